@@ -24,7 +24,6 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
-	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
 )
 
 const enrollLabel = "rollcall.dev/enroll"
@@ -52,54 +51,14 @@ func unhooked(set *kruisev1alpha1.CloneSet) { set.Spec.Lifecycle = nil }
 func TestEnrolment(t *testing.T) {
 	t.Parallel()
 	const namespace = "enrolment"
-	m := startManager(t, namespace, defaultConfiguration(env.registry.URL(), namespace), "--enroll")
-	f := newFleet(newScenario(t, m, env.registry, labels, namespace), servePods(t))
-	f.enrol(func(context.Context) ([]registry.Entry, error) { return f.registry.serving(t, namespace), nil })
-}
-
-// TestEnrolmentOfApps is the same where the applications have registered themselves, and clients use them all the while.
-func TestEnrolmentOfApps(t *testing.T) {
-	t.Parallel()
-	const namespace = "enrolment-apps"
-	server := startAppsServer(t)
-	server.port = servePods(t)
-	config := defaultConfiguration("", namespace)
-	config["registry"] = server.section()
-	f := newFleet(server.begin(t, startManager(t, namespace, config, "--enroll"), labels, namespace), server.port)
-	server.run(f.scenario)
-	given := func(pod *corev1.Pod) error {
-		if state := server.of(pod, namespace).State(); state != registry.InService {
-			return errors.New("its application is " + string(state))
-		}
-		return nil
-	}
-	f.awaitPods("to have registered themselves", given)
-	f.enrol(func(context.Context) (entries []registry.Entry, err error) {
-		for _, pod := range f.Pods() {
-			if given(pod) == nil {
-				in := registry.Instance{Address: pod.Status.PodIP, Port: server.port, Pod: pod.Name, UID: string(pod.UID)}
-				entries = append(entries, registry.Entry{Instance: in, State: registry.InService})
-			}
-		}
-		return entries, nil
-	})
-}
-
-// newFleet makes the CloneSets, whose pods answer at a port.
-func newFleet(s *scenario, port int) *fleet {
-	s.Helper()
-	install(s.T, "enroll", s.ns)
+	config, port := defaultConfiguration(env.registry.URL(), namespace), servePods(t)
+	s := newScenario(t, startManager(t, namespace, config, "--enroll"), env.registry, labels, namespace)
+	install(t, "enroll", namespace)
 	s.troubled = true
-	s.services = map[string]int{s.ns: port}
-	f := &fleet{scenario: s, size: fleetSize(s.T), pods: map[string]string{}, specs: map[string]string{}}
+	s.services = map[string]int{namespace: port}
+	f := &fleet{scenario: s, size: fleetSize(t), pods: map[string]string{}, specs: map[string]string{}}
 	f.create(port)
-	return f
-}
-
-// enrol gives the hooks and takes them back, while a client sends requests to the instances.
-func (f *fleet) enrol(instances read.Reader) {
-	s, t, namespace := f.scenario, f.T, f.ns
-	client, stop := sendRequests(t, instances)
+	client, stop := sendRequests(t, func(context.Context) ([]registry.Entry, error) { return s.registry.serving(t, namespace), nil })
 	began := time.Now()
 	f.labelNamespace("true")
 	f.awaitPods("to be armed and registered", func(pod *corev1.Pod) error {

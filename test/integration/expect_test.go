@@ -354,9 +354,8 @@ func (s *scenario) expectNoCallRepeated() {
 		last := map[string]fakeregistry.Call{}
 		for _, a := range r.Answers(s.ns, "") {
 			id := a.Instance.UID + a.Instance.Service + a.Instance.Endpoint()
-			clears := s.byApp && a.Op == fakeregistry.OpDeregister
 			before := last[id] // acknowledged nothing where there is none
-			if before.Acknowledged() && asksTheSame(before, a) && !clears && !timedOut[a.Instance.UID] {
+			if before.Acknowledged() && asksTheSame(before, a) && !timedOut[a.Instance.UID] {
 				s.Errorf("registry %s, pod %s, service %s: %s at %s was acknowledged, and was asked for again at %s", r.name, a.Instance.Pod,
 					a.Instance.Service, a.Op, before.Answered.Format("05.000000"), a.Started.Format("05.000000"))
 			}

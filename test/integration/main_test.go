@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 		if mark == markLeaveNothing {
 			os.Exit(leaveNothing())
 		}
-		app.Main(append(builtin.Registries(), app.WithRegistry(steeredDriver, newSteered))...)
+		app.Main(builtin.Registries()...)
 		return
 	}
 	os.Exit(run(m))

@@ -69,8 +69,6 @@ type scenario struct {
 	troubled bool
 	// refused: somebody in the cluster refuses the managers' patches.
 	refused bool
-	// byApp: the applications register themselves. What a registry remembers of one is cleared once more when its pod is gone.
-	byApp bool
 	// conditioned: the manager writes the pods' condition.
 	conditioned bool
 	// drain is what the pods' annotation says.

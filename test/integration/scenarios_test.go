@@ -58,7 +58,6 @@ func definitions() []definition {
 		{name: "available-later", styles: []style{labels, finalizer}, run: availableLater},
 		{name: "kruise-waits-too", styles: []style{labels, mixed}, run: kruiseWaitsToo},
 		{name: "refused-by-policy", styles: []style{finalizer, preNormal}, run: refusedByPolicy},
-		{name: "app-refused", styles: []style{labels, preNormal}, run: appsWhereTheyCantBeSteered},
 		{name: "timeouts", styles: []style{labels, preNormal}, run: registryTimeouts},
 	}
 }
