@@ -46,7 +46,7 @@ func (s *scenario) Say(what said) {
 func TestAttributes(t *testing.T) {
 	t.Parallel()
 	styles := []style{labels, mixed}
-	server := startRegistry(t, onlyRegistry, registryOptions{})
+	server := startRegistry(t, registryOptions{})
 	config := defaultConfiguration(server.URL(), namespacesOf("attributes", styles)...)
 	config["service"] = map[string]any{"name": "{label:app}", "tags": []string{"all", "{label:missing}"}, "metadata": map[string]string{
 		"node": "{node}", "where": "{namespace}-{zone}", "team": "none", "missing": "{label:missing}",
@@ -105,7 +105,7 @@ func (s *scenario) expectOneCallFor(pod *corev1.Pod, annotations map[string]stri
 				its = append(its, e)
 			}
 		}
-		return compareEntries(s.entriesOf(onlyRegistry, []*corev1.Pod{s.Now(pod.UID)}), its)
+		return compareEntries(s.entriesOf([]*corev1.Pod{s.Now(pod.UID)}), its)
 	})
 	after := s.registry.Calls(calls)
 	s.Expect(len(after) == before+1 && after[before].Op == fakeregistry.OpRegister,

@@ -112,12 +112,7 @@ func (s *scenario) pastPreNormal(h handler, pod *corev1.Pod) bool {
 
 // registryHolds compares the registry with the pods that should be in service: these and nothing else.
 func (s *scenario) registryHolds(pods []*corev1.Pod) error {
-	for _, r := range s.registries {
-		if err := compareEntries(s.entriesOf(r.name, s.podsOf(r, pods)), r.Entries(s.T, s.ns)); err != nil {
-			return fmt.Errorf("registry %s: %w", r.name, err)
-		}
-	}
-	return nil
+	return compareEntries(s.entriesOf(pods), s.registry.Entries(s.T, s.ns))
 }
 
 func compareEntries(want, got []registry.Entry) error {
@@ -132,14 +127,14 @@ func compareEntries(want, got []registry.Entry) error {
 	return nil
 }
 
-// entriesOf are those that these pods have in a registry of this name, in service.
-func (s *scenario) entriesOf(registryName string, pods []*corev1.Pod) []registry.Entry {
+// entriesOf are those that these pods have in service.
+func (s *scenario) entriesOf(pods []*corev1.Pod) []registry.Entry {
 	var entries []registry.Entry
 	for _, pod := range pods {
 		for service, port := range s.services {
 			in := registry.Instance{
 				Service: service, Address: pod.Status.PodIP, Port: port,
-				Cluster: clusterName, Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID), Registry: registryName,
+				Cluster: clusterName, Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID), Registry: onlyRegistry,
 				Zone: s.zones[pod.Spec.NodeName],
 			}
 			if s.describes != nil {
@@ -154,16 +149,8 @@ func (s *scenario) entriesOf(registryName string, pods []*corev1.Pod) []registry
 // ExpectServing waits until exactly these pods are in service, wherever Kruise has them.
 func (s *scenario) ExpectServing(pods ...*corev1.Pod) {
 	s.Helper()
-	for _, r := range s.registries {
-		s.ExpectServingIn(r, s.podsOf(r, pods)...)
-	}
-}
-
-// ExpectServingIn is ExpectServing for one registry, whatever the pods say.
-func (s *scenario) ExpectServingIn(r *registryServer, pods ...*corev1.Pod) {
-	s.Helper()
-	s.await(fmt.Sprintf("%d pods in service in registry %s", len(pods), r.name), func() error {
-		return compareEntries(s.entriesOf(r.name, pods), r.serving(s.T, s.ns))
+	s.await(fmt.Sprintf("%d pods in service", len(pods)), func() error {
+		return compareEntries(s.entriesOf(pods), s.registry.serving(s.T, s.ns))
 	})
 }
 
@@ -350,23 +337,20 @@ func (s *scenario) expectNoCallRepeated() {
 	for _, e := range s.Events() {
 		timedOut[string(e.Regarding.UID)] = timedOut[string(e.Regarding.UID)] || e.Reason == "RegistryTimeout"
 	}
-	for _, r := range s.registries {
-		last := map[string]fakeregistry.Call{}
-		for _, a := range r.Answers(s.ns, "") {
-			id := a.Instance.UID + a.Instance.Service + a.Instance.Endpoint()
-			before := last[id] // acknowledged nothing where there is none
-			if before.Acknowledged() && asksTheSame(before, a) && !timedOut[a.Instance.UID] {
-				s.Errorf("registry %s, pod %s, service %s: %s at %s was acknowledged, and was asked for again at %s", r.name, a.Instance.Pod,
-					a.Instance.Service, a.Op, before.Answered.Format("05.000000"), a.Started.Format("05.000000"))
-			}
-			last[id] = a
+	last := map[string]fakeregistry.Call{}
+	for _, a := range s.registry.Answers(s.ns, "") {
+		id := a.Instance.UID + a.Instance.Service + a.Instance.Endpoint()
+		before := last[id] // acknowledged nothing where there is none
+		if before.Acknowledged() && asksTheSame(before, a) && !timedOut[a.Instance.UID] {
+			s.Errorf("pod %s, service %s: %s at %s was acknowledged, and was asked for again at %s", a.Instance.Pod,
+				a.Instance.Service, a.Op, before.Answered.Format("05.000000"), a.Started.Format("05.000000"))
 		}
+		last[id] = a
 	}
 }
 
 // expectFewWrites: one stay of a pod in one state, its deletion being one too, costs one write, one more where it drains, one
-// more where a hook had to be armed first, one more where the pod came into another registry or left one, and one more where
-// the write about its stay before arrived late.
+// more where a hook had to be armed first, and one more where the write about its stay before arrived late.
 func (s *scenario) expectFewWrites() {
 	s.Helper()
 	if s.troubled {
@@ -389,9 +373,9 @@ func (s *scenario) expectFewWrites() {
 		at := stay{before.UID, s.movesUntil(before)}
 		writes[at]++
 		allowed[at] = max(allowed[at], 1)
-		want, drains := recordOf(w.Pod).Want, s.drain > 0 && strings.HasPrefix(stateOf(before), "Preparing")
+		want, drains := wantOf(w.Pod), s.drain > 0 && strings.HasPrefix(stateOf(before), "Preparing")
 		late := wants[at] != "" && wants[at] != want
-		if drains || late || s.arms(before, w.Pod) || moves(before, w.Pod) {
+		if drains || late || s.arms(before, w.Pod) {
 			allowed[at] = 2
 		}
 		wants[at] = want
@@ -421,31 +405,11 @@ func (s *scenario) movesUntil(pod *corev1.Pod) int {
 	return moves
 }
 
-// moves reports whether a write changed which registries the record names.
-func moves(before, after *corev1.Pod) bool {
-	was, is := recordOf(before).registries(), recordOf(after).registries()
-	return len(was) > 0 && len(is) > 0 && !slices.Equal(was, is)
-}
-
-// record is what a pod's says of its registration, as far as it is counted here.
-type record struct {
-	Want      string
-	Instances []struct{ Registry string }
-}
-
-func recordOf(pod *corev1.Pod) (r record) {
-	_ = json.Unmarshal([]byte(pod.Annotations[recordKey]), &r) // garbage says nothing
-	return r
-}
-
-// registries are those that the record names.
-func (record record) registries() []string {
-	var names []string
-	for _, in := range record.Instances {
-		names = append(names, in.Registry)
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
+// wantOf is what a pod's record says that it is to be.
+func wantOf(pod *corev1.Pod) string {
+	var record struct{ Want string }
+	_ = json.Unmarshal([]byte(pod.Annotations[recordKey]), &record) // garbage says nothing
+	return record.Want
 }
 
 // arms reports whether a write set preDelete or the guard, which no acknowledgement is needed for.

@@ -57,11 +57,11 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 	t.Cleanup(etcd.Stop)
 	// Every value makes other registries of the same servers.
 	config := func(timeout string) configuration {
-		c := defaultConfiguration("", name).withRegistries([]string{onlyRegistry, leased}, env.registry)
-		sections := c["registries"].(map[string]any)
-		sections[leased] = map[string]any{"driver": "etcd", "endpoint": etcd.URL(), "options": map[string]any{"lease": "60s"}}
-		for _, section := range sections {
-			section.(map[string]any)["timeout"] = timeout
+		c := defaultConfiguration("", name)
+		delete(c, "registry")
+		c["defaultRegistries"], c["registries"] = []string{onlyRegistry, leased}, map[string]any{
+			onlyRegistry: map[string]any{"driver": "http", "endpoint": env.registry.URL(), "timeout": timeout},
+			leased:       map[string]any{"driver": "etcd", "endpoint": etcd.URL(), "timeout": timeout, "options": map[string]any{"lease": "60s"}},
 		}
 		return c
 	}

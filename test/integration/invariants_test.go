@@ -68,19 +68,17 @@ func (s *scenario) tellCalls(j *checker.Journal) {
 	operations := map[fakeregistry.Op]checker.Op{
 		fakeregistry.OpRegister: checker.Register, fakeregistry.OpFailOver: checker.FailOver, fakeregistry.OpDeregister: checker.Deregister,
 	}
-	for _, r := range s.registries {
-		for _, c := range r.Calls(fakeregistry.Match{Namespace: s.ns}) {
-			op, changes := operations[c.Op]
-			if !changes || s.forgotten(c.Started) {
-				continue
-			}
-			call := j.CallReceived(checker.Call{Registry: r.name, Op: op, Instance: c.Instance, Received: c.Started})
-			if !c.Applied.IsZero() {
-				j.CallApplied(call, c.Applied)
-			}
-			if c.Acknowledged() {
-				j.CallAnswered(call, http.StatusNoContent, c.Answered)
-			}
+	for _, c := range s.registry.Calls(fakeregistry.Match{Namespace: s.ns}) {
+		op, changes := operations[c.Op]
+		if !changes || s.forgotten(c.Started) {
+			continue
+		}
+		call := j.CallReceived(checker.Call{Registry: onlyRegistry, Op: op, Instance: c.Instance, Received: c.Started})
+		if !c.Applied.IsZero() {
+			j.CallApplied(call, c.Applied)
+		}
+		if c.Acknowledged() {
+			j.CallAnswered(call, http.StatusNoContent, c.Answered)
 		}
 	}
 }
@@ -109,10 +107,8 @@ func (s *scenario) sighting(v sighting, hooks checker.Hooks) checker.Sighting {
 		Ready: lifecycle.IsReady(pod), Deleting: pod.DeletionTimestamp != nil, Held: len(pod.Finalizers) > 0, Gone: v.deleted,
 		Set: checker.SetOn(hooks, pod), Address: pod.Status.PodIP, Record: pod.Annotations[recordKey],
 	}
-	for _, r := range s.registriesOf(pod, v.arrived) {
-		for _, e := range s.entriesOf(r.name, []*corev1.Pod{pod}) {
-			seen.Keys = append(seen.Keys, checker.KeyOf(r.name, e.Instance))
-		}
+	for _, e := range s.entriesOf([]*corev1.Pod{pod}) {
+		seen.Keys = append(seen.Keys, checker.KeyOf(onlyRegistry, e.Instance))
 	}
 	return seen
 }

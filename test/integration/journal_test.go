@@ -34,8 +34,6 @@ const onlyRegistry = "default"
 type registryServer struct {
 	*fakeregistry.Registry
 
-	// name is what the configuration calls it.
-	name     string
 	listener net.Listener
 	address  string
 	handler  http.Handler
@@ -54,16 +52,12 @@ type registryOptions struct {
 	tls *tls.Config
 }
 
-func newRegistryServer() (*registryServer, error) {
-	return newRegistryServerWith(onlyRegistry, registryOptions{})
-}
-
-func newRegistryServerWith(name string, o registryOptions) (*registryServer, error) {
+func newRegistryServer(o registryOptions) (*registryServer, error) {
 	backend, err := memory.New(context.Background(), registry.Config{Cluster: clusterName})
 	if err != nil {
 		return nil, err
 	}
-	r := &registryServer{name: name, tls: o.tls, Registry: fakeregistry.New(backend.(fakeregistry.Backend))}
+	r := &registryServer{tls: o.tls, Registry: fakeregistry.New(backend.(fakeregistry.Backend))}
 	r.handler = httpserver.New(r.Registry, httpserver.Options{Authorize: o.authorize})
 	if o.around != nil {
 		r.handler = o.around(r.handler)
@@ -71,10 +65,10 @@ func newRegistryServerWith(name string, o registryOptions) (*registryServer, err
 	return r, r.Up()
 }
 
-// startRegistry is newRegistryServerWith for one test.
-func startRegistry(t *testing.T, name string, o registryOptions) *registryServer {
+// startRegistry is newRegistryServer for one test.
+func startRegistry(t *testing.T, o registryOptions) *registryServer {
 	t.Helper()
-	r, err := newRegistryServerWith(name, o)
+	r, err := newRegistryServer(o)
 	expect.NoError(t, err)
 	t.Cleanup(r.Down)
 	return r

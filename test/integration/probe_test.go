@@ -15,7 +15,7 @@ func TestProbe(t *testing.T) {
 	t.Parallel()
 	ns := namespaceOf("probe", preNormal)
 	var agrees atomic.Bool
-	server := startRegistry(t, onlyRegistry, registryOptions{around: func(next http.Handler) http.Handler {
+	server := startRegistry(t, registryOptions{around: func(next http.Handler) http.Handler {
 		protocol := http.NewServeMux()
 		protocol.Handle("/", next)
 		protocol.HandleFunc("GET /v1/capabilities", func(w http.ResponseWriter, _ *http.Request) {

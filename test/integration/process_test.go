@@ -41,7 +41,7 @@ func startManager(t *testing.T, name string, config configuration, flags ...stri
 // alone starts a scenario with a registry and a manager of its own.
 func alone(t *testing.T, name string, style style, edit func(configuration), flags ...string) *scenario {
 	t.Helper()
-	r := startRegistry(t, onlyRegistry, registryOptions{})
+	r := startRegistry(t, registryOptions{})
 	config := defaultConfiguration(r.URL(), name)
 	if edit != nil {
 		edit(config)

@@ -81,7 +81,7 @@ func TestBlockedRemoval(t *testing.T) {
 // instance is the pod's only one.
 func (s *scenario) instance(pod *corev1.Pod) registry.Instance {
 	s.Helper()
-	return s.entriesOf(onlyRegistry, []*corev1.Pod{pod})[0].Instance
+	return s.entriesOf([]*corev1.Pod{pod})[0].Instance
 }
 
 // registerOthers registers what is another cluster's, and what is of a namespace that another manager looks after.

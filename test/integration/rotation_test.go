@@ -61,7 +61,7 @@ func TestRotatedToken(t *testing.T) {
 	styles := []style{labels, mixed}
 	door, tokens := &doorkeeper{}, []string{env.credential(), env.credential(), env.credential()}
 	door.Wants(tokens[0], false)
-	server := startRegistry(t, onlyRegistry, registryOptions{authorize: door.authorize, around: door.around})
+	server := startRegistry(t, registryOptions{authorize: door.authorize, around: door.around})
 	mounted := mount.New(t, map[string]string{"token": tokens[0] + "\n"})
 	config := defaultConfiguration(server.URL(), namespacesOf("rotated-token", styles)...)
 	config["registry"].(map[string]any)["auth"] = map[string]any{"tokenFile": mounted.Path("token")}
@@ -116,7 +116,7 @@ func TestRotatedCertificates(t *testing.T) {
 		expect.NoError(t, err)
 	}
 	first, second, third := made[0], made[1], made[2]
-	server := startRegistry(t, onlyRegistry, registryOptions{tls: serving(t, first, first)})
+	server := startRegistry(t, registryOptions{tls: serving(t, first, first)})
 	mounted := mount.New(t, filesOf(first, first))
 	config := defaultConfiguration(server.URL(), namespacesOf("rotated-tls", styles)...)
 	config["registry"].(map[string]any)["tls"] = map[string]any{

@@ -40,15 +40,11 @@ const (
 type scenario struct {
 	*testing.T
 
-	k8s     client.WithWatch
-	history *watched
-	manager *rollcall
-	standby *rollcall // nil where there is but one manager
-	// registry is the only one, or the first of the registries.
-	registry   *registryServer
-	registries []*registryServer
-	// defaults are the registries of pods that name none.
-	defaults []defaultRegistries
+	k8s      client.WithWatch
+	history  *watched
+	manager  *rollcall
+	standby  *rollcall // nil where there is but one manager
+	registry *registryServer
 	style    style
 	ns       string
 	key      types.NamespacedName
@@ -91,8 +87,6 @@ func newScenarioOn(
 		T: t, k8s: k8s, history: h, manager: m, registry: r, style: s,
 		ns: namespace, services: map[string]int{namespace: 80},
 	}
-	sc.registries = []*registryServer{r}
-	sc.defaultsTo(r.name)
 	env.scenarios.Add(1)
 	sc.must(sc.k8s.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
 	return sc
@@ -141,13 +135,11 @@ func (s *scenario) describe() string {
 			pod.DeletionTimestamp != nil, pod.Status.PodIP, pod.Labels, pod.Finalizers,
 			pod.Annotations["rollcall.dev/registration"])
 	}
-	for _, r := range s.registries {
-		for _, e := range r.Entries(s.T, s.ns) {
-			fmt.Fprintf(&b, "registry %s: %s at %s of %s: %s\n", r.name, e.Service, e.Endpoint(), e.Pod, e.State)
-		}
-		for _, a := range r.Answers(s.ns, "") {
-			fmt.Fprintf(&b, "journal of %s: %s %s %s %s: %v\n", r.name, a.Started.Format("05.000"), a.Op, a.Instance.Service, a.Instance.Pod, a.Err)
-		}
+	for _, e := range s.registry.Entries(s.T, s.ns) {
+		fmt.Fprintf(&b, "registry: %s at %s of %s: %s\n", e.Service, e.Endpoint(), e.Pod, e.State)
+	}
+	for _, a := range s.registry.Answers(s.ns, "") {
+		fmt.Fprintf(&b, "journal: %s %s %s %s: %v\n", a.Started.Format("05.000"), a.Op, a.Instance.Service, a.Instance.Pod, a.Err)
 	}
 	for _, w := range s.writes() {
 		if w.ToPod() {

@@ -193,7 +193,7 @@ func TestNoSecretIsTold(t *testing.T) {
 	s := newScenario(t, m, env.registry, labels, "secrets")
 
 	for _, name := range names {
-		s.Create(replicas(1), annotated(registriesKey, name), func(set *kruisev1alpha1.CloneSet) {
+		s.Create(replicas(1), annotated("rollcall.dev/registries", name), func(set *kruisev1alpha1.CloneSet) {
 			set.Name = name
 			set.Spec.Selector.MatchLabels["app"], set.Spec.Template.Labels["app"] = name, name
 		})

@@ -18,7 +18,7 @@ import (
 // namespace of the other is not ready.
 func TestManagersOfOneCluster(t *testing.T) {
 	t.Parallel()
-	r := startRegistry(t, onlyRegistry, registryOptions{})
+	r := startRegistry(t, registryOptions{})
 	objects := kustomize(t, "config", "examples", "managers")
 	ofPods := []string{"orders", "orders-staging", "pay"}
 	expect.NoError(t, env.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "orders-staging"}}))

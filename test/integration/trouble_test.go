@@ -66,9 +66,7 @@ func (s *scenario) expectBlockedUntilCorrected(reason string, words []string, ke
 	s.Helper()
 	pod := s.AwaitPods(1)[0]
 	s.ExpectEvent(pod, corev1.EventTypeWarning, reason, words...)
-	for _, r := range s.registries {
-		s.Expect(len(r.Entries(s.T, s.ns)) == 0, "a pod that can't be described was registered")
-	}
+	s.Expect(len(s.registry.Entries(s.T, s.ns)) == 0, "a pod that can't be described was registered")
 	if hooked := s.style == preNormal || s.style == mixed; hooked {
 		s.ExpectEvent(pod, corev1.EventTypeWarning, reason, "hook preNormal waits")
 		s.ExpectNeverSeen(pod, appspub.LifecycleStateNormal)
