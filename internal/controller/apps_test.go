@@ -96,7 +96,8 @@ func TestAppEntryThroughAnUpdateInPlace(t *testing.T) {
 	w.reconciles(pod, "", writes)
 	w.expectHooks("the drain has passed", pod, "preDelete")
 
-	t.Log("The container restarts: the application ends and registers anew.")
+	t.Log("The next manager goes on. The container restarts: the application ends and registers anew.")
+	w.restart()
 	w.reconcileIn(pod, appspub.LifecycleStateUpdating, unready)
 	app.Deregister()
 	app.Register()

@@ -132,15 +132,11 @@ func (s *scenario) entriesOf(pods []*corev1.Pod) []registry.Entry {
 	var entries []registry.Entry
 	for _, pod := range pods {
 		for service, port := range s.services {
-			in := registry.Instance{
+			entries = append(entries, registry.Entry{State: registry.InService, Instance: registry.Instance{
 				Service: service, Address: pod.Status.PodIP, Port: port,
 				Cluster: clusterName, Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID), Registry: onlyRegistry,
 				Zone: s.zones[pod.Spec.NodeName],
-			}
-			if s.describes != nil {
-				s.describes(pod, &in)
-			}
-			entries = append(entries, registry.Entry{State: registry.InService, Instance: in})
+			}})
 		}
 	}
 	return entries

@@ -114,7 +114,8 @@ func TestKubectlPlugin(t *testing.T) {
 	person.Expect(4, "rollout stranger --watch", "is not managed by Rollcall", "kubectl rollcall enroll stranger")
 	person.Expect(3, "enroll -l app=none", "has no CloneSet app=none")
 	s.Kubectl("anyone", rest.AnonymousClientConfig(env.cluster.Config())).Expect(5, "status", "reading ConfigMap")
-	s.expectAlwaysBut()
+	s.expectAllowedWrites()
+	s.expectInvariants("unasked") // a person released the hook without an acknowledgement
 }
 
 // TestKubectlPluginAsksTheManager: a person with the rights that ship sees through the API server what the registry says, and

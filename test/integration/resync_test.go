@@ -3,7 +3,6 @@ package integration
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -12,48 +11,14 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/account"
-	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
-
-// resynced is a scenario whose registry is compared with the cluster every second.
-func resynced(t *testing.T, name string, style style, flags ...string) *scenario {
-	t.Helper()
-	return alone(t, name, style, func(c configuration) { c["resync"] = map[string]any{"interval": "1s"} }, flags...)
-}
-
-// TestResync: whatever somebody does to the registry, it is put right, and what others wrote is left.
-func TestResync(t *testing.T) {
-	t.Parallel()
-	for _, style := range updateHooked {
-		t.Run(string(style), func(t *testing.T) {
-			t.Parallel()
-			s := resynced(t, "resync-"+string(style), style)
-			s.Begin(replicas(4))
-			others := s.registerOthers()
-
-			s.must(s.registry.Expire(s.Context(), s.instance(s.Pods()[0]), s.instance(s.Pods()[1])))
-			s.ExpectSteady()
-			s.must(s.registry.FailOver(s.Context(), s.instance(s.Pods()[2])))
-			s.ExpectSteady()
-			moved := s.instance(s.Pods()[3])
-			moved.Service = "elsewhere"
-			s.must(s.registry.Register(s.Context(), moved))
-			s.ExpectSteady()
-			left := s.instance(s.Pods()[3])
-			left.Address, left.Pod, left.UID = "10.9.9.9", "long-gone", "uid-of-long-gone"
-			s.must(s.registry.Register(s.Context(), left))
-			s.ExpectSteady()
-
-			s.ExpectUntouched(others)
-			scenarios{s}.finish()
-		})
-	}
-}
 
 // TestBlockedRemoval: more than resync.maxRemovals go only when a person has approved of exactly these.
 func TestBlockedRemoval(t *testing.T) {
 	t.Parallel()
-	s := resynced(t, "blocked", labels, elect(t, "blocked-lease")...)
+	s := alone(t, "blocked", labels, func(c configuration) {
+		c["resync"] = map[string]any{"interval": "1s"}
+	}, elect(t, "blocked-lease")...)
 	s.Begin(replicas(2))
 	for i := range 5 {
 		s.must(s.registry.Register(s.Context(), registry.Instance{
@@ -82,32 +47,6 @@ func TestBlockedRemoval(t *testing.T) {
 func (s *scenario) instance(pod *corev1.Pod) registry.Instance {
 	s.Helper()
 	return s.entriesOf([]*corev1.Pod{pod})[0].Instance
-}
-
-// registerOthers registers what is another cluster's, and what is of a namespace that another manager looks after.
-func (s *scenario) registerOthers() []registry.Instance {
-	s.Helper()
-	foreign := registry.Instance{
-		Service: s.ns, Address: "10.8.8.8", Port: 80, Cluster: "another", Namespace: s.ns, Pod: "theirs", UID: "uid-of-theirs",
-	}
-	elsewhere := foreign
-	elsewhere.Port, elsewhere.Cluster, elsewhere.Namespace = 81, clusterName, "another-namespace"
-	s.must(s.registry.Register(s.Context(), foreign))
-	s.must(s.registry.Register(s.Context(), elsewhere))
-	return []registry.Instance{foreign, elsewhere}
-}
-
-func (s *scenario) ExpectUntouched(all []registry.Instance) {
-	s.Helper()
-	for _, in := range all {
-		entries, err := s.registry.Truth(s.Context(), in.Cluster)
-		s.must(err)
-		s.Expect(slices.ContainsFunc(entries, func(e registry.Entry) bool { return e.Equal(in) }),
-			"the entry of %s/%s in cluster %s is gone", in.Namespace, in.Pod, in.Cluster)
-		for _, c := range s.registry.Calls(fakeregistry.Match{UID: in.UID}) {
-			s.Expect(c.Op == fakeregistry.OpRegister, "%s was called for an entry of %s", c.Op, in.Cluster)
-		}
-	}
 }
 
 func (s *scenario) annotateLease(namespace, key, value string) {

@@ -22,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
@@ -53,8 +52,6 @@ type scenario struct {
 	services map[string]int
 	// zones are those of the nodes that have one.
 	zones map[string]string
-	// describes adds to an instance what the pod says of itself.
-	describes func(*corev1.Pod, *registry.Instance)
 	// generation is that of our last change to the CloneSet.
 	generation int64
 	// handlers are all that any version of the CloneSet named.
