@@ -10,9 +10,7 @@ import (
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
@@ -27,27 +25,9 @@ func directDelete(s *scenario) {
 	s.Expect(s.counted(pod, fakeregistry.OpDeregister) == 1, "the pod was not taken out once")
 }
 
-// goneBeforeTheAnswer: the registry can't be told until the pod is no longer there to say what is to be undone.
-func goneBeforeTheAnswer(s *scenario) {
-	s.Begin(inPlace, replicas(2))
-	s.troubled = true
-	pod := s.Pods()[0]
-
-	repair := s.Fail(fakeregistry.OpDeregister, "out of order")
-	s.must(s.k8s.Delete(s.Context(), pod.DeepCopy(), client.GracePeriodSeconds(0)))
-	s.AwaitGone(pod)
-	repair()
-	s.ExpectSteady()
-	s.Expect(s.counted(pod, fakeregistry.OpDeregister) == 1, "the pod was not taken out once")
-}
-
-func deletedInForeground(s *scenario) { deletedWithPods(s, metav1.DeletePropagationForeground) }
-
-func deletedInBackground(s *scenario) { deletedWithPods(s, metav1.DeletePropagationBackground) }
-
-func deletedWithPods(s *scenario, how metav1.DeletionPropagation) {
+func deletedInForeground(s *scenario) {
 	pods := s.Begin()
-	s.DeleteCloneSet(how)
+	s.DeleteCloneSet(metav1.DeletePropagationForeground)
 	s.ExpectNothingLeft()
 	for _, pod := range pods {
 		s.Expect(s.counted(pod, fakeregistry.OpDeregister) == 1, "pod %s was not taken out once", pod.Name)
@@ -133,15 +113,4 @@ func (s *scenario) editFinalizers(pod *corev1.Pod, edit func([]string) []string)
 		now.Finalizers = edit(now.Finalizers)
 		return s.k8s.Update(s.Context(), now)
 	})
-}
-
-// lostAnswers: the API server carried the patch out, and the manager never heard of it.
-func lostAnswers(s *scenario) {
-	before := s.Begin(inPlace)
-	s.troubled = true
-
-	s.manager.proxy.LosePodAnswers(s.ns, 3)
-	s.UpdateInPlace("nginx:2", before)
-	lost := s.countWrites(func(w apiproxy.Write) bool { return w.Lost })
-	s.Expect(lost == 3, "%d answers were lost, not 3", lost)
 }

@@ -6,6 +6,8 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
@@ -19,7 +21,7 @@ func updatedBeforeReady(s *scenario) {
 	s.UpdateImage("nginx:2")
 	s.AwaitState(pod, appspub.LifecycleStateUpdating)
 	s.Expect(len(s.registry.Answers(s.ns, "")) == 0, "the registry was told of a pod that never was in service")
-	s.TurnHealthy(corev1.ConditionTrue, pod)
+	s.TurnHealthy(pod)
 	s.ExpectSteady()
 	s.ExpectImage("nginx:2", []*corev1.Pod{pod})
 }
@@ -30,7 +32,7 @@ func deletedBeforeReady(s *scenario) {
 	s.DeleteByLabel(pod)
 	s.AwaitGone(pod)
 	s.Expect(len(s.registry.Answers(s.ns, string(pod.UID))) == 0, "the registry was told of a pod that never was in service")
-	s.TurnHealthy(corev1.ConditionTrue, s.AwaitRunning())
+	s.TurnHealthy(s.AwaitRunning())
 	s.ExpectSteady()
 }
 
@@ -84,22 +86,16 @@ func heldNotReady(s *scenario) {
 	s.ExpectSteady()
 }
 
-// othersHooks: a CloneSet whose hooks are all somebody else's is left alone, and counted.
-func othersHooks(s *scenario) {
-	s.Create(replicas(1), func(set *kruisev1alpha1.CloneSet) {
-		set.Spec.Lifecycle = nil
-		set.Spec.Template.Labels = map[string]string{"app": s.ns}
-		set.Spec.Template.Annotations, set.Spec.Template.Finalizers = nil, nil
-		set.Spec.Lifecycle = &appspub.Lifecycle{}
-		addLabelHandler(&set.Spec.Lifecycle.PreDelete, set, "other.example.org/delete-gate", "shut")
-	})
-	s.await("the pod to be available", func() error { _, err := s.settled(); return err })
-	s.ExpectMetric("rollcall_unmatched_workloads 1")
-	s.Expect(len(s.registry.Answers(s.ns, "")) == 0, "the registry was called for a pod that Rollcall does not manage")
-	for _, w := range s.writes() {
-		s.Errorf("the manager wrote %s %s %s", w.Method, w.Resource, w.Name)
-	}
-	pod := s.Pods()[0]
-	s.DeleteCloneSet("Background")
-	s.AwaitGone(pod)
+// healthGate is a readiness gate that a scenario opens as a probe would.
+const healthGate = "example.test/healthy"
+
+func gated(set *kruisev1alpha1.CloneSet) {
+	set.Spec.Template.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: healthGate}}
+}
+
+// TurnHealthy opens the pod's gate.
+func (s *scenario) TurnHealthy(pod *corev1.Pod) {
+	s.Helper()
+	patch := fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":"True"}]}}`, healthGate)
+	s.must(s.k8s.Status().Patch(s.Context(), pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, []byte(patch))))
 }

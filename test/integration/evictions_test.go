@@ -250,6 +250,33 @@ func evictedWithClaims(s *scenario) {
 	s.Expect(s.Pods()[0].Name == pod.Name, "pod %s has it, not %s", s.Pods()[0].Name, pod.Name)
 }
 
+// demand makes a budget that so many pods stay available, and returns when it has counted those that there are.
+func (s *scenario) demand(available, there int32) {
+	s.Helper()
+	budget := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "budget"},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: new(intstr.FromInt32(available)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": s.ns}},
+		},
+	}
+	s.must(s.k8s.Create(s.Context(), budget))
+	s.await("the budget to count the pods", func() error {
+		if err := s.k8s.Get(s.Context(), client.ObjectKeyFromObject(budget), budget); err != nil {
+			return err
+		}
+		if n := budget.Status.CurrentHealthy; n != there {
+			return fmt.Errorf("it has counted %d", n)
+		}
+		return nil
+	})
+}
+
+func (s *scenario) evict(pod *corev1.Pod) error {
+	return s.k8s.SubResource("eviction").Create(s.Context(), pod.DeepCopy(), &policyv1.Eviction{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
+	})
+}
+
 func (s *scenario) gone(pod *corev1.Pod) error {
 	err := s.k8s.Get(s.Context(), client.ObjectKeyFromObject(pod), &corev1.Pod{})
 	if err == nil {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
-	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
@@ -14,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
-	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
@@ -30,26 +27,6 @@ func inPlaceUpdate(s *scenario) {
 	}
 }
 
-// slowlyReady: neither a new pod nor an updated one is registered before it is ready.
-func slowlyReady(s *scenario) {
-	const delay = 2 * time.Second
-	before := s.Begin(inPlace, replicas(1), annotated(cluster.AnnotationReadyDelay, delay.String()))
-	s.UpdateInPlace("nginx:2", before)
-	s.ExpectRegisteredOnlyReady(delay)
-}
-
-// dualStack: a pod is registered, updated and taken out under the address that Kubernetes names first, here an IPv6 one.
-func dualStack(s *scenario) {
-	before := s.Begin(inPlace, replicas(2), annotated(cluster.AnnotationDualStack, "true"))
-	for _, pod := range before {
-		s.Expect(len(pod.Status.PodIPs) == 2 && strings.HasPrefix(pod.Status.PodIP, "fd00::"), "pod %s has %v", pod.Name, pod.Status.PodIPs)
-	}
-	s.ExpectServing(before...)
-	s.UpdateInPlace("nginx:2", before)
-	s.ScaleTo(1)
-	s.ExpectServing(s.Pods()...)
-}
-
 func recreateUpdate(s *scenario) {
 	before := s.Begin(updateType(kruisev1alpha1.RecreateCloneSetUpdateStrategyType))
 
@@ -60,94 +37,57 @@ func recreateUpdate(s *scenario) {
 	}
 }
 
-func scaleOutAndIn(s *scenario) {
+// deletedByKruise: whichever pods OpenKruise chooses or is told to delete, it asks first.
+func deletedByKruise(s *scenario) {
 	s.Begin(replicas(1))
-	s.ScaleTo(3)
-	three := s.Pods()
-
+	s.ScaleTo(4)
+	four := s.Pods()
+	s.Edit(func(set *kruisev1alpha1.CloneSet) {
+		replicas(3)(set)
+		set.Spec.ScaleStrategy.PodsToDelete = []string{four[1].Name}
+	})
+	s.ExpectSteady()
+	s.Expect(s.Now(four[1].UID) == nil, "pod %s is still there", four[1].Name)
+	s.Replace(four[2])
 	s.ScaleTo(1)
-	left := s.Pods()[0].UID
-	for _, pod := range three {
-		if pod.UID != left {
+	for _, pod := range four {
+		if s.Now(pod.UID) == nil {
 			s.ExpectAskedBeforeDelete(pod)
 		}
 	}
 }
 
-func podsToDelete(s *scenario) {
-	s.Begin(replicas(3))
-	chosen := s.Pods()[1]
-
-	s.Edit(func(set *kruisev1alpha1.CloneSet) {
-		replicas(2)(set)
-		set.Spec.ScaleStrategy.PodsToDelete = []string{chosen.Name}
-	})
-	s.ExpectSteady()
-	s.Expect(s.Now(chosen.UID) == nil, "pod %s is still there", chosen.Name)
-	s.ExpectAskedBeforeDelete(chosen)
-}
-
-func specifiedDelete(s *scenario) {
-	chosen := s.Begin(replicas(2))[0]
-
-	s.Replace(chosen)
-	s.ExpectAskedBeforeDelete(chosen)
-}
-
 // rollbackBeforeTheCall: the pod is rolled back while the registry has not begun to take it out.
 func rollbackBeforeTheCall(s *scenario) {
 	before := s.Begin(inPlace)
-
 	hold := s.HoldCalls(fakeregistry.OpFailOver)
-	s.UpdateImage("nginx:2")
-	pod := s.AwaitPodIn(appspub.LifecycleStatePreparingUpdate)
-	s.AwaitCalls(hold, 1)
-	s.rollBack(pod)
-	s.AwaitLeaves(pod, appspub.LifecycleStatePreparingUpdate)
-	hold.Release()
-
-	s.expectRolledBack(pod, before)
-}
-
-// rollbackBeforeTheAnswer: the registry has taken the pod out, and its answer comes after the rollback.
-func rollbackBeforeTheAnswer(s *scenario) {
-	before := s.Begin(inPlace)
-
-	answered, rolledBack := make(chan struct{}, 1), make(chan struct{})
-	defer s.registry.OnAnswer(s.match(fakeregistry.OpFailOver), func(fakeregistry.Call) {
-		select {
-		case answered <- struct{}{}:
-		default:
-		}
-		<-rolledBack
-	})()
-	s.UpdateImage("nginx:2")
-	pod := s.AwaitPodIn(appspub.LifecycleStatePreparingUpdate)
-	<-answered
-	s.rollBack(pod)
-	s.AwaitLeaves(pod, appspub.LifecycleStatePreparingUpdate)
-	close(rolledBack)
-
-	s.expectRolledBack(pod, before)
+	s.rolledBack(before, func() { s.AwaitCalls(hold, 1) }, hold.Release)
 }
 
 // rollbackBeforeThePatch: the registry has answered, and the patch that lets Kruise go on comes after the rollback.
 func rollbackBeforeThePatch(s *scenario) {
 	before := s.Begin(inPlace)
-
-	gate := s.manager.proxy.HoldPodWrites(s.ns)
-	s.UpdateImage("nginx:2")
-	pod := s.AwaitPodIn(appspub.LifecycleStatePreparingUpdate)
-	s.AwaitHeld(gate, 1)
-	s.rollBack(pod)
-	s.AwaitLeaves(pod, appspub.LifecycleStatePreparingUpdate)
-	gate.Release()
-
-	s.expectRolledBack(pod, before)
+	gate := s.manager.proxy.HoldPodWritesIn(s.ns, "")
+	pod := s.rolledBack(before, func() { s.AwaitHeld(gate, 1) }, gate.Release)
 	refused := s.countWrites(func(w apiproxy.Write) bool {
 		return w.ToPod() && w.Name == pod.Name && w.Status == http.StatusUnprocessableEntity
 	})
 	s.Expect(refused > 0, "the patch of a pod that had moved on was not refused")
+}
+
+// rolledBack updates the pods, and rolls the first of them back between the two moments.
+func (s *scenario) rolledBack(before []*corev1.Pod, reached, release func()) *corev1.Pod {
+	s.Helper()
+	s.UpdateImage("nginx:2")
+	pod := s.AwaitPodIn(appspub.LifecycleStatePreparingUpdate)
+	reached()
+	s.rollBack(pod)
+	s.AwaitLeaves(pod, appspub.LifecycleStatePreparingUpdate)
+	release()
+	s.ExpectSteady()
+	s.ExpectImage("nginx:1", before)
+	s.ExpectNeverSeen(pod, appspub.LifecycleStateUpdating)
+	return pod
 }
 
 // rollBack undoes the update once the other owner of the hook has done its part: if its patch came between what Kruise reads
@@ -164,29 +104,6 @@ func (s *scenario) rollBack(pod *corev1.Pod) {
 		return nil
 	})
 	s.UpdateImage("nginx:1")
-}
-
-func (s *scenario) expectRolledBack(pod *corev1.Pod, before []*corev1.Pod) {
-	s.Helper()
-	s.ExpectSteady()
-	s.ExpectImage("nginx:1", before)
-	s.ExpectNeverSeen(pod, appspub.LifecycleStateUpdating)
-}
-
-// cancelledScaleIn: more replicas are wanted again while the registry is still asked to let the pod go.
-func cancelledScaleIn(s *scenario) {
-	before := s.Begin(replicas(3))
-
-	hold := s.HoldCalls(fakeregistry.OpDeregister)
-	s.Scale(2)
-	pod := s.AwaitPodIn(appspub.LifecycleStatePreparingDelete)
-	s.AwaitCalls(hold, 1)
-	s.Scale(3)
-	s.AwaitLeaves(pod, appspub.LifecycleStatePreparingDelete)
-	hold.Release()
-
-	s.ExpectSteady()
-	s.Expect(slices.Equal(uidsOf(before), uidsOf(s.Pods())), "a pod was deleted although the scale-in was cancelled")
 }
 
 // cancelledScaleInAfterRelease: the pod is out and our hook released, and only another owner's handler still holds it.
@@ -258,31 +175,20 @@ func partition(s *scenario) {
 
 // partitionRaised: the pod is drained already, and waits for someone to lower the partition again.
 func partitionRaised(s *scenario) {
-	waitsInPreparingUpdate(s, partitioned(2), partitioned(0))
-}
-
-// paused: as with a partition that is raised.
-func paused(s *scenario) {
-	waitsInPreparingUpdate(s,
-		func(set *kruisev1alpha1.CloneSet) { set.Spec.UpdateStrategy.Paused = true },
-		func(set *kruisev1alpha1.CloneSet) { set.Spec.UpdateStrategy.Paused = false })
-}
-
-func waitsInPreparingUpdate(s *scenario, stop, goOn func(*kruisev1alpha1.CloneSet)) {
 	before := s.Begin(inPlace, replicas(2))
 
 	hold := s.HoldCalls(fakeregistry.OpFailOver)
 	s.UpdateImage("nginx:2")
 	pod := s.AwaitPodIn(appspub.LifecycleStatePreparingUpdate)
 	s.AwaitCalls(hold, 1)
-	s.Edit(stop)
+	s.Edit(partitioned(2))
 	s.AwaitObserved()
 	hold.Release()
 	s.AwaitReleased(pod, hookInPlaceUpdate)
 	s.ExpectServing(others(before, pod)...)
 	s.Expect(stateOf(s.Now(pod.UID)) == string(appspub.LifecycleStatePreparingUpdate), "the pod went on")
 
-	s.Edit(goOn)
+	s.Edit(partitioned(0))
 	s.ExpectSteady()
 	s.ExpectImage("nginx:2", before)
 }

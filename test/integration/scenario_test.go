@@ -28,6 +28,13 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
+// Annotations of pods.
+const (
+	servicesKey = "rollcall.dev/services"
+	drainKey    = "rollcall.dev/drain"
+	recordKey   = "rollcall.dev/registration"
+)
+
 const (
 	// patience is how long anything may take before it counts as stuck.
 	patience = 2 * time.Minute
@@ -60,8 +67,6 @@ type scenario struct {
 	forgetting time.Time
 	// troubled: the manager was restarted or reconfigured, or the registry failed, so calls may be repeated.
 	troubled bool
-	// refused: somebody in the cluster refuses the managers' patches.
-	refused bool
 	// conditioned: the manager writes the pods' condition.
 	conditioned bool
 	// drain is what the pods' annotation says.
