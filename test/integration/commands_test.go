@@ -164,7 +164,7 @@ func (sh *shell) expectToManage(own *cluster.Cluster, k8s client.WithWatch) stri
 	sh.Helper()
 	as, err := account.Install(sh.Context(), own.Config())
 	expect.NoError(sh.T, err)
-	r := startRegistry(sh.T, registryOptions{})
+	r := startRegistry(sh.T)
 	config := defaultConfiguration(r.URL(), "prod", "shop")
 	for _, object := range slices.Concat([]client.Object{&corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "rollcall-system", Name: "rollcall-config"}, Data: map[string]string{"config.yaml": config.text()},

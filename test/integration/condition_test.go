@@ -15,7 +15,7 @@ func TestPodCondition(t *testing.T) {
 	t.Parallel()
 	ns := namespaceOf("pod-condition", finalizer)
 	install(t, "pod-condition", ns)
-	server := startRegistry(t, registryOptions{})
+	server := startRegistry(t)
 	s := newScenario(t, startManager(t, ns, defaultConfiguration(server.URL(), ns), "--pod-condition"), server, finalizer, ns)
 	s.conditioned = true
 	before := s.Begin(inPlace, replicas(2), func(set *kruisev1alpha1.CloneSet) {

@@ -2,7 +2,6 @@ package integration
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -23,15 +22,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/test/harness/account"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
-)
-
-const (
-	evictionsServer = "evictions"
-	sinceKey        = "rollcall.dev/evicted-since"
 )
 
 // TestEvictions: with config/components/evictions as it ships, evictions go to the manager that does not lead. It alone is
@@ -46,9 +39,7 @@ func TestEvictions(t *testing.T) {
 		{"eviction-by-finalizer", finalizer, evictedByHooks},
 		{"eviction-by-label", labels, evictedByHooks},
 		{"eviction-budget", labels, evictedByHooksWithinBudget},
-		{"eviction-limit", labels, evictedPastTheLimit},
 		{"eviction-dry-run", labels, evictedInADryRun},
-		{"eviction-unmanaged", labels, evictedUnmanaged},
 		{"eviction-claims", labels, evictedWithClaims},
 	}
 	var namespaces []string
@@ -61,7 +52,7 @@ func TestEvictions(t *testing.T) {
 	flags := append(elect(t, "evictions-lease"), "--eviction-webhook-bind-address=127.0.0.1:0")
 	leader := startInCluster(t, "evictions-leader", config, flags...)
 	standby := startInCluster(t, "evictions-standby", config, flags...)
-	var all scenarios
+	var all []*scenario
 	for _, story := range stories {
 		s := newScenario(t, leader, env.registry, story.style, story.name)
 		s.standby, s.troubled = standby, true // the leader is killed by one of the stories
@@ -93,7 +84,7 @@ func startInCluster(t *testing.T, name string, config configuration, flags ...st
 // installEvictions applies the component, and returns when the manager answers an eviction in the namespace.
 func installEvictions(t *testing.T, m *rollcall, namespace string) {
 	t.Helper()
-	address, err := m.URL(evictionsServer, "")
+	address, err := m.URL("evictions", "")
 	expect.NoError(t, err)
 	at, err := url.Parse(address)
 	expect.NoError(t, err)
@@ -186,21 +177,6 @@ func evictedByHooksWithinBudget(s *scenario) {
 	s.ExpectSteady()
 }
 
-// evictedPastTheLimit: the registry does not answer, and the eviction is let through when the limit has passed.
-func evictedPastTheLimit(s *scenario) {
-	pod := s.Begin(replicas(2))[0]
-	call := s.HoldCalls(fakeregistry.OpDeregister)
-	s.ExpectHeld(s.evict(pod), "is not evicted past its hooks")
-	s.AwaitState(pod, appspub.LifecycleStatePreparingDelete)
-	s.ExpectHeld(s.evict(pod), "has been on its way out")
-	s.PatchPod(pod, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, sinceKey, time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)))
-	s.must(s.evict(pod))
-	s.ExpectEvent(pod, corev1.EventTypeWarning, "EvictionLetThrough", "10m0s")
-	call.Release()
-	s.AwaitGone(pod)
-	s.ExpectSteady()
-}
-
 // evictedInADryRun: neither kind of dry run changes anything, and both say what an eviction would get.
 func evictedInADryRun(s *scenario) {
 	pod := s.Begin(replicas(1))[0]
@@ -212,23 +188,6 @@ func evictedInADryRun(s *scenario) {
 	now := &corev1.Pod{}
 	s.must(s.k8s.Get(s.Context(), client.ObjectKeyFromObject(pod), now))
 	s.Expect(now.ResourceVersion == pod.ResourceVersion, "a dry run changed the pod: %v %v", now.Labels, now.Annotations)
-}
-
-// evictedUnmanaged: a pod that is no CloneSet's, and one whose hooks are not Rollcall's, are evicted at once.
-func evictedUnmanaged(s *scenario) {
-	bare := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "bare"},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "nginx:1"}}},
-	}
-	s.must(s.k8s.Create(s.Context(), bare))
-	s.AwaitPod("that runs", lifecycle.IsReady)
-	s.must(s.evict(bare))
-	s.await("the pod to be gone", func() error { return s.gone(bare) })
-
-	s.Create(replicas(1), func(set *kruisev1alpha1.CloneSet) { set.Spec.Lifecycle = nil })
-	pod := s.AwaitPod("that runs", lifecycle.IsReady)
-	s.must(s.evict(pod))
-	s.AwaitGone(pod)
 }
 
 // evictedWithClaims: where OpenKruise deletes a pod, it deletes its claims too. So the pod is evicted, and the next one has them.
@@ -275,14 +234,6 @@ func (s *scenario) evict(pod *corev1.Pod) error {
 	return s.k8s.SubResource("eviction").Create(s.Context(), pod.DeepCopy(), &policyv1.Eviction{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
 	})
-}
-
-func (s *scenario) gone(pod *corev1.Pod) error {
-	err := s.k8s.Get(s.Context(), client.ObjectKeyFromObject(pod), &corev1.Pod{})
-	if err == nil {
-		return errors.New("it is there")
-	}
-	return client.IgnoreNotFound(err)
 }
 
 // ExpectHeld expects that an eviction was answered 429, with these words.

@@ -26,7 +26,7 @@ func (s *scenario) expectGuarded(want bool) {
 // TestGuard: a pod that is deleted past the hooks while no manager runs can't vanish before it was taken out.
 func TestGuard(t *testing.T) {
 	t.Parallel()
-	s := alone(t, "guard", labels, func(c configuration) { c["guard"] = "Always" })
+	s := alone(t, "guard", func(c configuration) { c["guard"] = "Always" })
 	m := s.manager
 	s.troubled = false
 	s.Begin(inPlace, replicas(2))

@@ -2,16 +2,10 @@ package integration
 
 import (
 	"context"
-	"crypto/tls"
-	"errors"
-	"fmt"
-	"io"
-	"log"
-	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -20,7 +14,6 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/memory"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
-	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
 
 // clusterName is the owner mark of every manager here.
@@ -34,84 +27,34 @@ const onlyRegistry = "default"
 type registryServer struct {
 	*fakeregistry.Registry
 
-	listener net.Listener
-	address  string
-	handler  http.Handler
-	server   *http.Server
-	// tls is nil where it speaks plain HTTP.
-	tls *tls.Config
+	server *httptest.Server
 }
 
-// registryOptions make a registry of another kind; the zero value is open to all, and speaks plain HTTP.
-type registryOptions struct {
-	// authorize decides on the token of a request.
-	authorize func(token string) bool
-	// around stands before the protocol.
-	around func(http.Handler) http.Handler
-	// tls is what it proves itself with.
-	tls *tls.Config
-}
-
-func newRegistryServer(o registryOptions) (*registryServer, error) {
+// newRegistryServer starts a registry, with handlers that stand before the protocol.
+func newRegistryServer(before ...func(http.Handler) http.Handler) (*registryServer, error) {
 	backend, err := memory.New(context.Background(), registry.Config{Cluster: clusterName})
 	if err != nil {
 		return nil, err
 	}
-	r := &registryServer{tls: o.tls, Registry: fakeregistry.New(backend.(fakeregistry.Backend))}
-	r.handler = httpserver.New(r.Registry, httpserver.Options{Authorize: o.authorize})
-	if o.around != nil {
-		r.handler = o.around(r.handler)
+	r := &registryServer{Registry: fakeregistry.New(backend.(fakeregistry.Backend))}
+	var handler http.Handler = httpserver.New(r.Registry, httpserver.Options{})
+	for _, one := range before {
+		handler = one(handler)
 	}
-	return r, r.Up()
+	r.server = httptest.NewServer(handler)
+	return r, nil
 }
 
 // startRegistry is newRegistryServer for one test.
-func startRegistry(t *testing.T, o registryOptions) *registryServer {
+func startRegistry(t *testing.T, before ...func(http.Handler) http.Handler) *registryServer {
 	t.Helper()
-	r, err := newRegistryServer(o)
+	r, err := newRegistryServer(before...)
 	expect.NoError(t, err)
-	t.Cleanup(r.Down)
+	t.Cleanup(r.server.Close)
 	return r
 }
 
-func (r *registryServer) URL() string {
-	if r.tls != nil {
-		return "https://" + r.address
-	}
-	return "http://" + r.address
-}
-
-// Up has the registry listen, after Down at the address it had.
-func (r *registryServer) Up() error {
-	if r.address == "" {
-		ports, err := process.FreePorts(context.Background(), 1)
-		if err != nil {
-			return err
-		}
-		r.address = fmt.Sprintf("127.0.0.1:%d", ports[0])
-	}
-	listener, err := net.Listen("tcp", r.address)
-	if err != nil {
-		return err
-	}
-	if r.tls != nil {
-		listener = tls.NewListener(listener, r.tls)
-	}
-	r.listener = listener
-	// What it has to say of bad handshakes is the point of some tests.
-	quiet := log.New(io.Discard, "", 0)
-	r.server = &http.Server{Handler: r.handler, ReadHeaderTimeout: time.Minute, ErrorLog: quiet}
-	server := r.server
-	go func() {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			panic(err)
-		}
-	}()
-	return nil
-}
-
-// Down closes the registry's port and every connection; what it holds stays.
-func (r *registryServer) Down() { _ = r.server.Close() }
+func (r *registryServer) URL() string { return r.server.URL }
 
 // asksTheSame: what clients see of an instance counts only while it is in service.
 func asksTheSame(a, b fakeregistry.Call) bool {

@@ -23,7 +23,7 @@ import (
 func TestStatefulSet(t *testing.T) {
 	t.Parallel()
 	styles := []style{labels, finalizer, preNormal}
-	server := startRegistry(t, registryOptions{})
+	server := startRegistry(t)
 	m := startManager(t, "statefulset", defaultConfiguration(server.URL(), namespacesOf("statefulset", styles)...))
 	for _, style := range styles {
 		t.Run(string(style), func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestStatefulSet(t *testing.T) {
 func TestStatefulSetTakesNoPodBack(t *testing.T) {
 	t.Parallel()
 	ns := namespaceOf("statefulset-cancelled", labels)
-	server := startRegistry(t, registryOptions{})
+	server := startRegistry(t)
 	s := newScenario(t, startManager(t, ns, defaultConfiguration(server.URL(), ns)), server, labels, ns)
 	s.drain = 2 * time.Second
 	set := s.statefulSet(2)
@@ -94,7 +94,7 @@ func TestStatefulSetTakesNoPodBack(t *testing.T) {
 func TestDaemonSet(t *testing.T) {
 	t.Parallel()
 	ns := namespaceOf("daemonset", labels)
-	server := startRegistry(t, registryOptions{})
+	server := startRegistry(t)
 	s := newScenario(t, startManager(t, ns, defaultConfiguration(server.URL(), ns)), server, labels, ns)
 	set := s.daemonSet()
 	s.must(s.k8s.Create(t.Context(), set))

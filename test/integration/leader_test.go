@@ -31,33 +31,23 @@ import (
 type relay struct {
 	*scenario
 
-	config configuration
-	flags  []string
 	client *traffic.Client
 	stop   func()
 }
 
 // startRelay returns when the first manager leads, the pods serve and the second manager waits for the lease.
-func startRelay(t *testing.T, name string, style style, edits ...func(configuration)) *relay {
+func startRelay(t *testing.T, name string) *relay {
 	t.Helper()
-	r := &relay{
-		config: defaultConfiguration(env.registry.URL(), name),
-		flags:  elect(t, name+"-lease"),
-	}
-	for _, edit := range edits {
-		edit(r.config)
-	}
-	first := startManager(t, name+"-first", r.config, r.flags...)
-	r.scenario = newScenario(t, first, env.registry, style, name)
+	config, flags := defaultConfiguration(env.registry.URL(), name), elect(t, name+"-lease")
+	config["resync"] = map[string]any{"interval": "1h"} // no run but at the takeover, and when we ask for one
+	first := startManager(t, name+"-first", config, flags...)
+	r := &relay{scenario: newScenario(t, first, env.registry, finalizer, name)}
 	r.troubled = true
-	if style == mixed {
-		r.Play()
-	}
 	r.drain = 3 * time.Second // longer than a client goes on with what it has read, on a busy machine too
 	r.services = map[string]int{name: servePods(t)}
 	r.Begin(inPlace, replicas(3), annotated(drainKey, r.drain.String()),
 		annotated(servicesKey, fmt.Sprintf("%s=%d", name, r.services[name])))
-	r.standby = startManager(t, name+"-second", r.config, r.flags...)
+	r.standby = startManager(t, name+"-second", config, flags...)
 	r.client, r.stop = sendRequests(t, func(ctx context.Context) ([]registry.Entry, error) {
 		all, err := env.registry.Truth(ctx, clusterName)
 		return slices.DeleteFunc(all, func(e registry.Entry) bool { return e.Service != name }), err
@@ -155,7 +145,7 @@ func (r *relay) ExpectNoWriteAfter(m *rollcall, since time.Time) {
 // need not make it again.
 func TestLeaderStops(t *testing.T) {
 	t.Parallel()
-	r := startRelay(t, "leader-stops", finalizer)
+	r := startRelay(t, "leader-stops")
 	call := r.BeginUpdate()
 	pod := r.AwaitPodIn(appspub.LifecycleStatePreparingUpdate)
 	asked := time.Now()
@@ -216,9 +206,7 @@ func TestLeaderFrozenInACall(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := startRelay(t, "leader-late-"+name, finalizer, func(c configuration) {
-				c["resync"] = map[string]any{"interval": "1h"} // no run but at the takeover, and when we ask for one
-			})
+			r := startRelay(t, "leader-late-"+name)
 			late := r.registry.LandLate(r.match(test.late), 1)
 			r.UpdateImage("nginx:2")
 			r.AwaitCalls(late, 1)

@@ -107,7 +107,7 @@ func (e *environment) start() error {
 	if e.history, err = watchHistory(ctx, e.client); err != nil {
 		return err
 	}
-	if e.registry, err = newRegistryServer(registryOptions{}); err != nil {
+	if e.registry, err = newRegistryServer(); err != nil {
 		return err
 	}
 	e.shared, err = e.manager("shared", e.account, defaultConfiguration(e.registry.URL(), sharedNamespaces()...))

@@ -2,6 +2,8 @@ package integration
 
 import (
 	"bytes"
+	"encoding/json"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -24,6 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/rollcall-dev/rollcall/internal/plugin"
+	"github.com/rollcall-dev/rollcall/internal/statuspage"
 	"github.com/rollcall-dev/rollcall/test/harness/account"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
@@ -65,11 +68,12 @@ func (k *kubectl) Expect(status int, arguments string, words ...string) {
 	}
 }
 
-// TestKubectlPlugin: a person looks at pods that serve, finds the one that waits and why, and lets it go.
+// TestKubectlPlugin: a person looks at pods that serve, finds the one that waits and why, and lets it go. The status page shows the
+// same.
 func TestKubectlPlugin(t *testing.T) {
 	t.Parallel()
 	const installation = "plugin-manager"
-	s := alone(t, "plugin", labels, nil, elect(t, installation)...)
+	s := alone(t, "plugin", nil, append(elect(t, installation), "--status-page")...)
 	s.Create(inPlace, replicas(2), func(set *kruisev1alpha1.CloneSet) { set.Spec.UpdateStrategy.MaxUnavailable = nil })
 	s.ExpectSteady()
 	person := s.Kubectl("admin", env.cluster.Config())
@@ -91,6 +95,12 @@ func TestKubectlPlugin(t *testing.T) {
 	person.Expect(0, "status", "PreparingDelete", "preDelete", "RegistryUnavailable")
 	person.Expect(0, "explain "+pod.Name, "OpenKruise waits at the hook preDelete, reason RegistryUnavailable", "out of order",
 		"reasons.md#registryunavailable", "kubectl rollcall release "+pod.Name)
+	s.awaitPage("the pod and why it waits", func(p statuspage.Snapshot) bool {
+		return slices.ContainsFunc(p.Pods, func(one statuspage.Pod) bool {
+			return one.Name == pod.Name && one.Hook == "preDelete" && one.Reason == "RegistryUnavailable" && one.Warning &&
+				strings.Contains(one.Message, "out of order") && len(one.Instances) == 1
+		})
+	})
 
 	person.Expect(1, "release "+pods[1].Name+" --yes", "waits at no hook that can be released")
 	person.Expect(1, "release "+pod.Name, "Write yes to go on", "was not released")
@@ -98,6 +108,10 @@ func TestKubectlPlugin(t *testing.T) {
 	s.AwaitGone(pod)
 	repair()
 	s.ExpectSteady()
+	s.awaitPage("that no pod waits", func(p statuspage.Snapshot) bool {
+		return len(p.Pods) == 0 && len(p.Services) == 1 && p.Services[0].In == 2 && p.Services[0].Out+p.Services[0].Unacknowledged == 0 &&
+			p.Registries[0].Resynced != nil
+	})
 
 	person.Expect(3, "explain web-none", "has no pod web-none")
 	s.must(s.k8s.Create(s.Context(), &corev1.Pod{
@@ -118,13 +132,29 @@ func TestKubectlPlugin(t *testing.T) {
 	s.expectInvariants("unasked") // a person released the hook without an acknowledgement
 }
 
+// awaitPage returns once the manager's page shows it.
+func (s *scenario) awaitPage(what string, shows func(statuspage.Snapshot) bool) {
+	s.Helper()
+	s.await("the status page to show "+what, func() error {
+		_, body, err := s.manager.Get(s.Context(), manager.MetricsServer, "/status.json")
+		if err != nil {
+			return err
+		}
+		var page statuspage.Snapshot
+		if err := json.Unmarshal([]byte(body), &page); err != nil || !shows(page) {
+			return fmt.Errorf("it shows %s (%w)", body, err)
+		}
+		return nil
+	})
+}
+
 // TestKubectlPluginAsksTheManager: a person with the rights that ship sees through the API server what the registry says, and
 // everybody else what is in the way.
 func TestKubectlPluginAsksTheManager(t *testing.T) {
 	t.Parallel()
 	host := addressOfMachine(t)
 	const installation = "plugin-registry-manager"
-	s := alone(t, "plugin-registry", labels, nil, append(elect(t, installation), "--status-page",
+	s := alone(t, "plugin-registry", nil, append(elect(t, installation), "--status-page",
 		"--metrics-bind-address="+host+":0", "--health-probe-bind-address="+host+":0")...)
 	pod := s.Begin(replicas(1))[0]
 	s.must(s.k8s.Create(s.Context(), &corev1.ConfigMap{

@@ -39,18 +39,15 @@ func startManager(t *testing.T, name string, config configuration, flags ...stri
 }
 
 // alone starts a scenario with a registry and a manager of its own.
-func alone(t *testing.T, name string, style style, edit func(configuration), flags ...string) *scenario {
+func alone(t *testing.T, name string, edit func(configuration), flags ...string) *scenario {
 	t.Helper()
-	r := startRegistry(t, registryOptions{})
+	r := startRegistry(t)
 	config := defaultConfiguration(r.URL(), name)
 	if edit != nil {
 		edit(config)
 	}
-	s := newScenario(t, startManager(t, name, config, flags...), r, style, name)
+	s := newScenario(t, startManager(t, name, config, flags...), r, labels, name)
 	s.troubled = true
-	if style == mixed {
-		s.Play()
-	}
 	return s
 }
 
@@ -69,48 +66,12 @@ func restart(t *testing.T, m *rollcall) {
 	expect.NoError(t, m.AwaitReady(ctx))
 }
 
-// scenarios are of one manager, one for each style.
-type scenarios []*scenario
-
-func newScenarios(t *testing.T, m *rollcall, registry *registryServer, name string, styles []style) scenarios {
-	t.Helper()
-	var all scenarios
-	for _, style := range styles {
-		s := newScenario(t, m, registry, style, namespaceOf(name, style))
-		s.troubled = true
-		if style == mixed {
-			s.Play()
-		}
-		all = append(all, s)
-	}
-	return all
-}
-
 func namespacesOf(name string, styles []style) []string {
 	var namespaces []string
 	for _, style := range styles {
 		namespaces = append(namespaces, namespaceOf(name, style))
 	}
 	return namespaces
-}
-
-func (all scenarios) each(do func(*scenario)) {
-	for _, s := range all {
-		s.Helper()
-		do(s)
-	}
-}
-
-// begin creates each CloneSet, and returns once all is steady.
-func (all scenarios) begin(edits ...func(*kruisev1alpha1.CloneSet)) {
-	all.each(func(s *scenario) { s.Create(edits...) })
-	all.each((*scenario).ExpectSteady)
-}
-
-// finish ends scenarios as any other.
-func (all scenarios) finish() {
-	all.each((*scenario).ExpectNothingLeft)
-	all.each((*scenario).ExpectAlways)
 }
 
 // TestWithoutKruise: the manager says what is missing, and goes on by itself when it is there; also when the API server

@@ -16,7 +16,7 @@ func TestReceipt(t *testing.T) {
 	host := addressOfMachine(t)
 	const installation = "receipt-manager"
 	log := filepath.Join(t.TempDir(), "audit.jsonl")
-	s := alone(t, "receipt", labels, func(c configuration) {
+	s := alone(t, "receipt", func(c configuration) {
 		c["drain"], c["audit"] = "1s", map[string]any{"path": log}
 	}, append(elect(t, installation), "--status-page", "--metrics-bind-address="+host+":0")...)
 	pods := s.Begin(inPlace, replicas(3))

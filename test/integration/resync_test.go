@@ -16,7 +16,7 @@ import (
 // TestBlockedRemoval: more than resync.maxRemovals go only when a person has approved of exactly these.
 func TestBlockedRemoval(t *testing.T) {
 	t.Parallel()
-	s := alone(t, "blocked", labels, func(c configuration) {
+	s := alone(t, "blocked", func(c configuration) {
 		c["resync"] = map[string]any{"interval": "1s"}
 	}, elect(t, "blocked-lease")...)
 	s.Begin(replicas(2))
@@ -40,7 +40,8 @@ func TestBlockedRemoval(t *testing.T) {
 	s.annotateLease("blocked-lease", "rollcall.dev/approve-removals", digests[len(digests)-1][1])
 	s.ExpectSteady()
 	s.ExpectMetric(`rollcall_resync_blocked_removals{registry="default"} 0`)
-	scenarios{s}.finish()
+	s.ExpectNothingLeft()
+	s.ExpectAlways()
 }
 
 // instance is the pod's only one.

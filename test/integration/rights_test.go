@@ -30,9 +30,7 @@ func TestMissingRights(t *testing.T) {
 		// shows looks at a manager that lacks them.
 		shows func(*scenario) error
 	}{
-		{"pods", []string{"list", "watch"}, notReady("pods", "forbidden")},
 		{"clonesets", []string{"list", "watch"}, notReady("CloneSets", "forbidden")},
-		{"statefulsets", []string{"list", "watch"}, notReady("StatefulSets", "forbidden")},
 		{"nodes", []string{"list", "watch"}, notReady("nodes", "forbidden")},
 		{"clonesets", []string{"watch"}, notReady("CloneSets", "cannot watch")},
 		{"leases", []string{"update"}, func(s *scenario) error { return logged(s.manager, `cannot update resource \"leases\"`) }},

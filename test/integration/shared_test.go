@@ -18,7 +18,7 @@ import (
 // namespace of the other is not ready.
 func TestManagersOfOneCluster(t *testing.T) {
 	t.Parallel()
-	r := startRegistry(t, registryOptions{})
+	r := startRegistry(t)
 	objects := kustomize(t, "config", "examples", "managers")
 	ofPods := []string{"orders", "orders-staging", "pay"}
 	expect.NoError(t, env.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "orders-staging"}}))
@@ -37,7 +37,7 @@ func TestManagersOfOneCluster(t *testing.T) {
 	orders := newScenario(t, prepare("orders", "-orders", "orders", "orders-staging"), r, finalizer, "orders")
 	pay := newScenario(t, prepare("pay", "-pay", "pay"), r, finalizer, "pay")
 	grant(t, objects, func(namespace string) bool { return slices.Contains(ofPods, namespace) })
-	for _, s := range (scenarios{orders, pay}) {
+	for _, s := range []*scenario{orders, pay} {
 		s.troubled = true
 		restart(t, s.manager)
 		s.Begin(replicas(2))
@@ -61,7 +61,10 @@ func TestManagersOfOneCluster(t *testing.T) {
 	greedy.Kill()
 	pay.manager = prepare("pay-again", "-pay", "pay")
 	restart(t, pay.manager)
-	scenarios{orders, pay}.finish()
+	for _, s := range []*scenario{orders, pay} {
+		s.ExpectNothingLeft()
+		s.ExpectAlways()
+	}
 }
 
 // grant creates what a manifest has of rights, where chosen says so.

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -26,16 +25,7 @@ type collector struct {
 }
 
 func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body := io.Reader(r.Body)
-	if r.Header.Get("Content-Encoding") == "gzip" {
-		unzipped, err := gzip.NewReader(r.Body)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		body = unzipped
-	}
-	text, err := io.ReadAll(body)
+	text, err := io.ReadAll(r.Body)
 	var request coltracepb.ExportTraceServiceRequest
 	if err == nil {
 		err = proto.Unmarshal(text, &request)
@@ -54,29 +44,19 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// child returns the first span of a name that has this attribute and, with parent, that is part of that; or nil.
-func (c *collector) child(name, key, value string, parent *tracepb.Span) *tracepb.Span {
+// find returns the first span of a name of which this is so, or nil.
+func (c *collector) find(name string, is func(*tracepb.Span) bool) *tracepb.Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	i := slices.IndexFunc(c.spans, func(s *tracepb.Span) bool {
-		return s.GetName() == name && attributeOf(s, key) == value && (parent == nil ||
-			string(s.GetParentSpanId()) == string(parent.GetSpanId()) && string(s.GetTraceId()) == string(parent.GetTraceId()))
-	})
+	i := slices.IndexFunc(c.spans, func(s *tracepb.Span) bool { return s.GetName() == name && is(s) })
 	if i < 0 {
 		return nil
 	}
 	return c.spans[i]
 }
 
-// parent returns the span that another is part of, or nil.
-func (c *collector) parent(of *tracepb.Span) *tracepb.Span {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	i := slices.IndexFunc(c.spans, func(s *tracepb.Span) bool { return string(s.GetSpanId()) == string(of.GetParentSpanId()) })
-	if i < 0 {
-		return nil
-	}
-	return c.spans[i]
+func isPartOf(part, whole *tracepb.Span) bool {
+	return string(part.GetParentSpanId()) == string(whole.GetSpanId()) && string(part.GetTraceId()) == string(whole.GetTraceId())
 }
 
 func attributeOf(of interface{ GetAttributes() []*commonpb.KeyValue }, key string) string {
@@ -95,18 +75,18 @@ func TestTraces(t *testing.T) {
 	c := &collector{}
 	server := httptest.NewServer(c)
 	t.Cleanup(server.Close)
-	s := alone(t, "traces", labels, nil, "--traces-endpoint="+server.URL)
+	s := alone(t, "traces", nil, "--traces-endpoint="+server.URL)
 	pod := s.Begin(replicas(1))[0]
 	s.await("the spans of the pod", func() error {
-		register := c.child("register", "rollcall.service", s.ns, nil)
-		if register == nil {
-			return errors.New("there is no call to the registry")
-		}
-		reconcile := c.parent(register)
-		path := "/api/v1/namespaces/" + s.ns + "/pods/" + pod.Name
-		if reconcile == nil || reconcile.GetName() != "reconcile" || attributeOf(reconcile, "k8s.pod.name") != pod.Name ||
-			c.child("patch", "url.path", path, reconcile) == nil {
-			return fmt.Errorf("there is no reconcile of %s with the call and a patch in it", pod.Name)
+		register := c.find("register", func(of *tracepb.Span) bool { return attributeOf(of, "rollcall.service") == s.ns })
+		reconcile := c.find("reconcile", func(of *tracepb.Span) bool {
+			return register != nil && isPartOf(register, of) && attributeOf(of, "k8s.pod.name") == pod.Name
+		})
+		patch := c.find("patch", func(of *tracepb.Span) bool {
+			return reconcile != nil && isPartOf(of, reconcile) && attributeOf(of, "url.path") == "/api/v1/namespaces/"+s.ns+"/pods/"+pod.Name
+		})
+		if patch == nil {
+			return errors.New("there is no reconcile of the pod with the call and a patch in it")
 		}
 		return nil
 	})
