@@ -5,7 +5,6 @@ package apiproxy
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -28,9 +27,6 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/account"
 )
 
-// errLost keeps an answer from the manager.
-var errLost = errors.New("the answer is lost on purpose")
-
 // Observer sees a write before the proxy passes it on. The function that it returns, unless nil, sees the answer before the
 // manager does; a Status of 0 says that there is none.
 type Observer func(Write) (answered func(Write))
@@ -48,7 +44,6 @@ type Proxy struct {
 	renewed time.Time
 	writes  []*Write
 	gates   []*Gate
-	losses  map[string]int
 	// cut is closed to end the watches that are open, and uncut once new ones are let through again.
 	cut, uncut chan struct{}
 	expired    int
@@ -65,7 +60,7 @@ func Start(ctx context.Context, config *rest.Config, observe Observer) (*Proxy, 
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
 	}
-	p := &Proxy{observe: observe, losses: map[string]int{}, cut: make(chan struct{}), uncut: make(chan struct{})}
+	p := &Proxy{observe: observe, cut: make(chan struct{}), uncut: make(chan struct{})}
 	close(p.uncut)
 	quiet := log.New(io.Discard, "", 0)
 	reverse := &httputil.ReverseProxy{
@@ -162,7 +157,7 @@ func (e *exchange) end() {
 	e.answered = nil
 }
 
-// answered notes the API server's answer, and loses it where that was asked for.
+// answered notes the API server's answer.
 func (p *Proxy) answered(response *http.Response) error {
 	if response.Request.URL.Query().Get("watch") != "" {
 		response.Body = scanned{ReadCloser: response.Body, proxy: p}
@@ -185,15 +180,8 @@ func (p *Proxy) answered(response *http.Response) error {
 	}
 	if e.ToPod() && e.Status == http.StatusOK {
 		e.Pod = podOf(body)
-		if p.losses[e.Namespace] > 0 {
-			p.losses[e.Namespace]--
-			e.Lost = true
-		}
 	}
 	e.end()
-	if e.Lost {
-		return errLost
-	}
 	return nil
 }
 
@@ -244,23 +232,14 @@ func (p *Proxy) LeaseRenewed() time.Time {
 	return p.renewed
 }
 
-// HoldPodWrites holds back the manager's writes to the pods of a namespace until the gate is released.
-func (p *Proxy) HoldPodWrites(namespace string) *Gate { return p.HoldPodWritesIn(namespace, "") }
-
-// HoldPodWritesIn is HoldPodWrites for pods that the manager takes to be in the state.
+// HoldPodWritesIn holds back the manager's writes to the pods of a namespace that it takes to be in the state until the gate is
+// released. An empty state is any.
 func (p *Proxy) HoldPodWritesIn(namespace string, state appspub.LifecycleStateType) *Gate {
 	g := &Gate{namespace: namespace, state: state, released: make(chan struct{})}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.gates = append(p.gates, g)
 	return g
-}
-
-// LosePodAnswers keeps the answers to the next n writes to the pods of a namespace from the manager.
-func (p *Proxy) LosePodAnswers(namespace string, n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.losses[namespace] = n
 }
 
 // Writes returns the manager's requests that change something in a namespace, or all of them where it is empty.

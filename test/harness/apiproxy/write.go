@@ -23,8 +23,6 @@ type Write struct {
 	Status int
 	// Pod is the pod as a patch left it.
 	Pod *corev1.Pod
-	// Lost: the answer was kept from the manager.
-	Lost bool
 }
 
 // ToPod reports whether the write patches a pod.

@@ -36,8 +36,6 @@ const (
 	AnnotationStartDelay = "cluster.rollcall.dev/start-delay"
 	// AnnotationReadyDelay on a pod is how long its containers run before they are ready: a Go duration such as "2s".
 	AnnotationReadyDelay = "cluster.rollcall.dev/ready-delay"
-	// AnnotationDualStack on a pod gives it an IPv6 address and, as its second one, an IPv4 address.
-	AnnotationDualStack = "cluster.rollcall.dev/dual-stack"
 
 	// ServiceAddress is that of the Service kubernetes, at which pods look for the API server. Its certificate is good for
 	// it; who has pods with containers must lead it there.

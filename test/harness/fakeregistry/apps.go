@@ -81,14 +81,11 @@ func (s *Apps) notRegistered(at place) error {
 	err := fmt.Errorf("no application has registered %s at %s", at.service, at.endpoint)
 	for other, n := range s.registered {
 		if n > 0 && other.endpoint == at.endpoint {
-			return registry.OtherNames(registry.NotRegistered(fmt.Errorf("%w"+SaysOtherName+"%s", err, other.service)), other.service)
+			return registry.OtherNames(registry.NotRegistered(fmt.Errorf("%w, which is registered as %s", err, other.service)), other.service)
 		}
 	}
 	return registry.NotRegistered(err)
 }
-
-// SaysOtherName is what stands before the name in the error, for a driver that gets it as text.
-const SaysOtherName = ", which is registered as "
 
 // several is of a place with more than one entry. The caller holds the lock.
 func (s *Apps) several(at place) error {

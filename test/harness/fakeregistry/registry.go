@@ -170,23 +170,14 @@ func (f *Registry) Get(ctx context.Context, in registry.Instance) (registry.Stat
 
 // Truth reads the backend, past all faults, and leaves nothing in the journal.
 func (f *Registry) Truth(ctx context.Context, cluster string) ([]registry.Entry, error) {
-	return f.current().List(ctx, cluster)
-}
-
-// Replace puts another backend in the place of the present one. Calls that the old one is working on end there.
-func (f *Registry) Replace(backend Backend) { f.update(func() { f.backend = backend }) }
-
-func (f *Registry) current() (backend Backend) {
-	f.update(func() { backend = f.backend })
-	return backend
+	return f.backend.List(ctx, cluster)
 }
 
 // Expire removes entries from the backend, past all faults, as when they were not renewed. It leaves nothing in the
 // journal.
 func (f *Registry) Expire(ctx context.Context, ins ...registry.Instance) error {
-	backend := f.current()
 	for _, in := range ins {
-		if err := backend.Deregister(ctx, in); err != nil {
+		if err := f.backend.Deregister(ctx, in); err != nil {
 			return fmt.Errorf("letting pod %s expire: %w", in.Pod, err)
 		}
 	}
@@ -265,7 +256,7 @@ func (f *Registry) call(
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := work(ctx, f.current()); err != nil {
+		if err := work(ctx, f.backend); err != nil {
 			return err
 		}
 		f.update(func() { c.Applied = time.Now() })

@@ -26,8 +26,6 @@ import (
 const (
 	MetricsServer = "metrics"
 	HealthServer  = "health"
-	// MemoryServer lists the registry inside the manager, which only the memory driver has.
-	MemoryServer = "registry"
 )
 
 const (
