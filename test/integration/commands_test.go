@@ -59,6 +59,8 @@ type shell struct {
 	root, dir string
 	env       []string
 	commands  []guide.Command
+	// patient lets a command that watches go on until it ends by itself.
+	patient bool
 }
 
 func newShell(t *testing.T, own *cluster.Cluster) *shell {
@@ -86,7 +88,7 @@ func newShell(t *testing.T, own *cluster.Cluster) *shell {
 // watches matches a command that goes on until a person ends it.
 var watches = regexp.MustCompile(`rollcall .* (--watch|-w)\b`)
 
-// run runs a command. One that watches is ended as soon as it has shown something.
+// run runs a command. One that watches is ended as soon as it has shown something, unless the shell is patient.
 func (sh *shell) run(text string) (string, error) {
 	ctx, cancel := context.WithTimeout(sh.Context(), patience)
 	defer cancel()
@@ -95,7 +97,7 @@ func (sh *shell) run(text string) (string, error) {
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
 	out := &shown{}
-	if watches.MatchString(text) {
+	if !sh.patient && watches.MatchString(text) {
 		out.first = func() { _ = syscall.Kill(-command.Process.Pid, syscall.SIGTERM) }
 	}
 	command.Stdout, command.Stderr = out, out

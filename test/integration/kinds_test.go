@@ -2,7 +2,6 @@ package integration
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -49,13 +48,7 @@ func TestStatefulSet(t *testing.T) {
 			s.ExpectAskedBeforeDelete(first[2])
 			s.Expect(again[2].Name == first[2].Name && again[2].UID != first[2].UID, "pod %s is not another one under its name", first[2].Name)
 
-			s.must(s.k8s.Delete(t.Context(), again[0].DeepCopy()))
-			s.await("another pod under the name", func() error {
-				if s.Now(again[0].UID) != nil {
-					return errors.New("the old one is still there")
-				}
-				return s.standing(3, again[0].Spec.Containers[0].Image)
-			})
+			s.ExpectAnotherAfterDelete(again[0], 3)
 			s.ExpectAlways()
 		})
 	}
@@ -79,13 +72,7 @@ func TestStatefulSetTakesNoPodBack(t *testing.T) {
 	s.ExpectMetric(`rollcall_waiting_pods{hook="",reason="AwaitingOpenKruise"} 1`)
 	s.ExpectServing(pods[0])
 
-	s.must(s.k8s.Delete(t.Context(), pods[1].DeepCopy()))
-	s.await("another pod under the name", func() error {
-		if s.Now(pods[1].UID) != nil {
-			return errors.New("the old one is still there")
-		}
-		return s.standing(2, "nginx:1")
-	})
+	s.ExpectAnotherAfterDelete(pods[1], 2)
 	s.ExpectAlways()
 }
 
@@ -179,6 +166,14 @@ func (s *scenario) ExpectStanding(n int, image string) []*corev1.Pod {
 	s.Helper()
 	s.await(fmt.Sprintf("%d pods of %s to stand", n, image), func() error { return s.standing(n, image) })
 	return byName(s.Pods())
+}
+
+// ExpectAnotherAfterDelete deletes a pod, and waits until there are n again, with another one under its name.
+func (s *scenario) ExpectAnotherAfterDelete(pod *corev1.Pod, n int) {
+	s.Helper()
+	s.DeletePod(pod)
+	s.AwaitGone(pod)
+	s.ExpectStanding(n, pod.Spec.Containers[0].Image)
 }
 
 func (s *scenario) standing(n int, image string) error {

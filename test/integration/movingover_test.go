@@ -23,10 +23,8 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster/podserver"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
-	"github.com/rollcall-dev/rollcall/test/harness/manager"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
@@ -111,7 +109,7 @@ type move struct {
 	config  configuration
 	page    string
 	look    string
-	env     []string
+	sh      *shell
 }
 
 func startMove(t *testing.T) *move {
@@ -133,7 +131,7 @@ func startMove(t *testing.T) *move {
 	}
 	install(t, "enroll", shop)
 	m.manager = startManager(t, "moving-over", m.config, "--dry-run")
-	m.shell()
+	m.startShell()
 	expect.NoError(t, env.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shop}}))
 	expect.NoError(t, env.client.Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "rollcall-system", Name: "rollcall-config"}, Data: map[string]string{"config.yaml": m.config.text()},
@@ -145,21 +143,23 @@ func startMove(t *testing.T) *move {
 	return m
 }
 
-// shell has kubectl and the plugin, as an administrator has them; the manager's log is that of this one.
-func (m *move) shell() {
+// startShell has a shell whose kubectl shows the log of this manager.
+func (m *move) startShell() {
 	m.Helper()
 	for _, program := range []string{"bash", "curl", "jq"} {
 		if _, err := exec.LookPath(program); err != nil {
 			m.Skipf("the page's commands need %s: %v", program, err)
 		}
 	}
-	kubectl, err := cluster.Client(m.Context(), "kubectl", os.Stderr)
+	m.sh = newShell(m.T, env.cluster)
+	m.sh.patient = true
+	m.sh.env = append(m.sh.env, "CONSUL="+m.server.URL)
+	kubectl := filepath.Join(m.sh.dir, "bin", "kubectl")
+	program, err := os.Readlink(kubectl)
 	expect.NoError(m.T, err)
-	dir := m.TempDir()
-	expect.NoError(m.T, manager.Build(m.Context(), "github.com/rollcall-dev/rollcall/cmd/kubectl-rollcall", filepath.Join(dir, "kubectl-rollcall")))
-	script := fmt.Sprintf("#!/bin/bash\ncase \"$*\" in *'logs deploy/rollcall') exec cat %q ;; esac\nexec %q \"$@\"\n", m.manager.LogPath(), kubectl)
-	expect.NoError(m.T, os.WriteFile(filepath.Join(dir, "kubectl"), []byte(script), 0o755))
-	m.env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "KUBECONFIG="+env.cluster.Kubeconfig(), "CONSUL="+m.server.URL)
+	expect.NoError(m.T, os.Remove(kubectl))
+	script := fmt.Sprintf("#!/bin/bash\ncase \"$*\" in *'logs deploy/rollcall') exec cat %q ;; esac\nexec %q \"$@\"\n", m.manager.LogPath(), program)
+	expect.NoError(m.T, os.WriteFile(kubectl, []byte(script), 0o755))
 }
 
 func (m *move) createSet(port int) {
@@ -267,23 +267,16 @@ func (m *move) expect(so bool, format string, args ...any) {
 // run runs commands of the page, and returns what they print.
 func (m *move) run(commands string) string {
 	m.Helper()
-	out, err := m.try(commands)
+	out, err := m.sh.run("set -eu\n" + commands)
 	m.expect(err == nil, "%s\n%v\n%s", commands, err, out)
 	return out
-}
-
-func (m *move) try(commands string) (string, error) {
-	bash := exec.CommandContext(m.Context(), "bash", "-euc", commands)
-	bash.Env = m.env
-	out, err := bash.CombinedOutput()
-	return string(out), err
 }
 
 // awaitOutput repeats a command until it prints what it has to.
 func (m *move) awaitOutput(command string, wrong func(lines []string) error) {
 	m.Helper()
 	expect.Soon(m.T, command, func() error {
-		out, err := m.try(command)
+		out, err := m.sh.run(command)
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}
@@ -336,7 +329,7 @@ func (m *move) expectMaintenance(do func()) {
 	go func() { defer close(ended); do() }()
 	shown := false
 	for done := false; !done; {
-		out, err := m.try(m.look)
+		out, err := m.sh.run(m.look)
 		shown = shown || err == nil && strings.Contains(out, "_service_maintenance:")
 		select {
 		case <-ended:
