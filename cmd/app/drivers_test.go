@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rollcall-dev/rollcall/internal/config"
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -194,7 +195,8 @@ func TestSettings(t *testing.T) {
 	d := newDrivers(t, newFake)
 	d.constructors["one"] = always(&leased{})
 	c := configured(t, strings.Replace(several, "old: {driver: fake}", "old: {driver: one, timeout: 2s}", 1)+
-		"service: {sharedAcrossNamespaces: true, metadata: {site: here}}\n")
+		"service: {sharedAcrossNamespaces: true, metadata: {site: here}, allowed: [{namespaces: [shop], names: [web]}]}\n"+
+		"onRegistryFailure: {preDelete: Proceed, after: 3s}\nunready: Keep\npanicThreshold: 30%\n")
 	expectOpened(t, d, c)
 	all := d.current.Load()
 	got := settings(all)
@@ -203,6 +205,10 @@ func TestSettings(t *testing.T) {
 		t.Errorf("got %+v", got.Registries)
 	}
 	if !got.Services.SharedAcrossNamespaces || got.Services.Metadata["site"] != "here" || !slices.Equal(got.DefaultRegistries, []string{"old"}) {
+		t.Errorf("got %+v, want what the configuration says", got)
+	}
+	if got.OnRegistryFailure != (lifecycle.FailurePolicy{PreDelete: true, After: 3 * time.Second}) || got.Services.Allowed == nil ||
+		got.Unready != lifecycle.UnreadyKeep || got.PanicThreshold != c.PanicThreshold || got.PanicThreshold == 0 {
 		t.Errorf("got %+v, want what the configuration says", got)
 	}
 }

@@ -106,6 +106,7 @@ func TestKubectlPlugin(t *testing.T) {
 	person.Expect(1, "release "+pod.Name, "Write yes to go on", "was not released")
 	person.Expect(0, "release "+pod.Name+" --yes", "the manager releases preDelete")
 	s.AwaitGone(pod)
+	s.ExpectMetric(`rollcall_unacknowledged_releases_total{by="skip",hook="preDelete"} 1`)
 	repair()
 	s.ExpectSteady()
 	s.awaitPage("that no pod waits", func(p statuspage.Snapshot) bool {
