@@ -13,11 +13,9 @@ import (
 // a write for each time that it comes in or goes out.
 func TestPodCondition(t *testing.T) {
 	t.Parallel()
-	ns := namespaceOf("pod-condition", finalizer)
-	install(t, "pod-condition", ns)
-	server := startRegistry(t)
-	s := newScenario(t, startManager(t, ns, defaultConfiguration(server.URL(), ns), "--pod-condition"), server, finalizer, ns)
-	s.conditioned = true
+	install(t, "pod-condition", "pod-condition")
+	s := alone(t, "pod-condition", nil, "--pod-condition")
+	s.style, s.troubled, s.conditioned = finalizer, false, true
 	before := s.Begin(inPlace, replicas(2), func(set *kruisev1alpha1.CloneSet) {
 		gates := &set.Spec.Template.Spec.ReadinessGates
 		*gates = append(*gates, corev1.PodReadinessGate{ConditionType: lifecycle.ConditionInRotation})

@@ -48,16 +48,7 @@ func version(object client.Object) uint64 {
 	return v
 }
 
-// watchHistory follows the cluster until the context ends.
-func watchHistory(ctx context.Context, k8s client.WithWatch) (*watched, error) {
-	h, err := watchPods(ctx, k8s)
-	if err != nil {
-		return nil, err
-	}
-	return h, h.followSets(ctx, k8s)
-}
-
-// watchPods is watchHistory for a cluster that has no CloneSets yet.
+// watchPods follows the pods of a cluster, which need not have CloneSets yet, until the context ends.
 func watchPods(ctx context.Context, k8s client.WithWatch) (*watched, error) {
 	h := &watched{
 		pods: map[types.UID][]sighting{},

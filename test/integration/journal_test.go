@@ -56,11 +56,6 @@ func startRegistry(t *testing.T, before ...func(http.Handler) http.Handler) *reg
 
 func (r *registryServer) URL() string { return r.server.URL }
 
-// asksTheSame: what clients see of an instance counts only while it is in service.
-func asksTheSame(a, b fakeregistry.Call) bool {
-	return a.Op == b.Op && (a.Op != fakeregistry.OpRegister || a.Instance.Equal(b.Instance))
-}
-
 // Answers returns the calls for one pod that were answered, or for a whole namespace where uid is empty, as they came.
 func (r *registryServer) Answers(namespace, uid string) []fakeregistry.Call {
 	all := r.Calls(fakeregistry.Match{Namespace: namespace, UID: uid})

@@ -57,10 +57,8 @@ func TestStatefulSet(t *testing.T) {
 // TestStatefulSetTakesNoPodBack: OpenKruise leaves a pod in PreparingDelete whose scale-in was cancelled, and Rollcall says so.
 func TestStatefulSetTakesNoPodBack(t *testing.T) {
 	t.Parallel()
-	ns := namespaceOf("statefulset-cancelled", labels)
-	server := startRegistry(t)
-	s := newScenario(t, startManager(t, ns, defaultConfiguration(server.URL(), ns)), server, labels, ns)
-	s.drain = 2 * time.Second
+	s := alone(t, "statefulset-cancelled", nil)
+	s.troubled, s.drain = false, 2*time.Second
 	set := s.statefulSet(2)
 	set.Spec.Template.Annotations = map[string]string{"rollcall.dev/drain": s.drain.String()}
 	s.must(s.k8s.Create(t.Context(), set))
@@ -80,9 +78,8 @@ func TestStatefulSetTakesNoPodBack(t *testing.T) {
 // the template says Normal for Rollcall to know them from the start.
 func TestDaemonSet(t *testing.T) {
 	t.Parallel()
-	ns := namespaceOf("daemonset", labels)
-	server := startRegistry(t)
-	s := newScenario(t, startManager(t, ns, defaultConfiguration(server.URL(), ns)), server, labels, ns)
+	s := alone(t, "daemonset", nil)
+	s.troubled = false
 	set := s.daemonSet()
 	s.must(s.k8s.Create(t.Context(), set))
 	nodes := s.nodes()
@@ -164,8 +161,31 @@ func (s *scenario) nodes() int {
 // these. It returns them in the order of their names.
 func (s *scenario) ExpectStanding(n int, image string) []*corev1.Pod {
 	s.Helper()
-	s.await(fmt.Sprintf("%d pods of %s to stand", n, image), func() error { return s.standing(n, image) })
-	return byName(s.Pods())
+	s.await(fmt.Sprintf("%d pods of %s to stand", n, image), func() error {
+		pods := s.Pods()
+		if len(pods) != n {
+			return fmt.Errorf("there are %d pods, not %d", len(pods), n)
+		}
+		for _, pod := range pods {
+			switch {
+			case pod.DeletionTimestamp != nil:
+				return fmt.Errorf("pod %s is being deleted", pod.Name)
+			case stateOf(pod) != string(appspub.LifecycleStateNormal):
+				return fmt.Errorf("pod %s is in %s", pod.Name, stateOf(pod))
+			case !lifecycle.IsReady(pod), pod.Spec.Containers[0].Image != image:
+				return fmt.Errorf("pod %s is not ready with %s", pod.Name, image)
+			}
+			for _, h := range s.handlers {
+				if h.hooks[0] == hookPreDelete && !h.setOn(pod) {
+					return fmt.Errorf("pod %s lacks handler %s", pod.Name, h.key())
+				}
+			}
+		}
+		return s.registryHolds(pods)
+	})
+	pods := s.Pods()
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	return pods
 }
 
 // ExpectAnotherAfterDelete deletes a pod, and waits until there are n again, with another one under its name.
@@ -174,32 +194,4 @@ func (s *scenario) ExpectAnotherAfterDelete(pod *corev1.Pod, n int) {
 	s.DeletePod(pod)
 	s.AwaitGone(pod)
 	s.ExpectStanding(n, pod.Spec.Containers[0].Image)
-}
-
-func (s *scenario) standing(n int, image string) error {
-	pods := s.Pods()
-	if len(pods) != n {
-		return fmt.Errorf("there are %d pods, not %d", len(pods), n)
-	}
-	for _, pod := range pods {
-		switch {
-		case pod.DeletionTimestamp != nil:
-			return fmt.Errorf("pod %s is being deleted", pod.Name)
-		case stateOf(pod) != string(appspub.LifecycleStateNormal):
-			return fmt.Errorf("pod %s is in %s", pod.Name, stateOf(pod))
-		case !lifecycle.IsReady(pod), pod.Spec.Containers[0].Image != image:
-			return fmt.Errorf("pod %s is not ready with %s", pod.Name, image)
-		}
-		for _, h := range s.handlers {
-			if h.hooks[0] == hookPreDelete && !h.setOn(pod) {
-				return fmt.Errorf("pod %s lacks handler %s", pod.Name, h.key())
-			}
-		}
-	}
-	return s.registryHolds(pods)
-}
-
-func byName(pods []*corev1.Pod) []*corev1.Pod {
-	slices.SortFunc(pods, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
-	return pods
 }

@@ -77,15 +77,6 @@ func servePods(t *testing.T) int {
 	return server.Port
 }
 
-// BeginUpdate begins an update, and returns when the leader is at the call that takes the first pod out.
-func (r *relay) BeginUpdate() (call *fakeregistry.Hold) {
-	r.Helper()
-	call = r.HoldCalls(fakeregistry.OpFailOver)
-	r.UpdateImage("nginx:2")
-	r.AwaitCalls(call, 1)
-	return call
-}
-
 // AwaitTakeover returns when the second manager has the lease and has written to a pod, and says how long that took.
 func (r *relay) AwaitTakeover(since time.Time, event string) {
 	r.Helper()
@@ -111,14 +102,6 @@ func (r *relay) awaitWrite(what string, is func(*apiproxy.Write) bool) (at time.
 	return at
 }
 
-// ExpectUpdated waits until the update is through and the registry holds what the cluster has. No request failed meanwhile.
-func (r *relay) ExpectUpdated() {
-	r.Helper()
-	r.expectUpdatedUnnoticed()
-	r.ExpectNothingLeft()
-	r.ExpectAlways()
-}
-
 // expectUpdatedUnnoticed waits until the update is through, and ends the requests, none of which failed.
 func (r *relay) expectUpdatedUnnoticed() {
 	r.Helper()
@@ -131,22 +114,14 @@ func (r *relay) expectUpdatedUnnoticed() {
 	r.Expect(tally.Requests > 0 && tally.Failed == 0, "%s: %v", tally, r.client.Failures())
 }
 
-// ExpectNoWriteAfter expects that a manager that leads no more left the pods alone from then on.
-func (r *relay) ExpectNoWriteAfter(m *rollcall, since time.Time) {
-	r.Helper()
-	for _, w := range m.proxy.Writes("") {
-		if w.Received.After(since) && w.Resource != "leases" {
-			r.Errorf("manager %s wrote: %s %s %s", m.Name, w.Method, w.Resource, w.Name)
-		}
-	}
-}
-
 // TestLeaderStops: a leader that is asked to stop finishes the call that is under way and writes it down, so the next one
 // need not make it again.
 func TestLeaderStops(t *testing.T) {
 	t.Parallel()
 	r := startRelay(t, "leader-stops")
-	call := r.BeginUpdate()
+	call := r.HoldCalls(fakeregistry.OpFailOver)
+	r.UpdateImage("nginx:2")
+	r.AwaitCalls(call, 1)
 	pod := r.AwaitPodIn(appspub.LifecycleStatePreparingUpdate)
 	asked := time.Now()
 	expect.NoError(t, r.manager.Process().Terminate())
@@ -158,7 +133,9 @@ func TestLeaderStops(t *testing.T) {
 	ended := time.Now()
 	t.Logf("the first manager ended %s after it was asked to", ended.Sub(asked).Round(time.Millisecond))
 	r.AwaitTakeover(ended, "a leader that was asked to stop had ended")
-	r.ExpectUpdated()
+	r.expectUpdatedUnnoticed()
+	r.ExpectNothingLeft()
+	r.ExpectAlways()
 	r.Expect(r.counted(pod, fakeregistry.OpFailOver) <= 2, "the next leader makes the call once more, and no more")
 }
 
@@ -172,7 +149,11 @@ func (r *relay) ThawFirst() {
 	if err := r.manager.Process().Wait(ctx); err == nil || ctx.Err() != nil {
 		r.Errorf("the leader that lost its lease ended with %v", err)
 	}
-	r.ExpectNoWriteAfter(r.manager, thawed)
+	for _, w := range r.manager.proxy.Writes("") {
+		if w.Received.After(thawed) && w.Resource != "leases" {
+			r.Errorf("the leader that lost its lease wrote: %s %s %s", w.Method, w.Resource, w.Name)
+		}
+	}
 }
 
 // TestLeaderFrozenInACall: the leader stands still for longer than its lease while a call is under way, and the registry

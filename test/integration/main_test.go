@@ -104,7 +104,10 @@ func (e *environment) start() error {
 	if err := e.giveZones(ctx); err != nil {
 		return err
 	}
-	if e.history, err = watchHistory(ctx, e.client); err != nil {
+	if e.history, err = watchPods(ctx, e.client); err != nil {
+		return err
+	}
+	if err := e.history.followSets(ctx, e.client); err != nil {
 		return err
 	}
 	if e.registry, err = newRegistryServer(); err != nil {

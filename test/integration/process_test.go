@@ -127,13 +127,6 @@ func (s *scenario) storeAsV1beta1() {
 	})
 }
 
-// restartAPIServer returns when it serves CloneSets again.
-func (s *scenario) restartAPIServer(bare *cluster.Cluster) {
-	s.Helper()
-	s.must(bare.RestartAPIServer(s.Context()))
-	s.await("the API server to serve CloneSets", func() error { return s.k8s.List(s.Context(), &kruisev1alpha1.CloneSetList{}) })
-}
-
 // kruiseGoesAway in the middle of a rollout, with the webhook that every patch of a pod goes through. The pods wait where
 // they are, and the rollout goes on with it.
 func kruiseGoesAway(s *scenario, bare *cluster.Cluster) {
@@ -159,7 +152,8 @@ func watchExpires(s *scenario, bare *cluster.Cluster) {
 	s.must(s.k8s.Delete(s.Context(), pods[0].DeepCopy(), client.GracePeriodSeconds(0)))
 	s.PatchPod(pods[1], `{"metadata":{"annotations":{"example.org/touched":"true"}}}`)
 	s.must(bare.Compact(s.Context()))
-	s.restartAPIServer(bare)
+	s.must(bare.RestartAPIServer(s.Context()))
+	s.await("the API server to serve CloneSets", func() error { return s.k8s.List(s.Context(), &kruisev1alpha1.CloneSetList{}) })
 	let()
 	s.ExpectSteady()
 	s.Expect(s.manager.proxy.Expired() > 0, "no watch of the manager was too old")

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -42,12 +41,6 @@ func TestBlockedRemoval(t *testing.T) {
 	s.ExpectMetric(`rollcall_resync_blocked_removals{registry="default"} 0`)
 	s.ExpectNothingLeft()
 	s.ExpectAlways()
-}
-
-// instance is the pod's only one.
-func (s *scenario) instance(pod *corev1.Pod) registry.Instance {
-	s.Helper()
-	return s.entriesOf([]*corev1.Pod{pod})[0].Instance
 }
 
 func (s *scenario) annotateLease(namespace, key, value string) {

@@ -81,19 +81,8 @@ func (s *scenario) rolledBack(before []*corev1.Pod, reached, release func()) *co
 	s.UpdateImage("nginx:2")
 	pod := s.AwaitPodIn(appspub.LifecycleStatePreparingUpdate)
 	reached()
-	s.rollBack(pod)
-	s.AwaitLeaves(pod, appspub.LifecycleStatePreparingUpdate)
-	release()
-	s.ExpectSteady()
-	s.ExpectImage("nginx:1", before)
-	s.ExpectNeverSeen(pod, appspub.LifecycleStateUpdating)
-	return pod
-}
-
-// rollBack undoes the update once the other owner of the hook has done its part: if its patch came between what Kruise reads
-// and what it writes, the pod would be Normal without a handler that is never set again.
-func (s *scenario) rollBack(pod *corev1.Pod) {
-	s.Helper()
+	// If the other owner's patch came between what Kruise reads and what it writes, the pod would be Normal without a handler that
+	// is never set again.
 	s.await("the other owner to release its handlers", func() error {
 		now := s.Now(pod.UID)
 		for _, h := range s.handlers {
@@ -104,6 +93,12 @@ func (s *scenario) rollBack(pod *corev1.Pod) {
 		return nil
 	})
 	s.UpdateImage("nginx:1")
+	s.AwaitLeaves(pod, appspub.LifecycleStatePreparingUpdate)
+	release()
+	s.ExpectSteady()
+	s.ExpectImage("nginx:1", before)
+	s.ExpectNeverSeen(pod, appspub.LifecycleStateUpdating)
+	return pod
 }
 
 // cancelledScaleInAfterRelease: the pod is out and our hook released, and only another owner's handler still holds it.

@@ -305,12 +305,6 @@ func (s *scenario) AwaitRunning() *corev1.Pod {
 	return s.AwaitPod("that runs", func(pod *corev1.Pod) bool { return pod.Status.PodIP != "" })
 }
 
-// AwaitPodOnceIn returns a pod that is or was in the lifecycle state, once there is one.
-func (s *scenario) AwaitPodOnceIn(state appspub.LifecycleStateType) *corev1.Pod {
-	s.Helper()
-	return s.AwaitPod("that was in "+string(state), func(pod *corev1.Pod) bool { return s.wasIn(pod, state) })
-}
-
 func (s *scenario) wasIn(pod *corev1.Pod, state appspub.LifecycleStateType) bool {
 	return slices.ContainsFunc(s.history.Of(pod.UID), func(v sighting) bool { return v.state() == string(state) })
 }

@@ -199,7 +199,12 @@ func TestNoSecretIsTold(t *testing.T) {
 		})
 	}
 	for _, name := range names {
-		s.ExpectWarning(fmt.Sprintf("in registry %q", name))
+		s.await("a Warning of registry "+name, func() error {
+			if !slices.ContainsFunc(s.Events(), func(e eventsv1.Event) bool { return strings.Contains(e.Note, fmt.Sprintf("in registry %q", name)) }) {
+				return errors.New("there is none")
+			}
+			return nil
+		})
 	}
 
 	s.refuseSecrets(config, mounted, password)

@@ -83,7 +83,7 @@ func grant(t *testing.T, objects []client.Object, chosen func(namespace string) 
 // leaveEntry registers a pod of the namespace that is long gone.
 func (s *scenario) leaveEntry() {
 	s.Helper()
-	left := s.instance(s.Pods()[0])
+	left := s.entriesOf(s.Pods()[:1])[0].Instance
 	left.Address, left.Pod, left.UID = "10.9.9.9", "long-gone", "uid-of-long-gone"
 	s.must(s.registry.Register(s.Context(), left))
 }
