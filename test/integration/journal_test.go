@@ -37,7 +37,7 @@ func newRegistryServer(before ...func(http.Handler) http.Handler) (*registryServ
 		return nil, err
 	}
 	r := &registryServer{Registry: fakeregistry.New(backend.(fakeregistry.Backend))}
-	var handler http.Handler = httpserver.New(r.Registry, httpserver.Options{})
+	handler := httpserver.New(r.Registry, httpserver.Options{})
 	for _, one := range before {
 		handler = one(handler)
 	}
