@@ -51,13 +51,12 @@ func unhooked(set *kruisev1alpha1.CloneSet) { set.Spec.Lifecycle = nil }
 func TestEnrolment(t *testing.T) {
 	t.Parallel()
 	const namespace = "enrolment"
-	config, port := defaultConfiguration(env.registry.URL(), namespace), servePods(t)
+	config := defaultConfiguration(env.registry.URL(), namespace)
 	s := newScenario(t, startManager(t, namespace, config, "--enroll"), env.registry, labels, namespace)
 	install(t, "enroll", namespace)
-	s.troubled = true
-	s.services = map[string]int{namespace: port}
+	s.troubled, s.port = true, servePods(t)
 	f := &fleet{scenario: s, size: fleetSize(t), pods: map[string]string{}, specs: map[string]string{}}
-	f.create(port)
+	f.create()
 	client, stop := sendRequests(t, func(context.Context) ([]registry.Entry, error) { return s.registry.serving(t, namespace), nil })
 	began := time.Now()
 	f.labelNamespace("true")
@@ -124,7 +123,7 @@ type fleet struct {
 	pods, specs map[string]string
 }
 
-func (f *fleet) create(port int) {
+func (f *fleet) create() {
 	f.Helper()
 	for i := range f.size {
 		set := f.style.load(f.T)
@@ -132,7 +131,7 @@ func (f *fleet) create(port int) {
 		set.Spec.Selector.MatchLabels = map[string]string{"app": f.ns, "member": set.Name}
 		set.Spec.Template.Labels = map[string]string{"app": f.ns, "member": set.Name}
 		replicas(fleetReplicas)(set)
-		annotated(servicesKey, fmt.Sprintf("%s=%d", f.ns, port))(set)
+		annotated(servicesKey, fmt.Sprintf("%s=%d", f.ns, f.port))(set)
 		unhooked(set)
 		f.must(f.k8s.Create(f.Context(), set))
 	}

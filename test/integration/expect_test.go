@@ -130,13 +130,10 @@ func compareEntries(want, got []registry.Entry) error {
 func (s *scenario) entriesOf(pods []*corev1.Pod) []registry.Entry {
 	var entries []registry.Entry
 	for _, pod := range pods {
-		for service, port := range s.services {
-			entries = append(entries, registry.Entry{State: registry.InService, Instance: registry.Instance{
-				Service: service, Address: pod.Status.PodIP, Port: port,
-				Cluster: clusterName, Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID), Registry: onlyRegistry,
-				Zone: s.zones[pod.Spec.NodeName],
-			}})
-		}
+		entries = append(entries, registry.Entry{State: registry.InService, Instance: registry.Instance{
+			Service: s.ns, Address: pod.Status.PodIP, Port: s.port, Zone: s.zones[pod.Spec.NodeName],
+			Cluster: clusterName, Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID), Registry: onlyRegistry,
+		}})
 	}
 	return entries
 }

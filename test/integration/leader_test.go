@@ -44,9 +44,9 @@ func startRelay(t *testing.T, name string) *relay {
 	r := &relay{scenario: newScenario(t, first, env.registry, finalizer, name)}
 	r.troubled = true
 	r.drain = 3 * time.Second // longer than a client goes on with what it has read, on a busy machine too
-	r.services = map[string]int{name: servePods(t)}
+	r.port = servePods(t)
 	r.Begin(inPlace, replicas(3), annotated(drainKey, r.drain.String()),
-		annotated(servicesKey, fmt.Sprintf("%s=%d", name, r.services[name])))
+		annotated(servicesKey, fmt.Sprintf("%s=%d", name, r.port)))
 	r.standby = startManager(t, name+"-second", config, flags...)
 	r.client, r.stop = sendRequests(t, func(ctx context.Context) ([]registry.Entry, error) {
 		all, err := env.registry.Truth(ctx, clusterName)

@@ -55,8 +55,8 @@ type scenario struct {
 	ns       string
 	key      types.NamespacedName
 
-	// services are the names and ports that each pod is registered under.
-	services map[string]int
+	// port is where each pod is registered, under the namespace's name.
+	port int
 	// zones are those of the nodes that have one.
 	zones map[string]string
 	// generation is that of our last change to the CloneSet.
@@ -87,7 +87,7 @@ func newScenarioOn(
 	t.Helper()
 	sc := &scenario{
 		T: t, k8s: k8s, history: h, manager: m, registry: r, style: s,
-		ns: namespace, services: map[string]int{namespace: 80},
+		ns: namespace, port: 80,
 	}
 	env.scenarios.Add(1)
 	sc.must(sc.k8s.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
