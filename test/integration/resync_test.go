@@ -12,13 +12,17 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/account"
 )
 
-// TestBlockedRemoval: more than resync.maxRemovals go only when a person has approved of exactly these.
+// TestBlockedRemoval: a run of resync puts back what is missing, and more than resync.maxRemovals go only when a person has approved
+// of exactly these.
 func TestBlockedRemoval(t *testing.T) {
 	t.Parallel()
 	s := alone(t, "blocked", func(c configuration) {
 		c["resync"] = map[string]any{"interval": "1s"}
 	}, elect(t, "blocked-lease")...)
-	s.Begin(replicas(2))
+	pods := s.Begin(replicas(2))
+	s.must(s.registry.Expire(s.Context(), s.entriesOf(pods[:1])[0].Instance))
+	s.ExpectLogged("registry drift detected", `"missing":1`)
+	s.ExpectSteady()
 	for i := range 5 {
 		s.must(s.registry.Register(s.Context(), registry.Instance{
 			Service: s.ns, Address: "10.9.9.9", Port: i + 1, Cluster: clusterName, Namespace: s.ns,

@@ -35,6 +35,7 @@ func definitions() []definition {
 		{name: "edited-away", styles: allStyles, run: lifecycleEditedAway},
 		{name: "two-owners", styles: updateHooked, run: twoOwners, ownerHeld: true},
 		{name: "foreign-finalizer", styles: []style{finalizer, mixed}, run: foreignFinalizer},
+		{name: "unready", styles: []style{labels}, run: turnsUnready},
 		{name: "namespace-deleted", styles: []style{labels, finalizer}, run: deletedWithNamespace},
 		{name: "drain", styles: updateHooked, run: drains},
 		{name: "refused-by-policy", styles: []style{preNormal}, run: refusedByPolicy},

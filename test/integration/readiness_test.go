@@ -21,7 +21,7 @@ func updatedBeforeReady(s *scenario) {
 	s.UpdateImage("nginx:2")
 	s.AwaitState(pod, appspub.LifecycleStateUpdating)
 	s.Expect(len(s.registry.Answers(s.ns, "")) == 0, "the registry was told of a pod that never was in service")
-	s.TurnHealthy(pod)
+	s.TurnHealthy(corev1.ConditionTrue, pod)
 	s.ExpectSteady()
 	s.ExpectImage("nginx:2", []*corev1.Pod{pod})
 }
@@ -32,7 +32,7 @@ func deletedBeforeReady(s *scenario) {
 	s.DeleteByLabel(pod)
 	s.AwaitGone(pod)
 	s.Expect(len(s.registry.Answers(s.ns, string(pod.UID))) == 0, "the registry was told of a pod that never was in service")
-	s.TurnHealthy(s.AwaitRunning())
+	s.TurnHealthy(corev1.ConditionTrue, s.AwaitRunning())
 	s.ExpectSteady()
 }
 
@@ -86,16 +86,36 @@ func heldNotReady(s *scenario) {
 	s.ExpectSteady()
 }
 
-// healthGate is a readiness gate that a scenario opens as a probe would.
+// turnsUnready: a pod whose probes fail is taken out. Where most of the service's pods fail at once, the rest of them is kept,
+// until enough are back.
+func turnsUnready(s *scenario) {
+	s.Create(replicas(3), gated)
+	s.TurnHealthy(corev1.ConditionTrue, s.AwaitPods(3)...)
+	s.ExpectSteady()
+	pods := s.Pods()
+	s.TurnHealthy(corev1.ConditionFalse, pods[0])
+	s.ExpectServing(pods[1], pods[2])
+	s.TurnHealthy(corev1.ConditionFalse, pods[1])
+	s.ExpectEvent(pods[1], corev1.EventTypeWarning, "PanicThreshold", "2 of the 3 pods", s.ns, "50%")
+	s.ExpectServing(pods[1], pods[2])
+	s.TurnHealthy(corev1.ConditionTrue, pods[0])
+	s.ExpectServing(pods[0], pods[2])
+	s.TurnHealthy(corev1.ConditionTrue, pods[1])
+	s.ExpectSteady()
+}
+
+// healthGate is a readiness gate that a scenario opens and shuts as a probe would.
 const healthGate = "example.test/healthy"
 
 func gated(set *kruisev1alpha1.CloneSet) {
 	set.Spec.Template.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: healthGate}}
 }
 
-// TurnHealthy opens the pod's gate.
-func (s *scenario) TurnHealthy(pod *corev1.Pod) {
+// TurnHealthy opens or shuts the pods' gates.
+func (s *scenario) TurnHealthy(status corev1.ConditionStatus, pods ...*corev1.Pod) {
 	s.Helper()
-	patch := fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":"True"}]}}`, healthGate)
-	s.must(s.k8s.Status().Patch(s.Context(), pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, []byte(patch))))
+	patch := fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":%q}]}}`, healthGate, status)
+	for _, pod := range pods {
+		s.must(s.k8s.Status().Patch(s.Context(), pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, []byte(patch))))
+	}
 }
