@@ -279,9 +279,9 @@ func TestResignKeepsTheLeaseWhileACallMayLand(t *testing.T) {
 		s := newLeaseScenario()
 		s.lease.now, s.held = readClocks, s.record("us")
 		began := time.Now()
-		s.lease.mayLand(began.Add(4 * time.Second))
-		s.lease.mayLand(began.Add(2 * time.Second))
 		a := &app{lease: s.lease, logger: quiet()}
+		a.MayLand(began.Add(4 * time.Second))
+		a.MayLand(began.Add(2 * time.Second))
 		must(t, a.resign(t.Context()))
 		if kept := time.Since(began); kept != 4*time.Second || s.held.HolderIdentity != "" {
 			t.Errorf("the lease is %+v after %s, want it given back after the later of the calls", s.held, kept)
