@@ -282,17 +282,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	if err != nil {
 		return err
 	}
-	var renamed map[string]string
-	apply := func(all *registries) {
-		s := settings(all)
-		warnOfShortDrains(&s, a.logger)
-		auditRenamed(a.audit, renamed, s.FormerNames)
-		renamed = s.FormerNames
-		reconciler.Apply(s)
-		evicted.apply(all.config.Hooks)
-		enrolls.Apply(all.config)
-		resyncs.Apply(resync.Policy(all.config.Resync), s.Registries)
-	}
+	apply := a.applier(reconciler, evicted, enrolls, resyncs)
 	apply(a.drivers.current.Load())
 	metrics.RegisterReady(own, waits.unready)
 	metrics.RegisterPods(own, reconciler.Waits, state.Workloads.Unmatched, time.Now)
@@ -311,6 +301,23 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 		runnables = append(runnables, a.requests(clients, resyncs))
 	}
 	return a.add(runnables...)
+}
+
+// applier returns what puts a configuration in force, with its registries.
+func (a *app) applier(
+	reconciler *controller.PodReconciler, evicted *evicting, enrolls *enroll.Reconciler, resyncs *resync.Resync,
+) func(*registries) {
+	var renamed map[string]string
+	return func(all *registries) {
+		s := settings(all)
+		warnOfShortDrains(&s, a.logger)
+		auditRenamed(a.audit, renamed, s.FormerNames)
+		renamed = s.FormerNames
+		reconciler.Apply(s)
+		evicted.apply(all.config.Hooks)
+		enrolls.Apply(all.config)
+		resyncs.Apply(resync.Policy(all.config.Resync), s.Registries)
+	}
 }
 
 // listen binds the addresses, and returns what has to run beside the servers.
