@@ -17,8 +17,8 @@ import (
 //   - is idempotent: the same call again, at any later time and from another process with no memory, is a success;
 //   - is safe for concurrent use, also for the same instance;
 //   - never blocks past its context: when it ends, the call returns an error for which errors.Is(err, ctx.Err()) holds;
-//   - never retries by itself: the caller owns the back-off. Only a request that changes no more than a lease may go on to the
-//     registry's next server, within the same context;
+//   - never retries by itself: the caller owns the back-off. A request may go on to the registry's next server, within the same
+//     context, only if the first one did not take it, or if it changes no more than a lease;
 //   - never waits for another instance's call, as for one of few connections: the caller bounds how many are under way
 //     (maxInFlight, which can change while the driver is in use, heartbeats and one list), and one that waits is losing
 //     its time unsent;

@@ -50,7 +50,7 @@ type Config struct {
 	DefaultRegistries []string
 	// Hooks says which handlers and marks Rollcall owns.
 	Hooks lifecycle.Ownership
-	// Service says under which name, at which port and with which metadata a pod is registered that does not say so itself.
+	// Service says as what a pod is registered that does not say so itself, and which names it may use.
 	Service service.Rules
 	// Drain is how long a pod stays up after it was taken out of rotation.
 	Drain   time.Duration

@@ -29,14 +29,22 @@ const fromNamespace = "namespace"
 
 // Obstacle returns why a CloneSet of a namespace with these labels can't be enrolled and what to do about it, or nothing.
 func Obstacle(set *kruisev1alpha1.CloneSet, c *config.Config, of labels.Set) string {
+	if why := others(set, c); why != "" {
+		return why
+	}
+	with := set.DeepCopy()
+	with.Spec.Lifecycle = lifecycle.Enrolled()
+	return strings.Join(lint.CloneSet(with, c, of), "; ")
+}
+
+// others says which hooks the CloneSet has that are not Rollcall's: their owner may count on being alone.
+func others(set *kruisev1alpha1.CloneSet, c *config.Config) string {
 	for _, n := range lifecycle.HandlersOf(set.Spec.Lifecycle) {
 		if !c.Hooks.Owns(n.Key()) {
 			return fmt.Sprintf("spec.lifecycle.%s has %s, which is not Rollcall's: add Rollcall's hooks beside it by hand", n.Hook, n)
 		}
 	}
-	with := set.DeepCopy()
-	with.Spec.Lifecycle = lifecycle.Enrolled()
-	return strings.Join(lint.CloneSet(with, c, of), "; ")
+	return ""
 }
 
 // Managed reports whether the CloneSet has hooks of Rollcall's already, enrolled or written by hand.

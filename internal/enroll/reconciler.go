@@ -127,9 +127,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{}, client.IgnoreNotFound(err)
 }
 
-// restore gives an enrolled CloneSet its hooks back, whatever is refused by now: its pods are in the registry, and need them.
+// restore gives an enrolled CloneSet its hooks back, even if its name would be refused now: its pods are in the registry, and need
+// them.
 func (r *Reconciler) restore(ctx context.Context, set *kruisev1alpha1.CloneSet) error {
 	if lifecycle.IsEnrolled(set.Spec.Lifecycle) {
+		return nil
+	}
+	if why := others(set, r.config.Load()); why != "" {
+		r.warn(set, why)
 		return nil
 	}
 	return r.apply(ctx, set)

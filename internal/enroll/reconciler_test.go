@@ -99,6 +99,10 @@ func TestReconcile(t *testing.T) {
 			refused: &clusterstate.Refusal{Reason: reason.ServiceClaimed, Message: "belongs to shop"},
 			policy:  "{namespaces: [shop], names: [web]}",
 		},
+		"a hook gone, and another's there": {
+			reason: "its owner counts on being alone", namespace: on, annotations: enrolled, hooks: anothers(), want: nothing,
+			event: "finalizer somebody.example/out",
+		},
 		"no longer asked for": {
 			reason: "the namespace's label is gone", annotations: enrolled, hooks: lifecycle.Enrolled(), want: withdrawal,
 		},

@@ -86,7 +86,7 @@ func RotationCondition(in bool, since time.Time) corev1.PodCondition {
 	return c
 }
 
-// IsTrue reports whether the pod has the condition.
+// IsTrue reports whether the pod's condition is True.
 func IsTrue(pod *corev1.Pod, condition corev1.PodConditionType) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == condition && c.Status == corev1.ConditionTrue

@@ -40,13 +40,16 @@ func (c *cluster) known(ctx context.Context, namespace string, o *options) known
 }
 
 func (c *cluster) ask(ctx context.Context, namespace string, o *options) (map[types.UID][]entries.Entry, error) {
-	lease, err := c.lease(ctx, o.leaseName, o.now())
+	lease, err := c.lease(ctx, o.leaseName)
 	if err != nil {
 		return nil, err
 	}
 	name, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
 	var pod corev1.Pod
-	if err := c.Get(ctx, client.ObjectKey{Namespace: c.installation, Name: name}, &pod); err != nil {
+	switch err := c.Get(ctx, client.ObjectKey{Namespace: c.installation, Name: name}, &pod); {
+	case apierrors.IsNotFound(err):
+		return nil, c.noLeader(o.leaseName)
+	case err != nil:
 		return nil, fmt.Errorf("reading the manager's pod: %w", err)
 	}
 	port := portOf(&pod)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"strings"
 
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
@@ -140,7 +141,7 @@ func (l *linted) add(text []byte) error {
 		if err := yaml.UnmarshalStrict(text, &object); err != nil {
 			return fmt.Errorf("ConfigMap %s: %w", kind.Name, err)
 		}
-		l.configs = append(l.configs, written{"ConfigMap " + configMapName, []byte(object.Data[configKey])})
+		l.configs = append(l.configs, written{"ConfigMap " + path.Join(object.Namespace, configMapName), []byte(object.Data[configKey])})
 	}
 	return nil
 }

@@ -60,7 +60,7 @@ func (o *options) releaseCommand() *cobra.Command {
 
 // release asks first. An annotation that no manager reads would release nothing.
 func (o *options) release(ctx context.Context, cluster *cluster, name string, yes bool) error {
-	if _, err := cluster.lease(ctx, o.leaseName, o.now()); errors.Is(err, errNoLeader) {
+	if _, err := cluster.renewed(ctx, o.leaseName, o.now()); errors.Is(err, errNoLeader) {
 		return err
 	} else if err != nil {
 		fmt.Fprintf(o.ErrOut, "warning: can't tell whether a manager leads: %v\n", err)

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/steer"
@@ -28,7 +29,7 @@ func (o *options) resyncCommand() *cobra.Command {
 		Example: "  kubectl rollcall resync\n  kubectl rollcall resync --approve",
 		Args:    cobra.NoArgs,
 		RunE: o.connected(func(ctx context.Context, cluster *cluster, _ []string) error {
-			lease, err := cluster.lease(ctx, o.leaseName, o.now())
+			lease, err := cluster.renewed(ctx, o.leaseName, o.now())
 			if err != nil {
 				return err
 			}
@@ -49,8 +50,8 @@ func (o *options) resyncCommand() *cobra.Command {
 
 var errNoLeader = errors.New("no manager holds the Lease")
 
-// lease reads the one that a manager holds.
-func (c *cluster) lease(ctx context.Context, name string, now time.Time) (*coordinationv1.Lease, error) {
+// lease reads the one that a manager holds, or held until it died.
+func (c *cluster) lease(ctx context.Context, name string) (*coordinationv1.Lease, error) {
 	var lease coordinationv1.Lease
 	err := c.Get(ctx, client.ObjectKey{Namespace: c.installation, Name: name}, &lease)
 	switch spec := lease.Spec; {
@@ -59,23 +60,32 @@ func (c *cluster) lease(ctx context.Context, name string, now time.Time) (*coord
 			"--rollcall-namespace and --leader-election-id; a manager without leader election has none", c.installation, name)}
 	case err != nil:
 		return nil, reading("Lease "+name, err)
-	case spec.HolderIdentity == nil || *spec.HolderIdentity == "" || spec.RenewTime == nil || spec.LeaseDurationSeconds == nil,
-		now.After(spec.RenewTime.Add(time.Duration(*spec.LeaseDurationSeconds)*time.Second)) && !c.renews(ctx, &lease):
-		return nil, &exitError{exitNoManager, fmt.Errorf("%w %s/%s: kubectl -n %s get pods shows whether one runs",
-			errNoLeader, c.installation, name, c.installation)}
+	case ptr.Deref(spec.HolderIdentity, "") == "" || spec.RenewTime == nil || spec.LeaseDurationSeconds == nil:
+		return nil, c.noLeader(name)
 	}
 	return &lease, nil
 }
 
-// renews reports whether a manager renews the Lease, which it does all the time. By a clock that is ahead, a Lease looks as if it had
-// ended.
-func (c *cluster) renews(ctx context.Context, lease *coordinationv1.Lease) bool {
-	before := *lease.Spec.RenewTime
-	err := wait.PollUntilContextTimeout(ctx, time.Second, 5*time.Second, false, func(ctx context.Context) (bool, error) {
-		err := c.Get(ctx, client.ObjectKeyFromObject(lease), lease)
-		return err == nil && lease.Spec.RenewTime != nil && !lease.Spec.RenewTime.Equal(&before), nil
-	})
-	return err == nil
+func (c *cluster) noLeader(lease string) error {
+	return &exitError{exitNoManager, fmt.Errorf("%w %s/%s: kubectl -n %s get pods shows whether one runs",
+		errNoLeader, c.installation, lease, c.installation)}
+}
+
+// renewed reads the Lease, and makes sure that a manager lives which renews it. A manager does so all the time. If the local clock is
+// ahead, the Lease looks expired.
+func (c *cluster) renewed(ctx context.Context, name string, now time.Time) (*coordinationv1.Lease, error) {
+	first, err := c.lease(ctx, name)
+	if err != nil || !now.After(first.Spec.RenewTime.Add(time.Duration(*first.Spec.LeaseDurationSeconds)*time.Second)) {
+		return first, err
+	}
+	var lease *coordinationv1.Lease
+	if wait.PollUntilContextTimeout(ctx, time.Second, 5*time.Second, false, func(ctx context.Context) (bool, error) {
+		lease, err = c.lease(ctx, name)
+		return err == nil && !lease.Spec.RenewTime.Equal(first.Spec.RenewTime), nil
+	}) != nil {
+		return nil, c.noLeader(name)
+	}
+	return lease, nil
 }
 
 func (c *cluster) annotate(ctx context.Context, lease *coordinationv1.Lease, key, value string) error {

@@ -40,28 +40,34 @@ func TestLease(t *testing.T) {
 	type row struct {
 		reason, want string
 		lease        *coordinationv1.Lease
-		renewed      bool
+		// later is who holds it when it is written again.
+		later *string
 	}
 	bubble.Each(t, map[string]row{
 		"held":       {reason: "a manager renewed it 10 s ago", lease: leaseHeld(now.Add(-10 * time.Second))},
 		"not found":  {reason: "Rollcall is somewhere else", want: "namespace system has no Lease rollcall: say where"},
 		"free":       {reason: "the manager was stopped", lease: free, want: "no manager holds the Lease system/rollcall"},
 		"has ended":  {reason: "the manager died", lease: leaseHeld(now.Add(-16 * time.Second)), want: "no manager holds the Lease"},
-		"looks over": {reason: "this clock is ahead, and a manager renews it", lease: leaseHeld(now.Add(-16 * time.Second)), renewed: true},
+		"looks over": {reason: "this clock is ahead, and a manager renews it", lease: leaseHeld(now.Add(-16 * time.Second)), later: new("rollcall-0")},
+		"given back": {
+			reason: "this clock is ahead, and the manager stops", lease: leaseHeld(now.Add(-16 * time.Second)), later: new(""),
+			want: "no manager holds the Lease",
+		},
 	}, func(t *testing.T, c row) {
 		cluster := clusterWith()
 		if c.lease != nil {
 			expect.NoError(t, cluster.Create(t.Context(), c.lease.DeepCopy()))
 		}
-		if c.renewed {
+		if c.later != nil {
 			time.AfterFunc(2*time.Second, func() {
 				lease := leaseHeld(now)
 				expect.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(lease), lease))
+				lease.Spec.HolderIdentity = c.later
 				lease.Spec.RenewTime.Time = lease.Spec.RenewTime.Add(2 * time.Second)
 				expect.NoError(t, cluster.Update(t.Context(), lease))
 			})
 		}
-		_, err := cluster.lease(t.Context(), "rollcall", now)
+		_, err := cluster.renewed(t.Context(), "rollcall", now)
 		expect.Error(t, c.reason, err, c.want)
 		if exit := (*exitError)(nil); err != nil && (!errors.As(err, &exit) || exit.status != exitNoManager) {
 			t.Errorf("%s: got error %v, want exit status %d", c.reason, err, exitNoManager)

@@ -231,7 +231,7 @@ const (
 	// What to do: wait. Where it lasts, look at the manager's log.
 	Acknowledgement Reason = "Acknowledgement"
 	// NotWatched: what the kubectl plugin shows of a pod whose namespace is not in `namespaces` of the configuration: the manager
-	// does not see the pod, and does not set the handlers of its hooks.
+	// does not see the pod, and neither sets nor clears the handlers of its hooks.
 	//
 	// What to do: where no other installation watches the namespace, add it and restart the managers. Otherwise pass the namespace of
 	// that installation with `--rollcall-namespace`.

@@ -87,8 +87,7 @@ func New(o Options) *Resync {
 	return &Resync{Options: o, applied: make(chan struct{}, 1)}
 }
 
-// Apply says which registries there are from now on, and has all of them compared at once. Another client under a name is another
-// registry. It may be called at any time.
+// Apply says which registries there are from now on, and has all of them compared at once. It may be called at any time.
 func (r *Resync) Apply(policy Policy, registries registryclient.Registries) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -56,8 +56,8 @@ const (
 	maxWeight = 10000
 )
 
-// leastTimeout is room for the pauses of any call and a second for its requests. A removal beside an application's own entry waits
-// for readers and for settle, twice; of an IPv6 address, in both of its forms.
+// leastTimeout is room for the pauses of any call, 4 s at most, and for its requests. The longest are those of the removal of an
+// entry that was in service beside the application's own.
 const leastTimeout = 4500 * time.Millisecond
 
 // checkTimeout refuses one within which some calls can't succeed however often they are made. 0 is none.
