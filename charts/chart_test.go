@@ -244,7 +244,9 @@ func helmAs(t *testing.T, release, text string) ([]*unstructured.Unstructured, e
 	values, err := common.ReadValues([]byte(text))
 	expect.NoError(t, err)
 	options := common.ReleaseOptions{Name: release, Namespace: "rollcall-system", IsInstall: true}
-	all, err := util.ToRenderValues(chart, values, options, nil)
+	capabilities := common.DefaultCapabilities.Copy()
+	capabilities.KubeVersion = common.KubeVersion{Version: "v1.34.0", Major: "1", Minor: "34"}
+	all, err := util.ToRenderValues(chart, values, options, capabilities)
 	if err != nil {
 		return nil, err
 	}

@@ -81,7 +81,7 @@ func (w *Webhook) Handle(ctx context.Context, request admission.Request) admissi
 		return response
 	case apierrors.IsNotFound(err):
 		return refuse(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("pods %q not found", key.Name))
-	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
+	case lifecycle.IsRefused(err) && !apierrors.IsConflict(err): // also by a webhook, which need not say why
 		w.Logger.Error(err, "eviction let through", "pod", key)
 		return admission.Allowed("").WithWarnings(fmt.Sprintf("Rollcall lets pod %s be evicted past its hooks: %v", key.Name, err))
 	default:

@@ -315,6 +315,10 @@ func TestPatchThatFails(t *testing.T) {
 		"conflict":  {"the pod has changed since it was read", apierrors.NewConflict(pods, "web-1", errors.New("changed")), false},
 		"an outage": {"it may pass", errors.New("connection refused"), false},
 		"forbidden": {"it will not pass, and a drain must end", apierrors.NewForbidden(pods, "web-1", errors.New("frozen")), true},
+		"denied by another webhook": {
+			"where that names no code, the API server answers 400 without a reason",
+			&apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 400, Message: "frozen"}}, true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
