@@ -62,6 +62,10 @@ type StatusError struct {
 // Error implements error.
 func (e *StatusError) Error() string { return e.text }
 
+// Timeout reports that a gateway waited in vain for the server, which may still carry the call out. The caller waits after that as
+// after a time-out of its own.
+func (e *StatusError) Timeout() bool { return e.Status == http.StatusGatewayTimeout }
+
 // Classified returns the error with the class that its status asks for by itself: [registry.Terminal] where [IsFinal]
 // holds, else [registry.RetryAfter] where the server said so, and [Away] for 5xx but 504, after which the call may still be
 // under way. What more the status or the words mean is the driver's to say.

@@ -117,6 +117,10 @@ func TestEveryStatusHasAClass(t *testing.T) {
 		if err := a.Refusal("").Classified(); registry.IsTerminal(err) != want || !strings.Contains(err.Error(), strconv.Itoa(status)) {
 			t.Errorf("the error of %d is terminal: %t, want %t: %v", status, !want, want, err)
 		}
+		var late interface{ Timeout() bool }
+		if !errors.As(a.Refusal("").Classified(), &late) || late.Timeout() != (status == http.StatusGatewayTimeout) {
+			t.Errorf("after %d a call may still land: %t", status, late.Timeout())
+		}
 	}
 }
 

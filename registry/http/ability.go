@@ -44,8 +44,8 @@ func (r *Registry) probe(ctx context.Context, in registry.Instance) error {
 	}
 	err := r.change(ctx, probePath, in)
 	if hasNoPath(err) {
-		r.can.Store(nil)
-		return errors.New(err.Error()) // the server may be of another version now: the next call asks which
+		// The server may be of another version now, or a gateway has no way to it for a moment: the next list tells.
+		return errors.New(err.Error())
 	}
 	return err
 }

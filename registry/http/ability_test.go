@@ -79,6 +79,9 @@ func TestServersOfAllVersions(t *testing.T) {
 
 	server.to(oldest)
 	expectProbe("whether clients are given it must be known before OpenKruise goes on", "404 Not Found")
+	expectProbe("a gateway may have no way to it for a moment", "404 Not Found")
+	expectCan(50, true)
+	resync()
 	expectProbe("the server has none", "")
 	expectCan(1, false)
 

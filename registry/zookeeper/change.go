@@ -144,11 +144,17 @@ func (r *Registry) makeFolders(ctx context.Context, service string) error {
 		case err == nil || errors.Is(err, zk.ErrNodeExists):
 		case errors.Is(err, zk.ErrNoNode) && path == parents[0]:
 			return r.noChroot()
+		case errors.Is(err, zk.ErrNoAuth) && r.isThere(ctx, path): // the server asks for the right to create first
 		default:
 			return fmt.Errorf("creating %s: %w", path, err)
 		}
 	}
 	return nil
+}
+
+func (r *Registry) isThere(ctx context.Context, path string) bool {
+	is, err := r.session.exists(ctx, path)
+	return err == nil && is
 }
 
 // noChroot is for a chroot that is not there. ZooKeeper's clients don't make it: a slip of the pen would.

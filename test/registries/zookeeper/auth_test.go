@@ -130,6 +130,17 @@ func TestForbiddenFolder(t *testing.T) {
 	expectTerminal(t, d.Register(t.Context(), pod(1)), "auth.passwordFile")
 }
 
+// The parent of the services' folder may be closed: the folder is there already.
+func TestFolderBelowOneThatIsClosed(t *testing.T) {
+	t.Parallel()
+	s := shared.Use(t)
+	owner := connect(t, s.Endpoint, "owner:its-own")
+	create(t, owner, "/closed", append(zk.DigestACL(zk.PermAll, "owner", "its-own"), zk.WorldACL(zk.PermRead)...))
+	create(t, owner, "/closed/services", openACL())
+	d := open(t, registry.Config{Endpoint: s.Endpoint, Auth: digest(t, user, password), Options: options("base", "/closed/services")})
+	expect.NoError(t, d.Register(t.Context(), pod(1)))
+}
+
 // Servers can be made to serve only those who say who they are.
 func TestServerThatWantsCredentials(t *testing.T) {
 	t.Parallel()
