@@ -138,6 +138,8 @@ func (r *Registry) plan(changes []registry.Change, held map[string]*service) *tr
 		case !known: // nothing to take out
 		case entry == nil:
 			t.errs[i] = notAllowed(errHidden)
+		case entry.Meta[registry.MetaUID] == "":
+			t.errs[i] = registry.ForeignEntry(errors.New("the entry at its ID was written by another"))
 		case !owns(c.Instance, entry):
 		case c.State == registry.OutOfService:
 			t.add([]int{i}, r.serviceOp(cas, c.Instance, entry.ModifyIndex),

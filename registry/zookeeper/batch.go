@@ -111,6 +111,7 @@ func (b *batch) plan(ctx context.Context) ([]batched, error) {
 			return nil, err
 		}
 		if c.op == nil {
+			b.errs[c.index] = nodes[i].leftAlone()
 			continue
 		}
 		if nodes[i] == nil {

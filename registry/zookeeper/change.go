@@ -20,12 +20,21 @@ type node struct {
 
 	stat         *zk.Stat
 	ours         bool // Entry is set
+	foreign      bool // clients are given what no Rollcall has written
 	registeredAt int64
 }
 
 // isOwn reports whether a change that takes the instance out may touch the node.
 func (n *node) isOwn(in registry.Instance) bool {
 	return n != nil && n.ours && in.Owns(n.UID, n.Registry)
+}
+
+// leftAlone is the error of a change that takes the instance out and leaves the node as it is.
+func (n *node) leftAlone() error {
+	if n == nil || !n.foreign {
+		return nil
+	}
+	return registry.ForeignEntry(errors.New("the entry at its path was written by another"))
 }
 
 // prepared is a change that was checked.
@@ -68,7 +77,9 @@ func (r *Registry) read(ctx context.Context, in registry.Instance, fresh bool) (
 		return nil, nil
 	}
 	n := &node{stat: stat}
-	n.Entry, n.registeredAt, n.ours = decode(in.Service, idOf(in), raw)
+	if n.Entry, n.registeredAt, n.ours = decode(in.Service, idOf(in), raw); !n.ours {
+		_, n.foreign = decodeForeign(in.Service, raw)
+	}
 	return n, nil
 }
 
@@ -87,7 +98,7 @@ func (r *Registry) apply(ctx context.Context, p prepared) error {
 		case err != nil:
 			return err
 		case op == nil && fresh:
-			return nil
+			return n.leftAlone()
 		case op == nil:
 			continue
 		}

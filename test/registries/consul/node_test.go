@@ -373,6 +373,26 @@ func TestForeignEntryUnderTheNodeIsSpared(t *testing.T) {
 	}
 }
 
+// TestEntryThatAnotherWroteAnew has a person write Rollcall's entry without what it is known by. Clients are given it until that
+// person removes it.
+func TestEntryThatAnotherWroteAnew(t *testing.T) {
+	t.Parallel()
+	server, prefix := shared.Use(t), prefixOf(t)
+	d := openOn(t, server, prefix, "")
+	in := pod(t, 1)
+	must(t, d.Register, in)
+	write(t, server, object{"Service": object{"Verb": "set", "Node": nodeOf(t, server, in), "Service": object{
+		"ID": fmt.Sprintf("%s-%s-%d", in.Service, in.Address, in.Port), "Service": in.Service, "Address": in.Address, "Port": in.Port,
+	}}})
+	for state, err := range map[string]error{"out of service": d.FailOver(t.Context(), in), "absent": d.Deregister(t.Context(), in)} {
+		if !registry.IsForeignEntry(err) {
+			t.Errorf("%s: got error %v, want one that says that another's entry is there", state, err)
+		}
+	}
+	must(t, d.Register, in)
+	must(t, d.Deregister, in)
+}
+
 // write makes a transaction past the driver.
 func write(t *testing.T, server *consul.Server, ops ...object) {
 	t.Helper()

@@ -277,3 +277,25 @@ func TestOddNamesAreFound(t *testing.T) {
 		}
 	}
 }
+
+// A person may write an entry anew without what Rollcall knows it by. Clients are given it until that person removes it.
+func TestEntryThatAnotherWroteAnew(t *testing.T) {
+	t.Parallel()
+	s := shared.Use(t)
+	d := open(t, registry.Config{Endpoint: s.Endpoint, Options: options("base", "/anew")})
+	in := pod(1)
+	expect.NoError(t, d.Register(t.Context(), in))
+	_, err := connect(t, s.Endpoint).Set(path("/anew", in), fmt.Appendf(nil, `{"address":%q,"port":%d}`, in.Address, in.Port), -1)
+	expect.NoError(t, err)
+	for state, err := range map[string]error{
+		"out of service": d.FailOver(t.Context(), in),
+		"absent":         d.Deregister(t.Context(), in),
+		"in a batch":     d.Batch(t.Context(), []registry.Change{{Instance: in, State: registry.Absent}})[0],
+	} {
+		if !registry.IsForeignEntry(err) {
+			t.Errorf("%s: got error %v, want one that says that another's entry is there", state, err)
+		}
+	}
+	expect.NoError(t, d.Register(t.Context(), in))
+	expect.NoError(t, d.Deregister(t.Context(), in))
+}
