@@ -83,10 +83,37 @@ func renderWith(t *testing.T, component string) []client.Object {
 	return objects
 }
 
+// TestAnotherNamespace takes the replacements from the guide.
+func TestAnotherNamespace(t *testing.T) {
+	t.Parallel()
+	guide, err := os.ReadFile("../docs/deploy.md")
+	expect.NoError(t, err)
+	_, replacements, _ := strings.Cut(string(guide), "  replacements:\n")
+	replacements, _, found := strings.Cut(replacements, "  ```\n")
+	if !found {
+		t.Fatal("the guide has no replacements")
+	}
+	text, err := built(overlay(t, "namespace: platform\nresources: [HERE/default]\n"+
+		"components: [HERE/components/lint, HERE/components/evictions-cert-manager]\nreplacements:\n"+replacements, ""))
+	expect.NoError(t, err)
+	for line := range strings.Lines(text.String()) {
+		line = strings.TrimSpace(line)
+		own := line == "- rollcall-system" // whose pods the webhook is not asked about; it lets them go in any case
+		if strings.Contains(line, "rollcall-system") && !own && !strings.HasPrefix(line, "#") {
+			t.Errorf("%q names another namespace", line)
+		}
+	}
+}
+
 // renderOn renders a kustomization elsewhere, beside a file more.yaml. HERE in it stands for this folder.
 func renderOn(t *testing.T, kustomization, more string) ([]client.Object, error) {
 	t.Helper()
-	folder := t.TempDir()
+	return render(overlay(t, kustomization, more))
+}
+
+func overlay(t *testing.T, kustomization, more string) (folder string) {
+	t.Helper()
+	folder = t.TempDir()
 	here, err := os.Getwd()
 	expect.NoError(t, err)
 	here, err = filepath.Rel(folder, here) // kustomize takes no absolute path
@@ -94,7 +121,7 @@ func renderOn(t *testing.T, kustomization, more string) ([]client.Object, error)
 	text := "kind: Kustomization\n" + strings.ReplaceAll(kustomization, "HERE", here) + "\n"
 	expect.NoError(t, os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(text), 0o600))
 	expect.NoError(t, os.WriteFile(filepath.Join(folder, "more.yaml"), []byte(more), 0o600))
-	return render(folder)
+	return folder
 }
 
 // named returns the one object of its type and name.

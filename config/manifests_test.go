@@ -420,7 +420,8 @@ func only[T client.Object](t *testing.T) T {
 
 // render returns what the pinned kustomize makes of a folder, decoded strictly: a field that the API does not have, or
 // that stands twice, is an error.
-func render(folder string) ([]client.Object, error) {
+// built is the text that kustomize makes of a folder.
+func built(folder string) (*bytes.Buffer, error) {
 	var out, problems bytes.Buffer
 	cmd := exec.Command("go", "tool", "-modfile=../hack/tools/go.mod", "kustomize", "build", folder)
 	// As in the Makefile, whatever the tests run with: so the tool is built once.
@@ -429,12 +430,20 @@ func render(folder string) ([]client.Object, error) {
 	if err := cmd.Run(); err != nil {
 		return nil, fmt.Errorf("rendering %s: %w\n%s", folder, err, problems.String())
 	}
+	return &out, nil
+}
+
+func render(folder string) ([]client.Object, error) {
+	out, err := built(folder)
+	if err != nil {
+		return nil, err
+	}
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientscheme.AddToScheme(scheme), kruisev1alpha1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("making the scheme: %w", err)
 	}
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
-	reader := utilyaml.NewYAMLReader(bufio.NewReader(&out))
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(out))
 	var objects []client.Object
 	for {
 		text, err := reader.Read()
