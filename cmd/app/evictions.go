@@ -65,7 +65,8 @@ func (f *evictionFlags) check(dryRun bool) error {
 type evicting struct {
 	served
 
-	webhook *evictions.Webhook
+	webhook     *evictions.Webhook
+	certificate *evictions.Certificate
 }
 
 // apply has the webhook answer by new rules.
@@ -97,6 +98,7 @@ func (a *app) newEvicting(namespaces []string, synced func() bool, leader *apiCl
 		Secrets: clients.core.Secrets(podNamespace()), Namespace: podNamespace(), Name: f.name, Logger: logger,
 	}
 	e := &evicting{
+		certificate: certificate,
 		webhook: evictions.New(evictions.Options{
 			Cache: a.manager.GetClient(), Namespaces: namespaces, Synced: synced, API: own.GetClient(),
 			Recorder: &shortNotes{own.GetEventRecorder(controllerName)}, Limit: f.limit, Clock: clock.RealClock{}, Logger: logger,

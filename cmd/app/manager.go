@@ -285,6 +285,9 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	apply := a.applier(reconciler, evicted, enrolls, resyncs)
 	apply(a.drivers.current.Load())
 	metrics.RegisterReady(own, waits.unready)
+	if evicted.certificate != nil {
+		metrics.RegisterCertificate(own, evicted.certificate.NotAfter)
+	}
 	metrics.RegisterPods(own, reconciler.Waits, state.Workloads.Unmatched, time.Now)
 	metrics.RegisterSlots(own, a.drivers.slots)
 	reloads := &reload{

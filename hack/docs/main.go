@@ -157,6 +157,7 @@ func exercise() ([]*dto.MetricFamily, error) {
 	metrics.NewDryRunMetrics(all).Step("", metrics.OperationPatch)
 	metrics.NewConfigMetrics(all)
 	metrics.RegisterReady(all, func() string { return "" })
+	metrics.RegisterCertificate(all, time.Now)
 	metrics.NewAuditMetrics(all)
 	resyncs := metrics.NewResyncMetrics(all)
 	resyncs.Began("default", time.Now(), true)

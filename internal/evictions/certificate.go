@@ -59,6 +59,14 @@ func (c *Certificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return nil, fmt.Errorf("no certificate in Secret %s/%s yet", c.Namespace, c.Name)
 }
 
+// NotAfter is when the certificate ends, zero where there is none.
+func (c *Certificate) NotAfter() time.Time {
+	if current := c.current.Load(); current != nil {
+		return current.Leaf.NotAfter
+	}
+	return time.Time{}
+}
+
 func (c *Certificate) read(ctx context.Context) error {
 	secret, err := c.Secrets.Get(ctx, c.Name, metav1.GetOptions{})
 	if err != nil {

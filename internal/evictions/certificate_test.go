@@ -77,11 +77,14 @@ func (s *site) ExpectTrusted(served *tls.Certificate) {
 func TestCertificateIsIssuedAndKept(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	if _, err := s.certificate.Get(nil); err == nil {
+	if _, err := s.certificate.Get(nil); err == nil || !s.certificate.NotAfter().IsZero() {
 		t.Error("something is served before anything was issued")
 	}
 	s.Keep()
 	first := s.Served()
+	if got := s.certificate.NotAfter(); !got.Equal(first.Leaf.NotAfter) {
+		t.Errorf("the certificate ends at %s, want %s", got, first.Leaf.NotAfter)
+	}
 	s.ExpectTrusted(first)
 
 	written := len(s.api.Actions())

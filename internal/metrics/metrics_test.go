@@ -46,6 +46,15 @@ func TestReady(t *testing.T) {
 	series.Expect(t, r, "with all it needs", "rollcall_manager_ready 1")
 }
 
+func TestCertificate(t *testing.T) {
+	t.Parallel()
+	r, ends := prometheus.NewPedanticRegistry(), time.Time{}
+	RegisterCertificate(r, func() time.Time { return ends })
+	series.Expect(t, r, "without one", "rollcall_evictions_certificate_expiration_timestamp_seconds 0")
+	ends = time.Unix(1700000000, 0)
+	series.Expect(t, r, "with one", "rollcall_evictions_certificate_expiration_timestamp_seconds 1.7e+09")
+}
+
 func TestDryRunMetrics(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()

@@ -55,6 +55,19 @@ func RegisterReady(r prometheus.Registerer, unready func() string) {
 	})
 }
 
+// RegisterCertificate registers when the eviction webhook's certificate ends, zero where there is none.
+func RegisterCertificate(r prometheus.Registerer, notAfter func() time.Time) {
+	promauto.With(r).NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "rollcall_evictions_certificate_expiration_timestamp_seconds",
+		Help: "When the certificate ends that the eviction webhook serves with, 0 if it has none.",
+	}, func() float64 {
+		if at := notAfter(); !at.IsZero() {
+			return float64(at.Unix())
+		}
+		return 0
+	})
+}
+
 // RegisterPods registers with r the metrics of pods and workloads: the pods that wait now, and how many workloads have hooks of
 // which Rollcall owns none. Both are called concurrently. now is the clock that Wait.Since was taken from.
 func RegisterPods(r prometheus.Registerer, waits func() []Wait, unmatchedWorkloads func() int, now func() time.Time) {
