@@ -177,6 +177,10 @@ func TestChartTakesEveryValue(t *testing.T) {
 replicaCount: 3
 imagePullSecrets: [{name: pull}]
 extraArgs: [--dry-run]
+extraEnv: [{name: GOMEMLIMIT, value: 100MiB}]
+extraVolumes: [{name: certificate, secret: {secretName: of-the-metrics}}]
+extraVolumeMounts: [{name: certificate, mountPath: /certificate}]
+audit: {enabled: true, sizeLimit: 1Gi}
 priorityClassName: high
 nodeSelector: {pool: infra}
 tolerations: [{operator: Exists}]
@@ -190,7 +194,7 @@ secrets: {tls: other-tls, auth: other-auth}
 	expect.NoError(t, err)
 	for _, want := range []string{
 		"replicas: 3", "name: pull", "- --dry-run", "priorityClassName: high", "pool: infra", "operator: Exists", "a: b", "c: d",
-		"role: arn", "secretName: other-tls", "secretName: other-auth",
+		"role: arn", "name: GOMEMLIMIT", "secretName: of-the-metrics", "mountPath: /certificate", "sizeLimit: 1Gi", "secretName: other-tls", "secretName: other-auth",
 	} {
 		if !bytes.Contains(text, []byte(want)) {
 			t.Errorf("%q is nowhere in what the chart renders", want)
