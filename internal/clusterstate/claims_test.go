@@ -1,92 +1,346 @@
 package clusterstate
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
-// TestARegisterThatCanLandKeepsTheName has a Register time out over an entry that the registry then loses.
-func TestARegisterThatCanLandKeepsTheName(t *testing.T) {
-	t.Parallel()
-	const ours, theirs = "shop", "other"
-	now := time.Now()
-	id := func(namespace string) lifecycle.PodID {
-		return lifecycle.PodID{UID: types.UID(namespace), NamespacedName: types.NamespacedName{Namespace: namespace, Name: "web-1"}}
-	}
-	use := func(namespace string) Use {
-		return Use{Rules: &Rules{}, Pod: id(namespace), Service: "web", Now: now}
-	}
-	in := lifecycle.Recorded{Registry: "default", Service: "web", Address: "10.0.0.1", Port: 80}
-	c := newClaims()
-	c.observed(map[string]namespaceFacts{theirs: {created: now.Add(-time.Hour)}, ours: {created: now}}, nil, now)
+// Two namespaces, of which the first is older, have a pod each, and workloads in both use the name web.
+const (
+	first, second = "shop", "mall"
+	lands         = 10 * time.Second
+)
 
-	if refused := c.Take(use(ours), true, in, now.Add(10*time.Second)); refused != nil {
-		t.Fatal(refused.Message)
+// scene is claims to which steps happen.
+type scene struct {
+	*Claims
+
+	rules *Rules
+	now   time.Time
+}
+
+type (
+	step  func(*scene)
+	steps []step
+)
+
+func play(steps ...step) *scene {
+	s := &scene{Claims: newClaims(), rules: &Rules{}, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	s.reconfigured(s.rules.configured(registries()), s.now)
+	s.observed(map[string]namespaceFacts{
+		first: {created: s.now.Add(-time.Hour), labels: labels.Set{"of": first}}, second: {created: s.now}, "a-twin": {}, "z-twin": {},
+	}, map[string]map[string]bool{"web": {first: true, second: true}}, s.now)
+	for _, step := range steps {
+		step(s)
 	}
-	for seconds, entries := range [][]Entry{{{Recorded: in, Pod: id(ours)}}, nil} {
-		at := now.Add(time.Duration(1+seconds) * time.Second)
-		c.Listed("default", "default/app", entries, at, at)
-		if refused, _ := c.Ask(use(theirs)); refused == nil {
-			t.Errorf("%s has the name after list %d, while a Register of %s can still be carried out", theirs, 1+seconds, ours)
+	return s
+}
+
+func registries() []string { return []string{"default", "default/app", "other"} }
+
+func podOf(namespace string) lifecycle.PodID {
+	return lifecycle.PodID{UID: types.UID(namespace), NamespacedName: types.NamespacedName{Namespace: namespace, Name: "web-1"}}
+}
+
+// at is the instance of the namespace's pod in a registry, under a name.
+func at(registry, name, namespace string) lifecycle.Recorded {
+	return lifecycle.Recorded{Registry: registry, Service: name, Address: "address of " + namespace, Port: 80}
+}
+
+func web(namespace string) lifecycle.Recorded { return at("default", "web", namespace) }
+
+func (s *scene) use(namespace string) Use {
+	return Use{Rules: s.rules, Pod: podOf(namespace), Service: "web", Now: s.now}
+}
+
+func takes(namespace string) step {
+	return func(s *scene) { s.Take(s.use(namespace), false, web(namespace), s.now.Add(lands)) }
+}
+
+// tries has a pod registered again that keeps the name.
+func tries(namespace string) step {
+	return func(s *scene) { s.Take(s.use(namespace), true, web(namespace), s.now.Add(lands)) }
+}
+
+func joins(namespace string) step { return acknowledged(namespace, web(namespace)) }
+
+func acknowledged(namespace string, in lifecycle.Recorded) step {
+	return func(s *scene) { s.Acknowledged(podOf(namespace), in) }
+}
+
+func removed(namespace string, in lifecycle.Recorded) step {
+	return func(s *scene) { s.Removed(podOf(namespace).UID, in, s.now) }
+}
+
+func leaves(namespace string) step {
+	return func(s *scene) { s.Forget(podOf(namespace).UID, s.now) }
+}
+
+func passes(d time.Duration) step { return func(s *scene) { s.now = s.now.Add(d) } }
+
+// lists has the registry default list the pods of the namespaces.
+func lists(namespaces ...string) step {
+	return func(s *scene) {
+		var entries []Entry
+		for _, namespace := range namespaces {
+			entries = append(entries, Entry{Recorded: web(namespace), Pod: podOf(namespace)})
 		}
-	}
-	after := now.Add(11 * time.Second)
-	c.Listed("default", "default/app", nil, after, after)
-	if refused, _ := c.Ask(use(theirs)); refused != nil {
-		t.Error(refused.Message)
+		s.Listed("default", "default/app", entries, s.now, s.now)
 	}
 }
 
-func TestClaimsGoByTheNewNameOfARegistry(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
-	pod := lifecycle.PodID{UID: "u", NamespacedName: types.NamespacedName{Namespace: "shop", Name: "web-1"}}
-	former := lifecycle.Recorded{Registry: "default", Service: "web", Address: "10.0.0.1", Port: 80}
-	main := former
-	main.Registry = "main"
-	c := newClaims()
-	c.Acknowledged(pod, former)
-	c.reconfigured(func(lifecycle.Recorded) (lifecycle.Recorded, bool) { return main, true }, now)
-	if pods, names := c.Size(); pods != 1 || names != 1 {
-		t.Errorf("after the new name %d pods hold %d names, want one: the pod is registered", pods, names)
-	}
-	c.Acknowledged(pod, former) // by a call that began before
-	c.Removed(pod.UID, main, now)
-	if pods, _ := c.Size(); pods != 0 {
-		t.Error("the pod holds the name that it has left, under the former name of the registry")
+// records has the records of pods read, of which the namespace's has one.
+func records(namespace string, want lifecycle.Want, in lifecycle.Recorded) step {
+	return func(s *scene) {
+		s.recorded([]corev1.Pod{*recordedPod(namespace, want, in)}, s.rules.configured(registries()), s.now)
 	}
 }
 
-func TestRecordOfAnApplicationsEntry(t *testing.T) {
+func recordedPod(namespace string, want lifecycle.Want, in lifecycle.Recorded) *corev1.Pod {
+	id := podOf(namespace)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: id.Name, UID: id.UID}}
+	text, _ := json.Marshal(lifecycle.Record{Stamp: lifecycle.StampOf(pod), Want: want, Instances: []lifecycle.Recorded{in}})
+	pod.Annotations = map[string]string{lifecycle.AnnotationRecord: string(text)}
+	return pod
+}
+
+func recordedIn(registry, namespace string) step {
+	return records(namespace, lifecycle.InService, at(registry, "web", namespace))
+}
+
+func recorded(namespace string) step { return recordedIn("default", namespace) }
+
+// reads has the cache read anew: web is used by workloads of the namespaces.
+func reads(namespaces ...string) step {
+	return func(s *scene) {
+		users := map[string]bool{}
+		for _, namespace := range namespaces {
+			users[namespace] = true
+		}
+		s.observed(s.namespaces, map[string]map[string]bool{"web": users}, s.now)
+	}
+}
+
+// configures has registries go by other names, or leave the configuration.
+func configures(former map[string]string, registries ...string) step {
+	return func(s *scene) {
+		s.rules = &Rules{FormerNames: former}
+		s.reconfigured(s.rules.configured(registries), s.now)
+	}
+}
+
+// refusal is why a pod of the namespace may not use web, empty where it may.
+func (s *scene) refusal(namespace string) string {
+	refused, _ := s.Ask(s.use(namespace))
+	if refused == nil {
+		return ""
+	}
+	return string(refused.Reason) + ": " + refused.Message
+}
+
+// begins: what begins with nothing is empty.
+func begins(got, want string) bool { return strings.HasPrefix(got, want) && (want != "" || got == "") }
+
+const (
+	isRegistered = "its pods are registered under it; write another name in annotation rollcall.dev/services"
+	isKept       = "its pods were registered under it, and it keeps the name until 2026-01-02T03:09:05Z"
+	isRecorded   = "its pods have a record of being registered under it"
+	isOlder      = "a workload there uses it, and the namespace was created before " + second
+)
+
+func TestWhoseANameIs(t *testing.T) {
 	t.Parallel()
-	read := time.Now()
-	everything := func(in lifecycle.Recorded) (lifecycle.Recorded, bool) { return in, true }
-	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "shop", Name: "web-1", UID: "u", Annotations: map[string]string{lifecycle.AnnotationRecord: `{"stamp":{"uid":"u"},"want":"InService",` +
-			`"instances":[{"registry":"default/app","service":"web","address":"10.0.0.1","port":80}]}`},
-	}}
+	inOther, inCapitals, inApp := at("other", "web", second), at("default", "WEB", second), at("default/app", "web", second)
+	recordedByApp := recordedIn("default/app", second)
+	left := func(then ...step) steps { return append(steps{joins(second), leaves(second)}, then...) }
+	tried := func(then ...step) steps { return append(steps{tries(second)}, then...) }
+	joinsOther := acknowledged(second, inOther)
+	moved := map[string]string{"default": "other"}
 	for name, tc := range map[string]struct {
 		reason string
-		asOf   time.Duration // that the list is as of, after the records were read
-		pods   int
+		steps  steps
+		// owner has the name, because of that, and the other namespace may not use it.
+		owner, because string
 	}{
-		"a list of before, or one that may be so stale": {"the reconciler has yet to ask about the pod", -time.Second, 1},
-		"a list of after": {"by then it was asked, and the registry has acknowledged nothing", time.Second, 0},
+		"nothing is registered":     {"the older namespace's workload may yet have pods", nil, first, isOlder},
+		"registered":                {"the age counts where no pod is", steps{joins(second)}, second, isRegistered},
+		"by another case of it":     {"Eureka's clients take both for one", steps{acknowledged(second, inCapitals)}, second, isRegistered},
+		"about to be":               {"of two that come at once, one gets it", steps{reads(), takes(second)}, second, isRegistered},
+		"refused":                   {"no Register is made", steps{joins(second), takes(first)}, second, isRegistered},
+		"registered in both":        {"the older comes first", steps{joins(second), tries(first)}, first, isRegistered},
+		"recorded":                  {"nothing else tells what the registry has", steps{recorded(second)}, second, isRecorded},
+		"recorded, and not so":      {"a tenant can write a record", steps{recorded(first), joins(second)}, second, isRegistered},
+		"recorded as absent":        {"so it is", steps{records(second, lifecycle.Absent, web(second))}, first, isOlder},
+		"recorded in no registry":   {"there is none of the name", steps{recordedIn("x", second)}, first, isOlder},
+		"a record before an answer": {"the answer counts", steps{recorded(second), joins(second), lists()}, second, isRegistered},
+		"a record after an answer":  {"the answer counts", steps{joins(second), recorded(second), lists()}, second, isRegistered},
+
+		"left":                       {"a workload that is made again has its name", left(), second, isKept},
+		"left the registry":          {"the same", steps{joins(second), removed(second, web(second))}, second, isKept},
+		"left another registry":      {"it is in this one", steps{joinsOther, joins(second), removed(second, inOther)}, second, isRegistered},
+		"left, and recorded":         {"a tenant can write a record", left(recorded(first)), second, isKept},
+		"left, and registered":       {"whoever is registered stays", left(tries(first)), first, isRegistered},
+		"left too long ago":          {"the workload does not come back", left(passes(KeptFor)), first, isOlder},
+		"left, and made again":       {"it is registered again", left(passes(KeptFor-1), joins(second), passes(KeptFor)), second, isRegistered},
+		"left, and read anew":        {"it is kept all the same", left(reads(first)), second, isKept},
+		"left before it was certain": {"it may never have been in", steps{tries(second), leaves(second)}, first, isOlder},
+		"left, by a record":          {"it may never have been in", steps{recorded(second), leaves(second)}, first, isOlder},
+
+		"listed":                      {"a manager before this one registered it", steps{lists(second)}, second, isRegistered},
+		"listed no more":              {"the registry says so", steps{lists(second), lists()}, first, isOlder},
+		"lost":                        {"it is put back", steps{joins(second), lists(second), lists()}, second, isRegistered},
+		"recorded, and not listed":    {"the list says who is registered", steps{recorded(second), lists()}, first, isOlder},
+		"recorded after a list":       {"the list said who is registered", steps{lists(), recorded(second)}, first, isOlder},
+		"in a registry not yet asked": {"the record is all there is", steps{recordedIn("other", second), lists()}, second, isRecorded},
+		"a Register that can land":    {"the list is of before", tried(lists(second), passes(lands-1), lists()), second, isRegistered},
+		"one that can't any more":     {"the list tells what came of it", tried(passes(lands), lists()), first, isOlder},
+		"one that is made again":      {"that one can land", tried(passes(1), tries(second), passes(lands-1), lists()), second, isRegistered},
+
+		"an application's, by a record":  {"the reconciler has yet to ask about the pod", steps{recordedByApp, lists()}, second, isRecorded},
+		"listed before the record":       {"no list has it", steps{lists(), recordedByApp}, second, isRecorded},
+		"listed after the record":        {"the pod was asked about since", steps{recordedByApp, passes(1), lists()}, first, isOlder},
+		"an application's, by an answer": {"no list has it", steps{acknowledged(second, inApp), passes(1), lists()}, second, isRegistered},
+
+		"recorded in one that leaves": {"no list will tell what it has", steps{recorded(second), configures(nil, "other")}, first, isOlder},
+		"recorded there, and in another": {"it is still in that", steps{
+			recorded(second), joinsOther, configures(nil, "other"),
+		}, second, isRegistered},
+		"registered in one that leaves": {"the pod is still in there", steps{joins(second), configures(nil, "other")}, second, isRegistered},
+		"recorded in one that moves":    {"it is the same server", steps{recorded(second), configures(moved, "other")}, second, isRecorded},
+		"registered in one that moves":  {"it is the same server", steps{joins(second), configures(moved, "other")}, second, isRegistered},
+		"left after the move": {"a call that began before has not brought it back", steps{
+			joins(second), configures(moved, "other"), joins(second), removed(second, inOther), passes(KeptFor),
+		}, first, isOlder},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := newClaims()
-			c.recorded([]corev1.Pod{pod}, everything, read)
-			c.Listed("default", "default/app", nil, read.Add(tc.asOf), read.Add(time.Second))
-			if pods, _ := c.Size(); pods != tc.pods {
-				t.Errorf("%d pods hold the name, want %d: %s", pods, tc.pods, tc.reason)
+			s := play(tc.steps...)
+			for _, namespace := range []string{first, second} {
+				want := ""
+				if namespace != tc.owner {
+					want = `ServiceClaimed: service "web" belongs to namespace ` + tc.owner + ": " + tc.because
+				}
+				if got := s.refusal(namespace); !begins(got, want) {
+					t.Errorf("%s is refused with %q, want %q: %s", namespace, got, want, tc.reason)
+				}
 			}
 		})
+	}
+}
+
+func TestWhoMayUseAName(t *testing.T) {
+	t.Parallel()
+	given := func(a service.Allowance) step {
+		a.Names = []service.NamePattern{"web"}
+		return func(s *scene) { s.rules.Services.Allowed = service.Policy{a} }
+	}
+	to := func(namespace service.NamespacePattern) step {
+		return given(service.Allowance{Namespaces: []service.NamespacePattern{namespace}})
+	}
+	labelled := labels.SelectorFromSet(labels.Set{"of": first})
+	shared := func(s *scene) { s.rules.Services.SharedAcrossNamespaces = true }
+	for name, tc := range map[string]struct {
+		reason string
+		steps  steps
+		asks   string
+		want   string
+	}{
+		"one that is not seen yet":    {"its age and labels are not known", nil, "unseen", "NotPermitted: this manager has not seen "},
+		"not seen, of a shared name":  {"neither counts", steps{shared}, "unseen", ""},
+		"one that no workload is in":  {"no other has the name", steps{reads()}, second, ""},
+		"the first of two as old":     {"the answer is the same after a restart", steps{reads("a-twin", "z-twin")}, "a-twin", ""},
+		"the second of two as old":    {"the same", steps{reads("a-twin", "z-twin")}, "z-twin", "ServiceClaimed"},
+		"not given":                   {"the policy comes first", steps{to(second)}, first, "ServiceNotAllowed: service.allowed"},
+		"not given, of a shared name": {"the policy comes first", steps{shared, to(second)}, first, "ServiceNotAllowed: service.allowed"},
+		"given, of a shared name":     {"both may have it", steps{shared, to("*"), joins(first)}, second, ""},
+		"given to two":                {"one has it", steps{to("*")}, second, "ServiceClaimed"},
+		"given by its label":          {"", steps{given(service.Allowance{Selector: labelled})}, first, ""},
+		"given no more to the owner":  {"it is free for those who may have it", steps{joins(first), to(second)}, second, ""},
+		"used in one that is gone":    {"it comes last", steps{reads("gone")}, first, ""},
+		"had in one that is gone too": {"that comes last", steps{joins("gone"), tries(first)}, first, ""},
+		"taken in one that is gone":   {"its pods have yet to leave", steps{joins("gone")}, first, "ServiceClaimed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := play(tc.steps...).refusal(tc.asks); !begins(got, tc.want) {
+				t.Errorf("refused with %q, want %q: %s", got, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
+func TestWhenTheAnswerChangesByItself(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		steps  steps
+		asks   string
+		after  time.Duration
+	}{
+		"registered": {"an event tells", steps{joins(second)}, first, 0},
+		"kept":       {"no event tells when it is free", steps{joins(second), leaves(second), passes(KeptFor - 1)}, first, 1},
+		"not seen":   {"it is on its way to the cache", nil, "unseen", recheck},
+	} {
+		s := play(tc.steps...)
+		if refused := s.Take(s.use(tc.asks), false, web(tc.asks), s.now); refused == nil || refused.After != tc.after {
+			t.Errorf("%s: got %+v, want %v: %s", name, refused, tc.after, tc.reason)
+		}
+	}
+}
+
+// TestWhoKeepsAName: a pod that is certain to be registered stays, whatever the answer.
+func TestWhoKeepsAName(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		is     step
+		want   bool
+	}{
+		"acknowledged":      {"", joins(second), true},
+		"listed":            {"", lists(second), true},
+		"in capitals":       {"it is the same name", acknowledged(second, at("default", "WEB", second)), true},
+		"under another":     {"that is another name", acknowledged(second, at("default", "api", second)), false},
+		"about to be":       {"it may fail", tries(second), false},
+		"recorded":          {"a tenant can write it", recorded(second), false},
+		"another pod is in": {"it has to leave and come back", joins(first), false},
+	} {
+		s := play(tc.is)
+		if _, got := s.Ask(s.use(second)); got != tc.want {
+			t.Errorf("%s: counts as registered: %t: %s", name, got, tc.reason)
+		}
+	}
+}
+
+func TestClaimsForget(t *testing.T) {
+	t.Parallel()
+	inOther := at("other", "web", first)
+	joinsOther, leavesOther := acknowledged(first, inOther), removed(first, inOther)
+	for name, tc := range map[string]struct {
+		steps              steps
+		pods, holds, names int
+	}{
+		"in two registries, again": {steps{joins(first), joinsOther, joins(first)}, 1, 2, 1},
+		"left one of them, again":  {steps{joins(first), joinsOther, leavesOther, leavesOther}, 1, 1, 1},
+		"left, and kept":           {steps{joins(first), leaves(first)}, 0, 0, 1},
+		"left, and not kept":       {steps{lists(first), lists()}, 0, 0, 0},
+		"kept no more":             {steps{joins(first), leaves(first), passes(KeptFor), reads()}, 0, 0, 0},
+		"kept no more by one":      {steps{joins(first), joins(second), leaves(first), passes(KeptFor), reads()}, 1, 1, 1},
+	} {
+		s := play(tc.steps...)
+		pods, names := s.Size()
+		holds := len(s.holds[podOf(first).UID]) + len(s.holds[podOf(second).UID])
+		if pods != tc.pods || holds != tc.holds || names != tc.names {
+			t.Errorf("%s: remembers %d pods, %d holds and %d names, want %+v", name, pods, holds, names, tc)
+		}
 	}
 }

@@ -1,0 +1,142 @@
+package clusterstate
+
+import (
+	"testing"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	kruisev1beta1 "github.com/openkruise/kruise-api/apps/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/service"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
+)
+
+// cacheOf is a cache with the objects and the two namespaces.
+func cacheOf(t *testing.T, objects ...client.Object) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	expect.NoError(t, corev1.AddToScheme(scheme))
+	expect.NoError(t, AddToScheme(scheme))
+	for age, name := range []string{second, first} {
+		created := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5-age, 0, time.UTC))
+		objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: created}})
+	}
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+}
+
+func cloneSet(namespace, services string) *kruisev1alpha1.CloneSet {
+	set := &kruisev1alpha1.CloneSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"}}
+	set.Spec.Lifecycle = &appspub.Lifecycle{PreDelete: &appspub.LifecycleHook{FinalizersHandler: []string{"example.com/pre-delete"}}}
+	set.Spec.Template.Annotations = map[string]string{service.AnnotationServices: services}
+	return set
+}
+
+// TestNameRefused asks for the names of a workload whose namespace is younger than the other.
+func TestNameRefused(t *testing.T) {
+	t.Parallel()
+	hookless := cloneSet(first, "web=80")
+	hookless.Spec.Lifecycle = nil
+	for name, tc := range map[string]struct {
+		reason string
+		other  *kruisev1alpha1.CloneSet
+		asks   string
+		want   string
+	}{
+		"used by the older":  {"its pods would wait", cloneSet(first, "web=80"), "api=80,web=80", "ServiceClaimed"},
+		"another name":       {"none has it", cloneSet(first, "web=80"), "api=80", ""},
+		"used without hooks": {"such a workload registers nothing", hookless, "web=80", ""},
+		"badly described":    {"its pods get the warning", cloneSet(first, "web=many"), "web=80", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			set := cloneSet(second, tc.asks)
+			asks := &kruisev1beta1.StatefulSet{ObjectMeta: set.ObjectMeta}
+			asks.Spec.Lifecycle, asks.Spec.Template = set.Spec.Lifecycle, set.Spec.Template
+			refused, err := New(cacheOf(t, tc.other, asks)).NameRefused(t.Context(), owning(), nil, AsWorkload(asks), time.Now())
+			expect.NoError(t, err)
+			got := ""
+			if refused != nil {
+				got = string(refused.Reason)
+			}
+			if got != tc.want {
+				t.Errorf("refused for %q, want %q: %s", got, tc.want, tc.reason)
+			}
+		})
+	}
+	_, err := New(cacheOf(t)).NameRefused(t.Context(), &Rules{}, nil, AsWorkload(cloneSet(second, "web=many")), time.Now())
+	expect.Error(t, "the names are not known", err, "reading the services")
+}
+
+func TestRecordsAreReadWhereARegistryIsYetToList(t *testing.T) {
+	t.Parallel()
+	pod := recordedPod(first, lifecycle.InService, web(first))
+	for name, tc := range map[string]struct {
+		reason string
+		listed []string
+		pods   int
+	}{
+		"none has listed": {"the records are all there is", nil, 1},
+		"one has listed":  {"the records of the other's count", []string{"other"}, 1},
+		"all have listed": {"the lists said who is registered", []string{"default", "other"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, now := New(cacheOf(t, pod)), time.Now()
+			for _, registry := range tc.listed {
+				s.Claims.Listed(registry, "", nil, now, now)
+			}
+			for range 2 {
+				expect.NoError(t, s.Workloads.Refresh(t.Context(), &Rules{}, []string{"default", "other"}, now))
+				if pods, _ := s.Claims.Size(); pods != tc.pods {
+					t.Errorf("%d pods have a name, want %d: %s", pods, tc.pods, tc.reason)
+				}
+				s.Claims.Forget(pod.UID, now)
+				tc.pods, tc.reason = 0, "the records are read once"
+			}
+		})
+	}
+}
+
+// TestRefreshReadsTheCacheAnew has the first namespace get a workload that uses web, after a pod with a record was seen.
+func TestRefreshReadsTheCacheAnew(t *testing.T) {
+	t.Parallel()
+	same, other := func(before *Rules) *Rules { return before }, func(*Rules) *Rules { return owning() }
+	for name, tc := range map[string]struct {
+		reason     string
+		changed    bool
+		rules      func(before *Rules) *Rules
+		registries []string
+		sees       bool
+		pods       int
+	}{
+		"nothing changed":    {"it would be read for each pod", false, same, []string{"default"}, false, 1},
+		"a workload changed": {"its names are others", true, same, []string{"default"}, true, 1},
+		"the rules changed":  {"the names count by those", false, other, []string{"default"}, true, 1},
+		"a registry left":    {"no list will tell what it has", false, other, []string{"other"}, true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cache, now := cacheOf(t, recordedPod(second, lifecycle.InService, at("default", "api", second))), time.Now()
+			s, rules := New(cache), owning()
+			expect.NoError(t, s.Workloads.Refresh(t.Context(), rules, []string{"default"}, now))
+			expect.NoError(t, cache.Create(t.Context(), cloneSet(first, "web=80")))
+			if tc.changed {
+				s.Workloads.Changed()
+			}
+			expect.NoError(t, s.Workloads.Refresh(t.Context(), tc.rules(rules), tc.registries, now))
+			refused, _ := s.Claims.Ask(Use{Rules: rules, Pod: podOf(second), Service: "web", Now: now})
+			if pods, _ := s.Claims.Size(); (refused != nil) != tc.sees || pods != tc.pods {
+				t.Errorf("refuses %+v with %d pods, want %t with %d: %s", refused, pods, tc.sees, tc.pods, tc.reason)
+			}
+		})
+	}
+}
+
+func owning() *Rules { return &Rules{Ownership: lifecycle.Ownership{Owned: []string{"example.com/*"}}} }

@@ -1,0 +1,201 @@
+package tracker
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// scene is a pod that is looked at, to which steps happen one after the other, a second each.
+type scene struct {
+	tr  *Tracker
+	pod *Pod
+	now time.Time
+	// found is what came of the last list.
+	found Comparison
+}
+
+type step func(*scene)
+
+func play(steps []step) *scene {
+	tr := New()
+	s := &scene{tr: tr, pod: tr.Open(Target{Instance: in()}.Pod(), only("a"), unchanged), now: epoch()}
+	for _, step := range steps {
+		s.now = s.now.Add(time.Second)
+		step(s)
+	}
+	return s
+}
+
+func told(weight int) registry.Instance {
+	told := in()
+	told.Weight, told.Registry = weight, "default"
+	return told
+}
+
+// acknowledged has a change made and acknowledged.
+func acknowledged(want lifecycle.Want, weight int) step {
+	return func(s *scene) {
+		if want == lifecycle.Absent {
+			s.pod.LetGo(key())
+		}
+		s.pod.Begin(key(), want, told(weight), s.now)
+		s.pod.Acknowledged(key(), s.now)
+	}
+}
+
+// lists has a list answer, with the pod's entry as it says.
+func lists(state registry.State, weight int, change ...func(*Listing)) step {
+	return func(s *scene) {
+		l := listed("a", state, s.now)
+		for i := range l.Entries {
+			l.Entries[i].Instance = told(weight)
+		}
+		for _, c := range change {
+			c(&l)
+		}
+		s.tr.TakeDoubted()
+		s.found = s.tr.Compare(l)
+	}
+}
+
+func TestCompare(t *testing.T) {
+	t.Parallel()
+	const in, out, absent = registry.InService, registry.OutOfService, registry.Absent
+	registered, removed := acknowledged(lifecycle.InService, 7), acknowledged(lifecycle.Absent, 7)
+	drained := acknowledged(lifecycle.OutOfService, 7)
+	old := func(l *Listing) { l.Staleness = 2 * time.Second }
+	stray := func(l *Listing) {
+		l.Entries = append(l.Entries, l.Entries[0])
+		l.Entries[1].Service = "api"
+	}
+	letsGo := func(s *scene) { s.pod.LetGo(key()) }
+	begunOut := func(s *scene) { s.pod.Begin(key(), lifecycle.OutOfService, told(7), s.now) }
+	begun := func(s *scene) { s.pod.Begin(key(), lifecycle.InService, told(7), s.now) }
+	type outcome struct {
+		different, missing, lost, doubtful, standing int
+		stands                                       lifecycle.Want
+	}
+	isIn, isOut := outcome{standing: 1, stands: lifecycle.InService}, outcome{standing: 1, stands: lifecycle.OutOfService}
+	differs, isLost := outcome{different: 1, doubtful: 1, standing: 1}, outcome{missing: 1, lost: 1}
+	isBoth := outcome{doubtful: 1, standing: 2, stands: lifecycle.InService}
+	for name, tc := range map[string]struct {
+		reason string
+		steps  []step
+		want   outcome
+	}{
+		"as it was acknowledged":   {"nothing is to be done", []step{registered, lists(in, 7)}, isIn},
+		"taken out":                {"somebody has done it", []step{registered, lists(out, 7)}, differs},
+		"with another weight":      {"somebody has changed it", []step{registered, lists(in, 3)}, differs},
+		"put in":                   {"somebody has done it", []step{drained, lists(in, 7)}, differs},
+		"out with another weight":  {"clients are not given it", []step{drained, lists(out, 3)}, isOut},
+		"put in again":             {"somebody has done it", []step{removed, lists(in, 7)}, differs},
+		"listed twice":             {"what is known stays", []step{registered, lists(in, 7), lists(in, 7)}, isIn},
+		"with a second entry":      {"it has to be looked at, and the first is there", []step{registered, lists(in, 7, stray)}, isBoth},
+		"never acknowledged":       {"it has to be looked at, and nothing differs", []step{lists(in, 7)}, outcome{doubtful: 1, standing: 1}},
+		"of unknown outcome":       {"the same", []step{begun, lists(in, 7)}, outcome{doubtful: 1, standing: 1}},
+		"let go":                   {"it is on its way out", []step{registered, letsGo, lists(out, 7)}, outcome{standing: 1}},
+		"listed before the change": {"the change counts", []step{registered, lists(out, 7, old)}, isIn},
+		"left since the list":      {"it is there no more", []step{removed, lists(in, 7, old)}, outcome{stands: lifecycle.Absent}},
+		"entered since the list":   {"its name counts", []step{registered, lists(in, 7, old)}, isIn},
+
+		"without a place for a weight": {
+			"a third Register would change nothing either", []step{registered, lists(in, 0), registered, lists(in, 0)},
+			isIn,
+		},
+		"with a third weight": {
+			"so there is a place", []step{registered, lists(in, 0), registered, lists(in, 3)}, differs,
+		},
+		"with a place, after all": {
+			"it was there", []step{registered, lists(in, 0), registered, lists(in, 7), lists(in, 0)}, differs,
+		},
+		"after another weight was asked for": {
+			"the registry may have a place for that", []step{registered, lists(in, 0), acknowledged(lifecycle.InService, 8), lists(in, 0)},
+			differs,
+		},
+
+		"lost":                       {"it is registered again", []step{registered, lists(absent, 0)}, isLost},
+		"lost, and once more":        {"it is known", []step{registered, lists(absent, 0), lists(absent, 0)}, outcome{}},
+		"out of service, and lost":   {"no client misses it", []step{drained, lists(absent, 0)}, outcome{stands: lifecycle.OutOfService}},
+		"lost while it is taken out": {"it is lost, and what is wanted is not", []step{registered, begunOut, lists(absent, 0)}, isLost},
+		"not in a list of before": {
+			"the change counts", []step{registered, lists(absent, 0, old)}, outcome{stands: lifecycle.InService},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := play(tc.steps)
+			lost, doubtful := s.tr.TakeDoubted()
+			got := outcome{s.found.Different, len(s.found.Missing), len(lost), len(doubtful), len(s.found.Standing), ""}
+			if want, acknowledged := s.pod.Standing(key()).shows(); acknowledged && s.pod.Standing(key()).Attempted() {
+				got.stands = want
+			}
+			if got != tc.want {
+				t.Errorf("got %+v, want %+v: %s", got, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
+func TestAdopt(t *testing.T) {
+	t.Parallel()
+	confirms := func(l *Listing) { l.Confirms = true }
+	moved := func(l *Listing) { l.Server = "b" }
+	for name, tc := range map[string]struct {
+		reason string
+		list   step
+		want   bool
+	}{
+		"in service":                  {"a new manager need not register it", lists(registry.InService, 7, confirms), true},
+		"in a list that confirms not": {"it may be stale, or the entry another process's", lists(registry.InService, 7), false},
+		"out of service":              {"the pod is to be in service", lists(registry.OutOfService, 7, confirms), false},
+		"with another weight":         {"clients read that", lists(registry.InService, 3, confirms), false},
+		"in other servers":            {"the registry has moved", lists(registry.InService, 7, confirms, moved), false},
+		"in no list":                  {"nothing is known", func(*scene) {}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := play([]step{tc.list})
+			got := s.pod.Adopt(Target{Registry: "default", Instance: told(7)})
+			stands := s.pod.Standing(key())
+			if got != tc.want || stands.Says(lifecycle.InService, told(7)) != tc.want || stands.AcknowledgedAt().Equal(s.now) != tc.want {
+				t.Errorf("adopted %t: %+v, want %t: %s", got, stands, tc.want, tc.reason)
+			}
+			if kept := len(s.tr.Kept("default")); (kept == 1) != tc.want {
+				t.Errorf("%d entries are kept alive: %s", kept, tc.reason)
+			}
+		})
+	}
+}
+
+// TestCompareBeforeTheFirstLook: whether such a pod is there has to be found out.
+func TestCompareBeforeTheFirstLook(t *testing.T) {
+	t.Parallel()
+	tr := New()
+	for looks := range 2 {
+		got := tr.Compare(listed("a", registry.InService, epoch()))
+		_, doubtful := tr.TakeDoubted()
+		if len(got.Unknown) != 1-looks || len(doubtful) != looks || len(tr.Signal()) != looks {
+			t.Errorf("after %d looks: got %+v, and %v are to be looked at, with %d signals", looks, got, doubtful, len(tr.Signal()))
+		}
+		tr.Open(Target{Instance: in()}.Pod(), only("a"), unchanged)
+	}
+}
+
+func TestRecordIsRecalledOnce(t *testing.T) {
+	t.Parallel()
+	s := play(nil)
+	recall := func() int {
+		s.pod.Recall(lifecycle.InService, func() []Target { return []Target{{Registry: "default", Instance: told(7)}} }, s.now)
+		return len(s.tr.Kept("default"))
+	}
+	if kept := recall(); kept != 1 {
+		t.Errorf("%d entries are kept alive, want the recorded one", kept)
+	}
+	s.pod.LetGo(key())
+	if kept := recall(); kept != 0 {
+		t.Errorf("%d entries are kept alive, want none: it is taken away", kept)
+	}
+}
