@@ -17,6 +17,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
@@ -90,123 +91,10 @@ func TestServiceNameBelongsToOneNamespace(t *testing.T) {
 	w.deleteCloneSet(prod)
 	w.expectRefused(next, "ServiceClaimed")
 	w.leaves(first)
-	w.expectRefused(next, "ServiceClaimed")
-	w.sleep(clusterstate.KeptFor)
+	w.sleep(clusterstate.KeptFor - time.Second)
+	w.expectResult("not later than the name is free", w.reconcile(next), time.Second)
+	w.sleep(time.Second)
 	w.expectJoins(next)
-}
-
-func TestWorkloadThatIsMadeAgainKeepsItsName(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.namespace("staging")
-	prod := w.cloneSet("web", inNamespace("staging"))
-	pod := w.servingPod(prod, "web-1")
-	waits := w.bornPod(w.cloneSet("web"), "web-2")
-	w.expectRefused(waits, "ServiceClaimed")
-
-	w.deleteCloneSet(prod)
-	w.expectRefused(waits, "ServiceClaimed")
-	w.leaves(pod)
-	w.expectRefused(waits, `ServiceClaimed service "web" belongs to namespace staging: its pods were registered`)
-
-	w.sleep(clusterstate.KeptFor - time.Minute)
-	again := w.cloneSet("web", inNamespace("staging"))
-	w.expectRefused(waits, "ServiceClaimed")
-	w.expectJoins(w.bornPod(again, "web-3"))
-	w.sleep(2 * clusterstate.KeptFor)
-	w.expectRefused(waits, "ServiceClaimed")
-}
-
-func TestNameIsLookedAtAgainWhenItIsKeptNoLonger(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPod(w.cloneSet("web", called("a=8080")), "web-1", annotated(service.AnnotationServices, "b=8080"))
-	waits := w.bornPod(w.cloneSet("web", inNamespace("staging"), called("b=8080")), "web-2")
-	w.leaves(pod)
-	w.sleep(clusterstate.KeptFor - 10*time.Second)
-	w.expectResult("not later than the name is free", w.reconcile(waits), 10*time.Second)
-	w.sleep(10 * time.Second)
-	w.expectJoins(waits)
-}
-
-func TestNameStaysWhereItIsRegistered(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.namespace("staging")
-	holder := w.servingPod(w.cloneSet("web", inNamespace("staging")), "web-1")
-	newcomer := w.bornPod(w.cloneSet("web", inNamespace(testNamespace)), "web-2")
-	w.expectRefused(newcomer, `ServiceClaimed service "web" belongs to namespace staging: its pods are registered`)
-
-	t.Log("Out of service is registered, and so is a pod whose entry the registry has lost.")
-	w.turn(holder, unready)
-	w.reconcile(holder)
-	w.expectRefused(newcomer, "ServiceClaimed")
-	w.turn(holder, ready)
-	w.expectJoins(holder)
-	w.must(w.registry.Expire(w.Context(), w.instance(holder, "web", 8080)), "losing the entry")
-	w.resync(Listing{})
-	w.sleep(clusterstate.KeptFor)
-	w.expectRefused(newcomer, "ServiceClaimed")
-	w.expectJoins(holder)
-}
-
-func TestNameBeforeAnyRegistration(t *testing.T) {
-	t.Parallel()
-	hookless := func(web *kruisev1alpha1.CloneSet) { web.Spec.Lifecycle = nil }
-	for name, tc := range map[string]struct {
-		reason   string
-		first    []func(*kruisev1alpha1.CloneSet)
-		workload bool
-		want     bool
-	}{
-		"the younger asks":          {"the older namespace's workload may yet have pods", nil, true, false},
-		"the older has no workload": {"no other workload uses the name", nil, false, true},
-		"another name":              {"no other workload uses the name", []func(*kruisev1alpha1.CloneSet){called("api=8080")}, true, true},
-		"without hooks":             {"such a workload registers nothing", []func(*kruisev1alpha1.CloneSet){hookless}, true, true},
-		"badly described":           {"its pods get the warning", []func(*kruisev1alpha1.CloneSet){called("web=many")}, true, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			w.namespace("younger")
-			if tc.workload {
-				w.cloneSet("web", tc.first...)
-			}
-			w.reconcile(w.bornPod(w.cloneSet("web", inNamespace("younger")), "web-1"))
-			if got := w.r.Waits(); (len(got) == 0) != tc.want {
-				t.Errorf("waits %+v; goes on: want %t\nreason: %s", got, tc.want, tc.reason)
-			}
-		})
-	}
-}
-
-func TestOlderNamespaceIsFirst(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason string
-		after  time.Duration // that the namespace "a" was created after the namespace "z"
-		first  string
-	}{
-		"the age counts": {"no tenant can write it", time.Second, "z"},
-		"a tie":          {"the answer is the same after a restart", 0, "a"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			pods := map[string]*corev1.Pod{}
-			for namespace, after := range map[string]time.Duration{"z": 0, "a": tc.after} {
-				w.namespace(namespace, func(n *corev1.Namespace) { n.CreationTimestamp.Time = testEpoch().Add(after) })
-				pods[namespace] = w.bornPod(w.cloneSet("web", inNamespace(namespace)), "web-of-"+namespace)
-			}
-			t.Log(tc.reason)
-			for namespace, pod := range pods {
-				if namespace != tc.first {
-					w.expectRefused(pod, "ServiceClaimed")
-				}
-			}
-			w.expectJoins(pods[tc.first])
-		})
-	}
 }
 
 func TestTwoNamespacesAtTheSameMoment(t *testing.T) {
@@ -269,140 +157,6 @@ func (w *world) forgedRecord(pod *corev1.Pod, registry string) {
 	if got := w.record(pod); !got.Exists() {
 		w.Fatal("the forged record is none")
 	}
-}
-
-// TestNameThatAVanishedPodLeftIsFree: after a restart, the entries of a service have expired, and the registry lists one that a
-// pod of an older namespace left.
-func TestNameThatAVanishedPodLeftIsFree(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	pod := w.servingPod(w.cloneSet("web", inNamespace("younger")), "web-1")
-	w.must(w.registry.Expire(w.Context(), w.instance(pod, "web", 8080)), "losing the entry")
-	left := registry.Instance{
-		Service: "web", Address: "10.1.2.3", Port: 8080, Cluster: testCluster, Namespace: testNamespace, Pod: "gone", UID: "gone",
-	}
-	w.must(w.backend.Register(w.Context(), left), "leaving an entry")
-	w.restart()
-	w.resync(Listing{})
-	w.expectJoins(pod)
-}
-
-func TestForgedRecordGivesNoName(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	forger := w.bornPod(w.cloneSet("api"), "api-1", annotated(service.AnnotationServices, "web=8080"))
-	w.namespace("prod")
-	holder := w.servingPod(w.cloneSet("web", inNamespace("prod")), "web-2")
-	w.forgedRecord(forger, "default")
-	w.expectRefused(forger, `ServiceClaimed service "web" belongs to namespace prod`)
-
-	t.Log("The next manager has heard of the registry what it holds.")
-	w.restart()
-	w.resync(Listing{Confirms: true})
-	w.expectRefused(forger, `ServiceClaimed service "web" belongs to namespace prod`)
-	w.expectJoins(holder)
-}
-
-func TestForgedRecordOfANameBeforeAnyRegistration(t *testing.T) {
-	t.Parallel()
-	steers := func(w *world) { w.apply(with(func(one *Registry) { one.Steerer = w.registry })) }
-	for name, tc := range map[string]struct {
-		reason      string
-		registry    string
-		with        func(*world)
-		listedFirst bool
-		counts      bool // until the next list
-	}{
-		"read before the list": {"nothing else tells what the registry has", "default", nil, false, true},
-		"read after the list":  {"the list told what the registry has", "default", nil, true, false},
-		"of an application, read before the list": {
-			"nothing else tells what the registry has", "default/app", steers, false, true,
-		},
-		"of an application, read after the list": {
-			"the list has no such entries, and by the next one each pod's was asked for", "default/app", steers, true, true,
-		},
-		"of an application where none can be steered": {"Rollcall writes no such record", "default/app", nil, false, false},
-		"of another registry":                         {"there is none of that name", "elsewhere", nil, false, false},
-		"of an application in another registry":       {"there is none of that name", "elsewhere/app", steers, false, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			t.Log(tc.reason)
-			w, pod := born(t)
-			if tc.with != nil {
-				tc.with(w)
-			}
-			forger := w.bornPod(w.cloneSet("web", inNamespace("younger")), "web-2")
-			w.forgedRecord(forger, tc.registry)
-			w.restart()
-			if tc.listedFirst {
-				w.resync(Listing{})
-			}
-			if tc.counts {
-				w.expectRefused(pod, "ServiceClaimed")
-				w.resync(Listing{})
-			}
-			w.expectRefused(forger, `ServiceClaimed service "web" belongs to namespace shop: a workload there uses it`)
-			w.expectJoins(pod)
-		})
-	}
-}
-
-// TestNameOfAnApplicationAfterARestart has a pod of an older namespace wait for the name: no list shows who has it.
-func TestNameOfAnApplicationAfterARestart(t *testing.T) {
-	t.Parallel()
-	w := steering(t)
-	holder := w.bornPod(w.cloneSet("web", inNamespace("younger")), "web-1")
-	w.registry.App(w.instance(holder, "web", 8080)).Register()
-	w.reconcile(holder)
-	w.reconcileIn(holder, appspub.LifecycleStateNormal)
-	waits := w.bornPod(w.cloneSet("web"), "web-2")
-	w.registry.App(w.instance(waits, "web", 8080)).Register()
-	w.expectRefused(waits, "ServiceClaimed")
-
-	w.restart()
-	w.resync(Listing{Confirms: true})
-	w.expectRefused(waits, `ServiceClaimed service "web" belongs to namespace younger`)
-	w.reconcile(holder)
-	w.resync(Listing{Confirms: true})
-	w.expectRefused(waits, `ServiceClaimed service "web" belongs to namespace younger: its pods are registered`)
-}
-
-// TestRecordInARegistryThatIsGone has a registry leave the configuration before it was listed.
-func TestRecordInARegistryThatIsGone(t *testing.T) {
-	t.Parallel()
-	for when, restarts := range map[string]bool{"while it runs": false, "before it leads": true} {
-		t.Run(when, func(t *testing.T) {
-			t.Parallel()
-			w, pod := born(t)
-			w.withRegistry("old")
-			holder := w.bornPod(w.cloneSet("web", inNamespace("younger")), "web-2")
-			w.forgedRecord(holder, "old")
-			w.restart()
-			if !restarts {
-				w.expectRefused(pod, "ServiceClaimed")
-			}
-			w.withoutRegistry("old")
-			w.expectJoins(pod) // no list will ever tell what it has
-		})
-	}
-}
-
-// TestRecordInARegistryThatIsRenamed: the same server has another name.
-func TestRecordInARegistryThatIsRenamed(t *testing.T) {
-	t.Parallel()
-	w, pod := born(t)
-	w.withRegistry("old")
-	holder := w.bornPod(w.cloneSet("web", inNamespace("younger")), "web-2")
-	w.forgedRecord(holder, "old")
-	w.restart()
-	w.apply(func(s *choices) {
-		s.Registries = map[string]Registry{"default": s.Registries["default"], "new": s.Registries["default"]}
-		s.FormerNames = map[string]string{"old": "new"}
-	})
-	w.expectRefused(pod, "ServiceClaimed")
-	w.reconcile(holder)
-	w.expectRefused(pod, "ServiceClaimed")
 }
 
 func TestRegistrationThatFailedHoldsNoName(t *testing.T) {
@@ -486,42 +240,6 @@ func TestPolicyTakesNoPodOut(t *testing.T) {
 	w.expectRefused(w.bornPod(web, "web-3"), "ServiceNotAllowed")
 }
 
-func TestPolicyFreesANameOfANamespaceThatItRefuses(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.servingPod(w.cloneSet("web"), "web-1")
-	prod := w.bornPod(w.cloneSet("web", inNamespace("prod")), "web-2")
-	w.expectRefused(prod, "ServiceClaimed")
-	w.apply(allowed("prod", "", "web"))
-	w.expectJoins(prod)
-}
-
-func TestPolicyThatAllowsANameToTwo(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, allowed("*", "", "web"))
-	w.servingPod(w.cloneSet("web"), "web-1")
-	pod := w.bornPod(w.cloneSet("web", inNamespace("staging")), "web-2")
-	w.expectRefused(pod, "ServiceClaimed")
-	w.apply(func(s *choices) { s.Services.SharedAcrossNamespaces = true })
-	w.expectJoins(pod)
-	w.expectRefused(w.bornPod(w.cloneSet("api"), "api-1"), "ServiceNotAllowed")
-}
-
-func TestSharedServiceName(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, func(s *choices) { s.Services.SharedAcrossNamespaces = true })
-	web, staging := w.cloneSet("web"), w.cloneSet("web", inNamespace("staging"))
-	w.servingPod(web, "web-1")
-	second := w.servingPod(staging, "web-2")
-
-	t.Log("It is shared no more.")
-	w.apply(func(s *choices) { s.Services.SharedAcrossNamespaces = false })
-	w.reconciles(second, "whoever is registered stays")
-	w.expectEvents("", `Warning ServiceClaimed service "web" belongs to namespace shop`)
-	w.expectRefused(w.bornPod(staging, "web-3"), "ServiceClaimed")
-	w.expectJoins(w.bornPod(web, "web-4"))
-}
-
 func TestLabelOfANamespaceChanges(t *testing.T) {
 	t.Parallel()
 	w, pod := born(t, allowed("", "a", "web"))
@@ -573,34 +291,9 @@ func TestNameOfAWorkloadToEnroll(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.servingPod(w.cloneSet("web"), "web-1")
-	for name, c := range map[string]struct {
-		reason, services, want string
-		edit                   func(*kruisev1alpha1.CloneSet)
-	}{
-		"free":      {reason: "no pod has it", services: "api=80", edit: inNamespace("staging")},
-		"its own":   {reason: "pods of the namespace have it", services: "web=80", edit: func(*kruisev1alpha1.CloneSet) {}},
-		"another's": {reason: "its pods would wait", services: "api=80,web=80", edit: inNamespace("staging"), want: "ServiceClaimed"},
-	} {
-		set := w.cloneSet("new-"+name, c.edit, called(c.services))
-		refused, err := w.r.NameRefused(t.Context(), clusterstate.AsWorkload(set))
-		w.must(err, "asking for the names")
-		if got := nameRefused(refused).Reason; string(got) != c.want {
-			t.Errorf("%s: %s: refused for %q, want %q", name, c.reason, got, c.want)
-		}
-	}
-}
-
-func TestClaimsForget(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	web := w.cloneSet("web")
-	for i := range 3 {
-		w.leaves(w.servingPod(web, fmt.Sprintf("web-%d", i)))
-	}
-	w.sleep(clusterstate.KeptFor)
-	w.apply(func(*choices) {})
-	w.must(w.r.State.Workloads.Refresh(t.Context(), &w.r.settings.Load().Rules, nil, w.clock.Now()), "reading the workloads")
-	if pods, names := w.r.State.Claims.Size(); pods+names > 0 {
-		t.Errorf("remembers %d pods and %d names, want none", pods, names)
+	refused, err := w.r.NameRefused(t.Context(), clusterstate.AsWorkload(w.cloneSet("web", inNamespace("staging"))))
+	w.must(err, "asking for the name")
+	if got := nameRefused(refused).Reason; got != reason.ServiceClaimed {
+		t.Errorf("refused for %q, want %q", got, reason.ServiceClaimed)
 	}
 }

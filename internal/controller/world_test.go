@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -18,7 +17,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -180,7 +178,7 @@ func (w *world) restart() {
 	w.counted = prometheus.NewRegistry()
 	w.r = New(Options{
 		Releases: metrics.NewReleaseMetrics(w.counted),
-		Client:   cached, APIReader: interceptor.NewClient(w.api, interceptor.Funcs{Get: w.liveGet, List: w.liveList}),
+		Client:   cached, APIReader: interceptor.NewClient(w.api, interceptor.Funcs{Get: w.liveGet}),
 		Tracker: tracker.New(), State: clusterstate.New(cached),
 		Recorder: w.events, Workers: 1, Clock: w.clock, Ahead: func() time.Duration { return w.ahead },
 	})
@@ -283,29 +281,6 @@ func (w *world) liveGet(
 	w.liveReads++
 	w.mu.Unlock()
 	return c.Get(ctx, key, obj, opts...)
-}
-
-// liveList answers in pages of one object however many are asked for, as an API server may.
-func (w *world) liveList(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-	const livePage = 1
-	if err := c.List(ctx, list, opts...); err != nil {
-		return err
-	}
-	items, err := meta.ExtractList(list)
-	if err != nil {
-		return err
-	}
-	asked, first := (&client.ListOptions{}).ApplyOptions(opts), 0
-	if asked.Continue != "" {
-		if first, err = strconv.Atoi(asked.Continue); err != nil {
-			return err
-		}
-	}
-	if next := first + livePage; next < len(items) {
-		list.SetContinue(strconv.Itoa(next))
-		items = items[:next]
-	}
-	return meta.SetList(list, items[first:])
 }
 
 // countedPatch answers a failed test with what a real API server (v1.34) answers it with.

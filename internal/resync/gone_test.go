@@ -2,15 +2,120 @@ package resync
 
 import (
 	"context"
+	"slices"
+	"strconv"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
+	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
+
+// server is an API server that answers a list in pages of one pod, however many are asked for, as one may.
+type server struct {
+	client.Reader
+
+	reads int
+}
+
+func (s *server) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	s.reads++
+	return s.Reader.Get(ctx, key, obj, opts...)
+}
+
+func (s *server) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if err := s.Reader.List(ctx, list, opts...); err != nil {
+		return err
+	}
+	pods, asked := list.(*metav1.PartialObjectMetadataList), (&client.ListOptions{}).ApplyOptions(opts)
+	first, _ := strconv.Atoi(asked.Continue)
+	if next := first + 1; next < len(pods.Items) {
+		pods.Continue, pods.Items = strconv.Itoa(next), pods.Items[:next]
+	}
+	pods.Items = pods.Items[first:]
+	return nil
+}
+
+func TestGone(t *testing.T) {
+	t.Parallel()
+	pod := func(name string, uid types.UID, change ...func(*corev1.Pod)) client.Object {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: uid, Finalizers: []string{"example.com/a"}}}
+		for _, c := range change {
+			c(p)
+		}
+		return p
+	}
+	web := pod("web-1", "1")
+	dying := pod("web-1", "1", func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.Now()) })
+	ended := pod("web-1", "1", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+	misnamed := func(in *registry.Instance) { in.Pod = "web-9" }
+	elsewhere := func(in *registry.Instance) { in.Namespace = "other" }
+	type pods []client.Object
+	for name, tc := range map[string]struct {
+		reason       string
+		cached, live pods
+		// beside is what a second entry of the pod says otherwise than the first; nil where there is none.
+		beside func(in *registry.Instance)
+		want   bool
+		reads  int
+	}{
+		"a live pod":                    {"the cache has it", pods{web}, pods{web}, nil, false, 0},
+		"a pod that is no more":         {"no pod answers there", nil, nil, nil, true, 0},
+		"a pod the cache does not have": {"the cache may lag, or the pod lack the label", nil, pods{web}, nil, false, 1},
+		"a dying one":                   {"it may have to be freed", nil, pods{dying}, nil, false, 1},
+		"an ended one":                  {"it never comes back", nil, pods{ended}, nil, true, 1},
+		"another pod of the name":       {"its UID is another", nil, pods{pod("web-1", "2")}, nil, true, 0},
+
+		"an entry with a name that no pod has":  {"the pod of its UID lives under another", pods{web}, pods{web}, misnamed, false, 0},
+		"an entry with another live pod's name": {"both live", pods{web, pod("web-9", "9")}, pods{web, pod("web-9", "9")}, misnamed, false, 0},
+		"an entry in another namespace":         {"the pod of its UID lives in its own", pods{web}, pods{web}, elsewhere, false, 0},
+		"an unseen pod's entry with a wrong name": {
+			"the API server knows the name that the other entry says", nil, pods{web}, misnamed, false, 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			entries := []registry.Entry{{
+				Instance: registry.Instance{Service: "web", Address: "10.0.0.1", Port: 80, Namespace: "shop", Pod: "web-1", UID: "1"},
+				State:    registry.InService,
+			}}
+			if tc.beside != nil {
+				entries = append(entries, entries[0])
+				tc.beside(&entries[1].Instance)
+			}
+			for range entries { // in either order
+				cache := fake.NewClientBuilder().WithObjects(tc.cached...).Build()
+				api := &server{Reader: fake.NewClientBuilder().WithObjects(append(tc.live, pod("a-page-of-its-own", "p"))...).Build()}
+				c := &Cluster{
+					Cache: cache, API: api, Synced: func() bool { return true }, Tracker: tracker.New(),
+					Claims: clusterstate.New(cache).Claims, Clock: clocktesting.NewFakePassiveClock(time.Now()),
+				}
+				found, err := c.Compare(t.Context(), tracker.Listing{Registry: "default", Asked: c.Clock.Now(), Entries: entries})
+				expect.NoError(t, err)
+				got, err := c.Gone(t.Context(), found.Unknown)
+				expect.NoError(t, err)
+				if (len(got) == len(entries)) != tc.want || len(got) > 0 && !tc.want || api.reads != tc.reads {
+					t.Errorf("got %v with %d reads of the API server, want gone %t with %d: %s", got, api.reads, tc.want, tc.reads, tc.reason)
+				}
+				if holds, _ := c.Claims.Size(); (holds == 1) != (len(tc.cached) > 0) {
+					t.Errorf("%d pods have a name: only what the cache has gives its namespace a right to that", holds)
+				}
+				slices.Reverse(entries)
+			}
+		})
+	}
+}
 
 // vanishing is an API server whose pod is deleted after it was listed.
 type vanishing struct{ client.Reader }
