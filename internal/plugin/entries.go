@@ -46,10 +46,7 @@ func (c *cluster) ask(ctx context.Context, namespace string, o *options) (map[ty
 	}
 	name, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
 	var pod corev1.Pod
-	switch err := c.Get(ctx, client.ObjectKey{Namespace: c.installation, Name: name}, &pod); {
-	case apierrors.IsNotFound(err):
-		return nil, c.noLeader(o.leaseName)
-	case err != nil:
+	if err := c.Get(ctx, client.ObjectKey{Namespace: c.installation, Name: name}, &pod); err != nil {
 		return nil, fmt.Errorf("reading the manager's pod: %w", err)
 	}
 	port := portOf(&pod)
