@@ -59,23 +59,11 @@ func (h *History) rename() {
 		if renamed.Kind != Renamed {
 			continue
 		}
-		under := func(e *Entry) {
-			if e.Registry == renamed.Former {
-				e.Registry = renamed.Registry
-			}
-		}
 		for i := range h.lines {
-			l := &h.lines[i]
-			if l.At.After(renamed.At.Add(Patience)) {
+			if h.lines[i].At.After(renamed.At.Add(Patience)) {
 				break
 			}
-			under(&l.Entry)
-			for _, entries := range []*[]Entry{&l.Instances, &l.Missing, &l.Gone} {
-				*entries = slices.Clone(*entries) // the lines' owner has them too
-				for i := range *entries {
-					under(&(*entries)[i])
-				}
-			}
+			h.lines[i].rename(renamed.Former, renamed.Registry)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -102,6 +103,23 @@ type Line struct {
 	// Missing are the entries that a run missed in a registry, and Gone those without a live pod that it had to remove.
 	Missing []Entry `json:"missing,omitempty"`
 	Gone    []Entry `json:"gone,omitempty"`
+}
+
+// rename gives a registry another name. Its slices are new ones, since a copy of the line may share those that it has.
+func (l *Line) rename(former, now string) {
+	renamed := func(e Entry) Entry {
+		if e.Registry == former {
+			e.Registry = now
+		}
+		return e
+	}
+	l.Entry = renamed(l.Entry)
+	for _, entries := range []*[]Entry{&l.Instances, &l.Missing, &l.Gone} {
+		*entries = slices.Clone(*entries)
+		for i, e := range *entries {
+			(*entries)[i] = renamed(e)
+		}
+	}
 }
 
 func (l *Line) duration() time.Duration { return time.Duration(l.Seconds * float64(time.Second)) }

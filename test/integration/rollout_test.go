@@ -37,7 +37,7 @@ func recreateUpdate(s *scenario) {
 	}
 }
 
-// deletedByKruise: whichever pods OpenKruise chooses or is told to delete, it asks first.
+// deletedByKruise: whichever pods OpenKruise chooses, or a person names, it asks first.
 func deletedByKruise(s *scenario) {
 	s.Begin(replicas(1))
 	s.ScaleTo(4)
