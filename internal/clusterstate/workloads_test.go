@@ -18,17 +18,21 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
-// cacheOf is a cache with the objects and the two namespaces.
+// cacheOf is a cache with copies of the objects, for the fake client writes to what it is given, and the two namespaces.
 func cacheOf(t *testing.T, objects ...client.Object) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	expect.NoError(t, corev1.AddToScheme(scheme))
 	expect.NoError(t, AddToScheme(scheme))
+	builder := fake.NewClientBuilder().WithScheme(scheme)
+	for _, object := range objects {
+		builder.WithObjects(object.DeepCopyObject().(client.Object))
+	}
 	for age, name := range []string{second, first} {
 		created := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5-age, 0, time.UTC))
-		objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: created}})
+		builder.WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: created}})
 	}
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+	return builder.Build()
 }
 
 func cloneSet(namespace, services string) *kruisev1alpha1.CloneSet {

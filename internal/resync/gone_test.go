@@ -47,6 +47,15 @@ func (s *server) List(ctx context.Context, list client.ObjectList, opts ...clien
 	return nil
 }
 
+// clientOf has copies of the objects: the fake client writes to what it is given.
+func clientOf(objects ...client.Object) client.Client {
+	builder := fake.NewClientBuilder()
+	for _, object := range objects {
+		builder.WithObjects(object.DeepCopyObject().(client.Object))
+	}
+	return builder.Build()
+}
+
 func TestGone(t *testing.T) {
 	t.Parallel()
 	pod := func(name string, uid types.UID, change ...func(*corev1.Pod)) client.Object {
@@ -95,8 +104,8 @@ func TestGone(t *testing.T) {
 				tc.beside(&entries[1].Instance)
 			}
 			for range entries { // in either order
-				cache := fake.NewClientBuilder().WithObjects(tc.cached...).Build()
-				api := &server{Reader: fake.NewClientBuilder().WithObjects(append(tc.live, pod("a-page-of-its-own", "p"))...).Build()}
+				cache := clientOf(tc.cached...)
+				api := &server{Reader: clientOf(append(tc.live, pod("a-page-of-its-own", "p"))...)}
 				c := &Cluster{
 					Cache: cache, API: api, Synced: func() bool { return true }, Tracker: tracker.New(),
 					Claims: clusterstate.New(cache).Claims, Clock: clocktesting.NewFakePassiveClock(time.Now()),
