@@ -20,12 +20,28 @@ type packed struct {
 
 	*common
 
+	// labels and annotations take the place of the maps, which have room for eight at the least.
+	labels, annotations pairs
+
 	node       string
 	phase      corev1.PodPhase
 	address    string
 	gated      bool // see lifecycle.AwaitsGates
 	shut       bool // see lifecycle.ShutByLifecycle
 	conditions []packedCondition
+}
+
+type pairs []struct{ key, value string }
+
+func (p pairs) unpack() map[string]string {
+	if len(p) == 0 {
+		return nil
+	}
+	values := make(map[string]string, len(p))
+	for _, one := range p {
+		values[one.key] = one.value
+	}
+	return values
 }
 
 type packedCondition struct {
@@ -46,6 +62,7 @@ func (p *packed) unpack() *corev1.Pod {
 		Spec:       corev1.PodSpec{NodeName: p.node, Containers: p.containers, ReadinessGates: p.gates},
 		Status:     corev1.PodStatus{Phase: p.phase, PodIP: p.address, Conditions: make([]corev1.PodCondition, len(p.conditions))},
 	}
+	pod.Labels, pod.Annotations = p.labels.unpack(), p.annotations.unpack()
 	for i, c := range p.conditions {
 		pod.Status.Conditions[i] = corev1.PodCondition{
 			Type: c.kind, Status: c.status, LastTransitionTime: metav1.NewTime(time.Unix(c.since, 0)),

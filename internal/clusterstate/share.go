@@ -50,9 +50,10 @@ func (s *Sharer) StripPod(object any) (any, error) {
 		gated: lifecycle.AwaitsGates(pod), shut: lifecycle.ShutByLifecycle(pod),
 		// None is left out: a patch tests one by its index.
 		conditions: make([]packedCondition, len(pod.Status.Conditions)),
+		labels:     s.pack(pod.Labels, true), annotations: s.pack(pod.Annotations, false), // most values of annotations are one pod's
 	}
 	p.common = s.shareCommon(&common{pod.OwnerReferences, stripContainers(pod.Spec.Containers), pod.Spec.ReadinessGates})
-	p.OwnerReferences = p.owners
+	p.OwnerReferences, p.Labels, p.Annotations = p.owners, nil, nil
 	for i, c := range pod.Status.Conditions {
 		p.conditions[i] = packedCondition{c.Type, c.Status, c.LastTransitionTime.Unix()}
 		share(s, &p.conditions[i].kind)
@@ -60,18 +61,22 @@ func (s *Sharer) StripPod(object any) (any, error) {
 	}
 	share(s, &p.Namespace, &p.node)
 	share(s, &p.phase)
-	for key, value := range p.Labels {
-		share(s, &key, &value)
-		p.Labels[key] = value // which replaces the key too: Go's maps don't keep one that may hold more memory
-	}
-	for key, value := range p.Annotations { // of which most values are one pod's
-		share(s, &key)
-		p.Annotations[key] = value
-	}
 	for i := range p.Finalizers {
 		share(s, &p.Finalizers[i])
 	}
 	return p, nil
+}
+
+// pack shares the keys, and the values where many pods have them.
+func (s *Sharer) pack(values map[string]string, alike bool) pairs {
+	packed := make(pairs, 0, len(values))
+	for key, value := range values {
+		if share(s, &key); alike {
+			share(s, &value)
+		}
+		packed = append(packed, struct{ key, value string }{key, value})
+	}
+	return packed
 }
 
 // shareCommon returns what the last pod of the workload had, where that is equal.

@@ -21,18 +21,10 @@ type Instance struct {
 	want  lifecycle.Want
 	told  *registry.Instance
 	began time.Time
-	// acknowledged: that change was acknowledged, and nothing has said otherwise since.
-	acknowledged bool
 	// since is when the registry last acknowledged something. What a list said before that does not count.
 	since time.Time
-	// removing: the instance was let go, and its absence is not acknowledged yet.
-	removing bool
-	// unconfirmed: a change ended in an error, and the registry has not confirmed since what it acknowledged after that.
-	unconfirmed bool
 	// late holds what of the changes that ended in an error may still be carried out, or may have been since.
 	late map[lifecycle.Want]late
-	// returned: an application's entry that was taken out was found in service again.
-	returned bool
 	// entry is what must be kept alive in the registry; nil where nothing must.
 	entry *entry
 	// listed is what a list said of an instance that this process has made no change for.
@@ -44,6 +36,15 @@ type Instance struct {
 	// server is the registry's identity, see [Servers]. moved: it was another one before, of which the record may speak.
 	server any
 	moved  bool
+
+	// acknowledged: the last change was acknowledged, and nothing has said otherwise since.
+	acknowledged bool
+	// removing: the instance was let go, and its absence is not acknowledged yet.
+	removing bool
+	// unconfirmed: a change ended in an error, and the registry has not confirmed since what it acknowledged after that.
+	unconfirmed bool
+	// returned: an application's entry that was taken out was found in service again.
+	returned bool
 }
 
 // late are the changes to one state that ended in an error.

@@ -55,8 +55,8 @@ type pod struct {
 	born bool
 	// found: the cache had it after it was opened, so its departure is sure to be noted here. address is the one that it had.
 	found    bool
-	address  string
 	recalled bool
+	address  string
 	// last is the pod as the cache had it last, once it is gone from there.
 	last *corev1.Pod
 }

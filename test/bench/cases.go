@@ -82,7 +82,7 @@ func (b *bench) grow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return b.with(ctx, theRollcall, profiles.flags(), func(p *process.Process) error {
+	return b.with(ctx, theRollcall, nil, func(p *process.Process) error {
 		if err := b.resident(ctx, p, 0); err != nil {
 			return err
 		}
@@ -102,14 +102,17 @@ func (b *bench) grow(ctx context.Context) error {
 			if pods != b.restart {
 				continue
 			}
+			p.Kill()
+			p, err = b.startBeside(ctx, profiles.flags()) // they take a megabyte, so what comes before has none
+			if p != nil {
+				defer p.Kill()
+			}
+			if err != nil {
+				return err
+			}
 			if err := profiles.heap(ctx); err != nil {
 				return err
 			}
-			p.Kill()
-			if p, err = b.startBeside(ctx, profiles.flags()); err != nil {
-				return err
-			}
-			defer p.Kill()
 		}
 		return nil
 	})
