@@ -115,7 +115,7 @@ func TestDryRunSendsNoWrite(t *testing.T) {
 	s := newDryRunScenario(t)
 	api := newFakeAPI(t)
 	a := &app{options: &options{}, flags: &flags{kubeconfig: kubeconfig(t, api.url), leaderElect: true}, dryRun: s.run, logger: quiet()}
-	must(t, a.connect(configured(t, minimal)))
+	must(t, a.connect(t.Context(), configured(t, minimal)))
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, api.url, http.NoBody)
 	must(t, err)
 	_, err = a.manager.GetHTTPClient().Do(request) //nolint:bodyclose // there is none

@@ -71,6 +71,7 @@ type app struct {
 	dryRun *dryRun
 	// watchFailures is written by the cache.
 	watchFailures *watchFailures
+	namespaces    *namespaces
 }
 
 // newManager makes all that can fail at start, in the order in which a user fixes it. It binds the addresses;
@@ -110,7 +111,7 @@ func newManager(ctx context.Context, o *options, f *flags) (_ *app, err error) {
 		return nil, errors.Join(fmt.Errorf("%s: %w", f.config, err), first.closeBut(nil))
 	}
 	if err = a.drivers.replace(first); err == nil {
-		err = a.connect(c)
+		err = a.connect(ctx, c)
 	}
 	if err == nil {
 		err = a.assemble(ctx, c, limits, own)
@@ -129,7 +130,7 @@ func (a *app) close(ctx context.Context, ended bool) {
 }
 
 // connect makes the controller-runtime manager and the lease.
-func (a *app) connect(c *config.Config) error {
+func (a *app) connect(ctx context.Context, c *config.Config) error {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules() // finds the cluster as kubectl does
 	rules.ExplicitPath = a.flags.kubeconfig
 	kubeconfig := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{})
@@ -158,10 +159,14 @@ func (a *app) connect(c *config.Config) error {
 		}
 		return next
 	})
-	a.manager, err = ctrl.NewManager(restConfig, a.managerOptions(c.Namespaces))
+	if a.namespaces, err = newNamespaces(ctx, a.unfenced, c.Namespaces, a.logger.WithName("namespaces")); err != nil {
+		return err
+	}
+	a.manager, err = ctrl.NewManager(restConfig, a.managerOptions(a.namespaces.watched))
 	if err != nil {
 		return fmt.Errorf("making the manager: %w", err)
 	}
+	a.namespaces.cache = a.manager.GetCache()
 	return nil
 }
 
@@ -245,7 +250,8 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	reconciler := controller.New(controller.Options{
 		Client: writer, APIReader: a.manager.GetAPIReader(), Tracker: known, State: state, Recorder: recorder,
 		Releases: metrics.NewReleaseMetrics(own), PodCondition: a.flags.podCondition && a.dryRun == nil, Trace: a.traces.reconciles(),
-		Audit: a.audit, Namespaces: c.Namespaces, Workers: a.flags.workers, Clock: clock.RealClock{}, Ahead: a.lease.aheadOfLast, Listed: listed,
+		Audit: a.audit, Namespaces: a.namespaces.watched, Workers: a.flags.workers, Clock: clock.RealClock{},
+		Ahead: a.lease.aheadOfLast, Listed: listed,
 	})
 	clients, err := newAPIClients(a.manager.GetConfig(), a.manager.GetHTTPClient())
 	if err != nil {
@@ -278,7 +284,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 		Approvable: a.lease != nil, Metrics: metrics.NewResyncMetrics(own),
 		Audit: a.audit, Logger: a.logger.WithName("resync"),
 	})
-	evicted, err := a.newEvicting(c.Namespaces, synced, clients)
+	evicted, err := a.newEvicting(a.namespaces.watched, synced, clients)
 	if err != nil {
 		return err
 	}
@@ -299,7 +305,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	if err != nil {
 		return err
 	}
-	runnables = append(runnables, waits, reloads, resyncs, page, &resting{release: giveBack})
+	runnables = append(runnables, waits, reloads, resyncs, page, &resting{release: giveBack}, a.namespaces)
 	if a.lease != nil {
 		runnables = append(runnables, a.requests(clients, resyncs))
 	}

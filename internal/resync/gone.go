@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -112,6 +113,9 @@ func (c *Cluster) podsIn(ctx context.Context, namespace string) (map[types.UID]s
 		var page metav1.PartialObjectMetadataList
 		page.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
 		err := c.API.List(ctx, &page, client.InNamespace(namespace), client.Limit(podPage), client.Continue(next))
+		if apierrors.IsForbidden(err) && c.lacks(ctx, namespace) {
+			return present, nil // the rights in it went with it
+		}
 		if err != nil {
 			return nil, fmt.Errorf("listing the pods of namespace %s: %w", namespace, err)
 		}
@@ -122,6 +126,11 @@ func (c *Cluster) podsIn(ctx context.Context, namespace string) (map[types.UID]s
 			return present, nil
 		}
 	}
+}
+
+// lacks reports that the API server has no such namespace.
+func (c *Cluster) lacks(ctx context.Context, namespace string) bool {
+	return apierrors.IsNotFound(c.API.Get(ctx, client.ObjectKey{Name: namespace}, clusterstate.NamespaceMetadata()))
 }
 
 // lives asks the API server for one pod. The reconciler looks at a dying one, which it may have to free as well. A pod that

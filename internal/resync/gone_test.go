@@ -146,3 +146,33 @@ func TestGoneCountsAPodThatVanishesAfterTheList(t *testing.T) {
 		t.Errorf("got %v, %v, want the entry", got, err)
 	}
 }
+
+// forbidding is an API server that lets nothing be read in namespaces, and has none or all of them.
+type forbidding struct {
+	client.Reader
+
+	namespaces bool
+}
+
+func (forbidding) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", nil)
+}
+
+func (f forbidding) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+	if f.namespaces {
+		return nil
+	}
+	return apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, key.Name)
+}
+
+func TestGoneWithItsNamespace(t *testing.T) {
+	t.Parallel()
+	entries := []registry.Entry{{Instance: registry.Instance{Namespace: "shop", Pod: "web-1", UID: "uid"}}}
+	got, err := (&Cluster{API: forbidding{}}).Gone(t.Context(), entries)
+	if err != nil || len(got) != 1 {
+		t.Errorf("got %v, %v where the namespace is gone, and the rights in it with it", got, err)
+	}
+	if got, err = (&Cluster{API: forbidding{namespaces: true}}).Gone(t.Context(), entries); !apierrors.IsForbidden(err) {
+		t.Errorf("got %v, %v where pods of a namespace that is there can't be listed", got, err)
+	}
+}

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -54,7 +55,8 @@ func TestMissingRights(t *testing.T) {
 	}
 }
 
-// TestRightsInOneNamespace: the Roles of config/examples/one-namespace are enough for a rollout in that namespace.
+// TestRightsInOneNamespace: the Roles of config/examples/one-namespace are enough for a rollout in that namespace, also where
+// another of the list is gone with its rights. When that one exists, the manager starts anew and watches it.
 func TestRightsInOneNamespace(t *testing.T) {
 	t.Parallel()
 	const name = "one-namespace"
@@ -79,7 +81,7 @@ func TestRightsInOneNamespace(t *testing.T) {
 	}
 	own, err := account.Install(t.Context(), env.cluster.Config(), edits...)
 	expect.NoError(t, err)
-	m := prepareManager(t, name, own, defaultConfiguration(env.registry.URL(), name+"-pods"),
+	m := prepareManager(t, name, own, defaultConfiguration(env.registry.URL(), name+"-gone", name+"-pods"),
 		"--leader-elect=true", "--leader-election-namespace="+name)
 	s := newScenario(t, m, env.registry, preNormal, name+"-pods")
 	for _, role := range roles {
@@ -92,6 +94,9 @@ func TestRightsInOneNamespace(t *testing.T) {
 	for _, word := range []string{"forbidden", "Forbidden"} {
 		s.Expect(logged(m, word) != nil, "the manager lacks a right: %s", m.Tail())
 	}
+	s.must(s.k8s.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name + "-gone"}}))
+	s.await("the manager to end", func() error { return logged(m, name+"-gone, "+name+"-pods can be watched now") })
+	m.Kill()
 }
 
 // kustomize renders a folder of the repository.

@@ -1,0 +1,131 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
+)
+
+const (
+	namespacesInterval = time.Minute
+	// namespacesTimeout bounds the questions at start.
+	namespacesTimeout = 10 * time.Second
+)
+
+// namespaces ends the manager when another choice of the configuration's namespaces can be watched. A cache can't be given others
+// while it runs, and where the rights come with a Role in each, one namespace that is gone would keep it from being filled.
+type namespaces struct {
+	server  *apiClients
+	cache   client.Reader
+	listed  []string
+	watched []string
+	logger  logr.Logger
+}
+
+// newNamespaces chooses what to watch: all where the API server does not answer.
+func newNamespaces(ctx context.Context, config *rest.Config, listed []string, logger logr.Logger) (*namespaces, error) {
+	by, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client of the API server: %w", err)
+	}
+	n := &namespaces{listed: listed, watched: listed, logger: logger}
+	if n.server, err = newAPIClients(config, by); err != nil {
+		return nil, fmt.Errorf("making a client of the API server: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, namespacesTimeout)
+	defer cancel()
+	choice, err := n.choose(ctx, func(ctx context.Context, name string) error {
+		_, err := n.server.core.Namespaces().Get(ctx, name, metav1.GetOptions{})
+		return err
+	})
+	if err != nil {
+		logger.Error(err, "asking which namespaces of the configuration exist; all are watched")
+		return n, nil
+	}
+	if n.watched = choice; len(choice) < len(listed) {
+		logger.Info("not all namespaces of the configuration exist; a restart follows when one does", "watched", choice)
+	}
+	return n, nil
+}
+
+// choose returns the namespaces of the list without those that neither exist nor may be watched; all where no other is left, for
+// an empty list means the whole cluster.
+func (n *namespaces) choose(ctx context.Context, get func(context.Context, string) error) ([]string, error) {
+	var choice []string
+	for _, name := range n.listed {
+		err := get(ctx, name)
+		watchable := err == nil
+		if apierrors.IsNotFound(err) {
+			watchable, err = n.permitted(ctx, name)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("namespace %s: %w", name, err)
+		}
+		if watchable {
+			choice = append(choice, name)
+		}
+	}
+	if len(choice) == 0 {
+		return n.listed, nil
+	}
+	return choice, nil
+}
+
+// permitted reports whether the manager may watch pods in the namespace.
+func (n *namespaces) permitted(ctx context.Context, namespace string) (bool, error) {
+	review, err := n.server.authorization.SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: namespace, Verb: "watch", Resource: "pods",
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return false, fmt.Errorf("asking for the right to watch it: %w", err)
+	}
+	return review.Status.Allowed, nil
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every manager has the caches.
+func (*namespaces) NeedLeaderElection() bool { return false }
+
+// Start implements manager.Runnable.
+func (n *namespaces) Start(ctx context.Context) error {
+	ticker := time.NewTicker(namespacesInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+			if err := n.check(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// check returns an error where the choice has changed.
+func (n *namespaces) check(ctx context.Context) error {
+	choice, err := n.choose(ctx, func(ctx context.Context, name string) error {
+		return n.cache.Get(ctx, client.ObjectKey{Name: name}, clusterstate.NamespaceMetadata())
+	})
+	if err != nil {
+		n.logger.Error(err, "asking which namespaces of the configuration exist")
+		return nil
+	}
+	if !slices.Equal(choice, n.watched) {
+		return fmt.Errorf("namespaces: %s can be watched now, and %s are: the manager ends, to start anew with those",
+			strings.Join(choice, ", "), strings.Join(n.watched, ", "))
+	}
+	return nil
+}

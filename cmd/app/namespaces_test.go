@@ -1,0 +1,60 @@
+package app
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	kubernetesfake "k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	clientfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+func TestNamespacesThatAreWatched(t *testing.T) {
+	t.Parallel()
+	type names []string
+	for name, tc := range map[string]struct {
+		reason                    string
+		listed, exist, may, wants names
+		unanswered                bool
+	}{
+		"all there":           {reason: "whatever the rights, which are missed by name", listed: names{"a", "b"}, exist: names{"a", "b"}, wants: names{"a", "b"}},
+		"one is gone":         {reason: "its Role went with it", listed: names{"a", "b"}, exist: names{"a"}, may: names{"a"}, wants: names{"a"}},
+		"rights everywhere":   {reason: "it can be watched before it is made", listed: names{"a", "b"}, exist: names{"a"}, may: names{"a", "b"}, wants: names{"a", "b"}},
+		"none is left":        {reason: "an empty list means the whole cluster", listed: names{"a", "b"}, wants: names{"a", "b"}},
+		"the whole cluster":   {reason: "there is nothing to choose from", exist: names{"a"}},
+		"no answer about one": {reason: "nothing is left out on a guess", listed: names{"a", "b"}, exist: names{"a"}, unanswered: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			set := kubernetesfake.NewClientset()
+			set.PrependReactor("create", "selfsubjectaccessreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
+				if tc.unanswered {
+					return true, nil, errors.New("no answer")
+				}
+				review := a.(clienttesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview)
+				review.Status.Allowed = slices.Contains(tc.may, review.Spec.ResourceAttributes.Namespace)
+				return true, review, nil
+			})
+			cached := clientfake.NewClientBuilder().WithScheme(newScheme())
+			for _, namespace := range tc.exist {
+				cached.WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+			}
+			n := &namespaces{
+				server: &apiClients{authorization: set.AuthorizationV1()}, cache: cached.Build(), listed: tc.listed, watched: tc.wants, logger: quiet(),
+			}
+			if err := n.check(t.Context()); err != nil {
+				t.Errorf("got %v where %v are watched: %s", err, tc.wants, tc.reason)
+			}
+			n.watched = names{"another"}
+			if err := n.check(t.Context()); !tc.unanswered && (err == nil || !strings.Contains(err.Error(), strings.Join(tc.wants, ", "))) {
+				t.Errorf("got %v where another is watched, want %v: %s", err, tc.wants, tc.reason)
+			}
+		})
+	}
+}
