@@ -91,6 +91,32 @@ func TestChartInstallsWhatKustomizeInstalls(t *testing.T) {
 	}
 }
 
+// TestAuthorityOfTheEvictionsStays: a renewed certificate is one that the API server trusts already.
+func TestAuthorityOfTheEvictionsStays(t *testing.T) {
+	t.Parallel()
+	rendered, err := helm(t, example+certManager)
+	expect.NoError(t, err)
+	objects := comparable(t, rendered)
+	const ca = "rollcall-evictions-ca"
+	for _, c := range []struct {
+		reason, object, field string
+		want                  any
+	}{
+		{"one that signs itself is trusted only after cert-manager has injected it", "Certificate/rollcall-evictions", "issuerRef.name", ca},
+		{"the authority's certificate is not the one that is renewed", "Issuer/" + ca, "ca.secretName", ca},
+		{"the Issuer signs with what cert-manager puts there", "Certificate/" + ca, "secretName", ca},
+		{"the API server trusts no other to sign", "Certificate/" + ca, "isCA", true},
+		{"cert-manager 1.18 and later make a new key otherwise", "Certificate/" + ca, "privateKey.rotationPolicy", "Never"},
+		{"who signs has a name, which the certificate names", "Certificate/" + ca, "commonName", "rollcall-evictions"},
+	} {
+		object, _ := objects[c.object].(map[string]any)
+		got, _, _ := unstructured.NestedFieldNoCopy(object, append([]string{"spec"}, strings.Split(c.field, ".")...)...)
+		if got != c.want {
+			t.Errorf("%s: spec.%s is %v, want %v: %s", c.object, c.field, got, c.want, c.reason)
+		}
+	}
+}
+
 func TestChartRefusesValues(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ reason, values, want string }{
