@@ -16,6 +16,9 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
+// domain begins the keys that no other controller has.
+const domain = "rollcall.dev/"
+
 // CloneSet returns a sentence for each thing in the CloneSet that will not work by the configuration, and what to write. The labels
 // are those of its namespace, nil where they are not known.
 func CloneSet(set *kruisev1alpha1.CloneSet, c *config.Config, of labels.Set) []string {
@@ -27,6 +30,12 @@ func CloneSet(set *kruisev1alpha1.CloneSet, c *config.Config, of labels.Set) []s
 	var findings []string
 	for _, r := range hooks.Refused {
 		findings = append(findings, r.Why)
+	}
+	for _, n := range unowned(set, c) {
+		if strings.HasPrefix(n.Key(), domain) {
+			findings = append(findings, fmt.Sprintf("spec.lifecycle.%s has %s, which is no handler that Rollcall sets: write %s, %s or %s",
+				n.Hook, n, lifecycle.LabelPreNormal, lifecycle.LabelInPlaceUpdate, lifecycle.LabelPreDelete))
+		}
 	}
 	template := set.Spec.Template
 	for _, h := range hooks.PreNormal {
@@ -44,6 +53,27 @@ func CloneSet(set *kruisev1alpha1.CloneSet, c *config.Config, of labels.Set) []s
 			"spec.template, and write it on the one pod that is to go on", lifecycle.AnnotationSkip))
 	}
 	return append(findings, description(set, c, of)...)
+}
+
+// Notes returns a sentence for each handler beside Rollcall's that may be misspelt, and may be another controller's.
+func Notes(set *kruisev1alpha1.CloneSet, c *config.Config) []string {
+	handlers := unowned(set, c)
+	if len(handlers) == len(lifecycle.HandlersOf(set.Spec.Lifecycle)) {
+		return nil // CloneSet says so
+	}
+	var notes []string
+	for _, n := range handlers {
+		if !strings.HasPrefix(n.Key(), domain) {
+			notes = append(notes, fmt.Sprintf("spec.lifecycle.%s has %s, which hooks.owned does not claim (%s), so Rollcall leaves it alone: "+
+				"if it is no other controller's, correct the key or add it to hooks.owned", n.Hook, n, strings.Join(c.Hooks.Owned, ", ")))
+		}
+	}
+	return notes
+}
+
+// unowned are the handlers that Rollcall never sets.
+func unowned(set *kruisev1alpha1.CloneSet, c *config.Config) []lifecycle.Named {
+	return slices.DeleteFunc(lifecycle.HandlersOf(set.Spec.Lifecycle), func(n lifecycle.Named) bool { return c.Hooks.Owns(n.Key()) })
 }
 
 // description says what of the template's own description the manager does not accept.

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,6 +46,49 @@ func TestNamesThatAreNotAllowed(t *testing.T) {
 			got := strings.Join(lint.CloneSet(web(c.namespace), parsed, c.labels), "\n")
 			if found := strings.Contains(got, "service.allowed in the configuration does not give"); found != c.found || !found && got != "" {
 				t.Errorf("%s: got findings %q, want one of the policy: %t", c.reason, got, c.found)
+			}
+		})
+	}
+}
+
+// TestNotes holds what may be misspelt, and may be another controller's, to what is known not to work.
+func TestNotes(t *testing.T) {
+	t.Parallel()
+	hook := func(keys ...string) *appspub.LifecycleHook {
+		h := &appspub.LifecycleHook{LabelsHandler: map[string]string{}}
+		for _, key := range keys {
+			h.LabelsHandler[key] = "true"
+		}
+		return h
+	}
+	const update = "spec.lifecycle.inPlaceUpdate has label example.org/update=true, which hooks.owned does not claim (example.com/*)"
+	const domain = "spec.lifecycle.inPlaceUpdate has label rollcall.dev/update=true, which is no handler that Rollcall sets"
+	for name, c := range map[string]struct {
+		reason        string
+		update        *appspub.LifecycleHook
+		deletes       string
+		note, finding string
+	}{
+		"all owned":              {reason: "nothing is odd", update: hook("example.com/update"), deletes: "example.com/delete"},
+		"one hook is not":        {reason: "it may be misspelt", update: hook("example.org/update"), deletes: "example.com/delete", note: update},
+		"one handler is not":     {reason: "the same", update: hook("example.com/update", "example.org/update"), deletes: "example.com/delete", note: update},
+		"in Rollcall's domain":   {reason: "it is misspelt", update: hook("rollcall.dev/update"), deletes: "example.com/delete", finding: domain},
+		"one of enrolment's":     {reason: "Rollcall sets it", update: hook(lifecycle.LabelInPlaceUpdate), deletes: "example.com/delete"},
+		"none is, which is said": {reason: "one sentence is enough", update: hook("example.org/update"), deletes: "example.org/delete", finding: "no hook has a handler"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			set := web("prod")
+			set.Spec.Lifecycle = &appspub.Lifecycle{InPlaceUpdate: c.update, PreDelete: hook(c.deletes)}
+			parsed, err := config.Parse([]byte("cluster: a\nregistry: {driver: memory}\nhooks: {owned: [example.com/*]}\n"),
+				config.Limits{Drivers: []string{"memory"}})
+			expect.NoError(t, err)
+			same := func(got []string, want string) bool {
+				return len(got) == 0 && want == "" || len(got) == 1 && want != "" && strings.HasPrefix(got[0], want)
+			}
+			notes, findings := lint.Notes(set, parsed), lint.CloneSet(set, parsed, nil)
+			if !same(notes, c.note) || !same(findings, c.finding) {
+				t.Errorf("%s: got notes %q and findings %q, want %q and %q", c.reason, notes, findings, c.note, c.finding)
 			}
 		})
 	}

@@ -29,7 +29,7 @@ func (o *options) lintCommand() *cobra.Command {
 		Short: "Say what in a CloneSet, or in Rollcall's configuration, will not work and why",
 		Long: "Reads CloneSets and the ConfigMap " + configMapName + " from a file, or from the standard input. It holds the CloneSets " +
 			"to --config, else to the configuration that stands beside them, else to that of the cluster. It fails where something " +
-			"will not work.",
+			"will not work. A handler that hooks.owned does not claim may be another controller's, so that is a note on the standard error.",
 		Example: "  kubectl rollcall lint web.yaml\n  kustomize build . | kubectl rollcall lint -",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, arguments []string) error {
@@ -53,7 +53,10 @@ func (o *options) lintCommand() *cobra.Command {
 					return err
 				}
 			}
-			findings := objects.lint()
+			findings, notes := objects.lint()
+			for _, n := range notes {
+				fmt.Fprintln(o.ErrOut, n)
+			}
 			for _, f := range findings {
 				fmt.Fprintln(o.Out, f)
 			}
@@ -162,9 +165,8 @@ func counted(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// lint returns a line for each thing that will not work.
-func (l *linted) lint() []string {
-	var findings []string
+// lint returns a line for each thing that will not work, and for each that may be meant so.
+func (l *linted) lint() (findings, notes []string) {
 	for _, one := range l.configs {
 		var err error
 		if l.parsed, err = parseConfig(one.text); err != nil {
@@ -172,12 +174,16 @@ func (l *linted) lint() []string {
 		}
 	}
 	if l.parsed == nil {
-		return findings
+		return findings, nil
 	}
 	for _, set := range l.cloneSets {
+		name := strings.TrimPrefix(set.Namespace+"/"+set.Name, "/")
 		for _, f := range lint.CloneSet(set, l.parsed, nil) {
-			findings = append(findings, fmt.Sprintf("CloneSet %s: %s", strings.TrimPrefix(set.Namespace+"/"+set.Name, "/"), f))
+			findings = append(findings, fmt.Sprintf("CloneSet %s: %s", name, f))
+		}
+		for _, n := range lint.Notes(set, l.parsed) {
+			notes = append(notes, fmt.Sprintf("CloneSet %s, note: %s", name, n))
 		}
 	}
-	return findings
+	return findings, notes
 }

@@ -328,6 +328,11 @@ func TestLint(t *testing.T) {
 			reason: "Rollcall would leave its pods alone without a word on them",
 			text:   strings.ReplaceAll(cloneSetText, "example.com/", "acme.io/"), want: "no hook has a handler that hooks.owned claims",
 		},
+		"misspelt key of Rollcall's domain": {
+			reason: "no other controller has one there",
+			text:   strings.ReplaceAll(cloneSetText, "example.com/delete", "rollcall.dev/predelete"),
+			want:   "spec.lifecycle.preDelete has label rollcall.dev/predelete=true, which is no handler that Rollcall sets",
+		},
 		"key in the selector": {
 			reason: "changing it would detach the pod",
 			text:   replace("matchLabels: {app: web}", `matchLabels: {app: web, example.com/delete: "true"}`),
@@ -373,7 +378,8 @@ func TestLint(t *testing.T) {
 			objects, err := o.readObjects("-")
 			expect.NoError(t, err)
 			objects.configs = []written{{"ConfigMap rollcall-config", []byte(configText)}}
-			got := strings.Join(objects.lint(), "\n")
+			findings, _ := objects.lint()
+			got := strings.Join(findings, "\n")
 			if (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
 				t.Errorf("%s\ngot findings %q, want %q", c.reason, got, c.want)
 			}
@@ -538,6 +544,9 @@ func TestLintWithAConfiguration(t *testing.T) {
 				genericiooptions.IOStreams{In: strings.NewReader(text), Out: &out, ErrOut: &errOut})
 			if status != c.status || !strings.HasPrefix(out.String(), c.want) {
 				t.Errorf("%s: status %d and\n%s%swant status %d and %q", c.reason, status, &out, &errOut, c.status, c.want)
+			}
+			if note := "CloneSet prod/web, note: spec.lifecycle.inPlaceUpdate has label other.io/gate=true"; !strings.HasPrefix(errOut.String(), note) {
+				t.Errorf("the standard error has %q, want %q", &errOut, note)
 			}
 		})
 	}
