@@ -37,7 +37,7 @@ func TestEvictionsComponent(t *testing.T) {
 		Name: "evictions.rollcall.dev", AdmissionReviewVersions: []string{"v1"},
 		FailurePolicy: new(admissionv1.Ignore), SideEffects: new(admissionv1.SideEffectClassNoneOnDryRun), TimeoutSeconds: new(int32(10)),
 		ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{
-			Namespace: namespace, Name: service.Name, Path: new("/evict"), Port: new(service.Spec.Ports[0].Port),
+			Namespace: namespace, Name: service.Name, Port: new(service.Spec.Ports[0].Port),
 		}},
 		Rules: []admissionv1.RuleWithOperations{{
 			Operations: []admissionv1.OperationType{admissionv1.Create},

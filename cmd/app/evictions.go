@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net/http"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -19,7 +18,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 )
 
-// evictionsPath is where the webhook is served. config/components/evictions has it too, and the rights that only it needs.
+// evictionsPath names the webhook in metrics. It is served at a path that only the API server knows, see evictions.Path.
 const evictionsPath = "/evict"
 
 // evictionFlags are those of the webhook, which is off unless it has an address.
@@ -110,9 +109,11 @@ func (a *app) newEvicting(namespaces []string, synced func() bool, leader *apiCl
 			runnables: []manager.Runnable{certificate, own},
 		},
 	}
+	webhooks := leader.admission.MutatingWebhookConfigurations()
+	e.runnables = append(e.runnables, &evictions.PathIssuer{Webhooks: webhooks, Name: f.name, Logger: logger})
 	if f.selfSigned {
 		e.runnables = append(e.runnables, &evictions.Issuer{
-			Secrets: leader.core.Secrets(podNamespace()), Webhooks: leader.admission.MutatingWebhookConfigurations(),
+			Secrets: leader.core.Secrets(podNamespace()), Webhooks: webhooks,
 			Namespace: podNamespace(), Name: f.name, Clock: clock.RealClock{}, Logger: logger,
 		})
 	}
@@ -121,9 +122,10 @@ func (a *app) newEvicting(namespaces []string, synced func() bool, leader *apiCl
 	if err != nil {
 		return nil, fmt.Errorf("making the eviction webhook: %w", err)
 	}
-	mux := http.NewServeMux()
-	mux.Handle("POST "+evictionsPath, answer)
-	e.handler = mux
+	path := &evictions.Path{
+		Webhooks: clients.admission.MutatingWebhookConfigurations(), Name: f.name, Clock: clock.RealClock{}, Logger: logger,
+	}
+	e.handler = path.Guard(answer)
 	return e, nil
 }
 

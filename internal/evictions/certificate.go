@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -163,19 +164,31 @@ func (i *Issuer) good(chain, key []byte) bool {
 // trust adds the authorities to what every webhook of the configuration trusts, unless it trusts the first of them already:
 // the others are those that were trusted before it.
 func (i *Issuer) trust(ctx context.Context, authorities []byte) error {
-	configuration, err := i.Webhooks.Get(ctx, i.Name, metav1.GetOptions{})
-	if err != nil {
-		return fmt.Errorf("%w: apply config/components/evictions", err)
-	}
 	first, _ := pem.Decode(authorities)
 	if first == nil {
 		return errors.New("the certificate comes without its authority")
 	}
+	return change(ctx, i.Webhooks, i.Name, "caBundle", func(c admissionv1.WebhookClientConfig) any {
+		if bytes.Contains(c.CABundle, pem.EncodeToMemory(first)) {
+			return nil
+		}
+		return authorities
+	})
+}
+
+// change gives a field of every webhook's clientConfig what value returns, unless that is nil.
+func change(
+	ctx context.Context, webhooks admissionv1client.MutatingWebhookConfigurationInterface, name, field string,
+	value func(admissionv1.WebhookClientConfig) any,
+) error {
+	configuration, err := webhooks.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("%w: apply config/components/evictions", err)
+	}
 	patch := []lifecycle.Operation{{Op: "test", Path: "/metadata/resourceVersion", Value: configuration.ResourceVersion}}
 	for n := range configuration.Webhooks {
-		if !bytes.Contains(configuration.Webhooks[n].ClientConfig.CABundle, pem.EncodeToMemory(first)) {
-			path := fmt.Sprintf("/webhooks/%d/clientConfig/caBundle", n)
-			patch = append(patch, lifecycle.Operation{Op: "add", Path: path, Value: authorities})
+		if v := value(configuration.Webhooks[n].ClientConfig); v != nil {
+			patch = append(patch, lifecycle.Operation{Op: "add", Path: fmt.Sprintf("/webhooks/%d/clientConfig/%s", n, field), Value: v})
 		}
 	}
 	if len(patch) == 1 {
@@ -185,7 +198,7 @@ func (i *Issuer) trust(ctx context.Context, authorities []byte) error {
 	if err != nil {
 		return fmt.Errorf("making a patch of the webhook configuration: %w", err)
 	}
-	_, err = i.Webhooks.Patch(ctx, i.Name, types.JSONPatchType, text, metav1.PatchOptions{})
+	_, err = webhooks.Patch(ctx, name, types.JSONPatchType, text, metav1.PatchOptions{})
 	return err
 }
 

@@ -64,6 +64,15 @@ func (s *site) configuration() *admissionv1.MutatingWebhookConfiguration {
 	return c
 }
 
+// Configure replaces what the API server knows of the webhook.
+func (s *site) Configure(webhook admissionv1.WebhookClientConfig) {
+	s.t.Helper()
+	c := s.configuration()
+	c.Webhooks[0].ClientConfig = webhook
+	_, err := s.Webhooks.Update(s.t.Context(), c, metav1.UpdateOptions{})
+	expect.NoError(s.t, err)
+}
+
 // ExpectTrusted checks a certificate as the API server does.
 func (s *site) ExpectTrusted(served *tls.Certificate) {
 	s.t.Helper()
@@ -116,10 +125,7 @@ func TestAuthorityIsPutBack(t *testing.T) {
 	s := newSite(t)
 	s.Keep()
 	served := s.Served()
-	c := s.configuration()
-	c.Webhooks[0].ClientConfig.CABundle = nil // kubectl replace
-	_, err := s.api.AdmissionregistrationV1().MutatingWebhookConfigurations().Update(t.Context(), c, metav1.UpdateOptions{})
-	expect.NoError(t, err)
+	s.Configure(admissionv1.WebhookClientConfig{}) // kubectl replace
 	s.Keep()
 	s.ExpectTrusted(served)
 }

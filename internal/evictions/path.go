@@ -1,0 +1,117 @@
+package evictions
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	admissionv1client "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+)
+
+const (
+	// lookEvery bounds how often a path that is not known has the webhook configuration read, and lookTimeout how long that takes.
+	lookEvery   = time.Second
+	lookTimeout = 2 * time.Second
+)
+
+// Path lets in the API server alone. The webhook has pods deleted, and anyone in the cluster may reach it, while the API server
+// does not say who it is unless its own configuration file has it do so. So the path that it calls is a secret, which stands in the
+// webhook configuration: tenants may not read that. It is safe for concurrent use.
+type Path struct {
+	Webhooks admissionv1client.MutatingWebhookConfigurationInterface
+	// Name is that of the MutatingWebhookConfiguration.
+	Name   string
+	Clock  clock.PassiveClock
+	Logger logr.Logger
+
+	mu     sync.Mutex
+	paths  []string
+	looked time.Time
+}
+
+// Guard answers 404 where the path is not one that the webhook configuration has.
+func (p *Path) Guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !p.opens(r.Context(), r.URL.Path) {
+			http.NotFound(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// opens reads the webhook configuration where it does not know the path: the leader may just have written it.
+func (p *Path) opens(ctx context.Context, path string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.knows(path) || p.Clock.Since(p.looked) < lookEvery {
+		return p.knows(path)
+	}
+	p.looked = p.Clock.Now()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTimeout)
+	defer cancel()
+	configuration, err := p.Webhooks.Get(ctx, p.Name, metav1.GetOptions{})
+	if err != nil {
+		p.Logger.Error(err, "reading the path of the eviction webhook")
+		return false
+	}
+	p.paths = nil
+	for _, w := range configuration.Webhooks {
+		if path := pathOf(w.ClientConfig); path != "" {
+			p.paths = append(p.paths, path)
+		}
+	}
+	return p.knows(path)
+}
+
+func (p *Path) knows(path string) bool {
+	return slices.ContainsFunc(p.paths, func(known string) bool { return subtle.ConstantTimeCompare([]byte(known), []byte(path)) == 1 })
+}
+
+// pathOf returns the path that the API server calls, empty where the webhook has none of its own.
+func pathOf(c admissionv1.WebhookClientConfig) string {
+	switch {
+	case c.Service != nil:
+		return ptr.Deref(c.Service.Path, "")
+	case c.URL != nil:
+		if u, err := url.Parse(*c.URL); err == nil {
+			return u.Path
+		}
+	}
+	return ""
+}
+
+// PathIssuer gives the webhook configuration a path where it has none. Only the leader does.
+type PathIssuer struct {
+	Webhooks admissionv1client.MutatingWebhookConfigurationInterface
+	// Name is that of the MutatingWebhookConfiguration.
+	Name   string
+	Logger logr.Logger
+}
+
+// Start keeps the path until ctx ends.
+func (i *PathIssuer) Start(ctx context.Context) error {
+	wait.UntilWithContext(ctx, logged(i.Logger, "keeping the path of the eviction webhook", i.keep), interval)
+	return nil
+}
+
+func (i *PathIssuer) keep(ctx context.Context) error {
+	return change(ctx, i.Webhooks, i.Name, "service/path", func(c admissionv1.WebhookClientConfig) any {
+		if c.Service == nil || c.Service.Path != nil {
+			return nil
+		}
+		return "/" + strings.ToLower(rand.Text()) // capital letters are refused
+	})
+}

@@ -1,0 +1,60 @@
+package evictions
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/testr"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
+)
+
+// TestPath: whoever can reach the webhook but does not know what the API server calls gets no pod deleted.
+func TestPath(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.Configure(admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "system", Name: "hold"}})
+	path := &Path{Webhooks: s.Webhooks, Name: "hold", Clock: s.clock, Logger: testr.New(t)}
+	guarded := path.Guard(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	expectCode := func(path, reason string, want int) {
+		t.Helper()
+		s.clock.SetTime(s.clock.Now().Add(lookEvery))
+		answer := httptest.NewRecorder()
+		guarded.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/"+path, http.NoBody))
+		if answer.Code != want {
+			t.Errorf("%q: got %d, want %d: %s", path, answer.Code, want, reason)
+		}
+	}
+	expectCode("", "no path was issued", http.StatusNotFound)
+
+	issuer := &PathIssuer{Webhooks: s.Webhooks, Name: "hold", Logger: testr.New(t)}
+	expect.NoError(t, issuer.keep(t.Context()))
+	first := pathOf(s.configuration().Webhooks[0].ClientConfig)[1:]
+	expectCode(first, "it was just issued", http.StatusOK)
+	expectCode("", "it is not the one", http.StatusNotFound)
+	expectCode("evict", "neither", http.StatusNotFound)
+	expect.NoError(t, issuer.keep(t.Context()))
+	expectCode(first, "it is kept", http.StatusOK)
+
+	s.Configure(admissionv1.WebhookClientConfig{URL: new("https://rollcall.example.com/a/b")})
+	expect.NoError(t, issuer.keep(t.Context()))
+	expectCode("a/b", "a person wrote it", http.StatusOK)
+	expectCode(first, "the API server calls another", http.StatusNotFound)
+}
+
+// TestPathIsNotLookedForAllTheTime: whoever guesses does not have the API server asked each time.
+func TestPathIsNotLookedForAllTheTime(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	path := &Path{Webhooks: s.Webhooks, Name: "hold", Clock: s.clock, Logger: testr.New(t)}
+	for range 100 {
+		path.opens(t.Context(), "/guess")
+		s.clock.SetTime(s.clock.Now().Add(lookEvery / 50))
+	}
+	if n := len(s.api.Actions()); n != 2 {
+		t.Errorf("%d reads in %s, want 2", n, 2*time.Second)
+	}
+}
