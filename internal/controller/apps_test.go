@@ -253,6 +253,29 @@ func TestAppEntriesThatAreNotAsExpected(t *testing.T) {
 	}
 }
 
+func TestAppEntryOfAPodThatMayNotHaveItsNameIsTakenOut(t *testing.T) {
+	t.Parallel()
+	w := steering(t)
+	w.namespace("older", func(n *corev1.Namespace) { n.CreationTimestamp.Time = testEpoch().Add(-time.Hour) })
+	w.cloneSet("web", inNamespace("older"), called("taken=8080"))
+	web := w.cloneSet("web", called("taken=8080"))
+	pod := w.pod(web, "web-1", inState(appspub.LifecycleStatePreparingDelete))
+	app := w.registry.App(w.instance(pod, "taken", 8080))
+	app.Register()
+	w.reconcile(pod)
+	w.expectApp("it is at the pod's own address, and the pod leaves", app, registry.OutOfService)
+	w.expectHooks("nothing is left to wait for", pod, "inPlaceUpdate")
+
+	t.Log("One that stays is not put in rotation by Rollcall, nor taken out.")
+	other := w.pod(web, "web-2", inState(appspub.LifecycleStateNormal))
+	second := w.registry.App(w.instance(other, "taken", 8080))
+	second.Register()
+	w.takeJournal()
+	w.reconcile(other)
+	w.expectApp("its application has put it there", second, registry.InService)
+	w.expectRefused(other, "ServiceClaimed")
+}
+
 func TestAppEntryLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	w, pod, app := servingApp(t)

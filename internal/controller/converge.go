@@ -99,15 +99,16 @@ func (r *PodReconciler) readersLag(seen *observation, changes []plan.Change) (la
 	return latest
 }
 
-// manyChanges are made at once: one after the other they would take long, as those for the interfaces of a Dubbo provider.
+// manyChanges are made at once, and those of several registries: one after the other takes long, above all where one does not answer.
 const manyChanges = 8
 
 // ensureAll makes all changes. What is missing in one registry keeps the pod out of no other.
 func (r *PodReconciler) ensureAll(ctx context.Context, seen *observation, changes []plan.Change) (missing notes.Blocker) {
 	each := make([]notes.Blocker, len(changes))
 	var calls sync.WaitGroup
+	alike := !slices.ContainsFunc(changes, func(c plan.Change) bool { return c.Registry != changes[0].Registry })
 	for i, c := range changes {
-		if len(changes) < manyChanges {
+		if alike && len(changes) < manyChanges {
 			each[i] = r.ensure(ctx, seen, c)
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -208,8 +209,11 @@ func (r *PodReconciler) observeTargets(seen *observation, node service.Node) {
 	}
 	err = errors.Join(err, drainErr, attributesErr, registriesErr)
 	refused := r.observeNames(seen, endpoints)
-	if pod.Status.PodIP != "" && refused.Reason == "" {
-		seen.targets = seen.targetsIn(registries, endpoints, attributes)
+	if pod.Status.PodIP != "" {
+		seen.targets = slices.DeleteFunc(seen.targetsIn(registries, endpoints, attributes), func(t tracker.Target) bool {
+			// To take out what its application registered, a pod that leaves needs no right to the name.
+			return refused.Reason != "" && (!plan.ByApp(t.Key()) || lifecycle.Counts(pod))
+		})
 	}
 	switch {
 	case err != nil:

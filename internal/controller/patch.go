@@ -45,7 +45,7 @@ func (r *PodReconciler) patch(ctx context.Context, seen *observation, edit lifec
 	case errors.Is(err, registryclient.ErrDryRun):
 		return nil // it was reported, and the pod is as it was
 	case apierrors.IsNotFound(err), lifecycle.IsMoved(err):
-		return errMoved
+		return fmt.Errorf("%w: %w", errMoved, err)
 	case err != nil:
 		return fmt.Errorf("patching the pod: %w", err)
 	}

@@ -195,3 +195,19 @@ func TestNothingIsWrittenOnADyingPodThatHoldsNothingOfOurs(t *testing.T) {
 	w.deletePod(pod)
 	w.reconciles(pod, "the record goes with the pod", deregisters)
 }
+
+func TestWriteThatAlwaysConflictsIsShown(t *testing.T) {
+	t.Parallel()
+	w, pod := serving(t)
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+	w.patching(func(func() error) error {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "web-1", errors.New(`admission webhook "policy.example.com" denied it`))
+	})
+	w.reconcile(pod)
+	w.expectEvents("the pod has moved on, most likely, and an event of that follows")
+	w.sleep(rolloutPatience)
+	w.reconcile(pod)
+	w.expectEvents("it passes with no other event", "Warning RolloutWaits pod web-1 has waited for 1m0s, reason PatchRefused: ",
+		`Warning PatchRefused hook inPlaceUpdate waits: the pod has moved on: Operation cannot be fulfilled on pods "web-1": admission webhook `+
+			`"policy.example.com" denied it`)
+}

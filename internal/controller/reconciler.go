@@ -161,7 +161,7 @@ func (r *PodReconciler) Reconcile(ctx context.Context, id lifecycle.PodID) (reco
 	progress, err := r.advance(r.about(ctx, seen), seen)
 	failing := seen.note.FailsFor(err, r.Clock.Now())
 	switch {
-	case errors.Is(err, errMoved):
+	case errors.Is(err, errMoved) && failing < rolloutPatience:
 		// Its change is on the way to the cache and will bring it back by itself; the delay is for the case that it does not.
 		return reconcile.Result{RequeueAfter: r.backOff(seen)}, nil
 	case err != nil:

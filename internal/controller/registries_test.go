@@ -63,6 +63,27 @@ func TestHookWaitsForAllRegistries(t *testing.T) {
 	w.expectHooks("", pod, "inPlaceUpdate")
 }
 
+func TestRegistryThatDoesNotAnswerHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	other := w.withRegistry("new")
+	pod := w.bornPod(w.cloneSet("web", inRegistries("default,new")), "web-1")
+	silent, answers := w.registry.Hold(anyCall()), other.Hold(anyCall())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.reconcile(pod)
+	}()
+	w.must(silent.AwaitReached(t.Context(), 1), "asking the one that is silent")
+	w.must(answers.AwaitReached(t.Context(), 1), "asking the other")
+	if first := w.registry.Calls(anyCall())[0]; !first.Answered.IsZero() {
+		t.Errorf("the other is asked only once the silent one has timed out: %+v", first)
+	}
+	silent.Release()
+	answers.Release()
+	<-done
+}
+
 func TestRegistryThatTheConfigurationDropsWhileAPodIsInIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
