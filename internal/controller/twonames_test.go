@@ -2,6 +2,7 @@ package controller
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -78,8 +79,11 @@ func TestRegistryIsRenamed(t *testing.T) {
 		w, pod := serving(t)
 		renamed(&w.settings)
 		w.restart()
-		if got := lists(w); len(got.Standing) != 1 || len(got.Missing)+got.Different > 0 {
-			t.Fatalf("the first list found %+v, want the entry, which is this registry's", got)
+		if got := lists(w); len(got.Standing) != 1 || len(got.Missing)+got.Different > 0 || !slices.Equal(got.Renamed, []string{"default"}) {
+			t.Fatalf("the first list found %+v, want the entry, which is this registry's, by its former name", got)
+		}
+		if got := lists(w); len(got.Renamed) > 0 {
+			t.Errorf("the second list says again that the registry was %q, want that once", got.Renamed)
 		}
 		w.reconciles(pod, "the entry gets the new name, and no registry is left that there is no more", registers, writes)
 		w.expectEvents("nothing is wrong with the pod")

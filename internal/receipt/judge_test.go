@@ -112,6 +112,13 @@ func TestFaults(t *testing.T) {
 				sleep(5 * time.Second).add(under("main", flip("PreparingUpdate", false))).
 				add(under("main", call(Register, "Updated", Acknowledged))).add(under("main", flip("Updated", true))),
 		},
+		"renamed by a restart": {
+			"the first list of the next manager says so, after a change", "",
+			sound().kill().add(under("main", leads())).add(under("main", call(FailOver, "PreparingUpdate", Acknowledged))).
+				add(Line{Kind: Renamed, Former: "default", Entry: Entry{Registry: "main"}}).add(under("main", run(nil, nil, Acknowledged))).
+				sleep(5 * time.Second).add(under("main", flip("PreparingUpdate", false))).
+				sleep(time.Minute).add(under("main", run(nil, nil, Acknowledged))).sleep(time.Minute).add(under("main", run(nil, nil, Acknowledged))),
+		},
 		"renamed, and not out": {
 			"a release rests on an acknowledgement from the server", "web at 10.0.0.1:80 in registry main is out",
 			sound().add(Line{Kind: Renamed, Former: "default", Entry: Entry{Registry: "main"}}).add(under("main", flip("PreparingUpdate", false))),

@@ -263,6 +263,10 @@ func (k *keeper) compare(ctx context.Context) (unknown, owned []registry.Entry, 
 			Service: m.In.Service, Address: m.In.Address, Port: m.In.Port,
 		})
 	}
+	for _, former := range found.Renamed {
+		k.auditRenamed(former, k.name)
+		k.auditRenamed(registryclient.AppEntries(former), registryclient.AppEntries(k.name))
+	}
 	r.Metrics.Found(k.name, metrics.FoundMissing, len(found.Missing))
 	r.Metrics.Found(k.name, metrics.FoundDifferent, found.Different)
 	if len(found.Missing)+found.Different > 0 {
@@ -270,6 +274,11 @@ func (k *keeper) compare(ctx context.Context) (unknown, owned []registry.Entry, 
 			"missing", len(found.Missing), "different", found.Different)
 	}
 	return k.notRemovedSince(asked.Add(-staleness), found.Unknown), owned, nil
+}
+
+// auditRenamed writes down a rename that came with a restart, of which no configuration before tells.
+func (k *keeper) auditRenamed(former, now string) {
+	k.resync.Audit.Write(receipt.Line{Kind: receipt.Renamed, Former: former, Entry: receipt.Entry{Registry: now}})
 }
 
 // remove removes those of the unknown entries that are gone. With err it is not known which are, and unremoved is of what

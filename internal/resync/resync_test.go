@@ -3,8 +3,6 @@ package resync
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,7 +10,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/rollcall-dev/rollcall/internal/audit"
 	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/steer"
@@ -653,22 +650,30 @@ func TestApply(t *testing.T) {
 		},
 		"is in the audit log": func(t *testing.T) {
 			s := newScene(t, "a", "b")
-			path := filepath.Join(t.TempDir(), "audit")
-			var err error
-			s.audit, err = audit.Open(audit.Options{Path: path, MaxSize: 1 << 20, Failed: func(_ int, err error) { t.Error(err) }})
-			expect.NoError(t, err)
+			log := s.keepsAudit()
 			s.start()
 			time.Sleep(3 * time.Minute)
 			s.resync.Apply(Policy{Interval: 20 * time.Minute, MaxRemovals: intstr.FromString("20%")}, registryclient.Registries{"b": s.registries["b"]})
 			time.Sleep(time.Hour)
 			s.stop()
-			expect.NoError(t, s.audit.Close(t.Context(), true))
-			log, err := os.ReadFile(path)
-			expect.NoError(t, err)
-			lines, err := receipt.Read(log)
+			lines, err := receipt.Read(log())
 			expect.NoError(t, err)
 			for _, f := range receipt.NewHistory(lines, time.Time{}).Faults() {
 				t.Errorf("a registry was dropped and the interval is longer, and the receipt says at %s: %s", f.At, f.Text)
+			}
+		},
+		"renamed by a restart is in the audit log": func(t *testing.T) {
+			s := newScene(t, "main")
+			log := s.keepsAudit()
+			s.renamed = []string{"default"}
+			s.start()
+			synctest.Wait()
+			s.stop()
+			text := string(log())
+			for _, want := range []string{`"former":"default","registry":"main"`, `"former":"default/app","registry":"main/app"`} {
+				if !strings.Contains(text, want) {
+					t.Errorf("the log lacks %s, so that a receipt takes the former registry for another one:\n%s", want, text)
+				}
 			}
 		},
 		"during a run is no failure": func(t *testing.T) {

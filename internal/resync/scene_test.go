@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -52,6 +54,8 @@ type scene struct {
 	goneErr  error
 	listings []tracker.Listing
 	warnings []string
+	// renamed are the former names that every list has.
+	renamed []string
 	// in and out are what the applications' entries have to be, and differs those that were found otherwise.
 	in, out []registry.Instance
 	differs map[string]registry.State
@@ -123,6 +127,21 @@ func (s *scene) start() {
 	s.running.start()
 }
 
+// keepsAudit returns what ends the audit log and reads it.
+func (s *scene) keepsAudit() func() []byte {
+	s.Helper()
+	path := filepath.Join(s.TempDir(), "audit")
+	var err error
+	s.audit, err = audit.Open(audit.Options{Path: path, MaxSize: 1 << 20, Failed: func(_ int, err error) { s.Error(err) }})
+	expect.NoError(s, err)
+	return func() []byte {
+		expect.NoError(s, s.audit.Close(s.Context(), true))
+		log, err := os.ReadFile(path)
+		expect.NoError(s, err)
+		return log
+	}
+}
+
 // apply puts the same configuration in force, again.
 func (s *scene) apply() {
 	s.resync.Apply(Policy{Interval: time.Minute, MaxRemovals: intstr.FromString(stdcmp.Or(s.maxRemovals, "20%"))}, s.registries)
@@ -181,7 +200,7 @@ func (s *scene) Compare(_ context.Context, l tracker.Listing) (tracker.Compariso
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.listings = append(s.listings, l)
-	return tracker.Comparison{Unknown: slices.Clone(l.Entries)}, nil
+	return tracker.Comparison{Unknown: slices.Clone(l.Entries), Renamed: s.renamed}, nil
 }
 
 func (s *scene) Kept(string) []registry.Instance { return nil }

@@ -42,6 +42,8 @@ type Comparison struct {
 	Unknown []registry.Entry
 	// Standing are the entries but those that were acknowledged to be absent since.
 	Standing []Target
+	// Renamed are the former names of the registry that no list before had.
+	Renamed []string
 }
 
 // Compare holds what a registry has against what it acknowledged. What was acknowledged after the registry was asked counts
@@ -59,7 +61,7 @@ func (t *Tracker) Compare(l Listing) Comparison {
 	var result Comparison
 	listed := make(map[types.UID]map[lifecycle.Recorded]bool, len(l.Entries))
 	for _, e := range l.Entries {
-		uid, writtenUnder := types.UID(e.UID), t.writtenUnder(e, l)
+		uid, writtenUnder := types.UID(e.UID), t.writtenUnder(e, l, &result)
 		if e.Registry == "" {
 			e.Registry = l.Registry
 		}
@@ -164,11 +166,14 @@ func (t *Tracker) noteForeign(l Listing) {
 
 // writtenUnder returns under which registry of the configuration an entry was written, and notes a registry that has
 // another name now.
-func (t *Tracker) writtenUnder(e registry.Entry, l Listing) string {
+func (t *Tracker) writtenUnder(e registry.Entry, l Listing, result *Comparison) string {
 	if l.Names[e.Registry] {
 		return e.Registry
 	}
 	if e.Registry != "" {
+		if t.renamed[e.Registry] == "" {
+			result.Renamed = append(result.Renamed, e.Registry)
+		}
 		t.renamed[e.Registry] = l.Registry
 	}
 	return l.Registry
