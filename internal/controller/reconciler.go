@@ -157,7 +157,6 @@ func (r *PodReconciler) Reconcile(ctx context.Context, id lifecycle.PodID) (reco
 	if seen == nil || err != nil {
 		return reconcile.Result{RequeueAfter: again}, err
 	}
-
 	progress, err := r.advance(r.about(ctx, seen), seen)
 	failing := seen.note.FailsFor(err, r.Clock.Now())
 	switch {
