@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -101,17 +102,14 @@ func (o *options) managersLines(ctx context.Context) (lines []receipt.Line, unti
 	}
 	ctx, cancel := context.WithTimeout(ctx, logWithin)
 	defer cancel()
-	var pods corev1.PodList
-	if err := cluster.List(ctx, &pods, client.InNamespace(o.installation)); err != nil {
-		return nil, until, reading("the managers' pods", err)
+	pods, err := cluster.managers(ctx)
+	if err != nil {
+		return nil, until, err
 	}
 	until = o.now()
 	read, unread := 0, []error{}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if portOf(pod) == "" {
-			continue
-		}
+	for i := range pods {
+		pod := &pods[i]
 		log, err := cluster.auditLog(ctx, pod)
 		if err != nil {
 			unread = append(unread, err)
@@ -135,6 +133,16 @@ func (o *options) managersLines(ctx context.Context) (lines []receipt.Line, unti
 		fmt.Fprintf(o.ErrOut, "The receipt lacks what one manager did: %v\n", why)
 	}
 	return lines, until, nil
+}
+
+// managers returns the managers' pods that have a port to ask, by the labels that the manifests and the chart set.
+func (c *cluster) managers(ctx context.Context) ([]corev1.Pod, error) {
+	var pods corev1.PodList
+	labels := client.MatchingLabels{"app.kubernetes.io/name": "rollcall", "app.kubernetes.io/component": "manager"}
+	if err := c.List(ctx, &pods, client.InNamespace(c.installation), labels); err != nil {
+		return nil, reading("the managers' pods", err)
+	}
+	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return portOf(&pod) == "" }), nil
 }
 
 func (c *cluster) auditLog(ctx context.Context, pod *corev1.Pod) ([]byte, error) {

@@ -225,7 +225,9 @@ func (s *scenario) managersPod(namespace, server string) (remove func()) {
 	port, err := strconv.ParseInt(address.Port(), 10, 32)
 	s.must(err)
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{
+			"app.kubernetes.io/name": "rollcall", "app.kubernetes.io/component": "manager",
+		}},
 		Spec: corev1.PodSpec{SchedulerName: "none", Containers: []corev1.Container{{
 			Name: "manager", Image: "rollcall", Ports: []corev1.ContainerPort{{Name: "metrics", ContainerPort: int32(port)}},
 		}}},
