@@ -110,6 +110,8 @@ type Limits struct {
 	// Workers is how many pods are worked on at once; a call holds its worker. What a registry's maxInFlight may be at most
 	// follows from it, so that every registry finds workers although all others hang. 0 is no limit.
 	Workers int
+	// Unknown is called with the path of each field that is not read. Nil refuses such a field.
+	Unknown func(path string)
 }
 
 // SameDriver reports whether both say the same of a registry but for what can change while its driver is in use.
@@ -151,7 +153,7 @@ func Load(path string, limits Limits) (*Config, error) {
 
 // Parse decodes, completes and checks a configuration. The error lists every field that is wrong.
 func Parse(data []byte, limits Limits) (*Config, error) {
-	v, c := &validator{}, &Config{}
+	v, c := &validator{unknown: limits.Unknown}, &Config{}
 	written, err := decode(data)
 	if err != nil {
 		v.malformed(err)

@@ -378,6 +378,21 @@ func TestLoadNamesTheFile(t *testing.T) {
 	expect.Error(t, "the path is named", err, path)
 }
 
+// TestParseOfUnknownFields: a plugin that is older than the manager goes on with what it knows, and all else is checked.
+func TestParseOfUnknownFields(t *testing.T) {
+	t.Parallel()
+	var unknown []string
+	l := limits()
+	l.Unknown = func(path string) { unknown = append(unknown, path) }
+	c, err := Parse([]byte(minimal+"drian: 5s\nresync: {interval: 5m, jitter: 5s}"), l)
+	expect.NoError(t, err)
+	if c.Resync.Interval != 5*time.Minute || !slices.Equal(unknown, []string{"resync.jitter", "drian"}) {
+		t.Errorf("resync is read as %v, and %v as unknown", c.Resync, unknown)
+	}
+	_, err = Parse([]byte(minimal+"drain: soon"), l)
+	expect.Error(t, "the value of a known field counts", err, "drain")
+}
+
 func TestMaxInFlightByDefault(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

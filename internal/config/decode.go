@@ -48,6 +48,7 @@ func oneDocument(data []byte) error {
 // validator collects what is wrong.
 type validator struct {
 	problems field.ErrorList
+	unknown  func(path string) // see [Limits]
 }
 
 func (v *validator) add(err *field.Error) {
@@ -62,8 +63,8 @@ func (v *validator) malformed(err error) {
 	v.add(field.Invalid(file(), field.OmitValueType{}, "write valid YAML: "+text))
 }
 
-// object is an object of the file, which refuses the fields that are not read. What is not written, and null, is read as the
-// zero value.
+// object is an object of the file, which refuses the fields that are not read, or names them to [Limits].Unknown. What is not
+// written, and null, is read as the zero value.
 type object struct {
 	*validator
 
@@ -83,7 +84,11 @@ func (v *validator) object(path *field.Path, written any, read func(*object)) {
 		v.wrongType(path, written, "an object with the fields "+strings.Join(o.known, ", "))
 	}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		if !slices.Contains(o.known, name) {
+		switch {
+		case slices.Contains(o.known, name):
+		case v.unknown != nil:
+			v.unknown(o.at(name).String())
+		default:
 			v.add(field.Invalid(o.at(name), field.OmitValueType{}, "unknown field; known here: "+strings.Join(o.known, ", ")))
 		}
 	}

@@ -76,8 +76,9 @@ func (o *options) cluster() (*cluster, error) {
 	return &cluster{Client: c, pods: pods, namespace: namespace, installation: o.installation}, nil
 }
 
-// config reads the manager's configuration. Its drivers are not checked: they are the manager's.
-func (c *cluster) config(ctx context.Context) (*config.Config, error) {
+// config reads the manager's configuration. Its drivers are not checked: they are the manager's. A manager that is newer than the plugin
+// may read fields which the plugin does not know: unknown gets them, and where it is nil they are refused.
+func (c *cluster) config(ctx context.Context, unknown func(path string)) (*config.Config, error) {
 	var object corev1.ConfigMap
 	err := c.Get(ctx, client.ObjectKey{Namespace: c.installation, Name: configMapName}, &object)
 	switch {
@@ -87,15 +88,16 @@ func (c *cluster) config(ctx context.Context) (*config.Config, error) {
 	case err != nil:
 		return nil, reading("ConfigMap "+configMapName, err)
 	}
-	parsed, err := parseConfig([]byte(object.Data[configKey]))
+	parsed, err := parseConfig([]byte(object.Data[configKey]), unknown)
 	if err != nil {
-		return nil, fmt.Errorf("ConfigMap %s/%s: the manager refuses this configuration too: %w", c.installation, configMapName, err)
+		return nil, fmt.Errorf("ConfigMap %s/%s: the manager refuses this configuration too, unless it is newer than this plugin: "+
+			"then install the plugin of its version: %w", c.installation, configMapName, err)
 	}
 	return parsed, nil
 }
 
 // parseConfig holds a configuration to what every manager accepts. What maxInFlight may be depends on the manager's --workers.
-func parseConfig(text []byte) (*config.Config, error) {
+func parseConfig(text []byte, unknown func(path string)) (*config.Config, error) {
 	type section struct{ Driver string }
 	var named struct {
 		Registry   section
@@ -107,7 +109,17 @@ func parseConfig(text []byte) (*config.Config, error) {
 		drivers = append(drivers, s.Driver)
 	}
 	drivers = slices.DeleteFunc(drivers, func(name string) bool { return name == "" })
-	return config.Parse(text, config.Limits{Drivers: drivers, Timeout: config.TimeoutLimit})
+	return config.Parse(text, config.Limits{Drivers: drivers, Timeout: config.TimeoutLimit, Unknown: unknown})
+}
+
+// warnUnknown says once of each field of the configuration that this plugin does not know it.
+func (o *options) warnUnknown(path string) {
+	if slices.Contains(o.unknown, path) {
+		return
+	}
+	o.unknown = append(o.unknown, path)
+	fmt.Fprintf(o.ErrOut, "warning: this plugin (%s) does not know the field %s of ConfigMap %s/%s; the manager may be newer: "+
+		"install the plugin of its version\n", o.version, printable(path), o.installation, configMapName)
 }
 
 // notWatched says what to do about a namespace that the manager of this configuration does not watch; nil where it does.
@@ -137,7 +149,7 @@ func (c *cluster) managed(ctx context.Context, w *world, opts ...client.ListOpti
 
 // world reads what there is beside the pods. An empty namespace means all.
 func (c *cluster) world(ctx context.Context, namespace string, o *options) (*world, error) {
-	parsed, err := c.config(ctx)
+	parsed, err := c.config(ctx, o.warnUnknown)
 	if err != nil {
 		return nil, err
 	}

@@ -96,7 +96,7 @@ func (o *options) each(sets []kruisev1alpha1.CloneSet, do func(*kruisev1alpha1.C
 
 // give gives the hooks to CloneSets of one namespace.
 func (o *options) give(ctx context.Context, cluster *cluster, sets []kruisev1alpha1.CloneSet) error {
-	parsed, err := cluster.config(ctx)
+	parsed, err := cluster.config(ctx, nil)
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func (o *options) lintCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if objects.parsed, err = cluster.config(cmd.Context()); err != nil {
+				if objects.parsed, err = cluster.config(cmd.Context(), nil); err != nil {
 					return err
 				}
 			}
@@ -169,7 +169,7 @@ func counted(n int, what string) string {
 func (l *linted) lint() (findings, notes []string) {
 	for _, one := range l.configs {
 		var err error
-		if l.parsed, err = parseConfig(one.text); err != nil {
+		if l.parsed, err = parseConfig(one.text, nil); err != nil {
 			findings = append(findings, one.name+": "+err.Error())
 		}
 	}

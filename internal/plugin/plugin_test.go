@@ -72,7 +72,7 @@ func (s scene) view(t *testing.T) Pod {
 	if s.foreign {
 		text += "namespaces: [pay]\n"
 	}
-	parsed, err := parseConfig([]byte(text))
+	parsed, err := parseConfig([]byte(text), nil)
 	expect.NoError(t, err)
 	set := objects.cloneSets[0]
 	pod := &corev1.Pod{

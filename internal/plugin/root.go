@@ -50,6 +50,7 @@ type options struct {
 	leaseName    string
 	version      string
 	now          func() time.Time
+	unknown      []string // the fields of the configuration that were warned of
 }
 
 // Run runs the plugin with the arguments after its name, and returns its exit status.
