@@ -94,13 +94,16 @@ func (o *options) each(sets []kruisev1alpha1.CloneSet, do func(*kruisev1alpha1.C
 	return errors.Join(failed...)
 }
 
-// give gives the hooks to CloneSets of one namespace.
+// give gives the hooks to CloneSets of one namespace. New pods would wait at them for a manager that leads.
 func (o *options) give(ctx context.Context, cluster *cluster, sets []kruisev1alpha1.CloneSet) error {
 	parsed, err := cluster.config(ctx, nil)
 	if err != nil {
 		return err
 	}
 	if err := notWatched(parsed, sets[0].Namespace); err != nil {
+		return err
+	}
+	if err := o.led(ctx, cluster); err != nil {
 		return err
 	}
 	of, err := cluster.labelsOf(ctx, sets[0].Namespace, parsed.Service.Allowed)

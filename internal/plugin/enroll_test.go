@@ -1,9 +1,12 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
+	"github.com/rollcall-dev/rollcall/test/harness/bubble"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -46,10 +50,23 @@ func installed(t *testing.T, configuration string, objects ...client.Object) (c 
 
 func TestEnroll(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct{ reason, configuration, want string }{
+	type row struct {
+		reason, configuration, want, lease, warning string
+		renewed                                     time.Duration
+		status                                      int
+	}
+	bubble.Each(t, map[string]row{
 		"not watched": {
 			reason: "no manager of this configuration serves the hooks", configuration: configText + "namespaces: [pay]",
-			want: "namespace prod is not in namespaces of the configuration",
+			want: "namespace prod is not in namespaces of the configuration", status: exitNotManaged,
+		},
+		"none leads": {
+			reason: "new pods would wait in PreparingNormal", configuration: configText, renewed: time.Minute,
+			want: "no manager holds the Lease system/rollcall", status: exitNoManager,
+		},
+		"its Lease is not found": {
+			reason: "a manager without leader election has none", configuration: configText, lease: "other",
+			warning: "warning: can't tell whether a manager leads: namespace system has no Lease other",
 		},
 		"no policy": {reason: "every name is free", configuration: configText},
 		"not allowed": {
@@ -60,20 +77,24 @@ func TestEnroll(t *testing.T) {
 			reason:        "the namespace's labels count",
 			configuration: configText + "service: {allowed: [{namespaceSelector: {matchLabels: {team: web}}, names: [web]}]}",
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
-			expect.NoError(t, err)
-			set := objects.cloneSets[0]
-			set.Spec.Lifecycle = nil
-			cluster, applied := installed(t, c.configuration)
-			var out strings.Builder
-			o := &options{IOStreams: genericiooptions.IOStreams{Out: &out}}
-			expect.Error(t, c.reason, o.give(t.Context(), cluster, []kruisev1alpha1.CloneSet{*set}), c.want)
-			if enrolled := strings.Contains(out.String(), "enrolled"); enrolled != (c.want == "") || (*applied > 0) != enrolled {
-				t.Errorf("%s: it says %q and applies %d times", c.reason, &out, *applied)
-			}
-		})
-	}
+	}, func(t *testing.T, c row) {
+		objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
+		expect.NoError(t, err)
+		set := objects.cloneSets[0]
+		set.Spec.Lifecycle = nil
+		cluster, applied := installed(t, c.configuration, leaseHeld(now.Add(-c.renewed)))
+		streams, _, out, problems := genericiooptions.NewTestIOStreams()
+		o := &options{leaseName: cmp.Or(c.lease, "rollcall"), now: func() time.Time { return now }, IOStreams: streams}
+		err = o.give(t.Context(), cluster, []kruisev1alpha1.CloneSet{*set})
+		expect.Error(t, c.reason, err, c.want)
+		if exit := (*exitError)(nil); c.status > 0 && (!errors.As(err, &exit) || exit.status != c.status) {
+			t.Errorf("%s: got error %v, want exit status %d", c.reason, err, c.status)
+		}
+		if got := problems.String(); !strings.HasPrefix(got, c.warning) || c.warning == "" && got != "" {
+			t.Errorf("%s: printed %q, want %q", c.reason, got, c.warning)
+		}
+		if enrolled := strings.Contains(out.String(), "enrolled"); enrolled != (c.want == "") || (*applied > 0) != enrolled {
+			t.Errorf("%s: it says %q and applies %d times", c.reason, out, *applied)
+		}
+	})
 }

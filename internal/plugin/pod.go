@@ -60,10 +60,8 @@ func (o *options) releaseCommand() *cobra.Command {
 
 // release asks first. An annotation that no manager reads would release nothing.
 func (o *options) release(ctx context.Context, cluster *cluster, name string, yes bool) error {
-	if _, err := cluster.renewed(ctx, o.leaseName, o.now()); errors.Is(err, errNoLeader) {
+	if err := o.led(ctx, cluster); err != nil {
 		return err
-	} else if err != nil {
-		fmt.Fprintf(o.ErrOut, "warning: can't tell whether a manager leads: %v\n", err)
 	}
 	p, _, err := o.managed(ctx, cluster, name)
 	switch {

@@ -57,7 +57,7 @@ func (c *cluster) lease(ctx context.Context, name string) (*coordinationv1.Lease
 	switch spec := lease.Spec; {
 	case apierrors.IsNotFound(err):
 		return nil, &exitError{exitNoManager, fmt.Errorf("namespace %s has no Lease %s: say where Rollcall is installed by "+
-			"--rollcall-namespace and --leader-election-id; a manager without leader election has none", c.installation, name)}
+			"--rollcall-namespace and --leader-election-id; a manager without leader election has none, nor has a dry run", c.installation, name)}
 	case err != nil:
 		return nil, reading("Lease "+name, err)
 	case ptr.Deref(spec.HolderIdentity, "") == "" || spec.RenewTime == nil || spec.LeaseDurationSeconds == nil:
@@ -86,6 +86,16 @@ func (c *cluster) renewed(ctx context.Context, name string, now time.Time) (*coo
 		return nil, c.noLeader(name)
 	}
 	return lease, nil
+}
+
+// led refuses where no manager leads, and warns where the Lease is not found or can't be read.
+func (o *options) led(ctx context.Context, cluster *cluster) error {
+	_, err := cluster.renewed(ctx, o.leaseName, o.now())
+	if err == nil || errors.Is(err, errNoLeader) {
+		return err
+	}
+	fmt.Fprintf(o.ErrOut, "warning: can't tell whether a manager leads: %v\n", err)
+	return nil
 }
 
 func (c *cluster) annotate(ctx context.Context, lease *coordinationv1.Lease, key, value string) error {
