@@ -66,9 +66,11 @@ func TestResyncMetrics(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
 	m := NewResyncMetrics(r)
+	m.Interval(time.Hour)
+	const interval = `rollcall_resync_interval_seconds 3600`
 	at := time.Unix(1000, 0)
 	m.Began("mute", at, false)
-	series.Expect(t, r, "a registry that can't list has nothing else to show", `rollcall_resync_listable{registry="mute"} 0`)
+	series.Expect(t, r, "a registry that can't list has nothing else to show", interval, `rollcall_resync_listable{registry="mute"} 0`)
 	m.Forget("mute")
 
 	m.Began("old", at, true)
@@ -79,7 +81,7 @@ func TestResyncMetrics(t *testing.T) {
 			`rollcall_resync_entries_total{finding="different",registry="old"} 0`,
 			`rollcall_resync_entries_total{finding="missing",registry="old"} `+n[1],
 			`rollcall_resync_entries_total{finding="reaped",registry="old"} 0`,
-			`rollcall_resync_last_success_timestamp_seconds{registry="old"} `+success,
+			interval, `rollcall_resync_last_success_timestamp_seconds{registry="old"} `+success,
 			`rollcall_resync_listable{registry="old"} 1`, `rollcall_resync_unfinished_removals{registry="old"} `+n[2])...)...)
 	}
 	const failed, ok = `rollcall_resync_duration_seconds_count{outcome="failed",registry="old"} 1`,
@@ -93,7 +95,7 @@ func TestResyncMetrics(t *testing.T) {
 	m.Unfinished("old", 5)
 	expect("a run with findings", "4 3 5", "1120", failed, ok)
 	m.Forget("old")
-	series.Expect(t, r, "the registry is no more")
+	series.Expect(t, r, "the registry is no more", interval)
 }
 
 func TestReleaseMetrics(t *testing.T) {

@@ -16,6 +16,7 @@ const (
 
 // ResyncMetrics are the metrics of comparing registries with the cluster.
 type ResyncMetrics struct {
+	interval   prometheus.Gauge
 	duration   *prometheus.HistogramVec
 	last       *prometheus.GaugeVec
 	found      *prometheus.CounterVec
@@ -29,6 +30,10 @@ func NewResyncMetrics(r prometheus.Registerer) *ResyncMetrics {
 	byRegistry := []string{"registry"}
 	factory := promauto.With(r)
 	return &ResyncMetrics{
+		interval: factory.NewGauge(prometheus.GaugeOpts{
+			Name: "rollcall_resync_interval_seconds",
+			Help: "How long after one comparison of a registry with the cluster the next one begins, at the latest: resync.interval.",
+		}),
 		duration: factory.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "rollcall_resync_duration_seconds",
 			Help:    "How long comparing a registry with the cluster took, by registry and outcome (ok, failed).",
@@ -59,6 +64,9 @@ func NewResyncMetrics(r prometheus.Registerer) *ResyncMetrics {
 		}, byRegistry),
 	}
 }
+
+// Interval says how often registries are compared.
+func (m *ResyncMetrics) Interval(d time.Duration) { m.interval.Set(d.Seconds()) }
 
 // Began says whether a registry can be compared at all, and that it will be from this time on. The time is shown until the
 // first success, so that an alert on the age of the last one finds a registry that never had one.

@@ -105,6 +105,7 @@ func (r *Resync) Apply(policy Policy, registries registryclient.Registries) {
 		next[name] = k
 	}
 	r.policy, r.keepers = policy, next
+	r.Metrics.Interval(policy.Interval)
 	poke(r.applied)
 }
 

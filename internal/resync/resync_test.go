@@ -3,6 +3,7 @@ package resync
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,6 +18,7 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/bubble"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
+	"github.com/rollcall-dev/rollcall/test/harness/series"
 )
 
 const (
@@ -124,6 +126,9 @@ func TestRun(t *testing.T) {
 			s.apply()
 			time.Sleep(5 * time.Minute)
 			s.expectMetric(last, "", seconds(began))
+			if all := series.Of(s, s.metrics); !slices.Contains(all, "rollcall_resync_interval_seconds 60") {
+				t.Errorf("the interval, by which the alert judges the age, is not 60 in\n%s", strings.Join(all, "\n"))
+			}
 			heal()
 			s.resync.Run()
 			synctest.Wait()
