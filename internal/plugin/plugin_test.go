@@ -313,6 +313,26 @@ prod        web-0   Normal            60s   true    In         -           -
 	}
 }
 
+// TestStatusOfWatchedPods: status asks only for pods with a lifecycle state, as the manager does.
+func TestStatusOfWatchedPods(t *testing.T) {
+	t.Parallel()
+	objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
+	expect.NoError(t, err)
+	pod := scene{state: appspub.LifecycleStateNormal, labels: map[string]string{"app": "web"}}.view(t).facts.pod
+	stateless, other := pod.DeepCopy(), pod.DeepCopy()
+	stateless.Name, other.Name = "stateless", "other"
+	delete(stateless.Labels, appspub.LifecycleStateKey)
+	other.Labels["app"] = "other"
+	cluster, _ := installed(t, configText, pod, stateless, other, objects.cloneSets[0])
+	selector, err := parseSelector("app=web")
+	expect.NoError(t, err)
+	s, err := (&options{now: func() time.Time { return now }}).status(t.Context(), cluster, "", selector)
+	expect.NoError(t, err)
+	if len(s.pods) != 1 || s.pods[0].Name != "web-1" {
+		t.Errorf("it lists %v, want web-1", s.pods)
+	}
+}
+
 func TestLint(t *testing.T) {
 	t.Parallel()
 	replace := func(old, by string) string {

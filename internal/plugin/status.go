@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	appspub "github.com/openkruise/kruise-api/apps/pub"
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -73,7 +74,8 @@ func (o *options) status(ctx context.Context, c *cluster, namespace string, matc
 	if err != nil {
 		return nil, err
 	}
-	pods, err := c.managed(ctx, w, client.InNamespace(namespace), matching)
+	watched := client.HasLabels{appspub.LifecycleStateKey} // by the manager
+	pods, err := c.managed(ctx, w, client.InNamespace(namespace), matching, watched)
 	if err != nil {
 		return nil, err
 	}
