@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -109,6 +110,33 @@ func TestListIsOfOneCluster(t *testing.T) {
 	}
 	if _, err := answering(t, 200, nil, listing).List(t.Context(), ""); !registry.IsTerminal(err) {
 		t.Errorf("List of no cluster: got error %v, want a terminal one", err)
+	}
+}
+
+// TestForeignNamesAreAsClientsFindThem: the entry in the list is of no Rollcall, beside one of the cluster's service "Shop web".
+func TestForeignNamesAreAsClientsFindThem(t *testing.T) {
+	t.Parallel()
+	for vip, tc := range map[string]struct {
+		reason string
+		want   []string
+	}{
+		"SHOP WEB":          {"clients look a VIP up in any case", []string{"Shop web"}},
+		"shop WEB,Shop API": {"clients split it at commas, and no entry of the cluster spells the other name", []string{"Shop web", "Shop API"}},
+		"Shop webs":         {"it is another name", []string{"Shop webs"}},
+	} {
+		listing := fmt.Sprintf(`{"applications":{"application":[{"instance":[{"instanceId":"x","vipAddress":%q,"ipAddr":"10.0.0.5",`+
+			`"port":{"$":80},"status":"UP"},%s]}]}}`, vip, entryOf(web(1), "UP"))
+		got, err := answering(t, 200, nil, listing).List(t.Context(), "test")
+		expect.NoError(t, err)
+		var names []string
+		for _, e := range got {
+			if e.State == registry.Foreign {
+				names = append(names, e.Service)
+			}
+		}
+		if diff := cmp.Diff(tc.want, names); diff != "" {
+			t.Errorf("%s: -want +got:\n%s\nreason: %s", vip, diff, tc.reason)
+		}
 	}
 }
 

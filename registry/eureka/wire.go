@@ -1,11 +1,13 @@
 package eureka
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -189,12 +191,14 @@ func entriesOf(raw []byte, cluster string) ([]registry.Entry, error) {
 		return nil, errors.New(`the answer has no "applications" with an "application"`)
 	}
 	entries := []registry.Entry{}
+	var foreign []registry.Entry
+	spelling := map[string]string{} // of the cluster's own names, by how clients look them up
 	for _, app := range *listing.Applications.Application {
 		for _, info := range app.Instance {
 			if info.isForeign() {
 				// One that can't be read is at no pod's address.
 				if e, err := info.entry(); err == nil {
-					entries = append(entries, driverkit.ForeignEntry(e.Service, e.Address, e.Port))
+					foreign = append(foreign, e)
 				}
 			}
 			if info.Metadata[registry.MetaCluster] != cluster {
@@ -206,8 +210,20 @@ func entriesOf(raw []byte, cluster string) ([]registry.Entry, error) {
 			}
 			if info.isOurs(cluster, e) {
 				entries = append(entries, e)
+				spelling[strings.ToUpper(e.Service)] = e.Service
 			}
 		}
 	}
-	return entries, nil
+	return append(entries, foreignEntries(foreign, spelling)...), nil
+}
+
+// foreignEntries are under the names by which clients find them: a VIP may be several with commas between them, in any case.
+func foreignEntries(foreign []registry.Entry, spelling map[string]string) (entries []registry.Entry) {
+	for _, e := range foreign {
+		for name := range strings.SplitSeq(e.Service, ",") {
+			name = cmp.Or(spelling[strings.ToUpper(name)], name)
+			entries = append(entries, driverkit.ForeignEntry(name, e.Address, e.Port))
+		}
+	}
+	return entries
 }
