@@ -190,6 +190,19 @@ func (c *HTTPClient) Try(ctx context.Context, call func(Server) error) error {
 	return allOf(failures)
 }
 
+// Others returns the servers but one, as a call that goes on from there meets them. A failure at one of them says nothing to
+// later calls.
+func (c *HTTPClient) Others(than Server) (others []Server) {
+	for left := len(c.servers) - 1; left > 0; left-- {
+		number := (than.Number + len(c.servers) - left) % len(c.servers)
+		others = append(others, Server{Number: number, Left: left, url: c.servers[number]})
+	}
+	return others
+}
+
+// Prefer has later calls begin at a server.
+func (c *HTTPClient) Prefer(s Server) { c.current.Store(uint32(s.Number)) } //nolint:gosec // as many as a person wrote
+
 // leave has later calls begin at the next server, unless another call has seen to that already.
 func (c *HTTPClient) leave(number uint32, why error) {
 	next := (number + 1) % uint32(len(c.servers)) //nolint:gosec // as many as a person wrote

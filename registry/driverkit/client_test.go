@@ -289,6 +289,30 @@ func TestDoLeavesAServerThatFails(t *testing.T) {
 	}
 }
 
+// TestOthers goes on from a server that is neither the first nor the last.
+func TestOthers(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, registry.Config{Endpoint: "http://a,http://b,http://c"}, driverkit.HTTPOptions{})
+	begin := func() (at driverkit.Server) {
+		expect.NoError(t, c.Try(t.Context(), func(s driverkit.Server) error {
+			at = s
+			return nil
+		}))
+		return at
+	}
+	c.Prefer(c.Others(begin())[0])
+	var others []string
+	for _, s := range c.Others(begin()) {
+		others = append(others, fmt.Sprint(s, " ", s.Left))
+	}
+	if got, want := begin().String(), "http://b"; got != want {
+		t.Errorf("calls begin at %s, want %s", got, want)
+	}
+	if want := []string{"http://c 2", "http://a 1"}; !slices.Equal(others, want) {
+		t.Errorf("the others are %q, want %q", others, want)
+	}
+}
+
 // TestTry has a first server that fails in one way, and a second one that is well.
 func TestTry(t *testing.T) {
 	t.Parallel()

@@ -143,7 +143,7 @@ func (r *Registry) enable(ctx context.Context, in registry.Instance, h *host, en
 	form.Set("enabled", strconv.FormatBool(enabled))
 	write := func() error {
 		err := r.send(ctx, patchInstance, in, form)
-		if verdict := verdictOf(err); !enabled && (verdict == absent || verdict == noService) {
+		if !enabled && isNone(err) {
 			return nil
 		}
 		return err
@@ -173,7 +173,7 @@ func (r *Registry) appEntry(ctx context.Context, in registry.Instance) (*host, r
 func (r *Registry) isEnabled(ctx context.Context, in registry.Instance) (bool, error) {
 	form := url.Values{"clusters": {r.opts.Cluster}, "clusterName": {r.opts.Cluster}, "healthyOnly": {"false"}}
 	a, err := r.client.do(ctx, call{do: listInstances, service: in.Service, form: form, limit: maxListing})
-	if verdict := verdictOf(err); verdict == absent || verdict == noService {
+	if isNone(err) {
 		return false, nil
 	}
 	if err != nil {

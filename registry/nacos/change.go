@@ -166,7 +166,7 @@ func (r *Registry) forget(ctx context.Context, in registry.Instance) error {
 	form.Set("metadata", "{}")
 	form.Set("enabled", "true")
 	err := r.send(ctx, setInstance, in, form)
-	if verdict := verdictOf(err); verdict == absent || verdict == noService { // all of it has gone with the service
+	if isNone(err) { // all of it has gone with the service
 		return nil
 	}
 	if err != nil {
@@ -298,11 +298,17 @@ func oldBeat(a *answer) error {
 	return fmt.Errorf("the server answered the heartbeat with code %d", said.Code)
 }
 
-// read returns the entry at the instance's identity as readers get it, nil for none.
+// read returns the entry at the instance's identity as readers of one server get it, nil for none.
 func (r *Registry) read(ctx context.Context, in registry.Instance) (*host, error) {
-	a, err := r.client.do(ctx, call{do: readInstance, service: in.Service, form: r.identity(in)})
-	switch verdict := verdictOf(err); {
-	case verdict == absent || verdict == noService:
+	return r.readBy(ctx, in, r.client.do)
+}
+
+func (r *Registry) readBy(
+	ctx context.Context, in registry.Instance, ask func(context.Context, call) (*answer, error),
+) (*host, error) {
+	a, err := ask(ctx, call{do: readInstance, service: in.Service, form: r.identity(in)})
+	switch {
+	case isNone(err):
 		return nil, nil
 	case err != nil:
 		return nil, err
@@ -310,10 +316,10 @@ func (r *Registry) read(ctx context.Context, in registry.Instance) (*host, error
 	return decodeHost(a, in)
 }
 
-// look is [Registry.read], and says of an entry without Rollcall's mark whether clients are given it, also where the server does not
-// tell that of a single instance.
+// look is [Registry.read] of all servers, and says of an entry without Rollcall's mark whether clients are given it, also where the
+// server does not tell that of a single instance.
 func (r *Registry) look(ctx context.Context, in registry.Instance) (*host, error) {
-	h, err := r.read(ctx, in)
+	h, err := r.readBy(ctx, in, r.client.find)
 	if err != nil || h == nil || h.uid() != "" || h.Enabled != nil {
 		return h, err
 	}

@@ -1,6 +1,7 @@
 package nacos
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -64,6 +65,29 @@ func (c *client) do(ctx context.Context, call call) (a *answer, err error) {
 		return err
 	})
 	return a, err
+}
+
+// find is [client.do] of a read, and believes that there is no such entry only when no other server that can be reached has it:
+// one that has just started lacks what it has not loaded yet. Later calls begin at the server that has it.
+func (c *client) find(ctx context.Context, call call) (a *answer, err error) {
+	var asked driverkit.Server
+	err = c.http.Try(ctx, func(s driverkit.Server) (err error) {
+		asked = s
+		a, err = c.try(ctx, s, call)
+		return err
+	})
+	if !isNone(err) {
+		return a, err
+	}
+	for _, other := range c.http.Others(asked) {
+		other.Left += 2 // what follows needs time, too
+		if a, failure := c.try(ctx, other, call); failure == nil {
+			c.log.Info("a Nacos server lacks an entry, using one that has it", "server", asked.String(), "next", other.String())
+			c.http.Prefer(other)
+			return a, nil
+		}
+	}
+	return nil, cmp.Or(ctx.Err(), err)
 }
 
 // share gives a request that changes nothing its part of the time that the servers which are left have together.

@@ -42,6 +42,12 @@ func verdictOf(err error) verdict {
 	return failed
 }
 
+// isNone holds for a server's word that there is no such instance, or no such service.
+func isNone(err error) bool {
+	verdict := verdictOf(err)
+	return verdict == absent || verdict == noService
+}
+
 // judge says what an answer means. Nacos' status tells only half: v1 has no codes, and versions before 2.4 answer 500 where
 // later ones answer 400. So its words count too, as they stand in nacos-naming.
 func judge(status, code int, said string) verdict {
