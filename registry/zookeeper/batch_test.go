@@ -7,6 +7,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // TestABatchWithOneWithoutRights: a folder in which Rollcall may not work stops no pod of another service.
@@ -29,10 +30,21 @@ func TestABatchWithOneWithoutRights(t *testing.T) {
 	}
 }
 
+// TestAListWithoutRights says which folder it may not read: it may be another team's.
+func TestAListWithoutRights(t *testing.T) {
+	t.Parallel()
+	d := drivertest.Open[*Registry](t, New, registry.Config{Endpoint: drivertest.Accepting(t, "127.0.0.1", serveSome)})
+	_, err := d.List(t.Context(), "test")
+	if field, _ := registry.FieldOf(err); field != "auth.username" {
+		t.Errorf("the error is of field %q, want auth.username", field)
+	}
+	expect.Error(t, "a person has to learn where the rights are missing", err, "/services/unreadable")
+}
+
 // What ZooKeeper's OpCode and KeeperException have.
 const (
-	exists, getData, multi, createContainer = 3, 4, 14, 19
-	noNode, noAuth, nodeExists              = -101, -102, -110
+	exists, getData, getChildren2, multi, createContainer = 3, 4, 12, 14, 19
+	noNode, noAuth, nodeExists                            = -101, -102, -110
 )
 
 // serveSome is a server with a folder for web. It has no entry, and lets the user read nothing of the service unreadable
@@ -44,6 +56,11 @@ func serveSome(conn net.Conn) {
 			if code = noNode; bytes.Contains(of, []byte("/unreadable/")) {
 				code = noAuth
 			}
+		case getChildren2:
+			if bytes.Contains(of, []byte("/unreadable")) {
+				return noAuth, nil
+			}
+			body = append([]byte("\x00\x00\x00\x01\x00\x00\x00\x0aunreadable"), make([]byte, 68)...) // and a Stat
 		case exists:
 			if body = bytes.Repeat([]byte{0}, 68); bytes.Contains(of, []byte("/unwritable")) { // of a Stat
 				code = noNode

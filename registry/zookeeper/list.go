@@ -3,6 +3,7 @@ package zookeeper
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 
@@ -78,7 +79,10 @@ type place struct{ service, id string }
 func (r *Registry) idsOf(ctx context.Context, services []string) ([]place, error) {
 	perService := make([][]string, len(services))
 	err := each(ctx, len(services), func(ctx context.Context, i int) (err error) {
-		perService[i], err = r.session.children(ctx, r.tree.service(services[i]))
+		folder := r.tree.service(services[i])
+		if perService[i], err = r.session.children(ctx, folder); errors.Is(err, zk.ErrNoAuth) {
+			err = fmt.Errorf("listing %s: %w", folder, err) // it can't be left out: a hook may rest on what no list has
+		}
 		return err
 	})
 	if err != nil {

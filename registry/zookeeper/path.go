@@ -11,7 +11,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
-// idPrefix begins the ID of each entry that Rollcall writes, so that a list need not read others, and no other ID is taken.
+// idPrefix begins the ID of each entry that Rollcall writes, so that no other ID is taken.
 const idPrefix = "rollcall-"
 
 // reserved is ZooKeeper's own folder at its root.
