@@ -28,7 +28,7 @@ func classify(err error) error {
 		return registry.Terminal(fmt.Errorf("the role of the user must allow reading and writing below the target: %w", err))
 	case loginLost(err):
 		return err
-	case codeOf(err) == codes.InvalidArgument: // too large, say
+	case codeOf(err) == codes.InvalidArgument || tooLarge(err):
 		return registry.Terminal(err)
 	case codeOf(err) == codes.Unavailable:
 		return classifyConnection(err)
@@ -101,6 +101,12 @@ func refused(err error) bool {
 	case codes.InvalidArgument, codes.PermissionDenied:
 		return true
 	default:
-		return false
+		return tooLarge(err)
 	}
+}
+
+// tooLarge holds for what gRPC itself says, here or at the server, of a request over its limit. etcd says it by InvalidArgument, and
+// uses gRPC's code for what passes.
+func tooLarge(err error) bool {
+	return codeOf(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "message larger than max")
 }
