@@ -171,7 +171,7 @@ func (d *drivers) openOne(ctx context.Context, c *config.Config, name string, be
 	}
 	options := registryclient.Options{
 		Name: name, Driver: section.Driver, Timeout: section.Timeout, MaxInFlight: section.MaxInFlight,
-		Fence: d.fence, DryRun: d.dryRun.change(name), Metrics: d.metrics,
+		Fence: d.fence, DryRun: d.dryRun.change(name), Metrics: d.metrics, Logger: d.logger,
 		Trace: audited(d.audit, name, d.traces.calls(name)),
 	}
 	if before != nil {

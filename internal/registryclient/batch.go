@@ -36,6 +36,7 @@ type joiner struct {
 	single  registry.Registry
 	batcher registry.Batcher
 	slots   func() int
+	caught  func(func() error) error
 
 	mu sync.Mutex
 	// recent are when the last calls came, the oldest at the place of the next one.
@@ -57,9 +58,9 @@ type joined struct {
 	done   chan error
 }
 
-// newJoiner has slots say how many calls may be under way: no batch waits for more than a part of these.
-func newJoiner(single registry.Registry, batcher registry.Batcher, slots func() int) *joiner {
-	return &joiner{single: single, batcher: batcher, slots: slots, apart: map[string]time.Time{}}
+// newJoiner has slots say how many calls may be under way: no batch waits for more than a part of these. Calls are made by caught.
+func newJoiner(single registry.Registry, batcher registry.Batcher, slots func() int, caught func(func() error) error) *joiner {
+	return &joiner{single: single, batcher: batcher, slots: slots, caught: caught, apart: map[string]time.Time{}}
 }
 
 // join makes the call in the next batch and waits for its outcome, or makes it by itself. The context has a deadline, and
@@ -146,7 +147,7 @@ func (j *joiner) send() {
 // carryOut makes one batch, in the time that is left to the caller with the least.
 func (j *joiner) carryOut(batch []*joined) {
 	if len(batch) == 1 {
-		batch[0].done <- j.alone(batch[0].ctx, batch[0].change)
+		batch[0].done <- j.caught(func() error { return j.alone(batch[0].ctx, batch[0].change) })
 		return
 	}
 	changes := make([]registry.Change, 0, len(batch))
@@ -159,7 +160,7 @@ func (j *joiner) carryOut(batch []*joined) {
 	}
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(batch[0].ctx), earliest)
 	defer cancel()
-	errs := j.batcher.Batch(ctx, changes)
+	errs := j.outcomes(ctx, changes)
 	late := ctx.Err()
 	undone := slices.ContainsFunc(errs, registry.IsNotApplied)
 	for i, call := range batch {
@@ -175,6 +176,21 @@ func (j *joiner) carryOut(batch []*joined) {
 		}
 		call.done <- err
 	}
+}
+
+// outcomes makes a batch. Where the driver panics, no change goes with others for a while.
+func (j *joiner) outcomes(ctx context.Context, changes []registry.Change) (errs []error) {
+	err := j.caught(func() error {
+		errs = j.batcher.Batch(ctx, changes)
+		return nil
+	})
+	if err == nil {
+		return errs
+	}
+	for _, c := range changes {
+		j.keepApart(c)
+	}
+	return slices.Repeat([]error{err}, len(changes))
 }
 
 // keepApart has the calls of the change's service made by themselves for a while.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -230,6 +231,17 @@ func TestBatch(t *testing.T) {
 			waitAll(t, b.startAll(t.Context(), crowdSize+3)...)
 			b.expect(t, crowdSize+3, 1)
 		},
+		"that panics fails, and its calls go by themselves after that": func(t *testing.T) {
+			b := newBatches(10, time.Millisecond)
+			waitAll(t, b.startAll(t.Context(), crowdSize)...)
+			b.panics = true
+			for _, p := range []<-chan error{b.start(t.Context(), 20), b.start(t.Context(), 21)} {
+				if err := <-p; err == nil || !strings.Contains(err.Error(), "the driver panicked") {
+					t.Errorf("got %v, want the panic as an error", err)
+				}
+			}
+			waitAll(t, b.start(t.Context(), 20), b.start(t.Context(), 21))
+		},
 		"without outcomes is no success": func(t *testing.T) {
 			b := newBatches(10, time.Second)
 			b.forgets = true
@@ -254,6 +266,7 @@ type batches struct {
 	hangs map[string]bool
 	// forgets has it give no outcomes.
 	forgets bool
+	panics  bool
 	doubled bool
 	single  map[int]int
 	made    map[int]int
@@ -262,7 +275,7 @@ type batches struct {
 
 func newBatches(limit int, latency time.Duration) *batches {
 	b := &batches{limit: limit, latency: latency, single: map[int]int{}, made: map[int]int{}}
-	b.joiner = newJoiner(direct{b}, b, func() int { return 128 })
+	b.joiner = newJoiner(direct{b}, b, func() int { return 128 }, Options{}.caught)
 	return b
 }
 
@@ -355,6 +368,9 @@ func (b *batches) pass(ctx context.Context, changes ...registry.Change) error {
 func (b *batches) BatchLimit() int { return b.limit }
 
 func (b *batches) Batch(ctx context.Context, changes []registry.Change) []error {
+	if b.panics {
+		panic("a driver's mistake")
+	}
 	errs := make([]error, len(changes))
 	cut := b.pass(ctx, changes...)
 	b.mu.Lock()

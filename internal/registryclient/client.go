@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
+
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -29,6 +31,8 @@ type Options struct {
 	// Trace sees each call. Nil is for no traces. The instance of a change of an application's entry names [AppEntries] as its
 	// registry.
 	Trace Trace
+	// Logger gets the stack of a driver that panics.
+	Logger logr.Logger
 	// Server is what [Client.Server] returns. It must be comparable. With nil, each client is a registry of its own.
 	Server any
 }
@@ -108,7 +112,7 @@ func connect(made registry.Registry, o Options, l *limit, b *breaker) *Client {
 	// Batches are inside all of them: each change has a time and an outcome of its own.
 	c.change = func(ctx context.Context, change registry.Change) error { return change.Make(ctx, made) }
 	if batcher, ok := made.(registry.Batcher); ok {
-		c.change = newJoiner(made, batcher, func() int { return l.status().Slots }).join
+		c.change = newJoiner(made, batcher, func() int { return l.status().Slots }, o.caught).join
 	}
 	c.getter, _ = made.(registry.Getter)
 	c.prober, _ = made.(registry.Prober)

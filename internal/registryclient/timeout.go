@@ -29,7 +29,7 @@ func (o Options) bound(ctx context.Context, c *call, next handler) error {
 	}
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	err := next(ctx, c)
+	err := o.caught(func() error { return next(ctx, c) })
 	var late interface{ Timeout() bool } // of contexts, of the network, of gateways and of drivers
 	if err != nil && (errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.As(err, &late) && late.Timeout()) {
 		return &outcomeError{outcome: TimedOut, err: err, mayLand: mayLand}
