@@ -110,7 +110,10 @@ func (a *app) newEvicting(namespaces []string, synced func() bool, leader *apiCl
 		},
 	}
 	webhooks := leader.admission.MutatingWebhookConfigurations()
-	e.runnables = append(e.runnables, &evictions.PathIssuer{Webhooks: webhooks, Name: f.name, Logger: logger})
+	path := &evictions.Path{
+		Webhooks: clients.admission.MutatingWebhookConfigurations(), Name: f.name, Clock: clock.RealClock{}, Logger: logger,
+	}
+	e.runnables = append(e.runnables, path, &evictions.PathIssuer{Webhooks: webhooks, Name: f.name, Logger: logger})
 	if f.selfSigned {
 		e.runnables = append(e.runnables, &evictions.Issuer{
 			Secrets: leader.core.Secrets(podNamespace()), Webhooks: webhooks,
@@ -121,9 +124,6 @@ func (a *app) newEvicting(namespaces []string, synced func() bool, leader *apiCl
 		admission.StandaloneOptions{Logger: logger, MetricsPath: evictionsPath})
 	if err != nil {
 		return nil, fmt.Errorf("making the eviction webhook: %w", err)
-	}
-	path := &evictions.Path{
-		Webhooks: clients.admission.MutatingWebhookConfigurations(), Name: f.name, Clock: clock.RealClock{}, Logger: logger,
 	}
 	e.handler = path.Guard(answer)
 	return e, nil

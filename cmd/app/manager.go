@@ -395,14 +395,19 @@ func (a *app) run(ctx context.Context) error {
 	if a.lease != nil {
 		a.lease.deposed = func() { stop(errDeposed) }
 	}
+	a.namespaces.stop = stop
 	a.greet()
 	if err := a.manager.Start(working); err != nil {
 		return fmt.Errorf("running the manager: %w", err)
 	}
-	if cause := context.Cause(working); errors.Is(cause, errDeposed) {
+	cause := context.Cause(working)
+	if errors.Is(cause, errDeposed) {
 		return cause
 	}
 	err := a.drivers.current.Load().closeBut(nil)
+	if errors.Is(cause, errNamespaces) {
+		err = errors.Join(cause, err)
+	}
 	ended = true
 	return errors.Join(err, a.resign(ctx))
 }

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,7 +10,6 @@ import (
 
 	"github.com/go-logr/logr"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,6 +23,8 @@ const (
 	namespacesTimeout = 10 * time.Second
 )
 
+var errNamespaces = errors.New("namespaces")
+
 // namespaces ends the manager when another choice of the configuration's namespaces can be watched. A cache can't be given others
 // while it runs, and where the rights come with a Role in each, one namespace that is gone would keep it from being filled.
 type namespaces struct {
@@ -30,6 +32,7 @@ type namespaces struct {
 	cache   client.Reader
 	listed  []string
 	watched []string
+	stop    context.CancelCauseFunc
 	logger  logr.Logger
 }
 
@@ -45,9 +48,9 @@ func newNamespaces(ctx context.Context, config *rest.Config, listed []string, lo
 	}
 	ctx, cancel := context.WithTimeout(ctx, namespacesTimeout)
 	defer cancel()
-	choice, err := n.choose(ctx, func(ctx context.Context, name string) error {
-		_, err := n.server.core.Namespaces().Get(ctx, name, metav1.GetOptions{})
-		return err
+	choice, err := n.choose(ctx, func(ctx context.Context, name string) (bool, error) {
+		namespace, err := n.server.core.Namespaces().Get(ctx, name, metav1.GetOptions{})
+		return err == nil && namespace.DeletionTimestamp == nil, err
 	})
 	if err != nil {
 		logger.Error(err, "asking which namespaces of the configuration exist; all are watched")
@@ -59,14 +62,13 @@ func newNamespaces(ctx context.Context, config *rest.Config, listed []string, lo
 	return n, nil
 }
 
-// choose returns the namespaces of the list without those that neither exist nor may be watched; all where no other is left, for
-// an empty list means the whole cluster.
-func (n *namespaces) choose(ctx context.Context, get func(context.Context, string) error) ([]string, error) {
+// choose returns the namespaces of the list that are to be watched, by the function, or may be; all where there is none, for an empty
+// list means the whole cluster. One that exists without the rights is to be: the manager says what it lacks.
+func (n *namespaces) choose(ctx context.Context, needed func(context.Context, string) (bool, error)) ([]string, error) {
 	var choice []string
 	for _, name := range n.listed {
-		err := get(ctx, name)
-		watchable := err == nil
-		if apierrors.IsNotFound(err) {
+		watchable, err := needed(ctx, name)
+		if err = client.IgnoreNotFound(err); err == nil && !watchable {
 			watchable, err = n.permitted(ctx, name)
 		}
 		if err != nil {
@@ -108,7 +110,8 @@ func (n *namespaces) Start(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 			if err := n.check(ctx); err != nil {
-				return err
+				n.stop(err) // as at a signal: an error from here would end the manager before it gives the lease back
+				return nil
 			}
 		}
 	}
@@ -116,16 +119,17 @@ func (n *namespaces) Start(ctx context.Context) error {
 
 // check returns an error where the choice has changed.
 func (n *namespaces) check(ctx context.Context) error {
-	choice, err := n.choose(ctx, func(ctx context.Context, name string) error {
-		return n.cache.Get(ctx, client.ObjectKey{Name: name}, clusterstate.NamespaceMetadata())
+	choice, err := n.choose(ctx, func(ctx context.Context, name string) (bool, error) {
+		err := n.cache.Get(ctx, client.ObjectKey{Name: name}, clusterstate.NamespaceMetadata())
+		return err == nil && slices.Contains(n.watched, name), err
 	})
 	if err != nil {
 		n.logger.Error(err, "asking which namespaces of the configuration exist")
 		return nil
 	}
 	if !slices.Equal(choice, n.watched) {
-		return fmt.Errorf("namespaces: %s can be watched now, and %s are: the manager ends, to start anew with those",
-			strings.Join(choice, ", "), strings.Join(n.watched, ", "))
+		return fmt.Errorf("%w: %s can be watched now, and %s are: the manager ends, to start anew with those",
+			errNamespaces, strings.Join(choice, ", "), strings.Join(n.watched, ", "))
 	}
 	return nil
 }

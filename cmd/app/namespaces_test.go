@@ -23,9 +23,13 @@ func TestNamespacesThatAreWatched(t *testing.T) {
 		listed, exist, may, wants names
 		unanswered                bool
 	}{
-		"all there":           {reason: "whatever the rights, which are missed by name", listed: names{"a", "b"}, exist: names{"a", "b"}, wants: names{"a", "b"}},
-		"one is gone":         {reason: "its Role went with it", listed: names{"a", "b"}, exist: names{"a"}, may: names{"a"}, wants: names{"a"}},
-		"rights everywhere":   {reason: "it can be watched before it is made", listed: names{"a", "b"}, exist: names{"a"}, may: names{"a", "b"}, wants: names{"a", "b"}},
+		"all there":         {reason: "whatever the rights, which are missed by name", listed: names{"a", "b"}, exist: names{"a", "b"}, wants: names{"a", "b"}},
+		"one is gone":       {reason: "its Role went with it", listed: names{"a", "b"}, exist: names{"a"}, may: names{"a"}, wants: names{"a"}},
+		"rights everywhere": {reason: "it can be watched before it is made", listed: names{"a", "b"}, exist: names{"a"}, may: names{"a", "b"}, wants: names{"a", "b"}},
+		"one is made again": {
+			reason: "its Role may come later, and the others go on until then", listed: names{"a", "b"}, exist: names{"a", "b"}, may: names{"a"},
+			wants: names{"a"},
+		},
 		"none is left":        {reason: "an empty list means the whole cluster", listed: names{"a", "b"}, wants: names{"a", "b"}},
 		"the whole cluster":   {reason: "there is nothing to choose from", exist: names{"a"}},
 		"no answer about one": {reason: "nothing is left out on a guess", listed: names{"a", "b"}, exist: names{"a"}, unanswered: true},

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -266,14 +267,18 @@ func TestAppEntryOfAPodThatMayNotHaveItsNameIsTakenOut(t *testing.T) {
 	w.expectApp("it is at the pod's own address, and the pod leaves", app, registry.OutOfService)
 	w.expectHooks("nothing is left to wait for", pod, "inPlaceUpdate")
 
-	t.Log("One that stays is not put in rotation by Rollcall, nor taken out.")
-	other := w.pod(web, "web-2", inState(appspub.LifecycleStateNormal))
-	second := w.registry.App(w.instance(other, "taken", 8080))
-	second.Register()
-	w.takeJournal()
-	w.reconcile(other)
-	w.expectApp("its application has put it there", second, registry.InService)
-	w.expectRefused(other, "ServiceClaimed")
+	t.Log("One that stays is not put in rotation by Rollcall, nor taken out: whoever is asked to put it back would have the name.")
+	for _, state := range []appspub.LifecycleStateType{appspub.LifecycleStateNormal, appspub.LifecycleStatePreparingUpdate} {
+		stays := w.pod(web, "web-in-"+strings.ToLower(string(state)), inState(state))
+		app := w.registry.App(w.instance(stays, "taken", 8080))
+		app.Register()
+		w.takeJournal()
+		w.reconcile(stays)
+		w.expectApp("its application has put it there", app, registry.InService)
+	}
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingNormal)
+	w.reconcile(pod)
+	w.expectRefused(pod, "ServiceClaimed")
 }
 
 func TestAppEntryLeavesNothingBehind(t *testing.T) {

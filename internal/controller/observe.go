@@ -211,8 +211,8 @@ func (r *PodReconciler) observeTargets(seen *observation, node service.Node) {
 	refused := r.observeNames(seen, endpoints)
 	if pod.Status.PodIP != "" {
 		seen.targets = slices.DeleteFunc(seen.targetsIn(registries, endpoints, attributes), func(t tracker.Target) bool {
-			// To take out what its application registered, a pod that leaves needs no right to the name.
-			return refused.Reason != "" && (!plan.ByApp(t.Key()) || lifecycle.Counts(pod))
+			// To take out for good what its application registered, a pod needs no right to the name, and gets none.
+			return refused.Reason != "" && (!plan.ByApp(t.Key()) || !lifecycle.Leaves(pod))
 		})
 	}
 	switch {

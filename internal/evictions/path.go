@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -24,11 +25,13 @@ const (
 	// lookEvery bounds how often a path that is not known has the webhook configuration read, and lookTimeout how long that takes.
 	lookEvery   = time.Second
 	lookTimeout = 2 * time.Second
+	// guessable is the path that the manifests had once.
+	guessable = "/evict"
 )
 
 // Path lets in the API server alone. The webhook has pods deleted, and anyone in the cluster may reach it, while the API server
 // does not say who it is unless its own configuration file has it do so. So the path that it calls is a secret, which stands in the
-// webhook configuration: tenants may not read that. It is safe for concurrent use.
+// webhook configuration: tenants may not read that. Every manager reads it. It is safe for concurrent use.
 type Path struct {
 	Webhooks admissionv1client.MutatingWebhookConfigurationInterface
 	// Name is that of the MutatingWebhookConfiguration.
@@ -36,9 +39,19 @@ type Path struct {
 	Clock  clock.PassiveClock
 	Logger logr.Logger
 
-	mu     sync.Mutex
-	paths  []string
-	looked time.Time
+	paths atomic.Pointer[[]string]
+	// looking is held during a look, for which no path that is known waits, and looked is when the last one ended.
+	looking sync.Mutex
+	looked  time.Time
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (*Path) NeedLeaderElection() bool { return false }
+
+// Start reads the path until ctx ends, so that one which was replaced is not answered any more.
+func (p *Path) Start(ctx context.Context) error {
+	wait.UntilWithContext(ctx, logged(p.Logger, "reading the path of the eviction webhook", p.read), interval)
+	return nil
 }
 
 // Guard answers 404 where the path is not one that the webhook configuration has.
@@ -54,30 +67,42 @@ func (p *Path) Guard(next http.Handler) http.Handler {
 
 // opens reads the webhook configuration where it does not know the path: the leader may just have written it.
 func (p *Path) opens(ctx context.Context, path string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.knows(path) || p.Clock.Since(p.looked) < lookEvery {
-		return p.knows(path)
+	if p.knows(path) {
+		return true
 	}
-	p.looked = p.Clock.Now()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTimeout)
-	defer cancel()
-	configuration, err := p.Webhooks.Get(ctx, p.Name, metav1.GetOptions{})
-	if err != nil {
-		p.Logger.Error(err, "reading the path of the eviction webhook")
-		return false
-	}
-	p.paths = nil
-	for _, w := range configuration.Webhooks {
-		if path := pathOf(w.ClientConfig); path != "" {
-			p.paths = append(p.paths, path)
+	p.looking.Lock()
+	defer p.looking.Unlock()
+	if !p.knows(path) && p.Clock.Since(p.looked) >= lookEvery {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTimeout)
+		defer cancel()
+		if err := p.read(ctx); err != nil {
+			p.Logger.Error(err, "reading the path of the eviction webhook")
 		}
+		p.looked = p.Clock.Now()
 	}
 	return p.knows(path)
 }
 
+func (p *Path) read(ctx context.Context) error {
+	configuration, err := p.Webhooks.Get(ctx, p.Name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	var paths []string
+	for _, w := range configuration.Webhooks {
+		if path := pathOf(w.ClientConfig); path != "" {
+			paths = append(paths, path)
+		}
+	}
+	p.paths.Store(&paths)
+	return nil
+}
+
 func (p *Path) knows(path string) bool {
-	return slices.ContainsFunc(p.paths, func(known string) bool { return subtle.ConstantTimeCompare([]byte(known), []byte(path)) == 1 })
+	paths := p.paths.Load()
+	return paths != nil && slices.ContainsFunc(*paths, func(known string) bool {
+		return subtle.ConstantTimeCompare([]byte(known), []byte(path)) == 1
+	})
 }
 
 // pathOf returns the path that the API server calls, empty where the webhook has none of its own.
@@ -93,7 +118,7 @@ func pathOf(c admissionv1.WebhookClientConfig) string {
 	return ""
 }
 
-// PathIssuer gives the webhook configuration a path where it has none. Only the leader does.
+// PathIssuer gives the webhook configuration a path where it has none that is a secret. Only the leader does.
 type PathIssuer struct {
 	Webhooks admissionv1client.MutatingWebhookConfigurationInterface
 	// Name is that of the MutatingWebhookConfiguration.
@@ -109,7 +134,7 @@ func (i *PathIssuer) Start(ctx context.Context) error {
 
 func (i *PathIssuer) keep(ctx context.Context) error {
 	return change(ctx, i.Webhooks, i.Name, "service/path", func(c admissionv1.WebhookClientConfig) any {
-		if c.Service == nil || c.Service.Path != nil {
+		if c.Service == nil || c.Service.Path != nil && *c.Service.Path != guessable {
 			return nil
 		}
 		return "/" + strings.ToLower(rand.Text()) // capital letters are refused

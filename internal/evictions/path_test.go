@@ -17,8 +17,8 @@ func TestPath(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.Configure(admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "system", Name: "hold"}})
-	path := &Path{Webhooks: s.Webhooks, Name: "hold", Clock: s.clock, Logger: testr.New(t)}
-	guarded := path.Guard(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	served := &Path{Webhooks: s.Webhooks, Name: "hold", Clock: s.clock, Logger: testr.New(t)}
+	guarded := served.Guard(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	expectCode := func(path, reason string, want int) {
 		t.Helper()
 		s.clock.SetTime(s.clock.Now().Add(lookEvery))
@@ -38,6 +38,15 @@ func TestPath(t *testing.T) {
 	expectCode("evict", "neither", http.StatusNotFound)
 	expect.NoError(t, issuer.keep(t.Context()))
 	expectCode(first, "it is kept", http.StatusOK)
+
+	for _, path := range []*string{nil, new("/evict")} {
+		s.Configure(admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "system", Name: "hold", Path: path}})
+		expect.NoError(t, issuer.keep(t.Context()))
+		expect.NoError(t, served.read(t.Context()))
+		expectCode(first, "it was replaced", http.StatusNotFound)
+		first = pathOf(s.configuration().Webhooks[0].ClientConfig)[1:]
+		expectCode(first, "it is a new one", http.StatusOK)
+	}
 
 	s.Configure(admissionv1.WebhookClientConfig{URL: new("https://rollcall.example.com/a/b")})
 	expect.NoError(t, issuer.keep(t.Context()))

@@ -19,8 +19,12 @@ func State(pod *corev1.Pod) appspub.LifecycleStateType {
 
 // RolloutWaits reports whether OpenKruise or the API server waits to update or delete the pod.
 func RolloutWaits(pod *corev1.Pod) bool {
-	at := State(pod)
-	return pod.DeletionTimestamp != nil || at == appspub.LifecycleStatePreparingDelete || at == appspub.LifecycleStatePreparingUpdate
+	return Leaves(pod) || State(pod) == appspub.LifecycleStatePreparingUpdate
+}
+
+// Leaves reports whether the pod is being deleted, or OpenKruise waits to delete it.
+func Leaves(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp != nil || State(pod) == appspub.LifecycleStatePreparingDelete
 }
 
 // MustStayOut reports whether the pod is where it is never wanted in service.

@@ -273,5 +273,5 @@ func (p peer) list(ctx context.Context, cluster string) ([]registry.Entry, error
 	if err != nil {
 		return nil, elsewhere(err)
 	}
-	return entriesOf(answer.Body, cluster)
+	return entriesOf(answer.Body, cluster, &p.spellings)
 }

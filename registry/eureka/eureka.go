@@ -22,6 +22,8 @@ type Registry struct {
 	field  string // of the configuration: the one to look at where the server does not know us
 	opts   Options
 	held   driverkit.Locks
+
+	spellings spellings
 }
 
 var (
@@ -55,7 +57,9 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Registry{client: client, header: http.Header{}, field: "auth.username", opts: opts}
+	r := &Registry{
+		client: client, header: http.Header{}, field: "auth.username", opts: opts, spellings: spellings{known: map[string][]string{}},
+	}
 	if authorization != "" {
 		r.header.Set("Authorization", authorization)
 		r.field = "auth.passwordFile"

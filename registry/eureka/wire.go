@@ -1,13 +1,14 @@
 package eureka
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -182,7 +183,7 @@ func (i instanceInfo) isOurs(cluster string, e registry.Entry) bool {
 }
 
 // entriesOf takes a whole listing or nothing: an entry that is missing from it may be registered for ever.
-func entriesOf(raw []byte, cluster string) ([]registry.Entry, error) {
+func entriesOf(raw []byte, cluster string, own *spellings) ([]registry.Entry, error) {
 	var listing applications
 	if err := json.Unmarshal(raw, &listing); err != nil {
 		return nil, fmt.Errorf("decoding the answer: %w", err)
@@ -192,7 +193,6 @@ func entriesOf(raw []byte, cluster string) ([]registry.Entry, error) {
 	}
 	entries := []registry.Entry{}
 	var foreign []registry.Entry
-	spelling := map[string]string{} // of the cluster's own names, by how clients look them up
 	for _, app := range *listing.Applications.Application {
 		for _, info := range app.Instance {
 			if info.isForeign() {
@@ -210,20 +210,48 @@ func entriesOf(raw []byte, cluster string) ([]registry.Entry, error) {
 			}
 			if info.isOurs(cluster, e) {
 				entries = append(entries, e)
-				spelling[strings.ToUpper(e.Service)] = e.Service
+				own.note(e.Service)
 			}
 		}
 	}
-	return append(entries, foreignEntries(foreign, spelling)...), nil
+	return append(entries, own.foreign(foreign)...), nil
 }
 
-// foreignEntries are under the names by which clients find them: a VIP may be several with commas between them, in any case.
-func foreignEntries(foreign []registry.Entry, spelling map[string]string) (entries []registry.Entry) {
-	for _, e := range foreign {
-		for name := range strings.SplitSeq(e.Service, ",") {
-			name = cmp.Or(spelling[strings.ToUpper(name)], name)
+// spellings are how the cluster writes its services' names, by how clients look them up: in any case. They outlast the entries, for the
+// last one of a service goes before its application's.
+type spellings struct {
+	mu    sync.Mutex
+	known map[string][]string
+}
+
+func (s *spellings) note(service string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if key := strings.ToUpper(service); !slices.Contains(s.known[key], service) {
+		s.known[key] = append(s.known[key], service)
+	}
+}
+
+// foreign are entries under the names by which clients of the cluster's services find them.
+func (s *spellings) foreign(found []registry.Entry) (entries []registry.Entry) {
+	for _, e := range found {
+		for _, name := range s.of(e.Service) {
 			entries = append(entries, driverkit.ForeignEntry(name, e.Address, e.Port))
 		}
 	}
 	return entries
+}
+
+// of returns the names of the cluster's services that a VIP stands for, which may be several with commas between them, or the VIP's own.
+func (s *spellings) of(vip string) (names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name := range strings.SplitSeq(vip, ",") {
+		if known := s.known[strings.ToUpper(name)]; len(known) > 0 && !slices.Contains(known, name) {
+			names = append(names, known...)
+		} else {
+			names = append(names, name)
+		}
+	}
+	return names
 }
