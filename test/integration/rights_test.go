@@ -56,7 +56,7 @@ func TestMissingRights(t *testing.T) {
 }
 
 // TestRightsInOneNamespace: the Roles of config/examples/one-namespace are enough for a rollout in that namespace, also where
-// another of the list is gone with its rights. When that one exists, the manager starts anew and watches it.
+// another of the list is gone with its rights. When that one exists and has them, the manager ends, to start anew and watch it.
 func TestRightsInOneNamespace(t *testing.T) {
 	t.Parallel()
 	const name = "one-namespace"
@@ -95,6 +95,13 @@ func TestRightsInOneNamespace(t *testing.T) {
 		s.Expect(logged(m, word) != nil, "the manager lacks a right: %s", m.Tail())
 	}
 	s.must(s.k8s.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name + "-gone"}}))
+	for _, role := range roles {
+		if role.GetNamespace() == s.ns {
+			role.SetNamespace(name + "-gone")
+			role.SetResourceVersion("")
+			s.must(s.k8s.Create(t.Context(), role))
+		}
+	}
 	s.await("the manager to end", func() error { return logged(m, name+"-gone, "+name+"-pods can be watched now") })
 	m.Kill()
 }

@@ -94,6 +94,7 @@ func (p *Proxy) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, done := r.Context(), func() {}
 		switch {
+		case strings.HasPrefix(r.URL.Path, "/apis/authorization.k8s.io/"): // a question, of which the API server keeps nothing
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			ctx, done = p.write(ctx, r)
 		case r.URL.Query().Get("watch") != "":
