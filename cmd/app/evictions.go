@@ -89,12 +89,8 @@ func (a *app) newEvicting(namespaces []string, synced func() bool, leader *apiCl
 	if err != nil {
 		return nil, fmt.Errorf("making the eviction webhook's client: %w", err)
 	}
-	clients, err := newAPIClients(a.unfenced, own.GetHTTPClient())
-	if err != nil {
-		return nil, fmt.Errorf("making the eviction webhook's client: %w", err)
-	}
 	certificate := &evictions.Certificate{
-		Secrets: clients.core.Secrets(podNamespace()), Namespace: podNamespace(), Name: f.name, Logger: logger,
+		Secrets: a.direct.core.Secrets(podNamespace()), Namespace: podNamespace(), Name: f.name, Logger: logger,
 	}
 	e := &evicting{
 		certificate: certificate,
@@ -111,7 +107,7 @@ func (a *app) newEvicting(namespaces []string, synced func() bool, leader *apiCl
 	}
 	webhooks := leader.admission.MutatingWebhookConfigurations()
 	path := &evictions.Path{
-		Webhooks: clients.admission.MutatingWebhookConfigurations(), Name: f.name, Clock: clock.RealClock{}, Logger: logger,
+		Webhooks: a.direct.admission.MutatingWebhookConfigurations(), Name: f.name, Clock: clock.RealClock{}, Logger: logger,
 	}
 	e.runnables = append(e.runnables, path, &evictions.PathIssuer{Webhooks: webhooks, Name: f.name, Logger: logger})
 	if f.selfSigned {

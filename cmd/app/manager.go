@@ -62,8 +62,9 @@ type app struct {
 	traces *traces
 	// audit is nil where the configuration has none.
 	audit *audit.Log
-	// unfenced is for clients that write whether or not this manager leads.
+	// unfenced is for clients that ask and write whether or not this manager leads, and direct are some.
 	unfenced *rest.Config
+	direct   *apiClients
 	// lease is nil without leader election.
 	lease          *lease
 	leaseNamespace string
@@ -159,9 +160,14 @@ func (a *app) connect(ctx context.Context, c *config.Config) error {
 		}
 		return next
 	})
-	if a.namespaces, err = newNamespaces(ctx, a.unfenced, c.Namespaces, a.logger.WithName("namespaces")); err != nil {
-		return err
+	by, err := rest.HTTPClientFor(a.unfenced)
+	if err == nil {
+		a.direct, err = newAPIClients(a.unfenced, by)
 	}
+	if err != nil {
+		return fmt.Errorf("making a client of the API server: %w", err)
+	}
+	a.namespaces = newNamespaces(ctx, a.direct, c.Namespaces, a.logger.WithName("namespaces"))
 	a.manager, err = ctrl.NewManager(restConfig, a.managerOptions(a.namespaces.watched))
 	if err != nil {
 		return fmt.Errorf("making the manager: %w", err)

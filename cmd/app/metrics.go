@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/apimachinery/pkg/util/cache"
-	"k8s.io/client-go/rest"
 	certutil "k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -67,16 +66,7 @@ func (a *app) newMetricsServer(own *prometheus.Registry, page *statuspage.Page) 
 	if err := server.certify(a.flags.metrics.certDir); err != nil {
 		return served{}, err
 	}
-	// A manager asks the API server about its callers whether or not it leads.
-	by, err := rest.HTTPClientFor(a.unfenced)
-	if err != nil {
-		return served{}, fmt.Errorf("--metrics-secure: making a client of the API server: %w", err)
-	}
-	client, err := newAPIClients(a.unfenced, by)
-	if err != nil {
-		return served{}, fmt.Errorf("--metrics-secure: making a client of the API server: %w", err)
-	}
-	server.handler = &readers{next: mux, server: client, logger: a.logger.WithName("metrics"), admitted: cache.NewExpiring()}
+	server.handler = &readers{next: mux, server: a.direct, logger: a.logger.WithName("metrics"), admitted: cache.NewExpiring()}
 	return server, nil
 }
 

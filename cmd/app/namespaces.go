@@ -11,7 +11,6 @@ import (
 	"github.com/go-logr/logr"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
@@ -37,15 +36,8 @@ type namespaces struct {
 }
 
 // newNamespaces chooses what to watch: all where the API server does not answer.
-func newNamespaces(ctx context.Context, config *rest.Config, listed []string, logger logr.Logger) (*namespaces, error) {
-	by, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return nil, fmt.Errorf("making a client of the API server: %w", err)
-	}
-	n := &namespaces{listed: listed, watched: listed, logger: logger}
-	if n.server, err = newAPIClients(config, by); err != nil {
-		return nil, fmt.Errorf("making a client of the API server: %w", err)
-	}
+func newNamespaces(ctx context.Context, server *apiClients, listed []string, logger logr.Logger) *namespaces {
+	n := &namespaces{server: server, listed: listed, watched: listed, logger: logger}
 	ctx, cancel := context.WithTimeout(ctx, namespacesTimeout)
 	defer cancel()
 	choice, err := n.choose(ctx, func(ctx context.Context, name string) (bool, error) {
@@ -54,12 +46,12 @@ func newNamespaces(ctx context.Context, config *rest.Config, listed []string, lo
 	})
 	if err != nil {
 		logger.Error(err, "asking which namespaces of the configuration exist; all are watched")
-		return n, nil
+		return n
 	}
 	if n.watched = choice; len(choice) < len(listed) {
 		logger.Info("not all namespaces of the configuration exist; a restart follows when one does", "watched", choice)
 	}
-	return n, nil
+	return n
 }
 
 // choose returns the namespaces of the list that are to be watched, by the function, or may be; all where there is none, for an empty

@@ -48,7 +48,7 @@ func (*Certificate) NeedLeaderElection() bool { return false }
 
 // Start reads the Secret until ctx ends.
 func (c *Certificate) Start(ctx context.Context) error {
-	wait.UntilWithContext(ctx, logged(c.Logger, "reading the certificate of the eviction webhook", c.read), interval)
+	repeat(ctx, c.Logger, "reading the certificate of the eviction webhook", c.read)
 	return nil
 }
 
@@ -99,14 +99,14 @@ type Issuer struct {
 
 // Start keeps the certificate until ctx ends.
 func (i *Issuer) Start(ctx context.Context) error {
-	wait.UntilWithContext(ctx, logged(i.Logger, "keeping the certificate of the eviction webhook", i.keep), interval)
+	repeat(ctx, i.Logger, "keeping the certificate of the eviction webhook", i.keep)
 	return nil
 }
 
-// logged logs an error once, until another one comes or it has passed.
-func logged(logger logr.Logger, what string, do func(context.Context) error) func(context.Context) {
+// repeat does it at each interval until ctx ends. It logs an error once, until another one comes or it has passed.
+func repeat(ctx context.Context, logger logr.Logger, what string, do func(context.Context) error) {
 	last := ""
-	return func(ctx context.Context) {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		err := do(ctx)
 		if err == nil || ctx.Err() != nil {
 			last = ""
@@ -116,7 +116,7 @@ func logged(logger logr.Logger, what string, do func(context.Context) error) fun
 			logger.Error(err, what)
 			last = text
 		}
-	}
+	}, interval)
 }
 
 // keep issues a certificate where there is none that is good, and has the webhook configuration trust it.

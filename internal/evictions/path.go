@@ -15,7 +15,6 @@ import (
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	admissionv1client "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -50,7 +49,7 @@ func (*Path) NeedLeaderElection() bool { return false }
 
 // Start reads the path until ctx ends, so that one which was replaced is not answered any more.
 func (p *Path) Start(ctx context.Context) error {
-	wait.UntilWithContext(ctx, logged(p.Logger, "reading the path of the eviction webhook", p.read), interval)
+	repeat(ctx, p.Logger, "reading the path of the eviction webhook", p.read)
 	return nil
 }
 
@@ -128,7 +127,7 @@ type PathIssuer struct {
 
 // Start keeps the path until ctx ends.
 func (i *PathIssuer) Start(ctx context.Context) error {
-	wait.UntilWithContext(ctx, logged(i.Logger, "keeping the path of the eviction webhook", i.keep), interval)
+	repeat(ctx, i.Logger, "keeping the path of the eviction webhook", i.keep)
 	return nil
 }
 

@@ -59,23 +59,25 @@ func newClient(http *driverkit.HTTPClient, opts Options, credentials driverkit.C
 // do makes the call at the address that answered last. Where that can't be reached or has trouble of its own, the call
 // goes on to the next within the same context. A change whose answer does not come does not: it may still be made there,
 // when no caller expects it any more, so the error must be known.
-func (c *client) do(ctx context.Context, call call) (a *answer, err error) {
-	err = c.http.Try(ctx, func(s driverkit.Server) (err error) {
-		a, err = c.try(ctx, s, call)
-		return err
-	})
+func (c *client) do(ctx context.Context, call call) (*answer, error) {
+	a, _, err := c.doAt(ctx, call)
 	return a, err
 }
 
-// find is [client.do] of a read, and believes that there is no such entry only when no other server that can be reached has it:
-// one that has just started lacks what it has not loaded yet. Later calls begin at the server that has it.
-func (c *client) find(ctx context.Context, call call) (a *answer, err error) {
-	var asked driverkit.Server
+// doAt is [client.do], and returns the server that was asked last.
+func (c *client) doAt(ctx context.Context, call call) (a *answer, asked driverkit.Server, err error) {
 	err = c.http.Try(ctx, func(s driverkit.Server) (err error) {
 		asked = s
 		a, err = c.try(ctx, s, call)
 		return err
 	})
+	return a, asked, err
+}
+
+// find is [client.do] of a read, and believes that there is no such entry only when no other server that can be reached has it:
+// one that has just started lacks what it has not loaded yet. Later calls begin at the server that has it.
+func (c *client) find(ctx context.Context, call call) (*answer, error) {
+	a, asked, err := c.doAt(ctx, call)
 	if !isNone(err) {
 		return a, err
 	}
