@@ -27,6 +27,7 @@ func (r *Registry) Get(ctx context.Context, in registry.Instance) (registry.Stat
 }
 
 func (r *Registry) state(ctx context.Context, in registry.Instance) (registry.State, error) {
+	generation := r.session.connection()
 	n, err := r.read(ctx, in, true)
 	if err != nil {
 		return "", err
@@ -35,6 +36,8 @@ func (r *Registry) state(ctx context.Context, in registry.Instance) (registry.St
 	switch {
 	case err != nil:
 		return "", err
+	case r.session.connection() != generation:
+		return "", errReconnected
 	case foreign:
 		return registry.Foreign, nil
 	case n == nil:

@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/binary"
@@ -124,14 +125,31 @@ func (f *framed) SetReadDeadline(t time.Time) error {
 	return f.Conn.SetReadDeadline(t)
 }
 
+// A connect request begins with its length and the version of the protocol, and then has the last zxid that the client has seen.
+const zxidFrom, zxidTo = 8, 16
+
+// forgetful takes that zxid out of the connect request. A server that has lost its data, as one without a volume does with its pod,
+// closes the connection of whoever has seen more, and so does every server, for ever. What is read rests on [session.catchUp].
+func forgetful(request []byte) []byte {
+	if len(request) < zxidTo {
+		return request
+	}
+	request = bytes.Clone(request)
+	clear(request[zxidFrom:zxidTo])
+	return request
+}
+
 // Write keeps a failure from the client once the server has said welcome. It closes the connection instead, so that the reader
 // ends, and the client answers each request once. By itself it answers the request that authenticates a new connection both
 // when the write fails and when the connection ends; there is room for one answer, and the client hangs (sendRequest, sendData
 // and flushRequests in its conn.go).
 func (f *framed) Write(p []byte) (int, error) {
+	if !f.welcomed.Load() {
+		return f.Conn.Write(forgetful(p))
+	}
 	n, err := f.Conn.Write(p)
-	if err == nil || !f.welcomed.Load() {
-		return n, err
+	if err == nil {
+		return n, nil
 	}
 	f.unsent.CompareAndSwap(nil, &err)
 	_ = f.Close()

@@ -19,9 +19,9 @@ const (
 // proxy stands between a driver and its server, and can take away what a network can take away.
 type proxy struct {
 	endpoint string
-	server   string
 
 	mu       sync.Mutex
+	server   string
 	conns    map[net.Conn]struct{}
 	refusing bool
 	held     map[int32]chan struct{} // by the kind of request, 0 for all; closed to let them go
@@ -43,7 +43,10 @@ func startProxy(t *testing.T, server string) *proxy {
 }
 
 func (p *proxy) serve(client net.Conn) {
-	server, err := net.Dial("tcp", p.server)
+	p.mu.Lock()
+	to := p.server
+	p.mu.Unlock()
+	server, err := net.Dial("tcp", to)
 	if err != nil {
 		return
 	}
@@ -114,6 +117,14 @@ func (p *proxy) refuse(refusing bool) {
 	if refusing {
 		p.cut()
 	}
+}
+
+// lead ends all connections, and leads the next ones to another server.
+func (p *proxy) lead(server string) {
+	p.mu.Lock()
+	p.server = server
+	p.mu.Unlock()
+	p.cut()
 }
 
 func (p *proxy) cut() {

@@ -59,6 +59,27 @@ func TestNothingIsSentLongAfterItWasAskedFor(t *testing.T) {
 	}
 }
 
+// A server that has lost its data refuses whoever has seen more of it.
+func TestServerThatLostItsData(t *testing.T) {
+	t.Parallel()
+	before := shared.Use(t)
+	after := registries.Use(t, func(ctx context.Context) (*zookeeper.Server, error) { return zookeeper.Start(ctx, zookeeper.Options{}) })
+	p := startProxy(t, before.Endpoint)
+	d := open(t, registry.Config{Cluster: "prod-1", Endpoint: p.endpoint, Options: options("base", "/lost")})
+	for i := range 50 {
+		expect.NoError(t, d.Register(t.Context(), pod(i)))
+	}
+	p.lead(after.Endpoint)
+	again(t, func(ctx context.Context) error {
+		entries, err := d.List(ctx, "prod-1")
+		if len(entries) > 0 {
+			t.Fatalf("got %d entries of a server that has none", len(entries))
+		}
+		return err
+	})
+	expect.NoError(t, d.Register(t.Context(), pod(0)))
+}
+
 // registerGivenUp registers the pod 1, and gives the call up when the proxy holds its request.
 func (p *proxy) registerGivenUp(t *testing.T, d *driver.Registry, request int32) {
 	t.Helper()
