@@ -117,7 +117,9 @@ func (r *Registry) look(ctx context.Context, changes []*change) error {
 	if len(gets) == 0 {
 		return nil
 	}
-	answer, err := r.commit(ctx, nil, gets, nil)
+	answer, err := eachInTurn(ctx, r.members, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		return r.commit(ctx, nil, gets, nil)
+	})
 	if err != nil {
 		return err
 	}
@@ -128,7 +130,7 @@ func (r *Registry) look(ctx context.Context, changes []*change) error {
 func (r *Registry) commit(
 	ctx context.Context, conditions []clientv3.Cmp, then, otherwise []clientv3.Op,
 ) (answer *clientv3.TxnResponse, err error) {
-	err = r.do(ctx, func() (err error) {
+	err = r.do(ctx, func(ctx context.Context) (err error) {
 		answer, err = r.client.Txn(ctx).If(conditions...).Then(then...).Else(otherwise...).Commit()
 		return err
 	})

@@ -143,7 +143,9 @@ func (r *Registry) each(ctx context.Context, prefix string, f func(*mvccpb.KeyVa
 	}
 	var revision int64
 	for {
-		page, err := r.page(ctx, from, end, revision)
+		page, err := eachInTurn(ctx, r.members, func(ctx context.Context) (*clientv3.GetResponse, error) {
+			return r.page(ctx, from, end, revision)
+		})
 		if err != nil {
 			return classify(err)
 		}
@@ -163,16 +165,18 @@ func (r *Registry) each(ctx context.Context, prefix string, f func(*mvccpb.KeyVa
 
 // page reads keys from one up to another as they were at a revision, 0 meaning now.
 func (r *Registry) page(ctx context.Context, from, end string, revision int64) (page *clientv3.GetResponse, err error) {
-	err = r.do(ctx, func() (err error) {
+	err = r.do(ctx, func(ctx context.Context) (err error) {
 		page, err = r.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(pageSize), clientv3.WithRev(revision))
 		return err
 	})
 	return page, err
 }
 
-// do makes a call, logged in.
-func (r *Registry) do(ctx context.Context, call func() error) error {
-	return r.login.do(ctx, r.client.Auth, call)
+// do makes a call, logged in. The member must know a leader, or else it says so at once: one that is cut off from its peers would
+// have the call wait for its whole time.
+func (r *Registry) do(ctx context.Context, call func(context.Context) error) error {
+	ctx = clientv3.WithRequireLeader(ctx)
+	return r.login.do(ctx, r.client.Auth, func() error { return call(ctx) })
 }
 
 // Close closes the connections. Entries stay, those with a lease until it ends.

@@ -64,15 +64,13 @@ func (r *Registry) renew(ctx context.Context, in registry.Instance) error {
 
 // eachInTurn makes a request that can be repeated until a member answers it: the client sends each to the next one. A member that
 // accepts connections and does not serve, since it is cut off from its peers or its disk stalls, would otherwise let entries expire
-// that the others could renew. There is one request more than there are members, because calls under way take turns too. Each has
-// half of the time that is left, so that a member which is only slow still answers in time. The member must know a leader, or else
-// it says so at once.
+// that the others could renew, and hooks wait. There is one request more than there are members, because calls under way take turns
+// too. Each has half of the time that is left, so that a member which is only slow still answers in time.
 func eachInTurn[T any](ctx context.Context, members int, request func(context.Context) (T, error)) (answer T, err error) {
 	left := 1
 	if members > 1 {
 		left = members + 1
 	}
-	ctx = clientv3.WithRequireLeader(ctx)
 	for ; left > 0; left-- {
 		part, cancel := driverkit.Share(ctx, min(left, 2))
 		answer, err = request(part)
@@ -85,7 +83,7 @@ func eachInTurn[T any](ctx context.Context, members int, request func(context.Co
 }
 
 func (r *Registry) get(ctx context.Context, key string) (kv *mvccpb.KeyValue, err error) {
-	err = r.do(ctx, func() error {
+	err = r.do(ctx, func(ctx context.Context) error {
 		answer, err := r.client.Get(ctx, key)
 		if err == nil && len(answer.Kvs) > 0 {
 			kv = answer.Kvs[0]
@@ -98,7 +96,7 @@ func (r *Registry) get(ctx context.Context, key string) (kv *mvccpb.KeyValue, er
 // keepAlive renews a lease once, and returns how long it lasts from now. The client's own KeepAliveOnce tries again and
 // again.
 func (r *Registry) keepAlive(ctx context.Context, lease int64) (ttl time.Duration, err error) {
-	err = r.do(ctx, func() error {
+	err = r.do(ctx, func(ctx context.Context) error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel() // ends the stream
 		stream, err := pb.NewLeaseClient(r.client.ActiveConnection()).LeaseKeepAlive(ctx)
@@ -143,7 +141,7 @@ func (r *Registry) grant(ctx context.Context, changes []*change) error {
 }
 
 func (r *Registry) newLease(ctx context.Context) (id clientv3.LeaseID, err error) {
-	err = r.do(ctx, func() error {
+	err = r.do(ctx, func(ctx context.Context) error {
 		answer, err := r.client.Grant(ctx, int64(r.lease/time.Second))
 		if err == nil {
 			id = answer.ID

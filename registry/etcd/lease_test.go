@@ -3,6 +3,7 @@ package etcd_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -30,7 +31,7 @@ type member struct {
 	// trouble is what the member has, if any, before it answers.
 	trouble func(context.Context) error
 
-	reads, renewals, leaderless atomic.Int32 // requests, and those that any member may answer that has no leader
+	reads, renewals, transactions, leaderless atomic.Int32 // requests, and those that any member may answer that has no leader
 }
 
 func (m *member) note(ctx context.Context, requests *atomic.Int32) error {
@@ -48,9 +49,7 @@ func (m *member) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeRespon
 	if err := m.note(ctx, &m.reads); err != nil {
 		return nil, err
 	}
-	return &pb.RangeResponse{
-		Header: &pb.ResponseHeader{}, Kvs: []*mvccpb.KeyValue{{Key: r.GetKey(), Value: m.value, Lease: 7}},
-	}, nil
+	return m.holds(r), nil
 }
 
 func (m *member) LeaseKeepAlive(stream grpc.BidiStreamingServer[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse]) error {
@@ -62,6 +61,28 @@ func (m *member) LeaseKeepAlive(stream grpc.BidiStreamingServer[pb.LeaseKeepAliv
 		return err
 	}
 	return stream.Send(&pb.LeaseKeepAliveResponse{Header: &pb.ResponseHeader{}, ID: asked.GetID(), TTL: 60})
+}
+
+// Txn reads, or removes what it is asked to.
+func (m *member) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
+	if err := m.note(ctx, &m.transactions); err != nil {
+		return nil, err
+	}
+	answer := &pb.TxnResponse{Header: &pb.ResponseHeader{}, Succeeded: true}
+	for _, op := range r.GetSuccess() {
+		to := &pb.ResponseOp{Response: &pb.ResponseOp_ResponseDeleteRange{ResponseDeleteRange: &pb.DeleteRangeResponse{}}}
+		if read := op.GetRequestRange(); read != nil {
+			to.Response = &pb.ResponseOp_ResponseRange{ResponseRange: m.holds(read)}
+		}
+		answer.Responses = append(answer.Responses, to)
+	}
+	return answer, nil
+}
+
+func (m *member) holds(r *pb.RangeRequest) *pb.RangeResponse {
+	return &pb.RangeResponse{
+		Header: &pb.ResponseHeader{}, Kvs: []*mvccpb.KeyValue{{Key: r.GetKey(), Value: m.value, Lease: 7}},
+	}
 }
 
 // hang is what a member does that waits for its peers or its disk: connections to it stay up.
@@ -95,28 +116,32 @@ func cluster(t *testing.T, in registry.Instance, size int, trouble func(context.
 	return d.(*etcd.Registry), members
 }
 
-// TestHeartbeatsPassOverAMemberThatDoesNotServe has a connection to each member.
-func TestHeartbeatsPassOverAMemberThatDoesNotServe(t *testing.T) {
+// TestCallsPassOverAMemberThatDoesNotServe has a connection to each member.
+func TestCallsPassOverAMemberThatDoesNotServe(t *testing.T) {
 	t.Parallel()
 	const timeout = 2 * time.Second
 	for name, tc := range map[string]struct {
 		reason  string
 		trouble func(context.Context) error
+		hangs   bool
 	}{
-		"it hangs":         {"its disk stalls, or its peers can't be reached", hang},
-		"it has no leader": {"it says so of a request that wants one", func(context.Context) error { return rpctypes.ErrGRPCNoLeader }},
+		"it hangs":         {"its disk stalls", hang, true},
+		"it has no leader": {"it says so of a request that wants one", func(context.Context) error { return rpctypes.ErrGRPCNoLeader }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			in := pod(1)
 			d, members := cluster(t, in, 4, tc.trouble) // with three, only reads would come to the first
-			beat := func(timeout time.Duration) error {
+			within := func(timeout time.Duration, call func(context.Context) error) error {
 				ctx, cancel := context.WithTimeout(t.Context(), timeout)
 				defer cancel()
-				return d.Heartbeat(ctx, in)
+				return call(ctx)
 			}
+			beat := func(ctx context.Context) error { return d.Heartbeat(ctx, in) }
+			get := func(ctx context.Context) error { _, err := d.Get(ctx, in); return err }
+			remove := func(ctx context.Context) error { return d.Deregister(ctx, in) }
 			expect.Soon(t, "all members are connected", func() error {
-				err := beat(timeout / 8)
+				err := within(timeout/8, beat)
 				for i, m := range members {
 					if m.reads.Load() == 0 {
 						return fmt.Errorf("none of the reads came to member %d: %w", i, err)
@@ -125,12 +150,23 @@ func TestHeartbeatsPassOverAMemberThatDoesNotServe(t *testing.T) {
 				return nil
 			})
 			for i := range 8 {
-				if err := beat(timeout); err != nil {
+				if err := within(timeout, beat); err != nil {
 					t.Errorf("heartbeat %d: %v\nreason: %s", i, err, tc.reason)
 				}
 			}
-			if members[0].renewals.Load() == 0 {
-				t.Error("no renewal came to the member that does not serve, so that the test proves half")
+			for i := range 6 {
+				for range i % len(members) { // so that each kind of request comes to each member
+					if err := within(timeout, get); err != nil {
+						t.Errorf("read %d: %v\nreason: %s", i, err, tc.reason)
+					}
+				}
+				// A change is not repeated. So it is lost at a member that hangs, and not at one that says that it has no leader.
+				if err := within(timeout/4, remove); errors.Is(err, context.DeadlineExceeded) && !tc.hangs {
+					t.Errorf("removal %d: %v\nreason: %s", i, err, tc.reason)
+				}
+			}
+			if members[0].renewals.Load() == 0 || members[0].transactions.Load() == 0 {
+				t.Error("no renewal or no change came to the member that does not serve, so that the test proves half")
 			}
 			for i, m := range members {
 				if n := m.leaderless.Load(); n > 0 {
