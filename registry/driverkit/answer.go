@@ -17,6 +17,8 @@ const (
 	maxWords = 1 << 20
 	// maxIgnored bounds what is read of a body for nothing but using its connection again.
 	maxIgnored = 64 << 10
+
+	retryAfter = "Retry-After"
 )
 
 // Answer is what a server said to a [Request].
@@ -39,7 +41,7 @@ func (a *Answer) OK() bool { return a.Status >= 200 && a.Status <= 299 }
 // of the kit follows, it says the location in their place.
 func (a *Answer) Refusal(words string) *StatusError {
 	e := &StatusError{Status: a.Status}
-	e.after, e.delayed = ParseRetryAfter(a.Header.Get("Retry-After"), time.Now())
+	e.after, e.delayed = ParseRetryAfter(a.Header.Get(retryAfter), time.Now())
 	e.text = strings.TrimSpace(fmt.Sprintf("%s answered %d %s", a.by, a.Status, http.StatusText(a.Status)))
 	if a.Status >= 300 && a.Status <= 399 {
 		e.text += fmt.Sprintf(", and redirects are not followed: set endpoint to where %s is (Location: %s)",

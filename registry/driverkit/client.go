@@ -2,6 +2,7 @@ package driverkit
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -152,17 +154,31 @@ type Request struct {
 }
 
 // Do makes one request to the current server, which the client leaves for the next one where it does not answer, or answers
-// 5xx or 429: later calls go there. This call is not made again. For the answer and the error see [HTTPClient.Send].
+// 5xx or 429: later calls go there, and so this one need not wait for as long as that server says. The call is made again only where
+// a certificate was not good, so that nothing was sent. For the answer and the error see [HTTPClient.Send]; the error is terminal only
+// if no server has a good one.
 func (c *HTTPClient) Do(ctx context.Context, r Request) (*Answer, error) {
-	number := c.current.Load()
-	answer, err := c.Send(ctx, Server{Number: int(number), Left: 1, url: c.servers[number]}, r)
-	switch {
-	case err != nil && !errors.Is(ctx.Err(), context.Canceled): // a caller who has gone says nothing of the server
-		c.leave(number, err)
-	case err == nil && (answer.Status >= http.StatusInternalServerError || answer.Status == http.StatusTooManyRequests):
-		c.leave(number, answer.Refusal(""))
+	count := uint32(len(c.servers)) //nolint:gosec // as many as a person wrote
+	first := c.current.Load()
+	var failures []error
+	for i := range count {
+		number := (first + i) % count
+		answer, err := c.Send(ctx, Server{Number: int(number), Left: 1, url: c.servers[number]}, r)
+		switch {
+		case err != nil && !errors.Is(ctx.Err(), context.Canceled): // a caller who has gone says nothing of the server
+			c.leave(number, err)
+		case err == nil && (answer.Status >= http.StatusInternalServerError || answer.Status == http.StatusTooManyRequests):
+			c.leave(number, answer.Refusal(""))
+			if count > 1 {
+				answer.Header.Del(retryAfter)
+			}
+		}
+		if !registry.IsTerminal(err) {
+			return answer, err
+		}
+		failures = append(failures, err)
 	}
-	return answer, err
+	return nil, allOf(failures)
 }
 
 // Try makes a call, all of its requests at one server: the one that took the last call, or where its error is marked by
@@ -289,15 +305,21 @@ type awayError struct{ err error }
 func (e *awayError) Error() string { return e.err.Error() }
 func (e *awayError) Unwrap() error { return e.err }
 
-// allOf tells of all failures in one line. It passes if one of them does.
+// allOf tells of all failures in one line. It has the class of the one that passes first.
 func allOf(failures []error) error {
 	var texts []string
-	class := failures[0]
 	for _, err := range failures {
 		texts = append(texts, err.Error())
-		if registry.IsTerminal(class) {
-			class = err
-		}
 	}
-	return &retold{text: strings.Join(texts, "; "), err: class}
+	first := slices.MinFunc(failures, func(a, b error) int { return cmp.Compare(passes(a), passes(b)) })
+	return &retold{text: strings.Join(texts, "; "), err: first}
+}
+
+// passes is how long a failure lasts at the least.
+func passes(err error) time.Duration {
+	if registry.IsTerminal(err) {
+		return math.MaxInt64
+	}
+	after, _ := registry.RetryAfterOf(err)
+	return after
 }

@@ -435,6 +435,77 @@ func TestTryTellsOfAllServers(t *testing.T) {
 	}
 }
 
+// TestSeveralServers: what one of them says of itself does not hold for all.
+func TestSeveralServers(t *testing.T) {
+	t.Parallel()
+	_, authority := newPair(t)
+	_, stranger := newPair(t)
+	serve := func(of *pki.Authority) string {
+		pair, err := of.Issue("server", pkix.Name{CommonName: "server"}, "127.0.0.1")
+		expect.NoError(t, err)
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		server.TLS, err = of.TLSConfig(pair)
+		expect.NoError(t, err)
+		server.Config.ErrorLog = log.New(io.Discard, "", 0) // it reports every handshake that fails
+		server.StartTLS()
+		t.Cleanup(server.Close)
+		return server.URL
+	}
+	trusted, untrusted, gone := serve(authority), serve(stranger), "https://"+registrytest.UnusedAddress(t)
+	busy := func(seconds string) string {
+		return drivertest.Serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", seconds)
+			w.WriteHeader(http.StatusServiceUnavailable)
+		})
+	}
+	well, away := drivertest.Serve(t, func(http.ResponseWriter, *http.Request) {}), "http://"+registrytest.UnusedAddress(t)
+	do := func(c *driverkit.HTTPClient) error {
+		answer, err := c.Do(t.Context(), driverkit.Request{Method: http.MethodGet})
+		if err == nil && !answer.OK() {
+			err = answer.Refusal("").Classified()
+		}
+		return err
+	}
+	try := func(c *driverkit.HTTPClient) error {
+		return c.Try(t.Context(), func(s driverkit.Server) error {
+			answer, err := c.Send(t.Context(), s, driverkit.Request{Method: http.MethodGet})
+			if err == nil && !answer.OK() {
+				err = answer.Refusal("").Classified()
+			}
+			return err
+		})
+	}
+	for name, tc := range map[string]struct {
+		reason          string
+		call            func(*driverkit.HTTPClient) error
+		servers         []string
+		fails, terminal bool
+		after           time.Duration
+	}{
+		"a bad certificate":        {"nothing was sent, and another server may take it", do, []string{untrusted, trusted}, false, false, 0},
+		"only bad certificates":    {"a person has to act", do, []string{untrusted, untrusted + "/b"}, true, true, 0},
+		"bad, and away":            {"the other comes back", do, []string{untrusted, gone}, true, false, 0},
+		"one that is busy":         {"there is no other to go to", do, []string{busy("60")}, true, false, time.Minute},
+		"busy, and well":           {"the next call goes to the other", do, []string{busy("60"), well}, true, false, 0},
+		"all are tried, one away":  {"it may be back sooner", try, []string{busy("60"), away}, true, false, 0},
+		"all are tried, both busy": {"the first that is ready suffices", try, []string{busy("3600"), busy("60")}, true, false, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config := registry.Config{Endpoint: strings.Join(tc.servers, ",")}
+			if strings.HasPrefix(config.Endpoint, "https://") {
+				config.TLS.CAFile = authority.CertFile
+			}
+			err := tc.call(newClient(t, config, driverkit.HTTPOptions{}))
+			after, _ := registry.RetryAfterOf(err)
+			if (err != nil) != tc.fails || registry.IsTerminal(err) != tc.terminal || after != tc.after {
+				t.Errorf("got error %v, terminal: %t, after %s, want one: %t, terminal: %t, after %s\nreason: %s",
+					err, registry.IsTerminal(err), after, tc.fails, tc.terminal, tc.after, tc.reason)
+			}
+		})
+	}
+}
+
 // TestTryKeepsATimeOut has a server that is silent: the call may still be made there, so it is made nowhere else.
 func TestTryKeepsATimeOut(t *testing.T) {
 	t.Parallel()
