@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -97,9 +96,8 @@ func newClaims() *Claims {
 	}
 }
 
-// claimKey is what a name claims: all that differ from it in case only, too, since Eureka's clients and Consul's DNS take
-// them for one.
-func claimKey(name string) string { return strings.ToLower(name) }
+// claimKey is what a name claims: all that registries' clients take for the same name, too.
+func claimKey(name string) string { return service.Fold(name) }
 
 // Use is a pod's use of a service name.
 type Use struct {

@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
+	"golang.org/x/text/cases"
+	"golang.org/x/text/language"
 	"k8s.io/apimachinery/pkg/labels"
 )
 
@@ -86,7 +89,16 @@ func ParseNamePattern(s string) (NamePattern, error) {
 
 func (p NamePattern) matches(namespace, name string) bool {
 	pattern := strings.ReplaceAll(string(p), namespacePlaceholder, namespace)
-	return globMatches(strings.ToLower(pattern), strings.ToLower(name))
+	return globMatches(Fold(pattern), Fold(name))
+}
+
+// Fold returns the same text for names that registries' clients take for one: Consul's DNS does not tell capital and small letters
+// apart, and Eureka's clients write names in capitals before they compare them, by which ſ is S and ß is SS (Netflix's Applications.java).
+func Fold(name string) string {
+	if strings.ContainsFunc(name, func(r rune) bool { return r > unicode.MaxASCII }) {
+		name = cases.Upper(language.Und).String(name)
+	}
+	return strings.ToLower(name)
 }
 
 // globMatches reports whether the pattern, in which * stands for any text, matches the whole of s.

@@ -41,6 +41,7 @@ func TestPolicyAllows(t *testing.T) {
 		"another name":              {"what is not listed is refused", "shop", "", "web api", "shop", nil, "payments", false},
 		"another namespace":         {"what is not listed is refused", "shop", "", "web", "staging", nil, "web", false},
 		"other letters":             {"registries take both for one name", "shop", "", "Web", "shop", nil, "wEB", true},
+		"clients take them for one": {"Eureka's write names in capitals, and that of ſ is S", "team-a", "", "payments", "team-a", nil, "paymentſ", true},
 		"a glob of namespaces":      {"it matches to the end", "team-*", "", "web", "team-a", nil, "web", true},
 		"not its glob":              {"it begins at the beginning", "team-*", "", "web", "a-team-a", nil, "web", false},
 		"all namespaces":            {"* is any text", "*", "", "web", "shop", nil, "web", true},

@@ -38,6 +38,9 @@ const (
 	annotationDefaultContainer = "kubectl.kubernetes.io/default-container"
 )
 
+// maxEndpoints bounds what one pod can have all others wait for.
+const maxEndpoints = 50
+
 const servicesHelp = `write "name=port", several with commas: "web=8080,admin=9090"`
 
 // Endpoint is one service name and port of a pod.
@@ -165,6 +168,9 @@ func parseServices(written string) ([]Endpoint, error) {
 	items, err := itemsOf(written, servicesHelp)
 	if err != nil {
 		return nil, err
+	}
+	if len(items) > maxEndpoints {
+		return nil, fmt.Errorf("there are %d: write at most %d", len(items), maxEndpoints)
 	}
 	endpoints := make([]Endpoint, 0, len(items))
 	for _, item := range items {

@@ -39,6 +39,10 @@ func TestEndpointsOf(t *testing.T) {
 			subject: Subject{Labels: web, Spec: tcp8080},
 			want:    []Endpoint{{"web", 9000}},
 		},
+		"too many services": {
+			reason: "every look at a workload reads them, for all tenants", subject: Subject{Annotations: annotated(strings.Repeat("web=1,", 51) + "web=2")},
+			wantErr: []string{AnnotationServices, "52", "at most 50"},
+		},
 		"UDP first": {
 			reason: "only a TCP port can be registered",
 			subject: Subject{Labels: web, Spec: ports(
