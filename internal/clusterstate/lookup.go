@@ -58,10 +58,15 @@ func Live(ctx context.Context, server client.Reader, id lifecycle.PodID) (*corev
 	pod := &corev1.Pod{}
 	err := server.Get(ctx, id.NamespacedName, pod)
 	switch {
-	case apierrors.IsNotFound(err), err == nil && pod.UID != id.UID:
+	case apierrors.IsNotFound(err), err == nil && pod.UID != id.UID, apierrors.IsForbidden(err) && Lacks(ctx, server, id.Namespace):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("asking whether the pod is gone: %w", err)
 	}
 	return pod, nil
+}
+
+// Lacks reports that the API server has no such namespace: the rights in it went with it.
+func Lacks(ctx context.Context, server client.Reader, namespace string) bool {
+	return apierrors.IsNotFound(server.Get(ctx, client.ObjectKey{Name: namespace}, NamespaceMetadata()))
 }

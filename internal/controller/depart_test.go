@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,7 +11,9 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -122,6 +125,35 @@ func TestPodIsNotTakenForGoneOnAnError(t *testing.T) {
 	w.expectJournal("an error is no reason to remove anything")
 	w.r.APIReader = live
 	w.reconciles(pod, "", deregisters)
+}
+
+func TestPodIsGoneWithItsNamespaceAndTheRightsInIt(t *testing.T) {
+	t.Parallel()
+	w, pod := serving(t)
+	w.removePod(pod)
+	live := w.r.APIReader
+	w.r.APIReader = forbidding{Reader: live, namespaces: true}
+	w.reconcileFails(pod)
+	w.expectJournal("the rights in a namespace that is there may come back")
+	w.r.APIReader = forbidding{Reader: live}
+	w.reconciles(pod, "", deregisters)
+	w.expectNoPages("all is undone")
+}
+
+// forbidding is an API server that refuses to tell of pods.
+type forbidding struct {
+	client.Reader
+
+	namespaces bool // has all of them
+}
+
+func (f forbidding) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	if _, pod := object.(*corev1.Pod); pod {
+		return apierrors.NewForbidden(corev1.Resource("pods"), key.Name, nil)
+	} else if f.namespaces {
+		return nil
+	}
+	return apierrors.NewNotFound(corev1.Resource("namespaces"), key.Name)
 }
 
 func TestPodThatWasGoneBeforeTheManagerCameToIt(t *testing.T) {

@@ -113,8 +113,8 @@ func (c *Cluster) podsIn(ctx context.Context, namespace string) (map[types.UID]s
 		var page metav1.PartialObjectMetadataList
 		page.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
 		err := c.API.List(ctx, &page, client.InNamespace(namespace), client.Limit(podPage), client.Continue(next))
-		if apierrors.IsForbidden(err) && c.lacks(ctx, namespace) {
-			return present, nil // the rights in it went with it
+		if apierrors.IsForbidden(err) && clusterstate.Lacks(ctx, c.API, namespace) {
+			return present, nil
 		}
 		if err != nil {
 			return nil, fmt.Errorf("listing the pods of namespace %s: %w", namespace, err)
@@ -126,11 +126,6 @@ func (c *Cluster) podsIn(ctx context.Context, namespace string) (map[types.UID]s
 			return present, nil
 		}
 	}
-}
-
-// lacks reports that the API server has no such namespace.
-func (c *Cluster) lacks(ctx context.Context, namespace string) bool {
-	return apierrors.IsNotFound(c.API.Get(ctx, client.ObjectKey{Name: namespace}, clusterstate.NamespaceMetadata()))
 }
 
 // lives asks the API server for one pod. The reconciler looks at a dying one, which it may have to free as well. A pod that
