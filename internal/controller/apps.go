@@ -47,7 +47,7 @@ func (o *observation) gone() bool { return o.departed && !o.note.Lingers }
 
 // has reports whether the address is the pod's.
 func (o *observation) has(address string) bool {
-	return !o.gone() && !lifecycle.Finished(o.pod()) && address == o.pod().Status.PodIP
+	return !o.gone() && address == lifecycle.AddressOf(o.pod())
 }
 
 // observePassedOn says which entries belong to the applications of other pods by now.

@@ -339,6 +339,17 @@ func TestAppEntryOfAnEndedPodIsSparedForTheNext(t *testing.T) {
 	}
 }
 
+func TestAppEntryAtTheAddressOfAPodThatEndedAndStays(t *testing.T) {
+	t.Parallel()
+	w, pod, app := servingApp(t)
+	w.changePod(pod, func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed })
+	w.reconcile(pod)
+	w.takeJournal()
+	app.PutBack()
+	w.watches("it is that of a pod which the cache has not")
+	w.expectApp("", app, registry.InService)
+}
+
 func TestAppThatPutsItselfBackIsTakenOutAgain(t *testing.T) {
 	t.Parallel()
 	w, pod, app := servingApp(t, draining15s)

@@ -83,7 +83,7 @@ func (r *PodReconciler) observe(ctx context.Context, id lifecycle.PodID) (seen *
 	case err != nil:
 		return nil, 0, fmt.Errorf("reading the pod: %w", err)
 	}
-	seen.tracked.Found(pod.Status.PodIP)
+	seen.tracked.Found(lifecycle.AddressOf(pod))
 	if clusterstate.Behind(pod.ResourceVersion, seen.note.Written) {
 		return nil, staleRecheck, nil
 	}

@@ -44,6 +44,14 @@ func Finished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
+// AddressOf returns the address at which the pod may serve. Another pod may have that of one whose containers have ended for good.
+func AddressOf(pod *corev1.Pod) string {
+	if Finished(pod) {
+		return ""
+	}
+	return pod.Status.PodIP
+}
+
 // marked reports whether the pod carries a newly-created mark, as label or annotation. The public examples use "true"
 // and call any other value done.
 func marked(pod *corev1.Pod, key string) bool {
