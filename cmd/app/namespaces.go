@@ -11,6 +11,7 @@ import (
 	"github.com/go-logr/logr"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
@@ -94,26 +95,22 @@ func (*namespaces) NeedLeaderElection() bool { return false }
 
 // Start implements manager.Runnable.
 func (n *namespaces) Start(ctx context.Context) error {
-	ticker := time.NewTicker(namespacesInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-			if err := n.check(ctx); err != nil {
-				n.stop(err) // as at a signal: an error from here would end the manager before it gives the lease back
-				return nil
-			}
+	_ = wait.PollUntilContextCancel(ctx, namespacesInterval, false, func(ctx context.Context) (bool, error) {
+		err := n.check(ctx)
+		if err != nil {
+			n.stop(err) // as at a signal: an error from here would end the manager before it gives the lease back
 		}
-	}
+		return err != nil, nil
+	})
+	return nil
 }
 
 // check returns an error where the choice has changed.
 func (n *namespaces) check(ctx context.Context) error {
 	choice, err := n.choose(ctx, func(ctx context.Context, name string) (bool, error) {
-		err := n.cache.Get(ctx, client.ObjectKey{Name: name}, clusterstate.NamespaceMetadata())
-		return err == nil && slices.Contains(n.watched, name), err
+		namespace := clusterstate.NamespaceMetadata()
+		err := n.cache.Get(ctx, client.ObjectKey{Name: name}, namespace)
+		return err == nil && namespace.DeletionTimestamp == nil && slices.Contains(n.watched, name), err
 	})
 	if err != nil {
 		n.logger.Error(err, "asking which namespaces of the configuration exist")

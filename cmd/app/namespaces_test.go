@@ -21,10 +21,14 @@ func TestNamespacesThatAreWatched(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason                    string
 		listed, exist, may, wants names
+		leaves                    string
 		unanswered                bool
 	}{
-		"all there":         {reason: "whatever the rights, which are missed by name", listed: names{"a", "b"}, exist: names{"a", "b"}, wants: names{"a", "b"}},
-		"one is gone":       {reason: "its Role went with it", listed: names{"a", "b"}, exist: names{"a"}, may: names{"a"}, wants: names{"a"}},
+		"all there":   {reason: "whatever the rights, which are missed by name", listed: names{"a", "b"}, exist: names{"a", "b"}, wants: names{"a", "b"}},
+		"one is gone": {reason: "its Role went with it", listed: names{"a", "b"}, exist: names{"a"}, may: names{"a"}, wants: names{"a"}},
+		"one hangs in its deletion": {
+			reason: "its Role went before it does", listed: names{"a", "b"}, exist: names{"a", "b"}, may: names{"a"}, leaves: "b", wants: names{"a"},
+		},
 		"rights everywhere": {reason: "it can be watched before it is made", listed: names{"a", "b"}, exist: names{"a"}, may: names{"a", "b"}, wants: names{"a", "b"}},
 		"one is made again": {
 			reason: "its Role may come later, and the others go on until then", listed: names{"a", "b"}, exist: names{"a", "b"}, may: names{"a"},
@@ -47,7 +51,11 @@ func TestNamespacesThatAreWatched(t *testing.T) {
 			})
 			cached := clientfake.NewClientBuilder().WithScheme(newScheme())
 			for _, namespace := range tc.exist {
-				cached.WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+				object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+				if namespace == tc.leaves {
+					object.DeletionTimestamp, object.Finalizers = new(metav1.Now()), []string{"example.com/stays"}
+				}
+				cached.WithObjects(object)
 			}
 			n := &namespaces{
 				server: &apiClients{authorization: set.AuthorizationV1()}, cache: cached.Build(), listed: tc.listed, watched: tc.wants, logger: quiet(),

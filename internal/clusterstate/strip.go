@@ -60,7 +60,7 @@ func stripContainers(containers []corev1.Container) []corev1.Container {
 // NodeMetadata is the form in which nodes are read: nothing of them but labels is of use.
 func NodeMetadata() *metav1.PartialObjectMetadata { return metadataOf("Node") }
 
-// NamespaceMetadata is the form in which namespaces are read: nothing of them but labels and ages is of use.
+// NamespaceMetadata is the form in which namespaces are read: nothing of them but labels, age and deletion is of use.
 func NamespaceMetadata() *metav1.PartialObjectMetadata { return metadataOf("Namespace") }
 
 func metadataOf(kind string) *metav1.PartialObjectMetadata {
@@ -84,7 +84,8 @@ func StripNode(object any) (any, error) {
 // StripNamespace does for namespaces what [Sharer.StripPod] does for pods.
 func StripNamespace(object any) (any, error) {
 	return stripMetadata(object, func(namespace *metav1.PartialObjectMetadata, stripped *metav1.ObjectMeta) {
-		stripped.Labels, stripped.CreationTimestamp = namespace.Labels, namespace.CreationTimestamp
+		stripped.Labels = namespace.Labels
+		stripped.CreationTimestamp, stripped.DeletionTimestamp = namespace.CreationTimestamp, namespace.DeletionTimestamp
 	}), nil
 }
 

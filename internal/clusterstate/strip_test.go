@@ -141,11 +141,11 @@ func expectStripped(t *testing.T, strip toolscache.TransformFunc, full, want any
 	}
 }
 
-func TestStripNamespaceKeepsLabelsAndAge(t *testing.T) {
+func TestStripNamespaceKeepsLabelsAgeAndDeletion(t *testing.T) {
 	t.Parallel()
-	namespace := NamespaceMetadata()
+	namespace, leaves := NamespaceMetadata(), metav1.NewTime(time.Date(2026, 2, 2, 3, 4, 5, 0, time.UTC))
 	namespace.ObjectMeta = metav1.ObjectMeta{
-		Name: "shop", UID: "1", ResourceVersion: "2", Labels: map[string]string{"team": "a"},
+		Name: "shop", UID: "1", ResourceVersion: "2", Labels: map[string]string{"team": "a"}, DeletionTimestamp: &leaves,
 		CreationTimestamp: metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)), Annotations: map[string]string{"a": "b"}, Finalizers: []string{"a/b"},
 		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}},
 	}
@@ -153,7 +153,7 @@ func TestStripNamespaceKeepsLabelsAndAge(t *testing.T) {
 	expect.NoError(t, err)
 	want := NamespaceMetadata()
 	want.ObjectMeta = metav1.ObjectMeta{
-		Name: "shop", UID: "1", ResourceVersion: "2", Labels: map[string]string{"team": "a"},
+		Name: "shop", UID: "1", ResourceVersion: "2", Labels: map[string]string{"team": "a"}, DeletionTimestamp: &leaves,
 		CreationTimestamp: metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
 	}
 	if diff := cmp.Diff(want, stripped); diff != "" {
