@@ -15,6 +15,7 @@ import (
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -123,7 +124,7 @@ func repeat(ctx context.Context, logger logr.Logger, what string, do func(contex
 func (i *Issuer) keep(ctx context.Context) error {
 	secret, err := i.Secrets.Get(ctx, i.Name, metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("%w: apply config/components/evictions", err)
+		return missing(err)
 	}
 	chain := secret.Data[corev1.TLSCertKey]
 	if i.good(chain, secret.Data[corev1.TLSPrivateKeyKey]) {
@@ -176,6 +177,14 @@ func (i *Issuer) trust(ctx context.Context, authorities []byte) error {
 	})
 }
 
+// missing says what brings an object that is not there, or may not be read.
+func missing(err error) error {
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return fmt.Errorf("%w: apply config/components/evictions, or set evictions.enabled in the chart", err)
+	}
+	return err
+}
+
 // change gives a field of every webhook's clientConfig what value returns, unless that is nil.
 func change(
 	ctx context.Context, webhooks admissionv1client.MutatingWebhookConfigurationInterface, name, field string,
@@ -183,7 +192,7 @@ func change(
 ) error {
 	configuration, err := webhooks.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("%w: apply config/components/evictions", err)
+		return missing(err)
 	}
 	patch := []lifecycle.Operation{{Op: "test", Path: "/metadata/resourceVersion", Value: configuration.ResourceVersion}}
 	for n := range configuration.Webhooks {

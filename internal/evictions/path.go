@@ -24,8 +24,6 @@ const (
 	// lookEvery bounds how often a path that is not known has the webhook configuration read, and lookTimeout how long that takes.
 	lookEvery   = time.Second
 	lookTimeout = 2 * time.Second
-	// guessable is the path that the manifests had once.
-	guessable = "/evict"
 )
 
 // Path lets in the API server alone. The webhook has pods deleted, and anyone in the cluster may reach it, while the API server
@@ -117,7 +115,7 @@ func pathOf(c admissionv1.WebhookClientConfig) string {
 	return ""
 }
 
-// PathIssuer gives the webhook configuration a path where it has none that is a secret. Only the leader does.
+// PathIssuer gives the webhook configuration a path where it has none. Only the leader does.
 type PathIssuer struct {
 	Webhooks admissionv1client.MutatingWebhookConfigurationInterface
 	// Name is that of the MutatingWebhookConfiguration.
@@ -133,7 +131,7 @@ func (i *PathIssuer) Start(ctx context.Context) error {
 
 func (i *PathIssuer) keep(ctx context.Context) error {
 	return change(ctx, i.Webhooks, i.Name, "service/path", func(c admissionv1.WebhookClientConfig) any {
-		if c.Service == nil || c.Service.Path != nil && *c.Service.Path != guessable {
+		if c.Service == nil || c.Service.Path != nil {
 			return nil
 		}
 		return "/" + strings.ToLower(rand.Text()) // capital letters are refused

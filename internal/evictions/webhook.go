@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -49,18 +50,23 @@ type Options struct {
 }
 
 // Webhook answers evictions. It is an admission.Handler for CREATE of pods/eviction. It may answer on several managers at once:
-// all that it remembers stands on the pods.
+// what it remembers stands on the pods, but for when it could first not write it there.
 type Webhook struct {
 	Options
 
 	ownership atomic.Pointer[lifecycle.Ownership]
 	// turn is held while a budget is looked at and used, so that two evictions do not use the same place in it.
 	turn *semaphore.Weighted
+	// failing has when each pod, by its UID, could first not be labelled.
+	failing *lru.Cache
 }
+
+// mostFailing bounds the memory; a pod that is forgotten is held for longer.
+const mostFailing = 1000
 
 // New returns a Webhook that passes all evictions until [Webhook.Apply].
 func New(o Options) *Webhook {
-	w := &Webhook{Options: o, turn: semaphore.NewWeighted(1)}
+	w := &Webhook{Options: o, turn: semaphore.NewWeighted(1), failing: lru.New(mostFailing)}
 	w.Apply(lifecycle.Ownership{})
 	return w
 }
@@ -169,8 +175,9 @@ func (w *Webhook) begin(ctx context.Context, pod *corev1.Pod, since time.Time, d
 		return overBudget(pod, budget), nil
 	case !dryRun:
 		if err := w.label(ctx, pod, since); err != nil {
-			return admission.Response{}, err
+			return w.unlabelled(pod, err)
 		}
+		w.failing.Remove(pod.UID)
 		w.Recorder.Eventf(pod, nil, reason.EvictionHooked.Event(), string(reason.EvictionHooked), action,
 			"An eviction became a hooked deletion: OpenKruise deletes the pod once it is out of the registry and its drain has passed")
 	}
@@ -211,6 +218,25 @@ func (w *Webhook) label(ctx context.Context, pod *corev1.Pod, since time.Time) e
 		return fmt.Errorf("labelling pod %s for its deletion: %w", pod.Name, err)
 	}
 	return nil
+}
+
+// unlabelled holds the eviction for no longer than one whose beginning stands on the pod: what fails may never pass by itself.
+func (w *Webhook) unlabelled(pod *corev1.Pod, err error) (admission.Response, error) {
+	if lifecycle.IsRefused(err) {
+		return admission.Response{}, err
+	}
+	now := w.Clock.Now()
+	noted, _ := w.failing.Get(pod.UID)
+	first, failed := noted.(time.Time)
+	if !failed {
+		first = now
+		w.failing.Add(pod.UID, first)
+	}
+	if now.Sub(first) < w.Limit {
+		return admission.Response{}, err
+	}
+	w.Logger.Error(err, "labelling a pod for its deletion", "pod", client.ObjectKeyFromObject(pod))
+	return w.giveUp(pod, false), nil
 }
 
 // giveUp lets the eviction through, and says so wherever someone may look.

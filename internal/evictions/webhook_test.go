@@ -311,13 +311,14 @@ func TestPatchThatFails(t *testing.T) {
 		reason string
 		err    error
 		passed bool
+		ends   bool
 	}{
-		"conflict":  {"the pod has changed since it was read", apierrors.NewConflict(pods, "web-1", errors.New("changed")), false},
-		"an outage": {"it may pass", errors.New("connection refused"), false},
-		"forbidden": {"it will not pass, and a drain must end", apierrors.NewForbidden(pods, "web-1", errors.New("frozen")), true},
+		"conflict":  {"the pod has changed since it was read", apierrors.NewConflict(pods, "web-1", errors.New("changed")), false, false},
+		"an outage": {"it may pass, and a drain must end", errors.New("connection refused"), false, true},
+		"forbidden": {"it will not pass, and a drain must end", apierrors.NewForbidden(pods, "web-1", errors.New("frozen")), true, true},
 		"denied by another webhook": {
 			"where that names no code, the API server answers 400 without a reason",
-			&apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 400, Message: "frozen"}}, true,
+			&apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 400, Message: "frozen"}}, true, true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -330,6 +331,10 @@ func TestPatchThatFails(t *testing.T) {
 				w.ExpectHeld(response, "try again")
 			}
 			w.ExpectNoEvent()
+			w.clock.SetTime(w.clock.Now().Add(w.Limit))
+			if got := w.Evict("web-1").Allowed; got != c.ends {
+				t.Errorf("let through %v at the limit, want %v: %s", got, c.ends, c.reason)
+			}
 		})
 	}
 }
