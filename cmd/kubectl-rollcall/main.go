@@ -4,10 +4,8 @@ package main
 import (
 	"context"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -22,13 +20,11 @@ var version = "unknown"
 
 func main() {
 	log.SetLogger(klog.Background()) // controller-runtime complains with a stack trace where it has none
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
 	arguments := os.Args[1:]
 	if strings.HasPrefix(filepath.Base(os.Args[0]), "kubectl_complete-") { // as kubectl calls it for a shell
 		arguments = append([]string{cobra.ShellCompRequestCmd}, arguments...)
 	}
-	status := plugin.Run(ctx, version, arguments, streams)
-	stop()
-	os.Exit(status)
+	// A signal ends the process at once, wherever it waits, and the shell sees by which.
+	os.Exit(plugin.Run(context.Background(), version, arguments, streams))
 }

@@ -19,6 +19,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/rollcall-dev/rollcall/internal/config"
+	"github.com/rollcall-dev/rollcall/internal/enroll"
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/lint"
 )
 
@@ -29,7 +31,8 @@ func (o *options) lintCommand() *cobra.Command {
 		Short: "Say what in a CloneSet, or in Rollcall's configuration, will not work and why",
 		Long: "Reads CloneSets and the ConfigMap " + configMapName + " from a file, or from the standard input. It holds the CloneSets " +
 			"to --config, else to the configuration that stands beside them, else to that of the cluster. It fails where something " +
-			"will not work. A handler that hooks.owned does not claim may be another controller's, so that is a note on the standard error.",
+			"will not work. A handler that hooks.owned does not claim may be another controller's, and a CloneSet without hooks may be enrolled later: those are notes on the standard " +
+			"error.",
 		Example: "  kubectl rollcall lint web.yaml\n  kustomize build . | kubectl rollcall lint -",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, arguments []string) error {
@@ -178,6 +181,10 @@ func (l *linted) lint() (findings, notes []string) {
 	}
 	for _, set := range l.cloneSets {
 		name := strings.TrimPrefix(set.Namespace+"/"+set.Name, "/")
+		if len(lifecycle.HandlersOf(set.Spec.Lifecycle)) == 0 {
+			notes = append(notes, fmt.Sprintf("CloneSet %s, note: %s", name, withoutHooks(set, l.parsed)))
+			continue
+		}
 		for _, f := range lint.CloneSet(set, l.parsed, nil) {
 			findings = append(findings, fmt.Sprintf("CloneSet %s: %s", name, f))
 		}
@@ -186,4 +193,13 @@ func (l *linted) lint() (findings, notes []string) {
 		}
 	}
 	return findings, notes
+}
+
+// withoutHooks says what becomes of a CloneSet that may be enrolled later, or be none of Rollcall's business.
+func withoutHooks(set *kruisev1alpha1.CloneSet, c *config.Config) string {
+	note := "it has no hooks, so Rollcall leaves its pods alone until it is enrolled"
+	if why := enroll.Obstacle(set, c, nil); why != "" {
+		note += ", which Rollcall refuses: " + why
+	}
+	return note
 }

@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -59,7 +62,7 @@ type scene struct {
 	record  lifecycle.Want
 	out     time.Duration // how long ago it was taken out
 	warning string
-	passed  bool          // the warning was followed by Resolved
+	later   reason.Reason // of the Event after the warning, if any
 	says    entries.State // what the registry says, as the manager knows it
 	foreign bool          // the configuration has other namespaces
 }
@@ -108,8 +111,8 @@ func (s scene) view(t *testing.T) Pod {
 			Type: corev1.EventTypeWarning, Reason: s.warning, Note: "hook preDelete waits: connection refused",
 		})
 	}
-	if s.passed {
-		w.events["pod"] = append(w.events["pod"], eventsv1.Event{Type: corev1.EventTypeNormal, Reason: "Resolved"})
+	if s.later != "" {
+		w.events["pod"] = append(w.events["pod"], eventsv1.Event{Type: s.later.Event(), Reason: string(s.later)})
 	}
 	p, managed := w.view(pod)
 	if !managed {
@@ -266,9 +269,10 @@ func TestReason(t *testing.T) {
 		state: appspub.LifecycleStatePreparingDelete, ready: true, record: lifecycle.InService,
 		labels: map[string]string{"example.com/delete": "true"},
 	}
-	refused, passed, waits := deleting, deleting, deleting
+	waits, refused := deleting, deleting
 	refused.warning = "RegistryUnavailable"
-	passed.warning, passed.passed = "RegistryUnavailable", true
+	passed, skipped, evicted := refused, refused, refused
+	passed.later, skipped.later, evicted.later = reason.Resolved, reason.Skipped, reason.EvictionHooked
 	released, foreign := deleting, refused
 	released.record, released.labels, foreign.foreign = lifecycle.Absent, nil, true
 	for name, c := range map[string]struct {
@@ -278,6 +282,8 @@ func TestReason(t *testing.T) {
 	}{
 		"event":    {reason: "the manager knows best why it waits", scene: refused, want: "RegistryUnavailable"},
 		"resolved": {reason: "a reason that has passed says nothing of now", scene: passed, want: reason.Acknowledgement},
+		"skipped":  {reason: "what a person did once is not what it waits for", scene: skipped, want: "RegistryUnavailable"},
+		"evicted":  {reason: "an Event of another kind does not end the reason", scene: evicted, want: "RegistryUnavailable"},
 		"released": {reason: "no hook of Rollcall's holds it any more", scene: released, want: reason.AwaitingOpenKruise},
 		"foreign":  {reason: "the Event is of another manager, or of a time before", scene: foreign, want: reason.NotWatched},
 		"no event": {reason: "Events are kept for an hour only", scene: waits, want: reason.Acknowledgement},
@@ -466,6 +472,42 @@ func TestScreen(t *testing.T) {
 	}
 	if got, want := draw(false), "a\nb\nc\n"; got != want {
 		t.Errorf("into a pipe: got %q, want %q", got, want)
+	}
+}
+
+// TestWatch: a watch of half an hour outlasts a request that fails, and tells a pod that is gone from it.
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		fails  int
+		err    error
+		want   string
+	}{
+		"a look fails":       {"the next may not", 2, errors.New("connection reset"), "one\none\nThat was the last answer. Looking again: connection reset\nthree\n"},
+		"the first one does": {"a person has something to correct", 1, errors.New("no such host"), "no such host"},
+		"it is gone":         {"it will not come back", 2, &exitError{exitNotFound, errors.New("not found")}, "one\nnot found"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var out bytes.Buffer
+				looks := 0
+				err := (&options{IOStreams: genericiooptions.IOStreams{Out: &out}}).show(true, func(to, _ io.Writer, _ terminal) (bool, error) {
+					if looks++; looks == tc.fails {
+						return false, tc.err
+					}
+					fmt.Fprintln(to, []string{"", "one", "two", "three"}[looks])
+					return looks == 3, nil
+				})
+				if err != nil {
+					out.WriteString(err.Error())
+				}
+				if got := out.String(); got != tc.want {
+					t.Errorf("got  %q\nwant %q: %s", got, tc.want, tc.reason)
+				}
+			})
+		})
 	}
 }
 

@@ -39,38 +39,42 @@ func (o *options) receiptCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			lines, until, err := o.auditLines(cmd.Context(), files)
+			lines, until, unread, err := o.auditLines(cmd.Context(), files)
 			if err != nil {
 				return err
 			}
-			return o.printReceipt(receipt.NewHistory(lines, until), namespace, arguments[0], o.revisions(cmd.Context(), namespace, files))
+			err = o.printReceipt(receipt.NewHistory(lines, until), namespace, arguments[0], o.revisions(cmd.Context(), namespace, files))
+			if err == nil && unread != nil {
+				return &exitError{exitDamaged, fmt.Errorf("the receipt lacks what a manager did: %w", unread)}
+			}
+			return err
 		},
 	}
 	c.Flags().StringArrayVarP(&files, "file", "f", nil, "A file with lines of the audit log, or - for standard input. Can be repeated.")
 	return c
 }
 
-// auditLines reads the files, or the logs of the managers as they are at a time.
-func (o *options) auditLines(ctx context.Context, files []string) (lines []receipt.Line, until time.Time, err error) {
+// auditLines reads the files, or the logs of the managers as they are at a time, and says which of those it can't read.
+func (o *options) auditLines(ctx context.Context, files []string) (lines []receipt.Line, until time.Time, unread, err error) {
 	if len(files) == 0 {
 		return o.managersLines(ctx)
 	}
 	for _, path := range files {
 		log, err := readInput(o.In, path, "the audit log")
 		if err != nil {
-			return nil, until, err
+			return nil, until, nil, err
 		}
 		more, err := linesOf(path, log)
 		if err != nil {
-			return nil, until, err
+			return nil, until, nil, err
 		}
 		lines = append(lines, more...)
 	}
 	if len(lines) == 0 {
-		return nil, until, &exitError{exitDamaged, fmt.Errorf(
+		return nil, until, nil, &exitError{exitDamaged, fmt.Errorf(
 			"%s: no line of an audit log: name the file that audit.path has in the configuration", strings.Join(files, ", "))}
 	}
-	return lines, until, nil
+	return lines, until, nil, nil
 }
 
 // readInput reads a file, or the standard input where its path is -.
@@ -94,45 +98,41 @@ func linesOf(what string, log []byte) ([]receipt.Line, error) {
 	return lines, nil
 }
 
-// managersLines asks each manager that there is. The receipt says whose log it lacks.
-func (o *options) managersLines(ctx context.Context) (lines []receipt.Line, until time.Time, err error) {
+// managersLines asks each manager that there is.
+func (o *options) managersLines(ctx context.Context) (lines []receipt.Line, until time.Time, unread, err error) {
 	cluster, err := o.cluster()
 	if err != nil {
-		return nil, until, err
+		return nil, until, nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, logWithin)
 	defer cancel()
 	pods, err := cluster.managers(ctx)
 	if err != nil {
-		return nil, until, err
+		return nil, until, nil, err
 	}
 	until = o.now()
-	read, unread := 0, []error{}
+	read := 0
 	for i := range pods {
 		pod := &pods[i]
 		log, err := cluster.auditLog(ctx, pod)
 		if err != nil {
-			unread = append(unread, err)
+			unread = errors.Join(unread, err)
 			continue
 		}
 		more, err := linesOf("of manager "+pod.Name, log)
 		if err != nil {
-			return nil, until, err
+			return nil, until, nil, err
 		}
 		read, lines = read+1, append(lines, more...)
 	}
-	if err := errors.Join(unread...); read == 0 && errors.As(err, new(*exitError)) {
-		return nil, until, err // what is missing is a right
+	switch {
+	case read > 0:
+		return lines, until, unread, nil
+	case errors.As(unread, new(*exitError)):
+		return nil, until, nil, unread // what is missing is a right
 	}
-	if read == 0 {
-		unread = append(unread, fmt.Errorf("no manager in namespace %s serves an audit log: say where Rollcall is installed by "+
-			"--rollcall-namespace, or read a copy with --file", o.installation))
-		return nil, until, &exitError{exitNoManager, errors.Join(unread...)}
-	}
-	for _, why := range unread {
-		fmt.Fprintf(o.ErrOut, "The receipt lacks what one manager did: %v\n", why)
-	}
-	return lines, until, nil
+	return nil, until, nil, &exitError{exitNoManager, errors.Join(unread, fmt.Errorf("no manager in namespace %s serves an audit log: "+
+		"say where Rollcall is installed by --rollcall-namespace, or read a copy with --file", o.installation))}
 }
 
 // managers returns the managers' pods that have a port to ask, by the labels that the manifests and the chart set.

@@ -34,7 +34,7 @@ func (o *options) rolloutCommand() *cobra.Command {
 		RunE: o.connected(func(ctx context.Context, cluster *cluster, arguments []string) error {
 			key := client.ObjectKey{Namespace: cluster.namespace, Name: arguments[0]}
 			v := viewer{options: o, cluster: cluster, key: key, least: math.MaxInt}
-			return o.show(ctx, watch, func(out, _ io.Writer, on terminal) (bool, error) {
+			return o.show(watch, func(out, _ io.Writer, on terminal) (bool, error) {
 				rollout, err := v.look(ctx)
 				if err != nil {
 					return false, err

@@ -45,7 +45,7 @@ func (o *options) statusCommand() *cobra.Command {
 			if all {
 				namespace = ""
 			}
-			return o.show(cmd.Context(), watch, func(out, notes io.Writer, on terminal) (bool, error) {
+			return o.show(watch, func(out, notes io.Writer, on terminal) (bool, error) {
 				s, err := o.status(cmd.Context(), cluster, namespace, matching)
 				if err != nil {
 					return false, err

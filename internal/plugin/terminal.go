@@ -3,7 +3,7 @@ package plugin
 import (
 	"bytes"
 	"cmp"
-	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -187,34 +187,30 @@ func (s *screen) draw(text []byte) {
 // refresh is how often a watch looks again.
 const refresh = time.Second
 
-// show draws a view once. A watch looks again until the view says that it is done or a person ends it, and has the notes
-// in the view.
-func (o *options) show(
-	ctx context.Context, watch bool, view func(out, notes io.Writer, on terminal) (done bool, err error),
-) error {
+// show draws a view once. A watch looks again until the view says that it is done, and has the notes in the view. Where it can't look
+// for a moment, it shows the last view and says why.
+func (o *options) show(watch bool, view func(out, notes io.Writer, on terminal) (done bool, err error)) error {
 	if !watch {
 		_, err := view(o.Out, o.ErrOut, terminalOf(o.Out))
 		return err
 	}
 	s := screen{out: o.Out}
-	for {
+	var last []byte
+	for ; ; <-time.After(refresh) {
 		var text bytes.Buffer
 		s.on = terminalOf(o.Out) // a person may change its size
 		done, err := view(&text, &text, s.on)
-		if ctx.Err() != nil {
-			return nil //nolint:nilerr // a person ended it while it looked
-		}
-		if err != nil {
+		switch {
+		case err != nil && (last == nil || errors.As(err, new(*exitError))):
 			return err
+		case err != nil:
+			s.draw(fmt.Appendf(slices.Clip(last), "That was the last answer. Looking again: %s\n", printable(err.Error())))
+			continue
 		}
-		s.draw(text.Bytes())
+		last = text.Bytes()
+		s.draw(last)
 		if done {
 			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(refresh):
 		}
 	}
 }

@@ -139,17 +139,20 @@ func (w *world) drainEnds(p Pod) time.Time {
 	return record.OutSince.Add(drain)
 }
 
-// reasonOf says why the pod waits: because the manager does not watch its namespace, else by the manager's last Event unless that
-// says that the reason has passed, else by what can be seen on the pod, where the manager makes no Event since it is part of any
-// rollout.
+// reasonOf says why the pod waits: because the manager does not watch its namespace, else by the manager's last Event on what it
+// waits for unless that says that the reason has passed, else by what can be seen on the pod, where the manager makes no Event
+// since it is part of any rollout.
 func (w *world) reasonOf(p Pod) (why reason.Reason, message string, warned bool) {
 	if err := notWatched(w.config, p.Namespace); err != nil {
 		return reason.NotWatched, err.Error(), p.Hook != "" // another manager may watch a pod that does not wait
 	}
-	if events := w.events[p.facts.pod.UID]; len(events) > 0 {
-		if last := events[len(events)-1]; last.Type == corev1.EventTypeWarning {
-			return reason.Reason(last.Reason), strings.TrimSpace(last.Note), true
+	for _, last := range slices.Backward(w.events[p.facts.pod.UID]) {
+		if why := reason.Reason(last.Reason); why.Momentary() {
+			continue
+		} else if last.Type == corev1.EventTypeWarning {
+			return why, strings.TrimSpace(last.Note), true
 		}
+		break
 	}
 	switch {
 	case p.facts.input.Released(p.facts.decision):

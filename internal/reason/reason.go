@@ -254,6 +254,13 @@ func (r Reason) Event() string {
 // Calm reports whether the reason is part of any rollout.
 func (r Reason) Calm() bool { return r.Event() == "" }
 
+// Momentary reports whether an Event of the reason says what happened, and neither that the pod waits nor that it no longer does.
+func (r Reason) Momentary() bool {
+	return slices.Contains([]Reason{
+		AppSeveralEntries, AppCameBack, Proceeded, Skipped, SkipRefused, EvictionHooked, EvictionLetThrough,
+	}, r)
+}
+
 // BeforeTheCall reports whether the registry has yet to be asked, so that nothing is known of it but what was before.
 func (r Reason) BeforeTheCall() bool { return r == Queued || r == NotPermitted || r == Stopping }
 

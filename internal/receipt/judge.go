@@ -249,6 +249,9 @@ func (h *History) faultsOfRun(l Line) []Fault {
 
 // missed finds entries that a run missed and that were not registered again.
 func (h *History) missed(l Line) (faults []Fault) {
+	if len(l.Missing) == 0 {
+		return nil
+	}
 	// A registry that is down by now can't be told.
 	down := slices.ContainsFunc(h.lines, func(later Line) bool {
 		return later.Kind == Ran && later.Registry == l.Registry && later.At.After(l.At) && later.Outcome != Acknowledged

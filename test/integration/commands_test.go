@@ -102,6 +102,9 @@ func (sh *shell) run(text string) (string, error) {
 	}
 	command.Stdout, command.Stderr = out, out
 	err := command.Run()
+	if ended, is := command.ProcessState.Sys().(syscall.WaitStatus); is && out.first != nil && ended.Signal() == syscall.SIGTERM {
+		err = nil
+	}
 	return string(out.text), err
 }
 
