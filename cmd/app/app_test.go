@@ -131,6 +131,7 @@ func TestFlags(t *testing.T) {
 		"evictions in a dry run":      {"--eviction-webhook-bind-address=:9443", "--dry-run"},
 		"evictions outside a cluster": {"--eviction-webhook-bind-address=:9443"}, // POD_NAMESPACE is not set
 		"a page that is not served":   {"--status-page", "--metrics-bind-address=0"},
+		"an empty address":            {"--registry-bind-address="},
 		"traces to no URL":            {"--traces-endpoint=collector:4318"},
 		"metrics that are not served": {"--metrics-secure", "--metrics-bind-address=0"},
 		"a certificate without use":   {"--metrics-cert-dir=/certs"},

@@ -7,28 +7,30 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 
 	"github.com/rollcall-dev/rollcall/internal/audit"
 	"github.com/rollcall-dev/rollcall/internal/config"
-	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
 // openAudit returns nil where the configuration names no file, and in a dry run, which changes nothing.
-func (a *app) openAudit(c *config.Config, lost *metrics.AuditMetrics) (*audit.Log, error) {
+func (a *app) openAudit(c *config.Config, lost prometheus.Counter) (*audit.Log, error) {
 	if c.Audit.Path == "" || a.dryRun != nil {
 		return nil, nil //nolint:nilnil // a nil *audit.Log writes nothing
 	}
 	host, _ := os.Hostname() // only for the reader
-	logger := a.logger.WithName("audit")
+	logger, often := a.logger.WithName("audit"), rate.Sometimes{Interval: time.Minute}
 	return audit.Open(audit.Options{
 		Path: c.Audit.Path, MaxSize: c.Audit.MaxSize, Name: host, Version: a.options.version,
 		Failed: func(lines int, err error) {
-			if lost.Lost(lines) {
+			lost.Add(float64(lines))
+			often.Do(func() {
 				logger.Error(err, "receipts have a gap: lines of the audit log are lost; the metric rollcall_audit_lost_lines_total counts them")
-			}
+			})
 		},
 	})
 }
@@ -72,20 +74,11 @@ func auditRenamed(log *audit.Log, before, now map[string]string) {
 	}
 }
 
-// closeAudit writes what is left, and the end of the chain where all work has ended.
-func closeAudit(ctx context.Context, log *audit.Log, ended bool, logger logr.Logger) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushFor)
-	defer cancel()
-	if err := log.Close(ctx, ended); err != nil {
-		logger.Error(err, "the last lines of the audit log are lost")
-	}
-}
-
 // serveAudit answers the kubectl plugin with the whole log.
 func serveAudit(log *audit.Log, logger logr.Logger) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		if log == nil {
-			http.Error(w, "the configuration has no audit.path, so no receipts are written", http.StatusNotImplemented)
+			http.Error(w, "the configuration has no audit.path, or this is a dry run, so no receipts are written", http.StatusNotImplemented)
 			return
 		}
 		w.Header().Set("Content-Type", "application/jsonl")

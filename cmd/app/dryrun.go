@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -102,7 +103,11 @@ type dryRecorder struct{ run *dryRun }
 func (r *dryRecorder) Eventf(regarding, _ runtime.Object, kind, reason, _, note string, args ...any) {
 	var about []any
 	if object, ok := regarding.(client.Object); ok {
-		about = []any{"namespace", object.GetNamespace(), "pod", object.GetName()}
+		kind := "pod"
+		if _, is := object.(*corev1.Pod); !is {
+			kind = "workload"
+		}
+		about = []any{"namespace", object.GetNamespace(), kind, object.GetName()}
 	}
 	r.run.event(kind, reason, fmt.Sprintf(note, args...), about...)
 }

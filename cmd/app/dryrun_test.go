@@ -100,14 +100,16 @@ func TestDryRunReportsPatchesWithoutTheirTests(t *testing.T) {
 func TestDryRunReportsEvents(t *testing.T) {
 	t.Parallel()
 	s := newDryRunScenario(t)
-	(&dryRecorder{run: s.run}).Eventf(&corev1.Pod{}, nil, "Warning", "InvalidPod", "Reconcile", "no %s", "port")
+	recorder := &dryRecorder{run: s.run}
+	recorder.Eventf(&corev1.Pod{}, nil, "Warning", "InvalidPod", "Reconcile", "no %s", "port")
+	recorder.Eventf(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "web"}}, nil, "Warning", "RolloutWaits", "Reconcile", "web-1")
 	elected := make(chan struct{})
 	about := &configEvents{elected: elected, dryRun: s.run, logger: logr.Discard()}
 	about.tell(t.Context(), "Warning", "Resync", "RemovalBlocked", "6 of 20 entries")
 	close(elected)
 	about.tell(t.Context(), "Warning", "Resync", "RemovalBlocked", "7 of 20 entries")
-	s.ExpectLogged("would event Warning InvalidPod no port", "would event Warning RemovalBlocked 7 of 20 entries rollcall-config")
-	s.ExpectCounted(`rollcall_dry_run_total{operation="event",registry=""} 2`)
+	s.ExpectLogged("would event Warning InvalidPod no port", "would event Warning RolloutWaits web-1 web", "would event Warning RemovalBlocked 7 of 20 entries rollcall-config")
+	s.ExpectCounted(`rollcall_dry_run_total{operation="event",registry=""} 3`)
 }
 
 func TestDryRunSendsNoWrite(t *testing.T) {

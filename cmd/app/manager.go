@@ -99,7 +99,7 @@ func newManager(ctx context.Context, o *options, f *flags) (_ *app, err error) {
 	if f.dryRun {
 		a.dryRun = newDryRun(metrics.NewDryRunMetrics(own), a.logger)
 	}
-	if a.audit, err = a.openAudit(c, metrics.NewAuditMetrics(own)); err != nil {
+	if a.audit, err = a.openAudit(c, metrics.NewLostLines(own)); err != nil {
 		return nil, fmt.Errorf("%s: audit.path: name a file on a volume that the manager may write, such as that of "+
 			"config/components/audit: %w", f.config, err)
 	}
@@ -125,7 +125,11 @@ func newManager(ctx context.Context, o *options, f *flags) (_ *app, err error) {
 
 // close writes what is left of the audit log and the traces, and frees the addresses. ended says whether all work has.
 func (a *app) close(ctx context.Context, ended bool) {
-	closeAudit(ctx, a.audit, ended, a.logger)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushFor)
+	defer cancel()
+	if err := a.audit.Close(ctx, ended); err != nil {
+		a.logger.Error(err, "the last lines of the audit log are lost")
+	}
 	a.traces.close(ctx, a.logger)
 	a.servers.close(a.logger)
 }

@@ -24,8 +24,8 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// flushFor is how long a manager that ends waits for its last traces to be taken.
-const flushFor = 3 * time.Second
+// flushFor is how long a manager that ends waits for its last lines of the audit log to be written and its last traces to be taken.
+const flushFor = 5 * time.Second
 
 // traces sends a span for each reconcile, each call to a registry and each patch. A nil *traces sends nothing and costs nothing.
 type traces struct {
@@ -83,8 +83,6 @@ func (t *traces) close(ctx context.Context, logger logr.Logger) {
 	if t == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushFor)
-	defer cancel()
 	if err := t.provider.Shutdown(ctx); err != nil {
 		logger.Error(err, "the last traces were not taken")
 	}

@@ -158,7 +158,7 @@ func exercise() ([]*dto.MetricFamily, error) {
 	metrics.NewConfigMetrics(all)
 	metrics.RegisterReady(all, func() string { return "" })
 	metrics.RegisterCertificate(all, time.Now)
-	metrics.NewAuditMetrics(all)
+	metrics.NewLostLines(all)
 	resyncs := metrics.NewResyncMetrics(all)
 	resyncs.Began("default", time.Now(), true)
 	resyncs.Ran("default", time.Now(), time.Now(), false)
