@@ -216,8 +216,19 @@ func (c *HTTPClient) Others(than Server) (others []Server) {
 	return others
 }
 
-// Prefer has later calls begin at a server.
-func (c *HTTPClient) Prefer(s Server) { c.current.Store(uint32(s.Number)) } //nolint:gosec // as many as a person wrote
+// Elsewhere takes a look that found nothing at one server to the others, until one of them has what is looked for, and reports
+// whether one has. Later calls begin at that one. A server that can't tell counts as one that has nothing.
+func (c *HTTPClient) Elsewhere(than Server, has func(Server) bool) bool {
+	for _, other := range c.Others(than) {
+		other.Left += 2 // what follows needs time, too
+		if has(other) {
+			c.log.Info("registry server lacks an entry, using one that has it", "server", than.String(), "next", other.String())
+			c.current.Store(uint32(other.Number)) //nolint:gosec // as many as a person wrote
+			return true
+		}
+	}
+	return false
+}
 
 // leave has later calls begin at the next server, unless another call has seen to that already.
 func (c *HTTPClient) leave(number uint32, why error) {

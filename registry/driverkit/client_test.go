@@ -289,27 +289,42 @@ func TestDoLeavesAServerThatFails(t *testing.T) {
 	}
 }
 
-// TestOthers goes on from a server that is neither the first nor the last.
-func TestOthers(t *testing.T) {
+// TestElsewhere begins at a, has later calls begin at b, and looks for what one server has, or none.
+func TestElsewhere(t *testing.T) {
 	t.Parallel()
-	c := newClient(t, registry.Config{Endpoint: "http://a,http://b,http://c"}, driverkit.HTTPOptions{})
-	begin := func() (at driverkit.Server) {
-		expect.NoError(t, c.Try(t.Context(), func(s driverkit.Server) error {
-			at = s
-			return nil
-		}))
-		return at
-	}
-	c.Prefer(c.Others(begin())[0])
-	var others []string
-	for _, s := range c.Others(begin()) {
-		others = append(others, fmt.Sprint(s, " ", s.Left))
-	}
-	if got, want := begin().String(), "http://b"; got != want {
-		t.Errorf("calls begin at %s, want %s", got, want)
-	}
-	if want := []string{"http://c 2", "http://a 1"}; !slices.Equal(others, want) {
-		t.Errorf("the others are %q, want %q", others, want)
+	for name, tc := range map[string]struct {
+		reason string
+		has    string
+		looked []string
+		begins string
+	}{
+		"the next one has it":  {"the last one need not be asked", "http://c", []string{"http://c 4"}, "http://c"},
+		"the first one has it": {"the servers are a ring, and what follows needs time, too", "http://a", []string{"http://c 4", "http://a 3"}, "http://a"},
+		"none has it":          {"the server is as good as the others", "", []string{"http://c 4", "http://a 3"}, "http://b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newClient(t, registry.Config{Endpoint: "http://a,http://b,http://c"}, driverkit.HTTPOptions{})
+			begin := func() (at driverkit.Server) {
+				expect.NoError(t, c.Try(t.Context(), func(s driverkit.Server) error {
+					at = s
+					return nil
+				}))
+				return at
+			}
+			c.Elsewhere(begin(), func(s driverkit.Server) bool { return s.String() == "http://b" })
+			var looked []string
+			found := c.Elsewhere(begin(), func(s driverkit.Server) bool {
+				looked = append(looked, fmt.Sprint(s, " ", s.Left))
+				return s.String() == tc.has
+			})
+			if !slices.Equal(looked, tc.looked) || found != (tc.has != "") {
+				t.Errorf("looked at %q and found it: %t, want %q\nreason: %s", looked, found, tc.looked, tc.reason)
+			}
+			if got := begin().String(); got != tc.begins {
+				t.Errorf("calls begin at %s, want %s\nreason: %s", got, tc.begins, tc.reason)
+			}
+		})
 	}
 }
 

@@ -128,8 +128,20 @@ func (c call) appState(ctx context.Context) (registry.State, error) {
 	return registry.OutOfService, nil
 }
 
-// appEntries reads what applications have at the instance's place.
+// appEntries reads what applications have at the instance's place, by the first peer that has any.
 func (c call) appEntries(ctx context.Context, read func(place, context.Context) (*instanceInfo, error)) ([]appEntry, error) {
+	var entries []appEntry
+	err := c.anywhere(ctx, func(c call, ctx context.Context) (_ bool, err error) {
+		entries, err = c.appEntriesHere(ctx, read)
+		return len(entries) > 0, err
+	})
+	if err == nil && len(entries) == 0 {
+		return nil, c.serves(ctx)
+	}
+	return entries, err
+}
+
+func (c call) appEntriesHere(ctx context.Context, read func(place, context.Context) (*instanceInfo, error)) ([]appEntry, error) {
 	places, err := c.places(ctx)
 	if err != nil {
 		return nil, err
@@ -143,9 +155,6 @@ func (c call) appEntries(ctx context.Context, read func(place, context.Context) 
 		if info != nil && info.isAppOf(c.in) {
 			entries = append(entries, appEntry{p.call, info})
 		}
-	}
-	if len(entries) == 0 {
-		return nil, c.serves(ctx)
 	}
 	return entries, nil
 }

@@ -86,7 +86,7 @@ func (c call) keeps(status string) error {
 
 // failOver puts what is there out of service, and what is not there back without showing it to anybody.
 func (c call) failOver(ctx context.Context) error {
-	got, err := c.find(ctx)
+	c, got, err := c.locate(ctx)
 	switch {
 	case err != nil:
 		return err
@@ -111,7 +111,7 @@ func (c call) takeOut(ctx context.Context) error {
 }
 
 func (c call) deregister(ctx context.Context) error {
-	got, err := c.find(ctx)
+	c, got, err := c.locate(ctx)
 	switch {
 	case err != nil:
 		return err
@@ -142,6 +142,36 @@ func (c call) heartbeat(ctx context.Context) error {
 		return registry.NotRegistered(errors.New("the registry wants it to be registered again"))
 	}
 	return err
+}
+
+// anywhere looks at this peer and, where that has nothing, at the others until one has something: a peer that has just started
+// lacks what they have not replicated to it yet. Another one that fails counts as one that has nothing.
+func (c call) anywhere(ctx context.Context, look func(call, context.Context) (found bool, err error)) error {
+	found, err := look(c, ctx)
+	if found || err != nil {
+		return err
+	}
+	c.client.Elsewhere(c.server, func(other driverkit.Server) bool {
+		part, cancel := driverkit.Share(ctx, other.Left)
+		defer cancel()
+		c.server = other
+		found, err := look(c, part)
+		return found && err == nil
+	})
+	return ctx.Err()
+}
+
+// locate is [call.find] at any peer, and returns the call at the one that has the entry.
+func (c call) locate(ctx context.Context) (at call, got *instanceInfo, err error) {
+	at = c
+	err = c.anywhere(ctx, func(c call, ctx context.Context) (bool, error) {
+		found, err := c.find(ctx)
+		if found != nil {
+			at, got = c, found
+		}
+		return found != nil, err
+	})
+	return at, got, err
 }
 
 // find reads the entry, also one whose lease has ended and which clients still see: renewing it shows it again.

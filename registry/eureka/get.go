@@ -8,10 +8,17 @@ import (
 )
 
 // Get implements [registry.Getter]. It reads the registry itself, past the server's caches. Where that has no such entry it
-// asks for a renewal, which makes none, but brings one to light whose lease has ended and which clients are still given.
+// asks for a renewal, which makes none, but brings one to light whose lease has ended and which clients are still given, and
+// then the other peers.
 func (r *Registry) Get(ctx context.Context, in registry.Instance) (state registry.State, err error) {
-	err = r.change(ctx, "asking for", in, func(c call, ctx context.Context) (err error) {
-		state, err = c.state(ctx)
+	err = r.change(ctx, "asking for", in, func(c call, ctx context.Context) error {
+		err := c.anywhere(ctx, func(c call, ctx context.Context) (_ bool, err error) {
+			state, err = c.state(ctx)
+			return state != "", err
+		})
+		if err == nil && state == "" {
+			state, err = registry.Absent, c.serves(ctx)
+		}
 		return err
 	})
 	if err != nil {
@@ -20,6 +27,7 @@ func (r *Registry) Get(ctx context.Context, in registry.Instance) (state registr
 	return state, nil
 }
 
+// state is "" where the peer has nothing.
 func (c call) state(ctx context.Context) (registry.State, error) {
 	got, err := c.find(ctx)
 	if err != nil {
@@ -32,7 +40,7 @@ func (c call) state(ctx context.Context) (registry.State, error) {
 	case foreign:
 		return registry.Foreign, nil
 	case got == nil:
-		return registry.Absent, c.serves(ctx)
+		return "", nil
 	case !got.isOwn(c.in), got.Metadata[registry.MetaCluster] != c.in.Cluster:
 		return registry.Absent, nil
 	case got.Status == statusUp: // clients are given no other

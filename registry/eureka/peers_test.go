@@ -1,13 +1,26 @@
 package eureka_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"net/http"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/eureka"
+	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+)
+
+const (
+	appPath = "/apps/SHOP%20WEB"
+	ownPath = appPath + "/10.0.0.1:80:Shop%20web"
 )
 
 // TestACallIsMadeWholeElsewhere has a peer fail in the middle: what it has acknowledged is not yet known to the other.
@@ -22,8 +35,169 @@ func TestACallIsMadeWholeElsewhere(t *testing.T) {
 	})
 	second := newFake(t, healthy(in))
 	expect.NoError(t, open(t, registry.Config{Endpoint: first.URL + "," + second.URL}).Register(t.Context(), in))
-	const app, id = "/apps/SHOP%20WEB", "/apps/SHOP%20WEB/10.0.0.1:80:Shop%20web"
-	if diff := cmp.Diff([]string{"POST " + app, "GET " + id}, second.requests()); diff != "" {
+	if diff := cmp.Diff([]string{"POST " + appPath, "GET " + ownPath}, second.requests()); diff != "" {
 		t.Errorf("requests at the second peer, -want +got:\n%s", diff)
 	}
+}
+
+// TestAPeerThatHasJustStarted is the first of the endpoint and has nothing. The second one has the entry.
+func TestAPeerThatHasJustStarted(t *testing.T) {
+	t.Parallel()
+	own, another, app := web(1), web(1), registry.Instance{Service: "Shop web", Address: "10.0.0.1", Port: 80}
+	another.UID = "uid-2"
+	const appID = appPath + "/web-1.shop:web"
+	ofApp := strings.Replace(entryOf(app, "UP"), `"10.0.0.1:80:Shop web"`, `"web-1.shop:web"`, 1)
+	says := func(want registry.State, get func(context.Context, registry.Instance) (registry.State, error)) error {
+		state, err := get(t.Context(), own)
+		if err == nil && state != want {
+			return fmt.Errorf("Get says %s, want %s", state, want)
+		}
+		return err
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		has    string
+		call   func(d *eureka.Registry) error
+		// want is what changes at the second peer.
+		want []string
+	}{
+		"FailOver": {
+			"clients of the second one are given it", entryOf(own, "UP"),
+			func(d *eureka.Registry) error { return d.FailOver(t.Context(), own) },
+			[]string{"PUT " + ownPath + "/status?value=OUT_OF_SERVICE"},
+		},
+		"FailOver of another pod's": {
+			"what is posted at the first one would replace it", entryOf(another, "UP"),
+			func(d *eureka.Registry) error { return d.FailOver(t.Context(), own) }, nil,
+		},
+		"Deregister": {
+			"clients of the second one are given it until its lease ends", entryOf(own, "UP"),
+			func(d *eureka.Registry) error { return d.Deregister(t.Context(), own) }, []string{"DELETE " + ownPath},
+		},
+		"Get": {
+			"hooks would be released while clients are given it", entryOf(own, "UP"),
+			func(d *eureka.Registry) error { return says(registry.InService, d.Get) }, nil,
+		},
+		"Get of an application's": {
+			"it has the same address", ofApp,
+			func(d *eureka.Registry) error { return says(registry.Foreign, d.Get) }, []string{"PUT " + ownPath},
+		},
+		"FailOver of the application's": {
+			"clients of the second one are given it", ofApp,
+			func(d *eureka.Registry) error { return d.AppEntries().FailOver(t.Context(), own) },
+			[]string{"PUT " + appID + "/status?value=OUT_OF_SERVICE"},
+		},
+		"Deregister of the application's": {
+			"the override goes only with the entry", ofApp,
+			func(d *eureka.Registry) error { return d.AppEntries().Deregister(t.Context(), own) },
+			[]string{"PUT " + appID + "/status?value=OUT_OF_SERVICE"},
+		},
+		"Get of the application's by its steerer": {
+			"hooks would be released while clients are given it", ofApp,
+			func(d *eureka.Registry) error { return says(registry.InService, d.AppEntries().Get) }, nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			first := newFake(t, nothing)
+			second := newFake(t, holding(tc.has))
+			d := open(t, registry.Config{Endpoint: first.URL + "," + second.URL})
+			if err := tc.call(d); err != nil {
+				t.Errorf("got error %v\nreason: %s", err, tc.reason)
+			}
+			if diff := cmp.Diff(tc.want, changes(second)); diff != "" {
+				t.Errorf("changes at the second peer, -want +got:\n%s\nreason: %s", diff, tc.reason)
+			}
+			for _, made := range changes(first) {
+				if strings.HasPrefix(made, "POST ") {
+					t.Errorf("the first peer was sent %s, want nothing that makes an entry\nreason: %s", made, tc.reason)
+				}
+			}
+			_, _ = d.List(t.Context(), "test")
+			if asked := first.requests(); len(asked) > 0 {
+				t.Errorf("the first peer was sent %q after that, want the calls that follow to begin at the other\nreason: %s", asked, tc.reason)
+			}
+		})
+	}
+}
+
+// TestAPeerThatIsAwaySaysNothing: what no peer that can be reached has is not there.
+func TestAPeerThatIsAwaySaysNothing(t *testing.T) {
+	t.Parallel()
+	for name, endpoint := range map[string]string{
+		"no connection": "http://" + registrytest.UnusedAddress(t),
+		"503":           newFake(t, status(http.StatusServiceUnavailable)).URL,
+		"no answer":     hanging(t).URL,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+			defer cancel()
+			in := web(1)
+			d := open(t, registry.Config{Endpoint: newFake(t, nothing).URL + "," + endpoint})
+			state, getErr := d.Get(ctx, in)
+			expect.NoError(t, errors.Join(getErr, d.Deregister(ctx, in), d.AppEntries().FailOver(ctx, in)))
+			if state != registry.Absent {
+				t.Errorf("Get says %s, want it to be absent", state)
+			}
+		})
+	}
+}
+
+// changes are the requests so far that are no reads.
+func changes(f *fake) (made []string) {
+	for _, asked := range f.requests() {
+		if !strings.HasPrefix(asked, "GET ") && !strings.HasPrefix(asked, "HEAD ") {
+			made = append(made, asked)
+		}
+	}
+	return made
+}
+
+// nothing answers as a Eureka that has no entry.
+func nothing(r *http.Request) (int, string) {
+	switch {
+	case r.URL.Path == "/apps":
+		return http.StatusOK, `{"applications":{"application":[]}}`
+	case r.Method == http.MethodPost:
+		return http.StatusNoContent, ""
+	}
+	return http.StatusNotFound, ""
+}
+
+// holding answers as a Eureka that has one entry, and carries out changes of its status.
+func holding(entry string) func(r *http.Request) (int, string) {
+	const up, out = `"status":"UP"`, `"status":"OUT_OF_SERVICE"`
+	_, id, _ := strings.Cut(entry, `"instanceId":"`)
+	id, _, _ = strings.Cut(id, `"`)
+	var mu sync.Mutex
+	return func(r *http.Request) (int, string) {
+		mu.Lock()
+		defer mu.Unlock()
+		of, isStatus := strings.CutSuffix(r.URL.Path, "/status")
+		switch {
+		case r.URL.Path == "/apps":
+			return http.StatusOK, `{"applications":{"application":[{"instance":[` + entry + `]}]}}`
+		case r.Method == http.MethodPost:
+			return http.StatusNoContent, ""
+		case strings.HasSuffix(r.URL.Path, "/SHOP WEB"):
+			return http.StatusOK, `{"application":{"instance":[` + entry + `]}}`
+		case !strings.HasSuffix(of, "/"+id):
+			return http.StatusNotFound, ""
+		case isStatus && r.Method == http.MethodPut:
+			entry = strings.Replace(entry, up, out, 1)
+		case isStatus:
+			entry = strings.Replace(entry, out, up, 1)
+		}
+		return http.StatusOK, `{"instance":` + entry + `}`
+	}
+}
+
+// hanging is a peer that takes requests and does not answer until its client has gone.
+func hanging(t *testing.T) *fake {
+	t.Helper()
+	return newFake(t, func(r *http.Request) (int, string) {
+		<-r.Context().Done()
+		return http.StatusOK, ""
+	})
 }

@@ -81,13 +81,12 @@ func (c *client) find(ctx context.Context, call call) (*answer, error) {
 	if !isNone(err) {
 		return a, err
 	}
-	for _, other := range c.http.Others(asked) {
-		other.Left += 2 // what follows needs time, too
-		if a, failure := c.try(ctx, other, call); failure == nil {
-			c.log.Info("a Nacos server lacks an entry, using one that has it", "server", asked.String(), "next", other.String())
-			c.http.Prefer(other)
-			return a, nil
-		}
+	if c.http.Elsewhere(asked, func(other driverkit.Server) bool {
+		var failure error
+		a, failure = c.try(ctx, other, call)
+		return failure == nil
+	}) {
+		return a, nil
 	}
 	return nil, cmp.Or(ctx.Err(), err)
 }
