@@ -27,6 +27,9 @@
 //     after that. No client sees it UP in between;
 //   - that a renewal which the server is carrying out can put back the status that it read before an override. So a beat
 //     waits for other calls for its instance, and who sets the override looks whether it holds;
+//   - that a peer which misses the replication of an override for 30 seconds (maxTimeForReplication) never learns it: a renewal
+//     makes up only for what has changed lastDirtyTimestamp. So each change of an override goes to all peers, marked as
+//     replicated: one that passed it on could do so after the next change;
 //   - that the override goes with the entry when this is removed or evicted (Netflix/eureka#1116), and is set again.
 //
 // # Whose clock

@@ -23,6 +23,10 @@ type Registry struct {
 	opts   Options
 	held   driverkit.Locks
 
+	// replicated is the header of a change that Rollcall replicates. A peer passes such a one on to no other, where it could come
+	// after a later change.
+	replicated http.Header
+
 	spellings spellings
 }
 
@@ -64,6 +68,8 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 		r.header.Set("Authorization", authorization)
 		r.field = "auth.passwordFile"
 	}
+	r.replicated = r.header.Clone()
+	r.replicated.Set("X-Netflix-Discovery-Replication", "true")
 	return r, nil
 }
 

@@ -144,6 +144,89 @@ func TestAPeerThatIsAwaySaysNothing(t *testing.T) {
 	}
 }
 
+// TestEveryPeerGetsAStatus has two peers that replicate nothing.
+func TestEveryPeerGetsAStatus(t *testing.T) {
+	t.Parallel()
+	in, app := web(1), registry.Instance{Service: "Shop web", Address: "10.0.0.1", Port: 80}
+	for name, tc := range map[string]struct {
+		reason string
+		has    string
+		call   func(d *eureka.Registry) error
+		want   []string
+	}{
+		"FailOver": {
+			"the other one would give it to its clients for as long as it is renewed", entryOf(in, "UP"),
+			func(d *eureka.Registry) error { return d.FailOver(t.Context(), in) },
+			[]string{"PUT " + ownPath + "/status?value=OUT_OF_SERVICE"},
+		},
+		"Register": {
+			"the other one would keep it from its clients for as long as it is renewed", entryOf(in, "OUT_OF_SERVICE"),
+			func(d *eureka.Registry) error { return d.Register(t.Context(), in) },
+			[]string{"DELETE " + ownPath + "/status?value=UP"},
+		},
+		"FailOver of the application's": {
+			"the application's renewals change it as little", entryOf(app, "UP"),
+			func(d *eureka.Registry) error { return d.AppEntries().FailOver(t.Context(), in) },
+			[]string{"PUT " + ownPath + "/status?value=OUT_OF_SERVICE"},
+		},
+		"Register of the application's": {
+			"the application's renewals change it as little",
+			strings.Replace(entryOf(app, "OUT_OF_SERVICE"), `"status"`, `"overriddenStatus":"OUT_OF_SERVICE","status"`, 1),
+			func(d *eureka.Registry) error { return d.AppEntries().Register(t.Context(), in) },
+			[]string{"DELETE " + ownPath + "/status?value=UP"},
+		},
+		"FailOver of what is out": {
+			"nothing is to be changed", entryOf(in, "OUT_OF_SERVICE"),
+			func(d *eureka.Registry) error { return d.FailOver(t.Context(), in) }, nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			first := newFake(t, holding(tc.has))
+			other := holding(tc.has)
+			second := newFake(t, func(r *http.Request) (int, string) {
+				if r.Header.Get("X-Netflix-Discovery-Replication") != "true" {
+					t.Errorf("%s is not marked as replicated: the peer would send it back, after a later change maybe", r.URL)
+				}
+				return other(r)
+			})
+			if err := tc.call(open(t, registry.Config{Endpoint: first.URL + "," + second.URL})); err != nil {
+				t.Errorf("got error %v\nreason: %s", err, tc.reason)
+			}
+			if diff := cmp.Diff(tc.want, second.requests()); diff != "" {
+				t.Errorf("requests at the other peer, -want +got:\n%s\nreason: %s", diff, tc.reason)
+			}
+		})
+	}
+}
+
+// TestAPeerThatIsAwayCostsNoAcknowledgement has one of three peers that does not take a status.
+func TestAPeerThatIsAwayCostsNoAcknowledgement(t *testing.T) {
+	t.Parallel()
+	in := web(1)
+	for name, away := range map[string]string{
+		"no connection": "http://" + registrytest.UnusedAddress(t),
+		"no entry":      newFake(t, nothing).URL,
+		"500":           newFake(t, status(http.StatusInternalServerError)).URL,
+		"no answer":     hanging(t).URL,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			first, third := newFake(t, holding(entryOf(in, "UP"))), newFake(t, holding(entryOf(in, "UP")))
+			began := time.Now()
+			expect.NoError(t, open(t, registry.Config{Endpoint: first.URL + "," + away + "," + third.URL}).FailOver(ctx, in))
+			if took := time.Since(began); took > 5*time.Second {
+				t.Errorf("it took %s, want most of the time to be left", took)
+			}
+			if diff := cmp.Diff([]string{"PUT " + ownPath + "/status?value=OUT_OF_SERVICE"}, third.requests()); diff != "" {
+				t.Errorf("requests at the peer behind it, -want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
 // changes are the requests so far that are no reads.
 func changes(f *fake) (made []string) {
 	for _, asked := range f.requests() {
