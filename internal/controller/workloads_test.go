@@ -89,6 +89,27 @@ func TestHandlersOfNoWorkloadAreFreed(t *testing.T) {
 	}
 }
 
+func TestHandlersThatAHookLosesWhileThePodDrainsAreFreed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, draining15s)
+	web := w.cloneSet("web")
+	pod := w.servingPod(web, "web-1")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+	w.reconciles(pod, "the drain begins", failsOver, writes)
+
+	w.changeCloneSet(web, func(web *kruisev1alpha1.CloneSet) {
+		web.Spec.Lifecycle.PreDelete = &appspub.LifecycleHook{LabelsHandler: map[string]string{"example.com/leaving": "wait"}}
+	})
+	w.reconciles(pod, "the record names the new handler", writes)
+	w.expectHooks("the old one goes with the hook that is released", pod, "inPlaceUpdate preDelete")
+	w.reconciles(pod, "once")
+
+	w.sleep(15 * time.Second)
+	w.reconciles(pod, "the drain has passed", writes)
+	w.expectHooks("nothing names the finalizer any more, and it would hold the pod when that is deleted", pod, "")
+	w.reconciles(pod, "once")
+}
+
 func TestOrphanThatCannotBeNamedIsFreedAllTheSame(t *testing.T) {
 	t.Parallel()
 	name, err := service.ParseNameTemplate("{workload}")

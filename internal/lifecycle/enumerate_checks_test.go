@@ -367,7 +367,7 @@ func (c *checker) checkOutcome(d Decision) {
 	if patch, err := patchOf(done, c.hooks, last.Then, c.recordOf(done, last)); err != nil || patch != nil {
 		c.fail("done, and still patches: %s %v", patch, err)
 	}
-	if record != nil {
+	if record != nil && done.DeletionTimestamp == nil { // else it goes with the pod
 		if written := RecordOf(done); written.Stamp.UID != testUID || !written.sameBut(*record) {
 			c.fail("the record on the pod is another one: %s", cmp.Diff(*record, written))
 		}
@@ -376,7 +376,8 @@ func (c *checker) checkOutcome(d Decision) {
 	c.checkSpared(done)
 }
 
-// checkOut: what is written while the drain runs keeps Kruise from counting the pod available, and releases nothing.
+// checkOut: what is written while the drain runs keeps Kruise from counting the pod available, releases nothing, and forgets no
+// handler that is to be released after.
 func (c *checker) checkOut(pod *corev1.Pod, d Decision) {
 	if len(d.Out.Set) > 0 || len(without(d.Out.Clear, c.hooks.PreNormal)) > 0 || len(without(d.Out.Clear, d.Then.Clear)) > 0 {
 		c.fail("writes %+v while the pod drains, and %+v after", d.Out, d.Then)
@@ -390,7 +391,7 @@ func (c *checker) checkOut(pod *corev1.Pod, d Decision) {
 	if isOut && !slices.Equal(expected, d.Out.Clear) {
 		c.fail("clears %v of preNormal while the pod is out, want %v", d.Out.Clear, expected)
 	}
-	next := Decide(c.input(c.apply(pod, d.Out, nil)))
+	next := Decide(c.input(c.apply(pod, d.Out, c.recordOf(pod, d))))
 	want := d
 	want.Out, want.Then = Edit{}, remaining(d.Then, d.Out)
 	if d.Row == RowPreparingNormalUnfit && len(d.Out.Clear) > 0 {

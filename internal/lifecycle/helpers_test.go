@@ -120,5 +120,5 @@ func carries(pod *corev1.Pod, h Handler) bool {
 
 // patchOf is the patch of a pod as it stands.
 func patchOf(pod *corev1.Pod, hooks Hooks, edit Edit, record *Record) ([]byte, error) {
-	return Input{Pod: pod, Hooks: hooks, Record: RecordOf(pod)}.Patch(edit, record)
+	return Input{Pod: pod, Hooks: hooks, Record: RecordOf(pod), Ownership: testOwnership()}.Patch(edit, record)
 }

@@ -19,7 +19,7 @@ type Operation struct {
 
 // Patch returns the JSON Patch that makes the edit and writes the record in one step, or nil where the input's pod has all of
 // it already. A nil record leaves the one on the pod. A record that differs only in its stamp is not worth a write of its
-// own.
+// own. Handlers that only the record on the pod names, and that the edit leaves set, stay in it.
 //
 // The patch tests the pod's UID, state and Kruise's timestamp, and that it is not being deleted by now, so it does
 // nothing to a pod that moved on or to another pod of that name: the API server refuses it whole. A patch that sets a
@@ -32,6 +32,7 @@ func (in Input) Patch(edit Edit, record *Record) ([]byte, error) {
 		removals("annotations", pod.Annotations, edit.ClearMarks),
 		skipOperations(pod, edit),
 	)
+	record = in.remembering(record, edit)
 	if record != nil && (len(changes) > 0 || !record.sameBut(in.Record) || !in.Record.Exists()) {
 		text, err := json.Marshal(record)
 		if err != nil {
@@ -47,6 +48,18 @@ func (in Input) Patch(edit Edit, record *Record) ([]byte, error) {
 		return nil, fmt.Errorf("encoding the patch: %w", err)
 	}
 	return patch, nil
+}
+
+// remembering is the record with the handlers that no hook names any more and that are still to be released after the edit, as
+// while a pod drains: nothing else would tell that they are Rollcall's.
+func (in Input) remembering(record *Record, edit Edit) *Record {
+	if record == nil || slices.Equal(record.Handlers, in.Record.Handlers) {
+		return record // nearly always, and what follows costs allocations
+	}
+	left := filter(in.forgotten(), func(h Handler) bool { return h.SetOn(in.Pod) && !slices.Contains(edit.Clear, h) })
+	remembers := *record
+	remembers.Handlers = union(record.Handlers, left)
+	return &remembers
 }
 
 // preconditions refuse the patch unless the pod is still where it was decided on.
