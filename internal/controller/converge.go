@@ -329,10 +329,10 @@ func (r *PodReconciler) removedAt(seen *observation, p plan.Plan) (latest, count
 }
 
 // recordedRemoval is when the record says that the instance was taken out; nil where it does not, or where another process may
-// have put it back since: the pod must have stayed, since the record was written, where only "out" is ever wanted.
+// have put it back since: an application, or a manager unless the pod has stayed since the record where only "out" is ever wanted.
 func (o *observation) recordedRemoval(c plan.Change) *time.Time {
 	record := o.input.Record
-	if record.OutSince == nil || !record.Fresh(o.pod()) || !record.Says(c.Want, c.Key()) || !lifecycle.MustStayOut(o.pod()) {
+	if c.ByApp() || record.OutSince == nil || !record.Fresh(o.pod()) || !record.Says(c.Want, c.Key()) || !lifecycle.MustStayOut(o.pod()) {
 		return nil
 	}
 	return record.OutSince

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
+	"github.com/rollcall-dev/rollcall/registry"
 )
 
 func TestDrain(t *testing.T) {
@@ -67,6 +68,23 @@ func TestDrainBeginsAnewUnderAnotherStamp(t *testing.T) {
 	result := w.reconcile(pod)
 	w.expectJournal("it can have been in service in between", deregisters, writes)
 	w.expectResult("the whole of it", result, 15*time.Second)
+}
+
+func TestDrainOfAnApplicationsEntryBeginsAnewUnderAnotherManager(t *testing.T) {
+	t.Parallel()
+	w, pod, app := servingApp(t, draining15s)
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
+	w.expectApp("", app, registry.OutOfService)
+	w.sleep(10 * time.Second)
+
+	t.Log("The application comes back while no manager is there to see it.")
+	app.PutBack()
+	w.restart()
+	w.takeJournal()
+	result := w.reconcile(pod)
+	w.expectJournal("no list has such an entry, and nothing tells what its clients were given", appOut, writes)
+	w.expectResult("the whole of it", result, 15*time.Second)
+	w.expectHooks("", pod, "inPlaceUpdate preDelete")
 }
 
 func TestDrainOfThePodsOwn(t *testing.T) {
