@@ -143,6 +143,14 @@ func (c *Claims) Acknowledged(pod lifecycle.PodID, in lifecycle.Recorded) {
 	c.note(pod.UID, hold{Recorded: in, namespace: pod.Namespace, evidence: byAnswer})
 }
 
+// Missed notes that a Register found no application's entry that it could put in service. What was certain before stays: the
+// application may be about to register again.
+func (c *Claims) Missed(uid types.UID, in lifecycle.Recorded, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drop(uid, now, false, func(h hold) bool { return h.Recorded == in && h.evidence == byRequest })
+}
+
 // Removed notes that a registry has no such entry any more.
 func (c *Claims) Removed(uid types.UID, in lifecycle.Recorded, now time.Time) {
 	c.mu.Lock()

@@ -82,6 +82,10 @@ func removed(namespace string, in lifecycle.Recorded) step {
 	return func(s *scene) { s.Removed(podOf(namespace).UID, in, s.now) }
 }
 
+func misses(namespace string) step {
+	return func(s *scene) { s.Missed(podOf(namespace).UID, web(namespace), s.now) }
+}
+
 func leaves(namespace string) step {
 	return func(s *scene) { s.Forget(podOf(namespace).UID, s.now) }
 }
@@ -210,6 +214,12 @@ func TestWhoseANameIs(t *testing.T) {
 		"listed before the record":       {"no list has it", steps{lists(), recordedByApp}, second, isRecorded},
 		"listed after the record":        {"the pod was asked about since", steps{recordedByApp, passes(1), lists()}, first, isOlder},
 		"an application's, by an answer": {"no list has it", steps{acknowledged(second, inApp), passes(1), lists()}, second, isRegistered},
+
+		"an application's, missed": {"it has not registered, and may never do so", steps{
+			reads(), takes(second), misses(second), reads(first, second),
+		}, first, isOlder},
+		"missed after an answer": {"it registers anew", steps{joins(second), takes(second), misses(second)}, second, isRegistered},
+		"missed after a list":    {"the same", steps{lists(second), takes(second), misses(second)}, second, isRegistered},
 
 		"recorded in one that leaves": {"no list will tell what it has", steps{recorded(second), configures(nil, "other")}, first, isOlder},
 		"recorded there, and in another": {"it is still in that", steps{

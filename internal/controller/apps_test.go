@@ -164,6 +164,21 @@ func TestAppThatHasNotRegisteredKeepsThePodWaiting(t *testing.T) {
 	w.expectEvents("", "Normal Resolved AppNotRegistered")
 }
 
+func TestAppThatNeverRegistersHoldsNoName(t *testing.T) {
+	t.Parallel()
+	w := steering(t)
+	waits := w.bornPod(w.cloneSet("web", inNamespace("staging")), "web-1")
+	w.reconciles(waits, "", appIn+failed)
+
+	t.Log("A workload of an older namespace uses the name.")
+	pod := w.bornPod(w.cloneSet("web"), "web-2")
+	app := w.registry.App(w.instance(pod, "web", 8080))
+	app.Register()
+	w.reconcile(pod)
+	w.expectHooks("its application has registered, and the other pod's has not", pod, "preNormal inPlaceUpdate preDelete")
+	w.expectRefused(waits, "ServiceClaimed")
+}
+
 // TestAppEntriesThatAreNotAsExpected: each has a reason of its own, by what the driver says or by what its list has.
 func TestAppEntriesThatAreNotAsExpected(t *testing.T) {
 	t.Parallel()

@@ -195,6 +195,7 @@ func (r *PodReconciler) call(ctx context.Context, seen *observation, c plan.Chan
 	case outcome == registryclient.TimedOut:
 		seen.tracked.Failed(in, lands)
 	case outcome == registryclient.NotRegistered: // there is nothing that could have been changed
+		r.State.Claims.Missed(seen.pod().UID, in, now)
 	case outcome.Asked():
 		seen.tracked.Failed(in, time.Time{})
 	}
@@ -207,8 +208,7 @@ func (r *PodReconciler) claim(seen *observation, c plan.Change, lands time.Time)
 	if c.Want != lifecycle.InService {
 		return notes.Blocker{}
 	}
-	name := c.Instance.Service
-	return nameRefused(r.State.Claims.Take(r.use(seen, name), seen.keeps[name], c.Key(), lands))
+	return nameRefused(r.State.Claims.Take(r.use(seen, c.Instance.Service), seen.keeps[c.Instance.Service], c.Key(), lands))
 }
 
 func (r *PodReconciler) acknowledged(seen *observation, c plan.Change) {
