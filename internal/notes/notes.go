@@ -111,7 +111,7 @@ func (n *Notes) Show(of *Note, now Blocker) {
 		shown := now // on the heap only where a pod waits
 		of.shown = &shown
 	}
-	if now.Reason.Calm() {
+	if now.Reason.Calm() || now.Hook == "" { // OpenKruise does not wait for it
 		of.told = ""
 	}
 }

@@ -58,10 +58,12 @@ func TestOneEventForAWorkload(t *testing.T) {
 	expect("the first of its pods that waits", one, "web", true)
 	expect("it stands for all of them", other, "web", false)
 	expect("another workload has its own", other, "api", true)
-	n.Show(one, Blocker{Reason: reason.RegistryTimeout})
+	n.Show(one, Blocker{Hook: lifecycle.PreDelete, Reason: reason.RegistryTimeout})
 	expect("the first pod waits still", other, "web", false)
 	n.Show(one, Blocker{})
 	expect("it has gone on", other, "web", true)
+	n.Show(other, Blocker{Reason: reason.RegistryTimeout})
+	expect("OpenKruise waits for the other no more, whatever is still wrong with it", one, "web", true)
 }
 
 func TestWaits(t *testing.T) {
