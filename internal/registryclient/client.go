@@ -151,7 +151,8 @@ func (c *call) changes() bool {
 }
 
 func (c *call) place() place {
-	return place{c.ID, c.operation, c.instance.Service, c.instance.Address, c.instance.Port}
+	_, apps := CutAppEntries(c.instance.Registry)
+	return place{c.ID, c.operation, c.instance.Service, c.instance.Address, c.instance.Port, apps}
 }
 
 // A layer makes the call by next, or returns an error that says why it does not.

@@ -33,11 +33,12 @@ type limit struct {
 	timer *time.Timer
 }
 
-// place is where a caller waits with one call. A pod may wait with several for one service, at as many ports, and one that finds a
-// slot leaves the places of the others.
+// place is where a caller waits with one call. A pod may wait with several for one service, at as many ports, and for its
+// application's entry beside its own. One that finds a slot leaves the places of the others.
 type place struct {
 	id, operation, service, address string
 	port                            int
+	apps                            bool
 }
 
 func newLimit(maxInFlight int, lets func() int) *limit {

@@ -106,27 +106,11 @@ func TestLimitQueue(t *testing.T) {
 			w.answer(nil, w.underWay()...)
 			w.expectEmpty()
 		},
-		"keeps the place of a caller's other call": func(t *testing.T) {
-			w := newWorld(t, 2)
-			ask := func(port int) <-chan error {
-				by := Caller{ID: "pod", Wake: func() { w.woken = append(w.woken, "pod") }}
-				change := registering("web", port)
-				change.Instance.UID = "pod"
-				return inBackground(func() error { return w.Change(t.Context(), by, change) })
-			}
-			w.come("web/1", "web/2")
-			if err := <-ask(80); Classify(err) != Queued {
-				t.Fatalf("got %v, want %s: web has its half", err, Queued)
-			}
-			w.answer(nil, "web/1")
-			w.expectWoken("it has waited longest, and does not come", "web/2")
-			second := ask(81)
-			w.answer(nil, "pod")
-			if err := <-second; err != nil {
-				t.Fatalf("got %v: the slot was free", err)
-			}
-			w.expectWoken("its call for port 80 is still to be made", "pod")
-			w.expectEmpty()
+		"keeps the place of a caller's call for another port": func(t *testing.T) {
+			keepsPlace(t, func(own *Client) *Client { return own }, 81)
+		},
+		"keeps the place of a caller's call for its application's entry": func(t *testing.T) {
+			keepsPlace(t, (*Client).AppEntries, 80)
 		},
 		"queues a caller for each service": func(t *testing.T) {
 			w := newWorld(t, 4)
@@ -146,6 +130,31 @@ func TestLimitQueue(t *testing.T) {
 			w.expectEmpty()
 		},
 	})
+}
+
+// keepsPlace has a pod wait with a call of one client for port 80, and find a slot with a call of its own for a port.
+func keepsPlace(t *testing.T, of func(own *Client) *Client, port int) {
+	w := newWorld(t, 2)
+	w.Client = New(apps{holding: &holding{w}}, Options{Timeout: testTimeout, MaxInFlight: 2})
+	ask := func(c *Client, port int) <-chan error {
+		by := Caller{ID: "pod", Wake: func() { w.woken = append(w.woken, "pod") }}
+		change := registering("web", port)
+		change.Instance.UID = "pod"
+		return inBackground(func() error { return c.Change(t.Context(), by, change) })
+	}
+	w.come("web/1", "web/2")
+	if err := <-ask(of(w.Client), 80); Classify(err) != Queued {
+		t.Fatalf("got %v, want %s: web has its half", err, Queued)
+	}
+	w.answer(nil, "web/1")
+	w.expectWoken("it has waited longest, and does not come", "web/2")
+	second := ask(w.Client, port)
+	w.answer(nil, "pod")
+	if err := <-second; err != nil {
+		t.Fatalf("got %v: the slot was free", err)
+	}
+	w.expectWoken("its first call is still to be made", "pod")
+	w.expectEmpty()
 }
 
 // TestLimitForgetsNoCaller has callers come, fail, give up and change their minds at random: the bounds hold at every step, and
