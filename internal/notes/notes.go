@@ -193,18 +193,16 @@ func (n *Note) SetTakenOut(in lifecycle.Recorded, since time.Time) {
 }
 
 // NoteSeveral notes that the pod's application has several entries, and reports whether that is new.
-func (n *Note) NoteSeveral() (first bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	first, n.several = !n.several, true
-	return first
-}
+func (n *Note) NoteSeveral() (first bool) { return n.once(&n.several) }
 
 // NoteReturned notes that the application's entry came back into rotation, and reports whether that is new since [Note.NoteJoined].
-func (n *Note) NoteReturned() (first bool) {
+func (n *Note) NoteReturned() (first bool) { return n.once(&n.returned) }
+
+// once notes that an Event came, and reports whether it is the first.
+func (n *Note) once(came *bool) (first bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	first, n.returned = !n.returned, true
+	first, *came = !*came, true
 	return first
 }
 
