@@ -153,9 +153,6 @@ func (i Instance) AcknowledgedAt() time.Time { return i.since }
 // Returned reports whether an application's entry that was taken out was found in service again.
 func (i Instance) Returned() bool { return i.returned }
 
-// Listed returns what a list said of an instance that this process has made no change for; nil where none did.
-func (i Instance) Listed() *Sighting { return i.listed }
-
 // RemovedAt returns when the instance was taken out, which another manager's record may say, and from when its drain
 // counts by this one's clock, which reads later than the other's by ahead at most. Both are zero where it was not.
 func (i Instance) RemovedAt(ahead time.Duration) (recorded, counted time.Time) {

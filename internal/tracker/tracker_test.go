@@ -67,7 +67,7 @@ func TestCompare_the_youngest_list_counts(t *testing.T) {
 			}
 			p := tr.Open(id, only("a"), unchanged)
 			var got registry.State
-			if s := p.Standing(key()).Listed(); s != nil {
+			if s := p.Standing(key()).listed; s != nil {
 				got = s.State
 			}
 			if got != tc.want {
