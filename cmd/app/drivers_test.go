@@ -233,7 +233,7 @@ func parse(t *testing.T, text string, limits config.Limits) *config.Config {
 }
 
 func testLimits() config.Limits {
-	return config.Limits{Drivers: []string{"fake", "one", "two"}, Timeout: config.TimeoutLimit}
+	return config.Limits{Drivers: []string{"fake", "one", "two"}}
 }
 
 // expectOpened opens the registries of a configuration and puts them in force. It returns the first of the defaults.

@@ -96,17 +96,15 @@ type Audit struct {
 	MaxSize int64
 }
 
-// TimeoutLimit is the manager's [Limits.Timeout]: half of what is left of its lease after three tries to renew it. Any timeout is
-// safe, but a leader whose last renewal is as old as it ordinarily gets must be permitted its calls.
+// TimeoutLimit is what a registry's timeout must stay below: half of what is left of the lease after three tries to renew it. A call
+// needs twice its timeout to be left, since one that timed out may still be carried out. Any timeout is safe, but a leader whose
+// last renewal is as old as it ordinarily gets must be permitted its calls.
 const TimeoutLimit = 6300 * time.Millisecond
 
 // Limits is what a configuration is checked against that it does not hold itself.
 type Limits struct {
 	// Drivers are the names that a registry's driver may have.
 	Drivers []string
-	// Timeout is what a registry's timeout must stay below, so that a leader may make calls all the time: each needs twice
-	// as much of its lease to be left, since what timed out may still be carried out. 0 is no limit.
-	Timeout time.Duration
 	// Workers is how many pods are worked on at once; a call holds its worker. What a registry's maxInFlight may be at most
 	// follows from it, so that every registry finds workers although all others hang. 0 is no limit.
 	Workers int

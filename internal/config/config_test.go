@@ -31,7 +31,7 @@ hooks:
 `
 
 func limits() Limits {
-	return Limits{Drivers: []string{"memory", "http"}, Timeout: 7 * time.Second, Workers: 64}
+	return Limits{Drivers: []string{"memory", "http"}, Workers: 64}
 }
 
 // unexported compares what the file says, and not what stood in the files that it names.
@@ -267,7 +267,7 @@ func TestParseRefuses(t *testing.T) {
 		"a namespace twice":    {"its index is named", with("", "namespaces: [a, b, a]"), []string{"namespaces[2]: Duplicate"}},
 		"no driver":            {"the known ones are listed", with("driver: memory", `driver: ""`), []string{"registry.driver: Required", "http, memory"}},
 		"an unknown driver":    {"the known ones are listed", with("driver: memory", "driver: consol"), []string{"registry.driver", `"consol"`, `"http", "memory"`}},
-		"a timeout too long":   {"a deposed leader's call could still be under way", with("driver: memory", "driver: memory\n  timeout: 7s"), []string{"registry.timeout", `"7s"`, "less than 7s", "twice the timeout"}},
+		"a timeout too long":   {"a deposed leader's call could still be under way", with("driver: memory", "driver: memory\n  timeout: 7s"), []string{"registry.timeout", `"7s"`, "less than 6.3s", "twice the timeout"}},
 		"a zero timeout":       {"no call would ever succeed", with("driver: memory", "driver: memory\n  timeout: 0s"), []string{"registry.timeout", `"1ms" or more`}},
 		"too few calls":        {"one service would hold up all others", with("driver: memory", "driver: memory\n  maxInFlight: 1"), []string{"registry.maxInFlight", "2 or more"}},
 		"too many calls":       {"a slow registry would hold all workers", with("driver: memory", "driver: memory\n  maxInFlight: 49"), []string{"registry.maxInFlight", "at most 48", "--workers"}},
@@ -329,7 +329,7 @@ func TestParseRefuses(t *testing.T) {
 		"a wrong kind in one": {"its path has the name", several("{old: {driver: memory, tls: {caFile: 1}}}", ""),
 			[]string{"registries[old].tls.caFile", "a number", "in quotes"}},
 		"several wrong in several": {"one look must be enough", several("{old: {driver: consol}, new: {driver: http, timeout: 8s, options: []}}", "old"),
-			[]string{"registries[old].driver: Unsupported", "registries[new].timeout", "less than 7s", "registries[new].options"}},
+			[]string{"registries[old].driver: Unsupported", "registries[new].timeout", "less than 6.3s", "registries[new].options"}},
 		"one server twice": {"who leaves one name would be removed under the other",
 			several("{old: {driver: http, endpoint: 'http://r.example.com'}, new: {driver: http, endpoint: 'HTTP://R.Example.com:80/'}}", "old"),
 			[]string{"registries[old].endpoint: Invalid", "registries[new] is the same server", "remove one of the two names"}},

@@ -101,9 +101,9 @@ func (o *object) registry(cluster string, limits Limits, mostInFlight int) Regis
 		r.Auth = registry.Auth{TokenFile: o.text("tokenFile"), Username: o.text("username"), PasswordFile: o.text("passwordFile")}
 	})
 	r.Timeout = o.duration("timeout", DefaultTimeout, time.Millisecond)
-	if limits.Timeout > 0 && r.Timeout >= limits.Timeout {
+	if r.Timeout >= TimeoutLimit {
 		o.invalid("timeout", r.Timeout.String(), fmt.Sprintf("write less than %s: a call that timed out may reach the registry until "+
-			"twice the timeout has passed, and that must be within the leader's lease", limits.Timeout))
+			"twice the timeout has passed, and that must be within the leader's lease", TimeoutLimit))
 	}
 	r.MaxInFlight = int(o.number("maxInFlight", int64(min(DefaultMaxInFlight, mostInFlight))))
 	if r.MaxInFlight < leastInFlight {

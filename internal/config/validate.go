@@ -67,29 +67,29 @@ func (o *object) audit() Audit {
 	return a
 }
 
-func (o *object) cluster(field string) string {
-	name := o.text(field)
-	if name == "" {
-		o.required(field, "name this cluster, such as prod-1: it marks what Rollcall writes into the registry")
-	} else if len(validation.IsValidLabelValue(name)) > 0 {
-		o.invalid(field, name, "write at most 63 letters, digits, - _ or . that begin and end with a letter or digit")
+func (o *object) cluster(name string) string {
+	value := o.text(name)
+	if value == "" {
+		o.required(name, "name this cluster, such as prod-1: it marks what Rollcall writes into the registry")
+	} else if len(validation.IsValidLabelValue(value)) > 0 {
+		o.invalid(name, value, "write at most 63 letters, digits, - _ or . that begin and end with a letter or digit")
 	}
-	return name
+	return value
 }
 
-func (o *object) namespaces(field string) []string {
-	return slices.Sorted(slices.Values(o.keys(field, func(name string) string {
-		if len(validation.IsDNS1123Label(name)) > 0 {
+func (o *object) namespaces(name string) []string {
+	return slices.Sorted(slices.Values(o.keys(name, func(namespace string) string {
+		if len(validation.IsDNS1123Label(namespace)) > 0 {
 			return "write the name of a namespace; an empty list means all"
 		}
 		return ""
 	})))
 }
 
-func (o *object) owned(field string) []string {
-	patterns := o.keys(field, checkOwned)
+func (o *object) owned(name string) []string {
+	patterns := o.keys(name, checkOwned)
 	if len(patterns) == 0 {
-		o.required(field, `list the handlers that Rollcall sets and clears, by key or by whole domain as "example.com/*"`)
+		o.required(name, `list the handlers that Rollcall sets and clears, by key or by whole domain as "example.com/*"`)
 	}
 	return patterns
 }

@@ -109,7 +109,7 @@ func parseConfig(text []byte, unknown func(path string)) (*config.Config, error)
 		drivers = append(drivers, s.Driver)
 	}
 	drivers = slices.DeleteFunc(drivers, func(name string) bool { return name == "" })
-	return config.Parse(text, config.Limits{Drivers: drivers, Timeout: config.TimeoutLimit, Unknown: unknown})
+	return config.Parse(text, config.Limits{Drivers: drivers, Unknown: unknown})
 }
 
 // warnUnknown says once of each field of the configuration that this plugin does not know it.

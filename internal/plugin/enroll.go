@@ -32,23 +32,19 @@ func (o *options) enrollCommand() *cobra.Command {
 		Example: "  kubectl rollcall enroll web -n prod\n  kubectl rollcall enroll --all -n prod\n  kubectl rollcall enroll web -n prod --undo",
 
 		ValidArgsFunction: o.complete(&kruisev1alpha1.CloneSetList{}),
-		RunE: func(cmd *cobra.Command, names []string) error {
+		RunE: o.connected(func(ctx context.Context, cluster *cluster, names []string) error {
 			if !all && selector == "" && len(names) == 0 || (all || selector != "") && len(names) > 0 {
 				return errors.New("write the names of CloneSets, or -l SELECTOR, or --all")
 			}
-			cluster, err := o.cluster()
-			if err != nil {
-				return err
-			}
-			sets, err := cluster.cloneSets(cmd.Context(), names, selector)
+			sets, err := cluster.cloneSets(ctx, names, selector)
 			if err != nil {
 				return err
 			}
 			if undo {
-				return o.each(sets, func(set *kruisev1alpha1.CloneSet) (string, error) { return withdraw(cmd.Context(), cluster, set) })
+				return o.each(sets, func(set *kruisev1alpha1.CloneSet) (string, error) { return withdraw(ctx, cluster, set) })
 			}
-			return o.give(cmd.Context(), cluster, sets)
-		},
+			return o.give(ctx, cluster, sets)
+		}),
 	}
 	c.Flags().StringVarP(&selector, "selector", "l", "", "Enroll the CloneSets of the namespace with these labels.")
 	c.Flags().BoolVar(&all, "all", false, "Enroll all CloneSets of the namespace.")

@@ -23,7 +23,7 @@ func (o *options) statusCommand() *cobra.Command {
 		Example: "  kubectl rollcall status --watch\n  kubectl rollcall status -A -o wide\n" +
 			"  kubectl rollcall status -l app=web -o json",
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: o.connected(func(ctx context.Context, cluster *cluster, _ []string) error {
 			switch output {
 			case "json", "yaml":
 				if watch {
@@ -37,22 +37,18 @@ func (o *options) statusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			cluster, err := o.cluster()
-			if err != nil {
-				return err
-			}
 			namespace := cluster.namespace
 			if all {
 				namespace = ""
 			}
 			return o.show(watch, func(out, notes io.Writer, on terminal) (bool, error) {
-				s, err := o.status(cmd.Context(), cluster, namespace, matching)
+				s, err := o.status(ctx, cluster, namespace, matching)
 				if err != nil {
 					return false, err
 				}
 				return false, s.write(out, notes, on, output, all)
 			})
-		},
+		}),
 	}
 	c.Flags().BoolVarP(&all, "all-namespaces", "A", false, "List the pods of all namespaces.")
 	c.Flags().StringVarP(&output, "output", "o", "", "The form of the output: wide, json or yaml.")
