@@ -29,19 +29,9 @@ func (r *Registry) BatchLimit() int { return batchLimit }
 // Batch implements [registry.Batcher] with one transaction, before which it reads the entries that it may only change
 // under a condition.
 func (r *Registry) Batch(ctx context.Context, changes []registry.Change) []error {
-	errs := make([]error, len(changes))
-	var sound []registry.Change
-	var at []int
-	for i, c := range changes {
-		if errs[i] = c.Check(); errs[i] != nil {
-			continue
-		}
-		if err := checkInstance(c.Instance); err != nil {
-			errs[i] = driverkit.ChangeError(ctx, c, err)
-			continue
-		}
-		sound, at = append(sound, c), append(at, i)
-	}
+	sound, at, errs := driverkit.PrepareChanges(ctx, changes, func(c registry.Change) (registry.Change, error) {
+		return c, checkInstance(c.Instance)
+	})
 	if len(sound) == 0 {
 		return errs
 	}

@@ -15,7 +15,6 @@ import (
 // change is one of a transaction.
 type change struct {
 	registry.Change
-	index int // in what was asked for
 	key   string
 	value string // of an entry to be put
 	// beside is a key that stands and goes with this one, and holds the address; empty for none.
@@ -38,33 +37,20 @@ func (r *Registry) BatchLimit() int {
 
 // Batch implements [registry.Batcher] with one transaction.
 func (r *Registry) Batch(ctx context.Context, asked []registry.Change) []error {
-	errs := make([]error, len(asked))
-	var changes []*change
-	for i, a := range asked {
-		if errs[i] = a.Check(); errs[i] != nil {
-			continue
-		}
-		c, err := r.plan(a)
-		if err != nil {
-			errs[i] = driverkit.ChangeError(ctx, a, err)
-			continue
-		}
-		c.index = i
-		changes = append(changes, c)
-	}
+	changes, at, errs := driverkit.PrepareChanges(ctx, asked, r.plan)
 	if err := r.apply(ctx, changes); err != nil {
 		together := len(changes) > 1 && refused(err)
-		for _, c := range changes {
-			if errs[c.index] = driverkit.ChangeError(ctx, c.Change, classify(err)); together && ctx.Err() == nil {
+		for i, c := range changes {
+			if errs[at[i]] = driverkit.ChangeError(ctx, c.Change, classify(err)); together && ctx.Err() == nil {
 				// It may be another one that is refused.
-				errs[c.index] = registry.NotApplied(errs[c.index])
+				errs[at[i]] = registry.NotApplied(errs[at[i]])
 			}
 		}
 		return errs
 	}
-	for _, c := range changes {
+	for i, c := range changes {
 		if c.foreign {
-			errs[c.index] = driverkit.ChangeError(ctx, c.Change, registry.ForeignEntry(errors.New("the entry at its key was written by another")))
+			errs[at[i]] = driverkit.ChangeError(ctx, c.Change, registry.ForeignEntry(errors.New("the entry at its key was written by another")))
 		}
 	}
 	return errs

@@ -28,42 +28,29 @@ func (r *Registry) BatchLimit() int {
 
 // Batch implements [registry.Batcher].
 func (r *Registry) Batch(ctx context.Context, changes []registry.Change) []error {
-	errs, of := make([]error, len(changes)), []int{}
-	var asked struct {
-		Changes []registry.Entry `json:"changes"`
+	entries, at, errs := driverkit.PrepareChanges(ctx, changes, func(c registry.Change) (registry.Entry, error) {
+		return registry.Entry{Instance: c.Instance, State: c.State}, check(c.Instance)
+	})
+	if len(entries) == 0 {
+		return errs
 	}
-	for i, c := range changes {
-		if errs[i] = c.Check(); errs[i] == nil {
-			errs[i] = check(c.Instance)
-		}
-		if errs[i] == nil {
-			of = append(of, i)
-			asked.Changes = append(asked.Changes, registry.Entry{Instance: c.Instance, State: c.State})
-		}
-	}
-	if len(of) > 0 {
-		body, err := json.Marshal(asked)
+	outcomes := make([]error, len(entries))
+	err := r.sendBatch(ctx, entries, outcomes)
+	for i, outcome := range outcomes {
 		if err != nil {
-			err = fmt.Errorf("encoding the batch: %w", err)
+			outcome = err
 		}
-		outcomes := make([]error, len(of))
-		if err == nil {
-			err = r.sendBatch(ctx, body, outcomes)
-		}
-		for at, i := range of {
-			if errs[i] = err; err == nil {
-				errs[i] = outcomes[at]
-			}
-		}
-	}
-	for i, c := range changes {
-		errs[i] = driverkit.ChangeError(ctx, c, errs[i])
+		errs[at[i]] = driverkit.ChangeError(ctx, changes[at[i]], outcome)
 	}
 	return errs
 }
 
 // sendBatch fills in what came of each change, or returns why it is not known of any.
-func (r *Registry) sendBatch(ctx context.Context, body []byte, outcomes []error) error {
+func (r *Registry) sendBatch(ctx context.Context, entries []registry.Entry, outcomes []error) error {
+	body, err := json.Marshal(map[string][]registry.Entry{"changes": entries})
+	if err != nil {
+		return fmt.Errorf("encoding the batch: %w", err)
+	}
 	answer, err := r.send(ctx, driverkit.Request{Method: http.MethodPost, Path: batchPath, Body: body, Limit: maxAnswer})
 	switch {
 	case hasNoPath(err): // a server of an older version: each change goes by itself

@@ -26,30 +26,22 @@ func (r *Registry) BatchLimit() int { return batchLimit }
 // Batch implements [registry.Batcher]: one transaction, or several where the entries are large. Where one of its changes
 // can't be made, ZooKeeper makes none of them.
 func (r *Registry) Batch(ctx context.Context, changes []registry.Change) []error {
-	errs := make([]error, len(changes))
-	b := &batch{registry: r, errs: make([]error, len(changes))}
+	sound, at, errs := driverkit.PrepareChanges(ctx, changes, r.prepare)
+	if len(sound) == 0 {
+		return errs
+	}
+	b := &batch{registry: r, errs: make([]error, len(sound))}
 	var paths []string
-	for i, c := range changes {
-		if errs[i] = c.Check(); errs[i] != nil {
-			continue
-		}
-		p, err := r.prepare(c)
-		if err != nil {
-			errs[i] = driverkit.ChangeError(ctx, c, err)
-			continue
-		}
+	for i, p := range sound {
 		b.changes = append(b.changes, batched{prepared: p, index: i})
 		paths = append(paths, p.path)
 	}
-	if len(paths) == 0 {
-		return errs
-	}
 	err := r.exclusively(ctx, paths, b.make)
-	for _, c := range b.changes {
+	for i, p := range sound {
 		if err != nil { // b may still be at work
-			errs[c.index] = driverkit.ChangeError(ctx, c.Change, err)
+			errs[at[i]] = driverkit.ChangeError(ctx, p.Change, err)
 		} else {
-			errs[c.index] = driverkit.ChangeError(ctx, c.Change, r.explain(b.errs[c.index]))
+			errs[at[i]] = driverkit.ChangeError(ctx, p.Change, r.explain(b.errs[i]))
 		}
 	}
 	return errs
