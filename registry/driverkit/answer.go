@@ -41,7 +41,7 @@ func (a *Answer) OK() bool { return a.Status >= 200 && a.Status <= 299 }
 // of the kit follows, it says the location in their place.
 func (a *Answer) Refusal(words string) *StatusError {
 	e := &StatusError{Status: a.Status}
-	e.after, e.delayed = ParseRetryAfter(a.Header.Get(retryAfter), time.Now())
+	e.after, e.delayed = parseRetryAfter(a.Header.Get(retryAfter), time.Now())
 	e.text = strings.TrimSpace(fmt.Sprintf("%s answered %d %s", a.by, a.Status, http.StatusText(a.Status)))
 	if a.Status >= 300 && a.Status <= 399 {
 		e.text += fmt.Sprintf(", and redirects are not followed: set endpoint to where %s is (Location: %s)",
@@ -85,7 +85,7 @@ func (e *StatusError) Classified() error {
 	return err
 }
 
-// RetryAfter returns when the server said to come back, if it did.
+// RetryAfter returns when the server said to come back, if it did: in its own words, which [registry.RetryAfter] bounds.
 func (e *StatusError) RetryAfter() (time.Duration, bool) { return e.after, e.delayed }
 
 // HasStatus reports whether err is, or wraps, the error of an answer with this status.
@@ -104,25 +104,22 @@ func IsFinal(status int) bool {
 	return status >= 300 && status <= 499
 }
 
-// maxRetryAfter bounds what a server can make a pod wait: a slip there must not strand it for a year.
-const maxRetryAfter = time.Hour
-
-// ParseRetryAfter reads the header of that name of an answer that came now: seconds, or an HTTP date. It returns at most an
-// hour, and false where the header is missing or neither of the two. A date that has passed counts for missing: it says
-// that a clock is wrong, and nothing of when to come back. The result is for [registry.RetryAfter].
-func ParseRetryAfter(value string, now time.Time) (time.Duration, bool) {
+// parseRetryAfter reads the header of that name of an answer that came now: seconds, or an HTTP date. It returns false where the
+// header is missing or neither of the two. A date that has passed counts for missing: it says that a clock is wrong, and nothing
+// of when to come back.
+func parseRetryAfter(value string, now time.Time) (time.Duration, bool) {
 	if seconds, err := strconv.ParseUint(strings.TrimSpace(value), 10, 32); err == nil {
-		return min(time.Duration(seconds)*time.Second, maxRetryAfter), true
+		return time.Duration(seconds) * time.Second, true
 	}
 	if at, err := http.ParseTime(value); err == nil && at.After(now) {
-		return min(at.Sub(now), maxRetryAfter), true
+		return at.Sub(now), true
 	}
 	return 0, false
 }
 
-// ReadBody reads a body to its end, or returns an error where it has more bytes than the limit: half of a list would read
+// readBody reads a body to its end, or returns an error where it has more bytes than the limit: half of a list would read
 // as if the other half had gone.
-func ReadBody(body io.Reader, limit int64) ([]byte, error) {
+func readBody(body io.Reader, limit int64) ([]byte, error) {
 	raw, err := io.ReadAll(io.LimitReader(body, limit+1))
 	if err != nil {
 		return nil, fmt.Errorf("reading the answer: %w", err)

@@ -261,7 +261,7 @@ func (c *HTTPClient) Send(ctx context.Context, to Server, r Request) (*Answer, e
 	case !a.OK():
 		a.Body, _ = io.ReadAll(io.LimitReader(resp.Body, maxWords)) // what could be read is better than nothing
 	case r.Limit > 0:
-		if a.Body, err = ReadBody(resp.Body, r.Limit); err != nil {
+		if a.Body, err = readBody(resp.Body, r.Limit); err != nil {
 			return nil, ContextError(ctx, err)
 		}
 	}
