@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -27,7 +26,6 @@ type Registry struct {
 	target target
 	lease  time.Duration
 	limit  int
-	lag    time.Duration
 	// members is how many the endpoint names.
 	members int
 }
@@ -65,9 +63,11 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	if err != nil {
 		return nil, registry.FieldError("options.target", err)
 	}
-	tlsConfig, err := tlsConfigOf(endpoints, cfg.TLS)
-	if err != nil {
-		return nil, err
+	var tlsConfig *tls.Config
+	if endpoints[0].Scheme == "https" {
+		if tlsConfig, err = driverkit.ClientTLS(cfg.TLS); err != nil {
+			return nil, err
+		}
 	}
 	login := newLogin(credentials.Username, credentials.Password)
 	client, err := connect(endpoints, tlsConfig, login.bundle)
@@ -76,21 +76,12 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	}
 	return &Registry{
 		client: client, login: login, target: target,
-		lease: time.Duration(options.Lease), limit: options.TransactionLimit, lag: target.format.lag,
-		members: len(endpoints),
+		lease: time.Duration(options.Lease), limit: options.TransactionLimit, members: len(endpoints),
 	}, nil
 }
 
 // ReaderLag implements [registry.LaggingReaders].
-func (r *Registry) ReaderLag() time.Duration { return r.lag }
-
-// tlsConfigOf returns nil for http.
-func tlsConfigOf(endpoints []*url.URL, files registry.TLS) (*tls.Config, error) {
-	if endpoints[0].Scheme != "https" {
-		return nil, nil
-	}
-	return driverkit.ClientTLS(files)
-}
+func (r *Registry) ReaderLag() time.Duration { return r.target.format.lag }
 
 // Register implements [registry.Registry].
 func (r *Registry) Register(ctx context.Context, in registry.Instance) error {
