@@ -295,7 +295,7 @@ func (r *Registry) askAgent(ctx context.Context, s appService, begin bool) error
 	of := fmt.Sprintf("the agent of node %s, which owns %q,", s.Node.Node, s.Service.ID)
 	switch {
 	case err != nil:
-		return noOutage(fmt.Errorf("%s is away: %w", of, agentCertificateError(err)))
+		return noOutage(fmt.Errorf("%s is away: %w", of, wrongNameError("options.agentServerName", err)))
 	case answer.OK():
 		return nil
 	}

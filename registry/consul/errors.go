@@ -17,12 +17,7 @@ var errStale = errors.New("somebody else changed the entry at the same time")
 // errRolledBack is that of the other operations of a transaction in which one could not be made.
 var errRolledBack = errors.New("the transaction was rolled back because of another change in it")
 
-// certificateError names the option that can cure a certificate which is good for another name.
-func certificateError(err error) error { return wrongNameError("options.serverName", err) }
-
-// agentCertificateError is certificateError for an agent.
-func agentCertificateError(err error) error { return wrongNameError("options.agentServerName", err) }
-
+// wrongNameError names the option that can cure a certificate which is good for another name.
 func wrongNameError(field string, err error) error {
 	if host := new(x509.HostnameError); errors.As(err, host) {
 		return registry.Terminal(registry.FieldError(field, host))

@@ -159,7 +159,7 @@ func (r *Registry) send(ctx context.Context, request driverkit.Request) (*driver
 	request.Query.Set("consistent", "")
 	r.place(request.Query, "dc", r.opts.Datacenter)
 	answer, err := r.client.Do(ctx, request)
-	return answer, certificateError(err)
+	return answer, wrongNameError("options.serverName", err)
 }
 
 // place says where a request is about, if an option does.
