@@ -49,14 +49,6 @@ func apart(err error, size int) error {
 	return err
 }
 
-func (r *Registry) makeOne(ctx context.Context, c registry.Change) error {
-	err := checkInstance(c.Instance)
-	if err == nil {
-		err = r.makeAll(ctx, []registry.Change{c})[0]
-	}
-	return driverkit.ChangeError(ctx, c, err)
-}
-
 // makeAll makes sound changes, at least one.
 func (r *Registry) makeAll(ctx context.Context, changes []registry.Change) []error {
 	var errs []error

@@ -80,17 +80,17 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 
 // Register implements [registry.Registry].
 func (r *Registry) Register(ctx context.Context, in registry.Instance) error {
-	return r.makeOne(ctx, registry.Change{Instance: in, State: registry.InService})
+	return r.Batch(ctx, []registry.Change{{Instance: in, State: registry.InService}})[0]
 }
 
 // FailOver implements [registry.Registry]. An instance that is not known stays unknown.
 func (r *Registry) FailOver(ctx context.Context, in registry.Instance) error {
-	return r.makeOne(ctx, registry.Change{Instance: in, State: registry.OutOfService})
+	return r.Batch(ctx, []registry.Change{{Instance: in, State: registry.OutOfService}})[0]
 }
 
 // Deregister implements [registry.Registry].
 func (r *Registry) Deregister(ctx context.Context, in registry.Instance) error {
-	return r.makeOne(ctx, registry.Change{Instance: in, State: registry.Absent})
+	return r.Batch(ctx, []registry.Change{{Instance: in, State: registry.Absent}})[0]
 }
 
 // List implements [registry.Lister].
