@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// TestInterrupt: Ctrl-C ends the plugin also where it waits for its input, and a script sees that it was not done.
-func TestInterrupt(t *testing.T) {
+// TestSignal: a signal ends the plugin also where it waits for its input, and a script sees that it was not done. SIGTERM stands for
+// Ctrl-C too, which a shell has its background jobs ignore.
+func TestSignal(t *testing.T) {
 	t.Parallel()
 	const variable, pipeHolds = "ROLLCALL_TEST_PLUGIN", 64 << 10
 	if os.Getenv(variable) != "" {
@@ -20,7 +21,7 @@ func TestInterrupt(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	plugin := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestInterrupt$")
+	plugin := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestSignal$")
 	plugin.Env = append(os.Environ(), variable+"=1")
 	input, err := plugin.StdinPipe()
 	if err != nil {
@@ -32,11 +33,11 @@ func TestInterrupt(t *testing.T) {
 	if _, err := input.Write(bytes.Repeat([]byte("# \n"), pipeHolds)); err != nil { // by then it reads
 		t.Fatal(err)
 	}
-	if err := plugin.Process.Signal(os.Interrupt); err != nil {
+	if err := plugin.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	_ = plugin.Wait()
-	if status, is := plugin.ProcessState.Sys().(syscall.WaitStatus); !is || status.Signal() != syscall.SIGINT {
+	if status, is := plugin.ProcessState.Sys().(syscall.WaitStatus); !is || status.Signal() != syscall.SIGTERM {
 		t.Errorf("it ended with %s, want the signal", plugin.ProcessState)
 	}
 }

@@ -358,7 +358,7 @@ func TestClaimsForget(t *testing.T) {
 // TestNamesThatClientsTakeForOne have one owner.
 func TestNamesThatClientsTakeForOne(t *testing.T) {
 	t.Parallel()
-	for _, names := range [][2]string{{"web", "WEB"}, {"payments", "paymentſ"}, {"STRASSE", "straße"}, {"files", "ﬁles"}} {
+	for _, names := range [][2]string{{"web", "WEB"}, {"payments", "paymentſ"}, {"STRASSE", "straße"}, {"STRAẞE", "straße"}, {"files", "ﬁles"}} {
 		if claimKey(names[0]) != claimKey(names[1]) {
 			t.Errorf("%s and %s can have two owners, and Eureka's clients compare them in capitals", names[0], names[1])
 		}

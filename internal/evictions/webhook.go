@@ -57,7 +57,7 @@ type Webhook struct {
 	ownership atomic.Pointer[lifecycle.Ownership]
 	// turn is held while a budget is looked at and used, so that two evictions do not use the same place in it.
 	turn *semaphore.Weighted
-	// failing has when each pod, by its UID, could first not be labelled.
+	// failing has the [failure] of each pod, by its UID, that could not be labelled.
 	failing *lru.Cache
 }
 
@@ -220,19 +220,24 @@ func (w *Webhook) label(ctx context.Context, pod *corev1.Pod, since time.Time) e
 	return nil
 }
 
-// unlabelled holds the eviction for no longer than one whose beginning stands on the pod: what fails may never pass by itself.
+// failure is when a pod could first not be labelled, and when last.
+type failure struct{ first, last time.Time }
+
+// unlabelled holds the eviction for no longer than one whose beginning stands on the pod: the failure may never pass by itself. One
+// that is older than the limit was of an earlier drain.
 func (w *Webhook) unlabelled(pod *corev1.Pod, err error) (admission.Response, error) {
 	if lifecycle.IsRefused(err) {
 		return admission.Response{}, err
 	}
 	now := w.Clock.Now()
 	noted, _ := w.failing.Get(pod.UID)
-	first, failed := noted.(time.Time)
-	if !failed {
-		first = now
-		w.failing.Add(pod.UID, first)
+	since, failed := noted.(failure)
+	if !failed || now.Sub(since.last) > w.Limit {
+		since.first = now
 	}
-	if now.Sub(first) < w.Limit {
+	since.last = now
+	w.failing.Add(pod.UID, since)
+	if now.Sub(since.first) < w.Limit {
 		return admission.Response{}, err
 	}
 	w.Logger.Error(err, "labelling a pod for its deletion", "pod", client.ObjectKeyFromObject(pod))

@@ -331,6 +331,10 @@ func TestPatchThatFails(t *testing.T) {
 				w.ExpectHeld(response, "try again")
 			}
 			w.ExpectNoEvent()
+			w.clock.SetTime(w.clock.Now().Add(2 * w.Limit))
+			if got := w.Evict("web-1").Allowed; got != c.passed {
+				t.Errorf("let through %v where the failure was of an earlier drain, want %v", got, c.passed)
+			}
 			w.clock.SetTime(w.clock.Now().Add(w.Limit))
 			if got := w.Evict("web-1").Allowed; got != c.ends {
 				t.Errorf("let through %v at the limit, want %v: %s", got, c.ends, c.reason)

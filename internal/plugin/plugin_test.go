@@ -275,6 +275,8 @@ func TestReason(t *testing.T) {
 	passed.later, skipped.later, evicted.later = reason.Resolved, reason.Skipped, reason.EvictionHooked
 	released, foreign := deleting, refused
 	released.record, released.labels, foreign.foreign = lifecycle.Absent, nil, true
+	letGo := skipped
+	letGo.record, letGo.labels = lifecycle.Absent, nil
 	for name, c := range map[string]struct {
 		reason string
 		scene  scene
@@ -285,6 +287,7 @@ func TestReason(t *testing.T) {
 		"skipped":  {reason: "what a person did once is not what it waits for", scene: skipped, want: "RegistryUnavailable"},
 		"evicted":  {reason: "an Event of another kind does not end the reason", scene: evicted, want: "RegistryUnavailable"},
 		"released": {reason: "no hook of Rollcall's holds it any more", scene: released, want: reason.AwaitingOpenKruise},
+		"let go":   {reason: "the hook is released, and the registry does not know", scene: letGo, want: reason.Skipped},
 		"foreign":  {reason: "the Event is of another manager, or of a time before", scene: foreign, want: reason.NotWatched},
 		"no event": {reason: "Events are kept for an hour only", scene: waits, want: reason.Acknowledgement},
 	} {
@@ -348,11 +351,21 @@ func TestLint(t *testing.T) {
 		}
 		return text
 	}
-	for name, c := range map[string]struct{ reason, text, want string }{
+	begins, ends := strings.Index(cloneSetText, "  lifecycle:\n"), strings.Index(cloneSetText, "  template:\n")
+	withoutHooks := cloneSetText[:begins] + cloneSetText[ends:]
+	for name, c := range map[string]struct{ reason, text, want, note string }{
 		"good": {reason: "another controller's handler beside Rollcall's is no fault", text: cloneSetText},
 		"no owned handler": {
 			reason: "Rollcall would leave its pods alone without a word on them",
 			text:   strings.ReplaceAll(cloneSetText, "example.com/", "acme.io/"), want: "no hook has a handler that hooks.owned claims",
+		},
+		"no hooks": {
+			reason: "it may be enrolled later, or be no concern of Rollcall's",
+			text:   withoutHooks, note: "CloneSet prod/web, note: it has no hooks, so Rollcall leaves its pods alone until it is enrolled",
+		},
+		"no hooks, and no port": {
+			reason: "it can't be enrolled as it is",
+			text:   strings.Replace(withoutHooks, ", ports: [{containerPort: 80}]", "", 1), note: "enrolled, which Rollcall refuses: ",
 		},
 		"misspelt key of Rollcall's domain": {
 			reason: "no other controller has one there",
@@ -404,10 +417,10 @@ func TestLint(t *testing.T) {
 			objects, err := o.readObjects("-")
 			expect.NoError(t, err)
 			objects.configs = []written{{"ConfigMap rollcall-config", []byte(configText)}}
-			findings, _ := objects.lint()
-			got := strings.Join(findings, "\n")
-			if (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
-				t.Errorf("%s\ngot findings %q, want %q", c.reason, got, c.want)
+			findings, notes := objects.lint()
+			got, said := strings.Join(findings, "\n"), strings.Join(notes, "\n")
+			if (c.want == "") != (got == "") || !strings.Contains(got, c.want) || !strings.Contains(said, c.note) {
+				t.Errorf("%s\ngot findings %q and notes %q, want %q and %q", c.reason, got, said, c.want, c.note)
 			}
 		})
 	}
@@ -484,7 +497,7 @@ func TestWatch(t *testing.T) {
 		err    error
 		want   string
 	}{
-		"a look fails":       {"the next may not", 2, errors.New("connection reset"), "one\none\nThat was the last answer. Looking again: connection reset\nthree\n"},
+		"a look fails":       {"the next may not", 2, errors.New("connection reset"), "one\nLooking again: connection reset. The last answer:\none\nthree\n"},
 		"the first one does": {"a person has something to correct", 1, errors.New("no such host"), "no such host"},
 		"it is gone":         {"it will not come back", 2, &exitError{exitNotFound, errors.New("not found")}, "one\nnot found"},
 	} {

@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/internal/statuspage/entries"
 )
@@ -43,9 +44,12 @@ func (o *options) receiptCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if unread != nil {
+				fmt.Fprintf(o.ErrOut, "The receipt lacks what a manager did: %v\n", unread)
+			}
 			err = o.printReceipt(receipt.NewHistory(lines, until), namespace, arguments[0], o.revisions(cmd.Context(), namespace, files))
 			if err == nil && unread != nil {
-				return &exitError{exitDamaged, fmt.Errorf("the receipt lacks what a manager did: %w", unread)}
+				return &exitError{exitDamaged, errors.New("not every manager's log could be read, as the lines above say")}
 			}
 			return err
 		},
@@ -135,20 +139,20 @@ func (o *options) managersLines(ctx context.Context) (lines []receipt.Line, unti
 		"say where Rollcall is installed by --rollcall-namespace, or read a copy with --file", o.installation))}
 }
 
-// managers returns the managers' pods that have a port to ask, by the labels that the manifests and the chart set.
+// managers returns the managers' pods that run and have a port to ask, by the labels that the manifests and the chart set.
 func (c *cluster) managers(ctx context.Context) ([]corev1.Pod, error) {
 	var pods corev1.PodList
 	labels := client.MatchingLabels{"app.kubernetes.io/name": "rollcall", "app.kubernetes.io/component": "manager"}
 	if err := c.List(ctx, &pods, client.InNamespace(c.installation), labels); err != nil {
 		return nil, reading("the managers' pods", err)
 	}
-	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return portOf(&pod) == "" }), nil
+	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return portOf(&pod) == "" || lifecycle.AddressOf(&pod) == "" }), nil
 }
 
 func (c *cluster) auditLog(ctx context.Context, pod *corev1.Pod) ([]byte, error) {
 	log, err := c.pods.Pods(pod.Namespace).ProxyGet("http", pod.Name, portOf(pod), entries.LogPath, nil).DoRaw(ctx)
 	if apierrors.ReasonForError(err) != "" && strings.Contains(err.Error(), "audit.path") {
-		return nil, fmt.Errorf("the manager %s writes no audit log: set audit.path in its configuration", pod.Name)
+		return nil, fmt.Errorf("the manager %s writes no audit log: its configuration has no audit.path, or it is a dry run", pod.Name)
 	}
 	return log, proxyError(err, pod.Name, c.installation)
 }

@@ -19,12 +19,15 @@ func TestManagers(t *testing.T) {
 				"app.kubernetes.io/name": "rollcall", "app.kubernetes.io/component": component,
 			}},
 			Spec: corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: port, ContainerPort: 8080}}}}},
+			Status: corev1.PodStatus{PodIP: "10.0.0.1"},
 		}
 	}
 	other := pod("other", "manager", "metrics")
 	other.Labels["app.kubernetes.io/name"] = "prometheus"
+	ended, pending := pod("evicted", "manager", "metrics"), pod("pending", "manager", "metrics")
+	ended.Status.Phase, pending.Status.PodIP = corev1.PodFailed, ""
 	pods, err := clusterWith(
-		pod("rollcall-0", "manager", "metrics"), pod("rollcall-1", "manager", "metrics"), pod("silent", "manager", "health"),
+		ended, pending, pod("rollcall-0", "manager", "metrics"), pod("rollcall-1", "manager", "metrics"), pod("silent", "manager", "health"),
 		pod("demo", "registry", "metrics"), other,
 	).managers(t.Context())
 	expect.NoError(t, err)

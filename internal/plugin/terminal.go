@@ -204,7 +204,7 @@ func (o *options) show(watch bool, view func(out, notes io.Writer, on terminal) 
 		case err != nil && (last == nil || errors.As(err, new(*exitError))):
 			return err
 		case err != nil:
-			s.draw(fmt.Appendf(slices.Clip(last), "That was the last answer. Looking again: %s\n", printable(err.Error())))
+			s.draw(fmt.Appendf(nil, "Looking again: %s. The last answer:\n%s", printable(err.Error()), last))
 			continue
 		}
 		last = text.Bytes()

@@ -147,9 +147,13 @@ func (w *world) reasonOf(p Pod) (why reason.Reason, message string, warned bool)
 		return reason.NotWatched, err.Error(), p.Hook != "" // another manager may watch a pod that does not wait
 	}
 	for _, last := range slices.Backward(w.events[p.facts.pod.UID]) {
-		if why := reason.Reason(last.Reason); why.Momentary() {
+		why := reason.Reason(last.Reason)
+		// Where the hook was released all the same, that says more than what it waited for before.
+		released := (why == reason.Skipped || why == reason.Proceeded) && p.facts.input.Released(p.facts.decision)
+		if why.Momentary() && !released {
 			continue
-		} else if last.Type == corev1.EventTypeWarning {
+		}
+		if last.Type == corev1.EventTypeWarning {
 			return why, strings.TrimSpace(last.Note), true
 		}
 		break

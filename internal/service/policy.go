@@ -96,7 +96,7 @@ func (p NamePattern) matches(namespace, name string) bool {
 // apart, and Eureka's clients write names in capitals before they compare them, by which ſ is S and ß is SS (Netflix's Applications.java).
 func Fold(name string) string {
 	if strings.ContainsFunc(name, func(r rune) bool { return r > unicode.MaxASCII }) {
-		name = cases.Upper(language.Und).String(name)
+		name = cases.Upper(language.Und).String(strings.ToLower(name)) // capital ẞ has no other capital, and its small form has
 	}
 	return strings.ToLower(name)
 }

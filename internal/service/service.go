@@ -38,7 +38,7 @@ const (
 	annotationDefaultContainer = "kubectl.kubernetes.io/default-container"
 )
 
-// maxEndpoints bounds what one pod can have all others wait for.
+// maxEndpoints bounds how long one pod's services hold up all others.
 const maxEndpoints = 50
 
 const servicesHelp = `write "name=port", several with commas: "web=8080,admin=9090"`
@@ -170,7 +170,7 @@ func parseServices(written string) ([]Endpoint, error) {
 		return nil, err
 	}
 	if len(items) > maxEndpoints {
-		return nil, fmt.Errorf("there are %d: write at most %d", len(items), maxEndpoints)
+		return nil, fmt.Errorf("%d services: write at most %d", len(items), maxEndpoints)
 	}
 	endpoints := make([]Endpoint, 0, len(items))
 	for _, item := range items {

@@ -41,7 +41,7 @@ func TestEndpointsOf(t *testing.T) {
 		},
 		"too many services": {
 			reason: "every look at a workload reads them, for all tenants", subject: Subject{Annotations: annotated(strings.Repeat("web=1,", 51) + "web=2")},
-			wantErr: []string{AnnotationServices, "52", "at most 50"},
+			wantErr: []string{AnnotationServices, "52 services", "at most 50"},
 		},
 		"UDP first": {
 			reason: "only a TCP port can be registered",

@@ -154,9 +154,9 @@ type Request struct {
 }
 
 // Do makes one request to the current server, which the client leaves for the next one where it does not answer, or answers
-// 5xx or 429: later calls go there, and so this one need not wait for as long as that server says. The call is made again only where
-// a certificate was not good, so that nothing was sent. For the answer and the error see [HTTPClient.Send]; the error is terminal only
-// if no server has a good one.
+// 5xx or 429: later calls go there. Where there are several servers, Do takes Retry-After out of a 5xx answer. The call is made again
+// only where a certificate was not good, so that the server has not read the request. For the answer and the error see
+// [HTTPClient.Send]; the error is terminal only if no server has a good one.
 func (c *HTTPClient) Do(ctx context.Context, r Request) (*Answer, error) {
 	count := uint32(len(c.servers)) //nolint:gosec // as many as a person wrote
 	first := c.current.Load()
@@ -169,7 +169,7 @@ func (c *HTTPClient) Do(ctx context.Context, r Request) (*Answer, error) {
 			c.leave(number, err)
 		case err == nil && (answer.Status >= http.StatusInternalServerError || answer.Status == http.StatusTooManyRequests):
 			c.leave(number, answer.Refusal(""))
-			if count > 1 {
+			if count > 1 && answer.Status != http.StatusTooManyRequests { // which is about the caller
 				answer.Header.Del(retryAfter)
 			}
 		}

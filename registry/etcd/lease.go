@@ -64,7 +64,7 @@ func (r *Registry) renew(ctx context.Context, in registry.Instance) error {
 
 // eachInTurn makes a request that can be repeated until a member answers it: the client sends each to the next one. A member that
 // accepts connections and does not serve, since it is cut off from its peers or its disk stalls, would otherwise let entries expire
-// that the others could renew, and hooks wait. There is one request more than there are members, because calls under way take turns
+// that the others could renew, and have hooks wait. There is one request more than there are members, because calls under way take turns
 // too. Each has half of the time that is left, so that a member which is only slow still answers in time.
 func eachInTurn[T any](ctx context.Context, members int, request func(context.Context) (T, error)) (answer T, err error) {
 	left := 1

@@ -60,7 +60,10 @@ type appEntry struct {
 func (e appEntry) overridden() bool { return e.info.OverriddenStatus == e.info.Status }
 
 func (c call) putAppBack(ctx context.Context) error {
-	entries, err := c.appEntries(ctx, place.get)
+	entries, err := c.appEntriesHere(ctx, place.get) // one that only another peer has comes here by itself
+	if err == nil && len(entries) == 0 {
+		err = c.serves(ctx)
+	}
 	if err != nil {
 		return err
 	}

@@ -121,10 +121,11 @@ func (c call) deregister(ctx context.Context) error {
 		return nil
 	}
 	_, err = c.send(ctx, http.MethodDelete, c.path, nil)
-	if driverkit.HasStatus(err, http.StatusNotFound) { // it went by itself
-		return nil
+	if err != nil && !driverkit.HasStatus(err, http.StatusNotFound) { // else it went by itself
+		return err
 	}
-	return err
+	c.repeat(ctx, http.MethodDelete, c.path, nil) // else an override stays at a peer, and keeps out what is registered there next
+	return nil
 }
 
 func (c call) heartbeat(ctx context.Context) error {
@@ -262,22 +263,25 @@ func (c call) clearOverride(ctx context.Context) error {
 	return c.setStatus(ctx, http.MethodDelete, statusUp)
 }
 
-// setStatus changes the status at this peer, and then at the others that can be reached. Their answers don't count: the peers
-// replicate it, too, but for 30 seconds only.
+// setStatus changes the status at this peer, and then at the others.
 func (c call) setStatus(ctx context.Context, method, status string) error {
 	if _, err := c.send(ctx, method, c.path+"/status?value="+status, nil); err != nil {
 		return gone(err)
 	}
+	c.repeat(ctx, method, c.path+"/status", url.Values{"value": {status}})
+	return nil
+}
+
+// repeat makes a request that this peer has taken at the others that can be reached. Their answers don't count: the peers replicate
+// it, too, but for 30 seconds only.
+func (c call) repeat(ctx context.Context, method, path string, query url.Values) {
 	others := c.client.Others(c.server)
 	for _, other := range others {
 		// A tenth of the time for all of them: one that hangs must not use up what is needed to read back.
 		part, cancel := driverkit.Share(ctx, 10*len(others))
-		_, _ = c.client.Send(part, other, driverkit.Request{
-			Method: method, Path: c.path + "/status", Query: url.Values{"value": {status}}, Header: c.replicated,
-		})
+		_, _ = c.client.Send(part, other, driverkit.Request{Method: method, Path: path, Query: query, Header: c.replicated})
 		cancel()
 	}
-	return nil
 }
 
 // renew renews the lease, whether or not it has ended, and reports whether there was one.

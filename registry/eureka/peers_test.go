@@ -131,21 +131,27 @@ func TestAPeerThatIsAwaySaysNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
-			defer cancel()
 			in := web(1)
 			d := open(t, registry.Config{Endpoint: newFake(t, nothing).URL + "," + endpoint})
-			state, getErr := d.Get(ctx, in)
-			expect.NoError(t, errors.Join(getErr, d.Deregister(ctx, in), d.AppEntries().FailOver(ctx, in)))
-			if state != registry.Absent {
-				t.Errorf("Get says %s, want it to be absent", state)
+			within := func(call func(context.Context, registry.Instance) error) error {
+				ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+				defer cancel()
+				return call(ctx, in)
 			}
+			get := func(ctx context.Context, in registry.Instance) error {
+				state, err := d.Get(ctx, in)
+				if err == nil && state != registry.Absent {
+					err = fmt.Errorf("Get says %s, want it to be absent", state)
+				}
+				return err
+			}
+			expect.NoError(t, errors.Join(within(get), within(d.Deregister), within(d.AppEntries().FailOver)))
 		})
 	}
 }
 
-// TestEveryPeerGetsAStatus has two peers that replicate nothing.
-func TestEveryPeerGetsAStatus(t *testing.T) {
+// TestEveryPeerGetsAChange has two peers that replicate nothing.
+func TestEveryPeerGetsAChange(t *testing.T) {
 	t.Parallel()
 	in, app := web(1), registry.Instance{Service: "Shop web", Address: "10.0.0.1", Port: 80}
 	for name, tc := range map[string]struct {
@@ -174,6 +180,11 @@ func TestEveryPeerGetsAStatus(t *testing.T) {
 			strings.Replace(entryOf(app, "OUT_OF_SERVICE"), `"status"`, `"overriddenStatus":"OUT_OF_SERVICE","status"`, 1),
 			func(d *eureka.Registry) error { return d.AppEntries().Register(t.Context(), in) },
 			[]string{"DELETE " + ownPath + "/status?value=UP"},
+		},
+		"Deregister": {
+			"an override that stays keeps out what is registered there next", entryOf(in, "UP"),
+			func(d *eureka.Registry) error { return d.Deregister(t.Context(), in) },
+			[]string{"DELETE " + ownPath},
 		},
 		"FailOver of what is out": {
 			"nothing is to be changed", entryOf(in, "OUT_OF_SERVICE"),

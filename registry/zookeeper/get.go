@@ -27,8 +27,11 @@ func (r *Registry) Get(ctx context.Context, in registry.Instance) (registry.Stat
 }
 
 func (r *Registry) state(ctx context.Context, in registry.Instance) (registry.State, error) {
-	generation := r.session.connection()
-	n, err := r.read(ctx, in, true)
+	generation, err := r.session.catchUp(ctx)
+	if err != nil {
+		return "", err
+	}
+	n, err := r.read(ctx, in, false)
 	if err != nil {
 		return "", err
 	}

@@ -40,6 +40,14 @@ func (r *Registry) list(ctx context.Context, cluster string) ([]registry.Entry, 
 	if err != nil {
 		return nil, err
 	}
+	entries, err := r.readAll(ctx, cluster)
+	if err == nil && r.session.connection() != generation {
+		err = errReconnected // the other server may be behind the first
+	}
+	return entries, err
+}
+
+func (r *Registry) readAll(ctx context.Context, cluster string) ([]registry.Entry, error) {
 	services, err := r.session.children(ctx, r.tree.folder())
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, r.checkChroot(ctx)
@@ -50,14 +58,7 @@ func (r *Registry) list(ctx context.Context, cluster string) ([]registry.Entry, 
 	if err != nil {
 		return nil, err
 	}
-	entries, err := r.entriesOf(ctx, cluster, ids)
-	if err != nil {
-		return nil, err
-	}
-	if r.session.connection() != generation {
-		return nil, errReconnected // the other server may be behind the first
-	}
-	return entries, nil
+	return r.entriesOf(ctx, cluster, ids)
 }
 
 // checkChroot tells a folder that does not exist yet from a chroot that is wrong.

@@ -196,7 +196,7 @@ func TestKubectlPluginAsksTheManager(t *testing.T) {
 	onCall.Expect(0, "explain "+pod.Name, "As the manager knows it, registry default has "+s.ns+" at", "in rotation.")
 	guest.Expect(0, "status", "REGISTRY is not shown: you may not get pods/proxy in namespace "+installation)
 	guest.Expect(5, "receipt "+s.key.Name, "you may not get pods/proxy")
-	onCall.Expect(6, "receipt "+s.key.Name, "writes no audit log: set audit.path", "no manager in namespace "+installation+" serves an audit log")
+	onCall.Expect(6, "receipt "+s.key.Name, "writes no audit log: its configuration has no audit.path", "no manager in namespace "+installation+" serves an audit log")
 
 	remove()
 	other, err := s.manager.URL(manager.HealthServer, "")

@@ -6,6 +6,10 @@ import (
 	"path/filepath"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/rollcall-dev/rollcall/test/harness/manager"
 )
 
@@ -30,6 +34,17 @@ func TestReceipt(t *testing.T) {
 	s.managersPod(installation, page)
 	person.Expect(0, "receipt "+s.key.Name, "rev 1→2: 3 pods, ", "0 flips before acknowledgement, in rotation at least 2 of 3", ": PASS", "From ")
 	person.Expect(3, "receipt other", "no flip of CloneSet other")
+
+	var managers corev1.PodList
+	s.must(s.k8s.List(s.Context(), &managers, client.InNamespace(installation)))
+	away := managers.Items[0].DeepCopy()
+	away.ObjectMeta = metav1.ObjectMeta{Namespace: installation, Name: "away", Labels: away.Labels}
+	away.Spec.Containers[0].Ports[0].ContainerPort = 1
+	status := away.Status
+	s.must(s.k8s.Create(s.Context(), away))
+	away.Status = status
+	s.must(s.k8s.Status().Update(s.Context(), away))
+	person.Expect(8, "receipt "+s.key.Name, "The receipt lacks what a manager did: asking the manager away", ": PASS", "not every manager's log")
 
 	whole, err := os.ReadFile(log)
 	s.must(err)
