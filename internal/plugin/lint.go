@@ -31,8 +31,8 @@ func (o *options) lintCommand() *cobra.Command {
 		Short: "Say what in a CloneSet, or in Rollcall's configuration, will not work and why",
 		Long: "Reads CloneSets and the ConfigMap " + configMapName + " from a file, or from the standard input. It holds the CloneSets " +
 			"to --config, else to the configuration that stands beside them, else to that of the cluster. It fails where something " +
-			"will not work. A handler that hooks.owned does not claim may be another controller's, and a CloneSet without hooks may be enrolled later: those are notes on the standard " +
-			"error.",
+			"will not work. A handler that hooks.owned does not claim may be another controller's, and a CloneSet without hooks may be " +
+			"enrolled later: those are notes on the standard error.",
 		Example: "  kubectl rollcall lint web.yaml\n  kustomize build . | kubectl rollcall lint -",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, arguments []string) error {

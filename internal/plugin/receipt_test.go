@@ -18,7 +18,7 @@ func TestManagers(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "system", Labels: map[string]string{
 				"app.kubernetes.io/name": "rollcall", "app.kubernetes.io/component": component,
 			}},
-			Spec: corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: port, ContainerPort: 8080}}}}},
+			Spec:   corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: port, ContainerPort: 8080}}}}},
 			Status: corev1.PodStatus{PodIP: "10.0.0.1"},
 		}
 	}

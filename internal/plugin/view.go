@@ -146,17 +146,8 @@ func (w *world) reasonOf(p Pod) (why reason.Reason, message string, warned bool)
 	if err := notWatched(w.config, p.Namespace); err != nil {
 		return reason.NotWatched, err.Error(), p.Hook != "" // another manager may watch a pod that does not wait
 	}
-	for _, last := range slices.Backward(w.events[p.facts.pod.UID]) {
-		why := reason.Reason(last.Reason)
-		// Where the hook was released all the same, that says more than what it waited for before.
-		released := (why == reason.Skipped || why == reason.Proceeded) && p.facts.input.Released(p.facts.decision)
-		if why.Momentary() && !released {
-			continue
-		}
-		if last.Type == corev1.EventTypeWarning {
-			return why, strings.TrimSpace(last.Note), true
-		}
-		break
+	if last, found := w.eventOf(p); found && last.Type == corev1.EventTypeWarning {
+		return reason.Reason(last.Reason), strings.TrimSpace(last.Note), true
 	}
 	switch {
 	case p.facts.input.Released(p.facts.decision):
@@ -172,6 +163,18 @@ func (w *world) reasonOf(p Pod) (why reason.Reason, message string, warned bool)
 	default:
 		return reason.Acknowledgement, "the registry has not acknowledged yet, or its clients may not know the pod yet", false
 	}
+}
+
+// eventOf returns the last Event that says what the pod waits for. Where a hook was released all the same, the Event on that says more.
+func (w *world) eventOf(p Pod) (last eventsv1.Event, found bool) {
+	for _, e := range slices.Backward(w.events[p.facts.pod.UID]) {
+		why := reason.Reason(e.Reason)
+		released := (why == reason.Skipped || why == reason.Proceeded) && p.facts.input.Released(p.facts.decision)
+		if released || !why.Momentary() {
+			return e, true
+		}
+	}
+	return eventsv1.Event{}, false
 }
 
 // waits reports whether a rollout waits for something at the pod.
