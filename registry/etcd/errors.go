@@ -28,6 +28,8 @@ func classify(err error) error {
 		return registry.Terminal(fmt.Errorf("the role of the user must allow reading and writing below the target: %w", err))
 	case loginLost(err):
 		return err
+	case timedOut(err):
+		return timeoutError{err}
 	case codeOf(err) == codes.InvalidArgument || tooLarge(err):
 		return registry.Terminal(err)
 	case codeOf(err) == codes.Unavailable:
@@ -56,6 +58,21 @@ func isAway(err error) bool {
 		return false
 	}
 }
+
+// timedOut holds where etcd has given up waiting for a change, which it may still carry out (etcdserver/v3_server.go), or a member has
+// ended a call whose time was up a moment before it was here.
+func timedOut(err error) bool {
+	return errors.Is(err, rpctypes.ErrTimeout) || errors.Is(err, rpctypes.ErrTimeoutDueToLeaderFail) ||
+		errors.Is(err, rpctypes.ErrTimeoutDueToConnectionLost) || codeOf(err) == codes.Canceled
+}
+
+// timeoutError has the manager wait as after a time-out of its own.
+type timeoutError struct{ error }
+
+func (e timeoutError) Unwrap() error { return e.error }
+
+// Timeout reports true.
+func (timeoutError) Timeout() bool { return true }
 
 // loginLost holds for what etcd says of a token that it no longer knows: it has expired, the server was started again, or
 // users or roles have changed. The call was not carried out.

@@ -22,48 +22,54 @@ func TestClasses(t *testing.T) {
 		err      error
 		terminal bool
 		field    string
+		late     bool // it may still be carried out
 	}{
-		"password":     {"it stays wrong", rpctypes.ErrGRPCAuthFailed, true, "auth.passwordFile"},
-		"wrapped":      {"what was being done changes nothing", fmt.Errorf("logging in: %w", rpctypes.ErrAuthFailed), true, "auth.passwordFile"},
-		"no user":      {"it stays missing", rpctypes.ErrGRPCUserEmpty, true, "auth.username"},
-		"permission":   {"a person has to grant it", rpctypes.ErrGRPCPermissionDenied, true, ""},
-		"too large":    {"it stays too large", rpctypes.ErrGRPCRequestTooLarge, true, ""},
-		"token":        {"it expires, and there are others", rpctypes.ErrGRPCInvalidAuthToken, false, ""},
-		"old revision": {"roles have changed meanwhile", rpctypes.ErrGRPCAuthOldRevision, false, ""},
-		"no leader":    {"there will be one", rpctypes.ErrGRPCNoLeader, false, ""},
-		"no space":     {"somebody will make some", rpctypes.ErrGRPCNoSpace, false, ""},
-		"too many":     {"it is a matter of time", rpctypes.ErrGRPCRequestTooManyRequests, false, ""},
-		"compacted":    {"the next list reads a newer revision", rpctypes.ErrGRPCCompacted, false, ""},
-		"lease gone":   {"the next call gets another", rpctypes.ErrGRPCLeaseNotFound, false, ""},
-		"refused":      {"a server that is away comes back", handshake("dial tcp: connection refused"), false, ""},
-		"certificate":  {"ours is not good there", handshake("error reading server preface: remote error: tls: bad certificate"), true, "tls.certFile"},
+		"password":     {"it stays wrong", rpctypes.ErrGRPCAuthFailed, true, "auth.passwordFile", false},
+		"wrapped":      {"what was being done changes nothing", fmt.Errorf("logging in: %w", rpctypes.ErrAuthFailed), true, "auth.passwordFile", false},
+		"no user":      {"it stays missing", rpctypes.ErrGRPCUserEmpty, true, "auth.username", false},
+		"permission":   {"a person has to grant it", rpctypes.ErrGRPCPermissionDenied, true, "", false},
+		"too large":    {"it stays too large", rpctypes.ErrGRPCRequestTooLarge, true, "", false},
+		"token":        {"it expires, and there are others", rpctypes.ErrGRPCInvalidAuthToken, false, "", false},
+		"old revision": {"roles have changed meanwhile", rpctypes.ErrGRPCAuthOldRevision, false, "", false},
+		"no leader":    {"there will be one", rpctypes.ErrGRPCNoLeader, false, "", false},
+		"no space":     {"somebody will make some", rpctypes.ErrGRPCNoSpace, false, "", false},
+		"too many":     {"it is a matter of time", rpctypes.ErrGRPCRequestTooManyRequests, false, "", false},
+		"compacted":    {"the next list reads a newer revision", rpctypes.ErrGRPCCompacted, false, "", false},
+		"lease gone":   {"the next call gets another", rpctypes.ErrGRPCLeaseNotFound, false, "", false},
+		"refused":      {"a server that is away comes back", handshake("dial tcp: connection refused"), false, "", false},
+		"certificate":  {"ours is not good there", handshake("error reading server preface: remote error: tls: bad certificate"), true, "tls.certFile", false},
 		"authority": {
 			"theirs is not good here",
-			handshake("tls: failed to verify certificate: x509: certificate signed by unknown authority"), true, "tls.caFile",
+			handshake("tls: failed to verify certificate: x509: certificate signed by unknown authority"), true, "tls.caFile", false,
 		},
 		"another name": {
 			"theirs is good for another host than the endpoint's",
-			handshake("tls: failed to verify certificate: x509: certificate is valid for etcd-0.etcd, not etcd.example.com"), true, "endpoint",
+			handshake("tls: failed to verify certificate: x509: certificate is valid for etcd-0.etcd, not etcd.example.com"), true, "endpoint", false,
 		},
 		"no name": {
 			"so it is where it is good for none",
 			handshake("tls: failed to verify certificate: x509: cannot validate certificate for 10.0.0.1 because it doesn't contain any IP SANs"),
-			true, "endpoint",
+			true, "endpoint", false,
 		},
 		"old": {
 			"theirs stays so until it is replaced",
-			handshake("tls: failed to verify certificate: x509: certificate has expired or is not yet valid: current time is after"), true, "endpoint",
+			handshake("tls: failed to verify certificate: x509: certificate has expired or is not yet valid: current time is after"), true, "endpoint", false,
 		},
-		"unknown": {"an unknown error may pass", errors.New("odd"), false, ""},
-		"gRPC":    {"so may what gRPC does not know", status.Error(codes.Unknown, "odd"), false, ""},
+		"given up":          {"it waited for a majority", rpctypes.ErrGRPCTimeout, false, "", true},
+		"leader lost":       {"the next leader may have it", rpctypes.ErrGRPCTimeoutDueToLeaderFail, false, "", true},
+		"connection lost":   {"so it is with a member", rpctypes.ErrGRPCTimeoutDueToConnectionLost, false, "", true},
+		"ended by a member": {"it knows the time that the call has", status.Error(codes.Canceled, "RST_STREAM"), false, "", true},
+		"unknown":           {"an unknown error may pass", errors.New("odd"), false, "", false},
+		"gRPC":              {"so may what gRPC does not know", status.Error(codes.Unknown, "odd"), false, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			err := classify(tc.err)
 			field, _ := registry.FieldOf(err)
-			if registry.IsTerminal(err) != tc.terminal || field != tc.field {
-				t.Errorf("%s: terminal %t with field %q, want %t and %q: %v",
-					tc.reason, registry.IsTerminal(err), field, tc.terminal, tc.field, err)
+			var late interface{ Timeout() bool }
+			if registry.IsTerminal(err) != tc.terminal || field != tc.field || errors.As(err, &late) != tc.late {
+				t.Errorf("%s: terminal %t with field %q, a time-out: %t, want %t, %q and %t: %v",
+					tc.reason, registry.IsTerminal(err), field, late != nil, tc.terminal, tc.field, tc.late, err)
 			}
 		})
 	}
