@@ -24,12 +24,17 @@ func (a appEntries) Register(ctx context.Context, in registry.Instance) error {
 	return a.driver.change(ctx, "putting back the application's entry of", in,
 		func(ctx context.Context, in registry.Instance) error {
 			var missing []error
-			for _, at := range forms(in) {
-				err := a.driver.putAppBack(ctx, at)
-				if !registry.IsNotRegistered(err) {
+			all := forms(in)
+			for _, at := range all {
+				switch err := a.driver.putAppBack(ctx, at); {
+				case registry.IsNotRegistered(err):
+					missing = append(missing, err)
+				case err != nil:
 					return err
 				}
-				missing = append(missing, err)
+			}
+			if len(missing) < len(all) {
+				return nil // it is there in one of the spellings
 			}
 			return errors.Join(missing...)
 		})

@@ -171,6 +171,30 @@ func TestAppEntryOfAnIPv6Address(t *testing.T) {
 	}
 }
 
+// TestAppEntriesInTwoSpellings of one address are taken out and put back together.
+func TestAppEntriesInTwoSpellings(t *testing.T) {
+	t.Parallel()
+	f, in := newFake(t, "v3"), drivertest.Pod(1)
+	spellings := []string{"2001:db8:0:0:1:0:0:a", "2001:db8::1:0:0:a"}
+	for _, in.Address = range spellings {
+		f.registersItself(in, true)
+	}
+	apps := atVersion(t, f, "v3").AppEntries()
+	expect.NoError(t, apps.FailOver(t.Context(), in))
+	expectEnabled(t, f, "false", spellings)
+	expect.NoError(t, apps.Register(t.Context(), in))
+	expectEnabled(t, f, "true", spellings)
+}
+
+func expectEnabled(t *testing.T, f *fake, want string, addresses []string) {
+	t.Helper()
+	for _, address := range addresses {
+		if got := f.put[address+" 80"].Get("enabled"); got != want {
+			t.Errorf("enabled is %q at %s, want %s", got, address, want)
+		}
+	}
+}
+
 // TestAppEntryThatReadersDoNotSeeYet has registered itself a moment before it is taken out, under a name as Dubbo makes it.
 func TestAppEntryThatReadersDoNotSeeYet(t *testing.T) {
 	t.Parallel()
