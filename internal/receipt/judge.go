@@ -147,7 +147,12 @@ func (h *History) faultOfRelease(l Line, hook string) string {
 
 func (h *History) faultOfAssert(l Line) string {
 	for _, e := range l.Instances {
-		if why := h.evidence(e.Key()).FaultOfAssert(l.Asked); why != "" {
+		evidence := h.evidence(e.Key())
+		// What was acknowledged before the lines begin is not known: the pod may have waited since for the registry's readers.
+		if !l.Since.IsZero() && l.Since.Before(h.Since()) && evidence.Last(l.Asked, Op.Changes) == nil {
+			continue
+		}
+		if why := evidence.FaultOfAssert(l.Asked); why != "" {
 			return why
 		}
 	}
@@ -276,7 +281,7 @@ func (h *History) faultOfLeader(l Line) string {
 		if !later.At.After(l.At) {
 			continue
 		}
-		if later.Kind == Leads && later.Registry == l.Registry || later.Kind == End && later.Chain == l.Chain {
+		if later.Kind == Leads && later.Registry == l.Registry || later.Kind == End && processOf(later) == processOf(l) {
 			until = later.At
 			break
 		}
@@ -289,6 +294,12 @@ func (h *History) faultOfLeader(l Line) string {
 			l.Registry, late.Round(time.Second), clock(last), interval)
 	}
 	return ""
+}
+
+// processOf is what wrote the line: a process begins a chain for each file.
+func processOf(l Line) string {
+	process, _, _ := strings.Cut(l.Chain, "/")
+	return process
 }
 
 // Since is when the lines begin.

@@ -1,6 +1,7 @@
 package receipt
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -13,12 +14,13 @@ const gate = "label gate=true"
 type log struct {
 	now    time.Time
 	killed int
+	moved  int
 	lines  []Line
 }
 
 func (g *log) add(l Line) *log {
 	g.now = g.now.Add(time.Second)
-	l.Asked, l.At, l.Chain = g.now.Add(-100*time.Millisecond), g.now, "m"+strings.Repeat("'", g.killed)
+	l.Asked, l.At, l.Chain = g.now.Add(-100*time.Millisecond), g.now, fmt.Sprint("m", strings.Repeat("'", g.killed), "/", g.moved)
 	g.lines = append(g.lines, l)
 	return g
 }
@@ -26,6 +28,12 @@ func (g *log) add(l Line) *log {
 // kill has another manager write from then on.
 func (g *log) kill() *log {
 	g.killed++
+	return g
+}
+
+// move has the manager begin a new file.
+func (g *log) move() *log {
+	g.moved++
 	return g
 }
 
@@ -83,9 +91,11 @@ func under(name string, l Line) Line {
 
 func TestFaults(t *testing.T) {
 	t.Parallel()
+	began := func() *log {
+		return (&log{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}).add(leads()).add(run(nil, nil, Acknowledged))
+	}
 	sound := func() *log {
-		return (&log{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}).add(leads()).add(run(nil, nil, Acknowledged)).
-			add(call(Register, "PreparingNormal", Acknowledged)).add(flip("PreparingNormal", true))
+		return began().add(call(Register, "PreparingNormal", Acknowledged)).add(flip("PreparingNormal", true))
 	}
 	out := func() *log { return sound().add(call(FailOver, "PreparingUpdate", Acknowledged)) }
 	reaped := call(Deregister, "", Acknowledged)
@@ -94,12 +104,19 @@ func TestFaults(t *testing.T) {
 	skipped.Excuse = "skip"
 	shared := flip("PreparingDelete", false)
 	shared.Hooks = Hooks{PreNormal: {gate}, InPlaceUpdate: {gate}}
+	waited := flip("Updated", true)
+	waited.Since = time.Date(2025, 12, 31, 23, 59, 0, 0, time.UTC)
 	told := pod(Told, "PreparingUpdate")
 	told.Says = "Absent"
 	for name, c := range map[string]struct {
 		reason, want string
 		log          *log
 	}{
+		"registered before the log begins": {"its file is gone, and the pod waited for readers", "", began().add(waited)},
+		"never registered":                 {"the pod came after the log began", "was never told of", began().add(flip("Updated", true))},
+		"stopped after its file was moved": {
+			"no manager leads in a maintenance", "", sound().move().add(Line{Kind: End}).sleep(time.Hour).kill().add(leads()).add(run(nil, nil, Acknowledged)),
+		},
 		"an update":        {"out, drained, back", "", out().sleep(5 * time.Second).add(flip("PreparingUpdate", false)).add(call(Register, "Updated", Acknowledged)).add(flip("Updated", true))},
 		"not out":          {"a release rests on an acknowledgement", "hook inPlaceUpdate was released", sound().add(flip("PreparingUpdate", false))},
 		"not acknowledged": {"an error is none", "had not acknowledged that web at 10.0.0.1:80", sound().add(call(FailOver, "PreparingUpdate", "timeout")).sleep(5 * time.Second).add(flip("PreparingUpdate", false))},
