@@ -18,7 +18,10 @@ func StripWorkload(object any) (any, error) {
 		o.Status = kruisev1alpha1.CloneSetStatus{}
 	case *kruisev1beta1.StatefulSet:
 		stripMeta(&o.ObjectMeta)
-		o.Spec = kruisev1beta1.StatefulSetSpec{Selector: o.Spec.Selector, Lifecycle: o.Spec.Lifecycle, Template: stripTemplate(&o.Spec.Template)}
+		o.Spec = kruisev1beta1.StatefulSetSpec{
+			Selector: o.Spec.Selector, Lifecycle: o.Spec.Lifecycle, Template: stripTemplate(&o.Spec.Template),
+			PodManagementPolicy: o.Spec.PodManagementPolicy, UpdateStrategy: o.Spec.UpdateStrategy,
+		}
 		o.Status = kruisev1beta1.StatefulSetStatus{}
 	case *kruisev1alpha1.DaemonSet:
 		stripMeta(&o.ObjectMeta)

@@ -88,9 +88,13 @@ func TestStripWorkloadKeepsWhatIsRead(t *testing.T) {
 	})
 	expectStripped(t, StripWorkload, &kruisev1beta1.StatefulSet{
 		ObjectMeta: *full.DeepCopy(), Status: kruisev1beta1.StatefulSetStatus{Replicas: 3},
-		Spec: kruisev1beta1.StatefulSetSpec{Replicas: new(int32(3)), Selector: selector, Lifecycle: hooks, Template: *fullTemplate.DeepCopy()},
+		Spec: kruisev1beta1.StatefulSetSpec{
+			Replicas: new(int32(3)), Selector: selector, Lifecycle: hooks, Template: *fullTemplate.DeepCopy(), PodManagementPolicy: "Parallel",
+		},
 	}, &kruisev1beta1.StatefulSet{
-		ObjectMeta: kept, Spec: kruisev1beta1.StatefulSetSpec{Selector: selector, Lifecycle: hooks, Template: keptTemplate},
+		ObjectMeta: kept, Spec: kruisev1beta1.StatefulSetSpec{
+			Selector: selector, Lifecycle: hooks, Template: keptTemplate, PodManagementPolicy: "Parallel",
+		},
 	})
 	expectStripped(t, StripWorkload, &kruisev1alpha1.DaemonSet{
 		ObjectMeta: *full.DeepCopy(), Status: kruisev1alpha1.DaemonSetStatus{NumberReady: 3},

@@ -10,6 +10,7 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	kruisev1beta1 "github.com/openkruise/kruise-api/apps/v1beta1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -86,6 +87,19 @@ func (w *Workload) ForDecision() *lifecycle.Workload {
 		TemplateLabels:      w.Template.Labels,
 		TemplateAnnotations: w.Template.Annotations,
 	}
+}
+
+// DeletesSpecified reports whether OpenKruise deletes a pod of the workload on the label that asks for it. It deletes none of a
+// DaemonSet so, and none of an Advanced StatefulSet that is paused or leaves updates to people. With OrderedReady it waits for the
+// other pods first, and counts one at a hook as not available (OpenKruise's stateful_set_control.go).
+func (w *Workload) DeletesSpecified() bool {
+	set, is := w.Object.(*kruisev1beta1.StatefulSet)
+	if !is {
+		return w.Kind != KindDaemonSet
+	}
+	strategy := set.Spec.UpdateStrategy
+	return set.Spec.PodManagementPolicy == appsv1.ParallelPodManagement && strategy.Type != appsv1.OnDeleteStatefulSetStrategyType &&
+		(strategy.RollingUpdate == nil || !strategy.RollingUpdate.Paused)
 }
 
 // Subject describes the pods that the template makes, but for their nodes.

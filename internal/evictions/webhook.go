@@ -134,11 +134,10 @@ func (w *Webhook) decided(ctx context.Context, pod *corev1.Pod, hooks lifecycle.
 	return admission.Allowed(""), nil
 }
 
-// hooksOf returns the hooks that are Rollcall's of the pod's workload. A DaemonSet has none here: OpenKruise deletes no pod of one
-// on the label that asks for it, and its pods are not to leave their node.
+// hooksOf returns the hooks that are Rollcall's of the pod's workload: none where OpenKruise would not delete the pod.
 func (w *Webhook) hooksOf(ctx context.Context, pod *corev1.Pod) (lifecycle.Hooks, error) {
 	workload, err := clusterstate.WorkloadOf(ctx, pod, w.Cache)
-	if workload == nil || workload.GetDeletionTimestamp() != nil || workload.Kind == clusterstate.KindDaemonSet {
+	if workload == nil || workload.GetDeletionTimestamp() != nil || !workload.DeletesSpecified() {
 		return lifecycle.Hooks{}, err
 	}
 	return lifecycle.HooksOf(workload.ForDecision(), *w.ownership.Load()), nil

@@ -13,6 +13,7 @@ import (
 	"github.com/go-logr/logr/testr"
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	kruisev1beta1 "github.com/openkruise/kruise-api/apps/v1beta1"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -64,6 +65,12 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	objects = append(objects, &kruisev1alpha1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web"},
 		Spec: kruisev1alpha1.DaemonSetSpec{Lifecycle: &appspub.Lifecycle{
+			PreDelete: &appspub.LifecycleHook{LabelsHandler: map[string]string{hookKey: "true"}},
+		}},
+	})
+	objects = append(objects, &kruisev1beta1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web"},
+		Spec: kruisev1beta1.StatefulSetSpec{Lifecycle: &appspub.Lifecycle{
 			PreDelete: &appspub.LifecycleHook{LabelsHandler: map[string]string{hookKey: "true"}},
 		}},
 	})
@@ -192,6 +199,9 @@ func TestEvictionIsLetThroughUnchanged(t *testing.T) {
 		"caches are not filled": {
 			reason: "a manager that knows nothing must not hold up the cluster", pod: podThat(owned), world: func(w *world) { w.synced = false },
 		},
+		"a StatefulSet in order": {reason: "OpenKruise waits for its other pods first", pod: podThat(owned, func(p *corev1.Pod) {
+			p.OwnerReferences[0].APIVersion, p.OwnerReferences[0].Kind = kruisev1beta1.GroupVersion.String(), "StatefulSet"
+		})},
 		"meant for another pod": {
 			reason: "the API server refuses it: the pod was deleted and made again", pod: podThat(owned),
 			edit: func(_ *admission.Request, e *policyv1.Eviction) {
