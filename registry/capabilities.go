@@ -37,7 +37,8 @@ type Getter interface {
 	// which lags, or a replica, is no Getter. With an error the state says nothing.
 	//
 	// Get changes nothing. It is called after a call whose outcome is unknown, once nothing of that can be carried out any
-	// more, and before OpenKruise is let go on; never where all calls were acknowledged.
+	// more, and before OpenKruise is let go on; never where all calls were acknowledged. For an [AppRegistry] it is also called every 5 s for each
+	// entry that has to be out of service, once in each interval of resync for each that has to be in it, and once the pod is gone.
 	Get(ctx context.Context, in Instance) (State, error)
 }
 
@@ -61,7 +62,8 @@ type OptionalProber interface {
 // registry answer from a cache.
 type LaggingReaders interface {
 	// ReaderLag is how long that takes at most, with the defaults of the registry and its usual clients. It is always the
-	// same. After a Register was acknowledged, Rollcall waits that long before OpenKruise counts on the pod.
+	// same. After a Register was acknowledged, Rollcall waits that long before OpenKruise counts on the pod, unless the
+	// configuration's readerLag says otherwise.
 	ReaderLag() time.Duration
 }
 
@@ -75,12 +77,12 @@ type Heartbeater interface {
 	// for every instance whose Register or FailOver was acknowledged, spread over the interval, until a Deregister of
 	// it begins; one that is under way may be overtaken by any other call. Where there is no such entry, or it
 	// carries another UID, or this process can't renew it (it is of a session or lease of another), the error is
-	// marked by [NotRegistered], and Rollcall makes the call again that the instance needs.
+	// marked by [NotRegistered], and Rollcall makes the call again that the instance needs: none for one that is out of service.
 	Heartbeat(ctx context.Context, in Instance) error
 }
 
-// takeover bounds the time without a leader when one has died: another manager works after 17 s (docs/leadership.md), and
-// has to catch up.
+// takeover bounds the time without a leader when one has died: another manager has the lease after 19 s at most
+// (docs/leadership.md), and has to catch up.
 const takeover = 20 * time.Second
 
 // LeastLease is how long an entry that is renewed once in each interval must be left in service without that. With a

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Constructor makes a driver. It is called at start-up, and again when the registry's configuration or the content of a
+// Constructor makes a driver. Every replica of the manager calls it at start-up, also one that does not lead, and again when the registry's configuration or the content of a
 // file that it names has changed: a driver reads its files here and nowhere else. It checks all that can be checked
 // without the registry: an unknown option, a bad URL or a missing file is an error that names the field as the user wrote
 // it (see [FieldError]). It does not need the registry to be reachable.
@@ -28,8 +28,8 @@ type Config struct {
 	Endpoint string
 	TLS      TLS
 	Auth     Auth
-	// Timeout is how long one call may take. The caller bounds each call's context by it; a driver may use it for what
-	// a context can't bound.
+	// Timeout is how long one call may take. The caller bounds the context of each call by it, and that of a list by six
+	// times as much; a driver may use it for what a context can't bound.
 	Timeout time.Duration
 	// Options is the driver's own part, as a JSON object; package driverkit decodes it.
 	Options json.RawMessage

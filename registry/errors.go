@@ -50,7 +50,8 @@ const maxRetryAfter = time.Hour
 
 // RetryAfter marks a retryable error for which the registry said when to come back: not before d has passed, and not before
 // the caller's own back-off. It holds for the same change of the same instance. RetryAfter(nil, d) is nil. A negative d
-// counts as zero, and more than an hour as an hour.
+// counts as zero, and more than an hour as an hour. Such an error says that the registry has answered, so it never opens the circuit
+// breaker, also with a d of zero.
 func RetryAfter(err error, d time.Duration) error {
 	if err == nil {
 		return nil
@@ -81,8 +82,8 @@ func NotApplied(err error) error { return errNotApplied.mark(err) }
 // IsNotApplied reports whether err, or an error that it wraps, was marked by [NotApplied].
 func IsNotApplied(err error) bool { return errors.Is(err, errNotApplied) }
 
-// ForeignEntry marks the error of a change that was made as far as it is Rollcall's, while clients are given the instance by
-// an entry that somebody else wrote, such as the application that registers itself. ForeignEntry(nil) is nil.
+// ForeignEntry marks the error of a change that was made as far as it is Rollcall's, or of a Register that was not made, while
+// clients are given the instance by an entry that somebody else wrote, such as the application that registers itself. ForeignEntry(nil) is nil.
 func ForeignEntry(err error) error { return errForeignEntry.mark(err) }
 
 // IsForeignEntry reports whether err, or an error that it wraps, was marked by [ForeignEntry].

@@ -10,8 +10,8 @@ import (
 
 // Registry tells an external service registry where an instance stands.
 //
-// Rollcall lets OpenKruise go on with a pod only after the call for it returned nil, so the whole promise of the
-// product rests on what nil means here. Every method
+// Unless a person or onRegistryFailure releases the hook, OpenKruise goes on with a pod only after the call for it returned nil, or
+// after Get has confirmed it. So the whole promise of the product rests on what nil means here. Every method
 //
 //   - returns nil only when the registry has acknowledged: a reader who asks the registry afterwards gets the new state;
 //   - is idempotent: the same call again, at any later time and from another process with no memory, is a success;
@@ -29,8 +29,11 @@ import (
 // keeps with the entry in whatever form the registry has for it (meta, tags, payload): cluster, namespace, pod, UID and
 // the name of the registry. [Instance.Owns] says which entries are an instance's own.
 //
-// An error means that the outcome is unknown: the registry may have done the work. It is retryable unless it is wrapped
-// by [Terminal]; [RetryAfter] says when to come back. A change that sees clients being given the instance by somebody
+// An error without a mark means that the outcome is unknown: the registry may have done the work. It is retryable unless it is
+// wrapped by [Terminal]; [RetryAfter] says when to come back. [NotApplied] says that nothing was changed, and [SeveralEntries] is
+// an acknowledgement. After an error with a method Timeout() bool that returns true, or when the call's context has ended, Rollcall
+// takes it that the registry may still carry the call out, until twice the timeout has passed since it began; after any other
+// error it takes it that nothing is carried out later. A change that sees clients being given the instance by somebody
 // else's entry returns an error marked by [ForeignEntry].
 type Registry interface {
 	// Register puts the instance in service: known, and given to clients. It is an upsert. An entry at the same

@@ -52,7 +52,7 @@
 //
 // # HTTP, no client library
 //
-// The driver speaks the HTTP API (https://developer.hashicorp.com/consul/api-docs) with package driverkit: four requests.
+// The driver speaks the HTTP API (https://developer.hashicorp.com/consul/api-docs) with package driverkit: six requests.
 // Consul's own client takes what it is not told from the environment (CONSUL_HTTP_TOKEN, CONSUL_NAMESPACE and others), drops
 // the status and the headers of some answers, reads them without a bound, and brings fifteen modules.
 package consul

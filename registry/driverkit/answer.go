@@ -25,7 +25,8 @@ const (
 type Answer struct {
 	Status int
 	Header http.Header
-	// Body is whole where the status is 2xx, and else what could be read of its first mebibyte.
+	// Body is whole where the status is 2xx and [Request] has a Limit, nil where it is 2xx without one, and else what could be read
+	// of its first mebibyte.
 	Body []byte
 
 	by   string // who answered

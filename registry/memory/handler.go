@@ -12,7 +12,7 @@ import (
 const instancesPath = "/v1/instances"
 
 // ServeHTTP answers GET /v1/instances as the HTTP registry protocol does, sorted by service, address and port. Query
-// parameters cluster and service narrow the answer; unlike in the protocol, cluster may be left out. It changes nothing.
+// parameters cluster, service, address and port narrow the answer; unlike in the protocol, cluster may be left out. It changes nothing.
 func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if req.URL.Path != instancesPath {
 		respond(w, http.StatusNotFound, problem{Error: "there is only " + instancesPath + ", e.g. " +

@@ -1,5 +1,4 @@
-// Package memory keeps the registry in this process: the reference of what every driver does, and the default of a
-// Rollcall that has no other registry yet. Its content is lost when the process ends.
+// Package memory keeps the registry in this process: the reference of what every driver does, and for a first look. Its content is lost when the process ends.
 package memory
 
 import (
