@@ -44,8 +44,8 @@ const (
 	// deleted it yet. No client is sent to it.
 	//
 	// What to do: where it lasts, look at the workload's `partition`, `paused`, `maxUnavailable`, at the events of
-	// OpenKruise and at another controller's handlers on the pod. A pod of a StatefulSet whose scale-in was cancelled stays so
-	// for ever: delete it.
+	// OpenKruise and at another controller's handlers on the pod. A StatefulSet needs [`podManagementPolicy:
+	// Parallel`](../workloads.md#advanced-statefulset), and a pod of one whose scale-in was cancelled stays so for ever: delete it.
 	AwaitingOpenKruise Reason = "AwaitingOpenKruise"
 	// UnknownRegistry: the pod is still in a registry that the configuration no longer has.
 	//
