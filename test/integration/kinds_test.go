@@ -3,6 +3,7 @@ package integration
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -71,6 +72,32 @@ func TestStatefulSetTakesNoPodBack(t *testing.T) {
 	s.ExpectServing(pods[0])
 
 	s.ExpectAnotherAfterDelete(pods[1], 2)
+	s.ExpectAlways()
+}
+
+// TestStatefulSetInOrder: OpenKruise since 1.8 stops at a pod that waits at a hook, and Rollcall says so. OpenKruise 1.7 goes on.
+func TestStatefulSetInOrder(t *testing.T) {
+	t.Parallel()
+	s := alone(t, "statefulset-ordered", nil)
+	s.troubled = false
+	set := s.statefulSet(3)
+	set.Spec.PodManagementPolicy = "OrderedReady"
+	s.must(s.k8s.Create(t.Context(), set))
+	pods := s.ExpectStanding(3, "nginx:1")
+
+	s.change(set, func() { set.Spec.Template.Spec.Containers[0].Image = "nginx:2" })
+	if os.Getenv("KRUISE") == "1.7" {
+		s.ExpectStanding(3, "nginx:2")
+		return
+	}
+	s.ExpectMetric(`rollcall_waiting_pods{hook="",reason="AwaitingOpenKruise"} 1`)
+	s.change(set, func() { set.Spec.Template.Spec.Containers[0].Image = "nginx:3" })
+	s.AwaitPod("OpenKruise to have looked at it again", func(pod *corev1.Pod) bool {
+		s.must(s.k8s.Get(t.Context(), client.ObjectKeyFromObject(set), set))
+		return pod.Name == pods[2].Name && set.Status.ObservedGeneration == set.Generation &&
+			lifecycle.State(pod) == appspub.LifecycleStatePreparingUpdate && pod.Spec.Containers[0].Image == "nginx:1"
+	})
+	s.ExpectServing(pods[:2]...)
 	s.ExpectAlways()
 }
 
