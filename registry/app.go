@@ -5,8 +5,8 @@ package registry
 // outlives the application's own renewals.
 type AppEntrySteerer interface {
 	// AppEntries returns the registry of the applications' entries. It shares connections, credentials and limits with the
-	// driver, and the driver closes it. Rollcall calls AppEntries once, when it has made the driver, and uses [Batcher] and [Prober] of what it
-	// returns. The driver's own ReaderLag holds for these entries too.
+	// driver, and the driver closes it. Rollcall calls AppEntries once, when it has made the driver, and uses [Batcher] and
+	// [Prober] of what it returns. The driver's own ReaderLag holds for these entries too.
 	//
 	// The entry of an instance is the one that an application wrote at the instance's service, address and port, whatever
 	// its ID. Several of them at one place go together: all are taken out and put back, what clients are given decides, and

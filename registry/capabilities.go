@@ -37,8 +37,9 @@ type Getter interface {
 	// which lags, or a replica, is no Getter. With an error the state says nothing.
 	//
 	// Get changes nothing. It is called after a call whose outcome is unknown, once nothing of that can be carried out any
-	// more, and before OpenKruise is let go on; never where all calls were acknowledged. For an [AppRegistry] it is also called every 5 s for each
-	// entry that has to be out of service, once in each interval of resync for each that has to be in it, and once the pod is gone.
+	// more, and before OpenKruise is let go on; never where all calls were acknowledged. For an [AppRegistry] it is also
+	// called every 5 s for each entry that has to be out of service, once in each interval of resync for each that has to
+	// be in it, and once the pod is gone.
 	Get(ctx context.Context, in Instance) (State, error)
 }
 

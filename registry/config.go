@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Constructor makes a driver. Every replica of the manager calls it at start-up, also one that does not lead, and again when the registry's configuration or the content of a
-// file that it names has changed: a driver reads its files here and nowhere else. It checks all that can be checked
-// without the registry: an unknown option, a bad URL or a missing file is an error that names the field as the user wrote
-// it (see [FieldError]). It does not need the registry to be reachable.
+// Constructor makes a driver. Every replica of the manager calls it at start-up, also one that does not lead, and again
+// when the registry's configuration or the content of a file that it names has changed: a driver reads its files here and
+// nowhere else. It checks all that can be checked without the registry: an unknown option, a bad URL or a missing file is
+// an error that names the field as the user wrote it (see [FieldError]). It does not need the registry to be reachable.
 //
 // A Registry that is also an io.Closer is closed when it is no longer used and no call is under way. Close frees what
 // this process holds and leaves every entry as it is, those that live by a lease or a session too: whoever comes next has

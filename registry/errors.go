@@ -82,8 +82,9 @@ func NotApplied(err error) error { return errNotApplied.mark(err) }
 // IsNotApplied reports whether err, or an error that it wraps, was marked by [NotApplied].
 func IsNotApplied(err error) bool { return errors.Is(err, errNotApplied) }
 
-// ForeignEntry marks the error of a change that was made as far as it is Rollcall's, or of a Register that was not made, while
-// clients are given the instance by an entry that somebody else wrote, such as the application that registers itself. ForeignEntry(nil) is nil.
+// ForeignEntry marks the error of a change that was made as far as it is Rollcall's, or of a Register that was not made,
+// while clients are given the instance by an entry that somebody else wrote, such as the application that registers itself.
+// ForeignEntry(nil) is nil.
 func ForeignEntry(err error) error { return errForeignEntry.mark(err) }
 
 // IsForeignEntry reports whether err, or an error that it wraps, was marked by [ForeignEntry].

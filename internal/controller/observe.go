@@ -75,8 +75,7 @@ func (r *PodReconciler) observe(ctx context.Context, id lifecycle.PodID) (seen *
 	tracked := r.Tracker.Open(id, settings.Registries.Server, settings.UnderItsName)
 	seen = &observation{settings: settings, tracked: tracked, note: r.notes.Of(id)}
 	pod := &corev1.Pod{}
-	// Nothing below changes what it reads.
-	err = r.Client.Get(ctx, id.NamespacedName, pod, client.UnsafeDisableDeepCopy)
+	err = r.Client.Get(ctx, id.NamespacedName, pod, client.UnsafeDisableDeepCopy) // nothing below changes what it reads
 	switch {
 	case apierrors.IsNotFound(err), err == nil && pod.UID != id.UID:
 		return r.observeDeparted(ctx, id, seen)
@@ -180,12 +179,13 @@ func (r *PodReconciler) observeDeparted(
 	return seen, 0, nil
 }
 
-// nothingLeft reports whether a pod that is gone can be forgotten: all of its instances are known to be absent, or in a registry that
-// the configuration lacks, or it never had any. What a registry remembers of its application can be cleared only now.
+// nothingLeft reports whether a pod that is gone can be forgotten: no registry of the configuration may have any of its instances. What
+// a registry remembers of its application can be cleared only now.
 func (o *observation) nothingLeft() bool {
 	instances := o.instances()
 	for in := range instances {
-		if o.settings.Registries.Client(in.Registry) != nil && (plan.ByApp(in) || !o.certain(plan.Change{Target: o.target(in), Want: lifecycle.Absent})) {
+		gone := plan.Change{Target: o.target(in), Want: lifecycle.Absent}
+		if o.settings.Registries.Client(in.Registry) != nil && (plan.ByApp(in) || !o.certain(gone)) {
 			return false
 		}
 	}

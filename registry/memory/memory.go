@@ -1,4 +1,5 @@
-// Package memory keeps the registry in this process: the reference of what every driver does, and for a first look. Its content is lost when the process ends.
+// Package memory keeps the registry in this process: the reference of what every driver does, and for a first look. Its
+// content is lost when the process ends.
 package memory
 
 import (
