@@ -64,17 +64,6 @@ func TestUnknownRegistryLetsNoPodGoUnasked(t *testing.T) {
 	w.expectHooks("", pod, "inPlaceUpdate")
 }
 
-func TestPodThatIsGoneIsForgottenWithItsRegistry(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t)
-	w.withRegistry("new")
-	w.apply(func(s *choices) { s.DefaultRegistries = []string{"new"} })
-	w.withoutRegistry("default")
-	w.removePod(pod)
-	w.reconciles(pod, "nothing can be undone there, and nothing brings it back")
-	w.expectNoPages("a list tells what is left, if the registry comes back")
-}
-
 func TestHeartbeatsKeepWhatTheRecordNames(t *testing.T) {
 	t.Parallel()
 	w, pod := serving(t)

@@ -179,13 +179,12 @@ func (r *PodReconciler) observeDeparted(
 	return seen, 0, nil
 }
 
-// nothingLeft reports whether a pod that is gone can be forgotten: no registry of the configuration may have any of its instances. What
-// a registry remembers of its application can be cleared only now.
+// nothingLeft reports whether a pod that is gone can be forgotten: all of its instances are known to be absent, or it never had
+// any. What a registry remembers of its application can be cleared only now.
 func (o *observation) nothingLeft() bool {
 	instances := o.instances()
 	for in := range instances {
-		gone := plan.Change{Target: o.target(in), Want: lifecycle.Absent}
-		if o.settings.Registries.Client(in.Registry) != nil && (plan.ByApp(in) || !o.certain(gone)) {
+		if plan.ByApp(in) || !o.certain(plan.Change{Target: o.target(in), Want: lifecycle.Absent}) {
 			return false
 		}
 	}
