@@ -78,18 +78,13 @@ func (b *batch) make(ctx context.Context) error {
 // plan reads all entries and returns the changes that have something to do. All is fresh.
 func (b *batch) plan(ctx context.Context) ([]batched, error) {
 	r := b.registry
-	generation, err := r.session.catchUp(ctx)
-	if err != nil {
-		return nil, err
-	}
-	nodes := make([]*node, len(b.changes))
-	err = each(ctx, len(b.changes), func(ctx context.Context, i int) (err error) {
-		nodes[i], err = r.read(ctx, b.changes[i].Instance, false)
-		return b.forbids(b.changes[i], err)
+	nodes, err := caughtUp(ctx, r.session, func(ctx context.Context) ([]*node, error) {
+		nodes := make([]*node, len(b.changes))
+		return nodes, each(ctx, len(b.changes), func(ctx context.Context, i int) (err error) {
+			nodes[i], err = r.read(ctx, b.changes[i].Instance)
+			return b.forbids(b.changes[i], err)
+		})
 	})
-	if err == nil && r.session.connection() != generation {
-		err = errReconnected
-	}
 	if err != nil {
 		return nil, err
 	}

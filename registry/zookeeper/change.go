@@ -55,26 +55,13 @@ func (r *Registry) prepare(c registry.Change) (prepared, error) {
 }
 
 // read returns the node of an entry, nil where there is none. A server may be behind the others, by default: an answer that
-// says nothing is to be done must be fresh. What is written on an answer that was not is refused by the version.
-func (r *Registry) read(ctx context.Context, in registry.Instance, fresh bool) (*node, error) {
-	path := r.tree.entry(in)
-	generation := -1
-	if fresh {
-		var err error
-		if generation, err = r.session.catchUp(ctx); err != nil {
-			return nil, err
-		}
-	}
-	raw, stat, err := r.session.get(ctx, path)
-	missing := errors.Is(err, zk.ErrNoNode)
-	if err != nil && !missing {
-		return nil, err
-	}
-	if fresh && r.session.connection() != generation {
-		return nil, errReconnected
-	}
-	if missing {
+// says nothing is to be done must be fresh, see [caughtUp]. What is written on an answer that was not is refused by the version.
+func (r *Registry) read(ctx context.Context, in registry.Instance) (*node, error) {
+	raw, stat, err := r.session.get(ctx, r.tree.entry(in))
+	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil
+	} else if err != nil {
+		return nil, err
 	}
 	n := &node{stat: stat}
 	if n.Entry, n.registeredAt, n.ours = decode(in.Service, idOf(in), raw); !n.ours {
@@ -83,11 +70,20 @@ func (r *Registry) read(ctx context.Context, in registry.Instance, fresh bool) (
 	return n, nil
 }
 
+// look is read, at a server that has caught up where the answer must be fresh.
+func (r *Registry) look(ctx context.Context, in registry.Instance, fresh bool) (*node, error) {
+	read := func(ctx context.Context) (*node, error) { return r.read(ctx, in) }
+	if fresh {
+		return caughtUp(ctx, r.session, read)
+	}
+	return read(ctx)
+}
+
 // apply makes one change. It looks again where somebody else was quicker, or an answer may be old.
 func (r *Registry) apply(ctx context.Context, p prepared) error {
 	for tries := range maxConflicts {
 		fresh := tries > 0
-		n, err := r.read(ctx, p.Instance, fresh)
+		n, err := r.look(ctx, p.Instance, fresh)
 		if errors.Is(err, errReconnected) {
 			continue
 		} else if err != nil {

@@ -15,7 +15,7 @@ func (r *Registry) Get(ctx context.Context, in registry.Instance) (registry.Stat
 	err := r.tree.check(in)
 	if err == nil {
 		err = r.exclusively(ctx, []string{r.tree.entry(in)}, func(ctx context.Context) error {
-			state, err := r.state(ctx, in)
+			state, err := caughtUp(ctx, r.session, func(ctx context.Context) (registry.State, error) { return r.state(ctx, in) })
 			said <- state
 			return err
 		})
@@ -27,11 +27,7 @@ func (r *Registry) Get(ctx context.Context, in registry.Instance) (registry.Stat
 }
 
 func (r *Registry) state(ctx context.Context, in registry.Instance) (registry.State, error) {
-	generation, err := r.session.catchUp(ctx)
-	if err != nil {
-		return "", err
-	}
-	n, err := r.read(ctx, in, false)
+	n, err := r.read(ctx, in)
 	if err != nil {
 		return "", err
 	}
@@ -39,8 +35,6 @@ func (r *Registry) state(ctx context.Context, in registry.Instance) (registry.St
 	switch {
 	case err != nil:
 		return "", err
-	case r.session.connection() != generation:
-		return "", errReconnected
 	case foreign:
 		return registry.Foreign, nil
 	case n == nil:

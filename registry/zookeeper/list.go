@@ -22,7 +22,7 @@ func (r *Registry) List(ctx context.Context, cluster string) ([]registry.Entry, 
 	return driverkit.List(ctx, cluster, func(ctx context.Context, cluster string) ([]registry.Entry, error) {
 		listed := make(chan []registry.Entry, 1) // what comes after the context has ended has no reader
 		err := r.run(ctx, func(ctx context.Context) error {
-			entries, err := r.list(ctx, cluster)
+			entries, err := caughtUp(ctx, r.session, func(ctx context.Context) ([]registry.Entry, error) { return r.list(ctx, cluster) })
 			listed <- entries
 			return err
 		})
@@ -36,18 +36,6 @@ func (r *Registry) List(ctx context.Context, cluster string) ([]registry.Entry, 
 // list reads service by service. An entry that goes away meanwhile may be missing or not, one that is replaced is not: it
 // is replaced as one.
 func (r *Registry) list(ctx context.Context, cluster string) ([]registry.Entry, error) {
-	generation, err := r.session.catchUp(ctx)
-	if err != nil {
-		return nil, err
-	}
-	entries, err := r.readAll(ctx, cluster)
-	if err == nil && r.session.connection() != generation {
-		err = errReconnected // the other server may be behind the first
-	}
-	return entries, err
-}
-
-func (r *Registry) readAll(ctx context.Context, cluster string) ([]registry.Entry, error) {
 	services, err := r.session.children(ctx, r.tree.folder())
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, r.checkChroot(ctx)

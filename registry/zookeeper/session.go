@@ -231,22 +231,25 @@ func (s *session) exists(ctx context.Context, path string) (bool, error) {
 	return is, err
 }
 
-// catchUp makes what is read after it on the same connection as new as anything that was acknowledged before it. It is an
-// empty transaction: the server answers it when it has applied all that went before. ZooKeeper's sync is cheaper and not
-// enough: it does nothing at the leader, which applies a change a moment after a follower may have acknowledged it
-// (LeaderZooKeeperServer makes its CommitProcessor with matchSyncs false), and is no barrier where the leader changes
-// (ZOOKEEPER-1675).
-func (s *session) catchUp(ctx context.Context) (generation int, err error) {
-	generation, err = s.await(ctx)
+// caughtUp makes reads that see all that was acknowledged before it. The server catches up by an empty transaction, which it answers
+// when it has applied all that went before. ZooKeeper's sync is cheaper and not enough: it does nothing at the leader, which applies
+// a change a moment after a follower may have acknowledged it (LeaderZooKeeperServer makes its CommitProcessor with matchSyncs
+// false), and is no barrier where the leader changes (ZOOKEEPER-1675). It fails with errReconnected where the reads may be of another
+// server, which may be behind the first.
+func caughtUp[T any](ctx context.Context, s *session, reads func(context.Context) (T, error)) (read T, err error) {
+	generation, err := s.await(ctx)
 	if err != nil {
-		return 0, err
+		return read, err
 	}
 	const anyVersion = -1
 	blame, err := s.multi(ctx, []any{&zk.CheckVersionRequest{Path: slash, Version: anyVersion}})
-	if blame >= 0 { // refused, but in its turn
-		err = nil
+	if err != nil && blame < 0 { // else it was refused, but in its turn
+		return read, err
 	}
-	return generation, err
+	if read, err = reads(ctx); err == nil && s.connection() != generation {
+		err = errReconnected
+	}
+	return read, err
 }
 
 func (s *session) createContainer(ctx context.Context, path string, acl []zk.ACL) error {

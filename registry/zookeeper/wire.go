@@ -129,7 +129,7 @@ func (f *framed) SetReadDeadline(t time.Time) error {
 const zxidFrom, zxidTo = 8, 16
 
 // forgetful takes that zxid out of the connect request. A server that has lost its data, as one without a volume does with its pod,
-// closes the connection of a client that has seen a later zxid, at each try. What is read rests on [session.catchUp].
+// closes the connection of a client that has seen a later zxid, at each try. What is read rests on [caughtUp].
 func forgetful(request []byte) []byte {
 	if len(request) < zxidTo {
 		return request
