@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"maps"
 	"math"
@@ -55,7 +56,7 @@ type HTTPClient struct {
 	options HTTPOptions
 	log     *slog.Logger
 	servers []*url.URL
-	current atomic.Uint32 // the number of the server that calls begin at
+	current atomic.Int64 // the number of the server that calls begin at
 }
 
 // NewHTTPClient makes a client of the URLs in cfg.Endpoint and the files in cfg.TLS, which it reads now. It needs no server
@@ -158,18 +159,15 @@ type Request struct {
 // only where a certificate was not good, so that the server has not read the request. For the answer and the error see
 // [HTTPClient.Send]; the error is terminal only if no server has a good one.
 func (c *HTTPClient) Do(ctx context.Context, r Request) (*Answer, error) {
-	count := uint32(len(c.servers)) //nolint:gosec // as many as a person wrote
-	first := c.current.Load()
 	var failures []error
-	for i := range count {
-		number := (first + i) % count
-		answer, err := c.Send(ctx, Server{Number: int(number), Left: 1, url: c.servers[number]}, r)
+	for server := range c.from(int(c.current.Load())) {
+		answer, err := c.Send(ctx, server, r)
 		switch {
 		case err != nil && !errors.Is(ctx.Err(), context.Canceled): // a caller who has gone says nothing of the server
-			c.leave(number, err)
+			c.leave(server, err)
 		case err == nil && (answer.Status >= http.StatusInternalServerError || answer.Status == http.StatusTooManyRequests):
-			c.leave(number, answer.Refusal(""))
-			if count > 1 && answer.Status != http.StatusTooManyRequests { // which is about the caller
+			c.leave(server, answer.Refusal(""))
+			if len(c.servers) > 1 && answer.Status != http.StatusTooManyRequests { // which is about the caller
 				answer.Header.Del(retryAfter)
 			}
 		}
@@ -186,15 +184,12 @@ func (c *HTTPClient) Do(ctx context.Context, r Request) (*Answer, error) {
 // it is not made elsewhere, but the next call begins there. Where all servers are away the error tells of each, and is
 // terminal only if all are.
 func (c *HTTPClient) Try(ctx context.Context, call func(Server) error) error {
-	count := uint32(len(c.servers)) //nolint:gosec // as many as a person wrote
-	first := c.current.Load()
 	var failures []error
-	for i := range count {
-		number := (first + i) % count
-		err := call(Server{Number: int(number), Left: int(count - i), url: c.servers[number]})
+	for server := range c.from(int(c.current.Load())) {
+		err := call(server)
 		away := isAway(err) && !errors.Is(ctx.Err(), context.Canceled)
 		if away || errors.Is(err, context.DeadlineExceeded) || HasStatus(err, http.StatusGatewayTimeout) {
-			c.leave(number, err)
+			c.leave(server, err)
 		}
 		if !away {
 			return err
@@ -208,12 +203,20 @@ func (c *HTTPClient) Try(ctx context.Context, call func(Server) error) error {
 
 // Others returns the servers but one, as a call that goes on from there meets them. A failure at one of them says nothing to
 // later calls.
-func (c *HTTPClient) Others(than Server) (others []Server) {
-	for left := len(c.servers) - 1; left > 0; left-- {
-		number := (than.Number + len(c.servers) - left) % len(c.servers)
-		others = append(others, Server{Number: number, Left: left, url: c.servers[number]})
+func (c *HTTPClient) Others(than Server) []Server {
+	return slices.Collect(c.from(than.Number))[1:]
+}
+
+// from are all servers, in the order in which a call meets them that begins at the one with that number.
+func (c *HTTPClient) from(first int) iter.Seq[Server] {
+	return func(yield func(Server) bool) {
+		for left := len(c.servers); left > 0; left-- {
+			number := (first + len(c.servers) - left) % len(c.servers)
+			if !yield(Server{Number: number, Left: left, url: c.servers[number]}) {
+				return
+			}
+		}
 	}
-	return others
 }
 
 // Elsewhere takes a look that found nothing at one server to the others, until one of them has what is looked for, and reports
@@ -223,7 +226,7 @@ func (c *HTTPClient) Elsewhere(than Server, has func(Server) bool) bool {
 		other.Left += 2 // what follows needs time, too
 		if has(other) {
 			c.log.Info("registry server lacks an entry, using one that has it", "server", than.String(), "next", other.String())
-			c.current.Store(uint32(other.Number)) //nolint:gosec // as many as a person wrote
+			c.current.Store(int64(other.Number))
 			return true
 		}
 	}
@@ -231,11 +234,11 @@ func (c *HTTPClient) Elsewhere(than Server, has func(Server) bool) bool {
 }
 
 // leave has later calls begin at the next server, unless another call has seen to that already.
-func (c *HTTPClient) leave(number uint32, why error) {
-	next := (number + 1) % uint32(len(c.servers)) //nolint:gosec // as many as a person wrote
-	if next != number && c.current.CompareAndSwap(number, next) {
+func (c *HTTPClient) leave(server Server, why error) {
+	next := (server.Number + 1) % len(c.servers)
+	if next != server.Number && c.current.CompareAndSwap(int64(server.Number), int64(next)) {
 		c.log.Info("registry server failed, using the next one",
-			"server", c.servers[number].Redacted(), "next", c.servers[next].Redacted(), "error", why)
+			"server", server.url.Redacted(), "next", c.servers[next].Redacted(), "error", why)
 	}
 }
 

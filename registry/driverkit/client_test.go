@@ -474,21 +474,16 @@ func TestSeveralServers(t *testing.T) {
 		})
 	}
 	well, away := drivertest.Serve(t, func(http.ResponseWriter, *http.Request) {}), "http://"+registrytest.UnusedAddress(t)
-	do := func(c *driverkit.HTTPClient) error {
-		answer, err := c.Do(t.Context(), driverkit.Request{Method: http.MethodGet})
+	classified := func(answer *driverkit.Answer, err error) error {
 		if err == nil && !answer.OK() {
 			err = answer.Refusal("").Classified()
 		}
 		return err
 	}
+	get := driverkit.Request{Method: http.MethodGet}
+	do := func(c *driverkit.HTTPClient) error { return classified(c.Do(t.Context(), get)) }
 	try := func(c *driverkit.HTTPClient) error {
-		return c.Try(t.Context(), func(s driverkit.Server) error {
-			answer, err := c.Send(t.Context(), s, driverkit.Request{Method: http.MethodGet})
-			if err == nil && !answer.OK() {
-				err = answer.Refusal("").Classified()
-			}
-			return err
-		})
+		return c.Try(t.Context(), func(s driverkit.Server) error { return classified(c.Send(t.Context(), s, get)) })
 	}
 	for name, tc := range map[string]struct {
 		reason          string
