@@ -41,7 +41,7 @@ func AnotherHas(
 	}
 	for i := range pods.Items {
 		other := &pods.Items[i]
-		if other.Status.PodIP != in.Address || other.UID == own || lifecycle.Finished(other) {
+		if lifecycle.AddressOf(other) != in.Address || other.UID == own {
 			continue
 		}
 		endpoints, err := rules.EndpointsOf(service.SubjectOf(other)) // an error means that it is registered nowhere

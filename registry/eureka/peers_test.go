@@ -40,6 +40,15 @@ func TestACallIsMadeWholeElsewhere(t *testing.T) {
 	}
 }
 
+// peersCase is a call to the first of two peers.
+type peersCase struct {
+	reason string
+	// has is the entry that the test gives a peer, and want what is then asked of the second one.
+	has  string
+	call func(*eureka.Registry) error
+	want []string
+}
+
 // TestAPeerThatHasJustStarted is the first of the endpoint and has nothing. The second one has the entry.
 func TestAPeerThatHasJustStarted(t *testing.T) {
 	t.Parallel()
@@ -54,13 +63,7 @@ func TestAPeerThatHasJustStarted(t *testing.T) {
 		}
 		return err
 	}
-	for name, tc := range map[string]struct {
-		reason string
-		has    string
-		call   func(d *eureka.Registry) error
-		// want is what changes at the second peer.
-		want []string
-	}{
+	for name, tc := range map[string]peersCase{
 		"FailOver": {
 			"clients of the second one are given it", entryOf(own, "UP"),
 			func(d *eureka.Registry) error { return d.FailOver(t.Context(), own) },
@@ -154,12 +157,7 @@ func TestAPeerThatIsAwaySaysNothing(t *testing.T) {
 func TestEveryPeerGetsAChange(t *testing.T) {
 	t.Parallel()
 	in, app := web(1), registry.Instance{Service: "Shop web", Address: "10.0.0.1", Port: 80}
-	for name, tc := range map[string]struct {
-		reason string
-		has    string
-		call   func(d *eureka.Registry) error
-		want   []string
-	}{
+	for name, tc := range map[string]peersCase{
 		"FailOver": {
 			"the other one would give it to its clients for as long as it is renewed", entryOf(in, "UP"),
 			func(d *eureka.Registry) error { return d.FailOver(t.Context(), in) },
