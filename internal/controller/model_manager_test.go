@@ -59,8 +59,9 @@ type modelManager struct {
 	called  map[entry]registry.State
 	doubted map[entry]bool
 
-	// The present visit: the edits that it rests on, the pod as it was seen, what can't be armed before the pod is put in
-	// service, and whether a write failed.
+	// The present visit: when it began, the edits that it rests on, the pod as it was seen, what can't be armed before the pod
+	// is put in service, and whether a write failed.
+	began   time.Time
 	edits   int
 	seen    *corev1.Pod
 	unarmed []lifecycle.Handler
@@ -171,6 +172,7 @@ func (m *model) visit(p *modelPod) {
 
 // begin notes what the visit rests on.
 func (m *model) begin(p *modelPod) {
+	m.manager.began = m.now
 	m.manager.edits, m.manager.seen, m.manager.refused, m.manager.unarmed = m.edits, p.versions[p.view], false, nil
 	if m.manager.seen == nil || !lifecycle.IsReady(m.manager.seen) {
 		return

@@ -169,7 +169,6 @@ func (m *model) call(e entry, in registry.Instance, want registry.State) error {
 	} else {
 		p.unwritten = true
 	}
-	started := m.now
 	do := func(at time.Time) { m.registry.pending = append(m.registry.pending, effect{e, want, at}) }
 	if m.calm || !m.chance(m.failures) {
 		return m.succeed(e, want, do)
@@ -184,8 +183,10 @@ func (m *model) call(e entry, in registry.Instance, want registry.State) error {
 		do(m.now)
 		m.pass(0)
 	case 2: // timed out, and done late
-		do(started.Add(modelTimeout + time.Duration(1+m.rng.IntN(int(modelLateBound-modelTimeout)))))
-		m.pass(modelTimeout)
+		at := m.started().Add(modelTimeout + time.Duration(1+m.rng.IntN(int(modelLateBound-modelTimeout))))
+		if m.pass(modelTimeout); at.After(m.now) {
+			do(at)
+		}
 		err = context.DeadlineExceeded
 	default: // timed out
 		m.pass(modelTimeout)
@@ -193,6 +194,15 @@ func (m *model) call(e entry, in registry.Instance, want registry.State) error {
 	}
 	m.step()
 	return err
+}
+
+// started is no later than the reconciler took for the beginning of the present call. The calls to several registries begin at once,
+// and the model carries them out one after the other.
+func (m *model) started() time.Time {
+	if len(m.manager.all) > 1 {
+		return m.manager.began
+	}
+	return m.now
 }
 
 func (m *model) succeed(e entry, want registry.State, do func(at time.Time)) error {
