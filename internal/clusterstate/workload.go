@@ -12,6 +12,7 @@ import (
 	kruisev1beta1 "github.com/openkruise/kruise-api/apps/v1beta1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -74,6 +75,20 @@ func AsWorkload(object client.Object) *Workload {
 	default:
 		return nil
 	}
+}
+
+// SameWorkload reports whether nothing has changed that Rollcall reads of a workload, as where an autoscaler has set its replicas.
+// A nil one, which is yet to come or gone, is not the same as any other.
+func SameWorkload(old, now client.Object) bool {
+	if old == nil || now == nil || old.GetUID() != now.GetUID() {
+		return false
+	}
+	if old.GetGeneration() == now.GetGeneration() {
+		return true
+	}
+	was, is := AsWorkload(old), AsWorkload(now)
+	return equality.Semantic.DeepEqual(was.Lifecycle, is.Lifecycle) && equality.Semantic.DeepEqual(was.Selector, is.Selector) &&
+		equality.Semantic.DeepEqual(was.Template, is.Template)
 }
 
 // ForDecision returns what a decision needs of the workload, nil of none.

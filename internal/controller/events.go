@@ -41,10 +41,10 @@ func (r *PodReconciler) podEvents() handler.TypedEventHandler[*corev1.Pod, lifec
 	})
 }
 
-// workloadEvents looks again at the pods of a workload whose spec changed, or that is gone.
+// workloadEvents looks again at the pods of a workload that changed in what Rollcall reads of it, or that is gone.
 func (r *PodReconciler) workloadEvents() handler.TypedEventHandler[client.Object, lifecycle.PodID] {
 	return podqueue.OnEvents(func(ctx context.Context, old, now client.Object, _ bool, q podqueue.Queue) {
-		if old != nil && now != nil && old.GetUID() == now.GetUID() && old.GetGeneration() == now.GetGeneration() {
+		if clusterstate.SameWorkload(old, now) {
 			return
 		}
 		r.State.Workloads.Changed()

@@ -11,6 +11,7 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
@@ -81,7 +82,20 @@ func TestQueueAfterAWorkloadChanged(t *testing.T) {
 					event.TypedUpdateEvent[client.Object]{ObjectOld: web, ObjectNew: web}, w.queue)
 			},
 		},
-		"its spec changed": {
+		"its replicas changed": {
+			reason: "an autoscaler sets them all day",
+			happen: func(w *world, web *kruisev1alpha1.CloneSet) {
+				w.changeCloneSet(web, func(web *kruisev1alpha1.CloneSet) { web.Spec.Replicas = ptr.To[int32](40) })
+			},
+		},
+		"its template changed": {
+			reason: "its pods may ask for other services",
+			happen: func(w *world, web *kruisev1alpha1.CloneSet) {
+				w.changeCloneSet(web, func(web *kruisev1alpha1.CloneSet) { web.Spec.Template.Labels["app"] = "shop" })
+			},
+			want: "web-1 web-2",
+		},
+		"its hooks changed": {
 			reason: "its hooks may be others now",
 			happen: func(w *world, web *kruisev1alpha1.CloneSet) {
 				w.changeCloneSet(web, func(web *kruisev1alpha1.CloneSet) { web.Spec.Lifecycle = nil })

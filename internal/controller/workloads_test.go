@@ -184,7 +184,7 @@ func TestWorkloadsAreReadOnceAndAgainWhenOneChanged(t *testing.T) {
 	if lists != 1 {
 		t.Errorf("%d lists, want 1: nothing changed", lists)
 	}
-	w.changeCloneSet(web, func(web *kruisev1alpha1.CloneSet) { web.Spec.Template.Annotations = nil })
+	w.changeCloneSet(web, func(web *kruisev1alpha1.CloneSet) { web.Spec.Template.Labels["app"] = "shop" })
 	w.reconcile(pod)
 	if lists != 2 {
 		t.Errorf("%d lists, want 2: a workload changed", lists)
