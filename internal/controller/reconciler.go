@@ -168,12 +168,12 @@ func (r *PodReconciler) Reconcile(ctx context.Context, id lifecycle.PodID) (reco
 		if !lifecycle.IsRefused(err) && failing < rolloutPatience {
 			return reconcile.Result{}, err // which most likely passes by itself
 		}
-		return r.report(seen, refused.And(progress.blocker).And(progress.behind)), nil
+		return r.report(ctx, seen, refused.And(progress.blocker).And(progress.behind)), nil
 	case seen.departed && progress.done():
 		r.forget(id.UID)
 		return reconcile.Result{}, nil
 	}
-	return r.report(seen, progress.blocker.And(progress.behind)), nil
+	return r.report(ctx, seen, progress.blocker.And(progress.behind)), nil
 }
 
 // advance takes the pod as far as it can go now. One that Rollcall does not drive is left as it is, but for handlers that no

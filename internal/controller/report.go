@@ -1,11 +1,13 @@
 package controller
 
 import (
+	"context"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -17,8 +19,8 @@ import (
 // Waits returns every pod that waits.
 func (r *PodReconciler) Waits() []metrics.Wait { return r.notes.Waits() }
 
-// report shows why the pod waits, with an Event only when the reason changed, and says when to look again.
-func (r *PodReconciler) report(seen *observation, b notes.Blocker) reconcile.Result {
+// report shows why the pod waits, with an Event when the reason changed or has stayed for long, and says when to look again.
+func (r *PodReconciler) report(ctx context.Context, seen *observation, b notes.Blocker) reconcile.Result {
 	if b.Reason == "" {
 		r.backoff.Forget(seen.pod().UID)
 		b = seen.explain()
@@ -29,15 +31,14 @@ func (r *PodReconciler) report(seen *observation, b notes.Blocker) reconcile.Res
 	if !b.Reason.Calm() && b.After == 0 {
 		b.After = backoffCap
 	}
-	shown := r.dated(seen, b, before)
+	shown, due := r.dated(seen, b, before).Say(before, r.Clock.Now())
 	r.auditWait(seen, shown, before)
 	r.notes.Show(seen.note, shown)
-	r.tellWorkload(seen, shown)
+	r.tellWorkload(ctx, seen, shown)
 	switch {
-	case b.Reason == before.Reason:
-	case !b.Reason.Calm():
+	case due:
 		r.event(seen, b.Reason, b.Sentence())
-	case !before.Reason.Calm():
+	case b.Reason.Calm() && !before.Reason.Calm():
 		r.event(seen, reason.Resolved, fmt.Sprintf("%s has passed", before.Reason))
 	}
 	return reconcile.Result{RequeueAfter: b.After}
@@ -47,13 +48,15 @@ func (r *PodReconciler) report(seen *observation, b notes.Blocker) reconcile.Res
 // before the pod shows it.
 const rolloutPatience = time.Minute
 
-// tellWorkload makes the Event where a person looks first whose rollout does not go on.
-func (r *PodReconciler) tellWorkload(seen *observation, b notes.Blocker) {
-	pod := seen.pod()
-	owner, waited := metav1.GetControllerOf(pod), r.Clock.Now().Sub(b.Since)
-	if b.Hook == "" || b.Reason.Calm() || waited < rolloutPatience || owner == nil || !r.notes.ClaimEvent(seen.note, owner.UID) {
+// tellWorkload makes the Event where a person looks first whose rollout does not go on, and logs a line.
+func (r *PodReconciler) tellWorkload(ctx context.Context, seen *observation, b notes.Blocker) {
+	pod, now := seen.pod(), r.Clock.Now()
+	owner, waited := metav1.GetControllerOf(pod), now.Sub(b.Since)
+	if b.Hook == "" || b.Reason.Calm() || waited < rolloutPatience || owner == nil || !r.notes.ClaimEvent(seen.note, owner.UID, now) {
 		return
 	}
+	log.FromContext(ctx).Info("OpenKruise waits for a pod", "kind", owner.Kind, "workload", owner.Name,
+		"waited", waited.Round(time.Second), "reason", b.Reason, "message", b.Sentence())
 	workload := &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: owner.APIVersion, Kind: owner.Kind},
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: owner.Name, UID: owner.UID},

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/notes"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -179,11 +180,14 @@ func TestRolloutWaits(t *testing.T) {
 		"Warning RolloutWaits pod web-1 has waited for 1m21s, reason RegistryUnavailable: hook inPlaceUpdate waits: service")
 	both(time.Minute)
 	w.expectEvents("it was said")
+	both(notes.EventRepeat)
+	w.expectEvents("the API server drops an Event after an hour", "Warning RolloutWaits pod web-1 has waited for 32m21s",
+		"Warning RegistryUnavailable hook inPlaceUpdate waits: service", "Warning RegistryUnavailable hook inPlaceUpdate waits: service")
 
 	repair()
 	w.reconcile(first)
 	w.takeEvents()
 	w.registry.Fail(anyCall(), errors.New("down again"))
 	both(time.Minute)
-	w.expectEvents("the first went on, and the second still waits", "Warning RolloutWaits pod web-2 has waited for 3m20s")
+	w.expectEvents("the first went on, and the second still waits", "Warning RolloutWaits pod web-2 has waited for 33m20s")
 }

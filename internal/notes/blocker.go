@@ -14,6 +14,8 @@ type Blocker struct {
 	Reason  reason.Reason
 	Message string
 	Since   time.Time
+	// Said is when an Event last said so; zero where none has.
+	Said time.Time
 	// After is when the reconciler looks again without an event; zero where an event will come.
 	After time.Duration
 	// Unasked: a registry that may well answer has yet to be asked, whatever else is missing.
@@ -42,6 +44,22 @@ func (b Blocker) Sentence() string {
 		return b.Message
 	}
 	return fmt.Sprintf("hook %s waits: %s", b.Hook, b.Message)
+}
+
+// EventRepeat is after how long an Event is made again whose reason stays: the API server drops Events after an hour.
+const EventRepeat = 30 * time.Minute
+
+// Say returns the blocker as it is said, and whether an Event is due for it, where another was shown before.
+func (b Blocker) Say(before Blocker, now time.Time) (said Blocker, due bool) {
+	switch {
+	case b.Reason.Calm():
+		return b, false
+	case b.Reason == before.Reason && (b.Hook == before.Hook || b.Hook == "") && now.Before(before.Said.Add(EventRepeat)):
+		b.Said = before.Said
+		return b, false
+	}
+	b.Said = now
+	return b, true
 }
 
 // InPlaceOf returns the blocker to show where another was shown before: while a registry has yet to be asked again, nothing new is

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 )
 
@@ -55,6 +56,36 @@ func TestBlockerInPlaceOf(t *testing.T) {
 			t.Parallel()
 			if got := tc.now.InPlaceOf(tc.before); got != tc.want {
 				t.Errorf("got %+v, want %+v\nreason: %s", got, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
+func TestBlockerSay(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	refused := Blocker{Hook: lifecycle.PreDelete, Reason: reason.RegistryRefused}
+	said := func(b Blocker, at time.Time) Blocker { b.Said = at; return b }
+	for name, tc := range map[string]struct {
+		reason      string
+		now, before Blocker
+		want        Blocker
+		due         bool
+	}{
+		"new":          {"a person has to know", refused, Blocker{}, said(refused, now), true},
+		"the same":     {"the Event is there", refused, said(refused, now.Add(-time.Minute)), said(refused, now.Add(-time.Minute)), false},
+		"another hook": {"the Event names the hook", refused, said(Blocker{Reason: reason.RegistryRefused}, now), said(refused, now), true},
+		"no hook any more": {"it says no more than the Event does", Blocker{Reason: reason.RegistryRefused}, said(refused, now),
+			said(Blocker{Reason: reason.RegistryRefused}, now), false},
+		"for long": {"the API server drops an Event after an hour", refused, said(refused, now.Add(-EventRepeat)), said(refused, now), true},
+		"calm":     {"it is part of any rollout", Blocker{Reason: reason.Draining}, said(refused, now), Blocker{Reason: reason.Draining}, false},
+		"a calm one before": {"the Event of the one before that says Resolved", refused, Blocker{Hook: lifecycle.PreDelete, Reason: reason.Draining},
+			said(refused, now), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got, due := tc.now.Say(tc.before, now); got != tc.want || due != tc.due {
+				t.Errorf("got %+v, due %t, want %+v, due %t\nreason: %s", got, due, tc.want, tc.due, tc.reason)
 			}
 		})
 	}

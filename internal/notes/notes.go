@@ -35,10 +35,11 @@ type Note struct {
 	// failing is since when each write of the pod has failed; zero where the last one passed.
 	failing time.Time
 
-	// shown is why the pod waits, nil where it does not, and told the workload that has an Event since. Both are under the lock of
-	// all notes.
-	shown *Blocker
-	told  types.UID
+	// shown is why the pod waits, nil where it does not, told the workload that has an Event since, and toldAt when that came. They
+	// are under the lock of all notes.
+	shown  *Blocker
+	told   types.UID
+	toldAt time.Time
 
 	// mu is for what follows: several calls may be made for a pod at once.
 	mu sync.Mutex
@@ -116,16 +117,17 @@ func (n *Notes) Show(of *Note, now Blocker) {
 	}
 }
 
-// ClaimEvent reports whether the workload gets an Event since the pod waits: one for all of its pods, until this one goes on.
-func (n *Notes) ClaimEvent(of *Note, workload types.UID) bool {
+// ClaimEvent reports whether the workload gets an Event since the pod waits: one for all of its pods in each [EventRepeat], until
+// this one goes on.
+func (n *Notes) ClaimEvent(of *Note, workload types.UID, now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, one := range n.pods {
-		if one.told == workload {
+		if one.told == workload && now.Before(one.toldAt.Add(EventRepeat)) {
 			return false
 		}
 	}
-	of.told = workload
+	of.told, of.toldAt = workload, now
 	return true
 }
 

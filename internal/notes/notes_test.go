@@ -47,11 +47,11 @@ func TestPostponed(t *testing.T) {
 
 func TestOneEventForAWorkload(t *testing.T) {
 	t.Parallel()
-	n := New()
+	n, now := New(), time.Now()
 	one, other := noteOf(n, "1"), noteOf(n, "2")
 	expect := func(why string, of *Note, workload types.UID, want bool) {
 		t.Helper()
-		if got := n.ClaimEvent(of, workload); got != want {
+		if got := n.ClaimEvent(of, workload, now); got != want {
 			t.Errorf("gets an Event: %t, want %t\nwhy: %s", got, want, why)
 		}
 	}
@@ -62,6 +62,9 @@ func TestOneEventForAWorkload(t *testing.T) {
 	expect("the first pod waits still", other, "web", false)
 	n.Show(one, Blocker{})
 	expect("it has gone on", other, "web", true)
+	now = now.Add(EventRepeat)
+	expect("the API server drops an Event after an hour", other, "web", true)
+	expect("it has one again", one, "web", false)
 	n.Show(other, Blocker{Reason: reason.RegistryTimeout})
 	expect("OpenKruise waits for the other no more, whatever is still wrong with it", one, "web", true)
 }

@@ -198,7 +198,7 @@ const (
 	// What to do: write what the message says.
 	SkipRefused Reason = "SkipRefused"
 	// RolloutWaits: only an Event, on the workload. OpenKruise has waited for a minute or longer for one of its pods, and
-	// not because of a drain or the pod's readiness. One Event stands for all of its pods that wait.
+	// not because of a drain or the pod's readiness. One Event stands for all of its pods that wait, and comes again each half hour.
 	//
 	// What to do: look at the pod that the message names.
 	RolloutWaits Reason = "RolloutWaits"
