@@ -86,7 +86,11 @@ func (r *PodReconciler) clear(ctx context.Context, seen *observation, c plan.Cha
 		}
 	}
 	if !again || state == registry.Absent {
-		if missing := r.call(ctx, seen, c); missing.Reason != "" {
+		missing := r.call(ctx, seen, c)
+		if missing.Reason == reason.AgentUnavailable && state == registry.OutOfService { // its node may be gone, too
+			seen.note.SetTakenOut(c.Key(), asked)
+		}
+		if missing.Reason != "" {
 			return missing
 		}
 	}

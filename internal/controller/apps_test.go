@@ -2,6 +2,7 @@ package controller
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -83,6 +85,23 @@ func TestAppEntryAtAFormerAddressIsAnothers(t *testing.T) {
 	w.watches("an application that Rollcall does not know has registered itself there")
 	w.reconcile(pod)
 	w.expectApp("its entry is not this pod's", app, registry.InService)
+}
+
+func TestAppEntryThatPassesOnIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	w, pod, app := servingApp(t)
+	told, _ := w.audits(receipt.Told, func() {
+		w.changePod(pod, func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.9" })
+		w.addresses = 0
+		w.bornPod(w.cloneSet("web-2"), "web-2", annotated(service.AnnotationServices, "web=8080"))
+		for range 3 {
+			w.reconcile(pod)
+		}
+	})
+	w.expectApp("it is another pod's by now", app, registry.InService)
+	if told = slices.DeleteFunc(told, func(l receipt.Line) bool { return l.Address != "10.0.0.1" }); len(told) != 1 {
+		t.Errorf("the audit log has %d lines of the former address, want one: nothing was asked", len(told))
+	}
 }
 
 func TestAppEntryThroughAnUpdateInPlace(t *testing.T) {
@@ -330,6 +349,22 @@ func TestAppEntryThatComesToTheAddressOfAGonePodIsSpared(t *testing.T) {
 	w.expectNoPages("")
 }
 
+// TestAppEntryOfAPodWhoseNodeIsGone: Consul's catalog keeps a node that has failed for three days, and no agent answers there.
+func TestAppEntryOfAPodWhoseNodeIsGone(t *testing.T) {
+	t.Parallel()
+	w, pod, app := servingApp(t)
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.reconcile(pod)
+	w.expectApp("", app, registry.OutOfService)
+	w.registry.Fail(fakeregistry.Match{Op: fakeregistry.OpAppDeregister}, registry.OfAgent(errors.New("no route to host")))
+	w.removePod(pod)
+	w.reconcile(pod)
+	w.expectWaits("", Wait{Reason: "AgentUnavailable", Since: w.clock.Now()})
+	w.sleep(appOutlives)
+	w.reconcile(pod)
+	w.expectNoPages("it is out of rotation for as long as other registries keep such an entry")
+}
+
 func TestAppEntryOfAnEndedPodIsSparedForTheNext(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -432,6 +467,17 @@ func TestEntriesChangeHands(t *testing.T) {
 	w.reconciles(pod, "what is left is the application's, as it has to be", appIn, deregisters+failed, writes)
 	w.expectApp("", app, registry.InService)
 	w.expectEvents("", "Normal Resolved")
+}
+
+// TestEntriesChangeHandsAsThePodLeaves: in Nacos, for one, the application's entry shows only once Rollcall's is gone.
+func TestEntriesChangeHandsAsThePodLeaves(t *testing.T) {
+	t.Parallel()
+	w := steering(t, func(s *choices) { s.RegisteredByApp = nil })
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.registry.App(w.instance(pod, "web", 8080)).Register()
+	w.apply(func(s *choices) { s.RegisteredByApp = map[string]bool{"default": true} })
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+	w.reconciles(pod, "", deregisters, appOut, writes)
 }
 
 func TestAnnotationSaysWhoRegisters(t *testing.T) {

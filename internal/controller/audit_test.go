@@ -14,8 +14,8 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/receipt"
 )
 
-// flips returns the flips that the manager writes down while something happens, and what a receipt finds wrong with them.
-func (w *world) flips(happens func()) (flips []receipt.Line, faults []receipt.Fault) {
+// audits returns the lines of a kind that the manager writes down while something happens, and what a receipt finds wrong.
+func (w *world) audits(kind receipt.Kind, happens func()) (of []receipt.Line, faults []receipt.Fault) {
 	w.Helper()
 	path := filepath.Join(w.TempDir(), "audit.jsonl")
 	log, err := audit.Open(audit.Options{Path: path, MaxSize: 1 << 20, Failed: func(_ int, err error) { w.Error(err) }})
@@ -28,11 +28,11 @@ func (w *world) flips(happens func()) (flips []receipt.Line, faults []receipt.Fa
 	lines, err := receipt.Read(written)
 	w.must(err, "reading its lines")
 	for _, l := range lines {
-		if l.Kind == receipt.Flip {
-			flips = append(flips, l)
+		if l.Kind == kind {
+			of = append(of, l)
 		}
 	}
-	return flips, receipt.NewHistory(lines, time.Time{}).Faults()
+	return of, receipt.NewHistory(lines, time.Time{}).Faults()
 }
 
 // TestFlipsByTheTablePass has the receipt of each pass that the manager makes by the decision table.
@@ -67,7 +67,7 @@ func TestFlipsByTheTablePass(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			pod := w.servingPod(w.cloneSet("web", tc.workload...), "web-1")
-			flips, faults := w.flips(func() {
+			flips, faults := w.audits(receipt.Flip, func() {
 				tc.happens(w, pod)
 				w.reconcile(pod)
 			})

@@ -34,6 +34,7 @@ type Registry struct {
 	Getter      registry.Getter
 	Prober      registry.Prober
 	Steerer     registry.AppEntrySteerer
+	Lister      registry.Lister
 	MaxInFlight int
 	// Identity is that of its servers; nil for one of its own.
 	Identity any
@@ -48,8 +49,8 @@ func (w *world) built() Settings {
 	s := w.settings.Settings
 	s.Registries = make(map[string]*registryclient.Client, len(w.settings.Registries))
 	for name, reg := range w.settings.Registries {
-		key := fmt.Sprintf("%s %T%p %p %p %p %d %v %p %p", name, reg.Calls, reg.Calls, reg.Getter, reg.Prober, reg.Steerer,
-			reg.MaxInFlight, reg.Identity, reg.Fence, reg.DryRun)
+		key := fmt.Sprintf("%s %T%p %p %p %p %p %d %v %p %p", name, reg.Calls, reg.Calls, reg.Getter, reg.Prober, reg.Steerer,
+			reg.Lister, reg.MaxInFlight, reg.Identity, reg.Fence, reg.DryRun)
 		if w.clients[key] == nil {
 			w.clients[key] = reg.client(name)
 		}
@@ -73,6 +74,11 @@ func (r Registry) capable() registry.Registry {
 			registry.Registry
 			registry.AppEntrySteerer
 		}{r.Calls, r.Steerer}
+	case r.Lister != nil:
+		return struct {
+			registry.Registry
+			registry.Lister
+		}{r.Calls, r.Lister}
 	case r.Getter != nil:
 		return struct {
 			registry.Registry

@@ -38,6 +38,9 @@ func (p progress) done() bool { return p.blocker.Reason == "" || p.blocker.Reaso
 // converge makes every registry of the pod say what it must of every instance.
 func (r *PodReconciler) converge(ctx context.Context, seen *observation) progress {
 	p := seen.plan()
+	if seen.decision.Want == lifecycle.Keep {
+		seen.tracked.Stay()
+	}
 	behind := r.ensureAll(ctx, seen, p.FormerAddresses)
 	switch seen.decision.Want {
 	case lifecycle.InService:
@@ -46,7 +49,8 @@ func (r *PodReconciler) converge(ctx context.Context, seen *observation) progres
 		return progress{behind: behind.And(r.depart(ctx, seen, p.Departing))}
 	case lifecycle.OutOfService, lifecycle.Absent:
 	}
-	missing := behind.And(r.ensureAll(ctx, seen, p.Present)).And(r.ensureAll(ctx, seen, p.Departing))
+	// An application's own entry may show only once Rollcall's, at the same place, is gone.
+	missing := behind.And(r.ensureAll(ctx, seen, p.Departing)).And(r.ensureAll(ctx, seen, p.Present)).And(r.unlisted(seen))
 	if missing.Reason != "" {
 		return progress{blocker: missing}
 	}
@@ -56,7 +60,10 @@ func (r *PodReconciler) converge(ctx context.Context, seen *observation) progres
 // join puts the pod in service, and takes it out of where it departs from once clients are given it. A hook that waits is
 // asserted before that.
 func (r *PodReconciler) join(ctx context.Context, seen *observation, p plan.Plan, behind notes.Blocker) progress {
-	d, missing := seen.decision, r.ensureAll(ctx, seen, p.Present)
+	d, missing, record := seen.decision, r.ensureAll(ctx, seen, p.Present), (*lifecycle.Record)(nil)
+	if missing.Reason != "" && !missing.Unasked && seen.uncounted() && slices.ContainsFunc(p.Present, seen.certain) {
+		record = seen.newRecord(p) // where it is in service already, panicThreshold counts it
+	}
 	// A probe is asked only where a hook hangs on it, or where the pod departs from what clients are given it by now.
 	if missing.Reason == "" && (len(d.Then.Set) > 0 || slices.ContainsFunc(p.Departing, seen.unacknowledged)) {
 		missing = r.probeAll(ctx, seen, p.Present)
@@ -65,7 +72,7 @@ func (r *PodReconciler) join(ctx context.Context, seen *observation, p plan.Plan
 		missing = r.readersLag(seen, p.Present)
 	}
 	if missing.Reason != "" {
-		return progress{blocker: missing, behind: behind}
+		return progress{blocker: missing, behind: behind, record: record}
 	}
 	done := progress{behind: behind, departing: p.Departing}
 	if d.Waiting == "" {
@@ -74,6 +81,9 @@ func (r *PodReconciler) join(ctx context.Context, seen *observation, p plan.Plan
 	done.record = seen.newRecord(p)
 	return done
 }
+
+// uncounted reports whether panicThreshold, which goes by the records, passes the pod over.
+func (o *observation) uncounted() bool { return lifecycle.Counts(o.pod()) && !o.input.Record.Exists() }
 
 // depart takes a pod that is in service everywhere that it belongs out of where it departs from, once clients can know that.
 func (r *PodReconciler) depart(ctx context.Context, seen *observation, departing []plan.Change) notes.Blocker {
@@ -125,6 +135,8 @@ func (r *PodReconciler) ensureAll(ctx context.Context, seen *observation, change
 func (r *PodReconciler) ensure(ctx context.Context, seen *observation, c plan.Change) notes.Blocker {
 	switch {
 	case c.Want != lifecycle.InService && seen.neverRegistered(c):
+		return notes.Blocker{}
+	case seen.passedOn[c.Key()] && seen.tracked.Standing(c.Key()).Stands(c.Want):
 		return notes.Blocker{}
 	case seen.passedOn[c.Key()]:
 		seen.tracked.Begin(c.Key(), c.Want, c.Instance, r.Clock.Now())
@@ -345,6 +357,21 @@ func (o *observation) neverRegistered(c plan.Change) bool {
 	releases := c.Want == lifecycle.Absent || lifecycle.MustStayOut(o.pod())
 	return o.tracked.Born() && !o.input.Record.Exists() && !o.instances()[c.Key()] &&
 		(!releases || o.tracked.Shown(c.Registry))
+}
+
+// unlisted is why no hook is released of a pod without a record that came before this process watched: its description may be
+// another than when the leader before this one put it in service, and only a list tells where that was.
+func (r *PodReconciler) unlisted(seen *observation) notes.Blocker {
+	if seen.input.Record.Exists() || seen.tracked.Born() || !seen.decision.Releases {
+		return notes.Blocker{}
+	}
+	for _, name := range seen.registries {
+		if name, _ = registryclient.CutAppEntries(name); seen.settings.Registries.Client(name).Lists() && !seen.tracked.Shown(name) {
+			return notes.Blocker{Reason: reason.RegistryUnavailable, After: r.backOff(seen), Message: fmt.Sprintf(
+				"registry %q has yet to list what the manager before this one has registered: the pod's record does not say", name)}
+		}
+	}
+	return notes.Blocker{}
 }
 
 // alsoRegistersItself is why a hook waits while clients are given the pod by an entry that no Rollcall has written: what the

@@ -11,6 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/service"
+	"github.com/rollcall-dev/rollcall/registry"
 )
 
 func TestListConfirmsWhatIsRegistered(t *testing.T) {
@@ -140,3 +142,39 @@ func (w *world) expectLooks(why string, got []lifecycle.PodID, want []*corev1.Po
 		w.Fatalf("to be looked at are %v, want %v\nwhy: %s", got, wanted, why)
 	}
 }
+
+// TestPodWithoutARecordWaitsForAList: the manager before this one died after it had put the pod in service, and the pod's
+// description has changed since.
+func TestPodWithoutARecordWaitsForAList(t *testing.T) {
+	t.Parallel()
+	for name, described := range map[string]func(*corev1.Pod){
+		"as another service": annotated(service.AnnotationServices, "api=9090"),
+		"wrongly":            annotated(service.AnnotationServices, "web=x"),
+		"without an address": func(pod *corev1.Pod) { pod.Status.PodIP = "" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, pod := born(t, func(s *choices) {
+				s.Registries["default"] = Registry{Calls: s.Registries["default"].Calls, Lister: noLister{}}
+			})
+			w.losesWrite(pod)
+			in := w.instance(pod, "web", 8080)
+			w.restart()
+			w.changePod(pod, described)
+			w.takeJournal()
+			w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+			w.expectHooks("clients may be given the pod", pod, "inPlaceUpdate preDelete")
+			w.expectWaits("", Wait{Hook: "preDelete", Reason: "RegistryUnavailable", Since: w.clock.Now()})
+
+			w.compare(w.listing(Listing{Entries: []registry.Entry{{Instance: in, State: registry.InService}}}))
+			w.reconcile(pod)
+			if got := w.takeJournal(); !slices.Contains(got, deregisters) {
+				t.Errorf("calls and writes are %q, want %s among them", got, deregisters)
+			}
+			w.expectHooks("", pod, "inPlaceUpdate")
+		})
+	}
+}
+
+// noLister is a registry that could list.
+type noLister struct{ registry.Lister }

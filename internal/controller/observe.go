@@ -35,10 +35,11 @@ type observation struct {
 	// decision is on the input as it is now; see decide.
 	decision lifecycle.Decision
 
-	// targets are those that the pod has now, as far as its description tells. A problem with it keeps the pod from being
+	// targets are those that the pod has now in its registries, as far as its description tells. A problem with it keeps the pod from being
 	// put in service, and nothing else.
-	targets []tracker.Target
-	problem notes.Blocker
+	targets    []tracker.Target
+	registries []string
+	problem    notes.Blocker
 	// warning is what a person should look at although it keeps the pod from nothing.
 	warning notes.Blocker
 	// keeps are the service names that the pod is registered under and may not use otherwise.
@@ -206,6 +207,7 @@ func (r *PodReconciler) observeTargets(seen *observation, node service.Node) {
 	if registriesErr != nil && len(seen.instances()) == 0 {
 		registries = settings.everywhere // nothing tells which of them it is in
 	}
+	seen.registries = registries
 	err = errors.Join(err, drainErr, attributesErr, registriesErr)
 	refused := r.observeNames(seen, endpoints)
 	if pod.Status.PodIP != "" {

@@ -1,11 +1,14 @@
 package controller
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 )
@@ -36,6 +39,26 @@ func (w *world) servingPods(n int, change ...func(*corev1.Pod)) []*corev1.Pod {
 	}
 	w.queue.take()
 	return pods
+}
+
+// TestPanicCountsPodsThatAreInOneOfTheirRegistries: the other is down since before they came, and no hook has them wait for it.
+func TestPanicCountsPodsThatAreInOneOfTheirRegistries(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.withRegistry("new").Fail(anyCall(), errors.New("down"))
+	web := w.cloneSet("web", inRegistries("default,new"), func(web *kruisev1alpha1.CloneSet) { web.Spec.Lifecycle.PreNormal = nil })
+	pods := []*corev1.Pod{w.bornPod(web, "web-1", inState(appspub.LifecycleStateNormal)), w.bornPod(web, "web-2", inState(appspub.LifecycleStateNormal))}
+	for _, pod := range pods {
+		w.reconcile(pod)
+		w.tell(pod)
+	}
+	for _, pod := range pods {
+		w.turn(pod, unready)
+	}
+	for _, pod := range pods {
+		w.reconcile(pod)
+		w.expectInService(pod)
+	}
 }
 
 func TestPanicKeepsWhatIsIn(t *testing.T) {

@@ -263,6 +263,19 @@ func TestNoHeartbeatKeepsWhatIsBeingTakenAway(t *testing.T) {
 	w.expectHeld("")
 }
 
+// TestHeartbeatKeepsAPodThatStaysAfterAll: its deletion was cancelled before the registry could be asked, and a panic keeps it.
+func TestHeartbeatKeepsAPodThatStaysAfterAll(t *testing.T) {
+	t.Parallel()
+	w, pod := serving(t, keepsUnready)
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.registry.FailNext(anyCall(), errors.New("down"))
+	w.reconcile(pod)
+	w.expectHeld("it may be gone")
+	w.kruiseMoves(pod, appspub.LifecycleStateNormal, unready)
+	w.reconcile(pod)
+	w.expectHeld("it is as it was", pod)
+}
+
 func (w *world) expectHeld(why string, want ...*corev1.Pod) {
 	w.Helper()
 	var got, wanted []string

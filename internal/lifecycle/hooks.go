@@ -45,6 +45,9 @@ type Refusal struct {
 	Why string
 }
 
+// maxHandlers are the most handlers of a workload's hooks together; each is held against all others.
+const maxHandlers = 50
+
 // HooksOf returns the owned handlers of the workload's hooks. A nil workload has none.
 func HooksOf(w *Workload, o Ownership) Hooks {
 	if w == nil {
@@ -139,6 +142,9 @@ func handlersOf(hook *appspub.LifecycleHook) []Handler {
 // objection says why the handler can't be used, or nothing.
 func objection(w *Workload, o Ownership, all []Named, one Named) string {
 	hook, handler := one.Hook, one.Handler
+	if len(all) > maxHandlers {
+		return fmt.Sprintf("spec.lifecycle has %d handlers: write at most %d", len(all), maxHandlers)
+	}
 	if handler.Finalizer == GuardFinalizer {
 		return fmt.Sprintf("finalizer %s is Rollcall's guard and can't be a handler: use another one in spec.lifecycle.%s.finalizersHandler",
 			handler.Finalizer, hook)

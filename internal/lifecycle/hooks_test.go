@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -67,6 +68,12 @@ func hooksCases() map[string]hooksCase {
 	noSelector := of(hookOf(a), nil, nil)
 	noSelector.Selector = nil
 	marks := of(nil, hookOf(a), nil)
+	many, refusedMany := hookOf(), map[Refusal][]string{}
+	for i := range maxHandlers + 1 {
+		h := finalizer("example.com/f" + strconv.Itoa(i))
+		many.FinalizersHandler = append(many.FinalizersHandler, h.Finalizer)
+		refusedMany[Refusal{Hook: PreDelete, Handler: h}] = []string{"51 handlers", "at most 50"}
+	}
 	marks.Lifecycle.InPlaceUpdate.MarkPodNotReady = true
 	return map[string]hooksCase{
 		"no workload":  {reason: "an orphan has no hooks"},
@@ -132,6 +139,11 @@ func hooksCases() map[string]hooksCase {
 			workload: of(nil, nil, hookOf(finalizer(GuardFinalizer), f)),
 			want:     Hooks{PreDelete: []Handler{f}},
 			refused:  map[Refusal][]string{{Hook: PreDelete, Handler: guardHandler()}: {GuardFinalizer, "guard"}},
+		},
+		"more than anyone needs": {
+			reason:   "each is held against all others, for each pod",
+			workload: of(nil, nil, many),
+			refused:  refusedMany,
 		},
 		"all are refused": {
 			reason:   "they are ours all the same, so it is not foreign",

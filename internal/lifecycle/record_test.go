@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -108,7 +109,9 @@ func TestRecordThatIsNone(t *testing.T) {
 		"instance of nothing": {"an instance has a service", `{` + stamp + `,"want":"Absent","instances":[{"address":"10.0.0.1","port":1}]}`},
 		"instance nowhere":    {"an instance has an address", `{` + stamp + `,"want":"Absent","instances":[{"service":"a","port":1}]}`},
 		"no port":             {"an instance has a port", `{` + stamp + `,"want":"Absent","instances":[{"service":"a","address":"b"}]}`},
-		"wrong type":          {"a time is a time", `{` + stamp + `,"want":"Absent","outSince":"yesterday"}`},
+		"too many instances": {"a tenant can write it, and each costs a look", `{` + stamp + `,"want":"Absent","instances":[` + strings.Repeat(
+			`{"registry":"r","service":"a","address":"b","port":1},`, maxRecorded) + `{"registry":"r","service":"a","address":"b","port":1}]}`},
+		"wrong type": {"a time is a time", `{` + stamp + `,"want":"Absent","outSince":"yesterday"}`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

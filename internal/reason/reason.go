@@ -67,8 +67,8 @@ const (
 	// What to do: take another name, or add an entry to `service.allowed`.
 	ServiceNotAllowed Reason = "ServiceNotAllowed"
 	// HandlerRefused: a handler that Rollcall owns can't be used: its key is in the workload's selector, its
-	// value is empty, two hooks want it at different values, or it is a newly-created mark too. What it blocks stays
-	// blocked.
+	// value is empty, two hooks want it at different values, it is a newly-created mark too, or the workload has more than
+	// 50 handlers. What it blocks stays blocked.
 	//
 	// What to do: change in the workload what the message says.
 	HandlerRefused Reason = "HandlerRefused"

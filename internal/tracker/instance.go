@@ -25,7 +25,7 @@ type Instance struct {
 	since time.Time
 	// late holds what of the changes that ended in an error may still be carried out, or may have been since.
 	late map[lifecycle.Want]late
-	// entry is what must be kept alive in the registry; nil where nothing must.
+	// entry is what must be kept alive in the registry, unless it is being removed; nil where nothing must.
 	entry *entry
 	// listed is what a list said of an instance that this process has made no change for.
 	listed *Sighting
@@ -182,9 +182,21 @@ func (i Instance) begin(want lifecycle.Want, told registry.Instance, now time.Ti
 // letGo is called before the instance is taken away, since nothing may keep it alive from then on. What nothing keeps alive
 // counts as acknowledged no more: should the pod stay after all, it is registered again.
 func (i Instance) letGo() Instance {
-	i.entry, i.acknowledged, i.removing = nil, false, true
+	if i.entry != nil {
+		i.entry = &entry{instance: i.entry.instance, want: i.entry.want}
+	}
+	i.acknowledged, i.removing = false, true
 	return i
 }
+
+// stay is called when the pod is left as it is: what was to be taken away, and is not known to be, is kept alive again.
+func (i Instance) stay() Instance {
+	i.removing = false
+	return i
+}
+
+// kept reports whether there is something to keep alive.
+func (i Instance) kept() bool { return i.entry != nil && !i.removing }
 
 // acknowledge is called when the change was acknowledged.
 func (i Instance) acknowledge(now time.Time) Instance {
@@ -341,7 +353,7 @@ func (i Instance) miss(asked time.Time) (after Instance, lost bool) {
 	if i.entry == nil || i.since.After(asked) {
 		return i, false
 	}
-	lost = i.entry.want == lifecycle.InService
+	lost = i.entry.want == lifecycle.InService && !i.removing
 	i.entry = nil
 	if lost && i.want == lifecycle.InService {
 		i.acknowledged = false

@@ -107,8 +107,24 @@ func (p *Pod) Contradicted(in lifecycle.Recorded, state registry.State) {
 	p.change(in, func(i Instance) Instance { return i.contradict(state) })
 }
 
-// LetGo is called before an instance is taken away, also where no call for that can be made now.
-func (p *Pod) LetGo(in lifecycle.Recorded) { p.change(in, Instance.letGo) }
+// LetGo is called before an instance is taken away, also where no call for that can be made now. Of one that nothing is known of
+// there is nothing to let go.
+func (p *Pod) LetGo(in lifecycle.Recorded) {
+	p.tracker.mu.Lock()
+	defer p.tracker.mu.Unlock()
+	if i, known := p.pod.instances.get(in); known {
+		p.pod.instances.set(in, i.letGo())
+	}
+}
+
+// Stay is called when the pod is left as it is, before what it departs from is taken away.
+func (p *Pod) Stay() {
+	p.tracker.mu.Lock()
+	defer p.tracker.mu.Unlock()
+	for at := range p.pod.instances {
+		p.pod.instances[at].Instance = p.pod.instances[at].stay()
+	}
+}
 
 // Adopt takes what a list has in service, as it is now, for an acknowledgement of Register, so that a new leader need
 // not register every pod again. It reports whether a list has it.

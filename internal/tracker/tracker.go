@@ -13,6 +13,9 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
+// manyInstances of one pod are more than any has by itself: from there on those are forgotten that have gone.
+const manyInstances = 1000
+
 // remembered is for how long at least it is known that a pod is gone. No list is that old.
 const remembered = time.Hour
 
@@ -196,7 +199,7 @@ func (t *Tracker) Departures() []*corev1.Pod {
 func (t *Tracker) Kept(name string) []registry.Instance {
 	var kept []registry.Instance
 	t.each(func(_ *pod, in lifecycle.Recorded, i Instance) {
-		if in.Registry == name && i.entry != nil {
+		if in.Registry == name && i.kept() {
 			kept = append(kept, *i.entry.instance)
 		}
 	})
@@ -290,6 +293,9 @@ func (t *Tracker) Open(id lifecycle.PodID, servers Servers, names func(lifecycle
 	p := t.add(id)
 	p.id, p.opened, p.servers = id, true, servers
 	p.instances.rename(names)
+	if len(p.instances) > manyInstances {
+		p.instances = slices.DeleteFunc(p.instances, func(n named) bool { return n.Stands(lifecycle.Absent) && n.Settled() })
+	}
 	for at, n := range p.instances {
 		if now, known := servers(n.Registry); known && n.server != now {
 			p.instances[at].Instance = n.moveTo(now)

@@ -337,3 +337,27 @@ func TestPodIsLookedAtUnderItsOwnName(t *testing.T) {
 		})
 	}
 }
+
+// TestInstancesThatHaveGoneAreForgottenWhereThereAreMany: a tenant who can write a pod's record can name what is not there.
+func TestInstancesThatHaveGoneAreForgottenWhereThereAreMany(t *testing.T) {
+	t.Parallel()
+	tr, id := New(), lifecycle.PodID{UID: types.UID(in().UID)}
+	p := tr.Open(id, only("a"), unchanged)
+	p.Begin(key(), lifecycle.InService, in(), epoch())
+	p.Acknowledged(key(), epoch())
+	for i := range manyInstances {
+		other := key()
+		other.Port = 1000 + i
+		p.LetGo(other)
+		p.Begin(other, lifecycle.Absent, in(), epoch())
+		p.Acknowledged(other, epoch())
+	}
+	known := tr.Open(id, only("a"), unchanged).Known()
+	if len(known) != 1 || !known[key()].Stands(lifecycle.InService) {
+		t.Errorf("%d instances are known, want the one that is in service", len(known))
+	}
+	p.LetGo(lifecycle.Recorded{Registry: "invented"})
+	if n := len(p.pod.instances); n != 1 {
+		t.Errorf("%d instances after one was let go of which nothing was known, want 1", n)
+	}
+}

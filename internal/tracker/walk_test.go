@@ -189,9 +189,6 @@ func (w *walk) rest() {
 // check holds what is claimed against the truth.
 func (w *walk) check() {
 	i := w.known
-	if i.removing && i.entry != nil {
-		w.broken("it is kept alive while it is taken away")
-	}
 	if !w.certain() {
 		return
 	}
@@ -206,7 +203,7 @@ func (w *walk) check() {
 	if removedAt, _ := i.RemovedAt(0); i.want != lifecycle.InService && removedAt.Before(w.truth.lastIn) {
 		w.broken("it was in service at %s, after its drain began at %s", w.truth.lastIn.Format("04:05.000"), removedAt.Format("04:05.000"))
 	}
-	if kept := i.entry != nil; kept == (i.want == lifecycle.Absent) {
+	if kept := i.kept(); kept == (i.want == lifecycle.Absent) {
 		w.broken("it is kept alive: %t, although it is %s", kept, i.want)
 	}
 }
@@ -240,6 +237,7 @@ func TestWalk(t *testing.T) {
 				w.change(lifecycle.Absent)
 			case 4:
 				w.truth.pass(w.upTo(2 * timeout))
+				w.become(Instance.stay)
 			case 5:
 				w.list()
 			default:
