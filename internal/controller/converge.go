@@ -61,7 +61,7 @@ func (r *PodReconciler) converge(ctx context.Context, seen *observation) progres
 // asserted before that.
 func (r *PodReconciler) join(ctx context.Context, seen *observation, p plan.Plan, behind notes.Blocker) progress {
 	d, missing, record := seen.decision, r.ensureAll(ctx, seen, p.Present), (*lifecycle.Record)(nil)
-	if missing.Reason != "" && !missing.Unasked && seen.uncounted() && slices.ContainsFunc(p.Present, seen.certain) {
+	if missing.Reason != "" && !missing.Unasked && seen.input.Uncounted() && slices.ContainsFunc(p.Present, seen.certain) {
 		record = seen.newRecord(p) // where it is in service already, panicThreshold counts it
 	}
 	// A probe is asked only where a hook hangs on it, or where the pod departs from what clients are given it by now.
@@ -81,9 +81,6 @@ func (r *PodReconciler) join(ctx context.Context, seen *observation, p plan.Plan
 	done.record = seen.newRecord(p)
 	return done
 }
-
-// uncounted reports whether panicThreshold, which goes by the records, passes the pod over.
-func (o *observation) uncounted() bool { return lifecycle.Counts(o.pod()) && !o.input.Record.Exists() }
 
 // depart takes a pod that is in service everywhere that it belongs out of where it departs from, once clients can know that.
 func (r *PodReconciler) depart(ctx context.Context, seen *observation, departing []plan.Change) notes.Blocker {

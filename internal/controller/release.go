@@ -54,16 +54,9 @@ func (o *observation) skips() bool {
 
 // refuseSkip shows once why the pod's annotation is not followed.
 func (r *PodReconciler) refuseSkip(seen *observation) {
-	d, why := seen.decision, seen.skip.Refused
-	updated := d.Row == lifecycle.RowUpdated || d.Row == lifecycle.RowUpdatedNotReady
-	if updated && slices.Contains(seen.skip.Hooks, d.Waiting) {
-		why = fmt.Sprintf("annotation %s: hook %s waits for the pod to be in service, and that can't be skipped: take the annotation off",
-			lifecycle.AnnotationSkip, d.Waiting)
-	}
-	if why == seen.note.SkipRefused {
-		return
-	}
-	if seen.note.SkipRefused = why; why != "" {
+	why := seen.skip.RefusedIn(seen.decision)
+	if why != "" && why != seen.note.SkipRefused {
 		r.event(seen, reason.SkipRefused, why)
 	}
+	seen.note.SkipRefused = why
 }

@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -43,6 +44,16 @@ func SkipOf(pod *corev1.Pod, w *Workload) Skip {
 		hooks = append(hooks, hook)
 	}
 	return Skip{Hooks: hooks}
+}
+
+// RefusedIn says why it is not done for a pod with this decision; empty where it is, or where nothing was asked for.
+func (s Skip) RefusedIn(d Decision) string {
+	updated := d.Row == RowUpdated || d.Row == RowUpdatedNotReady
+	if !updated || !slices.Contains(s.Hooks, d.Waiting) {
+		return s.Refused
+	}
+	return fmt.Sprintf("annotation %s: hook %s waits for the pod to be in service, and that can't be skipped: take the annotation off",
+		AnnotationSkip, d.Waiting)
 }
 
 // Skip is what is released where a person skips the hook: [Decision.Unacknowledged], and from a pod that ends the guard too.

@@ -34,6 +34,9 @@ func Counts(pod *corev1.Pod) bool {
 	return State(pod) == appspub.LifecycleStateNormal && pod.DeletionTimestamp == nil && !Finished(pod)
 }
 
+// Uncounted reports whether the pod should count among its service's [Peers], and does not, since no record says that it is one.
+func (in Input) Uncounted() bool { return Counts(in.Pod) && !in.Record.Exists() }
+
 // KeptInPanic reports whether the pod is in service only because of the panic. One that was taken out before stays out, and
 // waits for nothing but its own readiness.
 func (in Input) KeptInPanic(d Decision) bool {
