@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
 )
 
 const recipeWorkers = 3
@@ -27,7 +27,7 @@ const recipeWorkers = 3
 type recipe struct {
 	client.Client
 
-	registry string
+	registry registries.Client
 }
 
 func runRecipe(ctx context.Context, config *rest.Config, registryURL string) error {
@@ -38,7 +38,7 @@ func runRecipe(ctx context.Context, config *rest.Config, registryURL string) err
 	}
 	err = ctrl.NewControllerManagedBy(manager).For(&corev1.Pod{}).
 		WithOptions(controller.Options{MaxConcurrentReconciles: recipeWorkers}).
-		Complete(&recipe{Client: manager.GetClient(), registry: registryURL})
+		Complete(&recipe{Client: manager.GetClient(), registry: registries.Client{URL: registryURL, HTTP: http.DefaultClient}})
 	if err != nil {
 		return fmt.Errorf("making the controller: %w", err)
 	}
@@ -79,17 +79,8 @@ func (r *recipe) then(ctx context.Context, pod *corev1.Pod, call, key, value str
 	if err != nil {
 		return err
 	}
-	post, err := http.NewRequestWithContext(ctx, http.MethodPost, r.registry+"/v1/"+call, bytes.NewReader(body))
-	if err != nil {
+	if _, err := r.registry.Do(ctx, http.MethodPost, "/v1/"+call, body); err != nil {
 		return err
-	}
-	answer, err := http.DefaultClient.Do(post)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode/100 != 2 {
-		return fmt.Errorf("the registry answers %s", answer.Status)
 	}
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, key, value)
 	return r.Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch))

@@ -92,7 +92,7 @@ func (m *contender) read(ctx context.Context) (r reading, err error) {
 	if _, err := registries.NewClient("http://"+m.profiles).Do(ctx, http.MethodGet, "/debug/pprof/heap?gc=1", nil); err != nil {
 		return r, fmt.Errorf("asking for a garbage collection: %w", err)
 	}
-	_, page, err := m.manager.Get(ctx, manager.MetricsServer, "/metrics")
+	page, err := m.manager.Get(ctx, manager.MetricsServer, "/metrics")
 	if err != nil {
 		return r, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/network"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
 )
 
 const (
@@ -81,24 +82,12 @@ func lookUp(ctx context.Context, service string, index uint64) (entries []regist
 	if response.StatusCode != http.StatusOK {
 		return nil, 0, errors.New("Consul answers " + response.Status)
 	}
-	var nodes []struct {
-		Service struct {
-			Address string
-			Port    int
-			Meta    map[string]string
-		}
-	}
+	var nodes []read.ConsulNode
 	if err := json.NewDecoder(response.Body).Decode(&nodes); err != nil {
 		return nil, 0, fmt.Errorf("reading Consul's answer: %w", err)
 	}
 	if now, err = strconv.ParseUint(response.Header.Get("X-Consul-Index"), 10, 64); err != nil {
 		return nil, 0, fmt.Errorf("reading Consul's index: %w", err)
 	}
-	for _, n := range nodes {
-		e := registry.Entry{State: registry.InService}
-		e.SetMeta(n.Service.Meta)
-		e.Address, e.Port = n.Service.Address, n.Service.Port
-		entries = append(entries, e)
-	}
-	return entries, now, nil
+	return read.ConsulEntries(nodes), now, nil
 }

@@ -249,7 +249,7 @@ func (s *scenario) ExpectMetric(pattern string) {
 	s.Helper()
 	line := regexp.MustCompile("(?m)^" + pattern + "$")
 	s.await("metric "+pattern, func() error {
-		_, body, err := s.manager.Get(s.Context(), manager.MetricsServer, "/metrics")
+		body, err := s.manager.Get(s.Context(), manager.MetricsServer, "/metrics")
 		if err == nil && !line.MatchString(body) {
 			err = errors.New("there is none")
 		}

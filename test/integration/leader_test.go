@@ -226,7 +226,7 @@ func (r *relay) underWay(op fakeregistry.Op) registry.Instance {
 // resyncs is how many runs of resync a manager has made, failed ones included.
 func (r *relay) resyncs(m *rollcall) (runs int) {
 	r.Helper()
-	_, body, err := m.Get(r.Context(), manager.MetricsServer, "/metrics")
+	body, err := m.Get(r.Context(), manager.MetricsServer, "/metrics")
 	r.must(err)
 	counted := regexp.MustCompile(`(?m)^rollcall_resync_duration_seconds_count\{.*\} (\d+)$`)
 	for _, match := range counted.FindAllStringSubmatch(body, -1) {

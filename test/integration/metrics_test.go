@@ -2,7 +2,7 @@ package integration
 
 import (
 	"crypto/tls"
-	"io"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -13,6 +13,7 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/account"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/manager"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
 )
 
 // TestSecureMetrics: with --metrics-secure only those read the metrics whom the API server lets, also of a manager that does not
@@ -54,17 +55,16 @@ func getSecurely(t *testing.T, m *rollcall, token string) (code int, body string
 	t.Helper()
 	url, err := m.URL(manager.MetricsServer, "/metrics")
 	expect.NoError(t, err)
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.Replace(url, "http://", "https://", 1), http.NoBody)
-	expect.NoError(t, err)
+	header := http.Header{}
 	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
+		header.Set("Authorization", "Bearer "+token)
 	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
-	defer transport.CloseIdleConnections()
-	response, err := transport.RoundTrip(request)
+	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	server := registries.Client{URL: strings.Replace(url, "http://", "https://", 1), HTTP: &http.Client{Transport: transport}, Header: header}
+	text, err := server.Do(t.Context(), http.MethodGet, "", nil)
+	if refused := new(registries.StatusError); errors.As(err, &refused) {
+		return refused.Code, err.Error()
+	}
 	expect.NoError(t, err)
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	expect.NoError(t, err)
-	return response.StatusCode, string(text)
+	return http.StatusOK, string(text)
 }

@@ -137,7 +137,7 @@ func TestKubectlPlugin(t *testing.T) {
 func (s *scenario) awaitPage(what string, shows func(statuspage.Snapshot) bool) {
 	s.Helper()
 	s.await("the status page to show "+what, func() error {
-		_, body, err := s.manager.Get(s.Context(), manager.MetricsServer, "/status.json")
+		body, err := s.manager.Get(s.Context(), manager.MetricsServer, "/status.json")
 		if err != nil {
 			return err
 		}

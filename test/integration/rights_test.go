@@ -1,8 +1,8 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +19,7 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/account"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/manager"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
 )
 
 // TestMissingRights: managers run with the roles that ship. One that lacks a right of them is not ready, or says what it
@@ -175,13 +176,13 @@ func without(resource string, verbs []string) func(client.Object) {
 // notReady looks for a manager that says of itself that it is not ready, with these words.
 func notReady(words ...string) func(*scenario) error {
 	return func(s *scenario) error {
-		status, body, err := s.manager.Get(s.Context(), manager.HealthServer, "/readyz")
-		if err != nil {
-			return err
+		body, err := s.manager.Get(s.Context(), manager.HealthServer, "/readyz")
+		if err == nil {
+			return fmt.Errorf("it is ready: %s", body)
 		}
-		if status != http.StatusServiceUnavailable || !containsAll(body, words) {
-			return fmt.Errorf("readyz answers %d: %s", status, body)
+		if refused := new(registries.StatusError); errors.As(err, &refused) && containsAll(err.Error(), words) {
+			return nil
 		}
-		return nil
+		return err
 	}
 }

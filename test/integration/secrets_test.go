@@ -70,7 +70,7 @@ func (e *environment) outputs() (map[string]string, error) {
 		}
 		outputs[name] = string(text)
 	}
-	_, metrics, err := e.shared.Get(context.Background(), manager.MetricsServer, "/metrics")
+	metrics, err := e.shared.Get(context.Background(), manager.MetricsServer, "/metrics")
 	outputs["metrics of the shared manager"] = metrics
 	return outputs, err
 }
@@ -211,7 +211,7 @@ func TestNoSecretIsTold(t *testing.T) {
 
 	outputs, err := env.outputs()
 	s.must(err)
-	_, outputs["metrics of manager secrets"], err = m.Get(t.Context(), manager.MetricsServer, "/metrics")
+	outputs["metrics of manager secrets"], err = m.Get(t.Context(), manager.MetricsServer, "/metrics")
 	s.must(err)
 	for output, known := range map[string]string{ // so they are looked into
 		"log of manager secrets": "auth.tokenFile", "Events": `in registry \"http-401\"`,

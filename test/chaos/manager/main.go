@@ -3,10 +3,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -16,6 +14,7 @@ import (
 	"github.com/rollcall-dev/rollcall/cmd/builtin"
 	"github.com/rollcall-dev/rollcall/registry"
 	httpregistry "github.com/rollcall-dev/rollcall/registry/http"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
 )
 
 // heartbeatInterval is a third of the lease that the server gives.
@@ -38,14 +37,10 @@ func newUnlisted(ctx context.Context, config registry.Config) (registry.Registry
 type leased struct {
 	*httpregistry.Registry
 
-	endpoint string
+	server registries.Client
 }
 
-var (
-	_ registry.Heartbeater = (*leased)(nil)
-
-	errUnknownInstance = errors.New("the registry has no such entry")
-)
+var _ registry.Heartbeater = (*leased)(nil)
 
 func newLeased(ctx context.Context, config registry.Config) (registry.Registry, error) {
 	made, err := httpregistry.New(ctx, config)
@@ -56,7 +51,8 @@ func newLeased(ctx context.Context, config registry.Config) (registry.Registry, 
 	if !ok {
 		return nil, fmt.Errorf("the driver http made a %T", made)
 	}
-	return &leased{Registry: driver, endpoint: strings.TrimSuffix(config.Endpoint, "/") + "/v1/heartbeat"}, nil
+	server := registries.Client{URL: strings.TrimSuffix(config.Endpoint, "/"), HTTP: http.DefaultClient}
+	return &leased{Registry: driver, server: server}, nil
 }
 
 // HeartbeatInterval implements [registry.Heartbeater].
@@ -65,23 +61,14 @@ func (*leased) HeartbeatInterval() time.Duration { return heartbeatInterval }
 // Heartbeat implements [registry.Heartbeater].
 func (l *leased) Heartbeat(ctx context.Context, in registry.Instance) error {
 	body, err := json.Marshal(in)
-	if err != nil {
-		return fmt.Errorf("encoding the instance: %w", err)
+	if err == nil {
+		_, err = l.server.Do(ctx, http.MethodPost, "/v1/heartbeat", body)
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, l.endpoint, bytes.NewReader(body))
-	if err != nil {
-		return fmt.Errorf("renewing %s at %s: %w", in.Service, in.Endpoint(), err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return fmt.Errorf("renewing %s at %s: %w", in.Service, in.Endpoint(), err)
-	}
-	defer response.Body.Close()
 	switch {
-	case response.StatusCode == http.StatusNotFound:
-		return registry.NotRegistered(errUnknownInstance)
-	case response.StatusCode/100 != 2:
-		return fmt.Errorf("renewing %s at %s: the registry answers %s", in.Service, in.Endpoint(), response.Status)
+	case registries.IsNotFound(err):
+		return registry.NotRegistered(err)
+	case err != nil:
+		return fmt.Errorf("renewing %s at %s: %w", in.Service, in.Endpoint(), err)
 	default:
 		return nil
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/http"
 	"os"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/test/harness/account"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
 )
 
 // The servers of a manager, by their names in its log.
@@ -194,34 +194,19 @@ func (m *Manager) Stop() {
 // AwaitReady returns once the manager says that it is ready.
 func (m *Manager) AwaitReady(ctx context.Context) error {
 	return m.Process().WaitReady(ctx, func(ctx context.Context) error {
-		status, body, err := m.Get(ctx, HealthServer, "/readyz")
-		if err == nil && status != http.StatusOK {
-			err = fmt.Errorf("readyz answers %d: %s", status, body)
-		}
+		_, err := m.Get(ctx, HealthServer, "/readyz")
 		return err
 	})
 }
 
 // Get asks one of the servers of the present process.
-func (m *Manager) Get(ctx context.Context, server, path string) (status int, body string, err error) {
+func (m *Manager) Get(ctx context.Context, server, path string) (body string, err error) {
 	url, err := m.URL(server, path)
 	if err != nil {
-		return 0, "", err
+		return "", err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	if err != nil {
-		return 0, "", fmt.Errorf("asking %s: %w", m.Name, err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return 0, "", fmt.Errorf("asking %s: %w", m.Name, err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		return 0, "", fmt.Errorf("asking %s: %w", m.Name, err)
-	}
-	return response.StatusCode, string(text), nil
+	text, err := (&registries.Client{URL: url, HTTP: http.DefaultClient}).Do(ctx, http.MethodGet, "", nil)
+	return string(text), err
 }
 
 // URL finds in the log of the present process where one of its servers listens.

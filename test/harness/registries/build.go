@@ -65,7 +65,22 @@ func (c *Client) Do(ctx context.Context, method, path string, body []byte) ([]by
 		return nil, fmt.Errorf("reading the answer of %s: %w", path, err)
 	}
 	if response.StatusCode/100 != 2 {
-		return nil, errors.New(method + " " + path + ": the server answers " + response.Status + ": " + string(bytes.TrimSpace(answer)))
+		return nil, &StatusError{response.StatusCode, fmt.Sprintf("%s %s%s: the server answers %s: %s",
+			method, c.URL, path, response.Status, bytes.TrimSpace(answer))}
 	}
 	return answer, nil
+}
+
+// StatusError is an answer that is not 2xx.
+type StatusError struct {
+	Code int
+	text string
+}
+
+func (e *StatusError) Error() string { return e.text }
+
+// IsNotFound reports whether the server has answered 404.
+func IsNotFound(err error) bool {
+	refused := new(StatusError)
+	return errors.As(err, &refused) && refused.Code == http.StatusNotFound
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/eureka"
 )
 
@@ -75,7 +76,7 @@ func (a *app) say(status string) {
 func (a *app) Deregister() {
 	a.Helper()
 	path := a.path() + "/" + url.PathEscape(a.id)
-	if _, err := a.server.Do(context.WithoutCancel(a.Context()), http.MethodDelete, path, nil); err != nil && !strings.Contains(err.Error(), "404") {
+	if _, err := a.server.Do(context.WithoutCancel(a.Context()), http.MethodDelete, path, nil); err != nil && !registries.IsNotFound(err) {
 		a.Fatalf("the application: %v", err)
 	}
 }
@@ -152,7 +153,7 @@ func TestAppEntryWhoseLeaseHasEnded(t *testing.T) {
 func (a *app) isShown() bool {
 	a.Helper()
 	_, err := a.server.Do(a.Context(), http.MethodGet, a.path()+"/"+url.PathEscape(a.id), nil)
-	if err != nil && !strings.Contains(err.Error(), "404") {
+	if err != nil && !registries.IsNotFound(err) {
 		a.Fatalf("reading Eureka: %v", err)
 	}
 	return err == nil

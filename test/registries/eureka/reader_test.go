@@ -1,6 +1,7 @@
 package eureka_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/xml"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/eureka"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/java/spring"
 )
@@ -149,17 +151,12 @@ func TestXMLStaysReadable(t *testing.T) {
 
 // readXML reads everything as XML, from beginning to end.
 func readXML(ctx context.Context, server *eureka.Server) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, server.Endpoint+"/apps?regions="+rand.Text(), nil)
+	api := registries.Client{URL: server.Endpoint, HTTP: http.DefaultClient, Header: http.Header{"Accept": {"application/xml"}}}
+	text, err := api.Do(ctx, http.MethodGet, "/apps?regions="+rand.Text(), nil)
 	if err != nil {
 		return err
 	}
-	request.Header.Set("Accept", "application/xml")
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	for decoder := xml.NewDecoder(response.Body); ; {
+	for decoder := xml.NewDecoder(bytes.NewReader(text)); ; {
 		if _, err := decoder.Token(); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {

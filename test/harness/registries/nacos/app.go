@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
 )
 
 // appTimeout bounds what an application does, on a machine that runs many of them.
@@ -111,7 +112,7 @@ func (s *Server) Entry(ctx context.Context, at registry.Instance) (entry *Seen, 
 		path = "/v3/admin/ns/instance"
 	}
 	body, err := s.Do(ctx, http.MethodGet, path, form, token)
-	if err != nil && strings.Contains(err.Error(), "404") {
+	if registries.IsNotFound(err) {
 		return nil, nil, nil
 	}
 	if err != nil {

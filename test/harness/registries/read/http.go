@@ -3,14 +3,13 @@ package read
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
 )
 
 // timeout bounds one reading.
@@ -33,27 +32,35 @@ func Listed(url string) Reader {
 // Consul reads the health endpoint, https://developer.hashicorp.com/consul/api-docs/health#list-service-instances-for-service.
 func Consul(endpoint, service string) Reader {
 	return func(ctx context.Context) ([]registry.Entry, error) {
-		var nodes []struct {
-			Service struct {
-				Service, Address string
-				Port             int
-				Meta             map[string]string
-			}
-			Checks []struct{ Status string }
-		}
+		var nodes []ConsulNode
 		if err := get(ctx, endpoint+"/v1/health/service/"+url.PathEscape(service), &nodes); err != nil {
 			return nil, err
 		}
-		entries := make([]registry.Entry, 0, len(nodes))
-		for _, n := range nodes {
-			passing := true
-			for _, c := range n.Checks {
-				passing = passing && c.Status == "passing"
-			}
-			entries = append(entries, entry(n.Service.Service, n.Service.Address, n.Service.Port, n.Service.Meta, passing))
-		}
-		return entries, nil
+		return ConsulEntries(nodes), nil
 	}
+}
+
+// ConsulNode is one of the health endpoint's.
+type ConsulNode struct {
+	Service struct {
+		Service, Address string
+		Port             int
+		Meta             map[string]string
+	}
+	Checks []struct{ Status string }
+}
+
+// ConsulEntries are those of the nodes.
+func ConsulEntries(nodes []ConsulNode) []registry.Entry {
+	entries := make([]registry.Entry, 0, len(nodes))
+	for _, n := range nodes {
+		passing := true
+		for _, c := range n.Checks {
+			passing = passing && c.Status == "passing"
+		}
+		entries = append(entries, entry(n.Service.Service, n.Service.Address, n.Service.Port, n.Service.Meta, passing))
+	}
+	return entries
 }
 
 // Eureka reads an application, as its clients do: https://github.com/Netflix/eureka/wiki/Eureka-REST-operations. The
@@ -73,7 +80,7 @@ func Eureka(endpoint, service string) Reader {
 			} `json:"application"`
 		}
 		err := get(ctx, endpoint+"/apps/"+url.PathEscape(service), &answer)
-		if unknown := new(statusError); errors.As(err, &unknown) && unknown.code == http.StatusNotFound {
+		if registries.IsNotFound(err) {
 			return nil, nil // an application with no instance is none
 		}
 		if err != nil {
@@ -122,33 +129,15 @@ func entry(service, address string, port int, meta map[string]string, serving bo
 	return e
 }
 
-// statusError is an answer that is not 200.
-type statusError struct {
-	url  string
-	code int
-}
-
-func (e *statusError) Error() string {
-	return fmt.Sprintf("reading the registry: %s answers %s", e.url, strconv.Itoa(e.code)+" "+http.StatusText(e.code))
-}
-
 func get(ctx context.Context, from string, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
+	server := registries.Client{URL: from, HTTP: http.DefaultClient, Header: http.Header{"Accept": {"application/json"}}}
+	text, err := server.Do(ctx, http.MethodGet, "", nil)
+	if err == nil {
+		err = json.Unmarshal(text, into)
+	}
 	if err != nil {
-		return fmt.Errorf("reading the registry: %w", err)
-	}
-	request.Header.Set("Accept", "application/json")
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return fmt.Errorf("reading the registry: %w", err)
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return &statusError{url: from, code: response.StatusCode}
-	}
-	if err := json.NewDecoder(response.Body).Decode(into); err != nil {
 		return fmt.Errorf("reading the registry: %w", err)
 	}
 	return nil
