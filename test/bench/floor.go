@@ -2,17 +2,17 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 	"github.com/rollcall-dev/rollcall/test/harness/history"
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 )
 
 const (
@@ -57,13 +57,13 @@ func floor(ctx context.Context, config *rest.Config) error {
 
 func flipLabel(ctx context.Context, k8s client.Client, pod *corev1.Pod) error {
 	key, value := inPlaceLabel, notSet
-	switch stateOf(pod) {
+	switch lifecycle.State(pod) {
 	case appspub.LifecycleStateUpdated:
 		value = set
 	case appspub.LifecycleStatePreparingDelete:
 		key = deleteLabel
 	default:
 	}
-	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, key, value)
-	return client.IgnoreNotFound(k8s.Patch(ctx, named(pod.Namespace, pod.Name), client.RawPatch(types.MergePatchType, patch)))
+	patch := kube.Merge(`{"metadata":{"labels":{%q:%q}}}`, key, value)
+	return client.IgnoreNotFound(k8s.Patch(ctx, kube.Pod(pod.Namespace, pod.Name), patch))
 }

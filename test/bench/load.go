@@ -18,6 +18,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/test/harness/history"
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
@@ -78,7 +79,7 @@ func (l *load) saw(pod *corev1.Pod, gone bool) {
 		return
 	}
 	now := l.pods[client.ObjectKeyFromObject(pod)]
-	if state := stateOf(pod); now.state != state {
+	if state := lifecycle.State(pod); now.state != state {
 		now = stay{state: state, moved: l.last}
 	}
 	now.ready = lifecycle.IsReady(pod)
@@ -103,18 +104,15 @@ func (l *load) create(ctx context.Context, first, end int) error {
 }
 
 func (l *load) run(ctx context.Context, pod *corev1.Pod, number int) error {
-	if err := l.k8s.Create(ctx, pod); err != nil {
-		return fmt.Errorf("creating a pod: %w", err)
+	if err := kube.Create(ctx, l.k8s, pod); err != nil {
+		return err
 	}
 	return l.report(ctx, pod, running(number))
 }
 
 // report writes a pod's status.
 func (l *load) report(ctx context.Context, pod *corev1.Pod, status []byte) error {
-	if err := l.k8s.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, status)); err != nil {
-		return fmt.Errorf("writing the status of a pod: %w", err)
-	}
-	return nil
+	return l.k8s.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, status))
 }
 
 // clear deletes all pods, and waits until they are gone.
@@ -136,10 +134,7 @@ func (l *load) clear(ctx context.Context) error {
 }
 
 func (l *load) remove(ctx context.Context, namespace, name string) error {
-	if err := l.k8s.Delete(ctx, named(namespace, name), client.GracePeriodSeconds(0)); err != nil {
-		return fmt.Errorf("deleting a pod: %w", err)
-	}
-	return nil
+	return l.k8s.Delete(ctx, kube.Pod(namespace, name), client.GracePeriodSeconds(0))
 }
 
 // each does something for each of n pods, with as many at once as there are movers.
@@ -183,12 +178,9 @@ func inTurn(ctx context.Context, n int, every time.Duration, do func(ctx context
 }
 
 func (l *load) move(ctx context.Context, number int, state appspub.LifecycleStateType) error {
-	body := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q},"annotations":{%q:%q}}}`, appspub.LifecycleStateKey, state,
+	patch := kube.Merge(`{"metadata":{"labels":{%q:%q},"annotations":{%q:%q}}}`, appspub.LifecycleStateKey, state,
 		appspub.LifecycleTimestampKey, time.Now().Format(time.RFC3339))
-	if err := l.k8s.Patch(ctx, named(l.ownerOf(number).Namespace, podName(number)), client.RawPatch(types.MergePatchType, body)); err != nil {
-		return fmt.Errorf("moving a pod to %s: %w", state, err)
-	}
-	return nil
+	return l.k8s.Patch(ctx, kube.Pod(l.ownerOf(number).Namespace, podName(number)), patch)
 }
 
 // wave waits for the flips of what move moves.

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
 
@@ -33,8 +34,8 @@ func (b *bench) besidePeer(ctx context.Context) error {
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"kusionstack.io/control": set}},
 			Spec:       corev1.ServiceSpec{Selector: map[string]string{appLabel: name}, Ports: []corev1.ServicePort{{Port: podPort}}},
 		}
-		if err := b.load.k8s.Create(ctx, service); err != nil {
-			return fmt.Errorf("creating Service %s: %w", name, err)
+		if err := kube.Create(ctx, b.load.k8s, service); err != nil {
+			return err
 		}
 	}
 	all := []string{theRollcall, thePeer, theWidePeer}
@@ -115,10 +116,10 @@ func (b *bench) createUnready(ctx context.Context, who string, first, n int) err
 		versions += n
 	}
 	err := b.load.each(ctx, n, func(ctx context.Context, i int) error {
-		return b.load.k8s.Create(ctx, managedPod(b.load.owners[0], first+i))
+		return kube.Create(ctx, b.load.k8s, managedPod(b.load.owners[0], first+i))
 	})
 	if err != nil {
-		return fmt.Errorf("creating pods: %w", err)
+		return err
 	}
 	return b.load.settle(ctx, "the pods to be known", func() bool { return b.load.written() >= versions })
 }
@@ -128,7 +129,7 @@ func (b *bench) turnPod(ctx context.Context, who string, number int, in bool) er
 	b.load.mu.Lock()
 	b.load.moves++
 	b.load.mu.Unlock()
-	pod := named(namespace, podName(number))
+	pod := kube.Pod(namespace, podName(number))
 	switch {
 	case in:
 		return b.load.report(ctx, pod, running(number))

@@ -13,6 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 )
 
 const (
@@ -31,13 +34,9 @@ const (
 	set, notSet   = "true", "false"
 )
 
-func stateOf(pod *corev1.Pod) appspub.LifecycleStateType {
-	return appspub.LifecycleStateType(pod.Labels[appspub.LifecycleStateKey])
-}
-
 // flipped reports whether the hook of the pod's state is flipped, or there is none.
 func flipped(pod *corev1.Pod) bool {
-	switch stateOf(pod) {
+	switch lifecycle.State(pod) {
 	case appspub.LifecycleStatePreparingUpdate:
 		return pod.Labels[inPlaceLabel] != set
 	case appspub.LifecycleStateUpdated:
@@ -62,11 +61,6 @@ func cloneSet(namespace string) *kruisev1alpha1.CloneSet {
 			},
 		},
 	}
-}
-
-// named is the pod of a request.
-func named(namespace, name string) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 }
 
 func podName(number int) string { return "pod-" + strconv.Itoa(number) }
@@ -127,18 +121,16 @@ func running(number int) []byte {
 // prepare makes what pods need that no controller makes here.
 func prepare(ctx context.Context, k8s client.Client, owners []*kruisev1alpha1.CloneSet) error {
 	for _, name := range []string{namespace, otherNamespace, foreignNamespace} {
-		for _, object := range []client.Object{
+		err := kube.Create(ctx, k8s,
 			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
-			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "default"}},
-		} {
-			if err := k8s.Create(ctx, object); err != nil {
-				return fmt.Errorf("creating %T %s: %w", object, object.GetName(), err)
-			}
+			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "default"}})
+		if err != nil {
+			return err
 		}
 	}
 	for _, owner := range owners {
-		if err := k8s.Create(ctx, owner); err != nil {
-			return fmt.Errorf("creating CloneSet %s: %w", owner.Name, err)
+		if err := kube.Create(ctx, k8s, owner); err != nil {
+			return err
 		}
 	}
 	return nil

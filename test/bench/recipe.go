@@ -56,7 +56,7 @@ func (r *recipe) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resu
 	if err := r.Get(ctx, request.NamespacedName, pod); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	state := stateOf(pod)
+	state := lifecycle.State(pod)
 	switch {
 	case state == appspub.LifecycleStateNormal && pod.Labels[newLabel] == set && lifecycle.IsReady(pod):
 		return ctrl.Result{}, r.then(ctx, pod, "register", newLabel, notSet)

@@ -11,13 +11,11 @@ import (
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/checker"
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
@@ -269,7 +267,7 @@ func (g *game) separate(ctx context.Context, live map[string]checker.Pod) {
 			continue
 		}
 		g.out.printf("KWOK gave address %s to two pods: deleting %s", p.Address, p.Name.Name)
-		_ = g.k8s.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Name.Namespace, Name: p.Name.Name}})
+		_ = g.k8s.Delete(ctx, kube.Pod(p.Name.Namespace, p.Name.Name))
 	}
 }
 
@@ -296,8 +294,7 @@ func (g *game) nudge(ctx context.Context, live map[string]checker.Pod) {
 		if !owedByKWOK(p) || now.Sub(p.At) < nudgeEvery {
 			continue
 		}
-		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, annotationNudge, now.Format(time.RFC3339))
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Name.Namespace, Name: p.Name.Name}}
-		_ = g.k8s.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(patch))) // tried again
+		patch := kube.Merge(`{"metadata":{"annotations":{%q:%q}}}`, annotationNudge, now.Format(time.RFC3339))
+		_ = g.k8s.Patch(ctx, kube.Pod(p.Name.Namespace, p.Name.Name), patch) // tried again
 	}
 }

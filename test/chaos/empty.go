@@ -9,10 +9,10 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/test/harness/account"
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
@@ -30,24 +30,21 @@ func (w *world) empty(ctx context.Context) error {
 		return fmt.Errorf("deleting the lease: %w", err)
 	}
 	return wait.Until(ctx, emptyWithin, calmPoll, func(ctx context.Context) error {
-		var pods corev1.PodList
-		if err := w.k8s.List(ctx, &pods); err != nil {
-			return fmt.Errorf("listing the pods: %w", err)
+		pods, err := kube.Pods(ctx, w.k8s, "")
+		if err != nil || len(pods) == 0 {
+			return err
 		}
-		if len(pods.Items) == 0 {
-			return nil
+		for i := range pods {
+			w.free(ctx, &pods[i])
 		}
-		for i := range pods.Items {
-			w.free(ctx, &pods.Items[i])
-		}
-		return fmt.Errorf("%d pods of the last plan are still there", len(pods.Items))
+		return fmt.Errorf("%d pods of the last plan are still there", len(pods))
 	})
 }
 
 // free removes a pod, whatever holds it.
 func (w *world) free(ctx context.Context, pod *corev1.Pod) {
 	if len(pod.Finalizers) > 0 {
-		_ = w.k8s.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+		_ = w.k8s.Patch(ctx, pod, kube.Merge(`{"metadata":{"finalizers":null}}`))
 	}
 	_ = w.k8s.Delete(ctx, pod, client.GracePeriodSeconds(0)) // tried again until there is none
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/test/harness/checker"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 	"github.com/rollcall-dev/rollcall/test/harness/network"
 	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
@@ -156,7 +157,9 @@ func (g *game) work(ctx context.Context, a action) error {
 	case update:
 		return g.change(ctx, w, setImage(image(1+int(a.dice%1000))))
 	case recreate:
-		return g.change(ctx, w, setGeneration(a.dice))
+		return g.change(ctx, w, func(set *kruisev1alpha1.CloneSet) { // what can't be changed in place
+			set.Spec.Template.Spec.Containers[0].Env[0].Value = strconv.FormatUint(a.dice, 10)
+		})
 	case rollBack:
 		return g.changeAndBack(ctx, w, a.lasts, setImage(image(1+int(a.dice%1000))),
 			func(set *kruisev1alpha1.CloneSet, before kruisev1alpha1.CloneSetSpec) {
@@ -180,13 +183,6 @@ func setImage(image string) func(*kruisev1alpha1.CloneSet) {
 	return func(set *kruisev1alpha1.CloneSet) { set.Spec.Template.Spec.Containers[0].Image = image }
 }
 
-// setGeneration changes what can't be changed in place.
-func setGeneration(generation uint64) func(*kruisev1alpha1.CloneSet) {
-	return func(set *kruisev1alpha1.CloneSet) {
-		set.Spec.Template.Spec.Containers[0].Env[0].Value = strconv.FormatUint(generation, 10)
-	}
-}
-
 // scaleBy stays between what there was at the start and a little more.
 func scaleBy(n, least int32) func(*kruisev1alpha1.CloneSet) {
 	return func(set *kruisev1alpha1.CloneSet) {
@@ -195,36 +191,22 @@ func scaleBy(n, least int32) func(*kruisev1alpha1.CloneSet) {
 }
 
 func (g *game) change(ctx context.Context, w *workload, edit func(*kruisev1alpha1.CloneSet)) error {
-	_, err := g.changed(ctx, w, edit)
-	return err
-}
-
-// changed returns the spec as it was before.
-func (g *game) changed(
-	ctx context.Context, w *workload, edit func(*kruisev1alpha1.CloneSet),
-) (before kruisev1alpha1.CloneSetSpec, err error) {
-	err = attempt(ctx, func() error {
-		var set kruisev1alpha1.CloneSet
-		if err := g.k8s.Get(ctx, types.NamespacedName{Namespace: w.namespace, Name: w.name}, &set); err != nil {
-			return fmt.Errorf("reading CloneSet %s: %w", w.name, err)
-		}
-		was := set.DeepCopy()
-		before = was.Spec
-		edit(&set)
-		if err := g.k8s.Patch(ctx, &set, client.MergeFrom(was)); err != nil {
-			return fmt.Errorf("changing CloneSet %s: %w", w.name, err)
-		}
-		return nil
+	return attempt(ctx, func() error {
+		set := &kruisev1alpha1.CloneSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: w.name}}
+		return kube.Change(ctx, g.k8s, set, func() { edit(set) })
 	})
-	return before, err
 }
 
 // changeAndBack undoes the change after a while. Other actions may have changed the workload meanwhile, as other users do.
 func (g *game) changeAndBack(
 	ctx context.Context, w *workload, after time.Duration,
-	edit func(*kruisev1alpha1.CloneSet), undo func(*kruisev1alpha1.CloneSet, kruisev1alpha1.CloneSetSpec),
+	edit func(*kruisev1alpha1.CloneSet), undo func(set *kruisev1alpha1.CloneSet, before kruisev1alpha1.CloneSetSpec),
 ) error {
-	before, err := g.changed(ctx, w, edit)
+	var before kruisev1alpha1.CloneSetSpec
+	err := g.change(ctx, w, func(set *kruisev1alpha1.CloneSet) {
+		before = *set.Spec.DeepCopy()
+		edit(set)
+	})
 	if err != nil {
 		return err
 	}
@@ -235,12 +217,11 @@ func (g *game) changeAndBack(
 // remove deletes some pods of the workload in one way or the other, and returns how many.
 func (g *game) remove(ctx context.Context, w *workload, a action) (removed int, err error) {
 	for _, name := range g.choose(w, a, func(p checker.Pod) bool { return !p.Deleting }) {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
+		pod := kube.Pod(name.Namespace, name.Name)
 		err := attempt(ctx, func() error {
 			switch a.kind {
 			case markDeleted:
-				label := fmt.Sprintf(`{"metadata":{"labels":{%q:"true"}}}`, kruisev1alpha1.SpecifiedDeleteKey)
-				return g.k8s.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(label)))
+				return g.k8s.Patch(ctx, pod, kube.Merge(`{"metadata":{"labels":{%q:"true"}}}`, kruisev1alpha1.SpecifiedDeleteKey))
 			case forceDelete:
 				return g.k8s.Delete(ctx, pod, client.GracePeriodSeconds(0))
 			default:
@@ -277,21 +258,18 @@ func (g *game) turnUnready(ctx context.Context, w *workload, a action) (turned i
 
 // quicken has KWOK make the pod ready as soon as any other.
 func (g *game) quicken(ctx context.Context, name types.NamespacedName) error {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
-	usual := fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, cluster.AnnotationReadyDelay)
-	return attempt(ctx, func() error { return g.k8s.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(usual))) })
+	usual := kube.Merge(`{"metadata":{"annotations":{%q:null}}}`, cluster.AnnotationReadyDelay)
+	return attempt(ctx, func() error { return g.k8s.Patch(ctx, kube.Pod(name.Namespace, name.Name), usual) })
 }
 
 // failProbes makes a pod unready, and has KWOK wait before it makes it ready again.
 func (g *game) failProbes(ctx context.Context, name types.NamespacedName, lasts time.Duration) error {
-	var pod corev1.Pod
-	if err := g.k8s.Get(ctx, types.NamespacedName{Namespace: name.Namespace, Name: name.Name}, &pod); err != nil {
-		return fmt.Errorf("reading the pod: %w", err)
-	}
-	was := pod.DeepCopy()
-	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, cluster.AnnotationReadyDelay, lasts.String())
-	if err := g.k8s.Patch(ctx, &pod, client.MergeFrom(was)); err != nil {
-		return fmt.Errorf("delaying the pod: %w", err)
+	pod := kube.Pod(name.Namespace, name.Name)
+	err := kube.Change(ctx, g.k8s, pod, func() {
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, cluster.AnnotationReadyDelay, lasts.String())
+	})
+	if err != nil {
+		return err
 	}
 	for i := range pod.Status.ContainerStatuses {
 		pod.Status.ContainerStatuses[i].Ready = false
@@ -301,10 +279,7 @@ func (g *game) failProbes(ctx context.Context, name types.NamespacedName, lasts 
 			pod.Status.Conditions[i].Status, pod.Status.Conditions[i].LastTransitionTime = corev1.ConditionFalse, metav1.Now()
 		}
 	}
-	if err := g.k8s.Status().Update(ctx, &pod); err != nil {
-		return fmt.Errorf("failing the pod's probes: %w", err)
-	}
-	return nil
+	return g.k8s.Status().Update(ctx, pod)
 }
 
 // choose draws pods of the workload that are like this.

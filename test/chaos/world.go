@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +18,7 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/checker"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 	"github.com/rollcall-dev/rollcall/test/harness/history"
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 	"github.com/rollcall-dev/rollcall/test/harness/network"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 	"github.com/rollcall-dev/rollcall/test/harness/wait"
@@ -224,11 +224,11 @@ func (g *game) say(format string, args ...any) {
 func (g *game) create(ctx context.Context) error {
 	for _, w := range g.workloads {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
-		if err := g.k8s.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("creating namespace %s: %w", w.namespace, err)
+		if err := client.IgnoreAlreadyExists(kube.Create(ctx, g.k8s, namespace)); err != nil {
+			return err
 		}
-		if err := g.k8s.Create(ctx, w.cloneSet(g.replicas)); err != nil {
-			return fmt.Errorf("creating CloneSet %s: %w", w.name, err)
+		if err := kube.Create(ctx, g.k8s, w.cloneSet(g.replicas)); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -18,8 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 	"github.com/rollcall-dev/rollcall/test/harness/network"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
 	"github.com/rollcall-dev/rollcall/test/harness/traffic"
@@ -176,20 +175,6 @@ func (l *life) during(ctx context.Context, do func() error) error {
 	return do()
 }
 
-func (l *life) playAndRemove(ctx context.Context) error {
-	if err := l.play(ctx); err != nil {
-		return err
-	}
-	return l.remove(ctx)
-}
-
-func (l *life) remove(ctx context.Context) error {
-	if err := l.k8s.Delete(ctx, l.set.DeepCopy()); err != nil {
-		return fmt.Errorf("deleting the CloneSet: %w", err)
-	}
-	return nil
-}
-
 // take takes one step. An error says what it waited for.
 func (l *life) take(ctx context.Context, s step) error {
 	before := l.traffic.Tally()
@@ -208,71 +193,40 @@ func (l *life) take(ctx context.Context, s step) error {
 
 func (l *life) create(ctx context.Context) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: l.namespace}}
-	if err := l.k8s.Create(ctx, namespace); err != nil {
-		return fmt.Errorf("creating the namespace: %w", err)
-	}
-	if err := l.k8s.Create(ctx, l.set.DeepCopy()); err != nil {
-		return fmt.Errorf("creating the CloneSet: %w", err)
-	}
-	return nil
+	return kube.Create(ctx, l.k8s, namespace, l.set.DeepCopy())
 }
 
 func (l *life) setImage(image string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		return l.change(ctx, func(set *appsv1alpha1.CloneSet) { set.Spec.Template.Spec.Containers[0].Image = image })
+		set := l.set.DeepCopy()
+		return kube.Change(ctx, l.k8s, set, func() { set.Spec.Template.Spec.Containers[0].Image = image })
 	}
 }
 
 func (l *life) scale(replicas int32) func(context.Context) error {
 	return func(ctx context.Context) error {
-		return l.change(ctx, func(set *appsv1alpha1.CloneSet) { set.Spec.Replicas = &replicas })
+		set := l.set.DeepCopy()
+		return kube.Change(ctx, l.k8s, set, func() { set.Spec.Replicas = &replicas })
 	}
-}
-
-func (l *life) change(ctx context.Context, edit func(*appsv1alpha1.CloneSet)) error {
-	var set appsv1alpha1.CloneSet
-	if err := l.k8s.Get(ctx, client.ObjectKeyFromObject(l.set), &set); err != nil {
-		return fmt.Errorf("reading the CloneSet: %w", err)
-	}
-	before := set.DeepCopy()
-	edit(&set)
-	if err := l.k8s.Patch(ctx, &set, client.MergeFrom(before)); err != nil {
-		return fmt.Errorf("changing the CloneSet: %w", err)
-	}
-	return nil
 }
 
 // markForDelete asks OpenKruise to delete one pod, and returns that pod.
 func (l *life) markForDelete(ctx context.Context) (*corev1.Pod, error) {
-	pods, err := l.list(ctx)
+	pods, err := kube.Pods(ctx, l.k8s, l.namespace)
 	if err != nil {
 		return nil, err
 	}
 	if len(pods) == 0 {
 		return nil, errors.New("there is no pod to delete")
 	}
-	victim := &pods[0]
-	before := victim.DeepCopy()
-	victim.Labels[appsv1alpha1.SpecifiedDeleteKey] = "true"
-	if err := l.k8s.Patch(ctx, victim, client.MergeFrom(before)); err != nil {
-		return nil, fmt.Errorf("labelling pod %s: %w", victim.Name, err)
-	}
-	return victim, nil
-}
-
-func (l *life) list(ctx context.Context) ([]corev1.Pod, error) {
-	var pods corev1.PodList
-	if err := l.k8s.List(ctx, &pods, client.InNamespace(l.namespace)); err != nil {
-		return nil, fmt.Errorf("listing the pods: %w", err)
-	}
-	return pods.Items, nil
+	return &pods[0], l.k8s.Patch(ctx, &pods[0], kube.Merge(`{"metadata":{"labels":{%q:"true"}}}`, appsv1alpha1.SpecifiedDeleteKey))
 }
 
 // settled holds when there are exactly so many pods, all are Normal and ready with the image, the registry has exactly
 // them in service, and the client knows.
 func (l *life) settled(replicas int, image string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		pods, err := l.list(ctx)
+		pods, err := kube.Pods(ctx, l.k8s, l.namespace)
 		if err != nil {
 			return err
 		}
@@ -284,55 +238,24 @@ func (l *life) settled(replicas int, image string) func(context.Context) error {
 			return fmt.Errorf("there are %d pods and not %d", len(pods), replicas)
 		}
 		for i := range pods {
-			if err := unsettled(&pods[i], image); err != nil {
+			if err := cmp.Or(kube.NotReadyWith(&pods[i], image), runs(&pods[i], image)); err != nil {
 				return err
 			}
 		}
-		return cmp.Or(differs("the registry", pods, entries), differs("what the client read last", pods, l.traffic.Known()))
+		return cmp.Or(kube.Differs("the registry", pods, entries), kube.Differs("the client", pods, l.traffic.Known()))
 	}
 }
 
-// unsettled says what the pod lacks, or nil.
-func unsettled(pod *corev1.Pod, image string) error {
-	statuses := pod.Status.ContainerStatuses
-	runs := pod.Spec.Containers[0].Image == image && len(statuses) == 1 && statuses[0].Image == image
-	switch {
-	case pod.DeletionTimestamp != nil:
-		return fmt.Errorf("pod %s is still being deleted", pod.Name)
-	case kruiseState(pod) != string(appspub.LifecycleStateNormal):
-		return fmt.Errorf("pod %s is in state %q and not Normal", pod.Name, kruiseState(pod))
-	case !runs: // it may run one before it
+// runs says that the pod does not run the image yet: it may run one before it.
+func runs(pod *corev1.Pod, image string) error {
+	if statuses := pod.Status.ContainerStatuses; len(statuses) != 1 || statuses[0].Image != image {
 		return fmt.Errorf("pod %s does not run image %s", pod.Name, image)
-	case !lifecycle.IsReady(pod):
-		return fmt.Errorf("pod %s is not ready", pod.Name)
-	default:
-		return nil
-	}
-}
-
-// differs says what the entries are other than exactly these pods in service, or nil.
-func differs(who string, pods []corev1.Pod, entries []registry.Entry) error {
-	missing := map[string]string{}
-	for i := range pods {
-		missing[string(pods[i].UID)] = pods[i].Name
-	}
-	for _, entry := range entries {
-		if _, wanted := missing[entry.UID]; !wanted {
-			return fmt.Errorf("%s has pod %s, which is not there", who, entry.Pod)
-		}
-		if entry.State != registry.InService {
-			return fmt.Errorf("%s has pod %s %s", who, entry.Pod, entry.State)
-		}
-		delete(missing, entry.UID)
-	}
-	for _, name := range missing {
-		return fmt.Errorf("%s lacks pod %s", who, name)
 	}
 	return nil
 }
 
 func (l *life) without(ctx context.Context, victim *corev1.Pod) error {
-	pods, err := l.list(ctx)
+	pods, err := kube.Pods(ctx, l.k8s, l.namespace)
 	if err != nil {
 		return err
 	}

@@ -286,7 +286,10 @@ func (w *world) liveAs(ctx context.Context, a arm) (*life, error) {
 		l.atLeast = enoughRequests
 		return l, l.play(ctx)
 	}
-	return l, l.playAndRemove(ctx)
+	if err := l.play(ctx); err != nil {
+		return l, err
+	}
+	return l, w.k8s.Delete(ctx, l.set.DeepCopy())
 }
 
 // startMirror has a mirror keep a registry of its own in step with the pods of a namespace until ctx ends.

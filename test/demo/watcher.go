@@ -170,7 +170,7 @@ func (w *watcher) show(p *watched, says string) {
 
 func rowOf(event podEvent, says string) row {
 	_, image, _ := strings.Cut(event.pod.Spec.Containers[0].Image, ":")
-	r := row{image: image, state: kruiseState(event.pod), ready: "not ready", registry: says}
+	r := row{image: image, state: event.pod.Labels[appspub.LifecycleStateKey], ready: "not ready", registry: says}
 	switch {
 	case event.gone:
 		r.ready = "gone"
@@ -181,8 +181,6 @@ func rowOf(event podEvent, says string) row {
 	}
 	return r
 }
-
-func kruiseState(pod *corev1.Pod) string { return pod.Labels[appspub.LifecycleStateKey] }
 
 func (r row) String() string {
 	return fmt.Sprintf("%-5s  %-16s  %-9s  %s", r.image, r.state, r.ready, r.registry)

@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,12 +14,10 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
@@ -96,16 +92,8 @@ func (a *arm) create(ctx context.Context) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: a.namespace(), Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
 	}}
-	if err := a.k8s.Create(ctx, namespace); err != nil {
-		return fmt.Errorf("creating namespace %s: %w", namespace.Name, err)
-	}
-	for _, object := range []client.Object{budget, set} {
-		object.SetNamespace(namespace.Name)
-		if err := a.k8s.Create(ctx, object); err != nil {
-			return fmt.Errorf("creating %T of arm %s: %w", object, a.name, err)
-		}
-	}
-	return nil
+	budget.Namespace, set.Namespace = namespace.Name, namespace.Name
+	return kube.Create(ctx, a.k8s, namespace, budget, set)
 }
 
 func (a *arm) cloneset(ctx context.Context) (*appsv1alpha1.CloneSet, error) {
@@ -118,27 +106,11 @@ func (a *arm) cloneset(ctx context.Context) (*appsv1alpha1.CloneSet, error) {
 
 // change edits the CloneSet.
 func (a *arm) change(ctx context.Context, edit func(*appsv1alpha1.CloneSetSpec)) error {
-	err := retry.RetryOnConflict(wait.ForConflicts(), func() error {
-		set, err := a.cloneset(ctx)
-		if err != nil {
-			return err
-		}
-		edit(&set.Spec)
-		return a.k8s.Update(ctx, set)
-	})
-	if err != nil {
-		return fmt.Errorf("changing the CloneSet of arm %s: %w", a.name, err)
-	}
-	return nil
+	set := &appsv1alpha1.CloneSet{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace(), Name: "web"}}
+	return kube.Change(ctx, a.k8s, set, func() { edit(&set.Spec) })
 }
 
-func (a *arm) pods(ctx context.Context) ([]corev1.Pod, error) {
-	var pods corev1.PodList
-	if err := a.k8s.List(ctx, &pods, client.InNamespace(a.namespace())); err != nil {
-		return nil, fmt.Errorf("listing the pods of arm %s: %w", a.name, err)
-	}
-	return pods.Items, nil
-}
+func (a *arm) pods(ctx context.Context) ([]corev1.Pod, error) { return kube.Pods(ctx, a.k8s, a.namespace()) }
 
 // await returns when the condition holds.
 func (a *arm) await(ctx context.Context, what string, holds func(context.Context) error) error {
@@ -159,58 +131,15 @@ func (a *arm) settle(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := unsettled(set, pods); err != nil {
+		if err := kube.Unsettled(set, pods); err != nil {
 			return err
 		}
 		entries, _, err := lookUp(ctx, a.name, 0)
 		if err != nil {
 			return err
 		}
-		return differs(pods, entries)
+		return kube.Differs("Consul", pods, entries)
 	})
-}
-
-// unsettled says what a CloneSet and its pods are still to become.
-func unsettled(set *appsv1alpha1.CloneSet, pods []corev1.Pod) error {
-	want, status := *set.Spec.Replicas, set.Status
-	if status.ObservedGeneration != set.Generation {
-		return errors.New("OpenKruise has not seen the last change")
-	}
-	if status.UpdatedReplicas != want || status.ReadyReplicas != want || len(pods) != int(want) {
-		return fmt.Errorf("%d of %d pods are updated, %d are ready, %d are there",
-			status.UpdatedReplicas, want, status.ReadyReplicas, len(pods))
-	}
-	for _, pod := range pods {
-		state := appspub.LifecycleStateType(pod.Labels[appspub.LifecycleStateKey])
-		switch {
-		case pod.DeletionTimestamp != nil:
-			return fmt.Errorf("%s is being deleted", pod.Name)
-		case !lifecycle.IsReady(&pod):
-			return fmt.Errorf("%s is not ready", pod.Name)
-		case pod.Spec.Containers[0].Image != set.Spec.Template.Spec.Containers[0].Image:
-			return fmt.Errorf("%s has image %s", pod.Name, pod.Spec.Containers[0].Image)
-		case state != "" && state != appspub.LifecycleStateNormal:
-			return fmt.Errorf("%s is in state %s", pod.Name, state)
-		}
-	}
-	return nil
-}
-
-// differs says where the registry is other than the pods.
-func differs(pods []corev1.Pod, entries []registry.Entry) error {
-	var want, have []string
-	for _, pod := range pods {
-		want = append(want, fmt.Sprintf("%s at %s:%d", pod.Name, pod.Status.PodIP, appPort))
-	}
-	for _, e := range entries {
-		have = append(have, e.Pod+" at "+e.Endpoint())
-	}
-	slices.Sort(want)
-	slices.Sort(have)
-	if !slices.Equal(want, have) {
-		return fmt.Errorf("in rotation are %v, the pods are %v", have, want)
-	}
-	return nil
 }
 
 func await(ctx context.Context, holds func(context.Context) error) error {

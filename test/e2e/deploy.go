@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 	"github.com/rollcall-dev/rollcall/test/harness/manifests"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 )
@@ -88,11 +89,11 @@ func managersRun(image, record string) func(context.Context, *world) error {
 // expectMemoryLimit fails where a manager's Go runtime does not know what the container may have.
 func (w *world) expectMemoryLimit(ctx context.Context) error {
 	const metric = "go_gc_gomemlimit_bytes 9.66367641e+08" // nine tenths of the 1Gi in config/manager
-	var managers corev1.PodList
-	if err := w.k8s.List(ctx, &managers, client.InNamespace(rollcallNamespace)); err != nil {
-		return fmt.Errorf("listing the managers: %w", err)
+	managers, err := kube.Pods(ctx, w.k8s, rollcallNamespace)
+	if err != nil {
+		return err
 	}
-	for _, pod := range managers.Items {
+	for _, pod := range managers {
 		manager := registries.NewClient("http://" + net.JoinHostPort(pod.Status.PodIP, "8080"))
 		metrics, err := manager.Do(ctx, http.MethodGet, "/metrics", nil)
 		if err != nil {

@@ -12,8 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 )
 
 // evictAgain is how long kubectl drain waits before it asks again for a pod that a disruption budget holds.
@@ -118,14 +119,11 @@ func nodeDies(ctx context.Context, w *world) error {
 // spreadManagers has a manager start elsewhere where both are on one node: with that node Rollcall would be gone until
 // Kubernetes deletes the node's pods.
 func (w *world) spreadManagers(ctx context.Context) error {
-	var managers corev1.PodList
-	if err := w.k8s.List(ctx, &managers, client.InNamespace(rollcallNamespace)); err != nil {
-		return fmt.Errorf("listing the managers: %w", err)
+	pods, err := kube.Pods(ctx, w.k8s, rollcallNamespace)
+	if err != nil || len(pods) != 2 || pods[0].Spec.NodeName != pods[1].Spec.NodeName {
+		return err
 	}
-	if pods := managers.Items; len(pods) != 2 || pods[0].Spec.NodeName != pods[1].Spec.NodeName {
-		return nil
-	}
-	if err := w.k8s.Delete(ctx, &managers.Items[0]); err != nil {
+	if err := w.k8s.Delete(ctx, &pods[0]); err != nil {
 		return fmt.Errorf("deleting a manager: %w", err)
 	}
 	return w.managersReady(ctx)
@@ -162,15 +160,10 @@ func (w *world) busiestNode(ctx context.Context) (string, error) {
 	return busiest, nil
 }
 
-// merge is a patch of what the text names.
-func merge(text string, args ...any) client.Patch {
-	return client.RawPatch(types.MergePatchType, fmt.Appendf(nil, text, args...))
-}
-
 func (w *world) cordon(ctx context.Context, node string, unschedulable bool) error {
 	object := &corev1.Node{}
 	object.Name = node
-	if err := w.k8s.Patch(ctx, object, merge(`{"spec":{"unschedulable":%t}}`, unschedulable)); err != nil {
+	if err := w.k8s.Patch(ctx, object, kube.Merge(`{"spec":{"unschedulable":%t}}`, unschedulable)); err != nil {
 		return fmt.Errorf("cordoning %s: %w", node, err)
 	}
 	return nil
@@ -181,12 +174,12 @@ func (w *world) cordon(ctx context.Context, node string, unschedulable bool) err
 func (w *world) evictAll(ctx context.Context, node string) (refused int, err error) {
 	asked := map[client.ObjectKey]time.Time{}
 	err = await(ctx, func(ctx context.Context) error {
-		var pods corev1.PodList
-		if err := w.k8s.List(ctx, &pods); err != nil {
-			return fmt.Errorf("listing the pods: %w", err)
+		pods, err := kube.Pods(ctx, w.k8s, "")
+		if err != nil {
+			return err
 		}
 		left := 0
-		for _, pod := range pods.Items {
+		for _, pod := range pods {
 			if pod.Spec.NodeName != node || !w.owns(pod.Namespace) {
 				continue
 			}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 	"github.com/rollcall-dev/rollcall/test/harness/command"
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 	"github.com/rollcall-dev/rollcall/test/harness/manifests"
 )
 
@@ -176,7 +177,7 @@ func (s remoteSite) StartKruise(ctx context.Context) error { return s.scaleKruis
 func (s remoteSite) scaleKruise(ctx context.Context, n int32) error {
 	manager := &appsv1.Deployment{}
 	manager.Namespace, manager.Name = "kruise-system", "kruise-controller-manager"
-	if err := s.k8s.Patch(ctx, manager, merge(`{"spec":{"replicas":%d}}`, n)); err != nil {
+	if err := s.k8s.Patch(ctx, manager, kube.Merge(`{"spec":{"replicas":%d}}`, n)); err != nil {
 		return fmt.Errorf("scaling OpenKruise's manager: %w", err)
 	}
 	return await(ctx, func(ctx context.Context) error {

@@ -20,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 	"github.com/rollcall-dev/rollcall/test/harness/network"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/wait"
@@ -156,7 +158,7 @@ func removeTwo(remove func(context.Context, client.Client, *corev1.Pod) error) a
 
 // mark has Kruise replace a pod that a person names.
 func mark(ctx context.Context, k8s client.Client, pod *corev1.Pod) error {
-	return k8s.Patch(ctx, pod, merge(`{"metadata":{"labels":{%q:"true"}}}`, appsv1alpha1.SpecifiedDeleteKey))
+	return k8s.Patch(ctx, pod, kube.Merge(`{"metadata":{"labels":{%q:"true"}}}`, appsv1alpha1.SpecifiedDeleteKey))
 }
 
 // remove deletes a pod behind OpenKruise's back: no hook is asked.
@@ -237,7 +239,7 @@ func (a *arm) gone(ctx context.Context, pods []corev1.Pod) error {
 // leaving waits until the first pods are on their way out.
 func leaving(ctx context.Context, a *arm) error {
 	return a.awaitPod(ctx, "a pod to be on its way out", func(pod *corev1.Pod) bool {
-		return stateOf(pod) == appspub.LifecycleStatePreparingDelete || pod.DeletionTimestamp != nil
+		return lifecycle.State(pod) == appspub.LifecycleStatePreparingDelete || pod.DeletionTimestamp != nil
 	})
 }
 
@@ -255,10 +257,6 @@ func (a *arm) awaitPod(ctx context.Context, what string, like func(*corev1.Pod) 
 	})
 }
 
-func stateOf(pod *corev1.Pod) appspub.LifecycleStateType {
-	return appspub.LifecycleStateType(pod.Labels[appspub.LifecycleStateKey])
-}
-
 // killManagers ends both of Rollcall's managers, with no chance to tidy up, when the update is under way.
 func killManagers(ctx context.Context, w *world) error {
 	if err := w.updating(ctx); err != nil {
@@ -270,7 +268,7 @@ func killManagers(ctx context.Context, w *world) error {
 // updating returns when a pod of Rollcall's arm has stopped at the hook before its update.
 func (w *world) updating(ctx context.Context) error {
 	return w.arms[0].awaitPod(ctx, "an update to begin", func(pod *corev1.Pod) bool {
-		return stateOf(pod) == appspub.LifecycleStatePreparingUpdate
+		return lifecycle.State(pod) == appspub.LifecycleStatePreparingUpdate
 	})
 }
 

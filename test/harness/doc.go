@@ -5,6 +5,7 @@
 //	pki           certificates
 //	cluster       the control plane with OpenKruise; cluster/podserver answers for the pods
 //	manifests     manifests, read, rendered as kustomize does and applied
+//	kube          what is asked of a cluster again and again: pods, changes, whether a CloneSet has settled
 //	account       the ServiceAccount and the roles that ship, for managers outside the cluster
 //	manager       the manager, built and run
 //	registries    the registries' servers, and clients that read from them

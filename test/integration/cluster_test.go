@@ -18,6 +18,7 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 )
 
 // The scenarios of this file are about what others in a cluster do with pods.
@@ -120,7 +121,7 @@ func (s *scenario) refusePatches() (lift func()) {
 	asManager, err := cluster.NewClient(env.account)
 	s.must(err)
 	s.await("the policy to be in force", func() error {
-		patch := mergePatch(`{"metadata":{"labels":{"trial":"true"}}}`)
+		patch := kube.Merge(`{"metadata":{"labels":{"trial":"true"}}}`)
 		if asManager.Patch(s.Context(), trial.DeepCopyObject().(client.Object), patch, client.DryRunAll) == nil {
 			return errors.New("a patch was allowed")
 		}

@@ -24,6 +24,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 )
 
 const enrollLabel = "rollcall.dev/enroll"
@@ -157,7 +158,7 @@ func (f *fleet) create() {
 func (s *scenario) labelNamespace(value string) {
 	s.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.ns}}
-	s.must(s.k8s.Patch(s.Context(), namespace, mergePatch(fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, enrollLabel, value))))
+	s.must(s.k8s.Patch(s.Context(), namespace, kube.Merge(`{"metadata":{"labels":{%q:%q}}}`, enrollLabel, value)))
 }
 
 // awaitPods returns once all pods are there and it holds for each.

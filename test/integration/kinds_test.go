@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 )
 
 // TestStatefulSet: pods that keep their names under other UIDs are registered, updated and deleted as a CloneSet's are.
@@ -171,11 +172,7 @@ func (s *scenario) template() *kruisev1alpha1.CloneSet {
 // change edits a workload that nothing else writes but its status.
 func (s *scenario) change(workload client.Object, edit func()) {
 	s.Helper()
-	s.must(s.k8s.Get(s.Context(), client.ObjectKeyFromObject(workload), workload))
-	before, ok := workload.DeepCopyObject().(client.Object)
-	s.Expect(ok, "a copy of the %T is no object", workload)
-	edit()
-	s.must(s.k8s.Patch(s.Context(), workload, client.MergeFrom(before)))
+	s.must(kube.Change(s.Context(), s.k8s, workload, edit))
 }
 
 func (s *scenario) nodes() int {

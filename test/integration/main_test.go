@@ -20,6 +20,7 @@ import (
 	"github.com/rollcall-dev/rollcall/cmd/builtin"
 	"github.com/rollcall-dev/rollcall/test/harness/account"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 )
 
 // parallelScenarios is how many scenarios run at once where -parallel does not say: most of the time they wait.
@@ -135,8 +136,8 @@ func (e *environment) giveZones(ctx context.Context) error {
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
 		e.zones[node.Name] = "zone-of-" + node.Name
-		patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, corev1.LabelTopologyZone, e.zones[node.Name])
-		if err := e.client.Patch(ctx, node.DeepCopy(), mergePatch(patch)); err != nil {
+		patch := kube.Merge(`{"metadata":{"labels":{%q:%q}}}`, corev1.LabelTopologyZone, e.zones[node.Name])
+		if err := e.client.Patch(ctx, node.DeepCopy(), patch); err != nil {
 			return err
 		}
 	}

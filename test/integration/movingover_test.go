@@ -2,7 +2,6 @@ package integration
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -25,6 +24,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster/podserver"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
@@ -214,11 +214,11 @@ func (m *move) runApps(port int) {
 }
 
 func (m *move) pods() []corev1.Pod {
-	var pods corev1.PodList
-	if err := env.client.List(context.WithoutCancel(m.Context()), &pods, client.InNamespace(shop)); err != nil {
+	pods, err := kube.Pods(context.WithoutCancel(m.Context()), env.client, shop)
+	if err != nil {
 		m.Error(err)
 	}
-	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil || pod.Status.PodIP == "" })
+	return slices.DeleteFunc(pods, func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil || pod.Status.PodIP == "" })
 }
 
 // instances are what clients find in Consul, with the pods that they belong to.
@@ -362,11 +362,10 @@ func (m *move) restart(registeredBy string, flags ...string) {
 func (m *move) update(image, by string) {
 	m.Helper()
 	set := &kruisev1alpha1.CloneSet{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: web}}
-	expect.NoError(m.T, env.client.Get(m.Context(), client.ObjectKeyFromObject(set), set))
-	before := set.DeepCopy()
-	set.Spec.Template.Spec.Containers[0].Image = image
-	set.Spec.Template.Annotations = map[string]string{registeredByKey: by}
-	expect.NoError(m.T, env.client.Patch(m.Context(), set, client.MergeFrom(before)))
+	expect.NoError(m.T, kube.Change(m.Context(), env.client, set, func() {
+		set.Spec.Template.Spec.Containers[0].Image = image
+		set.Spec.Template.Annotations = map[string]string{registeredByKey: by}
+	}))
 }
 
 // awaitRollout waits until all pods run the image and are ready, with a label or without Rollcall's.
@@ -377,18 +376,12 @@ func (m *move) awaitRollout(image string, armed bool) {
 		if err := env.client.Get(m.Context(), client.ObjectKey{Namespace: shop, Name: web}, &set); err != nil {
 			return err
 		}
-		if s := set.Status; s.ObservedGeneration != set.Generation || s.UpdatedReadyReplicas != 3 || s.UpdatedReplicas != 3 || s.Replicas != 3 {
-			return fmt.Errorf("the CloneSet has %+v", s)
-		}
-		for _, pod := range m.pods() {
-			_, has := pod.Labels[lifecycle.LabelPreNormal]
-			switch {
-			case pod.Spec.Containers[0].Image != image || !lifecycle.IsReady(&pod) || pod.Labels["lifecycle.apps.kruise.io/state"] != "Normal":
-				return errors.New(pod.Name + " is not there yet")
-			case has != armed:
+		pods := m.pods()
+		for _, pod := range pods {
+			if _, has := pod.Labels[lifecycle.LabelPreNormal]; has != armed {
 				return fmt.Errorf("%s has label %s: %t", pod.Name, lifecycle.LabelPreNormal, has)
 			}
 		}
-		return nil
+		return kube.Unsettled(&set, pods)
 	}, m.manager.Tail)
 }

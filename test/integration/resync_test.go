@@ -10,6 +10,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/account"
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 )
 
 // TestBlockedRemoval: a run of resync puts back what is missing, and more than resync.maxRemovals go only when a person has approved
@@ -50,5 +51,5 @@ func TestBlockedRemoval(t *testing.T) {
 func (s *scenario) annotateLease(namespace, key, value string) {
 	s.Helper()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account.Lease}}
-	s.must(s.k8s.Patch(s.Context(), lease, mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, key, value))))
+	s.must(s.k8s.Patch(s.Context(), lease, kube.Merge(`{"metadata":{"annotations":{%q:%q}}}`, key, value)))
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 )
 
 func inPlaceUpdate(s *scenario) {
@@ -241,7 +242,7 @@ func (s *scenario) setOther(pod *corev1.Pod, value *string) {
 	s.Helper()
 	s.await("the other owner's patch", func() error {
 		now := s.Now(pod.UID)
-		return s.k8s.Patch(s.Context(), now.DeepCopy(), mergePatch(labelPatch(now, otherKey, value)))
+		return s.k8s.Patch(s.Context(), now.DeepCopy(), kube.Merge("%s", labelPatch(now, otherKey, value)))
 	})
 }
 

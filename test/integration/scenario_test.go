@@ -18,14 +18,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
-	"github.com/rollcall-dev/rollcall/test/harness/wait"
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 )
 
 // Annotations of pods.
@@ -183,18 +182,9 @@ func (s *scenario) noted(set *kruisev1alpha1.CloneSet) {
 // Edit changes the CloneSet.
 func (s *scenario) Edit(edit func(*kruisev1alpha1.CloneSet)) {
 	s.Helper()
-	s.must(retry.RetryOnConflict(wait.ForConflicts(), func() error {
-		set := &kruisev1alpha1.CloneSet{}
-		if err := s.k8s.Get(s.Context(), s.key, set); err != nil {
-			return err
-		}
-		edit(set)
-		if err := s.k8s.Update(s.Context(), set); err != nil {
-			return err
-		}
-		s.noted(set)
-		return nil
-	}))
+	set := &kruisev1alpha1.CloneSet{ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: s.key.Name}}
+	s.must(kube.Change(s.Context(), s.k8s, set, func() { edit(set) }))
+	s.noted(set)
 }
 
 // forget notes that from now on no workload names the handlers.
@@ -397,13 +387,11 @@ func (s *scenario) writes() []apiproxy.Write {
 	return writes
 }
 
-func mergePatch(text string) client.Patch { return client.RawPatch(types.MergePatchType, []byte(text)) }
-
 // PatchPod applies a merge patch to a pod, as somebody else, and returns when our watch has seen it.
 func (s *scenario) PatchPod(pod *corev1.Pod, patch string) {
 	s.Helper()
 	patched := pod.DeepCopy()
-	s.must(s.k8s.Patch(s.Context(), patched, mergePatch(patch)))
+	s.must(s.k8s.Patch(s.Context(), patched, kube.Merge("%s", patch)))
 	s.untilPod(pod, "to be seen as patched", func(now *corev1.Pod) bool { return now == nil || version(now) >= version(patched) })
 }
 
@@ -490,7 +478,7 @@ func (s *scenario) playOn(ctx context.Context, pod *corev1.Pod) {
 	default:
 		return
 	}
-	err := s.k8s.Patch(ctx, pod.DeepCopy(), mergePatch(patch))
+	err := s.k8s.Patch(ctx, pod.DeepCopy(), kube.Merge("%s", patch))
 	if err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 		s.Errorf("the other owner: %v", err)
 	}

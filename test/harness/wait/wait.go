@@ -6,8 +6,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // Pause lets time pass, or less where ctx ends.
@@ -37,9 +35,4 @@ func Until(ctx context.Context, limit, every time.Duration, missing func(context
 		last = err
 		Pause(ctx, every)
 	}
-}
-
-// ForConflicts is how often an edit that meets another's write is repeated: for ten seconds, where a busy machine needs them.
-func ForConflicts() wait.Backoff {
-	return wait.Backoff{Steps: 11, Duration: 10 * time.Millisecond, Factor: 2}
 }

@@ -2,9 +2,7 @@ package migration
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"testing"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -14,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
 )
 
@@ -41,8 +39,8 @@ type story struct {
 func (w *world) begin(t *testing.T, name, registries string) *story {
 	t.Helper()
 	s := &story{T: t, world: w, name: name, eureka: w.reader(fromEureka, name), nacos: w.reader(toNacos, name)}
-	expect.NoError(t, w.k8s.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
-	expect.NoError(t, w.k8s.Create(t.Context(), s.cloneSet(registries)))
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	expect.NoError(t, kube.Create(t.Context(), w.k8s, namespace, s.cloneSet(registries)))
 	s.clients = newClients(t, s.eureka)
 	s.ExpectIn(s.eureka)
 	s.ExpectNoneIn(s.nacos)
@@ -86,17 +84,8 @@ func (s *story) cloneSet(registries string) *kruisev1alpha1.CloneSet {
 // Edit changes the CloneSet.
 func (s *story) Edit(edit func(*kruisev1alpha1.CloneSet)) {
 	s.Helper()
-	set := s.set()
-	before := set.DeepCopy()
-	edit(set)
-	expect.NoError(s.T, s.k8s.Patch(s.Context(), set, client.MergeFrom(before)))
-}
-
-func (s *story) set() *kruisev1alpha1.CloneSet {
-	s.Helper()
-	set := &kruisev1alpha1.CloneSet{}
-	expect.NoError(s.T, s.k8s.Get(s.Context(), client.ObjectKey{Namespace: s.name, Name: s.name}, set))
-	return set
+	set := &kruisev1alpha1.CloneSet{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: s.name}}
+	expect.NoError(s.T, kube.Change(s.Context(), s.k8s, set, func() { edit(set) }))
 }
 
 // Update has Kruise replace the container of each pod.
@@ -131,12 +120,12 @@ func (s *story) ExpectIn(registries ...read.Reader) {
 			if err != nil {
 				return err
 			}
-			if err := differs("a registry", pods, entries); err != nil {
+			if err := kube.Differs("a registry", pods, entries); err != nil {
 				return err
 			}
 		}
 		for _, c := range s.clients.all {
-			if err := differs("a client", pods, c.Known()); err != nil {
+			if err := kube.Differs("a client", pods, c.Known()); err != nil {
 				return err
 			}
 		}
@@ -152,7 +141,7 @@ func (s *story) ExpectNoneIn(reader read.Reader) {
 		if err != nil {
 			return err
 		}
-		return differs("the registry", nil, entries)
+		return kube.Differs("the registry", nil, entries)
 	})
 }
 
@@ -175,46 +164,13 @@ func (s *story) ExpectNothingLost() {
 
 // settledPods returns the pods, once Kruise has nothing left to do with them.
 func (s *story) settledPods(ctx context.Context) ([]corev1.Pod, error) {
-	set, want := s.set(), int32(0)
-	if set.Spec.Replicas != nil {
-		want = *set.Spec.Replicas
-	}
-	got := set.Status
-	if got.ObservedGeneration != set.Generation || got.Replicas != want || got.UpdatedReplicas != want || got.AvailableReplicas != want ||
-		got.UpdatedAvailableReplicas != want {
-		return nil, fmt.Errorf("generation %d of %d, %d pods, %d updated, %d available, not %d", got.ObservedGeneration, set.Generation,
-			got.Replicas, got.UpdatedReplicas, got.AvailableReplicas, want)
-	}
-	var list corev1.PodList
-	if err := s.k8s.List(ctx, &list, client.InNamespace(s.name)); err != nil {
+	var set kruisev1alpha1.CloneSet
+	if err := s.k8s.Get(ctx, client.ObjectKey{Namespace: s.name, Name: s.name}, &set); err != nil {
 		return nil, err
 	}
-	for _, pod := range list.Items {
-		if pod.DeletionTimestamp != nil || pod.Labels[appspub.LifecycleStateKey] != string(appspub.LifecycleStateNormal) {
-			return nil, fmt.Errorf("pod %s is in %q", pod.Name, pod.Labels[appspub.LifecycleStateKey])
-		}
+	pods, err := kube.Pods(ctx, s.k8s, s.name)
+	if err != nil {
+		return nil, err
 	}
-	if len(list.Items) != int(want) {
-		return nil, fmt.Errorf("there are %d pods, not %d", len(list.Items), want)
-	}
-	return list.Items, nil
-}
-
-// differs says what somebody has other than exactly these pods in service.
-func differs(who string, pods []corev1.Pod, entries []registry.Entry) error {
-	var want, got []string
-	for _, pod := range pods {
-		want = append(want, string(pod.UID))
-	}
-	for _, e := range entries {
-		if e.State == registry.InService {
-			got = append(got, e.UID)
-		}
-	}
-	slices.Sort(want)
-	slices.Sort(got)
-	if !slices.Equal(want, got) {
-		return errors.New(who + fmt.Sprintf(" has %v, not %v", got, want))
-	}
-	return nil
+	return pods, kube.Unsettled(&set, pods)
 }

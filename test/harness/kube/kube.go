@@ -1,0 +1,113 @@
+// Package kube has what commands and tests ask of a cluster again and again.
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	appsv1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// Merge is a merge patch of what the text names.
+func Merge(text string, args ...any) client.Patch {
+	return client.RawPatch(types.MergePatchType, fmt.Appendf(nil, text, args...))
+}
+
+// Pod is the pod of a request.
+func Pod(namespace, name string) *corev1.Pod {
+	pod := &corev1.Pod{}
+	pod.Namespace, pod.Name = namespace, name
+	return pod
+}
+
+// Create creates objects in their order.
+func Create(ctx context.Context, k8s client.Client, objects ...client.Object) error {
+	for _, object := range objects {
+		if err := k8s.Create(ctx, object); err != nil {
+			return fmt.Errorf("creating %T %s: %w", object, object.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// Pods are those of a namespace, or of all where it is empty.
+func Pods(ctx context.Context, k8s client.Client, namespace string) ([]corev1.Pod, error) {
+	var pods corev1.PodList
+	if err := k8s.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing the pods: %w", err)
+	}
+	return pods.Items, nil
+}
+
+// Change reads the object anew, and patches what edit changes in it.
+func Change(ctx context.Context, k8s client.Client, object client.Object, edit func()) error {
+	if err := k8s.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+		return fmt.Errorf("reading %T %s: %w", object, object.GetName(), err)
+	}
+	before, _ := object.DeepCopyObject().(client.Object) // a copy of an object is one
+	edit()
+	if err := k8s.Patch(ctx, object, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("changing %T %s: %w", object, object.GetName(), err)
+	}
+	return nil
+}
+
+// Unsettled says what OpenKruise has still to do with a CloneSet that it updates whole, of which these are the pods.
+func Unsettled(set *appsv1alpha1.CloneSet, pods []corev1.Pod) error {
+	want, has := *set.Spec.Replicas, set.Status
+	if has.ObservedGeneration != set.Generation {
+		return errors.New("OpenKruise has not seen the last change")
+	}
+	if has.Replicas != want || has.UpdatedReplicas != want || has.ReadyReplicas != want || len(pods) != int(want) {
+		return fmt.Errorf("%d of %d pods are updated, %d are ready, %d are there", has.UpdatedReplicas, want, has.ReadyReplicas, len(pods))
+	}
+	for i := range pods {
+		if err := NotReadyWith(&pods[i], set.Spec.Template.Spec.Containers[0].Image); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// NotReadyWith says what keeps a pod from being Normal, where OpenKruise says what it is, and ready with the image.
+func NotReadyWith(pod *corev1.Pod, image string) error {
+	state := lifecycle.State(pod)
+	switch {
+	case pod.DeletionTimestamp != nil:
+		return fmt.Errorf("pod %s is being deleted", pod.Name)
+	case state != "" && state != appspub.LifecycleStateNormal:
+		return fmt.Errorf("pod %s is in state %s and not Normal", pod.Name, state)
+	case pod.Spec.Containers[0].Image != image:
+		return fmt.Errorf("pod %s has image %s and not %s", pod.Name, pod.Spec.Containers[0].Image, image)
+	case !lifecycle.IsReady(pod):
+		return fmt.Errorf("pod %s is not ready", pod.Name)
+	default:
+		return nil
+	}
+}
+
+// Differs says what somebody has other than exactly these pods in service.
+func Differs(who string, pods []corev1.Pod, entries []registry.Entry) error {
+	var want, has []string
+	for _, pod := range pods {
+		want = append(want, fmt.Sprintf("%s (%s) at %s %s", pod.Name, pod.UID, pod.Status.PodIP, registry.InService))
+	}
+	for _, e := range entries {
+		has = append(has, fmt.Sprintf("%s (%s) at %s %s", e.Pod, e.UID, e.Address, e.State))
+	}
+	slices.Sort(want)
+	slices.Sort(has)
+	if !slices.Equal(want, has) {
+		return fmt.Errorf("%s has %q, the pods are %q", who, has, want)
+	}
+	return nil
+}
