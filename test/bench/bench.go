@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -135,9 +134,10 @@ func (b *bench) turn(ctx context.Context, round int, who string) error {
 
 // with has a contestant work, beginning with an empty registry and no pods, and ends it.
 func (b *bench) with(ctx context.Context, who string, flags []string, do func(*process.Process) error) error {
-	if err := errors.Join(b.load.clear(ctx), b.registry.reset(ctx, who == theBatching)); err != nil {
+	if err := b.load.clear(ctx); err != nil {
 		return err
 	}
+	b.registry.reset(who == theBatching)
 	b.registry.setDelay(usualDelay)
 	p, err := b.start(ctx, who, flags...)
 	if p != nil {

@@ -78,7 +78,7 @@ func (b *bench) open(ctx context.Context) (stop func(), err error) {
 	stop = func() {
 		b.launcher.Close()
 		if b.registry != nil {
-			_ = b.registry.Close()
+			b.registry.Close()
 		}
 		if b.cluster != nil {
 			b.cluster.Stop()
@@ -101,21 +101,11 @@ func (b *bench) open(ctx context.Context) (stop func(), err error) {
 		return stop, err
 	}
 	b.admin = b.cluster.Config()
-	if b.registry, err = startRegistry(ctx); err != nil {
-		return stop, err
-	}
-	b.registryURL = b.registry.url
-	return stop, b.openLoad(ctx)
-}
-
-func (b *bench) openLoad(ctx context.Context) error {
-	k8s, err := cluster.NewClient(b.cluster.Config())
-	if err != nil {
-		return err
-	}
+	b.registry = startRegistry()
+	b.registryURL = b.registry.URL
 	b.load = &load{
-		k8s: k8s, owners: []*kruisev1alpha1.CloneSet{cloneSet(namespace), cloneSet(otherNamespace)}, spread: 1,
+		k8s: b.cluster.Client(), owners: []*kruisev1alpha1.CloneSet{cloneSet(namespace), cloneSet(otherNamespace)}, spread: 1,
 		pods: map[types.NamespacedName]stay{},
 	}
-	return prepare(ctx, k8s, b.load.owners)
+	return stop, prepare(ctx, b.load.k8s, b.load.owners)
 }

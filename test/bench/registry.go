@@ -2,9 +2,8 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"net"
 	"net/http"
+	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/http/httpserver"
 	"github.com/rollcall-dev/rollcall/registry/memory"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 const (
@@ -21,9 +21,8 @@ const (
 
 // registryServer speaks the protocol of the driver http. It remembers, answers after a delay, and counts.
 type registryServer struct {
-	http.Server
+	*httptest.Server
 
-	url    string
 	delay  atomic.Int64
 	serves atomic.Pointer[backend]
 	// changes counts calls that change something, a batch as one, and lists those that list.
@@ -44,30 +43,15 @@ type backend struct {
 	handler http.Handler
 }
 
-func startRegistry(ctx context.Context) (*registryServer, error) {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("starting the registry: %w", err)
-	}
-	s := &registryServer{url: "http://" + listener.Addr().String()}
-	s.Handler = http.HandlerFunc(s.serve)
-	if err := s.reset(ctx, false); err != nil {
-		return nil, err
-	}
-	go func() { _ = s.Serve(listener) }() // Close ends it
-	return s, nil
+func startRegistry() *registryServer {
+	s := &registryServer{}
+	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
+	s.reset(false)
+	return s
 }
 
 // reset forgets everything. The server takes batches from now on, or single changes only.
-func (s *registryServer) reset(ctx context.Context, batches bool) error {
-	made, err := memory.New(ctx, registry.Config{})
-	if err != nil {
-		return err
-	}
-	m, ok := made.(*memory.Registry)
-	if !ok {
-		return fmt.Errorf("the driver memory made a %T", made)
-	}
+func (s *registryServer) reset(batches bool) {
 	s.first.Clear()
 	opts := httpserver.Options{OnAnswer: func(a httpserver.Answer) {
 		if a.Method == http.MethodPost && a.Status/100 == 2 {
@@ -77,8 +61,8 @@ func (s *registryServer) reset(ctx context.Context, batches bool) error {
 	if batches {
 		opts.BatchLimit = batchLimit
 	}
-	s.serves.Store(&backend{Registry: m, handler: httpserver.New(m, opts)})
-	return nil
+	entries := fakeregistry.Memory()
+	s.serves.Store(&backend{Registry: entries, handler: httpserver.New(entries, opts)})
 }
 
 func (s *registryServer) setDelay(d time.Duration) { s.delay.Store(int64(d)) }

@@ -25,6 +25,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/http/httpserver"
 	"github.com/rollcall-dev/rollcall/registry/memory"
 	"github.com/rollcall-dev/rollcall/test/harness/checker"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 const (
@@ -86,14 +87,7 @@ func startRegistry(ctx context.Context, j *checker.Journal, timeout time.Duratio
 	}
 	protocol := http.NewServeMux()
 	for _, name := range registryNames() {
-		made, err := memory.New(ctx, registry.Config{Cluster: clusterName})
-		if err != nil {
-			return nil, fmt.Errorf("making registry %s: %w", name, err)
-		}
-		entries, ok := made.(*memory.Registry)
-		if !ok {
-			return nil, fmt.Errorf("the driver memory made a %T", made)
-		}
+		entries := fakeregistry.Memory()
 		r.books[name] = entries
 		protocol.Handle("/"+name+"/", http.StripPrefix("/"+name,
 			httpserver.New(&backend{Registry: entries, server: r}, httpserver.Options{})))

@@ -66,9 +66,7 @@ func newWorld(ctx context.Context, out *output) (w *world, stop func(), err erro
 	if w.cluster, err = cluster.Start(ctx, cluster.Options{Dir: filepath.Join(w.dir, "cluster"), Log: out}); err != nil {
 		return w, stop, err
 	}
-	if w.k8s, err = cluster.NewClient(w.cluster.Config()); err != nil {
-		return w, stop, err
-	}
+	w.k8s = w.cluster.Client()
 	if w.account, err = account.Install(ctx, w.cluster.Config()); err != nil {
 		return w, stop, err
 	}

@@ -4,15 +4,12 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net"
-	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/http/httpserver"
-	"github.com/rollcall-dev/rollcall/registry/memory"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 	"github.com/rollcall-dev/rollcall/test/harness/network"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
@@ -25,8 +22,6 @@ import (
 
 const (
 	defaultDriver = "http"
-	// readTimeout bounds how long a request to a registry of the demo's own may take to arrive.
-	readTimeout = time.Second
 	// serviceName is what the demo's configuration makes of its CloneSet's labels.
 	serviceName = "web"
 )
@@ -57,7 +52,7 @@ func backends() map[string]func(context.Context) (*backend, error) {
 		"consul":      consulBackend,
 		"etcd":        etcdBackend,
 		"eureka":      eurekaBackend,
-		defaultDriver: func(ctx context.Context) (*backend, error) { return httpBackend(ctx, clusterName) },
+		defaultDriver: func(context.Context) (*backend, error) { return httpBackend(clusterName), nil },
 		"nacos":       nacosBackend,
 		"zookeeper":   zookeeperBackend,
 	}
@@ -89,38 +84,14 @@ func (b *backend) openDoor(ctx context.Context) error {
 }
 
 // httpBackend is the HTTP registry protocol, served by the demo, with what those write who name this cluster.
-func httpBackend(ctx context.Context, cluster string) (*backend, error) {
-	known, err := newStore(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var listen net.ListenConfig
-	listener, err := listen.Listen(ctx, "tcp4", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("listening for the registry: %w", err)
-	}
-	server := &http.Server{Handler: httpserver.New(known, httpserver.Options{}), ReadHeaderTimeout: readTimeout}
-	go func() { _ = server.Serve(listener) }() // ends with stop
-	address := listener.Addr().String()
-	list := "http://" + address + "/v1/instances?cluster=" + cluster
+func httpBackend(cluster string) *backend {
+	server := httptest.NewServer(httpserver.New(fakeregistry.Memory(), httpserver.Options{}))
+	list := server.URL + "/v1/instances?cluster=" + cluster
 	return &backend{
-		about: "the HTTP registry protocol, served by the demo", address: address,
-		section: fmt.Sprintf("driver: http, endpoint: %q", "http://"+address),
-		read:    read.Listed(list), look: func(string) string { return "curl '" + list + "'" }, stop: func() { _ = server.Close() },
-	}, nil
-}
-
-// newStore makes a registry in memory.
-func newStore(ctx context.Context) (httpserver.Backend, error) {
-	made, err := memory.New(ctx, registry.Config{})
-	if err != nil {
-		return nil, fmt.Errorf("making a registry in memory: %w", err)
+		about: "the HTTP registry protocol, served by the demo", address: hostPort(server.URL),
+		section: fmt.Sprintf("driver: http, endpoint: %q", server.URL),
+		read:    read.Listed(list), look: func(string) string { return "curl '" + list + "'" }, stop: server.Close,
 	}
-	store, ok := made.(httpserver.Backend)
-	if !ok {
-		return nil, fmt.Errorf("the memory driver (%T) can't be read", made)
-	}
-	return store, nil
 }
 
 func consulBackend(ctx context.Context) (*backend, error) {
@@ -146,18 +117,14 @@ func etcdBackend(ctx context.Context) (*backend, error) {
 		server.Stop()
 		return nil, err
 	}
-	b := running(server.Server, backend{
+	return running(server.Server, backend{
 		section: fmt.Sprintf("driver: etcd, endpoint: %q", "http://"+server.Endpoint), address: server.Endpoint,
 		read: reader,
 		look: func(service string) string {
 			return fmt.Sprintf("etcdctl --endpoints %s get --prefix services/%s/", server.Endpoint, service)
 		},
-	})
-	b.stop = func() {
-		_ = closeReader()
-		server.Stop()
-	}
-	return b, nil
+		stop: func() { _ = closeReader() },
+	}), nil
 }
 
 // eurekaBackend answers from no cache: with them the drain would have to be 90 s, and the demo would take an hour. Its clients
@@ -202,18 +169,14 @@ func zookeeperBackend(ctx context.Context) (*backend, error) {
 		server.Stop()
 		return nil, err
 	}
-	b := running(server.Server, backend{
+	return running(server.Server, backend{
 		section: fmt.Sprintf("driver: zookeeper, endpoint: %q", server.Endpoint), address: server.Endpoint,
 		read: reader,
 		look: func(service string) string {
 			return fmt.Sprintf("zkCli.sh -server %s ls /services/%s", server.Endpoint, service)
 		},
-	})
-	b.stop = func() {
-		closeReader()
-		server.Stop()
-	}
-	return b, nil
+		stop: closeReader,
+	}), nil
 }
 
 // hostPort is the host and port of a URL.
@@ -226,6 +189,13 @@ func hostPort(endpoint string) string {
 // running adds to b what every server of its own has.
 func running(server *registries.Server, b backend) *backend {
 	b.about = server.Name() + " " + server.Version()
-	b.stop, b.done, b.err = server.Stop, server.Done(), server.Err
+	closeReader := b.stop
+	b.stop = func() {
+		if closeReader != nil {
+			closeReader()
+		}
+		server.Stop()
+	}
+	b.done, b.err = server.Done(), server.Err
 	return &b
 }

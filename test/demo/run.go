@@ -71,11 +71,13 @@ func run(ctx context.Context, out *screen, o options) error {
 		return err
 	}
 	defer w.cluster.Stop()
-	stopPods, err := w.servePods(ctx, end)
+	w.k8s = w.cluster.Client()
+	pods, stopPods, err := podserver.Start(ctx, w.k8s, end)
 	if err != nil {
 		return err
 	}
 	defer stopPods()
+	w.pods = pods
 	if o.app != "" {
 		stopField, err := w.startField(ctx, o.app, end)
 		if err != nil {
@@ -111,15 +113,6 @@ func (w *world) startBackend(ctx context.Context, o options) (err error) {
 		return nil
 	}
 	return w.backend.openDoor(ctx)
-}
-
-// servePods makes the client, and lets the pods answer until stop is called.
-func (w *world) servePods(ctx context.Context, end context.CancelCauseFunc) (stop func(), err error) {
-	if w.k8s, err = cluster.NewClient(w.cluster.Config()); err != nil {
-		return nil, err
-	}
-	w.pods, stop, err = podserver.Start(ctx, w.k8s, end)
-	return stop, err
 }
 
 // startField has the applications of all pods register themselves until stop is called.
@@ -294,10 +287,7 @@ func (w *world) liveAs(ctx context.Context, a arm) (*life, error) {
 
 // startMirror has a mirror keep a registry of its own in step with the pods of a namespace until ctx ends.
 func (w *world) startMirror(ctx context.Context, namespace string) (*backend, error) {
-	b, err := httpBackend(ctx, mirror.Cluster)
-	if err != nil {
-		return nil, err
-	}
+	b := httpBackend(mirror.Cluster)
 	if err := b.openDoor(ctx); err != nil {
 		b.stop()
 		return nil, err

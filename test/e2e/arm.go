@@ -110,7 +110,9 @@ func (a *arm) change(ctx context.Context, edit func(*appsv1alpha1.CloneSetSpec))
 	return kube.Change(ctx, a.k8s, set, func() { edit(&set.Spec) })
 }
 
-func (a *arm) pods(ctx context.Context) ([]corev1.Pod, error) { return kube.Pods(ctx, a.k8s, a.namespace()) }
+func (a *arm) pods(ctx context.Context) ([]corev1.Pod, error) {
+	return kube.Pods(ctx, a.k8s, a.namespace())
+}
 
 // await returns when the condition holds.
 func (a *arm) await(ctx context.Context, what string, holds func(context.Context) error) error {

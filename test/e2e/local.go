@@ -112,10 +112,7 @@ func startNodes(ctx context.Context, c *cluster.Cluster, l *process.Launcher, lo
 	if err != nil {
 		return nil, fmt.Errorf("finding the images: %w", err)
 	}
-	k8s, err := cluster.NewClient(c.Config())
-	if err != nil {
-		return nil, err
-	}
+	k8s := c.Client()
 	n := &nodes{launcher: l, dir: logs, kubelet: kubelet, kubeconfig: c.Kubeconfig(), images: images}
 	if err := n.start(ctx, k8s, nodeCount); err != nil {
 		return nil, err

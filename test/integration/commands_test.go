@@ -35,11 +35,9 @@ func TestCommandsOfTheGuides(t *testing.T) {
 	})
 	expect.NoError(t, err)
 	t.Cleanup(own.Stop)
-	k8s, err := cluster.NewClient(own.Config())
-	expect.NoError(t, err)
 	sh := newShell(t, own)
-	sh.expectInstalls(k8s)
-	pod := sh.expectToManage(own, k8s)
+	sh.expectInstalls(own.Client())
+	pod := sh.expectToManage(own, own.Client())
 	sh.expectCommands(pod)
 	// As the shell of a person asks for what may follow.
 	for text, want := range map[string]string{

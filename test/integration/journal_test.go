@@ -11,8 +11,6 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/http/httpserver"
-	"github.com/rollcall-dev/rollcall/registry/memory"
-	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
@@ -31,25 +29,20 @@ type registryServer struct {
 }
 
 // newRegistryServer starts a registry, with handlers that stand before the protocol.
-func newRegistryServer(before ...func(http.Handler) http.Handler) (*registryServer, error) {
-	backend, err := memory.New(context.Background(), registry.Config{Cluster: clusterName})
-	if err != nil {
-		return nil, err
-	}
-	r := &registryServer{Registry: fakeregistry.New(backend.(fakeregistry.Backend))}
+func newRegistryServer(before ...func(http.Handler) http.Handler) *registryServer {
+	r := &registryServer{Registry: fakeregistry.New(fakeregistry.Memory())}
 	handler := httpserver.New(r.Registry, httpserver.Options{})
 	for _, one := range before {
 		handler = one(handler)
 	}
 	r.server = httptest.NewServer(handler)
-	return r, nil
+	return r
 }
 
 // startRegistry is newRegistryServer for one test.
 func startRegistry(t *testing.T, before ...func(http.Handler) http.Handler) *registryServer {
 	t.Helper()
-	r, err := newRegistryServer(before...)
-	expect.NoError(t, err)
+	r := newRegistryServer(before...)
 	t.Cleanup(r.server.Close)
 	return r
 }

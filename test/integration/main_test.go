@@ -96,9 +96,7 @@ func (e *environment) start() error {
 	if e.cluster, err = cluster.Start(ctx, cluster.Options{Dir: filepath.Join(e.dir, "cluster"), Log: os.Stderr}); err != nil {
 		return err
 	}
-	if e.client, err = cluster.NewClient(e.cluster.Config()); err != nil {
-		return err
-	}
+	e.client = e.cluster.Client()
 	if e.account, err = account.Install(ctx, e.cluster.Config()); err != nil {
 		return err
 	}
@@ -111,9 +109,7 @@ func (e *environment) start() error {
 	if err := e.history.followSets(ctx, e.client); err != nil {
 		return err
 	}
-	if e.registry, err = newRegistryServer(); err != nil {
-		return err
-	}
+	e.registry = newRegistryServer()
 	e.shared, err = e.manager("shared", e.account, defaultConfiguration(e.registry.URL(), sharedNamespaces()...))
 	if err != nil {
 		return err

@@ -341,6 +341,9 @@ func (c *Cluster) fail(name string, err error) {
 // Config returns a copy of the client configuration of a cluster admin, with no throttle of its own.
 func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
+// Client is that of a cluster admin, as [NewClient] makes it.
+func (c *Cluster) Client() client.WithWatch { return c.client }
+
 // Kubeconfig returns the path of a kubeconfig file of a cluster admin. It is gone after Stop where Options.Dir was empty.
 func (c *Cluster) Kubeconfig() string { return c.kubeconfig }
 

@@ -68,9 +68,7 @@ func newWorld(t *testing.T) *world {
 // servePods makes the client, and lets the pods answer until the test has ended.
 func (w *world) servePods(t *testing.T) {
 	t.Helper()
-	var err error
-	w.k8s, err = cluster.NewClient(w.cluster.Config())
-	expect.NoError(t, err)
+	w.k8s = w.cluster.Client()
 	pods, stop, err := podserver.Start(t.Context(), w.k8s, func(err error) { t.Error(err) })
 	expect.NoError(t, err)
 	t.Cleanup(stop)
