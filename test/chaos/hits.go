@@ -52,7 +52,7 @@ func (g *game) killAtAnswer(ctx context.Context) (done bool, err error) {
 		if running == nil {
 			return nil // it is paused or about to end: the next answer will do
 		}
-		victim.proxy.Fence()
+		victim.proxy.Fence(true)
 		return func() {
 			defer victim.release()
 			struck <- kill(running)

@@ -49,15 +49,10 @@ func mode(arguments []string) (func(context.Context, *output) error, error) {
 }
 
 func chaos(ctx context.Context, out *output) error {
-	length, err := lengthFrom("CHAOS", os.Getenv("CHAOS"), defaultLength)
+	length, seed, err := runFrom("CHAOS", defaultLength, out)
 	if err != nil {
 		return err
 	}
-	seed, err := seedFrom(os.Getenv("SEED"))
-	if err != nil {
-		return err
-	}
-	out.printf("SEED=%d CHAOS=%s", seed, length)
 	return withManager(ctx, out, func(w *world, binary string) error {
 		g := &game{world: w, binary: binary, plan: fullPlan(seed, len(workloads())), replicas: replicas, length: length}
 		if err := g.play(ctx); err != nil {
@@ -89,26 +84,21 @@ func withManager(ctx context.Context, out *output, play func(w *world, binary st
 	return play(w, binary)
 }
 
-// lengthFrom reads a variable that says how long.
-func lengthFrom(variable, value string, ifEmpty time.Duration) (time.Duration, error) {
-	if value == "" {
-		return ifEmpty, nil
+// runFrom reads how long a run is from its variable, and the seed from SEED, and says both.
+func runFrom(variable string, length time.Duration, out *output) (time.Duration, uint64, error) {
+	seed := rand.Uint64N(1_000_000)
+	var err error
+	if value := os.Getenv(variable); value != "" {
+		usual := length
+		if length, err = time.ParseDuration(value); err != nil || length <= 0 {
+			return 0, 0, fmt.Errorf("%s is %q: write how long, such as 5m, or leave it out for %s", variable, value, usual)
+		}
 	}
-	length, err := time.ParseDuration(value)
-	if err != nil || length <= 0 {
-		return 0, fmt.Errorf("%s is %q: write how long, such as 5m, or leave it out for %s", variable, value, ifEmpty)
+	if value := os.Getenv("SEED"); value != "" {
+		if seed, err = strconv.ParseUint(value, 10, 64); err != nil {
+			return 0, 0, fmt.Errorf("SEED is %q: write the number that an earlier run printed, or leave it out", value)
+		}
 	}
-	return length, nil
-}
-
-// seedFrom reads the variable SEED.
-func seedFrom(value string) (uint64, error) {
-	if value == "" {
-		return rand.Uint64N(1_000_000), nil
-	}
-	seed, err := strconv.ParseUint(value, 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("SEED is %q: write the number that an earlier run printed, or leave it out", value)
-	}
-	return seed, nil
+	out.printf("SEED=%d %s=%s", seed, variable, length)
+	return length, seed, nil
 }

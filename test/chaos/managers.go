@@ -11,11 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/client-go/rest"
-
 	"github.com/rollcall-dev/rollcall/test/harness/account"
 	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
-	"github.com/rollcall-dev/rollcall/test/harness/checker"
 	"github.com/rollcall-dev/rollcall/test/harness/manager"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
@@ -57,32 +54,12 @@ type contender struct {
 	asked   bool // to end
 }
 
-// setup is what the managers of a run need.
-type setup struct {
-	launcher *process.Launcher
-	// dir gets a folder for each.
-	dir, binary string
-	// registry is the address that leads to it.
-	registry string
-	// account is what they reach the API server as.
-	account *rest.Config
-	journal *checker.Journal
-	out     *output
-	// maxRemovals is resync's; empty leaves it at its default.
-	maxRemovals string
-	// fail gets the reason where a manager can't be started.
-	fail func(why string)
-	// receipts has them write audit logs.
-	receipts bool
-	// soaks: they are asked what they hold.
-	soaks bool
-}
-
-func startManagers(ctx context.Context, s setup) (*managers, error) {
+// startManagers starts those of a game.
+func startManagers(ctx context.Context, g *game) (*managers, error) {
 	ctx, stop := context.WithCancel(ctx)
 	m := &managers{stop: stop}
 	for _, name := range []string{"m1", "m2"} {
-		one, err := newContender(ctx, name, s)
+		one, err := newContender(ctx, name, g)
 		if err != nil {
 			m.Stop()
 			return nil, err
@@ -93,8 +70,8 @@ func startManagers(ctx context.Context, s setup) (*managers, error) {
 	return m, nil
 }
 
-func newContender(ctx context.Context, name string, s setup) (*contender, error) {
-	proxy, err := apiproxy.Start(ctx, s.account, s.journal.PatchesOf(name))
+func newContender(ctx context.Context, name string, g *game) (*contender, error) {
+	proxy, err := apiproxy.Start(ctx, g.account, g.journal.PatchesOf(name))
 	if err != nil {
 		return nil, err
 	}
@@ -107,21 +84,22 @@ func newContender(ctx context.Context, name string, s setup) (*contender, error)
 		return nil, err
 	}
 	profiles := fmt.Sprintf("127.0.0.1:%d", ports[0])
-	if s.soaks {
+	if g.held != nil {
 		flags = append(flags, "--pprof-bind-address="+profiles)
 	} else {
 		flags = append(flags, "--metrics-bind-address=0")
 	}
-	config := configuration("http://"+s.registry+"/"+name, s.maxRemovals)
-	if s.receipts {
-		log := auditLog(s.dir, name)
+	config := configuration("http://"+g.network.Address+"/"+name, g.plan.maxRemovals())
+	dir := g.binary + ".d"
+	if g.receipts {
+		log := auditLog(dir, name)
 		if err := os.Remove(log); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("removing the audit log of the game before: %w", err)
 		}
 		config += fmt.Sprintf("audit: {path: %s, maxSize: 1Gi}\n", log)
 	}
 	m, err := manager.New(manager.Options{
-		Name: name, Dir: filepath.Join(s.dir, name), Path: s.binary, Flags: flags, Launcher: s.launcher,
+		Name: name, Dir: filepath.Join(dir, name), Path: g.binary, Flags: flags, Launcher: g.launcher,
 		Config: config, WriteKubeconfig: proxy.WriteKubeconfig,
 	})
 	if err != nil {
@@ -129,7 +107,7 @@ func newContender(ctx context.Context, name string, s setup) (*contender, error)
 		return nil, err
 	}
 	return &contender{
-		manager: m, name: name, proxy: proxy, renewed: proxy.LeaseRenewed, out: s.out, fail: s.fail, start: m.Start,
+		manager: m, name: name, proxy: proxy, renewed: proxy.LeaseRenewed, out: g.out, fail: g.report.note, start: m.Start,
 		profiles: profiles,
 	}, nil
 }
@@ -163,7 +141,7 @@ func (m *contender) keep(ctx context.Context) {
 		m.mu.Lock()
 		m.process, m.asked = running, false
 		m.mu.Unlock()
-		m.proxy.Lift()
+		m.proxy.Fence(false)
 		select {
 		case <-ctx.Done():
 			running.Kill()

@@ -186,14 +186,13 @@ func playMutants(ctx context.Context, out *output) error {
 		for _, problem := range problems {
 			out.plain("chaos: " + problem.Error())
 		}
+		failed := error(nil)
 		if len(problems) > 0 {
 			out.plain("logs are in " + w.dir)
+			failed = errFailed
 		}
 		out.plain(fmt.Sprintf("chaos: %d mutants, %d problems", played, len(problems)))
-		if len(problems) > 0 {
-			return errFailed
-		}
-		return nil
+		return failed
 	})
 }
 

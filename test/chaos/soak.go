@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -34,15 +33,10 @@ func soakPlan(seed uint64, workloads int, length time.Duration) planner {
 
 // soak lets two managers work for long, and looks at what they hold.
 func soak(ctx context.Context, out *output) error {
-	length, err := lengthFrom("SOAK", os.Getenv("SOAK"), defaultSoak)
+	length, seed, err := runFrom("SOAK", defaultSoak, out)
 	if err != nil {
 		return err
 	}
-	seed, err := seedFrom(os.Getenv("SEED"))
-	if err != nil {
-		return err
-	}
-	out.printf("SEED=%d SOAK=%s", seed, length)
 	return withManager(ctx, out, func(w *world, binary string) error {
 		g := &game{
 			world: w, binary: binary, plan: soakPlan(seed, len(workloads()), length), replicas: replicas, length: length, held: held{},

@@ -13,21 +13,16 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/history"
 )
 
-// podWatch writes every version of every pod of the workloads into the journal. Where the API server was away, versions
-// may be missing; what comes after such a gap is marked.
-type podWatch struct {
-	journal   *checker.Journal
-	workloads []*workload
-}
-
-func (p *podWatch) saw(v history.Version[*corev1.Pod]) {
+// saw writes a version of a pod of the workloads into the journal. Where the API server was away, versions may be missing; what
+// comes after such a gap is marked.
+func (g *game) saw(v history.Version[*corev1.Pod]) {
 	pod := v.Object
-	w := workloadOf(p.workloads, pod)
+	w := workloadOf(g.workloads, pod)
 	version, err := strconv.ParseUint(pod.ResourceVersion, 10, 64)
 	if w == nil || err != nil {
 		return
 	}
-	p.journal.Saw(string(pod.UID), client.ObjectKeyFromObject(pod), w.hooks, checker.Sighting{
+	g.journal.Saw(string(pod.UID), client.ObjectKeyFromObject(pod), w.hooks, checker.Sighting{
 		At: time.Now(), Version: version, Gone: v.Gone, Gap: v.Gap, Workload: w.id(),
 		State: pod.Labels[appspub.LifecycleStateKey], Stamp: pod.Annotations[appspub.LifecycleTimestampKey],
 		Ready: lifecycle.IsReady(pod), Deleting: pod.DeletionTimestamp != nil, Held: len(pod.Finalizers) > 0, Set: checker.SetOn(w.hooks, pod),

@@ -119,20 +119,14 @@ func (g *game) play(ctx context.Context) error {
 		return err
 	}
 	g.network.Forget()
-	watcher := &podWatch{journal: g.journal, workloads: g.workloads}
 	g.say("starting: %d CloneSets of %d pods", len(g.workloads), g.replicas)
-	watched, err := history.Follow(watching, g.k8s, &corev1.PodList{}, watcher.saw)
+	watched, err := history.Follow(watching, g.k8s, &corev1.PodList{}, g.saw)
 	if err != nil {
 		return err
 	}
 	background.Go(func() { <-watched })
 	background.Go(func() { g.judge(watching) })
-	g.managers, err = startManagers(ctx, setup{
-		launcher: g.launcher, dir: g.binary + ".d", binary: g.binary, registry: g.network.Address, account: g.account,
-		journal: g.journal, out: g.out, fail: g.report.note, soaks: g.held != nil, maxRemovals: g.plan.maxRemovals(),
-		receipts: g.receipts,
-	})
-	if err != nil {
+	if g.managers, err = startManagers(ctx, g); err != nil {
 		return err
 	}
 	defer g.managers.Stop()
@@ -202,9 +196,6 @@ func (g *game) progress(ctx context.Context) {
 }
 
 func (g *game) leaderName() string {
-	if g.managers == nil {
-		return "none"
-	}
 	if leads := g.managers.leader(); leads != nil {
 		return leads.name
 	}

@@ -141,15 +141,8 @@ func given(service, address string, port int) registry.Entry {
 	return registry.Entry{State: registry.InService, Instance: registry.Instance{Service: service, Address: address, Port: port}}
 }
 
-// adoptFrom reads the variables ADOPT, REGISTRY and APP. It returns which application registers itself, empty where none does.
-func adoptFrom(adopt, driver, app string) (string, error) {
-	switch adopt {
-	case "", "0":
-		return "", nil
-	case "1":
-	default:
-		return "", fmt.Errorf("ADOPT is %q: write 1 to have applications register themselves, or leave it out", adopt)
-	}
+// appFrom reads the variable APP: which application registers itself in the driver's registry.
+func appFrom(driver, app string) (string, error) {
 	// The first one is the default.
 	able := map[string][]string{"consul": {"consul"}, "eureka": {"spring"}, "nacos": {"go", "spring", "dubbo"}}
 	known, ok := able[driver]

@@ -11,7 +11,7 @@ import (
 func main() { os.Exit(command.Run("demo", start)) }
 
 func start(ctx context.Context) error {
-	keep, err := keepFrom(os.Getenv("KEEP"))
+	keep, err := isOn("KEEP", "keep everything running after the demo")
 	if err != nil {
 		return err
 	}
@@ -19,21 +19,27 @@ func start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	app, err := adoptFrom(os.Getenv("ADOPT"), driver, os.Getenv("APP"))
+	adopt, err := isOn("ADOPT", "have applications register themselves")
 	if err != nil {
 		return err
+	}
+	app := ""
+	if adopt {
+		if app, err = appFrom(driver, os.Getenv("APP")); err != nil {
+			return err
+		}
 	}
 	return run(ctx, newScreen(os.Stdout), options{driver: driver, keep: keep, app: app})
 }
 
-// keepFrom reads the variable KEEP.
-func keepFrom(value string) (bool, error) {
-	switch value {
+// isOn reads a variable that is 1 or left out.
+func isOn(name, todo string) (bool, error) {
+	switch value := os.Getenv(name); value {
 	case "", "0":
 		return false, nil
 	case "1":
 		return true, nil
 	default:
-		return false, fmt.Errorf("KEEP is %q: write 1 to keep everything running after the demo, or leave it out", value)
+		return false, fmt.Errorf("%s is %q: write 1 to %s, or leave it out", name, value, todo)
 	}
 }

@@ -207,10 +207,5 @@ func (w *world) evictAll(ctx context.Context, node string) (refused int, err err
 
 // owns reports whether a namespace is one of those that the tests have made.
 func (w *world) owns(namespace string) bool {
-	for _, a := range w.arms {
-		if a.namespace() == namespace {
-			return true
-		}
-	}
-	return namespace == rollcallNamespace
+	return namespace == rollcallNamespace || slices.ContainsFunc(w.arms, func(a *arm) bool { return a.namespace() == namespace })
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -18,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
 
@@ -200,12 +200,7 @@ func nodeReady(ctx context.Context, k8s client.Client, name string) error {
 	if err := k8s.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
 		return fmt.Errorf("reading the node: %w", err)
 	}
-	for _, condition := range node.Status.Conditions {
-		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue && len(node.Spec.Taints) == 0 {
-			return nil
-		}
-	}
-	return errors.New("the node is not Ready")
+	return cluster.NodeReady(&node)
 }
 
 // write fills a template in and writes it to a file.

@@ -104,13 +104,11 @@ func scenarios() []scenario {
 
 // update gives the pods the other version, in place.
 func update(ctx context.Context, a *arm) error {
-	return a.change(ctx, inPlace)
-}
-
-func inPlace(spec *appsv1alpha1.CloneSetSpec) {
-	spec.UpdateStrategy.Type = appsv1alpha1.InPlaceIfPossibleCloneSetUpdateStrategyType
-	spec.UpdateStrategy.MaxSurge, spec.UpdateStrategy.MaxUnavailable = nil, new(intstr.FromInt32(2))
-	nextVersion(spec)
+	return a.change(ctx, func(spec *appsv1alpha1.CloneSetSpec) {
+		spec.UpdateStrategy.Type = appsv1alpha1.InPlaceIfPossibleCloneSetUpdateStrategyType
+		spec.UpdateStrategy.MaxSurge, spec.UpdateStrategy.MaxUnavailable = nil, new(intstr.FromInt32(2))
+		nextVersion(spec)
+	})
 }
 
 // recreate gives the pods the other version by new pods, one at a time, each before the old one goes.
@@ -355,13 +353,8 @@ func (w *world) deleteLeader(ctx context.Context, options ...client.DeleteOption
 	if err := w.k8s.Get(ctx, client.ObjectKey{Namespace: rollcallNamespace, Name: "rollcall"}, &lease); err != nil {
 		return fmt.Errorf("reading the lease: %w", err)
 	}
-	leader := &corev1.Pod{}
-	leader.Namespace = rollcallNamespace
-	leader.Name, _, _ = strings.Cut(*lease.Spec.HolderIdentity, "_")
-	if err := w.k8s.Delete(ctx, leader, options...); err != nil {
-		return fmt.Errorf("deleting the leader: %w", err)
-	}
-	return nil
+	leader, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
+	return w.k8s.Delete(ctx, kube.Pod(rollcallNamespace, leader), options...)
 }
 
 // kruiseDown has OpenKruise's manager away for some time in the middle of the update.

@@ -214,13 +214,8 @@ func parsePath(path string) (resource, namespace, name string) {
 	return resource, parts[0], parts[2]
 }
 
-// Fence drops every write from now on, until Lift: what the manager has begun is never done.
-func (p *Proxy) Fence() { p.setFence(true) }
-
-// Lift lets writes through again.
-func (p *Proxy) Lift() { p.setFence(false) }
-
-func (p *Proxy) setFence(fenced bool) {
+// Fence drops every write from now on, or lets them through again: what the manager has begun meanwhile is never done.
+func (p *Proxy) Fence(fenced bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fenced = fenced

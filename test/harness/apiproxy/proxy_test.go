@@ -35,11 +35,11 @@ func TestFence(t *testing.T) {
 		return err
 	}
 	expect.NoError(t, patch(time.Minute))
-	proxy.Fence()
+	proxy.Fence(true)
 	if err := patch(100 * time.Millisecond); err == nil {
 		t.Error("a write behind the fence was answered")
 	}
-	proxy.Lift()
+	proxy.Fence(false)
 	expect.NoError(t, patch(time.Minute))
 	if want := []string{http.MethodPatch, http.MethodPatch}; !slices.Equal(arrived, want) {
 		t.Errorf("%q arrived, want those before and after the fence", arrived)

@@ -58,7 +58,7 @@ func (j *Journal) decide(f flip, now time.Time) bool {
 	}
 	if len(made) == 0 {
 		if !f.byKruise() {
-			j.violate(f.pod, after.At, fmt.Sprintf("I3: handler %s was %s, and no manager's patch did it", f.handler, f.verb()))
+			j.violate(f.pod, after.At, fmt.Sprintf("I3: handler %s was %s, and no manager's patch did it", f.handler, map[bool]string{true: "set", false: "cleared"}[f.set]))
 		}
 		return true
 	}
@@ -73,13 +73,6 @@ func (j *Journal) decide(f flip, now time.Time) bool {
 	}
 	j.violate(f.pod, made[len(made)-1].Received, why)
 	return true
-}
-
-func (f flip) verb() string {
-	if f.set {
-		return "set"
-	}
-	return "cleared"
 }
 
 // makers returns the patches that made the flip, or may have: they change its handler. Those whose answer is unknown count

@@ -195,28 +195,29 @@ func (c *Cluster) createNodes(ctx context.Context) error {
 	return nil
 }
 
-// nodesReady returns nil when every node is Ready and free of the taint that a new node has.
+// nodesReady returns nil when every node is.
 func (c *Cluster) nodesReady(ctx context.Context) error {
 	var nodes corev1.NodeList
 	if err := c.client.List(ctx, &nodes, &client.ListOptions{}); err != nil {
 		return fmt.Errorf("listing the nodes: %w", err)
 	}
 	for _, node := range nodes.Items {
-		for _, taint := range node.Spec.Taints {
-			return fmt.Errorf("%s has the taint %s", node.Name, taint.Key)
-		}
-		if !nodeReady(&node) {
-			return fmt.Errorf("%s is not Ready", node.Name)
+		if err := NodeReady(&node); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func nodeReady(node *corev1.Node) bool {
+// NodeReady returns nil when a node is Ready and free of the taint that a new node has.
+func NodeReady(node *corev1.Node) error {
+	for _, taint := range node.Spec.Taints {
+		return fmt.Errorf("%s has the taint %s", node.Name, taint.Key)
+	}
 	for _, condition := range node.Status.Conditions {
-		if condition.Type == corev1.NodeReady {
-			return condition.Status == corev1.ConditionTrue
+		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
+			return nil
 		}
 	}
-	return false
+	return fmt.Errorf("%s is not Ready", node.Name)
 }

@@ -10,10 +10,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
+	"github.com/rollcall-dev/rollcall/test/harness/command"
 )
 
 const usage = `
@@ -22,16 +21,7 @@ Usage:
   cluster up [flags]    start a cluster, print its KUBECONFIG, stop it at Ctrl-C`
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
-	stop()
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "cluster:", err)
-		os.Exit(1)
-	}
+	os.Exit(command.Run("cluster", func(ctx context.Context) error { return run(ctx, os.Args[1:]) }))
 }
 
 func run(ctx context.Context, args []string) error {
@@ -55,7 +45,9 @@ func up(ctx context.Context, args []string) error {
 	flags.IntVar(&opts.Nodes, "nodes", cluster.DefaultNodes, "number of nodes")
 	flags.StringVar(&opts.PodCIDR, "pod-cidr", cluster.DefaultPodCIDR, "range of the pods' addresses")
 	flags.BoolVar(&opts.WithoutKruise, "without-kruise", false, "leave OpenKruise out")
-	if err := flags.Parse(args); err != nil {
+	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return nil
+	} else if err != nil {
 		return err
 	}
 	if flags.NArg() > 0 {
