@@ -14,8 +14,6 @@ import (
 
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/test/harness/account"
@@ -169,9 +167,7 @@ func (sh *shell) expectToManage(own *cluster.Cluster, k8s client.WithWatch) stri
 	expect.NoError(sh.T, err)
 	r := startRegistry(sh.T)
 	config := defaultConfiguration(r.URL(), "prod", "shop")
-	for _, object := range slices.Concat([]client.Object{&corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "rollcall-system", Name: "rollcall-config"}, Data: map[string]string{"config.yaml": config.text()},
-	}}, readComponent(sh.T, "enroll"), readComponent(sh.T, "pod-condition")) {
+	for _, object := range slices.Concat([]client.Object{config.configMap("rollcall-system")}, readComponent(sh.T, "enroll"), readComponent(sh.T, "pod-condition")) {
 		expect.NoError(sh.T, k8s.Create(sh.Context(), object))
 	}
 	m := prepareManager(sh.T, "guides", as, config, "--leader-elect=true", "--leader-election-namespace=rollcall-system", "--enroll", "--pod-condition")

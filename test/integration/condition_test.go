@@ -29,7 +29,7 @@ func TestPodCondition(t *testing.T) {
 			if len(said) == 0 && in || len(said) > 0 && in != said[len(said)-1] {
 				said = append(said, in)
 			}
-			now := isReady(v.pod)
+			now := lifecycle.IsTrue(v.pod, corev1.PodReady)
 			s.Expect(in || !now || ready, "pod %s became Ready while it was not in rotation", pod.Name)
 			ready = now
 		}
@@ -45,14 +45,4 @@ func TestPodCondition(t *testing.T) {
 		s.Expect(written[pod.Name] == 3, "the condition of pod %s cost %d writes, not one for each time that it came in or went out", pod.Name, written[pod.Name])
 	}
 	s.ExpectAlways()
-}
-
-// isReady is what Kubernetes says.
-func isReady(pod *corev1.Pod) bool {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }

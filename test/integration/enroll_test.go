@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -263,9 +264,7 @@ func TestEnrolByHand(t *testing.T) {
 	config := defaultConfiguration(env.registry.URL(), namespace)
 	s := newScenario(t, startManager(t, namespace, config), env.registry, labels, namespace)
 	s.troubled = true
-	s.must(s.k8s.Create(s.Context(), &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "rollcall-config"}, Data: map[string]string{"config.yaml": config.text()},
-	}))
+	s.must(s.k8s.Create(s.Context(), config.configMap(s.ns)))
 	s.Create(replicas(2), unhooked)
 	s.AwaitPods(2)
 	name := s.key.Name
@@ -286,14 +285,7 @@ func TestEnrolByHand(t *testing.T) {
 	before := specOf(s.T, storedSet(s))
 
 	person.Expect(0, "enroll --all", name+" enrolled")
-	s.await("the pods to be armed", func() error {
-		for _, pod := range s.Pods() {
-			if pod.Labels[lifecycle.LabelPreDelete] != "true" {
-				return errors.New(pod.Name + " is not")
-			}
-		}
-		return nil
-	})
+	s.awaitArmed()
 	person.Expect(0, "enroll "+name, "unchanged: it has hooks")
 	person.Expect(0, "enroll --undo "+name, name+" withdrawn")
 	person.Expect(0, "enroll --undo "+name, "unchanged: this command gave it no hooks")
@@ -316,11 +308,14 @@ func TestEnrolmentAfterAReload(t *testing.T) {
 
 	config["service"] = map[string]any{"name": "{label:app}", "port": 9999}
 	s.must(s.manager.Configure(config))
-	s.await("the pod to be armed", func() error {
-		if pod := s.Pods()[0]; pod.Labels[lifecycle.LabelPreDelete] != "true" {
-			return errors.New(pod.Name + " is not")
-		}
-		return nil
+	s.awaitArmed()
+}
+
+// awaitArmed returns once all pods have the label of enrolment's preDelete.
+func (s *scenario) awaitArmed() {
+	s.Helper()
+	s.until("the pods to be armed", func() bool {
+		return !slices.ContainsFunc(s.Pods(), func(pod *corev1.Pod) bool { return pod.Labels[lifecycle.LabelPreDelete] != "true" })
 	})
 }
 

@@ -191,13 +191,8 @@ func (s *scenario) ExpectStanding(n int, image string) []*corev1.Pod {
 			return fmt.Errorf("there are %d pods, not %d", len(pods), n)
 		}
 		for _, pod := range pods {
-			switch {
-			case pod.DeletionTimestamp != nil:
-				return fmt.Errorf("pod %s is being deleted", pod.Name)
-			case stateOf(pod) != string(appspub.LifecycleStateNormal):
-				return fmt.Errorf("pod %s is in %s", pod.Name, stateOf(pod))
-			case !lifecycle.IsReady(pod), pod.Spec.Containers[0].Image != image:
-				return fmt.Errorf("pod %s is not ready with %s", pod.Name, image)
+			if err := kube.NotReadyWith(pod, image); err != nil {
+				return err
 			}
 			for _, h := range s.handlers {
 				if h.hooks[0] == hookPreDelete && !h.setOn(pod) {

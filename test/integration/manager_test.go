@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
@@ -78,6 +80,13 @@ func (c configuration) text() string {
 		panic(err) // it holds nothing but text, numbers and lists
 	}
 	return string(data)
+}
+
+// configMap is the one that ships for a manager in the namespace, with the configuration.
+func (c configuration) configMap(namespace string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "rollcall-config"}, Data: map[string]string{"config.yaml": c.text()},
+	}
 }
 
 // Configure writes the configuration file.

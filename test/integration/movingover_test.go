@@ -17,7 +17,6 @@ import (
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -115,7 +114,7 @@ func startMove(t *testing.T) *move {
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "moving-over", "README.md"))
 	expect.NoError(t, err)
 	m := &move{T: t, page: string(page)}
-	m.server = registries.Use(t, func(ctx context.Context) (*consul.Server, error) { return consul.Start(ctx, consul.Options{}) })
+	m.server = registries.Use(t, registries.With(consul.Start, consul.Options{}))
 	at, err := url.Parse(m.server.URL)
 	expect.NoError(t, err)
 	_, m.look, _ = strings.Cut(m.section("# Move over").blocks[0], "# Consul")
@@ -131,9 +130,7 @@ func startMove(t *testing.T) *move {
 	m.manager = startManager(t, "moving-over", m.config, "--dry-run")
 	m.startShell()
 	expect.NoError(t, env.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shop}}))
-	expect.NoError(t, env.client.Create(t.Context(), &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "rollcall-system", Name: "rollcall-config"}, Data: map[string]string{"config.yaml": m.config.text()},
-	}))
+	expect.NoError(t, env.client.Create(t.Context(), m.config.configMap("rollcall-system")))
 	port := servePods(t)
 	m.runApps(port)
 	m.createSet(port)
@@ -162,22 +159,15 @@ func (m *move) startShell() {
 
 func (m *move) createSet(port int) {
 	m.Helper()
-	labels := map[string]string{"app": web}
-	expect.NoError(m.T, env.client.Create(m.Context(), &kruisev1alpha1.CloneSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: web},
-		Spec: kruisev1alpha1.CloneSetSpec{
-			Replicas: new(int32(3)), Selector: &metav1.LabelSelector{MatchLabels: labels},
-			UpdateStrategy: kruisev1alpha1.CloneSetUpdateStrategy{
-				Type: kruisev1alpha1.InPlaceIfPossibleCloneSetUpdateStrategyType, MaxUnavailable: new(intstr.FromInt32(1)),
-			},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec: corev1.PodSpec{Containers: []corev1.Container{{
-					Name: web, Image: "web:1", Ports: []corev1.ContainerPort{{ContainerPort: int32(port)}},
-				}}},
-			},
-		},
-	}))
+	set := labels.load(m.T)
+	for _, edit := range []func(*kruisev1alpha1.CloneSet){inPlace, replicas(3), image("web:1"), unhooked} {
+		edit(set)
+	}
+	set.Namespace, set.Name = shop, web
+	set.Spec.Selector.MatchLabels = map[string]string{"app": web}
+	set.Spec.Template.Labels = map[string]string{"app": web}
+	set.Spec.Template.Spec.Containers[0].Ports[0].ContainerPort = int32(port)
+	expect.NoError(m.T, env.client.Create(m.Context(), set))
 }
 
 // runApps plays the applications: each registers itself by Consul's own command while its container runs, unless it is one of

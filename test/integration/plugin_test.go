@@ -78,9 +78,7 @@ func TestKubectlPlugin(t *testing.T) {
 	s.ExpectSteady()
 	person := s.Kubectl("admin", env.cluster.Config())
 	person.Expect(6, "status", "namespace plugin has no ConfigMap rollcall-config", "--rollcall-namespace")
-	s.must(s.k8s.Create(s.Context(), &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: installation, Name: "rollcall-config"}, Data: map[string]string{"config.yaml": s.manager.config.text()},
-	}))
+	s.must(s.k8s.Create(s.Context(), s.manager.config.configMap(installation)))
 	person.installation = installation
 	pods := s.Pods()
 	person.Expect(0, "status", pods[0].Name, pods[1].Name, "Normal", "In")
@@ -158,9 +156,7 @@ func TestKubectlPluginAsksTheManager(t *testing.T) {
 	s := alone(t, "plugin-registry", nil, append(elect(t, installation), "--status-page",
 		"--metrics-bind-address="+host+":0", "--health-probe-bind-address="+host+":0")...)
 	pod := s.Begin(replicas(1))[0]
-	s.must(s.k8s.Create(s.Context(), &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: installation, Name: "rollcall-config"}, Data: map[string]string{"config.yaml": s.manager.config.text()},
-	}))
+	s.must(s.k8s.Create(s.Context(), s.manager.config.configMap(installation)))
 	allow := func(user, namespace string, rules ...rbacv1.PolicyRule) {
 		named := metav1.ObjectMeta{Namespace: namespace, Name: user}
 		s.must(s.k8s.Create(s.Context(), &rbacv1.Role{ObjectMeta: named, Rules: rules}))

@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/registry/memory"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
@@ -36,14 +35,7 @@ func newScene(t *testing.T) scene {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), everything)
 	t.Cleanup(cancel)
-	return scene{Registry: fakeregistry.New(newMemory(t)), t: t, ctx: ctx}
-}
-
-func newMemory(t *testing.T) fakeregistry.Backend {
-	t.Helper()
-	r, err := memory.New(t.Context(), registry.Config{Cluster: "test"})
-	expect.NoError(t, err)
-	return r.(fakeregistry.Backend)
+	return scene{Registry: fakeregistry.New(fakeregistry.Memory()), t: t, ctx: ctx}
 }
 
 // inBackground makes a call, and returns how to wait for its answer.

@@ -8,17 +8,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/registry/memory"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 func TestMirror(t *testing.T) {
 	t.Parallel()
-	store, err := memory.New(t.Context(), registry.Config{Cluster: Cluster})
-	expect.NoError(t, err)
-	to := fakeregistry.New(store.(fakeregistry.Backend))
+	to := fakeregistry.New(fakeregistry.Memory())
 	k8s := fake.NewClientBuilder().WithStatusSubresource(&corev1.Pod{}).Build()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-1", Namespace: "e2e", UID: "uid-1", Finalizers: []string{"example.io/held"}}}
 	expect.NoError(t, k8s.Create(t.Context(), pod))

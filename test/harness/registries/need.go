@@ -62,6 +62,11 @@ func Use[S Running](t *testing.T, start func(context.Context) (S, error)) S {
 	return s
 }
 
+// With is a start of a server with options, for [Use] and [Share].
+func With[O any, S Running](start func(context.Context, O) (S, error), options O) func(context.Context) (S, error) {
+	return func(ctx context.Context) (S, error) { return start(ctx, options) }
+}
+
 // Shared is a server that all tests of a package have in common.
 type Shared[S Running] struct {
 	start   func(context.Context) (S, error)

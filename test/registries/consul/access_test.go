@@ -127,7 +127,7 @@ func TestAServiceThatTheTokenMayNotWriteIsAloneInABatch(t *testing.T) {
 // TestServerNameIsThatOfTheCertificate holds what the driver makes of it. Other certificates are the kit's.
 func TestServerNameIsThatOfTheCertificate(t *testing.T) {
 	t.Parallel()
-	server := registries.Use(t, starter(consul.Options{ClientCertificates: true}))
+	server := registries.Use(t, registries.With(consul.Start, consul.Options{ClientCertificates: true}))
 	cfg := configOf(t, server)
 	cfg.Options = fmt.Appendf(nil, `{"serverName": %q, "datacenter": %q}`, consul.ServerName, consul.Datacenter)
 	must(t, open(t, cfg).Register, pod(t, 1))

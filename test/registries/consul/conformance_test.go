@@ -29,15 +29,11 @@ const wrongToken = "5ec4e700-0000-4000-8000-bad70ce00000"
 // shared and guarded are the servers of all tests that neither restart them nor need them empty: without and with access
 // control.
 var (
-	shared  = registries.Share(starter(consul.Options{}))
-	guarded = registries.Share(starter(consul.Options{ACL: true}))
+	shared  = registries.Share(registries.With(consul.Start, consul.Options{}))
+	guarded = registries.Share(registries.With(consul.Start, consul.Options{ACL: true}))
 )
 
 func TestMain(m *testing.M) { registries.Main(m, shared, guarded) }
-
-func starter(opts consul.Options) func(context.Context) (*consul.Server, error) {
-	return func(ctx context.Context) (*consul.Server, error) { return consul.Start(ctx, opts) }
-}
 
 // TestConformance runs the suite on a server of each kind. The suite restarts it.
 func TestConformance(t *testing.T) {
@@ -47,7 +43,7 @@ func TestConformance(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := registries.Use(t, starter(opts))
+			server := registries.Use(t, registries.With(consul.Start, opts))
 			h := harness(t, server)
 			if name == "Plain" {
 				probes(t, server, &h)

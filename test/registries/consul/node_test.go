@@ -282,7 +282,7 @@ func nodeOf(t *testing.T, server *consul.Server, in registry.Instance) string {
 // TestTheNodeOfAnAgentIsNeverWritten has a prefix that makes the name of the server's own node, for some addresses.
 func TestTheNodeOfAnAgentIsNeverWritten(t *testing.T) {
 	t.Parallel()
-	server := registries.Use(t, starter(consul.Options{}))
+	server := registries.Use(t, registries.With(consul.Start, consul.Options{}))
 	before := servicesOf(t, server, consul.Node)
 	const addresses = 200 // and one more, which is none of those
 	prefix := strings.TrimRight(consul.Node, "0123456789")

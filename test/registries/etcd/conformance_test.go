@@ -25,7 +25,7 @@ import (
 )
 
 // shared is the server of all tests that don't restart it.
-var shared = registries.Share(func(ctx context.Context) (*etcd.Server, error) { return etcd.Start(ctx, etcd.Options{}) })
+var shared = registries.Share(registries.With(etcd.Start, etcd.Options{}))
 
 func TestMain(m *testing.M) { registries.Main(m, shared) }
 
@@ -43,7 +43,7 @@ const (
 
 func start(t *testing.T, opts etcd.Options) *etcd.Server {
 	t.Helper()
-	return registries.Use(t, func(ctx context.Context) (*etcd.Server, error) { return etcd.Start(ctx, opts) })
+	return registries.Use(t, registries.With(etcd.Start, opts))
 }
 
 // startWithUsers starts a server that asks for a certificate and a password.

@@ -21,16 +21,12 @@ const wrongPassword = "not-this-pässword"
 // The servers of all tests that do not restart them: with the read-only response cache off, with it on, and with basic
 // auth.
 var (
-	uncached = registries.Share(starter(eureka.Options{}))
-	cached   = registries.Share(starter(eureka.Options{ReadOnlyCache: true, SlowEviction: true}))
-	guarded  = registries.Share(starter(eureka.Options{BasicAuth: true, SlowEviction: true}))
+	uncached = registries.Share(registries.With(eureka.Start, eureka.Options{}))
+	cached   = registries.Share(registries.With(eureka.Start, eureka.Options{ReadOnlyCache: true, SlowEviction: true}))
+	guarded  = registries.Share(registries.With(eureka.Start, eureka.Options{BasicAuth: true, SlowEviction: true}))
 )
 
 func TestMain(m *testing.M) { registries.Main(m, uncached, cached, guarded) }
-
-func starter(opts eureka.Options) func(context.Context) (*eureka.Server, error) {
-	return func(ctx context.Context) (*eureka.Server, error) { return eureka.Start(ctx, opts) }
-}
 
 // TestConformance runs the suite on a server of each kind. The first is one that the suite restarts.
 func TestConformance(t *testing.T) {
@@ -38,7 +34,7 @@ func TestConformance(t *testing.T) {
 	const evicting = "the server keeps what has no lease; entries end on the one with the cache off"
 	t.Run("CacheOff", func(t *testing.T) {
 		t.Parallel()
-		server := registries.Use(t, starter(eureka.Options{}))
+		server := registries.Use(t, registries.With(eureka.Start, eureka.Options{}))
 		h := harness(t, server)
 		short := configOf(t, server)
 		short.Options = options(server, 1, 22)

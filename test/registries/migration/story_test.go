@@ -3,16 +3,15 @@ package migration
 import (
 	"context"
 	"fmt"
+	"os"
 	"testing"
 
-	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
-	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/kube"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
@@ -47,38 +46,19 @@ func (w *world) begin(t *testing.T, name, registries string) *story {
 	return s
 }
 
-// cloneSet has all three hooks, each by a label, and is updated in place, pod after pod.
+// cloneSet is the demo's: it has all three hooks, each by a label, and is updated in place, pod after pod.
 func (s *story) cloneSet(registries string) *kruisev1alpha1.CloneSet {
-	handler := func(key string) *appspub.LifecycleHook {
-		return &appspub.LifecycleHook{LabelsHandler: map[string]string{key: "true"}}
-	}
-	annotations := map[string]string{cluster.AnnotationStartDelay: "500ms", cluster.AnnotationReadyDelay: "500ms"}
+	text, err := os.ReadFile("../../demo/cloneset.yaml")
+	expect.NoError(s.T, err)
+	set := &kruisev1alpha1.CloneSet{}
+	expect.NoError(s.T, yaml.UnmarshalStrict(text, set))
+	set.Namespace, set.Name = s.name, s.name
+	set.Spec.Selector.MatchLabels["app"], set.Spec.Template.Labels["app"] = s.name, s.name
 	if registries != "" {
-		annotations[registriesKey] = registries
+		set.Spec.Template.Annotations[registriesKey] = registries
 	}
-	return &kruisev1alpha1.CloneSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: s.name},
-		Spec: kruisev1alpha1.CloneSetSpec{
-			Replicas: new(int32(3)),
-			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": s.name}},
-			Lifecycle: &appspub.Lifecycle{
-				PreNormal: handler("example.com/registered"), InPlaceUpdate: handler("example.com/blocks-update"),
-				PreDelete: handler("example.com/blocks-delete"),
-			},
-			UpdateStrategy: kruisev1alpha1.CloneSetUpdateStrategy{
-				Type: kruisev1alpha1.InPlaceOnlyCloneSetUpdateStrategyType, MaxUnavailable: new(intstr.FromInt32(1)),
-			},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Annotations: annotations, Labels: map[string]string{
-					"app": s.name, "example.com/registered": "false",
-					"example.com/blocks-update": "true", "example.com/blocks-delete": "true",
-				}},
-				Spec: corev1.PodSpec{Containers: []corev1.Container{{
-					Name: "web", Image: "web:1", Ports: []corev1.ContainerPort{{ContainerPort: int32(s.port)}},
-				}}},
-			},
-		},
-	}
+	set.Spec.Template.Spec.Containers[0].Ports[0].ContainerPort = int32(s.port)
+	return set
 }
 
 // Edit changes the CloneSet.

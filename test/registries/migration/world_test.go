@@ -49,11 +49,9 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{
-		eureka: registries.Use(t, func(ctx context.Context) (*eureka.Server, error) { return eureka.Start(ctx, eureka.Options{}) }),
-		nacos: registries.Use(t, func(ctx context.Context) (*nacos.Server, error) {
-			return nacos.Start(ctx, nacos.Options{Version: nacos.V3})
-		}),
-		dir: t.TempDir(),
+		eureka: registries.Use(t, registries.With(eureka.Start, eureka.Options{})),
+		nacos:  registries.Use(t, registries.With(nacos.Start, nacos.Options{Version: nacos.V3})),
+		dir:    t.TempDir(),
 	}
 	var err error
 	w.cluster, err = cluster.Start(t.Context(), cluster.Options{Log: os.Stderr, Dir: filepath.Join(w.dir, "cluster"), PodCIDR: "127.102.0.0/16"})

@@ -28,7 +28,7 @@ const (
 // start returns what starts a server that wants a password.
 func start(opts nacos.Options) func(context.Context) (*nacos.Server, error) {
 	opts.Password = password
-	return func(ctx context.Context) (*nacos.Server, error) { return nacos.Start(ctx, opts) }
+	return registries.With(nacos.Start, opts)
 }
 
 func open(t registrytest.T, cfg registry.Config) *driver.Registry {

@@ -27,7 +27,7 @@ var (
 )
 
 func share(opts zookeeper.Options) *registries.Shared[*zookeeper.Server] {
-	return registries.Share(func(ctx context.Context) (*zookeeper.Server, error) { return zookeeper.Start(ctx, opts) })
+	return registries.Share(registries.With(zookeeper.Start, opts))
 }
 
 // readers is the reader of all tests.
@@ -41,7 +41,7 @@ const bound = time.Minute
 // use starts a server for one test.
 func use(t *testing.T, opts zookeeper.Options) *zookeeper.Server {
 	t.Helper()
-	return registries.Use(t, func(ctx context.Context) (*zookeeper.Server, error) { return zookeeper.Start(ctx, opts) })
+	return registries.Use(t, registries.With(zookeeper.Start, opts))
 }
 
 // options makes a driver's options of pairs.

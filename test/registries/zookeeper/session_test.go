@@ -63,7 +63,7 @@ func TestNothingIsSentLongAfterItWasAskedFor(t *testing.T) {
 func TestServerThatLostItsData(t *testing.T) {
 	t.Parallel()
 	before := shared.Use(t)
-	after := registries.Use(t, func(ctx context.Context) (*zookeeper.Server, error) { return zookeeper.Start(ctx, zookeeper.Options{}) })
+	after := use(t, zookeeper.Options{})
 	p := startProxy(t, before.Endpoint)
 	d := open(t, registry.Config{Cluster: "prod-1", Endpoint: p.endpoint, Options: options("base", "/lost")})
 	for i := range 50 {

@@ -10,11 +10,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 
+	"github.com/rollcall-dev/rollcall/test/harness/command"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/etcd"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/eureka"
@@ -52,13 +51,7 @@ func only[T any](get func(context.Context, io.Writer) (T, error)) func(context.C
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "registries:", err)
-		os.Exit(1)
-	}
+	os.Exit(command.Run("registries", func(ctx context.Context) error { return run(ctx, os.Args[1:]) }))
 }
 
 func run(ctx context.Context, args []string) error {
