@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/rollcall-dev/rollcall/test/harness/checker"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
@@ -67,9 +68,9 @@ func lifecycleEditedAway(s *scenario) {
 // free reports a handler that Rollcall owns and that is set on a pod, and its finalizer even where no hook ever named it.
 func (s *scenario) free() error {
 	for _, pod := range s.Pods() {
-		for _, h := range s.handlers {
-			if h.ours() && h.setOn(pod) {
-				return fmt.Errorf("pod %s still has %s", pod.Name, h.key())
+		for _, h := range checker.HandlersOf(s.hooks) {
+			if ours(h) && setOn(h, pod) {
+				return fmt.Errorf("pod %s still has %s", pod.Name, h)
 			}
 		}
 	}

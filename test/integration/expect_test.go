@@ -18,6 +18,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/checker"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 	"github.com/rollcall-dev/rollcall/test/harness/manager"
 )
@@ -80,9 +81,10 @@ func (s *scenario) atHome(pod *corev1.Pod, set *kruisev1alpha1.CloneSet) error {
 	case !lifecycle.IsReady(pod):
 		return errors.New("is not ready")
 	}
-	for _, h := range handlersOf(set.Spec.Lifecycle) {
-		if !h.setOn(pod) && !s.pastPreNormal(h, pod) {
-			return fmt.Errorf("lacks handler %s of %v", h.key(), h.hooks)
+	hooks := hooksOf(set.Spec.Lifecycle)
+	for _, h := range checker.HandlersOf(hooks) {
+		if !setOn(h, pod) && !s.pastPreNormal(hooks, h, pod) {
+			return fmt.Errorf("lacks handler %s of %v", h, hooks)
 		}
 	}
 	for _, mark := range []string{"example.com/newly-create", "example.io/initialing"} {
@@ -95,8 +97,8 @@ func (s *scenario) atHome(pod *corev1.Pod, set *kruisev1alpha1.CloneSet) error {
 
 // pastPreNormal reports a handler of preNormal alone on a pod that was updated before it ever was in Normal: Kruise did not
 // come by that hook.
-func (s *scenario) pastPreNormal(h handler, pod *corev1.Pod) bool {
-	if !slices.Equal(h.hooks, []string{hookPreNormal}) {
+func (s *scenario) pastPreNormal(hooks checker.Hooks, handler string, pod *corev1.Pod) bool {
+	if hooks.Serves(checker.InPlaceUpdate, handler) || hooks.Serves(checker.PreDelete, handler) {
 		return false
 	}
 	before := ""
@@ -200,7 +202,7 @@ func (s *scenario) ExpectNeverSeen(pod *corev1.Pod, state appspub.LifecycleState
 // ExpectAskedBeforeDelete expects that Kruise waited for our hook before it deleted the pod, where there is such a hook.
 func (s *scenario) ExpectAskedBeforeDelete(pod *corev1.Pod) {
 	s.Helper()
-	if slices.ContainsFunc(s.handlers, func(h handler) bool { return h.ours() && h.serves(hookPreDelete) }) {
+	if slices.ContainsFunc(s.hooks[checker.PreDelete], ours) {
 		s.ExpectSeen(pod, appspub.LifecycleStatePreparingDelete)
 	}
 }
@@ -281,9 +283,10 @@ func (s *scenario) ExpectAlways() {
 func (s *scenario) expectAllowedWrites() {
 	s.Helper()
 	for _, w := range s.writes() {
-		for _, h := range s.handlers {
-			if w.Pod != nil && !h.ours() && strings.Contains(w.Changes(), jsonPointer(h.key())) {
-				s.Errorf("pod %s: the manager flipped another owner's %s", w.Name, h.key())
+		for _, h := range checker.HandlersOf(s.hooks) {
+			key, _, _ := strings.Cut(h, "=")
+			if w.Pod != nil && !ours(h) && strings.Contains(w.Changes(), jsonPointer(key)) {
+				s.Errorf("pod %s: the manager flipped another owner's %s", w.Name, h)
 			}
 		}
 		isEvent := w.Resource == "events" && (w.Method == http.MethodPost || w.Method == http.MethodPatch)
@@ -399,7 +402,7 @@ func wantOf(pod *corev1.Pod) string {
 
 // arms reports whether a write set preDelete or the guard, which no acknowledgement is needed for.
 func (s *scenario) arms(before, after *corev1.Pod) bool {
-	return !guarded(before) && guarded(after) || slices.ContainsFunc(s.handlers, func(h handler) bool {
-		return h.serves(hookPreDelete) && !h.setOn(before) && h.setOn(after)
+	return !guarded(before) && guarded(after) || slices.ContainsFunc(s.hooks[checker.PreDelete], func(h string) bool {
+		return !setOn(h, before) && setOn(h, after)
 	})
 }

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,7 +47,7 @@ func (s *scenario) checked() *checker.Journal {
 		}
 		j.PatchFinished(j.PatchReceived(s.manager.Name, w), w.Status, after, w.Received)
 	}
-	hooks := s.hooks()
+	hooks := s.ownHooks()
 	for _, uid := range s.history.UIDs(s.ns) {
 		for _, v := range s.history.Of(uid) {
 			if !s.forgotten(v.arrived) {
@@ -83,21 +84,13 @@ func (s *scenario) tellCalls(j *checker.Journal) {
 	}
 }
 
-// hooks are those that are Rollcall's.
-func (s *scenario) hooks() checker.Hooks {
-	hooks := checker.Hooks{}
-	for _, h := range s.handlers {
-		name := h.finalizer
-		if h.label != "" {
-			name = h.label + "=" + h.value
-		}
-		for _, hook := range h.hooks {
-			if h.ours() {
-				hooks[hook] = append(hooks[hook], name)
-			}
-		}
+// ownHooks have the handlers that are Rollcall's.
+func (s *scenario) ownHooks() checker.Hooks {
+	own := checker.Hooks{}
+	for hook, handlers := range s.hooks {
+		own[hook] = slices.DeleteFunc(slices.Clone(handlers), func(h string) bool { return !ours(h) })
 	}
-	return hooks
+	return own
 }
 
 func (s *scenario) sighting(v sighting, hooks checker.Hooks) checker.Sighting {

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/test/harness/checker"
 	"github.com/rollcall-dev/rollcall/test/harness/kube"
 )
 
@@ -194,9 +195,9 @@ func (s *scenario) ExpectStanding(n int, image string) []*corev1.Pod {
 			if err := kube.NotReadyWith(pod, image); err != nil {
 				return err
 			}
-			for _, h := range s.handlers {
-				if h.hooks[0] == hookPreDelete && !h.setOn(pod) {
-					return fmt.Errorf("pod %s lacks handler %s", pod.Name, h.key())
+			for _, h := range s.hooks[checker.PreDelete] {
+				if !setOn(h, pod) {
+					return fmt.Errorf("pod %s lacks handler %s", pod.Name, h)
 				}
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
+	"github.com/rollcall-dev/rollcall/test/harness/checker"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 	"github.com/rollcall-dev/rollcall/test/harness/kube"
 )
@@ -86,9 +87,9 @@ func (s *scenario) rolledBack(before []*corev1.Pod, reached, release func()) *co
 	// is never set again.
 	s.await("the other owner to release its handlers", func() error {
 		now := s.Now(pod.UID)
-		for _, h := range s.handlers {
-			if !h.ours() && h.serves(hookInPlaceUpdate) && h.setOn(now) {
-				return errors.New(h.key() + " is set")
+		for _, h := range s.hooks[checker.InPlaceUpdate] {
+			if !ours(h) && setOn(h, now) {
+				return errors.New(h + " is set")
 			}
 		}
 		return nil
@@ -110,7 +111,7 @@ func cancelledScaleInAfterRelease(s *scenario) {
 
 	s.Scale(2)
 	pod := s.AwaitPodIn(appspub.LifecycleStatePreparingDelete)
-	s.AwaitReleased(pod, hookPreDelete)
+	s.AwaitReleased(pod, checker.PreDelete)
 	s.ExpectServing(others(before, pod)...)
 	hold := s.HoldCalls(fakeregistry.OpRegister)
 	s.Scale(3)
@@ -180,7 +181,7 @@ func partitionRaised(s *scenario) {
 	s.Edit(partitioned(2))
 	s.AwaitObserved()
 	hold.Release()
-	s.AwaitReleased(pod, hookInPlaceUpdate)
+	s.AwaitReleased(pod, checker.InPlaceUpdate)
 	s.ExpectServing(others(before, pod)...)
 	s.Expect(stateOf(s.Now(pod.UID)) == string(appspub.LifecycleStatePreparingUpdate), "the pod went on")
 
@@ -219,7 +220,7 @@ func twoOwners(s *scenario) {
 
 	s.UpdateImage("nginx:2")
 	s.AwaitState(pod, appspub.LifecycleStatePreparingUpdate)
-	s.AwaitReleased(pod, hookInPlaceUpdate)
+	s.AwaitReleased(pod, checker.InPlaceUpdate)
 	s.ExpectServing()
 	s.setOther(pod, nil)
 	s.AwaitState(pod, appspub.LifecycleStateUpdated)
@@ -232,7 +233,7 @@ func twoOwners(s *scenario) {
 
 	s.DeleteByLabel(pod)
 	s.AwaitState(pod, appspub.LifecycleStatePreparingDelete)
-	s.AwaitReleased(pod, hookPreDelete)
+	s.AwaitReleased(pod, checker.PreDelete)
 	s.PatchPod(s.Now(pod.UID), `{"metadata":{"labels":{"other.example.org/delete-gate":null}}}`)
 	s.AwaitGone(pod)
 	s.ExpectSteady()
@@ -248,9 +249,9 @@ func (s *scenario) setOther(pod *corev1.Pod, value *string) {
 
 func (s *scenario) armed(pod *corev1.Pod) error {
 	now := s.Now(pod.UID)
-	for _, h := range s.handlers {
-		if h.ours() && !h.setOn(now) {
-			return fmt.Errorf("%s is not set", h.key())
+	for _, h := range checker.HandlersOf(s.hooks) {
+		if ours(h) && !setOn(h, now) {
+			return fmt.Errorf("%s is not set", h)
 		}
 	}
 	return nil

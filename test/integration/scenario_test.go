@@ -22,6 +22,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
+	"github.com/rollcall-dev/rollcall/test/harness/checker"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 	"github.com/rollcall-dev/rollcall/test/harness/kube"
@@ -60,8 +61,8 @@ type scenario struct {
 	zones map[string]string
 	// generation is that of our last change to the CloneSet.
 	generation int64
-	// handlers are all that any version of the CloneSet named.
-	handlers []handler
+	// hooks have all handlers that any version of the CloneSet named.
+	hooks checker.Hooks
 	// forgetting is since when no workload names the handlers any more, so they are released wherever the pod stands.
 	forgetting time.Time
 	// troubled: the manager was restarted or reconfigured, or the registry failed, so calls may be repeated.
@@ -85,7 +86,7 @@ func newScenarioOn(
 ) *scenario {
 	t.Helper()
 	sc := &scenario{
-		T: t, k8s: k8s, history: h, manager: m, registry: r, style: s,
+		T: t, k8s: k8s, history: h, manager: m, registry: r, style: s, hooks: checker.Hooks{},
 		ns: namespace, port: 80,
 	}
 	env.scenarios.Add(1)
@@ -172,10 +173,8 @@ func (s *scenario) Create(edits ...func(*kruisev1alpha1.CloneSet)) {
 // noted remembers what we last asked for.
 func (s *scenario) noted(set *kruisev1alpha1.CloneSet) {
 	s.generation = set.Generation
-	for _, h := range handlersOf(set.Spec.Lifecycle) {
-		if !slices.ContainsFunc(s.handlers, func(o handler) bool { return o.key() == h.key() && o.value == h.value }) {
-			s.handlers = append(s.handlers, h)
-		}
+	for hook, handlers := range hooksOf(set.Spec.Lifecycle) {
+		s.hooks[hook] = slices.Compact(slices.Sorted(slices.Values(slices.Concat(s.hooks[hook], handlers))))
 	}
 }
 
@@ -338,9 +337,9 @@ func (s *scenario) AwaitReleased(pod *corev1.Pod, hook string) {
 		if now == nil {
 			return errors.New("it is gone")
 		}
-		for _, h := range s.handlers {
-			if h.ours() && h.serves(hook) && h.setOn(now) {
-				return fmt.Errorf("%s is set", h.key())
+		for _, h := range s.hooks[hook] {
+			if ours(h) && setOn(h, now) {
+				return fmt.Errorf("%s is set", h)
 			}
 		}
 		return nil

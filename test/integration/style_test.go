@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/rollcall-dev/rollcall/test/harness/checker"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -42,64 +43,30 @@ func (s style) load(t *testing.T) *kruisev1alpha1.CloneSet {
 	return set
 }
 
-// The hooks, by their API names.
-const (
-	hookPreNormal     = "preNormal"
-	hookInPlaceUpdate = "inPlaceUpdate"
-	hookPreDelete     = "preDelete"
-)
-
-// handler is one label or finalizer, and the hooks that it serves.
-type handler struct {
-	label, value string
-	finalizer    string
-	hooks        []string
-}
-
-func (h handler) key() string { return h.label + h.finalizer }
-
-func (h handler) serves(hook string) bool { return slices.Contains(h.hooks, hook) }
-
-func (h handler) ours() bool {
-	return strings.HasPrefix(h.key(), "example.com/") || strings.HasPrefix(h.key(), "example.io/")
-}
-
-func (h handler) setOn(pod *corev1.Pod) bool {
-	if h.finalizer != "" {
-		return slices.Contains(pod.Finalizers, h.finalizer)
-	}
-	value, found := pod.Labels[h.label]
-	return found && value == h.value
-}
-
-// handlersOf lists the handlers of a workload's hooks, each once.
-func handlersOf(l *appspub.Lifecycle) []handler {
+// hooksOf are the handlers of a workload's hooks.
+func hooksOf(l *appspub.Lifecycle) checker.Hooks {
+	hooks := checker.Hooks{}
 	if l == nil {
-		return nil
-	}
-	var all []handler
-	add := func(h handler, hook string) {
-		for i := range all {
-			if all[i].label == h.label && all[i].value == h.value && all[i].finalizer == h.finalizer {
-				all[i].hooks = append(all[i].hooks, hook)
-				return
-			}
-		}
-		h.hooks = []string{hook}
-		all = append(all, h)
+		return hooks
 	}
 	for name, hook := range map[string]*appspub.LifecycleHook{
-		hookPreNormal: l.PreNormal, hookInPlaceUpdate: l.InPlaceUpdate, hookPreDelete: l.PreDelete,
+		checker.PreNormal: l.PreNormal, checker.InPlaceUpdate: l.InPlaceUpdate, checker.PreDelete: l.PreDelete,
 	} {
 		if hook == nil {
 			continue
 		}
+		hooks[name] = slices.Clone(hook.FinalizersHandler)
 		for key, value := range hook.LabelsHandler {
-			add(handler{label: key, value: value}, name)
-		}
-		for _, f := range hook.FinalizersHandler {
-			add(handler{finalizer: f}, name)
+			hooks[name] = append(hooks[name], key+"="+value)
 		}
 	}
-	return all
+	return hooks
+}
+
+func ours(handler string) bool {
+	return strings.HasPrefix(handler, "example.com/") || strings.HasPrefix(handler, "example.io/")
+}
+
+func setOn(handler string, pod *corev1.Pod) bool {
+	return checker.SetOn(checker.Hooks{"": {handler}}, pod)[handler]
 }
