@@ -9,9 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/cli-runtime/pkg/genericiooptions"
-
-	"github.com/rollcall-dev/rollcall/internal/plugin"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/guide"
 )
@@ -96,11 +93,8 @@ var (
 func expectToExist(t *testing.T, c guide.Command) {
 	t.Helper()
 	for _, match := range pluginCommand.FindAllStringSubmatch(c.Text, -1) {
-		var out bytes.Buffer
-		arguments := append(strings.Fields(match[1]), "--help")
-		streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out}
-		if status := plugin.Run(t.Context(), "", arguments, streams); status != 0 {
-			t.Errorf("%s\nkubectl rollcall refuses it: %s", c, out.String())
+		if status, out := helpOf(t, match[1]); status != 0 {
+			t.Errorf("%s\nkubectl rollcall refuses it: %s", c, out)
 		}
 	}
 	makefile, err := os.ReadFile("../../Makefile")

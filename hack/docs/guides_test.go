@@ -61,14 +61,24 @@ func TestGuidesNameWhatExists(t *testing.T) {
 // pluginFlags are those that the help of the kubectl plugin's commands shows.
 func pluginFlags(t *testing.T) []string {
 	t.Helper()
-	var help bytes.Buffer
+	var flags []string
 	for _, command := range []string{"status", "explain", "rollout", "release", "enroll", "lint", "resync", "receipt"} {
-		streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &help, ErrOut: &help}
-		if status := plugin.Run(t.Context(), "", []string{command, "--help"}, streams); status != 0 {
-			t.Fatalf("kubectl rollcall %s --help: exit status %d\n%s", command, status, help.String())
+		status, help := helpOf(t, command)
+		if status != 0 {
+			t.Fatalf("kubectl rollcall %s --help: exit status %d\n%s", command, status, help)
 		}
+		flags = append(flags, regexp.MustCompile("--[a-z][a-z-]+").FindAllString(help, -1)...)
 	}
-	return regexp.MustCompile("--[a-z][a-z-]+").FindAllString(help.String(), -1)
+	return flags
+}
+
+// helpOf is what the kubectl plugin says with --help after these arguments.
+func helpOf(t *testing.T, arguments string) (status int, help string) {
+	t.Helper()
+	var out bytes.Buffer
+	streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out}
+	status = plugin.Run(t.Context(), "", append(strings.Fields(arguments), "--help"), streams)
+	return status, out.String()
 }
 
 // TestPathsExist looks up each path of the repository that a guide names.

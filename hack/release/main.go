@@ -115,10 +115,7 @@ func (r release) binary(binary, target, platform string, licence []byte) error {
 	if err := r.archive(name+".tar.gz", map[string][]byte{inside: content, "LICENSE": licence}); err != nil {
 		return err
 	}
-	if err := r.sbom(name+".cdx.json", content); err != nil {
-		return fmt.Errorf("listing what is in %s for %s: %w", binary, platform, err)
-	}
-	return nil
+	return r.sbom(name+".cdx.json", content)
 }
 
 // make runs a target so that what it builds says nothing of the folder in which it is built.
@@ -358,10 +355,7 @@ func (r release) archive(name string, files map[string][]byte) error {
 }
 
 func (r release) write(name string, content []byte) error {
-	if err := os.WriteFile(filepath.Join(r.out, name), content, 0o644); err != nil {
-		return fmt.Errorf("writing the release: %w", err)
-	}
-	return nil
+	return os.WriteFile(filepath.Join(r.out, name), content, 0o644)
 }
 
 func output(name string, arguments ...string) (string, error) {

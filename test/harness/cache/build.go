@@ -34,11 +34,11 @@ const (
 // Build returns the binaries of a module, and builds those that are not in the cache. Progress goes to log. Processes that
 // build at the same time wait for one another.
 func Build(ctx context.Context, log *Progress, m Module) (Built, error) {
-	version, paths, err := build(ctx, log, m)
+	built, err := build(ctx, log, m)
 	if err != nil {
 		return Built{}, fmt.Errorf("building %s: %w", m.Name, err)
 	}
-	return Built{Version: version, Paths: paths}, nil
+	return built, nil
 }
 
 // Built is what Build made or found.
@@ -58,40 +58,45 @@ func cacheDir(what string) (string, error) {
 	return filepath.Join(base, "rollcall", what), nil
 }
 
-func build(ctx context.Context, log *Progress, m Module) (version string, paths map[string]string, err error) {
+func build(ctx context.Context, log *Progress, m Module) (b Built, err error) {
 	if _, err := exec.LookPath("go"); err != nil {
-		return "", nil, fmt.Errorf("it is built from a Go module, but there is no go command in PATH: "+
+		return b, fmt.Errorf("it is built from a Go module, but there is no go command in PATH: "+
 			"install Go %s or newer from https://go.dev/dl: %w", strings.TrimPrefix(runtime.Version(), "go"), err)
 	}
 	cache, err := cacheDir("servers")
 	if err != nil {
-		return "", nil, err
+		return b, err
 	}
-	if version, err = PinnedVersion(ctx, m.Dir, m.Requires); err != nil {
-		return "", nil, err
+	if b.Version, err = PinnedVersion(ctx, m.Dir, m.Requires); err != nil {
+		return b, err
 	}
-	flags := []string{"-buildvcs=false", "-ldflags=" + m.ldflags(version)}
+	flags := []string{"-buildvcs=false", "-ldflags=" + m.ldflags(b.Version)}
 	key, err := cacheKey(ctx, m.Dir, flags)
 	if err != nil {
-		return "", nil, err
+		return b, err
 	}
-	target := filepath.Join(cache, m.Name+"-"+version+"-"+key)
-	paths, missing := find(target, m.Binaries)
-	if len(missing) == 0 {
-		return version, paths, nil
+	target := filepath.Join(cache, m.Name+"-"+b.Version+"-"+key)
+	var missing []Binary
+	if b.Paths, missing = find(target, m.Binaries); len(missing) == 0 {
+		return b, nil
 	}
-	if err := os.MkdirAll(target, 0o755); err != nil {
-		return "", nil, fmt.Errorf("creating the cache: %w", err)
-	}
-	unlock, err := process.Lock(ctx, target+".lock", func() { log.Printf("waiting for another process that builds %s", m.Name) })
+	unlock, err := lockFolder(ctx, log, target, "builds "+m.Name)
 	if err != nil {
-		return "", nil, err
+		return b, err
 	}
 	defer unlock()
-	if paths, missing = find(target, m.Binaries); len(missing) == 0 {
-		return version, paths, nil
+	if b.Paths, missing = find(target, m.Binaries); len(missing) == 0 {
+		return b, nil
 	}
-	return version, paths, compile(ctx, log, m.Dir, target, version, flags, missing)
+	return b, compile(ctx, log, m.Dir, target, b.Version, flags, missing)
+}
+
+// lockFolder makes a folder of the cache, and has other processes wait that do the same.
+func lockFolder(ctx context.Context, log *Progress, folder, does string) (unlock func(), err error) {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return nil, fmt.Errorf("creating the cache: %w", err)
+	}
+	return process.Lock(ctx, folder+".lock", func() { log.Printf("waiting for another process that %s", does) })
 }
 
 // find returns the paths of the binaries in target, and those that are not there yet.
@@ -110,7 +115,7 @@ func find(target string, binaries []Binary) (paths map[string]string, missing []
 func cacheKey(ctx context.Context, dir string, flags []string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", "env", "GOVERSION", "GOOS", "GOARCH")
 	cmd.Dir = dir
-	cmd.Env = goEnv(os.Environ())
+	cmd.Env = goEnv()
 	toolchain, err := cmd.Output()
 	if err != nil {
 		return "", fmt.Errorf("asking go for its version: %w", withStderr(err))
@@ -137,8 +142,8 @@ func hashKey(parts ...[]byte) string {
 }
 
 // goEnv is the environment of a build: nothing of the caller's that would change what is built, or break it.
-func goEnv(environ []string) []string {
-	env := slices.DeleteFunc(slices.Clone(environ), func(entry string) bool {
+func goEnv() []string {
+	env := slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
 		return slices.Contains([]string{"GOFLAGS", "GOWORK", "GOOS", "GOARCH", "CGO_ENABLED", "GOEXPERIMENT"}, name)
 	})
@@ -211,7 +216,7 @@ func run(ctx context.Context, log *Progress, dir, what string, args []string) er
 	log.Printf("building %s (once; kept in the cache)", what)
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
-	cmd.Env = goEnv(os.Environ())
+	cmd.Env = goEnv()
 	process.OwnGroup(cmd)
 	said := &output{}
 	cmd.Stdout, cmd.Stderr = said, said

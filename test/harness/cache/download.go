@@ -11,8 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-
-	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
 
 // longestDownload bounds the download of one file: no jar is larger than 30 MB.
@@ -67,10 +65,7 @@ func download(ctx context.Context, log *Progress, f File) (string, error) {
 		return path, nil
 	}
 	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("creating the cache: %w", err)
-	}
-	unlock, err := process.Lock(ctx, dir+".lock", func() { log.Printf("waiting for another process that downloads %s", f.Name) })
+	unlock, err := lockFolder(ctx, log, dir, "downloads "+f.Name)
 	if err != nil {
 		return "", err
 	}
@@ -105,10 +100,7 @@ func fetch(ctx context.Context, log *Progress, f File, path string) error {
 	if err := os.Chmod(temp.Name(), 0o644); err != nil {
 		return fmt.Errorf("making the download readable: %w", err)
 	}
-	if err := os.Rename(temp.Name(), path); err != nil {
-		return fmt.Errorf("putting the download into the cache: %w", err)
-	}
-	return nil
+	return os.Rename(temp.Name(), path)
 }
 
 func copyURL(ctx context.Context, log *Progress, f File, to io.Writer) (sum string, err error) {

@@ -87,7 +87,7 @@ func PinnedVersion(ctx context.Context, dir, requires string) (string, error) {
 func ModuleDir(ctx context.Context, dir, module string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
 	cmd.Dir = dir
-	cmd.Env = goEnv(os.Environ())
+	cmd.Env = goEnv()
 	out, err := cmd.Output()
 	var info struct{ Dir, Error string }
 	if jsonErr := json.Unmarshal(out, &info); jsonErr == nil && info.Error != "" {

@@ -175,7 +175,8 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := c.step(ctx, apiServer, c.startAPIServer); err != nil {
 		return err
 	}
-	if err := c.connect(); err != nil {
+	var err error
+	if c.client, err = NewClient(c.config); err != nil {
 		return err
 	}
 	if c.opts.APIOnly {
@@ -267,13 +268,6 @@ func (c *Cluster) clientOf(pair pki.KeyPair) *rest.Config {
 		TLSClientConfig: rest.TLSClientConfig{CAData: c.authority.CertPEM, CertData: pair.CertPEM, KeyData: pair.KeyPEM},
 		QPS:             -1,
 	}
-}
-
-// connect makes the client that everything after the API server uses.
-func (c *Cluster) connect() error {
-	var err error
-	c.client, err = NewClient(c.Config())
-	return err
 }
 
 // NewClient returns a client that knows the types of Kubernetes and of OpenKruise, sends as fast as it can, and keeps the

@@ -174,22 +174,10 @@ func (s *Server) Stop() {
 func (s *Server) Done() <-chan struct{} { return s.current().Done() }
 
 // Err tells that the server died by itself, with the end of its log.
-func (s *Server) Err() error {
-	p := s.current()
-	if p == nil {
-		return nil
-	}
-	return p.Crashed()
-}
+func (s *Server) Err() error { return s.current().Crashed() }
 
 // Logs returns the end of the server's log.
-func (s *Server) Logs() string {
-	p := s.current()
-	if p == nil {
-		return ""
-	}
-	return process.LogTail(p.LogPath())
-}
+func (s *Server) Logs() string { return process.LogTail(s.current().LogPath()) }
 
 func (s *Server) current() *process.Process {
 	s.mu.Lock()

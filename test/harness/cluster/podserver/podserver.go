@@ -124,7 +124,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		panic(http.ErrAbortHandler)
 	}
-	address := hostOf(c.LocalAddr())
+	address, _, _ := net.SplitHostPort(c.LocalAddr().String()) // of TCP it has both
 	answer, serving := s.answerOf(address)
 	if !serving {
 		answer, serving = s.lookUp(r.Context(), address)
@@ -205,12 +205,4 @@ func reset(c net.Conn) {
 		_ = tcp.SetLinger(0)
 	}
 	_ = c.Close()
-}
-
-func hostOf(address net.Addr) string {
-	if tcp, ok := address.(*net.TCPAddr); ok {
-		return tcp.IP.String()
-	}
-	host, _, _ := net.SplitHostPort(address.String())
-	return host
 }
