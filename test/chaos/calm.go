@@ -183,7 +183,11 @@ func (g *game) grievances(ctx context.Context) ([]grievance, error) {
 	live := g.journal.Known()
 	g.separate(ctx, live)
 	g.nudge(ctx, live)
-	all := compare(live, g.registry.listAll(ctx))
+	entries := map[string][]registry.Entry{}
+	for _, name := range registryNames() {
+		entries[name] = g.registry.list(ctx, name)
+	}
+	all := compare(live, entries)
 	for i := range sets.Items {
 		if why := unsettled(&sets.Items[i], live); why != "" {
 			all = append(all, grievance{kind: stuck, text: why, within: settleWithin, leading: true})

@@ -7,7 +7,6 @@ import (
 
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -34,17 +33,10 @@ func (w *world) empty(ctx context.Context) error {
 		if err != nil || len(pods) == 0 {
 			return err
 		}
-		for i := range pods {
-			w.free(ctx, &pods[i])
+		for i := range pods { // whatever holds them; tried again until there is none
+			_ = w.k8s.Patch(ctx, &pods[i], kube.Merge(`{"metadata":{"finalizers":null}}`))
+			_ = w.k8s.Delete(ctx, &pods[i], client.GracePeriodSeconds(0))
 		}
 		return fmt.Errorf("%d pods of the last plan are still there", len(pods))
 	})
-}
-
-// free removes a pod, whatever holds it.
-func (w *world) free(ctx context.Context, pod *corev1.Pod) {
-	if len(pod.Finalizers) > 0 {
-		_ = w.k8s.Patch(ctx, pod, kube.Merge(`{"metadata":{"finalizers":null}}`))
-	}
-	_ = w.k8s.Delete(ctx, pod, client.GracePeriodSeconds(0)) // tried again until there is none
 }

@@ -198,7 +198,6 @@ func (m *managers) names() []string {
 	return all
 }
 
-// Stop ends both.
 func (m *managers) Stop() {
 	m.stop()
 	m.done.Wait()

@@ -42,11 +42,11 @@ func (t *tally) missing() []kind {
 	return slices.DeleteFunc(promisedKinds(), func(k kind) bool { return t.of(k) > 0 })
 }
 
-// String is one line with every kind that is promised.
-func (t *tally) String() string {
+// counted is one line with how often each kind was.
+func counted(kinds []kind, of func(...kind) int) string {
 	var words []string
-	for _, k := range promisedKinds() {
-		words = append(words, fmt.Sprintf("%d × %s", t.of(k), k))
+	for _, k := range kinds {
+		words = append(words, fmt.Sprintf("%d × %s", of(k), k))
 	}
 	return strings.Join(words, "; ")
 }

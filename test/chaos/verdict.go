@@ -125,8 +125,10 @@ func (g *game) verdict(replay string, histories int) error {
 	g.panicked()
 	g.tell(histories)
 	r, n := &g.report, g.journal.Counts()
-	g.out.plain("what was done: " + g.done.String())
-	g.out.plain("calls, or connections, that met a fault of the registry: " + metLine(g.met(n)))
+	met := g.met(n)
+	g.out.plain("what was done: " + counted(promisedKinds(), g.done.of))
+	g.out.plain("calls, or connections, that met a fault of the registry: " +
+		counted(lasting, func(k ...kind) int { return met[k[0]] }))
 	g.out.printf("checked %d flips against %d calls; %d addresses were used again", n.Flips, n.Calls, n.Reused)
 	g.out.plain("the same plan again: " + replay)
 	g.out.plain(fmt.Sprintf("chaos: %d transitions, %d kills, %d faults, %d early flips, %d lost, %d leaked, %d stuck",
@@ -147,14 +149,6 @@ func (g *game) met(n checker.Counts) map[kind]int {
 		met[kind(fault)] += calls
 	}
 	return met
-}
-
-func metLine(met map[kind]int) string {
-	var words []string
-	for _, k := range lasting {
-		words = append(words, fmt.Sprintf("%d × %s", met[k], k))
-	}
-	return strings.Join(words, "; ")
 }
 
 // tell writes what is wrong, the worst first.
