@@ -154,7 +154,10 @@ func (b *bench) with(ctx context.Context, who string, flags []string, do func(*p
 
 // populate makes pods from first to below end, and waits until all are in service.
 func (b *bench) populate(ctx context.Context, who string, first, end int) error {
-	if err := b.load.create(ctx, first, end); err != nil {
+	err := b.load.each(ctx, end-first, func(ctx context.Context, i int) error {
+		return b.load.run(ctx, managedPod(b.load.ownerOf(first+i), first+i), first+i)
+	})
+	if err != nil {
 		return err
 	}
 	return b.settle(ctx, who, end)
@@ -167,9 +170,11 @@ func (b *bench) settle(ctx context.Context, who string, pods int) error {
 	})
 }
 
-// atPace is a wave at the usual pace.
+// atPace moves pods to a state one after the other, at the usual pace.
 func (b *bench) atPace(ctx context.Context, n int, state appspub.LifecycleStateType) (wave, error) {
-	return b.load.paced(ctx, n, state, time.Second/pace)
+	return b.load.wave(ctx, n, state, func() error {
+		return inTurn(ctx, n, time.Second/pace, func(ctx context.Context, i int) error { return b.load.move(ctx, i, state) })
+	})
 }
 
 // measure takes pods through an update: out, back, and to Normal, which nothing waits for. What it takes all in all is

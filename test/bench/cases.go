@@ -110,7 +110,10 @@ func (b *bench) grow(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if err := profiles.heap(ctx); err != nil {
+			if err := profiles.take(ctx, "heap", "heap?gc=1"); err != nil {
+				return err
+			}
+			if err := profiles.show(ctx, "heap"); err != nil {
 				return err
 			}
 		}

@@ -96,13 +96,6 @@ func (l *load) saw(pod *corev1.Pod, gone bool) {
 
 func (l *load) ownerOf(number int) *kruisev1alpha1.CloneSet { return l.owners[number%l.spread] }
 
-// create makes the pods whose numbers are from first and below end, and has them run.
-func (l *load) create(ctx context.Context, first, end int) error {
-	return l.each(ctx, end-first, func(ctx context.Context, i int) error {
-		return l.run(ctx, managedPod(l.ownerOf(first+i), first+i), first+i)
-	})
-}
-
 func (l *load) run(ctx context.Context, pod *corev1.Pod, number int) error {
 	if err := kube.Create(ctx, l.k8s, pod); err != nil {
 		return err
@@ -110,7 +103,6 @@ func (l *load) run(ctx context.Context, pod *corev1.Pod, number int) error {
 	return l.report(ctx, pod, running(number))
 }
 
-// report writes a pod's status.
 func (l *load) report(ctx context.Context, pod *corev1.Pod, status []byte) error {
 	return l.k8s.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, status))
 }
@@ -151,13 +143,6 @@ func (l *load) each(ctx context.Context, n int, do func(ctx context.Context, i i
 func (l *load) storm(ctx context.Context, n int, state appspub.LifecycleStateType) (wave, error) {
 	return l.wave(ctx, n, state, func() error {
 		return l.each(ctx, n, func(ctx context.Context, i int) error { return l.move(ctx, i, state) })
-	})
-}
-
-// paced moves one pod at each interval.
-func (l *load) paced(ctx context.Context, n int, state appspub.LifecycleStateType, every time.Duration) (wave, error) {
-	return l.wave(ctx, n, state, func() error {
-		return inTurn(ctx, n, every, func(ctx context.Context, i int) error { return l.move(ctx, i, state) })
 	})
 }
 
@@ -236,7 +221,6 @@ func (l *load) settle(ctx context.Context, what string, calm func() bool) error 
 	})
 }
 
-// ready is how many pods are.
 func (l *load) ready() (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -255,7 +239,6 @@ func (l *load) written() int {
 	return l.versions - l.moves
 }
 
-// await waits until something is so.
 func await(ctx context.Context, what string, so func() bool) error {
 	const every, limit = 20 * time.Millisecond, 5 * time.Minute
 	return wait.Until(ctx, limit, every, func(context.Context) error {

@@ -1,8 +1,8 @@
 package main
 
 import (
-	"encoding/xml"
 	"fmt"
+	"html"
 	"math"
 	"os"
 	"path/filepath"
@@ -75,7 +75,7 @@ func (c chart) draw(t theme) string {
 		`font-family="system-ui,sans-serif" font-size="13" fill="%s">`+"\n", plotWidth, plotHeight, t.ink)
 	fmt.Fprintf(&b, `<rect width="100%%" height="100%%" fill="%s"/>`+"\n", t.paper)
 	text := func(x, y float64, anchor, more, words string) {
-		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="%s"%s>%s</text>`+"\n", x, y, anchor, more, escape(words))
+		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="%s"%s>%s</text>`+"\n", x, y, anchor, more, html.EscapeString(words))
 	}
 	text(plotLeft, 26, "start", ` font-size="16" font-weight="600"`, c.title)
 	text((plotLeft+plotWidth-plotRight)/2, plotHeight-14, "middle", "", c.x)
@@ -182,10 +182,4 @@ func number(v float64) string {
 		return fmt.Sprintf("%.0f", v)
 	}
 	return fmt.Sprintf("%.2g", v)
-}
-
-func escape(words string) string {
-	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(words)) // a Builder takes everything
-	return b.String()
 }

@@ -67,14 +67,6 @@ func (b *bench) profile(ctx context.Context) error {
 	})
 }
 
-// heap takes the profile of what is held now.
-func (p *profiles) heap(ctx context.Context) error {
-	if err := p.take(ctx, "heap", "heap?gc=1"); err != nil {
-		return err
-	}
-	return p.show(ctx, "heap")
-}
-
 func (p *profiles) file(name string) string { return filepath.Join(p.out, name+".pprof") }
 
 // take has pprof fetch a profile, and keep it.

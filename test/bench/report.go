@@ -81,11 +81,6 @@ func (all observations) of(name, who, value string) []float64 {
 	return values
 }
 
-// against divides a contestant's values by the floor's, round by round.
-func (all observations) against(name, who, value string) []float64 {
-	return each(all.of(name, who, value), all.of(name, theFloor, value))
-}
-
 // each divides the values of one by those of the other.
 func each(one, other []float64) []float64 {
 	ratios := make([]float64, 0, len(one))
@@ -143,7 +138,7 @@ func (all observations) table(s sizes, exponent float64) [][]string {
 		row = append(row, spread(all.of(name, theRollcall, value)))
 		ratio := "–"
 		if compare {
-			ratio = spread(all.against(name, theRollcall, value))
+			ratio = spread(each(all.of(name, theRollcall, value), all.of(name, theFloor, value)))
 		}
 		rows = append(rows, append(row, ratio, goal))
 	}

@@ -62,7 +62,11 @@ func startApps(ctx context.Context, k8s client.WithWatch, f *field, port int, fa
 	if err != nil {
 		return nil, err
 	}
-	go a.watch(ctx)
+	go func() {
+		for ; ctx.Err() == nil; wait.Pause(ctx, glanceEvery) {
+			a.glance(ctx)
+		}
+	}()
 	return a, nil
 }
 
@@ -138,14 +142,6 @@ func (a *apps) stands(one *app, stands bool) {
 	defer a.mu.Unlock()
 	one.stands, one.seen = stands, false
 	one.turns++
-}
-
-// watch glances until ctx ends.
-func (a *apps) watch(ctx context.Context) {
-	for ctx.Err() == nil {
-		a.glance(ctx)
-		wait.Pause(ctx, glanceEvery)
-	}
 }
 
 // glance looks for the entry of each application that stands by it. A registry that does not answer says nothing.

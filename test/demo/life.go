@@ -88,7 +88,10 @@ func (l *life) steps() []step {
 	var victim *corev1.Pod
 	steps := []step{{
 		title: "Create a CloneSet with three replicas",
-		do:    l.create,
+		do: func(ctx context.Context) error {
+			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: l.namespace}}
+			return kube.Create(ctx, l.k8s, namespace, l.set.DeepCopy())
+		},
 		until: l.settled(3, imageBefore),
 	}, {
 		title: "Update it in place: the container of each pod is replaced by one of image " + imageAfter,
@@ -189,11 +192,6 @@ func (l *life) take(ctx context.Context, s step) error {
 	}
 	l.out.line("    done: %s in this step", l.traffic.Tally().Since(before))
 	return nil
-}
-
-func (l *life) create(ctx context.Context) error {
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: l.namespace}}
-	return kube.Create(ctx, l.k8s, namespace, l.set.DeepCopy())
 }
 
 func (l *life) setImage(image string) func(context.Context) error {

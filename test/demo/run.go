@@ -67,7 +67,11 @@ func run(ctx context.Context, out *screen, o options) error {
 	if err != nil {
 		return err
 	}
-	if w.cluster, err = cluster.Start(ctx, cluster.Options{Log: out, PodCIDR: podsOf(o.app)}); err != nil {
+	options := cluster.Options{Log: out}
+	if o.app == "dubbo" {
+		options.PodCIDR = dubboPods
+	}
+	if w.cluster, err = cluster.Start(ctx, options); err != nil {
 		return err
 	}
 	defer w.cluster.Stop()

@@ -104,7 +104,6 @@ func (a *arm) cloneset(ctx context.Context) (*appsv1alpha1.CloneSet, error) {
 	return set, nil
 }
 
-// change edits the CloneSet.
 func (a *arm) change(ctx context.Context, edit func(*appsv1alpha1.CloneSetSpec)) error {
 	set := &appsv1alpha1.CloneSet{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace(), Name: "web"}}
 	return kube.Change(ctx, a.k8s, set, func() { edit(&set.Spec) })
@@ -114,7 +113,6 @@ func (a *arm) pods(ctx context.Context) ([]corev1.Pod, error) {
 	return kube.Pods(ctx, a.k8s, a.namespace())
 }
 
-// await returns when the condition holds.
 func (a *arm) await(ctx context.Context, what string, holds func(context.Context) error) error {
 	if err := await(ctx, holds); err != nil {
 		return fmt.Errorf("arm %s, waiting for %s: %w", a.name, what, err)

@@ -40,9 +40,6 @@ var kruiseDaemonYAML string
 //go:embed node/cni.json
 var cniJSON []byte
 
-// cniFolders are where distributions put the CNI plugins.
-func cniFolders() []string { return []string{"/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"} }
-
 // missing says what this machine lacks for a node, and how to get it.
 func missing() error {
 	var lacks []string
@@ -65,9 +62,9 @@ func missing() error {
 		"a cluster that you have", strings.Join(lacks, ", "))
 }
 
-// cniPlugins returns the folder with the plugins, or nothing.
+// cniPlugins returns the folder with the plugins, where distributions put them, or nothing.
 func cniPlugins() string {
-	for _, dir := range cniFolders() {
+	for _, dir := range []string{"/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"} {
 		_, bridge := os.Stat(filepath.Join(dir, "bridge"))
 		_, local := os.Stat(filepath.Join(dir, "host-local"))
 		if bridge == nil && local == nil {

@@ -56,7 +56,6 @@ func sequence(all ...action) action {
 	}
 }
 
-// settled waits until the arm is as it was asked to be.
 func settled(ctx context.Context, a *arm) error { return a.settle(ctx) }
 
 func scenarios() []scenario {
@@ -131,7 +130,6 @@ func nextVersion(spec *appsv1alpha1.CloneSetSpec) {
 	}
 }
 
-// scaleTo sets the number of pods.
 func scaleTo(n int32) action {
 	return func(ctx context.Context, a *arm) error {
 		return a.change(ctx, func(spec *appsv1alpha1.CloneSetSpec) { spec.Replicas = new(n) })
@@ -218,7 +216,6 @@ func (a *arm) restarted(ctx context.Context, was *corev1.Pod) error {
 	return nil
 }
 
-// gone returns nil when none of the pods is left.
 func (a *arm) gone(ctx context.Context, pods []corev1.Pod) error {
 	left, err := a.pods(ctx)
 	if err != nil {
