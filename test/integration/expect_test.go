@@ -128,7 +128,6 @@ func compareEntries(want, got []registry.Entry) error {
 	return nil
 }
 
-// entriesOf are those that these pods have in service.
 func (s *scenario) entriesOf(pods []*corev1.Pod) []registry.Entry {
 	var entries []registry.Entry
 	for _, pod := range pods {
@@ -183,7 +182,6 @@ func uidsOf(pods []*corev1.Pod) []types.UID {
 	return uids
 }
 
-// ExpectSeen expects that the pod once was in the state.
 func (s *scenario) ExpectSeen(pod *corev1.Pod, state appspub.LifecycleStateType) {
 	s.Helper()
 	if !s.wasIn(pod, state) {
@@ -191,7 +189,6 @@ func (s *scenario) ExpectSeen(pod *corev1.Pod, state appspub.LifecycleStateType)
 	}
 }
 
-// ExpectNeverSeen expects that the pod never was in the state.
 func (s *scenario) ExpectNeverSeen(pod *corev1.Pod, state appspub.LifecycleStateType) {
 	s.Helper()
 	if s.wasIn(pod, state) {
@@ -230,7 +227,6 @@ func containsAll(text string, words []string) bool {
 	return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(text, w) })
 }
 
-// ExpectLogged waits until one line of the manager's log has all these words.
 func (s *scenario) ExpectLogged(words ...string) {
 	s.Helper()
 	s.await(fmt.Sprintf("a line with %q in the log", words), func() error { return logged(s.manager, words...) })
@@ -259,7 +255,6 @@ func (s *scenario) ExpectMetric(pattern string) {
 	})
 }
 
-// Expect fails the scenario unless ok.
 func (s *scenario) Expect(ok bool, format string, args ...any) {
 	s.Helper()
 	if !ok {
@@ -285,7 +280,7 @@ func (s *scenario) expectAllowedWrites() {
 	for _, w := range s.writes() {
 		for _, h := range checker.HandlersOf(s.hooks) {
 			key, _, _ := strings.Cut(h, "=")
-			if w.Pod != nil && !ours(h) && strings.Contains(w.Changes(), jsonPointer(key)) {
+			if w.Pod != nil && !ours(h) && strings.Contains(w.Changes(), strings.ReplaceAll(key, "/", "~1")) {
 				s.Errorf("pod %s: the manager flipped another owner's %s", w.Name, h)
 			}
 		}

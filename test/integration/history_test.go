@@ -86,7 +86,6 @@ func (h *watched) Err() error {
 	return nil
 }
 
-// Of returns the versions of one pod, oldest first.
 func (h *watched) Of(uid types.UID) []sighting {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -104,7 +103,6 @@ func (h *watched) All() []*corev1.Pod {
 	return pods
 }
 
-// UIDs returns the pods that a namespace ever had.
 func (h *watched) UIDs(namespace string) []types.UID {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -136,7 +134,6 @@ func (h *watched) Pods(namespace string) []*corev1.Pod {
 	return pods
 }
 
-// Set returns the last version of a CloneSet, or nil.
 func (h *watched) Set(key types.NamespacedName) *kruisev1alpha1.CloneSet {
 	h.mu.Lock()
 	defer h.mu.Unlock()

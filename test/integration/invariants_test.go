@@ -105,6 +105,3 @@ func (s *scenario) sighting(v sighting, hooks checker.Hooks) checker.Sighting {
 	}
 	return seen
 }
-
-// jsonPointer is a key as the path of a JSON Patch has it.
-func jsonPointer(key string) string { return strings.ReplaceAll(key, "/", "~1") }

@@ -55,7 +55,6 @@ func (r *registryServer) Answers(namespace, uid string) []fakeregistry.Call {
 	return slices.DeleteFunc(all, func(c fakeregistry.Call) bool { return c.Answered.IsZero() })
 }
 
-// Entries returns what the registry holds of a namespace.
 func (r *registryServer) Entries(t *testing.T, namespace string) []registry.Entry {
 	t.Helper()
 	all, err := r.Truth(context.Background(), clusterName)
@@ -65,13 +64,11 @@ func (r *registryServer) Entries(t *testing.T, namespace string) []registry.Entr
 	return slices.DeleteFunc(all, func(e registry.Entry) bool { return e.Namespace != namespace })
 }
 
-// serving returns what the registry gives to clients of a namespace.
 func (r *registryServer) serving(t *testing.T, namespace string) []registry.Entry {
 	t.Helper()
 	return slices.DeleteFunc(r.Entries(t, namespace), func(e registry.Entry) bool { return e.State != registry.InService })
 }
 
-// gives reports whether clients are given the pod.
 func (r *registryServer) gives(t *testing.T, namespace string, pod *corev1.Pod) bool {
 	t.Helper()
 	return slices.ContainsFunc(r.serving(t, namespace), func(e registry.Entry) bool { return e.UID == string(pod.UID) })

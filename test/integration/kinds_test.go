@@ -141,7 +141,6 @@ func (s *scenario) statefulSet(replicas int32) *kruisev1beta1.StatefulSet {
 	}
 }
 
-// daemonSet has the hook preDelete and the template of the style's CloneSet.
 func (s *scenario) daemonSet() *kruisev1alpha1.DaemonSet {
 	like := s.template()
 	like.Spec.Template.Labels[appspub.LifecycleStateKey] = string(appspub.LifecycleStateNormal)

@@ -35,7 +35,6 @@ type rollcall struct {
 	config configuration
 }
 
-// configuration is Rollcall's configuration file.
 type configuration map[string]any
 
 // defaultConfiguration is what every scenario has unless it says otherwise.
@@ -89,5 +88,4 @@ func (c configuration) configMap(namespace string) *corev1.ConfigMap {
 	}
 }
 
-// Configure writes the configuration file.
 func (m *rollcall) Configure(config configuration) error { return m.Manager.Configure(config.text()) }

@@ -348,7 +348,6 @@ func (m *move) restart(registeredBy string, flags ...string) {
 	restart(m.T, m.manager)
 }
 
-// update begins a rollout.
 func (m *move) update(image, by string) {
 	m.Helper()
 	set := &kruisev1alpha1.CloneSet{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: web}}

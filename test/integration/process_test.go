@@ -30,7 +30,6 @@ func prepareManager(t *testing.T, name string, as *rest.Config, config configura
 	return m
 }
 
-// startManager returns a manager that is ready.
 func startManager(t *testing.T, name string, config configuration, flags ...string) *rollcall {
 	t.Helper()
 	m := prepareManager(t, name, env.account, config, flags...)

@@ -101,13 +101,11 @@ func (s *scenario) must(err error) {
 	}
 }
 
-// await returns once look finds nothing missing.
 func (s *scenario) await(what string, look func() error) {
 	s.Helper()
 	expect.Soon(s.T, what, look, s.describe)
 }
 
-// until returns once it is so.
 func (s *scenario) until(what string, so func() bool) {
 	s.Helper()
 	s.await(what, func() error {
@@ -178,7 +176,6 @@ func (s *scenario) noted(set *kruisev1alpha1.CloneSet) {
 	}
 }
 
-// Edit changes the CloneSet.
 func (s *scenario) Edit(edit func(*kruisev1alpha1.CloneSet)) {
 	s.Helper()
 	set := &kruisev1alpha1.CloneSet{ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: s.key.Name}}
@@ -250,10 +247,8 @@ func (s *scenario) Replace(pod *corev1.Pod) {
 	s.ExpectSteady()
 }
 
-// UpdateImage has the CloneSet update its pods.
 func (s *scenario) UpdateImage(name string) { s.Helper(); s.Edit(image(name)) }
 
-// Scale sets the number of pods.
 func (s *scenario) Scale(n int32) { s.Helper(); s.Edit(replicas(n)) }
 
 // Pods are the pods as last seen, the oldest first.
@@ -282,7 +277,6 @@ func (s *scenario) AwaitPod(what string, is func(*corev1.Pod) bool) (found *core
 	return found
 }
 
-// AwaitPodIn returns a pod in the lifecycle state, once there is one.
 func (s *scenario) AwaitPodIn(state appspub.LifecycleStateType) *corev1.Pod {
 	s.Helper()
 	return s.AwaitPod("in "+string(state), func(pod *corev1.Pod) bool { return stateOf(pod) == string(state) })
@@ -298,32 +292,27 @@ func (s *scenario) wasIn(pod *corev1.Pod, state appspub.LifecycleStateType) bool
 	return slices.ContainsFunc(s.history.Of(pod.UID), func(v sighting) bool { return v.state() == string(state) })
 }
 
-// AwaitState returns once the pod is in the state.
 func (s *scenario) AwaitState(pod *corev1.Pod, state appspub.LifecycleStateType) {
 	s.Helper()
 	s.untilPod(pod, "in "+string(state), func(now *corev1.Pod) bool { return now != nil && stateOf(now) == string(state) })
 }
 
-// AwaitLeaves returns once the pod is in another state.
 func (s *scenario) AwaitLeaves(pod *corev1.Pod, state appspub.LifecycleStateType) {
 	s.Helper()
 	s.untilPod(pod, "to leave "+string(state), func(now *corev1.Pod) bool { return now == nil || stateOf(now) != string(state) })
 }
 
-// AwaitGone returns once the pod is no longer there.
 func (s *scenario) AwaitGone(pod *corev1.Pod) {
 	s.Helper()
 	s.untilPod(pod, "to be gone", func(now *corev1.Pod) bool { return now == nil })
 }
 
-// AwaitPods returns once there are n pods.
 func (s *scenario) AwaitPods(n int) []*corev1.Pod {
 	s.Helper()
 	s.until(fmt.Sprintf("%d pods", n), func() bool { return len(s.Pods()) == n })
 	return s.Pods()
 }
 
-// awaitAtLeast returns once there are n of something.
 func (s *scenario) awaitAtLeast(n int, what string, count func() int) {
 	s.Helper()
 	s.until(fmt.Sprintf("%d %s", n, what), func() bool { return count() >= n })
@@ -346,7 +335,6 @@ func (s *scenario) AwaitReleased(pod *corev1.Pod, hook string) {
 	})
 }
 
-// AwaitHeld returns once n writes wait at the gate.
 func (s *scenario) AwaitHeld(g *apiproxy.Gate, n int) {
 	s.Helper()
 	s.awaitAtLeast(n, "writes at the gate", g.Held)
@@ -394,7 +382,6 @@ func (s *scenario) PatchPod(pod *corev1.Pod, patch string) {
 	s.untilPod(pod, "to be seen as patched", func(now *corev1.Pod) bool { return now == nil || version(now) >= version(patched) })
 }
 
-// DeletePod deletes a pod as kubectl does.
 func (s *scenario) DeletePod(pod *corev1.Pod) {
 	s.Helper()
 	s.must(client.IgnoreNotFound(s.k8s.Delete(s.Context(), pod.DeepCopy(), client.Preconditions{UID: &pod.UID})))
@@ -406,7 +393,6 @@ func (s *scenario) DeleteByLabel(pod *corev1.Pod) {
 	s.PatchPod(pod, `{"metadata":{"labels":{"apps.kruise.io/specified-delete":"true"}}}`)
 }
 
-// DeleteCloneSet deletes the workload.
 func (s *scenario) DeleteCloneSet(how metav1.DeletionPropagation) {
 	s.Helper()
 	s.forget()
@@ -425,7 +411,6 @@ func (s *scenario) Fail(op fakeregistry.Op, why string) (repair func()) {
 	return s.registry.Fail(s.match(op), errors.New(why))
 }
 
-// AwaitCalls returns once n calls wait at the hold.
 func (s *scenario) AwaitCalls(h *fakeregistry.Hold, n int) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), patience)
@@ -433,7 +418,6 @@ func (s *scenario) AwaitCalls(h *fakeregistry.Hold, n int) {
 	s.must(h.AwaitReached(ctx, n))
 }
 
-// Events are those of the namespace.
 func (s *scenario) Events() []eventsv1.Event {
 	var list eventsv1.EventList
 	// The context of a test that has failed is over.

@@ -365,7 +365,10 @@ func (j *Journal) Saw(uid string, name types.NamespacedName, hooks Hooks, s Sigh
 	}
 	p.sightings = append(p.sightings, s)
 	if s.Address != before.Address {
-		j.addressed(uid, s.Address)
+		if holder := j.addresses[s.Address]; holder != "" && holder != uid {
+			j.reused++ // it is given again
+		}
+		j.addresses[s.Address] = uid
 	}
 	if known == 0 {
 		return
@@ -391,14 +394,6 @@ func (j *Journal) open(uid string, name types.NamespacedName, hooks Hooks) *podL
 	delete(j.early, uid)
 	j.pods[uid], j.byName[name] = p, p
 	return p
-}
-
-// addressed counts the addresses that are given again. The caller holds the lock.
-func (j *Journal) addressed(uid, address string) {
-	if holder := j.addresses[address]; holder != "" && holder != uid {
-		j.reused++
-	}
-	j.addresses[address] = uid
 }
 
 // Known are the pods that are there, as the watch showed them last, by UID.

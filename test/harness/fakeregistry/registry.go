@@ -155,7 +155,7 @@ func (f *Registry) foreignEntries() (entries []registry.Entry) {
 func (f *Registry) Get(ctx context.Context, in registry.Instance) (registry.State, error) {
 	var state registry.State
 	err := f.call(ctx, OpGet, in, func(ctx context.Context, b Backend) (err error) {
-		if slices.ContainsFunc(f.foreignEntries(), func(e registry.Entry) bool { return sameIdentity(e.Instance, in) }) {
+		if slices.ContainsFunc(f.foreignEntries(), func(e registry.Entry) bool { return placeOf(e.Instance) == placeOf(in) }) {
 			state = registry.Foreign
 			return nil
 		}
@@ -326,8 +326,4 @@ func added[T any](f *Registry, list *[]*T, one *T) (remove func()) {
 
 func newHold() *Hold {
 	return &Hold{stop: func() {}, released: make(chan struct{}), changed: make(chan struct{})}
-}
-
-func sameIdentity(a, b registry.Instance) bool {
-	return a.Service == b.Service && a.Endpoint() == b.Endpoint()
 }

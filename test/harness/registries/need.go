@@ -118,7 +118,7 @@ func check(t *testing.T, err error) {
 	case !IsMissing(err):
 		t.Fatal(err)
 	}
-	t.Attr(AttrMissing, oneLine(err.Error()))
+	t.Attr(AttrMissing, strings.Join(strings.Fields(err.Error()), " "))
 	if Required() {
 		t.Fatalf("this server is required and can't be had: %v", err)
 	}
@@ -137,5 +137,3 @@ func watch(t *testing.T, s Running) {
 		}
 	})
 }
-
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -61,26 +61,22 @@ func (s *story) cloneSet(registries string) *kruisev1alpha1.CloneSet {
 	return set
 }
 
-// Edit changes the CloneSet.
 func (s *story) Edit(edit func(*kruisev1alpha1.CloneSet)) {
 	s.Helper()
 	set := &kruisev1alpha1.CloneSet{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: s.name}}
 	expect.NoError(s.T, kube.Change(s.Context(), s.k8s, set, func() { edit(set) }))
 }
 
-// Update has Kruise replace the container of each pod.
 func (s *story) Update(image string) {
 	s.Helper()
 	s.Edit(func(set *kruisev1alpha1.CloneSet) { set.Spec.Template.Spec.Containers[0].Image = image })
 }
 
-// Name has the template name these registries.
 func (s *story) Name(registries string) {
 	s.Helper()
 	s.Edit(func(set *kruisev1alpha1.CloneSet) { set.Spec.Template.Annotations[registriesKey] = registries })
 }
 
-// Scale sets the number of pods.
 func (s *story) Scale(replicas int32) {
 	s.Helper()
 	s.Edit(func(set *kruisev1alpha1.CloneSet) { set.Spec.Replicas = &replicas })
@@ -113,7 +109,6 @@ func (s *story) ExpectIn(registries ...read.Reader) {
 	})
 }
 
-// ExpectNoneIn waits until the registry gives out no pod.
 func (s *story) ExpectNoneIn(reader read.Reader) {
 	s.Helper()
 	s.await(s.T, "the registry to be empty", func(ctx context.Context) error {

@@ -118,7 +118,6 @@ func (w *world) reader(registry, service string) read.Reader {
 	return read.Nacos(w.nacos.Endpoint+"/nacos", service)
 }
 
-// await returns once look finds nothing missing.
 func (w *world) await(t *testing.T, what string, look func(context.Context) error) {
 	t.Helper()
 	expect.Soon(t, what, func() error {

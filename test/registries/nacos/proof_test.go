@@ -73,7 +73,6 @@ func (s *scenario) pod(n int) registry.Instance {
 	}
 }
 
-// call is what a scenario does with a pod.
 type call func(context.Context, registry.Instance) error
 
 // do makes calls. Those that fail for a passing reason are made again, as Rollcall does: a busy machine has many.
@@ -147,7 +146,6 @@ func (s *scenario) expectEntries(want ...registry.Entry) {
 	}
 }
 
-// eventually waits until nothing is wrong.
 func (s *scenario) eventually(wrong func() error) {
 	s.Helper()
 	expect.Soon(s.T, "it to be right", wrong)

@@ -125,7 +125,9 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	address, _, _ := net.SplitHostPort(c.LocalAddr().String()) // of TCP it has both
-	answer, serving := s.answerOf(address)
+	s.mu.Lock()
+	answer, serving := s.serving[address]
+	s.mu.Unlock()
 	if !serving {
 		answer, serving = s.lookUp(r.Context(), address)
 	}
@@ -136,13 +138,6 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	// The client is gone if this fails.
 	_ = json.NewEncoder(w).Encode(answer)
-}
-
-func (s *Server) answerOf(address string) (answer Answer, serving bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	answer, serving = s.serving[address]
-	return answer, serving
 }
 
 // lookUp asks for a pod that runs at the address and that the watch has not come to yet.

@@ -49,13 +49,6 @@ type Options struct {
 	SlowEviction bool
 }
 
-func (o Options) staleness() time.Duration {
-	if o.ReadOnlyCache {
-		return cacheExpiry + cacheUpdate
-	}
-	return cacheExpiry
-}
-
 // Server is a running Eureka.
 type Server struct {
 	*registries.Server
@@ -102,8 +95,10 @@ func start(ctx context.Context, opts Options, n int) ([]*Server, error) {
 	servers := make([]*Server, n)
 	for i, port := range ports {
 		servers[i] = &Server{
-			Endpoint: fmt.Sprintf("http://127.0.0.1:%d/eureka", port), Staleness: opts.staleness(),
-			opts: opts, port: port,
+			Endpoint: fmt.Sprintf("http://127.0.0.1:%d/eureka", port), Staleness: cacheExpiry, opts: opts, port: port,
+		}
+		if opts.ReadOnlyCache {
+			servers[i].Staleness += cacheUpdate
 		}
 		servers[i].api = registries.NewClient(servers[i].Endpoint)
 		if opts.BasicAuth {
