@@ -1,13 +1,12 @@
 package etcd_test
 
 import (
-	"bufio"
+	"context"
 	"encoding/json"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/rollcall-dev/rollcall/test/harness/cache"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
@@ -47,40 +46,13 @@ func goZeroClient(t *testing.T, s *etcd.Server, key string) func(want ...string)
 		}
 		t.Fatalf("building go-zero's client: %v: %s", err, out)
 	}
-	cmd := exec.CommandContext(t.Context(), reader, "-endpoint", s.URL(), "-key", key)
-	in, err := cmd.StdinPipe()
+	client, err := registries.Follow[[]string](exec.CommandContext(t.Context(), reader, "-endpoint", s.URL(), "-key", key))
 	expect.NoError(t, err)
-	out, err := cmd.StdoutPipe()
-	expect.NoError(t, err)
-	expect.NoError(t, cmd.Start())
-	lines := make(chan string)
-	go func() {
-		defer close(lines)
-		for scanner := bufio.NewScanner(out); scanner.Scan(); {
-			lines <- scanner.Text()
-		}
-	}()
-	t.Cleanup(func() {
-		_ = in.Close() // the client ends with it
-		for range lines {
-		}
-		_ = cmd.Wait()
-	})
-	var got []string
+	t.Cleanup(client.Stop)
 	return func(want ...string) {
 		t.Helper()
-		for deadline := time.After(patience); ; {
-			select {
-			case line, more := <-lines:
-				if !more {
-					t.Fatalf("the client has ended; it had %v", got)
-				}
-				if got = nil; json.Unmarshal([]byte(line), &got) == nil && slices.Equal(want, got) {
-					return
-				}
-			case <-deadline:
-				t.Fatalf("the client has %v, want %v", got, want)
-			}
-		}
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		expect.NoError(t, client.Await(ctx, func(got []string) bool { return slices.Equal(want, got) }))
 	}
 }

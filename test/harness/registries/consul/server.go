@@ -96,10 +96,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 		Command: func(dir string) (process.Command, error) { return s.command(built.Paths[Binary], dir) },
 		Ready:   s.ready,
 	})
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
+	return s, err
 }
 
 func (s *Server) command(path, dir string) (process.Command, error) {

@@ -48,7 +48,7 @@ func (s *Server) RegisterItself(ctx context.Context, at registry.Instance) (*App
 // Renew has the application register all that it has registered once more, and returns when readers see that.
 func (a *App) Renew(ctx context.Context) error {
 	a.renewals++
-	if _, err := io.WriteString(a.client.in, "again\n"); err != nil {
+	if _, err := io.WriteString(a.client.In, "again\n"); err != nil {
 		return fmt.Errorf("telling the application to register again: %w", err)
 	}
 	return a.seen(ctx)
@@ -56,10 +56,10 @@ func (a *App) Renew(ctx context.Context) error {
 
 // Leave has the application deregister and end, and returns when readers know of that.
 func (a *App) Leave(ctx context.Context) error {
-	_ = a.client.in.Close()
-	<-a.client.ended
-	if a.client.err != nil {
-		return fmt.Errorf("the application: %w", a.client.err)
+	_ = a.client.In.Close()
+	<-a.client.Ended
+	if a.client.Err != nil {
+		return fmt.Errorf("the application: %w", a.client.Err)
 	}
 	return a.await(ctx, "")
 }
