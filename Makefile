@@ -243,7 +243,7 @@ endif
 
 .PHONY: servers
 servers: ## Build the servers of the test cluster, once, into the user's cache.
-	go run ./test/harness/cluster/cmd/cluster build
+	go run ./test/harness/cluster/cmd/cluster
 
 # How long, and the plan of an earlier run; each may be left out.
 CHAOS ?=

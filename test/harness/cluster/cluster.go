@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509/pkix"
 	"errors"
@@ -41,10 +42,8 @@ const (
 	// it; who has pods with containers must lead it there.
 	ServiceAddress = "10.96.0.1"
 
-	// DefaultNodes is the number of nodes where Options.Nodes is 0.
-	DefaultNodes = 3
-	// DefaultPodCIDR is where pods get their addresses from if Options.PodCIDR is empty.
-	DefaultPodCIDR = "127.100.0.0/16"
+	defaultNodes   = 3
+	defaultPodCIDR = "127.100.0.0/16"
 
 	tempPrefix = "rollcall-cluster-"
 	pkiDir     = "pki"
@@ -52,16 +51,16 @@ const (
 	groupMasters = "system:masters"
 )
 
-// Options say what to start. The zero value is a cluster with OpenKruise and DefaultNodes nodes.
+// Options say what to start. The zero value is a cluster with OpenKruise and defaultNodes nodes.
 type Options struct {
 	// Dir is where data, certificates and a log of each server go; it is created and kept. Empty: a temporary folder
 	// that Stop removes.
 	Dir string
 	// Log gets one line for each step. Nil: nothing is written.
 	Log io.Writer
-	// Nodes is the number of nodes; 0 means DefaultNodes.
+	// Nodes is the number of nodes; 0 means defaultNodes.
 	Nodes int
-	// PodCIDR is the range that pods get their addresses from; empty means DefaultPodCIDR. Any process of this machine must
+	// PodCIDR is the range that pods get their addresses from; empty means defaultPodCIDR. Any process of this machine must
 	// be able to answer at them. Two clusters that run at the same time and serve pods need two ranges.
 	PodCIDR string
 	// WithoutKruise leaves OpenKruise out: neither its CRDs nor its manager. InstallKruise adds it later.
@@ -140,23 +139,15 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 
 // complete fills in the defaults and refuses what can't work.
 func (o *Options) complete(ctx context.Context) error {
-	if o.Nodes < 0 {
-		return fmt.Errorf("Options.Nodes is %d: write 1 or more, or 0 for %d", o.Nodes, DefaultNodes)
-	}
-	if o.Nodes == 0 {
-		o.Nodes = DefaultNodes
-	}
-	if o.PodCIDR == "" {
-		o.PodCIDR = DefaultPodCIDR
-	}
+	o.Nodes, o.PodCIDR = cmp.Or(o.Nodes, defaultNodes), cmp.Or(o.PodCIDR, defaultPodCIDR)
 	prefix, err := netip.ParsePrefix(o.PodCIDR)
 	if err != nil {
-		return fmt.Errorf("Options.PodCIDR: write a range such as %s: %w", DefaultPodCIDR, err)
+		return fmt.Errorf("Options.PodCIDR: write a range such as %s: %w", defaultPodCIDR, err)
 	}
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp4", netip.AddrPortFrom(prefix.Addr().Next(), 0).String())
 	if err != nil {
-		return fmt.Errorf("Options.PodCIDR: write a range of addresses of this machine, such as %s: %w", DefaultPodCIDR, err)
+		return fmt.Errorf("Options.PodCIDR: write a range of addresses of this machine, such as %s: %w", defaultPodCIDR, err)
 	}
 	return listener.Close()
 }
