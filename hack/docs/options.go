@@ -6,11 +6,11 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	gotypes "go/types"
 	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
-	"strconv"
 	"strings"
 )
 
@@ -21,6 +21,7 @@ const (
 	optionsBegin = "<!-- options: "
 	optionsEnd   = "<!-- /options -->"
 	noOptions    = "There are none.\n"
+	wholeNumber  = "whole number"
 )
 
 // fillOptions writes the options of each driver into its page.
@@ -170,11 +171,7 @@ func jsonName(field *ast.Field) string {
 	if field.Tag == nil {
 		return ""
 	}
-	tag, err := strconv.Unquote(field.Tag.Value)
-	if err != nil {
-		return ""
-	}
-	name, _, _ := strings.Cut(reflect.StructTag(tag).Get("json"), ",")
+	name, _, _ := strings.Cut(reflect.StructTag(strings.Trim(field.Tag.Value, "`")).Get("json"), ",")
 	return name
 }
 
@@ -194,38 +191,18 @@ func (types packageTypes) kindOfNamed(name string) string {
 	named := types[name]
 	switch {
 	case named == nil:
-		return kindOfBasic(name)
-	case isDuration(named):
+		return kindsOfBasic[name]
+	case gotypes.ExprString(named) == "time.Duration": // written as 60s; as the type of a field it would be in nanoseconds
 		return "duration"
 	default:
 		return types.kindOf(named)
 	}
 }
 
-// isDuration holds for the type under a driver's own, which is written as 60s. As the type of a field it would have to be
-// written in nanoseconds.
-func isDuration(expr ast.Expr) bool {
-	t, ok := expr.(*ast.SelectorExpr)
-	if !ok {
-		return false
-	}
-	pkg, ok := t.X.(*ast.Ident)
-	return ok && pkg.Name == "time" && t.Sel.Name == "Duration"
-}
-
-func kindOfBasic(name string) string {
-	switch name {
-	case "string":
-		return "text"
-	case "bool":
-		return "true or false"
-	case "int", "int32", "int64", "uint", "uint16", "uint32", "uint64":
-		return "whole number"
-	case "float32", "float64":
-		return "number"
-	default:
-		return ""
-	}
+var kindsOfBasic = map[string]string{
+	"string": "text", "bool": "true or false", "float32": "number", "float64": "number",
+	"int": wholeNumber, "int32": wholeNumber, "int64": wholeNumber,
+	"uint": wholeNumber, "uint16": wholeNumber, "uint32": wholeNumber, "uint64": wholeNumber,
 }
 
 // optionComment reads a field's comment: "Name is what it does. Default: what holds without it."

@@ -108,7 +108,7 @@ func sum(out io.Writer, wanted []string) error {
 			return err
 		}
 		name := strings.TrimSuffix(filepath.Base(file), ".json")
-		_, _ = fmt.Fprintf(out, "%-16s %5d passed, %d failed, %d skipped\n", name, got.passed, got.failed, got.skipped())
+		_, _ = fmt.Fprintf(out, "%-16s %5d passed, %d failed, %d skipped\n", name, got.passed, got.failed, got.skipped)
 		for _, reason := range slices.Sorted(maps.Keys(got.reasons)) {
 			_, _ = fmt.Fprintf(out, "    %d skipped: %s\n", got.reasons[reason], reason)
 		}
@@ -124,16 +124,8 @@ func sum(out io.Writer, wanted []string) error {
 
 // tally is what became of the tests of a file. A package that failed without a failed test counts as one.
 type tally struct {
-	passed, failed int
-	reasons        map[string]int
-}
-
-func (t tally) skipped() int {
-	n := 0
-	for _, count := range t.reasons {
-		n += count
-	}
-	return n
+	passed, failed, skipped int
+	reasons                 map[string]int
 }
 
 // count counts the tests of a file, of which there are none where there is no file.
@@ -146,6 +138,7 @@ func count(file string) (tally, error) {
 	for _, p := range packages {
 		outcomes, reasons := p.Counts()
 		t.passed += outcomes["pass"]
+		t.skipped += outcomes["skip"]
 		t.failed += max(len(p.Failed()), min(len(failures(p)), 1))
 		for reason, n := range reasons {
 			t.reasons[reason] += n

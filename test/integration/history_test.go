@@ -103,18 +103,6 @@ func (h *watched) All() []*corev1.Pod {
 	return pods
 }
 
-func (h *watched) UIDs(namespace string) []types.UID {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	var uids []types.UID
-	for uid, seen := range h.pods {
-		if seen[0].pod.Namespace == namespace {
-			uids = append(uids, uid)
-		}
-	}
-	return uids
-}
-
 // Pods returns the last versions of the pods that are there, the oldest first.
 func (h *watched) Pods(namespace string) []*corev1.Pod {
 	h.mu.Lock()

@@ -48,10 +48,10 @@ func (s *scenario) checked() *checker.Journal {
 		j.PatchFinished(j.PatchReceived(s.manager.Name, w), w.Status, after, w.Received)
 	}
 	hooks := s.ownHooks()
-	for _, uid := range s.history.UIDs(s.ns) {
-		for _, v := range s.history.Of(uid) {
-			if !s.forgotten(v.arrived) {
-				j.Saw(string(uid), client.ObjectKeyFromObject(v.pod), hooks, s.sighting(v, hooks))
+	for _, pod := range s.history.All() {
+		for _, v := range s.history.Of(pod.UID) {
+			if pod.Namespace == s.ns && !s.forgotten(v.arrived) {
+				j.Saw(string(pod.UID), client.ObjectKeyFromObject(v.pod), hooks, s.sighting(v, hooks))
 			}
 		}
 	}

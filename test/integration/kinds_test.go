@@ -111,7 +111,7 @@ func TestDaemonSet(t *testing.T) {
 	s.troubled = false
 	set := s.daemonSet()
 	s.must(s.k8s.Create(t.Context(), set))
-	nodes := s.nodes()
+	nodes := len(env.zones)
 	first := s.ExpectStanding(nodes, "nginx:1")
 
 	s.change(set, func() { set.Spec.Template.Spec.Containers[0].Image = "nginx:2" })
@@ -173,12 +173,6 @@ func (s *scenario) template() *kruisev1alpha1.CloneSet {
 func (s *scenario) change(workload client.Object, edit func()) {
 	s.Helper()
 	s.must(kube.Change(s.Context(), s.k8s, workload, edit))
-}
-
-func (s *scenario) nodes() int {
-	var nodes corev1.NodeList
-	s.must(s.k8s.List(s.Context(), &nodes))
-	return len(nodes.Items)
 }
 
 // ExpectStanding waits until there are exactly so many pods, all of the image, Normal and ready, and the registry holds exactly

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -152,13 +153,16 @@ func (e *environment) manager(name string, as *rest.Config, config configuration
 	return m, nil
 }
 
+func (e *environment) all() []*rollcall {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.managers)
+}
+
 // faults says what went wrong beside the scenarios: a data race in a manager, a server that died.
 func (e *environment) faults() error {
 	var all error
-	e.mu.Lock()
-	managers := e.managers
-	e.mu.Unlock()
-	for _, m := range managers {
+	for _, m := range e.all() {
 		if fault := m.Fault(); fault != "" {
 			all = errors.Join(all, fmt.Errorf("in the log of manager %s:\n%s", m.Name, fault))
 		}
@@ -167,10 +171,7 @@ func (e *environment) faults() error {
 }
 
 func (e *environment) stop() {
-	e.mu.Lock()
-	managers := e.managers
-	e.mu.Unlock()
-	for _, m := range managers {
+	for _, m := range e.all() {
 		m.Stop()
 		m.proxy.Stop()
 	}

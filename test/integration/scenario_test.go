@@ -108,12 +108,7 @@ func (s *scenario) await(what string, look func() error) {
 
 func (s *scenario) until(what string, so func() bool) {
 	s.Helper()
-	s.await(what, func() error {
-		if !so() {
-			return errors.New("it is not so")
-		}
-		return nil
-	})
+	expect.Becomes(s.T, what, so, s.describe)
 }
 
 // untilPod returns once it is so of the pod as it is now, which is nil once it is gone.

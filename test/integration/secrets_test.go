@@ -47,11 +47,8 @@ func (e *environment) leaks() error {
 }
 
 func (e *environment) outputs() (map[string]string, error) {
-	e.mu.Lock()
-	managers := slices.Clone(e.managers)
-	e.mu.Unlock()
 	outputs := map[string]string{}
-	for _, m := range managers {
+	for _, m := range e.all() {
 		outputs["log of manager "+m.Name] = m.Log()
 		var written strings.Builder
 		for _, w := range m.proxy.Writes("") {

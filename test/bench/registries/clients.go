@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -27,6 +25,7 @@ import (
 	eurekadriver "github.com/rollcall-dev/rollcall/registry/eureka"
 	nacosdriver "github.com/rollcall-dev/rollcall/registry/nacos"
 	zookeeperdriver "github.com/rollcall-dev/rollcall/registry/zookeeper"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/etcd"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/eureka"
@@ -162,6 +161,9 @@ func connectNacos(_ context.Context, endpoint string) (client, error) {
 // hudl/fargo, for Go, had its last release in 2021.
 func connectEureka(_ context.Context, endpoint string) (client, error) {
 	transport := &http.Transport{MaxIdleConnsPerHost: config.DefaultMaxInFlight}
+	server := registries.Client{
+		URL: endpoint, HTTP: &http.Client{Transport: transport}, Header: http.Header{"Content-Type": {"application/json"}},
+	}
 	return client{func(ctx context.Context, in registry.Instance) error {
 		app := "OWN-" + in.Service
 		body, err := json.Marshal(map[string]any{"instance": map[string]any{
@@ -173,20 +175,7 @@ func connectEureka(_ context.Context, endpoint string) (client, error) {
 		if err != nil {
 			return err
 		}
-		request, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint+"/apps/"+app, bytes.NewReader(body))
-		if err != nil {
-			return err
-		}
-		request.Header.Set("Content-Type", "application/json")
-		answer, err := (&http.Client{Transport: transport}).Do(request)
-		if err != nil {
-			return err
-		}
-		defer answer.Body.Close()
-		_, _ = io.Copy(io.Discard, answer.Body)
-		if answer.StatusCode != http.StatusNoContent {
-			return fmt.Errorf("the server answers %s", answer.Status)
-		}
-		return nil
+		_, err = server.Do(ctx, http.MethodPost, "/apps/"+app, body)
+		return err
 	}, transport.CloseIdleConnections}, nil
 }

@@ -46,14 +46,14 @@ func Soon(t T, what string, wrong func() error, told ...func() string) {
 }
 
 // Becomes is Soon for what is true or not.
-func Becomes(t T, what string, is func() bool) {
+func Becomes(t T, what string, is func() bool, told ...func() string) {
 	t.Helper()
 	Soon(t, what, func() error {
 		if !is() {
 			return errors.New("it is not so")
 		}
 		return nil
-	})
+	}, told...)
 }
 
 // Error expects an error with these words in it, or none where they are empty.

@@ -24,11 +24,7 @@ type Apps struct {
 	// registered says how many entries there are at a place.
 	registered map[place]int
 	out        map[place]bool
-	// asked is for whom each was last steered, which List tells with it.
-	asked map[place]registry.Instance
 }
-
-var _ Backend = (*Apps)(nil)
 
 type place struct{ service, endpoint string }
 
@@ -39,7 +35,7 @@ func (s *Apps) set(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.registered == nil {
-		s.registered, s.out, s.asked = map[place]int{}, map[place]bool{}, map[place]registry.Instance{}
+		s.registered, s.out = map[place]int{}, map[place]bool{}
 	}
 	change()
 }
@@ -56,12 +52,8 @@ func (s *Apps) state(at place) registry.State {
 	}
 }
 
-// steer makes a change, and notes for whom.
 func (s *Apps) steer(in registry.Instance, change func(at place) error) (err error) {
-	s.set(func() {
-		s.asked[placeOf(in)] = in
-		err = change(placeOf(in))
-	})
+	s.set(func() { err = change(placeOf(in)) })
 	return err
 }
 
@@ -111,24 +103,6 @@ func (s *Apps) Deregister(ctx context.Context, in registry.Instance) error {
 		return err
 	}
 	return s.FailOver(ctx, in)
-}
-
-// Get implements [registry.Getter].
-func (s *Apps) Get(_ context.Context, in registry.Instance) (state registry.State, err error) {
-	s.set(func() { state = s.state(placeOf(in)) })
-	return state, nil
-}
-
-// List implements [registry.Lister], for tests to read: it has the entries that were steered, with the mark of the last pod.
-func (s *Apps) List(_ context.Context, cluster string) (entries []registry.Entry, err error) {
-	s.set(func() {
-		for at := range s.registered {
-			if in, known := s.asked[at]; known && in.Cluster == cluster {
-				entries = append(entries, registry.Entry{Instance: in, State: s.state(at)})
-			}
-		}
-	})
-	return entries, nil
 }
 
 // App is the client of one application, which registers itself at an instance's service, address and port.
@@ -185,9 +159,9 @@ func (s steered) Deregister(ctx context.Context, in registry.Instance) error {
 }
 
 func (s steered) Get(ctx context.Context, in registry.Instance) (state registry.State, err error) {
-	err = s.f.call(ctx, OpAppGet, in, func(ctx context.Context, _ Backend) (err error) {
-		state, err = s.f.apps.Get(ctx, in)
-		return err
+	err = s.f.call(ctx, OpAppGet, in, func(context.Context, Backend) error {
+		state = s.f.App(in).State()
+		return nil
 	})
 	return state, err
 }

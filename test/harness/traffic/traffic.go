@@ -156,7 +156,7 @@ func (c *Client) refresh(ctx context.Context) {
 		entries, err := c.Read(ctx)
 		switch {
 		case err == nil:
-			c.learn(inService(entries))
+			c.learn(slices.DeleteFunc(entries, func(e registry.Entry) bool { return e.State != registry.InService }))
 		case ctx.Err() == nil && !failing:
 			c.Tell(time.Now(), "(client)", fmt.Sprintf("keeps to what it knows: %v", err))
 		}
@@ -300,15 +300,4 @@ func plain(err error) string {
 		return of.Err.Error() // the address is the pod's
 	}
 	return err.Error()
-}
-
-// inService picks those that a client may use.
-func inService(entries []registry.Entry) []registry.Entry {
-	var picked []registry.Entry
-	for _, entry := range entries {
-		if entry.State == registry.InService {
-			picked = append(picked, entry)
-		}
-	}
-	return picked
 }
