@@ -21,7 +21,6 @@ const (
 	optionsBegin = "<!-- options: "
 	optionsEnd   = "<!-- /options -->"
 	noOptions    = "There are none.\n"
-	wholeNumber  = "whole number"
 )
 
 // fillOptions writes the options of each driver into its page.
@@ -191,7 +190,7 @@ func (types packageTypes) kindOfNamed(name string) string {
 	named := types[name]
 	switch {
 	case named == nil:
-		return kindsOfBasic[name]
+		return kindOfBasic(name)
 	case gotypes.ExprString(named) == "time.Duration": // written as 60s; as the type of a field it would be in nanoseconds
 		return "duration"
 	default:
@@ -199,10 +198,12 @@ func (types packageTypes) kindOfNamed(name string) string {
 	}
 }
 
-var kindsOfBasic = map[string]string{
-	"string": "text", "bool": "true or false", "float32": "number", "float64": "number",
-	"int": wholeNumber, "int32": wholeNumber, "int64": wholeNumber,
-	"uint": wholeNumber, "uint16": wholeNumber, "uint32": wholeNumber, "uint64": wholeNumber,
+func kindOfBasic(name string) string {
+	const whole = "whole number"
+	return map[string]string{
+		"string": "text", "bool": "true or false", "float32": "number", "float64": "number",
+		"int": whole, "int32": whole, "int64": whole, "uint": whole, "uint16": whole, "uint32": whole, "uint64": whole,
+	}[name]
 }
 
 // optionComment reads a field's comment: "Name is what it does. Default: what holds without it."

@@ -137,7 +137,7 @@ func (b *bench) with(ctx context.Context, who string, flags []string, do func(*p
 	if err := b.load.clear(ctx); err != nil {
 		return err
 	}
-	b.registry.reset(who == theBatching)
+	b.registry.reset(ctx, who == theBatching)
 	b.registry.setDelay(usualDelay)
 	p, err := b.start(ctx, who, flags...)
 	if p != nil {

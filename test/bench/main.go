@@ -101,7 +101,7 @@ func (b *bench) open(ctx context.Context) (stop func(), err error) {
 		return stop, err
 	}
 	b.admin = b.cluster.Config()
-	b.registry = startRegistry()
+	b.registry = startRegistry(ctx)
 	b.registryURL = b.registry.URL
 	b.load = &load{
 		k8s: b.cluster.Client(), owners: []*kruisev1alpha1.CloneSet{cloneSet(namespace), cloneSet(otherNamespace)}, spread: 1,

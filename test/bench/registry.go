@@ -43,15 +43,15 @@ type backend struct {
 	handler http.Handler
 }
 
-func startRegistry() *registryServer {
+func startRegistry(ctx context.Context) *registryServer {
 	s := &registryServer{}
 	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
-	s.reset(false)
+	s.reset(ctx, false)
 	return s
 }
 
 // reset forgets everything. The server takes batches from now on, or single changes only.
-func (s *registryServer) reset(batches bool) {
+func (s *registryServer) reset(ctx context.Context, batches bool) {
 	s.first.Clear()
 	opts := httpserver.Options{OnAnswer: func(a httpserver.Answer) {
 		if a.Method == http.MethodPost && a.Status/100 == 2 {
@@ -61,7 +61,7 @@ func (s *registryServer) reset(batches bool) {
 	if batches {
 		opts.BatchLimit = batchLimit
 	}
-	entries := fakeregistry.Memory()
+	entries := fakeregistry.Memory(ctx)
 	s.serves.Store(&backend{Registry: entries, handler: httpserver.New(entries, opts)})
 }
 

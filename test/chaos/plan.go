@@ -196,6 +196,15 @@ func (p planner) maxRemovals() string {
 	return "60%"
 }
 
+// fewest is how many storms are played also where calms take long on a busy machine: one of each theme, which have every kind
+// of fault, in a run that is held to that.
+func (p planner) fewest(length time.Duration) int {
+	if length < enoughTime {
+		return 1
+	}
+	return max(1, len(p.themes))
+}
+
 // round returns the storm of a round, in the order of time.
 func (p planner) round(number int) []action {
 	if len(p.themes) > 0 {

@@ -87,7 +87,7 @@ func startRegistry(ctx context.Context, j *checker.Journal, timeout time.Duratio
 	}
 	protocol := http.NewServeMux()
 	for _, name := range registryNames() {
-		entries := fakeregistry.Memory()
+		entries := fakeregistry.Memory(ctx)
 		r.books[name] = entries
 		protocol.Handle("/"+name+"/", http.StripPrefix("/"+name,
 			httpserver.New(&backend{Registry: entries, server: r}, httpserver.Options{})))

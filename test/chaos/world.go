@@ -152,13 +152,8 @@ func (g *game) rounds(ctx context.Context) error {
 		return err
 	}
 	g.journal.Begin()
-	// Also where calms take long on a busy machine, a run that is held to it has a storm of each theme: these have every kind of
-	// fault.
-	began, fewest := time.Now(), 1
-	if g.length >= enoughTime {
-		fewest = max(1, len(g.plan.themes))
-	}
-	for number := 0; ctx.Err() == nil && (number < fewest || time.Since(began)+g.plan.storm < g.length); number++ {
+	began := time.Now()
+	for number := 0; ctx.Err() == nil && (number < g.plan.fewest(g.length) || time.Since(began)+g.plan.storm < g.length); number++ {
 		if err := g.storm(ctx, number); err != nil || g.report.failed() {
 			return err
 		}

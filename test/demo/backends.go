@@ -52,7 +52,7 @@ func backends() map[string]func(context.Context) (*backend, error) {
 		"consul":      consulBackend,
 		"etcd":        etcdBackend,
 		"eureka":      eurekaBackend,
-		defaultDriver: func(context.Context) (*backend, error) { return httpBackend(clusterName), nil },
+		defaultDriver: func(ctx context.Context) (*backend, error) { return httpBackend(ctx, clusterName), nil },
 		"nacos":       nacosBackend,
 		"zookeeper":   zookeeperBackend,
 	}
@@ -84,8 +84,8 @@ func (b *backend) openDoor(ctx context.Context) error {
 }
 
 // httpBackend is the HTTP registry protocol, served by the demo, with what those write who name this cluster.
-func httpBackend(cluster string) *backend {
-	server := httptest.NewServer(httpserver.New(fakeregistry.Memory(), httpserver.Options{}))
+func httpBackend(ctx context.Context, cluster string) *backend {
+	server := httptest.NewServer(httpserver.New(fakeregistry.Memory(ctx), httpserver.Options{}))
 	list := server.URL + "/v1/instances?cluster=" + cluster
 	return &backend{
 		about: "the HTTP registry protocol, served by the demo", address: hostPort(server.URL),

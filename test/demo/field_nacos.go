@@ -23,6 +23,14 @@ const (
 	dubboPods, dubboMachine = "10.100.0.0/16", "10.100.255.254"
 )
 
+// podsOf is the range of the pods' addresses, empty for the default.
+func podsOf(app string) string {
+	if app == "dubbo" {
+		return dubboPods
+	}
+	return ""
+}
+
 // nacosField is Nacos with applications that use a client of it.
 func nacosField(ctx context.Context, server *nacos.Server, app string) (*field, error) {
 	f := &field{

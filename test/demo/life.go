@@ -138,20 +138,6 @@ func (l *life) whileAway(do func(context.Context) error) func(context.Context) e
 	}
 }
 
-// enough goes on sending until there were so many requests that the result means something.
-func (l *life) enough() step {
-	return step{
-		title: fmt.Sprintf("Go on until there were %d requests", l.atLeast),
-		do:    func(context.Context) error { return nil },
-		until: func(context.Context) error {
-			if n := l.traffic.Tally().Requests; n < l.atLeast {
-				return fmt.Errorf("there were %d requests and not %d", n, l.atLeast)
-			}
-			return nil
-		},
-	}
-}
-
 func (l *life) play(ctx context.Context) error {
 	return l.during(ctx, func() error {
 		for _, s := range l.steps() {
@@ -162,7 +148,16 @@ func (l *life) play(ctx context.Context) error {
 		if l.traffic.Tally().Requests >= l.atLeast {
 			return nil
 		}
-		return l.take(ctx, l.enough())
+		return l.take(ctx, step{
+			title: fmt.Sprintf("Go on until there were %d requests", l.atLeast),
+			do:    func(context.Context) error { return nil },
+			until: func(context.Context) error {
+				if n := l.traffic.Tally().Requests; n < l.atLeast {
+					return fmt.Errorf("there were %d requests and not %d", n, l.atLeast)
+				}
+				return nil
+			},
+		})
 	})
 }
 

@@ -67,11 +67,7 @@ func run(ctx context.Context, out *screen, o options) error {
 	if err != nil {
 		return err
 	}
-	options := cluster.Options{Log: out}
-	if o.app == "dubbo" {
-		options.PodCIDR = dubboPods
-	}
-	if w.cluster, err = cluster.Start(ctx, options); err != nil {
+	if w.cluster, err = cluster.Start(ctx, cluster.Options{Log: out, PodCIDR: podsOf(o.app)}); err != nil {
 		return err
 	}
 	defer w.cluster.Stop()
@@ -291,7 +287,7 @@ func (w *world) liveAs(ctx context.Context, a arm) (*life, error) {
 
 // startMirror has a mirror keep a registry of its own in step with the pods of a namespace until ctx ends.
 func (w *world) startMirror(ctx context.Context, namespace string) (*backend, error) {
-	b := httpBackend(mirror.Cluster)
+	b := httpBackend(ctx, mirror.Cluster)
 	if err := b.openDoor(ctx); err != nil {
 		b.stop()
 		return nil, err

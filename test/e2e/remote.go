@@ -59,17 +59,19 @@ func remote(ctx context.Context, kubeconfig string) (err error) {
 
 // follow shows what the pod says until it ends, and returns command.ErrFailed where it fails.
 func follow(ctx context.Context, config *rest.Config, k8s client.Client) error {
-	pod := &corev1.Pod{}
-	err := await(ctx, func(ctx context.Context) error {
-		if err := k8s.Get(ctx, client.ObjectKey{Namespace: runnerNamespace, Name: "runner"}, pod); err != nil {
-			return fmt.Errorf("reading the pod: %w", err)
-		}
-		if pod.Status.Phase == corev1.PodPending {
-			return errors.New("the pod is pending")
-		}
-		return nil
-	})
-	if err != nil {
+	pod := kube.Pod(runnerNamespace, "runner")
+	leaves := func(phase corev1.PodPhase) error {
+		return await(ctx, func(ctx context.Context) error {
+			if err := k8s.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+				return fmt.Errorf("reading the pod: %w", err)
+			}
+			if pod.Status.Phase == phase {
+				return fmt.Errorf("the pod is %s", phase)
+			}
+			return nil
+		})
+	}
+	if err := leaves(corev1.PodPending); err != nil {
 		return err
 	}
 	clients, err := kubernetes.NewForConfig(config)
@@ -84,15 +86,7 @@ func follow(ctx context.Context, config *rest.Config, k8s client.Client) error {
 	if _, err := io.Copy(os.Stdout, logs); err != nil {
 		return fmt.Errorf("reading what the pod says: %w", err)
 	}
-	err = await(ctx, func(ctx context.Context) error {
-		if err := k8s.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-			return fmt.Errorf("reading the pod: %w", err)
-		}
-		if pod.Status.Phase == corev1.PodRunning {
-			return errors.New("the pod has not ended")
-		}
-		return nil
-	})
+	err = leaves(corev1.PodRunning)
 	if err == nil && pod.Status.Phase != corev1.PodSucceeded {
 		return command.ErrFailed // it has said why
 	}

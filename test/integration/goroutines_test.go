@@ -83,9 +83,7 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 	s.UpdateInPlace("nginx:3", nil)
 
 	expect.NoError(t, m.Process().Terminate())
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if err := m.Process().Wait(ctx); err != nil {
+	if err := m.ended(t); err != nil {
 		t.Fatalf("the manager ended with %v:\n%s", err, m.Tail())
 	}
 }

@@ -30,7 +30,7 @@ type registryServer struct {
 
 // newRegistryServer starts a registry, with handlers that stand before the protocol.
 func newRegistryServer(before ...func(http.Handler) http.Handler) *registryServer {
-	r := &registryServer{Registry: fakeregistry.New(fakeregistry.Memory())}
+	r := &registryServer{Registry: fakeregistry.New(fakeregistry.Memory(context.Background()))}
 	handler := httpserver.New(r.Registry, httpserver.Options{})
 	for _, one := range before {
 		handler = one(handler)

@@ -127,9 +127,7 @@ func TestLeaderStops(t *testing.T) {
 	expect.NoError(t, r.manager.Process().Terminate())
 	r.await("the manager to stop", func() error { return logged(r.manager, "Stopping and waiting for leader election runnables") })
 	call.Release()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	expect.NoError(t, r.manager.Process().Wait(ctx))
+	expect.NoError(t, r.manager.ended(t))
 	ended := time.Now()
 	t.Logf("the first manager ended %s after it was asked to", ended.Sub(asked).Round(time.Millisecond))
 	r.AwaitTakeover(ended, "a leader that was asked to stop had ended")
@@ -144,9 +142,7 @@ func (r *relay) ThawFirst() {
 	r.Helper()
 	thawed := time.Now()
 	r.must(r.manager.Process().Resume())
-	ctx, cancel := context.WithTimeout(r.Context(), patience)
-	defer cancel()
-	if err := r.manager.Process().Wait(ctx); err == nil || ctx.Err() != nil {
+	if err := r.manager.ended(r.T); err == nil || errors.Is(err, context.DeadlineExceeded) {
 		r.Errorf("the leader that lost its lease ended with %v", err)
 	}
 	for _, w := range r.manager.proxy.Writes("") {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -89,3 +90,11 @@ func (c configuration) configMap(namespace string) *corev1.ConfigMap {
 }
 
 func (m *rollcall) Configure(config configuration) error { return m.Manager.Configure(config.text()) }
+
+// ended waits until the process has ended, and returns how it did.
+func (m *rollcall) ended(t *testing.T) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	return m.Process().Wait(ctx)
+}

@@ -58,7 +58,8 @@ func (j *Journal) decide(f flip, now time.Time) bool {
 	}
 	if len(made) == 0 {
 		if !f.byKruise() {
-			j.violate(f.pod, after.At, fmt.Sprintf("I3: handler %s was %s, and no manager's patch did it", f.handler, map[bool]string{true: "set", false: "cleared"}[f.set]))
+			verb := map[bool]string{true: "set", false: "cleared"}[f.set]
+			j.violate(f.pod, after.At, fmt.Sprintf("I3: handler %s was %s, and no manager's patch did it", f.handler, verb))
 		}
 		return true
 	}

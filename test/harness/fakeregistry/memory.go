@@ -8,8 +8,8 @@ import (
 )
 
 // Memory makes an empty registry in memory.
-func Memory() *memory.Registry {
-	made, err := memory.New(context.Background(), registry.Config{})
+func Memory(ctx context.Context) *memory.Registry {
+	made, err := memory.New(ctx, registry.Config{})
 	m, ok := made.(*memory.Registry)
 	if err != nil || !ok {
 		panic(err) // where nothing is configured, nothing can be refused

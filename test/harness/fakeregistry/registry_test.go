@@ -35,7 +35,7 @@ func newScene(t *testing.T) scene {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), everything)
 	t.Cleanup(cancel)
-	return scene{Registry: fakeregistry.New(fakeregistry.Memory()), t: t, ctx: ctx}
+	return scene{Registry: fakeregistry.New(fakeregistry.Memory(t.Context())), t: t, ctx: ctx}
 }
 
 // inBackground makes a call, and returns how to wait for its answer.

@@ -14,7 +14,7 @@ import (
 
 func TestMirror(t *testing.T) {
 	t.Parallel()
-	to := fakeregistry.New(fakeregistry.Memory())
+	to := fakeregistry.New(fakeregistry.Memory(t.Context()))
 	k8s := fake.NewClientBuilder().WithStatusSubresource(&corev1.Pod{}).Build()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-1", Namespace: "e2e", UID: "uid-1", Finalizers: []string{"example.io/held"}}}
 	expect.NoError(t, k8s.Create(t.Context(), pod))

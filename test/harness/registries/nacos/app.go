@@ -15,6 +15,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
+	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
 // appTimeout bounds what an application does, on a machine that runs many of them.
@@ -71,29 +72,24 @@ func (a *App) seen(ctx context.Context) error {
 // await waits until readers see the application's entry with so many renewals, "" for no such entry. Rollcall's may stand
 // beside it.
 func (a *App) await(ctx context.Context, want string) error {
-	ctx, cancel := context.WithTimeout(ctx, appTimeout)
-	defer cancel()
-	for last := "nothing yet"; ; {
+	const glance = 50 * time.Millisecond
+	return wait.Until(ctx, appTimeout, glance, func(ctx context.Context) error {
 		entry, given, err := a.server.Entry(ctx, a.at)
-		got := ""
+		if err != nil {
+			return err
+		}
 		if entry != nil {
 			given = append(given, *entry)
 		}
+		got := ""
 		for _, each := range given {
 			got = cmp.Or(got, each.Metadata[renewals])
 		}
-		switch {
-		case err == nil && got == want:
-			return nil
-		case ctx.Err() == nil:
-			last = fmt.Sprintf("%+v, error %v", given, err)
+		if got != want {
+			return fmt.Errorf("the server has %+v of the application", given)
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for the application's entry: %w; the server said last: %s", ctx.Err(), last)
-		case <-time.After(50 * time.Millisecond): //nolint:mnd // a glance
-		}
-	}
+		return nil
+	})
 }
 
 // Entry returns what the server says of an instance, nil where there is none, and what of it clients are given who look its
