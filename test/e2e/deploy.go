@@ -66,10 +66,7 @@ func (w *world) managersReady(ctx context.Context) error {
 // managersRun returns something that deploys another version of Rollcall when the update is under way, and waits for records
 // that it writes.
 func managersRun(image, record string) func(context.Context, *world) error {
-	return func(ctx context.Context, w *world) error {
-		if err := w.updating(ctx); err != nil {
-			return err
-		}
+	return onceUpdating(func(ctx context.Context, w *world) error {
 		managers := &appsv1.Deployment{}
 		managers.Namespace, managers.Name = rollcallNamespace, "rollcall"
 		patch := client.RawPatch(types.StrategicMergePatchType, fmt.Appendf(nil,
@@ -83,7 +80,7 @@ func managersRun(image, record string) func(context.Context, *world) error {
 		return w.arms[0].awaitPod(ctx, "a record that "+image+" has written", func(pod *corev1.Pod) bool {
 			return strings.Contains(pod.Annotations[lifecycle.AnnotationRecord], record)
 		})
-	}
+	})
 }
 
 // expectMemoryLimit fails where a manager's Go runtime does not know what the container may have.

@@ -65,7 +65,7 @@ func scenarios() []scenario {
 		{name: "scale in and out", short: true, play: sequence(scaleTo(replicas/2), settled, scaleTo(replicas))},
 		{name: "specified-delete", short: true, play: removeTwo(mark)},
 		{name: "cancelled scale-in", short: true, play: sequence(scaleTo(replicas/2), leaving, scaleTo(replicas))},
-		{name: "both managers killed in an update", short: true, play: update, beside: killManagers},
+		{name: "both managers killed in an update", short: true, play: update, beside: onceUpdating(killManagers)},
 		{name: "node drained", short: true, beside: drain},
 		{name: "registry takes no writes in a rollout", short: true, play: recreate, beside: registryAway},
 		{name: "registry slow in a rollout", play: recreate, beside: registrySlow},
@@ -76,8 +76,8 @@ func scenarios() []scenario {
 			play: sequence(keep(replicas-2), update, updated(2), keep(replicas-4), updated(4), keep(0), updated(replicas)),
 		},
 		{name: "update rolled back halfway", play: sequence(update, updated(1), update)},
-		{name: "leader deleted in an update", play: update, beside: deleteLeaderInUpdate},
-		{name: "OpenKruise down in an update", play: update, beside: kruiseDown},
+		{name: "leader deleted in an update", play: update, beside: onceUpdating(deleteLeader)},
+		{name: "OpenKruise down in an update", play: update, beside: onceUpdating(kruiseDown)},
 		{name: "kubectl delete", play: removeTwo(remove)},
 		{name: "eviction", play: removeTwo(evict)},
 		{name: "containers restarted by ContainerRecreateRequest", play: restartTwo},
@@ -252,13 +252,18 @@ func (a *arm) awaitPod(ctx context.Context, what string, like func(*corev1.Pod) 
 	})
 }
 
-// killManagers ends both of Rollcall's managers, with no chance to tidy up, when the update is under way.
-func killManagers(ctx context.Context, w *world) error {
-	if err := w.updating(ctx); err != nil {
-		return err
+// onceUpdating does something when the update is under way.
+func onceUpdating(do func(context.Context, *world) error) func(context.Context, *world) error {
+	return func(ctx context.Context, w *world) error {
+		if err := w.updating(ctx); err != nil {
+			return err
+		}
+		return do(ctx, w)
 	}
-	return w.site.KillManagers(ctx)
 }
+
+// killManagers ends both of Rollcall's managers, with no chance to tidy up.
+func killManagers(ctx context.Context, w *world) error { return w.site.KillManagers(ctx) }
 
 // updating returns when a pod of Rollcall's arm has stopped at the hook before its update.
 func (w *world) updating(ctx context.Context) error {
@@ -337,13 +342,8 @@ func updated(want int32) action {
 	}
 }
 
-// deleteLeaderInUpdate deletes the manager that holds the lease, when the update is under way.
-func deleteLeaderInUpdate(ctx context.Context, w *world) error {
-	if err := w.updating(ctx); err != nil {
-		return err
-	}
-	return w.deleteLeader(ctx)
-}
+// deleteLeader deletes the manager that holds the lease.
+func deleteLeader(ctx context.Context, w *world) error { return w.deleteLeader(ctx) }
 
 func (w *world) deleteLeader(ctx context.Context, options ...client.DeleteOption) error {
 	var lease coordinationv1.Lease
@@ -354,12 +354,9 @@ func (w *world) deleteLeader(ctx context.Context, options ...client.DeleteOption
 	return w.k8s.Delete(ctx, kube.Pod(rollcallNamespace, leader), options...)
 }
 
-// kruiseDown has OpenKruise's manager away for some time in the middle of the update.
+// kruiseDown has OpenKruise's manager away for some time.
 func kruiseDown(ctx context.Context, w *world) error {
 	const down = 15 * time.Second
-	if err := w.updating(ctx); err != nil {
-		return err
-	}
 	if err := w.site.StopKruise(ctx); err != nil {
 		return err
 	}

@@ -6,10 +6,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 	"github.com/rollcall-dev/rollcall/test/harness/manager"
 )
 
@@ -35,9 +34,9 @@ func TestReceipt(t *testing.T) {
 	person.Expect(0, "receipt "+s.key.Name, "rev 1→2: 3 pods, ", "0 flips before acknowledgement, in rotation at least 2 of 3", ": PASS", "From ")
 	person.Expect(3, "receipt other", "no flip of CloneSet other")
 
-	var managers corev1.PodList
-	s.must(s.k8s.List(s.Context(), &managers, client.InNamespace(installation)))
-	away := managers.Items[0].DeepCopy()
+	managers, err := kube.Pods(s.Context(), s.k8s, installation)
+	s.must(err)
+	away := managers[0].DeepCopy()
 	away.ObjectMeta = metav1.ObjectMeta{Namespace: installation, Name: "away", Labels: away.Labels}
 	away.Spec.Containers[0].Ports[0].ContainerPort = 1
 	status := away.Status

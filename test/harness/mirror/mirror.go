@@ -14,6 +14,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
@@ -57,11 +58,11 @@ func (m *Mirror) Run(ctx context.Context) {
 
 // pass makes all changes that are due at the same time. What fails is due again in the next one.
 func (m *Mirror) pass(ctx context.Context) {
-	var pods corev1.PodList
-	if err := m.k8s.List(ctx, &pods, client.InNamespace(m.namespace)); err != nil {
+	pods, err := kube.Pods(ctx, m.k8s, m.namespace)
+	if err != nil {
 		return
 	}
-	want := m.wanted(pods.Items)
+	want := m.wanted(pods)
 	var all sync.WaitGroup
 	for uid, in := range want {
 		if m.told[uid] == nil {

@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster/podserver"
@@ -48,6 +50,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	log.SetLogger(logr.Discard()) // the libraries ask for one
 	w := &world{
 		eureka: registries.Use(t, registries.With(eureka.Start, eureka.Options{})),
 		nacos:  registries.Use(t, registries.With(nacos.Start, nacos.Options{Version: nacos.V3})),

@@ -1,6 +1,7 @@
 package zookeeper_test
 
 import (
+	"encoding/json"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -82,18 +83,17 @@ func TestConformance(t *testing.T) {
 	registrytest.Run(t, removing(harness(t, s, registry.Config{})))
 }
 
-func TestConformanceWithSpringsStatus(t *testing.T) {
+func TestConformanceWithStates(t *testing.T) {
 	t.Parallel()
-	s := use(t, zookeeper.Options{})
-	cfg := registry.Config{Options: options("payload", "spring", "failOver", "status")}
-	registrytest.Run(t, harness(t, s, cfg))
-}
-
-func TestConformanceWithEnabled(t *testing.T) {
-	t.Parallel()
-	s := use(t, zookeeper.Options{})
-	cfg := registry.Config{Options: options("payload", "map", "failOver", "enabled")}
-	registrytest.Run(t, harness(t, s, cfg))
+	for name, options := range map[string]json.RawMessage{
+		"SpringsStatus": options("payload", "spring", "failOver", "status"),
+		"Enabled":       options("payload", "map", "failOver", "enabled"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			registrytest.Run(t, harness(t, use(t, zookeeper.Options{}), registry.Config{Options: options}))
+		})
+	}
 }
 
 func TestConformanceWithDigestAndChroot(t *testing.T) {
