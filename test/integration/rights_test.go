@@ -3,6 +3,7 @@ package integration
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -180,7 +181,8 @@ func notReady(words ...string) func(*scenario) error {
 		if err == nil {
 			return fmt.Errorf("it is ready: %s", body)
 		}
-		if refused := new(registries.StatusError); errors.As(err, &refused) && containsAll(err.Error(), words) {
+		refused := new(registries.StatusError)
+		if errors.As(err, &refused) && refused.Code == http.StatusServiceUnavailable && containsAll(err.Error(), words) {
 			return nil
 		}
 		return err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -50,8 +51,10 @@ func Pods(ctx context.Context, k8s client.Client, namespace string) ([]corev1.Po
 
 // Change reads the object anew, and patches what edit changes in it.
 func Change(ctx context.Context, k8s client.Client, object client.Object, edit func()) error {
-	if err := k8s.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
-		return fmt.Errorf("reading %T %s: %w", object, object.GetName(), err)
+	key := client.ObjectKeyFromObject(object)
+	reflect.ValueOf(object).Elem().SetZero() // what the API server leaves out would stay
+	if err := k8s.Get(ctx, key, object); err != nil {
+		return fmt.Errorf("reading %T %s: %w", object, key, err)
 	}
 	before, _ := object.DeepCopyObject().(client.Object) // a copy of an object is one
 	edit()
