@@ -14,6 +14,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/reason"
 )
 
 // reloadInterval is how often the files are read.
@@ -35,8 +36,10 @@ type reload struct {
 
 	// refusal says why the files are not in force; empty where they are.
 	refusal string
-	// eventDue: the refusal has no Event yet. failed: making it was tried, which is logged once.
-	eventDue, failed bool
+	// said is when an Event last said so; zero where none has.
+	said time.Time
+	// failed: making the Event was tried, which is logged once.
+	failed bool
 }
 
 // NeedLeaderElection makes it run without the lease.
@@ -119,7 +122,7 @@ func (r *reload) open(ctx context.Context, c *config.Config) error {
 func (r *reload) applied(ctx context.Context) {
 	r.metrics.Applied()
 	r.logger.Info("configuration reloaded", "file", r.path)
-	r.refusal, r.eventDue = "", false
+	r.refusal = ""
 	r.events.tell(ctx, corev1.EventTypeNormal, "Reload", "ConfigApplied", "the configuration is in force")
 }
 
@@ -127,18 +130,21 @@ func (r *reload) refused(err error) {
 	r.metrics.Refused()
 	// Wrapped, so that the logger does not list the causes a second time.
 	r.logger.Error(fmt.Errorf("%s: %w", r.path, err), "configuration refused, the previous one stays in force")
-	r.refusal, r.eventDue, r.failed = err.Error(), true, false
+	r.refusal, r.said, r.failed = err.Error(), time.Time{}, false
 }
 
-// makeEvent makes the Event of a refusal that has none, if this manager leads: the refusal may have come while another one led,
-// whose own Event may be missing. Where the API server does not accept it, it is due at the next read.
+// makeEvent makes the Event of a refusal that has none, or none for long, if this manager leads: the refusal may have come while
+// another one led, whose own Event may be missing. Where the API server does not accept it, it is due at the next read.
 func (r *reload) makeEvent(ctx context.Context) {
-	if !r.eventDue || !r.events.leads() {
+	if r.refusal == "" || time.Since(r.said) < reason.EventRepeat || !r.events.leads() {
 		return
 	}
 	err := r.events.create(ctx, corev1.EventTypeWarning, "Reload", "ConfigRefused",
 		"the previous configuration stays in force: "+r.refusal)
-	if r.eventDue = err != nil; err != nil && !r.failed && ctx.Err() == nil {
+	switch {
+	case err == nil:
+		r.said, r.failed = time.Now(), false
+	case !r.failed && ctx.Err() == nil:
 		r.failed = true
 		r.logger.Error(err, eventFailed)
 	}

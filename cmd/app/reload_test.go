@@ -23,6 +23,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/controller"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 	"github.com/rollcall-dev/rollcall/test/harness/mount"
@@ -247,6 +248,12 @@ func TestReloadEvents(t *testing.T) {
 				s.ExpectEvent("Warning", tc.want, `"-3s"`)
 			}
 			s.Poll(2)
+			s.ExpectNothing()
+			s.reload.said = s.reload.said.Add(-reason.EventRepeat) // the API server drops an Event after an hour
+			s.Poll(2)
+			if tc.want != "" {
+				s.ExpectEvent("Warning", tc.want, `"-3s"`)
+			}
 			s.ExpectNothing()
 		})
 	}

@@ -118,7 +118,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	enrolled := set.Annotations[AnnotationEnrolled] == fromNamespace
 	switch wanted := namespace[Label] == "true" && set.Labels[Label] != "false"; {
 	case wanted && enrolled:
-		err = r.restore(ctx, set)
+		return r.restore(ctx, set)
 	case wanted:
 		return r.enroll(ctx, set, namespace)
 	case enrolled:
@@ -129,15 +129,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 
 // restore gives an enrolled CloneSet its hooks back, even if its name would be refused now: its pods are in the registry, and need
 // them.
-func (r *Reconciler) restore(ctx context.Context, set *kruisev1alpha1.CloneSet) error {
+func (r *Reconciler) restore(ctx context.Context, set *kruisev1alpha1.CloneSet) (reconcile.Result, error) {
 	if lifecycle.IsEnrolled(set.Spec.Lifecycle) {
-		return nil
+		return reconcile.Result{}, nil
 	}
 	if why := others(set, r.config.Load()); why != "" {
-		r.warn(set, why)
-		return nil
+		return r.warn(set, why), nil
 	}
-	return r.apply(ctx, set)
+	return reconcile.Result{}, client.IgnoreNotFound(r.apply(ctx, set))
 }
 
 func (r *Reconciler) apply(ctx context.Context, set *kruisev1alpha1.CloneSet) error {
@@ -157,8 +156,7 @@ func (r *Reconciler) enroll(ctx context.Context, set *kruisev1alpha1.CloneSet, o
 		return reconcile.Result{}, nil
 	}
 	if why := Obstacle(set, r.config.Load(), of); why != "" {
-		r.warn(set, why)
-		return reconcile.Result{}, nil
+		return r.warn(set, why), nil
 	}
 	refused, err := r.names(ctx, clusterstate.AsWorkload(set))
 	if err != nil {
@@ -173,6 +171,8 @@ func (r *Reconciler) enroll(ctx context.Context, set *kruisev1alpha1.CloneSet, o
 	return reconcile.Result{}, client.IgnoreNotFound(r.apply(ctx, set))
 }
 
-func (r *Reconciler) warn(set *kruisev1alpha1.CloneSet, why string) {
+// warn makes an Event, and returns when it is to come again.
+func (r *Reconciler) warn(set *kruisev1alpha1.CloneSet, why string) reconcile.Result {
 	r.recorder.Eventf(set, nil, reason.NotEnrolled.Event(), string(reason.NotEnrolled), "Enroll", "%s", why)
+	return reconcile.Result{RequeueAfter: reason.EventRepeat}
 }

@@ -65,14 +65,14 @@ func TestReconcile(t *testing.T) {
 		"hooks by hand": {reason: "a person has chosen the handlers", namespace: on, hooks: byHand(), want: nothing},
 		"another's hooks": {
 			reason: "their owner counts on being alone", namespace: on, hooks: anothers(), want: nothing,
-			event: "finalizer somebody.example/out",
+			event: "finalizer somebody.example/out", again: reason.EventRepeat,
 		},
 		"can't register": {
-			reason: "its pods would wait in PreparingNormal", namespace: on, portless: true, want: nothing, event: "port",
+			reason: "its pods would wait in PreparingNormal", namespace: on, portless: true, want: nothing, event: "port", again: reason.EventRepeat,
 		},
 		"name not allowed": {
 			reason: "its pods would wait in PreparingNormal", namespace: on, policy: "{namespaces: [shop], names: [web]}", want: nothing,
-			event: `service.allowed in the configuration does not give service "web" to namespace prod`,
+			event: `service.allowed in the configuration does not give service "web" to namespace prod`, again: reason.EventRepeat,
 		},
 		"name allowed by a label": {
 			reason: "the namespace's labels count", namespace: on, want: hooks,
@@ -101,7 +101,7 @@ func TestReconcile(t *testing.T) {
 		},
 		"a hook gone, and another's there": {
 			reason: "its owner counts on being alone", namespace: on, annotations: enrolled, hooks: anothers(), want: nothing,
-			event: "finalizer somebody.example/out",
+			event: "finalizer somebody.example/out", again: reason.EventRepeat,
 		},
 		"no longer asked for": {
 			reason: "the namespace's label is gone", annotations: enrolled, hooks: lifecycle.Enrolled(), want: withdrawal,

@@ -46,8 +46,8 @@ func (b Blocker) Sentence() string {
 	return fmt.Sprintf("hook %s waits: %s", b.Hook, b.Message)
 }
 
-// EventRepeat is after how long an Event is made again whose reason stays: the API server drops Events after an hour.
-const EventRepeat = 30 * time.Minute
+// EventRepeat is [reason.EventRepeat].
+const EventRepeat = reason.EventRepeat
 
 // Say returns the blocker as it is said, and whether an Event is due for it, where another was shown before.
 func (b Blocker) Say(before Blocker, now time.Time) (said Blocker, due bool) {

@@ -4,6 +4,7 @@ package reason
 
 import (
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -250,6 +251,9 @@ func (r Reason) Event() string {
 		return corev1.EventTypeWarning
 	}
 }
+
+// EventRepeat is after how long an Event is made again whose reason stays: the API server drops Events after an hour.
+const EventRepeat = 30 * time.Minute
 
 // Calm reports whether the reason is part of any rollout.
 func (r Reason) Calm() bool { return r.Event() == "" }

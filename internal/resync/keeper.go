@@ -56,6 +56,8 @@ type keeper struct {
 	shown Status
 	// blocked is the digest of the removal that an Event tells of; empty where none is blocked.
 	blocked string
+	// warned is when that Event was made.
+	warned time.Time
 	// logged is the interval that the audit log has, 0 for none.
 	logged time.Duration
 	// run is the line of the run in the audit log.
@@ -87,7 +89,8 @@ func (k *keeper) continues(before *keeper) bool {
 // start begins the loops. The keeper before it for the same registry, if there was one, has ended.
 func (k *keeper) start(ctx context.Context, before *keeper) {
 	if k.continues(before) {
-		k.removed, k.failed, k.approval, k.blocked = before.removed, before.failed, before.approval, before.blocked
+		k.removed, k.failed, k.approval = before.removed, before.failed, before.approval
+		k.blocked, k.warned = before.blocked, before.warned
 	} else {
 		k.resync.Metrics.Began(k.name, time.Now(), k.client.Lists())
 	}

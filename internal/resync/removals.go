@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/steer"
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -53,10 +55,10 @@ func (k *keeper) mayRemove(ctx context.Context, gone []registry.Entry, owned int
 		return true
 	}
 	k.resync.Metrics.Blocked(k.name, len(gone))
-	if asked := k.asked.Swap(false); k.blocked == digest && !asked {
+	if asked := k.asked.Swap(false); k.blocked == digest && !asked && time.Since(k.warned) < reason.EventRepeat {
 		return false
 	}
-	k.blocked = digest
+	k.blocked, k.warned = digest, time.Now()
 	note := fmt.Sprintf("%d of %d entries in registry %q have no live pod, which is more than resync.maxRemovals "+
 		"(%s) allows: Rollcall removes none of them. If they should go, %s. Examples: %s",
 		len(gone), owned, k.name, limit.String(), k.resync.howToApprove(digest), describe(gone))

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/steer"
@@ -461,6 +462,16 @@ func TestApproval(t *testing.T) {
 			s.stop()
 			if len(s.warnings) != 2 || s.digest(s.warnings[0]) != s.digest(s.warnings[1]) {
 				t.Errorf("warned %q, want the same twice: the first may have expired", s.warnings)
+			}
+		},
+		"is offered again before the Event expires": func(t *testing.T) {
+			s := newScene(t, "a")
+			s.gone(s.many("a", 5)...)
+			s.start()
+			time.Sleep(reason.EventRepeat + 5*time.Minute)
+			s.stop()
+			if len(s.warnings) != 2 || s.warnings[0] != s.warnings[1] {
+				t.Errorf("warned %q, want the same twice: the API server drops an Event after an hour", s.warnings)
 			}
 		},
 		"is not offered without a lease": func(t *testing.T) {
