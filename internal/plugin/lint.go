@@ -27,16 +27,21 @@ import (
 func (o *options) lintCommand() *cobra.Command {
 	var file string
 	c := &cobra.Command{
-		Use:   "lint FILE|-",
+		Use:   "lint FILE|- | --config FILE",
 		Short: "Say what in a CloneSet, or in Rollcall's configuration, will not work and why",
 		Long: "Reads CloneSets and the ConfigMap " + configMapName + " from a file, or from the standard input. It holds the CloneSets " +
-			"to --config, else to the configuration that stands beside them, else to that of the cluster. It fails where something " +
-			"will not work. A handler that hooks.owned does not claim may be another controller's, and a CloneSet without hooks may be " +
-			"enrolled later: those are notes on the standard error.",
-		Example: "  kubectl rollcall lint web.yaml\n  kustomize build . | kubectl rollcall lint -",
-		Args:    cobra.ExactArgs(1),
+			"to --config, else to the configuration that stands beside them, else to that of the cluster. With --config alone it checks " +
+			"that configuration. It fails where something will not work. A handler that hooks.owned does not claim may be another " +
+			"controller's, and a CloneSet without hooks may be enrolled later: those are notes on the standard error.",
+		Example: "  kubectl rollcall lint web.yaml\n  kustomize build . | kubectl rollcall lint -\n  kubectl rollcall lint --config config.yaml",
+		Args: func(cmd *cobra.Command, arguments []string) error {
+			if file != "" && len(arguments) == 0 {
+				return nil
+			}
+			return cobra.ExactArgs(1)(cmd, arguments)
+		},
 		RunE: func(cmd *cobra.Command, arguments []string) error {
-			objects, err := o.readObjects(arguments[0])
+			objects, err := o.readObjects(arguments...)
 			if err != nil {
 				return err
 			}
@@ -87,7 +92,12 @@ type written struct {
 	text []byte
 }
 
-func (o *options) readObjects(name string) (*linted, error) {
+// readObjects reads the file that is named, if one is.
+func (o *options) readObjects(names ...string) (*linted, error) {
+	if len(names) == 0 {
+		return &linted{}, nil
+	}
+	name := names[0]
 	input, err := readInput(o.In, name, "what to check")
 	if err != nil {
 		return nil, err

@@ -571,10 +571,14 @@ func TestLintOfAConfigurationAlone(t *testing.T) {
 	t.Parallel()
 	text := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: rollcall-config}\ndata:\n  config.yaml: |" +
 		strings.ReplaceAll(configText, "\n", "\n    ") + "\n"
-	var out, errOut bytes.Buffer
-	status := Run(t.Context(), "test", []string{"lint", "-"}, genericiooptions.IOStreams{In: strings.NewReader(text), Out: &out, ErrOut: &errOut})
-	if want := "no problem found in 0 CloneSets and 1 configuration\n"; status != 0 || out.String() != want {
-		t.Errorf("status %d and %q, want %q\n%s", status, &out, want, &errOut)
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	expect.NoError(t, os.WriteFile(path, []byte(configText), 0o600))
+	for _, arguments := range [][]string{{"lint", "-"}, {"lint", "--config", path}} {
+		var out, errOut bytes.Buffer
+		status := Run(t.Context(), "test", arguments, genericiooptions.IOStreams{In: strings.NewReader(text), Out: &out, ErrOut: &errOut})
+		if want := "no problem found in 0 CloneSets and 1 configuration\n"; status != 0 || out.String() != want {
+			t.Errorf("%q: status %d and %q, want %q\n%s", arguments, status, &out, want, &errOut)
+		}
 	}
 }
 
