@@ -207,6 +207,7 @@ extraEnv: [{name: GOMEMLIMIT, value: 100MiB}]
 extraVolumes: [{name: certificate, secret: {secretName: of-the-metrics}}]
 extraVolumeMounts: [{name: certificate, mountPath: /certificate}]
 audit: {enabled: true, sizeLimit: 1Gi}
+podSecurityContext: {fsGroup: 1234}
 priorityClassName: high
 nodeSelector: {pool: infra}
 tolerations: [{operator: Exists}]
@@ -220,7 +221,8 @@ secrets: {tls: other-tls, auth: other-auth}
 	expect.NoError(t, err)
 	for _, want := range []string{
 		"replicas: 3", "name: pull", "- --dry-run", "priorityClassName: high", "pool: infra", "operator: Exists", "a: b", "c: d",
-		"role: arn", "name: GOMEMLIMIT", "secretName: of-the-metrics", "mountPath: /certificate", "sizeLimit: 1Gi", "secretName: other-tls", "secretName: other-auth",
+		"role: arn", "name: GOMEMLIMIT", "secretName: of-the-metrics", "mountPath: /certificate", "sizeLimit: 1Gi", "fsGroup: 1234", "runAsNonRoot: true",
+		"secretName: other-tls", "secretName: other-auth",
 	} {
 		if !bytes.Contains(text, []byte(want)) {
 			t.Errorf("%q is nowhere in what the chart renders", want)
