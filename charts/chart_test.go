@@ -199,7 +199,8 @@ func TestSchemaKnowsEveryField(t *testing.T) {
 
 func TestChartTakesEveryValue(t *testing.T) {
 	t.Parallel()
-	objects, err := helm(t, example+monitoring+`
+	objects, err := helm(t, example+`
+metrics: {secure: true, serviceMonitor: {enabled: true, labels: {e: f}, tlsConfig: {serverName: by.cert-manager}}}
 replicaCount: 3
 imagePullSecrets: [{name: pull}]
 extraArgs: [--dry-run]
@@ -221,12 +222,16 @@ secrets: {tls: other-tls, auth: other-auth}
 	expect.NoError(t, err)
 	for _, want := range []string{
 		"replicas: 3", "name: pull", "- --dry-run", "priorityClassName: high", "pool: infra", "operator: Exists", "a: b", "c: d",
-		"role: arn", "name: GOMEMLIMIT", "secretName: of-the-metrics", "mountPath: /certificate", "sizeLimit: 1Gi", "fsGroup: 1234", "runAsNonRoot: true",
+		"role: arn", "name: GOMEMLIMIT", "secretName: of-the-metrics", "mountPath: /certificate", "sizeLimit: 1Gi", "fsGroup: 1234", "runAsNonRoot: true", "e: f",
+		"serverName: by.cert-manager",
 		"secretName: other-tls", "secretName: other-auth",
 	} {
 		if !bytes.Contains(text, []byte(want)) {
 			t.Errorf("%q is nowhere in what the chart renders", want)
 		}
+	}
+	if bytes.Contains(text, []byte("insecureSkipVerify")) {
+		t.Error("Prometheus checks no certificate, whatever metrics.serviceMonitor.tlsConfig says")
 	}
 }
 
