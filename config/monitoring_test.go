@@ -125,6 +125,26 @@ func TestDashboardIsGrafanas(t *testing.T) {
 	}
 }
 
+// A panel that is red while no alert fires, or the other way round, says the wrong thing.
+func TestDashboardCountsRegistriesAsTheAlertDoes(t *testing.T) {
+	t.Parallel()
+	groups, _, _ := unstructured.NestedSlice(prometheusRule(t).Object, "spec", "groups")
+	got, want := "", ""
+	for _, rule := range groups[0].(map[string]any)["rules"].([]any) {
+		if rule := rule.(map[string]any); rule["alert"] == "RollcallRegistryDown" {
+			want = "count(" + rule["expr"].(string) + ") or vector(0)"
+		}
+	}
+	for _, p := range dashboard(t).Panels {
+		if p.Title == "Registries down" {
+			got = p.Targets[0].Expr
+		}
+	}
+	if got != want || got == "" {
+		t.Errorf("Registries down shows\n%s\nwant what RollcallRegistryDown fires for:\n%s", got, want)
+	}
+}
+
 func TestEveryAlertIsTestedAndExplained(t *testing.T) {
 	t.Parallel()
 	scenarios, err := os.ReadFile("components/prometheus/rules_test.yaml")
