@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/internal/notes"
+	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -180,7 +180,7 @@ func TestRolloutWaits(t *testing.T) {
 		"Warning RolloutWaits pod web-1 has waited for 1m21s, reason RegistryUnavailable: hook inPlaceUpdate waits: service")
 	both(time.Minute)
 	w.expectEvents("it was said")
-	both(notes.EventRepeat)
+	both(reason.EventRepeat)
 	w.expectEvents("the API server drops an Event after an hour", "Warning RolloutWaits pod web-1 has waited for 32m21s",
 		"Warning RegistryUnavailable hook inPlaceUpdate waits: service", "Warning RegistryUnavailable hook inPlaceUpdate waits: service")
 

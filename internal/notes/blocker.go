@@ -46,15 +46,12 @@ func (b Blocker) Sentence() string {
 	return fmt.Sprintf("hook %s waits: %s", b.Hook, b.Message)
 }
 
-// EventRepeat is [reason.EventRepeat].
-const EventRepeat = reason.EventRepeat
-
 // Say returns the blocker as it is said, and whether an Event is due for it, where another was shown before.
 func (b Blocker) Say(before Blocker, now time.Time) (said Blocker, due bool) {
 	switch {
 	case b.Reason.Calm():
 		return b, false
-	case b.Reason == before.Reason && (b.Hook == before.Hook || b.Hook == "") && now.Before(before.Said.Add(EventRepeat)):
+	case b.Reason == before.Reason && (b.Hook == before.Hook || b.Hook == "") && now.Before(before.Said.Add(reason.EventRepeat)):
 		b.Said = before.Said
 		return b, false
 	}

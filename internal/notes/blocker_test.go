@@ -77,7 +77,7 @@ func TestBlockerSay(t *testing.T) {
 		"another hook": {"the Event names the hook", refused, said(Blocker{Reason: reason.RegistryRefused}, now), said(refused, now), true},
 		"no hook any more": {"it says no more than the Event does", Blocker{Reason: reason.RegistryRefused}, said(refused, now),
 			said(Blocker{Reason: reason.RegistryRefused}, now), false},
-		"for long": {"the API server drops an Event after an hour", refused, said(refused, now.Add(-EventRepeat)), said(refused, now), true},
+		"for long": {"the API server drops an Event after an hour", refused, said(refused, now.Add(-reason.EventRepeat)), said(refused, now), true},
 		"calm":     {"it is part of any rollout", Blocker{Reason: reason.Draining}, said(refused, now), Blocker{Reason: reason.Draining}, false},
 		"a calm one before": {"the Event of the one before that says Resolved", refused, Blocker{Hook: lifecycle.PreDelete, Reason: reason.Draining},
 			said(refused, now), true},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 )
 
@@ -117,13 +118,13 @@ func (n *Notes) Show(of *Note, now Blocker) {
 	}
 }
 
-// ClaimEvent reports whether the workload gets an Event since the pod waits: one for all of its pods in each [EventRepeat], until
+// ClaimEvent reports whether the workload gets an Event since the pod waits: one for all of its pods in each [reason.EventRepeat], until
 // this one goes on.
 func (n *Notes) ClaimEvent(of *Note, workload types.UID, now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, one := range n.pods {
-		if one.told == workload && now.Before(one.toldAt.Add(EventRepeat)) {
+		if one.told == workload && now.Before(one.toldAt.Add(reason.EventRepeat)) {
 			return false
 		}
 	}

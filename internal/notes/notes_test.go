@@ -62,7 +62,7 @@ func TestOneEventForAWorkload(t *testing.T) {
 	expect("the first pod waits still", other, "web", false)
 	n.Show(one, Blocker{})
 	expect("it has gone on", other, "web", true)
-	now = now.Add(EventRepeat)
+	now = now.Add(reason.EventRepeat)
 	expect("the API server drops an Event after an hour", other, "web", true)
 	expect("it has one again", one, "web", false)
 	n.Show(other, Blocker{Reason: reason.RegistryTimeout})
