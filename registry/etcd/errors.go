@@ -46,17 +46,12 @@ func codeOf(err error) codes.Code {
 	return status.Code(err)
 }
 
-// isAway holds for what another member may answer: this one has no leader, can't be reached, or did not answer in time.
+// isAway holds for what another member may answer: this one has no leader, can't be reached, or did not answer in time. It may
+// have ended the call itself, whose time was up there a moment before it was here.
 func isAway(err error) bool {
-	if errors.Is(err, context.DeadlineExceeded) {
-		return true
-	}
-	switch codeOf(rpctypes.Error(err)) {
-	case codes.Unavailable, codes.DeadlineExceeded:
-		return true
-	default:
-		return false
-	}
+	code := codeOf(rpctypes.Error(err))
+	return code == codes.Unavailable || code == codes.DeadlineExceeded || code == codes.Canceled ||
+		errors.Is(err, context.DeadlineExceeded)
 }
 
 // timedOut holds where etcd has given up waiting for a change, which it may still carry out (etcdserver/v3_server.go), or a member has

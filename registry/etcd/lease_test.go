@@ -15,7 +15,9 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/etcd"
@@ -128,6 +130,10 @@ func TestCallsPassOverAMemberThatDoesNotServe(t *testing.T) {
 	}{
 		"it hangs":         {"its disk stalls", hang, timeout / 8},
 		"it has no leader": {"it says so of a request that wants one", func(context.Context) error { return rpctypes.ErrGRPCNoLeader }, timeout},
+		"it ends calls": {
+			"their time is up there a moment before it is here",
+			func(context.Context) error { return status.Error(codes.Canceled, "RST_STREAM") }, timeout,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
