@@ -152,8 +152,4 @@ func entry(s *service, state registry.State) registry.Entry {
 	return registry.Entry{Instance: in, State: state}
 }
 
-func owns(in registry.Instance, s *service) bool {
-	return driverkit.Owns(in, s.Meta)
-}
-
 var errHidden = errors.New("the token may not read the entry")

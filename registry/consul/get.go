@@ -32,7 +32,7 @@ func (r *Registry) state(ctx context.Context, in registry.Instance) (registry.St
 		return "", err
 	case foreign:
 		return registry.Foreign, nil
-	case held == nil, !owns(in, held), held.Meta[registry.MetaCluster] != in.Cluster:
+	case held == nil, !driverkit.Owns(in, held.Meta), held.Meta[registry.MetaCluster] != in.Cluster:
 		return registry.Absent, nil
 	case status == statusCritical:
 		return registry.OutOfService, nil

@@ -11,7 +11,6 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 func (t target) encode(in registry.Instance) (string, error) {
@@ -67,8 +66,4 @@ func at(service, address string) (registry.Instance, bool) {
 func (t target) markOf(kv *mvccpb.KeyValue) map[string]string {
 	of, _ := t.format.decode(kv.GetValue())
 	return of.meta
-}
-
-func (t target) owns(in registry.Instance, kv *mvccpb.KeyValue) bool {
-	return driverkit.Owns(in, t.markOf(kv))
 }

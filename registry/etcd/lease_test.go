@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/etcd"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -105,17 +105,10 @@ func cluster(t *testing.T, in registry.Instance, size int, trouble func(context.
 		server := grpc.NewServer()
 		pb.RegisterKVServer(server, m)
 		pb.RegisterLeaseServer(server, m)
-		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-		expect.NoError(t, err)
-		go func() { _ = server.Serve(l) }()
-		t.Cleanup(server.Stop)
-		members, urls = append(members, m), append(urls, "http://"+l.Addr().String())
+		members, urls = append(members, m), append(urls, "http://"+drivertest.ServeGRPC(t, server))
 	}
 	members[0].trouble = trouble
-	d, err := etcd.New(t.Context(), registry.Config{Endpoint: strings.Join(urls, ","), Options: []byte(`{"lease":"60s"}`)})
-	expect.NoError(t, err)
-	t.Cleanup(func() { _ = d.(*etcd.Registry).Close() })
-	return d.(*etcd.Registry), members
+	return open(t, registry.Config{Endpoint: strings.Join(urls, ","), Options: []byte(`{"lease":"60s"}`)}), members
 }
 
 // TestCallsPassOverAMemberThatDoesNotServe has a connection to each member.

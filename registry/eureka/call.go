@@ -92,7 +92,7 @@ func (c call) failOver(ctx context.Context) error {
 		return err
 	case got == nil:
 		return c.apply(ctx, c.post(statusStarting, ""), c.takeOut)
-	case !got.isOwn(c.in), got.Status == statusOutOfService:
+	case !driverkit.Owns(c.in, got.Metadata), got.Status == statusOutOfService:
 		return nil
 	}
 	return c.takeOut(ctx)
@@ -117,7 +117,7 @@ func (c call) deregister(ctx context.Context) error {
 		return err
 	case got == nil:
 		return c.serves(ctx)
-	case !got.isOwn(c.in):
+	case !driverkit.Owns(c.in, got.Metadata):
 		return nil
 	}
 	_, err = c.send(ctx, http.MethodDelete, c.path, nil)

@@ -41,7 +41,7 @@ func (c call) state(ctx context.Context) (registry.State, error) {
 		return registry.Foreign, nil
 	case got == nil:
 		return "", nil
-	case !got.isOwn(c.in), got.Metadata[registry.MetaCluster] != c.in.Cluster:
+	case !driverkit.Owns(c.in, got.Metadata), got.Metadata[registry.MetaCluster] != c.in.Cluster:
 		return registry.Absent, nil
 	case got.Status == statusUp: // clients are given no other
 		return registry.InService, nil

@@ -172,10 +172,6 @@ func (i instanceInfo) uid() string { return i.Metadata[registry.MetaUID] }
 // isForeign holds for what clients are given and no Rollcall has written.
 func (i instanceInfo) isForeign() bool { return i.Status == statusUp && i.uid() == "" }
 
-func (i instanceInfo) isOwn(in registry.Instance) bool {
-	return driverkit.Owns(in, i.Metadata)
-}
-
 // isOurs reports whether the cluster's Rollcall wrote it. An ID that is not the identity's is of somebody who copied
 // our metadata: we could not remove that entry.
 func (i instanceInfo) isOurs(cluster string, e registry.Entry) bool {
