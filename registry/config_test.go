@@ -2,8 +2,6 @@ package registry_test
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
 	"slices"
 	"testing"
 
@@ -24,18 +22,6 @@ func TestFiles(t *testing.T) {
 	}
 	if (registry.TLS{}).Given() || !(registry.TLS{KeyFile: "/key"}).Given() {
 		t.Error("Given: want none for no file, and any for one")
-	}
-}
-
-func TestFieldError(t *testing.T) {
-	t.Parallel()
-	cause := errors.New("has no host")
-	err := fmt.Errorf("making the driver: %w", registry.FieldError("endpoint", cause))
-	if field, named := registry.FieldOf(err); field != "endpoint" || !named || !errors.Is(err, cause) {
-		t.Errorf("%v: got field %q, %t; want endpoint, and the cause kept", err, field, named)
-	}
-	if field, named := registry.FieldOf(cause); named {
-		t.Errorf("%v: got field %q, want none", cause, field)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,77 +12,70 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-func TestErrorClasses(t *testing.T) {
+// TestMarks holds for each class of errors that it is told from the others, through whatever wraps it.
+func TestMarks(t *testing.T) {
 	t.Parallel()
-	plain := errors.New("refused")
-	type class struct {
-		terminal, notRegistered, notApplied bool
-		field                               string
-		after                               time.Duration
-		delayed                             bool
-	}
-	for name, tc := range map[string]struct {
-		reason string
-		err    error
-		want   class
+	classes := map[string]struct {
+		mark func(error) error
+		is   func(error) bool
 	}{
-		"nil":               {"no error has no class", nil, class{}},
-		"plain":             {"unknown means retryable", plain, class{}},
-		"context":           {"a time-out is retryable", context.DeadlineExceeded, class{}},
-		"terminal":          {"it is marked", registry.Terminal(plain), class{terminal: true}},
-		"wrapped terminal":  {"wrapping keeps the class", fmt.Errorf("a: %w", registry.Terminal(plain)), class{terminal: true}},
-		"joined terminal":   {"joining keeps the class", errors.Join(plain, registry.Terminal(plain)), class{terminal: true}},
-		"retry after":       {"it is marked", registry.RetryAfter(plain, time.Minute), class{after: time.Minute, delayed: true}},
-		"retry at once":     {"zero is a delay that was said", registry.RetryAfter(plain, 0), class{delayed: true}},
-		"retry in a year":   {"a slip must not strand a pod", registry.RetryAfter(plain, 365*24*time.Hour), class{after: time.Hour, delayed: true}},
-		"retry in the past": {"a date can have passed", registry.RetryAfter(plain, -time.Hour), class{delayed: true}},
-		"wrapped delay": {
-			"wrapping keeps the delay", fmt.Errorf("a: %w", registry.RetryAfter(plain, time.Minute)),
-			class{after: time.Minute, delayed: true},
+		"terminal":        {registry.Terminal, registry.IsTerminal},
+		"not registered":  {registry.NotRegistered, registry.IsNotRegistered},
+		"not applied":     {registry.NotApplied, registry.IsNotApplied},
+		"foreign entry":   {registry.ForeignEntry, registry.IsForeignEntry},
+		"several entries": {registry.SeveralEntries, registry.IsSeveralEntries},
+		"of an agent":     {registry.OfAgent, registry.IsOfAgent},
+		"retry after": {
+			func(err error) error { return registry.RetryAfter(err, time.Minute) },
+			func(err error) bool {
+				after, delayed := registry.RetryAfterOf(err)
+				return delayed && after == time.Minute
+			},
 		},
-		"not registered":         {"it is marked", registry.NotRegistered(plain), class{notRegistered: true}},
-		"wrapped not registered": {"wrapping keeps the mark", fmt.Errorf("a: %w", registry.NotRegistered(plain)), class{notRegistered: true}},
-		"not applied":            {"it is marked", registry.NotApplied(plain), class{notApplied: true}},
-		"joined not applied":     {"joining keeps the mark", errors.Join(plain, registry.NotApplied(plain)), class{notApplied: true}},
-		"terminal and a field": {
-			"wrong credentials are both", registry.Terminal(registry.FieldError("auth.tokenFile", plain)),
-			class{terminal: true, field: "auth.tokenFile"},
+		"of a field": {
+			func(err error) error { return registry.FieldError("auth.tokenFile", err) },
+			func(err error) bool { field, named := registry.FieldOf(err); return named && field == "auth.tokenFile" },
 		},
-		"not applied because of what is terminal": {
-			"that another change is refused says nothing of this one", registry.NotApplied(fmt.Errorf("another change: %w", plain)),
-			class{notApplied: true},
+		"with other names": {
+			func(err error) error { return registry.OtherNames(err, "web-v2") },
+			func(err error) bool { return slices.Equal(registry.OtherNamesOf(err), []string{"web-v2"}) },
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got := class{
-				terminal: registry.IsTerminal(tc.err), notRegistered: registry.IsNotRegistered(tc.err), notApplied: registry.IsNotApplied(tc.err),
-			}
-			got.field, _ = registry.FieldOf(tc.err)
-			if got.after, got.delayed = registry.RetryAfterOf(tc.err); got != tc.want {
-				t.Errorf("got %+v of error %v, want %+v\nreason: %s", got, tc.err, tc.want, tc.reason)
-			}
-		})
 	}
-}
-
-func TestMarksOfNilAreNil(t *testing.T) {
-	t.Parallel()
-	if registry.Terminal(nil) != nil || registry.RetryAfter(nil, time.Second) != nil || registry.FieldError("f", nil) != nil ||
-		registry.NotRegistered(nil) != nil || registry.NotApplied(nil) != nil {
-		t.Error("a mark made an error of nil: a call that succeeded would count as failed")
-	}
-}
-
-func TestMarksKeepTheError(t *testing.T) {
-	t.Parallel()
 	plain := errors.New("refused")
-	for name, err := range map[string]error{
-		"Terminal": registry.Terminal(plain), "RetryAfter": registry.RetryAfter(plain, time.Second),
-		"NotRegistered": registry.NotRegistered(plain), "NotApplied": registry.NotApplied(plain),
+	for name, class := range classes {
+		if err := class.mark(nil); err != nil {
+			t.Errorf("%s: the mark made error %v of nil: a call that succeeded would count as failed", name, err)
+		}
+		marked := class.mark(plain)
+		if !errors.Is(marked, plain) || !strings.HasSuffix(marked.Error(), plain.Error()) {
+			t.Errorf("%s: got %q, want it to wrap and read as %q", name, marked, plain)
+		}
+		for _, err := range []error{marked, fmt.Errorf("a: %w", marked), errors.Join(plain, marked)} {
+			for other := range classes {
+				if got := classes[other].is(err); got != (other == name) {
+					t.Errorf("%s, of class %s: %q is it: %t", name, other, err, got)
+				}
+			}
+		}
+		for _, err := range []error{nil, plain, context.DeadlineExceeded} {
+			if class.is(err) {
+				t.Errorf("%s: %v is it, and nobody has marked it", name, err)
+			}
+		}
+		if both := registry.Terminal(class.mark(plain)); !registry.IsTerminal(both) || !class.is(both) {
+			t.Errorf("%s: got %q, want it to be terminal, too", name, both)
+		}
+	}
+}
+
+func TestRetryAfterIsBounded(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[time.Duration]time.Duration{
+		0: 0, time.Minute: time.Minute, -time.Hour: 0, // a date can have passed
+		365 * 24 * time.Hour: time.Hour, // a slip must not strand a pod
 	} {
-		if !errors.Is(err, plain) || err.Error() != plain.Error() {
-			t.Errorf("%s: got %q, want it to wrap and read as %q", name, err, plain)
+		if got, delayed := registry.RetryAfterOf(registry.RetryAfter(errors.New("busy"), said)); got != want || !delayed {
+			t.Errorf("after %s: got %s, want %s", said, got, want)
 		}
 	}
 }
