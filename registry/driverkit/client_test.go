@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/base64"
 	"errors"
@@ -414,42 +413,6 @@ func TestShare(t *testing.T) {
 	}
 }
 
-func TestTryTellsOfAllServers(t *testing.T) {
-	t.Parallel()
-	// Go reads the system's authorities once, during the first handshake, which a busy machine can make too long.
-	_, err := x509.SystemCertPool()
-	expect.NoError(t, err)
-	untrusted := httptest.NewUnstartedServer(http.NotFoundHandler())
-	untrusted.Config.ErrorLog = log.New(io.Discard, "", 0) // of clients that leave
-	untrusted.StartTLS()
-	t.Cleanup(untrusted.Close)
-	away := "https://" + registrytest.UnusedAddress(t)
-	for name, tc := range map[string]struct {
-		endpoint string
-		terminal bool
-	}{
-		"one":               {untrusted.URL, true},
-		"two":               {untrusted.URL + "," + untrusted.URL + "/other", true},
-		"one and one away":  {untrusted.URL + "," + away, false},
-		"one away, and one": {away + "," + untrusted.URL, false},
-	} {
-		c := newClient(t, registry.Config{Endpoint: tc.endpoint}, driverkit.HTTPOptions{})
-		err := c.Try(t.Context(), func(s driverkit.Server) error {
-			_, err := c.Send(t.Context(), s, driverkit.Request{Method: http.MethodGet})
-			return err
-		})
-		field, _ := registry.FieldOf(err)
-		if err == nil || registry.IsTerminal(err) != tc.terminal || (field == "tls.caFile") != tc.terminal || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s: got error %v, want one line that is terminal: %t", name, err, tc.terminal)
-		}
-		for server := range strings.SplitSeq(tc.endpoint, ",") {
-			if !strings.Contains(err.Error(), "no answer from "+server+": ") {
-				t.Errorf("%s: the error does not tell of %s: %v", name, server, err)
-			}
-		}
-	}
-}
-
 // TestSeveralServers: what one of them says of itself does not hold for all.
 func TestSeveralServers(t *testing.T) {
 	t.Parallel()
@@ -495,6 +458,10 @@ func TestSeveralServers(t *testing.T) {
 		"a bad certificate":        {"nothing was sent, and another server may take it", do, []string{untrusted, trusted}, false, false, 0},
 		"only bad certificates":    {"a person has to act", do, []string{untrusted, untrusted + "/b"}, true, true, 0},
 		"bad, and away":            {"the other comes back", do, []string{untrusted, gone}, true, false, 0},
+		"tried, a single bad one":  {"a person has to act", try, []string{untrusted}, true, true, 0},
+		"tried, only bad ones":     {"a person has to act", try, []string{untrusted, untrusted + "/b"}, true, true, 0},
+		"tried, bad, and away":     {"the other comes back", try, []string{untrusted, gone}, true, false, 0},
+		"tried, away, and bad":     {"the other comes back", try, []string{gone, untrusted}, true, false, 0},
 		"one that is busy":         {"there is no other to go to", do, []string{busy("60")}, true, false, time.Minute},
 		"busy, and well":           {"the next call goes to the other", do, []string{busy("60"), well}, true, false, 0},
 		"all are tried, one away":  {"it may be back sooner", try, []string{busy("60"), away}, true, false, 0},
@@ -511,6 +478,15 @@ func TestSeveralServers(t *testing.T) {
 			if (err != nil) != tc.fails || registry.IsTerminal(err) != tc.terminal || after != tc.after {
 				t.Errorf("got error %v, terminal: %t, after %s, want one: %t, terminal: %t, after %s\nreason: %s",
 					err, registry.IsTerminal(err), after, tc.fails, tc.terminal, tc.after, tc.reason)
+			}
+			field, _ := registry.FieldOf(err)
+			if (field == "tls.caFile") != tc.terminal || strings.Contains(fmt.Sprint(err), "\n") {
+				t.Errorf("got error %v of field %q, want one line\nreason: %s", err, field, tc.reason)
+			}
+			for _, server := range tc.servers {
+				if strings.HasPrefix(name, "tried") && !strings.Contains(err.Error(), "no answer from "+server+": ") {
+					t.Errorf("the error does not tell of %s: %v", server, err)
+				}
 			}
 		})
 	}

@@ -46,54 +46,28 @@ func TestClientTLS(t *testing.T) {
 	pair, authority := newPair(t)
 	other, _ := newPair(t)
 	noPEM := drivertest.File(t, "hunter2")
+	const (
+		missing = "/does/not/exist"
+		unread  = "must be a PEM file that the manager can read"
+		apart   = "does not go with tls.keyFile"
+	)
 	for name, tc := range map[string]struct {
-		reason string
-		tls    registry.TLS
-		field  string
-		says   string
+		reason      string
+		tls         registry.TLS
+		field, says string
 	}{
-		"nothing":     {reason: "the system's authorities, and no certificate", tls: registry.TLS{}},
-		"authorities": {reason: "a registry of one's own", tls: registry.TLS{CAFile: authority.CertFile}},
-		"all": {
-			reason: "mTLS",
-			tls:    registry.TLS{CAFile: authority.CertFile, CertFile: pair.CertFile, KeyFile: pair.KeyFile},
-		},
-		"certificate alone": {
-			reason: "it is of no use without the key", tls: registry.TLS{CertFile: pair.CertFile},
-			field: "tls.keyFile", says: "is missing",
-		},
-		"key alone": {
-			reason: "it is of no use without the certificate", tls: registry.TLS{KeyFile: pair.KeyFile},
-			field: "tls.certFile", says: "is missing",
-		},
-		"no authorities file": {
-			reason: "a Secret was not mounted", tls: registry.TLS{CAFile: "/does/not/exist"},
-			field: "tls.caFile", says: "must be a PEM file that the manager can read",
-		},
-		"authorities that are none": {
-			reason: "no server would be trusted", tls: registry.TLS{CAFile: noPEM},
-			field: "tls.caFile", says: "no certificate in PEM form",
-		},
-		"a key for authorities": {
-			reason: "the files were mixed up", tls: registry.TLS{CAFile: pair.KeyFile},
-			field: "tls.caFile", says: "no certificate in PEM form",
-		},
-		"no certificate file": {
-			reason: "a Secret was not mounted", tls: registry.TLS{CertFile: "/does/not/exist", KeyFile: pair.KeyFile},
-			field: "tls.certFile", says: "must be a PEM file that the manager can read",
-		},
-		"no key file": {
-			reason: "a Secret was not mounted", tls: registry.TLS{CertFile: pair.CertFile, KeyFile: "/does/not/exist"},
-			field: "tls.keyFile", says: "must be a PEM file that the manager can read",
-		},
-		"another's key": {
-			reason: "one of the two was renewed", tls: registry.TLS{CertFile: pair.CertFile, KeyFile: other.KeyFile},
-			field: "tls.certFile", says: "does not go with tls.keyFile",
-		},
-		"key that is none": {
-			reason: "no error may repeat what is in a key's file", tls: registry.TLS{CertFile: pair.CertFile, KeyFile: noPEM},
-			field: "tls.certFile", says: "does not go with tls.keyFile",
-		},
+		"nothing":             {"the system's authorities, and no certificate", registry.TLS{}, "", ""},
+		"authorities":         {"a registry of one's own", registry.TLS{CAFile: authority.CertFile}, "", ""},
+		"all":                 {"mTLS", registry.TLS{CAFile: authority.CertFile, CertFile: pair.CertFile, KeyFile: pair.KeyFile}, "", ""},
+		"certificate alone":   {"it is of no use without the key", registry.TLS{CertFile: pair.CertFile}, "tls.keyFile", "is missing"},
+		"key alone":           {"it is of no use without the certificate", registry.TLS{KeyFile: pair.KeyFile}, "tls.certFile", "is missing"},
+		"no authorities file": {"a Secret is missing", registry.TLS{CAFile: missing}, "tls.caFile", unread},
+		"none in it":          {"no server would be trusted", registry.TLS{CAFile: noPEM}, "tls.caFile", "no certificate in PEM form"},
+		"a key in it":         {"the files were mixed up", registry.TLS{CAFile: pair.KeyFile}, "tls.caFile", "no certificate in PEM form"},
+		"no certificate file": {"a Secret is missing", registry.TLS{CertFile: missing, KeyFile: pair.KeyFile}, "tls.certFile", unread},
+		"no key file":         {"a Secret is missing", registry.TLS{CertFile: pair.CertFile, KeyFile: missing}, "tls.keyFile", unread},
+		"another's key":       {"one was renewed", registry.TLS{CertFile: pair.CertFile, KeyFile: other.KeyFile}, "tls.certFile", apart},
+		"no key in its file":  {"no error may repeat it", registry.TLS{CertFile: pair.CertFile, KeyFile: noPEM}, "tls.certFile", apart},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -120,36 +94,25 @@ func TestReadCredentialsAccepts(t *testing.T) {
 	password := registry.Auth{Username: "me", PasswordFile: passwordFile}
 	both := registry.Auth{TokenFile: tokenFile, Username: "me", PasswordFile: passwordFile}
 	type kinds = []driverkit.AuthKind
+	either := kinds{driverkit.Password, driverkit.Token}
 	for name, tc := range map[string]struct {
-		reason string
-		auth   registry.Auth
-		kinds  kinds
-		field  string
-		says   string
+		reason      string
+		auth        registry.Auth
+		kinds       kinds
+		field, says string
 	}{
-		"nothing, for none":     {reason: "there is nothing to ignore", auth: registry.Auth{}},
-		"nothing, for both":     {reason: "a registry may be open", auth: registry.Auth{}, kinds: kinds{driverkit.Token, driverkit.Password}},
-		"token":                 {reason: "it is taken", auth: token, kinds: kinds{driverkit.Token}},
-		"password":              {reason: "it is taken", auth: password, kinds: kinds{driverkit.Password}},
-		"token, for either":     {reason: "it is taken", auth: token, kinds: kinds{driverkit.Password, driverkit.Token}},
-		"token, for none":       {reason: "it would be ignored", auth: token, field: "auth.tokenFile", says: "remove it"},
-		"token, for a password": {reason: "it would be ignored", auth: token, kinds: kinds{driverkit.Password}, field: "auth.tokenFile", says: "remove it"},
-		"password, for a token": {reason: "it would be ignored", auth: password, kinds: kinds{driverkit.Token}, field: "auth.username", says: "remove it"},
-		"password file, for none": {
-			reason: "it would be ignored", auth: registry.Auth{PasswordFile: "/password"}, field: "auth.passwordFile", says: "remove it",
-		},
-		"user without password": {
-			reason: "half a login is none", auth: registry.Auth{Username: "me"}, kinds: kinds{driverkit.Password},
-			field: "auth.passwordFile", says: "is missing",
-		},
-		"password without user": {
-			reason: "half a login is none", auth: registry.Auth{PasswordFile: "/password"}, kinds: kinds{driverkit.Password},
-			field: "auth.username", says: "is missing",
-		},
-		"both, for either": {
-			reason: "which of them counts would be a guess", auth: both, kinds: kinds{driverkit.Token, driverkit.Password},
-			field: "auth.username", says: "remove one of the two",
-		},
+		"nothing, for none":       {"there is nothing to ignore", registry.Auth{}, nil, "", ""},
+		"nothing, for either":     {"a registry may be open", registry.Auth{}, either, "", ""},
+		"token":                   {"it is taken", token, kinds{driverkit.Token}, "", ""},
+		"password":                {"it is taken", password, kinds{driverkit.Password}, "", ""},
+		"token, for either":       {"it is taken", token, either, "", ""},
+		"token, for none":         {"it would be ignored", token, nil, "auth.tokenFile", "remove it"},
+		"token, for a password":   {"it would be ignored", token, kinds{driverkit.Password}, "auth.tokenFile", "remove it"},
+		"password, for a token":   {"it would be ignored", password, kinds{driverkit.Token}, "auth.username", "remove it"},
+		"password file, for none": {"it would be ignored", registry.Auth{PasswordFile: "/password"}, nil, "auth.passwordFile", "remove it"},
+		"user without password":   {"half a login is none", registry.Auth{Username: "me"}, either, "auth.passwordFile", "is missing"},
+		"password without user":   {"half a login is none", registry.Auth{PasswordFile: "/password"}, either, "auth.username", "is missing"},
+		"both, for either":        {"which of them counts would be a guess", both, either, "auth.username", "remove one of the two"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
