@@ -70,7 +70,7 @@ func stateAfterApp(op operation) registry.State {
 func appEntryNotThere(w *world) {
 	a := w.app(w.newProcess(), w.apart())
 	if names := registry.OtherNamesOf(a.isNotThere()); len(names) > 0 {
-		w.Fatalf("%s is said to be registered as %q, and no application has registered it\nwhy: %s", show(a.at), names, w.why)
+		w.Fatalf("%s is said to be registered as %q, and no application has registered it", show(a.at), names)
 	}
 }
 
@@ -89,12 +89,12 @@ func (a *application) isNotThere() error {
 	a.is(registry.Absent)
 	err := a.w.call(opAppRegister, a.d, a.at)
 	if !registry.IsNotRegistered(err) || registry.IsTerminal(err) || registry.IsForeignEntry(err) {
-		a.w.Fatalf("%s of %s, which is not there: got error %v, want one that says not registered\nwhy: %s",
-			opAppRegister, show(a.at), err, a.w.why)
+		a.w.Fatalf("%s of %s, which is not there: got error %v, want one that says not registered",
+			opAppRegister, show(a.at), err)
 	}
 	for _, name := range []string{a.at.Service, a.at.Address} {
 		if !strings.Contains(err.Error(), name) {
-			a.w.Fatalf("%s of %s: the error does not name %s: %v\nwhy: %s", opAppRegister, show(a.at), name, err, a.w.why)
+			a.w.Fatalf("%s of %s: the error does not name %s: %v", opAppRegister, show(a.at), name, err)
 		}
 	}
 	a.w.must(opAppFailOver, a.d, a.at)
@@ -146,7 +146,7 @@ func twoAppEntries(w *world) {
 		two.is(stateAfterApp(op))
 		switch {
 		case err != nil && !registry.IsSeveralEntries(err):
-			w.Fatalf("%s of two entries: got error %q, want none, or one of several entries\nwhy: %s", op, err, w.why)
+			w.Fatalf("%s of two entries: got error %q, want none, or one of several entries", op, err)
 		case err == nil && op == opAppRegister:
 			w.expectShown(d, two.at, "no error says that there are two")
 		}
@@ -163,7 +163,7 @@ func (w *world) expectShown(d registry.Registry, at registry.Instance, without s
 		return without + ", and no list has it"
 	}
 	if wrong := w.until(staleness(d), shown); wrong != "" {
-		w.Fatalf("the application's entry of %s: %s\nwhy: %s", show(at), wrong, w.why)
+		w.Fatalf("the application's entry of %s: %s", show(at), wrong)
 	}
 }
 
@@ -212,15 +212,14 @@ func (a *application) is(want registry.State) {
 	given, entry := a.Look()
 	switch {
 	case given != (want == registry.InService):
-		a.w.Fatalf("the application's entry of %s is given to clients: %t, want it %s\nwhy: %s", show(a.at), given, want, a.w.why)
+		a.w.Fatalf("the application's entry of %s is given to clients: %t, want it %s", show(a.at), given, want)
 	case want == registry.Absent && entry != "":
-		a.w.Fatalf("somebody made an entry of %s: %s\nwhy: %s", show(a.at), entry, a.w.why)
+		a.w.Fatalf("somebody made an entry of %s: %s", show(a.at), entry)
 	case want != registry.Absent && entry != a.entry:
-		a.w.Fatalf("the application's entry of %s is\n%s\nit was\n%s\nwhy: %s", show(a.at), entry, a.entry, a.w.why)
+		a.w.Fatalf("the application's entry of %s is\n%s\nit was\n%s", show(a.at), entry, a.entry)
 	}
-	ctx, cancel := context.WithTimeout(a.w.Context(), callTimeout)
-	defer cancel()
-	if got, err := appsOf(a.d).Get(ctx, a.at); err != nil || got != want {
-		a.w.Fatalf("%s of %s: got %q and error %v, want %q\nwhy: %s", opAppGet, show(a.at), got, err, want, a.w.why)
+	got, err := ask(a.w.Context(), a.w, func(ctx context.Context) (registry.State, error) { return appsOf(a.d).Get(ctx, a.at) })
+	if err != nil || got != want {
+		a.w.Fatalf("%s of %s: got %q and error %v, want %q", opAppGet, show(a.at), got, err, want)
 	}
 }

@@ -103,7 +103,7 @@ func afterwards(changes []registry.Change) []registry.Entry {
 func (w *world) batch(d registry.Registry, changes ...registry.Change) {
 	w.Helper()
 	if err := w.batchErr(d, changes...); err != nil {
-		w.Fatalf("%v\nwhy: %s", err, w.why)
+		w.Fatalf("%v", err)
 	}
 }
 
@@ -145,20 +145,18 @@ func opOf(state registry.State) operation {
 
 // batchOnce makes one batch, and wants it back with an error for each change. It may be used from any goroutine.
 func (w *world) batchOnce(ctx context.Context, d registry.Registry, changes []registry.Change) ([]error, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	for _, c := range changes {
 		if c.State != registry.Absent {
 			w.wrote(c.Instance)
 		}
 	}
-	returned, errs := within(callTimeout+prompt, func() []error { return d.(registry.Batcher).Batch(ctx, changes) })
+	errs, err := ask(ctx, w, func(ctx context.Context) ([]error, error) { return d.(registry.Batcher).Batch(ctx, changes), nil })
 	w.keepsSecrets(errs...)
-	switch {
-	case !returned:
-		return nil, fmt.Errorf("batch of %d: still blocked %s after its deadline", len(changes), prompt)
-	case len(errs) != len(changes):
-		return nil, fmt.Errorf("batch of %d: got %d errors, want one for each change", len(changes), len(errs))
+	if err == nil && len(errs) != len(changes) {
+		err = fmt.Errorf("got %d errors, want one for each change", len(errs))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("batch of %d: %w", len(changes), err)
 	}
 	return errs, nil
 }
@@ -168,7 +166,7 @@ func (w *world) mustBatchOnce(ctx context.Context, d registry.Registry, changes 
 	w.Helper()
 	errs, err := w.batchOnce(ctx, d, changes)
 	if err != nil {
-		w.Fatalf("%v\nwhy: %s", err, w.why)
+		w.Fatalf("%v", err)
 	}
 	return errs
 }
@@ -177,13 +175,12 @@ func batchMakesEachChange(w *world) {
 	const pods = 9
 	d := w.newProcess()
 	if errs := w.mustBatchOnce(w.Context(), d, nil); len(errs) != 0 {
-		w.Fatalf("batch of none: got errors %v, want none\nwhy: %s", errs, w.why)
+		w.Fatalf("batch of none: got errors %v, want none", errs)
 	}
 	// From every state to every state; the last three were never heard of.
 	w.batch(d, to(registry.InService, w.pods(pods-3))...)
 	w.batch(d, to(registry.OutOfService, w.pods(3))...)
-	w.expect(append(
-		entriesOf(w, 3, func(int) registry.State { return registry.OutOfService }), allInService(w.pods(pods - 3)[3:])...)...)
+	w.expect(append(afterwards(to(registry.OutOfService, w.pods(3))), allInService(w.pods(pods - 3)[3:])...)...)
 
 	changes := mixed(w.pods(pods - 3))
 	w.batch(w.newProcess(), append(slices.Clone(changes), registry.Change{Instance: w.pod(pods - 1), State: registry.Absent})...)
@@ -248,8 +245,8 @@ func batchRefusedChange(w *world) {
 		errs := w.mustBatchOnce(w.Context(), d, changes)
 		for i, err := range errs {
 			if i != spoilt && err != nil && !registry.IsNotApplied(err) {
-				w.Fatalf("change %d is sound and was answered %v, want success or not applied; change %d was refused with %v\nwhy: %s",
-					i, err, spoilt, errs[spoilt], w.why)
+				w.Fatalf("change %d is sound and was answered %v, want success or not applied; change %d was refused with %v",
+					i, err, spoilt, errs[spoilt])
 			}
 		}
 		sound := slices.Delete(slices.Clone(changes), spoilt, spoilt+1)
@@ -285,7 +282,7 @@ func batchUnknownState(w *world) {
 func (w *world) expectRefused(c registry.Change, err error) {
 	w.Helper()
 	if !registry.IsTerminal(err) || registry.IsNotApplied(err) {
-		w.Fatalf("a change to state %q: got error %v, want a terminal one\nwhy: %s", c.State, err, w.why)
+		w.Fatalf("a change to state %q: got error %v, want a terminal one", c.State, err)
 	}
 }
 
@@ -306,7 +303,7 @@ func batchCancelledContext(w *world) {
 	changes := mixed(w.pods(min(6, d.(registry.Batcher).BatchLimit())))
 	for i, err := range w.mustBatchOnce(cancelled, d, changes) {
 		if !errors.Is(err, context.Canceled) || registry.IsTerminal(err) {
-			w.Fatalf("change %d: got error %v, want one that wraps %q\nwhy: %s", i, err, context.Canceled, w.why)
+			w.Fatalf("change %d: got error %v, want one that wraps %q", i, err, context.Canceled)
 		}
 	}
 }

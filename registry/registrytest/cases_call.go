@@ -61,22 +61,9 @@ func concurrentCalls(w *world) {
 	w.atOnce(pods, func(i int) error { return w.callErr(opRegister, driver(i), w.pod(i)) })
 	w.expect(allInService(w.pods(pods))...)
 
-	// A third each stays, goes out of service, and is removed.
-	ops := []operation{opRegister, opFailOver, opDeregister}
-	w.atOnce(pods, func(i int) error { return w.callErr(ops[i%3], driver(i), w.pod(i)) })
-	states := []registry.State{registry.InService, registry.OutOfService, ""}
-	w.expect(entriesOf(w, pods, func(i int) registry.State { return states[i%3] })...)
-}
-
-// entriesOf returns the pods' entries in the state that each should have; none where that is "".
-func entriesOf(w *world, pods int, state func(int) registry.State) []registry.Entry {
-	var entries []registry.Entry
-	for i := range pods {
-		if s := state(i); s != "" {
-			entries = append(entries, registry.Entry{Instance: w.pod(i), State: s})
-		}
-	}
-	return entries
+	changes := mixed(w.pods(pods))
+	w.atOnce(pods, func(i int) error { return w.callErr(opOf(changes[i].State), driver(i), changes[i].Instance) })
+	w.expect(afterwards(changes)...)
 }
 
 // concurrentTakeover has a dead pod's late call race with the registration of its heir: by another process, or by the same
@@ -158,15 +145,15 @@ func cancelWhileWaiting(w *world) {
 // expectContextError makes a call whose context ends soon or has ended, and wants it back promptly with that error.
 func (w *world) expectContextError(ctx context.Context, op operation, d registry.Registry) {
 	w.Helper()
-	returned, err := w.bounded(ctx, prompt, op, d, w.pod(1))
+	_, err := within(prompt, w, func() (any, error) { return nil, w.invoke(ctx, op, d, w.pod(1)) })
 	switch {
-	case !returned:
-		w.Fatalf("%s: not back %s after its context ended\nwhy: %s", op, prompt, w.why)
+	case errors.Is(err, errBlocked):
+		w.Fatalf("%s: not back %s after its context ended", op, prompt)
 	case ctx.Err() == nil:
-		w.Fatalf("%s: back before its context ended, with error %v\nwhy: %s", op, err, w.why)
+		w.Fatalf("%s: back before its context ended, with error %v", op, err)
 	case !errors.Is(err, ctx.Err()):
-		w.Fatalf("%s: got error %v, want one that wraps %q\nwhy: %s", op, err, ctx.Err(), w.why)
+		w.Fatalf("%s: got error %v, want one that wraps %q", op, err, ctx.Err())
 	case registry.IsTerminal(err):
-		w.Fatalf("%s: the error of an ended context is terminal: %v\nwhy: %s", op, err, w.why)
+		w.Fatalf("%s: the error of an ended context is terminal: %v", op, err)
 	}
 }

@@ -67,11 +67,7 @@ func (w *world) close(d registry.Registry) {
 	if !ok {
 		return
 	}
-	returned, errs := within(callTimeout, func() []error { return []error{closer.Close()} })
-	switch {
-	case !returned:
-		w.Fatalf("Close: still blocked after %s\nwhy: the manager waits for it", callTimeout)
-	case errs[0] != nil:
-		w.Fatalf("Close: got error %v, want success\nwhy: %s", errs[0], w.why)
+	if _, err := within(callTimeout, w, func() (any, error) { return nil, closer.Close() }); err != nil {
+		w.Fatalf("Close: got error %v, want success within %s", err, callTimeout)
 	}
 }

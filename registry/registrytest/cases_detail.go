@@ -15,49 +15,41 @@ func detailCases() []Case {
 			Name:  "WeightIsKept",
 			Why:   "a small instance that gets a large one's share falls over",
 			Needs: []Capability{Weight},
-			run: func(w *world) {
-				w.keepsDetail(
-					func(in *registry.Instance) { in.Weight = 1 },
-					func(in *registry.Instance) { in.Weight = 10000 },
-					func(in *registry.Instance) { in.Weight = 150 },
-				)
-			},
+			run: keepsDetail(
+				func(in *registry.Instance) { in.Weight = 1 },
+				func(in *registry.Instance) { in.Weight = 10000 },
+				func(in *registry.Instance) { in.Weight = 150 },
+			),
 		},
 		{
 			Name:  "ZoneIsKept",
 			Why:   "clients that prefer their own zone would pay for every request that crosses zones",
 			Needs: []Capability{Zone},
-			run: func(w *world) {
-				w.keepsDetail(
-					func(in *registry.Instance) { in.Zone = "eu-central-1a" },
-					func(in *registry.Instance) { in.Zone = "Rack 7/b" },
-					func(in *registry.Instance) { in.Zone = "b" },
-				)
-			},
+			run: keepsDetail(
+				func(in *registry.Instance) { in.Zone = "eu-central-1a" },
+				func(in *registry.Instance) { in.Zone = "Rack 7/b" },
+				func(in *registry.Instance) { in.Zone = "b" },
+			),
 		},
 		{
 			Name:  "TagsAreKept",
 			Why:   "clients and proxies select by tags; one that stays behind from before the update sends them here",
 			Needs: []Capability{Tags},
-			run: func(w *world) {
-				w.keepsDetail(
-					func(in *registry.Instance) { in.Tags = []string{"http", "traefik.rule=Host(`a`, `b`) && Path(`/ü`)"} },
-					func(in *registry.Instance) { in.Tags = []string{"http", "v2"} },
-					func(in *registry.Instance) { in.Tags = []string{"v3"} },
-				)
-			},
+			run: keepsDetail(
+				func(in *registry.Instance) { in.Tags = []string{"http", "traefik.rule=Host(`a`, `b`) && Path(`/ü`)"} },
+				func(in *registry.Instance) { in.Tags = []string{"http", "v2"} },
+				func(in *registry.Instance) { in.Tags = []string{"v3"} },
+			),
 		},
 		{
 			Name:  "MetadataIsKept",
 			Why:   "clients choose by metadata; a version that stays behind from before the update misleads them",
 			Needs: []Capability{Metadata},
-			run: func(w *world) {
-				w.keepsDetail(
-					func(in *registry.Instance) { in.Metadata = map[string]string{"version": "v1", "canary": "true"} },
-					func(in *registry.Instance) { in.Metadata = map[string]string{"version": "v2", "Track_2": "a"} },
-					func(in *registry.Instance) { in.Metadata = map[string]string{"version": "v2", "track-3": ""} },
-				)
-			},
+			run: keepsDetail(
+				func(in *registry.Instance) { in.Metadata = map[string]string{"version": "v1", "canary": "true"} },
+				func(in *registry.Instance) { in.Metadata = map[string]string{"version": "v2", "Track_2": "a"} },
+				func(in *registry.Instance) { in.Metadata = map[string]string{"version": "v2", "track-3": ""} },
+			),
 		},
 		{
 			Name:  "OddMetadata",
@@ -69,20 +61,22 @@ func detailCases() []Case {
 			Name:  "MetadataIsNotShared",
 			Why:   "the caller goes on to use the map that it gave; what it changes there must not change the registry",
 			Needs: []Capability{Metadata},
-			run: func(w *world) {
-				in := w.pod(1)
-				in.Metadata = map[string]string{"version": "v1"}
-				want := in
-				want.Metadata = maps.Clone(in.Metadata)
-				d := w.newProcess()
-				for _, op := range []operation{opRegister, opFailOver} {
-					w.must(op, d, in)
-					in.Metadata["version"] = "scribble"
-					w.expect(registry.Entry{Instance: want, State: stateAfter(op)})
-					maps.Copy(in.Metadata, want.Metadata)
-				}
-			},
+			run:   metadataIsNotShared,
 		},
+	}
+}
+
+func metadataIsNotShared(w *world) {
+	in := w.pod(1)
+	in.Metadata = map[string]string{"version": "v1"}
+	want := in
+	want.Metadata = maps.Clone(in.Metadata)
+	d := w.newProcess()
+	for _, op := range []operation{opRegister, opFailOver} {
+		w.must(op, d, in)
+		in.Metadata["version"] = "scribble"
+		w.expect(registry.Entry{Instance: want, State: stateAfter(op)})
+		maps.Copy(in.Metadata, want.Metadata)
 	}
 }
 
@@ -100,30 +94,31 @@ func stateAfter(op operation) registry.State {
 
 // keepsDetail takes an instance, whose details are set in one way after the other, through all that can happen to it.
 // Another without any has none.
-func (w *world) keepsDetail(first, second, third func(*registry.Instance)) {
-	w.Helper()
-	with := func(set func(*registry.Instance)) registry.Instance {
-		in := w.pod(1)
-		set(&in)
-		return in
-	}
-	plain := w.pod(2)
-	d := w.newProcess()
-	w.register(d, with(first), plain)
-	w.expect(inService(with(first)), inService(plain))
-	w.failOver(d, with(first), plain)
-	w.expect(outOfService(with(first)), outOfService(plain))
-	w.register(w.newProcess(), with(first), plain)
-	w.expect(inService(with(first)), inService(plain))
+func keepsDetail(first, second, third func(*registry.Instance)) func(*world) {
+	return func(w *world) {
+		with := func(set func(*registry.Instance)) registry.Instance {
+			in := w.pod(1)
+			set(&in)
+			return in
+		}
+		plain := w.pod(2)
+		d := w.newProcess()
+		w.register(d, with(first), plain)
+		w.expect(inService(with(first)), inService(plain))
+		w.failOver(d, with(first), plain)
+		w.expect(outOfService(with(first)), outOfService(plain))
+		w.register(w.newProcess(), with(first), plain)
+		w.expect(inService(with(first)), inService(plain))
 
-	// Changed while it is in service, while it is out of service, and at last there is nothing to say any more.
-	w.register(d, with(second))
-	w.expect(inService(with(second)), inService(plain))
-	w.failOver(d, with(second))
-	w.register(d, with(third))
-	w.expect(inService(with(third)), inService(plain))
-	w.register(d, w.pod(1))
-	w.expect(inService(w.pod(1)), inService(plain))
+		// Changed while it is in service, while it is out of service, and at last there is nothing to say any more.
+		w.register(d, with(second))
+		w.expect(inService(with(second)), inService(plain))
+		w.failOver(d, with(second))
+		w.register(d, with(third))
+		w.expect(inService(with(third)), inService(plain))
+		w.register(d, w.pod(1))
+		w.expect(inService(w.pod(1)), inService(plain))
+	}
 }
 
 // oddMetadata has all that Rollcall's configuration lets through, but for keys with a dot: few registries take these.

@@ -53,13 +53,13 @@ func (w *world) expectError(op operation, d registry.Registry, terminal bool) er
 	err := w.call(op, d, w.pod(1))
 	switch {
 	case err == nil:
-		w.Fatalf("%s: got success, want an error\nwhy: %s", op, w.why)
+		w.Fatalf("%s: got success, want an error", op)
 	case registry.IsTerminal(err) != terminal:
-		w.Fatalf("%s: got an error that is terminal: %t, want %t: %v\nwhy: %s", op, !terminal, terminal, err, w.why)
+		w.Fatalf("%s: got an error that is terminal: %t, want %t: %v", op, !terminal, terminal, err)
 	case err.Error() == "":
-		w.Fatalf("%s: the error says nothing\nwhy: %s", op, w.why)
+		w.Fatalf("%s: the error says nothing", op)
 	case registry.IsNotRegistered(err):
-		w.Fatalf("%s: got an error that says not registered, by a registry that was not asked: %v\nwhy: %s", op, err, w.why)
+		w.Fatalf("%s: got an error that says not registered, by a registry that was not asked: %v", op, err)
 	}
 	return err
 }
@@ -70,7 +70,7 @@ func wrongCredentialsAreNamed(w *world) {
 		err := w.expectError(op, d, true)
 		field, _ := registry.FieldOf(err)
 		if !strings.HasPrefix(field, "auth.") && !strings.HasPrefix(field, "tls.") {
-			w.Fatalf("%s: the error is of field %q, want one of auth or tls: %v\nwhy: %s", op, field, err, w.why)
+			w.Fatalf("%s: the error is of field %q, want one of auth or tls: %v", op, field, err)
 		}
 	}
 }
@@ -82,7 +82,7 @@ func failureIsNotRetried(w *world) {
 		before := attempts()
 		w.expectError(op, d, false)
 		if got := attempts() - before; got != 1 {
-			w.Fatalf("%s: the registry saw %d attempts for one call, want 1\nwhy: %s", op, got, w.why)
+			w.Fatalf("%s: the registry saw %d attempts for one call, want 1", op, got)
 		}
 	}
 }

@@ -1,8 +1,6 @@
 package registrytest
 
 import (
-	"context"
-	"fmt"
 	"slices"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -31,8 +29,8 @@ func foreignEntryShows(w *world) {
 	remove := w.h.Foreign(w.T, w.pod(1))
 	removed := w.call(opDeregister, d, w.pod(1))
 	if removed != nil && !registry.IsForeignEntry(removed) {
-		w.Fatalf("%s of %s beside another's entry: got error %q, want none, or one of a foreign entry\nwhy: %s",
-			opDeregister, show(w.pod(1)), removed, w.why)
+		w.Fatalf("%s of %s beside another's entry: got error %q, want none, or one of a foreign entry",
+			opDeregister, show(w.pod(1)), removed)
 	}
 	shown := func() string {
 		if registry.IsForeignEntry(removed) || w.isForeign(d, w.pod(1)) {
@@ -41,7 +39,7 @@ func foreignEntryShows(w *world) {
 		return "neither the removal nor Get nor List says that clients are given it"
 	}
 	if wrong := w.until(staleness(d), shown); wrong != "" {
-		w.Fatalf("%s beside another's entry: %s\nwhy: %s", show(w.pod(1)), wrong, w.why)
+		w.Fatalf("%s beside another's entry: %s", show(w.pod(1)), wrong)
 	}
 	w.expect(inService(w.pod(2))) // and the other one is not touched: it is still foreign, should it be asked for
 
@@ -54,7 +52,7 @@ func foreignEntryShows(w *world) {
 		return ""
 	}
 	if wrong := w.until(staleness(d), over); wrong != "" {
-		w.Fatalf("%s after the other's entry has gone: %s\nwhy: %s", show(w.pod(1)), wrong, w.why)
+		w.Fatalf("%s after the other's entry has gone: %s", show(w.pod(1)), wrong)
 	}
 	w.register(d, w.pod(1))
 	w.expect(inService(w.pod(1)), inService(w.pod(2)))
@@ -74,11 +72,11 @@ func foreignEntryElsewhere(w *world) {
 		w.Cleanup(w.h.Foreign(w.T, other))
 	}
 	if w.isForeign(d, mine) {
-		w.Fatalf("%s is said to be foreign, and others are at other places\nwhy: %s", show(mine), w.why)
+		w.Fatalf("%s is said to be foreign, and others are at other places", show(mine))
 	}
 	w.deregister(d, mine)
 	if w.isForeign(d, mine) {
-		w.Fatalf("%s is said to be foreign once it is removed, and others are at other places\nwhy: %s", show(mine), w.why)
+		w.Fatalf("%s is said to be foreign once it is removed, and others are at other places", show(mine))
 	}
 }
 
@@ -95,18 +93,7 @@ func (w *world) isForeign(d registry.Registry, in registry.Instance) bool {
 // lists reports whether the list has another's entry at the instance's place.
 func (w *world) lists(lister registry.Lister, in registry.Instance) bool {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), callTimeout)
-	defer cancel()
-	entries, err := lister.List(ctx, w.cluster)
-	if err != nil {
-		w.Fatalf("%v\nwhy: %s", fmt.Errorf("listing: %w", err), w.why)
-	}
-	return slices.ContainsFunc(entries, func(e registry.Entry) bool {
-		return e.State == registry.Foreign && sameIdentity(e.Instance, in)
+	return slices.ContainsFunc(w.readAll(lister.List, w.cluster), func(e registry.Entry) bool {
+		return isForeign(e) && sameIdentity(e.Instance, in)
 	})
-}
-
-// withoutForeign leaves out what the driver lists of others.
-func withoutForeign(entries []registry.Entry) []registry.Entry {
-	return slices.DeleteFunc(entries, func(e registry.Entry) bool { return e.State == registry.Foreign })
 }

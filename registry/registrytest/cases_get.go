@@ -222,7 +222,7 @@ func (w *world) says(d registry.Registry, in registry.Instance) registry.State {
 	w.Helper()
 	state, err := w.get(d, in)
 	if err != nil {
-		w.Fatalf("%v\nwhy: %s", err, w.why)
+		w.Fatalf("%v", err)
 	}
 	return state
 }
@@ -237,7 +237,7 @@ func (w *world) expectSays(d registry.Registry, in registry.Instance, want regis
 		return ""
 	})
 	if wrong != "" {
-		w.Fatalf("%s\nwhy: %s", wrong, w.why)
+		w.Fatalf("%s", wrong)
 	}
 }
 
@@ -255,20 +255,9 @@ func (w *world) saysErr(d registry.Registry, in registry.Instance, want registry
 
 // get asks for an instance, with a generous deadline. It may be used from any goroutine.
 func (w *world) get(d registry.Registry, in registry.Instance) (registry.State, error) {
-	ctx, cancel := context.WithTimeout(w.Context(), callTimeout)
-	defer cancel()
-	said := make(chan registry.State, 1)
-	returned, errs := within(callTimeout+prompt, func() []error {
-		state, err := d.(registry.Getter).Get(ctx, in)
-		said <- state
-		return []error{err}
-	})
-	if !returned {
-		return "", fmt.Errorf("%s of %s: %w %s after its deadline", opGet, show(in), errBlocked, prompt)
+	state, err := ask(w.Context(), w, func(ctx context.Context) (registry.State, error) { return d.(registry.Getter).Get(ctx, in) })
+	if err != nil {
+		return "", fmt.Errorf("%s of %s: got error %w, want success", opGet, show(in), err)
 	}
-	w.keepsSecrets(errs...)
-	if errs[0] != nil {
-		return "", fmt.Errorf("%s of %s: got error %w, want success", opGet, show(in), errs[0])
-	}
-	return <-said, nil
+	return state, nil
 }

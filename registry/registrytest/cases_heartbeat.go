@@ -2,6 +2,7 @@ package registrytest
 
 import (
 	"context"
+	"slices"
 
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -71,8 +72,6 @@ func heartbeatCases() []Case {
 	}, Heartbeats)
 }
 
-func beats(d registry.Registry) registry.Heartbeater { return d.(registry.Heartbeater) }
-
 func (w *world) expectBeat(d registry.Registry, in registry.Instance) {
 	w.Helper()
 	w.must(opHeartbeat, d, in)
@@ -81,7 +80,7 @@ func (w *world) expectBeat(d registry.Registry, in registry.Instance) {
 func (w *world) expectNotRegistered(d registry.Registry, in registry.Instance) {
 	w.Helper()
 	if err := w.call(opHeartbeat, d, in); !registry.IsNotRegistered(err) {
-		w.Fatalf("Heartbeat of %s: got error %v, want one that says not registered\nwhy: %s", show(in), err, w.why)
+		w.Fatalf("Heartbeat of %s: got error %v, want one that says not registered", show(in), err)
 	}
 }
 
@@ -93,7 +92,7 @@ func (w *world) beatOrRegister(d registry.Registry, in registry.Instance) {
 		return
 	}
 	if !registry.IsNotRegistered(err) {
-		w.Fatalf("Heartbeat of %s: got error %v, want none or one that says not registered\nwhy: %s", show(in), err, w.why)
+		w.Fatalf("Heartbeat of %s: got error %v, want none or one that says not registered", show(in), err)
 	}
 	w.register(d, in)
 	w.expectBeat(d, in)
@@ -137,27 +136,18 @@ func (w *world) beatUntilGone(d registry.Registry, lost registry.Instance, renew
 	ctx, cancel := context.WithTimeout(w.Context(), w.h.patience().lease)
 	defer cancel()
 	read, _ := w.reader()
-	interval := beats(d).HeartbeatInterval() / 2
+	interval := d.(registry.Heartbeater).HeartbeatInterval() / 2
 	for {
 		for _, in := range renewed {
 			w.expectBeat(d, in)
 		}
-		if !hasUID(w.read(read, w.cluster), lost.UID) {
+		if !slices.ContainsFunc(w.read(read, w.cluster), func(e registry.Entry) bool { return e.UID == lost.UID }) {
 			return
 		}
 		if sleep(ctx, interval) != nil {
-			w.Fatalf("%s is still there after %s, though it is not renewed\nwhy: %s", show(lost), w.h.patience().lease, w.why)
+			w.Fatalf("%s is still there after %s, though it is not renewed", show(lost), w.h.patience().lease)
 		}
 	}
-}
-
-func hasUID(entries []registry.Entry, uid string) bool {
-	for _, e := range entries {
-		if e.UID == uid {
-			return true
-		}
-	}
-	return false
 }
 
 func heartbeatKeepsOutOfService(w *world) {
@@ -167,7 +157,7 @@ func heartbeatKeepsOutOfService(w *world) {
 	for _, process := range []registry.Registry{d, d, w.newProcess()} {
 		err := w.call(opHeartbeat, process, w.pod(1))
 		if err != nil && !registry.IsNotRegistered(err) {
-			w.Fatalf("Heartbeat: got error %v, want none or one that says not registered\nwhy: %s", err, w.why)
+			w.Fatalf("Heartbeat: got error %v, want none or one that says not registered", err)
 		}
 		w.expect(outOfService(w.pod(1)))
 	}

@@ -105,29 +105,17 @@ func listsOursAmongAThousand(w *world) {
 	w.expectListed(theirs, their, all...)
 }
 
-func (w *world) list(d registry.Registry, cluster string) []registry.Entry {
-	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), callTimeout)
-	defer cancel()
-	entries, err := d.(registry.Lister).List(ctx, cluster)
-	w.keepsSecrets(err)
-	if err != nil {
-		w.Fatalf("List of %q: got error %q, want success\nwhy: %s", cluster, err, w.why)
-	}
-	return withoutForeign(entries)
-}
-
 // expectListed returns what was listed. A list that may lag is waited for.
 func (w *world) expectListed(d registry.Registry, cluster string, want ...registry.Entry) []registry.Entry {
 	w.Helper()
 	want = w.h.possible(want)
 	var got []registry.Entry
 	diff := w.until(staleness(d), func() string {
-		got = w.list(d, cluster)
+		got = w.read(d.(registry.Lister).List, cluster)
 		return difference(got, want)
 	})
 	if diff != "" {
-		w.Fatalf("List of %q is wrong\n%swhy: %s", cluster, diff, w.why)
+		w.Fatalf("List of %q is wrong\n%s", cluster, diff)
 	}
 	return got
 }

@@ -72,7 +72,7 @@ func (w *world) awaitProbe(d registry.Registry, in registry.Instance, agree bool
 			return
 		}
 		if sleep(ctx, pause) != nil {
-			w.Fatalf("Probe of %s: for %s the answer was %v, want agreement: %t\nwhy: %s", show(in), w.h.patience().probe, err, agree, w.why)
+			w.Fatalf("Probe of %s: for %s the answer was %v, want agreement: %t", show(in), w.h.patience().probe, err, agree)
 		}
 	}
 }

@@ -61,7 +61,7 @@ func restartIsOutlived(w *world) {
 	w.restart()
 	tried, acknowledged, err := busy.stop()
 	if err != nil {
-		w.Fatalf("while the registry restarted: %v\nwhy: %s", err, w.why)
+		w.Fatalf("while the registry restarted: %v", err)
 	}
 	if !w.h.lacks(Durable) {
 		w.answersAgain()
@@ -167,7 +167,7 @@ func (w *world) again(op operation, d registry.Registry, ins ...registry.Instanc
 	w.Helper()
 	for _, in := range ins {
 		if err := w.untilAnswered(op, d, in); err != nil {
-			w.Fatalf("%s of %s after a restart: got error %v, want success\nwhy: %s", op, show(in), err, w.why)
+			w.Fatalf("%s of %s after a restart: got error %v, want success", op, show(in), err)
 		}
 	}
 }
@@ -215,6 +215,6 @@ func (w *world) expectAmong(ins []registry.Instance) {
 		return difference(there, w.h.possible(allInService(ins)))
 	}, w.cluster)
 	if missing != "" {
-		w.Fatalf("what was acknowledged while the registry restarted is not there after it\n%swhy: %s", missing, w.why)
+		w.Fatalf("what was acknowledged while the registry restarted is not there after it\n%s", missing)
 	}
 }

@@ -22,7 +22,7 @@ func (w *world) expectOf(cluster string, want ...registry.Entry) {
 	want = w.h.possible(want)
 	diff := w.settled(func(got []registry.Entry) string { return difference(got, want) }, cluster)
 	if diff != "" {
-		w.Fatalf("the registry does not hold what it should of %q\n%swhy: %s", cluster, diff, w.why)
+		w.Fatalf("the registry does not hold what it should of %q\n%s", cluster, diff)
 	}
 }
 
@@ -38,7 +38,7 @@ func (w *world) expectNotInService(in registry.Instance) {
 		return ""
 	}, w.cluster)
 	if wrong != "" {
-		w.Fatalf("the registry holds %s, want it out of service or absent\nwhy: %s", wrong, w.why)
+		w.Fatalf("the registry holds %s, want it out of service or absent", wrong)
 	}
 }
 
@@ -127,17 +127,25 @@ func (w *world) loading(lag time.Duration) time.Duration {
 
 type listing func(ctx context.Context, cluster string) ([]registry.Entry, error)
 
+// read returns Rollcall's own entries.
 func (w *world) read(read listing, cluster string) []registry.Entry {
+	w.Helper()
+	return slices.DeleteFunc(w.readAll(read, cluster), isForeign)
+}
+
+func (w *world) readAll(read listing, cluster string) []registry.Entry {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), callTimeout)
 	defer cancel()
 	entries, err := read(ctx, cluster)
+	w.keepsSecrets(err)
 	if err != nil {
-		w.keepsSecrets(err)
-		w.Fatalf("reading the registry: %v", err)
+		w.Fatalf("reading cluster %q: got error %q, want success", cluster, err)
 	}
-	return withoutForeign(entries)
+	return entries
 }
+
+func isForeign(e registry.Entry) bool { return e.State == registry.Foreign }
 
 // staleness is how much the driver's lists may lag.
 func staleness(d registry.Registry) time.Duration {

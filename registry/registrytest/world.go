@@ -49,6 +49,12 @@ func newWorld(t T, c Case, h Harness) *world {
 	return w
 }
 
+// Fatalf ends the case, and says what goes wrong in production because of what it has found.
+func (w *world) Fatalf(format string, args ...any) {
+	w.Helper()
+	w.T.Fatalf("%s\nwhy: %s", strings.TrimSuffix(fmt.Sprintf(format, args...), "\n"), w.why)
+}
+
 // cleansUp opens a driver now that removes in the end what the case wrote of the cluster, and of those that have none: so
 // a registry which outlives the test is left as it was.
 func (w *world) cleansUp(cluster string) {
@@ -164,7 +170,7 @@ func (w *world) must(op operation, d registry.Registry, ins ...registry.Instance
 	w.Helper()
 	for _, in := range ins {
 		if err := w.call(op, d, in); err != nil {
-			w.Fatalf("%s of %s: got error %q, want success\nwhy: %s", op, show(in), err, w.why)
+			w.Fatalf("%s of %s: got error %q, want success", op, show(in), err)
 		}
 	}
 }
@@ -172,41 +178,58 @@ func (w *world) must(op operation, d registry.Registry, ins ...registry.Instance
 // call makes one call with a generous deadline, and fails the case if the driver blocks past it.
 func (w *world) call(op operation, d registry.Registry, in registry.Instance) error {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), callTimeout)
-	defer cancel()
-	returned, err := w.bounded(ctx, callTimeout+prompt, op, d, in)
-	if !returned {
-		w.Fatalf("%s of %s: still blocked %s after its deadline\nwhy: %s", op, show(in), prompt, w.why)
+	err := w.try(op, d, in)
+	if errors.Is(err, errBlocked) {
+		w.Fatalf("%s of %s: %v", op, show(in), err)
 	}
 	return err
 }
 
-// bounded makes one call and waits for it no longer than the bound. It may be used from any goroutine.
-func (w *world) bounded(
-	ctx context.Context, bound time.Duration, op operation, d registry.Registry, in registry.Instance,
-) (returned bool, err error) {
+// try is call for other goroutines than the case's own.
+func (w *world) try(op operation, d registry.Registry, in registry.Instance) error {
+	_, err := ask(w.Context(), w, func(ctx context.Context) (any, error) { return nil, w.invoke(ctx, op, d, in) })
+	return err
+}
+
+// invoke makes one call, and notes what it may have written.
+func (w *world) invoke(ctx context.Context, op operation, d registry.Registry, in registry.Instance) error {
 	if op == opRegister || op == opFailOver || op == opBatch {
 		w.wrote(in)
 	}
-	returned, errs := within(bound, func() []error { return []error{invoke(ctx, op, d, in)} })
-	if !returned {
-		return false, nil
-	}
-	w.keepsSecrets(errs...)
-	return true, errs[0]
+	return invoke(ctx, op, d, in)
 }
 
-// within makes a call and waits for it no longer than the bound.
-func within(bound time.Duration, call func() []error) (returned bool, errs []error) {
-	answer := make(chan []error, 1)
-	go func() { answer <- call() }()
+// errBlocked is of a call that did not come back.
+var errBlocked = errors.New("still blocked")
+
+// ask makes a call with a generous deadline. It may be used from any goroutine.
+func ask[T any](ctx context.Context, w *world, call func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	answer, err := within(callTimeout+prompt, w, func() (T, error) { return call(ctx) })
+	if errors.Is(err, errBlocked) {
+		err = fmt.Errorf("%w %s after its deadline", errBlocked, prompt)
+	}
+	return answer, err
+}
+
+// within makes a call and waits for it no longer than the bound. It may be used from any goroutine.
+func within[T any](bound time.Duration, w *world, call func() (T, error)) (answer T, err error) {
+	ended := make(chan error, 1)
+	var called T
+	go func() {
+		var err error
+		called, err = call()
+		ended <- err
+	}()
 	timer := time.NewTimer(bound)
 	defer timer.Stop()
 	select {
-	case errs := <-answer:
-		return true, errs
+	case err := <-ended:
+		w.keepsSecrets(err)
+		return called, err
 	case <-timer.C:
-		return false, nil
+		return answer, errBlocked
 	}
 }
 
@@ -232,11 +255,7 @@ func outOfService(in registry.Instance) registry.Entry {
 
 // allInService returns the instances' entries.
 func allInService(ins []registry.Instance) []registry.Entry {
-	entries := make([]registry.Entry, 0, len(ins))
-	for _, in := range ins {
-		entries = append(entries, inService(in))
-	}
-	return entries
+	return afterwards(to(registry.InService, ins))
 }
 
 // each makes n calls, so many at once, and returns their errors joined.
@@ -272,22 +291,13 @@ func (w *world) atOnce(n int, call func(i int) error) {
 func (w *world) some(n, atOnce int, call func(i int) error) {
 	w.Helper()
 	if err := each(n, atOnce, call); err != nil {
-		w.Fatalf("%d calls, %d at once: got errors\n%v\nwant success\nwhy: %s", n, atOnce, err, w.why)
+		w.Fatalf("%d calls, %d at once: got errors\n%v\nwant success", n, atOnce, err)
 	}
 }
 
-// errBlocked is of a call that did not come back.
-var errBlocked = errors.New("still blocked")
-
-// callErr is call for other goroutines than the case's own.
+// callErr is try with an error that says what was called.
 func (w *world) callErr(op operation, d registry.Registry, in registry.Instance) error {
-	ctx, cancel := context.WithTimeout(w.Context(), callTimeout)
-	defer cancel()
-	returned, err := w.bounded(ctx, callTimeout+prompt, op, d, in)
-	switch {
-	case !returned:
-		return fmt.Errorf("%s of %s: %w %s after its deadline", op, show(in), errBlocked, prompt)
-	case err != nil:
+	if err := w.try(op, d, in); err != nil {
 		return fmt.Errorf("%s of %s: %w", op, show(in), err)
 	}
 	return nil
