@@ -3,7 +3,6 @@
 package httpserver
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 const (
@@ -240,9 +240,6 @@ func (s *server) list(r *http.Request) reply {
 		return !matches(query, "service", e.Service) || !matches(query, "address", e.Address) ||
 			!matches(query, "port", strconv.Itoa(e.Port))
 	})
-	slices.SortFunc(entries, func(a, b registry.Entry) int {
-		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port))
-	})
 	return reply{status: http.StatusOK, body: listing{entries}, asked: asked}
 }
 
@@ -277,16 +274,8 @@ func decodeBody(r *http.Request, into any, what string) error {
 }
 
 func valid(in registry.Instance) error {
-	for _, f := range []struct{ name, value string }{
-		{"service", in.Service}, {"address", in.Address}, {"cluster", in.Cluster},
-		{"namespace", in.Namespace}, {"pod", in.Pod}, {"uid", in.UID},
-	} {
-		if f.value == "" {
-			return requestError(f.name + " is missing")
-		}
-	}
-	if in.Port < 1 || in.Port > math.MaxUint16 {
-		return requestError(fmt.Sprintf("port must be 1 to 65535, not %d", in.Port))
+	if err := driverkit.CheckInstance(in); err != nil {
+		return requestError(err.Error())
 	}
 	if in.Weight < 0 || in.Weight > maxWeight {
 		return requestError(fmt.Sprintf("weight must be 1 to %d, not %d", maxWeight, in.Weight))

@@ -40,73 +40,44 @@ func ask(ctx context.Context, h http.Handler, method, url, body string, header h
 	return answer
 }
 
+// TestAnswers has what no driver asks for, and what a registry can't do. What drivers do ask for is the suite's.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
+	with := func(field string) string { return strings.Replace(instance, "{", "{"+field+",", 1) }
+	terminal, busy := registry.Terminal(errors.New("service web is frozen")), registry.RetryAfter(errors.New("busy"), 1500*time.Millisecond)
+	const list = "/v1/instances"
 	for name, tc := range map[string]struct {
-		reason            string
-		method, url, body string
-		fault             error
-		status            int
-		says              string
-		retryAfter        string
+		reason      string
+		method, url string // by default it registers
+		body        string
+		fault       error
+		status      int
+		says        string
+		retryAfter  string
 	}{
-		"register":   {reason: "the plain case", method: "POST", url: "/v1/register", body: instance, status: 204},
-		"fail over":  {reason: "absent is a success", method: "POST", url: "/v1/fail-over", body: instance, status: 204},
-		"deregister": {reason: "absent is a success", method: "POST", url: "/v1/deregister", body: instance, status: 204},
-		"list":       {reason: "the plain case", method: "GET", url: "/v1/instances?cluster=test", status: 200, says: `{"instances":[]}`},
-		"more fields": {
-			reason: "later versions may send more", method: "POST", url: "/v1/register",
-			body: strings.Replace(instance, "{", `{"color":"red",`, 1), status: 204,
+		"more fields":       {reason: "later versions may send more", body: with(`"color":"red"`), status: 204},
+		"weight too large":  {reason: "it would get all there is", body: with(`"weight":10001`), status: 400, says: "weight must be"},
+		"weight below zero": {reason: "it is no share", body: with(`"weight":-1`), status: 400, says: "weight must be"},
+		"metadata of numbers": {
+			reason: "a client would not get it back as it was", body: with(`"metadata":{"n":1}`), status: 400, says: "metadata",
 		},
-		"weight, zone and metadata": {
-			reason: "a client may say them", method: "POST", url: "/v1/register",
-			body: strings.Replace(instance, "{", `{"weight":10000,"zone":"a","metadata":{"version":"v1"},`, 1), status: 204,
-		},
-		"weight too large": {
-			reason: "it would get all there is", method: "POST", url: "/v1/register",
-			body: strings.Replace(instance, "{", `{"weight":10001,`, 1), status: 400, says: "weight must be",
-		},
-		"weight below zero": {
-			reason: "it is no share", method: "POST", url: "/v1/register",
-			body: strings.Replace(instance, "{", `{"weight":-1,`, 1), status: 400, says: "weight must be",
-		},
-		"metadata that is no text": {
-			reason: "a client would not get it back as it was", method: "POST", url: "/v1/register",
-			body: strings.Replace(instance, "{", `{"metadata":{"n":1},`, 1), status: 400, says: "metadata",
-		},
-		"list of what": {reason: "the filter is no option", method: "GET", url: "/v1/instances", status: 400, says: "cluster"},
-		"no JSON":      {reason: "it can't be read", method: "POST", url: "/v1/register", body: "web", status: 400, says: "JSON"},
-		"nothing":      {reason: "it can't be read", method: "POST", url: "/v1/register", status: 400, says: "JSON"},
-		"no uid": {
-			reason: "nothing could ever remove it", method: "POST", url: "/v1/register",
-			body: strings.Replace(instance, `"u"`, `""`, 1), status: 400, says: "uid is missing",
-		},
-		"no port": {
-			reason: "no client could connect", method: "POST", url: "/v1/register",
-			body: strings.Replace(instance, `80`, `0`, 1), status: 400, says: "port must be",
-		},
-		"too large": {
-			reason: "an instance is small", method: "POST", url: "/v1/register",
-			body: `{"service":"` + strings.Repeat("x", 70_000) + `"}`, status: 413, says: "too large",
-		},
-		"GET of a change":  {reason: "a look must not change", method: "GET", url: "/v1/register", status: 405},
-		"POST of the list": {reason: "there is nothing to change", method: "POST", url: "/v1/instances", status: 405},
+		"no uid":    {reason: "nothing could ever remove it", body: strings.Replace(instance, `"u"`, `""`, 1), status: 400, says: "no uid"},
+		"no port":   {reason: "no client could connect", body: strings.Replace(instance, `80`, `0`, 1), status: 400, says: "port 0"},
+		"no JSON":   {reason: "it can't be read", body: "web", status: 400, says: "JSON"},
+		"nothing":   {reason: "it can't be read", status: 400, says: "JSON"},
+		"too large": {reason: "an instance is small", body: with(`"zone":"` + strings.Repeat("x", 70_000) + `"`), status: 413, says: "too large"},
+
+		"list of what":     {reason: "the filter is no option", method: "GET", url: list, status: 400, says: "cluster"},
+		"GET of a change":  {reason: "a look must not change", method: "GET", status: 405},
+		"POST of the list": {reason: "there is nothing to change", url: list, status: 405},
 		"another path":     {reason: "there is no more", method: "GET", url: "/v1/services", status: 404},
-		"refused": {
-			reason: "terminal is the client's error", method: "POST", url: "/v1/register", body: instance,
-			fault: registry.Terminal(errors.New("service web is frozen")), status: 422, says: "frozen",
-		},
-		"failed": {
-			reason: "anything else is the server's", method: "POST", url: "/v1/register", body: instance,
-			fault: errors.New("disk full"), status: 503, says: "disk full",
-		},
+
+		"refused":     {reason: "terminal is the client's error", body: instance, fault: terminal, status: 422, says: "frozen"},
+		"failed":      {reason: "anything else is the server's", body: instance, fault: errors.New("disk full"), status: 503, says: "disk full"},
+		"for a while": {reason: "the header's seconds round up", body: instance, fault: busy, status: 503, says: "busy", retryAfter: "2"},
 		"list failed": {
-			reason: "an error is not an empty list", method: "GET", url: "/v1/instances?cluster=test",
+			reason: "an error is not an empty list", method: "GET", url: list + "?cluster=test",
 			fault: errors.New("disk full"), status: 503, says: "disk full",
-		},
-		"failed for a while": {
-			reason: "the header has whole seconds, and rounds up", method: "POST", url: "/v1/register", body: instance,
-			fault: registry.RetryAfter(errors.New("busy"), 1500*time.Millisecond), status: 503, says: "busy", retryAfter: "2",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -115,6 +86,12 @@ func TestAnswers(t *testing.T) {
 			if tc.fault != nil {
 				fake.FailNext(fakeregistry.Match{}, tc.fault)
 			}
+			if tc.method == "" {
+				tc.method = http.MethodPost
+			}
+			if tc.url == "" {
+				tc.url = "/v1/register"
+			}
 			answer := ask(t.Context(), httpserver.New(fake, httpserver.Options{}), tc.method, tc.url, tc.body, nil)
 			if answer.Code != tc.status || !strings.Contains(answer.Body.String(), tc.says) ||
 				answer.Header().Get("Retry-After") != tc.retryAfter {
@@ -122,29 +99,6 @@ func TestAnswers(t *testing.T) {
 					answer.Header().Get("Retry-After"), answer.Body, tc.status, tc.retryAfter, tc.says, tc.reason)
 			}
 		})
-	}
-}
-
-func TestTheListIsSorted(t *testing.T) {
-	t.Parallel()
-	h := httpserver.New(newFake(t), httpserver.Options{})
-	for _, service := range []string{"web", "db", "api"} {
-		body := strings.Replace(instance, "web", service, 1)
-		if answer := ask(t.Context(), h, "POST", "/v1/register", body, nil); answer.Code != http.StatusNoContent {
-			t.Fatalf("registering %s: got %d %s", service, answer.Code, answer.Body)
-		}
-	}
-	var got struct {
-		Instances []registry.Entry `json:"instances"`
-	}
-	answer := ask(t.Context(), h, "GET", "/v1/instances?cluster=test", "", nil)
-	expect.NoError(t, json.Unmarshal(answer.Body.Bytes(), &got))
-	var services []string
-	for _, e := range got.Instances {
-		services = append(services, e.Service)
-	}
-	if diff := cmp.Diff([]string{"api", "db", "web"}, services); diff != "" {
-		t.Errorf("services, -want +got:\n%s", diff)
 	}
 }
 
