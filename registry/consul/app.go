@@ -26,7 +26,7 @@ const (
 	agentServicePath    = "/v1/agent/service/maintenance/"
 	healthOfServicePath = "/v1/health/service/"
 	servicesPath        = "/v1/catalog/services"
-	maxOtherNames       = 3 // are looked at
+	maxOtherNames       = 3 // are said
 )
 
 // newAgents makes the client of all agents; where each is stands in the catalog.
@@ -172,18 +172,7 @@ func (r *Registry) notThere(ctx context.Context, in registry.Instance) error {
 	if _, failed := r.read(ctx, servicesPath, query, false, &tags); failed != nil {
 		return err
 	}
-	var names []string
-	for _, name := range slices.Sorted(maps.Keys(tags))[:min(len(tags), maxOtherNames)] {
-		other := in
-		other.Service = name
-		if services, _, failed := r.appServices(ctx, other, ""); failed == nil && len(services) > 0 { // servers before 1.13 filter nothing
-			names = append(names, name)
-		}
-	}
-	if len(names) == 0 {
-		return err
-	}
-	return registry.OtherNames(err, names...)
+	return registry.OtherNames(err, slices.Sorted(maps.Keys(tags))[:min(len(tags), maxOtherNames)]...)
 }
 
 // maintain has the agents begin or end the maintenance of the application's services, and returns those once the catalog

@@ -2,12 +2,11 @@ package consul_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"path"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -45,14 +44,12 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer a.mu.Unlock()
 	query := r.URL.Query()
 	switch {
-	case r.URL.Path == "/v1/catalog/services": // as a server does that filters nothing
-		_, _ = io.WriteString(w, `{"consul": [], "web-v2": ["v2"]}`)
-	case r.URL.Path != "/v1/health/service/web" && strings.HasPrefix(r.URL.Path, "/v1/health/service/"):
-		services := `[]`
-		if slices.Contains(a.others, path.Base(r.URL.Path)) {
-			services = `[{"Node": {"Node": "worker-3"}, "Service": {"ID": "web-v2/1"}}]`
+	case r.URL.Path == "/v1/catalog/services":
+		tags := map[string][]string{}
+		for _, name := range a.others {
+			tags[name] = []string{"v2"}
 		}
-		_, _ = io.WriteString(w, services)
+		_ = json.NewEncoder(w).Encode(tags)
 	case r.URL.Path == "/v1/health/service/web":
 		w.Header().Set("X-Consul-Index", "7")
 		if a.hides {
@@ -159,7 +156,7 @@ func TestAppEntryThatCantBeSteered(t *testing.T) {
 			"no service web in the catalog has the address 10.0.0.1 and port 80", "", true,
 		},
 		"another name": {
-			"the cure is a word", &agent{absent: true, others: []string{"web-v2"}},
+			"the cure is a word, and a few will do", &agent{absent: true, others: []string{"web-v2", "web-v3", "web-v4", "web-v5"}},
 			func(apps registry.AppRegistry) error { return apps.Register(t.Context(), drivertest.Pod(1)) },
 			"no service web in the catalog has the address 10.0.0.1 and port 80", "", true,
 		},
@@ -209,7 +206,7 @@ func TestAppEntryThatCantBeSteered(t *testing.T) {
 			if got, want := registry.IsOfAgent(err), strings.Contains(tc.want, "agent"); got != want {
 				t.Errorf("got error %v, want one of an agent: %t\nreason: %s", err, want, tc.reason)
 			}
-			if diff := cmp.Diff(tc.agent.others, registry.OtherNamesOf(err)); diff != "" {
+			if diff := cmp.Diff(tc.agent.others[:min(len(tc.agent.others), 3)], registry.OtherNamesOf(err)); diff != "" {
 				t.Errorf("other names, -want +got:\n%s\nreason: %s", diff, tc.reason)
 			}
 			if registry.IsNotRegistered(err) != tc.notRegistered {

@@ -11,15 +11,12 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 )
 
-// TestWhatIsReadBack has a server answer the transaction that reads service and check, and the one after it.
+// TestWhatIsReadBack has a server answer the transaction that reads service and check, and the one after it. The states that an
+// entry has when all is well are the suite's.
 func TestWhatIsReadBack(t *testing.T) {
 	t.Parallel()
 	const (
 		service   = `{"Service": {"ID": "web-10.0.0.1-80", "Meta": {"rollcall-uid": "uid-1", "rollcall-cluster": "test"}}}`
-		another   = `{"Service": {"ID": "web-10.0.0.1-80", "Meta": {"rollcall-uid": "uid-2", "rollcall-cluster": "test"}}}`
-		theirs    = `{"Service": {"ID": "web-10.0.0.1-80", "Meta": {"rollcall-uid": "uid-1", "rollcall-cluster": "other"}}}`
-		passing   = `{"Check": {"CheckID": "web-10.0.0.1-80", "Status": "passing"}}`
-		critical  = `{"Check": {"CheckID": "web-10.0.0.1-80", "Status": "critical"}}`
 		noService = `{"OpIndex": 0, "What": "service \"web-10.0.0.1-80\" on node \"rollcall-07\" doesn't exist"}`
 		noCheck   = `{"OpIndex": 1, "What": "check \"web-10.0.0.1-80\" on node \"rollcall-07\" doesn't exist"}`
 		denied    = `{"OpIndex": 0, "What": "Permission denied"}`
@@ -34,23 +31,10 @@ func TestWhatIsReadBack(t *testing.T) {
 		want    registry.State
 		field   string // of a terminal error
 	}{
-		"in service":       {reason: "the check passes", both: holds(service + "," + passing), want: registry.InService},
-		"out of service":   {reason: "the check does not", both: holds(service + "," + critical), want: registry.OutOfService},
-		"another pod's":    {reason: "the UID tells", both: holds(another + "," + passing), want: registry.Absent},
-		"another owner's":  {reason: "the cluster tells", both: holds(theirs + "," + passing), want: registry.Absent},
-		"absent":           {reason: "neither is there", both: lacks(noService + "," + noCheck), want: registry.Absent},
 		"without a check":  {reason: "clients get it", both: lacks(noCheck), service: holds(service), want: registry.InService},
 		"gone in between":  {reason: "it went", both: lacks(noCheck), service: lacks(noService), want: registry.Absent},
 		"hidden from us":   {reason: "it may be there", both: holds(""), field: "auth.tokenFile"},
 		"the check hidden": {reason: "it may be out", both: holds(service), field: "auth.tokenFile"},
-		"an agent's too": {
-			reason: "clients go on to it", both: lacks(noService + "," + noCheck), foreign: `{"Service": {"ID": "web"}}`,
-			want: registry.Foreign,
-		},
-		"an agent's, in warning": {
-			reason: "DNS and most clients go on to it", both: lacks(noService + "," + noCheck),
-			foreign: `{"Service": {"ID": "web"}, "Checks": [{"CheckID": "load", "Status": "warning"}]}`, want: registry.Foreign,
-		},
 		"an agent's, which fails": {
 			reason: "clients are not given it", both: lacks(noService + "," + noCheck),
 			foreign: `{"Service": {"ID": "web"}, "Checks": [{"CheckID": "load", "Status": "critical"}]}`, want: registry.Absent,
