@@ -151,47 +151,38 @@ func TestAppEntryThatIsOutHoldsNoOther(t *testing.T) {
 	expectListed(t, d, "it has taken the entry over", in)
 }
 
-// TestAppEntryOfAnIPv6Address has the application write all of the groups, as Java does.
+// TestAppEntryOfAnIPv6Address has the application write all of the groups, as Java does, or have an entry in each spelling.
 func TestAppEntryOfAnIPv6Address(t *testing.T) {
 	t.Parallel()
-	f := newFake(t, "v3")
-	in := drivertest.Pod(1)
-	in.Address = "2001:db8:0:0:1:0:0:a"
-	f.registersItself(in, true)
-	in.Address = "2001:db8::1:0:0:a"
-	apps := atVersion(t, f, "v3").AppEntries()
-	for _, step := range []struct {
-		change call
-		want   registry.State
-	}{{apps.FailOver, registry.OutOfService}, {apps.Register, registry.InService}, {apps.Deregister, registry.OutOfService}} {
-		expect.NoError(t, step.change(t.Context(), in))
-		if state, err := apps.Get(t.Context(), in); err != nil || state != step.want {
-			t.Errorf("Get: got %q and error %v, want %q", state, err, step.want)
-		}
-	}
-}
-
-// TestAppEntriesInTwoSpellings of one address are taken out and put back together.
-func TestAppEntriesInTwoSpellings(t *testing.T) {
-	t.Parallel()
-	f, in := newFake(t, "v3"), drivertest.Pod(1)
-	spellings := []string{"2001:db8:0:0:1:0:0:a", "2001:db8::1:0:0:a"}
-	for _, in.Address = range spellings {
-		f.registersItself(in, true)
-	}
-	apps := atVersion(t, f, "v3").AppEntries()
-	expect.NoError(t, apps.FailOver(t.Context(), in))
-	expectEnabled(t, f, "false", spellings)
-	expect.NoError(t, apps.Register(t.Context(), in))
-	expectEnabled(t, f, "true", spellings)
-}
-
-func expectEnabled(t *testing.T, f *fake, want string, addresses []string) {
-	t.Helper()
-	for _, address := range addresses {
-		if got := f.put[address+" 80"].Get("enabled"); got != want {
-			t.Errorf("enabled is %q at %s, want %s", got, address, want)
-		}
+	const long, short = "2001:db8:0:0:1:0:0:a", "2001:db8::1:0:0:a"
+	for name, spellings := range map[string][]string{"long": {long}, "both": {long, short}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, in := newFake(t, "v3"), drivertest.Pod(1)
+			for _, in.Address = range spellings {
+				f.registersItself(in, true)
+			}
+			in.Address = short
+			apps := atVersion(t, f, "v3").AppEntries()
+			for _, step := range []struct {
+				change  call
+				want    registry.State
+				enabled string
+			}{
+				{apps.FailOver, registry.OutOfService, "false"}, {apps.Register, registry.InService, "true"},
+				{apps.Deregister, registry.OutOfService, "false"},
+			} {
+				expect.NoError(t, step.change(t.Context(), in))
+				if state, err := apps.Get(t.Context(), in); err != nil || state != step.want {
+					t.Errorf("Get: got %q and error %v, want %q", state, err, step.want)
+				}
+				for _, address := range spellings {
+					if got := f.put[address+" 80"].Get("enabled"); got != step.enabled {
+						t.Errorf("enabled is %q at %s, want %s", got, address, step.enabled)
+					}
+				}
+			}
+		})
 	}
 }
 

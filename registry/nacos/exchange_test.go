@@ -225,22 +225,6 @@ func TestListIsWholeOrNothing(t *testing.T) {
 	}
 }
 
-// Older servers say the same with another status.
-func TestOlderServersWords(t *testing.T) {
-	t.Parallel()
-	f := newFake(t, "v1")
-	d := at(t, f.URL, `{"apiVersion":"v1"}`)
-	f.once("POST /v1/ns/instance", func(w http.ResponseWriter) {
-		w.WriteHeader(http.StatusInternalServerError)
-		_, _ = io.WriteString(w, "caused: errCode: 400, errMsg: Current service DEFAULT_GROUP@@web is ephemeral service, "+
-			"can't register persistent instance. ;")
-	})
-	err := d.Register(t.Context(), drivertest.Pod(1))
-	if field, _ := registry.FieldOf(err); !registry.IsTerminal(err) || field != "options.ephemeral" {
-		t.Errorf("got error %v of field %q, want a terminal one of options.ephemeral", err, field)
-	}
-}
-
 // A write that another one undoes before readers see it is made again.
 func TestWhatIsUndoneIsMadeAgain(t *testing.T) {
 	t.Parallel()
@@ -462,42 +446,10 @@ func TestLeaseFollowsTheConfiguration(t *testing.T) {
 	}
 	expect.NoError(t, after.Register(t.Context(), drivertest.Pod(1)))
 	expect.NoError(t, after.Heartbeat(t.Context(), drivertest.Pod(1)))
-	if asked := strings.Join(f.requests(), "\n"); !strings.Contains(asked, lease("20000", "90000", "180000")) {
+	if asked := strings.Join(f.requests(), "\n"); !strings.Contains(asked, `"preserved.heart.beat.timeout":"90000"`) {
 		t.Errorf("the lease is not what was asked for: %s", asked)
 	}
 	expectListed(t, after, "the lease is no metadata", drivertest.Pod(1))
-}
-
-// lease is what the metadata of a write says of it.
-func lease(interval, unhealthy, removed string) string {
-	return fmt.Sprintf(`"preserved.heart.beat.interval":"%s","preserved.heart.beat.timeout":"%s","preserved.ip.delete.timeout":"%s"`,
-		interval, unhealthy, removed)
-}
-
-// Nacos' own default, 15 s, is less than a change of leaders takes.
-func TestLeaseOutlastsAChangeOfLeader(t *testing.T) {
-	t.Parallel()
-	for interval, want := range map[string]string{
-		"":    lease("5000", "45000", "90000"),
-		"1s":  lease("1000", "33000", "66000"),
-		"1m":  lease("60000", "210000", "420000"),
-		"60m": lease("3600000", "10830000", "21660000"),
-	} {
-		f := newFake(t, "v1")
-		options := `{"ephemeral":true}`
-		if interval != "" {
-			options = `{"ephemeral":true,"heartbeatInterval":"` + interval + `"}`
-		}
-		d := at(t, f.URL, options)
-		for _, what := range []call{d.Register, d.FailOver} {
-			expect.NoError(t, what(t.Context(), drivertest.Pod(1)))
-			for _, r := range f.requests() {
-				if strings.Contains(r, "metadata=") && !strings.Contains(r, want) {
-					t.Errorf("interval %q: asked %s, want the lease %s", interval, r, want)
-				}
-			}
-		}
-	}
 }
 
 // What the servers judge starts unhealthy again for as long as they have not seen it healthy.
