@@ -32,12 +32,6 @@ func TestAppEntryRequests(t *testing.T) {
 			call: func(apps registry.AppRegistry) error { return apps.FailOver(t.Context(), in) },
 			want: []string{"GET " + app, "GET " + id, "PUT " + id + "/status?value=OUT_OF_SERVICE", "GET " + id},
 		},
-		"taken out before it is up": {
-			reason: "that Rollcall's own entry is UP says nothing of the application's, which may say UP at any time",
-			status: "OUT_OF_SERVICE", overridden: "UNKNOWN",
-			call: func(apps registry.AppRegistry) error { return apps.FailOver(t.Context(), in) },
-			want: []string{"GET " + app, "GET " + id, "PUT " + id + "/status?value=OUT_OF_SERVICE", "GET " + id},
-		},
 		"taken out already": {
 			reason: "nothing is to be changed", status: "OUT_OF_SERVICE", overridden: "OUT_OF_SERVICE",
 			call: func(apps registry.AppRegistry) error { return apps.Deregister(t.Context(), in) },
@@ -48,12 +42,6 @@ func TestAppEntryRequests(t *testing.T) {
 			call:    func(apps registry.AppRegistry) error { return apps.Register(t.Context(), in) },
 			want:    []string{"GET " + app, "GET " + id, "DELETE " + id + "/status?value=UP", "GET " + id},
 			wantErr: `"web-1.shop:web" has status OUT_OF_SERVICE`, // this server does nothing
-		},
-		"down by its own word": {
-			reason: "it is not Rollcall's to say that it is up", status: "DOWN", overridden: "OUT_OF_SERVICE",
-			call:    func(apps registry.AppRegistry) error { return apps.Register(t.Context(), in) },
-			want:    []string{"GET " + app, "GET " + id},
-			wantErr: `"web-1.shop:web" has status DOWN`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -87,53 +75,18 @@ func TestAppEntryRequests(t *testing.T) {
 	}
 }
 
-// TestAppEntryWhoseLeaseHasEnded has the server's list show an entry that the registry itself hides until it is renewed.
-func TestAppEntryWhoseLeaseHasEnded(t *testing.T) {
+// TestAppEntryThatOnlyTheListHas is of one that the server's cache shows and the registry itself does not. A real server shows
+// that one whose lease has ended is given to clients until it goes.
+func TestAppEntryThatOnlyTheListHas(t *testing.T) {
 	t.Parallel()
 	in := web(1)
-	const app, id = "/apps/SHOP%20WEB", "/apps/SHOP%20WEB/web-1.shop:web"
 	for name, tc := range map[string]struct {
 		reason string
-		// ends is when the lease ends, by the list and from now.
-		ends    time.Duration
-		status  string
-		call    func(apps registry.AppRegistry) (registry.State, error)
-		want    []string
-		state   registry.State
-		wantErr string
+		ends   time.Duration // when the lease ends, by the list and from now
+		status string
 	}{
-		"asked for": {
-			reason: "clients are given it, and a question must not keep the entry of a dead process alive",
-			ends:   -time.Minute, status: "UP",
-			call: func(apps registry.AppRegistry) (registry.State, error) { return apps.Get(t.Context(), in) },
-			want: []string{"GET " + app, "GET " + id}, state: registry.InService,
-		},
-		"asked for while it is out": {
-			reason: "clients drop what is not UP, so it does no harm until it goes",
-			ends:   -time.Minute, status: "OUT_OF_SERVICE",
-			call: func(apps registry.AppRegistry) (registry.State, error) { return apps.Get(t.Context(), in) },
-			want: []string{"GET " + app, "GET " + id, "HEAD /apps"}, state: registry.Absent,
-		},
-		"asked for once it has gone": {
-			reason: "its lease goes on, so that only a removal can hide it: the list is old",
-			ends:   time.Minute, status: "UP",
-			call: func(apps registry.AppRegistry) (registry.State, error) { return apps.Get(t.Context(), in) },
-			want: []string{"GET " + app, "GET " + id, "HEAD /apps"}, state: registry.Absent,
-		},
-		"put back": {
-			reason: "OpenKruise would go on with a pod whose application is dead",
-			ends:   -time.Minute, status: "UP",
-			call: func(apps registry.AppRegistry) (registry.State, error) { return "", apps.Register(t.Context(), in) },
-			want: []string{"GET " + app, "GET " + id, "HEAD /apps"}, wantErr: "or its lease has ended",
-		},
-		"taken out": {
-			reason: "an override can be set only of an entry that the registry shows",
-			ends:   -time.Minute, status: "UP",
-			call: func(apps registry.AppRegistry) (registry.State, error) { return "", apps.FailOver(t.Context(), in) },
-			want: []string{
-				"GET " + app, "GET " + id, "PUT " + id, "GET " + id, "PUT " + id + "/status?value=OUT_OF_SERVICE", "GET " + id,
-			},
-		},
+		"out, and its lease has ended": {"clients drop what is not UP, so it does no harm until it goes", -time.Minute, "OUT_OF_SERVICE"},
+		"gone":                         {"its lease goes on, so that only a removal can hide it: the list is old", time.Minute, "UP"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -142,30 +95,21 @@ func TestAppEntryWhoseLeaseHasEnded(t *testing.T) {
 			entry := strings.NewReplacer(`"`+in.Endpoint()+`:Shop web"`, `"web-1.shop:web"`, `"status"`, fmt.Sprintf(
 				`"leaseInfo":{"durationInSecs":%.0f,"lastRenewalTimestamp":%d},"status"`, duration.Seconds(), renewed)).Replace(
 				entryOf(registry.Instance{Service: in.Service, Address: in.Address, Port: in.Port}, tc.status))
-			var shown, overridden atomic.Bool
 			server := newFake(t, func(r *http.Request) (int, string) {
-				overridden.CompareAndSwap(false, strings.HasSuffix(r.URL.Path, "/status"))
-				shown.CompareAndSwap(false, r.Method == http.MethodPut)
 				switch {
 				case r.Method != http.MethodGet:
 					return http.StatusOK, ""
 				case strings.HasSuffix(r.URL.Path, "/SHOP WEB"):
 					return http.StatusOK, `{"application":{"instance":[` + entry + `]}}`
-				case overridden.Load():
-					return http.StatusOK, `{"instance":` + strings.Replace(entry, `"UP"`, `"OUT_OF_SERVICE"`, 1) + `}`
-				case shown.Load():
-					return http.StatusOK, `{"instance":` + entry + `}`
 				}
 				return http.StatusNotFound, ""
 			})
-			state, err := tc.call(open(t, registry.Config{Endpoint: server.URL}).AppEntries())
-			if registry.IsNotRegistered(err) != (tc.wantErr != "") || err != nil && !strings.Contains(err.Error(), tc.wantErr) {
-				t.Errorf("got error %v, want one that says not registered and %q\nreason: %s", err, tc.wantErr, tc.reason)
+			state, err := open(t, registry.Config{Endpoint: server.URL}).AppEntries().Get(t.Context(), in)
+			if err != nil || state != registry.Absent {
+				t.Errorf("got %q and error %v, want %q\nreason: %s", state, err, registry.Absent, tc.reason)
 			}
-			if state != tc.state {
-				t.Errorf("got state %q, want %q\nreason: %s", state, tc.state, tc.reason)
-			}
-			if diff := cmp.Diff(tc.want, server.requests()); diff != "" {
+			want := []string{"GET /apps/SHOP%20WEB", "GET /apps/SHOP%20WEB/web-1.shop:web", "HEAD /apps"}
+			if diff := cmp.Diff(want, server.requests()); diff != "" {
 				t.Errorf("requests, -want +got:\n%s\nreason: %s", diff, tc.reason)
 			}
 		})
