@@ -5,7 +5,6 @@ import (
 	"crypto/x509/pkix"
 	"io"
 	"log"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
@@ -78,64 +77,36 @@ func watch(t *testing.T, backend http.Handler) http.Handler {
 	})
 }
 
-// restartable is a server that can be stopped and started again at its address.
-type restartable struct {
-	handler http.Handler
-	tls     *tls.Config // nil: plain HTTP
-	address string
-	server  *httptest.Server
-}
-
-func startRestartable(t *testing.T, handler http.Handler, tlsConfig *tls.Config) *restartable {
+// serve starts a server that can be restarted: for a moment it ends all connections, those that come then, too.
+func serve(t *testing.T, handler http.Handler, tlsConfig *tls.Config) (endpoint string, restart func(registrytest.T)) {
 	t.Helper()
-	r := &restartable{handler: handler, tls: tlsConfig, address: "127.0.0.1:0"}
-	r.start(t)
-	t.Cleanup(func() { r.server.Close() })
-	return r
-}
-
-func (r *restartable) start(t registrytest.T) {
-	t.Helper()
-	r.server = httptest.NewUnstartedServer(r.handler)
-	_ = r.server.Listener.Close() // it is one of a port of its own
-	r.server.Listener = r.listen(t)
-	r.server.Config.ErrorLog = log.New(io.Discard, "", 0) // it reports every connection that its clients give up
-	r.address = r.server.Listener.Addr().String()
-	if r.tls == nil {
-		r.server.Start()
-		return
-	}
-	r.server.TLS = r.tls.Clone()
-	r.server.StartTLS()
-}
-
-// listen waits, should somebody else have been given the port of the one before for a moment.
-func (r *restartable) listen(t registrytest.T) net.Listener {
-	t.Helper()
-	for deadline := time.Now().Add(bound); ; time.Sleep(10 * time.Millisecond) {
-		listener, err := net.Listen("tcp", r.address)
-		if err == nil {
-			return listener
+	var away atomic.Bool
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if away.Load() {
+			panic(http.ErrAbortHandler)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("listening at %s: %v", r.address, err)
-		}
+		handler.ServeHTTP(w, r)
+	}))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // it reports every connection that its clients give up
+	if server.TLS = tlsConfig; tlsConfig == nil {
+		server.Start()
+	} else {
+		server.StartTLS()
 	}
-}
-
-func (r *restartable) restart(t registrytest.T) {
-	t.Helper()
-	r.server.CloseClientConnections()
-	r.server.Close()
-	time.Sleep(100 * time.Millisecond) // calls meet no server meanwhile
-	r.start(t)
+	t.Cleanup(server.Close)
+	return server.URL, func(registrytest.T) {
+		away.Store(true)
+		server.CloseClientConnections()
+		time.Sleep(100 * time.Millisecond) // calls meet no server meanwhile
+		away.Store(false)
+	}
 }
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	handler := httpserver.New(newMemory(t), httpserver.Options{BatchLimit: 50, Probe: true})
-	server := startRestartable(t, watch(t, handler), nil)
-	h := harness(registry.Config{Endpoint: server.server.URL}, registry.Auth{}, server.restart)
+	endpoint, restart := serve(t, watch(t, handler), nil)
+	h := harness(registry.Config{Endpoint: endpoint}, registry.Auth{}, restart)
 	h.WrongCredentials, h.Lacks[registrytest.WrongCredentials] = nil, "this server lets everybody in"
 	registrytest.Run(t, h)
 }
@@ -149,11 +120,11 @@ func TestConformanceWithClientCertificateAndPassword(t *testing.T) {
 	tlsConfig, err := own.Authority.TLSConfig(own.Serving)
 	expect.NoError(t, err)
 	tlsConfig.ClientAuth, tlsConfig.ClientCAs = tls.RequireAndVerifyClientCert, tlsConfig.RootCAs
-	server := startRestartable(t, watch(t, handler), tlsConfig)
+	endpoint, restart := serve(t, watch(t, handler), tlsConfig)
 	ca, cert, key := own.Files()
 	registrytest.Run(t, harness(registry.Config{
-		Endpoint: server.server.URL,
+		Endpoint: endpoint,
 		TLS:      registry.TLS{CAFile: ca, CertFile: cert, KeyFile: key},
 		Auth:     registry.Auth{Username: "rollcall", PasswordFile: drivertest.File(t, goodPassword+"\n")},
-	}, registry.Auth{Username: "rollcall", PasswordFile: drivertest.File(t, wrongPassword)}, server.restart))
+	}, registry.Auth{Username: "rollcall", PasswordFile: drivertest.File(t, wrongPassword)}, restart))
 }

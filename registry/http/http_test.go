@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -18,9 +17,6 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
-
-// bound is generous: what is waited for comes at once.
-const bound = 30 * time.Second
 
 func open(t *testing.T, cfg registry.Config) *httpregistry.Registry {
 	t.Helper()

@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -34,10 +33,8 @@ type Backend interface {
 
 // Options change how the server answers; the zero value is an open server.
 type Options struct {
-	// Authorize decides on the bearer token of a request, "" where it has none, and Login on its user and password. Who is
-	// let in by one of them is in. Both nil lets everybody in.
-	Authorize func(token string) bool
-	Login     func(username, password string) bool
+	// Login decides on the user and password of a request. Nil lets everybody in.
+	Login func(username, password string) bool
 	// BatchLimit is how many changes a batch may have, and Probe says whether clients are given an instance where they are
 	// asked. Without both the server is one of version 1.2 of the protocol, which has neither and does not say so.
 	BatchLimit int
@@ -117,41 +114,19 @@ func (s *server) handle(limit int64, do func(*http.Request) reply) http.Handler 
 			})
 		}
 		if rep.status == http.StatusUnauthorized {
-			s.challenge(w)
+			w.Header().Set("WWW-Authenticate", `Basic realm="registry", charset="UTF-8"`)
 		}
 		send(w, rep)
 	})
 }
 
-// challenge says which credentials are taken.
-func (s *server) challenge(w http.ResponseWriter) {
-	if s.opts.Authorize != nil {
-		w.Header().Add("WWW-Authenticate", "Bearer")
-	}
-	if s.opts.Login != nil {
-		w.Header().Add("WWW-Authenticate", `Basic realm="registry", charset="UTF-8"`)
-	}
-}
-
 // refuse answers a request that is not let in; the zero reply means that it is.
 func (s *server) refuse(r *http.Request) reply {
-	if s.opts.Authorize == nil && s.opts.Login == nil || s.hasToken(r) || s.hasPassword(r) {
+	username, password, given := r.BasicAuth()
+	if s.opts.Login == nil || given && s.opts.Login(username, password) {
 		return reply{}
 	}
 	return reply{status: http.StatusUnauthorized, body: problem{"valid credentials are needed"}}
-}
-
-func (s *server) hasToken(r *http.Request) bool {
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		token = ""
-	}
-	return s.opts.Authorize != nil && s.opts.Authorize(token)
-}
-
-func (s *server) hasPassword(r *http.Request) bool {
-	username, password, given := r.BasicAuth()
-	return given && s.opts.Login != nil && s.opts.Login(username, password)
 }
 
 func (s *server) change(apply func(context.Context, registry.Instance) error) http.Handler {
