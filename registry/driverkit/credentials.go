@@ -1,7 +1,6 @@
 package driverkit
 
 import (
-	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
@@ -92,11 +91,13 @@ func ReadCredentials(auth registry.Auth, kinds ...AuthKind) (Credentials, error)
 	if err := accept(auth, kinds); err != nil {
 		return Credentials{}, err
 	}
-	token, err := readToken(auth.TokenFile)
+	token, err := readSecret(auth.TokenFile, strings.TrimSpace, func(c rune) bool { return c <= ' ' || c > '~' },
+		"one token and nothing else: no white space within it, only ASCII")
 	if err != nil {
 		return Credentials{}, registry.FieldError("auth.tokenFile", err)
 	}
-	password, err := readPassword(auth.PasswordFile)
+	password, err := readSecret(auth.PasswordFile, trimBreaks, func(c rune) bool { return strings.ContainsRune("\r\n\x00", c) },
+		"one line with the password and nothing else")
 	if err != nil {
 		return Credentials{}, registry.FieldError("auth.passwordFile", err)
 	}
@@ -104,15 +105,16 @@ func ReadCredentials(auth registry.Auth, kinds ...AuthKind) (Credentials, error)
 }
 
 func accept(auth registry.Auth, kinds []AuthKind) error {
-	notTaken := errors.New("this driver does not take it: remove it")
-	password := slices.Contains(kinds, Password)
-	switch {
-	case auth.TokenFile != "" && !slices.Contains(kinds, Token):
-		return registry.FieldError("auth.tokenFile", notTaken)
-	case auth.Username != "" && !password:
-		return registry.FieldError("auth.username", notTaken)
-	case auth.PasswordFile != "" && !password:
-		return registry.FieldError("auth.passwordFile", notTaken)
+	for _, f := range []struct {
+		field, value string
+		kind         AuthKind
+	}{
+		{"auth.tokenFile", auth.TokenFile, Token}, {"auth.username", auth.Username, Password},
+		{"auth.passwordFile", auth.PasswordFile, Password},
+	} {
+		if f.value != "" && !slices.Contains(kinds, f.kind) {
+			return registry.FieldError(f.field, errors.New("this driver does not take it: remove it"))
+		}
 	}
 	return whole(auth)
 }
@@ -131,7 +133,8 @@ func whole(auth registry.Auth) error {
 	return nil
 }
 
-func readToken(path string) (string, error) {
+// readSecret returns what is left of a file when it is trimmed, "" where none is named. It must not have odd characters.
+func readSecret(path string, trim func(string) string, odd func(rune) bool, form string) (string, error) {
 	if path == "" {
 		return "", nil
 	}
@@ -139,33 +142,17 @@ func readToken(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	token := string(bytes.TrimSpace(raw))
+	secret := trim(string(raw))
 	switch {
-	case token == "":
+	case secret == "":
 		return "", fmt.Errorf("%s is empty", path)
-	case strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' }):
-		return "", fmt.Errorf("%s must hold one token and nothing else: no white space within it, only ASCII", path)
+	case strings.ContainsFunc(secret, odd):
+		return "", fmt.Errorf("%s must hold %s", path, form)
 	}
-	return token, nil
+	return secret, nil
 }
 
-func readPassword(path string) (string, error) {
-	if path == "" {
-		return "", nil
-	}
-	raw, err := readFile(path, "a file")
-	if err != nil {
-		return "", err
-	}
-	password := strings.TrimRight(string(raw), "\r\n")
-	switch {
-	case password == "":
-		return "", fmt.Errorf("%s is empty", path)
-	case strings.ContainsAny(password, "\r\n\x00"):
-		return "", fmt.Errorf("%s must hold one line with the password and nothing else", path)
-	}
-	return password, nil
-}
+func trimBreaks(text string) string { return strings.TrimRight(text, "\r\n") }
 
 func readFile(path, what string) ([]byte, error) {
 	raw, err := os.ReadFile(path)

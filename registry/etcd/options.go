@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -57,10 +58,10 @@ func decodeOptions(cfg registry.Config) (Options, error) {
 	if err := driverkit.DecodeOptions(cfg, &o); err != nil {
 		return o, err
 	}
-	if err := driverkit.OneOf("options.format", o.Format, formatGRPC, formatGoZero, formatKratos, formatKitex); err != nil {
-		return o, err
-	}
-	if err := driverkit.OneOf("options.scheme", o.Scheme, "grpc", "grpcs", "http", "https"); err != nil {
+	if err := cmp.Or(
+		driverkit.OneOf("options.format", o.Format, formatGRPC, formatGoZero, formatKratos, formatKitex),
+		driverkit.OneOf("options.scheme", o.Scheme, "grpc", "grpcs", "http", "https"),
+	); err != nil {
 		return o, err
 	}
 	lease := time.Duration(o.Lease)

@@ -1,6 +1,7 @@
 package eureka
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -57,12 +58,7 @@ func decodeOptions(cfg registry.Config) (Options, error) {
 	if err := driverkit.DecodeOptions(cfg, &opts); err != nil {
 		return Options{}, err
 	}
-	for _, check := range []func() error{opts.checkSeconds, opts.checkURLs} {
-		if err := check(); err != nil {
-			return Options{}, err
-		}
-	}
-	return opts, nil
+	return opts, cmp.Or(opts.checkSeconds(), opts.checkURLs())
 }
 
 func (o Options) checkSeconds() error {

@@ -1,6 +1,7 @@
 package nacos
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -74,12 +75,7 @@ func decodeOptions(cfg registry.Config) (Options, error) {
 	if err := driverkit.DecodeOptions(cfg, &opts); err != nil {
 		return Options{}, err
 	}
-	for _, check := range []func() error{opts.checkNames, opts.checkValues, opts.checkKind} {
-		if err := check(); err != nil {
-			return Options{}, err
-		}
-	}
-	return opts, nil
+	return opts, cmp.Or(opts.checkNames(), opts.checkValues(), opts.checkKind())
 }
 
 func (o Options) checkNames() error {
@@ -106,13 +102,11 @@ func (o Options) checkValues() error {
 	if !(o.Weight > 0 && o.Weight <= maxWeight) {
 		return registry.FieldError("options.weight", fmt.Errorf("must be above 0 and at most %d", maxWeight))
 	}
-	if err := driverkit.OneOf("options.apiVersion", o.APIVersion, "", version1, version2, version3); err != nil {
-		return err
-	}
-	if err := driverkit.OneOf("options.login", o.Login, "", loginPassword, loginAccessKey); err != nil {
-		return err
-	}
-	if err := driverkit.OneOf("options.healthChecker", o.HealthChecker, "", checkerNone, checkerServer); err != nil {
+	if err := cmp.Or(
+		driverkit.OneOf("options.apiVersion", o.APIVersion, "", version1, version2, version3),
+		driverkit.OneOf("options.login", o.Login, "", loginPassword, loginAccessKey),
+		driverkit.OneOf("options.healthChecker", o.HealthChecker, "", checkerNone, checkerServer),
+	); err != nil {
 		return err
 	}
 	if o.HeartbeatInterval == "" {

@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -63,17 +64,12 @@ func readOptions(cfg registry.Config) (Options, error) {
 }
 
 func (o Options) check() error {
-	for _, f := range []struct {
-		field, value string
-		allowed      []string
-	}{
-		{"options.payload", o.Payload, []string{payloadNone, payloadMap, payloadSpring}},
-		{"options.failOver", o.FailOver, []string{failOverDelete, failOverEnabled, failOverStatus}},
-		{"options.acl", o.ACL, []string{aclCreator, aclOpen}},
-	} {
-		if err := driverkit.OneOf(f.field, f.value, f.allowed...); err != nil {
-			return err
-		}
+	if err := cmp.Or(
+		driverkit.OneOf("options.payload", o.Payload, payloadNone, payloadMap, payloadSpring),
+		driverkit.OneOf("options.failOver", o.FailOver, failOverDelete, failOverEnabled, failOverStatus),
+		driverkit.OneOf("options.acl", o.ACL, aclCreator, aclOpen),
+	); err != nil {
+		return err
 	}
 	if o.FailOver == failOverStatus && o.Payload != payloadSpring {
 		return registry.FieldError("options.failOver", errors.New("status stands in Spring's payload: set payload to spring"))
