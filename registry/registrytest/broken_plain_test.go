@@ -50,8 +50,8 @@ func brokenChanges() map[string]breakage {
 		},
 		"a driver that appends at each register": {
 			reason: "the entry is there twice, and removed once",
-			breaks: func(d sound) *broken {
-				return &broken{
+			breaks: func(d sound) broken {
+				return broken{
 					calls: map[string]method{"Register": func(ctx context.Context, in registry.Instance) error {
 						if e, known := find(ctx, d, in); known {
 							d.shared.Store(new(int), e)
@@ -101,7 +101,7 @@ func brokenChanges() map[string]breakage {
 		},
 		"a driver that ignores its context": {
 			reason: "its worker is lost for as long as the registry hangs",
-			breaks: func(sound) *broken { return &broken{deaf: "Register"} },
+			breaks: func(sound) broken { return broken{deaf: "Register"} },
 			want:   "CancelledContext",
 		},
 		"a driver that tidies names up": {
@@ -166,7 +166,7 @@ func brokenChanges() map[string]breakage {
 		},
 		"a driver that relies on its memory": {
 			reason: "after a restart it knows nothing and removes nothing",
-			breaks: func(d sound) *broken {
+			breaks: func(d sound) broken {
 				ifKnown := func(do method) method {
 					return func(ctx context.Context, in registry.Instance) error {
 						if !d.remembers(in) {
@@ -175,7 +175,7 @@ func brokenChanges() map[string]breakage {
 						return do(ctx, in)
 					}
 				}
-				return &broken{calls: map[string]method{
+				return broken{calls: map[string]method{
 					"Register": d.registerAndRemember, "FailOver": ifKnown(d.FailOver), "Deregister": ifKnown(d.Deregister),
 				}}
 			},
@@ -195,7 +195,7 @@ func brokenChanges() map[string]breakage {
 		},
 		"a driver that reads and writes with no lock": {
 			reason: "of two calls at once one is lost",
-			breaks: func(d sound) *broken {
+			breaks: func(d sound) broken {
 				alone := func(do method) method {
 					return func(ctx context.Context, in registry.Instance) error {
 						if _, busy := d.shared.LoadOrStore("busy", true); busy {
@@ -206,7 +206,7 @@ func brokenChanges() map[string]breakage {
 						return do(ctx, in)
 					}
 				}
-				return &broken{calls: map[string]method{
+				return broken{calls: map[string]method{
 					"Register": alone(d.Register), "FailOver": alone(d.FailOver), "Deregister": alone(d.Deregister),
 				}}
 			},
@@ -247,8 +247,8 @@ func brokenChanges() map[string]breakage {
 		},
 		"a driver whose registry remembers that an address was out": {
 			reason: "Nacos keeps what an operator said of an instance for a minute after its removal",
-			breaks: func(d sound) *broken {
-				return &broken{calls: map[string]method{
+			breaks: func(d sound) broken {
+				return broken{calls: map[string]method{
 					"Register": func(ctx context.Context, in registry.Instance) error {
 						_, known := find(ctx, d, in)
 						if err := d.Register(ctx, in); err != nil {
@@ -286,14 +286,14 @@ func (d sound) remembers(in registry.Instance) bool {
 }
 
 // identityByCluster writes the cluster into the address, where the registry does not look for it.
-func identityByCluster(d sound) *broken {
+func identityByCluster(d sound) broken {
 	within := func(do method) method {
 		return func(ctx context.Context, in registry.Instance) error {
 			in.Address += "@" + in.Cluster
 			return do(ctx, in)
 		}
 	}
-	return &broken{
+	return broken{
 		calls: map[string]method{
 			"Register": within(d.Register), "FailOver": within(d.FailOver), "Deregister": within(d.Deregister),
 		},
@@ -309,7 +309,7 @@ func identityByCluster(d sound) *broken {
 
 // brokenDetails are broken in weight, zone and metadata.
 func brokenDetails() map[string]breakage {
-	writes := func(change func(*registry.Instance)) func(sound) *broken {
+	writes := func(change func(*registry.Instance)) func(sound) broken {
 		return given("Register", func(_ context.Context, _ sound, in registry.Instance) registry.Instance {
 			change(&in)
 			return in
@@ -364,8 +364,8 @@ func brokenDetails() map[string]breakage {
 		},
 		"a driver that keeps the caller's map": {
 			reason: "the caller goes on to use it",
-			breaks: func(d sound) *broken {
-				return &broken{
+			breaks: func(d sound) broken {
+				return broken{
 					calls: map[string]method{"Register": func(ctx context.Context, in registry.Instance) error {
 						d.shared.Store(in.UID, in.Metadata)
 						return d.Register(ctx, in)
@@ -391,8 +391,8 @@ func brokenLists() map[string]breakage {
 	return map[string]breakage{
 		"a driver that lists by a prefix of the cluster": {
 			reason: "it would remove what another cluster wrote",
-			breaks: func(d sound) *broken {
-				return &broken{
+			breaks: func(d sound) broken {
+				return broken{
 					calls: map[string]method{"Register": func(ctx context.Context, in registry.Instance) error {
 						d.shared.Store(placeOf(in), in)
 						return d.Register(ctx, in)
@@ -534,13 +534,15 @@ func failed(fault func(context.Context) error) registry.Registry { return bare(s
 func poorHarness(t *testing.T) registrytest.Harness {
 	t.Helper()
 	h := newStore(t).plainHarness(func(d sound) registry.Registry {
-		return struct{ registry.Registry }{&broken{sound: d, calls: map[string]method{
-			"Register": func(ctx context.Context, in registry.Instance) error {
-				in.Weight, in.Zone, in.Metadata = 0, "", nil
-				return d.Register(ctx, in)
-			},
-			"FailOver": d.Deregister,
-		}}}
+		return struct{ registry.Registry }{d.brokenBy(func(d sound) broken {
+			return broken{calls: map[string]method{
+				"Register": func(ctx context.Context, in registry.Instance) error {
+					in.Weight, in.Zone, in.Metadata = 0, "", nil
+					return d.Register(ctx, in)
+				},
+				"FailOver": d.Deregister,
+			}}
+		})}
 	})
 	h.Lacks[registrytest.OutOfServiceState] = "the poor registry knows no state"
 	for _, c := range []registrytest.Capability{registrytest.Weight, registrytest.Zone, registrytest.Metadata} {

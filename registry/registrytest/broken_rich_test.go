@@ -102,7 +102,7 @@ func brokenGets() map[string]breakage {
 		},
 		"a Get that ignores its context": {
 			reason: "its worker is lost for as long as the registry hangs",
-			breaks: func(sound) *broken { return &broken{deaf: "Get"} },
+			breaks: func(sound) broken { return broken{deaf: "Get"} },
 			want:   "CancelledContext",
 		},
 		"a Get that takes unreachable for absent": {
@@ -137,8 +137,8 @@ func brokenGets() map[string]breakage {
 		},
 		"a driver that sees only its own": {
 			reason: "the application's own entry stays in service",
-			breaks: func(d sound) *broken {
-				return &broken{list: d.now, get: func(ctx context.Context, in registry.Instance) (registry.State, error) {
+			breaks: func(d sound) broken {
+				return broken{list: d.now, get: func(ctx context.Context, in registry.Instance) (registry.State, error) {
 					state, err := d.Get(ctx, in)
 					if state == registry.Foreign {
 						state = registry.Absent
@@ -165,14 +165,14 @@ func brokenGets() map[string]breakage {
 }
 
 // getsFromAReplica answers, when it was asked for an instance many times, once as the time before.
-func getsFromAReplica(d sound) *broken {
+func getsFromAReplica(d sound) broken {
 	type history struct {
 		mu    sync.Mutex
 		asked int
 		last  registry.State
 	}
 	const seldom = 30
-	return &broken{get: func(ctx context.Context, in registry.Instance) (registry.State, error) {
+	return broken{get: func(ctx context.Context, in registry.Instance) (registry.State, error) {
 		state, err := d.Get(ctx, in)
 		kept, _ := d.shared.LoadOrStore(keyOf(in), &history{})
 		h := kept.(*history)
@@ -217,9 +217,9 @@ func brokenProbes() map[string]breakage {
 func brokenHeartbeats() map[string]breakage {
 	notRegistered := registry.NotRegistered(errors.New("404"))
 	// ifRemembered renews only what its process has registered, and answers of all else that is there.
-	ifRemembered := func(answer error) func(sound) *broken {
-		return func(d sound) *broken {
-			return &broken{calls: map[string]method{
+	ifRemembered := func(answer error) func(sound) broken {
+		return func(d sound) broken {
+			return broken{calls: map[string]method{
 				"Register": d.registerAndRemember,
 				"Heartbeat": func(ctx context.Context, in registry.Instance) error {
 					if d.remembers(in) {
@@ -303,8 +303,8 @@ func brokenHeartbeats() map[string]breakage {
 		"a heartbeat that does not notice a restart": {
 			reason: "the pods stay out of rotation for ever",
 			about:  registrytest.Restart,
-			breaks: func(d sound) *broken {
-				return &broken{calls: map[string]method{
+			breaks: func(d sound) broken {
+				return broken{calls: map[string]method{
 					"Register": d.registerAndRemember,
 					"Heartbeat": func(ctx context.Context, in registry.Instance) error {
 						err := d.Heartbeat(ctx, in)
@@ -326,7 +326,7 @@ func brokenHeartbeats() map[string]breakage {
 // brokenBatches are broken in what Batch makes, and what it says of that.
 func brokenBatches() map[string]breakage {
 	// eachAs makes each change as the function does.
-	eachAs := func(change func(ctx context.Context, d sound, c registry.Change) error) func(sound) *broken {
+	eachAs := func(change func(ctx context.Context, d sound, c registry.Change) error) func(sound) broken {
 		return batching(func(ctx context.Context, d sound, changes []registry.Change) []error {
 			errs := make([]error, len(changes))
 			for i, c := range changes {
@@ -382,7 +382,7 @@ func brokenBatches() map[string]breakage {
 		},
 		"a batch whose limit is none": {
 			reason: "Rollcall could never send one",
-			breaks: func(sound) *broken { return &broken{limit: -1} },
+			breaks: func(sound) broken { return broken{limit: -1} },
 			want: `AnotherRegistrysEntryIsSparedInABatch BatchAtItsLimit BatchCancelledContext BatchMakesEachChange
 				BatchRefusedChange BatchSparesLivePods BatchTwice BatchUnknownState ConcurrentBatches
 				ConcurrentTakeoverInBatch`,
@@ -457,8 +457,8 @@ func brokenCloses() map[string]breakage {
 	return map[string]breakage{
 		"a Close that removes what its process registered": {
 			reason: "a certificate is renewed, and all pods leave rotation",
-			breaks: func(d sound) *broken {
-				return &broken{
+			breaks: func(d sound) broken {
+				return broken{
 					calls: map[string]method{"Register": d.registerAndRemember},
 					close: func() error {
 						d.own.Range(func(_, in any) bool { return d.Deregister(context.Background(), in.(registry.Instance)) == nil })
@@ -470,9 +470,9 @@ func brokenCloses() map[string]breakage {
 		},
 		"a Close that closes what others use": {
 			reason: "the next driver works already",
-			breaks: func(d sound) *broken {
+			breaks: func(d sound) broken {
 				end, _ := d.shared.LoadOrStore("connection", new(sync.Map))
-				return &broken{
+				return broken{
 					calls: map[string]method{"Register": func(ctx context.Context, in registry.Instance) error {
 						if _, ended := end.(*sync.Map).Load("ended"); ended {
 							return errors.New("use of closed connection")
@@ -490,7 +490,7 @@ func brokenCloses() map[string]breakage {
 		},
 		"a Close that fails": {
 			reason: "the manager would warn at every rotation",
-			breaks: func(sound) *broken { return &broken{close: func() error { return errors.New("closed already") }} },
+			breaks: func(sound) broken { return broken{close: func() error { return errors.New("closed already") }} },
 			want:   "CloseLeavesEntries CloseSparesOtherDrivers",
 		},
 	}

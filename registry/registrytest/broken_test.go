@@ -23,7 +23,7 @@ const impatience = 10 * time.Second
 type breakage struct {
 	reason string
 	// breaks returns what is broken of a process's driver; nil: nothing is.
-	breaks func(d sound) *broken
+	breaks func(d sound) broken
 	// plain is of a driver that has only what it must.
 	plain bool
 	// about is what of that which takes time the driver is broken in.
@@ -34,9 +34,8 @@ type breakage struct {
 	want string
 }
 
-// broken is a sound driver with some methods replaced.
+// broken is what of a driver's methods is replaced.
 type broken struct {
-	sound
 	calls map[string]method // by name; those of AppEntries begin with App
 	list  func(context.Context, string) ([]registry.Entry, error)
 	get   func(context.Context, registry.Instance) (registry.State, error)
@@ -48,111 +47,23 @@ type broken struct {
 
 type method = func(context.Context, registry.Instance) error
 
-// call makes a call that may be replaced. The context is looked at either way.
-func (b *broken) call(ctx context.Context, name string, in registry.Instance, sound method) error {
-	if name == b.deaf {
-		ctx = context.WithoutCancel(ctx)
-	}
-	replaced := b.calls[name]
-	if replaced == nil || b.fault != nil {
-		return sound(ctx, in)
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return replaced(ctx, in)
-}
-
-func (b *broken) Register(ctx context.Context, in registry.Instance) error {
-	return b.call(ctx, "Register", in, b.sound.Register)
-}
-
-func (b *broken) FailOver(ctx context.Context, in registry.Instance) error {
-	return b.call(ctx, "FailOver", in, b.sound.FailOver)
-}
-
-func (b *broken) Deregister(ctx context.Context, in registry.Instance) error {
-	return b.call(ctx, "Deregister", in, b.sound.Deregister)
-}
-
-func (b *broken) Probe(ctx context.Context, in registry.Instance) error {
-	return b.call(ctx, "Probe", in, b.sound.Probe)
-}
-
-func (b *broken) Heartbeat(ctx context.Context, in registry.Instance) error {
-	return b.call(ctx, "Heartbeat", in, b.sound.Heartbeat)
-}
-
-func (b *broken) Batch(ctx context.Context, changes []registry.Change) []error {
-	if b.batch == nil || b.fault != nil {
-		return b.sound.Batch(ctx, changes)
-	}
-	return b.batch(ctx, changes)
-}
-
-func (b *broken) BatchLimit() int {
-	if b.limit != 0 {
-		return b.limit
-	}
-	return b.sound.BatchLimit()
-}
-
-func (b *broken) List(ctx context.Context, cluster string) ([]registry.Entry, error) {
-	if b.list == nil || ctx.Err() != nil {
-		return b.sound.List(ctx, cluster)
-	}
-	return b.list(ctx, cluster)
-}
-
-func (b *broken) Get(ctx context.Context, in registry.Instance) (registry.State, error) {
-	if b.deaf == "Get" {
-		ctx = context.WithoutCancel(ctx)
-	}
-	if b.get == nil || ctx.Err() != nil {
-		return b.sound.Get(ctx, in)
-	}
-	return b.get(ctx, in)
-}
-
-func (b *broken) Close() error {
-	if b.close == nil {
-		return b.sound.Close()
-	}
-	return b.close()
-}
-
-func (b *broken) AppEntries() registry.AppRegistry { return brokenApps{steering{b.sound}, b} }
-
-// brokenApps are the entries of applications with some methods replaced.
-type brokenApps struct {
-	steering
-
-	b *broken
-}
-
-func (a brokenApps) Register(ctx context.Context, in registry.Instance) error {
-	return a.b.call(ctx, "AppRegister", in, a.steering.Register)
-}
-
-func (a brokenApps) FailOver(ctx context.Context, in registry.Instance) error {
-	return a.b.call(ctx, "AppFailOver", in, a.steering.FailOver)
-}
-
-func (a brokenApps) Deregister(ctx context.Context, in registry.Instance) error {
-	return a.b.call(ctx, "AppDeregister", in, a.steering.Deregister)
+// brokenBy returns the driver with what that replaces of the sound one.
+func (d sound) brokenBy(breaks func(sound) broken) sound {
+	d.broken = breaks(d)
+	return d
 }
 
 // calling replaces one call.
-func calling(name string, replaced func(context.Context, sound, registry.Instance) error) func(sound) *broken {
-	return func(d sound) *broken {
-		return &broken{calls: map[string]method{name: func(ctx context.Context, in registry.Instance) error {
+func calling(name string, replaced func(context.Context, sound, registry.Instance) error) func(sound) broken {
+	return func(d sound) broken {
+		return broken{calls: map[string]method{name: func(ctx context.Context, in registry.Instance) error {
 			return replaced(ctx, d, in)
 		}}}
 	}
 }
 
 // given makes one call for another instance than the caller's.
-func given(name string, other func(context.Context, sound, registry.Instance) registry.Instance) func(sound) *broken {
+func given(name string, other func(context.Context, sound, registry.Instance) registry.Instance) func(sound) broken {
 	return calling(name, func(ctx context.Context, d sound, in registry.Instance) error {
 		return map[string]method{
 			"Register": d.Register, "FailOver": d.FailOver, "Deregister": d.Deregister, "Probe": d.Probe, "Heartbeat": d.Heartbeat,
@@ -169,23 +80,23 @@ func asMarked(ctx context.Context, d sound, in registry.Instance) registry.Insta
 }
 
 // getting replaces Get.
-func getting(get func(context.Context, sound, registry.Instance) (registry.State, error)) func(sound) *broken {
-	return func(d sound) *broken {
-		return &broken{get: func(ctx context.Context, in registry.Instance) (registry.State, error) { return get(ctx, d, in) }}
+func getting(get func(context.Context, sound, registry.Instance) (registry.State, error)) func(sound) broken {
+	return func(d sound) broken {
+		return broken{get: func(ctx context.Context, in registry.Instance) (registry.State, error) { return get(ctx, d, in) }}
 	}
 }
 
 // listing replaces List.
-func listing(list func(context.Context, sound, string) ([]registry.Entry, error)) func(sound) *broken {
-	return func(d sound) *broken {
-		return &broken{list: func(ctx context.Context, cluster string) ([]registry.Entry, error) { return list(ctx, d, cluster) }}
+func listing(list func(context.Context, sound, string) ([]registry.Entry, error)) func(sound) broken {
+	return func(d sound) broken {
+		return broken{list: func(ctx context.Context, cluster string) ([]registry.Entry, error) { return list(ctx, d, cluster) }}
 	}
 }
 
 // batching replaces Batch. The context is not looked at.
-func batching(batch func(context.Context, sound, []registry.Change) []error) func(sound) *broken {
-	return func(d sound) *broken {
-		return &broken{batch: func(ctx context.Context, changes []registry.Change) []error { return batch(ctx, d, changes) }}
+func batching(batch func(context.Context, sound, []registry.Change) []error) func(sound) broken {
+	return func(d sound) broken {
+		return broken{batch: func(ctx context.Context, changes []registry.Change) []error { return batch(ctx, d, changes) }}
 	}
 }
 
@@ -193,17 +104,13 @@ func batching(batch func(context.Context, sound, []registry.Change) []error) fun
 func (b breakage) harness(t *testing.T) registrytest.Harness {
 	t.Helper()
 	s := newStore(t)
-	wrap := func(d sound) *broken {
-		made := &broken{}
-		if b.breaks != nil {
-			made = b.breaks(d)
-		}
-		made.sound = d
-		return made
+	breaks := b.breaks
+	if breaks == nil {
+		breaks = func(sound) broken { return broken{} }
 	}
-	h := s.plainHarness(func(d sound) registry.Registry { return bare(wrap(d)) })
+	h := s.plainHarness(func(d sound) registry.Registry { return bare(d.brokenBy(breaks)) })
 	if !b.plain {
-		h = only(s.harness(func(d sound) registry.Registry { return wrap(d) }), b.about)
+		h = only(s.harness(func(d sound) registry.Registry { return d.brokenBy(breaks) }), b.about)
 	}
 	if b.set != nil {
 		b.set(s, &h)

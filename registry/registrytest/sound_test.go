@@ -1,6 +1,7 @@
 package registrytest_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,7 +92,23 @@ type sound struct {
 	lease time.Duration
 	fault func(context.Context) error // each call ends as it does; nil: the store answers
 	// own is what this process of a broken driver knows.
-	own *sync.Map
+	own    *sync.Map
+	broken broken
+}
+
+// call answers a call of this name, unless it is replaced. The context is looked at either way.
+func (d sound) call(ctx context.Context, name string, in registry.Instance, answer func(context.Context) error) error {
+	if name == d.broken.deaf {
+		ctx = context.WithoutCancel(ctx)
+	}
+	replaced := d.broken.calls[name]
+	if replaced == nil || d.fault != nil {
+		return d.ask(ctx, func() error { return answer(ctx) })
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return replaced(ctx, in)
 }
 
 // ask answers a call with the store locked and without what has expired.
@@ -130,16 +147,6 @@ func keyOf(in registry.Instance) registered {
 	return registered{in.Service, in.Endpoint(), in.Cluster, in.UID}
 }
 
-// change makes a call on what is kept when the lock is held: a restart puts another backend there.
-func (d sound) change(
-	ctx context.Context, in registry.Instance, do func(backend, context.Context, registry.Instance) error,
-) error {
-	return d.ask(ctx, func() error {
-		d.lend(in)
-		return do(d.kept, ctx, in)
-	})
-}
-
 // lend begins a lease, or begins it anew. The caller holds the lock.
 func (d sound) lend(in registry.Instance) {
 	delete(d.expires, keyOf(in))
@@ -149,18 +156,29 @@ func (d sound) lend(in registry.Instance) {
 }
 
 func (d sound) Register(ctx context.Context, in registry.Instance) error {
-	return d.change(ctx, in, backend.Register)
+	return d.change(ctx, "Register", in, backend.Register)
 }
 
 func (d sound) FailOver(ctx context.Context, in registry.Instance) error {
-	return d.change(ctx, in, backend.FailOver)
+	return d.change(ctx, "FailOver", in, backend.FailOver)
 }
 
 func (d sound) Deregister(ctx context.Context, in registry.Instance) error {
-	return d.change(ctx, in, backend.Deregister)
+	return d.change(ctx, "Deregister", in, backend.Deregister)
+}
+
+// change makes a call on what is kept when the lock is held: a restart puts another backend there.
+func (d sound) change(ctx context.Context, name string, in registry.Instance, do func(backend, context.Context, registry.Instance) error) error {
+	return d.call(ctx, name, in, func(ctx context.Context) error {
+		d.lend(in)
+		return do(d.kept, ctx, in)
+	})
 }
 
 func (d sound) List(ctx context.Context, cluster string) (entries []registry.Entry, err error) {
+	if d.broken.list != nil && ctx.Err() == nil {
+		return d.broken.list(ctx, cluster)
+	}
 	err = d.ask(ctx, func() (err error) {
 		a := d.answers[cluster]
 		if time.Since(a.from) >= d.lags {
@@ -189,7 +207,10 @@ func (d sound) now(ctx context.Context, cluster string) (entries []registry.Entr
 func (d sound) Staleness() time.Duration { return min(d.lags, lag) }
 
 func (d sound) Get(ctx context.Context, in registry.Instance) (state registry.State, err error) {
-	err = d.ask(ctx, func() error {
+	if d.broken.get != nil && ctx.Err() == nil {
+		return d.broken.get(ctx, in)
+	}
+	err = d.call(ctx, "Get", in, func(ctx context.Context) error {
 		state = registry.Absent
 		if _, is := d.foreign[placeOf(in)]; is {
 			state = registry.Foreign
@@ -202,7 +223,7 @@ func (d sound) Get(ctx context.Context, in registry.Instance) (state registry.St
 }
 
 func (d sound) Probe(ctx context.Context, in registry.Instance) error {
-	return d.ask(ctx, func() error {
+	return d.call(ctx, "Probe", in, func(ctx context.Context) error {
 		if e, known := find(ctx, d.kept, in); !known || e.UID != in.UID || e.State != registry.InService {
 			return errors.New("clients are not given it")
 		}
@@ -211,7 +232,7 @@ func (d sound) Probe(ctx context.Context, in registry.Instance) error {
 }
 
 func (d sound) Heartbeat(ctx context.Context, in registry.Instance) error {
-	return d.ask(ctx, func() error {
+	return d.call(ctx, "Heartbeat", in, func(ctx context.Context) error {
 		if e, known := find(ctx, d.kept, in); !known || e.UID != in.UID {
 			return registry.NotRegistered(errors.New("404 no such instance"))
 		}
@@ -222,9 +243,13 @@ func (d sound) Heartbeat(ctx context.Context, in registry.Instance) error {
 
 func (d sound) HeartbeatInterval() time.Duration { return interval }
 
-func (d sound) BatchLimit() int { return 5 }
+func (d sound) BatchLimit() int { return cmp.Or(d.broken.limit, 5) }
 
 func (d sound) Batch(ctx context.Context, changes []registry.Change) []error {
+	if d.broken.batch != nil && d.fault == nil {
+		return d.broken.batch(ctx, changes)
+	}
+	d.broken = broken{} // a batch makes its changes by itself
 	errs := make([]error, len(changes))
 	for i, c := range changes {
 		errs[i] = c.Make(ctx, d)
@@ -232,7 +257,12 @@ func (d sound) Batch(ctx context.Context, changes []registry.Change) []error {
 	return errs
 }
 
-func (d sound) Close() error { return nil }
+func (d sound) Close() error {
+	if d.broken.close == nil {
+		return nil
+	}
+	return d.broken.close()
+}
 
 func (d sound) AppEntries() registry.AppRegistry { return steering{d} }
 
@@ -250,7 +280,7 @@ func find(ctx context.Context, b registry.Lister, in registry.Instance) (registr
 type steering struct{ sound }
 
 func (s steering) Register(ctx context.Context, in registry.Instance) error {
-	return s.ask(ctx, func() error {
+	return s.call(ctx, "AppRegister", in, func(context.Context) error {
 		if len(s.hosts(in)) == 0 {
 			err := registry.NotRegistered(fmt.Errorf("no application has registered %s", placeOf(in)))
 			return registry.OtherNames(err, s.otherNames(in)...)
@@ -264,12 +294,15 @@ func (s steering) Register(ctx context.Context, in registry.Instance) error {
 }
 
 func (s steering) FailOver(ctx context.Context, in registry.Instance) error {
-	return s.ask(ctx, func() error {
-		if len(s.hosts(in)) > 0 {
-			s.out[placeOf(in)] = true
-		}
-		return s.several(in)
-	})
+	return s.call(ctx, "AppFailOver", in, func(context.Context) error { return s.takePlaceOut(in) })
+}
+
+// takePlaceOut takes out what is there. The caller holds the lock.
+func (s steering) takePlaceOut(in registry.Instance) error {
+	if len(s.hosts(in)) > 0 {
+		s.out[placeOf(in)] = true
+	}
+	return s.several(in)
 }
 
 // several says which hosts have an entry at the place, where they are more than one. The caller holds the lock.
@@ -291,14 +324,10 @@ func (s *store) otherNames(in registry.Instance) (names []string) {
 }
 
 func (s steering) Deregister(ctx context.Context, in registry.Instance) error {
-	err := s.ask(ctx, func() error {
+	return s.call(ctx, "AppDeregister", in, func(context.Context) error {
 		delete(s.out, placeOf(in))
-		return nil
+		return s.takePlaceOut(in)
 	})
-	if err != nil {
-		return err
-	}
-	return s.FailOver(ctx, in)
 }
 
 func (s steering) Get(ctx context.Context, in registry.Instance) (state registry.State, err error) {

@@ -172,12 +172,10 @@ func TestRestartsComeFirst(t *testing.T) {
 func TestWhatHasNoPlaceIsLeftOut(t *testing.T) {
 	t.Parallel()
 	leavesOut := func(d sound) registry.Registry {
-		b := given("Register", func(_ context.Context, _ sound, in registry.Instance) registry.Instance {
+		return d.brokenBy(given("Register", func(_ context.Context, _ sound, in registry.Instance) registry.Instance {
 			in.Weight, in.Zone, in.Tags, in.Metadata = 0, "", nil, nil
 			return in
-		})(d)
-		b.sound = d
-		return b
+		}))
 	}
 	for name, tc := range map[string]struct {
 		wrap func(sound) registry.Registry
