@@ -204,6 +204,28 @@ func TestSecretsAreNeverShown(t *testing.T) {
 	}
 }
 
+// TestRequests are of servers whose URLs have a path, which may hold what is not to be taken for a slash, as a request's may.
+func TestRequests(t *testing.T) {
+	t.Parallel()
+	header := http.Header{"Authorization": {"Bearer t"}}
+	for base, at := range map[string]string{"": "", "/": "", "/base": "/base", "/base/": "/base", "/a%2Fb": "/a%2Fb"} {
+		var got string
+		c := newClient(t, registry.Config{Endpoint: drivertest.Serve(t, func(_ http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			got = fmt.Sprint(r.Method, " ", r.URL, " ", r.Header.Get("Authorization"), " ", r.Header.Get("Content-Type"), " ", string(body))
+		}) + base}, driverkit.HTTPOptions{})
+		for want, r := range map[string]driverkit.Request{
+			"POST " + at + "/v1/web%2F1 Bearer t application/json {}": {Path: "/v1/web%2F1", Header: header, Body: []byte("{}")},
+			"GET " + at + "/v1?a=b%26c+d   ":                          {Method: http.MethodGet, Path: "/v1", Query: url.Values{"a": {"b&c d"}}},
+		} {
+			_, err := within(t.Context(), c, r)
+			if expect.NoError(t, err); got != want {
+				t.Errorf("a server at %q got %s, want %s", base, got, want)
+			}
+		}
+	}
+}
+
 func TestAuthorization(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -2,15 +2,11 @@ package httpregistry_test
 
 import (
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	httpregistry "github.com/rollcall-dev/rollcall/registry/http"
@@ -51,58 +47,6 @@ func TestErrorsHaveTheServersWords(t *testing.T) {
 	}
 }
 
-func TestRequestsAreAsDocumented(t *testing.T) {
-	t.Parallel()
-	type request struct{ Method, URL, Auth, Type, Body string }
-	var mu sync.Mutex
-	var got []request
-	server := drivertest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		mu.Lock()
-		defer mu.Unlock()
-		got = append(got, request{
-			r.Method, r.URL.String(), r.Header.Get("Authorization"), r.Header.Get("Content-Type"), string(body),
-		})
-		_, _ = io.WriteString(w, `{"instances":[],"probe":true}`)
-	})
-	in := drivertest.Pod(1)
-	in.Weight, in.Zone, in.Tags, in.Metadata = 7, "a", []string{"v1"}, map[string]string{"version": "v1"}
-	for _, base := range []string{"", "/", "/base", "/base/", "/a%2Fb"} {
-		d := open(t, registry.Config{
-			Endpoint: server + base, Auth: registry.Auth{TokenFile: drivertest.File(t, "\t"+goodToken+"\n")},
-		})
-		if err := errors.Join(
-			d.Register(t.Context(), in), d.FailOver(t.Context(), in), d.Deregister(t.Context(), in),
-		); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := d.List(t.Context(), "a&b c"); err != nil {
-			t.Fatal(err)
-		}
-		expect.NoError(t, d.Probe(t.Context(), in))
-		if _, err := d.Get(t.Context(), in); err != nil {
-			t.Fatal(err)
-		}
-		const body = `{"service":"web","address":"10.0.0.1","port":80,` +
-			`"cluster":"test","namespace":"shop","pod":"web-1","uid":"uid-1",` +
-			`"weight":7,"zone":"a","tags":["v1"],"metadata":{"version":"v1"}}`
-		at := strings.TrimSuffix(base, "/")
-		want := []request{
-			{"POST", at + "/v1/register", "Bearer " + goodToken, "application/json", body},
-			{"POST", at + "/v1/fail-over", "Bearer " + goodToken, "application/json", body},
-			{"POST", at + "/v1/deregister", "Bearer " + goodToken, "application/json", body},
-			{"GET", at + "/v1/instances?cluster=a%26b+c", "Bearer " + goodToken, "", ""},
-			{"GET", at + "/v1/capabilities", "Bearer " + goodToken, "", ""},
-			{"POST", at + "/v1/probe", "Bearer " + goodToken, "application/json", body},
-			{"GET", at + "/v1/instances?address=10.0.0.1&cluster=test&port=80&service=web", "Bearer " + goodToken, "", ""},
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("requests with base %q, -want +got:\n%s", base, diff)
-		}
-		got = nil
-	}
-}
-
 func TestAnInstanceThatIsNotWholeIsNotSent(t *testing.T) {
 	t.Parallel()
 	var requests atomic.Int64
@@ -136,9 +80,7 @@ func TestCredentialsThatAreNotGoodAreNamed(t *testing.T) {
 		status int
 		field  string
 	}{
-		"token, 401":    {"the server does not know it", token, 401, "auth.tokenFile"},
 		"token, 403":    {"it may not do that", token, 403, "auth.tokenFile"},
-		"password, 401": {"the server does not know it", password, 401, "auth.passwordFile"},
 		"password, 403": {"it may not do that", password, 403, "auth.passwordFile"},
 		"none, 401":     {"it must be said that some are needed", registry.Auth{}, 401, "auth"},
 		"token, 422":    {"it has nothing to do with the token", token, 422, ""},
@@ -206,7 +148,12 @@ func TestAServerThatKnowsNoNarrowing(t *testing.T) {
 		return string(raw)
 	}
 	all := `{"instances":[` + entry(1, registry.InService) + "," + entry(2, registry.OutOfService) + `]}`
-	d := answering(t, http.StatusOK, all)
+	d := open(t, registry.Config{Endpoint: drivertest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if query := r.URL.Query(); query.Get("service") != "web" || query.Get("address") == "" || query.Get("port") != "80" {
+			t.Errorf("asked for %s, want it narrowed: a later server lists one instance", r.URL)
+		}
+		_, _ = io.WriteString(w, all)
+	})})
 	next := drivertest.Pod(1)
 	next.UID = "another"
 	for _, tc := range []struct {
