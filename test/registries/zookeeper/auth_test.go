@@ -1,7 +1,6 @@
 package zookeeper_test
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -63,17 +62,6 @@ func TestOnlyTheUserMayWrite(t *testing.T) {
 	}
 	if err := anybody.Delete(path(base, pod(1)), -1); !errors.Is(err, zk.ErrNoAuth) {
 		t.Errorf("deleting the entry as anybody: got error %v, want %v", err, zk.ErrNoAuth)
-	}
-}
-
-// The client authenticates again on every connection.
-func TestCredentialsOutliveAConnection(t *testing.T) {
-	t.Parallel()
-	p := startProxy(t, shared.Use(t).Endpoint)
-	d := open(t, registry.Config{Endpoint: p.endpoint, Auth: digest(t, user, password), Options: options("base", "/again-and-again")})
-	for range 3 {
-		again(t, func(ctx context.Context) error { return d.Register(ctx, pod(1)) })
-		p.cut()
 	}
 }
 
