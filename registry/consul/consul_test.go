@@ -23,8 +23,6 @@ import (
 // What only a real server can prove is in test/registries/consul: the suite too. Here is what no server does when it is
 // asked, and what goes over the wire.
 
-const goodToken = "s3cret-token"
-
 func open(t *testing.T, cfg registry.Config) *consul.Registry {
 	t.Helper()
 	return drivertest.Open[*consul.Registry](t, consul.New, cfg)
@@ -188,14 +186,13 @@ type wire struct {
 }
 
 type request struct {
-	path   string
-	query  map[string][]string
-	header http.Header
-	ops    []map[string]map[string]any
+	path  string
+	query map[string][]string
+	ops   []map[string]map[string]any
 }
 
 func (w *wire) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
-	got := request{path: r.URL.Path, query: r.URL.Query(), header: r.Header}
+	got := request{path: r.URL.Path, query: r.URL.Query()}
 	_ = json.NewDecoder(r.Body).Decode(&got.ops)
 	w.mu.Lock()
 	w.requests = append(w.requests, got)
@@ -207,9 +204,9 @@ func (w *wire) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 
 func (w *wire) answer(r request) string {
 	switch {
-	case strings.Contains(r.path, "/v1/health/state/"):
+	case strings.HasPrefix(r.path, "/v1/health/state/"):
 		return `[]`
-	case strings.Contains(r.path, "/v1/catalog/node-services/"):
+	case strings.HasPrefix(r.path, "/v1/catalog/node-services/"):
 		return `{"Node": null, "Services": []}`
 	}
 	return `{"Results": [{"Service": {"ID": "web-10.0.0.1-80", "Service": "web", "ModifyIndex": 7,
@@ -217,11 +214,9 @@ func (w *wire) answer(r request) string {
 }
 
 // sent returns what the driver sent for all of its calls.
-func (w *wire) sent(t *testing.T, cfg registry.Config) []request {
+func (w *wire) sent(t *testing.T, options string) []request {
 	t.Helper()
-	cfg.Endpoint = drivertest.Serve(t, w.ServeHTTP) + cfg.Endpoint
-	cfg.Cluster = "test"
-	d := open(t, cfg)
+	d := open(t, registry.Config{Cluster: "test", Endpoint: drivertest.Serve(t, w.ServeHTTP), Options: json.RawMessage(options)})
 	for op, err := range drivertest.Calls(t.Context(), d, drivertest.Pod(1)) {
 		if err != nil {
 			t.Fatalf("%s: %v", op, err)
@@ -249,7 +244,7 @@ func TestNamespaceAndPartitionAreSent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			requests := (&wire{}).sent(t, registry.Config{Options: json.RawMessage(tc.options)})
+			requests := (&wire{}).sent(t, tc.options)
 			want := map[string]string{"dc": tc.dc, "ns": tc.namespace, "partition": tc.partition}
 			reads := 0
 			for _, r := range requests {
@@ -322,7 +317,7 @@ func expectOperations(t *testing.T, r request, dc, namespace, partition, node st
 // TestTheNodeIsSynthetic has the record as it is sent.
 func TestTheNodeIsSynthetic(t *testing.T) {
 	t.Parallel()
-	for _, r := range (&wire{}).sent(t, registry.Config{}) {
+	for _, r := range (&wire{}).sent(t, `{}`) {
 		for _, op := range r.ops {
 			if op["Node"] == nil {
 				continue
@@ -336,16 +331,6 @@ func TestTheNodeIsSynthetic(t *testing.T) {
 			if want := "rollcall-21 c387a211-aa14-e84f-df31-b68370e9d662 127.0.0.1"; got != want {
 				t.Errorf("the node is %s, want %s as in every version before", got, want)
 			}
-		}
-	}
-}
-
-func TestAPathAndATokenAreInEachRequest(t *testing.T) {
-	t.Parallel()
-	auth := registry.Auth{TokenFile: drivertest.File(t, goodToken)}
-	for _, r := range (&wire{}).sent(t, registry.Config{Endpoint: "/base/consul/", Auth: auth}) {
-		if !strings.HasPrefix(r.path, "/base/consul/v1/") || r.header.Get("X-Consul-Token") != goodToken {
-			t.Errorf("got a request for %s with token %q, want it below /base/consul/ with ours", r.path, r.header.Get("X-Consul-Token"))
 		}
 	}
 }

@@ -44,34 +44,14 @@ func TestParseTarget(t *testing.T) {
 
 func TestKeys(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason                         string
-		target, service, address, want string
-	}{
-		"default": {
-			reason: "it is the target, a slash, and the address with its port",
-			target: formatOf(formatGRPC).target, service: "web", address: "10.0.0.1", want: "services/web/10.0.0.1:80",
-		},
-		"ipv6": {
-			reason: "IPv6 stands in brackets, as gRPC dials it",
-			target: formatOf(formatGRPC).target, service: "web", address: "fd00::1", want: "services/web/[fd00::1]:80",
-		},
-		"slash": {
-			reason: "a slash would make it another target, within that of the service a",
-			target: formatOf(formatGRPC).target, service: "a/b", address: "10.0.0.1", want: "services/a%2Fb/10.0.0.1:80",
-		},
-		"percent": {
-			reason: "a name that looks escaped is another one",
-			target: formatOf(formatGRPC).target, service: "a%2Fb", address: "10.0.0.1", want: "services/a%252Fb/10.0.0.1:80",
-		},
-		"around": {
-			reason: "what is around the service stands as it is",
-			target: "x/%2F/{service}/grpc/v1", service: "ü b", address: "10.0.0.1", want: "x/%2F/ü b/grpc/v1/10.0.0.1:80",
-		},
-		"alone": {
-			reason: "the service can be all there is",
-			target: "{service}", service: "web", address: "10.0.0.1", want: "web/10.0.0.1:80",
-		},
+	byDefault := formatOf(formatGRPC).target
+	for name, tc := range map[string]struct{ reason, target, service, address, want string }{
+		"default": {"a slash, and the address with its port", byDefault, "web", "10.0.0.1", "services/web/10.0.0.1:80"},
+		"ipv6":    {"IPv6 stands in brackets, as gRPC dials it", byDefault, "web", "fd00::1", "services/web/[fd00::1]:80"},
+		"slash":   {"it would make another target, within that of service a", byDefault, "a/b", "10.0.0.1", "services/a%2Fb/10.0.0.1:80"},
+		"percent": {"a name that looks escaped is another one", byDefault, "a%2Fb", "10.0.0.1", "services/a%252Fb/10.0.0.1:80"},
+		"around":  {"it stands as it is", "x/%2F/{service}/grpc/v1", "ü b", "10.0.0.1", "x/%2F/ü b/grpc/v1/10.0.0.1:80"},
+		"alone":   {"the service can be all there is", "{service}", "web", "10.0.0.1", "web/10.0.0.1:80"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

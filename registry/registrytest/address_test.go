@@ -26,12 +26,3 @@ func TestUnusedAddressRefuses(t *testing.T) {
 		t.Errorf("listening at %s: got success, want the port to be taken", addr)
 	}
 }
-
-func TestSilentAddressTakesConnections(t *testing.T) {
-	t.Parallel()
-	conn, err := net.Dial("tcp", registrytest.SilentAddress(t))
-	if err != nil {
-		t.Fatalf("connecting: got error %v, want success", err)
-	}
-	_ = conn.Close()
-}
