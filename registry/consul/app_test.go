@@ -143,6 +143,20 @@ func TestAgentsAreNotTheRegistry(t *testing.T) {
 
 func TestAppEntryThatCantBeSteered(t *testing.T) {
 	t.Parallel()
+	register := func(apps registry.AppRegistry) error { return apps.Register(t.Context(), drivertest.Pod(1)) }
+	failOver := func(apps registry.AppRegistry) error { return apps.FailOver(t.Context(), drivertest.Pod(1)) }
+	get := func(apps registry.AppRegistry) error { _, err := apps.Get(t.Context(), drivertest.Pod(1)); return err }
+	const (
+		noService = "no service web in the catalog has the address 10.0.0.1 and port 80"
+		unseen    = "the token may not read the application's node or service"
+		critical  = `check "ping" of "web/1" on node worker-3 is critical`
+		agentSays = "the agent of node worker-3"
+		away      = `the agent of node worker-3, which owns "web/1", is away`
+		elsewhere = "does options.agentEndpoint lead to the agent of each node?"
+	)
+	hidden := func() *agent { return &agent{absent: true, hides: true} }
+	others := []string{"web-v2", "web-v3", "web-v4", "web-v5"}
+	down := `{"Name": "ping", "CheckID": "ping", "Status": "critical"}`
 	for name, tc := range map[string]struct {
 		reason        string
 		agent         *agent
@@ -150,51 +164,15 @@ func TestAppEntryThatCantBeSteered(t *testing.T) {
 		want, field   string
 		notRegistered bool
 	}{
-		"not registered": {
-			"a person has to learn what was looked for", &agent{absent: true},
-			func(apps registry.AppRegistry) error { return apps.Register(t.Context(), drivertest.Pod(1)) },
-			"no service web in the catalog has the address 10.0.0.1 and port 80", "", true,
-		},
-		"another name": {
-			"the cure is a word, and a few will do", &agent{absent: true, others: []string{"web-v2", "web-v3", "web-v4", "web-v5"}},
-			func(apps registry.AppRegistry) error { return apps.Register(t.Context(), drivertest.Pod(1)) },
-			"no service web in the catalog has the address 10.0.0.1 and port 80", "", true,
-		},
-		"not up": {
-			"it is the application's to be up", &agent{shown: `{"Name": "ping", "CheckID": "ping", "Status": "critical"}`},
-			func(apps registry.AppRegistry) error { return apps.Register(t.Context(), drivertest.Pod(1)) },
-			`check "ping" of "web/1" on node worker-3 is critical`, "", true,
-		},
-		"the token": {
-			"an agent asks for the right to write the service", &agent{status: http.StatusForbidden},
-			func(apps registry.AppRegistry) error { return apps.FailOver(t.Context(), drivertest.Pod(1)) },
-			"the agent of node worker-3", "auth.tokenFile", false,
-		},
-		"hidden, to be taken out": {
-			"clients may be given it", &agent{absent: true, hides: true},
-			func(apps registry.AppRegistry) error { return apps.FailOver(t.Context(), drivertest.Pod(1)) },
-			"the token may not read the application's node or service", "auth.tokenFile", false,
-		},
-		"hidden, to be put back": {
-			"it is not the application's to do something", &agent{absent: true, hides: true},
-			func(apps registry.AppRegistry) error { return apps.Register(t.Context(), drivertest.Pod(1)) },
-			"the token may not read the application's node or service", "auth.tokenFile", false,
-		},
-		"hidden, to be read": {
-			"it is not gone", &agent{absent: true, hides: true},
-			func(apps registry.AppRegistry) error { _, err := apps.Get(t.Context(), drivertest.Pod(1)); return err },
-			"the token may not read the application's node or service", "auth.tokenFile", false,
-		},
-		"another agent": {
-			"the address leads to none that knows it", &agent{status: http.StatusNotFound},
-			func(apps registry.AppRegistry) error { return apps.FailOver(t.Context(), drivertest.Pod(1)) },
-			"does options.agentEndpoint lead to the agent of each node?", "", false,
-		},
-		"an agent that is away": {
-			"it passes", &agent{away: true},
-			func(apps registry.AppRegistry) error { return apps.FailOver(t.Context(), drivertest.Pod(1)) },
-			`the agent of node worker-3, which owns "web/1", is away`, "", false,
-		},
+		"not registered":          {"a person has to learn what was looked for", &agent{absent: true}, register, noService, "", true},
+		"another name":            {"a few will do", &agent{absent: true, others: others}, register, noService, "", true},
+		"not up":                  {"it is the application's to be up", &agent{shown: down}, register, critical, "", true},
+		"the token":               {"an agent asks for the right to write", &agent{status: 403}, failOver, agentSays, "auth.tokenFile", false},
+		"hidden, to be taken out": {"clients may be given it", hidden(), failOver, unseen, "auth.tokenFile", false},
+		"hidden, to be put back":  {"the application can do nothing", hidden(), register, unseen, "auth.tokenFile", false},
+		"hidden, to be read":      {"it is not gone", hidden(), get, unseen, "auth.tokenFile", false},
+		"another agent":           {"the address leads to none that knows it", &agent{status: 404}, failOver, elsewhere, "", false},
+		"an agent that is away":   {"it passes", &agent{away: true}, failOver, away, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

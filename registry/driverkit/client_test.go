@@ -406,33 +406,22 @@ func TestTry(t *testing.T) {
 
 func TestShare(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason   string
-		deadline time.Duration // 0 for none
-		left     int
-		want     time.Duration // 0 for none
-	}{
-		"the first of four": {"three others may have to answer", time.Hour, 4, time.Hour / 4},
-		"the last":          {"there is none to save time for", time.Hour, 1, time.Hour},
-		"without an end":    {"there is nothing to share", 0, 4, 0},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			ctx, cancel := t.Context(), func() {}
-			if tc.deadline > 0 {
-				ctx, cancel = context.WithTimeout(ctx, tc.deadline)
+	synctest.Test(t, func(t *testing.T) {
+		hour, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		for left, want := range map[int]time.Duration{4: time.Hour / 4, 1: time.Hour} { // the last has all that is left
+			part, end := driverkit.Share(hour, left)
+			if deadline, _ := part.Deadline(); time.Until(deadline) != want {
+				t.Errorf("one of %d that are left has %s, want %s", left, time.Until(deadline), want)
 			}
-			defer cancel()
-			part, end := driverkit.Share(ctx, tc.left)
-			defer end()
-			var got time.Duration
-			if deadline, is := part.Deadline(); is {
-				got = time.Until(deadline)
-			}
-			if got != tc.want {
-				t.Errorf("%s: got %s, want %s\nreason: %s", name, got, tc.want, tc.reason)
-			}
-		})
-	}
+			end()
+		}
+		part, end := driverkit.Share(t.Context(), 4)
+		defer end()
+		if deadline, is := part.Deadline(); is {
+			t.Errorf("a share of what has no end ends at %s", deadline)
+		}
+	})
 }
 
 // TestSeveralServers: what one of them says of itself does not hold for all.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,37 +13,28 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/eureka"
 	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
-func TestStatusDecides(t *testing.T) {
+// TestFieldsOfRefusals: which class a status has is the kit's matter.
+func TestFieldsOfRefusals(t *testing.T) {
 	t.Parallel()
-	passes := map[int]bool{408: true, 409: true, 425: true, 429: true}
-	for _, status := range []int{300, 400, 401, 403, 404, 408, 409, 425, 429, 499, 500, 503, 599} {
-		t.Run(strconv.Itoa(status), func(t *testing.T) {
-			t.Parallel()
-			d := answering(t, status, nil, "")
-			err := d.Register(t.Context(), web(1))
-			if err == nil || !strings.Contains(err.Error(), strconv.Itoa(status)) {
-				t.Fatalf("got error %v, want one that says %d", err, status)
-			}
-			if registry.IsTerminal(err) != (status <= 499 && !passes[status]) {
-				t.Errorf("got an error that is terminal: %t: %v", registry.IsTerminal(err), err)
-			}
-			field, _ := registry.FieldOf(err)
-			if want := map[int]string{401: "auth.passwordFile", 404: "endpoint"}[status]; field != want {
-				t.Errorf("got an error of field %q, want %q: %v", field, want, err)
-			}
-		})
-	}
-}
-
-func TestWhereTheServerWantsAUser(t *testing.T) {
-	t.Parallel()
-	err := open(t, registry.Config{Endpoint: newFake(t, status(http.StatusUnauthorized)).URL}).Register(t.Context(), web(1))
-	if field, _ := registry.FieldOf(err); field != "auth.username" || !registry.IsTerminal(err) {
-		t.Errorf("got error %v of field %q, want a terminal one of auth.username", err, field)
+	anonymous := open(t, registry.Config{Endpoint: newFake(t, status(http.StatusUnauthorized)).URL})
+	for name, tc := range map[string]struct {
+		driver *eureka.Registry
+		field  string
+	}{
+		"no user":          {anonymous, "auth.username"},
+		"a wrong password": {answering(t, http.StatusUnauthorized, nil, ""), "auth.passwordFile"},
+		"a wrong path":     {answering(t, http.StatusNotFound, nil, ""), "endpoint"},
+		"unfit":            {answering(t, http.StatusBadRequest, nil, ""), ""},
+	} {
+		err := tc.driver.Register(t.Context(), web(1))
+		if field, _ := registry.FieldOf(err); field != tc.field || !registry.IsTerminal(err) {
+			t.Errorf("%s: got error %v of field %q, want a terminal one of %q", name, err, field, tc.field)
+		}
 	}
 }
 

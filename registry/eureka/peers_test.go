@@ -40,13 +40,35 @@ func TestACallIsMadeWholeElsewhere(t *testing.T) {
 	}
 }
 
-// peersCase is a call to the first of two peers.
+// peersCase is a call for an instance, to the first of two peers.
 type peersCase struct {
 	reason string
 	// has is the entry that the test gives a peer, and want what is then asked of the second one.
 	has  string
-	call func(*eureka.Registry) error
+	call func(*eureka.Registry, context.Context, registry.Instance) error
 	want []string
+}
+
+// steered is a call for the application's entry.
+func steered(
+	call func(registry.AppRegistry, context.Context, registry.Instance) error,
+) func(*eureka.Registry, context.Context, registry.Instance) error {
+	return func(d *eureka.Registry, ctx context.Context, in registry.Instance) error {
+		return call(d.AppEntries(), ctx, in)
+	}
+}
+
+// says is a call that is to be answered with a state.
+func says[D registry.Registry](
+	want registry.State, get func(D, context.Context, registry.Instance) (registry.State, error),
+) func(D, context.Context, registry.Instance) error {
+	return func(d D, ctx context.Context, in registry.Instance) error {
+		state, err := get(d, ctx, in)
+		if err == nil && state != want {
+			return fmt.Errorf("Get says %s, want %s", state, want)
+		}
+		return err
+	}
 }
 
 // TestAPeerThatHasJustStarted is the first of the endpoint and has nothing. The second one has the entry.
@@ -54,58 +76,26 @@ func TestAPeerThatHasJustStarted(t *testing.T) {
 	t.Parallel()
 	own, another, app := web(1), web(1), registry.Instance{Service: "Shop web", Address: "10.0.0.1", Port: 80}
 	another.UID = "uid-2"
-	const appID = appPath + "/web-1.shop:web"
+	up, appOut := entryOf(own, "UP"), []string{"PUT " + appPath + "/web-1.shop:web/status?value=OUT_OF_SERVICE"}
 	ofApp := strings.Replace(entryOf(app, "UP"), `"10.0.0.1:80:Shop web"`, `"web-1.shop:web"`, 1)
-	says := func(want registry.State, get func(context.Context, registry.Instance) (registry.State, error)) error {
-		state, err := get(t.Context(), own)
-		if err == nil && state != want {
-			return fmt.Errorf("Get says %s, want %s", state, want)
-		}
-		return err
-	}
+	const given, released = "clients of the second one are given it", "hooks would be released while clients are given it"
+	getApp := steered(says(registry.InService, registry.AppRegistry.Get))
 	for name, tc := range map[string]peersCase{
-		"FailOver": {
-			"clients of the second one are given it", entryOf(own, "UP"),
-			func(d *eureka.Registry) error { return d.FailOver(t.Context(), own) },
-			[]string{"PUT " + ownPath + "/status?value=OUT_OF_SERVICE"},
-		},
-		"FailOver of another pod's": {
-			"what is posted at the first one would replace it", entryOf(another, "UP"),
-			func(d *eureka.Registry) error { return d.FailOver(t.Context(), own) }, nil,
-		},
-		"Deregister": {
-			"clients of the second one are given it until its lease ends", entryOf(own, "UP"),
-			func(d *eureka.Registry) error { return d.Deregister(t.Context(), own) }, []string{"DELETE " + ownPath},
-		},
-		"Get": {
-			"hooks would be released while clients are given it", entryOf(own, "UP"),
-			func(d *eureka.Registry) error { return says(registry.InService, d.Get) }, nil,
-		},
-		"Get of an application's": {
-			"it has the same address", ofApp,
-			func(d *eureka.Registry) error { return says(registry.Foreign, d.Get) }, []string{"PUT " + ownPath},
-		},
-		"FailOver of the application's": {
-			"clients of the second one are given it", ofApp,
-			func(d *eureka.Registry) error { return d.AppEntries().FailOver(t.Context(), own) },
-			[]string{"PUT " + appID + "/status?value=OUT_OF_SERVICE"},
-		},
-		"Deregister of the application's": {
-			"the override goes only with the entry", ofApp,
-			func(d *eureka.Registry) error { return d.AppEntries().Deregister(t.Context(), own) },
-			[]string{"PUT " + appID + "/status?value=OUT_OF_SERVICE"},
-		},
-		"Get of the application's by its steerer": {
-			"hooks would be released while clients are given it", ofApp,
-			func(d *eureka.Registry) error { return says(registry.InService, d.AppEntries().Get) }, nil,
-		},
+		"FailOver":                {given, up, (*eureka.Registry).FailOver, []string{"PUT " + ownPath + "/status?value=OUT_OF_SERVICE"}},
+		"FailOver of another's":   {"a post at the first one would replace it", entryOf(another, "UP"), (*eureka.Registry).FailOver, nil},
+		"Deregister":              {"clients have it until its lease ends", up, (*eureka.Registry).Deregister, []string{"DELETE " + ownPath}},
+		"Get":                     {released, up, says(registry.InService, (*eureka.Registry).Get), nil},
+		"Get beside an app":       {"it has the address", ofApp, says(registry.Foreign, (*eureka.Registry).Get), []string{"PUT " + ownPath}},
+		"FailOver of the app's":   {given, ofApp, steered(registry.AppRegistry.FailOver), appOut},
+		"Deregister of the app's": {"the override goes only with the entry", ofApp, steered(registry.AppRegistry.Deregister), appOut},
+		"Get of the app's":        {released, ofApp, getApp, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			first := newFake(t, nothing)
 			second := newFake(t, holding(tc.has))
 			d := open(t, registry.Config{Endpoint: first.URL + "," + second.URL})
-			if err := tc.call(d); err != nil {
+			if err := tc.call(d, t.Context(), own); err != nil {
 				t.Errorf("got error %v\nreason: %s", err, tc.reason)
 			}
 			if diff := cmp.Diff(tc.want, changes(second)); diff != "" {
@@ -142,11 +132,7 @@ func TestAPeerThatIsAwaySaysNothing(t *testing.T) {
 				return call(ctx, in)
 			}
 			get := func(ctx context.Context, in registry.Instance) error {
-				state, err := d.Get(ctx, in)
-				if err == nil && state != registry.Absent {
-					err = fmt.Errorf("Get says %s, want it to be absent", state)
-				}
-				return err
+				return says(registry.Absent, (*eureka.Registry).Get)(d, ctx, in)
 			}
 			expect.NoError(t, errors.Join(within(get), within(d.Deregister), within(d.AppEntries().FailOver)))
 		})
@@ -157,37 +143,20 @@ func TestAPeerThatIsAwaySaysNothing(t *testing.T) {
 func TestEveryPeerGetsAChange(t *testing.T) {
 	t.Parallel()
 	in, app := web(1), registry.Instance{Service: "Shop web", Address: "10.0.0.1", Port: 80}
+	overridden := strings.Replace(entryOf(app, "OUT_OF_SERVICE"), `"status"`, `"overriddenStatus":"OUT_OF_SERVICE","status"`, 1)
+	const (
+		given    = "the other one would give it to its clients for as long as it is renewed"
+		kept     = "the other one would keep it from its clients for as long as it is renewed"
+		override = "an override that stays keeps out what is registered there next"
+	)
+	takesOut, putsBack := []string{"PUT " + ownPath + "/status?value=OUT_OF_SERVICE"}, []string{"DELETE " + ownPath + "/status?value=UP"}
 	for name, tc := range map[string]peersCase{
-		"FailOver": {
-			"the other one would give it to its clients for as long as it is renewed", entryOf(in, "UP"),
-			func(d *eureka.Registry) error { return d.FailOver(t.Context(), in) },
-			[]string{"PUT " + ownPath + "/status?value=OUT_OF_SERVICE"},
-		},
-		"Register": {
-			"the other one would keep it from its clients for as long as it is renewed", entryOf(in, "OUT_OF_SERVICE"),
-			func(d *eureka.Registry) error { return d.Register(t.Context(), in) },
-			[]string{"DELETE " + ownPath + "/status?value=UP"},
-		},
-		"FailOver of the application's": {
-			"the application's renewals change it as little", entryOf(app, "UP"),
-			func(d *eureka.Registry) error { return d.AppEntries().FailOver(t.Context(), in) },
-			[]string{"PUT " + ownPath + "/status?value=OUT_OF_SERVICE"},
-		},
-		"Register of the application's": {
-			"the application's renewals change it as little",
-			strings.Replace(entryOf(app, "OUT_OF_SERVICE"), `"status"`, `"overriddenStatus":"OUT_OF_SERVICE","status"`, 1),
-			func(d *eureka.Registry) error { return d.AppEntries().Register(t.Context(), in) },
-			[]string{"DELETE " + ownPath + "/status?value=UP"},
-		},
-		"Deregister": {
-			"an override that stays keeps out what is registered there next", entryOf(in, "UP"),
-			func(d *eureka.Registry) error { return d.Deregister(t.Context(), in) },
-			[]string{"DELETE " + ownPath},
-		},
-		"FailOver of what is out": {
-			"nothing is to be changed", entryOf(in, "OUT_OF_SERVICE"),
-			func(d *eureka.Registry) error { return d.FailOver(t.Context(), in) }, nil,
-		},
+		"FailOver":                {given, entryOf(in, "UP"), (*eureka.Registry).FailOver, takesOut},
+		"Register":                {kept, entryOf(in, "OUT_OF_SERVICE"), (*eureka.Registry).Register, putsBack},
+		"FailOver of the app's":   {given, entryOf(app, "UP"), steered(registry.AppRegistry.FailOver), takesOut},
+		"Register of the app's":   {kept, overridden, steered(registry.AppRegistry.Register), putsBack},
+		"Deregister":              {override, entryOf(in, "UP"), (*eureka.Registry).Deregister, []string{"DELETE " + ownPath}},
+		"FailOver of what is out": {"nothing is to be changed", entryOf(in, "OUT_OF_SERVICE"), (*eureka.Registry).FailOver, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -199,7 +168,8 @@ func TestEveryPeerGetsAChange(t *testing.T) {
 				}
 				return other(r)
 			})
-			if err := tc.call(open(t, registry.Config{Endpoint: first.URL + "," + second.URL})); err != nil {
+			d := open(t, registry.Config{Endpoint: first.URL + "," + second.URL})
+			if err := tc.call(d, t.Context(), in); err != nil {
 				t.Errorf("got error %v\nreason: %s", err, tc.reason)
 			}
 			if diff := cmp.Diff(tc.want, second.requests()); diff != "" {

@@ -18,25 +18,21 @@ import (
 func TestAServerThatHasJustStarted(t *testing.T) {
 	t.Parallel()
 	const key = "10.0.0.1 80"
+	isOut := func(second *fake) bool { return second.put[key].Get("enabled") == "false" }
 	for name, tc := range map[string]struct {
 		reason string
 		app    bool // the entry is the application's
-		call   func(context.Context, *nacos.Registry, registry.Instance) error
+		call   func(*nacos.Registry, context.Context, registry.Instance) error
 		right  func(second *fake) bool
 	}{
-		"FailOver": {
-			"clients are given it", false,
-			func(ctx context.Context, d *nacos.Registry, in registry.Instance) error { return d.FailOver(ctx, in) },
-			func(second *fake) bool { return second.put[key].Get("enabled") == "false" },
-		},
+		"FailOver": {"clients are given it", false, (*nacos.Registry).FailOver, isOut},
 		"Deregister": {
-			"what is set there may only be undone once the entry is gone", false,
-			func(ctx context.Context, d *nacos.Registry, in registry.Instance) error { return d.Deregister(ctx, in) },
+			"what is set there may only be undone once the entry is gone", false, (*nacos.Registry).Deregister,
 			func(second *fake) bool { return second.posted[key] == nil && second.put[key].Get("metadata") == "{}" },
 		},
 		"Get": {
 			"hooks would be released while clients are given it", false,
-			func(ctx context.Context, d *nacos.Registry, in registry.Instance) error {
+			func(d *nacos.Registry, ctx context.Context, in registry.Instance) error {
 				state, err := d.Get(ctx, in)
 				if err == nil && state != registry.InService {
 					return errors.New("Get says " + string(state))
@@ -47,10 +43,9 @@ func TestAServerThatHasJustStarted(t *testing.T) {
 		},
 		"FailOver of the application's": {
 			"clients are given it", true,
-			func(ctx context.Context, d *nacos.Registry, in registry.Instance) error {
+			func(d *nacos.Registry, ctx context.Context, in registry.Instance) error {
 				return d.AppEntries().FailOver(ctx, in)
-			},
-			func(second *fake) bool { return second.put[key].Get("enabled") == "false" },
+			}, isOut,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -64,7 +59,7 @@ func TestAServerThatHasJustStarted(t *testing.T) {
 			} else {
 				expect.NoError(t, at(t, second.URL, `{}`).Register(t.Context(), in))
 			}
-			expect.NoError(t, tc.call(t.Context(), at(t, first.URL+","+second.URL, `{}`), in))
+			expect.NoError(t, tc.call(at(t, first.URL+","+second.URL, `{}`), t.Context(), in))
 			if !tc.right(second) {
 				t.Errorf("the second server has %v and %v\nreason: %s", second.posted, second.put, tc.reason)
 			}
