@@ -222,9 +222,8 @@ func intercept(t *testing.T, server *consul.Server, before func()) (endpoint str
 func TestALateCallDoesNotUndoARegistration(t *testing.T) {
 	t.Parallel()
 	server := shared.Use(t)
-	for name, late := range map[string]func(*driver.Registry) call{
-		"FailOver":   func(d *driver.Registry) call { return d.FailOver },
-		"Deregister": func(d *driver.Registry) call { return d.Deregister },
+	for name, late := range map[string]func(*driver.Registry, context.Context, registry.Instance) error{
+		"FailOver": (*driver.Registry).FailOver, "Deregister": (*driver.Registry).Deregister,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -244,7 +243,7 @@ func TestALateCallDoesNotUndoARegistration(t *testing.T) {
 				<-held
 				cancel()
 			}()
-			if err := late(openOn(t, server, "rollcall-", proxy))(ctx, pod(t, 1)); !errors.Is(err, context.Canceled) {
+			if err := late(openOn(t, server, "rollcall-", proxy), ctx, pod(t, 1)); !errors.Is(err, context.Canceled) {
 				t.Fatalf("got error %v, want that of the context", err)
 			}
 			must(t, d.Register, pod(t, 1))

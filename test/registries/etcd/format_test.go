@@ -1,6 +1,7 @@
 package etcd_test
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -65,12 +66,10 @@ func TestFormatsAreThoseOfTheirClients(t *testing.T) {
 					t.Fatalf("what clients read, -want +got:\n%s", diff)
 				}
 			}
-			for _, leave := range []func(*testing.T){
-				func(t *testing.T) { call(t, d.FailOver, in) }, func(t *testing.T) { call(t, d.Deregister, in) },
-			} {
+			for _, leave := range []func(context.Context, registry.Instance) error{d.FailOver, d.Deregister} {
 				call(t, d.Register, in)
 				expectRead(map[string]string{fill(f.key): fill(f.value)})
-				leave(t)
+				call(t, leave, in)
 				expectRead(map[string]string{})
 			}
 			in.Service += "/b"

@@ -25,10 +25,6 @@ func TestPeers(t *testing.T) {
 	cfg.Endpoint = one.Endpoint + "/, " + other.Endpoint + "/" // as in defaultZone
 	d := open(t, cfg)
 	in, out := web(t, 1), web(t, 2)
-	call := func(err error) {
-		t.Helper()
-		expect.NoError(t, err)
-	}
 	shows := func(server *eureka.Server, in registry.Instance, want string) {
 		t.Helper()
 		expect.Becomes(t, in.Address+" has status "+want+" at "+server.Endpoint, func() bool {
@@ -37,36 +33,36 @@ func TestPeers(t *testing.T) {
 		})
 	}
 
-	call(errors.Join(d.Register(t.Context(), in), d.Register(t.Context(), out), d.FailOver(t.Context(), out)))
+	expect.NoError(t, errors.Join(d.Register(t.Context(), in), d.Register(t.Context(), out), d.FailOver(t.Context(), out)))
 	for _, server := range []*eureka.Server{one, other} {
 		shows(server, in, "UP")
 		shows(server, out, "OUT_OF_SERVICE")
 	}
 	// The peer hears what undoes an override, too: there it must not end as UNKNOWN.
-	call(d.Register(t.Context(), out))
+	expect.NoError(t, d.Register(t.Context(), out))
 	shows(other, out, "UP")
-	call(d.FailOver(t.Context(), out))
+	expect.NoError(t, d.FailOver(t.Context(), out))
 	shows(other, out, "OUT_OF_SERVICE")
 
 	// The first one goes. The other knows all, and every call is taken there.
 	one.Kill()
-	call(errors.Join(d.Heartbeat(t.Context(), in), d.Heartbeat(t.Context(), out)))
-	call(errors.Join(d.FailOver(t.Context(), in), d.Register(t.Context(), out)))
+	expect.NoError(t, errors.Join(d.Heartbeat(t.Context(), in), d.Heartbeat(t.Context(), out)))
+	expect.NoError(t, errors.Join(d.FailOver(t.Context(), in), d.Register(t.Context(), out)))
 	shows(other, in, "OUT_OF_SERVICE")
 	shows(other, out, "UP")
 
 	// It comes back with nothing in its memory, and learns from the other's heartbeats, the override too.
-	call(one.Restart(t.Context()))
+	expect.NoError(t, one.Restart(t.Context()))
 	if got := statusOf(t, one, in); got != "" {
 		t.Errorf("after its restart the server has an entry with status %q; this test needs it to have none", got)
 	}
-	call(errors.Join(d.Heartbeat(t.Context(), in), d.Heartbeat(t.Context(), out)))
+	expect.NoError(t, errors.Join(d.Heartbeat(t.Context(), in), d.Heartbeat(t.Context(), out)))
 	shows(one, in, "OUT_OF_SERVICE")
 	shows(one, out, "UP")
 
 	// Now the other one goes.
 	other.Kill()
-	call(errors.Join(d.Register(t.Context(), in), d.Deregister(t.Context(), out)))
+	expect.NoError(t, errors.Join(d.Register(t.Context(), in), d.Deregister(t.Context(), out)))
 	shows(one, in, "UP")
 	shows(one, out, "")
 	if entries, err := d.List(t.Context(), in.Cluster); err != nil || len(entries) == 0 {

@@ -1,6 +1,8 @@
 package eureka_test
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -110,37 +112,18 @@ func TestWhatHasExpiredIsFound(t *testing.T) {
 	server := cached.Use(t)
 	short := configOf(t, server)
 	short.Options = options(server, 1, 22)
+	const another = "the entry is of the pod that has the address now, expired or not"
 	for name, tc := range map[string]struct {
 		reason string
-		call   func(d registry.Registry, in registry.Instance) error
+		uid    string // of the pod that the call is for; "": it is the entry's
+		call   func(registry.Registry, context.Context, registry.Instance) error
 		want   string // "": absent
 	}{
-		"Deregister": {
-			"clients were sent there until the eviction, minutes later in a large registry",
-			func(d registry.Registry, in registry.Instance) error { return d.Deregister(t.Context(), in) }, "",
-		},
-		"FailOver": {
-			"the pod is updated while clients are sent there",
-			func(d registry.Registry, in registry.Instance) error { return d.FailOver(t.Context(), in) }, "OUT_OF_SERVICE",
-		},
-		"Register": {
-			"the lease begins anew",
-			func(d registry.Registry, in registry.Instance) error { return d.Register(t.Context(), in) }, "UP",
-		},
-		"Deregister of another pod": {
-			"the entry is of the pod that has the address now, expired or not",
-			func(d registry.Registry, in registry.Instance) error {
-				in.UID = "other"
-				return d.Deregister(t.Context(), in)
-			}, "UP",
-		},
-		"FailOver of another pod": {
-			"the entry is of the pod that has the address now, expired or not",
-			func(d registry.Registry, in registry.Instance) error {
-				in.UID = "other"
-				return d.FailOver(t.Context(), in)
-			}, "UP",
-		},
+		"Deregister":                {"clients were sent there until the eviction, minutes later", "", registry.Registry.Deregister, ""},
+		"FailOver":                  {"the pod is updated while clients are sent there", "", registry.Registry.FailOver, "OUT_OF_SERVICE"},
+		"Register":                  {"the lease begins anew", "", registry.Registry.Register, "UP"},
+		"Deregister of another pod": {another, "other", registry.Registry.Deregister, "UP"},
+		"FailOver of another pod":   {another, "other", registry.Registry.FailOver, "UP"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -157,7 +140,9 @@ func TestWhatHasExpiredIsFound(t *testing.T) {
 			if err := d.Heartbeat(t.Context(), in); !registry.IsNotRegistered(err) {
 				t.Errorf("Heartbeat: got error %v, want one that says not registered", err)
 			}
-			expect.NoError(t, tc.call(d, in))
+			asking := in
+			asking.UID = cmp.Or(tc.uid, in.UID)
+			expect.NoError(t, tc.call(d, t.Context(), asking))
 			if got := statusOf(t, server, in); got != tc.want {
 				t.Errorf("clients get it with status %q, want %q\nreason: %s", got, tc.want, tc.reason)
 			}
