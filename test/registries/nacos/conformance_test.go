@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"maps"
 	"net/http"
 	"regexp"
 	"runtime"
@@ -39,33 +40,18 @@ func open(t registrytest.T, cfg registry.Config) *driver.Registry {
 // config is that of a driver for the server, or for any other at the endpoint.
 func config(dir registrytest.T, endpoint, password string, opts driver.Options) registry.Config {
 	dir.Helper()
-	raw, err := json.Marshal(given(opts))
-	if err != nil {
-		dir.Fatalf("encoding the options: %v", err)
-	}
+	var given map[string]any
+	raw, err := json.Marshal(opts)
+	expect.NoError(dir, err)
+	expect.NoError(dir, json.Unmarshal(raw, &given))
+	maps.DeleteFunc(given, func(_ string, value any) bool { return value == "" || value == 0.0 }) // neither is the default
+	raw, err = json.Marshal(given)
+	expect.NoError(dir, err)
 	cfg := registry.Config{Endpoint: endpoint, Options: raw}
 	if password != "" {
 		cfg.Auth = registry.Auth{Username: nacos.Admin, PasswordFile: drivertest.File(dir, password+"\n")}
 	}
 	return cfg
-}
-
-// given leaves out what is not set, since "" is not the default.
-func given(opts driver.Options) map[string]any {
-	all := map[string]any{"ephemeral": opts.Ephemeral}
-	for name, value := range map[string]string{
-		"namespace": opts.Namespace, "group": opts.Group, "cluster": opts.Cluster,
-		"healthChecker": opts.HealthChecker, "heartbeatInterval": opts.HeartbeatInterval, "apiVersion": opts.APIVersion,
-		"login": opts.Login,
-	} {
-		if value != "" {
-			all[name] = value
-		}
-	}
-	if opts.Weight != 0 {
-		all["weight"] = opts.Weight
-	}
-	return all
 }
 
 // harness is that of a server, with the driver's options.
