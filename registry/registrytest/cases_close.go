@@ -21,8 +21,7 @@ func closeCases() []Case {
 				end()
 				w.expect(inService(w.pod(1)), outOfService(w.pod(2)), inService(w.pod(3)))
 
-				next := w.newProcess()
-				w.register(next, w.pod(1))
+				next := w.registered(w.pod(1))
 				w.failOver(next, w.pod(2))
 				w.deregister(next, w.pod(3))
 				w.expect(inService(w.pod(1)), outOfService(w.pod(2)))

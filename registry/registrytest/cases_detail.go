@@ -102,12 +102,11 @@ func keepsDetail(first, second, third func(*registry.Instance)) func(*world) {
 			return in
 		}
 		plain := w.pod(2)
-		d := w.newProcess()
-		w.register(d, with(first), plain)
+		d := w.registered(with(first), plain)
 		w.expect(inService(with(first)), inService(plain))
 		w.failOver(d, with(first), plain)
 		w.expect(outOfService(with(first)), outOfService(plain))
-		w.register(w.newProcess(), with(first), plain)
+		w.registered(with(first), plain)
 		w.expect(inService(with(first)), inService(plain))
 
 		// Changed while it is in service, while it is out of service, and at last there is nothing to say any more.

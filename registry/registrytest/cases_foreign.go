@@ -24,8 +24,7 @@ func foreignCases() []Case {
 
 // foreignEntryShows has the driver say, in the removal, when it is asked or in its list, that the instance is not gone.
 func foreignEntryShows(w *world) {
-	d := w.newProcess()
-	w.register(d, w.pod(1), w.pod(2))
+	d := w.registered(w.pod(1), w.pod(2))
 	remove := w.h.Foreign(w.T, w.pod(1))
 	removed := w.call(opDeregister, d, w.pod(1))
 	if removed != nil && !registry.IsForeignEntry(removed) {

@@ -161,8 +161,7 @@ func getOfOddNames(w *world) {
 }
 
 func getChangesNothing(w *world) {
-	d := w.newProcess()
-	w.register(d, w.pod(1), w.pod(2))
+	d := w.registered(w.pod(1), w.pod(2))
 	w.failOver(d, w.pod(2))
 	for i := range 4 {
 		for _, in := range []registry.Instance{w.pod(i), heir(w.pod(i))} {
@@ -203,8 +202,7 @@ func concurrentGets(w *world) {
 }
 
 func getAfterRestart(w *world) {
-	d := w.newProcess()
-	w.register(d, w.pod(1), w.pod(2), w.pod(3))
+	d := w.registered(w.pod(1), w.pod(2), w.pod(3))
 	w.failOver(d, w.pod(2))
 	w.deregister(d, w.pod(3))
 	w.restart()

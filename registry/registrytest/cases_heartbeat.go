@@ -58,7 +58,7 @@ func heartbeatCases() []Case {
 			Name: "HeartbeatOfFormerProcess",
 			Why:  "the next leader beats for what the one before registered; that works, or it says what is missing",
 			run: func(w *world) {
-				w.register(w.newProcess(), w.pod(1))
+				w.registered(w.pod(1))
 				next := w.newProcess()
 				w.beatOrRegister(next, w.pod(1))
 				w.expect(inService(w.pod(1)))
@@ -151,8 +151,7 @@ func (w *world) beatUntilGone(d registry.Registry, lost registry.Instance, renew
 }
 
 func heartbeatKeepsOutOfService(w *world) {
-	d := w.newProcess()
-	w.register(d, w.pod(1))
+	d := w.registered(w.pod(1))
 	w.failOver(d, w.pod(1))
 	for _, process := range []registry.Registry{d, d, w.newProcess()} {
 		err := w.call(opHeartbeat, process, w.pod(1))

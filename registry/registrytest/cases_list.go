@@ -31,8 +31,7 @@ func listCases() []Case {
 			Name: "ListIsACopy",
 			Why:  "who works on a list must not change what the registry holds, nor a list that another got",
 			run: func(w *world) {
-				d := w.newProcess()
-				w.register(d, w.pod(1), w.pod(2))
+				d := w.registered(w.pod(1), w.pod(2))
 				in := w.pod(3)
 				in.Metadata = map[string]string{"version": "v1"}
 				w.register(d, in)

@@ -24,9 +24,8 @@ func markCases() []Case {
 			Why:  "the pod that has the address now is the one that answers there, whatever its predecessor left behind",
 			run: func(w *world) {
 				dead := w.pod(1)
-				w.register(w.newProcess(), dead)
-				d := w.newProcess()
-				w.register(d, heir(dead))
+				w.registered(dead)
+				d := w.registered(heir(dead))
 				w.expect(inService(heir(dead)))
 				w.deregister(d, heir(dead))
 				w.expect()
@@ -93,8 +92,7 @@ func anotherRegistrysEntryIsSpared(w *world) {
 }
 
 func anotherRegistrysEntryIsSparedInABatch(w *world) {
-	d := w.newProcess()
-	w.register(d, under("new", w.pod(1)), under("new", w.pod(2)), under("old", w.pod(3)))
+	d := w.registered(under("new", w.pod(1)), under("new", w.pod(2)), under("old", w.pod(3)))
 	w.batch(d,
 		registry.Change{Instance: under("old", w.pod(1)), State: registry.Absent},
 		registry.Change{Instance: under("old", w.pod(2)), State: registry.OutOfService},
@@ -104,8 +102,7 @@ func anotherRegistrysEntryIsSparedInABatch(w *world) {
 }
 
 func getSeesNoOtherRegistrysEntry(w *world) {
-	d := w.newProcess()
-	w.register(d, under("new", w.pod(1)))
+	d := w.registered(under("new", w.pod(1)))
 	w.expectSays(d, under("old", w.pod(1)), registry.Absent)
 	w.expectSays(d, under("new", w.pod(1)), registry.InService)
 	w.expectSays(d, w.pod(1), registry.InService)
@@ -114,8 +111,7 @@ func getSeesNoOtherRegistrysEntry(w *world) {
 func lateCallSpares(w *world, late operation) {
 	dead := w.pod(1)
 	live := heir(dead)
-	d := w.newProcess()
-	w.register(d, dead, live)
+	d := w.registered(dead, live)
 	w.must(late, d, dead)
 	w.must(late, w.newProcess(), dead)
 	w.expect(inService(live))
@@ -127,7 +123,7 @@ func lateCallSpares(w *world, late operation) {
 
 func otherUIDIsNeverRemoved(w *world) {
 	live := w.pod(1)
-	w.register(w.newProcess(), live)
+	w.registered(live)
 	for _, uid := range []string{
 		live.UID + "0", live.UID[:len(live.UID)-1], strings.ToUpper(live.UID), " " + live.UID, "*", "%", "00000000",
 	} {

@@ -33,8 +33,7 @@ func nameCases() []Case {
 				six.Address = "fd00:10:244::1"
 				mapped := w.pod(2)
 				mapped.Address = "2001:db8::8080"
-				d := w.newProcess()
-				w.register(d, six, mapped)
+				d := w.registered(six, mapped)
 				w.expect(inService(six), inService(mapped))
 				w.failOver(d, six)
 				w.expect(outOfService(six), inService(mapped))
@@ -50,8 +49,7 @@ func inputNotChanged(w *world) {
 		Service: w.service + ".Shop_v2", Address: "10.0.0.1", Port: 65535,
 		Cluster: w.cluster, Namespace: "Shop", Pod: "Web.0", UID: "B0C4-Uid",
 	}
-	d := w.newProcess()
-	w.register(d, in)
+	d := w.registered(in)
 	w.expect(inService(in))
 	w.failOver(d, in)
 	w.expect(outOfService(in))

@@ -13,8 +13,7 @@ func probeCases() []Case {
 			Name: "ProbeAgreesInTheEnd",
 			Why:  "OpenKruise counts the pod available only then; a probe that never agrees stops the rollout for ever",
 			run: func(w *world) {
-				d := w.newProcess()
-				w.register(d, w.pod(1))
+				d := w.registered(w.pod(1))
 				w.awaitProbe(d, w.pod(1), true)
 				w.awaitProbe(w.newProcess(), w.pod(1), true)
 				w.failOver(d, w.pod(1))
@@ -31,8 +30,7 @@ func probeCases() []Case {
 			Name: "ProbeChangesNothing",
 			Why:  "a probe is asked again and again; one that writes puts instances in that were never registered",
 			run: func(w *world) {
-				d := w.newProcess()
-				w.register(d, w.pod(1), w.pod(2))
+				d := w.registered(w.pod(1), w.pod(2))
 				w.failOver(d, w.pod(2))
 				for i := range 4 {
 					_ = w.call(opProbe, d, w.pod(i))
@@ -53,7 +51,7 @@ func probeDeniesWhatIsOut(w *world) {
 	}
 	w.failOver(d, w.pod(1))
 	w.deregister(d, w.pod(2))
-	w.register(w.newProcess(), heir(w.pod(3)))
+	w.registered(heir(w.pod(3)))
 	for i := range 3 {
 		w.awaitProbe(d, w.pod(i+1), false)
 	}

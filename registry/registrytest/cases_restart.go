@@ -30,8 +30,7 @@ func restartCases() []Case {
 			Why:   "a registry that has forgotten an entry gets it back only if the beat says so",
 			Needs: []Capability{Restart, Heartbeats},
 			run: func(w *world) {
-				d := w.newProcess()
-				w.register(d, w.pod(1))
+				d := w.registered(w.pod(1))
 				w.restart()
 				err := w.untilAnswered(opHeartbeat, d, w.pod(1))
 				if registry.IsNotRegistered(err) {

@@ -18,7 +18,7 @@ func registerCases() []Case {
 			Name: "RegisterIsVisibleAtOnce",
 			Why:  "OpenKruise counts the pod available as soon as Register returns nil; clients must find it by then",
 			run: func(w *world) {
-				w.register(w.newProcess(), w.pod(1))
+				w.registered(w.pod(1))
 				w.expect(inService(w.pod(1)))
 			},
 		},
@@ -26,9 +26,8 @@ func registerCases() []Case {
 			Name: "RegisterTwiceIsOne",
 			Why:  "a call is made again whenever its outcome is unknown; a second entry would never be removed",
 			run: func(w *world) {
-				d := w.newProcess()
-				w.register(d, w.pod(1), w.pod(1))
-				w.register(w.newProcess(), w.pod(1))
+				w.registered(w.pod(1), w.pod(1))
+				w.registered(w.pod(1))
 				w.expect(inService(w.pod(1)))
 			},
 		},
@@ -36,8 +35,7 @@ func registerCases() []Case {
 			Name: "RegisterPutsBack",
 			Why:  "after an in-place update the pod keeps its address and must get its traffic back",
 			run: func(w *world) {
-				d := w.newProcess()
-				w.register(d, w.pod(1))
+				d := w.registered(w.pod(1))
 				w.failOver(d, w.pod(1))
 				w.register(d, w.pod(1))
 				w.expect(inService(w.pod(1)))
@@ -48,7 +46,7 @@ func registerCases() []Case {
 			Why:  "an instance fails over at every update; a registry may keep the mark of an earlier one beside the entry",
 			run: func(w *world) {
 				for range 3 {
-					w.register(w.newProcess(), w.pod(1))
+					w.registered(w.pod(1))
 					w.expect(inService(w.pod(1)))
 					w.failOver(w.newProcess(), w.pod(1))
 					w.expect(outOfService(w.pod(1)))
@@ -59,8 +57,7 @@ func registerCases() []Case {
 			Name: "RegisterAfterRemovalPutsBack",
 			Why:  "a pod that comes to the address of one that left while out of service must get traffic, and at once",
 			run: func(w *world) {
-				d := w.newProcess()
-				w.register(d, w.pod(1))
+				d := w.registered(w.pod(1))
 				w.failOver(d, w.pod(1))
 				w.deregister(d, w.pod(1))
 				w.register(d, heir(w.pod(1)))
@@ -77,8 +74,7 @@ func failOverCases() []Case {
 			Name: "FailOverTakesOutOfRotation",
 			Why:  "OpenKruise updates the pod as soon as FailOver returns nil; no client may be sent there any more",
 			run: func(w *world) {
-				d := w.newProcess()
-				w.register(d, w.pod(1))
+				d := w.registered(w.pod(1))
 				w.failOver(d, w.pod(1))
 				w.expectNotInService(w.pod(1))
 			},
@@ -88,8 +84,7 @@ func failOverCases() []Case {
 			Why:   "an update is no removal: a client that watches the registry must see the instance out of service",
 			Needs: []Capability{OutOfServiceState},
 			run: func(w *world) {
-				d := w.newProcess()
-				w.register(d, w.pod(1))
+				d := w.registered(w.pod(1))
 				w.failOver(d, w.pod(1))
 				w.expect(outOfService(w.pod(1)))
 			},
@@ -98,8 +93,7 @@ func failOverCases() []Case {
 			Name: "FailOverTwice",
 			Why:  "a call is made again whenever its outcome is unknown; an error then would hold the update up for ever",
 			run: func(w *world) {
-				d := w.newProcess()
-				w.register(d, w.pod(1))
+				d := w.registered(w.pod(1))
 				w.failOver(d, w.pod(1), w.pod(1))
 				w.failOver(w.newProcess(), w.pod(1))
 				w.expect(outOfService(w.pod(1)))
@@ -117,7 +111,7 @@ func failOverCases() []Case {
 			Name: "RestartedProcessFailsOver",
 			Why:  "the process that registered the pod may be dead; the next process knows only what the pod itself says",
 			run: func(w *world) {
-				w.register(w.newProcess(), w.pod(1), w.pod(2))
+				w.registered(w.pod(1), w.pod(2))
 				w.failOver(w.newProcess(), w.pod(1))
 				w.expect(outOfService(w.pod(1)), inService(w.pod(2)))
 			},
@@ -132,8 +126,7 @@ func deregisterCases() []Case {
 			Name: "DeregisterRemoves",
 			Why:  "the pod is about to be deleted; what stays behind is an orphan that clients are sent to",
 			run: func(w *world) {
-				d := w.newProcess()
-				w.register(d, w.pod(1), w.pod(2))
+				d := w.registered(w.pod(1), w.pod(2))
 				w.failOver(d, w.pod(2))
 				w.deregister(d, w.pod(1), w.pod(2))
 				w.expect()
@@ -160,7 +153,7 @@ func deregisterCases() []Case {
 			Name: "RestartedProcessDeregisters",
 			Why:  "the process that registered the pod may be dead; the next process knows only what the pod itself says",
 			run: func(w *world) {
-				w.register(w.newProcess(), w.pod(1), w.pod(2))
+				w.registered(w.pod(1), w.pod(2))
 				w.deregister(w.newProcess(), w.pod(1))
 				w.expect(inService(w.pod(2)))
 			},
@@ -176,8 +169,7 @@ func removalSparesOthers(w *world) {
 	otherAddress.Address = "10.0.99.1"
 	otherPod := w.pod(2)
 
-	d := w.newProcess()
-	w.register(d, gone, otherPort, otherService, otherAddress, otherPod)
+	d := w.registered(gone, otherPort, otherService, otherAddress, otherPod)
 	w.failOver(d, gone)
 	left := []registry.Entry{
 		inService(otherPort), inService(otherService), inService(otherAddress), inService(otherPod),

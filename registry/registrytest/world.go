@@ -156,6 +156,14 @@ func (w *world) register(d registry.Registry, ins ...registry.Instance) {
 	w.must(opRegister, d, ins...)
 }
 
+// registered returns a driver with no memory but of these, which it has registered.
+func (w *world) registered(ins ...registry.Instance) registry.Registry {
+	w.Helper()
+	d := w.newProcess()
+	w.register(d, ins...)
+	return d
+}
+
 func (w *world) failOver(d registry.Registry, ins ...registry.Instance) {
 	w.Helper()
 	w.must(opFailOver, d, ins...)
