@@ -441,6 +441,16 @@ func brokenLists() map[string]breakage {
 			}),
 			want: "ListsOursAmongAThousand",
 		},
+		"a driver that panics where it takes something out": {
+			reason: "a panic is a failure of the case, not the end of the suite",
+			breaks: calling("FailOver", func(context.Context, sound, registry.Instance) error { panic("oh") }),
+			want: "AnotherRegistrysEntryIsSpared ConcurrentCalls ConcurrentCallsForOneInstance ConcurrentTakeover " +
+				"DeregisterRemoves FailOverKeepsKnown FailOverOfUnknown FailOverTakesOutOfRotation FailOverTwice IPv6 " +
+				"InputNotChanged LateDeregisterSparesLivePod LateFailOverSparesLivePod ListsOursAmongAThousand " +
+				"MetadataIsKept MetadataIsNotShared OddMarks OddMetadata OddServiceNames OtherUIDIsNeverRemoved " +
+				"RegisterAfterRemovalPutsBack RegisterPutsBack RegisterPutsBackAgainAndAgain RemovalSparesOthers " +
+				"RestartedProcessFailsOver TagsAreKept TwoOwnersApart TwoOwnersAtOneAddress WeightIsKept ZoneIsKept",
+		},
 		"a driver that panics": {
 			reason: "a panic is a failure of the case, not the end of the suite",
 			breaks: listing(func(context.Context, sound, string) ([]registry.Entry, error) { panic("oh") }),

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -221,14 +222,22 @@ func ask[T any](ctx context.Context, w *world, call func(context.Context) (T, er
 	return answer, err
 }
 
+// errPanicked is of a call that ended in a panic, which has failed the case.
+var errPanicked = errors.New("the driver panicked")
+
 // within makes a call and waits for it no longer than the bound. It may be used from any goroutine.
 func within[T any](bound time.Duration, w *world, call func() (T, error)) (answer T, err error) {
 	ended := make(chan error, 1)
 	var called T
 	go func() {
-		var err error
+		err := errPanicked
+		defer func() {
+			if p := recover(); p != nil {
+				w.Errorf("panic: %v\n%s", p, debug.Stack())
+			}
+			ended <- err
+		}()
 		called, err = call()
-		ended <- err
 	}()
 	timer := time.NewTimer(bound)
 	defer timer.Stop()
