@@ -27,19 +27,20 @@ func gauge(desc *prometheus.Desc, value float64, labels ...string) prometheus.Me
 	return prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 }
 
-// Wait is one pod that waits for Rollcall.
+// Wait is one pod that waits for Rollcall, as the status page shows it too.
 type Wait struct {
+	Namespace string `json:"namespace"`
+	Pod       string `json:"name"`
+	UID       string `json:"-"`
 	// Hook is the one OpenKruise waits for; empty where OpenKruise waits for nothing and only the registry is behind.
-	Hook   string
-	Reason string
+	Hook   string `json:"hook,omitempty"`
+	Reason string `json:"reason"`
 	// Message says what is missing. It may be a registry's own words, or those of who wrote the pod.
-	Message string
-	// Warning: a person should look, and an Event says so.
-	Warning bool
-	// Namespace, Pod and UID are the pod's.
-	Namespace, Pod, UID string
+	Message string `json:"message,omitempty"`
 	// Since is when the pod came into its lifecycle state, or when the reason was first seen where no hook waits.
-	Since time.Time
+	Since time.Time `json:"since"`
+	// Warning: a person should look, and an Event says so. Without it the wait is part of any rollout.
+	Warning bool `json:"warning"`
 }
 
 // RegisterReady registers whether the manager is ready; unready returns why it is not, or nothing.
@@ -96,14 +97,14 @@ func RegisterPods(r prometheus.Registerer, waits func() []Wait, unmatchedWorkloa
 	r.MustRegister(scraped{[]*prometheus.Desc{waiting, oldest, unmatched}, collect})
 }
 
-// Slots is what bounds the calls to one registry.
+// Slots is what bounds the calls to one registry, as the status page shows it too.
 type Slots struct {
-	// Slots is how many calls may be under way, and InUse how many are.
-	Slots, InUse int
-	// Queued is how many calls wait for their callers to be woken.
-	Queued int
 	// Breaker is the state of the circuit breaker: closed, halfOpen or open.
-	Breaker string
+	Breaker string `json:"breaker"`
+	// Slots is how many calls for pods may be under way, InUse how many are, and Queued how many wait for their callers to be woken.
+	Slots  int `json:"slots"`
+	InUse  int `json:"inUse"`
+	Queued int `json:"queued"`
 }
 
 // RegisterSlots registers with r the metrics of all slots by their registry's name. all is called concurrently.

@@ -149,13 +149,13 @@ func (r *Resync) isApproved(digest string) bool {
 // Status is what came of the last runs for one registry.
 type Status struct {
 	// Lists: the driver can say what there is, so there are runs.
-	Lists bool
+	Lists bool `json:"lists"`
 	// Succeeded is when the registry was last compared with the cluster; zero where it was not yet.
-	Succeeded time.Time
+	Succeeded time.Time `json:"resynced,omitzero"`
 	// Failure is what went wrong in the last run; empty where nothing did.
-	Failure string
+	Failure string `json:"resyncFailure,omitempty"`
 	// RemovalsBlocked: entries without a live pod stay, since they are more than may go unasked.
-	RemovalsBlocked bool
+	RemovalsBlocked bool `json:"removalsBlocked,omitempty"`
 }
 
 // Status returns the state of each registry in force, by its name.

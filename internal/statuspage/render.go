@@ -100,7 +100,7 @@ func (v *view) pods() {
 		v.put(`</td>
 <td data-of="Pod"><span class="faint">%s/</span><b>%s</b></td>
 <td data-of="Hook">%s</td>
-<td data-of="Reason">`, p.Namespace, p.Name, p.Hook)
+<td data-of="Reason">`, p.Namespace, p.Pod, p.Hook)
 		v.putIf(p.Warning, `<span class="mark" title="a person should look">!</span> `)
 		v.put(`<a href="%s" rel="noreferrer">%s</a><p>%s</p></td>
 <td data-of="Registries">`, reasonsPage+strings.ToLower(p.Reason), p.Reason, p.Message)
@@ -119,7 +119,7 @@ func (v *view) registries() {
 `, len(v.Registries))
 	v.head("Registry", "Circuit breaker", "Calls under way", "Queued", "Last resync")
 	for _, r := range v.Registries {
-		v.row(r.Breaker != "closed" || r.ResyncFailure != "" || r.RemovalsBlocked)
+		v.row(r.Breaker != "closed" || r.Failure != "" || r.RemovalsBlocked)
 		v.put(`<td data-of="Registry"><b>%s</b> <span class="faint">%s</span></td>
 <td data-of="Circuit breaker"><span class="state %s">%s</span></td>
 <td data-of="Calls under way">%s <span class="faint">of %s</span></td>
@@ -135,13 +135,13 @@ func (v *view) resync(r Registry) {
 	switch {
 	case !r.Lists:
 		v.put(`<span class="faint">the driver can't list</span>`)
-	case r.Resynced == nil:
+	case r.Succeeded.IsZero():
 		v.put(`<span class="faint">not yet</span>`)
 	default:
-		v.age(*r.Resynced)
+		v.age(r.Succeeded)
 		v.put(" ago")
 	}
-	v.putIf(r.ResyncFailure != "", "<p>The last run failed: %s</p>", r.ResyncFailure)
+	v.putIf(r.Failure != "", "<p>The last run failed: %s</p>", r.Failure)
 	v.putIf(r.RemovalsBlocked, "<p>Removals are blocked: the manager's log says how to approve them.</p>")
 }
 

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -63,19 +62,12 @@ type Snapshot struct {
 type Registry struct {
 	Name   string `json:"name"`
 	Driver string `json:"driver"`
-	// Breaker is closed, halfOpen or open.
-	Breaker string `json:"breaker"`
-	// Slots is how many calls for pods may be under way, InUse how many are, and Queued how many wait to be.
-	Slots  int `json:"slots"`
-	InUse  int `json:"inUse"`
-	Queued int `json:"queued"`
-	// Lists: the registry can be compared with the cluster. Resynced is when that last succeeded; nil where it has not yet.
-	Lists         bool       `json:"lists"`
-	Resynced      *time.Time `json:"resynced,omitempty"`
-	ResyncFailure string     `json:"resyncFailure,omitempty"`
-	// RemovalsBlocked: more entries lack a live pod than may be removed unasked.
-	RemovalsBlocked bool `json:"removalsBlocked,omitempty"`
+	registryclient.Status
+	Resync
 }
+
+// Resync is what came of comparing it with the cluster.
+type Resync = resync.Status
 
 // Service counts the instances of a namespace under one name in one registry.
 type Service struct {
@@ -90,15 +82,8 @@ type Service struct {
 
 // Pod is one that waits.
 type Pod struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	// Hook is the one that OpenKruise waits at; empty where only the registry is behind.
-	Hook    string    `json:"hook,omitempty"`
-	Reason  string    `json:"reason"`
-	Message string    `json:"message,omitempty"`
-	Since   time.Time `json:"since"`
-	// Warning: a person should look. Without it the wait is part of any rollout.
-	Warning   bool            `json:"warning"`
+	metrics.Wait
+
 	Instances []entries.Entry `json:"instances,omitempty"`
 }
 
@@ -137,23 +122,12 @@ func Build(f Facts) Snapshot {
 		return s
 	}
 	for name, driver := range f.Drivers {
-		s.Registries = append(s.Registries, registryOf(name, driver, f.Clients[name], f.Resyncs[name]))
+		s.Registries = append(s.Registries, Registry{name, driver, f.Clients[name], f.Resyncs[name]})
 	}
 	slices.SortFunc(s.Registries, func(a, b Registry) int { return cmp.Compare(a.Name, b.Name) })
 	s.Services = servicesOf(f.Instances)
 	s.Pods = podsOf(f.Waits, f.Instances)
 	return s.counted()
-}
-
-func registryOf(name, driver string, c registryclient.Status, r resync.Status) Registry {
-	one := Registry{
-		Name: name, Driver: driver, Breaker: c.Breaker, Slots: c.Slots, InUse: c.InUse, Queued: c.Queued,
-		Lists: r.Lists, ResyncFailure: r.Failure, RemovalsBlocked: r.RemovalsBlocked,
-	}
-	if !r.Succeeded.IsZero() {
-		one.Resynced = &r.Succeeded
-	}
-	return one
 }
 
 func servicesOf(instances []tracker.Seen) []Service {
@@ -199,13 +173,10 @@ func podsOf(waits []metrics.Wait, instances []tracker.Seen) []Pod {
 	byUID := entriesOf(instances, func(pod lifecycle.PodID) bool { return waiting[pod.UID] })
 	pods := make([]Pod, 0, len(waits))
 	for _, w := range waits {
-		pods = append(pods, Pod{
-			Namespace: w.Namespace, Name: w.Pod, Hook: w.Hook, Reason: w.Reason, Message: w.Message, Warning: w.Warning,
-			Since: w.Since, Instances: byUID[types.UID(w.UID)],
-		})
+		pods = append(pods, Pod{w, byUID[types.UID(w.UID)]})
 	}
 	slices.SortFunc(pods, func(a, b Pod) int {
-		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod, b.Pod))
 	})
 	return pods
 }
@@ -219,7 +190,7 @@ type Filter struct {
 // Filter returns what the filter lets through, bounded so that a page stays readable. Registries are always shown.
 func (s Snapshot) Filter(f Filter) Snapshot {
 	s.Pods = keep(s.Pods, func(p Pod) bool {
-		shown := []string{p.Namespace + "/" + p.Name, p.Hook, p.Reason, p.Message}
+		shown := []string{p.Namespace + "/" + p.Pod, p.Hook, p.Reason, p.Message}
 		for _, i := range p.Instances {
 			shown = append(shown, i.Registry, i.Service, i.Endpoint)
 		}

@@ -1,6 +1,7 @@
 package statuspage
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
@@ -69,10 +70,10 @@ func TestBuild(t *testing.T) {
 			want: func(s *Snapshot) {
 				s.Registries = []Registry{
 					{
-						Name: "default", Driver: "consul", Breaker: "open", Slots: 96, InUse: 3, Queued: 7,
-						Lists: true, Resynced: &compared, ResyncFailure: "refused", RemovalsBlocked: true,
+						"default", "consul", registryclient.Status{Slots: 96, InUse: 3, Queued: 7, Breaker: "open"},
+						Resync{Lists: true, Succeeded: compared, Failure: "refused", RemovalsBlocked: true},
 					},
-					{Name: "old", Driver: "etcd", Breaker: "closed", Slots: 8, Lists: true},
+					{"old", "etcd", registryclient.Status{Slots: 8, Breaker: "closed"}, Resync{Lists: true}},
 				}
 			},
 		},
@@ -101,13 +102,9 @@ func TestBuild(t *testing.T) {
 			},
 			want: func(s *Snapshot) {
 				s.Pods = []Pod{
+					{Wait: wait("web-2", "RegistryUnavailable", time.Minute)},
 					{
-						Namespace: "shop", Name: "web-2", Hook: "preDelete", Reason: "RegistryUnavailable", Message: "why web-2 waits",
-						Since: epoch().Add(-time.Minute), Warning: true,
-					},
-					{
-						Namespace: "shop", Name: "web-1", Hook: "preDelete", Reason: "Draining", Message: "why web-1 waits",
-						Since:     epoch().Add(-time.Second),
+						Wait:      wait("web-1", "Draining", time.Second),
 						Instances: []entries.Entry{{Registry: "default", Service: "web", Endpoint: "10.0.0.1:80", State: entries.Out}},
 					},
 				}
@@ -153,7 +150,7 @@ func TestFilter(t *testing.T) {
 			got := all.Filter(tc.filter)
 			names := ""
 			for i, p := range got.Pods {
-				names += map[bool]string{true: " "}[i > 0] + p.Name
+				names += map[bool]string{true: " "}[i > 0] + p.Pod
 			}
 			for _, s := range got.Services {
 				names += ", " + s.Name
@@ -163,7 +160,7 @@ func TestFilter(t *testing.T) {
 			}
 		})
 	}
-	if len(all.Pods) != 2 || all.Pods[0].Name != "web-1" {
+	if len(all.Pods) != 2 || all.Pods[0].Pod != "web-1" {
 		t.Errorf("a filter changed the snapshot that others read: %+v", all.Pods)
 	}
 }
@@ -171,8 +168,8 @@ func TestFilter(t *testing.T) {
 func TestFilterShowsTheLongestWaitsOfThousands(t *testing.T) {
 	t.Parallel()
 	got := Build(thousands(5000)).Filter(Filter{})
-	if len(got.Pods) != shownAtMost || got.PodsTotal != 5000 || got.Pods[0].Name != "web-4999" {
-		t.Errorf("shows %d of %d pods, the first is %s; want %d of 5000, and web-4999", len(got.Pods), got.PodsTotal, got.Pods[0].Name, shownAtMost)
+	if len(got.Pods) != shownAtMost || got.PodsTotal != 5000 || got.Pods[0].Pod != "web-4999" {
+		t.Errorf("shows %d of %d pods, the first is %s; want %d of 5000, and web-4999", len(got.Pods), got.PodsTotal, got.Pods[0].Pod, shownAtMost)
 	}
 	if len(got.Services) != shownAtMost || got.ServicesTotal != 5000 {
 		t.Errorf("shows %d of %d services, want %d of 5000", len(got.Services), got.ServicesTotal, shownAtMost)
@@ -188,4 +185,27 @@ func thousands(n int) Facts {
 		f.Instances = append(f.Instances, seen(name, name, lifecycle.InService, false))
 	}
 	return f
+}
+
+func TestOthersReadTheSnapshotByTheseNames(t *testing.T) {
+	t.Parallel()
+
+	got, err := json.Marshal(Snapshot{
+		Manager: leading().Manager,
+		Registries: []Registry{{
+			"default", "consul", registryclient.Status{Slots: 96, InUse: 3, Queued: 7, Breaker: "open"},
+			Resync{Lists: true, Succeeded: epoch(), Failure: "refused", RemovalsBlocked: true},
+		}, {Name: "old", Driver: "etcd"}},
+		Pods: []Pod{{wait("web-1", "Draining", time.Second), []entries.Entry{{}}}, {}},
+	})
+	want := `{"manager":{"name":"rollcall-1","leader":"rollcall-1","leads":true},"registries":[` +
+		`{"name":"default","driver":"consul","breaker":"open","slots":96,"inUse":3,"queued":7,"lists":true,` +
+		`"resynced":"2026-01-02T03:04:05Z","resyncFailure":"refused","removalsBlocked":true},` +
+		`{"name":"old","driver":"etcd","breaker":"","slots":0,"inUse":0,"queued":0,"lists":false}],"services":null,"pods":[` +
+		`{"namespace":"shop","name":"web-1","hook":"preDelete","reason":"Draining","message":"why web-1 waits",` +
+		`"since":"2026-01-02T03:04:04Z","warning":false,"instances":[{"registry":"","service":"","endpoint":"","state":""}]},` +
+		`{"namespace":"","name":"","reason":"","since":"0001-01-01T00:00:00Z","warning":false}],"servicesTotal":0,"podsTotal":0}`
+	if err != nil || string(got) != want {
+		t.Errorf("it is written as\n%s, err %v; want\n%s", got, err, want)
+	}
 }

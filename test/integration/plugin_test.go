@@ -95,7 +95,7 @@ func TestKubectlPlugin(t *testing.T) {
 		"reasons.md#registryunavailable", "kubectl rollcall release "+pod.Name)
 	s.awaitPage("the pod and why it waits", func(p statuspage.Snapshot) bool {
 		return slices.ContainsFunc(p.Pods, func(one statuspage.Pod) bool {
-			return one.Name == pod.Name && one.Hook == "preDelete" && one.Reason == "RegistryUnavailable" && one.Warning &&
+			return one.Pod == pod.Name && one.Hook == "preDelete" && one.Reason == "RegistryUnavailable" && one.Warning &&
 				strings.Contains(one.Message, "out of order") && len(one.Instances) == 1
 		})
 	})
@@ -109,7 +109,7 @@ func TestKubectlPlugin(t *testing.T) {
 	s.ExpectSteady()
 	s.awaitPage("that no pod waits", func(p statuspage.Snapshot) bool {
 		return len(p.Pods) == 0 && len(p.Services) == 1 && p.Services[0].In == 2 && p.Services[0].Out+p.Services[0].Unacknowledged == 0 &&
-			p.Registries[0].Resynced != nil
+			!p.Registries[0].Succeeded.IsZero()
 	})
 
 	person.Expect(3, "explain web-none", "has no pod web-none")
