@@ -103,7 +103,7 @@ const TimeoutLimit = 6300 * time.Millisecond
 
 // Limits is what a configuration is checked against that it does not hold itself.
 type Limits struct {
-	// Drivers are the names that a registry's driver may have.
+	// Drivers are the names that a registry's driver may have; nil allows all.
 	Drivers []string
 	// Workers is how many pods are worked on at once; a call holds its worker. What a registry's maxInFlight may be at most
 	// follows from it, so that every registry finds workers although all others hang. 0 is no limit.

@@ -126,11 +126,11 @@ func (o *object) registry(cluster string, limits Limits, mostInFlight int) Regis
 func (o *object) driver(name string, drivers []string) string {
 	driver, known := o.text(name), slices.Sorted(slices.Values(drivers))
 	switch {
-	case driver == "" && len(known) == 0: // the kubectl plugin does not know the manager's
+	case driver == "" && len(known) == 0:
 		o.required(name, "write the name of a driver, such as consul")
 	case driver == "":
 		o.required(name, "write one of "+strings.Join(known, ", "))
-	case !slices.Contains(known, driver):
+	case drivers != nil && !slices.Contains(known, driver):
 		o.add(field.NotSupported(o.at(name), driver, known))
 	}
 	return driver

@@ -68,3 +68,15 @@ func TestAnEndpointIsNotRepeated(t *testing.T) {
 		t.Errorf("got error %v, want one that names the field and not what it holds", err)
 	}
 }
+
+// TestDriversOfNoManager: the kubectl plugin does not know which drivers a manager has, and a manager that has none takes none.
+func TestDriversOfNoManager(t *testing.T) {
+	t.Parallel()
+	const file = "cluster: a\nhooks: {owned: [example.com/*]}\nregistry: {driver: acme}\n"
+	if c, err := Parse([]byte(file), Limits{}); err != nil || c.Registries[DefaultRegistry].Driver != "acme" {
+		t.Errorf("got error %v where all drivers are allowed", err)
+	}
+	if _, err := Parse([]byte(file), Limits{Drivers: []string{}}); err == nil || !strings.Contains(err.Error(), `registry.driver: Unsupported value: "acme"`) {
+		t.Errorf("got error %v where no driver is allowed", err)
+	}
+}

@@ -17,7 +17,6 @@ import (
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
@@ -76,8 +75,9 @@ func (o *options) cluster() (*cluster, error) {
 	return &cluster{Client: c, pods: pods, namespace: namespace, installation: o.installation}, nil
 }
 
-// config reads the manager's configuration. Its drivers are not checked: they are the manager's. A manager that is newer than the plugin
-// may read fields which the plugin does not know: unknown gets them, and where it is nil they are refused.
+// config reads the manager's configuration. Its drivers are not checked: they are the manager's, and so is what maxInFlight may be, which
+// depends on --workers. A manager that is newer than the plugin may read fields which the plugin does not know: unknown gets them, and
+// where it is nil they are refused.
 func (c *cluster) config(ctx context.Context, unknown func(path string)) (*config.Config, error) {
 	var object corev1.ConfigMap
 	err := c.Get(ctx, client.ObjectKey{Namespace: c.installation, Name: configMapName}, &object)
@@ -88,28 +88,12 @@ func (c *cluster) config(ctx context.Context, unknown func(path string)) (*confi
 	case err != nil:
 		return nil, reading("ConfigMap "+configMapName, err)
 	}
-	parsed, err := parseConfig([]byte(object.Data[configKey]), unknown)
+	parsed, err := config.Parse([]byte(object.Data[configKey]), config.Limits{Unknown: unknown})
 	if err != nil {
 		return nil, fmt.Errorf("ConfigMap %s/%s: the manager refuses this configuration too, unless it is newer than this plugin: "+
 			"then install the plugin of its version: %w", c.installation, configMapName, err)
 	}
 	return parsed, nil
-}
-
-// parseConfig holds a configuration to what every manager accepts. What maxInFlight may be depends on the manager's --workers.
-func parseConfig(text []byte, unknown func(path string)) (*config.Config, error) {
-	type section struct{ Driver string }
-	var named struct {
-		Registry   section
-		Registries map[string]section
-	}
-	_ = yaml.Unmarshal(text, &named) // config.Parse says what is wrong
-	drivers := []string{named.Registry.Driver}
-	for _, s := range named.Registries {
-		drivers = append(drivers, s.Driver)
-	}
-	drivers = slices.DeleteFunc(drivers, func(name string) bool { return name == "" })
-	return config.Parse(text, config.Limits{Drivers: drivers, Unknown: unknown})
 }
 
 // warnUnknown says once of each field of the configuration that this plugin does not know it.

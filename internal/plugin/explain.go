@@ -1,13 +1,13 @@
 package plugin
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 
@@ -15,14 +15,12 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/reason"
 )
 
-const reasonsPage = "https://github.com/rollcall-dev/rollcall/blob/main/docs/reference/reasons.md"
-
 // explain says in sentences why a pod is in rotation or not, what has to happen next, whose each handler is, and what a
 // person can do.
-func explain(out io.Writer, on terminal, p Pod, registries known, now time.Time) {
+func explain(out io.Writer, on terminal, p Pod, registries known) {
 	var paragraphs []string
 	said := slices.Concat([]string{rotationSentence(p)}, registrySentences(registries, p),
-		[]string{stateSentence(p, now), waitSentence(p), nextSentence(p, now)})
+		[]string{stateSentence(p), waitSentence(p), nextSentence(p)})
 	for _, lines := range [][]string{said, handlerLines(p), remedies(p)} {
 		lines = slices.DeleteFunc(lines, func(line string) bool { return line == "" })
 		for i, line := range lines {
@@ -64,10 +62,10 @@ func instances(p Pod) string {
 	return strings.Join(all, ", ")
 }
 
-func stateSentence(p Pod, now time.Time) string {
+func stateSentence(p Pod) string {
 	since := ""
 	if p.Since != nil {
-		since = " for " + short(now.Sub(p.Since.Time))
+		since = " for " + p.age()
 	}
 	switch p.State {
 	case terminating:
@@ -75,17 +73,14 @@ func stateSentence(p Pod, now time.Time) string {
 	case "":
 		return "OpenKruise has given the pod no lifecycle state."
 	}
-	meaning := map[appspub.LifecycleStateType]string{
+	meaning := cmp.Or(map[appspub.LifecycleStateType]string{
 		appspub.LifecycleStatePreparingNormal: "it is new or back, and does not count as available yet",
 		appspub.LifecycleStateNormal:          "it counts as available once it is ready",
 		appspub.LifecycleStatePreparingUpdate: "OpenKruise wants to update it in place",
 		appspub.LifecycleStateUpdating:        "its containers restart",
 		appspub.LifecycleStateUpdated:         "it was updated in place",
 		appspub.LifecycleStatePreparingDelete: "OpenKruise wants to delete it",
-	}[appspub.LifecycleStateType(p.State)]
-	if meaning == "" {
-		meaning = "a state that this version does not know"
-	}
+	}[appspub.LifecycleStateType(p.State)], "a state that this version does not know")
 	ready := "not ready"
 	if p.Ready {
 		ready = "ready"
@@ -109,7 +104,7 @@ func waitSentence(p Pod) string {
 }
 
 // nextSentence says what Rollcall does next, as the decision table has it.
-func nextSentence(p Pod, now time.Time) string {
+func nextSentence(p Pod) string {
 	d := p.facts.decision
 	if p.Reason == reason.NotWatched || p.Hook == "" && d.Then.Empty() {
 		return ""
@@ -125,8 +120,8 @@ func nextSentence(p Pod, now time.Time) string {
 	if first == "" {
 		return ""
 	}
-	if p.facts.drainEnds.After(now) {
-		first = "the drain ends in " + short(p.facts.drainEnds.Sub(now))
+	if p.facts.drainLeft > 0 {
+		first = "the drain ends in " + short(p.facts.drainLeft)
 	}
 	var then []string
 	if set := handlers(d.Then.Set); set != "" {
@@ -182,7 +177,7 @@ func handlerLines(p Pod) []string {
 func remedies(p Pod) []string {
 	var lines []string
 	if p.Reason != "" {
-		lines = append(lines, fmt.Sprintf("  about the reason: %s#%s", reasonsPage, strings.ToLower(string(p.Reason))))
+		lines = append(lines, "  about the reason: "+p.Reason.Page())
 	}
 	if p.facts.decision.Releases && p.Reason != reason.NotWatched {
 		lines = append(lines, fmt.Sprintf("  let it go without the registry: kubectl rollcall release %s -n %s", p.Name, p.Namespace))

@@ -182,7 +182,7 @@ func counted(n int, what string) string {
 func (l *linted) lint() (findings, notes []string) {
 	for _, one := range l.configs {
 		var err error
-		if l.parsed, err = parseConfig(one.text, nil); err != nil {
+		if l.parsed, err = config.Parse(one.text, config.Limits{}); err != nil {
 			findings = append(findings, one.name+": "+err.Error())
 		}
 	}

@@ -24,6 +24,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
+	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/statuspage/entries"
@@ -75,7 +76,7 @@ func (s scene) view(t *testing.T) Pod {
 	if s.foreign {
 		text += "namespaces: [pay]\n"
 	}
-	parsed, err := parseConfig([]byte(text), nil)
+	parsed, err := config.Parse([]byte(text), config.Limits{})
 	expect.NoError(t, err)
 	set := objects.cloneSets[0]
 	pod := &corev1.Pod{
@@ -255,7 +256,7 @@ What you can do:
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out bytes.Buffer
-			explain(&out, terminal{}, c.scene.view(t), known{why: c.unknown}, now)
+			explain(&out, terminal{}, c.scene.view(t), known{why: c.unknown})
 			if diff := cmp.Diff(strings.TrimPrefix(c.want, "\n"), out.String()); diff != "" {
 				t.Errorf("explain (-want +got):\n%s", diff)
 			}
@@ -312,7 +313,7 @@ func TestStatus(t *testing.T) {
 	pods[0].Name = "web-0"
 	sortPods(pods)
 	var out bytes.Buffer
-	statusTable(pods, false, false, true, now).write(&out, terminal{})
+	statusTable(pods, false, false, true).write(&out, terminal{})
 	want := `NAMESPACE   NAME    STATE             AGE   READY   ROTATION   WAITS AT    REASON
 prod        web-1   PreparingDelete   60s   true    In         preDelete   RegistryUnavailable
 prod        web-0   Normal            60s   true    In         -           -
@@ -547,7 +548,7 @@ func TestRolloutCountsItsOwnPods(t *testing.T) {
 	own, canary := serves.view(t), serves.view(t)
 	canary.facts.pod.OwnerReferences[0].UID = "canary"
 	set := &kruisev1alpha1.CloneSet{ObjectMeta: metav1.ObjectMeta{UID: "set"}}
-	r := rolloutOf(set, []Pod{own, canary}, now)
+	r := rolloutOf(set, []Pod{own, canary})
 	if r.in != 1 || len(r.pods) != 1 {
 		t.Errorf("got %d pods, %d of them in rotation, want its own", len(r.pods), r.in)
 	}
@@ -558,7 +559,7 @@ func TestStatusForScripts(t *testing.T) {
 	t.Parallel()
 	for _, output := range []string{"", "json", "yaml"} {
 		var out, notes strings.Builder
-		s := status{pods: []Pod{{Name: "web-0"}}, unknown: errors.New("no manager leads"), now: now}
+		s := status{pods: []Pod{{Name: "web-0"}}, unknown: errors.New("no manager leads")}
 		expect.NoError(t, s.write(&out, &notes, terminal{}, output, false))
 		if !strings.Contains(notes.String(), "no manager leads") || strings.Contains(out.String(), "no manager leads") {
 			t.Errorf("-o %s: notes %q beside\n%s", output, &notes, &out)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	"github.com/spf13/cobra"
@@ -26,13 +25,13 @@ func (o *options) explainCommand() *cobra.Command {
 
 		ValidArgsFunction: o.complete(&corev1.PodList{}, client.HasLabels{appspub.LifecycleStateKey}),
 		RunE: o.connected(func(ctx context.Context, cluster *cluster, arguments []string) error {
-			p, now, err := o.managed(ctx, cluster, arguments[0])
+			p, err := o.managed(ctx, cluster, arguments[0])
 			if err != nil {
 				return err
 			}
 			registries := cluster.known(ctx, p.Namespace, o)
 			p.Entries = registries.pods[p.facts.pod.UID]
-			explain(o.Out, terminalOf(o.Out), p, registries, now)
+			explain(o.Out, terminalOf(o.Out), p, registries)
 			return nil
 		}),
 	}
@@ -63,7 +62,7 @@ func (o *options) release(ctx context.Context, cluster *cluster, name string, ye
 	if err := o.led(ctx, cluster); err != nil {
 		return err
 	}
-	p, _, err := o.managed(ctx, cluster, name)
+	p, err := o.managed(ctx, cluster, name)
 	switch {
 	case err != nil:
 		return err
@@ -90,21 +89,21 @@ func (o *options) skip(ctx context.Context, cluster *cluster, p Pod) error {
 }
 
 // managed reads one pod that Rollcall manages.
-func (o *options) managed(ctx context.Context, cluster *cluster, name string) (Pod, time.Time, error) {
+func (o *options) managed(ctx context.Context, cluster *cluster, name string) (Pod, error) {
 	var pod corev1.Pod
 	if err := cluster.one(ctx, "pod", client.ObjectKey{Namespace: cluster.namespace, Name: name}, &pod); err != nil {
-		return Pod{}, time.Time{}, err
+		return Pod{}, err
 	}
 	w, err := cluster.world(ctx, cluster.namespace, o)
 	if err != nil {
-		return Pod{}, time.Time{}, err
+		return Pod{}, err
 	}
 	p, is := w.view(&pod)
 	if !is {
-		return Pod{}, time.Time{}, &exitError{exitNotManaged, fmt.Errorf("pod %s/%s is not managed by Rollcall: its workload has no "+
+		return Pod{}, &exitError{exitNotManaged, fmt.Errorf("pod %s/%s is not managed by Rollcall: its workload has no "+
 			"hook with a handler that hooks.owned claims (%q)", cluster.namespace, name, w.config.Hooks.Owned)}
 	}
-	return p, w.now, nil
+	return p, nil
 }
 
 func parseSelector(text string) (client.ListOption, error) {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"math"
 	"strconv"
-	"time"
 
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	"github.com/spf13/cobra"
@@ -33,13 +32,14 @@ func (o *options) rolloutCommand() *cobra.Command {
 		ValidArgsFunction: o.complete(&kruisev1alpha1.CloneSetList{}),
 		RunE: o.connected(func(ctx context.Context, cluster *cluster, arguments []string) error {
 			key := client.ObjectKey{Namespace: cluster.namespace, Name: arguments[0]}
-			v := viewer{options: o, cluster: cluster, key: key, least: math.MaxInt}
+			least := math.MaxInt // of the pods in rotation, since the view began
 			return o.show(watch, func(out, _ io.Writer, on terminal) (bool, error) {
-				rollout, err := v.look(ctx)
+				rollout, err := o.rollout(ctx, cluster, key)
 				if err != nil {
 					return false, err
 				}
-				rollout.write(out, on)
+				least = min(least, rollout.in)
+				rollout.write(out, on, least)
 				return rollout.done(), nil
 			})
 		}),
@@ -48,54 +48,38 @@ func (o *options) rolloutCommand() *cobra.Command {
 	return c
 }
 
-// viewer draws a rollout.
-type viewer struct {
-	*options
-
-	cluster *cluster
-	key     client.ObjectKey
-	// least is the lowest number of pods in rotation so far.
-	least int
-}
-
 // rollout is what is drawn.
 type rollout struct {
 	cloneSet *kruisev1alpha1.CloneSet
 	pods     []Pod
-	// in is how many pods are in rotation, and least the lowest number since the view began.
-	in, least int
-	now       time.Time
+	// in is how many pods are in rotation.
+	in int
 }
 
-func (v *viewer) look(ctx context.Context) (*rollout, error) {
+func (o *options) rollout(ctx context.Context, cluster *cluster, key client.ObjectKey) (*rollout, error) {
 	var set kruisev1alpha1.CloneSet
-	if err := v.cluster.one(ctx, "CloneSet", v.key, &set); err != nil {
+	if err := cluster.one(ctx, "CloneSet", key, &set); err != nil {
 		return nil, err
 	}
 	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
 	if err != nil {
-		return nil, fmt.Errorf("reading the selector of CloneSet %s: %w", v.key.Name, err)
+		return nil, fmt.Errorf("reading the selector of CloneSet %s: %w", key.Name, err)
 	}
-	w, err := v.cluster.world(ctx, v.key.Namespace, v.options)
+	w, err := cluster.world(ctx, key.Namespace, o)
 	if err != nil {
 		return nil, err
 	}
-	pods, err := v.cluster.managed(ctx, w, client.InNamespace(v.key.Namespace), client.MatchingLabelsSelector{Selector: selector})
+	pods, err := cluster.managed(ctx, w, client.InNamespace(key.Namespace), client.MatchingLabelsSelector{Selector: selector})
 	if err != nil {
 		return nil, err
 	}
-	r := rolloutOf(&set, pods, w.now)
-	if err := r.notManaged(w.config); err != nil {
-		return nil, err
-	}
-	v.least = min(v.least, r.in)
-	r.least = v.least
-	return r, nil
+	r := rolloutOf(&set, pods)
+	return r, r.notManaged(w.config)
 }
 
 // rolloutOf has those of the pods that are the CloneSet's.
-func rolloutOf(set *kruisev1alpha1.CloneSet, pods []Pod, now time.Time) *rollout {
-	r := &rollout{cloneSet: set, now: now}
+func rolloutOf(set *kruisev1alpha1.CloneSet, pods []Pod) *rollout {
+	r := &rollout{cloneSet: set}
 	for _, p := range pods {
 		if !metav1.IsControlledBy(p.facts.pod, set) {
 			continue
@@ -133,10 +117,10 @@ func (r *rollout) done() bool {
 	return true
 }
 
-func (r *rollout) write(out io.Writer, on terminal) {
+func (r *rollout) write(out io.Writer, on terminal, least int) {
 	set := r.cloneSet
 	fmt.Fprintln(out, on.wrap(fmt.Sprintf("CloneSet %s/%s: %d of %d pods updated, %d available, %d in rotation (least so far %d)",
-		set.Namespace, set.Name, set.Status.UpdatedReplicas, ptr.Deref(set.Spec.Replicas, 1), set.Status.AvailableReplicas, r.in, r.least)))
+		set.Namespace, set.Name, set.Status.UpdatedReplicas, ptr.Deref(set.Spec.Replicas, 1), set.Status.AvailableReplicas, r.in, least)))
 	t := table{
 		head:  []string{"POD", "REVISION", "STATE", "AGE", "READY", "ROTATION", "WAITS AT", "REASON"},
 		spare: []string{"READY", "AGE", "WAITS AT"},
@@ -148,10 +132,10 @@ func (r *rollout) write(out io.Writer, on terminal) {
 		}
 		why := dash(string(p.Reason))
 		if p.Reason == reason.Draining {
-			why += " " + short(p.facts.drainEnds.Sub(r.now))
+			why += " " + short(p.facts.drainLeft)
 		}
 		t.rows = append(t.rows, row{p.tone(), []string{
-			p.Name, revision, dash(p.State), p.age(r.now), strconv.FormatBool(p.Ready), string(p.Rotation), dash(string(p.Hook)), why,
+			p.Name, revision, dash(p.State), p.age(), strconv.FormatBool(p.Ready), string(p.Rotation), dash(string(p.Hook)), why,
 		}})
 	}
 	t.write(out, on)

@@ -131,13 +131,13 @@ func draw(t *testing.T, name string, streams genericiooptions.IOStreams) {
 	}
 	switch name {
 	case "status":
-		s := status{pods: pods, now: now}
+		s := status{pods: pods}
 		expect.NoError(t, s.write(o.Out, o.ErrOut, terminalOf(o.Out), "", true))
 		fmt.Fprintln(o.Out)
 		s.unknown = errors.New("the manager rollcall-1 runs without --status-page, or is older than this plugin")
 		expect.NoError(t, s.write(o.Out, o.ErrOut, terminalOf(o.Out), "", false))
 	case "explain":
-		explain(o.Out, terminalOf(o.Out), pods[0], known{}, now)
+		explain(o.Out, terminalOf(o.Out), pods[0], known{})
 	case "receipt":
 		if err := o.printReceipt(receipt.NewHistory(twoRollouts(), time.Time{}), "prod", "storefront",
 			map[string]string{"64f7c": "6", "9b2d5": "7", "c81e0": "8"}); err == nil {
@@ -151,7 +151,7 @@ func draw(t *testing.T, name string, streams genericiooptions.IOStreams) {
 			set.Status.UpdateRevision = "new"
 			pods[1].facts.pod.Labels[appsv1.ControllerRevisionHashLabelKey] = "new"
 			var text bytes.Buffer
-			(&rollout{cloneSet: set, pods: pods[3-in:], in: in, least: in, now: now}).write(&text, s.on)
+			(&rollout{cloneSet: set, pods: pods[3-in:], in: in}).write(&text, s.on, in)
 			s.draw(text.Bytes())
 		}
 	}

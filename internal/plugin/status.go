@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	"github.com/spf13/cobra"
@@ -62,7 +61,6 @@ type status struct {
 	pods []Pod
 	// unknown says why it is not known what the registries say.
 	unknown error
-	now     time.Time
 }
 
 func (o *options) status(ctx context.Context, c *cluster, namespace string, matching client.ListOption) (*status, error) {
@@ -79,7 +77,7 @@ func (o *options) status(ctx context.Context, c *cluster, namespace string, matc
 	for i := range pods {
 		pods[i].Entries = registries.pods[pods[i].facts.pod.UID]
 	}
-	return &status{pods: pods, unknown: registries.why, now: w.now}, nil
+	return &status{pods: pods, unknown: registries.why}, nil
 }
 
 func (s *status) write(out, notes io.Writer, on terminal, output string, all bool) error {
@@ -100,7 +98,7 @@ func (s *status) write(out, notes io.Writer, on terminal, output string, all boo
 	if output == "wide" {
 		on.width = 0 // a person asked for all of it
 	}
-	statusTable(s.pods, s.unknown == nil, output == "wide", all, s.now).write(out, on)
+	statusTable(s.pods, s.unknown == nil, output == "wide", all).write(out, on)
 	if s.unknown != nil {
 		fmt.Fprintf(notes, "REGISTRY is not shown: %v\n", s.unknown)
 	}
@@ -123,7 +121,7 @@ func printObjects(out io.Writer, pods []Pod, output string) error {
 }
 
 // statusTable has a row for each pod, with what the registries say where that is known.
-func statusTable(pods []Pod, known, wide, all bool, now time.Time) table {
+func statusTable(pods []Pod, known, wide, all bool) table {
 	t := table{spare: []string{"READY", "AGE", "ROTATION", "WAITS AT"}, rows: make([]row, len(pods))}
 	for i, p := range pods {
 		t.rows[i].tone = p.tone()
@@ -136,7 +134,7 @@ func statusTable(pods []Pod, known, wide, all bool, now time.Time) table {
 		{"NAMESPACE", all, func(p Pod) string { return p.Namespace }},
 		{"NAME", true, func(p Pod) string { return p.Name }},
 		{"STATE", true, func(p Pod) string { return dash(p.State) }},
-		{"AGE", true, func(p Pod) string { return p.age(now) }},
+		{"AGE", true, func(p Pod) string { return p.age() }},
 		{"READY", true, func(p Pod) string { return strconv.FormatBool(p.Ready) }},
 		{"ROTATION", true, func(p Pod) string { return string(p.Rotation) }},
 		{"REGISTRY", known, func(p Pod) string { return registryOf(p.Entries) }},
@@ -157,9 +155,9 @@ func statusTable(pods []Pod, known, wide, all bool, now time.Time) table {
 }
 
 // age is how long the pod has been in its state.
-func (p Pod) age(now time.Time) string {
+func (p Pod) age() string {
 	if p.Since == nil {
 		return "-"
 	}
-	return short(now.Sub(p.Since.Time))
+	return short(p.facts.now.Sub(p.Since.Time))
 }

@@ -62,8 +62,9 @@ type facts struct {
 	decision lifecycle.Decision
 	// workload is what the pod's workload says; nil where it is gone.
 	workload *lifecycle.Workload
-	// drainEnds is when the drain has passed; zero where there is none.
-	drainEnds time.Time
+	// now is when the view was made, and drainLeft how long the drain takes from then on; zero or less where there is none.
+	now       time.Time
+	drainLeft time.Duration
 	// warned: the manager's last word on the pod is a Warning.
 	warned bool
 }
@@ -92,7 +93,7 @@ func (w *world) view(pod *corev1.Pod) (Pod, bool) {
 	p := Pod{
 		Namespace: pod.Namespace, Name: pod.Name, State: pod.Labels[appspub.LifecycleStateKey], Ready: lifecycle.IsReady(pod),
 		Rotation: rotationOf(input.Record), Hook: decision.Waiting, Instances: input.Record.Instances,
-		facts: facts{pod: pod, input: input, decision: decision, workload: owner},
+		facts: facts{pod: pod, input: input, decision: decision, workload: owner, now: w.now},
 	}
 	if workload != nil {
 		p.Workload = workload.GetName()
@@ -103,7 +104,7 @@ func (w *world) view(pod *corev1.Pod) (Pod, bool) {
 	if pod.DeletionTimestamp != nil {
 		p.State, p.Since = terminating, pod.DeletionTimestamp
 	}
-	p.facts.drainEnds = w.drainEnds(p)
+	p.facts.drainLeft = w.drainLeft(p)
 	p.Reason, p.Message, p.facts.warned = w.reasonOf(p)
 	return p, input.Managed()
 }
@@ -127,16 +128,16 @@ func rotationOf(r lifecycle.Record) Rotation {
 	return Unknown
 }
 
-func (w *world) drainEnds(p Pod) time.Time {
+func (w *world) drainLeft(p Pod) time.Duration {
 	record := p.facts.input.Record
 	if !p.facts.decision.Releases || record.OutSince == nil || !record.Fresh(p.facts.pod) {
-		return time.Time{}
+		return 0
 	}
 	drain, err := service.DrainOf(p.facts.pod.Annotations, w.config.Drain)
 	if err != nil {
 		drain = w.config.Drain
 	}
-	return record.OutSince.Add(drain)
+	return record.OutSince.Add(drain).Sub(w.now)
 }
 
 // reasonOf says why the pod waits: because the manager does not watch its namespace, else by the manager's last Event on what it
@@ -154,8 +155,8 @@ func (w *world) reasonOf(p Pod) (why reason.Reason, message string, warned bool)
 		return reason.AwaitingOpenKruise, "its hook is released, and OpenKruise has neither updated nor deleted it yet", false
 	case p.Hook == "":
 		return "", "", false
-	case p.facts.drainEnds.After(w.now):
-		return reason.Draining, "out of rotation; clients have " + short(p.facts.drainEnds.Sub(w.now)) + " left to notice", false
+	case p.facts.drainLeft > 0:
+		return reason.Draining, "out of rotation; clients have " + short(p.facts.drainLeft) + " left to notice", false
 	case !p.facts.decision.Releases && !p.Ready:
 		return reason.NotReady, "the pod is not ready yet", false
 	case p.facts.pod.Status.PodIP == "":

@@ -4,6 +4,7 @@ package reason
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -238,6 +239,11 @@ const (
 	// that installation with `--rollcall-namespace`.
 	NotWatched Reason = "NotWatched"
 )
+
+// Page is where a person reads about the reason.
+func (r Reason) Page() string {
+	return "https://github.com/rollcall-dev/rollcall/blob/main/docs/reference/reasons.md#" + strings.ToLower(string(r))
+}
 
 // Event returns the type of the Event that shows the reason, or nothing for a reason that is part of any rollout.
 func (r Reason) Event() string {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/resync"
 	"github.com/rollcall-dev/rollcall/internal/statuspage/entries"
@@ -231,7 +232,7 @@ func expectHarmless(t *testing.T, what, text string) {
 			t.Errorf("%s has the element %s", what, node.Data)
 		}
 		for _, a := range node.Attr {
-			own := a.Val == "status/style.css" || a.Val == "status/live.js" || strings.HasPrefix(a.Val, reasonsPage)
+			own := a.Val == "status/style.css" || a.Val == "status/live.js" || strings.HasPrefix(a.Val, reason.Reason("").Page())
 			if strings.HasPrefix(a.Key, "on") || a.Key == "style" || (a.Key == "href" || a.Key == "src" || a.Key == "action") && !own {
 				t.Errorf("%s has the attribute %s=%q at %s", what, a.Key, a.Val, node.Data)
 			}

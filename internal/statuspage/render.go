@@ -7,10 +7,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
-)
 
-// reasonsPage explains each reason. It is a link that a person may follow; the page itself loads nothing from elsewhere.
-const reasonsPage = "https://github.com/rollcall-dev/rollcall/blob/main/docs/reference/reasons.md#"
+	"github.com/rollcall-dev/rollcall/internal/reason"
+)
 
 // view writes what a person sees. It is no html/template: with that in the program the linker keeps every exported method of
 // every type, which makes the manager 11 MB larger.
@@ -103,7 +102,7 @@ func (v *view) pods() {
 <td data-of="Reason">`, p.Namespace, p.Pod, p.Hook)
 		v.putIf(p.Warning, `<span class="mark" title="a person should look">!</span> `)
 		v.put(`<a href="%s" rel="noreferrer">%s</a><p>%s</p></td>
-<td data-of="Registries">`, reasonsPage+strings.ToLower(p.Reason), p.Reason, p.Message)
+<td data-of="Registries">`, reason.Reason(p.Reason).Page(), p.Reason, p.Message)
 		for _, i := range p.Instances {
 			v.put(`<p><span class="state %s">%s</span> %s at %s in %s</p>`, i.State, i.State, i.Service, i.Endpoint, i.Registry)
 		}
