@@ -109,7 +109,7 @@ func (a *app) newEvicting(namespaces []string, synced func() bool, leader *apiCl
 	path := &evictions.Path{
 		Webhooks: a.direct.admission.MutatingWebhookConfigurations(), Name: f.name, Clock: clock.RealClock{}, Logger: logger,
 	}
-	e.runnables = append(e.runnables, path, &evictions.PathIssuer{Webhooks: webhooks, Name: f.name, Logger: logger})
+	e.runnables = append(e.runnables, path, evictions.IssuePath(webhooks, f.name, logger))
 	if f.selfSigned {
 		e.runnables = append(e.runnables, &evictions.Issuer{
 			Secrets: leader.core.Secrets(podNamespace()), Webhooks: webhooks,

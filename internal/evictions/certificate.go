@@ -23,6 +23,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 )
@@ -49,8 +50,7 @@ func (*Certificate) NeedLeaderElection() bool { return false }
 
 // Start reads the Secret until ctx ends.
 func (c *Certificate) Start(ctx context.Context) error {
-	repeat(ctx, c.Logger, "reading the certificate of the eviction webhook", c.read)
-	return nil
+	return repeat(c.Logger, "reading the certificate of the eviction webhook", c.read)(ctx)
 }
 
 // Get implements the GetCertificate of a tls.Config.
@@ -100,24 +100,24 @@ type Issuer struct {
 
 // Start keeps the certificate until ctx ends.
 func (i *Issuer) Start(ctx context.Context) error {
-	repeat(ctx, i.Logger, "keeping the certificate of the eviction webhook", i.keep)
-	return nil
+	return repeat(i.Logger, "keeping the certificate of the eviction webhook", i.keep)(ctx)
 }
 
-// repeat does it at each interval until ctx ends. It logs an error once, until another one comes or it has passed.
-func repeat(ctx context.Context, logger logr.Logger, what string, do func(context.Context) error) {
-	last := ""
-	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		err := do(ctx)
-		if err == nil || ctx.Err() != nil {
-			last = ""
-			return
-		}
-		if text := err.Error(); text != last {
-			logger.Error(err, what)
-			last = text
-		}
-	}, interval)
+// repeat does it at each interval until the context ends. It logs an error once, until another one comes or it has passed.
+func repeat(logger logr.Logger, what string, do func(context.Context) error) manager.RunnableFunc {
+	return func(ctx context.Context) error {
+		last := ""
+		wait.UntilWithContext(ctx, func(ctx context.Context) {
+			err := do(ctx)
+			if err == nil || ctx.Err() != nil {
+				last = ""
+			} else if text := err.Error(); text != last {
+				logger.Error(err, what)
+				last = text
+			}
+		}, interval)
+		return nil
+	}
 }
 
 // keep issues a certificate where there is none that is good, and has the webhook configuration trust it.

@@ -18,6 +18,7 @@ import (
 	admissionv1client "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
 const (
@@ -47,8 +48,7 @@ func (*Path) NeedLeaderElection() bool { return false }
 
 // Start reads the path until ctx ends, so that one which was replaced is not answered any more.
 func (p *Path) Start(ctx context.Context) error {
-	repeat(ctx, p.Logger, "reading the path of the eviction webhook", p.read)
-	return nil
+	return repeat(p.Logger, "reading the path of the eviction webhook", p.read)(ctx)
 }
 
 // Guard answers 404 where the path is not one that the webhook configuration has.
@@ -115,22 +115,13 @@ func pathOf(c admissionv1.WebhookClientConfig) string {
 	return ""
 }
 
-// PathIssuer gives the webhook configuration a path where it has none. Only the leader does.
-type PathIssuer struct {
-	Webhooks admissionv1client.MutatingWebhookConfigurationInterface
-	// Name is that of the MutatingWebhookConfiguration.
-	Name   string
-	Logger logr.Logger
+// IssuePath gives the webhook configuration of the name a path where it has none, until the context ends. Only the leader does.
+func IssuePath(in admissionv1client.MutatingWebhookConfigurationInterface, name string, logger logr.Logger) manager.RunnableFunc {
+	return repeat(logger, "keeping the path of the eviction webhook", func(ctx context.Context) error { return issuePath(ctx, in, name) })
 }
 
-// Start keeps the path until ctx ends.
-func (i *PathIssuer) Start(ctx context.Context) error {
-	repeat(ctx, i.Logger, "keeping the path of the eviction webhook", i.keep)
-	return nil
-}
-
-func (i *PathIssuer) keep(ctx context.Context) error {
-	return change(ctx, i.Webhooks, i.Name, "service/path", func(c admissionv1.WebhookClientConfig) any {
+func issuePath(ctx context.Context, in admissionv1client.MutatingWebhookConfigurationInterface, name string) error {
+	return change(ctx, in, name, "service/path", func(c admissionv1.WebhookClientConfig) any {
 		if c.Service == nil || c.Service.Path != nil {
 			return nil
 		}

@@ -30,24 +30,23 @@ func TestPath(t *testing.T) {
 	}
 	expectCode("", "no path was issued", http.StatusNotFound)
 
-	issuer := &PathIssuer{Webhooks: s.Webhooks, Name: "hold", Logger: testr.New(t)}
-	expect.NoError(t, issuer.keep(t.Context()))
+	expect.NoError(t, issuePath(t.Context(), s.Webhooks, "hold"))
 	first := pathOf(s.configuration().Webhooks[0].ClientConfig)[1:]
 	expectCode(first, "it was just issued", http.StatusOK)
 	expectCode("", "it is not the one", http.StatusNotFound)
 	expectCode("evict", "neither", http.StatusNotFound)
-	expect.NoError(t, issuer.keep(t.Context()))
+	expect.NoError(t, issuePath(t.Context(), s.Webhooks, "hold"))
 	expectCode(first, "it is kept", http.StatusOK)
 
 	s.Configure(admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "system", Name: "hold"}})
-	expect.NoError(t, issuer.keep(t.Context()))
+	expect.NoError(t, issuePath(t.Context(), s.Webhooks, "hold"))
 	expect.NoError(t, served.read(t.Context()))
 	expectCode(first, "it was replaced", http.StatusNotFound)
 	first = pathOf(s.configuration().Webhooks[0].ClientConfig)[1:]
 	expectCode(first, "it is a new one", http.StatusOK)
 
 	s.Configure(admissionv1.WebhookClientConfig{URL: new("https://rollcall.example.com/a/b")})
-	expect.NoError(t, issuer.keep(t.Context()))
+	expect.NoError(t, issuePath(t.Context(), s.Webhooks, "hold"))
 	expectCode("a/b", "a person wrote it", http.StatusOK)
 	expectCode(first, "the API server calls another", http.StatusNotFound)
 }
