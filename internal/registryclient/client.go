@@ -194,10 +194,7 @@ func (c *Client) Get(ctx context.Context, by Caller, in registry.Instance) (stat
 		state, err = c.getter.Get(ctx, in)
 		return err
 	}})
-	if err != nil {
-		return "", err
-	}
-	return state, nil
+	return state, err
 }
 
 // Probe asks whether clients are given the instance, for a client that [Client.Probes].
@@ -211,10 +208,7 @@ func (c *Client) List(ctx context.Context, cluster string) (entries []registry.E
 		entries, err = c.lister.List(ctx, cluster)
 		return err
 	}})
-	if err != nil {
-		return nil, err
-	}
-	return entries, nil
+	return entries, err
 }
 
 // Heartbeat renews an entry, for a client that has a [Client.HeartbeatInterval].

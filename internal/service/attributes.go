@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -187,7 +188,7 @@ func CheckMetadataKey(key string) error {
 	switch {
 	case len(key) > maxKeyLength:
 		return fmt.Errorf("the key has %d bytes: write at most %d", len(key), maxKeyLength)
-	case !isKey(key):
+	case !keys.MatchString(key):
 		return fmt.Errorf("%q is not a key: write letters, digits, - _ or . that begin with a letter", key)
 	case key == registry.MetaZone:
 		return fmt.Errorf("key %s is written by Rollcall itself: set annotation %s", key, AnnotationZone)
@@ -199,17 +200,8 @@ func CheckMetadataKey(key string) error {
 	return nil
 }
 
-// isKey reports whether key can be a name in all the forms in which registries give it out, XML among them.
-func isKey(key string) bool {
-	for i, c := range []byte(key) {
-		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
-		other := '0' <= c && c <= '9' || c == '-' || c == '_' || c == '.'
-		if !letter && (i == 0 || !other) {
-			return false
-		}
-	}
-	return key != ""
-}
+// keys can be names in all the forms in which registries give them out, XML among them.
+var keys = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]*$`)
 
 // ValueTemplate makes a tag or a value of metadata from a pod: literal text and the placeholders {namespace}, {workload}, {node},
 // {zone}, {region} and {label:KEY}. Make one with [ParseValueTemplate] or [ParseTagTemplate].
