@@ -43,6 +43,16 @@ type configEvents struct {
 
 func (e *configEvents) leads() bool { return isClosed(e.elected) }
 
+// isClosed reports whether elected is closed: whether this manager has begun to lead. One that leads no more ends.
+func isClosed(elected <-chan struct{}) bool {
+	select {
+	case <-elected:
+		return true
+	default:
+		return false
+	}
+}
+
 // tell makes an Event and tries once: the log has the same content.
 func (e *configEvents) tell(ctx context.Context, kind, action, reason, note string) {
 	if err := e.create(ctx, kind, action, reason, note); err != nil {

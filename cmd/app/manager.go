@@ -448,3 +448,14 @@ func (a *app) greet() {
 		a.options.listening(at)
 	}
 }
+
+// facts are what the status page is built from.
+func (a *app) facts(unready string, resyncs *resync.Resync, waits []metrics.Wait, known *tracker.Tracker) statuspage.Facts {
+	f := statuspage.Facts{
+		Manager: statuspage.Manager{Leads: isClosed(a.manager.Elected()), DryRun: a.dryRun != nil, NotReady: unready},
+		Drivers: a.drivers.current.Load().drivers(), Clients: a.drivers.slots(), Resyncs: resyncs.Status(),
+		Instances: known.Seen(), Waits: waits,
+	}
+	f.Name, f.Leader = a.lease.pods()
+	return f
+}

@@ -5,6 +5,7 @@ import (
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // MovedAt returns when Kruise moved the pod into its present state.
@@ -56,4 +57,16 @@ func AddressOf(pod *corev1.Pod) string {
 // and call any other value done.
 func marked(pod *corev1.Pod, key string) bool {
 	return pod.Labels[key] == "true" || pod.Annotations[key] == "true"
+}
+
+// PodID names one pod by its UID too: pods come and go under one name, and what one left behind must not be undone on the
+// next.
+type PodID struct {
+	types.NamespacedName
+	UID types.UID
+}
+
+// PodIDOf returns the pod's.
+func PodIDOf(pod *corev1.Pod) PodID {
+	return PodID{NamespacedName: types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, UID: pod.UID}
 }
