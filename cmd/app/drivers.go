@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -62,7 +63,7 @@ type opened struct {
 // an error, the others were opened all the same.
 func (d *drivers) open(ctx context.Context, c *config.Config) (*registries, error) {
 	next := &registries{config: c, byName: map[string]*opened{}}
-	before := d.current.Load()
+	before := d.inForce()
 	var problems []error
 	for _, name := range c.RegistryNames() {
 		var kept, same *opened // what goes on, and what has the same servers
@@ -125,9 +126,6 @@ func fingerprintOf(files []string) fingerprint {
 
 // formerName returns the name here of a registry that has another one in the configuration; empty where it is not here.
 func (r *registries) formerName(c *config.Config, name string) string {
-	if r == nil {
-		return ""
-	}
 	for former, o := range r.byName {
 		if _, stays := c.Registries[former]; !stays && o.section.SameServer(c.Registries[name]) {
 			return former
@@ -138,9 +136,6 @@ func (r *registries) formerName(c *config.Config, name string) string {
 
 // noteRenamed notes which registries of the configuration before have another name in this one.
 func (r *registries) noteRenamed(before *registries) {
-	if before == nil {
-		return
-	}
 	r.renamed = map[string]string{}
 	for name := range r.byName {
 		if former := before.formerName(r.config, name); before.get(name) == nil && former != "" {
@@ -182,16 +177,17 @@ func (d *drivers) openOne(ctx context.Context, c *config.Config, name string, be
 	return o, nil
 }
 
+// inForce returns none at the start.
+func (d *drivers) inForce() *registries { return cmp.Or(d.current.Load(), &registries{}) }
+
 // replace puts next in force, closes what is no longer, and shows nothing of it any more.
 func (d *drivers) replace(next *registries) error {
 	for name, o := range next.byName {
 		o.client.SetMaxInFlight(next.config.Registries[name].MaxInFlight)
 	}
-	before := d.current.Swap(next)
+	before := d.inForce()
+	d.current.Store(next)
 	err := before.closeBut(next) // and waits for the calls under way, which are counted when they end
-	if before == nil {
-		return err
-	}
 	for name, o := range before.byName {
 		// A registry that was opened anew keeps its metrics.
 		if now := next.get(name); now == nil || now.section.Driver != o.section.Driver {
@@ -211,9 +207,6 @@ func (r *registries) get(name string) *opened {
 
 // closeBut closes all that are not among the others too.
 func (r *registries) closeBut(others *registries) error {
-	if r == nil {
-		return nil
-	}
 	var problems []error
 	for name, o := range r.byName {
 		if others.get(name) == o {
@@ -238,7 +231,7 @@ func (r *registries) drivers() map[string]string {
 // slots returns what bounds the calls to each registry in force.
 func (d *drivers) slots() map[string]metrics.Slots {
 	slots := map[string]metrics.Slots{}
-	for name, o := range d.current.Load().byName {
+	for name, o := range d.inForce().byName {
 		slots[name] = o.client.Status()
 	}
 	return slots
@@ -252,7 +245,7 @@ func (d *drivers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the registry is read-only here", http.StatusMethodNotAllowed)
 		return
 	}
-	current := d.current.Load()
+	current := d.inForce()
 	name, prefix := current.config.DefaultRegistries[0], ""
 	if rest, found := strings.CutPrefix(r.URL.Path, "/registries/"); found {
 		name, _, _ = strings.Cut(rest, "/")

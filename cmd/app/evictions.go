@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/evictions"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/metrics"
 )
 
 // evictionsPath names the webhook in metrics. It is served at a path that only the API server knows, see evictions.Path.
@@ -60,69 +62,49 @@ func (f *evictionFlags) check(dryRun bool) error {
 	}
 }
 
-// evicting is the webhook, with what it is served with.
-type evicting struct {
-	served
-
-	webhook     *evictions.Webhook
-	certificate *evictions.Certificate
-}
-
-// apply has the webhook answer by new rules.
-func (e *evicting) apply(hooks lifecycle.Ownership) {
-	if e.webhook != nil {
-		e.webhook.Apply(hooks)
-	}
-}
-
-// newEvicting makes nothing where the webhook is off. Its clients are its own, since it writes whether or not this manager leads;
-// only the issuer of its certificate uses those of the leader.
-func (a *app) newEvicting(namespaces []string, synced func() bool, leader *apiClients) (*evicting, error) {
+// newEvicting makes the webhook, whose rules apply sets; nothing where it is off. Its clients are its own, since it writes whether or
+// not this manager leads; only the issuers of its certificate and its path use those of the leader.
+func (a *app) newEvicting(
+	own *prometheus.Registry, synced func() bool, leader *apiClients,
+) (s served, apply func(lifecycle.Ownership), err error) {
 	f := &a.flags.evictions
 	if !f.on() {
-		return &evicting{}, nil
+		return served{}, func(lifecycle.Ownership) {}, nil
 	}
 	logger := a.logger.WithName("evictions")
-	own, err := cluster.New(a.unfenced, func(o *cluster.Options) {
+	direct, err := cluster.New(a.unfenced, func(o *cluster.Options) {
 		o.Scheme, o.MapperProvider, o.NewClient, o.Logger = a.manager.GetScheme(), mapper, newUncached, logger
 	})
 	if err != nil {
-		return nil, fmt.Errorf("making the eviction webhook's client: %w", err)
+		return served{}, nil, fmt.Errorf("making the eviction webhook's client: %w", err)
 	}
 	certificate := &evictions.Certificate{
 		Secrets: a.direct.core.Secrets(podNamespace()), Namespace: podNamespace(), Name: f.name, Logger: logger,
 	}
-	e := &evicting{
-		certificate: certificate,
-		webhook: evictions.New(evictions.Options{
-			Cache: a.manager.GetClient(), Namespaces: namespaces, Synced: synced, API: own.GetClient(),
-			Recorder: &shortNotes{own.GetEventRecorder(controllerName)}, Limit: f.limit, Clock: clock.RealClock{}, Logger: logger,
-		}),
-		served: served{
-			tls: &tls.Config{
-				MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, GetCertificate: certificate.Get,
-			},
-			runnables: []manager.Runnable{certificate, own},
-		},
-	}
+	metrics.RegisterCertificate(own, certificate.NotAfter)
+	webhook := evictions.New(evictions.Options{
+		Cache: a.manager.GetClient(), Namespaces: a.namespaces.watched, Synced: synced, API: direct.GetClient(),
+		Recorder: &shortNotes{direct.GetEventRecorder(controllerName)}, Limit: f.limit, Clock: clock.RealClock{}, Logger: logger,
+	})
 	webhooks := leader.admission.MutatingWebhookConfigurations()
 	path := &evictions.Path{
 		Webhooks: a.direct.admission.MutatingWebhookConfigurations(), Name: f.name, Clock: clock.RealClock{}, Logger: logger,
 	}
-	e.runnables = append(e.runnables, path, evictions.IssuePath(webhooks, f.name, logger))
+	s.runnables = []manager.Runnable{certificate, direct, path, evictions.IssuePath(webhooks, f.name, logger)}
 	if f.selfSigned {
-		e.runnables = append(e.runnables, &evictions.Issuer{
+		s.runnables = append(s.runnables, &evictions.Issuer{
 			Secrets: leader.core.Secrets(podNamespace()), Webhooks: webhooks,
 			Namespace: podNamespace(), Name: f.name, Clock: clock.RealClock{}, Logger: logger,
 		})
 	}
-	answer, err := admission.StandaloneWebhook(&admission.Webhook{Handler: e.webhook},
+	answer, err := admission.StandaloneWebhook(&admission.Webhook{Handler: webhook},
 		admission.StandaloneOptions{Logger: logger, MetricsPath: evictionsPath})
 	if err != nil {
-		return nil, fmt.Errorf("making the eviction webhook: %w", err)
+		return served{}, nil, fmt.Errorf("making the eviction webhook: %w", err)
 	}
-	e.handler = path.Guard(answer)
-	return e, nil
+	s.handler = path.Guard(answer)
+	s.tls = &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, GetCertificate: certificate.Get}
+	return s, webhook.Apply, nil
 }
 
 // newUncached makes a client that reads from the API server.

@@ -40,6 +40,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/controller"
 	"github.com/rollcall-dev/rollcall/internal/enroll"
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/resync"
@@ -294,16 +295,13 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 		Approvable: a.lease != nil, Metrics: metrics.NewResyncMetrics(own),
 		Audit: a.audit, Logger: a.logger.WithName("resync"),
 	})
-	evicted, err := a.newEvicting(a.namespaces.watched, synced, clients)
+	evicted, applyToEvictions, err := a.newEvicting(own, synced, clients)
 	if err != nil {
 		return err
 	}
-	apply := a.applier(reconciler, evicted, enrolls, resyncs)
-	apply(a.drivers.current.Load())
+	apply := a.applier(reconciler, applyToEvictions, enrolls, resyncs)
+	apply(a.drivers.inForce())
 	metrics.RegisterReady(own, waits.unready)
-	if evicted.certificate != nil {
-		metrics.RegisterCertificate(own, evicted.certificate.NotAfter)
-	}
 	metrics.RegisterPods(own, reconciler.Waits, state.Workloads.Unmatched, time.Now)
 	metrics.RegisterSlots(own, a.drivers.slots)
 	reloads := &reload{
@@ -311,7 +309,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 		drivers: a.drivers, apply: apply, metrics: metrics.NewConfigMetrics(own), logger: a.logger, events: about,
 	}
 	page := statuspage.New(func() statuspage.Facts { return a.facts(waits.unready(), resyncs, reconciler.Waits(), known) })
-	runnables, err := a.listen(ctx, own, page, waits.unready, evicted.served)
+	runnables, err := a.listen(ctx, own, page, waits.unready, evicted)
 	if err != nil {
 		return err
 	}
@@ -324,7 +322,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 
 // applier returns what puts a configuration in force, with its registries.
 func (a *app) applier(
-	reconciler *controller.PodReconciler, evicted *evicting, enrolls *enroll.Reconciler, resyncs *resync.Resync,
+	reconciler *controller.PodReconciler, toEvictions func(lifecycle.Ownership), enrolls *enroll.Reconciler, resyncs *resync.Resync,
 ) func(*registries) {
 	var renamed map[string]string
 	return func(all *registries) {
@@ -333,7 +331,7 @@ func (a *app) applier(
 		auditRenamed(a.audit, renamed, s.FormerNames)
 		renamed = s.FormerNames
 		reconciler.Apply(s)
-		evicted.apply(all.config.Hooks)
+		toEvictions(all.config.Hooks)
 		enrolls.Apply(all.config)
 		resyncs.Apply(resync.Policy(all.config.Resync), s.Registries)
 	}
@@ -414,7 +412,7 @@ func (a *app) run(ctx context.Context) error {
 	if errors.Is(cause, errDeposed) {
 		return cause
 	}
-	err := a.drivers.current.Load().closeBut(nil)
+	err := a.drivers.inForce().closeBut(nil)
 	if errors.Is(cause, errNamespaces) {
 		err = errors.Join(cause, err)
 	}
@@ -442,7 +440,7 @@ func (a *app) greet() {
 	at := a.servers.addresses
 	a.logger.Info("listening", "metrics", at.Metrics, "health", at.Health, "registry", at.Registry, "evictions", at.Evictions)
 	a.logger.Info("starting", "version", a.options.version, "dryRun", a.dryRun != nil, "apiServer", a.manager.GetConfig().Host,
-		"registries", a.drivers.current.Load().drivers(), "lease", lease, "workers", a.flags.workers,
+		"registries", a.drivers.inForce().drivers(), "lease", lease, "workers", a.flags.workers,
 		"memoryLimit", debug.SetMemoryLimit(-1))
 	if a.options.listening != nil {
 		a.options.listening(at)
@@ -453,7 +451,7 @@ func (a *app) greet() {
 func (a *app) facts(unready string, resyncs *resync.Resync, waits []metrics.Wait, known *tracker.Tracker) statuspage.Facts {
 	f := statuspage.Facts{
 		Manager: statuspage.Manager{Leads: isClosed(a.manager.Elected()), DryRun: a.dryRun != nil, NotReady: unready},
-		Drivers: a.drivers.current.Load().drivers(), Clients: a.drivers.slots(), Resyncs: resyncs.Status(),
+		Drivers: a.drivers.inForce().drivers(), Clients: a.drivers.slots(), Resyncs: resyncs.Status(),
 		Instances: known.Seen(), Waits: waits,
 	}
 	f.Name, f.Leader = a.lease.pods()

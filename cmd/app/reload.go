@@ -51,7 +51,7 @@ func (r *reload) Start(ctx context.Context) error {
 	return nil
 }
 
-func (r *reload) inForce() *config.Config { return r.drivers.current.Load().config }
+func (r *reload) inForce() *config.Config { return r.drivers.inForce().config }
 
 // once reads everything, and reports what is new.
 func (r *reload) once(ctx context.Context) {
@@ -104,7 +104,7 @@ func (r *reload) read() (*config.Config, error) {
 func (r *reload) open(ctx context.Context, c *config.Config) error {
 	next, err := r.drivers.open(ctx, c)
 	if err != nil && c != r.inForce() {
-		return errors.Join(err, next.closeBut(r.drivers.current.Load()))
+		return errors.Join(err, next.closeBut(r.drivers.inForce()))
 	}
 	if c == r.inForce() && len(next.rotated) == 0 {
 		return err
