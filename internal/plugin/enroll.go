@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/enroll"
 	"github.com/rollcall-dev/rollcall/internal/service"
 )
@@ -41,7 +40,7 @@ func (o *options) enrollCommand() *cobra.Command {
 				return err
 			}
 			if undo {
-				return o.each(sets, func(set *kruisev1alpha1.CloneSet) (string, error) { return withdraw(ctx, cluster, set) })
+				return o.withdraw(ctx, cluster, sets)
 			}
 			return o.give(ctx, cluster, sets)
 		}),
@@ -106,7 +105,25 @@ func (o *options) give(ctx context.Context, cluster *cluster, sets []kruisev1alp
 	if err != nil {
 		return err
 	}
-	return o.each(sets, func(set *kruisev1alpha1.CloneSet) (string, error) { return giveOne(ctx, cluster, set, parsed, of) })
+	return o.each(sets, func(set *kruisev1alpha1.CloneSet) (string, error) {
+		if enroll.Managed(set, parsed) {
+			return "unchanged: it has hooks of Rollcall's", nil
+		}
+		if why := enroll.Obstacle(set, parsed, of); why != "" {
+			return "", fmt.Errorf("CloneSet %s is not enrolled: %s", set.Name, why)
+		}
+		return "enrolled", writing(enroll.Enroll(ctx, cluster, set, enrollOwner))
+	})
+}
+
+// withdraw takes back what give gave.
+func (o *options) withdraw(ctx context.Context, cluster *cluster, sets []kruisev1alpha1.CloneSet) error {
+	return o.each(sets, func(set *kruisev1alpha1.CloneSet) (string, error) {
+		if !enroll.Owned(set, enrollOwner) {
+			return "unchanged: this command gave it no hooks", nil
+		}
+		return "withdrawn", writing(enroll.Withdraw(ctx, cluster, set, enrollOwner))
+	})
 }
 
 // labelsOf returns those of a namespace where there is a policy of names, which alone looks at them.
@@ -121,25 +138,6 @@ func (c *cluster) labelsOf(ctx context.Context, name string, policy service.Poli
 		return nil, reading("namespace "+name, err)
 	}
 	return namespace.Labels, nil
-}
-
-func giveOne(
-	ctx context.Context, cluster *cluster, set *kruisev1alpha1.CloneSet, c *config.Config, of labels.Set,
-) (string, error) {
-	if enroll.Managed(set, c) {
-		return "unchanged: it has hooks of Rollcall's", nil
-	}
-	if why := enroll.Obstacle(set, c, of); why != "" {
-		return "", fmt.Errorf("CloneSet %s is not enrolled: %s", set.Name, why)
-	}
-	return "enrolled", writing(enroll.Enroll(ctx, cluster, set, enrollOwner))
-}
-
-func withdraw(ctx context.Context, cluster *cluster, set *kruisev1alpha1.CloneSet) (string, error) {
-	if !enroll.Owned(set, enrollOwner) {
-		return "unchanged: this command gave it no hooks", nil
-	}
-	return "withdrawn", writing(enroll.Withdraw(ctx, cluster, set, enrollOwner))
 }
 
 // writing gives a refused write its exit status.

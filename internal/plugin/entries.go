@@ -25,21 +25,10 @@ const (
 	metricsPort = "metrics"
 )
 
-// known is what the manager knows of the registries, or why that can't be had.
-type known struct {
-	pods map[types.UID][]entries.Entry
-	why  error
-}
-
-// known asks the manager that leads, over the API server's proxy. An empty namespace means all.
-func (c *cluster) known(ctx context.Context, namespace string, o *options) known {
+// known asks the manager that leads what it knows of the registries, over the API server's proxy. An empty namespace means all.
+func (c *cluster) known(ctx context.Context, namespace string, o *options) (map[types.UID][]entries.Entry, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	pods, err := c.ask(ctx, namespace, o)
-	return known{pods: pods, why: err}
-}
-
-func (c *cluster) ask(ctx context.Context, namespace string, o *options) (map[types.UID][]entries.Entry, error) {
 	lease, err := c.lease(ctx, o.leaseName)
 	if err != nil {
 		return nil, err
@@ -109,10 +98,10 @@ func registryOf(all []entries.Entry) string {
 	return dash(strings.Join(words, ","))
 }
 
-// registrySentences say what each registry says of the pod.
-func registrySentences(k known, p Pod) []string {
-	if k.why != nil {
-		return []string{fmt.Sprintf("What the registries say now is not shown: %s.", k.why)}
+// registrySentences say what each registry says of the pod, or why that is not known.
+func registrySentences(p Pod, unknown error) []string {
+	if unknown != nil {
+		return []string{fmt.Sprintf("What the registries say now is not shown: %s.", unknown)}
 	}
 	var lines []string
 	for _, e := range p.Entries {

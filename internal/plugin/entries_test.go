@@ -15,7 +15,7 @@ func TestStatesOfAnotherVersion(t *testing.T) {
 		if got := registryOf(all); got != want {
 			t.Errorf("state %q is shown as %q, want %q", state, got, want)
 		}
-		said := strings.Join(registrySentences(known{}, Pod{Entries: all}), " ")
+		said := strings.Join(registrySentences(Pod{Entries: all}, nil), " ")
 		if strings.Contains(said, "does not know") == (state == entries.In) {
 			t.Errorf("of state %q it says %q", state, said)
 		}

@@ -17,9 +17,9 @@ import (
 
 // explain says in sentences why a pod is in rotation or not, what has to happen next, whose each handler is, and what a
 // person can do.
-func explain(out io.Writer, on terminal, p Pod, registries known) {
+func explain(out io.Writer, on terminal, p Pod, unknown error) {
 	var paragraphs []string
-	said := slices.Concat([]string{rotationSentence(p)}, registrySentences(registries, p),
+	said := slices.Concat([]string{rotationSentence(p)}, registrySentences(p, unknown),
 		[]string{stateSentence(p), waitSentence(p), nextSentence(p)})
 	for _, lines := range [][]string{said, handlerLines(p), remedies(p)} {
 		lines = slices.DeleteFunc(lines, func(line string) bool { return line == "" })

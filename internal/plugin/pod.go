@@ -29,9 +29,9 @@ func (o *options) explainCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			registries := cluster.known(ctx, p.Namespace, o)
-			p.Entries = registries.pods[p.facts.pod.UID]
-			explain(o.Out, terminalOf(o.Out), p, registries)
+			known, unknown := cluster.known(ctx, p.Namespace, o)
+			p.Entries = known[p.facts.pod.UID]
+			explain(o.Out, terminalOf(o.Out), p, unknown)
 			return nil
 		}),
 	}

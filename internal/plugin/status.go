@@ -73,11 +73,11 @@ func (o *options) status(ctx context.Context, c *cluster, namespace string, matc
 	if err != nil {
 		return nil, err
 	}
-	registries := c.known(ctx, namespace, o)
+	known, unknown := c.known(ctx, namespace, o)
 	for i := range pods {
-		pods[i].Entries = registries.pods[pods[i].facts.pod.UID]
+		pods[i].Entries = known[pods[i].facts.pod.UID]
 	}
-	return &status{pods: pods, unknown: registries.why}, nil
+	return &status{pods: pods, unknown: unknown}, nil
 }
 
 func (s *status) write(out, notes io.Writer, on terminal, output string, all bool) error {

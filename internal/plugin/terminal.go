@@ -80,23 +80,16 @@ func (t terminal) wrap(text string) string {
 	if t.width == 0 || strings.HasPrefix(text, " ") {
 		return text
 	}
-	var b strings.Builder
-	column := 0
-	for i, word := range strings.Fields(text) {
-		length := utf8.RuneCountInString(word)
-		switch {
-		case i == 0:
-		case column+1+length > t.width:
-			b.WriteByte('\n')
-			column = 0
-		default:
-			b.WriteByte(' ')
-			column++
+	var lines []string
+	for word := range strings.FieldsSeq(text) {
+		last := len(lines) - 1
+		if last >= 0 && utf8.RuneCountInString(lines[last]+" "+word) <= t.width {
+			lines[last] += " " + word
+		} else {
+			lines = append(lines, word)
 		}
-		b.WriteString(word)
-		column += length
 	}
-	return b.String()
+	return strings.Join(lines, "\n")
 }
 
 // printable takes out what would steer the terminal: registries and those who write pods choose some of the text.
