@@ -22,6 +22,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/enroll"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/lint"
+	"github.com/rollcall-dev/rollcall/internal/receipt"
 )
 
 func (o *options) lintCommand() *cobra.Command {
@@ -164,18 +165,11 @@ func (l *linted) add(text []byte) error {
 
 // String says what was checked, for a file without a CloneSet too.
 func (l *linted) String() string {
-	checked := counted(len(l.cloneSets), "CloneSet")
+	checked := receipt.Counted(len(l.cloneSets), "CloneSet")
 	if n := len(l.configs); n > 0 {
-		checked += " and " + counted(n, "configuration")
+		checked += " and " + receipt.Counted(n, "configuration")
 	}
 	return checked
-}
-
-func counted(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
 }
 
 // lint returns a line for each thing that will not work, and for each that may be meant so.

@@ -27,6 +27,8 @@ type Fault struct {
 	Pod, UID string
 	Workload string
 	Text     string
+	// Early: a hook was flipped before the acknowledgement.
+	Early bool
 }
 
 // History is all that the lines say, in the order of time.
@@ -72,10 +74,10 @@ func (h *History) rename() {
 func (h *History) Faults() []Fault {
 	var faults []Fault
 	for _, l := range h.lines {
-		why := ""
+		why, early := "", false
 		switch l.Kind {
 		case Flip:
-			why = h.faultOfFlip(l)
+			why, early = h.faultOfFlip(l)
 		case Called:
 			why = h.faultOfChange(l)
 		case Waits:
@@ -87,7 +89,9 @@ func (h *History) Faults() []Fault {
 		case Begin, Renamed, Told, End:
 		}
 		if why != "" {
-			faults = append(faults, h.fault(l.At, l.Entry, why))
+			f := h.fault(l.At, l.Entry, why)
+			f.Early = early
+			faults = append(faults, f)
 		}
 	}
 	slices.SortStableFunc(faults, func(a, b Fault) int { return a.At.Compare(b.At) })
@@ -105,16 +109,17 @@ func (h *History) fault(at time.Time, e Entry, text string) Fault {
 	return f
 }
 
-// faultOfFlip holds each handler that the patch changed against what the registries had acknowledged.
-func (h *History) faultOfFlip(l Line) string {
+// faultOfFlip holds each handler that the patch changed against what the registries had acknowledged. Early is a hook that was flipped
+// before that.
+func (h *History) faultOfFlip(l Line) (why string, early bool) {
 	for _, handler := range l.Cleared {
 		hook, allowed := l.Hooks.Released(handler, l.State, l.Deleting)
 		switch {
 		case !allowed:
-			return fmt.Sprintf("handler %s was cleared in state %q", handler, l.State)
+			return fmt.Sprintf("handler %s was cleared in state %q", handler, l.State), false
 		case hook != "" && l.Excuse == "":
 			if why := h.faultOfRelease(l, hook); why != "" {
-				return fmt.Sprintf("hook %s was released (%s), %s", hook, handler, why)
+				return fmt.Sprintf("hook %s was released (%s), %s", hook, handler, why), true
 			}
 		}
 	}
@@ -122,14 +127,14 @@ func (h *History) faultOfFlip(l Line) string {
 		hook, allowed := l.Hooks.Asserted(handler, l.State, l.Deleting)
 		switch {
 		case !allowed:
-			return fmt.Sprintf("handler %s was set in state %q", handler, l.State)
+			return fmt.Sprintf("handler %s was set in state %q", handler, l.State), false
 		case hook != "":
 			if why := h.faultOfAssert(l); why != "" {
-				return fmt.Sprintf("hook %s was asserted (%s), %s", hook, handler, why)
+				return fmt.Sprintf("hook %s was asserted (%s), %s", hook, handler, why), true
 			}
 		}
 	}
-	return ""
+	return "", false
 }
 
 func (h *History) faultOfRelease(l Line, hook string) string {
@@ -320,7 +325,7 @@ func (h *History) Scope() string {
 		last[l.Chain], ended[l.Chain] = l.At, ended[l.Chain] || l.Kind == End
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "From %s in %s, since %s. What came before is not known.", counted(len(h.lines), "line"), counted(len(order), "chain"),
+	fmt.Fprintf(&text, "From %s in %s, since %s. What came before is not known.", Counted(len(h.lines), "line"), Counted(len(order), "chain"),
 		h.Since().UTC().Format(time.RFC3339))
 	for i, chain := range order {
 		if !ended[chain] && i < len(order)-1 {

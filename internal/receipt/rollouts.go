@@ -27,7 +27,7 @@ type Rollout struct {
 func (r *Rollout) Early() int {
 	n := 0
 	for _, f := range r.Faults {
-		if strings.HasPrefix(f.Text, "hook ") && !strings.Contains(f.Text, "waits for a drain") {
+		if f.Early {
 			n++
 		}
 	}
@@ -41,10 +41,10 @@ func (r *Rollout) String(name func(revision string) string) string {
 		revisions = name(r.From) + "→" + revisions
 	}
 	parts := []string{
-		counted(r.Pods, "pod"), counted(r.Transitions, "transition"), counted(r.Early(), "flip") + " before acknowledgement",
+		Counted(r.Pods, "pod"), Counted(r.Transitions, "transition"), Counted(r.Early(), "flip") + " before acknowledgement",
 	}
 	if r.Excused > 0 {
-		parts = append(parts, counted(r.Excused, "hook")+" released by a person or the failure policy")
+		parts = append(parts, Counted(r.Excused, "hook")+" released by a person or the failure policy")
 	}
 	if r.From != "" {
 		parts = append(parts, fmt.Sprintf("in rotation at least %d of %d", r.Least, r.Most))
@@ -57,7 +57,8 @@ func (r *Rollout) String(name func(revision string) string) string {
 	return fmt.Sprintf("rev %s: %s: %s", revisions, strings.Join(parts, ", "), verdict)
 }
 
-func counted(n int, what string) string {
+// Counted says how many there are of something.
+func Counted(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
