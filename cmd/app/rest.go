@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 const (
@@ -36,20 +38,14 @@ func giveBack() {
 // NeedLeaderElection implements manager.LeaderElectionRunnable: every manager has the caches.
 func (*resting) NeedLeaderElection() bool { return false }
 
-// Start implements manager.Runnable.
+// Start looks again and again until the context ends.
 func (r *resting) Start(ctx context.Context) error {
-	ticker := time.NewTicker(restInterval)
-	defer ticker.Stop()
 	samples := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-			metrics.Read(samples)
-			r.look(samples[0].Value.Uint64())
-		}
-	}
+	wait.UntilWithContext(ctx, func(context.Context) {
+		metrics.Read(samples)
+		r.look(samples[0].Value.Uint64())
+	}, restInterval)
+	return nil
 }
 
 // look takes how much was allocated since the process began.

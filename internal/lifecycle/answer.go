@@ -6,27 +6,18 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Codes of HTTP (RFC 9110), which an admission webhook chooses as it likes.
-const (
-	badRequest          = 400
-	unauthorized        = 401
-	requestTimeout      = 408
-	tooEarly            = 425
-	tooManyRequests     = 429
-	internalServerError = 500
-)
-
-// IsRefused reports that the API server will say the same of a patch again, until a person changes what makes it say so.
+// IsRefused reports that the API server will say the same of a patch again, until a person changes what makes it say so. An admission
+// webhook chooses the code of HTTP as it likes.
 func IsRefused(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return false
 	}
 	switch code := status.Status().Code; code {
-	case unauthorized, requestTimeout, tooEarly, tooManyRequests:
+	case 401, 408, 425, 429: // unauthorized, a time-out, too early, too many requests
 		return false
 	default:
-		return code >= badRequest && code < internalServerError
+		return code >= 400 && code < 500
 	}
 }
 
