@@ -219,7 +219,6 @@ func (r *registries) closeBut(others *registries) error {
 	return errors.Join(problems...)
 }
 
-// drivers returns the name of each registry's driver.
 func (r *registries) drivers() map[string]string {
 	names := map[string]string{}
 	for name, o := range r.byName {

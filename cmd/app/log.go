@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 )
 
-// log returns the logger of this run.
 func (o *options) log(f *flags) logr.Logger {
 	if o.logger != nil {
 		return *o.logger

@@ -30,7 +30,6 @@ type readers struct {
 	admitted *cache.Expiring
 }
 
-// ServeHTTP implements http.Handler.
 func (s *readers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "bearer") || token == "" {

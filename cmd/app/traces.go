@@ -139,7 +139,6 @@ type tracedPatches struct {
 	tracer trace.Tracer
 }
 
-// RoundTrip implements http.RoundTripper.
 func (p *tracedPatches) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method != http.MethodPatch {
 		return p.next.RoundTrip(r)

@@ -9,7 +9,6 @@ type writes struct {
 	permit func() error
 }
 
-// RoundTrip implements http.RoundTripper.
 func (w *writes) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return w.next.RoundTrip(r)

@@ -136,7 +136,6 @@ func (o *object) any(name string) any {
 	return o.fields[name]
 }
 
-// object reads an object within this one.
 func (o *object) object(name string, read func(*object)) {
 	o.validator.object(o.at(name), o.any(name), read)
 }

@@ -42,10 +42,8 @@ func (o *observation) leavesToApp(c plan.Change) bool {
 	return c.Want != lifecycle.InService && slices.ContainsFunc(o.targets, func(t tracker.Target) bool { return t.Key() == app })
 }
 
-// gone reports whether there is no such pod any more.
 func (o *observation) gone() bool { return o.departed && !o.note.Lingers }
 
-// has reports whether the address is the pod's.
 func (o *observation) has(address string) bool {
 	return !o.gone() && address == lifecycle.AddressOf(o.pod())
 }

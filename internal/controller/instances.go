@@ -39,7 +39,6 @@ func (o *observation) target(in lifecycle.Recorded) tracker.Target {
 	}}
 }
 
-// plan returns the pod's changes in their order.
 func (o *observation) plan() plan.Plan {
 	return plan.Of(plan.Facts{
 		Row: o.decision.Row, Want: o.decision.Want, Address: o.pod().Status.PodIP,

@@ -251,7 +251,6 @@ func (r *PodReconciler) use(seen *observation, name string) clusterstate.Use {
 	}
 }
 
-// observeGuard says what becomes of the pod's guard.
 func (o *observation) observeGuard(hasWorkload bool) {
 	ownerGone := !hasWorkload && clusterstate.OwnerOf(o.pod()) != nil
 	o.input.Guard = lifecycle.GuardOf(o.pod(), o.input.Hooks, o.settings.Guard, ownerGone)

@@ -173,7 +173,6 @@ func objection(w *Workload, o Ownership, all []Named, one Named) string {
 	return ""
 }
 
-// selected are the label keys of a selector.
 func selected(selector *metav1.LabelSelector) []string {
 	if selector == nil {
 		return nil

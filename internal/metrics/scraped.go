@@ -13,14 +13,12 @@ type scraped struct {
 	collect func(out chan<- prometheus.Metric)
 }
 
-// Describe implements prometheus.Collector.
 func (s scraped) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range s.descs {
 		out <- d
 	}
 }
 
-// Collect implements prometheus.Collector.
 func (s scraped) Collect(out chan<- prometheus.Metric) { s.collect(out) }
 
 func gauge(desc *prometheus.Desc, value float64, labels ...string) prometheus.Metric {

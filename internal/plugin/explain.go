@@ -173,7 +173,6 @@ func handlerLines(p Pod) []string {
 	return lines
 }
 
-// remedies says what a person can do now.
 func remedies(p Pod) []string {
 	var lines []string
 	if p.Reason != "" {

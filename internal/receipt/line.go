@@ -209,7 +209,6 @@ func Read(log []byte) (lines []Line, err error) {
 	return lines, nil
 }
 
-// open takes a line apart.
 func open(raw []byte) (l Line, hash string, content []byte, ok bool) {
 	at := bytes.LastIndex(raw, []byte(sealMark))
 	if at < 0 || !bytes.HasSuffix(raw, []byte(`"}`)) || at+len(sealMark) > len(raw)-2 {

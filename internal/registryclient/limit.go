@@ -89,7 +89,6 @@ func (l *limit) withdraw(c *call) {
 	delete(l.waiting, c.place())
 }
 
-// room reports whether there is a slot for the call.
 func (l *limit) room(c *call) bool {
 	return l.taken < l.slots && l.byService[c.instance.Service] < max(l.slots/2, 1) && (c.Urgent || l.others < l.slots-l.slots/4)
 }

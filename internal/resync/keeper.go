@@ -191,7 +191,6 @@ func (k *keeper) auditRun(failed error) {
 	k.run = receipt.Line{}
 }
 
-// show notes what came of a run.
 func (k *keeper) show(ended time.Time, err, unremoved error) {
 	k.resync.mu.Lock()
 	defer k.resync.mu.Unlock()

@@ -89,7 +89,6 @@ func (k *keeper) isApproved(gone []registry.Entry, digest string) bool {
 		!slices.ContainsFunc(gone, func(e registry.Entry) bool { return !k.approval.has(e) })
 }
 
-// howToApprove says how a person approves of a removal.
 func (r *Resync) howToApprove(digest string) string {
 	const raise = "raise resync.maxRemovals"
 	if !r.Approvable {

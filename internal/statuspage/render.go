@@ -31,14 +31,12 @@ func (v *view) put(format string, arguments ...any) {
 	fmt.Fprintf(v, format, safe...)
 }
 
-// putIf is put where the condition holds.
 func (v *view) putIf(condition bool, format string, arguments ...any) {
 	if condition {
 		v.put(format, arguments...)
 	}
 }
 
-// page writes all of it.
 func (v *view) page() {
 	v.put(`<!doctype html>
 <html lang="en">

@@ -198,7 +198,6 @@ func (i Instance) stay() Instance {
 // kept reports whether there is something to keep alive.
 func (i Instance) kept() bool { return i.entry != nil && !i.removing }
 
-// acknowledge is called when the change was acknowledged.
 func (i Instance) acknowledge(now time.Time) Instance {
 	// A Register that was still on its way can have put it in again since the last acknowledgement.
 	_, wasIn := i.late[lifecycle.InService]

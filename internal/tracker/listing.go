@@ -99,7 +99,6 @@ func (t *Tracker) hasLeft(uid types.UID, in lifecycle.Recorded, asOf time.Time) 
 	return t.closed[uid].After(asOf)
 }
 
-// sight takes note of one entry.
 func (t *Tracker) sight(target Target, e registry.Entry, l Listing, result *Comparison) {
 	in := target.Key()
 	p := t.add(target.Pod())

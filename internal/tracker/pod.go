@@ -16,7 +16,6 @@ type Pod struct {
 	pod     *pod
 }
 
-// locked reads something of the pod.
 func locked[T any](p *Pod, read func() T) T {
 	p.tracker.mu.Lock()
 	defer p.tracker.mu.Unlock()
