@@ -32,11 +32,12 @@ const (
 
 // cluster reads what the commands show.
 type cluster struct {
+	*options
 	client.Client
 
 	pods corev1client.PodsGetter
-	// namespace is that of the flags or of the kubeconfig's context, and installation that of the manager.
-	namespace, installation string
+	// namespace is that of the flags or of the kubeconfig's context.
+	namespace string
 }
 
 // connected runs a command that asks the API server.
@@ -72,7 +73,7 @@ func (o *options) cluster() (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
 	}
-	return &cluster{Client: c, pods: pods, namespace: namespace, installation: o.installation}, nil
+	return &cluster{o, c, pods, namespace}, nil
 }
 
 // config reads the manager's configuration. Its drivers are not checked: they are the manager's, and so is what maxInFlight may be, which
@@ -132,13 +133,13 @@ func (c *cluster) managed(ctx context.Context, w *world, opts ...client.ListOpti
 }
 
 // world reads what there is beside the pods. An empty namespace means all.
-func (c *cluster) world(ctx context.Context, namespace string, o *options) (*world, error) {
-	parsed, err := c.config(ctx, o.warnUnknown)
+func (c *cluster) world(ctx context.Context, namespace string) (*world, error) {
+	parsed, err := c.config(ctx, c.warnUnknown)
 	if err != nil {
 		return nil, err
 	}
 	w := &world{
-		config: parsed, workloads: map[types.UID]*clusterstate.Workload{}, events: map[types.UID][]eventsv1.Event{}, now: o.now(),
+		config: parsed, workloads: map[types.UID]*clusterstate.Workload{}, events: map[types.UID][]eventsv1.Event{}, now: c.now(),
 	}
 	err = clusterstate.EachWorkload(ctx, c, func(one *clusterstate.Workload) { w.workloads[one.GetUID()] = one },
 		client.InNamespace(namespace))
@@ -160,14 +161,14 @@ func (c *cluster) world(ctx context.Context, namespace string, o *options) (*wor
 	return w, nil
 }
 
-// one reads the object of a kind and a name.
-func (c *cluster) one(ctx context.Context, kind string, key client.ObjectKey, object client.Object) error {
-	err := c.Get(ctx, key, object)
+// one reads the object of a kind and a name in the namespace.
+func (c *cluster) one(ctx context.Context, kind, name string, object client.Object) error {
+	err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: name}, object)
 	switch {
 	case apierrors.IsNotFound(err):
-		return &exitError{exitNotFound, fmt.Errorf("namespace %s has no %s %s", key.Namespace, kind, key.Name)}
+		return &exitError{exitNotFound, fmt.Errorf("namespace %s has no %s %s", c.namespace, kind, name)}
 	case err != nil:
-		return reading(kind+" "+key.Name, err)
+		return reading(kind+" "+name, err)
 	}
 	return nil
 }

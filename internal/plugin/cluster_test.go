@@ -15,12 +15,12 @@ func TestConfigurationOfANewerManager(t *testing.T) {
 	t.Parallel()
 	cluster, _ := installed(t, configText+"resync: {interval: 1h, jitter: 5s}")
 	var warned strings.Builder
-	o := &options{
+	cluster.options = &options{
 		IOStreams: genericiooptions.IOStreams{ErrOut: &warned}, installation: "system", version: "v1.0.0",
 		now: func() time.Time { return now },
 	}
 	for range 2 { // as status --watch looks
-		w, err := cluster.world(t.Context(), "prod", o)
+		w, err := cluster.world(t.Context(), "prod")
 		expect.NoError(t, err)
 		if w.config.Resync.Interval != time.Hour {
 			t.Errorf("it reads the fields that it knows as %v", w.config.Resync)

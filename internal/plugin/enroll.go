@@ -40,9 +40,9 @@ func (o *options) enrollCommand() *cobra.Command {
 				return err
 			}
 			if undo {
-				return o.withdraw(ctx, cluster, sets)
+				return cluster.withdraw(ctx, sets)
 			}
-			return o.give(ctx, cluster, sets)
+			return cluster.give(ctx, sets)
 		}),
 	}
 	c.Flags().StringVarP(&selector, "selector", "l", "", "Enroll the CloneSets of the namespace with these labels.")
@@ -69,7 +69,7 @@ func (c *cluster) cloneSets(ctx context.Context, names []string, selector string
 	}
 	sets := make([]kruisev1alpha1.CloneSet, len(names))
 	for i, name := range names {
-		if err := c.one(ctx, "CloneSet", client.ObjectKey{Namespace: c.namespace, Name: name}, &sets[i]); err != nil {
+		if err := c.one(ctx, "CloneSet", name, &sets[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -90,39 +90,39 @@ func (o *options) each(sets []kruisev1alpha1.CloneSet, do func(*kruisev1alpha1.C
 }
 
 // give gives the hooks to CloneSets of one namespace. New pods would wait at them for a manager that leads.
-func (o *options) give(ctx context.Context, cluster *cluster, sets []kruisev1alpha1.CloneSet) error {
-	parsed, err := cluster.config(ctx, nil)
+func (c *cluster) give(ctx context.Context, sets []kruisev1alpha1.CloneSet) error {
+	parsed, err := c.config(ctx, nil)
 	if err != nil {
 		return err
 	}
 	if err := notWatched(parsed, sets[0].Namespace); err != nil {
 		return err
 	}
-	if err := o.led(ctx, cluster); err != nil {
+	if err := c.led(ctx); err != nil {
 		return err
 	}
-	of, err := cluster.labelsOf(ctx, sets[0].Namespace, parsed.Service.Allowed)
+	of, err := c.labelsOf(ctx, sets[0].Namespace, parsed.Service.Allowed)
 	if err != nil {
 		return err
 	}
-	return o.each(sets, func(set *kruisev1alpha1.CloneSet) (string, error) {
+	return c.each(sets, func(set *kruisev1alpha1.CloneSet) (string, error) {
 		if enroll.Managed(set, parsed) {
 			return "unchanged: it has hooks of Rollcall's", nil
 		}
 		if why := enroll.Obstacle(set, parsed, of); why != "" {
 			return "", fmt.Errorf("CloneSet %s is not enrolled: %s", set.Name, why)
 		}
-		return "enrolled", writing(enroll.Enroll(ctx, cluster, set, enrollOwner))
+		return "enrolled", writing(enroll.Enroll(ctx, c, set, enrollOwner))
 	})
 }
 
 // withdraw takes back what give gave.
-func (o *options) withdraw(ctx context.Context, cluster *cluster, sets []kruisev1alpha1.CloneSet) error {
-	return o.each(sets, func(set *kruisev1alpha1.CloneSet) (string, error) {
+func (c *cluster) withdraw(ctx context.Context, sets []kruisev1alpha1.CloneSet) error {
+	return c.each(sets, func(set *kruisev1alpha1.CloneSet) (string, error) {
 		if !enroll.Owned(set, enrollOwner) {
 			return "unchanged: this command gave it no hooks", nil
 		}
-		return "withdrawn", writing(enroll.Withdraw(ctx, cluster, set, enrollOwner))
+		return "withdrawn", writing(enroll.Withdraw(ctx, c, set, enrollOwner))
 	})
 }
 

@@ -44,7 +44,7 @@ func installed(t *testing.T, configuration string, objects ...client.Object) (c 
 	return &cluster{
 		Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithIndex(&eventsv1.Event{}, "reportingController", reporters).
 			WithInterceptorFuncs(interceptor.Funcs{Apply: apply}).Build(),
-		namespace: "prod", installation: "system",
+		options: installedOptions(), namespace: "prod",
 	}, applied
 }
 
@@ -84,8 +84,8 @@ func TestEnroll(t *testing.T) {
 		set.Spec.Lifecycle = nil
 		cluster, applied := installed(t, c.configuration, leaseHeld(now.Add(-c.renewed)))
 		streams, _, out, problems := genericiooptions.NewTestIOStreams()
-		o := &options{leaseName: cmp.Or(c.lease, "rollcall"), now: func() time.Time { return now }, IOStreams: streams}
-		err = o.give(t.Context(), cluster, []kruisev1alpha1.CloneSet{*set})
+		cluster.leaseName, cluster.IOStreams = cmp.Or(c.lease, "rollcall"), streams
+		err = cluster.give(t.Context(), []kruisev1alpha1.CloneSet{*set})
 		expect.Error(t, c.reason, err, c.want)
 		if exit := (*exitError)(nil); c.status > 0 && (!errors.As(err, &exit) || exit.status != c.status) {
 			t.Errorf("%s: got error %v, want exit status %d", c.reason, err, c.status)

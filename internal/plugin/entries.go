@@ -26,10 +26,10 @@ const (
 )
 
 // known asks the manager that leads what it knows of the registries, over the API server's proxy. An empty namespace means all.
-func (c *cluster) known(ctx context.Context, namespace string, o *options) (map[types.UID][]entries.Entry, error) {
+func (c *cluster) known(ctx context.Context, namespace string) (map[types.UID][]entries.Entry, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	lease, err := c.lease(ctx, o.leaseName)
+	lease, err := c.lease(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func (c *cluster) known(ctx context.Context, namespace string, o *options) (map[
 	}
 	text, err := c.pods.Pods(c.installation).ProxyGet("http", name, port, entries.Path,
 		map[string]string{entries.ParameterNamespace: namespace}).DoRaw(ctx)
-	if err := proxyError(err, name, c.installation); err != nil {
+	if err := c.proxyError(err, name); err != nil {
 		return nil, err
 	}
 	var answer entries.Answer
@@ -58,13 +58,13 @@ func (c *cluster) known(ctx context.Context, namespace string, o *options) (map[
 }
 
 // proxyError says why a manager did not answer.
-func proxyError(err error, name, installation string) error {
+func (c *cluster) proxyError(err error, name string) error {
 	switch {
 	case err == nil:
 		return nil
 	case apierrors.IsForbidden(err):
 		return &exitError{exitForbidden, fmt.Errorf(
-			"you may not get pods/proxy in namespace %s, which the Role rollcall-status-reader allows", installation)}
+			"you may not get pods/proxy in namespace %s, which the Role rollcall-status-reader allows", c.installation)}
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("the manager %s runs without --status-page, or is older than this plugin", name)
 	case apierrors.IsBadRequest(err):

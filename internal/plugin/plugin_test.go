@@ -336,7 +336,7 @@ func TestStatusOfWatchedPods(t *testing.T) {
 	cluster, _ := installed(t, configText, pod, stateless, other, objects.cloneSets[0])
 	selector, err := parseSelector("app=web")
 	expect.NoError(t, err)
-	s, err := (&options{now: func() time.Time { return now }}).status(t.Context(), cluster, "", selector)
+	s, err := cluster.status(t.Context(), "", selector)
 	expect.NoError(t, err)
 	if len(s.pods) != 1 || s.pods[0].Name != "web-1" {
 		t.Errorf("it lists %v, want web-1", s.pods)

@@ -25,11 +25,11 @@ func (o *options) explainCommand() *cobra.Command {
 
 		ValidArgsFunction: o.complete(&corev1.PodList{}, client.HasLabels{appspub.LifecycleStateKey}),
 		RunE: o.connected(func(ctx context.Context, cluster *cluster, arguments []string) error {
-			p, err := o.managed(ctx, cluster, arguments[0])
+			p, err := cluster.pod(ctx, arguments[0])
 			if err != nil {
 				return err
 			}
-			known, unknown := cluster.known(ctx, p.Namespace, o)
+			known, unknown := cluster.known(ctx, p.Namespace)
 			p.Entries = known[p.facts.pod.UID]
 			explain(o.Out, terminalOf(o.Out), p, unknown)
 			return nil
@@ -50,7 +50,7 @@ func (o *options) releaseCommand() *cobra.Command {
 
 		ValidArgsFunction: o.complete(&corev1.PodList{}, client.HasLabels{appspub.LifecycleStateKey}),
 		RunE: o.connected(func(ctx context.Context, cluster *cluster, arguments []string) error {
-			return o.release(ctx, cluster, arguments[0], yes)
+			return cluster.release(ctx, arguments[0], yes)
 		}),
 	}
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "Do not ask.")
@@ -58,11 +58,11 @@ func (o *options) releaseCommand() *cobra.Command {
 }
 
 // release asks first. An annotation that no manager reads would release nothing.
-func (o *options) release(ctx context.Context, cluster *cluster, name string, yes bool) error {
-	if err := o.led(ctx, cluster); err != nil {
+func (c *cluster) release(ctx context.Context, name string, yes bool) error {
+	if err := c.led(ctx); err != nil {
 		return err
 	}
-	p, err := o.managed(ctx, cluster, name)
+	p, err := c.pod(ctx, name)
 	switch {
 	case err != nil:
 		return err
@@ -73,35 +73,35 @@ func (o *options) release(ctx context.Context, cluster *cluster, name string, ye
 			p.Namespace, p.Name, p.Name)
 	}
 	question := fmt.Sprintf("%s/%s goes on past %s (%s), and clients may still be sent to it.", p.Namespace, p.Name, p.Hook, p.Reason)
-	if err := o.confirm(yes, question, fmt.Sprintf("%s/%s was not released", p.Namespace, p.Name)); err != nil {
+	if err := c.confirm(yes, question, fmt.Sprintf("%s/%s was not released", p.Namespace, p.Name)); err != nil {
 		return err
 	}
-	return o.skip(ctx, cluster, p)
+	return c.skip(ctx, p)
 }
 
-func (o *options) skip(ctx context.Context, cluster *cluster, p Pod) error {
+func (c *cluster) skip(ctx context.Context, p Pod) error {
 	patch := fmt.Sprintf(`{"metadata":{"uid":%q,"annotations":{%q:%q}}}`, p.facts.pod.UID, lifecycle.AnnotationSkip, p.Hook)
-	if err := cluster.Patch(ctx, p.facts.pod, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+	if err := c.Patch(ctx, p.facts.pod, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 		return reading("and annotating pod "+p.Name, err)
 	}
-	fmt.Fprintf(o.Out, "pod/%s annotated: the manager releases %s\n", p.Name, p.Hook)
+	fmt.Fprintf(c.Out, "pod/%s annotated: the manager releases %s\n", p.Name, p.Hook)
 	return nil
 }
 
-// managed reads one pod that Rollcall manages.
-func (o *options) managed(ctx context.Context, cluster *cluster, name string) (Pod, error) {
+// pod reads one that Rollcall manages.
+func (c *cluster) pod(ctx context.Context, name string) (Pod, error) {
 	var pod corev1.Pod
-	if err := cluster.one(ctx, "pod", client.ObjectKey{Namespace: cluster.namespace, Name: name}, &pod); err != nil {
+	if err := c.one(ctx, "pod", name, &pod); err != nil {
 		return Pod{}, err
 	}
-	w, err := cluster.world(ctx, cluster.namespace, o)
+	w, err := c.world(ctx, c.namespace)
 	if err != nil {
 		return Pod{}, err
 	}
 	p, is := w.view(&pod)
 	if !is {
 		return Pod{}, &exitError{exitNotManaged, fmt.Errorf("pod %s/%s is not managed by Rollcall: its workload has no "+
-			"hook with a handler that hooks.owned claims (%q)", cluster.namespace, name, w.config.Hooks.Owned)}
+			"hook with a handler that hooks.owned claims (%q)", c.namespace, name, w.config.Hooks.Owned)}
 	}
 	return p, nil
 }

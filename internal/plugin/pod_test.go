@@ -46,8 +46,8 @@ func TestRelease(t *testing.T) {
 		expect.NoError(t, err)
 		cluster, _ := installed(t, c.configuration, pod, objects.cloneSets[0], leaseHeld(now.Add(-c.renewed)))
 		streams, _, _, problems := genericiooptions.NewTestIOStreams()
-		o := &options{leaseName: cmp.Or(c.lease, "rollcall"), now: func() time.Time { return now }, IOStreams: streams}
-		err = o.release(t.Context(), cluster, "web-1", true)
+		cluster.leaseName, cluster.IOStreams = cmp.Or(c.lease, "rollcall"), streams
+		err = cluster.release(t.Context(), "web-1", true)
 		expect.Error(t, c.reason, err, c.want)
 		if exit := (*exitError)(nil); err != nil && (!errors.As(err, &exit) || exit.status != c.status) {
 			t.Errorf("%s: got error %v, want exit status %d", c.reason, err, c.status)

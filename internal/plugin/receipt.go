@@ -154,7 +154,7 @@ func (c *cluster) auditLog(ctx context.Context, pod *corev1.Pod) ([]byte, error)
 	if apierrors.ReasonForError(err) != "" && strings.Contains(err.Error(), "audit.path") {
 		return nil, fmt.Errorf("the manager %s writes no audit log: its configuration has no audit.path, or it is a dry run", pod.Name)
 	}
-	return log, proxyError(err, pod.Name, c.installation)
+	return log, c.proxyError(err, pod.Name)
 }
 
 // revisions returns the numbers of the revisions, by their hashes, as far as a person may read them.

@@ -29,12 +29,12 @@ func (o *options) resyncCommand() *cobra.Command {
 		Example: "  kubectl rollcall resync\n  kubectl rollcall resync --approve",
 		Args:    cobra.NoArgs,
 		RunE: o.connected(func(ctx context.Context, cluster *cluster, _ []string) error {
-			lease, err := cluster.renewed(ctx, o.leaseName, o.now())
+			lease, err := cluster.renewed(ctx)
 			if err != nil {
 				return err
 			}
 			if approve {
-				return o.approve(ctx, cluster, lease, yes)
+				return cluster.approve(ctx, lease, yes)
 			}
 			if err := cluster.annotate(ctx, lease, steer.AnnotationRun, o.now().UTC().Format(time.RFC3339Nano)); err != nil {
 				return err
@@ -51,50 +51,51 @@ func (o *options) resyncCommand() *cobra.Command {
 var errNoLeader = errors.New("no manager holds the Lease")
 
 // lease reads the one that a manager holds, or held until it died.
-func (c *cluster) lease(ctx context.Context, name string) (*coordinationv1.Lease, error) {
+func (c *cluster) lease(ctx context.Context) (*coordinationv1.Lease, error) {
 	var lease coordinationv1.Lease
-	err := c.Get(ctx, client.ObjectKey{Namespace: c.installation, Name: name}, &lease)
+	err := c.Get(ctx, client.ObjectKey{Namespace: c.installation, Name: c.leaseName}, &lease)
 	switch spec := lease.Spec; {
 	case apierrors.IsNotFound(err):
 		return nil, &exitError{exitNoManager, fmt.Errorf("namespace %s has no Lease %s: say where Rollcall is installed by "+
-			"--rollcall-namespace and --leader-election-id; a manager without leader election has none, nor has a dry run", c.installation, name)}
+			"--rollcall-namespace and --leader-election-id; a manager without leader election has none, nor has a dry run",
+			c.installation, c.leaseName)}
 	case err != nil:
-		return nil, reading("Lease "+name, err)
+		return nil, reading("Lease "+c.leaseName, err)
 	case ptr.Deref(spec.HolderIdentity, "") == "" || spec.RenewTime == nil || spec.LeaseDurationSeconds == nil:
-		return nil, c.noLeader(name)
+		return nil, c.noLeader()
 	}
 	return &lease, nil
 }
 
-func (c *cluster) noLeader(lease string) error {
+func (c *cluster) noLeader() error {
 	return &exitError{exitNoManager, fmt.Errorf("%w %s/%s: kubectl -n %s get pods shows whether one runs",
-		errNoLeader, c.installation, lease, c.installation)}
+		errNoLeader, c.installation, c.leaseName, c.installation)}
 }
 
 // renewed reads the Lease, and makes sure that a manager lives which renews it. A manager does so all the time. If the local clock is
 // ahead, the Lease looks expired.
-func (c *cluster) renewed(ctx context.Context, name string, now time.Time) (*coordinationv1.Lease, error) {
-	first, err := c.lease(ctx, name)
-	if err != nil || !now.After(first.Spec.RenewTime.Add(time.Duration(*first.Spec.LeaseDurationSeconds)*time.Second)) {
+func (c *cluster) renewed(ctx context.Context) (*coordinationv1.Lease, error) {
+	first, err := c.lease(ctx)
+	if err != nil || !c.now().After(first.Spec.RenewTime.Add(time.Duration(*first.Spec.LeaseDurationSeconds)*time.Second)) {
 		return first, err
 	}
 	var lease *coordinationv1.Lease
 	if wait.PollUntilContextTimeout(ctx, time.Second, 5*time.Second, false, func(ctx context.Context) (bool, error) {
-		lease, err = c.lease(ctx, name)
+		lease, err = c.lease(ctx)
 		return err == nil && !lease.Spec.RenewTime.Equal(first.Spec.RenewTime), nil
 	}) != nil {
-		return nil, c.noLeader(name)
+		return nil, c.noLeader()
 	}
 	return lease, nil
 }
 
 // led refuses where no manager leads, and warns where the Lease is not found or can't be read.
-func (o *options) led(ctx context.Context, cluster *cluster) error {
-	_, err := cluster.renewed(ctx, o.leaseName, o.now())
+func (c *cluster) led(ctx context.Context) error {
+	_, err := c.renewed(ctx)
 	if err == nil || errors.Is(err, errNoLeader) {
 		return err
 	}
-	fmt.Fprintf(o.ErrOut, "warning: can't tell whether a manager leads: %v\n", err)
+	fmt.Fprintf(c.ErrOut, "warning: can't tell whether a manager leads: %v\n", err)
 	return nil
 }
 
@@ -122,24 +123,24 @@ func lastBlocked(events []eventsv1.Event, approved []string) (last *eventsv1.Eve
 
 // approve lets the manager remove what its last Event says that it holds back. There is one for each set of entries, and an older
 // one names a set that has changed since.
-func (o *options) approve(ctx context.Context, cluster *cluster, lease *coordinationv1.Lease, yes bool) error {
+func (c *cluster) approve(ctx context.Context, lease *coordinationv1.Lease, yes bool) error {
 	var events eventsv1.EventList
-	if err := cluster.List(ctx, &events, client.InNamespace(cluster.installation)); err != nil {
+	if err := c.List(ctx, &events, client.InNamespace(c.installation)); err != nil {
 		return reading("Events", err)
 	}
 	last := lastBlocked(events.Items, steer.Approved(lease.Annotations[steer.AnnotationApprove]))
 	if last == nil {
 		return fmt.Errorf("no Event in namespace %s names removals that wait for an approval; the API server keeps an Event for an hour: "+
-			"kubectl rollcall resync has the manager look again", cluster.installation)
+			"kubectl rollcall resync has the manager look again", c.installation)
 	}
-	fmt.Fprintf(o.Out, "%s ago: %s\n", short(o.now().Sub(lastSeen(*last))), printable(last.Note))
-	if err := o.confirm(yes, "Rollcall removes exactly these entries.", "nothing was approved"); err != nil {
+	fmt.Fprintf(c.Out, "%s ago: %s\n", short(c.now().Sub(lastSeen(*last))), printable(last.Note))
+	if err := c.confirm(yes, "Rollcall removes exactly these entries.", "nothing was approved"); err != nil {
 		return err
 	}
 	value := steer.Approve(lease.Annotations[steer.AnnotationApprove], steer.DigestIn(last.Note))
-	if err := cluster.annotate(ctx, lease, steer.AnnotationApprove, value); err != nil {
+	if err := c.annotate(ctx, lease, steer.AnnotationApprove, value); err != nil {
 		return err
 	}
-	fmt.Fprintf(o.Out, "lease/%s annotated: %s removes them\n", lease.Name, *lease.Spec.HolderIdentity)
+	fmt.Fprintf(c.Out, "lease/%s annotated: %s removes them\n", lease.Name, *lease.Spec.HolderIdentity)
 	return nil
 }

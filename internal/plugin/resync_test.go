@@ -29,8 +29,12 @@ func leaseHeld(renewed time.Time) *coordinationv1.Lease {
 	}
 }
 
+func installedOptions() *options {
+	return &options{installation: "system", leaseName: "rollcall", now: func() time.Time { return now }}
+}
+
 func clusterWith(objects ...client.Object) *cluster {
-	return &cluster{Client: fake.NewClientBuilder().WithScheme(clientscheme.Scheme).WithObjects(objects...).Build(), installation: "system"}
+	return &cluster{options: installedOptions(), Client: fake.NewClientBuilder().WithScheme(clientscheme.Scheme).WithObjects(objects...).Build()}
 }
 
 func TestLease(t *testing.T) {
@@ -67,7 +71,7 @@ func TestLease(t *testing.T) {
 				expect.NoError(t, cluster.Update(t.Context(), lease))
 			})
 		}
-		_, err := cluster.renewed(t.Context(), "rollcall", now)
+		_, err := cluster.renewed(t.Context())
 		expect.Error(t, c.reason, err, c.want)
 		if exit := (*exitError)(nil); err != nil && (!errors.As(err, &exit) || exit.status != exitNoManager) {
 			t.Errorf("%s: got error %v, want exit status %d", c.reason, err, exitNoManager)
@@ -98,10 +102,8 @@ func TestApprove(t *testing.T) {
 			lease.Annotations = map[string]string{steer.AnnotationApprove: "abc"}
 			cluster := clusterWith(lease, blocked("a", "111", time.Hour), blocked("b", "222", time.Minute), blocked("c", "abc", time.Second))
 			var out strings.Builder
-			o := &options{now: func() time.Time { return now }, IOStreams: genericiooptions.IOStreams{
-				In: strings.NewReader(c.answer), Out: &out, ErrOut: &out,
-			}}
-			expect.Error(t, c.reason, o.approve(t.Context(), cluster, lease, c.yes), c.err)
+			cluster.IOStreams = genericiooptions.IOStreams{In: strings.NewReader(c.answer), Out: &out, ErrOut: &out}
+			expect.Error(t, c.reason, cluster.approve(t.Context(), lease, c.yes), c.err)
 			expect.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(lease), lease))
 			if got := lease.Annotations[steer.AnnotationApprove]; got != c.want || !strings.Contains(out.String(), "60s ago: 5 of 7 entries") ||
 				strings.Contains(out.String(), "\x1b") {
@@ -109,7 +111,6 @@ func TestApprove(t *testing.T) {
 			}
 		})
 	}
-	o := &options{now: func() time.Time { return now }}
-	err := o.approve(t.Context(), clusterWith(), leaseHeld(now), true)
+	err := clusterWith().approve(t.Context(), leaseHeld(now), true)
 	expect.Error(t, "nothing is held back", err, "no Event in namespace system")
 }

@@ -31,10 +31,9 @@ func (o *options) rolloutCommand() *cobra.Command {
 
 		ValidArgsFunction: o.complete(&kruisev1alpha1.CloneSetList{}),
 		RunE: o.connected(func(ctx context.Context, cluster *cluster, arguments []string) error {
-			key := client.ObjectKey{Namespace: cluster.namespace, Name: arguments[0]}
 			least := math.MaxInt // of the pods in rotation, since the view began
 			return o.show(watch, func(out, _ io.Writer, on terminal) (bool, error) {
-				rollout, err := o.rollout(ctx, cluster, key)
+				rollout, err := cluster.rollout(ctx, arguments[0])
 				if err != nil {
 					return false, err
 				}
@@ -56,20 +55,20 @@ type rollout struct {
 	in int
 }
 
-func (o *options) rollout(ctx context.Context, cluster *cluster, key client.ObjectKey) (*rollout, error) {
+func (c *cluster) rollout(ctx context.Context, name string) (*rollout, error) {
 	var set kruisev1alpha1.CloneSet
-	if err := cluster.one(ctx, "CloneSet", key, &set); err != nil {
+	if err := c.one(ctx, "CloneSet", name, &set); err != nil {
 		return nil, err
 	}
 	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
 	if err != nil {
-		return nil, fmt.Errorf("reading the selector of CloneSet %s: %w", key.Name, err)
+		return nil, fmt.Errorf("reading the selector of CloneSet %s: %w", name, err)
 	}
-	w, err := cluster.world(ctx, key.Namespace, o)
+	w, err := c.world(ctx, c.namespace)
 	if err != nil {
 		return nil, err
 	}
-	pods, err := cluster.managed(ctx, w, client.InNamespace(key.Namespace), client.MatchingLabelsSelector{Selector: selector})
+	pods, err := c.managed(ctx, w, client.InNamespace(c.namespace), client.MatchingLabelsSelector{Selector: selector})
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func (o *options) statusCommand() *cobra.Command {
 				namespace = ""
 			}
 			return o.show(watch, func(out, notes io.Writer, on terminal) (bool, error) {
-				s, err := o.status(ctx, cluster, namespace, matching)
+				s, err := cluster.status(ctx, namespace, matching)
 				if err != nil {
 					return false, err
 				}
@@ -63,8 +63,8 @@ type status struct {
 	unknown error
 }
 
-func (o *options) status(ctx context.Context, c *cluster, namespace string, matching client.ListOption) (*status, error) {
-	w, err := c.world(ctx, namespace, o)
+func (c *cluster) status(ctx context.Context, namespace string, matching client.ListOption) (*status, error) {
+	w, err := c.world(ctx, namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (o *options) status(ctx context.Context, c *cluster, namespace string, matc
 	if err != nil {
 		return nil, err
 	}
-	known, unknown := c.known(ctx, namespace, o)
+	known, unknown := c.known(ctx, namespace)
 	for i := range pods {
 		pods[i].Entries = known[pods[i].facts.pod.UID]
 	}
