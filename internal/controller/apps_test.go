@@ -65,8 +65,7 @@ func (w *world) expectApp(why string, app fakeregistry.App, want registry.State)
 // watches asks the registry for all applications' entries, as resync does, and looks at the pods that it names.
 func (w *world) watches(why string, want ...*corev1.Pod) {
 	w.Helper()
-	in, out := w.r.Tracker.Steered("default/app")
-	for _, one := range append(in, out...) {
+	for _, one := range append(w.r.Tracker.Steered("default/app", true), w.r.Tracker.Steered("default/app", false)...) {
 		state, err := w.registry.AppEntries().Get(w.Context(), one)
 		w.must(err, "asking for "+one.Endpoint())
 		w.r.Tracker.Answered(tracker.Target{Registry: "default/app", Instance: one}, state, w.clock.Now())

@@ -206,10 +206,13 @@ func (s *scene) Compare(_ context.Context, l tracker.Listing) (tracker.Compariso
 func (s *scene) Kept(string) []registry.Instance { return nil }
 func (s *scene) Lost(tracker.Target, time.Time)  {}
 
-func (s *scene) Steered(string) (in, out []registry.Instance) {
+func (s *scene) Steered(_ string, in bool) []registry.Instance {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.in), slices.Clone(s.out)
+	if in {
+		return slices.Clone(s.in)
+	}
+	return slices.Clone(s.out)
 }
 
 func (s *scene) Answered(target tracker.Target, state registry.State, _ time.Time) bool {

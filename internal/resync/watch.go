@@ -39,8 +39,7 @@ type watch struct {
 func (w *watch) askForOut(ctx context.Context) {
 	var trouble trouble
 	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
-		_, out := w.keeper.resync.Pods.Steered(w.name)
-		w.tell(ctx, &trouble, registry.OutOfService, w.ask(ctx, out))
+		w.tell(ctx, &trouble, registry.OutOfService, w.ask(ctx, w.keeper.resync.Pods.Steered(w.name, false)))
 	}, glance)
 }
 
@@ -52,7 +51,7 @@ func (w *watch) askForIn(ctx context.Context) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		to := time.Now()
 		policy, _ := r.inForce()
-		in, _ := r.Pods.Steered(w.name)
+		in := r.Pods.Steered(w.name, true)
 		due := slices.DeleteFunc(in, func(one registry.Instance) bool { return !isTurn(one, policy.Interval, from, to) })
 		w.tell(ctx, &trouble, registry.InService, w.ask(ctx, due))
 		from = to

@@ -237,19 +237,16 @@ func (t *Tracker) Seen() []Seen {
 	return seen
 }
 
-// Steered returns what a registry of applications' entries has acknowledged to be in service, and what to be out of it. What is
-// at an address that the pod no longer has is another application's.
-func (t *Tracker) Steered(name string) (in, out []registry.Instance) {
+// Steered returns what a registry of applications' entries has acknowledged to be in service, or what to be out of it. What is at
+// an address that the pod no longer has is another application's.
+func (t *Tracker) Steered(name string, in bool) (steered []registry.Instance) {
 	t.each(func(p *pod, key lifecycle.Recorded, i Instance) {
-		switch {
-		case key.Registry != name || !i.acknowledged || p.last != nil || key.Address != p.address:
-		case i.want == lifecycle.InService:
-			in = append(in, *i.told)
-		default:
-			out = append(out, *i.told)
+		own := p.last == nil && key.Address == p.address
+		if key.Registry == name && own && i.acknowledged && (i.want == lifecycle.InService) == in {
+			steered = append(steered, *i.told)
 		}
 	})
-	return in, out
+	return steered
 }
 
 // Answered notes what a registry of applications' entries, asked at that time, said of an instance. Where that is not what it
