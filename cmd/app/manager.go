@@ -361,7 +361,7 @@ func (a *app) newConfigEvents(clients *apiClients) *configEvents {
 func (a *app) requests(clients *apiClients, resyncs *resync.Resync) *requests {
 	return &requests{
 		leases: clients.coordination.Leases(a.leaseNamespace), name: a.flags.leaseName, resync: resyncs,
-		interval: leaseInterval, logger: a.logger.WithName("resync"),
+		logger: a.logger.WithName("resync"),
 	}
 }
 

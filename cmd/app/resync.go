@@ -24,8 +24,7 @@ type requests struct {
 		Approve(digests []string)
 		Run()
 	}
-	interval time.Duration
-	logger   logr.Logger
+	logger logr.Logger
 
 	// run is the last value that was seen; nil before the first look, which begins with a run anyway.
 	run *string
@@ -35,7 +34,7 @@ type requests struct {
 
 // Start reads the annotations until the context ends.
 func (r *requests) Start(ctx context.Context) error {
-	wait.UntilWithContext(ctx, r.look, r.interval)
+	wait.UntilWithContext(ctx, r.look, leaseInterval)
 	return nil
 }
 
