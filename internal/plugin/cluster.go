@@ -154,7 +154,7 @@ func (c *cluster) world(ctx context.Context, namespace string) (*world, error) {
 	if err := c.List(ctx, &events, client.InNamespace(namespace), of); err != nil {
 		return nil, reading("Events", err)
 	}
-	slices.SortStableFunc(events.Items, func(a, b eventsv1.Event) int { return lastSeen(a).Compare(lastSeen(b)) })
+	slices.SortStableFunc(events.Items, byLastSeen)
 	for _, e := range events.Items {
 		w.events[e.Regarding.UID] = append(w.events[e.Regarding.UID], e)
 	}
@@ -169,6 +169,15 @@ func (c *cluster) one(ctx context.Context, kind, name string, object client.Obje
 		return &exitError{exitNotFound, fmt.Errorf("namespace %s has no %s %s", c.namespace, kind, name)}
 	case err != nil:
 		return reading(kind+" "+name, err)
+	}
+	return nil
+}
+
+// annotate writes an annotation on an object that was read, and on no other that has its name by now.
+func (c *cluster) annotate(ctx context.Context, kind string, object client.Object, key, value string) error {
+	patch := fmt.Sprintf(`{"metadata":{"uid":%q,"annotations":{%q:%q}}}`, object.GetUID(), key, value)
+	if err := c.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		return reading("and annotating "+kind+" "+object.GetName(), err)
 	}
 	return nil
 }

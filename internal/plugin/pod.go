@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -76,13 +75,8 @@ func (c *cluster) release(ctx context.Context, name string, yes bool) error {
 	if err := c.confirm(yes, question, fmt.Sprintf("%s/%s was not released", p.Namespace, p.Name)); err != nil {
 		return err
 	}
-	return c.skip(ctx, p)
-}
-
-func (c *cluster) skip(ctx context.Context, p Pod) error {
-	patch := fmt.Sprintf(`{"metadata":{"uid":%q,"annotations":{%q:%q}}}`, p.facts.pod.UID, lifecycle.AnnotationSkip, p.Hook)
-	if err := c.Patch(ctx, p.facts.pod, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-		return reading("and annotating pod "+p.Name, err)
+	if err := c.annotate(ctx, "pod", p.facts.pod, lifecycle.AnnotationSkip, string(p.Hook)); err != nil {
+		return err
 	}
 	fmt.Fprintf(c.Out, "pod/%s annotated: the manager releases %s\n", p.Name, p.Hook)
 	return nil

@@ -11,7 +11,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,7 +35,7 @@ func (o *options) resyncCommand() *cobra.Command {
 			if approve {
 				return cluster.approve(ctx, lease, yes)
 			}
-			if err := cluster.annotate(ctx, lease, steer.AnnotationRun, o.now().UTC().Format(time.RFC3339Nano)); err != nil {
+			if err := cluster.annotate(ctx, "Lease", lease, steer.AnnotationRun, o.now().UTC().Format(time.RFC3339Nano)); err != nil {
 				return err
 			}
 			fmt.Fprintf(o.Out, "lease/%s annotated: %s compares the registries with the cluster now\n", lease.Name, *lease.Spec.HolderIdentity)
@@ -99,26 +98,16 @@ func (c *cluster) led(ctx context.Context) error {
 	return nil
 }
 
-func (c *cluster) annotate(ctx context.Context, lease *coordinationv1.Lease, key, value string) error {
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, key, value)
-	if err := c.Patch(ctx, lease, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-		return reading("and annotating Lease "+lease.Name, err)
-	}
-	return nil
-}
-
 // lastBlocked returns the last Event about removals that are held back, nil where all of them are approved already.
-func lastBlocked(events []eventsv1.Event, approved []string) (last *eventsv1.Event) {
-	for i, e := range events {
+func lastBlocked(events []eventsv1.Event, approved []string) *eventsv1.Event {
+	blocked := slices.DeleteFunc(events, func(e eventsv1.Event) bool {
 		digest := steer.DigestIn(e.Note)
-		if e.Reason != "RemovalBlocked" || digest == "" || slices.Contains(approved, digest) {
-			continue
-		}
-		if last == nil || lastSeen(e).After(lastSeen(*last)) {
-			last = &events[i]
-		}
+		return e.Reason != "RemovalBlocked" || digest == "" || slices.Contains(approved, digest)
+	})
+	if len(blocked) == 0 {
+		return nil
 	}
-	return last
+	return new(slices.MaxFunc(blocked, byLastSeen))
 }
 
 // approve lets the manager remove what its last Event says that it holds back. There is one for each set of entries, and an older
@@ -138,7 +127,7 @@ func (c *cluster) approve(ctx context.Context, lease *coordinationv1.Lease, yes 
 		return err
 	}
 	value := steer.Approve(lease.Annotations[steer.AnnotationApprove], steer.DigestIn(last.Note))
-	if err := c.annotate(ctx, lease, steer.AnnotationApprove, value); err != nil {
+	if err := c.annotate(ctx, "Lease", lease, steer.AnnotationApprove, value); err != nil {
 		return err
 	}
 	fmt.Fprintf(c.Out, "lease/%s annotated: %s removes them\n", lease.Name, *lease.Spec.HolderIdentity)

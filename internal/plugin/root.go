@@ -136,6 +136,8 @@ func lastSeen(e eventsv1.Event) time.Time {
 	return e.EventTime.Time
 }
 
+func byLastSeen(a, b eventsv1.Event) int { return lastSeen(a).Compare(lastSeen(b)) }
+
 // confirm asks a person, unless they agreed beforehand. Only the word yes agrees; another answer gives an error with the text
 // of refused.
 func (o *options) confirm(yes bool, question, refused string) error {
