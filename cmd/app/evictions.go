@@ -1,7 +1,6 @@
 package app
 
 import (
-	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
@@ -102,8 +101,7 @@ func (a *app) newEvicting(
 	if err != nil {
 		return served{}, nil, fmt.Errorf("making the eviction webhook: %w", err)
 	}
-	s.handler = path.Guard(answer)
-	s.tls = &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, GetCertificate: certificate.Get}
+	s.handler, s.certificate = path.Guard(answer), certificate.Get
 	return s, webhook.Apply, nil
 }
 

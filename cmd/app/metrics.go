@@ -62,7 +62,7 @@ func (a *app) newMetricsServer(own *prometheus.Registry, page *statuspage.Page) 
 	if !a.flags.metrics.secure {
 		return served{handler: mux}, nil
 	}
-	server := served{tls: &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}}
+	var server served
 	if err := server.certify(a.flags.metrics.certDir); err != nil {
 		return served{}, err
 	}
@@ -81,13 +81,13 @@ func (s *served) certify(dir string) error {
 		if err != nil {
 			return fmt.Errorf("--metrics-secure: reading the certificate that was made: %w", err)
 		}
-		s.tls.Certificates = []tls.Certificate{pair}
+		s.certificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &pair, nil }
 		return nil
 	}
 	watcher, err := certwatcher.New(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
 	if err != nil {
 		return fmt.Errorf("--metrics-cert-dir: %w", err)
 	}
-	s.tls.GetCertificate, s.runnables = watcher.GetCertificate, []manager.Runnable{watcher}
+	s.certificate, s.runnables = watcher.GetCertificate, []manager.Runnable{watcher}
 	return nil
 }

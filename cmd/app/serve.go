@@ -21,9 +21,9 @@ const (
 // served is what a server is made with.
 type served struct {
 	handler http.Handler
-	// tls is nil for plain HTTP, and runnables are what has to run beside the server.
-	tls       *tls.Config
-	runnables []manager.Runnable
+	// certificate is nil for plain HTTP, and runnables are what has to run beside the server.
+	certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	runnables   []manager.Runnable
 }
 
 // servers are the HTTP servers of the manager, bound before anything else starts: an address that is taken is an error
@@ -57,14 +57,15 @@ func (s *servers) listen(ctx context.Context, f *flags, metrics served, health, 
 			return fmt.Errorf("--%s: %w", server.flag, err)
 		}
 		*server.bound = listener.Addr().String()
-		if server.tls != nil {
-			listener = tls.NewListener(listener, server.tls)
+		serves := &http.Server{Handler: server.handler, ReadTimeout: readTimeout}
+		if server.certificate != nil {
+			serves.TLSConfig = &tls.Config{
+				MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, GetCertificate: server.certificate,
+			}
+			listener = tls.NewListener(listener, serves.TLSConfig)
 		}
 		s.runnables = append(s.runnables, &manager.Server{
-			Name:            server.name,
-			Server:          &http.Server{Handler: server.handler, TLSConfig: server.tls, ReadTimeout: readTimeout},
-			Listener:        listener,
-			ShutdownTimeout: new(shutdownTimeout),
+			Name: server.name, Server: serves, Listener: listener, ShutdownTimeout: new(shutdownTimeout),
 		})
 	}
 	return nil
