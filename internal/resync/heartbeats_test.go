@@ -4,20 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
-	"github.com/go-logr/logr/funcr"
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
-	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/bubble"
 )
@@ -26,135 +20,136 @@ const interval = 30 * time.Second
 
 func TestHeartbeats(t *testing.T) {
 	t.Parallel()
+	refused := errors.New("refused")
 	bubble.Scenes(t, map[string]func(t *testing.T){
 		"renew each instance once in each interval, spread over it": func(t *testing.T) {
-			w := newWorld(t, "eureka")
-			w.hold("eureka", 600)
-			w.start()
+			s := newScene(t)
+			b := s.beats("eureka", "web", 600, renews)
+			s.start()
 			time.Sleep(10 * interval)
-			w.stop()
-			for _, in := range w.Kept("eureka") {
-				if n := w.beats[in.Endpoint()]; n < 9 || n > 11 {
+			s.stop()
+			inSecond := map[int64]int{}
+			for _, in := range s.kept["eureka"] {
+				if n := b.times(in); n < 9 || n > 11 {
 					t.Errorf("%s was renewed %d times in 10 intervals", in.Endpoint(), n)
 				}
-			}
-			if gap := w.longest; gap > interval+tick {
-				t.Errorf("one was not renewed for %s, want at most %s", gap, interval+tick)
+				var last time.Time
+				for _, began := range b.began[in.Endpoint()] {
+					if gap := began.Sub(last); !last.IsZero() && gap > interval+tick {
+						t.Errorf("%s was not renewed for %s, want at most %s", in.Endpoint(), gap, interval+tick)
+					}
+					last = began
+					inSecond[began.Unix()]++
+				}
 			}
 			// 600 in 30 s are 20 in a second. As many as come at random, not all at once.
-			if w.busiest > 60 {
-				t.Errorf("%d heartbeats in one second, want about 20", w.busiest)
+			if busiest := slices.Max(slices.Collect(maps.Values(inSecond))); busiest > 60 {
+				t.Errorf("%d heartbeats in one second, want about 20", busiest)
 			}
 		},
 		"report a lost instance": func(t *testing.T) {
-			w := newWorld(t, "eureka")
-			w.hold("eureka", 3)
+			s := newScene(t)
 			var began time.Time
-			w.fail = func(in registry.Instance) error {
-				if in.Port == 2 {
-					began = time.Now()
-					time.Sleep(time.Second)
-					return registry.NotRegistered(errors.New("404"))
+			s.beats("eureka", "web", 3, func(_ context.Context, in registry.Instance) error {
+				if in.Port != 2 {
+					return nil
 				}
-				return nil
-			}
-			w.start()
+				began = time.Now()
+				time.Sleep(time.Second)
+				return registry.NotRegistered(errors.New("404"))
+			})
+			s.start()
 			time.Sleep(interval + tick)
-			w.stop()
-			if len(w.lost) != 1 || w.lost[0].Port != 2 || !w.asked.Equal(began) {
-				t.Errorf("told that %v was lost, asked at %s; want the one at port 2, asked at %s", w.lost, w.asked, began)
+			s.stop()
+			if len(s.lost) != 1 || s.lost[0].Port != 2 || !s.asked.Equal(began) {
+				t.Errorf("told that %v was lost, asked at %s; want the one at port 2, asked at %s", s.lost, s.asked, began)
 			}
-			if strings.Contains(w.log.String(), "fail") {
-				t.Errorf("a lost entry is put back and no failure, and the log says %s", w.log.String())
-			}
+			s.expectLogged("fail", 0) // a lost entry is put back
 		},
 		"log failures once until they pass": func(t *testing.T) {
-			w := newWorld(t, "eureka")
-			w.hold("eureka", 100)
-			failed := errors.New("refused")
+			s := newScene(t)
+			var fails atomic.Bool
 			var failures atomic.Int32
-			w.set(func(registry.Instance) error { failures.Add(1); return failed })
-			w.start()
+			s.beats("eureka", "web", 100, func(context.Context, registry.Instance) error {
+				if !fails.Load() {
+					return nil
+				}
+				failures.Add(1)
+				return refused
+			})
+			fails.Store(true)
+			s.start()
 			time.Sleep(3 * interval)
-			w.set(func(registry.Instance) error { return nil })
+			fails.Store(false)
 			time.Sleep(2 * interval)
-			w.stop()
-			if fails, passes := strings.Count(w.log.String(), "heartbeats fail"), strings.Count(w.log.String(), "succeed again"); fails != 1 || passes != 1 {
-				t.Errorf("logged %d failures and %d ends of them, want one of each:\n%s", fails, passes, w.log.String())
-			}
-			if want := fmt.Sprintf(`"failures"=%d "lastFailure"="refused"`, failures.Load()); !strings.Contains(w.log.String(), want) {
-				t.Errorf("the end does not say %s:\n%s", want, w.log.String())
-			}
-			if len(w.lost) > 0 {
-				t.Errorf("an error was taken for %d lost entries", len(w.lost))
+			s.stop()
+			s.expectLogged("heartbeats fail", 1)
+			s.expectLogged("succeed again", 1)
+			s.expectLogged(fmt.Sprintf(`"failures"=%d "lastFailure"="refused"`, failures.Load()), 1)
+			if len(s.lost) > 0 {
+				t.Errorf("an error was taken for %d lost entries", len(s.lost))
 			}
 		},
 		"that fail once in each interval go on failing": func(t *testing.T) {
-			w := newWorld(t, "eureka")
-			w.hold("eureka", 100)
-			w.set(func(in registry.Instance) error {
+			s := newScene(t)
+			s.beats("eureka", "web", 100, func(_ context.Context, in registry.Instance) error {
 				if in.Port == 2 {
-					return errors.New("refused")
+					return refused
 				}
 				return nil
 			})
-			w.start()
+			s.start()
 			time.Sleep(5 * interval)
-			w.stop()
-			if told := strings.TrimSpace(w.log.String()); strings.Count(told, "heartbeats fail") != 1 || strings.Contains(told, "again") {
-				t.Errorf("logged, want one failure:\n%s", told)
-			}
+			s.stop()
+			s.expectLogged("heartbeats fail", 1)
+			s.expectLogged("again", 0)
 		},
 		"of a slow registry hold up no other": func(t *testing.T) {
-			w := newWorld(t, "slow", "fast")
-			w.hold("slow", 10)
-			w.hold("fast", 10)
-			w.hang = "slow"
-			w.start()
+			s := newScene(t)
+			s.beats("slow", "web", 10, hangs)
+			fast := s.beats("fast", "web", 10, renews)
+			s.start()
 			time.Sleep(5 * interval)
-			w.stop()
-			for _, in := range w.Kept("fast") {
-				if w.beats[in.Endpoint()] < 4 {
-					t.Errorf("%s was renewed %d times in 5 intervals", in.Endpoint(), w.beats[in.Endpoint()])
+			s.stop()
+			for _, in := range s.kept["fast"] {
+				if n := fast.times(in); n < 4 {
+					t.Errorf("%s was renewed %d times in 5 intervals", in.Endpoint(), n)
 				}
 			}
 		},
 		"follow the configuration at once": func(t *testing.T) {
-			w := newWorld(t, "old")
-			w.hold("old", 5)
-			w.hold("new", 5)
-			w.start()
+			s := newScene(t)
+			old := s.beats("old", "web", 5, renews)
+			s.start()
 			time.Sleep(interval)
-			w.apply(registryclient.Registries{"new": w.client("new", interval*100)})
-			before := w.total("old")
+			delete(s.registries, "old")
+			anew := s.beats("new", "web", 5, renews)
+			s.apply()
+			before := old.total()
 			time.Sleep(2 * interval)
-			w.stop()
-			if after := w.total("old"); after != before {
+			s.stop()
+			if after := old.total(); after != before {
 				t.Errorf("a registry that is gone got %d heartbeats more", after-before)
 			}
-			if n := w.total("new"); n < 5 {
+			if n := anew.total(); n < 5 {
 				t.Errorf("a registry that is new got %d heartbeats for 5 instances in 2 intervals", n)
 			}
 		},
 		"of a service that hangs cost others no turn": func(t *testing.T) {
-			w := newWorld(t, "eureka")
-			const timeout = 5 * time.Second
-			w.apply(registryclient.Registries{"eureka": w.client("eureka", timeout)})
-			w.holdOf("stuck", "stuck", 200)
-			w.held["eureka"] = w.held["stuck"]
-			w.hold("eureka", 100)
-			w.set(func(in registry.Instance) error {
+			s := newScene(t)
+			b := s.beats("eureka", "stuck", 200, func(ctx context.Context, in registry.Instance) error {
 				if in.Service == "stuck" {
-					time.Sleep(timeout)
-					return context.DeadlineExceeded
+					return hangs(ctx, in)
 				}
 				return nil
 			})
-			w.start()
+			s.keeps("eureka", "web", 100)
+			s.renewedAt("eureka", b, func(o *registryclient.Options) { o.Timeout = timeout })
+			s.start()
 			time.Sleep(10 * interval)
-			w.stop()
-			for _, in := range w.Kept("eureka") {
-				n := w.beats[in.Endpoint()]
+			s.stop()
+			for _, in := range s.kept["eureka"] {
+				n := b.times(in)
 				if in.Service != "stuck" && (n < 9 || n > 11) {
 					t.Errorf("%s was renewed %d times in 10 intervals", in.Endpoint(), n)
 				}
@@ -163,25 +158,26 @@ func TestHeartbeats(t *testing.T) {
 					t.Errorf("%s of the service that hangs was tried %d times in 10 intervals, want about 5", in.Endpoint(), n)
 				}
 			}
-			if log := w.log.String(); strings.Count(log, "heartbeats fail") != 1 || strings.Contains(log, "again") {
-				t.Errorf("logged, want one failure that has not passed:\n%s", log)
-			}
+			s.expectLogged("heartbeats fail", 1)
+			s.expectLogged("again", 0)
 		},
 		"miss no turn over a reload": func(t *testing.T) {
-			w, anew := newWorld(t, "eureka"), newWorld(t)
-			w.hold("eureka", 100)
-			w.start()
+			s := newScene(t)
+			first := s.beats("eureka", "web", 100, renews)
+			s.start()
+			anew := &beating{answer: renews, began: map[string][]time.Time{}}
 			// More often than there are rounds, and no turn is missed.
 			for range int(2 * interval / (tick / 2)) {
 				time.Sleep(tick / 2)
-				w.apply(registryclient.Registries{"eureka": anew.client("eureka", interval*100)})
+				s.renewedAt("eureka", anew)
+				s.apply()
 			}
-			w.stop()
-			if n := w.total("eureka"); n > 0 {
+			s.stop()
+			if n := first.total(); n > 0 {
 				t.Errorf("the one before got %d heartbeats", n)
 			}
-			for _, in := range w.Kept("eureka") {
-				if n := anew.beats[in.Endpoint()]; n < 1 || n > 2 {
+			for _, in := range s.kept["eureka"] {
+				if n := anew.times(in); n < 1 || n > 2 {
 					t.Errorf("%s was renewed %d times in 2 intervals", in.Endpoint(), n)
 				}
 			}
@@ -193,31 +189,30 @@ func TestHeartbeatsOfAClosedClientFailUnlessItIsInForce(t *testing.T) {
 	t.Parallel()
 	type row struct {
 		reason string
-		amid   func(*world)
+		amid   func(*scene, *beating)
 		want   int
 	}
 	bubble.Each(t, map[string]row{
-		"replaced": {"the next one renews", func(w *world) { w.apply(registryclient.Registries{"eureka": w.client("eureka", interval*100)}) }, 0},
-		"dropped":  {"nothing is to be renewed there", func(w *world) { w.apply(nil) }, 0},
-		"in force": {"the manager's lease was not renewed: entries expire", func(*world) {}, 1},
+		"replaced": {"the next one renews", func(s *scene, b *beating) { s.renewedAt("eureka", b) }, 0},
+		"dropped":  {"nothing is to be renewed there", func(s *scene, _ *beating) { delete(s.registries, "eureka") }, 0},
+		"in force": {"the manager's lease was not renewed: entries expire", func(*scene, *beating) {}, 1},
 	}, func(t *testing.T, tc row) {
-		w := newWorld(t)
-		w.hold("eureka", 1)
+		s := newScene(t)
+		b := s.beats("eureka", "web", 1, renews)
 		once := sync.Once{}
 		refuses := fence(func() (err error) {
 			once.Do(func() {
-				tc.amid(w)
+				tc.amid(s, b)
+				s.apply()
 				err = errors.New("no call may be made")
 			})
 			return err
 		})
-		w.apply(registryclient.Registries{"eureka": w.client("eureka", interval*100, refuses)})
-		w.start()
+		s.renewedAt("eureka", b, func(o *registryclient.Options) { o.Fence = refuses })
+		s.start()
 		time.Sleep(3 * interval)
-		w.stop()
-		if got := strings.Count(w.log.String(), "heartbeats fail"); got != tc.want {
-			t.Errorf("logged %d failures, want %d\nreason: %s\n%s", got, tc.want, tc.reason, w.log.String())
-		}
+		s.stop()
+		s.expectLogged("heartbeats fail", tc.want)
 	})
 }
 
@@ -229,25 +224,20 @@ func (f fence) MayLand(time.Time)          {}
 
 func TestHeartbeatsHaveEndedWhenStartReturns(t *testing.T) {
 	t.Parallel()
-	for name, late := range map[string]time.Duration{"at once": 0, "a second after their context": time.Second} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, "slow")
-				w.hold("slow", 10)
-				w.hang, w.late = "slow", late
-				w.start()
-				time.Sleep(interval)
-				w.stop()
-				if w.underWay > 0 {
-					t.Errorf("%d heartbeats are under way after Start returned", w.underWay)
-				}
-				if strings.Contains(w.log.String(), "heartbeats fail") {
-					t.Errorf("a manager that stops is no failure, and the log says %s", w.log.String())
-				}
-			})
+	bubble.Each(t, map[string]time.Duration{"at once": 0, "a second after their context": time.Second}, func(t *testing.T, late time.Duration) {
+		s := newScene(t)
+		b := s.beats("slow", "web", 10, func(ctx context.Context, in registry.Instance) error {
+			defer time.Sleep(late)
+			return hangs(ctx, in)
 		})
-	}
+		s.start()
+		time.Sleep(interval)
+		s.stop()
+		if b.underWay > 0 {
+			t.Errorf("%d heartbeats are under way after Start returned", b.underWay)
+		}
+		s.expectLogged("heartbeats fail", 0) // a manager that stops is no failure
+	})
 }
 
 func TestHeartbeatsToASlowRegistryAreBounded(t *testing.T) {
@@ -261,17 +251,16 @@ func TestHeartbeatsToASlowRegistryAreBounded(t *testing.T) {
 		"one service":    {"the other half is for the others", []string{"web"}, atOnce / 2},
 		"three services": {"together they have no more than all", []string{"web", "api", "db"}, atOnce},
 	}, func(t *testing.T, tc row) {
-		w := newWorld(t, "slow")
-		for _, service := range tc.services {
-			w.holdOf(service, "slow", 300)
+		s := newScene(t)
+		b := s.beats("slow", tc.services[0], 300, hangs)
+		for _, service := range tc.services[1:] {
+			s.keeps("slow", service, 300)
 		}
-		w.hang = "slow"
-		w.start()
+		s.start()
 		time.Sleep(2 * interval)
-		w.mu.Lock()
-		underWay := w.underWay
-		w.mu.Unlock()
-		w.stop()
+		var underWay int
+		b.set(func() { underWay = b.underWay })
+		s.stop()
 		if underWay != tc.want {
 			t.Errorf("%d heartbeats were under way, want %d\nreason: %s", underWay, tc.want, tc.reason)
 		}
@@ -304,175 +293,73 @@ func TestIsTurn(t *testing.T) {
 	}
 }
 
-// world is a book, and the registries that it is about.
-type world struct {
-	running
-	Pods // it has no more to do with them than what it implements
+// beating is a registry whose entries expire. It notes when it was asked to renew each of them.
+type beating struct {
+	registry.Registry
+	answer func(context.Context, registry.Instance) error
 
 	mu       sync.Mutex
-	held     map[string][]registry.Instance
-	fail     func(registry.Instance) error
-	hang     string
-	late     time.Duration
-	beats    map[string]int
-	last     map[string]time.Time
-	longest  time.Duration
-	second   int64
-	inSecond int
-	busiest  int
+	began    map[string][]time.Time // by endpoint
 	underWay int
-	lost     []registry.Instance
-	asked    time.Time
 }
 
-// running is a Resync in a bubble, and what it has logged.
-type running struct {
-	*testing.T
-	resync *Resync
-	cancel context.CancelFunc
-	ended  chan error
-	log    logged
+// beats adds a registry that answers so, and that has n instances of the service to be renewed.
+func (s *scene) beats(name, service string, n int, answer func(context.Context, registry.Instance) error) *beating {
+	b := &beating{answer: answer, began: map[string][]time.Time{}}
+	s.renewedAt(name, b)
+	s.keeps(name, service, n)
+	return b
 }
 
-func (r *running) start() {
-	ctx, cancel := context.WithCancel(r.Context())
-	r.cancel, r.ended = cancel, make(chan error, 1)
-	go func() { r.ended <- r.resync.Start(ctx) }()
-	synctest.Wait()
+// renewedAt has the entries of a registry be renewed there.
+func (s *scene) renewedAt(name string, b *beating, change ...func(*registryclient.Options)) {
+	patient := func(o *registryclient.Options) { o.Timeout = 100 * interval }
+	s.client(name, b, append([]func(*registryclient.Options){patient}, change...)...)
 }
 
-func (r *running) stop() {
-	r.Helper()
-	r.cancel()
-	if err := <-r.ended; err != nil {
-		r.Errorf("Start returned %v", err)
-	}
-}
-
-func (r *running) logger() logr.Logger {
-	return funcr.New(func(_, args string) { r.log.WriteString(args + "\n") }, funcr.Options{})
-}
-
-// logged is what the loops of several keepers have logged.
-type logged struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logged) WriteString(s string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text.WriteString(s)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-func newWorld(t *testing.T, names ...string) *world {
-	t.Helper()
-	w := &world{
-		running: running{T: t}, held: map[string][]registry.Instance{}, fail: func(registry.Instance) error { return nil },
-		beats: map[string]int{}, last: map[string]time.Time{},
-	}
-	m := metrics.NewResyncMetrics(prometheus.NewRegistry())
-	w.resync = New(Options{
-		Pods: w, Synced: func() bool { return true }, Listed: make(chan struct{}), Metrics: m, Logger: w.logger(),
-	})
-	all := registryclient.Registries{}
-	for _, name := range names {
-		all[name] = w.client(name, interval*100)
-	}
-	w.apply(all)
-	return w
-}
-
-func (w *world) apply(all registryclient.Registries) {
-	w.resync.Apply(Policy{Interval: time.Minute}, all)
-}
-
-func (w *world) client(name string, timeout time.Duration, fences ...registryclient.Fence) *registryclient.Client {
-	o := registryclient.Options{Timeout: timeout, MaxInFlight: 1}
-	for _, f := range fences {
-		o.Fence = f
-	}
-	return registryclient.New(beating{w: w, name: name}, o)
-}
-
-func (w *world) hold(name string, n int) { w.holdOf("web", name, n) }
-
-func (w *world) holdOf(service, name string, n int) {
+// keeps adds n instances of the service to those that a registry has to renew.
+func (s *scene) keeps(name, service string, n int) {
 	for i := range n {
-		w.held[name] = append(w.held[name], registry.Instance{Service: service, Address: name + ".example", Port: i + 1})
+		s.kept[name] = append(s.kept[name], registry.Instance{Service: service, Address: service + "." + name, Port: i + 1})
 	}
 }
 
-func (w *world) set(fail func(registry.Instance) error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.fail = fail
+func (b *beating) HeartbeatInterval() time.Duration { return interval }
+
+func (b *beating) Heartbeat(ctx context.Context, in registry.Instance) error {
+	b.set(func() {
+		b.underWay++
+		b.began[in.Endpoint()] = append(b.began[in.Endpoint()], time.Now())
+	})
+	defer b.set(func() { b.underWay-- })
+	return b.answer(ctx, in)
 }
 
-func (w *world) total(name string) int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	total := 0
-	for _, in := range w.held[name] {
-		total += w.beats[in.Endpoint()]
-	}
+func (b *beating) set(change func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change()
+}
+
+// times is how often the instance was renewed, and total how often all of them.
+func (b *beating) times(in registry.Instance) (times int) {
+	b.set(func() { times = len(b.began[in.Endpoint()]) })
+	return times
+}
+
+func (b *beating) total() (total int) {
+	b.set(func() {
+		for _, began := range b.began {
+			total += len(began)
+		}
+	})
 	return total
 }
 
-func (w *world) Kept(name string) []registry.Instance { return w.held[name] }
+func renews(context.Context, registry.Instance) error { return nil }
 
-func (w *world) Lost(target tracker.Target, asked time.Time) {
-	in := target.Instance
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.lost, w.asked = append(w.lost, in), asked
-}
-
-// beating is one of the world's registries.
-type beating struct {
-	registry.Registry
-	w    *world
-	name string
-}
-
-func (b beating) HeartbeatInterval() time.Duration { return interval }
-
-func (b beating) Heartbeat(ctx context.Context, in registry.Instance) error {
-	w := b.w
-	w.mu.Lock()
-	w.underWay++
-	w.count(in)
-	fail, hang := w.fail, w.hang == b.name
-	w.mu.Unlock()
-	defer func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.underWay--
-	}()
-	if hang {
-		<-ctx.Done()
-		time.Sleep(w.late)
-		return fmt.Errorf("renewing: %w", ctx.Err())
-	}
-	return fail(in)
-}
-
-func (w *world) count(in registry.Instance) {
-	now, key := time.Now(), in.Endpoint()
-	w.beats[key]++
-	if last, found := w.last[key]; found {
-		w.longest = max(w.longest, now.Sub(last))
-	}
-	w.last[key] = now
-	if w.second != now.Unix() {
-		w.second, w.inSecond = now.Unix(), 0
-	}
-	w.inSecond++
-	w.busiest = max(w.busiest, w.inSecond)
+// hangs ends with its caller's time.
+func hangs(ctx context.Context, _ registry.Instance) error {
+	<-ctx.Done()
+	return fmt.Errorf("renewing: %w", ctx.Err())
 }

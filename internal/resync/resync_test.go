@@ -185,8 +185,8 @@ func TestRun(t *testing.T) {
 					t.Errorf("%s is under way after Start returned", c.Op)
 				}
 			}
-			if strings.Contains(s.log.String(), "fails") {
-				t.Errorf("a manager that stops is no failure, and the log says %s", s.log.String())
+			if strings.Contains(s.logged(), "fails") {
+				t.Errorf("a manager that stops is no failure, and the log says %s", s.logged())
 			}
 		},
 	})

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -33,8 +34,11 @@ import (
 
 // scene is a cluster, what is known of it, and its registries.
 type scene struct {
-	running
+	*testing.T
 
+	resync     *Resync
+	cancel     context.CancelFunc
+	ended      chan error
 	fakes      map[string]*fakeregistry.Registry
 	backends   map[string]*memory.Registry
 	registries registryclient.Registries
@@ -47,8 +51,11 @@ type scene struct {
 	listed    chan struct{}
 	audit     *audit.Log
 	number    int
+	// kept are the instances to be renewed, by registry.
+	kept map[string][]registry.Instance
 
 	mu       sync.Mutex
+	log      strings.Builder
 	live     map[string]bool
 	synced   bool
 	goneErr  error
@@ -59,14 +66,17 @@ type scene struct {
 	// in and out are what the applications' entries have to be, and differs those that were found otherwise.
 	in, out []registry.Instance
 	differs map[string]registry.State
+	// lost are those that were not there when they were to be renewed, asked when.
+	lost  []registry.Instance
+	asked time.Time
 }
 
 func newScene(t *testing.T, names ...string) *scene {
 	t.Helper()
 	s := &scene{
-		running: running{T: t}, fakes: map[string]*fakeregistry.Registry{}, backends: map[string]*memory.Registry{}, metrics: prometheus.NewRegistry(),
-		registries: registryclient.Registries{},
-		listed:     make(chan struct{}), live: map[string]bool{}, synced: true,
+		T: t, fakes: map[string]*fakeregistry.Registry{}, backends: map[string]*memory.Registry{}, metrics: prometheus.NewRegistry(),
+		registries: registryclient.Registries{}, kept: map[string][]registry.Instance{},
+		listed: make(chan struct{}), live: map[string]bool{}, synced: true,
 	}
 	for _, name := range names {
 		made, err := memory.New(t.Context(), registry.Config{Cluster: cluster})
@@ -114,7 +124,8 @@ func (s *scene) start() {
 	s.Helper()
 	m := metrics.NewResyncMetrics(s.metrics)
 	s.resync = New(Options{
-		Cluster: cluster, Namespaces: s.namespaces, Pods: s, Listed: s.listed, Metrics: m, Logger: s.logger(),
+		Cluster: cluster, Namespaces: s.namespaces, Pods: s, Listed: s.listed, Metrics: m,
+		Logger: funcr.New(func(_, args string) { s.set(func() { s.log.WriteString(args + "\n") }) }, funcr.Options{}),
 		Synced: func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.synced }, Approvable: !s.leaseless,
 		Audit: s.audit,
 		Warn: func(_ context.Context, note string) {
@@ -124,7 +135,24 @@ func (s *scene) start() {
 		},
 	})
 	s.apply()
-	s.running.start()
+	ctx, cancel := context.WithCancel(s.Context())
+	s.cancel, s.ended = cancel, make(chan error, 1)
+	go func() { s.ended <- s.resync.Start(ctx) }()
+	synctest.Wait()
+}
+
+func (s *scene) stop() {
+	s.Helper()
+	s.cancel()
+	if err := <-s.ended; err != nil {
+		s.Errorf("Start returned %v", err)
+	}
+}
+
+func (s *scene) logged() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.log.String()
 }
 
 // keepsAudit returns what ends the audit log and reads it.
@@ -203,8 +231,11 @@ func (s *scene) Compare(_ context.Context, l tracker.Listing) (tracker.Compariso
 	return tracker.Comparison{Unknown: slices.Clone(l.Entries), Renamed: s.renamed}, nil
 }
 
-func (s *scene) Kept(string) []registry.Instance { return nil }
-func (s *scene) Lost(tracker.Target, time.Time)  {}
+func (s *scene) Kept(name string) []registry.Instance { return s.kept[name] }
+
+func (s *scene) Lost(target tracker.Target, asked time.Time) {
+	s.set(func() { s.lost, s.asked = append(s.lost, target.Instance), asked })
+}
 
 func (s *scene) Steered(_ string, in bool) []registry.Instance {
 	s.mu.Lock()
@@ -314,10 +345,8 @@ func (s *scene) expectStatus(failure string, blocked bool) {
 func (s *scene) expectLogged(words string, want int) {
 	s.Helper()
 	synctest.Wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if got := strings.Count(s.log.String(), words); got != want {
-		s.Errorf("logged %q %d times, want %d:\n%s", words, got, want, s.log.String())
+	if got := strings.Count(s.logged(), words); got != want {
+		s.Errorf("logged %q %d times, want %d:\n%s", words, got, want, s.logged())
 	}
 }
 
