@@ -141,25 +141,32 @@ func TestCompare(t *testing.T) {
 
 func TestAdopt(t *testing.T) {
 	t.Parallel()
+	const in, out, absent = registry.InService, registry.OutOfService, registry.Absent
 	confirms := func(l *Listing) { l.Confirms = true }
 	moved := func(l *Listing) { l.Server = "b" }
+	starts := func(s *scene) { s.tr = New() } // a process that has come to no pod
 	for name, tc := range map[string]struct {
 		reason string
-		list   step
+		steps  []step
 		want   bool
 	}{
-		"in service":                  {"a new manager need not register it", lists(registry.InService, 7, confirms), true},
-		"in a list that confirms not": {"it may be stale, or the entry another process's", lists(registry.InService, 7), false},
-		"out of service":              {"the pod is to be in service", lists(registry.OutOfService, 7, confirms), false},
-		"with another weight":         {"clients read that", lists(registry.InService, 3, confirms), false},
-		"in other servers":            {"the registry has moved", lists(registry.InService, 7, confirms, moved), false},
-		"in no list":                  {"nothing is known", func(*scene) {}, false},
+		"in service":                  {"a new manager need not register it", []step{lists(in, 7, confirms)}, true},
+		"in a list that confirms not": {"it may be stale, or the entry another process's", []step{lists(in, 7)}, false},
+		"out of service":              {"the pod is to be in service", []step{lists(out, 7, confirms)}, false},
+		"with another weight":         {"clients read that", []step{lists(in, 3, confirms)}, false},
+		"in other servers":            {"the registry has moved", []step{lists(in, 7, confirms, moved)}, false},
+		"in no list":                  {"nothing is known", nil, false},
+		"before the first look":       {"the list has waited for it", []step{starts, lists(in, 7, confirms)}, true},
+		"out, and then in service":    {"the youngest list counts", []step{lists(out, 7, confirms), lists(in, 7, confirms)}, true},
+		"in service, and then lost":   {"the youngest list counts", []step{lists(in, 7, confirms), lists(absent, 0)}, false},
+		"lost before the first look":  {"the same", []step{starts, lists(in, 7, confirms), lists(absent, 0)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := play([]step{tc.list})
-			got := s.pod.Adopt(Target{Registry: "default", Instance: told(7)})
-			stands := s.pod.Standing(key())
+			s := play(tc.steps)
+			pod := s.tr.Open(Target{Instance: told(7)}.Pod(), only("a"), unchanged)
+			got := pod.Adopt(Target{Registry: "default", Instance: told(7)})
+			stands := pod.Standing(key())
 			if got != tc.want || stands.Says(lifecycle.InService, told(7)) != tc.want || stands.AcknowledgedAt().Equal(s.now) != tc.want {
 				t.Errorf("adopted %t: %+v, want %t: %s", got, stands, tc.want, tc.reason)
 			}

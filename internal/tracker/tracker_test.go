@@ -37,46 +37,6 @@ func listed(server any, state registry.State, asked time.Time) Listing {
 	return l
 }
 
-func TestCompare_the_youngest_list_counts(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason string
-		opened bool
-		lists  []registry.State
-		want   registry.State
-	}{
-		"never listed":    {"nothing is known", false, nil, ""},
-		"out":             {"", false, []registry.State{registry.OutOfService}, registry.OutOfService},
-		"out, then in":    {"the pod was put in service since", false, []registry.State{registry.OutOfService, registry.InService}, registry.InService},
-		"in, then absent": {"the reconciler has not come to it, so only the last list counts", false, []registry.State{registry.InService, registry.Absent}, ""},
-		"in, then absent, with the pod looked at": {
-			"taken for an acknowledgement, the first list would keep the pod out of service until the next one",
-			true, []registry.State{registry.InService, registry.Absent}, "",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			tr, now := New(), epoch()
-			id := lifecycle.PodID{UID: types.UID(in().UID)}
-			if tc.opened {
-				tr.Open(id, only("a"), unchanged)
-			}
-			for _, state := range tc.lists {
-				now = now.Add(time.Second)
-				tr.Compare(listed("a", state, now))
-			}
-			p := tr.Open(id, only("a"), unchanged)
-			var got registry.State
-			if s := p.Standing(key()).listed; s != nil {
-				got = s.State
-			}
-			if got != tc.want {
-				t.Errorf("known as listed %q, want %q: %s", got, tc.want, tc.reason)
-			}
-		})
-	}
-}
-
 func TestCompare_other_servers_of_the_name(t *testing.T) {
 	t.Parallel()
 	tr := New()
