@@ -257,14 +257,10 @@ func TestLabelOfANamespaceChanges(t *testing.T) {
 	}
 	shop.Annotations = map[string]string{"team": "a"}
 	change()
-	if got := w.queue.take(); len(got) > 0 {
-		t.Errorf("looks again at %+v, though only an annotation changed", got)
-	}
+	w.expectAsked("only an annotation changed")
 	shop.Labels = map[string]string{"team": "a"}
 	change()
-	if got := w.queue.take(); len(got) != 1 || got[0].Request.Name != "web-1" {
-		t.Errorf("looks again at %+v, want the namespace's pod", got)
-	}
+	w.expectAsked("the namespace's pod", "web-1")
 	w.expectJoins(pod)
 }
 
@@ -280,9 +276,7 @@ func TestNamespaceThatTheCacheHasNotSeen(t *testing.T) {
 	w.expectEvents("no person has to look")
 	w.queue.take()
 	w.namespace(testNamespace)
-	if got := w.queue.take(); len(got) != 1 || got[0].Request.Name != "web-1" {
-		t.Errorf("looks again at %+v, want the namespace's pod", got)
-	}
+	w.expectAsked("the namespace's pod", "web-1")
 	w.expectJoins(pod)
 }
 

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -336,3 +338,86 @@ func TestDualStack(t *testing.T) {
 	w.reconciles(pod, "the next manager takes it out where it was put in", "Deregister "+first, writes)
 	w.expectAbsent(pod)
 }
+
+// slow is a registry that takes as long for each call as Nacos does until readers see it.
+type slow struct{ registry.Registry }
+
+const slowCall = 600 * time.Millisecond
+
+func (s slow) Register(ctx context.Context, in registry.Instance) error {
+	time.Sleep(slowCall)
+	return s.Registry.Register(ctx, in)
+}
+
+func (s slow) FailOver(ctx context.Context, in registry.Instance) error {
+	time.Sleep(slowCall)
+	return s.Registry.FailOver(ctx, in)
+}
+
+// TestManyEntriesGoAtOnce has a pod with the names of a Dubbo provider of 19 interfaces: one after the other the calls would take 12 s.
+func TestManyEntriesGoAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.apply(func(s *choices) {
+			s.Registries = map[string]Registry{"default": {Calls: slow{w.registry}}}
+		})
+		names := []string{"shop=20880"}
+		for i := range 19 {
+			names = append(names, fmt.Sprintf("providers:org.example.Shop%d:1.0.0:=20880", i))
+		}
+		pod := w.bornPod(w.cloneSet("web"), "web-1", annotated(service.AnnotationServices, strings.Join(names, ",")))
+		began := time.Now()
+		w.reconcile(pod)
+		if took := time.Since(began); took != slowCall {
+			t.Errorf("%d entries went in within %s, want %s", len(names), took, slowCall)
+		}
+		w.expectHooks("all are in", pod, "preNormal inPlaceUpdate preDelete")
+		if entries, err := w.registry.Truth(t.Context(), testCluster); err != nil || len(entries) != len(names) {
+			t.Errorf("the registry has %d entries, want %d, and error %v", len(entries), len(names), err)
+		}
+	})
+}
+
+func TestManagerThatStopsBeginsNoCall(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, proceeds)
+	pod := w.servingPod(w.cloneSet("web", twoServices), "web-1")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.sleep(2 * time.Minute) // the manager was away, and the failure policy waits for one
+	ctx, stop := context.WithCancel(w.Context())
+	w.registry.OnAnswer(fakeregistry.Match{}, func(fakeregistry.Call) { stop() })
+	_, err := w.r.Reconcile(ctx, lifecycle.PodIDOf(pod))
+	w.must(err, "reconciling while the manager stops")
+	w.expectJournal("the second service is left to the next manager", "Deregister admin@10.0.0.1:9090", writes)
+	w.expectHooks("one of two was never asked, and the failure policy is for registries that fail", pod, "inPlaceUpdate preDelete")
+	w.expectReleases("nothing is let go")
+	w.expectEvents("nothing is wrong")
+
+	w.restart()
+	w.reconciles(pod, "the next one trusts no call but its own", "Deregister admin@10.0.0.1:9090", deregisters, writes)
+}
+
+func TestProbeThatAStopCutsOffIsNoTrouble(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, stop := context.WithCancel(w.Context())
+	w.apply(func(s *choices) {
+		reg := s.Registries["default"]
+		reg.Prober = probes(func() error {
+			stop()
+			return ctx.Err()
+		})
+		s.Registries = map[string]Registry{"default": reg}
+	})
+	pod := w.bornPod(w.cloneSet("web"), "web-1")
+	_, err := w.r.Reconcile(ctx, lifecycle.PodIDOf(pod))
+	w.must(err, "reconciling")
+	w.expectJournal("it was registered, and it is not known whether it serves", registers)
+	w.expectEvents("nothing is wrong")
+}
+
+// probes is a Prober.
+type probes func() error
+
+func (p probes) Probe(context.Context, registry.Instance) error { return p() }
