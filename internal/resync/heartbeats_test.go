@@ -224,7 +224,9 @@ func (f fence) MayLand(time.Time)          {}
 
 func TestHeartbeatsHaveEndedWhenStartReturns(t *testing.T) {
 	t.Parallel()
-	bubble.Each(t, map[string]time.Duration{"at once": 0, "a second after their context": time.Second}, func(t *testing.T, late time.Duration) {
+	bubble.Each(t, map[string]time.Duration{
+		"at once": 0, "a second after their context": time.Second,
+	}, func(t *testing.T, late time.Duration) {
 		s := newScene(t)
 		b := s.beats("slow", "web", 10, func(ctx context.Context, in registry.Instance) error {
 			defer time.Sleep(late)
@@ -319,9 +321,11 @@ func (s *scene) renewedAt(name string, b *beating, change ...func(*registryclien
 
 // keeps adds n instances of the service to those that a registry has to renew.
 func (s *scene) keeps(name, service string, n int) {
-	for i := range n {
-		s.kept[name] = append(s.kept[name], registry.Instance{Service: service, Address: service + "." + name, Port: i + 1})
-	}
+	s.set(func() {
+		for i := range n {
+			s.kept[name] = append(s.kept[name], registry.Instance{Service: service, Address: service + "." + name, Port: i + 1})
+		}
+	})
 }
 
 func (b *beating) HeartbeatInterval() time.Duration { return interval }

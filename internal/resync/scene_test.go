@@ -51,8 +51,6 @@ type scene struct {
 	listed    chan struct{}
 	audit     *audit.Log
 	number    int
-	// kept are the instances to be renewed, by registry.
-	kept map[string][]registry.Instance
 
 	mu       sync.Mutex
 	log      strings.Builder
@@ -66,6 +64,8 @@ type scene struct {
 	// in and out are what the applications' entries have to be, and differs those that were found otherwise.
 	in, out []registry.Instance
 	differs map[string]registry.State
+	// kept are the instances to be renewed, by registry.
+	kept map[string][]registry.Instance
 	// lost are those that were not there when they were to be renewed, asked when.
 	lost  []registry.Instance
 	asked time.Time
@@ -231,7 +231,11 @@ func (s *scene) Compare(_ context.Context, l tracker.Listing) (tracker.Compariso
 	return tracker.Comparison{Unknown: slices.Clone(l.Entries), Renamed: s.renamed}, nil
 }
 
-func (s *scene) Kept(name string) []registry.Instance { return s.kept[name] }
+func (s *scene) Kept(name string) []registry.Instance {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.kept[name]
+}
 
 func (s *scene) Lost(target tracker.Target, asked time.Time) {
 	s.set(func() { s.lost, s.asked = append(s.lost, target.Instance), asked })
