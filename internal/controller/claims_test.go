@@ -280,6 +280,17 @@ func TestNamespaceThatTheCacheHasNotSeen(t *testing.T) {
 	w.expectJoins(pod)
 }
 
+func TestNameThatAWorkloadUsesWhichHasJustCome(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.namespace("older", func(n *corev1.Namespace) { n.CreationTimestamp.Time = testEpoch().Add(-time.Hour) })
+	pod := w.bornPod(w.cloneSet("web"), "web-1", unready)
+	w.reconcile(pod)
+	w.cloneSet("web", inNamespace("older"))
+	w.changePod(pod, ready)
+	w.expectRefused(pod, "ServiceClaimed")
+}
+
 // TestNameOfAWorkloadToEnroll: a name is asked for before any pod of the workload needs it.
 func TestNameOfAWorkloadToEnroll(t *testing.T) {
 	t.Parallel()

@@ -24,13 +24,6 @@ func (w *world) expectGuard(why string, pod *corev1.Pod, want bool) {
 	}
 }
 
-func TestGuardStandsBeforeThePodIsRegistered(t *testing.T) {
-	t.Parallel()
-	w, pod := born(t, guards)
-	w.reconciles(pod, "the guard stands first", writes, registers, writes)
-	w.expectGuard("", pod, true)
-}
-
 func TestPolicyLeavesTheGuard(t *testing.T) {
 	t.Parallel()
 	w, pod := serving(t, guards, func(s *choices) { proceeds(s); s.OnRegistryFailure.After = 0 })

@@ -139,17 +139,6 @@ func TestCacheBehindOurOwnWrite(t *testing.T) {
 	w.expectResult("", w.reconcile(pod), 0)
 }
 
-func TestArmingThatIsRefusedIsShown(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	web := w.cloneSet("web", func(c *kruisev1alpha1.CloneSet) { c.Spec.Template.Finalizers = nil })
-	pod := w.bornPod(web, "web-1")
-	w.patching(refuses)
-	w.expectResult("", w.reconcile(pod), backoffBase)
-	w.expectJournal("no pod is registered that is not armed", writes+failed)
-	w.expectEvents("", "Warning PatchRefused hook preNormal waits: ")
-}
-
 // refuses is the API server's answer to a patch that it does not allow.
 func refuses(func() error) error {
 	return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web-1", errors.New("no"))

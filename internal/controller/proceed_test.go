@@ -125,32 +125,6 @@ func TestRegistryThatHasYetToBeAskedHoldsAPodBack(t *testing.T) {
 	})
 }
 
-func TestHookDoesNotProceed(t *testing.T) {
-	t.Parallel()
-	for reason, tc := range map[string]struct {
-		settings func(*choices)
-		fault    error
-	}{
-		"Block is the default":                           {func(*choices) {}, errors.New("down")},
-		"it drains, since the registry has acknowledged": {func(s *choices) { proceeds(s); s.Drain = time.Hour }, nil},
-	} {
-		t.Run(reason, func(t *testing.T) {
-			t.Parallel()
-			w, pod := serving(t, tc.settings)
-			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-			if tc.fault != nil {
-				w.registry.Fail(anyCall(), tc.fault)
-			}
-			for range 5 {
-				w.reconcile(pod)
-				w.sleep(11 * time.Minute)
-			}
-			w.expectHooks(reason, pod, "inPlaceUpdate preDelete")
-			w.expectReleases(reason)
-		})
-	}
-}
-
 func TestDrainThatBeganElsewhereIsNotCutShort(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, proceeds, func(s *choices) { s.Drain = 30 * time.Second })

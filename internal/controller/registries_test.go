@@ -43,26 +43,6 @@ func inRegistries(names string) func(*kruisev1alpha1.CloneSet) {
 	}
 }
 
-func TestHookWaitsForAllRegistries(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	other := w.withRegistry("new")
-	pod := w.bornPod(w.cloneSet("web", inRegistries("default,new")), "web-1")
-
-	other.FailNext(anyCall(), errors.New("down"))
-	w.reconciles(pod, "one that is down keeps the pod out of no other", registers, "new: "+registers+failed)
-	w.expectHooks("the hook waits for both", pod, "inPlaceUpdate preDelete")
-	w.expectEvents("the message says which", `Warning RegistryUnavailable hook preNormal waits: service "web" at 10.0.0.1:8080 in registry "new": down`)
-	w.reconciles(pod, "what was acknowledged is not asked for again", "new: "+registers, writes)
-
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.registry.FailNext(anyCall(), errors.New("down"))
-	w.reconciles(pod, "", deregisters+failed, "new: "+deregisters, writes)
-	w.expectHooks("the hook waits for both", pod, "inPlaceUpdate preDelete")
-	w.reconciles(pod, "", deregisters, writes)
-	w.expectHooks("", pod, "inPlaceUpdate")
-}
-
 func TestRegistryThatDoesNotAnswerHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

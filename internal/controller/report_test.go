@@ -114,18 +114,6 @@ func TestWaitReasons(t *testing.T) {
 	}
 }
 
-func TestReasonThatPassesIntoACalmOneIsResolved(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t, draining15s)
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.registry.FailNext(anyCall(), errors.New("down"))
-	w.reconcile(pod)
-	w.reconcile(pod)
-	w.expectEvents("the registry has acknowledged; the drain is no news",
-		"Warning RegistryUnavailable ", "Normal Resolved RegistryUnavailable has passed")
-	w.expectWaits("", Wait{Hook: "preDelete", Reason: "Draining", Since: w.clock.Now()})
-}
-
 func TestWaitIsCountedFromWhereItBegan(t *testing.T) {
 	t.Parallel()
 	t.Run("a hook without a timestamp that can be read", func(t *testing.T) {

@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
@@ -162,41 +161,5 @@ func TestPodsWithoutAnOwnedHook(t *testing.T) {
 	}
 	if got := w.r.State.Workloads.Unmatched(); got != 0 {
 		t.Errorf("%d workloads have hooks of which none is ours, want none: the settings changed", got)
-	}
-}
-
-func TestWorkloadsAreReadOnceAndAgainWhenOneChanged(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	web := w.cloneSet("web")
-	lists := 0
-	w.r.State = clusterstate.New(interceptor.NewClient(w.api, interceptor.Funcs{List: func(
-		ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption,
-	) error {
-		if _, isWorkloads := list.(*kruisev1alpha1.CloneSetList); isWorkloads {
-			lists++
-		}
-		return c.List(ctx, list, opts...)
-	}}))
-	pod := w.bornPod(web, "web-1")
-	w.reconcile(pod)
-	w.reconcile(pod)
-	if lists != 1 {
-		t.Errorf("%d lists, want 1: nothing changed", lists)
-	}
-	w.changeCloneSet(web, func(web *kruisev1alpha1.CloneSet) { web.Spec.Template.Labels["app"] = "shop" })
-	w.reconcile(pod)
-	if lists != 2 {
-		t.Errorf("%d lists, want 2: a workload changed", lists)
-	}
-	w.apply(func(s *choices) { s.Drain = time.Second })
-	w.reconcile(pod)
-	if lists != 3 {
-		t.Errorf("%d lists, want 3: the settings changed", lists)
-	}
-	w.cloneSet("api")
-	w.reconcile(pod)
-	if lists != 4 {
-		t.Errorf("%d lists, want 4: a workload came", lists)
 	}
 }
