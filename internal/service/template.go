@@ -2,7 +2,6 @@ package service
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -49,19 +48,24 @@ func checkTemplate(s string, known ...string) error {
 	return nil
 }
 
-var placeholders = regexp.MustCompile(`\{[^}]*\}`)
-
 // render returns the text of a template that was checked, and which of its placeholders are empty for s.
 func render(template string, s Subject) (text string, empty []string) {
-	text = placeholders.ReplaceAllStringFunc(template, func(braced string) string {
-		placeholder := braced[1 : len(braced)-1]
+	var b strings.Builder
+	for rest := template; rest != ""; {
+		literal, after, found := strings.Cut(rest, "{")
+		b.WriteString(literal)
+		if !found {
+			break
+		}
+		placeholder, behind, _ := strings.Cut(after, "}")
 		value := valueOf(placeholder, s)
 		if value == "" {
 			empty = append(empty, placeholder)
 		}
-		return value
-	})
-	return text, empty
+		b.WriteString(value)
+		rest = behind
+	}
+	return b.String(), empty
 }
 
 func valueOf(placeholder string, s Subject) string {
