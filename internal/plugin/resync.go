@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,8 +24,9 @@ func (o *options) resyncCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "resync",
 		Short: "Compare the registries with the cluster now, or approve removals that Rollcall holds back",
-		Long: "Annotates the manager's Lease: its holder compares every registry with the cluster at once. With --approve, shows the " +
-			"entries that have no live pod and are more than resync.maxRemovals lets Rollcall remove, asks, and lets it remove exactly these.",
+		Long: "Annotates the manager's Lease: its holder compares every registry with the cluster at once.\n\n" +
+			"Where more entries have no live pod than resync.maxRemovals allows, Rollcall removes none of them. --approve shows how many " +
+			"entries that are, and up to three of them. It asks first. Rollcall then removes all of them and no other.",
 		Example: "  kubectl rollcall resync\n  kubectl rollcall resync --approve",
 		Args:    cobra.NoArgs,
 		RunE: o.connected(func(ctx context.Context, cluster *cluster, _ []string) error {
@@ -123,7 +125,9 @@ func (c *cluster) approve(ctx context.Context, lease *coordinationv1.Lease, yes 
 			"kubectl rollcall resync has the manager look again", c.installation)
 	}
 	fmt.Fprintf(c.Out, "%s ago: %s\n", short(c.now().Sub(lastSeen(*last))), printable(last.Note))
-	if err := c.confirm(yes, "Rollcall removes exactly these entries.", "nothing was approved"); err != nil {
+	count, _, _ := strings.Cut(last.Note, " ")
+	question := fmt.Sprintf("Rollcall removes all %s entries; the line above names at most three of them.", count)
+	if err := c.confirm(yes, question, "nothing was approved"); err != nil {
 		return err
 	}
 	value := steer.Approve(lease.Annotations[steer.AnnotationApprove], steer.DigestIn(last.Note))

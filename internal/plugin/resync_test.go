@@ -106,6 +106,7 @@ func TestApprove(t *testing.T) {
 			expect.Error(t, c.reason, cluster.approve(t.Context(), lease, c.yes), c.err)
 			expect.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(lease), lease))
 			if got := lease.Annotations[steer.AnnotationApprove]; got != c.want || !strings.Contains(out.String(), "60s ago: 5 of 7 entries") ||
+				strings.Contains(out.String(), "Rollcall removes all 5 entries; ") == c.yes || !strings.Contains(out.String(), "resync --approve, or ") ||
 				strings.Contains(out.String(), "\x1b") {
 				t.Errorf("%s: approved %q, want %q; it printed\n%s", c.reason, got, c.want, &out)
 			}

@@ -18,7 +18,8 @@ const (
 
 // HowToApprove says how a person approves of the removals with the digest. [DigestIn] finds the digest in it again.
 func HowToApprove(digest string) string {
-	return fmt.Sprintf("approve exactly these with the annotation %s=%s on the manager's Lease", AnnotationApprove, digest)
+	return fmt.Sprintf("approve exactly these with kubectl rollcall resync --approve, or with the annotation %s=%s on the manager's Lease",
+		AnnotationApprove, digest)
 }
 
 // DigestIn returns the digest that a text with [HowToApprove] in it names, or nothing.
