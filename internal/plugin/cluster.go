@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,6 +39,8 @@ type cluster struct {
 	pods corev1client.PodsGetter
 	// namespace is that of the flags or of the kubeconfig's context.
 	namespace string
+	// where names the cluster to a person.
+	where string
 }
 
 // connected runs a command that asks the API server.
@@ -60,6 +63,12 @@ func (o *options) cluster() (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	where := "server " + rest.Host
+	if raw, err := o.flags.ToRawKubeConfigLoader().RawConfig(); err == nil {
+		if name := cmp.Or(*o.flags.Context, raw.CurrentContext); name != "" {
+			where = fmt.Sprintf("context %s (%s)", name, rest.Host)
+		}
+	}
 	rest.UserAgent = "kubectl-rollcall/" + o.version
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientscheme.AddToScheme(scheme), clusterstate.AddToScheme(scheme)); err != nil {
@@ -73,7 +82,7 @@ func (o *options) cluster() (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
 	}
-	return &cluster{o, c, pods, namespace}, nil
+	return &cluster{options: o, Client: c, pods: pods, namespace: namespace, where: where}, nil
 }
 
 // config reads the manager's configuration. Its drivers are not checked: they are the manager's, and so is what maxInFlight may be, which
@@ -177,15 +186,18 @@ func (c *cluster) one(ctx context.Context, kind, name string, object client.Obje
 func (c *cluster) annotate(ctx context.Context, kind string, object client.Object, key, value string) error {
 	patch := fmt.Sprintf(`{"metadata":{"uid":%q,"annotations":{%q:%q}}}`, object.GetUID(), key, value)
 	if err := c.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-		return reading("and annotating "+kind+" "+object.GetName(), err)
+		return asking(fmt.Errorf("annotating %s %s: %w", kind, object.GetName(), err))
 	}
 	return nil
 }
 
 // reading says what could not be read, and what right is missing.
-func reading(what string, err error) error {
+func reading(what string, err error) error { return asking(fmt.Errorf("reading %s: %w", what, err)) }
+
+// asking gives what the API server refuses its exit status.
+func asking(err error) error {
 	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
-		return &exitError{status: exitForbidden, err: fmt.Errorf("reading %s: %w", what, err)}
+		return &exitError{exitForbidden, err}
 	}
-	return fmt.Errorf("reading %s: %w", what, err)
+	return err
 }

@@ -112,7 +112,7 @@ func (c *cluster) give(ctx context.Context, sets []kruisev1alpha1.CloneSet) erro
 		if why := enroll.Obstacle(set, parsed, of); why != "" {
 			return "", fmt.Errorf("CloneSet %s is not enrolled: %s", set.Name, why)
 		}
-		return "enrolled", writing(enroll.Enroll(ctx, c, set, enrollOwner))
+		return "enrolled", asking(enroll.Enroll(ctx, c, set, enrollOwner))
 	})
 }
 
@@ -122,7 +122,7 @@ func (c *cluster) withdraw(ctx context.Context, sets []kruisev1alpha1.CloneSet) 
 		if !enroll.Owned(set, enrollOwner) {
 			return "unchanged: this command gave it no hooks", nil
 		}
-		return "withdrawn", writing(enroll.Withdraw(ctx, c, set, enrollOwner))
+		return "withdrawn", asking(enroll.Withdraw(ctx, c, set, enrollOwner))
 	})
 }
 
@@ -138,12 +138,4 @@ func (c *cluster) labelsOf(ctx context.Context, name string, policy service.Poli
 		return nil, reading("namespace "+name, err)
 	}
 	return namespace.Labels, nil
-}
-
-// writing gives a refused write its exit status.
-func writing(err error) error {
-	if apierrors.IsForbidden(err) {
-		return &exitError{exitForbidden, err}
-	}
-	return err
 }

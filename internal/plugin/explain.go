@@ -3,7 +3,6 @@ package plugin
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"net"
 	"slices"
 	"strconv"
@@ -17,11 +16,12 @@ import (
 
 // explain says in sentences why a pod is in rotation or not, what has to happen next, whose each handler is, and what a
 // person can do.
-func explain(out io.Writer, on terminal, p Pod, unknown error) {
+func (o *options) explain(p Pod, unknown error) {
+	on := terminalOf(o.Out)
 	var paragraphs []string
 	said := slices.Concat([]string{rotationSentence(p)}, registrySentences(p, unknown),
 		[]string{stateSentence(p), waitSentence(p), nextSentence(p)})
-	for _, lines := range [][]string{said, handlerLines(p), remedies(p)} {
+	for _, lines := range [][]string{said, handlerLines(p), o.remedies(p)} {
 		lines = slices.DeleteFunc(lines, func(line string) bool { return line == "" })
 		for i, line := range lines {
 			look := plain
@@ -34,7 +34,7 @@ func explain(out io.Writer, on terminal, p Pod, unknown error) {
 			paragraphs = append(paragraphs, strings.Join(lines, "\n")+"\n")
 		}
 	}
-	fmt.Fprint(out, strings.Join(paragraphs, "\n"))
+	fmt.Fprint(o.Out, strings.Join(paragraphs, "\n"))
 }
 
 func rotationSentence(p Pod) string {
@@ -173,13 +173,13 @@ func handlerLines(p Pod) []string {
 	return lines
 }
 
-func remedies(p Pod) []string {
+func (o *options) remedies(p Pod) []string {
 	var lines []string
 	if p.Reason != "" {
 		lines = append(lines, "  about the reason: "+p.Reason.Page())
 	}
 	if p.facts.decision.Releases && p.Reason != reason.NotWatched {
-		lines = append(lines, fmt.Sprintf("  let it go without the registry: kubectl rollcall release %s -n %s", p.Name, p.Namespace))
+		lines = append(lines, "  let it go without the registry: "+o.again("release %s -n %s", p.Name, p.Namespace))
 	}
 	if len(lines) == 0 {
 		return nil

@@ -256,7 +256,7 @@ What you can do:
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out bytes.Buffer
-			explain(&out, terminal{}, c.scene.view(t), c.unknown)
+			(&options{IOStreams: genericiooptions.IOStreams{Out: &out}}).explain(c.scene.view(t), c.unknown)
 			if diff := cmp.Diff(strings.TrimPrefix(c.want, "\n"), out.String()); diff != "" {
 				t.Errorf("explain (-want +got):\n%s", diff)
 			}

@@ -30,7 +30,7 @@ func (o *options) explainCommand() *cobra.Command {
 			}
 			known, unknown := cluster.known(ctx, p.Namespace)
 			p.Entries = known[p.facts.pod.UID]
-			explain(o.Out, terminalOf(o.Out), p, unknown)
+			o.explain(p, unknown)
 			return nil
 		}),
 	}
@@ -68,8 +68,8 @@ func (c *cluster) release(ctx context.Context, name string, yes bool) error {
 	case p.Reason == reason.NotWatched:
 		return &exitError{exitNotManaged, errors.New(p.Message)}
 	case !p.facts.decision.Releases:
-		return fmt.Errorf("%s/%s waits at no hook that can be released: kubectl rollcall explain %s says what it waits for",
-			p.Namespace, p.Name, p.Name)
+		return fmt.Errorf("%s/%s waits at no hook that can be released: %s says what it waits for",
+			p.Namespace, p.Name, c.again("explain %s -n %s", p.Name, p.Namespace))
 	}
 	question := fmt.Sprintf("%s/%s goes on past %s (%s), and clients may still be sent to it.", p.Namespace, p.Name, p.Hook, p.Reason)
 	if err := c.confirm(yes, question, fmt.Sprintf("%s/%s was not released", p.Namespace, p.Name)); err != nil {

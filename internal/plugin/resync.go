@@ -122,7 +122,7 @@ func (c *cluster) approve(ctx context.Context, lease *coordinationv1.Lease, yes 
 	last := lastBlocked(events.Items, steer.Approved(lease.Annotations[steer.AnnotationApprove]))
 	if last == nil {
 		return fmt.Errorf("no Event in namespace %s names removals that wait for an approval; the API server keeps an Event for an hour: "+
-			"kubectl rollcall resync has the manager look again", c.installation)
+			"%s has the manager look again", c.installation, c.again("resync"))
 	}
 	fmt.Fprintf(c.Out, "%s ago: %s\n", short(c.now().Sub(lastSeen(*last))), printable(last.Note))
 	count, _, _ := strings.Cut(last.Note, " ")

@@ -101,12 +101,13 @@ func TestApprove(t *testing.T) {
 			lease := leaseHeld(now)
 			lease.Annotations = map[string]string{steer.AnnotationApprove: "abc"}
 			cluster := clusterWith(lease, blocked("a", "111", time.Hour), blocked("b", "222", time.Minute), blocked("c", "abc", time.Second))
+			cluster.where = "context prod"
 			var out strings.Builder
 			cluster.IOStreams = genericiooptions.IOStreams{In: strings.NewReader(c.answer), Out: &out, ErrOut: &out}
 			expect.Error(t, c.reason, cluster.approve(t.Context(), lease, c.yes), c.err)
 			expect.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(lease), lease))
 			if got := lease.Annotations[steer.AnnotationApprove]; got != c.want || !strings.Contains(out.String(), "60s ago: 5 of 7 entries") ||
-				strings.Contains(out.String(), "Rollcall removes all 5 entries; ") == c.yes || !strings.Contains(out.String(), "resync --approve, or ") ||
+				strings.Contains(out.String(), "context prod: Rollcall removes all 5 entries; ") == c.yes || !strings.Contains(out.String(), "resync --approve, or ") ||
 				strings.Contains(out.String(), "\x1b") {
 				t.Errorf("%s: approved %q, want %q; it printed\n%s", c.reason, got, c.want, &out)
 			}

@@ -73,7 +73,7 @@ func (c *cluster) rollout(ctx context.Context, name string) (*rollout, error) {
 		return nil, err
 	}
 	r := rolloutOf(&set, pods)
-	return r, r.notManaged(w.config)
+	return r, c.notManaged(r, w.config)
 }
 
 // rolloutOf has those of the pods that are the CloneSet's.
@@ -91,14 +91,14 @@ func rolloutOf(set *kruisev1alpha1.CloneSet, pods []Pod) *rollout {
 }
 
 // notManaged is the error of a CloneSet whose pods Rollcall leaves alone.
-func (r *rollout) notManaged(c *config.Config) error {
+func (o *options) notManaged(r *rollout, c *config.Config) error {
 	if len(r.pods) > 0 || enroll.Managed(r.cloneSet, c) {
 		return nil
 	}
 	set := r.cloneSet
 	return &exitError{exitNotManaged, fmt.Errorf("CloneSet %s/%s is not managed by Rollcall: it has no hook with a handler that "+
-		"hooks.owned claims (%q); kubectl rollcall enroll %s -n %s gives it hooks",
-		set.Namespace, set.Name, c.Hooks.Owned, set.Name, set.Namespace)}
+		"hooks.owned claims (%q); %s gives it hooks",
+		set.Namespace, set.Name, c.Hooks.Owned, o.again("enroll %s -n %s", set.Name, set.Namespace))}
 }
 
 // done reports whether every pod that the partition lets be updated is of the update's revision, and none waits.

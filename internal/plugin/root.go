@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -51,6 +54,7 @@ type options struct {
 	version      string
 	now          func() time.Time
 	unknown      []string // the fields of the configuration that were warned of
+	given        string   // the flags of the command line that [options.again] repeats
 }
 
 // Run runs the plugin with the arguments after its name, and returns its exit status.
@@ -83,6 +87,13 @@ func (o *options) command() *cobra.Command {
 		Version:       o.version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
+			cmd.Flags().Visit(func(f *pflag.Flag) {
+				if slices.Contains(repeated, f.Name) {
+					o.given += fmt.Sprintf(" --%s=%s", f.Name, shell(f.Value.String()))
+				}
+			})
+		},
 	}
 	o.flags.AddFlags(root.PersistentFlags())
 	root.PersistentFlags().StringVar(&o.installation, "rollcall-namespace", "rollcall-system",
@@ -92,6 +103,24 @@ func (o *options) command() *cobra.Command {
 	root.AddCommand(o.statusCommand(), o.explainCommand(), o.rolloutCommand(), o.lintCommand(), o.enrollCommand(),
 		o.releaseCommand(), o.resyncCommand(), o.receiptCommand())
 	return root
+}
+
+// repeated are the flags that say which cluster and which installation a command is about.
+var repeated = []string{"kubeconfig", "context", "cluster", "user", "server", "as", "rollcall-namespace", "leader-election-id"}
+
+// again returns a command to copy, about the same cluster and installation.
+func (o *options) again(format string, arguments ...any) string {
+	return "kubectl rollcall " + fmt.Sprintf(format, arguments...) + o.given
+}
+
+var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
+
+// shell quotes a word for a shell where that has to be.
+func shell(word string) string {
+	if plainWord.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // complete offers the shell the names of the objects in the namespace that the list finds, for the first argument.
@@ -138,14 +167,14 @@ func lastSeen(e eventsv1.Event) time.Time {
 
 func byLastSeen(a, b eventsv1.Event) int { return lastSeen(a).Compare(lastSeen(b)) }
 
-// confirm asks a person, unless they agreed beforehand. Only the word yes agrees; another answer gives an error with the text
-// of refused.
-func (o *options) confirm(yes bool, question, refused string) error {
+// confirm asks a person about the cluster, unless they agreed beforehand. Only the word yes agrees; another answer gives an error with
+// the text of refused.
+func (c *cluster) confirm(yes bool, question, refused string) error {
 	if yes {
 		return nil
 	}
-	fmt.Fprintf(o.ErrOut, "%s Write yes to go on: ", printable(question))
-	answer, err := bufio.NewReader(o.In).ReadString('\n')
+	fmt.Fprintf(c.ErrOut, "%s: %s Write yes to go on: ", printable(c.where), printable(question))
+	answer, err := bufio.NewReader(c.In).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("reading the answer: %w", err)
 	}

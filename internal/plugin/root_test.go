@@ -2,10 +2,16 @@ package plugin
 
 import (
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // TestOnlyYesAgrees: a person who adds anything has something else in mind.
@@ -15,8 +21,50 @@ func TestOnlyYesAgrees(t *testing.T) {
 		"yes\n": true, " yes \r\n": true, "yes": true, "": false, "\n": false, "y\n": false, "YES\n": false, "yes wait\n": false, "yes, no\n": false,
 	} {
 		o := &options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(answer), ErrOut: io.Discard}}
-		if err := o.confirm(false, "The pod goes on.", "it was not released"); (err == nil) != agrees {
+		if err := (&cluster{options: o, where: "context prod"}).confirm(false, "The pod goes on.", "it was not released"); (err == nil) != agrees {
 			t.Errorf("answer %q: got error %v, want none: %v", answer, err, agrees)
+		}
+	}
+}
+
+// TestCommandsToCopy are about the cluster and the installation that the person's own command was about.
+func TestCommandsToCopy(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[string]string{
+		"":                         "kubectl rollcall release web -n prod",
+		"-n pay --context=kind":    "kubectl rollcall release web -n prod --context=kind",
+		"--leader-election-id=two": "kubectl rollcall release web -n prod --leader-election-id=two",
+		"--rollcall-namespace two --kubeconfig=/tmp/a'b": `kubectl rollcall release web -n prod --kubeconfig='/tmp/a'\''b' --rollcall-namespace=two`,
+	} {
+		o := &options{flags: genericclioptions.NewConfigFlags(true)}
+		root := o.command()
+		root.AddCommand(&cobra.Command{Use: "look", Run: func(*cobra.Command, []string) {}})
+		root.SetArgs(append([]string{"look"}, strings.Fields(given)...))
+		expect.NoError(t, root.Execute())
+		if got := o.again("release %s -n %s", "web", "prod"); got != want {
+			t.Errorf("after %q: got %s, want %s", given, got, want)
+		}
+	}
+}
+
+// TestWhere: a person who agrees sees which cluster the answer is about.
+func TestWhere(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "config")
+	expect.NoError(t, os.WriteFile(path, []byte(`
+apiVersion: v1
+kind: Config
+current-context: one
+clusters: [{name: c, cluster: {server: "https://api.example.com"}}]
+contexts: [{name: one, context: {cluster: c}}, {name: two, context: {cluster: c}}]
+`), 0o600))
+	for given, want := range map[string]string{"": "context one (https://api.example.com)", "two": "context two (https://api.example.com)"} {
+		flags := genericclioptions.NewConfigFlags(true)
+		flags.KubeConfig, flags.Context = &path, &given
+		cluster, err := (&options{flags: flags}).cluster()
+		expect.NoError(t, err)
+		if cluster.where != want {
+			t.Errorf("got %q, want %q", cluster.where, want)
 		}
 	}
 }

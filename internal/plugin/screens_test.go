@@ -137,7 +137,7 @@ func draw(t *testing.T, name string, streams genericiooptions.IOStreams) {
 		s.unknown = errors.New("the manager rollcall-1 runs without --status-page, or is older than this plugin")
 		expect.NoError(t, s.write(o.Out, o.ErrOut, terminalOf(o.Out), "", false))
 	case "explain":
-		explain(o.Out, terminalOf(o.Out), pods[0], nil)
+		o.explain(pods[0], nil)
 	case "receipt":
 		if err := o.printReceipt(receipt.NewHistory(twoRollouts(), time.Time{}), "prod", "storefront",
 			map[string]string{"64f7c": "6", "9b2d5": "7", "c81e0": "8"}); err == nil {
