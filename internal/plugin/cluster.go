@@ -12,6 +12,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -41,6 +42,8 @@ type cluster struct {
 	namespace string
 	// where names the cluster to a person.
 	where string
+	// ended is when the Lease was renewed last by a manager that does not live, where that was found.
+	ended *metav1.MicroTime
 }
 
 // connected runs a command that asks the API server.
@@ -150,6 +153,7 @@ func (c *cluster) world(ctx context.Context, namespace string) (*world, error) {
 	w := &world{
 		config: parsed, workloads: map[types.UID]*clusterstate.Workload{}, events: map[types.UID][]eventsv1.Event{}, now: c.now(),
 	}
+	w.readLease(ctx, c)
 	err = clusterstate.EachWorkload(ctx, c, func(one *clusterstate.Workload) { w.workloads[one.GetUID()] = one },
 		client.InNamespace(namespace))
 	if err != nil {

@@ -29,7 +29,7 @@ const (
 func (c *cluster) known(ctx context.Context, namespace string) (map[types.UID][]entries.Entry, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	lease, err := c.lease(ctx)
+	lease, err := c.renewed(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -19,13 +19,16 @@ import (
 func (o *options) explain(p Pod, unknown error) {
 	on := terminalOf(o.Out)
 	var paragraphs []string
-	said := slices.Concat([]string{rotationSentence(p)}, registrySentences(p, unknown),
+	said := slices.Concat([]string{p.facts.leaderless, rotationSentence(p)}, registrySentences(p, unknown),
 		[]string{stateSentence(p), waitSentence(p), nextSentence(p)})
 	for _, lines := range [][]string{said, handlerLines(p), o.remedies(p)} {
 		lines = slices.DeleteFunc(lines, func(line string) bool { return line == "" })
 		for i, line := range lines {
 			look := plain
-			if line == waitSentence(p) {
+			switch line {
+			case p.facts.leaderless:
+				look = bad
+			case waitSentence(p):
 				look = p.tone()
 			}
 			lines[i] = on.paint(on.wrap(printable(line)), look)

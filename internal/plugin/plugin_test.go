@@ -66,6 +66,8 @@ type scene struct {
 	later   reason.Reason // of the Event after the warning, if any
 	says    entries.State // what the registry says, as the manager knows it
 	foreign bool          // the configuration has other namespaces
+	leads   time.Duration // how long ago the manager began to lead; the Events are a minute old
+	none    string        // says that no manager leads
 }
 
 func (s scene) view(t *testing.T) Pod {
@@ -106,14 +108,18 @@ func (s scene) view(t *testing.T) Pod {
 		expect.NoError(t, err)
 		pod.Annotations[lifecycle.AnnotationRecord] = string(text)
 	}
-	w := &world{config: parsed, now: now, workloads: map[types.UID]*clusterstate.Workload{"set": clusterstate.AsWorkload(set)}, events: map[types.UID][]eventsv1.Event{}}
+	w := &world{config: parsed, now: now, leaderless: s.none, workloads: map[types.UID]*clusterstate.Workload{"set": clusterstate.AsWorkload(set)}, events: map[types.UID][]eventsv1.Event{}}
+	if s.leads > 0 {
+		w.leads = now.Add(-s.leads)
+	}
+	at := metav1.NewMicroTime(now.Add(-time.Minute))
 	if s.warning != "" {
 		w.events["pod"] = append(w.events["pod"], eventsv1.Event{
-			Type: corev1.EventTypeWarning, Reason: s.warning, Note: "hook preDelete waits: connection refused",
+			EventTime: at, Type: corev1.EventTypeWarning, Reason: s.warning, Note: "hook preDelete waits: connection refused",
 		})
 	}
 	if s.later != "" {
-		w.events["pod"] = append(w.events["pod"], eventsv1.Event{Type: s.later.Event(), Reason: string(s.later)})
+		w.events["pod"] = append(w.events["pod"], eventsv1.Event{EventTime: at, Type: s.later.Event(), Reason: string(s.later)})
 	}
 	p, managed := w.view(pod)
 	if !managed {
@@ -191,9 +197,10 @@ What you can do:
 `,
 		},
 		"not ready yet": {
-			scene:   scene{state: appspub.LifecycleStatePreparingNormal},
+			scene:   scene{state: appspub.LifecycleStatePreparingNormal, none: "No manager leads: no hook is set or released."},
 			unknown: errors.New("the manager rollcall-1 runs without --status-page, or is older than this plugin"),
 			want: `
+No manager leads: no hook is set or released.
 prod/web-1 is not in rotation: no registry has acknowledged it yet.
 What the registries say now is not shown: the manager rollcall-1 runs without --status-page, or is older than this plugin.
 It has been PreparingNormal for 60s: it is new or back, and does not count as available yet. It is not ready.
@@ -276,6 +283,8 @@ func TestReason(t *testing.T) {
 	passed.later, skipped.later, evicted.later = reason.Resolved, reason.Skipped, reason.EvictionHooked
 	released, foreign := deleting, refused
 	released.record, released.labels, foreign.foreign = lifecycle.Absent, nil, true
+	stale, current := refused, refused
+	stale.leads, current.leads = 30*time.Second, time.Hour
 	letGo := skipped
 	letGo.record, letGo.labels = lifecycle.Absent, nil
 	for name, c := range map[string]struct {
@@ -284,6 +293,8 @@ func TestReason(t *testing.T) {
 		want   reason.Reason
 	}{
 		"event":    {reason: "the manager knows best why it waits", scene: refused, want: "RegistryUnavailable"},
+		"stale":    {reason: "an earlier leader can't say that it has passed", scene: stale, want: reason.Acknowledgement},
+		"current":  {reason: "the manager that leads has said so", scene: current, want: "RegistryUnavailable"},
 		"resolved": {reason: "a reason that has passed says nothing of now", scene: passed, want: reason.Acknowledgement},
 		"skipped":  {reason: "what a person did once is not what it waits for", scene: skipped, want: "RegistryUnavailable"},
 		"evicted":  {reason: "an Event of another kind does not end the reason", scene: evicted, want: "RegistryUnavailable"},

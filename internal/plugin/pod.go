@@ -15,6 +15,9 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/reason"
 )
 
+// freePage says how a person does a manager's work.
+const freePage = "https://github.com/rollcall-dev/rollcall/blob/main/docs/free-a-pod.md"
+
 func (o *options) explainCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "explain POD",
@@ -58,7 +61,11 @@ func (o *options) releaseCommand() *cobra.Command {
 
 // release asks first. An annotation that no manager reads would release nothing.
 func (c *cluster) release(ctx context.Context, name string, yes bool) error {
-	if err := c.led(ctx); err != nil {
+	led, err := c.led(ctx)
+	if errors.Is(err, errNoLeader) {
+		err = fmt.Errorf("%w; how to free the pod without a manager: %s", err, freePage)
+	}
+	if err != nil {
 		return err
 	}
 	p, err := c.pod(ctx, name)
@@ -78,7 +85,11 @@ func (c *cluster) release(ctx context.Context, name string, yes bool) error {
 	if err := c.annotate(ctx, "pod", p.facts.pod, lifecycle.AnnotationSkip, string(p.Hook)); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.Out, "pod/%s annotated: the manager releases %s\n", p.Name, p.Hook)
+	unless := ""
+	if !led { // a dry run has no Lease
+		unless = ", unless it runs with --dry-run"
+	}
+	fmt.Fprintf(c.Out, "pod/%s annotated: the manager releases %s when it next looks at the pod%s\n", p.Name, p.Hook, unless)
 	return nil
 }
 

@@ -20,7 +20,7 @@ import (
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	type row struct {
-		reason, configuration, lease, want, warning string
+		reason, configuration, lease, want, warning, unless string
 		renewed                                     time.Duration
 		status                                      int
 	}
@@ -28,11 +28,11 @@ func TestRelease(t *testing.T) {
 		"a manager leads": {reason: "it reads the annotation", configuration: configText},
 		"none leads": {
 			reason: "the pod would wait on", configuration: configText, renewed: time.Minute,
-			want: "no manager holds the Lease system/rollcall", status: exitNoManager,
+			want: "how to free the pod without a manager: https://github.com/rollcall-dev/rollcall/blob/main/docs/free-a-pod.md", status: exitNoManager,
 		},
 		"its Lease is not found": {
 			reason: "it may be in another namespace, and a person must not be kept from the only way out", configuration: configText, lease: "other",
-			warning: "warning: can't tell whether a manager leads: namespace system has no Lease other",
+			warning: "warning: can't tell whether a manager leads: namespace system has no Lease other", unless: ", unless it runs with --dry-run",
 		},
 		"not watched": {
 			reason: "the manager that leads does not see the pod", configuration: configText + "namespaces: [pay]",
@@ -45,12 +45,15 @@ func TestRelease(t *testing.T) {
 		objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
 		expect.NoError(t, err)
 		cluster, _ := installed(t, c.configuration, pod, objects.cloneSets[0], leaseHeld(now.Add(-c.renewed)))
-		streams, _, _, problems := genericiooptions.NewTestIOStreams()
+		streams, _, printed, problems := genericiooptions.NewTestIOStreams()
 		cluster.leaseName, cluster.IOStreams = cmp.Or(c.lease, "rollcall"), streams
 		err = cluster.release(t.Context(), "web-1", true)
 		expect.Error(t, c.reason, err, c.want)
 		if exit := (*exitError)(nil); err != nil && (!errors.As(err, &exit) || exit.status != c.status) {
 			t.Errorf("%s: got error %v, want exit status %d", c.reason, err, c.status)
+		}
+		if want := "the manager releases preDelete when it next looks at the pod" + c.unless + "\n"; c.want == "" && !strings.HasSuffix(printed.String(), want) {
+			t.Errorf("%s: printed %q, want %q", c.reason, printed, want)
 		}
 		if got := problems.String(); !strings.HasPrefix(got, c.warning) || c.warning == "" && got != "" {
 			t.Errorf("%s: printed %q, want %q", c.reason, got, c.warning)

@@ -51,7 +51,7 @@ func (o *options) resyncCommand() *cobra.Command {
 
 var errNoLeader = errors.New("no manager holds the Lease")
 
-// lease reads the one that a manager holds, or held until it died.
+// lease reads the one that a manager holds, or held until it died. With errNoLeader it returns the one that was given back.
 func (c *cluster) lease(ctx context.Context) (*coordinationv1.Lease, error) {
 	var lease coordinationv1.Lease
 	err := c.Get(ctx, client.ObjectKey{Namespace: c.installation, Name: c.leaseName}, &lease)
@@ -63,7 +63,7 @@ func (c *cluster) lease(ctx context.Context) (*coordinationv1.Lease, error) {
 	case err != nil:
 		return nil, reading("Lease "+c.leaseName, err)
 	case ptr.Deref(spec.HolderIdentity, "") == "" || spec.RenewTime == nil || spec.LeaseDurationSeconds == nil:
-		return nil, c.noLeader()
+		return &lease, c.noLeader()
 	}
 	return &lease, nil
 }
@@ -80,24 +80,44 @@ func (c *cluster) renewed(ctx context.Context) (*coordinationv1.Lease, error) {
 	if err != nil || !c.now().After(first.Spec.RenewTime.Add(time.Duration(*first.Spec.LeaseDurationSeconds)*time.Second)) {
 		return first, err
 	}
+	if first.Spec.RenewTime.Equal(c.ended) {
+		return first, c.noLeader()
+	}
 	var lease *coordinationv1.Lease
 	if wait.PollUntilContextTimeout(ctx, time.Second, 5*time.Second, false, func(ctx context.Context) (bool, error) {
 		lease, err = c.lease(ctx)
 		return err == nil && !lease.Spec.RenewTime.Equal(first.Spec.RenewTime), nil
 	}) != nil {
-		return nil, c.noLeader()
+		c.ended = first.Spec.RenewTime
+		return first, c.noLeader()
 	}
 	return lease, nil
 }
 
-// led refuses where no manager leads, and warns where the Lease is not found or can't be read.
-func (c *cluster) led(ctx context.Context) error {
-	_, err := c.renewed(ctx)
+// led refuses where no manager leads, and warns where the Lease is not found or can't be read: then it is not known.
+func (c *cluster) led(ctx context.Context) (known bool, err error) {
+	_, err = c.renewed(ctx)
 	if err == nil || errors.Is(err, errNoLeader) {
-		return err
+		return true, err
 	}
 	fmt.Fprintf(c.ErrOut, "warning: can't tell whether a manager leads: %v\n", err)
-	return nil
+	return false, nil
+}
+
+// readLease has the view say that no manager leads, or since when one does. A view goes without where the Lease is not found, as in a
+// dry run, or can't be read.
+func (w *world) readLease(ctx context.Context, c *cluster) {
+	lease, err := c.renewed(ctx)
+	switch {
+	case err == nil && lease.Spec.AcquireTime != nil:
+		w.leads = lease.Spec.AcquireTime.Time
+	case errors.Is(err, errNoLeader):
+		since := ""
+		if renewed := lease.Spec.RenewTime; renewed != nil {
+			since = fmt.Sprintf(" (the Lease was last renewed %s ago)", short(w.now.Sub(renewed.Time)))
+		}
+		w.leaderless = "No manager leads" + since + ": no hook is set or released."
+	}
 }
 
 // lastBlocked returns the last Event about removals that are held back, nil where all of them are approved already.

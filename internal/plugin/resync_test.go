@@ -116,3 +116,51 @@ func TestApprove(t *testing.T) {
 	err := clusterWith().approve(t.Context(), leaseHeld(now), true)
 	expect.Error(t, "nothing is held back", err, "no Event in namespace system")
 }
+
+// TestViewWithoutALeader: what a view says, and that a watch finds only once that a Lease is renewed no longer.
+func TestViewWithoutALeader(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		reason, want string
+		change       func(*coordinationv1.Lease)
+		leads        time.Time
+		waited       time.Duration
+	}
+	acquired := now.Add(-time.Hour)
+	bubble.Each(t, map[string]row{
+		"held": {reason: "since then its word counts", change: func(*coordinationv1.Lease) {}, leads: acquired},
+		"has ended": {
+			reason: "the manager died", want: "No manager leads (the Lease was last renewed 12m ago): no hook is set or released.",
+			change: func(l *coordinationv1.Lease) { l.Spec.RenewTime.Time = now.Add(-12 * time.Minute) }, waited: 5 * time.Second,
+		},
+		"given back": {
+			reason: "the manager was stopped", want: "No manager leads (the Lease was last renewed 5s ago): no hook is set or released.",
+			change: func(l *coordinationv1.Lease) {
+				l.Spec.HolderIdentity, l.Spec.RenewTime.Time = new(""), now.Add(-5*time.Second)
+			},
+		},
+		"another": {reason: "a dry run has none", change: func(l *coordinationv1.Lease) { l.Name = "other" }},
+	}, func(t *testing.T, c row) {
+		lease := leaseHeld(now)
+		lease.Spec.AcquireTime = &metav1.MicroTime{Time: acquired}
+		c.change(lease)
+		cluster, _ := installed(t, configText, lease)
+		cluster.leaseName = "rollcall"
+		began := time.Now()
+		for range 2 {
+			w, err := cluster.world(t.Context(), "prod")
+			expect.NoError(t, err)
+			if w.leaderless != c.want || !w.leads.Equal(c.leads) {
+				t.Errorf("%s: got %q and %v, want %q and %v", c.reason, w.leaderless, w.leads, c.want, c.leads)
+			}
+		}
+		if waited := time.Since(began); waited != c.waited {
+			t.Errorf("%s: it took %v, want %v", c.reason, waited, c.waited)
+		}
+		var out, notes strings.Builder
+		expect.NoError(t, (&status{leaderless: c.want}).write(&out, &notes, terminal{}, "json", false))
+		if !strings.HasPrefix(notes.String(), c.want) || strings.Contains(out.String(), "No manager") {
+			t.Errorf("%s: status notes %q beside %q", c.reason, &notes, &out)
+		}
+	})
+}

@@ -32,12 +32,13 @@ func (o *options) rolloutCommand() *cobra.Command {
 		ValidArgsFunction: o.complete(&kruisev1alpha1.CloneSetList{}),
 		RunE: o.connected(func(ctx context.Context, cluster *cluster, arguments []string) error {
 			least := math.MaxInt // of the pods in rotation, since the view began
-			return o.show(watch, func(out, _ io.Writer, on terminal) (bool, error) {
+			return o.show(watch, func(out, notes io.Writer, on terminal) (bool, error) {
 				rollout, err := cluster.rollout(ctx, arguments[0])
 				if err != nil {
 					return false, err
 				}
 				least = min(least, rollout.in)
+				sayFirst(notes, rollout.leaderless)
 				rollout.write(out, on, least)
 				return rollout.done(), nil
 			})
@@ -53,6 +54,8 @@ type rollout struct {
 	pods     []Pod
 	// in is how many pods are in rotation.
 	in int
+	// leaderless says that no manager leads, where that is so.
+	leaderless string
 }
 
 func (c *cluster) rollout(ctx context.Context, name string) (*rollout, error) {
@@ -73,6 +76,7 @@ func (c *cluster) rollout(ctx context.Context, name string) (*rollout, error) {
 		return nil, err
 	}
 	r := rolloutOf(&set, pods)
+	r.leaderless = w.leaderless
 	return r, c.notManaged(r, w.config)
 }
 

@@ -59,8 +59,9 @@ func (o *options) statusCommand() *cobra.Command {
 // status is what the command shows.
 type status struct {
 	pods []Pod
-	// unknown says why it is not known what the registries say.
-	unknown error
+	// unknown says why it is not known what the registries say, and leaderless that no manager leads.
+	unknown    error
+	leaderless string
 }
 
 func (c *cluster) status(ctx context.Context, namespace string, matching client.ListOption) (*status, error) {
@@ -77,10 +78,11 @@ func (c *cluster) status(ctx context.Context, namespace string, matching client.
 	for i := range pods {
 		pods[i].Entries = known[pods[i].facts.pod.UID]
 	}
-	return &status{pods: pods, unknown: unknown}, nil
+	return &status{pods: pods, unknown: unknown, leaderless: w.leaderless}, nil
 }
 
 func (s *status) write(out, notes io.Writer, on terminal, output string, all bool) error {
+	sayFirst(notes, s.leaderless)
 	if output == "json" || output == "yaml" {
 		if s.unknown != nil {
 			fmt.Fprintf(notes, "The field entries is not written: %v\n", s.unknown)
@@ -103,6 +105,13 @@ func (s *status) write(out, notes io.Writer, on terminal, output string, all boo
 		fmt.Fprintf(notes, "REGISTRY is not shown: %v\n", s.unknown)
 	}
 	return nil
+}
+
+// sayFirst prints that no manager leads, where that is so.
+func sayFirst(notes io.Writer, leaderless string) {
+	if leaderless != "" {
+		fmt.Fprintln(notes, leaderless)
+	}
 }
 
 func printObjects(out io.Writer, pods []Pod, output string) error {

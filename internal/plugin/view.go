@@ -67,6 +67,8 @@ type facts struct {
 	drainLeft time.Duration
 	// warned: the manager's last word on the pod is a Warning.
 	warned bool
+	// leaderless says that no manager leads, where that is so.
+	leaderless string
 }
 
 const terminating = "Terminating"
@@ -79,6 +81,9 @@ type world struct {
 	// events are the manager's, the latest last, by the UID of their pod.
 	events map[types.UID][]eventsv1.Event
 	now    time.Time
+	// leads is since when the manager leads that does, where that is known, and leaderless says that none does.
+	leads      time.Time
+	leaderless string
 }
 
 // view returns what there is to show of a pod, and whether Rollcall manages it.
@@ -93,7 +98,7 @@ func (w *world) view(pod *corev1.Pod) (Pod, bool) {
 	p := Pod{
 		Namespace: pod.Namespace, Name: pod.Name, State: pod.Labels[appspub.LifecycleStateKey], Ready: lifecycle.IsReady(pod),
 		Rotation: rotationOf(input.Record), Hook: decision.Waiting, Instances: input.Record.Instances,
-		facts: facts{pod: pod, input: input, decision: decision, workload: owner, now: w.now},
+		facts: facts{pod: pod, input: input, decision: decision, workload: owner, now: w.now, leaderless: w.leaderless},
 	}
 	if workload != nil {
 		p.Workload = workload.GetName()
@@ -167,11 +172,12 @@ func (w *world) reasonOf(p Pod) (why reason.Reason, message string, warned bool)
 }
 
 // eventOf returns the last Event that says what the pod waits for. Where a hook was released all the same, the Event on that says more.
+// A manager makes the Event Resolved only for its own Warnings: those of an earlier leader may have passed.
 func (w *world) eventOf(p Pod) (last eventsv1.Event, found bool) {
 	for _, e := range slices.Backward(w.events[p.facts.pod.UID]) {
 		why := reason.Reason(e.Reason)
 		released := (why == reason.Skipped || why == reason.Proceeded) && p.facts.input.Released(p.facts.decision)
-		if released || !why.Momentary() {
+		if released || !why.Momentary() && !lastSeen(e).Before(w.leads) {
 			return e, true
 		}
 	}
