@@ -110,6 +110,9 @@ type Limits struct {
 	Workers int
 	// Unknown is called with the path of each field that is not read. Nil refuses such a field.
 	Unknown func(path string)
+	// Refused is called with what is wrong where hooks.owned can be read, and then the rest counts as far as it can be read. Nil refuses
+	// such a configuration, as a manager must.
+	Refused func(error)
 }
 
 // SameDriver reports whether both say the same of a registry but for what can change while its driver is in use.
@@ -158,9 +161,13 @@ func Parse(data []byte, limits Limits) (*Config, error) {
 	} else {
 		v.object(nil, written, func(o *object) { c.read(o, limits) })
 	}
-	if len(v.problems) > 0 {
-		return nil, v.problems.ToAggregate()
+	if len(v.problems) == 0 {
+		return c, nil
 	}
+	if err = v.problems.ToAggregate(); limits.Refused == nil || len(c.Hooks.Owned) == 0 {
+		return nil, err
+	}
+	limits.Refused(err)
 	return c, nil
 }
 

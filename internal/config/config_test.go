@@ -378,6 +378,25 @@ func TestLoadNamesTheFile(t *testing.T) {
 	expect.Error(t, "the path is named", err, path)
 }
 
+// TestParseOfWhatIsRefused: who only looks goes on with what can be read, where that says which hooks are Rollcall's.
+func TestParseOfWhatIsRefused(t *testing.T) {
+	t.Parallel()
+	var refused error
+	l := Limits{Refused: func(err error) { refused = err }}
+	const text = `cluster: c
+hooks: {owned: [example.com/*]}
+drain: soon
+namespaces: [pay]`
+	c, err := Parse([]byte(text), l)
+	expect.NoError(t, err)
+	if !c.Hooks.Owns("example.com/in") || c.Watches("shop") || c.Drain != DefaultDrain {
+		t.Errorf("it reads %+v", c)
+	}
+	expect.Error(t, "it says what is wrong", refused, `drain: Invalid value: "soon"`)
+	_, err = Parse([]byte("cluster: c"), l)
+	expect.Error(t, "nothing says which hooks are Rollcall's", err, "hooks.owned: Required value")
+}
+
 // TestParseOfUnknownFields: a plugin that is older than the manager goes on with what it knows, and all else is checked.
 func TestParseOfUnknownFields(t *testing.T) {
 	t.Parallel()

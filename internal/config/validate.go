@@ -247,6 +247,7 @@ func (o *object) duration(name string, def, least time.Duration) time.Duration {
 	d, err := time.ParseDuration(text)
 	if err != nil {
 		o.invalid(name, written, fmt.Sprintf(`write a duration with its unit, such as "%s"`, def))
+		return def
 	} else if d < least {
 		o.invalid(name, text, fmt.Sprintf(`write "%s" or more`, least))
 	}

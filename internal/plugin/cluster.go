@@ -89,9 +89,8 @@ func (o *options) cluster() (*cluster, error) {
 }
 
 // config reads the manager's configuration. Its drivers are not checked: they are the manager's, and so is what maxInFlight may be, which
-// depends on --workers. A manager that is newer than the plugin may read fields which the plugin does not know: unknown gets them, and
-// where it is nil they are refused.
-func (c *cluster) config(ctx context.Context, unknown func(path string)) (*config.Config, error) {
+// depends on --workers. A manager that is newer than the plugin may read what the plugin does not know.
+func (c *cluster) config(ctx context.Context, limits config.Limits) (*config.Config, error) {
 	var object corev1.ConfigMap
 	err := c.Get(ctx, client.ObjectKey{Namespace: c.installation, Name: configMapName}, &object)
 	switch {
@@ -101,7 +100,7 @@ func (c *cluster) config(ctx context.Context, unknown func(path string)) (*confi
 	case err != nil:
 		return nil, reading("ConfigMap "+configMapName, err)
 	}
-	parsed, err := config.Parse([]byte(object.Data[configKey]), config.Limits{Unknown: unknown})
+	parsed, err := config.Parse([]byte(object.Data[configKey]), limits)
 	if err != nil {
 		return nil, fmt.Errorf("ConfigMap %s/%s: the manager refuses this configuration too, unless it is newer than this plugin: "+
 			"then install the plugin of its version: %w", c.installation, configMapName, err)
@@ -109,14 +108,28 @@ func (c *cluster) config(ctx context.Context, unknown func(path string)) (*confi
 	return parsed, nil
 }
 
-// warnUnknown says once of each field of the configuration that this plugin does not know it.
-func (o *options) warnUnknown(path string) {
-	if slices.Contains(o.unknown, path) {
+// tolerant has the commands that show what is, and release, warn of what they can't read in the configuration.
+func (o *options) tolerant() config.Limits {
+	return config.Limits{
+		Unknown: func(path string) {
+			o.warnOnce("this plugin (%s) does not know the field %s of ConfigMap %s/%s; the manager may be newer: "+
+				"install the plugin of its version", o.version, path, o.installation, configMapName)
+		},
+		Refused: func(err error) {
+			o.warnOnce("the manager refuses ConfigMap %s/%s too, unless it is newer than this plugin (%s), and goes on with the configuration "+
+				"before. This command goes on with what it can read: %v", o.installation, configMapName, o.version, err)
+		},
+	}
+}
+
+// warnOnce says the same once, however often a watch looks.
+func (o *options) warnOnce(format string, arguments ...any) {
+	text := printable(fmt.Sprintf(format, arguments...))
+	if slices.Contains(o.warned, text) {
 		return
 	}
-	o.unknown = append(o.unknown, path)
-	fmt.Fprintf(o.ErrOut, "warning: this plugin (%s) does not know the field %s of ConfigMap %s/%s; the manager may be newer: "+
-		"install the plugin of its version\n", o.version, printable(path), o.installation, configMapName)
+	o.warned = append(o.warned, text)
+	fmt.Fprintln(o.ErrOut, "warning:", text)
 }
 
 // notWatched says what to do about a namespace that the manager of this configuration does not watch; nil where it does.
@@ -124,8 +137,8 @@ func notWatched(c *config.Config, namespace string) error {
 	if c.Watches(namespace) {
 		return nil
 	}
-	return &exitError{exitNotManaged, fmt.Errorf("namespace %s is not in namespaces of the configuration: add it and restart the managers; "+
-		"if another installation watches it, pass that installation's namespace with --rollcall-namespace", namespace)}
+	return &exitError{exitNotManaged, fmt.Errorf("namespace %s is not in namespaces of the configuration: if another installation watches it, "+
+		"pass that installation's namespace with --rollcall-namespace; otherwise add it and restart the managers", namespace)}
 }
 
 // managed returns the pods that Rollcall manages, those that wait first.
@@ -146,7 +159,7 @@ func (c *cluster) managed(ctx context.Context, w *world, opts ...client.ListOpti
 
 // world reads what there is beside the pods. An empty namespace means all.
 func (c *cluster) world(ctx context.Context, namespace string) (*world, error) {
-	parsed, err := c.config(ctx, c.warnUnknown)
+	parsed, err := c.config(ctx, c.tolerant())
 	if err != nil {
 		return nil, err
 	}

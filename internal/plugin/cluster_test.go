@@ -5,8 +5,10 @@ import (
 	"testing"
 	"time"
 
+	appspub "github.com/openkruise/kruise-api/apps/pub"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -31,6 +33,56 @@ func TestConfigurationOfANewerManager(t *testing.T) {
 	if warned.String() != want {
 		t.Errorf("it warns\n%s\nwant once\n%s", &warned, want)
 	}
-	_, err := cluster.config(t.Context(), nil)
+	_, err := cluster.config(t.Context(), config.Limits{})
 	expect.Error(t, "lint and enroll are strict", err, "unless it is newer than this plugin: then install the plugin of its version: resync.jitter")
+}
+
+// TestConfigurationThatIsRefused: the manager goes on with the one before, and a person looks at its pods at just that time.
+func TestConfigurationThatIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ reason, text, warning, err string }{
+		"a value": {
+			reason: "the other fields say whose a pod is", text: strings.ReplaceAll(configText, "30s", "soon"),
+			warning: `goes on with what it can read: drain: Invalid value: "soon": write a duration`,
+		},
+		"hooks.owned": {reason: "it says whose a pod is", text: strings.ReplaceAll(configText, "owned", "own"), err: "hooks.owned: Required value"},
+		"no YAML":     {reason: "nothing can be read", text: "}", err: "the manager refuses this configuration too"},
+	} {
+		cluster, _ := installed(t, c.text)
+		var warned strings.Builder
+		cluster.ErrOut = &warned
+		for range 2 {
+			w, err := cluster.world(t.Context(), "prod")
+			expect.Error(t, c.reason, err, c.err)
+			if err == nil && (w.config.Drain != config.DefaultDrain || !w.config.Hooks.Owns("example.com/in")) {
+				t.Errorf("%s: it reads %v", name, w.config)
+			}
+		}
+		if got := warned.String(); c.err == "" && (!strings.Contains(got, c.warning) || strings.Count(got, "\n") != 1) {
+			t.Errorf("%s: it warns\n%s\nwant once\n%s", name, got, c.warning)
+		}
+		_, err := cluster.config(t.Context(), config.Limits{})
+		expect.Error(t, "lint and enroll are strict", err, "the manager refuses this configuration too")
+	}
+}
+
+// TestNotWatched: a pod or a CloneSet that looks like none of Rollcall's by this configuration may be another installation's.
+func TestNotWatched(t *testing.T) {
+	t.Parallel()
+	objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
+	expect.NoError(t, err)
+	pod := scene{state: appspub.LifecycleStateNormal, labels: map[string]string{"app": "web"}}.view(t).facts.pod
+	for configuration, want := range map[string]string{
+		"":                  "is not managed by Rollcall",
+		"namespaces: [pay]": "namespace prod is not in namespaces of the configuration: if another installation watches it, pass",
+	} {
+		cluster, _ := installed(t, strings.ReplaceAll(configText, "example.com", "acme.io")+configuration, pod, objects.cloneSets[0])
+		_, err := cluster.pod(t.Context(), "web-1")
+		expect.Error(t, "explain", err, want)
+		_, err = cluster.rollout(t.Context(), "web")
+		expect.Error(t, "rollout", err, want)
+		if advises := strings.Contains(err.Error(), "enroll"); advises != (configuration == "") {
+			t.Errorf("%s: it advises to enroll: %t", configuration, advises)
+		}
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/enroll"
 	"github.com/rollcall-dev/rollcall/internal/service"
 )
@@ -91,7 +92,7 @@ func (o *options) each(sets []kruisev1alpha1.CloneSet, do func(*kruisev1alpha1.C
 
 // give gives the hooks to CloneSets of one namespace. New pods would wait at them for a manager that leads.
 func (c *cluster) give(ctx context.Context, sets []kruisev1alpha1.CloneSet) error {
-	parsed, err := c.config(ctx, nil)
+	parsed, err := c.config(ctx, config.Limits{})
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func (o *options) lintCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if objects.parsed, err = cluster.config(cmd.Context(), nil); err != nil {
+				if objects.parsed, err = cluster.config(cmd.Context(), config.Limits{}); err != nil {
 					return err
 				}
 			}
@@ -188,6 +188,9 @@ func (l *linted) lint() (findings, notes []string) {
 		if len(lifecycle.HandlersOf(set.Spec.Lifecycle)) == 0 {
 			notes = append(notes, fmt.Sprintf("CloneSet %s, note: %s", name, withoutHooks(set, l.parsed)))
 			continue
+		}
+		if err := notWatched(l.parsed, set.Namespace); err != nil && set.Namespace != "" {
+			findings = append(findings, fmt.Sprintf("CloneSet %s: %v", name, err))
 		}
 		for _, f := range lint.CloneSet(set, l.parsed, nil) {
 			findings = append(findings, fmt.Sprintf("CloneSet %s: %s", name, f))

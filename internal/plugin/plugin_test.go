@@ -226,7 +226,7 @@ What you can do:
 prod/web-1 is in rotation: registry default acknowledged web at 10.0.0.1:80.
 As the manager knows it, no registry has an entry of it.
 It has been PreparingDelete for 60s: OpenKruise wants to delete it. It is ready.
-OpenKruise waits at the hook preDelete, reason NotWatched: namespace prod is not in namespaces of the configuration: add it and restart the managers; if another installation watches it, pass that installation's namespace with --rollcall-namespace.
+OpenKruise waits at the hook preDelete, reason NotWatched: namespace prod is not in namespaces of the configuration: if another installation watches it, pass that installation's namespace with --rollcall-namespace; otherwise add it and restart the managers.
 
 Handlers:
   preNormal      label example.com/in=true: not set; Rollcall's
@@ -247,7 +247,7 @@ What you can do:
 prod/web-1 is in rotation: registry default acknowledged web at 10.0.0.1:80.
 As the manager knows it, no registry has an entry of it.
 It has been Normal for 60s: it counts as available once it is ready. It is ready.
-No hook waits. The manager does not see the pod: namespace prod is not in namespaces of the configuration: add it and restart the managers; if another installation watches it, pass that installation's namespace with --rollcall-namespace.
+No hook waits. The manager does not see the pod: namespace prod is not in namespaces of the configuration: if another installation watches it, pass that installation's namespace with --rollcall-namespace; otherwise add it and restart the managers.
 
 Handlers:
   preNormal      label example.com/in=true: set; Rollcall's
@@ -365,11 +365,22 @@ func TestLint(t *testing.T) {
 	}
 	begins, ends := strings.Index(cloneSetText, "  lifecycle:\n"), strings.Index(cloneSetText, "  template:\n")
 	withoutHooks := cloneSetText[:begins] + cloneSetText[ends:]
-	for name, c := range map[string]struct{ reason, text, want, note string }{
+	for name, c := range map[string]struct{ reason, configuration, text, want, note string }{
 		"good": {reason: "another controller's handler beside Rollcall's is no fault", text: cloneSetText},
 		"no owned handler": {
 			reason: "Rollcall would leave its pods alone without a word on them",
 			text:   strings.ReplaceAll(cloneSetText, "example.com/", "acme.io/"), want: "no hook has a handler that hooks.owned claims",
+		},
+		"not watched": {
+			reason: "its pods would wait for a manager that does not see them", text: cloneSetText, configuration: "namespaces: [pay]",
+			want: "CloneSet prod/web: namespace prod is not in namespaces of the configuration",
+		},
+		"in another namespace": {
+			reason: "kubectl says which one when the file is applied", configuration: "namespaces: [pay]",
+			text: replace("namespace: prod, ", ""),
+		},
+		"no hooks, and not watched": {
+			reason: "it is no concern of Rollcall's", text: withoutHooks, configuration: "namespaces: [pay]", note: "it has no hooks",
 		},
 		"no hooks": {
 			reason: "it may be enrolled later, or be no concern of Rollcall's",
@@ -428,7 +439,7 @@ func TestLint(t *testing.T) {
 			o := &options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(c.text)}}
 			objects, err := o.readObjects("-")
 			expect.NoError(t, err)
-			objects.configs = []written{{"ConfigMap rollcall-config", []byte(configText)}}
+			objects.configs = []written{{"ConfigMap rollcall-config", []byte(configText + c.configuration)}}
 			findings, notes := objects.lint()
 			got, said := strings.Join(findings, "\n"), strings.Join(notes, "\n")
 			if (c.want == "") != (got == "") || !strings.Contains(got, c.want) || !strings.Contains(said, c.note) {

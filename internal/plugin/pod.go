@@ -104,11 +104,14 @@ func (c *cluster) pod(ctx context.Context, name string) (Pod, error) {
 		return Pod{}, err
 	}
 	p, is := w.view(&pod)
-	if !is {
-		return Pod{}, &exitError{exitNotManaged, fmt.Errorf("pod %s/%s is not managed by Rollcall: its workload has no "+
-			"hook with a handler that hooks.owned claims (%q)", c.namespace, name, w.config.Hooks.Owned)}
+	if is {
+		return p, nil
 	}
-	return p, nil
+	if err := notWatched(w.config, p.Namespace); err != nil {
+		return Pod{}, err
+	}
+	return Pod{}, &exitError{exitNotManaged, fmt.Errorf("pod %s/%s is not managed by Rollcall: its workload has no "+
+		"hook with a handler that hooks.owned claims (%q)", c.namespace, name, w.config.Hooks.Owned)}
 }
 
 func parseSelector(text string) (client.ListOption, error) {

@@ -21,8 +21,8 @@ func TestRelease(t *testing.T) {
 	t.Parallel()
 	type row struct {
 		reason, configuration, lease, want, warning, unless string
-		renewed                                     time.Duration
-		status                                      int
+		renewed                                             time.Duration
+		status                                              int
 	}
 	bubble.Each(t, map[string]row{
 		"a manager leads": {reason: "it reads the annotation", configuration: configText},

@@ -145,7 +145,6 @@ func TestViewWithoutALeader(t *testing.T) {
 		lease.Spec.AcquireTime = &metav1.MicroTime{Time: acquired}
 		c.change(lease)
 		cluster, _ := installed(t, configText, lease)
-		cluster.leaseName = "rollcall"
 		began := time.Now()
 		for range 2 {
 			w, err := cluster.world(t.Context(), "prod")

@@ -100,6 +100,9 @@ func (o *options) notManaged(r *rollout, c *config.Config) error {
 		return nil
 	}
 	set := r.cloneSet
+	if err := notWatched(c, set.Namespace); err != nil {
+		return err
+	}
 	return &exitError{exitNotManaged, fmt.Errorf("CloneSet %s/%s is not managed by Rollcall: it has no hook with a handler that "+
 		"hooks.owned claims (%q); %s gives it hooks",
 		set.Namespace, set.Name, c.Hooks.Owned, o.again("enroll %s -n %s", set.Name, set.Namespace))}

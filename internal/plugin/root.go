@@ -53,7 +53,7 @@ type options struct {
 	leaseName    string
 	version      string
 	now          func() time.Time
-	unknown      []string // the fields of the configuration that were warned of
+	warned       []string // what [options.warnOnce] has said
 	given        string   // the flags of the command line that [options.again] repeats
 }
 

@@ -235,8 +235,8 @@ const (
 	// NotWatched: what the kubectl plugin shows of a pod whose namespace is not in `namespaces` of the configuration: the manager
 	// does not see the pod, and neither sets nor clears the handlers of its hooks.
 	//
-	// What to do: where no other installation watches the namespace, add it and restart the managers. Otherwise pass the namespace of
-	// that installation with `--rollcall-namespace`.
+	// What to do: where another installation watches the namespace, pass that installation's namespace with
+	// `--rollcall-namespace`. Otherwise add it and restart the managers.
 	NotWatched Reason = "NotWatched"
 )
 
