@@ -9,7 +9,11 @@ import (
 	"strings"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 )
@@ -20,7 +24,7 @@ func (o *options) explain(p Pod, unknown error) {
 	on := terminalOf(o.Out)
 	var paragraphs []string
 	said := slices.Concat([]string{p.facts.leaderless, rotationSentence(p)}, registrySentences(p, unknown),
-		[]string{stateSentence(p), waitSentence(p), nextSentence(p)})
+		[]string{stateSentence(p), waitSentence(p), nextSentence(p), skipSentence(p)})
 	for _, lines := range [][]string{said, handlerLines(p), o.remedies(p)} {
 		lines = slices.DeleteFunc(lines, func(line string) bool { return line == "" })
 		for i, line := range lines {
@@ -72,6 +76,10 @@ func stateSentence(p Pod) string {
 	}
 	switch p.State {
 	case terminating:
+		if slices.Contains(p.facts.pod.Finalizers, lifecycle.GuardFinalizer) {
+			return "The pod is being deleted. It is held by the finalizer " + lifecycle.GuardFinalizer +
+				" until the registry has acknowledged that it is absent."
+		}
 		return "The pod is being deleted."
 	case "":
 		return "OpenKruise has given the pod no lifecycle state."
@@ -101,15 +109,30 @@ func waitSentence(p Pod) string {
 		return fmt.Sprintf("No hook waits. The manager does not see the pod: %s.", p.Message)
 	case p.Hook == "":
 		return fmt.Sprintf("No hook waits, but there is a warning, %s: %s.", p.Reason, strings.TrimSuffix(p.Message, "."))
+	}
+	who := fmt.Sprintf("OpenKruise waits at the hook %s", p.Hook)
+	if p.State == terminating { // whose finalizers hold it, and OpenKruise waits no longer
+		who = "Its deletion waits"
+	}
+	return fmt.Sprintf("%s, reason %s: %s.", who, p.Reason, strings.TrimSuffix(p.Message, "."))
+}
+
+// stuck reports whether the pod goes on only after a person has acted, whatever the registry acknowledges.
+func (p Pod) stuck() bool {
+	switch p.Reason {
+	case reason.InvalidPod, reason.ServiceClaimed, reason.ServiceNotAllowed:
+		return !p.facts.decision.Releases // a pod may leave all the same
+	case reason.PatchRefused, reason.NotWatched:
+		return true
 	default:
-		return fmt.Sprintf("OpenKruise waits at the hook %s, reason %s: %s.", p.Hook, p.Reason, strings.TrimSuffix(p.Message, "."))
+		return false
 	}
 }
 
 // nextSentence says what Rollcall does next, as the decision table has it.
 func nextSentence(p Pod) string {
 	d := p.facts.decision
-	if p.Reason == reason.NotWatched || p.Hook == "" && d.Then.Empty() {
+	if p.stuck() || p.Hook == "" && d.Then.Empty() {
 		return ""
 	}
 	if p.Hook != "" && !d.Releases && !p.Ready {
@@ -123,8 +146,11 @@ func nextSentence(p Pod) string {
 	if first == "" {
 		return ""
 	}
-	if p.facts.drainLeft > 0 {
+	switch {
+	case p.facts.drainLeft > 0:
 		first = "the drain ends in " + short(p.facts.drainLeft)
+	case p.facts.drains:
+		first = ""
 	}
 	var then []string
 	if set := handlers(d.Then.Set); set != "" {
@@ -133,10 +159,32 @@ func nextSentence(p Pod) string {
 	if clears := handlers(d.Then.Clear); clears != "" {
 		then = append(then, "clears "+clears)
 	}
-	if len(then) == 0 {
+	switch {
+	case len(then) == 0:
 		return fmt.Sprintf("Next, %s.", first)
+	case first == "":
+		return fmt.Sprintf("Next, Rollcall %s.", strings.Join(then, " and "))
 	}
 	return fmt.Sprintf("Next, %s; then Rollcall %s.", first, strings.Join(then, " and "))
+}
+
+// skipSentence says what becomes of the annotation by which a person lets the pod go.
+func skipSentence(p Pod) string {
+	text, found := p.facts.pod.Annotations[lifecycle.AnnotationSkip]
+	if !found || p.Reason == reason.NotWatched {
+		return ""
+	}
+	skip, annotation := lifecycle.SkipOf(p.facts.pod, p.facts.workload), lifecycle.AnnotationSkip+"="+text
+	switch {
+	case skip.Refused != "":
+		return fmt.Sprintf("Rollcall skips no hook: %s.", skip.Refused)
+	case !slices.Contains(skip.Hooks, p.Hook):
+		return fmt.Sprintf("The annotation %s stays on the pod until a hook that it names waits.", annotation)
+	case !p.facts.decision.Releases:
+		return fmt.Sprintf("Rollcall skips no hook: %s waits for the pod to be in service, and that can't be skipped: take the annotation %s off.",
+			p.Hook, annotation)
+	}
+	return fmt.Sprintf("The annotation %s is on the pod: the manager releases %s when it next looks at the pod.", annotation, p.Hook)
 }
 
 func handlers(list []lifecycle.Handler) string {
@@ -147,10 +195,27 @@ func handlers(list []lifecycle.Handler) string {
 	return strings.Join(all, ", ")
 }
 
+// foreignOwner says to what a pod belongs where that is no workload that Rollcall drives.
+func foreignOwner(pod *corev1.Pod) string {
+	owner := metav1.GetControllerOf(pod)
+	switch {
+	case owner == nil:
+		return "belongs to no workload"
+	case clusterstate.OwnerOf(pod) != nil:
+		return ""
+	case owner.Kind == "ReplicaSet" && pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey] != "":
+		owner.Kind = "Deployment"
+	}
+	return fmt.Sprintf("belongs to a %s (%s), which Rollcall does not drive", owner.Kind, owner.APIVersion)
+}
+
 // handlerLines says of each handler of the workload whose it is and whether the pod has it.
 func handlerLines(p Pod) []string {
 	w := p.facts.workload
 	if w == nil {
+		if foreign := foreignOwner(p.facts.pod); foreign != "" {
+			return []string{"The pod " + foreign + "."}
+		}
 		return []string{"The pod's workload is gone, so no hook names a handler."}
 	}
 	lines := []string{"Handlers:"}
@@ -181,8 +246,12 @@ func (o *options) remedies(p Pod) []string {
 	if p.Reason != "" {
 		lines = append(lines, "  about the reason: "+p.Reason.Page())
 	}
-	if p.facts.decision.Releases && p.Reason != reason.NotWatched {
-		lines = append(lines, "  let it go without the registry: "+o.again("release %s -n %s", p.Name, p.Namespace))
+	if p.facts.decision.Releases && !p.stuck() {
+		without := "the registry"
+		if p.facts.drainLeft > 0 {
+			without = "the rest of the drain"
+		}
+		lines = append(lines, "  let it go without "+without+": "+o.again("release %s -n %s", p.Name, p.Namespace))
 	}
 	if len(lines) == 0 {
 		return nil

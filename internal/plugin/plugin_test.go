@@ -68,6 +68,7 @@ type scene struct {
 	foreign bool          // the configuration has other namespaces
 	leads   time.Duration // how long ago the manager began to lead; the Events are a minute old
 	none    string        // says that no manager leads
+	change  func(*corev1.Pod)
 }
 
 func (s scene) view(t *testing.T) Pod {
@@ -120,6 +121,9 @@ func (s scene) view(t *testing.T) Pod {
 	}
 	if s.later != "" {
 		w.events["pod"] = append(w.events["pod"], eventsv1.Event{EventTime: at, Type: s.later.Event(), Reason: string(s.later)})
+	}
+	if s.change != nil {
+		s.change(pod)
 	}
 	p, managed := w.view(pod)
 	if !managed {
@@ -175,7 +179,7 @@ Handlers:
 
 What you can do:
   about the reason: https://github.com/rollcall-dev/rollcall/blob/main/docs/reference/reasons.md#draining
-  let it go without the registry: kubectl rollcall release web-1 -n prod
+  let it go without the rest of the drain: kubectl rollcall release web-1 -n prod
 `,
 		},
 		"released": {
@@ -271,6 +275,98 @@ What you can do:
 	}
 }
 
+// TestExplainSays has what a pod's explanation must have, or not.
+func TestExplainSays(t *testing.T) {
+	t.Parallel()
+	deleting := scene{
+		state: appspub.LifecycleStatePreparingDelete, ready: true, record: lifecycle.InService,
+		labels: map[string]string{"example.com/delete": "true"},
+	}
+	joining := scene{state: appspub.LifecycleStatePreparingNormal, ready: true, warning: string(reason.ServiceClaimed)}
+	updated := scene{state: appspub.LifecycleStateUpdated, ready: true, record: lifecycle.OutOfService}
+	with := func(s scene, of func(*scene)) scene { of(&s); return s }
+	skip := func(text string) func(*scene) {
+		return func(s *scene) { s.change = func(pod *corev1.Pod) { pod.Annotations[lifecycle.AnnotationSkip] = text } }
+	}
+	owned := func(version, kind string) func(*scene) {
+		return func(s *scene) {
+			s.change = func(pod *corev1.Pod) {
+				pod.OwnerReferences[0].APIVersion, pod.OwnerReferences[0].Kind, pod.OwnerReferences[0].UID = version, kind, "other"
+				pod.Labels["pod-template-hash"] = "5d8f"
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		reason       string
+		scene        scene
+		has, without string
+	}{
+		"drained": {
+			reason: "the registry is not what it waits for", has: "Acknowledgement: the registry has acknowledged and the drain is over; " +
+				"the manager has yet to release the hook.\nNext, Rollcall clears label example.com/delete=true.\n",
+			scene: with(deleting, func(s *scene) { s.record, s.out = lifecycle.Absent, 40*time.Second }), without: "every registry",
+		},
+		"guarded": {
+			reason: "OpenKruise does not wait for a pod that is being deleted",
+			scene: with(deleting, func(s *scene) {
+				s.change = func(pod *corev1.Pod) {
+					pod.DeletionTimestamp, pod.Finalizers = &metav1.Time{Time: now}, []string{lifecycle.GuardFinalizer}
+				}
+			}),
+			has: "The pod is being deleted. It is held by the finalizer rollcall.dev/guard until the registry has acknowledged that it is absent.\n" +
+				"Its deletion waits, reason Acknowledgement: the registry has not acknowledged yet.\n", without: "OpenKruise waits",
+		},
+		"of a Deployment": {
+			reason: "its workload is not gone", scene: with(deleting, owned("apps/v1", "ReplicaSet")),
+			has: "The pod belongs to a Deployment (apps/v1), which Rollcall does not drive.\n", without: "gone",
+		},
+		"of Kubernetes' StatefulSet": {
+			reason: "OpenKruise has one of the same name", scene: with(deleting, owned("apps/v1", "StatefulSet")),
+			has: "The pod belongs to a StatefulSet (apps/v1), which Rollcall does not drive.\n", without: "gone",
+		},
+		"of a CloneSet that is gone": {
+			reason: "Rollcall drives its kind", scene: with(deleting, owned("apps.kruise.io/v1alpha1", "CloneSet")),
+			has: "The pod's workload is gone, so no hook names a handler.\n",
+		},
+		"its service is claimed": {
+			reason: "no registry is asked until a person has acted", scene: joining, has: "reason ServiceClaimed", without: "Next,",
+		},
+		"it leaves a service that is claimed": {
+			reason: "it may leave all the same", has: "Next, every registry",
+			scene: with(deleting, func(s *scene) { s.warning = string(reason.ServiceClaimed) }),
+		},
+		"its patch is refused": {
+			reason: "a release needs the same patch", without: "kubectl rollcall release", has: "reasons.md#patchrefused",
+			scene: with(deleting, func(s *scene) { s.warning = string(reason.PatchRefused) }),
+		},
+		"a skip that is not read yet": {
+			reason: "the manager may be behind", scene: with(deleting, skip("preDelete")),
+			has: "The annotation rollcall.dev/skip=preDelete is on the pod: the manager releases preDelete when it next looks at the pod.\n",
+		},
+		"a skip that is refused": {
+			reason: "the person has misspelt it", scene: with(deleting, skip("predelete")),
+			has: "Rollcall skips no hook: annotation rollcall.dev/skip: \"predelete\": write preDelete, inPlaceUpdate or both",
+		},
+		"a skip of another hook": {
+			reason: "the pod does not wait at it", scene: with(deleting, skip("inPlaceUpdate")),
+			has: "The annotation rollcall.dev/skip=inPlaceUpdate stays on the pod until a hook that it names waits.\n",
+		},
+		"a skip after the update": {
+			reason: "the hook is the same, and the pod is to be put in service", scene: with(updated, skip("inPlaceUpdate")),
+			has: "Rollcall skips no hook: inPlaceUpdate waits for the pod to be in service, and that can't be skipped: take the annotation",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out strings.Builder
+			(&options{IOStreams: genericiooptions.IOStreams{Out: &out}}).explain(c.scene.view(t), nil)
+			if got := out.String(); !strings.Contains(got, c.has) || c.without != "" && strings.Contains(got, c.without) {
+				t.Errorf("%s: it must have %q and not %q\n%s", c.reason, c.has, c.without, got)
+			}
+		})
+	}
+}
+
 func TestReason(t *testing.T) {
 	t.Parallel()
 	deleting := scene{
@@ -299,7 +395,7 @@ func TestReason(t *testing.T) {
 		"skipped":  {reason: "what a person did once is not what it waits for", scene: skipped, want: "RegistryUnavailable"},
 		"evicted":  {reason: "an Event of another kind does not end the reason", scene: evicted, want: "RegistryUnavailable"},
 		"released": {reason: "no hook of Rollcall's holds it any more", scene: released, want: reason.AwaitingOpenKruise},
-		"let go":   {reason: "the hook is released, and the registry does not know", scene: letGo, want: reason.Skipped},
+		"let go":   {reason: "no hook holds it any more, and the message names the skip", scene: letGo, want: reason.AwaitingOpenKruise},
 		"foreign":  {reason: "the Event is of another manager, or of a time before", scene: foreign, want: reason.NotWatched},
 		"no event": {reason: "Events are kept for an hour only", scene: waits, want: reason.Acknowledgement},
 	} {
@@ -320,13 +416,17 @@ func TestStatus(t *testing.T) {
 			state: appspub.LifecycleStatePreparingDelete, ready: true, record: lifecycle.InService, warning: "RegistryUnavailable",
 			labels: map[string]string{"example.com/delete": "true"},
 		}.view(t),
+		scene{
+			state: appspub.LifecycleStateNormal, ready: true, labels: armed, record: lifecycle.InService, warning: "ServiceNotAllowed",
+		}.view(t),
 	}
-	pods[0].Name = "web-0"
+	pods[0].Name, pods[2].Name = "web-0", "web-2"
 	sortPods(pods)
 	var out bytes.Buffer
 	statusTable(pods, false, false, true).write(&out, terminal{})
 	want := `NAMESPACE   NAME    STATE             AGE   READY   ROTATION   WAITS AT    REASON
 prod        web-1   PreparingDelete   60s   true    In         preDelete   RegistryUnavailable
+prod        web-2   Normal            60s   true    In         -           ServiceNotAllowed
 prod        web-0   Normal            60s   true    In         -           -
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {

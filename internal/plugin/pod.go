@@ -110,8 +110,11 @@ func (c *cluster) pod(ctx context.Context, name string) (Pod, error) {
 	if err := notWatched(w.config, p.Namespace); err != nil {
 		return Pod{}, err
 	}
-	return Pod{}, &exitError{exitNotManaged, fmt.Errorf("pod %s/%s is not managed by Rollcall: its workload has no "+
-		"hook with a handler that hooks.owned claims (%q)", c.namespace, name, w.config.Hooks.Owned)}
+	why := fmt.Sprintf("its workload has no hook with a handler that hooks.owned claims (%q)", w.config.Hooks.Owned)
+	if foreign := foreignOwner(&pod); foreign != "" {
+		why = "it " + foreign
+	}
+	return Pod{}, &exitError{exitNotManaged, fmt.Errorf("pod %s/%s is not managed by Rollcall: %s", c.namespace, name, why)}
 }
 
 func parseSelector(text string) (client.ListOption, error) {

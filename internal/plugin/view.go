@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -62,8 +63,10 @@ type facts struct {
 	decision lifecycle.Decision
 	// workload is what the pod's workload says; nil where it is gone.
 	workload *lifecycle.Workload
-	// now is when the view was made, and drainLeft how long the drain takes from then on; zero or less where there is none.
+	// now is when the view was made. drains: the registry has acknowledged that the pod is out, and drainLeft is how long the drain takes
+	// from now on.
 	now       time.Time
+	drains    bool
 	drainLeft time.Duration
 	// warned: the manager's last word on the pod is a Warning.
 	warned bool
@@ -109,7 +112,7 @@ func (w *world) view(pod *corev1.Pod) (Pod, bool) {
 	if pod.DeletionTimestamp != nil {
 		p.State, p.Since = terminating, pod.DeletionTimestamp
 	}
-	p.facts.drainLeft = w.drainLeft(p)
+	p.facts.drainLeft, p.facts.drains = w.drainLeft(p)
 	p.Reason, p.Message, p.facts.warned = w.reasonOf(p)
 	return p, input.Managed()
 }
@@ -133,16 +136,16 @@ func rotationOf(r lifecycle.Record) Rotation {
 	return Unknown
 }
 
-func (w *world) drainLeft(p Pod) time.Duration {
+func (w *world) drainLeft(p Pod) (left time.Duration, drains bool) {
 	record := p.facts.input.Record
-	if !p.facts.decision.Releases || record.OutSince == nil || !record.Fresh(p.facts.pod) {
-		return 0
+	if d := p.facts.decision; !d.Releases || !d.Row.Drains() || record.OutSince == nil || !record.Fresh(p.facts.pod) {
+		return 0, false
 	}
 	drain, err := service.DrainOf(p.facts.pod.Annotations, w.config.Drain)
 	if err != nil {
 		drain = w.config.Drain
 	}
-	return record.OutSince.Add(drain).Sub(w.now)
+	return record.OutSince.Add(drain).Sub(w.now), true
 }
 
 // reasonOf says why the pod waits: because the manager does not watch its namespace, else by the manager's last Event on what it
@@ -152,10 +155,12 @@ func (w *world) reasonOf(p Pod) (why reason.Reason, message string, warned bool)
 	if err := notWatched(w.config, p.Namespace); err != nil {
 		return reason.NotWatched, err.Error(), p.Hook != "" // another manager may watch a pod that does not wait
 	}
-	if last, found := w.eventOf(p); found && last.Type == corev1.EventTypeWarning {
-		return reason.Reason(last.Reason), strings.TrimSpace(last.Note), true
-	}
-	switch {
+	switch last, found := w.eventOf(p); {
+	case found && reason.Reason(last.Reason).Momentary():
+		return reason.AwaitingOpenKruise, fmt.Sprintf("Rollcall released its hook without the registry's acknowledgement (%s), and OpenKruise "+
+			"has neither updated nor deleted it yet", last.Reason), true
+	case found && last.Type == corev1.EventTypeWarning:
+		return reason.Reason(last.Reason), withoutHook(last.Note), true
 	case p.facts.input.Released(p.facts.decision):
 		return reason.AwaitingOpenKruise, "its hook is released, and OpenKruise has neither updated nor deleted it yet", false
 	case p.Hook == "":
@@ -166,9 +171,22 @@ func (w *world) reasonOf(p Pod) (why reason.Reason, message string, warned bool)
 		return reason.NotReady, "the pod is not ready yet", false
 	case p.facts.pod.Status.PodIP == "":
 		return reason.NoAddress, "the pod has no IP yet", false
+	case p.facts.drains:
+		return reason.Acknowledgement, "the registry has acknowledged and the drain is over; the manager has yet to release the hook", false
+	case p.facts.decision.Releases:
+		return reason.Acknowledgement, "the registry has not acknowledged yet", false
 	default:
-		return reason.Acknowledgement, "the registry has not acknowledged yet, or its clients may not know the pod yet", false
+		return reason.Acknowledgement, "the registry has not acknowledged yet, or the registry's clients may not know the pod yet", false
 	}
+}
+
+// withoutHook leaves out of an Event's note what the view has in a field of its own.
+func withoutHook(note string) string {
+	note = strings.TrimSpace(note)
+	if hook, rest, found := strings.Cut(note, " waits: "); found && strings.HasPrefix(hook, "hook ") {
+		return rest
+	}
+	return note
 }
 
 // eventOf returns the last Event that says what the pod waits for. Where a hook was released all the same, the Event on that says more.
@@ -199,13 +217,17 @@ func (p Pod) tone() tone {
 	}
 }
 
-// sortPods puts those that wait first, the longest wait before the others.
+// sortPods puts those that wait first, the longest wait before the others, and then those with a Warning.
 func sortPods(pods []Pod) {
 	order := func(p Pod) int {
-		if p.waits() {
+		switch {
+		case p.waits():
 			return 0
+		case p.facts.warned:
+			return 1
+		default:
+			return 2
 		}
-		return 1
 	}
 	since := func(p Pod) time.Time {
 		if !p.waits() || p.Since == nil {

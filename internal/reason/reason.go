@@ -227,8 +227,8 @@ const (
 	//
 	// What to do: write what the message says, or label the CloneSet `rollcall.dev/enroll: "false"`.
 	NotEnrolled Reason = "NotEnrolled"
-	// Acknowledgement: what the kubectl plugin shows where no Event on the pod says more: the registry has not acknowledged yet,
-	// or `readerLag` has not passed since.
+	// Acknowledgement: what the kubectl plugin shows where no Event on the pod says more. The registry has not acknowledged yet,
+	// `readerLag` has not passed since, or the manager has yet to release the hook, as the message says.
 	//
 	// What to do: wait. Where it lasts, look at the manager's log.
 	Acknowledgement Reason = "Acknowledgement"

@@ -117,7 +117,7 @@ func TestKubectlPlugin(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "stranger"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "nginx"}}},
 	}))
-	person.Expect(4, "explain stranger", "is not managed by Rollcall", `"example.com/*"`)
+	person.Expect(4, "explain stranger", "is not managed by Rollcall: it belongs to no workload")
 	stranger := s.style.load(t)
 	stranger.Namespace, stranger.Name = s.ns, "stranger"
 	stranger.Spec.Selector.MatchLabels["app"], stranger.Spec.Template.Labels["app"] = "stranger", "stranger"
