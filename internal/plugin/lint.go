@@ -30,10 +30,11 @@ func (o *options) lintCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "lint FILE|- | --config FILE",
 		Short: "Say what in a CloneSet, or in Rollcall's configuration, will not work and why",
-		Long: "Reads CloneSets and the ConfigMap " + configMapName + " from a file, or from the standard input. It holds the CloneSets " +
-			"to --config, else to the configuration that stands beside them, else to that of the cluster. With --config alone it checks " +
-			"that configuration. It fails where something will not work. A handler that hooks.owned does not claim may be another " +
-			"controller's, and a CloneSet without hooks may be enrolled later: those are notes on the standard error.",
+		Long: "Reads CloneSets and the ConfigMap " + configMapName + " from a file, or from the standard input. It checks the CloneSets " +
+			"against the file that --config names. Without --config, it takes the ConfigMap of the input. Without one, it takes that of " +
+			"the cluster. With --config alone it checks that configuration.\n\n" +
+			"It fails where something will not work. What may be meant so is a note on the standard error: a handler that hooks.owned " +
+			"does not claim may be another controller's, and a CloneSet without hooks may be enrolled later.",
 		Example: "  kubectl rollcall lint web.yaml\n  kustomize build . | kubectl rollcall lint -\n  kubectl rollcall lint --config config.yaml",
 		Args: func(cmd *cobra.Command, arguments []string) error {
 			if file != "" && len(arguments) == 0 {

@@ -21,6 +21,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
@@ -575,6 +576,10 @@ func TestRolloutIsDone(t *testing.T) {
 			"Rollcall holds it", status{AvailableReplicas: 3, UpdatedAvailableReplicas: 3, ExpectedUpdatedReplicas: 3},
 			Pod{Hook: lifecycle.InPlaceUpdate}, false,
 		},
+		"one waits for OpenKruise": {
+			"a budget keeps it from its deletion", status{AvailableReplicas: 3, UpdatedAvailableReplicas: 3, ExpectedUpdatedReplicas: 3},
+			Pod{Reason: reason.AwaitingOpenKruise}, false,
+		},
 		"the status is old": {
 			"OpenKruise has not seen the change", status{ObservedGeneration: -1, AvailableReplicas: 3, UpdatedAvailableReplicas: 3}, Pod{}, false,
 		},
@@ -673,6 +678,47 @@ func TestRolloutCountsItsOwnPods(t *testing.T) {
 	r := rolloutOf(set, []Pod{own, canary})
 	if r.in != 1 || len(r.pods) != 1 {
 		t.Errorf("got %d pods, %d of them in rotation, want its own", len(r.pods), r.in)
+	}
+}
+
+// TestRolloutShows what keeps a pod at its revision, and which pods have the new one, whose label may have the hash alone.
+func TestRolloutShows(t *testing.T) {
+	t.Parallel()
+	var pods []Pod
+	for _, revision := range []string{"web-64f7c", "64f7c", "web-9b2d5"} {
+		p := scene{state: appspub.LifecycleStateNormal, ready: true}.view(t)
+		p.facts.pod.Labels["controller-revision-hash"] = revision
+		pods = append(pods, p)
+	}
+	set := &kruisev1alpha1.CloneSet{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "web"}}
+	set.Status.UpdateRevision = "web-64f7c"
+	for want, strategy := range map[string]kruisev1alpha1.CloneSetUpdateStrategy{
+		"(least so far 0)\n":                        {Partition: new(intstr.FromInt32(0))},
+		"(least so far 0), paused\n":                {Paused: true},
+		"(least so far 0), paused, partition 30%\n": {Paused: true, Partition: new(intstr.FromString("30%"))},
+	} {
+		set.Spec.UpdateStrategy = strategy
+		var out strings.Builder
+		(&rollout{cloneSet: set, pods: pods}).write(&out, terminal{}, 0)
+		if got := out.String(); !strings.Contains(got, want) || strings.Count(got, " new ") != 2 || strings.Count(got, " old ") != 1 {
+			t.Errorf("it shows\n%swant %q, and two of three pods new", got, want)
+		}
+	}
+}
+
+// TestStatusOfNoPod says where it looked, since a person may have looked in the wrong place.
+func TestStatusOfNoPod(t *testing.T) {
+	t.Parallel()
+	for want, s := range map[string]status{
+		"Rollcall manages no pod in namespace prod; -A looks at all namespaces\n":                                        {namespace: "prod"},
+		"Rollcall manages no pod in namespace prod with the labels app=web; -A looks at all namespaces\n":                {namespace: "prod", selector: "app=web"},
+		"Rollcall manages no pod in the cluster with the labels a=b: give a CloneSet hooks whose keys hooks.owned has\n": {selector: "a=b"},
+	} {
+		var out, notes strings.Builder
+		expect.NoError(t, s.write(&out, &notes, terminal{}, "", s.namespace == ""))
+		if notes.String() != want || out.String() != "" {
+			t.Errorf("it notes %q beside %q, want %q", &notes, &out, want)
+		}
 	}
 }
 

@@ -30,9 +30,10 @@ func (o *options) receiptCommand() *cobra.Command {
 	var files []string
 	c := &cobra.Command{
 		Use:   "receipt CLONESET",
-		Short: "Prove from the managers' audit logs that no hook was flipped before the registry acknowledged",
-		Long: "Replays the audit logs of the managers, which the field audit of the configuration turns on, and judges each rollout of the " +
-			"CloneSet. Reads them from the managers through the API server, or from files.",
+		Short: "Check in the managers' audit logs whether a hook was flipped before the registry acknowledged",
+		Long: "Replays the audit logs of the managers and judges each rollout of the CloneSet: PASS or FAIL. The field audit of the " +
+			"configuration turns the logs on. The command reads them from the managers through the API server. With --file, it reads " +
+			"files.",
 		Example: "  kubectl rollcall receipt web -n prod\n  cat audit.jsonl.1 audit.jsonl | kubectl rollcall receipt web -n prod --file -",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, arguments []string) error {

@@ -116,24 +116,36 @@ func (r *rollout) done() bool {
 		return false
 	}
 	for _, p := range r.pods {
-		if p.Hook != "" || p.State == terminating {
+		if p.waits() || p.State == terminating {
 			return false
 		}
 	}
 	return true
 }
 
+// held says what in the CloneSet keeps pods at their revision.
+func held(s kruisev1alpha1.CloneSetUpdateStrategy) (text string) {
+	if s.Paused {
+		text = ", paused"
+	}
+	if s.Partition != nil && s.Partition.String() != "0" && s.Partition.String() != "0%" {
+		text += ", partition " + s.Partition.String()
+	}
+	return text
+}
+
 func (r *rollout) write(out io.Writer, on terminal, least int) {
 	set := r.cloneSet
-	fmt.Fprintln(out, on.wrap(fmt.Sprintf("CloneSet %s/%s: %d of %d pods updated, %d available, %d in rotation (least so far %d)",
-		set.Namespace, set.Name, set.Status.UpdatedReplicas, ptr.Deref(set.Spec.Replicas, 1), set.Status.AvailableReplicas, r.in, least)))
+	fmt.Fprintln(out, on.wrap(fmt.Sprintf("CloneSet %s/%s: %d of %d pods updated, %d available, %d in rotation (least so far %d)%s",
+		set.Namespace, set.Name, set.Status.UpdatedReplicas, ptr.Deref(set.Spec.Replicas, 1), set.Status.AvailableReplicas, r.in, least,
+		held(set.Spec.UpdateStrategy))))
 	t := table{
 		head:  []string{"POD", "REVISION", "STATE", "AGE", "READY", "ROTATION", "WAITS AT", "REASON"},
 		spare: []string{"READY", "AGE", "WAITS AT"},
 	}
 	for _, p := range r.pods {
 		revision := "old"
-		if p.facts.pod.Labels[appsv1.ControllerRevisionHashLabelKey] == set.Status.UpdateRevision {
+		if shortRevision(p.facts.pod.Labels[appsv1.ControllerRevisionHashLabelKey]) == shortRevision(set.Status.UpdateRevision) {
 			revision = "new"
 		}
 		why := dash(string(p.Reason))

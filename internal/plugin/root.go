@@ -82,7 +82,7 @@ func (o *options) command() *cobra.Command {
 		Short: "See and steer what Rollcall does",
 		Long: "See which pods are in rotation, why a pod waits, and how a rollout goes; check a CloneSet before you apply it; " +
 			"give CloneSets the hooks; let a stuck pod go; compare the registries with the cluster; " +
-			"prove after a rollout that no hook was flipped before the registry acknowledged.",
+			"check after a rollout whether a hook was flipped before the registry acknowledged.",
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl rollcall"},
 		Version:       o.version,
 		SilenceUsage:  true,

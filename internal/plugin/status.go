@@ -45,6 +45,7 @@ func (o *options) statusCommand() *cobra.Command {
 				if err != nil {
 					return false, err
 				}
+				s.selector = selector
 				return false, s.write(out, notes, on, output, all)
 			})
 		}),
@@ -62,6 +63,8 @@ type status struct {
 	// unknown says why it is not known what the registries say, and leaderless that no manager leads.
 	unknown    error
 	leaderless string
+	// namespace and selector are what the person asked for, empty for all.
+	namespace, selector string
 }
 
 func (c *cluster) status(ctx context.Context, namespace string, matching client.ListOption) (*status, error) {
@@ -78,7 +81,7 @@ func (c *cluster) status(ctx context.Context, namespace string, matching client.
 	for i := range pods {
 		pods[i].Entries = known[pods[i].facts.pod.UID]
 	}
-	return &status{pods: pods, unknown: unknown, leaderless: w.leaderless}, nil
+	return &status{pods: pods, unknown: unknown, leaderless: w.leaderless, namespace: namespace}, nil
 }
 
 func (s *status) write(out, notes io.Writer, on terminal, output string, all bool) error {
@@ -90,11 +93,14 @@ func (s *status) write(out, notes io.Writer, on terminal, output string, all boo
 		return printObjects(out, s.pods, output)
 	}
 	if len(s.pods) == 0 {
-		where := "in this namespace; -A looks at all"
+		where, otherwise := "in namespace "+s.namespace, "; -A looks at all namespaces"
 		if all {
-			where = "in the cluster: give a CloneSet hooks whose keys hooks.owned has"
+			where, otherwise = "in the cluster", ": give a CloneSet hooks whose keys hooks.owned has"
 		}
-		fmt.Fprintln(notes, "Rollcall manages no pod", where)
+		if s.selector != "" {
+			where += " with the labels " + s.selector
+		}
+		fmt.Fprintf(notes, "Rollcall manages no pod %s%s\n", where, otherwise)
 		return nil
 	}
 	if output == "wide" {

@@ -189,7 +189,7 @@ func (h *History) evidence(k Key) Evidence {
 			e.Changes = append(e.Changes, Change{Name: "the call of " + clock(l.Asked), Op: l.Operation, Applied: l.Asked})
 		case l.Kind == Told && registry.State(l.Says) == registry.InService:
 			e.Changes = append(e.Changes, Change{
-				Name: "what the registry told at " + clock(l.Asked), Op: Register, Applied: l.Asked, Acknowledged: l.At,
+				Name: "what the registry said at " + clock(l.Asked), Op: Register, Applied: l.Asked, Acknowledged: l.At,
 			})
 		case l.Kind == Told:
 			told = append(told, l)
