@@ -130,8 +130,8 @@ func metricsPage() (page, error) {
 	p := page{
 		title: "Metrics",
 		intro: "At `/metrics` of `--metrics-bind-address`, beside those of controller-runtime and the Go runtime. The values of `reason`\n" +
-			"are explained in [reasons](reasons.md). `hook` is empty where OpenKruise waits for nothing and only\n" +
-			"the registry is behind.",
+			"are explained in [reasons](reasons.md). `hook` is empty where OpenKruise waits for nothing: the registry is behind,\n" +
+			"or a person should look at the pod.",
 		head: []string{"metric", "type", "labels", "meaning"},
 	}
 	families, err := exercise()

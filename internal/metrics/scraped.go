@@ -30,7 +30,8 @@ type Wait struct {
 	Namespace string `json:"namespace"`
 	Pod       string `json:"name"`
 	UID       string `json:"-"`
-	// Hook is the one OpenKruise waits for; empty where OpenKruise waits for nothing and only the registry is behind.
+	// Hook is the one OpenKruise waits for; empty where OpenKruise waits for nothing: the registry is behind, or a person should look at
+	// the pod.
 	Hook   string `json:"hook,omitempty"`
 	Reason string `json:"reason"`
 	// Message says what is missing. It may be a registry's own words, or those of who wrote the pod.
