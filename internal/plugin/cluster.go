@@ -137,8 +137,8 @@ func notWatched(c *config.Config, namespace string) error {
 	if c.Watches(namespace) {
 		return nil
 	}
-	return &exitError{exitNotManaged, fmt.Errorf("namespace %s is not in namespaces of the configuration: if another installation watches it, "+
-		"pass that installation's namespace with --rollcall-namespace; otherwise add it and restart the managers", namespace)}
+	return &exitError{exitNotManaged, fmt.Errorf("namespace %s is not in namespaces of the configuration: if another installation watches "+
+		"it, pass that installation's namespace with --rollcall-namespace; otherwise add it and restart the managers", namespace)}
 }
 
 // managed returns the pods that Rollcall manages, those that wait first.

@@ -143,29 +143,31 @@ func nextSentence(p Pod) string {
 		lifecycle.OutOfService: "every registry of the pod acknowledges that it is out of service",
 		lifecycle.Absent:       "every registry of the pod acknowledges that it is removed",
 	}[d.Want]
-	if first == "" {
-		return ""
-	}
+	then := edits(d.Then)
 	switch {
+	case first == "":
+		return ""
 	case p.facts.drainLeft > 0:
 		first = "the drain ends in " + short(p.facts.drainLeft)
 	case p.facts.drains:
-		first = ""
+		return fmt.Sprintf("Next, Rollcall %s.", then)
 	}
-	var then []string
-	if set := handlers(d.Then.Set); set != "" {
-		then = append(then, "sets "+set)
-	}
-	if clears := handlers(d.Then.Clear); clears != "" {
-		then = append(then, "clears "+clears)
-	}
-	switch {
-	case len(then) == 0:
+	if then == "" {
 		return fmt.Sprintf("Next, %s.", first)
-	case first == "":
-		return fmt.Sprintf("Next, Rollcall %s.", strings.Join(then, " and "))
 	}
-	return fmt.Sprintf("Next, %s; then Rollcall %s.", first, strings.Join(then, " and "))
+	return fmt.Sprintf("Next, %s; then Rollcall %s.", first, then)
+}
+
+// edits says what Rollcall writes.
+func edits(e lifecycle.Edit) string {
+	var all []string
+	if set := handlers(e.Set); set != "" {
+		all = append(all, "sets "+set)
+	}
+	if clears := handlers(e.Clear); clears != "" {
+		all = append(all, "clears "+clears)
+	}
+	return strings.Join(all, " and ")
 }
 
 // skipSentence says what becomes of the annotation by which a person lets the pod go.
@@ -181,8 +183,8 @@ func skipSentence(p Pod) string {
 	case !slices.Contains(skip.Hooks, p.Hook):
 		return fmt.Sprintf("The annotation %s stays on the pod until a hook that it names waits.", annotation)
 	case !p.facts.decision.Releases:
-		return fmt.Sprintf("Rollcall skips no hook: %s waits for the pod to be in service, and that can't be skipped: take the annotation %s off.",
-			p.Hook, annotation)
+		return fmt.Sprintf("Rollcall skips no hook: %s waits for the pod to be in service, and that can't be skipped: "+
+			"take the annotation %s off.", p.Hook, annotation)
 	}
 	return fmt.Sprintf("The annotation %s is on the pod: the manager releases %s when it next looks at the pod.", annotation, p.Hook)
 }

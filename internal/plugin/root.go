@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"io"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -87,13 +85,8 @@ func (o *options) command() *cobra.Command {
 		Version:       o.version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
-			cmd.Flags().Visit(func(f *pflag.Flag) {
-				if slices.Contains(repeated, f.Name) {
-					o.given += fmt.Sprintf(" --%s=%s", f.Name, shell(f.Value.String()))
-				}
-			})
-		},
+
+		PersistentPreRun: o.repeat,
 	}
 	o.flags.AddFlags(root.PersistentFlags())
 	root.PersistentFlags().StringVar(&o.installation, "rollcall-namespace", "rollcall-system",
@@ -105,10 +98,16 @@ func (o *options) command() *cobra.Command {
 	return root
 }
 
-// repeated are the flags that say which cluster and which installation a command is about.
-var repeated = []string{"kubeconfig", "context", "cluster", "user", "server", "as", "rollcall-namespace", "leader-election-id"}
+// repeat has the commands to copy be about the same cluster and installation as the person's own.
+func (o *options) repeat(cmd *cobra.Command, _ []string) {
+	for _, name := range []string{"kubeconfig", "context", "cluster", "user", "server", "as", "rollcall-namespace", "leader-election-id"} {
+		if f := cmd.Flag(name); f != nil && f.Changed && f.Value.String() != "" {
+			o.given += fmt.Sprintf(" --%s=%s", name, shell(f.Value.String()))
+		}
+	}
+}
 
-// again returns a command to copy, about the same cluster and installation.
+// again returns a command to copy.
 func (o *options) again(format string, arguments ...any) string {
 	return "kubectl rollcall " + fmt.Sprintf(format, arguments...) + o.given
 }

@@ -161,22 +161,30 @@ func (w *world) reasonOf(p Pod) (why reason.Reason, message string, warned bool)
 			"has neither updated nor deleted it yet", last.Reason), true
 	case found && last.Type == corev1.EventTypeWarning:
 		return reason.Reason(last.Reason), withoutHook(last.Note), true
+	}
+	why, message = reasonOn(p)
+	return why, message, false
+}
+
+// reasonOn says why the pod waits by what can be seen on it.
+func reasonOn(p Pod) (why reason.Reason, message string) {
+	switch {
 	case p.facts.input.Released(p.facts.decision):
-		return reason.AwaitingOpenKruise, "its hook is released, and OpenKruise has neither updated nor deleted it yet", false
+		return reason.AwaitingOpenKruise, "its hook is released, and OpenKruise has neither updated nor deleted it yet"
 	case p.Hook == "":
-		return "", "", false
+		return "", ""
 	case p.facts.drainLeft > 0:
-		return reason.Draining, "out of rotation; clients have " + short(p.facts.drainLeft) + " left to notice", false
+		return reason.Draining, "out of rotation; clients have " + short(p.facts.drainLeft) + " left to notice"
 	case !p.facts.decision.Releases && !p.Ready:
-		return reason.NotReady, "the pod is not ready yet", false
+		return reason.NotReady, "the pod is not ready yet"
 	case p.facts.pod.Status.PodIP == "":
-		return reason.NoAddress, "the pod has no IP yet", false
+		return reason.NoAddress, "the pod has no IP yet"
 	case p.facts.drains:
-		return reason.Acknowledgement, "the registry has acknowledged and the drain is over; the manager has yet to release the hook", false
+		return reason.Acknowledgement, "the registry has acknowledged and the drain is over; the manager has yet to release the hook"
 	case p.facts.decision.Releases:
-		return reason.Acknowledgement, "the registry has not acknowledged yet", false
+		return reason.Acknowledgement, "the registry has not acknowledged yet"
 	default:
-		return reason.Acknowledgement, "the registry has not acknowledged yet, or the registry's clients may not know the pod yet", false
+		return reason.Acknowledgement, "the registry has not acknowledged yet, or the registry's clients may not know the pod yet"
 	}
 }
 
