@@ -414,7 +414,7 @@ func (r *PodReconciler) failed(ctx context.Context, seen *observation, c plan.Ch
 	default:
 		b.After = max(after, r.backOff(seen))
 	}
-	b.Reason = ofAgent(b.Reason, err)
+	b = b.OfAgent(err)
 	if told {
 		seen.note.Postpone(c.Key(), c.Want, reg, r.Clock.Now().Add(after), b)
 	}
@@ -424,18 +424,6 @@ func (r *PodReconciler) failed(ctx context.Context, seen *observation, c plan.Ch
 // stops reports whether a call was cut off since the manager stops. A driver may cancel what is its own, and that passes.
 func stops(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && errors.Is(err, context.Canceled)
-}
-
-// ofAgent is the reason where an agent has failed and not the registry.
-func ofAgent(why reason.Reason, err error) reason.Reason {
-	switch {
-	case !registry.IsOfAgent(err):
-		return why
-	case registry.IsTerminal(err):
-		return reason.AgentRefused
-	default:
-		return reason.AgentUnavailable
-	}
 }
 
 // notServing says why clients are not given a pod that is registered.

@@ -62,8 +62,8 @@ func (r *PodReconciler) tellWorkload(ctx context.Context, seen *observation, b n
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: owner.Name, UID: owner.UID},
 	}
 	r.Recorder.Eventf(workload, pod, corev1.EventTypeWarning, string(reason.RolloutWaits), "Reconcile",
-		"pod %s has waited for %s, reason %s: %s; its Events say more, and kubectl rollcall status shows every pod that waits",
-		pod.Name, waited.Round(time.Second), b.Reason, b.Sentence())
+		"pod %s has waited for %s, reason %s: %s; its Events say more, and kubectl rollcall status -n %s shows every pod that waits",
+		pod.Name, waited.Round(time.Second), b.Reason, b.Sentence(), pod.Namespace)
 }
 
 func (r *PodReconciler) event(seen *observation, why reason.Reason, note string) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/reason"
+	"github.com/rollcall-dev/rollcall/registry"
 )
 
 // Blocker is why a pod is not yet where it must be; the zero Blocker is none.
@@ -44,6 +45,17 @@ func (b Blocker) Sentence() string {
 		return b.Message
 	}
 	return fmt.Sprintf("hook %s waits: %s", b.Hook, b.Message)
+}
+
+// OfAgent returns the blocker of an error as an agent's, where an agent has failed and not the registry.
+func (b Blocker) OfAgent(err error) Blocker {
+	if registry.IsOfAgent(err) {
+		b.Reason = reason.AgentUnavailable
+		if registry.IsTerminal(err) {
+			b.Reason = reason.AgentRefused
+		}
+	}
+	return b
 }
 
 // Say returns the blocker as it is said, and whether an Event is due for it, where another was shown before.

@@ -177,14 +177,11 @@ func skipSentence(p Pod) string {
 		return ""
 	}
 	skip, annotation := lifecycle.SkipOf(p.facts.pod, p.facts.workload), lifecycle.AnnotationSkip+"="+text
-	switch {
-	case skip.Refused != "":
-		return fmt.Sprintf("Rollcall skips no hook: %s.", skip.Refused)
-	case !slices.Contains(skip.Hooks, p.Hook):
+	if refused := skip.RefusedIn(p.facts.decision); refused != "" {
+		return fmt.Sprintf("Rollcall skips no hook: %s.", refused)
+	}
+	if !slices.Contains(skip.Hooks, p.Hook) {
 		return fmt.Sprintf("The annotation %s stays on the pod until a hook that it names waits.", annotation)
-	case !p.facts.decision.Releases:
-		return fmt.Sprintf("Rollcall skips no hook: %s waits for the pod to be in service, and that can't be skipped: "+
-			"take the annotation %s off.", p.Hook, annotation)
 	}
 	return fmt.Sprintf("The annotation %s is on the pod: the manager releases %s when it next looks at the pod.", annotation, p.Hook)
 }

@@ -354,7 +354,7 @@ func TestExplainSays(t *testing.T) {
 		},
 		"a skip after the update": {
 			reason: "the hook is the same, and the pod is to be put in service", scene: with(updated, skip("inPlaceUpdate")),
-			has: "Rollcall skips no hook: inPlaceUpdate waits for the pod to be in service, and that can't be skipped: take the annotation",
+			has: "Rollcall skips no hook: annotation rollcall.dev/skip: hook inPlaceUpdate waits for the pod to be in service, and that can't be skipped: take",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
