@@ -500,7 +500,8 @@ func TestListIsOnlyOurs(t *testing.T) {
 	const host = `{"ip":"10.0.0.%d","port":80,"enabled":%t,"metadata":{"rollcall-cluster":"%s","rollcall-namespace":"shop",` +
 		`"rollcall-pod":"web-%[1]d","rollcall-uid":"uid-%[1]d"}}`
 	ours := fmt.Sprintf(host, 1, true, "test") + "," + fmt.Sprintf(host, 2, false, "test")
-	theirs := fmt.Sprintf(host, 3, true, "test-2") + `,{"ip":"10.0.0.4","port":80,"enabled":true,"metadata":{}},{"ip":"10.0.0.5"}`
+	theirs := fmt.Sprintf(host, 3, true, "test-2") + `,{"ip":"10.0.0.4","port":80,"enabled":true,"metadata":{}},{"ip":"10.0.0.5"},` +
+		`{"ip":"10.0.0.6","port":0,"enabled":true,"metadata":{"side":"consumer"}},{"ip":"","port":80,"enabled":true,"metadata":{}}`
 	body := fmt.Sprintf(`[
 		{"serviceName":"web","groupName":"DEFAULT_GROUP","clusterMap":{"DEFAULT":{"hosts":[%[1]s,%[2]s]},"C2":{"hosts":[%[1]s]}}},
 		{"serviceName":"empty","groupName":"DEFAULT_GROUP","clusterMap":{}},

@@ -34,18 +34,18 @@ func (r *Registry) list(ctx context.Context, cluster string) ([]registry.Entry, 
 			continue
 		}
 		for _, h := range s.Clusters[r.opts.Cluster].Hosts {
-			foreign := h.Enabled != nil && h.isForeign()
-			if !foreign && h.Metadata[registry.MetaCluster] != cluster {
-				continue
+			switch {
+			case h.Enabled != nil && h.isForeign():
+				if h.IP != "" && h.Port != 0 { // else it is at no pod's address: Dubbo 2 registers consumers with port 0
+					entries = append(entries, driverkit.ForeignEntry(s.Name, h.IP, h.Port))
+				}
+			case h.Metadata[registry.MetaCluster] == cluster:
+				e, err := h.entry(s.Name)
+				if err != nil {
+					return nil, err
+				}
+				entries = append(entries, e)
 			}
-			e, err := h.entry(s.Name)
-			if err != nil {
-				return nil, err
-			}
-			if foreign {
-				e = driverkit.ForeignEntry(e.Service, e.Address, e.Port)
-			}
-			entries = append(entries, e)
 		}
 	}
 	return entries, nil
