@@ -502,17 +502,20 @@ func TestListIsOnlyOurs(t *testing.T) {
 	ours := fmt.Sprintf(host, 1, true, "test") + "," + fmt.Sprintf(host, 2, false, "test")
 	theirs := fmt.Sprintf(host, 3, true, "test-2") + `,{"ip":"10.0.0.4","port":80,"enabled":true,"metadata":{}},{"ip":"10.0.0.5"},` +
 		`{"ip":"10.0.0.6","port":0,"enabled":true,"metadata":{"side":"consumer"}},{"ip":"","port":80,"enabled":true,"metadata":{}}`
+	const app = `{"ip":"10.0.0.7","port":80,"enabled":true,"metadata":{}}`
 	body := fmt.Sprintf(`[
-		{"serviceName":"web","groupName":"DEFAULT_GROUP","clusterMap":{"DEFAULT":{"hosts":[%[1]s,%[2]s]},"C2":{"hosts":[%[1]s]}}},
+		{"serviceName":"web","groupName":"DEFAULT_GROUP","clusterMap":{"DEFAULT":{"hosts":[%[1]s,%[2]s]},"C2":{"hosts":[%[1]s,%[3]s]}}},
 		{"serviceName":"empty","groupName":"DEFAULT_GROUP","clusterMap":{}},
-		{"serviceName":"web","groupName":"DEFAULT_GROUP_2","clusterMap":{"DEFAULT":{"hosts":[%[1]s]}}}]`, ours, theirs)
+		{"serviceName":"web","groupName":"DEFAULT_GROUP_2","clusterMap":{"DEFAULT":{"hosts":[%[1]s]}}}]`, ours, theirs, app)
 	f := newFake(t, "v1")
 	f.meets("GET /v1/ns/catalog/services", func(w http.ResponseWriter) { _, _ = io.WriteString(w, body) })
 	got, err := at(t, f.URL, `{}`).List(t.Context(), "test")
 	want := []registry.Entry{
 		{Instance: drivertest.Pod(1), State: registry.InService}, {Instance: drivertest.Pod(2), State: registry.OutOfService},
 		{Instance: registry.Instance{Service: "web", Address: "10.0.0.4", Port: 80}, State: registry.Foreign},
+		{Instance: registry.Instance{Service: "web", Address: "10.0.0.7", Port: 80}, State: registry.Foreign},
 	}
+	slices.SortFunc(got, func(a, b registry.Entry) int { return strings.Compare(a.Address, b.Address) })
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("error %v, and listed something else (-want +got):\n%s", err, diff)
 	}

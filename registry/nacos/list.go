@@ -33,19 +33,32 @@ func (r *Registry) list(ctx context.Context, cluster string) ([]registry.Entry, 
 		if s.Group != r.opts.Group {
 			continue
 		}
-		for _, h := range s.Clusters[r.opts.Cluster].Hosts {
-			switch {
-			case h.Enabled != nil && h.isForeign():
-				if h.IP != "" && h.Port != 0 { // else it is at no pod's address: Dubbo 2 registers consumers with port 0
-					entries = append(entries, driverkit.ForeignEntry(s.Name, h.IP, h.Port))
-				}
-			case h.Metadata[registry.MetaCluster] == cluster:
-				e, err := h.entry(s.Name)
-				if err != nil {
-					return nil, err
-				}
-				entries = append(entries, e)
+		for within, c := range s.Clusters {
+			found, err := s.entries(c.Hosts, within == r.opts.Cluster, cluster)
+			if err != nil {
+				return nil, err
 			}
+			entries = append(entries, found...)
+		}
+	}
+	return entries, nil
+}
+
+// entries are those of one Nacos cluster. Rollcall's own stand in that of the options. Others' count in each, since clients that
+// name none are given the instances of all.
+func (s *listedService) entries(hosts []host, own bool, cluster string) (entries []registry.Entry, _ error) {
+	for _, h := range hosts {
+		switch {
+		case h.Enabled != nil && h.isForeign():
+			if h.IP != "" && h.Port != 0 { // else it is at no pod's address: Dubbo 2 registers consumers with port 0
+				entries = append(entries, driverkit.ForeignEntry(s.Name, h.IP, h.Port))
+			}
+		case own && h.Metadata[registry.MetaCluster] == cluster:
+			e, err := h.entry(s.Name)
+			if err != nil {
+				return nil, err
+			}
+			entries = append(entries, e)
 		}
 	}
 	return entries, nil

@@ -83,7 +83,7 @@ func (r *Registry) Heartbeat(ctx context.Context, in registry.Instance) error {
 	return r.change(ctx, "renewing", in, r.beat)
 }
 
-// List implements [registry.Lister]. It lists what is in this namespace, group and Nacos cluster.
+// List implements [registry.Lister]. It lists what is in this namespace and group: Rollcall's own in this Nacos cluster, others' in all.
 func (r *Registry) List(ctx context.Context, cluster string) ([]registry.Entry, error) {
 	return driverkit.List(ctx, cluster, func(ctx context.Context, cluster string) ([]registry.Entry, error) {
 		entries, err := r.list(ctx, cluster)
