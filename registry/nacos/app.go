@@ -58,7 +58,7 @@ func (a appEntries) Deregister(ctx context.Context, in registry.Instance) error 
 				return err
 			}
 			for _, at := range forms(in) {
-				if err := a.driver.forget(ctx, at); err != nil {
+				if err := a.driver.unmark(ctx, at, true); err != nil {
 					return err
 				}
 			}

@@ -115,7 +115,7 @@ func (r *Registry) deregister(ctx context.Context, in registry.Instance) error {
 	case err != nil:
 		return err
 	case before == nil:
-		return r.forget(ctx, in) // the call that removed it may have failed at that, or ended before it
+		return r.unmark(ctx, in, true) // the call that removed it may have failed at that, or ended before it
 	case before.isForeign():
 		return errForeign()
 	case !before.isOwn(in):
@@ -134,11 +134,11 @@ func (r *Registry) deregister(ctx context.Context, in registry.Instance) error {
 		return !h.isOwn(in)
 	}))
 	switch {
-	case registry.IsForeignEntry(err) && left.stamp().state() == registry.InService:
-		// Without our mark it is listed as what it is, and stays so when the pod is gone. One that is out of service keeps
-		// what holds it there.
-		unmark := func() error { return r.forget(ctx, in) }
-		return errors.Join(err, r.until(ctx, unmark, r.readers(in, func(h *host) bool { return !h.isOwn(in) })))
+	case registry.IsForeignEntry(err):
+		// Without our mark it is listed as what it is, and stays so when the pod is gone. One that is out of service stays out, and
+		// can be put back as the application's.
+		write = func() error { return r.unmark(ctx, in, left.stamp().state() == registry.InService) }
+		return errors.Join(err, r.until(ctx, write, r.readers(in, func(h *host) bool { return !h.isOwn(in) })))
 	case err != nil:
 		return err
 	case left.isForeign():
@@ -146,7 +146,7 @@ func (r *Registry) deregister(ctx context.Context, in registry.Instance) error {
 	case left != nil:
 		return nil
 	}
-	return r.forget(ctx, in)
+	return r.unmark(ctx, in, true)
 }
 
 // removals is how often an entry is removed that readers go on to see. A write that got in between is seen by then.
@@ -157,14 +157,14 @@ func errForeign() error {
 	return registry.ForeignEntry(errors.New("readers are given an instance at this address that somebody else has registered"))
 }
 
-// forget undoes what PUT has set at an address where there is no entry of the pod's any more. Else whoever has it next, an
+// unmark undoes what PUT has set at an address where there is no entry of the pod's any more. Else whoever has it next, an
 // application that registers itself say, begins with the enabled and the mark of a pod that is gone. It follows the
-// removal: before that, it would put the pod in service.
-func (r *Registry) forget(ctx context.Context, in registry.Instance) error {
+// removal: before that, it would put the pod in service. With enabled false an application's entry that is there stays out.
+func (r *Registry) unmark(ctx context.Context, in registry.Instance, enabled bool) error {
 	in.Weight = 0
 	form := r.identity(in)
 	form.Set("metadata", "{}")
-	form.Set("enabled", "true")
+	form.Set("enabled", strconv.FormatBool(enabled))
 	err := r.send(ctx, setInstance, in, form)
 	if isNone(err) { // all of it has gone with the service
 		return nil

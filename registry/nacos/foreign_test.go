@@ -50,7 +50,8 @@ func TestAnApplicationBesideUs(t *testing.T) {
 	}
 }
 
-// TestAnApplicationThatIsHeldOut has failed over the application's entry with ours. What holds it out of service stays set.
+// TestAnApplicationThatIsHeldOut has failed over the application's entry with ours. What holds it out of service stays set, until the
+// pod is to be in by the application's entry.
 func TestAnApplicationThatIsHeldOut(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, "v1")
@@ -58,11 +59,16 @@ func TestAnApplicationThatIsHeldOut(t *testing.T) {
 	for _, call := range []func(context.Context, registry.Instance) error{d.Register, d.FailOver} {
 		expect.NoError(t, call(t.Context(), drivertest.Pod(1)))
 	}
+	f.registersItself(drivertest.Pod(1), true)
 	f.meets("DELETE", func(w http.ResponseWriter) { f.bare(w, "ok") })
 	if err := d.Deregister(t.Context(), drivertest.Pod(1)); !registry.IsForeignEntry(err) {
 		t.Errorf("Deregister: got error %v, want that somebody else's entry is there", err)
 	}
 	if left := f.put["10.0.0.1 80"]; left.Get("enabled") != "false" {
 		t.Errorf("it left %v, want it out of service: clients would be sent to the pod again", left)
+	}
+	expect.NoError(t, d.AppEntries().Register(t.Context(), drivertest.Pod(1)))
+	if left := f.put["10.0.0.1 80"]; left.Get("enabled") != "true" {
+		t.Errorf("put back as the application's, it has %v, want it enabled", left)
 	}
 }
