@@ -185,19 +185,22 @@ func (r *Registry) maintain(ctx context.Context, in registry.Instance, begin boo
 			return nil, err
 		}
 		var left []string
+		var failed error // of the first agent, which may be a dead node's whose pod had the address before
 		for _, s := range services {
 			if s.inMaintenance() == begin {
 				continue
 			}
 			left = append(left, s.String())
 			if key := s.Node.Node + " " + s.Service.ID; !asked[key] {
-				if err := r.askAgent(ctx, s, begin); err != nil {
-					return nil, err
+				if err := r.askAgent(ctx, s, begin); err != nil && failed == nil {
+					failed = err
 				}
 				asked[key] = true
 			}
 		}
 		switch {
+		case failed != nil:
+			return nil, failed
 		case len(left) == 0:
 			return services, nil
 		case waitIn(ctx) < shortestWait:

@@ -34,6 +34,8 @@ type agent struct {
 	mu            sync.Mutex
 	absent        bool
 	hides         bool     // the token may not see all there is
+	denies        bool     // who has no token may not
+	leftover      bool     // of a node that has failed, whose pod had the address before
 	others        []string // names under which the address stands
 	checks, shown string   // of the service, as JSON
 	asked         []string
@@ -67,6 +69,10 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			a.mu.Lock()
 		}
 		services := `[{"Node": {"Node": "worker-3", "Address": "127.0.0.1"}, "Service": {"ID": "web/1"}, "Checks": [` + a.shown + `]}]`
+		if a.leftover {
+			services = `[{"Node": {"Node": "worker-2", "Address": "127.0.0.2"}, "Service": {"ID": "web/1"}, ` +
+				`"Checks": [{"CheckID": "serfHealth", "Status": "critical"}]}, ` + services[1:]
+		}
 		if a.absent {
 			services = `[]`
 		}
@@ -191,6 +197,26 @@ func TestAppEntryThatCantBeSteered(t *testing.T) {
 				t.Errorf("got error %v, want one that says not registered: %t\nreason: %s", err, tc.notRegistered, tc.reason)
 			}
 		})
+	}
+}
+
+// TestALeftoverOfADeadNode is the first in the catalog. The pod that has the address now goes out and in all the same.
+func TestALeftoverOfADeadNode(t *testing.T) {
+	t.Parallel()
+	a := &agent{leftover: true}
+	apps := a.open(t).AppEntries()
+	err := apps.FailOver(t.Context(), drivertest.Pod(1))
+	if !registry.IsOfAgent(err) || registry.IsTerminal(err) || !strings.Contains(err.Error(), "the agent of node worker-2") {
+		t.Errorf("FailOver: got error %v, want that of the agent which is away", err)
+	}
+	_, err = apps.Get(t.Context(), drivertest.Pod(1)) // the catalog follows with the next answer
+	expect.NoError(t, err)
+	if err := apps.Register(t.Context(), drivertest.Pod(1)); !registry.IsSeveralEntries(err) {
+		t.Errorf("Register: got error %v, want it acknowledged with a word of the two services", err)
+	}
+	const path = "PUT /v1/agent/service/maintenance/web%2F1 enable="
+	if diff := cmp.Diff([]string{path + "true", path + "false", "wait since 7", "wait since 7"}, a.asked); diff != "" {
+		t.Errorf("requests, -want +got:\n%s", diff)
 	}
 }
 
