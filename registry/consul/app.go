@@ -225,10 +225,29 @@ func waitIn(ctx context.Context) time.Duration {
 // not see is not gone.
 func (r *Registry) steered(ctx context.Context, in registry.Instance, since string) ([]appService, string, error) {
 	services, header, err := r.appServices(ctx, in, since)
-	if err == nil && len(services) == 0 && header.Get(filteredByACLs) == "true" {
+	switch {
+	case err != nil || len(services) > 0:
+	case header.Get(filteredByACLs) == "true":
 		err = notAllowed(errors.New("the token may not read the application's node or service"))
+	case r.mayHide(header):
+		err = r.lacksToken(ctx)
 	}
 	return services, header.Get("X-Consul-Index"), err
+}
+
+// lacksToken returns an error where Consul keeps services from those without a token, which it does not say: not where ACLs are off,
+// nor where an agent has a token for those who send none.
+func (r *Registry) lacksToken(ctx context.Context) error {
+	answer, err := r.send(ctx, driverkit.Request{Method: http.MethodGet, Path: "/v1/acl/token/self", Query: url.Values{}})
+	switch {
+	case err != nil:
+		return err
+	case answer.OK(), answer.Status == http.StatusUnauthorized: // "ACL support disabled"
+		return nil
+	case answer.Status == http.StatusForbidden, answer.Status == http.StatusNotFound:
+		return notAllowed(errors.New("is missing: Consul may keep the application's node and service from those without a token"))
+	}
+	return r.refusal(ctx, answer)
 }
 
 // appServices returns what applications have registered at the instance's place. With an index it waits for a change since.

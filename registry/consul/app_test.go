@@ -34,7 +34,7 @@ type agent struct {
 	mu            sync.Mutex
 	absent        bool
 	hides         bool     // the token may not see all there is
-	denies        bool     // who has no token may not
+	denies        int      // the status by which the server says that there is no token; 0: it keeps nothing from those without
 	leftover      bool     // of a node that has failed, whose pod had the address before
 	others        []string // names under which the address stands
 	checks, shown string   // of the service, as JSON
@@ -46,6 +46,8 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer a.mu.Unlock()
 	query := r.URL.Query()
 	switch {
+	case r.URL.Path == "/v1/acl/token/self":
+		w.WriteHeader(a.denies)
 	case r.URL.Path == "/v1/catalog/services":
 		tags := map[string][]string{}
 		for _, name := range a.others {
@@ -56,6 +58,9 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Consul-Index", "7")
 		if a.hides {
 			w.Header().Set("X-Consul-Results-Filtered-By-Acls", "true")
+		}
+		if a.denies != 0 {
+			w.Header().Set("X-Consul-Default-Acl-Policy", "deny")
 		}
 		if index := query.Get("index"); index != "" {
 			a.asked = append(a.asked, "wait since "+index)
@@ -154,6 +159,7 @@ func TestAppEntryThatCantBeSteered(t *testing.T) {
 	get := func(apps registry.AppRegistry) error { _, err := apps.Get(t.Context(), drivertest.Pod(1)); return err }
 	const (
 		noService = "no service web in the catalog has the address 10.0.0.1 and port 80"
+		noToken   = "is missing: Consul may keep the application's node and service from those without a token"
 		unseen    = "the token may not read the application's node or service"
 		critical  = `check "ping" of "web/1" on node worker-3 is critical`
 		agentSays = "the agent of node worker-3"
@@ -161,6 +167,7 @@ func TestAppEntryThatCantBeSteered(t *testing.T) {
 		elsewhere = "does options.agentEndpoint lead to the agent of each node?"
 	)
 	hidden := func() *agent { return &agent{absent: true, hides: true} }
+	denies := func(status int) *agent { return &agent{absent: true, denies: status} }
 	others := []string{"web-v2", "web-v3", "web-v4", "web-v5"}
 	down := `{"Name": "ping", "CheckID": "ping", "Status": "critical"}`
 	for name, tc := range map[string]struct {
@@ -177,6 +184,10 @@ func TestAppEntryThatCantBeSteered(t *testing.T) {
 		"hidden, to be taken out": {"clients may be given it", hidden(), failOver, unseen, "auth.tokenFile", false},
 		"hidden, to be put back":  {"the application can do nothing", hidden(), register, unseen, "auth.tokenFile", false},
 		"hidden, to be read":      {"it is not gone", hidden(), get, unseen, "auth.tokenFile", false},
+		"hidden without a token":  {"Consul does not say so", denies(403), failOver, noToken, "auth.tokenFile", false},
+		"perhaps hidden":          {"the server fails to say so", denies(500), failOver, "500", "", false},
+		"ACLs that are off":       {"the policy means nothing then", denies(401), register, noService, "", true},
+		"an agent with a token":   {"it takes that for who has none", denies(200), register, noService, "", true},
 		"another agent":           {"the address leads to none that knows it", &agent{status: 404}, failOver, elsewhere, "", false},
 		"an agent that is away":   {"it passes", &agent{away: true}, failOver, away, "", false},
 	} {

@@ -161,10 +161,15 @@ func (r *Registry) services(ctx context.Context, of node, filter string) (*node,
 		return nil, nil, err
 	case listing == nil:
 		return nil, nil, errors.New("the answer is empty")
-	case listing.Node == nil && r.header.Get("X-Consul-Token") == "" && header.Get("X-Consul-Default-Acl-Policy") == "deny":
+	case listing.Node == nil && r.mayHide(header):
 		return nil, nil, r.hidden(ctx, of)
 	}
 	return listing.Node, listing.Services, nil
+}
+
+// mayHide reports whether what an answer lacks may be kept from those without a token.
+func (r *Registry) mayHide(header http.Header) bool {
+	return r.header.Get("X-Consul-Token") == "" && header.Get("X-Consul-Default-Acl-Policy") == "deny"
 }
 
 // hidden returns an error where a node is there, and kept from those without a token: Consul does not say so. A transaction

@@ -77,6 +77,19 @@ func TestATokenWithTooFewRightsIsNamed(t *testing.T) {
 	}
 }
 
+// TestNoTokenMakesNoApplicationAbsent: Consul hides its service from those without one, and does not say so.
+func TestNoTokenMakesNoApplicationAbsent(t *testing.T) {
+	t.Parallel()
+	server, prefix := guarded.Use(t), prefixOf(t)
+	cfg := cfgOn(t, server, prefix, `node_prefix "" { policy = "read" } service_prefix "" { policy = "write" }`)
+	expect.NoError(t, open(t, cfg).AppEntries().FailOver(t.Context(), pod(t, 1))) // with one it is absent
+	cfg.Auth.TokenFile = ""
+	err := open(t, cfg).AppEntries().FailOver(t.Context(), pod(t, 1))
+	if field, _ := registry.FieldOf(err); field != "auth.tokenFile" || !registry.IsTerminal(err) {
+		t.Errorf("got error %v, want a terminal one of auth.tokenFile", err)
+	}
+}
+
 // cfgOn is that of a driver of the test's own cluster which writes under nodes of the prefix with a token of these rules.
 func cfgOn(t *testing.T, server *consul.Server, prefix, rules string) registry.Config {
 	t.Helper()
