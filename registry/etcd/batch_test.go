@@ -1,14 +1,17 @@
 package etcd_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // TestABatchOverGRPCsLimits is undone: each of its changes may fit by itself.
@@ -41,6 +44,49 @@ func TestABatchOverGRPCsLimits(t *testing.T) {
 			changes[0].Instance.Metadata["note"] = strings.Repeat("x", 3*tc.each)
 			if err := d.Batch(t.Context(), changes[:1])[0]; !registry.IsTerminal(err) || registry.IsNotApplied(err) {
 				t.Errorf("an instance that is as large: got error %v, want a terminal one", err)
+			}
+		})
+	}
+}
+
+// fullServer has the alarm NOSPACE: it removes and reads, and takes nothing more.
+type fullServer struct{ member }
+
+func (s *fullServer) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
+	for _, op := range r.GetSuccess() {
+		if op.GetRequestPut() != nil {
+			return nil, rpctypes.ErrGRPCNoSpace
+		}
+	}
+	return s.member.Txn(ctx, r)
+}
+
+func (s *fullServer) LeaseGrant(context.Context, *pb.LeaseGrantRequest) (*pb.LeaseGrantResponse, error) {
+	return nil, rpctypes.ErrGRPCNoSpace
+}
+
+// TestRemovalsFromAFullDatabase are undone in a batch with a registration, and made by themselves.
+func TestRemovalsFromAFullDatabase(t *testing.T) {
+	t.Parallel()
+	for name, options := range map[string]string{"no lease": `{}`, "a lease": `{"lease": "60s"}`} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in, s, server := pod(1), &fullServer{}, grpc.NewServer()
+			s.value = entryOf(t, in)
+			pb.RegisterKVServer(server, s)
+			pb.RegisterLeaseServer(server, s)
+			d := open(t, registry.Config{Endpoint: "http://" + drivertest.ServeGRPC(t, server), Options: []byte(options)})
+			for i, err := range d.Batch(t.Context(), []registry.Change{
+				{Instance: pod(2), State: registry.InService}, {Instance: in, State: registry.Absent},
+			}) {
+				if !registry.IsNotApplied(err) {
+					t.Errorf("change %d: got error %v, want one of a change that was not made", i, err)
+				}
+			}
+			expect.NoError(t, d.Deregister(t.Context(), in))
+			err := d.Register(t.Context(), pod(2))
+			if _, answered := registry.RetryAfterOf(err); !answered || registry.IsTerminal(err) || registry.IsNotApplied(err) {
+				t.Errorf("Register: got error %v, want one that passes and opens no breaker", err)
 			}
 		})
 	}

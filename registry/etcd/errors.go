@@ -13,8 +13,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// classify gives an error of the client its class. What is not named here may pass: no leader, a full database, a
-// connection that broke.
+// classify gives an error of the client its class. What is not named here may pass: no leader, a connection that broke.
 func classify(err error) error {
 	err = rpctypes.Error(err)
 	switch {
@@ -26,6 +25,8 @@ func classify(err error) error {
 		return registry.Terminal(registry.FieldError("auth.username", fmt.Errorf("is missing, and etcd wants a user: %w", err)))
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
 		return registry.Terminal(fmt.Errorf("the role of the user must allow reading and writing below the target: %w", err))
+	case errors.Is(err, rpctypes.ErrNoSpace): // it passes, and is an answer: removals go on
+		return registry.RetryAfter(err, 0)
 	case loginLost(err):
 		return err
 	case timedOut(err):
@@ -107,13 +108,14 @@ func contains(text string, parts ...string) bool {
 	return false
 }
 
-// refused holds for an error which says that a transaction was not carried out, and would not be if it were sent again.
+// refused holds for an error which says that a transaction was not carried out, and would not be if it were sent again: a full
+// database takes no puts, nor removals beside them. The transaction that raises the alarm may have been carried out.
 func refused(err error) bool {
 	switch codeOf(rpctypes.Error(err)) {
 	case codes.InvalidArgument, codes.PermissionDenied:
 		return true
 	default:
-		return tooLarge(err)
+		return tooLarge(err) || errors.Is(rpctypes.Error(err), rpctypes.ErrNoSpace)
 	}
 }
 

@@ -93,11 +93,18 @@ func hang(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// cluster serves the entry of an instance by members, the first of which has trouble.
-func cluster(t *testing.T, in registry.Instance, size int, trouble func(context.Context) error) (*etcd.Registry, []*member) {
+// entryOf is the value of an instance's key.
+func entryOf(t *testing.T, in registry.Instance) []byte {
 	t.Helper()
 	value, err := json.Marshal(map[string]any{"Op": 0, "Addr": in.Endpoint(), "Metadata": in.Meta()})
 	expect.NoError(t, err)
+	return value
+}
+
+// cluster serves the entry of an instance by members, the first of which has trouble.
+func cluster(t *testing.T, in registry.Instance, size int, trouble func(context.Context) error) (*etcd.Registry, []*member) {
+	t.Helper()
+	value := entryOf(t, in)
 	var members []*member
 	var urls []string
 	for range size {

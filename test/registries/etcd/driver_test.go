@@ -3,6 +3,7 @@ package etcd_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -163,6 +165,45 @@ func TestLargeInstanceIsRefused(t *testing.T) {
 		}
 	}
 	expectList(t, d, registry.Instance{Cluster: sound.Cluster})
+}
+
+// TestFullDatabase: etcd has the alarm NOSPACE, takes nothing more, and still removes.
+func TestFullDatabase(t *testing.T) {
+	t.Parallel()
+	s := start(t, etcd.Options{QuotaBytes: 2 << 20})
+	d, leased := open(t, config(t, s)), open(t, withOptions(config(t, s), `{"lease": "60s"}`))
+	there := []registry.Instance{pod("10.0.0.1", 80), pod("10.0.0.2", 80)}
+	call(t, d.Register, there[0])
+	call(t, leased.Register, there[1])
+	c := connect(t, s, "", "")
+	// Each put is another revision of the key, which stays until it is compacted. What counts is what was written to the disk.
+	expect.Soon(t, "the database is full", func() error {
+		if _, err := c.Put(t.Context(), "filling", strings.Repeat("x", 256<<10)); !errors.Is(err, rpctypes.ErrNoSpace) {
+			return fmt.Errorf("a put: got error %w, want that there is no space", err)
+		}
+		return nil
+	})
+	for i, d := range []interface {
+		registry.Registry
+		registry.Batcher
+	}{d, leased} {
+		late := pod("10.0.0.3", 80)
+		for j, err := range d.Batch(t.Context(), []registry.Change{
+			{Instance: late, State: registry.InService}, {Instance: there[i], State: registry.Absent},
+		}) {
+			if !registry.IsNotApplied(err) {
+				t.Errorf("change %d of a batch: got %v, want not applied", j, err)
+			}
+		}
+		err := d.Register(t.Context(), late)
+		if _, answered := registry.RetryAfterOf(err); !answered || registry.IsTerminal(err) {
+			t.Errorf("registering: got %v, want an error that passes, and an answer", err)
+		}
+		call(t, d.Deregister, there[i])
+	}
+	for _, in := range there {
+		expectList(t, d, registry.Instance{Cluster: in.Cluster})
+	}
 }
 
 // TestTransactionLimitAboveTheServers: the changes are made one by one then, as for any batch that is refused.

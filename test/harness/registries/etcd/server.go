@@ -42,6 +42,8 @@ type Options struct {
 	ClientCertificates bool
 	// RootPassword turns authentication on, with this password for the user root.
 	RootPassword string
+	// QuotaBytes is how large the database may become; 0 is etcd's default.
+	QuotaBytes int
 }
 
 // Server is a running etcd with one member.
@@ -109,6 +111,9 @@ func (s *Server) command(path, dir string) (process.Command, error) {
 		"--log-level=warn",
 		// The tests log in by the hundred, and no password here is worth more.
 		"--bcrypt-cost=4",
+	}
+	if s.opts.QuotaBytes > 0 {
+		args = append(args, fmt.Sprintf("--quota-backend-bytes=%d", s.opts.QuotaBytes))
 	}
 	if s.opts.ClientCertificates {
 		if err := s.issue(filepath.Join(dir, "pki")); err != nil {
