@@ -85,6 +85,8 @@ func TestListIsOfOneCluster(t *testing.T) {
 		app(`{"instanceId":"host:web:80","vipAddress":"web","ipAddr":"10.0.0.5","port":{"$":80},"status":"UP","metadata":{}}`,
 			`{"instanceId":"host:web:8443","vipAddress":"web","ipAddr":"10.0.0.5","port":{"$":80,"@enabled":"false"},`+
 				`"securePort":{"$":8443,"@enabled":"true"},"status":"UP","metadata":{}}`,
+			`{"instanceId":"host:web:82","vipAddress":"web","ipAddr":"10.0.0.5","port":{"$":82,"@enabled":"true"},`+
+				`"securePort":{"$":8482,"@enabled":"true"},"status":"UP","metadata":{}}`,
 			`{"instanceId":"host:web:81","vipAddress":"web","ipAddr":"10.0.0.5","port":{"$":81},"status":"DOWN","metadata":{}}`),
 		app(`{"instanceId":"x","status":"UP","metadata":{"@class":"java.util.Collections$EmptyMap"}}`),
 	}, ",") + `]}}`
@@ -94,6 +96,8 @@ func TestListIsOfOneCluster(t *testing.T) {
 		{Instance: ours, State: registry.InService}, {Instance: out, State: registry.OutOfService},
 		{Instance: registry.Instance{Service: "web", Address: "10.0.0.5", Port: 80}, State: registry.Foreign},
 		{Instance: registry.Instance{Service: "web", Address: "10.0.0.5", Port: 8443}, State: registry.Foreign},
+		{Instance: registry.Instance{Service: "web", Address: "10.0.0.5", Port: 82}, State: registry.Foreign},
+		{Instance: registry.Instance{Service: "web", Address: "10.0.0.5", Port: 8482}, State: registry.Foreign},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -127,6 +131,21 @@ func TestForeignNamesAreAsClientsFindThem(t *testing.T) {
 		if diff := cmp.Diff(tc.want, names); diff != "" {
 			t.Errorf("%s: -want +got:\n%s\nreason: %s", vip, diff, tc.reason)
 		}
+	}
+}
+
+// TestAnApplicationWithTwoPorts has the instance's port as its secure one, beside a plain one.
+func TestAnApplicationWithTwoPorts(t *testing.T) {
+	t.Parallel()
+	server := newFake(t, func(r *http.Request) (int, string) {
+		if r.Method == http.MethodGet && r.URL.Path == "/apps/SHOP WEB" {
+			return http.StatusOK, `{"application":{"instance":[{"instanceId":"x","vipAddress":"Shop web","ipAddr":"10.0.0.1","status":"UP",` +
+				`"port":{"$":8080,"@enabled":"true"},"securePort":{"$":80,"@enabled":"true"}}]}}`
+		}
+		return http.StatusNotFound, ""
+	})
+	if state, err := open(t, registry.Config{Endpoint: server.URL}).Get(t.Context(), web(1)); err != nil || state != registry.Foreign {
+		t.Errorf("Get: got %q and error %v, want %q", state, err, registry.Foreign)
 	}
 }
 

@@ -56,8 +56,10 @@ func (c call) isForeign(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	for _, info := range infos {
-		if e, err := info.entry(); err == nil && info.isForeign() && driverkit.SameEndpoint(e.Instance, c.in) {
-			return true, nil
+		for _, e := range info.foreign() {
+			if driverkit.SameEndpoint(e.Instance, c.in) {
+				return true, nil
+			}
 		}
 	}
 	return false, nil

@@ -169,8 +169,22 @@ func (i instanceInfo) lastsAt(now time.Time) bool {
 
 func (i instanceInfo) uid() string { return i.Metadata[registry.MetaUID] }
 
-// isForeign holds for what clients are given and no Rollcall has written.
-func (i instanceInfo) isForeign() bool { return i.Status == statusUp && i.uid() == "" }
+// foreign is what clients are given and no Rollcall has written: at its plain port, its secure one, or both. What can't be read is
+// at no pod's address.
+func (i instanceInfo) foreign() (entries []registry.Entry) {
+	if i.Status != statusUp || i.uid() != "" {
+		return nil
+	}
+	plain, err := i.entry()
+	if err == nil {
+		entries = append(entries, plain)
+	}
+	i.Port.Enabled = false
+	if secure, err := i.entry(); err == nil && secure.Port != plain.Port {
+		entries = append(entries, secure)
+	}
+	return entries
+}
 
 // isOurs reports whether the cluster's Rollcall wrote it. An ID that is not the identity's is of somebody who copied
 // our metadata: we could not remove that entry.
@@ -191,12 +205,7 @@ func entriesOf(raw []byte, cluster string, own *spellings) ([]registry.Entry, er
 	var foreign []registry.Entry
 	for _, app := range *listing.Applications.Application {
 		for _, info := range app.Instance {
-			if info.isForeign() {
-				// One that can't be read is at no pod's address.
-				if e, err := info.entry(); err == nil {
-					foreign = append(foreign, e)
-				}
-			}
+			foreign = append(foreign, info.foreign()...)
 			if info.Metadata[registry.MetaCluster] != cluster {
 				continue
 			}
