@@ -164,17 +164,23 @@ func decode(service, id string, raw []byte) (e registry.Entry, registeredAt int6
 	return e, doc.RegistrationTimeUTC, true
 }
 
-// decodeForeign reads the entry of a service that no Rollcall has written and clients are given.
-func decodeForeign(service string, raw []byte) (registry.Entry, bool) {
+// decodeForeign reads what clients are given of a service by a node that no Rollcall has written: Curator's at its port, Spring's at
+// its sslPort where it has one.
+func decodeForeign(service string, raw []byte) (entries []registry.Entry) {
 	var doc document
-	if json.Unmarshal(raw, &doc) != nil || doc.Address == "" || doc.Port == 0 || doc.Enabled != nil && !*doc.Enabled {
-		return registry.Entry{}, false
+	if json.Unmarshal(raw, &doc) != nil || doc.Address == "" || doc.Enabled != nil && !*doc.Enabled {
+		return nil
 	}
 	meta, status, _ := doc.describes() // an application's payload may be anything
 	if meta[registry.MetaUID] != "" || status != "" && !strings.EqualFold(status, statusUp) {
-		return registry.Entry{}, false
+		return nil
 	}
-	return driverkit.ForeignEntry(service, doc.Address, doc.Port), true
+	for _, port := range []*int{&doc.Port, doc.SSLPort} {
+		if port != nil && *port != 0 {
+			entries = append(entries, driverkit.ForeignEntry(service, doc.Address, *port))
+		}
+	}
+	return entries
 }
 
 // describes returns metadata and mark from wherever they stand, and Spring's status.

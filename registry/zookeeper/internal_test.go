@@ -177,27 +177,29 @@ func TestWhatIsForeign(t *testing.T) {
 	expect.NoError(t, err)
 	for name, tc := range map[string]struct {
 		reason, raw string
-		want        bool
+		want        []int // its ports
 	}{
-		"Curator's, with no payload": {"the plain case", `{` + plain + `,"payload":null}`, true},
-		"Curator's, with a payload":  {"a payload may be anything", `{` + plain + `,"payload":["a"]}`, true},
-		"enabled":                    {"Curator writes it where asked", `{` + plain + `,"enabled":true}`, true},
-		"disabled":                   {"Curator's provider leaves it out", `{` + plain + `,"enabled":false}`, false},
-		"Spring's that is up":        {"Spring's load balancer gives it", `{` + plain + `,` + spring + `up"}}}`, true},
-		"Spring's that is out":       {"Spring's load balancer leaves it out", `{` + plain + `,` + spring + `OUT_OF_SERVICE"}}}`, false},
-		"another Rollcall's":         {"a pod of another cluster may have it next", string(ours), false},
-		"of a TLS port only":         {"no pod has port 0", `{"name":"web","address":"10.0.0.1","sslPort":8443}`, false},
-		"without an address":         {"it is at no pod's", `{"name":"web","port":8080}`, false},
-		"nothing":                    {"others may keep what they like there", ``, false},
-		"a list":                     {"the same", `[]`, false},
+		"Curator's, with no payload": {"the plain case", `{` + plain + `,"payload":null}`, []int{8080}},
+		"Curator's, with a payload":  {"a payload may be anything", `{` + plain + `,"payload":["a"]}`, []int{8080}},
+		"enabled":                    {"Curator writes it where asked", `{` + plain + `,"enabled":true}`, []int{8080}},
+		"disabled":                   {"Curator's provider leaves it out", `{` + plain + `,"enabled":false}`, nil},
+		"Spring's that is up":        {"Spring's load balancer gives it", `{` + plain + `,` + spring + `up"}}}`, []int{8080}},
+		"Spring's that is out":       {"Spring's load balancer leaves it out", `{` + plain + `,` + spring + `OUT_OF_SERVICE"}}}`, nil},
+		"another Rollcall's":         {"a pod of another cluster may have it next", string(ours), nil},
+		"of a TLS port only":         {"a port is optional", `{"name":"web","address":"10.0.0.1","port":null,"sslPort":8443}`, []int{8443}},
+		"of a TLS port too":          {"Spring's clients use that, Curator's may use either", `{` + plain + `,"sslPort":8443}`, []int{8080, 8443}},
+		"of no port":                 {"no pod has port 0", `{"name":"web","address":"10.0.0.1","port":0,"sslPort":null}`, nil},
+		"without an address":         {"it is at no pod's", `{"name":"web","port":8080}`, nil},
+		"nothing":                    {"others may keep what they like there", ``, nil},
+		"a list":                     {"the same", `[]`, nil},
 	} {
-		e, got := decodeForeign("web", []byte(tc.raw))
-		want := registry.Entry{}
-		if tc.want {
-			want.Instance, want.State = registry.Instance{Service: "web", Address: "10.0.0.1", Port: 8080}, registry.Foreign
+		var want []registry.Entry
+		for _, port := range tc.want {
+			at := registry.Instance{Service: "web", Address: "10.0.0.1", Port: port}
+			want = append(want, registry.Entry{Instance: at, State: registry.Foreign})
 		}
-		if diff := cmp.Diff(want, e); got != tc.want || diff != "" {
-			t.Errorf("%s: foreign: %t, want %t (-want +got):\n%s\nreason: %s", name, got, tc.want, diff, tc.reason)
+		if diff := cmp.Diff(want, decodeForeign("web", []byte(tc.raw))); diff != "" {
+			t.Errorf("%s: -want +got:\n%s\nreason: %s", name, diff, tc.reason)
 		}
 	}
 }

@@ -98,15 +98,15 @@ func (r *Registry) entriesOf(ctx context.Context, cluster string, places []place
 		if err != nil {
 			return err
 		}
-		e, _, ours := decode(p.service, p.id, raw)
-		if !ours {
-			e, ours = decodeForeign(p.service, raw)
+		var found []registry.Entry
+		if e, _, ours := decode(p.service, p.id, raw); !ours {
+			found = decodeForeign(p.service, raw)
+		} else if e.Cluster == cluster {
+			found = []registry.Entry{e}
 		}
-		if ours && (e.Cluster == cluster || e.State == registry.Foreign) {
-			mu.Lock()
-			defer mu.Unlock()
-			entries = append(entries, e)
-		}
+		mu.Lock()
+		defer mu.Unlock()
+		entries = append(entries, found...)
 		return nil
 	})
 	return entries, err
