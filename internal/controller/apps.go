@@ -85,7 +85,7 @@ func (r *PodReconciler) clear(ctx context.Context, seen *observation, c plan.Cha
 	}
 	if !again || state == registry.Absent {
 		missing := r.call(ctx, seen, c)
-		if missing.Reason == reason.AgentUnavailable && state == registry.OutOfService { // its node may be gone, too
+		if isOutWithItsNode(state, missing) {
 			seen.note.SetTakenOut(c.Key(), asked)
 		}
 		if missing.Reason != "" {
@@ -101,6 +101,11 @@ func (r *PodReconciler) clear(ctx context.Context, seen *observation, c plan.Cha
 	}
 	return notes.Blocker{Reason: reason.AppEntryRemains, After: r.backOff(seen),
 		Message: c.String() + ": the pod is gone, and its application's entry is not yet; it is out of rotation"}
+}
+
+// isOutWithItsNode reports whether an entry is out of rotation where no agent answers: the node may be gone with the pod.
+func isOutWithItsNode(state registry.State, missing notes.Blocker) bool {
+	return state == registry.OutOfService && missing.Reason == reason.AgentUnavailable
 }
 
 // awaitsApp says that the application has no entry that could be put in rotation. Soon after the pod became ready that is part
