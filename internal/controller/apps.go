@@ -74,38 +74,35 @@ func (r *PodReconciler) observePassedOn(ctx context.Context, seen *observation) 
 // next pod at that address is to start in rotation. Until then the entry stays out of it. One that is found in service after it
 // was taken out is another application's.
 func (r *PodReconciler) clear(ctx context.Context, seen *observation, c plan.Change) notes.Blocker {
-	reg, asked := seen.settings.Registries.Client(c.Registry), r.Clock.Now()
-	since, again := seen.note.TakenOut(c.Key())
-	state := registry.Absent
+	reg, asked, state := seen.settings.Registries.Client(c.Registry), r.Clock.Now(), registry.Absent
 	if reg.Gets() {
 		var err error
 		if state, err = reg.Get(ctx, r.caller(seen.pod()), c.Instance); err != nil {
 			return r.failed(ctx, seen, c, reg, err)
 		}
 	}
-	if !again || state == registry.Absent {
+	since, again := seen.note.TakenOut(c.Key())
+	over := again && (state == registry.InService || state == registry.OutOfService && asked.Sub(since) >= appOutlives)
+	if !over && (!again || state == registry.Absent || seen.unacknowledged(c)) {
 		missing := r.call(ctx, seen, c)
-		if isOutWithItsNode(state, missing) {
+		if !again && isOut(state, missing) {
 			seen.note.SetTakenOut(c.Key(), asked)
 		}
 		if missing.Reason != "" {
 			return missing
 		}
 	}
-	if state == registry.Absent || again && (state == registry.InService || asked.Sub(since) >= appOutlives) {
+	if over || state == registry.Absent {
 		r.State.Claims.Removed(seen.pod().UID, c.Key(), asked)
 		return notes.Blocker{}
-	}
-	if !again {
-		seen.note.SetTakenOut(c.Key(), asked)
 	}
 	return notes.Blocker{Reason: reason.AppEntryRemains, After: r.backOff(seen),
 		Message: c.String() + ": the pod is gone, and its application's entry is not yet; it is out of rotation"}
 }
 
-// isOutWithItsNode reports whether an entry is out of rotation where no agent answers: the node may be gone with the pod.
-func isOutWithItsNode(state registry.State, missing notes.Blocker) bool {
-	return state == registry.OutOfService && missing.Reason == reason.AgentUnavailable
+// isOut reports whether an entry is out of rotation after a call, also where no agent answers, since its node is gone with the pod.
+func isOut(state registry.State, missing notes.Blocker) bool {
+	return missing.Reason == "" || state == registry.OutOfService && missing.Reason == reason.AgentUnavailable
 }
 
 // awaitsApp says that the application has no entry that could be put in rotation. Soon after the pod became ready that is part

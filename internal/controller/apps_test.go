@@ -364,6 +364,20 @@ func TestAppEntryOfAPodWhoseNodeIsGone(t *testing.T) {
 	w.expectNoPages("it is out of rotation for as long as other registries keep such an entry")
 }
 
+func TestAppEntryIsTakenOutOnceItsAgentIsBack(t *testing.T) {
+	t.Parallel()
+	w, pod, app := servingApp(t)
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.reconcile(pod)
+	w.registry.FailNext(fakeregistry.Match{Op: fakeregistry.OpAppDeregister}, registry.OfAgent(errors.New("it restarts")))
+	w.removePod(pod)
+	w.takeJournal()
+	w.reconciles(pod, "another check may have taken it out", appAsked, appLeave+failed)
+	w.reconciles(pod, "that may pass", appAsked, appLeave)
+	w.reconciles(pod, "", appAsked)
+	w.expectApp("", app, registry.OutOfService)
+}
+
 func TestAppEntryOfAnEndedPodIsSparedForTheNext(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -39,7 +39,7 @@ func (p progress) done() bool { return p.blocker.Reason == "" || p.blocker.Reaso
 func (r *PodReconciler) converge(ctx context.Context, seen *observation) progress {
 	p := seen.plan()
 	if seen.decision.Want == lifecycle.Keep {
-		seen.tracked.Stay()
+		seen.tracked.Stay(seen.pod().Status.PodIP)
 	}
 	behind := r.ensureAll(ctx, seen, p.FormerAddresses)
 	switch seen.decision.Want {
@@ -62,7 +62,8 @@ func (r *PodReconciler) converge(ctx context.Context, seen *observation) progres
 func (r *PodReconciler) join(ctx context.Context, seen *observation, p plan.Plan, behind notes.Blocker) progress {
 	d, missing, record := seen.decision, r.ensureAll(ctx, seen, p.Present), (*lifecycle.Record)(nil)
 	if missing.Reason != "" && !missing.Unasked && seen.input.Uncounted() && slices.ContainsFunc(p.Present, seen.certain) {
-		record = seen.newRecord(p) // where it is in service already, panicThreshold counts it
+		// Where the pod is in service already, panicThreshold counts it. A registry that was never asked is not to hold it later.
+		record = seen.newRecord(p.Without(func(c plan.Change) bool { return !seen.tracked.Standing(c.Key()).Attempted() }))
 	}
 	// A probe is asked only where a hook hangs on it, or where the pod departs from what clients are given it by now.
 	if missing.Reason == "" && (len(d.Then.Set) > 0 || slices.ContainsFunc(p.Departing, seen.unacknowledged)) {
@@ -348,12 +349,11 @@ func (o *observation) recordedRemoval(c plan.Change) *time.Time {
 }
 
 // neverRegistered reports whether the instance can't have been put in service: the pod came while this process was watching,
-// which has made no call for it, and no record speaks of it. Where a hook is to be released, a list must have shown besides
-// that no leader before this one has registered it: the watch may have lagged when this one began to lead.
+// which has made no call for it, and no record speaks of it. Where a hook is to be released, or there is a record, a list must have
+// shown besides that no leader before this one has registered it: the watch may have lagged when this one began to lead.
 func (o *observation) neverRegistered(c plan.Change) bool {
-	releases := c.Want == lifecycle.Absent || lifecycle.MustStayOut(o.pod())
-	return o.tracked.Born() && !o.input.Record.Exists() && !o.instances()[c.Key()] &&
-		(!releases || o.tracked.Shown(c.Registry))
+	unshown := c.Want != lifecycle.Absent && !lifecycle.MustStayOut(o.pod()) && !o.input.Record.Exists()
+	return o.tracked.Born() && !o.instances()[c.Key()] && (unshown || o.tracked.Shown(c.Registry))
 }
 
 // unlisted is why no hook is released of a pod without a record that came before this process watched: its description may be
@@ -365,7 +365,7 @@ func (r *PodReconciler) unlisted(seen *observation) notes.Blocker {
 	for _, name := range seen.registries {
 		if name, _ = registryclient.CutAppEntries(name); seen.settings.Registries.Client(name).Lists() && !seen.tracked.Shown(name) {
 			return notes.Blocker{Reason: reason.RegistryUnavailable, After: r.backOff(seen), Message: fmt.Sprintf(
-				"registry %q has yet to list what the manager before this one has registered: the pod's record does not say", name)}
+				"registry %q has yet to list what the manager before this one has registered: the pod has no record", name)}
 		}
 	}
 	return notes.Blocker{}

@@ -176,5 +176,25 @@ func TestPodWithoutARecordWaitsForAList(t *testing.T) {
 	}
 }
 
+// TestPodWithoutARecordWaitsForListsOfAllRegistries: where its annotation does not parse, it may be in any.
+func TestPodWithoutARecordWaitsForListsOfAllRegistries(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.withRegistry("new")
+	w.apply(func(s *choices) {
+		for name, reg := range s.Registries {
+			reg.Lister = noLister{}
+			s.Registries[name] = reg
+		}
+	})
+	pod := w.bornPod(w.cloneSet("web", inRegistries("default,new")), "web-1")
+	w.losesWrite(pod)
+	w.restart()
+	w.changePod(pod, annotated(service.AnnotationRegistries, "nonsense"))
+	w.compare(w.listing(Listing{}))
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+	w.expectHooks("the other registry has the pod in service", pod, "inPlaceUpdate preDelete")
+}
+
 // noLister is a registry that could list.
 type noLister struct{ registry.Lister }

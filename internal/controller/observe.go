@@ -207,7 +207,9 @@ func (r *PodReconciler) observeTargets(seen *observation, node service.Node) {
 	if registriesErr != nil && len(seen.instances()) == 0 {
 		registries = settings.everywhere // nothing tells which of them it is in
 	}
-	seen.registries = registries
+	if seen.registries = registries; registriesErr != nil {
+		seen.registries = settings.everywhere
+	}
 	err = errors.Join(err, drainErr, attributesErr, registriesErr)
 	refused := r.observeNames(seen, endpoints)
 	if pod.Status.PodIP != "" {

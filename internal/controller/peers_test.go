@@ -61,6 +61,27 @@ func TestPanicCountsPodsThatAreInOneOfTheirRegistries(t *testing.T) {
 	}
 }
 
+// TestRegistryThatWasNeverAskedHoldsNoPod: its circuit breaker has been open since the pod came.
+func TestRegistryThatWasNeverAskedHoldsNoPod(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	other := w.withRegistry("new")
+	other.Fail(anyCall(), errors.New("down"))
+	nothing := w.listing(Listing{Server: other})
+	nothing.Registry, nothing.Entries = "new", nil
+	w.compare(nothing)
+	web := w.cloneSet("web", inRegistries("default,new"), func(web *kruisev1alpha1.CloneSet) { web.Spec.Lifecycle.PreNormal = nil })
+	for i := range 5 {
+		w.reconcile(w.bornPod(web, fmt.Sprintf("tries-%d", i), inState(appspub.LifecycleStateNormal)))
+	}
+	pod := w.bornPod(web, "web-1", inState(appspub.LifecycleStateNormal))
+	w.reconcile(pod)
+	w.takeJournal()
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.reconcile(pod)
+	w.expectHooks("no call was made there", pod, "inPlaceUpdate")
+}
+
 func TestPanicKeepsWhatIsIn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -55,8 +55,8 @@ func (r *PodReconciler) tellWorkload(ctx context.Context, seen *observation, b n
 	if b.Hook == "" || b.Reason.Calm() || waited < rolloutPatience || owner == nil || !r.notes.ClaimEvent(seen.note, owner.UID, now) {
 		return
 	}
-	log.FromContext(ctx).Info("OpenKruise waits for a pod", "kind", owner.Kind, "workload", owner.Name,
-		"waited", waited.Round(time.Second), "reason", b.Reason, "message", b.Sentence())
+	log.FromContext(ctx).Info("OpenKruise waits for a pod", "namespace", pod.Namespace, "pod", pod.Name, "kind", owner.Kind,
+		"workload", owner.Name, "waited", waited.Round(time.Second), "reason", b.Reason, "message", b.Sentence())
 	workload := &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: owner.APIVersion, Kind: owner.Kind},
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: owner.Name, UID: owner.UID},

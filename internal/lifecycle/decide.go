@@ -253,9 +253,10 @@ func (in Input) named(hook Hook) []Handler {
 	accepted := map[Hook][]Handler{
 		PreNormal: in.Hooks.PreNormal, InPlaceUpdate: in.Hooks.InPlaceUpdate, PreDelete: in.Hooks.PreDelete,
 	}[hook]
+	accepted = slices.Clip(accepted)
 	for _, r := range in.Hooks.Refused {
 		if r.Hook == hook {
-			accepted = append(slices.Clone(accepted), r.Handler)
+			accepted = append(accepted, r.Handler)
 		}
 	}
 	return accepted

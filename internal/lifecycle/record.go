@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// maxRecorded are the most instances of a record: the 50 services of a pod in five registries, at two addresses.
+// maxRecorded are the most instances, or handlers, of a record: the 50 services of a pod in five registries, at two addresses.
 const maxRecorded = 500
 
 // AnnotationRecord holds the record.
@@ -120,7 +120,7 @@ func sameTime(a, b *time.Time) bool {
 }
 
 func (r Record) valid() bool {
-	if len(r.Instances) > maxRecorded || r.Version < 0 || r.Want != InService && r.Want != OutOfService && r.Want != Absent {
+	if len(r.Instances) > maxRecorded || len(r.Handlers) > maxRecorded || r.Version < 0 || r.Want != InService && r.Want != OutOfService && r.Want != Absent {
 		return false
 	}
 	return !slices.ContainsFunc(r.Handlers, func(h Handler) bool { return (h.Label == "") == (h.Finalizer == "") }) &&

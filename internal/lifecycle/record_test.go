@@ -111,6 +111,8 @@ func TestRecordThatIsNone(t *testing.T) {
 		"no port":             {"an instance has a port", `{` + stamp + `,"want":"Absent","instances":[{"service":"a","address":"b"}]}`},
 		"too many instances": {"a tenant can write it, and each costs a look", `{` + stamp + `,"want":"Absent","instances":[` + strings.Repeat(
 			`{"registry":"r","service":"a","address":"b","port":1},`, maxRecorded) + `{"registry":"r","service":"a","address":"b","port":1}]}`},
+		"too many handlers": {"each is held against the workload's", `{` + stamp + `,"want":"Absent","handlers":[` + strings.Repeat(
+			`{"label":"a","value":"b"},`, maxRecorded) + `{"label":"a","value":"b"}]}`},
 		"wrong type": {"a time is a time", `{` + stamp + `,"want":"Absent","outSince":"yesterday"}`},
 	}
 	for name, tc := range cases {

@@ -63,13 +63,19 @@ func ByApp(in lifecycle.Recorded) bool {
 }
 
 // Plan is a pod's changes in their order. An address that is no longer the pod's goes first, since it may be another pod's
-// soon. A service or a registry that the pod departs from goes last, when clients are given the pod in all others, so that
-// there is no moment at which they find it nowhere.
+// soon. A service or a registry that the pod departs from goes last where it stays in service, when clients are given the pod in
+// all others, so that there is no moment at which they find it nowhere; where it leaves, first.
 type Plan struct {
 	FormerAddresses, Present, Departing []Change
 }
 
-// All are the changes in their order.
+// Without leaves out changes for places where the pod belongs.
+func (p Plan) Without(out func(Change) bool) Plan {
+	p.Present = slices.DeleteFunc(slices.Clone(p.Present), out)
+	return p
+}
+
+// All are the changes.
 func (p Plan) All() []Change { return slices.Concat(p.FormerAddresses, p.Present, p.Departing) }
 
 // Facts are what a plan rests on.

@@ -19,7 +19,9 @@ type Reason string
 const (
 	// RegistryUnavailable: the registry could not be reached, or answered with an error that may pass. Retried
 	// with a back-off of at most 30 s. Where the message says that the circuit breaker is open, the calls of several pods
-	// failed, one call every 5 s tries whether the registry answers, and all go on as soon as it does.
+	// failed, one call every 5 s tries whether the registry answers, and all go on as soon as it does. Where it says that the
+	// registry has yet to list, a manager has begun to lead that finds no record on the pod; Eureka takes up to 4 minutes for a
+	// list that counts.
 	//
 	// What to do: look at the registry.
 	RegistryUnavailable Reason = "RegistryUnavailable"

@@ -44,6 +44,8 @@ type keeper struct {
 	listed    chan struct{}
 	hasListed func()
 
+	// first is when the first list was asked for that came.
+	first time.Time
 	// removed is when this keeper's removals were acknowledged: a list that is older still has the entry.
 	removed map[identity]time.Time
 	// failed is when a removal last failed, of those that no later run has made up for.
@@ -177,7 +179,15 @@ func (k *keeper) turn(ctx context.Context) time.Duration {
 	}
 	k.removing.tell(logger, unremoved, "removing entries without a live pod fails, retrying",
 		"removing entries without a live pod succeeds again")
-	return k.removing.retry(policy.Interval)
+	if k.first.IsZero() {
+		k.first = began
+	}
+	next := k.removing.retry(policy.Interval)
+	// Hooks may wait for a list that has all that the leaders before this one left.
+	if shown := k.first.Add(k.client.Staleness()); ended.Before(shown) {
+		return min(next, shown.Sub(ended))
+	}
+	return next
 }
 
 // auditRun writes down what a run found. A removal that waits for a person's approval is one that it need not make.

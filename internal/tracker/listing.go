@@ -125,7 +125,7 @@ func (t *Tracker) sight(target Target, e registry.Entry, l Listing, result *Comp
 
 // noteShown notes a list that has all that the leaders before this one left.
 func (t *Tracker) noteShown(l Listing) {
-	if t.leads.IsZero() {
+	if t.leads.IsZero() || l.Asked.Before(t.leads) { // the list that was asked for first may be compared last
 		t.leads = l.Asked
 	}
 	if !l.asOf().Before(t.leads) {

@@ -206,3 +206,20 @@ func TestRecordIsRecalledOnce(t *testing.T) {
 		t.Errorf("%d entries are kept alive, want none: it is taken away", kept)
 	}
 }
+
+// TestShownByTheListThatWasAskedForFirst: it may be compared last.
+func TestShownByTheListThatWasAskedForFirst(t *testing.T) {
+	t.Parallel()
+	tr := New()
+	p := tr.Open(lifecycle.PodID{UID: "1"}, func(string) (any, bool) { return "a", true }, unchanged)
+	for _, name := range []string{"second", "first"} {
+		l := Listing{Registry: name, Server: "a", Asked: epoch()}
+		if name == "second" {
+			l.Asked = epoch().Add(time.Millisecond)
+		}
+		tr.Compare(l)
+		if !p.Shown(name) {
+			t.Errorf("the list of the %s registry shows nothing of what leaders before this one left", name)
+		}
+	}
+}

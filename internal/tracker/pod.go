@@ -116,12 +116,14 @@ func (p *Pod) LetGo(in lifecycle.Recorded) {
 	}
 }
 
-// Stay is called when the pod is left as it is, before what it departs from is taken away.
-func (p *Pod) Stay() {
+// Stay is called when the pod is left as it is at an address, before what it departs from is taken away.
+func (p *Pod) Stay(address string) {
 	p.tracker.mu.Lock()
 	defer p.tracker.mu.Unlock()
-	for at := range p.pod.instances {
-		p.pod.instances[at].Instance = p.pod.instances[at].stay()
+	for at, n := range p.pod.instances {
+		if n.Address == address {
+			p.pod.instances[at].Instance = n.stay()
+		}
 	}
 }
 
