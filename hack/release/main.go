@@ -115,7 +115,10 @@ func (r release) binary(binary, target, platform string, licence []byte) error {
 	if err := r.archive(name+".tar.gz", map[string][]byte{inside: content, "LICENSE": licence}); err != nil {
 		return err
 	}
-	return r.sbom(name+".cdx.json", content)
+	if err := r.sbom(name+".cdx.json", content); err != nil {
+		return fmt.Errorf("the contents of %s for %s: %w", binary, platform, err)
+	}
+	return nil
 }
 
 // make runs a target so that what it builds says nothing of the folder in which it is built.

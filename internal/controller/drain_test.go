@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -216,4 +217,15 @@ func TestNoPodLeavesBeforeTheReadersKnowTheNextPlace(t *testing.T) {
 	w.expectInService(pod)
 	w.sleep(time.Minute)
 	w.reconciles(pod, "now they do", deregisters, writes)
+}
+
+// TestReasonThatPassesIntoADrainIsResolved: the drain itself is no news.
+func TestReasonThatPassesIntoADrainIsResolved(t *testing.T) {
+	t.Parallel()
+	w, pod := serving(t, draining15s)
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+	w.registry.FailNext(anyCall(), errors.New("down"))
+	w.reconcile(pod)
+	w.reconcile(pod)
+	w.expectEvents("", "Warning RegistryUnavailable ", "Normal Resolved RegistryUnavailable has passed")
 }

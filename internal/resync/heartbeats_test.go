@@ -212,6 +212,7 @@ func TestHeartbeatsOfAClosedClientFailUnlessItIsInForce(t *testing.T) {
 		s.start()
 		time.Sleep(3 * interval)
 		s.stop()
+		t.Log(tc.reason) // shown where it fails
 		s.expectLogged("heartbeats fail", tc.want)
 	})
 }

@@ -34,7 +34,7 @@ func Pod(namespace, name string) *corev1.Pod {
 func Create(ctx context.Context, k8s client.Client, objects ...client.Object) error {
 	for _, object := range objects {
 		if err := k8s.Create(ctx, object); err != nil {
-			return fmt.Errorf("creating %T %s: %w", object, object.GetName(), err)
+			return fmt.Errorf("creating %T %s: %w", object, client.ObjectKeyFromObject(object), err)
 		}
 	}
 	return nil
@@ -59,7 +59,7 @@ func Change(ctx context.Context, k8s client.Client, object client.Object, edit f
 	before, _ := object.DeepCopyObject().(client.Object) // a copy of an object is one
 	edit()
 	if err := k8s.Patch(ctx, object, client.MergeFrom(before)); err != nil {
-		return fmt.Errorf("changing %T %s: %w", object, object.GetName(), err)
+		return fmt.Errorf("changing %T %s: %w", object, key, err)
 	}
 	return nil
 }
@@ -71,24 +71,33 @@ func Unsettled(set *appsv1alpha1.CloneSet, pods []corev1.Pod) error {
 		return errors.New("OpenKruise has not seen the last change")
 	}
 	if has.Replicas != want || has.UpdatedReplicas != want || has.ReadyReplicas != want || len(pods) != int(want) {
-		return fmt.Errorf("%d of %d pods are updated, %d are ready, %d are there", has.UpdatedReplicas, want, has.ReadyReplicas, len(pods))
+		return fmt.Errorf("of %d pods %d are made, %d are updated, %d are ready, %d are there",
+			want, has.Replicas, has.UpdatedReplicas, has.ReadyReplicas, len(pods))
+	}
+	check := NotReadyWith
+	if set.Spec.Lifecycle == nil { // OpenKruise need not say in which state its pods are
+		check = notReadyWith
 	}
 	for i := range pods {
-		if err := NotReadyWith(&pods[i], set.Spec.Template.Spec.Containers[0].Image); err != nil {
+		if err := check(&pods[i], set.Spec.Template.Spec.Containers[0].Image); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// NotReadyWith says what keeps a pod from being Normal, where OpenKruise says what it is, and ready with the image.
+// NotReadyWith says what keeps a pod from being Normal and ready with the image.
 func NotReadyWith(pod *corev1.Pod, image string) error {
-	state := lifecycle.State(pod)
+	if state := lifecycle.State(pod); state != appspub.LifecycleStateNormal {
+		return fmt.Errorf("pod %s is in state %q and not Normal", pod.Name, state)
+	}
+	return notReadyWith(pod, image)
+}
+
+func notReadyWith(pod *corev1.Pod, image string) error {
 	switch {
 	case pod.DeletionTimestamp != nil:
 		return fmt.Errorf("pod %s is being deleted", pod.Name)
-	case state != "" && state != appspub.LifecycleStateNormal:
-		return fmt.Errorf("pod %s is in state %s and not Normal", pod.Name, state)
 	case pod.Spec.Containers[0].Image != image:
 		return fmt.Errorf("pod %s has image %s and not %s", pod.Name, pod.Spec.Containers[0].Image, image)
 	case !lifecycle.IsReady(pod):
@@ -102,10 +111,11 @@ func NotReadyWith(pod *corev1.Pod, image string) error {
 func Differs(who string, pods []corev1.Pod, entries []registry.Entry) error {
 	var want, has []string
 	for _, pod := range pods {
-		want = append(want, fmt.Sprintf("%s (%s) at %s %s", pod.Name, pod.UID, pod.Status.PodIP, registry.InService))
+		want = append(want, fmt.Sprintf("%s (%s) at %s:%d %s", pod.Name, pod.UID, pod.Status.PodIP,
+			pod.Spec.Containers[0].Ports[0].ContainerPort, registry.InService))
 	}
 	for _, e := range entries {
-		has = append(has, fmt.Sprintf("%s (%s) at %s %s", e.Pod, e.UID, e.Address, e.State))
+		has = append(has, fmt.Sprintf("%s (%s) at %s:%d %s", e.Pod, e.UID, e.Address, e.Port, e.State))
 	}
 	slices.Sort(want)
 	slices.Sort(has)

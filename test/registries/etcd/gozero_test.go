@@ -53,6 +53,8 @@ func goZeroClient(t *testing.T, s *etcd.Server, key string) func(want ...string)
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		expect.NoError(t, client.Await(ctx, func(got []string) bool { return slices.Equal(want, got) }))
+		if err := client.Await(ctx, func(got []string) bool { return slices.Equal(want, got) }); err != nil {
+			t.Fatalf("the client does not get %v: %v", want, err)
+		}
 	}
 }
