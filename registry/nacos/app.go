@@ -141,13 +141,18 @@ func (r *Registry) takeAppOut(ctx context.Context, in registry.Instance) (there 
 }
 
 // enable changes the flag, and returns when readers see it or the entry has gone. It leaves out the metadata, which stays
-// as it is, but must name the weight: the server takes 1 where none was set.
+// as it is, but for the stamp of a removal; and must name the weight: the server takes 1 where none was set.
 func (r *Registry) enable(ctx context.Context, in registry.Instance, h *host, enabled bool) error {
 	form := r.identity(in)
 	form.Set("weight", strconv.FormatFloat(h.Weight, 'f', -1, 64))
 	form.Set("enabled", strconv.FormatBool(enabled))
+	do := patchInstance
+	if h.stamp() != "" {
+		do = setInstance
+		form.Set("metadata", "{}")
+	}
 	write := func() error {
-		err := r.send(ctx, patchInstance, in, form)
+		err := r.send(ctx, do, in, form)
 		if !enabled && isNone(err) {
 			return nil
 		}

@@ -116,7 +116,7 @@ func (r *Registry) deregister(ctx context.Context, in registry.Instance) error {
 		return err
 	case before == nil:
 		return r.unmark(ctx, in, true) // the call that removed it may have failed at that, or ended before it
-	case before.isForeign():
+	case before.isForeign(), before.isHeldOut():
 		return errForeign()
 	case !before.isOwn(in):
 		return nil
@@ -135,13 +135,13 @@ func (r *Registry) deregister(ctx context.Context, in registry.Instance) error {
 	}))
 	switch {
 	case registry.IsForeignEntry(err):
-		// Without our mark it is listed as what it is, and stays so when the pod is gone. One that is out of service stays out, and
-		// can be put back as the application's.
+		// Without our mark it is listed as what it is, and stays so when the pod is gone. One that is out of service stays out, is
+		// known by our stamp for as long as it is there, and can be put back as the application's.
 		write = func() error { return r.unmark(ctx, in, left.stamp().state() == registry.InService) }
 		return errors.Join(err, r.until(ctx, write, r.readers(in, func(h *host) bool { return !h.isOwn(in) })))
 	case err != nil:
 		return err
-	case left.isForeign():
+	case left.isForeign(), left.isHeldOut():
 		return errForeign()
 	case left != nil:
 		return nil
@@ -154,16 +154,20 @@ const removals = 2
 
 // errForeign is of an entry that a DELETE over HTTP does not remove: of an application that registers itself over gRPC.
 func errForeign() error {
-	return registry.ForeignEntry(errors.New("readers are given an instance at this address that somebody else has registered"))
+	return registry.ForeignEntry(errors.New("there is an instance at this address that somebody else has registered"))
 }
 
 // unmark undoes what PUT has set at an address where there is no entry of the pod's any more. Else whoever has it next, an
 // application that registers itself say, begins with the enabled and the mark of a pod that is gone. It follows the
-// removal: before that, it would put the pod in service. With enabled false an application's entry that is there stays out.
+// removal: before that, it would put the pod in service. With enabled false an application's entry that is there stays out,
+// with a stamp that says so.
 func (r *Registry) unmark(ctx context.Context, in registry.Instance, enabled bool) error {
 	in.Weight = 0
 	form := r.identity(in)
 	form.Set("metadata", "{}")
+	if !enabled {
+		form.Set("metadata", fmt.Sprintf("{%q:%q}", metaWrite, newStamp(registry.OutOfService)))
+	}
 	form.Set("enabled", strconv.FormatBool(enabled))
 	err := r.send(ctx, setInstance, in, form)
 	if isNone(err) { // all of it has gone with the service

@@ -58,6 +58,11 @@ func (h *host) isOwn(in registry.Instance) bool {
 // isForeign holds for what clients are given and no Rollcall has written.
 func (h *host) isForeign() bool { return h != nil && h.uid() == "" && (h.Enabled == nil || *h.Enabled) }
 
+// isHeldOut holds for an application's entry that a removal of a pod's has left out of service.
+func (h *host) isHeldOut() bool {
+	return h != nil && h.uid() == "" && h.stamp().state() == registry.OutOfService
+}
+
 // decodeHost reads the answer to readInstance, which must be about the instance that was asked for.
 func decodeHost(a *answer, in registry.Instance) (*host, error) {
 	h := &host{}

@@ -92,7 +92,10 @@ func (f *fake) serve(w http.ResponseWriter, path string, form url.Values) {
 		}
 		f.ok(w)
 	case method == http.MethodPatch, strings.HasSuffix(rest, "/ns/instance/partial"):
-		f.put[key] = maps.Clone(f.posted[key])
+		if f.put[key] == nil {
+			f.put[key] = f.posted[key]
+		}
+		f.put[key] = maps.Clone(f.put[key])
 		maps.Copy(f.put[key], url.Values{"enabled": form["enabled"], "weight": form["weight"]})
 		f.ok(w)
 	case strings.HasSuffix(rest, "/ns/instance/list"):

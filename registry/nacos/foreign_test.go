@@ -50,8 +50,8 @@ func TestAnApplicationBesideUs(t *testing.T) {
 	}
 }
 
-// TestAnApplicationThatIsHeldOut has failed over the application's entry with ours. What holds it out of service stays set, until the
-// pod is to be in by the application's entry.
+// TestAnApplicationThatIsHeldOut has failed over the application's entry with ours. What holds it out of service stays set until the
+// pod is to be in by the application's entry, or that has gone.
 func TestAnApplicationThatIsHeldOut(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, "v1")
@@ -61,14 +61,41 @@ func TestAnApplicationThatIsHeldOut(t *testing.T) {
 	}
 	f.registersItself(drivertest.Pod(1), true)
 	f.meets("DELETE", func(w http.ResponseWriter) { f.bare(w, "ok") })
-	if err := d.Deregister(t.Context(), drivertest.Pod(1)); !registry.IsForeignEntry(err) {
-		t.Errorf("Deregister: got error %v, want that somebody else's entry is there", err)
+	removal := func() {
+		t.Helper()
+		for range 3 {
+			if err := d.Deregister(t.Context(), drivertest.Pod(1)); !registry.IsForeignEntry(err) {
+				t.Errorf("Deregister: got error %v, want that somebody else's entry is there: what holds it out has to be undone", err)
+			}
+		}
+		if state, err := d.Get(t.Context(), drivertest.Pod(1)); err != nil || state != registry.OutOfService {
+			t.Errorf("Get: got %q and error %v, want %q: the removal is to be made again", state, err, registry.OutOfService)
+		}
+		if left := f.put["10.0.0.1 80"]; left.Get("enabled") != "false" || strings.Contains(left.Get("metadata"), registry.MetaUID) {
+			t.Errorf("it left %v, want it out of service and without the pod's mark", left)
+		}
 	}
-	if left := f.put["10.0.0.1 80"]; left.Get("enabled") != "false" {
-		t.Errorf("it left %v, want it out of service: clients would be sent to the pod again", left)
+	undone := func() {
+		t.Helper()
+		if left := f.put["10.0.0.1 80"]; left.Get("enabled") != "true" || left.Get("metadata") != "{}" {
+			t.Errorf("it left %v, want that undone", left)
+		}
 	}
+	removal()
+	f.mu.Lock()
+	f.first = nil
+	delete(f.posted, "10.0.0.1 80")
+	f.mu.Unlock()
+	expect.NoError(t, d.Deregister(t.Context(), drivertest.Pod(1)))
+	undone()
+
+	for _, call := range []func(context.Context, registry.Instance) error{d.Register, d.FailOver} {
+		expect.NoError(t, call(t.Context(), drivertest.Pod(1)))
+	}
+	f.meets("DELETE", func(w http.ResponseWriter) { f.bare(w, "ok") })
+	removal()
 	expect.NoError(t, d.AppEntries().Register(t.Context(), drivertest.Pod(1)))
-	if left := f.put["10.0.0.1 80"]; left.Get("enabled") != "true" {
-		t.Errorf("put back as the application's, it has %v, want it enabled", left)
-	}
+	undone()
+	expect.NoError(t, d.AppEntries().FailOver(t.Context(), drivertest.Pod(1)))
+	expect.NoError(t, d.Deregister(t.Context(), drivertest.Pod(1))) // it is the application's to be put back from now on
 }
