@@ -199,9 +199,9 @@ func (r *Registry) maintain(ctx context.Context, in registry.Instance, begin boo
 			}
 		}
 		switch {
-		case failed != nil:
+		case failed != nil && (begin || stateOf(services) != registry.InService):
 			return nil, failed
-		case len(left) == 0:
+		case len(left) == 0, failed != nil: // what clients are given decides, as for Get
 			return services, nil
 		case waitIn(ctx) < shortestWait:
 			return nil, noOutage(fmt.Errorf("the agent has taken it, and the catalog does not show it yet: %s: %w",
@@ -238,7 +238,13 @@ func (r *Registry) steered(ctx context.Context, in registry.Instance, since stri
 // lacksToken returns an error where Consul keeps services from those without a token, which it does not say: not where ACLs are off,
 // nor where an agent has a token for those who send none.
 func (r *Registry) lacksToken(ctx context.Context) error {
-	answer, err := r.send(ctx, driverkit.Request{Method: http.MethodGet, Path: "/v1/acl/token/self", Query: url.Values{}})
+	answer, err := r.ownToken(ctx)
+	if err == nil && answer.Status == http.StatusForbidden {
+		// A server that has just become the leader may not know the agent's token yet; see [Registry.isForbiddenInEarnest].
+		if _, err = r.transact(ctx, []operation{nodeOp(get, r.nodes[0])}); err == nil {
+			answer, err = r.ownToken(ctx)
+		}
+	}
 	switch {
 	case err != nil:
 		return err
@@ -248,6 +254,10 @@ func (r *Registry) lacksToken(ctx context.Context) error {
 		return notAllowed(errors.New("is missing: Consul may keep the application's node and service from those without a token"))
 	}
 	return r.refusal(ctx, answer)
+}
+
+func (r *Registry) ownToken(ctx context.Context) (*driverkit.Answer, error) {
+	return r.send(ctx, driverkit.Request{Method: http.MethodGet, Path: "/v1/acl/token/self", Query: url.Values{}})
 }
 
 // appServices returns what applications have registered at the instance's place. With an index it waits for a change since.

@@ -35,7 +35,8 @@ type agent struct {
 	absent        bool
 	hides         bool     // the token may not see all there is
 	denies        int      // the status by which the server says that there is no token; 0: it keeps nothing from those without
-	leftover      bool     // of a node that has failed, whose pod had the address before
+	newLeader     bool     // the server denies until a transaction has waited for its log
+	leftover      string   // the checks of a node that has failed, whose pod had the address before
 	others        []string // names under which the address stands
 	checks, shown string   // of the service, as JSON
 	asked         []string
@@ -48,6 +49,11 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == "/v1/acl/token/self":
 		w.WriteHeader(a.denies)
+	case r.URL.Path == "/v1/txn":
+		if a.newLeader {
+			a.denies = http.StatusOK
+		}
+		_, _ = io.WriteString(w, `{}`)
 	case r.URL.Path == "/v1/catalog/services":
 		tags := map[string][]string{}
 		for _, name := range a.others {
@@ -74,9 +80,9 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			a.mu.Lock()
 		}
 		services := `[{"Node": {"Node": "worker-3", "Address": "127.0.0.1"}, "Service": {"ID": "web/1"}, "Checks": [` + a.shown + `]}]`
-		if a.leftover {
+		if a.leftover != "" {
 			services = `[{"Node": {"Node": "worker-2", "Address": "127.0.0.2"}, "Service": {"ID": "web/1"}, ` +
-				`"Checks": [{"CheckID": "serfHealth", "Status": "critical"}]}, ` + services[1:]
+				`"Checks": [` + a.leftover + `]}, ` + services[1:]
 		}
 		if a.absent {
 			services = `[]`
@@ -168,6 +174,8 @@ func TestAppEntryThatCantBeSteered(t *testing.T) {
 	)
 	hidden := func() *agent { return &agent{absent: true, hides: true} }
 	denies := func(status int) *agent { return &agent{absent: true, denies: status} }
+	newLeader := denies(403)
+	newLeader.newLeader = true
 	others := []string{"web-v2", "web-v3", "web-v4", "web-v5"}
 	down := `{"Name": "ping", "CheckID": "ping", "Status": "critical"}`
 	for name, tc := range map[string]struct {
@@ -185,6 +193,7 @@ func TestAppEntryThatCantBeSteered(t *testing.T) {
 		"hidden, to be put back":  {"the application can do nothing", hidden(), register, unseen, "auth.tokenFile", false},
 		"hidden, to be read":      {"it is not gone", hidden(), get, unseen, "auth.tokenFile", false},
 		"hidden without a token":  {"Consul does not say so", denies(403), failOver, noToken, "auth.tokenFile", false},
+		"a new leader":            {"it does not know the agent's token yet", newLeader, register, noService, "", true},
 		"perhaps hidden":          {"the server fails to say so", denies(500), failOver, "500", "", false},
 		"ACLs that are off":       {"the policy means nothing then", denies(401), register, noService, "", true},
 		"an agent with a token":   {"it takes that for who has none", denies(200), register, noService, "", true},
@@ -214,7 +223,8 @@ func TestAppEntryThatCantBeSteered(t *testing.T) {
 // TestALeftoverOfADeadNode is the first in the catalog. The pod that has the address now goes out and in all the same.
 func TestALeftoverOfADeadNode(t *testing.T) {
 	t.Parallel()
-	a := &agent{leftover: true}
+	const dead = `{"CheckID": "serfHealth", "Status": "critical"}`
+	a := &agent{leftover: dead}
 	apps := a.open(t).AppEntries()
 	err := apps.FailOver(t.Context(), drivertest.Pod(1))
 	if !registry.IsOfAgent(err) || registry.IsTerminal(err) || !strings.Contains(err.Error(), "the agent of node worker-2") {
@@ -228,6 +238,22 @@ func TestALeftoverOfADeadNode(t *testing.T) {
 	const path = "PUT /v1/agent/service/maintenance/web%2F1 enable="
 	if diff := cmp.Diff([]string{path + "true", path + "false", "wait since 7", "wait since 7"}, a.asked); diff != "" {
 		t.Errorf("requests, -want +got:\n%s", diff)
+	}
+}
+
+// TestALeftoverInMaintenance stays so, and the pod that has the address now is acknowledged once clients are given it.
+func TestALeftoverInMaintenance(t *testing.T) {
+	t.Parallel()
+	const maintenance = `{"CheckID": "_service_maintenance:web/1", "Status": "critical"}`
+	a := &agent{leftover: maintenance, checks: maintenance, shown: maintenance}
+	apps := a.open(t).AppEntries()
+	if err := apps.Register(t.Context(), drivertest.Pod(1)); !registry.IsOfAgent(err) {
+		t.Errorf("Register: got error %v, want that of the agent which is away: clients are given neither", err)
+	}
+	_, err := apps.Get(t.Context(), drivertest.Pod(1)) // the catalog follows with the next answer
+	expect.NoError(t, err)
+	if err := apps.Register(t.Context(), drivertest.Pod(1)); !registry.IsSeveralEntries(err) {
+		t.Errorf("Register: got error %v, want it acknowledged with a word of the two services", err)
 	}
 }
 
