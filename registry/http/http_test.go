@@ -47,6 +47,22 @@ func TestErrorsHaveTheServersWords(t *testing.T) {
 	}
 }
 
+// TestTheFieldsOfAnInstance: servers that others wrote read them. The document lets pass what it does not name.
+func TestTheFieldsOfAnInstance(t *testing.T) {
+	t.Parallel()
+	in := drivertest.Pod(1)
+	in.Weight, in.Zone, in.Tags, in.Metadata, in.Registry = 7, "a", []string{"v1"}, map[string]string{"version": "v1"}, "main"
+	const want = `{"service":"web","address":"10.0.0.1","port":80,` +
+		`"cluster":"test","namespace":"shop","pod":"web-1","uid":"uid-1","registry":"main",` +
+		`"weight":7,"zone":"a","tags":["v1"],"metadata":{"version":"v1"}}`
+	d := open(t, registry.Config{Endpoint: drivertest.Serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		if got, _ := io.ReadAll(r.Body); string(got) != want {
+			t.Errorf("sent %s, want %s", got, want)
+		}
+	})})
+	expect.NoError(t, d.Register(t.Context(), in))
+}
+
 func TestAnInstanceThatIsNotWholeIsNotSent(t *testing.T) {
 	t.Parallel()
 	var requests atomic.Int64
