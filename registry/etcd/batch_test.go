@@ -65,7 +65,7 @@ func (s *fullServer) LeaseGrant(context.Context, *pb.LeaseGrantRequest) (*pb.Lea
 	return nil, rpctypes.ErrGRPCNoSpace
 }
 
-// TestRemovalsFromAFullDatabase are undone in a batch with a registration, and made by themselves.
+// TestRemovalsFromAFullDatabase are undone in a batch with a registration, and made by themselves. Registrations wait together.
 func TestRemovalsFromAFullDatabase(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string]string{"no lease": `{}`, "a lease": `{"lease": "60s"}`} {
@@ -84,9 +84,12 @@ func TestRemovalsFromAFullDatabase(t *testing.T) {
 				}
 			}
 			expect.NoError(t, d.Deregister(t.Context(), in))
-			err := d.Register(t.Context(), pod(2))
-			if _, answered := registry.RetryAfterOf(err); !answered || registry.IsTerminal(err) || registry.IsNotApplied(err) {
-				t.Errorf("Register: got error %v, want one that passes and opens no breaker", err)
+			for i, err := range d.Batch(t.Context(), []registry.Change{
+				{Instance: pod(2), State: registry.InService}, {Instance: pod(3), State: registry.InService},
+			}) {
+				if _, answered := registry.RetryAfterOf(err); !answered || registry.IsTerminal(err) || registry.IsNotApplied(err) {
+					t.Errorf("registration %d: got error %v, want one that passes and opens no breaker, and is not made again at once", i, err)
+				}
 			}
 		})
 	}

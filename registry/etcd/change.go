@@ -39,7 +39,7 @@ func (r *Registry) BatchLimit() int {
 func (r *Registry) Batch(ctx context.Context, asked []registry.Change) []error {
 	changes, at, errs := driverkit.PrepareChanges(ctx, asked, r.plan)
 	if err := r.apply(ctx, changes); err != nil {
-		together := len(changes) > 1 && refused(err)
+		together := len(changes) > 1 && refused(err, changes)
 		for i, c := range changes {
 			if errs[at[i]] = driverkit.ChangeError(ctx, c.Change, classify(err)); together && ctx.Err() == nil {
 				// It may be another one that is refused.

@@ -108,14 +108,15 @@ func contains(text string, parts ...string) bool {
 	return false
 }
 
-// refused holds for an error which says that a transaction was not carried out, and would not be if it were sent again: a full
-// database takes no puts, nor removals beside them. The transaction that raises the alarm may have been carried out.
-func refused(err error) bool {
+// refused holds for an error which says that the changes were not carried out, and would not be if they were sent again, but some of
+// them may be by themselves: a full database takes removals, and no puts. The transaction that raises the alarm may have been carried
+// out.
+func refused(err error, changes []*change) bool {
 	switch codeOf(rpctypes.Error(err)) {
 	case codes.InvalidArgument, codes.PermissionDenied:
 		return true
 	default:
-		return tooLarge(err) || errors.Is(rpctypes.Error(err), rpctypes.ErrNoSpace)
+		return tooLarge(err) || errors.Is(rpctypes.Error(err), rpctypes.ErrNoSpace) && len(reads(changes)) > 0
 	}
 }
 
