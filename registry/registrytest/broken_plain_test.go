@@ -451,6 +451,16 @@ func brokenLists() map[string]breakage {
 				"RegisterAfterRemovalPutsBack RegisterPutsBack RegisterPutsBackAgainAndAgain RemovalSparesOthers " +
 				"RestartedProcessFailsOver TagsAreKept TwoOwnersApart TwoOwnersAtOneAddress WeightIsKept ZoneIsKept",
 		},
+		"a driver that panics where it removes something": {
+			reason: "so is one in what removes the case's entries after it",
+			breaks: calling("Deregister", func(ctx context.Context, d sound, in registry.Instance) error {
+				if in.Weight > 0 {
+					panic("oh")
+				}
+				return d.Deregister(ctx, in)
+			}),
+			want: "WeightIsKept",
+		},
 		"a driver that panics": {
 			reason: "a panic is a failure of the case, not the end of the suite",
 			breaks: listing(func(context.Context, sound, string) ([]registry.Entry, error) { panic("oh") }),

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -492,6 +493,25 @@ func brokenCloses() map[string]breakage {
 			reason: "the manager would warn at every rotation",
 			breaks: func(sound) broken { return broken{close: func() error { return errors.New("closed already") }} },
 			want:   "CloseLeavesEntries CloseSparesOtherDrivers",
+		},
+		"a driver that panics where it is closed": {
+			reason: "a panic after the case is a failure of it too",
+			breaks: func(d sound) broken {
+				var zoned atomic.Bool
+				return broken{
+					calls: map[string]method{"Register": func(ctx context.Context, in registry.Instance) error {
+						zoned.Store(zoned.Load() || in.Zone != "")
+						return d.Register(ctx, in)
+					}},
+					close: func() error {
+						if zoned.Load() {
+							panic("oh")
+						}
+						return nil
+					},
+				}
+			},
+			want: "GetAgreesWithList GetSaysWhatWasAcknowledged ZoneIsKept",
 		},
 	}
 }

@@ -52,7 +52,7 @@ func (w *world) mortal(open func(t T, cluster string) registry.Registry) (d regi
 		w.Fatalf("%v", err)
 	}
 	var once sync.Once
-	w.Cleanup(func() { once.Do(func() { closeDriver(d) }) })
+	w.Cleanup(func() { once.Do(func() { w.closeDriver(d) }) })
 	return d, func() {
 		w.Helper()
 		once.Do(func() { w.close(d) })

@@ -81,7 +81,8 @@ func (w *world) cleanUp(d registry.Registry, cluster string) {
 		}
 	}
 	_ = each(len(mine), cleaners, func(i int) error {
-		if err := d.Deregister(ctx, mine[i]); err != nil {
+		_, err := within(cleanUpTimeout, w, func() (any, error) { return nil, d.Deregister(ctx, mine[i]) })
+		if err != nil {
 			w.Logf("cleaning up: deregistering %s: %v", show(mine[i]), err)
 		}
 		return nil
@@ -99,9 +100,10 @@ func (w *world) wrote(in registry.Instance) {
 	}
 }
 
-func closeDriver(d registry.Registry) {
+// closeDriver closes a driver whose error does not matter.
+func (w *world) closeDriver(d registry.Registry) {
 	if c, ok := d.(io.Closer); ok {
-		_ = c.Close()
+		_, _ = within(callTimeout, w, func() (any, error) { return nil, c.Close() })
 	}
 }
 
@@ -123,7 +125,7 @@ func (w *world) opened(d registry.Registry) registry.Registry {
 		w.Fatalf("%v", err)
 	}
 	w.has = interfacesOf(d)
-	w.Cleanup(func() { closeDriver(d) })
+	w.Cleanup(func() { w.closeDriver(d) })
 	return d
 }
 
