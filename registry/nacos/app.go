@@ -36,7 +36,11 @@ func (a appEntries) Register(ctx context.Context, in registry.Instance) error {
 			if len(missing) < len(all) {
 				return nil // it is there in one of the spellings
 			}
-			return errors.Join(missing...)
+			err := errors.Join(missing...)
+			if cluster, _ := a.driver.elsewhere(ctx, in); cluster != "" {
+				err = registry.NotRegistered(fmt.Errorf("%w; it has one in cluster %s: set options.cluster or the application's", err, cluster))
+			}
+			return err
 		})
 }
 
@@ -44,8 +48,10 @@ func (a appEntries) Register(ctx context.Context, in registry.Instance) error {
 func (a appEntries) FailOver(ctx context.Context, in registry.Instance) error {
 	return a.driver.change(ctx, "taking out the application's entry of", in,
 		func(ctx context.Context, in registry.Instance) error {
-			_, err := a.takeOut(ctx, in)
-			return err
+			if _, err := a.takeOut(ctx, in); err != nil {
+				return err
+			}
+			return a.notElsewhere(ctx, in)
 		})
 }
 
@@ -54,16 +60,28 @@ func (a appEntries) Deregister(ctx context.Context, in registry.Instance) error 
 	return a.driver.change(ctx, "removing what is set for the application's entry of", in,
 		func(ctx context.Context, in registry.Instance) error {
 			there, err := a.takeOut(ctx, in)
-			if err != nil || there {
+			if err != nil {
 				return err
 			}
-			for _, at := range forms(in) {
-				if err := a.driver.unmark(ctx, at, true); err != nil {
-					return err
+			if !there {
+				for _, at := range forms(in) {
+					if err := a.driver.unmark(ctx, at, true); err != nil {
+						return err
+					}
 				}
 			}
-			return nil
+			return a.notElsewhere(ctx, in)
 		})
+}
+
+// notElsewhere returns an error where clients that name no Nacos cluster are given an entry that this driver does not take out.
+func (a appEntries) notElsewhere(ctx context.Context, in registry.Instance) error {
+	cluster, err := a.driver.elsewhere(ctx, in)
+	if err == nil && cluster != "" {
+		err = registry.Terminal(registry.FieldError("options.cluster", fmt.Errorf("is %s, and clients are given an instance of the "+
+			"application in Nacos cluster %s: set it, or the application's cluster", a.driver.opts.Cluster, cluster)))
+	}
+	return err
 }
 
 // takeOut reports whether there is an entry, the application's or Rollcall's own.
@@ -100,6 +118,9 @@ func (a appEntries) Get(ctx context.Context, in registry.Instance) (state regist
 			}
 			if state == registry.Foreign {
 				state = registry.Absent
+			}
+			if err == nil && state == registry.Absent {
+				err = a.notElsewhere(ctx, in)
 			}
 			return err
 		})

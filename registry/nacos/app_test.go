@@ -1,6 +1,7 @@
 package nacos_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -182,6 +183,38 @@ func TestAppEntryOfAnIPv6Address(t *testing.T) {
 					}
 				}
 			}
+		})
+	}
+}
+
+// TestAppEntryOfAnotherNacosCluster is given to clients that name none, and no change within options.cluster takes it out.
+func TestAppEntryOfAnotherNacosCluster(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{"v1", "v3"} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			f, in := newFake(t, version), drivertest.Pod(1)
+			apps := atVersion(t, f, version).AppEntries()
+			f.registersItself(in, true)
+			const key = "10.0.0.1 80"
+			f.posted[key].Set("clusterName", "GZ")
+			get := func(ctx context.Context, in registry.Instance) error { _, err := apps.Get(ctx, in); return err }
+			for name, do := range map[string]call{"FailOver": apps.FailOver, "Deregister": apps.Deregister, "Get": get} {
+				err := do(t.Context(), in)
+				expect.Error(t, name+" would release hooks", err, "in Nacos cluster GZ")
+				if field, _ := registry.FieldOf(err); field != "options.cluster" || !registry.IsTerminal(err) {
+					t.Errorf("%s: got error %v of field %q, want a terminal one of options.cluster", name, err, field)
+				}
+			}
+			err := apps.Register(t.Context(), in)
+			expect.Error(t, "a person has to learn where it is", err, "it has one in cluster GZ")
+			if !registry.IsNotRegistered(err) {
+				t.Errorf("Register: got error %v, want one that says not registered", err)
+			}
+			f.mu.Lock()
+			delete(f.posted, key)
+			f.mu.Unlock()
+			expect.NoError(t, apps.Deregister(t.Context(), in))
 		})
 	}
 }

@@ -503,10 +503,11 @@ func TestListIsOnlyOurs(t *testing.T) {
 	theirs := fmt.Sprintf(host, 3, true, "test-2") + `,{"ip":"10.0.0.4","port":80,"enabled":true,"metadata":{}},{"ip":"10.0.0.5"},` +
 		`{"ip":"10.0.0.6","port":0,"enabled":true,"metadata":{"side":"consumer"}},{"ip":"","port":80,"enabled":true,"metadata":{}}`
 	const app = `{"ip":"10.0.0.7","port":80,"enabled":true,"metadata":{}}`
+	twice := `{"ip":"10.0.0.4","port":80,"enabled":true,"metadata":{}},` + app // in two Nacos clusters: it is no second entry
 	body := fmt.Sprintf(`[
-		{"serviceName":"web","groupName":"DEFAULT_GROUP","clusterMap":{"DEFAULT":{"hosts":[%[1]s,%[2]s]},"C2":{"hosts":[%[1]s,%[3]s]}}},
+		{"serviceName":"web","groupName":"DEFAULT_GROUP","clusterMap":{"DEFAULT":{"hosts":[%[1]s,%[2]s]},"C2":{"hosts":[%[1]s,%[4]s]},"C3":{"hosts":[%[3]s]}}},
 		{"serviceName":"empty","groupName":"DEFAULT_GROUP","clusterMap":{}},
-		{"serviceName":"web","groupName":"DEFAULT_GROUP_2","clusterMap":{"DEFAULT":{"hosts":[%[1]s]}}}]`, ours, theirs, app)
+		{"serviceName":"web","groupName":"DEFAULT_GROUP_2","clusterMap":{"DEFAULT":{"hosts":[%[1]s]}}}]`, ours, theirs, app, twice)
 	f := newFake(t, "v1")
 	f.meets("GET /v1/ns/catalog/services", func(w http.ResponseWriter) { _, _ = io.WriteString(w, body) })
 	got, err := at(t, f.URL, `{}`).List(t.Context(), "test")

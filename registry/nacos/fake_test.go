@@ -126,7 +126,7 @@ func (f *fake) instance(w http.ResponseWriter, method, key string, form url.Valu
 		delete(f.posted, key)
 		f.ok(w)
 	default:
-		if f.posted[key] == nil {
+		if f.posted[key] == nil || f.posted[key].Get("clusterName") != form.Get("clusterName") {
 			f.problem(w, http.StatusNotFound, 20004, "no ips found for cluster DEFAULT in service DEFAULT_GROUP@@web")
 			return
 		}
@@ -167,15 +167,17 @@ func (f *fake) given() []any {
 }
 
 func (f *fake) list(w http.ResponseWriter) {
-	hosts := []any{}
-	for key := range f.posted {
-		e := f.entry(key)
-		e["enabled"] = f.put[key].Get("enabled") == "true"
-		hosts = append(hosts, e)
+	hosts := map[string][]any{}
+	for key, form := range f.posted {
+		e, within := f.entry(key), form.Get("clusterName")
+		e["enabled"] = f.put[key] == nil || f.put[key].Get("enabled") == "true"
+		hosts[within] = append(hosts[within], e)
 	}
-	service := map[string]any{
-		"serviceName": "web", "groupName": "DEFAULT_GROUP", "clusterMap": map[string]any{"DEFAULT": map[string]any{"hosts": hosts}},
+	clusters := map[string]any{}
+	for within, of := range hosts {
+		clusters[within] = map[string]any{"hosts": of}
 	}
+	service := map[string]any{"serviceName": "web", "groupName": "DEFAULT_GROUP", "clusterMap": clusters}
 	if f.version == "v3" {
 		f.answer(w, map[string]any{"totalCount": 1, "pageItems": []any{service}})
 		return

@@ -68,8 +68,8 @@ func TestAnApplicationThatIsHeldOut(t *testing.T) {
 				t.Errorf("Deregister: got error %v, want that somebody else's entry is there: what holds it out has to be undone", err)
 			}
 		}
-		if state, err := d.Get(t.Context(), drivertest.Pod(1)); err != nil || state != registry.OutOfService {
-			t.Errorf("Get: got %q and error %v, want %q: the removal is to be made again", state, err, registry.OutOfService)
+		if state, err := d.Get(t.Context(), drivertest.Pod(1)); err != nil || state != registry.Absent {
+			t.Errorf("Get: got %q and error %v, want %q: clients are given neither entry", state, err, registry.Absent)
 		}
 		if left := f.put["10.0.0.1 80"]; left.Get("enabled") != "false" || strings.Contains(left.Get("metadata"), registry.MetaUID) {
 			t.Errorf("it left %v, want it out of service and without the pod's mark", left)

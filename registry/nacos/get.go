@@ -31,8 +31,6 @@ func (h *host) state(in registry.Instance) registry.State {
 	switch {
 	case h.isForeign():
 		return registry.Foreign
-	case h.isHeldOut():
-		return registry.OutOfService // it has to be asked for again, to undo that
 	case !h.isOwn(in) || h.Metadata[registry.MetaCluster] != in.Cluster:
 		return registry.Absent
 	case h.stamp().state() == registry.OutOfService || h.Enabled != nil && !*h.Enabled:

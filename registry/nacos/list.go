@@ -5,6 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
@@ -20,11 +25,7 @@ type listedService struct {
 }
 
 func (r *Registry) list(ctx context.Context, cluster string) ([]registry.Entry, error) {
-	a, err := r.client.do(ctx, call{do: listAll, limit: maxListing})
-	if err != nil {
-		return nil, err
-	}
-	services, err := decodeServices(a)
+	services, err := r.services(ctx, "")
 	if err != nil {
 		return nil, err
 	}
@@ -33,27 +34,67 @@ func (r *Registry) list(ctx context.Context, cluster string) ([]registry.Entry, 
 		if s.Group != r.opts.Group {
 			continue
 		}
-		for within, c := range s.Clusters {
-			found, err := s.entries(c.Hosts, within == r.opts.Cluster, cluster)
-			if err != nil {
-				return nil, err
-			}
-			entries = append(entries, found...)
+		found, err := s.entries(r.opts.Cluster, cluster)
+		if err != nil {
+			return nil, err
 		}
+		entries = append(entries, found...)
 	}
 	return entries, nil
 }
 
-// entries are those of one Nacos cluster. Rollcall's own stand in that of the options. Others' count in each, since clients that
-// name none are given the instances of all.
-func (s *listedService) entries(hosts []host, own bool, cluster string) (entries []registry.Entry, _ error) {
-	for _, h := range hosts {
-		switch {
-		case h.Enabled != nil && h.isForeign():
-			if h.IP != "" && h.Port != 0 { // else it is at no pod's address: Dubbo 2 registers consumers with port 0
-				entries = append(entries, driverkit.ForeignEntry(s.Name, h.IP, h.Port))
+// services are those of the group with this name, and others, or all of them where there is no name.
+func (r *Registry) services(ctx context.Context, name string) ([]listedService, error) {
+	form := url.Values{}
+	if name != "" {
+		form.Set("serviceNameParam", strings.Map(func(c rune) rune {
+			if unicode.IsLetter(c) || unicode.IsDigit(c) || c == '-' {
+				return c
 			}
-		case own && h.Metadata[registry.MetaCluster] == cluster:
+			return '.' // Nacos takes it for a part of a regular expression
+		}, name))
+	}
+	a, err := r.client.do(ctx, call{do: listAll, form: form, limit: maxListing})
+	if err != nil {
+		return nil, err
+	}
+	return decodeServices(a)
+}
+
+// elsewhere returns the Nacos cluster, other than that of the options, in which clients are given an application's entry at the
+// instance's place, "" for none. The list of a service's instances would not tell: version 3 takes DEFAULT where no cluster is named.
+func (r *Registry) elsewhere(ctx context.Context, in registry.Instance) (string, error) {
+	services, err := r.services(ctx, in.Service)
+	if err != nil {
+		return "", err
+	}
+	for _, s := range services {
+		if s.Name != in.Service || s.Group != r.opts.Group {
+			continue
+		}
+		for _, within := range slices.Sorted(maps.Keys(s.Clusters)) {
+			for _, h := range s.Clusters[within].Hosts {
+				at := driverkit.ForeignEntry(s.Name, h.IP, h.Port)
+				if within != r.opts.Cluster && h.isListedForeign() && at.Endpoint() == in.Endpoint() {
+					return within, nil
+				}
+			}
+		}
+	}
+	return "", nil
+}
+
+// entries are Rollcall's own, in one Nacos cluster, and others' in all, since clients that name none are given the instances of
+// all. Where others have a place in several, it counts once: those are not taken out together.
+func (s *listedService) entries(within, cluster string) (entries []registry.Entry, _ error) {
+	given := map[string]bool{}
+	for _, h := range s.Clusters[within].Hosts {
+		switch {
+		case h.isListedForeign():
+			e := driverkit.ForeignEntry(s.Name, h.IP, h.Port)
+			given[e.Endpoint()] = true
+			entries = append(entries, e)
+		case h.Metadata[registry.MetaCluster] == cluster:
 			e, err := h.entry(s.Name)
 			if err != nil {
 				return nil, err
@@ -61,7 +102,21 @@ func (s *listedService) entries(hosts []host, own bool, cluster string) (entries
 			entries = append(entries, e)
 		}
 	}
+	for other, c := range s.Clusters {
+		for _, h := range c.Hosts {
+			e := driverkit.ForeignEntry(s.Name, h.IP, h.Port)
+			if other != within && h.isListedForeign() && !given[e.Endpoint()] {
+				given[e.Endpoint()] = true
+				entries = append(entries, e)
+			}
+		}
+	}
 	return entries, nil
+}
+
+// isListedForeign holds for one that may be at a pod's address: Dubbo 2 registers consumers with port 0.
+func (h *host) isListedForeign() bool {
+	return h.Enabled != nil && h.isForeign() && h.IP != "" && h.Port != 0
 }
 
 // decodeServices takes a whole page or nothing: an entry that is missing from it may be registered for ever.
