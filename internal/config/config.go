@@ -52,7 +52,7 @@ type Config struct {
 	Hooks lifecycle.Ownership
 	// Service says as what a pod is registered that does not say so itself, and which names it may use.
 	Service service.Rules
-	// Drain is how long a pod stays up after it was taken out of rotation.
+	// Drain is how long a pod stays up after it was taken out of rotation; negative where it was refused, see [Limits].
 	Drain   time.Duration
 	Unready lifecycle.UnreadyPolicy
 	// PanicThreshold is a share in percent, from 1 to 100.
@@ -110,8 +110,8 @@ type Limits struct {
 	Workers int
 	// Unknown is called with the path of each field that is not read. Nil refuses such a field.
 	Unknown func(path string)
-	// Refused is called with what is wrong where hooks.owned can be read, and then the rest counts as far as it can be read. Nil refuses
-	// such a configuration, as a manager must.
+	// Refused is called with what is wrong where nothing is wrong below hooks, and then the rest counts as far as it can be read:
+	// refused namespaces are all, and a refused drain is negative. Nil refuses such a configuration, as a manager must.
 	Refused func(error)
 }
 
@@ -164,8 +164,14 @@ func Parse(data []byte, limits Limits) (*Config, error) {
 	if len(v.problems) == 0 {
 		return c, nil
 	}
-	if err = v.problems.ToAggregate(); limits.Refused == nil || len(c.Hooks.Owned) == 0 {
+	if err = v.problems.ToAggregate(); limits.Refused == nil || len(c.Hooks.Owned) == 0 || v.refuses("hooks") {
 		return nil, err
+	}
+	if v.refuses("namespaces") {
+		c.Namespaces = nil
+	}
+	if v.refuses("drain") {
+		c.Drain = -1
 	}
 	limits.Refused(err)
 	return c, nil

@@ -383,18 +383,31 @@ func TestParseOfWhatIsRefused(t *testing.T) {
 	t.Parallel()
 	var refused error
 	l := Limits{Refused: func(err error) { refused = err }}
-	const text = `cluster: c
-hooks: {owned: [example.com/*]}
-drain: soon
-namespaces: [pay]`
-	c, err := Parse([]byte(text), l)
-	expect.NoError(t, err)
-	if !c.Hooks.Owns("example.com/in") || c.Watches("shop") || c.Drain != DefaultDrain {
-		t.Errorf("it reads %+v", c)
+	for text, want := range map[string]struct {
+		refused string
+		shop    bool // is watched
+		drain   time.Duration
+	}{
+		"drain: soon\nnamespaces: [pay]":   {refused: `drain: Invalid value: "soon"`, drain: -1},
+		"drain: -5s\nnamespaces: [pay]":    {refused: `drain: Invalid value: "-5s"`, drain: -1},
+		"drain: 20s\nnamespaces: [Pay]":    {refused: `namespaces[0]: Invalid value: "Pay"`, shop: true, drain: 20 * time.Second},
+		"drain: 20s\nnamespaces: {pay: 1}": {refused: "namespaces: Invalid value: this is an object", shop: true, drain: 20 * time.Second},
+	} {
+		c, err := Parse([]byte("cluster: c\nhooks: {owned: [example.com/*]}\n"+text), l)
+		expect.NoError(t, err)
+		if !c.Hooks.Owns("example.com/in") || c.Watches("shop") != want.shop || c.Drain != want.drain {
+			t.Errorf("%s: it reads %+v", text, c)
+		}
+		expect.Error(t, "it says what is wrong", refused, want.refused)
 	}
-	expect.Error(t, "it says what is wrong", refused, `drain: Invalid value: "soon"`)
-	_, err = Parse([]byte("cluster: c"), l)
-	expect.Error(t, "nothing says which hooks are Rollcall's", err, "hooks.owned: Required value")
+	for text, want := range map[string]string{
+		"":                                     "hooks.owned: Required value",
+		"hooks: {owned: [example.com/*, a b]}": `hooks.owned[1]: Invalid value: "a b"`,
+		"hooks: {owned: [example.com/*], own: 1}": "hooks.own: Invalid value: unknown field",
+	} {
+		_, err := Parse([]byte("cluster: c\n"+text), l)
+		expect.Error(t, "it is not known which hooks are Rollcall's", err, want)
+	}
 }
 
 // TestParseOfUnknownFields: a plugin that is older than the manager goes on with what it knows, and all else is checked.

@@ -55,6 +55,14 @@ func (v *validator) add(err *field.Error) {
 	v.problems = append(v.problems, err)
 }
 
+// refuses reports whether something is wrong in a field of the file, or below it.
+func (v *validator) refuses(name string) bool {
+	return slices.ContainsFunc(v.problems, func(e *field.Error) bool {
+		below, found := strings.CutPrefix(e.Field, name)
+		return found && (below == "" || strings.ContainsRune(".[", rune(below[0])))
+	})
+}
+
 // file is the path of what belongs to no field.
 func file() *field.Path { return field.NewPath("(file)") }
 
