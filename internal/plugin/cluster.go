@@ -116,8 +116,8 @@ func (o *options) tolerant() config.Limits {
 				"install the plugin of its version", o.version, path, o.installation, configMapName)
 		},
 		Refused: func(err error) {
-			o.warnOnce("the manager refuses ConfigMap %s/%s too, unless it is newer than this plugin (%s), and goes on with the configuration "+
-				"before. This command goes on with what it can read: %v", o.installation, configMapName, o.version, err)
+			o.warnOnce("ConfigMap %s/%s has fields that the manager refuses, unless it is newer than this plugin (%s). It then keeps the "+
+				"configuration before, and this command goes on without them: %v", o.installation, configMapName, o.version, err)
 		},
 	}
 }
@@ -164,9 +164,11 @@ func (c *cluster) world(ctx context.Context, namespace string) (*world, error) {
 		return nil, err
 	}
 	w := &world{
-		config: parsed, workloads: map[types.UID]*clusterstate.Workload{}, events: map[types.UID][]eventsv1.Event{}, now: c.now(),
+		config: parsed, workloads: map[types.UID]*clusterstate.Workload{}, events: map[types.UID][]eventsv1.Event{},
 	}
-	w.readLease(ctx, c)
+	w.lease, w.unled = c.renewed(ctx)
+	w.now = c.now() // that took a while where the Lease looked expired
+	w.readLease(c)
 	err = clusterstate.EachWorkload(ctx, c, func(one *clusterstate.Workload) { w.workloads[one.GetUID()] = one },
 		client.InNamespace(namespace))
 	if err != nil {

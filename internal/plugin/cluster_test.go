@@ -43,7 +43,15 @@ func TestConfigurationThatIsRefused(t *testing.T) {
 	for name, c := range map[string]struct{ reason, text, warning, err string }{
 		"a value": {
 			reason: "the other fields say whose a pod is", text: strings.ReplaceAll(configText, "30s", "soon"),
-			warning: `goes on with what it can read: drain: Invalid value: "soon": write a duration`,
+			warning: `and this command goes on without them: drain: Invalid value: "soon": write a duration`,
+		},
+		"namespaces": {
+			reason: "the manager may watch others", text: strings.ReplaceAll(configText, "30s", "-30s") + "namespaces: [Pay]",
+			warning: `namespaces[0]: Invalid value: "Pay"`,
+		},
+		"a key of hooks.owned": {
+			reason: "it may be of this pod", text: strings.ReplaceAll(configText, "[example.com/*]", "[example.com/*, a b]"),
+			err: "hooks.owned[1]: Invalid value",
 		},
 		"hooks.owned": {reason: "it says whose a pod is", text: strings.ReplaceAll(configText, "owned", "own"), err: "hooks.owned: Required value"},
 		"no YAML":     {reason: "nothing can be read", text: "}", err: "the manager refuses this configuration too"},
@@ -54,7 +62,7 @@ func TestConfigurationThatIsRefused(t *testing.T) {
 		for range 2 {
 			w, err := cluster.world(t.Context(), "prod")
 			expect.Error(t, c.reason, err, c.err)
-			if err == nil && (w.config.Drain != config.DefaultDrain || !w.config.Hooks.Owns("example.com/in")) {
+			if err == nil && (w.config.Drain >= 0 || !w.config.Watches("prod") || !w.config.Hooks.Owns("example.com/in")) {
 				t.Errorf("%s: it reads %v", name, w.config)
 			}
 		}
@@ -77,7 +85,7 @@ func TestNotWatched(t *testing.T) {
 		"namespaces: [pay]": "namespace prod is not in namespaces of the configuration: if another installation watches it, pass",
 	} {
 		cluster, _ := installed(t, strings.ReplaceAll(configText, "example.com", "acme.io")+configuration, pod, objects.cloneSets[0])
-		_, err := cluster.pod(t.Context(), "web-1")
+		_, _, err := cluster.pod(t.Context(), "web-1")
 		expect.Error(t, "explain", err, want)
 		_, err = cluster.rollout(t.Context(), "web")
 		expect.Error(t, "rollout", err, want)

@@ -99,7 +99,8 @@ func (c *cluster) give(ctx context.Context, sets []kruisev1alpha1.CloneSet) erro
 	if err := notWatched(parsed, sets[0].Namespace); err != nil {
 		return err
 	}
-	if _, err := c.led(ctx); err != nil {
+	_, unled := c.renewed(ctx)
+	if _, err := c.led(unled); err != nil {
 		return err
 	}
 	of, err := c.labelsOf(ctx, sets[0].Namespace, parsed.Service.Allowed)

@@ -26,14 +26,13 @@ const (
 )
 
 // known asks the manager that leads what it knows of the registries, over the API server's proxy. An empty namespace means all.
-func (c *cluster) known(ctx context.Context, namespace string) (map[types.UID][]entries.Entry, error) {
+func (c *cluster) known(ctx context.Context, w *world, namespace string) (map[types.UID][]entries.Entry, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	lease, err := c.renewed(ctx)
-	if err != nil {
-		return nil, err
+	if w.unled != nil {
+		return nil, w.unled
 	}
-	name, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
+	name, _, _ := strings.Cut(*w.lease.Spec.HolderIdentity, "_")
 	var pod corev1.Pod
 	if err := c.Get(ctx, client.ObjectKey{Namespace: c.installation, Name: name}, &pod); err != nil {
 		return nil, fmt.Errorf("reading the manager's pod: %w", err)

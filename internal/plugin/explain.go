@@ -149,6 +149,8 @@ func nextSentence(p Pod) string {
 		return ""
 	case p.facts.drainLeft > 0:
 		first = "the drain ends in " + short(p.facts.drainLeft)
+	case p.facts.undated:
+		first = "the drain ends"
 	case p.facts.drains:
 		return fmt.Sprintf("Next, Rollcall %s.", then)
 	}
@@ -182,6 +184,9 @@ func skipSentence(p Pod) string {
 	}
 	if !slices.Contains(skip.Hooks, p.Hook) {
 		return fmt.Sprintf("The annotation %s stays on the pod until a hook that it names waits.", annotation)
+	}
+	if p.facts.leaderless != "" {
+		return fmt.Sprintf("The annotation %s is on the pod: the next manager that leads releases %s.", annotation, p.Hook)
 	}
 	return fmt.Sprintf("The annotation %s is on the pod: the manager releases %s when it next looks at the pod.", annotation, p.Hook)
 }
@@ -246,11 +251,14 @@ func (o *options) remedies(p Pod) []string {
 		lines = append(lines, "  about the reason: "+p.Reason.Page())
 	}
 	if p.facts.decision.Releases && !p.stuck() {
-		without := "the registry"
-		if p.facts.drainLeft > 0 {
+		without, how := "the registry", o.again("release %s -n %s", p.Name, p.Namespace)
+		switch {
+		case p.facts.leaderless != "":
+			without, how = "a manager", freePage
+		case p.facts.drainLeft > 0:
 			without = "the rest of the drain"
 		}
-		lines = append(lines, "  let it go without "+without+": "+o.again("release %s -n %s", p.Name, p.Namespace))
+		lines = append(lines, "  let it go without "+without+": "+how)
 	}
 	if len(lines) == 0 {
 		return nil

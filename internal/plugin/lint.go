@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
@@ -52,16 +53,18 @@ func (o *options) lintCommand() *cobra.Command {
 				if err != nil {
 					return fmt.Errorf("reading the configuration: %w", err)
 				}
-				objects.configs = append(objects.configs, written{file, text})
+				objects.configs, objects.named = append(objects.configs, written{file, text}), true
 			}
 			if len(objects.configs) == 0 {
 				cluster, err := o.cluster()
 				if err != nil {
 					return err
 				}
-				if objects.parsed, err = cluster.config(cmd.Context(), config.Limits{}); err != nil {
+				parsed, err := cluster.config(cmd.Context(), config.Limits{})
+				if err != nil {
 					return err
 				}
+				objects.parsed = []*config.Config{parsed}
 			}
 			findings, notes := objects.lint()
 			for _, n := range notes {
@@ -84,9 +87,34 @@ func (o *options) lintCommand() *cobra.Command {
 // linted is what a file holds of interest.
 type linted struct {
 	cloneSets []*kruisev1alpha1.CloneSet
-	// configs are the ConfigMap's, and behind it another one that is given. The last is the one to hold the CloneSets to.
+	// configs are those of the ConfigMaps, one for each installation, and behind them one that is named, which alone counts.
 	configs []written
-	parsed  *config.Config
+	named   bool
+	// parsed are those to hold the CloneSets to.
+	parsed []*config.Config
+}
+
+// of returns the configuration for CloneSets of a namespace: the last one that watches it, else the last one.
+func (l *linted) of(namespace string) *config.Config {
+	for _, c := range slices.Backward(l.parsed) {
+		if namespace == "" || c.Watches(namespace) {
+			return c
+		}
+	}
+	return l.parsed[len(l.parsed)-1]
+}
+
+// notWatched says what to do about a namespace that no configuration watches. Those of a file are of no installation that is known.
+func (l *linted) notWatched(namespace string) error {
+	c := l.of(namespace)
+	if namespace == "" || c.Watches(namespace) {
+		return nil
+	}
+	if len(l.configs) == 0 {
+		return notWatched(c, namespace)
+	}
+	return fmt.Errorf("namespace %s is not in namespaces of the configuration, so new pods would wait at the hooks: add it, or check the "+
+		"CloneSet against the configuration that has it", namespace)
 }
 
 type written struct {
@@ -175,28 +203,32 @@ func (l *linted) String() string {
 
 // lint returns a line for each thing that will not work, and for each that may be meant so.
 func (l *linted) lint() (findings, notes []string) {
-	for _, one := range l.configs {
-		var err error
-		if l.parsed, err = config.Parse(one.text, config.Limits{}); err != nil {
+	for i, one := range l.configs {
+		parsed, err := config.Parse(one.text, config.Limits{})
+		if err != nil {
 			findings = append(findings, one.name+": "+err.Error())
 		}
+		if !l.named || i == len(l.configs)-1 {
+			l.parsed = append(l.parsed, parsed)
+		}
 	}
-	if l.parsed == nil {
+	if slices.Contains(l.parsed, nil) {
 		return findings, nil
 	}
 	for _, set := range l.cloneSets {
 		name := strings.TrimPrefix(set.Namespace+"/"+set.Name, "/")
+		parsed := l.of(set.Namespace)
 		if len(lifecycle.HandlersOf(set.Spec.Lifecycle)) == 0 {
-			notes = append(notes, fmt.Sprintf("CloneSet %s, note: %s", name, withoutHooks(set, l.parsed)))
+			notes = append(notes, fmt.Sprintf("CloneSet %s, note: %s", name, withoutHooks(set, parsed)))
 			continue
 		}
-		if err := notWatched(l.parsed, set.Namespace); err != nil && set.Namespace != "" {
+		if err := l.notWatched(set.Namespace); err != nil {
 			findings = append(findings, fmt.Sprintf("CloneSet %s: %v", name, err))
 		}
-		for _, f := range lint.CloneSet(set, l.parsed, nil) {
+		for _, f := range lint.CloneSet(set, parsed, nil) {
 			findings = append(findings, fmt.Sprintf("CloneSet %s: %s", name, f))
 		}
-		for _, n := range lint.Notes(set, l.parsed) {
+		for _, n := range lint.Notes(set, parsed) {
 			notes = append(notes, fmt.Sprintf("CloneSet %s, note: %s", name, n))
 		}
 	}

@@ -69,6 +69,7 @@ type scene struct {
 	foreign bool          // the configuration has other namespaces
 	leads   time.Duration // how long ago the manager began to lead; the Events are a minute old
 	none    string        // says that no manager leads
+	undated bool          // the manager refuses drain
 	change  func(*corev1.Pod)
 }
 
@@ -80,7 +81,10 @@ func (s scene) view(t *testing.T) Pod {
 	if s.foreign {
 		text += "namespaces: [pay]\n"
 	}
-	parsed, err := config.Parse([]byte(text), config.Limits{})
+	if s.undated {
+		text = strings.ReplaceAll(text, "30s", "soon")
+	}
+	parsed, err := config.Parse([]byte(text), config.Limits{Refused: func(error) {}})
 	expect.NoError(t, err)
 	set := objects.cloneSets[0]
 	pod := &corev1.Pod{
@@ -344,6 +348,34 @@ func TestExplainSays(t *testing.T) {
 			reason: "the manager may be behind", scene: with(deleting, skip("preDelete")),
 			has: "The annotation rollcall.dev/skip=preDelete is on the pod: the manager releases preDelete when it next looks at the pod.\n",
 		},
+		"a skip while no manager leads": {
+			reason: "nothing looks at the pod", scene: with(with(deleting, skip("preDelete")), func(s *scene) { s.none = "No manager leads." }),
+			has: "The annotation rollcall.dev/skip=preDelete is on the pod: the next manager that leads releases preDelete.\n", without: "next looks",
+		},
+		"no manager leads": {
+			reason: "nothing reads what a release writes", scene: with(deleting, func(s *scene) { s.none = "No manager leads." }),
+			has: "let it go without a manager: " + freePage + "\n", without: "kubectl rollcall release",
+		},
+		"no manager leads, and not watched": {
+			reason: "the Lease is not that of the pod's manager", has: "reason NotWatched", without: "No manager leads",
+			scene: with(deleting, func(s *scene) { s.none, s.foreign = "No manager leads.", true }),
+		},
+		"drains, and drain is refused": {
+			reason: "the manager goes by the configuration before",
+			scene:  with(deleting, func(s *scene) { s.record, s.out, s.undated = lifecycle.Absent, 20*time.Second, true }),
+			has: "reason Draining: out of rotation; how long the drain takes is not known, since the manager refuses drain in its configuration.\n" +
+				"Next, the drain ends; then Rollcall clears", without: "left to notice",
+		},
+		"let go": {
+			reason: "the Event says why it is out", has: "without the registry's acknowledgement (Skipped)",
+			scene: scene{state: appspub.LifecycleStatePreparingDelete, record: lifecycle.Absent, later: reason.Skipped},
+		},
+		"let go at an earlier wait": {
+			reason: "this hook was released by the registry's acknowledgement", has: "its hook is released, and OpenKruise", without: "Skipped",
+			scene: scene{state: appspub.LifecycleStatePreparingDelete, record: lifecycle.Absent, later: reason.Skipped, change: func(pod *corev1.Pod) {
+				pod.Annotations[appspub.LifecycleTimestampKey] = now.Add(-30 * time.Second).Format(time.RFC3339)
+			}},
+		},
 		"a skip that is refused": {
 			reason: "the person has misspelt it", scene: with(deleting, skip("predelete")),
 			has: "Rollcall skips no hook: annotation rollcall.dev/skip: \"predelete\": write preDelete, inPlaceUpdate or both",
@@ -466,7 +498,7 @@ func TestLint(t *testing.T) {
 	}
 	begins, ends := strings.Index(cloneSetText, "  lifecycle:\n"), strings.Index(cloneSetText, "  template:\n")
 	withoutHooks := cloneSetText[:begins] + cloneSetText[ends:]
-	for name, c := range map[string]struct{ reason, configuration, text, want, note string }{
+	for name, c := range map[string]struct{ reason, configuration, other, text, want, note string }{
 		"good": {reason: "another controller's handler beside Rollcall's is no fault", text: cloneSetText},
 		"no owned handler": {
 			reason: "Rollcall would leave its pods alone without a word on them",
@@ -474,7 +506,19 @@ func TestLint(t *testing.T) {
 		},
 		"not watched": {
 			reason: "its pods would wait for a manager that does not see them", text: cloneSetText, configuration: "namespaces: [pay]",
-			want: "CloneSet prod/web: namespace prod is not in namespaces of the configuration",
+			want: "CloneSet prod/web: namespace prod is not in namespaces of the configuration, so new pods would wait at the hooks: add it, or",
+		},
+		"several installations": {
+			reason: "the first one watches it, and the other one has hooks of its own", text: cloneSetText, configuration: "namespaces: [prod]",
+			other: strings.ReplaceAll(configText, "example.com", "acme.io") + "namespaces: [pay]",
+		},
+		"not watched by any": {
+			reason: "there may be a third", text: cloneSetText, configuration: "namespaces: [shop]", other: configText + "namespaces: [pay]",
+			want: "CloneSet prod/web: namespace prod is not in namespaces of the configuration, so",
+		},
+		"one of several is refused": {
+			reason: "it may be the one that watches it", text: cloneSetText, configuration: "namespaces: [shop]", other: configText + "namespaces: [Prod]",
+			want: `ConfigMap pay/rollcall-config: namespaces[0]: Invalid value: "Prod"`,
 		},
 		"in another namespace": {
 			reason: "kubectl says which one when the file is applied", configuration: "namespaces: [pay]",
@@ -541,6 +585,9 @@ func TestLint(t *testing.T) {
 			objects, err := o.readObjects("-")
 			expect.NoError(t, err)
 			objects.configs = []written{{"ConfigMap rollcall-config", []byte(configText + c.configuration)}}
+			if c.other != "" {
+				objects.configs = append(objects.configs, written{"ConfigMap pay/rollcall-config", []byte(c.other)})
+			}
 			findings, notes := objects.lint()
 			got, said := strings.Join(findings, "\n"), strings.Join(notes, "\n")
 			if (c.want == "") != (got == "") || !strings.Contains(got, c.want) || !strings.Contains(said, c.note) {
@@ -754,13 +801,15 @@ func TestLintOfAConfigurationAlone(t *testing.T) {
 // TestLintWithAConfiguration of its own for the CloneSets: the ConfigMap in the input is none the less held to what the manager takes.
 func TestLintWithAConfiguration(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "config.yaml")
-	expect.NoError(t, os.WriteFile(path, []byte(configText), 0o600))
 	for name, c := range map[string]struct {
-		reason, beside, want string
-		status               int
+		reason, beside, file, want string
+		status                     int
 	}{
 		"nothing beside": {reason: "the file is all there is", want: "no problem found in 1 CloneSet and 1 configuration\n"},
+		"one beside that watches it": {
+			reason: "the file alone counts", beside: configText + "namespaces: [prod]", file: "namespaces: [pay]", status: exitFailed,
+			want: "CloneSet prod/web: namespace prod is not in namespaces of the configuration, so",
+		},
 		"another beside": {
 			reason: "the file says which one counts", want: "no problem found in 1 CloneSet and 2 configurations\n",
 			beside: strings.ReplaceAll(configText, "example.com", "acme.io"),
@@ -782,6 +831,8 @@ func TestLintWithAConfiguration(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			path := filepath.Join(t.TempDir(), "config.yaml")
+			expect.NoError(t, os.WriteFile(path, []byte(configText+c.file), 0o600))
 			text := cloneSetText
 			if c.beside != "" {
 				text += "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: rollcall-config}\ndata:\n  config.yaml: |" +

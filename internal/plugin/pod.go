@@ -27,11 +27,11 @@ func (o *options) explainCommand() *cobra.Command {
 
 		ValidArgsFunction: o.complete(&corev1.PodList{}, client.HasLabels{appspub.LifecycleStateKey}),
 		RunE: o.connected(func(ctx context.Context, cluster *cluster, arguments []string) error {
-			p, err := cluster.pod(ctx, arguments[0])
+			p, w, err := cluster.pod(ctx, arguments[0])
 			if err != nil {
 				return err
 			}
-			known, unknown := cluster.known(ctx, p.Namespace)
+			known, unknown := cluster.known(ctx, w, p.Namespace)
 			p.Entries = known[p.facts.pod.UID]
 			o.explain(p, unknown)
 			return nil
@@ -61,19 +61,17 @@ func (o *options) releaseCommand() *cobra.Command {
 
 // release asks first. An annotation that no manager reads would release nothing.
 func (c *cluster) release(ctx context.Context, name string, yes bool) error {
-	led, err := c.led(ctx)
-	if errors.Is(err, errNoLeader) {
-		err = fmt.Errorf("%w; how to free the pod without a manager: %s", err, freePage)
-	}
+	p, w, err := c.pod(ctx, name)
 	if err != nil {
 		return err
 	}
-	p, err := c.pod(ctx, name)
+	if p.Reason == reason.NotWatched {
+		return &exitError{exitNotManaged, errors.New(p.Message)}
+	}
+	led, err := c.led(w.unled)
 	switch {
 	case err != nil:
-		return err
-	case p.Reason == reason.NotWatched:
-		return &exitError{exitNotManaged, errors.New(p.Message)}
+		return fmt.Errorf("%w; how to free the pod without a manager: %s", err, freePage)
 	case !p.facts.decision.Releases:
 		return fmt.Errorf("%s/%s waits at no hook that can be released: %s says what it waits for",
 			p.Namespace, p.Name, c.again("explain %s -n %s", p.Name, p.Namespace))
@@ -93,28 +91,28 @@ func (c *cluster) release(ctx context.Context, name string, yes bool) error {
 	return nil
 }
 
-// pod reads one that Rollcall manages.
-func (c *cluster) pod(ctx context.Context, name string) (Pod, error) {
+// pod reads one that Rollcall manages, and what there is beside it.
+func (c *cluster) pod(ctx context.Context, name string) (Pod, *world, error) {
 	var pod corev1.Pod
 	if err := c.one(ctx, "pod", name, &pod); err != nil {
-		return Pod{}, err
+		return Pod{}, nil, err
 	}
 	w, err := c.world(ctx, c.namespace)
 	if err != nil {
-		return Pod{}, err
+		return Pod{}, nil, err
 	}
 	p, is := w.view(&pod)
 	if is {
-		return p, nil
+		return p, w, nil
 	}
 	if err := notWatched(w.config, p.Namespace); err != nil {
-		return Pod{}, err
+		return Pod{}, nil, err
 	}
 	why := fmt.Sprintf("its workload has no hook with a handler that hooks.owned claims (%q)", w.config.Hooks.Owned)
 	if foreign := foreignOwner(&pod); foreign != "" {
 		why = "it " + foreign
 	}
-	return Pod{}, &exitError{exitNotManaged, fmt.Errorf("pod %s/%s is not managed by Rollcall: %s", c.namespace, name, why)}
+	return Pod{}, nil, &exitError{exitNotManaged, fmt.Errorf("pod %s/%s is not managed by Rollcall: %s", c.namespace, name, why)}
 }
 
 func parseSelector(text string) (client.ListOption, error) {

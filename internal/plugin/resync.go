@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,8 +70,8 @@ func (c *cluster) lease(ctx context.Context) (*coordinationv1.Lease, error) {
 }
 
 func (c *cluster) noLeader() error {
-	return &exitError{exitNoManager, fmt.Errorf("%w %s/%s: kubectl -n %s get pods shows whether one runs",
-		errNoLeader, c.installation, c.leaseName, c.installation)}
+	return &exitError{exitNoManager, fmt.Errorf("%w %s/%s: kubectl -n %s get pods%s shows whether one runs",
+		errNoLeader, c.installation, c.leaseName, c.installation, c.kubectl)}
 }
 
 // renewed reads the Lease, and makes sure that a manager lives which renews it. A manager does so all the time. If the local clock is
@@ -84,40 +85,53 @@ func (c *cluster) renewed(ctx context.Context) (*coordinationv1.Lease, error) {
 		return first, c.noLeader()
 	}
 	var lease *coordinationv1.Lease
-	if wait.PollUntilContextTimeout(ctx, time.Second, 5*time.Second, false, func(ctx context.Context) (bool, error) {
+	read := false // a Lease that can't be read says nothing
+	late := wait.PollUntilContextTimeout(ctx, time.Second, 5*time.Second, false, func(ctx context.Context) (bool, error) {
 		lease, err = c.lease(ctx)
+		read = read || lease != nil
 		return err == nil && !lease.Spec.RenewTime.Equal(first.Spec.RenewTime), nil
-	}) != nil {
-		c.ended = first.Spec.RenewTime
-		return first, c.noLeader()
+	})
+	switch {
+	case late == nil:
+		return lease, nil
+	case !read:
+		return nil, cmp.Or(err, late)
 	}
-	return lease, nil
+	c.ended = first.Spec.RenewTime
+	return first, c.noLeader()
 }
 
-// led refuses where no manager leads, and warns where the Lease is not found or can't be read: then it is not known.
-func (c *cluster) led(ctx context.Context) (known bool, err error) {
-	_, err = c.renewed(ctx)
-	if err == nil || errors.Is(err, errNoLeader) {
-		return true, err
+// led takes the error of [cluster.renewed]. It refuses where no manager leads, and warns where the Lease is not found or can't be
+// read: then it is not known.
+func (c *cluster) led(unled error) (known bool, err error) {
+	if unled == nil || errors.Is(unled, errNoLeader) {
+		return true, unled
 	}
-	fmt.Fprintf(c.ErrOut, "warning: can't tell whether a manager leads: %v\n", err)
+	fmt.Fprintf(c.ErrOut, "warning: can't tell whether a manager leads: %v\n", unled)
 	return false, nil
 }
 
 // readLease has the view say that no manager leads, or since when one does. A view goes without where the Lease is not found, as in a
 // dry run, or can't be read.
-func (w *world) readLease(ctx context.Context, c *cluster) {
-	lease, err := c.renewed(ctx)
+func (w *world) readLease(c *cluster) {
 	switch {
-	case err == nil && lease.Spec.AcquireTime != nil:
-		w.leads = lease.Spec.AcquireTime.Time
-	case errors.Is(err, errNoLeader):
+	case w.unled == nil && w.lease.Spec.AcquireTime != nil:
+		w.leads = w.lease.Spec.AcquireTime.Time
+	case errors.Is(w.unled, errNoLeader):
 		since := ""
-		if renewed := lease.Spec.RenewTime; renewed != nil {
-			since = fmt.Sprintf(" (the Lease was last renewed %s ago)", short(w.now.Sub(renewed.Time)))
+		if renewed := w.lease.Spec.RenewTime; renewed != nil {
+			since = fmt.Sprintf(" (last renewed %s ago)", short(w.now.Sub(renewed.Time)))
 		}
-		w.leaderless = "No manager leads" + since + ": no hook is set or released."
+		w.leaderless = fmt.Sprintf("No manager leads by Lease %s/%s%s: no hook is set or released.", c.installation, c.leaseName, since)
 	}
+}
+
+// leaderlessIn says that no manager leads to a person who looks at a namespace, unless another Lease counts there.
+func (w *world) leaderlessIn(namespace string) string {
+	if namespace != "" && !w.config.Watches(namespace) {
+		return ""
+	}
+	return w.leaderless
 }
 
 // lastBlocked returns the last Event about removals that are held back, nil where all of them are approved already.
@@ -147,6 +161,9 @@ func (c *cluster) approve(ctx context.Context, lease *coordinationv1.Lease, yes 
 	fmt.Fprintf(c.Out, "%s ago: %s\n", short(c.now().Sub(lastSeen(*last))), printable(last.Note))
 	count, _, _ := strings.Cut(last.Note, " ")
 	question := fmt.Sprintf("Rollcall removes all %s entries; the line above names at most three of them.", count)
+	if count == "1" {
+		question = "Rollcall removes the entry that the line above names."
+	}
 	if err := c.confirm(yes, question, "nothing was approved"); err != nil {
 		return err
 	}

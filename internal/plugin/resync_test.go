@@ -1,7 +1,9 @@
 package plugin
 
 import (
+	"context"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +16,7 @@ import (
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/rollcall-dev/rollcall/internal/steer"
 	"github.com/rollcall-dev/rollcall/test/harness/bubble"
@@ -46,6 +49,8 @@ func TestLease(t *testing.T) {
 		lease        *coordinationv1.Lease
 		// later is who holds it when it is written again.
 		later *string
+		// fails: it can be read only once.
+		fails bool
 	}
 	bubble.Each(t, map[string]row{
 		"held":       {reason: "a manager renewed it 10 s ago", lease: leaseHeld(now.Add(-10 * time.Second))},
@@ -53,6 +58,10 @@ func TestLease(t *testing.T) {
 		"free":       {reason: "the manager was stopped", lease: free, want: "no manager holds the Lease system/rollcall"},
 		"has ended":  {reason: "the manager died", lease: leaseHeld(now.Add(-16 * time.Second)), want: "no manager holds the Lease"},
 		"looks over": {reason: "this clock is ahead, and a manager renews it", lease: leaseHeld(now.Add(-16 * time.Second)), later: new("rollcall-0")},
+		"can't be read again": {
+			reason: "it is not known whether a manager renews it", lease: leaseHeld(now.Add(-16 * time.Second)), fails: true,
+			want: "reading Lease rollcall: connection refused",
+		},
 		"given back": {
 			reason: "this clock is ahead, and the manager stops", lease: leaseHeld(now.Add(-16 * time.Second)), later: new(""),
 			want: "no manager holds the Lease",
@@ -71,10 +80,19 @@ func TestLease(t *testing.T) {
 				expect.NoError(t, cluster.Update(t.Context(), lease))
 			})
 		}
+		gets := 0
+		cluster.Client = interceptor.NewClient(cluster.Client.(client.WithWatch), interceptor.Funcs{
+			Get: func(ctx context.Context, to client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+				if gets++; c.fails && gets > 1 {
+					return errors.New("connection refused")
+				}
+				return to.Get(ctx, key, object, opts...)
+			},
+		})
 		_, err := cluster.renewed(t.Context())
 		expect.Error(t, c.reason, err, c.want)
-		if exit := (*exitError)(nil); err != nil && (!errors.As(err, &exit) || exit.status != exitNoManager) {
-			t.Errorf("%s: got error %v, want exit status %d", c.reason, err, exitNoManager)
+		if exit := (*exitError)(nil); err != nil && (errors.As(err, &exit) && exit.status == exitNoManager) == c.fails {
+			t.Errorf("%s: got error %v, want exit status %d: %t", c.reason, err, exitNoManager, !c.fails)
 		}
 	})
 }
@@ -113,6 +131,15 @@ func TestApprove(t *testing.T) {
 			}
 		})
 	}
+	one, lease := blocked("a", "111", time.Minute).(*eventsv1.Event), leaseHeld(now)
+	one.Note = "1 of 7" + strings.TrimPrefix(one.Note, "5 of 7")
+	var asked strings.Builder
+	cluster := clusterWith(lease, one)
+	cluster.IOStreams = genericiooptions.IOStreams{In: strings.NewReader(""), Out: io.Discard, ErrOut: &asked}
+	expect.Error(t, "nothing goes without the word", cluster.approve(t.Context(), lease, false), "nothing was approved")
+	if !strings.Contains(asked.String(), "Rollcall removes the entry that the line above names. ") {
+		t.Errorf("of one entry it asks %q", &asked)
+	}
 	err := clusterWith().approve(t.Context(), leaseHeld(now), true)
 	expect.Error(t, "nothing is held back", err, "no Event in namespace system")
 }
@@ -125,16 +152,21 @@ func TestViewWithoutALeader(t *testing.T) {
 		change       func(*coordinationv1.Lease)
 		leads        time.Time
 		waited       time.Duration
+		renews       bool
 	}
 	acquired := now.Add(-time.Hour)
 	bubble.Each(t, map[string]row{
 		"held": {reason: "since then its word counts", change: func(*coordinationv1.Lease) {}, leads: acquired},
 		"has ended": {
-			reason: "the manager died", want: "No manager leads (the Lease was last renewed 12m ago): no hook is set or released.",
+			reason: "the manager died", want: "No manager leads by Lease system/rollcall (last renewed 12m ago): no hook is set or released.",
 			change: func(l *coordinationv1.Lease) { l.Spec.RenewTime.Time = now.Add(-12 * time.Minute) }, waited: 5 * time.Second,
 		},
+		"looks over": {
+			reason: "this clock is ahead, and each look reads the Lease once", leads: acquired, waited: 4 * time.Second, renews: true,
+			change: func(l *coordinationv1.Lease) { l.Spec.RenewTime.Time = now.Add(-12 * time.Minute) },
+		},
 		"given back": {
-			reason: "the manager was stopped", want: "No manager leads (the Lease was last renewed 5s ago): no hook is set or released.",
+			reason: "the manager was stopped", want: "No manager leads by Lease system/rollcall (last renewed 5s ago): no hook is set or released.",
 			change: func(l *coordinationv1.Lease) {
 				l.Spec.HolderIdentity, l.Spec.RenewTime.Time = new(""), now.Add(-5*time.Second)
 			},
@@ -146,9 +178,22 @@ func TestViewWithoutALeader(t *testing.T) {
 		c.change(lease)
 		cluster, _ := installed(t, configText, lease)
 		began := time.Now()
+		cluster.now = func() time.Time { return now.Add(time.Since(began)) }
+		for _, at := range []time.Duration{1500 * time.Millisecond, 3500 * time.Millisecond} {
+			if c.renews {
+				time.AfterFunc(at, func() {
+					expect.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(lease), lease))
+					lease.Spec.RenewTime.Time = lease.Spec.RenewTime.Add(time.Second)
+					expect.NoError(t, cluster.Update(t.Context(), lease))
+				})
+			}
+		}
 		for range 2 {
 			w, err := cluster.world(t.Context(), "prod")
 			expect.NoError(t, err)
+			if _, err := cluster.known(t.Context(), w, "prod"); err == nil || !w.now.Equal(cluster.now()) {
+				t.Errorf("%s: the view is of %v, want %v", c.reason, w.now, cluster.now())
+			}
 			if w.leaderless != c.want || !w.leads.Equal(c.leads) {
 				t.Errorf("%s: got %q and %v, want %q and %v", c.reason, w.leaderless, w.leads, c.want, c.leads)
 			}

@@ -76,7 +76,7 @@ func (c *cluster) rollout(ctx context.Context, name string) (*rollout, error) {
 		return nil, err
 	}
 	r := rolloutOf(&set, pods)
-	r.leaderless = w.leaderless
+	r.leaderless = w.leaderlessIn(c.namespace)
 	return r, c.notManaged(r, w.config)
 }
 
@@ -149,7 +149,7 @@ func (r *rollout) write(out io.Writer, on terminal, least int) {
 			revision = "new"
 		}
 		why := dash(string(p.Reason))
-		if p.Reason == reason.Draining {
+		if p.Reason == reason.Draining && !p.facts.undated {
 			why += " " + short(p.facts.drainLeft)
 		}
 		t.rows = append(t.rows, row{p.tone(), []string{

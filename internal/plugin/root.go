@@ -53,6 +53,7 @@ type options struct {
 	now          func() time.Time
 	warned       []string // what [options.warnOnce] has said
 	given        string   // the flags of the command line that [options.again] repeats
+	kubectl      string   // those of them that kubectl has too
 }
 
 // Run runs the plugin with the arguments after its name, and returns its exit status.
@@ -100,11 +101,25 @@ func (o *options) command() *cobra.Command {
 
 // repeat has the commands to copy be about the same cluster and installation as the person's own.
 func (o *options) repeat(cmd *cobra.Command, _ []string) {
-	for _, name := range []string{"kubeconfig", "context", "cluster", "user", "server", "as", "rollcall-namespace", "leader-election-id"} {
-		if f := cmd.Flag(name); f != nil && f.Changed && f.Value.String() != "" {
-			o.given += fmt.Sprintf(" --%s=%s", name, shell(f.Value.String()))
+	repeated := func(names ...string) (text string) {
+		for _, name := range names {
+			f := cmd.Flag(name)
+			if f == nil || !f.Changed || f.Value.String() == "" {
+				continue
+			}
+			values := []string{f.Value.String()}
+			if list, is := f.Value.(interface{ GetSlice() []string }); is {
+				values = list.GetSlice()
+			}
+			for _, value := range values {
+				text += fmt.Sprintf(" --%s=%s", name, shell(value))
+			}
 		}
+		return text
 	}
+	o.kubectl = repeated("kubeconfig", "context", "cluster", "user", "server", "as", "as-group", "insecure-skip-tls-verify",
+		"certificate-authority", "tls-server-name")
+	o.given = o.kubectl + repeated("rollcall-namespace", "leader-election-id")
 }
 
 // again returns a command to copy.

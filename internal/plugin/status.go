@@ -77,11 +77,11 @@ func (c *cluster) status(ctx context.Context, namespace string, matching client.
 	if err != nil {
 		return nil, err
 	}
-	known, unknown := c.known(ctx, namespace)
+	known, unknown := c.known(ctx, w, namespace)
 	for i := range pods {
 		pods[i].Entries = known[pods[i].facts.pod.UID]
 	}
-	return &status{pods: pods, unknown: unknown, leaderless: w.leaderless, namespace: namespace}, nil
+	return &status{pods: pods, unknown: unknown, leaderless: w.leaderlessIn(namespace), namespace: namespace}, nil
 }
 
 func (s *status) write(out, notes io.Writer, on terminal, output string, all bool) error {

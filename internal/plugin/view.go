@@ -8,6 +8,7 @@ import (
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -64,9 +65,10 @@ type facts struct {
 	// workload is what the pod's workload says; nil where it is gone.
 	workload *lifecycle.Workload
 	// now is when the view was made. drains: the registry has acknowledged that the pod is out, and drainLeft is how long the drain takes
-	// from now on.
+	// from now on, unless it is undated: the manager refuses drain.
 	now       time.Time
 	drains    bool
+	undated   bool
 	drainLeft time.Duration
 	// warned: the manager's last word on the pod is a Warning.
 	warned bool
@@ -84,6 +86,9 @@ type world struct {
 	// events are the manager's, the latest last, by the UID of their pod.
 	events map[types.UID][]eventsv1.Event
 	now    time.Time
+	// lease is that of the manager that leads, and unled is why none is known to.
+	lease *coordinationv1.Lease
+	unled error
 	// leads is since when the manager leads that does, where that is known, and leaderless says that none does.
 	leads      time.Time
 	leaderless string
@@ -101,7 +106,7 @@ func (w *world) view(pod *corev1.Pod) (Pod, bool) {
 	p := Pod{
 		Namespace: pod.Namespace, Name: pod.Name, State: pod.Labels[appspub.LifecycleStateKey], Ready: lifecycle.IsReady(pod),
 		Rotation: rotationOf(input.Record), Hook: decision.Waiting, Instances: input.Record.Instances,
-		facts: facts{pod: pod, input: input, decision: decision, workload: owner, now: w.now, leaderless: w.leaderless},
+		facts: facts{pod: pod, input: input, decision: decision, workload: owner, now: w.now, leaderless: w.leaderlessIn(pod.Namespace)},
 	}
 	if workload != nil {
 		p.Workload = workload.GetName()
@@ -112,7 +117,7 @@ func (w *world) view(pod *corev1.Pod) (Pod, bool) {
 	if pod.DeletionTimestamp != nil {
 		p.State, p.Since = terminating, pod.DeletionTimestamp
 	}
-	p.facts.drainLeft, p.facts.drains = w.drainLeft(p)
+	p.facts.drainLeft, p.facts.drains, p.facts.undated = w.drainLeft(p)
 	p.Reason, p.Message, p.facts.warned = w.reasonOf(p)
 	return p, input.Managed()
 }
@@ -136,16 +141,19 @@ func rotationOf(r lifecycle.Record) Rotation {
 	return Unknown
 }
 
-func (w *world) drainLeft(p Pod) (left time.Duration, drains bool) {
+func (w *world) drainLeft(p Pod) (left time.Duration, drains, undated bool) {
 	record := p.facts.input.Record
 	if d := p.facts.decision; !d.Releases || !d.Row.Drains() || record.OutSince == nil || !record.Fresh(p.facts.pod) {
-		return 0, false
+		return 0, false, false
 	}
 	drain, err := service.DrainOf(p.facts.pod.Annotations, w.config.Drain)
 	if err != nil {
 		drain = w.config.Drain
 	}
-	return record.OutSince.Add(drain).Sub(w.now), true
+	if drain < 0 { // it was refused
+		return 0, true, true
+	}
+	return record.OutSince.Add(drain).Sub(w.now), true, false
 }
 
 // reasonOf says why the pod waits: because the manager does not watch its namespace, else by the manager's last Event on what it
@@ -179,6 +187,8 @@ func reasonOn(p Pod) (why reason.Reason, message string) {
 		return reason.NotReady, "the pod is not ready yet"
 	case p.facts.pod.Status.PodIP == "":
 		return reason.NoAddress, "the pod has no IP yet"
+	case p.facts.undated:
+		return reason.Draining, "out of rotation; how long the drain takes is not known, since the manager refuses drain in its configuration"
 	case p.facts.drains:
 		return reason.Acknowledgement, "the registry has acknowledged and the drain is over; the manager has yet to release the hook"
 	case p.facts.decision.Releases:
@@ -202,7 +212,8 @@ func withoutHook(note string) string {
 func (w *world) eventOf(p Pod) (last eventsv1.Event, found bool) {
 	for _, e := range slices.Backward(w.events[p.facts.pod.UID]) {
 		why := reason.Reason(e.Reason)
-		released := (why == reason.Skipped || why == reason.Proceeded) && p.facts.input.Released(p.facts.decision)
+		released := (why == reason.Skipped || why == reason.Proceeded) && p.facts.input.Released(p.facts.decision) &&
+			(p.Since == nil || !lastSeen(e).Before(p.Since.Time)) // else it was about an earlier wait
 		if released || !why.Momentary() && !lastSeen(e).Before(w.leads) {
 			return e, true
 		}
