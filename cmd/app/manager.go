@@ -45,6 +45,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/resync"
 	"github.com/rollcall-dev/rollcall/internal/statuspage"
+	"github.com/rollcall-dev/rollcall/internal/steer"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 )
 
@@ -292,7 +293,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 		Warn: func(ctx context.Context, note string) {
 			about.tell(ctx, corev1.EventTypeWarning, "Resync", "RemovalBlocked", note)
 		},
-		Approvable: a.lease != nil, Metrics: metrics.NewResyncMetrics(own),
+		Approvable: a.lease != nil, ApproveBy: steer.Command(a.leaseNamespace), Metrics: metrics.NewResyncMetrics(own),
 		Audit: a.audit, Logger: a.logger.WithName("resync"),
 	})
 	evicted, applyToEvictions, err := a.newEvicting(own, synced, clients)
@@ -450,7 +451,9 @@ func (a *app) greet() {
 // facts are what the status page is built from.
 func (a *app) facts(unready string, resyncs *resync.Resync, waits []metrics.Wait, known *tracker.Tracker) statuspage.Facts {
 	f := statuspage.Facts{
-		Manager: statuspage.Manager{Leads: isClosed(a.manager.Elected()), DryRun: a.dryRun != nil, NotReady: unready},
+		Manager: statuspage.Manager{
+			Leads: isClosed(a.manager.Elected()), DryRun: a.dryRun != nil, NotReady: unready, Approve: steer.Command(a.leaseNamespace),
+		},
 		Drivers: a.drivers.inForce().drivers(), Clients: a.drivers.slots(), Resyncs: resyncs.Status(),
 		Instances: known.Seen(), Waits: waits,
 	}

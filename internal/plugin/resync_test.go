@@ -103,7 +103,7 @@ func TestApprove(t *testing.T) {
 	blocked := func(name, digest string, ago time.Duration) client.Object {
 		return &eventsv1.Event{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: name}, Reason: "RemovalBlocked", Type: corev1.EventTypeWarning,
-			EventTime: metav1.MicroTime{Time: now.Add(-ago)}, Note: "5 of 7 entries. If they should go, " + steer.HowToApprove(digest) + ", or wait. Examples: web\x1b[2J.",
+			EventTime: metav1.MicroTime{Time: now.Add(-ago)}, Note: "5 of 7 entries. If they should go, " + steer.HowToApprove(steer.Command("two"), digest) + ", or wait. Examples: web\x1b[2J.",
 		}
 	}
 	for name, c := range map[string]struct {
@@ -125,7 +125,7 @@ func TestApprove(t *testing.T) {
 			expect.Error(t, c.reason, cluster.approve(t.Context(), lease, c.yes), c.err)
 			expect.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(lease), lease))
 			if got := lease.Annotations[steer.AnnotationApprove]; got != c.want || !strings.Contains(out.String(), "60s ago: 5 of 7 entries") ||
-				strings.Contains(out.String(), "context prod: Rollcall removes all 5 entries; ") == c.yes || !strings.Contains(out.String(), "resync --approve, or ") ||
+				strings.Contains(out.String(), "context prod: Rollcall removes all 5 entries; ") == c.yes || !strings.Contains(out.String(), "resync --approve --rollcall-namespace=two, or ") ||
 				strings.Contains(out.String(), "\x1b") {
 				t.Errorf("%s: approved %q, want %q; it printed\n%s", c.reason, got, c.want, &out)
 			}

@@ -94,7 +94,7 @@ func (r *Resync) howToApprove(digest string) string {
 	if !r.Approvable {
 		return raise
 	}
-	return steer.HowToApprove(digest) + ", or " + raise
+	return steer.HowToApprove(r.ApproveBy, digest) + ", or " + raise
 }
 
 func (k *keeper) unblock() {

@@ -55,6 +55,8 @@ type Options struct {
 	Synced func() bool
 	// Approvable says that a person can approve of a removal by the manager's Lease, which not every manager has.
 	Approvable bool
+	// ApproveBy is the command by which a person does so.
+	ApproveBy string
 	// Warn tells a person that a removal is blocked, besides the log.
 	Warn func(ctx context.Context, note string)
 	// Listed is closed once each of the first registries was listed, or could not be, or took longer than one call may.

@@ -126,7 +126,7 @@ func (s *scene) start() {
 	s.resync = New(Options{
 		Cluster: cluster, Namespaces: s.namespaces, Pods: s, Listed: s.listed, Metrics: m,
 		Logger: funcr.New(func(_, args string) { s.set(func() { s.log.WriteString(args + "\n") }) }, funcr.Options{}),
-		Synced: func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.synced }, Approvable: !s.leaseless,
+		Synced: func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.synced }, Approvable: !s.leaseless, ApproveBy: "approve",
 		Audit: s.audit,
 		Warn: func(_ context.Context, note string) {
 			s.mu.Lock()

@@ -78,6 +78,7 @@ func TestPage(t *testing.T) {
 	t.Parallel()
 	rollout := leading()
 	rollout.Drivers = map[string]string{"default": "consul"}
+	rollout.Approve = "kubectl rollcall resync --approve --rollcall-namespace=two"
 	rollout.Clients = map[string]registryclient.Status{"default": {Slots: 96, InUse: 3, Breaker: "open"}}
 	rollout.Resyncs = map[string]resync.Status{"default": {Lists: true, Succeeded: time.Now(), Failure: "connection refused", RemovalsBlocked: true}}
 	rollout.Waits = []metrics.Wait{wait("web-1", "RegistryUnavailable", time.Minute)}
@@ -96,7 +97,7 @@ func TestPage(t *testing.T) {
 			[]string{
 				"web-1", "preDelete", "reasons.md#registryunavailable", "why web-1 waits", `datetime="2026-01-02T03:03:05Z"`,
 				"storefront", "10.0.0.1:80", "unacknowledged", `class="state open"`, "of 96", "The last run failed: connection refused",
-				"Removals are blocked: kubectl rollcall resync --approve",
+				"Removals are blocked: kubectl rollcall resync --approve --rollcall-namespace=two shows",
 			},
 			[]string{"does not lead", "No pod waits", "more: filter"},
 		},

@@ -139,7 +139,7 @@ func (v *view) resync(r Registry) {
 		v.put(" ago")
 	}
 	v.putIf(r.Failure != "", "<p>The last run failed: %s</p>", r.Failure)
-	v.putIf(r.RemovalsBlocked, "<p>Removals are blocked: kubectl rollcall resync --approve shows and approves them.</p>")
+	v.putIf(r.RemovalsBlocked, "<p>Removals are blocked: %s shows and approves them.</p>", v.Manager.Approve)
 }
 
 func (v *view) services() {

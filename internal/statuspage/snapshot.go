@@ -43,6 +43,8 @@ type Manager struct {
 	DryRun bool `json:"dryRun,omitempty"`
 	// NotReady is why the manager is not ready; empty where it is.
 	NotReady string `json:"notReady,omitempty"`
+	// Approve is the command by which a person approves of removals.
+	Approve string `json:"-"`
 }
 
 // Snapshot is what the manager knows at one time.

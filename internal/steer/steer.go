@@ -16,10 +16,18 @@ const (
 	AnnotationRun = "rollcall.dev/resync"
 )
 
+// Command returns the command by which a person approves of removals of the managers whose Lease is in the namespace.
+func Command(namespace string) string {
+	const command = "kubectl rollcall resync --approve"
+	if namespace == "" || namespace == "rollcall-system" { // the plugin's default
+		return command
+	}
+	return command + " --rollcall-namespace=" + namespace
+}
+
 // HowToApprove says how a person approves of the removals with the digest. [DigestIn] finds the digest in it again.
-func HowToApprove(digest string) string {
-	return fmt.Sprintf("approve exactly these with kubectl rollcall resync --approve, or with the annotation %s=%s on the manager's Lease",
-		AnnotationApprove, digest)
+func HowToApprove(command, digest string) string {
+	return fmt.Sprintf("approve exactly these with %s, or with the annotation %s=%s on the manager's Lease", command, AnnotationApprove, digest)
 }
 
 // DigestIn returns the digest that a text with [HowToApprove] in it names, or nothing.
