@@ -27,7 +27,8 @@ func Command(namespace string) string {
 
 // HowToApprove says how a person approves of the removals with the digest. [DigestIn] finds the digest in it again.
 func HowToApprove(command, digest string) string {
-	return fmt.Sprintf("approve exactly these with %s, or with the annotation %s=%s on the manager's Lease", command, AnnotationApprove, digest)
+	return fmt.Sprintf("approve exactly these with %s, or with the annotation %s=%s on the manager's Lease",
+		command, AnnotationApprove, digest)
 }
 
 // DigestIn returns the digest that a text with [HowToApprove] in it names, or nothing.
