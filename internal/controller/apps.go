@@ -82,10 +82,10 @@ func (r *PodReconciler) clear(ctx context.Context, seen *observation, c plan.Cha
 		}
 	}
 	since, again := seen.note.TakenOut(c.Key())
-	over := again && (state == registry.InService || state == registry.OutOfService && asked.Sub(since) >= appOutlives)
+	over := again && isOver(state, asked.Sub(since))
 	if !over && (!again || state == registry.Absent || seen.unacknowledged(c)) {
 		missing := r.call(ctx, seen, c)
-		if !again && isOut(state, missing) {
+		if isOut(state, missing) {
 			seen.note.SetTakenOut(c.Key(), asked)
 		}
 		if missing.Reason != "" {
@@ -98,6 +98,11 @@ func (r *PodReconciler) clear(ctx context.Context, seen *observation, c plan.Cha
 	}
 	return notes.Blocker{Reason: reason.AppEntryRemains, After: r.backOff(seen),
 		Message: c.String() + ": the pod is gone, and its application's entry is not yet; it is out of rotation"}
+}
+
+// isOver reports whether nothing is left to do where an entry was taken out so long ago.
+func isOver(state registry.State, ago time.Duration) bool {
+	return state == registry.InService || state == registry.OutOfService && ago >= appOutlives
 }
 
 // isOut reports whether an entry is out of rotation after a call, also where no agent answers, since its node is gone with the pod.
@@ -137,7 +142,6 @@ func (r *PodReconciler) saySeveral(seen *observation, c plan.Change, which strin
 	}
 }
 
-// lookForSeveral says what the last list shows.
 func (r *PodReconciler) lookForSeveral(seen *observation, c plan.Change) {
 	names, own := seen.tracked.ForeignNames(c.Key()), c.Instance.Service
 	if one := slices.Index(names, own); one >= 0 && slices.Contains(names[one+1:], own) {

@@ -20,7 +20,6 @@ import (
 // wokenRecheck is for a pod that waits for a slot and is not woken, which would be an error of Rollcall's.
 const wokenRecheck = time.Minute
 
-// podEvents looks at the pods that something happens to.
 func (r *PodReconciler) podEvents() handler.TypedEventHandler[*corev1.Pod, lifecycle.PodID] {
 	return podqueue.OnEvents(func(_ context.Context, old, now *corev1.Pod, first bool, q podqueue.Queue) {
 		rules := &r.settings.Load().Rules
@@ -81,7 +80,6 @@ func (r *PodReconciler) nodeEvents() handler.TypedEventHandler[*metav1.PartialOb
 	})
 }
 
-// enqueueFound adds the pods of the cache that the options choose.
 func (r *PodReconciler) enqueueFound(ctx context.Context, q podqueue.Queue, which ...client.ListOption) {
 	var pods corev1.PodList
 	if err := r.Client.List(ctx, &pods, append(which, client.UnsafeDisableDeepCopy)...); err != nil {

@@ -259,7 +259,6 @@ func (r *PodReconciler) leave(ctx context.Context, seen *observation, p *progres
 	return r.patch(ctx, seen, lifecycle.Edit{}, seen.newRecord(seen.plan()))
 }
 
-// backOff is how long to wait before the pod is tried again.
 func (r *PodReconciler) backOff(seen *observation) time.Duration {
 	seen.tries.Do(func() { seen.after = r.backoff.When(seen.pod().UID) })
 	return seen.after

@@ -120,7 +120,10 @@ func sameTime(a, b *time.Time) bool {
 }
 
 func (r Record) valid() bool {
-	if len(r.Instances) > maxRecorded || len(r.Handlers) > maxRecorded || r.Version < 0 || r.Want != InService && r.Want != OutOfService && r.Want != Absent {
+	if r.Version < 0 || r.Want != InService && r.Want != OutOfService && r.Want != Absent {
+		return false
+	}
+	if max(len(r.Instances), len(r.Handlers)) > maxRecorded {
 		return false
 	}
 	return !slices.ContainsFunc(r.Handlers, func(h Handler) bool { return (h.Label == "") == (h.Finalizer == "") }) &&

@@ -185,14 +185,16 @@ func (n *Note) TakenOut(in lifecycle.Recorded) (since time.Time, is bool) {
 	return since, is
 }
 
-// SetTakenOut notes since when such an entry is taken out.
+// SetTakenOut notes since when such an entry is taken out. What was noted first counts.
 func (n *Note) SetTakenOut(in lifecycle.Recorded, since time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.takenOut == nil {
 		n.takenOut = map[lifecycle.Recorded]time.Time{}
 	}
-	n.takenOut[in] = since
+	if _, is := n.takenOut[in]; !is {
+		n.takenOut[in] = since
+	}
 }
 
 // NoteSeveral notes that the pod's application has several entries, and reports whether that is new.

@@ -1,6 +1,7 @@
 package consul
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -184,31 +185,34 @@ func (r *Registry) maintain(ctx context.Context, in registry.Instance, begin boo
 		if err != nil {
 			return nil, err
 		}
-		var left []string
-		var failed error // of the first agent, which may be a dead node's whose pod had the address before
-		for _, s := range services {
-			if s.inMaintenance() == begin {
-				continue
-			}
-			left = append(left, s.String())
-			if key := s.Node.Node + " " + s.Service.ID; !asked[key] {
-				if err := r.askAgent(ctx, s, begin); err != nil && failed == nil {
-					failed = err
-				}
-				asked[key] = true
-			}
-		}
+		left, failed := r.askAgents(ctx, services, begin, asked)
 		switch {
 		case failed != nil && (begin || stateOf(services) != registry.InService):
 			return nil, failed
-		case len(left) == 0, failed != nil: // what clients are given decides, as for Get
-			return services, nil
+		case len(left) == 0, failed != nil:
+			return services, nil //nolint:nilerr // what clients are given decides, as for Get
 		case waitIn(ctx) < shortestWait:
 			return nil, noOutage(fmt.Errorf("the agent has taken it, and the catalog does not show it yet: %s: %w",
 				strings.Join(left, ", "), context.DeadlineExceeded)) // it may do so later
 		}
 		index = next
 	}
+}
+
+// askAgents asks the agents of the services that are left, each once, and returns the first failure: it may be of a dead node whose
+// pod had the address before.
+func (r *Registry) askAgents(ctx context.Context, services []appService, begin bool, asked map[string]bool) (left []string, failed error) {
+	for _, s := range services {
+		if s.inMaintenance() == begin {
+			continue
+		}
+		left = append(left, s.String())
+		if key := s.Node.Node + " " + s.Service.ID; !asked[key] {
+			failed = cmp.Or(failed, r.askAgent(ctx, s, begin))
+			asked[key] = true
+		}
+	}
+	return left, failed
 }
 
 // waitIn is how long a question may wait for a change and still be answered while the context lasts: a server adds up to a
