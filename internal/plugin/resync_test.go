@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -80,10 +81,10 @@ func TestLease(t *testing.T) {
 				expect.NoError(t, cluster.Update(t.Context(), lease))
 			})
 		}
-		gets := 0
+		var gets atomic.Int64
 		cluster.Client = interceptor.NewClient(cluster.Client.(client.WithWatch), interceptor.Funcs{
 			Get: func(ctx context.Context, to client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
-				if gets++; c.fails && gets > 1 {
+				if gets.Add(1) > 1 && c.fails {
 					return errors.New("connection refused")
 				}
 				return to.Get(ctx, key, object, opts...)
