@@ -12,7 +12,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// TestMarks holds for each class of errors that it is told from the others, through whatever wraps it.
+// TestMarks tells each class of errors from the others, through whatever wraps it.
 func TestMarks(t *testing.T) {
 	t.Parallel()
 	classes := map[string]struct {
@@ -59,7 +59,7 @@ func TestMarks(t *testing.T) {
 		}
 		for _, err := range []error{nil, plain, context.DeadlineExceeded} {
 			if class.is(err) {
-				t.Errorf("%s: %v is it, and nobody has marked it", name, err)
+				t.Errorf("%s: %v is taken for marked, and is not", name, err)
 			}
 		}
 		if both := registry.Terminal(class.mark(plain)); !registry.IsTerminal(both) || !class.is(both) {

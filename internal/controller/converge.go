@@ -352,8 +352,8 @@ func (o *observation) recordedRemoval(c plan.Change) *time.Time {
 // which has made no call for it, and no record speaks of it. Where a hook is to be released, or there is a record, a list must have
 // shown besides that no leader before this one has registered it: the watch may have lagged when this one began to lead.
 func (o *observation) neverRegistered(c plan.Change) bool {
-	unshown := c.Want != lifecycle.Absent && !lifecycle.MustStayOut(o.pod()) && !o.input.Record.Exists()
-	return o.tracked.Born() && !o.instances()[c.Key()] && (unshown || o.tracked.Shown(c.Registry))
+	needsNoList := c.Want != lifecycle.Absent && !lifecycle.MustStayOut(o.pod()) && !o.input.Record.Exists()
+	return o.tracked.Born() && !o.instances()[c.Key()] && (needsNoList || o.tracked.Shown(c.Registry))
 }
 
 // unlisted is why no hook is released of a pod without a record that came before this process watched: its description may be

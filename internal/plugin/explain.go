@@ -23,8 +23,9 @@ import (
 func (o *options) explain(p Pod, unknown error) {
 	on := terminalOf(o.Out)
 	var paragraphs []string
+	wait := waitSentence(p)
 	said := slices.Concat([]string{p.facts.leaderless, rotationSentence(p)}, registrySentences(p, unknown),
-		[]string{stateSentence(p), waitSentence(p), nextSentence(p), skipSentence(p)})
+		[]string{stateSentence(p), wait, nextSentence(p), skipSentence(p)})
 	for _, lines := range [][]string{said, handlerLines(p), o.remedies(p)} {
 		lines = slices.DeleteFunc(lines, func(line string) bool { return line == "" })
 		for i, line := range lines {
@@ -32,7 +33,7 @@ func (o *options) explain(p Pod, unknown error) {
 			switch line {
 			case p.facts.leaderless:
 				look = bad
-			case waitSentence(p):
+			case wait:
 				look = p.tone()
 			}
 			lines[i] = on.paint(on.wrap(printable(line)), look)

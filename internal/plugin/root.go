@@ -18,6 +18,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/internal/steer"
 )
 
 // The exit statuses, which docs/kubectl-plugin.md lists.
@@ -90,7 +92,7 @@ func (o *options) command() *cobra.Command {
 		PersistentPreRun: o.repeat,
 	}
 	o.flags.AddFlags(root.PersistentFlags())
-	root.PersistentFlags().StringVar(&o.installation, "rollcall-namespace", "rollcall-system",
+	root.PersistentFlags().StringVar(&o.installation, "rollcall-namespace", steer.Namespace,
 		"The namespace in which Rollcall is installed.")
 	root.PersistentFlags().StringVar(&o.leaseName, "leader-election-id", "rollcall",
 		"The name of the manager's Lease: the value of the manager's own flag --leader-election-id.")

@@ -16,10 +16,13 @@ const (
 	AnnotationRun = "rollcall.dev/resync"
 )
 
+// Namespace is the one in which Rollcall is installed where nothing says otherwise.
+const Namespace = "rollcall-system"
+
 // Command returns the command by which a person approves of removals of the managers whose Lease is in the namespace.
 func Command(namespace string) string {
 	const command = "kubectl rollcall resync --approve"
-	if namespace == "" || namespace == "rollcall-system" { // the plugin's default
+	if namespace == "" || namespace == Namespace {
 		return command
 	}
 	return command + " --rollcall-namespace=" + namespace
