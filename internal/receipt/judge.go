@@ -264,7 +264,8 @@ func (h *History) missed(l Line) (faults []Fault) {
 	}
 	// A registry that is down by now can't be told.
 	down := slices.ContainsFunc(h.lines, func(later Line) bool {
-		return later.Kind == Ran && later.Registry == l.Registry && later.At.After(l.At) && later.Outcome != Acknowledged
+		return later.Kind == Ran && later.Registry == l.Registry && later.At.After(l.At) &&
+			later.Outcome != Acknowledged && later.Outcome != RemovalsBlocked
 	})
 	for _, e := range l.Missing {
 		acts := func(later Line) bool { return later.At.After(l.Asked) }

@@ -170,8 +170,15 @@ func TestFaults(t *testing.T) {
 		"lost":      {"resync repairs", "did not register it again", sound().add(run([]Entry{entry()}, nil, Acknowledged)).sleep(time.Minute).add(run(nil, nil, Acknowledged))},
 		"repaired":  {"it did", "", sound().add(run([]Entry{entry()}, nil, Acknowledged)).add(call(Register, "Normal", Acknowledged)).sleep(time.Minute).add(run(nil, nil, Acknowledged))},
 		"leaked":    {"resync removes what is gone", "did not remove it", sound().add(run(nil, []Entry{entry()}, Acknowledged))},
-		"held back": {"a person has to approve", "", sound().add(run(nil, []Entry{entry()}, "removals blocked"))},
+		"held back": {"a person has to approve", "", sound().add(run(nil, []Entry{entry()}, RemovalsBlocked))},
 		"no resync": {"the registry is compared in time", "not compared with the cluster", sound().sleep(time.Hour).add(wait("NotReady"))},
+		"lost while removals are held back": {
+			"the registry is not down", "did not register it again",
+			sound().add(run([]Entry{entry()}, nil, RemovalsBlocked)).sleep(time.Minute).add(run(nil, nil, RemovalsBlocked)),
+		},
+		"lost while the registry is down": {
+			"it can't be told", "", sound().add(run([]Entry{entry()}, nil, Acknowledged)).sleep(time.Minute).add(run(nil, nil, "timeout")),
+		},
 	} {
 		var said []string
 		for _, f := range NewHistory(c.log.lines, time.Time{}).Faults() {

@@ -38,6 +38,9 @@ const (
 // Acknowledged is the outcome of a change that the registry has acknowledged.
 const Acknowledged = "ok"
 
+// RemovalsBlocked is the outcome of a run that was complete but for removals that a person has to approve.
+const RemovalsBlocked = "removals blocked"
+
 // Entry is one instance of one pod in one registry, as far as it is known.
 type Entry struct {
 	Registry  string `json:"registry,omitempty"`

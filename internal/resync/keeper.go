@@ -195,7 +195,7 @@ func (k *keeper) auditRun(failed error) {
 	if k.run.Outcome = receipt.Acknowledged; failed != nil {
 		k.run.Outcome = registry.Excerpt(failed.Error())
 	} else if k.blocked != "" {
-		k.run.Outcome = "removals blocked"
+		k.run.Outcome = receipt.RemovalsBlocked
 	}
 	k.resync.Audit.Write(k.run)
 	k.run = receipt.Line{}
@@ -300,10 +300,13 @@ func (k *keeper) remove(ctx context.Context, unknown, owned []registry.Entry) (e
 	if err != nil {
 		return fmt.Errorf("asking the API server which pods are gone: %w", err), nil
 	}
+	if unremoved = k.reap(ctx, gone, len(owned)); unremoved != nil || k.blocked != "" {
+		return nil, unremoved // each run finds the same anew, and the log would hold nothing else
+	}
 	for _, e := range gone {
 		k.run.Gone = append(k.run.Gone, receipt.EntryOf(k.name, e.Instance))
 	}
-	return nil, k.reap(ctx, gone, len(owned))
+	return nil, nil
 }
 
 // list asks for all entries in one call, and returns the cluster's own and the foreign ones. It leaves out what others own,

@@ -634,6 +634,40 @@ func TestListedIsClosedAfterTheFirstLists(t *testing.T) {
 	})
 }
 
+// TestRunsInTheAuditLog: a run says what it had to remove where it could, and not again and again where it could not.
+func TestRunsInTheAuditLog(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		reason string
+		unless func(*scene)
+		gone   int
+	}
+	bubble.Each(t, map[string]row{
+		"removed":   {"a receipt looks for the removals", func(*scene) {}, 3},
+		"held back": {"a person has to approve, each minute of a night", func(s *scene) { s.maxRemovals = "0%" }, 0},
+		"refused": {"the next run finds them again", func(s *scene) {
+			s.fakes["a"].Fail(fakeregistry.Match{Op: fakeregistry.OpDeregister}, errors.New("refused"))
+		}, 0},
+	}, func(t *testing.T, tc row) {
+		s := newScene(t, "a")
+		s.gone(s.many("a", 20)[:3]...)
+		tc.unless(s)
+		log := s.keepsAudit()
+		s.start()
+		time.Sleep(5 * time.Minute)
+		s.stop()
+		lines, err := receipt.Read(log())
+		expect.NoError(t, err)
+		gone := 0
+		for _, l := range lines {
+			gone += len(l.Gone)
+		}
+		if gone != tc.gone {
+			t.Errorf("the log names %d entries that have gone, want %d: %s", gone, tc.gone, tc.reason)
+		}
+	})
+}
+
 func TestApply(t *testing.T) {
 	t.Parallel()
 	bubble.Scenes(t, map[string]func(t *testing.T){
