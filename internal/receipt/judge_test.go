@@ -172,6 +172,17 @@ func TestFaults(t *testing.T) {
 		"leaked":    {"resync removes what is gone", "did not remove it", sound().add(run(nil, []Entry{entry()}, Acknowledged))},
 		"held back": {"a person has to approve", "", sound().add(run(nil, []Entry{entry()}, RemovalsBlocked))},
 		"no resync": {"the registry is compared in time", "not compared with the cluster", sound().sleep(time.Hour).add(wait("NotReady"))},
+		"not acknowledged, and registered before the log begins": {
+			"it was asked for, so the pod may be in", "had not acknowledged the call of 00:00:02.900 that takes out web at 10.0.0.1:80",
+			began().add(call(FailOver, "PreparingUpdate", "timeout")).sleep(20 * time.Second).add(flip("PreparingUpdate", false)),
+		},
+		"told, and registered before the log begins": {
+			"the registry was asked instead", "",
+			began().add(call(FailOver, "PreparingUpdate", "timeout")).add(told).sleep(20 * time.Second).add(flip("PreparingUpdate", false)),
+		},
+		"taken out again after the log begins": {
+			"its drain may have begun before", "", began().add(call(FailOver, "PreparingUpdate", Acknowledged)).add(flip("PreparingUpdate", false)),
+		},
 		"lost while removals are held back": {
 			"the registry is not down", "did not register it again",
 			sound().add(run([]Entry{entry()}, nil, RemovalsBlocked)).sleep(time.Minute).add(run(nil, nil, RemovalsBlocked)),

@@ -137,18 +137,20 @@ type Release struct {
 // FaultOfRelease says why the instance was not out when the hook was released, or nothing.
 func (e Evidence) FaultOfRelease(r Release) string {
 	in := e.Last(r.At, func(o Op) bool { return o == Register })
-	if in == nil {
-		return "" // it never was in service
+	if in == nil { // it never was in service, or was put in before all that is known; nor is known since when it is out
+		in, r.Drain = &Change{}, 0
 	}
-	outSince, acknowledged := e.takenOut(in.Applied, r.At, r.Stays)
+	out, acknowledged := e.takenOut(in.Applied, r.At, r.Stays)
 	acknowledged = acknowledged || e.told(in.Applied, r.At, func(s registry.State) bool {
 		return s == registry.Absent || s == registry.OutOfService && r.Stays
 	})
-	drained := r.At.Sub(outSince)
+	drained := r.At.Sub(out.Applied)
 	switch {
-	case !acknowledged:
+	case !acknowledged && in.Name == "" && out.Name != "":
+		return fmt.Sprintf("and the registry had not acknowledged %s that takes out %s", out.Name, e.Key)
+	case !acknowledged && in.Name != "":
 		return fmt.Sprintf("and the registry had not acknowledged that %s is out since %s put it in", e.Key, in.Name)
-	case !outSince.IsZero() && drained < r.Drain-ClockSlack:
+	case !out.Applied.IsZero() && drained < r.Drain-ClockSlack:
 		return fmt.Sprintf("%s after %s was taken out, and the drain is %s", drained.Round(time.Millisecond), e.Key, r.Drain)
 	default:
 		return ""
@@ -190,22 +192,22 @@ func (e Evidence) Last(at time.Time, match func(Op) bool) (last *Change) {
 	return last
 }
 
-// takenOut returns when the first change after a time took the instance out, and whether one of them had been acknowledged.
+// takenOut returns the first change after a time that took the instance out, and whether one of them had been acknowledged.
 // Where there was none, it may have vanished, which a list told.
-func (e Evidence) takenOut(after, at time.Time, stays bool) (since time.Time, acknowledged bool) {
+func (e Evidence) takenOut(after, at time.Time, stays bool) (first Change, acknowledged bool) {
 	for _, c := range e.Changes {
 		if c.Op == Register || !by(c.Applied, at) || c.Applied.Before(after) {
 			continue
 		}
-		if since.IsZero() || c.Applied.Before(since) {
-			since = c.Applied
+		if first.Applied.IsZero() || c.Applied.Before(first.Applied) {
+			first = c
 		}
 		acknowledged = acknowledged || (c.Op == Deregister || stays) && by(c.Acknowledged, at)
 	}
-	if wiped, found := e.WipedBetween(after, at); found && since.IsZero() {
-		since = wiped
+	if wiped, found := e.WipedBetween(after, at); found && first.Applied.IsZero() {
+		first.Applied = wiped
 	}
-	return since, acknowledged
+	return first, acknowledged
 }
 
 // WipedBetween returns when the instance first vanished between two times.
