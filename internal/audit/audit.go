@@ -215,13 +215,13 @@ func (c *chain) begin() error {
 		return fmt.Errorf("looking at the audit log: %w", err)
 	}
 	c.size = info.Size()
-	moved := c.movedAway()
-	if !moved && c.size > c.log.MaxSize {
+	moved, full := c.movedAway(), c.size > c.log.MaxSize
+	if !moved && full {
 		if err := os.Rename(c.log.Path, before(c.log.Path)); err != nil {
 			return fmt.Errorf("moving the audit log away: %w", err)
 		}
 	}
-	if moved || c.size > c.log.MaxSize {
+	if moved || full {
 		next, torn, err := openFile(c.log.Path)
 		if err != nil {
 			return err
@@ -232,7 +232,7 @@ func (c *chain) begin() error {
 	}
 	now := time.Now()
 	c.number, c.hash, c.name = 0, "", c.log.Name+"/"+now.UTC().Format("20060102T150405.000000")
-	return c.append(receipt.Line{Kind: receipt.Begin, Version: c.log.Version, At: now, Torn: c.torn})
+	return c.append(receipt.Line{Kind: receipt.Begin, Version: c.log.Version, At: now, Torn: c.torn, Continues: moved || full})
 }
 
 func (c *chain) append(line receipt.Line) error {

@@ -120,6 +120,9 @@ func TestRotates(t *testing.T) {
 	begun := 0
 	for _, line := range lines {
 		if line.Kind == receipt.Begin {
+			if line.Continues != (begun > 0) {
+				t.Errorf("chain %d says that a file before it has lines too: %t", begun, line.Continues)
+			}
 			begun++
 		}
 	}
@@ -139,8 +142,8 @@ func TestMovedAway(t *testing.T) {
 	flips(l, 50) // more than the file may have
 	expect.NoError(t, l.Close(t.Context(), true))
 	lines, err := receipt.Read(read(t, l))
-	if err != nil || len(lines) < 50 || lines[0].Kind != receipt.Begin || lost.Load() != 0 {
-		t.Errorf("%d lines, %d lost, %v: want all since then, from the beginning of a chain", len(lines), lost.Load(), err)
+	if err != nil || len(lines) < 50 || lines[0].Kind != receipt.Begin || !lines[0].Continues || lost.Load() != 0 {
+		t.Errorf("%d lines, %d lost, %v: want all since then, from the beginning of a chain that continues another", len(lines), lost.Load(), err)
 	}
 }
 

@@ -73,7 +73,7 @@ func (h *History) rename() {
 // Faults returns what is wrong, in the order of time.
 func (h *History) Faults() []Fault {
 	var faults []Fault
-	for _, l := range h.lines {
+	for i, l := range h.lines {
 		why, early := "", false
 		switch l.Kind {
 		case Flip:
@@ -84,8 +84,9 @@ func (h *History) Faults() []Fault {
 			why = h.faultOfWait(l)
 		case Ran:
 			faults = append(faults, h.faultsOfRun(l)...)
+			why = h.faultOfLeader(l, h.lines[i+1:])
 		case Leads:
-			why = h.faultOfLeader(l)
+			why = h.faultOfLeader(l, h.lines[i+1:])
 		case Begin, Renamed, Told, End:
 		}
 		if why != "" {
@@ -143,7 +144,7 @@ func (h *History) faultOfRelease(l Line, hook string) string {
 		release.Drain = l.duration()
 	}
 	for _, k := range h.keys(l.UID) {
-		if why := h.evidence(k).FaultOfRelease(release); why != "" {
+		if why := h.evidence(k, l).FaultOfRelease(release); why != "" {
 			return why
 		}
 	}
@@ -152,9 +153,9 @@ func (h *History) faultOfRelease(l Line, hook string) string {
 
 func (h *History) faultOfAssert(l Line) string {
 	for _, e := range l.Instances {
-		evidence := h.evidence(e.Key())
+		evidence := h.evidence(e.Key(), l)
 		// What was acknowledged before the lines begin is not known: the pod may have waited since for the registry's readers.
-		if !l.Since.IsZero() && l.Since.Before(h.Since()) && evidence.Last(l.Asked, Op.Changes) == nil {
+		if !l.Since.IsZero() && l.Since.Before(h.known(l)) && evidence.Last(l.Asked, Op.Changes) == nil {
 			continue
 		}
 		if why := evidence.FaultOfAssert(l.Asked); why != "" {
@@ -175,14 +176,21 @@ func (h *History) keys(uid string) []Key {
 	return keys
 }
 
-// evidence is what the lines have of one instance. A change of unknown outcome may have been carried out from when it was asked
-// for. An entry that a list had in service was put in before.
-func (h *History) evidence(k Key) Evidence {
+// about are the lines of one instance that say something for a flip: where its manager may have acted for it in a file that is gone, not
+// those of before.
+func (h *History) about(k Key, flip Line) []Line {
+	known := h.known(flip)
+	unseen := flip.Since.Before(known) && !flip.Since.IsZero() && !flip.Deleting
+	return slices.DeleteFunc(slices.Clone(h.pods[k.UID]), func(l Line) bool { return l.Key() != k || unseen && l.At.Before(known) })
+}
+
+// evidence is what the lines have of one instance for a flip. A change of unknown outcome may have been carried out from when it was
+// asked for. An entry that a list had in service was put in before.
+func (h *History) evidence(k Key, flip Line) Evidence {
 	e := Evidence{Key: k}
 	var told []Line
-	for _, l := range h.pods[k.UID] {
+	for _, l := range h.about(k, flip) {
 		switch {
-		case l.Key() != k:
 		case l.Kind == Called && l.Outcome == Acknowledged:
 			e.Changes = append(e.Changes, Change{Name: "the call of " + clock(l.Asked), Op: l.Operation, Applied: l.At, Acknowledged: l.At})
 		case l.Kind == Called:
@@ -247,6 +255,9 @@ func (h *History) breaksOff(chain string, after time.Time) bool {
 
 // faultsOfRun finds what a run of resync saw and that nothing was done about.
 func (h *History) faultsOfRun(l Line) []Fault {
+	if l.Asked.Before(h.known(l)) {
+		return nil // what it did may be in a file that is gone
+	}
 	faults := h.missed(l)
 	for _, e := range l.Gone {
 		removed := func(c Line) bool { return c.Kind == Called && c.Operation == Deregister && c.At.After(l.Asked) }
@@ -276,28 +287,23 @@ func (h *History) missed(l Line) (faults []Fault) {
 	return faults
 }
 
-// faultOfLeader finds a manager that compares a registry with the cluster too seldom, or never.
-func (h *History) faultOfLeader(l Line) string {
-	interval := l.duration()
-	if interval == 0 { // it is no more
-		return ""
-	}
-	last, until := l.At, h.until
-	for _, later := range h.lines {
-		if !later.At.After(l.At) {
-			continue
+// faultOfLeader finds a manager that compares a registry with the cluster too seldom, or never, from a line on that says how often it
+// does.
+func (h *History) faultOfLeader(l Line, after []Line) string {
+	interval, until := l.duration(), h.until
+	for _, later := range after {
+		if later.Kind == Ran && later.Registry == l.Registry {
+			until = later.Asked
+			break
 		}
 		if later.Kind == Leads && later.Registry == l.Registry || later.Kind == End && processOf(later) == processOf(l) {
 			until = later.At
 			break
 		}
-		if later.Kind == Ran && later.Registry == l.Registry {
-			last = later.At
-		}
 	}
-	if late := until.Sub(last); late > 2*interval+Patience {
+	if late := until.Sub(l.At); interval > 0 && late > 2*interval+Patience {
 		return fmt.Sprintf("registry %s was not compared with the cluster for %s after %s, and resync.interval is %s",
-			l.Registry, late.Round(time.Second), clock(last), interval)
+			l.Registry, late.Round(time.Second), clock(l.At), interval)
 	}
 	return ""
 }
@@ -306,6 +312,15 @@ func (h *History) faultOfLeader(l Line) string {
 func processOf(l Line) string {
 	process, _, _ := strings.Cut(l.Chain, "/")
 	return process
+}
+
+// known is since when all lines are there of the manager that wrote this one.
+func (h *History) known(l Line) time.Time {
+	i := slices.IndexFunc(h.lines, func(b Line) bool { return b.Kind == Begin && processOf(b) == processOf(l) })
+	if i < 0 || !h.lines[i].Continues {
+		return h.Since()
+	}
+	return h.lines[i].At
 }
 
 // Since is when the lines begin.

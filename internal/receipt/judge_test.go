@@ -25,6 +25,13 @@ func (g *log) add(l Line) *log {
 	return g
 }
 
+// asked has the last line be of a call or run that began so long before.
+func (g *log) asked(before time.Duration) *log {
+	last := &g.lines[len(g.lines)-1]
+	last.Asked = last.At.Add(-before)
+	return g
+}
+
 // kill has another manager write from then on.
 func (g *log) kill() *log {
 	g.killed++
@@ -75,7 +82,7 @@ func wait(reason string) Line {
 }
 
 func run(missing, gone []Entry, outcome string) Line {
-	return Line{Kind: Ran, Entry: Entry{Registry: "default"}, Missing: missing, Gone: gone, Outcome: outcome}
+	return Line{Kind: Ran, Entry: Entry{Registry: "default"}, Missing: missing, Gone: gone, Outcome: outcome, Seconds: 60}
 }
 
 func leads() Line { return Line{Kind: Leads, Entry: Entry{Registry: "default"}, Seconds: 60} }
@@ -108,6 +115,14 @@ func TestFaults(t *testing.T) {
 	waited.Since = time.Date(2025, 12, 31, 23, 59, 0, 0, time.UTC)
 	told := pod(Told, "PreparingUpdate")
 	told.Says = "Absent"
+	// A manager has written since another one did; it continues a file that is gone, or has no other.
+	after := func(first Line, continues bool) *log {
+		return (&log{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}).add(first).sleep(time.Hour).kill().add(Line{Kind: Begin, Continues: continues})
+	}
+	moved := func(l Line, minute int) Line {
+		l.Since = time.Date(2026, 1, 1, 0, minute, 0, 0, time.UTC)
+		return l
+	}
 	for name, c := range map[string]struct {
 		reason, want string
 		log          *log
@@ -172,6 +187,22 @@ func TestFaults(t *testing.T) {
 		"leaked":    {"resync removes what is gone", "did not remove it", sound().add(run(nil, []Entry{entry()}, Acknowledged))},
 		"held back": {"a person has to approve", "", sound().add(run(nil, []Entry{entry()}, RemovalsBlocked))},
 		"no resync": {"the registry is compared in time", "not compared with the cluster", sound().sleep(time.Hour).add(wait("NotReady"))},
+		"registered before its manager's file begins": {
+			"the file before is gone, and another manager's is older", "", after(Line{Kind: Begin}, true).add(moved(flip("Updated", true), 30)),
+		},
+		"not registered by a manager of which all is there": {
+			"it has to have the acknowledgement itself", "was never told of", after(Line{Kind: Begin}, false).add(moved(flip("Updated", true), 30)),
+		},
+		"put back before its manager's file begins": {
+			"what another did before says nothing", "", after(call(FailOver, "PreparingUpdate", Acknowledged), true).add(moved(flip("Updated", true), 30)),
+		},
+		"taken out before its manager's file begins": {
+			"the same", "", after(call(Register, "Updated", Acknowledged), true).add(moved(flip("PreparingUpdate", false), 30)),
+		},
+		"not out, in a manager's second file": {
+			"the pod moved after that began", "had not acknowledged that",
+			after(call(Register, "Updated", Acknowledged), true).add(call(FailOver, "PreparingUpdate", "timeout")).add(moved(flip("PreparingUpdate", false), 61)),
+		},
 		"not acknowledged, and registered before the log begins": {
 			"it was asked for, so the pod may be in", "had not acknowledged the call of 00:00:02.900 that takes out web at 10.0.0.1:80",
 			began().add(call(FailOver, "PreparingUpdate", "timeout")).sleep(20 * time.Second).add(flip("PreparingUpdate", false)),
@@ -183,12 +214,26 @@ func TestFaults(t *testing.T) {
 		"taken out again after the log begins": {
 			"its drain may have begun before", "", began().add(call(FailOver, "PreparingUpdate", Acknowledged)).add(flip("PreparingUpdate", false)),
 		},
+		"leaked from a file that is gone": {
+			"so may be the lines of its removals", "",
+			after(Line{Kind: Begin}, true).add(run(nil, []Entry{entry()}, Acknowledged)).asked(2 * time.Second),
+		},
 		"lost while removals are held back": {
 			"the registry is not down", "did not register it again",
 			sound().add(run([]Entry{entry()}, nil, RemovalsBlocked)).sleep(time.Minute).add(run(nil, nil, RemovalsBlocked)),
 		},
 		"lost while the registry is down": {
 			"it can't be told", "", sound().add(run([]Entry{entry()}, nil, Acknowledged)).sleep(time.Minute).add(run(nil, nil, "timeout")),
+		},
+		"no resync in a second file": {
+			"the line that leads is gone", "not compared with the cluster",
+			after(Line{Kind: Begin}, true).add(run(nil, nil, Acknowledged)).sleep(time.Hour).add(wait("NotReady")),
+		},
+		"no resync meanwhile": {
+			"the same", "not compared with the cluster for 10m", sound().sleep(10 * time.Minute).add(run(nil, nil, Acknowledged)),
+		},
+		"a run that takes long": {
+			"the registry was asked in time", "", sound().sleep(3 * time.Minute).add(run(nil, nil, Acknowledged)).asked(2 * time.Minute),
 		},
 	} {
 		var said []string
@@ -227,7 +272,7 @@ func TestRollouts(t *testing.T) {
 		"updated": {"its pod was in rotation before the log begins", g.lines, []string{updated}},
 		"stuck": {"no hook was flipped, and that is what is wrong", stuck.lines,
 			[]string{"rev a: 1 pod, 0 transitions, 0 flips before acknowledgement, longest wait 0 s: FAIL"}},
-		"leaked": {"no line says whose pod it was", append(slices.Clone(g.lines), run(nil, []Entry{leaked}, Acknowledged)),
+		"leaked": {"no line says whose pod it was", (&log{now: g.now, lines: slices.Clone(g.lines)}).add(run(nil, []Entry{leaked}, Acknowledged)).lines,
 			[]string{strings.Replace(updated, "PASS", "FAIL", 1)}},
 		"evicted": {"it has been Normal for a year, and waited at no hook", ends.lines,
 			[]string{"rev a: 1 pod, 1 transition, 0 flips before acknowledgement, longest wait 0 s: PASS"}},

@@ -62,7 +62,7 @@ func EntryOf(name string, in registry.Instance) Entry {
 // Key tells it from others.
 func (e Entry) Key() Key { return Key{e.Registry, e.UID, e.Service, e.Address, e.Port} }
 
-// Line is one line of a chain. Chain, Number, Lost and Torn are the writer's.
+// Line is one line of a chain. Chain, Number, Lost, Torn and Continues are the writer's.
 type Line struct {
 	// Chain names the process that wrote the line, and Number counts its lines from 0.
 	Chain  string `json:"chain"`
@@ -72,6 +72,8 @@ type Line struct {
 	// before this one.
 	Lost int  `json:"lost,omitempty"`
 	Torn bool `json:"torn,omitempty"`
+	// Continues says of a Begin that the file before this one has lines too.
+	Continues bool `json:"continues,omitempty"`
 	// Asked is when a call or a patch began, and At when its answer came, or when it was.
 	Asked   time.Time `json:"asked,omitzero"`
 	At      time.Time `json:"at"`
@@ -101,7 +103,7 @@ type Line struct {
 	// Hook and Reason are why a pod waits.
 	Hook   string `json:"hook,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	// Seconds is the pod's drain, or the interval of resync.
+	// Seconds is the pod's drain, or the interval of resync, which runs have too since the line that leads may be in a file that is gone.
 	Seconds float64 `json:"seconds,omitempty"`
 	// Missing are the entries that a run missed in a registry, and Gone those without a live pod that it had to remove.
 	Missing []Entry `json:"missing,omitempty"`

@@ -153,7 +153,9 @@ func (k *keeper) turn(ctx context.Context) time.Duration {
 	}
 	began := time.Now()
 	synced := k.resync.Synced() // what is gone can't be known before
-	k.run = receipt.Line{Kind: receipt.Ran, Asked: began, Entry: receipt.Entry{Registry: k.name}}
+	k.run = receipt.Line{
+		Kind: receipt.Ran, Asked: began, Entry: receipt.Entry{Registry: k.name}, Seconds: policy.Interval.Seconds(),
+	}
 	unknown, owned, err := k.compare(ctx)
 	k.hasListed()
 	var unremoved error
