@@ -100,9 +100,9 @@ func (r *PodReconciler) auditGone(n *notes.Note) {
 	}
 }
 
-// auditWait writes down why the pod waits from now on, where that is another reason than before.
+// auditWait writes down why the pod waits from now on, where it did not wait like that before.
 func (r *PodReconciler) auditWait(seen *observation, now, before notes.Blocker) {
-	if r.Audit == nil || now.Hook == before.Hook && now.Reason == before.Reason || now.Hook == "" && before.Hook == "" {
+	if r.Audit == nil || now.WaitsLike(before) || now.Hook == "" && before.Hook == "" {
 		return
 	}
 	line := seen.lineOf(seen.pod())

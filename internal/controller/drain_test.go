@@ -2,6 +2,7 @@ package controller
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -98,6 +100,24 @@ func TestDrainOfThePodsOwn(t *testing.T) {
 	w.changePod(pod, annotated(service.AnnotationDrain, "0s"))
 	w.takeJournal()
 	w.reconciles(pod, "someone is in a hurry", writes)
+}
+
+func TestDrainThatIsMadeLongerIsInTheAuditLog(t *testing.T) {
+	t.Parallel()
+	w, pod := serving(t, draining15s)
+	waits, _ := w.audits(receipt.Waits, func() {
+		w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+		w.reconcile(pod)
+		w.changePod(pod, annotated(service.AnnotationDrain, "60s"))
+		w.reconcile(pod)
+	})
+	var drains []float64
+	for _, l := range waits {
+		drains = append(drains, l.Seconds)
+	}
+	if want := []float64{15, 60}; !slices.Equal(drains, want) {
+		t.Errorf("the pod waits for drains of %v s, want %v: a receipt takes the first for overdue once it has passed", drains, want)
+	}
 }
 
 func TestDrainThatAnotherClockBegan(t *testing.T) {

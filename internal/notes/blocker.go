@@ -47,6 +47,11 @@ func (b Blocker) Sentence() string {
 	return fmt.Sprintf("hook %s waits: %s", b.Hook, b.Message)
 }
 
+// WaitsLike reports whether both wait with the same hook for the same reason, and for a drain that is as long.
+func (b Blocker) WaitsLike(other Blocker) bool {
+	return b.Hook == other.Hook && b.Reason == other.Reason && (b.Reason != reason.Draining || b.Message == other.Message)
+}
+
 // OfAgent returns the blocker of an error as an agent's, where an agent has failed and not the registry.
 func (b Blocker) OfAgent(err error) Blocker {
 	if registry.IsOfAgent(err) {

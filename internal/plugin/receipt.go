@@ -115,7 +115,7 @@ func (o *options) managersLines(ctx context.Context) (lines []receipt.Line, unti
 	if err != nil {
 		return nil, until, nil, err
 	}
-	until = o.now()
+	until = cluster.managersTime(ctx)
 	read := 0
 	for i := range pods {
 		pod := &pods[i]
@@ -138,6 +138,15 @@ func (o *options) managersLines(ctx context.Context) (lines []receipt.Line, unti
 	}
 	return nil, until, nil, &exitError{exitNoManager, errors.Join(unread, fmt.Errorf("no manager in namespace %s serves an audit log: "+
 		"say where Rollcall is installed by --rollcall-namespace, or read a copy with --file", o.installation))}
+}
+
+// managersTime is when the leader renewed its Lease last, by its own clock, as that of the lines: the local one may be ahead. It is the
+// local one where no manager leads, or the Lease can't be read.
+func (c *cluster) managersTime(ctx context.Context) time.Time {
+	if lease, err := c.renewed(ctx); err == nil {
+		return lease.Spec.RenewTime.Time
+	}
+	return c.now()
 }
 
 // managers returns the managers' pods that run and have a port to ask, by the labels that the manifests and the chart set.

@@ -3,10 +3,13 @@ package plugin
 import (
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/test/harness/bubble"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -38,4 +41,36 @@ func TestManagers(t *testing.T) {
 	if got := strings.Join(names, " "); got != "rollcall-0 rollcall-1" {
 		t.Errorf("it asks %s, want rollcall-0 rollcall-1", got)
 	}
+}
+
+// TestManagersTime: what is overdue in the managers' lines is so by a manager's clock.
+func TestManagersTime(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		reason  string
+		objects []client.Object
+		renewed time.Duration // once more, after two seconds
+		want    time.Time
+	}
+	behind := now.Add(-3 * time.Minute)
+	bubble.Each(t, map[string]row{
+		"clocks agree":       {"all lines up to then are there", []client.Object{leaseHeld(now.Add(-time.Second))}, 0, now.Add(-time.Second)},
+		"this one is ahead":  {"a manager renews the Lease", []client.Object{leaseHeld(behind)}, 2 * time.Second, behind.Add(2 * time.Second)},
+		"this one is behind": {"no manager's clock is", []client.Object{leaseHeld(now.Add(time.Minute))}, 0, now.Add(time.Minute)},
+		"no manager leads":   {"nothing is compared, which the receipt has to say", []client.Object{leaseHeld(behind)}, 0, now},
+		"no Lease":           {"there is no other clock", nil, 0, now},
+	}, func(t *testing.T, c row) {
+		cluster := clusterWith(c.objects...)
+		if c.renewed > 0 {
+			time.AfterFunc(2*time.Second, func() {
+				lease := leaseHeld(now)
+				expect.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(lease), lease))
+				lease.Spec.RenewTime.Time = lease.Spec.RenewTime.Add(c.renewed)
+				expect.NoError(t, cluster.Update(t.Context(), lease))
+			})
+		}
+		if got := cluster.managersTime(t.Context()); !got.Equal(c.want) {
+			t.Errorf("the lines are judged as of %s, want %s: %s", got, c.want, c.reason)
+		}
+	})
 }

@@ -18,6 +18,9 @@ const Patience = 10 * time.Second
 // repairs is how long it may take until the first call for what resync missed has its answer.
 const repairs = Patience / 2
 
+// skew is how far the clocks of two managers may be apart.
+const skew = time.Second
+
 // draining is the reason of a pod that only waits for its drain.
 const draining = "Draining"
 
@@ -191,10 +194,8 @@ func (h *History) evidence(k Key, flip Line) Evidence {
 	var told []Line
 	for _, l := range h.about(k, flip) {
 		switch {
-		case l.Kind == Called && l.Outcome == Acknowledged:
-			e.Changes = append(e.Changes, Change{Name: "the call of " + clock(l.Asked), Op: l.Operation, Applied: l.At, Acknowledged: l.At})
 		case l.Kind == Called:
-			e.Changes = append(e.Changes, Change{Name: "the call of " + clock(l.Asked), Op: l.Operation, Applied: l.Asked})
+			e.Changes = append(e.Changes, changeOf(l, processOf(flip)))
 		case l.Kind == Told && registry.State(l.Says) == registry.InService:
 			e.Changes = append(e.Changes, Change{
 				Name: "what the registry said at " + clock(l.Asked), Op: Register, Applied: l.Asked, Acknowledged: l.At,
@@ -209,6 +210,18 @@ func (h *History) evidence(k Key, flip Line) Evidence {
 		})
 	}
 	return e
+}
+
+// changeOf is the change of a line, to hold against what the process wrote.
+func changeOf(l Line, process string) Change {
+	c := Change{Name: "the call of " + clock(l.Asked), Op: l.Operation, Applied: l.Asked}
+	if l.Outcome == Acknowledged {
+		c.Applied, c.Acknowledged = l.At, l.At
+	}
+	if processOf(l) != process {
+		c.Skew = skew
+	}
+	return c
 }
 
 func clock(t time.Time) string { return t.UTC().Format("15:04:05.000") }

@@ -214,6 +214,15 @@ func TestFaults(t *testing.T) {
 		"taken out again after the log begins": {
 			"its drain may have begun before", "", began().add(call(FailOver, "PreparingUpdate", Acknowledged)).add(flip("PreparingUpdate", false)),
 		},
+		"not drained by a second": {
+			"one manager has one clock", "the drain is 5s", out().sleep(3300 * time.Millisecond).add(flip("PreparingUpdate", false)),
+		},
+		"not drained by a second, by another manager": {
+			"its clock may be behind", "", out().kill().sleep(3300 * time.Millisecond).add(flip("PreparingUpdate", false)),
+		},
+		"not drained by two, by another manager": {
+			"clocks agree within a second", "3.4s after", out().kill().sleep(2500 * time.Millisecond).add(flip("PreparingUpdate", false)),
+		},
 		"leaked from a file that is gone": {
 			"so may be the lines of its removals", "",
 			after(Line{Kind: Begin}, true).add(run(nil, []Entry{entry()}, Acknowledged)).asked(2 * time.Second),

@@ -110,6 +110,8 @@ type Change struct {
 	Op   Op
 	// Applied is when the registry did the work, and Acknowledged when it said so.
 	Applied, Acknowledged time.Time
+	// Skew is how far the clock behind these times may be from that behind the flip.
+	Skew time.Duration
 }
 
 func by(when, at time.Time) bool { return !when.IsZero() && !when.After(at) }
@@ -150,7 +152,7 @@ func (e Evidence) FaultOfRelease(r Release) string {
 		return fmt.Sprintf("and the registry had not acknowledged %s that takes out %s", out.Name, e.Key)
 	case !acknowledged && in.Name != "":
 		return fmt.Sprintf("and the registry had not acknowledged that %s is out since %s put it in", e.Key, in.Name)
-	case !out.Applied.IsZero() && drained < r.Drain-ClockSlack:
+	case !out.Applied.IsZero() && drained < r.Drain-ClockSlack-out.Skew:
 		return fmt.Sprintf("%s after %s was taken out, and the drain is %s", drained.Round(time.Millisecond), e.Key, r.Drain)
 	default:
 		return ""
@@ -199,7 +201,7 @@ func (e Evidence) takenOut(after, at time.Time, stays bool) (first Change, ackno
 		if c.Op == Register || !by(c.Applied, at) || c.Applied.Before(after) {
 			continue
 		}
-		if first.Applied.IsZero() || c.Applied.Before(first.Applied) {
+		if first.Applied.IsZero() || c.Applied.Add(-c.Skew).Before(first.Applied.Add(-first.Skew)) {
 			first = c
 		}
 		acknowledged = acknowledged || (c.Op == Deregister || stays) && by(c.Acknowledged, at)
