@@ -56,6 +56,15 @@ func TestAltered(t *testing.T) {
 		changed[i] = line
 		return strings.Join(changed, "")
 	}
+	second, err := receipt.Read([]byte(strings.Join(log[4:], "")))
+	expect.NoError(t, err)
+	first := strings.TrimSuffix(log[4][strings.LastIndex(log[4], `"hash":"`)+len(`"hash":"`):], "\"}\n")
+	sealed := func(before string, line receipt.Line) string {
+		line.Chain = second[0].Chain
+		written, _, err := receipt.Seal(before, &line)
+		expect.NoError(t, err)
+		return string(written)
+	}
 	for name, c := range map[string]struct {
 		reason, log, says string
 		want              error
@@ -67,10 +76,22 @@ func TestAltered(t *testing.T) {
 		"altered":             {"one letter is enough", with(5, strings.Replace(log[5], "gate", "gaze", 1)), "line 6 ", receipt.ErrAltered, 5},
 		"altered hash":        {"the hash is part of the line", with(5, strings.Replace(log[5], `"hash":"`, `"hash":"0`, 1)), "line 6 ", receipt.ErrAltered, 5},
 		"no hash":             {"each line has one", with(5, `{"chain":"m","number":1}`+"\n"), "line 6 ", receipt.ErrAltered, 5},
-		"twice":               {"a line stands once in its chain", with(5, log[5]+log[5]), "line 7 ", receipt.ErrAltered, 6},
+		"twice":               {"a collector delivers a line again", with(5, log[5]+log[5]), "", nil, 8},
 		"taken out":           {"the next line of the chain tells", with(5, ""), "line 6: line 1 of chain m", receipt.ErrMissing, 5},
 		"cut off in a line":   {"a line ends with a newline", strings.TrimSuffix(strings.Join(log[:6], ""), "\n"), "line 6 ", receipt.ErrCutOff, 5},
 		"cut off at the head": {"a chain begins with its first line", strings.Join(log[5:], ""), "line 1: line 0 of chain m", receipt.ErrMissing, 0},
+		"the end twice": {
+			"or many", strings.Join(log, "") + strings.Join(log[2:], ""), "", nil, 8,
+		},
+		"twice, and altered": {
+			"they differ", with(5, log[5]+strings.Replace(log[5], "gate", "gaze", 1)), "line 7 ", receipt.ErrAltered, 6,
+		},
+		"twice, and sealed anew": {
+			"they differ", with(6, log[6]+sealed(first, receipt.Line{Number: 1, Kind: receipt.Flip})), "line 8 ", receipt.ErrAltered, 7,
+		},
+		"numbered below 0": {
+			"a chain begins at 0", with(6, sealed("", receipt.Line{Number: -1, Kind: receipt.Flip})), "line 7 ", receipt.ErrAltered, 6,
+		},
 	} {
 		lines, err := receipt.Read([]byte(c.log))
 		if len(lines) != c.lines || !errors.Is(err, c.want) || c.want != nil && !strings.HasPrefix(err.Error(), c.says) {

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -64,22 +65,23 @@ func (o *options) auditLines(ctx context.Context, files []string) (lines []recei
 	if len(files) == 0 {
 		return o.managersLines(ctx)
 	}
+	var log []byte
 	for _, path := range files {
-		log, err := readInput(o.In, path, "the audit log")
+		if len(log) > 0 && !bytes.HasSuffix(log, []byte("\n")) {
+			log = append(log, '\n') // a copy may lack its last one
+		}
+		text, err := readInput(o.In, path, "the audit log")
 		if err != nil {
 			return nil, until, nil, err
 		}
-		more, err := linesOf(path, log)
-		if err != nil {
-			return nil, until, nil, err
-		}
-		lines = append(lines, more...)
+		log = append(log, text...)
 	}
-	if len(lines) == 0 {
-		return nil, until, nil, &exitError{exitDamaged, fmt.Errorf(
+	lines, err = linesOf(strings.Join(files, ", "), log)
+	if err == nil && len(lines) == 0 {
+		err = &exitError{exitDamaged, fmt.Errorf(
 			"%s: no line of an audit log: name the file that audit.path has in the configuration", strings.Join(files, ", "))}
 	}
-	return lines, until, nil, nil
+	return lines, until, nil, err
 }
 
 // readInput reads a file, or the standard input where its path is -.
@@ -169,15 +171,18 @@ func (c *cluster) auditLog(ctx context.Context, pod *corev1.Pod) ([]byte, error)
 
 // revisions returns the numbers of the revisions, by their hashes, as far as a person may read them.
 func (o *options) revisions(ctx context.Context, namespace string, files []string) map[string]string {
-	numbers := map[string]string{}
-	cluster, err := o.cluster()
-	if err != nil || len(files) > 0 {
+	if len(files) > 0 {
 		return nil // the copies may be of another cluster
+	}
+	cluster, err := o.cluster()
+	if err != nil {
+		return nil
 	}
 	var list appsv1.ControllerRevisionList
 	if err := cluster.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 		return nil
 	}
+	numbers := map[string]string{}
 	for i := range list.Items {
 		numbers[shortRevision(list.Items[i].Name)] = strconv.FormatInt(list.Items[i].Revision, 10)
 	}

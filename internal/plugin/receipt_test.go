@@ -1,14 +1,19 @@
 package plugin
 
 import (
+	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/test/harness/bubble"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
@@ -40,6 +45,47 @@ func TestManagers(t *testing.T) {
 	}
 	if got := strings.Join(names, " "); got != "rollcall-0 rollcall-1" {
 		t.Errorf("it asks %s, want rollcall-0 rollcall-1", got)
+	}
+}
+
+// TestCopiesOfALog reads a chain of four lines from files.
+func TestCopiesOfALog(t *testing.T) {
+	t.Parallel()
+	var lines [][]byte
+	hash := ""
+	for i, kind := range []receipt.Kind{receipt.Begin, receipt.Ran, receipt.Ran, receipt.End} {
+		written, next, err := receipt.Seal(hash, &receipt.Line{Chain: "m/1", Number: i, Kind: kind})
+		expect.NoError(t, err)
+		lines, hash = append(lines, written), next
+	}
+	part := func(from, to int) string { return string(bytes.Join(lines[from:to], nil)) }
+	for name, c := range map[string]struct {
+		reason string
+		files  []string
+		want   string
+	}{
+		"whole":             {"", []string{part(0, 4)}, ""},
+		"by the hour":       {"a chain goes on in the next file", []string{part(0, 2), part(2, 4)}, ""},
+		"that overlap":      {"a collector delivers lines again", []string{part(0, 3), part(1, 4)}, ""},
+		"without a newline": {"the line is whole all the same", []string{strings.TrimSuffix(part(0, 2), "\n"), part(2, 4)}, ""},
+		"without an hour":   {"a line is missing", []string{part(0, 1), part(2, 4)}, "line 2: line 1 of chain m/1 before it is missing"},
+		"cut off":           {"only the last may be written to still", []string{part(0, 2), part(2, 4)[:20]}, "line 3 is cut off"},
+		"of something else": {"", []string{"cluster: a\n", "\n"}, "no line of an audit log"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			paths := []string{"-"} // standard input comes first
+			for i, text := range c.files[1:] {
+				paths = append(paths, filepath.Join(t.TempDir(), string(rune('a'+i))))
+				expect.NoError(t, os.WriteFile(paths[i+1], []byte(text), 0o600))
+			}
+			o := &options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(c.files[0])}}
+			read, until, _, err := o.auditLines(t.Context(), paths)
+			expect.Error(t, c.reason, err, c.want)
+			if err == nil && (len(read) != len(lines) || !until.IsZero()) {
+				t.Errorf("read %d lines until %s, want %d and no time: %s", len(read), until, len(lines), c.reason)
+			}
+		})
 	}
 }
 

@@ -174,16 +174,14 @@ func (f *FaultError) Error() string {
 // Unwrap is one of the errors above.
 func (f *FaultError) Unwrap() error { return f.Why }
 
-// end is where a chain stands while it is read.
-type end struct {
-	number int
-	hash   string
-}
+// chain has the hashes of its lines while it is read.
+type chain []string
 
 // Read returns the lines of a log, which may hold several chains and lines of anything else, and the first fault. Lines up to the
-// fault are returned with it. A chain that lacks its last lines as a whole looks like one that goes on.
+// fault are returned with it. A line that comes again counts once. A chain that lacks its last lines as a whole looks like one that
+// goes on.
 func Read(log []byte) (lines []Line, err error) {
-	ends := map[string]end{}
+	chains := map[string]chain{}
 	torn := 0 // the line that the next one has to account for
 	for i := 1; len(log) > 0; i++ {
 		raw, rest, whole := bytes.Cut(log, []byte("\n"))
@@ -202,11 +200,13 @@ func Read(log []byte) (lines []Line, err error) {
 			torn = i
 			continue
 		}
-		if err := ends[l.Chain].follow(&l, hash, content, i); err != nil {
+		read := chains[l.Chain]
+		if err := read.follow(&l, hash, content, i); err != nil {
 			return lines, err
 		}
-		ends[l.Chain] = end{l.Number + 1, hash}
-		lines = append(lines, l)
+		if l.Number == len(read) {
+			chains[l.Chain], lines = append(read, hash), append(lines, l)
+		}
 	}
 	if torn > 0 {
 		return lines, &FaultError{torn, "", ErrAltered}
@@ -223,12 +223,16 @@ func open(raw []byte) (l Line, hash string, content []byte, ok bool) {
 	return l, hash, content, json.Unmarshal(raw, &l) == nil
 }
 
-// follow checks a line against the one before it in its chain.
-func (e end) follow(l *Line, hash string, content []byte, inLog int) error {
+// follow checks a line against the one before it in its chain, and against itself where it was read already.
+func (c chain) follow(l *Line, hash string, content []byte, inLog int) error {
+	before := ""
+	if l.Number > 0 && l.Number <= len(c) {
+		before = c[l.Number-1]
+	}
 	switch {
-	case l.Number > e.number:
-		return &FaultError{inLog, fmt.Sprintf("line %d of chain %s before it", e.number, l.Chain), ErrMissing}
-	case l.Number < e.number, hash != hashOf(e.hash, content), (l.Kind == Begin) != (l.Number == 0):
+	case l.Number > len(c):
+		return &FaultError{inLog, fmt.Sprintf("line %d of chain %s before it", len(c), l.Chain), ErrMissing}
+	case l.Number < 0, l.Number < len(c) && hash != c[l.Number], hash != hashOf(before, content), (l.Kind == Begin) != (l.Number == 0):
 		return &FaultError{inLog, "", ErrAltered}
 	case l.Lost > 0:
 		return &FaultError{inLog, fmt.Sprintf("%d lines before it", l.Lost), ErrLost}
