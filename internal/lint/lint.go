@@ -4,6 +4,7 @@ package lint
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -53,6 +54,24 @@ func CloneSet(set *kruisev1alpha1.CloneSet, c *config.Config, of labels.Set) []s
 			"spec.template, and write it on the one pod that is to go on", lifecycle.AnnotationSkip))
 	}
 	return append(findings, description(set, c, of)...)
+}
+
+// Annotations returns a sentence for each annotation of Rollcall's domain that has no effect where it stands.
+func Annotations(set *kruisev1alpha1.CloneSet) []string {
+	var findings []string
+	for _, key := range slices.Sorted(maps.Keys(set.Spec.Template.Annotations)) {
+		if strings.HasPrefix(key, domain) && key != lifecycle.AnnotationSkip && !slices.Contains(service.Annotations(), key) {
+			findings = append(findings, fmt.Sprintf("the template has annotation %s, which Rollcall does not read there: correct it, or remove it; "+
+				"it reads %s", key, strings.Join(service.Annotations(), ", ")))
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(set.Annotations)) {
+		if slices.Contains(service.Annotations(), key) {
+			findings = append(findings, fmt.Sprintf("metadata.annotations has %s, which Rollcall reads on pods: move it to "+
+				"spec.template.metadata.annotations", key))
+		}
+	}
+	return findings
 }
 
 // Notes returns a sentence for each handler beside Rollcall's that may be misspelt, and may be another controller's.

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
@@ -205,8 +206,8 @@ func (l *linted) String() string {
 func (l *linted) lint() (findings, notes []string) {
 	for i, one := range l.configs {
 		parsed, err := config.Parse(one.text, config.Limits{})
-		if err != nil {
-			findings = append(findings, one.name+": "+err.Error())
+		for _, problem := range problems(err) {
+			findings = append(findings, one.name+": "+problem.Error())
 		}
 		if !l.named || i == len(l.configs)-1 {
 			l.parsed = append(l.parsed, parsed)
@@ -218,6 +219,9 @@ func (l *linted) lint() (findings, notes []string) {
 	for _, set := range l.cloneSets {
 		name := strings.TrimPrefix(set.Namespace+"/"+set.Name, "/")
 		parsed := l.of(set.Namespace)
+		for _, f := range lint.Annotations(set) {
+			findings = append(findings, fmt.Sprintf("CloneSet %s: %s", name, f))
+		}
 		if len(lifecycle.HandlersOf(set.Spec.Lifecycle)) == 0 {
 			notes = append(notes, fmt.Sprintf("CloneSet %s, note: %s", name, withoutHooks(set, parsed)))
 			continue
@@ -233,6 +237,19 @@ func (l *linted) lint() (findings, notes []string) {
 		}
 	}
 	return findings, notes
+}
+
+// problems are what an error joins.
+func problems(err error) []error {
+	var all utilerrors.Aggregate
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &all):
+		return all.Errors()
+	default:
+		return []error{err}
+	}
 }
 
 // withoutHooks says what becomes of a CloneSet that may be enrolled later, or be none of Rollcall's business.

@@ -540,6 +540,20 @@ func TestLint(t *testing.T) {
 			text:   strings.ReplaceAll(cloneSetText, "example.com/delete", "rollcall.dev/predelete"),
 			want:   "spec.lifecycle.preDelete has label rollcall.dev/predelete=true, which is no handler that Rollcall sets",
 		},
+		"a misspelt annotation": {
+			reason: "Rollcall would drain for the configuration's time without a word",
+			text:   replace("labels: {app: web,", "annotations: {rollcall.dev/drian: 5s}, labels: {app: web,"),
+			want:   "the template has annotation rollcall.dev/drian, which Rollcall does not read there: correct it, or remove it; it reads",
+		},
+		"a misspelt annotation without hooks": {
+			reason: "enrolment would not see it", text: strings.Replace(withoutHooks, "labels: {", "annotations: {rollcall.dev/drian: 5s}, labels: {", 1),
+			want: "the template has annotation rollcall.dev/drian", note: "it has no hooks",
+		},
+		"an annotation on the CloneSet": {
+			reason: "Rollcall reads it on pods",
+			text:   replace("namespace: prod, ", `namespace: prod, annotations: {rollcall.dev/drain: 5s}, `),
+			want:   "metadata.annotations has rollcall.dev/drain, which Rollcall reads on pods: move it to spec.template.metadata.annotations",
+		},
 		"key in the selector": {
 			reason: "changing it would detach the pod",
 			text:   replace("matchLabels: {app: web}", `matchLabels: {app: web, example.com/delete: "true"}`),
@@ -823,6 +837,12 @@ func TestLintWithAConfiguration(t *testing.T) {
 			reason: "the manager would refuse it", status: exitFailed,
 			beside: strings.ReplaceAll(configText, "driver: consul,", "driver: consul, timeout: 10s,"),
 			want:   `ConfigMap rollcall-config: registry.timeout: Invalid value: "10s": write less than 6.3s`,
+		},
+		"two fields that are wrong": {
+			reason: "each has a line of its own", status: exitFailed,
+			beside: strings.NewReplacer("30s", "soon", "driver: consul, ", "").Replace(configText),
+			want: "ConfigMap rollcall-config: registry.driver: Required value: write the name of a driver, such as consul\n" +
+				"ConfigMap rollcall-config: drain: Invalid value",
 		},
 		"a wrong one beside": {
 			reason: "the manager would refuse it", beside: strings.ReplaceAll(configText, "30s", "soon"), status: exitFailed,

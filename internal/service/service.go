@@ -38,6 +38,12 @@ const (
 	annotationDefaultContainer = "kubectl.kubernetes.io/default-container"
 )
 
+// Annotations are those that a person writes on pods.
+func Annotations() []string {
+	return []string{AnnotationServices, AnnotationRegistries, AnnotationRegisteredBy, AnnotationDrain, AnnotationWeight, AnnotationZone,
+		AnnotationTags, AnnotationMetadata}
+}
+
 // maxEndpoints bounds how long one pod's services hold up all others.
 const maxEndpoints = 50
 
