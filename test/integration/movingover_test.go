@@ -56,6 +56,7 @@ func TestMovingOver(t *testing.T) {
 	t.Log("One workload, by its annotation.")
 	m.restart("")
 	m.run(two.blocks[0])
+	m.expectSteered()
 	m.awaitRollout("web:1", true)
 	m.expectNoEvents(two.blocks[1])
 	m.update("web:2", "app")
@@ -91,6 +92,16 @@ func TestMovingOver(t *testing.T) {
 	tally := client.Tally()
 	m.expect(tally.Requests > enoughRequests && tally.Failed == 0, "%s: %v", tally, client.Failures())
 	t.Logf("moving over: %s", tally)
+}
+
+// expectSteered expects that no pod is taken for one whose entry Rollcall writes, those that are yet to be updated among them.
+func (m *move) expectSteered() {
+	m.Helper()
+	var pods corev1.PodList
+	expect.NoError(m, env.client.List(m.Context(), &pods, client.InNamespace(shop)))
+	for _, pod := range pods.Items {
+		m.expect(pod.Annotations[registeredByKey] == "app", "%s has %s=%q", pod.Name, registeredByKey, pod.Annotations[registeredByKey])
+	}
 }
 
 // enoughRequests make a result that means something.
