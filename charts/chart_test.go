@@ -163,6 +163,19 @@ func TestChartRefusesValues(t *testing.T) {
 			values: strings.Replace(example, "cluster: example", "cluster: example\n  resync: {maxRemovals: 0.5}", 1),
 			want:   "/config/resync/maxRemovals",
 		},
+		"an audit log without a volume": {
+			reason: "the manager's root file system is read-only, and it ends at once",
+			values: strings.Replace(example, "cluster: example", "cluster: example\n  audit: {path: /var/lib/rollcall/audit.jsonl}", 1),
+			want:   "config.audit.path is set and audit.enabled is not",
+		},
+		"a dry run that answers evictions": {
+			reason: "the manager ends at once",
+			values: example + evictions + "\nextraArgs: [--dry-run]", want: "evictions.enabled is set and extraArgs has --dry-run",
+		},
+		"a dry run that enrols": {
+			reason: "the manager ends at once",
+			values: example + "\nenroll: {enabled: true}\nextraArgs: [--dry-run]", want: "enroll.enabled is set and extraArgs has --dry-run",
+		},
 		"a number in quotes": {
 			reason: "the manager takes a text for a percentage only",
 			values: strings.Replace(example, "cluster: example", "cluster: example\n  resync: {maxRemovals: '5'}", 1),
@@ -212,6 +225,11 @@ podSecurityContext: {fsGroup: 1234}
 priorityClassName: high
 nodeSelector: {pool: infra}
 tolerations: [{operator: Exists}]
+affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: []}}}
+topologySpreadConstraints: [{topologyKey: zone, maxSkew: 1, whenUnsatisfiable: DoNotSchedule}]
+hostNetwork: true
+dnsPolicy: ClusterFirstWithHostNet
+enabled: true
 podAnnotations: {a: b}
 podLabels: {c: d}
 serviceAccount: {annotations: {role: arn}}
@@ -223,15 +241,48 @@ secrets: {tls: other-tls, auth: other-auth}
 	for _, want := range []string{
 		"replicas: 3", "name: pull", "- --dry-run", "priorityClassName: high", "pool: infra", "operator: Exists", "a: b", "c: d",
 		"role: arn", "name: GOMEMLIMIT", "secretName: of-the-metrics", "mountPath: /certificate", "sizeLimit: 1Gi", "fsGroup: 1234", "runAsNonRoot: true", "e: f",
-		"serverName: by.cert-manager",
+		"serverName: by.cert-manager", "nodeSelectorTerms: []", "topologyKey: zone", "hostNetwork: true", "dnsPolicy: ClusterFirstWithHostNet",
 		"secretName: other-tls", "secretName: other-auth",
 	} {
 		if !bytes.Contains(text, []byte(want)) {
 			t.Errorf("%q is nowhere in what the chart renders", want)
 		}
 	}
+	if bytes.Contains(text, []byte("podAntiAffinity")) {
+		t.Error("the default affinity is there beside the one of the values")
+	}
 	if bytes.Contains(text, []byte("insecureSkipVerify")) {
 		t.Error("Prometheus checks no certificate, whatever metrics.serviceMonitor.tlsConfig says")
+	}
+}
+
+// The manager refuses a change of cluster, namespaces and audit until it starts anew, and everything else in that edit with it.
+func TestChartRestartsTheManagersWhereTheyMustStartAnew(t *testing.T) {
+	t.Parallel()
+	template := func(config string) any {
+		objects, err := helm(t, strings.Replace(example, "cluster: example", config, 1)+"\naudit: {enabled: true}")
+		expect.NoError(t, err)
+		for _, o := range objects {
+			if o.GetKind() == "Deployment" {
+				annotations, _, _ := unstructured.NestedMap(o.Object, "spec", "template", "metadata", "annotations")
+				return annotations["rollcall.dev/restarts-with"]
+			}
+		}
+		return nil
+	}
+	before := template("cluster: example")
+	for _, c := range []struct {
+		reason, config string
+		restarts       bool
+	}{
+		{"the manager marks entries with it", "cluster: other", true},
+		{"the manager's caches are made for them", "cluster: example\n  namespaces: [orders]", true},
+		{"the log is opened once", "cluster: example\n  audit: {path: /var/lib/rollcall/audit.jsonl}", true},
+		{"a running manager applies it", "cluster: example\n  drain: 7s", false},
+	} {
+		if now := template(c.config); (now != before) != c.restarts {
+			t.Errorf("with %q the pods restart: %v, want %v: %s", c.config, now != before, c.restarts, c.reason)
+		}
 	}
 }
 
@@ -339,8 +390,8 @@ func decode(t *testing.T, r io.Reader) []*unstructured.Unstructured {
 	}
 }
 
-// comparable returns the objects by kind and name, without the labels that say who rendered them, the image's tag, and
-// the comments and order of the configuration.
+// comparable returns the objects by kind and name, without the labels that say who rendered them, the image's tag, what
+// restarts the managers, and the comments and order of the configuration.
 func comparable(t *testing.T, objects []*unstructured.Unstructured) map[string]any {
 	t.Helper()
 	byName := map[string]any{}
@@ -363,6 +414,7 @@ func comparable(t *testing.T, objects []*unstructured.Unstructured) map[string]a
 			expect.NoError(t, yaml.Unmarshal([]byte(text), &content))
 			o.Object["data"] = content
 		case "Deployment":
+			unstructured.RemoveNestedField(o.Object, "spec", "template", "metadata", "annotations", "rollcall.dev/restarts-with")
 			containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
 			manager := containers[0].(map[string]any)
 			manager["image"], _, _ = strings.Cut(manager["image"].(string), ":")

@@ -60,4 +60,12 @@ subjects:
 {{- if not $config.hooks.owned }}
 {{- fail "config.hooks.owned is empty: write the label keys and finalizers that Rollcall sets and clears, such as --set 'config.hooks.owned={example.com/*}'" }}
 {{- end }}
+{{- if and (dig "audit" "path" "" $config) (not .Values.audit.enabled) (not .Values.extraVolumes) }}
+{{- fail "config.audit.path is set and audit.enabled is not: the manager has no volume to write to; set audit.enabled, or mount one of your own by extraVolumes" }}
+{{- end }}
+{{- range $part, $on := dict "evictions" .Values.evictions.enabled "enroll" .Values.enroll.enabled }}
+{{- if and $on (has "--dry-run" $.Values.extraArgs) }}
+{{- fail (printf "%s.enabled is set and extraArgs has --dry-run: a manager that writes nothing can't do that; leave %s.enabled out until the dry run has ended" $part $part) }}
+{{- end }}
+{{- end }}
 {{- end }}
