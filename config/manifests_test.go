@@ -349,6 +349,24 @@ func TestSamplesAreArmed(t *testing.T) {
 	}
 }
 
+// TestSamplesWaitForNoOtherInstallation: the README offers the samples to whoever installed by its command.
+func TestSamplesWaitForNoOtherInstallation(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../README.md")
+	expect.NoError(t, err)
+	owned := regexp.MustCompile(`config\.hooks\.owned=\{([^}]+)\}`).FindSubmatch(page)
+	if owned == nil {
+		t.Fatal("README.md sets no config.hooks.owned")
+	}
+	c := configuration(t)
+	c.Hooks.Owned = strings.Split(string(owned[1]), ",")
+	objects, err := render("samples")
+	expect.NoError(t, err)
+	for _, object := range objects {
+		expectArmed(t, object.(*kruisev1alpha1.CloneSet), c)
+	}
+}
+
 // expectArmed expects what the kubectl plugin expects of a CloneSet too, and hooks before each end that new pods are armed with.
 func expectArmed(t *testing.T, set *kruisev1alpha1.CloneSet, c *config.Config) {
 	t.Helper()
