@@ -280,8 +280,9 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 			return enrolls.SetupWithManager(a.manager)
 		},
 	}
+	approveBy := ""
 	if a.lease != nil {
-		a.lease.failing = waits.failing
+		a.lease.failing, approveBy = waits.failing, steer.Command(a.leaseNamespace)
 	}
 	synced := func() bool { return waits.unfilled() == "" }
 	resyncs := resync.New(resync.Options{
@@ -293,7 +294,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 		Warn: func(ctx context.Context, note string) {
 			about.tell(ctx, corev1.EventTypeWarning, "Resync", "RemovalBlocked", note)
 		},
-		Approvable: a.lease != nil, ApproveBy: steer.Command(a.leaseNamespace), Metrics: metrics.NewResyncMetrics(own),
+		ApproveBy: approveBy, Metrics: metrics.NewResyncMetrics(own),
 		Audit: a.audit, Logger: a.logger.WithName("resync"),
 	})
 	evicted, applyToEvictions, err := a.newEvicting(own, synced, clients)

@@ -133,10 +133,8 @@ func (c *Cluster) podsIn(ctx context.Context, namespace string) (map[types.UID]s
 func (c *Cluster) lives(ctx context.Context, id lifecycle.PodID) (bool, error) {
 	pod, err := clusterstate.Live(ctx, c.API, id)
 	switch {
-	case err != nil:
+	case err != nil, pod == nil:
 		return false, err
-	case pod == nil:
-		return false, nil
 	case pod.DeletionTimestamp != nil:
 		c.Dying(pod)
 		c.Doubt(id)

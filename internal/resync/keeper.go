@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -76,8 +77,6 @@ func newKeeper(r *Resync, name string, client *registryclient.Client) *keeper {
 	k.heartbeats = newHeartbeats(k)
 	return k
 }
-
-func (k *keeper) wake() { poke(k.kick) }
 
 // continues reports whether both keepers compare the same servers: what the one knows holds for the other. The file of a token
 // may be replaced more often than an alert takes to fire.
@@ -169,10 +168,9 @@ func (k *keeper) turn(ctx context.Context) time.Duration {
 		_ = wait.PollUntilContextCancel(ctx, syncRecheck, false, func(context.Context) (bool, error) { return k.resync.Synced(), nil })
 		return 0 // or never, where the context has ended
 	}
-	k.auditRun(cmp.Or(err, unremoved))
 	ended := time.Now()
 	k.resync.Metrics.Ran(k.name, began, ended, err != nil)
-	k.show(ended, err, unremoved)
+	k.report(ended, err, unremoved)
 	logger := k.resync.Logger.WithValues("registry", k.name)
 	k.comparing.tell(logger, err, "resync fails, and drift of the registry goes unnoticed until it succeeds again",
 		"resync succeeds again")
@@ -192,25 +190,21 @@ func (k *keeper) turn(ctx context.Context) time.Duration {
 	return next
 }
 
-// auditRun writes down what a run found. A removal that waits for a person's approval is one that it need not make.
-func (k *keeper) auditRun(failed error) {
-	if k.run.Outcome = receipt.Acknowledged; failed != nil {
-		k.run.Outcome = registry.Excerpt(failed.Error())
+// report says in the audit log and in the status what came of a run. For the log, a removal that waits for a person's approval is one
+// that the run need not make.
+func (k *keeper) report(ended time.Time, err, unremoved error) {
+	failure, otherwise := "", receipt.Acknowledged
+	if failed := cmp.Or(err, unremoved); failed != nil {
+		failure = registry.Excerpt(failed.Error())
 	} else if k.blocked != "" {
-		k.run.Outcome = receipt.RemovalsBlocked
+		otherwise = receipt.RemovalsBlocked
 	}
+	k.run.Outcome = cmp.Or(failure, otherwise)
 	k.resync.Audit.Write(k.run)
 	k.run = receipt.Line{}
-}
-
-func (k *keeper) show(ended time.Time, err, unremoved error) {
 	k.resync.mu.Lock()
 	defer k.resync.mu.Unlock()
-	k.shown.Failure = ""
-	if failed := cmp.Or(err, unremoved); failed != nil {
-		k.shown.Failure = registry.Excerpt(failed.Error())
-	}
-	if err == nil {
+	if k.shown.Failure = failure; err == nil {
 		k.shown.Succeeded, k.shown.RemovalsBlocked = ended, k.blocked != ""
 	}
 }
@@ -339,11 +333,7 @@ func canBeNamed(name string) bool { return name != "" && len(content.IsPathSegme
 
 // notRemovedSince leaves out what this keeper has removed after a list of that time.
 func (k *keeper) notRemovedSince(asOf time.Time, entries []registry.Entry) []registry.Entry {
-	for id, at := range k.removed {
-		if !at.After(asOf) {
-			delete(k.removed, id)
-		}
-	}
+	maps.DeleteFunc(k.removed, func(_ identity, at time.Time) bool { return !at.After(asOf) })
 	return slices.DeleteFunc(entries, func(e registry.Entry) bool {
 		_, old := k.removed[identityOf(e.Instance)]
 		return old

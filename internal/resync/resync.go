@@ -1,3 +1,5 @@
+// Package resync keeps the registry in step with the cluster besides the reconciler, which looks at one pod at a time: it
+// compares the whole registry with the whole cluster, and renews what a registry would forget.
 package resync
 
 import (
@@ -53,9 +55,7 @@ type Options struct {
 	Pods       Pods
 	// Synced reports whether the cache of pods is filled. Nothing is removed before.
 	Synced func() bool
-	// Approvable says that a person can approve of a removal by the manager's Lease, which not every manager has.
-	Approvable bool
-	// ApproveBy is the command by which a person does so.
+	// ApproveBy is the command by which a person approves of a removal on the manager's Lease; empty where there is none.
 	ApproveBy string
 	// Warn tells a person that a removal is blocked, besides the log.
 	Warn func(ctx context.Context, note string)
@@ -103,7 +103,7 @@ func (r *Resync) Apply(policy Policy, registries registryclient.Registries) {
 		if k.continues(before) {
 			k.shown = before.shown
 		}
-		k.wake()
+		poke(k.kick)
 		next[name] = k
 	}
 	r.policy, r.keepers = policy, next
@@ -124,7 +124,7 @@ func (r *Resync) Run() {
 	_, keepers := r.inForce()
 	for _, k := range keepers {
 		k.asked.Store(true)
-		k.wake()
+		poke(k.kick)
 	}
 }
 
@@ -137,7 +137,7 @@ func (r *Resync) Approve(digests []string) {
 	r.approved = slices.Clone(digests)
 	if isNew {
 		for _, k := range r.keepers {
-			k.wake()
+			poke(k.kick)
 		}
 	}
 }

@@ -476,7 +476,7 @@ func TestApproval(t *testing.T) {
 		},
 		"is not offered without a lease": func(t *testing.T) {
 			s := newScene(t, "a")
-			s.leaseless = true
+			s.approveBy = ""
 			s.gone(s.many("a", 5)...)
 			s.start()
 			time.Sleep(time.Minute)

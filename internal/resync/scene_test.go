@@ -45,8 +45,8 @@ type scene struct {
 	namespaces []string
 	// maxRemovals is 20% where it is empty.
 	maxRemovals string
-	// leaseless: the manager has no lease that a person could write on.
-	leaseless bool
+	// approveBy is empty where the manager has no lease that a person could write on.
+	approveBy string
 	metrics   *prometheus.Registry
 	listed    chan struct{}
 	audit     *audit.Log
@@ -76,7 +76,7 @@ func newScene(t *testing.T, names ...string) *scene {
 	s := &scene{
 		T: t, fakes: map[string]*fakeregistry.Registry{}, backends: map[string]*memory.Registry{}, metrics: prometheus.NewRegistry(),
 		registries: registryclient.Registries{}, kept: map[string][]registry.Instance{},
-		listed: make(chan struct{}), live: map[string]bool{}, synced: true,
+		listed: make(chan struct{}), live: map[string]bool{}, synced: true, approveBy: "approve",
 	}
 	for _, name := range names {
 		made, err := memory.New(t.Context(), registry.Config{Cluster: cluster})
@@ -126,7 +126,7 @@ func (s *scene) start() {
 	s.resync = New(Options{
 		Cluster: cluster, Namespaces: s.namespaces, Pods: s, Listed: s.listed, Metrics: m,
 		Logger: funcr.New(func(_, args string) { s.set(func() { s.log.WriteString(args + "\n") }) }, funcr.Options{}),
-		Synced: func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.synced }, Approvable: !s.leaseless, ApproveBy: "approve",
+		Synced: func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.synced }, ApproveBy: s.approveBy,
 		Audit: s.audit,
 		Warn: func(_ context.Context, note string) {
 			s.mu.Lock()
