@@ -39,7 +39,7 @@ func AnotherHas(
 	ctx context.Context, cache client.Reader, rules service.Rules, in lifecycle.Recorded, own types.UID,
 ) (bool, error) {
 	var pods corev1.PodList
-	if err := cache.List(ctx, &pods, mayBeAt(in.Address), client.UnsafeDisableDeepCopy); err != nil {
+	if err := cache.List(ctx, &pods, client.MatchingFields{addressIndex: bucketOf(in.Address)}, client.UnsafeDisableDeepCopy); err != nil {
 		return false, fmt.Errorf("listing the pods at %s: %w", in.Address, err)
 	}
 	for i := range pods.Items {
@@ -93,12 +93,6 @@ func OwnedBy(uid types.UID) client.MatchingFields {
 // OnNode chooses the pods that run on the node.
 func OnNode(name string) client.MatchingFields { return client.MatchingFields{nodeIndex: name} }
 
-// mayBeAt chooses the pods that may have the address: those in the same bucket. A place in the index for each address would take
-// a tenth of the cache.
-func mayBeAt(address string) client.MatchingFields {
-	return client.MatchingFields{addressIndex: bucketOf(address)}
-}
-
 func ownerUID(object client.Object) []string {
 	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
 		return []string{string(owner.UID)}
@@ -131,6 +125,7 @@ func placeOf(object client.Object) (address, node string) {
 	return "", ""
 }
 
+// bucketOf is where the index has an address, among others: a place in it for each would take a tenth of the cache.
 func bucketOf(address string) string {
 	const buckets = 256
 	return strconv.FormatUint(uint64(crc32.ChecksumIEEE([]byte(address))%buckets), 10)

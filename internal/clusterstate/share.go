@@ -1,13 +1,13 @@
 package clusterstate
 
 import (
+	"reflect"
 	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 )
@@ -87,7 +87,7 @@ func (s *Sharer) shareCommon(own *common) *common {
 	}
 	owner := own.owners[i].UID
 	last := s.alike[owner]
-	if last != nil && last.equal(own) {
+	if last != nil && reflect.DeepEqual(last, own) {
 		return last
 	}
 	if len(s.alike) >= sharedAtMost {
@@ -95,18 +95,6 @@ func (s *Sharer) shareCommon(own *common) *common {
 	}
 	s.alike[owner] = own
 	return own
-}
-
-func (c *common) equal(other *common) bool {
-	return slices.EqualFunc(c.owners, other.owners, equalOwners) && slices.Equal(c.gates, other.gates) &&
-		slices.EqualFunc(c.containers, other.containers, func(a, b corev1.Container) bool {
-			return a.Name == b.Name && slices.Equal(a.Ports, b.Ports) && len(a.Env) == len(b.Env)
-		})
-}
-
-func equalOwners(a, b metav1.OwnerReference) bool {
-	return a.UID == b.UID && a.Name == b.Name && a.Kind == b.Kind && a.APIVersion == b.APIVersion &&
-		ptr.Equal(a.Controller, b.Controller) && ptr.Equal(a.BlockOwnerDeletion, b.BlockOwnerDeletion)
 }
 
 // share puts the text in place of each that was seen before.

@@ -74,31 +74,25 @@ func metadataOf(kind string) *metav1.PartialObjectMetadata {
 
 // StripNode does for nodes what [Sharer.StripPod] does for pods.
 func StripNode(object any) (any, error) {
-	return stripMetadata(object, func(node *metav1.PartialObjectMetadata, stripped *metav1.ObjectMeta) {
-		stripped.Labels = map[string]string{}
+	if node, is := object.(*metav1.PartialObjectMetadata); is {
+		labels := map[string]string{} // a map does not shrink
 		for _, key := range []string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion} {
 			if value, found := node.Labels[key]; found {
-				stripped.Labels[key] = value
+				labels[key] = value
 			}
 		}
-	}), nil
+		node.ObjectMeta = metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Labels: labels}
+	}
+	return object, nil
 }
 
 // StripNamespace does for namespaces what [Sharer.StripPod] does for pods.
 func StripNamespace(object any) (any, error) {
-	return stripMetadata(object, func(namespace *metav1.PartialObjectMetadata, stripped *metav1.ObjectMeta) {
-		stripped.Labels = namespace.Labels
-		stripped.CreationTimestamp, stripped.DeletionTimestamp = namespace.CreationTimestamp, namespace.DeletionTimestamp
-	}), nil
-}
-
-func stripMetadata(object any, keep func(of *metav1.PartialObjectMetadata, stripped *metav1.ObjectMeta)) any {
-	of, ok := object.(*metav1.PartialObjectMetadata)
-	if !ok {
-		return object
+	if of, is := object.(*metav1.PartialObjectMetadata); is {
+		of.ObjectMeta = metav1.ObjectMeta{
+			Name: of.Name, UID: of.UID, ResourceVersion: of.ResourceVersion, Labels: of.Labels,
+			CreationTimestamp: of.CreationTimestamp, DeletionTimestamp: of.DeletionTimestamp,
+		}
 	}
-	stripped := metav1.ObjectMeta{Name: of.Name, UID: of.UID, ResourceVersion: of.ResourceVersion}
-	keep(of, &stripped)
-	of.ObjectMeta = stripped
-	return of
+	return object, nil
 }
