@@ -46,15 +46,11 @@ func (o *options) explain(p Pod, unknown error) {
 }
 
 func rotationSentence(p Pod) string {
-	name := p.Namespace + "/" + p.Name
-	switch p.Rotation {
-	case In:
-		return fmt.Sprintf("%s is in rotation: %s.", name, instances(p))
-	case Out:
-		return fmt.Sprintf("%s is out of rotation: %s.", name, instances(p))
-	case Unknown:
+	place, known := map[Rotation]string{In: "in", Out: "out of"}[p.Rotation]
+	if !known {
+		return fmt.Sprintf("%s/%s is not in rotation: no registry has acknowledged it yet.", p.Namespace, p.Name)
 	}
-	return fmt.Sprintf("%s is not in rotation: no registry has acknowledged it yet.", name)
+	return fmt.Sprintf("%s/%s is %s rotation: %s.", p.Namespace, p.Name, place, instances(p))
 }
 
 func instances(p Pod) string {

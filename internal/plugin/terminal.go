@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"text/tabwriter"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -116,39 +117,33 @@ type row struct {
 }
 
 func (t table) write(out io.Writer, on terminal) {
-	lines := append([]row{{tone: heading, cells: t.head}}, t.rows...)
-	widths := make([]int, len(t.head))
-	for _, line := range lines {
-		for i := range line.cells {
-			line.cells[i] = printable(line.cells[i])
-			widths[i] = max(widths[i], utf8.RuneCountInString(line.cells[i]))
-		}
+	rows := append([]row{{tone: heading, cells: t.head}}, t.rows...)
+	lines := t.lines(rows, nil)
+	tooLong := func(line string) bool { return on.width > 0 && utf8.RuneCountInString(line) > on.width }
+	for n := 1; n <= len(t.spare) && slices.ContainsFunc(lines, tooLong); n++ {
+		lines = t.lines(rows, t.spare[:n])
 	}
-	shown := make([]int, len(t.head))
-	for i := range shown {
-		shown[i] = i
-	}
-	for _, name := range t.spare {
-		if on.width == 0 || total(widths, shown) <= on.width {
-			break
-		}
-		shown = slices.DeleteFunc(shown, func(i int) bool { return t.head[i] == name })
-	}
-	for _, line := range lines {
-		var text strings.Builder
-		for _, i := range shown {
-			fmt.Fprintf(&text, "%-*s   ", widths[i], line.cells[i])
-		}
-		fmt.Fprint(out, on.line(strings.TrimRight(text.String(), " "), line.tone))
+	for i, row := range rows {
+		fmt.Fprint(out, on.line(lines[i], row.tone))
 	}
 }
 
-func total(widths, shown []int) int {
-	sum := 3 * (len(shown) - 1)
-	for _, i := range shown {
-		sum += widths[i]
+func (t table) lines(rows []row, without []string) (lines []string) {
+	var text strings.Builder
+	columns := tabwriter.NewWriter(&text, 0, 0, 3, ' ', 0)
+	for _, row := range rows {
+		for i, cell := range row.cells {
+			if !slices.Contains(without, t.head[i]) {
+				fmt.Fprint(columns, printable(cell), "\t")
+			}
+		}
+		fmt.Fprintln(columns)
 	}
-	return sum
+	_ = columns.Flush() // a strings.Builder takes all
+	for line := range strings.Lines(text.String()) {
+		lines = append(lines, strings.TrimRight(line, " \n"))
+	}
+	return lines
 }
 
 // screen shows the latest of several texts: in the place of the one before on a terminal, below it elsewhere.

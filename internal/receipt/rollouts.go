@@ -23,25 +23,20 @@ type Rollout struct {
 	Faults  []Fault
 }
 
-// Early is how many of the faults are flips before an acknowledgement.
-func (r *Rollout) Early() int {
-	n := 0
-	for _, f := range r.Faults {
-		if f.Early {
-			n++
-		}
-	}
-	return n
-}
-
 // String is the rollout's line in a receipt. Name names a revision for a person.
 func (r *Rollout) String(name func(revision string) string) string {
 	revisions := name(r.To)
 	if r.From != "" {
 		revisions = name(r.From) + "→" + revisions
 	}
+	early := 0
+	for _, f := range r.Faults {
+		if f.Early {
+			early++
+		}
+	}
 	parts := []string{
-		Counted(r.Pods, "pod"), Counted(r.Transitions, "transition"), Counted(r.Early(), "flip") + " before acknowledgement",
+		Counted(r.Pods, "pod"), Counted(r.Transitions, "transition"), Counted(early, "flip") + " before acknowledgement",
 	}
 	if r.Excused > 0 {
 		parts = append(parts, Counted(r.Excused, "hook")+" released by a person or the failure policy")
