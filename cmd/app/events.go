@@ -13,8 +13,8 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	eventsv1client "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 const (
@@ -32,8 +32,8 @@ const (
 
 // configEvents are the Events about the ConfigMap. A recorder would take a second refusal for the first one come again.
 type configEvents struct {
-	// events is nil outside a cluster, where there is no ConfigMap.
-	events eventsv1client.EventInterface
+	// server is nil outside a cluster, where there is no ConfigMap.
+	server client.Writer
 	// elected is closed once this manager leads. Only the leader makes Events, so that each is made once.
 	elected <-chan struct{}
 	// dryRun is nil but in a dry run, which reports the Events.
@@ -68,13 +68,13 @@ func (e *configEvents) create(ctx context.Context, kind, action, reason, note st
 	case e.dryRun != nil:
 		e.dryRun.event(kind, reason, note, "configMap", configMapName)
 		return nil
-	case e.events == nil:
+	case e.server == nil:
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
 	defer cancel()
 	host, _ := os.Hostname() // only for the reader
-	event := &eventsv1.Event{
+	return e.server.Create(ctx, &eventsv1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: podNamespace(), GenerateName: configMapName + "-"},
 		EventTime:           metav1.NowMicro(),
 		ReportingController: controllerName,
@@ -83,9 +83,7 @@ func (e *configEvents) create(ctx context.Context, kind, action, reason, note st
 			APIVersion: "v1", Kind: "ConfigMap", Namespace: podNamespace(), Name: configMapName,
 		},
 		Action: action, Type: kind, Reason: reason, Note: shorten(note),
-	}
-	_, err := e.events.Create(ctx, event, metav1.CreateOptions{})
-	return err
+	})
 }
 
 // shortNotes makes Events that the API server takes, however much a registry had to say.

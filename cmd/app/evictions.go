@@ -61,39 +61,34 @@ func (f *evictionFlags) check(dryRun bool) error {
 	}
 }
 
-// newEvicting makes the webhook, whose rules apply sets; nothing where it is off. Its clients are its own, since it writes whether or
-// not this manager leads; only the issuers of its certificate and its path use those of the leader.
+// newEvicting makes the webhook, whose rules apply sets; nothing where it is off. It writes whether or not this manager leads; only the
+// issuers of its certificate and its path use the leader's client.
 func (a *app) newEvicting(
-	own *prometheus.Registry, synced func() bool, leader *apiClients,
+	own *prometheus.Registry, synced func() bool, leader client.Client,
 ) (s served, apply func(lifecycle.Ownership), err error) {
 	f := &a.flags.evictions
 	if !f.on() {
 		return served{}, func(lifecycle.Ownership) {}, nil
 	}
 	logger := a.logger.WithName("evictions")
-	direct, err := cluster.New(a.unfenced, func(o *cluster.Options) {
-		o.Scheme, o.MapperProvider, o.NewClient, o.Logger = a.manager.GetScheme(), mapper, newUncached, logger
+	recording, err := cluster.New(a.unfenced, func(o *cluster.Options) {
+		o.Scheme, o.MapperProvider, o.Logger = a.manager.GetScheme(), mapper, logger
+		o.NewClient = func(*rest.Config, client.Options) (client.Client, error) { return a.direct, nil }
 	})
 	if err != nil {
 		return served{}, nil, fmt.Errorf("making the eviction webhook's client: %w", err)
 	}
-	certificate := &evictions.Certificate{
-		Secrets: a.direct.core.Secrets(podNamespace()), Namespace: podNamespace(), Name: f.name, Logger: logger,
-	}
+	certificate := &evictions.Certificate{Server: a.direct, Namespace: podNamespace(), Name: f.name, Logger: logger}
 	metrics.RegisterCertificate(own, certificate.NotAfter)
 	webhook := evictions.New(evictions.Options{
-		Cache: a.manager.GetClient(), Namespaces: a.namespaces.watched, Synced: synced, API: direct.GetClient(),
-		Recorder: &shortNotes{direct.GetEventRecorder(controllerName)}, Limit: f.limit, Clock: clock.RealClock{}, Logger: logger,
+		Cache: a.manager.GetClient(), Namespaces: a.namespaces.watched, Synced: synced, API: a.direct,
+		Recorder: &shortNotes{recording.GetEventRecorder(controllerName)}, Limit: f.limit, Clock: clock.RealClock{}, Logger: logger,
 	})
-	webhooks := leader.admission.MutatingWebhookConfigurations()
-	path := &evictions.Path{
-		Webhooks: a.direct.admission.MutatingWebhookConfigurations(), Name: f.name, Clock: clock.RealClock{}, Logger: logger,
-	}
-	s.runnables = []manager.Runnable{certificate, direct, path, evictions.IssuePath(webhooks, f.name, logger)}
+	path := &evictions.Path{Server: a.direct, Name: f.name, Clock: clock.RealClock{}, Logger: logger}
+	s.runnables = []manager.Runnable{certificate, recording, path, evictions.IssuePath(leader, f.name, logger)}
 	if f.selfSigned {
 		s.runnables = append(s.runnables, &evictions.Issuer{
-			Secrets: leader.core.Secrets(podNamespace()), Webhooks: webhooks,
-			Namespace: podNamespace(), Name: f.name, Clock: clock.RealClock{}, Logger: logger,
+			Server: leader, Namespace: podNamespace(), Name: f.name, Clock: clock.RealClock{}, Logger: logger,
 		})
 	}
 	answer, err := admission.StandaloneWebhook(&admission.Webhook{Handler: webhook},
@@ -103,10 +98,4 @@ func (a *app) newEvicting(
 	}
 	s.handler, s.certificate = path.Guard(answer), certificate.Get
 	return s, webhook.Apply, nil
-}
-
-// newUncached makes a client that reads from the API server.
-func newUncached(config *rest.Config, options client.Options) (client.Client, error) {
-	options.Cache = nil
-	return client.New(config, options)
 }

@@ -16,11 +16,17 @@ import (
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	kruisev1beta1 "github.com/openkruise/kruise-api/apps/v1beta1"
 	"github.com/prometheus/client_golang/prometheus"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
@@ -64,9 +70,9 @@ type app struct {
 	traces *traces
 	// audit is nil where the configuration has none.
 	audit *audit.Log
-	// unfenced is for clients that ask and write whether or not this manager leads, and direct are some.
+	// unfenced is for clients that ask and write whether or not this manager leads, and direct is one.
 	unfenced *rest.Config
-	direct   *apiClients
+	direct   client.Client
 	// lease is nil without leader election.
 	lease          *lease
 	leaseNamespace string
@@ -168,7 +174,7 @@ func (a *app) connect(ctx context.Context, c *config.Config) error {
 	})
 	by, err := rest.HTTPClientFor(a.unfenced)
 	if err == nil {
-		a.direct, err = newAPIClients(a.unfenced, by)
+		a.direct, err = newDirect(a.unfenced, by)
 	}
 	if err != nil {
 		return fmt.Errorf("making a client of the API server: %w", err)
@@ -205,9 +211,20 @@ func (a *app) managerOptions(namespaces []string) ctrl.Options {
 	return options
 }
 
+// newDirect makes a client of the API server, for what the cache does not have.
+func newDirect(config *rest.Config, by *http.Client) (client.Client, error) {
+	kinds, err := mapper(config, by)
+	if err != nil {
+		return nil, err
+	}
+	return client.New(config, client.Options{HTTPClient: by, Scheme: newScheme(), Mapper: kinds})
+}
+
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	utilruntime.Must(errors.Join(corev1.AddToScheme(scheme), policyv1.AddToScheme(scheme), clusterstate.AddToScheme(scheme)))
+	utilruntime.Must(errors.Join(corev1.AddToScheme(scheme), policyv1.AddToScheme(scheme), clusterstate.AddToScheme(scheme),
+		admissionv1.AddToScheme(scheme), authenticationv1.AddToScheme(scheme), authorizationv1.AddToScheme(scheme),
+		coordinationv1.AddToScheme(scheme), eventsv1.AddToScheme(scheme)))
 	return scheme
 }
 
@@ -221,8 +238,18 @@ func mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 		m.Add(kruisev1alpha1.GroupVersion.WithKind(clusterstate.KindDaemonSet+list), meta.RESTScopeNamespace)
 		m.Add(kruisev1beta1.GroupVersion.WithKind(clusterstate.KindStatefulSet+list), meta.RESTScopeNamespace)
 	}
-	m.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
-	m.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
+	m.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
+	m.Add(eventsv1.SchemeGroupVersion.WithKind("Event"), meta.RESTScopeNamespace)
+	m.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)
+	for _, kind := range []schema.GroupVersionKind{
+		corev1.SchemeGroupVersion.WithKind("Node"), corev1.SchemeGroupVersion.WithKind("Namespace"),
+		admissionv1.SchemeGroupVersion.WithKind("MutatingWebhookConfiguration"),
+		authenticationv1.SchemeGroupVersion.WithKind("TokenReview"),
+		authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"),
+		authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"),
+	} {
+		m.Add(kind, meta.RESTScopeRoot)
+	}
 	return m, nil
 }
 
@@ -265,11 +292,11 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 		Audit: a.audit, Namespaces: a.namespaces.watched, Workers: a.flags.workers, Clock: clock.RealClock{},
 		Ahead: a.lease.aheadOfLast, Listed: listed,
 	})
-	clients, err := newAPIClients(a.manager.GetConfig(), a.manager.GetHTTPClient())
+	leader, err := newDirect(a.manager.GetConfig(), a.manager.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("making a client of the API server: %w", err)
 	}
-	about := a.newConfigEvents(clients)
+	about := a.newConfigEvents(leader)
 	enrolls := enroll.New(writer, recorder, reconciler.NameRefused)
 	waits := &kruise{
 		informers: a.manager.GetCache(), failures: a.watchFailures,
@@ -297,7 +324,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 		ApproveBy: approveBy, Metrics: metrics.NewResyncMetrics(own),
 		Audit: a.audit, Logger: a.logger.WithName("resync"),
 	})
-	evicted, applyToEvictions, err := a.newEvicting(own, synced, clients)
+	evicted, applyToEvictions, err := a.newEvicting(own, synced, leader)
 	if err != nil {
 		return err
 	}
@@ -317,7 +344,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	}
 	runnables = append(runnables, waits, reloads, resyncs, page, &resting{release: giveBack}, a.namespaces)
 	if a.lease != nil {
-		runnables = append(runnables, a.requests(clients, resyncs))
+		runnables = append(runnables, a.requests(leader, resyncs))
 	}
 	return a.add(runnables...)
 }
@@ -351,18 +378,18 @@ func (a *app) listen(
 		a.servers.listen(ctx, a.flags, metrics, healthHandler(unready), a.drivers, evictions)
 }
 
-func (a *app) newConfigEvents(clients *apiClients) *configEvents {
+func (a *app) newConfigEvents(leader client.Client) *configEvents {
 	about := &configEvents{elected: a.manager.Elected(), dryRun: a.dryRun, logger: a.logger}
 	if podNamespace() != "" && a.dryRun == nil {
-		about.events = clients.events.Events(podNamespace())
+		about.server = leader
 	}
 	return about
 }
 
 // requests looks at the Lease for a person's approval of removals.
-func (a *app) requests(clients *apiClients, resyncs *resync.Resync) *requests {
+func (a *app) requests(leader client.Reader, resyncs *resync.Resync) *requests {
 	return &requests{
-		leases: clients.coordination.Leases(a.leaseNamespace), name: a.flags.leaseName, resync: resyncs,
+		server: leader, lease: client.ObjectKey{Namespace: a.leaseNamespace, Name: a.flags.leaseName}, resync: resyncs,
 		logger: a.logger.WithName("resync"),
 	}
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-logr/logr"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,7 +27,7 @@ var errNamespaces = errors.New("namespaces")
 // namespaces ends the manager when another choice of the configuration's namespaces can be watched. A cache can't be given others
 // while it runs, and where the rights come with a Role in each, one namespace that is gone would keep it from being filled.
 type namespaces struct {
-	server  *apiClients
+	server  client.Client
 	cache   client.Reader
 	listed  []string
 	watched []string
@@ -37,14 +36,11 @@ type namespaces struct {
 }
 
 // newNamespaces chooses what to watch: all where the API server does not answer.
-func newNamespaces(ctx context.Context, server *apiClients, listed []string, logger logr.Logger) *namespaces {
+func newNamespaces(ctx context.Context, server client.Client, listed []string, logger logr.Logger) *namespaces {
 	n := &namespaces{server: server, listed: listed, watched: listed, logger: logger}
 	ctx, cancel := context.WithTimeout(ctx, namespacesTimeout)
 	defer cancel()
-	choice, err := n.choose(ctx, func(ctx context.Context, name string) (bool, error) {
-		namespace, err := n.server.core.Namespaces().Get(ctx, name, metav1.GetOptions{})
-		return err == nil && namespace.DeletionTimestamp == nil, err
-	})
+	choice, err := n.choose(ctx, server)
 	if err != nil {
 		logger.Error(err, "asking which namespaces of the configuration exist; all are watched")
 		return n
@@ -55,12 +51,14 @@ func newNamespaces(ctx context.Context, server *apiClients, listed []string, log
 	return n
 }
 
-// choose returns the namespaces of the list that are to be watched, by the function, or may be; all where there is none, for an empty
-// list means the whole cluster. One that exists without the rights is to be: the manager says what it lacks.
-func (n *namespaces) choose(ctx context.Context, needed func(context.Context, string) (bool, error)) ([]string, error) {
+// choose returns the namespaces of the list that are watched so far and exist, or may be watched; all where there is none, for an empty
+// list means the whole cluster. One that exists without the rights counts: the manager says what it lacks.
+func (n *namespaces) choose(ctx context.Context, reader client.Reader) ([]string, error) {
 	var choice []string
 	for _, name := range n.listed {
-		watchable, err := needed(ctx, name)
+		namespace := clusterstate.NamespaceMetadata()
+		err := reader.Get(ctx, client.ObjectKey{Name: name}, namespace)
+		watchable := err == nil && namespace.DeletionTimestamp == nil && slices.Contains(n.watched, name)
 		if err = client.IgnoreNotFound(err); err == nil && !watchable {
 			watchable, err = n.permitted(ctx, name)
 		}
@@ -79,12 +77,12 @@ func (n *namespaces) choose(ctx context.Context, needed func(context.Context, st
 
 // permitted reports whether the manager may watch pods in the namespace.
 func (n *namespaces) permitted(ctx context.Context, namespace string) (bool, error) {
-	review, err := n.server.authorization.SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+	review := &authorizationv1.SelfSubjectAccessReview{
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Namespace: namespace, Verb: "watch", Resource: "pods",
 		}},
-	}, metav1.CreateOptions{})
-	if err != nil {
+	}
+	if err := n.server.Create(ctx, review); err != nil {
 		return false, fmt.Errorf("asking for the right to watch it: %w", err)
 	}
 	return review.Status.Allowed, nil
@@ -107,11 +105,7 @@ func (n *namespaces) Start(ctx context.Context) error {
 
 // check returns an error where the choice has changed.
 func (n *namespaces) check(ctx context.Context) error {
-	choice, err := n.choose(ctx, func(ctx context.Context, name string) (bool, error) {
-		namespace := clusterstate.NamespaceMetadata()
-		err := n.cache.Get(ctx, client.ObjectKey{Name: name}, namespace)
-		return err == nil && namespace.DeletionTimestamp == nil && slices.Contains(n.watched, name), err
-	})
+	choice, err := n.choose(ctx, n.cache)
 	if err != nil {
 		n.logger.Error(err, "asking which namespaces of the configuration exist")
 		return nil

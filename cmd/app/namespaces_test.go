@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -9,10 +10,9 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	kubernetesfake "k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	clientfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 func TestNamespacesThatAreWatched(t *testing.T) {
@@ -40,14 +40,15 @@ func TestNamespacesThatAreWatched(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			set := kubernetesfake.NewClientset()
-			set.PrependReactor("create", "selfsubjectaccessreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
-				if tc.unanswered {
-					return true, nil, errors.New("no answer")
-				}
-				review := a.(clienttesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview)
-				review.Status.Allowed = slices.Contains(tc.may, review.Spec.ResourceAttributes.Namespace)
-				return true, review, nil
+			server := interceptor.NewClient(clientfake.NewFakeClient(), interceptor.Funcs{
+				Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
+					if tc.unanswered {
+						return errors.New("no answer")
+					}
+					review := object.(*authorizationv1.SelfSubjectAccessReview)
+					review.Status.Allowed = slices.Contains(tc.may, review.Spec.ResourceAttributes.Namespace)
+					return nil
+				},
 			})
 			cached := clientfake.NewClientBuilder().WithScheme(newScheme())
 			for _, namespace := range tc.exist {
@@ -58,7 +59,7 @@ func TestNamespacesThatAreWatched(t *testing.T) {
 				cached.WithObjects(object)
 			}
 			n := &namespaces{
-				server: &apiClients{authorization: set.AuthorizationV1()}, cache: cached.Build(), listed: tc.listed, watched: tc.wants, logger: quiet(),
+				server: server, cache: cached.Build(), listed: tc.listed, watched: tc.wants, logger: quiet(),
 			}
 			if err := n.check(t.Context()); err != nil {
 				t.Errorf("got %v where %v are watched: %s", err, tc.wants, tc.reason)

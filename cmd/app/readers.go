@@ -11,8 +11,8 @@ import (
 	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 const (
@@ -25,7 +25,7 @@ const (
 // controller-runtime has a filter for that too, with which the API server's own packages come: a fifth of the program.
 type readers struct {
 	next     http.Handler
-	server   *apiClients
+	server   client.Client
 	logger   logr.Logger
 	admitted *cache.Expiring
 }
@@ -56,9 +56,8 @@ func (s *readers) review(ctx context.Context, token, verb, path string) (refusal
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
 	const unasked = "the API server did not answer who may read this: see the manager's log"
-	who, err := s.server.authentication.TokenReviews().Create(ctx,
-		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
-	switch {
+	who := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
+	switch err := s.server.Create(ctx, who); {
 	case err != nil:
 		return unasked, http.StatusInternalServerError, fmt.Errorf("creating a TokenReview: %w", err)
 	case !who.Status.Authenticated:
@@ -69,13 +68,13 @@ func (s *readers) review(ctx context.Context, token, verb, path string) (refusal
 	for key, values := range user.Extra {
 		extra[key] = authorizationv1.ExtraValue(values)
 	}
-	access, err := s.server.authorization.SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+	access := &authorizationv1.SubjectAccessReview{
 		Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
 			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: verb},
 		},
-	}, metav1.CreateOptions{})
-	switch {
+	}
+	switch err := s.server.Create(ctx, access); {
 	case err != nil:
 		return unasked, http.StatusInternalServerError, fmt.Errorf("creating a SubjectAccessReview: %w", err)
 	case !access.Status.Allowed:

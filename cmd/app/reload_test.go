@@ -16,9 +16,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientfake "k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	clientfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/controller"
@@ -298,14 +298,13 @@ func newReloadScenario(t *testing.T) *reloadScenario {
 	must(t, err)
 	expectOpened(t, s.drivers, current)
 	s.before = s.drivers.current.Load()
-	clients := clientfake.NewClientset()
-	clients.PrependReactor("create", "events", s.keepEvent)
+	server := interceptor.NewClient(clientfake.NewFakeClient(), interceptor.Funcs{Create: s.keepEvent})
 	elected := make(chan struct{})
 	close(elected)
 	s.reload = &reload{
 		path: s.Path("config.yaml"), limits: limits, interval: time.Millisecond,
 		drivers: s.drivers, metrics: metrics.NewConfigMetrics(s.gatherer), logger: logr.Discard(),
-		events: &configEvents{events: clients.EventsV1().Events(""), elected: elected, logger: logr.Discard()},
+		events: &configEvents{server: server, elected: elected, logger: logr.Discard()},
 		apply:  func(all *registries) { s.settings = append(s.settings, settings(all)) },
 	}
 	return s
@@ -382,8 +381,8 @@ func (s *reloadScenario) ExpectNothing() {
 	}
 }
 
-func (s *reloadScenario) keepEvent(action clienttesting.Action) (bool, runtime.Object, error) {
-	e := action.(clienttesting.CreateAction).GetObject().(*eventsv1.Event)
+func (s *reloadScenario) keepEvent(_ context.Context, _ client.WithWatch, made client.Object, _ ...client.CreateOption) error {
+	e := made.(*eventsv1.Event)
 	// What the API server checks and the fake one does not.
 	if problems := validation.NameIsDNSSubdomain(e.GenerateName, true); len(problems) > 0 {
 		s.t.Errorf("generateName %q: %s", e.GenerateName, problems)
@@ -393,10 +392,10 @@ func (s *reloadScenario) keepEvent(action clienttesting.Action) (bool, runtime.O
 	}
 	if s.failures > 0 {
 		s.failures--
-		return true, nil, errors.New("etcdserver: leader changed")
+		return errors.New("etcdserver: leader changed")
 	}
 	s.events = append(s.events, fmt.Sprintf("%s %s %s/%s: %s", e.Type, e.Reason, e.Regarding.Kind, e.Regarding.Name, e.Note))
-	return true, e, nil
+	return nil
 }
 
 func (s *reloadScenario) ExpectMetrics(applied, refused, last int) {

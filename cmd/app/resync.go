@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/steer"
 )
@@ -18,8 +18,8 @@ const leaseInterval = 2 * time.Second
 // requests reads what a person asks of resync, in annotations of the lease: every installation has one, and only the
 // operators of Rollcall may write it. It runs only on the leader.
 type requests struct {
-	leases coordinationv1client.LeaseInterface
-	name   string
+	server client.Reader
+	lease  client.ObjectKey
 	resync interface {
 		Approve(digests []string)
 		Run()
@@ -39,8 +39,8 @@ func (r *requests) Start(ctx context.Context) error {
 }
 
 func (r *requests) look(ctx context.Context) {
-	lease, err := r.leases.Get(ctx, r.name, metav1.GetOptions{})
-	if err != nil {
+	var lease coordinationv1.Lease
+	if err := r.server.Get(ctx, r.lease, &lease); err != nil {
 		if !r.failed && ctx.Err() == nil {
 			r.logger.Error(err, "reading the annotations of the lease, which request a resync and approve removals")
 		}

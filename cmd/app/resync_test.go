@@ -1,6 +1,8 @@
 package app
 
 import (
+	stdcmp "cmp"
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -9,9 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	kubernetesfake "k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	clientfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/rollcall-dev/rollcall/internal/steer"
 )
@@ -21,17 +23,20 @@ func TestRequestsFollowTheLeasesAnnotations(t *testing.T) {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "system", Name: "rollcall", Annotations: map[string]string{steer.AnnotationRun: "of the last leader"},
 	}}
-	clients := kubernetesfake.NewClientset(lease)
+	var refusal error
+	api := clientfake.NewClientBuilder().WithObjects(lease).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			return stdcmp.Or(refusal, c.Get(ctx, key, o, opts...))
+		},
+	}).Build()
 	asked, log := &askedResync{}, &strings.Builder{}
 	r := &requests{
-		leases: clients.CoordinationV1().Leases("system"), name: "rollcall", resync: asked,
+		server: api, lease: client.ObjectKeyFromObject(lease), resync: asked,
 		logger: funcr.New(func(_, args string) { log.WriteString(args + "\n") }, funcr.Options{}),
 	}
 	annotate := func(key, value string) {
 		lease.Annotations[key] = value
-		if _, err := clients.CoordinationV1().Leases("system").Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, api.Update(t.Context(), lease))
 	}
 
 	r.look(t.Context())
@@ -48,9 +53,7 @@ func TestRequestsFollowTheLeasesAnnotations(t *testing.T) {
 	r.look(t.Context())
 	asked.expect(t, "both are gone", 1)
 
-	clients.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, errors.New("forbidden")
-	})
+	refusal = errors.New("forbidden")
 	r.look(t.Context())
 	r.look(t.Context())
 	if got := strings.Count(log.String(), "forbidden"); got != 1 {

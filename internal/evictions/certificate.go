@@ -16,13 +16,11 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	admissionv1client "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -37,8 +35,8 @@ const (
 
 // Certificate is the one that the webhook serves with: what the Secret has now. Every manager reads it.
 type Certificate struct {
-	// Secrets are those of Namespace.
-	Secrets         corev1client.SecretInterface
+	// Server reads from the API server. Name is that of the Secret in Namespace.
+	Server          client.Reader
 	Namespace, Name string
 	Logger          logr.Logger
 
@@ -70,8 +68,8 @@ func (c *Certificate) NotAfter() time.Time {
 }
 
 func (c *Certificate) read(ctx context.Context) error {
-	secret, err := c.Secrets.Get(ctx, c.Name, metav1.GetOptions{})
-	if err != nil {
+	var secret corev1.Secret
+	if err := c.Server.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: c.Name}, &secret); err != nil {
 		return err
 	}
 	if len(secret.Data[corev1.TLSCertKey]) == 0 {
@@ -89,9 +87,8 @@ func (c *Certificate) read(ctx context.Context) error {
 // before it ends, authority first, so that the API server trusts what is served at any moment. The authority's key is kept
 // nowhere. Only the leader issues.
 type Issuer struct {
-	// Secrets are those of Namespace.
-	Secrets  corev1client.SecretInterface
-	Webhooks admissionv1client.MutatingWebhookConfigurationInterface
+	// Server reads from the API server.
+	Server client.Client
 	// Name is that of the Service and the Secret in Namespace, and of the MutatingWebhookConfiguration.
 	Namespace, Name string
 	Clock           clock.PassiveClock
@@ -122,8 +119,8 @@ func repeat(logger logr.Logger, what string, do func(context.Context) error) man
 
 // keep issues a certificate where there is none that is good, and has the webhook configuration trust it.
 func (i *Issuer) keep(ctx context.Context) error {
-	secret, err := i.Secrets.Get(ctx, i.Name, metav1.GetOptions{})
-	if err != nil {
+	var secret corev1.Secret
+	if err := i.Server.Get(ctx, client.ObjectKey{Namespace: i.Namespace, Name: i.Name}, &secret); err != nil {
 		return missing(err)
 	}
 	chain := secret.Data[corev1.TLSCertKey]
@@ -141,7 +138,7 @@ func (i *Issuer) keep(ctx context.Context) error {
 		secret.Data = map[string][]byte{}
 	}
 	secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey] = fresh, key
-	if _, err := i.Secrets.Update(ctx, secret, metav1.UpdateOptions{}); err != nil {
+	if err := i.Server.Update(ctx, &secret); err != nil {
 		return err
 	}
 	i.Logger.Info("certificate of the eviction webhook issued", "secret", i.Name, "host", i.host())
@@ -169,7 +166,7 @@ func (i *Issuer) trust(ctx context.Context, authorities []byte) error {
 	if first == nil {
 		return errors.New("the certificate comes without its authority")
 	}
-	return change(ctx, i.Webhooks, i.Name, "caBundle", func(c admissionv1.WebhookClientConfig) any {
+	return change(ctx, i.Server, i.Name, "caBundle", func(c admissionv1.WebhookClientConfig) any {
 		if bytes.Contains(c.CABundle, pem.EncodeToMemory(first)) {
 			return nil
 		}
@@ -186,12 +183,9 @@ func missing(err error) error {
 }
 
 // change gives a field of every webhook's clientConfig what value returns, unless that is nil.
-func change(
-	ctx context.Context, webhooks admissionv1client.MutatingWebhookConfigurationInterface, name, field string,
-	value func(admissionv1.WebhookClientConfig) any,
-) error {
-	configuration, err := webhooks.Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
+func change(ctx context.Context, server client.Client, name, field string, value func(admissionv1.WebhookClientConfig) any) error {
+	var configuration admissionv1.MutatingWebhookConfiguration
+	if err := server.Get(ctx, client.ObjectKey{Name: name}, &configuration); err != nil {
 		return missing(err)
 	}
 	patch := []lifecycle.Operation{{Op: "test", Path: "/metadata/resourceVersion", Value: configuration.ResourceVersion}}
@@ -207,8 +201,7 @@ func change(
 	if err != nil {
 		return fmt.Errorf("making a patch of the webhook configuration: %w", err)
 	}
-	_, err = webhooks.Patch(ctx, name, types.JSONPatchType, text, metav1.PatchOptions{})
-	return err
+	return server.Patch(ctx, &configuration, client.RawPatch(types.JSONPatchType, text))
 }
 
 // authority returns the last certificate of a chain, which has signed the first.

@@ -14,10 +14,9 @@ import (
 
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	admissionv1client "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
@@ -31,7 +30,8 @@ const (
 // does not say who it is unless its own configuration file has it do so. So the path that it calls is a secret, which stands in the
 // webhook configuration: tenants may not read that. Every manager reads it. It is safe for concurrent use.
 type Path struct {
-	Webhooks admissionv1client.MutatingWebhookConfigurationInterface
+	// Server reads from the API server.
+	Server client.Reader
 	// Name is that of the MutatingWebhookConfiguration.
 	Name   string
 	Clock  clock.PassiveClock
@@ -81,8 +81,8 @@ func (p *Path) opens(ctx context.Context, path string) bool {
 }
 
 func (p *Path) read(ctx context.Context) error {
-	configuration, err := p.Webhooks.Get(ctx, p.Name, metav1.GetOptions{})
-	if err != nil {
+	var configuration admissionv1.MutatingWebhookConfiguration
+	if err := p.Server.Get(ctx, client.ObjectKey{Name: p.Name}, &configuration); err != nil {
 		return err
 	}
 	var paths []string
@@ -116,12 +116,12 @@ func pathOf(c admissionv1.WebhookClientConfig) string {
 }
 
 // IssuePath gives the webhook configuration of the name a path where it has none, until the context ends. Only the leader does.
-func IssuePath(in admissionv1client.MutatingWebhookConfigurationInterface, name string, logger logr.Logger) manager.RunnableFunc {
-	return repeat(logger, "keeping the path of the eviction webhook", func(ctx context.Context) error { return issuePath(ctx, in, name) })
+func IssuePath(server client.Client, name string, logger logr.Logger) manager.RunnableFunc {
+	return repeat(logger, "keeping the path of the eviction webhook", func(ctx context.Context) error { return issuePath(ctx, server, name) })
 }
 
-func issuePath(ctx context.Context, in admissionv1client.MutatingWebhookConfigurationInterface, name string) error {
-	return change(ctx, in, name, "service/path", func(c admissionv1.WebhookClientConfig) any {
+func issuePath(ctx context.Context, server client.Client, name string) error {
+	return change(ctx, server, name, "service/path", func(c admissionv1.WebhookClientConfig) any {
 		if c.Service == nil || c.Service.Path != nil {
 			return nil
 		}

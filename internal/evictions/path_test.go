@@ -17,7 +17,7 @@ func TestPath(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.Configure(admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "system", Name: "hold"}})
-	served := &Path{Webhooks: s.Webhooks, Name: "hold", Clock: s.clock, Logger: testr.New(t)}
+	served := &Path{Server: s.Server, Name: "hold", Clock: s.clock, Logger: testr.New(t)}
 	guarded := served.Guard(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	expectCode := func(path, reason string, want int) {
 		t.Helper()
@@ -30,23 +30,23 @@ func TestPath(t *testing.T) {
 	}
 	expectCode("", "no path was issued", http.StatusNotFound)
 
-	expect.NoError(t, issuePath(t.Context(), s.Webhooks, "hold"))
+	expect.NoError(t, issuePath(t.Context(), s.Server, "hold"))
 	first := pathOf(s.configuration().Webhooks[0].ClientConfig)[1:]
 	expectCode(first, "it was just issued", http.StatusOK)
 	expectCode("", "it is not the one", http.StatusNotFound)
 	expectCode("evict", "neither", http.StatusNotFound)
-	expect.NoError(t, issuePath(t.Context(), s.Webhooks, "hold"))
+	expect.NoError(t, issuePath(t.Context(), s.Server, "hold"))
 	expectCode(first, "it is kept", http.StatusOK)
 
 	s.Configure(admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "system", Name: "hold"}})
-	expect.NoError(t, issuePath(t.Context(), s.Webhooks, "hold"))
+	expect.NoError(t, issuePath(t.Context(), s.Server, "hold"))
 	expect.NoError(t, served.read(t.Context()))
 	expectCode(first, "it was replaced", http.StatusNotFound)
 	first = pathOf(s.configuration().Webhooks[0].ClientConfig)[1:]
 	expectCode(first, "it is a new one", http.StatusOK)
 
 	s.Configure(admissionv1.WebhookClientConfig{URL: new("https://rollcall.example.com/a/b")})
-	expect.NoError(t, issuePath(t.Context(), s.Webhooks, "hold"))
+	expect.NoError(t, issuePath(t.Context(), s.Server, "hold"))
 	expectCode("a/b", "a person wrote it", http.StatusOK)
 	expectCode(first, "the API server calls another", http.StatusNotFound)
 }
@@ -55,12 +55,12 @@ func TestPath(t *testing.T) {
 func TestPathIsNotLookedForAllTheTime(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	path := &Path{Webhooks: s.Webhooks, Name: "hold", Clock: s.clock, Logger: testr.New(t)}
+	path := &Path{Server: s.Server, Name: "hold", Clock: s.clock, Logger: testr.New(t)}
 	for range 100 {
 		path.opens(t.Context(), "/guess")
 		s.clock.SetTime(s.clock.Now().Add(lookEvery / 50))
 	}
-	if n := len(s.api.Actions()); n != 2 {
-		t.Errorf("%d reads in %s, want 2", n, 2*time.Second)
+	if s.reads != 2 {
+		t.Errorf("%d reads in %s, want 2", s.reads, 2*time.Second)
 	}
 }
