@@ -118,6 +118,7 @@ func (l *linted) notWatched(namespace string) error {
 		"CloneSet against the configuration that has it", namespace)
 }
 
+// written is what a file, a ConfigMap or a manager has.
 type written struct {
 	name string
 	text []byte

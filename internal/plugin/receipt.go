@@ -62,26 +62,47 @@ func (o *options) receiptCommand() *cobra.Command {
 
 // auditLines reads the files, or the logs of the managers as they are at a time, and says which of those it can't read.
 func (o *options) auditLines(ctx context.Context, files []string) (lines []receipt.Line, until time.Time, unread, err error) {
+	var logs []written
 	if len(files) == 0 {
-		return o.managersLines(ctx)
-	}
-	var log []byte
-	for _, path := range files {
-		if len(log) > 0 && !bytes.HasSuffix(log, []byte("\n")) {
-			log = append(log, '\n') // a copy may lack its last one
+		if logs, until, unread, err = o.managersLogs(ctx); err != nil {
+			return nil, until, nil, err
 		}
-		text, err := readInput(o.In, path, "the audit log")
+	}
+	named := strings.Join(files, ", ")
+	if len(files) > 0 {
+		all, err := o.joined(files)
 		if err != nil {
 			return nil, until, nil, err
 		}
-		log = append(log, text...)
+		logs = []written{{named, all}}
 	}
-	lines, err = linesOf(strings.Join(files, ", "), log)
-	if err == nil && len(lines) == 0 {
-		err = &exitError{exitDamaged, fmt.Errorf(
-			"%s: no line of an audit log: name the file that audit.path has in the configuration", strings.Join(files, ", "))}
+	for _, log := range logs {
+		more, err := receipt.Read(log.text)
+		if err != nil {
+			return nil, until, nil, &exitError{exitDamaged, fmt.Errorf("the audit log %s proves nothing: %w", log.name, err)}
+		}
+		lines = append(lines, more...)
 	}
-	return lines, until, nil, err
+	if len(files) > 0 && len(lines) == 0 {
+		return nil, until, nil, &exitError{exitDamaged, fmt.Errorf(
+			"%s: no line of an audit log: name the file that audit.path has in the configuration", named)}
+	}
+	return lines, until, unread, nil
+}
+
+// joined reads files one behind the other, as a collector has split a log.
+func (o *options) joined(files []string) (all []byte, err error) {
+	for _, path := range files {
+		if len(all) > 0 && !bytes.HasSuffix(all, []byte("\n")) {
+			all = append(all, '\n') // a copy may lack its last one
+		}
+		text, err := readInput(o.In, path, "the audit log")
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, text...)
+	}
+	return all, nil
 }
 
 // readInput reads a file, or the standard input where its path is -.
@@ -97,16 +118,8 @@ func readInput(in io.Reader, path, what string) (text []byte, err error) {
 	return text, nil
 }
 
-func linesOf(what string, log []byte) ([]receipt.Line, error) {
-	lines, err := receipt.Read(log)
-	if err != nil {
-		return nil, &exitError{exitDamaged, fmt.Errorf("the audit log %s proves nothing: %w", what, err)}
-	}
-	return lines, nil
-}
-
-// managersLines asks each manager that there is.
-func (o *options) managersLines(ctx context.Context) (lines []receipt.Line, until time.Time, unread, err error) {
+// managersLogs asks each manager that there is.
+func (o *options) managersLogs(ctx context.Context) (logs []written, until time.Time, unread, err error) {
 	cluster, err := o.cluster()
 	if err != nil {
 		return nil, until, nil, err
@@ -118,23 +131,17 @@ func (o *options) managersLines(ctx context.Context) (lines []receipt.Line, unti
 		return nil, until, nil, err
 	}
 	until = cluster.managersTime(ctx)
-	read := 0
 	for i := range pods {
-		pod := &pods[i]
-		log, err := cluster.auditLog(ctx, pod)
+		text, err := cluster.auditLog(ctx, &pods[i])
 		if err != nil {
 			unread = errors.Join(unread, err)
 			continue
 		}
-		more, err := linesOf("of manager "+pod.Name, log)
-		if err != nil {
-			return nil, until, nil, err
-		}
-		read, lines = read+1, append(lines, more...)
+		logs = append(logs, written{"of manager " + pods[i].Name, text})
 	}
 	switch {
-	case read > 0:
-		return lines, until, unread, nil
+	case len(logs) > 0:
+		return logs, until, unread, nil
 	case errors.As(unread, new(*exitError)):
 		return nil, until, nil, unread // what is missing is a right
 	}
