@@ -108,8 +108,8 @@ func (k *keeper) start(ctx context.Context, before *keeper) {
 	k.loops.Go(func() { k.heartbeats.renewAll(ctx) })
 	if apps := k.client.AppEntries(); apps != nil {
 		w := &watch{keeper: k, client: apps, name: registryclient.AppEntries(k.name)}
-		k.loops.Go(func() { w.askForOut(ctx) })
-		k.loops.Go(func() { w.askForIn(ctx) })
+		k.loops.Go(func() { w.askAbout(ctx, registry.OutOfService) })
+		k.loops.Go(func() { w.askAbout(ctx, registry.InService) })
 	}
 }
 

@@ -34,38 +34,25 @@ type watch struct {
 	name string
 }
 
-// askForOut asks for what has to be out of rotation until the context ends. It has a loop of its own, so that what has to be in
-// can't hold it up.
-func (w *watch) askForOut(ctx context.Context) {
-	var trouble trouble
-	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
-		w.tell(ctx, &trouble, registry.OutOfService, w.ask(ctx, w.keeper.resync.Pods.Steered(w.name, false)))
-	}, glance)
-}
-
-// askForIn asks for what has to be in rotation until the context ends.
-func (w *watch) askForIn(ctx context.Context) {
-	r := w.keeper.resync
+// askAbout asks for what has to have the state until the context ends, and logs when that begins to fail and succeeds again. Each
+// state has a loop of its own, so that what has to be in can't hold up what has to be out.
+func (w *watch) askAbout(ctx context.Context, state registry.State) {
+	r, in := w.keeper.resync, state == registry.InService
+	logger := r.Logger.WithValues("registry", w.name, "want", state)
 	from := time.Now()
 	var trouble trouble
-	wait.UntilWithContext(ctx, func(ctx context.Context) {
+	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
 		to := time.Now()
 		policy, _ := r.inForce()
-		in := r.Pods.Steered(w.name, true)
-		due := slices.DeleteFunc(in, func(one registry.Instance) bool { return !isTurn(one, policy.Interval, from, to) })
-		w.tell(ctx, &trouble, registry.InService, w.ask(ctx, due))
-		from = to
+		err := w.ask(ctx, slices.DeleteFunc(r.Pods.Steered(w.name, in), func(one registry.Instance) bool {
+			return in && !isTurn(one, policy.Interval, from, to)
+		}))
+		if from = to; ctx.Err() == nil && r.has(w.keeper) {
+			trouble.tell(logger, err,
+				"asking for applications' entries fails, and what others change of them goes unnoticed until it succeeds again",
+				"asking for applications' entries succeeds again")
+		}
 	}, glance)
-}
-
-// tell logs when questions for what has to have a state begin to fail, and when they succeed again.
-func (w *watch) tell(ctx context.Context, t *trouble, state registry.State, err error) {
-	if ctx.Err() != nil || !w.keeper.resync.has(w.keeper) {
-		return
-	}
-	t.tell(w.keeper.resync.Logger.WithValues("registry", w.name, "want", state), err,
-		"asking for applications' entries fails, and what others change of them goes unnoticed until it succeeds again",
-		"asking for applications' entries succeeds again")
 }
 
 // ask asks for each, and returns the first error.
