@@ -1,12 +1,17 @@
 package app
 
 import (
+	"context"
 	"log/slog"
 	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
 	"slices"
+	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
@@ -61,3 +66,52 @@ func (s lazySink) Error(err error, message string, values ...any) {
 }
 
 func (s lazySink) and(values []any) []any { return append(slices.Clip(s.values), values...) }
+
+const (
+	restInterval = time.Second
+	// restAfter is for how many intervals the manager has little to do before it rests.
+	restAfter = 2
+	// restBelow is how many bytes are allocated in an interval, at most, by a manager that has little to do.
+	restBelow = 1 << 20
+	// restFor is what must have been allocated since the last time: it is about what there is to give back.
+	restFor = 8 << 20
+)
+
+// resting gives free memory back to the system once the manager has little to do. Go keeps as much free as it holds, for
+// garbage that comes only with the next storm, and an hour of that would be an hour in which nothing else can use it.
+type resting struct {
+	release func()
+	// before was allocated when it looked last, and released when it gave memory back last.
+	before, released uint64
+	quiet            int
+}
+
+// giveBack collects garbage twice: what a sync.Pool holds is free only then.
+func giveBack() {
+	runtime.GC()
+	debug.FreeOSMemory()
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every manager has the caches.
+func (*resting) NeedLeaderElection() bool { return false }
+
+// Start looks again and again until the context ends.
+func (r *resting) Start(ctx context.Context) error {
+	samples := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	wait.UntilWithContext(ctx, func(context.Context) {
+		metrics.Read(samples)
+		r.look(samples[0].Value.Uint64())
+	}, restInterval)
+	return nil
+}
+
+// look takes how much was allocated since the process began.
+func (r *resting) look(allocated uint64) {
+	if r.quiet++; allocated-r.before > restBelow {
+		r.quiet = 0
+	}
+	if r.before = allocated; r.quiet >= restAfter && allocated-r.released >= restFor {
+		r.released = allocated
+		r.release()
+	}
+}
