@@ -168,15 +168,12 @@ func EachWorkload(ctx context.Context, reader client.Reader, do func(*Workload),
 		if err := reader.List(ctx, list, options...); err != nil {
 			return fmt.Errorf("listing workloads: %w", err)
 		}
-		err := meta.EachListItem(list, func(object runtime.Object) error {
+		_ = meta.EachListItem(list, func(object runtime.Object) error { // these are lists
 			if workload, is := object.(client.Object); is {
 				do(AsWorkload(workload))
 			}
 			return nil
 		})
-		if err != nil {
-			return fmt.Errorf("listing workloads: %w", err)
-		}
 	}
 	return nil
 }
