@@ -461,11 +461,6 @@ func brokenLists() map[string]breakage {
 			}),
 			want: "WeightIsKept",
 		},
-		"a driver that panics": {
-			reason: "a panic is a failure of the case, not the end of the suite",
-			breaks: listing(func(context.Context, sound, string) ([]registry.Entry, error) { panic("oh") }),
-			want:   "ListIsACopy ListIsOnlyThisClusters ListOfUnknownCluster ListsOursAmongAThousand",
-		},
 	}
 }
 
@@ -488,11 +483,6 @@ func brokenErrors() map[string]breakage {
 			reason: "it can't know that",
 			set:    unreachable(registry.NotRegistered(errors.New("connection refused"))),
 			want:   "UnreachableIsRetryable",
-		},
-		"a driver that takes refused for passing": {
-			reason: "no error would say that the credentials are wrong",
-			set:    func(_ *store, h *registrytest.Harness) { h.Refusing = failing(forbidden) },
-			want:   "RefusedIsTerminal",
 		},
 		"a driver that tells its token": {
 			reason: "events are read by many",

@@ -101,11 +101,6 @@ func brokenGets() map[string]breakage {
 			}),
 			want: "ConcurrentGets",
 		},
-		"a Get that ignores its context": {
-			reason: "its worker is lost for as long as the registry hangs",
-			breaks: func(sound) broken { return broken{deaf: "Get"} },
-			want:   "CancelledContext",
-		},
 		"a Get that takes unreachable for absent": {
 			reason: "a registry that is down would let every pod go",
 			about:  registrytest.Unreachable,
