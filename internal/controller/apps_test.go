@@ -595,11 +595,7 @@ func TestEntryOfAnotherAtAFormerAddress(t *testing.T) {
 
 func TestReadBackOfAnEntryOfAnother(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.apply(func(s *choices) {
-		s.Registries = map[string]Registry{"default": {Calls: w.registry, Getter: w.registry}}
-	})
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w, pod := serving(t, asking)
 	gone := w.registry.Foreign(w.instance(pod, "web", 8080))
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 	w.registry.FailNext(fakeregistry.Match{Op: fakeregistry.OpDeregister}, errors.New("down"))

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -108,21 +107,6 @@ func (w *world) compare(l Listing) Comparison {
 	result, err := w.cluster().Compare(w.Context(), l)
 	w.must(err, "comparing")
 	return result
-}
-
-func (w *world) gone(ctx context.Context, entries []registry.Entry) ([]registry.Entry, error) {
-	listing := w.listing(Listing{})
-	listing.Entries = entries
-	found, err := w.cluster().Compare(ctx, listing)
-	if err != nil {
-		return nil, err
-	}
-	return w.cluster().Gone(ctx, found.Unknown)
-}
-
-// lost: the registry had no such entry when it was asked at that time.
-func (w *world) lost(name string, in registry.Instance, asked time.Time) {
-	w.r.Tracker.Lost(tracker.Target{Registry: name, Instance: in}, asked)
 }
 
 // fence permits calls unless it is closed.

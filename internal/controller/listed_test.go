@@ -30,7 +30,9 @@ func TestListConfirmsWhatIsRegistered(t *testing.T) {
 	w.reconcile(pods[1])
 	w.expectJournal("the list says that both are in service")
 	w.reconciles(pods[2], "Kruise waits for it", "Register web@10.0.0.3:8080")
-	w.expectResync("and they are known by now", Comparison{})
+	if got := w.resync(Listing{}); len(got.Missing)+got.Different+len(got.Unknown) > 0 {
+		t.Fatalf("resync found %+v, want nothing: they are known by now", got)
+	}
 
 	w.reconcileIn(pods[0], appspub.LifecycleStatePreparingDelete)
 	w.expectAbsent(pods[0])
@@ -53,18 +55,13 @@ func TestDriftIsCorrected(t *testing.T) {
 	w.expectDoubtful("a third Register would change nothing")
 }
 
-func unlabelled(w *world, pod *corev1.Pod) {
-	w.changePod(pod, func(p *corev1.Pod) { delete(p.Labels, appspub.LifecycleStateKey) })
-}
-
 func TestDyingPodThatIsListedIsFreed(t *testing.T) {
 	t.Parallel()
 	w, pod := serving(t)
-	unlabelled(w, pod)
+	w.changePod(pod, func(p *corev1.Pod) { delete(p.Labels, appspub.LifecycleStateKey) })
 	w.deletePod(pod)
 	w.restart()
-	w.resync(Listing{})
-	_, err := w.gone(t.Context(), w.listing(Listing{}).Entries)
+	_, err := w.cluster().Gone(t.Context(), w.resync(Listing{}).Unknown)
 	w.must(err, "asking")
 	w.expectDoubtful("the cache has no such pod", pod)
 	w.reconcile(pod)
@@ -102,14 +99,6 @@ func (w *world) resync(l Listing) Comparison {
 	w.Helper()
 	w.sleep(time.Second)
 	return w.compare(w.listing(l))
-}
-
-func (w *world) expectResync(why string, want Comparison) {
-	w.Helper()
-	got := w.resync(Listing{})
-	if len(got.Missing) != len(want.Missing) || got.Different != want.Different || len(got.Unknown) != len(want.Unknown) {
-		w.Fatalf("resync found %+v, want %+v\nwhy: %s", got, want, why)
-	}
 }
 
 // expectDoubtful expects these pods to be looked at because something differs, and expectLosers because a registry lost them.
@@ -154,9 +143,7 @@ func TestPodWithoutARecordWaitsForAList(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, pod := born(t, func(s *choices) {
-				s.Registries["default"] = Registry{Calls: s.Registries["default"].Calls, Lister: noLister{}}
-			})
+			w, pod := born(t, with(func(r *Registry) { r.Lister = noLister{} }))
 			w.losesWrite(pod)
 			in := w.instance(pod, "web", 8080)
 			w.restart()

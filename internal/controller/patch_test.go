@@ -131,17 +131,12 @@ func TestCacheBehindOurOwnWrite(t *testing.T) {
 	w.reconcile(pod)
 	w.takeJournal()
 
-	w.cacheLags(pod, before)
+	w.stale = before
 	w.expectResult("the event of the write comes sooner", w.reconcile(pod), staleRecheck)
 	w.expectJournal("what we have done already is not done again")
 
-	clear(w.lagging)
+	w.stale = nil
 	w.expectResult("", w.reconcile(pod), 0)
-}
-
-// refuses is the API server's answer to a patch that it does not allow.
-func refuses(func() error) error {
-	return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web-1", errors.New("no"))
 }
 
 func TestArmingThatFailsKeepsNoFormerAddress(t *testing.T) {
@@ -159,7 +154,9 @@ func TestRefusalKeepsNoPodInThatHasToBeOut(t *testing.T) {
 	w, pod := serving(t, guards)
 	w.apply(func(s *choices) { s.Guard = false })
 	w.deletePod(pod)
-	w.patching(refuses)
+	w.patching(func(func() error) error {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web-1", errors.New("no"))
+	})
 	w.reconciles(pod, "clients are given it, whether its guard can be taken off or not", writes+failed, deregisters)
 }
 

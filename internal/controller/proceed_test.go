@@ -102,7 +102,7 @@ func TestRegistryThatHasYetToBeAskedHoldsAPodBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, proceeds)
-		down := fakeregistry.New(newBackend(t))
+		down := fakeregistry.New(fakeregistry.Memory(t.Context()))
 		w.apply(func(s *choices) {
 			one := s.Registries["default"]
 			one.MaxInFlight = 2

@@ -19,6 +19,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/service"
+	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
@@ -26,13 +27,16 @@ import (
 // withRegistry adds a registry beside the default one. Its calls are in the journal under its name.
 func (w *world) withRegistry(name string) *fakeregistry.Registry {
 	w.Helper()
-	other := fakeregistry.New(newBackend(w))
+	other := w.withServer(name, fakeregistry.Memory(w.Context()))
 	w.journals(other, name+": ")
+	return other
+}
+
+func (w *world) withServer(name string, server fakeregistry.Backend) *fakeregistry.Registry {
+	w.Helper()
+	other := fakeregistry.New(server)
 	w.apply(func(s *choices) {
-		s.Registries = map[string]Registry{
-			"default": s.Registries["default"],
-			name:      {Calls: other},
-		}
+		s.Registries = map[string]Registry{"default": s.Registries["default"], name: {Calls: other}}
 	})
 	return other
 }
@@ -273,20 +277,7 @@ func (w *world) expectHeld(why string, want ...*corev1.Pod) {
 
 // lose has a heartbeat find no entry of the pod.
 func (w *world) lose(pod *corev1.Pod) {
-	w.lost("default", w.instance(pod, "web", 8080), w.clock.Now())
-}
-
-// withAnotherName adds a registry which is the same server as the default one under another name in DNS.
-func (w *world) withAnotherName(name string) *fakeregistry.Registry {
-	w.Helper()
-	other := fakeregistry.New(w.backend)
-	w.apply(func(s *choices) {
-		s.Registries = map[string]Registry{
-			"default": s.Registries["default"],
-			name:      {Calls: other},
-		}
-	})
-	return other
+	w.r.Tracker.Lost(tracker.Target{Registry: "default", Instance: w.instance(pod, "web", 8080)}, w.clock.Now())
 }
 
 // runBoth is a run of resync over both names.
@@ -304,7 +295,7 @@ func (w *world) runBoth(why string, other *fakeregistry.Registry) {
 func TestTwoNamesForOneServer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	other := w.withAnotherName("alias")
+	other := w.withServer("alias", w.backend) // the default one under another name in DNS
 	pod := w.servingPod(w.cloneSet("web"), "web-1")
 
 	for _, now := range [][]string{{"alias"}, {"default"}, {"alias", "default"}, {"alias"}} {

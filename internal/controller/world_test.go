@@ -72,7 +72,7 @@ type world struct {
 	mu         sync.Mutex
 	journal    []string
 	liveReads  int
-	lagging    map[types.NamespacedName]*corev1.Pod // what the cache says instead; nil where it has nothing
+	stale      *corev1.Pod // what the cache answers with instead, if anything
 	onPatch    func(attempt func() error) error
 	onRead     func()
 	addresses  int
@@ -88,11 +88,10 @@ func newWorld(t testing.TB, change ...func(*choices)) *world {
 	t.Helper()
 	w := &world{
 		TB:      t,
-		backend: newBackend(t),
+		backend: fakeregistry.Memory(t.Context()),
 		clock:   clocktesting.NewFakePassiveClock(testEpoch()),
 		events:  events.NewFakeRecorder(1000),
 		queue:   &requests{},
-		lagging: map[types.NamespacedName]*corev1.Pod{},
 		clients: map[string]*registryclient.Client{},
 	}
 	w.registry = fakeregistry.New(w.backend)
@@ -150,15 +149,6 @@ func only(reg registry.Registry) map[string]Registry {
 	return map[string]Registry{"default": {Calls: reg}}
 }
 
-func newBackend(t testing.TB) *memory.Registry {
-	t.Helper()
-	backend, err := memory.New(t.Context(), registry.Config{Cluster: testCluster})
-	if err != nil {
-		t.Fatalf("making the registry: %v", err)
-	}
-	return backend.(*memory.Registry)
-}
-
 // testScheme is a small one: the fake API server walks through all of it at each write.
 func testScheme(t testing.TB) *runtime.Scheme {
 	t.Helper()
@@ -174,7 +164,7 @@ func testScheme(t testing.TB) *runtime.Scheme {
 // restart replaces the manager by one that remembers nothing. What it finds is in its initial list.
 func (w *world) restart() {
 	w.Helper()
-	cached := interceptor.NewClient(w.api, interceptor.Funcs{Get: w.cachedGet, List: w.cachedList, Patch: w.countedPatch, SubResourcePatch: w.countedCondition})
+	cached := interceptor.NewClient(w.api, interceptor.Funcs{Get: w.cachedGet, List: cachedList, Patch: w.countedPatch, SubResourcePatch: w.countedCondition})
 	w.counted = prometheus.NewRegistry()
 	w.r = New(Options{
 		Releases: metrics.NewReleaseMetrics(w.counted),
@@ -222,7 +212,7 @@ func (w *world) countedCondition(
 	return err
 }
 
-// cachedGet answers as the manager's cache does: it holds only pods that have the state label, and it may lag.
+// cachedGet and cachedList answer as the manager's cache does: it holds only pods that have the state label, and it may lag.
 func (w *world) cachedGet(
 	ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption,
 ) error {
@@ -230,22 +220,15 @@ func (w *world) cachedGet(
 	if !isPod {
 		return c.Get(ctx, key, obj, opts...)
 	}
-	w.mu.Lock()
-	cached, lags := w.lagging[key]
-	w.mu.Unlock()
-	gone := apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, key.Name)
-	if lags {
-		if cached == nil {
-			return gone
-		}
-		cached.DeepCopyInto(pod)
+	if w.stale != nil {
+		w.stale.DeepCopyInto(pod)
 		return nil
 	}
 	if err := c.Get(ctx, key, pod, opts...); err != nil {
 		return err
 	}
 	if _, labelled := pod.Labels[appspub.LifecycleStateKey]; !labelled {
-		return gone
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, key.Name)
 	}
 	w.mu.Lock()
 	onRead := w.onRead
@@ -257,21 +240,11 @@ func (w *world) cachedGet(
 	return nil
 }
 
-func (w *world) cachedList(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-	pods, isPods := list.(*corev1.PodList)
-	if !isPods {
-		return c.List(ctx, list, opts...)
+func cachedList(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+	if _, isPods := list.(*corev1.PodList); isPods {
+		opts = append(opts, client.HasLabels{appspub.LifecycleStateKey})
 	}
-	if err := c.List(ctx, pods, append(opts, client.HasLabels{appspub.LifecycleStateKey})...); err != nil {
-		return err
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	pods.Items = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
-		cached, lags := w.lagging[client.ObjectKeyFromObject(&pod)]
-		return lags && cached == nil
-	})
-	return nil
+	return c.List(ctx, list, opts...)
 }
 
 func (w *world) liveGet(
@@ -412,9 +385,6 @@ func (w *world) pod(of *kruisev1alpha1.CloneSet, name string, change ...func(*co
 	pod.Namespace, pod.Name = of.Namespace, name
 	pod.UID = types.UID(fmt.Sprintf("uid-of-%s-%d", name, w.moves))
 	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(of, kruisev1alpha1.GroupVersion.WithKind("CloneSet"))}
-	if pod.Labels == nil {
-		pod.Labels = map[string]string{}
-	}
 	if pod.Annotations == nil {
 		pod.Annotations = map[string]string{}
 	}
@@ -475,9 +445,6 @@ func ready(pod *corev1.Pod)   { pod.Status.Conditions[0].Status = corev1.Conditi
 
 func annotated(key, value string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
-		if pod.Annotations == nil {
-			pod.Annotations = map[string]string{}
-		}
 		pod.Annotations[key] = value
 	}
 }
@@ -588,13 +555,6 @@ func (w *world) apiServerAway() {
 	) error {
 		return errors.New("the API server is away")
 	}})
-}
-
-// cacheLags makes the cache answer with a pod as it was.
-func (w *world) cacheLags(key *corev1.Pod, as *corev1.Pod) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.lagging[client.ObjectKeyFromObject(key)] = as
 }
 
 func (w *world) sleep(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
