@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,8 +14,8 @@ func TestCacheKeyFollowsEverythingThatIsBuilt(t *testing.T) {
 	key := func(mod, sum string, flags ...string) string {
 		t.Helper()
 		dir := t.TempDir()
-		writeFile(t, filepath.Join(dir, "go.mod"), mod, 0o600)
-		writeFile(t, filepath.Join(dir, "go.sum"), sum, 0o600)
+		writeFile(t, filepath.Join(dir, "go.mod"), mod)
+		writeFile(t, filepath.Join(dir, "go.sum"), sum)
 		got, err := cacheKey(t.Context(), dir, flags)
 		expect.NoError(t, err)
 		return got
@@ -43,10 +42,10 @@ func TestCacheKeyFollowsEverythingThatIsBuilt(t *testing.T) {
 func TestBuildPutsWholeBinariesIntoTheCache(t *testing.T) {
 	t.Parallel()
 	dir, target := t.TempDir(), t.TempDir()
-	writeFile(t, filepath.Join(dir, "go.mod"), "module example.com/m\n\ngo 1.26\n", 0o600)
-	writeFile(t, filepath.Join(dir, "good", "main.go"), "package main\n\nfunc main() {}\n", 0o600)
-	writeFile(t, filepath.Join(dir, "bad", "main.go"), "package main\n\nfunc main() { undefined() }\n", 0o600)
-	writeFile(t, filepath.Join(target, buildPattern+"killed", "half"), "half", 0o600)
+	writeFile(t, filepath.Join(dir, "go.mod"), "module example.com/m\n\ngo 1.26\n")
+	writeFile(t, filepath.Join(dir, "good", "main.go"), "package main\n\nfunc main() {}\n")
+	writeFile(t, filepath.Join(dir, "bad", "main.go"), "package main\n\nfunc main() { undefined() }\n")
+	writeFile(t, filepath.Join(target, buildPattern+"killed", "half"), "half")
 	var log strings.Builder
 	err := compile(t.Context(), NewProgress(&log, "test"), dir, target, "v1", nil, []Binary{
 		{Name: "good", Package: "example.com/m/good"}, {Name: "bad", Package: "example.com/m/bad"},
@@ -60,8 +59,8 @@ func TestBuildPutsWholeBinariesIntoTheCache(t *testing.T) {
 	}
 }
 
-func writeFile(t *testing.T, path, content string, mode fs.FileMode) {
+func writeFile(t *testing.T, path, content string) {
 	t.Helper()
 	expect.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
-	expect.NoError(t, os.WriteFile(path, []byte(content), mode))
+	expect.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 }

@@ -1,7 +1,6 @@
 package process
 
 import (
-	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -15,7 +14,7 @@ const testPrefix = "rollcall-process-test-"
 func TestNewDir(t *testing.T) {
 	t.Parallel()
 	full := t.TempDir()
-	writeFile(t, filepath.Join(full, "data"), "", 0o600)
+	expect.NoError(t, os.Mkdir(filepath.Join(full, "data"), 0o700))
 	_, _, err := NewDir(full, testPrefix)
 	expect.Error(t, "data of an earlier server is not its own", err, "not empty")
 
@@ -43,7 +42,8 @@ func TestTempDirIsRemovedUnlessInUse(t *testing.T) {
 		t.Error("the folder is still there after its release")
 	}
 
-	writeFile(t, filepath.Join(killed, ownerLock), "", 0o600)
+	expect.NoError(t, os.MkdirAll(killed, 0o700))
+	expect.NoError(t, os.WriteFile(filepath.Join(killed, ownerLock), nil, 0o600))
 	sweepTempDirs(testPrefix)
 	if _, err := os.Stat(killed); err == nil {
 		t.Error("the sweep left a folder whose owner is gone")
@@ -69,10 +69,4 @@ func TestTempDirsMadeAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-}
-
-func writeFile(t *testing.T, path, content string, mode fs.FileMode) {
-	t.Helper()
-	expect.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
-	expect.NoError(t, os.WriteFile(path, []byte(content), mode))
 }

@@ -4,7 +4,6 @@ package process
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,8 +19,8 @@ import (
 const (
 	// readyPoll is how often a starting server is asked whether it is ready.
 	readyPoll = 50 * time.Millisecond
-	// readyTimeout bounds the start of one server on a slow machine, where Command.ReadyTimeout does not say.
-	readyTimeout = 2 * time.Minute
+	// readyTimeout bounds the start of one server, several at a time on a slow machine.
+	readyTimeout = 5 * time.Minute
 	// tailBytes is how much of a log goes into an error.
 	tailBytes = 6 << 10
 )
@@ -81,15 +80,12 @@ type Command struct {
 	Args []string
 	// Env is all that the server sees besides PATH, HOME (its folder) and TMPDIR.
 	Env []string
-	// ReadyTimeout bounds how long the start may take; 0 means 2 minutes.
-	ReadyTimeout time.Duration
 }
 
 // Process is a running server.
 type Process struct {
 	name    string
 	logPath string
-	timeout time.Duration
 	pid     int
 	done    chan struct{} // closed when it has ended
 	err     error         // how it ended; read after done
@@ -101,8 +97,7 @@ type Process struct {
 // Start runs a server in dir, with its output appended to <name>.log there. It does not wait until it is ready.
 func Start(l *Launcher, dir string, c Command) (*Process, error) {
 	p := &Process{
-		name: c.Name, logPath: filepath.Join(dir, c.Name+".log"), timeout: cmp.Or(c.ReadyTimeout, readyTimeout),
-		done: make(chan struct{}), wanted: make(chan struct{}),
+		name: c.Name, logPath: filepath.Join(dir, c.Name+".log"), done: make(chan struct{}), wanted: make(chan struct{}),
 	}
 	log, err := os.OpenFile(p.logPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -202,7 +197,7 @@ func (p *Process) Failure(err error) error {
 
 // WaitReady polls check until it returns nil, the process ends, or the time is up.
 func (p *Process) WaitReady(ctx context.Context, check func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	ticker := time.NewTicker(readyPoll)
 	defer ticker.Stop()

@@ -29,8 +29,6 @@ const (
 	// eviction is how often the server removes what has no lease any more; by default it is a minute.
 	eviction     = time.Second
 	slowEviction = time.Hour
-	// startTimeout bounds the start, several at a time on a slow machine.
-	startTimeout = 5 * time.Minute
 )
 
 // Get downloads server and reader unless they are there, and tells log about it.
@@ -155,7 +153,7 @@ func (s *Server) command(jars *java.Jars, dir string) (process.Command, error) {
 	jvm, args := jars.Command([]string{"-Xmx256m", "-Djava.io.tmpdir=" + dir}, main)
 	return process.Command{
 		// Java reads its arguments by the locale, and the password is not ASCII.
-		Path: jvm, Args: args, Env: []string{"LC_ALL=C.UTF-8"}, ReadyTimeout: startTimeout,
+		Path: jvm, Args: args, Env: []string{"LC_ALL=C.UTF-8"},
 	}, nil
 }
 

@@ -30,7 +30,6 @@ const (
 	// Admin is the user that may do everything.
 	Admin = "nacos"
 
-	readyTimeout = 5 * time.Minute
 	// Nacos takes these ports besides that of its API.
 	sdkOffset, clusterOffset, raftOffset = 1000, 1001, -1000
 )
@@ -127,7 +126,7 @@ func (s *Server) command(jars *java.Jars, dir string) (process.Command, error) {
 		"-Dderby.stream.error.file=" + filepath.Join(dir, "derby.log"),
 		"-Dspring.config.additional-location=file:" + conf + "/",
 	}, []string{filepath.Join(jars.Dir, "Nacos.java")})
-	return process.Command{Path: jvm, Args: args, ReadyTimeout: readyTimeout}, nil
+	return process.Command{Path: jvm, Args: args}, nil
 }
 
 // properties is the configuration. What the archive of a release sets and the tests don't need is left out.
