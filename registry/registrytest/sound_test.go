@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/registry/memory"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 const (
@@ -71,18 +71,9 @@ func placeOf(in registry.Instance) string { return in.Service + " " + in.Endpoin
 func newStore(t registrytest.T) *store {
 	t.Helper()
 	return &store{
-		wrong: errors.New("connection refused"), kept: newMemory(t), expires: map[registered]time.Time{},
+		wrong: errors.New("connection refused"), kept: fakeregistry.Memory(t.Context()), expires: map[registered]time.Time{},
 		answers: map[string]answer{}, foreign: map[string]registry.Instance{}, entries: map[string]appEntry{}, out: map[string]bool{},
 	}
-}
-
-func newMemory(t registrytest.T) backend {
-	t.Helper()
-	r, err := memory.New(t.Context(), registry.Config{Cluster: "test"})
-	if err != nil {
-		t.Fatalf("making the memory registry: %v", err)
-	}
-	return r.(backend)
 }
 
 // sound is a driver of all capabilities over the store. Each process has one of its own.
@@ -407,7 +398,7 @@ func (s *store) restart(t registrytest.T) {
 	s.set(func() {
 		s.away = false
 		if s.volatile {
-			s.kept = newMemory(t)
+			s.kept = fakeregistry.Memory(t.Context())
 		}
 	})
 }
