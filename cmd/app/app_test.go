@@ -143,6 +143,17 @@ func TestFlags(t *testing.T) {
 	}
 }
 
+// TestFirstEmptyAddressIsNamed: a person who corrects one flag after the other is led through them in one order.
+func TestFirstEmptyAddressIsNamed(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		_, err := parseFlags([]string{"--eviction-webhook-bind-address=", "--pprof-bind-address=", "--metrics-bind-address="}, &bytes.Buffer{})
+		if err == nil || !strings.HasPrefix(err.Error(), "--metrics-bind-address is empty") {
+			t.Fatalf("got %v, want the first address", err)
+		}
+	}
+}
+
 func TestHelpAndVersionGoToTheOutput(t *testing.T) {
 	t.Parallel()
 	for arg, want := range map[string]string{"--help": "-leader-elect", "--version": "v1.2.3\n"} {

@@ -140,12 +140,12 @@ func parseFlags(args []string, output io.Writer) (*flags, error) {
 }
 
 func (f *flags) check(rest []string) error {
-	for name, address := range map[string]string{
-		"metrics": f.metrics.address, "health-probe": f.healthAddress, "registry": f.registryAddress, "pprof": f.pprofAddress,
-		"eviction-webhook": f.evictions.address,
+	for _, of := range []struct{ name, address string }{
+		{"metrics", f.metrics.address}, {"health-probe", f.healthAddress}, {"registry", f.registryAddress}, {"pprof", f.pprofAddress},
+		{"eviction-webhook", f.evictions.address},
 	} {
-		if address == "" { // a listener would take any port, on all interfaces
-			return fmt.Errorf("--%s-bind-address is empty: write 0 to turn it off", name)
+		if of.address == "" { // a listener would take any port, on all interfaces
+			return fmt.Errorf("--%s-bind-address is empty: write 0 to turn it off", of.name)
 		}
 	}
 	switch {
