@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -55,8 +56,10 @@ type Webhook struct {
 	Options
 
 	ownership atomic.Pointer[lifecycle.Ownership]
-	// turn is held while a budget is looked at and used, so that two evictions do not use the same place in it.
-	turn *semaphore.Weighted
+	// turns has for each namespace, as budgets are, what is held while one is looked at and used: two evictions must not use the
+	// same place in it. mu is its lock.
+	turns map[string]*semaphore.Weighted
+	mu    sync.Mutex
 	// failing has the [failure] of each pod, by its UID, that could not be labelled.
 	failing *lru.Cache
 }
@@ -66,7 +69,7 @@ const mostFailing = 1000
 
 // New returns a Webhook that passes all evictions until [Webhook.Apply].
 func New(o Options) *Webhook {
-	w := &Webhook{Options: o, turn: semaphore.NewWeighted(1), failing: lru.New(mostFailing)}
+	w := &Webhook{Options: o, turns: map[string]*semaphore.Weighted{}, failing: lru.New(mostFailing)}
 	w.Apply(lifecycle.Ownership{})
 	return w
 }
@@ -160,10 +163,11 @@ func options(request admission.Request, pod *corev1.Pod) (dryRun, meant bool) {
 
 // begin labels the pod, unless a budget refuses.
 func (w *Webhook) begin(ctx context.Context, pod *corev1.Pod, since time.Time, dryRun bool) (admission.Response, error) {
-	if err := w.turn.Acquire(ctx, 1); err != nil {
-		return admission.Response{}, fmt.Errorf("waiting for other evictions: %w", err)
+	turn := w.turnOf(pod.Namespace)
+	if err := turn.Acquire(ctx, 1); err != nil {
+		return admission.Response{}, fmt.Errorf("waiting for other evictions in namespace %s: %w", pod.Namespace, err)
 	}
-	defer w.turn.Release(1)
+	defer turn.Release(1)
 	budget, several, err := w.blocking(ctx, pod)
 	switch {
 	case err != nil:
@@ -182,6 +186,15 @@ func (w *Webhook) begin(ctx context.Context, pod *corev1.Pod, since time.Time, d
 	}
 	return tryAgain(fmt.Sprintf("pod %s is not evicted past its hooks: OpenKruise replaces it, and deletes it once it is out of the "+
 		"registry and its drain has passed; try again until it is gone", pod.Name)), nil
+}
+
+func (w *Webhook) turnOf(namespace string) *semaphore.Weighted {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.turns[namespace] == nil {
+		w.turns[namespace] = semaphore.NewWeighted(1)
+	}
+	return w.turns[namespace]
 }
 
 // blocking returns the budget that refuses the eviction, or nil.

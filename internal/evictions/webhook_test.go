@@ -134,6 +134,14 @@ func (w *world) Pod(name string) *corev1.Pod {
 	return pod
 }
 
+// set is the CloneSet of the pods.
+func (w *world) set(t *testing.T) *kruisev1alpha1.CloneSet {
+	t.Helper()
+	set := &kruisev1alpha1.CloneSet{}
+	expect.NoError(t, w.api.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "web"}, set))
+	return set
+}
+
 func (w *world) ExpectEvent(words string) {
 	w.t.Helper()
 	select {
@@ -300,6 +308,37 @@ func TestEvictionsAtOnceStayWithinTheBudget(t *testing.T) {
 	if begun != 2 {
 		t.Errorf("%d pods are on their way out, want the 2 that the budget allows", begun)
 	}
+}
+
+// TestEvictionsOfOtherNamespacesDoNotWait: the API server is slow about the budgets of one namespace, and no other waits for it.
+func TestEvictionsOfOtherNamespacesDoNotWait(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, podThat(owned), podThat(owned, func(p *corev1.Pod) { p.Namespace = "slow" }))
+	expect.NoError(t, w.api.Create(t.Context(), &kruisev1alpha1.CloneSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "slow", Name: "web", UID: "web"}, Spec: w.set(t).Spec,
+	}))
+	asked, answer := make(chan struct{}), make(chan struct{})
+	w.Namespaces = nil
+	w.API = interceptor.NewClient(w.api, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if (&client.ListOptions{}).ApplyOptions(opts).Namespace == "slow" {
+				close(asked)
+				<-answer
+			}
+			return c.List(ctx, list, opts...)
+		},
+	})
+	var slow sync.WaitGroup
+	slow.Go(func() {
+		w.Evict("web-1", func(r *admission.Request, _ *policyv1.Eviction) { r.Namespace = "slow" })
+	})
+	<-asked
+	w.ExpectHeld(w.Evict("web-1"), "is not evicted past its hooks")
+	if !leaves(w.Pod("web-1")) {
+		t.Error("the pod of the other namespace is not on its way out")
+	}
+	close(answer)
+	slow.Wait()
 }
 
 func TestEvictionWithTwoBudgetsIsTheAPIServersToRefuse(t *testing.T) {
