@@ -309,7 +309,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	}
 	approveBy := ""
 	if a.lease != nil {
-		a.lease.failing, approveBy = waits.failing, steer.Command(a.leaseNamespace)
+		a.lease.failing, approveBy = waits.failing, a.approveBy()
 	}
 	synced := func() bool { return waits.unfilled() == "" }
 	resyncs := resync.New(resync.Options{
@@ -393,6 +393,9 @@ func (a *app) requests(leader client.Reader, resyncs *resync.Resync) *requests {
 		logger: a.logger.WithName("resync"),
 	}
 }
+
+// approveBy is the command by which a person approves of removals.
+func (a *app) approveBy() string { return steer.Command(a.leaseNamespace, a.flags.leaseName) }
 
 // add has the manager run all of these, and the servers.
 func (a *app) add(runnables ...manager.Runnable) error {
@@ -480,7 +483,7 @@ func (a *app) greet() {
 func (a *app) facts(unready string, resyncs *resync.Resync, waits []metrics.Wait, known *tracker.Tracker) statuspage.Facts {
 	f := statuspage.Facts{
 		Manager: statuspage.Manager{
-			Leads: isClosed(a.manager.Elected()), DryRun: a.dryRun != nil, NotReady: unready, Approve: steer.Command(a.leaseNamespace),
+			Leads: isClosed(a.manager.Elected()), DryRun: a.dryRun != nil, NotReady: unready, Approve: a.approveBy(),
 		},
 		Drivers: a.drivers.inForce().drivers(), Clients: a.drivers.slots(), Resyncs: resyncs.Status(),
 		Instances: known.Seen(), Waits: waits,

@@ -134,11 +134,12 @@ func (w *world) leaderlessIn(namespace string) string {
 	return w.leaderless
 }
 
-// lastBlocked returns the last Event about removals that are held back, nil where all of them are approved already.
-func lastBlocked(events []eventsv1.Event, approved []string) *eventsv1.Event {
+// lastBlocked returns the last Event about removals that are held back by the managers of a Lease, nil where all of them are approved
+// already.
+func lastBlocked(events []eventsv1.Event, lease string, approved []string) *eventsv1.Event {
 	blocked := slices.DeleteFunc(events, func(e eventsv1.Event) bool {
 		digest := steer.DigestIn(e.Note)
-		return e.Reason != "RemovalBlocked" || digest == "" || slices.Contains(approved, digest)
+		return e.Reason != "RemovalBlocked" || digest == "" || steer.LeaseIn(e.Note) != lease || slices.Contains(approved, digest)
 	})
 	if len(blocked) == 0 {
 		return nil
@@ -153,10 +154,10 @@ func (c *cluster) approve(ctx context.Context, lease *coordinationv1.Lease, yes 
 	if err := c.List(ctx, &events, client.InNamespace(c.installation)); err != nil {
 		return reading("Events", err)
 	}
-	last := lastBlocked(events.Items, steer.Approved(lease.Annotations[steer.AnnotationApprove]))
+	last := lastBlocked(events.Items, lease.Name, steer.Approved(lease.Annotations[steer.AnnotationApprove]))
 	if last == nil {
-		return fmt.Errorf("no Event in namespace %s names removals that wait for an approval; the API server keeps an Event for an hour: "+
-			"%s has the manager look again", c.installation, c.again("resync"))
+		return fmt.Errorf("no Event in namespace %s names removals that wait for an approval at Lease %s; the API server keeps an Event for an hour: "+
+			"%s has the manager look again", c.installation, lease.Name, c.again("resync"))
 	}
 	fmt.Fprintf(c.Out, "%s ago: %s\n", short(c.now().Sub(lastSeen(*last))), printable(last.Note))
 	count, _, _ := strings.Cut(last.Note, " ")

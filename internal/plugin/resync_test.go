@@ -104,7 +104,7 @@ func TestApprove(t *testing.T) {
 	blocked := func(name, digest string, ago time.Duration) client.Object {
 		return &eventsv1.Event{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: name}, Reason: "RemovalBlocked", Type: corev1.EventTypeWarning,
-			EventTime: metav1.MicroTime{Time: now.Add(-ago)}, Note: "5 of 7 entries. If they should go, " + steer.HowToApprove(steer.Command("two"), digest) + ", or wait. Examples: web\x1b[2J.",
+			EventTime: metav1.MicroTime{Time: now.Add(-ago)}, Note: "5 of 7 entries. If they should go, " + steer.HowToApprove(steer.Command("two", "rollcall"), digest) + ", or wait. Examples: web\x1b[2J.",
 		}
 	}
 	for name, c := range map[string]struct {
@@ -141,7 +141,15 @@ func TestApprove(t *testing.T) {
 	if !strings.Contains(asked.String(), "Rollcall removes the entry that the line above names. ") {
 		t.Errorf("of one entry it asks %q", &asked)
 	}
-	err := clusterWith().approve(t.Context(), leaseHeld(now), true)
+	one.Note = "1 of 7 entries. If they should go, " + steer.HowToApprove(steer.Command("system", "second"), "111")
+	second := leaseHeld(now)
+	second.Name = "second"
+	other := clusterWith(one, lease, second)
+	other.IOStreams = genericiooptions.IOStreams{Out: io.Discard}
+	err := other.approve(t.Context(), lease, true)
+	expect.Error(t, "the Event is of another installation in the namespace", err, "an approval at Lease rollcall;")
+	expect.NoError(t, other.approve(t.Context(), second, true))
+	err = clusterWith().approve(t.Context(), leaseHeld(now), true)
 	expect.Error(t, "nothing is held back", err, "no Event in namespace system")
 }
 

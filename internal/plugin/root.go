@@ -96,7 +96,7 @@ func (o *options) command() *cobra.Command {
 	o.flags.AddFlags(root.PersistentFlags())
 	root.PersistentFlags().StringVar(&o.installation, "rollcall-namespace", steer.Namespace,
 		"The namespace in which Rollcall is installed.")
-	root.PersistentFlags().StringVar(&o.leaseName, "leader-election-id", "rollcall",
+	root.PersistentFlags().StringVar(&o.leaseName, "leader-election-id", steer.Lease,
 		"The name of the manager's Lease: the value of the manager's own flag --leader-election-id.")
 	root.AddCommand(o.statusCommand(), o.explainCommand(), o.rolloutCommand(), o.lintCommand(), o.enrollCommand(),
 		o.releaseCommand(), o.resyncCommand(), o.receiptCommand())

@@ -16,16 +16,33 @@ const (
 	AnnotationRun = "rollcall.dev/resync"
 )
 
-// Namespace is the one in which Rollcall is installed where nothing says otherwise.
-const Namespace = "rollcall-system"
+// Namespace is the one in which Rollcall is installed where nothing says otherwise, and Lease the name of the Lease there.
+const (
+	Namespace = "rollcall-system"
+	Lease     = "rollcall"
+)
 
-// Command returns the command by which a person approves of removals of the managers whose Lease is in the namespace.
-func Command(namespace string) string {
-	const command = "kubectl rollcall resync --approve"
-	if namespace == "" || namespace == Namespace {
-		return command
+// Command returns the command by which a person approves of removals of the managers with this Lease. [LeaseIn] finds its name in it
+// again.
+func Command(namespace, lease string) string {
+	command := "kubectl rollcall resync --approve"
+	if namespace != "" && namespace != Namespace {
+		command += " --rollcall-namespace=" + namespace
 	}
-	return command + " --rollcall-namespace=" + namespace
+	if lease != "" && lease != Lease {
+		command += " --leader-election-id=" + lease
+	}
+	return command
+}
+
+var leaseIn = regexp.MustCompile(`resync --approve(?: --rollcall-namespace=\S+)? --leader-election-id=([a-z0-9.-]+)`)
+
+// LeaseIn returns the name of the Lease by which a text with a [Command] in it approves.
+func LeaseIn(text string) string {
+	if found := leaseIn.FindStringSubmatch(text); found != nil {
+		return found[1]
+	}
+	return Lease
 }
 
 // HowToApprove says how a person approves of the removals with the digest. [DigestIn] finds the digest in it again.
