@@ -96,11 +96,11 @@ func (c *cluster) give(ctx context.Context, sets []kruisev1alpha1.CloneSet) erro
 	if err != nil {
 		return err
 	}
+	lease, unled := c.renewed(ctx)
 	if err := notWatched(parsed, sets[0].Namespace); err != nil {
 		return err
 	}
-	_, unled := c.renewed(ctx)
-	if _, err := c.led(unled); err != nil {
+	if _, err := c.led(ctx, lease, unled); err != nil {
 		return err
 	}
 	of, err := c.labelsOf(ctx, sets[0].Namespace, parsed.Service.Allowed)

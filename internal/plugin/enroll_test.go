@@ -64,6 +64,9 @@ func TestEnroll(t *testing.T) {
 			reason: "new pods would wait in PreparingNormal", configuration: configText, renewed: time.Minute,
 			want: "no manager holds the Lease system/rollcall", status: exitNoManager,
 		},
+		"none leads, and this clock is behind": {
+			reason: "the Lease looks held", configuration: configText, renewed: -time.Minute, want: "no manager holds the Lease system/rollcall", status: exitNoManager,
+		},
 		"its Lease is not found": {
 			reason: "a manager without leader election has none", configuration: configText, lease: "other",
 			warning: "warning: can't tell whether a manager leads: namespace system has no Lease other",
@@ -85,6 +88,9 @@ func TestEnroll(t *testing.T) {
 		cluster, applied := installed(t, c.configuration, leaseHeld(now.Add(-c.renewed)))
 		streams, _, out, problems := genericiooptions.NewTestIOStreams()
 		cluster.leaseName, cluster.IOStreams = cmp.Or(c.lease, "rollcall"), streams
+		if c.renewed == 0 {
+			renewing(t, cluster)
+		}
 		err = cluster.give(t.Context(), []kruisev1alpha1.CloneSet{*set})
 		expect.Error(t, c.reason, err, c.want)
 		if exit := (*exitError)(nil); c.status > 0 && (!errors.As(err, &exit) || exit.status != c.status) {

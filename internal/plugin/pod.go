@@ -68,7 +68,7 @@ func (c *cluster) release(ctx context.Context, name string, yes bool) error {
 	if p.Reason == reason.NotWatched {
 		return &exitError{exitNotManaged, errors.New(p.Message)}
 	}
-	led, err := c.led(w.unled)
+	led, err := c.led(ctx, w.lease, w.unled)
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w; how to free the pod without a manager: %s", err, freePage)

@@ -30,6 +30,9 @@ func TestRelease(t *testing.T) {
 			reason: "the pod would wait on", configuration: configText, renewed: time.Minute,
 			want: "how to free the pod without a manager: https://github.com/rollcall-dev/rollcall/blob/main/docs/free-a-pod.md", status: exitNoManager,
 		},
+		"none leads, and this clock is behind": {
+			reason: "the Lease looks held", configuration: configText, renewed: -time.Minute, want: "how to free the pod without a manager", status: exitNoManager,
+		},
 		"its Lease is not found": {
 			reason: "it may be in another namespace, and a person must not be kept from the only way out", configuration: configText, lease: "other",
 			warning: "warning: can't tell whether a manager leads: namespace system has no Lease other", unless: ", unless it runs with --dry-run",
@@ -47,6 +50,9 @@ func TestRelease(t *testing.T) {
 		cluster, _ := installed(t, c.configuration, pod, objects.cloneSets[0], leaseHeld(now.Add(-c.renewed)))
 		streams, _, printed, problems := genericiooptions.NewTestIOStreams()
 		cluster.leaseName, cluster.IOStreams = cmp.Or(c.lease, "rollcall"), streams
+		if c.renewed == 0 {
+			renewing(t, cluster)
+		}
 		err = cluster.release(t.Context(), "web-1", true)
 		expect.Error(t, c.reason, err, c.want)
 		if exit := (*exitError)(nil); err != nil && (!errors.As(err, &exit) || exit.status != c.status) {

@@ -81,10 +81,14 @@ func (c *cluster) renewed(ctx context.Context) (*coordinationv1.Lease, error) {
 	if err != nil || !c.now().After(first.Spec.RenewTime.Add(time.Duration(*first.Spec.LeaseDurationSeconds)*time.Second)) {
 		return first, err
 	}
+	return c.renewedAfter(ctx, first)
+}
+
+// renewedAfter waits until a manager renews the Lease again.
+func (c *cluster) renewedAfter(ctx context.Context, first *coordinationv1.Lease) (lease *coordinationv1.Lease, err error) {
 	if first.Spec.RenewTime.Equal(c.ended) {
 		return first, c.noLeader()
 	}
-	var lease *coordinationv1.Lease
 	read := false // a Lease that can't be read says nothing
 	late := wait.PollUntilContextTimeout(ctx, time.Second, 5*time.Second, false, func(ctx context.Context) (bool, error) {
 		lease, err = c.lease(ctx)
@@ -101,9 +105,12 @@ func (c *cluster) renewed(ctx context.Context) (*coordinationv1.Lease, error) {
 	return first, c.noLeader()
 }
 
-// led takes the error of [cluster.renewed]. It refuses where no manager leads, and warns where the Lease is not found or can't be
-// read: then it is not known.
-func (c *cluster) led(unled error) (known bool, err error) {
+// led takes what [cluster.renewed] returned, and sees the Lease renewed once more: if the local clock is behind, one that has ended looks
+// held. It refuses where no manager leads, and warns where the Lease is not found or can't be read: then it is not known.
+func (c *cluster) led(ctx context.Context, lease *coordinationv1.Lease, unled error) (known bool, err error) {
+	if unled == nil {
+		_, unled = c.renewedAfter(ctx, lease)
+	}
 	if unled == nil || errors.Is(unled, errNoLeader) {
 		return true, unled
 	}

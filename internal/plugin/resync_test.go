@@ -41,6 +41,17 @@ func clusterWith(objects ...client.Object) *cluster {
 	return &cluster{options: installedOptions(), Client: fake.NewClientBuilder().WithScheme(clientscheme.Scheme).WithObjects(objects...).Build()}
 }
 
+// renewing has a manager live that renews the Lease in less than a second, once.
+func renewing(t *testing.T, c *cluster) {
+	t.Helper()
+	time.AfterFunc(800*time.Millisecond, func() {
+		lease := leaseHeld(now)
+		expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(lease), lease))
+		lease.Spec.RenewTime.Time = lease.Spec.RenewTime.Add(time.Second)
+		expect.NoError(t, c.Update(t.Context(), lease))
+	})
+}
+
 func TestLease(t *testing.T) {
 	t.Parallel()
 	free := leaseHeld(now)
