@@ -10,12 +10,14 @@ import (
 	"strings"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/statuspage/entries"
+	"github.com/rollcall-dev/rollcall/internal/steer"
 )
 
 const (
@@ -32,28 +34,59 @@ func (c *cluster) known(ctx context.Context, w *world, namespace string) (map[ty
 	if w.unled != nil {
 		return nil, w.unled
 	}
-	name, _, _ := strings.Cut(*w.lease.Spec.HolderIdentity, "_")
-	var pod corev1.Pod
-	if err := c.Get(ctx, client.ObjectKey{Namespace: c.installation, Name: name}, &pod); err != nil {
-		return nil, fmt.Errorf("reading the manager's pod: %w", err)
-	}
-	port := portOf(&pod)
-	if port == "" {
-		return nil, fmt.Errorf("the manager's pod %s has no port with the name %s", name, metricsPort)
-	}
-	text, err := c.pods.Pods(c.installation).ProxyGet("http", name, port, entries.Path,
-		map[string]string{entries.ParameterNamespace: namespace}).DoRaw(ctx)
-	if err := c.proxyError(err, name); err != nil {
-		return nil, err
-	}
 	var answer entries.Answer
-	switch err := json.Unmarshal(text, &answer); {
+	name, err := c.ask(ctx, w.lease, entries.Path, map[string]string{entries.ParameterNamespace: namespace}, &answer)
+	switch {
 	case err != nil:
-		return nil, fmt.Errorf("reading what the manager %s answered: %w", name, err)
+		return nil, err
 	case !answer.Leads:
 		return nil, fmt.Errorf("the manager %s does not lead any more: try again", name)
 	}
 	return answer.Pods, nil
+}
+
+// ask reads what the manager that holds the Lease answers, and returns its name.
+func (c *cluster) ask(
+	ctx context.Context, lease *coordinationv1.Lease, path string, parameters map[string]string, answer any,
+) (name string, err error) {
+	name, _, _ = strings.Cut(*lease.Spec.HolderIdentity, "_")
+	var pod corev1.Pod
+	if err := c.Get(ctx, client.ObjectKey{Namespace: c.installation, Name: name}, &pod); err != nil {
+		return name, fmt.Errorf("reading the manager's pod: %w", err)
+	}
+	port := portOf(&pod)
+	if port == "" {
+		return name, fmt.Errorf("the manager's pod %s has no port with the name %s", name, metricsPort)
+	}
+	text, err := c.pods.Pods(c.installation).ProxyGet("http", name, port, path, parameters).DoRaw(ctx)
+	if err := c.proxyError(err, name); err != nil {
+		return name, err
+	}
+	if err := json.Unmarshal(text, answer); err != nil {
+		return name, fmt.Errorf("reading what the manager %s answered: %w", name, err)
+	}
+	return name, nil
+}
+
+// held asks the manager which removals those with the digest are.
+func (c *cluster) held(ctx context.Context, lease *coordinationv1.Lease, digest string) (*steer.Held, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	var page struct {
+		Registries []struct {
+			Held *steer.Held `json:"heldRemovals"`
+		} `json:"registries"`
+	}
+	name, err := c.ask(ctx, lease, entries.PagePath, nil, &page)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range page.Registries {
+		if r.Held != nil && r.Held.Digest == digest {
+			return r.Held, nil
+		}
+	}
+	return nil, fmt.Errorf("the manager %s holds back others by now, or is older than this plugin", name)
 }
 
 // proxyError says why a manager did not answer.

@@ -27,7 +27,8 @@ func (o *options) resyncCommand() *cobra.Command {
 		Short: "Compare the registries with the cluster now, or approve removals that Rollcall holds back",
 		Long: "Annotates the manager's Lease: its holder compares every registry with the cluster at once.\n\n" +
 			"Where more entries have no live pod than resync.maxRemovals allows, Rollcall removes none of them. --approve shows how many " +
-			"entries that are, and up to three of them. It asks first. Rollcall then removes all of them and no other.",
+			"entries that are, and up to three of them; where the manager's status page is turned on, up to 500. It asks first. Rollcall then " +
+			"removes all of them and no other.",
 		Example: "  kubectl rollcall resync\n  kubectl rollcall resync --approve",
 		Args:    cobra.NoArgs,
 		RunE: o.connected(func(ctx context.Context, cluster *cluster, _ []string) error {
@@ -163,22 +164,41 @@ func (c *cluster) approve(ctx context.Context, lease *coordinationv1.Lease, yes 
 	}
 	last := lastBlocked(events.Items, lease.Name, steer.Approved(lease.Annotations[steer.AnnotationApprove]))
 	if last == nil {
-		return fmt.Errorf("no Event in namespace %s names removals that wait for an approval at Lease %s; the API server keeps an Event for an hour: "+
-			"%s has the manager look again", c.installation, lease.Name, c.again("resync"))
+		return fmt.Errorf("no Event in namespace %s names removals that wait for an approval at Lease %s; the API server keeps an "+
+			"Event for an hour: %s has the manager look again", c.installation, lease.Name, c.again("resync"))
 	}
 	fmt.Fprintf(c.Out, "%s ago: %s\n", short(c.now().Sub(lastSeen(*last))), printable(last.Note))
-	count, _, _ := strings.Cut(last.Note, " ")
-	question := fmt.Sprintf("Rollcall removes all %s entries; the line above names at most three of them.", count)
-	if count == "1" {
-		question = "Rollcall removes the entry that the line above names."
+	digest := steer.DigestIn(last.Note)
+	held, err := c.held(ctx, lease, digest)
+	if err != nil {
+		fmt.Fprintf(c.ErrOut, "Not all of them can be shown: %v\n", err)
+		held = &steer.Held{}
 	}
-	if err := c.confirm(yes, question, "nothing was approved"); err != nil {
+	for _, entry := range held.Entries {
+		fmt.Fprintln(c.Out, "- "+printable(entry))
+	}
+	if err := c.confirm(yes, removes(last.Note, held), "nothing was approved"); err != nil {
 		return err
 	}
-	value := steer.Approve(lease.Annotations[steer.AnnotationApprove], steer.DigestIn(last.Note))
+	value := steer.Approve(lease.Annotations[steer.AnnotationApprove], digest)
 	if err := c.annotate(ctx, "Lease", lease, steer.AnnotationApprove, value); err != nil {
 		return err
 	}
 	fmt.Fprintf(c.Out, "lease/%s annotated: %s removes them\n", lease.Name, *lease.Spec.HolderIdentity)
 	return nil
+}
+
+// removes says what an approval lets Rollcall remove, and how much of that a person has before their eyes.
+func removes(note string, held *steer.Held) string {
+	count, _, _ := strings.Cut(note, " ")
+	switch named := len(held.Entries); {
+	case count == "1":
+		return "Rollcall removes the entry that is named above."
+	case named == 0:
+		return fmt.Sprintf("Rollcall removes all %s entries; the line above names at most three of them.", count)
+	case named < held.Total:
+		return fmt.Sprintf("Rollcall removes all %s entries; the lines above name %d of them.", count, named)
+	default:
+		return fmt.Sprintf("Rollcall removes the %s entries that the lines above name.", count)
+	}
 }

@@ -1,9 +1,14 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,6 +20,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -149,19 +156,86 @@ func TestApprove(t *testing.T) {
 	cluster := clusterWith(lease, one)
 	cluster.IOStreams = genericiooptions.IOStreams{In: strings.NewReader(""), Out: io.Discard, ErrOut: &asked}
 	expect.Error(t, "nothing goes without the word", cluster.approve(t.Context(), lease, false), "nothing was approved")
-	if !strings.Contains(asked.String(), "Rollcall removes the entry that the line above names. ") {
+	if !strings.Contains(asked.String(), "Rollcall removes the entry that is named above. ") {
 		t.Errorf("of one entry it asks %q", &asked)
 	}
 	one.Note = "1 of 7 entries. If they should go, " + steer.HowToApprove(steer.Command("system", "second"), "111")
 	second := leaseHeld(now)
 	second.Name = "second"
 	other := clusterWith(one, lease, second)
-	other.IOStreams = genericiooptions.IOStreams{Out: io.Discard}
+	other.IOStreams = genericiooptions.IOStreams{Out: io.Discard, ErrOut: io.Discard}
 	err := other.approve(t.Context(), lease, true)
 	expect.Error(t, "the Event is of another installation in the namespace", err, "an approval at Lease rollcall;")
 	expect.NoError(t, other.approve(t.Context(), second, true))
 	err = clusterWith().approve(t.Context(), leaseHeld(now), true)
 	expect.Error(t, "nothing is held back", err, "no Event in namespace system")
+}
+
+// TestApproveNamesThem: with the status page a person sees what they approve of.
+func TestApproveNamesThem(t *testing.T) {
+	t.Parallel()
+	names := []string{"web at 10.0.0.1:80 of pod prod/web-1", "api at 10.0.0.2:80 of pod prod/api-1\x1b[2J"}
+	for name, c := range map[string]struct {
+		reason string
+		held   *steer.Held
+		status int
+		wants  []string
+	}{
+		"all": {
+			reason: "nothing else goes", held: &steer.Held{Digest: "111", Total: 2, Entries: names},
+			wants: []string{"\n- " + names[0] + "\n- api at", "removes the 2 entries that the lines above name."},
+		},
+		"some": {
+			reason: "the page has a limit", held: &steer.Held{Digest: "111", Total: 501, Entries: names},
+			wants: []string{"- " + names[0], "the lines above name 2 of them."},
+		},
+		"others": {
+			reason: "the set has changed since the Event", held: &steer.Held{Digest: "222", Total: 2, Entries: names},
+			wants: []string{"Not all of them can be shown: the manager rollcall-0 holds back others by now", "names at most three of them."},
+		},
+		"no page": {
+			reason: "it is off by default", status: http.StatusNotFound,
+			wants: []string{"Not all of them can be shown: the manager rollcall-0 runs without --status-page", "names at most three of them."},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if want := "/api/v1/namespaces/system/pods/http:rollcall-0:8080/proxy/status.json"; r.URL.Path != want {
+					t.Errorf("it asks %s, want %s", r.URL, want)
+				}
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(cmp.Or(c.status, http.StatusOK))
+				expect.NoError(t, json.NewEncoder(w).Encode(map[string]any{"registries": []any{
+					map[string]any{"name": "calm"}, map[string]any{"name": "default", "heldRemovals": c.held},
+				}}))
+			}))
+			t.Cleanup(api.Close)
+			count := 2
+			if c.held != nil {
+				count = c.held.Total
+			}
+			lease := leaseHeld(now)
+			cluster := clusterWith(lease, &eventsv1.Event{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "a"}, Reason: "RemovalBlocked",
+				Note: fmt.Sprintf("%d of 900 entries. If they should go, %s.", count, steer.HowToApprove(steer.Command("", ""), "111")),
+			}, &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "rollcall-0"},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: metricsPort, ContainerPort: 8080}}}}},
+			})
+			var err error
+			cluster.pods, err = corev1client.NewForConfig(&rest.Config{Host: api.URL})
+			expect.NoError(t, err)
+			var out strings.Builder
+			cluster.IOStreams = genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out}
+			expect.Error(t, c.reason, cluster.approve(t.Context(), lease, false), "nothing was approved")
+			for _, want := range c.wants {
+				if !strings.Contains(out.String(), want) || strings.Contains(out.String(), "\x1b") {
+					t.Errorf("%s: no %q in\n%s", c.reason, want, &out)
+				}
+			}
+		})
+	}
 }
 
 // TestViewWithoutALeader: what a view says, and that a watch finds only once that a Lease is renewed no longer.

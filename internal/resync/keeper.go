@@ -18,6 +18,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
+	"github.com/rollcall-dev/rollcall/internal/steer"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -57,8 +58,8 @@ type keeper struct {
 	approval approval
 	// shown is what [Resync.Status] says, under the lock of the Resync.
 	shown Status
-	// blocked is the digest of the removal that an Event tells of; empty where none is blocked.
-	blocked string
+	// held are the removals that an Event tells of; nil where none are.
+	held *steer.Held
 	// warned is when that Event was made.
 	warned time.Time
 	// logged is the interval that the audit log has, 0 for none.
@@ -91,7 +92,7 @@ func (k *keeper) continues(before *keeper) bool {
 func (k *keeper) start(ctx context.Context, before *keeper) {
 	if k.continues(before) {
 		k.removed, k.failed, k.approval = before.removed, before.failed, before.approval
-		k.blocked, k.warned = before.blocked, before.warned
+		k.held, k.warned = before.held, before.warned
 	} else {
 		k.resync.Metrics.Began(k.name, time.Now(), k.client.Lists())
 	}
@@ -196,7 +197,7 @@ func (k *keeper) report(ended time.Time, err, unremoved error) {
 	failure, otherwise := "", receipt.Acknowledged
 	if failed := cmp.Or(err, unremoved); failed != nil {
 		failure = registry.Excerpt(failed.Error())
-	} else if k.blocked != "" {
+	} else if k.held != nil {
 		otherwise = receipt.RemovalsBlocked
 	}
 	k.run.Outcome = cmp.Or(failure, otherwise)
@@ -205,7 +206,7 @@ func (k *keeper) report(ended time.Time, err, unremoved error) {
 	k.resync.mu.Lock()
 	defer k.resync.mu.Unlock()
 	if k.shown.Failure = failure; err == nil {
-		k.shown.Succeeded, k.shown.RemovalsBlocked = ended, k.blocked != ""
+		k.shown.Succeeded, k.shown.RemovalsBlocked, k.shown.Held = ended, k.held != nil, k.held
 	}
 }
 
@@ -296,7 +297,7 @@ func (k *keeper) remove(ctx context.Context, unknown, owned []registry.Entry) (e
 	if err != nil {
 		return fmt.Errorf("asking the API server which pods are gone: %w", err), nil
 	}
-	if unremoved = k.reap(ctx, gone, len(owned)); unremoved != nil || k.blocked != "" {
+	if unremoved = k.reap(ctx, gone, len(owned)); unremoved != nil || k.held != nil {
 		return nil, unremoved // each run finds the same anew, and the log would hold nothing else
 	}
 	for _, e := range gone {

@@ -136,18 +136,18 @@ func (k *keeper) mayRemove(ctx context.Context, gone []registry.Entry, owned int
 	}
 	digest := digestOf(k.name, gone)
 	if len(gone) <= allowed(limit, owned) || k.isApproved(gone, digest) {
-		k.blocked = ""
+		k.held = nil
 		k.resync.Metrics.Blocked(k.name, 0)
 		return true
 	}
 	k.resync.Metrics.Blocked(k.name, len(gone))
-	if asked := k.asked.Swap(false); k.blocked == digest && !asked && time.Since(k.warned) < reason.EventRepeat {
+	if asked := k.asked.Swap(false); k.held != nil && k.held.Digest == digest && !asked && time.Since(k.warned) < reason.EventRepeat {
 		return false
 	}
-	k.blocked, k.warned = digest, time.Now()
+	k.held, k.warned = &steer.Held{Digest: digest, Total: len(gone), Entries: describe(gone, steer.NamedAtMost)}, time.Now()
 	note := fmt.Sprintf("%d of %d entries in registry %q have no live pod, which is more than resync.maxRemovals "+
 		"(%s) allows: Rollcall removes none of them. If they should go, %s. Examples: %s",
-		len(gone), owned, k.name, limit.String(), k.resync.howToApprove(digest), describe(gone))
+		len(gone), owned, k.name, limit.String(), k.resync.howToApprove(digest), strings.Join(describe(gone, examples), ", "))
 	k.resync.Logger.Info("removal blocked: "+note, "registry", k.name, "entries", len(gone), "digest", digest)
 	k.resync.Warn(ctx, note)
 	return false
@@ -201,10 +201,10 @@ func digestOf(name string, entries []registry.Entry) string {
 	return hex.EncodeToString(sum[:digestBytes])
 }
 
-func describe(entries []registry.Entry) string {
-	var texts []string
-	for _, e := range entries[:min(examples, len(entries))] {
+// describe names the first of the entries, at most that many.
+func describe(entries []registry.Entry, most int) (texts []string) {
+	for _, e := range entries[:min(most, len(entries))] {
 		texts = append(texts, fmt.Sprintf("%s at %s of pod %s/%s", e.Service, e.Endpoint(), e.Namespace, e.Pod))
 	}
-	return strings.Join(texts, ", ")
+	return texts
 }

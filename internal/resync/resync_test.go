@@ -428,6 +428,9 @@ func TestApproval(t *testing.T) {
 				t.Fatalf("warned %d times, want once: %q", len(s.warnings), s.warnings)
 			}
 			digest := s.digest(s.warnings[0])
+			if held := s.resync.Status()["a"].Held; held == nil || held.Digest != digest || held.Total != 6 || len(held.Entries) != 6 {
+				t.Errorf("the status has %+v, want the six entries that a person approves of", held)
+			}
 			for _, part := range []string{"6 of 20", "web-", "20%", steer.AnnotationApprove} {
 				if !strings.Contains(s.warnings[0], part) {
 					t.Errorf("the warning %q does not say %q", s.warnings[0], part)
@@ -447,6 +450,9 @@ func TestApproval(t *testing.T) {
 			s.resync.Approve([]string{digest, s.digest(s.warnings[1])})
 			synctest.Wait()
 			s.stop()
+			if held := s.resync.Status()["a"].Held; held != nil {
+				t.Errorf("the status still has %+v", held)
+			}
 			if got := s.calls("a"); len(got) != 7 {
 				t.Errorf("made %q, want 7 removals", got)
 			}

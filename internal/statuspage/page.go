@@ -55,12 +55,12 @@ func New(facts func() Facts) *Page {
 // Register adds the page to a mux. All it answers is GET.
 func (p *Page) Register(mux *http.ServeMux) {
 	for pattern, handle := range map[string]http.HandlerFunc{
-		"GET /status":           p.serveHTML,
-		"GET /status.json":      p.serveJSON,
-		"GET " + entries.Path:   p.serveEntries,
-		"GET /status/events":    p.serveEvents,
-		"GET /status/style.css": asset("style.css"),
-		"GET /status/live.js":   asset("live.js"),
+		"GET /status":             p.serveHTML,
+		"GET " + entries.PagePath: p.serveJSON,
+		"GET " + entries.Path:     p.serveEntries,
+		"GET /status/events":      p.serveEvents,
+		"GET /status/style.css":   asset("style.css"),
+		"GET /status/live.js":     asset("live.js"),
 	} {
 		mux.Handle(pattern, guarded(handle))
 	}

@@ -97,7 +97,7 @@ func TestPage(t *testing.T) {
 			[]string{
 				"web-1", "preDelete", "reasons.md#registryunavailable", "why web-1 waits", `datetime="2026-01-02T03:03:05Z"`,
 				"storefront", "10.0.0.1:80", "unacknowledged", `class="state open"`, "of 96", "The last run failed: connection refused",
-				"Removals are blocked: kubectl rollcall resync --approve --rollcall-namespace=two shows",
+				`Removals are blocked: <a href="status.json">`, "500 entries", "kubectl rollcall resync --approve --rollcall-namespace=two approves",
 			},
 			[]string{"does not lead", "No pod waits", "more: filter"},
 		},

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/rollcall-dev/rollcall/internal/reason"
+	"github.com/rollcall-dev/rollcall/internal/steer"
 )
 
 // view writes what a person sees. It is no html/template: with that in the program the linker keeps every exported method of
@@ -139,7 +140,8 @@ func (v *view) resync(r Registry) {
 		v.put(" ago")
 	}
 	v.putIf(r.Failure != "", "<p>The last run failed: %s</p>", r.Failure)
-	v.putIf(r.RemovalsBlocked, "<p>Removals are blocked: %s shows and approves them.</p>", v.Manager.Approve)
+	v.putIf(r.RemovalsBlocked, `<p>Removals are blocked: <a href="status.json">status.json</a> names up to %s entries under `+
+		"heldRemovals, and %s approves all of them.</p>", steer.NamedAtMost, v.Manager.Approve)
 }
 
 func (v *view) services() {

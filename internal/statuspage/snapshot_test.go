@@ -14,6 +14,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/resync"
 	"github.com/rollcall-dev/rollcall/internal/statuspage/entries"
+	"github.com/rollcall-dev/rollcall/internal/steer"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 )
 
@@ -194,13 +195,17 @@ func TestOthersReadTheSnapshotByTheseNames(t *testing.T) {
 		Manager: leading().Manager,
 		Registries: []Registry{{
 			"default", "consul", registryclient.Status{Slots: 96, InUse: 3, Queued: 7, Breaker: "open"},
-			Resync{Lists: true, Succeeded: epoch(), Failure: "refused", RemovalsBlocked: true},
+			Resync{
+				Lists: true, Succeeded: epoch(), Failure: "refused", RemovalsBlocked: true,
+				Held: &steer.Held{Digest: "abc", Total: 1, Entries: []string{"web at 10.0.0.1:80 of pod shop/web-1"}},
+			},
 		}, {Name: "old", Driver: "etcd"}},
 		Pods: []Pod{{wait("web-1", "Draining", time.Second), []entries.Entry{{}}}, {}},
 	})
 	want := `{"manager":{"name":"rollcall-1","leader":"rollcall-1","leads":true},"registries":[` +
 		`{"name":"default","driver":"consul","breaker":"open","slots":96,"inUse":3,"queued":7,"lists":true,` +
-		`"resynced":"2026-01-02T03:04:05Z","resyncFailure":"refused","removalsBlocked":true},` +
+		`"resynced":"2026-01-02T03:04:05Z","resyncFailure":"refused","removalsBlocked":true,` +
+		`"heldRemovals":{"digest":"abc","total":1,"entries":["web at 10.0.0.1:80 of pod shop/web-1"]}},` +
 		`{"name":"old","driver":"etcd","breaker":"","slots":0,"inUse":0,"queued":0,"lists":false}],"services":null,"pods":[` +
 		`{"namespace":"shop","name":"web-1","hook":"preDelete","reason":"Draining","message":"why web-1 waits",` +
 		`"since":"2026-01-02T03:04:04Z","warning":false,"instances":[{"registry":"","service":"","endpoint":"","state":""}]},` +

@@ -60,6 +60,18 @@ func DigestIn(text string) string {
 	return found[1]
 }
 
+// Held are removals from one registry that wait for a person's approval.
+type Held struct {
+	// Digest is of all of them, and Total how many there are.
+	Digest string `json:"digest"`
+	Total  int    `json:"total"`
+	// Entries names them, at most [NamedAtMost].
+	Entries []string `json:"entries"`
+}
+
+// NamedAtMost is how many entries a person is shown.
+const NamedAtMost = 500
+
 // Approved returns the digests in a value of [AnnotationApprove].
 func Approved(value string) []string {
 	return strings.FieldsFunc(value, func(c rune) bool { return c == ',' || c == ' ' })

@@ -8,6 +8,9 @@ const (
 	Path               = "/status/entries.json"
 	ParameterNamespace = "namespace"
 
+	// PagePath is where the manager that leads serves all that its page shows.
+	PagePath = "/status.json"
+
 	// LogPath is where each manager serves its audit log as it is.
 	LogPath = "/status/audit.jsonl"
 )
