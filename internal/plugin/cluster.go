@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -149,6 +152,9 @@ func (c *cluster) managed(ctx context.Context, w *world, opts ...client.ListOpti
 	}
 	var managed []Pod
 	for i := range list.Items {
+		if w.unreadable(&list.Items[i]) != nil {
+			continue
+		}
 		if p, is := w.view(&list.Items[i]); is {
 			managed = append(managed, p)
 		}
@@ -169,24 +175,117 @@ func (c *cluster) world(ctx context.Context, namespace string) (*world, error) {
 	w.lease, w.unled = c.renewed(ctx)
 	w.now = c.now() // that took a while where the Lease looked expired
 	w.readLease(c)
-	err = clusterstate.EachWorkload(ctx, c, func(one *clusterstate.Workload) { w.workloads[one.GetUID()] = one },
-		client.InNamespace(namespace))
+	refusal, err := c.refusal(ctx, w.lease, w.unled)
 	if err != nil {
-		if meta.IsNoMatchError(err) {
-			return nil, errors.New("the cluster has no CloneSets: install OpenKruise first, https://openkruise.io/docs/installation")
-		}
-		return nil, reading("workloads", err)
+		return nil, err
 	}
+	if refusal != "" {
+		c.warnOnce("%s. This command does not know which namespaces the manager watches", refusal)
+		w.config.Namespaces = nil
+	}
+	if err := w.readWorkloads(ctx, c, namespace); err != nil {
+		return nil, err
+	}
+	return w, w.readEvents(ctx, c, namespace)
+}
+
+// refusal says that the manager goes on with the configuration before, by its last word on the ConfigMap. It is empty where that is in
+// force, or where it is not known: where none is known to lead, or without the right to list Events. A manager that has come to lead
+// since has told by itself.
+func (c *cluster) refusal(ctx context.Context, lease *coordinationv1.Lease, unled error) (string, error) {
+	if unled != nil || lease.Spec.AcquireTime == nil {
+		return "", nil
+	}
+	all, err := c.reported(ctx, c.installation)
+	if err != nil && !apierrors.IsForbidden(err) {
+		return "", reading("Events", err)
+	}
+	for _, e := range slices.Backward(all) {
+		switch {
+		case e.Regarding.Name != configMapName || lastSeen(e).Before(lease.Spec.AcquireTime.Time):
+		case e.Reason == "ConfigApplied":
+			return "", nil
+		case e.Reason == "ConfigRefused":
+			return fmt.Sprintf("the manager does not go by what ConfigMap %s/%s says now: %s", c.installation, configMapName, printable(e.Note)), nil
+		}
+	}
+	return "", nil
+}
+
+// reported returns the manager's Events, the latest last.
+func (c *cluster) reported(ctx context.Context, namespace string) ([]eventsv1.Event, error) {
 	var events eventsv1.EventList
 	of := client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("reportingController", reporter)}
 	if err := c.List(ctx, &events, client.InNamespace(namespace), of); err != nil {
-		return nil, reading("Events", err)
+		return nil, err
 	}
 	slices.SortStableFunc(events.Items, byLastSeen)
-	for _, e := range events.Items {
+	return events.Items, nil
+}
+
+// permitted lists what a person may list, and says of the rest that it is forbidden.
+type permitted struct {
+	client.Client
+
+	forbidden func(list client.ObjectList, err error)
+}
+
+func (p permitted) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	err := p.Client.List(ctx, list, opts...)
+	if apierrors.IsForbidden(err) {
+		p.forbidden(list, err)
+		return nil
+	}
+	return err
+}
+
+// readWorkloads goes without the kinds that a person may not list, unless that is all of them.
+func (w *world) readWorkloads(ctx context.Context, c *cluster, namespace string) error {
+	w.forbidden = map[string]error{}
+	var last error
+	by := permitted{c.Client, func(list client.ObjectList, err error) {
+		if of, unknown := c.GroupVersionKindFor(list); unknown == nil {
+			w.forbidden[strings.TrimSuffix(of.Kind, "List")], last = reading("workloads", err), err
+		}
+	}}
+	err := clusterstate.EachWorkload(ctx, by, func(one *clusterstate.Workload) { w.workloads[one.GetUID()] = one },
+		client.InNamespace(namespace))
+	switch {
+	case meta.IsNoMatchError(err):
+		return errors.New("the cluster has no CloneSets: install OpenKruise first, https://openkruise.io/docs/installation")
+	case err == nil && len(w.forbidden) == len(clusterstate.Kinds()):
+		err = last
+	}
+	if err != nil {
+		return reading("workloads", err)
+	}
+	for _, kind := range slices.Sorted(maps.Keys(w.forbidden)) {
+		c.warnOnce("pods of each %s are not shown: %v", kind, w.forbidden[kind])
+	}
+	return nil
+}
+
+// unreadable is why a pod can't be judged: a person may not list workloads of its kind.
+func (w *world) unreadable(pod *corev1.Pod) error {
+	if owner := clusterstate.OwnerOf(pod); owner != nil {
+		return w.forbidden[owner.Kind]
+	}
+	return nil
+}
+
+// readEvents goes without where a person may not list them: Kubernetes' own roles have the right to Events of the core group alone.
+func (w *world) readEvents(ctx context.Context, c *cluster, namespace string) error {
+	events, err := c.reported(ctx, namespace)
+	switch {
+	case apierrors.IsForbidden(err):
+		c.warnOnce("the reasons are only what can be seen on the pods: reading Events: %v", err)
+	case err != nil:
+		return reading("Events", err)
+	}
+	for _, e := range events {
 		w.events[e.Regarding.UID] = append(w.events[e.Regarding.UID], e)
 	}
-	return w, nil
+	return nil
 }
 
 // one reads the object of a kind and a name in the namespace.

@@ -1,14 +1,29 @@
 package plugin
 
 import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/rollcall-dev/rollcall/internal/config"
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/reason"
+	"github.com/rollcall-dev/rollcall/test/harness/bubble"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -71,6 +86,132 @@ func TestConfigurationThatIsRefused(t *testing.T) {
 		}
 		_, err := cluster.config(t.Context(), config.Limits{})
 		expect.Error(t, "lint and enroll are strict", err, "the manager refuses this configuration too")
+	}
+}
+
+// forbidding has the API server refuse lists of these resources.
+func forbidding(c *cluster, resources ...string) {
+	c.Client = interceptor.NewClient(c.Client.(client.WithWatch), interceptor.Funcs{
+		List: func(ctx context.Context, to client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			resource := strings.ToLower(strings.TrimSuffix(reflect.TypeOf(list).Elem().Name(), "List")) + "s"
+			if slices.Contains(resources, resource) {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New("no right"))
+			}
+			return to.List(ctx, list, opts...)
+		},
+	})
+}
+
+// TestConfigurationThatIsNotInForce: the ConfigMap says what the manager would do after a restart, and its Events what it does.
+func TestConfigurationThatIsNotInForce(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		reason    string
+		ago       time.Duration // of the refusal
+		applied   bool          // after it
+		forbidden []string
+		refused   bool
+	}
+	bubble.Each(t, map[string]row{
+		"refused":  {reason: "it goes on with the one before", ago: time.Minute, refused: true},
+		"accepted": {reason: "it was corrected", ago: time.Minute, applied: true},
+		"refused by an earlier manager": {
+			reason: "the one that leads has read all of it, or would have said so since", ago: 3 * time.Hour,
+		},
+		"without a right": {reason: "it is not known, and no person must be kept from a release", ago: time.Minute, forbidden: []string{"events"}},
+	}, func(t *testing.T, c row) {
+		lease := leaseHeld(now)
+		lease.Spec.AcquireTime = &metav1.MicroTime{Time: now.Add(-2 * time.Hour)}
+		about := corev1.ObjectReference{Kind: "ConfigMap", Namespace: "system", Name: configMapName}
+		said := []client.Object{lease, &eventsv1.Event{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "a"}, ReportingController: reporter, Regarding: about,
+			Reason: "ConfigRefused", Note: "the previous configuration stays in force: namespaces: Invalid value",
+			EventTime: metav1.MicroTime{Time: now.Add(-c.ago)},
+		}}
+		if c.applied {
+			said = append(said, &eventsv1.Event{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "b"}, ReportingController: reporter, Regarding: about,
+				Reason: "ConfigApplied", EventTime: metav1.MicroTime{Time: now},
+			})
+		}
+		objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
+		expect.NoError(t, err)
+		set := objects.cloneSets[0]
+		set.Spec.Lifecycle = nil
+
+		narrowed, _ := installed(t, configText+"namespaces: [pay]", said...)
+		forbidding(narrowed, c.forbidden...)
+		var warned strings.Builder
+		narrowed.ErrOut = &warned
+		for range 2 {
+			w, err := narrowed.world(t.Context(), "prod")
+			expect.NoError(t, err)
+			if w.config.Watches("prod") != c.refused {
+				t.Errorf("%s: a pod of a namespace that was taken out is watched: %t", c.reason, !c.refused)
+			}
+		}
+		const words = "the manager does not go by what ConfigMap system/rollcall-config says now: the previous configuration stays in force"
+		if got := strings.Count(warned.String(), words); got > 1 || got == 1 != c.refused {
+			t.Errorf("%s: it warns\n%s", c.reason, &warned)
+		}
+
+		widened, applied := installed(t, configText+"namespaces: [pay, prod]", said...)
+		forbidding(widened, c.forbidden...)
+		streams, _, _, _ := genericiooptions.NewTestIOStreams()
+		widened.IOStreams = streams
+		renewing(t, widened)
+		want := ""
+		if c.refused {
+			want = "new pods might wait at the hooks for ever: " + words
+		}
+		expect.Error(t, c.reason, widened.give(t.Context(), []kruisev1alpha1.CloneSet{*set}), want)
+		if *applied > 0 == c.refused {
+			t.Errorf("%s: it enrolls: %t", c.reason, !c.refused)
+		}
+	})
+}
+
+// TestWithoutARight: Kubernetes' own roles have neither the right to these Events nor to OpenKruise's kinds.
+func TestWithoutARight(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		reason, warning, err string
+		forbidden            []string
+		status               int
+	}{
+		"Events":     {reason: "the pods are there", forbidden: []string{"events"}, warning: "the reasons are only what can be seen on the pods: reading Events: events is forbidden"},
+		"a kind":     {reason: "pods of the others are there", forbidden: []string{"daemonsets"}, warning: "pods of each DaemonSet are not shown: reading workloads: daemonsets is forbidden"},
+		"its kind":   {reason: "a pod without its workload looks abandoned", forbidden: []string{"clonesets"}, warning: "pods of each CloneSet", err: "clonesets is forbidden", status: exitForbidden},
+		"every kind": {reason: "there is nothing to show", forbidden: []string{"clonesets", "statefulsets", "daemonsets"}, err: "reading workloads", status: exitForbidden},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
+			expect.NoError(t, err)
+			pod := scene{
+				state: appspub.LifecycleStatePreparingDelete, ready: true, record: lifecycle.InService, labels: map[string]string{"app": "web", "example.com/delete": "true"},
+			}.view(t).facts.pod
+			cluster, _ := installed(t, configText, pod, objects.cloneSets[0])
+			forbidding(cluster, c.forbidden...)
+			var warned strings.Builder
+			cluster.ErrOut = &warned
+			p, _, err := cluster.pod(t.Context(), "web-1")
+			expect.Error(t, c.reason, err, c.err)
+			if exit := (*exitError)(nil); err != nil && (!errors.As(err, &exit) || exit.status != c.status) {
+				t.Errorf("%s: got error %v, want exit status %d", c.reason, err, c.status)
+			}
+			if err == nil && (p.Hook != lifecycle.PreDelete || p.Reason != reason.Acknowledgement) {
+				t.Errorf("%s: the pod waits at %q, reason %s", c.reason, p.Hook, p.Reason)
+			}
+			_, err = cluster.rollout(t.Context(), "web")
+			expect.Error(t, "rollout: "+c.reason, err, c.err)
+			if !strings.Contains(warned.String(), c.warning) || strings.Count(warned.String(), "\n") > 1 {
+				t.Errorf("%s: it warns\n%s\nwant once\n%s", c.reason, &warned, c.warning)
+			}
+			if s, err := cluster.status(t.Context(), "prod", client.HasLabels{}); c.err != "" && err == nil && len(s.pods) > 0 {
+				t.Errorf("%s: status shows %v", c.reason, s.pods)
+			}
+		})
 	}
 }
 

@@ -97,6 +97,13 @@ func (c *cluster) give(ctx context.Context, sets []kruisev1alpha1.CloneSet) erro
 		return err
 	}
 	lease, unled := c.renewed(ctx)
+	refusal, err := c.refusal(ctx, lease, unled)
+	if err == nil && refusal != "" {
+		err = fmt.Errorf("new pods might wait at the hooks for ever: %s", refusal)
+	}
+	if err != nil {
+		return err
+	}
 	if err := notWatched(parsed, sets[0].Namespace); err != nil {
 		return err
 	}

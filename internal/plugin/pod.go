@@ -101,6 +101,9 @@ func (c *cluster) pod(ctx context.Context, name string) (Pod, *world, error) {
 	if err != nil {
 		return Pod{}, nil, err
 	}
+	if err := w.unreadable(&pod); err != nil {
+		return Pod{}, nil, err
+	}
 	p, is := w.view(&pod)
 	if is {
 		return p, w, nil

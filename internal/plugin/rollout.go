@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/enroll"
 	"github.com/rollcall-dev/rollcall/internal/reason"
@@ -69,6 +70,9 @@ func (c *cluster) rollout(ctx context.Context, name string) (*rollout, error) {
 	}
 	w, err := c.world(ctx, c.namespace)
 	if err != nil {
+		return nil, err
+	}
+	if err := w.forbidden[clusterstate.KindCloneSet]; err != nil {
 		return nil, err
 	}
 	pods, err := c.managed(ctx, w, client.InNamespace(c.namespace), client.MatchingLabelsSelector{Selector: selector})

@@ -83,6 +83,8 @@ type world struct {
 	config *config.Config
 	// workloads are those of OpenKruise, by UID.
 	workloads map[types.UID]*clusterstate.Workload
+	// forbidden has the kinds of which a person may list none.
+	forbidden map[string]error
 	// events are the manager's, the latest last, by the UID of their pod.
 	events map[types.UID][]eventsv1.Event
 	now    time.Time
