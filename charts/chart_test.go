@@ -71,6 +71,9 @@ func TestChartInstallsWhatKustomizeInstalls(t *testing.T) {
 		"the status page": {
 			overlay: "resources: [default]\ncomponents: [components/status-page]", values: example + "\nstatusPage: {enabled: true}",
 		},
+		"the plugin's roles": {
+			overlay: "resources: [default]\ncomponents: [components/plugin-roles]", values: example + "\npluginRoles: {enabled: true}",
+		},
 		"audit": {overlay: "resources: [default]\ncomponents: [components/audit]", values: example + "\naudit: {enabled: true}"},
 		"lint":  {overlay: "resources: [default]\ncomponents: [components/lint]", values: example + "\nlint: {enabled: true}"},
 		"evictions with cert-manager": {
@@ -291,7 +294,7 @@ func TestReleasesHaveClusterObjectsOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	values := strings.Replace(example, "cluster: example", "cluster: example\n  namespaces: [orders]", 1)
 	objects, err := helmAs(t, "shop", values+evictions+"\nlint: {enabled: true}\nenroll: {enabled: true}\nstatusPage: {enabled: true}"+
-		"\npodCondition: {enabled: true}"+monitoring+"  secure: true")
+		"\npodCondition: {enabled: true}\npluginRoles: {enabled: true}"+monitoring+"  secure: true")
 	expect.NoError(t, err)
 	rendered := comparable(t, objects)
 	for _, o := range objects {

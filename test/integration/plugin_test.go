@@ -68,6 +68,17 @@ func (k *kubectl) Expect(status int, arguments string, words ...string) {
 	}
 }
 
+// ExpectNo runs the plugin, which succeeds and does not print these words.
+func (k *kubectl) ExpectNo(arguments string, words ...string) {
+	k.Helper()
+	var out bytes.Buffer
+	all := append(strings.Fields(arguments), "--kubeconfig", k.kubeconfig, "-n", k.ns, "--rollcall-namespace", k.installation, "--as", k.as)
+	status := plugin.Run(k.Context(), "test", all, genericiooptions.IOStreams{Out: &out, ErrOut: &out})
+	if status != 0 || slices.ContainsFunc(words, func(word string) bool { return strings.Contains(out.String(), word) }) {
+		k.Errorf("kubectl rollcall %s: exit status %d, and none of %q is wanted in\n%s", arguments, status, words, out.String())
+	}
+}
+
 // TestKubectlPlugin: a person looks at pods that serve, finds the one that waits and why, and lets it go. The status page shows the
 // same.
 func TestKubectlPlugin(t *testing.T) {
@@ -209,6 +220,89 @@ func TestKubectlPluginAsksTheManager(t *testing.T) {
 	defer secure.Close()
 	s.managersPod(installation, secure.URL)
 	onCall.Expect(0, "status", "REGISTRY is not shown: the manager", "runs with --metrics-secure")
+}
+
+// TestRightsOfThePlugin: with the roles that ship each command works, one that only looks can't write, and without them people with
+// Kubernetes' own role view still see their pods.
+func TestRightsOfThePlugin(t *testing.T) {
+	t.Parallel()
+	const installation = "plugin-rights-manager"
+	s := alone(t, "plugin-rights", nil, elect(t, installation)...)
+	pod := s.Begin(replicas(1))[0]
+	s.must(s.k8s.Create(s.Context(), s.manager.config.configMap(installation)))
+	for _, object := range kustomize(t, "config", "components", "plugin-roles") {
+		if _, is := object.(*rbacv1.Role); is {
+			object.SetNamespace(installation)
+		}
+		s.must(s.k8s.Create(s.Context(), object))
+	}
+	bind := func(user, namespace, kind, role string) {
+		s.must(s.k8s.Create(s.Context(), &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: user + "-" + strings.ReplaceAll(role, ":", "-")},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: role},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+		}))
+	}
+	person := func(user string) *kubectl {
+		k := s.Kubectl(user, env.cluster.Config())
+		k.installation, k.as = installation, user
+		return k
+	}
+	viewer, operator, plain := person("viewer"), person("operator"), person("plain")
+	bind("viewer", s.ns, "ClusterRole", "view")
+	bind("viewer", installation, "Role", "rollcall-viewer")
+	bind("operator", s.ns, "ClusterRole", "edit")
+	bind("operator", installation, "Role", "rollcall-viewer")
+	bind("operator", installation, "Role", "rollcall-operator")
+	bind("plain", installation, "Role", "rollcall-viewer")
+	bind("plain", s.ns, "ClusterRole", "system:aggregate-to-view")
+	plain.Expect(5, "status", `cannot list resource "daemonsets"`)
+	s.must(s.k8s.Create(s.Context(), &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "clonesets"},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"apps.kruise.io"}, Resources: []string{"clonesets"}, Verbs: []string{"list"}}},
+	}))
+	bind("plain", s.ns, "Role", "clonesets")
+	plain.Expect(0, "status", pod.Name, "the reasons are only what can be seen on the pods", "pods of each DaemonSet are not shown")
+	s.awaitRight("edit", "clonesets", "patch") // Kubernetes' own roles take the others in
+	for _, arguments := range []string{"status", "explain " + pod.Name, "rollout " + s.key.Name} {
+		viewer.ExpectNo(arguments, "warning")
+	}
+
+	other := s.style.load(t)
+	other.Namespace, other.Name = s.ns, "other"
+	other.Spec.Selector.MatchLabels["app"], other.Spec.Template.Labels["app"] = "other", "other"
+	replicas(0)(other)
+	unhooked(other)
+	s.must(s.k8s.Create(s.Context(), other))
+	s.Fail(fakeregistry.OpDeregister, "out of order")
+	s.DeleteByLabel(pod)
+	s.AwaitState(pod, appspub.LifecycleStatePreparingDelete)
+	viewer.Expect(5, "enroll other", `cannot patch resource "clonesets"`)
+	viewer.Expect(5, "release "+pod.Name+" --yes", `cannot patch resource "pods"`)
+	viewer.Expect(5, "resync", `cannot patch resource "leases"`)
+	viewer.Expect(5, "receipt "+s.key.Name, "reading the managers' pods")
+	operator.Expect(0, "enroll other", "other enrolled")
+	operator.Expect(0, "enroll other --undo", "other withdrawn")
+	operator.Expect(0, "resync", "compares the registries with the cluster now")
+	operator.Expect(1, "resync --approve", "names removals that wait for an approval")
+	operator.Expect(0, "release "+pod.Name+" --yes", "the manager releases preDelete")
+	s.AwaitGone(pod)
+	s.expectInvariants("unasked") // a person released the hook without an acknowledgement
+}
+
+// awaitRight returns once a ClusterRole has been given a right.
+func (s *scenario) awaitRight(role, resource, verb string) {
+	s.Helper()
+	s.await("ClusterRole "+role+" to have a right", func() error {
+		var all rbacv1.ClusterRole
+		err := s.k8s.Get(s.Context(), client.ObjectKey{Name: role}, &all)
+		if err == nil && !slices.ContainsFunc(all.Rules, func(r rbacv1.PolicyRule) bool {
+			return slices.Contains(r.Resources, resource) && slices.Contains(r.Verbs, verb)
+		}) {
+			err = fmt.Errorf("it may not %s %s", verb, resource)
+		}
+		return err
+	})
 }
 
 // managersPod stands for the manager's process where its lease names it, with a server as its port of the metrics.
