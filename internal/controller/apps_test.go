@@ -569,6 +569,44 @@ func TestApplicationThatRegistersItself(t *testing.T) {
 	w.expectHooks("", pod, "inPlaceUpdate")
 }
 
+// TestApplicationThatRegistersItselfIsKnownFromTheFirstList: most drivers tell of such an entry only in their list, and the next one
+// comes much later.
+func TestApplicationThatRegistersItselfIsKnownFromTheFirstList(t *testing.T) {
+	t.Parallel()
+	t.Run("of a manager, before a hook is released", func(t *testing.T) {
+		t.Parallel()
+		w, pod := serving(t)
+		w.registry.Foreign(w.instance(pod, "web", 8080))
+		w.restart()
+		w.runsResync()
+		w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+		w.expectHooks("our entry is gone, and the other is listed", pod, "inPlaceUpdate preDelete")
+	})
+	t.Run("of a manager, before a hook is asserted", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		pod := w.bornPod(w.cloneSet("web"), "web-1")
+		w.registry.Foreign(w.instance(pod, "web", 8080))
+		w.restart()
+		w.runsResync()
+		w.reconciles(pod, "no call was made for it before", registers)
+		w.expectHooks("it could not be taken out safely", pod, "inPlaceUpdate preDelete")
+	})
+	t.Run("under a new name of the registry", func(t *testing.T) {
+		t.Parallel()
+		w, pod := serving(t)
+		w.registry.Foreign(w.instance(pod, "web", 8080))
+		w.runsResync()
+		w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+		w.apply(func(s *choices) {
+			s.Registries = map[string]Registry{"main": s.Registries["default"]}
+			s.DefaultRegistries, s.FormerNames = []string{"main"}, map[string]string{"default": "main"}
+		})
+		w.reconcile(pod)
+		w.expectHooks("no list has come under that name", pod, "inPlaceUpdate preDelete")
+	})
+}
+
 func TestEntryOfAnotherAtAFormerAddress(t *testing.T) {
 	t.Parallel()
 	for name, refused := range map[string]bool{"the list has it": false, "the registry refuses to take it out": true} {

@@ -133,34 +133,57 @@ func (t *Tracker) noteShown(l Listing) {
 	}
 }
 
-// noteForeign notes under which names clients are given the addresses and ports of the pods' instances by entries that no Rollcall
-// has written, and has the pods looked at where that has changed. An application's own entry is as expected once and under its name.
-func (t *Tracker) noteForeign(l Listing) {
-	type place struct {
-		address string
-		port    int
+// foreign are the entries of one list that no Rollcall has written: the names under which clients are given an address and port.
+type foreign struct {
+	names map[place][]string
+	// byApps: an application's own entry is as expected, once and under its name.
+	byApps bool
+	// number is that of the list.
+	number int
+}
+
+type place struct {
+	address string
+	port    int
+}
+
+// of returns the names that count for an instance of a pod. A list that was compared before the pod came tells of whichever pod had
+// its address then.
+func (f foreign) of(p *pod, in lifecycle.Recorded) []string {
+	names := f.names[place{in.Address, in.Port}]
+	if p.born && p.came >= f.number || f.byApps && len(names) == 1 && names[0] == in.Service {
+		return nil
 	}
-	listed := map[place][]string{}
+	return names
+}
+
+// noteForeign notes what a list has of entries that no Rollcall has written, and has the pods looked at for whose instances that has
+// changed. All of it is kept: of a pod's instances, some are known only later, and none at a change of leader.
+func (t *Tracker) noteForeign(l Listing) {
+	names := make(map[place][]string, len(l.Foreign))
 	for _, e := range l.Foreign {
 		at := place{e.Address, e.Port}
-		listed[at] = append(listed[at], e.Service)
+		names[at] = append(names[at], e.Service)
 	}
-	before, now := t.foreign[l.Registry], map[lifecycle.Recorded][]string{}
+	for _, ofOne := range names {
+		slices.Sort(ofOne)
+	}
+	t.lists++
+	for name, byApps := range map[string]bool{l.Registry: false, l.Apps: true} {
+		before, now := t.foreign[name], foreign{names: names, byApps: byApps, number: t.lists}
+		t.foreign[name] = now
+		t.lookWhereItChanged(name, before, now)
+	}
+}
+
+func (t *Tracker) lookWhereItChanged(name string, before, now foreign) {
 	for _, p := range t.pods {
 		for _, n := range p.instances {
-			if n.Registry != l.Registry && n.Registry != l.Apps {
-				continue
-			}
-			names := slices.Sorted(slices.Values(listed[place{n.Address, n.Port}]))
-			if len(names) > 1 || len(names) == 1 && (n.Registry == l.Registry || names[0] != n.Service) {
-				now[n.Recorded] = names
-			}
-			if p.opened && !slices.Equal(now[n.Recorded], before[n.Recorded]) {
+			if p.opened && n.Registry == name && !slices.Equal(before.of(p, n.Recorded), now.of(p, n.Recorded)) {
 				t.look(&t.doubtful, p.id)
 			}
 		}
 	}
-	t.foreign[l.Registry], t.foreign[l.Apps] = now, now
 }
 
 // writtenUnder returns under which registry of the configuration an entry was written, and notes a registry that has

@@ -1,6 +1,8 @@
 package tracker
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -221,5 +223,63 @@ func TestShownByTheListThatWasAskedForFirst(t *testing.T) {
 		if !p.Shown(name) {
 			t.Errorf("the list of the %s registry shows nothing of what leaders before this one left", name)
 		}
+	}
+}
+
+// TestForeignNames: an instance need not be known when the list comes that has its place.
+func TestForeignNames(t *testing.T) {
+	t.Parallel()
+	comes := func(s *scene) { s.tr.Arrived(Target{Instance: in()}.Pod(), true) }
+	opens := func(s *scene) { s.pod = s.tr.Open(Target{Instance: in()}.Pod(), only("a"), unchanged) }
+	starts := func(s *scene) { s.tr = New() }
+	has := func(names ...string) step {
+		return func(s *scene) {
+			l := Listing{Registry: "default", Apps: "default/app", Server: "a", Asked: s.now}
+			for _, name := range names {
+				l.Foreign = append(l.Foreign, registry.Entry{Instance: registry.Instance{Service: name, Address: in().Address, Port: in().Port}})
+			}
+			s.tr.TakeDoubted()
+			s.tr.Compare(l)
+		}
+	}
+	begun := func(s *scene) { s.pod.Begin(key(), lifecycle.InService, told(7), s.now) }
+	renamed := func(s *scene) {
+		s.pod = s.tr.Open(Target{Instance: in()}.Pod(), only("a"), func(in lifecycle.Recorded) lifecycle.Recorded {
+			in.Registry = strings.Replace(in.Registry, "default", "main", 1)
+			return in
+		})
+	}
+	for name, tc := range map[string]struct {
+		reason   string
+		steps    []step
+		registry string
+		want     string
+		looks    bool
+	}{
+		"no instance is known":             {"it may be known later", []step{has("web", "api")}, "default", "[api web]", false},
+		"before the first look":            {"a leader's first list comes before that", []step{starts, has("web"), opens}, "default", "[web]", false},
+		"of a pod that came after":         {"whoever had its address before", []step{starts, has("web"), comes, opens}, "default", "[]", false},
+		"of a pod that came before":        {"clients are given it", []step{starts, comes, has("web"), opens}, "default", "[web]", false},
+		"of a pod that came before, again": {"the last list counts", []step{starts, has("web"), comes, opens, has("web")}, "default", "[web]", false},
+		"new":                              {"it has to be looked at", []step{begun, has("web")}, "default", "[web]", true},
+		"as before":                        {"that is known", []step{begun, has("web"), has("web")}, "default", "[web]", false},
+		"gone":                             {"its hook may go on", []step{begun, has("web"), has()}, "default", "[]", true},
+		"the application's":                {"it is as expected", []step{has("web")}, "default/app", "[]", false},
+		"the application's, twice":         {"there is one too many", []step{has("web", "web")}, "default/app", "[web web]", false},
+		"the application's, another name":  {"it is not found by the pod's", []step{has("api")}, "default/app", "[api]", false},
+		"of a registry that was renamed":   {"no list has come under the new name", []step{begun, has("web"), renamed}, "main", "[web]", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := play(tc.steps)
+			at := key()
+			at.Registry = tc.registry
+			if got := fmt.Sprint(s.pod.ForeignNames(at)); got != tc.want {
+				t.Errorf("got %s, want %s: %s", got, tc.want, tc.reason)
+			}
+			if _, doubtful := s.tr.TakeDoubted(); len(doubtful) > 0 != tc.looks {
+				t.Errorf("%v are to be looked at, want any: %t: %s", doubtful, tc.looks, tc.reason)
+			}
+		})
 	}
 }

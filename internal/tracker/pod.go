@@ -53,9 +53,9 @@ func (p *Pod) Foreign(in lifecycle.Recorded) bool {
 }
 
 // ForeignNames returns under which service names clients are given the instance's address and port by entries that no Rollcall has
-// written, by the last list: each as often as it is there, and none of an application's entry that is there once, under its own.
+// written, by the last list: each as often as it is there, sorted, and none of an application's entry that is there once, under its own.
 func (p *Pod) ForeignNames(in lifecycle.Recorded) []string {
-	return locked(p, func() []string { return p.tracker.foreign[in.Registry][in] })
+	return locked(p, func() []string { return p.tracker.foreign[in.Registry].of(p.pod, in) })
 }
 
 // Departed returns the pod as the cache had it last; nil while it is there, or was never found.

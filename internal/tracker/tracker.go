@@ -37,9 +37,9 @@ type Tracker struct {
 	shown map[string]any
 	// renamed holds, by the names of registries that the configuration no longer has, where entries were found that name them.
 	renamed map[string]string
-	// foreign are, by registry and instance, the names under which the last list had its address and port in entries that no
-	// Rollcall has written.
-	foreign map[string]map[lifecycle.Recorded][]string
+	// foreign is, by registry, what its last list had of entries that no Rollcall has written, and lists how many were compared.
+	foreign map[string]foreign
+	lists   int
 
 	// lost are pods of which a registry has lost an instance, doubtful those of which a list says something unexpected.
 	lost, doubtful []lifecycle.PodID
@@ -56,6 +56,8 @@ type pod struct {
 	// born: it came while this process was watching, so no other process has registered it, unless this one's watch lagged
 	// when it began to lead.
 	born bool
+	// came is how many lists were compared before it came.
+	came int
 	// found: the cache had it after it was opened, so its departure is sure to be noted here. address is the one that it had.
 	found    bool
 	recalled bool
@@ -121,7 +123,7 @@ func (p *pod) known() map[lifecycle.Recorded]Instance {
 func New() *Tracker {
 	return &Tracker{
 		pods: map[types.UID]*pod{}, closed: map[types.UID]time.Time{}, shown: map[string]any{}, renamed: map[string]string{},
-		foreign: map[string]map[lifecycle.Recorded][]string{}, signal: make(chan struct{}, 1),
+		foreign: map[string]foreign{}, signal: make(chan struct{}, 1),
 	}
 }
 
@@ -168,7 +170,7 @@ func (t *Tracker) Dying(last *corev1.Pod) {
 func (t *Tracker) add(id lifecycle.PodID) *pod {
 	p := t.pods[id.UID]
 	if p == nil {
-		p = &pod{id: id}
+		p = &pod{id: id, came: t.lists}
 		t.pods[id.UID] = p
 	}
 	return p
@@ -289,6 +291,11 @@ func (t *Tracker) Open(id lifecycle.PodID, servers Servers, names func(lifecycle
 	defer t.mu.Unlock()
 	p := t.add(id)
 	p.id, p.opened, p.servers = id, true, servers
+	for _, n := range p.instances {
+		if now := names(n.Recorded).Registry; t.foreign[now].names == nil { // no list has come under that name
+			t.foreign[now] = t.foreign[n.Registry]
+		}
+	}
 	p.instances.rename(names)
 	if len(p.instances) > manyInstances {
 		p.instances = slices.DeleteFunc(p.instances, func(n named) bool { return n.Stands(lifecycle.Absent) && n.Settled() })
