@@ -151,9 +151,7 @@ func (r *PodReconciler) ensure(ctx context.Context, seen *observation, c plan.Ch
 // agree is ensure for an instance that may be anything in the registry.
 func (r *PodReconciler) agree(ctx context.Context, seen *observation, c plan.Change) notes.Blocker {
 	in := c.Key()
-	if at := seen.recordedRemoval(c); at != nil {
-		seen.tracked.RecallRemoval(in, *at)
-	}
+	seen.tracked.RecallRemoval(in, seen.recordedRemoval(c))
 	standing := seen.tracked.Standing(in)
 	if !standing.Says(c.Want, c.Instance) || !standing.Settled() && standing.SettlesIn(r.Clock.Now()) <= 0 && !seen.asksAbout(c) {
 		if missing := r.call(ctx, seen, c); missing.Reason != "" {
@@ -247,8 +245,9 @@ func (r *PodReconciler) settle(ctx context.Context, seen *observation, c plan.Ch
 		}
 	}
 	if !c.ByApp() && seen.tracked.Foreign(c.Key()) && !seen.leavesToApp(c) {
-		return alsoRegistersItself(c, "its list has an entry of another writer")
+		return seen.alsoRegistersItself(c, "its list has an entry of another writer")
 	}
+	seen.tracked.GivenNoMore(c.Key(), r.Clock.Now())
 	return notes.Blocker{}
 }
 
@@ -277,7 +276,7 @@ func (r *PodReconciler) readBack(ctx context.Context, seen *observation, c plan.
 			seen.tracked.Confirmed(c.Key(), asked)
 			return notes.Blocker{}
 		case state == registry.Foreign:
-			return alsoRegistersItself(c, "the registry was asked for it")
+			return seen.alsoRegistersItself(c, "the registry was asked for it")
 		}
 		seen.tracked.Contradicted(c.Key(), state)
 		if again {
@@ -373,7 +372,8 @@ func (r *PodReconciler) unlisted(seen *observation) notes.Blocker {
 
 // alsoRegistersItself is why a hook waits while clients are given the pod by an entry that no Rollcall has written: what the
 // registry acknowledges says nothing of that one.
-func alsoRegistersItself(c plan.Change, why string) notes.Blocker {
+func (o *observation) alsoRegistersItself(c plan.Change, why string) notes.Blocker {
+	o.tracked.Given(c.Key())
 	return notes.Blocker{Reason: reason.AlsoRegistersItself, After: backoffCap, Message: fmt.Sprintf(
 		"%s: clients are given this address by an entry that Rollcall has not written (%s): turn off the application's own "+
 			"registration, or let Rollcall steer that entry, as docs/self-registration.md says", c, why)}
@@ -404,7 +404,7 @@ func (r *PodReconciler) failed(ctx context.Context, seen *observation, c plan.Ch
 	case registryclient.Outage:
 		b.After = wokenRecheck
 	case registryclient.Foreign:
-		return alsoRegistersItself(c, err.Error())
+		return seen.alsoRegistersItself(c, err.Error())
 	case registryclient.NotRegistered:
 		return r.awaitsApp(seen, c, b, err)
 	case registryclient.Refused:

@@ -13,6 +13,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 func TestDrain(t *testing.T) {
@@ -55,6 +56,54 @@ func (w *world) expectWaited(hook string, want time.Duration) {
 		}
 	}
 	w.Fatalf("no wait of %s for %s was measured: %v", want, hook, families)
+}
+
+// TestDrainBeginsWhenTheApplicationsOwnEntryGoes: until then clients are given the pod, whatever was acknowledged.
+func TestDrainBeginsWhenTheApplicationsOwnEntryGoes(t *testing.T) {
+	t.Parallel()
+	fails := func(with error) func(*world) {
+		return func(w *world) { w.registry.FailNext(fakeregistry.Match{Op: fakeregistry.OpDeregister}, with) }
+	}
+	for name, tc := range map[string]struct {
+		reg   func(*fakeregistry.Registry) Registry
+		first func(*world)
+		sees  func(*world)
+	}{
+		"by the list": {
+			func(r *fakeregistry.Registry) Registry { return Registry{Calls: r} },
+			func(w *world) { w.runsResync() }, func(w *world) { w.runsResync() },
+		},
+		"by a read back": {
+			func(r *fakeregistry.Registry) Registry { return Registry{Calls: r, Getter: r} },
+			fails(errors.New("down")), func(w *world) { w.sleep(backoffCap) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, draining15s)
+			w.apply(func(s *choices) { s.Registries = map[string]Registry{"default": tc.reg(w.registry)} })
+			pod := w.servingPod(w.cloneSet("web"), "web-1")
+			gone := w.registry.Foreign(w.instance(pod, "web", 8080))
+			tc.first(w)
+			w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+			w.sleep(time.Minute)
+			w.reconcile(pod)
+			w.expectHooks("our entry has gone, and clients are given the other", pod, "inPlaceUpdate preDelete")
+
+			gone()
+			tc.sees(w)
+			w.expectResult("clients have not noticed yet", w.reconcile(pod), 15*time.Second)
+			w.expectHooks("", pod, "inPlaceUpdate preDelete")
+
+			t.Log("Another manager goes on with the drain.")
+			w.restart()
+			w.sleep(10 * time.Second)
+			w.expectResult("what is left of it", w.reconcile(pod), 5*time.Second)
+			w.sleep(5 * time.Second)
+			w.reconcile(pod)
+			w.expectHooks("", pod, "inPlaceUpdate")
+		})
+	}
 }
 
 func TestDrainBeginsAnewUnderAnotherStamp(t *testing.T) {

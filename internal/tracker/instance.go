@@ -29,7 +29,8 @@ type Instance struct {
 	entry *entry
 	// listed is what a list said of an instance that this process has made no change for.
 	listed *Sighting
-	// removedAt is when the acknowledgement came that took the instance out, with no Register tried since.
+	// removedAt is when the acknowledgement came that took the instance out, with no Register tried since, or when clients were no
+	// longer given it by another's entry after that.
 	removedAt time.Time
 	// recordedRemoval is the same by the record of another manager, whose clock may differ.
 	recordedRemoval time.Time
@@ -45,6 +46,8 @@ type Instance struct {
 	unconfirmed bool
 	// returned: an application's entry that was taken out was found in service again.
 	returned bool
+	// given: when it was looked at last, clients were given the instance by an entry that no Rollcall has written.
+	given bool
 }
 
 // late are the changes to one state that ended in an error.
@@ -288,6 +291,15 @@ func (i Instance) drainAnew(state registry.State) Instance {
 	if state == registry.InService {
 		i.removedAt, i.recordedRemoval = time.Time{}, time.Time{}
 	}
+	return i
+}
+
+// givenNoMore is called when clients are not given the instance by another's entry: until just now they may have been.
+func (i Instance) givenNoMore(now time.Time) Instance {
+	if i.given && i.AskedOut() {
+		i.removedAt, i.recordedRemoval = now, time.Time{}
+	}
+	i.given = false
 	return i
 }
 

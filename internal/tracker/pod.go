@@ -106,6 +106,20 @@ func (p *Pod) Contradicted(in lifecycle.Recorded, state registry.State) {
 	p.change(in, func(i Instance) Instance { return i.contradict(state) })
 }
 
+// Given is called when clients are given the instance by an entry that no Rollcall has written, whatever the registry has acknowledged.
+func (p *Pod) Given(in lifecycle.Recorded) {
+	p.change(in, func(i Instance) Instance { i.given = true; return i })
+}
+
+// GivenNoMore is called when they are not: the drain of an instance that is out begins only now where they were.
+func (p *Pod) GivenNoMore(in lifecycle.Recorded, now time.Time) {
+	p.tracker.mu.Lock()
+	defer p.tracker.mu.Unlock()
+	if i, _ := p.pod.instances.get(in); i.given {
+		p.pod.instances.set(in, i.givenNoMore(now))
+	}
+}
+
 // LetGo is called before an instance is taken away, also where no call for that can be made now. Of one that nothing is known of
 // there is nothing to let go.
 func (p *Pod) LetGo(in lifecycle.Recorded) {
@@ -153,10 +167,12 @@ func (p *Pod) Recall(want lifecycle.Want, targets func() []Target, now time.Time
 	}
 }
 
-// RecallRemoval has the drain of an instance go on that another manager began, by the pod's record. It is called before this
-// process takes the instance out.
-func (p *Pod) RecallRemoval(in lifecycle.Recorded, at time.Time) {
-	p.change(in, func(i Instance) Instance { return i.recallRemoval(at) })
+// RecallRemoval has the drain of an instance go on that another manager began, by the pod's record; at is nil where that does not say.
+// It is called before this process takes the instance out.
+func (p *Pod) RecallRemoval(in lifecycle.Recorded, at *time.Time) {
+	if at != nil {
+		p.change(in, func(i Instance) Instance { return i.recallRemoval(*at) })
+	}
 }
 
 func (p *Pod) change(in lifecycle.Recorded, to func(Instance) Instance) {
