@@ -317,6 +317,57 @@ func TestTwoNamesForOneServer(t *testing.T) {
 	w.expectAbsent(pod)
 }
 
+// TestRegistryIsRenamedAndLeft: the entry carries the former name, and has to go all the same.
+func TestRegistryIsRenamedAndLeft(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason   string
+		restarts bool
+		fails    bool
+		byApp    bool
+	}{
+		"by one edit":                         {reason: "the manager knows under which name it made the call"},
+		"by one edit, and a call fails":       {reason: "so it does at the second try", fails: true},
+		"at a restart":                        {reason: "the list tells which name the entry carries", restarts: true},
+		"at a restart, and a call fails":      {reason: "what the list told stays known", restarts: true, fails: true},
+		"for the application's":               {reason: "clients are given the application's from now on", byApp: true},
+		"for the application's, at a restart": {reason: "the same", byApp: true, restarts: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := steering(t, func(s *choices) { s.RegisteredByApp = nil })
+			other := fakeregistry.New(newBackend(w))
+			pod := w.servingPod(w.cloneSet("web"), "web-1")
+			w.registry.App(w.instance(pod, "web", 8080)).Register()
+			w.apply(func(s *choices) {
+				s.Registries = map[string]Registry{"main": s.Registries["default"], "new": {Calls: other}}
+				s.DefaultRegistries, s.RegisteredByApp = []string{"new"}, map[string]bool{"main": tc.byApp}
+				if tc.byApp {
+					s.DefaultRegistries = []string{"main"}
+				}
+				if !tc.restarts {
+					s.FormerNames = map[string]string{"default": "main"}
+				}
+			})
+			if tc.restarts {
+				w.restart()
+				l := w.listing(Listing{})
+				l.Registry = "main"
+				w.compare(l)
+			}
+			if tc.fails {
+				w.registry.FailNext(fakeregistry.Match{Op: fakeregistry.OpDeregister}, errors.New("down"))
+				w.reconcile(pod)
+				w.expectInService(pod)
+				w.sleep(backoffCap)
+			}
+			w.reconcile(pod)
+			t.Log(tc.reason) // shown where it fails
+			w.expectAbsent(pod)
+		})
+	}
+}
+
 // TestARegistryIsRenamed: a registry has another name than the one that entries and records have.
 func TestRegistryIsRenamed(t *testing.T) {
 	t.Parallel()

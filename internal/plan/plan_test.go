@@ -29,6 +29,7 @@ func TestOf(t *testing.T) {
 		arrived   bool
 		targets   []lifecycle.Recorded
 		instances []lifecycle.Recorded
+		marks     marks
 		plan      []string
 	}{
 		"joins": {
@@ -74,6 +75,13 @@ func TestOf(t *testing.T) {
 			plan: []string{`present: InService service "web" at 10.0.0.2:80 of default`,
 				`departing: Absent service "web" at 10.0.0.2:80 in registry "blue" of blue`},
 		},
+		"moves to another registry, and the one before was renamed": {
+			reason: "the entry has the former name, and would be spared under the new one",
+			want:   lifecycle.InService, row: lifecycle.RowNormal,
+			targets: []lifecycle.Recorded{web}, instances: []lifecycle.Recorded{blue}, marks: marks{blue: "green"},
+			plan: []string{`present: InService service "web" at 10.0.0.2:80 of default`,
+				`departing: Absent service "web" at 10.0.0.2:80 in registry "blue" of green`},
+		},
 		"stays": {
 			reason: "what is in service and what is not stays so", want: lifecycle.Keep, row: lifecycle.RowNormal, arrived: true,
 			targets: []lifecycle.Recorded{web}, instances: []lifecycle.Recorded{web},
@@ -101,7 +109,7 @@ func TestOf(t *testing.T) {
 			t.Parallel()
 			f := Facts{
 				Row: tc.row, Want: tc.want, Address: now, Instances: map[lifecycle.Recorded]bool{}, Target: target,
-				Arrived: func() bool { return tc.arrived },
+				Marks: tc.marks, Arrived: func() bool { return tc.arrived },
 			}
 			if tc.noAddress {
 				f.Address = ""
@@ -161,6 +169,10 @@ func TestAsked(t *testing.T) {
 		}
 	}
 }
+
+type marks map[lifecycle.Recorded]string
+
+func (m marks) Mark(in lifecycle.Recorded) string { return m[in] }
 
 func target(in lifecycle.Recorded) tracker.Target {
 	return tracker.Target{

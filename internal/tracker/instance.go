@@ -27,6 +27,8 @@ type Instance struct {
 	late map[lifecycle.Want]late
 	// entry is what must be kept alive in the registry, unless it is being removed; nil where nothing must.
 	entry *entry
+	// mark is the name of the registry that the entry carries, by the last Register that was acknowledged or a list since.
+	mark string
 	// listed is what a list said of an instance that this process has made no change for.
 	listed *Sighting
 	// removedAt is when the acknowledgement came that took the instance out, with no Register tried since, or when clients were no
@@ -214,6 +216,9 @@ func (i Instance) acknowledge(now time.Time) Instance {
 // known notes what the registry has from then on.
 func (i Instance) known(since time.Time) Instance {
 	i.since, i.removing = since, false
+	if i.want == lifecycle.InService {
+		i.mark = i.told.Registry
+	}
 	switch {
 	case i.want == lifecycle.Absent:
 		i.entry = nil
@@ -323,7 +328,10 @@ func (i Instance) recallRemoval(at time.Time) Instance {
 // sight is called with an entry that a list has. It reports whether the pod has to be looked at, and whether the entry
 // differs from what was acknowledged.
 func (i Instance) sight(s Sighting) (after Instance, look, differs bool) {
-	if i.since.After(s.AsOf) || i.removing {
+	if i.since.After(s.AsOf) {
+		return i, false, false
+	}
+	if i.mark = s.Instance.Registry; i.removing {
 		return i, false, false
 	}
 	differs = i.entry != nil || i.acknowledged

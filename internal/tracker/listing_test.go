@@ -283,3 +283,40 @@ func TestForeignNames(t *testing.T) {
 		})
 	}
 }
+
+// TestMark: under which name an entry was written is what its removal has to say.
+func TestMark(t *testing.T) {
+	t.Parallel()
+	const in, out, absent = registry.InService, registry.OutOfService, lifecycle.Absent
+	registered, removed := acknowledged(lifecycle.InService, 7), acknowledged(absent, 7)
+	begun := func(s *scene) {
+		anew := told(7)
+		anew.Registry = "main"
+		s.pod.Begin(key(), lifecycle.InService, anew, s.now)
+	}
+	marked := func(l *Listing) { l.Entries[0].Registry = "former" }
+	old := func(l *Listing) { l.Staleness, l.Entries[0].Registry = 2*time.Second, "former" }
+	letsGo := func(s *scene) { s.pod.LetGo(key()) }
+	for name, tc := range map[string]struct {
+		reason string
+		steps  []step
+		want   string
+	}{
+		"nothing known":           {"no list has it", nil, ""},
+		"registered":              {"it was written so", []step{registered}, "default"},
+		"begun under a new name":  {"it may not have been written", []step{registered, begun}, "default"},
+		"listed":                  {"another process wrote it", []step{lists(in, 7, marked)}, "former"},
+		"listed out of service":   {"so it is there", []step{lists(out, 7, marked)}, "former"},
+		"listed, then registered": {"that has changed the mark", []step{lists(in, 7, marked), registered}, "default"},
+		"listed, then removed":    {"should it be there all the same, that is its mark", []step{lists(in, 7, marked), removed}, "former"},
+		"listed while it goes":    {"the call has yet to be made", []step{registered, letsGo, lists(in, 7, marked)}, "former"},
+		"listed before":           {"the change counts", []step{registered, lists(in, 7, old)}, "default"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := play(tc.steps).pod.Mark(key()); got != tc.want {
+				t.Errorf("got %q, want %q: %s", got, tc.want, tc.reason)
+			}
+		})
+	}
+}

@@ -27,6 +27,10 @@ func (p *Pod) Standing(in lifecycle.Recorded) Instance {
 	return locked(p, func() Instance { i, _ := p.pod.instances.get(in); return i })
 }
 
+// Mark returns the name of the registry that an instance's entry carries, as far as that is known: the registry may have got
+// another one since.
+func (p *Pod) Mark(in lifecycle.Recorded) string { return p.Standing(in).mark }
+
 // Known returns the instances that this process has made changes for, or that a list has.
 func (p *Pod) Known() map[lifecycle.Recorded]Instance { return locked(p, p.pod.known) }
 
