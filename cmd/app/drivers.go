@@ -93,6 +93,7 @@ func (d *drivers) open(ctx context.Context, c *config.Config) (*registries, erro
 		}
 	}
 	problems = append(problems, next.unsteerable()...)
+	problems = append(problems, next.reused(before)...)
 	next.noteRenamed(before)
 	return next, errors.Join(problems...)
 }
@@ -105,6 +106,26 @@ func (r *registries) unsteerable() []error {
 			problems = append(problems, field.Invalid(r.config.RegistryPath(name).Child("registeredBy"), "App", fmt.Sprintf(
 				"driver %s can't take an entry out of rotation that an application wrote: remove this field, and turn off the "+
 					"application's own registration as docs/self-registration.md says", o.section.Driver)))
+		}
+	}
+	return problems
+}
+
+// reused refuses a name that meant another server until now, where that one stays under another name: the entries there carry the
+// former one, so that they would count as those of the server that has it now, which does not list them.
+func (r *registries) reused(before *registries) []error {
+	var problems []error
+	for _, name := range r.config.RegistryNames() {
+		was := before.get(name)
+		if was == nil || was.section.SameServer(r.config.Registries[name]) {
+			continue
+		}
+		for _, other := range r.config.RegistryNames() {
+			if other != name && was.section.SameServer(r.config.Registries[other]) {
+				problems = append(problems, field.Invalid(r.config.RegistryPath(name), field.OmitValueType{}, fmt.Sprintf(
+					"until now this was the name of the server that is registries[%s] here, and the entries in it carry the name: "+
+						"leave that server its name, and write the new one under a name of its own", other)))
+			}
 		}
 	}
 	return problems

@@ -404,3 +404,50 @@ func receive[T any](t *testing.T, from <-chan T) T {
 		panic("unreachable")
 	}
 }
+
+func TestDriversRefuseANameThatMeantAnotherServer(t *testing.T) {
+	t.Parallel()
+	before := map[string]string{"default": "http://a,http://b", "other": "http://c"}
+	for name, tc := range map[string]struct {
+		reason string
+		next   map[string]string
+		want   []string // of each problem: the name, and that of the server which had it
+	}{
+		"the same":                      {"nothing changes", before, nil},
+		"other servers":                 {"no list would show what is left at the former ones", map[string]string{"default": "http://d", "other": "http://c"}, nil},
+		"more servers of the same":      {"it is the same", map[string]string{"default": "http://a,http://b,http://d", "other": "http://c"}, nil},
+		"one server less":               {"it is the same", map[string]string{"default": "http://b", "other": "http://c"}, nil},
+		"renamed":                       {"the name is free", map[string]string{"legacy": "http://a", "other": "http://c"}, nil},
+		"two that part":                 {"each has servers that it had", map[string]string{"default": "http://a", "legacy": "http://b", "other": "http://c"}, nil},
+		"a new server, and the former":  {"entries at a would count as those of d", map[string]string{"default": "http://d", "legacy": "http://a", "other": "http://c"}, []string{"default legacy"}},
+		"the servers of a name dropped": {"entries at c would count as those of a", map[string]string{"other": "http://a", "third": "http://c"}, []string{"other third"}},
+		"swapped":                       {"each list would have the entries of the other", map[string]string{"default": "http://c", "other": "http://a"}, []string{"default other", "other default"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			written := func(endpoints map[string]string) *config.Config {
+				text, first := "cluster: a\nhooks: {owned: [example.com/*]}\nregistries:\n", ""
+				for _, name := range slices.Sorted(maps.Keys(endpoints)) {
+					text += fmt.Sprintf("  %s: {driver: fake, endpoint: '%s'}\n", name, endpoints[name])
+					first = name
+				}
+				return configured(t, text+"defaultRegistries: ["+first+"]\n")
+			}
+			d := newDrivers(t, newFake)
+			expectOpened(t, d, written(before))
+			next, err := d.open(t.Context(), written(tc.next))
+			must(t, next.closeBut(d.inForce()))
+			var got []string
+			for line := range strings.SplitSeq(fmt.Sprint(err), "\n") {
+				var name, had string
+				if _, err := fmt.Sscanf(strings.NewReplacer("[", " ", "]", " ").Replace(line),
+					"registries %s : Invalid value: until now this was the name of the server that is registries %s here", &name, &had); err == nil {
+					got = append(got, name+" "+had)
+				}
+			}
+			if !slices.Equal(got, tc.want) || err == nil != (tc.want == nil) {
+				t.Errorf("got %v (%v), want %v: %s", got, err, tc.want, tc.reason)
+			}
+		})
+	}
+}
