@@ -27,19 +27,26 @@ type heartbeats struct {
 	keeper *keeper
 	// served is until when turns have been served.
 	served time.Time
-	// slots are those of all, and ofService those of one service: a service that hangs costs the others no turn.
-	slots     chan struct{}
-	ofService map[string]chan struct{}
+	// slots are those of all.
+	slots chan struct{}
 
 	mu       sync.Mutex
 	underWay map[identity]bool
-	trouble  trouble
-	failed   time.Time // the last time
+	// ofService has the services of which heartbeats are under way.
+	ofService map[string]*serviceSlots
+	trouble   trouble
+	failed    time.Time // the last time
+}
+
+// serviceSlots are those of one service, for the heartbeats of it that are under way: a service that hangs costs the others no turn.
+type serviceSlots struct {
+	slots    chan struct{}
+	underWay int
 }
 
 func newHeartbeats(k *keeper) heartbeats {
 	return heartbeats{
-		keeper: k, slots: make(chan struct{}, atOnce), ofService: map[string]chan struct{}{}, underWay: map[identity]bool{},
+		keeper: k, slots: make(chan struct{}, atOnce), ofService: map[string]*serviceSlots{}, underWay: map[identity]bool{},
 	}
 }
 
@@ -58,8 +65,10 @@ func (h *heartbeats) renewAll(ctx context.Context) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		to := time.Now()
 		for _, in := range r.Pods.Kept(h.keeper.name) {
-			if isTurn(in, interval, h.served, to) && h.begins(in) {
-				service := h.slotsOf(in.Service)
+			if !isTurn(in, interval, h.served, to) {
+				continue
+			}
+			if service := h.begin(in); service != nil {
 				all.Go(func() { h.renew(ctx, in, service) })
 			}
 		}
@@ -67,33 +76,42 @@ func (h *heartbeats) renewAll(ctx context.Context) {
 	}, tick)
 }
 
-func (h *heartbeats) slotsOf(service string) chan struct{} {
-	if h.ofService[service] == nil {
-		h.ofService[service] = make(chan struct{}, atOnce/2)
-	}
-	return h.ofService[service]
-}
-
-// begins reports whether no heartbeat of the instance is under way, and notes that one is.
-func (h *heartbeats) begins(in registry.Instance) bool {
+// begin notes that a heartbeat of the instance is under way, and returns its service's slots; nil where one is already.
+func (h *heartbeats) begin(in registry.Instance) *serviceSlots {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	id := identityOf(in)
-	before := h.underWay[id]
+	if h.underWay[id] {
+		return nil
+	}
 	h.underWay[id] = true
-	return !before
+	service := h.ofService[in.Service]
+	if service == nil {
+		service = &serviceSlots{slots: make(chan struct{}, atOnce/2)}
+		h.ofService[in.Service] = service
+	}
+	service.underWay++
+	return service
+}
+
+// end is called, under the lock, when a heartbeat is over.
+func (h *heartbeats) end(in registry.Instance, service *serviceSlots) {
+	delete(h.underWay, identityOf(in))
+	if service.underWay--; service.underWay == 0 {
+		delete(h.ofService, in.Service)
+	}
 }
 
 // renew makes one heartbeat when there are slots for it.
-func (h *heartbeats) renew(ctx context.Context, in registry.Instance, service chan struct{}) {
-	for _, slots := range []chan struct{}{service, h.slots} {
+func (h *heartbeats) renew(ctx context.Context, in registry.Instance, service *serviceSlots) {
+	for _, slots := range []chan struct{}{service.slots, h.slots} {
 		slots <- struct{}{} // each is given back within the time-out
 		defer func() { <-slots }()
 	}
 	err := h.beat(ctx, in)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.underWay, identityOf(in))
+	h.end(in, service)
 	h.note(ctx, err)
 }
 

@@ -161,6 +161,20 @@ func TestHeartbeats(t *testing.T) {
 			s.expectLogged("heartbeats fail", 1)
 			s.expectLogged("again", 0)
 		},
+		"keep nothing of services that are gone": func(t *testing.T) {
+			s := newScene(t)
+			b := s.beats("eureka", "web", 1, renews)
+			for i := range 100 {
+				s.keeps("eureka", fmt.Sprintf("preview-%d", i), 1)
+			}
+			s.start()
+			time.Sleep(2 * interval)
+			s.stop()
+			h := &s.resync.keepers["eureka"].heartbeats
+			if n := b.total(); n < 101 || len(h.ofService)+len(h.underWay) > 0 {
+				t.Errorf("after %d heartbeats there are slots of %d services, and %d are under way, want none", n, len(h.ofService), len(h.underWay))
+			}
+		},
 		"miss no turn over a reload": func(t *testing.T) {
 			s := newScene(t)
 			first := s.beats("eureka", "web", 100, renews)
