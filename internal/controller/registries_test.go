@@ -336,7 +336,7 @@ func TestRegistryIsRenamedAndLeft(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := steering(t, func(s *choices) { s.RegisteredByApp = nil })
-			other := fakeregistry.New(newBackend(w))
+			other := fakeregistry.New(fakeregistry.Memory(w.Context()))
 			pod := w.servingPod(w.cloneSet("web"), "web-1")
 			w.registry.App(w.instance(pod, "web", 8080)).Register()
 			w.apply(func(s *choices) {
