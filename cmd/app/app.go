@@ -106,6 +106,9 @@ func Run(ctx context.Context, args []string, opts ...Option) error {
 		_, err := fmt.Fprintln(o.output, o.version)
 		return err
 	}
+	if f.checkConfig {
+		return o.checkConfig(ctx, f)
+	}
 	m, err := newManager(ctx, o, f)
 	if err != nil {
 		return err

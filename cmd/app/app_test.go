@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 const minimal = `
@@ -166,6 +167,38 @@ func TestHelpAndVersionGoToTheOutput(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%s wrote %q, want %q in it", arg, out.String(), want)
 		}
+	}
+}
+
+// TestCheckConfig has no cluster.
+func TestCheckConfig(t *testing.T) {
+	t.Parallel()
+	refuses := func(context.Context, registry.Config) (registry.Registry, error) {
+		return nil, registry.FieldError("options.dc", errors.New("unknown field"))
+	}
+	for name, c := range map[string]struct{ reason, driver, want string }{
+		"right":                      {reason: "no API server is asked", driver: "fake"},
+		"a driver that there is not": {reason: "the plugin knows no drivers", driver: "faek", want: "registry.driver: Unsupported value"},
+		"what the driver refuses":    {reason: "the plugin makes no registry", driver: "refuses", want: "registry.options.dc"},
+		"what the driver can't do": {
+			reason: "a running pod would stay in rotation", driver: "fake, registeredBy: App", want: "registry.registeredBy",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "config.yaml")
+			must(t, os.WriteFile(path, []byte(strings.Replace(minimal, "\n  driver: fake", " {driver: "+c.driver+"}", 1)), 0o600))
+			var out bytes.Buffer
+			err := Run(t.Context(), []string{"--check-config", "--config=" + path}, WithRegistry("fake", newFake),
+				WithRegistry("refuses", refuses), func(o *options) { o.output = &out })
+			if c.want != "" {
+				expect.Error(t, c.reason, err, c.want)
+				return
+			}
+			if want := path + ": no problem found\n"; err != nil || out.String() != want {
+				t.Errorf("%s: got %v and wrote %q, want %q", c.reason, err, out.String(), want)
+			}
+		})
 	}
 }
 

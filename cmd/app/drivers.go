@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/rollcall-dev/rollcall/internal/audit"
@@ -34,6 +35,21 @@ type drivers struct {
 	// dryRun is nil but in a dry run.
 	dryRun  *dryRun
 	current atomic.Pointer[registries]
+}
+
+// checkConfig refuses the configuration that a manager with these flags refuses at its start.
+func (o *options) checkConfig(ctx context.Context, f *flags) error {
+	c, err := config.Load(f.config, o.limits(f))
+	if err != nil {
+		return err
+	}
+	d := &drivers{constructors: o.constructors, metrics: metrics.NewRegistryMetrics(prometheus.NewRegistry()), logger: o.log(f)}
+	opened, err := d.open(ctx, c)
+	if err = errors.Join(err, opened.closeBut(nil)); err != nil {
+		return fmt.Errorf("%s: %w", f.config, err)
+	}
+	_, err = fmt.Fprintln(o.output, f.config+": no problem found")
+	return err
 }
 
 // registries are those of one configuration, by name.

@@ -5,12 +5,15 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"go.uber.org/zap/zapcore"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
+	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/enroll"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/steer"
@@ -51,8 +54,14 @@ type flags struct {
 	podCondition    bool
 	statusPage      bool
 	tracesEndpoint  string
+	checkConfig     bool
 	version         bool
 	zap             zap.Options
+}
+
+// limits are what a configuration is held to besides.
+func (o *options) limits(f *flags) config.Limits {
+	return config.Limits{Drivers: slices.AppendSeq([]string{}, maps.Keys(o.constructors)), Workers: f.workers}
 }
 
 // usageError is a command line that makes no sense.
@@ -104,6 +113,9 @@ func newFlags() (*flags, *flag.FlagSet) {
 	set.StringVar(&f.tracesEndpoint, "traces-endpoint", "",
 		"the `URL` of an OTLP receiver over HTTP, http://collector:4318 for example, for a span for each reconcile, call to a registry "+
 			"and patch; OpenTelemetry's environment, such as OTEL_EXPORTER_OTLP_ENDPOINT, does the same")
+	set.BoolVar(&f.checkConfig, "check-config", false,
+		"check the configuration, the files that it names and what each driver accepts, and exit: the manager calls no registry and "+
+			"no API server")
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
 	f.zap.BindFlags(set)
 	describeLogging(set)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"runtime/debug"
 	"slices"
@@ -86,7 +85,7 @@ type app struct {
 // newManager makes all that can fail at start, in the order in which a user fixes it. It binds the addresses;
 // run frees them.
 func newManager(ctx context.Context, o *options, f *flags) (_ *app, err error) {
-	limits := config.Limits{Drivers: slices.AppendSeq([]string{}, maps.Keys(o.constructors)), Workers: f.workers}
+	limits := o.limits(f)
 	a := &app{options: o, flags: f, logger: o.log(f), servers: &servers{}, watchFailures: &watchFailures{}}
 	defer func() {
 		if err != nil {
