@@ -27,26 +27,21 @@ const (
 )
 
 // harness is that of a server at cfg.Endpoint, which lets in whom cfg names, and keeps out who has wrong's credentials.
-func harness(cfg registry.Config, wrong registry.Auth, restart func(registrytest.T)) registrytest.Harness {
+func harness(cfg registry.Config, wrong registry.Auth, restart func(testing.TB)) registrytest.Harness {
 	h := drivertest.HTTPHarness(httpregistry.New, cfg, http.StatusUnprocessableEntity, http.StatusServiceUnavailable)
 	made := h.Open
-	h.Open = func(t registrytest.T, cluster string) registry.Registry {
+	h.Open = func(t testing.TB, cluster string) registry.Registry {
 		d := made(t, cluster)
 		_, _ = d.(registry.Lister).List(t.Context(), cluster) // from which the driver learns what the server can do
 		return d
 	}
-	h.WrongCredentials = func(t registrytest.T) registry.Registry {
+	h.WrongCredentials = func(t testing.TB) registry.Registry {
 		c := cfg
 		c.Auth = wrong
 		return drivertest.Open[registry.Registry](t, httpregistry.New, c)
 	}
 	h.Restart = restart
 	h.Secrets = []string{goodToken, wrongToken, goodPassword, wrongPassword}
-	h.Lacks = map[registrytest.Capability]string{
-		registrytest.Heartbeats: "nothing expires",
-
-		registrytest.ForeignEntries: "the protocol has one entry at each service, address and port",
-	}
 	return h
 }
 
@@ -78,7 +73,7 @@ func watch(t *testing.T, backend http.Handler) http.Handler {
 }
 
 // serve starts a server that can be restarted: for a moment it ends all connections, those that come then, too.
-func serve(t *testing.T, handler http.Handler, tlsConfig *tls.Config) (endpoint string, restart func(registrytest.T)) {
+func serve(t *testing.T, handler http.Handler, tlsConfig *tls.Config) (endpoint string, restart func(testing.TB)) {
 	t.Helper()
 	var away atomic.Bool
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -94,7 +89,7 @@ func serve(t *testing.T, handler http.Handler, tlsConfig *tls.Config) (endpoint 
 		server.StartTLS()
 	}
 	t.Cleanup(server.Close)
-	return server.URL, func(registrytest.T) {
+	return server.URL, func(testing.TB) {
 		away.Store(true)
 		server.CloseClientConnections()
 		time.Sleep(100 * time.Millisecond) // calls meet no server meanwhile
@@ -107,7 +102,7 @@ func TestConformance(t *testing.T) {
 	handler := httpserver.New(newMemory(t), httpserver.Options{BatchLimit: 50, Probe: true})
 	endpoint, restart := serve(t, watch(t, handler), nil)
 	h := harness(registry.Config{Endpoint: endpoint}, registry.Auth{}, restart)
-	h.WrongCredentials, h.Lacks[registrytest.WrongCredentials] = nil, "this server lets everybody in"
+	h.WrongCredentials = nil // this server lets everybody in
 	registrytest.Run(t, h)
 }
 

@@ -41,12 +41,12 @@ func TestTheDocumentedServer(t *testing.T) {
 	h := harness(
 		registry.Config{Endpoint: front.URL, Auth: registry.Auth{TokenFile: drivertest.File(t, goodToken)}},
 		registry.Auth{TokenFile: drivertest.File(t, wrongToken)},
-		func(t registrytest.T) {
+		func(t testing.TB) {
 			example.stop()
 			example.start(t)
 		},
 	)
-	h.Lacks[registrytest.Durable] = "the example keeps its entries in memory"
+	h.Lacks = map[registrytest.Capability]string{registrytest.Durable: "the example keeps its entries in memory"}
 	registrytest.Run(t, h)
 }
 
@@ -60,7 +60,7 @@ type exampleServer struct {
 	target *url.URL
 }
 
-func (e *exampleServer) start(t registrytest.T) {
+func (e *exampleServer) start(t testing.TB) {
 	t.Helper()
 	e.command = exec.Command(e.python, e.script)
 	e.command.Env = append(os.Environ(), "PORT=0", "REGISTRY_TOKEN="+goodToken)

@@ -27,12 +27,7 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	store := newRegistry(t)
 	registrytest.Run(t, registrytest.Harness{
-		Open: func(registrytest.T, string) registry.Registry { return store },
-		Lacks: map[registrytest.Capability]string{
-			registrytest.Probing:        "clients are given what is registered at once",
-			registrytest.Heartbeats:     "nothing expires",
-			registrytest.ForeignEntries: "no application can write into it, and there is one entry at each service, address and port",
-		},
+		Open: func(testing.TB, string) registry.Registry { return store },
 	})
 }
 

@@ -2,11 +2,12 @@ package registrytest
 
 import (
 	"net"
+	"testing"
 )
 
 // UnusedAddress returns a host:port on loopback which refuses connections until the test ends. No other process can come to
 // listen there meanwhile.
-func UnusedAddress(t T) string {
+func UnusedAddress(t testing.TB) string {
 	t.Helper()
 	listener := listen(t)
 	// The port of a connection's calling end is taken, yet it does not listen.
@@ -19,13 +20,13 @@ func UnusedAddress(t T) string {
 }
 
 // SilentAddress returns a host:port on loopback which takes connections until the test ends, and never answers.
-func SilentAddress(t T) string {
+func SilentAddress(t testing.TB) string {
 	t.Helper()
 	// The kernel completes the connections; nothing ever accepts them.
 	return listen(t).Addr().String()
 }
 
-func listen(t T) net.Listener {
+func listen(t testing.TB) net.Listener {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

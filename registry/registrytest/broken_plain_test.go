@@ -504,7 +504,7 @@ func brokenErrors() map[string]breakage {
 		"a driver that retries by itself": {
 			reason: "it multiplies the storm that made the registry fail",
 			set: func(_ *store, h *registrytest.Harness) {
-				h.Failing = func(registrytest.T) (registry.Registry, func() int) {
+				h.Failing = func(testing.TB) (registry.Registry, func() int) {
 					var attempts atomic.Int64
 					return failed(func(context.Context) error {
 						attempts.Add(2)
@@ -517,7 +517,7 @@ func brokenErrors() map[string]breakage {
 		"a driver that waits for its registry for ever": {
 			reason: "its worker is lost for as long as the registry hangs",
 			set: func(_ *store, h *registrytest.Harness) {
-				h.Stalled = func(t registrytest.T) registry.Registry {
+				h.Stalled = func(t testing.TB) registry.Registry {
 					end := make(chan struct{})
 					t.Cleanup(func() { close(end) })
 					return failed(func(context.Context) error {
@@ -532,8 +532,8 @@ func brokenErrors() map[string]breakage {
 }
 
 // failing makes drivers whose every call fails with err.
-func failing(err error) func(registrytest.T) registry.Registry {
-	return func(registrytest.T) registry.Registry { return failed(func(context.Context) error { return err }) }
+func failing(err error) func(testing.TB) registry.Registry {
+	return func(testing.TB) registry.Registry { return failed(func(context.Context) error { return err }) }
 }
 
 // failed is a plain driver whose every call ends as fault does.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"testing"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -123,7 +124,7 @@ func brokenGets() map[string]breakage {
 				return state, err
 			}),
 			set: func(s *store, h *registrytest.Harness) {
-				h.Restart = func(t registrytest.T) {
+				h.Restart = func(t testing.TB) {
 					s.restart(t)
 					s.shared.Store("restarted", true)
 					t.Cleanup(func() { s.shared.Delete("restarted") })

@@ -7,10 +7,10 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// Capability is something that a driver, its registry or its harness can have or lack. Its value is its name.
+// Capability is something that a registry can have or lack. Its value is its name.
 type Capability string
 
-// What the registry can do.
+// The capabilities.
 const (
 	// OutOfServiceState: the registry can know an instance and not give it to clients. Without it FailOver removes.
 	OutOfServiceState Capability = "OutOfServiceState"
@@ -28,54 +28,34 @@ const (
 	Conditional Capability = "Conditional"
 )
 
-// What the driver is, besides a [registry.Registry]. The suite finds out by itself.
-const (
-	// Listing: the driver is a [registry.Lister].
-	Listing Capability = "Listing"
-	// Getting: the driver is a [registry.Getter].
-	Getting Capability = "Getting"
-	// Probing: the driver is a [registry.Prober].
-	Probing Capability = "Probing"
-	// Heartbeats: the driver is a [registry.Heartbeater] with an interval above zero, so its entries expire.
-	Heartbeats Capability = "Heartbeats"
-	// Batching: the driver is a [registry.Batcher].
-	Batching Capability = "Batching"
-	// AppEntries: the driver is a [registry.AppEntrySteerer].
-	AppEntries Capability = "AppEntries"
-	// Closing: the driver is an io.Closer.
-	Closing Capability = "Closing"
-)
-
-// What the harness has. The cases of what it has not are skipped.
-const (
-	// Unreachable: the harness has [Harness.Unreachable].
-	Unreachable Capability = "Unreachable"
-	// Refusing: the harness has [Harness.Refusing].
-	Refusing Capability = "Refusing"
-	// WrongCredentials: the harness has [Harness.WrongCredentials].
-	WrongCredentials Capability = "WrongCredentials"
-	// Stalled: the harness has [Harness.Stalled].
-	Stalled Capability = "Stalled"
-	// Failing: the harness has [Harness.Failing].
-	Failing Capability = "Failing"
-	// Restart: the harness has [Harness.Restart].
-	Restart Capability = "Restart"
-	// ForeignEntries: the harness has [Harness.Foreign].
-	ForeignEntries Capability = "ForeignEntries"
-	// Apps: the harness has [Harness.App].
-	Apps Capability = "Apps"
-	// ShortLease: the harness has [Harness.ShortLease].
-	ShortLease Capability = "ShortLease"
-)
-
-// Capabilities returns all there are.
-func Capabilities() []Capability {
-	return []Capability{
-		OutOfServiceState, AnyServiceName, Weight, Zone, Tags, Metadata, Durable, Conditional,
-		Listing, Getting, Probing, Heartbeats, Batching, AppEntries, Closing,
-		Unreachable, Refusing, WrongCredentials, Stalled, Failing, Restart, ForeignEntries, Apps, ShortLease,
-	}
+func capabilities() []Capability {
+	return []Capability{OutOfServiceState, AnyServiceName, Weight, Zone, Tags, Metadata, Durable, Conditional}
 }
+
+// What the driver is besides a [registry.Registry]: the names of the interfaces. A Heartbeater has an interval above zero, so
+// its entries expire.
+const (
+	isLister      Capability = "Lister"
+	isGetter      Capability = "Getter"
+	isProber      Capability = "Prober"
+	isHeartbeater Capability = "Heartbeater"
+	isBatcher     Capability = "Batcher"
+	isSteerer     Capability = "AppEntrySteerer"
+	isCloser      Capability = "Closer"
+)
+
+// What the harness has: the names of its functions.
+const (
+	hasUnreachable      Capability = "Unreachable"
+	hasRefusing         Capability = "Refusing"
+	hasWrongCredentials Capability = "WrongCredentials"
+	hasStalled          Capability = "Stalled"
+	hasFailing          Capability = "Failing"
+	hasRestart          Capability = "Restart"
+	hasForeign          Capability = "Foreign"
+	hasApp              Capability = "App"
+	hasShortLease       Capability = "ShortLease"
+)
 
 // lacks reports whether the harness says so.
 func (h Harness) lacks(c Capability) bool {
@@ -85,13 +65,15 @@ func (h Harness) lacks(c Capability) bool {
 
 // missing returns why a case that needs the capability can't run on the harness, "" where it may.
 func (h Harness) missing(c Capability) string {
-	if reason, lacks := h.Lacks[c]; lacks {
-		return reason
+	given, is := map[Capability]bool{
+		hasUnreachable: h.Unreachable != nil, hasRefusing: h.Refusing != nil, hasWrongCredentials: h.WrongCredentials != nil,
+		hasStalled: h.Stalled != nil, hasFailing: h.Failing != nil, hasRestart: h.Restart != nil,
+		hasForeign: h.Foreign != nil, hasApp: h.App != nil, hasShortLease: h.ShortLease != nil,
+	}[c]
+	if is && !given {
+		return "the harness has no such function"
 	}
-	if given, is := h.functions()[c]; is && !given {
-		return fmt.Sprintf("the harness has no %s", c)
-	}
-	return ""
+	return h.Lacks[c]
 }
 
 // check returns what is wrong with the harness itself.
@@ -99,33 +81,9 @@ func (h Harness) check() error {
 	if h.Open == nil {
 		return fmt.Errorf("harness: there is no Open")
 	}
-	for c, given := range h.functions() {
-		if given && h.lacks(c) {
-			return fmt.Errorf("harness: there is a function for %s, and in Lacks a reason why not: remove one of the two", c)
-		}
-	}
-	return h.checkReasons()
-}
-
-// functions returns the capabilities that are functions of the harness, and whether each is given.
-func (h Harness) functions() map[Capability]bool {
-	return map[Capability]bool{
-		Unreachable:      h.Unreachable != nil,
-		Refusing:         h.Refusing != nil,
-		WrongCredentials: h.WrongCredentials != nil,
-		Stalled:          h.Stalled != nil,
-		Failing:          h.Failing != nil,
-		Restart:          h.Restart != nil,
-		ForeignEntries:   h.Foreign != nil,
-		Apps:             h.App != nil,
-		ShortLease:       h.ShortLease != nil,
-	}
-}
-
-func (h Harness) checkReasons() error {
 	for c, reason := range h.Lacks {
-		if !slices.Contains(Capabilities(), c) {
-			return fmt.Errorf("harness: Lacks names %q, which is no capability", c)
+		if !slices.Contains(capabilities(), c) {
+			return fmt.Errorf("harness: Lacks names %q, which is no capability; there are %q", c, capabilities())
 		}
 		if reason == "" {
 			return fmt.Errorf("harness: Lacks gives no reason for %s", c)
@@ -139,14 +97,8 @@ func (h Harness) checkDriver(d registry.Registry) error {
 	if d == nil {
 		return fmt.Errorf("the harness returned no driver")
 	}
-	is := interfacesOf(d)
-	for c, has := range is {
-		if has && h.lacks(c) {
-			return fmt.Errorf("the harness says that the driver lacks %s, and it has it", c)
-		}
-	}
-	if !is[Listing] && h.Truth == nil {
-		return fmt.Errorf("harness: a driver that lacks %s needs Truth", Listing)
+	if _, lists := d.(registry.Lister); !lists && h.Truth == nil {
+		return fmt.Errorf("harness: a driver that is no Lister needs Truth")
 	}
 	return nil
 }

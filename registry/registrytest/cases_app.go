@@ -10,34 +10,34 @@ import (
 )
 
 // appCases are about registry.AppEntrySteerer.
-func appCases() []Case {
-	return needing([]Case{
+func appCases() []testCase {
+	return needing([]testCase{
 		{
-			Name: "AppEntryGoesOutAndBack",
-			Why:  "clients are sent to the pod by this entry, and by nothing else that Rollcall writes",
+			name: "AppEntryGoesOutAndBack",
+			why:  "clients are sent to the pod by this entry, and by nothing else that Rollcall writes",
 			run:  appEntryGoesOutAndBack,
 		},
 		{
-			Name: "AppEntryNotThere",
-			Why:  "an entry that Rollcall made would stay when the application ends; a person has to learn what is missing where",
+			name: "AppEntryNotThere",
+			why:  "an entry that Rollcall made would stay when the application ends; a person has to learn what is missing where",
 			run:  appEntryNotThere,
 		},
 		{
-			Name: "AppEntryElsewhere",
-			Why:  "another pod, or another application of the same one, would lose its clients",
+			name: "AppEntryElsewhere",
+			why:  "another pod, or another application of the same one, would lose its clients",
 			run:  appEntryElsewhere,
 		},
 		{
-			Name: "TwoAppEntries",
-			Why:  "clients go on to the pod by the entry that was overlooked",
+			name: "TwoAppEntries",
+			why:  "clients go on to the pod by the entry that was overlooked",
 			run:  twoAppEntries,
 		},
 		{
-			Name: "AppEntryLeavesNothing",
-			Why:  "the next pod at the address would start out of rotation, for a reason that stands nowhere",
+			name: "AppEntryLeavesNothing",
+			why:  "the next pod at the address would start out of rotation, for a reason that stands nowhere",
 			run:  appEntryLeavesNothing,
 		},
-	}, AppEntries, Apps)
+	}, isSteerer, hasApp)
 }
 
 func appEntryGoesOutAndBack(w *world) {
@@ -194,7 +194,7 @@ type application struct {
 
 func (w *world) app(d registry.Registry, at registry.Instance) *application {
 	w.Helper()
-	return &application{App: w.h.App(w.T, at), w: w, d: d, at: at}
+	return &application{App: w.h.App(w.TB, at), w: w, d: d, at: at}
 }
 
 func (a *application) Register() {

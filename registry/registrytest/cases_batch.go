@@ -10,16 +10,16 @@ import (
 )
 
 // batchCases are about registry.Batcher.
-func batchCases() []Case {
-	return needing([]Case{
+func batchCases() []testCase {
+	return needing([]testCase{
 		{
-			Name: "BatchMakesEachChange",
-			Why:  "OpenKruise goes on with each pod whose change was answered with nil",
+			name: "BatchMakesEachChange",
+			why:  "OpenKruise goes on with each pod whose change was answered with nil",
 			run:  batchMakesEachChange,
 		},
 		{
-			Name: "BatchTwice",
-			Why:  "a batch is sent again whenever its outcome is unknown",
+			name: "BatchTwice",
+			why:  "a batch is sent again whenever its outcome is unknown",
 			run: func(w *world) {
 				d := w.newProcess()
 				changes := mixed(w.pods(6))
@@ -31,41 +31,41 @@ func batchCases() []Case {
 			},
 		},
 		{
-			Name: "BatchAtItsLimit",
-			Why:  "what the registry takes at once must be true: the last change of a storm would be refused, or lost",
+			name: "BatchAtItsLimit",
+			why:  "what the registry takes at once must be true: the last change of a storm would be refused, or lost",
 			run:  batchAtItsLimit,
 		},
 		{
-			Name: "BatchSparesLivePods",
-			Why:  "addresses are reused within seconds; a dead pod's late change in a batch would take the live one out",
+			name: "BatchSparesLivePods",
+			why:  "addresses are reused within seconds; a dead pod's late change in a batch would take the live one out",
 			run:  batchSparesLivePods,
 		},
 		{
-			Name: "BatchRefusedChange",
-			Why:  "one instance that the registry refuses must not stop the others for ever",
+			name: "BatchRefusedChange",
+			why:  "one instance that the registry refuses must not stop the others for ever",
 			run:  batchRefusedChange,
 		},
 		{
-			Name: "BatchUnknownState",
-			Why:  "a state that a driver does not know is a slip of its caller; taken for absent, it removes a pod that serves",
+			name: "BatchUnknownState",
+			why:  "a state that a driver does not know is a slip of its caller; taken for absent, it removes a pod that serves",
 			run:  batchUnknownState,
 		},
 		{
-			Name: "BatchCancelledContext",
-			Why:  "a worker that waits for a batch whose caller has gone is missing elsewhere, and shutdown hangs",
+			name: "BatchCancelledContext",
+			why:  "a worker that waits for a batch whose caller has gone is missing elsewhere, and shutdown hangs",
 			run:  batchCancelledContext,
 		},
 		{
-			Name: "ConcurrentBatches",
-			Why:  "a rollout makes many batches at once, with calls between them; none may undo another",
+			name: "ConcurrentBatches",
+			why:  "a rollout makes many batches at once, with calls between them; none may undo another",
 			run:  concurrentBatches,
 		},
 		{
-			Name: "ConcurrentTakeoverInBatch",
-			Why:  "between looking at the mark and making the change, the next pod can register at the address",
+			name: "ConcurrentTakeoverInBatch",
+			why:  "between looking at the mark and making the change, the next pod can register at the address",
 			run:  concurrentTakeoverInBatch,
 		},
-	}, Batching)
+	}, isBatcher)
 }
 
 // mixed returns changes to all three states in turn.

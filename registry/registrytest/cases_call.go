@@ -9,16 +9,16 @@ import (
 )
 
 // callCases are about how calls behave, whatever they do.
-func callCases() []Case {
-	return []Case{
+func callCases() []testCase {
+	return []testCase{
 		{
-			Name: "ConcurrentCalls",
-			Why:  "a rollout makes a hundred calls at once; none may undo another",
+			name: "ConcurrentCalls",
+			why:  "a rollout makes a hundred calls at once; none may undo another",
 			run:  concurrentCalls,
 		},
 		{
-			Name: "ConcurrentCallsForOneInstance",
-			Why:  "after a time-out the old call may still be under way when it is made again",
+			name: "ConcurrentCallsForOneInstance",
+			why:  "after a time-out the old call may still be under way when it is made again",
 			run: func(w *world) {
 				d := w.newProcess()
 				w.atOnce(20, func(int) error { return w.callErr(opRegister, d, w.pod(1)) })
@@ -30,25 +30,25 @@ func callCases() []Case {
 			},
 		},
 		{
-			Name: "ConcurrentTakeover",
-			Why:  "between looking at the mark and removing the entry, the next pod can register at the address",
+			name: "ConcurrentTakeover",
+			why:  "between looking at the mark and removing the entry, the next pod can register at the address",
 			run:  concurrentTakeover,
 		},
 		{
-			Name: "CancelledContext",
-			Why:  "a worker that waits for a call whose caller has gone is missing elsewhere, and shutdown hangs",
+			name: "CancelledContext",
+			why:  "a worker that waits for a call whose caller has gone is missing elsewhere, and shutdown hangs",
 			run:  cancelledContext,
 		},
 		{
-			Name:  "DeadlineIsKept",
-			Why:   "a registry that hangs would hold every worker, and a deposed leader's call would land under the next",
-			Needs: []Capability{Stalled},
+			name:  "DeadlineIsKept",
+			why:   "a registry that hangs would hold every worker, and a deposed leader's call would land under the next",
+			needs: []Capability{hasStalled},
 			run:   deadlineIsKept,
 		},
 		{
-			Name:  "CancelWhileWaiting",
-			Why:   "shutdown must not wait for a registry that hangs",
-			Needs: []Capability{Stalled},
+			name:  "CancelWhileWaiting",
+			why:   "shutdown must not wait for a registry that hangs",
+			needs: []Capability{hasStalled},
 			run:   cancelWhileWaiting,
 		},
 	}
@@ -123,7 +123,7 @@ func cancelledContext(w *world) {
 }
 
 func deadlineIsKept(w *world) {
-	d := w.opened(w.h.Stalled(w.T))
+	d := w.opened(w.h.Stalled(w.TB))
 	for _, op := range operations(d) {
 		ctx, cancel := context.WithTimeout(w.Context(), 50*time.Millisecond)
 		w.expectContextError(ctx, op, d)
@@ -132,7 +132,7 @@ func deadlineIsKept(w *world) {
 }
 
 func cancelWhileWaiting(w *world) {
-	d := w.opened(w.h.Stalled(w.T))
+	d := w.opened(w.h.Stalled(w.TB))
 	for _, op := range operations(d) {
 		ctx, cancel := context.WithCancel(w.Context())
 		timer := time.AfterFunc(50*time.Millisecond, cancel)

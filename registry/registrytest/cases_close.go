@@ -3,17 +3,18 @@ package registrytest
 import (
 	"io"
 	"sync"
+	"testing"
 
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
 // closeCases are about io.Closer.
-func closeCases() []Case {
-	return []Case{
+func closeCases() []testCase {
+	return []testCase{
 		{
-			Name:  "CloseLeavesEntries",
-			Why:   "a driver is closed when a certificate is renewed; every pod would be out of rotation",
-			Needs: []Capability{Closing},
+			name:  "CloseLeavesEntries",
+			why:   "a driver is closed when a certificate is renewed; every pod would be out of rotation",
+			needs: []Capability{isCloser},
 			run: func(w *world) {
 				d, end := w.mortal(w.h.Open)
 				w.register(d, w.pod(1), w.pod(2), w.pod(3))
@@ -28,9 +29,9 @@ func closeCases() []Case {
 			},
 		},
 		{
-			Name:  "CloseSparesOtherDrivers",
-			Why:   "the next driver works already when the one before is closed",
-			Needs: []Capability{Closing},
+			name:  "CloseSparesOtherDrivers",
+			why:   "the next driver works already when the one before is closed",
+			needs: []Capability{isCloser},
 			run: func(w *world) {
 				old, end := w.mortal(w.h.Open)
 				next := w.newProcess()
@@ -45,9 +46,9 @@ func closeCases() []Case {
 }
 
 // mortal opens a driver that the case itself closes, where it is an io.Closer, with end.
-func (w *world) mortal(open func(t T, cluster string) registry.Registry) (d registry.Registry, end func()) {
+func (w *world) mortal(open func(t testing.TB, cluster string) registry.Registry) (d registry.Registry, end func()) {
 	w.Helper()
-	d = open(w.T, w.cluster)
+	d = open(w.TB, w.cluster)
 	if err := w.h.checkDriver(d); err != nil {
 		w.Fatalf("%v", err)
 	}

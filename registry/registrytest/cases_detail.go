@@ -9,12 +9,12 @@ import (
 )
 
 // detailCases are about weight, zone, tags and metadata.
-func detailCases() []Case {
-	return []Case{
+func detailCases() []testCase {
+	return []testCase{
 		{
-			Name:  "WeightIsKept",
-			Why:   "a small instance that gets a large one's share falls over",
-			Needs: []Capability{Weight},
+			name:  "WeightIsKept",
+			why:   "a small instance that gets a large one's share falls over",
+			needs: []Capability{Weight},
 			run: keepsDetail(
 				func(in *registry.Instance) { in.Weight = 1 },
 				func(in *registry.Instance) { in.Weight = 10000 },
@@ -22,9 +22,9 @@ func detailCases() []Case {
 			),
 		},
 		{
-			Name:  "ZoneIsKept",
-			Why:   "clients that prefer their own zone would pay for every request that crosses zones",
-			Needs: []Capability{Zone},
+			name:  "ZoneIsKept",
+			why:   "clients that prefer their own zone would pay for every request that crosses zones",
+			needs: []Capability{Zone},
 			run: keepsDetail(
 				func(in *registry.Instance) { in.Zone = "eu-central-1a" },
 				func(in *registry.Instance) { in.Zone = "Rack 7/b" },
@@ -32,9 +32,9 @@ func detailCases() []Case {
 			),
 		},
 		{
-			Name:  "TagsAreKept",
-			Why:   "clients and proxies select by tags; one that stays behind from before the update sends them here",
-			Needs: []Capability{Tags},
+			name:  "TagsAreKept",
+			why:   "clients and proxies select by tags; one that stays behind from before the update sends them here",
+			needs: []Capability{Tags},
 			run: keepsDetail(
 				func(in *registry.Instance) { in.Tags = []string{"http", "traefik.rule=Host(`a`, `b`) && Path(`/ü`)"} },
 				func(in *registry.Instance) { in.Tags = []string{"http", "v2"} },
@@ -42,9 +42,9 @@ func detailCases() []Case {
 			),
 		},
 		{
-			Name:  "MetadataIsKept",
-			Why:   "clients choose by metadata; a version that stays behind from before the update misleads them",
-			Needs: []Capability{Metadata},
+			name:  "MetadataIsKept",
+			why:   "clients choose by metadata; a version that stays behind from before the update misleads them",
+			needs: []Capability{Metadata},
 			run: keepsDetail(
 				func(in *registry.Instance) { in.Metadata = map[string]string{"version": "v1", "canary": "true"} },
 				func(in *registry.Instance) { in.Metadata = map[string]string{"version": "v2", "Track_2": "a"} },
@@ -52,15 +52,15 @@ func detailCases() []Case {
 			),
 		},
 		{
-			Name:  "OddMetadata",
-			Why:   "labels and annotations hold any text; what is not read back as it was written looks changed for ever",
-			Needs: []Capability{Metadata},
+			name:  "OddMetadata",
+			why:   "labels and annotations hold any text; what is not read back as it was written looks changed for ever",
+			needs: []Capability{Metadata},
 			run:   oddMetadata,
 		},
 		{
-			Name:  "MetadataIsNotShared",
-			Why:   "the caller goes on to use the map that it gave; what it changes there must not change the registry",
-			Needs: []Capability{Metadata},
+			name:  "MetadataIsNotShared",
+			why:   "the caller goes on to use the map that it gave; what it changes there must not change the registry",
+			needs: []Capability{Metadata},
 			run:   metadataIsNotShared,
 		},
 	}

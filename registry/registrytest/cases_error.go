@@ -7,34 +7,34 @@ import (
 )
 
 // errorCases are about which errors are which.
-func errorCases() []Case {
-	return []Case{
+func errorCases() []testCase {
+	return []testCase{
 		{
-			Name:  "UnreachableIsRetryable",
-			Why:   "a registry that restarts is back in seconds; taken for terminal, every pod would wait much longer",
-			Needs: []Capability{Unreachable},
+			name:  "UnreachableIsRetryable",
+			why:   "a registry that restarts is back in seconds; taken for terminal, every pod would wait much longer",
+			needs: []Capability{hasUnreachable},
 			run: func(w *world) {
-				w.expectErrors(w.opened(w.h.Unreachable(w.T)), false)
+				w.expectErrors(w.opened(w.h.Unreachable(w.TB)), false)
 			},
 		},
 		{
-			Name:  "RefusedIsTerminal",
-			Why:   "wrong credentials stay wrong: hammering the registry does not help, a person has to be told",
-			Needs: []Capability{Refusing},
+			name:  "RefusedIsTerminal",
+			why:   "wrong credentials stay wrong: hammering the registry does not help, a person has to be told",
+			needs: []Capability{hasRefusing},
 			run: func(w *world) {
-				w.expectErrors(w.opened(w.h.Refusing(w.T)), true)
+				w.expectErrors(w.opened(w.h.Refusing(w.TB)), true)
 			},
 		},
 		{
-			Name:  "WrongCredentialsAreNamed",
-			Why:   "a person who reads that a token is wrong needs to know which: the field of the configuration names it",
-			Needs: []Capability{WrongCredentials},
+			name:  "WrongCredentialsAreNamed",
+			why:   "a person who reads that a token is wrong needs to know which: the field of the configuration names it",
+			needs: []Capability{hasWrongCredentials},
 			run:   wrongCredentialsAreNamed,
 		},
 		{
-			Name:  "FailureIsNotRetried",
-			Why:   "the caller owns the back-off; retries inside a driver multiply a storm and outlive the deadline",
-			Needs: []Capability{Failing},
+			name:  "FailureIsNotRetried",
+			why:   "the caller owns the back-off; retries inside a driver multiply a storm and outlive the deadline",
+			needs: []Capability{hasFailing},
 			run:   failureIsNotRetried,
 		},
 	}
@@ -65,7 +65,7 @@ func (w *world) expectError(op operation, d registry.Registry, terminal bool) er
 }
 
 func wrongCredentialsAreNamed(w *world) {
-	d := w.opened(w.h.WrongCredentials(w.T))
+	d := w.opened(w.h.WrongCredentials(w.TB))
 	for _, op := range operations(d) {
 		err := w.expectError(op, d, true)
 		field, _ := registry.FieldOf(err)
@@ -76,7 +76,7 @@ func wrongCredentialsAreNamed(w *world) {
 }
 
 func failureIsNotRetried(w *world) {
-	d, attempts := w.h.Failing(w.T)
+	d, attempts := w.h.Failing(w.TB)
 	w.opened(d)
 	for _, op := range operations(d) {
 		before := attempts()

@@ -7,25 +7,25 @@ import (
 )
 
 // foreignCases are about what an application writes that registers itself.
-func foreignCases() []Case {
-	return needing([]Case{
+func foreignCases() []testCase {
+	return needing([]testCase{
 		{
-			Name: "ForeignEntryShows",
-			Why:  "clients go on to the pod by the other entry, and OpenKruise would be let go on",
+			name: "ForeignEntryShows",
+			why:  "clients go on to the pod by the other entry, and OpenKruise would be let go on",
 			run:  foreignEntryShows,
 		},
 		{
-			Name: "ForeignEntryElsewhere",
-			Why:  "a service may have other members; a pod must not wait for what is at another address or port",
+			name: "ForeignEntryElsewhere",
+			why:  "a service may have other members; a pod must not wait for what is at another address or port",
 			run:  foreignEntryElsewhere,
 		},
-	}, ForeignEntries)
+	}, hasForeign)
 }
 
 // foreignEntryShows has the driver say, in the removal, when it is asked or in its list, that the instance is not gone.
 func foreignEntryShows(w *world) {
 	d := w.registered(w.pod(1), w.pod(2))
-	remove := w.h.Foreign(w.T, w.pod(1))
+	remove := w.h.Foreign(w.TB, w.pod(1))
 	removed := w.call(opDeregister, d, w.pod(1))
 	if removed != nil && !registry.IsForeignEntry(removed) {
 		w.Fatalf("%s of %s beside another's entry: got error %q, want none, or one of a foreign entry",
@@ -68,7 +68,7 @@ func foreignEntryElsewhere(w *world) {
 	} {
 		other := mine
 		change(&other)
-		w.Cleanup(w.h.Foreign(w.T, other))
+		w.Cleanup(w.h.Foreign(w.TB, other))
 	}
 	if w.isForeign(d, mine) {
 		w.Fatalf("%s is said to be foreign, and others are at other places", show(mine))

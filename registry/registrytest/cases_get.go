@@ -10,51 +10,51 @@ import (
 )
 
 // getCases are about registry.Getter.
-func getCases() []Case {
-	return needing([]Case{
+func getCases() []testCase {
+	return needing([]testCase{
 		{
-			Name: "GetSaysWhatWasAcknowledged",
-			Why:  "OpenKruise goes on by this answer; one from before the change lets go of a pod that clients are sent to",
+			name: "GetSaysWhatWasAcknowledged",
+			why:  "OpenKruise goes on by this answer; one from before the change lets go of a pod that clients are sent to",
 			run:  getSaysWhatWasAcknowledged,
 		},
 		{
-			Name: "GetIsNeverBehind",
-			Why:  "a cache, or a replica, answers right most of the time; by the one wrong answer a pod is lost",
+			name: "GetIsNeverBehind",
+			why:  "a cache, or a replica, answers right most of the time; by the one wrong answer a pod is lost",
 			run:  getIsNeverBehind,
 		},
 		{
-			Name: "GetOfAnotherIsAbsent",
-			Why:  "the entry of the next pod at the address says nothing of this one, nor does another cluster's",
+			name: "GetOfAnotherIsAbsent",
+			why:  "the entry of the next pod at the address says nothing of this one, nor does another cluster's",
 			run:  getOfAnotherIsAbsent,
 		},
 		{
-			Name: "GetOfOddNames",
-			Why:  "a name that is not escaped asks for another entry, whose absence lets OpenKruise go on",
+			name: "GetOfOddNames",
+			why:  "a name that is not escaped asks for another entry, whose absence lets OpenKruise go on",
 			run:  getOfOddNames,
 		},
 		{
-			Name: "GetChangesNothing",
-			Why:  "it is asked while the pod is on its way out, and must not bring it back",
+			name: "GetChangesNothing",
+			why:  "it is asked while the pod is on its way out, and must not bring it back",
 			run:  getChangesNothing,
 		},
 		{
-			Name:  "GetAgreesWithList",
-			Why:   "what one of them calls lost is repaired, by the other it was never missing: that has no end",
-			Needs: []Capability{Getting, Listing},
+			name:  "GetAgreesWithList",
+			why:   "what one of them calls lost is repaired, by the other it was never missing: that has no end",
+			needs: []Capability{isGetter, isLister},
 			run:   getAgreesWithList,
 		},
 		{
-			Name: "ConcurrentGets",
-			Why:  "after a registry's bad minute many pods are asked for at once; none may get another's answer",
+			name: "ConcurrentGets",
+			why:  "after a registry's bad minute many pods are asked for at once; none may get another's answer",
 			run:  concurrentGets,
 		},
 		{
-			Name:  "GetAfterRestart",
-			Why:   "that a registry was restarted is why an outcome is unknown; what it has kept it must say",
-			Needs: []Capability{Getting, Restart, Durable},
+			name:  "GetAfterRestart",
+			why:   "that a registry was restarted is why an outcome is unknown; what it has kept it must say",
+			needs: []Capability{isGetter, hasRestart, Durable},
 			run:   getAfterRestart,
 		},
-	}, Getting)
+	}, isGetter)
 }
 
 func getSaysWhatWasAcknowledged(w *world) {

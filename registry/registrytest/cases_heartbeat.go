@@ -8,23 +8,23 @@ import (
 )
 
 // heartbeatCases are about registry.Heartbeater.
-func heartbeatCases() []Case {
-	return needing([]Case{
+func heartbeatCases() []testCase {
+	return needing([]testCase{
 		{
-			Name:  "HeartbeatKeepsEntry",
-			Why:   "an entry that expires although it is renewed takes a healthy pod out of rotation",
-			Needs: []Capability{Heartbeats, ShortLease},
+			name:  "HeartbeatKeepsEntry",
+			why:   "an entry that expires although it is renewed takes a healthy pod out of rotation",
+			needs: []Capability{isHeartbeater, hasShortLease},
 			run:   heartbeatKeepsEntry,
 		},
 		{
-			Name:  "HeartbeatTakesOver",
-			Why:   "after a change of the leader the entries must not end with the lease of the one before",
-			Needs: []Capability{Heartbeats, ShortLease},
+			name:  "HeartbeatTakesOver",
+			why:   "after a change of the leader the entries must not end with the lease of the one before",
+			needs: []Capability{isHeartbeater, hasShortLease},
 			run:   heartbeatTakesOver,
 		},
 		{
-			Name: "HeartbeatOfUnknown",
-			Why:  "a beat that says all is well, or makes an entry by itself, hides that the registry has lost it",
+			name: "HeartbeatOfUnknown",
+			why:  "a beat that says all is well, or makes an entry by itself, hides that the registry has lost it",
 			run: func(w *world) {
 				d := w.newProcess()
 				w.expectNotRegistered(d, w.pod(1))
@@ -37,8 +37,8 @@ func heartbeatCases() []Case {
 			},
 		},
 		{
-			Name: "HeartbeatOfAnotherUID",
-			Why:  "a dead pod's late beat must not speak for the pod that was given its address",
+			name: "HeartbeatOfAnotherUID",
+			why:  "a dead pod's late beat must not speak for the pod that was given its address",
 			run: func(w *world) {
 				d := w.newProcess()
 				dead := w.pod(1)
@@ -50,13 +50,13 @@ func heartbeatCases() []Case {
 			},
 		},
 		{
-			Name: "HeartbeatKeepsOutOfService",
-			Why:  "a beat comes in the middle of an update; it must not put the pod back into rotation",
+			name: "HeartbeatKeepsOutOfService",
+			why:  "a beat comes in the middle of an update; it must not put the pod back into rotation",
 			run:  heartbeatKeepsOutOfService,
 		},
 		{
-			Name: "HeartbeatOfFormerProcess",
-			Why:  "the next leader beats for what the one before registered; that works, or it says what is missing",
+			name: "HeartbeatOfFormerProcess",
+			why:  "the next leader beats for what the one before registered; that works, or it says what is missing",
 			run: func(w *world) {
 				w.registered(w.pod(1))
 				next := w.newProcess()
@@ -65,11 +65,11 @@ func heartbeatCases() []Case {
 			},
 		},
 		{
-			Name: "HeartbeatRacesWithTheEnd",
-			Why:  "a beat that is on its way when the pod is taken out must not bring it back",
+			name: "HeartbeatRacesWithTheEnd",
+			why:  "a beat that is on its way when the pod is taken out must not bring it back",
 			run:  heartbeatRacesWithTheEnd,
 		},
-	}, Heartbeats)
+	}, isHeartbeater)
 }
 
 func (w *world) expectBeat(d registry.Registry, in registry.Instance) {
@@ -101,7 +101,7 @@ func (w *world) beatOrRegister(d registry.Registry, in registry.Instance) {
 // heartbeatKeepsEntry has two processes with the shortest lease. One renews its entries, the other dies: when its entry
 // has gone, more time has passed than a lease lasts.
 func heartbeatKeepsEntry(w *world) {
-	d := w.opened(w.h.ShortLease(w.T, w.cluster))
+	d := w.opened(w.h.ShortLease(w.TB, w.cluster))
 	dying, die := w.mortal(w.h.ShortLease)
 	kept, out, lost := w.pod(1), w.pod(2), w.pod(3)
 	w.register(dying, lost)
@@ -123,7 +123,7 @@ func heartbeatTakesOver(w *world) {
 	dying, die := w.mortal(w.h.ShortLease)
 	kept, lost := w.pod(1), w.pod(2)
 	w.register(dying, kept, lost)
-	next := w.opened(w.h.ShortLease(w.T, w.cluster))
+	next := w.opened(w.h.ShortLease(w.TB, w.cluster))
 	w.beatOrRegister(next, kept)
 	die()
 	w.beatUntilGone(next, lost, []registry.Instance{kept})

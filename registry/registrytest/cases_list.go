@@ -8,28 +8,28 @@ import (
 )
 
 // listCases are about registry.Lister.
-func listCases() []Case {
-	return needing([]Case{
+func listCases() []testCase {
+	return needing([]testCase{
 		{
-			Name: "ListIsOnlyThisClusters",
-			Why:  "two clusters may share a registry; what one lists and does not know, it may remove",
+			name: "ListIsOnlyThisClusters",
+			why:  "two clusters may share a registry; what one lists and does not know, it may remove",
 			run:  listIsOnlyThisClusters,
 		},
 		{
-			Name: "ListOfUnknownCluster",
-			Why:  "a cluster's first Rollcall finds nothing of its own, which is no error",
+			name: "ListOfUnknownCluster",
+			why:  "a cluster's first Rollcall finds nothing of its own, which is no error",
 			run: func(w *world) {
 				w.expectListed(w.newProcess(), w.cluster+"-unheard-of")
 			},
 		},
 		{
-			Name: "ListsOursAmongAThousand",
-			Why:  "a page that is not asked for, or a filter that lets others pass, shows only in a large registry",
+			name: "ListsOursAmongAThousand",
+			why:  "a page that is not asked for, or a filter that lets others pass, shows only in a large registry",
 			run:  listsOursAmongAThousand,
 		},
 		{
-			Name: "ListIsACopy",
-			Why:  "who works on a list must not change what the registry holds, nor a list that another got",
+			name: "ListIsACopy",
+			why:  "who works on a list must not change what the registry holds, nor a list that another got",
 			run: func(w *world) {
 				d := w.registered(w.pod(1), w.pod(2))
 				in := w.pod(3)
@@ -47,7 +47,7 @@ func listCases() []Case {
 				w.expectListed(d, w.cluster, want...)
 			},
 		},
-	}, Listing)
+	}, isLister)
 }
 
 func listIsOnlyThisClusters(w *world) {

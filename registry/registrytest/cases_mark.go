@@ -7,21 +7,21 @@ import (
 )
 
 // markCases are about two pods at one address.
-func markCases() []Case {
-	return []Case{
+func markCases() []testCase {
+	return []testCase{
 		{
-			Name: "LateDeregisterSparesLivePod",
-			Why:  "addresses are reused within seconds; the dead pod's late removal would take the live one out",
+			name: "LateDeregisterSparesLivePod",
+			why:  "addresses are reused within seconds; the dead pod's late removal would take the live one out",
 			run:  func(w *world) { lateCallSpares(w, opDeregister) },
 		},
 		{
-			Name: "LateFailOverSparesLivePod",
-			Why:  "addresses are reused within seconds; the dead pod's late fail over would take the live one out",
+			name: "LateFailOverSparesLivePod",
+			why:  "addresses are reused within seconds; the dead pod's late fail over would take the live one out",
 			run:  func(w *world) { lateCallSpares(w, opFailOver) },
 		},
 		{
-			Name: "RegisterTakesOverAddress",
-			Why:  "the pod that has the address now is the one that answers there, whatever its predecessor left behind",
+			name: "RegisterTakesOverAddress",
+			why:  "the pod that has the address now is the one that answers there, whatever its predecessor left behind",
 			run: func(w *world) {
 				dead := w.pod(1)
 				w.registered(dead)
@@ -32,25 +32,25 @@ func markCases() []Case {
 			},
 		},
 		{
-			Name: "OtherUIDIsNeverRemoved",
-			Why:  "only the whole UID tells two pods apart: the same name is no proof, nor is a UID that looks alike",
+			name: "OtherUIDIsNeverRemoved",
+			why:  "only the whole UID tells two pods apart: the same name is no proof, nor is a UID that looks alike",
 			run:  otherUIDIsNeverRemoved,
 		},
 		{
-			Name: "AnotherRegistrysEntryIsSpared",
-			Why:  "two names in the configuration may mean one server: who moves from one to the other would be removed",
+			name: "AnotherRegistrysEntryIsSpared",
+			why:  "two names in the configuration may mean one server: who moves from one to the other would be removed",
 			run:  anotherRegistrysEntryIsSpared,
 		},
 		{
-			Name:  "AnotherRegistrysEntryIsSparedInABatch",
-			Why:   "two names in the configuration may mean one server: who moves from one to the other would be removed",
-			Needs: []Capability{Batching},
+			name:  "AnotherRegistrysEntryIsSparedInABatch",
+			why:   "two names in the configuration may mean one server: who moves from one to the other would be removed",
+			needs: []Capability{isBatcher},
 			run:   anotherRegistrysEntryIsSparedInABatch,
 		},
 		{
-			Name:  "GetSeesNoOtherRegistrysEntry",
-			Why:   "a removal that has spared the entry would never be confirmed",
-			Needs: []Capability{Getting},
+			name:  "GetSeesNoOtherRegistrysEntry",
+			why:   "a removal that has spared the entry would never be confirmed",
+			needs: []Capability{isGetter},
 			run:   getSeesNoOtherRegistrysEntry,
 		},
 	}

@@ -7,27 +7,27 @@ import (
 )
 
 // nameCases are about what is written being exactly what was given.
-func nameCases() []Case {
-	return []Case{
+func nameCases() []testCase {
+	return []testCase{
 		{
-			Name: "InputNotChanged",
-			Why:  "a name that was tidied up is another name: clients look for the one, and removal for the other",
+			name: "InputNotChanged",
+			why:  "a name that was tidied up is another name: clients look for the one, and removal for the other",
 			run:  inputNotChanged,
 		},
 		{
-			Name:  "OddServiceNames",
-			Why:   "a name that is not escaped hits another service, or none",
-			Needs: []Capability{AnyServiceName},
+			name:  "OddServiceNames",
+			why:   "a name that is not escaped hits another service, or none",
+			needs: []Capability{AnyServiceName},
 			run:   oddServiceNames,
 		},
 		{
-			Name: "OddMarks",
-			Why:  "a mark that is not read back as it was written never matches, and its entry is never removed",
+			name: "OddMarks",
+			why:  "a mark that is not read back as it was written never matches, and its entry is never removed",
 			run:  oddMarks,
 		},
 		{
-			Name: "IPv6",
-			Why:  "pods have IPv6 addresses, whose colons are not a port's",
+			name: "IPv6",
+			why:  "pods have IPv6 addresses, whose colons are not a port's",
 			run: func(w *world) {
 				six := w.pod(1)
 				six.Address = "fd00:10:244::1"

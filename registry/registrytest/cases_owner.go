@@ -7,16 +7,16 @@ import (
 )
 
 // ownerCases are about two clusters, each with a Rollcall of its own, in one registry.
-func ownerCases() []Case {
-	return []Case{
+func ownerCases() []testCase {
+	return []testCase{
 		{
-			Name: "TwoOwnersApart",
-			Why:  "staging and production may share a registry; what one does to its pods is nothing to the other's",
+			name: "TwoOwnersApart",
+			why:  "staging and production may share a registry; what one does to its pods is nothing to the other's",
 			run:  twoOwnersApart,
 		},
 		{
-			Name: "TwoOwnersAtOneAddress",
-			Why:  "an address that moved from one cluster to another is the new one's; the old one's late calls must spare it",
+			name: "TwoOwnersAtOneAddress",
+			why:  "an address that moved from one cluster to another is the new one's; the old one's late calls must spare it",
 			run:  twoOwnersAtOneAddress,
 		},
 	}

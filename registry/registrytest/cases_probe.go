@@ -7,11 +7,11 @@ import (
 )
 
 // probeCases are about registry.Prober.
-func probeCases() []Case {
-	return needing([]Case{
+func probeCases() []testCase {
+	return needing([]testCase{
 		{
-			Name: "ProbeAgreesInTheEnd",
-			Why:  "OpenKruise counts the pod available only then; a probe that never agrees stops the rollout for ever",
+			name: "ProbeAgreesInTheEnd",
+			why:  "OpenKruise counts the pod available only then; a probe that never agrees stops the rollout for ever",
 			run: func(w *world) {
 				d := w.registered(w.pod(1))
 				w.awaitProbe(d, w.pod(1), true)
@@ -22,13 +22,13 @@ func probeCases() []Case {
 			},
 		},
 		{
-			Name: "ProbeDeniesWhatIsOut",
-			Why:  "a probe that agrees to everything lets OpenKruise go on with a pod that gets no traffic",
+			name: "ProbeDeniesWhatIsOut",
+			why:  "a probe that agrees to everything lets OpenKruise go on with a pod that gets no traffic",
 			run:  probeDeniesWhatIsOut,
 		},
 		{
-			Name: "ProbeChangesNothing",
-			Why:  "a probe is asked again and again; one that writes puts instances in that were never registered",
+			name: "ProbeChangesNothing",
+			why:  "a probe is asked again and again; one that writes puts instances in that were never registered",
 			run: func(w *world) {
 				d := w.registered(w.pod(1), w.pod(2))
 				w.failOver(d, w.pod(2))
@@ -39,7 +39,7 @@ func probeCases() []Case {
 				w.expect(inService(w.pod(1)), outOfService(w.pod(2)))
 			},
 		},
-	}, Probing)
+	}, isProber)
 }
 
 func probeDeniesWhatIsOut(w *world) {

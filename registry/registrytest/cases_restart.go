@@ -11,24 +11,24 @@ import (
 )
 
 // restartCases restart the registry. They run alone.
-func restartCases() []Case {
-	return []Case{
+func restartCases() []testCase {
+	return []testCase{
 		{
-			Name:  "RestartIsOutlived",
-			Why:   "a registry is restarted for its upgrade; no error may read as final, and the driver must find back",
-			Needs: []Capability{Restart},
+			name:  "RestartIsOutlived",
+			why:   "a registry is restarted for its upgrade; no error may read as final, and the driver must find back",
+			needs: []Capability{hasRestart},
 			run:   restartIsOutlived,
 		},
 		{
-			Name:  "RestartKeepsEntries",
-			Why:   "what was acknowledged is not written again; lost in a restart, pods would be out of rotation",
-			Needs: []Capability{Restart, Durable},
+			name:  "RestartKeepsEntries",
+			why:   "what was acknowledged is not written again; lost in a restart, pods would be out of rotation",
+			needs: []Capability{hasRestart, Durable},
 			run:   restartKeepsEntries,
 		},
 		{
-			Name:  "RestartIsNoticedByHeartbeat",
-			Why:   "a registry that has forgotten an entry gets it back only if the beat says so",
-			Needs: []Capability{Restart, Heartbeats},
+			name:  "RestartIsNoticedByHeartbeat",
+			why:   "a registry that has forgotten an entry gets it back only if the beat says so",
+			needs: []Capability{hasRestart, isHeartbeater},
 			run: func(w *world) {
 				d := w.registered(w.pod(1))
 				w.restart()
@@ -46,7 +46,7 @@ func restartCases() []Case {
 // restart restarts the registry. From then on what it holds is waited for.
 func (w *world) restart() {
 	w.Helper()
-	w.h.Restart(w.T)
+	w.h.Restart(w.TB)
 	w.restarted = true
 }
 

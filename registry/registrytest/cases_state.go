@@ -7,24 +7,24 @@ import (
 )
 
 // stateCases are about one instance's way through in service, out of service and absent.
-func stateCases() []Case {
+func stateCases() []testCase {
 	return slices.Concat(registerCases(), failOverCases(), deregisterCases())
 }
 
 // registerCases are about putting one instance in service, and back in.
-func registerCases() []Case {
-	return []Case{
+func registerCases() []testCase {
+	return []testCase{
 		{
-			Name: "RegisterIsVisibleAtOnce",
-			Why:  "OpenKruise counts the pod available as soon as Register returns nil; clients must find it by then",
+			name: "RegisterIsVisibleAtOnce",
+			why:  "OpenKruise counts the pod available as soon as Register returns nil; clients must find it by then",
 			run: func(w *world) {
 				w.registered(w.pod(1))
 				w.expect(inService(w.pod(1)))
 			},
 		},
 		{
-			Name: "RegisterTwiceIsOne",
-			Why:  "a call is made again whenever its outcome is unknown; a second entry would never be removed",
+			name: "RegisterTwiceIsOne",
+			why:  "a call is made again whenever its outcome is unknown; a second entry would never be removed",
 			run: func(w *world) {
 				w.registered(w.pod(1), w.pod(1))
 				w.registered(w.pod(1))
@@ -32,8 +32,8 @@ func registerCases() []Case {
 			},
 		},
 		{
-			Name: "RegisterPutsBack",
-			Why:  "after an in-place update the pod keeps its address and must get its traffic back",
+			name: "RegisterPutsBack",
+			why:  "after an in-place update the pod keeps its address and must get its traffic back",
 			run: func(w *world) {
 				d := w.registered(w.pod(1))
 				w.failOver(d, w.pod(1))
@@ -42,8 +42,8 @@ func registerCases() []Case {
 			},
 		},
 		{
-			Name: "RegisterPutsBackAgainAndAgain",
-			Why:  "an instance fails over at every update; a registry may keep the mark of an earlier one beside the entry",
+			name: "RegisterPutsBackAgainAndAgain",
+			why:  "an instance fails over at every update; a registry may keep the mark of an earlier one beside the entry",
 			run: func(w *world) {
 				for range 3 {
 					w.registered(w.pod(1))
@@ -54,8 +54,8 @@ func registerCases() []Case {
 			},
 		},
 		{
-			Name: "RegisterAfterRemovalPutsBack",
-			Why:  "a pod that comes to the address of one that left while out of service must get traffic, and at once",
+			name: "RegisterAfterRemovalPutsBack",
+			why:  "a pod that comes to the address of one that left while out of service must get traffic, and at once",
 			run: func(w *world) {
 				d := w.registered(w.pod(1))
 				w.failOver(d, w.pod(1))
@@ -68,11 +68,11 @@ func registerCases() []Case {
 }
 
 // failOverCases are about taking one instance out of service.
-func failOverCases() []Case {
-	return []Case{
+func failOverCases() []testCase {
+	return []testCase{
 		{
-			Name: "FailOverTakesOutOfRotation",
-			Why:  "OpenKruise updates the pod as soon as FailOver returns nil; no client may be sent there any more",
+			name: "FailOverTakesOutOfRotation",
+			why:  "OpenKruise updates the pod as soon as FailOver returns nil; no client may be sent there any more",
 			run: func(w *world) {
 				d := w.registered(w.pod(1))
 				w.failOver(d, w.pod(1))
@@ -80,9 +80,9 @@ func failOverCases() []Case {
 			},
 		},
 		{
-			Name:  "FailOverKeepsKnown",
-			Why:   "an update is no removal: a client that watches the registry must see the instance out of service",
-			Needs: []Capability{OutOfServiceState},
+			name:  "FailOverKeepsKnown",
+			why:   "an update is no removal: a client that watches the registry must see the instance out of service",
+			needs: []Capability{OutOfServiceState},
 			run: func(w *world) {
 				d := w.registered(w.pod(1))
 				w.failOver(d, w.pod(1))
@@ -90,8 +90,8 @@ func failOverCases() []Case {
 			},
 		},
 		{
-			Name: "FailOverTwice",
-			Why:  "a call is made again whenever its outcome is unknown; an error then would hold the update up for ever",
+			name: "FailOverTwice",
+			why:  "a call is made again whenever its outcome is unknown; an error then would hold the update up for ever",
 			run: func(w *world) {
 				d := w.registered(w.pod(1))
 				w.failOver(d, w.pod(1), w.pod(1))
@@ -100,16 +100,16 @@ func failOverCases() []Case {
 			},
 		},
 		{
-			Name: "FailOverOfUnknown",
-			Why:  "a pod may be updated before it was ever in rotation; nothing is there to take out, and all is well",
+			name: "FailOverOfUnknown",
+			why:  "a pod may be updated before it was ever in rotation; nothing is there to take out, and all is well",
 			run: func(w *world) {
 				w.failOver(w.newProcess(), w.pod(1))
 				w.expectNotInService(w.pod(1))
 			},
 		},
 		{
-			Name: "RestartedProcessFailsOver",
-			Why:  "the process that registered the pod may be dead; the next process knows only what the pod itself says",
+			name: "RestartedProcessFailsOver",
+			why:  "the process that registered the pod may be dead; the next process knows only what the pod itself says",
 			run: func(w *world) {
 				w.registered(w.pod(1), w.pod(2))
 				w.failOver(w.newProcess(), w.pod(1))
@@ -120,11 +120,11 @@ func failOverCases() []Case {
 }
 
 // deregisterCases are about taking one instance out for good.
-func deregisterCases() []Case {
-	return []Case{
+func deregisterCases() []testCase {
+	return []testCase{
 		{
-			Name: "DeregisterRemoves",
-			Why:  "the pod is about to be deleted; what stays behind is an orphan that clients are sent to",
+			name: "DeregisterRemoves",
+			why:  "the pod is about to be deleted; what stays behind is an orphan that clients are sent to",
 			run: func(w *world) {
 				d := w.registered(w.pod(1), w.pod(2))
 				w.failOver(d, w.pod(2))
@@ -133,8 +133,8 @@ func deregisterCases() []Case {
 			},
 		},
 		{
-			Name: "DeregisterAbsent",
-			Why:  "removing what is gone is done already; an error would keep the pod in termination for ever",
+			name: "DeregisterAbsent",
+			why:  "removing what is gone is done already; an error would keep the pod in termination for ever",
 			run: func(w *world) {
 				d := w.newProcess()
 				w.deregister(d, w.pod(1))
@@ -145,13 +145,13 @@ func deregisterCases() []Case {
 			},
 		},
 		{
-			Name: "RemovalSparesOthers",
-			Why:  "one pod's end must not touch another's traffic, nor its own under another port or service",
+			name: "RemovalSparesOthers",
+			why:  "one pod's end must not touch another's traffic, nor its own under another port or service",
 			run:  removalSparesOthers,
 		},
 		{
-			Name: "RestartedProcessDeregisters",
-			Why:  "the process that registered the pod may be dead; the next process knows only what the pod itself says",
+			name: "RestartedProcessDeregisters",
+			why:  "the process that registered the pod may be dead; the next process knows only what the pod itself says",
 			run: func(w *world) {
 				w.registered(w.pod(1), w.pod(2))
 				w.deregister(w.newProcess(), w.pod(1))

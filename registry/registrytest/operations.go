@@ -40,8 +40,8 @@ func interfacesOf(d registry.Registry) map[Capability]bool {
 	_, steers := d.(registry.AppEntrySteerer)
 	_, closes := d.(io.Closer)
 	return map[Capability]bool{
-		Listing: lists, Getting: gets, Probing: probes, Heartbeats: has && beats.HeartbeatInterval() > 0,
-		Batching: batches, AppEntries: steers, Closing: closes,
+		isLister: lists, isGetter: gets, isProber: probes, isHeartbeater: has && beats.HeartbeatInterval() > 0,
+		isBatcher: batches, isSteerer: steers, isCloser: closes,
 	}
 }
 
@@ -53,8 +53,8 @@ func operations(d registry.Registry) []operation {
 		capability Capability
 		op         operation
 	}{
-		{Listing, opList}, {Getting, opGet}, {Probing, opProbe}, {Heartbeats, opHeartbeat}, {Batching, opBatch},
-		{AppEntries, opAppRegister}, {AppEntries, opAppFailOver}, {AppEntries, opAppDeregister}, {AppEntries, opAppGet},
+		{isLister, opList}, {isGetter, opGet}, {isProber, opProbe}, {isHeartbeater, opHeartbeat}, {isBatcher, opBatch},
+		{isSteerer, opAppRegister}, {isSteerer, opAppFailOver}, {isSteerer, opAppDeregister}, {isSteerer, opAppGet},
 	} {
 		if has[optional.capability] {
 			all = append(all, optional.op)

@@ -68,7 +68,7 @@ type appEntry struct {
 
 func placeOf(in registry.Instance) string { return in.Service + " " + in.Endpoint() }
 
-func newStore(t registrytest.T) *store {
+func newStore(t testing.TB) *store {
 	t.Helper()
 	return &store{
 		wrong: errors.New("connection refused"), kept: fakeregistry.Memory(t.Context()), expires: map[registered]time.Time{},
@@ -392,7 +392,7 @@ func (s *store) set(change func()) {
 }
 
 // restart has the store be away for a moment.
-func (s *store) restart(t registrytest.T) {
+func (s *store) restart(t testing.TB) {
 	s.set(func() { s.away = true })
 	time.Sleep(200 * time.Millisecond)
 	s.set(func() {
@@ -408,31 +408,31 @@ func (s *store) harness(wrap func(sound) registry.Registry) registrytest.Harness
 	process := func(lease time.Duration, fault func(context.Context) error) registry.Registry {
 		return wrap(sound{store: s, lease: lease, fault: fault, own: &sync.Map{}})
 	}
-	failing := func(err error) func(registrytest.T) registry.Registry {
-		return func(registrytest.T) registry.Registry {
+	failing := func(err error) func(testing.TB) registry.Registry {
+		return func(testing.TB) registry.Registry {
 			return process(longLease, func(context.Context) error { return err })
 		}
 	}
 	return registrytest.Harness{
-		Open:       func(registrytest.T, string) registry.Registry { return process(longLease, nil) },
-		ShortLease: func(registrytest.T, string) registry.Registry { return process(shortLease, nil) },
+		Open:       func(testing.TB, string) registry.Registry { return process(longLease, nil) },
+		ShortLease: func(testing.TB, string) registry.Registry { return process(shortLease, nil) },
 		Restart:    s.restart,
-		Foreign: func(_ registrytest.T, at registry.Instance) func() {
+		Foreign: func(_ testing.TB, at registry.Instance) func() {
 			in := registry.Instance{Service: at.Service, Address: at.Address, Port: at.Port}
 			s.set(func() { s.foreign[placeOf(in)] = in })
 			return func() { s.set(func() { delete(s.foreign, placeOf(in)) }) }
 		},
-		App:              func(_ registrytest.T, at registry.Instance) registrytest.App { return appClient{s, at} },
+		App:              func(_ testing.TB, at registry.Instance) registrytest.App { return appClient{s, at} },
 		Unreachable:      failing(errors.New("connection refused")),
 		Refusing:         failing(registry.Terminal(errors.New("frozen"))),
 		WrongCredentials: failing(registry.Terminal(registry.FieldError("auth.tokenFile", errors.New("403")))),
-		Stalled: func(registrytest.T) registry.Registry {
+		Stalled: func(testing.TB) registry.Registry {
 			return process(longLease, func(ctx context.Context) error {
 				<-ctx.Done()
 				return ctx.Err()
 			})
 		},
-		Failing: func(registrytest.T) (registry.Registry, func() int) {
+		Failing: func(testing.TB) (registry.Registry, func() int) {
 			var attempts atomic.Int64
 			d := process(longLease, func(context.Context) error {
 				attempts.Add(1)

@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -24,7 +25,8 @@ const (
 // world is one case's corner of the registry. It fails the case, naming what was expected; only the case's own
 // goroutine may use it, but for the methods that say otherwise.
 type world struct {
-	T
+	testing.TB
+
 	h       Harness
 	why     string
 	cluster string
@@ -40,10 +42,10 @@ type world struct {
 	seen    map[string]bool // those of written
 }
 
-func newWorld(t T, c Case, h Harness) *world {
+func newWorld(t testing.TB, c testCase, h Harness) *world {
 	id := strings.ToLower(rand.Text()[:10])
 	w := &world{
-		T: t, h: h, why: c.Why, cluster: "cluster-" + id, service: "svc-" + id,
+		TB: t, h: h, why: c.why, cluster: "cluster-" + id, service: "svc-" + id,
 		cleaned: map[string]bool{}, seen: map[string]bool{},
 	}
 	w.cleansUp(w.cluster)
@@ -53,7 +55,7 @@ func newWorld(t T, c Case, h Harness) *world {
 // Fatalf ends the case, and says what goes wrong in production because of what it has found.
 func (w *world) Fatalf(format string, args ...any) {
 	w.Helper()
-	w.T.Fatalf("%s\nwhy: %s", strings.TrimSuffix(fmt.Sprintf(format, args...), "\n"), w.why)
+	w.TB.Fatalf("%s\nwhy: %s", strings.TrimSuffix(fmt.Sprintf(format, args...), "\n"), w.why)
 }
 
 // cleansUp opens a driver now that removes in the end what the case wrote of the cluster, and of those that have none: so
@@ -64,7 +66,7 @@ func (w *world) cleansUp(cluster string) {
 		return
 	}
 	w.cleaned[cluster] = true
-	d := w.opened(w.h.Open(w.T, cluster))
+	d := w.opened(w.h.Open(w.TB, cluster))
 	w.Cleanup(func() { w.cleanUp(d, cluster) })
 }
 
@@ -116,7 +118,7 @@ func (w *world) newProcess() registry.Registry {
 func (w *world) newProcessOf(cluster string) registry.Registry {
 	w.Helper()
 	w.cleansUp(cluster)
-	return w.opened(w.h.Open(w.T, cluster))
+	return w.opened(w.h.Open(w.TB, cluster))
 }
 
 func (w *world) opened(d registry.Registry) registry.Registry {

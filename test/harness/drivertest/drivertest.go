@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync/atomic"
+	"testing"
 
 	"google.golang.org/grpc"
 
@@ -20,7 +21,7 @@ import (
 )
 
 // Open makes a driver, and closes it in the end.
-func Open[D registry.Registry](t registrytest.T, construct registry.Constructor, cfg registry.Config) D {
+func Open[D registry.Registry](t testing.TB, construct registry.Constructor, cfg registry.Config) D {
 	t.Helper()
 	made, err := construct(t.Context(), cfg)
 	expect.NoError(t, err)
@@ -35,7 +36,7 @@ func Open[D registry.Registry](t registrytest.T, construct registry.Constructor,
 }
 
 // Serve starts a server until the end of the test, and returns its URL.
-func Serve(t registrytest.T, handler http.HandlerFunc) string {
+func Serve(t testing.TB, handler http.HandlerFunc) string {
 	t.Helper()
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
@@ -43,7 +44,7 @@ func Serve(t registrytest.T, handler http.HandlerFunc) string {
 }
 
 // Answering is a server that gives one answer to everything.
-func Answering(t registrytest.T, status int, header map[string]string, body string) (endpoint string) {
+func Answering(t testing.TB, status int, header map[string]string, body string) (endpoint string) {
 	t.Helper()
 	return Serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		for name, value := range header {
@@ -56,7 +57,7 @@ func Answering(t registrytest.T, status int, header map[string]string, body stri
 
 // Accepting listens at a port of the host for connections until the end of the test. Each is served in a goroutine of its own,
 // and closed after it.
-func Accepting(t registrytest.T, host string, serve func(net.Conn)) (address string) {
+func Accepting(t testing.TB, host string, serve func(net.Conn)) (address string) {
 	t.Helper()
 	listener := listen(t, host)
 	go func() {
@@ -75,7 +76,7 @@ func Accepting(t registrytest.T, host string, serve func(net.Conn)) (address str
 }
 
 // ServeGRPC starts a server until the end of the test.
-func ServeGRPC(t registrytest.T, server *grpc.Server) (address string) {
+func ServeGRPC(t testing.TB, server *grpc.Server) (address string) {
 	t.Helper()
 	listener := listen(t, "127.0.0.1")
 	go func() { _ = server.Serve(listener) }()
@@ -83,7 +84,7 @@ func ServeGRPC(t registrytest.T, server *grpc.Server) (address string) {
 	return listener.Addr().String()
 }
 
-func listen(t registrytest.T, host string) net.Listener {
+func listen(t testing.TB, host string) net.Listener {
 	t.Helper()
 	var config net.ListenConfig
 	listener, err := config.Listen(t.Context(), "tcp", net.JoinHostPort(host, "0"))
@@ -93,7 +94,7 @@ func listen(t registrytest.T, host string) net.Listener {
 }
 
 // Saying is the address of a server that says one thing to everybody, once it has read something.
-func Saying(t registrytest.T, text string) (address string) {
+func Saying(t testing.TB, text string) (address string) {
 	t.Helper()
 	return Accepting(t, "127.0.0.1", func(conn net.Conn) {
 		_, _ = conn.Read(make([]byte, 1<<10))
@@ -102,12 +103,9 @@ func Saying(t registrytest.T, text string) (address string) {
 }
 
 // File writes a file for the time of the test, such as one with a password.
-func File(t registrytest.T, content string) (path string) {
+func File(t testing.TB, content string) (path string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "rollcall-drivertest-")
-	expect.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	path = filepath.Join(dir, "file")
+	path = filepath.Join(t.TempDir(), "file")
 	expect.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
@@ -142,20 +140,20 @@ func Calls(ctx context.Context, d registry.Registry, in registry.Instance) map[s
 func Harness(construct registry.Constructor, cfg registry.Config, scheme string) registrytest.Harness {
 	elsewhere := elsewhere(construct, cfg)
 	return registrytest.Harness{
-		Open: func(t registrytest.T, cluster string) registry.Registry {
+		Open: func(t testing.TB, cluster string) registry.Registry {
 			t.Helper()
 			mine := cfg
 			mine.Cluster = cluster
 			return Open[registry.Registry](t, construct, mine)
 		},
-		Unreachable: func(t registrytest.T) registry.Registry { return elsewhere(t, scheme+registrytest.UnusedAddress(t)) },
-		Stalled:     func(t registrytest.T) registry.Registry { return elsewhere(t, scheme+registrytest.SilentAddress(t)) },
+		Unreachable: func(t testing.TB) registry.Registry { return elsewhere(t, scheme+registrytest.UnusedAddress(t)) },
+		Stalled:     func(t testing.TB) registry.Registry { return elsewhere(t, scheme+registrytest.SilentAddress(t)) },
 	}
 }
 
 // elsewhere opens drivers with the same options at other endpoints, and with no credentials.
-func elsewhere(construct registry.Constructor, cfg registry.Config) func(t registrytest.T, endpoint string) registry.Registry {
-	return func(t registrytest.T, endpoint string) registry.Registry {
+func elsewhere(construct registry.Constructor, cfg registry.Config) func(t testing.TB, endpoint string) registry.Registry {
+	return func(t testing.TB, endpoint string) registry.Registry {
 		t.Helper()
 		return Open[registry.Registry](t, construct, registry.Config{Endpoint: endpoint, Options: cfg.Options})
 	}
@@ -165,8 +163,8 @@ func elsewhere(construct registry.Constructor, cfg registry.Config) func(t regis
 // another.
 func HTTPHarness(construct registry.Constructor, cfg registry.Config, refuses, fails int) registrytest.Harness {
 	h, elsewhere := Harness(construct, cfg, "http://"), elsewhere(construct, cfg)
-	h.Refusing = func(t registrytest.T) registry.Registry { return elsewhere(t, Answering(t, refuses, nil, "")) }
-	h.Failing = func(t registrytest.T) (registry.Registry, func() int) {
+	h.Refusing = func(t testing.TB) registry.Registry { return elsewhere(t, Answering(t, refuses, nil, "")) }
+	h.Failing = func(t testing.TB) (registry.Registry, func() int) {
 		var attempts atomic.Int64
 		endpoint := Serve(t, func(w http.ResponseWriter, _ *http.Request) {
 			attempts.Add(1)

@@ -15,22 +15,22 @@ import (
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	at := func(path, cluster string) func(registrytest.T) registry.Registry {
-		return func(t registrytest.T) registry.Registry { return open(t, path, cluster) }
+	at := func(path, cluster string) func(testing.TB) registry.Registry {
+		return func(t testing.TB) registry.Registry { return open(t, path, cluster) }
 	}
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	registrytest.Run(t, registrytest.Harness{
-		Open:        func(t registrytest.T, cluster string) registry.Registry { return open(t, dir, cluster) },
+		Open:        func(t testing.TB, cluster string) registry.Registry { return open(t, dir, cluster) },
 		Unreachable: at(filepath.Join(dir, "missing"), "a"),
 		Refusing:    at(file, "a"),
 		Stalled:     at(lockedDir(t), "a"),
 	})
 }
 
-func open(t registrytest.T, dir, cluster string) registry.Registry {
+func open(t testing.TB, dir, cluster string) registry.Registry {
 	d, err := toy.New(t.Context(), registry.Config{Cluster: cluster, Endpoint: dir})
 	if err != nil {
 		t.Fatalf("%v", err)

@@ -8,24 +8,24 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"testing"
 
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
 )
 
 // app is an application that has an agent register it, by Consul's own command.
 type app struct {
-	registrytest.T
+	testing.TB
 	agent *consul.Server
 	at    registry.Instance
 
 	renewals int
 }
 
-func newApp(t registrytest.T, agent *consul.Server, at registry.Instance) *app {
-	a := &app{T: t, agent: agent, at: at}
+func newApp(t testing.TB, agent *consul.Server, at registry.Instance) *app {
+	a := &app{TB: t, agent: agent, at: at}
 	t.Cleanup(a.Deregister)
 	return a
 }
@@ -39,12 +39,9 @@ func (a *app) Register() {
 		"Meta":    map[string]string{"version": "v1", "renewals": strconv.Itoa(a.renewals)},
 		"Weights": object{"Passing": 3, "Warning": 1},
 	}
-	dir, err := os.MkdirTemp("", "rollcall-service-")
-	expect.NoError(a, err)
-	defer os.RemoveAll(dir)
 	raw, err := json.Marshal(object{"Service": service})
 	expect.NoError(a, err)
-	file := filepath.Join(dir, "service.json")
+	file := filepath.Join(a.TempDir(), "service.json")
 	expect.NoError(a, os.WriteFile(file, raw, 0o600))
 	expect.NoError(a, a.agent.Run(a.Context(), "services", "register", file))
 	a.await(func(e *healthEntry) bool { return e != nil && e.Service.Meta["renewals"] == strconv.Itoa(a.renewals) })

@@ -59,7 +59,6 @@ func probes(t *testing.T, server *consul.Server, h *registrytest.Harness) {
 	cfg := configOf(t, server)
 	cfg.Options = fmt.Appendf(nil, `{"agentEndpoint":%q,"probe":true}`, agentsLike(server))
 	h.Open = drivertest.Harness(driver.New, cfg, "").Open
-	delete(h.Lacks, registrytest.Probing)
 }
 
 // TestProbeHeedsOthersChecks: clients are not given a service whose node fails the check of somebody else, as consul-esm.
@@ -98,15 +97,11 @@ func harness(t *testing.T, server *consul.Server) registrytest.Harness {
 	h.Truth = func(ctx context.Context, cluster string) ([]registry.Entry, error) {
 		return healthy(ctx, server, cluster)
 	}
-	h.Foreign = func(t registrytest.T, at registry.Instance) func() { return registerItself(t, server, at) }
-	h.App = func(t registrytest.T, at registry.Instance) registrytest.App { return newApp(t, server, at) }
-	h.Restart = func(t registrytest.T) { expect.NoError(t, server.Restart(t.Context())) }
-	h.WrongCredentials = func(t registrytest.T) registry.Registry { return open(t, wrong) }
+	h.Foreign = func(t testing.TB, at registry.Instance) func() { return registerItself(t, server, at) }
+	h.App = func(t testing.TB, at registry.Instance) registrytest.App { return newApp(t, server, at) }
+	h.Restart = func(t testing.TB) { expect.NoError(t, server.Restart(t.Context())) }
+	h.WrongCredentials = func(t testing.TB) registry.Registry { return open(t, wrong) }
 	h.Secrets = []string{wrongToken, token(t, cfg)}
-	h.Lacks = map[registrytest.Capability]string{
-		registrytest.Probing:    "clients get an entry as soon as it is registered",
-		registrytest.Heartbeats: "an entry in the catalog has no lease",
-	}
 	return h
 }
 
@@ -151,7 +146,7 @@ func token(t *testing.T, cfg registry.Config) string {
 
 func at(endpoint string) registry.Config { return registry.Config{Cluster: "test", Endpoint: endpoint} }
 
-func open(t registrytest.T, cfg registry.Config) *driver.Registry {
+func open(t testing.TB, cfg registry.Config) *driver.Registry {
 	t.Helper()
 	return drivertest.Open[*driver.Registry](t, driver.New, cfg)
 }
@@ -224,7 +219,7 @@ func entryOf(e healthEntry, given bool) registry.Entry {
 }
 
 // registerItself puts a service into the catalog as an agent in the pod does: under its node, which has the address.
-func registerItself(t registrytest.T, server *consul.Server, at registry.Instance) (remove func()) {
+func registerItself(t testing.TB, server *consul.Server, at registry.Instance) (remove func()) {
 	t.Helper()
 	node := "agent-" + strings.ToLower(rand.Text())
 	do := func(path string, body map[string]any) {

@@ -37,8 +37,6 @@ const (
 	password     = "rollcall-s3cret"
 	// writer may read and write below services/ and rollcall/, stranger may do nothing.
 	writer, stranger = "rollcall", "stranger"
-
-	noLease = "without a lease nothing expires"
 )
 
 func start(t *testing.T, opts etcd.Options) *etcd.Server {
@@ -94,7 +92,7 @@ func config(t *testing.T, s *etcd.Server) registry.Config {
 	return cfg
 }
 
-func open(t registrytest.T, cfg registry.Config) *driver.Registry {
+func open(t testing.TB, cfg registry.Config) *driver.Registry {
 	t.Helper()
 	return drivertest.Open[*driver.Registry](t, driver.New, cfg)
 }
@@ -103,17 +101,17 @@ func open(t registrytest.T, cfg registry.Config) *driver.Registry {
 // wrong users are on a server with users.
 func harness(t *testing.T, s *etcd.Server, cfg registry.Config, withUsers *etcd.Server) registrytest.Harness {
 	t.Helper()
-	as := func(user, password string) func(t registrytest.T) registry.Registry {
+	as := func(user, password string) func(t testing.TB) registry.Registry {
 		wrong := config(t, withUsers)
 		wrong.Auth = registry.Auth{Username: user, PasswordFile: drivertest.File(t, password)}
 		wrong.Options = cfg.Options
-		return func(t registrytest.T) registry.Registry { return open(t, wrong) }
+		return func(t testing.TB) registry.Registry { return open(t, wrong) }
 	}
 	others := registersItself(t, s, cfg)
 	h := drivertest.Harness(driver.New, cfg, "http://")
-	h.Foreign = func(_ registrytest.T, at registry.Instance) func() { return others(at) }
+	h.Foreign = func(_ testing.TB, at registry.Instance) func() { return others(at) }
 	h.Refusing, h.WrongCredentials = as(stranger, password), as(writer, "not-"+password)
-	h.Failing = func(t registrytest.T) (registry.Registry, func() int) {
+	h.Failing = func(t testing.TB) (registry.Registry, func() int) {
 		var attempts atomic.Int64
 		address := drivertest.ServeGRPC(t, grpc.NewServer(grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error {
 			attempts.Add(1)
@@ -121,11 +119,10 @@ func harness(t *testing.T, s *etcd.Server, cfg registry.Config, withUsers *etcd.
 		})))
 		return open(t, registry.Config{Endpoint: "http://" + address, Options: cfg.Options}), func() int { return int(attempts.Load()) }
 	}
-	h.Restart = func(t registrytest.T) { expect.NoError(t, s.Restart(t.Context())) }
+	h.Restart = func(t testing.TB) { expect.NoError(t, s.Restart(t.Context())) }
 	h.Secrets = []string{password, rootPassword}
 	h.Lacks = map[registrytest.Capability]string{
 		registrytest.OutOfServiceState: "a gRPC client is given every entry",
-		registrytest.Probing:           "an entry is given to clients at once",
 		registrytest.Tags:              "an endpoint of gRPC has none; metadata does",
 	}
 	return h
@@ -134,9 +131,7 @@ func harness(t *testing.T, s *etcd.Server, cfg registry.Config, withUsers *etcd.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	s := start(t, etcd.Options{})
-	h := harness(t, s, config(t, s), startWithUsers(t))
-	h.Lacks[registrytest.Heartbeats] = noLease
-	registrytest.Run(t, h)
+	registrytest.Run(t, harness(t, s, config(t, s), startWithUsers(t)))
 }
 
 // TestConformanceWithUser has client certificates, a user with no more rights than documented, and a target of its own.
@@ -145,9 +140,7 @@ func TestConformanceWithUser(t *testing.T) {
 	s := startWithUsers(t)
 	cfg := config(t, s)
 	cfg.Options = json.RawMessage(`{"target": "rollcall/{service}/grpc", "transactionLimit": 50}`)
-	h := harness(t, s, cfg, s)
-	h.Lacks[registrytest.Heartbeats] = noLease
-	registrytest.Run(t, h)
+	registrytest.Run(t, harness(t, s, cfg, s))
 }
 
 func TestConformanceWithLease(t *testing.T) {

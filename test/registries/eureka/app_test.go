@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/eureka"
@@ -18,7 +17,7 @@ import (
 
 // app is an application that registers itself by the requests of Netflix' client.
 type app struct {
-	registrytest.T
+	testing.TB
 	server *eureka.Server
 	at     registry.Instance
 
@@ -28,10 +27,10 @@ type app struct {
 	lease      int    // in seconds
 }
 
-func newApp(t registrytest.T, server *eureka.Server, at registry.Instance) *app {
+func newApp(t testing.TB, server *eureka.Server, at registry.Instance) *app {
 	t.Helper()
 	a := &app{
-		T: t, server: server, at: at, status: "UP", dirty: time.Now().UnixMilli(), lease: 3600,
+		TB: t, server: server, at: at, status: "UP", dirty: time.Now().UnixMilli(), lease: 3600,
 		id:   fmt.Sprintf("%s.shop:%s:%s", at.Pod, at.Service, at.Endpoint()),
 		port: fmt.Sprintf(`"port":{"$":%d,"@enabled":"true"},"securePort":{"$":443,"@enabled":"false"}`, at.Port),
 	}

@@ -28,33 +28,29 @@ var (
 
 func TestMain(m *testing.M) { registries.Main(m, uncached, cached, guarded) }
 
-// TestConformance runs the suite on a server of each kind. The first is one that the suite restarts.
+// TestConformance runs the suite on a server of each kind. The first is one that the suite restarts, and on which entries end:
+// the others keep what has no lease.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	const evicting = "the server keeps what has no lease; entries end on the one with the cache off"
 	t.Run("CacheOff", func(t *testing.T) {
 		t.Parallel()
 		server := registries.Use(t, registries.With(eureka.Start, eureka.Options{}))
 		h := harness(t, server)
 		short := configOf(t, server)
 		short.Options = options(server, 1, 22)
-		h.Restart = func(t registrytest.T) { expect.NoError(t, server.Restart(t.Context())) }
+		h.Restart = func(t testing.TB) { expect.NoError(t, server.Restart(t.Context())) }
 		h.ShortLease = drivertest.Harness(driver.New, short, "").Open
-		delete(h.Lacks, registrytest.Restart)
 		registrytest.Run(t, h)
 	})
 	t.Run("CacheOn", func(t *testing.T) {
 		t.Parallel()
 		h := harness(t, cached.Use(t))
 		h.Truth = nil // its List must do
-		h.Lacks[registrytest.ShortLease] = evicting
 		registrytest.Run(t, h)
 	})
 	t.Run("BasicAuth", func(t *testing.T) {
 		t.Parallel()
-		h := harness(t, guarded.Use(t))
-		h.Lacks[registrytest.ShortLease] = evicting
-		registrytest.Run(t, h)
+		registrytest.Run(t, harness(t, guarded.Use(t)))
 	})
 }
 
@@ -67,22 +63,19 @@ func harness(t *testing.T, server *eureka.Server) registrytest.Harness {
 	h.Truth = func(ctx context.Context, cluster string) ([]registry.Entry, error) {
 		return truth(ctx, server, cluster)
 	}
-	h.Foreign = func(t registrytest.T, at registry.Instance) func() {
+	h.Foreign = func(t testing.TB, at registry.Instance) func() {
 		a := newApp(t, server, at)
 		a.Register()
 		return a.Deregister
 	}
-	h.App = func(t registrytest.T, at registry.Instance) registrytest.App { return newApp(t, server, at) }
-	h.WrongCredentials = func(t registrytest.T) registry.Registry { return open(t, wrong) }
+	h.App = func(t testing.TB, at registry.Instance) registrytest.App { return newApp(t, server, at) }
+	h.WrongCredentials = func(t testing.TB) registry.Registry { return open(t, wrong) }
 	h.Secrets = []string{wrongPassword, guarded.Use(t).Password}
 	h.Lacks = map[registrytest.Capability]string{
 		registrytest.AnyServiceName: "a path can't carry / \\ % and ; and clients split a name at its commas",
 		registrytest.Conditional:    "no request has a condition; within one process a lock does",
 		registrytest.Durable:        "the registry is in the server's memory",
-		registrytest.Probing:        "an entry that is UP is given to clients",
-		registrytest.Batching:       "the API takes one instance at a time",
 		registrytest.Tags:           "an instance of Eureka has none; metadata does",
-		registrytest.Restart:        "other tests use the server; the one with the cache off is restarted",
 	}
 	return h
 }
@@ -105,7 +98,7 @@ func options(server *eureka.Server, renewal, duration int) json.RawMessage {
 
 func at(endpoint string) registry.Config { return registry.Config{Cluster: "test", Endpoint: endpoint} }
 
-func open(t registrytest.T, cfg registry.Config) *driver.Registry {
+func open(t testing.TB, cfg registry.Config) *driver.Registry {
 	t.Helper()
 	return drivertest.Open[*driver.Registry](t, driver.New, cfg)
 }

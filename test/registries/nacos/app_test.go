@@ -10,7 +10,6 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	driver "github.com/rollcall-dev/rollcall/registry/nacos"
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/nacos"
@@ -18,15 +17,15 @@ import (
 
 // app is an application that registers itself over gRPC by Nacos' own client.
 type app struct {
-	registrytest.T
+	testing.TB
 	server *nacos.Server
 	at     registry.Instance
 
 	running *nacos.App
 }
 
-func newApp(t registrytest.T, server *nacos.Server, at registry.Instance) *app {
-	return &app{T: t, server: server, at: at}
+func newApp(t testing.TB, server *nacos.Server, at registry.Instance) *app {
+	return &app{TB: t, server: server, at: at}
 }
 
 func (a *app) Register() {

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"maps"
 	"net/http"
+	"path"
 	"regexp"
 	"runtime"
 	"strconv"
@@ -32,13 +33,13 @@ func start(opts nacos.Options) func(context.Context) (*nacos.Server, error) {
 	return registries.With(nacos.Start, opts)
 }
 
-func open(t registrytest.T, cfg registry.Config) *driver.Registry {
+func open(t testing.TB, cfg registry.Config) *driver.Registry {
 	t.Helper()
 	return drivertest.Open[*driver.Registry](t, driver.New, cfg)
 }
 
 // config is that of a driver for the server, or for any other at the endpoint.
-func config(dir registrytest.T, endpoint, password string, opts driver.Options) registry.Config {
+func config(dir testing.TB, endpoint, password string, opts driver.Options) registry.Config {
 	dir.Helper()
 	var given map[string]any
 	raw, err := json.Marshal(opts)
@@ -64,35 +65,31 @@ func harness(t *testing.T, s *nacos.Server, opts driver.Options) registrytest.Ha
 	}
 	h := drivertest.HTTPHarness(driver.New, config(t, s.Endpoint, password, long), http.StatusForbidden, http.StatusServiceUnavailable)
 	// There it would have to log in first.
-	h.Unreachable = func(t registrytest.T) registry.Registry {
+	h.Unreachable = func(t testing.TB) registry.Registry {
 		return open(t, config(t, "http://"+registrytest.UnusedAddress(t), password, opts))
 	}
-	h.Stalled = func(t registrytest.T) registry.Registry {
+	h.Stalled = func(t testing.TB) registry.Registry {
 		return open(t, config(t, "http://"+registrytest.SilentAddress(t), password, opts))
 	}
-	h.WrongCredentials = func(t registrytest.T) registry.Registry { return open(t, config(t, s.Endpoint, wrong, opts)) }
-	h.Restart = func(t registrytest.T) { expect.NoError(t, s.Restart(t.Context())) }
-	h.App = func(t registrytest.T, at registry.Instance) registrytest.App { return newApp(t, s, at) }
+	h.WrongCredentials = func(t testing.TB) registry.Registry { return open(t, config(t, s.Endpoint, wrong, opts)) }
+	h.Restart = func(t testing.TB) { expect.NoError(t, s.Restart(t.Context())) }
+	h.App = func(t testing.TB, at registry.Instance) registrytest.App { return newApp(t, s, at) }
 	h.Secrets = []string{password, wrong}
 	h.Lacks = map[registrytest.Capability]string{
 		registrytest.AnyServiceName: "Nacos refuses names with white space, with Chinese characters, and with @@",
-		registrytest.Batching:       "the HTTP API has no batches",
 		registrytest.Tags:           "an instance of Nacos has none; metadata does",
 	}
 	if opts.Ephemeral {
 		short := opts
 		short.HeartbeatInterval = "1s" // an entry without renewals goes after 66 s
 		h.ShortLease = drivertest.Harness(driver.New, config(t, s.Endpoint, password, short), "").Open
-		h.Foreign = func(t registrytest.T, at registry.Instance) func() {
+		h.Foreign = func(t testing.TB, at registry.Instance) func() {
 			a := newApp(t, s, at)
 			a.Register()
 			return a.Deregister
 		}
 		h.Lacks[registrytest.Durable] = "Nacos keeps ephemeral instances in memory"
-	} else {
-		h.Lacks[registrytest.Heartbeats] = "persistent instances need none"
-		h.Lacks[registrytest.ForeignEntries] = "a service of persistent instances has one at each address, and no ephemeral ones"
-	}
+	} // a service of persistent instances has one at each address, and no ephemeral ones: none is foreign
 	return h
 }
 
@@ -149,13 +146,13 @@ var aboutTheServer = regexp.MustCompile("^Concurrent|Races|Thousand|NeverBehind|
 // version of the server.
 func runCalls(t *testing.T, h registrytest.Harness) {
 	t.Helper()
-	for _, c := range registrytest.Cases() {
-		if c.Alone() || aboutTheServer.MatchString(c.Name) {
-			continue
+	open := h.Open
+	h.Open = func(t testing.TB, cluster string) registry.Registry {
+		if aboutTheServer.MatchString(path.Base(t.Name())) {
+			t.Skip("TestConformance asks the server this")
 		}
-		t.Run(c.Name, func(t *testing.T) {
-			t.Parallel()
-			c.Run(t, h)
-		})
+		return open(t, cluster)
 	}
+	h.Restart = nil
+	registrytest.Run(t, h)
 }

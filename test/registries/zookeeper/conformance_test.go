@@ -26,17 +26,17 @@ func harness(t *testing.T, s *zookeeper.Server, cfg registry.Config) registrytes
 	if cfg.Endpoint == "" {
 		cfg.Endpoint = s.Endpoint
 	}
-	at := func(t registrytest.T, endpoint string) registry.Registry {
+	at := func(t testing.TB, endpoint string) registry.Registry {
 		return open(t, registry.Config{Endpoint: endpoint, Options: cfg.Options})
 	}
 	h := drivertest.Harness(driver.New, cfg, "")
-	h.Refusing = func(t registrytest.T) registry.Registry { return at(t, answering(t, noAuth, new(atomic.Int64))) }
-	h.Failing = func(t registrytest.T) (registry.Registry, func() int) {
+	h.Refusing = func(t testing.TB) registry.Registry { return at(t, answering(t, noAuth, new(atomic.Int64))) }
+	h.Failing = func(t testing.TB) (registry.Registry, func() int) {
 		var requests atomic.Int64
 		return at(t, answering(t, connectionLoss, &requests)), func() int { return int(requests.Load()) }
 	}
 	// A wrong password is shown only by what it may not do; see TestWrongPassword.
-	h.WrongCredentials = func(rt registrytest.T) registry.Registry {
+	h.WrongCredentials = func(rt testing.TB) registry.Registry {
 		other := secure.Use(t)
 		return open(rt, registry.Config{
 			Endpoint: stranger.SecureEndpoint,
@@ -44,14 +44,13 @@ func harness(t *testing.T, s *zookeeper.Server, cfg registry.Config) registrytes
 			Options:  cfg.Options,
 		})
 	}
-	h.Foreign = func(t registrytest.T, at registry.Instance) func() {
+	h.Foreign = func(t testing.TB, at registry.Instance) func() {
 		return registerItself(t, connect(t, s.Endpoint), "/services", at)
 	}
-	h.Restart = func(t registrytest.T) { expect.NoError(t, s.Restart(t.Context())) }
+	h.Restart = func(t testing.TB) { expect.NoError(t, s.Restart(t.Context())) }
 	h.Secrets = []string{password}
 	h.Lacks = map[registrytest.Capability]string{
 		registrytest.AnyServiceName: "a znode's name has no slash, and Curator's readers know no escapes",
-		registrytest.Probing:        "what is acknowledged is given to clients",
 		registrytest.Tags:           "an instance of Curator has none; metadata does",
 	}
 	return h
@@ -61,7 +60,7 @@ func harness(t *testing.T, s *zookeeper.Server, cfg registry.Config) registrytes
 const connectionLoss, noAuth = -4, -102
 
 // answering is a server that answers each request with one error, and counts them: what no real one can be made to do.
-func answering(t registrytest.T, code int, requests *atomic.Int64) (endpoint string) {
+func answering(t testing.TB, code int, requests *atomic.Int64) (endpoint string) {
 	t.Helper()
 	return drivertest.Accepting(t, "127.0.0.1", func(conn net.Conn) {
 		drivertest.ServeZooKeeper(conn, func(int, []byte) (int, []byte) {
@@ -105,7 +104,7 @@ func TestConformanceWithDigestAndChroot(t *testing.T) {
 		Auth:     registry.Auth{Username: user, PasswordFile: drivertest.File(t, password+"\n")},
 		Options:  options("base", "/"),
 	}))
-	h.Foreign = func(t registrytest.T, at registry.Instance) func() {
+	h.Foreign = func(t testing.TB, at registry.Instance) func() {
 		return registerItself(t, connect(t, s.Endpoint, user+":"+password), "/platform/discovery", at)
 	}
 	registrytest.Run(t, h)

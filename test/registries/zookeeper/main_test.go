@@ -11,7 +11,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	driver "github.com/rollcall-dev/rollcall/registry/zookeeper"
 	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
@@ -57,13 +56,13 @@ func options(pairs ...any) json.RawMessage {
 	return raw
 }
 
-func open(t registrytest.T, cfg registry.Config) *driver.Registry {
+func open(t testing.TB, cfg registry.Config) *driver.Registry {
 	t.Helper()
 	return drivertest.Open[*driver.Registry](t, driver.New, cfg)
 }
 
 // connect makes a client beside the driver, as an operator has one.
-func connect(t registrytest.T, endpoint string, logIn ...string) *zk.Conn {
+func connect(t testing.TB, endpoint string, logIn ...string) *zk.Conn {
 	t.Helper()
 	conn, _, err := zk.Connect([]string{endpoint}, time.Minute, zk.WithLogger(silent{}))
 	expect.NoError(t, err)
@@ -79,7 +78,7 @@ type silent struct{}
 func (silent) Printf(string, ...any) {}
 
 // create makes a node and those above it.
-func create(t registrytest.T, conn *zk.Conn, path string, acl []zk.ACL) {
+func create(t testing.TB, conn *zk.Conn, path string, acl []zk.ACL) {
 	t.Helper()
 	for i := 1; i <= len(path); i++ {
 		if i < len(path) && path[i] != '/' {
@@ -93,7 +92,7 @@ func create(t registrytest.T, conn *zk.Conn, path string, acl []zk.ACL) {
 
 // registerItself makes a node below base as an application with Curator does that registers itself, and returns what removes
 // it.
-func registerItself(t registrytest.T, conn *zk.Conn, base string, at registry.Instance) (remove func()) {
+func registerItself(t testing.TB, conn *zk.Conn, base string, at registry.Instance) (remove func()) {
 	t.Helper()
 	folder, id := base+"/"+at.Service, "of-the-application-"+at.Endpoint()
 	entry := folder + "/" + id

@@ -6,7 +6,31 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"testing"
+	"time"
 )
+
+// The names of needs that tests of broken drivers are about.
+const (
+	Unreachable = hasUnreachable
+	Restart     = hasRestart
+	ShortLease  = hasShortLease
+)
+
+// CaseNames returns those of the suite.
+func CaseNames() []string {
+	var names []string
+	for _, c := range cases() {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// Impatient waits no longer than d for anything, so that a driver that is broken by design costs little time.
+func Impatient(h Harness, d time.Duration) Harness {
+	h.impatient = &patience{list: d, probe: d, lease: d, restart: d}
+	return h
+}
 
 // Outcome is how a case went.
 type Outcome string
@@ -20,42 +44,47 @@ const (
 
 // Result is the outcome of one case.
 type Result struct {
-	Case    Case
+	Name    string
+	Needs   []Capability
 	Outcome Outcome
 	// Messages are what the case reported, in order.
 	Messages []string
 }
 
-// Check runs every case with no test around it, one after the other, and returns how each went. It is for proving that
-// the suite catches a broken driver, and for tools. An error means that the harness itself is wrong.
-func Check(ctx context.Context, h Harness) ([]Result, error) {
+// Check runs every case in a test that it does not fail, one after the other, and returns how each went. An error means that
+// the harness itself is wrong.
+func Check(t testing.TB, h Harness) ([]Result, error) {
+	t.Helper()
 	if err := h.check(); err != nil {
 		return nil, err
 	}
 	var results []Result
-	for _, c := range Cases() {
-		results = append(results, checkCase(ctx, c, h))
+	for _, c := range cases() {
+		results = append(results, checkCase(t, c, h))
 	}
 	return results, nil
 }
 
-func checkCase(ctx context.Context, c Case, h Harness) Result {
-	ctx, cancel := context.WithCancel(ctx)
-	r := &recorder{ctx: ctx, outcome: Passed}
+func checkCase(t testing.TB, c testCase, h Harness) Result {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	r := &recorder{TB: t, ctx: ctx, outcome: Passed}
 	done := make(chan struct{})
 	go func() { // of its own, since Fatalf and Skipf end the goroutine
 		defer close(done)
 		defer r.cleanUp()
 		defer cancel()
 		defer r.recoverPanic()
-		c.Run(r, h)
+		c.runOn(r, h)
 	}()
 	<-done
-	return Result{Case: c, Outcome: r.outcome, Messages: r.messages}
+	return Result{c.name, c.needs, r.outcome, r.messages}
 }
 
-// recorder is a T that keeps what it is given.
+// recorder is a test that keeps what it is given, by the methods that the suite and its harnesses use.
 type recorder struct {
+	testing.TB
+
 	ctx context.Context
 
 	mu       sync.Mutex
