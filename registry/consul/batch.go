@@ -29,16 +29,15 @@ func (r *Registry) BatchLimit() int { return batchLimit }
 // Batch implements [registry.Batcher] with one transaction, before which it reads the entries that it may only change
 // under a condition.
 func (r *Registry) Batch(ctx context.Context, changes []registry.Change) []error {
-	sound, at, errs := driverkit.PrepareChanges(ctx, changes, func(c registry.Change) (registry.Change, error) {
+	return driverkit.Batch(ctx, changes, func(c registry.Change) (registry.Change, error) {
 		return c, checkInstance(c.Instance)
-	})
-	if len(sound) == 0 {
+	}, func(sound []registry.Change) []error {
+		errs := r.makeAll(ctx, sound)
+		for i, err := range errs {
+			errs[i] = apart(err, len(sound))
+		}
 		return errs
-	}
-	for i, err := range r.makeAll(ctx, sound) {
-		errs[at[i]] = driverkit.ChangeError(ctx, sound[i], apart(err, len(sound)))
-	}
-	return errs
+	})
 }
 
 // apart marks the errors for which a batch of several is the reason, or which a call by itself will not have.

@@ -265,7 +265,7 @@ func (c *HTTPClient) Send(ctx context.Context, to Server, r Request) (*Answer, e
 		a.Body, _ = io.ReadAll(io.LimitReader(resp.Body, maxWords)) // what could be read is better than nothing
 	case r.Limit > 0:
 		if a.Body, err = readBody(resp.Body, r.Limit); err != nil {
-			return nil, ContextError(ctx, err)
+			return nil, contextError(ctx, err)
 		}
 	}
 	_, _ = io.CopyN(io.Discard, resp.Body, maxIgnored) // a body that is not at its end costs the connection
@@ -292,7 +292,7 @@ func (c *HTTPClient) prepare(ctx context.Context, to Server, r Request) (*http.R
 func silence(ctx context.Context, to Server, mask Mask, err error) error {
 	err = mask.Error(fmt.Errorf("no answer from %s: %w", to, TLSError(err)))
 	if ctx.Err() != nil {
-		return ContextError(ctx, err)
+		return contextError(ctx, err)
 	}
 	return Away(err)
 }

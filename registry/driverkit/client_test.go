@@ -57,7 +57,10 @@ func within(ctx context.Context, c *driverkit.HTTPClient, r driverkit.Request) (
 	if err == nil && !a.OK() {
 		err = a.Refusal(string(a.Body)).Classified()
 	}
-	return a, driverkit.ContextError(ctx, err)
+	if ctx.Err() != nil {
+		err = driverkit.CallError(ctx, "asking for", registry.Instance{}, err)
+	}
+	return a, err
 }
 
 func TestAnswers(t *testing.T) {
@@ -675,10 +678,15 @@ func TestErrorsSayWhatWasBeingDone(t *testing.T) {
 	list := func(context.Context, string) ([]registry.Entry, error) { return nil, refused }
 	_, listed := driverkit.List(t.Context(), "prod", list)
 	_, unnamed := driverkit.List(t.Context(), "", list)
+	var changes []registry.Change
+	for _, state := range []registry.State{registry.InService, registry.OutOfService, registry.Absent} {
+		changes = append(changes, registry.Change{Instance: in, State: state})
+	}
+	changed := driverkit.Batch(t.Context(), changes, func(c registry.Change) (registry.Change, error) { return c, refused }, nil)
 	for want, err := range map[string]error{
-		"registering web at 10.0.0.1:80: refused":   driverkit.ChangeError(t.Context(), registry.Change{Instance: in, State: registry.InService}, refused),
-		"failing over web at 10.0.0.1:80: refused":  driverkit.ChangeError(t.Context(), registry.Change{Instance: in, State: registry.OutOfService}, refused),
-		"deregistering web at 10.0.0.1:80: refused": driverkit.ChangeError(t.Context(), registry.Change{Instance: in, State: registry.Absent}, refused),
+		"registering web at 10.0.0.1:80: refused":   changed[0],
+		"failing over web at 10.0.0.1:80: refused":  changed[1],
+		"deregistering web at 10.0.0.1:80: refused": changed[2],
 		"renewing web at 10.0.0.1:80: refused":      driverkit.CallError(t.Context(), "renewing", in, refused),
 		`listing cluster "prod": refused`:           listed,
 		"listing a cluster: it has no name":         unnamed,

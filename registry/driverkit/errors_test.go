@@ -1,4 +1,4 @@
-package driverkit_test
+package driverkit
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 func TestContextErrorHasNoOtherClass(t *testing.T) {
@@ -55,7 +54,7 @@ func TestContextErrorHasNoOtherClass(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := driverkit.ContextError(tc.ctx, tc.err)
+			got := contextError(tc.ctx, tc.err)
 			switch {
 			case got == nil && tc.text == "":
 				return

@@ -16,7 +16,7 @@ import (
 type acme struct{ client *driverkit.HTTPClient }
 
 func (a acme) Register(ctx context.Context, in registry.Instance) error {
-	return driverkit.ChangeError(ctx, registry.Change{Instance: in, State: registry.InService}, a.put(ctx, in))
+	return driverkit.CallError(ctx, "registering", in, a.put(ctx, in))
 }
 
 func (a acme) put(ctx context.Context, in registry.Instance) error {

@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -37,23 +38,20 @@ func (r *Registry) BatchLimit() int {
 
 // Batch implements [registry.Batcher] with one transaction.
 func (r *Registry) Batch(ctx context.Context, asked []registry.Change) []error {
-	changes, at, errs := driverkit.PrepareChanges(ctx, asked, r.plan)
-	if err := r.apply(ctx, changes); err != nil {
-		together := len(changes) > 1 && refused(err, changes)
+	return driverkit.Batch(ctx, asked, r.plan, func(changes []*change) []error {
+		err := r.apply(ctx, changes)
+		of := classify(err)
+		if len(changes) > 1 && refused(err, changes) {
+			of = registry.NotApplied(of) // it may be another one that is refused
+		}
+		errs := slices.Repeat([]error{of}, len(changes))
 		for i, c := range changes {
-			if errs[at[i]] = driverkit.ChangeError(ctx, c.Change, classify(err)); together && ctx.Err() == nil {
-				// It may be another one that is refused.
-				errs[at[i]] = registry.NotApplied(errs[at[i]])
+			if err == nil && c.foreign {
+				errs[i] = registry.ForeignEntry(errors.New("the entry at its key was written by another"))
 			}
 		}
 		return errs
-	}
-	for i, c := range changes {
-		if c.foreign {
-			errs[at[i]] = driverkit.ChangeError(ctx, c.Change, registry.ForeignEntry(errors.New("the entry at its key was written by another")))
-		}
-	}
-	return errs
+	})
 }
 
 func (r *Registry) plan(a registry.Change) (*change, error) {
@@ -75,9 +73,6 @@ func (r *Registry) plan(a registry.Change) (*change, error) {
 // the transaction did nothing but read it anew, and another one is made of what it read: so two calls for one instance
 // do not fail each other.
 func (r *Registry) apply(ctx context.Context, changes []*change) error {
-	if len(changes) == 0 {
-		return nil
-	}
 	if err := r.look(ctx, changes); err != nil {
 		return err
 	}

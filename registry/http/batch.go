@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -28,21 +29,15 @@ func (r *Registry) BatchLimit() int {
 
 // Batch implements [registry.Batcher].
 func (r *Registry) Batch(ctx context.Context, changes []registry.Change) []error {
-	entries, at, errs := driverkit.PrepareChanges(ctx, changes, func(c registry.Change) (registry.Entry, error) {
+	return driverkit.Batch(ctx, changes, func(c registry.Change) (registry.Entry, error) {
 		return registry.Entry{Instance: c.Instance, State: c.State}, check(c.Instance)
-	})
-	if len(entries) == 0 {
-		return errs
-	}
-	outcomes := make([]error, len(entries))
-	err := r.sendBatch(ctx, entries, outcomes)
-	for i, outcome := range outcomes {
-		if err != nil {
-			outcome = err
+	}, func(entries []registry.Entry) []error {
+		outcomes := make([]error, len(entries))
+		if err := r.sendBatch(ctx, entries, outcomes); err != nil {
+			return slices.Repeat([]error{err}, len(entries))
 		}
-		errs[at[i]] = driverkit.ChangeError(ctx, changes[at[i]], outcome)
-	}
-	return errs
+		return outcomes
+	})
 }
 
 // sendBatch fills in what came of each change, or returns why it is not known of any.

@@ -70,17 +70,17 @@ func check(cfg registry.Config) error {
 
 // Register implements [registry.Registry].
 func (r *Registry) Register(ctx context.Context, in registry.Instance) error {
-	return r.change(ctx, registry.Change{Instance: in, State: registry.InService})
+	return r.Batch(ctx, []registry.Change{{Instance: in, State: registry.InService}})[0]
 }
 
 // FailOver implements [registry.Registry]. An instance that is not known stays unknown.
 func (r *Registry) FailOver(ctx context.Context, in registry.Instance) error {
-	return r.change(ctx, registry.Change{Instance: in, State: registry.OutOfService})
+	return r.Batch(ctx, []registry.Change{{Instance: in, State: registry.OutOfService}})[0]
 }
 
 // Deregister implements [registry.Registry].
 func (r *Registry) Deregister(ctx context.Context, in registry.Instance) error {
-	return r.change(ctx, registry.Change{Instance: in, State: registry.Absent})
+	return r.Batch(ctx, []registry.Change{{Instance: in, State: registry.Absent}})[0]
 }
 
 // BatchLimit implements [registry.Batcher].
@@ -88,21 +88,8 @@ func (r *Registry) BatchLimit() int { return batchLimit }
 
 // Batch implements [registry.Batcher]. No reader sees some of the changes made and others not.
 func (r *Registry) Batch(ctx context.Context, changes []registry.Change) []error {
-	errs := make([]error, len(changes))
-	if err := ctx.Err(); err != nil {
-		for i, c := range changes {
-			errs[i] = driverkit.ChangeError(ctx, c, err)
-		}
-		return errs
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for i, c := range changes {
-		if errs[i] = c.Check(); errs[i] == nil {
-			r.apply(c)
-		}
-	}
-	return errs
+	ended := ctx.Err()
+	return driverkit.Batch(ctx, changes, func(c registry.Change) (registry.Change, error) { return c, ended }, r.applyAll)
 }
 
 // List implements [registry.Lister]. The entries are sorted by service, address and port.
@@ -127,14 +114,14 @@ func (r *Registry) Get(ctx context.Context, in registry.Instance) (registry.Stat
 	return held.State, nil
 }
 
-func (r *Registry) change(ctx context.Context, c registry.Change) error {
-	if err := ctx.Err(); err != nil {
-		return driverkit.ChangeError(ctx, c, err)
-	}
+// applyAll makes changes, none of which can fail.
+func (r *Registry) applyAll(changes []registry.Change) []error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.apply(c)
-	return nil
+	for _, c := range changes {
+		r.apply(c)
+	}
+	return make([]error, len(changes))
 }
 
 // apply makes a change. The caller holds the lock.

@@ -26,25 +26,21 @@ func (r *Registry) BatchLimit() int { return batchLimit }
 // Batch implements [registry.Batcher]: one transaction, or several where the entries are large. Where one of its changes
 // can't be made, ZooKeeper makes none of them.
 func (r *Registry) Batch(ctx context.Context, changes []registry.Change) []error {
-	sound, at, errs := driverkit.PrepareChanges(ctx, changes, r.prepare)
-	if len(sound) == 0 {
-		return errs
-	}
-	b := &batch{registry: r, errs: make([]error, len(sound))}
-	var paths []string
-	for i, p := range sound {
-		b.changes = append(b.changes, batched{prepared: p, index: i})
-		paths = append(paths, p.path)
-	}
-	err := r.exclusively(ctx, paths, b.make)
-	for i, p := range sound {
-		if err != nil { // b may still be at work
-			errs[at[i]] = driverkit.ChangeError(ctx, p.Change, err)
-		} else {
-			errs[at[i]] = driverkit.ChangeError(ctx, p.Change, r.explain(b.errs[i]))
+	return driverkit.Batch(ctx, changes, r.prepare, func(sound []prepared) []error {
+		b := &batch{registry: r, errs: make([]error, len(sound))}
+		var paths []string
+		for i, p := range sound {
+			b.changes = append(b.changes, batched{prepared: p, index: i})
+			paths = append(paths, p.path)
 		}
-	}
-	return errs
+		if err := r.exclusively(ctx, paths, b.make); err != nil { // b may still be at work
+			return slices.Repeat([]error{err}, len(sound))
+		}
+		for i, err := range b.errs {
+			b.errs[i] = r.explain(err)
+		}
+		return b.errs
+	})
 }
 
 // batch is one call's work.

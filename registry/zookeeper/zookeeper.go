@@ -124,11 +124,9 @@ func (r *Registry) Close() error {
 
 // change makes one change.
 func (r *Registry) change(ctx context.Context, c registry.Change) error {
-	p, err := r.prepare(c)
-	if err == nil {
-		err = r.exclusively(ctx, []string{p.path}, func(ctx context.Context) error { return r.apply(ctx, p) })
-	}
-	return driverkit.ChangeError(ctx, c, err)
+	return driverkit.Batch(ctx, []registry.Change{c}, r.prepare, func(one []prepared) []error {
+		return []error{r.exclusively(ctx, []string{one[0].path}, func(ctx context.Context) error { return r.apply(ctx, one[0]) })}
+	})[0]
 }
 
 // exclusively runs work while no other call works on these entries.
@@ -152,7 +150,7 @@ func (r *Registry) run(ctx context.Context, work func(context.Context) error) er
 	go func() { done <- work(ctx) }()
 	select {
 	case err := <-done:
-		return driverkit.ContextError(ctx, r.explain(err))
+		return r.explain(err)
 	case <-ctx.Done():
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
