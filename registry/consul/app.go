@@ -31,13 +31,13 @@ const (
 )
 
 // newAgents makes the client of all agents; where each is stands in the catalog.
-func newAgents(cfg registry.Config, opts Options, mask driverkit.Mask) (*driverkit.HTTPClient, error) {
+func newAgents(cfg registry.Config, opts Options, credentials driverkit.Credentials) (*driverkit.HTTPClient, error) {
 	cfg.Endpoint = opts.agentOf("node", "192.0.2.1")
 	if !strings.HasPrefix(cfg.Endpoint, "https://") {
 		cfg.TLS = registry.TLS{}
 	}
 	return driverkit.NewHTTPClient(cfg, driverkit.HTTPOptions{
-		Name: "Consul's agent", NameServers: true, ServerName: opts.AgentServerName, Mask: mask,
+		Name: "Consul's agent", NameServers: true, ServerName: opts.AgentServerName, Credentials: credentials,
 	})
 }
 
@@ -307,13 +307,8 @@ func (r *Registry) askAgent(ctx context.Context, s appService, begin bool) error
 	}
 	query := url.Values{"enable": {strconv.FormatBool(begin)}, "reason": {maintenanceReason}}
 	r.place(query, "ns", r.opts.Namespace)
-	// A node that is gone does not answer at all: half of the time is left to say so.
-	half := ctx
-	if deadline, ok := ctx.Deadline(); ok {
-		var cancel context.CancelFunc
-		half, cancel = context.WithTimeout(ctx, time.Until(deadline)/2)
-		defer cancel()
-	}
+	half, cancel := driverkit.Share(ctx, 2) // a node that is gone does not answer at all: the other half is left to say so
+	defer cancel()
 	answer, err := r.agents.Send(half, agent, driverkit.Request{
 		Method: http.MethodPut, Path: agentServicePath + url.PathEscape(s.Service.ID), Query: query, Header: r.header,
 	})

@@ -22,14 +22,14 @@ const maxReads = 8
 // [registry.Batcher], [registry.AppEntrySteerer] and io.Closer. Of instances it keeps nothing that a call depends on. It is
 // safe for concurrent use.
 type Registry struct {
-	client  *driverkit.HTTPClient
-	agents  *driverkit.HTTPClient
-	header  http.Header
-	mask    driverkit.Mask
-	opts    Options
-	cluster string
-	nodes   []node
-	tidiers []*tidier
+	client      *driverkit.HTTPClient
+	agents      *driverkit.HTTPClient
+	header      http.Header
+	credentials driverkit.Credentials
+	opts        Options
+	cluster     string
+	nodes       []node
+	tidiers     []*tidier
 }
 
 var (
@@ -55,12 +55,12 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 		return nil, err
 	}
 	client, err := driverkit.NewHTTPClient(cfg, driverkit.HTTPOptions{
-		Name: "Consul", ServerName: opts.ServerName, Mask: credentials.Mask(),
+		Name: "Consul", ServerName: opts.ServerName, Credentials: credentials,
 	})
 	if err != nil {
 		return nil, err
 	}
-	agents, err := newAgents(cfg, opts, credentials.Mask())
+	agents, err := newAgents(cfg, opts, credentials)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 		header.Set("X-Consul-Token", credentials.Token)
 	}
 	made := &Registry{
-		client: client, agents: agents, header: header, mask: credentials.Mask(), opts: opts, cluster: cfg.Cluster,
+		client: client, agents: agents, header: header, credentials: credentials, opts: opts, cluster: cfg.Cluster,
 		nodes: newNodes(opts), tidiers: newTidiers(),
 	}
 	if opts.Probe {

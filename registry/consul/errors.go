@@ -57,7 +57,7 @@ func (r *Registry) isForbiddenInEarnest(ctx context.Context) bool {
 // refusedOperation is the error of one operation of a transaction that was rolled back. The status is 409 then, whatever is
 // wrong, so the server's words have to tell.
 func (r *Registry) refusedOperation(e operationError) error {
-	err := errors.New("Consul refused it: " + r.mask.Excerpt(e.What))
+	err := errors.New("Consul refused it: " + r.credentials.Excerpt(e.What))
 	for _, known := range []struct {
 		words string
 		class func(error) error

@@ -36,7 +36,7 @@ func (r *Registry) given(ctx context.Context, in registry.Instance) error {
 		return errors.New("the health endpoint does not list it")
 	}
 	if c := found[0].failing(); c != nil {
-		return fmt.Errorf("check %q is critical: %s", c.Name, registry.Excerpt(c.Output))
+		return fmt.Errorf("check %q is critical: %s", c.Name, r.credentials.Excerpt(c.Output))
 	}
 	return nil
 }

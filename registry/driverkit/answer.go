@@ -31,7 +31,7 @@ type Answer struct {
 
 	by   string // who answered
 	what string // what the endpoint should lead to
-	mask Mask
+	mask mask
 }
 
 // OK reports whether the status is 2xx.
@@ -46,8 +46,8 @@ func (a *Answer) Refusal(words string) *StatusError {
 	e.text = strings.TrimSpace(fmt.Sprintf("%s answered %d %s", a.by, a.Status, http.StatusText(a.Status)))
 	if a.Status >= 300 && a.Status <= 399 {
 		e.text += fmt.Sprintf(", and redirects are not followed: set endpoint to where %s is (Location: %s)",
-			a.what, a.mask.Excerpt(a.Header.Get("Location")))
-	} else if said := a.mask.Excerpt(words); said != "" {
+			a.what, a.mask.excerpt(a.Header.Get("Location")))
+	} else if said := a.mask.excerpt(words); said != "" {
 		e.text += ": " + said
 	}
 	return e

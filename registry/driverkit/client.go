@@ -42,21 +42,21 @@ type HTTPOptions struct {
 	ServerName string
 	// Path is that of a server whose URL has none. Default: /.
 	Path string
-	// Mask hides the credentials.
-	Mask Mask
+	// Credentials are what no error may have. They are not sent: the header of a [Request] does that.
+	Credentials Credentials
 	// NameServers has errors call each server by its URL, not by Name, where it matters which one of several answered.
 	NameServers bool
-	// Transport takes the place of the network in a test.
-	Transport http.RoundTripper
 }
 
 // HTTPClient makes requests to the servers of one registry. It follows no redirect, since credentials must not be carried
 // elsewhere. It is safe for concurrent use.
 type HTTPClient struct {
-	options HTTPOptions
-	log     *slog.Logger
-	servers []*url.URL
-	current atomic.Int64 // the number of the server that calls begin at
+	options   HTTPOptions
+	mask      mask
+	log       *slog.Logger
+	transport http.RoundTripper // of net/http, but in tests of the kit
+	servers   []*url.URL
+	current   atomic.Int64 // the number of the server that calls begin at
 }
 
 // NewHTTPClient makes a client of the URLs in cfg.Endpoint and the files in cfg.TLS, which it reads now. It needs no server
@@ -85,10 +85,9 @@ func NewHTTPClient(cfg registry.Config, options HTTPOptions) (*HTTPClient, error
 	if cfg.Timeout > 0 && len(servers) > 1 {
 		connect = min(connect, cfg.Timeout/time.Duration(len(servers)))
 	}
-	if options.Transport == nil {
-		options.Transport = newTransport(config, connect)
-	}
-	return &HTTPClient{options: options, servers: servers, log: Logger(cfg)}, nil
+	return &HTTPClient{
+		options: options, mask: options.Credentials.mask(), log: Logger(cfg), transport: newTransport(config, connect), servers: servers,
+	}, nil
 }
 
 func newTransport(config *tls.Config, connect time.Duration) *http.Transport {
@@ -105,20 +104,22 @@ func newTransport(config *tls.Config, connect time.Duration) *http.Transport {
 
 // Close lets go of idle connections. Calls under way are not disturbed.
 func (c *HTTPClient) Close() {
-	if pool, ok := c.options.Transport.(interface{ CloseIdleConnections() }); ok {
+	if pool, ok := c.transport.(interface{ CloseIdleConnections() }); ok {
 		pool.CloseIdleConnections()
 	}
 }
 
-// Servers is how many there are.
-func (c *HTTPClient) Servers() int { return len(c.servers) }
-
 // Server is one of a client's servers, for one call.
 type Server struct {
-	// Number counts from 0 in the order of the endpoint, and Left is how many of the servers the call has not been to, this
-	// one included.
-	Number, Left int
-	url          *url.URL
+	number int // from 0 in the order of the endpoint
+	left   int // how many servers the call has not been to, this one included
+	url    *url.URL
+}
+
+// Share bounds a request that can be repeated by its part of the time that is left for the servers which the call has not been
+// to, this one included.
+func (s Server) Share(ctx context.Context) (context.Context, context.CancelFunc) {
+	return Share(ctx, s.left)
 }
 
 // ServerAt returns a server that is none of the endpoint's: what a registry names itself, such as the agent of a node.
@@ -127,7 +128,7 @@ func (c *HTTPClient) ServerAt(address string) (Server, error) {
 	if err != nil {
 		return Server{}, fmt.Errorf("reading the URL: %w", err)
 	}
-	return Server{Left: 1, url: u}, nil
+	return Server{left: 1, url: u}, nil
 }
 
 // Share bounds a request by its part of the time that is left for as many requests, one after the other, this one included: a
@@ -150,7 +151,7 @@ type Request struct {
 	Body   []byte
 	// Limit is how many bytes of an acknowledgement are read; one that has more is an error. Zero: the status suffices.
 	Limit int64
-	// Secrets are those of this request alone, such as the token of a session. The options' Mask hides the others.
+	// Secrets are those of this request alone, such as the token of a session. The options have the others.
 	Secrets []string
 }
 
@@ -204,7 +205,7 @@ func (c *HTTPClient) Try(ctx context.Context, call func(Server) error) error {
 // Others returns the servers but one, as a call that goes on from there meets them. A failure at one of them says nothing to
 // later calls.
 func (c *HTTPClient) Others(than Server) []Server {
-	return slices.Collect(c.from(than.Number))[1:]
+	return slices.Collect(c.from(than.number))[1:]
 }
 
 // from are all servers, in the order in which a call meets them that begins at the one with that number.
@@ -212,7 +213,7 @@ func (c *HTTPClient) from(first int) iter.Seq[Server] {
 	return func(yield func(Server) bool) {
 		for left := len(c.servers); left > 0; left-- {
 			number := (first + len(c.servers) - left) % len(c.servers)
-			if !yield(Server{Number: number, Left: left, url: c.servers[number]}) {
+			if !yield(Server{number: number, left: left, url: c.servers[number]}) {
 				return
 			}
 		}
@@ -223,10 +224,10 @@ func (c *HTTPClient) from(first int) iter.Seq[Server] {
 // whether one has. Later calls begin at that one. A server that can't tell counts as one that has nothing.
 func (c *HTTPClient) Elsewhere(than Server, has func(Server) bool) bool {
 	for _, other := range c.Others(than) {
-		other.Left += 2 // what follows needs time, too
+		other.left += 2 // what follows needs time, too
 		if has(other) {
 			c.log.Info("registry server lacks an entry, using one that has it", "server", than.String(), "next", other.String())
-			c.current.Store(int64(other.Number))
+			c.current.Store(int64(other.number))
 			return true
 		}
 	}
@@ -235,8 +236,8 @@ func (c *HTTPClient) Elsewhere(than Server, has func(Server) bool) bool {
 
 // leave has later calls begin at the next server, unless another call has seen to that already.
 func (c *HTTPClient) leave(server Server, why error) {
-	next := (server.Number + 1) % len(c.servers)
-	if next != server.Number && c.current.CompareAndSwap(int64(server.Number), int64(next)) {
+	next := (server.number + 1) % len(c.servers)
+	if next != server.number && c.current.CompareAndSwap(int64(server.number), int64(next)) {
 		c.log.Info("registry server failed, using the next one",
 			"server", server.url.Redacted(), "next", c.servers[next].Redacted(), "error", why)
 	}
@@ -245,13 +246,13 @@ func (c *HTTPClient) leave(server Server, why error) {
 // Send makes one request to a server. The error is nil where there is an answer, whatever its status. Else it is marked by
 // [Away], has the class of [TLSError] where a certificate is not good, and holds no secret; or it is that of the context.
 func (c *HTTPClient) Send(ctx context.Context, to Server, r Request) (*Answer, error) {
-	mask := c.options.Mask.With("[secret]", r.Secrets...)
+	mask := c.mask.with("[secret]", r.Secrets...)
 	req, err := c.prepare(ctx, to, r)
 	if err != nil {
 		return nil, fmt.Errorf("making the request: %w", err)
 	}
 	// An http.Client copies the header of each request for redirects, which are not followed here.
-	resp, err := c.options.Transport.RoundTrip(req)
+	resp, err := c.transport.RoundTrip(req)
 	if err != nil {
 		return nil, silence(ctx, to, mask, err)
 	}
@@ -289,15 +290,15 @@ func (c *HTTPClient) prepare(ctx context.Context, to Server, r Request) (*http.R
 }
 
 // silence is the error of a request that got no answer.
-func silence(ctx context.Context, to Server, mask Mask, err error) error {
-	err = mask.Error(fmt.Errorf("no answer from %s: %w", to, TLSError(err)))
+func silence(ctx context.Context, to Server, mask mask, err error) error {
+	err = mask.retell(fmt.Errorf("no answer from %s: %w", to, TLSError(err)))
 	if ctx.Err() != nil {
 		return contextError(ctx, err)
 	}
 	return Away(err)
 }
 
-// String is the server's URL.
+// String is the server's URL, which tells it from the client's other servers.
 func (s Server) String() string { return strings.TrimRight(s.url.String(), "/") }
 
 // Away marks the error of a server that has not taken a call and will not, where another one may; see [HTTPClient.Try].

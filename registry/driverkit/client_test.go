@@ -11,6 +11,7 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -193,7 +194,7 @@ func TestSecretsAreNeverShown(t *testing.T) {
 		"location": drivertest.Answering(t, 302, map[string]string{"Location": "/login?from=" + echo}, ""),
 		"no HTTP":  "http://" + drivertest.Saying(t, token+" "+basic+" "+session+"\r\n\r\n"),
 	} {
-		c := newClient(t, registry.Config{Endpoint: endpoint}, driverkit.HTTPOptions{Mask: credentials.Mask()})
+		c := newClient(t, registry.Config{Endpoint: endpoint}, driverkit.HTTPOptions{Credentials: credentials})
 		_, err := within(t.Context(), c, driverkit.Request{Secrets: []string{session}})
 		if err == nil || !strings.Contains(err.Error(), "[password]") {
 			t.Errorf("%s: got error %v, want one with [password] in it", name, err)
@@ -314,6 +315,17 @@ func TestDoLeavesAServerThatFails(t *testing.T) {
 }
 
 // TestElsewhere begins at a, has later calls begin at b, and looks for what one server has, or none.
+// left says among how many the time that is left is shared.
+func left(t *testing.T, s driverkit.Server) int {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	part, end := s.Share(ctx)
+	defer end()
+	deadline, _ := part.Deadline()
+	return int(math.Round(time.Hour.Seconds() / time.Until(deadline).Seconds()))
+}
+
 func TestElsewhere(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -339,7 +351,7 @@ func TestElsewhere(t *testing.T) {
 			c.Elsewhere(begin(), func(s driverkit.Server) bool { return s.String() == "http://b" })
 			var looked []string
 			found := c.Elsewhere(begin(), func(s driverkit.Server) bool {
-				looked = append(looked, fmt.Sprint(s, " ", s.Left))
+				looked = append(looked, fmt.Sprint(s, " ", left(t, s)))
 				return s.String() == tc.has
 			})
 			if !slices.Equal(looked, tc.looked) || found != (tc.has != "") {
@@ -382,7 +394,7 @@ func TestTry(t *testing.T) {
 			c := newClient(t, registry.Config{Endpoint: first + "," + second, Timeout: bound}, driverkit.HTTPOptions{})
 			var asked []string
 			call := func(s driverkit.Server) error {
-				asked = append(asked, []string{here, there}[s.Number])
+				asked = append(asked, map[string]string{first: here, second: there}[s.String()])
 				a, err := c.Send(t.Context(), s, driverkit.Request{Method: http.MethodPost})
 				if err != nil || a.OK() {
 					return err
@@ -522,23 +534,22 @@ func TestTryKeepsATimeOut(t *testing.T) {
 			return ctx, cancel
 		}, 0},
 	} {
-		c := newClient(t, registry.Config{
-			Endpoint: "http://" + registrytest.SilentAddress(t) + "," + drivertest.Answering(t, 200, nil, ""),
-		}, driverkit.HTTPOptions{})
+		servers := []string{"http://" + registrytest.SilentAddress(t), drivertest.Answering(t, 200, nil, "")}
+		c := newClient(t, registry.Config{Endpoint: strings.Join(servers, ",")}, driverkit.HTTPOptions{})
 		ctx, cancel := end.with(t.Context())
-		var asked []int
+		var asked []string
 		err := c.Try(ctx, func(s driverkit.Server) error {
-			asked = append(asked, s.Number)
+			asked = append(asked, s.String())
 			_, err := c.Send(ctx, s, driverkit.Request{Method: http.MethodPost})
 			return err
 		})
 		cancel()
-		if !errors.Is(err, ctx.Err()) || !slices.Equal(asked, []int{0}) {
+		if !errors.Is(err, ctx.Err()) || !slices.Equal(asked, servers[:1]) {
 			t.Errorf("%s: got error %v at %v, want the context's, and nothing sent elsewhere", name, err, asked)
 		}
 		_ = c.Try(t.Context(), func(s driverkit.Server) error {
-			if s.Number != end.next {
-				t.Errorf("%s: the next call begins at server %d, want %d", name, s.Number, end.next)
+			if s.String() != servers[end.next] {
+				t.Errorf("%s: the next call begins at server %s, want %s", name, s, servers[end.next])
 			}
 			return nil
 		})

@@ -181,11 +181,14 @@ func (c Credentials) basic() string {
 	return base64.StdEncoding.EncodeToString([]byte(c.Username + ":" + c.Password))
 }
 
-// Mask returns what hides the credentials in a text, in each form in which they are sent.
-func (c Credentials) Mask() Mask {
-	m := Mask{}.With("[token]", c.Token)
+// Excerpt is [registry.Excerpt] of a server's text, without the credentials, in each form in which they are sent: a server may
+// echo them.
+func (c Credentials) Excerpt(text string) string { return c.mask().excerpt(text) }
+
+func (c Credentials) mask() mask {
+	m := mask{}.with("[token]", c.Token)
 	if c.Password == "" {
 		return m
 	}
-	return m.With("[password]", c.basic(), c.Password)
+	return m.with("[password]", c.basic(), c.Password)
 }

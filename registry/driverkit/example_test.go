@@ -3,7 +3,6 @@ package driverkit_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -78,16 +77,16 @@ func ExampleHTTPClient_Try() {
 		case err != nil:
 			return err
 		case !answer.OK():
-			fmt.Println("server", s.Number, "is away")
+			fmt.Println("the first server is away:", s.String() == starting.URL)
 			return answer.Refusal("").Classified()
 		}
-		fmt.Println("server", s.Number, "has taken it")
+		fmt.Println("the second has taken it:", s.String() == well.URL)
 		return nil
 	})
 	fmt.Println(err)
 	// Output:
-	// server 0 is away
-	// server 1 has taken it
+	// the first server is away: true
+	// the second has taken it: true
 	// <nil>
 }
 
@@ -112,11 +111,7 @@ func ExampleReadCredentials() {
 	// auth.passwordFile: is missing: auth.username needs the file with its password
 }
 
-func ExampleMask() {
-	mask := driverkit.Credentials{Token: "s3cret"}.Mask()
-	fmt.Println(mask.Excerpt("no such token:\n s3cret"))
-	fmt.Println(mask.Error(registry.Terminal(errors.New("malformed answer: s3cret"))))
-	// Output:
-	// no such token: [token]
-	// malformed answer: [token]
+func ExampleCredentials_Excerpt() {
+	fmt.Println(driverkit.Credentials{Token: "s3cret"}.Excerpt("no such token:\n s3cret"))
+	// Output: no such token: [token]
 }

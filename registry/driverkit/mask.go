@@ -8,31 +8,31 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// Mask hides secrets in texts that others have written, since a server may echo what it was sent. The zero value hides
+// mask hides secrets in texts that others have written, since a server may echo what it was sent. The zero value hides
 // nothing.
-type Mask struct {
+type mask struct {
 	pairs []string // a secret, and what stands in its place, by turns
 }
 
-// With returns a mask that also puts word in the place of each secret, as it is and as a form or a URL has it. An empty
+// with returns a mask that also puts word in the place of each secret, as it is and as a form or a URL has it. An empty
 // secret is none.
-func (m Mask) With(word string, secrets ...string) Mask {
+func (m mask) with(word string, secrets ...string) mask {
 	pairs := slices.Clone(m.pairs)
 	for _, secret := range secrets {
 		if secret != "" {
 			pairs = append(pairs, secret, word, url.QueryEscape(secret), word)
 		}
 	}
-	return Mask{pairs: pairs}
+	return mask{pairs: pairs}
 }
 
-// Excerpt is [registry.Excerpt] of a server's text, without the secrets.
-func (m Mask) Excerpt(text string) string { return registry.Excerpt(m.hide(text)) }
+// excerpt is [registry.Excerpt] of a server's text, without the secrets.
+func (m mask) excerpt(text string) string { return registry.Excerpt(m.hide(text)) }
 
-func (m Mask) hide(text string) string { return strings.NewReplacer(m.pairs...).Replace(text) }
+func (m mask) hide(text string) string { return strings.NewReplacer(m.pairs...).Replace(text) }
 
-// Error returns an error of the same class whose text has no secret: that of an answer which is no HTTP quotes the server.
-func (m Mask) Error(err error) error {
+// retell returns an error of the same class whose text has no secret: that of an answer which is no HTTP quotes the server.
+func (m mask) retell(err error) error {
 	text := err.Error()
 	if hidden := m.hide(text); hidden != text {
 		return &retold{err: err, text: hidden}

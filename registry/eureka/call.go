@@ -153,7 +153,7 @@ func (c call) anywhere(ctx context.Context, look func(call, context.Context) (fo
 		return err
 	}
 	c.client.Elsewhere(c.server, func(other driverkit.Server) bool {
-		part, cancel := driverkit.Share(ctx, other.Left)
+		part, cancel := other.Share(ctx)
 		defer cancel()
 		c.server = other
 		found, err := look(c, part)

@@ -52,7 +52,7 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 		return nil, err
 	}
 	client, err := driverkit.NewHTTPClient(cfg, driverkit.HTTPOptions{
-		Name: "Eureka", Mask: credentials.Mask(), NameServers: true,
+		Name: "Eureka", Credentials: credentials, NameServers: true,
 	})
 	if err != nil {
 		return nil, err

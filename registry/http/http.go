@@ -55,10 +55,6 @@ var (
 // the certificate in cfg.TLS.CertFile. There are no options. Calls go to one of the servers until it fails, and to the next
 // one from then on.
 func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
-	return newRegistry(cfg, nil)
-}
-
-func newRegistry(cfg registry.Config, transport http.RoundTripper) (registry.Registry, error) {
 	credentials, err := driverkit.ReadCredentials(cfg.Auth, driverkit.Token, driverkit.Password)
 	if err != nil {
 		return nil, err
@@ -67,9 +63,7 @@ func newRegistry(cfg registry.Config, transport http.RoundTripper) (registry.Reg
 	if err != nil {
 		return nil, err
 	}
-	client, err := driverkit.NewHTTPClient(cfg, driverkit.HTTPOptions{
-		Name: "the registry", Mask: credentials.Mask(), Transport: transport,
-	})
+	client, err := driverkit.NewHTTPClient(cfg, driverkit.HTTPOptions{Name: "the registry", Credentials: credentials})
 	if err != nil {
 		return nil, err
 	}

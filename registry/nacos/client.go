@@ -9,7 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
@@ -29,8 +29,10 @@ type client struct {
 	session *session   // nil without a user
 	key     *accessKey // nil without one
 	log     *slog.Logger
-	// apis are what the servers speak, in the order of the endpoint; nil is not known. A cluster is upgraded one by one.
-	apis []atomic.Pointer[api]
+	// fixed is the API that the options name, nil for none.
+	fixed *api
+	// apis are what the servers were found to speak, by their URLs. A cluster is upgraded one by one.
+	apis sync.Map
 }
 
 // answer is a server's acknowledgement.
@@ -44,14 +46,12 @@ func newClient(http *driverkit.HTTPClient, opts Options, credentials driverkit.C
 	if err != nil {
 		return nil, err
 	}
-	c := &client{http: http, opts: opts, key: key, log: log, apis: make([]atomic.Pointer[api], http.Servers())}
+	c := &client{http: http, opts: opts, key: key, log: log}
 	if key == nil {
 		c.session = newSession(credentials)
 	}
 	if opts.APIVersion != "" {
-		for i := range c.apis {
-			c.apis[i].Store(apiOf(opts.APIVersion))
-		}
+		c.fixed = apiOf(opts.APIVersion)
 	}
 	return c, nil
 }
@@ -96,7 +96,7 @@ func share(ctx context.Context, s driverkit.Server, r route) (context.Context, c
 	if !r.safe && r.method != http.MethodGet {
 		return ctx, func() {}
 	}
-	return driverkit.Share(ctx, s.Left)
+	return s.Share(ctx)
 }
 
 // try makes the call at one server.
@@ -106,11 +106,11 @@ func (c *client) try(ctx context.Context, s driverkit.Server, call call) (*answe
 		return nil, err
 	}
 	a, err := c.authorized(ctx, s, was, call)
-	if verdictOf(err) != noRoute || c.opts.APIVersion != "" {
+	if verdictOf(err) != noRoute || c.fixed != nil {
 		return a, err
 	}
 	// The server there may be another than before: an upgrade while we ran.
-	c.apis[s.Number].CompareAndSwap(was, nil)
+	c.apis.CompareAndDelete(s.String(), was)
 	is, detectErr := c.detect(ctx, s)
 	if detectErr != nil {
 		return nil, detectErr
@@ -124,7 +124,11 @@ func (c *client) try(ctx context.Context, s driverkit.Server, call call) (*answe
 // detect returns the API of the server, and asks which it is only where that is not known: servers from 3.0 on have v3 and refuse
 // most of the older ones; those before have v1, and v2 from 2.2 on.
 func (c *client) detect(ctx context.Context, s driverkit.Server) (*api, error) {
-	if known := c.apis[s.Number].Load(); known != nil {
+	if c.fixed != nil {
+		return c.fixed, nil
+	}
+	stored, _ := c.apis.Load(s.String())
+	if known, is := stored.(*api); is {
 		return known, nil
 	}
 	found := apiOf(version1)
@@ -135,7 +139,7 @@ func (c *client) detect(ctx context.Context, s driverkit.Server) (*api, error) {
 	case err != nil && !isOtherPage(err):
 		return nil, fmt.Errorf("finding out which API the server has: %w", err)
 	}
-	if c.apis[s.Number].CompareAndSwap(nil, found) {
+	if _, others := c.apis.LoadOrStore(s.String(), found); !others {
 		c.log.Info("Nacos API found", "server", s.String(), "version", found.version)
 	}
 	return found, nil

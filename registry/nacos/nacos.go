@@ -39,7 +39,7 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 		return nil, err
 	}
 	http, err := driverkit.NewHTTPClient(cfg, driverkit.HTTPOptions{
-		Name: "Nacos", NameServers: true, Path: "/nacos", Mask: credentials.Mask(),
+		Name: "Nacos", NameServers: true, Path: "/nacos", Credentials: credentials,
 	})
 	if err != nil {
 		return nil, err
