@@ -38,17 +38,6 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Files returns every file that the configuration names.
-func (c Config) Files() []string {
-	var files []string
-	for _, path := range []string{c.TLS.CAFile, c.TLS.CertFile, c.TLS.KeyFile, c.Auth.TokenFile, c.Auth.PasswordFile} {
-		if path != "" {
-			files = append(files, path)
-		}
-	}
-	return files
-}
-
 // TLS says how the registry proves who it is, and how we prove who we are.
 type TLS struct {
 	// CAFile is a PEM file with the authorities to trust; empty means the system's.

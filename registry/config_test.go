@@ -2,24 +2,13 @@ package registry_test
 
 import (
 	"encoding/json"
-	"slices"
 	"testing"
 
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-func TestFiles(t *testing.T) {
+func TestTLSIsGiven(t *testing.T) {
 	t.Parallel()
-	cfg := registry.Config{
-		TLS:  registry.TLS{CAFile: "/ca", CertFile: "/cert", KeyFile: "/key"},
-		Auth: registry.Auth{TokenFile: "/token", Username: "me", PasswordFile: "/password"},
-	}
-	if got, want := cfg.Files(), []string{"/ca", "/cert", "/key", "/token", "/password"}; !slices.Equal(got, want) {
-		t.Errorf("got %v, want every file there is: one that is left out is never read again: %v", got, want)
-	}
-	if got := (registry.Config{Endpoint: "/not/a/file"}).Files(); len(got) != 0 {
-		t.Errorf("got %v, want none", got)
-	}
 	if (registry.TLS{}).Given() || !(registry.TLS{KeyFile: "/key"}).Given() {
 		t.Error("Given: want none for no file, and any for one")
 	}

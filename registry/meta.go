@@ -6,17 +6,19 @@ import (
 	"strings"
 )
 
-// The keys of what [Instance.Meta] adds to an instance's metadata. Consul allows only letters, digits, - and _ in a key, so
-// all registries get these. "zone" and "weight" are what Spring Cloud LoadBalancer reads.
+// The keys of what [Instance.Meta] adds to an instance's metadata, by which a driver asks for a cluster's entries, or sees that
+// nobody's mark is on one. Consul allows only letters, digits, - and _ in a key, so all registries get these. "zone" and "weight"
+// are what Spring Cloud LoadBalancer reads.
 const (
-	MetaPrefix    = "rollcall-"
-	MetaCluster   = MetaPrefix + "cluster"
-	MetaNamespace = MetaPrefix + "namespace"
-	MetaPod       = MetaPrefix + "pod"
-	MetaUID       = MetaPrefix + "uid"
-	MetaRegistry  = MetaPrefix + "registry"
-	MetaZone      = "zone"
-	MetaWeight    = "weight"
+	MetaPrefix  = "rollcall-"
+	MetaCluster = MetaPrefix + "cluster"
+	MetaUID     = MetaPrefix + "uid"
+	MetaZone    = "zone"
+	MetaWeight  = "weight"
+
+	metaNamespace = MetaPrefix + "namespace"
+	metaPod       = MetaPrefix + "pod"
+	metaRegistry  = MetaPrefix + "registry"
 )
 
 // ReservedMeta reports whether a key of metadata is one that [Instance.Meta] writes itself.
@@ -29,9 +31,9 @@ func ReservedMeta(key string) bool {
 func (in Instance) Meta() map[string]string {
 	meta := make(map[string]string, len(in.Metadata)+7)
 	maps.Copy(meta, in.Metadata)
-	meta[MetaCluster], meta[MetaNamespace], meta[MetaPod], meta[MetaUID] = in.Cluster, in.Namespace, in.Pod, in.UID
+	meta[MetaCluster], meta[metaNamespace], meta[metaPod], meta[MetaUID] = in.Cluster, in.Namespace, in.Pod, in.UID
 	if in.Registry != "" {
-		meta[MetaRegistry] = in.Registry
+		meta[metaRegistry] = in.Registry
 	}
 	if in.Zone != "" {
 		meta[MetaZone] = in.Zone
@@ -42,10 +44,15 @@ func (in Instance) Meta() map[string]string {
 	return meta
 }
 
+// OwnsMeta is [Instance.Owns] for the entry with this metadata, which [Instance.Meta] wrote.
+func (in Instance) OwnsMeta(meta map[string]string) bool {
+	return in.Owns(meta[MetaUID], meta[metaRegistry])
+}
+
 // SetMeta sets what [Instance.Meta] wrote. What it did not write is metadata, but for keys that it would have written.
 func (in *Instance) SetMeta(meta map[string]string) {
-	in.Cluster, in.Namespace, in.Pod, in.UID = meta[MetaCluster], meta[MetaNamespace], meta[MetaPod], meta[MetaUID]
-	in.Registry, in.Zone = meta[MetaRegistry], meta[MetaZone]
+	in.Cluster, in.Namespace, in.Pod, in.UID = meta[MetaCluster], meta[metaNamespace], meta[metaPod], meta[MetaUID]
+	in.Registry, in.Zone = meta[metaRegistry], meta[MetaZone]
 	in.Weight, _ = strconv.Atoi(meta[MetaWeight]) // somebody else's entry may have any text there
 	in.Metadata = nil
 	for key, value := range meta {

@@ -124,8 +124,8 @@ func TestSetMetaOfOthersEntries(t *testing.T) {
 func TestReservedMeta(t *testing.T) {
 	t.Parallel()
 	for key, want := range map[string]bool{
-		registry.MetaCluster: true, registry.MetaNamespace: true, registry.MetaPod: true, registry.MetaUID: true,
-		registry.MetaRegistry: true, registry.MetaZone: true, registry.MetaWeight: true, "rollcall-": true, "rollcall-later": true,
+		registry.MetaCluster: true, "rollcall-namespace": true, "rollcall-pod": true, registry.MetaUID: true,
+		"rollcall-registry": true, registry.MetaZone: true, registry.MetaWeight: true, "rollcall-": true, "rollcall-later": true,
 		"rollcall": false, "Zone": false, "zones": false, "version": false, "": false,
 	} {
 		if got := registry.ReservedMeta(key); got != want {
@@ -188,8 +188,9 @@ func TestOwns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := tc.in.Owns(tc.uid, tc.registered); got != tc.want {
-				t.Errorf("got %t, want %t\nreason: %s", got, tc.want, tc.reason)
+			meta := registry.Instance{UID: tc.uid, Registry: tc.registered}.Meta()
+			if got, by := tc.in.Owns(tc.uid, tc.registered), tc.in.OwnsMeta(meta); got != tc.want || by != tc.want {
+				t.Errorf("got %t, and %t by the metadata, want %t\nreason: %s", got, by, tc.want, tc.reason)
 			}
 		})
 	}

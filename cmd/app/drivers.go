@@ -91,7 +91,7 @@ func (d *drivers) open(ctx context.Context, c *config.Config) (*registries, erro
 		case was.section.SameServer(c.Registries[name]):
 			same = was
 		}
-		files := fingerprintOf(c.Registries[name].Files())
+		files := fingerprintOf(c.Registries[name].Config)
 		if kept != nil {
 			next.byName[name] = kept
 			if kept.files == files {
@@ -150,10 +150,10 @@ func (r *registries) reused(before *registries) []error {
 // fingerprint identifies the content of a registry's files without revealing it.
 type fingerprint [sha256.Size]byte
 
-// fingerprintOf counts what keeps a file from being read as its content.
-func fingerprintOf(files []string) fingerprint {
+// fingerprintOf is of every file that a driver reads. What keeps one from being read counts as its content.
+func fingerprintOf(c registry.Config) fingerprint {
 	var all []byte
-	for _, path := range files {
+	for _, path := range []string{c.TLS.CAFile, c.TLS.CertFile, c.TLS.KeyFile, c.Auth.TokenFile, c.Auth.PasswordFile} {
 		content, err := os.ReadFile(path)
 		digest := sha256.Sum256(fmt.Appendf(content, "%T %v", err, err))
 		all = append(all, digest[:]...)

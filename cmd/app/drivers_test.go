@@ -6,6 +6,9 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -366,6 +369,27 @@ func (f *fake) FailOver(context.Context, registry.Instance) error      { return 
 func (f *fake) Deregister(context.Context, registry.Instance) error    { return f.call() }
 func (f *fake) List(context.Context, string) ([]registry.Entry, error) { return nil, f.call() }
 func (f *fake) Close() error                                           { f.closed.Store(true); return nil }
+
+// TestEveryFileCounts: one that is left out is never read again.
+func TestEveryFileCounts(t *testing.T) {
+	t.Parallel()
+	var cfg registry.Config
+	for _, part := range []reflect.Value{reflect.ValueOf(&cfg.TLS).Elem(), reflect.ValueOf(&cfg.Auth).Elem()} {
+		for i := range part.NumField() {
+			name := part.Type().Field(i).Name
+			if !strings.HasSuffix(name, "File") {
+				continue
+			}
+			path := filepath.Join(t.TempDir(), name)
+			part.Field(i).SetString(path)
+			before := fingerprintOf(cfg)
+			must(t, os.WriteFile(path, []byte("new"), 0o600))
+			if fingerprintOf(cfg) == before {
+				t.Errorf("%s has new content, and the fingerprint is the same", name)
+			}
+		}
+	}
+}
 
 // steering is a registry in which applications register themselves.
 type steering struct{ *fakeregistry.Registry }

@@ -180,30 +180,16 @@ func (types packageTypes) kindOf(expr ast.Expr) string {
 	case *ast.StarExpr:
 		return types.kindOf(t.X)
 	case *ast.Ident:
-		return types.kindOfNamed(t.Name)
-	default:
-		return ""
+		if named := types[t.Name]; named != nil {
+			return types.kindOf(named)
+		}
 	}
-}
-
-func (types packageTypes) kindOfNamed(name string) string {
-	named := types[name]
-	switch {
-	case named == nil:
-		return kindOfBasic(name)
-	case gotypes.ExprString(named) == "time.Duration": // written as 60s; as the type of a field it would be in nanoseconds
-		return "duration"
-	default:
-		return types.kindOf(named)
-	}
-}
-
-func kindOfBasic(name string) string {
 	const whole = "whole number"
 	return map[string]string{
 		"string": "text", "bool": "true or false", "float32": "number", "float64": "number",
 		"int": whole, "int32": whole, "int64": whole, "uint": whole, "uint16": whole, "uint32": whole, "uint64": whole,
-	}[name]
+		"driverkit.Duration": "duration",
+	}[gotypes.ExprString(expr)]
 }
 
 // optionComment reads a field's comment: "Name is what it does. Default: what holds without it."

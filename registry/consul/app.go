@@ -71,10 +71,7 @@ func (a appEntries) Get(ctx context.Context, in registry.Instance) (state regist
 			state = stateOf(services)
 			return err
 		})
-	if err != nil {
-		return "", err
-	}
-	return state, nil
+	return state, err
 }
 
 // change makes a call for an instance. What Consul takes of its metadata does not matter: none is written.

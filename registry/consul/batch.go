@@ -121,7 +121,7 @@ func (r *Registry) plan(changes []registry.Change, held map[string]*service) *tr
 			t.errs[i] = notAllowed(errHidden)
 		case entry.Meta[registry.MetaUID] == "":
 			t.errs[i] = registry.ForeignEntry(errors.New("the entry at its ID was written by another"))
-		case !driverkit.Owns(c.Instance, entry.Meta):
+		case !c.Instance.OwnsMeta(entry.Meta):
 		case c.State == registry.OutOfService:
 			t.add([]int{i}, r.serviceOp(cas, c.Instance, entry.ModifyIndex),
 				r.checkOp(set, c.Instance, statusCritical, "Out of service"))

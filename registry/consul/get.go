@@ -12,10 +12,7 @@ import (
 // answers it after a majority has confirmed that it leads. As in a list, a service without Rollcall's check is in service.
 func (r *Registry) Get(ctx context.Context, in registry.Instance) (registry.State, error) {
 	state, err := r.state(ctx, in)
-	if err != nil {
-		return "", driverkit.CallError(ctx, "asking for", in, err)
-	}
-	return state, nil
+	return state, driverkit.CallError(ctx, "asking for", in, err)
 }
 
 func (r *Registry) state(ctx context.Context, in registry.Instance) (registry.State, error) {
@@ -32,7 +29,7 @@ func (r *Registry) state(ctx context.Context, in registry.Instance) (registry.St
 		return "", err
 	case foreign:
 		return registry.Foreign, nil
-	case held == nil, !driverkit.Owns(in, held.Meta), held.Meta[registry.MetaCluster] != in.Cluster:
+	case held == nil, !in.OwnsMeta(held.Meta), held.Meta[registry.MetaCluster] != in.Cluster:
 		return registry.Absent, nil
 	case status == statusCritical:
 		return registry.OutOfService, nil

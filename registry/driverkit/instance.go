@@ -33,11 +33,6 @@ func CheckInstance(in registry.Instance) error {
 	return nil
 }
 
-// Owns reports whether the entry with this metadata, as [registry.Instance.Meta] wrote it, is the instance's own.
-func Owns(in registry.Instance, meta map[string]string) bool {
-	return in.Owns(meta[registry.MetaUID], meta[registry.MetaRegistry])
-}
-
 // SameAddress reports whether two texts are one IP: applications write IPv6 in other forms than Kubernetes does.
 func SameAddress(a, b string) bool {
 	one, err := netip.ParseAddr(a)
@@ -46,11 +41,6 @@ func SameAddress(a, b string) bool {
 	}
 	other, err := netip.ParseAddr(b)
 	return err == nil && one.WithZone("").Unmap() == other.WithZone("").Unmap()
-}
-
-// SameEndpoint reports whether two instances have the same IP and port.
-func SameEndpoint(a, b registry.Instance) bool {
-	return a.Port == b.Port && SameAddress(a.Address, b.Address)
 }
 
 // AddressForms are the forms in which others may have written a pod's IP, its own first: Kubernetes shortens IPv6, and Java's
@@ -68,9 +58,9 @@ func AddressForms(address string) []string {
 	return slices.Compact([]string{address, strings.Join(groups, ":")})
 }
 
-// ForeignEntry returns what a list says of an entry that clients are given and no Rollcall has written. An IP is put into the
+// Foreign returns what a list says of an entry that clients are given and no Rollcall has written. An IP is put into the
 // form that Kubernetes has it in, so that the entry is found to be at the pod's address.
-func ForeignEntry(service, address string, port int) registry.Entry {
+func Foreign(service, address string, port int) registry.Entry {
 	if ip, err := netip.ParseAddr(address); err == nil {
 		address = ip.WithZone("").Unmap().String()
 	}

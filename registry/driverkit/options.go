@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -32,11 +33,32 @@ func DecodeOptions(cfg registry.Config, into any) error {
 	return nil
 }
 
+// Duration is an option that is written as Go writes one: 60s, 1m30s.
+type Duration time.Duration
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (d *Duration) UnmarshalJSON(raw []byte) error {
+	if string(raw) == "null" { // as an option without a value is for any type
+		return nil
+	}
+	var text string
+	_ = json.Unmarshal(raw, &text) // what is no text is no duration
+	parsed, err := time.ParseDuration(text)
+	if err != nil {
+		return &json.UnmarshalTypeError{Value: string(raw), Type: reflect.TypeFor[Duration]()} // to which json adds the field
+	}
+	*d = Duration(parsed)
+	return nil
+}
+
 // optionError says in the user's words what the decoder says in Go's.
 func optionError(err error, into any) error {
 	if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is && wrong.Field != "" {
-		return registry.FieldError("options."+wrong.Field,
-			fmt.Errorf("must be of type %s, and is a JSON %s", wrong.Type, wrong.Value))
+		says := fmt.Errorf("must be of type %s, and is a JSON %s", wrong.Type, wrong.Value)
+		if wrong.Type == reflect.TypeFor[Duration]() {
+			says = fmt.Errorf("is %s; write a duration such as \"60s\"", wrong.Value)
+		}
+		return registry.FieldError("options."+wrong.Field, says)
 	}
 	// Package json has no type for it.
 	if name, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); unknown {

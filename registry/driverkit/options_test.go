@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
@@ -14,11 +15,14 @@ func TestDecodeOptions(t *testing.T) {
 	type options struct {
 		Datacenter string `json:"datacenter"`
 		ACL        bool   `json:"acl,omitempty"`
+
+		Lease driverkit.Duration `json:"lease"`
 	}
 	for name, tc := range map[string]struct {
 		reason  string
 		raw     string
 		want    string
+		lease   time.Duration
 		wantErr string
 	}{
 		"given":       {reason: "what is given is set", raw: `{"datacenter":"dc1"}`, want: "dc1"},
@@ -26,8 +30,12 @@ func TestDecodeOptions(t *testing.T) {
 		"blank":       {reason: "the default stays", raw: " \n", want: "default"},
 		"null":        {reason: "an empty section of YAML is null; the default stays", raw: `null`, want: "default"},
 		"empty":       {reason: "the default stays", raw: `{}`, want: "default"},
-		"unknown":     {reason: "a misspelt option must not be ignored", raw: `{"datacentre":"dc1"}`, wantErr: `options: unknown field "datacentre"; known here: datacenter, acl`},
+		"unknown":     {reason: "a misspelt option must not be ignored", raw: `{"datacentre":"dc1"}`, wantErr: `options: unknown field "datacentre"; known here: datacenter, acl, lease`},
 		"wrong type":  {reason: "it names the option", raw: `{"datacenter":1}`, wantErr: "options.datacenter: must be of type string, and is a JSON number"},
+		"duration":    {reason: "it has units", raw: `{"lease":"1m30s"}`, want: "default", lease: 90 * time.Second},
+		"no duration": {reason: "nothing is given", raw: `{"lease":null}`, want: "default"},
+		"odd text":    {reason: "it names the option", raw: `{"lease":"soon"}`, wantErr: `options.lease: is "soon"; write a duration such as "60s"`},
+		"no unit":     {reason: "60 of what?", raw: `{"lease":60}`, wantErr: `options.lease: is 60; write a duration such as "60s"`},
 		"no object":   {reason: "options are an object", raw: `["dc1"]`, wantErr: "array"},
 		"two objects": {reason: "the second would be ignored", raw: `{} {"datacenter":"dc1"}`, wantErr: "must be one object"},
 		"trash":       {reason: "what follows would be ignored", raw: `{} x`, wantErr: "must be one object"},
@@ -37,8 +45,8 @@ func TestDecodeOptions(t *testing.T) {
 			got := options{Datacenter: "default"}
 			err := driverkit.DecodeOptions(registry.Config{Options: json.RawMessage(tc.raw)}, &got)
 			if tc.wantErr == "" {
-				if err != nil || got.Datacenter != tc.want {
-					t.Errorf("got %q, error %v; want %q\nreason: %s", got.Datacenter, err, tc.want, tc.reason)
+				if err != nil || got.Datacenter != tc.want || time.Duration(got.Lease) != tc.lease {
+					t.Errorf("got %+v, error %v; want %q and %s\nreason: %s", got, err, tc.want, tc.lease, tc.reason)
 				}
 				return
 			}

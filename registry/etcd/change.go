@@ -162,7 +162,7 @@ func (t target) see(changes []*change, answer *clientv3.TxnResponse) {
 		c.seen, c.foreign = nil, false
 		for _, kv := range answer.Responses[i].GetResponseRange().GetKvs() { // one or none
 			c.foreign = len(t.foreign(kv)) > 0
-			if driverkit.Owns(c.Instance, t.markOf(kv)) {
+			if c.Instance.OwnsMeta(t.markOf(kv)) {
 				c.seen = kv
 			}
 		}

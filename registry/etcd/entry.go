@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 func (t target) encode(in registry.Instance) (string, error) {
@@ -36,9 +37,9 @@ func (t target) decode(kv *mvccpb.KeyValue) (registry.Instance, bool) {
 	return in, is && below && t.key(in) == string(kv.GetKey())
 }
 
-// foreign returns the instances that clients are given by an entry which no Rollcall has written, whatever its key is below
-// the service's target. What they can't read gives them none.
-func (t target) foreign(kv *mvccpb.KeyValue) (all []registry.Instance) {
+// foreign returns what clients are given by an entry which no Rollcall has written, whatever its key is below the service's
+// target. What they can't read gives them nothing.
+func (t target) foreign(kv *mvccpb.KeyValue) (all []registry.Entry) {
 	of, read := t.format.decode(kv.GetValue())
 	service, below := t.service(string(kv.GetKey()))
 	if !read || !below || of.meta[registry.MetaUID] != "" {
@@ -46,7 +47,7 @@ func (t target) foreign(kv *mvccpb.KeyValue) (all []registry.Instance) {
 	}
 	for _, address := range of.addresses {
 		if in, is := at(service, address); is {
-			all = append(all, in)
+			all = append(all, driverkit.Foreign(service, in.Address, in.Port))
 		}
 	}
 	return all

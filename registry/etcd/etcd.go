@@ -109,9 +109,7 @@ func (r *Registry) list(ctx context.Context, cluster string) ([]registry.Entry, 
 		if in, ours := r.target.decode(kv); ours && in.Cluster == cluster {
 			entries = append(entries, registry.Entry{Instance: in, State: r.stateOf(kv)})
 		} else {
-			for _, others := range r.target.foreign(kv) {
-				entries = append(entries, driverkit.ForeignEntry(others.Service, others.Address, others.Port))
-			}
+			entries = append(entries, r.target.foreign(kv)...)
 		}
 	})
 	return entries, err

@@ -14,10 +14,7 @@ import (
 // a member answers only after it has made sure, with a majority, that it has applied all that was acknowledged before.
 func (r *Registry) Get(ctx context.Context, in registry.Instance) (registry.State, error) {
 	state, err := r.state(ctx, in)
-	if err != nil {
-		return "", driverkit.CallError(ctx, "asking for", in, err)
-	}
-	return state, nil
+	return state, driverkit.CallError(ctx, "asking for", in, err)
 }
 
 func (r *Registry) state(ctx context.Context, in registry.Instance) (registry.State, error) {
@@ -28,8 +25,8 @@ func (r *Registry) state(ctx context.Context, in registry.Instance) (registry.St
 	err := r.each(ctx, r.target.folder(in), func(kv *mvccpb.KeyValue) {
 		held, ours := r.target.decode(kv)
 		switch {
-		case slices.ContainsFunc(r.target.foreign(kv), func(others registry.Instance) bool {
-			return others.Service == in.Service && driverkit.SameEndpoint(others, in)
+		case slices.ContainsFunc(r.target.foreign(kv), func(e registry.Entry) bool {
+			return e.Service == in.Service && e.Port == in.Port && driverkit.SameAddress(e.Address, in.Address)
 		}):
 			state = registry.Foreign
 		case state == registry.Absent && ours && string(kv.GetKey()) == r.target.key(in) &&

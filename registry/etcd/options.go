@@ -2,8 +2,6 @@ package etcd
 
 import (
 	"cmp"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -30,27 +28,10 @@ type Options struct {
 	Scheme string `json:"scheme"`
 	// Lease is how long an entry stays when Rollcall no longer renews it, in whole seconds of at least 60s, such as 5m;
 	// 0s means for ever. Default: 0s.
-	Lease Duration `json:"lease"`
+	Lease driverkit.Duration `json:"lease"`
 	// TransactionLimit is how many changes go into one transaction, which is at most what the server allows with its
 	// flag --max-txn-ops. Default: 128.
 	TransactionLimit int `json:"transactionLimit"`
-}
-
-// Duration is written as Go writes one: 60s, 1m30s.
-type Duration time.Duration
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (d *Duration) UnmarshalJSON(raw []byte) error {
-	var text string
-	if err := json.Unmarshal(raw, &text); err != nil {
-		return errors.New(`a duration is a text such as "60s"`)
-	}
-	parsed, err := time.ParseDuration(text)
-	if err != nil {
-		return fmt.Errorf("%q is not a duration such as 60s", text)
-	}
-	*d = Duration(parsed)
-	return nil
 }
 
 func decodeOptions(cfg registry.Config) (Options, error) {

@@ -42,10 +42,7 @@ func (a appEntries) Get(ctx context.Context, in registry.Instance) (state regist
 		state, err = c.appState(ctx)
 		return err
 	})
-	if err != nil {
-		return "", err
-	}
-	return state, nil
+	return state, err
 }
 
 // appEntry is an application's own entry, and the calls for it.

@@ -92,7 +92,7 @@ func (c call) failOver(ctx context.Context) error {
 		return err
 	case got == nil:
 		return c.apply(ctx, c.post(statusStarting, ""), c.takeOut)
-	case !driverkit.Owns(c.in, got.Metadata), got.Status == statusOutOfService:
+	case !c.in.OwnsMeta(got.Metadata), got.Status == statusOutOfService:
 		return nil
 	}
 	return c.takeOut(ctx)
@@ -117,7 +117,7 @@ func (c call) deregister(ctx context.Context) error {
 		return err
 	case got == nil:
 		return c.serves(ctx)
-	case !driverkit.Owns(c.in, got.Metadata):
+	case !c.in.OwnsMeta(got.Metadata):
 		return nil
 	}
 	_, err = c.send(ctx, http.MethodDelete, c.path, nil)

@@ -21,10 +21,7 @@ func (r *Registry) Get(ctx context.Context, in registry.Instance) (state registr
 		}
 		return err
 	})
-	if err != nil {
-		return "", err
-	}
-	return state, nil
+	return state, err
 }
 
 // state is "" where the peer has nothing.
@@ -41,7 +38,7 @@ func (c call) state(ctx context.Context) (registry.State, error) {
 		return registry.Foreign, nil
 	case got == nil:
 		return "", nil
-	case !driverkit.Owns(c.in, got.Metadata), got.Metadata[registry.MetaCluster] != c.in.Cluster:
+	case !c.in.OwnsMeta(got.Metadata), got.Metadata[registry.MetaCluster] != c.in.Cluster:
 		return registry.Absent, nil
 	case got.Status == statusUp: // clients are given no other
 		return registry.InService, nil
@@ -57,7 +54,7 @@ func (c call) isForeign(ctx context.Context) (bool, error) {
 	}
 	for _, info := range infos {
 		for _, e := range info.foreign() {
-			if driverkit.SameEndpoint(e.Instance, c.in) {
+			if e.Port == c.in.Port && driverkit.SameAddress(e.Address, c.in.Address) {
 				return true, nil
 			}
 		}

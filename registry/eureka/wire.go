@@ -241,7 +241,7 @@ func (s *spellings) note(service string) {
 func (s *spellings) foreign(found []registry.Entry) (entries []registry.Entry) {
 	for _, e := range found {
 		for _, name := range s.of(e.Service) {
-			entries = append(entries, driverkit.ForeignEntry(name, e.Address, e.Port))
+			entries = append(entries, driverkit.Foreign(name, e.Address, e.Port))
 		}
 	}
 	return entries

@@ -124,10 +124,7 @@ func (a appEntries) Get(ctx context.Context, in registry.Instance) (state regist
 			}
 			return err
 		})
-	if err != nil {
-		return "", err
-	}
-	return state, nil
+	return state, err
 }
 
 func (r *Registry) putAppBack(ctx context.Context, in registry.Instance) error {

@@ -52,7 +52,7 @@ func (h *host) is(in registry.Instance) bool { return h != nil && in.UID != "" &
 
 // isOwn holds for an entry that a call which takes this pod out may touch.
 func (h *host) isOwn(in registry.Instance) bool {
-	return h != nil && driverkit.Owns(in, h.Metadata)
+	return h != nil && in.OwnsMeta(h.Metadata)
 }
 
 // isForeign holds for what clients are given and no Rollcall has written.

@@ -19,10 +19,7 @@ func (r *Registry) Get(ctx context.Context, in registry.Instance) (state registr
 		}
 		return err
 	})
-	if err != nil {
-		return "", err
-	}
-	return state, nil
+	return state, err
 }
 
 // state is what the entry says of an instance. The server keeps the stamp with enabled, which v1 and v2 don't tell of a

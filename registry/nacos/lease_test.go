@@ -2,19 +2,22 @@ package nacos
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 // TestLeaseOutlastsAChangeOfLeader: Nacos' own default, 15 s, is less than that takes.
 func TestLeaseOutlastsAChangeOfLeader(t *testing.T) {
 	t.Parallel()
-	for interval, want := range map[string][3]string{
-		"": {"5000", "45000", "90000"}, "1s": {"1000", "33000", "66000"}, "60m": {"3600000", "10830000", "21660000"},
+	for interval, want := range map[time.Duration][3]string{
+		0: {"5000", "45000", "90000"}, time.Second: {"1000", "33000", "66000"}, time.Hour: {"3600000", "10830000", "21660000"},
 	} {
-		got := Options{Ephemeral: true, HeartbeatInterval: interval}.lease()
+		got := Options{Ephemeral: true, HeartbeatInterval: driverkit.Duration(interval)}.lease()
 		if diff := cmp.Diff(map[string]string{metaInterval: want[0], metaUnhealthy: want[1], metaRemoved: want[2]}, got); diff != "" {
-			t.Errorf("the lease at an interval of %q, -want +got:\n%s", interval, diff)
+			t.Errorf("the lease at an interval of %s, -want +got:\n%s", interval, diff)
 		}
 	}
 }

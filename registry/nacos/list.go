@@ -74,7 +74,7 @@ func (r *Registry) elsewhere(ctx context.Context, in registry.Instance) (string,
 		}
 		for _, within := range slices.Sorted(maps.Keys(s.Clusters)) {
 			for _, h := range s.Clusters[within].Hosts {
-				at := driverkit.ForeignEntry(s.Name, h.IP, h.Port)
+				at := driverkit.Foreign(s.Name, h.IP, h.Port)
 				if within != r.opts.Cluster && h.isListedForeign() && at.Endpoint() == in.Endpoint() {
 					return within, nil
 				}
@@ -91,7 +91,7 @@ func (s *listedService) entries(within, cluster string) (entries []registry.Entr
 	for _, h := range s.Clusters[within].Hosts {
 		switch {
 		case h.isListedForeign():
-			e := driverkit.ForeignEntry(s.Name, h.IP, h.Port)
+			e := driverkit.Foreign(s.Name, h.IP, h.Port)
 			given[e.Endpoint()] = true
 			entries = append(entries, e)
 		case h.Metadata[registry.MetaCluster] == cluster:
@@ -104,7 +104,7 @@ func (s *listedService) entries(within, cluster string) (entries []registry.Entr
 	}
 	for other, c := range s.Clusters {
 		for _, h := range c.Hosts {
-			e := driverkit.ForeignEntry(s.Name, h.IP, h.Port)
+			e := driverkit.Foreign(s.Name, h.IP, h.Port)
 			if other != within && h.isListedForeign() && !given[e.Endpoint()] {
 				given[e.Endpoint()] = true
 				entries = append(entries, e)

@@ -25,7 +25,7 @@ type Options struct {
 	Ephemeral bool `json:"ephemeral"`
 	// HeartbeatInterval is how often an ephemeral instance is renewed, such as 10s. Without that for three
 	// intervals and 30 s Nacos holds it unhealthy, and removes it after twice as long. Default: 5s.
-	HeartbeatInterval string `json:"heartbeatInterval"`
+	HeartbeatInterval driverkit.Duration `json:"heartbeatInterval"`
 	// HealthChecker says who judges the health of persistent instances: none (Rollcall tells Nacos' servers not to probe those of
 	// a service whose first instance is Rollcall's) or server (they probe, as they do by default). Default: none.
 	HealthChecker string `json:"healthChecker"`
@@ -43,6 +43,8 @@ const (
 	loginPassword  = "password"
 	loginAccessKey = "accessKey"
 
+	// unset is the heartbeatInterval of options without one.
+	unset driverkit.Duration = -1
 	// defaultInterval is Nacos' own.
 	defaultInterval  = 5 * time.Second
 	shortestInterval = time.Second
@@ -71,7 +73,7 @@ func checkTimeout(timeout time.Duration) error {
 }
 
 func decodeOptions(cfg registry.Config) (Options, error) {
-	opts := Options{Namespace: "public", Group: "DEFAULT_GROUP", Cluster: "DEFAULT", Weight: 1}
+	opts := Options{Namespace: "public", Group: "DEFAULT_GROUP", Cluster: "DEFAULT", Weight: 1, HeartbeatInterval: unset}
 	if err := driverkit.DecodeOptions(cfg, &opts); err != nil {
 		return Options{}, err
 	}
@@ -109,11 +111,7 @@ func (o Options) checkValues() error {
 	); err != nil {
 		return err
 	}
-	if o.HeartbeatInterval == "" {
-		return nil
-	}
-	d, err := time.ParseDuration(o.HeartbeatInterval)
-	if err != nil || d < shortestInterval || d > longestInterval {
+	if d := time.Duration(o.HeartbeatInterval); o.HeartbeatInterval != unset && (d < shortestInterval || d > longestInterval) {
 		return registry.FieldError("options.heartbeatInterval",
 			fmt.Errorf("must be a time such as 10s, from %s to %s", shortestInterval, longestInterval))
 	}
@@ -126,7 +124,7 @@ func (o Options) checkKind() error {
 	case o.Ephemeral && o.HealthChecker != "":
 		return registry.FieldError("options.healthChecker",
 			errors.New("is of no use with ephemeral instances, which Nacos does not probe; remove it"))
-	case !o.Ephemeral && o.HeartbeatInterval != "":
+	case !o.Ephemeral && o.HeartbeatInterval != unset:
 		return registry.FieldError("options.heartbeatInterval",
 			errors.New("is of no use with persistent instances, which need none; remove it, or set options.ephemeral"))
 	}
@@ -135,11 +133,11 @@ func (o Options) checkKind() error {
 
 // interval is how often an entry is renewed, 0 for never.
 func (o Options) interval() time.Duration {
-	if !o.Ephemeral {
+	switch {
+	case !o.Ephemeral:
 		return 0
-	}
-	if d, err := time.ParseDuration(o.HeartbeatInterval); err == nil {
-		return d
+	case o.HeartbeatInterval > 0:
+		return time.Duration(o.HeartbeatInterval)
 	}
 	return defaultInterval
 }

@@ -177,7 +177,7 @@ func decodeForeign(service string, raw []byte) (entries []registry.Entry) {
 	}
 	for _, port := range []*int{&doc.Port, doc.SSLPort} {
 		if port != nil && *port != 0 {
-			entries = append(entries, driverkit.ForeignEntry(service, doc.Address, *port))
+			entries = append(entries, driverkit.Foreign(service, doc.Address, *port))
 		}
 	}
 	return entries

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 	driver "github.com/rollcall-dev/rollcall/registry/nacos"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
@@ -46,6 +47,9 @@ func config(dir testing.TB, endpoint, password string, opts driver.Options) regi
 	expect.NoError(dir, err)
 	expect.NoError(dir, json.Unmarshal(raw, &given))
 	maps.DeleteFunc(given, func(_ string, value any) bool { return value == "" || value == 0.0 }) // neither is the default
+	if opts.HeartbeatInterval != 0 {
+		given["heartbeatInterval"] = time.Duration(opts.HeartbeatInterval).String()
+	}
 	raw, err = json.Marshal(given)
 	expect.NoError(dir, err)
 	cfg := registry.Config{Endpoint: endpoint, Options: raw}
@@ -61,7 +65,7 @@ func harness(t *testing.T, s *nacos.Server, opts driver.Options) registrytest.Ha
 	// The cases take longer than the default lease, 90 s, and don't renew what they are not about.
 	long := opts
 	if opts.Ephemeral {
-		long.HeartbeatInterval = "10m"
+		long.HeartbeatInterval = driverkit.Duration(10 * time.Minute)
 	}
 	h := drivertest.HTTPHarness(driver.New, config(t, s.Endpoint, password, long), http.StatusForbidden, http.StatusServiceUnavailable)
 	// There it would have to log in first.
@@ -81,7 +85,7 @@ func harness(t *testing.T, s *nacos.Server, opts driver.Options) registrytest.Ha
 	}
 	if opts.Ephemeral {
 		short := opts
-		short.HeartbeatInterval = "1s" // an entry without renewals goes after 66 s
+		short.HeartbeatInterval = driverkit.Duration(time.Second) // an entry without renewals goes after 66 s
 		h.ShortLease = drivertest.Harness(driver.New, config(t, s.Endpoint, password, short), "").Open
 		h.Foreign = func(t testing.TB, at registry.Instance) func() {
 			a := newApp(t, s, at)

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 	driver "github.com/rollcall-dev/rollcall/registry/nacos"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
@@ -191,7 +192,7 @@ func (s *scenario) expectSeen(r *nacos.Reader, want ...registry.Instance) {
 // What an application with Nacos' own client sees, which subscribes over gRPC.
 func TestSubscriberSeesIt(t *testing.T) {
 	t.Parallel()
-	for name, opts := range map[string]driver.Options{"persistent": {}, "ephemeral": {Ephemeral: true, HeartbeatInterval: "1m"}} {
+	for name, opts := range map[string]driver.Options{"persistent": {}, "ephemeral": {Ephemeral: true, HeartbeatInterval: driverkit.Duration(time.Minute)}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			onEach(t, opts, func(s *scenario) {
