@@ -10,6 +10,7 @@
 //	manager       the manager, built and run
 //	registries    the registries' servers, and clients that read from them
 //	fakeregistry  a registry with faults on demand, which writes down every call
+//	httpserver    the server of the HTTP registry protocol, over any registry that can be read back
 //	drivertest    what the tests of every driver ask for: servers that are in trouble, and which configurations its New takes
 //	apiproxy      what stands between a manager and the API server
 //	history       every version of what a test watches

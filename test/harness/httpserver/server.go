@@ -1,5 +1,5 @@
-// Package httpserver is the server half of the HTTP registry protocol (docs/http-registry.openapi.yaml), for tests and
-// for the demo. It answers over any registry that can be read back.
+// Package httpserver is the server half of the HTTP registry protocol (docs/http-registry.openapi.yaml). It answers over any
+// registry that can be read back.
 package httpserver
 
 import (
