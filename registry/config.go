@@ -12,9 +12,10 @@ import (
 // Constructor makes a driver. Every replica of the manager calls it at start-up, also one that does not lead, and again
 // when the registry's configuration or the content of a file that it names has changed: a driver reads its files here and
 // nowhere else. It checks all that can be checked without the registry: an unknown option, a bad URL or a missing file is
-// an error that names the field as the user wrote it (see [FieldError]). It does not need the registry to be reachable.
+// an error that names the field as the user wrote it (see [FieldError]). It does not need the registry to be reachable. ctx
+// bounds the making alone: what the driver begins goes on until it is closed.
 //
-// A Registry that is also an io.Closer is closed when it is no longer used and no call is under way. Close frees what
+// A Registry that is also an io.Closer is closed, once, when it is no longer used and no call is under way. Close frees what
 // this process holds and leaves every entry as it is, those that live by a lease or a session too: whoever comes next has
 // until these end to take them over.
 type Constructor func(ctx context.Context, cfg Config) (Registry, error)
@@ -26,15 +27,17 @@ type Config struct {
 	// Endpoint is where the registry is: one address, or several separated by commas, in the driver's own form. Empty
 	// where the driver needs none.
 	Endpoint string
-	TLS      TLS
-	Auth     Auth
+	// TLS and Auth name files, which exist or not. A driver refuses what it would ignore.
+	TLS  TLS
+	Auth Auth
 	// Timeout is how long one call may take. The caller bounds the context of each call by it, and that of a list by six
 	// times as much; a driver may use it for what a context can't bound.
 	Timeout time.Duration
 	// Options is the driver's own part, as a JSON object; package driverkit decodes it.
 	Options json.RawMessage
 	// Logger is for what no call can return as its error: which server is used now, that a session was lost. It names the
-	// registry already, and is never nil. Calls that fail are logged by the caller.
+	// registry already. Rollcall sets it always; for a test that does not there is Logger in package driverkit. Calls that
+	// fail are logged by the caller.
 	Logger *slog.Logger
 }
 
@@ -48,7 +51,7 @@ type TLS struct {
 	KeyFile  string
 }
 
-// Given reports whether any file is named.
+// Given reports whether any file is named, for a registry that knows no TLS.
 func (t TLS) Given() bool { return t != TLS{} }
 
 // Auth says who we are to the registry.
@@ -61,7 +64,7 @@ type Auth struct {
 }
 
 // FieldError says which field of the registry section is wrong: "endpoint", "tls.caFile", "options.datacenter". The
-// configuration's validation puts the section's own path before it.
+// configuration's validation puts the section's own path before it. FieldError(field, nil) is nil.
 func FieldError(field string, err error) error {
 	if err == nil {
 		return nil
@@ -69,7 +72,7 @@ func FieldError(field string, err error) error {
 	return &fieldError{field: field, err: err}
 }
 
-// FieldOf returns the field that [FieldError] named.
+// FieldOf returns the field that [FieldError] named in err, or in an error that it wraps.
 func FieldOf(err error) (string, bool) {
 	var f *fieldError
 	if !errors.As(err, &f) {

@@ -132,7 +132,8 @@ func (c *HTTPClient) ServerAt(address string) (Server, error) {
 }
 
 // Share bounds a request by its part of the time that is left for as many requests, one after the other, this one included: a
-// server that hangs takes no time from those after it. The last one has all that is left.
+// server that hangs takes no time from those after it. The last one has all that is left. As with [context.WithTimeout], the
+// caller calls the function when the request has ended.
 func Share(ctx context.Context, left int) (context.Context, context.CancelFunc) {
 	deadline, is := ctx.Deadline()
 	if !is || left <= 1 {

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -162,19 +163,19 @@ func readFile(path, what string) ([]byte, error) {
 	return raw, nil
 }
 
-// Authorization returns the header of that name: a bearer token, or HTTP's basic authentication (RFC 7617), or "" without
+// Authorization returns a header with one of that name: a bearer token, or HTTP's basic authentication (RFC 7617), or none without
 // credentials. The error is of a user name that the latter can't carry.
-func (c Credentials) Authorization() (string, error) {
+func (c Credentials) Authorization() (http.Header, error) {
 	switch {
 	case c.Token != "":
-		return "Bearer " + c.Token, nil
+		return http.Header{"Authorization": {"Bearer " + c.Token}}, nil
 	case c.Username == "":
-		return "", nil
+		return http.Header{}, nil
 	case strings.ContainsFunc(c.Username, func(r rune) bool { return r == ':' || r < ' ' || r == '\x7f' }):
-		return "", registry.FieldError("auth.username", errors.New(
+		return nil, registry.FieldError("auth.username", errors.New(
 			"must not hold a colon or a control character: HTTP could not tell where the password begins"))
 	}
-	return "Basic " + c.basic(), nil
+	return http.Header{"Authorization": {"Basic " + c.basic()}}, nil
 }
 
 func (c Credentials) basic() string {

@@ -112,7 +112,7 @@ func OneOf(field, value string, allowed ...string) error {
 	return registry.FieldError(field, fmt.Errorf("is %q; write one of %s", value, strings.Join(allowed, ", ")))
 }
 
-// Logger returns the configuration's, and for a test that has set none one that discards.
+// Logger returns the configuration's, or one that discards where a test has set none.
 func Logger(cfg registry.Config) *slog.Logger {
 	if cfg.Logger == nil {
 		return slog.New(slog.DiscardHandler)

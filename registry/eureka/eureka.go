@@ -47,7 +47,7 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	authorization, err := credentials.Authorization()
+	header, err := credentials.Authorization()
 	if err != nil {
 		return nil, err
 	}
@@ -62,10 +62,9 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 		return nil, err
 	}
 	r := &Registry{
-		client: client, header: http.Header{}, field: "auth.username", opts: opts, spellings: spellings{known: map[string][]string{}},
+		client: client, header: header, field: "auth.username", opts: opts, spellings: spellings{known: map[string][]string{}},
 	}
-	if authorization != "" {
-		r.header.Set("Authorization", authorization)
+	if credentials.Username != "" {
 		r.field = "auth.passwordFile"
 	}
 	r.replicated = r.header.Clone()

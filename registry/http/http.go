@@ -59,7 +59,7 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	authorization, err := credentials.Authorization()
+	header, err := credentials.Authorization()
 	if err != nil {
 		return nil, err
 	}
@@ -69,10 +69,6 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	}
 	if err := driverkit.DecodeOptions(cfg, &struct{}{}); err != nil {
 		return nil, err
-	}
-	header := http.Header{}
-	if authorization != "" {
-		header.Set("Authorization", authorization)
 	}
 	return &Registry{client: client, header: header, field: credentialsField(cfg), log: driverkit.Logger(cfg)}, nil
 }

@@ -9,7 +9,8 @@ import (
 
 // Harness makes drivers for the suite. The cases run in parallel on one harness, but for those that restart the registry;
 // each uses cluster and service names of its own, so one registry serves them all, and removes what it wrote. A driver
-// that is an io.Closer is closed.
+// that is an io.Closer is closed. Each function gets the test of the case that calls it, and may end it; only Open has to be
+// given.
 type Harness struct {
 	// Open returns a driver as a process that has just started makes it: it remembers nothing of earlier calls, and
 	// works on the same registry as every other that this harness opened. The cluster is for registry.Config.Cluster.
