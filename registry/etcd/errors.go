@@ -58,8 +58,9 @@ func isAway(err error) bool {
 // timedOut holds where etcd has given up waiting for a change, which it may still carry out (etcdserver/v3_server.go), or a member has
 // ended a call whose time was up a moment before it was here.
 func timedOut(err error) bool {
+	code := codeOf(err)
 	return errors.Is(err, rpctypes.ErrTimeout) || errors.Is(err, rpctypes.ErrTimeoutDueToLeaderFail) ||
-		errors.Is(err, rpctypes.ErrTimeoutDueToConnectionLost) || codeOf(err) == codes.Canceled
+		errors.Is(err, rpctypes.ErrTimeoutDueToConnectionLost) || code == codes.Canceled || code == codes.DeadlineExceeded
 }
 
 // timeoutError has the manager wait as after a time-out of its own.

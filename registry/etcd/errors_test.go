@@ -59,8 +59,11 @@ func TestClasses(t *testing.T) {
 		"leader lost":       {"the next leader may have it", rpctypes.ErrGRPCTimeoutDueToLeaderFail, false, "", true},
 		"connection lost":   {"so it is with a member", rpctypes.ErrGRPCTimeoutDueToConnectionLost, false, "", true},
 		"ended by a member": {"it knows the time that the call has", status.Error(codes.Canceled, "RST_STREAM"), false, "", true},
-		"unknown":           {"an unknown error may pass", errors.New("odd"), false, "", false},
-		"gRPC":              {"so may what gRPC does not know", status.Error(codes.Unknown, "odd"), false, "", false},
+		"ended as it was up": {
+			"gRPC sees by the clock that it is, before the context does", status.Error(codes.DeadlineExceeded, "RST_STREAM"), false, "", true,
+		},
+		"unknown": {"an unknown error may pass", errors.New("odd"), false, "", false},
+		"gRPC":    {"so may what gRPC does not know", status.Error(codes.Unknown, "odd"), false, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
