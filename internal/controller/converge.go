@@ -200,7 +200,7 @@ func (r *PodReconciler) call(ctx context.Context, seen *observation, c plan.Chan
 			r.saySeveral(seen, c, err.Error())
 		}
 		return notes.Blocker{}
-	case outcome == registryclient.TimedOut:
+	case registryclient.MayLand(err):
 		seen.tracked.Failed(in, lands)
 	case outcome == registryclient.NotRegistered: // there is nothing that could have been changed
 		r.State.Claims.Missed(seen.pod().UID, in, now)
@@ -237,7 +237,7 @@ func (r *PodReconciler) settle(ctx context.Context, seen *observation, c plan.Ch
 	standing, asks := seen.tracked.Standing(c.Key()), seen.asksAbout(c)
 	if remaining := standing.SettlesIn(r.Clock.Now()); !standing.Settled() && (!asks || remaining > 0) {
 		return notes.Blocker{Reason: reason.Settling, After: max(remaining, backoffBase),
-			Message: c.String() + ": an earlier call timed out and may still be carried out"}
+			Message: c.String() + ": an earlier call failed, and may still be carried out"}
 	}
 	if asks {
 		if missing := r.readBack(ctx, seen, c); missing.Reason != "" {

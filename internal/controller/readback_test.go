@@ -75,20 +75,30 @@ func TestNoHookIsAssertedOnAReadBackThatSaysOtherwise(t *testing.T) {
 	w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
 }
 
+// gatewayError is of a call that a gateway passed on and lost sight of.
+type gatewayError struct{}
+
+func (gatewayError) Error() string { return "answered 502 Bad Gateway" }
+func (gatewayError) Timeout() bool { return true }
+
 func TestTimeOutThatMayLandIsWaitedForAndThenReadBack(t *testing.T) {
 	t.Parallel()
+	never, lands := []string{asks, writes}, []string{asks, deregisters, asks, writes}
 	for name, tc := range map[string]struct {
 		reason string
+		err    error
 		lands  bool
 		want   []string
 	}{
-		"it never lands": {"the registry says what is wanted, and no other call is made", false, []string{asks, writes}},
-		"it lands":       {"what it did is undone, and that is confirmed", true, []string{asks, deregisters, asks, writes}},
+		"it never lands":        {"the registry says what is wanted, and no other call is made", context.DeadlineExceeded, false, never},
+		"it lands":              {"what it did is undone, and that is confirmed", context.DeadlineExceeded, true, lands},
+		"a gateway's, never":    {"the registry says what is wanted, and no other call is made", gatewayError{}, false, never},
+		"a gateway's, it lands": {"what it did is undone, and that is confirmed", gatewayError{}, true, lands},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w, pod := born(t, asking)
-			w.registry.FailNext(anyCall(), context.DeadlineExceeded)
+			w.registry.FailNext(anyCall(), tc.err)
 			w.reconcile(pod)
 			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 			w.takeJournal()

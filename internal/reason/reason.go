@@ -106,7 +106,7 @@ const (
 	//
 	// What to do: wait.
 	Draining Reason = "Draining"
-	// Settling: an earlier call timed out and may still be carried out.
+	// Settling: an earlier call timed out, or a gateway or a connection lost it in the middle. It may still be carried out.
 	//
 	// What to do: wait, at most twice `registry.timeout`.
 	Settling Reason = "Settling"

@@ -241,7 +241,8 @@ func TestOutcomes(t *testing.T) {
 		"foreign":      {"an entry of another writer", registry.ForeignEntry(failed), Foreign, false},
 		"lost":         {"there was no such entry", registry.NotRegistered(failed), NotRegistered, false},
 		"deadline":     {"its time was up", fmt.Errorf("calling: %w", context.DeadlineExceeded), TimedOut, true},
-		"network":      {"a connection that timed out may have brought the request", &netTimeoutError{}, TimedOut, true},
+		"network":      {"a connection that timed out may have brought the request", &netTimeoutError{}, Retryable, true},
+		"gateway":      {"the registry may still be at it, whatever the class", registry.RetryAfter(&netTimeoutError{}, 0), Retryable, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -257,6 +258,9 @@ func TestOutcomes(t *testing.T) {
 						t.Errorf("%s: got %v (%s), want %s\nreason: %s", operation, got, Classify(got), tc.want, tc.reason)
 					}
 					until, lands := MayLandUntil(got)
+					if MayLand(got) != lands {
+						t.Errorf("%s: MayLand says %t of what may land until %s", operation, !lands, until)
+					}
 					want := tc.lands && !reads(operation)
 					if lands != want || want && time.Until(until) != 2*callTimeout || !fence.lands.Equal(until) {
 						t.Errorf("%s: it may land until %s (%t), and the fence knows %s; want it known: %t", operation, until, lands,

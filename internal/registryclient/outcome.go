@@ -16,7 +16,7 @@ const (
 	Retryable    Outcome = "retryable"
 	// Refused is final; see [registry.Terminal].
 	Refused Outcome = "terminal"
-	// TimedOut is of a call whose time was up. A change may still be carried out, see [MayLandUntil].
+	// TimedOut is of a call whose time was up. A change may still be carried out, see [MayLand].
 	TimedOut Outcome = "timeout"
 	// NotRegistered is of a heartbeat that found no entry.
 	NotRegistered Outcome = "notRegistered"
@@ -58,7 +58,13 @@ func Classify(err error) Outcome {
 	}
 }
 
-// MayLandUntil returns until when a change whose time was up may still be carried out; false where nothing may.
+// MayLand reports whether a change that ended in the error may still be carried out: its time was up, or its driver says so.
+func MayLand(err error) bool {
+	_, may := MayLandUntil(err)
+	return may
+}
+
+// MayLandUntil returns until when it may be; false where [MayLand] is.
 func MayLandUntil(err error) (time.Time, bool) {
 	var late *outcomeError
 	if !errors.As(err, &late) {
@@ -67,7 +73,7 @@ func MayLandUntil(err error) (time.Time, bool) {
 	return late.mayLand, !late.mayLand.IsZero()
 }
 
-// outcomeError is of a call that was not made, or whose time was up.
+// outcomeError is of a call that was not made, or whose time was up, or that may still be carried out.
 type outcomeError struct {
 	outcome Outcome
 	err     error

@@ -11,8 +11,8 @@ import (
 // listTimeouts is how many times as long as a change a list may take: it is one call with all that there is.
 const listTimeouts = 6
 
-// mayLandFor is how long after its beginning a change may still be carried out: one that has timed out may be on its way for
-// as long again.
+// mayLandFor is how long after its beginning a change may still be carried out: one that has timed out, or that a gateway has lost
+// sight of, may be on its way for as long again.
 func (o Options) mayLandFor() time.Duration { return 2 * o.Timeout }
 
 // bound gives each call its time. A change that was begun is finished although its caller is asked to stop: one that is cut
@@ -32,9 +32,14 @@ func (o Options) bound(ctx context.Context, c *call, next handler) error {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	err := o.caught(func() error { return next(ctx, c) })
-	var late interface{ Timeout() bool } // of contexts, of the network, of gateways and of drivers
-	if err != nil && (errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.As(err, &late) && late.Timeout()) {
+	var late interface{ Timeout() bool } // of the network, of gateways and of drivers
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(ctx.Err(), context.DeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
 		return &outcomeError{outcome: TimedOut, err: err, mayLand: mayLand}
+	case errors.As(err, &late) && late.Timeout():
+		return &outcomeError{outcome: Retryable, err: err, mayLand: mayLand}
 	}
 	return err
 }

@@ -29,6 +29,7 @@ type Answer struct {
 	// of its first mebibyte.
 	Body []byte
 
+	read bool   // it is the answer to a request that changes nothing
 	by   string // who answered
 	what string // what the endpoint should lead to
 	mask mask
@@ -41,7 +42,7 @@ func (a *Answer) OK() bool { return a.Status >= 200 && a.Status <= 299 }
 // words, as the driver has found them in the body: in one short line, without the secrets. Of a redirect, which no client
 // of the kit follows, it says the location in their place.
 func (a *Answer) Refusal(words string) *StatusError {
-	e := &StatusError{Status: a.Status}
+	e := &StatusError{Status: a.Status, read: a.read}
 	e.after, e.delayed = parseRetryAfter(a.Header.Get(retryAfter), time.Now())
 	e.text = strings.TrimSpace(fmt.Sprintf("%s answered %d %s", a.by, a.Status, http.StatusText(a.Status)))
 	if a.Status >= 300 && a.Status <= 399 {
@@ -57,6 +58,7 @@ func (a *Answer) Refusal(words string) *StatusError {
 type StatusError struct {
 	Status int
 
+	read    bool
 	text    string
 	after   time.Duration
 	delayed bool
@@ -65,16 +67,22 @@ type StatusError struct {
 // Error implements error.
 func (e *StatusError) Error() string { return e.text }
 
-// Timeout reports that a gateway waited in vain for the server, which may still carry the call out. The caller waits after that as
-// after a time-out of its own.
-func (e *StatusError) Timeout() bool { return e.Status == http.StatusGatewayTimeout }
+// Timeout reports that a gateway may have passed the call on in vain (502, 504, Cloudflare's 524), so that the server may still carry it
+// out. The caller waits after that as after a time-out of its own. Nothing is carried out late of a request with GET or HEAD.
+func (e *StatusError) Timeout() bool {
+	switch e.Status {
+	case http.StatusBadGateway, http.StatusGatewayTimeout, statusOriginTimeout:
+		return !e.read
+	}
+	return false
+}
 
 // Classified returns the error with the class that its status asks for by itself: [registry.Terminal] where [IsFinal]
-// holds, else [registry.RetryAfter] where the server said so, and [Away] for 5xx but 504, after which the call may still be
-// under way. What more the status or the words mean is the driver's to say.
+// holds, else [registry.RetryAfter] where the server said so, and [Away] for 5xx, unless the call may still be under way; see
+// [StatusError.Timeout]. What more the status or the words mean is the driver's to say.
 func (e *StatusError) Classified() error {
 	var err error = e
-	if e.Status >= http.StatusInternalServerError && e.Status != http.StatusGatewayTimeout {
+	if e.Status >= http.StatusInternalServerError && !e.Timeout() {
 		err = Away(err)
 	}
 	switch {

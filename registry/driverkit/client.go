@@ -182,15 +182,15 @@ func (c *HTTPClient) Do(ctx context.Context, r Request) (*Answer, error) {
 }
 
 // Try makes a call, all of its requests at one server: the one that took the last call, or where its error is marked by
-// [Away] the next one, until one takes it. None is asked twice. After a time-out or a 504 the call may still be under way, so
-// it is not made elsewhere, but the next call begins there. Where all servers are away the error tells of each, and is
-// terminal only if all are.
+// [Away] the next one, until one takes it. None is asked twice. After a time-out or another error whose Timeout() is true the
+// call may still be under way, so it is not made elsewhere, but the next call begins there. Where all servers are away the error
+// tells of each, and is terminal only if all are.
 func (c *HTTPClient) Try(ctx context.Context, call func(Server) error) error {
 	var failures []error
 	for server := range c.from(int(c.current.Load())) {
 		err := call(server)
 		away := isAway(err) && !errors.Is(ctx.Err(), context.Canceled)
-		if away || errors.Is(err, context.DeadlineExceeded) || HasStatus(err, http.StatusGatewayTimeout) {
+		if away || errors.Is(err, context.DeadlineExceeded) || mayLand(err) {
 			c.leave(server, err)
 		}
 		if !away {
@@ -245,20 +245,27 @@ func (c *HTTPClient) leave(server Server, why error) {
 }
 
 // Send makes one request to a server. The error is nil where there is an answer, whatever its status. Else it is marked by
-// [Away], has the class of [TLSError] where a certificate is not good, and holds no secret; or it is that of the context.
+// [Away], has the class of [TLSError] where a certificate is not good, and holds no secret; or it is that of the context. Of a
+// request with another method than GET or HEAD that was sent, and whose connection was cut then, the error is not marked, and
+// its Timeout() is true.
 func (c *HTTPClient) Send(ctx context.Context, to Server, r Request) (*Answer, error) {
 	mask := c.mask.with("[secret]", r.Secrets...)
-	req, err := c.prepare(ctx, to, r)
+	var sent atomic.Bool
+	tracked := ctx
+	if !isRead(r.Method) {
+		tracked = noting(ctx, &sent)
+	}
+	req, err := c.prepare(tracked, to, r)
 	if err != nil {
 		return nil, fmt.Errorf("making the request: %w", err)
 	}
 	// An http.Client copies the header of each request for redirects, which are not followed here.
 	resp, err := c.transport.RoundTrip(req)
 	if err != nil {
-		return nil, silence(ctx, to, mask, err)
+		return nil, silence(ctx, to, mask, err, sent.Load())
 	}
 	defer resp.Body.Close()
-	a := &Answer{Status: resp.StatusCode, Header: resp.Header, by: c.options.Name, what: c.options.Name, mask: mask}
+	a := &Answer{Status: resp.StatusCode, Header: resp.Header, read: isRead(r.Method), by: c.options.Name, what: c.options.Name, mask: mask}
 	if c.options.NameServers {
 		a.by = to.String()
 	}
@@ -290,11 +297,15 @@ func (c *HTTPClient) prepare(ctx context.Context, to Server, r Request) (*http.R
 	return req, nil
 }
 
-// silence is the error of a request that got no answer.
-func silence(ctx context.Context, to Server, mask mask, err error) error {
+// silence is the error of a request that got no answer, and may have been sent.
+func silence(ctx context.Context, to Server, mask mask, err error, sent bool) error {
+	late := sent && isCut(err)
 	err = mask.retell(fmt.Errorf("no answer from %s: %w", to, TLSError(err)))
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		return contextError(ctx, err)
+	case late:
+		return &lateError{err: err}
 	}
 	return Away(err)
 }

@@ -2,6 +2,7 @@ package driverkit_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509/pkix"
@@ -121,7 +122,7 @@ func TestEveryStatusHasAClass(t *testing.T) {
 			t.Errorf("the error of %d is terminal: %t, want %t: %v", status, !want, want, err)
 		}
 		var late interface{ Timeout() bool }
-		if !errors.As(a.Refusal("").Classified(), &late) || late.Timeout() != (status == http.StatusGatewayTimeout) {
+		if !errors.As(a.Refusal("").Classified(), &late) || late.Timeout() != slices.Contains([]int{502, 504, 524}, status) {
 			t.Errorf("after %d a call may still land: %t", status, late.Timeout())
 		}
 	}
@@ -364,14 +365,25 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
+// cutting is a server that reads a request whole and closes its connection.
+func cutting(t *testing.T) string {
+	t.Helper()
+	return drivertest.Serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		panic(http.ErrAbortHandler)
+	})
+}
+
 // TestTry has a first server that fails in one way, and a second one that is well.
 func TestTry(t *testing.T) {
 	t.Parallel()
 	const here, there = "first", "second"
+	cut := strings.TrimPrefix(cutting(t), "http://")
 	for name, tc := range map[string]struct {
 		reason string
 		first  string // its address; else answer is what it says
 		answer int
+		method string // default: POST
 		fails  bool
 		next   string // where the next call begins
 	}{
@@ -380,7 +392,13 @@ func TestTry(t *testing.T) {
 		"says nonsense":       {reason: "it is no HTTP server", first: drivertest.Saying(t, "hello\r\n\r\n"), next: there},
 		"500":                 {reason: "it has failed, and said so", answer: 500, next: there},
 		"503":                 {reason: "it is starting, or over its limit", answer: 503, next: there},
+		"cut":                 {reason: "it may still be at it", first: cut, fails: true, next: there},
+		"cut, a read":         {reason: "nothing is changed late", first: cut, method: http.MethodGet, next: there},
+		"502":                 {reason: "the call may still be under way behind a proxy", answer: 502, fails: true, next: there},
+		"502, a read":         {reason: "nothing is changed late", answer: 502, method: http.MethodGet, next: there},
 		"504":                 {reason: "the call may still be under way behind a proxy", answer: 504, fails: true, next: there},
+		"504, a read":         {reason: "nothing is changed late", answer: 504, method: http.MethodGet, next: there},
+		"524":                 {reason: "it is the 504 of another gateway", answer: 524, fails: true, next: there},
 		"401":                 {reason: "another would say the same", answer: 401, fails: true, next: here},
 		"429":                 {reason: "all of them are for all; it is to wait", answer: 429, fails: true, next: here},
 	} {
@@ -395,14 +413,17 @@ func TestTry(t *testing.T) {
 			var asked []string
 			call := func(s driverkit.Server) error {
 				asked = append(asked, map[string]string{first: here, second: there}[s.String()])
-				a, err := c.Send(t.Context(), s, driverkit.Request{Method: http.MethodPost})
+				a, err := c.Send(t.Context(), s, driverkit.Request{Method: cmp.Or(tc.method, http.MethodPost)})
 				if err != nil || a.OK() {
 					return err
 				}
 				return a.Refusal("").Classified()
 			}
-			if err := c.Try(t.Context(), call); (err != nil) != tc.fails {
-				t.Errorf("got error %v, want one: %t\nreason: %s", err, tc.fails, tc.reason)
+			err := c.Try(t.Context(), call)
+			var late interface{ Timeout() bool }
+			lands := errors.As(err, &late) && late.Timeout()
+			if (err != nil) != tc.fails || lands != (tc.fails && tc.next == there) {
+				t.Errorf("got error %v, which says that the call may still land: %t, want one: %t\nreason: %s", err, lands, tc.fails, tc.reason)
 			}
 			want := []string{here, there}
 			if tc.fails {
@@ -416,6 +437,34 @@ func TestTry(t *testing.T) {
 				t.Errorf("the next call begins at the %s, want the %s\nreason: %s", asked[0], tc.next, tc.reason)
 			}
 		})
+	}
+}
+
+// TestWhatMayLandLate has the only server fail in one way, for a change and for a read.
+func TestWhatMayLandLate(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		server string
+		lands  bool
+	}{
+		"no connection":   {"nothing was sent", "http://" + registrytest.UnusedAddress(t), false},
+		"no HTTP":         {"it has answered, and not as a registry", "http://" + drivertest.Saying(t, "hello\r\n\r\n"), false},
+		"a bad greeting":  {"no request is sent before the handshake is over", "https://" + drivertest.Saying(t, "hello\r\n\r\n"), false},
+		"cut":             {"the server may still be at it", cutting(t), true},
+		"500":             {"the server has failed, and said so", drivertest.Answering(t, 500, nil, ""), false},
+		"gateway's error": {"the server behind it may still be at it", drivertest.Answering(t, 502, nil, ""), true},
+	} {
+		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodGet, http.MethodHead} {
+			c := newClient(t, registry.Config{Endpoint: tc.server}, driverkit.HTTPOptions{})
+			_, err := within(t.Context(), c, driverkit.Request{Method: method, Body: []byte("{}")})
+			var late interface{ Timeout() bool }
+			lands, want := errors.As(err, &late) && late.Timeout(), tc.lands && method != http.MethodGet && method != http.MethodHead
+			if err == nil || lands != want {
+				t.Errorf("%s, %s: got error %v, which says that the call may still land: %t, want %t\nreason: %s",
+					name, method, err, lands, want, tc.reason)
+			}
+		}
 	}
 }
 

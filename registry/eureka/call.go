@@ -284,11 +284,16 @@ func (c call) repeat(ctx context.Context, method, path string, query url.Values)
 	}
 }
 
-// renew renews the lease, whether or not it has ended, and reports whether there was one.
+// renew renews the lease, whether or not it has ended, and reports whether there was one. Where the peer may do so late, another one
+// may be asked all the same: it is no more than a lease.
 func (c call) renew(ctx context.Context) (bool, error) {
 	_, err := c.send(ctx, http.MethodPut, c.path, nil)
 	if driverkit.HasStatus(err, http.StatusNotFound) {
 		return false, nil
+	}
+	var late interface{ Timeout() bool }
+	if ctx.Err() == nil && errors.As(err, &late) && late.Timeout() {
+		err = driverkit.Away(err)
 	}
 	return err == nil, err
 }

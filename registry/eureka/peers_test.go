@@ -40,6 +40,37 @@ func TestACallIsMadeWholeElsewhere(t *testing.T) {
 	}
 }
 
+// TestAChangeWithoutAnAnswerIsNotMadeElsewhere: the first peer may still make it. The next call begins at the other one. A renewal is
+// made there at once.
+func TestAChangeWithoutAnAnswerIsNotMadeElsewhere(t *testing.T) {
+	t.Parallel()
+	in := web(1)
+	for name, trouble := range map[string]func(*http.Request) (int, string){
+		"a gateway's answer": status(http.StatusBadGateway),
+		"a cut connection":   func(*http.Request) (int, string) { panic(http.ErrAbortHandler) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			first := newFake(t, func(r *http.Request) (int, string) {
+				if r.Method == http.MethodGet {
+					return holding(entryOf(in, "UP"))(r)
+				}
+				return trouble(r)
+			})
+			second := newFake(t, holding(entryOf(in, "UP")))
+			d := open(t, registry.Config{Endpoint: first.URL + "," + second.URL})
+			err := d.Register(t.Context(), in)
+			var late interface{ Timeout() bool }
+			if !errors.As(err, &late) || !late.Timeout() || len(second.requests()) > 0 {
+				t.Errorf("got error %v, want one of a call that may still be made, and none at the second peer", err)
+			}
+			expect.NoError(t, d.Register(t.Context(), in))
+			renewing := open(t, registry.Config{Endpoint: first.URL + "," + second.URL})
+			expect.NoError(t, renewing.Heartbeat(t.Context(), in))
+		})
+	}
+}
+
 // peersCase is a call for an instance, to the first of two peers.
 type peersCase struct {
 	reason string

@@ -1,6 +1,7 @@
 package httpregistry_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -62,5 +63,18 @@ func TestBatchOutcomes(t *testing.T) {
 				t.Errorf("got error %v, want one that names the change", errs[1])
 			}
 		})
+	}
+}
+
+// TestABatchThatAGatewayLost may still be carried out, each change of it.
+func TestABatchThatAGatewayLost(t *testing.T) {
+	t.Parallel()
+	for i, err := range answering(t, 502, `<html>`).Batch(t.Context(), []registry.Change{
+		{Instance: drivertest.Pod(1), State: registry.InService}, {Instance: drivertest.Pod(2), State: registry.Absent},
+	}) {
+		var late interface{ Timeout() bool }
+		if !errors.As(err, &late) || !late.Timeout() || registry.IsNotApplied(err) {
+			t.Errorf("change %d: got error %v, want one of a call that may still be carried out", i, err)
+		}
 	}
 }

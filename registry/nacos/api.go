@@ -45,6 +45,8 @@ type route struct {
 	safe bool
 }
 
+func (r route) changesNothing() bool { return r.safe || r.method == http.MethodGet }
+
 // api is one version of Nacos' HTTP API.
 type api struct {
 	version string

@@ -93,7 +93,7 @@ func (c *client) find(ctx context.Context, call call) (*answer, error) {
 
 // share gives a request that changes nothing its part of the time that the servers which are left have together.
 func share(ctx context.Context, s driverkit.Server, r route) (context.Context, context.CancelFunc) {
-	if !r.safe && r.method != http.MethodGet {
+	if !r.changesNothing() {
 		return ctx, func() {}
 	}
 	return s.Share(ctx)
@@ -240,14 +240,18 @@ func (c *client) send(
 	defer cancel()
 	got, err := c.http.Send(part, s, request)
 	switch {
-	case err != nil && ctx.Err() == nil: // its part of the time may have ended, too
+	case err != nil && ctx.Err() == nil && r.changesNothing(): // its part of the time may have ended, too
 		return nil, driverkit.Away(err)
 	case err != nil:
 		return nil, err
 	}
 	a := &answer{route: r, body: got.Body}
 	if !got.OK() || !a.isSuccess() {
-		return nil, newAnswerError(got)
+		err = newAnswerError(got)
+		if r.changesNothing() && verdictOf(err) == elsewhere {
+			err = driverkit.Away(err)
+		}
+		return nil, err
 	}
 	return a, nil
 }

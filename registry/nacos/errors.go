@@ -88,11 +88,13 @@ func judgeStatus(status int) verdict {
 	return failed
 }
 
-// newAnswerError makes an error of an answer. After a 504 the call may still be under way, so no other address is asked.
+// newAnswerError makes an error of an answer. A change may still be under way after a gateway's answer, so no other address is
+// asked then.
 func newAnswerError(a *driverkit.Answer) error {
 	code, said := message(a.Body)
-	e := &answerError{verdict: judge(a.Status, code, said), err: a.Refusal(said)}
-	if e.verdict == elsewhere && a.Status != http.StatusGatewayTimeout {
+	refusal := a.Refusal(said)
+	e := &answerError{verdict: judge(a.Status, code, said), err: refusal}
+	if e.verdict == elsewhere && !refusal.Timeout() {
 		return driverkit.Away(e)
 	}
 	return e

@@ -1,0 +1,52 @@
+package driverkit
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"sync/atomic"
+)
+
+// statusOriginTimeout is of a gateway that passed a request on and waited in vain.
+const statusOriginTimeout = 524 // Cloudflare's
+
+// lateError is of a change that was sent whole and has no answer: the server may still carry it out. It does not call for another
+// server.
+type lateError struct{ err error }
+
+func (e *lateError) Error() string { return e.err.Error() }
+func (e *lateError) Unwrap() error { return e.err }
+
+// Timeout reports true; see [registry.Registry].
+func (*lateError) Timeout() bool { return true }
+
+// mayLand reports whether the server may still carry out what ended in the error.
+func mayLand(err error) bool {
+	var late interface{ Timeout() bool }
+	return errors.As(err, &late) && late.Timeout()
+}
+
+// isRead holds for methods that change nothing, so that nothing of them can be carried out late.
+func isRead(method string) bool {
+	return method == http.MethodGet || method == http.MethodHead
+}
+
+// noting has sent be true once a request is on its way whole. Of one that the transport sends again nothing was written before.
+func noting(ctx context.Context, sent *atomic.Bool) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn:      func(string) { sent.Store(false) },
+		WroteRequest: func(info httptrace.WroteRequestInfo) { sent.Store(info.Err == nil) },
+	})
+}
+
+// isCut holds for the error of a connection that ended before the answer. What is no answer of HTTP's, or an alert of TLS, is an answer.
+func isCut(err error) bool {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return true
+	}
+	op, is := errors.AsType[*net.OpError](err)
+	return is && (op.Op == "read" || op.Op == "write")
+}
