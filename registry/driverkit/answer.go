@@ -43,7 +43,7 @@ func (a *Answer) OK() bool { return a.Status >= 200 && a.Status <= 299 }
 // of the kit follows, it says the location in their place.
 func (a *Answer) Refusal(words string) *StatusError {
 	e := &StatusError{Status: a.Status, read: a.read}
-	e.after, e.delayed = parseRetryAfter(a.Header.Get(retryAfter), time.Now())
+	e.after, e.delayed = parseRetryAfter(a.Header.Get(retryAfter), a.date())
 	e.text = strings.TrimSpace(fmt.Sprintf("%s answered %d %s", a.by, a.Status, http.StatusText(a.Status)))
 	if a.Status >= 300 && a.Status <= 399 {
 		e.text += fmt.Sprintf(", and redirects are not followed: set endpoint to where %s is (Location: %s)",
@@ -52,6 +52,14 @@ func (a *Answer) Refusal(words string) *StatusError {
 		e.text += ": " + said
 	}
 	return e
+}
+
+// date is when the answer was made, by the server's clock where the answer tells: a date in it is of that clock.
+func (a *Answer) date() time.Time {
+	if date, err := http.ParseTime(a.Header.Get("Date")); err == nil {
+		return date
+	}
+	return time.Now()
 }
 
 // StatusError is an answer that acknowledges nothing.

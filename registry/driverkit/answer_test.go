@@ -6,6 +6,29 @@ import (
 	"time"
 )
 
+// TestDatesAreOfTheServersClock, which may be hours away from this one's.
+func TestDatesAreOfTheServersClock(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		date   func(now time.Time) string
+		after  time.Duration // of a Retry-After that is an hour and a minute from now, to the minute
+	}{
+		"the same clock":  {"the plain case", func(now time.Time) string { return now.Format(http.TimeFormat) }, 61 * time.Minute},
+		"an hour ahead":   {"it says a minute", func(now time.Time) string { return now.Add(time.Hour).Format(http.TimeFormat) }, time.Minute},
+		"no date":         {"there is no other clock than this one", func(time.Time) string { return "" }, 61 * time.Minute},
+		"no date of HTTP": {"there is no other clock than this one", func(time.Time) string { return "yesterday" }, 61 * time.Minute},
+	} {
+		now := time.Now().UTC()
+		a := &Answer{Status: http.StatusServiceUnavailable, Header: http.Header{
+			"Date": {tc.date(now)}, "Retry-After": {now.Add(61 * time.Minute).Format(http.TimeFormat)},
+		}}
+		if after, said := a.Refusal("").RetryAfter(); !said || after.Round(time.Minute) != tc.after {
+			t.Errorf("%s: got %s, %t, want %s\nreason: %s", name, after, said, tc.after, tc.reason)
+		}
+	}
+}
+
 func TestParseRetryAfter(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
