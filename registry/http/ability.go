@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -35,7 +36,7 @@ func (r *Registry) Probe(ctx context.Context, in registry.Instance) error {
 
 func (r *Registry) probe(ctx context.Context, in registry.Instance) error {
 	if r.can.Load() == nil {
-		if err := r.learn(ctx); err != nil {
+		if err := r.learn(ctx, false); err != nil {
 			return err
 		}
 	}
@@ -50,15 +51,24 @@ func (r *Registry) probe(ctx context.Context, in registry.Instance) error {
 	return err
 }
 
-// learn asks the server what it can do, with each list and before the first probe. With an error, what was known stays.
-func (r *Registry) learn(ctx context.Context) error {
+// learn asks the server what it can do, with each list and before the first probe. With an error, what was known stays. A server that
+// has just listed, and so speaks the protocol, is of an older version where it has no such path. Else that may be a gateway's word,
+// which has lost its route for a moment: the next list tells.
+func (r *Registry) learn(ctx context.Context, listed bool) error {
 	answer, err := r.send(ctx, driverkit.Request{Method: http.MethodGet, Path: capabilitiesPath, Limit: maxDocument})
-	if err != nil && !hasNoPath(err) {
-		return err
-	}
+	older := hasNoPath(err)
 	var can capabilities
-	if err == nil && json.Unmarshal(answer.Body, &can) != nil {
-		can = capabilities{} // some servers answer every path
+	if err == nil {
+		err = json.Unmarshal(answer.Body, &can)
+		older = err != nil // some servers answer every path
+	}
+	switch {
+	case older && !listed:
+		return fmt.Errorf("what the server can do is not known before it has listed: %v", err) //nolint:errorlint // it passes
+	case older:
+		can = capabilities{}
+	case err != nil:
+		return err
 	}
 	can.BatchLimit = min(max(can.BatchLimit, 1), maxBatch)
 	if was := r.can.Swap(&can); was == nil || *was != can {

@@ -1,6 +1,8 @@
 package httpregistry_test
 
 import (
+	"cmp"
+	"io"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -58,6 +60,9 @@ func TestServersOfAllVersions(t *testing.T) {
 
 	expectCan(1, true) // it is not known yet
 	server.to(oldest)
+	expectProbe("it may be a gateway that has no way to the server for a moment", "404 Not Found")
+	expectCan(1, true)
+	resync()
 	expectProbe("a server of version 1.2 goes on as ever", "")
 	expectCan(1, false)
 
@@ -67,8 +72,8 @@ func TestServersOfAllVersions(t *testing.T) {
 	expectProbe("the pod is not registered", "409 Conflict: clients are not given the instance")
 	expect.NoError(t, d.Register(t.Context(), in))
 	expectProbe("clients are given it", "")
-	if n := server.asked.Load(); n != 2 {
-		t.Errorf("the server was asked %d times what it can do, want once before the first probe and once with the list", n)
+	if n := server.asked.Load(); n != 3 {
+		t.Errorf("the server was asked %d times what it can do, want once before the first probe and once with each list", n)
 	}
 
 	server.to(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))
@@ -92,33 +97,60 @@ func TestServersOfAllVersions(t *testing.T) {
 		t.Errorf("Batch: got %v, want an error by which the change is made by itself", errs[0])
 	}
 	expectCan(1, true)
+	expectProbe("a gateway that has no way to it for a moment turns no probe off", "404 Not Found")
+	expectCan(1, true)
+	server.to(newest)
+	expectProbe("the pod is registered", "")
+	expectCan(1, true)
+	resync()
+	expectCan(50, true)
 }
 
-// TestWhatAServerCanDo is of answers that are not as documented.
+// TestWhatAServerCanDo is of answers that are not as documented. They count only from a server that has just listed: else a gateway
+// may have given them.
 func TestWhatAServerCanDo(t *testing.T) {
 	t.Parallel()
+	const unknown = "not known before it has listed"
 	for name, tc := range map[string]struct {
 		reason string
 		status int
 		answer string
 		limit  int
 		probes bool
-		says   string
+		says   string // by the probe
+		// unlisted is what that says before a list, where that is something else.
+		unlisted string
 	}{
-		"no such path":        {"it is of an older version", 404, `{"error":"no"}`, 1, false, ""},
-		"no such method":      {"it is of an older version", 405, ``, 1, false, ""},
-		"not implemented":     {"it is of an older version", 501, ``, 1, false, ""},
-		"a page":              {"some servers answer every path", 200, `<html>`, 1, false, ""},
-		"something else":      {"some servers answer every path", 200, `{"status":"ok"}`, 1, false, ""},
-		"more than is taken":  {"an answer must fit into memory", 200, `{"batchLimit":100000}`, 1000, false, ""},
-		"less than nothing":   {"it is a slip", 200, `{"batchLimit":-1}`, 1, false, ""},
-		"away":                {"it is asked again", 503, ``, 1, true, "503"},
-		"may not be asked":    {"it is asked again, and a person looks", 403, ``, 1, true, "auth"},
-		"where it can't read": {"a status of its own says nothing of its version", 400, ``, 1, true, "400"},
+		"no such path":        {"it is of an older version", 404, `{"error":"no"}`, 1, false, "", unknown},
+		"no such method":      {"it is of an older version", 405, ``, 1, false, "", unknown},
+		"not implemented":     {"it is of an older version", 501, ``, 1, false, "", unknown},
+		"a page":              {"some servers answer every path", 200, `<html>`, 1, false, "", unknown},
+		"something else":      {"some servers answer every path", 200, `{"status":"ok"}`, 1, false, "", ""},
+		"more than is taken":  {"an answer must fit into memory", 200, `{"batchLimit":100000}`, 1000, false, "", ""},
+		"less than nothing":   {"it is a slip", 200, `{"batchLimit":-1}`, 1, false, "", ""},
+		"away":                {"it is asked again", 503, ``, 1, true, "503", ""},
+		"may not be asked":    {"it is asked again, and a person looks", 403, ``, 1, true, "auth", ""},
+		"where it can't read": {"a status of its own says nothing of its version", 400, ``, 1, true, "400", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := answering(t, tc.status, tc.answer)
+			d := open(t, registry.Config{Endpoint: drivertest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
+				answer := tc.answer
+				switch r.URL.Path {
+				case "/v1/capabilities":
+					w.WriteHeader(tc.status)
+				case "/v1/instances":
+					answer = `{"instances":[]}`
+				}
+				_, _ = io.WriteString(w, answer)
+			})})
+			before := cmp.Or(tc.says, tc.unlisted)
+			err := d.Probe(t.Context(), drivertest.Pod(1))
+			if expect.Error(t, tc.reason, err, before); tc.unlisted != "" && (registry.IsTerminal(err) || !d.Probes()) {
+				t.Errorf("before a list: got %v, probes: %t, want an error that passes\nreason: %s", err, d.Probes(), tc.reason)
+			}
+			_, err = d.List(t.Context(), "test")
+			expect.NoError(t, err)
 			expect.Error(t, tc.reason, d.Probe(t.Context(), drivertest.Pod(1)), tc.says)
 			if d.BatchLimit() != tc.limit || d.Probes() != tc.probes {
 				t.Errorf("got batches of %d, probes %t; want %d, %t\nreason: %s", d.BatchLimit(), d.Probes(), tc.limit, tc.probes, tc.reason)

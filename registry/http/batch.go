@@ -49,10 +49,10 @@ func (r *Registry) sendBatch(ctx context.Context, entries []registry.Entry, outc
 	answer, err := r.send(ctx, driverkit.Request{Method: http.MethodPost, Path: batchPath, Body: body, Limit: maxAnswer})
 	switch {
 	case hasNoPath(err): // a server of an older version: each change goes by itself
-		r.can.Store(nil)
+		r.takeNoBatches()
 		return registry.NotApplied(err)
 	case len(outcomes) > 1 && isOfBatch(err): // so it does where the batch is refused: one change may be taken
-		r.can.Store(nil)
+		r.takeNoBatches()
 		return registry.NotApplied(errors.New(err.Error())) // without its class
 	case err != nil:
 		return err
@@ -81,6 +81,14 @@ func (r *Registry) sendBatch(ctx context.Context, entries []registry.Entry, outc
 		}
 	}
 	return nil
+}
+
+// takeNoBatches has each change go by itself until the next list. It says nothing of the probe: a gateway may have lost its route for
+// a moment.
+func (r *Registry) takeNoBatches() {
+	if can := r.can.Load(); can != nil {
+		r.can.CompareAndSwap(can, &capabilities{BatchLimit: 1, Probe: can.Probe})
+	}
 }
 
 // isOfBatch holds for the refusal of a whole batch for what it is, and not for who sends it: it is too large, or has more

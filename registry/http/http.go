@@ -95,7 +95,7 @@ func (r *Registry) List(ctx context.Context, cluster string) ([]registry.Entry, 
 		return r.list(ctx, url.Values{"cluster": {cluster}})
 	})
 	if err == nil {
-		_ = r.learn(ctx) // the list is whole without it
+		_ = r.learn(ctx, true) // the list is whole without it
 	}
 	return entries, err //nolint:wrapcheck // the kit says what was listed
 }
