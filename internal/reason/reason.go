@@ -149,10 +149,10 @@ const (
 	//
 	// What to do: look at the agent on the node that the message names, and at `agentEndpoint` in the driver's options.
 	AgentUnavailable Reason = "AgentUnavailable"
-	// AgentRefused: as AgentUnavailable, and the agent refuses the token. Retried every 30 s, and at once when the
-	// configuration changes.
+	// AgentRefused: as AgentUnavailable, and the agent refuses the token, or `agentEndpoint` or a certificate is wrong: the
+	// message names the field. Retried every 30 s, and at once when the configuration changes.
 	//
-	// What to do: give the token the right to write the service.
+	// What to do: correct that field, or the agent's certificate. Where it is the token, give it the right to write the service.
 	AgentRefused Reason = "AgentRefused"
 	// AppCameBack: only an Event. The application's own entry came back into rotation while the pod had to be out of it, and
 	// Rollcall took it out again. There is one Event for as long as the pod is out.

@@ -312,7 +312,7 @@ func (r *Registry) askAgent(ctx context.Context, s appService, begin bool) error
 	of := fmt.Sprintf("the agent of node %s, which owns %q,", s.Node.Node, s.Service.ID)
 	switch {
 	case err != nil:
-		return noOutage(fmt.Errorf("%s is away: %w", of, wrongNameError("options.agentServerName", err)))
+		return noOutage(fmt.Errorf("%s is away: %w", of, expiredError("options.agentEndpoint", wrongNameError("options.agentServerName", err))))
 	case answer.OK():
 		return nil
 	}
@@ -322,6 +322,8 @@ func (r *Registry) askAgent(ctx context.Context, s appService, begin bool) error
 		return registry.OfAgent(notAllowed(fmt.Errorf("%s refuses the token: %w", of, err)))
 	case answer.Status == http.StatusNotFound: // it passes: the catalog follows the agent
 		return noOutage(errors.New(of + " does not know it; does options.agentEndpoint lead to the agent of each node? " + err.Error()))
+	case registry.IsTerminal(err): // it redirects, or a port for TLS is asked without, say
+		err = registry.FieldError("options.agentEndpoint", err)
 	}
 	return noOutage(fmt.Errorf("%s answers: %w", of, err))
 }

@@ -2,11 +2,21 @@ package consul_test
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log"
+	"math/big"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,6 +32,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/pki"
 )
 
 // agent is a catalog with one service, and the agent that owns it. The catalog follows the agent one question later.
@@ -197,6 +208,9 @@ func TestAppEntryThatCantBeSteered(t *testing.T) {
 		"perhaps hidden":          {"the server fails to say so", denies(500), failOver, "500", "", false},
 		"ACLs that are off":       {"the policy means nothing then", denies(401), register, noService, "", true},
 		"an agent with a token":   {"it takes that for who has none", denies(200), register, noService, "", true},
+		"a port for TLS":          {"it answers so where it is asked without", &agent{status: 400}, failOver, agentSays, "options.agentEndpoint", false},
+		"a redirect":              {"it is not followed", &agent{status: 302}, failOver, agentSays, "options.agentEndpoint", false},
+		"an agent that is busy":   {"it passes", &agent{status: 429}, failOver, agentSays, "", false},
 		"another agent":           {"the address leads to none that knows it", &agent{status: 404}, failOver, elsewhere, "", false},
 		"an agent that is away":   {"it passes", &agent{away: true}, failOver, away, "", false},
 	} {
@@ -279,5 +293,38 @@ func TestASlowAgentIsNoServersFault(t *testing.T) {
 	}
 	if _, err := apps.Get(t.Context(), drivertest.Pod(1)); err != nil || seconds.Load() > 0 {
 		t.Errorf("Get: error %v, and the second server was asked %d times, want none", err, seconds.Load())
+	}
+}
+
+// TestAnAgentsCertificate has expired. That is the agent's, and no field of the servers' is wrong.
+func TestAnAgentsCertificate(t *testing.T) {
+	t.Parallel()
+	authority, err := pki.NewAuthority(t.TempDir(), "test")
+	expect.NoError(t, err)
+	pair, err := authority.Issue("server", pkix.Name{CommonName: "server"}, "127.0.0.1")
+	expect.NoError(t, err)
+	good, err := tls.X509KeyPair(pair.CertPEM, pair.KeyPEM)
+	expect.NoError(t, err)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	expect.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(-time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	expired, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	expect.NoError(t, err)
+	serve := func(certificate tls.Certificate) string {
+		server := httptest.NewUnstartedServer(&agent{})
+		server.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
+		server.Config.ErrorLog = log.New(io.Discard, "", 0) // it reports every handshake that fails
+		server.StartTLS()
+		t.Cleanup(server.Close)
+		return server.URL
+	}
+	agents := strings.Replace(serve(tls.Certificate{Certificate: [][]byte{expired}, PrivateKey: key}), "127.0.0.1", "{nodeIP}", 1)
+	err = open(t, registry.Config{
+		Endpoint: serve(good), TLS: registry.TLS{CAFile: authority.CertFile}, Options: fmt.Appendf(nil, `{"agentEndpoint": %q}`, agents),
+	}).AppEntries().FailOver(t.Context(), drivertest.Pod(1))
+	if field, _ := registry.FieldOf(err); field != "options.agentEndpoint" || !registry.IsTerminal(err) || !registry.IsOfAgent(err) {
+		t.Errorf("got error %v of field %q, want a terminal one of an agent and of options.agentEndpoint", err, field)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -21,6 +22,14 @@ var errRolledBack = errors.New("the transaction was rolled back because of anoth
 func wrongNameError(field string, err error) error {
 	if host := new(x509.HostnameError); errors.As(err, host) {
 		return registry.Terminal(registry.FieldError(field, host))
+	}
+	return err
+}
+
+// expiredError names the option that leads to a certificate which has expired. The kit takes it for one of endpoint's.
+func expiredError(field string, err error) error {
+	if invalid := new(x509.CertificateInvalidError); errors.As(err, invalid) && invalid.Reason == x509.Expired {
+		return registry.Terminal(registry.FieldError(field, fmt.Errorf("shows a certificate that has expired or is not valid yet: %w", invalid)))
 	}
 	return err
 }
