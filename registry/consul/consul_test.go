@@ -334,3 +334,44 @@ func TestTheNodeIsSynthetic(t *testing.T) {
 		}
 	}
 }
+
+// TestAServerThatIsNoConsul is the first of two, and keeps no call: the next one begins at the other.
+func TestAServerThatIsNoConsul(t *testing.T) {
+	t.Parallel()
+	known := map[string]string{"X-Consul-Knownleader": "true"}
+	list := func(d *consul.Registry) error {
+		_, err := d.List(t.Context(), "test")
+		return err
+	}
+	register := func(d *consul.Registry) error { return d.Register(t.Context(), drivertest.Pod(1)) }
+	for name, tc := range map[string]struct {
+		reason string
+		first  string
+		call   func(*consul.Registry) error
+	}{
+		"a page, to a read":   {"it has no header of Consul's", drivertest.Answering(t, 200, nil, "<html>"), list},
+		"a list of something": {"it is not what was asked for", drivertest.Answering(t, 200, known, `{"a": 1}`), list},
+		"a page, to a change": {"it is no outcome", drivertest.Answering(t, 200, nil, "<html>"), register},
+		"a page, to a look": {"it is no list", drivertest.Answering(t, 200, nil, "<html>"), func(d *consul.Registry) error {
+			_, err := d.AppEntries().Get(t.Context(), drivertest.Pod(1))
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var asked atomic.Int64
+			second := drivertest.Serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				asked.Add(1)
+				w.WriteHeader(http.StatusServiceUnavailable)
+			})
+			d := open(t, registry.Config{Endpoint: tc.first + "," + second})
+			if err := tc.call(d); err == nil || registry.IsTerminal(err) || !strings.Contains(err.Error(), tc.first) {
+				t.Errorf("got error %v, want one that passes and names %s\nreason: %s", err, tc.first, tc.reason)
+			}
+			asked.Store(0) // a list has requests that are made at once
+			if err := tc.call(d); err == nil || asked.Load() == 0 {
+				t.Errorf("got error %v, want the next call to begin at the other server\nreason: %s", err, tc.reason)
+			}
+		})
+	}
+}

@@ -119,11 +119,11 @@ func (r *Registry) read(ctx context.Context, path string, query url.Values, whol
 	case answer.Status != http.StatusOK:
 		return nil, r.refusal(ctx, answer)
 	case whole && header.Get("X-Consul-Knownleader") != "true":
-		return nil, errors.New("the answer is not that of a Consul which knows its leader")
+		return nil, r.client.Distrust(answer, errors.New("the answer is not that of a Consul which knows its leader"))
 	case whole && header.Get(filteredByACLs) == "true":
 		return nil, notAllowed(errors.New("the token may not read all of Rollcall's nodes and their services"))
 	}
-	return answer.Header, decode(answer, into)
+	return answer.Header, r.decode(answer, into)
 }
 
 // transact makes one transaction. Without an error it was made, or rolled back because of the errors in it. Namespace and
@@ -137,7 +137,7 @@ func (r *Registry) transact(ctx context.Context, operations []operation) (*outco
 		return nil, r.refusal(ctx, answer)
 	}
 	var made outcome
-	if err := decode(answer, &made); err != nil {
+	if err := r.decode(answer, &made); err != nil {
 		return nil, err
 	}
 	if answer.Status == http.StatusConflict && len(made.Errors) == 0 {
@@ -169,9 +169,9 @@ func (r *Registry) place(query url.Values, key, value string) {
 	}
 }
 
-func decode(answer *driverkit.Answer, into any) error {
+func (r *Registry) decode(answer *driverkit.Answer, into any) error {
 	if err := json.Unmarshal(answer.Body, into); err != nil {
-		return fmt.Errorf("decoding the answer: %w", err)
+		return r.client.Distrust(answer, fmt.Errorf("decoding the answer: %w", err))
 	}
 	return nil
 }

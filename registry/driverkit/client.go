@@ -235,6 +235,17 @@ func (c *HTTPClient) Elsewhere(than Server, has func(Server) bool) bool {
 	return false
 }
 
+// Distrust returns the error of an answer that is not what the registry makes, such as a proxy's page with status 200, and says whose
+// it is. Later calls begin at the next server. A call by [HTTPClient.Try] returns such an error through [Away]. Distrust of no error
+// is nil.
+func (c *HTTPClient) Distrust(a *Answer, err error) error {
+	if err == nil {
+		return nil
+	}
+	c.leave(a.from, err)
+	return fmt.Errorf("%s: %w", a.from, err)
+}
+
 // leave has later calls begin at the next server, unless another call has seen to that already.
 func (c *HTTPClient) leave(server Server, why error) {
 	next := (server.number + 1) % len(c.servers)
@@ -265,7 +276,10 @@ func (c *HTTPClient) Send(ctx context.Context, to Server, r Request) (*Answer, e
 		return nil, silence(ctx, to, mask, err, sent.Load())
 	}
 	defer resp.Body.Close()
-	a := &Answer{Status: resp.StatusCode, Header: resp.Header, read: isRead(r.Method), by: c.options.Name, what: c.options.Name, mask: mask}
+	a := &Answer{
+		Status: resp.StatusCode, Header: resp.Header,
+		from: to, read: isRead(r.Method), by: c.options.Name, what: c.options.Name, mask: mask,
+	}
 	if c.options.NameServers {
 		a.by = to.String()
 	}

@@ -315,6 +315,31 @@ func TestDoLeavesAServerThatFails(t *testing.T) {
 	}
 }
 
+// TestDistrust: a server that has answered, and not as the registry does, is left.
+func TestDistrust(t *testing.T) {
+	t.Parallel()
+	first, second := drivertest.Answering(t, 200, nil, "<html>"), drivertest.Answering(t, 200, nil, "[]")
+	c := newClient(t, registry.Config{Endpoint: first + "," + second}, driverkit.HTTPOptions{})
+	at := func() (*driverkit.Answer, string) {
+		a, err := within(t.Context(), c, driverkit.Request{Limit: 10})
+		expect.NoError(t, err)
+		return a, string(a.Body)
+	}
+	page, said := at()
+	expect.NoError(t, c.Distrust(page, nil))
+	if _, again := at(); said != "<html>" || again != said {
+		t.Errorf("got %q and %q, want the first server to be kept without an error", said, again)
+	}
+	wrong := errors.New("no JSON")
+	if err := c.Distrust(page, wrong); !errors.Is(err, wrong) || err.Error() != first+": no JSON" {
+		t.Errorf("got error %v, want one that names the server", err)
+	}
+	_ = c.Distrust(page, wrong) // another call's
+	if _, said := at(); said != "[]" {
+		t.Errorf("got %q, want the next call to begin at the other server", said)
+	}
+}
+
 // TestElsewhere begins at a, has later calls begin at b, and looks for what one server has, or none.
 // left says among how many the time that is left is shared.
 func left(t *testing.T, s driverkit.Server) int {

@@ -213,8 +213,8 @@ func (c call) readAfter(ctx context.Context, changes ...change) (*instanceInfo, 
 }
 
 // read decodes what the server has at a path. It returns nil where the server answers 404.
-func (c call) read(ctx context.Context, path string, into any) (*driverkit.Answer, error) {
-	answer, err := c.send(ctx, http.MethodGet, path, nil)
+func (p peer) read(ctx context.Context, path string, into any) (*driverkit.Answer, error) {
+	answer, err := p.send(ctx, http.MethodGet, path, nil)
 	if driverkit.HasStatus(err, http.StatusNotFound) {
 		return nil, nil
 	}
@@ -222,7 +222,7 @@ func (c call) read(ctx context.Context, path string, into any) (*driverkit.Answe
 		return nil, err
 	}
 	if err := json.Unmarshal(answer.Body, into); err != nil {
-		return nil, fmt.Errorf("decoding the answer: %w", err)
+		return nil, p.notEurekas(fmt.Errorf("decoding the answer: %w", err))
 	}
 	return answer, nil
 }
@@ -234,7 +234,7 @@ func (c call) get(ctx context.Context) (*instanceInfo, error) {
 		return nil, err
 	}
 	if got.Instance == nil || got.Instance.InstanceID != c.id {
-		return nil, errors.New("the answer is not about the instance: is endpoint Eureka's?")
+		return nil, c.notEurekas(errors.New("the answer is not about the instance: is endpoint Eureka's?"))
 	}
 	return got.Instance, nil
 }
@@ -326,5 +326,14 @@ func (p peer) list(ctx context.Context, cluster string) ([]registry.Entry, error
 	if err != nil {
 		return nil, elsewhere(err)
 	}
-	return entriesOf(answer.Body, cluster, &p.spellings)
+	entries, err := entriesOf(answer.Body, cluster, &p.spellings)
+	return entries, p.notEurekas(err)
+}
+
+// notEurekas says whose answer was of no use. Another peer may be a Eureka.
+func (p peer) notEurekas(err error) error {
+	if err == nil {
+		return nil
+	}
+	return driverkit.Away(fmt.Errorf("%s: %w", p.server, err))
 }

@@ -8,13 +8,13 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
-// elsewhere says what a 404 means where Eureka has none: it is not Eureka that answers.
+// elsewhere says what a 404 means where Eureka has none: it is not Eureka that answers. Another peer may be one.
 func elsewhere(err error) error {
 	if !driverkit.HasStatus(err, http.StatusNotFound) {
 		return err
 	}
-	return registry.Terminal(registry.FieldError("endpoint",
-		fmt.Errorf("%w; its path must be that of Eureka, such as /eureka or /eureka/v2", err)))
+	return driverkit.Away(registry.Terminal(registry.FieldError("endpoint",
+		fmt.Errorf("%w; its path must be that of Eureka, such as /eureka or /eureka/v2", err))))
 }
 
 // gone says what a 404 means for an entry that was there a moment ago. Trying again helps.

@@ -71,6 +71,40 @@ func TestAChangeWithoutAnAnswerIsNotMadeElsewhere(t *testing.T) {
 	}
 }
 
+// TestAPeerThatIsNoEureka is the first of two: the call is made at the other one. Only where none is a Eureka a person has to act.
+func TestAPeerThatIsNoEureka(t *testing.T) {
+	t.Parallel()
+	in := web(1)
+	list := func(d *eureka.Registry, ctx context.Context, in registry.Instance) error {
+		_, err := d.List(ctx, in.Cluster)
+		return err
+	}
+	calls := map[string]func(*eureka.Registry, context.Context, registry.Instance) error{
+		"Register": (*eureka.Registry).Register, "FailOver": (*eureka.Registry).FailOver, "List": list,
+		"Get": says(registry.InService, (*eureka.Registry).Get),
+	}
+	for name, answer := range map[string]func(*http.Request) (int, string){
+		"a page":       func(*http.Request) (int, string) { return http.StatusOK, "<html>" },
+		"other JSON":   func(*http.Request) (int, string) { return http.StatusOK, `{"status":"ok"}` },
+		"a wrong path": status(http.StatusNotFound),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for of, call := range calls {
+				first := newFake(t, answer)
+				d := open(t, registry.Config{Endpoint: first.URL + "," + newFake(t, holding(entryOf(in, "UP"))).URL})
+				if err := call(d, t.Context(), in); err != nil || len(first.requests()) == 0 {
+					t.Errorf("%s: got error %v, want success at the second peer", of, err)
+				}
+				alone := call(open(t, registry.Config{Endpoint: first.URL + "," + newFake(t, answer).URL}), t.Context(), in)
+				if alone == nil || registry.IsTerminal(alone) != (name == "a wrong path") || !strings.Contains(alone.Error(), first.URL) {
+					t.Errorf("%s: got error %v with no Eureka, want one that names each", of, alone)
+				}
+			}
+		})
+	}
+}
+
 // peersCase is a call for an instance, to the first of two peers.
 type peersCase struct {
 	reason string

@@ -65,10 +65,10 @@ func (r *Registry) sendBatch(ctx context.Context, entries []registry.Entry, outc
 		} `json:"outcomes"`
 	}
 	if err := json.Unmarshal(answer.Body, &said); err != nil {
-		return fmt.Errorf("decoding the answer: %w", err)
+		return r.client.Distrust(answer, fmt.Errorf("decoding the answer: %w", err))
 	}
 	if len(said.Outcomes) != len(outcomes) {
-		return fmt.Errorf("the answer has %d outcomes, for %d changes", len(said.Outcomes), len(outcomes))
+		return r.client.Distrust(answer, fmt.Errorf("the answer has %d outcomes, for %d changes", len(said.Outcomes), len(outcomes)))
 	}
 	for i, o := range said.Outcomes {
 		one := *answer // of the same server

@@ -132,7 +132,8 @@ func (r *Registry) list(ctx context.Context, query url.Values) ([]registry.Entry
 	if err != nil {
 		return nil, err
 	}
-	return decodeListing(answer.Body, query.Get("cluster"))
+	entries, err := decodeListing(answer.Body, query.Get("cluster"))
+	return entries, r.client.Distrust(answer, err)
 }
 
 // Close lets go of idle connections. Calls under way are not disturbed.

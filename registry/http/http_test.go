@@ -191,3 +191,26 @@ func TestAServerThatKnowsNoNarrowing(t *testing.T) {
 		t.Errorf("Get: got %q, %v; want an error: that there is no list is not that there is no instance", got, err)
 	}
 }
+
+// TestAServerThatDoesNotSpeakTheProtocol is the first of two, and keeps no call: the next one begins at the other.
+func TestAServerThatDoesNotSpeakTheProtocol(t *testing.T) {
+	t.Parallel()
+	for name, call := range map[string]func(*httpregistry.Registry) error{
+		"List": func(d *httpregistry.Registry) error { _, err := d.List(t.Context(), "test"); return err },
+		"Get":  func(d *httpregistry.Registry) error { _, err := d.Get(t.Context(), drivertest.Pod(1)); return err },
+		"Batch": func(d *httpregistry.Registry) error {
+			return d.Batch(t.Context(), []registry.Change{{Instance: drivertest.Pod(1), State: registry.Absent}})[0]
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			first := drivertest.Answering(t, 200, nil, "<html>")
+			second := drivertest.Answering(t, 200, nil, `{"instances":[],"outcomes":[{"status":204}]}`)
+			d := open(t, registry.Config{Endpoint: first + "," + second})
+			if err := call(d); err == nil || registry.IsTerminal(err) || !strings.Contains(err.Error(), first) {
+				t.Errorf("got error %v, want one that passes and names %s", err, first)
+			}
+			expect.NoError(t, call(d))
+		})
+	}
+}

@@ -245,15 +245,21 @@ func (c *client) send(
 	case err != nil:
 		return nil, err
 	}
+	return taken(r, got)
+}
+
+// taken returns the answer if it is an acknowledgement. To what changes nothing, another server may give a better one than a page.
+func taken(r route, got *driverkit.Answer) (*answer, error) {
 	a := &answer{route: r, body: got.Body}
-	if !got.OK() || !a.isSuccess() {
-		err = newAnswerError(got)
-		if r.changesNothing() && verdictOf(err) == elsewhere {
-			err = driverkit.Away(err)
-		}
-		return nil, err
+	page := r.changesNothing() && got.OK() && !json.Valid(got.Body)
+	if got.OK() && a.isSuccess() && !page {
+		return a, nil
 	}
-	return a, nil
+	err := newAnswerError(got)
+	if page || r.changesNothing() && verdictOf(err) == elsewhere {
+		err = driverkit.Away(err)
+	}
+	return nil, err
 }
 
 // isSuccess holds for the code that says so, and where there is none.

@@ -81,3 +81,22 @@ func TestAServerThatIsAwaySaysNothing(t *testing.T) {
 		expect.NoError(t, what(t.Context(), drivertest.Pod(1)))
 	}
 }
+
+// TestAServerThatIsNoNacos is the first of two, and answers everything with a page: the call is made at the other one.
+func TestAServerThatIsNoNacos(t *testing.T) {
+	t.Parallel()
+	for options, version := range map[string]string{
+		`{}`: "v3", `{"apiVersion": "v3"}`: "v3", `{"apiVersion": "v2"}`: "v2", `{"apiVersion": "v1"}`: "v1", `{"cluster": "DEFAULT"}`: "v1",
+	} {
+		t.Run(version+" "+options, func(t *testing.T) {
+			t.Parallel()
+			f, in := newFake(t, version), drivertest.Pod(1)
+			endpoint := drivertest.Answering(t, 200, nil, "<html>") + "," + f.URL
+			expect.NoError(t, at(t, endpoint, options).Register(t.Context(), in))
+			if state, err := at(t, endpoint, options).Get(t.Context(), in); err != nil || state != registry.InService {
+				t.Errorf("Get: got %q and error %v, want %q", state, err, registry.InService)
+			}
+			expectListed(t, at(t, endpoint, options), "the other one has it", in)
+		})
+	}
+}
