@@ -3,6 +3,7 @@ package controller
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/plan"
@@ -86,15 +87,12 @@ func (o *observation) instances() map[lifecycle.Recorded]bool {
 // configurations or the entries that were found say.
 func (o *observation) underItsName(in lifecycle.Recorded) lifecycle.Recorded {
 	in = o.settings.UnderItsName(in)
-	name, apps := registryclient.CutAppEntries(in.Registry)
+	name, _ := registryclient.CutAppEntries(in.Registry)
 	if _, has := o.settings.Registries[name]; has {
 		return in
 	}
-	switch now := o.tracked.Renamed(name); {
-	case now != "" && apps:
-		in.Registry = registryclient.AppEntries(now)
-	case now != "":
-		in.Registry = now
+	if now := o.tracked.Renamed(name); now != "" {
+		in.Registry = now + strings.TrimPrefix(in.Registry, name) // as its own or as the applications'
 	}
 	return in
 }
@@ -120,19 +118,15 @@ func (o *observation) recorded() []tracker.Target {
 // newRecord names the pod's instances and those that it has yet to leave, or all that were taken out where its
 // description does not tell which those are.
 func (o *observation) newRecord(p plan.Plan) *lifecycle.Record {
-	named := p.Present
-	for _, c := range slices.Concat(p.FormerAddresses, p.Departing) {
-		if len(p.Present) == 0 || !o.certain(c) {
-			named = append(slices.Clip(named), c)
-		}
-	}
-	instances := make([]lifecycle.Recorded, 0, len(named))
-	for _, c := range named {
+	instances := make([]lifecycle.Recorded, 0, len(p.Present))
+	for _, c := range p.Present {
 		instances = append(instances, c.Key())
 	}
-	record := lifecycle.NewRecord(o.pod(), o.input.Hooks, o.decision.Want, instances, o.input.Record.OutSince)
-	if record.Want == lifecycle.InService {
-		record.OutSince = nil
+	for _, c := range slices.Concat(p.FormerAddresses, p.Departing) {
+		if len(p.Present) == 0 || !o.certain(c) {
+			instances = append(instances, c.Key())
+		}
 	}
+	record := lifecycle.NewRecord(o.pod(), o.input.Hooks, o.decision.Want, instances, o.input.Record.OutSince)
 	return &record
 }

@@ -97,12 +97,7 @@ func (r *PodReconciler) showRotation(ctx context.Context, seen *observation) err
 // rotation reports whether the pod is in rotation: every registry has acknowledged every instance in service. Until then, and
 // where it is left as it is, nothing is known.
 func (o *observation) rotation() (in, known bool) {
-	switch o.decision.Want {
-	case lifecycle.OutOfService, lifecycle.Absent:
-		return false, true
-	case lifecycle.InService:
-		in = o.arrived()
-	case lifecycle.Keep:
-	}
-	return in, in
+	want := o.decision.Want
+	in = want == lifecycle.InService && o.arrived()
+	return in, in || want == lifecycle.OutOfService || want == lifecycle.Absent
 }

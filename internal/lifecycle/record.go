@@ -130,8 +130,12 @@ func (r Record) valid() bool {
 		!slices.ContainsFunc(r.Instances, func(i Recorded) bool { return !i.valid() })
 }
 
-// NewRecord returns the record of an acknowledgement, in a form that is the same for the same facts.
+// NewRecord returns the record of an acknowledgement, in a form that is the same for the same facts. What is in service is not out since
+// any time.
 func NewRecord(pod *corev1.Pod, hooks Hooks, want Want, instances []Recorded, outSince *time.Time) Record {
+	if want == InService {
+		outSince = nil
+	}
 	sorted := slices.Clone(instances)
 	slices.SortFunc(sorted, Recorded.Compare)
 	return Record{
