@@ -391,7 +391,7 @@ func nameRefused(r *clusterstate.Refusal) notes.Blocker {
 func (r *PodReconciler) failed(ctx context.Context, seen *observation, c plan.Change, reg *registryclient.Client, err error) notes.Blocker {
 	b := notes.Blocker{Reason: reason.RegistryUnavailable, Message: fmt.Sprintf("%s: %v", c, err)}
 	if stops(ctx, err) {
-		return notes.Blocker{Reason: reason.Stopping, Message: "the manager stops, the next one goes on"}
+		return notes.Blocker{Reason: reason.Stopping, Unasked: true, Message: "the manager stops, the next one goes on"}
 	}
 	after, told := registry.RetryAfterOf(err)
 	switch registryclient.Classify(err) {

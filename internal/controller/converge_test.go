@@ -381,21 +381,34 @@ func TestManyEntriesGoAtOnce(t *testing.T) {
 
 func TestManagerThatStopsBeginsNoCall(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, proceeds)
-	pod := w.servingPod(w.cloneSet("web", twoServices), "web-1")
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.sleep(2 * time.Minute) // the manager was away, and the failure policy waits for one
-	ctx, stop := context.WithCancel(w.Context())
-	w.registry.OnAnswer(fakeregistry.Match{}, func(fakeregistry.Call) { stop() })
-	_, err := w.r.Reconcile(ctx, lifecycle.PodIDOf(pod))
-	w.must(err, "reconciling while the manager stops")
-	w.expectJournal("the second service is left to the next manager", "Deregister admin@10.0.0.1:9090", writes)
-	w.expectHooks("one of two was never asked, and the failure policy is for registries that fail", pod, "inPlaceUpdate preDelete")
-	w.expectReleases("nothing is let go")
-	w.expectEvents("nothing is wrong")
+	for name, tc := range map[string]struct {
+		answer error
+		call   string
+		events []string
+	}{
+		"after an answer": {nil, "Deregister admin@10.0.0.1:9090", nil},
+		"after a failure": {errors.New("down"), "Deregister admin@10.0.0.1:9090" + failed, []string{"Warning RolloutWaits", "Warning RegistryUnavailable"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, proceeds)
+			pod := w.servingPod(w.cloneSet("web", twoServices), "web-1")
+			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+			w.sleep(2 * time.Minute) // the manager was away, and the failure policy waits for one
+			ctx, stop := context.WithCancel(w.Context())
+			w.registry.OnAnswer(fakeregistry.Match{}, func(fakeregistry.Call) { stop() })
+			w.registry.FailNext(anyCall(), tc.answer)
+			_, err := w.r.Reconcile(ctx, lifecycle.PodIDOf(pod))
+			w.must(err, "reconciling while the manager stops")
+			w.expectJournal("the second service is left to the next manager", tc.call, writes)
+			w.expectHooks("one of two was never asked, and the failure policy is for registries that fail", pod, "inPlaceUpdate preDelete")
+			w.expectReleases("nothing is let go")
+			w.expectEvents("that the manager stops is no news", tc.events...)
 
-	w.restart()
-	w.reconciles(pod, "the next one trusts no call but its own", "Deregister admin@10.0.0.1:9090", deregisters, writes)
+			w.restart()
+			w.reconciles(pod, "the next one trusts no call but its own", "Deregister admin@10.0.0.1:9090", deregisters, writes)
+		})
+	}
 }
 
 func TestProbeThatAStopCutsOffIsNoTrouble(t *testing.T) {
