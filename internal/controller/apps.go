@@ -48,7 +48,8 @@ func (o *observation) has(address string) bool {
 	return !o.gone() && address == lifecycle.AddressOf(o.pod())
 }
 
-// observePassedOn says which entries belong to the applications of other pods by now.
+// observePassedOn says which entries belong to the applications of other pods by now. Those of the host's network share an address,
+// where this one has its targets, or all that it ever had while its description does not tell.
 func (r *PodReconciler) observePassedOn(ctx context.Context, seen *observation) error {
 	if !seen.settings.steers() {
 		return nil
@@ -59,7 +60,8 @@ func (r *PodReconciler) observePassedOn(ctx context.Context, seen *observation) 
 		instances[t.Key()] = true
 	}
 	for in := range instances {
-		if !plan.ByApp(in) || seen.has(in.Address) {
+		target := slices.ContainsFunc(seen.targets, func(t tracker.Target) bool { return t.Key() == in })
+		if !plan.ByApp(in) || seen.has(in.Address) && (target || seen.problem.Reason != "") {
 			continue
 		}
 		var err error

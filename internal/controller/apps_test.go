@@ -65,13 +65,19 @@ func (w *world) expectApp(why string, app fakeregistry.App, want registry.State)
 // watches asks the registry for all applications' entries, as resync does, and looks at the pods that it names.
 func (w *world) watches(why string, want ...*corev1.Pod) {
 	w.Helper()
+	w.watchesAll()
+	w.expectLosers(why, want...)
+}
+
+// watchesAll is watches, whichever pods it names.
+func (w *world) watchesAll() {
+	w.Helper()
 	for _, one := range append(w.r.Tracker.Steered("default/app", true), w.r.Tracker.Steered("default/app", false)...) {
 		state, err := w.registry.AppEntries().Get(w.Context(), one)
 		w.must(err, "asking for "+one.Endpoint())
 		w.r.Tracker.Answered(tracker.Target{Registry: "default/app", Instance: one}, state, w.clock.Now())
 	}
 	w.takeJournal()
-	w.expectLosers(why, want...)
 }
 
 func TestAppEntryAtAFormerAddressIsAnothers(t *testing.T) {
@@ -84,6 +90,70 @@ func TestAppEntryAtAFormerAddressIsAnothers(t *testing.T) {
 	w.watches("an application that Rollcall does not know has registered itself there")
 	w.reconcile(pod)
 	w.expectApp("its entry is not this pod's", app, registry.InService)
+}
+
+// TestAppEntryAtAFormerPortOfTheNode: pods of the host's network share an address, and no mark says whose entry is whose.
+func TestAppEntryAtAFormerPortOfTheNode(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		leaves func(w *world, pod *corev1.Pod, app fakeregistry.App)
+	}{
+		"the pod has moved to another port": {"another pod has the former one by now", func(w *world, pod *corev1.Pod, app fakeregistry.App) {
+			w.registry.App(w.instance(pod, "web", 9090)).Register()
+			app.Deregister()
+			w.changePod(pod, annotated(service.AnnotationServices, "web=9090"))
+			w.reconciles(pod, "it joins, and leaves", "AppRegister web@10.0.0.1:9090", appLeave, writes)
+		}},
+		"a tenant has forged the record": {"the pod never had that port", func(w *world, pod *corev1.Pod, app fakeregistry.App) {
+			w.registry.App(w.instance(pod, "own", 9090)).Register()
+			app.Deregister()
+			w.changePod(pod, annotated(service.AnnotationServices, "own=9090"))
+			w.reconcile(pod)
+			w.restart()
+			forged := w.record(pod)
+			victim := forged.Instances[0]
+			victim.Service, victim.Port = "web", 8080
+			forged.Instances = append(forged.Instances, victim)
+			w.writeRecord(pod, forged)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, pod, app := servingApp(t)
+			tc.leaves(w, pod, app)
+			w.addresses = 0
+			other := w.bornPod(w.cloneSet("web-2"), "web-2", annotated(service.AnnotationServices, "web=8080"))
+			app.Register()
+			w.reconcile(other)
+			w.reconcileIn(other, appspub.LifecycleStateNormal)
+			w.reconcile(pod)
+			w.takeEvents()
+			for range 2 {
+				w.sleep(appRecheck)
+				w.watchesAll()
+				w.r.Tracker.TakeDoubted()
+				w.reconcile(pod)
+				w.expectApp(tc.reason, app, registry.InService)
+			}
+			w.watches("it is asked for no more on behalf of the first pod")
+			w.expectEvents("nothing came back")
+			w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+			w.expectHooks("nothing of its own is left", pod, "inPlaceUpdate")
+			w.expectApp(tc.reason, app, registry.InService)
+		})
+	}
+}
+
+func TestAppEntryOfAPodWhoseDescriptionDoesNotTellIsTakenOut(t *testing.T) {
+	t.Parallel()
+	w, pod, app := servingApp(t)
+	w.addresses = 0
+	w.bornPod(w.cloneSet("web-2"), "web-2", annotated(service.AnnotationServices, "web=8080"))
+	w.changePod(pod, annotated(service.AnnotationServices, "?"))
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+	w.expectApp("that another pod names its place on the node does not make the entry that one's", app, registry.OutOfService)
+	w.expectHooks("", pod, "inPlaceUpdate")
 }
 
 func TestAppEntryThatPassesOnIsSaidOnce(t *testing.T) {

@@ -134,12 +134,10 @@ func (r *PodReconciler) ensure(ctx context.Context, seen *observation, c plan.Ch
 	switch {
 	case c.Want != lifecycle.InService && seen.neverRegistered(c):
 		return notes.Blocker{}
-	case seen.passedOn[c.Key()] && seen.tracked.Standing(c.Key()).Stands(c.Want):
-		return notes.Blocker{}
 	case seen.passedOn[c.Key()]:
-		seen.tracked.Begin(c.Key(), c.Want, c.Instance, r.Clock.Now())
-		seen.tracked.Acknowledged(c.Key(), r.Clock.Now())
-		r.auditTold(seen, c.Target, registry.Absent, r.Clock.Now())
+		if now := r.Clock.Now(); seen.tracked.PassedOn(c.Key(), now) {
+			r.auditTold(seen, c.Target, registry.Absent, now)
+		}
 		return notes.Blocker{}
 	case c.ByApp() && seen.gone():
 		return r.clear(ctx, seen, c)

@@ -49,8 +49,8 @@ type observation struct {
 	panic clusterstate.Panic
 	// skip is what a person asks for.
 	skip lifecycle.Skip
-	// passedOn are applications' entries at an address that the pod no longer has, and another pod's application has now. They
-	// carry no mark that would spare them.
+	// passedOn are applications' entries at places that the pod no longer has, and another pod's application has now. They carry no
+	// mark that would spare them.
 	passedOn map[lifecycle.Recorded]bool
 
 	// excuse is why a hook is released although something is missing.

@@ -17,7 +17,7 @@ import (
 // came before it can still undo it. A call that ended in any other way has an unknown outcome.
 type Instance struct {
 	// want is what the last change asked for, told the instance that it named, and began when it was made. Empty where this
-	// process has made none.
+	// process has made none; told is nil too where no registry was asked since the place is another pod's.
 	want  lifecycle.Want
 	told  *registry.Instance
 	began time.Time
@@ -211,6 +211,13 @@ func (i Instance) acknowledge(now time.Time) Instance {
 	}
 	i.acknowledged = true
 	return i.landed(i.began, func(w lifecycle.Want) bool { return w == i.want }).known(now)
+}
+
+// passOn is called when another pod's application has the place: what a registry says of it is nothing of this pod any more.
+func (i Instance) passOn(now time.Time) Instance {
+	i = i.begin(lifecycle.Absent, registry.Instance{}, now).acknowledge(now)
+	i.told = nil
+	return i
 }
 
 // known notes what the registry has from then on.

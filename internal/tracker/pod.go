@@ -94,6 +94,17 @@ func (p *Pod) Acknowledged(in lifecycle.Recorded, now time.Time) {
 	p.change(in, func(i Instance) Instance { return i.acknowledge(now) })
 }
 
+// PassedOn is called when another pod's application has the instance's place. It reports whether that is news.
+func (p *Pod) PassedOn(in lifecycle.Recorded, now time.Time) (news bool) {
+	p.change(in, func(i Instance) Instance {
+		if news = !i.Stands(lifecycle.Absent); news {
+			return i.passOn(now)
+		}
+		return i
+	})
+	return news
+}
+
 // Failed is called when the change ended in an error. Where it timed out, it may still be carried out until lands; else lands
 // is zero.
 func (p *Pod) Failed(in lifecycle.Recorded, lands time.Time) {

@@ -240,10 +240,10 @@ func (t *Tracker) Seen() []Seen {
 }
 
 // Steered returns what a registry of applications' entries has acknowledged to be in service, or what to be out of it. What is at
-// an address that the pod no longer has is another application's.
+// an address that the pod no longer has is another application's, and so is what has passed on.
 func (t *Tracker) Steered(name string, in bool) (steered []registry.Instance) {
 	t.each(func(p *pod, key lifecycle.Recorded, i Instance) {
-		own := p.last == nil && key.Address == p.address
+		own := p.last == nil && key.Address == p.address && i.told != nil
 		if key.Registry == name && own && i.acknowledged && (i.want == lifecycle.InService) == in {
 			steered = append(steered, *i.told)
 		}
