@@ -83,11 +83,16 @@ func (r *PodReconciler) join(ctx context.Context, seen *observation, p plan.Plan
 	return done
 }
 
-// depart takes a pod that is in service everywhere that it belongs out of where it departs from, once clients can know that.
+// depart takes a pod that is in service everywhere that it belongs out of where it departs from, once clients are given it there.
 func (r *PodReconciler) depart(ctx context.Context, seen *observation, departing []plan.Change) notes.Blocker {
 	if slices.ContainsFunc(departing, seen.unacknowledged) {
-		if lag := r.readersLag(seen, plan.Present(seen.targets, lifecycle.InService)); lag.Reason != "" {
-			return lag
+		present := plan.Present(seen.targets, lifecycle.InService)
+		missing := r.readersLag(seen, present)
+		if missing.Reason == "" && seen.decision.Want == lifecycle.Keep { // join has asked already
+			missing = r.probeAll(ctx, seen, present)
+		}
+		if missing.Reason != "" {
+			return missing
 		}
 	}
 	return r.ensureAll(ctx, seen, departing)

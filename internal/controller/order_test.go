@@ -105,6 +105,43 @@ func TestMoveOfAPodThatIsKept(t *testing.T) {
 	w.reconciles(pod, "clients find it in the new registry", deregisters)
 }
 
+// TestPodThatIsKeptLeavesNothingBeforeTheNextRegistryGivesItToClients: that it is registered there is not enough.
+func TestPodThatIsKeptLeavesNothingBeforeTheNextRegistryGivesItToClients(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		goes   bool
+		want   []string
+	}{
+		"the probe agrees":         {"clients find it in the new registry", false, []string{deregisters}},
+		"the pod goes before that": {"a probe holds no pod that goes out", true, []string{deregisters, "new: " + deregisters, writes}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			why := errors.New("the check has not passed")
+			w := newWorld(t, keepsUnready)
+			w.withRegistry("new")
+			w.apply(func(s *choices) {
+				s.Registries["new"] = Registry{Calls: s.Registries["new"].Calls, Prober: probes(func() error { return why })}
+			})
+			pod := w.servingPod(w.cloneSet("web"), "web-1")
+			w.apply(func(s *choices) { s.DefaultRegistries = []string{"new"} })
+			w.reconciles(pod, "it joins", "new: "+registers)
+			w.changePod(pod, unready)
+			w.reconciles(pod, "clients would find it nowhere")
+			w.expectWaits("no hook waits", Wait{Reason: "NotServing", Since: w.clock.Now()})
+
+			if tc.goes {
+				w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+			} else {
+				why = nil
+			}
+			w.reconciles(pod, tc.reason, tc.want...)
+			w.expectNotInService(pod)
+		})
+	}
+}
+
 // TestPodThatIsKeptIsArmed: a pod that stays in service although it is not ready must not be updated or deleted unasked either.
 func TestPodThatIsKeptIsArmed(t *testing.T) {
 	t.Parallel()
