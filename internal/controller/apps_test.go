@@ -563,6 +563,17 @@ func TestEntriesChangeHandsAsThePodLeaves(t *testing.T) {
 	w.reconciles(pod, "", deregisters, appOut, writes)
 }
 
+func TestEntriesChangeHandsWhileThePodIsOut(t *testing.T) {
+	t.Parallel()
+	w := steering(t, draining15s, func(s *choices) { s.RegisteredByApp = nil })
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
+	w.registry.App(w.instance(pod, "web", 8080)).Register()
+	w.apply(func(s *choices) { s.RegisteredByApp = map[string]bool{"default": true} })
+	w.takeJournal()
+	w.reconciles(pod, "Rollcall's entry is out, and may hide the application's", deregisters, appOut, writes)
+}
+
 func TestAnnotationSaysWhoRegisters(t *testing.T) {
 	t.Parallel()
 	by := func(who string) func(*corev1.Pod) { return annotated(service.AnnotationRegisteredBy, who) }

@@ -43,7 +43,7 @@ func (o *observation) target(in lifecycle.Recorded) tracker.Target {
 func (o *observation) plan() plan.Plan {
 	return plan.Of(plan.Facts{
 		Row: o.decision.Row, Want: o.decision.Want, Address: o.pod().Status.PodIP,
-		Targets: o.targets, Instances: o.instances(), Target: o.target, Marks: o.tracked, Arrived: o.arrived,
+		Targets: o.targets, Instances: o.instances(), Target: o.target, Marks: o.tracked, Arrived: o.arrived, Tracked: o.tracked,
 	})
 }
 
@@ -123,7 +123,7 @@ func (o *observation) newRecord(p plan.Plan) *lifecycle.Record {
 		instances = append(instances, c.Key())
 	}
 	for _, c := range slices.Concat(p.FormerAddresses, p.Departing) {
-		if len(p.Present) == 0 || !o.certain(c) {
+		if len(p.Present) == 0 || c.Want != lifecycle.Absent || !o.certain(c) {
 			instances = append(instances, c.Key())
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/service"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 func TestPodWithAProblem(t *testing.T) {
@@ -189,6 +190,66 @@ func TestRegistryThatThePodHasLeftMayBeDropped(t *testing.T) {
 	t.Log("A registry that comes back may be another one.")
 	w.apply(func(s *choices) { s.Registries = both; s.identify("default", "others") })
 	w.reconciles(pod, "", deregisters)
+}
+
+// TestPodThatIsOutIsHeldByNoRegistryThatItDepartsFrom: it has acknowledged that the pod is out, and is asked for nothing more until the
+// pod is back or ends.
+func TestPodThatIsOutIsHeldByNoRegistryThatItDepartsFrom(t *testing.T) {
+	t.Parallel()
+	dropped := func(w *world, _ *fakeregistry.Registry) func() {
+		both := w.withoutRegistry("new")
+		w.apply(func(s *choices) { s.DefaultRegistries = []string{"default"} })
+		return func() { w.apply(func(s *choices) { s.Registries = both }) }
+	}
+	down := func(w *world, other *fakeregistry.Registry) func() {
+		w.apply(func(s *choices) { s.DefaultRegistries = []string{"default"} })
+		return other.Fail(anyCall(), errors.New("down"))
+	}
+	back := func(w *world, pod *corev1.Pod) {
+		w.reconcileIn(pod, appspub.LifecycleStateUpdating)
+		w.kruiseMoves(pod, appspub.LifecycleStateUpdated)
+		w.reconciles(pod, "it leaves for good once it is back", registers, writes, "new: "+deregisters, writes)
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		breaks func(*world, *fakeregistry.Registry) (repair func())
+		ends   func(*world, *corev1.Pod)
+	}{
+		"dropped, and the pod comes back": {"its last word is known", dropped, back},
+		"down, and the pod comes back":    {"its last word is known", down, back},
+		"down, and the pod goes": {"its last word is known", down, func(w *world, pod *corev1.Pod) {
+			w.removePod(pod)
+			w.reconciles(pod, "nothing is left behind", deregisters, "new: "+deregisters)
+			w.expectNoPages("all is undone")
+		}},
+		"down, and another manager undoes it": {"its last word is known", down, func(w *world, pod *corev1.Pod) {
+			w.restart()
+			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+			w.reconciles(pod, "the record names it", "new: "+deregisters, deregisters, writes)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, draining15s)
+			other := w.withRegistry("new")
+			w.apply(func(s *choices) { s.DefaultRegistries = []string{"default", "new"} })
+			pod := w.servingPod(w.cloneSet("web"), "web-1")
+			w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+			w.reconciles(pod, "", failsOver, "new: "+failsOver, writes)
+			repair := tc.breaks(w, other)
+			w.expectResult("the drain goes on", w.reconcile(pod), 15*time.Second)
+			w.expectJournal(tc.reason)
+			w.sleep(15 * time.Second)
+			w.reconciles(pod, tc.reason, writes)
+			w.expectHooks(tc.reason, pod, "preDelete")
+
+			repair()
+			tc.ends(w, pod)
+			if entries, err := other.Truth(t.Context(), testCluster); err != nil || len(entries) > 0 {
+				t.Errorf("left behind: %v, %v", entries, err)
+			}
+		})
+	}
 }
 
 func TestUnknownRegistryLetsNoPodGoUnasked(t *testing.T) {

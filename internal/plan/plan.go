@@ -97,6 +97,8 @@ type Facts struct {
 	}
 	// Arrived reports whether the pod is known to be in service everywhere that it belongs.
 	Arrived func() bool
+	// Tracked is what is known of the instances.
+	Tracked *tracker.Pod
 }
 
 // Of returns the plan. A pod that stays as it is leaves only an address that it no longer has, and where it departs from once it
@@ -111,7 +113,7 @@ func Of(f Facts) Plan {
 		p.Present = Present(f.Targets, f.Want)
 	}
 	for _, in := range f.others() {
-		c := Change{Target: f.Target(in), Want: lifecycle.Absent}
+		c := Change{Target: f.Target(in), Want: f.away(in)}
 		switch {
 		case in.Address != f.Address:
 			p.FormerAddresses = append(p.FormerAddresses, c)
@@ -123,6 +125,18 @@ func Of(f Facts) Plan {
 		}
 	}
 	return p
+}
+
+// away is what has to be said of an instance where the pod does not belong. What is out of service at the pod's address stays so for as
+// long as the pod is out: no hook that waits for that hangs on a registry that it departs from. Where the application's own entry, at the
+// same place, may show only once Rollcall's is gone, that goes.
+func (f Facts) away(in lifecycle.Recorded) lifecycle.Want {
+	out := f.Want == lifecycle.OutOfService && in.Address == f.Address && f.Tracked.Standing(in).Stands(lifecycle.OutOfService)
+	in.Registry = registryclient.AppEntries(in.Registry)
+	if out && !slices.ContainsFunc(f.Targets, func(t tracker.Target) bool { return t.Key() == in }) {
+		return lifecycle.OutOfService
+	}
+	return lifecycle.Absent
 }
 
 // others are the instances where the pod does not belong.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -29,8 +30,10 @@ func TestOf(t *testing.T) {
 		arrived   bool
 		targets   []lifecycle.Recorded
 		instances []lifecycle.Recorded
-		marks     marks
-		plan      []string
+		// out are those that a registry has acknowledged to be out of service.
+		out   []lifecycle.Recorded
+		marks marks
+		plan  []string
 	}{
 		"joins": {
 			reason: "another pod may have the former address soon, and the old service is left when clients find the new one",
@@ -49,6 +52,24 @@ func TestOf(t *testing.T) {
 			reason: "it stays registered, and out of rotation everywhere", want: lifecycle.OutOfService, row: lifecycle.RowPreparingUpdate,
 			targets: []lifecycle.Recorded{web}, instances: []lifecycle.Recorded{web, shop},
 			plan: []string{`present: OutOfService service "web" at 10.0.0.2:80`, `departing: Absent service "shop" at 10.0.0.2:80`},
+		},
+		"is updated, and has left by then": {
+			reason: "clients are given it nowhere, and no hook is to wait for a registry that it departs from",
+			want:   lifecycle.OutOfService, row: lifecycle.RowPreparingUpdate,
+			targets: []lifecycle.Recorded{web}, instances: []lifecycle.Recorded{old, shop, blue}, out: []lifecycle.Recorded{old, blue},
+			plan: []string{`former: Absent service "web" at 10.0.0.1:80`, `present: OutOfService service "web" at 10.0.0.2:80`,
+				`departing: OutOfService service "web" at 10.0.0.2:80 in registry "blue" of blue`, `departing: Absent service "shop" at 10.0.0.2:80`},
+		},
+		"was updated, and has left by then": {
+			reason: "nothing is left behind", want: lifecycle.InService, row: lifecycle.RowUpdated,
+			targets: []lifecycle.Recorded{web}, instances: []lifecycle.Recorded{shop}, out: []lifecycle.Recorded{shop},
+			plan: []string{`present: InService service "web" at 10.0.0.2:80 of default`, `departing: Absent service "shop" at 10.0.0.2:80`},
+		},
+		"is updated, and left to its application": {
+			reason: "the application's entry may show only once Rollcall's is gone", want: lifecycle.OutOfService, row: lifecycle.RowPreparingUpdate,
+			targets: []lifecycle.Recorded{byApp}, instances: []lifecycle.Recorded{web}, out: []lifecycle.Recorded{web},
+			plan: []string{`present: OutOfService the application's own entry of service "web" at 10.0.0.2:80`,
+				`departing: Absent service "web" at 10.0.0.2:80 of default`},
 		},
 		"is left to its application": {
 			reason: "Rollcall's entry goes when clients are given the application's", want: lifecycle.InService, row: lifecycle.RowNormal,
@@ -110,6 +131,11 @@ func TestOf(t *testing.T) {
 			f := Facts{
 				Row: tc.row, Want: tc.want, Address: now, Instances: map[lifecycle.Recorded]bool{}, Target: target,
 				Marks: tc.marks, Arrived: func() bool { return tc.arrived },
+				Tracked: tracker.New().Open(lifecycle.PodID{}, func(string) (any, bool) { return nil, true }, same),
+			}
+			for _, in := range tc.out {
+				f.Tracked.Begin(in, lifecycle.OutOfService, target(in).Instance, time.Now())
+				f.Tracked.Acknowledged(in, time.Now())
 			}
 			if tc.noAddress {
 				f.Address = ""
@@ -169,6 +195,8 @@ func TestAsked(t *testing.T) {
 		}
 	}
 }
+
+func same(in lifecycle.Recorded) lifecycle.Recorded { return in }
 
 type marks map[lifecycle.Recorded]string
 
