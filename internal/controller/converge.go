@@ -61,8 +61,9 @@ func (r *PodReconciler) converge(ctx context.Context, seen *observation) progres
 // asserted before that.
 func (r *PodReconciler) join(ctx context.Context, seen *observation, p plan.Plan, behind notes.Blocker) progress {
 	d, missing, record := seen.decision, r.ensureAll(ctx, seen, p.Present), (*lifecycle.Record)(nil)
-	if missing.Reason != "" && !missing.Unasked && seen.input.Uncounted() && slices.ContainsFunc(p.Present, seen.certain) {
-		// Where the pod is in service already, panicThreshold counts it. A registry that was never asked is not to hold it later.
+	unrecorded := func(c plan.Change) bool { return seen.certain(c) && seen.input.Unrecorded(c.Key()) }
+	if missing.Reason != "" && !missing.Unasked && slices.ContainsFunc(p.Present, unrecorded) {
+		// A registry that was never asked is not to hold it later.
 		record = seen.newRecord(p.Without(func(c plan.Change) bool { return !seen.tracked.Standing(c.Key()).Attempted() }))
 	}
 	// A probe is asked only where a hook hangs on it, or where the pod departs from what clients are given it by now.

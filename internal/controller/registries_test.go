@@ -68,6 +68,28 @@ func TestRegistryThatDoesNotAnswerHoldsUpNoOther(t *testing.T) {
 	<-done
 }
 
+// TestRecordNamesWhatOneOfTwoRegistriesHas: the move hangs in the other, and the next manager has to know what there is to leave.
+func TestRecordNamesWhatOneOfTwoRegistriesHas(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	other := w.withRegistry("new")
+	w.apply(func(s *choices) { s.DefaultRegistries = []string{"default", "new"} })
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.changePod(pod, annotated(service.AnnotationServices, "web=8080,admin=9090"))
+	repair := other.Fail(anyCall(), errors.New("down"))
+	const admin = "Register admin@10.0.0.1:9090"
+	w.reconciles(pod, "it is in service there", admin, "new: "+admin+failed, writes)
+	w.reconciles(pod, "once is enough", "new: "+admin+failed)
+
+	t.Log("The change is taken back, and another manager leads, which no list tells what there is.")
+	repair()
+	w.changePod(pod, annotated(service.AnnotationServices, "web=8080"))
+	w.restart()
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+	w.expectAbsent(pod)
+	w.expectHooks("", pod, "inPlaceUpdate")
+}
+
 func TestRegistryThatTheConfigurationDropsWhileAPodIsInIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -34,8 +34,12 @@ func Counts(pod *corev1.Pod) bool {
 	return State(pod) == appspub.LifecycleStateNormal && pod.DeletionTimestamp == nil && !Finished(pod)
 }
 
-// Uncounted reports whether the pod should count among its service's [Peers], and does not, since no record says that it is one.
-func (in Input) Uncounted() bool { return Counts(in.Pod) && !in.Record.Exists() }
+// Unrecorded reports whether the record has to name a place before all of its registries have acknowledged: a pod in Normal counts among
+// its service's [Peers] by the record, and one with a record leaves what that names, whichever manager leads then. A pod without a record
+// waits for lists.
+func (in Input) Unrecorded(at Recorded) bool {
+	return (Counts(in.Pod) || in.Record.Exists()) && !slices.Contains(in.Record.Instances, at)
+}
 
 // KeptInPanic reports whether the pod is in service only because of the panic. One that was taken out before stays out, and
 // waits for nothing but its own readiness.
