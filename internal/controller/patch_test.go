@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
@@ -168,6 +169,31 @@ func TestPodThatMovesOnWhileItIsArmed(t *testing.T) {
 	w.patching(func(func() error) error { return patchTestFailed() })
 	w.expectResult("the change brings us back, or this does", w.reconcile(pod), backoffBase)
 	w.expectJournal("no call rests on what is past", writes+failed)
+}
+
+// TestPodThatIsDescribedAnewWhileItIsArmed: the answer to that write shows what the cache has yet to see.
+func TestPodThatIsDescribedAnewWhileItIsArmed(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*corev1.Pod){
+		"by an annotation": annotated(service.AnnotationServices, "payments=8080"),
+		"by a label":       func(pod *corev1.Pod) { pod.Labels["app"] = "payments" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			pod := w.bornPod(w.cloneSet("web"), "web-1", func(p *corev1.Pod) { p.Finalizers = nil })
+			w.patching(func(attempt func() error) error {
+				w.patching(nil)
+				w.changePod(pod, change)
+				return attempt()
+			})
+			w.expectResult("the change brings the pod back, or this does", w.reconcile(pod), backoffBase)
+			w.expectJournal("no call rests on what is past", writes)
+			w.expectHooks("it is armed", pod, "inPlaceUpdate preDelete")
+			w.reconciles(pod, "as it is described by now", "Register payments@10.0.0.1:8080", writes)
+			w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
+		})
+	}
 }
 
 func TestNothingIsWrittenOnADyingPodThatHoldsNothingOfOurs(t *testing.T) {

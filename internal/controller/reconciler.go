@@ -186,8 +186,12 @@ func (r *PodReconciler) advance(ctx context.Context, seen *observation) (progres
 	// What does not wait for a registry is written first. An annotation to skip a hook that came with the template goes too.
 	arm := seen.decision.Arm
 	arm.ClearSkip = seen.skip.FromTemplate && seen.pod().DeletionTimestamp == nil
+	before := seen.input
 	if err := r.patch(ctx, seen, arm, nil); err != nil {
 		return r.unarmed(ctx, seen, arm, err), err
+	}
+	if before.ChangedBeside(arm, seen.pod()) {
+		return progress{}, errMoved // what the targets were made from may be what was changed
 	}
 	p := r.converge(ctx, seen)
 	if err := r.conclude(ctx, seen, &p); err != nil {

@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -48,6 +49,24 @@ func (in Input) Patch(edit Edit, record *Record) ([]byte, error) {
 		return nil, fmt.Errorf("encoding the patch: %w", err)
 	}
 	return patch, nil
+}
+
+// ChangedBeside reports whether the pod, as it came of an edit, has labels or annotations that are neither its former ones nor the
+// edit's: another writer has changed them in between.
+func (in Input) ChangedBeside(edit Edit, after *corev1.Pod) bool {
+	if after == in.Pod {
+		return false // nothing was written
+	}
+	edited := func(key, _ string) bool {
+		return slices.Contains(edit.ClearMarks, key) || edit.ClearSkip && key == AnnotationSkip ||
+			slices.ContainsFunc(slices.Concat(edit.Set, edit.Clear), func(h Handler) bool { return h.Label == key })
+	}
+	others := func(values map[string]string) map[string]string {
+		values = maps.Clone(values)
+		maps.DeleteFunc(values, edited)
+		return values
+	}
+	return !maps.Equal(others(in.Pod.Labels), others(after.Labels)) || !maps.Equal(others(in.Pod.Annotations), others(after.Annotations))
 }
 
 // remembering is the record with the handlers that no hook names any more and that are still to be released after the edit, as
