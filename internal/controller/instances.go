@@ -43,7 +43,7 @@ func (o *observation) target(in lifecycle.Recorded) tracker.Target {
 func (o *observation) plan() plan.Plan {
 	return plan.Of(plan.Facts{
 		Row: o.decision.Row, Want: o.decision.Want, Address: o.pod().Status.PodIP,
-		Targets: o.targets, Instances: o.instances(), Target: o.target, Marks: o.tracked, Arrived: o.arrived, Tracked: o.tracked,
+		Targets: o.targets, Instances: o.instances(), Target: o.target, Arrived: o.arrived, Tracked: o.tracked,
 	})
 }
 

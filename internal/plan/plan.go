@@ -91,10 +91,6 @@ type Facts struct {
 	Instances map[lifecycle.Recorded]bool
 	// Target marks an instance as the pod's.
 	Target func(lifecycle.Recorded) tracker.Target
-	// Marks tells which name of its registry an instance's entry carries; empty where that is not known.
-	Marks interface {
-		Mark(in lifecycle.Recorded) string
-	}
 	// Arrived reports whether the pod is known to be in service everywhere that it belongs.
 	Arrived func() bool
 	// Tracked is what is known of the instances.
@@ -119,7 +115,7 @@ func Of(f Facts) Plan {
 			p.FormerAddresses = append(p.FormerAddresses, c)
 		case !keeps || f.Arrived():
 			if f.Want != lifecycle.Absent && staysUnderAnotherName(in, f.Targets) {
-				c.Instance.Registry = cmp.Or(f.Marks.Mark(in), in.Registry)
+				c.Instance.Registry = cmp.Or(f.Tracked.Mark(in), in.Registry)
 			}
 			p.Departing = append(p.Departing, c)
 		}

@@ -31,8 +31,9 @@ func TestOf(t *testing.T) {
 		targets   []lifecycle.Recorded
 		instances []lifecycle.Recorded
 		// out are those that a registry has acknowledged to be out of service.
-		out   []lifecycle.Recorded
-		marks marks
+		out []lifecycle.Recorded
+		// marks are the names of their registries that entries carry.
+		marks map[lifecycle.Recorded]string
 		plan  []string
 	}{
 		"joins": {
@@ -99,7 +100,7 @@ func TestOf(t *testing.T) {
 		"moves to another registry, and the one before was renamed": {
 			reason: "the entry has the former name, and would be spared under the new one",
 			want:   lifecycle.InService, row: lifecycle.RowNormal,
-			targets: []lifecycle.Recorded{web}, instances: []lifecycle.Recorded{blue}, marks: marks{blue: "green"},
+			targets: []lifecycle.Recorded{web}, instances: []lifecycle.Recorded{blue}, marks: map[lifecycle.Recorded]string{blue: "green"},
 			plan: []string{`present: InService service "web" at 10.0.0.2:80 of default`,
 				`departing: Absent service "web" at 10.0.0.2:80 in registry "blue" of green`},
 		},
@@ -130,11 +131,17 @@ func TestOf(t *testing.T) {
 			t.Parallel()
 			f := Facts{
 				Row: tc.row, Want: tc.want, Address: now, Instances: map[lifecycle.Recorded]bool{}, Target: target,
-				Marks: tc.marks, Arrived: func() bool { return tc.arrived },
+				Arrived: func() bool { return tc.arrived },
 				Tracked: tracker.New().Open(lifecycle.PodID{}, func(string) (any, bool) { return nil, true }, same),
 			}
 			for _, in := range tc.out {
 				f.Tracked.Begin(in, lifecycle.OutOfService, target(in).Instance, time.Now())
+				f.Tracked.Acknowledged(in, time.Now())
+			}
+			for in, mark := range tc.marks {
+				carries := target(in).Instance
+				carries.Registry = mark
+				f.Tracked.Begin(in, lifecycle.InService, carries, time.Now())
 				f.Tracked.Acknowledged(in, time.Now())
 			}
 			if tc.noAddress {
@@ -197,10 +204,6 @@ func TestAsked(t *testing.T) {
 }
 
 func same(in lifecycle.Recorded) lifecycle.Recorded { return in }
-
-type marks map[lifecycle.Recorded]string
-
-func (m marks) Mark(in lifecycle.Recorded) string { return m[in] }
 
 func target(in lifecycle.Recorded) tracker.Target {
 	return tracker.Target{
