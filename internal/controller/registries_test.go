@@ -390,6 +390,42 @@ func TestRegistryIsRenamedAndLeft(t *testing.T) {
 	}
 }
 
+// TestRegistryIsRenamedAndLeftAfterALostAnswer: which of the two names the entry carries is not known, and it has to go under either.
+func TestRegistryIsRenamedAndLeftAfterALostAnswer(t *testing.T) {
+	t.Parallel()
+	for name, fails := range map[string]func(*world){
+		"the call was carried out": func(w *world) {
+			w.registry.LoseAnswers(fakeregistry.Match{Op: fakeregistry.OpRegister}, 1, errors.New("reset"))
+		},
+		"it was not": func(w *world) {
+			w.registry.FailNext(fakeregistry.Match{Op: fakeregistry.OpRegister}, errors.New("reset"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, pod := serving(t)
+			w.apply(func(s *choices) {
+				s.Registries = map[string]Registry{"main": s.Registries["default"]}
+				s.DefaultRegistries, s.FormerNames = []string{"main"}, map[string]string{"default": "main"}
+			})
+			fails(w)
+			w.reconcile(pod)
+			w.apply(func(s *choices) {
+				s.Registries["new"] = Registry{Calls: fakeregistry.New(fakeregistry.Memory(w.Context()))}
+				s.DefaultRegistries = []string{"new"}
+			})
+			w.sleep(backoffCap)
+			w.registry.FailNext(fakeregistry.Match{Op: fakeregistry.OpDeregister}, errors.New("down"))
+			w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
+			w.expectInService(pod)
+			w.sleep(backoffCap)
+			w.reconcile(pod)
+			w.expectHooks("", pod, "preDelete")
+			w.expectAbsent(pod)
+		})
+	}
+}
+
 // TestARegistryIsRenamed: a registry has another name than the one that entries and records have.
 func TestRegistryIsRenamed(t *testing.T) {
 	t.Parallel()

@@ -3,7 +3,6 @@
 package plan
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -115,7 +114,7 @@ func Of(f Facts) Plan {
 			p.FormerAddresses = append(p.FormerAddresses, c)
 		case !keeps || f.Arrived():
 			if f.Want != lifecycle.Absent && staysUnderAnotherName(in, f.Targets) {
-				c.Instance.Registry = cmp.Or(f.Tracked.Mark(in), in.Registry)
+				c.Instance.Registry = f.Tracked.Mark(in)
 			}
 			p.Departing = append(p.Departing, c)
 		}

@@ -48,6 +48,8 @@ type Instance struct {
 	unconfirmed bool
 	// returned: an application's entry that was taken out was found in service again.
 	returned bool
+	// remarked: a Register under another name than the mark has begun since, and is not acknowledged. The entry may carry either.
+	remarked bool
 	// given: when it was looked at last, clients were given the instance by an entry that no Rollcall has written.
 	given bool
 }
@@ -180,6 +182,7 @@ func (i Instance) begin(want lifecycle.Want, told registry.Instance, now time.Ti
 	i.want, i.began, i.acknowledged, i.listed, i.returned = want, now, false, nil, false
 	if want == lifecycle.InService {
 		i.removedAt, i.recordedRemoval = time.Time{}, time.Time{}
+		i.remarked = i.remarked || i.mark != "" && i.mark != told.Registry
 	}
 	return i
 }
@@ -224,7 +227,7 @@ func (i Instance) passOn(now time.Time) Instance {
 func (i Instance) known(since time.Time) Instance {
 	i.since, i.removing = since, false
 	if i.want == lifecycle.InService {
-		i.mark = i.told.Registry
+		i.mark, i.remarked = i.told.Registry, false
 	}
 	switch {
 	case i.want == lifecycle.Absent:
@@ -338,6 +341,7 @@ func (i Instance) sight(s Sighting) (after Instance, look, differs bool) {
 	if i.since.After(s.AsOf) {
 		return i, false, false
 	}
+	i.remarked = i.remarked && i.mark == s.Instance.Registry // that may have been so before the Register landed
 	if i.mark = s.Instance.Registry; i.removing {
 		return i, false, false
 	}

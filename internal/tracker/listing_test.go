@@ -295,6 +295,7 @@ func TestMark(t *testing.T) {
 		s.pod.Begin(key(), lifecycle.InService, anew, s.now)
 	}
 	marked := func(l *Listing) { l.Entries[0].Registry = "former" }
+	fresh := func(l *Listing) { l.Entries[0].Registry = "main" }
 	old := func(l *Listing) { l.Staleness, l.Entries[0].Registry = 2*time.Second, "former" }
 	letsGo := func(s *scene) { s.pod.LetGo(key()) }
 	for name, tc := range map[string]struct {
@@ -302,9 +303,13 @@ func TestMark(t *testing.T) {
 		steps  []step
 		want   string
 	}{
-		"nothing known":           {"no list has it", nil, ""},
+		"nothing known":           {"no list has it", nil, "default"},
 		"registered":              {"it was written so", []step{registered}, "default"},
-		"begun under a new name":  {"it may not have been written", []step{registered, begun}, "default"},
+		"begun under a new name":  {"it may not have been written", []step{registered, begun}, ""},
+		"begun, then removed":     {"it may be written yet", []step{registered, begun, removed}, ""},
+		"begun, then listed":      {"it may be written yet", []step{registered, begun, lists(in, 7)}, ""},
+		"begun, then listed so":   {"it was written", []step{registered, begun, lists(in, 7, fresh)}, "main"},
+		"begun, then registered":  {"the last call counts", []step{registered, begun, registered}, "default"},
 		"listed":                  {"another process wrote it", []step{lists(in, 7, marked)}, "former"},
 		"listed out of service":   {"so it is there", []step{lists(out, 7, marked)}, "former"},
 		"listed, then registered": {"that has changed the mark", []step{lists(in, 7, marked), registered}, "default"},

@@ -1,6 +1,7 @@
 package tracker
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -27,9 +28,14 @@ func (p *Pod) Standing(in lifecycle.Recorded) Instance {
 	return locked(p, func() Instance { i, _ := p.pod.instances.get(in); return i })
 }
 
-// Mark returns the name of the registry that an instance's entry carries, as far as that is known: the registry may have got
-// another one since.
-func (p *Pod) Mark(in lifecycle.Recorded) string { return p.Standing(in).mark }
+// Mark returns the name of the registry that an instance's entry carries, which may have got another one since: the present one
+// where nothing is known, and none where it may be either.
+func (p *Pod) Mark(in lifecycle.Recorded) string {
+	if i := p.Standing(in); !i.remarked {
+		return cmp.Or(i.mark, in.Registry)
+	}
+	return ""
+}
 
 // Known returns the instances that this process has made changes for, or that a list has.
 func (p *Pod) Known() map[lifecycle.Recorded]Instance { return locked(p, p.pod.known) }
