@@ -284,6 +284,20 @@ func TestForeignNames(t *testing.T) {
 	}
 }
 
+// TestForeignIsKeptOnlyOfListedRegistries: a record, which a tenant can write, names registries that there never were.
+func TestForeignIsKeptOnlyOfListedRegistries(t *testing.T) {
+	t.Parallel()
+	tr := New()
+	opens := func() *Pod { return tr.Open(Target{Instance: in()}.Pod(), only("a"), unchanged) }
+	opens().Recall(lifecycle.InService, func() []Target {
+		return []Target{{Registry: "forged", Instance: in()}, {Registry: "default", Instance: in()}}
+	}, epoch())
+	opens()
+	if len(tr.foreign) > 0 {
+		t.Errorf("%d registries are kept, want none: no list has come", len(tr.foreign))
+	}
+}
+
 // TestMark: under which name an entry was written is what its removal has to say.
 func TestMark(t *testing.T) {
 	t.Parallel()
