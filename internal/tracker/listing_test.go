@@ -243,12 +243,16 @@ func TestForeignNames(t *testing.T) {
 		}
 	}
 	begun := func(s *scene) { s.pod.Begin(key(), lifecycle.InService, told(7), s.now) }
-	renamed := func(s *scene) {
-		s.pod = s.tr.Open(Target{Instance: in()}.Pod(), only("a"), func(in lifecycle.Recorded) lifecycle.Recorded {
-			in.Registry = strings.Replace(in.Registry, "default", "main", 1)
-			return in
-		})
+	renames := func(former, now string) step {
+		return func(s *scene) {
+			s.pod = s.tr.Open(Target{Instance: in()}.Pod(), only("a"), func(in lifecycle.Recorded) lifecycle.Recorded {
+				in.Registry = strings.Replace(in.Registry, former, now, 1)
+				return in
+			})
+		}
 	}
+	renamed, back := renames("default", "main"), renames("main", "default")
+	emptyUnderIt := func(s *scene) { s.tr.Compare(Listing{Registry: "main", Apps: "main/app", Server: "a", Asked: s.now}) }
 	for name, tc := range map[string]struct {
 		reason   string
 		steps    []step
@@ -268,6 +272,7 @@ func TestForeignNames(t *testing.T) {
 		"the application's, twice":         {"there is one too many", []step{has("web", "web")}, "default/app", "[web web]", false},
 		"the application's, another name":  {"it is not found by the pod's", []step{has("api")}, "default/app", "[api]", false},
 		"of a registry that was renamed":   {"no list has come under the new name", []step{begun, has("web"), renamed}, "main", "[web]", true},
+		"of one that has its name back":    {"the last list came under the other", []step{begun, has("web"), renamed, emptyUnderIt, back}, "default", "[]", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

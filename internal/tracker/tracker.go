@@ -292,7 +292,7 @@ func (t *Tracker) Open(id lifecycle.PodID, servers Servers, names func(lifecycle
 	p := t.add(id)
 	p.id, p.opened, p.servers = id, true, servers
 	for _, n := range p.instances {
-		if now := names(n.Recorded).Registry; now != n.Registry && t.foreign[now].names == nil { // no list has come under that name
+		if now := names(n.Recorded).Registry; t.foreign[now].number < t.foreign[n.Registry].number { // no list came under that name since
 			t.foreign[now] = t.foreign[n.Registry]
 		}
 	}
