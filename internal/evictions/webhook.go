@@ -56,12 +56,19 @@ type Webhook struct {
 	Options
 
 	ownership atomic.Pointer[lifecycle.Ownership]
-	// turns has for each namespace, as budgets are, what is held while one is looked at and used: two evictions must not use the
-	// same place in it. mu is its lock.
-	turns map[string]*semaphore.Weighted
+	// turns has for each namespace that has evictions under way, as budgets are, what is held while one is looked at and used: two
+	// evictions must not use the same place in it. mu is its lock.
+	turns map[string]*turn
 	mu    sync.Mutex
 	// failing has the [failure] of each pod, by its UID, that could not be labelled.
 	failing *lru.Cache
+}
+
+// turn is held by one of those that are under way.
+type turn struct {
+	*semaphore.Weighted
+
+	underWay int
 }
 
 // mostFailing bounds the memory; a pod that is forgotten is held for longer.
@@ -69,7 +76,7 @@ const mostFailing = 1000
 
 // New returns a Webhook that passes all evictions until [Webhook.Apply].
 func New(o Options) *Webhook {
-	w := &Webhook{Options: o, turns: map[string]*semaphore.Weighted{}, failing: lru.New(mostFailing)}
+	w := &Webhook{Options: o, turns: map[string]*turn{}, failing: lru.New(mostFailing)}
 	w.Apply(lifecycle.Ownership{})
 	return w
 }
@@ -163,7 +170,8 @@ func options(request admission.Request, pod *corev1.Pod) (dryRun, meant bool) {
 
 // begin labels the pod, unless a budget refuses.
 func (w *Webhook) begin(ctx context.Context, pod *corev1.Pod, since time.Time, dryRun bool) (admission.Response, error) {
-	turn := w.turnOf(pod.Namespace)
+	turn := w.enter(pod.Namespace)
+	defer w.leave(pod.Namespace)
 	if err := turn.Acquire(ctx, 1); err != nil {
 		return admission.Response{}, fmt.Errorf("waiting for other evictions in namespace %s: %w", pod.Namespace, err)
 	}
@@ -188,13 +196,22 @@ func (w *Webhook) begin(ctx context.Context, pod *corev1.Pod, since time.Time, d
 		"registry and its drain has passed; try again until it is gone", pod.Name)), nil
 }
 
-func (w *Webhook) turnOf(namespace string) *semaphore.Weighted {
+func (w *Webhook) enter(namespace string) *turn {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.turns[namespace] == nil {
-		w.turns[namespace] = semaphore.NewWeighted(1)
+		w.turns[namespace] = &turn{Weighted: semaphore.NewWeighted(1)}
 	}
+	w.turns[namespace].underWay++
 	return w.turns[namespace]
+}
+
+func (w *Webhook) leave(namespace string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.turns[namespace].underWay--; w.turns[namespace].underWay == 0 {
+		delete(w.turns, namespace)
+	}
 }
 
 // blocking returns the budget that refuses the eviction, or nil.

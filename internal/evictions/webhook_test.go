@@ -339,6 +339,9 @@ func TestEvictionsOfOtherNamespacesDoNotWait(t *testing.T) {
 	}
 	close(answer)
 	slow.Wait()
+	if len(w.turns) > 0 {
+		t.Errorf("%d namespaces are remembered, want none: nothing is under way", len(w.turns))
+	}
 }
 
 func TestEvictionWithTwoBudgetsIsTheAPIServersToRefuse(t *testing.T) {
