@@ -179,6 +179,10 @@ func TestChartRefusesValues(t *testing.T) {
 			reason: "the manager ends at once",
 			values: example + "\nenroll: {enabled: true}\nextraArgs: [--dry-run]", want: "enroll.enabled is set and extraArgs has --dry-run",
 		},
+		"a dry run in other words that enrols": {
+			reason: "the manager takes a flag with one dash too, and with a value",
+			values: example + "\nenroll: {enabled: true}\nextraArgs: [-dry-run=true]", want: "enroll.enabled is set and extraArgs has --dry-run",
+		},
 		"a number in quotes": {
 			reason: "the manager takes a text for a percentage only",
 			values: strings.Replace(example, "cluster: example", "cluster: example\n  resync: {maxRemovals: '5'}", 1),
@@ -274,6 +278,9 @@ func TestChartRestartsTheManagersWhereTheyMustStartAnew(t *testing.T) {
 		return nil
 	}
 	before := template("cluster: example")
+	if _, is := template("cluster: prod-2907").(string); !is {
+		t.Error("the API server takes no number for an annotation, and the hash of cluster prod-2907 looks like one")
+	}
 	for _, c := range []struct {
 		reason, config string
 		restarts       bool

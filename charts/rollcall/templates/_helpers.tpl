@@ -64,7 +64,7 @@ subjects:
 {{- fail "config.audit.path is set and audit.enabled is not: the manager has no volume to write to; set audit.enabled, or mount one of your own by extraVolumes" }}
 {{- end }}
 {{- range $part, $on := dict "evictions" .Values.evictions.enabled "enroll" .Values.enroll.enabled }}
-{{- if and $on (has "--dry-run" $.Values.extraArgs) }}
+{{- if and $on (regexMatch " --?dry-run(=[1tT]\\w*)? " (printf " %s " (join "  " $.Values.extraArgs))) }}
 {{- fail (printf "%s.enabled is set and extraArgs has --dry-run: a manager that writes nothing can't do that; leave %s.enabled out until the dry run has ended" $part $part) }}
 {{- end }}
 {{- end }}
