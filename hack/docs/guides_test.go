@@ -104,7 +104,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	t.Parallel()
 	link := regexp.MustCompile(`\]\(([^)#:\s]*)(#[^)\s]+)?\)`)
 	found := 0
-	for guide, text := range pages(t, "../../*.md", "../../docs/*.md", "../../docs/*/*.md") {
+	for guide, text := range pages(t, "../../*.md", "../../docs/*.md", "../../docs/*/*.md", "../../charts/*/*.md") {
 		for _, match := range link.FindAllStringSubmatch(text, -1) {
 			found++
 			target := guide
@@ -131,7 +131,8 @@ func TestLinksLeadSomewhere(t *testing.T) {
 func TestLinksToTheRepositoryLeadSomewhere(t *testing.T) {
 	t.Parallel()
 	link := regexp.MustCompile(`https://github\.com/rollcall-dev/rollcall(?:/blob/main/([A-Za-z0-9_/-]+\.md))?(#[a-z-]+)?`)
-	for file, text := range pages(t, "../../charts/rollcall/templates/NOTES.txt", "../../config/components/prometheus/prometheus_rule.yaml") {
+	for file, text := range pages(t, "../../charts/rollcall/templates/NOTES.txt", "../../charts/rollcall/README.md",
+		"../../config/components/prometheus/prometheus_rule.yaml") {
 		links := link.FindAllStringSubmatch(text, -1)
 		if len(links) == 0 {
 			t.Errorf("%s has no link: the test looks for the wrong thing", file)
