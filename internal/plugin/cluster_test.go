@@ -222,7 +222,7 @@ func TestNotWatched(t *testing.T) {
 	expect.NoError(t, err)
 	pod := scene{state: appspub.LifecycleStateNormal, labels: map[string]string{"app": "web"}}.view(t).facts.pod
 	for configuration, want := range map[string]string{
-		"":                  "is not managed by Rollcall",
+		"":                  "is not managed by Rollcall", // and can't be enrolled
 		"namespaces: [pay]": "namespace prod is not in namespaces of the configuration: if another installation watches it, pass",
 	} {
 		cluster, _ := installed(t, strings.ReplaceAll(configText, "example.com", "acme.io")+configuration, pod, objects.cloneSets[0])
@@ -230,8 +230,13 @@ func TestNotWatched(t *testing.T) {
 		expect.Error(t, "explain", err, want)
 		_, err = cluster.rollout(t.Context(), "web")
 		expect.Error(t, "rollout", err, want)
-		if advises := strings.Contains(err.Error(), "enroll"); advises != (configuration == "") {
-			t.Errorf("%s: it advises to enroll: %t", configuration, advises)
+		if advises := strings.Contains(err.Error(), "kubectl rollcall enroll"); advises {
+			t.Errorf("%s: it advises to enroll, which is refused: the hooks are another controller's: %v", configuration, err)
 		}
 	}
+	bare := objects.cloneSets[0].DeepCopy()
+	bare.Spec.Lifecycle, bare.ResourceVersion = nil, ""
+	cluster, _ := installed(t, configText, bare)
+	_, err = cluster.rollout(t.Context(), "web")
+	expect.Error(t, "nothing keeps it from being enrolled", err, "kubectl rollcall enroll web -n prod gives it hooks")
 }

@@ -51,7 +51,11 @@ func (c *cluster) ask(
 ) (name string, err error) {
 	name, _, _ = strings.Cut(*lease.Spec.HolderIdentity, "_")
 	var pod corev1.Pod
-	if err := c.Get(ctx, client.ObjectKey{Namespace: c.installation, Name: name}, &pod); err != nil {
+	err = c.Get(ctx, client.ObjectKey{Namespace: c.installation, Name: name}, &pod)
+	switch {
+	case apierrors.IsForbidden(err):
+		return name, c.proxyError(err, name)
+	case err != nil:
 		return name, fmt.Errorf("reading the manager's pod: %w", err)
 	}
 	port := portOf(&pod)
@@ -96,7 +100,8 @@ func (c *cluster) proxyError(err error, name string) error {
 		return nil
 	case apierrors.IsForbidden(err):
 		return &exitError{exitForbidden, fmt.Errorf(
-			"you may not get pods/proxy in namespace %s, which the Role rollcall-status-reader allows", c.installation)}
+			"you may not get pods/proxy in namespace %s, or not the pods there: the Role rollcall-status-reader, which comes with the "+
+				"status page, allows both", c.installation)}
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("the manager %s runs without --status-page, or is older than this plugin", name)
 	case apierrors.IsBadRequest(err):

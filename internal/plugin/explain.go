@@ -135,26 +135,39 @@ func nextSentence(p Pod) string {
 	if p.Hook != "" && !d.Releases && !p.Ready {
 		return "Next, the pod becomes ready; then Rollcall registers it, and sets the handler once the registry has acknowledged."
 	}
-	first := map[lifecycle.Want]string{
+	first, then := firstStep(p), edits(d.Then)
+	switch {
+	case first == "" && (p.facts.warned || !p.facts.drains): // something else keeps it, or nothing does
+		return ""
+	case first == "":
+		return fmt.Sprintf("Next, Rollcall %s.", then)
+	case then == "":
+		return fmt.Sprintf("Next, %s.", first)
+	default:
+		return fmt.Sprintf("Next, %s; then Rollcall %s.", first, then)
+	}
+}
+
+// firstStep is what has to happen before Rollcall writes; nothing once that is done.
+func firstStep(p Pod) string {
+	d := p.facts.decision
+	switch {
+	case p.Reason == reason.AlsoRegistersItself && d.Releases: // the drain counts since
+		return "clients are no longer given the pod by the entry that Rollcall has not written, and the drain passes"
+	case p.Reason == reason.AlsoRegistersItself:
+		return "clients are no longer given the pod by the entry that Rollcall has not written"
+	case p.facts.drainLeft > 0:
+		return "the drain ends in " + short(p.facts.drainLeft)
+	case p.facts.undated:
+		return "the drain ends"
+	case p.facts.drains:
+		return ""
+	}
+	return map[lifecycle.Want]string{
 		lifecycle.InService:    "every registry of the pod acknowledges that it is in service",
 		lifecycle.OutOfService: "every registry of the pod acknowledges that it is out of service",
 		lifecycle.Absent:       "every registry of the pod acknowledges that it is removed",
 	}[d.Want]
-	then := edits(d.Then)
-	switch {
-	case first == "":
-		return ""
-	case p.facts.drainLeft > 0:
-		first = "the drain ends in " + short(p.facts.drainLeft)
-	case p.facts.undated:
-		first = "the drain ends"
-	case p.facts.drains:
-		return fmt.Sprintf("Next, Rollcall %s.", then)
-	}
-	if then == "" {
-		return fmt.Sprintf("Next, %s.", first)
-	}
-	return fmt.Sprintf("Next, %s; then Rollcall %s.", first, then)
 }
 
 // edits says what Rollcall writes.

@@ -311,6 +311,24 @@ func TestExplainSays(t *testing.T) {
 				"the manager has yet to release the hook.\nNext, Rollcall clears label example.com/delete=true.\n",
 			scene: with(deleting, func(s *scene) { s.record, s.out = lifecycle.Absent, 40*time.Second }), without: "every registry",
 		},
+		"drained, and given by another entry": {
+			reason: "the hook waits for that entry, and the drain counts since", without: "Next, Rollcall clears",
+			scene: with(deleting, func(s *scene) {
+				s.record, s.out, s.warning = lifecycle.Absent, 40*time.Second, string(reason.AlsoRegistersItself)
+			}),
+			has: "Next, clients are no longer given the pod by the entry that Rollcall has not written, and the drain passes; then Rollcall clears",
+		},
+		"joins, and is given by another entry": {
+			reason: "what the registry acknowledges is not what it waits for", without: "every registry",
+			scene: with(joining, func(s *scene) { s.warning = string(reason.AlsoRegistersItself) }),
+			has:   "Next, clients are no longer given the pod by the entry that Rollcall has not written; then Rollcall sets",
+		},
+		"drained, and something else keeps it": {
+			reason: "the manager said so last", without: "Next,", has: "reason NotConfirmed",
+			scene: with(deleting, func(s *scene) {
+				s.record, s.out, s.warning = lifecycle.Absent, 40*time.Second, string(reason.NotConfirmed)
+			}),
+		},
 		"guarded": {
 			reason: "OpenKruise does not wait for a pod that is being deleted",
 			scene: with(deleting, func(s *scene) {

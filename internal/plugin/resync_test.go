@@ -17,7 +17,9 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -236,6 +238,19 @@ func TestApproveNamesThem(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestMayNotAsk: a person sees which Role they lack.
+func TestMayNotAsk(t *testing.T) {
+	t.Parallel()
+	c := clusterWith()
+	c.Client = interceptor.NewClient(c.Client.(client.WithWatch), interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "rollcall-0", errors.New("no right"))
+		},
+	})
+	_, err := c.known(t.Context(), &world{lease: leaseHeld(now)}, "")
+	expect.Error(t, "most people may not read the manager's pod", err, "the Role rollcall-status-reader, which comes with the status page, allows both")
 }
 
 // TestViewWithoutALeader: what a view says, and that a watch finds only once that a Lease is renewed no longer.

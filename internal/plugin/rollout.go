@@ -107,9 +107,12 @@ func (o *options) notManaged(r *rollout, c *config.Config) error {
 	if err := notWatched(c, set.Namespace); err != nil {
 		return err
 	}
+	how := o.again("enroll %s -n %s", set.Name, set.Namespace) + " gives it hooks"
+	if why := enroll.Obstacle(set, c, nil); why != "" {
+		how = "it can't be enrolled: " + why
+	}
 	return &exitError{exitNotManaged, fmt.Errorf("CloneSet %s/%s is not managed by Rollcall: it has no hook with a handler that "+
-		"hooks.owned claims (%q); %s gives it hooks",
-		set.Namespace, set.Name, c.Hooks.Owned, o.again("enroll %s -n %s", set.Name, set.Namespace))}
+		"hooks.owned claims (%q); %s", set.Namespace, set.Name, c.Hooks.Owned, how)}
 }
 
 // done reports whether every pod that the partition lets be updated is of the update's revision, and none waits.
