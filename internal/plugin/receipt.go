@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -79,7 +78,7 @@ func (o *options) auditLines(ctx context.Context, files []string) (lines []recei
 	for _, log := range logs {
 		more, err := receipt.Read(log.text)
 		if err != nil {
-			return nil, until, nil, &exitError{exitDamaged, fmt.Errorf("the audit log %s proves nothing: %w", log.name, err)}
+			return nil, until, nil, provesNothing(log.name, err)
 		}
 		lines = append(lines, more...)
 	}
@@ -93,16 +92,19 @@ func (o *options) auditLines(ctx context.Context, files []string) (lines []recei
 // joined reads files one behind the other, as a collector has split a log.
 func (o *options) joined(files []string) (all []byte, err error) {
 	for _, path := range files {
-		if len(all) > 0 && !bytes.HasSuffix(all, []byte("\n")) {
-			all = append(all, '\n') // a copy may lack its last one
-		}
 		text, err := readInput(o.In, path, "the audit log")
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, text...)
+		if all, err = receipt.Join(all, text); err != nil {
+			return nil, provesNothing(strings.Join(files, ", "), err)
+		}
 	}
 	return all, nil
+}
+
+func provesNothing(log string, err error) error {
+	return &exitError{exitDamaged, fmt.Errorf("the audit log %s proves nothing: %w", log, err)}
 }
 
 // readInput reads a file, or the standard input where its path is -.

@@ -64,12 +64,19 @@ func TestCopiesOfALog(t *testing.T) {
 		files  []string
 		want   string
 	}{
-		"whole":             {"", []string{part(0, 4)}, ""},
-		"by the hour":       {"a chain goes on in the next file", []string{part(0, 2), part(2, 4)}, ""},
-		"that overlap":      {"a collector delivers lines again", []string{part(0, 3), part(1, 4)}, ""},
-		"without a newline": {"the line is whole all the same", []string{strings.TrimSuffix(part(0, 2), "\n"), part(2, 4)}, ""},
-		"without an hour":   {"a line is missing", []string{part(0, 1), part(2, 4)}, "line 2: line 1 of chain m/1 before it is missing"},
-		"cut off":           {"only the last may be written to still", []string{part(0, 2), part(2, 4)[:20]}, "line 3 is cut off"},
+		"whole":              {"", []string{part(0, 4)}, ""},
+		"by the hour":        {"a chain goes on in the next file", []string{part(0, 2), part(2, 4)}, ""},
+		"that overlap":       {"a collector delivers lines again", []string{part(0, 3), part(1, 4)}, ""},
+		"without a newline":  {"the line is whole all the same", []string{strings.TrimSuffix(part(0, 2), "\n"), part(2, 4)}, ""},
+		"without an hour":    {"a line is missing", []string{part(0, 1), part(2, 4)}, "line 2: line 1 of chain m/1 before it is missing"},
+		"cut off":            {"only the last may be written to still", []string{part(0, 2), part(2, 4)[:20]}, "line 3 is cut off"},
+		"cut off, and whole": {"it was copied while the manager wrote", []string{part(0, 3)[:len(part(0, 2))+20], part(0, 4)}, ""},
+		"split within a line": {
+			"a collector splits by size", []string{part(0, 3)[:len(part(0, 2))+20], part(0, 4)[len(part(0, 2))+20:]}, "",
+		},
+		"cut off, and the next": {
+			"nothing was altered", []string{strings.TrimSuffix(part(0, 3), "\"}\n"), part(3, 4)}, "line 3 is cut off",
+		},
 		"of something else": {"", []string{"cluster: a\n", "\n"}, "no line of an audit log"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -129,6 +129,9 @@ func (l *Line) rename(former, now string) {
 
 func (l *Line) duration() time.Duration { return time.Duration(l.Seconds * float64(time.Second)) }
 
+// lineMark begins each line.
+const lineMark = `{"chain":`
+
 // sealMark stands between a line's content and its hash.
 const sealMark = `,"hash":"`
 
@@ -186,7 +189,7 @@ func Read(log []byte) (lines []Line, err error) {
 	for i := 1; len(log) > 0; i++ {
 		raw, rest, whole := bytes.Cut(log, []byte("\n"))
 		log = rest
-		if !bytes.HasPrefix(raw, []byte(`{"chain":`)) {
+		if !bytes.HasPrefix(raw, []byte(lineMark)) {
 			continue
 		}
 		if !whole {
@@ -212,6 +215,24 @@ func Read(log []byte) (lines []Line, err error) {
 		return lines, &FaultError{torn, "", ErrAltered}
 	}
 	return lines, nil
+}
+
+// Join returns a log with another copy behind it. Where a copy ends within a line, the next one has to have the rest of it, or all of
+// it again; or the manager wrote no more than that, which its next line says.
+func Join(log, copied []byte) ([]byte, error) {
+	at := bytes.LastIndexByte(log, '\n') + 1
+	last := log[at:]
+	first, _, _ := bytes.Cut(copied, []byte("\n"))
+	switch {
+	case len(last) == 0, len(copied) == 0, json.Valid(slices.Concat(last, first)):
+		return append(log, copied...), nil
+	case !bytes.HasPrefix(last, []byte(lineMark)), json.Valid(last), bytes.Contains(first, []byte(`"torn":true`)):
+	case bytes.HasPrefix(copied, last), bytes.Contains(copied, slices.Concat([]byte("\n"), last)):
+		log = log[:at]
+	default:
+		return nil, &FaultError{bytes.Count(log, []byte("\n")) + 1, "", ErrCutOff}
+	}
+	return slices.Concat(log, []byte("\n"), copied), nil
 }
 
 func open(raw []byte) (l Line, hash string, content []byte, ok bool) {
