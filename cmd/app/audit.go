@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"net/http"
-	"os"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -22,7 +21,7 @@ func (a *app) openAudit(c *config.Config, lost prometheus.Counter) (*audit.Log, 
 	if c.Audit.Path == "" || a.dryRun != nil {
 		return nil, nil //nolint:nilnil // a nil *audit.Log writes nothing
 	}
-	host, _ := os.Hostname() // only for the reader
+	host, _ := podName() // only for the reader
 	logger, often := a.logger.WithName("audit"), rate.Sometimes{Interval: time.Minute}
 	return audit.Open(audit.Options{
 		Path: c.Audit.Path, MaxSize: c.Audit.MaxSize, Name: host, Version: a.options.version,

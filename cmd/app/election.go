@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -22,7 +21,7 @@ var (
 	errNotRenewed = errors.New("the lease was not renewed in time: another manager may act before this call ends")
 )
 
-// identitySeparator stands behind the host name, which is the pod's, in an identity.
+// identitySeparator stands behind the pod's name in an identity.
 const identitySeparator = "_"
 
 // lease is what one manager holds while it works. The election alone does not make managers exclude one another: a process that
@@ -67,7 +66,7 @@ func (m moment) since(earlier moment) time.Duration {
 
 // newLease makes the lease. The election makes no events: the lease itself names the leader.
 func newLease(config *rest.Config, namespace, name string) (*lease, error) {
-	host, err := os.Hostname()
+	host, err := podName()
 	if err != nil {
 		return nil, fmt.Errorf("reading the host name, which identifies this manager in the lease: %w", err)
 	}

@@ -12,11 +12,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestLeasePermits(t *testing.T) {
@@ -121,6 +123,16 @@ func TestLeaseIsLeftToAManagerThatIsReady(t *testing.T) {
 
 	s = newLeaseScenario()
 	expect("it can work", true)
+}
+
+// TestLeaseNamesThePod: on the network of the node the host's name is the node's, and the kubectl plugin looks for the pod.
+func TestLeaseNamesThePod(t *testing.T) {
+	t.Setenv("POD_NAME", "rollcall-1")
+	l, err := newLease(&rest.Config{}, "rollcall-system", "rollcall")
+	expect.NoError(t, err)
+	if name, _ := l.pods(); name != "rollcall-1" {
+		t.Errorf("it goes by the name %q", name)
+	}
 }
 
 func TestLeaseRelease(t *testing.T) {

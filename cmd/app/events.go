@@ -73,7 +73,7 @@ func (e *configEvents) create(ctx context.Context, kind, action, reason, note st
 	}
 	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
 	defer cancel()
-	host, _ := os.Hostname() // only for the reader
+	host, _ := podName() // only for the reader
 	return e.server.Create(ctx, &eventsv1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: podNamespace(), GenerateName: configMapName + "-"},
 		EventTime:           metav1.NowMicro(),
@@ -101,6 +101,15 @@ func shorten(note string) string {
 	}
 	const more = " …"
 	return strings.ToValidUTF8(note[:maxNote-len(more)], "") + more // the cut may be in the middle of a rune
+}
+
+// podName is the name of the pod that this process runs in. The host's is another on the network of the node; outside a cluster it is
+// all that there is.
+func podName() (string, error) {
+	if name := os.Getenv("POD_NAME"); name != "" {
+		return name, nil
+	}
+	return os.Hostname() //nolint:wrapcheck // its callers say what it is for
 }
 
 // podNamespace is the namespace of the pod that this process runs in; empty outside a cluster.
