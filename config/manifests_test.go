@@ -214,9 +214,11 @@ func TestManagerFindsItsConfiguration(t *testing.T) {
 	if !slices.Contains(container.Args, "--leader-elect") {
 		t.Errorf("arguments %q, want --leader-elect among them: there are several managers", container.Args)
 	}
-	if i := slices.IndexFunc(container.Env, func(e corev1.EnvVar) bool { return e.Name == "POD_NAMESPACE" }); i < 0 ||
-		container.Env[i].ValueFrom.FieldRef.FieldPath != "metadata.namespace" {
-		t.Errorf("environment %v, want POD_NAMESPACE from the pod", container.Env)
+	for name, field := range map[string]string{"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace"} {
+		if i := slices.IndexFunc(container.Env, func(e corev1.EnvVar) bool { return e.Name == name }); i < 0 ||
+			container.Env[i].ValueFrom.FieldRef.FieldPath != field {
+			t.Errorf("environment %v, want %s from the pod", container.Env, name)
+		}
 	}
 }
 

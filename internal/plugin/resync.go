@@ -171,7 +171,7 @@ func (c *cluster) approve(ctx context.Context, lease *coordinationv1.Lease, yes 
 	digest := steer.DigestIn(last.Note)
 	held, err := c.held(ctx, lease, digest)
 	if err != nil {
-		fmt.Fprintf(c.ErrOut, "Not all of them can be shown: %v\n", err)
+		fmt.Fprintf(c.ErrOut, "No more than the line above can be shown: %v\n", err)
 		held = &steer.Held{}
 	}
 	for _, entry := range held.Entries {

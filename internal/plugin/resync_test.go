@@ -193,11 +193,11 @@ func TestApproveNamesThem(t *testing.T) {
 		},
 		"others": {
 			reason: "the set has changed since the Event", held: &steer.Held{Digest: "222", Total: 2, Entries: names},
-			wants: []string{"Not all of them can be shown: the manager rollcall-0 holds back others by now", "names at most three of them."},
+			wants: []string{"No more than the line above can be shown: the manager rollcall-0 holds back others by now", "names at most three of them."},
 		},
 		"no page": {
 			reason: "it is off by default", status: http.StatusNotFound,
-			wants: []string{"Not all of them can be shown: the manager rollcall-0 runs without --status-page", "names at most three of them."},
+			wants: []string{"No more than the line above can be shown: the manager rollcall-0 runs without --status-page", "names at most three of them."},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
