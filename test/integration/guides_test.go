@@ -22,7 +22,7 @@ func TestGuidesAreAccepted(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "deploy.md"))
 	expect.NoError(t, err)
-	elsewhere := regexp.MustCompile(`^(kustomize\.config\.k8s\.io|argoproj\.io|kustomize\.toolkit\.fluxcd\.io)/`)
+	elsewhere := regexp.MustCompile(`^(kustomize\.config\.k8s\.io|argoproj\.io|[a-z]+\.toolkit\.fluxcd\.io)/`)
 	var accepted []string
 	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(dedent(text), -1) {
 		object := &unstructured.Unstructured{}
