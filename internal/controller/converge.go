@@ -62,9 +62,10 @@ func (r *PodReconciler) converge(ctx context.Context, seen *observation) progres
 func (r *PodReconciler) join(ctx context.Context, seen *observation, p plan.Plan, behind notes.Blocker) progress {
 	d, missing, record := seen.decision, r.ensureAll(ctx, seen, p.Present), (*lifecycle.Record)(nil)
 	unrecorded := func(c plan.Change) bool { return seen.certain(c) && seen.input.Unrecorded(c.Key()) }
-	if missing.Reason != "" && !missing.Unasked && slices.ContainsFunc(p.Present, unrecorded) {
-		// A registry that was never asked is not to hold it later.
-		record = seen.newRecord(p.Without(func(c plan.Change) bool { return !seen.tracked.Standing(c.Key()).Attempted() }))
+	if missing.Lasts(ctx.Err() != nil) && slices.ContainsFunc(p.Present, unrecorded) {
+		// A registry that was never asked is not to hold it later. One that has the pod by the former record is named by this one too.
+		known := seen.instances()
+		record = seen.newRecord(p.Without(func(c plan.Change) bool { return !known[c.Key()] }))
 	}
 	// A probe is asked only where a hook hangs on it, or where the pod departs from what clients are given it by now.
 	if missing.Reason == "" && (len(d.Then.Set) > 0 || slices.ContainsFunc(p.Departing, seen.unacknowledged)) {

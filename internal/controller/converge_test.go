@@ -411,6 +411,22 @@ func TestManagerThatStopsBeginsNoCall(t *testing.T) {
 	}
 }
 
+// TestManagerThatStopsWritesDownWhatIsAcknowledged: the next one may find the pod described otherwise.
+func TestManagerThatStopsWritesDownWhatIsAcknowledged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.changePod(pod, annotated(service.AnnotationServices, "web=8080,admin=9090,more=7070"))
+	ctx, stop := context.WithCancel(w.Context())
+	w.registry.OnAnswer(fakeregistry.Match{}, func(fakeregistry.Call) { stop() })
+	_, err := w.r.Reconcile(ctx, lifecycle.PodIDOf(pod))
+	w.must(err, "reconciling while the manager stops")
+	w.expectJournal("the third service is left to the next manager", "Register admin@10.0.0.1:9090", writes)
+	if named := w.record(pod).Instances; len(named) != 2 {
+		t.Errorf("the record names %v, want what is in service and no more", named)
+	}
+}
+
 func TestProbeThatAStopCutsOffIsNoTrouble(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -90,6 +90,32 @@ func TestRecordNamesWhatOneOfTwoRegistriesHas(t *testing.T) {
 	w.expectHooks("", pod, "inPlaceUpdate")
 }
 
+// TestRecordKeepsWhatANewLeaderHasYetToAskFor: a registry that does not answer has the pod by the record alone, which names a new place
+// of another registry by now.
+func TestRecordKeepsWhatANewLeaderHasYetToAskFor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	other := w.withRegistry("new")
+	w.apply(func(s *choices) { s.DefaultRegistries = []string{"default", "new"} })
+	web := w.cloneSet("web")
+	pod := w.servingPod(web, "web-1")
+	w.restart()
+	other.Fail(anyCall(), errors.New("down"))
+	for i := range 5 { // then its circuit breaker is open
+		w.reconcile(w.bornPod(web, fmt.Sprintf("tries-%d", i), inState(appspub.LifecycleStateNormal)))
+	}
+	w.changePod(pod, annotated(service.AnnotationServices, "web=8080,admin=9090"))
+	w.reconcile(pod)
+	want := []string{"default admin", "default web", "new web"}
+	var got []string
+	for _, in := range w.record(pod).Instances {
+		got = append(got, in.Registry+" "+in.Service)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the record names %q, want %q", got, want)
+	}
+}
+
 func TestRegistryThatTheConfigurationDropsWhileAPodIsInIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -39,6 +39,11 @@ func (b Blocker) And(other Blocker) Blocker {
 	return b
 }
 
+// Lasts reports whether something is missing that is more than a turn yet to come, or stays so since the manager stops.
+func (b Blocker) Lasts(stops bool) bool {
+	return b.Reason != "" && (!b.Unasked || stops)
+}
+
 // Sentence says what waits for what.
 func (b Blocker) Sentence() string {
 	if b.Hook == "" {
