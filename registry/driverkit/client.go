@@ -320,6 +320,8 @@ func silence(ctx context.Context, to Server, mask mask, err error, sent bool) er
 		return contextError(ctx, err)
 	case late:
 		return &lateError{err: err}
+	case mayLand(err): // a connection took too long to come about: nothing was sent that could be carried out late
+		err = errors.New(err.Error())
 	}
 	return Away(err)
 }

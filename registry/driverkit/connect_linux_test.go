@@ -1,6 +1,8 @@
 package driverkit_test
 
 import (
+	"context"
+	"errors"
 	"net"
 	"net/http"
 	"strconv"
@@ -27,6 +29,31 @@ func TestAServerThatDropsPacketsLeavesTimeForOthers(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
+}
+
+// TestNothingLandsLateOfAConnectionThatTookTooLong: no server has seen the change, whether packets were dropped or a handshake hung.
+func TestNothingLandsLateOfAConnectionThatTookTooLong(t *testing.T) {
+	t.Parallel()
+	for name, server := range map[string]string{"packets are dropped": "http://" + full(t), "the handshake hangs": "https://" + silent(t)} {
+		for _, method := range []string{http.MethodPost, http.MethodGet} {
+			// Each server of two has half of the time, so that the call's own is not up.
+			cfg := registry.Config{Endpoint: server + "," + server + "/other", Timeout: 200 * time.Millisecond}
+			_, err := within(t.Context(), newClient(t, cfg, driverkit.HTTPOptions{}), driverkit.Request{Method: method})
+			var late interface{ Timeout() bool }
+			if err == nil || errors.As(err, &late) && late.Timeout() || errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s, %s: got error %v, want one of a call that can't land late", name, method, err)
+			}
+		}
+	}
+}
+
+// silent returns an address where connections come about, and nothing is ever said.
+func silent(t *testing.T) string {
+	t.Helper()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	expect.NoError(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	return listener.Addr().String()
 }
 
 // full returns an address to which no further connection comes about: Linux drops what does not fit into the queue of a
