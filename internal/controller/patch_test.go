@@ -196,6 +196,19 @@ func TestPodThatIsDescribedAnewWhileItIsArmed(t *testing.T) {
 	}
 }
 
+// TestWhatTheCacheDropsIsNoChange: the answer to the arming write has it, and the pod as it was read has not.
+func TestWhatTheCacheDropsIsNoChange(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.bornPod(w.cloneSet("web"), "web-1", func(p *corev1.Pod) { p.Finalizers = nil })
+	w.patching(func(attempt func() error) error {
+		w.patching(nil)
+		w.changePod(pod, annotated(corev1.LastAppliedConfigAnnotation, "{}"))
+		return attempt()
+	})
+	w.reconciles(pod, "it is described as before", writes, registers, writes)
+}
+
 func TestNothingIsWrittenOnADyingPodThatHoldsNothingOfOurs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

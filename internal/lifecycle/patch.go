@@ -52,13 +52,13 @@ func (in Input) Patch(edit Edit, record *Record) ([]byte, error) {
 }
 
 // ChangedBeside reports whether the pod, as it came of an edit, has labels or annotations that are neither its former ones nor the
-// edit's: another writer has changed them in between.
+// edit's: another writer has changed them in between. What kubectl applied last is left out: the cache has it of no pod.
 func (in Input) ChangedBeside(edit Edit, after *corev1.Pod) bool {
 	if after == in.Pod {
 		return false // nothing was written
 	}
 	edited := func(key, _ string) bool {
-		return slices.Contains(edit.ClearMarks, key) || edit.ClearSkip && key == AnnotationSkip ||
+		return key == corev1.LastAppliedConfigAnnotation || slices.Contains(edit.ClearMarks, key) || edit.ClearSkip && key == AnnotationSkip ||
 			slices.ContainsFunc(slices.Concat(edit.Set, edit.Clear), func(h Handler) bool { return h.Label == key })
 	}
 	others := func(values map[string]string) map[string]string {
