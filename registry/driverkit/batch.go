@@ -2,14 +2,19 @@ package driverkit
 
 import (
 	"context"
+	"errors"
 
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
+// errNoOutcome is of a change of which nothing was said.
+var errNoOutcome = errors.New("the driver gave no outcome for a change in a batch")
+
 // Batch makes the changes of a call of [registry.Batcher], and returns their errors as its Batch does, finished by
 // [CallError]. It calls prepare for each change that passes [registry.Change.Check], in their order: prepare checks the instance,
 // and returns what the batch needs of the change or why it can't be made. What prepare returned without an error goes to
-// send, all at once, which returns an error for each, in their order. Where there is none, send is not called.
+// send, all at once, which returns an error for each, in their order: what it returns none for is no success. Where there is nothing
+// ready, send is not called.
 func Batch[T any](
 	ctx context.Context, changes []registry.Change, prepare func(registry.Change) (T, error), send func(ready []T) []error,
 ) []error {
@@ -30,8 +35,13 @@ func Batch[T any](
 	if len(ready) == 0 {
 		return errs
 	}
-	for i, err := range send(ready) {
-		errs[at[i]] = changeError(ctx, changes[at[i]], err)
+	outcomes := send(ready)
+	for i, of := range at {
+		err := errNoOutcome
+		if i < len(outcomes) {
+			err = outcomes[i]
+		}
+		errs[of] = changeError(ctx, changes[of], err)
 	}
 	return errs
 }

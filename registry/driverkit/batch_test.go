@@ -46,4 +46,8 @@ func TestBatch(t *testing.T) {
 		t.Error("a batch of nothing was sent")
 		return nil
 	})
+	short := driverkit.Batch(t.Context(), asked, prepare, func([]string) []error { return []error{nil} })
+	if short[1] != nil || short[3] == nil || registry.IsTerminal(short[3]) {
+		t.Errorf("got errors %v, want one that passes for the change that nothing was said of", short)
+	}
 }
