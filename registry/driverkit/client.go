@@ -236,8 +236,8 @@ func (c *HTTPClient) Elsewhere(than Server, has func(Server) bool) bool {
 }
 
 // Distrust returns the error of an answer that is not what the registry makes, such as a proxy's page with status 200, and says whose
-// it is. Later calls begin at the next server. A call by [HTTPClient.Try] returns such an error through [Away]. Distrust of no error
-// is nil.
+// it is. Later calls begin at the next server, where that one is the endpoint's. A call by [HTTPClient.Try] returns such an error
+// through [Away]. Distrust of no error is nil.
 func (c *HTTPClient) Distrust(a *Answer, err error) error {
 	if err == nil {
 		return nil
@@ -246,8 +246,11 @@ func (c *HTTPClient) Distrust(a *Answer, err error) error {
 	return fmt.Errorf("%s: %w", a.from, err)
 }
 
-// leave has later calls begin at the next server, unless another call has seen to that already.
+// leave has later calls begin at the next server, unless another call has seen to that already. That of [HTTPClient.ServerAt] is none.
 func (c *HTTPClient) leave(server Server, why error) {
+	if c.servers[server.number] != server.url {
+		return
+	}
 	next := (server.number + 1) % len(c.servers)
 	if next != server.number && c.current.CompareAndSwap(int64(server.number), int64(next)) {
 		c.log.Info("registry server failed, using the next one",
@@ -258,7 +261,7 @@ func (c *HTTPClient) leave(server Server, why error) {
 // Send makes one request to a server. The error is nil where there is an answer, whatever its status. Else it is marked by
 // [Away], has the class of [TLSError] where a certificate is not good, and holds no secret; or it is that of the context. Of a
 // request with another method than GET or HEAD that was sent, and whose connection was cut then, the error is not marked, and
-// its Timeout() is true.
+// its Timeout() is true. Of an acknowledgement that breaks off, or has more bytes than the limit, it is marked with GET and HEAD only.
 func (c *HTTPClient) Send(ctx context.Context, to Server, r Request) (*Answer, error) {
 	mask := c.mask.with("[secret]", r.Secrets...)
 	var sent atomic.Bool
@@ -288,7 +291,7 @@ func (c *HTTPClient) Send(ctx context.Context, to Server, r Request) (*Answer, e
 		a.Body, _ = io.ReadAll(io.LimitReader(resp.Body, maxWords)) // what could be read is better than nothing
 	case r.Limit > 0:
 		if a.Body, err = readBody(resp.Body, r.Limit); err != nil {
-			return nil, contextError(ctx, err)
+			return nil, half(ctx, a, err)
 		}
 	}
 	_, _ = io.CopyN(io.Discard, resp.Body, maxIgnored) // a body that is not at its end costs the connection
@@ -309,6 +312,15 @@ func (c *HTTPClient) prepare(ctx context.Context, to Server, r Request) (*http.R
 	}
 	maps.Copy(req.Header, r.Header)
 	return req, nil
+}
+
+// half is the error of an acknowledgement whose body could not be read to its end. Another server may give a whole one to what changes
+// nothing.
+func half(ctx context.Context, a *Answer, err error) error {
+	if err = fmt.Errorf("%s: %w", a.from, err); ctx.Err() != nil || !a.read {
+		return contextError(ctx, err)
+	}
+	return Away(err)
 }
 
 // silence is the error of a request that got no answer, and may have been sent.

@@ -331,6 +331,14 @@ func TestDistrust(t *testing.T) {
 		t.Errorf("got %q and %q, want the first server to be kept without an error", said, again)
 	}
 	wrong := errors.New("no JSON")
+	agent, err := c.ServerAt(first)
+	expect.NoError(t, err)
+	its, err := c.Send(t.Context(), agent, driverkit.Request{Method: http.MethodGet})
+	expect.NoError(t, err)
+	_ = c.Distrust(its, wrong)
+	if _, again := at(); again != said {
+		t.Errorf("got %q, want the first server to be kept where another one's answer is wrong", again)
+	}
 	if err := c.Distrust(page, wrong); !errors.Is(err, wrong) || err.Error() != first+": no JSON" {
 		t.Errorf("got error %v, want one that names the server", err)
 	}
@@ -404,6 +412,7 @@ func TestTry(t *testing.T) {
 	t.Parallel()
 	const here, there = "first", "second"
 	cut := strings.TrimPrefix(cutting(t), "http://")
+	breaking := drivertest.Saying(t, "HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n[{}")
 	for name, tc := range map[string]struct {
 		reason string
 		first  string // its address; else answer is what it says
@@ -419,6 +428,8 @@ func TestTry(t *testing.T) {
 		"503":                 {reason: "it is starting, or over its limit", answer: 503, next: there},
 		"cut":                 {reason: "it may still be at it", first: cut, fails: true, next: there},
 		"cut, a read":         {reason: "nothing is changed late", first: cut, method: http.MethodGet, next: there},
+		"breaks off":          {reason: "it has acknowledged it", first: breaking, fails: true, next: here},
+		"breaks off, a read":  {reason: "another one may say all of it", first: breaking, method: http.MethodGet, next: there},
 		"502":                 {reason: "the call may still be under way behind a proxy", answer: 502, fails: true, next: there},
 		"502, a read":         {reason: "nothing is changed late", answer: 502, method: http.MethodGet, next: there},
 		"504":                 {reason: "the call may still be under way behind a proxy", answer: 504, fails: true, next: there},
@@ -438,7 +449,7 @@ func TestTry(t *testing.T) {
 			var asked []string
 			call := func(s driverkit.Server) error {
 				asked = append(asked, map[string]string{first: here, second: there}[s.String()])
-				a, err := c.Send(t.Context(), s, driverkit.Request{Method: cmp.Or(tc.method, http.MethodPost)})
+				a, err := c.Send(t.Context(), s, driverkit.Request{Method: cmp.Or(tc.method, http.MethodPost), Limit: 100})
 				if err != nil || a.OK() {
 					return err
 				}
