@@ -78,7 +78,7 @@ func loginLost(err error) bool {
 	return errors.Is(err, rpctypes.ErrInvalidAuthToken) || errors.Is(err, rpctypes.ErrAuthOldRevision)
 }
 
-// classifyConnection looks for what trying again does not cure. Of a failed handshake gRPC tells only the text.
+// classifyConnection looks for what trying again does not cure, and for what may still be carried out. gRPC tells only the text.
 func classifyConnection(err error) error {
 	text := err.Error()
 	switch {
@@ -96,6 +96,9 @@ func classifyConnection(err error) error {
 	case contains(text, "x509: certificate has expired or is not yet valid"):
 		return registry.Terminal(registry.FieldError("endpoint",
 			fmt.Errorf("shows a certificate that has expired or is not valid yet: %w", err)))
+	// A connection that was there ended (gRPC, http2_client.go): what was sent over it may be with a member, behind a proxy say.
+	case contains(text, "error reading from server", "keepalive ping failed", "the server is not reading"):
+		return timeoutError{err}
 	}
 	return err
 }

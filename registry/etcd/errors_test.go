@@ -62,6 +62,10 @@ func TestClasses(t *testing.T) {
 		"ended as it was up": {
 			"gRPC sees by the clock that it is, before the context does", status.Error(codes.DeadlineExceeded, "RST_STREAM"), false, "", true,
 		},
+		"cut": {"a member may have it", status.Error(codes.Unavailable, "error reading from server: EOF"), false, "", true},
+		"silent": {
+			"so it is where that no longer answers", status.Error(codes.Unavailable, "keepalive ping failed to receive ACK within timeout"), false, "", true,
+		},
 		"unknown": {"an unknown error may pass", errors.New("odd"), false, "", false},
 		"gRPC":    {"so may what gRPC does not know", status.Error(codes.Unknown, "odd"), false, "", false},
 	} {

@@ -200,6 +200,28 @@ func TestHeartbeatFailsWhereNoMemberServes(t *testing.T) {
 	}
 }
 
+// TestAChangeWhoseConnectionIsCut may still be carried out: a proxy ended it, and the member has it.
+func TestAChangeWhoseConnectionIsCut(t *testing.T) {
+	t.Parallel()
+	var server *grpc.Server
+	m := &member{trouble: func(ctx context.Context) error {
+		go server.Stop() // which closes connections, and waits for what is under way
+		return hang(ctx)
+	}}
+	server = grpc.NewServer()
+	pb.RegisterKVServer(server, m)
+	d := open(t, registry.Config{Endpoint: "http://" + drivertest.ServeGRPC(t, server)})
+	err := d.Register(t.Context(), pod(1))
+	var late interface{ Timeout() bool }
+	if !errors.As(err, &late) || !late.Timeout() || m.transactions.Load() != 1 {
+		t.Errorf("got error %v after %d requests, want one of a call that may still be carried out", err, m.transactions.Load())
+	}
+	err = d.Register(t.Context(), pod(1))
+	if err == nil || errors.As(err, &late) {
+		t.Errorf("got error %v of a member that is away, want one of a call that can't be carried out", err)
+	}
+}
+
 // TestHeartbeatWaitsForSlowMembers: all members are slow when a disk that they share is, and one of them would answer in time.
 func TestHeartbeatWaitsForSlowMembers(t *testing.T) {
 	t.Parallel()
