@@ -48,7 +48,7 @@ func newClient(http *driverkit.HTTPClient, opts Options, credentials driverkit.C
 	}
 	c := &client{http: http, opts: opts, key: key, log: log}
 	if key == nil {
-		c.session = newSession(credentials)
+		c.session = newSession(credentials, log)
 	}
 	if opts.APIVersion != "" {
 		c.fixed = apiOf(opts.APIVersion)

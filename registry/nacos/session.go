@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -18,6 +19,8 @@ const (
 	unsaidLifetime = 5 * time.Minute
 	// freshFor is how long after its login a token is refused for what the user may do, not for its age.
 	freshFor = 2 * time.Second
+	// loginAgain is how long after a login another one is made, where the token of an earlier one has not ended.
+	loginAgain = 10 * time.Second
 	// startUp is how long after its start a server may refuse who it takes later: Nacos reads users and roles from its
 	// database by a timer, first after 5 s and then every 15 s (NacosUserServiceImpl, NacosRoleServiceImpl).
 	startUp = 30 * time.Second
@@ -32,6 +35,7 @@ type grant struct {
 // session holds a token for a user, and gets a new one before it ends. All methods are safe for concurrent use.
 type session struct {
 	username, password string
+	log                *slog.Logger
 	now                func() time.Time
 	turn               chan struct{} // held by who logs in: all others wait for the result
 
@@ -39,27 +43,43 @@ type session struct {
 	current  string
 	since    time.Time // of the login
 	renewAt  time.Time
+	endsAt   time.Time
 	accepted bool      // a login has ever been
 	doubted  time.Time // when a login was first refused, after one was accepted; zero where the last was
 	back     time.Time // when one was accepted again
 }
 
-func newSession(c driverkit.Credentials) *session {
+func newSession(c driverkit.Credentials, log *slog.Logger) *session {
 	if c.Username == "" {
 		return nil
 	}
-	return &session{username: c.Username, password: c.Password, now: time.Now, turn: make(chan struct{}, 1)}
+	return &session{username: c.Username, password: c.Password, log: log, now: time.Now, turn: make(chan struct{}, 1)}
 }
 
-// token returns one that has not ended.
+// token returns one that has not ended. One that is about to end is renewed by one call, while all others go on with it; where that
+// fails, so does this one.
 func (s *session) token(ctx context.Context, login func(context.Context) (grant, error)) (string, error) {
 	s.mu.Lock()
-	current, good := s.current, s.now().Before(s.renewAt)
+	current, now := s.current, s.now()
+	good, due := now.Before(s.endsAt), !now.Before(s.renewAt)
+	if good && due {
+		s.renewAt = now.Add(loginAgain)
+	}
 	s.mu.Unlock()
-	if current != "" && good {
+	if !good {
+		return s.exchange(ctx, current, login)
+	}
+	if !due {
 		return current, nil
 	}
-	return s.exchange(ctx, current, login)
+	part, cancel := driverkit.Share(ctx, 2) // the request needs time, too
+	defer cancel()
+	renewed, err := s.exchange(part, current, login)
+	if err != nil {
+		s.log.Warn("no new token of Nacos', using the one that has not ended", "error", err)
+		return current, nil
+	}
+	return renewed, nil
 }
 
 // renew returns another token than the one that the server has just refused; or the same, if that is so young that its age
@@ -105,7 +125,7 @@ func (s *session) keep(g grant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.current, s.since, s.accepted = g.token, s.now(), true
-	s.renewAt = s.since.Add(g.lasts * 4 / 5)
+	s.renewAt, s.endsAt = s.since.Add(g.lasts*4/5), s.since.Add(g.lasts)
 	if !s.doubted.IsZero() {
 		s.doubted, s.back = time.Time{}, s.since
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -25,7 +26,10 @@ type clocked struct {
 }
 
 func newClocked() *clocked {
-	c := &clocked{session: newSession(driverkit.Credentials{Username: "rollcall", Password: "a-password"}), time: time.Unix(1_000_000, 0), lasts: time.Hour}
+	c := &clocked{
+		session: newSession(driverkit.Credentials{Username: "rollcall", Password: "a-password"}, slog.New(slog.DiscardHandler)),
+		time:    time.Unix(1_000_000, 0), lasts: time.Hour,
+	}
 	c.now = func() time.Time {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -67,6 +71,61 @@ func TestTokenIsRenewedInTime(t *testing.T) {
 	c.expectToken(t, "token-3")
 	c.pass(2 * time.Minute)
 	c.expectToken(t, "token-4")
+}
+
+// TestTokenIsKeptWhereNoneFollows: a login is no reason to throw away a token that the server still takes.
+func TestTokenIsKeptWhereNoneFollows(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]error{
+		"trouble": answered(http.StatusInternalServerError, "No DataSource set"),
+		"refusal": answered(http.StatusForbidden, "user not found!"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newClocked()
+			c.expectToken(t, "token-1")
+			c.fail = fail
+			c.pass(49 * time.Minute)
+			for wantLogins := int64(2); wantLogins < 5; wantLogins++ {
+				c.expectToken(t, "token-1")
+				c.pass(loginAgain - time.Second)
+				c.expectToken(t, "token-1")
+				if n := c.logins.Load(); n != wantLogins {
+					t.Fatalf("%d logins, want %d: one every %s", n, wantLogins, loginAgain)
+				}
+				c.pass(time.Second)
+			}
+			if got, err := c.renew(t.Context(), "token-1", c.login); err == nil {
+				t.Errorf("got token %q, which the server has refused", got)
+			}
+			c.pass(11 * time.Minute)
+			if got, err := c.token(t.Context(), c.login); err == nil {
+				t.Errorf("got token %q, which has ended", got)
+			}
+			c.fail = nil
+			c.expectToken(t, "token-7")
+		})
+	}
+}
+
+// TestLoginThatHangs holds up one call, which is left time for its request.
+func TestLoginThatHangs(t *testing.T) {
+	t.Parallel()
+	c := newClocked()
+	c.expectToken(t, "token-1")
+	c.pass(49 * time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	token, err := c.token(ctx, func(part context.Context) (grant, error) {
+		if deadline, _ := part.Deadline(); time.Until(deadline) > 40*time.Second {
+			t.Error("the login may take all of the time")
+		}
+		c.expectToken(t, "token-1") // of another call
+		return grant{}, context.DeadlineExceeded
+	})
+	if token != "token-1" || err != nil {
+		t.Errorf("got token %q, error %v; want the one that has not ended", token, err)
+	}
 }
 
 func TestLoginIsMadeOnce(t *testing.T) {
