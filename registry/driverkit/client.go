@@ -203,10 +203,14 @@ func (c *HTTPClient) Try(ctx context.Context, call func(Server) error) error {
 	return allOf(failures)
 }
 
-// Others returns the servers but one, as a call that goes on from there meets them. A failure at one of them says nothing to
-// later calls.
+// Others returns the servers but one, as a call that goes on from there meets them; their shares of its time leave some for what
+// follows. A failure at one of them says nothing to later calls.
 func (c *HTTPClient) Others(than Server) []Server {
-	return slices.Collect(c.from(than.number))[1:]
+	others := slices.Collect(c.from(than.number))[1:]
+	for i := range others {
+		others[i].left += 2
+	}
+	return others
 }
 
 // from are all servers, in the order in which a call meets them that begins at the one with that number.
@@ -225,7 +229,6 @@ func (c *HTTPClient) from(first int) iter.Seq[Server] {
 // whether one has. Later calls begin at that one. A server that can't tell counts as one that has nothing.
 func (c *HTTPClient) Elsewhere(than Server, has func(Server) bool) bool {
 	for _, other := range c.Others(than) {
-		other.left += 2 // what follows needs time, too
 		if has(other) {
 			c.log.Info("registry server lacks an entry, using one that has it", "server", than.String(), "next", other.String())
 			c.current.Store(int64(other.number))

@@ -114,7 +114,7 @@ func (a appEntries) Get(ctx context.Context, in registry.Instance) (state regist
 				if err != nil || state != registry.Absent {
 					break
 				}
-				_, state, err = a.driver.appEntry(ctx, at)
+				_, _, state, err = a.driver.appEntry(ctx, at)
 			}
 			if state == registry.Foreign {
 				state = registry.Absent
@@ -128,7 +128,7 @@ func (a appEntries) Get(ctx context.Context, in registry.Instance) (state regist
 }
 
 func (r *Registry) putAppBack(ctx context.Context, in registry.Instance) error {
-	h, state, err := r.appEntry(ctx, in)
+	r, h, state, err := r.appEntry(ctx, in)
 	switch {
 	case err != nil:
 		return err
@@ -146,10 +146,10 @@ func (r *Registry) putAppBack(ctx context.Context, in registry.Instance) error {
 // takeAppOut reports whether there is an entry, the application's or Rollcall's own. It looks twice, since readers lag behind an
 // application that has just registered.
 func (r *Registry) takeAppOut(ctx context.Context, in registry.Instance) (there bool, err error) {
-	h, state, err := r.appEntry(ctx, in)
+	r, h, state, err := r.appEntry(ctx, in)
 	if err == nil && state == registry.Absent {
 		if err = pause(ctx, settle); err == nil {
-			h, state, err = r.appEntry(ctx, in)
+			r, h, state, err = r.appEntry(ctx, in)
 		}
 	}
 	if err != nil || state != registry.InService {
@@ -177,24 +177,31 @@ func (r *Registry) enable(ctx context.Context, in registry.Instance, h *host, en
 		return err
 	}
 	return r.until(ctx, write, func(ctx context.Context) (bool, error) {
-		_, state, err := r.appEntry(ctx, in)
-		return (state == registry.InService) == enabled, err
+		h, err := r.read(ctx, in)
+		if err == nil {
+			h, err = r.told(ctx, in, h)
+		}
+		return (h.appState() == registry.InService) == enabled, err
 	})
 }
 
-// appEntry reads the application's entry as readers get it, and whether they are given it. One with Rollcall's mark is
-// [registry.Foreign] here.
-func (r *Registry) appEntry(ctx context.Context, in registry.Instance) (*host, registry.State, error) {
-	h, err := r.look(ctx, in)
+// appEntry is [Registry.look] for the application's entry.
+func (r *Registry) appEntry(ctx context.Context, in registry.Instance) (*Registry, *host, registry.State, error) {
+	r, h, err := r.look(ctx, in, func(h *host) bool { return h.uid() == "" })
+	return r, h, h.appState(), err
+}
+
+// appState is whether clients are given the application's entry. One with Rollcall's mark is [registry.Foreign] here.
+func (h *host) appState() registry.State {
 	switch {
-	case err != nil || h == nil:
-		return nil, registry.Absent, err
+	case h == nil:
+		return registry.Absent
 	case h.uid() != "":
-		return nil, registry.Foreign, nil
+		return registry.Foreign
 	case *h.Enabled:
-		return h, registry.InService, nil
+		return registry.InService
 	}
-	return h, registry.OutOfService, nil
+	return registry.OutOfService
 }
 
 // isEnabled looks into the list that clients are given.

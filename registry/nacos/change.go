@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 const (
@@ -90,7 +91,7 @@ func (r *Registry) put(ctx context.Context, in registry.Instance, before stamp, 
 }
 
 func (r *Registry) failOver(ctx context.Context, in registry.Instance) error {
-	before, err := r.look(ctx, in)
+	r, before, err := r.lookForOwn(ctx, in)
 	if err == nil && before.isForeign() {
 		err = errForeign()
 	}
@@ -110,7 +111,7 @@ func (r *Registry) failOver(ctx context.Context, in registry.Instance) error {
 }
 
 func (r *Registry) deregister(ctx context.Context, in registry.Instance) error {
-	before, err := r.look(ctx, in)
+	r, before, err := r.lookForOwn(ctx, in)
 	switch {
 	case err != nil:
 		return err
@@ -304,32 +305,66 @@ func oldBeat(a *answer) error {
 
 // read returns the entry at the instance's identity as readers of one server get it, nil for none.
 func (r *Registry) read(ctx context.Context, in registry.Instance) (*host, error) {
-	return r.readBy(ctx, in, r.client.do)
+	h, _, err := r.readAt(ctx, in)
+	return h, err
 }
 
-func (r *Registry) readBy(
-	ctx context.Context, in registry.Instance, ask func(context.Context, call) (*answer, error),
-) (*host, error) {
-	a, err := ask(ctx, call{do: readInstance, service: in.Service, form: r.identity(in)})
+// readAt is [Registry.read], and returns the server that was asked.
+func (r *Registry) readAt(ctx context.Context, in registry.Instance) (*host, driverkit.Server, error) {
+	a, asked, err := r.client.doAt(ctx, call{do: readInstance, service: in.Service, form: r.identity(in)})
 	switch {
 	case isNone(err):
-		return nil, nil
+		return nil, asked, nil
 	case err != nil:
-		return nil, err
+		return nil, asked, err
 	}
-	return decodeHost(a, in)
+	h, err := decodeHost(a, in)
+	return h, asked, err
 }
 
-// look is [Registry.read] of all servers, and says of an entry without Rollcall's mark whether clients are given it, also where the
-// server does not tell that of a single instance.
-func (r *Registry) look(ctx context.Context, in registry.Instance) (*host, error) {
-	h, err := r.readBy(ctx, in, r.client.find)
-	if err != nil || h == nil || h.uid() != "" || h.Enabled != nil {
-		return h, err
+// look is [Registry.read] of each server that can be reached, until one has what is wanted: one that has just started, or lags behind,
+// lacks the entry or has an older one. It returns the entry that says most, and the driver for the server that has it: the rest of the
+// call is made there. Later calls don't begin there: it may be the one that lags behind.
+func (r *Registry) look(ctx context.Context, in registry.Instance, wanted func(*host) bool) (*Registry, *host, error) {
+	best, first, err := r.readAt(ctx, in)
+	if err != nil {
+		return r, nil, err
+	}
+	at := r
+	for _, other := range r.client.http.Others(first) {
+		if best.says(wanted) == sought {
+			break
+		}
+		there := &Registry{client: r.client.at(other), opts: r.opts}
+		if h, err := there.read(ctx, in); err == nil && h.says(wanted) > best.says(wanted) {
+			r.client.log.Info("registry server lacks an entry, using one that has it", "server", first.String(), "next", other.String())
+			at, best = there, h
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return at, nil, err
+	}
+	best, err = at.told(ctx, in, best)
+	return at, best, err
+}
+
+// lookForOwn is [Registry.look] for an entry that is the pod's own.
+func (r *Registry) lookForOwn(ctx context.Context, in registry.Instance) (*Registry, *host, error) {
+	return r.look(ctx, in, func(h *host) bool { return h.isOwn(in) })
+}
+
+// told says of an entry without Rollcall's mark whether clients are given it, also where the server does not tell that of a single
+// instance.
+func (r *Registry) told(ctx context.Context, in registry.Instance, h *host) (*host, error) {
+	if h == nil || h.uid() != "" || h.Enabled != nil {
+		return h, nil
 	}
 	enabled, err := r.isEnabled(ctx, in)
+	if err != nil {
+		return nil, err
+	}
 	h.Enabled = &enabled
-	return h, err
+	return h, nil
 }
 
 func (r *Registry) send(ctx context.Context, do operation, in registry.Instance, form url.Values) error {

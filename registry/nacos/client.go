@@ -1,7 +1,6 @@
 package nacos
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,7 +31,9 @@ type client struct {
 	// fixed is the API that the options name, nil for none.
 	fixed *api
 	// apis are what the servers were found to speak, by their URLs. A cluster is upgraded one by one.
-	apis sync.Map
+	apis *sync.Map
+	// only is the server that all is asked of, nil for whichever answers.
+	only *driverkit.Server
 }
 
 // answer is a server's acknowledgement.
@@ -46,7 +47,7 @@ func newClient(http *driverkit.HTTPClient, opts Options, credentials driverkit.C
 	if err != nil {
 		return nil, err
 	}
-	c := &client{http: http, opts: opts, key: key, log: log}
+	c := &client{http: http, opts: opts, key: key, log: log, apis: &sync.Map{}}
 	if key == nil {
 		c.session = newSession(credentials, log)
 	}
@@ -66,6 +67,10 @@ func (c *client) do(ctx context.Context, call call) (*answer, error) {
 
 // doAt is [client.do], and returns the server that was asked last.
 func (c *client) doAt(ctx context.Context, call call) (a *answer, asked driverkit.Server, err error) {
+	if c.only != nil {
+		a, err = c.try(ctx, *c.only, call)
+		return a, *c.only, err
+	}
 	err = c.http.Try(ctx, func(s driverkit.Server) (err error) {
 		asked = s
 		a, err = c.try(ctx, s, call)
@@ -74,21 +79,11 @@ func (c *client) doAt(ctx context.Context, call call) (a *answer, asked driverki
 	return a, asked, err
 }
 
-// find is [client.do] of a read, and believes that there is no such entry only when no other server that can be reached has it:
-// one that has just started lacks what it has not loaded yet. Later calls begin at the server that has it.
-func (c *client) find(ctx context.Context, call call) (*answer, error) {
-	a, asked, err := c.doAt(ctx, call)
-	if !isNone(err) {
-		return a, err
-	}
-	if c.http.Elsewhere(asked, func(other driverkit.Server) bool {
-		var failure error
-		a, failure = c.try(ctx, other, call)
-		return failure == nil
-	}) {
-		return a, nil
-	}
-	return nil, cmp.Or(ctx.Err(), err)
+// at is the client for what is to be asked of this server alone.
+func (c *client) at(s driverkit.Server) *client {
+	there := *c
+	there.only = &s
+	return &there
 }
 
 // share gives a request that changes nothing its part of the time that the servers which are left have together.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/nacos"
@@ -14,8 +16,9 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
-// TestAServerThatHasJustStarted is the first of the endpoint, and lacks the entry that the second one has in service.
-func TestAServerThatHasJustStarted(t *testing.T) {
+// TestAServerThatLagsBehind is the first of the endpoint, and lacks the entry that the second one has in service, or has that of a pod
+// which had the address before.
+func TestAServerThatLagsBehind(t *testing.T) {
 	t.Parallel()
 	const key = "10.0.0.1 80"
 	isOut := func(second *fake) bool { return second.put[key].Get("enabled") == "false" }
@@ -34,10 +37,7 @@ func TestAServerThatHasJustStarted(t *testing.T) {
 			"hooks would be released while clients are given it", false,
 			func(d *nacos.Registry, ctx context.Context, in registry.Instance) error {
 				state, err := d.Get(ctx, in)
-				if err == nil && state != registry.InService {
-					return errors.New("Get says " + string(state))
-				}
-				return err
+				return wrong(state, err)
 			},
 			func(second *fake) bool { return second.posted[key] != nil },
 		},
@@ -47,28 +47,106 @@ func TestAServerThatHasJustStarted(t *testing.T) {
 				return d.AppEntries().FailOver(ctx, in)
 			}, isOut,
 		},
+		"Get of the application's": {
+			"hooks would be released while clients are given it", true,
+			func(d *nacos.Registry, ctx context.Context, in registry.Instance) error {
+				state, err := d.AppEntries().Get(ctx, in)
+				return wrong(state, err)
+			},
+			func(second *fake) bool { return second.posted[key] != nil },
+		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			first, second, in := newFake(t, "v3"), newFake(t, "v3"), drivertest.Pod(1)
-			first.meets("GET /v3/admin/ns/instance", func(w http.ResponseWriter) {
-				first.problem(w, http.StatusNotFound, 20004, "no ips found for cluster DEFAULT")
-			})
-			if tc.app {
-				second.registersItself(in, true)
-			} else {
-				expect.NoError(t, at(t, second.URL, `{}`).Register(t.Context(), in))
+		for has, lags := range map[string]func(*testing.T, *fake){"has nothing": func(*testing.T, *fake) {}, "has an older one": hasAnOlderOne} {
+			for _, version := range []string{"v1", "v3"} {
+				t.Run(name+" "+has+" "+version, func(t *testing.T) {
+					t.Parallel()
+					first, second, in := newFake(t, version), newFake(t, version), drivertest.Pod(1)
+					lags(t, first)
+					if tc.app {
+						second.registersItself(in, true)
+					} else {
+						expect.NoError(t, at(t, second.URL, `{}`).Register(t.Context(), in))
+					}
+					expect.NoError(t, tc.call(at(t, first.URL+","+second.URL, `{}`), t.Context(), in))
+					if !tc.right(second) {
+						t.Errorf("the second server has %v and %v\nreason: %s", second.posted, second.put, tc.reason)
+					}
+					for _, asked := range first.requests() {
+						if !strings.HasPrefix(asked, "GET ") {
+							t.Errorf("the first server was sent %s, want no change to begin where the entry is missing", asked)
+						}
+					}
+				})
 			}
-			expect.NoError(t, tc.call(at(t, first.URL+","+second.URL, `{}`), t.Context(), in))
-			if !tc.right(second) {
-				t.Errorf("the second server has %v and %v\nreason: %s", second.posted, second.put, tc.reason)
-			}
-			for _, asked := range first.requests() {
-				if !strings.HasPrefix(asked, "GET ") {
-					t.Errorf("the first server was sent %s, want no change to begin where the entry is missing", asked)
-				}
-			}
-		})
+		}
+	}
+}
+
+func wrong(state registry.State, err error) error {
+	if err == nil && state != registry.InService {
+		return errors.New("Get says " + string(state))
+	}
+	return err
+}
+
+// hasAnOlderOne puts the entry of a pod that had the address of [drivertest.Pod] before into the fake.
+func hasAnOlderOne(t *testing.T, f *fake) {
+	t.Helper()
+	older := drivertest.Pod(1)
+	older.UID = "older"
+	expect.NoError(t, at(t, f.URL, `{}`).Register(t.Context(), older))
+	_ = f.requests()
+}
+
+// TestSomebodyElsesEntryAtOneServer: clients are given it there, while the first server has an older pod's.
+func TestSomebodyElsesEntryAtOneServer(t *testing.T) {
+	t.Parallel()
+	first, second, in := newFake(t, "v1"), newFake(t, "v1"), drivertest.Pod(1)
+	hasAnOlderOne(t, first)
+	second.registersItself(in, true)
+	d := at(t, first.URL+","+second.URL, `{}`)
+	for name, call := range map[string]call{"FailOver": d.FailOver, "Deregister": d.Deregister} {
+		if err := call(t.Context(), in); !registry.IsForeignEntry(err) {
+			t.Errorf("%s: got error %v, want that clients are given the application's entry", name, err)
+		}
+	}
+}
+
+// within makes a call for a pod in a time.
+func within(t *testing.T, d time.Duration, call call, pod int) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	return call(ctx, drivertest.Pod(pod))
+}
+
+// forwardsTo has the fake pass changes on, and show none of them to its own readers, as one does whose Raft no longer applies.
+func (f *fake) forwardsTo(other *fake) {
+	f.meddle(func(w http.ResponseWriter, path string, form url.Values) bool {
+		if strings.HasPrefix(path, "GET ") {
+			return false
+		}
+		other.mu.Lock()
+		defer other.mu.Unlock()
+		other.serve(w, path, form)
+		return true
+	})
+}
+
+// TestAServerWithAnEntryThatIsGoneElsewhere takes the calls for that entry alone: what it shows never changes.
+func TestAServerWithAnEntryThatIsGoneElsewhere(t *testing.T) {
+	t.Parallel()
+	good, stale := newFake(t, "v3"), newFake(t, "v3")
+	expect.NoError(t, at(t, stale.URL, `{}`).Register(t.Context(), drivertest.Pod(1)))
+	stale.forwardsTo(good)
+	d := at(t, good.URL+","+stale.URL, `{}`)
+	if err := within(t, 2*time.Second, d.Deregister, 1); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got error %v, want that readers of the second server still see it", err)
+	}
+	_ = stale.requests()
+	expect.NoError(t, within(t, 10*time.Second, d.Register, 2))
+	if asked := stale.requests(); len(asked) > 0 {
+		t.Errorf("the second server was asked %q, want other pods' calls to go on at the first", asked)
 	}
 }
 

@@ -63,6 +63,26 @@ func (h *host) isHeldOut() bool {
 	return h != nil && h.uid() == "" && h.stamp().state() == registry.OutOfService
 }
 
+// How much an entry that one server has says beside what others have.
+const (
+	nothing  = iota
+	another  // pod's
+	somebody // else's, which clients may be given
+	sought
+)
+
+func (h *host) says(wanted func(*host) bool) int {
+	switch {
+	case h == nil:
+		return nothing
+	case wanted(h):
+		return sought
+	case h.uid() == "":
+		return somebody
+	}
+	return another
+}
+
 // decodeHost reads the answer to readInstance, which must be about the instance that was asked for.
 func decodeHost(a *answer, in registry.Instance) (*host, error) {
 	h := &host{}
