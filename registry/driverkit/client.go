@@ -166,9 +166,9 @@ func (c *HTTPClient) Do(ctx context.Context, r Request) (*Answer, error) {
 		answer, err := c.Send(ctx, server, r)
 		switch {
 		case err != nil && !errors.Is(ctx.Err(), context.Canceled): // a caller who has gone says nothing of the server
-			c.leave(server, err)
+			c.Leave(server, err)
 		case err == nil && (answer.Status >= http.StatusInternalServerError || answer.Status == http.StatusTooManyRequests):
-			c.leave(server, answer.Refusal(""))
+			c.Leave(server, answer.Refusal(""))
 			if len(c.servers) > 1 && answer.Status != http.StatusTooManyRequests { // which is about the caller
 				answer.Header.Del(retryAfter)
 			}
@@ -191,7 +191,7 @@ func (c *HTTPClient) Try(ctx context.Context, call func(Server) error) error {
 		err := call(server)
 		away := isAway(err) && !errors.Is(ctx.Err(), context.Canceled)
 		if away || errors.Is(err, context.DeadlineExceeded) || mayLand(err) {
-			c.leave(server, err)
+			c.Leave(server, err)
 		}
 		if !away {
 			return err
@@ -245,12 +245,13 @@ func (c *HTTPClient) Distrust(a *Answer, err error) error {
 	if err == nil {
 		return nil
 	}
-	c.leave(a.from, err)
+	c.Leave(a.from, err)
 	return fmt.Errorf("%s: %w", a.from, err)
 }
 
-// leave has later calls begin at the next server, unless another call has seen to that already. That of [HTTPClient.ServerAt] is none.
-func (c *HTTPClient) leave(server Server, why error) {
+// Leave has later calls begin at the next server, unless another call has seen to that already. It is for a server that answers, and
+// is of no use all the same. That of [HTTPClient.ServerAt] is none.
+func (c *HTTPClient) Leave(server Server, why error) {
 	if c.servers[server.number] != server.url {
 		return
 	}

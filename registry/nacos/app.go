@@ -176,12 +176,12 @@ func (r *Registry) enable(ctx context.Context, in registry.Instance, h *host, en
 		}
 		return err
 	}
-	return r.until(ctx, write, func(ctx context.Context) (bool, error) {
-		h, err := r.read(ctx, in)
+	return r.until(ctx, write, func(ctx context.Context) (bool, driverkit.Server, error) {
+		h, asked, err := r.readAt(ctx, in)
 		if err == nil {
 			h, err = r.told(ctx, in, h)
 		}
-		return (h.appState() == registry.InService) == enabled, err
+		return (h.appState() == registry.InService) == enabled, asked, err
 	})
 }
 

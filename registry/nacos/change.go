@@ -181,25 +181,36 @@ func (r *Registry) unmark(ctx context.Context, in registry.Instance, enabled boo
 }
 
 // until writes, and returns when readers see that, or the same by another call for the pod. Where they don't within a
-// while, another write has got in between: ours is the later one, and is made again.
-func (r *Registry) until(
-	ctx context.Context, write func() error, seen func(context.Context) (bool, error),
-) error {
+// while, another write has got in between: ours is the later one, and is made again. A server that has not shown it by the end of the
+// call may never do: later calls begin at another one.
+func (r *Registry) until(ctx context.Context, write func() error, sees view) error {
+	var asked driverkit.Server
+	seen := func(ctx context.Context) (ok bool, err error) {
+		ok, asked, err = sees(ctx)
+		return ok, err
+	}
 	for wait := settle; ; wait *= 2 {
 		if err := write(); err != nil {
 			return err
 		}
-		if ok, err := await(ctx, wait, seen); ok || err != nil {
+		ok, err := await(ctx, wait, seen)
+		if err != nil && asked != (driverkit.Server{}) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			r.client.http.Leave(asked, errors.New("it does not show its readers what it has acknowledged"))
+		}
+		if ok || err != nil {
 			return err
 		}
 	}
 }
 
+// view asks readers of one server whether they see a write.
+type view func(context.Context) (ok bool, asked driverkit.Server, err error)
+
 // readers asks whether readers see of an instance what they should.
-func (r *Registry) readers(in registry.Instance, right func(*host) bool) func(context.Context) (bool, error) {
-	return func(ctx context.Context) (bool, error) {
-		h, err := r.read(ctx, in)
-		return err == nil && right(h), err
+func (r *Registry) readers(in registry.Instance, right func(*host) bool) view {
+	return func(ctx context.Context) (bool, driverkit.Server, error) {
+		h, asked, err := r.readAt(ctx, in)
+		return err == nil && right(h), asked, err
 	}
 }
 

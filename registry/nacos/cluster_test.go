@@ -133,6 +133,21 @@ func (f *fake) forwardsTo(other *fake) {
 	})
 }
 
+// TestAServerThatShowsNoChange holds up what is under way, and no more: later calls begin at the other one.
+func TestAServerThatShowsNoChange(t *testing.T) {
+	t.Parallel()
+	stale, good := newFake(t, "v3"), newFake(t, "v3")
+	stale.forwardsTo(good)
+	d := at(t, stale.URL+","+good.URL, `{}`)
+	err := within(t, 1500*time.Millisecond, d.Register, 1) // it has been written twice by then
+	expect.Error(t, "readers of the first server do not see it", err, "did not yet show it")
+	_ = stale.requests()
+	expect.NoError(t, within(t, 10*time.Second, d.Register, 1))
+	if asked := stale.requests(); len(asked) > 0 {
+		t.Errorf("the first server was asked %q, want calls to begin at the other one", asked)
+	}
+}
+
 // TestAServerWithAnEntryThatIsGoneElsewhere takes the calls for that entry alone: what it shows never changes.
 func TestAServerWithAnEntryThatIsGoneElsewhere(t *testing.T) {
 	t.Parallel()
