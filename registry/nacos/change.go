@@ -181,8 +181,8 @@ func (r *Registry) unmark(ctx context.Context, in registry.Instance, enabled boo
 }
 
 // until writes, and returns when readers see that, or the same by another call for the pod. Where they don't within a
-// while, another write has got in between: ours is the later one, and is made again. A server that has not shown it by the end of the
-// call may never do: later calls begin at another one.
+// while, another write has got in between: ours is the later one, and is made again. A server that has not shown that by the end of
+// the call either may never do: later calls begin at another one. A call that had less time than that says nothing of the server.
 func (r *Registry) until(ctx context.Context, write func() error, sees view) error {
 	var asked driverkit.Server
 	seen := func(ctx context.Context) (ok bool, err error) {
@@ -194,7 +194,7 @@ func (r *Registry) until(ctx context.Context, write func() error, sees view) err
 			return err
 		}
 		ok, err := await(ctx, wait, seen)
-		if err != nil && asked != (driverkit.Server{}) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		if err != nil && wait > settle && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			r.client.http.Leave(asked, errors.New("it does not show its readers what it has acknowledged"))
 		}
 		if ok || err != nil {
