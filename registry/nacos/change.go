@@ -196,6 +196,7 @@ func (r *Registry) until(ctx context.Context, write func() error, sees view) err
 		ok, err := await(ctx, wait, seen)
 		if err != nil && wait > settle && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			r.client.http.Leave(asked, errors.New("it does not show its readers what it has acknowledged"))
+			err = fmt.Errorf("%s: %w", asked, err) // who is to look after it
 		}
 		if ok || err != nil {
 			return err
