@@ -151,7 +151,7 @@ func chosenTrials(text string) ([]trial, error) {
 	for _, t := range trials() {
 		t.mutants = slices.DeleteFunc(t.mutants, func(m mutant) bool {
 			names = append(names, m.name)
-			another := slices.ContainsFunc(m.finds, func(word string) bool { return said[word] })
+			another := !slices.ContainsFunc(m.finds, func(word string) bool { return !said[word] })
 			for _, word := range m.finds {
 				said[word] = true
 			}
