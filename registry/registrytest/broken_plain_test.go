@@ -461,6 +461,11 @@ func brokenLists() map[string]breakage {
 			}),
 			want: "WeightIsKept",
 		},
+		"a driver that panics": {
+			reason: "a panic is a failure of the case, not the end of the suite",
+			breaks: listing(func(context.Context, sound, string) ([]registry.Entry, error) { panic("oh") }),
+			want:   "ListIsACopy ListIsOnlyThisClusters ListOfUnknownCluster ListsOursAmongAThousand",
+		},
 	}
 }
 
