@@ -7,7 +7,7 @@ import (
 )
 
 // The keys of what [Instance.Meta] adds to an instance's metadata, by which a driver asks for a cluster's entries, or sees that
-// nobody's mark is on one. Consul allows only letters, digits, - and _ in a key, so all registries get these. "zone" and "weight"
+// no mark is on one. Consul allows only letters, digits, - and _ in a key, so all registries get these. "zone" and "weight"
 // are what Spring Cloud LoadBalancer reads.
 const (
 	MetaPrefix  = "rollcall-"

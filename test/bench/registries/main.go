@@ -135,7 +135,7 @@ func (m match) play(ctx context.Context) (string, error) {
 		all[0][len(all[0])-1].calls, ms(1, took), ms(0, took)/ms(1, took), compare(there), compare(here)), nil
 }
 
-// turn has Rollcall, who is 0, or the other register 1,000 instances that nobody has registered before.
+// turn has Rollcall, who is 0, or the other register 1,000 new instances.
 func (m match) turn(ctx context.Context, s server, round, who int) (t taken, err error) {
 	var calls atomic.Int64
 	var c client
