@@ -35,6 +35,7 @@ import (
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/lint"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
@@ -372,7 +373,7 @@ func TestSamplesWaitForNoOtherInstallation(t *testing.T) {
 // expectArmed expects what the kubectl plugin expects of a CloneSet too, and hooks before each end that new pods are armed with.
 func expectArmed(t *testing.T, set *kruisev1alpha1.CloneSet, c *config.Config) {
 	t.Helper()
-	for _, finding := range lint.CloneSet(set, c, nil) {
+	for _, finding := range lint.Workload(clusterstate.AsWorkload(set), c, nil) {
 		t.Error(finding)
 	}
 	template, hooks := set.Spec.Template, set.Spec.Lifecycle

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/lint"
@@ -34,7 +35,7 @@ func Obstacle(set *kruisev1alpha1.CloneSet, c *config.Config, of labels.Set) str
 	}
 	with := set.DeepCopy()
 	with.Spec.Lifecycle = lifecycle.Enrolled()
-	return strings.Join(lint.CloneSet(with, c, of), "; ")
+	return strings.Join(lint.Workload(clusterstate.AsWorkload(with), c, of), "; ")
 }
 
 // others says which hooks the CloneSet has that are not Rollcall's: their owner may count on being alone.

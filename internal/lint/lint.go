@@ -1,4 +1,4 @@
-// Package lint says what in a CloneSet will not work, before it runs: for a person who asks, and before it is enrolled.
+// Package lint says what in a workload of OpenKruise will not work, before it runs: for a person who asks, and before it is enrolled.
 package lint
 
 import (
@@ -8,7 +8,11 @@ import (
 	"slices"
 	"strings"
 
+	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	kruisev1beta1 "github.com/openkruise/kruise-api/apps/v1beta1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
@@ -20,10 +24,10 @@ import (
 // domain begins the keys that no other controller has.
 const domain = "rollcall.dev/"
 
-// CloneSet returns a sentence for each thing in the CloneSet that will not work by the configuration, and what to write. The labels
-// are those of its namespace, nil where they are not known.
-func CloneSet(set *kruisev1alpha1.CloneSet, c *config.Config, of labels.Set) []string {
-	hooks := lifecycle.HooksOf(clusterstate.AsWorkload(set).ForDecision(), c.Hooks)
+// Workload returns a sentence for each thing in the workload that will not work by the configuration, and what to write. The labels
+// are those of its namespace, nil if they are not known.
+func Workload(w *clusterstate.Workload, c *config.Config, of labels.Set) []string {
+	hooks := lifecycle.HooksOf(w.ForDecision(), c.Hooks)
 	if hooks.Foreign || !hooks.Any() {
 		return []string{fmt.Sprintf("no hook has a handler that hooks.owned claims (%s): Rollcall leaves its pods alone",
 			strings.Join(c.Hooks.Owned, ", "))}
@@ -32,13 +36,13 @@ func CloneSet(set *kruisev1alpha1.CloneSet, c *config.Config, of labels.Set) []s
 	for _, r := range hooks.Refused {
 		findings = append(findings, r.Why)
 	}
-	for _, n := range unowned(set, c) {
+	for _, n := range unowned(w, c) {
 		if strings.HasPrefix(n.Key(), domain) {
 			findings = append(findings, fmt.Sprintf("spec.lifecycle.%s has %s, which is no handler that Rollcall sets: write %s, %s or %s",
 				n.Hook, n, lifecycle.LabelPreNormal, lifecycle.LabelInPlaceUpdate, lifecycle.LabelPreDelete))
 		}
 	}
-	template := set.Spec.Template
+	template := w.Template
 	for _, h := range hooks.PreNormal {
 		switch {
 		case h.Finalizer != "":
@@ -53,19 +57,72 @@ func CloneSet(set *kruisev1alpha1.CloneSet, c *config.Config, of labels.Set) []s
 		findings = append(findings, fmt.Sprintf("the template has annotation %s, which Rollcall refuses there: remove it from "+
 			"spec.template, and write it on the one pod that is to go on", lifecycle.AnnotationSkip))
 	}
-	return append(findings, description(set, c, of)...)
+	findings = append(findings, ofKind(w, hooks, c)...)
+	return append(findings, description(w, c, of)...)
+}
+
+// ofKind returns what will not work only because of the workload's kind.
+func ofKind(w *clusterstate.Workload, hooks lifecycle.Hooks, c *config.Config) []string {
+	switch object := w.Object.(type) {
+	case *kruisev1beta1.StatefulSet:
+		if object.Spec.PodManagementPolicy != appsv1.ParallelPodManagement && len(hooks.InPlaceUpdate)+len(hooks.PreDelete) > 0 {
+			return []string{"podManagementPolicy is OrderedReady, its default, and OpenKruise 1.8 and 1.9 then stop at the first pod that waits " +
+				"at a hook, in an update and in a scale-in by two or more: set spec.podManagementPolicy to Parallel, which is immutable"}
+		}
+	case *kruisev1alpha1.DaemonSet:
+		return ofDaemonSet(w, hooks, c)
+	}
+	return nil
+}
+
+// ofDaemonSet: OpenKruise asks only the hook preDelete, and gives a pod no state before that, so Rollcall neither sees nor arms it.
+func ofDaemonSet(w *clusterstate.Workload, hooks lifecycle.Hooks, c *config.Config) (findings []string) {
+	if w.Lifecycle.InPlaceUpdate != nil {
+		findings = append(findings, "OpenKruise refuses the hook inPlaceUpdate in a DaemonSet: remove spec.lifecycle.inPlaceUpdate")
+	}
+	if w.Lifecycle.PreNormal != nil {
+		findings = append(findings, "OpenKruise does not wait at the hook preNormal of a DaemonSet: remove spec.lifecycle.preNormal")
+	}
+	state, seen := w.Template.Labels[appspub.LifecycleStateKey]
+	switch {
+	case state == string(appspub.LifecycleStateNormal):
+		return findings
+	case seen:
+		return append(findings, fmt.Sprintf("the template sets label %s=%s, which OpenKruise does not move on: set it to %s",
+			appspub.LifecycleStateKey, state, appspub.LifecycleStateNormal))
+	case !registersItself(w, c):
+		return append(findings, fmt.Sprintf("the template does not set label %s, so Rollcall does not see the pods and registers none: set it to %s "+
+			"in spec.template.metadata.labels", appspub.LifecycleStateKey, appspub.LifecycleStateNormal))
+	}
+	born := &corev1.Pod{ObjectMeta: w.Template.ObjectMeta}
+	for _, h := range hooks.PreDelete {
+		if !h.SetOn(born) {
+			findings = append(findings, fmt.Sprintf("the template does not set %s, so OpenKruise deletes the pods without waiting: set it in "+
+				"spec.template.metadata", h))
+		}
+	}
+	return findings
+}
+
+// registersItself reports whether the application does so in one of the pods' registries at least.
+func registersItself(w *clusterstate.Workload, c *config.Config) bool {
+	names, _ := service.RegistriesOf(w.Template.Annotations, c.DefaultRegistries, c.RegistryNames()) // description returns the error
+	return slices.ContainsFunc(names, func(name string) bool {
+		itself, err := service.RegisteredByApp(w.Template.Annotations, c.Registries[name].RegisteredByApp)
+		return itself || err != nil
+	})
 }
 
 // Annotations returns a sentence for each annotation of Rollcall's domain that has no effect where it stands.
-func Annotations(set *kruisev1alpha1.CloneSet) []string {
+func Annotations(w *clusterstate.Workload) []string {
 	var findings []string
-	for _, key := range slices.Sorted(maps.Keys(set.Spec.Template.Annotations)) {
+	for _, key := range slices.Sorted(maps.Keys(w.Template.Annotations)) {
 		if strings.HasPrefix(key, domain) && key != lifecycle.AnnotationSkip && !slices.Contains(service.Annotations(), key) {
 			findings = append(findings, fmt.Sprintf("the template has annotation %s, which Rollcall does not read there: correct it, or remove it; "+
 				"it reads %s", key, strings.Join(service.Annotations(), ", ")))
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(set.Annotations)) {
+	for _, key := range slices.Sorted(maps.Keys(w.GetAnnotations())) {
 		if slices.Contains(service.Annotations(), key) {
 			findings = append(findings, fmt.Sprintf("metadata.annotations has %s, which Rollcall reads on pods: move it to "+
 				"spec.template.metadata.annotations", key))
@@ -75,12 +132,16 @@ func Annotations(set *kruisev1alpha1.CloneSet) []string {
 }
 
 // Notes returns a sentence for each handler beside Rollcall's that may be misspelt, and may be another controller's.
-func Notes(set *kruisev1alpha1.CloneSet, c *config.Config) []string {
-	handlers := unowned(set, c)
-	if len(handlers) == len(lifecycle.HandlersOf(set.Spec.Lifecycle)) {
-		return nil // CloneSet says so
+func Notes(w *clusterstate.Workload, c *config.Config) []string {
+	handlers := unowned(w, c)
+	if len(handlers) == len(lifecycle.HandlersOf(w.Lifecycle)) {
+		return nil // Workload returns it
 	}
 	var notes []string
+	if set, is := w.Object.(*kruisev1alpha1.DaemonSet); is && updatesInPlace(set) {
+		notes = append(notes, "an update in place of a DaemonSet waits at no hook, so requests can be lost in it: "+
+			"set spec.updateStrategy.rollingUpdate.rollingUpdateType to Standard")
+	}
 	for _, n := range handlers {
 		if !strings.HasPrefix(n.Key(), domain) {
 			notes = append(notes, fmt.Sprintf("spec.lifecycle.%s has %s, which hooks.owned does not claim (%s), so Rollcall leaves it alone: "+
@@ -90,14 +151,19 @@ func Notes(set *kruisev1alpha1.CloneSet, c *config.Config) []string {
 	return notes
 }
 
+func updatesInPlace(set *kruisev1alpha1.DaemonSet) bool {
+	rolling := set.Spec.UpdateStrategy.RollingUpdate
+	return rolling != nil && rolling.Type == kruisev1alpha1.InplaceRollingUpdateType
+}
+
 // unowned are the handlers that Rollcall never sets.
-func unowned(set *kruisev1alpha1.CloneSet, c *config.Config) []lifecycle.Named {
-	return slices.DeleteFunc(lifecycle.HandlersOf(set.Spec.Lifecycle), func(n lifecycle.Named) bool { return c.Hooks.Owns(n.Key()) })
+func unowned(w *clusterstate.Workload, c *config.Config) []lifecycle.Named {
+	return slices.DeleteFunc(lifecycle.HandlersOf(w.Lifecycle), func(n lifecycle.Named) bool { return c.Hooks.Owns(n.Key()) })
 }
 
 // description says what of the template's own description the manager does not accept.
-func description(set *kruisev1alpha1.CloneSet, c *config.Config, of labels.Set) []string {
-	template, subject := set.Spec.Template, clusterstate.AsWorkload(set).Subject()
+func description(w *clusterstate.Workload, c *config.Config, of labels.Set) []string {
+	template, subject := w.Template, w.Subject()
 	endpoints, endpointsErr := c.Service.EndpointsOf(subject)
 	_, attributesErr := c.Service.AttributesOf(subject)
 	_, registriesErr := service.RegistriesOf(template.Annotations, c.DefaultRegistries, c.RegistryNames())
@@ -107,7 +173,7 @@ func description(set *kruisev1alpha1.CloneSet, c *config.Config, of labels.Set) 
 	if err := errors.Join(endpointsErr, attributesErr, registriesErr, byErr, drainErr); err != nil {
 		findings = strings.Split(err.Error(), "\n")
 	}
-	return append(slices.Compact(findings), notAllowed(set.Namespace, c.Service.Allowed, of, endpoints)...)
+	return append(slices.Compact(findings), notAllowed(w.GetNamespace(), c.Service.Allowed, of, endpoints)...)
 }
 
 // notAllowed says which names the policy refuses. A manifest without a namespace may be for any.

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/lint"
@@ -43,7 +44,7 @@ func TestNamesThatAreNotAllowed(t *testing.T) {
 			}
 			parsed, err := config.Parse([]byte(text), config.Limits{Drivers: []string{"memory"}})
 			expect.NoError(t, err)
-			got := strings.Join(lint.CloneSet(web(c.namespace), parsed, c.labels), "\n")
+			got := strings.Join(lint.Workload(clusterstate.AsWorkload(web(c.namespace)), parsed, c.labels), "\n")
 			if found := strings.Contains(got, "service.allowed in the configuration does not give"); found != c.found || !found && got != "" {
 				t.Errorf("%s: got findings %q, want one of the policy: %t", c.reason, got, c.found)
 			}
@@ -86,7 +87,8 @@ func TestNotes(t *testing.T) {
 			same := func(got []string, want string) bool {
 				return len(got) == 0 && want == "" || len(got) == 1 && want != "" && strings.HasPrefix(got[0], want)
 			}
-			notes, findings := lint.Notes(set, parsed), lint.CloneSet(set, parsed, nil)
+			w := clusterstate.AsWorkload(set)
+			notes, findings := lint.Notes(w, parsed), lint.Workload(w, parsed, nil)
 			if !same(notes, c.note) || !same(findings, c.finding) {
 				t.Errorf("%s: got notes %q and findings %q, want %q and %q", c.reason, notes, findings, c.note, c.finding)
 			}

@@ -136,7 +136,7 @@ func TestConfigurationThatIsNotInForce(t *testing.T) {
 		}
 		objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
 		expect.NoError(t, err)
-		set := objects.cloneSets[0]
+		set := theCloneSet(objects)
 		set.Spec.Lifecycle = nil
 
 		narrowed, _ := installed(t, configText+"namespaces: [pay]", said...)
@@ -191,7 +191,7 @@ func TestWithoutARight(t *testing.T) {
 			pod := scene{
 				state: appspub.LifecycleStatePreparingDelete, ready: true, record: lifecycle.InService, labels: map[string]string{"app": "web", "example.com/delete": "true"},
 			}.view(t).facts.pod
-			cluster, _ := installed(t, configText, pod, objects.cloneSets[0])
+			cluster, _ := installed(t, configText, pod, theCloneSet(objects))
 			forbidding(cluster, c.forbidden...)
 			var warned strings.Builder
 			cluster.ErrOut = &warned
@@ -225,7 +225,7 @@ func TestNotWatched(t *testing.T) {
 		"":                  "is not managed by Rollcall", // and can't be enrolled
 		"namespaces: [pay]": "namespace prod is not in namespaces of the configuration: if another installation watches it, pass",
 	} {
-		cluster, _ := installed(t, strings.ReplaceAll(configText, "example.com", "acme.io")+configuration, pod, objects.cloneSets[0])
+		cluster, _ := installed(t, strings.ReplaceAll(configText, "example.com", "acme.io")+configuration, pod, theCloneSet(objects))
 		_, _, err := cluster.pod(t.Context(), "web-1")
 		expect.Error(t, "explain", err, want)
 		_, err = cluster.rollout(t.Context(), "web")
@@ -234,7 +234,7 @@ func TestNotWatched(t *testing.T) {
 			t.Errorf("%s: it advises to enroll, which is refused: the hooks are another controller's: %v", configuration, err)
 		}
 	}
-	bare := objects.cloneSets[0].DeepCopy()
+	bare := theCloneSet(objects).DeepCopy()
 	bare.Spec.Lifecycle, bare.ResourceVersion = nil, ""
 	cluster, _ := installed(t, configText, bare)
 	_, err = cluster.rollout(t.Context(), "web")

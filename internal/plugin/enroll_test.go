@@ -83,7 +83,7 @@ func TestEnroll(t *testing.T) {
 	}, func(t *testing.T, c row) {
 		objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
 		expect.NoError(t, err)
-		set := objects.cloneSets[0]
+		set := theCloneSet(objects)
 		set.Spec.Lifecycle = nil
 		cluster, applied := installed(t, c.configuration, leaseHeld(now.Add(-c.renewed)))
 		streams, _, out, problems := genericiooptions.NewTestIOStreams()

@@ -13,13 +13,16 @@ import (
 	"strings"
 
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	kruisev1beta1 "github.com/openkruise/kruise-api/apps/v1beta1"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/enroll"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -31,10 +34,10 @@ func (o *options) lintCommand() *cobra.Command {
 	var file string
 	c := &cobra.Command{
 		Use:   "lint FILE|- | --config FILE",
-		Short: "Say what in a CloneSet, or in Rollcall's configuration, will not work and why",
-		Long: "Reads CloneSets and the ConfigMap " + configMapName + " from a file, or from the standard input. It checks the CloneSets " +
-			"against the file that --config names. Without --config, it takes the ConfigMap of the input. Without one, it takes that of " +
-			"the cluster. With --config alone it checks that configuration.\n\n" +
+		Short: "Say what in a workload, or in Rollcall's configuration, will not work and why",
+		Long: "Reads CloneSets, Advanced StatefulSets, Advanced DaemonSets and the ConfigMap " + configMapName + " from a file, or from " +
+			"the standard input. It checks the workloads against the file that --config names. Without --config, it takes the ConfigMap " +
+			"of the input. Without one, it takes that of the cluster. With --config alone it checks that configuration.\n\n" +
 			"It fails where something will not work. What may be meant so is a note on the standard error: a handler that hooks.owned " +
 			"does not claim may be another controller's, and a CloneSet without hooks may be enrolled later.",
 		Example: "  kubectl rollcall lint web.yaml\n  kustomize build . | kubectl rollcall lint -\n  kubectl rollcall lint --config config.yaml",
@@ -87,15 +90,15 @@ func (o *options) lintCommand() *cobra.Command {
 
 // linted is what a file holds of interest.
 type linted struct {
-	cloneSets []*kruisev1alpha1.CloneSet
+	workloads []*clusterstate.Workload
 	// configs are those of the ConfigMaps, one for each installation, and behind them one that is named, which alone counts.
 	configs []written
 	named   bool
-	// parsed are those to hold the CloneSets to.
+	// parsed are those to hold the workloads to.
 	parsed []*config.Config
 }
 
-// of returns the configuration for CloneSets of a namespace: the last one that watches it, else the last one.
+// of returns the configuration for workloads of a namespace: the last one that watches it, else the last one.
 func (l *linted) of(namespace string) *config.Config {
 	for _, c := range slices.Backward(l.parsed) {
 		if namespace == "" || c.Watches(namespace) {
@@ -115,7 +118,7 @@ func (l *linted) notWatched(namespace string) error {
 		return notWatched(c, namespace)
 	}
 	return fmt.Errorf("namespace %s is not in namespaces of the configuration, so new pods would wait at the hooks: add it, or check the "+
-		"CloneSet against the configuration that has it", namespace)
+		"workload against the configuration that has it", namespace)
 }
 
 // written is what a file, a ConfigMap or a manager has.
@@ -151,8 +154,9 @@ func (o *options) readObjects(names ...string) (*linted, error) {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	if len(objects.cloneSets) == 0 && len(objects.configs) == 0 {
-		return nil, fmt.Errorf("%s has neither a CloneSet nor the ConfigMap %s", name, configMapName)
+	if len(objects.workloads) == 0 && len(objects.configs) == 0 {
+		return nil, fmt.Errorf("%s has neither a workload of %s (%s) nor the ConfigMap %s",
+			name, kruisev1alpha1.GroupVersion.Group, strings.Join(clusterstate.Kinds(), ", "), configMapName)
 	}
 	return objects, nil
 }
@@ -167,6 +171,7 @@ func (l *linted) add(text []byte) error {
 	if err := yaml.Unmarshal(text, &kind); err != nil {
 		return fmt.Errorf("decoding an object: %w", err)
 	}
+	object := clusterstate.NewObject(kind.Kind)
 	switch {
 	case kind.Kind == "List": // as kubectl get prints it
 		for _, item := range kind.Items {
@@ -174,16 +179,15 @@ func (l *linted) add(text []byte) error {
 				return err
 			}
 		}
-	case kind.Kind == "CloneSet":
-		var set kruisev1alpha1.CloneSet
-		decode := yaml.UnmarshalStrict
-		if kind.APIVersion != kruisev1alpha1.GroupVersion.String() {
-			decode = yaml.Unmarshal // v1beta1 has the same hooks and template, and other fields beside them
+	case object != nil && strings.HasPrefix(kind.APIVersion, kruisev1alpha1.GroupVersion.Group+"/"): // Kubernetes has two of the kinds too
+		decode := yaml.Unmarshal // another version has the same hooks and template, and other fields
+		if kind.APIVersion == versionOf(object) {
+			decode = yaml.UnmarshalStrict
 		}
-		if err := decode(text, &set); err != nil {
-			return fmt.Errorf("CloneSet %s: %w", kind.Name, err)
+		if err := decode(text, object); err != nil {
+			return fmt.Errorf("%s %s: %w", kind.Kind, kind.Name, err)
 		}
-		l.cloneSets = append(l.cloneSets, &set)
+		l.workloads = append(l.workloads, clusterstate.AsWorkload(object))
 	case kind.Kind == "ConfigMap" && kind.Name == configMapName:
 		var object corev1.ConfigMap
 		if err := yaml.UnmarshalStrict(text, &object); err != nil {
@@ -194,9 +198,17 @@ func (l *linted) add(text []byte) error {
 	return nil
 }
 
-// String says what was checked, for a file without a CloneSet too.
+// versionOf is the version that Rollcall reads of the object's kind.
+func versionOf(object client.Object) string {
+	if _, is := object.(*kruisev1beta1.StatefulSet); is {
+		return kruisev1beta1.GroupVersion.String()
+	}
+	return kruisev1alpha1.GroupVersion.String()
+}
+
+// String says what was checked, for a file without a workload too.
 func (l *linted) String() string {
-	checked := receipt.Counted(len(l.cloneSets), "CloneSet")
+	checked := receipt.Counted(len(l.workloads), "workload")
 	if n := len(l.configs); n > 0 {
 		checked += " and " + receipt.Counted(n, "configuration")
 	}
@@ -217,24 +229,24 @@ func (l *linted) lint() (findings, notes []string) {
 	if slices.Contains(l.parsed, nil) {
 		return findings, nil
 	}
-	for _, set := range l.cloneSets {
-		name := strings.TrimPrefix(set.Namespace+"/"+set.Name, "/")
-		parsed := l.of(set.Namespace)
-		for _, f := range lint.Annotations(set) {
-			findings = append(findings, fmt.Sprintf("CloneSet %s: %s", name, f))
+	for _, w := range l.workloads {
+		name, namespace := w.Kind+" "+strings.TrimPrefix(w.GetNamespace()+"/"+w.GetName(), "/"), w.GetNamespace()
+		parsed := l.of(namespace)
+		for _, f := range lint.Annotations(w) {
+			findings = append(findings, name+": "+f)
 		}
-		if len(lifecycle.HandlersOf(set.Spec.Lifecycle)) == 0 {
-			notes = append(notes, fmt.Sprintf("CloneSet %s, note: %s", name, withoutHooks(set, parsed)))
+		if len(lifecycle.HandlersOf(w.Lifecycle)) == 0 {
+			notes = append(notes, name+", note: "+withoutHooks(w, parsed))
 			continue
 		}
-		if err := l.notWatched(set.Namespace); err != nil {
-			findings = append(findings, fmt.Sprintf("CloneSet %s: %v", name, err))
+		if err := l.notWatched(namespace); err != nil {
+			findings = append(findings, name+": "+err.Error())
 		}
-		for _, f := range lint.CloneSet(set, parsed, nil) {
-			findings = append(findings, fmt.Sprintf("CloneSet %s: %s", name, f))
+		for _, f := range lint.Workload(w, parsed, nil) {
+			findings = append(findings, name+": "+f)
 		}
-		for _, n := range lint.Notes(set, parsed) {
-			notes = append(notes, fmt.Sprintf("CloneSet %s, note: %s", name, n))
+		for _, n := range lint.Notes(w, parsed) {
+			notes = append(notes, name+", note: "+n)
 		}
 	}
 	return findings, notes
@@ -253,8 +265,12 @@ func problems(err error) []error {
 	}
 }
 
-// withoutHooks says what becomes of a CloneSet that may be enrolled later, or be none of Rollcall's business.
-func withoutHooks(set *kruisev1alpha1.CloneSet, c *config.Config) string {
+// withoutHooks says what becomes of a workload that may get hooks later, or be none of Rollcall's business.
+func withoutHooks(w *clusterstate.Workload, c *config.Config) string {
+	set, is := w.Object.(*kruisev1alpha1.CloneSet)
+	if !is {
+		return "it has no hooks, so Rollcall leaves its pods alone until spec.lifecycle has them"
+	}
 	note := "it has no hooks, so Rollcall leaves its pods alone until it is enrolled"
 	if why := enroll.Obstacle(set, c, nil); why != "" {
 		note += ", which Rollcall refuses: " + why

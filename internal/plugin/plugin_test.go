@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -56,6 +57,10 @@ spec:
     spec: {containers: [{name: web, image: nginx, ports: [{containerPort: 80}]}]}
 `
 
+func theCloneSet(objects *linted) *kruisev1alpha1.CloneSet {
+	return objects.workloads[0].Object.(*kruisev1alpha1.CloneSet)
+}
+
 // a scene is one pod of the CloneSet and what stands around it.
 type scene struct {
 	state   appspub.LifecycleStateType
@@ -86,7 +91,7 @@ func (s scene) view(t *testing.T) Pod {
 	}
 	parsed, err := config.Parse([]byte(text), config.Limits{Refused: func(error) {}})
 	expect.NoError(t, err)
-	set := objects.cloneSets[0]
+	set := objects.workloads[0]
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "web-1", Namespace: "prod", UID: "pod", Labels: map[string]string{appspub.LifecycleStateKey: string(s.state)},
@@ -106,7 +111,7 @@ func (s scene) view(t *testing.T) Pod {
 		if s.out > 0 {
 			outSince = new(now.Add(-s.out))
 		}
-		hooks := lifecycle.HooksOf(clusterstate.AsWorkload(set).ForDecision(), parsed.Hooks)
+		hooks := lifecycle.HooksOf(set.ForDecision(), parsed.Hooks)
 		record := lifecycle.NewRecord(pod, hooks, s.record, []lifecycle.Recorded{
 			{Registry: "default", Service: "web", Address: "10.0.0.1", Port: 80},
 		}, outSince)
@@ -114,7 +119,7 @@ func (s scene) view(t *testing.T) Pod {
 		expect.NoError(t, err)
 		pod.Annotations[lifecycle.AnnotationRecord] = string(text)
 	}
-	w := &world{config: parsed, now: now, leaderless: s.none, workloads: map[types.UID]*clusterstate.Workload{"set": clusterstate.AsWorkload(set)}, events: map[types.UID][]eventsv1.Event{}}
+	w := &world{config: parsed, now: now, leaderless: s.none, workloads: map[types.UID]*clusterstate.Workload{"set": set}, events: map[types.UID][]eventsv1.Event{}}
 	if s.leads > 0 {
 		w.leads = now.Add(-s.leads)
 	}
@@ -495,7 +500,7 @@ func TestStatusOfWatchedPods(t *testing.T) {
 	stateless.Name, other.Name = "stateless", "other"
 	delete(stateless.Labels, appspub.LifecycleStateKey)
 	other.Labels["app"] = "other"
-	cluster, _ := installed(t, configText, pod, stateless, other, objects.cloneSets[0])
+	cluster, _ := installed(t, configText, pod, stateless, other, theCloneSet(objects))
 	selector, err := parseSelector("app=web")
 	expect.NoError(t, err)
 	s, err := cluster.status(t.Context(), "", selector)
@@ -516,7 +521,19 @@ func TestLint(t *testing.T) {
 	}
 	begins, ends := strings.Index(cloneSetText, "  lifecycle:\n"), strings.Index(cloneSetText, "  template:\n")
 	withoutHooks := cloneSetText[:begins] + cloneSetText[ends:]
-	for name, c := range map[string]struct{ reason, configuration, other, text, want, note string }{
+	const cloneSetKind, statefulSetKind = "v1alpha1\nkind: CloneSet", "v1beta1\nkind: StatefulSet"
+	statefulSet := replace(cloneSetKind, statefulSetKind)
+	daemonSetWith := func(hooks ...string) string {
+		text := strings.Replace(cloneSetText[:begins], "CloneSet", "DaemonSet", 1) + "  lifecycle:\n"
+		for _, hook := range hooks {
+			text += "    " + hook + `: {labelsHandler: {example.com/delete: "true"}}` + "\n"
+		}
+		return text + strings.Replace(cloneSetText[ends:], `example.com/update: "true"`, "lifecycle.apps.kruise.io/state: Normal", 1)
+	}
+	daemonSet := daemonSetWith("preDelete")
+	unseen := strings.Replace(daemonSet, "lifecycle.apps.kruise.io/state: Normal, ", "", 1)
+	const registersItself = "registeredBy: App"
+	for name, c := range map[string]struct{ reason, configuration, other, text, want, note, refused string }{
 		"good": {reason: "another controller's handler beside Rollcall's is no fault", text: cloneSetText},
 		"no owned handler": {
 			reason: "Rollcall would leave its pods alone without a word on them",
@@ -610,13 +627,62 @@ func TestLint(t *testing.T) {
 			text: strings.Replace(replace("spec:", "spec:\n  updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceOnly}}"),
 				"kruise.io/v1alpha1", "kruise.io/v1beta1", 1),
 		},
+		"a StatefulSet in order": {
+			reason: "OpenKruise stops at the first pod at a hook", text: statefulSet,
+			want: "StatefulSet prod/web: podManagementPolicy is OrderedReady, its default, and OpenKruise 1.8 and 1.9 then stop at the first pod",
+		},
+		"a StatefulSet in parallel": {
+			reason: "it goes on", text: strings.Replace(statefulSet, "spec:", "spec:\n  podManagementPolicy: Parallel", 1),
+		},
+		"a StatefulSet that only starts in order": {
+			reason: "a pod in PreparingNormal holds up no other one for longer than it takes", text: regexp.MustCompile("    (inPlace|preDel).*\n").ReplaceAllString(statefulSet, ""),
+		},
+		"a StatefulSet without hooks": {
+			reason: "nobody can enroll it", text: strings.Replace(withoutHooks, cloneSetKind, statefulSetKind, 1),
+			note: "StatefulSet prod/web, note: it has no hooks, so Rollcall leaves its pods alone until spec.lifecycle has them",
+		},
+		"a StatefulSet with a key in its selector": {
+			reason: "what holds for a CloneSet holds for it", text: strings.Replace(statefulSet, "matchLabels: {app: web}", `matchLabels: {app: web, example.com/delete: "true"}`, 1),
+			want: "label example.com/delete is in spec.selector",
+		},
+		"a StatefulSet with an unknown field": {
+			reason: "the API server would drop it", text: strings.Replace(statefulSet, "spec:", "spec:\n  podManagmentPolicy: Parallel", 1),
+			refused: `StatefulSet web: error unmarshaling JSON: while decoding JSON: json: unknown field "podManagmentPolicy"`,
+		},
+		"a StatefulSet of Kubernetes": {
+			reason: "it has no hooks", text: strings.Replace(statefulSet, "apps.kruise.io/v1beta1", "apps/v1", 1),
+			refused: "standard input has neither a workload of apps.kruise.io (CloneSet, StatefulSet, DaemonSet) nor the ConfigMap rollcall-config",
+		},
+		"a DaemonSet with the state":           {reason: "Rollcall sees its pods from the start", text: daemonSet},
+		"a DaemonSet that OpenKruise refuses":  {reason: "its webhook does", text: daemonSetWith("preDelete", "inPlaceUpdate"), want: "OpenKruise refuses the hook inPlaceUpdate in a DaemonSet"},
+		"a DaemonSet with preNormal":           {reason: "OpenKruise asks no such hook", text: daemonSetWith("preDelete", "preNormal"), want: "OpenKruise does not wait at the hook preNormal of a DaemonSet"},
+		"a DaemonSet in another state":         {reason: "OpenKruise moves no pod of it to Normal", text: strings.Replace(daemonSet, "state: Normal", "state: PreparingNormal", 1), want: "label lifecycle.apps.kruise.io/state=PreparingNormal, which OpenKruise does not move on: set it to Normal"},
+		"a DaemonSet without the state":        {reason: "Rollcall watches pods with a state", text: unseen, want: "the template does not set label lifecycle.apps.kruise.io/state, so Rollcall does not see the pods and registers none"},
+		"a DaemonSet that registers itself":    {reason: "its first state is PreparingDelete", text: unseen, configuration: registersItself},
+		"a DaemonSet that says so":             {reason: "the annotation wins", text: strings.Replace(unseen, "metadata: {labels", "metadata: {annotations: {rollcall.dev/registered-by: app}, labels", 1)},
+		"a DaemonSet that says it does not":    {reason: "the annotation wins", text: strings.Replace(unseen, "metadata: {labels", "metadata: {annotations: {rollcall.dev/registered-by: rollcall}, labels", 1), configuration: registersItself, want: "does not set label lifecycle.apps.kruise.io/state"},
+		"a DaemonSet whose pods are not armed": {reason: "Rollcall arms no pod that it does not see", text: strings.Replace(unseen, `, example.com/delete: "true"}`, "}", 1), configuration: registersItself, want: "the template does not set label example.com/delete=true, so OpenKruise deletes the pods without waiting"},
+		"a DaemonSet updated in place": {
+			reason: "no hook is asked, and a person may take that", note: "an update in place of a DaemonSet waits at no hook, so requests can be lost in it",
+			text: strings.Replace(daemonSet, "spec:", "spec:\n  updateStrategy: {type: RollingUpdate, rollingUpdate: {rollingUpdateType: InPlaceIfPossible}}", 1),
+		},
+		"a DaemonSet as v1beta1": {
+			reason: "OpenKruise 1.9 has both", text: strings.Replace(unseen, "v1alpha1", "v1beta1", 1), want: "DaemonSet prod/web: the template does not set label",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := &options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(c.text)}}
 			objects, err := o.readObjects("-")
-			expect.NoError(t, err)
-			objects.configs = []written{{"ConfigMap rollcall-config", []byte(configText + c.configuration)}}
+			expect.Error(t, c.reason, err, c.refused)
+			if err != nil {
+				return
+			}
+			configuration := configText + c.configuration
+			if c.configuration == registersItself {
+				configuration = strings.Replace(configText, "driver: consul", "driver: consul, "+registersItself, 1)
+			}
+			objects.configs = []written{{"ConfigMap rollcall-config", []byte(configuration)}}
 			if c.other != "" {
 				objects.configs = append(objects.configs, written{"ConfigMap pay/rollcall-config", []byte(c.other)})
 			}
@@ -824,7 +890,7 @@ func TestLintOfAConfigurationAlone(t *testing.T) {
 	for _, arguments := range [][]string{{"lint", "-"}, {"lint", "--config", path}} {
 		var out, errOut bytes.Buffer
 		status := Run(t.Context(), "test", arguments, genericiooptions.IOStreams{In: strings.NewReader(text), Out: &out, ErrOut: &errOut})
-		if want := "no problem found in 0 CloneSets and 1 configuration\n"; status != 0 || out.String() != want {
+		if want := "no problem found in 0 workloads and 1 configuration\n"; status != 0 || out.String() != want {
 			t.Errorf("%q: status %d and %q, want %q\n%s", arguments, status, &out, want, &errOut)
 		}
 	}
@@ -837,13 +903,13 @@ func TestLintWithAConfiguration(t *testing.T) {
 		reason, beside, file, want string
 		status                     int
 	}{
-		"nothing beside": {reason: "the file is all there is", want: "no problem found in 1 CloneSet and 1 configuration\n"},
+		"nothing beside": {reason: "the file is all there is", want: "no problem found in 1 workload and 1 configuration\n"},
 		"one beside that watches it": {
 			reason: "the file alone counts", beside: configText + "namespaces: [prod]", file: "namespaces: [pay]", status: exitFailed,
 			want: "CloneSet prod/web: namespace prod is not in namespaces of the configuration, so",
 		},
 		"another beside": {
-			reason: "the file says which one counts", want: "no problem found in 1 CloneSet and 2 configurations\n",
+			reason: "the file says which one counts", want: "no problem found in 1 workload and 2 configurations\n",
 			beside: strings.ReplaceAll(configText, "example.com", "acme.io"),
 		},
 		"one without a driver": {

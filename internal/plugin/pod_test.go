@@ -47,7 +47,7 @@ func TestRelease(t *testing.T) {
 		}.view(t).facts.pod
 		objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
 		expect.NoError(t, err)
-		cluster, _ := installed(t, c.configuration, pod, objects.cloneSets[0], leaseHeld(now.Add(-c.renewed)))
+		cluster, _ := installed(t, c.configuration, pod, theCloneSet(objects), leaseHeld(now.Add(-c.renewed)))
 		streams, _, printed, problems := genericiooptions.NewTestIOStreams()
 		cluster.leaseName, cluster.IOStreams = cmp.Or(c.lease, "rollcall"), streams
 		if c.renewed == 0 {
