@@ -813,6 +813,33 @@ func TestScreenOfLongLines(t *testing.T) {
 	}
 }
 
+// TestWideText: a Chinese character takes two columns of a terminal, and an accent that is put over a letter none.
+func TestWideText(t *testing.T) {
+	t.Parallel()
+	const chinese, accent = "注册中心不可用", "e\u0301"
+	on := terminal{width: 10}
+	for reason, c := range map[string]struct{ got, want string }{
+		"a line is cut off where it no longer fits": {on.line(chinese, plain), "注册中心…\n"},
+		"one that fits stays whole":                 {on.line("注册中心不", plain), "注册中心不\n"},
+		"an accent takes no column":                 {on.line(strings.Repeat(accent, 10), plain), strings.Repeat(accent, 10) + "\n"},
+		"words move to the next line":               {on.wrap("web 注册 中心 ok"), "web 注册\n中心 ok"},
+		"the terminal breaks it":                    {fmt.Sprint(on.rows([]byte(chinese + "\n"))), "2"},
+		"it keeps a character whole":                {fmt.Sprint(on.rows([]byte("a注册中心不a注册中心\n"))), "3"},
+		"one as wide as the terminal is not broken": {fmt.Sprint(on.rows([]byte("注册中心不\n"))), "1"},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: got %q, want %q", reason, c.got, c.want)
+		}
+	}
+	var out bytes.Buffer
+	table{head: []string{"NAME", "REASON", "AGE"}, rows: []row{
+		{plain, []string{"支付", "x", "1s"}}, {plain, []string{"web", "不可用", "2s"}}, {plain, []string{accent, "", "3s"}},
+	}}.write(&out, terminal{})
+	if diff := cmp.Diff("NAME   REASON   AGE\n支付   x        1s\nweb    不可用   2s\n"+accent+"               3s\n", out.String()); diff != "" {
+		t.Errorf("its columns do not begin one below the other (-want +got):\n%s", diff)
+	}
+}
+
 // A canary's CloneSet often has the labels that another one selects by.
 func TestRolloutCountsItsOwnPods(t *testing.T) {
 	t.Parallel()

@@ -44,7 +44,7 @@ func TestScreens(t *testing.T) {
 	if err != nil {
 		t.Skip("!!!! SKIPPED: tmux is not installed, so no screen of the kubectl plugin is looked at: apt-get install tmux")
 	}
-	for _, screen := range []string{"status", "explain", "rollout", "receipt"} {
+	for _, screen := range []string{"status", "explain", "rollout", "receipt", "chinese"} {
 		for _, width := range []int{80, 120} {
 			t.Run(fmt.Sprint(screen, "-", width), func(t *testing.T) {
 				t.Parallel()
@@ -142,6 +142,15 @@ func draw(t *testing.T, name string, streams genericiooptions.IOStreams) {
 		if err := o.printReceipt(receipt.NewHistory(twoRollouts(), time.Time{}), "prod", "storefront",
 			map[string]string{"64f7c": "6", "9b2d5": "7", "c81e0": "8"}); err == nil {
 			t.Error("a rollout with a fault must FAIL")
+		}
+	case "chinese":
+		s := screen{out: o.Out, on: terminalOf(o.Out)}
+		for _, message := range []string{strings.Repeat("注册中心不可用", 9), "连接被拒绝"} { // the first one takes two rows
+			pods[0].Message = message
+			var text bytes.Buffer
+			statusTable(pods[:1], false, true, false).write(&text, terminal{})
+			fmt.Fprintln(&text, message)
+			s.draw(text.Bytes())
 		}
 	case "rollout":
 		s := screen{out: o.Out, on: terminalOf(o.Out)}

@@ -10,12 +10,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode"
-	"unicode/utf8"
 
 	"golang.org/x/term"
+	eastasian "golang.org/x/text/width"
 )
 
 // tone is how a line looks in a terminal with colours.
@@ -49,10 +48,40 @@ func terminalOf(out io.Writer) terminal {
 
 // line returns the text as one line that the terminal does not break.
 func (t terminal) line(text string, c tone) string {
-	if t.width > 0 && utf8.RuneCountInString(text) > t.width {
-		text = string([]rune(text)[:t.width-1]) + "…"
+	if t.width > 0 && columns(text) > t.width {
+		text = text[:fitting(text, t.width-1)] + "…"
 	}
 	return t.paint(text, c) + "\n"
+}
+
+// columnsOf is how many columns of a terminal a character takes: two if it is a Chinese one, none if it is put over the one before.
+func columnsOf(r rune) int {
+	switch kind := eastasian.LookupRune(r).Kind(); {
+	case unicode.In(r, unicode.Mn, unicode.Me):
+		return 0
+	case kind == eastasian.EastAsianWide || kind == eastasian.EastAsianFullwidth:
+		return 2
+	default:
+		return 1
+	}
+}
+
+// columns is how many columns a text takes.
+func columns(text string) (n int) {
+	for _, r := range text {
+		n += columnsOf(r)
+	}
+	return n
+}
+
+// fitting is how many bytes of a text fit into so many columns.
+func fitting(text string, within int) int {
+	for i, r := range text {
+		if within -= columnsOf(r); within < 0 {
+			return i
+		}
+	}
+	return len(text)
 }
 
 func (t terminal) paint(text string, c tone) string {
@@ -67,10 +96,10 @@ var colour = regexp.MustCompile("\x1b\\[[0-9]*m")
 
 // rows is how many the lines of a text take, of which the terminal breaks those that are longer than it is wide.
 func (t terminal) rows(text []byte) (rows int) {
-	for line := range bytes.Lines(colour.ReplaceAll(text, nil)) {
-		rows++
-		if length := utf8.RuneCount(bytes.TrimSuffix(line, []byte("\n"))); t.width > 0 && length > t.width {
-			rows += (length - 1) / t.width
+	for line := range strings.Lines(string(colour.ReplaceAll(text, nil))) {
+		rest := strings.TrimSuffix(line, "\n")
+		for rows++; t.width > 1 && columns(rest) > t.width; rows++ {
+			rest = rest[fitting(rest, t.width):]
 		}
 	}
 	return rows
@@ -84,7 +113,7 @@ func (t terminal) wrap(text string) string {
 	var lines []string
 	for word := range strings.FieldsSeq(text) {
 		last := len(lines) - 1
-		if last >= 0 && utf8.RuneCountInString(lines[last]+" "+word) <= t.width {
+		if last >= 0 && columns(lines[last]+" "+word) <= t.width {
 			lines[last] += " " + word
 		} else {
 			lines = append(lines, word)
@@ -119,7 +148,7 @@ type row struct {
 func (t table) write(out io.Writer, on terminal) {
 	rows := append([]row{{tone: heading, cells: t.head}}, t.rows...)
 	lines := t.lines(rows, nil)
-	tooLong := func(line string) bool { return on.width > 0 && utf8.RuneCountInString(line) > on.width }
+	tooLong := func(line string) bool { return on.width > 0 && columns(line) > on.width }
 	for n := 1; n <= len(t.spare) && slices.ContainsFunc(lines, tooLong); n++ {
 		lines = t.lines(rows, t.spare[:n])
 	}
@@ -128,22 +157,26 @@ func (t table) write(out io.Writer, on terminal) {
 	}
 }
 
-func (t table) lines(rows []row, without []string) (lines []string) {
-	var text strings.Builder
-	columns := tabwriter.NewWriter(&text, 0, 0, 3, ' ', 0)
-	for _, row := range rows {
-		for i, cell := range row.cells {
-			if !slices.Contains(without, t.head[i]) {
-				fmt.Fprint(columns, printable(cell), "\t")
-			}
+func (t table) lines(rows []row, without []string) []string {
+	lines := make([]strings.Builder, len(rows))
+	for i, head := range t.head {
+		if slices.Contains(without, head) {
+			continue
 		}
-		fmt.Fprintln(columns)
+		widest := 0
+		for _, row := range rows {
+			widest = max(widest, columns(printable(row.cells[i])))
+		}
+		for at, row := range rows {
+			cell := printable(row.cells[i])
+			lines[at].WriteString(cell + strings.Repeat(" ", widest-columns(cell)+3))
+		}
 	}
-	_ = columns.Flush() // a strings.Builder takes all
-	for line := range strings.Lines(text.String()) {
-		lines = append(lines, strings.TrimRight(line, " \n"))
+	texts := make([]string, len(rows))
+	for i := range lines {
+		texts[i] = strings.TrimRight(lines[i].String(), " ")
 	}
-	return lines
+	return texts
 }
 
 // screen shows the latest of several texts: in the place of the one before on a terminal, below it elsewhere.
