@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/statuspage/entries"
 	"github.com/rollcall-dev/rollcall/internal/steer"
 )
@@ -135,19 +137,48 @@ func registryOf(all []entries.Entry) string {
 	return dash(strings.Join(words, ","))
 }
 
-// registrySentences say what each registry says of the pod, or why that is not known.
+// byNow is what the manager knows of a recorded instance, if that differs from what the registry acknowledged.
+func byNow(p Pod, in lifecycle.Recorded) string {
+	i := slices.IndexFunc(p.Entries, func(e entries.Entry) bool { return isOf(e, in) })
+	switch {
+	case i < 0 && p.Rotation == In:
+		return ", and the manager knows of no entry of it"
+	case i < 0 || agrees(p.Entries[i], p.Rotation):
+		return ""
+	case p.Entries[i].State == entries.Unacknowledged:
+		return ", and has yet to acknowledge a later change of it"
+	default:
+		return fmt.Sprintf(", and has it %s by now", wordsOf(p.Entries[i].State))
+	}
+}
+
+func isOf(e entries.Entry, in lifecycle.Recorded) bool {
+	return e.Registry == in.Registry && e.Service == in.Service && e.Endpoint == net.JoinHostPort(in.Address, strconv.Itoa(in.Port))
+}
+
+func agrees(e entries.Entry, r Rotation) bool {
+	return e.State == entries.In && r == In || e.State == entries.Out && r == Out
+}
+
+func wordsOf(s entries.State) string {
+	return cmp.Or(map[entries.State]string{
+		entries.In: "in rotation", entries.Out: "out of rotation", entries.Unacknowledged: "with a change that it has not acknowledged",
+	}[s], fmt.Sprintf("in a state that this version of the plugin does not know, %q", s))
+}
+
+// registrySentences say what each registry says of the pod, or why that is not known. They leave out what [byNow] has said.
 func registrySentences(p Pod, unknown error) []string {
 	if unknown != nil {
 		return []string{fmt.Sprintf("What the registries say now is not shown: %s.", unknown)}
 	}
 	var lines []string
 	for _, e := range p.Entries {
-		says := cmp.Or(map[entries.State]string{
-			entries.In: "in rotation", entries.Out: "out of rotation", entries.Unacknowledged: "with a change that it has not acknowledged",
-		}[e.State], fmt.Sprintf("in a state that this version of the plugin does not know, %q", e.State))
-		lines = append(lines, fmt.Sprintf("As the manager knows it, registry %s has %s at %s %s.", e.Registry, e.Service, e.Endpoint, says))
+		recorded := slices.ContainsFunc(p.Instances, func(in lifecycle.Recorded) bool { return isOf(e, in) })
+		if !recorded || agrees(e, p.Rotation) {
+			lines = append(lines, fmt.Sprintf("As the manager knows it, registry %s has %s at %s %s.", e.Registry, e.Service, e.Endpoint, wordsOf(e.State)))
+		}
 	}
-	if len(lines) == 0 {
+	if len(p.Entries) == 0 && (len(p.Instances) == 0 || p.Rotation != In) {
 		return []string{"As the manager knows it, no registry has an entry of it."}
 	}
 	return lines

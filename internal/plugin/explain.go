@@ -16,6 +16,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/reason"
+	"github.com/rollcall-dev/rollcall/internal/statuspage/entries"
 )
 
 // explain says in sentences why a pod is in rotation or not, what has to happen next, whose each handler is, and what a
@@ -24,7 +25,7 @@ func (o *options) explain(p Pod, unknown error) {
 	on := terminalOf(o.Out)
 	var paragraphs []string
 	wait := waitSentence(p)
-	said := slices.Concat([]string{p.facts.leaderless, rotationSentence(p)}, registrySentences(p, unknown),
+	said := slices.Concat([]string{p.facts.leaderless, rotationSentence(p, unknown == nil)}, registrySentences(p, unknown),
 		[]string{stateSentence(p), wait, nextSentence(p), skipSentence(p)})
 	for _, lines := range [][]string{said, handlerLines(p), o.remedies(p)} {
 		lines = slices.DeleteFunc(lines, func(line string) bool { return line == "" })
@@ -45,25 +46,33 @@ func (o *options) explain(p Pod, unknown error) {
 	fmt.Fprint(o.Out, strings.Join(paragraphs, "\n"))
 }
 
-func rotationSentence(p Pod) string {
-	place, known := map[Rotation]string{In: "in", Out: "out of"}[p.Rotation]
-	if !known {
+// rotationSentence has what the registries acknowledged, and what the manager knows to be otherwise by now, if it has answered.
+func rotationSentence(p Pod, answered bool) string {
+	place, recorded := map[Rotation]string{In: "in", Out: "out of"}[p.Rotation]
+	switch {
+	case recorded:
+		return fmt.Sprintf("%s/%s is %s rotation: %s.", p.Namespace, p.Name, place, instances(p, answered))
+	case slices.ContainsFunc(p.Entries, func(e entries.Entry) bool { return e.State == entries.In }):
+		return fmt.Sprintf("%s/%s does not count as in rotation: no acknowledgement is on the pod yet.", p.Namespace, p.Name)
+	default:
 		return fmt.Sprintf("%s/%s is not in rotation: no registry has acknowledged it yet.", p.Namespace, p.Name)
 	}
-	return fmt.Sprintf("%s/%s is %s rotation: %s.", p.Namespace, p.Name, place, instances(p))
 }
 
-func instances(p Pod) string {
+func instances(p Pod, answered bool) string {
 	if len(p.Instances) == 0 {
 		return "no registry has an instance of it"
 	}
 	said := map[Rotation]string{In: "acknowledged", Out: "acknowledged that it does not send clients to"}[p.Rotation]
 	var all []string
 	for _, in := range p.Instances {
-		all = append(all, fmt.Sprintf("registry %s %s %s at %s",
-			in.Registry, said, in.Service, net.JoinHostPort(in.Address, strconv.Itoa(in.Port))))
+		one := fmt.Sprintf("registry %s %s %s at %s", in.Registry, said, in.Service, net.JoinHostPort(in.Address, strconv.Itoa(in.Port)))
+		if answered {
+			one += byNow(p, in)
+		}
+		all = append(all, one)
 	}
-	return strings.Join(all, ", ")
+	return strings.Join(all, "; ")
 }
 
 func stateSentence(p Pod) string {

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"bytes"
+	gocmp "cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -71,6 +72,7 @@ type scene struct {
 	warning string
 	later   reason.Reason // of the Event after the warning, if any
 	says    entries.State // what the registry says, as the manager knows it
+	at      string        // of which endpoint, if not the pod's
 	foreign bool          // the configuration has other namespaces
 	leads   time.Duration // how long ago the manager began to lead; the Events are a minute old
 	none    string        // says that no manager leads
@@ -140,7 +142,7 @@ func (s scene) view(t *testing.T) Pod {
 		t.Fatal("the pod is not managed")
 	}
 	if s.says != "" {
-		p.Entries = []entries.Entry{{Registry: "default", Service: "web", Endpoint: "10.0.0.1:80", State: s.says}}
+		p.Entries = []entries.Entry{{Registry: "default", Service: "web", Endpoint: gocmp.Or(s.at, "10.0.0.1:80"), State: s.says}}
 	}
 	return p
 }
@@ -237,8 +239,7 @@ What you can do:
 				labels: map[string]string{"example.com/delete": "true"},
 			},
 			want: `
-prod/web-1 is in rotation: registry default acknowledged web at 10.0.0.1:80.
-As the manager knows it, no registry has an entry of it.
+prod/web-1 is in rotation: registry default acknowledged web at 10.0.0.1:80, and the manager knows of no entry of it.
 It has been PreparingDelete for 60s: OpenKruise wants to delete it. It is ready.
 OpenKruise waits at the hook preDelete, reason NotWatched: namespace prod is not in namespaces of the configuration: if another installation watches it, pass that installation's namespace with --rollcall-namespace; otherwise add it and restart the managers.
 
@@ -258,8 +259,7 @@ What you can do:
 				labels: map[string]string{"example.com/in": "true"},
 			},
 			want: `
-prod/web-1 is in rotation: registry default acknowledged web at 10.0.0.1:80.
-As the manager knows it, no registry has an entry of it.
+prod/web-1 is in rotation: registry default acknowledged web at 10.0.0.1:80, and the manager knows of no entry of it.
 It has been Normal for 60s: it counts as available once it is ready. It is ready.
 No hook waits. The manager does not see the pod: namespace prod is not in namespaces of the configuration: if another installation watches it, pass that installation's namespace with --rollcall-namespace; otherwise add it and restart the managers.
 
@@ -311,6 +311,28 @@ func TestExplainSays(t *testing.T) {
 		scene        scene
 		has, without string
 	}{
+		"a change is under way": {
+			reason: "the registry can't have acknowledged and not acknowledged the same", without: "As the manager knows it",
+			scene: with(deleting, func(s *scene) { s.says = entries.Unacknowledged }),
+			has:   "prod/web-1 is in rotation: registry default acknowledged web at 10.0.0.1:80, and has yet to acknowledge a later change of it.\n",
+		},
+		"the change is acknowledged": {
+			reason: "it is not yet written on the pod", without: "As the manager knows it",
+			scene: with(deleting, func(s *scene) { s.says = entries.Out }),
+			has:   "prod/web-1 is in rotation: registry default acknowledged web at 10.0.0.1:80, and has it out of rotation by now.\n",
+		},
+		"it has moved": {
+			reason: "the old instance and the new one are two", without: "no registry has",
+			scene: with(deleting, func(s *scene) { s.says, s.at = entries.Out, "10.0.0.9:80" }),
+			has: "acknowledged web at 10.0.0.1:80, and the manager knows of no entry of it.\n" +
+				"As the manager knows it, registry default has web at 10.0.0.9:80 out of rotation.\n",
+		},
+		"put in, and not yet written": {
+			reason: "the registry has acknowledged, and its readers may not know yet", without: "no registry has acknowledged",
+			scene: with(updated, func(s *scene) { s.record, s.says = "", entries.In }),
+			has: "prod/web-1 does not count as in rotation: no acknowledgement is on the pod yet.\n" +
+				"As the manager knows it, registry default has web at 10.0.0.1:80 in rotation.\n",
+		},
 		"drained": {
 			reason: "the registry is not what it waits for", has: "Acknowledgement: the registry has acknowledged and the drain is over; " +
 				"the manager has yet to release the hook.\nNext, Rollcall clears label example.com/delete=true.\n",
