@@ -3,6 +3,7 @@ package plugin
 import (
 	"bytes"
 	gocmp "cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,12 +26,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/statuspage/entries"
+	"github.com/rollcall-dev/rollcall/test/harness/bubble"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -725,40 +729,106 @@ func TestRolloutIsDone(t *testing.T) {
 		reason string
 		status status
 		pod    Pod
-		want   bool
+		want   string
 	}{
 		"all updated": {
-			"nothing is left to do", status{AvailableReplicas: 3, UpdatedAvailableReplicas: 3, ExpectedUpdatedReplicas: 3}, Pod{}, true,
+			"nothing is left to do", status{AvailableReplicas: 3, UpdatedAvailableReplicas: 3, ExpectedUpdatedReplicas: 3}, Pod{}, "",
 		},
 		"partition": {
-			"two pods stay as they are", status{AvailableReplicas: 3, UpdatedAvailableReplicas: 1, ExpectedUpdatedReplicas: 1}, Pod{}, true,
+			"two pods stay as they are", status{AvailableReplicas: 3, UpdatedAvailableReplicas: 1, ExpectedUpdatedReplicas: 1}, Pod{}, "",
 		},
 		"one is old": {
-			"it has its update before it", status{AvailableReplicas: 3, UpdatedAvailableReplicas: 2, ExpectedUpdatedReplicas: 3}, Pod{}, false,
+			"it has its update before it", status{AvailableReplicas: 3, UpdatedAvailableReplicas: 2, ExpectedUpdatedReplicas: 3}, Pod{}, "2 of 3 pods are updated and available",
 		},
 		"an old one is away": {
-			"it was not kept", status{AvailableReplicas: 2, UpdatedAvailableReplicas: 1, ExpectedUpdatedReplicas: 1}, Pod{}, false,
+			"it was not kept", status{AvailableReplicas: 2, UpdatedAvailableReplicas: 1, ExpectedUpdatedReplicas: 1}, Pod{}, "2 of 3 pods are available",
 		},
 		"one waits": {
 			"Rollcall holds it", status{AvailableReplicas: 3, UpdatedAvailableReplicas: 3, ExpectedUpdatedReplicas: 3},
-			Pod{Hook: lifecycle.InPlaceUpdate}, false,
+			Pod{Name: "web-1", Hook: lifecycle.InPlaceUpdate, Reason: reason.Draining}, "pod web-1 waits, reason Draining",
 		},
 		"one waits for OpenKruise": {
 			"a budget keeps it from its deletion", status{AvailableReplicas: 3, UpdatedAvailableReplicas: 3, ExpectedUpdatedReplicas: 3},
-			Pod{Reason: reason.AwaitingOpenKruise}, false,
+			Pod{Name: "web-1", Reason: reason.AwaitingOpenKruise}, "pod web-1 waits, reason AwaitingOpenKruise",
+		},
+		"one leaves": {
+			"it is still there", status{AvailableReplicas: 3, UpdatedAvailableReplicas: 3, ExpectedUpdatedReplicas: 3},
+			Pod{Name: "web-1", State: terminating}, "pod web-1 is being deleted",
 		},
 		"the status is old": {
-			"OpenKruise has not seen the change", status{ObservedGeneration: -1, AvailableReplicas: 3, UpdatedAvailableReplicas: 3}, Pod{}, false,
+			"OpenKruise has not seen the change", status{ObservedGeneration: -1, AvailableReplicas: 3, UpdatedAvailableReplicas: 3}, Pod{},
+			"OpenKruise has not seen the last change of the CloneSet",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			set := &kruisev1alpha1.CloneSet{Status: tc.status}
 			set.Spec.Replicas = new(int32(3))
-			if got := (&rollout{cloneSet: set, pods: []Pod{tc.pod}}).done(); got != tc.want {
-				t.Errorf("done is %t, want %t\nreason: %s", got, tc.want, tc.reason)
+			if got := (&rollout{cloneSet: set, pods: []Pod{tc.pod}}).left(); got != tc.want {
+				t.Errorf("%q is left, want %q\nreason: %s", got, tc.want, tc.reason)
 			}
 		})
+	}
+}
+
+// TestRolloutTimesOut has a CloneSet of three whose third pod is available after a while, or never.
+func TestRolloutTimesOut(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		reason, want  string
+		within, after time.Duration
+		silent        bool
+	}
+	bubble.Each(t, map[string]row{
+		"in time":                 {reason: "the watch has seen it done", within: time.Minute, after: 30 * time.Second},
+		"never":                   {reason: "a script goes on", within: 10 * time.Minute, want: "the rollout of CloneSet prod/web is not done after 10m0s: 2 of 3 pods are available"},
+		"the API server is quiet": {reason: "a call is no reason to wait longer", within: time.Minute, silent: true, want: "is not done after 1m0s: the API server has not answered"},
+		"without a limit":         {reason: "a person ends it", after: 5 * time.Minute},
+	}, func(t *testing.T, c row) {
+		objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
+		expect.NoError(t, err)
+		set := theCloneSet(objects)
+		set.Spec.Replicas, set.Status.AvailableReplicas = new(int32(3)), 2
+		cluster, _ := installed(t, configText, set)
+		cluster.IOStreams = genericiooptions.IOStreams{Out: io.Discard, ErrOut: io.Discard}
+		if c.silent {
+			cluster.Client = interceptor.NewClient(cluster.Client.(client.WithWatch), interceptor.Funcs{
+				Get: func(ctx context.Context, _ client.WithWatch, _ client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+					<-ctx.Done()
+					return ctx.Err()
+				},
+			})
+		}
+		if c.after > 0 {
+			time.AfterFunc(c.after, func() {
+				set.Status.AvailableReplicas = 3
+				expect.NoError(t, cluster.Update(t.Context(), set))
+			})
+		}
+		began := time.Now()
+		err = cluster.showRollout(t.Context(), "web", true, c.within)
+		took := time.Since(began)
+		expect.Error(t, c.reason, err, c.want)
+		exit := (*exitError)(nil)
+		if timedOut := errors.As(err, &exit) && exit.status == exitTimedOut; timedOut != (c.want != "") || timedOut && took != c.within {
+			t.Errorf("%s: after %s it ends with %v", c.reason, took, err)
+		}
+	})
+}
+
+// TestTimeoutWithoutAWatch: there is nothing to limit.
+func TestTimeoutWithoutAWatch(t *testing.T) {
+	t.Parallel()
+	for arguments, want := range map[string]string{
+		"--timeout 1m":          "--timeout limits --watch: add --watch, or leave out --timeout",
+		"--watch --timeout -1s": "--timeout -1s: write a duration such as 10m, or 0 for no limit",
+	} {
+		var errOut bytes.Buffer
+		status := Run(t.Context(), "test", append([]string{"rollout", "web", "--server", "http://127.0.0.1:1"}, strings.Fields(arguments)...),
+			genericiooptions.IOStreams{Out: io.Discard, ErrOut: &errOut})
+		if status != exitFailed || !strings.Contains(errOut.String(), want) {
+			t.Errorf("%s: status %d and %q, want %q", arguments, status, &errOut, want)
+		}
 	}
 }
 
@@ -801,7 +871,7 @@ func TestWatch(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var out bytes.Buffer
 				looks := 0
-				err := (&options{IOStreams: genericiooptions.IOStreams{Out: &out}}).show(true, func(to, _ io.Writer, _ terminal) (bool, error) {
+				err := (&options{IOStreams: genericiooptions.IOStreams{Out: &out}}).show(t.Context(), true, func(to, _ io.Writer, _ terminal) (bool, error) {
 					if looks++; looks == tc.fails {
 						return false, tc.err
 					}

@@ -2,10 +2,12 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"strconv"
+	"time"
 
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	"github.com/spf13/cobra"
@@ -22,31 +24,53 @@ import (
 
 func (o *options) rolloutCommand() *cobra.Command {
 	var watch bool
+	var timeout time.Duration
 	c := &cobra.Command{
 		Use:   "rollout CLONESET",
 		Short: "Show how a rollout goes: a row for each pod, drains, and how many are in rotation",
 		Long: "Shows a CloneSet and its pods. With --watch it looks again each second until the rollout is done: on a terminal it " +
 			"draws in place, and into a pipe it writes the view again when it changes.",
-		Example: "  kubectl rollcall rollout web -n prod --watch",
+		Example: "  kubectl rollcall rollout web -n prod --watch --timeout 10m",
 		Args:    cobra.ExactArgs(1),
 
 		ValidArgsFunction: o.complete(&kruisev1alpha1.CloneSetList{}),
 		RunE: o.connected(func(ctx context.Context, cluster *cluster, arguments []string) error {
-			least := math.MaxInt // of the pods in rotation, since the view began
-			return o.show(watch, func(out, notes io.Writer, on terminal) (bool, error) {
-				rollout, err := cluster.rollout(ctx, arguments[0])
-				if err != nil {
-					return false, err
-				}
-				least = min(least, rollout.in)
-				sayFirst(notes, rollout.leaderless)
-				rollout.write(out, on, least)
-				return rollout.done(), nil
-			})
+			switch {
+			case timeout < 0:
+				return fmt.Errorf("--timeout %s: write a duration such as 10m, or 0 for no limit", timeout)
+			case timeout > 0 && !watch:
+				return errors.New("--timeout limits --watch: add --watch, or leave out --timeout")
+			}
+			return cluster.showRollout(ctx, arguments[0], watch, timeout)
 		}),
 	}
 	c.Flags().BoolVarP(&watch, "watch", "w", false, "Look again each second until the rollout is done.")
+	c.Flags().DurationVar(&timeout, "timeout", 0, "How long --watch waits for the rollout to be done, such as 10m; 0 is no limit.")
 	return c
+}
+
+// showRollout draws it once, or until it is done, for as long as the timeout allows.
+func (c *cluster) showRollout(ctx context.Context, name string, watch bool, timeout time.Duration) error {
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	least, left := math.MaxInt, "the API server has not answered" // least of the pods in rotation, since the view began
+	err := c.show(ctx, watch, func(out, notes io.Writer, on terminal) (bool, error) {
+		rollout, err := c.rollout(ctx, name)
+		if err != nil {
+			return false, err
+		}
+		least, left = min(least, rollout.in), rollout.left()
+		sayFirst(notes, rollout.leaderless)
+		rollout.write(out, on, least)
+		return left == "", nil
+	})
+	if err != nil && ctx.Err() != nil {
+		return &exitError{exitTimedOut, fmt.Errorf("the rollout of CloneSet %s/%s is not done after %s: %s", c.namespace, name, timeout, left)}
+	}
+	return err
 }
 
 // rollout is what is drawn.
@@ -115,19 +139,28 @@ func (o *options) notManaged(r *rollout, c *config.Config) error {
 		"hooks.owned claims (%q); %s", set.Namespace, set.Name, c.Hooks.Owned, how)}
 }
 
-// done reports whether every pod that the partition lets be updated is of the update's revision, and none waits.
-func (r *rollout) done() bool {
-	status := r.cloneSet.Status
-	if status.ObservedGeneration < r.cloneSet.Generation || status.AvailableReplicas < ptr.Deref(r.cloneSet.Spec.Replicas, 1) ||
-		status.UpdatedAvailableReplicas < status.ExpectedUpdatedReplicas {
-		return false
-	}
+// left is what keeps the rollout from being done, empty once no pod waits and each that the partition lets be updated has the new
+// revision.
+func (r *rollout) left() string {
 	for _, p := range r.pods {
-		if p.waits() || p.State == terminating {
-			return false
+		switch {
+		case p.waits():
+			return fmt.Sprintf("pod %s waits, reason %s", p.Name, p.Reason)
+		case p.State == terminating:
+			return fmt.Sprintf("pod %s is being deleted", p.Name)
 		}
 	}
-	return true
+	status, replicas := r.cloneSet.Status, ptr.Deref(r.cloneSet.Spec.Replicas, 1)
+	switch {
+	case status.ObservedGeneration < r.cloneSet.Generation:
+		return "OpenKruise has not seen the last change of the CloneSet"
+	case status.AvailableReplicas < replicas:
+		return fmt.Sprintf("%d of %d pods are available", status.AvailableReplicas, replicas)
+	case status.UpdatedAvailableReplicas < status.ExpectedUpdatedReplicas:
+		return fmt.Sprintf("%d of %d pods are updated and available", status.UpdatedAvailableReplicas, status.ExpectedUpdatedReplicas)
+	default:
+		return ""
+	}
 }
 
 // held says what in the CloneSet keeps pods at their revision.

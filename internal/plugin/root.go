@@ -35,6 +35,7 @@ const (
 	// exitReceiptFails is of a receipt that says FAIL, and exitDamaged of an audit log that was altered, is cut off or lacks a line.
 	exitReceiptFails = 7
 	exitDamaged      = 8
+	exitTimedOut     = 9
 )
 
 // exitError is an error with an exit status of its own.

@@ -40,7 +40,7 @@ func (o *options) statusCommand() *cobra.Command {
 			if all {
 				namespace = ""
 			}
-			return o.show(watch, func(out, notes io.Writer, on terminal) (bool, error) {
+			return o.show(ctx, watch, func(out, notes io.Writer, on terminal) (bool, error) {
 				s, err := cluster.status(ctx, namespace, matching)
 				if err != nil {
 					return false, err

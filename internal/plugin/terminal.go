@@ -3,6 +3,7 @@ package plugin
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -209,29 +210,36 @@ func (s *screen) draw(text []byte) {
 const refresh = time.Second
 
 // show draws a view once. A watch looks again until the view says that it is done, and has the notes in the view. Where it can't look
-// for a moment, it shows the last view and says why.
-func (o *options) show(watch bool, view func(out, notes io.Writer, on terminal) (done bool, err error)) error {
+// for a moment, it shows the last view and says why. It stops at the deadline of the context, with its error.
+func (o *options) show(ctx context.Context, watch bool, view func(out, notes io.Writer, on terminal) (done bool, err error)) error {
 	if !watch {
 		_, err := view(o.Out, o.ErrOut, terminalOf(o.Out))
 		return err
 	}
 	s := screen{out: o.Out}
 	var last []byte
-	for ; ; <-time.After(refresh) {
+	for {
 		var text bytes.Buffer
 		s.on = terminalOf(o.Out) // a person may change its size
 		done, err := view(&text, &text, s.on)
 		switch {
+		case err != nil && ctx.Err() != nil:
+			return ctx.Err()
 		case err != nil && (last == nil || errors.As(err, new(*exitError))):
 			return err
 		case err != nil:
 			s.draw(fmt.Appendf(nil, "Looking again: %s. The last answer:\n%s", printable(err.Error()), last))
-			continue
+		default:
+			last = text.Bytes()
+			s.draw(last)
 		}
-		last = text.Bytes()
-		s.draw(last)
 		if done {
 			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(refresh):
 		}
 	}
 }
