@@ -25,9 +25,7 @@ func (o *options) explain(p Pod, unknown error) {
 	on := terminalOf(o.Out)
 	var paragraphs []string
 	wait := waitSentence(p)
-	said := slices.Concat([]string{p.facts.leaderless, rotationSentence(p, unknown == nil)}, registrySentences(p, unknown),
-		[]string{stateSentence(p), wait, nextSentence(p), skipSentence(p)})
-	for _, lines := range [][]string{said, handlerLines(p), o.remedies(p)} {
+	for _, lines := range [][]string{sentences(p, unknown), handlerLines(p), remedyLines(o.remedies(p))} {
 		lines = slices.DeleteFunc(lines, func(line string) bool { return line == "" })
 		for i, line := range lines {
 			look := plain
@@ -44,6 +42,12 @@ func (o *options) explain(p Pod, unknown error) {
 		}
 	}
 	fmt.Fprint(o.Out, strings.Join(paragraphs, "\n"))
+}
+
+// sentences are those about the pod, of which some may be empty.
+func sentences(p Pod, unknown error) []string {
+	return slices.Concat([]string{p.facts.leaderless, rotationSentence(p, unknown == nil)}, registrySentences(p, unknown),
+		[]string{stateSentence(p), waitSentence(p), nextSentence(p), skipSentence(p)})
 }
 
 // rotationSentence has what the registries acknowledged, and what the manager knows to be otherwise by now, if it has answered.
@@ -234,29 +238,26 @@ func foreignOwner(pod *corev1.Pod) string {
 
 // handlerLines says of each handler of the workload whose it is and whether the pod has it.
 func handlerLines(p Pod) []string {
-	w := p.facts.workload
-	if w == nil {
+	if p.facts.workload == nil {
 		if foreign := foreignOwner(p.facts.pod); foreign != "" {
 			return []string{"The pod " + foreign + "."}
 		}
 		return []string{"The pod's workload is gone, so no hook names a handler."}
 	}
 	lines := []string{"Handlers:"}
-	for _, n := range lifecycle.HandlersOf(w.Lifecycle) {
+	for _, h := range handlersOf(p) {
 		whose := "another controller's: hooks.owned does not have its key"
-		if p.facts.input.Ownership.Owns(n.Key()) {
+		switch {
+		case h.Refused != "":
+			whose = "not used, " + h.Refused
+		case h.Owned:
 			whose = "Rollcall's"
 		}
-		for _, refused := range p.facts.input.Hooks.Refused {
-			if refused.Hook == n.Hook && refused.Handler == n.Handler {
-				whose = "not used, " + refused.Why
-			}
-		}
 		set := "not set"
-		if n.SetOn(p.facts.pod) {
+		if h.Set {
 			set = "set"
 		}
-		lines = append(lines, fmt.Sprintf("  %-13s  %s: %s; %s", n.Hook, n, set, whose))
+		lines = append(lines, fmt.Sprintf("  %-13s  %s: %s; %s", h.Hook, lifecycle.Handler{Label: h.Label, Value: h.Value, Finalizer: h.Finalizer}, set, whose))
 	}
 	if len(lines) == 1 {
 		return []string{"The workload has no lifecycle hooks."}
@@ -264,10 +265,31 @@ func handlerLines(p Pod) []string {
 	return lines
 }
 
-func (o *options) remedies(p Pod) []string {
-	var lines []string
+// handlersOf are those of the pod's workload, none if that is gone.
+func handlersOf(p Pod) []Handler {
+	all := []Handler{}
+	if p.facts.workload == nil {
+		return all
+	}
+	for _, n := range lifecycle.HandlersOf(p.facts.workload.Lifecycle) {
+		h := Handler{
+			Hook: n.Hook, Label: n.Label, Value: n.Value, Finalizer: n.Finalizer,
+			Set: n.SetOn(p.facts.pod), Owned: p.facts.input.Ownership.Owns(n.Key()),
+		}
+		for _, refused := range p.facts.input.Hooks.Refused {
+			if refused.Hook == n.Hook && refused.Handler == n.Handler {
+				h.Refused = refused.Why
+			}
+		}
+		all = append(all, h)
+	}
+	return all
+}
+
+func (o *options) remedies(p Pod) []Remedy {
+	all := []Remedy{}
 	if p.Reason != "" {
-		lines = append(lines, "  about the reason: "+p.Reason.Page())
+		all = append(all, Remedy{"about the reason", p.Reason.Page()})
 	}
 	if p.facts.decision.Releases && !p.stuck() {
 		without, how := "the registry", o.again("release %s -n %s", p.Name, p.Namespace)
@@ -277,10 +299,18 @@ func (o *options) remedies(p Pod) []string {
 		case p.facts.drainLeft > 0:
 			without = "the rest of the drain"
 		}
-		lines = append(lines, "  let it go without "+without+": "+how)
+		all = append(all, Remedy{"let it go without " + without, how})
 	}
-	if len(lines) == 0 {
+	return all
+}
+
+func remedyLines(all []Remedy) []string {
+	if len(all) == 0 {
 		return nil
 	}
-	return append([]string{"What you can do:"}, lines...)
+	lines := []string{"What you can do:"}
+	for _, r := range all {
+		lines = append(lines, "  "+r.What+": "+r.How)
+	}
+	return lines
 }

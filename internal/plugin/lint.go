@@ -32,6 +32,7 @@ import (
 
 func (o *options) lintCommand() *cobra.Command {
 	var file string
+	var output *form
 	c := &cobra.Command{
 		Use:   "lint FILE|- | --config FILE",
 		Short: "Say what in a workload, or in Rollcall's configuration, will not work and why",
@@ -70,22 +71,55 @@ func (o *options) lintCommand() *cobra.Command {
 				}
 				objects.parsed = []*config.Config{parsed}
 			}
-			findings, notes := objects.lint()
-			for _, n := range notes {
-				fmt.Fprintln(o.ErrOut, n)
-			}
-			for _, f := range findings {
-				fmt.Fprintln(o.Out, f)
-			}
-			if len(findings) > 0 {
-				return errors.New("the lines above say what will not work")
-			}
-			fmt.Fprintln(o.Out, "no problem found in "+objects.String())
-			return nil
+			return o.printLint(objects, output)
 		},
 	}
+	output = outputFlag(c)
 	c.Flags().StringVar(&file, "config", "", "The manager's configuration file; without it the ConfigMap, in the input or the cluster.")
 	return c
+}
+
+// Linted is what a program reads.
+type Linted struct {
+	// Workloads and Configurations are how many were checked.
+	Workloads      int `json:"workloads"`
+	Configurations int `json:"configurations"`
+	// Findings will not work, and Notes may be meant so.
+	Findings []Finding `json:"findings"`
+	Notes    []Finding `json:"notes"`
+}
+
+// Finding is about an object, such as "CloneSet prod/web", or a file.
+type Finding struct {
+	Object  string `json:"object"`
+	Message string `json:"message"`
+}
+
+func (o *options) printLint(objects *linted, output *form) error {
+	findings, notes := objects.lint()
+	if output.forScripts() {
+		err := output.print(o.Out, Linted{
+			Workloads: len(objects.workloads), Configurations: len(objects.configs),
+			Findings: list(findings), Notes: list(notes),
+		})
+		if err != nil {
+			return err
+		}
+	} else {
+		for _, n := range notes {
+			fmt.Fprintf(o.ErrOut, "%s, note: %s\n", n.Object, n.Message)
+		}
+		for _, f := range findings {
+			fmt.Fprintf(o.Out, "%s: %s\n", f.Object, f.Message)
+		}
+		if len(findings) == 0 {
+			fmt.Fprintln(o.Out, "no problem found in "+objects.String())
+		}
+	}
+	if len(findings) > 0 {
+		return errors.New("the lines above say what will not work")
+	}
+	return nil
 }
 
 // linted is what a file holds of interest.
@@ -215,12 +249,12 @@ func (l *linted) String() string {
 	return checked
 }
 
-// lint returns a line for each thing that will not work, and for each that may be meant so.
-func (l *linted) lint() (findings, notes []string) {
+// lint returns what will not work, and what may be meant so.
+func (l *linted) lint() (findings, notes []Finding) {
 	for i, one := range l.configs {
 		parsed, err := config.Parse(one.text, config.Limits{})
 		for _, problem := range problems(err) {
-			findings = append(findings, one.name+": "+problem.Error())
+			findings = append(findings, Finding{one.name, problem.Error()})
 		}
 		if !l.named || i == len(l.configs)-1 {
 			l.parsed = append(l.parsed, parsed)
@@ -233,20 +267,20 @@ func (l *linted) lint() (findings, notes []string) {
 		name, namespace := w.Kind+" "+strings.TrimPrefix(w.GetNamespace()+"/"+w.GetName(), "/"), w.GetNamespace()
 		parsed := l.of(namespace)
 		for _, f := range lint.Annotations(w) {
-			findings = append(findings, name+": "+f)
+			findings = append(findings, Finding{name, f})
 		}
 		if len(lifecycle.HandlersOf(w.Lifecycle)) == 0 {
-			notes = append(notes, name+", note: "+withoutHooks(w, parsed))
+			notes = append(notes, Finding{name, withoutHooks(w, parsed)})
 			continue
 		}
 		if err := l.notWatched(namespace); err != nil {
-			findings = append(findings, name+": "+err.Error())
+			findings = append(findings, Finding{name, err.Error()})
 		}
 		for _, f := range lint.Workload(w, parsed, nil) {
-			findings = append(findings, name+": "+f)
+			findings = append(findings, Finding{name, f})
 		}
 		for _, n := range lint.Notes(w, parsed) {
-			notes = append(notes, name+", note: "+n)
+			notes = append(notes, Finding{name, n})
 		}
 	}
 	return findings, notes

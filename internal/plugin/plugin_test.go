@@ -62,6 +62,13 @@ spec:
     spec: {containers: [{name: web, image: nginx, ports: [{containerPort: 80}]}]}
 `
 
+func lines(all []Finding, between string) (text string) {
+	for _, f := range all {
+		text += f.Object + between + f.Message + "\n"
+	}
+	return text
+}
+
 func theCloneSet(objects *linted) *kruisev1alpha1.CloneSet {
 	return objects.workloads[0].Object.(*kruisev1alpha1.CloneSet)
 }
@@ -713,7 +720,7 @@ func TestLint(t *testing.T) {
 				objects.configs = append(objects.configs, written{"ConfigMap pay/rollcall-config", []byte(c.other)})
 			}
 			findings, notes := objects.lint()
-			got, said := strings.Join(findings, "\n"), strings.Join(notes, "\n")
+			got, said := lines(findings, ": "), lines(notes, ", note: ")
 			if (c.want == "") != (got == "") || !strings.Contains(got, c.want) || !strings.Contains(said, c.note) {
 				t.Errorf("%s\ngot findings %q and notes %q, want %q and %q", c.reason, got, said, c.want, c.note)
 			}
@@ -979,7 +986,7 @@ func TestStatusOfNoPod(t *testing.T) {
 		"Rollcall manages no pod in the cluster with the labels a=b: give a CloneSet hooks whose keys hooks.owned has\n": {selector: "a=b"},
 	} {
 		var out, notes strings.Builder
-		expect.NoError(t, s.write(&out, &notes, terminal{}, "", s.namespace == ""))
+		expect.NoError(t, s.write(&out, &notes, terminal{}, new(form), s.namespace == ""))
 		if notes.String() != want || out.String() != "" {
 			t.Errorf("it notes %q beside %q, want %q", &notes, &out, want)
 		}
@@ -992,7 +999,7 @@ func TestStatusForScripts(t *testing.T) {
 	for _, output := range []string{"", "json", "yaml"} {
 		var out, notes strings.Builder
 		s := status{pods: []Pod{{Name: "web-0"}}, unknown: errors.New("no manager leads")}
-		expect.NoError(t, s.write(&out, &notes, terminal{}, output, false))
+		expect.NoError(t, s.write(&out, &notes, terminal{}, &form{name: output}, false))
 		if !strings.Contains(notes.String(), "no manager leads") || strings.Contains(out.String(), "no manager leads") {
 			t.Errorf("-o %s: notes %q beside\n%s", output, &notes, &out)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	"github.com/spf13/cobra"
@@ -19,7 +20,8 @@ import (
 const freePage = "https://github.com/rollcall-dev/rollcall/blob/main/docs/free-a-pod.md"
 
 func (o *options) explainCommand() *cobra.Command {
-	return &cobra.Command{
+	var output *form
+	c := &cobra.Command{
 		Use:     "explain POD",
 		Short:   "Say why a pod is in rotation or not, what it waits for, and what you can do",
 		Example: "  kubectl rollcall explain web-x7k2p -n prod",
@@ -33,10 +35,51 @@ func (o *options) explainCommand() *cobra.Command {
 			}
 			known, unknown := cluster.known(ctx, w, p.Namespace)
 			p.Entries = known[p.facts.pod.UID]
+			if output.forScripts() {
+				sayFirst(o.ErrOut, p.facts.leaderless)
+				noEntries(o.ErrOut, unknown)
+				return output.print(o.Out, o.explained(p, unknown))
+			}
 			o.explain(p, unknown)
 			return nil
 		}),
 	}
+	output = outputFlag(c)
+	return c
+}
+
+// Explained is what a program reads of a pod: [Pod], whose each handler is, and what explain prints for a person.
+type Explained struct {
+	Pod
+
+	// Handlers are those of the workload's hooks.
+	Handlers []Handler `json:"handlers"`
+	// Explanation has a sentence an item, and Remedies what a person can do.
+	Explanation []string `json:"explanation"`
+	Remedies    []Remedy `json:"remedies"`
+}
+
+// Handler is one of a hook: a label with a value, or a finalizer.
+type Handler struct {
+	Hook      lifecycle.Hook `json:"hook"`
+	Label     string         `json:"label,omitempty"`
+	Value     string         `json:"value,omitempty"`
+	Finalizer string         `json:"finalizer,omitempty"`
+	// Set reports whether the pod has it, and Owned whether hooks.owned claims it. Refused is why Rollcall does not use it all the same.
+	Set     bool   `json:"set"`
+	Owned   bool   `json:"owned"`
+	Refused string `json:"refused,omitempty"`
+}
+
+// Remedy is what a person can do, and how: a command, or a page to read.
+type Remedy struct {
+	What string `json:"what"`
+	How  string `json:"how"`
+}
+
+func (o *options) explained(p Pod, unknown error) Explained {
+	said := slices.DeleteFunc(sentences(p, unknown), func(s string) bool { return s == "" })
+	return Explained{Pod: p, Handlers: handlersOf(p), Explanation: said, Remedies: o.remedies(p)}
 }
 
 func (o *options) releaseCommand() *cobra.Command {

@@ -28,6 +28,7 @@ const logWithin = time.Minute
 
 func (o *options) receiptCommand() *cobra.Command {
 	var files []string
+	var output *form
 	c := &cobra.Command{
 		Use:   "receipt CLONESET",
 		Short: "Check in the managers' audit logs whether a hook was flipped before the registry acknowledged",
@@ -48,13 +49,26 @@ func (o *options) receiptCommand() *cobra.Command {
 			if unread != nil {
 				fmt.Fprintf(o.ErrOut, "The receipt lacks what a manager did: %v\n", unread)
 			}
-			err = o.printReceipt(receipt.NewHistory(lines, until), namespace, arguments[0], o.revisions(cmd.Context(), namespace, files))
+			history, numbers := receipt.NewHistory(lines, until), o.revisions(cmd.Context(), namespace, files)
+			rollouts, err := rolloutsOf(history, namespace, arguments[0])
+			if err != nil {
+				return err
+			}
+			if output.forScripts() {
+				err = output.print(o.Out, receiptOf(history, namespace, arguments[0], rollouts, numbers, unread == nil))
+			} else {
+				o.printReceipt(history, rollouts, numbers)
+			}
+			if err == nil {
+				err = verdict(rollouts)
+			}
 			if err == nil && unread != nil {
 				return &exitError{exitDamaged, errors.New("not every manager's log could be read, as the lines above say")}
 			}
 			return err
 		},
 	}
+	output = outputFlag(c)
 	c.Flags().StringArrayVarP(&files, "file", "f", nil, "A file with lines of the audit log, or - for standard input. Can be repeated.")
 	return c
 }
@@ -198,19 +212,37 @@ func (o *options) revisions(ctx context.Context, namespace string, files []strin
 	return numbers
 }
 
-// printReceipt names revisions by their numbers, and by their hashes where it has none.
-func (o *options) printReceipt(h *receipt.History, namespace, name string, numbers map[string]string) error {
+func rolloutsOf(h *receipt.History, namespace, name string) ([]receipt.Rollout, error) {
 	rollouts := h.Rollouts(namespace, name)
 	if len(rollouts) == 0 {
-		return &exitError{exitNotFound, fmt.Errorf("the audit logs have no flip of CloneSet %s in namespace %s: they begin %s", name, namespace,
+		return nil, &exitError{exitNotFound, fmt.Errorf("the audit logs have no flip of CloneSet %s in namespace %s: they begin %s", name, namespace,
 			h.Since().UTC().Format(time.RFC3339))}
 	}
-	on, failed := terminalOf(o.Out), 0
+	return rollouts, nil
+}
+
+// verdict is the error of rollouts that FAIL.
+func verdict(rollouts []receipt.Rollout) error {
+	failed := 0
+	for _, r := range rollouts {
+		if len(r.Faults) > 0 {
+			failed++
+		}
+	}
+	if failed > 0 {
+		return &exitError{exitReceiptFails, fmt.Errorf("%d of %d rollouts FAIL: the lines above name pod and time", failed, len(rollouts))}
+	}
+	return nil
+}
+
+// printReceipt names revisions by their numbers, and by their hashes where it has none.
+func (o *options) printReceipt(h *receipt.History, rollouts []receipt.Rollout, numbers map[string]string) {
+	on := terminalOf(o.Out)
 	revision := func(name string) string { return cmp.Or(numbers[shortRevision(name)], shortRevision(name)) }
 	for _, r := range rollouts {
 		look := good
 		if len(r.Faults) > 0 {
-			look, failed = bad, failed+1
+			look = bad
 		}
 		fmt.Fprintln(o.Out, on.paint(on.wrap(r.String(revision)), look))
 		for _, f := range r.Faults {
@@ -218,10 +250,73 @@ func (o *options) printReceipt(h *receipt.History, namespace, name string, numbe
 		}
 	}
 	fmt.Fprintln(o.ErrOut, on.wrap(h.Scope()))
-	if failed > 0 {
-		return &exitError{exitReceiptFails, fmt.Errorf("%d of %d rollouts FAIL: the lines above name pod and time", failed, len(rollouts))}
+}
+
+// Receipt is what a program reads.
+type Receipt struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Since is when the lines begin, and Scope what the receipt rests on, for a person.
+	Since time.Time `json:"since"`
+	Scope string    `json:"scope"`
+	// Complete reports whether every manager's log could be read.
+	Complete bool             `json:"complete"`
+	Pass     bool             `json:"pass"`
+	Rollouts []ReceiptRollout `json:"rollouts"`
+}
+
+// ReceiptRollout is what the lines show of one revision.
+type ReceiptRollout struct {
+	// From and To are hashes of revisions, of which the former may not be known; Number is that of To, if it may be read.
+	From   string    `json:"from,omitempty"`
+	To     string    `json:"to"`
+	Number string    `json:"number,omitempty"`
+	Began  time.Time `json:"began"`
+	Ended  time.Time `json:"ended"`
+	// Pods, Transitions, Early and Excused are counted: Early are flips before the acknowledgement, Excused hooks that a person or the
+	// failure policy released.
+	Pods        int `json:"pods"`
+	Transitions int `json:"transitions"`
+	Early       int `json:"early"`
+	Excused     int `json:"excused"`
+	// Least is the lowest number of pods in rotation, of the Most that there were. They are not known without From.
+	Least *int `json:"least,omitempty"`
+	Most  *int `json:"most,omitempty"`
+	// LongestWait is in seconds.
+	LongestWait float64        `json:"longestWaitSeconds"`
+	Pass        bool           `json:"pass"`
+	Faults      []ReceiptFault `json:"faults"`
+}
+
+// ReceiptFault is what must not have happened. Pod is NAMESPACE/NAME, and empty if it is about no pod.
+type ReceiptFault struct {
+	At    time.Time `json:"at"`
+	Pod   string    `json:"pod,omitempty"`
+	Text  string    `json:"text"`
+	Early bool      `json:"early"`
+}
+
+func receiptOf(
+	h *receipt.History, namespace, name string, rollouts []receipt.Rollout, numbers map[string]string, complete bool,
+) Receipt {
+	shown := Receipt{
+		Namespace: namespace, Name: name, Since: h.Since().UTC(), Scope: h.Scope(), Complete: complete, Pass: verdict(rollouts) == nil,
 	}
-	return nil
+	for _, r := range rollouts {
+		one := ReceiptRollout{
+			From: shortRevision(r.From), To: shortRevision(r.To), Number: numbers[shortRevision(r.To)], Began: r.Began.UTC(), Ended: r.Ended.UTC(),
+			Pods: r.Pods, Transitions: r.Transitions, Early: r.Early(), Excused: r.Excused, LongestWait: r.Longest.Seconds(),
+			Pass: len(r.Faults) == 0, Faults: []ReceiptFault{},
+		}
+		if r.From != "" {
+			one.Least, one.Most = &r.Least, &r.Most
+		}
+		for _, f := range r.Faults {
+			one.Faults = append(one.Faults, ReceiptFault{f.At.UTC(), f.Pod, f.Text, f.Early})
+		}
+		shown.Rollouts = append(shown.Rollouts, one)
+	}
+	return shown
 }
 
 // shortRevision is the hash at the end of a revision's name.

@@ -25,12 +25,13 @@ import (
 func (o *options) rolloutCommand() *cobra.Command {
 	var watch bool
 	var timeout time.Duration
+	var output *form
 	c := &cobra.Command{
 		Use:   "rollout CLONESET",
 		Short: "Show how a rollout goes: a row for each pod, drains, and how many are in rotation",
 		Long: "Shows a CloneSet and its pods. With --watch it looks again each second until the rollout is done: on a terminal it " +
 			"draws in place, and into a pipe it writes the view again when it changes.",
-		Example: "  kubectl rollcall rollout web -n prod --watch --timeout 10m",
+		Example: "  kubectl rollcall rollout web -n prod --watch --timeout 10m\n  kubectl rollcall rollout web -n prod -o json",
 		Args:    cobra.ExactArgs(1),
 
 		ValidArgsFunction: o.complete(&kruisev1alpha1.CloneSetList{}),
@@ -41,10 +42,17 @@ func (o *options) rolloutCommand() *cobra.Command {
 			case timeout > 0 && !watch:
 				return errors.New("--timeout limits --watch: add --watch, or leave out --timeout")
 			}
+			if err := output.once(watch); err != nil {
+				return err
+			}
+			if output.forScripts() {
+				return cluster.printRollout(ctx, arguments[0], output)
+			}
 			return cluster.showRollout(ctx, arguments[0], watch, timeout)
 		}),
 	}
 	c.Flags().BoolVarP(&watch, "watch", "w", false, "Look again each second until the rollout is done.")
+	output = outputFlag(c)
 	c.Flags().DurationVar(&timeout, "timeout", 0, "How long --watch waits for the rollout to be done, such as 10m; 0 is no limit.")
 	return c
 }
@@ -71,6 +79,61 @@ func (c *cluster) showRollout(ctx context.Context, name string, watch bool, time
 		return &exitError{exitTimedOut, fmt.Errorf("the rollout of CloneSet %s/%s is not done after %s: %s", c.namespace, name, timeout, left)}
 	}
 	return err
+}
+
+func (c *cluster) printRollout(ctx context.Context, name string, output *form) error {
+	rollout, err := c.rollout(ctx, name)
+	if err != nil {
+		return err
+	}
+	sayFirst(c.ErrOut, rollout.leaderless)
+	return output.print(c.Out, rollout.forScripts())
+}
+
+// Rollout is what a program reads of it.
+type Rollout struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Replicas are the pods that are wanted; Updated and Available are those of OpenKruise's status.
+	Replicas  int32 `json:"replicas"`
+	Updated   int32 `json:"updated"`
+	Available int32 `json:"available"`
+	// InRotation is how many of the pods are.
+	InRotation int    `json:"inRotation"`
+	Paused     bool   `json:"paused"`
+	Partition  string `json:"partition,omitempty"`
+	// Done reports whether the rollout is done, and Left what is left of it, for a person.
+	Done bool         `json:"done"`
+	Left string       `json:"left,omitempty"`
+	Pods []RolloutPod `json:"pods"`
+}
+
+// RolloutPod is a pod as [Pod] shows it, and whether it has the revision of the update.
+type RolloutPod struct {
+	Pod
+
+	Updated bool `json:"updated"`
+}
+
+func (r *rollout) forScripts() Rollout {
+	set := r.cloneSet
+	shown := Rollout{
+		Namespace: set.Namespace, Name: set.Name, Replicas: ptr.Deref(set.Spec.Replicas, 1), Updated: set.Status.UpdatedReplicas,
+		Available: set.Status.AvailableReplicas, InRotation: r.in, Paused: set.Spec.UpdateStrategy.Paused, Left: r.left(), Pods: []RolloutPod{},
+	}
+	shown.Done = shown.Left == ""
+	if partition := set.Spec.UpdateStrategy.Partition; partition != nil {
+		shown.Partition = partition.String()
+	}
+	for _, p := range r.pods {
+		shown.Pods = append(shown.Pods, RolloutPod{p, r.updated(p)})
+	}
+	return shown
+}
+
+// updated reports whether the pod has the revision of the update.
+func (r *rollout) updated(p Pod) bool {
+	return shortRevision(p.facts.pod.Labels[appsv1.ControllerRevisionHashLabelKey]) == shortRevision(r.cloneSet.Status.UpdateRevision)
 }
 
 // rollout is what is drawn.
@@ -185,7 +248,7 @@ func (r *rollout) write(out io.Writer, on terminal, least int) {
 	}
 	for _, p := range r.pods {
 		revision := "old"
-		if shortRevision(p.facts.pod.Labels[appsv1.ControllerRevisionHashLabelKey]) == shortRevision(set.Status.UpdateRevision) {
+		if r.updated(p) {
 			revision = "new"
 		}
 		why := dash(string(p.Reason))

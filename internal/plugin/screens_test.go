@@ -132,15 +132,17 @@ func draw(t *testing.T, name string, streams genericiooptions.IOStreams) {
 	switch name {
 	case "status":
 		s := status{pods: pods}
-		expect.NoError(t, s.write(o.Out, o.ErrOut, terminalOf(o.Out), "", true))
+		expect.NoError(t, s.write(o.Out, o.ErrOut, terminalOf(o.Out), new(form), true))
 		fmt.Fprintln(o.Out)
 		s.unknown = errors.New("the manager rollcall-1 runs without --status-page, or is older than this plugin")
-		expect.NoError(t, s.write(o.Out, o.ErrOut, terminalOf(o.Out), "", false))
+		expect.NoError(t, s.write(o.Out, o.ErrOut, terminalOf(o.Out), new(form), false))
 	case "explain":
 		o.explain(pods[0], nil)
 	case "receipt":
-		if err := o.printReceipt(receipt.NewHistory(twoRollouts(), time.Time{}), "prod", "storefront",
-			map[string]string{"64f7c": "6", "9b2d5": "7", "c81e0": "8"}); err == nil {
+		history := receipt.NewHistory(twoRollouts(), time.Time{})
+		rollouts, err := rolloutsOf(history, "prod", "storefront")
+		expect.NoError(t, err)
+		if o.printReceipt(history, rollouts, map[string]string{"64f7c": "6", "9b2d5": "7", "c81e0": "8"}); verdict(rollouts) == nil {
 			t.Error("a rollout with a fault must FAIL")
 		}
 	case "chinese":

@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -10,12 +9,12 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 )
 
 func (o *options) statusCommand() *cobra.Command {
 	var all, watch bool
-	var output, selector string
+	var selector string
+	var output *form
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "List the pods that Rollcall manages, those that wait first",
@@ -23,14 +22,8 @@ func (o *options) statusCommand() *cobra.Command {
 			"  kubectl rollcall status -l app=web -o json",
 		Args: cobra.NoArgs,
 		RunE: o.connected(func(ctx context.Context, cluster *cluster, _ []string) error {
-			switch output {
-			case "json", "yaml":
-				if watch {
-					return fmt.Errorf("--watch draws a table: leave out --output %s", output)
-				}
-			case "", "wide":
-			default:
-				return fmt.Errorf("--output %q: write wide, json or yaml", output)
+			if err := output.once(watch); err != nil {
+				return err
 			}
 			matching, err := parseSelector(selector)
 			if err != nil {
@@ -51,7 +44,7 @@ func (o *options) statusCommand() *cobra.Command {
 		}),
 	}
 	c.Flags().BoolVarP(&all, "all-namespaces", "A", false, "List the pods of all namespaces.")
-	c.Flags().StringVarP(&output, "output", "o", "", "The form of the output: wide, json or yaml.")
+	output = outputFlag(c, "wide")
 	c.Flags().BoolVarP(&watch, "watch", "w", false, "Look again each second, until you press Ctrl-C.")
 	c.Flags().StringVarP(&selector, "selector", "l", "", "Only pods with these labels, such as app=web.")
 	return c
@@ -84,13 +77,11 @@ func (c *cluster) status(ctx context.Context, namespace string, matching client.
 	return &status{pods: pods, unknown: unknown, leaderless: w.leaderlessIn(namespace), namespace: namespace}, nil
 }
 
-func (s *status) write(out, notes io.Writer, on terminal, output string, all bool) error {
+func (s *status) write(out, notes io.Writer, on terminal, output *form, all bool) error {
 	sayFirst(notes, s.leaderless)
-	if output == "json" || output == "yaml" {
-		if s.unknown != nil {
-			fmt.Fprintf(notes, "The field entries is not written: %v\n", s.unknown)
-		}
-		return printObjects(out, s.pods, output)
+	if output.forScripts() {
+		noEntries(notes, s.unknown)
+		return output.print(out, list(s.pods))
 	}
 	if len(s.pods) == 0 {
 		where, otherwise := "in namespace "+s.namespace, "; -A looks at all namespaces"
@@ -103,10 +94,10 @@ func (s *status) write(out, notes io.Writer, on terminal, output string, all boo
 		fmt.Fprintf(notes, "Rollcall manages no pod %s%s\n", where, otherwise)
 		return nil
 	}
-	if output == "wide" {
+	if output.name == "wide" {
 		on.width = 0 // a person asked for all of it
 	}
-	statusTable(s.pods, s.unknown == nil, output == "wide", all).write(out, on)
+	statusTable(s.pods, s.unknown == nil, output.name == "wide", all).write(out, on)
 	if s.unknown != nil {
 		fmt.Fprintf(notes, "REGISTRY is not shown: %v\n", s.unknown)
 	}
@@ -120,19 +111,11 @@ func sayFirst(notes io.Writer, leaderless string) {
 	}
 }
 
-func printObjects(out io.Writer, pods []Pod, output string) error {
-	if pods == nil {
-		pods = []Pod{}
+// noEntries prints why a field for programs is missing, if it is.
+func noEntries(notes io.Writer, unknown error) {
+	if unknown != nil {
+		fmt.Fprintf(notes, "The field entries is not written: %v\n", unknown)
 	}
-	text, err := json.MarshalIndent(pods, "", "  ")
-	if err == nil && output == "yaml" {
-		text, err = yaml.JSONToYAML(text)
-	}
-	if err != nil {
-		return fmt.Errorf("encoding the pods: %w", err)
-	}
-	fmt.Fprintln(out, string(text))
-	return nil
 }
 
 // statusTable has a row for each pod, with what the registries say where that is known.

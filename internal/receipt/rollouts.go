@@ -29,14 +29,8 @@ func (r *Rollout) String(name func(revision string) string) string {
 	if r.From != "" {
 		revisions = name(r.From) + "→" + revisions
 	}
-	early := 0
-	for _, f := range r.Faults {
-		if f.Early {
-			early++
-		}
-	}
 	parts := []string{
-		Counted(r.Pods, "pod"), Counted(r.Transitions, "transition"), Counted(early, "flip") + " before acknowledgement",
+		Counted(r.Pods, "pod"), Counted(r.Transitions, "transition"), Counted(r.Early(), "flip") + " before acknowledgement",
 	}
 	if r.Excused > 0 {
 		parts = append(parts, Counted(r.Excused, "hook")+" released by a person or the failure policy")
@@ -50,6 +44,16 @@ func (r *Rollout) String(name func(revision string) string) string {
 	}
 	parts = append(parts, fmt.Sprintf("longest wait %.0f s", r.Longest.Seconds()))
 	return fmt.Sprintf("rev %s: %s: %s", revisions, strings.Join(parts, ", "), verdict)
+}
+
+// Early is how many hooks were flipped before the acknowledgement.
+func (r *Rollout) Early() (n int) {
+	for _, f := range r.Faults {
+		if f.Early {
+			n++
+		}
+	}
+	return n
 }
 
 // Counted says how many there are of something.

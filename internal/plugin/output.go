@@ -1,0 +1,72 @@
+package plugin
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+)
+
+// form is the value of --output.
+type form struct {
+	name    string
+	allowed []string
+}
+
+// outputFlag adds --output to a command, with the forms for scripts behind those that it has beside them.
+func outputFlag(c *cobra.Command, others ...string) *form {
+	f := &form{allowed: append(others, "json", "yaml")}
+	c.Flags().VarP(f, "output", "o", "The form of the output: "+f.forms()+".")
+	return f
+}
+
+func (f *form) forms() string {
+	last := len(f.allowed) - 1
+	return strings.Join(f.allowed[:last], ", ") + " or " + f.allowed[last]
+}
+
+// String, Set and Type make it a flag.
+func (f *form) String() string { return f.name }
+
+// Type is what the help shows of the value.
+func (f *form) Type() string { return "string" }
+
+// Set takes one of the forms.
+func (f *form) Set(name string) error {
+	if name != "" && !slices.Contains(f.allowed, name) {
+		return fmt.Errorf("write %s", f.forms())
+	}
+	f.name = name
+	return nil
+}
+
+// forScripts reports whether a program reads the output.
+func (f *form) forScripts() bool { return f.name == "json" || f.name == "yaml" }
+
+// once refuses a watch of what a program reads.
+func (f *form) once(watch bool) error {
+	if watch && f.forScripts() {
+		return fmt.Errorf("--watch draws a table: leave out --output %s", f.name)
+	}
+	return nil
+}
+
+// print writes a value for a program.
+func (f *form) print(out io.Writer, value any) error {
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err == nil && f.name == "yaml" {
+		text, err = yaml.JSONToYAML(text)
+	}
+	if err != nil {
+		return fmt.Errorf("encoding the output: %w", err)
+	}
+	_, err = fmt.Fprintln(out, string(text))
+	return err
+}
+
+// list is one for a program, which is not null if it has no item.
+func list[T any](all []T) []T { return append([]T{}, all...) }

@@ -1,0 +1,110 @@
+package plugin
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/yaml"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/receipt"
+	"github.com/rollcall-dev/rollcall/internal/statuspage/entries"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
+)
+
+// TestForScripts holds what a program reads to the captures in testdata: its fields are stable. ROLLCALL_TEST_GOLDEN=1 writes these anew.
+func TestForScripts(t *testing.T) {
+	t.Parallel()
+	o := &options{}
+	stuck := scene{
+		state: appspub.LifecycleStatePreparingDelete, ready: true, record: lifecycle.InService, warning: "RegistryUnavailable",
+		labels: map[string]string{"example.com/delete": "true"}, says: entries.Unacknowledged,
+	}.view(t)
+	serves := scene{state: appspub.LifecycleStateNormal, ready: true, labels: armed, record: lifecycle.InService, says: entries.In}.view(t)
+	serves.Name = "web-2"
+	stuck.facts.pod.Labels["controller-revision-hash"], serves.facts.pod.Labels["controller-revision-hash"] = "web-9b2d5", "web-64f7c"
+	set := &kruisev1alpha1.CloneSet{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "web", UID: "set"}}
+	set.Spec.Replicas, set.Spec.UpdateStrategy.Partition = new(int32(2)), new(intstr.FromInt32(1))
+	set.Status.UpdateRevision, set.Status.UpdatedReplicas, set.Status.AvailableReplicas = "web-64f7c", 1, 2
+	history := receipt.NewHistory(twoRollouts(), time.Time{})
+	rollouts, err := rolloutsOf(history, "prod", "storefront")
+	expect.NoError(t, err)
+	for name, value := range map[string]any{
+		"status":  []Pod{stuck, serves},
+		"explain": o.explained(stuck, nil),
+		"rollout": rolloutOf(set, []Pod{stuck, serves}).forScripts(),
+		"receipt": receiptOf(history, "prod", "storefront", rollouts, map[string]string{"9b2d5": "7", "c81e0": "8"}, true),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var asJSON, asYAML bytes.Buffer
+			expect.NoError(t, (&form{name: "json"}).print(&asJSON, value))
+			expect.NoError(t, (&form{name: "yaml"}).print(&asYAML, value))
+			expectGolden(t, name+"-json", asJSON.String())
+			same, err := yaml.JSONToYAML(asJSON.Bytes())
+			expect.NoError(t, err)
+			if string(same)+"\n" != asYAML.String() {
+				t.Errorf("as YAML it has\n%s", &asYAML)
+			}
+		})
+	}
+}
+
+// TestLintForScripts: the exit status is what it is for a person, and the standard output has nothing beside the object.
+func TestLintForScripts(t *testing.T) {
+	t.Parallel()
+	config := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: rollcall-config, namespace: system}\ndata:\n  config.yaml: |" +
+		strings.ReplaceAll(configText, "\n", "\n    ") + "\n---"
+	for name, c := range map[string]struct {
+		reason, text, want string
+		status             int
+	}{
+		"a finding": {
+			reason: "it will not work", status: exitFailed,
+			text: strings.Replace(cloneSetText, ", ports: [{containerPort: 80}]", "", 1),
+			want: `"findings":[{"object":"CloneSet prod/web","message":"`,
+		},
+		"none": {
+			reason: "a list is a list, if it has no item", text: cloneSetText,
+			want: `{"workloads":1,"configurations":1,"findings":[],"notes":[{"object":"CloneSet prod/web","message":"spec.lifecycle.inPlaceUpdate`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out, errOut, flat bytes.Buffer
+			status := Run(t.Context(), "test", []string{"lint", "-", "-o", "json"},
+				genericiooptions.IOStreams{In: strings.NewReader(config + c.text), Out: &out, ErrOut: &errOut})
+			if err := json.Compact(&flat, out.Bytes()); err != nil || status != c.status || !strings.Contains(flat.String(), c.want) {
+				t.Errorf("%s: status %d, %v and\n%s%swant status %d and %s", c.reason, status, err, &out, &errOut, c.status, c.want)
+			}
+		})
+	}
+}
+
+// TestForms of the output that a command has, and has not.
+func TestForms(t *testing.T) {
+	t.Parallel()
+	for arguments, want := range map[string]string{
+		"status -o xml":              `invalid argument "xml" for "-o, --output" flag: write wide, json or yaml`,
+		"explain web-1 -o wide":      `invalid argument "wide" for "-o, --output" flag: write json or yaml`,
+		"status --watch -o json":     "--watch draws a table: leave out --output json",
+		"rollout web --watch -oyaml": "--watch draws a table: leave out --output yaml",
+		"receipt web -f - -o jsno":   `invalid argument "jsno" for "-o, --output" flag: write json or yaml`,
+	} {
+		var errOut bytes.Buffer
+		status := Run(t.Context(), "test", append(strings.Fields(arguments), "--server", "http://127.0.0.1:1"),
+			genericiooptions.IOStreams{In: strings.NewReader(""), Out: io.Discard, ErrOut: &errOut})
+		if status != exitFailed || !strings.Contains(errOut.String(), want) {
+			t.Errorf("%s: status %d and %q, want %q", arguments, status, &errOut, want)
+		}
+	}
+}
