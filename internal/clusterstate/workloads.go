@@ -106,6 +106,7 @@ func (w *Workload) ForDecision() *lifecycle.Workload {
 		Selector:            w.Selector,
 		TemplateLabels:      w.Template.Labels,
 		TemplateAnnotations: w.Template.Annotations,
+		TemplateFinalizers:  w.Template.Finalizers,
 	}
 }
 

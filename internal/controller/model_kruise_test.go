@@ -60,6 +60,9 @@ type model struct {
 	guard   bool
 
 	workload *kruisev1alpha1.CloneSet // nil once it is gone
+	// brings are, by revision, the handlers that its template has besides, and metadata the revisions that change no image.
+	brings   map[int][]lifecycle.Handler
+	metadata map[int]bool
 	shapes   []*kruisev1alpha1.CloneSetSpec
 	edits    int // of the workload's hooks and of the configuration
 	revision int
@@ -95,8 +98,9 @@ type modelPod struct {
 	releasedHook bool                // Rollcall let Kruise go on with an update or a delete
 	disturbed    bool                // since preNormal was asserted: not ready for a moment, a new IP, or other hooks
 	wasOut       bool                // it was not in rotation, at its present address, when it left Normal
-	unwritten    bool                // a registry was asked to take it out, or the hooks were edited, and no visit has ended since
+	unwritten    bool                // a registry was asked to take it out, the hooks were edited or brought, and no visit has ended since
 	taken        bool                // Rollcall let Kruise update it, and has not yet said that it is back
+	takenBack    bool                // a visit has ended well since Kruise last wrote the pod in Updating
 	hadFinalizer bool                // an owned finalizer stood on it when it was deleted
 	unasked      bool                // Kruise took it with a hook that could not be armed yet
 	unarmed      []lifecycle.Handler // what could not be armed before it was last put in service: it says "go on" there
@@ -112,7 +116,7 @@ func newModel(seed uint64) *model {
 	start := testEpoch()
 	m := &model{
 		rng: rand.New(rand.NewPCG(seed, 0x5eed)), now: start, clock: clocktesting.NewFakePassiveClock(start), revision: 1,
-		registry: newModelRegistry(),
+		registry: newModelRegistry(), brings: map[int][]lifecycle.Handler{}, metadata: map[int]bool{},
 	}
 	m.drain = []time.Duration{0, 0, 20 * time.Second}[m.rng.IntN(3)]
 	m.replicas = 1 + m.rng.IntN(3)
@@ -363,6 +367,7 @@ func (m *model) scale() {
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(m.workload, kruisev1alpha1.GroupVersion.WithKind("CloneSet"))},
 		}}
 		maps.Copy(pod.Labels, m.workload.Spec.Template.Labels)
+		bring(pod, nil, without(m.brings[m.revision], handlersOf(m.hook(lifecycle.PreNormal)))) // with which it would wait for nobody
 		p.api = pod
 		m.pods = append(m.pods, p)
 		m.move(p, appspub.LifecycleStatePreparingNormal)
@@ -427,6 +432,9 @@ func (m *model) refresh(p *modelPod) {
 		}
 	case appspub.LifecycleStateUpdating:
 		if p.running == p.revision {
+			if isAllHooked(inPlace, p.api) && len(ours(inPlace)) > 0 && p.takenBack && !p.unwritten {
+				m.violatef("I2: Kruise takes %s for back from Updating, by handlers that the update brought", p.uid)
+			}
 			done()
 		}
 	case appspub.LifecycleStateUpdated:
@@ -476,8 +484,26 @@ func (m *model) update(p *modelPod) {
 	case appspub.LifecycleStatePreparingDelete:
 		return
 	}
-	p.revision = m.revision
-	m.move(p, appspub.LifecycleStateUpdating)
+	before := m.brings[p.revision]
+	p.revision, p.takenBack, p.unwritten = m.revision, false, p.unwritten || len(m.brings[m.revision]) > 0
+	if m.metadata[m.revision] {
+		p.running = p.revision
+	}
+	m.move(p, appspub.LifecycleStateUpdating, func(pod *corev1.Pod) { bring(pod, before, m.brings[m.revision]) })
+}
+
+// bring writes the difference of two templates' handlers, as OpenKruise does together with its move to Updating.
+func bring(pod *corev1.Pod, before, after []lifecycle.Handler) {
+	for _, h := range without(before, after) {
+		if carries(pod, h) {
+			flip(pod, h, false)
+		}
+	}
+	for _, h := range without(after, before) {
+		if !carries(pod, h) {
+			setHandler(pod, h)
+		}
+	}
 }
 
 // remove is Kruise's deletePods.

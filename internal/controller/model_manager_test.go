@@ -167,6 +167,8 @@ func (m *model) visit(p *modelPod) {
 		p.done = result.RequeueAfter == 0
 	case err == nil && !m.manager.refused && result.RequeueAfter != staleRecheck:
 		p.unwritten = p.unwritten && m.manager.edits != m.edits
+		p.takenBack = p.takenBack || p.api != nil && stateOf(m.manager.seen) == appspub.LifecycleStateUpdating &&
+			lifecycle.StampOf(m.manager.seen) == lifecycle.StampOf(p.api)
 	}
 }
 

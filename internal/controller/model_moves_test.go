@@ -2,6 +2,7 @@ package controller
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -158,8 +159,7 @@ func flip(pod *corev1.Pod, h lifecycle.Handler, set bool) {
 func (m *model) someoneWants(p *modelPod) {
 	switch n := m.rng.IntN(100); {
 	case n < 25:
-		m.revision++
-		m.logf("someone: wants revision %d", m.revision)
+		m.revise()
 	case n < 45:
 		m.revision = p.revision
 		m.logf("someone: wants revision %d again", m.revision)
@@ -180,6 +180,20 @@ func (m *model) someoneWants(p *modelPod) {
 	default:
 		m.edit(&kruisev1alpha1.CloneSetSpec{Selector: m.shapes[0].Selector})
 	}
+}
+
+// revise gives the CloneSet's template another image, or other metadata alone. One in three brings handlers of the hooks along.
+func (m *model) revise() {
+	m.revision = 1 + slices.Max(append(slices.Collect(maps.Keys(m.metadata)), m.revision))
+	m.metadata[m.revision] = m.chance(20)
+	if m.chance(30) {
+		for _, hook := range []lifecycle.Hook{lifecycle.PreNormal, lifecycle.InPlaceUpdate, lifecycle.PreDelete} {
+			if m.chance(60) {
+				m.brings[m.revision] = append(m.brings[m.revision], ours(m.hook(hook))...)
+			}
+		}
+	}
+	m.logf("someone: wants revision %d, which brings %v", m.revision, m.brings[m.revision])
 }
 
 // edit gives the CloneSet other hooks.

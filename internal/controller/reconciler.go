@@ -180,6 +180,7 @@ func (r *PodReconciler) Reconcile(ctx context.Context, id lifecycle.PodID) (reco
 // workload names any more.
 func (r *PodReconciler) advance(ctx context.Context, seen *observation) (progress, error) {
 	r.refuseSkip(seen)
+	r.warnOfBrought(seen)
 	if refused := seen.refused(); refused.Reason != "" {
 		return progress{blocker: refused}, r.patch(ctx, seen, lifecycle.Edit{Clear: seen.decision.Then.Clear}, nil)
 	}

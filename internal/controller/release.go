@@ -52,6 +52,15 @@ func (o *observation) skips() bool {
 	return !o.decision.Skip().Empty() && slices.Contains(o.skip.Hooks, o.decision.Waiting)
 }
 
+// warnOfBrought shows, once for each move of the pod, that its update may have brought a handler along.
+func (r *PodReconciler) warnOfBrought(seen *observation) {
+	why, moved := seen.input.Brought(), lifecycle.StampOf(seen.pod()).Timestamp
+	if why != "" && moved != seen.note.Brought {
+		seen.note.Brought = moved
+		r.event(seen, reason.HandlerInTemplate, why)
+	}
+}
+
 // refuseSkip shows once why the pod's annotation is not followed.
 func (r *PodReconciler) refuseSkip(seen *observation) {
 	why := seen.skip.RefusedIn(seen.decision)

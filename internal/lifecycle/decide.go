@@ -63,7 +63,8 @@ type Decision struct {
 	Row  Row
 	Want Want
 	// Arm is written before any call: the guard, and the hooks without which Kruise would update or delete a pod that is
-	// in rotation without waiting. It clears nothing but a guard that is no longer wanted.
+	// in rotation without waiting. It clears a guard that is no longer wanted and, of a pod that is out, what would make
+	// Kruise take it for one that is back. It releases no hook.
 	Arm Edit
 	// Out is the part of Then that is written as soon as a registry was asked to take the pod out, whatever it answered: at
 	// the latest with the write that begins the drain. It releases no hook.
@@ -133,10 +134,10 @@ func table(in Input) Decision {
 		return Decision{Row: RowPreparingUpdate, Want: OutOfService, Out: out,
 			Then: Edit{Clear: union(h.InPlaceUpdate, out.Clear)}}
 	case appspub.LifecycleStateUpdating:
-		return Decision{Row: RowUpdating, Want: OutOfService, Out: out, Then: out}
+		return Decision{Row: RowUpdating, Want: OutOfService, Arm: in.takenBack()}
 	case appspub.LifecycleStateUpdated:
 		if !ready {
-			return Decision{Row: RowUpdatedNotReady, Want: OutOfService, Out: out, Then: out}
+			return Decision{Row: RowUpdatedNotReady, Want: OutOfService, Arm: in.takenBack()}
 		}
 		return Decision{Row: RowUpdated, Want: InService,
 			Arm:  Edit{Set: without(h.PreDelete, h.InPlaceUpdate)},
@@ -158,6 +159,13 @@ func table(in Input) Decision {
 	default:
 		return Decision{Row: RowUnknownState, Want: Keep}
 	}
+}
+
+// takenBack is for a pod that is updated in place: with all handlers of inPlaceUpdate it would count as back in service. OpenKruise itself
+// sets those that the new template has and the old one lacks, in the write that begins Updating.
+// https://github.com/openkruise/kruise/blob/v1.8.3/pkg/util/inplaceupdate/inplace_update_defaults.go
+func (in Input) takenBack() Edit {
+	return Edit{Clear: union(in.Hooks.InPlaceUpdate, without(in.Hooks.PreNormal, in.Hooks.PreDelete))}
 }
 
 // notReady is for a pod that is Normal and not ready. One that is kept is armed: it may be in service.

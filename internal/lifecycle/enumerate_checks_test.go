@@ -259,9 +259,7 @@ func (c *checker) checkEdits(d Decision) {
 // checkReleases is I1: what Kruise waits for before it touches a pod goes only after the pod was taken out.
 func (c *checker) checkReleases(d Decision) {
 	c.checkGuard(d)
-	if len(without(d.Arm.Clear, []Handler{guardHandler()})) > 0 || len(d.Arm.ClearMarks) > 0 {
-		c.fail("clears %v %v before the registry has acknowledged", d.Arm.Clear, d.Arm.ClearMarks)
-	}
+	c.checkTakenBack(d)
 	out := d.Want == OutOfService || d.Want == Absent
 	for _, h := range d.Then.Clear {
 		if slices.Contains(c.hooks.InPlaceUpdate, h) && !out {
@@ -270,6 +268,18 @@ func (c *checker) checkReleases(d Decision) {
 		if slices.Contains(c.hooks.PreDelete, h) && d.Want != Absent && (!slices.Contains(c.hooks.InPlaceUpdate, h) || !out) {
 			c.fail("releases %s of preDelete although the registry must say %s", h, d.Want)
 		}
+	}
+}
+
+// checkTakenBack: before the registry has acknowledged nothing is cleared but, in Updating and Updated, what says there that the pod
+// is back, or would say so in PreparingNormal; all of that is, and the guard is another matter.
+func (c *checker) checkTakenBack(d Decision) {
+	var says []Handler
+	if d.Row == RowUpdating || d.Row == RowUpdatedNotReady {
+		says = filter(union(c.hooks.InPlaceUpdate, without(c.hooks.PreNormal, c.hooks.PreDelete)), func(h Handler) bool { return carries(c.pod, h) })
+	}
+	if cleared := without(d.Arm.Clear, []Handler{guardHandler()}); !slices.Equal(cleared, says) || len(d.Arm.ClearMarks) > 0 {
+		c.fail("clears %v %v before the registry has acknowledged, want %v", cleared, d.Arm.ClearMarks, says)
 	}
 }
 
@@ -348,7 +358,10 @@ func (c *checker) checkOutcome(d Decision) {
 	next := Decide(c.input(armed))
 	want := Decision{Row: d.Row, Want: d.Want, Out: d.Out, Then: remaining(d.Then, d.Arm), Waiting: d.Waiting,
 		Releases: d.Releases}
-	if len(d.Arm.Clear) > 0 && want.Then.Empty() {
+	switch {
+	case d.Row == RowUpdatedNotReady && slices.ContainsFunc(d.Arm.Clear, func(h Handler) bool { return slices.Contains(c.hooks.InPlaceUpdate, h) }):
+		want.Waiting = InPlaceUpdate // Kruise waits again
+	case slices.Contains(d.Arm.Clear, guardHandler()) && want.Then.Empty():
 		want.Waiting, want.Releases = "", false // the guard was all that held the pod
 	}
 	if !reflect.DeepEqual(want, next) {

@@ -16,6 +16,7 @@ type Workload struct {
 	TemplateLabels map[string]string
 	// TemplateAnnotations are only asked for [AnnotationSkip].
 	TemplateAnnotations map[string]string
+	TemplateFinalizers  []string
 }
 
 // Hooks are the owned handlers of a workload. The zero Hooks has none.
@@ -31,7 +32,8 @@ type Hooks struct {
 	// MarksNotReady reports that a hook has markPodNotReady.
 	MarksNotReady bool
 
-	templateLabels map[string]string
+	templateLabels     map[string]string
+	templateFinalizers []string
 	// kept are label keys that must not be cleared, whatever a record or the newly-created marks say: those of the
 	// selector, and those of every handler.
 	kept map[string]bool
@@ -54,7 +56,10 @@ func HooksOf(w *Workload, o Ownership) Hooks {
 		return Hooks{}
 	}
 	named := HandlersOf(w.Lifecycle)
-	hooks := Hooks{templateLabels: w.TemplateLabels, kept: keptLabels(w, named), MarksNotReady: marksNotReady(w.Lifecycle)}
+	hooks := Hooks{
+		templateLabels: w.TemplateLabels, templateFinalizers: w.TemplateFinalizers,
+		kept: keptLabels(w, named), MarksNotReady: marksNotReady(w.Lifecycle),
+	}
 	accepted := map[Hook][]Handler{}
 	ours := 0
 	for _, n := range named {
@@ -77,6 +82,17 @@ func HooksOf(w *Workload, o Ownership) Hooks {
 func (h Hooks) Any() bool { return len(h.all()) > 0 || len(h.Refused) > 0 }
 
 func (h Hooks) all() []Handler { return union(h.PreNormal, h.InPlaceUpdate, h.PreDelete) }
+
+// Templated returns those of the handlers that the workload's template sets.
+func (h Hooks) Templated(handlers []Handler) []Handler {
+	return filter(handlers, func(one Handler) bool {
+		if one.Finalizer != "" {
+			return slices.Contains(h.templateFinalizers, one.Finalizer)
+		}
+		value, found := h.templateLabels[one.Label]
+		return found && value == one.Value
+	})
+}
 
 // names reports whether the workload names the label or finalizer, at whatever value, refused or not.
 func (h Hooks) names(handler Handler) bool {

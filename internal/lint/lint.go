@@ -53,6 +53,10 @@ func Workload(w *clusterstate.Workload, c *config.Config, of labels.Set) []strin
 				"spec.template.metadata.labels", h.Label, h.Value))
 		}
 	}
+	for _, h := range hooks.Templated(hooks.InPlaceUpdate) {
+		findings = append(findings, fmt.Sprintf("the template sets %s, a handler of inPlaceUpdate: an update that adds it makes OpenKruise "+
+			"count the pods as available before they are registered: remove it from spec.template.metadata; Rollcall sets it on each pod", h))
+	}
 	if template.Annotations[lifecycle.AnnotationSkip] != "" {
 		findings = append(findings, fmt.Sprintf("the template has annotation %s, which Rollcall refuses there: remove it from "+
 			"spec.template, and write it on the one pod that is to go on", lifecycle.AnnotationSkip))

@@ -52,6 +52,54 @@ func TestNamesThatAreNotAllowed(t *testing.T) {
 	}
 }
 
+// TestHandlersInTheTemplate holds the template to the hooks that wait for what it may bring along.
+func TestHandlersInTheTemplate(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		reason string
+		edit   func(*corev1.PodTemplateSpec)
+		want   string
+	}{
+		"inPlaceUpdate's label": {
+			reason: "an update that adds it asserts the hook",
+			edit:   func(t *corev1.PodTemplateSpec) { t.Labels[lifecycle.LabelInPlaceUpdate] = "true" },
+			want:   "the template sets label rollcall.dev/in-place-update=true, a handler of inPlaceUpdate",
+		},
+		"inPlaceUpdate's finalizer": {
+			reason: "the same by a finalizer",
+			edit:   func(t *corev1.PodTemplateSpec) { t.Finalizers = []string{"example.com/f"} },
+			want:   "the template sets finalizer example.com/f, a handler of inPlaceUpdate",
+		},
+		"another value": {
+			reason: "it asserts nothing",
+			edit:   func(t *corev1.PodTemplateSpec) { t.Labels[lifecycle.LabelInPlaceUpdate] = "false" },
+		},
+		"preDelete's label": {
+			reason: "it only arms the pod",
+			edit:   func(t *corev1.PodTemplateSpec) { t.Labels[lifecycle.LabelPreDelete] = "true" },
+		},
+		"preNormal's label": {
+			reason: "a new pod waits for nobody",
+			edit:   func(t *corev1.PodTemplateSpec) { t.Labels[lifecycle.LabelPreNormal] = "true" },
+			want:   "the template sets label rollcall.dev/pre-normal=true, so preNormal waits for nothing",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			set := web("prod")
+			set.Spec.Lifecycle.InPlaceUpdate.FinalizersHandler = []string{"example.com/f"}
+			c.edit(&set.Spec.Template)
+			parsed, err := config.Parse([]byte("cluster: a\nregistry: {driver: memory}\nhooks: {owned: [example.com/*]}\n"),
+				config.Limits{Drivers: []string{"memory"}})
+			expect.NoError(t, err)
+			got := strings.Join(lint.Workload(clusterstate.AsWorkload(set), parsed, nil), "\n")
+			if !strings.HasPrefix(got, c.want) || c.want == "" && got != "" {
+				t.Errorf("%s: got %q, want %q", c.reason, got, c.want)
+			}
+		})
+	}
+}
+
 // TestNotes holds what may be misspelt, and may be another controller's, to what is known not to work.
 func TestNotes(t *testing.T) {
 	t.Parallel()

@@ -31,6 +31,8 @@ type Note struct {
 	Written string
 	// SkipRefused is why the pod's annotation to skip a hook was last refused: an Event of it came.
 	SkipRefused string
+	// Brought is when OpenKruise made the move of which an Event said that an update may have brought a handler along.
+	Brought string
 	// Lingers: the pod is dying and has lost the label that the cache selects by, so no event tells whether it was freed.
 	Lingers bool
 	// failing is since when each write of the pod has failed; zero where the last one passed.

@@ -76,6 +76,13 @@ const (
 	//
 	// What to do: change in the workload what the message says.
 	HandlerRefused Reason = "HandlerRefused"
+	// HandlerInTemplate: only an Event. The workload's template sets a handler of the hook inPlaceUpdate, and the pod is being updated
+	// in place, or has just been. OpenKruise writes what an update adds to the template's labels and finalizers in the same step
+	// in which it begins the update: the hook is then asserted before the registry has acknowledged, and OpenKruise counts the pod as available
+	// although no client finds it. If the image changes, Rollcall clears the handler in time; if only metadata changes, it is too late.
+	//
+	// What to do: remove the handler from `spec.template`. Rollcall sets it on each pod.
+	HandlerInTemplate Reason = "HandlerInTemplate"
 	// PatchRefused: the API server refuses Rollcall's change of the pod: by its access control, an admission webhook, a policy or
 	// its validation. Or each try has failed for a minute, for example because a webhook with `failurePolicy: Fail` does not answer.
 	// Retried with a back-off of at most 30 s.
@@ -269,7 +276,7 @@ func (r Reason) Calm() bool { return r.Event() == "" }
 // Momentary reports whether an Event of the reason says what happened, and neither that the pod waits nor that it no longer does.
 func (r Reason) Momentary() bool {
 	return slices.Contains([]Reason{
-		AppSeveralEntries, AppCameBack, Proceeded, Skipped, SkipRefused, EvictionHooked, EvictionLetThrough,
+		AppSeveralEntries, AppCameBack, Proceeded, Skipped, SkipRefused, HandlerInTemplate, EvictionHooked, EvictionLetThrough,
 	}, r)
 }
 

@@ -6,9 +6,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -34,7 +32,6 @@ const (
 
 	imageBefore, imageAfter, imageLast = "web:v1", "web:v2", "web:v3"
 
-	hookDomain = "example.com/"
 	// sleepSeconds is what docs/evictions.md says a preStop sleep should be: until the last client has noticed and its request
 	// is done, and a second for the registry. OpenKruise waits as long between unready and the new image.
 	sleepSeconds = int64((traffic.RefreshEvery+traffic.RequestTimeout)/time.Second) + 1
@@ -79,7 +76,6 @@ func clonesetFor(a arm, port int) (*appsv1alpha1.CloneSet, error) {
 	}
 	if !a.hooks {
 		set.Spec.Lifecycle = nil
-		maps.DeleteFunc(set.Spec.Template.Labels, func(key, _ string) bool { return strings.HasPrefix(key, hookDomain) })
 	}
 	return set, nil
 }

@@ -399,6 +399,7 @@ func TestLintPolicy(t *testing.T) {
 		}
 		return nil
 	})
+	expectNoHandlerAdded(t, namespace)
 	for i, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -409,6 +410,39 @@ func TestLintPolicy(t *testing.T) {
 				t.Errorf("%s: want %q, got %q", c.reason, c.want, got)
 			}
 		})
+	}
+}
+
+// expectNoHandlerAdded has the policy refuse that a CloneSet's template is given a handler of inPlaceUpdate, and nothing else of it.
+func expectNoHandlerAdded(t *testing.T, namespace string) {
+	t.Helper()
+	const handler = "example.com/unready-blocker-inplace"
+	set := labels.load(t)
+	set.Namespace = namespace
+	withoutHandlers(set)
+	expect.NoError(t, env.client.Create(t.Context(), set))
+	for _, c := range []struct {
+		reason  string
+		edit    func(*kruisev1alpha1.CloneSet)
+		refused bool
+	}{
+		{"an update brings the handler along", func(set *kruisev1alpha1.CloneSet) { set.Spec.Template.Labels[handler] = "true" }, true},
+		{"at another value it is not set", func(set *kruisev1alpha1.CloneSet) { set.Spec.Template.Labels[handler] = "false" }, false},
+		{"preDelete is not asked on the way back", func(set *kruisev1alpha1.CloneSet) {
+			set.Spec.Template.Labels["example.com/unready-blocker-delete"] = "true"
+		}, false},
+		{"a finalizer is brought along too", func(set *kruisev1alpha1.CloneSet) {
+			set.Spec.Lifecycle.InPlaceUpdate.FinalizersHandler = []string{"example.io/f"}
+			set.Spec.Template.Finalizers = []string{"example.io/f"}
+		}, true},
+	} {
+		edited := &kruisev1alpha1.CloneSet{}
+		expect.NoError(t, env.client.Get(t.Context(), client.ObjectKeyFromObject(set), edited))
+		c.edit(edited)
+		err := env.client.Update(t.Context(), edited, client.DryRunAll)
+		if refused := err != nil && strings.Contains(err.Error(), "a handler of inPlaceUpdate"); refused != c.refused || err != nil && !refused {
+			t.Errorf("%s: refused %t, want %t: %v", c.reason, refused, c.refused, err)
+		}
 	}
 }
 

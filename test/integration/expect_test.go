@@ -333,7 +333,8 @@ func (s *scenario) expectNoCallRepeated() {
 }
 
 // expectFewWrites: one stay of a pod in one state, its deletion being one too, costs one write, one more where it drains, one
-// more where a hook had to be armed first, and one more where the write about its stay before arrived late.
+// more where a hook had to be armed first, or cleared that an update has brought, and one more where the write about its stay before
+// arrived late.
 func (s *scenario) expectFewWrites() {
 	s.Helper()
 	if s.troubled {
@@ -358,7 +359,7 @@ func (s *scenario) expectFewWrites() {
 		allowed[at] = max(allowed[at], 1)
 		want, drains := wantOf(w.Pod), s.drain > 0 && strings.HasPrefix(stateOf(before), "Preparing")
 		late := wants[at] != "" && wants[at] != want
-		if drains || late || s.arms(before, w.Pod) {
+		if drains || late || s.arms(before, w.Pod) || s.takesBack(before, w.Pod) {
 			allowed[at] = 2
 		}
 		wants[at] = want
@@ -400,4 +401,10 @@ func (s *scenario) arms(before, after *corev1.Pod) bool {
 	return !guarded(before) && guarded(after) || slices.ContainsFunc(s.hooks[checker.PreDelete], func(h string) bool {
 		return !setOn(h, before) && setOn(h, after)
 	})
+}
+
+// takesBack reports whether a write cleared a handler of inPlaceUpdate in Updating, which OpenKruise had brought along.
+func (s *scenario) takesBack(before, after *corev1.Pod) bool {
+	return stateOf(before) == string(appspub.LifecycleStateUpdating) &&
+		slices.ContainsFunc(s.hooks[checker.InPlaceUpdate], func(h string) bool { return setOn(h, before) && !setOn(h, after) })
 }

@@ -3,6 +3,7 @@ package integration
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 
@@ -13,6 +14,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
 	"github.com/rollcall-dev/rollcall/test/harness/checker"
+	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 	"github.com/rollcall-dev/rollcall/test/harness/kube"
 )
@@ -27,6 +29,34 @@ func inPlaceUpdate(s *scenario) {
 		}
 		s.ExpectSeen(pod, appspub.LifecycleStateUpdating)
 	}
+}
+
+// handlerBrought: an update adds the handlers of the hooks to the template, and OpenKruise writes them in the same step as the move to
+// Updating. While the registry takes no pod back, none counts as updated.
+func handlerBrought(s *scenario) {
+	brings := s.style.load(s.T).Spec.Template.ObjectMeta
+	before := s.Begin(inPlace, withoutHandlers, annotated(cluster.AnnotationStartDelay, "2s"))
+	hold := s.HoldCalls(fakeregistry.OpRegister)
+	s.Edit(func(set *kruisev1alpha1.CloneSet) {
+		image("nginx:2")(set)
+		set.Spec.Template.Labels, set.Spec.Template.Finalizers = brings.Labels, brings.Finalizers
+	})
+	pod := s.AwaitPodIn(appspub.LifecycleStateUpdated)
+	s.AwaitCalls(hold, 1)
+	s.Expect(stateOf(s.Now(pod.UID)) == string(appspub.LifecycleStateUpdated), "a pod that no registry has counts as updated")
+	hold.Release()
+	s.ExpectSteady()
+	s.ExpectImage("nginx:2", before)
+	for _, pod := range before {
+		s.ExpectSeen(pod, appspub.LifecycleStateUpdated)
+		s.ExpectEvent(pod, corev1.EventTypeWarning, "HandlerInTemplate", "remove it from spec.template")
+	}
+}
+
+// withoutHandlers has the template set no handler of a hook: Rollcall, and the other owner, arm the pods.
+func withoutHandlers(set *kruisev1alpha1.CloneSet) {
+	set.Spec.Template.Finalizers = nil
+	maps.DeleteFunc(set.Spec.Template.Labels, func(key, _ string) bool { return key != "app" && key != otherKey })
 }
 
 func recreateUpdate(s *scenario) {
