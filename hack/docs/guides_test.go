@@ -30,6 +30,11 @@ func TestGuidesNameWhatExists(t *testing.T) {
 		flags = append(flags, name)
 	}
 	flags = append(flags, pluginFlags(t)...)
+	annotation := regexp.MustCompile(`\b(rollcall\.dev/[a-z-]*[a-z])`)
+	var inChart []string
+	for _, text := range pages(t, "../../charts/rollcall/templates/*.yaml") {
+		inChart = append(inChart, annotation.FindAllString(text, -1)...)
+	}
 	for what, look := range map[string]struct {
 		named  *regexp.Regexp
 		exists []string
@@ -37,7 +42,7 @@ func TestGuidesNameWhatExists(t *testing.T) {
 		"metric":     {regexp.MustCompile(`\b(rollcall_[a-z_]+?)(?:_bucket|_sum|_count)?\b`), literals},
 		"reason":     {regexp.MustCompile("(?:Warning |gets a |\\()`((?:[A-Z][a-z]+){2,})`|reason=\"([A-Za-z]+)\""), literals},
 		"flag":       {regexp.MustCompile("`(--[a-z][a-z-]+)[` =]"), append(flags, "--help")},
-		"annotation": {regexp.MustCompile(`\b(rollcall\.dev/[a-z-]*[a-z])`), literals},
+		"annotation": {annotation, append(literals, inChart...)},
 		"target":     {regexp.MustCompile("(?m)(?:^|`)make ([a-z0-9-]+)"), targets(t)},
 	} {
 		t.Run(what, func(t *testing.T) {

@@ -167,9 +167,10 @@ const (
 	// What to do: find out what else writes the entry: the application itself, an agent, or a person.
 	AppCameBack Reason = "AppCameBack"
 	// AppEntryRemains: the pod is gone, and the entry that its application wrote is still in the registry, out of rotation.
-	// Once the entry is gone, or after 3 minutes, Rollcall has the registry forget that it was out.
+	// Once the entry is gone, Rollcall has the registry forget that it was out. After 3 minutes it stops looking: the entry stays out, for
+	// as long as the registry has it.
 	//
-	// What to do: wait.
+	// What to do: wait. If the entry is there after 3 minutes, look whether its application still runs, and stop it.
 	AppEntryRemains Reason = "AppEntryRemains"
 	// Queued: as many calls to the registry are under way as `maxInFlight` allows, or half of them for the same
 	// service. The pod goes on when it is its turn.
