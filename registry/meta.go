@@ -16,6 +16,9 @@ const (
 	MetaZone    = "zone"
 	MetaWeight  = "weight"
 
+	// MetaClusterUID may be left out if the registry has no room for it: the entry is then like one of an older version.
+	MetaClusterUID = MetaPrefix + "cluster-uid"
+
 	metaNamespace = MetaPrefix + "namespace"
 	metaPod       = MetaPrefix + "pod"
 	metaRegistry  = MetaPrefix + "registry"
@@ -29,9 +32,12 @@ func ReservedMeta(key string) bool {
 // Meta returns the instance's metadata, zone, weight and mark as pairs of strings, for a registry that keeps such pairs
 // with an entry. [Instance.SetMeta] reads them back.
 func (in Instance) Meta() map[string]string {
-	meta := make(map[string]string, len(in.Metadata)+7)
+	meta := make(map[string]string, len(in.Metadata)+8)
 	maps.Copy(meta, in.Metadata)
 	meta[MetaCluster], meta[metaNamespace], meta[metaPod], meta[MetaUID] = in.Cluster, in.Namespace, in.Pod, in.UID
+	if in.ClusterUID != "" {
+		meta[MetaClusterUID] = in.ClusterUID
+	}
 	if in.Registry != "" {
 		meta[metaRegistry] = in.Registry
 	}
@@ -52,7 +58,7 @@ func (in Instance) OwnsMeta(meta map[string]string) bool {
 // SetMeta sets what [Instance.Meta] wrote. What it did not write is metadata, but for keys that it would have written.
 func (in *Instance) SetMeta(meta map[string]string) {
 	in.Cluster, in.Namespace, in.Pod, in.UID = meta[MetaCluster], meta[metaNamespace], meta[metaPod], meta[MetaUID]
-	in.Registry, in.Zone = meta[metaRegistry], meta[MetaZone]
+	in.ClusterUID, in.Registry, in.Zone = meta[MetaClusterUID], meta[metaRegistry], meta[MetaZone]
 	in.Weight, _ = strconv.Atoi(meta[MetaWeight]) // somebody else's entry may have any text there
 	in.Metadata = nil
 	for key, value := range meta {

@@ -57,6 +57,11 @@ func TestMetaIsReadBack(t *testing.T) {
 			},
 			want: map[string]string{"zone": "a", "weight": "7"},
 		},
+		"cluster's UID": {
+			reason: "two clusters may have one name",
+			set:    func(in *registry.Instance) { in.ClusterUID = "uid-of-kube-system" },
+			want:   map[string]string{"rollcall-cluster-uid": "uid-of-kube-system"},
+		},
 		"registry": {
 			reason: "two names may mean one server",
 			set:    func(in *registry.Instance) { in.Registry = "main" },
@@ -78,7 +83,7 @@ func TestMetaIsReadBack(t *testing.T) {
 			back := registry.Instance{Service: "web", Address: "10.0.0.1", Port: 80, Zone: "old", Weight: 3, Metadata: map[string]string{"old": ""}}
 			back.SetMeta(got)
 			maps.DeleteFunc(in.Metadata, func(key, _ string) bool { return registry.ReservedMeta(key) })
-			if !back.Equal(in) {
+			if !back.Equal(in) || back.ClusterUID != in.ClusterUID {
 				t.Errorf("read back: got %+v, want %+v\nreason: %s", back, in, tc.reason)
 			}
 			if len(back.Metadata) == 0 && back.Metadata != nil {
@@ -124,7 +129,7 @@ func TestSetMetaOfOthersEntries(t *testing.T) {
 func TestReservedMeta(t *testing.T) {
 	t.Parallel()
 	for key, want := range map[string]bool{
-		registry.MetaCluster: true, "rollcall-namespace": true, "rollcall-pod": true, registry.MetaUID: true,
+		registry.MetaCluster: true, registry.MetaClusterUID: true, "rollcall-namespace": true, "rollcall-pod": true, registry.MetaUID: true,
 		"rollcall-registry": true, registry.MetaZone: true, registry.MetaWeight: true, "rollcall-": true, "rollcall-later": true,
 		"rollcall": false, "Zone": false, "zones": false, "version": false, "": false,
 	} {
@@ -165,8 +170,10 @@ func TestEqual(t *testing.T) {
 		default:
 			other.Metadata = map[string]string{"x": ""}
 		}
-		if (registry.Instance{}).Equal(other) || other.Equal(registry.Instance{}) {
-			t.Errorf("field %s does not count", reflect.TypeFor[registry.Instance]().Field(i).Name)
+		name := reflect.TypeFor[registry.Instance]().Field(i).Name
+		// An upgrade would register every pod again.
+		if want := name == "ClusterUID"; (registry.Instance{}).Equal(other) != want || other.Equal(registry.Instance{}) != want {
+			t.Errorf("field %s: want equal: %t, and both ways", name, want)
 		}
 	}
 }

@@ -26,8 +26,8 @@ import (
 //   - never removes or changes an entry that the instance does not own, with the one exception of Register.
 //
 // An entry's identity is service, address and port. What tells two pods at one address apart is the mark, which a driver
-// keeps with the entry in whatever form the registry has for it (meta, tags, payload): cluster, namespace, pod, UID and
-// the name of the registry. [Instance.Owns] says which entries are an instance's own.
+// keeps with the entry in whatever form the registry has for it (meta, tags, payload): cluster, its UID, namespace, pod, UID
+// and the name of the registry. [Instance.Owns] says which entries are an instance's own.
 //
 // An error without a mark means that the outcome is unknown: the registry may have done the work. It is retryable unless it is
 // wrapped by [Terminal]; [RetryAfter] says when to come back. [NotApplied] says that nothing was changed, and [SeveralEntries] is
@@ -63,6 +63,9 @@ type Instance struct { //nolint:recvcheck // a value, but for SetMeta, which fil
 
 	// Cluster names the owner: the Kubernetes cluster that this Rollcall serves. Two clusters may share one registry.
 	Cluster string `json:"cluster"`
+	// ClusterUID tells the cluster from every other one, whatever its configuration calls it: the UID of its namespace kube-system.
+	// Empty if the entry is an older version's, or if Rollcall may not read it.
+	ClusterUID string `json:"clusterUID,omitempty"` //nolint:tagliatelle // as Kubernetes writes such names
 	// Namespace, Pod and UID are those of the pod. The UID alone tells a pod from the next one at its name or address.
 	Namespace string `json:"namespace"`
 	Pod       string `json:"pod"`
@@ -84,7 +87,8 @@ type Instance struct { //nolint:recvcheck // a value, but for SetMeta, which fil
 	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
-// Equal reports whether two instances are the same in everything.
+// Equal reports whether two instances are the same in everything but ClusterUID: an entry that lacks it is as good as one that has
+// it, and gets it with the next Register.
 func (in Instance) Equal(other Instance) bool {
 	if !maps.Equal(in.Metadata, other.Metadata) || !slices.Equal(in.Tags, other.Tags) {
 		return false

@@ -281,12 +281,13 @@ func cacheOptions(namespaces []string, failed toolscache.WatchErrorHandlerWithCo
 // assemble adds everything that runs to the manager.
 func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limits, own *prometheus.Registry) error {
 	listed, known, state := make(chan struct{}), tracker.New(), clusterstate.New(a.manager.GetClient())
+	identity := clusterstate.NewIdentity(a.manager.GetAPIReader(), a.logger.WithName("identity"))
 	writer, recorder := a.manager.GetClient(), events.EventRecorder(&shortNotes{a.manager.GetEventRecorder(controllerName)})
 	if a.dryRun != nil {
 		writer, recorder = &dryClient{Client: writer, run: a.dryRun}, &dryRecorder{run: a.dryRun}
 	}
 	reconciler := controller.New(controller.Options{
-		Client: writer, APIReader: a.manager.GetAPIReader(), Tracker: known, State: state, Recorder: recorder,
+		Client: writer, APIReader: a.manager.GetAPIReader(), Tracker: known, State: state, Recorder: recorder, Identity: identity,
 		Releases: metrics.NewReleaseMetrics(own), PodCondition: a.flags.podCondition && a.dryRun == nil, Trace: a.traces.reconciles(),
 		Audit: a.audit, Namespaces: a.namespaces.watched, Workers: a.flags.workers, Clock: clock.RealClock{},
 		Ahead: a.lease.aheadOfLast, Listed: listed,
@@ -317,8 +318,9 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 			Cache: a.manager.GetClient(), API: a.manager.GetAPIReader(), Synced: synced,
 			Tracker: known, Claims: state.Claims, Clock: clock.RealClock{},
 		},
-		Warn: func(ctx context.Context, note string) {
-			about.tell(ctx, corev1.EventTypeWarning, "Resync", "RemovalBlocked", note)
+		Identity: identity,
+		Tell: func(ctx context.Context, kind, reason, note string) {
+			about.tell(ctx, kind, "Resync", reason, note)
 		},
 		ApproveBy: approveBy, Metrics: metrics.NewResyncMetrics(own),
 		Audit: a.audit, Logger: a.logger.WithName("resync"),

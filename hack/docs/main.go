@@ -175,8 +175,8 @@ func reasonsPage() (page, error) {
 		title: "Reasons for which a pod waits",
 		intro: "Reasons of the Events on the pod, and values of the label `reason` of the [metrics](metrics.md). A reason without an\n" +
 			"Event is part of any rollout. [When a pod waits](../troubleshooting.md) says where to look.\n\n" +
-			"Events on the ConfigMap are `ConfigRefused` and `ConfigApplied` ([reload](../configuration.md#reload)) and\n" +
-			"`RemovalBlocked` ([resync](../resync.md#when-entries-are-removed)).",
+			"Events on the ConfigMap are `ConfigRefused` and `ConfigApplied` ([reload](../configuration.md#reload)), and\n" +
+			"`RemovalBlocked`, `ManyRemovals` and `ClusterNameShared` ([resync](../resync.md#when-entries-are-removed)).",
 		head: []string{"reason", "Event", "what it means", "what to do"}, anchors: true,
 	}
 	file, err := parser.ParseFile(token.NewFileSet(), reasons, nil, parser.ParseComments)

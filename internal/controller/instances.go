@@ -36,7 +36,7 @@ func (o *observation) target(in lifecycle.Recorded) tracker.Target {
 	pod := o.pod()
 	return tracker.Target{Registry: in.Registry, Instance: registry.Instance{
 		Service: in.Service, Address: in.Address, Port: in.Port,
-		Cluster: o.settings.Cluster, Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID),
+		Cluster: o.settings.Cluster, ClusterUID: o.clusterUID, Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID),
 	}}
 }
 

@@ -6,10 +6,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -36,6 +39,29 @@ func TestListConfirmsWhatIsRegistered(t *testing.T) {
 
 	w.reconcileIn(pods[0], appspub.LifecycleStatePreparingDelete)
 	w.expectAbsent(pods[0])
+}
+
+// TestTheClusterUIDComesWithTheNextRegister: an upgrade makes no call for an entry that lacks the UID, nor does a list.
+func TestTheClusterUIDComesWithTheNextRegister(t *testing.T) {
+	t.Parallel()
+	w, pod := serving(t)
+	w.namespace(metav1.NamespaceSystem, func(n *corev1.Namespace) { n.UID = "uid-of-the-cluster" })
+	w.restart()
+	w.r.Identity = clusterstate.NewIdentity(w.r.APIReader, logr.Discard())
+	w.r.Identity.Learn(w.Context())
+	for range 2 {
+		if got := w.resync(Listing{Confirms: true}); len(got.Missing)+got.Different > 0 {
+			t.Fatalf("resync found %+v, want nothing", got)
+		}
+		w.reconciles(pod, "the entry is as good as one that has it")
+	}
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
+	w.reconcileIn(pod, appspub.LifecycleStateUpdated)
+	entries, err := w.registry.Truth(t.Context(), testCluster)
+	w.must(err, "listing")
+	if len(entries) != 1 || entries[0].ClusterUID != "uid-of-the-cluster" {
+		t.Errorf("the registry has %+v, want one entry with the UID", entries)
+	}
 }
 
 func TestDriftIsCorrected(t *testing.T) {

@@ -28,10 +28,11 @@ const staleRecheck = time.Second
 
 // observation is all that one reconcile rests on.
 type observation struct {
-	settings *Settings
-	tracked  *tracker.Pod
-	note     *notes.Note
-	input    lifecycle.Input
+	settings   *Settings
+	clusterUID string
+	tracked    *tracker.Pod
+	note       *notes.Note
+	input      lifecycle.Input
 	// decision is on the input as it is now; see decide.
 	decision lifecycle.Decision
 
@@ -74,7 +75,7 @@ func (r *PodReconciler) observe(ctx context.Context, id lifecycle.PodID) (seen *
 	settings := r.settings.Load()
 	// Before the cache is read: the tracker notes the departure of a pod that is found in it then.
 	tracked := r.Tracker.Open(id, settings.Registries.Server, settings.UnderItsName)
-	seen = &observation{settings: settings, tracked: tracked, note: r.notes.Of(id)}
+	seen = &observation{settings: settings, clusterUID: r.Identity.UID(), tracked: tracked, note: r.notes.Of(id)}
 	pod := &corev1.Pod{}
 	err = r.Client.Get(ctx, id.NamespacedName, pod, client.UnsafeDisableDeepCopy) // nothing below changes what it reads
 	switch {

@@ -53,6 +53,8 @@ type Options struct {
 	Recorder  events.EventRecorder
 	Tracker   *tracker.Tracker
 	State     *clusterstate.State
+	// Identity is what each entry is marked with, besides the cluster's name.
+	Identity *clusterstate.Identity
 	// Releases measures the hooks that were released.
 	Releases *metrics.ReleaseMetrics
 	// Namespaces are those whose pods the cache has; none means all.

@@ -51,12 +51,13 @@ func NewResyncMetrics(r prometheus.Registerer) *ResyncMetrics {
 		}, []string{"registry", "finding"}),
 		blocked: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "rollcall_resync_blocked_removals",
-			Help: "Entries without a live pod that resync leaves because they exceed resync.maxRemovals, by registry.",
+			Help: "Entries without a live pod that resync leaves until a person approves, because they exceed resync.maxRemovals and may " +
+				"be another cluster's, by registry.",
 		}, byRegistry),
 		unfinished: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "rollcall_resync_unfinished_removals",
-			Help: "Entries without a live pod that the last run failed to remove, or left for the next run after others failed, by " +
-				"registry.",
+			Help: "Entries without a live pod that the last run failed to remove, or left for the next run, since others failed or many " +
+				"go, by registry.",
 		}, byRegistry),
 		listable: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "rollcall_resync_listable",

@@ -29,6 +29,8 @@ const (
 	// firstRetry is how soon after an error the next run begins; each further one doubles it, up to the interval.
 	firstRetry   = time.Second
 	maxDoublings = 10
+	// pause is between the runs of many removals.
+	pause = 5 * time.Second
 )
 
 // keeper looks after one registry: one goroutine compares it, one renews what expires, and where applications have entries of
@@ -58,6 +60,10 @@ type keeper struct {
 	approval approval
 	// shown is what [Resync.Status] says, under the lock of the Resync.
 	shown Status
+	// others is what is known of other clusters with this one's name.
+	others others
+	// told: an Event tells of the removals that take more than one run. hurry: there are more of them.
+	told, hurry bool
 	// held are the removals that an Event tells of; nil where none are.
 	held *steer.Held
 	// warned is when that Event was made.
@@ -73,6 +79,7 @@ type keeper struct {
 func newKeeper(r *Resync, name string, client *registryclient.Client) *keeper {
 	k := &keeper{
 		resync: r, name: name, client: client, kick: make(chan struct{}, 1), listed: make(chan struct{}), removed: map[identity]time.Time{},
+		failed: map[identity]time.Time{},
 	}
 	k.hasListed = sync.OnceFunc(func() { close(k.listed) })
 	k.heartbeats = newHeartbeats(k)
@@ -92,7 +99,7 @@ func (k *keeper) continues(before *keeper) bool {
 func (k *keeper) start(ctx context.Context, before *keeper) {
 	if k.continues(before) {
 		k.removed, k.failed, k.approval = before.removed, before.failed, before.approval
-		k.held, k.warned = before.held, before.warned
+		k.held, k.warned, k.told, k.others = before.held, before.warned, before.told, before.others
 	} else {
 		k.resync.Metrics.Began(k.name, time.Now(), k.client.Lists())
 	}
@@ -151,6 +158,7 @@ func (k *keeper) turn(ctx context.Context) time.Duration {
 	if k.resync.has(k) {
 		k.lead(policy.Interval)
 	}
+	k.resync.Identity.Learn(ctx)
 	began := time.Now()
 	synced := k.resync.Synced() // what is gone can't be known before
 	k.run = receipt.Line{
@@ -184,6 +192,9 @@ func (k *keeper) turn(ctx context.Context) time.Duration {
 		k.first = began
 	}
 	next := k.removing.retry(policy.Interval)
+	if k.hurry {
+		next = min(next, pause)
+	}
 	// Hooks may wait for a list that has all that the leaders before this one left.
 	if shown := k.first.Add(k.client.Staleness()); ended.Before(shown) {
 		return min(next, shown.Sub(ended))
@@ -253,6 +264,7 @@ func (k *keeper) compare(ctx context.Context) (unknown, owned []registry.Entry, 
 	if err != nil {
 		return nil, nil, err
 	}
+	k.lookForOthers(ctx, owned)
 	_, keepers := r.inForce()
 	names := make(map[string]bool, len(keepers))
 	for name := range keepers {
@@ -297,7 +309,8 @@ func (k *keeper) remove(ctx context.Context, unknown, owned []registry.Entry) (e
 	if err != nil {
 		return fmt.Errorf("asking the API server which pods are gone: %w", err), nil
 	}
-	if unremoved = k.reap(ctx, gone, len(owned)); unremoved != nil || k.held != nil {
+	gone, later := k.due(ctx, gone, len(owned))
+	if unremoved = k.reap(ctx, gone, later); unremoved != nil {
 		return nil, unremoved // each run finds the same anew, and the log would hold nothing else
 	}
 	for _, e := range gone {

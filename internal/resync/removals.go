@@ -6,12 +6,14 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/rollcall-dev/rollcall/internal/metrics"
@@ -19,6 +21,13 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/steer"
 	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// Reasons of the Events on the ConfigMap.
+const (
+	removalBlocked    = "RemovalBlocked"
+	manyRemovals      = "ManyRemovals"
+	clusterNameShared = "ClusterNameShared"
 )
 
 const (
@@ -30,6 +39,8 @@ const (
 	digestBytes = 6
 	// reapAtOnce bounds the removals that are under way, which are not urgent.
 	reapAtOnce = 8
+	// forgiven is after how long it does not count any more that a removal failed.
+	forgiven = time.Hour
 	// hopeless is how many removals have to fail in a row for a run to begin no more of them.
 	hopeless = 5
 )
@@ -37,17 +48,56 @@ const (
 // errLeft is of a removal that was not begun, since those before it failed.
 var errLeft = errors.New("left for the next run")
 
-// reap removes entries behind which no live pod stands, unless they are too many of those that the cluster owns. The
-// registry spares those that are another pod's by now.
-func (k *keeper) reap(ctx context.Context, gone []registry.Entry, owned int) error {
-	if !k.mayRemove(ctx, gone, owned) {
-		k.resync.Metrics.Unfinished(k.name, 0) // this run tried none
-		return nil
+// due returns those of the gone entries that go in this run, and those that are left to the next ones. What was written for this very
+// cluster goes whatever its share is, since the API server that knows says that its pods are gone, but in no run more than
+// resync.maxRemovals allows. Of all else either all goes or nothing. The registry spares what is another pod's by now.
+func (k *keeper) due(ctx context.Context, gone []registry.Entry, owned int) (due, later []registry.Entry) {
+	policy, _ := k.resync.inForce()
+	most := allowed(policy.MaxRemovals, owned)
+	k.failedLast(gone)
+	var others []registry.Entry
+	for _, e := range gone {
+		if most > 0 && k.isOurs(e) {
+			due = append(due, e)
+		} else {
+			others = append(others, e)
+		}
 	}
-	// Those that failed go last, the latest behind: some that can never be removed must not keep all others.
-	slices.SortStableFunc(gone, func(a, b registry.Entry) int {
+	if most = min(most, len(due)); most < len(due) {
+		k.tellOfMany(ctx, due, most, owned)
+	} else {
+		k.told = false
+	}
+	due, later = due[:most:most], due[most:]
+	if k.mayRemove(ctx, others, owned) {
+		due = append(due, others...)
+		k.failedLast(due)
+	}
+	return due, later
+}
+
+// failedLast puts those that failed behind, the latest last: some that can never be removed must not keep all others.
+func (k *keeper) failedLast(entries []registry.Entry) {
+	slices.SortStableFunc(entries, func(a, b registry.Entry) int {
 		return k.failed[identityOf(a.Instance)].Compare(k.failed[identityOf(b.Instance)])
 	})
+}
+
+// tellOfMany tells a person once that more goes than one run removes.
+func (k *keeper) tellOfMany(ctx context.Context, ours []registry.Entry, most, owned int) {
+	if k.told {
+		return
+	}
+	k.told = true
+	note := fmt.Sprintf("%d of %d entries in registry %q were written for this very cluster, and the API server has none of their pods: "+
+		"Rollcall removes them, at most %d in a run. Examples: %s",
+		len(ours), owned, k.name, most, strings.Join(describe(ours, examples), ", "))
+	k.resync.Logger.Info(note, "registry", k.name, "entries", len(ours))
+	k.resync.Tell(ctx, corev1.EventTypeNormal, manyRemovals, note)
+}
+
+// reap removes the entries that are due, behind which no live pod stands.
+func (k *keeper) reap(ctx context.Context, gone, later []registry.Entry) error {
 	errs := make([]error, len(gone))
 	var inARow atomic.Int64
 	var group errgroup.Group
@@ -68,7 +118,7 @@ func (k *keeper) reap(ctx context.Context, gone []registry.Entry, owned int) err
 		})
 	}
 	_ = group.Wait() // each error is in errs
-	return k.noteRemoved(gone, errs)
+	return k.noteRemoved(gone, errs, len(later))
 }
 
 func (k *keeper) deregister(ctx context.Context, in registry.Instance) error {
@@ -78,32 +128,32 @@ func (k *keeper) deregister(ctx context.Context, in registry.Instance) error {
 	return k.client.Change(ctx, registryclient.Caller{}, registry.Change{Instance: in, State: registry.Absent})
 }
 
-// noteRemoved writes down what went, and returns an error for what did not.
-func (k *keeper) noteRemoved(gone []registry.Entry, errs []error) error {
+// noteRemoved writes down what went, and returns an error for what did not. So many more are left to the next runs.
+func (k *keeper) noteRemoved(gone []registry.Entry, errs []error, later int) error {
 	now := time.Now()
 	removed, failed, left := 0, 0, 0
 	var last error
-	before := k.failed
-	k.failed = map[identity]time.Time{}
+	maps.DeleteFunc(k.failed, func(_ identity, at time.Time) bool { return now.Sub(at) > forgiven })
 	for i, e := range gone {
 		id := identityOf(e.Instance)
 		switch {
 		case registryclient.Classify(errs[i]) == registryclient.DryRun:
 		case errors.Is(errs[i], errLeft):
 			left++
-			k.failed[id] = before[id]
 		case errs[i] != nil:
 			failed, last = failed+1, errs[i]
 			k.failed[id] = now
 		default:
 			removed++
 			k.removed[id] = now
+			delete(k.failed, id)
 			k.resync.Logger.Info("removed an entry without a live pod", "registry", k.name,
 				"service", e.Service, "endpoint", e.Endpoint(), "pod", e.Namespace+"/"+e.Pod, "uid", e.UID)
 		}
 	}
 	k.resync.Metrics.Found(k.name, metrics.FoundReaped, removed)
-	k.resync.Metrics.Unfinished(k.name, failed+left)
+	k.resync.Metrics.Unfinished(k.name, failed+left+later)
+	k.hurry = later > 0 && removed > 0
 	if failed == 0 {
 		return nil
 	}
@@ -127,7 +177,8 @@ func allowed(limit intstr.IntOrString, owned int) int {
 	return n
 }
 
-// mayRemove reports whether what is gone may be removed, and tells a person where it may not.
+// mayRemove reports whether what is gone may be removed that need not have been written for this very cluster, and tells a person where
+// it may not.
 func (k *keeper) mayRemove(ctx context.Context, gone []registry.Entry, owned int) bool {
 	policy, _ := k.resync.inForce()
 	limit := policy.MaxRemovals
@@ -135,7 +186,8 @@ func (k *keeper) mayRemove(ctx context.Context, gone []registry.Entry, owned int
 		k.approval = approval{} // none is left of what it named
 	}
 	digest := digestOf(k.name, gone)
-	if len(gone) <= allowed(limit, owned) || k.isApproved(gone, digest) {
+	lives := slices.ContainsFunc(gone, func(e registry.Entry) bool { return k.others.live[e.ClusterUID] })
+	if len(gone) <= allowed(limit, owned) && !lives || k.isApproved(gone, digest) {
 		k.held = nil
 		k.resync.Metrics.Blocked(k.name, 0)
 		return true
@@ -145,11 +197,15 @@ func (k *keeper) mayRemove(ctx context.Context, gone []registry.Entry, owned int
 		return false
 	}
 	k.held, k.warned = &steer.Held{Digest: digest, Total: len(gone), Entries: describe(gone, steer.NamedAtMost)}, time.Now()
-	note := fmt.Sprintf("%d of %d entries in registry %q have no live pod, which is more than resync.maxRemovals "+
-		"(%s) allows: Rollcall removes none of them. If they should go, %s. Examples: %s",
-		len(gone), owned, k.name, limit.String(), k.resync.howToApprove(digest), strings.Join(describe(gone, examples), ", "))
+	why := fmt.Sprintf("which is more than resync.maxRemovals (%s) allows", limit.String())
+	if lives {
+		why = "and another cluster with the same name in its configuration is at work"
+	}
+	note := fmt.Sprintf("%d of %d entries in registry %q have no live pod, %s: Rollcall removes none of them%s. If they should go, %s. "+
+		"Examples: %s", len(gone), owned, k.name, why, k.whose(gone), k.resync.howToApprove(digest, lives),
+		strings.Join(describe(gone, examples), ", "))
 	k.resync.Logger.Info("removal blocked: "+note, "registry", k.name, "entries", len(gone), "digest", digest)
-	k.resync.Warn(ctx, note)
+	k.resync.Tell(ctx, corev1.EventTypeWarning, removalBlocked, note)
 	return false
 }
 
@@ -175,12 +231,16 @@ func (k *keeper) isApproved(gone []registry.Entry, digest string) bool {
 		!slices.ContainsFunc(gone, func(e registry.Entry) bool { return !k.approval.has(e) })
 }
 
-func (r *Resync) howToApprove(digest string) string {
-	const raise = "raise resync.maxRemovals"
-	if r.ApproveBy == "" {
-		return raise
+// howToApprove says what a person can do. A limit does not tell the entries of a cluster that is at work from others.
+func (r *Resync) howToApprove(digest string, lives bool) string {
+	otherwise := "raise resync.maxRemovals"
+	if lives {
+		otherwise = "set another cluster in the configuration of one of the two and restart this one"
 	}
-	return steer.HowToApprove(r.ApproveBy, digest) + ", or " + raise
+	if r.ApproveBy == "" {
+		return otherwise
+	}
+	return steer.HowToApprove(r.ApproveBy, digest) + ", or " + otherwise
 }
 
 // identity is what tells an entry, and whose it is.

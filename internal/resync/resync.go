@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/rollcall-dev/rollcall/internal/audit"
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/steer"
@@ -24,7 +25,7 @@ type Policy struct {
 	// Interval is how long after one run the next one begins, at the latest.
 	Interval time.Duration
 	// MaxRemovals is how many of the cluster's entries in a registry may go in one run: a number, or a percentage, which
-	// is rounded up and never means fewer than 3, unless it is 0%.
+	// is rounded up and never means fewer than 3, unless it is 0%. See [keeper.due].
 	MaxRemovals intstr.IntOrString
 }
 
@@ -49,8 +50,9 @@ type Pods interface {
 
 // Options are what a Resync works with.
 type Options struct {
-	// Cluster is the owner in the marks of this cluster's entries.
-	Cluster string
+	// Cluster is the owner in the marks of this cluster's entries, and Identity tells the cluster from another one with that name.
+	Cluster  string
+	Identity *clusterstate.Identity
 	// Namespaces are those whose pods this process knows; none means all. Entries of others are left alone.
 	Namespaces []string
 	Pods       Pods
@@ -58,8 +60,8 @@ type Options struct {
 	Synced func() bool
 	// ApproveBy is the command by which a person approves of a removal on the manager's Lease; empty where there is none.
 	ApproveBy string
-	// Warn tells a person that a removal is blocked, besides the log.
-	Warn func(ctx context.Context, note string)
+	// Tell makes an Event for a person, besides the log.
+	Tell func(ctx context.Context, kind, reason, note string)
 	// Listed is closed once each of the first registries was listed, or could not be, or took longer than one call may.
 	Listed  chan<- struct{}
 	Metrics *metrics.ResyncMetrics
@@ -72,8 +74,9 @@ type Options struct {
 // [Resync.Run] is called. The reconciler repairs what is missing or differs, so that one pod has one writer. Resync removes
 // entries behind which no live pod stands, and renews those that expire.
 //
-// A run lists a registry in one call, all of it or nothing. It removes nothing before the cache has synced, after an
-// error, and when more than Policy.MaxRemovals would go and no person has approved of that.
+// A run lists a registry in one call, all of it or nothing. It removes nothing before the cache has synced and after an error. When
+// more than Policy.MaxRemovals would go, it removes no more than these of what was written for this very cluster, and nothing else
+// unless a person has approved of that.
 type Resync struct {
 	Options
 

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/rollcall-dev/rollcall/internal/audit"
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/steer"
@@ -48,9 +49,11 @@ type scene struct {
 	// approveBy is empty where the manager has no lease that a person could write on.
 	approveBy string
 	metrics   *prometheus.Registry
-	listed    chan struct{}
-	audit     *audit.Log
-	number    int
+	// identity is nil where the cluster's UID can't be read.
+	identity *clusterstate.Identity
+	listed   chan struct{}
+	audit    *audit.Log
+	number   int
 
 	mu       sync.Mutex
 	log      strings.Builder
@@ -58,7 +61,8 @@ type scene struct {
 	synced   bool
 	goneErr  error
 	listings []tracker.Listing
-	warnings []string
+	warnings []string // the notes of RemovalBlocked
+	events   []string
 	// renamed are the former names that every list has.
 	renamed []string
 	// in and out are what the applications' entries have to be, and differs those that were found otherwise.
@@ -124,14 +128,16 @@ func (s *scene) start() {
 	s.Helper()
 	m := metrics.NewResyncMetrics(s.metrics)
 	s.resync = New(Options{
-		Cluster: cluster, Namespaces: s.namespaces, Pods: s, Listed: s.listed, Metrics: m,
+		Cluster: cluster, Identity: s.identity, Namespaces: s.namespaces, Pods: s, Listed: s.listed, Metrics: m,
 		Logger: funcr.New(func(_, args string) { s.set(func() { s.log.WriteString(args + "\n") }) }, funcr.Options{}),
 		Synced: func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.synced }, ApproveBy: s.approveBy,
 		Audit: s.audit,
-		Warn: func(_ context.Context, note string) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.warnings = append(s.warnings, note)
+		Tell: func(_ context.Context, kind, reason, note string) {
+			s.set(func() {
+				if s.events = append(s.events, kind+" "+reason+": "+note); reason == removalBlocked {
+					s.warnings = append(s.warnings, note)
+				}
+			})
 		},
 	})
 	s.apply()

@@ -16,7 +16,7 @@ import (
 const MaxWeight = 10000
 
 // What an instance may carry fits into Consul's service meta: 64 pairs, keys of 128 bytes and values of 512
-// (metaMaxKeyPairs and the constants beside it in Consul's agent/structs). Of the pairs up to seven are
+// (metaMaxKeyPairs and the constants beside it in Consul's agent/structs). Of the pairs up to eight are
 // [registry.Instance.Meta]'s own, and a driver may need some. Registries that allow still less refuse it themselves.
 const (
 	maxMetadata    = 50

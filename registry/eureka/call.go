@@ -302,7 +302,7 @@ func (c call) renew(ctx context.Context) (bool, error) {
 func (c call) isPosted(got *instanceInfo) bool {
 	e, err := got.entry()
 	e.Tags = c.in.Tags
-	return err == nil && e.Equal(c.in)
+	return err == nil && e.Equal(c.in) && e.ClusterUID == c.in.ClusterUID
 }
 
 // later is the next moment.

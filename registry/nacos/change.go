@@ -399,6 +399,9 @@ func (r *Registry) form(in registry.Instance, mine stamp, healthy bool) (url.Val
 	meta := in.Meta()
 	meta[metaWrite] = string(mine)
 	maps.Copy(meta, r.opts.lease())
+	if size(meta) > maxMeta {
+		delete(meta, registry.MetaClusterUID)
+	}
 	metadata, err := asciiJSON(meta)
 	if err != nil {
 		return nil, err

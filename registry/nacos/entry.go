@@ -139,6 +139,17 @@ func check(in registry.Instance) error {
 	return nil
 }
 
+// maxMeta is how long all keys and values may be together, in characters, by the default of Nacos' ParamCheckRule.
+const maxMeta = 1024
+
+// size is that of metadata, in bytes, which are no fewer than characters.
+func size(meta map[string]string) (bytes int) {
+	for key, value := range meta {
+		bytes += len(key) + len(value)
+	}
+	return bytes
+}
+
 // asciiJSON encodes metadata so that nothing on the way can change it: not who takes a form for Latin-1, as Tomcat does
 // where it is not told otherwise, nor who decodes a parameter once more than it was encoded.
 func asciiJSON(meta map[string]string) (string, error) {

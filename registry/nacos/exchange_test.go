@@ -86,6 +86,21 @@ func TestExchanges(t *testing.T) {
 	}
 }
 
+// TestClusterUIDIsLeftOutWhereItIsTooMuch: an upgrade must not have a pod refused whose metadata fitted before.
+func TestClusterUIDIsLeftOutWhereItIsTooMuch(t *testing.T) {
+	t.Parallel()
+	for long, want := range map[int]string{100: "uid-of-the-cluster", 900: ""} {
+		d := atVersion(t, newFake(t, "v3"), "v3")
+		in := drivertest.Pod(1)
+		in.ClusterUID, in.Metadata = "uid-of-the-cluster", map[string]string{"note": strings.Repeat("x", long)}
+		expect.NoError(t, d.Register(t.Context(), in))
+		entries, err := d.List(t.Context(), "test")
+		if err != nil || len(entries) != 1 || !entries[0].Equal(in) || entries[0].ClusterUID != want {
+			t.Errorf("error %v, and with %d bytes of metadata listed %+v, want cluster UID %q", err, long, entries, want)
+		}
+	}
+}
+
 // wanted are the requests of a version: registered, probed, failed over, removed, removed again, and all listed.
 func wanted(version string) []string {
 	ns := map[string]string{"v1": "/v1/ns", "v2": "/v2/ns", "v3": "/v3/admin/ns"}[version]

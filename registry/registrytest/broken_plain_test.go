@@ -48,6 +48,14 @@ func brokenChanges() map[string]breakage {
 			}),
 			want: "AnotherRegistrysEntryIsSpared",
 		},
+		"a driver that keeps the mark of older versions alone": {
+			reason: "what a cluster left while it was off waits for a person",
+			breaks: given("Register", func(_ context.Context, _ sound, in registry.Instance) registry.Instance {
+				in.ClusterUID = ""
+				return in
+			}),
+			want: "ClusterUIDIsKept",
+		},
 		"a driver that appends at each register": {
 			reason: "the entry is there twice, and removed once",
 			breaks: func(d sound) broken {
@@ -71,7 +79,7 @@ func brokenChanges() map[string]breakage {
 				}
 			},
 			set: listIsTruth,
-			want: `AnotherRegistrysEntryIsSpared ConcurrentCalls ConcurrentCallsForOneInstance ConcurrentTakeover
+			want: `AnotherRegistrysEntryIsSpared ClusterUIDIsKept ConcurrentCalls ConcurrentCallsForOneInstance ConcurrentTakeover
 				LateDeregisterSparesLivePod LateFailOverSparesLivePod ListsOursAmongAThousand MetadataIsKept RegisterPutsBack
 				RegisterPutsBackAgainAndAgain RegisterTakesOverAddress RegisterTwiceIsOne TagsAreKept TwoOwnersApart
 				WeightIsKept ZoneIsKept`,
@@ -79,7 +87,7 @@ func brokenChanges() map[string]breakage {
 		"a driver that never overwrites": {
 			reason: "the dead pod's entry keeps the live one out",
 			breaks: given("Register", asMarked),
-			want: `AnotherRegistrysEntryIsSpared ConcurrentTakeover LateDeregisterSparesLivePod
+			want: `AnotherRegistrysEntryIsSpared ClusterUIDIsKept ConcurrentTakeover LateDeregisterSparesLivePod
 				LateFailOverSparesLivePod MetadataIsKept RegisterTakesOverAddress TagsAreKept WeightIsKept ZoneIsKept`,
 		},
 		"a driver whose deregister fails over": {
@@ -123,7 +131,7 @@ func brokenChanges() map[string]breakage {
 		"a driver that leaves the failed-over in rotation": {
 			reason: "OpenKruise updates a pod that clients are sent to",
 			breaks: calling("FailOver", func(context.Context, sound, registry.Instance) error { return nil }),
-			want: `ConcurrentCalls ConcurrentCallsForOneInstance FailOverKeepsKnown FailOverTakesOutOfRotation
+			want: `ClusterUIDIsKept ConcurrentCalls ConcurrentCallsForOneInstance FailOverKeepsKnown FailOverTakesOutOfRotation
 				FailOverTwice IPv6 InputNotChanged LateDeregisterSparesLivePod LateFailOverSparesLivePod
 				ListsOursAmongAThousand MetadataIsKept MetadataIsNotShared OddMarks OddMetadata
 				OddServiceNames RegisterPutsBackAgainAndAgain RemovalSparesOthers RestartedProcessFailsOver
@@ -132,7 +140,7 @@ func brokenChanges() map[string]breakage {
 		"a driver whose fail over removes": {
 			reason: "the registry has a state for it, and the driver claims it",
 			breaks: calling("FailOver", func(ctx context.Context, d sound, in registry.Instance) error { return d.Deregister(ctx, in) }),
-			want: `ConcurrentCalls ConcurrentCallsForOneInstance FailOverKeepsKnown FailOverTwice IPv6
+			want: `ClusterUIDIsKept ConcurrentCalls ConcurrentCallsForOneInstance FailOverKeepsKnown FailOverTwice IPv6
 				InputNotChanged LateDeregisterSparesLivePod LateFailOverSparesLivePod ListsOursAmongAThousand
 				MetadataIsKept MetadataIsNotShared OddMarks OddMetadata OddServiceNames
 				RegisterPutsBackAgainAndAgain RemovalSparesOthers RestartedProcessFailsOver TwoOwnersApart
@@ -156,7 +164,7 @@ func brokenChanges() map[string]breakage {
 				}
 				return nil
 			}),
-			want: `AnotherRegistrysEntryIsSpared ConcurrentCalls ConcurrentTakeover FailOverKeepsKnown
+			want: `AnotherRegistrysEntryIsSpared ClusterUIDIsKept ConcurrentCalls ConcurrentTakeover FailOverKeepsKnown
 				FailOverTwice IPv6 InputNotChanged LateDeregisterSparesLivePod LateFailOverSparesLivePod
 				ListIsACopy ListIsOnlyThisClusters ListsOursAmongAThousand MetadataIsKept MetadataIsNotShared
 				OddMarks OddMetadata OddServiceNames OtherUIDIsNeverRemoved RegisterAfterRemovalPutsBack
@@ -444,7 +452,7 @@ func brokenLists() map[string]breakage {
 		"a driver that panics where it takes something out": {
 			reason: "a panic is a failure of the case, not the end of the suite",
 			breaks: calling("FailOver", func(context.Context, sound, registry.Instance) error { panic("oh") }),
-			want: "AnotherRegistrysEntryIsSpared ConcurrentCalls ConcurrentCallsForOneInstance ConcurrentTakeover " +
+			want: "AnotherRegistrysEntryIsSpared ClusterUIDIsKept ConcurrentCalls ConcurrentCallsForOneInstance ConcurrentTakeover " +
 				"DeregisterRemoves FailOverKeepsKnown FailOverOfUnknown FailOverTakesOutOfRotation FailOverTwice IPv6 " +
 				"InputNotChanged LateDeregisterSparesLivePod LateFailOverSparesLivePod ListsOursAmongAThousand " +
 				"MetadataIsKept MetadataIsNotShared OddMarks OddMetadata OddServiceNames OtherUIDIsNeverRemoved " +

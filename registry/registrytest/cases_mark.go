@@ -37,6 +37,11 @@ func markCases() []testCase {
 			run:  otherUIDIsNeverRemoved,
 		},
 		{
+			name: "ClusterUIDIsKept",
+			why:  "two clusters may have one name; without the UID a person has to say whose entries may go",
+			run:  clusterUIDIsKept,
+		},
+		{
 			name: "AnotherRegistrysEntryIsSpared",
 			why:  "two names in the configuration may mean one server: who moves from one to the other would be removed",
 			run:  anotherRegistrysEntryIsSpared,
@@ -54,6 +59,19 @@ func markCases() []testCase {
 			run:   getSeesNoOtherRegistrysEntry,
 		},
 	}
+}
+
+// clusterUIDIsKept begins with the entry of a version that knew of no such UID.
+func clusterUIDIsKept(w *world) {
+	before := w.pod(1)
+	now := before
+	now.ClusterUID = "0e9a53f0-6a0b-4f0e-9a53-0d0a1c9d7b11"
+	d := w.registered(before)
+	w.expect(inService(before))
+	w.register(d, now)
+	w.expect(inService(now))
+	w.failOver(d, now)
+	w.expect(outOfService(now))
 }
 
 // under returns the instance as the configuration's registry of this name has it.

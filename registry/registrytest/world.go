@@ -327,6 +327,9 @@ func (w *world) callErr(op operation, d registry.Registry, in registry.Instance)
 func show(in registry.Instance) string {
 	text := fmt.Sprintf("%q at %s (cluster %q, pod %q in %q, uid %q)",
 		in.Service, in.Endpoint(), in.Cluster, in.Pod, in.Namespace, in.UID)
+	if in.ClusterUID != "" {
+		text += fmt.Sprintf(" of the cluster with uid %q", in.ClusterUID)
+	}
 	if in.Registry != "" {
 		text += fmt.Sprintf(" of registry %q", in.Registry)
 	}

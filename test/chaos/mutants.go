@@ -108,7 +108,7 @@ func repairing() trial {
 			},
 			{
 				name: "nothing is reaped", finds: []string{"leaked"}, receipt: []string{"did not remove it"},
-				override: override{resync, "(*keeper).reap", "return original(ctx, nil, owned)"},
+				override: override{resync, "(*keeper).reap", "return original(ctx, nil, later)"},
 			},
 			{
 				// One whose pod the cache has. The next run misses it and puts it back, in time for the calm.
@@ -120,7 +120,7 @@ func repairing() trial {
 					}
 					for _, e := range owned {
 						if e.State == registry.InService && !spared[e.UID] {
-							_ = k.reap(ctx, []registry.Entry{e}, len(owned))
+							_ = k.reap(ctx, []registry.Entry{e}, nil)
 							break
 						}
 					}

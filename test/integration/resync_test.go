@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -40,12 +41,99 @@ func TestBlockedRemoval(t *testing.T) {
 	s.ExpectLogged("resync requested")
 	s.Expect(len(s.registry.Entries(t, s.ns)) == 7, "what was not approved was removed")
 
-	digests := regexp.MustCompile(`approve-removals=([0-9a-f]{12})`).FindAllStringSubmatch(s.manager.Log(), -1)
-	s.annotateLease("blocked-lease", "rollcall.dev/approve-removals", digests[len(digests)-1][1])
+	s.approveLast()
 	s.ExpectSteady()
 	s.ExpectMetric(`rollcall_resync_blocked_removals{registry="default"} 0`)
 	s.ExpectNothingLeft()
 	s.ExpectAlways()
+}
+
+// replacedUnseen starts a scenario of 12 pods, all of which are replaced while no manager runs: the registry has an entry of each that
+// is gone, and none of the new ones. Events about the configuration are made in the pods' namespace.
+func replacedUnseen(t *testing.T, name string) *scenario {
+	t.Helper()
+	r := startRegistry(t)
+	config := defaultConfiguration(r.URL(), name)
+	config["resync"] = map[string]any{"interval": "1s"}
+	m := prepareManager(t, name, env.account, config, elect(t, name+"-lease")...)
+	m.Env = append(m.Env, "POD_NAMESPACE="+name)
+	restart(t, m)
+	s := newScenario(t, m, r, labels, name)
+	s.troubled = true
+	before := s.Begin(replicas(12))
+	s.manager.Kill()
+	for _, pod := range before {
+		s.DeletePod(pod)
+	}
+	for _, pod := range before {
+		s.AwaitGone(pod)
+	}
+	s.AwaitPods(12)
+	left := s.registry.Entries(t, s.ns)
+	s.Expect(len(left) == 12, "something was removed without a manager")
+	for i, e := range left { // to where no new pod is: one that is takes the entry over
+		s.must(s.registry.Expire(s.Context(), e.Instance))
+		e.Address = fmt.Sprintf("10.9.9.%d", i+1)
+		s.must(s.registry.Register(s.Context(), e.Instance))
+	}
+	return s
+}
+
+// TestEntriesOfAnOutage: what a cluster left in the registry while Rollcall was down goes without a person, although that is all that
+// it has there.
+func TestEntriesOfAnOutage(t *testing.T) {
+	t.Parallel()
+	s := replacedUnseen(t, "outage")
+	restart(t, s.manager)
+	s.ExpectSteady()
+	s.ExpectMetric(`rollcall_resync_entries_total{finding="reaped",registry="default"} 12`)
+	s.ExpectMetric(`rollcall_resync_blocked_removals{registry="default"} 0`)
+	s.await("an Event that says how many", func() error { return s.hasEvent(nil, corev1.EventTypeNormal, "ManyRemovals", "12 of ") })
+	s.Expect(s.hasEvent(nil, corev1.EventTypeWarning, "RemovalBlocked") != nil, "a person was asked")
+	s.ExpectNothingLeft()
+	s.ExpectAlways()
+}
+
+// TestEntriesOfAnotherCluster: what was written for another cluster with the same name waits for a person, and that somebody is at
+// work there is told of.
+func TestEntriesOfAnotherCluster(t *testing.T) {
+	t.Parallel()
+	s := replacedUnseen(t, "namesake")
+	var theirs []registry.Instance
+	for _, e := range s.registry.Entries(t, s.ns) {
+		s.Expect(e.ClusterUID != "", "the entry of pod %s has no UID of the cluster", e.Pod)
+		e.ClusterUID = "uid-of-another-cluster"
+		s.must(s.registry.Register(s.Context(), e.Instance))
+		theirs = append(theirs, e.Instance)
+	}
+	restart(t, s.manager)
+	blocked := func(words ...string) {
+		t.Helper()
+		s.await(fmt.Sprintf("a RemovalBlocked with %q", words), func() error {
+			return s.hasEvent(nil, corev1.EventTypeWarning, "RemovalBlocked", words...)
+		})
+	}
+	blocked("12 of ", "12 carry the UID of another cluster, such as uid-of-another-cluster")
+	s.ExpectMetric(`rollcall_resync_blocked_removals{registry="default"} 12`)
+	s.Expect(s.hasEvent(nil, corev1.EventTypeWarning, "ClusterNameShared") != nil, "nobody is at work there")
+	s.must(s.registry.FailOver(s.Context(), theirs[0]))
+	s.await("an Event that two clusters have one name", func() error {
+		return s.hasEvent(nil, corev1.EventTypeWarning, "ClusterNameShared", clusterName, "uid-of-another-cluster")
+	})
+	s.must(s.registry.Expire(s.Context(), theirs[0]))
+	blocked("11 of ", "another cluster with the same name in its configuration is at work")
+	s.Expect(len(s.registry.Entries(t, s.ns)) >= 11, "what is another cluster's was removed")
+	s.approveLast()
+	s.ExpectSteady()
+	s.ExpectNothingLeft()
+	s.ExpectAlways()
+}
+
+// approveLast approves of the removals that the manager's log told of last.
+func (s *scenario) approveLast() {
+	s.Helper()
+	digests := regexp.MustCompile(`approve-removals=([0-9a-f]{12})`).FindAllStringSubmatch(s.manager.Log(), -1)
+	s.annotateLease(s.ns+"-lease", "rollcall.dev/approve-removals", digests[len(digests)-1][1])
 }
 
 func (s *scenario) annotateLease(namespace, key, value string) {

@@ -1,0 +1,62 @@
+package clusterstate
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// identityTimeout bounds the question for the UID, behind which a list waits.
+const identityTimeout = 5 * time.Second
+
+// Identity tells this cluster from every other one, whatever their configurations call them, by the UID of the namespace kube-system,
+// which nobody can delete. A cluster that was made anew has another one, and one that was restored from a backup has that of
+// the backup. A nil Identity is not known. It is safe for concurrent use.
+type Identity struct {
+	server  client.Reader
+	logger  logr.Logger
+	uid     atomic.Pointer[string]
+	refused atomic.Bool
+}
+
+// NewIdentity returns one that is not known before [Identity.Learn].
+func NewIdentity(server client.Reader, logger logr.Logger) *Identity {
+	return &Identity{server: server, logger: logger}
+}
+
+// UID is empty where it is not known. Once it is, it stays the same.
+func (i *Identity) UID() string {
+	if i == nil {
+		return ""
+	}
+	if uid := i.uid.Load(); uid != nil {
+		return *uid
+	}
+	return ""
+}
+
+// Learn asks the API server for the UID unless it is known, and returns it, or nothing where it can't be read.
+func (i *Identity) Learn(ctx context.Context) string {
+	if i == nil || i.UID() != "" {
+		return i.UID()
+	}
+	asked, cancel := context.WithTimeout(ctx, identityTimeout)
+	defer cancel()
+	system := NamespaceMetadata()
+	if err := i.server.Get(asked, client.ObjectKey{Name: metav1.NamespaceSystem}, system); err != nil {
+		if ctx.Err() == nil && !i.refused.Swap(true) {
+			i.logger.Error(err, "this cluster can't be told from another one with the same name in the configuration, so more removals than "+
+				"resync.maxRemovals wait for a person's approval: grant Rollcall the right to get the namespace kube-system")
+		}
+		return ""
+	}
+	uid := string(system.UID)
+	if uid != "" && i.uid.CompareAndSwap(nil, &uid) {
+		i.logger.Info("cluster identified", "clusterUID", uid)
+	}
+	return uid
+}

@@ -1,0 +1,303 @@
+package resync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
+	"github.com/rollcall-dev/rollcall/internal/reason"
+	"github.com/rollcall-dev/rollcall/internal/receipt"
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/bubble"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
+)
+
+// UIDs of the namespace kube-system: of this cluster, and of another one.
+const ownUID, otherUID = "uid-of-this-cluster", "uid-of-another"
+
+// identified has the cluster's UID read, once refused is no more.
+func (s *scene) identified() (refused *atomic.Bool) {
+	refused = &atomic.Bool{}
+	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: ownUID}}
+	s.identity = clusterstate.NewIdentity(refusing{clientOf(system), refused},
+		funcr.New(func(_, args string) { s.set(func() { s.log.WriteString(args + "\n") }) }, funcr.Options{}))
+	return refused
+}
+
+// refusing is an API server that may lack the right.
+type refusing struct {
+	client.Reader
+	refused *atomic.Bool
+}
+
+func (r refusing) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+	if r.refused.Load() {
+		return errors.New(`namespaces "kube-system" is forbidden`)
+	}
+	return r.Reader.Get(ctx, key, into, opts...)
+}
+
+// written puts entries into registry a for the cluster with this UID, and returns their pods.
+func (s *scene) written(uid string, n int) (pods []string) {
+	s.Helper()
+	for range n {
+		pod := fmt.Sprintf("web-%02d", s.number)
+		s.register("a", pod, func(in *registry.Instance) { in.ClusterUID = uid })
+		pods = append(pods, pod)
+	}
+	return pods
+}
+
+// told are the Events with this reason.
+func (s *scene) told(reason string) (events []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.events {
+		if strings.Contains(e, " "+reason+": ") {
+			events = append(events, e)
+		}
+	}
+	return events
+}
+
+// expectTold expects one Event with this reason that has these words, or none where there are no words.
+func (s *scene) expectTold(reason string, words ...string) {
+	s.Helper()
+	synctest.Wait()
+	events := s.told(reason)
+	if len(events) != min(1, len(words)) {
+		s.Fatalf("there are %d Events %s, want %d: %q", len(events), reason, min(1, len(words)), events)
+	}
+	for _, word := range words {
+		if !strings.Contains(events[0], word) {
+			s.Errorf("the Event %q does not have %q", events[0], word)
+		}
+	}
+}
+
+func (s *scene) expectRemoved(why string, want int) {
+	s.Helper()
+	synctest.Wait()
+	if got := s.calls("a"); len(got) != want {
+		s.Errorf("removed %d entries, want %d: %q\nwhy: %s", len(got), want, got, why)
+	}
+}
+
+func TestRemovalsOfThisVeryCluster(t *testing.T) {
+	t.Parallel()
+	bubble.Scenes(t, map[string]func(t *testing.T){
+		"go whatever their share, a few in each run": func(t *testing.T) {
+			s := newScene(t, "a")
+			s.identified()
+			log := s.keepsAudit()
+			s.gone(s.written(ownUID, 24)[:12]...)
+			s.start()
+			s.expectRemoved("20% of 24, rounded up", 5)
+			s.expectMetric("rollcall_resync_unfinished_removals", "", 7)
+			time.Sleep(pause)
+			s.expectRemoved("20% of the 19 that are left", 9)
+			time.Sleep(5 * time.Minute)
+			s.expectRemoved("the API server has none of their pods", 12)
+			s.expectTold(manyRemovals, "Normal", "12 of 24 entries", `"a"`, "at most 5 in a run")
+			s.expectTold(removalBlocked)
+			s.expectMetric("rollcall_resync_entries_total", "reaped", 12)
+			s.expectMetric("rollcall_resync_unfinished_removals", "", 0)
+			s.expectMetric("rollcall_resync_blocked_removals", "", 0)
+			s.stop()
+			if n := s.lists("a"); n > 10 {
+				t.Errorf("listed %d times in 5 minutes, want one list a minute, and three for the removals", n)
+			}
+			lines, err := receipt.Read(log())
+			expect.NoError(t, err)
+			gone := 0
+			for _, l := range lines {
+				gone += len(l.Gone)
+			}
+			if gone != 12 {
+				t.Errorf("the audit log has %d entries as gone, want each of the 12 in the run that removed it", gone)
+			}
+		},
+		"are told of again when there are many again": func(t *testing.T) {
+			s := newScene(t, "a")
+			s.identified()
+			pods := s.written(ownUID, 40)
+			s.gone(pods[:10]...)
+			s.start()
+			time.Sleep(time.Minute)
+			s.gone(pods[10:30]...)
+			time.Sleep(5 * time.Minute)
+			s.stop()
+			if events := s.told(manyRemovals); len(events) != 2 || !strings.Contains(events[1], "20 of 30 entries") {
+				t.Errorf("told %q, want of 10 and then of 20", events)
+			}
+		},
+		"wait for a person where no removal may go unasked": func(t *testing.T) {
+			s := newScene(t, "a")
+			s.identified()
+			s.maxRemovals = "0%"
+			s.gone(s.written(ownUID, 4)[0])
+			s.start()
+			time.Sleep(5 * time.Minute)
+			s.expectRemoved("a person wants to be asked each time", 0)
+			s.resync.Approve([]string{s.digest(s.warnings[0])})
+			s.expectRemoved("a person has approved", 1)
+			s.stop()
+		},
+		"that fail keep no others": func(t *testing.T) {
+			s := newScene(t, "a")
+			s.identified()
+			pods := s.written(ownUID, 24)
+			s.gone(pods[:12]...)
+			for _, pod := range pods[:4] {
+				s.fakes["a"].Fail(fakeregistry.Match{Op: fakeregistry.OpDeregister, Pod: pod}, errors.New("refused"))
+			}
+			s.start()
+			time.Sleep(5 * time.Minute)
+			s.stop()
+			s.expectListed("those that fail go last", "a", append(pods[:4:4], pods[12:]...)...)
+			s.expectMetric("rollcall_resync_unfinished_removals", "", 4)
+		},
+		"are made in no hurry where a dry run makes none": func(t *testing.T) {
+			s := newScene(t, "a")
+			s.identified()
+			s.gone(s.written(ownUID, 24)[:12]...)
+			s.client("a", s.fakes["a"], func(o *registryclient.Options) { o.DryRun = func(string, registry.Instance) {} })
+			s.start()
+			time.Sleep(10 * time.Minute)
+			s.stop()
+			s.expectRemoved("it is a dry run", 0)
+			s.expectTold(manyRemovals, "12 of 24")
+			if n := s.lists("a"); n > 12 {
+				t.Errorf("listed %d times in 10 minutes, want one list a minute", n)
+			}
+		},
+	})
+}
+
+// TestRemovalsOfOthers: what another cluster wrote, or an older version, goes by the share or when a person approves.
+func TestRemovalsOfOthers(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		reason string
+		uid    string
+		// unreadable: this cluster's own can't be read.
+		unreadable bool
+		note       string
+	}
+	bubble.Each(t, map[string]row{
+		"another cluster's": {
+			"it may live there, or the kubeconfig is the wrong one", otherUID, false, "12 carry the UID of another cluster, such as " + otherUID,
+		},
+		"an older version's":        {"it may be another cluster's too", "", false, "none of them. If"},
+		"where the UID is not read": {"then nothing tells the clusters apart", ownUID, true, "none of them. If"},
+	}, func(t *testing.T, tc row) {
+		s := newScene(t, "a")
+		s.identified().Store(tc.unreadable)
+		s.gone(s.written(tc.uid, 12)...)
+		own := s.written(ownUID, 12)
+		s.gone(own[0])
+		s.start()
+		time.Sleep(5 * time.Minute)
+		held, removed := 12, 1
+		if tc.unreadable {
+			held, removed = 13, 0
+			s.expectLogged("grant Rollcall the right to get the namespace kube-system", 1)
+		}
+		s.expectTold(removalBlocked, "Warning", fmt.Sprintf("%d of 2", held), "20%", tc.note)
+		s.expectRemoved(tc.reason+"; what is this cluster's own goes all the same", removed)
+		s.expectMetric("rollcall_resync_blocked_removals", "", float64(held))
+		s.expectTold(clusterNameShared)
+		s.resync.Approve([]string{s.digest(s.warnings[0])})
+		s.expectRemoved("a person has approved", 13)
+		s.stop()
+	})
+}
+
+// TestTheUIDIsReadAsSoonAsItMayBe: a right that is granted takes no restart.
+func TestTheUIDIsReadAsSoonAsItMayBe(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, "a")
+		refused := s.identified()
+		refused.Store(true)
+		s.gone(s.written(ownUID, 12)...)
+		s.start()
+		time.Sleep(5 * time.Minute)
+		s.expectRemoved("nothing tells whose they are", 0)
+		refused.Store(false)
+		time.Sleep(5 * time.Minute)
+		s.expectRemoved("they are this cluster's", 12)
+		s.expectMetric("rollcall_resync_blocked_removals", "", 0)
+		s.stop()
+	})
+}
+
+// TestTwoClustersWithOneName: a cluster that is at work under this one's name is told of, and nothing of it is removed unasked, be it
+// ever so little.
+func TestTwoClustersWithOneName(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		reason string
+		// works is what happens between two lists.
+		works func(s *scene, theirs registry.Instance)
+		// lives: it can only be the other cluster's work.
+		lives bool
+	}
+	bubble.Each(t, map[string]row{
+		"registers a pod": {"somebody did that", func(s *scene, theirs registry.Instance) {
+			theirs.Port, theirs.Pod, theirs.UID = 9999, "new", "uid-of-new"
+			expect.NoError(s, s.backends["a"].Register(s.Context(), theirs))
+		}, true},
+		"takes a pod out": {"somebody did that", func(s *scene, theirs registry.Instance) {
+			expect.NoError(s, s.backends["a"].FailOver(s.Context(), theirs))
+		}, true},
+		"was there once": {"what it left is as it was", func(*scene, registry.Instance) {}, false},
+		"has another name": {"it may do as it likes", func(s *scene, theirs registry.Instance) {
+			theirs.Port, theirs.Cluster = 9999, "prod-2"
+			expect.NoError(s, s.backends["a"].Register(s.Context(), theirs))
+		}, false},
+		"is this one":     {"a pod was registered, as usual", func(s *scene, _ registry.Instance) { s.written(ownUID, 1) }, false},
+		"may be this one": {"an older version of Rollcall may be the leader", func(s *scene, _ registry.Instance) { s.written("", 1) }, false},
+	}, func(t *testing.T, tc row) {
+		s := newScene(t, "a")
+		s.identified()
+		s.written(ownUID, 20)
+		theirs := s.register("a", "theirs", func(in *registry.Instance) { in.ClusterUID = otherUID })
+		s.start()
+		s.expectTold(clusterNameShared)
+		tc.works(s, theirs)
+		s.set(func() { delete(s.live, "uid-of-new") })
+		s.gone("theirs")
+		time.Sleep(5 * time.Minute)
+		if !tc.lives {
+			s.expectTold(clusterNameShared)
+			s.expectRemoved(tc.reason, 1)
+			s.stop()
+			return
+		}
+		s.expectTold(clusterNameShared, "Warning", `"prod-1"`, otherUID, ownUID, "set another cluster")
+		s.expectTold(removalBlocked, "another cluster with the same name")
+		s.expectRemoved(tc.reason, 0)
+		time.Sleep(2 * reason.EventRepeat)
+		s.expectTold(clusterNameShared, "set another cluster") // once, since it does nothing any more
+		s.resync.Approve([]string{s.digest(s.warnings[0])})
+		synctest.Wait()
+		if len(s.calls("a")) == 0 {
+			t.Error("a person has approved, and nothing is removed")
+		}
+		s.stop()
+	})
+}
