@@ -65,6 +65,7 @@ func TestEvictionsComponent(t *testing.T) {
 	rules := slices.Concat(named[*rbacv1.ClusterRole](t, objects, name).Rules, named[*rbacv1.Role](t, objects, name).Rules)
 	if diff := cmp.Diff([]rbacv1.PolicyRule{
 		{APIGroups: []string{"policy"}, Resources: []string{"poddisruptionbudgets"}, Verbs: []string{"list"}},
+		{APIGroups: []string{"policy.kruise.io"}, Resources: []string{"podunavailablebudgets"}, Verbs: []string{"get"}},
 		{
 			APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"mutatingwebhookconfigurations"},
 			ResourceNames: []string{name}, Verbs: []string{"get", "patch"},

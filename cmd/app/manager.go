@@ -14,6 +14,7 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	kruisev1beta1 "github.com/openkruise/kruise-api/apps/v1beta1"
+	kruisepolicy "github.com/openkruise/kruise-api/policy/v1alpha1"
 	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -221,9 +222,9 @@ func newDirect(config *rest.Config, by *http.Client) (client.Client, error) {
 
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	utilruntime.Must(errors.Join(corev1.AddToScheme(scheme), policyv1.AddToScheme(scheme), clusterstate.AddToScheme(scheme),
-		admissionv1.AddToScheme(scheme), authenticationv1.AddToScheme(scheme), authorizationv1.AddToScheme(scheme),
-		coordinationv1.AddToScheme(scheme), eventsv1.AddToScheme(scheme)))
+	utilruntime.Must(errors.Join(corev1.AddToScheme(scheme), policyv1.AddToScheme(scheme), kruisepolicy.AddToScheme(scheme),
+		clusterstate.AddToScheme(scheme), admissionv1.AddToScheme(scheme), authenticationv1.AddToScheme(scheme),
+		authorizationv1.AddToScheme(scheme), coordinationv1.AddToScheme(scheme), eventsv1.AddToScheme(scheme)))
 	return scheme
 }
 
@@ -238,6 +239,7 @@ func mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 		m.Add(kruisev1beta1.GroupVersion.WithKind(clusterstate.KindStatefulSet+list), meta.RESTScopeNamespace)
 	}
 	m.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
+	m.Add(kruisepolicy.GroupVersion.WithKind("PodUnavailableBudget"), meta.RESTScopeNamespace)
 	m.Add(eventsv1.SchemeGroupVersion.WithKind("Event"), meta.RESTScopeNamespace)
 	m.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)
 	for _, kind := range []schema.GroupVersionKind{

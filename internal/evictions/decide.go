@@ -7,6 +7,7 @@ import (
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	kruisepolicy "github.com/openkruise/kruise-api/policy/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,8 +82,7 @@ func leaves(pod *corev1.Pod) bool {
 // evicts no such pod: several is true then.
 func BudgetOf(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget) (found *policyv1.PodDisruptionBudget, several bool) {
 	for i := range budgets {
-		selector, err := metav1.LabelSelectorAsSelector(budgets[i].Spec.Selector)
-		if err != nil || !selector.Matches(labels.Set(pod.Labels)) {
+		if !selects(&budgets[i], pod) {
 			continue
 		}
 		if found != nil {
@@ -93,10 +93,15 @@ func BudgetOf(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget) (found *p
 	return found, false
 }
 
-// Blocking reports whether the budget refuses the eviction of the pod now, by the rules of the API server. The budget's own
-// count does not know the pods that are on their way out by their hooks, since these serve until they are deleted, so they are
-// subtracted: pods are those that the budget selects.
-func Blocking(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod, pods []corev1.Pod) bool {
+func selects(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
+	selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
+	return err == nil && selector.Matches(labels.Set(pod.Labels))
+}
+
+// Blocking reports whether the budget refuses the eviction of the pod now, by the rules of the API server. leaving are pods of the
+// namespace that are on their way out by their hooks: the budget's own count does not know them, since they serve until they are
+// deleted, so those that it selects are subtracted.
+func Blocking(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod, leaving []corev1.Pod) bool {
 	if leaves(pod) {
 		return false // whatever asked for that, it is no longer the eviction's to disrupt the application
 	}
@@ -106,13 +111,48 @@ func Blocking(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod, pods []core
 	if budget.Status.ObservedGeneration < budget.Generation {
 		return true
 	}
-	allowed := int(budget.Status.DisruptionsAllowed)
+	return budget.Status.DisruptionsAllowed <= count(leaving, func(p *corev1.Pod) bool {
+		return selects(budget, p) && healthy(p)
+	})
+}
+
+// relatedPUB on a pod is the PodUnavailableBudget that OpenKruise asks about it (its pkg/control/pubcontrol/pub_control_utils.go).
+const relatedPUB = "kruise.io/related-pub"
+
+// Forbidding reports whether the PodUnavailableBudget, the one of the pod, refuses that the pod goes now, by the rules of OpenKruise's
+// webhook. That asks the budget only about the delete, when the pod has left the registry. Its count, too, has pods as available that
+// are on their way out by their hooks.
+func Forbidding(budget *kruisepolicy.PodUnavailableBudget, pod *corev1.Pod, leaving []corev1.Pod) bool {
+	if leaves(pod) || !available(pod) || pod.Annotations[kruisepolicy.PodPubNoProtectionAnnotation] == "true" {
+		return false
+	}
+	if budget.Status.DesiredAvailable == 0 || !protects(budget) {
+		return false
+	}
+	return budget.Status.UnavailableAllowed <= count(leaving, func(p *corev1.Pod) bool {
+		return p.Annotations[relatedPUB] == budget.Name && available(p)
+	})
+}
+
+// protects reports whether the budget is asked about an eviction, or about the delete that it becomes.
+func protects(budget *kruisepolicy.PodUnavailableBudget) bool {
+	operations := budget.Annotations[kruisepolicy.PubProtectOperationAnnotation]
+	return operations == "" || slices.ContainsFunc(strings.Split(operations, ","), func(o string) bool {
+		return o == string(kruisepolicy.PubEvictOperation) || o == string(kruisepolicy.PubDeleteOperation)
+	})
+}
+
+// available reports a pod that a PodUnavailableBudget counts.
+func available(pod *corev1.Pod) bool { return healthy(pod) && !appspub.HasUnavailableLabel(pod.Labels) }
+
+// count returns how many of the pods that still run a budget counts.
+func count(pods []corev1.Pod, counts func(*corev1.Pod) bool) (n int32) {
 	for i := range pods {
-		if p := &pods[i]; p.UID != pod.UID && !ended(p) && healthy(p) && leaves(p) {
-			allowed--
+		if !ended(&pods[i]) && counts(&pods[i]) {
+			n++
 		}
 	}
-	return allowed < 1
+	return n
 }
 
 // healthy reports a pod that a budget counts: one that is Ready. [lifecycle.IsReady] leaves out a readiness gate.

@@ -6,6 +6,7 @@ import (
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	kruisepolicy "github.com/openkruise/kruise-api/policy/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,6 +70,13 @@ func claims(name string) func(*corev1.Pod) {
 		}})
 	}
 }
+
+// budgeted: OpenKruise has marked the pod as one of the PodUnavailableBudget.
+func budgeted(name string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { metav1.SetMetaDataAnnotation(&pod.ObjectMeta, relatedPUB, name) }
+}
+
+func unavailable(pod *corev1.Pod) { pod.Labels[appspub.PubUnavailablePodLabelPrefix+"shop"] = "" }
 
 func deleted(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }
 
@@ -146,9 +154,10 @@ func TestBlocking(t *testing.T) {
 			pod:    podThat(), others: []corev1.Pod{other(specified, deleted), other(specified, unready), other(specified, outOfRotation)},
 			status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1},
 		},
-		"itself": {
-			reason: "the pod is one of those that the budget selects",
-			pod:    podThat(), others: []corev1.Pod{*podThat()}, status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1},
+		"others that are not selected": {
+			reason: "another application's pods take no room of it",
+			pod:    podThat(), others: []corev1.Pod{other(specified, func(p *corev1.Pod) { p.Labels["app"] = "db" })},
+			status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1},
 		},
 		"leaves already": {reason: "no eviction disrupts it any more", pod: podThat(in(appspub.LifecycleStatePreparingDelete))},
 		"not counted yet": {
@@ -175,14 +184,79 @@ func TestBlocking(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			budget := &policyv1.PodDisruptionBudget{
-				ObjectMeta: metav1.ObjectMeta{Generation: 2}, Spec: policyv1.PodDisruptionBudgetSpec{UnhealthyPodEvictionPolicy: c.policy},
-				Status: c.status,
+				ObjectMeta: metav1.ObjectMeta{Generation: 2}, Status: c.status,
+				Spec: policyv1.PodDisruptionBudgetSpec{
+					UnhealthyPodEvictionPolicy: c.policy, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+				},
 			}
 			if budget.Status.ObservedGeneration == 0 {
 				budget.Status.ObservedGeneration = 2
 			}
 			if got := Blocking(budget, c.pod, c.others); got != c.want {
 				t.Errorf("blocking %t, want %t: %s", got, c.want, c.reason)
+			}
+		})
+	}
+}
+
+// TestForbidding holds what OpenKruise's webhook would answer to the delete, when the pod has left the registry.
+func TestForbidding(t *testing.T) {
+	t.Parallel()
+	other := func(edits ...func(*corev1.Pod)) corev1.Pod {
+		return *podThat(append(edits, called("web-2"), budgeted("web"))...)
+	}
+	room := func(n int32) kruisepolicy.PodUnavailableBudgetStatus {
+		return kruisepolicy.PodUnavailableBudgetStatus{UnavailableAllowed: n, DesiredAvailable: 2, CurrentAvailable: 2 + n}
+	}
+	noProtection := func(p *corev1.Pod) {
+		metav1.SetMetaDataAnnotation(&p.ObjectMeta, kruisepolicy.PodPubNoProtectionAnnotation, "true")
+	}
+	for name, c := range map[string]struct {
+		reason     string
+		pod        *corev1.Pod
+		others     []corev1.Pod
+		status     kruisepolicy.PodUnavailableBudgetStatus
+		operations string
+		want       bool
+	}{
+		"room":    {reason: "it allows one", pod: podThat(), status: room(1)},
+		"no room": {reason: "it allows none", pod: podThat(), status: room(0), want: true},
+		"room is taken": {
+			reason: "the other serves until it is deleted, and so counts as available",
+			pod:    podThat(), others: []corev1.Pod{other(specified)}, status: room(1), want: true,
+		},
+		"room is taken by a scale-in": {
+			reason: "the other is drained as well", pod: podThat(),
+			others: []corev1.Pod{other(in(appspub.LifecycleStatePreparingDelete))}, status: room(1), want: true,
+		},
+		"room for both": {reason: "it allows two", pod: podThat(), others: []corev1.Pod{other(specified)}, status: room(2)},
+		"others that are counted": {
+			reason: "the budget does not count them as available", pod: podThat(),
+			others: []corev1.Pod{other(specified, deleted), other(specified, unready), other(specified, unavailable)}, status: room(1),
+		},
+		"others of another budget": {
+			reason: "they take no room of it", pod: podThat(), others: []corev1.Pod{*podThat(specified, budgeted("db"))}, status: room(1),
+		},
+		"leaves already":       {reason: "no eviction disrupts it any more", pod: podThat(specified), status: room(0)},
+		"unready":              {reason: "it was unavailable before", pod: podThat(unready), status: room(0)},
+		"unavailable":          {reason: "its label says so", pod: podThat(unavailable), status: room(0)},
+		"not protected":        {reason: "its annotation says so", pod: podThat(noProtection), status: room(0)},
+		"none needed":          {reason: "OpenKruise refuses nothing then", pod: podThat()},
+		"updates":              {reason: "it is about updates alone", pod: podThat(), status: room(0), operations: "UPDATE"},
+		"evictions":            {reason: "this is one", pod: podThat(), status: room(0), operations: "UPDATE,EVICT", want: true},
+		"deletes":              {reason: "OpenKruise deletes the pod in the end", pod: podThat(), status: room(0), operations: "DELETE", want: true},
+		"operations are empty": {reason: "it is about all", pod: podThat(), status: room(0), operations: "", want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			budget := &kruisepolicy.PodUnavailableBudget{
+				ObjectMeta: metav1.ObjectMeta{
+					Name: "web", Annotations: map[string]string{kruisepolicy.PubProtectOperationAnnotation: c.operations},
+				},
+				Status: c.status,
+			}
+			if got := Forbidding(budget, c.pod, c.others); got != c.want {
+				t.Errorf("forbidding %t, want %t: %s", got, c.want, c.reason)
 			}
 		})
 	}

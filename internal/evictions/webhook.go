@@ -11,12 +11,16 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	kruisepolicy "github.com/openkruise/kruise-api/policy/v1alpha1"
 	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -176,14 +180,16 @@ func (w *Webhook) begin(ctx context.Context, pod *corev1.Pod, since time.Time, d
 		return admission.Response{}, fmt.Errorf("waiting for other evictions in namespace %s: %w", pod.Namespace, err)
 	}
 	defer turn.Release(1)
-	budget, several, err := w.blocking(ctx, pod)
+	refusing, several, err := w.blocking(ctx, pod)
 	switch {
-	case err != nil:
+	case err != nil && dryRun:
 		return admission.Response{}, err
+	case err != nil:
+		return w.unlabelled(pod, err)
 	case several:
 		return admission.Allowed(""), nil
-	case budget != nil:
-		return overBudget(pod, budget), nil
+	case refusing != nil:
+		return overBudget(pod, refusing), nil
 	case !dryRun:
 		if err := w.label(ctx, pod, since); err != nil {
 			return w.unlabelled(pod, err)
@@ -214,28 +220,76 @@ func (w *Webhook) leave(namespace string) {
 	}
 }
 
+// full is a budget that refuses an eviction.
+type full struct {
+	name       string
+	needs, has int32
+}
+
 // blocking returns the budget that refuses the eviction, or nil.
-func (w *Webhook) blocking(ctx context.Context, pod *corev1.Pod) (budget *policyv1.PodDisruptionBudget, several bool, err error) {
+func (w *Webhook) blocking(ctx context.Context, pod *corev1.Pod) (refusing *full, several bool, err error) {
 	var budgets policyv1.PodDisruptionBudgetList
 	if err := w.API.List(ctx, &budgets, client.InNamespace(pod.Namespace)); err != nil {
 		return nil, false, fmt.Errorf("listing PodDisruptionBudgets: %w", err)
 	}
-	budget, several = BudgetOf(pod, budgets.Items)
-	if budget == nil {
-		return nil, several, nil
+	disruption, several := BudgetOf(pod, budgets.Items)
+	if several {
+		return nil, true, nil
 	}
-	selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
-	if err != nil {
-		return nil, false, fmt.Errorf("reading the selector of PodDisruptionBudget %s: %w", budget.Name, err)
+	unavailable, err := w.unavailableBudget(ctx, pod)
+	if err != nil || disruption == nil && unavailable == nil {
+		return nil, false, err
 	}
-	var pods corev1.PodList
-	if err := w.API.List(ctx, &pods, client.InNamespace(pod.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
-		return nil, false, fmt.Errorf("listing the pods of PodDisruptionBudget %s: %w", budget.Name, err)
+	leaving, err := w.leaving(ctx, pod.Namespace)
+	switch {
+	case err != nil:
+		return nil, false, err
+	case disruption != nil && Blocking(disruption, pod, leaving):
+		status := disruption.Status
+		return &full{"disruption budget " + disruption.Name, status.DesiredHealthy, status.CurrentHealthy}, false, nil
+	case unavailable != nil && Forbidding(unavailable, pod, leaving):
+		status := unavailable.Status
+		return &full{"PodUnavailableBudget " + unavailable.Name, status.DesiredAvailable, status.CurrentAvailable}, false, nil
 	}
-	if !Blocking(budget, pod, pods.Items) {
-		budget = nil
+	return nil, false, nil
+}
+
+// unavailableBudget returns the PodUnavailableBudget of the pod, nil if it has none. Without the right to read it, it is OpenKruise's
+// alone to ask.
+func (w *Webhook) unavailableBudget(ctx context.Context, pod *corev1.Pod) (*kruisepolicy.PodUnavailableBudget, error) {
+	name := pod.Annotations[relatedPUB]
+	if len(validation.NameIsDNSSubdomain(name, false)) > 0 { // there is none of such a name, and tenants write annotations
+		return nil, nil
 	}
-	return budget, false, nil
+	budget := &kruisepolicy.PodUnavailableBudget{}
+	switch err := w.API.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: name}, budget); {
+	case apierrors.IsNotFound(err): // also if OpenKruise's CRD is gone
+		return nil, nil
+	case apierrors.IsForbidden(err):
+		w.Logger.Error(err, "PodUnavailableBudget not asked about an eviction", "pod", client.ObjectKeyFromObject(pod), "budget", name)
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading PodUnavailableBudget %s: %w", name, err)
+	}
+	return budget, nil
+}
+
+// leaving returns the pods of the namespace that are on their way out by their hooks. One that is labelled between the two lists is in
+// both.
+func (w *Webhook) leaving(ctx context.Context, namespace string) (pods []corev1.Pod, err error) {
+	preparing := labels.Set{appspub.LifecycleStateKey: string(appspub.LifecycleStatePreparingDelete)}.String()
+	for _, which := range []string{preparing + ",!" + kruisev1alpha1.SpecifiedDeleteKey, kruisev1alpha1.SpecifiedDeleteKey} {
+		var some corev1.PodList
+		selector, err := labels.Parse(which)
+		if err == nil {
+			err = w.API.List(ctx, &some, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector})
+		}
+		if err != nil {
+			return nil, fmt.Errorf("listing the pods on their way out: %w", err)
+		}
+		pods = append(pods, some.Items...)
+	}
+	return pods, nil
 }
 
 // label fails with a conflict where the pod has changed since it was read.
@@ -284,13 +338,12 @@ func (w *Webhook) giveUp(pod *corev1.Pod, dryRun bool) admission.Response {
 }
 
 // overBudget answers as the API server does.
-func overBudget(pod *corev1.Pod, budget *policyv1.PodDisruptionBudget) admission.Response {
-	response := tryAgain(fmt.Sprintf("pod %s can't be evicted now, as that would violate its disruption budget %s: "+
-		"pods on their way out by their hooks count as disrupted", pod.Name, budget.Name))
+func overBudget(pod *corev1.Pod, budget *full) admission.Response {
+	response := tryAgain(fmt.Sprintf("pod %s can't be evicted now, as that would violate its %s: "+
+		"pods on their way out by their hooks count as disrupted", pod.Name, budget.name))
 	response.Result.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{
-		Type: policyv1.DisruptionBudgetCause,
-		Message: fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently",
-			budget.Name, budget.Status.DesiredHealthy, budget.Status.CurrentHealthy),
+		Type:    policyv1.DisruptionBudgetCause,
+		Message: fmt.Sprintf("The %s needs %d healthy pods and has %d currently", budget.name, budget.needs, budget.has),
 	}}}
 	return response
 }

@@ -14,6 +14,7 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	kruisev1beta1 "github.com/openkruise/kruise-api/apps/v1beta1"
+	kruisepolicy "github.com/openkruise/kruise-api/policy/v1alpha1"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -51,7 +52,7 @@ type world struct {
 func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	expect.NoError(t, errors.Join(clientscheme.AddToScheme(scheme), clusterstate.AddToScheme(scheme)))
+	expect.NoError(t, errors.Join(clientscheme.AddToScheme(scheme), clusterstate.AddToScheme(scheme), kruisepolicy.AddToScheme(scheme)))
 	w := &world{
 		t: t, clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)),
 		events: events.NewFakeRecorder(9), synced: true,
@@ -277,36 +278,87 @@ func TestDryRunOfAnEvictionChangesNothing(t *testing.T) {
 // A node is drained: all its pods are evicted at the same moment.
 func TestEvictionsAtOnceStayWithinTheBudget(t *testing.T) {
 	t.Parallel()
-	budget := &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
-		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
-		Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 2, CurrentHealthy: 4, DesiredHealthy: 2},
+	for name, budget := range map[string]client.Object{
+		"disruption budget web": &policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
+			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+			Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 2, CurrentHealthy: 4, DesiredHealthy: 2},
+		},
+		"PodUnavailableBudget web": &kruisepolicy.PodUnavailableBudget{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
+			Status:     kruisepolicy.PodUnavailableBudgetStatus{UnavailableAllowed: 2, CurrentAvailable: 4, DesiredAvailable: 2},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			names := []string{"web-1", "web-2", "web-3", "web-4"}
+			objects := []client.Object{budget}
+			for _, name := range names {
+				objects = append(objects, podThat(owned, called(name), budgeted("web")))
+			}
+			w := newWorld(t, objects...)
+			responses := make([]admission.Response, len(names))
+			var all sync.WaitGroup
+			for i, name := range names {
+				all.Go(func() { responses[i] = w.Evict(name) })
+			}
+			all.Wait()
+			begun := 0
+			for i, pod := range names {
+				if leaves(w.Pod(pod)) {
+					begun++
+					continue
+				}
+				w.ExpectHeld(responses[i], name)
+				causes := responses[i].Result.Details.Causes
+				if want := "The " + name + " needs 2 healthy pods and has 4 currently"; causes[0].Type != policyv1.DisruptionBudgetCause ||
+					causes[0].Message != want {
+					t.Errorf("causes %v, want that of a budget: %s", causes, want)
+				}
+			}
+			if begun != 2 {
+				t.Errorf("%d pods are on their way out, want the 2 that the budget allows", begun)
+			}
+		})
 	}
-	names := []string{"web-1", "web-2", "web-3", "web-4"}
-	objects := []client.Object{budget}
-	for _, name := range names {
-		objects = append(objects, podThat(owned, called(name)))
-	}
-	w := newWorld(t, objects...)
-	responses := make([]admission.Response, len(names))
-	var all sync.WaitGroup
-	for i, name := range names {
-		all.Go(func() { responses[i] = w.Evict(name) })
-	}
-	all.Wait()
-	begun := 0
-	for i, name := range names {
-		if leaves(w.Pod(name)) {
-			begun++
-			continue
-		}
-		w.ExpectHeld(responses[i], "disruption budget web")
-		if causes := responses[i].Result.Details.Causes; causes[0].Type != policyv1.DisruptionBudgetCause {
-			t.Errorf("causes %v, want that of a budget", causes)
-		}
-	}
-	if begun != 2 {
-		t.Errorf("%d pods are on their way out, want the 2 that the budget allows", begun)
+}
+
+func TestPodUnavailableBudgetThatCantBeRead(t *testing.T) {
+	t.Parallel()
+	budgets := schema.GroupResource{Group: kruisepolicy.GroupVersion.Group, Resource: "podunavailablebudgets"}
+	for name, c := range map[string]struct {
+		reason, budget string
+		err            error
+		begins         bool
+	}{
+		"gone":      {"it was deleted, or OpenKruise's CRD was", "web", apierrors.NewNotFound(budgets, "web"), true},
+		"forbidden": {"the role is of an earlier version", "web", apierrors.NewForbidden(budgets, "web", errors.New("no right")), true},
+		"no name":   {"a tenant wrote what the API server would refuse", "../web", errors.New("invalid resource name"), true},
+		"an outage": {"it may refuse the eviction, and a drain must end", "web", errors.New("connection refused"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, podThat(owned, budgeted(c.budget)))
+			w.API = interceptor.NewClient(w.api, interceptor.Funcs{
+				Get: func(ctx context.Context, by client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+					if _, is := o.(*kruisepolicy.PodUnavailableBudget); is {
+						return c.err
+					}
+					return by.Get(ctx, k, o, opts...)
+				},
+			})
+			response := w.Evict("web-1")
+			if begun := leaves(w.Pod("web-1")); begun != c.begins {
+				t.Errorf("on its way out %v, want %v: %s", begun, c.begins, c.reason)
+			}
+			if c.begins {
+				w.ExpectHeld(response, "is not evicted past its hooks")
+				return
+			}
+			w.ExpectHeld(response, "reading PodUnavailableBudget web: connection refused")
+			w.clock.SetTime(w.clock.Now().Add(w.Limit))
+			w.ExpectPassed(w.Evict("web-1"), "not gone 10m0s after its first eviction")
+		})
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	kruisepolicy "github.com/openkruise/kruise-api/policy/v1alpha1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -38,7 +39,8 @@ func TestEvictions(t *testing.T) {
 	}{
 		{"eviction-by-finalizer", finalizer, evictedByHooks},
 		{"eviction-by-label", labels, evictedByHooks},
-		{"eviction-budget", labels, evictedByHooksWithinBudget},
+		{"eviction-budget", labels, evictedByHooksWithinBudget((*scenario).demand)},
+		{"eviction-unavailable-budget", labels, evictedByHooksWithinBudget((*scenario).demandOfOpenKruise)},
 		{"eviction-dry-run", labels, evictedInADryRun},
 		{"eviction-claims", labels, evictedWithClaims},
 	}
@@ -151,30 +153,36 @@ func evictedByHooks(s *scenario) {
 	s.ExpectEvent(pod, corev1.EventTypeNormal, "EvictionHooked")
 }
 
-// evictedByHooksWithinBudget: two pods are evicted at once, and the budget allows one at a time.
-func evictedByHooksWithinBudget(s *scenario) {
-	pods := s.Begin(replicas(3))
-	s.demand(2, 3)
+// evictedByHooksWithinBudget: two pods are evicted at once, and the budget allows one at a time, although the CloneSet would have
+// both deleted.
+func evictedByHooksWithinBudget(demand func(s *scenario, available, there int32) client.Object) func(*scenario) {
+	return func(s *scenario) {
+		pods := s.Begin(replicas(3), func(set *kruisev1alpha1.CloneSet) {
+			set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(2))
+		})
+		budget := demand(s, 2, 3)
 
-	call := s.HoldCalls(fakeregistry.OpDeregister)
-	errs := make(chan error, 2)
-	for _, pod := range pods[:2] {
-		go func() { errs <- s.evict(pod) }()
-	}
-	refused := 0
-	for range 2 {
-		err := <-errs
-		s.Expect(apierrors.IsTooManyRequests(err), "an eviction gave: %v", err)
-		if apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) {
-			refused++
+		call := s.HoldCalls(fakeregistry.OpDeregister)
+		errs := make(chan error, 2)
+		for _, pod := range pods[:2] {
+			go func() { errs <- s.evict(pod) }()
 		}
+		refused := 0
+		for range 2 {
+			err := <-errs
+			s.Expect(apierrors.IsTooManyRequests(err), "an eviction gave: %v", err)
+			if apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) {
+				refused++
+			}
+		}
+		s.Expect(refused == 1, "the budget refused %d of two evictions, not one", refused)
+		call.Release()
+		for _, pod := range pods[:2] {
+			s.EvictUntilGone(pod)
+		}
+		s.ExpectSteady()
+		s.must(s.k8s.Delete(s.Context(), budget)) // OpenKruise's would keep pods of a CloneSet that is deleted
 	}
-	s.Expect(refused == 1, "the budget refused %d of two evictions, not one", refused)
-	call.Release()
-	for _, pod := range pods[:2] {
-		s.EvictUntilGone(pod)
-	}
-	s.ExpectSteady()
 }
 
 // evictedInADryRun: neither kind of dry run changes anything, and both say what an eviction would get.
@@ -210,7 +218,7 @@ func evictedWithClaims(s *scenario) {
 }
 
 // demand makes a budget that so many pods stay available, and returns when it has counted those that there are.
-func (s *scenario) demand(available, there int32) {
+func (s *scenario) demand(available, there int32) client.Object {
 	s.Helper()
 	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "budget"},
@@ -228,6 +236,34 @@ func (s *scenario) demand(available, there int32) {
 		}
 		return nil
 	})
+	return budget
+}
+
+// demandOfOpenKruise is demand with a budget of OpenKruise's, which says on the pods that it is theirs.
+func (s *scenario) demandOfOpenKruise(available, there int32) client.Object {
+	s.Helper()
+	budget := &kruisepolicy.PodUnavailableBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "budget"},
+		Spec: kruisepolicy.PodUnavailableBudgetSpec{
+			MinAvailable: new(intstr.FromInt32(available)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": s.ns}},
+		},
+	}
+	s.must(s.k8s.Create(s.Context(), budget))
+	s.await("the budget to count the pods, and to be on each", func() error {
+		if err := s.k8s.Get(s.Context(), client.ObjectKeyFromObject(budget), budget); err != nil {
+			return err
+		}
+		if n := budget.Status.CurrentAvailable; n != there {
+			return fmt.Errorf("it has counted %d", n)
+		}
+		for _, pod := range s.Pods() {
+			if pod.Annotations["kruise.io/related-pub"] != budget.Name {
+				return fmt.Errorf("pod %s has %v", pod.Name, pod.Annotations)
+			}
+		}
+		return nil
+	})
+	return budget
 }
 
 func (s *scenario) evict(pod *corev1.Pod) error {
