@@ -56,7 +56,7 @@ func AnotherHas(
 }
 
 // Live asks the API server for a pod that the cache has not; nil where it is gone. One that is there has lost the label that
-// the cache selects by. While it lives it is left as it is; a dying one still has to be freed.
+// the cache selects by. While it may serve it is left as it is; one that [lifecycle.Ends] still has to be freed.
 func Live(ctx context.Context, server client.Reader, id lifecycle.PodID) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
 	err := server.Get(ctx, id.NamespacedName, pod)

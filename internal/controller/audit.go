@@ -23,7 +23,7 @@ func (o *observation) lineOf(pod *corev1.Pod) receipt.Line {
 	line := receipt.Line{
 		Entry: podEntry(lifecycle.PodIDOf(pod)), Seconds: o.drain.Seconds(),
 		Revision: pod.Labels[appsv1.ControllerRevisionHashLabelKey], State: pod.Labels[appspub.LifecycleStateKey],
-		Ready: lifecycle.IsReady(pod), Deleting: pod.DeletionTimestamp != nil || lifecycle.Finished(pod) || o.gone(),
+		Ready: lifecycle.IsReady(pod), Deleting: lifecycle.Ends(pod) || o.gone(),
 	}
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
 		line.Workload = owner.Name

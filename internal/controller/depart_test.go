@@ -115,6 +115,31 @@ func TestPodThatLosesOnlyTheStateLabel(t *testing.T) {
 	w.expectNoPages("all is undone")
 }
 
+// TestPodWithoutTheStateLabelThatHasEnded: its address may be another pod's by now, and no event tells.
+func TestPodWithoutTheStateLabelThatHasEnded(t *testing.T) {
+	t.Parallel()
+	for _, phase := range []corev1.PodPhase{corev1.PodFailed, corev1.PodSucceeded} {
+		t.Run(string(phase), func(t *testing.T) {
+			t.Parallel()
+			w, pod := serving(t)
+			w.losesLabel(pod)
+			w.reconcile(pod)
+			w.expectInService(pod)
+
+			w.changePod(pod, unready, func(p *corev1.Pod) { p.Status.Phase = phase })
+			w.registry.FailNext(anyCall(), errors.New("down"))
+			w.expectResult("the registry has yet to acknowledge", w.reconcile(pod), backoffBase)
+			w.expectHooks("so nothing is released", pod, "preNormal inPlaceUpdate preDelete")
+			w.takeJournal()
+			w.expectResult("", w.reconcile(pod), 0)
+			w.expectJournal("it does not come back, and its finalizer would hold its deletion", deregisters, writes)
+			w.expectAbsent(pod)
+			w.expectHooks("nothing of Rollcall's is left on it", pod, "")
+			w.expectNoPages("all is undone")
+		})
+	}
+}
+
 func TestPodIsNotTakenForGoneOnAnError(t *testing.T) {
 	t.Parallel()
 	w, pod := serving(t)

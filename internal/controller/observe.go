@@ -159,7 +159,7 @@ func (r *PodReconciler) observeDeparted(
 	switch {
 	case err != nil:
 		return nil, 0, err
-	case live != nil && live.DeletionTimestamp == nil:
+	case live != nil && !lifecycle.Ends(live):
 		return nil, backoffCap, nil // no event will say when it is gone
 	}
 	if seen.note.Lingers = live != nil; seen.note.Lingers {

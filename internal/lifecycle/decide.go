@@ -123,7 +123,7 @@ func table(in Input) Decision {
 	// A pod that is out loses preNormal first, so that Kruise waits again until it is back in if its deletion is cancelled.
 	// A key that another hook has too stays, because Kruise goes on without it.
 	out := Edit{Clear: without(h.PreNormal, union(h.PreDelete, h.InPlaceUpdate))}
-	if in.Pod.DeletionTimestamp != nil || Finished(in.Pod) {
+	if Ends(in.Pod) {
 		return Decision{Row: RowGone, Want: Absent, Then: in.releaseAll()}
 	}
 	switch State(in.Pod) {

@@ -45,6 +45,9 @@ func Finished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
+// Ends reports whether the pod is being deleted, or all of its containers have ended: it never serves again.
+func Ends(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil || Finished(pod) }
+
 // AddressOf returns the address at which the pod may serve. Another pod may have that of one whose containers have ended for good.
 func AddressOf(pod *corev1.Pod) string {
 	if Finished(pod) {

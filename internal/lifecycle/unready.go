@@ -31,7 +31,7 @@ func (p Peers) Panic(threshold int) bool { return p.Unready*100 > threshold*p.Al
 // service. What is out on purpose counts on neither side: a pod that is being made, updated or deleted is no sign of a
 // fault, and none of health.
 func Counts(pod *corev1.Pod) bool {
-	return State(pod) == appspub.LifecycleStateNormal && pod.DeletionTimestamp == nil && !Finished(pod)
+	return State(pod) == appspub.LifecycleStateNormal && !Ends(pod)
 }
 
 // Unrecorded reports whether the record has to name a place before all of its registries have acknowledged: a pod in Normal counts among

@@ -33,7 +33,7 @@ type Note struct {
 	SkipRefused string
 	// Brought is when OpenKruise made the move of which an Event said that an update may have brought a handler along.
 	Brought string
-	// Lingers: the pod is dying and has lost the label that the cache selects by, so no event tells whether it was freed.
+	// Lingers: the pod ends and has lost the label that the cache selects by, so no event tells whether it was freed.
 	Lingers bool
 	// failing is since when each write of the pod has failed; zero where the last one passed.
 	failing time.Time

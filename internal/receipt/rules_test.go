@@ -17,7 +17,7 @@ func TestRulesAllowTheDecisionTable(t *testing.T) {
 	t.Parallel()
 	inputs := tableInputs()
 	for _, in := range inputs {
-		state, ends := in.Pod.Labels[appspub.LifecycleStateKey], in.Pod.DeletionTimestamp != nil || lifecycle.Finished(in.Pod)
+		state, ends := in.Pod.Labels[appspub.LifecycleStateKey], lifecycle.Ends(in.Pod)
 		hooks, d := named(in.Hooks), lifecycle.Decide(in)
 		for step, edit := range map[string]lifecycle.Edit{"before the call": d.Arm, "with the call": d.Out, "then": d.Then} {
 			hold := func(verb string, handlers []lifecycle.Handler, by func(handler, state string, deleting bool) (string, bool)) {
