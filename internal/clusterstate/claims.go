@@ -136,7 +136,7 @@ func (c *Claims) Take(u Use, keeps bool, in lifecycle.Recorded, lands time.Time)
 	return nil
 }
 
-// Acknowledged notes that a registry has an entry of the pod, in service or out of it.
+// Acknowledged notes that a registry has an entry of the pod, which is or was in service.
 func (c *Claims) Acknowledged(pod lifecycle.PodID, in lifecycle.Recorded) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -176,7 +176,7 @@ func (c *Claims) recorded(pods []corev1.Pod, known configured, now time.Time) {
 	for i := range pods {
 		pod := &pods[i]
 		record := lifecycle.RecordOf(pod)
-		if record.Want == lifecycle.Absent {
+		if record.Want == lifecycle.Absent || !record.WasInService() {
 			continue
 		}
 		for _, in := range record.Instances {

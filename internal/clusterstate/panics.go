@@ -16,9 +16,9 @@ import (
 // cache's events, each at a cost that does not grow with the number of pods, and holds all pods before the first one is
 // worked on.
 //
-// A pod counts for the services in its record: those are the pods that were put in service, so one that is still starting
-// does not count. A tenant can write a record, so it counts only among the pods of its own namespace, unless services are
-// shared across namespaces.
+// A pod counts for the services in its record if that shows that the pod was in service: one that is still starting does not count,
+// also where a manager has taken it out to be sure. A tenant can write a record, so it counts only among the pods of its own namespace,
+// unless services are shared across namespaces.
 type Panics struct {
 	mu       sync.Mutex
 	pods     map[types.UID]*peer
@@ -172,8 +172,12 @@ func (p Panic) Message(threshold int) string {
 		"the pod is kept in service; look at the pods, their nodes and the network", p.Peers.Unready, p.Peers.All, p.Service, threshold)
 }
 
-// Of returns the first service in the record of a pod in the namespace that is in panic, or the zero value.
+// Of returns the first service in the record of a pod in the namespace that is in panic, or the zero value. A pod that was never in
+// service is not kept there.
 func (p *Panics) Of(namespace string, record lifecycle.Record, s *Rules) Panic {
+	if !record.WasInService() {
+		return Panic{}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, in := range record.Instances {
@@ -189,8 +193,12 @@ func peerOf(pod *corev1.Pod) *peer {
 	if !lifecycle.Counts(pod) {
 		return nil
 	}
+	record := lifecycle.RecordOf(pod)
+	if !record.WasInService() {
+		return nil
+	}
 	one := &peer{id: lifecycle.PodIDOf(pod), version: pod.ResourceVersion, ready: lifecycle.IsReady(pod)}
-	for _, in := range lifecycle.RecordOf(pod).Instances {
+	for _, in := range record.Instances {
 		if service := claimKey(in.Service); !slices.Contains(one.services, service) {
 			one.services = append(one.services, service)
 		}

@@ -175,6 +175,44 @@ func TestRegistrationThatFailedHoldsNoName(t *testing.T) {
 	w.expectJoins(second)
 }
 
+// TestTakingAPodOutGivesNoRightToAName: it was never registered under it.
+func TestTakingAPodOutGivesNoRightToAName(t *testing.T) {
+	t.Parallel()
+	for name, restarts := range map[string]func(w *world, pods ...*corev1.Pod){
+		"in this process":    func(*world, ...*corev1.Pod) {},
+		"and a record of it": func(w *world, _ ...*corev1.Pod) { w.restart() },
+		"and the next one":   func(w *world, pods ...*corev1.Pod) { w.anotherLeads(pods) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			starts := w.startingPods(w.cloneSet("web", inNamespace("staging")), 1)[0]
+			w.anotherLeads([]*corev1.Pod{starts})
+			if !w.record(starts).Exists() {
+				t.Fatal("it was not taken out")
+			}
+			restarts(w, starts)
+			pod := w.bornPod(w.cloneSet("web"), "web-1")
+			w.expectJoins(pod)
+			w.turn(starts, ready)
+			w.expectRefused(starts, `ServiceClaimed service "web" belongs to namespace shop`)
+		})
+	}
+}
+
+// TestPodThatIsUpdatedKeepsItsName: the next leader knows by the record that it was registered, and takes it out.
+func TestPodThatIsUpdatedKeepsItsName(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.namespace("staging")
+	pod := w.servingPod(w.cloneSet("web", inNamespace("staging")), "web-1")
+	w.restart()
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
+	w.expectRefused(w.bornPod(w.cloneSet("web"), "web-2"), `ServiceClaimed service "web" belongs to namespace staging: its pods are registered`)
+	w.kruiseMoves(pod, appspub.LifecycleStateUpdated)
+	w.expectJoins(pod)
+}
+
 func allowed(namespaces, selector, names string) func(*choices) {
 	return func(s *choices) {
 		a := service.Allowance{}

@@ -226,7 +226,7 @@ func (r *PodReconciler) claim(seen *observation, c plan.Change, lands time.Time)
 
 func (r *PodReconciler) acknowledged(seen *observation, c plan.Change) {
 	seen.tracked.Acknowledged(c.Key(), r.Clock.Now())
-	if c.Want != lifecycle.Absent {
+	if c.Want != lifecycle.Absent && seen.wasInService(c.Key()) { // to be out gives no right to a name
 		r.State.Claims.Acknowledged(lifecycle.PodIDOf(seen.pod()), c.Key())
 	}
 }
@@ -360,16 +360,16 @@ func (o *observation) neverRegistered(c plan.Change) bool {
 	return o.tracked.Born() && !o.instances()[c.Key()] && (needsNoList || o.tracked.Shown(c.Registry))
 }
 
-// unlisted is why no hook is released of a pod without a record that came before this process watched: its description may be
-// another than when the leader before this one put it in service, and only a list tells where that was.
+// unlisted is why no hook is released of a pod that came before this process watched, and of which no record tells that it was in
+// service: its description may be another than when the leader before this one put it there, and only a list tells where that was.
 func (r *PodReconciler) unlisted(seen *observation) notes.Blocker {
-	if seen.input.Record.Exists() || seen.tracked.Born() || !seen.decision.Releases {
+	if seen.input.Record.WasInService() || seen.tracked.Born() || !seen.decision.Releases {
 		return notes.Blocker{}
 	}
 	for _, name := range seen.registries {
 		if name, _ = registryclient.CutAppEntries(name); seen.settings.Registries.Client(name).Lists() && !seen.tracked.Shown(name) {
 			return notes.Blocker{Reason: reason.RegistryUnavailable, After: r.backOff(seen), Message: fmt.Sprintf(
-				"registry %q has yet to list what the manager before this one has registered: the pod has no record", name)}
+				"registry %q has yet to list what the manager before this one has registered: no record tells where the pod was in service", name)}
 		}
 	}
 	return notes.Blocker{}

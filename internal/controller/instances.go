@@ -63,6 +63,13 @@ func (o *observation) certain(c plan.Change) bool {
 	return standing.Says(c.Want, c.Instance) && standing.Settled() && !o.asksAbout(c)
 }
 
+// wasInService reports whether clients were given the instance once, by what this process or the record knows.
+func (o *observation) wasInService(in lifecycle.Recorded) bool {
+	record := o.input.Record
+	return o.tracked.Standing(in).WasInService() || record.WasInService() && slices.ContainsFunc(record.Instances,
+		func(r lifecycle.Recorded) bool { return o.underItsName(r) == in })
+}
+
 // mayBeOut reports whether a registry was asked to take out an instance of the pod, and may have done so.
 func (o *observation) mayBeOut() bool {
 	return slices.ContainsFunc(slices.Collect(maps.Values(o.tracked.Known())), tracker.Instance.AskedOut)
@@ -128,5 +135,6 @@ func (o *observation) newRecord(p plan.Plan) *lifecycle.Record {
 		}
 	}
 	record := lifecycle.NewRecord(o.pod(), o.input.Hooks, o.decision.Want, instances, o.input.Record.OutSince)
+	record.NeverInService = record.Want != lifecycle.InService && !o.input.Record.WasInService() && !o.tracked.WasInService()
 	return &record
 }

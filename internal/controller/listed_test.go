@@ -189,6 +189,26 @@ func TestPodWithoutARecordWaitsForAList(t *testing.T) {
 	}
 }
 
+// TestPodThatWasOnlyTakenOutWaitsForAList: the record says where, and not where the manager before had put it in service.
+func TestPodThatWasOnlyTakenOutWaitsForAList(t *testing.T) {
+	t.Parallel()
+	w, pod := born(t, with(func(r *Registry) { r.Lister = noLister{} }))
+	w.losesWrite(pod)
+	in := w.instance(pod, "web", 8080)
+	w.restart()
+	w.reconcileIn(pod, appspub.LifecycleStateNormal, unready, annotated(service.AnnotationServices, "api=9090"))
+	if record := w.record(pod); !record.Exists() || record.WasInService() {
+		t.Fatalf("got record %+v, want one that it was taken out and never in service", record)
+	}
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+	w.expectHooks("clients may be given the pod", pod, "inPlaceUpdate preDelete")
+
+	w.compare(w.listing(Listing{Entries: []registry.Entry{{Instance: in, State: registry.InService}}}))
+	w.reconcile(pod)
+	w.expectAbsent(pod)
+	w.expectHooks("", pod, "inPlaceUpdate")
+}
+
 // TestPodWithoutARecordWaitsForListsOfAllRegistries: where its annotation does not parse, it may be in any.
 func TestPodWithoutARecordWaitsForListsOfAllRegistries(t *testing.T) {
 	t.Parallel()

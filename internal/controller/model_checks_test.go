@@ -148,11 +148,11 @@ func (m *model) checkSettled() {
 	}
 }
 
-// panics reports whether more than half of the pods that should serve are not ready. A pod counts once it was registered.
+// panics reports whether more than half of the pods that should serve are not ready. A pod counts once clients were given it.
 func (m *model) panics() bool {
 	var peers lifecycle.Peers
 	for _, p := range m.pods {
-		if p.api == nil || !lifecycle.Counts(p.api) || len(lifecycle.RecordOf(p.api).Instances) == 0 {
+		if !m.managed(p) || !lifecycle.Counts(p.api) || !m.registry.given[p.uid] {
 			continue
 		}
 		if peers.All++; !lifecycle.IsReady(p.api) {

@@ -48,9 +48,10 @@ type model struct {
 	clock *clocktesting.FakePassiveClock
 	calm  bool // no more faults and no more whims: everyone does what is to be done
 	drain time.Duration
-	// How this walk is: how many pods there are, how long a while is and a call takes, how often calls fail, and in how
-	// many steps the manager dies once.
+	// How this walk is: how many pods there are, how many in a hundred crash from their start, how long a while is and a call takes, how
+	// often calls fail, and in how many steps the manager dies once.
 	replicas int
+	crashing int
 	while    time.Duration
 	takes    time.Duration
 	failures int
@@ -130,6 +131,9 @@ func newModel(seed uint64) *model {
 	m.workload = &kruisev1alpha1.CloneSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: "web", UID: "uid-of-web"},
 		Spec:       *m.shapes[m.rng.IntN(len(m.shapes))],
+	}
+	if m.chance(20) { // a rollout that crashes, with nothing that keeps its pods from Normal
+		m.replicas, m.crashing, m.unready, m.workload.Spec.Lifecycle.PreNormal = 5, 50, lifecycle.UnreadyFailOver, nil
 	}
 	m.manage(seed)
 	m.scale()
@@ -360,7 +364,7 @@ func (m *model) scale() {
 	for ; active < m.replicas; active++ {
 		m.created++
 		p := &modelPod{uid: types.UID(fmt.Sprintf("pod-%d", m.created)), revision: m.revision, running: m.revision,
-			healthy: true, held: map[string]bool{}, stays: map[string]bool{}, registeredIn: -1, view: -1}
+			healthy: !m.chance(m.crashing), held: map[string]bool{}, stays: map[string]bool{}, registeredIn: -1, view: -1}
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: testNamespace, Name: string(p.uid), UID: p.uid, Labels: map[string]string{"app": "web"},
 			Annotations:     map[string]string{service.AnnotationServices: "web=8080,admin=9090"},
@@ -488,6 +492,9 @@ func (m *model) update(p *modelPod) {
 	p.revision, p.takenBack, p.unwritten = m.revision, false, p.unwritten || len(m.brings[m.revision]) > 0
 	if m.metadata[m.revision] {
 		p.running = p.revision
+	}
+	if len(without(before, m.brings[m.revision])) > 0 {
+		p.registeredIn = -1 // the update takes handlers away, and nobody can arm the pod before
 	}
 	m.move(p, appspub.LifecycleStateUpdating, func(pod *corev1.Pod) { bring(pod, before, m.brings[m.revision]) })
 }

@@ -223,6 +223,7 @@ func (m *model) stepOf(times int) {
 // die loses all that was only in memory. The lease keeps the next one out until every call of this one has landed.
 func (m *model) die() {
 	m.logf("rollcall: dies")
+	m.manager.dead = true
 	for _, p := range m.pods {
 		p.orphaned = p.orphaned || !p.done
 	}

@@ -196,6 +196,16 @@ func (m *model) revise() {
 	m.logf("someone: wants revision %d, which brings %v", m.revision, m.brings[m.revision])
 }
 
+// crash has one pod crash that serves, and not start again.
+func (m *model) crash() {
+	i := slices.IndexFunc(m.pods, func(p *modelPod) bool { return p.up && p.api != nil && lifecycle.Counts(p.api) })
+	if i >= 0 {
+		m.logf("kubelet: %s crashes", m.pods[i].uid)
+		m.pods[i].healthy, m.pods[i].up = false, false
+		m.commit(m.pods[i], m.pods[i].api.DeepCopy())
+	}
+}
+
 // edit gives the CloneSet other hooks.
 func (m *model) edit(to *kruisev1alpha1.CloneSetSpec) {
 	if m.workload == nil {

@@ -36,13 +36,16 @@ type modelRegistry struct {
 	// instances are as they were last asked for.
 	instances map[entry]registry.Instance
 	pending   []effect
+	// given are the pods that clients were given once.
+	given map[types.UID]bool
 	// outSince is when a pod's last instance went out of rotation; missing where none ever was in.
 	outSince map[types.UID]time.Time
 }
 
 func newModelRegistry() *modelRegistry {
 	return &modelRegistry{
-		entries: map[entry]registry.State{}, instances: map[entry]registry.Instance{}, outSince: map[types.UID]time.Time{},
+		entries: map[entry]registry.State{}, instances: map[entry]registry.Instance{}, given: map[types.UID]bool{},
+		outSince: map[types.UID]time.Time{},
 	}
 }
 
@@ -60,6 +63,7 @@ func (r *modelRegistry) land(now time.Time) []effect {
 
 func (r *modelRegistry) carryOut(e effect) {
 	was := r.entries[e.entry]
+	r.given[e.entry.uid] = r.given[e.entry.uid] || e.want == registry.InService
 	if e.want == registry.Absent {
 		delete(r.entries, e.entry)
 	} else {

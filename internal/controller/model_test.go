@@ -28,11 +28,22 @@ func walkModel(seed uint64) *model {
 		m.workload = nil // the CloneSet is deleted, and its pods are orphans
 		m.manager.State.Workloads.Changed()
 	}
+	m.rest()
+	if m.crashing > 0 && !m.manager.wanders {
+		m.die()
+		m.rest() // the next one leads
+		m.crash()
+		m.rest()
+	}
+	return m
+}
+
+// rest ends a walk, or a part of one.
+func (m *model) rest() {
 	if !m.settle() {
 		m.violatef("no rest: something still moves")
 	}
 	m.checkSettled()
-	return m
 }
 
 // TestModel walks a model of Kruise, kubelet, people and bad registries with the real reconciler, which dies, and checks the

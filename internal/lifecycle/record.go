@@ -30,6 +30,9 @@ type Record struct {
 	// OutSince is when the acknowledgement came that took the instances out; nil while they are in service, and where
 	// they never were.
 	OutSince *time.Time `json:"outSince,omitempty"`
+	// NeverInService: as far as is known, no registry ever had the pod in service. Only the exception is written, so a record of
+	// before this field keeps its meaning.
+	NeverInService bool `json:"neverInService,omitempty"`
 	// Instances are those the acknowledgement was for.
 	Instances []Recorded `json:"instances,omitempty"`
 	// Handlers are the owned ones, so that they can be released when nothing names them any more.
@@ -98,6 +101,9 @@ func (r Record) inOurVersion() Record {
 // Exists reports whether there is a record at all.
 func (r Record) Exists() bool { return r.Stamp.UID != "" }
 
+// WasInService reports whether clients were given the pod once, by what was acknowledged or listed.
+func (r Record) WasInService() bool { return r.Exists() && (r.Want == InService || !r.NeverInService) }
+
 // Fresh reports whether the record was written during the pod's present stay in its state.
 func (r Record) Fresh(pod *corev1.Pod) bool { return r.Exists() && r.Stamp == StampOf(pod) }
 
@@ -109,7 +115,7 @@ func (r Record) Says(want Want, in Recorded) bool {
 // sameBut reports whether two records differ in nothing but the stamp.
 func (r Record) sameBut(other Record) bool {
 	return r.Version == other.Version && r.Want == other.Want && sameTime(r.OutSince, other.OutSince) &&
-		slices.Equal(r.Instances, other.Instances) && slices.Equal(r.Handlers, other.Handlers)
+		r.NeverInService == other.NeverInService && slices.Equal(r.Instances, other.Instances) && slices.Equal(r.Handlers, other.Handlers)
 }
 
 func sameTime(a, b *time.Time) bool {

@@ -186,6 +186,44 @@ func TestRecordOfAnotherVersion(t *testing.T) {
 	}
 }
 
+func TestRecordOfAPodThatWasNeverInService(t *testing.T) {
+	t.Parallel()
+	const rest = `"stamp":{"uid":"4f5c","timestamp":"2026-01-02T03:04:05Z","state":"Normal"},"instances":[` +
+		`{"registry":"default","service":"web","address":"10.0.0.1","port":8080}]`
+	for name, tc := range map[string]struct {
+		reason, text string
+		want         bool
+	}{
+		"none":                     {"nothing is known", ``, false},
+		"in service":               {"it is now", `{"want":"InService",` + rest + `}`, true},
+		"out of service":           {"records were always written of what was in", `{"want":"OutOfService",` + rest + `}`, true},
+		"absent":                   {"the same", `{"want":"Absent",` + rest + `}`, true},
+		"never in service":         {"it was only taken out", `{"want":"OutOfService","neverInService":true,` + rest + `}`, false},
+		"never, and absent":        {"the same", `{"want":"Absent","neverInService":true,` + rest + `}`, false},
+		"never, and in service":    {"a tenant has written it", `{"want":"InService","neverInService":true,` + rest + `}`, true},
+		"never, by a later record": {"it says so as well", `{"version":9,"want":"OutOfService","neverInService":true,` + rest + `}`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pod := podIn(appspub.LifecycleStateNormal)
+			annotate(pod, AnnotationRecord, tc.text)
+			r := RecordOf(pod)
+			if got := r.WasInService(); got != tc.want {
+				t.Errorf("was in service: %t, want %t: %s", got, tc.want, tc.reason)
+			}
+			known := Input{Pod: pod, Record: r}.Unrecorded(Recorded{"default", "web", "10.0.0.1", 8080})
+			if known == tc.want {
+				t.Errorf("the record is to be written once it is in one of its registries: %t", known)
+			}
+			other := r
+			other.NeverInService = !r.NeverInService
+			if r.sameBut(other) {
+				t.Error("a record that says otherwise is not written")
+			}
+		})
+	}
+}
+
 func TestRecordIsFresh(t *testing.T) {
 	t.Parallel()
 	stamped := func(text string) func(*corev1.Pod) {

@@ -33,7 +33,8 @@ type Cluster struct {
 	Clock  clock.PassiveClock
 }
 
-// Compare implements [Pods]. What a pod left that the cache lacks gives no namespace a right to a name.
+// Compare implements [Pods]. What a pod left that the cache lacks gives no namespace a right to a name, and neither does an entry of
+// a pod that was only ever taken out.
 func (c *Cluster) Compare(ctx context.Context, l tracker.Listing) (tracker.Comparison, error) {
 	result := c.Tracker.Compare(l)
 	vanished := map[types.UID]bool{}
@@ -47,13 +48,37 @@ func (c *Cluster) Compare(ctx context.Context, l tracker.Listing) (tracker.Compa
 		}
 	}
 	standing := make([]clusterstate.Entry, 0, len(result.Standing))
-	for _, t := range result.Standing {
-		if pod := t.Pod(); !vanished[pod.UID] {
+	for _, e := range result.Standing {
+		t := tracker.Target{Registry: l.Registry, Instance: e.Instance}
+		pod := t.Pod()
+		if vanished[pod.UID] {
+			continue
+		}
+		was, err := c.wasInService(ctx, e, pod)
+		if err != nil {
+			return tracker.Comparison{}, err
+		}
+		if was {
 			standing = append(standing, clusterstate.Entry{Recorded: t.Key(), Pod: pod})
 		}
 	}
 	c.Claims.Listed(l.Registry, l.Apps, standing, l.Asked.Add(-l.Staleness), c.Clock.Now())
 	return result, nil
+}
+
+// wasInService reports whether clients were given an entry once: some registries make one of what is to be out. All that tells of that
+// is the pod's record, and until the cache has it, it is taken for so.
+func (c *Cluster) wasInService(ctx context.Context, e registry.Entry, id lifecycle.PodID) (bool, error) {
+	if e.State == registry.InService || !c.Synced() {
+		return true, nil
+	}
+	pod := &corev1.Pod{}
+	err := c.Cache.Get(ctx, id.NamespacedName, pod, client.UnsafeDisableDeepCopy)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return false, fmt.Errorf("reading the pod of an entry: %w", err)
+	}
+	record := lifecycle.RecordOf(pod)
+	return err != nil || pod.UID != id.UID || record.WasInService() || !record.Exists(), nil
 }
 
 // uncached returns the entries whose pod the cache lacks. A pod that it has keeps every entry with its UID, whatever pod

@@ -2,6 +2,7 @@ package resync
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strconv"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
@@ -121,6 +123,53 @@ func TestGone(t *testing.T) {
 					t.Errorf("%d pods have a name: only what the cache has gives its namespace a right to that", holds)
 				}
 				slices.Reverse(entries)
+			}
+		})
+	}
+}
+
+// TestWhatIsListedGivesARightToAName: some registries make an entry of what is to be out of service.
+func TestWhatIsListedGivesARightToAName(t *testing.T) {
+	t.Parallel()
+	never := func(want lifecycle.Want) lifecycle.Record {
+		return lifecycle.Record{Want: want, NeverInService: true}
+	}
+	for name, tc := range map[string]struct {
+		reason   string
+		state    registry.State
+		record   lifecycle.Record
+		unsynced bool
+		want     bool
+	}{
+		"in service":                    {"clients are given it", registry.InService, never(lifecycle.OutOfService), false, true},
+		"out":                           {"it was in before it was out", registry.OutOfService, lifecycle.Record{Want: lifecycle.OutOfService}, false, true},
+		"out, without a record":         {"that may have got lost", registry.OutOfService, lifecycle.Record{}, false, true},
+		"out, and never in":             {"it was only taken out", registry.OutOfService, never(lifecycle.OutOfService), false, false},
+		"absent in between":             {"the same", registry.OutOfService, never(lifecycle.Absent), false, false},
+		"out, and in by its record":     {"a tenant has written it", registry.OutOfService, never(lifecycle.InService), false, true},
+		"out, and the cache is not yet": {"the record can't be read", registry.OutOfService, never(lifecycle.OutOfService), true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", UID: "1"}}
+			if tc.record.Want != "" {
+				tc.record.Stamp = lifecycle.StampOf(pod)
+				text, err := json.Marshal(tc.record)
+				expect.NoError(t, err)
+				pod.Annotations = map[string]string{lifecycle.AnnotationRecord: string(text)}
+			}
+			cache := clientOf(pod)
+			c := &Cluster{
+				Cache: cache, Synced: func() bool { return !tc.unsynced }, Tracker: tracker.New(),
+				Claims: clusterstate.New(cache).Claims, Clock: clocktesting.NewFakePassiveClock(time.Now()),
+			}
+			_, err := c.Compare(t.Context(), tracker.Listing{Registry: "default", Asked: c.Clock.Now(), Entries: []registry.Entry{{
+				Instance: registry.Instance{Service: "web", Address: "10.0.0.1", Port: 80, Namespace: "shop", Pod: "web-1", UID: "1"},
+				State:    tc.state,
+			}}})
+			expect.NoError(t, err)
+			if holds, _ := c.Claims.Size(); (holds == 1) != tc.want {
+				t.Errorf("%d pods have a name, want %t: %s", holds, tc.want, tc.reason)
 			}
 		})
 	}

@@ -40,6 +40,8 @@ type Instance struct {
 	server any
 	moved  bool
 
+	// wasIn: the registry has had it in service once, by an acknowledgement, an answer or a list.
+	wasIn bool
 	// acknowledged: the last change was acknowledged, and nothing has said otherwise since.
 	acknowledged bool
 	// removing: the instance was let go, and its absence is not acknowledged yet.
@@ -131,6 +133,9 @@ func (i Instance) Stands(want lifecycle.Want) bool { return i.acknowledged && i.
 func (i Instance) Says(want lifecycle.Want, in registry.Instance) bool {
 	return i.Stands(want) && (want != lifecycle.InService || i.told.Equal(in))
 }
+
+// WasInService reports whether the registry has had the instance in service since this process leads.
+func (i Instance) WasInService() bool { return i.wasIn }
 
 // AskedOut reports whether the last change asked to take the instance out, whatever the answer was.
 func (i Instance) AskedOut() bool { return i.Attempted() && i.want != lifecycle.InService }
@@ -227,7 +232,7 @@ func (i Instance) passOn(now time.Time) Instance {
 func (i Instance) known(since time.Time) Instance {
 	i.since, i.removing = since, false
 	if i.want == lifecycle.InService {
-		i.mark, i.remarked = i.told.Registry, false
+		i.mark, i.remarked, i.wasIn = i.told.Registry, false, true
 	}
 	switch {
 	case i.want == lifecycle.Absent:
@@ -304,7 +309,7 @@ func (i Instance) answered(state registry.State, asked time.Time) (after Instanc
 // drainAnew begins the drain again where clients are given the instance.
 func (i Instance) drainAnew(state registry.State) Instance {
 	if state == registry.InService {
-		i.removedAt, i.recordedRemoval = time.Time{}, time.Time{}
+		i.removedAt, i.recordedRemoval, i.wasIn = time.Time{}, time.Time{}, true
 	}
 	return i
 }
@@ -409,5 +414,5 @@ func (i Instance) renamed() Instance {
 // moveTo returns what is known once the registry's name stands for other servers. What may still be carried out stays known:
 // they may be the same all the same.
 func (i Instance) moveTo(server any) Instance {
-	return Instance{unconfirmed: i.unconfirmed, late: i.late, server: server, moved: i.Known()}
+	return Instance{wasIn: i.wasIn, unconfirmed: i.unconfirmed, late: i.late, server: server, moved: i.Known()}
 }

@@ -41,7 +41,7 @@ type Comparison struct {
 	// Unknown are entries of pods that the reconciler has not looked at: they are gone, or it has not come to them yet.
 	Unknown []registry.Entry
 	// Standing are the entries but those that were acknowledged to be absent since.
-	Standing []Target
+	Standing []registry.Entry
 	// Renamed are the former names of the registry that no list before had.
 	Renamed []string
 }
@@ -73,7 +73,7 @@ func (t *Tracker) Compare(l Listing) Comparison {
 		if t.hasLeft(uid, target.Key(), l.asOf()) {
 			continue
 		}
-		result.Standing = append(result.Standing, target)
+		result.Standing = append(result.Standing, e)
 		if writtenUnder == l.Registry {
 			t.sight(target, e, l, &result)
 		}

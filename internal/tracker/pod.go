@@ -40,6 +40,13 @@ func (p *Pod) Mark(in lifecycle.Recorded) string {
 // Known returns the instances that this process has made changes for, or that a list has.
 func (p *Pod) Known() map[lifecycle.Recorded]Instance { return locked(p, p.pod.known) }
 
+// WasInService reports whether a registry has had an instance of the pod in service since this process leads.
+func (p *Pod) WasInService() bool {
+	return locked(p, func() bool {
+		return slices.ContainsFunc(p.pod.instances, func(n named) bool { return n.wasIn })
+	})
+}
+
 // Renamed returns the name under which a registry is found that the configuration has under another name; empty for none.
 func (p *Pod) Renamed(registry string) string {
 	return locked(p, func() string { return p.tracker.renamed[registry] })

@@ -232,3 +232,38 @@ func (r *relay) resyncs(m *rollcall) (runs int) {
 	}
 	return runs
 }
+
+// TestPodsStartWhileAnotherLeads: without a preNormal hook, pods are in Normal while they start. The next leader takes them out to be sure,
+// and a pod that served and turns unready is taken out too, although most pods are not ready: few of those that served.
+func TestPodsStartWhileAnotherLeads(t *testing.T) {
+	t.Parallel()
+	s := alone(t, "starting-pods", nil)
+	s.Create(replicas(4), gated, func(set *kruisev1alpha1.CloneSet) { set.Spec.Lifecycle.PreNormal = nil })
+	serving := s.AwaitPods(4)
+	s.TurnHealthy(corev1.ConditionTrue, serving...)
+	s.ExpectSteady()
+	serving = s.Pods()
+	s.Scale(9)
+	starting := slices.DeleteFunc(s.AwaitPods(9), func(pod *corev1.Pod) bool { return slices.Contains(uidsOf(serving), pod.UID) })
+	for _, pod := range starting {
+		s.untilPod(pod, "to start in Normal", func(now *corev1.Pod) bool {
+			return stateOf(now) == string(appspub.LifecycleStateNormal) && now.Status.PodIP != ""
+		})
+	}
+	s.manager.Kill()
+	restart(t, s.manager)
+	for _, pod := range starting {
+		s.untilPod(pod, "to be taken out", func(now *corev1.Pod) bool { return now.Annotations[recordKey] != "" })
+	}
+
+	s.TurnHealthy(corev1.ConditionFalse, serving[0])
+	s.ExpectServing(serving[1:]...)
+	s.TurnHealthy(corev1.ConditionFalse, serving[1])
+	s.ExpectServing(serving[2:]...)
+	s.TurnHealthy(corev1.ConditionFalse, serving[2])
+	s.ExpectEvent(serving[2], corev1.EventTypeWarning, "PanicThreshold", "3 of the 4 pods")
+	s.ExpectServing(serving[2:]...)
+	s.TurnHealthy(corev1.ConditionTrue, s.Pods()...)
+	s.ExpectSteady()
+	s.ExpectAlways()
+}
