@@ -58,7 +58,7 @@ spec:
     inPlaceUpdate: {labelsHandler: {example.com/update: "true", other.io/gate: "true"}}
     preDelete: {labelsHandler: {example.com/delete: "true"}}
   template:
-    metadata: {labels: {app: web, example.com/update: "true", example.com/delete: "true"}}
+    metadata: {labels: {app: web, example.com/delete: "true"}}
     spec: {containers: [{name: web, image: nginx, ports: [{containerPort: 80}]}]}
 `
 
@@ -561,7 +561,7 @@ func TestLint(t *testing.T) {
 		for _, hook := range hooks {
 			text += "    " + hook + `: {labelsHandler: {example.com/delete: "true"}}` + "\n"
 		}
-		return text + strings.Replace(cloneSetText[ends:], `example.com/update: "true"`, "lifecycle.apps.kruise.io/state: Normal", 1)
+		return text + strings.Replace(cloneSetText[ends:], "app: web,", "app: web, lifecycle.apps.kruise.io/state: Normal,", 1)
 	}
 	daemonSet := daemonSetWith("preDelete")
 	unseen := strings.Replace(daemonSet, "lifecycle.apps.kruise.io/state: Normal, ", "", 1)
