@@ -174,7 +174,8 @@ func reasonsPage() (page, error) {
 	p := page{
 		title: "Reasons for which a pod waits",
 		intro: "Reasons of the Events on the pod, and values of the label `reason` of the [metrics](metrics.md). A reason without an\n" +
-			"Event is part of any rollout. [When a pod waits](../troubleshooting.md) says where to look.\n\n" +
+			"Event is part of any rollout, and so is one whose Event comes later, until then. [When a pod waits](../troubleshooting.md)\n" +
+			"says where to look.\n\n" +
 			"Events on the ConfigMap are `ConfigRefused` and `ConfigApplied` ([reload](../configuration.md#reload)), and\n" +
 			"`RemovalBlocked`, `ManyRemovals` and `ClusterNameShared` ([resync](../resync.md#when-entries-are-removed)).",
 		head: []string{"reason", "Event", "what it means", "what to do"}, anchors: true,
@@ -219,8 +220,11 @@ func reasonRow(spec *ast.ValueSpec) ([]string, error) {
 		return nil, fmt.Errorf("write its comment as %q", spec.Names[0].Name+": … What to do: …")
 	}
 	event := reason.Reason(value).Event()
-	if event == "" {
+	switch {
+	case event == "":
 		event = "none"
+	case reason.Reason(value).Late():
+		event += fmt.Sprintf(", after %.0f minutes", reason.Patience.Minutes())
 	}
 	return []string{value, event, sentence(means), sentence(todo)}, nil
 }

@@ -26,8 +26,9 @@ type packed struct {
 	node       string
 	phase      corev1.PodPhase
 	address    string
-	gated      bool // see lifecycle.AwaitsGates
-	shut       bool // see lifecycle.ShutByLifecycle
+	gated      bool   // see lifecycle.AwaitsGates
+	shut       bool   // see lifecycle.ShutByLifecycle
+	missing    string // see lifecycle.NotReadyBecause
 	conditions []packedCondition
 }
 
@@ -60,7 +61,9 @@ func (p *packed) unpack() *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: p.ObjectMeta,
 		Spec:       corev1.PodSpec{NodeName: p.node, Containers: p.containers, ReadinessGates: p.gates},
-		Status:     corev1.PodStatus{Phase: p.phase, PodIP: p.address, Conditions: make([]corev1.PodCondition, len(p.conditions))},
+		Status: corev1.PodStatus{
+			Phase: p.phase, PodIP: p.address, Message: p.missing, Conditions: make([]corev1.PodCondition, len(p.conditions)),
+		},
 	}
 	pod.Labels, pod.Annotations = p.labels.unpack(), p.annotations.unpack()
 	for i, c := range p.conditions {

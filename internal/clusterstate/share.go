@@ -47,7 +47,7 @@ func (s *Sharer) StripPod(object any) (any, error) {
 	defer s.mu.Unlock()
 	p := &packed{
 		ObjectMeta: pod.ObjectMeta, node: pod.Spec.NodeName, phase: pod.Status.Phase, address: pod.Status.PodIP,
-		gated: lifecycle.AwaitsGates(pod), shut: lifecycle.ShutByLifecycle(pod),
+		gated: lifecycle.AwaitsGates(pod), shut: lifecycle.ShutByLifecycle(pod), missing: lifecycle.NotReadyBecause(pod),
 		// None is left out: a patch tests one by its index.
 		conditions: make([]packedCondition, len(pod.Status.Conditions)),
 		labels:     s.pack(pod.Labels, true), annotations: s.pack(pod.Annotations, false), // most values of annotations are one pod's
@@ -59,7 +59,7 @@ func (s *Sharer) StripPod(object any) (any, error) {
 		share(s, &p.conditions[i].kind)
 		share(s, &p.conditions[i].status)
 	}
-	share(s, &p.Namespace, &p.node)
+	share(s, &p.Namespace, &p.node, &p.missing)
 	share(s, &p.phase)
 	for i := range p.Finalizers {
 		share(s, &p.Finalizers[i])

@@ -38,8 +38,9 @@ func TestStripPodKeepsWhatIsRead(t *testing.T) {
 			ReadinessGates: []corev1.PodReadinessGate{{ConditionType: "KruisePodReady"}},
 		},
 		Status: corev1.PodStatus{
-			Phase: corev1.PodRunning,
-			PodIP: "10.0.0.1",
+			Phase:   corev1.PodRunning,
+			PodIP:   "10.0.0.1",
+			Message: "container main: ErrImagePull",
 			Conditions: []corev1.PodCondition{
 				{
 					Type: appspub.KruisePodReadyConditionType, Status: corev1.ConditionFalse, LastTransitionTime: now, Message: lifecycle.LifecycleKey,
@@ -54,7 +55,9 @@ func TestStripPodKeepsWhatIsRead(t *testing.T) {
 	full.Spec.Volumes = []corev1.Volume{{Name: "data"}}
 	full.Spec.Containers[0].Image = "web:1"
 	full.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "PASSWORD", Value: "x"}}
-	full.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main"}}
+	full.Status.Message, full.Status.ContainerStatuses = "", []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{
+		Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"},
+	}}}
 	full.Status.Conditions[0].Reason, full.Status.Conditions[1].Message, full.Status.PodIPs = "Any", "all is well", []corev1.PodIP{{IP: "10.0.0.1"}}
 	got, err := NewSharer().StripPod(full)
 	expect.NoError(t, err)

@@ -10,6 +10,7 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -35,7 +36,7 @@ func TestDrain(t *testing.T) {
 	w.expectJournal("the call is made again, and the record tells since when the pod is out", deregisters)
 
 	w.sleep(6 * time.Second)
-	w.expectResult("", w.reconcile(pod), 0)
+	w.expectResult("OpenKruise may not move it on", w.reconcile(pod), reason.Patience)
 	w.expectJournal("the second write", writes)
 	w.expectHooks("", pod, "inPlaceUpdate")
 	w.expectEvents("a drain is no news")

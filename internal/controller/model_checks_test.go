@@ -193,6 +193,11 @@ func (m *model) checkSettledPod(p *modelPod) {
 		return
 	}
 	s, ready := stateOf(p.api), lifecycle.IsReady(p.api)
+	lost := !ready && s == appspub.LifecycleStateNormal && p.lost // which nobody looks for while it is kept
+	shown := slices.ContainsFunc(m.manager.Waits(), func(w Wait) bool { return w.UID == string(p.uid) })
+	if !m.registry.inService(p.uid) && !shown && !lost && !isFinished(p.api) {
+		m.violatef("I12: %s is %s and out of rotation, and shows no reason", p.uid, s)
+	}
 	if !ready {
 		kept := s == appspub.LifecycleStateNormal && (m.unready == lifecycle.UnreadyKeep || m.panics())
 		if !kept && m.registry.inService(p.uid) {

@@ -98,6 +98,7 @@ type modelPod struct {
 	// For the checks:
 	releasedHook bool                // Rollcall let Kruise go on with an update or a delete
 	disturbed    bool                // since preNormal was asserted: not ready for a moment, a new IP, or other hooks
+	lost         bool                // a registry lost an entry of it
 	wasOut       bool                // it was not in rotation, at its present address, when it left Normal
 	unwritten    bool                // a registry was asked to take it out, the hooks were edited or brought, and no visit has ended since
 	taken        bool                // Rollcall let Kruise update it, and has not yet said that it is back

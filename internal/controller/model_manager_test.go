@@ -288,7 +288,7 @@ func (m *model) lose() {
 		}
 		m.logf("registry: loses %s at %s", e.uid, e.in.Address)
 		m.registry.carryOut(effect{e, registry.Absent, m.now})
-		m.podOf(e.uid).disturbed = true
+		m.podOf(e.uid).disturbed, m.podOf(e.uid).lost = true, true
 		m.pass(time.Millisecond)
 		m.manager.Tracker.Lost(tracker.Target{Registry: e.in.Registry, Instance: m.registry.instances[e]}, m.now)
 		return

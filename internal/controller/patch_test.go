@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
@@ -83,7 +84,7 @@ func TestWriteThatIsRefusedIsShown(t *testing.T) {
 			}
 
 			w.patching(nil)
-			w.expectResult("", w.reconcile(pod), 0)
+			w.expectResult("OpenKruise may not move it on", w.reconcile(pod), reason.Patience)
 			w.expectHooks("", pod, "preDelete")
 			w.expectEvents("a person may stop looking", "Normal Resolved PatchRefused has passed")
 			w.expectWaits("OpenKruise has yet to move the pod", Wait{Reason: "AwaitingOpenKruise", Since: w.clock.Now()})

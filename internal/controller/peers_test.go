@@ -93,7 +93,8 @@ func TestPanicKeepsWhatIsIn(t *testing.T) {
 	w.expectJournal("half of them go, and no more", "FailOver web@10.0.0.1:8080", "write web-1", "FailOver web@10.0.0.2:8080", "write web-2")
 	w.expectInService(pods[2])
 	w.expectEvents("a person should look", "Warning PanicThreshold 3 of the 4 pods of service \"web\" are not ready")
-	w.expectWaits("it shows in the metric", Wait{Reason: "PanicThreshold", Since: w.clock.Now()})
+	out := Wait{Reason: "NotReady", Since: w.clock.Now()}
+	w.expectWaits("it shows in the metric, as those do that are out", out, out, Wait{Reason: "PanicThreshold", Since: w.clock.Now()})
 	w.reconcile(pods[0])
 	w.expectJournal("what is out stays out")
 	w.expectEvents("and is where it belongs")

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -28,20 +29,20 @@ func (r *PodReconciler) report(ctx context.Context, seen *observation, b notes.B
 	before := seen.note.Shown()
 	b = b.InPlaceOf(before)
 	b.Hook = seen.decision.Waiting
-	if !b.Reason.Calm() && b.After == 0 {
-		b.After = backoffCap
-	}
 	shown, due := r.dated(seen, b, before).Say(before, r.Clock.Now())
+	if !shown.Said.IsZero() {
+		shown.After = cmp.Or(shown.After, backoffCap)
+	}
 	r.auditWait(seen, shown, before)
 	r.notes.Show(seen.note, shown)
 	r.tellWorkload(ctx, seen, shown)
 	switch {
 	case due:
-		r.event(seen, b.Reason, b.Sentence())
-	case b.Reason.Calm() && !before.Reason.Calm():
+		r.event(seen, shown.Reason, shown.Sentence())
+	case shown.Said.IsZero() && !before.Said.IsZero():
 		r.event(seen, reason.Resolved, fmt.Sprintf("%s has passed", before.Reason))
 	}
-	return reconcile.Result{RequeueAfter: b.After}
+	return reconcile.Result{RequeueAfter: shown.After}
 }
 
 // rolloutPatience is how long a rollout waits for one pod before its CloneSet gets an Event, and how long writes of a pod fail
@@ -52,7 +53,7 @@ const rolloutPatience = time.Minute
 func (r *PodReconciler) tellWorkload(ctx context.Context, seen *observation, b notes.Blocker) {
 	pod, now := seen.pod(), r.Clock.Now()
 	owner, waited := metav1.GetControllerOf(pod), now.Sub(b.Since)
-	if b.Hook == "" || b.Reason.Calm() || waited < rolloutPatience || owner == nil || !r.notes.ClaimEvent(seen.note, owner.UID, now) {
+	if b.Hook == "" || b.Said.IsZero() || waited < rolloutPatience || owner == nil || !r.notes.ClaimEvent(seen.note, owner.UID, now) {
 		return
 	}
 	log.FromContext(ctx).Info("OpenKruise waits for a pod", "namespace", pod.Namespace, "pod", pod.Name, "kind", owner.Kind,
@@ -70,7 +71,8 @@ func (r *PodReconciler) event(seen *observation, why reason.Reason, note string)
 	r.Recorder.Eventf(seen.pod(), nil, why.Event(), string(why), "Reconcile", "%s", note)
 }
 
-// dated puts the beginning on a blocker: when OpenKruise moved the pod to where it waits, else when the reason was first seen.
+// dated puts the beginning on a blocker: when OpenKruise moved the pod to where it waits, or when it turned unready, else when the
+// reason was first seen.
 func (r *PodReconciler) dated(seen *observation, b, before notes.Blocker) notes.Blocker {
 	if b.Reason == "" {
 		return notes.Blocker{}
@@ -79,7 +81,12 @@ func (r *PodReconciler) dated(seen *observation, b, before notes.Blocker) notes.
 	if before.Reason == b.Reason {
 		b.Since = before.Since
 	}
-	if moved, err := lifecycle.MovedAt(seen.pod()); err == nil && b.Hook != "" {
+	if b.Reason == reason.NotReady {
+		if since := lifecycle.UnreadySince(seen.pod()); !since.IsZero() {
+			b.Since = since
+		}
+	}
+	if moved, err := lifecycle.MovedAt(seen.pod()); err == nil && (b.Hook != "" || b.Reason == reason.Updating) {
 		b.Since = moved
 	}
 	return b
@@ -102,8 +109,10 @@ func (o *observation) explain() notes.Blocker {
 			"after an in-place update, which was rolled back: delete the pod, or update it in place"}
 	case o.input.KeptInPanic(d):
 		return notes.Blocker{Reason: reason.PanicThreshold, Message: o.panic.Message(o.settings.PanicThreshold)}
-	case d.Waiting != "" && !lifecycle.IsReady(o.pod()):
-		return notes.Blocker{Reason: reason.NotReady, Message: "the pod is not ready"}
+	case d.Row == lifecycle.RowUpdating:
+		return notes.Blocker{Reason: reason.Updating, Message: lifecycle.NotUpdatedBecause(o.pod())}
+	case o.input.AwaitsReadiness(d):
+		return notes.Blocker{Reason: reason.NotReady, Message: lifecycle.NotReadyBecause(o.pod())}
 	case o.warning.Reason != "":
 		return o.warning
 	case o.input.Released(d):

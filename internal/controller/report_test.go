@@ -9,6 +9,7 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/reason"
@@ -23,6 +24,7 @@ func TestWaitReasons(t *testing.T) {
 		pod      = func(*corev1.Pod)
 	)
 	portless := func(web *kruisev1alpha1.CloneSet) { web.Spec.Template.Spec.Containers[0].Ports = nil }
+	plain := func(web *kruisev1alpha1.CloneSet) { delete(web.Spec.Template.Labels, inPlaceLabel) }
 	selected := func(web *kruisev1alpha1.CloneSet) { web.Spec.Selector.MatchLabels[preNormalLabel] = "ok" }
 	marking := func(web *kruisev1alpha1.CloneSet) { web.Spec.Lifecycle.InPlaceUpdate.MarkPodNotReady = true }
 	held := func(pod *corev1.Pod) {
@@ -48,8 +50,8 @@ func TestWaitReasons(t *testing.T) {
 		after                time.Duration
 	}{
 		"not ready": {"part of any rollout; its status brings us back", nil, []pod{unready},
-			"preNormal", "NotReady", "", 0},
-		"no address": {"the same", nil, []pod{addressless}, "preNormal", "NoAddress", "", 0},
+			"preNormal", "NotReady", "", reason.Patience},
+		"no address": {"the same", nil, []pod{addressless}, "preNormal", "NoAddress", "", reason.Patience},
 		"no port": {"somebody has to write one", portless, nil, "preNormal", "InvalidPod",
 			"no port to register: set service.port in the config, a containerPort, or", backoffCap},
 		"a drain that does not parse": {"somebody has to correct it", nil,
@@ -61,13 +63,15 @@ func TestWaitReasons(t *testing.T) {
 		"held not ready by Kruise": {"only a person can correct it", marking, []pod{normal, held}, "", "HeldNotReady",
 			"OpenKruise holds the pod not ready (markPodNotReady)", backoffCap},
 		"held not ready by Kruise during an update": {"as it should be; it lets go after the update",
-			marking, []pod{updating, held}, "", "AwaitingOpenKruise", "", 0},
-		"not ready by itself in Normal": {"its own affair: it is kept as it is",
-			nil, []pod{normal, unready}, "", "", "", 0},
+			marking, []pod{updating, held}, "", "AwaitingOpenKruise", "", reason.Patience},
+		"updated in place": {"it is out, and nothing waits for Rollcall", plain, []pod{inState(appspub.LifecycleStateUpdating), unready},
+			"", "Updating", "", reason.Patience},
+		"not ready by itself in Normal": {"it is out, and nothing waits for Rollcall",
+			nil, []pod{normal, unready}, "", "NotReady", "", reason.Patience},
 		"not ready by itself where a hook marks": {"Kruise's own gate is open",
-			marking, []pod{normal, held, letGo}, "", "", "", 0},
+			marking, []pod{normal, held, letGo}, "", "NotReady", "", reason.Patience},
 		"held not ready by Kruise, by no hook": {"another feature of Kruise holds it, and knows when to let go",
-			nil, []pod{normal, held}, "", "", "", 0},
+			nil, []pod{normal, held}, "", "NotReady", "", reason.Patience},
 		"a workload of another kind whose pod has ended": {"its finalizer is released like any",
 			nil, []pod{ofAJob, normal, ended}, "", "", "", 0},
 		"a workload of another kind": {"Rollcall never releases its finalizer",
@@ -110,6 +114,72 @@ func TestWaitReasons(t *testing.T) {
 			w.reconcile(pod)
 			w.expectEvents("one reason, one Event")
 			w.expectWaits("it waits since it began", waits...)
+		})
+	}
+}
+
+// TestPodThatStaysOut: whoever a pod that is out of rotation waits for, it shows what is missing, and after 10 minutes by an Event.
+func TestPodThatStaysOut(t *testing.T) {
+	t.Parallel()
+	pulls := func(pod *corev1.Pod) {
+		unready(pod)
+		pod.Spec.NodeName = "node-1"
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{
+			Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "not found"},
+		}}}
+	}
+	for name, tc := range map[string]struct {
+		state  appspub.LifecycleStateType
+		reason reason.Reason
+		hook   string
+	}{
+		"while it is updated":           {appspub.LifecycleStateUpdating, reason.Updating, ""},
+		"once it was updated":           {appspub.LifecycleStateUpdated, reason.NotReady, "hook inPlaceUpdate waits: "},
+		"when a deletion is called off": {appspub.LifecycleStatePreparingNormal, reason.NotReady, "hook preNormal waits: "},
+		"when it turns unready":         {appspub.LifecycleStateNormal, reason.NotReady, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, func(c *choices) { c.PanicThreshold = 100 })
+			pod := w.servingPod(w.cloneSet("web"), "web-1")
+			if tc.state != appspub.LifecycleStateNormal {
+				w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
+			}
+			w.sleep(time.Minute)
+			w.reconcileIn(pod, tc.state, pulls, func(pod *corev1.Pod) { pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(w.clock.Now()) })
+			began := w.clock.Now()
+			expectShown := func(warning bool) {
+				t.Helper()
+				waits := w.r.Waits()
+				if len(waits) != 1 || waits[0].Reason != string(tc.reason) || waits[0].Message != "container main: ErrImagePull: not found" ||
+					!waits[0].Since.Equal(began) || waits[0].Warning != warning {
+					t.Errorf("got %+v, want reason %s since %s, warning %t", waits, tc.reason, began, warning)
+				}
+			}
+			expectShown(false)
+			w.sleep(reason.Patience - time.Second)
+			w.expectResult("its Event is due then", w.reconcile(pod), time.Second)
+			w.expectEvents("any rollout may take so long")
+
+			t.Log("Another manager leads.")
+			w.restart()
+			w.sleep(time.Second)
+			w.reconcile(pod)
+			w.reconcile(pod)
+			expectShown(true)
+			want := []string{fmt.Sprintf("Warning %s %scontainer main: ErrImagePull", tc.reason, tc.hook)}
+			if tc.hook != "" {
+				want = append([]string{"Warning RolloutWaits pod web-1 has waited for "}, want...)
+			}
+			w.expectEvents("the pod is missing; where a hook waits, its rollout shows it too", want...)
+			w.sleep(reason.EventRepeat)
+			w.reconcile(pod)
+			w.expectEvents("the API server drops an Event after an hour", want...)
+
+			w.changePod(pod, ready, inState(appspub.LifecycleStateNormal))
+			w.reconcile(pod)
+			w.expectEvents("a person may stop looking", fmt.Sprintf("Normal Resolved %s has passed", tc.reason))
+			w.expectWaits("it is back")
 		})
 	}
 }

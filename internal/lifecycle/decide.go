@@ -281,9 +281,9 @@ func (in Input) Managed() bool {
 }
 
 // Released reports whether no handler of Rollcall's holds the pod any more where OpenKruise waits before it updates or deletes
-// one: the next move is OpenKruise's.
+// one: the next move is OpenKruise's, or a person's if its workload is gone.
 func (in Input) Released(d Decision) bool {
 	at := State(in.Pod)
-	return d.Waiting == "" && in.Pod.DeletionTimestamp == nil && in.Hooks.Any() &&
+	return d.Waiting == "" && in.Pod.DeletionTimestamp == nil &&
 		(at == appspub.LifecycleStatePreparingUpdate || at == appspub.LifecycleStatePreparingDelete)
 }

@@ -25,18 +25,18 @@ func gauge(desc *prometheus.Desc, value float64, labels ...string) prometheus.Me
 	return prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 }
 
-// Wait is one pod that waits for Rollcall, as the status page shows it too.
+// Wait is one pod that waits, for Rollcall or for another, as the status page shows it too.
 type Wait struct {
 	Namespace string `json:"namespace"`
 	Pod       string `json:"name"`
 	UID       string `json:"-"`
-	// Hook is the one OpenKruise waits for; empty where OpenKruise waits for nothing: the registry is behind, or a person should look at
-	// the pod.
+	// Hook is the one OpenKruise waits for; empty where OpenKruise waits for nothing: the registry is behind, the pod is out of rotation
+	// until it is ready, or a person should look at it.
 	Hook   string `json:"hook,omitempty"`
 	Reason string `json:"reason"`
 	// Message says what is missing. It may be a registry's own words, or those of who wrote the pod.
 	Message string `json:"message,omitempty"`
-	// Since is when the pod came into its lifecycle state, or when the reason was first seen where no hook waits.
+	// Since is when the pod came into its lifecycle state, or where no hook waits when it turned unready or the reason was first seen.
 	Since time.Time `json:"since"`
 	// Warning: a person should look, and an Event says so. Without it the wait is part of any rollout.
 	Warning bool `json:"warning"`
@@ -72,7 +72,7 @@ func RegisterCertificate(r prometheus.Registerer, notAfter func() time.Time) {
 // which Rollcall owns none. Both are called concurrently. now is the clock that Wait.Since was taken from.
 func RegisterPods(r prometheus.Registerer, waits func() []Wait, unmatchedWorkloads func() int, now func() time.Time) {
 	waiting := prometheus.NewDesc("rollcall_waiting_pods",
-		"Pods that wait, by hook and reason.", []string{"hook", "reason"}, nil)
+		"Pods that wait or are out of rotation, by hook (empty if OpenKruise waits at none) and reason.", []string{"hook", "reason"}, nil)
 	oldest := prometheus.NewDesc("rollcall_oldest_wait_seconds",
 		"How long the oldest waiting pod has waited, by hook and reason.", []string{"hook", "reason"}, nil)
 	unmatched := prometheus.NewDesc("rollcall_unmatched_workloads",

@@ -1,6 +1,7 @@
 package notes
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -15,7 +16,7 @@ type Blocker struct {
 	Reason  reason.Reason
 	Message string
 	Since   time.Time
-	// Said is when an Event last said so; zero where none has.
+	// Said is when an Event last said so; zero where none has, since the wait is part of any rollout.
 	Said time.Time
 	// After is when the reconciler looks again without an event; zero where an event will come.
 	After time.Duration
@@ -68,10 +69,15 @@ func (b Blocker) OfAgent(err error) Blocker {
 	return b
 }
 
-// Say returns the blocker as it is said, and whether an Event is due for it, where another was shown before.
+// Say returns the blocker as it is said, and whether an Event is due for it, where another was shown before. One that will have an
+// Event is looked at again then.
 func (b Blocker) Say(before Blocker, now time.Time) (said Blocker, due bool) {
+	late := b.Since.Add(reason.Patience)
 	switch {
-	case b.Reason.Calm():
+	case b.Reason.Late() && now.Before(late):
+		b.After = cmp.Or(b.After, late.Sub(now))
+		return b, false
+	case b.Reason.Event() == "":
 		return b, false
 	case b.Reason == before.Reason && (b.Hook == before.Hook || b.Hook == "") && now.Before(before.Said.Add(reason.EventRepeat)):
 		b.Said = before.Said

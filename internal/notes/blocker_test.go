@@ -66,6 +66,8 @@ func TestBlockerSay(t *testing.T) {
 	now := time.Now()
 	refused := Blocker{Hook: lifecycle.PreDelete, Reason: reason.RegistryRefused}
 	said := func(b Blocker, at time.Time) Blocker { b.Said = at; return b }
+	since := func(ago time.Duration) Blocker { return Blocker{Reason: reason.NotReady, Since: now.Add(-ago)} }
+	after := func(b Blocker, d time.Duration) Blocker { b.After = d; return b }
 	for name, tc := range map[string]struct {
 		reason      string
 		now, before Blocker
@@ -79,6 +81,10 @@ func TestBlockerSay(t *testing.T) {
 			said(Blocker{Reason: reason.RegistryRefused}, now), false},
 		"for long": {"the API server drops an Event after an hour", refused, said(refused, now.Add(-reason.EventRepeat)), said(refused, now), true},
 		"calm":     {"it is part of any rollout", Blocker{Reason: reason.Draining}, said(refused, now), Blocker{Reason: reason.Draining}, false},
+		"not for long": {"a pod may start slowly, and is looked at again", since(reason.Patience - time.Second), Blocker{},
+			after(since(reason.Patience-time.Second), time.Second), false},
+		"too long": {"the pod is missing", since(reason.Patience), since(0), said(since(reason.Patience), now), true},
+		"longer":   {"the Event is there", since(time.Hour), said(since(0), now), said(since(time.Hour), now), false},
 		"a calm one before": {"the Event of the one before that says Resolved", refused, Blocker{Hook: lifecycle.PreDelete, Reason: reason.Draining},
 			said(refused, now), true},
 	} {

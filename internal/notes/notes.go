@@ -99,7 +99,7 @@ func (n *Notes) Waits() (waits []metrics.Wait) {
 	for _, one := range n.pods {
 		if b := one.shown; b != nil {
 			waits = append(waits, metrics.Wait{
-				Hook: string(b.Hook), Reason: string(b.Reason), Message: b.Message, Warning: !b.Reason.Calm(),
+				Hook: string(b.Hook), Reason: string(b.Reason), Message: b.Message, Warning: !b.Said.IsZero(),
 				Namespace: one.Pod.Namespace, Pod: one.Pod.Name, UID: string(one.Pod.UID), Since: b.Since,
 			})
 		}
@@ -115,7 +115,7 @@ func (n *Notes) Show(of *Note, now Blocker) {
 		shown := now // on the heap only where a pod waits
 		of.shown = &shown
 	}
-	if now.Reason.Calm() || now.Hook == "" { // OpenKruise does not wait for it
+	if now.Said.IsZero() || now.Hook == "" { // OpenKruise does not wait for it
 		of.told = ""
 	}
 }

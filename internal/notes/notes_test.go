@@ -58,7 +58,7 @@ func TestOneEventForAWorkload(t *testing.T) {
 	expect("the first of its pods that waits", one, "web", true)
 	expect("it stands for all of them", other, "web", false)
 	expect("another workload has its own", other, "api", true)
-	n.Show(one, Blocker{Hook: lifecycle.PreDelete, Reason: reason.RegistryTimeout})
+	n.Show(one, Blocker{Hook: lifecycle.PreDelete, Reason: reason.RegistryTimeout, Said: now})
 	expect("the first pod waits still", other, "web", false)
 	n.Show(one, Blocker{})
 	expect("it has gone on", other, "web", true)
@@ -73,9 +73,13 @@ func TestWaits(t *testing.T) {
 	t.Parallel()
 	n := New()
 	one := noteOf(n, "1")
-	n.Show(one, Blocker{Hook: lifecycle.PreDelete, Reason: reason.RegistryTimeout, Message: "slow"})
+	n.Show(one, Blocker{Hook: lifecycle.PreDelete, Reason: reason.RegistryTimeout, Message: "slow", Said: time.Now()})
 	if got := n.Waits(); len(got) != 1 || got[0].Pod != "web-1" || got[0].Reason != "RegistryTimeout" || !got[0].Warning {
 		t.Errorf("got %+v, want the pod that waits", got)
+	}
+	n.Show(one, Blocker{Reason: reason.NotReady})
+	if got := n.Waits(); len(got) != 1 || got[0].Warning {
+		t.Errorf("got %+v, want one that waits as in any rollout", got)
 	}
 	n.Show(one, Blocker{})
 	if got := n.Waits(); len(got) > 0 || one.Shown() != (Blocker{}) {

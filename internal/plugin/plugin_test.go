@@ -113,7 +113,10 @@ func (s scene) view(t *testing.T) Pod {
 				APIVersion: "apps.kruise.io/v1alpha1", Kind: "CloneSet", Name: "web", UID: "set", Controller: new(true),
 			}},
 		},
-		Status: corev1.PodStatus{PodIP: "10.0.0.1"},
+		Spec: corev1.PodSpec{NodeName: "node-1", Containers: []corev1.Container{{Name: "web"}}},
+		Status: corev1.PodStatus{PodIP: "10.0.0.1", ContainerStatuses: []corev1.ContainerStatus{
+			{Name: "web", Ready: s.ready, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+		}},
 	}
 	maps.Copy(pod.Labels, s.labels)
 	if s.ready {
@@ -231,7 +234,7 @@ No manager leads: no hook is set or released.
 prod/web-1 is not in rotation: no registry has acknowledged it yet.
 What the registries say now is not shown: the manager rollcall-1 runs without --status-page, or is older than this plugin.
 It has been PreparingNormal for 60s: it is new or back, and does not count as available yet. It is not ready.
-OpenKruise waits at the hook preNormal, reason NotReady: the pod is not ready yet.
+OpenKruise waits at the hook preNormal, reason NotReady: container web is running, and not ready.
 Next, the pod becomes ready; then Rollcall registers it, and sets the handler once the registry has acknowledged.
 
 Handlers:
@@ -305,6 +308,14 @@ func TestExplainSays(t *testing.T) {
 	}
 	joining := scene{state: appspub.LifecycleStatePreparingNormal, ready: true, warning: string(reason.ServiceClaimed)}
 	updated := scene{state: appspub.LifecycleStateUpdated, ready: true, record: lifecycle.OutOfService}
+	updating := scene{state: appspub.LifecycleStateUpdating, record: lifecycle.OutOfService}
+	pulls := func(s *scene) {
+		s.change = func(pod *corev1.Pod) {
+			pod.Status.ContainerStatuses[0].State = corev1.ContainerState{
+				Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "not found"},
+			}
+		}
+	}
 	with := func(s scene, of func(*scene)) scene { of(&s); return s }
 	skip := func(text string) func(*scene) {
 		return func(s *scene) { s.change = func(pod *corev1.Pod) { pod.Annotations[lifecycle.AnnotationSkip] = text } }
@@ -421,6 +432,31 @@ func TestExplainSays(t *testing.T) {
 			scene:  with(deleting, func(s *scene) { s.record, s.out, s.undated = lifecycle.Absent, 20*time.Second, true }),
 			has: "reason Draining: out of rotation; how long the drain takes is not known, since the manager refuses drain in its configuration.\n" +
 				"Next, the drain ends; then Rollcall clears", without: "left to notice",
+		},
+		"updated to an image that can't be pulled": {
+			reason: "the rollout stands still", scene: with(updating, pulls), without: "Next,",
+			has: "Nothing waits for Rollcall. The pod is out of rotation, reason Updating: container web: ErrImagePull: not found.\n",
+		},
+		"updated to an image that can't be pulled, for long": {
+			reason: "what is on the pod is newer than the Event", without: "connection refused",
+			has:   "reason Updating: container web: ErrImagePull: not found.\n",
+			scene: with(with(updating, pulls), func(s *scene) { s.warning = string(reason.Updating) }),
+		},
+		"ready, and still Updating": {
+			reason: "OpenKruise may be down", scene: with(updating, func(s *scene) { s.ready = true }),
+			has: "reason Updating: the pod is ready, and OpenKruise has not finished its update in place.\n",
+		},
+		"a readiness gate that nothing sets": {
+			reason: "no hook waits, and the pod is out", without: "Next,",
+			has: "Nothing waits for Rollcall. The pod is out of rotation, reason NotReady: readiness gate example.com/open is not set.\n",
+			scene: scene{state: appspub.LifecycleStateNormal, record: lifecycle.OutOfService, labels: armed, change: func(pod *corev1.Pod) {
+				pod.Status.ContainerStatuses[0].Ready = true
+				pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/open"}}
+			}},
+		},
+		"not ready and kept": {
+			reason: "it is in rotation", has: "Nothing waits for Rollcall.\n\nHandlers",
+			scene: scene{state: appspub.LifecycleStateNormal, record: lifecycle.InService, labels: armed},
 		},
 		"let go": {
 			reason: "the Event says why it is out", has: "without the registry's acknowledgement (Skipped)",

@@ -170,6 +170,9 @@ func (w *world) reasonOf(p Pod) (why reason.Reason, message string, warned bool)
 		return reason.AwaitingOpenKruise, fmt.Sprintf("Rollcall released its hook without the registry's acknowledgement (%s), and OpenKruise "+
 			"has neither updated nor deleted it yet", last.Reason), true
 	case found && last.Type == corev1.EventTypeWarning:
+		if why, message = reasonOn(p); why == reason.Reason(last.Reason) {
+			return why, message, true // which is newer
+		}
 		return reason.Reason(last.Reason), withoutHook(last.Note), true
 	}
 	why, message = reasonOn(p)
@@ -181,12 +184,14 @@ func reasonOn(p Pod) (why reason.Reason, message string) {
 	switch {
 	case p.facts.input.Released(p.facts.decision):
 		return reason.AwaitingOpenKruise, "its hook is released, and OpenKruise has neither updated nor deleted it yet"
+	case p.facts.decision.Row == lifecycle.RowUpdating:
+		return reason.Updating, lifecycle.NotUpdatedBecause(p.facts.pod)
+	case p.facts.input.AwaitsReadiness(p.facts.decision):
+		return reason.NotReady, lifecycle.NotReadyBecause(p.facts.pod)
 	case p.Hook == "":
 		return "", ""
 	case p.facts.drainLeft > 0:
 		return reason.Draining, "out of rotation; clients have " + short(p.facts.drainLeft) + " left to notice"
-	case !p.facts.decision.Releases && !p.Ready:
-		return reason.NotReady, "the pod is not ready yet"
 	case p.facts.pod.Status.PodIP == "":
 		return reason.NoAddress, "the pod has no IP yet"
 	case p.facts.undated:
@@ -223,8 +228,10 @@ func (w *world) eventOf(p Pod) (last eventsv1.Event, found bool) {
 	return eventsv1.Event{}, false
 }
 
-// waits reports whether a rollout waits for something at the pod.
-func (p Pod) waits() bool { return p.Hook != "" || p.Reason == reason.AwaitingOpenKruise }
+// waits reports whether a rollout waits for something at the pod, or the pod is out of rotation.
+func (p Pod) waits() bool {
+	return p.Hook != "" || slices.Contains([]reason.Reason{reason.AwaitingOpenKruise, reason.Updating, reason.NotReady}, p.Reason)
+}
 
 // tone is how the pod looks in a list.
 func (p Pod) tone() tone {

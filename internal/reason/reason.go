@@ -182,14 +182,20 @@ const (
 	//
 	// What to do: where it stays, look at the API server, which answers too slowly.
 	NotPermitted Reason = "NotPermitted"
-	// NotReady: OpenKruise waits, and the pod is not ready yet.
+	// NotReady: the pod is not ready, so it is out of rotation. The message is what keeps it from being ready: a container, a
+	// readiness gate or the scheduler.
 	//
-	// What to do: look at the pod.
+	// What to do: if it lasts, fix what the message shows.
 	NotReady Reason = "NotReady"
 	// NoAddress: the pod has no IP yet.
 	//
-	// What to do: wait.
+	// What to do: wait. If it lasts, look at the pod's node and its network.
 	NoAddress Reason = "NoAddress"
+	// Updating: OpenKruise updates the pod in place, so it is out of rotation. The message is what keeps the update from being
+	// finished.
+	//
+	// What to do: if it lasts, fix what the message shows. If it is the image, correct it in the workload.
+	Updating Reason = "Updating"
 	// Stopping: the manager was asked to stop and makes no further calls.
 	//
 	// What to do: nothing, the next manager goes on.
@@ -210,7 +216,8 @@ const (
 	// What to do: write what the message says.
 	SkipRefused Reason = "SkipRefused"
 	// RolloutWaits: only an Event, on the workload. OpenKruise has waited for a minute or longer for one of its pods, and
-	// not because of a drain or the pod's readiness. One Event stands for all of its pods that wait, and comes again each half hour.
+	// not because of a drain; for ten minutes or longer if the pod is not ready. One Event stands for all of its pods that wait, and
+	// comes again each half hour.
 	//
 	// What to do: look at the pod that the message names.
 	RolloutWaits Reason = "RolloutWaits"
@@ -255,11 +262,11 @@ func (r Reason) Page() string {
 	return "https://github.com/rollcall-dev/rollcall/blob/main/docs/reference/reasons.md#" + strings.ToLower(string(r))
 }
 
-// Event returns the type of the Event that shows the reason, or nothing for a reason that is part of any rollout.
+// Event returns the type of the Event that shows the reason, or nothing if none does. That of a reason that is [Reason.Late] comes
+// later.
 func (r Reason) Event() string {
 	switch r {
-	case "", Draining, Settling, ReadersLag, Queued, NotPermitted, NotReady, NoAddress, Stopping, AwaitingOpenKruise,
-		DryRun, AppStarting, AppEntryRemains, Acknowledgement, NotWatched:
+	case "", Draining, Settling, ReadersLag, Queued, NotPermitted, Stopping, DryRun, AppStarting, AppEntryRemains, Acknowledgement, NotWatched:
 		return ""
 	case Resolved, EvictionHooked:
 		return corev1.EventTypeNormal
@@ -271,8 +278,18 @@ func (r Reason) Event() string {
 // EventRepeat is after how long an Event is made again whose reason stays: the API server drops Events after an hour.
 const EventRepeat = 30 * time.Minute
 
+// Patience is how long a reason that is [Reason.Late] lasts before its Event. A pod that starts slowly makes none, and the alert comes
+// with it.
+const Patience = 10 * time.Minute
+
+// Late reports whether the reason is part of any rollout and makes its Event only once it has lasted for [Patience]: Rollcall has done
+// its part, and waits for the pod or for OpenKruise.
+func (r Reason) Late() bool {
+	return slices.Contains([]Reason{NotReady, NoAddress, Updating, AwaitingOpenKruise}, r)
+}
+
 // Calm reports whether the reason is part of any rollout.
-func (r Reason) Calm() bool { return r.Event() == "" }
+func (r Reason) Calm() bool { return r.Event() == "" || r.Late() }
 
 // Momentary reports whether an Event of the reason says what happened, and neither that the pod waits nor that it no longer does.
 func (r Reason) Momentary() bool {

@@ -87,7 +87,7 @@ func (v *view) pods() {
 <h2>Pods that wait <span class="count">%s</span></h2>
 `, v.PodsTotal)
 	if len(v.Pods) == 0 {
-		v.put("<p class=\"faint\">No pod waits for Rollcall.</p>\n</section>\n")
+		v.put("<p class=\"faint\">No pod waits.</p>\n</section>\n")
 		return
 	}
 	v.head("Waited", "Pod", "Hook", "Reason", "Registries")

@@ -1,7 +1,10 @@
 package integration
 
 import (
+	"encoding/json"
 	"fmt"
+	"testing"
+	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
@@ -10,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/statuspage"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
@@ -104,6 +108,58 @@ func turnsUnready(s *scenario) {
 	s.ExpectSteady()
 }
 
+// TestPodThatStaysOut: a pod that is out of rotation shows what is missing, whoever it waits for: a readiness gate that nothing sets,
+// and an image that can't be pulled.
+func TestPodThatStaysOut(t *testing.T) {
+	t.Parallel()
+	const installation = "stays-out-manager"
+	s := alone(t, "stays-out", nil, append(elect(t, installation), "--status-page")...)
+	person := s.Kubectl("admin", env.cluster.Config())
+	s.must(s.k8s.Create(s.Context(), s.manager.config.configMap(installation)))
+	person.installation = installation
+
+	s.Create(inPlace, replicas(1), gated)
+	pod := s.AwaitRunning()
+	s.untilPod(pod, "runs", func(now *corev1.Pod) bool { return lifecycle.IsTrue(now, corev1.ContainersReady) })
+	s.ExpectMetric(`rollcall_waiting_pods{hook="",reason="NotReady"} 1`)
+	person.Expect(0, "explain "+pod.Name, "reason NotReady: readiness gate "+healthGate+" is not set")
+	person.Expect(0, "status -o wide", "NotReady", "readiness gate "+healthGate+" is not set")
+	s.LongAgo(pod)
+	s.ExpectEvent(pod, corev1.EventTypeWarning, "NotReady", "readiness gate "+healthGate+" is not set")
+	s.TurnHealthy(corev1.ConditionTrue, pod)
+	s.ExpectSteady()
+	s.ExpectEvent(pod, corev1.EventTypeNormal, "Resolved", "NotReady has passed")
+
+	s.PatchPod(pod, fmt.Sprintf(`{"metadata":{"annotations":{%q:"1h"}}}`, cluster.AnnotationStartDelay))
+	s.UpdateImage("nginx:none")
+	s.untilPod(pod, "has stopped", func(now *corev1.Pod) bool { return now.Status.ContainerStatuses[0].State.Terminated != nil })
+	container := s.Now(pod.UID).Status.ContainerStatuses[0] // whose image OpenKruise compares
+	container.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "not found"}}
+	status, err := json.Marshal(corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{container}})
+	s.must(err)
+	s.PatchStatus(pod, string(status))
+	missing := "container " + container.Name + ": ErrImagePull: not found"
+	s.awaitPage("the container and why it does not start", func(p statuspage.Snapshot) bool {
+		return len(p.Pods) == 1 && p.Pods[0].Reason == "Updating" && p.Pods[0].Message == missing && !p.Pods[0].Warning
+	})
+	s.ExpectMetric(`rollcall_waiting_pods{hook="",reason="Updating"} 1`)
+	person.Expect(0, "explain "+pod.Name, "The pod is out of rotation, reason Updating: "+missing)
+	s.LongAgo(pod)
+	s.ExpectEvent(pod, corev1.EventTypeWarning, "Updating", missing)
+	s.PatchPod(pod, fmt.Sprintf(`{"metadata":{"annotations":{%q:"1ms"}}}`, cluster.AnnotationStartDelay))
+	s.ExpectSteady()
+	s.ExpectEvent(pod, corev1.EventTypeNormal, "Resolved", "Updating has passed")
+	s.ExpectAlways()
+}
+
+// LongAgo has the pod be where it is, and as ready as it is, for an hour.
+func (s *scenario) LongAgo(pod *corev1.Pod) {
+	s.Helper()
+	at := time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
+	s.PatchStatus(pod, fmt.Sprintf(`{"conditions":[{"type":"Ready","lastTransitionTime":%q}]}`, at))
+	s.PatchPod(pod, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, appspub.LifecycleTimestampKey, at))
+}
+
 // healthGate is a readiness gate that a scenario opens and shuts as a probe would.
 const healthGate = "example.test/healthy"
 
@@ -114,8 +170,13 @@ func gated(set *kruisev1alpha1.CloneSet) {
 // TurnHealthy opens or shuts the pods' gates.
 func (s *scenario) TurnHealthy(status corev1.ConditionStatus, pods ...*corev1.Pod) {
 	s.Helper()
-	patch := fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":%q}]}}`, healthGate, status)
 	for _, pod := range pods {
-		s.must(s.k8s.Status().Patch(s.Context(), pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, []byte(patch))))
+		s.PatchStatus(pod, fmt.Sprintf(`{"conditions":[{"type":%q,"status":%q}]}`, healthGate, status))
 	}
+}
+
+func (s *scenario) PatchStatus(pod *corev1.Pod, status string) {
+	s.Helper()
+	patch := []byte(`{"status":` + status + `}`)
+	s.must(s.k8s.Status().Patch(s.Context(), pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch)))
 }

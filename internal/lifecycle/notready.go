@@ -1,0 +1,176 @@
+package lifecycle
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// AwaitsReadiness reports whether the pod is out of rotation only until it is ready, whether a hook waits or not. One that is kept is
+// in rotation at the address at which it was put there.
+func (in Input) AwaitsReadiness(d Decision) bool {
+	switch d.Row {
+	case RowUpdatedNotReady, RowPreparingNormalUnfit:
+		return true
+	case RowNormalNotReady:
+		here := func(at Recorded) bool { return at.Address == in.Pod.Status.PodIP }
+		return in.Record.Want != InService || !slices.ContainsFunc(in.Record.Instances, here)
+	default:
+		return false
+	}
+}
+
+// UnreadySince returns since when the pod is not ready; zero if its conditions do not tell.
+func UnreadySince(pod *corev1.Pod) time.Time {
+	if c := conditionOf(pod, corev1.PodReady); c != nil && c.Status != corev1.ConditionTrue {
+		return c.LastTransitionTime.Time
+	}
+	return time.Time{}
+}
+
+// NotUpdatedBecause returns what keeps a pod in Updating, in one line.
+func NotUpdatedBecause(pod *corev1.Pod) string {
+	return cmp.Or(NotReadyBecause(pod), "the pod is ready, and OpenKruise has not finished its update in place")
+}
+
+// NotReadyBecause returns what keeps the pod from being ready, in one line; nothing if it is ready. The cache keeps this line in
+// place of what it is made from, as the pod's message.
+func NotReadyBecause(pod *corev1.Pod) string {
+	if IsReady(pod) {
+		return ""
+	}
+	return registry.Excerpt(cmp.Or(pod.Status.Message, unscheduled(pod), unreadyContainers(pod), shutGates(pod), readyAlone(pod)))
+}
+
+func unscheduled(pod *corev1.Pod) string {
+	if pod.Spec.NodeName != "" {
+		return ""
+	}
+	return "the pod is not scheduled" + details(conditionOf(pod, corev1.PodScheduled))
+}
+
+func unreadyContainers(pod *corev1.Pod) string {
+	statuses := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
+	if len(statuses) == 0 {
+		return "no container has been started on node " + pod.Spec.NodeName
+	}
+	var all []string
+	for _, s := range statuses {
+		awaitsOthers := s.State.Waiting != nil && s.State.Waiting.Reason == "PodInitializing"
+		if !s.Ready && (!awaitsOthers || len(all) == 0) {
+			all = append(all, "container "+s.Name+unreadyContainer(&s, containerOf(pod, s.Name)))
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+func unreadyContainer(s *corev1.ContainerStatus, spec corev1.Container) string {
+	waiting, ended, last := s.State.Waiting, s.State.Terminated, s.LastTerminationState.Terminated
+	switch {
+	case waiting != nil && waiting.Reason == "CrashLoopBackOff" && last != nil: // the message has only the pod's name and the delay
+		return ": CrashLoopBackOff, last " + exit(last)
+	case waiting != nil:
+		return joined(cmp.Or(waiting.Reason, "waiting to start"), waiting.Message)
+	case ended != nil:
+		return ": " + exit(ended)
+	case s.State.Running == nil:
+		return ": waiting to start"
+	case spec.StartupProbe != nil && (s.Started == nil || !*s.Started):
+		return " is running, and its startup probe" + probed(spec.StartupProbe) + " has not succeeded"
+	case spec.ReadinessProbe != nil:
+		return " is running, and its readiness probe" + probed(spec.ReadinessProbe) + " fails"
+	default:
+		return " is running, and not ready"
+	}
+}
+
+// exit is how a container ended.
+func exit(s *corev1.ContainerStateTerminated) string {
+	return fmt.Sprintf("exit code %d", s.ExitCode) + joined(s.Reason, s.Message)
+}
+
+// probed is where a probe is sent. The command of one that runs in the container may hold a secret.
+func probed(p *corev1.Probe) string {
+	switch {
+	case p.HTTPGet != nil:
+		return fmt.Sprintf(" (GET :%s/%s)", p.HTTPGet.Port.String(), strings.TrimPrefix(p.HTTPGet.Path, "/"))
+	case p.TCPSocket != nil:
+		return fmt.Sprintf(" (TCP :%s)", p.TCPSocket.Port.String())
+	case p.GRPC != nil:
+		return fmt.Sprintf(" (gRPC :%d)", p.GRPC.Port)
+	default:
+		return " (a command)"
+	}
+}
+
+func shutGates(pod *corev1.Pod) string {
+	var all []string
+	for _, gate := range pod.Spec.ReadinessGates {
+		if gate.ConditionType != ConditionInRotation && !IsTrue(pod, gate.ConditionType) {
+			all = append(all, "readiness gate "+string(gate.ConditionType)+shutGate(conditionOf(pod, gate.ConditionType)))
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+func shutGate(c *corev1.PodCondition) string {
+	switch {
+	case c == nil:
+		return " is not set"
+	case c.Type == appspub.InPlaceUpdateReady: // its reason and message tell a person less
+		return ": OpenKruise has not seen the updated containers run"
+	case c.Type == appspub.KruisePodReadyConditionType:
+		return ": OpenKruise holds the pod not ready, for a hook with markPodNotReady or a restart of containers"
+	default:
+		return " is " + string(c.Status) + details(c)
+	}
+}
+
+// readyAlone is for a pod of which only the condition Ready is missing.
+func readyAlone(pod *corev1.Pod) string {
+	return "its containers and readiness gates are ready, and its condition Ready is not True" +
+		details(conditionOf(pod, corev1.PodReady)) + "; node " + pod.Spec.NodeName + " may be lost"
+}
+
+// details are a condition's reason and message.
+func details(c *corev1.PodCondition) string {
+	if c == nil {
+		return ""
+	}
+	return joined(c.Reason, c.Message)
+}
+
+// joined puts a colon before each of the texts that is not empty.
+func joined(texts ...string) (all string) {
+	for _, text := range texts {
+		if text != "" {
+			all += ": " + text
+		}
+	}
+	return all
+}
+
+func conditionOf(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
+	i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind })
+	if i < 0 {
+		return nil
+	}
+	return &pod.Status.Conditions[i]
+}
+
+// containerOf returns the container of that name in the pod's spec, or an empty one.
+func containerOf(pod *corev1.Pod, name string) corev1.Container {
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		if c.Name == name {
+			return c
+		}
+	}
+	return corev1.Container{}
+}
