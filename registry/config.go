@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"time"
 )
 
@@ -39,6 +40,10 @@ type Config struct {
 	// registry already. Rollcall sets it always; for a test that does not there is Logger in package driverkit. Calls that
 	// fail are logged by the caller.
 	Logger *slog.Logger
+	// Outgoing, unless it is nil, is to be called before each request is sent, with the request's context and the server, nil if
+	// that is not known. It returns the headers by which the server finds the trace that the request is part of. The HTTP client of
+	// package driverkit calls it.
+	Outgoing func(ctx context.Context, server *url.URL) (headers map[string]string)
 }
 
 // TLS says how the registry proves who it is, and how we prove who we are.

@@ -194,6 +194,9 @@ func (d *drivers) openOne(ctx context.Context, c *config.Config, name string, be
 	section := c.Registries[name]
 	cfg := section.Config
 	cfg.Logger = slog.New(logr.ToSlogHandler(d.logger.WithName("registry").WithValues("registry", name, "driver", section.Driver)))
+	if d.traces != nil {
+		cfg.Outgoing = d.traces.outgoing
+	}
 	made, err := d.constructors[section.Driver](ctx, cfg)
 	if err == nil && made == nil {
 		err = errors.New("the driver made no registry")
@@ -204,7 +207,7 @@ func (d *drivers) openOne(ctx context.Context, c *config.Config, name string, be
 	options := registryclient.Options{
 		Name: name, Driver: section.Driver, Timeout: section.Timeout, MaxInFlight: section.MaxInFlight,
 		Fence: d.fence, DryRun: d.dryRun.change(name), Metrics: d.metrics, Logger: d.logger,
-		Trace: audited(d.audit, name, d.traces.calls(name)),
+		Trace: audited(d.audit, name, d.traces.calls(name, cfg.Endpoint)),
 	}
 	if before != nil {
 		options.Server = before.client.Server()

@@ -333,6 +333,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	}
 	apply := a.applier(reconciler, applyToEvictions, enrolls, resyncs)
 	apply(a.drivers.inForce())
+	metrics.RegisterBuild(own, a.options.version)
 	metrics.RegisterReady(own, waits.unready)
 	metrics.RegisterPods(own, reconciler.Waits, state.Workloads.Unmatched, time.Now)
 	metrics.RegisterSlots(own, a.drivers.slots)

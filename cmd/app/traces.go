@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -14,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
@@ -117,20 +120,55 @@ func (t *traces) reconciles() func(reconcile.TypedReconciler[lifecycle.PodID]) r
 	}
 }
 
-// calls returns what gives each call to a registry a span.
-func (t *traces) calls(name string) registryclient.Trace {
+// calls returns what gives each call to a registry a span. Which of several servers a call went to is known only to the driver.
+func (t *traces) calls(name, endpoint string) registryclient.Trace {
 	if t == nil {
 		return nil
 	}
+	about := append(serverAttributes(soleServer(endpoint)), attribute.String("rollcall.registry", name))
 	return func(ctx context.Context, operation string, in registry.Instance) (context.Context, func(error)) {
-		ctx, span := t.Start(ctx, operation, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
-			attribute.String("rollcall.registry", name), attribute.String("rollcall.service", in.Service),
-			attribute.String("server.address", in.Address)))
+		ctx, span := t.Start(ctx, operation, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(about...))
+		if in.Service != "" { // a list has no instance
+			span.SetAttributes(attribute.String("rollcall.service", in.Service), attribute.String("rollcall.instance", in.Endpoint()))
+		}
 		return ctx, func(err error) {
 			span.SetAttributes(attribute.String("rollcall.outcome", string(registryclient.Classify(err))))
 			end(span, err)
 		}
 	}
+}
+
+// outgoing puts the server that a request goes to on the span of its call, and returns the headers by which the server finds that.
+func (t *traces) outgoing(ctx context.Context, server *url.URL) map[string]string {
+	trace.SpanFromContext(ctx).SetAttributes(serverAttributes(server)...)
+	headers := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, headers)
+	return headers
+}
+
+// soleServer returns the server of an endpoint; nil if there are several, or none.
+func soleServer(endpoint string) *url.URL {
+	if !strings.Contains(endpoint, "://") {
+		endpoint = "//" + endpoint
+	}
+	u, err := url.Parse(endpoint)
+	if err != nil || strings.Contains(endpoint, ",") {
+		return nil
+	}
+	return u
+}
+
+// serverAttributes are those of OpenTelemetry's semantic conventions.
+// https://opentelemetry.io/docs/specs/semconv/registry/attributes/server/
+func serverAttributes(u *url.URL) (all []attribute.KeyValue) {
+	if u == nil || u.Hostname() == "" {
+		return nil
+	}
+	all = append(all, attribute.String("server.address", u.Hostname()))
+	if port, err := strconv.Atoi(cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])); err == nil {
+		all = append(all, attribute.Int("server.port", port))
+	}
+	return all
 }
 
 // tracedPatches gives each patch a span.
@@ -144,8 +182,10 @@ func (p *tracedPatches) RoundTrip(r *http.Request) (*http.Response, error) {
 		return p.next.RoundTrip(r)
 	}
 	ctx, span := p.tracer.Start(r.Context(), "patch", trace.WithSpanKind(trace.SpanKindClient),
-		trace.WithAttributes(attribute.String("url.path", r.URL.Path)))
-	response, err := p.next.RoundTrip(r.WithContext(ctx))
+		trace.WithAttributes(append(serverAttributes(r.URL), attribute.String("url.path", r.URL.Path))...))
+	r = r.Clone(ctx)
+	propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(r.Header))
+	response, err := p.next.RoundTrip(r)
 	failure := err
 	if response != nil {
 		span.SetAttributes(attribute.Int("http.response.status_code", response.StatusCode))

@@ -156,6 +156,7 @@ func exercise() ([]*dto.MetricFamily, error) {
 	metrics.NewRegistryMetrics(all).Called("default", "memory", "register", "ok", time.Second)
 	metrics.NewDryRunMetrics(all).Step("", metrics.OperationPatch)
 	metrics.NewConfigMetrics(all)
+	metrics.RegisterBuild(all, "")
 	metrics.RegisterReady(all, func() string { return "" })
 	metrics.RegisterCertificate(all, time.Now)
 	metrics.NewLostLines(all)

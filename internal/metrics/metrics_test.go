@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +36,13 @@ func TestConfigMetrics(t *testing.T) {
 	expect("after a refusal", "0", "1", "0")
 	m.Applied()
 	expect("after a change", "1", "1", "1")
+}
+
+func TestBuild(t *testing.T) {
+	t.Parallel()
+	r := prometheus.NewPedanticRegistry()
+	RegisterBuild(r, "v1.2.3")
+	series.Expect(t, r, "at start", `rollcall_build_info{goversion="`+runtime.Version()+`",version="v1.2.3"} 1`)
 }
 
 func TestReady(t *testing.T) {

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"runtime"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -40,6 +41,16 @@ type Wait struct {
 	Since time.Time `json:"since"`
 	// Warning: a person should look, and an Event says so. Without it the wait is part of any rollout.
 	Warning bool `json:"warning"`
+}
+
+// RegisterBuild registers which build this is. Its version has the commit, unless it is a release's: Go itself knows only that of a
+// main of one's own.
+func RegisterBuild(r prometheus.Registerer, version string) {
+	promauto.With(r).NewGauge(prometheus.GaugeOpts{
+		Name:        "rollcall_build_info",
+		Help:        "1, by the version of the manager and that of Go which it was built with.",
+		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
+	}).Set(1)
 }
 
 // RegisterReady registers whether the manager is ready; unready returns why it is not, or nothing.

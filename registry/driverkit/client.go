@@ -52,6 +52,7 @@ type HTTPOptions struct {
 // elsewhere. It is safe for concurrent use.
 type HTTPClient struct {
 	options   HTTPOptions
+	outgoing  func(context.Context, *url.URL) map[string]string // nil without traces
 	mask      mask
 	log       *slog.Logger
 	transport http.RoundTripper // of net/http, but in tests of the kit
@@ -86,7 +87,8 @@ func NewHTTPClient(cfg registry.Config, options HTTPOptions) (*HTTPClient, error
 		connect = min(connect, cfg.Timeout/time.Duration(len(servers)))
 	}
 	return &HTTPClient{
-		options: options, mask: options.Credentials.mask(), log: Logger(cfg), transport: newTransport(config, connect), servers: servers,
+		options: options, outgoing: cfg.Outgoing, mask: options.Credentials.mask(), log: Logger(cfg),
+		transport: newTransport(config, connect), servers: servers,
 	}, nil
 }
 
@@ -313,6 +315,11 @@ func (c *HTTPClient) prepare(ctx context.Context, to Server, r Request) (*http.R
 	req.Header.Set("User-Agent", "rollcall")
 	if r.Body != nil {
 		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.outgoing != nil {
+		for key, value := range c.outgoing(ctx, u) {
+			req.Header.Set(key, value)
+		}
 	}
 	maps.Copy(req.Header, r.Header)
 	return req, nil

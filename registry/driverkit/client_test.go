@@ -65,6 +65,28 @@ func within(ctx context.Context, c *driverkit.HTTPClient, r driverkit.Request) (
 	return a, err
 }
 
+// TestRequestsCarryWhatIsOutgoing: each request has the headers of its trace, and who makes them is told which server it goes to.
+func TestRequestsCarryWhatIsOutgoing(t *testing.T) {
+	t.Parallel()
+	var sent http.Header
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { sent = r.Header }))
+	t.Cleanup(server.Close)
+	type key struct{}
+	told := ""
+	c := newClient(t, registry.Config{
+		Endpoint: server.URL,
+		Outgoing: func(ctx context.Context, to *url.URL) map[string]string {
+			told = to.Scheme + "://" + to.Host
+			return map[string]string{"traceparent": ctx.Value(key{}).(string)}
+		},
+	}, driverkit.HTTPOptions{})
+	_, err := within(context.WithValue(t.Context(), key{}, "00-1-2-01"), c, driverkit.Request{Path: "a"})
+	expect.NoError(t, err)
+	if sent.Get("Traceparent") != "00-1-2-01" || told != server.URL {
+		t.Errorf("the request to %s has traceparent %q, and %q was told", server.URL, sent.Get("Traceparent"), told)
+	}
+}
+
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	type class struct {

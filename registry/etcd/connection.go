@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -31,7 +32,9 @@ const (
 )
 
 // connect makes a client. It connects when the first call needs it.
-func connect(endpoints []*url.URL, tlsConfig *tls.Config, bundle credentials.PerRPCCredentialsBundle) (*clientv3.Client, error) {
+func connect(
+	endpoints []*url.URL, tlsConfig *tls.Config, bundle credentials.PerRPCCredentialsBundle, outgoing outgoing,
+) (*clientv3.Client, error) {
 	var urls []string
 	for _, u := range endpoints {
 		urls = append(urls, u.Scheme+"://"+u.Host)
@@ -46,7 +49,7 @@ func connect(endpoints []*url.URL, tlsConfig *tls.Config, bundle credentials.Per
 		Logger:               zap.NewNop(),
 		DialOptions: []grpc.DialOption{
 			grpc.WithPerRPCCredentials(bundle.PerRPCCredentials()),
-			grpc.WithChainUnaryInterceptor(promptUnary),
+			grpc.WithChainUnaryInterceptor(outgoing.unary, promptUnary),
 			grpc.WithChainStreamInterceptor(promptStream),
 			grpc.WithConnectParams(grpc.ConnectParams{
 				Backoff:           backoff.Config{BaseDelay: reconnectEvery / 10, Multiplier: 1.6, Jitter: 0.2, MaxDelay: reconnectEvery},
@@ -54,6 +57,20 @@ func connect(endpoints []*url.URL, tlsConfig *tls.Config, bundle credentials.Per
 			}),
 		},
 	})
+}
+
+// outgoing is [registry.Config.Outgoing]. Which server a request goes to is for gRPC to choose.
+type outgoing func(context.Context, *url.URL) map[string]string
+
+func (o outgoing) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker,
+	opts ...grpc.CallOption,
+) error {
+	if o != nil {
+		for key, value := range o(ctx, nil) {
+			ctx = metadata.AppendToOutgoingContext(ctx, key, value)
+		}
+	}
+	return next(ctx, method, req, reply, cc, opts...)
 }
 
 // checkEndpoints refuses what etcd's client would overlook.

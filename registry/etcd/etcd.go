@@ -70,7 +70,7 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 		}
 	}
 	login := newLogin(credentials.Username, credentials.Password)
-	client, err := connect(endpoints, tlsConfig, login.bundle)
+	client, err := connect(endpoints, tlsConfig, login.bundle, cfg.Outgoing)
 	if err != nil {
 		return nil, registry.FieldError("endpoint", err)
 	}

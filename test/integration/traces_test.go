@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"sync"
 	"testing"
@@ -68,14 +69,32 @@ func attributeOf(of interface{ GetAttributes() []*commonpb.KeyValue }, key strin
 	return ""
 }
 
+// seenParents are the spans that requests to a registry say they are part of.
+type seenParents struct{ all sync.Map }
+
+func (s *seenParents) before(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.all.Store(r.Header.Get("Traceparent"), true)
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *seenParents) has(parent string) bool {
+	_, has := s.all.Load(parent)
+	return has
+}
+
 // TestTraces: a receiver of OpenTelemetry gets the reconcile in which a pod came into rotation, with its call to the registry
-// and its patch inside.
+// and its patch inside. The registry is sent the span of the call.
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	c := &collector{}
 	server := httptest.NewServer(c)
 	t.Cleanup(server.Close)
-	s := alone(t, "traces", nil, "--traces-endpoint="+server.URL)
+	parents := &seenParents{}
+	registry := startRegistry(t, parents.before)
+	manager := startManager(t, "traces", defaultConfiguration(registry.URL(), "traces"), "--traces-endpoint="+server.URL)
+	s := newScenario(t, manager, registry, labels, "traces")
 	pod := s.Begin(replicas(1))[0]
 	s.await("the spans of the pod", func() error {
 		register := c.find("register", func(of *tracepb.Span) bool { return attributeOf(of, "rollcall.service") == s.ns })
@@ -85,8 +104,13 @@ func TestTraces(t *testing.T) {
 		patch := c.find("patch", func(of *tracepb.Span) bool {
 			return reconcile != nil && isPartOf(of, reconcile) && attributeOf(of, "url.path") == "/api/v1/namespaces/"+s.ns+"/pods/"+pod.Name
 		})
-		if patch == nil {
+		switch at, err := url.Parse(registry.URL()); {
+		case patch == nil:
 			return errors.New("there is no reconcile of the pod with the call and a patch in it")
+		case err != nil || attributeOf(register, "server.address") != at.Hostname():
+			return fmt.Errorf("the call was to %s, by its span to %s", at, attributeOf(register, "server.address"))
+		case !parents.has(fmt.Sprintf("00-%x-%x-01", register.GetTraceId(), register.GetSpanId())):
+			return errors.New("the registry was sent no traceparent of the call")
 		}
 		return nil
 	})
