@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -64,14 +63,10 @@ func (f *watchFailures) note(described string, err error) {
 	f.byType.Store(described, watchFailure{err: err, at: time.Now()})
 }
 
-// of returns the kind's last failure, or the zero value where none is known. All kinds that are read as metadata share one type:
-// a failure that does not name the kind is another kind's.
+// of returns the kind's last failure, or the zero value where none is known.
 func (f *watchFailures) of(w watched) watchFailure {
 	value, _ := f.byType.Load(w.described())
-	last, failed := value.(watchFailure)
-	if _, shared := w.object.(*metav1.PartialObjectMetadata); !failed || shared && !strings.Contains(last.err.Error(), w.kind) {
-		return watchFailure{}
-	}
+	last, _ := value.(watchFailure)
 	return last
 }
 
@@ -95,7 +90,7 @@ func (k *kruise) Start(ctx context.Context) error {
 	for _, workload := range clusterstate.Kinds() {
 		all = append(all, watched{kind: workload + "s", object: clusterstate.NewObject(workload)})
 	}
-	all = append(all, watched{kind: "nodes", object: clusterstate.NodeMetadata()},
+	all = append(all, watched{kind: "nodes", object: &corev1.Node{}},
 		watched{kind: "namespaces", object: clusterstate.NamespaceMetadata()})
 	var filled []toolscache.InformerSynced
 	for i := range all {

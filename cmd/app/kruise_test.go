@@ -13,6 +13,7 @@ import (
 	"time"
 
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -38,9 +39,8 @@ func TestKruiseStartsTheControllerWhenAllCachesAreFilled(t *testing.T) {
 	s.ExpectUnready(t, "CloneSets could not be listed so far: connection refused; StatefulSets could not be listed so far; "+
 		"DaemonSets could not be listed so far; nodes could not be listed so far; namespaces")
 	s.informers.typed.synced.Store(true)
-	s.Fails(clusterstate.NodeMetadata(), errors.New(`nodes is forbidden: cannot list resource "nodes"`))
-	s.ExpectUnready(t, `not synced yet: nodes could not be listed so far: nodes is forbidden: cannot list resource "nodes"; `+
-		"namespaces could not be listed so far")
+	s.Fails(clusterstate.NamespaceMetadata(), errors.New(`namespaces is forbidden: cannot list resource "namespaces"`))
+	s.ExpectUnready(t, `not synced yet: namespaces could not be listed so far: namespaces is forbidden: cannot list resource "namespaces"`)
 	if s.setUp.Load() {
 		t.Error("the controller was set up before the caches were filled, and gives up after a while")
 	}
@@ -93,10 +93,10 @@ func TestWatchFailuresNoteAForbiddenList(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- made.Start(ctx) }()
-	_, err = made.GetInformer(ctx, clusterstate.NodeMetadata(), cache.BlockUntilSynced(false))
+	_, err = made.GetInformer(ctx, &corev1.Node{}, cache.BlockUntilSynced(false))
 	must(t, err)
 	expect.Soon(t, "the failure to be noted", func() error {
-		failure := failures.of(watched{kind: "nodes", object: clusterstate.NodeMetadata()}).err
+		failure := failures.of(watched{kind: "nodes", object: &corev1.Node{}}).err
 		if !apierrors.IsForbidden(failure) {
 			return fmt.Errorf("known of nodes: %w", failure)
 		}
@@ -173,7 +173,7 @@ func (s *kruiseScenario) ExpectUnready(t *testing.T, reason string) {
 
 type fakeInformers struct {
 	cache.Informers
-	// typed is of pods and CloneSets, metadata of nodes and namespaces.
+	// typed is of pods, workloads and nodes, metadata of namespaces.
 	typed, metadata fakeInformer
 	err             error
 }

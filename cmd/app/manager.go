@@ -264,7 +264,7 @@ func cacheOptions(namespaces []string, failed toolscache.WatchErrorHandlerWithCo
 		NewInformer:                 clusterstate.NewInformer,
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}:                    {Label: hasState, Transform: clusterstate.NewSharer().StripPod},
-			clusterstate.NodeMetadata():      {Transform: clusterstate.StripNode},
+			&corev1.Node{}:                   {Transform: clusterstate.NewNodeStripper(time.Now).Strip},
 			clusterstate.NamespaceMetadata(): {Transform: clusterstate.StripNamespace},
 		},
 	}

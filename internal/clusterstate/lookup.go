@@ -19,19 +19,31 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 
-// NodeOf returns where the pod runs. A node that is gone, or was never seen, has no topology.
-func NodeOf(ctx context.Context, cache client.Reader, pod *corev1.Pod) (service.Node, error) {
+// NodeOf returns the node that the pod runs on; nil where it runs on none yet. A node that is gone, or was never seen, has only a name.
+func NodeOf(ctx context.Context, cache client.Reader, pod *corev1.Pod) (*corev1.Node, error) {
 	name := pod.Spec.NodeName
 	if name == "" {
-		return service.Node{}, nil
+		return nil, nil
 	}
-	node := NodeMetadata()
-	if err := cache.Get(ctx, client.ObjectKey{Name: name}, node); err != nil && !apierrors.IsNotFound(err) {
-		return service.Node{}, fmt.Errorf("reading node %s: %w", name, err)
+	node := &corev1.Node{}
+	err := cache.Get(ctx, client.ObjectKey{Name: name}, node, client.UnsafeDisableDeepCopy)
+	switch {
+	case apierrors.IsNotFound(err):
+		node.Name = name
+	case err != nil:
+		return nil, fmt.Errorf("reading node %s: %w", name, err)
+	}
+	return node, nil
+}
+
+// Topology returns where the node is, which may be nil.
+func Topology(node *corev1.Node) service.Node {
+	if node == nil {
+		return service.Node{}
 	}
 	return service.Node{
-		Name: name, Zone: node.Labels[corev1.LabelTopologyZone], Region: node.Labels[corev1.LabelTopologyRegion],
-	}, nil
+		Name: node.Name, Zone: node.Labels[corev1.LabelTopologyZone], Region: node.Labels[corev1.LabelTopologyRegion],
+	}
 }
 
 // AnotherHas reports whether the cache has a pod with the instance's service, address and port, other than the pod with the UID own.

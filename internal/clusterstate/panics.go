@@ -44,7 +44,11 @@ type peer struct {
 	version  string
 	ready    bool
 	services []string
+	fate
 }
+
+// fate is what events of a pod don't tell, as it was when the pod was last worked on.
+type fate struct{ lost, ending bool }
 
 // peerGroup are the pods of a service that count together.
 type peerGroup struct {
@@ -57,19 +61,28 @@ func newPanics() *Panics {
 }
 
 // Arrived counts a pod as the cache's event shows it.
-func (p *Panics) Arrived(pod *corev1.Pod, s *Rules) { p.count(pod, s, true) }
-
-// Refresh counts a pod anew that the cache has newer than its last event. One that an event has said to be gone stays so.
-func (p *Panics) Refresh(pod *corev1.Pod, s *Rules) { p.count(pod, s, false) }
-
-func (p *Panics) count(pod *corev1.Pod, s *Rules, add bool) {
+func (p *Panics) Arrived(pod *corev1.Pod, s *Rules) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	before := p.pods[pod.UID]
-	if before == nil && !add || before != nil && (pod.ResourceVersion == before.version || Behind(pod.ResourceVersion, before.version)) {
+	before, of := p.pods[pod.UID], fate{}
+	if before != nil {
+		if of = before.fate; pod.ResourceVersion == before.version || Behind(pod.ResourceVersion, before.version) {
+			return
+		}
+	}
+	p.replace(pod.UID, before, peerOf(pod, of), s)
+}
+
+// Refresh counts a pod again that is worked on: the cache may have it newer than its last event, and its node may tell otherwise
+// than before. One that an event has said to be gone stays so.
+func (p *Panics) Refresh(in lifecycle.Input, s *Rules) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before, of := p.pods[in.Pod.UID], fate{lost: in.NodeLost, ending: in.Ending != ""}
+	if before == nil || Behind(in.Pod.ResourceVersion, before.version) || in.Pod.ResourceVersion == before.version && of == before.fate {
 		return
 	}
-	p.replace(pod.UID, before, peerOf(pod), s)
+	p.replace(in.Pod.UID, before, peerOf(in.Pod, of), s)
 }
 
 // Departed counts a pod no more.
@@ -188,8 +201,9 @@ func (p *Panics) Of(namespace string, record lifecycle.Record, s *Rules) Panic {
 	return Panic{}
 }
 
-// peerOf returns nil for a pod that counts nowhere.
-func peerOf(pod *corev1.Pod) *peer {
+// peerOf returns nil for a pod that counts nowhere. One that ends is remembered with no service: it is out on purpose, as one that
+// is being deleted.
+func peerOf(pod *corev1.Pod, of fate) *peer {
 	if !lifecycle.Counts(pod) {
 		return nil
 	}
@@ -197,14 +211,20 @@ func peerOf(pod *corev1.Pod) *peer {
 	if !record.WasInService() {
 		return nil
 	}
-	one := &peer{id: lifecycle.PodIDOf(pod), version: pod.ResourceVersion, ready: lifecycle.IsReady(pod)}
+	one := &peer{
+		id: lifecycle.PodIDOf(pod), version: pod.ResourceVersion, fate: of,
+		ready: lifecycle.Input{Pod: pod, NodeLost: of.lost}.Ready(),
+	}
 	for _, in := range record.Instances {
 		if service := claimKey(in.Service); !slices.Contains(one.services, service) {
 			one.services = append(one.services, service)
 		}
 	}
-	if len(one.services) == 0 {
+	switch {
+	case len(one.services) == 0:
 		return nil
+	case of.ending:
+		one.services = nil
 	}
 	return one
 }

@@ -37,13 +37,13 @@ func TestPeersOfOtherNamespacesAndServices(t *testing.T) {
 	expect("shared names count everywhere", "", first, shared)
 
 	p.Departed(first, s)
-	p.Refresh(first, s)
+	p.Refresh(lifecycle.Input{Pod: first}, s)
 	if got := len(p.pods); got != 2 {
 		t.Errorf("%d pods are counted, want 2: one that is gone stays gone", got)
 	}
 	older := peerPod("shop", "b", false, "web")
 	older.ResourceVersion = "1"
-	p.Refresh(older, s)
+	p.Refresh(lifecycle.Input{Pod: older}, s)
 	expect("an older version counts for nothing", "", older, s)
 	for _, name := range []string{"shop/b", "mall/c"} {
 		p.Departed(&corev1.Pod{ObjectMeta: metaOf(name)}, s)
@@ -51,6 +51,45 @@ func TestPeersOfOtherNamespacesAndServices(t *testing.T) {
 	if len(p.pods)+len(p.services) != 0 {
 		t.Errorf("all pods are gone, and %v %v is left", p.pods, p.services)
 	}
+}
+
+// TestPeersThatEndOrAreLost: their nodes tell, and events of the pods do not.
+func TestPeersThatEndOrAreLost(t *testing.T) {
+	t.Parallel()
+	s := &Rules{Unready: lifecycle.UnreadyFailOver, PanicThreshold: 50}
+	p := newPanics()
+	var pods []*corev1.Pod
+	for _, name := range []string{"a", "b", "c", "d"} {
+		pods = append(pods, peerPod("shop", name, name > "b", "web"))
+		p.Arrived(pods[len(pods)-1], s)
+	}
+	expect := func(reason string, all, unready int) {
+		t.Helper()
+		if got, want := p.of(keyOf("web", "shop", s)), (lifecycle.Peers{All: all, Unready: unready}); got != want {
+			t.Errorf("got %+v, want %+v: %s", got, want, reason)
+		}
+	}
+	expect("as the pods tell", 4, 2)
+	p.Refresh(lifecycle.Input{Pod: pods[0], Ending: "its node is shutting down"}, s)
+	expect("it is out on purpose, as one that is being deleted", 3, 1)
+	p.Refresh(lifecycle.Input{Pod: pods[1], Ending: "its node is shutting down"}, s)
+	expect("no fault is left", 2, 0)
+
+	gated := peerPod("shop", "c", false, "web")
+	gated.ResourceVersion = "8"
+	gated.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: lifecycle.ConditionInRotation}}
+	gated.Status.Conditions[0].Reason = lifecycle.GatesNotReady
+	gated.Status.Conditions = append(gated.Status.Conditions, corev1.PodCondition{Type: corev1.ContainersReady, Status: corev1.ConditionTrue})
+	p.Arrived(gated, s)
+	expect("it waits for nothing but to be in rotation", 2, 0)
+	p.Refresh(lifecycle.Input{Pod: gated, NodeLost: true}, s)
+	expect("its node is lost", 2, 1)
+	gated.ResourceVersion = "9"
+	p.Arrived(gated, s)
+	expect("an event of the pod does not bring the node back", 2, 1)
+	p.Refresh(lifecycle.Input{Pod: gated}, s)
+	p.Refresh(lifecycle.Input{Pod: pods[0]}, s)
+	expect("the nodes are back", 3, 1)
 }
 
 func peerPod(namespace, name string, isReady bool, services ...string) *corev1.Pod {

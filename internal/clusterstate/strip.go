@@ -1,11 +1,20 @@
 package clusterstate
 
 import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	kruisev1beta1 "github.com/openkruise/kruise-api/apps/v1beta1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
@@ -60,30 +69,80 @@ func stripContainers(containers []corev1.Container) []corev1.Container {
 	return stripped
 }
 
-// NodeMetadata is the form in which nodes are read: nothing of them but labels is of use.
-func NodeMetadata() *metav1.PartialObjectMetadata { return metadataOf("Node") }
-
 // NamespaceMetadata is the form in which namespaces are read: nothing of them but labels, age and deletion is of use.
-func NamespaceMetadata() *metav1.PartialObjectMetadata { return metadataOf("Namespace") }
-
-func metadataOf(kind string) *metav1.PartialObjectMetadata {
+func NamespaceMetadata() *metav1.PartialObjectMetadata {
 	metadata := &metav1.PartialObjectMetadata{}
-	metadata.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
+	metadata.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	return metadata
 }
 
-// StripNode does for nodes what [Sharer.StripPod] does for pods.
-func StripNode(object any) (any, error) {
-	if node, is := object.(*metav1.PartialObjectMetadata); is {
-		labels := map[string]string{} // a map does not shrink
-		for _, key := range []string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion} {
-			if value, found := node.Labels[key]; found {
-				labels[key] = value
-			}
-		}
-		node.ObjectMeta = metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Labels: labels}
+// mostAnnounced bounds the memory of a [NodeStripper].
+const mostAnnounced = 1000
+
+// NodeStripper does for nodes what [Sharer.StripPod] does for pods, and remembers since when a node's taints announce its end.
+type NodeStripper struct {
+	now func() time.Time
+	// seen has the time by the node's UID.
+	seen *lru.Cache
+}
+
+// NewNodeStripper returns a NodeStripper that has seen no node.
+func NewNodeStripper(now func() time.Time) *NodeStripper {
+	return &NodeStripper{now: now, seen: lru.New(mostAnnounced)}
+}
+
+// Strip is a cache.TransformFunc.
+func (s *NodeStripper) Strip(object any) (any, error) {
+	node, is := object.(*corev1.Node)
+	if !is {
+		return object, nil
 	}
-	return object, nil
+	kept := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion,
+		Labels:      only(node.Labels, corev1.LabelTopologyZone, corev1.LabelTopologyRegion),
+		Annotations: only(node.Annotations, lifecycle.AnnotationEndsAt),
+	}}
+	kept.Spec.Taints = lifecycle.EndTaints(node.Spec.Taints, func() metav1.Time { return s.firstSeen(node.UID) })
+	if len(kept.Spec.Taints) == 0 {
+		s.seen.Remove(node.UID)
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type != corev1.NodeReady {
+			continue
+		}
+		ready := corev1.NodeCondition{Type: c.Type, Status: c.Status}
+		if strings.Contains(c.Message, lifecycle.NodeShutsDown) {
+			ready.Message = lifecycle.NodeShutsDown
+		}
+		kept.Status.Conditions = []corev1.NodeCondition{ready}
+	}
+	return kept, nil
+}
+
+// SameFate reports whether what the cache has of a node tells nothing else about its end than it did before.
+func SameFate(old, now *corev1.Node) bool {
+	return maps.Equal(old.Annotations, now.Annotations) && equality.Semantic.DeepEqual(old.Spec.Taints, now.Spec.Taints) &&
+		slices.Equal(old.Status.Conditions, now.Status.Conditions)
+}
+
+func (s *NodeStripper) firstSeen(node types.UID) metav1.Time {
+	if at, found := s.seen.Get(node); found {
+		return at.(metav1.Time)
+	}
+	at := metav1.NewTime(s.now())
+	s.seen.Add(node, at)
+	return at
+}
+
+// only returns what a map has under these keys: a map does not shrink.
+func only(values map[string]string, keys ...string) map[string]string {
+	kept := map[string]string{}
+	for _, key := range keys {
+		if value, found := values[key]; found {
+			kept[key] = value
+		}
+	}
+	return kept
 }
 
 // StripNamespace does for namespaces what [Sharer.StripPod] does for pods.

@@ -109,23 +109,51 @@ func TestStripWorkloadKeepsWhatIsRead(t *testing.T) {
 
 func TestStripNodeKeepsWhatIsRead(t *testing.T) {
 	t.Parallel()
-	kept := NodeMetadata()
-	kept.ObjectMeta = metav1.ObjectMeta{
-		Name: "node-1", UID: "n", ResourceVersion: "7",
-		Labels: map[string]string{corev1.LabelTopologyZone: "a", corev1.LabelTopologyRegion: "eu"},
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	seen := metav1.NewTime(now)
+	kept := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "node-1", UID: "n", ResourceVersion: "7",
+			Labels:      map[string]string{corev1.LabelTopologyZone: "a", corev1.LabelTopologyRegion: "eu"},
+			Annotations: map[string]string{lifecycle.AnnotationEndsAt: "2026-01-01T00:02:00Z"},
+		},
+		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "aws-node-termination-handler/spot-itn", TimeAdded: &seen}}},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+			{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Message: lifecycle.NodeShutsDown},
+		}},
 	}
 	full := kept.DeepCopy()
 	full.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet"}}
 	full.Labels[corev1.LabelHostname] = "node-1"
-	full.Annotations = map[string]string{"csi.volume.kubernetes.io/nodeid": "{…}"}
-	expectStripped(t, StripNode, full, kept)
+	full.Annotations["csi.volume.kubernetes.io/nodeid"] = "{…}"
+	full.Spec.Taints = []corev1.Taint{
+		{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule},
+		{Key: "aws-node-termination-handler/spot-itn", Value: "spot-itn-1", Effect: corev1.TaintEffectNoSchedule},
+	}
+	full.Status.Conditions[0].Message = "[container runtime is down, node is shutting down]"
+	full.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(now.Add(-time.Minute))
+	full.Status.Conditions = append(full.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeMemoryPressure})
+	full.Status.Images = []corev1.ContainerImage{{Names: []string{"web:1"}}}
+	again, untainted := full.DeepCopy(), full.DeepCopy()
+	untainted.Spec.Taints = nil
+	strips := NewNodeStripper(func() time.Time { return now })
+	expectStripped(t, strips.Strip, full, kept)
+
+	t.Log("The taint dates from when it was first seen, until it goes.")
+	now = now.Add(time.Minute)
+	expectStripped(t, strips.Strip, again.DeepCopy(), kept)
+	_, err := strips.Strip(untainted)
+	expect.NoError(t, err)
+	later := metav1.NewTime(now)
+	kept.Spec.Taints[0].TimeAdded = &later
+	expectStripped(t, strips.Strip, again, kept)
 }
 
 func TestStripLeavesOtherObjectsAlone(t *testing.T) {
 	t.Parallel()
 	tombstone := toolscache.DeletedFinalStateUnknown{Key: "prod/web-1"}
 	for name, strip := range map[string]toolscache.TransformFunc{
-		"StripPod": NewSharer().StripPod, "StripWorkload": StripWorkload, "StripNode": StripNode,
+		"StripPod": NewSharer().StripPod, "StripWorkload": StripWorkload, "StripNode": NewNodeStripper(time.Now).Strip,
 	} {
 		if got, err := strip(tombstone); err != nil || got != any(tombstone) {
 			t.Errorf("%s gave %v and error %v, want what it was given", name, got, err)

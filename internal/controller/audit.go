@@ -20,10 +20,12 @@ import (
 
 // lineOf describes the pod, as it is given, in a line of the audit log.
 func (o *observation) lineOf(pod *corev1.Pod) receipt.Line {
+	in := o.input
+	in.Pod = pod
 	line := receipt.Line{
 		Entry: podEntry(lifecycle.PodIDOf(pod)), Seconds: o.drain.Seconds(),
 		Revision: pod.Labels[appsv1.ControllerRevisionHashLabelKey], State: pod.Labels[appspub.LifecycleStateKey],
-		Ready: lifecycle.IsReady(pod), Deleting: lifecycle.Ends(pod) || o.gone(),
+		Ready: in.Ready(), Deleting: lifecycle.Ends(pod) || o.gone(),
 	}
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
 		line.Workload = owner.Name

@@ -71,10 +71,15 @@ func (r *PodReconciler) namespaceEvents() handler.TypedEventHandler[*metav1.Part
 	})
 }
 
-// nodeEvents looks again at the pods of a node whose topology changed, or that the cache has only now.
-func (r *PodReconciler) nodeEvents() handler.TypedEventHandler[*metav1.PartialObjectMetadata, lifecycle.PodID] {
-	return podqueue.OnEvents(func(ctx context.Context, old, now *metav1.PartialObjectMetadata, first bool, q podqueue.Queue) {
-		if now != nil && !first && (old == nil || !maps.Equal(old.Labels, now.Labels)) {
+// nodeEvents looks again at the pods of a node that ends, is lost or is back, or that the cache has only now, and behind all
+// others where its topology changed.
+func (r *PodReconciler) nodeEvents() handler.TypedEventHandler[*corev1.Node, lifecycle.PodID] {
+	return podqueue.OnEvents(func(ctx context.Context, old, now *corev1.Node, first bool, q podqueue.Queue) {
+		switch {
+		case now == nil || first:
+		case old == nil || !clusterstate.SameFate(old, now):
+			r.enqueueFound(ctx, q, clusterstate.OnNode(now.Name))
+		case !maps.Equal(old.Labels, now.Labels):
 			r.enqueueFound(ctx, podqueue.Behind(q), clusterstate.OnNode(now.Name))
 		}
 	})

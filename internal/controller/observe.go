@@ -46,6 +46,8 @@ type observation struct {
 	// keeps are the service names that the pod is registered under and may not use otherwise.
 	keeps map[string]bool
 	drain time.Duration
+	// endChanges is after how long [lifecycle.Input.Ending] changes; zero where it does not by itself.
+	endChanges time.Duration
 	// panic is the service of the pod of which too many pods are not ready at once; the zero value where none is.
 	panic clusterstate.Panic
 	// skip is what a person asks for.
@@ -110,13 +112,16 @@ func (r *PodReconciler) observe(ctx context.Context, id lifecycle.PodID) (seen *
 	if err != nil {
 		return nil, 0, err
 	}
-	r.observeTargets(seen, node)
+	r.observeTargets(seen, clusterstate.Topology(node))
 	if err := r.observePassedOn(ctx, seen); err != nil {
 		return nil, 0, err
 	}
 	seen.input.Blocked = seen.problem.Reason != ""
+	now := r.Clock.Now()
+	seen.input.NodeLost = lifecycle.NodeLost(node)
+	seen.input.Ending, seen.endChanges = lifecycle.EndOf(pod, node, now).Ending(now, seen.drain)
 	// The pod itself is counted as it was just read: so no more than the threshold are ever taken out for being not ready.
-	r.State.Panics.Refresh(pod, &settings.Rules)
+	r.State.Panics.Refresh(seen.input, &settings.Rules)
 	seen.panic = r.State.Panics.Of(pod.Namespace, seen.input.Record, &settings.Rules)
 	seen.input.Panic = seen.panic.Service != ""
 	seen.observeGuard(workload != nil)

@@ -129,7 +129,7 @@ func (r *PodReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) 
 	sources := []source.TypedSource[lifecycle.PodID]{
 		source.TypedKind(mgr.GetCache(), &corev1.Pod{}, r.podEvents()),
 		source.TypedKind(mgr.GetCache(), clusterstate.NamespaceMetadata(), r.namespaceEvents()),
-		source.TypedKind(mgr.GetCache(), clusterstate.NodeMetadata(), r.nodeEvents()),
+		source.TypedKind(mgr.GetCache(), &corev1.Node{}, r.nodeEvents()),
 		podqueue.Signalled(r.applied, r.enqueueAll),
 		podqueue.Signalled(r.Tracker.Signal(), r.enqueueDoubted),
 		podqueue.Signalled(r.State.Panics.Signal(), r.enqueueCalmed),

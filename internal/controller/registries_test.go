@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
-	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -182,25 +181,34 @@ func TestInstanceCarriesItsAttributes(t *testing.T) {
 	w.expectEvents("", "Warning InvalidPod hook inPlaceUpdate waits: annotation rollcall.dev/weight")
 }
 
-func TestTopologyOfANodeChanges(t *testing.T) {
+func TestNodeChanges(t *testing.T) {
 	t.Parallel()
-	node := func(name, zone string) *metav1.PartialObjectMetadata {
-		metadata := clusterstate.NodeMetadata()
-		metadata.Name, metadata.Labels = name, map[string]string{corev1.LabelTopologyZone: zone}
-		return metadata
+	node := func(name, zone string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelTopologyZone: zone}}}
+	}
+	ends := func(node *corev1.Node) *corev1.Node {
+		node.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService}}
+		return node
+	}
+	lost := func(node *corev1.Node) *corev1.Node {
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
+		return node
 	}
 	for name, tc := range map[string]struct {
 		reason   string
-		old, now *metav1.PartialObjectMetadata
+		old, now *corev1.Node
 		first    bool
 		want     []string
+		behind   bool
 	}{
-		"another zone":      {"clients choose by it", node("node-1", "eu-1a"), node("node-1", "eu-1b"), false, []string{"web-1"}},
-		"status alone":      {"kubelet writes it often", node("node-1", "eu-1a"), node("node-1", "eu-1a"), false, nil},
-		"the cache is late": {"its pods were registered without a zone", nil, node("node-1", "eu-1a"), false, []string{"web-1"}},
-		"first list":        {"the pods come by themselves", nil, node("node-1", "eu-1a"), true, nil},
-		"gone":              {"its pods go too", node("node-1", "eu-1a"), nil, false, nil},
-		"no pod on it":      {"nothing says where it is", node("node-3", "eu-1a"), node("node-3", "eu-1b"), false, nil},
+		"another zone":      {"clients choose by it", node("node-1", "eu-1a"), node("node-1", "eu-1b"), false, []string{"web-1"}, true},
+		"status alone":      {"kubelet writes it often", node("node-1", "eu-1a"), node("node-1", "eu-1a"), false, nil, false},
+		"the cache is late": {"its pods were registered without a zone", nil, node("node-1", "eu-1a"), false, []string{"web-1"}, false},
+		"first list":        {"the pods come by themselves", nil, node("node-1", "eu-1a"), true, nil, false},
+		"gone":              {"its pods go too", node("node-1", "eu-1a"), nil, false, nil, false},
+		"no pod on it":      {"nothing says where it is", node("node-3", "eu-1a"), node("node-3", "eu-1b"), false, nil, false},
+		"ends":              {"its pods have to leave", node("node-1", "eu-1a"), ends(node("node-1", "eu-1a")), false, []string{"web-1"}, false},
+		"lost":              {"a gated pod on it is no longer ready", node("node-1", "eu-1a"), lost(node("node-1", "eu-1a")), false, []string{"web-1"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -211,20 +219,19 @@ func TestTopologyOfANodeChanges(t *testing.T) {
 				w.bornPod(web, fmt.Sprintf("web-%d", i+1), onNode, inState(appspub.LifecycleStatePreparingDelete))
 			}
 			w.queue.take()
-			type metadata = *metav1.PartialObjectMetadata
 			switch events := w.r.nodeEvents(); {
 			case tc.old == nil:
-				events.Create(t.Context(), event.TypedCreateEvent[metadata]{Object: tc.now, IsInInitialList: tc.first}, w.queue)
+				events.Create(t.Context(), event.TypedCreateEvent[*corev1.Node]{Object: tc.now, IsInInitialList: tc.first}, w.queue)
 			case tc.now == nil:
-				events.Delete(t.Context(), event.TypedDeleteEvent[metadata]{Object: tc.old}, w.queue)
+				events.Delete(t.Context(), event.TypedDeleteEvent[*corev1.Node]{Object: tc.old}, w.queue)
 			default:
-				events.Update(t.Context(), event.TypedUpdateEvent[metadata]{ObjectOld: tc.old, ObjectNew: tc.now}, w.queue)
+				events.Update(t.Context(), event.TypedUpdateEvent[*corev1.Node]{ObjectOld: tc.old, ObjectNew: tc.now}, w.queue)
 			}
 			var got []string
 			for _, a := range w.queue.take() {
 				got = append(got, a.Request.Name)
-				if a.Priority != handler.LowPriority {
-					t.Errorf("%s goes in at %d, which takes the place of what waits for more", a.Request.Name, a.Priority)
+				if behind := a.Priority == handler.LowPriority; behind != tc.behind {
+					t.Errorf("%s goes in at %d, behind what waits for more: want %t", a.Request.Name, a.Priority, tc.behind)
 				}
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {

@@ -42,7 +42,11 @@ func (r *PodReconciler) report(ctx context.Context, seen *observation, b notes.B
 	case shown.Said.IsZero() && !before.Said.IsZero():
 		r.event(seen, reason.Resolved, fmt.Sprintf("%s has passed", before.Reason))
 	}
-	return reconcile.Result{RequeueAfter: shown.After}
+	again := shown.After
+	if seen.endChanges > 0 && (again == 0 || seen.endChanges < again) {
+		again = seen.endChanges
+	}
+	return reconcile.Result{RequeueAfter: again}
 }
 
 // rolloutPatience is how long a rollout waits for one pod before its CloneSet gets an Event, and how long writes of a pod fail
@@ -107,12 +111,14 @@ func (o *observation) explain() notes.Blocker {
 	case o.input.HeldNotReady(d):
 		return notes.Blocker{Reason: reason.HeldNotReady, Message: "OpenKruise holds the pod not ready (markPodNotReady) and lets go only " +
 			"after an in-place update, which was rolled back: delete the pod, or update it in place"}
+	case o.input.OutForItsEnd(d):
+		return notes.Blocker{Reason: reason.Ending, Message: "the pod is out of rotation before it ends: " + o.input.Ending}
 	case o.input.KeptInPanic(d):
 		return notes.Blocker{Reason: reason.PanicThreshold, Message: o.panic.Message(o.settings.PanicThreshold)}
 	case d.Row == lifecycle.RowUpdating:
 		return notes.Blocker{Reason: reason.Updating, Message: lifecycle.NotUpdatedBecause(o.pod())}
 	case o.input.AwaitsReadiness(d):
-		return notes.Blocker{Reason: reason.NotReady, Message: lifecycle.NotReadyBecause(o.pod())}
+		return notes.Blocker{Reason: reason.NotReady, Message: cmp.Or(lifecycle.NotReadyBecause(o.pod()), "its node is not Ready")}
 	case o.warning.Reason != "":
 		return o.warning
 	case o.input.Released(d):

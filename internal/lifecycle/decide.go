@@ -52,6 +52,10 @@ type Input struct {
 	Unready UnreadyPolicy
 	// Panic reports that too many pods of one of its services are not ready at once; see [Peers.Panic].
 	Panic bool
+	// Ending is why the pod has to be out of rotation by now since it ends for certain, see [End.Ending]; empty where it need not be.
+	Ending string
+	// NodeLost reports that the pod's node is not Ready; see [NodeLost].
+	NodeLost bool
 	// Guard is what becomes of the [GuardFinalizer].
 	Guard Guard
 	// Blocked reports that the pod's description keeps it from being put in service. The pod then stays where it is.
@@ -119,7 +123,7 @@ func rule(in Input) Decision {
 
 // table is the decision table. It returns full edits; Decide leaves out what the pod already has.
 func table(in Input) Decision {
-	h, ready := in.Hooks, IsReady(in.Pod)
+	h, ready := in.Hooks, in.Ready()
 	// A pod that is out loses preNormal first, so that Kruise waits again until it is back in if its deletion is cancelled.
 	// A key that another hook has too stays, because Kruise goes on without it.
 	out := Edit{Clear: without(h.PreNormal, union(h.PreDelete, h.InPlaceUpdate))}
@@ -168,9 +172,10 @@ func (in Input) takenBack() Edit {
 	return Edit{Clear: union(in.Hooks.InPlaceUpdate, without(in.Hooks.PreNormal, in.Hooks.PreDelete))}
 }
 
-// notReady is for a pod that is Normal and not ready. One that is kept is armed: it may be in service.
+// notReady is for a pod that is Normal and not ready. One that is kept is armed: it may be in service. One that ends is not kept:
+// it will serve nobody, whatever that leaves clients with.
 func (in Input) notReady() Decision {
-	if in.Unready == UnreadyFailOver && !in.Panic {
+	if in.Ending != "" || in.Unready == UnreadyFailOver && !in.Panic {
 		return Decision{Row: RowNormalNotReady, Want: OutOfService}
 	}
 	return Decision{Row: RowNormalNotReady, Want: Keep, Arm: Edit{Set: union(in.Hooks.PreDelete, in.Hooks.InPlaceUpdate)}}

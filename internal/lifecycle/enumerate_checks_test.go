@@ -43,6 +43,7 @@ func (c *checker) check(r row) {
 			c.checkPure(d)
 			c.checkPolicies(d)
 			c.checkBlocked(d)
+			c.checkEnding()
 			c.checkSkips(d)
 		}
 		c.checkOutcome(d)
@@ -125,6 +126,19 @@ func (c *checker) checkBlocked(d Decision) {
 	}
 	if !reflect.DeepEqual(d, blocked) {
 		c.fail("a pod that is blocked is decided otherwise: %s", cmp.Diff(d, blocked))
+	}
+}
+
+// checkEnding: a pod that ends is one that is not ready, and that nothing keeps.
+func (c *checker) checkEnding() {
+	in := c.input(c.pod)
+	in.Ending, in.Unready, in.Panic = "its node is shutting down", UnreadyKeep, true
+	ends := Decide(in)
+	in.Ending, in.Unready, in.Panic = "", UnreadyFailOver, false
+	in.Pod = in.Pod.DeepCopy()
+	in.Pod.Status.Conditions = nil
+	if unready := Decide(in); !reflect.DeepEqual(ends, unready) {
+		c.fail("a pod that ends is decided otherwise than one that is not ready: %s", cmp.Diff(unready, ends))
 	}
 }
 

@@ -12,9 +12,16 @@ import (
 const ConditionInRotation corev1.PodConditionType = "rollcall.dev/InRotation"
 
 // GatesNotReady is why kubelet says that a pod is not ready of which only readiness gates are missing. Where a node is lost,
-// Kubernetes sets Ready to false with no such reason, and the other conditions stay true.
+// Kubernetes sets Ready to false and leaves the reason and the other conditions as they were: of a pod that was out of rotation
+// before, nothing changes. Its node tells, see [Input.Ready].
 // https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/kubelet/status/generate.go#L40
 const GatesNotReady = "ReadinessGatesNotReady"
+
+// Ready reports whether the pod can be put in service, or stay: it is ready and does not end. Of a node that is lost, no pod can
+// but those that Kubernetes still has as Ready.
+func (in Input) Ready() bool {
+	return in.Ending == "" && IsReady(in.Pod) && (!in.NodeLost || IsTrue(in.Pod, corev1.PodReady))
+}
 
 // IsReady reports the pod's Ready condition, to which Kruise's readiness gates count. Where [ConditionInRotation] is a readiness
 // gate it does not count: the pod would wait to be registered until it is registered.

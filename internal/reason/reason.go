@@ -109,6 +109,12 @@ const (
 	//
 	// What to do: look at the pods, their nodes and the network.
 	PanicThreshold Reason = "PanicThreshold"
+	// Ending: the pod ends for certain, as the message shows, and is out of rotation before it does: its node is shutting down or is off,
+	// the node's end was announced and leaves no more than the drain, or an eviction of the pod is let through after the drain. The
+	// panic threshold and `unready: Keep` do not hold such a pod, even if it is the last one of its service.
+	//
+	// What to do: wait for the pods that replace it. If the pod is still there 5 minutes after an announced end, Rollcall puts it back.
+	Ending Reason = "Ending"
 	// Draining: out of rotation; the drain has not passed.
 	//
 	// What to do: wait.
@@ -235,9 +241,10 @@ const (
 	// What to do: wait until the pod is gone.
 	EvictionHooked Reason = "EvictionHooked"
 	// EvictionLetThrough: only an Event, of the [eviction webhook](../evictions.md). The webhook let an eviction through
-	// before the hooked deletion had ended.
+	// before the hooked deletion had ended, because of the limit or because the pod's node ends.
 	//
-	// What to do: look at what the pod has waited for; clients may have been sent to a pod that was not there.
+	// What to do: look at what the pod has waited for. If it had not left the rotation before, which the Event Ending shows, clients
+	// may have been sent to a pod that was not there.
 	EvictionLetThrough Reason = "EvictionLetThrough"
 	// NotEnrolled: only an Event, on a CloneSet of a namespace that is to be [enrolled](../enrolment.md). It has hooks of
 	// someone else, or Rollcall could not register its pods.

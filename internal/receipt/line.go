@@ -86,7 +86,8 @@ type Line struct {
 	// Says is the state that a registry told.
 	Says string `json:"says,omitempty"`
 	// Workload, Revision, State, Since, Ready and Deleting are the pod's. Those of a flip are from the API server's answer; those of a
-	// change are what it rested on. Resync knows none. Deleting is also of a pod that has Failed or Succeeded, or is gone.
+	// change are what it rested on. Resync knows none. Ready is not of a pod that ends for certain, and
+	// Deleting is also of one that has Failed or Succeeded, or is gone.
 	Workload string    `json:"workload,omitempty"`
 	Revision string    `json:"revision,omitempty"`
 	State    string    `json:"state,omitempty"`
