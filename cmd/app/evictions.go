@@ -38,7 +38,7 @@ func (f *evictionFlags) bind(set *flag.FlagSet) {
 	set.BoolVar(&f.selfSigned, "eviction-webhook-self-signed", true,
 		"make the eviction webhook's certificate, and renew it; false where something else does, cert-manager for example")
 	set.DurationVar(&f.limit, "eviction-webhook-limit", 10*time.Minute,
-		"how long the eviction of a pod is held back before it is let through with a Warning")
+		"how long the eviction of a pod waits for OpenKruise before the pod is taken out of rotation and, after its drain, let through with a Warning")
 }
 
 func (f *evictionFlags) on() bool { return f.address != off }
@@ -65,10 +65,10 @@ func (f *evictionFlags) check(dryRun bool) error {
 // issuers of its certificate and its path use the leader's client.
 func (a *app) newEvicting(
 	own *prometheus.Registry, synced func() bool, leader client.Client,
-) (s served, apply func(lifecycle.Ownership), err error) {
+) (s served, apply func(lifecycle.Ownership, time.Duration), err error) {
 	f := &a.flags.evictions
 	if !f.on() {
-		return served{}, func(lifecycle.Ownership) {}, nil
+		return served{}, func(lifecycle.Ownership, time.Duration) {}, nil
 	}
 	logger := a.logger.WithName("evictions")
 	recording, err := cluster.New(a.unfenced, func(o *cluster.Options) {

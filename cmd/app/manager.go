@@ -355,7 +355,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 
 // applier returns what puts a configuration in force, with its registries.
 func (a *app) applier(
-	reconciler *controller.PodReconciler, toEvictions func(lifecycle.Ownership), enrolls *enroll.Reconciler, resyncs *resync.Resync,
+	reconciler *controller.PodReconciler, toEvictions func(lifecycle.Ownership, time.Duration), enrolls *enroll.Reconciler, resyncs *resync.Resync,
 ) func(*registries) {
 	var renamed map[string]string
 	return func(all *registries) {
@@ -364,7 +364,7 @@ func (a *app) applier(
 		auditRenamed(a.audit, renamed, s.FormerNames)
 		renamed = s.FormerNames
 		reconciler.Apply(s)
-		toEvictions(all.config.Hooks)
+		toEvictions(all.config.Hooks, s.Drain)
 		enrolls.Apply(all.config)
 		resyncs.Apply(resync.Policy(all.config.Resync), s.Registries)
 	}

@@ -30,15 +30,17 @@ const (
 	Begin
 	// Wait lets the hooked deletion go on.
 	Wait
-	// GiveUp leaves the eviction to the API server although the hooked deletion has not ended: it took longer than the limit.
+	// TakeOut has the pod taken out of rotation, since OpenKruise has not reached it within the limit: the eviction is let through next.
+	TakeOut
+	// GiveUp leaves the eviction to the API server although the hooked deletion has not ended: the pod ends, one way or the other.
 	GiveUp
 	// KeepClaims leaves the eviction to the API server: OpenKruise would delete the pod's PersistentVolumeClaims with the pod.
 	KeepClaims
 )
 
-// Decide returns what becomes of the eviction of a pod, and since when it has been evicted. Where the answer is Begin, the
-// budgets have a say: [Blocking].
-func Decide(pod *corev1.Pod, hooks lifecycle.Hooks, now time.Time, limit time.Duration) (Answer, time.Time) {
+// Decide returns what becomes of the eviction of a pod on the node, which may be nil, and since when it has been evicted. Where the
+// answer is Begin or TakeOut, the budgets have a say: [Blocking].
+func Decide(pod *corev1.Pod, node *corev1.Node, hooks lifecycle.Hooks, now time.Time, limit time.Duration) (Answer, time.Time) {
 	hooked := slices.ContainsFunc(hooks.PreDelete, func(h lifecycle.Handler) bool { return h.SetOn(pod) })
 	if ended(pod) || !hooked {
 		return Pass, time.Time{}
@@ -47,15 +49,26 @@ func Decide(pod *corev1.Pod, hooks lifecycle.Hooks, now time.Time, limit time.Du
 		return KeepClaims, time.Time{}
 	}
 	since, err := time.Parse(time.RFC3339, pod.Annotations[AnnotationSince])
-	switch _, specified := pod.Labels[kruisev1alpha1.SpecifiedDeleteKey]; {
+	_, specified := pod.Labels[kruisev1alpha1.SpecifiedDeleteKey]
+	if err != nil || !specified {
+		since = now
+	}
+	switch end := lifecycle.EndOf(pod, node, now); {
+	case end.Why != "" && !now.Before(end.At):
+		return GiveUp, since
 	case err != nil || !specified:
 		return Begin, now
-	case now.Sub(since) >= limit:
-		return GiveUp, since
-	default:
+	case now.Sub(since) < limit || announced(pod, now):
 		return Wait, since
+	case lifecycle.State(pod) == appspub.LifecycleStatePreparingDelete:
+		return GiveUp, since // it waits for a registry, or for its drain, as it would again
+	default:
+		return TakeOut, since
 	}
 }
+
+// announced reports a pod that TakeOut was answered for before.
+func announced(pod *corev1.Pod, now time.Time) bool { return lifecycle.EndOf(pod, nil, now).Why != "" }
 
 // ended reports a pod that the API server evicts whatever the budgets say: it runs nothing, or is being deleted.
 func ended(pod *corev1.Pod) bool {

@@ -61,6 +61,22 @@ func evictedAt(text string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { metav1.SetMetaDataAnnotation(&pod.ObjectMeta, AnnotationSince, text) }
 }
 
+// announcedFor: the eviction was said to be let through then.
+func announcedFor(at time.Time) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, lifecycle.AnnotationEndsAt, at.Format(time.RFC3339))
+	}
+}
+
+func shuttingDown() *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "node-1"},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+			{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Message: lifecycle.NodeShutsDown},
+		}},
+	}
+}
+
 // claims gives a pod of a CloneSet a volume of a PersistentVolumeClaim.
 func claims(name string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
@@ -88,39 +104,60 @@ func TestDecide(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	ago := func(d time.Duration) func(*corev1.Pod) { return evictedAt(now.Add(-d).Format(time.RFC3339)) }
+	endsIn := func(d time.Duration) func(*corev1.Pod) { return announcedFor(now.Add(d)) }
+	ending := func(d time.Duration) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+			lifecycle.AnnotationEndsAt: now.Add(d).Format(time.RFC3339),
+		}}}
+	}
 	unarmed := func(pod *corev1.Pod) { delete(pod.Labels, hookKey) }
 	noInstance := func(pod *corev1.Pod) { delete(pod.Labels, kruisev1alpha1.CloneSetInstanceID) }
 	for name, c := range map[string]struct {
 		reason string
 		pod    *corev1.Pod
 		want   Answer
+		node   *corev1.Node
 	}{
-		"serves":           {"its clients have to leave it first", podThat(), Begin},
-		"second eviction":  {"the hooked deletion is under way", podThat(specified, ago(time.Minute)), Wait},
-		"at the limit":     {"a drain must end", podThat(specified, ago(10*time.Minute)), GiveUp},
-		"labelled by hand": {"when the eviction began is not known yet", podThat(specified), Begin},
-		"label taken off":  {"a person has cancelled the deletion since", podThat(ago(time.Hour)), Begin},
-		"time is no time":  {"a limit must hold for it too", podThat(specified, evictedAt("soon")), Begin},
-		"scales in":        {"a cancelled scale-in would put it back", podThat(in(appspub.LifecycleStatePreparingDelete)), Begin},
-		"released":         {"it is out, and OpenKruise is about to delete it", podThat(unarmed, specified, ago(time.Minute)), Pass},
-		"not armed":        {"OpenKruise would delete it without a hook", podThat(unarmed), Pass},
-		"is being deleted": {"nothing holds its containers any more", podThat(deleted), Pass},
-		"pending":          {"it serves no one", podThat(phase(corev1.PodPending)), Pass},
-		"succeeded":        {"it serves no one", podThat(phase(corev1.PodSucceeded)), Pass},
-		"failed":           {"it serves no one", podThat(phase(corev1.PodFailed)), Pass},
-		"claims of its own": {
-			"OpenKruise would delete them, and the data in them", podThat(claims("shared"), claims("data-web-x7k2p")), KeepClaims,
+		"serves":          {"its clients have to leave it first", podThat(), Begin, nil},
+		"second eviction": {"the hooked deletion is under way", podThat(specified, ago(time.Minute)), Wait, nil},
+		"at the limit":    {"a drain must end, and its clients leave it first", podThat(specified, ago(10*time.Minute)), TakeOut, nil},
+		"drains":          {"its drain has not passed", podThat(specified, ago(11*time.Minute), endsIn(time.Second)), Wait, nil},
+		"drained":         {"a drain must end", podThat(specified, ago(11*time.Minute), endsIn(0)), GiveUp, nil},
+		"of an earlier drain": {
+			"that eviction was refused, and the pod is back in rotation", podThat(specified, ago(time.Hour), endsIn(-5*time.Minute)), TakeOut, nil,
 		},
-		"claims, leaves already": {"an eviction still keeps them", podThat(claims("data-web-x7k2p"), specified), KeepClaims},
-		"claims, not armed":      {"the eviction passes no hook", podThat(claims("data-web-x7k2p"), unarmed), Pass},
-		"a claim of many pods":   {"OpenKruise leaves it alone", podThat(claims("shared")), Begin},
+		"at the limit, on its way": {
+			"OpenKruise has reached it, and it waits for the registry", podThat(specified, ago(10*time.Minute), in(appspub.LifecycleStatePreparingDelete)), GiveUp, nil,
+		},
+		"on a node with a deadline":         {"OpenKruise has time to replace it", podThat(), Begin, ending(time.Minute)},
+		"until its node's deadline":         {"it is still in rotation", podThat(specified, ago(time.Minute)), Wait, ending(21 * time.Second)},
+		"near its node's deadline":          {"it is drained by now, and has to stop", podThat(specified, ago(time.Minute)), GiveUp, ending(20 * time.Second)},
+		"first evicted near the deadline":   {"no time is left for hooks", podThat(), GiveUp, ending(20 * time.Second)},
+		"its node shuts down":               {"its containers end whatever is answered", podThat(), GiveUp, shuttingDown()},
+		"a deadline that did not come true": {"whoever announced it was wrong", podThat(), Begin, ending(-5 * time.Minute)},
+		"labelled by hand":                  {"when the eviction began is not known yet", podThat(specified), Begin, nil},
+		"label taken off":                   {"a person has cancelled the deletion since", podThat(ago(time.Hour)), Begin, nil},
+		"time is no time":                   {"a limit must hold for it too", podThat(specified, evictedAt("soon")), Begin, nil},
+		"scales in":                         {"a cancelled scale-in would put it back", podThat(in(appspub.LifecycleStatePreparingDelete)), Begin, nil},
+		"released":                          {"it is out, and OpenKruise is about to delete it", podThat(unarmed, specified, ago(time.Minute)), Pass, nil},
+		"not armed":                         {"OpenKruise would delete it without a hook", podThat(unarmed), Pass, nil},
+		"is being deleted":                  {"nothing holds its containers any more", podThat(deleted), Pass, nil},
+		"pending":                           {"it serves no one", podThat(phase(corev1.PodPending)), Pass, nil},
+		"succeeded":                         {"it serves no one", podThat(phase(corev1.PodSucceeded)), Pass, nil},
+		"failed":                            {"it serves no one", podThat(phase(corev1.PodFailed)), Pass, nil},
+		"claims of its own": {
+			"OpenKruise would delete them, and the data in them", podThat(claims("shared"), claims("data-web-x7k2p")), KeepClaims, nil,
+		},
+		"claims, leaves already": {"an eviction still keeps them", podThat(claims("data-web-x7k2p"), specified), KeepClaims, nil},
+		"claims, not armed":      {"the eviction passes no hook", podThat(claims("data-web-x7k2p"), unarmed), Pass, nil},
+		"a claim of many pods":   {"OpenKruise leaves it alone", podThat(claims("shared")), Begin, nil},
 		"claims of an ordinal": {
-			"the next pod of a StatefulSet takes them over", podThat(claims("data-web-1"), noInstance), Begin,
+			"the next pod of a StatefulSet takes them over", podThat(claims("data-web-1"), noInstance), Begin, nil,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got, _ := Decide(c.pod, hooksOfAll(), now, 10*time.Minute); got != c.want {
+			if got, _ := Decide(c.pod, c.node, hooksOfAll(), now, 10*time.Minute); got != c.want {
 				t.Errorf("answer %d, want %d: %s", got, c.want, c.reason)
 			}
 		})

@@ -1,6 +1,7 @@
 package evictions
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -31,6 +32,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/reason"
+	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
 // action is that of the Events on a pod.
@@ -60,6 +62,7 @@ type Webhook struct {
 	Options
 
 	ownership atomic.Pointer[lifecycle.Ownership]
+	drain     atomic.Int64
 	// turns has for each namespace that has evictions under way, as budgets are, what is held while one is looked at and used: two
 	// evictions must not use the same place in it. mu is its lock.
 	turns map[string]*turn
@@ -81,12 +84,15 @@ const mostFailing = 1000
 // New returns a Webhook that passes all evictions until [Webhook.Apply].
 func New(o Options) *Webhook {
 	w := &Webhook{Options: o, turns: map[string]*turn{}, failing: lru.New(mostFailing)}
-	w.Apply(lifecycle.Ownership{})
+	w.Apply(lifecycle.Ownership{}, 0)
 	return w
 }
 
-// Apply sets which handlers are Rollcall's.
-func (w *Webhook) Apply(o lifecycle.Ownership) { w.ownership.Store(&o) }
+// Apply sets which handlers are Rollcall's, and how long pods drain that say nothing else.
+func (w *Webhook) Apply(o lifecycle.Ownership, drain time.Duration) {
+	w.ownership.Store(&o)
+	w.drain.Store(int64(drain))
+}
 
 // Handle implements admission.Handler. It never holds up a pod that is not managed, and whatever it can't do for a managed
 // one it leaves undone, so that a drain ends. For a pod that is gone it answers 404, as the API server would: OpenKruise's
@@ -132,14 +138,20 @@ func (w *Webhook) answer(ctx context.Context, key types.NamespacedName, request 
 // decided answers for a pod that is managed.
 func (w *Webhook) decided(ctx context.Context, pod *corev1.Pod, hooks lifecycle.Hooks, dryRun bool) (admission.Response, error) {
 	now := w.Clock.Now()
-	switch answer, since := Decide(pod, hooks, now, w.Limit); answer {
+	node, err := clusterstate.NodeOf(ctx, w.Cache, pod)
+	if err != nil {
+		return admission.Response{}, fmt.Errorf("reading the node of pod %s: %w", pod.Name, err)
+	}
+	switch answer, since := Decide(pod, node, hooks, now, w.Limit); answer {
 	case Begin:
 		return w.begin(ctx, pod, since, dryRun)
 	case Wait:
 		return tryAgain(fmt.Sprintf("pod %s has been on its way out by its hooks for %s: OpenKruise deletes it once it is out of the "+
 			"registry and its drain has passed; try again until it is gone", pod.Name, now.Sub(since).Round(time.Second))), nil
+	case TakeOut:
+		return w.takeOut(ctx, pod, dryRun)
 	case GiveUp:
-		return w.giveUp(pod, dryRun), nil
+		return w.giveUp(pod, cmp.Or(lifecycle.EndOf(pod, node, now).Why, w.overdue()), dryRun), nil
 	case KeepClaims:
 		return admission.Allowed("").WithWarnings(fmt.Sprintf("Rollcall lets pod %s be evicted past its hooks: "+
 			"where OpenKruise deletes the pod, it deletes its PersistentVolumeClaims too", pod.Name)), nil
@@ -180,7 +192,7 @@ func (w *Webhook) begin(ctx context.Context, pod *corev1.Pod, since time.Time, d
 		return admission.Response{}, fmt.Errorf("waiting for other evictions in namespace %s: %w", pod.Namespace, err)
 	}
 	defer turn.Release(1)
-	refusing, several, err := w.blocking(ctx, pod)
+	refusing, several, err := w.blocking(ctx, pod, leaves)
 	switch {
 	case err != nil && dryRun:
 		return admission.Response{}, err
@@ -200,6 +212,57 @@ func (w *Webhook) begin(ctx context.Context, pod *corev1.Pod, since time.Time, d
 	}
 	return tryAgain(fmt.Sprintf("pod %s is not evicted past its hooks: OpenKruise replaces it, and deletes it once it is out of the "+
 		"registry and its drain has passed; try again until it is gone", pod.Name)), nil
+}
+
+// takeOut writes on the pod when its eviction is let through: the leader has it leave the rotation before, and drain. If a budget
+// refuses, the API server would refuse that eviction too, and the pod stays.
+func (w *Webhook) takeOut(ctx context.Context, pod *corev1.Pod, dryRun bool) (admission.Response, error) {
+	turn := w.enter(pod.Namespace)
+	defer w.leave(pod.Namespace)
+	if err := turn.Acquire(ctx, 1); err != nil {
+		return admission.Response{}, fmt.Errorf("waiting for other evictions in namespace %s: %w", pod.Namespace, err)
+	}
+	defer turn.Release(1)
+	now := w.Clock.Now()
+	serving := pod.DeepCopy() // to the API server the label means nothing
+	delete(serving.Labels, kruisev1alpha1.SpecifiedDeleteKey)
+	refusing, several, err := w.blocking(ctx, serving, func(p *corev1.Pod) bool { return announced(p, now) })
+	at := lifecycle.EndOnceDrained(now, w.drainOf(pod)).UTC().Format(time.RFC3339)
+	switch {
+	case err == nil && several:
+		return admission.Allowed(""), nil
+	case err == nil && refusing != nil:
+		return overBudget(pod, refusing), nil
+	case err == nil && !dryRun:
+		err = w.announce(ctx, pod, at)
+	}
+	switch {
+	case dryRun && err != nil, apierrors.IsConflict(err):
+		return admission.Response{}, err
+	case err != nil: // which may never pass by itself
+		w.Logger.Error(err, "taking a pod out of rotation", "pod", client.ObjectKeyFromObject(pod))
+		return w.giveUp(pod, w.overdue(), false), nil
+	}
+	return tryAgain(fmt.Sprintf("OpenKruise has not replaced pod %s for %s: the pod leaves the rotation, and its eviction is let through at "+
+		"%s; try again", pod.Name, w.Limit, at)), nil
+}
+
+func (w *Webhook) drainOf(pod *corev1.Pod) time.Duration {
+	def := time.Duration(w.drain.Load())
+	if drain, err := service.DrainOf(pod.Annotations, def); err == nil {
+		return drain
+	}
+	return def
+}
+
+// announce fails with a conflict if the pod has changed since it was read.
+func (w *Webhook) announce(ctx context.Context, pod *corev1.Pod, at string) error {
+	patch := client.MergeFromWithOptions(pod.DeepCopy(), client.MergeFromWithOptimisticLock{})
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, lifecycle.AnnotationEndsAt, at)
+	if err := w.API.Patch(ctx, pod, patch); err != nil {
+		return fmt.Errorf("announcing the end of pod %s: %w", pod.Name, err)
+	}
+	return nil
 }
 
 func (w *Webhook) enter(namespace string) *turn {
@@ -226,8 +289,10 @@ type full struct {
 	needs, has int32
 }
 
-// blocking returns the budget that refuses the eviction, or nil.
-func (w *Webhook) blocking(ctx context.Context, pod *corev1.Pod) (refusing *full, several bool, err error) {
+// blocking returns the budget that refuses the eviction, or nil. Of the pods on their way out, it counts those that are out.
+func (w *Webhook) blocking(
+	ctx context.Context, pod *corev1.Pod, out func(*corev1.Pod) bool,
+) (refusing *full, several bool, err error) {
 	var budgets policyv1.PodDisruptionBudgetList
 	if err := w.API.List(ctx, &budgets, client.InNamespace(pod.Namespace)); err != nil {
 		return nil, false, fmt.Errorf("listing PodDisruptionBudgets: %w", err)
@@ -241,6 +306,7 @@ func (w *Webhook) blocking(ctx context.Context, pod *corev1.Pod) (refusing *full
 		return nil, false, err
 	}
 	leaving, err := w.leaving(ctx, pod.Namespace)
+	leaving = slices.DeleteFunc(leaving, func(p corev1.Pod) bool { return p.UID == pod.UID || !out(&p) })
 	switch {
 	case err != nil:
 		return nil, false, err
@@ -324,14 +390,19 @@ func (w *Webhook) unlabelled(pod *corev1.Pod, err error) (admission.Response, er
 		return admission.Response{}, err
 	}
 	w.Logger.Error(err, "labelling a pod for its deletion", "pod", client.ObjectKeyFromObject(pod))
-	return w.giveUp(pod, false), nil
+	return w.giveUp(pod, w.overdue(), false), nil
+}
+
+// overdue is why an eviction is let through that took longer than the limit.
+func (w *Webhook) overdue() string {
+	return fmt.Sprintf("it is not gone %s after its first eviction", w.Limit)
 }
 
 // giveUp lets the eviction through, and says so wherever someone may look.
-func (w *Webhook) giveUp(pod *corev1.Pod, dryRun bool) admission.Response {
-	note := fmt.Sprintf("Rollcall lets the pod be evicted past its hooks: it is not gone %s after its first eviction", w.Limit)
+func (w *Webhook) giveUp(pod *corev1.Pod, why string, dryRun bool) admission.Response {
+	note := "Rollcall lets the pod be evicted without its hooks: " + why
 	if !dryRun {
-		w.Logger.Info("eviction let through", "pod", client.ObjectKeyFromObject(pod), "limit", w.Limit.String())
+		w.Logger.Info("eviction let through", "pod", client.ObjectKeyFromObject(pod), "because", why)
 		w.Recorder.Eventf(pod, nil, reason.EvictionLetThrough.Event(), string(reason.EvictionLetThrough), action, "%s", note)
 	}
 	return admission.Allowed("").WithWarnings(note)

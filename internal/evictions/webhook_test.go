@@ -87,7 +87,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		Cache: w.api, Namespaces: []string{"shop"}, Synced: func() bool { return w.synced }, API: w.api, Recorder: w.events,
 		Limit: 10 * time.Minute, Clock: w.clock, Logger: testr.New(t),
 	})
-	w.Apply(lifecycle.Ownership{Owned: []string{"example.com/*"}})
+	w.Apply(lifecycle.Ownership{Owned: []string{"example.com/*"}}, 15*time.Second)
 	return w
 }
 
@@ -182,8 +182,56 @@ func TestEvictionBecomesAHookedDeletion(t *testing.T) {
 	w.ExpectNoEvent()
 
 	w.clock.SetTime(w.clock.Now().Add(time.Minute))
+	w.ExpectHeld(w.Evict("web-1"), "leaves the rotation")
+	if got, want := w.Pod("web-1").Annotations[lifecycle.AnnotationEndsAt], "2026-11-22T12:10:20Z"; got != want {
+		t.Errorf("the pod ends at %q, want %q: it has to drain", got, want)
+	}
+	w.clock.SetTime(w.clock.Now().Add(19 * time.Second))
+	w.ExpectHeld(w.Evict("web-1"), "for 10m19s")
+	w.ExpectNoEvent()
+
+	w.clock.SetTime(w.clock.Now().Add(time.Second))
+	w.ExpectPassed(w.Evict("web-1"), "its eviction has reached its limit")
+	w.ExpectEvent("Warning EvictionLetThrough")
+}
+
+func TestEvictionOnANodeThatShutsDown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, shuttingDown(), podThat(owned, func(p *corev1.Pod) { p.Spec.NodeName = "node-1" }))
+	w.ExpectPassed(w.Evict("web-1"), "its node is shutting down")
+	w.ExpectEvent("Warning EvictionLetThrough")
+}
+
+// The budget refuses an eviction that is let through: no pod is taken out of rotation for nothing.
+func TestEvictionsAtTheLimitStayWithinTheBudget(t *testing.T) {
+	t.Parallel()
+	since := evictedAt("2026-11-22T11:00:00Z")
+	w := newWorld(t, budgetOf(1), podThat(owned, specified, since), podThat(owned, called("web-2"), specified, since))
+	w.ExpectHeld(w.Evict("web-1"), "leaves the rotation")
+	w.ExpectHeld(w.Evict("web-2"), "disruption budget web")
+	w.clock.SetTime(w.clock.Now().Add(20 * time.Second))
+	w.ExpectPassed(w.Evict("web-1"), "its eviction has reached its limit")
+	w.ExpectHeld(w.Evict("web-2"), "disruption budget web")
+}
+
+// A policy freezes the pods: they can't leave the rotation first, and a drain must end all the same.
+func TestEvictionAtTheLimitThatCantBeAnnounced(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, podThat(owned, specified, evictedAt("2026-11-22T11:00:00Z")))
+	w.refuse = apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "web-1", errors.New("changed"))
+	w.ExpectHeld(w.Evict("web-1"), "try again")
+	w.refuse = errors.New("the webhook of the policy is away")
 	w.ExpectPassed(w.Evict("web-1"), "not gone 10m0s after its first eviction")
 	w.ExpectEvent("Warning EvictionLetThrough")
+}
+
+// budgetOf allows so many disruptions.
+func budgetOf(allowed int32) *policyv1.PodDisruptionBudget {
+	return &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+		Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed, CurrentHealthy: 4, DesiredHealthy: 4 - allowed},
+	}
 }
 
 func TestEvictionIsLetThroughUnchanged(t *testing.T) {
@@ -200,7 +248,7 @@ func TestEvictionIsLetThroughUnchanged(t *testing.T) {
 		"a DaemonSet":      {reason: "OpenKruise deletes no pod of one on the label", pod: podThat(owned, func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "DaemonSet" })},
 		"not our hook": {
 			reason: "hooks.owned does not claim it", pod: podThat(owned),
-			world: func(w *world) { w.Apply(lifecycle.Ownership{Owned: []string{"example.org/*"}}) },
+			world: func(w *world) { w.Apply(lifecycle.Ownership{Owned: []string{"example.org/*"}}, 0) },
 		},
 		"not our namespace": {
 			reason: "another manager watches it", pod: podThat(owned), world: func(w *world) { w.Namespaces = []string{"other"} },
@@ -266,10 +314,10 @@ func TestDryRunOfAnEvictionChangesNothing(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, podThat(owned), podThat(owned, called("web-2"), specified, evictedAt("2026-11-22T11:00:00Z")))
 			w.ExpectHeld(w.Evict("web-1", dry), "is not evicted past its hooks")
-			w.ExpectPassed(w.Evict("web-2", dry), "not gone 10m0s after its first eviction")
+			w.ExpectHeld(w.Evict("web-2", dry), "leaves the rotation")
 			w.ExpectNoEvent()
-			if leaves(w.Pod("web-1")) {
-				t.Error("the pod was labelled")
+			if leaves(w.Pod("web-1")) || announced(w.Pod("web-2"), w.clock.Now()) {
+				t.Error("a pod was changed")
 			}
 		})
 	}
@@ -279,11 +327,7 @@ func TestDryRunOfAnEvictionChangesNothing(t *testing.T) {
 func TestEvictionsAtOnceStayWithinTheBudget(t *testing.T) {
 	t.Parallel()
 	for name, budget := range map[string]client.Object{
-		"disruption budget web": &policyv1.PodDisruptionBudget{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
-			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
-			Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 2, CurrentHealthy: 4, DesiredHealthy: 2},
-		},
+		"disruption budget web": budgetOf(2),
 		"PodUnavailableBudget web": &kruisepolicy.PodUnavailableBudget{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
 			Status:     kruisepolicy.PodUnavailableBudgetStatus{UnavailableAllowed: 2, CurrentAvailable: 4, DesiredAvailable: 2},
