@@ -8,6 +8,7 @@ import (
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -64,6 +65,8 @@ type facts struct {
 	decision lifecycle.Decision
 	// workload is what the pod's workload says; nil where it is gone.
 	workload *lifecycle.Workload
+	// set is that workload if it is a CloneSet.
+	set *kruisev1alpha1.CloneSet
 	// now is when the view was made. drains: the registry has acknowledged that the pod is out, and drainLeft is how long the drain takes
 	// from now on, unless it is undated: the manager refuses drain.
 	now       time.Time
@@ -112,6 +115,7 @@ func (w *world) view(pod *corev1.Pod) (Pod, bool) {
 	}
 	if workload != nil {
 		p.Workload = workload.GetName()
+		p.facts.set, _ = workload.Object.(*kruisev1alpha1.CloneSet)
 	}
 	if moved, err := lifecycle.MovedAt(pod); err == nil {
 		p.Since = &metav1.Time{Time: moved}
@@ -183,7 +187,7 @@ func (w *world) reasonOf(p Pod) (why reason.Reason, message string, warned bool)
 func reasonOn(p Pod) (why reason.Reason, message string) {
 	switch {
 	case p.facts.input.Released(p.facts.decision):
-		return reason.AwaitingOpenKruise, "its hook is released, and OpenKruise has neither updated nor deleted it yet"
+		return reason.AwaitingOpenKruise, "its hook is released, and OpenKruise has neither updated nor deleted it yet" + leftBy(p)
 	case p.facts.decision.Row == lifecycle.RowUpdating:
 		return reason.Updating, lifecycle.NotUpdatedBecause(p.facts.pod)
 	case p.facts.input.AwaitsReadiness(p.facts.decision):
@@ -202,6 +206,23 @@ func reasonOn(p Pod) (why reason.Reason, message string) {
 		return reason.Acknowledgement, "the registry has not acknowledged yet"
 	default:
 		return reason.Acknowledgement, "the registry has not acknowledged yet, or the registry's clients may not know the pod yet"
+	}
+}
+
+// leftBy returns what in the pod's CloneSet keeps OpenKruise from updating it, if the CloneSet shows that.
+func leftBy(p Pod) string {
+	set := p.facts.set
+	if set == nil || p.State != string(appspub.LifecycleStatePreparingUpdate) {
+		return ""
+	}
+	switch now := set.Status; {
+	case set.Spec.UpdateStrategy.Paused:
+		return fmt.Sprintf(": CloneSet %s is paused", set.Name)
+	case now.ObservedGeneration == set.Generation && now.UpdatedReplicas >= now.ExpectedUpdatedReplicas:
+		return fmt.Sprintf(": CloneSet %s has %d updated pods, and its partition allows %d; lower the partition, or delete the pod, "+
+			"which OpenKruise replaces by one of the old revision", set.Name, now.UpdatedReplicas, now.ExpectedUpdatedReplicas)
+	default:
+		return ""
 	}
 }
 

@@ -47,9 +47,11 @@ const (
 	// AwaitingOpenKruise: the pod is out of the registry and its hook is released, and OpenKruise has neither updated nor
 	// deleted it yet. No client is sent to it.
 	//
-	// What to do: where it lasts, look at the workload's `partition`, `paused`, `maxUnavailable`, at the events of
-	// OpenKruise and at another controller's handlers on the pod. A StatefulSet needs [`podManagementPolicy:
-	// Parallel`](../workloads.md#advanced-statefulset), and a pod of one whose scale-in was cancelled stays so for ever: delete it.
+	// What to do: if it lasts, check what `kubectl rollcall explain` shows, the workload's `partition`, `paused` and `maxUnavailable`,
+	// the events of OpenKruise and another controller's handlers on the pod. If another pod [met the partition of a
+	// canary](../monitoring.md#rollcallpoddrainedfornothing), delete the pod or lower the partition. A StatefulSet needs
+	// [`podManagementPolicy: Parallel`](../workloads.md#advanced-statefulset), and a pod of one whose scale-in was cancelled stays
+	// so forever: delete it.
 	AwaitingOpenKruise Reason = "AwaitingOpenKruise"
 	// UnknownRegistry: the pod is still in a registry that the configuration no longer has.
 	//

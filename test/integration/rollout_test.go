@@ -1,16 +1,25 @@
 package integration
 
 import (
+	"context"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"slices"
+	"sync"
+	"testing"
 
+	"github.com/go-logr/logr"
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
 	"github.com/rollcall-dev/rollcall/test/harness/checker"
@@ -218,6 +227,73 @@ func partitionRaised(s *scenario) {
 	s.Edit(partitioned(0))
 	s.ExpectSteady()
 	s.ExpectImage("nginx:2", before)
+}
+
+// TestHandlerSetTooLate shows why Rollcall does not put a pod back that OpenKruise leaves in PreparingUpdate: OpenKruise has looked at a pod, which no handler held, when one is set again. The write
+// that it makes conflicts, and it makes it once more without another look at the handlers.
+func TestHandlerSetTooLate(t *testing.T) {
+	t.Parallel()
+	s := alone(t, "handler-too-late", nil)
+	write := s.holdOpenKruise()
+	pod := s.Begin(inPlace, replicas(1), func(set *kruisev1alpha1.CloneSet) {
+		addLabelHandler(&set.Spec.Lifecycle.InPlaceUpdate, set, otherKey, otherValue)
+	})[0]
+	s.UpdateImage("nginx:2")
+	s.AwaitState(pod, appspub.LifecycleStatePreparingUpdate)
+	s.AwaitReleased(pod, checker.InPlaceUpdate)
+	s.setOther(pod, nil)
+
+	<-write.came
+	s.setOther(pod, new(otherValue))
+	close(write.pass)
+	s.AwaitState(pod, appspub.LifecycleStateUpdating)
+	for _, v := range s.history.Of(pod.UID) {
+		s.Expect(v.state() != string(appspub.LifecycleStateUpdating) || v.pod.Labels[otherKey] == otherValue, "the write did not conflict")
+	}
+	s.ExpectSteady()
+}
+
+// heldWrite is a write of OpenKruise's that takes a pod to Updating. The API server has it until pass is closed.
+type heldWrite struct{ came, pass chan struct{} }
+
+// holdOpenKruise holds the first such write in the scenario's namespace, by a webhook.
+func (s *scenario) holdOpenKruise() heldWrite {
+	s.Helper()
+	held := heldWrite{came: make(chan struct{}), pass: make(chan struct{})}
+	var first sync.Once
+	answer, err := admission.StandaloneWebhook(&admission.Webhook{Handler: admission.HandlerFunc(
+		func(ctx context.Context, _ admission.Request) admission.Response {
+			first.Do(func() { close(held.came) })
+			select {
+			case <-held.pass:
+			case <-ctx.Done():
+			}
+			return admission.Allowed("")
+		},
+	)}, admission.StandaloneOptions{Logger: logr.Discard()})
+	s.must(err)
+	server := httptest.NewTLSServer(answer)
+	s.Cleanup(server.Close)
+	hook := &admissionv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: s.ns},
+		Webhooks: []admissionv1.ValidatingWebhook{{
+			Name: "held.example.com", AdmissionReviewVersions: []string{"v1"}, SideEffects: new(admissionv1.SideEffectClassNone),
+			TimeoutSeconds: new(int32(30)),
+			ClientConfig: admissionv1.WebhookClientConfig{
+				URL: &server.URL, CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+			},
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.ns}},
+			Rules: []admissionv1.RuleWithOperations{{
+				Operations: []admissionv1.OperationType{admissionv1.Update},
+				Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+			}},
+			MatchConditions: []admissionv1.MatchCondition{{Name: "updating", Expression: "object.metadata.labels['" + appspub.LifecycleStateKey + "'] == 'Updating' && " +
+				"oldObject.metadata.labels['" + appspub.LifecycleStateKey + "'] == 'PreparingUpdate'"}},
+		}},
+	}
+	s.must(s.k8s.Create(s.Context(), hook))
+	s.Cleanup(func() { _ = s.k8s.Delete(context.WithoutCancel(s.Context()), hook) })
+	return held
 }
 
 // hooksAdded: pods that never heard of a hook are armed, registered, and asked from then on.
