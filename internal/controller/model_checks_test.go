@@ -92,7 +92,7 @@ func (m *model) checkAssert(p *modelPod, h lifecycle.Hook, seen, before, after *
 	m.logf("rollcall: asserts %s of %s", h, p.uid)
 	instances := m.instancesOf(seen)
 	m.checkDoubts(func(e entry) bool { return e.uid == p.uid && slices.Contains(instances, e.in) })
-	p.disturbed = !lifecycle.IsReady(after) || seen.Status.PodIP != after.Status.PodIP
+	p.disturbed = !lifecycle.IsReady(after) || p.ending || seen.Status.PodIP != after.Status.PodIP
 	p.wasOut, p.taken, p.unarmed = false, false, nil
 	for _, in := range instances {
 		if says := m.registry.entries[entry{p.uid, in}]; says != registry.InService {
@@ -152,7 +152,7 @@ func (m *model) checkSettled() {
 func (m *model) panics() bool {
 	var peers lifecycle.Peers
 	for _, p := range m.pods {
-		if !m.managed(p) || !lifecycle.Counts(p.api) || !m.registry.given[p.uid] {
+		if !m.managed(p) || p.ending || !lifecycle.Counts(p.api) || !m.registry.given[p.uid] {
 			continue
 		}
 		if peers.All++; !lifecycle.IsReady(p.api) {
@@ -192,14 +192,14 @@ func (m *model) checkSettledPod(p *modelPod) {
 	if !m.managed(p) {
 		return
 	}
-	s, ready := stateOf(p.api), lifecycle.IsReady(p.api)
+	s, ready := stateOf(p.api), lifecycle.IsReady(p.api) && !p.ending
 	lost := !ready && s == appspub.LifecycleStateNormal && p.lost // which nobody looks for while it is kept
 	shown := slices.ContainsFunc(m.manager.Waits(), func(w Wait) bool { return w.UID == string(p.uid) })
 	if !m.registry.inService(p.uid) && !shown && !lost && !isFinished(p.api) {
 		m.violatef("I12: %s is %s and out of rotation, and shows no reason", p.uid, s)
 	}
 	if !ready {
-		kept := s == appspub.LifecycleStateNormal && (m.unready == lifecycle.UnreadyKeep || m.panics())
+		kept := s == appspub.LifecycleStateNormal && !p.ending && (m.unready == lifecycle.UnreadyKeep || m.panics())
 		if !kept && m.registry.inService(p.uid) {
 			m.violatef("%s is %s and not ready, and in rotation", p.uid, s)
 		}

@@ -90,6 +90,7 @@ type modelPod struct {
 	running  int // that kubelet runs
 	healthy  bool
 	up       bool            // containers are ready
+	ending   bool            // it is about to be deleted, and may never be
 	held     map[string]bool // markPodNotReady, by hook
 	stays    map[string]bool // timestamps and states that it was in
 	// specified for deletion, which can't be cancelled.
@@ -288,7 +289,7 @@ func (m *model) commit(p *modelPod, pod *corev1.Pod) {
 
 func (m *model) setReady(p *modelPod) {
 	ready := p.up && len(p.held) == 0
-	if !ready {
+	if !ready || p.ending {
 		p.disturbed = true
 	}
 	status := corev1.ConditionFalse
@@ -296,6 +297,11 @@ func (m *model) setReady(p *modelPod) {
 		status = corev1.ConditionTrue
 	}
 	p.api.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
+	if p.ending {
+		p.api.Status.Conditions = append(p.api.Status.Conditions, corev1.PodCondition{
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
+		})
+	}
 }
 
 // move is a move of Kruise's, with the timestamp in whole seconds.

@@ -100,6 +100,9 @@ func (m *model) kubeletMoves(p *modelPod) {
 		pod.Status.PodIP = m.address(p)
 		m.logf("kubelet: %s has a new sandbox at %s", p.uid, pod.Status.PodIP)
 	case m.chance(5):
+		p.ending = !p.ending
+		m.logf("scheduler: %s is to be preempted %t", p.uid, p.ending)
+	case m.chance(5):
 		pod.Status.Phase, p.up = corev1.PodFailed, false
 		m.logf("kubelet: %s was evicted", p.uid)
 	default:
