@@ -16,6 +16,7 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/manifests"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
+	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
 const (
@@ -27,6 +28,9 @@ const (
 	workDir    = "bin/e2e"
 	imagesPath = workDir + "/images.tar"
 	logsPath   = workDir + "/logs"
+
+	// shutdownGracePeriod is the kubelets', as in kubelet.yaml.
+	shutdownGracePeriod = 30 * time.Second
 
 	// nodeGracePeriod is what Kubernetes gives a silent node by default.
 	nodeGracePeriod = 50 * time.Second
@@ -138,7 +142,16 @@ func (s localSite) StopNode(ctx context.Context, name string) error {
 
 // StartNode implements site.
 func (s localSite) StartNode(ctx context.Context, name string) error {
-	return errors.Join(s.nodes.tasks(ctx, name, "resume"), s.nodes.kubelets[name].Resume())
+	return errors.Join(s.nodes.tasks(ctx, name, "resume"), s.nodes.kubelets[name].Resume(), s.nodes.systems[name].shutDown(ctx, false))
+}
+
+// ShutNodeDown implements site.
+func (s localSite) ShutNodeDown(ctx context.Context, name string) error {
+	if err := s.nodes.systems[name].shutDown(ctx, true); err != nil {
+		return err
+	}
+	wait.Pause(ctx, shutdownGracePeriod)
+	return s.nodes.kubelets[name].Pause() // whose containers have ended
 }
 
 // StopKruise implements site.

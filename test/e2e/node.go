@@ -82,6 +82,7 @@ type nodes struct {
 	kubeconfig string
 	images     string // an archive
 	kubelets   map[string]*process.Process
+	systems    map[string]*logind
 }
 
 // start starts n nodes and returns when they are Ready.
@@ -93,6 +94,13 @@ func (n *nodes) start(ctx context.Context, k8s client.Client, count int) error {
 		return fmt.Errorf("configuring CNI: %w", err)
 	}
 	group, groupCtx := errgroup.WithContext(ctx)
+	n.kubelets, n.systems = map[string]*process.Process{}, map[string]*logind{}
+	for i := range count {
+		var err error
+		if n.systems[nodeName(i)], err = startLogind(ctx, busOf(nodeName(i))); err != nil {
+			return err
+		}
+	}
 	kubelets := make([]*process.Process, count)
 	for i := range count {
 		group.Go(func() (err error) {
@@ -103,7 +111,6 @@ func (n *nodes) start(ctx context.Context, k8s client.Client, count int) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	n.kubelets = map[string]*process.Process{}
 	for i, kubelet := range kubelets {
 		n.kubelets[nodeName(i)] = kubelet
 	}
@@ -111,6 +118,9 @@ func (n *nodes) start(ctx context.Context, k8s client.Client, count int) error {
 }
 
 func nodeName(number int) string { return "node-" + strconv.Itoa(number) }
+
+// busOf is the socket at which a node's kubelet finds the operating system.
+func busOf(node string) string { return filepath.Join("/run", node+".bus") }
 
 func runFolder(node string) string { return filepath.Join("/run", node) }
 
@@ -162,6 +172,7 @@ func (n *nodes) startOne(ctx context.Context, k8s client.Client, number int) (*p
 			"--config=" + config, "--kubeconfig=" + n.kubeconfig, "--hostname-override=" + name,
 			"--root-dir=" + filepath.Join(values["Lib"], "kubelet"), "--node-ip=" + nodeAddress, "--v=2",
 		},
+		Env: []string{"DBUS_SYSTEM_BUS_ADDRESS=unix:path=" + busOf(name)},
 	})
 	if err != nil {
 		return nil, err

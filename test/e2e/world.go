@@ -33,6 +33,9 @@ type site interface {
 	// StopNode has a node and all that runs on it stand still, and StartNode has it go on.
 	StopNode(ctx context.Context, name string) error
 	StartNode(ctx context.Context, name string) error
+	// ShutNodeDown has a node's kubelet end its pods since the machine is shut down, and returns when the power is off. StartNode
+	// starts it again.
+	ShutNodeDown(ctx context.Context, name string) error
 }
 
 // options say where and what to play.
