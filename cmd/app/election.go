@@ -160,10 +160,10 @@ func (l *lease) pods() (own, leader string) {
 }
 
 // aheadOfLast returns how much later, at most, this manager's clock reads than that of the one which led before: a renewal is
-// seen after it was made. Where none was seen there is no bound. A nil lease has one manager, and one clock.
+// seen after it was made. Where none was seen, as without a lease, there is no bound.
 func (l *lease) aheadOfLast() time.Duration {
 	if l == nil {
-		return 0
+		return math.MaxInt64
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

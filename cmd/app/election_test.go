@@ -205,8 +205,8 @@ func TestLeaseAheadOfLast(t *testing.T) {
 	look()
 	expect("a renewal of this manager says nothing", -5*time.Second)
 	var none *lease
-	if got, err := none.aheadOfLast(), none.permit(time.Hour); got != 0 || err != nil {
-		t.Errorf("without a lease: got %s and %v, want 0 and every call permitted", got, err)
+	if got, err := none.aheadOfLast(), none.permit(time.Hour); got != math.MaxInt64 || err != nil {
+		t.Errorf("without a lease: got %s and %v, want no bound, since nothing is known of the process before, and every call permitted", got, err)
 	}
 }
 

@@ -327,6 +327,8 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 		ApproveBy: approveBy, Metrics: metrics.NewResyncMetrics(own),
 		Audit: a.audit, Logger: a.logger.WithName("resync"),
 	})
+	settles := &settling{Runnable: resyncs, until: a.settles(), logger: a.logger}
+	unready := func() string { return cmp.Or(waits.unready(), settles.unready()) }
 	evicted, applyToEvictions, err := a.newEvicting(own, synced, leader)
 	if err != nil {
 		return err
@@ -334,19 +336,19 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	apply := a.applier(reconciler, applyToEvictions, enrolls, resyncs)
 	apply(a.drivers.inForce())
 	metrics.RegisterBuild(own, a.options.version)
-	metrics.RegisterReady(own, waits.unready)
+	metrics.RegisterReady(own, unready)
 	metrics.RegisterPods(own, reconciler.Waits, state.Workloads.Unmatched, time.Now)
 	metrics.RegisterSlots(own, a.drivers.slots)
 	reloads := &reload{
 		path: a.flags.config, limits: limits, interval: reloadInterval,
 		drivers: a.drivers, apply: apply, metrics: metrics.NewConfigMetrics(own), logger: a.logger, events: about,
 	}
-	page := statuspage.New(func() statuspage.Facts { return a.facts(waits.unready(), resyncs, reconciler.Waits(), known) })
-	runnables, err := a.listen(ctx, own, page, waits.unready, evicted)
+	page := statuspage.New(func() statuspage.Facts { return a.facts(unready(), resyncs, reconciler.Waits(), known) })
+	runnables, err := a.listen(ctx, own, page, unready, evicted)
 	if err != nil {
 		return err
 	}
-	runnables = append(runnables, waits, reloads, resyncs, page, &resting{release: giveBack}, a.namespaces)
+	runnables = append(runnables, waits, reloads, settles, page, &resting{release: giveBack}, a.namespaces)
 	if a.lease != nil {
 		runnables = append(runnables, a.requests(leader, resyncs))
 	}

@@ -2,18 +2,64 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/rollcall-dev/rollcall/internal/steer"
 )
 
 // leaseInterval is how often the annotations of the lease are read.
 const leaseInterval = 2 * time.Second
+
+// settling has resync, and with it the work on pods, wait until no call of a process before this one can be carried out any more. With a
+// lease that time has passed before another manager leads. Without one, the process before may have been killed just now.
+type settling struct {
+	manager.Runnable
+
+	until  time.Time
+	logger logr.Logger
+}
+
+// Start waits, and then does what the runnable does.
+func (s *settling) Start(ctx context.Context) error {
+	if why := s.unready(); why != "" {
+		s.logger.Info(why)
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Until(s.until)):
+		}
+	}
+	return s.Runnable.Start(ctx)
+}
+
+// unready returns why no pod is worked on yet, or nothing.
+func (s *settling) unready() string {
+	if left := time.Until(s.until); left > 0 {
+		return fmt.Sprintf("without leader election no pod is worked on for %s: calls of a manager before this one may still be carried out",
+			left.Round(time.Second))
+	}
+	return ""
+}
+
+// settles is until when calls of a process before this one may still be carried out, by the longest registry.timeout; zero if that
+// process had a lease, or this one makes no calls.
+func (a *app) settles() (until time.Time) {
+	if a.lease != nil || a.dryRun != nil {
+		return until
+	}
+	for _, one := range a.drivers.inForce().byName {
+		if lands := time.Now().Add(one.client.MayLandFor()); lands.After(until) {
+			until = lands
+		}
+	}
+	return until
+}
 
 // requests reads what a person asks of resync, in annotations of the lease: every installation has one, and only the
 // operators of Rollcall may write it. It runs only on the leader.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
@@ -14,9 +16,44 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	clientfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/rollcall-dev/rollcall/internal/steer"
 )
+
+// TestWithoutElectionTheCallsOfTheProcessBeforeAreOver: that process may have been killed in the middle of a call just before this one
+// began.
+func TestWithoutElectionTheCallsOfTheProcessBeforeAreOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDrivers(t, newFake)
+		opened, err := d.open(t.Context(), configured(t, strings.Replace(minimal, "registry:\n  driver: fake",
+			"registries:\n  quick: {driver: fake, timeout: 1s}\n  slow: {driver: fake, timeout: 3s}\ndefaultRegistries: [quick, slow]", 1)))
+		must(t, err)
+		must(t, d.replace(opened))
+		began, worked, log := time.Now(), time.Time{}, &strings.Builder{}
+		alone := &app{drivers: d}
+		s := &settling{
+			Runnable: manager.RunnableFunc(func(context.Context) error { worked = time.Now(); return nil }), until: alone.settles(),
+			logger: funcr.New(func(_, args string) { log.WriteString(args + "\n") }, funcr.Options{}),
+		}
+		if got := s.unready(); !strings.Contains(got, "no pod is worked on for 6s") {
+			t.Errorf("the manager is unready because of %q, want it to say that it waits", got)
+		}
+		must(t, s.Start(t.Context()))
+		if waited := worked.Sub(began); waited < 6*time.Second {
+			t.Errorf("pods are worked on after %s, want at least twice the longest timeout", waited)
+		}
+		if got := s.unready(); got != "" || !strings.Contains(log.String(), "may still be carried out") {
+			t.Errorf("after that it is unready because of %q, and logged %q", got, log)
+		}
+		for name, a := range map[string]*app{"a lease": {drivers: d, lease: &lease{}}, "a dry run": {drivers: d, dryRun: &dryRun{}}} {
+			if until := a.settles(); !until.IsZero() {
+				t.Errorf("with %s the manager waits until %s, want it not to", name, until)
+			}
+		}
+	})
+}
 
 func TestRequestsFollowTheLeasesAnnotations(t *testing.T) {
 	t.Parallel()
