@@ -182,3 +182,20 @@ func TestRefreshReadsTheCacheAnew(t *testing.T) {
 }
 
 func owning() *Rules { return &Rules{Ownership: lifecycle.Ownership{Owned: []string{"example.com/*"}}} }
+
+// TestWorkloadOfARestoredServer: after a restore from a backup, a generation is counted a second time.
+func TestWorkloadOfARestoredServer(t *testing.T) {
+	t.Parallel()
+	at := func(version string, l *appspub.Lifecycle) *kruisev1alpha1.CloneSet {
+		return &kruisev1alpha1.CloneSet{
+			ObjectMeta: metav1.ObjectMeta{UID: "web", Generation: 5, ResourceVersion: version}, Spec: kruisev1alpha1.CloneSetSpec{Lifecycle: l},
+		}
+	}
+	lost, hooked := at("200", nil), &appspub.Lifecycle{PreDelete: &appspub.LifecycleHook{FinalizersHandler: []string{"example.com/f"}}}
+	if SameWorkload(lost, at("150", hooked)) {
+		t.Error("the hooks are new, and the workload is taken for the same because of its generation")
+	}
+	if !SameWorkload(lost, at("150", nil)) || !SameWorkload(lost, at("201", hooked)) {
+		t.Error("the workload is taken for another, want the same: what Rollcall reads has not changed")
+	}
+}

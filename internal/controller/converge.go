@@ -315,10 +315,13 @@ func (r *PodReconciler) drained(seen *observation, p plan.Plan) progress {
 	}
 	done := progress{record: seen.newRecord(p)}
 	removedAt, counted := r.removedAt(seen, p)
-	if !seen.decision.Row.Drains() || seen.drain == 0 || removedAt.IsZero() {
+	drains := seen.decision.Row.Drains()
+	if seen.drain == 0 || removedAt.IsZero() || !drains && done.record.OutSince != nil {
 		return done
 	}
-	done.record.OutSince = &removedAt
+	if done.record.OutSince = &removedAt; !drains {
+		return done // for the hook that may wait next, and the manager that leads then
+	}
 	if remaining := counted.Add(seen.drain).Sub(r.Clock.Now()); remaining > 0 {
 		done.blocker = notes.Blocker{Reason: reason.Draining, After: remaining,
 			Message: fmt.Sprintf("out of rotation since %s, drains for %s", removedAt.Format(time.RFC3339), seen.drain)}

@@ -32,6 +32,9 @@ func (r *PodReconciler) podEvents() handler.TypedEventHandler[*corev1.Pod, lifec
 		if now == nil {
 			return
 		}
+		if old != nil && clusterstate.Behind(now.ResourceVersion, old.ResourceVersion) {
+			r.State.Panics.Departed(old, rules) // an API server that was restored from a backup: what it has counts, not what is newer
+		}
 		if old == nil {
 			r.Tracker.Arrived(lifecycle.PodIDOf(now), !first && lifecycle.MayBeNew(now))
 		}

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -87,27 +88,21 @@ func (r *PodReconciler) observe(ctx context.Context, id lifecycle.PodID) (seen *
 		return nil, 0, fmt.Errorf("reading the pod: %w", err)
 	}
 	seen.tracked.Found(lifecycle.AddressOf(pod))
-	if clusterstate.Behind(pod.ResourceVersion, seen.note.Written) {
-		return nil, staleRecheck, nil
+	if again, err := r.awaitOwnWrite(ctx, seen, pod); again > 0 || err != nil {
+		return nil, again, err
 	}
-
 	if err := r.State.Workloads.Refresh(ctx, &settings.Rules, settings.everywhere, r.Clock.Now()); err != nil {
 		return nil, 0, err
 	}
-	workload, err := r.workloadOf(ctx, pod)
+	workload, err := r.observePod(ctx, seen, pod)
 	if err != nil {
 		return nil, 0, err
-	}
-	owner := workload.ForDecision()
-	seen.skip = lifecycle.SkipOf(pod, owner)
-	seen.input = lifecycle.Input{
-		Pod: pod, Hooks: lifecycle.HooksOf(owner, settings.Ownership), Record: lifecycle.RecordOf(pod), Ownership: settings.Ownership,
-		Unready: settings.Unready,
 	}
 	if !seen.managed() {
 		r.forget(id.UID)
 		return nil, 0, nil
 	}
+	seen.note.ReadOut(seen.input.Record.OutSince, r.Clock.Now())
 	node, err := clusterstate.NodeOf(ctx, r.Client, pod)
 	if err != nil {
 		return nil, 0, err
@@ -129,6 +124,52 @@ func (r *PodReconciler) observe(ctx context.Context, id lifecycle.PodID) (seen *
 	r.adoptListed(seen)
 	seen.decide()
 	return seen, 0, nil
+}
+
+// observePod reads what the pod itself and its workload show.
+func (r *PodReconciler) observePod(ctx context.Context, seen *observation, pod *corev1.Pod) (*clusterstate.Workload, error) {
+	workload, err := r.workloadOf(ctx, pod)
+	if err != nil {
+		return nil, err
+	}
+	owner, settings := workload.ForDecision(), seen.settings
+	seen.skip = lifecycle.SkipOf(pod, owner)
+	seen.input = lifecycle.Input{
+		Pod: pod, Hooks: lifecycle.HooksOf(owner, settings.Ownership), Record: lifecycle.RecordOf(pod), Ownership: settings.Ownership,
+		Unready: settings.Unready,
+	}
+	return workload, nil
+}
+
+// awaitOwnWrite returns when to look again at a pod whose last write of this process the cache does not have; zero once it has. If that
+// takes long, the API server is asked. A write that it does not have either was lost when its store was restored from a backup, and
+// the cache counts; otherwise the cache does not follow the API server, which a person has to see.
+func (r *PodReconciler) awaitOwnWrite(ctx context.Context, seen *observation, pod *corev1.Pod) (again time.Duration, err error) {
+	behind := clusterstate.Behind(pod.ResourceVersion, seen.note.Written)
+	lasts := seen.note.BehindFor(behind, r.Clock.Now())
+	switch {
+	case !behind:
+		return 0, nil
+	case lasts < rolloutPatience:
+		return staleRecheck, nil
+	}
+	live, err := clusterstate.Live(ctx, r.APIReader, lifecycle.PodIDOf(pod))
+	switch {
+	case err != nil:
+		return 0, err
+	case live != nil && clusterstate.Behind(live.ResourceVersion, seen.note.Written):
+		log.FromContext(ctx).Info("The API server no longer has a change of a pod that it had accepted: it was restored from a backup",
+			"namespace", pod.Namespace, "pod", pod.Name, "written", seen.note.Written, "now", live.ResourceVersion)
+		seen.note.Written = ""
+		return 0, nil
+	}
+	if _, err := r.observePod(ctx, seen, pod); err != nil {
+		return 0, err
+	}
+	seen.decide()
+	return r.report(ctx, seen, notes.Blocker{Reason: reason.CacheBehind, After: backoffCap, Message: fmt.Sprintf(
+		"the manager's cache has not shown the manager's own last change of the pod for %s, and the API server is ahead of it: if this "+
+			"stays, restart the manager", lasts.Round(time.Second))}).RequeueAfter, nil
 }
 
 // decide has the decision rest on the input as it is now. Nothing is left to be freed of a pod that is gone.

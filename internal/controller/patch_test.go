@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
@@ -236,4 +237,42 @@ func TestWriteThatAlwaysConflictsIsShown(t *testing.T) {
 	w.expectEvents("it passes with no other event", "Warning RolloutWaits pod web-1 has waited for 1m0s, reason PatchRefused: ",
 		`Warning PatchRefused hook inPlaceUpdate waits: the pod has moved on: Operation cannot be fulfilled on pods "web-1": admission webhook `+
 			`"policy.example.com" denied it`)
+}
+
+// TestOwnWriteThatIsLost: the API server's store was restored from a backup, and no resource version will come up to that of the write.
+func TestOwnWriteThatIsLost(t *testing.T) {
+	t.Parallel()
+	w, pod := serving(t)
+	w.r.notes.Of(lifecycle.PodIDOf(pod)).Written = "1000000"
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+	w.expectResult("the cache may lag", w.reconcile(pod), staleRecheck)
+	w.sleep(rolloutPatience)
+	w.reconcile(pod)
+	w.expectHooks("the API server has no such write, so what it has counts", pod, "preDelete")
+	w.expectEvents("nothing is left for a person to do")
+}
+
+// TestCacheThatIsBehindItsOwnWriteShows: a watch that hangs holds the pods, and somebody has to know.
+func TestCacheThatIsBehindItsOwnWriteShows(t *testing.T) {
+	t.Parallel()
+	w, pod := serving(t)
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+	w.stale = w.current(pod)
+	w.registry.FailNext(anyCall(), errors.New("down"))
+	w.reconcile(pod) // which clears preNormal
+	w.takeEvents()
+	w.takeJournal()
+	w.expectResult("the event of the write is on its way", w.reconcile(pod), staleRecheck)
+	w.sleep(rolloutPatience - time.Second)
+	w.expectResult("it may be slow", w.reconcile(pod), staleRecheck)
+	w.sleep(time.Second)
+	w.expectResult("no event will bring it", w.reconcile(pod), backoffCap)
+	w.expectJournal("nothing is done on an old view")
+	w.expectEvents("", "Warning RolloutWaits ", "Warning CacheBehind hook inPlaceUpdate waits: the manager's cache has not shown")
+	w.expectWaits("", Wait{Hook: "inPlaceUpdate", Reason: "CacheBehind", Since: w.clock.Now().Add(-rolloutPatience)})
+
+	w.stale = nil
+	w.reconcile(pod)
+	w.expectHooks("the cache follows again", pod, "preDelete")
+	w.expectEvents("", "Normal Resolved CacheBehind")
 }

@@ -11,6 +11,8 @@ import (
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 )
 
 // tell gives the manager the cache's event for the pod as it is.
@@ -303,4 +305,20 @@ func TestPodCountsOnceForEachService(t *testing.T) {
 	w.turn(pod, unready)
 	w.reconciles(pod, "it is the last of its service, in whatever many registries")
 	w.expectEvents("", "Warning PanicThreshold 1 of the 1 pods")
+}
+
+// TestPanicCountsWhatWasRestored: an API server that was restored from a backup has older versions of its pods, and these count.
+func TestPanicCountsWhatWasRestored(t *testing.T) {
+	t.Parallel()
+	w, pod := serving(t, func(s *choices) { s.PanicThreshold = 40 })
+	lost := w.current(pod)
+	lost.ResourceVersion = "1000000"
+	w.r.podEvents().Update(w.Context(), event.TypedUpdateEvent[*corev1.Pod]{ObjectOld: w.current(pod), ObjectNew: lost}, w.queue)
+	restored := w.current(pod)
+	unready(restored)
+	w.r.podEvents().Update(w.Context(), event.TypedUpdateEvent[*corev1.Pod]{ObjectOld: lost, ObjectNew: restored}, w.queue)
+	rules := w.built().Rules
+	if got := w.r.State.Panics.Of(pod.Namespace, lifecycle.RecordOf(restored), &rules).Peers.Unready; got != 1 {
+		t.Errorf("%d unready pods are counted, want the one that was restored", got)
+	}
 }

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
@@ -140,6 +141,129 @@ func TestDrainThatBeganElsewhereIsNotCutShort(t *testing.T) {
 	w.sleep(time.Second)
 	w.reconcile(pod)
 	w.expectReleases("now it is", "preDelete by failurePolicy: 1")
+}
+
+// TestDrainOfTheLastLeaderIsNotCutShort: another manager took the pod out, and this one can ask no registry.
+func TestDrainOfTheLastLeaderIsNotCutShort(t *testing.T) {
+	t.Parallel()
+	down := func(w *world, _ *corev1.Pod) { w.registry.Fail(anyCall(), errors.New("down")) }
+	for name, tc := range map[string]struct {
+		reason string
+		// before is the pod's way until the leader is lost, and after what the next one finds besides.
+		before, after func(*world, *corev1.Pod)
+		// left is how much of the drain of 60 s is left for the next one.
+		left time.Duration
+	}{
+		"the registry is down": {"the record says when the drain began", nil, down, 50 * time.Second},
+		"the registry is gone": {"nor is one asked that the configuration no longer has", nil, func(w *world, _ *corev1.Pod) {
+			w.apply(func(s *choices) { s.Registries = map[string]Registry{"other": {Calls: w.registry}} })
+		}, 50 * time.Second},
+		"other servers": {"nothing that was said of the former ones says when the drain began", nil, func(w *world, pod *corev1.Pod) {
+			w.registry.FailNext(anyCall(), errors.New("down"))
+			w.reconcile(pod)
+			w.apply(with(func(r *Registry) { r.Identity = "other" }))
+			down(w, pod)
+		}, 50 * time.Second},
+		"the pod belongs elsewhere": {"whatever is to be said of the place that it departs from", nil, func(w *world, pod *corev1.Pod) {
+			w.withRegistry("new").Fail(anyCall(), errors.New("down"))
+			w.changePod(pod, annotated(service.AnnotationRegistries, "new"))
+			down(w, pod)
+		}, 50 * time.Second},
+		"a cache that lags": {"a call was made before the record was seen", nil, func(w *world, pod *corev1.Pod) {
+			down(w, pod)
+			w.stale = w.current(pod)
+			delete(w.stale.Annotations, lifecycle.AnnotationRecord)
+			w.reconcile(pod)
+			w.stale = nil
+		}, 50 * time.Second},
+		"updated, then deleted": {"it was taken out in its stay before", func(w *world, pod *corev1.Pod) {
+			w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
+			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+		}, down, 49 * time.Second},
+		"unready, then deleted": {"it was taken out when no hook waited", func(w *world, pod *corev1.Pod) {
+			w.changePod(pod, unready)
+			w.reconcile(pod)
+			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+		}, down, 49 * time.Second},
+		"a clock that reads later": {"the pod drains for no less", nil, func(w *world, pod *corev1.Pod) {
+			w.ahead = 8 * time.Second
+			w.sleep(8 * time.Second)
+			down(w, pod)
+		}, 50 * time.Second},
+		"no clock is known": {"it was taken out before this one led", nil, func(w *world, pod *corev1.Pod) {
+			w.ahead = 1000 * time.Hour
+			down(w, pod)
+		}, 60 * time.Second},
+		"a record of the future": {"no pod waits for longer than a drain", nil, func(w *world, pod *corev1.Pod) {
+			record, ahead := w.record(pod), w.clock.Now().Add(1000*time.Hour)
+			record.OutSince = &ahead
+			w.writeRecord(pod, record)
+			down(w, pod)
+		}, 60 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, pod := serving(t, func(s *choices) {
+				s.OnRegistryFailure = lifecycle.FailurePolicy{PreDelete: true, After: 2 * time.Second}
+				s.Drain, s.PanicThreshold = time.Minute, 100
+			})
+			if tc.before == nil {
+				w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+			} else {
+				tc.before(w, pod)
+			}
+			w.sleep(10 * time.Second)
+			w.restart()
+			tc.after(w, pod)
+			w.reconcile(pod)
+			w.sleep(tc.left - time.Second)
+			w.reconcile(pod)
+			w.expectReleases(tc.reason)
+			w.sleep(time.Second)
+			w.reconcile(pod)
+			w.expectReleases(tc.reason, "preDelete by failurePolicy: 1")
+			w.expectEventWith("Warning Proceeded ", "Proceed after 2s, and its drain has passed; not waited for: service")
+		})
+	}
+}
+
+// expectEventWith looks for an Event that begins so and has the text in it.
+func (w *world) expectEventWith(prefix, text string) {
+	w.Helper()
+	events := w.takeEvents()
+	if !slices.ContainsFunc(events, func(e string) bool { return strings.HasPrefix(e, prefix) && strings.Contains(e, text) }) {
+		w.Fatalf("got events %q, want one that begins with %q and has %q", events, prefix, text)
+	}
+}
+
+func TestSkipInTheDrainOfTheLastLeader(t *testing.T) {
+	t.Parallel()
+	w, pod := serving(t, draining15s)
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+	w.sleep(10 * time.Second)
+	w.restart()
+	w.registry.Fail(anyCall(), errors.New("down"))
+	w.changePod(pod, skips("preDelete"))
+	w.reconcile(pod)
+	w.expectHooks("a person waits for nothing", pod, "inPlaceUpdate")
+	w.expectEventWith("Warning Skipped ", "; nor for the drain, of which 5s are left")
+}
+
+func TestDrainOfAnApplicationsEntryIsNotCutShort(t *testing.T) {
+	t.Parallel()
+	w, pod, _ := servingApp(t, draining15s, func(s *choices) {
+		s.OnRegistryFailure = lifecycle.FailurePolicy{InPlaceUpdate: true, After: 2 * time.Second}
+	})
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
+	w.sleep(10 * time.Second)
+	w.restart()
+	w.registry.Fail(anyCall(), errors.New("down"))
+	w.sleep(4 * time.Second)
+	w.reconcile(pod)
+	w.expectReleases("the record says when its drain began, too")
+	w.sleep(time.Second)
+	w.reconcile(pod)
+	w.expectReleases("now it has passed", "inPlaceUpdate by failurePolicy: 1")
 }
 
 func TestSkipFreesAPod(t *testing.T) {

@@ -18,23 +18,28 @@ type release struct {
 	message string
 }
 
-// release returns what is released although b is still missing: at once where a person skips the hook, and by the failure
+// release returns what is released although b is still missing: immediately if a person skips the hook, and by the failure
 // policy not before its deadline; then b says to look again at that time. A drain that still runs holds the policy back, and
 // so does a registry that has yet to be asked: only one that was lets it go.
 func (r *PodReconciler) release(seen *observation, b *notes.Blocker) (lifecycle.Edit, *release) {
 	d, policy := seen.decision, seen.settings.OnRegistryFailure
+	now, drained := r.Clock.Now(), r.drainedAt(seen)
 	if seen.skips() {
+		missing := b.Message
+		if b.Reason != reason.Draining && now.Before(drained) {
+			missing += fmt.Sprintf("; nor for the drain, of which %s are left", drained.Sub(now).Round(time.Second))
+		}
 		return d.Skip(), &release{metrics.BySkip, reason.Skipped, fmt.Sprintf(
 			"hook %s was released by annotation %s: %q; not waited for: %s",
-			d.Waiting, lifecycle.AnnotationSkip, seen.pod().Annotations[lifecycle.AnnotationSkip], b.Message)}
+			d.Waiting, lifecycle.AnnotationSkip, seen.pod().Annotations[lifecycle.AnnotationSkip], missing)}
 	}
 	deadline, set := policy.Deadline(seen.pod(), d)
 	if !set || b.Unasked || !b.Reason.OfRegistry() {
 		return lifecycle.Edit{}, nil
 	}
-	now, since := r.Clock.Now(), deadline.Add(-policy.After)
-	if _, out := r.removedAt(seen, seen.plan()); d.Row.Drains() && !out.IsZero() && deadline.Before(out.Add(seen.drain)) {
-		deadline = out.Add(seen.drain)
+	since, after := deadline.Add(-policy.After), policy.After.String()
+	if deadline.Before(drained) {
+		deadline, after = drained, after+", and its drain has passed"
 	}
 	if remaining := deadline.Sub(now); remaining > 0 {
 		if b.After == 0 || remaining < b.After {
@@ -42,9 +47,34 @@ func (r *PodReconciler) release(seen *observation, b *notes.Blocker) (lifecycle.
 		}
 		return lifecycle.Edit{}, nil
 	}
-	return d.Unacknowledged(), &release{metrics.ByFailurePolicy, reason.Proceeded, fmt.Sprintf(
+	edit := d.Unacknowledged()
+	edit.AsRecorded = true
+	return edit, &release{metrics.ByFailurePolicy, reason.Proceeded, fmt.Sprintf(
 		"hook %s was released after %s, since onRegistryFailure.%s is Proceed after %s; not waited for: %s",
-		d.Waiting, now.Sub(since).Round(time.Second), d.Waiting, policy.After, b.Message)}
+		d.Waiting, now.Sub(since).Round(time.Second), d.Waiting, after, b.Message)}
+}
+
+// drainedAt is when the drain has passed that this manager began, and the one that another began by the record; zero if neither did.
+// The record counts whatever has become of its entries since: it only holds the pod back, and no longer than for a drain from when
+// this manager first read it.
+func (r *PodReconciler) drainedAt(seen *observation) time.Time {
+	if !seen.decision.Row.Drains() {
+		return time.Time{}
+	}
+	_, began := r.removedAt(seen, seen.plan())
+	if recorded := seen.input.Record.OutSince; recorded != nil {
+		by := recorded.Add(r.Ahead())
+		if read := seen.note.OutRead; read.Before(by) {
+			by = read
+		}
+		if began.Before(by) {
+			began = by
+		}
+	}
+	if began.IsZero() {
+		return began
+	}
+	return began.Add(seen.drain)
 }
 
 // skips reports whether a person lets the hook go that OpenKruise waits for.

@@ -89,6 +89,8 @@ type Edit struct {
 	ClearMarks []string
 	// ClearSkip removes [AnnotationSkip] as it stands on the pod.
 	ClearSkip bool
+	// AsRecorded has nothing written to a pod with another record: the edit rests on what the record says of a drain.
+	AsRecorded bool
 }
 
 // Empty reports whether the edit changes nothing.

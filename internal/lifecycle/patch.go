@@ -92,6 +92,9 @@ func preconditions(pod *corev1.Pod, edit Edit) []Operation {
 		// A delete moves neither the state nor Kruise's timestamp.
 		tests = append(tests, Operation{Op: "test", Path: "/metadata/deletionTimestamp"})
 	}
+	if edit.AsRecorded {
+		tests = append(tests, valueTest("annotations", pod.Annotations, AnnotationRecord))
+	}
 	if len(edit.Set) > 0 {
 		tests = append(tests, readyTests(pod)...)
 	}

@@ -35,6 +35,10 @@ type Note struct {
 	Brought string
 	// Lingers: the pod ends and has lost the label that the cache selects by, so no event tells whether it was freed.
 	Lingers bool
+	// OutRead is when the pod's record was first read that has it out since out.
+	OutRead, out time.Time
+	// behind is since when the cache has not had our last write; zero while it has it.
+	behind time.Time
 	// failing is since when each write of the pod has failed; zero where the last one passed.
 	failing time.Time
 
@@ -142,6 +146,18 @@ func (n *Note) Shown() Blocker {
 	return *n.shown
 }
 
+// BehindFor notes whether the cache is behind our last write, and returns for how long it has been. Only its reconciler may call it.
+func (n *Note) BehindFor(behind bool, now time.Time) time.Duration {
+	switch {
+	case !behind:
+		n.behind = time.Time{}
+		return 0
+	case n.behind.IsZero():
+		n.behind = now
+	}
+	return now.Sub(n.behind)
+}
+
 // FailsFor notes how the last write of the pod ended, and returns for how long each one has failed. Only its reconciler may call
 // it.
 func (n *Note) FailsFor(err error, now time.Time) time.Duration {
@@ -153,6 +169,13 @@ func (n *Note) FailsFor(err error, now time.Time) time.Duration {
 		n.failing = now
 	}
 	return now.Sub(n.failing)
+}
+
+// ReadOut notes that the record has the pod out since then; nil where it does not. Only its reconciler may call it.
+func (n *Note) ReadOut(since *time.Time, now time.Time) {
+	if since != nil && !since.Equal(n.out) {
+		n.out, n.OutRead = *since, now
+	}
 }
 
 // Postpone notes that a registry said when to come back with a change, and why it was not made.

@@ -91,6 +91,11 @@ const (
 	//
 	// What to do: allow what the message says, in the API server's own words, or repair the webhook that it names.
 	PatchRefused Reason = "PatchRefused"
+	// CacheBehind: for a minute the manager's cache has not shown the manager's own last change of the pod, and the API server is
+	// ahead of the cache: the manager's watch of pods hangs. The pod waits, since no hook is released or set on an old view. Checked again every 30 s.
+	//
+	// What to do: restart the manager. If the reason comes back, look at the API server and at what is between the two.
+	CacheBehind Reason = "CacheBehind"
 	// UnsupportedWorkload: the pod has a finalizer or a newly-created mark that Rollcall owns, and belongs to a workload
 	// that Rollcall does not drive.
 	//
