@@ -418,7 +418,7 @@ func expectNoHandlerAdded(t *testing.T, namespace string) {
 	t.Helper()
 	const handler = "example.com/unready-blocker-inplace"
 	set := labels.load(t)
-	set.Namespace = namespace
+	set.Namespace, set.Name = namespace, "without-handlers"
 	withoutHandlers(set)
 	expect.NoError(t, env.client.Create(t.Context(), set))
 	for _, c := range []struct {
@@ -436,10 +436,9 @@ func expectNoHandlerAdded(t *testing.T, namespace string) {
 			set.Spec.Template.Finalizers = []string{"example.io/f"}
 		}, true},
 	} {
-		edited := &kruisev1alpha1.CloneSet{}
-		expect.NoError(t, env.client.Get(t.Context(), client.ObjectKeyFromObject(set), edited))
+		edited := set.DeepCopy()
 		c.edit(edited)
-		err := env.client.Update(t.Context(), edited, client.DryRunAll)
+		err := env.client.Patch(t.Context(), edited, client.MergeFrom(set), client.DryRunAll)
 		if refused := err != nil && strings.Contains(err.Error(), "a handler of inPlaceUpdate"); refused != c.refused || err != nil && !refused {
 			t.Errorf("%s: refused %t, want %t: %v", c.reason, refused, c.refused, err)
 		}

@@ -48,7 +48,12 @@ func handlerBrought(s *scenario) {
 	hold := s.HoldCalls(fakeregistry.OpRegister)
 	s.Edit(func(set *kruisev1alpha1.CloneSet) {
 		image("nginx:2")(set)
-		set.Spec.Template.Labels, set.Spec.Template.Finalizers = brings.Labels, brings.Finalizers
+		set.Spec.Template.Finalizers = brings.Finalizers
+		for key, value := range brings.Labels {
+			if _, has := set.Spec.Template.Labels[key]; !has {
+				set.Spec.Template.Labels[key] = value
+			}
+		}
 	})
 	pod := s.AwaitPodIn(appspub.LifecycleStateUpdated)
 	s.AwaitCalls(hold, 1)
