@@ -32,7 +32,8 @@ func (h Hooks) Serves(hook, handler string) bool { return slices.Contains(h[hook
 
 // Released says which hook it releases to clear the handler in this state, "" where Kruise does not wait for that, and whether
 // that may be done in it at all. A handler of preNormal alone goes whenever the pod is to go out, so that Kruise waits again
-// should it change its mind. One that is inPlaceUpdate's too goes only where Kruise does not look at that.
+// should it change its mind. One that is inPlaceUpdate's too goes only where Kruise does not look at that. In Updating and Updated, one of
+// inPlaceUpdate would make the pod count as back.
 func (h Hooks) Released(handler, state string, deleting bool) (hook string, allowed bool) {
 	is := appspub.LifecycleStateType(state)
 	inPlace, goes := h.Serves(InPlaceUpdate, handler), h.Serves(PreDelete, handler)
@@ -44,6 +45,8 @@ func (h Hooks) Released(handler, state string, deleting bool) (hook string, allo
 	case is == appspub.LifecycleStatePreparingUpdate && inPlace:
 		return InPlaceUpdate, true
 	case is == appspub.LifecycleStatePreparingDelete && h.Serves(PreNormal, handler):
+		return "", true
+	case (is == appspub.LifecycleStateUpdating || is == appspub.LifecycleStateUpdated) && inPlace:
 		return "", true
 	case !inPlace && !goes:
 		return "", is != appspub.LifecycleStateNormal
