@@ -161,7 +161,7 @@ func TestHooksOf(t *testing.T) {
 			o := testOwnership()
 			o.Owned = append(o.Owned, "rollcall.dev/*")
 			got := HooksOf(tc.workload, o)
-			ignore := cmpopts.IgnoreFields(Hooks{}, "Refused", "templateLabels", "kept")
+			ignore := cmpopts.IgnoreFields(Hooks{}, "Refused", "templateLabels", "templateFinalizers", "kept")
 			if diff := cmp.Diff(tc.want, got, ignore); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
