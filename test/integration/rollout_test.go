@@ -234,7 +234,81 @@ func partitionRaised(s *scenario) {
 	s.ExpectImage("nginx:2", before)
 }
 
-// TestHandlerSetTooLate shows why Rollcall does not put a pod back that OpenKruise leaves in PreparingUpdate: OpenKruise has looked at a pod, which no handler held, when one is set again. The write
+// partitionMet: a pod is drained for the update of one when another pod is replaced, by the new revision. OpenKruise leaves the first
+// in PreparingUpdate, out of rotation, until someone has it replaced: by the old revision.
+func partitionMet(s *scenario) {
+	pod := s.leftByPartition()
+	s.AwaitReleased(pod, checker.InPlaceUpdate)
+	s.expectLeft(pod)
+
+	s.DeletePod(pod)
+	s.AwaitGone(pod)
+	s.ExpectSteady()
+	s.Expect(s.countImage("nginx:1") == 2, "%d pods are of the old revision, not 2", s.countImage("nginx:1"))
+}
+
+// leftByPartition begins with three pods, of which one is to be updated. It returns that one, which OpenKruise has left for another.
+func (s *scenario) leftByPartition(edits ...func(*kruisev1alpha1.CloneSet)) *corev1.Pod {
+	s.Helper()
+	before := s.Begin(append(edits, inPlace, replicas(3))...)
+	hold := s.HoldCalls(fakeregistry.OpFailOver)
+	s.Edit(func(set *kruisev1alpha1.CloneSet) { image("nginx:2")(set); partitioned(2)(set) })
+	pod := s.AwaitPodIn(appspub.LifecycleStatePreparingUpdate)
+	s.AwaitCalls(hold, 1)
+	another := others(before, pod)[0]
+	s.DeletePod(another)
+	s.AwaitGone(another)
+	s.until("another pod to be of the new revision", func() bool { return s.countImage("nginx:2") == 1 })
+	hold.Release()
+	return pod
+}
+
+// expectLeft: OpenKruise had every chance to go on with the pod.
+func (s *scenario) expectLeft(pod *corev1.Pod) {
+	s.Helper()
+	s.until("the other pods to be available", func() bool { return s.history.Set(s.key).Status.AvailableReplicas == 2 })
+	s.Edit(func(set *kruisev1alpha1.CloneSet) { *set.Spec.RevisionHistoryLimit++ })
+	s.AwaitObserved()
+	s.Expect(stateOf(s.Now(pod.UID)) == string(appspub.LifecycleStatePreparingUpdate), "the pod went on")
+	s.ExpectServing(others(s.Pods(), pod)...)
+}
+
+func (s *scenario) countImage(name string) (n int) {
+	for _, pod := range s.Pods() {
+		if pod.Spec.Containers[0].Image == name {
+			n++
+		}
+	}
+	return n
+}
+
+// partitionMetAndArmed shows why Rollcall leaves such a pod out. With its hook set again, OpenKruise takes the pod to no other state; and
+// when the partition is lowered, it waits for the hook, and nothing on the pod tells.
+func partitionMetAndArmed(s *scenario) {
+	pod := s.leftByPartition(func(set *kruisev1alpha1.CloneSet) {
+		addLabelHandler(&set.Spec.Lifecycle.InPlaceUpdate, set, otherKey, otherValue)
+	})
+	s.AwaitReleased(pod, checker.InPlaceUpdate)
+	s.setOther(pod, nil)
+	s.expectLeft(pod)
+	s.setOther(pod, new(otherValue))
+	s.expectLeft(pod)
+
+	armed := s.Now(pod.UID)
+	s.Edit(partitioned(1))
+	s.AwaitObserved()
+	s.until("OpenKruise to count what it has to update", func() bool { return s.history.Set(s.key).Status.ExpectedUpdatedReplicas == 2 })
+	s.expectLeft(pod)
+	now := s.Now(pod.UID)
+	s.Expect(now.ResourceVersion == armed.ResourceVersion, "OpenKruise changed the pod: %v %v", now.Labels, now.Annotations)
+
+	s.setOther(pod, nil)
+	s.AwaitState(pod, appspub.LifecycleStateUpdated)
+	s.setOther(pod, new(otherValue))
+	s.ExpectSteady()
+}
+
+// TestHandlerSetTooLate shows the other reason: OpenKruise has looked at a pod, which no handler held, when one is set again. The write
 // that it makes conflicts, and it makes it once more without another look at the handlers.
 func TestHandlerSetTooLate(t *testing.T) {
 	t.Parallel()

@@ -29,6 +29,8 @@ func definitions() []definition {
 		{name: "cancel-late", styles: allStyles, run: cancelledScaleInAfterRelease},
 		{name: "partition", styles: allStyles, run: partition},
 		{name: "partition-raised", styles: updateHooked, run: partitionRaised},
+		{name: "partition-met", styles: updateHooked, run: partitionMet},
+		{name: "partition-met-armed", styles: []style{labels}, run: partitionMetAndArmed, ownerHeld: true},
 		{name: "hooks-added", styles: []style{labels, finalizer}, run: hooksAdded},
 		{name: "direct-delete", styles: allStyles, run: directDelete},
 		{name: "foreground", styles: allStyles, run: deletedInForeground},
