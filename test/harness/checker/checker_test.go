@@ -131,6 +131,10 @@ func TestFlip(t *testing.T) {
 			"Kruise sets it", "Kruise itself sets the handlers when another update comes",
 			steps{at(updated, traffic, deleteGate), at(preparingUpdate, traffic, updateGate, deleteGate)}, "",
 		},
+		{
+			"Kruise brings it", "the new template has the handler, and the old one lacks it",
+			steps{updateAsked, takesOut(FailOver), patches(200, traffic, deleteGate), shows(traffic, deleteGate), at(updating, traffic, updateGate, deleteGate)}, "",
+		},
 		{"an unknown answer of long ago", "the watch shows what a later patch did before the answer to that comes", steps{
 			updateAsked, patches(0, traffic, deleteGate), takesOut(FailOver), begins(traffic, deleteGate),
 			shows(traffic, deleteGate), judges, answered,

@@ -91,9 +91,10 @@ func (s Sighting) steadyAt(k Key) bool {
 }
 
 // byKruise reports whether Kruise itself may have set the handler: it does so for inPlaceUpdate where another update comes
-// before the last one is over. In a gap that may have happened unseen.
+// before the last one is over, which may have happened unseen in a gap, and for every handler that an update adds to the template.
 func (f flip) byKruise() bool {
 	before, after := f.pod.sightings[f.version-1], f.pod.sightings[f.version]
 	again := before.State == string(appspub.LifecycleStateUpdated) && after.State == string(appspub.LifecycleStatePreparingUpdate)
-	return f.set && (again || after.Gap) && slices.Contains(f.pod.hooks[InPlaceUpdate], f.handler)
+	brought := after.State == string(appspub.LifecycleStateUpdating)
+	return f.set && (brought || (again || after.Gap) && slices.Contains(f.pod.hooks[InPlaceUpdate], f.handler))
 }
