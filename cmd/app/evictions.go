@@ -38,7 +38,8 @@ func (f *evictionFlags) bind(set *flag.FlagSet) {
 	set.BoolVar(&f.selfSigned, "eviction-webhook-self-signed", true,
 		"make the eviction webhook's certificate, and renew it; false where something else does, cert-manager for example")
 	set.DurationVar(&f.limit, "eviction-webhook-limit", 10*time.Minute,
-		"how long the eviction of a pod waits for OpenKruise before the pod is taken out of rotation and, after its drain, let through with a Warning")
+		"how long the eviction of a pod waits for OpenKruise before the pod is taken out of rotation and, after its drain, "+
+			"let through with a Warning")
 }
 
 func (f *evictionFlags) on() bool { return f.address != off }

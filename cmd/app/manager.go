@@ -320,10 +320,8 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 			Cache: a.manager.GetClient(), API: a.manager.GetAPIReader(), Synced: synced,
 			Tracker: known, Claims: state.Claims, Clock: clock.RealClock{},
 		},
-		Identity: identity,
-		Tell: func(ctx context.Context, kind, reason, note string) {
-			about.tell(ctx, kind, "Resync", reason, note)
-		},
+		Identity:  identity,
+		Tell:      func(ctx context.Context, kind, reason, note string) { about.tell(ctx, kind, "Resync", reason, note) },
 		ApproveBy: approveBy, Metrics: metrics.NewResyncMetrics(own),
 		Audit: a.audit, Logger: a.logger.WithName("resync"),
 	})
@@ -357,7 +355,8 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 
 // applier returns what puts a configuration in force, with its registries.
 func (a *app) applier(
-	reconciler *controller.PodReconciler, toEvictions func(lifecycle.Ownership, time.Duration), enrolls *enroll.Reconciler, resyncs *resync.Resync,
+	reconciler *controller.PodReconciler, toEvictions func(lifecycle.Ownership, time.Duration), enrolls *enroll.Reconciler,
+	resyncs *resync.Resync,
 ) func(*registries) {
 	var renamed map[string]string
 	return func(all *registries) {

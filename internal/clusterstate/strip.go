@@ -126,8 +126,9 @@ func SameFate(old, now *corev1.Node) bool {
 }
 
 func (s *NodeStripper) firstSeen(node types.UID) metav1.Time {
-	if at, found := s.seen.Get(node); found {
-		return at.(metav1.Time)
+	seen, _ := s.seen.Get(node)
+	if first, is := seen.(metav1.Time); is {
+		return first
 	}
 	at := metav1.NewTime(s.now())
 	s.seen.Add(node, at)

@@ -99,7 +99,7 @@ func (m *model) kubeletMoves(p *modelPod) {
 		p.up = false
 		pod.Status.PodIP = m.address(p)
 		m.logf("kubelet: %s has a new sandbox at %s", p.uid, pod.Status.PodIP)
-	case m.chance(5):
+	case m.chance(6):
 		p.ending = !p.ending
 		m.logf("scheduler: %s is to be preempted %t", p.uid, p.ending)
 	case m.chance(5):

@@ -150,18 +150,18 @@ func (w *world) anotherLeads(pods []*corev1.Pod) {
 }
 
 // expectPanic: the pod turns unready and stays in service, since so many pods are not ready; or it is taken out where none is said.
-func (w *world) expectPanic(pod *corev1.Pod, panic string) {
+func (w *world) expectPanic(pod *corev1.Pod, inPanic string) {
 	w.Helper()
 	w.turn(pod, unready)
 	w.takeEvents()
 	w.reconcile(pod)
 	w.tell(pod)
-	if panic == "" {
+	if inPanic == "" {
 		w.expectEvents("no Warning")
 		w.expectNotInService(pod)
 		return
 	}
-	w.expectEvents("", "Warning PanicThreshold "+panic)
+	w.expectEvents("", "Warning PanicThreshold "+inPanic)
 	w.expectInService(pod)
 }
 
@@ -276,8 +276,8 @@ func TestWhatCountsForAPanicAfterAnotherLeads(t *testing.T) {
 			w.tell(pod)
 			w.reconcile(pod)
 			w.anotherLeads([]*corev1.Pod{pod})
-			panic := w.r.State.Panics.Of(pod.Namespace, w.record(pod), &w.r.settings.Load().Rules)
-			if got := panic.Peers.All == 1; got != tc.want {
+			found := w.r.State.Panics.Of(pod.Namespace, w.record(pod), &w.r.settings.Load().Rules)
+			if got := found.Peers.All == 1; got != tc.want {
 				t.Errorf("it counts: %t, want %t: %s; its record is %+v", got, tc.want, tc.reason, w.record(pod))
 			}
 		})

@@ -48,15 +48,11 @@ func Decide(pod *corev1.Pod, node *corev1.Node, hooks lifecycle.Hooks, now time.
 	if hasClaims(pod) {
 		return KeepClaims, time.Time{}
 	}
-	since, err := time.Parse(time.RFC3339, pod.Annotations[AnnotationSince])
-	_, specified := pod.Labels[kruisev1alpha1.SpecifiedDeleteKey]
-	if err != nil || !specified {
-		since = now
-	}
+	since, began := evictedSince(pod, now)
 	switch end := lifecycle.EndOf(pod, node, now); {
 	case end.Why != "" && !now.Before(end.At):
 		return GiveUp, since
-	case err != nil || !specified:
+	case !began:
 		return Begin, now
 	case now.Sub(since) < limit || announced(pod, now):
 		return Wait, since
@@ -65,6 +61,15 @@ func Decide(pod *corev1.Pod, node *corev1.Node, hooks lifecycle.Hooks, now time.
 	default:
 		return TakeOut, since
 	}
+}
+
+// evictedSince returns since when the pod is evicted, which is now unless its hooked deletion has begun.
+func evictedSince(pod *corev1.Pod, now time.Time) (since time.Time, began bool) {
+	since, err := time.Parse(time.RFC3339, pod.Annotations[AnnotationSince])
+	if _, specified := pod.Labels[kruisev1alpha1.SpecifiedDeleteKey]; err != nil || !specified {
+		return now, false
+	}
+	return since, true
 }
 
 // announced reports a pod that TakeOut was answered for before.

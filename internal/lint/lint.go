@@ -95,8 +95,8 @@ func ofDaemonSet(w *clusterstate.Workload, hooks lifecycle.Hooks, c *config.Conf
 		return append(findings, fmt.Sprintf("the template sets label %s=%s, which OpenKruise does not move on: set it to %s",
 			appspub.LifecycleStateKey, state, appspub.LifecycleStateNormal))
 	case !registersItself(w, c):
-		return append(findings, fmt.Sprintf("the template does not set label %s, so Rollcall does not see the pods and registers none: set it to %s "+
-			"in spec.template.metadata.labels", appspub.LifecycleStateKey, appspub.LifecycleStateNormal))
+		return append(findings, fmt.Sprintf("the template does not set label %s, so Rollcall does not see the pods and registers none: "+
+			"set it to %s in spec.template.metadata.labels", appspub.LifecycleStateKey, appspub.LifecycleStateNormal))
 	}
 	born := &corev1.Pod{ObjectMeta: w.Template.ObjectMeta}
 	for _, h := range hooks.PreDelete {

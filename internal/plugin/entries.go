@@ -175,7 +175,8 @@ func registrySentences(p Pod, unknown error) []string {
 	for _, e := range p.Entries {
 		recorded := slices.ContainsFunc(p.Instances, func(in lifecycle.Recorded) bool { return isOf(e, in) })
 		if !recorded || agrees(e, p.Rotation) {
-			lines = append(lines, fmt.Sprintf("As the manager knows it, registry %s has %s at %s %s.", e.Registry, e.Service, e.Endpoint, wordsOf(e.State)))
+			lines = append(lines, fmt.Sprintf("As the manager knows it, registry %s has %s at %s %s.",
+				e.Registry, e.Service, e.Endpoint, wordsOf(e.State)))
 		}
 	}
 	if len(p.Entries) == 0 && (len(p.Instances) == 0 || p.Rotation != In) {

@@ -259,7 +259,8 @@ func handlerLines(p Pod) []string {
 		if h.Set {
 			set = "set"
 		}
-		lines = append(lines, fmt.Sprintf("  %-13s  %s: %s; %s", h.Hook, lifecycle.Handler{Label: h.Label, Value: h.Value, Finalizer: h.Finalizer}, set, whose))
+		handler := lifecycle.Handler{Label: h.Label, Value: h.Value, Finalizer: h.Finalizer}
+		lines = append(lines, fmt.Sprintf("  %-13s  %s: %s; %s", h.Hook, handler, set, whose))
 	}
 	if len(lines) == 1 {
 		return []string{"The workload has no lifecycle hooks."}

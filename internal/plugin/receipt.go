@@ -215,8 +215,8 @@ func (o *options) revisions(ctx context.Context, namespace string, files []strin
 func rolloutsOf(h *receipt.History, namespace, name string) ([]receipt.Rollout, error) {
 	rollouts := h.Rollouts(namespace, name)
 	if len(rollouts) == 0 {
-		return nil, &exitError{exitNotFound, fmt.Errorf("the audit logs have no flip of CloneSet %s in namespace %s: they begin %s", name, namespace,
-			h.Since().UTC().Format(time.RFC3339))}
+		return nil, &exitError{exitNotFound, fmt.Errorf("the audit logs have no flip of CloneSet %s in namespace %s: they begin %s",
+			name, namespace, h.Since().UTC().Format(time.RFC3339))}
 	}
 	return rollouts, nil
 }

@@ -170,7 +170,7 @@ func (t table) lines(rows []row, without []string) []string {
 		}
 		for at, row := range rows {
 			cell := printable(row.cells[i])
-			lines[at].WriteString(cell + strings.Repeat(" ", widest-columns(cell)+3))
+			fmt.Fprint(&lines[at], cell, strings.Repeat(" ", widest-columns(cell)+3))
 		}
 	}
 	texts := make([]string, len(rows))

@@ -80,8 +80,8 @@ const (
 	HandlerRefused Reason = "HandlerRefused"
 	// HandlerInTemplate: only an Event. The workload's template sets a handler of the hook inPlaceUpdate, and the pod is being updated
 	// in place, or has just been. OpenKruise writes what an update adds to the template's labels and finalizers in the same step
-	// in which it begins the update: the hook is then asserted before the registry has acknowledged, and OpenKruise counts the pod as available
-	// although no client finds it. If the image changes, Rollcall clears the handler in time; if only metadata changes, it is too late.
+	// in which it begins the update: the hook is then asserted before the registry has acknowledged, and OpenKruise counts the pod as
+	// available although no client finds it. If the image changes, Rollcall clears the handler in time; if only metadata changes, it is too late.
 	//
 	// What to do: remove the handler from `spec.template`. Rollcall sets it on each pod.
 	HandlerInTemplate Reason = "HandlerInTemplate"
@@ -92,7 +92,8 @@ const (
 	// What to do: allow what the message says, in the API server's own words, or repair the webhook that it names.
 	PatchRefused Reason = "PatchRefused"
 	// CacheBehind: for a minute the manager's cache has not shown the manager's own last change of the pod, and the API server is
-	// ahead of the cache: the manager's watch of pods hangs. The pod waits, since no hook is released or set on an old view. Checked again every 30 s.
+	// ahead of the cache: the manager's watch of pods hangs. The pod waits, since no hook is released or set on an old view. Checked
+	// again every 30 s.
 	//
 	// What to do: restart the manager. If the reason comes back, look at the API server and at what is between the two.
 	CacheBehind Reason = "CacheBehind"

@@ -46,7 +46,7 @@ func (h Hooks) Released(handler, state string, deleting bool) (hook string, allo
 		return InPlaceUpdate, true
 	case is == appspub.LifecycleStatePreparingDelete && h.Serves(PreNormal, handler):
 		return "", true
-	case (is == appspub.LifecycleStateUpdating || is == appspub.LifecycleStateUpdated) && inPlace:
+	case inPlace && slices.Contains([]appspub.LifecycleStateType{appspub.LifecycleStateUpdating, appspub.LifecycleStateUpdated}, is):
 		return "", true
 	case !inPlace && !goes:
 		return "", is != appspub.LifecycleStateNormal

@@ -74,11 +74,14 @@ func (c *Cluster) wasInService(ctx context.Context, e registry.Entry, id lifecyc
 	}
 	pod := &corev1.Pod{}
 	err := c.Cache.Get(ctx, id.NamespacedName, pod, client.UnsafeDisableDeepCopy)
-	if err != nil && !apierrors.IsNotFound(err) {
+	switch {
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case err != nil:
 		return false, fmt.Errorf("reading the pod of an entry: %w", err)
 	}
 	record := lifecycle.RecordOf(pod)
-	return err != nil || pod.UID != id.UID || record.WasInService() || !record.Exists(), nil
+	return pod.UID != id.UID || record.WasInService() || !record.Exists(), nil
 }
 
 // uncached returns the entries whose pod the cache lacks. A pod that it has keeps every entry with its UID, whatever pod

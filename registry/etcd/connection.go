@@ -66,9 +66,11 @@ func (o outgoing) unary(ctx context.Context, method string, req, reply any, cc *
 	opts ...grpc.CallOption,
 ) error {
 	if o != nil {
+		var pairs []string
 		for key, value := range o(ctx, nil) {
-			ctx = metadata.AppendToOutgoingContext(ctx, key, value)
+			pairs = append(pairs, key, value)
 		}
+		ctx = metadata.AppendToOutgoingContext(ctx, pairs...)
 	}
 	return next(ctx, method, req, reply, cc, opts...)
 }

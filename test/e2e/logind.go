@@ -82,7 +82,7 @@ func (l *logind) serve(conn net.Conn) {
 		if err != nil {
 			return
 		}
-		answer := ""
+		var answer string
 		switch line = strings.Trim(line, "\x00\r\n"); {
 		case line == "AUTH":
 			answer = "REJECTED EXTERNAL"
@@ -127,7 +127,7 @@ func readMessage(in io.Reader) ([]byte, error) {
 	fields, body := binary.LittleEndian.Uint32(head[12:]), binary.LittleEndian.Uint32(head[4:])
 	rest := make([]byte, (fields+7)/8*8+body)
 	_, err := io.ReadFull(in, rest)
-	return append(head, rest...), err
+	return slices.Concat(head, rest), err
 }
 
 func answerTo(call []byte) []byte {
