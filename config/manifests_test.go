@@ -327,7 +327,7 @@ func TestSelectorsFindTheManager(t *testing.T) {
 }
 
 // The samples are held to what the configuration beside them claims.
-func TestSamplesAreArmed(t *testing.T) {
+func TestSamplesHaveHooks(t *testing.T) {
 	t.Parallel()
 	c := configuration(t)
 	objects, err := render("samples")
@@ -341,7 +341,7 @@ func TestSamplesAreArmed(t *testing.T) {
 		}
 		t.Run(set.Name, func(t *testing.T) {
 			t.Parallel()
-			expectArmed(t, set, c)
+			expectHooked(t, set, c)
 		})
 		styles["finalizers"] = styles["finalizers"] || len(set.Spec.Lifecycle.PreDelete.FinalizersHandler) > 0
 		styles["labels"] = styles["labels"] || len(set.Spec.Lifecycle.PreDelete.LabelsHandler) > 0
@@ -366,12 +366,12 @@ func TestSamplesWaitForNoOtherInstallation(t *testing.T) {
 	objects, err := render("samples")
 	expect.NoError(t, err)
 	for _, object := range objects {
-		expectArmed(t, object.(*kruisev1alpha1.CloneSet), c)
+		expectHooked(t, object.(*kruisev1alpha1.CloneSet), c)
 	}
 }
 
-// expectArmed expects what the kubectl plugin expects of a CloneSet too, and hooks before each end that new pods are armed with.
-func expectArmed(t *testing.T, set *kruisev1alpha1.CloneSet, c *config.Config) {
+// expectHooked expects what the kubectl plugin expects of a CloneSet too, and hooks before each end that new pods are armed with.
+func expectHooked(t *testing.T, set *kruisev1alpha1.CloneSet, c *config.Config) {
 	t.Helper()
 	for _, finding := range lint.Workload(clusterstate.AsWorkload(set), c, nil) {
 		t.Error(finding)
@@ -385,13 +385,13 @@ func expectArmed(t *testing.T, set *kruisev1alpha1.CloneSet, c *config.Config) {
 			continue
 		}
 		for key, value := range hook.LabelsHandler {
-			if armed := template.Labels[key] == value; !c.Hooks.Owns(key) || !armed && hook != hooks.PreNormal {
+			if !c.Hooks.Owns(key) || template.Labels[key] == value {
 				t.Errorf("label %s must be one of the configuration's %q, and is %q on a new pod", key, c.Hooks.Owned, template.Labels[key])
 			}
 		}
 		for _, key := range hook.FinalizersHandler {
-			if !c.Hooks.Owns(key) || !slices.Contains(template.Finalizers, key) {
-				t.Errorf("finalizer %s must be one of the configuration's %q, and on a new pod", key, c.Hooks.Owned)
+			if !c.Hooks.Owns(key) || slices.Contains(template.Finalizers, key) {
+				t.Errorf("finalizer %s must be one of the configuration's %q, and not on a new pod", key, c.Hooks.Owned)
 			}
 		}
 	}
