@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster/podserver"
@@ -266,4 +267,33 @@ func TestPodsStartWhileAnotherLeads(t *testing.T) {
 	s.TurnHealthy(corev1.ConditionTrue, s.Pods()...)
 	s.ExpectSteady()
 	s.ExpectAlways()
+}
+
+// TestLeaderAndRegistryAreLostInADrain: the drain passes that the lost leader began, although no registry answers the next one and
+// the failure policy's deadline is long over.
+func TestLeaderAndRegistryAreLostInADrain(t *testing.T) {
+	t.Parallel()
+	const name = "leader-lost-in-drain"
+	reg := startRegistry(t)
+	config, flags := defaultConfiguration(reg.URL(), name), elect(t, name+"-lease")
+	config["onRegistryFailure"] = map[string]any{"preDelete": "Proceed", "after": "5s"}
+	s := newScenario(t, startManager(t, name+"-first", config, flags...), reg, finalizer, name)
+	s.troubled, s.drain = true, 40*time.Second // longer than the next manager takes to lead
+	s.Begin(replicas(2), annotated(drainKey, s.drain.String()))
+	s.standby = startManager(t, name+"-second", config, flags...)
+
+	s.Scale(1)
+	pod := s.AwaitPod("whose drain is recorded", func(pod *corev1.Pod) bool { return lifecycle.RecordOf(pod).OutSince != nil })
+	out := *lifecycle.RecordOf(pod).OutSince
+	s.manager.Kill()
+	s.Fail("", "the registry is down")
+
+	s.AwaitGone(pod)
+	s.ExpectEvent(pod, "Warning", "Proceeded", "Proceed after 5s, and its drain has passed")
+	for _, v := range s.history.Of(pod.UID) {
+		held := slices.ContainsFunc(s.hooks["preDelete"], func(h string) bool { return ours(h) && setOn(h, v.pod) })
+		if stateOf(v.pod) == string(appspub.LifecycleStatePreparingDelete) && !held && v.arrived.Before(out.Add(s.drain)) {
+			s.Errorf("the hook was released %s after the pod went out of rotation", v.arrived.Sub(out).Round(time.Millisecond))
+		}
+	}
 }
