@@ -370,7 +370,7 @@ func TestSamplesWaitForNoOtherInstallation(t *testing.T) {
 	}
 }
 
-// expectHooked expects what the kubectl plugin expects of a CloneSet too, and hooks before each end that new pods are armed with.
+// expectHooked expects what the kubectl plugin expects of a CloneSet too, and hooks before each end, whose handlers the template leaves out.
 func expectHooked(t *testing.T, set *kruisev1alpha1.CloneSet, c *config.Config) {
 	t.Helper()
 	for _, finding := range lint.Workload(clusterstate.AsWorkload(set), c, nil) {
