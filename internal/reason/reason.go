@@ -78,10 +78,11 @@ const (
 	//
 	// What to do: change in the workload what the message says.
 	HandlerRefused Reason = "HandlerRefused"
-	// HandlerInTemplate: only an Event. The workload's template sets a handler of the hook inPlaceUpdate, and the pod is being updated
-	// in place, or has just been. OpenKruise writes what an update adds to the template's labels and finalizers in the same step
-	// in which it begins the update: the hook is then asserted before the registry has acknowledged, and OpenKruise counts the pod as
-	// available although no client finds it. If the image changes, Rollcall clears the handler in time; if only metadata changes, it is too late.
+	// HandlerInTemplate: only an Event. The workload's template sets a handler of the hook inPlaceUpdate, and the pod is
+	// being updated in place, or has just been. OpenKruise writes what an update adds to the template's labels and
+	// finalizers in the same step in which it begins the update: the hook is then asserted before the registry has
+	// acknowledged, and OpenKruise counts the pod as available although no client finds it. If the image changes, Rollcall
+	// clears the handler in time; if only metadata changes, it is too late.
 	//
 	// What to do: remove the handler from `spec.template`. Rollcall sets it on each pod.
 	HandlerInTemplate Reason = "HandlerInTemplate"
