@@ -56,7 +56,7 @@ func AnotherHas(
 	}
 	for i := range pods.Items {
 		other := &pods.Items[i]
-		if lifecycle.AddressOf(other) != in.Address || other.UID == own {
+		if other.UID == own || !slices.Contains(lifecycle.AddressesOf(other, in.Port), in.Address) {
 			continue
 		}
 		endpoints, err := rules.EndpointsOf(service.SubjectOf(other)) // an error means that it is registered nowhere
@@ -112,29 +112,36 @@ func ownerUID(object client.Object) []string {
 	return nil
 }
 
-func addressBucket(object client.Object) []string {
-	if address, _ := placeOf(object); address != "" {
-		return []string{bucketOf(address)}
+func addressBucket(object client.Object) (buckets []string) {
+	var addresses []string
+	switch pod := object.(type) { // an index is given what the cache keeps
+	case *packed:
+		if addresses = []string{pod.address}; pod.elsewhere != nil {
+			addresses = append(addresses, lifecycle.OtherAddressesOf(pod.unpack())...)
+		}
+	case *corev1.Pod:
+		addresses = append(lifecycle.OtherAddressesOf(pod), pod.Status.PodIP)
 	}
-	return nil
+	for _, address := range addresses {
+		if bucket := bucketOf(address); address != "" && !slices.Contains(buckets, bucket) {
+			buckets = append(buckets, bucket)
+		}
+	}
+	return buckets
 }
 
 func nodeName(object client.Object) []string {
-	if _, node := placeOf(object); node != "" {
-		return []string{node}
-	}
-	return nil
-}
-
-// placeOf returns where a pod is. An index is given what the cache keeps.
-func placeOf(object client.Object) (address, node string) {
+	node := ""
 	switch pod := object.(type) {
 	case *packed:
-		return pod.address, pod.node
+		node = pod.node
 	case *corev1.Pod:
-		return pod.Status.PodIP, pod.Spec.NodeName
+		node = pod.Spec.NodeName
 	}
-	return "", ""
+	if node == "" {
+		return nil
+	}
+	return []string{node}
 }
 
 // bucketOf is where the index has an address, among others: a place in it for each would take a tenth of the cache.

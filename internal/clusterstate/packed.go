@@ -26,10 +26,26 @@ type packed struct {
 	node       string
 	phase      corev1.PodPhase
 	address    string
+	elsewhere  *elsewhere
+	started    int64  // in seconds; 0 where it has not
 	gated      bool   // see lifecycle.AwaitsGates
 	shut       bool   // see lifecycle.ShutByLifecycle
 	missing    string // see lifecycle.NotReadyBecause
 	conditions []packedCondition
+}
+
+// elsewhere are the addresses at which a pod may be reached too; few pods have any.
+type elsewhere struct {
+	podIPs  []corev1.PodIP
+	hostIP  string
+	hostIPs []corev1.HostIP
+}
+
+func elsewhereOf(pod *corev1.Pod) *elsewhere {
+	if len(lifecycle.OtherAddressesOf(pod)) == 0 {
+		return nil
+	}
+	return &elsewhere{pod.Status.PodIPs, pod.Status.HostIP, pod.Status.HostIPs}
 }
 
 type pairs []struct{ key, value string }
@@ -64,6 +80,12 @@ func (p *packed) unpack() *corev1.Pod {
 		Status: corev1.PodStatus{
 			Phase: p.phase, PodIP: p.address, Message: p.missing, Conditions: make([]corev1.PodCondition, len(p.conditions)),
 		},
+	}
+	if at := p.elsewhere; at != nil {
+		pod.Status.PodIPs, pod.Status.HostIP, pod.Status.HostIPs = at.podIPs, at.hostIP, at.hostIPs
+	}
+	if p.started != 0 {
+		pod.Status.StartTime = new(metav1.Unix(p.started, 0))
 	}
 	pod.Labels, pod.Annotations = p.labels.unpack(), p.annotations.unpack()
 	for i, c := range p.conditions {

@@ -47,10 +47,14 @@ func (s *Sharer) StripPod(object any) (any, error) {
 	defer s.mu.Unlock()
 	p := &packed{
 		ObjectMeta: pod.ObjectMeta, node: pod.Spec.NodeName, phase: pod.Status.Phase, address: pod.Status.PodIP,
-		gated: lifecycle.AwaitsGates(pod), shut: lifecycle.ShutByLifecycle(pod), missing: lifecycle.NotReadyBecause(pod),
+		elsewhere: elsewhereOf(pod), gated: lifecycle.AwaitsGates(pod), shut: lifecycle.ShutByLifecycle(pod),
+		missing: lifecycle.NotReadyBecause(pod),
 		// None is left out: a patch tests one by its index.
 		conditions: make([]packedCondition, len(pod.Status.Conditions)),
 		labels:     s.pack(pod.Labels, true), annotations: s.pack(pod.Annotations, false), // most values of annotations are one pod's
+	}
+	if pod.Status.StartTime != nil {
+		p.started = pod.Status.StartTime.Unix()
 	}
 	p.common = s.shareCommon(&common{pod.OwnerReferences, stripContainers(pod.Spec.Containers), pod.Spec.ReadinessGates})
 	p.OwnerReferences, p.Labels, p.Annotations = p.owners, nil, nil

@@ -1,6 +1,7 @@
 package clusterstate
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
@@ -38,9 +40,10 @@ func TestStripPodKeepsWhatIsRead(t *testing.T) {
 			ReadinessGates: []corev1.PodReadinessGate{{ConditionType: "KruisePodReady"}},
 		},
 		Status: corev1.PodStatus{
-			Phase:   corev1.PodRunning,
-			PodIP:   "10.0.0.1",
-			Message: "container main: ErrImagePull",
+			Phase:     corev1.PodRunning,
+			PodIP:     "10.0.0.1",
+			Message:   "container main: ErrImagePull",
+			StartTime: &now,
 			Conditions: []corev1.PodCondition{
 				{
 					Type: appspub.KruisePodReadyConditionType, Status: corev1.ConditionFalse, LastTransitionTime: now, Message: lifecycle.LifecycleKey,
@@ -58,11 +61,50 @@ func TestStripPodKeepsWhatIsRead(t *testing.T) {
 	full.Status.Message, full.Status.ContainerStatuses = "", []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{
 		Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"},
 	}}}
+	full.Status.HostIP, full.Status.HostIPs = "192.0.2.1", []corev1.HostIP{{IP: "192.0.2.1"}}
 	full.Status.Conditions[0].Reason, full.Status.Conditions[1].Message, full.Status.PodIPs = "Any", "all is well", []corev1.PodIP{{IP: "10.0.0.1"}}
 	got, err := NewSharer().StripPod(full)
 	expect.NoError(t, err)
 	if diff := cmp.Diff(kept, unpacked(got)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestStripPodKeepsWhereItIsReached(t *testing.T) {
+	t.Parallel()
+	port := corev1.ContainerPort{ContainerPort: 80}
+	onNode := corev1.ContainerPort{ContainerPort: 80, HostPort: 8080}
+	for name, tc := range map[string]struct {
+		port   corev1.ContainerPort
+		podIPs []corev1.PodIP
+		want   []string
+	}{
+		"two addresses":      {port, []corev1.PodIP{{IP: "10.0.0.1"}, {IP: "fd00::1"}}, []string{"10.0.0.1", "fd00::1"}},
+		"a port of the node": {onNode, nil, []string{"10.0.0.1", "192.0.2.1", "2001:db8::1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := NewSharer().StripPod(&corev1.Pod{
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{tc.port}}}},
+				Status: corev1.PodStatus{
+					PodIP: "10.0.0.1", PodIPs: tc.podIPs, HostIP: "192.0.2.1", HostIPs: []corev1.HostIP{{IP: "192.0.2.1"}, {IP: "2001:db8::1"}},
+				},
+			})
+			expect.NoError(t, err)
+			if diff := cmp.Diff(tc.want, lifecycle.AddressesOf(unpacked(got).(*corev1.Pod), 8080)); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+			var buckets []string
+			for _, address := range tc.want {
+				buckets = append(buckets, bucketOf(address))
+			}
+			slices.Sort(buckets)
+			indexed := addressBucket(got.(client.Object))
+			slices.Sort(indexed)
+			if diff := cmp.Diff(slices.Compact(buckets), indexed); diff != "" {
+				t.Errorf("it is not found at each address (-want +got)\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"slices"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -54,6 +55,50 @@ func AddressOf(pod *corev1.Pod) string {
 		return ""
 	}
 	return pod.Status.PodIP
+}
+
+// AddressesOf returns the addresses at which a port of the pod is reached, [AddressOf] first: all of its own, and its node's where a
+// container has the port there. No other pod of the node has it then.
+func AddressesOf(pod *corev1.Pod, port int) []string {
+	address := AddressOf(pod)
+	if address == "" {
+		return nil
+	}
+	return append([]string{address}, othersOf(pod, func(p corev1.ContainerPort) bool { return int(p.HostPort) == port })...)
+}
+
+// OtherAddressesOf returns all of [AddressesOf] for any port, but for the first.
+func OtherAddressesOf(pod *corev1.Pod) []string {
+	return othersOf(pod, func(p corev1.ContainerPort) bool { return p.HostPort > 0 })
+}
+
+func othersOf(pod *corev1.Pod, counts func(corev1.ContainerPort) bool) (others []string) {
+	if AddressOf(pod) == "" {
+		return nil
+	}
+	for _, own := range pod.Status.PodIPs {
+		others = append(others, own.IP)
+	}
+	if onNode(pod, counts) {
+		for _, nodes := range append(slices.Clip(pod.Status.HostIPs), corev1.HostIP{IP: pod.Status.HostIP}) {
+			others = append(others, nodes.IP)
+		}
+	}
+	others = slices.DeleteFunc(others, func(address string) bool { return address == "" || address == pod.Status.PodIP })
+	slices.Sort(others)
+	return slices.Compact(others)
+}
+
+// onNode reports whether a container has such a port at all addresses of the node.
+func onNode(pod *corev1.Pod, such func(corev1.ContainerPort) bool) bool {
+	for i := range pod.Spec.Containers {
+		if slices.ContainsFunc(pod.Spec.Containers[i].Ports, func(p corev1.ContainerPort) bool {
+			return such(p) && p.HostIP == "" && (p.Protocol == "" || p.Protocol == corev1.ProtocolTCP)
+		}) {
+			return true
+		}
+	}
+	return false
 }
 
 // marked reports whether the pod carries a newly-created mark, as label or annotation. The public examples use "true"

@@ -78,6 +78,18 @@ func ReadySince(pod *corev1.Pod) (since time.Time) {
 	return since
 }
 
+// WasReady reports whether the pod is ready, or ever was, as far as kubelet goes: readiness gates are for others to open. A condition
+// that was never true is as old as the pod's start, which kubelet writes with it, a second apart at most.
+func WasReady(pod *corev1.Pod) bool {
+	started := pod.Status.StartTime
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		if c.Type != corev1.PodReady && c.Type != corev1.ContainersReady {
+			return false
+		}
+		return c.Status == corev1.ConditionTrue || started != nil && c.LastTransitionTime.Sub(started.Time) > time.Second
+	})
+}
+
 // InRotation reports whether the pod's condition says that it is in rotation.
 func InRotation(pod *corev1.Pod) bool { return IsTrue(pod, ConditionInRotation) }
 

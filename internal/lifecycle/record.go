@@ -35,6 +35,8 @@ type Record struct {
 	NeverInService bool `json:"neverInService,omitempty"`
 	// Instances are those the acknowledgement was for.
 	Instances []Recorded `json:"instances,omitempty"`
+	// Unfound are those of them that applications write and that nobody has found in the registry yet.
+	Unfound []Recorded `json:"unfound,omitempty"`
 	// Handlers are the owned ones, so that they can be released when nothing names them any more.
 	Handlers []Handler `json:"handlers,omitempty"`
 }
@@ -115,7 +117,8 @@ func (r Record) Says(want Want, in Recorded) bool {
 // sameBut reports whether two records differ in nothing but the stamp.
 func (r Record) sameBut(other Record) bool {
 	return r.Version == other.Version && r.Want == other.Want && sameTime(r.OutSince, other.OutSince) &&
-		r.NeverInService == other.NeverInService && slices.Equal(r.Instances, other.Instances) && slices.Equal(r.Handlers, other.Handlers)
+		r.NeverInService == other.NeverInService && slices.Equal(r.Instances, other.Instances) &&
+		slices.Equal(r.Unfound, other.Unfound) && slices.Equal(r.Handlers, other.Handlers)
 }
 
 func sameTime(a, b *time.Time) bool {
@@ -129,7 +132,7 @@ func (r Record) valid() bool {
 	if r.Version < 0 || r.Want != InService && r.Want != OutOfService && r.Want != Absent {
 		return false
 	}
-	if max(len(r.Instances), len(r.Handlers)) > maxRecorded {
+	if max(len(r.Instances), len(r.Unfound), len(r.Handlers)) > maxRecorded {
 		return false
 	}
 	return !slices.ContainsFunc(r.Handlers, func(h Handler) bool { return (h.Label == "") == (h.Finalizer == "") }) &&

@@ -1,0 +1,92 @@
+package lifecycle
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestWasReady(t *testing.T) {
+	t.Parallel()
+	start := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	condition := func(kind corev1.PodConditionType, status corev1.ConditionStatus, after time.Duration) corev1.PodCondition {
+		return corev1.PodCondition{Type: kind, Status: status, LastTransitionTime: metav1.NewTime(start.Add(after))}
+	}
+	for name, tc := range map[string]struct {
+		reason     string
+		started    *metav1.Time
+		conditions []corev1.PodCondition
+		want       bool
+	}{
+		"ready":        {"it is", &start, []corev1.PodCondition{condition(corev1.PodReady, corev1.ConditionTrue, time.Minute)}, true},
+		"just created": {"kubelet has not seen it", nil, nil, false},
+		"starts":       {"kubelet writes both with the start", &start, []corev1.PodCondition{condition(corev1.PodReady, corev1.ConditionFalse, 0)}, false},
+		"starts, a second apart": {
+			"kubelet takes the time twice", &start, []corev1.PodCondition{condition(corev1.PodReady, corev1.ConditionFalse, time.Second)}, false,
+		},
+		"turned unready": {"it was ready until then", &start, []corev1.PodCondition{condition(corev1.PodReady, corev1.ConditionFalse, time.Minute)}, true},
+		"its containers were ready, and a gate never": {
+			"Ready never was true, and the application has run", &start, []corev1.PodCondition{
+				condition(corev1.PodReady, corev1.ConditionFalse, 0), condition(corev1.ContainersReady, corev1.ConditionFalse, time.Minute),
+			}, true,
+		},
+		"another condition changed": {
+			"init containers take their time", &start, []corev1.PodCondition{
+				condition(corev1.PodInitialized, corev1.ConditionTrue, time.Minute), condition(corev1.PodReady, corev1.ConditionFalse, 0),
+			}, false,
+		},
+		"no start is known": {
+			"nothing tells how old the condition is", nil, []corev1.PodCondition{condition(corev1.PodReady, corev1.ConditionFalse, time.Minute)}, false,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pod := &corev1.Pod{Status: corev1.PodStatus{StartTime: tc.started, Conditions: tc.conditions}}
+			if got := WasReady(pod); got != tc.want {
+				t.Errorf("got %t, want %t: %s", got, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		port   corev1.ContainerPort
+		change func(*corev1.Pod)
+		want   []string
+	}{
+		"one":            {"", corev1.ContainerPort{ContainerPort: 80}, func(*corev1.Pod) {}, []string{"10.0.0.1"}},
+		"two":            {"", corev1.ContainerPort{ContainerPort: 80}, dualStack, []string{"10.0.0.1", "fd00::1"}},
+		"the node's":     {"no other pod has that port there", corev1.ContainerPort{HostPort: 80}, dualStack, []string{"10.0.0.1", "192.0.2.1", "fd00::1"}},
+		"another port":   {"it is another pod's, or the node's own", corev1.ContainerPort{HostPort: 81}, func(*corev1.Pod) {}, []string{"10.0.0.1"}},
+		"at one address": {"others may have it at another", corev1.ContainerPort{HostPort: 80, HostIP: "127.0.0.1"}, func(*corev1.Pod) {}, []string{"10.0.0.1"}},
+		"over UDP":       {"registries have TCP ports", corev1.ContainerPort{HostPort: 80, Protocol: corev1.ProtocolUDP}, func(*corev1.Pod) {}, []string{"10.0.0.1"}},
+		"its containers ended": {
+			"others may have its addresses", corev1.ContainerPort{HostPort: 80}, func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }, nil,
+		},
+		"it has none yet": {"the node's is there first", corev1.ContainerPort{HostPort: 80}, func(pod *corev1.Pod) { pod.Status.PodIP = "" }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pod := &corev1.Pod{
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "agent"}, {Name: "web", Ports: []corev1.ContainerPort{tc.port}}}},
+				Status: corev1.PodStatus{
+					PodIP: "10.0.0.1", PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}}, HostIP: "192.0.2.1", HostIPs: []corev1.HostIP{{IP: "192.0.2.1"}},
+				},
+			}
+			tc.change(pod)
+			if got := AddressesOf(pod, 80); !slices.Equal(got, tc.want) {
+				t.Errorf("got %v, want %v: %s", got, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
+func dualStack(pod *corev1.Pod) {
+	pod.Status.PodIPs = append(pod.Status.PodIPs, corev1.PodIP{IP: "fd00::1"})
+}
