@@ -22,7 +22,8 @@ type AppEntrySteerer interface {
 	//   - Deregister does what FailOver does while the entry is there. Once it has gone, Deregister removes what the
 	//     registry remembers of it, so that the next pod at that address starts in rotation.
 	//   - Get, which every such registry has, returns InService, OutOfService, or Absent where the application has not
-	//     registered.
+	//     registered. Rollcall asks it at each address of the pod where nobody has seen an entry yet: Absent is no
+	//     acknowledgement then.
 	//
 	// No method creates or deletes an application's entry, or changes anything of it but whether clients are given it.
 	AppEntries() AppRegistry

@@ -1,9 +1,11 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -34,18 +36,134 @@ const (
 // leavesToApp reports whether the pod leaves a place to an application's own entry: its own application's, by which clients are
 // given it, or that of whichever pod has a former address by now.
 func (o *observation) leavesToApp(c plan.Change) bool {
-	if c.Want == lifecycle.Absent && !o.has(c.Instance.Address) && (o.gone() || o.pod().Status.PodIP != "") {
+	if c.Want == lifecycle.Absent && !o.has(c.Key()) && (o.gone() || o.pod().Status.PodIP != "") {
 		return true
 	}
 	app := c.Key()
 	app.Registry = registryclient.AppEntries(app.Registry)
-	return c.Want != lifecycle.InService && slices.ContainsFunc(o.targets, func(t tracker.Target) bool { return t.Key() == app })
+	return c.Want != lifecycle.InService && o.isTarget(app)
 }
 
 func (o *observation) gone() bool { return o.departed && !o.note.Lingers }
 
-func (o *observation) has(address string) bool {
-	return !o.gone() && address == lifecycle.AddressOf(o.pod())
+func (o *observation) has(in lifecycle.Recorded) bool {
+	return !o.gone() && lifecycle.AddressOf(o.pod()) != "" && o.reaches(in)
+}
+
+// reaches reports whether an instance is at an address of the pod. An application chooses among all by which it is reached.
+func (o *observation) reaches(in lifecycle.Recorded) bool {
+	return in.Address == o.pod().Status.PodIP || plan.ByApp(in) && slices.Contains(lifecycle.AddressesOf(o.pod(), in.Port), in.Address)
+}
+
+func (o *observation) isTarget(in lifecycle.Recorded) bool {
+	return slices.ContainsFunc(o.targets, func(t tracker.Target) bool { return t.Key() == in })
+}
+
+// placeOf returns an instance at the address at which its application's entry was found last, by this process or else by the record;
+// as it is where nobody has found one, and where Rollcall writes it.
+func (o *observation) placeOf(in lifecycle.Recorded) lifecycle.Recorded {
+	if !plan.ByApp(in) {
+		return in
+	}
+	at, latest, recorded := in, time.Time{}, false
+	for _, in.Address = range lifecycle.AddressesOf(o.pod(), in.Port) {
+		switch seen := o.tracked.Standing(in).SeenAt(); {
+		case seen.After(latest):
+			at, latest = in, seen
+		case latest.IsZero() && !recorded && o.recordHas(in):
+			at, recorded = in, true
+		}
+	}
+	return at
+}
+
+// recordHas reports whether the record says that there was an entry.
+func (o *observation) recordHas(in lifecycle.Recorded) bool {
+	record := o.input.Record
+	return slices.ContainsFunc(record.Instances, func(r lifecycle.Recorded) bool {
+		return o.underItsName(r) == in && !slices.Contains(record.Unfound, r)
+	})
+}
+
+// unseen reports whether nobody ever saw an entry of the pod's application there, nor any entry where the pod belonged before its
+// description or its address changed: not this process, nor one that wrote the record. That there is none acknowledges nothing then.
+func (o *observation) unseen(in lifecycle.Recorded) bool {
+	saw := func(in lifecycle.Recorded) bool { return !o.tracked.Standing(in).SeenAt().IsZero() || o.recordHas(in) }
+	if !plan.ByApp(in) || saw(in) {
+		return false
+	}
+	for other := range o.instances() {
+		if !o.isTarget(other) && saw(other) {
+			return false
+		}
+	}
+	return true
+}
+
+// looksFor reports whether the registry has to be asked whether there was an entry that could be taken out. A pod that never was
+// ready is left to its application, unless it goes.
+func (o *observation) looksFor(c plan.Change) bool {
+	return c.Want != lifecycle.InService && (lifecycle.WasReady(o.pod()) || lifecycle.RolloutWaits(o.pod())) && o.isTarget(c.Key()) &&
+		o.unseen(c.Key())
+}
+
+// waitsFor reports whether nothing may go on before the application's entry is found. What takes out a pod whose application may be
+// given to clients elsewhere waits while OpenKruise does: kubelet does not, and no client is sent to what never was ready.
+func (o *observation) waitsFor(c plan.Change) bool {
+	return c.Want == lifecycle.InService || o.decision.Row.Drains() && lifecycle.WasReady(o.pod())
+}
+
+// lookElsewhere is called where an application's entry is missing, or where a dry run has not looked for it. Where it is at another
+// address of the pod, it is steered there from then on.
+func (r *PodReconciler) lookElsewhere(ctx context.Context, seen *observation, c plan.Change, missing notes.Blocker) notes.Blocker {
+	rehearsed, addresses := missing.Reason == reason.DryRun, lifecycle.AddressesOf(seen.pod(), c.Instance.Port)
+	if rehearsed && !seen.unseen(c.Key()) {
+		return missing
+	}
+	if rehearsed || len(addresses) > 1 {
+		found, failed := r.find(ctx, seen, c, addresses)
+		if found || failed.Reason != "" {
+			return cmp.Or(failed, missing)
+		}
+		missing.Message += fmt.Sprintf("; it was looked for at %s", strings.Join(addresses, ", "))
+	}
+	switch {
+	case !seen.waitsFor(c):
+		return notes.Blocker{}
+	case rehearsed:
+		return r.awaitsApp(seen, c, notes.Blocker{Message: c.String() + ": the registry has none"}, nil)
+	}
+	return missing
+}
+
+// find asks for an application's entry at the addresses, and remembers the first at which there is one.
+func (r *PodReconciler) find(ctx context.Context, seen *observation, c plan.Change, addresses []string) (found bool, failed notes.Blocker) {
+	reg := seen.settings.Registries.Client(c.Registry)
+	for _, address := range addresses {
+		at, asked := c, r.Clock.Now()
+		at.Instance.Address = address
+		if address != c.Instance.Address {
+			another, err := clusterstate.AnotherHas(ctx, r.Client, seen.settings.Services, at.Key(), seen.pod().UID)
+			if another || err != nil { // it may be that pod's, and is looked for again
+				continue
+			}
+		}
+		state, err := reg.Get(ctx, r.caller(seen.pod()), at.Instance)
+		switch {
+		case err != nil:
+			return false, r.failed(ctx, seen, at, reg, err)
+		case state == registry.Absent:
+			continue
+		}
+		if seen.tracked.Saw(at.Key(), asked); address != c.Instance.Address {
+			if seen.tracked.Standing(c.Key()).SeenAt().IsZero() {
+				seen.tracked.PassedOn(c.Key(), asked) // there was nothing that the calls could have changed
+			}
+			seen.relocated.Store(true)
+		}
+		return true, notes.Blocker{}
+	}
+	return false, notes.Blocker{}
 }
 
 // observePassedOn says which entries belong to the applications of other pods by now. Those of the host's network share an address,
@@ -60,8 +178,7 @@ func (r *PodReconciler) observePassedOn(ctx context.Context, seen *observation) 
 		instances[t.Key()] = true
 	}
 	for in := range instances {
-		target := slices.ContainsFunc(seen.targets, func(t tracker.Target) bool { return t.Key() == in })
-		if !plan.ByApp(in) || seen.has(in.Address) && (target || seen.problem.Reason != "") {
+		if !plan.ByApp(in) || seen.has(in) && (seen.isTarget(in) || seen.problem.Reason != "") {
 			continue
 		}
 		var err error
@@ -120,6 +237,9 @@ func (r *PodReconciler) awaitsApp(seen *observation, c plan.Change, b notes.Bloc
 		b.Reason = reason.AppOtherName
 		b.Message += fmt.Sprintf("; the registry has %s under %q: name that in the annotation %s or in service.name, or have the "+
 			"application register as %q", c.Instance.Endpoint(), names, service.AnnotationServices, c.Instance.Service)
+	}
+	if c.Want == lifecycle.InService && seen.decision.Waiting == "" && seen.unseen(c.Key()) {
+		b.Message += "; until it is found, OpenKruise will wait before it deletes the pod or updates it in place"
 	}
 	if starting := appStarts - r.Clock.Since(lifecycle.ReadySince(seen.pod())); starting > 0 {
 		b.Reason, b.After = reason.AppStarting, min(b.After, starting)

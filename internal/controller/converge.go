@@ -35,8 +35,20 @@ type progress struct {
 // run nothing was acknowledged, and what would follow is said too, since nothing is written.
 func (p progress) done() bool { return p.blocker.Reason == "" || p.blocker.Reason == reason.DryRun }
 
-// converge makes every registry of the pod say what it must of every instance.
+// converge makes every registry of the pod say what it must of every instance. It starts again, once, if an application's
+// entry was found at another address than expected.
 func (r *PodReconciler) converge(ctx context.Context, seen *observation) progress {
+	p := r.convergeOnce(ctx, seen)
+	if seen.relocated.Swap(false) {
+		for i, t := range seen.targets {
+			seen.targets[i].Instance.Address = seen.placeOf(t.Key()).Address
+		}
+		p = r.convergeOnce(ctx, seen)
+	}
+	return p
+}
+
+func (r *PodReconciler) convergeOnce(ctx context.Context, seen *observation) progress {
 	p := seen.plan()
 	if seen.decision.Want == lifecycle.Keep {
 		seen.tracked.Stay(seen.pod().Status.PodIP)
@@ -148,9 +160,12 @@ func (r *PodReconciler) ensure(ctx context.Context, seen *observation, c plan.Ch
 		return notes.Blocker{}
 	case c.ByApp() && seen.gone():
 		return r.clear(ctx, seen, c)
-	default:
-		return r.agree(ctx, seen, c)
 	}
+	missing := r.agree(ctx, seen, c)
+	if c.ByApp() && seen.isTarget(c.Key()) && (missing.Reason.OfApp() || missing.Reason == reason.DryRun) {
+		return r.lookElsewhere(ctx, seen, c, missing)
+	}
+	return missing
 }
 
 // agree is ensure for an instance that may be anything in the registry.
@@ -165,6 +180,10 @@ func (r *PodReconciler) agree(ctx context.Context, seen *observation, c plan.Cha
 	}
 	if missing := r.settle(ctx, seen, c); missing.Reason != "" {
 		return missing
+	}
+	if seen.looksFor(c) {
+		return r.awaitsApp(seen, c, notes.Blocker{Message: c.String() + ": nobody has ever seen it, so that there is none there does not " +
+			"tell that clients are given the pod nowhere"}, nil)
 	}
 	r.lookForSeveral(seen, c)
 	if c.Want == lifecycle.Absent {
@@ -239,7 +258,7 @@ func (r *PodReconciler) caller(pod *corev1.Pod) registryclient.Caller {
 
 // settle returns no blocker once no call of unknown outcome can have undone, or can still undo, what was acknowledged.
 func (r *PodReconciler) settle(ctx context.Context, seen *observation, c plan.Change) notes.Blocker {
-	standing, asks := seen.tracked.Standing(c.Key()), seen.asksAbout(c)
+	standing, asks := seen.tracked.Standing(c.Key()), seen.asksAbout(c) || seen.looksFor(c)
 	if remaining := standing.SettlesIn(r.Clock.Now()); !standing.Settled() && (!asks || remaining > 0) {
 		return notes.Blocker{Reason: reason.Settling, After: max(remaining, backoffBase),
 			Message: c.String() + ": an earlier call failed, and may still be carried out"}
@@ -278,7 +297,9 @@ func (r *PodReconciler) readBack(ctx context.Context, seen *observation, c plan.
 		r.auditTold(seen, c.Target, state, asked)
 		switch {
 		case c.Confirms(state, seen.leavesToApp(c)):
-			seen.tracked.Confirmed(c.Key(), asked)
+			if seen.tracked.Confirmed(c.Key(), asked); state != registry.Absent {
+				seen.tracked.Saw(c.Key(), asked)
+			}
 			return notes.Blocker{}
 		case state == registry.Foreign:
 			return seen.alsoRegistersItself(c, "the registry was asked for it")

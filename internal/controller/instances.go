@@ -18,7 +18,7 @@ func (o *observation) targetsIn(registries []string, endpoints []service.Endpoin
 	targets := make([]tracker.Target, 0, len(registries)*len(endpoints))
 	for _, name := range registries {
 		for _, e := range endpoints {
-			t := o.target(lifecycle.Recorded{Registry: name, Service: e.Service, Address: o.pod().Status.PodIP, Port: e.Port})
+			t := o.target(o.placeOf(lifecycle.Recorded{Registry: name, Service: e.Service, Address: o.pod().Status.PodIP, Port: e.Port}))
 			if !plan.ByApp(t.Key()) { // whose entry says what it says
 				t.Instance.Registry = name
 				t.Instance.Weight, t.Instance.Zone = attributes.Weight, attributes.Zone
@@ -42,7 +42,7 @@ func (o *observation) target(in lifecycle.Recorded) tracker.Target {
 
 func (o *observation) plan() plan.Plan {
 	return plan.Of(plan.Facts{
-		Row: o.decision.Row, Want: o.decision.Want, Address: o.pod().Status.PodIP,
+		Row: o.decision.Row, Want: o.decision.Want, Address: o.pod().Status.PodIP, Others: lifecycle.OtherAddressesOf(o.pod()),
 		Targets: o.targets, Instances: o.instances(), Target: o.target, Arrived: o.arrived, Tracked: o.tracked,
 	})
 }
@@ -76,14 +76,14 @@ func (o *observation) mayBeOut() bool {
 }
 
 // instances are those that this process knows of, or that the record names. A tenant can write a record, and what an
-// application wrote carries no mark that would spare it: there the record counts for the pod's own address alone.
+// application wrote carries no mark that would spare it: there the record counts for the pod's addresses alone.
 func (o *observation) instances() map[lifecycle.Recorded]bool {
 	instances := map[lifecycle.Recorded]bool{}
 	for in := range o.tracked.Known() {
 		instances[o.underItsName(in)] = true
 	}
 	for _, in := range o.input.Record.Instances {
-		if !plan.ByApp(in) || in.Address == o.pod().Status.PodIP {
+		if !plan.ByApp(in) || o.reaches(in) {
 			instances[o.underItsName(in)] = true
 		}
 	}
@@ -136,5 +136,10 @@ func (o *observation) newRecord(p plan.Plan) *lifecycle.Record {
 	}
 	record := lifecycle.NewRecord(o.pod(), o.input.Hooks, o.decision.Want, instances, o.input.Record.OutSince)
 	record.NeverInService = record.Want != lifecycle.InService && !o.input.Record.WasInService() && !o.tracked.WasInService()
+	for _, in := range record.Instances {
+		if o.unseen(in) {
+			record.Unfound = append(record.Unfound, in)
+		}
+	}
 	return &record
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -57,6 +58,8 @@ type observation struct {
 	// mark that would spare them.
 	passedOn map[lifecycle.Recorded]bool
 
+	// relocated: an application's entry was found at another of the pod's addresses than its target has.
+	relocated atomic.Bool
 	// excuse is why a hook is released although something is missing.
 	excuse string
 	// departed: the cache no longer has the pod.
@@ -87,7 +90,7 @@ func (r *PodReconciler) observe(ctx context.Context, id lifecycle.PodID) (seen *
 	case err != nil:
 		return nil, 0, fmt.Errorf("reading the pod: %w", err)
 	}
-	seen.tracked.Found(lifecycle.AddressOf(pod))
+	seen.tracked.Found(lifecycle.AddressOf(pod), lifecycle.OtherAddressesOf(pod))
 	if again, err := r.awaitOwnWrite(ctx, seen, pod); again > 0 || err != nil {
 		return nil, again, err
 	}

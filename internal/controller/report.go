@@ -53,19 +53,28 @@ func (r *PodReconciler) report(ctx context.Context, seen *observation, b notes.B
 // before the pod shows it.
 const rolloutPatience = time.Minute
 
-// tellWorkload makes the Event where a person looks first whose rollout does not go on, and logs a line.
+// tellWorkload makes the Event where a person looks first whose rollout waits or will wait, and logs a line.
 func (r *PodReconciler) tellWorkload(ctx context.Context, seen *observation, b notes.Blocker) {
 	pod, now := seen.pod(), r.Clock.Now()
 	owner, waited := metav1.GetControllerOf(pod), now.Sub(b.Since)
-	if b.Hook == "" || b.Said.IsZero() || waited < rolloutPatience || owner == nil || !r.notes.ClaimEvent(seen.note, owner.UID, now) {
+	willWait := seen.decision.Row == lifecycle.RowNormal && b.Reason.OfApp()
+	if b.Hook == "" && !willWait || b.Said.IsZero() || waited < rolloutPatience || owner == nil {
 		return
 	}
-	log.FromContext(ctx).Info("OpenKruise waits for a pod", "namespace", pod.Namespace, "pod", pod.Name, "kind", owner.Kind,
-		"workload", owner.Name, "waited", waited.Round(time.Second), "reason", b.Reason, "message", b.Sentence())
+	if !r.notes.ClaimEvent(seen.note, owner.UID, now) {
+		return
+	}
 	workload := &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: owner.APIVersion, Kind: owner.Kind},
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: owner.Name, UID: owner.UID},
 	}
+	if willWait {
+		r.Recorder.Eventf(workload, pod, corev1.EventTypeWarning, string(b.Reason), "Reconcile",
+			"pod %s: %s; kubectl rollcall status -n %s shows every such pod", pod.Name, b.Sentence(), pod.Namespace)
+		return
+	}
+	log.FromContext(ctx).Info("OpenKruise waits for a pod", "namespace", pod.Namespace, "pod", pod.Name, "kind", owner.Kind,
+		"workload", owner.Name, "waited", waited.Round(time.Second), "reason", b.Reason, "message", b.Sentence())
 	r.Recorder.Eventf(workload, pod, corev1.EventTypeWarning, string(reason.RolloutWaits), "Reconcile",
 		"pod %s has waited for %s, reason %s: %s; its Events say more, and kubectl rollcall status -n %s shows every pod that waits",
 		pod.Name, waited.Round(time.Second), b.Reason, b.Sentence(), pod.Namespace)

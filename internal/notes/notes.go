@@ -115,12 +115,13 @@ func (n *Notes) Waits() (waits []metrics.Wait) {
 func (n *Notes) Show(of *Note, now Blocker) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	waits := now.Hook != "" || now.Reason.OfApp() // which will wait
+	if now.Said.IsZero() || !waits || of.shown != nil && of.shown.Hook != now.Hook {
+		of.told = ""
+	}
 	if of.shown = nil; now.Reason != "" {
 		shown := now // on the heap only where a pod waits
 		of.shown = &shown
-	}
-	if now.Said.IsZero() || now.Hook == "" { // OpenKruise does not wait for it
-		of.told = ""
 	}
 }
 

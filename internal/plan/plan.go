@@ -82,8 +82,9 @@ func (p Plan) All() []Change { return slices.Concat(p.FormerAddresses, p.Present
 type Facts struct {
 	Row  lifecycle.Row
 	Want lifecycle.Want
-	// Address is the pod's; empty where it has none.
+	// Address is the pod's; empty where it has none. Others are those at which its application may have registered too.
 	Address string
+	Others  []string
 	// Targets are where the pod belongs.
 	Targets []tracker.Target
 	// Instances are all that may be in a registry, by what this process knows and by the record.
@@ -110,7 +111,7 @@ func Of(f Facts) Plan {
 	for _, in := range f.others() {
 		c := Change{Target: f.Target(in), Want: f.away(in)}
 		switch {
-		case in.Address != f.Address:
+		case !f.has(in):
 			p.FormerAddresses = append(p.FormerAddresses, c)
 		case !keeps || f.Arrived():
 			if f.Want != lifecycle.Absent && staysUnderAnotherName(in, f.Targets) {
@@ -122,11 +123,15 @@ func Of(f Facts) Plan {
 	return p
 }
 
+func (f Facts) has(in lifecycle.Recorded) bool {
+	return in.Address == f.Address || ByApp(in) && slices.Contains(f.Others, in.Address)
+}
+
 // away is what has to be said of an instance where the pod does not belong. What is out of service at the pod's address stays so for as
 // long as the pod is out: no hook that waits for that hangs on a registry that it departs from. Where the application's own entry, at the
 // same place, may show only once Rollcall's is gone, that goes.
 func (f Facts) away(in lifecycle.Recorded) lifecycle.Want {
-	out := f.Want == lifecycle.OutOfService && in.Address == f.Address && f.Tracked.Standing(in).Stands(lifecycle.OutOfService)
+	out := f.Want == lifecycle.OutOfService && f.has(in) && f.Tracked.Standing(in).Stands(lifecycle.OutOfService)
 	in.Registry = registryclient.AppEntries(in.Registry)
 	if out && !slices.ContainsFunc(f.Targets, func(t tracker.Target) bool { return t.Key() == in }) {
 		return lifecycle.OutOfService

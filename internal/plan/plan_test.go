@@ -15,12 +15,13 @@ import (
 
 func TestOf(t *testing.T) {
 	t.Parallel()
-	const now, former = "10.0.0.2", "10.0.0.1"
+	const now, former, other = "10.0.0.2", "10.0.0.1", "fd00::2"
 	at := func(registry, service, address string) lifecycle.Recorded {
 		return lifecycle.Recorded{Registry: registry, Service: service, Address: address, Port: 80}
 	}
 	web, old := at("default", "web", now), at("default", "web", former)
 	shop, blue := at("default", "shop", now), at("blue", "web", now)
+	byAppAtOther := at("default/app", "web", other)
 	byApp, inCapitals := at("default/app", "web", now), at("default/app", "WEB", now)
 	for name, tc := range map[string]struct {
 		reason    string
@@ -78,6 +79,13 @@ func TestOf(t *testing.T) {
 			plan: []string{`present: InService the application's own entry of service "web" at 10.0.0.2:80 of default/app`,
 				`departing: Absent service "web" at 10.0.0.2:80 of default`},
 		},
+		"has its application's entry at another of its addresses": {
+			reason: "that is not a former one", want: lifecycle.InService, row: lifecycle.RowNormal,
+			targets: []lifecycle.Recorded{byAppAtOther}, instances: []lifecycle.Recorded{byApp, byAppAtOther, at("default", "web", other)},
+			plan: []string{`former: Absent service "web" at [fd00::2]:80`,
+				`present: InService the application's own entry of service "web" at [fd00::2]:80 of default/app`,
+				`departing: Absent the application's own entry of service "web" at 10.0.0.2:80`},
+		},
 		"has a name that changed in case": {
 			reason: "Consul and Eureka take both names for one: what takes out the former one takes the pod out",
 			want:   lifecycle.InService, row: lifecycle.RowNormal, targets: []lifecycle.Recorded{byApp}, instances: []lifecycle.Recorded{inCapitals},
@@ -130,7 +138,7 @@ func TestOf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := Facts{
-				Row: tc.row, Want: tc.want, Address: now, Instances: map[lifecycle.Recorded]bool{}, Target: target,
+				Row: tc.row, Want: tc.want, Address: now, Others: []string{other}, Instances: map[lifecycle.Recorded]bool{}, Target: target,
 				Arrived: func() bool { return tc.arrived },
 				Tracked: tracker.New().Open(lifecycle.PodID{}, func(string) (any, bool) { return nil, true }, same),
 			}

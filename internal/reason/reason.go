@@ -145,10 +145,12 @@ const (
 	// itself](../self-registration.md).
 	AlsoRegistersItself Reason = "AlsoRegistersItself"
 	// AppNotRegistered: the application registers itself (`registeredBy: App`), and the registry has no entry of it at the
-	// pod's service, address and port that could be put in rotation. The pod waits. Looked at again every 5 s at least.
+	// pod's service, addresses and port. The pod waits, also before it is deleted or updated in place if it was ever ready and
+	// nobody has ever found an entry: clients may reach it at an address that Rollcall does not know. Checked again every 5 s at least.
 	//
-	// What to do: compare what the message says that Rollcall looked for with what the application registers: the service name,
-	// the pod's IP and the port. See [the application registers itself](../self-registration.md).
+	// What to do: compare what Rollcall looked for, as the message shows it, with what the application registers: the service name,
+	// the address and the port. Release a pod that waits to be deleted or updated with `rollcall.dev/skip` or `onRegistryFailure`.
+	// See [the application registers itself](../self-registration.md).
 	AppNotRegistered Reason = "AppNotRegistered"
 	// AppStarting: as AppNotRegistered, of a pod that became ready within the last 30 s.
 	//
@@ -328,8 +330,11 @@ func (r Reason) NeedsAnotherCall() bool {
 // OfRegistry reports whether a registry that was asked is what is missing. A slot that has not come free is none of its
 // faults: after a start, most pods of a storm would be let go before their registry was asked.
 func (r Reason) OfRegistry() bool {
-	return slices.Contains([]Reason{
+	return r.OfApp() || slices.Contains([]Reason{
 		RegistryUnavailable, RegistryTimeout, RegistryRefused, AgentUnavailable, AgentRefused, UnknownRegistry, Settling,
 		NotConfirmed, AlsoRegistersItself,
 	}, r)
 }
+
+// OfApp reports whether the entry of an application is missing that registers itself.
+func (r Reason) OfApp() bool { return r == AppNotRegistered || r == AppStarting || r == AppOtherName }

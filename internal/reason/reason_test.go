@@ -7,6 +7,7 @@ func TestOfRegistry(t *testing.T) {
 	for reason, want := range map[Reason]bool{
 		RegistryUnavailable: true, RegistryTimeout: true, RegistryRefused: true, UnknownRegistry: true, Settling: true,
 		NotConfirmed: true, AlsoRegistersItself: true, AgentUnavailable: true, AgentRefused: true,
+		AppNotRegistered: true, AppStarting: true, AppOtherName: true, AppEntryRemains: false,
 		"": false, Draining: false, Queued: false, NotPermitted: false, Stopping: false, InvalidPod: false, ServiceClaimed: false,
 		HandlerRefused: false, UnsupportedWorkload: false, UnknownState: false, NotReady: false, NoAddress: false,
 	} {

@@ -36,6 +36,8 @@ type Instance struct {
 	removedAt time.Time
 	// recordedRemoval is the same by the record of another manager, whose clock may differ.
 	recordedRemoval time.Time
+	// seen is when the registry was last known to have an entry.
+	seen time.Time
 	// server is the registry's identity, see [Servers]. moved: it was another one before, of which the record may speak.
 	server any
 	moved  bool
@@ -162,6 +164,9 @@ func (i Instance) Unconfirmed() bool { return i.unconfirmed }
 // AcknowledgedAt is when the registry last acknowledged something; zero where it has not to this process.
 func (i Instance) AcknowledgedAt() time.Time { return i.since }
 
+// SeenAt is when the registry was last known to have an entry; zero where this process has not found one.
+func (i Instance) SeenAt() time.Time { return i.seen }
+
 // Returned reports whether an application's entry that was taken out was found in service again.
 func (i Instance) Returned() bool { return i.returned }
 
@@ -233,6 +238,7 @@ func (i Instance) known(since time.Time) Instance {
 	i.since, i.removing = since, false
 	if i.want == lifecycle.InService {
 		i.mark, i.remarked, i.wasIn = i.told.Registry, false, true
+		i = i.saw(since)
 	}
 	switch {
 	case i.want == lifecycle.Absent:
@@ -241,6 +247,14 @@ func (i Instance) known(since time.Time) Instance {
 		i.entry = &entry{instance: i.told, want: i.want, unlike: i.entry.unlike}
 	default:
 		i.entry = &entry{instance: i.told, want: i.want}
+	}
+	return i
+}
+
+// saw is called when the registry, asked at that time, had an entry.
+func (i Instance) saw(asked time.Time) Instance {
+	if asked.After(i.seen) {
+		i.seen = asked
 	}
 	return i
 }
@@ -299,6 +313,9 @@ func (i Instance) contradict(state registry.State) Instance {
 // something else than was acknowledged: an entry that has to be out of service may be absent.
 func (i Instance) answered(state registry.State, asked time.Time) (after Instance, differs bool) {
 	in := state == registry.InService
+	if state != registry.Absent {
+		i = i.saw(asked)
+	}
 	if !i.acknowledged || i.since.After(asked) || in == (i.want == lifecycle.InService) {
 		return i, false
 	}

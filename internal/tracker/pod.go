@@ -78,11 +78,11 @@ func (p *Pod) ForeignNames(in lifecycle.Recorded) []string {
 // Departed returns the pod as the cache had it last; nil while it is there, or was never found.
 func (p *Pod) Departed() *corev1.Pod { return locked(p, func() *corev1.Pod { return p.pod.last }) }
 
-// Found notes that the cache has the pod at this address, so that its departure is sure to be noted too.
-func (p *Pod) Found(address string) {
+// Found notes that the cache has the pod at these addresses, so that its departure is sure to be noted too.
+func (p *Pod) Found(address string, others []string) {
 	p.tracker.mu.Lock()
 	defer p.tracker.mu.Unlock()
-	p.pod.found, p.pod.address = true, address
+	p.pod.found, p.pod.address, p.pod.others = true, address, others
 }
 
 // CloseUnlessFound forgets a pod that the cache never had. It reports false where the departure of one that it had is noted,
@@ -107,7 +107,7 @@ func (p *Pod) Acknowledged(in lifecycle.Recorded, now time.Time) {
 	p.change(in, func(i Instance) Instance { return i.acknowledge(now) })
 }
 
-// PassedOn is called when another pod's application has the instance's place. It reports whether that is news.
+// PassedOn is called when another pod's application has the instance's place, or nobody's had it ever. It reports whether that is news.
 func (p *Pod) PassedOn(in lifecycle.Recorded, now time.Time) (news bool) {
 	p.change(in, func(i Instance) Instance {
 		if news = !i.Stands(lifecycle.Absent); news {
@@ -132,6 +132,11 @@ func (p *Pod) Confirmed(in lifecycle.Recorded, asked time.Time) {
 // Contradicted is called when the registry was asked and said something else than it has acknowledged.
 func (p *Pod) Contradicted(in lifecycle.Recorded, state registry.State) {
 	p.change(in, func(i Instance) Instance { return i.contradict(state) })
+}
+
+// Saw is called when the registry, asked at that time, had an entry.
+func (p *Pod) Saw(in lifecycle.Recorded, asked time.Time) {
+	p.change(in, func(i Instance) Instance { return i.saw(asked) })
 }
 
 // Given is called when clients are given the instance by an entry that no Rollcall has written, whatever the registry has acknowledged.

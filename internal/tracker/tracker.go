@@ -58,10 +58,11 @@ type pod struct {
 	born bool
 	// came is how many lists were compared before it came.
 	came int
-	// found: the cache had it after it was opened, so its departure is sure to be noted here. address is the one that it had.
+	// found: the cache had it after it was opened, so its departure is sure to be noted here. address and others are those that it had.
 	found    bool
 	recalled bool
 	address  string
+	others   []string
 	// last is the pod as the cache had it last, once it is gone from there.
 	last *corev1.Pod
 }
@@ -243,7 +244,7 @@ func (t *Tracker) Seen() []Seen {
 // an address that the pod no longer has is another application's, and so is what has passed on.
 func (t *Tracker) Steered(name string, in bool) (steered []registry.Instance) {
 	t.each(func(p *pod, key lifecycle.Recorded, i Instance) {
-		own := p.last == nil && key.Address == p.address && i.told != nil
+		own := p.last == nil && (key.Address == p.address || slices.Contains(p.others, key.Address)) && i.told != nil
 		if key.Registry == name && own && i.acknowledged && (i.want == lifecycle.InService) == in {
 			steered = append(steered, *i.told)
 		}

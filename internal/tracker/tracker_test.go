@@ -224,7 +224,7 @@ func TestDepartures(t *testing.T) {
 		}, 1},
 		"found, and its departure not noted yet": {"the event is on its way", func(tr *Tracker) {
 			p := tr.Open(id, only("a"), unchanged)
-			p.Found(in().Address)
+			p.Found(in().Address, nil)
 			if p.CloseUnlessFound() {
 				t.Error("the pod is forgotten before its departure is noted")
 			}

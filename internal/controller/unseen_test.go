@@ -1,0 +1,375 @@
+package controller
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/rollcall-dev/rollcall/internal/service"
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
+)
+
+const (
+	armed     = "preNormal inPlaceUpdate preDelete"
+	otherIP   = "fd00::1"
+	nodeIP    = "192.0.2.1"
+	otherIn   = "AppRegister web@[fd00::1]:8080"
+	otherOut  = "AppFailOver web@[fd00::1]:8080"
+	askedNext = "AppGet web@[fd00::1]:8080"
+)
+
+// dualStack gives a pod a second address.
+func dualStack(pod *corev1.Pod) {
+	pod.Status.PodIPs = []corev1.PodIP{{IP: pod.Status.PodIP}, {IP: otherIP}}
+}
+
+// portOnNode gives a pod the service's port at its node's address.
+func portOnNode(pod *corev1.Pod) {
+	pod.Spec.Containers[0].Ports = append(pod.Spec.Containers[0].Ports, corev1.ContainerPort{Name: "node", ContainerPort: 8080, HostPort: 8080})
+	pod.Status.HostIP = nodeIP
+}
+
+// appAt is the application of a pod that registers at another address than the pod's.
+func (w *world) appAt(pod *corev1.Pod, address string) fakeregistry.App {
+	in := w.instance(pod, "web", 8080)
+	in.Address = address
+	return w.registry.App(in)
+}
+
+// unseenApp is a world with a pod in Normal that is ready, and whose application's entry is nowhere that Rollcall looks.
+func unseenApp(t *testing.T, change ...func(*choices)) (*world, *corev1.Pod) {
+	t.Helper()
+	w := steering(t, change...)
+	pod := w.pod(w.cloneSet("web"), "web-1", inState(appspub.LifecycleStateNormal))
+	w.reconcile(pod)
+	w.expectEvents("it is shown before anything waits", "Warning AppNotRegistered the application's own entry")
+	return w, pod
+}
+
+func TestAppEntryThatNobodySawIsNotTakenForOut(t *testing.T) {
+	t.Parallel()
+	for state, hook := range map[appspub.LifecycleStateType]string{
+		appspub.LifecycleStatePreparingDelete: "preDelete", appspub.LifecycleStatePreparingUpdate: "inPlaceUpdate",
+	} {
+		t.Run(hook, func(t *testing.T) {
+			t.Parallel()
+			w, pod := unseenApp(t)
+			w.kruiseMoves(pod, state)
+			w.reconcile(pod)
+			w.expectHooks("clients may be given it at an address that nobody knows", pod, "inPlaceUpdate preDelete")
+			w.expectEvents("the hook waits by now", "Warning AppNotRegistered hook "+hook+" waits: the application's own entry of service")
+			w.sleep(time.Hour)
+			if got := w.reconcile(pod).RequeueAfter; got <= 0 || got > appRecheck {
+				t.Errorf("it is looked for again in %s, want at most %s", got, appRecheck)
+			}
+			w.expectHooks("no time makes it known", pod, "inPlaceUpdate preDelete")
+			w.restart()
+			w.reconcile(pod)
+			w.expectHooks("nor does another manager", pod, "inPlaceUpdate preDelete")
+
+			w.changePod(pod, skips(hook))
+			w.reconcile(pod)
+			if hooks := w.hooks(pod); hooks == "inPlaceUpdate preDelete" {
+				t.Error("a person lets it go, and it waits")
+			}
+		})
+	}
+}
+
+func TestAppEntryThatNobodySawGoesByTheFailurePolicy(t *testing.T) {
+	t.Parallel()
+	w, pod := unseenApp(t, proceeds)
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+	w.expectHooks("the deadline is not over", pod, "inPlaceUpdate preDelete")
+	w.sleep(time.Minute)
+	w.takeEvents()
+	w.reconcile(pod)
+	w.expectHooks("", pod, "inPlaceUpdate")
+	w.expectEvents("each release has an Event", "Warning Proceeded hook preDelete was released after 1m0s")
+}
+
+func TestAppEntryThatComesLateIsTakenOut(t *testing.T) {
+	t.Parallel()
+	w, pod := unseenApp(t, draining15s)
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+	app := w.appAt(pod, pod.Status.PodIP)
+	w.sleep(time.Minute)
+	app.Register()
+	w.expectResult("clients have time to notice", w.reconcile(pod), 15*time.Second)
+	w.expectApp("it was given to clients until now", app, registry.OutOfService)
+	w.sleep(15 * time.Second)
+	w.reconcile(pod)
+	w.expectHooks("", pod, "inPlaceUpdate")
+}
+
+// TestAppEntryThatIsMissingWhileThePodGoes: what keeps the pod is that nobody ever saw an entry, and nothing else.
+func TestAppEntryThatIsMissingWhileThePodGoes(t *testing.T) {
+	t.Parallel()
+	start := metav1.NewTime(testEpoch())
+	for name, tc := range map[string]struct {
+		reason string
+		begin  func(t *testing.T) (*world, *corev1.Pod)
+		waits  bool
+	}{
+		"it has deregistered itself": {"it was seen, and clients are given it no more", func(t *testing.T) (*world, *corev1.Pod) {
+			w, pod, app := servingApp(t)
+			app.Deregister()
+			return w, pod
+		}, false},
+		"it has deregistered itself, and another manager leads": {"the record says that it was seen", func(t *testing.T) (*world, *corev1.Pod) {
+			w, pod, app := servingApp(t)
+			app.Deregister()
+			w.restart()
+			return w, pod
+		}, false},
+		"it was out when another manager came to lead": {"the record of that says so too", func(t *testing.T) (*world, *corev1.Pod) {
+			w, pod, app := servingApp(t)
+			w.reconcileIn(pod, appspub.LifecycleStateNormal, unready)
+			app.Deregister()
+			w.restart()
+			return w, pod
+		}, false},
+		"the pod never was ready": {"no client needs it, and a rollout that fails is to be undone", func(t *testing.T) (*world, *corev1.Pod) {
+			w := steering(t)
+			return w, w.pod(w.cloneSet("web"), "web-1", unready, func(pod *corev1.Pod) {
+				pod.Status.StartTime, pod.Status.Conditions[0].LastTransitionTime = &start, start
+			})
+		}, false},
+		"the pod was ready": {"it may have registered then", func(t *testing.T) (*world, *corev1.Pod) {
+			w := steering(t)
+			return w, w.pod(w.cloneSet("web"), "web-1", unready, func(pod *corev1.Pod) {
+				pod.Status.StartTime = &start
+				pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(start.Add(time.Minute))
+			})
+		}, true},
+		"one of its two services": {"the other may be at another port", func(t *testing.T) (*world, *corev1.Pod) {
+			w := steering(t)
+			pod := w.pod(w.cloneSet("web"), "web-1", inState(appspub.LifecycleStateNormal), annotated(service.AnnotationServices, "web=8080,admin=9090"))
+			w.registry.App(w.instance(pod, "admin", 9090)).Register()
+			w.reconcile(pod)
+			w.restart() // the record names both
+			return w, pod
+		}, true},
+		"its service got another name": {"it registers under the name before, and is taken out there", func(t *testing.T) (*world, *corev1.Pod) {
+			w, pod, _ := servingApp(t)
+			w.changePod(pod, annotated(service.AnnotationServices, "web-v2=8080"))
+			w.reconcile(pod)
+			return w, pod
+		}, false},
+		"Rollcall had registered the pod": {"that was its entry", func(t *testing.T) (*world, *corev1.Pod) {
+			w := steering(t, func(s *choices) { s.RegisteredByApp = nil })
+			pod := w.servingPod(w.cloneSet("web"), "web-1")
+			w.apply(func(s *choices) { s.RegisteredByApp = map[string]bool{"default": true} })
+			w.reconcile(pod)
+			return w, pod
+		}, false},
+		"it never was ready, and got another address": {"it was seen at the former one", func(t *testing.T) (*world, *corev1.Pod) {
+			w, pod, app := servingApp(t)
+			app.Deregister()
+			w.changePod(pod, unready, func(pod *corev1.Pod) { pod.Status.PodIP = "10.0.0.9" })
+			w.reconcile(pod)
+			return w, pod
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, pod := tc.begin(t)
+			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+			for range 3 {
+				w.reconcile(pod)
+				w.sleep(appRecheck)
+			}
+			if waits := strings.Contains(w.hooks(pod), "preDelete"); waits != tc.waits {
+				t.Errorf("it waits: %t, want %t: %s\nhooks %s, events %q", waits, tc.waits, tc.reason, w.hooks(pod), w.takeEvents())
+			}
+		})
+	}
+}
+
+func TestAppEntryOfADeletedPodThatNobodySawHoldsNothing(t *testing.T) {
+	t.Parallel()
+	w, pod := unseenApp(t, func(s *choices) { s.Guard = true })
+	w.deletePod(pod)
+	w.reconcile(pod)
+	if left := w.current(pod); left != nil {
+		t.Errorf("kubelet ends the pod whatever holds it, and finalizers %v are on it", left.Finalizers)
+	}
+}
+
+func TestAppEntryAtAnotherAddressOfThePod(t *testing.T) {
+	t.Parallel()
+	w := steering(t, draining15s)
+	pod := w.bornPod(w.cloneSet("web"), "web-1", dualStack)
+	app := w.appAt(pod, otherIP)
+	app.Register()
+	w.reconciles(pod, "it is looked for where the pod is reached too", appIn+failed, appAsked, askedNext, otherIn, writes)
+	w.expectHooks("", pod, armed)
+	w.reconcileIn(pod, appspub.LifecycleStateNormal)
+	w.expectEvents("nothing needs a person")
+	w.takeJournal()
+	w.reconciles(pod, "it is known by now")
+
+	t.Log("The next manager knows it by the record.")
+	w.restart()
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+	w.expectResult("", w.reconcile(pod), 15*time.Second)
+	w.expectJournal("", otherOut, writes)
+	w.expectApp("", app, registry.OutOfService)
+	w.sleep(10 * time.Second)
+	app.PutBack()
+	w.watches("it is watched there", pod)
+	w.expectResult("", w.reconcile(pod), 15*time.Second)
+	w.sleep(15 * time.Second)
+	w.reconcile(pod)
+	w.expectHooks("", pod, "preDelete")
+
+	t.Log("The new version registers at the pod's first address.")
+	app.Deregister()
+	first := w.appAt(pod, pod.Status.PodIP)
+	first.Register()
+	w.reconcileIn(pod, appspub.LifecycleStateUpdating, unready)
+	w.reconcileIn(pod, appspub.LifecycleStateUpdated, ready)
+	w.expectHooks("", pod, armed)
+	w.reconcileIn(pod, appspub.LifecycleStateNormal)
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+	w.expectApp("", first, registry.OutOfService)
+	w.sleep(15 * time.Second)
+	w.reconcile(pod)
+	w.expectHooks("", pod, "inPlaceUpdate")
+}
+
+// TestAppEntryAtAnotherAddressIsFoundWhenThePodGoes: with a preDelete hook alone nobody has waited for it before.
+func TestAppEntryAtAnotherAddressIsFoundWhenThePodGoes(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		address string
+		change  func(*corev1.Pod)
+		found   bool
+	}{
+		"the second one":                                {otherIP, dualStack, true},
+		"the node's, whose port is the pod's":           {nodeIP, portOnNode, true},
+		"the node's, where any other may have the port": {nodeIP, func(pod *corev1.Pod) { pod.Status.HostIP = nodeIP }, false},
+		"one that it has not":                           {"198.51.100.1", dualStack, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := steering(t, draining15s)
+			pod := w.pod(w.cloneSet("web"), "web-1", tc.change, inState(appspub.LifecycleStatePreparingDelete))
+			app := w.appAt(pod, tc.address)
+			app.Register()
+			result := w.reconcile(pod)
+			if tc.found {
+				w.expectApp("", app, registry.OutOfService)
+				w.expectResult("it drains", result, 15*time.Second)
+				w.expectEvents("all is well")
+				w.restart()
+				w.sleep(15 * time.Second)
+				app.Deregister()
+				w.reconcile(pod)
+				w.sleep(15 * time.Second)
+				w.reconcile(pod)
+				w.expectHooks("it was seen", pod, "inPlaceUpdate")
+				return
+			}
+			w.expectApp("it is not known to be this pod's", app, registry.InService)
+			w.expectHooks("", pod, "inPlaceUpdate preDelete")
+			w.expectEvents("", "Warning AppNotRegistered hook preDelete waits")
+		})
+	}
+}
+
+func TestAppEntryAtTheNodeIsTheNextPodsOnceThePodIsGone(t *testing.T) {
+	t.Parallel()
+	w := steering(t)
+	pod := w.bornPod(w.cloneSet("web"), "web-1", portOnNode)
+	app := w.appAt(pod, nodeIP)
+	app.Register()
+	w.reconcile(pod)
+	w.reconcileIn(pod, appspub.LifecycleStateNormal)
+	w.removePod(pod)
+	w.bornPod(w.cloneSet("web-2"), "web-2", annotated(service.AnnotationServices, "web=8080"), portOnNode)
+	w.reconcile(pod)
+	w.expectApp("no mark says whose it is", app, registry.InService)
+}
+
+func TestAppEntryThatMayBeAnotherPodsIsNotTaken(t *testing.T) {
+	t.Parallel()
+	w := steering(t)
+	pod := w.pod(w.cloneSet("web"), "web-1", portOnNode, inState(appspub.LifecycleStatePreparingDelete))
+	w.pod(w.cloneSet("web-2"), "web-2", portOnNode, annotated(service.AnnotationServices, "web=8080"))
+	app := w.appAt(pod, nodeIP)
+	app.Register()
+	w.reconcile(pod)
+	w.expectApp("both pods are reached there, if nodes share an address", app, registry.InService)
+	w.expectHooks("", pod, "inPlaceUpdate preDelete")
+}
+
+func TestForgedRecordTakesOutNoEntryOfTheNode(t *testing.T) {
+	t.Parallel()
+	w, pod, _ := servingApp(t)
+	w.changePod(pod, func(pod *corev1.Pod) { pod.Status.HostIP = nodeIP })
+	daemon := w.appAt(pod, nodeIP)
+	daemon.Register()
+	forged := w.record(pod)
+	victim := forged.Instances[0]
+	victim.Address = nodeIP
+	forged.Instances = append(forged.Instances, victim)
+	w.writeRecord(pod, forged)
+	w.restart()
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+	w.removePod(pod)
+	w.reconcile(pod)
+	w.expectApp("the pod has no such port there", daemon, registry.InService)
+}
+
+func TestLookForAnEntryThatFails(t *testing.T) {
+	t.Parallel()
+	w := steering(t)
+	pod := w.pod(w.cloneSet("web"), "web-1", inState(appspub.LifecycleStatePreparingDelete))
+	w.registry.FailNext(fakeregistry.Match{Op: fakeregistry.OpAppGet}, errors.New("down"))
+	w.reconcile(pod)
+	w.expectHooks("nothing is known", pod, "inPlaceUpdate preDelete")
+	w.expectEvents("", "Warning RegistryUnavailable hook preDelete waits")
+}
+
+func TestDryRunTellsWhichEntriesNobodySaw(t *testing.T) {
+	t.Parallel()
+	w := newDryRun(t)
+	w.apply(func(s *choices) {
+		reg := s.Registries["default"]
+		reg.Steerer = w.registry
+		s.Registries = map[string]Registry{"default": reg}
+		s.RegisteredByApp = map[string]bool{"default": true}
+	})
+	web := w.cloneSet("web")
+	lost, found := w.pod(web, "web-1", inState(appspub.LifecycleStateNormal)), w.pod(web, "web-2", inState(appspub.LifecycleStateNormal))
+	w.registry.App(w.instance(found, "web", 8080)).Register()
+	w.reconcile(found)
+	w.expectEvents("it would be steered")
+	w.reconcile(lost)
+	w.expectEvents("nobody is to meet it first at a scale-in", `Warning AppNotRegistered the application's own entry of service "web" at 10.0.0.1:8080`)
+}
+
+func TestWorkloadIsToldOfEntriesThatNobodySaw(t *testing.T) {
+	t.Parallel()
+	w, pod := unseenApp(t)
+	w.sleep(rolloutPatience)
+	w.reconcile(pod)
+	w.expectEvents("where a person looks who has just enrolled it", "Warning AppNotRegistered pod web-1: the application's own entry")
+	w.sleep(rolloutPatience)
+	w.reconcile(pod)
+	w.expectEvents("once is enough")
+
+	t.Log("OpenKruise comes to wait for it.")
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+	w.takeEvents()
+	w.sleep(rolloutPatience)
+	w.reconcile(pod)
+	w.expectEvents("that is another matter", "Warning RolloutWaits pod web-1")
+}
