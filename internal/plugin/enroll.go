@@ -5,16 +5,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/enroll"
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
@@ -114,7 +119,7 @@ func (c *cluster) give(ctx context.Context, sets []kruisev1alpha1.CloneSet) erro
 	if err != nil {
 		return err
 	}
-	return c.each(sets, func(set *kruisev1alpha1.CloneSet) (string, error) {
+	err = c.each(sets, func(set *kruisev1alpha1.CloneSet) (string, error) {
 		if enroll.Managed(set, parsed) {
 			return "unchanged: it has hooks of Rollcall's", nil
 		}
@@ -123,6 +128,55 @@ func (c *cluster) give(ctx context.Context, sets []kruisev1alpha1.CloneSet) erro
 		}
 		return "enrolled", asking(enroll.Enroll(ctx, c, set, enrollOwner))
 	})
+	if err != nil {
+		return err
+	}
+	return c.warnOfUnseen(ctx, sets, parsed)
+}
+
+// looks is how many times, a second apart, pods are looked at whose CloneSets have just got their hooks: a manager takes a moment.
+const looks = 15
+
+// warnOfUnseen says which ready pods of the CloneSets will keep OpenKruise waiting, since the entries that their applications write are
+// not found.
+func (c *cluster) warnOfUnseen(ctx context.Context, sets []kruisev1alpha1.CloneSet, parsed *config.Config) error {
+	for tries := 1; ; tries++ {
+		unseen, err := c.unseen(ctx, sets, parsed)
+		if err != nil || len(unseen) == 0 {
+			return err
+		}
+		if tries == looks {
+			c.warnOnce("the applications in these pods register themselves, and Rollcall has not found their entries: %s. OpenKruise will wait "+
+				"before it deletes such a pod or updates it in place. %s shows what was looked for; enroll with --undo takes the hooks back",
+				strings.Join(unseen, ", "), c.again("explain %s -n %s", unseen[0], sets[0].Namespace))
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("looking whether the applications' entries are found: %w", ctx.Err())
+		case <-time.After(refresh):
+		}
+	}
+}
+
+// unseen are the names of the ready pods of the CloneSets whose applications register themselves, and have not been found by a manager.
+func (c *cluster) unseen(ctx context.Context, sets []kruisev1alpha1.CloneSet, parsed *config.Config) (names []string, err error) {
+	var pods corev1.PodList
+	if err := c.List(ctx, &pods, client.InNamespace(sets[0].Namespace)); apierrors.IsForbidden(err) {
+		return nil, nil // a person who may not list pods looks at the CloneSet's Events
+	} else if err != nil {
+		return nil, reading("pods", err)
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		record := lifecycle.RecordOf(pod)
+		found := record.Want == lifecycle.InService && len(record.Unfound) == 0
+		of := slices.ContainsFunc(sets, func(set kruisev1alpha1.CloneSet) bool { return metav1.IsControlledBy(pod, &set) })
+		if of && lifecycle.IsReady(pod) && !found && enroll.ByApp(pod.Annotations, parsed) {
+			names = append(names, pod.Name)
+		}
+	}
+	return names, nil
 }
 
 // withdraw takes back what give gave.

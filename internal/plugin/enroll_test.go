@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/test/harness/bubble"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
@@ -101,6 +103,59 @@ func TestEnroll(t *testing.T) {
 		}
 		if enrolled := strings.Contains(out.String(), "enrolled"); enrolled != (c.want == "") || (*applied > 0) != enrolled {
 			t.Errorf("%s: it says %q and applies %d times", c.reason, out, *applied)
+		}
+	})
+}
+
+func TestEnrollTellsWhichEntriesAreNotFound(t *testing.T) {
+	t.Parallel()
+	byApp := strings.Replace(configText, `8500"}`, `8500", registeredBy: App}`, 1)
+	type row struct {
+		reason, configuration, record, later string
+		annotations                          map[string]string
+		unready, warns                       bool
+	}
+	const found = `{"stamp":{"uid":"1"},"want":"InService","instances":[{"registry":"default/app","service":"web","address":"10.0.0.1","port":80}]`
+	bubble.Each(t, map[string]row{
+		"none is found":             {reason: "nobody is to meet it first at a scale-in", configuration: byApp, warns: true},
+		"Rollcall registers":        {reason: "there is no entry to be found", configuration: configText},
+		"the pod's application":     {reason: "the annotation wins", configuration: configText, annotations: map[string]string{"rollcall.dev/registered-by": "app"}, warns: true},
+		"it is not ready":           {reason: "its application may have yet to start", configuration: byApp, unready: true},
+		"found":                     {reason: "a manager has looked", configuration: byApp, record: found + "}"},
+		"found soon":                {reason: "it takes a moment", configuration: byApp, later: found + "}"},
+		"one of two is not found":   {reason: "the record tells", configuration: byApp, record: found + `,"unfound":[{"registry":"default/app","service":"b","address":"10.0.0.1","port":80}]}`, warns: true},
+		"it is out, and was so ere": {reason: "that tells nothing", configuration: byApp, record: strings.Replace(found, "InService", "OutOfService", 1) + "}", warns: true},
+	}, func(t *testing.T, c row) {
+		objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
+		expect.NoError(t, err)
+		set := theCloneSet(objects)
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "web-1", UID: "1", Annotations: map[string]string{}, OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(set, kruisev1alpha1.GroupVersion.WithKind("CloneSet")),
+			}},
+			Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+		}
+		maps.Copy(pod.Annotations, c.annotations)
+		if c.record != "" {
+			pod.Annotations[lifecycle.AnnotationRecord] = c.record
+		}
+		if c.unready {
+			pod.Status.Conditions[0].Status = corev1.ConditionFalse
+		}
+		cluster, _ := installed(t, c.configuration, leaseHeld(now), pod)
+		streams, _, _, problems := genericiooptions.NewTestIOStreams()
+		cluster.leaseName, cluster.IOStreams = "rollcall", streams
+		renewing(t, cluster)
+		if c.later != "" {
+			time.AfterFunc(5*time.Second, func() {
+				pod.Annotations[lifecycle.AnnotationRecord] = c.later
+				expect.NoError(t, cluster.Update(t.Context(), pod))
+			})
+		}
+		expect.NoError(t, cluster.give(t.Context(), []kruisev1alpha1.CloneSet{*set}))
+		const warning = "warning: the applications in these pods register themselves, and Rollcall has not found their entries: web-1. "
+		if got := problems.String(); strings.HasPrefix(got, warning) != c.warns || !c.warns && got != "" {
+			t.Errorf("%s: printed %q, want a warning: %t", c.reason, got, c.warns)
 		}
 	})
 }

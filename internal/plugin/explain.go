@@ -171,6 +171,8 @@ func firstStep(p Pod) string {
 		return "clients are no longer given the pod by the entry that Rollcall has not written, and the drain passes"
 	case p.Reason == reason.AlsoRegistersItself:
 		return "clients are no longer given the pod by the entry that Rollcall has not written"
+	case p.Reason.OfApp() && d.Releases:
+		return "Rollcall finds the application's entry and takes it out"
 	case p.facts.drainLeft > 0:
 		return "the drain ends in " + short(p.facts.drainLeft)
 	case p.facts.undated:

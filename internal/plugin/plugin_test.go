@@ -372,6 +372,11 @@ func TestExplainSays(t *testing.T) {
 			scene: with(joining, func(s *scene) { s.warning = string(reason.AlsoRegistersItself) }),
 			has:   "Next, clients are no longer given the pod by the entry that Rollcall has not written; then Rollcall sets",
 		},
+		"leaves, and its application was never found": {
+			reason: "nothing tells where clients reach it", without: "every registry",
+			scene: with(deleting, func(s *scene) { s.warning = string(reason.AppNotRegistered) }),
+			has:   "Next, Rollcall finds the application's entry and takes it out; then Rollcall clears",
+		},
 		"drained, and something else keeps it": {
 			reason: "the manager said so last", without: "Next,", has: "reason NotConfirmed",
 			scene: with(deleting, func(s *scene) {
