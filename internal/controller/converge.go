@@ -182,8 +182,8 @@ func (r *PodReconciler) agree(ctx context.Context, seen *observation, c plan.Cha
 		return missing
 	}
 	if seen.looksFor(c) {
-		return r.awaitsApp(seen, c, notes.Blocker{Message: c.String() + ": nobody has ever seen it, so that there is none there does not " +
-			"tell that clients are given the pod nowhere"}, nil)
+		return r.awaitsApp(seen, c, notes.Blocker{Message: c.String() + ": the registry has no such entry and never showed one, so " +
+			"clients may be given the pod by an entry at another address"}, nil)
 	}
 	r.lookForSeveral(seen, c)
 	if c.Want == lifecycle.Absent {

@@ -20,7 +20,6 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/lint"
-	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
 // AnnotationEnrolled is on a CloneSet whose hooks come from its namespace's label.
@@ -100,13 +99,4 @@ func identity(set *kruisev1alpha1.CloneSet) *unstructured.Unstructured {
 	object.SetName(set.Name)
 	object.SetUID(set.UID)
 	return object
-}
-
-// ByApp reports whether the application in a pod with these annotations registers itself, in any of the pod's registries.
-func ByApp(annotations map[string]string, c *config.Config) bool {
-	names, err := service.RegistriesOf(annotations, c.DefaultRegistries, c.RegistryNames())
-	return err == nil && slices.ContainsFunc(names, func(name string) bool {
-		byApp, err := service.RegisteredByApp(annotations, c.Registries[name].RegisteredByApp)
-		return err == nil && byApp
-	})
 }

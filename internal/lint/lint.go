@@ -94,7 +94,7 @@ func ofDaemonSet(w *clusterstate.Workload, hooks lifecycle.Hooks, c *config.Conf
 	case seen:
 		return append(findings, fmt.Sprintf("the template sets label %s=%s, which OpenKruise does not move on: set it to %s",
 			appspub.LifecycleStateKey, state, appspub.LifecycleStateNormal))
-	case !registersItself(w, c):
+	case !RegistersItself(w.Template.Annotations, c):
 		return append(findings, fmt.Sprintf("the template does not set label %s, so Rollcall does not see the pods and registers none: "+
 			"set it to %s in spec.template.metadata.labels", appspub.LifecycleStateKey, appspub.LifecycleStateNormal))
 	}
@@ -108,11 +108,11 @@ func ofDaemonSet(w *clusterstate.Workload, hooks lifecycle.Hooks, c *config.Conf
 	return findings
 }
 
-// registersItself reports whether the application does so in one of the pods' registries at least.
-func registersItself(w *clusterstate.Workload, c *config.Config) bool {
-	names, _ := service.RegistriesOf(w.Template.Annotations, c.DefaultRegistries, c.RegistryNames()) // description returns the error
+// RegistersItself reports whether the application of pods with these annotations does so in one of their registries at least.
+func RegistersItself(annotations map[string]string, c *config.Config) bool {
+	names, _ := service.RegistriesOf(annotations, c.DefaultRegistries, c.RegistryNames()) // description returns the error
 	return slices.ContainsFunc(names, func(name string) bool {
-		itself, err := service.RegisteredByApp(w.Template.Annotations, c.Registries[name].RegisteredByApp)
+		itself, err := service.RegisteredByApp(annotations, c.Registries[name].RegisteredByApp)
 		return itself || err != nil
 	})
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/enroll"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/lint"
 	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
@@ -172,7 +173,7 @@ func (c *cluster) unseen(ctx context.Context, sets []kruisev1alpha1.CloneSet, pa
 		record := lifecycle.RecordOf(pod)
 		found := record.Want == lifecycle.InService && len(record.Unfound) == 0
 		of := slices.ContainsFunc(sets, func(set kruisev1alpha1.CloneSet) bool { return metav1.IsControlledBy(pod, &set) })
-		if of && lifecycle.IsReady(pod) && !found && enroll.ByApp(pod.Annotations, parsed) {
+		if of && lifecycle.IsReady(pod) && !found && lint.RegistersItself(pod.Annotations, parsed) {
 			names = append(names, pod.Name)
 		}
 	}
