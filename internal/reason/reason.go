@@ -146,7 +146,7 @@ const (
 	AlsoRegistersItself Reason = "AlsoRegistersItself"
 	// AppNotRegistered: the application registers itself (`registeredBy: App`), and the registry has no entry of it at the
 	// pod's service, addresses and port. The pod waits, also before it is deleted or updated in place if it was ever ready and
-	// nobody has ever found an entry: clients may reach it at an address that Rollcall does not know. Checked again every 5 s at least.
+	// no entry was ever found: clients may reach it at an address that Rollcall does not know. Checked again every 5 s at least.
 	//
 	// What to do: compare what Rollcall looked for, as the message shows it, with what the application registers: the service name,
 	// the address and the port. Release a pod that waits to be deleted or updated with `rollcall.dev/skip` or `onRegistryFailure`.
