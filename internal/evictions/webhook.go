@@ -186,12 +186,11 @@ func options(request admission.Request, pod *corev1.Pod) (dryRun, meant bool) {
 
 // begin labels the pod, unless a budget refuses.
 func (w *Webhook) begin(ctx context.Context, pod *corev1.Pod, since time.Time, dryRun bool) (admission.Response, error) {
-	turn := w.enter(pod.Namespace)
-	defer w.leave(pod.Namespace)
-	if err := turn.Acquire(ctx, 1); err != nil {
-		return admission.Response{}, fmt.Errorf("waiting for other evictions in namespace %s: %w", pod.Namespace, err)
+	leave, err := w.takeTurn(ctx, pod.Namespace)
+	if err != nil {
+		return admission.Response{}, err
 	}
-	defer turn.Release(1)
+	defer leave()
 	refusing, several, err := w.blocking(ctx, pod, leaves)
 	switch {
 	case err != nil && dryRun:
@@ -217,12 +216,11 @@ func (w *Webhook) begin(ctx context.Context, pod *corev1.Pod, since time.Time, d
 // takeOut writes on the pod when its eviction is let through: the leader has it leave the rotation before, and drain. If a budget
 // refuses, the API server would refuse that eviction too, and the pod stays.
 func (w *Webhook) takeOut(ctx context.Context, pod *corev1.Pod, dryRun bool) (admission.Response, error) {
-	turn := w.enter(pod.Namespace)
-	defer w.leave(pod.Namespace)
-	if err := turn.Acquire(ctx, 1); err != nil {
-		return admission.Response{}, fmt.Errorf("waiting for other evictions in namespace %s: %w", pod.Namespace, err)
+	leave, err := w.takeTurn(ctx, pod.Namespace)
+	if err != nil {
+		return admission.Response{}, err
 	}
-	defer turn.Release(1)
+	defer leave()
 	now := w.Clock.Now()
 	serving := pod.DeepCopy() // to the API server the label means nothing
 	delete(serving.Labels, kruisev1alpha1.SpecifiedDeleteKey)
@@ -263,6 +261,19 @@ func (w *Webhook) announce(ctx context.Context, pod *corev1.Pod, at string) erro
 		return fmt.Errorf("announcing the end of pod %s: %w", pod.Name, err)
 	}
 	return nil
+}
+
+// takeTurn waits until no other eviction of the namespace is looked at, and returns what ends the turn.
+func (w *Webhook) takeTurn(ctx context.Context, namespace string) (leave func(), err error) {
+	turn := w.enter(namespace)
+	if err := turn.Acquire(ctx, 1); err != nil {
+		w.leave(namespace)
+		return nil, fmt.Errorf("waiting for other evictions in namespace %s: %w", namespace, err)
+	}
+	return func() {
+		turn.Release(1)
+		w.leave(namespace)
+	}, nil
 }
 
 func (w *Webhook) enter(namespace string) *turn {
