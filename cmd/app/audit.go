@@ -11,9 +11,9 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/audit"
 	"github.com/rollcall-dev/rollcall/internal/config"
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
-	"github.com/rollcall-dev/rollcall/registry"
 )
 
 // openAudit returns nil where the configuration names no file, and in a dry run, which changes nothing.
@@ -42,19 +42,19 @@ func audited(log *audit.Log, name string, trace registryclient.Trace) registrycl
 	operations := map[string]receipt.Op{
 		"register": receipt.Register, "failOver": receipt.FailOver, "deregister": receipt.Deregister,
 	}
-	return func(ctx context.Context, operation string, in registry.Instance) (context.Context, func(error)) {
+	return func(ctx context.Context, of registryclient.Subject) (context.Context, func(error)) {
 		end := func(error) {}
 		if trace != nil {
-			ctx, end = trace(ctx, operation, in)
+			ctx, end = trace(ctx, of)
 		}
-		op, changes := operations[operation]
+		op, changes := operations[of.Operation]
 		if !changes {
 			return ctx, end
 		}
 		line := audit.Subject(ctx)
-		line.Kind, line.Operation, line.Asked, line.Entry = receipt.Called, op, time.Now(), receipt.EntryOf(name, in)
-		if _, apps := registryclient.CutAppEntries(in.Registry); apps {
-			line.Registry = in.Registry
+		line.Kind, line.Operation, line.Asked, line.Entry = receipt.Called, op, time.Now(), receipt.EntryOf(name, of.Instance)
+		if of.ByApp {
+			line.Writer = string(lifecycle.Application)
 		}
 		return ctx, func(err error) {
 			line.Outcome = string(registryclient.Classify(err))

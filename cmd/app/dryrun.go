@@ -1,7 +1,6 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -16,7 +15,6 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
-	"github.com/rollcall-dev/rollcall/registry"
 )
 
 // remembered is how many reported steps a dry run remembers. Beyond that it may report a step again.
@@ -46,14 +44,17 @@ func (d *dryRun) tell(subject, registryName, operation string, keysAndValues ...
 }
 
 // change returns what tells the changes of a registry; nil but in a dry run.
-func (d *dryRun) change(name string) func(operation string, in registry.Instance) {
+func (d *dryRun) change(name string) func(registryclient.Subject) {
 	if d == nil {
 		return nil
 	}
-	return func(operation string, in registry.Instance) {
-		of := cmp.Or(in.Registry, name)
-		d.tell(strings.Join([]string{of, in.Service, in.Endpoint(), in.UID}, " "), of, operation,
-			"registry", of, "service", in.Service, "endpoint", in.Endpoint(), "namespace", in.Namespace, "pod", in.Pod)
+	return func(of registryclient.Subject) {
+		in, source := of.Instance, lifecycle.Source{Registry: name}
+		if of.ByApp {
+			source.Writer = lifecycle.Application
+		}
+		d.tell(strings.Join([]string{source.String(), in.Service, in.Endpoint(), in.UID}, " "), name, of.Operation,
+			"registry", source.String(), "service", in.Service, "endpoint", in.Endpoint(), "namespace", in.Namespace, "pod", in.Pod)
 	}
 }
 

@@ -53,7 +53,7 @@ func TestDryRunTellsTheApplicationsEntryFromRollcallsOwn(t *testing.T) {
 	for _, client := range []*registryclient.Client{reg, reg.AppEntries()} {
 		s.ExpectRefused(client.Change(t.Context(), registryclient.Caller{}, registry.Change{Instance: in, State: registry.OutOfService}))
 	}
-	s.ExpectLogged("would failOver default web 10.0.0.1:80", "would failOver default/app web 10.0.0.1:80")
+	s.ExpectLogged("would failOver default web 10.0.0.1:80", "would failOver default (by the application) web 10.0.0.1:80")
 }
 
 func TestDryRunTakesNoEntryThatExpiresForAcknowledged(t *testing.T) {

@@ -29,7 +29,7 @@ func settings(all *registries) controller.Settings {
 			Services:       c.Service,
 			Unready:        c.Unready,
 			PanicThreshold: c.PanicThreshold,
-			FormerNames:    formerNames(all.renamed),
+			FormerNames:    all.renamed,
 		},
 		OnRegistryFailure: c.OnRegistryFailure,
 	}
@@ -43,15 +43,6 @@ func settings(all *registries) controller.Settings {
 		s.Guard = s.Guard || c.Guard == config.GuardAuto && !o.client.Lists()
 	}
 	return s
-}
-
-// formerNames adds the names of the applications' entries in the registries that were renamed.
-func formerNames(renamed map[string]string) map[string]string {
-	names := maps.Clone(renamed)
-	for former, now := range renamed {
-		names[registryclient.AppEntries(former)] = registryclient.AppEntries(now)
-	}
-	return names
 }
 
 // warnOfShortDrains says where pods end before the clients of their registry have noticed.

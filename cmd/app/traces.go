@@ -24,7 +24,6 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
-	"github.com/rollcall-dev/rollcall/registry"
 )
 
 // flushFor is how long a manager that ends waits for its last lines of the audit log to be written and its last traces to be taken.
@@ -126,9 +125,9 @@ func (t *traces) calls(name, endpoint string) registryclient.Trace {
 		return nil
 	}
 	about := append(serverAttributes(soleServer(endpoint)), attribute.String("rollcall.registry", name))
-	return func(ctx context.Context, operation string, in registry.Instance) (context.Context, func(error)) {
-		ctx, span := t.Start(ctx, operation, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(about...))
-		if in.Service != "" { // a list has no instance
+	return func(ctx context.Context, of registryclient.Subject) (context.Context, func(error)) {
+		ctx, span := t.Start(ctx, of.Operation, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(about...))
+		if in := of.Instance; in.Service != "" { // a list has no instance
 			span.SetAttributes(attribute.String("rollcall.service", in.Service), attribute.String("rollcall.instance", in.Endpoint()))
 		}
 		return ctx, func(err error) {

@@ -11,6 +11,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -40,7 +41,9 @@ func TestSpanOfACallHasTheRegistrysAddress(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			traces, spans := recorded()
-			ctx, end := traces.calls("default", tc.endpoint)(t.Context(), "register", registry.Instance{Service: "web", Address: "10.0.0.1", Port: 80})
+			ctx, end := traces.calls("default", tc.endpoint)(t.Context(), registryclient.Subject{
+				Operation: "register", Instance: registry.Instance{Service: "web", Address: "10.0.0.1", Port: 80},
+			})
 			var server *url.URL
 			if tc.request != "" {
 				parsed, err := url.Parse(tc.request)

@@ -34,7 +34,8 @@ type Claims struct {
 	// groups are by name, as [claimKey] has it, and by namespace.
 	groups map[string]map[string]*claimGroup
 	holds  map[types.UID][]hold
-	// listed are the registries that have listed what they hold: there, a record proves nothing any more.
+	// listed are the registries that have listed what they hold: there, a record proves nothing any more. No list has the entries that
+	// applications write.
 	listed map[string]bool
 	// known are the registries of the configuration. A call that began before that was read names a registry as it was called.
 	known configured
@@ -181,7 +182,7 @@ func (c *Claims) recorded(pods []corev1.Pod, known configured, now time.Time) {
 		}
 		for _, in := range record.Instances {
 			in, has := known(in)
-			if has && !c.listed[in.Registry] {
+			if has && (in.ByApp() || !c.listed[in.Registry]) {
 				c.note(pod.UID, hold{Recorded: in, namespace: pod.Namespace, evidence: byRecord})
 			}
 		}
@@ -210,10 +211,10 @@ func (c *Claims) reconfigured(known configured, now time.Time) {
 }
 
 // haveListed reports whether all the registries have listed what they hold.
-func (c *Claims) haveListed(registries []string) bool {
+func (c *Claims) haveListed(registries []lifecycle.Source) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !slices.ContainsFunc(registries, func(name string) bool { return !c.listed[name] })
+	return !slices.ContainsFunc(registries, func(of lifecycle.Source) bool { return of.ByApp() || !c.listed[of.Registry] })
 }
 
 // Size returns of how many pods and names something is remembered.
@@ -232,9 +233,9 @@ type Entry struct {
 // Listed notes what a registry lists of pods that are there, as of a time. What this process had acknowledged stays: the
 // registry may have lost it, and then it is put back.
 //
-// No list has the applications' own entries, which have the registry apps. A record of one counts until a list that comes after the
+// A record of an application's entry counts until a list that comes after the
 // records were read: between the two, the reconciler asks the registry about each pod that it does not keep as it is.
-func (c *Claims) Listed(registry, apps string, entries []Entry, asOf, now time.Time) {
+func (c *Claims) Listed(registry string, entries []Entry, asOf, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.listed[registry] = true
@@ -245,8 +246,8 @@ func (c *Claims) Listed(registry, apps string, entries []Entry, asOf, now time.T
 	}
 	for uid := range c.holds {
 		c.drop(uid, now, false, func(h hold) bool {
-			if h.Registry == apps {
-				return h.evidence == byRecord && asOf.After(c.readAt)
+			if h.ByApp() {
+				return h.Registry == registry && h.evidence == byRecord && asOf.After(c.readAt)
 			}
 			return h.Registry == registry && h.evidence != byAnswer && !h.lands.After(asOf) && !slices.Contains(there[uid], h.Recorded)
 		})

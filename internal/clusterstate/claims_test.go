@@ -46,7 +46,9 @@ func play(steps ...step) *scene {
 	return s
 }
 
-func registries() []string { return []string{"default", "default/app", "other"} }
+func registries() []lifecycle.Source {
+	return append(sources("default", "other"), lifecycle.Source{Registry: "default", Writer: lifecycle.Application})
+}
 
 func podOf(namespace string) lifecycle.PodID {
 	return lifecycle.PodID{UID: types.UID(namespace), NamespacedName: types.NamespacedName{Namespace: namespace, Name: "web-1"}}
@@ -99,7 +101,7 @@ func lists(namespaces ...string) step {
 		for _, namespace := range namespaces {
 			entries = append(entries, Entry{Recorded: web(namespace), Pod: podOf(namespace)})
 		}
-		s.Listed("default", "default/app", entries, s.now, s.now)
+		s.Listed("default", entries, s.now, s.now)
 	}
 }
 
@@ -139,8 +141,16 @@ func reads(namespaces ...string) step {
 func configures(former map[string]string, registries ...string) step {
 	return func(s *scene) {
 		s.rules = &Rules{FormerNames: former}
-		s.reconfigured(s.rules.configured(registries), s.now)
+		s.reconfigured(s.rules.configured(sources(registries...)), s.now)
 	}
+}
+
+func sources(registries ...string) []lifecycle.Source {
+	all := make([]lifecycle.Source, len(registries))
+	for i, name := range registries {
+		all[i].Registry = name
+	}
+	return all
 }
 
 // refusal is why a pod of the namespace may not use web, empty where it may.
@@ -164,8 +174,8 @@ const (
 
 func TestWhoseANameIs(t *testing.T) {
 	t.Parallel()
-	inOther, inCapitals, inApp := at("other", "web", second), at("default", "WEB", second), at("default/app", "web", second)
-	recordedByApp := recordedIn("default/app", second)
+	inOther, inCapitals, inApp := at("other", "web", second), at("default", "WEB", second), web(second).By(lifecycle.Application)
+	recordedByApp := records(second, lifecycle.InService, inApp)
 	left := func(then ...step) steps { return append(steps{joins(second), leaves(second)}, then...) }
 	tried := func(then ...step) steps { return append(steps{tries(second)}, then...) }
 	joinsOther := acknowledged(second, inOther)

@@ -23,8 +23,7 @@ type Rules struct {
 	Ownership lifecycle.Ownership
 	// Services says which instances a pod has, and which names it may use.
 	Services service.Rules
-	// FormerNames holds, by the former names of registries, those that the same servers have now. It has the names of the
-	// applications' entries in them too.
+	// FormerNames holds, by the former names of registries, those that the same servers have now.
 	FormerNames map[string]string
 	// Unready is the policy for a pod in Normal that is not ready.
 	Unready lifecycle.UnreadyPolicy
@@ -34,10 +33,10 @@ type Rules struct {
 }
 
 // configured knows those registries.
-func (r *Rules) configured(registries []string) configured {
+func (r *Rules) configured(registries []lifecycle.Source) configured {
 	return func(in lifecycle.Recorded) (lifecycle.Recorded, bool) {
 		in = r.UnderItsName(in)
-		return in, slices.Contains(registries, in.Registry)
+		return in, slices.Contains(registries, in.Source())
 	}
 }
 
@@ -63,7 +62,7 @@ func New(cache client.Reader) *State {
 // NameRefused says why pods of a workload that has no hooks yet may not have one of its service names; nil where they may have all.
 // The registries are all in which they may have an entry.
 func (s *State) NameRefused(
-	ctx context.Context, rules *Rules, registries []string, workload *Workload, now time.Time,
+	ctx context.Context, rules *Rules, registries []lifecycle.Source, workload *Workload, now time.Time,
 ) (*Refusal, error) {
 	if err := s.Workloads.Refresh(ctx, rules, registries, now); err != nil {
 		return nil, err

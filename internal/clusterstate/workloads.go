@@ -208,9 +208,8 @@ func (w *Workloads) Unmatched() int {
 	return len(w.unmatched)
 }
 
-// Refresh reads the cache where something changed. The registries are the names of those in use, and of the applications' entries in
-// them.
-func (w *Workloads) Refresh(ctx context.Context, rules *Rules, registries []string, now time.Time) error {
+// Refresh reads the cache where something changed. The registries are those in use.
+func (w *Workloads) Refresh(ctx context.Context, rules *Rules, registries []lifecycle.Source, now time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.current && w.rules == rules {

@@ -132,10 +132,10 @@ func TestRecordsAreReadWhereARegistryIsYetToList(t *testing.T) {
 			t.Parallel()
 			s, now := New(cacheOf(t, pod)), time.Now()
 			for _, registry := range tc.listed {
-				s.Claims.Listed(registry, "", nil, now, now)
+				s.Claims.Listed(registry, nil, now, now)
 			}
 			for range 2 {
-				expect.NoError(t, s.Workloads.Refresh(t.Context(), &Rules{}, []string{"default", "other"}, now))
+				expect.NoError(t, s.Workloads.Refresh(t.Context(), &Rules{}, sources("default", "other"), now))
 				if pods, _ := s.Claims.Size(); pods != tc.pods {
 					t.Errorf("%d pods have a name, want %d: %s", pods, tc.pods, tc.reason)
 				}
@@ -167,12 +167,12 @@ func TestRefreshReadsTheCacheAnew(t *testing.T) {
 			t.Parallel()
 			cache, now := cacheOf(t, recordedPod(second, lifecycle.InService, at("default", "api", second))), time.Now()
 			s, rules := New(cache), owning()
-			expect.NoError(t, s.Workloads.Refresh(t.Context(), rules, []string{"default"}, now))
+			expect.NoError(t, s.Workloads.Refresh(t.Context(), rules, sources("default"), now))
 			expect.NoError(t, cache.Create(t.Context(), cloneSet(first, "web=80")))
 			if tc.changed {
 				s.Workloads.Changed()
 			}
-			expect.NoError(t, s.Workloads.Refresh(t.Context(), tc.rules(rules), tc.registries, now))
+			expect.NoError(t, s.Workloads.Refresh(t.Context(), tc.rules(rules), sources(tc.registries...), now))
 			refused, _ := s.Claims.Ask(Use{Rules: rules, Pod: podOf(second), Service: "web", Now: now})
 			if pods, _ := s.Claims.Size(); (refused != nil) != tc.sees || pods != tc.pods {
 				t.Errorf("refuses %+v with %d pods, want %t with %d: %s", refused, pods, tc.sees, tc.pods, tc.reason)

@@ -15,14 +15,13 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/notes"
 	"github.com/rollcall-dev/rollcall/internal/plan"
 	"github.com/rollcall-dev/rollcall/internal/reason"
-	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// An application that registers itself writes and removes its entry; Rollcall takes it out of rotation and puts it back. Such
-// entries are a registry of their own, NAME/app beside NAME, so that a pod whose entries change hands moves between registries.
+// An application that registers itself writes and removes its entry; Rollcall takes it out of rotation and puts it back. Its entry and
+// Rollcall's at the same place are two, so that a pod whose entries change hands moves between them.
 const (
 	// appStarts is how long after a pod became ready its application may take to register before a Warning says that it has not.
 	appStarts = 30 * time.Second
@@ -39,9 +38,7 @@ func (o *observation) leavesToApp(c plan.Change) bool {
 	if c.Want == lifecycle.Absent && !o.has(c.Key()) && (o.gone() || o.pod().Status.PodIP != "") {
 		return true
 	}
-	app := c.Key()
-	app.Registry = registryclient.AppEntries(app.Registry)
-	return c.Want != lifecycle.InService && o.isTarget(app)
+	return c.Want != lifecycle.InService && o.isTarget(c.Key().By(lifecycle.Application))
 }
 
 func (o *observation) gone() bool { return o.departed && !o.note.Lingers }
@@ -52,7 +49,7 @@ func (o *observation) has(in lifecycle.Recorded) bool {
 
 // reaches reports whether an instance is at an address of the pod. An application chooses among all by which it is reached.
 func (o *observation) reaches(in lifecycle.Recorded) bool {
-	return in.Address == o.pod().Status.PodIP || plan.ByApp(in) && slices.Contains(lifecycle.AddressesOf(o.pod(), in.Port), in.Address)
+	return in.Address == o.pod().Status.PodIP || in.ByApp() && slices.Contains(lifecycle.AddressesOf(o.pod(), in.Port), in.Address)
 }
 
 func (o *observation) isTarget(in lifecycle.Recorded) bool {
@@ -62,7 +59,7 @@ func (o *observation) isTarget(in lifecycle.Recorded) bool {
 // placeOf returns an instance at the address at which its application's entry was found last, by this process or else by the record;
 // as it is where nobody has found one, and where Rollcall writes it.
 func (o *observation) placeOf(in lifecycle.Recorded) lifecycle.Recorded {
-	if !plan.ByApp(in) {
+	if !in.ByApp() {
 		return in
 	}
 	at, latest, recorded := in, time.Time{}, false
@@ -89,7 +86,7 @@ func (o *observation) recordHas(in lifecycle.Recorded) bool {
 // description or its address changed: not this process, nor one that wrote the record. That there is none acknowledges nothing then.
 func (o *observation) unseen(in lifecycle.Recorded) bool {
 	saw := func(in lifecycle.Recorded) bool { return !o.tracked.Standing(in).SeenAt().IsZero() || o.recordHas(in) }
-	if !plan.ByApp(in) || saw(in) {
+	if !in.ByApp() || saw(in) {
 		return false
 	}
 	for other := range o.instances() {
@@ -138,7 +135,7 @@ func (r *PodReconciler) lookElsewhere(ctx context.Context, seen *observation, c 
 
 // find asks for an application's entry at the addresses, and remembers the first at which there is one.
 func (r *PodReconciler) find(ctx context.Context, seen *observation, c plan.Change, addresses []string) (found bool, failed notes.Blocker) {
-	reg := seen.settings.Registries.Client(c.Registry)
+	reg := seen.settings.client(c.Key().Source())
 	for _, address := range addresses {
 		at, asked := c, r.Clock.Now()
 		at.Instance.Address = address
@@ -178,7 +175,7 @@ func (r *PodReconciler) observePassedOn(ctx context.Context, seen *observation) 
 		instances[t.Key()] = true
 	}
 	for in := range instances {
-		if !plan.ByApp(in) || seen.has(in) && (seen.isTarget(in) || seen.problem.Reason != "") {
+		if !in.ByApp() || seen.has(in) && (seen.isTarget(in) || seen.problem.Reason != "") {
 			continue
 		}
 		var err error
@@ -193,7 +190,7 @@ func (r *PodReconciler) observePassedOn(ctx context.Context, seen *observation) 
 // next pod at that address is to start in rotation. Until then the entry stays out of it. One that is found in service after it
 // was taken out is another application's.
 func (r *PodReconciler) clear(ctx context.Context, seen *observation, c plan.Change) notes.Blocker {
-	reg, asked, state := seen.settings.Registries.Client(c.Registry), r.Clock.Now(), registry.Absent
+	reg, asked, state := seen.settings.client(c.Key().Source()), r.Clock.Now(), registry.Absent
 	if reg.Gets() {
 		var err error
 		if state, err = reg.Get(ctx, r.caller(seen.pod()), c.Instance); err != nil {

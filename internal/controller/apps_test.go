@@ -72,10 +72,10 @@ func (w *world) watches(why string, want ...*corev1.Pod) {
 // watchesAll is watches, whichever pods it names.
 func (w *world) watchesAll() {
 	w.Helper()
-	for _, one := range append(w.r.Tracker.Steered("default/app", true), w.r.Tracker.Steered("default/app", false)...) {
+	for _, one := range append(w.r.Tracker.Steered("default", true), w.r.Tracker.Steered("default", false)...) {
 		state, err := w.registry.AppEntries().Get(w.Context(), one)
 		w.must(err, "asking for "+one.Endpoint())
-		w.r.Tracker.Answered(tracker.Target{Registry: "default/app", Instance: one}, state, w.clock.Now())
+		w.r.Tracker.Answered(tracker.Target{Registry: "default", Writer: lifecycle.Application, Instance: one}, state, w.clock.Now())
 	}
 	w.takeJournal()
 }
@@ -278,7 +278,7 @@ func TestAppEntriesThatAreNotAsExpected(t *testing.T) {
 				foreign = append(foreign, registry.Entry{Instance: at, State: registry.Foreign})
 			}
 			w.r.Tracker.Compare(tracker.Listing{
-				Registry: "default", Apps: "default/app", Server: w.registry, Asked: w.clock.Now(), Foreign: foreign,
+				Registry: "default", Server: w.registry, Asked: w.clock.Now(), Foreign: foreign,
 			})
 		}
 	}

@@ -34,7 +34,7 @@ func (o *observation) lineOf(pod *corev1.Pod) receipt.Line {
 		line.Since = moved
 	}
 	for _, t := range o.targets {
-		line.Instances = append(line.Instances, receipt.EntryOf(t.Registry, t.Instance))
+		line.Instances = append(line.Instances, receipt.EntryOf(t.Registry, t.Instance).By(string(t.Writer)))
 	}
 	return line
 }
@@ -63,7 +63,7 @@ func (r *PodReconciler) auditTold(seen *observation, of tracker.Target, state re
 		state = registry.Absent
 	}
 	line := seen.lineOf(seen.pod())
-	line.Kind, line.Entry, line.Instances = receipt.Told, receipt.EntryOf(of.Registry, of.Instance), nil
+	line.Kind, line.Entry, line.Instances = receipt.Told, receipt.EntryOf(of.Registry, of.Instance).By(string(of.Writer)), nil
 	line.Says, line.Asked = string(state), asked
 	r.Audit.Write(line)
 }

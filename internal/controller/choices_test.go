@@ -38,7 +38,7 @@ type Registry struct {
 	// Identity is that of its servers; nil for one of its own.
 	Identity any
 	Fence    registryclient.Fence
-	DryRun   func(string, registry.Instance)
+	DryRun   func(registryclient.Subject)
 }
 
 // built gives each registry a client, the one that it had where it is the same.
@@ -100,7 +100,7 @@ func (w *world) cluster() *resync.Cluster {
 
 func (w *world) compare(l Listing) Comparison {
 	w.Helper()
-	l.Names, l.Apps = map[string]bool{}, registryclient.AppEntries(l.Registry)
+	l.Names = map[string]bool{}
 	for name := range w.settings.Registries {
 		l.Names[name] = true
 	}

@@ -115,8 +115,7 @@ func (r *PodReconciler) depart(ctx context.Context, seen *observation, departing
 // readersLag waits until clients know the pod that was put in service, so that OpenKruise counts on no pod before.
 func (r *PodReconciler) readersLag(seen *observation, changes []plan.Change) (latest notes.Blocker) {
 	for _, c := range changes {
-		name, _ := registryclient.CutAppEntries(c.Registry)
-		lag := seen.settings.ReaderLag[name]
+		lag := seen.settings.ReaderLag[c.Registry]
 		known := seen.tracked.Standing(c.Key()).AcknowledgedAt().Add(lag)
 		if remaining := known.Sub(r.Clock.Now()); lag > 0 && remaining > latest.After {
 			latest = notes.Blocker{Reason: reason.ReadersLag, After: remaining, Message: fmt.Sprintf(
@@ -133,7 +132,7 @@ const manyChanges = 8
 func (r *PodReconciler) ensureAll(ctx context.Context, seen *observation, changes []plan.Change) (missing notes.Blocker) {
 	each := make([]notes.Blocker, len(changes))
 	var calls sync.WaitGroup
-	alike := !slices.ContainsFunc(changes, func(c plan.Change) bool { return c.Registry != changes[0].Registry })
+	alike := !slices.ContainsFunc(changes, func(c plan.Change) bool { return c.Key().Source() != changes[0].Key().Source() })
 	for i, c := range changes {
 		if alike && len(changes) < manyChanges {
 			each[i] = r.ensure(ctx, seen, c)
@@ -198,7 +197,7 @@ func (r *PodReconciler) call(ctx context.Context, seen *observation, c plan.Chan
 	if c.Want == lifecycle.Absent {
 		seen.tracked.LetGo(in) // whether the registry can be asked or not
 	}
-	reg := seen.settings.Registries.Client(c.Registry)
+	reg := seen.settings.client(c.Key().Source())
 	if reg == nil {
 		return notes.Blocker{Reason: reason.UnknownRegistry, Message: fmt.Sprintf(
 			"%s: the configuration no longer has this registry: put it back until its pods have left it", c)}
@@ -278,13 +277,13 @@ func (r *PodReconciler) settle(ctx context.Context, seen *observation, c plan.Ch
 // asksAbout reports whether the registry has to be asked for the instance before anything rests on its acknowledgement: a
 // call of unknown outcome came before that.
 func (o *observation) asksAbout(c plan.Change) bool {
-	return o.tracked.Standing(c.Key()).Unconfirmed() && o.settings.Registries.Client(c.Registry).Gets()
+	return o.tracked.Standing(c.Key()).Unconfirmed() && o.settings.client(c.Key().Source()).Gets()
 }
 
 // readBack asks the registry whether it says what it has acknowledged, once nothing can be carried out any more that would
 // undo it: an earlier answer would prove nothing. Where it says something else, the call is made and it is asked again, once.
 func (r *PodReconciler) readBack(ctx context.Context, seen *observation, c plan.Change) notes.Blocker {
-	reg := seen.settings.Registries.Client(c.Registry)
+	reg := seen.settings.client(c.Key().Source())
 	for again := false; ; again = true {
 		asked := r.Clock.Now()
 		if postponed := seen.note.Postponed(c.Key(), c.Want, reg, asked); postponed.Reason != "" {
@@ -318,7 +317,7 @@ func (r *PodReconciler) readBack(ctx context.Context, seen *observation, c plan.
 // probeAll returns why clients are not given the pod yet although it was registered everywhere.
 func (r *PodReconciler) probeAll(ctx context.Context, seen *observation, changes []plan.Change) notes.Blocker {
 	for _, c := range changes {
-		reg := seen.settings.Registries.Client(c.Registry)
+		reg := seen.settings.client(c.Key().Source())
 		if !reg.Probes() {
 			continue
 		}
@@ -390,8 +389,8 @@ func (r *PodReconciler) unlisted(seen *observation) notes.Blocker {
 	if seen.input.Record.WasInService() || seen.tracked.Born() || !seen.decision.Releases {
 		return notes.Blocker{}
 	}
-	for _, name := range seen.registries {
-		if name, _ = registryclient.CutAppEntries(name); seen.settings.Registries.Client(name).Lists() && !seen.tracked.Shown(name) {
+	for _, s := range seen.sources {
+		if name := s.Registry; seen.settings.Registries[name].Lists() && !seen.tracked.Shown(name) {
 			return notes.Blocker{Reason: reason.RegistryUnavailable, After: r.backOff(seen), Message: fmt.Sprintf(
 				"registry %q has yet to list what the manager before this one has registered: no record tells where the pod was in service", name)}
 		}

@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
-	"github.com/rollcall-dev/rollcall/registry"
 )
 
 func TestDryRunTellsTheNextStepAndWhatFollowsIt(t *testing.T) {
@@ -62,8 +61,8 @@ func newDryRun(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t, draining15s)
 	w.apply(with(func(r *Registry) {
-		r.DryRun = func(operation string, in registry.Instance) {
-			w.note(fmt.Sprintf("would %s %s", operation, in.Service))
+		r.DryRun = func(of registryclient.Subject) {
+			w.note(fmt.Sprintf("would %s %s", of.Operation, of.Instance.Service))
 		}
 	}))
 	w.patching(func(func() error) error { return registryclient.ErrDryRun })

@@ -1,26 +1,27 @@
 package controller
 
 import (
+	"cmp"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/plan"
-	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
 // targetsIn are all of the pod's: each endpoint in each of its registries.
-func (o *observation) targetsIn(registries []string, endpoints []service.Endpoint, attributes service.Attributes) []tracker.Target {
-	targets := make([]tracker.Target, 0, len(registries)*len(endpoints))
-	for _, name := range registries {
+func (o *observation) targetsIn(sources []lifecycle.Source, endpoints []service.Endpoint, attributes service.Attributes) []tracker.Target {
+	targets := make([]tracker.Target, 0, len(sources)*len(endpoints))
+	for _, s := range sources {
 		for _, e := range endpoints {
-			t := o.target(o.placeOf(lifecycle.Recorded{Registry: name, Service: e.Service, Address: o.pod().Status.PodIP, Port: e.Port}))
-			if !plan.ByApp(t.Key()) { // whose entry says what it says
-				t.Instance.Registry = name
+			t := o.target(o.placeOf(lifecycle.Recorded{
+				Registry: s.Registry, Writer: s.Writer, Service: e.Service, Address: o.pod().Status.PodIP, Port: e.Port,
+			}))
+			if !s.ByApp() { // whose entry says what it says
+				t.Instance.Registry = s.Registry
 				t.Instance.Weight, t.Instance.Zone = attributes.Weight, attributes.Zone
 				t.Instance.Tags, t.Instance.Metadata = attributes.Tags, attributes.Metadata
 			}
@@ -34,7 +35,7 @@ func (o *observation) targetsIn(registries []string, endpoints []service.Endpoin
 // for the pod's entry under whichever name of the registry that was written.
 func (o *observation) target(in lifecycle.Recorded) tracker.Target {
 	pod := o.pod()
-	return tracker.Target{Registry: in.Registry, Instance: registry.Instance{
+	return tracker.Target{Registry: in.Registry, Writer: in.Writer, Instance: registry.Instance{
 		Service: in.Service, Address: in.Address, Port: in.Port,
 		Cluster: o.settings.Cluster, ClusterUID: o.clusterUID, Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID),
 	}}
@@ -83,7 +84,7 @@ func (o *observation) instances() map[lifecycle.Recorded]bool {
 		instances[o.underItsName(in)] = true
 	}
 	for _, in := range o.input.Record.Instances {
-		if !plan.ByApp(in) || o.reaches(in) {
+		if !in.ByApp() || o.reaches(in) {
 			instances[o.underItsName(in)] = true
 		}
 	}
@@ -94,13 +95,10 @@ func (o *observation) instances() map[lifecycle.Recorded]bool {
 // configurations or the entries that were found say.
 func (o *observation) underItsName(in lifecycle.Recorded) lifecycle.Recorded {
 	in = o.settings.UnderItsName(in)
-	name, _ := registryclient.CutAppEntries(in.Registry)
-	if _, has := o.settings.Registries[name]; has {
+	if _, has := o.settings.Registries[in.Registry]; has {
 		return in
 	}
-	if now := o.tracked.Renamed(name); now != "" {
-		in.Registry = now + strings.TrimPrefix(in.Registry, name) // as its own or as the applications'
-	}
+	in.Registry = cmp.Or(o.tracked.Renamed(in.Registry), in.Registry)
 	return in
 }
 

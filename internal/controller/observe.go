@@ -40,9 +40,9 @@ type observation struct {
 
 	// targets are those that the pod has now in its registries, as far as its description tells. A problem with it keeps the pod from being
 	// put in service, and nothing else.
-	targets    []tracker.Target
-	registries []string
-	problem    notes.Blocker
+	targets []tracker.Target
+	sources []lifecycle.Source
+	problem notes.Blocker
 	// warning is what a person should look at although it keeps the pod from nothing.
 	warning notes.Blocker
 	// keeps are the service names that the pod is registered under and may not use otherwise.
@@ -80,7 +80,7 @@ func (o *observation) managed() bool { return o.input.Managed() || len(o.tracked
 func (r *PodReconciler) observe(ctx context.Context, id lifecycle.PodID) (seen *observation, again time.Duration, err error) {
 	settings := r.settings.Load()
 	// Before the cache is read: the tracker notes the departure of a pod that is found in it then.
-	tracked := r.Tracker.Open(id, settings.Registries.Server, settings.UnderItsName)
+	tracked := r.Tracker.Open(id, settings.server, settings.UnderItsName)
 	seen = &observation{settings: settings, clusterUID: r.Identity.UID(), tracked: tracked, note: r.notes.Of(id)}
 	pod := &corev1.Pod{}
 	err = r.Client.Get(ctx, id.NamespacedName, pod, client.UnsafeDisableDeepCopy) // nothing below changes what it reads
@@ -235,7 +235,7 @@ func (r *PodReconciler) observeDeparted(
 func (o *observation) nothingLeft() bool {
 	instances := o.instances()
 	for in := range instances {
-		if plan.ByApp(in) || !o.certain(plan.Change{Target: o.target(in), Want: lifecycle.Absent}) {
+		if in.ByApp() || !o.certain(plan.Change{Target: o.target(in), Want: lifecycle.Absent}) {
 			return false
 		}
 	}
@@ -253,19 +253,19 @@ func (r *PodReconciler) observeTargets(seen *observation, node service.Node) {
 	subject.Node = node
 	endpoints, err := settings.Services.EndpointsOf(subject)
 	attributes, attributesErr := settings.Services.AttributesOf(subject)
-	registries, registriesErr := settings.registriesOf(pod.Annotations)
-	if registriesErr != nil && len(seen.instances()) == 0 {
-		registries = settings.everywhere // nothing tells which of them it is in
+	sources, sourcesErr := settings.sourcesOf(pod.Annotations)
+	if sourcesErr != nil && len(seen.instances()) == 0 {
+		sources = settings.everywhere // nothing tells which of them it is in
 	}
-	if seen.registries = registries; registriesErr != nil {
-		seen.registries = settings.everywhere
+	if seen.sources = sources; sourcesErr != nil {
+		seen.sources = settings.everywhere
 	}
-	err = errors.Join(err, drainErr, attributesErr, registriesErr)
+	err = errors.Join(err, drainErr, attributesErr, sourcesErr)
 	refused := r.observeNames(seen, endpoints)
 	if pod.Status.PodIP != "" {
-		seen.targets = slices.DeleteFunc(seen.targetsIn(registries, endpoints, attributes), func(t tracker.Target) bool {
+		seen.targets = slices.DeleteFunc(seen.targetsIn(sources, endpoints, attributes), func(t tracker.Target) bool {
 			// To take out for good what its application registered, a pod needs no right to the name, and gets none.
-			return refused.Reason != "" && (!plan.ByApp(t.Key()) || !lifecycle.Leaves(pod))
+			return refused.Reason != "" && (!t.Key().ByApp() || !lifecycle.Leaves(pod))
 		})
 	}
 	switch {

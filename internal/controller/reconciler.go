@@ -98,7 +98,7 @@ func New(o Options) *PodReconciler {
 
 // Apply puts the settings in force, whole, and has every pod looked at again at once. It may be called at any time.
 func (r *PodReconciler) Apply(s Settings) {
-	s.everywhere = s.Registries.Places()
+	s.everywhere = s.allSources()
 	r.settings.Store(&s)
 	select {
 	case r.applied <- struct{}{}:

@@ -34,21 +34,50 @@ type Settings struct {
 	// Guard says whether pods get a finalizer that keeps them until they were taken out.
 	Guard bool
 
-	// everywhere are all places where a pod may have an entry, once the settings are applied.
-	everywhere []string
+	// everywhere is where a pod may have an entry, once the settings are applied.
+	everywhere []lifecycle.Source
 }
 
-// registriesOf returns the names of the registries that the pod with these annotations is in. Where its application registers
-// itself, they are those of the applications' entries.
-func (s *Settings) registriesOf(annotations map[string]string) ([]string, error) {
+// client is that of a writer's entries in a registry; nil where the configuration has none.
+func (s *Settings) client(of lifecycle.Source) *registryclient.Client {
+	if of.ByApp() {
+		return s.Registries[of.Registry].AppEntries()
+	}
+	return s.Registries[of.Registry]
+}
+
+// server implements [tracker.Servers].
+func (s *Settings) server(of lifecycle.Source) (identity any, known bool) {
+	client := s.client(of)
+	if client == nil {
+		return nil, false
+	}
+	return client.Server(), true
+}
+
+// allSources are those of Rollcall's own entries and, after these, of the applications' where they can be steered.
+func (s *Settings) allSources() (all []lifecycle.Source) {
+	for _, writer := range []lifecycle.Writer{lifecycle.Rollcall, lifecycle.Application} {
+		for _, name := range s.Registries.Names() {
+			if of := (lifecycle.Source{Registry: name, Writer: writer}); s.client(of) != nil {
+				all = append(all, of)
+			}
+		}
+	}
+	return all
+}
+
+// sourcesOf returns where the entries of the pod with these annotations are, and who writes them.
+func (s *Settings) sourcesOf(annotations map[string]string) ([]lifecycle.Source, error) {
 	names, err := service.RegistriesOf(annotations, s.DefaultRegistries, s.Registries.Names())
-	problems := []error{err}
+	problems, sources := []error{err}, make([]lifecycle.Source, len(names))
 	for i, name := range names {
+		sources[i].Registry = name
 		byApp, err := service.RegisteredByApp(annotations, s.RegisteredByApp[name])
 		switch {
 		case !byApp:
 		case s.Registries[name].AppEntries() != nil:
-			names[i] = registryclient.AppEntries(name)
+			sources[i].Writer = lifecycle.Application
 		default:
 			err = fmt.Errorf("annotation %s: the driver of registry %q can't take an entry out of rotation that an application wrote: "+
 				"remove the annotation, and turn off the application's own registration as docs/self-registration.md says",
@@ -56,7 +85,7 @@ func (s *Settings) registriesOf(annotations map[string]string) ([]string, error)
 		}
 		problems = append(problems, err)
 	}
-	return names, errors.Join(problems...)
+	return sources, errors.Join(problems...)
 }
 
 // NameRefused is [clusterstate.State.NameRefused] by the configuration in force.

@@ -45,19 +45,58 @@ type Record struct {
 type Recorded struct {
 	// Registry is the registry's name in the configuration.
 	Registry string `json:"registry"`
+	Writer   Writer `json:"writer,omitempty"`
 	Service  string `json:"service"`
 	Address  string `json:"address"`
 	Port     int    `json:"port"`
 }
 
+// Writer is who writes an entry. Two writers may each have one at the same place.
+type Writer string
+
+// The writers. An application that registers itself writes its entry, and Rollcall only takes it out of rotation and puts it back.
+const (
+	Rollcall    Writer = ""
+	Application Writer = "app"
+)
+
+// Source is one writer's entries in one registry.
+type Source struct {
+	Registry string
+	Writer   Writer
+}
+
+// String names them for a person.
+func (s Source) String() string {
+	if s.ByApp() {
+		return s.Registry + " (by the application)"
+	}
+	return s.Registry
+}
+
+// ByApp reports whether an application writes them.
+func (s Source) ByApp() bool { return s.Writer == Application }
+
+// Source is where the instance's entry belongs.
+func (i Recorded) Source() Source { return Source{Registry: i.Registry, Writer: i.Writer} }
+
+// ByApp reports whether an application writes the entry.
+func (i Recorded) ByApp() bool { return i.Writer == Application }
+
+// By returns the entry of another writer at the same place.
+func (i Recorded) By(w Writer) Recorded {
+	i.Writer = w
+	return i
+}
+
 // valid reports whether it names an instance at all.
 func (i Recorded) valid() bool {
-	return i.Registry != "" && i.Service != "" && i.Address != "" && i.Port >= 1
+	return i.Registry != "" && (i.Writer == Rollcall || i.ByApp()) && i.Service != "" && i.Address != "" && i.Port >= 1
 }
 
 // Compare orders instances.
 func (i Recorded) Compare(other Recorded) int {
-	return cmp.Or(cmp.Compare(i.Registry, other.Registry), cmp.Compare(i.Service, other.Service),
+	return cmp.Or(cmp.Compare(i.Registry, other.Registry), cmp.Compare(i.Writer, other.Writer), cmp.Compare(i.Service, other.Service),
 		cmp.Compare(i.Address, other.Address), cmp.Compare(i.Port, other.Port))
 }
 

@@ -77,8 +77,8 @@ func TestRecordRoundTrip(t *testing.T) {
 
 func TestNewRecordDoesNotDependOnOrder(t *testing.T) {
 	t.Parallel()
-	a, b := Recorded{"default", "web", "10.0.0.1", 80}, Recorded{"default", "web", "10.0.0.1", 81}
-	c := Recorded{"default", "admin", "10.0.0.2", 80}
+	a, b := Recorded{"default", Rollcall, "web", "10.0.0.1", 80}, Recorded{"default", Rollcall, "web", "10.0.0.1", 81}
+	c := Recorded{"default", Application, "admin", "10.0.0.2", 80}
 	pod, given := podIn(appspub.LifecycleStateNormal), []Recorded{b, c, a}
 	first := NewRecord(pod, testHooks(), InService, given, nil)
 	second := NewRecord(pod, testHooks(), InService, []Recorded{a, b, c}, nil)
@@ -211,7 +211,7 @@ func TestRecordOfAPodThatWasNeverInService(t *testing.T) {
 			if got := r.WasInService(); got != tc.want {
 				t.Errorf("was in service: %t, want %t: %s", got, tc.want, tc.reason)
 			}
-			known := Input{Pod: pod, Record: r}.Unrecorded(Recorded{"default", "web", "10.0.0.1", 8080})
+			known := Input{Pod: pod, Record: r}.Unrecorded(Recorded{"default", Rollcall, "web", "10.0.0.1", 8080})
 			if known == tc.want {
 				t.Errorf("the record is to be written once it is in one of its registries: %t", known)
 			}

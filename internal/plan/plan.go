@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -25,14 +24,13 @@ type Change struct {
 
 func (c Change) String() string {
 	text := fmt.Sprintf("service %q at %s", c.Instance.Service, c.Instance.Endpoint())
-	name, apps := registryclient.CutAppEntries(c.Registry)
-	if apps {
+	if c.ByApp() {
 		text = "the application's own entry of " + text
 	}
-	if name == defaultRegistry {
+	if c.Registry == defaultRegistry {
 		return text
 	}
-	return fmt.Sprintf("%s in registry %q", text, name)
+	return fmt.Sprintf("%s in registry %q", text, c.Registry)
 }
 
 // Asked is the change in the registry's words, which are the same.
@@ -54,13 +52,7 @@ func (c Change) Confirms(state registry.State, leavesToApp bool) bool {
 }
 
 // ByApp reports whether the entry is one that an application has written.
-func (c Change) ByApp() bool { return ByApp(c.Key()) }
-
-// ByApp reports whether an instance is that of an application's own entry.
-func ByApp(in lifecycle.Recorded) bool {
-	_, apps := registryclient.CutAppEntries(in.Registry)
-	return apps
-}
+func (c Change) ByApp() bool { return c.Key().ByApp() }
 
 // Plan is a pod's changes in their order. An address that is no longer the pod's goes first, since it may be another pod's
 // soon. A service or a registry that the pod departs from goes last where it stays in service, when clients are given the pod in
@@ -124,7 +116,7 @@ func Of(f Facts) Plan {
 }
 
 func (f Facts) has(in lifecycle.Recorded) bool {
-	return in.Address == f.Address || ByApp(in) && slices.Contains(f.Others, in.Address)
+	return in.Address == f.Address || in.ByApp() && slices.Contains(f.Others, in.Address)
 }
 
 // away is what has to be said of an instance where the pod does not belong. What is out of service at the pod's address stays so for as
@@ -132,7 +124,7 @@ func (f Facts) has(in lifecycle.Recorded) bool {
 // same place, may show only once Rollcall's is gone, that goes.
 func (f Facts) away(in lifecycle.Recorded) lifecycle.Want {
 	out := f.Want == lifecycle.OutOfService && f.has(in) && f.Tracked.Standing(in).Stands(lifecycle.OutOfService)
-	in.Registry = registryclient.AppEntries(in.Registry)
+	in.Writer = lifecycle.Application
 	if out && !slices.ContainsFunc(f.Targets, func(t tracker.Target) bool { return t.Key() == in }) {
 		return lifecycle.OutOfService
 	}
@@ -166,7 +158,7 @@ func Present(targets []tracker.Target, want lifecycle.Want) []Change {
 // isSameEntry reports whether an application's entry may be that of a target whose service differs in case only: Consul and Eureka
 // take both names for one. What takes a pod out takes it out under both.
 func (f Facts) isSameEntry(target, in lifecycle.Recorded) bool {
-	same := (f.Want == lifecycle.InService || f.Want == lifecycle.Keep) && ByApp(in) && strings.EqualFold(target.Service, in.Service)
+	same := (f.Want == lifecycle.InService || f.Want == lifecycle.Keep) && in.ByApp() && strings.EqualFold(target.Service, in.Service)
 	target.Service = in.Service
 	return same && target == in
 }
@@ -176,7 +168,7 @@ func (f Facts) isSameEntry(target, in lifecycle.Recorded) bool {
 func staysUnderAnotherName(in lifecycle.Recorded, targets []tracker.Target) bool {
 	return slices.ContainsFunc(targets, func(t tracker.Target) bool {
 		other := t.Key()
-		other.Registry = in.Registry
-		return other == in && t.Registry != in.Registry
+		other.Registry, other.Writer = in.Registry, in.Writer
+		return other == in && t.Key().Source() != in.Source()
 	})
 }

@@ -21,8 +21,8 @@ func TestOf(t *testing.T) {
 	}
 	web, old := at("default", "web", now), at("default", "web", former)
 	shop, blue := at("default", "shop", now), at("blue", "web", now)
-	byAppAtOther := at("default/app", "web", other)
-	byApp, inCapitals := at("default/app", "web", now), at("default/app", "WEB", now)
+	byAppAtOther := at("default", "web", other).By(lifecycle.Application)
+	byApp, inCapitals := web.By(lifecycle.Application), at("default", "WEB", now).By(lifecycle.Application)
 	for name, tc := range map[string]struct {
 		reason    string
 		want      lifecycle.Want
@@ -76,20 +76,20 @@ func TestOf(t *testing.T) {
 		"is left to its application": {
 			reason: "Rollcall's entry goes when clients are given the application's", want: lifecycle.InService, row: lifecycle.RowNormal,
 			targets: []lifecycle.Recorded{byApp}, instances: []lifecycle.Recorded{web},
-			plan: []string{`present: InService the application's own entry of service "web" at 10.0.0.2:80 of default/app`,
+			plan: []string{`present: InService the application's own entry of service "web" at 10.0.0.2:80 of default`,
 				`departing: Absent service "web" at 10.0.0.2:80 of default`},
 		},
 		"has its application's entry at another of its addresses": {
 			reason: "that is not a former one", want: lifecycle.InService, row: lifecycle.RowNormal,
 			targets: []lifecycle.Recorded{byAppAtOther}, instances: []lifecycle.Recorded{byApp, byAppAtOther, at("default", "web", other)},
 			plan: []string{`former: Absent service "web" at [fd00::2]:80`,
-				`present: InService the application's own entry of service "web" at [fd00::2]:80 of default/app`,
+				`present: InService the application's own entry of service "web" at [fd00::2]:80 of default`,
 				`departing: Absent the application's own entry of service "web" at 10.0.0.2:80`},
 		},
 		"has a name that changed in case": {
 			reason: "Consul and Eureka take both names for one: what takes out the former one takes the pod out",
 			want:   lifecycle.InService, row: lifecycle.RowNormal, targets: []lifecycle.Recorded{byApp}, instances: []lifecycle.Recorded{inCapitals},
-			plan: []string{`present: InService the application's own entry of service "web" at 10.0.0.2:80 of default/app`},
+			plan: []string{`present: InService the application's own entry of service "web" at 10.0.0.2:80 of default`},
 		},
 		"has a name that changed in case, and leaves": {
 			reason: "Nacos tells the names apart",
@@ -140,7 +140,7 @@ func TestOf(t *testing.T) {
 			f := Facts{
 				Row: tc.row, Want: tc.want, Address: now, Others: []string{other}, Instances: map[lifecycle.Recorded]bool{}, Target: target,
 				Arrived: func() bool { return tc.arrived },
-				Tracked: tracker.New().Open(lifecycle.PodID{}, func(string) (any, bool) { return nil, true }, same),
+				Tracked: tracker.New().Open(lifecycle.PodID{}, func(lifecycle.Source) (any, bool) { return nil, true }, same),
 			}
 			for _, in := range tc.out {
 				f.Tracked.Begin(in, lifecycle.OutOfService, target(in).Instance, time.Now())
@@ -176,21 +176,21 @@ func TestConfirms(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason      string
 		want        lifecycle.Want
-		registry    string
+		writer      lifecycle.Writer
 		leavesToApp bool
 		confirm     []registry.State
 	}{
-		"in service":     {"nothing else gives it to clients", lifecycle.InService, "default", false, []registry.State{in}},
-		"out of service": {"some registries know no such state", lifecycle.OutOfService, "default", false, []registry.State{out, absent}},
-		"absent":         {"an entry that is out is one", lifecycle.Absent, "default", false, []registry.State{absent}},
-		"absent, application's": {"what the application wrote is never removed", lifecycle.Absent, "default/app", false,
+		"in service":     {"nothing else gives it to clients", lifecycle.InService, lifecycle.Rollcall, false, []registry.State{in}},
+		"out of service": {"some registries know no such state", lifecycle.OutOfService, lifecycle.Rollcall, false, []registry.State{out, absent}},
+		"absent":         {"an entry that is out is one", lifecycle.Absent, lifecycle.Rollcall, false, []registry.State{absent}},
+		"absent, application's": {"what the application wrote is never removed", lifecycle.Absent, lifecycle.Application, false,
 			[]registry.State{out, absent}},
-		"absent, left to the application": {"clients are given the application's", lifecycle.Absent, "default", true,
+		"absent, left to the application": {"clients are given the application's", lifecycle.Absent, lifecycle.Rollcall, true,
 			[]registry.State{absent, foreign}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := Change{Target: target(lifecycle.Recorded{Registry: tc.registry}), Want: tc.want}
+			c := Change{Target: target(lifecycle.Recorded{Registry: "default", Writer: tc.writer}), Want: tc.want}
 			for _, state := range []registry.State{in, out, absent, foreign} {
 				if got, want := c.Confirms(state, tc.leavesToApp), slices.Contains(tc.confirm, state); got != want {
 					t.Errorf("%s: got %t, want %t\nreason: %s", state, got, want, tc.reason)
@@ -215,7 +215,7 @@ func same(in lifecycle.Recorded) lifecycle.Recorded { return in }
 
 func target(in lifecycle.Recorded) tracker.Target {
 	return tracker.Target{
-		Registry: in.Registry, Instance: registry.Instance{Service: in.Service, Address: in.Address, Port: in.Port},
+		Registry: in.Registry, Writer: in.Writer, Instance: registry.Instance{Service: in.Service, Address: in.Address, Port: in.Port},
 	}
 }
 

@@ -115,7 +115,7 @@ func TestEnrollTellsWhichEntriesAreNotFound(t *testing.T) {
 		annotations                          map[string]string
 		unready, warns                       bool
 	}
-	const found = `{"stamp":{"uid":"1"},"want":"InService","instances":[{"registry":"default/app","service":"web","address":"10.0.0.1","port":80}]`
+	const found = `{"stamp":{"uid":"1"},"want":"InService","instances":[{"registry":"default","writer":"app","service":"web","address":"10.0.0.1","port":80}]`
 	bubble.Each(t, map[string]row{
 		"none is found":             {reason: "nobody is to meet it first at a scale-in", configuration: byApp, warns: true},
 		"Rollcall registers":        {reason: "there is no entry to be found", configuration: configText},
@@ -123,7 +123,7 @@ func TestEnrollTellsWhichEntriesAreNotFound(t *testing.T) {
 		"it is not ready":           {reason: "its application may have yet to start", configuration: byApp, unready: true},
 		"found":                     {reason: "a manager has looked", configuration: byApp, record: found + "}"},
 		"found soon":                {reason: "it takes a moment", configuration: byApp, later: found + "}"},
-		"one of two is not found":   {reason: "the record tells", configuration: byApp, record: found + `,"unfound":[{"registry":"default/app","service":"b","address":"10.0.0.1","port":80}]}`, warns: true},
+		"one of two is not found":   {reason: "the record tells", configuration: byApp, record: found + `,"unfound":[{"registry":"default","writer":"app","service":"b","address":"10.0.0.1","port":80}]}`, warns: true},
 		"it is out, and was so ere": {reason: "that tells nothing", configuration: byApp, record: strings.Replace(found, "InService", "OutOfService", 1) + "}", warns: true},
 	}, func(t *testing.T, c row) {
 		objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")

@@ -153,7 +153,7 @@ func byNow(p Pod, in lifecycle.Recorded) string {
 }
 
 func isOf(e entries.Entry, in lifecycle.Recorded) bool {
-	return e.Registry == in.Registry && e.Service == in.Service && e.Endpoint == net.JoinHostPort(in.Address, strconv.Itoa(in.Port))
+	return e.Registry == in.Registry && e.Writer == string(in.Writer) && e.Service == in.Service && e.Endpoint == net.JoinHostPort(in.Address, strconv.Itoa(in.Port))
 }
 
 func agrees(e entries.Entry, r Rotation) bool {
@@ -176,7 +176,7 @@ func registrySentences(p Pod, unknown error) []string {
 		recorded := slices.ContainsFunc(p.Instances, func(in lifecycle.Recorded) bool { return isOf(e, in) })
 		if !recorded || agrees(e, p.Rotation) {
 			lines = append(lines, fmt.Sprintf("As the manager knows it, registry %s has %s at %s %s.",
-				e.Registry, e.Service, e.Endpoint, wordsOf(e.State)))
+				lifecycle.Source{Registry: e.Registry, Writer: lifecycle.Writer(e.Writer)}, e.Service, e.Endpoint, wordsOf(e.State)))
 		}
 	}
 	if len(p.Entries) == 0 && (len(p.Instances) == 0 || p.Rotation != In) {

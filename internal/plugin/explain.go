@@ -70,7 +70,7 @@ func instances(p Pod, answered bool) string {
 	said := map[Rotation]string{In: "acknowledged", Out: "acknowledged that it does not send clients to"}[p.Rotation]
 	var all []string
 	for _, in := range p.Instances {
-		one := fmt.Sprintf("registry %s %s %s at %s", in.Registry, said, in.Service, net.JoinHostPort(in.Address, strconv.Itoa(in.Port)))
+		one := fmt.Sprintf("registry %s %s %s at %s", in.Source(), said, in.Service, net.JoinHostPort(in.Address, strconv.Itoa(in.Port)))
 		if answered {
 			one += byNow(p, in)
 		}

@@ -44,6 +44,7 @@ const RemovalsBlocked = "removals blocked"
 // Entry is one instance of one pod in one registry, as far as it is known.
 type Entry struct {
 	Registry  string `json:"registry,omitempty"`
+	Writer    string `json:"writer,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
 	Pod       string `json:"pod,omitempty"`
 	UID       string `json:"uid,omitempty"`
@@ -59,8 +60,14 @@ func EntryOf(name string, in registry.Instance) Entry {
 	}
 }
 
+// By returns the entry of another writer at the same place; empty for Rollcall.
+func (e Entry) By(writer string) Entry {
+	e.Writer = writer
+	return e
+}
+
 // Key tells it from others.
-func (e Entry) Key() Key { return Key{e.Registry, e.UID, e.Service, e.Address, e.Port} }
+func (e Entry) Key() Key { return Key{e.Registry, e.Writer, e.UID, e.Service, e.Address, e.Port} }
 
 // Line is one line of a chain. Chain, Number, Lost, Torn and Continues are the writer's.
 type Line struct {

@@ -97,13 +97,17 @@ func (o Op) Changes() bool { return o == Register || o == FailOver || o == Dereg
 
 // Key is one instance of one pod in one registry.
 type Key struct {
-	Registry, UID, Service, Address string
-	Port                            int
+	Registry, Writer, UID, Service, Address string
+	Port                                    int
 }
 
 // String is the instance without the pod.
 func (k Key) String() string {
-	return fmt.Sprintf("%s at %s in registry %s", k.Service, net.JoinHostPort(k.Address, strconv.Itoa(k.Port)), k.Registry)
+	registry := k.Registry
+	if k.Writer != "" {
+		registry += ", written by the " + k.Writer
+	}
+	return fmt.Sprintf("%s at %s in registry %s", k.Service, net.JoinHostPort(k.Address, strconv.Itoa(k.Port)), registry)
 }
 
 // Change is one call that changes an instance. A zero time means: not yet, or never.

@@ -80,7 +80,7 @@ func verdictOf(c *call, err error) error {
 	switch {
 	case !outcome.Asked(), errors.Is(err, context.Canceled):
 		return errSilent
-	case c.operation == probe && err != nil && outcome != TimedOut:
+	case c.Operation == probe && err != nil && outcome != TimedOut:
 		return errSilent // "not yet" is an error too
 	case told || outcome != Retryable && outcome != TimedOut:
 		return nil

@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -26,12 +25,10 @@ type Options struct {
 	// MaxInFlight is how many calls may be under way, at least 1. Lists and heartbeats have bounds of their own.
 	MaxInFlight int
 	Fence       Fence
-	// DryRun is called in place of each change, by its operation. It must be safe for concurrent use. The instance of a change
-	// of an application's entry names [AppEntries] as its registry.
-	DryRun  func(operation string, in registry.Instance)
+	// DryRun is called in place of each change. It must be safe for concurrent use.
+	DryRun  func(Subject)
 	Metrics *metrics.RegistryMetrics
-	// Trace sees each call. Nil is for no traces. The instance of a change of an application's entry names [AppEntries] as its
-	// registry.
+	// Trace sees each call. Nil is for no traces.
 	Trace Trace
 	// Logger gets the stack of a driver that panics.
 	Logger logr.Logger
@@ -92,17 +89,6 @@ func New(made registry.Registry, o Options) *Client {
 	return c
 }
 
-const appSuffix = "/app"
-
-// AppEntries names a registry of its own in a registry: that of the entries that applications wrote there. No registry of a
-// configuration has such a name.
-func AppEntries(name string) string { return name + appSuffix }
-
-// CutAppEntries returns the name in the configuration, and whether it was that of the applications' entries there.
-func CutAppEntries(name string) (configured string, apps bool) {
-	return strings.CutSuffix(name, appSuffix)
-}
-
 // appServer is the identity of the applications' entries in a server.
 type appServer struct{ of any }
 
@@ -138,23 +124,31 @@ const (
 	get       = "get"
 )
 
+// Subject is what a call is about.
+type Subject struct {
+	// Operation is what the metrics call it.
+	Operation string
+	// Instance is zero for a list.
+	Instance registry.Instance
+	// ByApp: the entry is one that an application has written.
+	ByApp bool
+}
+
 // call is one call on its way to the registry.
 type call struct {
 	Caller
+	Subject
 
-	operation string
-	instance  registry.Instance
-	make      func(context.Context) error
+	make func(context.Context) error
 }
 
 // changes reports whether the call changes something in the registry. A heartbeat does: it keeps an entry that may have to go.
 func (c *call) changes() bool {
-	return c.operation != list && c.operation != get && c.operation != probe
+	return c.Operation != list && c.Operation != get && c.Operation != probe
 }
 
 func (c *call) place() place {
-	_, apps := CutAppEntries(c.instance.Registry)
-	return place{c.ID, c.operation, c.instance.Service, c.instance.Address, c.instance.Port, apps}
+	return place{c.ID, c.Operation, c.Instance.Service, c.Instance.Address, c.Instance.Port, c.ByApp}
 }
 
 // A layer makes the call by next, or returns an error that says why it does not.
@@ -187,12 +181,12 @@ func (c *Client) Change(ctx context.Context, by Caller, change registry.Change) 
 	operation := map[registry.State]string{
 		registry.InService: "register", registry.OutOfService: "failOver", registry.Absent: "deregister",
 	}[change.State]
-	return c.ask(ctx, &call{by, operation, change.Instance, func(ctx context.Context) error { return c.change(ctx, change) }})
+	return c.ask(ctx, &call{by, c.subject(operation, change.Instance), func(ctx context.Context) error { return c.change(ctx, change) }})
 }
 
 // Get asks what the registry says of the instance, for a client that [Client.Gets].
 func (c *Client) Get(ctx context.Context, by Caller, in registry.Instance) (state registry.State, err error) {
-	err = c.ask(ctx, &call{by, get, in, func(ctx context.Context) (err error) {
+	err = c.ask(ctx, &call{by, c.subject(get, in), func(ctx context.Context) (err error) {
 		state, err = c.getter.Get(ctx, in)
 		return err
 	}})
@@ -201,12 +195,12 @@ func (c *Client) Get(ctx context.Context, by Caller, in registry.Instance) (stat
 
 // Probe asks whether clients are given the instance, for a client that [Client.Probes].
 func (c *Client) Probe(ctx context.Context, by Caller, in registry.Instance) error {
-	return c.ask(ctx, &call{by, probe, in, func(ctx context.Context) error { return c.prober.Probe(ctx, in) }})
+	return c.ask(ctx, &call{by, c.subject(probe, in), func(ctx context.Context) error { return c.prober.Probe(ctx, in) }})
 }
 
 // List asks for all entries of a cluster, for a client that [Client.Lists].
 func (c *Client) List(ctx context.Context, cluster string) (entries []registry.Entry, err error) {
-	err = c.upkeep(ctx, &call{operation: list, make: func(ctx context.Context) (err error) {
+	err = c.upkeep(ctx, &call{Subject: c.subject(list, registry.Instance{}), make: func(ctx context.Context) (err error) {
 		entries, err = c.lister.List(ctx, cluster)
 		return err
 	}})
@@ -215,16 +209,17 @@ func (c *Client) List(ctx context.Context, cluster string) (entries []registry.E
 
 // Heartbeat renews an entry, for a client that has a [Client.HeartbeatInterval].
 func (c *Client) Heartbeat(ctx context.Context, in registry.Instance) error {
-	return c.upkeep(ctx, &call{operation: heartbeat, instance: in, make: func(ctx context.Context) error {
+	return c.upkeep(ctx, &call{Subject: c.subject(heartbeat, in), make: func(ctx context.Context) error {
 		return c.heartbeater.Heartbeat(ctx, in)
 	}})
 }
 
+func (c *Client) subject(operation string, in registry.Instance) Subject {
+	return Subject{operation, in, c.ofApps}
+}
+
 // ask makes the call now, or waits until it may be made where its caller can't be woken.
 func (c *Client) ask(ctx context.Context, asked *call) error {
-	if c.ofApps {
-		asked.instance.Registry = AppEntries(c.options.Name)
-	}
 	if asked.Wake != nil {
 		return c.calls(ctx, asked)
 	}
@@ -236,7 +231,7 @@ func (c *Client) ask(ctx context.Context, asked *call) error {
 		}
 	}
 	if asked.ID == "" {
-		asked.ID = fmt.Sprintf("%s %s", asked.instance.Endpoint(), asked.instance.UID)
+		asked.ID = fmt.Sprintf("%s %s", asked.Instance.Endpoint(), asked.Instance.UID)
 	}
 	waiting, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
@@ -336,37 +331,8 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// Registries are the clients of all registries of a configuration, by name. The applications' entries in a registry have the name
-// that [AppEntries] makes of its name.
+// Registries are the clients of all registries of a configuration, by name.
 type Registries map[string]*Client
-
-// Client returns that of a registry, or of the applications' entries in one; nil where there is none.
-func (r Registries) Client(name string) *Client {
-	if configured, apps := CutAppEntries(name); apps {
-		return r[configured].AppEntries()
-	}
-	return r[name]
-}
-
-// Server returns what [Client.Server] does; false where there is no such registry.
-func (r Registries) Server(name string) (identity any, known bool) {
-	client := r.Client(name)
-	if client == nil {
-		return nil, false
-	}
-	return client.Server(), true
-}
 
 // Names are sorted.
 func (r Registries) Names() []string { return slices.Sorted(maps.Keys(r)) }
-
-// Places are the names of all registries and, after these, of the applications' entries in those where they can be steered.
-func (r Registries) Places() []string {
-	all := r.Names()
-	for _, name := range r.Names() {
-		if r[name].AppEntries() != nil {
-			all = append(all, AppEntries(name))
-		}
-	}
-	return all
-}

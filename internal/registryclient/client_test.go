@@ -151,7 +151,7 @@ func TestClientKnowsTheCapabilitiesOfTheDriver(t *testing.T) {
 		Lists, Gets, Probes, Expires bool
 		Interval, Staleness          time.Duration
 	}
-	dry := func(o *Options) { o.DryRun = func(string, registry.Instance) {} }
+	dry := func(o *Options) { o.DryRun = func(Subject) {} }
 	for name, tc := range map[string]struct {
 		reason string
 		client *Client
@@ -208,7 +208,7 @@ func TestDryRunChangesNothingAndReads(t *testing.T) {
 	inner := &capable{}
 	var told []string
 	c := made(inner, func(o *Options) {
-		o.DryRun = func(operation string, in registry.Instance) { told = append(told, operation+" "+in.Service) }
+		o.DryRun = func(of Subject) { told = append(told, of.Operation+" "+of.Instance.Service) }
 	})
 	for operation, ask := range operations(c) {
 		inner.got, told = nil, nil

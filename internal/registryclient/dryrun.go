@@ -13,6 +13,6 @@ func (o Options) rehearse(ctx context.Context, c *call, next handler) error {
 	if o.DryRun == nil || !c.changes() {
 		return next(ctx, c)
 	}
-	o.DryRun(c.operation, c.instance)
+	o.DryRun(c.Subject)
 	return &outcomeError{outcome: DryRun, err: ErrDryRun}
 }

@@ -90,7 +90,7 @@ func (l *limit) withdraw(c *call) {
 }
 
 func (l *limit) room(c *call) bool {
-	return l.taken < l.slots && l.byService[c.instance.Service] < max(l.slots/2, 1) && (c.Urgent || l.others < l.slots-l.slots/4)
+	return l.taken < l.slots && l.byService[c.Instance.Service] < max(l.slots/2, 1) && (c.Urgent || l.others < l.slots-l.slots/4)
 }
 
 func (l *limit) count(c *call, n int) {
@@ -98,8 +98,8 @@ func (l *limit) count(c *call, n int) {
 	if !c.Urgent {
 		l.others += n
 	}
-	if l.byService[c.instance.Service] += n; l.byService[c.instance.Service] == 0 {
-		delete(l.byService, c.instance.Service)
+	if l.byService[c.Instance.Service] += n; l.byService[c.Instance.Service] == 0 {
+		delete(l.byService, c.Instance.Service)
 	}
 }
 
@@ -115,7 +115,7 @@ func (l *limit) add(c *call) {
 		line = l.lines[1]
 	}
 	l.waiting[c.place()] = c
-	line[c.instance.Service] = append(line[c.instance.Service], c)
+	line[c.Instance.Service] = append(line[c.Instance.Service], c)
 	l.arm()
 }
 
@@ -154,7 +154,7 @@ func (l *limit) next(line map[string][]*call) (c *call) {
 		}
 		if line[service] = calls; len(calls) == 0 {
 			delete(line, service)
-		} else if l.room(calls[0]) && (c == nil || l.byService[service] < l.byService[c.instance.Service]) {
+		} else if l.room(calls[0]) && (c == nil || l.byService[service] < l.byService[c.Instance.Service]) {
 			c = calls[0]
 		}
 	}

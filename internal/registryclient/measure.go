@@ -3,18 +3,16 @@ package registryclient
 import (
 	"context"
 	"time"
-
-	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// Trace begins the span of a call, which ends with its error. A list has no instance.
-type Trace func(ctx context.Context, operation string, in registry.Instance) (context.Context, func(error))
+// Trace begins the span of a call, which ends with its error.
+type Trace func(ctx context.Context, of Subject) (context.Context, func(error))
 
 func (o Options) trace(ctx context.Context, c *call, next handler) error {
 	if o.Trace == nil {
 		return next(ctx, c)
 	}
-	ctx, end := o.Trace(ctx, c.operation, c.instance)
+	ctx, end := o.Trace(ctx, c.Subject)
 	err := next(ctx, c)
 	end(err)
 	return err
@@ -25,7 +23,7 @@ func (o Options) measure(ctx context.Context, c *call, next handler) error {
 	began := time.Now()
 	err := next(ctx, c)
 	if o.Metrics != nil {
-		o.Metrics.Called(o.Name, o.Driver, c.operation, string(Classify(err)), time.Since(began))
+		o.Metrics.Called(o.Name, o.Driver, c.Operation, string(Classify(err)), time.Since(began))
 	}
 	return err
 }

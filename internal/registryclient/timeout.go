@@ -20,7 +20,7 @@ func (o Options) mayLandFor() time.Duration { return 2 * o.Timeout }
 func (o Options) bound(ctx context.Context, c *call, next handler) error {
 	began := time.Now()
 	deadline, mayLand := began.Add(o.Timeout), time.Time{}
-	if c.operation == list {
+	if c.Operation == list {
 		deadline = began.Add(listTimeouts * o.Timeout)
 	}
 	if c.changes() {

@@ -62,7 +62,7 @@ func (c *Cluster) Compare(ctx context.Context, l tracker.Listing) (tracker.Compa
 			standing = append(standing, clusterstate.Entry{Recorded: t.Key(), Pod: pod})
 		}
 	}
-	c.Claims.Listed(l.Registry, l.Apps, standing, l.Asked.Add(-l.Staleness), c.Clock.Now())
+	c.Claims.Listed(l.Registry, standing, l.Asked.Add(-l.Staleness), c.Clock.Now())
 	return result, nil
 }
 

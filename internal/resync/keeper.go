@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
@@ -115,7 +116,7 @@ func (k *keeper) start(ctx context.Context, before *keeper) {
 	k.loops.Go(func() { k.compareAll(ctx) })
 	k.loops.Go(func() { k.heartbeats.renewAll(ctx) })
 	if apps := k.client.AppEntries(); apps != nil {
-		w := &watch{keeper: k, client: apps, name: registryclient.AppEntries(k.name)}
+		w := &watch{keeper: k, client: apps, source: lifecycle.Source{Registry: k.name, Writer: lifecycle.Application}}
 		k.loops.Go(func() { w.askAbout(ctx, registry.OutOfService) })
 		k.loops.Go(func() { w.askAbout(ctx, registry.InService) })
 	}
@@ -273,7 +274,6 @@ func (k *keeper) compare(ctx context.Context) (unknown, owned []registry.Entry, 
 	found, err := r.Pods.Compare(ctx, tracker.Listing{
 		Registry: k.name, Server: k.client.Server(), Names: names, Asked: asked, Staleness: staleness,
 		Confirms: staleness == 0 && !k.client.Expires(), Entries: owned, Foreign: foreign,
-		Apps: registryclient.AppEntries(k.name),
 	})
 	if err != nil {
 		return nil, nil, err
@@ -284,9 +284,8 @@ func (k *keeper) compare(ctx context.Context) (unknown, owned []registry.Entry, 
 			Service: m.In.Service, Address: m.In.Address, Port: m.In.Port,
 		})
 	}
-	for _, former := range found.Renamed {
-		k.auditRenamed(former, k.name)
-		k.auditRenamed(registryclient.AppEntries(former), registryclient.AppEntries(k.name))
+	for _, former := range found.Renamed { // with a restart, so no configuration before tells of it
+		k.resync.Audit.Write(receipt.Line{Kind: receipt.Renamed, Former: former, Entry: receipt.Entry{Registry: k.name}})
 	}
 	r.Metrics.Found(k.name, metrics.FoundMissing, len(found.Missing))
 	r.Metrics.Found(k.name, metrics.FoundDifferent, found.Different)
@@ -295,11 +294,6 @@ func (k *keeper) compare(ctx context.Context) (unknown, owned []registry.Entry, 
 			"missing", len(found.Missing), "different", found.Different)
 	}
 	return k.notRemovedSince(asked.Add(-staleness), found.Unknown), owned, nil
-}
-
-// auditRenamed writes down a rename that came with a restart, of which no configuration before tells.
-func (k *keeper) auditRenamed(former, now string) {
-	k.resync.Audit.Write(receipt.Line{Kind: receipt.Renamed, Former: former, Entry: receipt.Entry{Registry: now}})
 }
 
 // remove removes those of the unknown entries that are gone. With err it is not known which are, and unremoved is of what

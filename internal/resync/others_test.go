@@ -174,7 +174,7 @@ func TestRemovalsOfThisVeryCluster(t *testing.T) {
 			s := newScene(t, "a")
 			s.identified()
 			s.gone(s.written(ownUID, 24)[:12]...)
-			s.client("a", s.fakes["a"], func(o *registryclient.Options) { o.DryRun = func(string, registry.Instance) {} })
+			s.client("a", s.fakes["a"], func(o *registryclient.Options) { o.DryRun = func(registryclient.Subject) {} })
 			s.start()
 			time.Sleep(10 * time.Minute)
 			s.stop()

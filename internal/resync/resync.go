@@ -39,9 +39,9 @@ type Pods interface {
 	// Kept returns the instances of a registry whose Register or FailOver was acknowledged, without those for which a
 	// Deregister has begun since.
 	Kept(registry string) []registry.Instance
-	// Steered returns what a registry of applications' entries has acknowledged to be in service, or what to be out of it.
+	// Steered returns which applications' entries a registry has acknowledged to be in service, or which to be out of it.
 	Steered(registry string, in bool) []registry.Instance
-	// Answered notes what such a registry, asked at that time, said of an instance, and has its pod looked at where that is not
+	// Answered notes what a registry, asked at that time, said of an application's entry, and has its pod looked at where that is not
 	// what it has acknowledged.
 	Answered(target tracker.Target, state registry.State, asked time.Time) (differs bool)
 	// Lost notes that the registry, asked at that time, had no entry for the instance.

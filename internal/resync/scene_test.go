@@ -266,7 +266,7 @@ func (s *scene) Answered(target tracker.Target, state registry.State, _ time.Tim
 	if s.differs == nil {
 		s.differs = map[string]registry.State{}
 	}
-	s.differs[target.Registry+" "+target.Instance.Endpoint()] = state
+	s.differs[target.Key().Source().String()+" "+target.Instance.Endpoint()] = state
 	return true
 }
 

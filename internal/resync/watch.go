@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
@@ -30,21 +31,21 @@ const (
 type watch struct {
 	keeper *keeper
 	client *registryclient.Client
-	// name is that of the applications' entries in the keeper's registry.
-	name string
+	// source is the applications' entries in the keeper's registry.
+	source lifecycle.Source
 }
 
 // askAbout asks for what has to have the state until the context ends, and logs when that begins to fail and succeeds again. Each
 // state has a loop of its own, so that what has to be in can't hold up what has to be out.
 func (w *watch) askAbout(ctx context.Context, state registry.State) {
 	r, in := w.keeper.resync, state == registry.InService
-	logger := r.Logger.WithValues("registry", w.name, "want", state)
+	logger := r.Logger.WithValues("registry", w.source.String(), "want", state)
 	from := time.Now()
 	var trouble trouble
 	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
 		to := time.Now()
 		policy, _ := r.inForce()
-		err := w.ask(ctx, slices.DeleteFunc(r.Pods.Steered(w.name, in), func(one registry.Instance) bool {
+		err := w.ask(ctx, slices.DeleteFunc(r.Pods.Steered(w.keeper.name, in), func(one registry.Instance) bool {
 			return in && !isTurn(one, policy.Interval, from, to)
 		}))
 		if from = to; ctx.Err() == nil && r.has(w.keeper) {
@@ -74,7 +75,7 @@ func (w *watch) askFor(ctx context.Context, in registry.Instance) error {
 	if err != nil {
 		return err
 	}
-	if r.Pods.Answered(tracker.Target{Registry: w.name, Instance: in}, state, asked) {
+	if r.Pods.Answered(tracker.Target{Registry: w.source.Registry, Writer: w.source.Writer, Instance: in}, state, asked) {
 		r.Metrics.Found(w.keeper.name, metrics.FoundDifferent, 1)
 		r.Logger.Info("an application's entry is not what was acknowledged, reapplying", "registry", w.keeper.name,
 			"service", in.Service, "endpoint", in.Endpoint(), "pod", in.Namespace+"/"+in.Pod, "state", state)

@@ -36,7 +36,7 @@ func TestApplicationsEntriesAreWatched(t *testing.T) {
 		if n, m := asked(in), asked(out); n != 4 || m < 40 {
 			t.Errorf("in 4 minutes asked %d times for what is in rotation, and %d times for what is out; want 4, and one each %s", n, m, glance)
 		}
-		if diff := cmp.Diff(map[string]registry.State{"a/app 10.0.0.2:80": registry.InService}, s.differs); diff != "" {
+		if diff := cmp.Diff(map[string]registry.State{"a (by the application) 10.0.0.2:80": registry.InService}, s.differs); diff != "" {
 			t.Errorf("found otherwise (-want +got):\n%s", diff)
 		}
 		s.expectLogged("an application's entry is not what was acknowledged", asked(out))

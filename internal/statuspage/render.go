@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/steer"
 )
@@ -103,7 +104,7 @@ func (v *view) pods() {
 		v.put(`<a href="%s" rel="noreferrer">%s</a><p>%s</p></td>
 <td data-of="Registries">`, reason.Reason(p.Reason).Page(), p.Reason, p.Message)
 		for _, i := range p.Instances {
-			v.put(`<p><span class="state %s">%s</span> %s at %s in %s</p>`, i.State, i.State, i.Service, i.Endpoint, i.Registry)
+			v.put(`<p><span class="state %s">%s</span> %s at %s in %s</p>`, i.State, i.State, i.Service, i.Endpoint, sourceOf(i.Registry, i.Writer))
 		}
 		v.putIf(len(p.Instances) == 0, `<span class="faint">nothing yet</span>`)
 		v.put("</td>\n</tr>\n")
@@ -157,9 +158,13 @@ func (v *view) services() {
 <td data-of="Out">%s</td>
 <td data-of="Unacknowledged">%s</td>
 </tr>
-`, s.Namespace, s.Name, s.Registry, s.In, s.Out, s.Unacknowledged)
+`, s.Namespace, s.Name, sourceOf(s.Registry, s.Writer), s.In, s.Out, s.Unacknowledged)
 	}
 	v.foot(v.ServicesTotal - len(v.Services))
+}
+
+func sourceOf(registry, writer string) string {
+	return lifecycle.Source{Registry: registry, Writer: lifecycle.Writer(writer)}.String()
 }
 
 // head begins a table. A narrow page repeats the names of the columns in each cell.

@@ -76,8 +76,10 @@ type Service struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Registry  string `json:"registry"`
-	In        int    `json:"in"`
-	Out       int    `json:"out"`
+	// Writer is who has written the entries: empty for Rollcall, "app" for applications.
+	Writer string `json:"writer,omitempty"`
+	In     int    `json:"in"`
+	Out    int    `json:"out"`
 	// Unacknowledged are those whose last change the registry has not acknowledged.
 	Unacknowledged int `json:"unacknowledged"`
 }
@@ -106,7 +108,7 @@ func entriesOf(instances []tracker.Seen, asked func(lifecycle.PodID) bool) map[t
 	for _, i := range instances {
 		if asked(i.Pod) {
 			byUID[i.Pod.UID] = append(byUID[i.Pod.UID], entries.Entry{
-				Registry: i.In.Registry, Service: i.In.Service, Endpoint: net.JoinHostPort(i.In.Address, strconv.Itoa(i.In.Port)),
+				Registry: i.In.Registry, Writer: string(i.In.Writer), Service: i.In.Service, Endpoint: net.JoinHostPort(i.In.Address, strconv.Itoa(i.In.Port)),
 				State: stateOf(i),
 			})
 		}
@@ -135,7 +137,7 @@ func Build(f Facts) Snapshot {
 func servicesOf(instances []tracker.Seen) []Service {
 	counts := map[Service]*Service{}
 	for _, i := range instances {
-		key := Service{Namespace: i.Pod.Namespace, Name: i.In.Service, Registry: i.In.Registry}
+		key := Service{Namespace: i.Pod.Namespace, Name: i.In.Service, Registry: i.In.Registry, Writer: string(i.In.Writer)}
 		one := counts[key]
 		if one == nil {
 			one = &key
@@ -162,7 +164,7 @@ func servicesOf(instances []tracker.Seen) []Service {
 	}
 	slices.SortFunc(services, func(a, b Service) int {
 		return cmp.Or(cmp.Compare(order(a), order(b)),
-			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Registry, b.Registry))
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Registry, b.Registry), cmp.Compare(a.Writer, b.Writer))
 	})
 	return services
 }

@@ -76,15 +76,16 @@ type entry struct {
 
 // Target is one instance in one registry.
 type Target struct {
-	// Registry is its name in the configuration.
+	// Registry is its name in the configuration, and Writer whose entry it is there.
 	Registry string
+	Writer   lifecycle.Writer
 	Instance registry.Instance
 }
 
 // Key tells a target from the pod's others.
 func (t Target) Key() lifecycle.Recorded {
 	return lifecycle.Recorded{
-		Registry: t.Registry, Service: t.Instance.Service, Address: t.Instance.Address, Port: t.Instance.Port,
+		Registry: t.Registry, Writer: t.Writer, Service: t.Instance.Service, Address: t.Instance.Address, Port: t.Instance.Port,
 	}
 }
 

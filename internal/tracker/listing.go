@@ -26,8 +26,6 @@ type Listing struct {
 	Entries  []registry.Entry
 	// Foreign are entries that no Rollcall has written, and that clients are given.
 	Foreign []registry.Entry
-	// Apps is the name of the registry of the applications' own entries in this one.
-	Apps string
 }
 
 func (l Listing) asOf() time.Time { return l.Asked.Add(-l.Staleness) }
@@ -81,7 +79,7 @@ func (t *Tracker) Compare(l Listing) Comparison {
 	missed := func(i Instance) (Instance, bool) { return i.miss(l.asOf()) }
 	for uid, p := range t.pods {
 		for _, n := range p.instances {
-			if n.Registry == l.Registry && n.server == l.Server && !listed[uid][n.Recorded] && t.hear(p, n.Recorded, missed) {
+			if n.Registry == l.Registry && !n.ByApp() && n.server == l.Server && !listed[uid][n.Recorded] && t.hear(p, n.Recorded, missed) {
 				result.Missing = append(result.Missing, Seen{Pod: p.id, In: n.Recorded, Want: lifecycle.InService})
 			}
 		}
@@ -105,7 +103,7 @@ func (t *Tracker) sight(target Target, e registry.Entry, l Listing, result *Comp
 	if !p.opened {
 		result.Unknown = append(result.Unknown, e)
 	} else if p.servers != nil {
-		if now, known := p.servers(l.Registry); !known || now != l.Server {
+		if now, known := p.servers(lifecycle.Source{Registry: l.Registry}); !known || now != l.Server {
 			return
 		}
 	}
@@ -136,8 +134,6 @@ func (t *Tracker) noteShown(l Listing) {
 // foreign are the entries of one list that no Rollcall has written: the names under which clients are given an address and port.
 type foreign struct {
 	names map[place][]string
-	// byApps: an application's own entry is as expected, once and under its name.
-	byApps bool
 	// number is that of the list.
 	number int
 }
@@ -148,10 +144,10 @@ type place struct {
 }
 
 // of returns the names that count for an instance of a pod. A list that was compared before the pod came tells of whichever pod had
-// its address then.
+// its address then. An application's own entry is as expected, once and under its name.
 func (f foreign) of(p *pod, in lifecycle.Recorded) []string {
 	names := f.names[place{in.Address, in.Port}]
-	if p.born && p.came >= f.number || f.byApps && len(names) == 1 && names[0] == in.Service {
+	if p.born && p.came >= f.number || in.ByApp() && len(names) == 1 && names[0] == in.Service {
 		return nil
 	}
 	return names
@@ -169,17 +165,11 @@ func (t *Tracker) noteForeign(l Listing) {
 		slices.Sort(ofOne)
 	}
 	t.lists++
-	for name, byApps := range map[string]bool{l.Registry: false, l.Apps: true} {
-		before, now := t.foreign[name], foreign{names: names, byApps: byApps, number: t.lists}
-		t.foreign[name] = now
-		t.lookWhereItChanged(name, before, now)
-	}
-}
-
-func (t *Tracker) lookWhereItChanged(name string, before, now foreign) {
+	before, now := t.foreign[l.Registry], foreign{names: names, number: t.lists}
+	t.foreign[l.Registry] = now
 	for _, p := range t.pods {
 		for _, n := range p.instances {
-			if p.opened && n.Registry == name && !slices.Equal(before.of(p, n.Recorded), now.of(p, n.Recorded)) {
+			if p.opened && n.Registry == l.Registry && !slices.Equal(before.of(p, n.Recorded), now.of(p, n.Recorded)) {
 				t.look(&t.doubtful, p.id)
 			}
 		}

@@ -213,7 +213,7 @@ func TestRecordIsRecalledOnce(t *testing.T) {
 func TestShownByTheListThatWasAskedForFirst(t *testing.T) {
 	t.Parallel()
 	tr := New()
-	p := tr.Open(lifecycle.PodID{UID: "1"}, func(string) (any, bool) { return "a", true }, unchanged)
+	p := tr.Open(lifecycle.PodID{UID: "1"}, func(lifecycle.Source) (any, bool) { return "a", true }, unchanged)
 	for _, name := range []string{"second", "first"} {
 		l := Listing{Registry: name, Server: "a", Asked: epoch()}
 		if name == "second" {
@@ -234,7 +234,7 @@ func TestForeignNames(t *testing.T) {
 	starts := func(s *scene) { s.tr = New() }
 	has := func(names ...string) step {
 		return func(s *scene) {
-			l := Listing{Registry: "default", Apps: "default/app", Server: "a", Asked: s.now}
+			l := Listing{Registry: "default", Server: "a", Asked: s.now}
 			for _, name := range names {
 				l.Foreign = append(l.Foreign, registry.Entry{Instance: registry.Instance{Service: name, Address: in().Address, Port: in().Port}})
 			}
@@ -252,7 +252,7 @@ func TestForeignNames(t *testing.T) {
 		}
 	}
 	renamed, back := renames("default", "main"), renames("main", "default")
-	emptyUnderIt := func(s *scene) { s.tr.Compare(Listing{Registry: "main", Apps: "main/app", Server: "a", Asked: s.now}) }
+	emptyUnderIt := func(s *scene) { s.tr.Compare(Listing{Registry: "main", Server: "a", Asked: s.now}) }
 	for name, tc := range map[string]struct {
 		reason   string
 		steps    []step
@@ -268,9 +268,9 @@ func TestForeignNames(t *testing.T) {
 		"new":                              {"it has to be looked at", []step{begun, has("web")}, "default", "[web]", true},
 		"as before":                        {"that is known", []step{begun, has("web"), has("web")}, "default", "[web]", false},
 		"gone":                             {"its hook may go on", []step{begun, has("web"), has()}, "default", "[]", true},
-		"the application's":                {"it is as expected", []step{has("web")}, "default/app", "[]", false},
-		"the application's, twice":         {"there is one too many", []step{has("web", "web")}, "default/app", "[web web]", false},
-		"the application's, another name":  {"it is not found by the pod's", []step{has("api")}, "default/app", "[api]", false},
+		"the application's":                {"it is as expected", []step{has("web")}, "default by app", "[]", false},
+		"the application's, twice":         {"there is one too many", []step{has("web", "web")}, "default by app", "[web web]", false},
+		"the application's, another name":  {"it is not found by the pod's", []step{has("api")}, "default by app", "[api]", false},
 		"of a registry that was renamed":   {"no list has come under the new name", []step{begun, has("web"), renamed}, "main", "[web]", true},
 		"of one that has its name back":    {"the last list came under the other", []step{begun, has("web"), renamed, emptyUnderIt, back}, "default", "[]", true},
 	} {
@@ -278,7 +278,10 @@ func TestForeignNames(t *testing.T) {
 			t.Parallel()
 			s := play(tc.steps)
 			at := key()
-			at.Registry = tc.registry
+			var byApp bool
+			if at.Registry, byApp = strings.CutSuffix(tc.registry, " by app"); byApp {
+				at.Writer = lifecycle.Application
+			}
 			if got := fmt.Sprint(s.pod.ForeignNames(at)); got != tc.want {
 				t.Errorf("got %s, want %s: %s", got, tc.want, tc.reason)
 			}

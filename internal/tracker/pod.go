@@ -58,7 +58,7 @@ func (p *Pod) Born() bool { return locked(p, func() bool { return p.pod.born }) 
 // Shown reports whether a list has shown what the leaders before this one left in the registry.
 func (p *Pod) Shown(registry string) bool {
 	return locked(p, func() bool {
-		now, known := p.pod.servers(registry)
+		now, known := p.pod.servers(lifecycle.Source{Registry: registry})
 		from, listed := p.tracker.shown[registry]
 		return known && listed && from == now
 	})
@@ -213,7 +213,7 @@ func (p *Pod) change(in lifecycle.Recorded, to func(Instance) Instance) {
 	defer p.tracker.mu.Unlock()
 	i, known := p.pod.instances.get(in)
 	if !known {
-		i.server, _ = p.pod.servers(in.Registry)
+		i.server, _ = p.pod.servers(in.Source())
 	}
 	p.pod.instances.set(in, to(i))
 }

@@ -21,7 +21,7 @@ const remembered = time.Hour
 
 // Servers returns the identity of the servers that a registry's name stands for; false where the configuration has no such
 // registry. Nothing is known of a registry whose servers are others than before.
-type Servers func(registry string) (identity any, known bool)
+type Servers func(lifecycle.Source) (identity any, known bool)
 
 // Tracker is what this process knows, by pod. It is safe for concurrent use.
 type Tracker struct {
@@ -202,7 +202,7 @@ func (t *Tracker) Departures() []*corev1.Pod {
 func (t *Tracker) Kept(name string) []registry.Instance {
 	var kept []registry.Instance
 	t.each(func(_ *pod, in lifecycle.Recorded, i Instance) {
-		if in.Registry == name && i.kept() {
+		if in.Registry == name && !in.ByApp() && i.kept() {
 			kept = append(kept, *i.entry.instance)
 		}
 	})
@@ -240,19 +240,19 @@ func (t *Tracker) Seen() []Seen {
 	return seen
 }
 
-// Steered returns what a registry of applications' entries has acknowledged to be in service, or what to be out of it. What is at
+// Steered returns which applications' entries a registry has acknowledged to be in service, or which to be out of it. What is at
 // an address that the pod no longer has is another application's, and so is what has passed on.
 func (t *Tracker) Steered(name string, in bool) (steered []registry.Instance) {
 	t.each(func(p *pod, key lifecycle.Recorded, i Instance) {
 		own := p.last == nil && (key.Address == p.address || slices.Contains(p.others, key.Address)) && i.told != nil
-		if key.Registry == name && own && i.acknowledged && (i.want == lifecycle.InService) == in {
+		if key.Registry == name && key.ByApp() && own && i.acknowledged && (i.want == lifecycle.InService) == in {
 			steered = append(steered, *i.told)
 		}
 	})
 	return steered
 }
 
-// Answered notes what a registry of applications' entries, asked at that time, said of an instance. Where that is not what it
+// Answered notes what a registry, asked at that time, said of an application's entry. Where that is not what it
 // has acknowledged, and nothing was acknowledged since, the pod is looked at again, and Answered reports true.
 func (t *Tracker) Answered(target Target, state registry.State, asked time.Time) (differs bool) {
 	t.mu.Lock()
@@ -302,7 +302,7 @@ func (t *Tracker) Open(id lifecycle.PodID, servers Servers, names func(lifecycle
 		p.instances = slices.DeleteFunc(p.instances, func(n named) bool { return n.Stands(lifecycle.Absent) && n.Settled() })
 	}
 	for at, n := range p.instances {
-		if now, known := servers(n.Registry); known && n.server != now {
+		if now, known := servers(n.Source()); known && n.server != now {
 			p.instances[at].Instance = n.moveTo(now)
 		}
 	}

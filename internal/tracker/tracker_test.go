@@ -17,7 +17,7 @@ import (
 func epoch() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
 
 func only(server any) Servers {
-	return func(name string) (any, bool) { return server, name == "default" }
+	return func(of lifecycle.Source) (any, bool) { return server, of.Registry == "default" }
 }
 
 func unchanged(in lifecycle.Recorded) lifecycle.Recorded { return in }
@@ -69,7 +69,7 @@ func TestOpen_another_name_of_the_registry(t *testing.T) {
 	id, main := lifecycle.PodID{UID: types.UID(in().UID)}, key()
 	main.Registry = "main"
 	now := func(in lifecycle.Recorded) lifecycle.Recorded { in.Registry = "main"; return in }
-	servers := func(name string) (any, bool) { return "a", name == "main" }
+	servers := func(of lifecycle.Source) (any, bool) { return "a", of.Registry == "main" }
 	lands := epoch().Add(time.Minute)
 	for name, tc := range map[string]struct {
 		reason string

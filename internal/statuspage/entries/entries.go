@@ -25,6 +25,8 @@ type Answer struct {
 // Entry is one of a pod.
 type Entry struct {
 	Registry string `json:"registry"`
+	// Writer is who has written it: empty for Rollcall, "app" for the pod's application.
+	Writer   string `json:"writer,omitempty"`
 	Service  string `json:"service"`
 	Endpoint string `json:"endpoint"`
 	State    State  `json:"state"`
