@@ -104,9 +104,9 @@ func (o *observation) looksFor(c plan.Change) bool {
 		o.unseen(c.Key())
 }
 
-// waitsFor reports whether nothing may go on before the application's entry is found. What takes out a pod whose application may be
+// mustFind reports whether nothing may go on before the application's entry is found. What takes out a pod whose application may be
 // given to clients elsewhere waits while OpenKruise does: kubelet does not, and no client is sent to what never was ready.
-func (o *observation) waitsFor(c plan.Change) bool {
+func (o *observation) mustFind(c plan.Change) bool {
 	return c.Want == lifecycle.InService || o.decision.Row.Drains() && lifecycle.WasReady(o.pod())
 }
 
@@ -125,7 +125,7 @@ func (r *PodReconciler) lookElsewhere(ctx context.Context, seen *observation, c 
 		missing.Message += fmt.Sprintf("; it was looked for at %s", strings.Join(addresses, ", "))
 	}
 	switch {
-	case !seen.waitsFor(c):
+	case !seen.mustFind(c):
 		return notes.Blocker{}
 	case rehearsed:
 		return r.awaitsApp(seen, c, notes.Blocker{Message: c.String() + ": the registry has none"}, nil)
@@ -197,12 +197,13 @@ func (r *PodReconciler) clear(ctx context.Context, seen *observation, c plan.Cha
 			return r.failed(ctx, seen, c, reg, err)
 		}
 	}
-	since, again := seen.note.TakenOut(c.Key())
+	since := seen.tracked.Standing(c.Key()).OutAfterGone()
+	again := !since.IsZero()
 	over := again && isOver(state, asked.Sub(since))
 	if !over && (!again || state == registry.Absent || seen.unacknowledged(c)) {
 		missing := r.call(ctx, seen, c)
 		if isOut(state, missing) {
-			seen.note.SetTakenOut(c.Key(), asked)
+			seen.tracked.OutAfterGone(c.Key(), asked)
 		}
 		if missing.Reason != "" {
 			return missing

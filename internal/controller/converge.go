@@ -16,6 +16,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/plan"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
+	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -167,43 +168,69 @@ func (r *PodReconciler) ensure(ctx context.Context, seen *observation, c plan.Ch
 	return missing
 }
 
-// agree is ensure for an instance that may be anything in the registry.
+// agree takes the steps of an instance until nothing is left to do, or it has to wait.
 func (r *PodReconciler) agree(ctx context.Context, seen *observation, c plan.Change) notes.Blocker {
-	in := c.Key()
+	in, goal := c.Key(), seen.goal(c)
+	goal.MustBeSeen, goal.Given = seen.looksFor(c), !c.ByApp() && seen.tracked.Foreign(in) && !seen.leavesToApp(c)
 	seen.tracked.RecallRemoval(in, seen.recordedRemoval(c))
-	standing := seen.tracked.Standing(in)
-	if !standing.Says(c.Want, c.Instance) || !standing.Settled() && standing.SettlesIn(r.Clock.Now()) <= 0 && !seen.asksAbout(c) {
-		if missing := r.call(ctx, seen, c); missing.Reason != "" {
+	for {
+		if c.Want == lifecycle.Absent {
+			seen.tracked.LetGo(in) // whether the registry can be asked or not
+		}
+		var missing notes.Blocker
+		switch step := seen.tracked.Standing(in).Next(goal, r.Clock.Now()); step.Act {
+		case tracker.Change:
+			missing = r.call(ctx, seen, c)
+		case tracker.Ask:
+			missing = r.ask(ctx, seen, c, &goal)
+		case tracker.Wait:
+			return r.waitsFor(seen, c, goal, step)
+		default:
+			r.agreed(seen, c)
+			return notes.Blocker{}
+		}
+		if missing.Reason != "" {
 			return missing
 		}
 	}
-	if missing := r.settle(ctx, seen, c); missing.Reason != "" {
-		return missing
-	}
-	if seen.looksFor(c) {
-		return r.awaitsApp(seen, c, notes.Blocker{Message: c.String() + ": the registry has no such entry and never showed one, so " +
-			"clients may be given the pod by an entry at another address"}, nil)
-	}
+}
+
+// agreed is called once nothing is left to do about an instance.
+func (r *PodReconciler) agreed(seen *observation, c plan.Change) {
+	seen.tracked.GivenNoMore(c.Key(), r.Clock.Now())
 	r.lookForSeveral(seen, c)
 	if c.Want == lifecycle.Absent {
-		r.State.Claims.Removed(seen.pod().UID, in, r.Clock.Now())
+		r.State.Claims.Removed(seen.pod().UID, c.Key(), r.Clock.Now())
 	}
-	return notes.Blocker{}
+}
+
+// waitsFor says what an instance waits for.
+func (r *PodReconciler) waitsFor(seen *observation, c plan.Change, goal tracker.Goal, step tracker.Step) notes.Blocker {
+	switch step.Cause {
+	case tracker.Postponed:
+		return notes.Blocker{Reason: step.Said.Reason, Message: step.Said.Message, After: step.After}
+	case tracker.Settling:
+		return notes.Blocker{Reason: reason.Settling, After: max(step.After, backoffBase),
+			Message: c.String() + ": an earlier call failed, and may still be carried out"}
+	case tracker.GivenByAnother:
+		return seen.alsoRegistersItself(c, "its list has an entry of another writer")
+	case tracker.Unseen:
+		seen.tracked.GivenNoMore(c.Key(), r.Clock.Now())
+		return r.awaitsApp(seen, c, notes.Blocker{Message: c.String() + ": the registry has no such entry and never showed one, so " +
+			"clients may be given the pod by an entry at another address"}, nil)
+	default:
+		return notes.Blocker{Reason: reason.NotConfirmed, After: r.backOff(seen), Message: fmt.Sprintf(
+			"%s: the registry has acknowledged that it is %s, and says %s", c, c.Want, goal.Said)}
+	}
 }
 
 // call makes one call. Nothing is known of its outcome until it has returned without an error.
 func (r *PodReconciler) call(ctx context.Context, seen *observation, c plan.Change) notes.Blocker {
 	in, now := c.Key(), r.Clock.Now()
-	if c.Want == lifecycle.Absent {
-		seen.tracked.LetGo(in) // whether the registry can be asked or not
-	}
 	reg := seen.settings.client(c.Key().Source())
 	if reg == nil {
 		return notes.Blocker{Reason: reason.UnknownRegistry, Message: fmt.Sprintf(
 			"%s: the configuration no longer has this registry: put it back until its pods have left it", c)}
-	}
-	if postponed := seen.note.Postponed(c.Key(), c.Want, reg, now); postponed.Reason != "" {
-		return postponed
 	}
 	lands := now.Add(reg.MayLandFor())
 	if refused := r.claim(seen, c, lands); refused.Reason != "" {
@@ -255,63 +282,29 @@ func (r *PodReconciler) caller(pod *corev1.Pod) registryclient.Caller {
 	return registryclient.Caller{ID: string(pod.UID), Urgent: urgent, Wake: func() { r.wake(id, urgent) }}
 }
 
-// settle returns no blocker once no call of unknown outcome can have undone, or can still undo, what was acknowledged.
-func (r *PodReconciler) settle(ctx context.Context, seen *observation, c plan.Change) notes.Blocker {
-	standing, asks := seen.tracked.Standing(c.Key()), seen.asksAbout(c) || seen.looksFor(c)
-	if remaining := standing.SettlesIn(r.Clock.Now()); !standing.Settled() && (!asks || remaining > 0) {
-		return notes.Blocker{Reason: reason.Settling, After: max(remaining, backoffBase),
-			Message: c.String() + ": an earlier call failed, and may still be carried out"}
+// ask asks the registry whether it says what it has acknowledged. An answer from before nothing could be carried out any more would prove
+// nothing; see [tracker.Instance.Next].
+func (r *PodReconciler) ask(ctx context.Context, seen *observation, c plan.Change, goal *tracker.Goal) notes.Blocker {
+	reg, asked := seen.settings.client(c.Key().Source()), r.Clock.Now()
+	state, err := reg.Get(ctx, r.caller(seen.pod()), c.Instance)
+	if err != nil {
+		return r.failed(ctx, seen, c, reg, err)
 	}
-	if asks {
-		if missing := r.readBack(ctx, seen, c); missing.Reason != "" {
-			return missing
-		}
-	}
-	if !c.ByApp() && seen.tracked.Foreign(c.Key()) && !seen.leavesToApp(c) {
-		return seen.alsoRegistersItself(c, "its list has an entry of another writer")
-	}
-	seen.tracked.GivenNoMore(c.Key(), r.Clock.Now())
-	return notes.Blocker{}
-}
-
-// asksAbout reports whether the registry has to be asked for the instance before anything rests on its acknowledgement: a
-// call of unknown outcome came before that.
-func (o *observation) asksAbout(c plan.Change) bool {
-	return o.tracked.Standing(c.Key()).Unconfirmed() && o.settings.client(c.Key().Source()).Gets()
-}
-
-// readBack asks the registry whether it says what it has acknowledged, once nothing can be carried out any more that would
-// undo it: an earlier answer would prove nothing. Where it says something else, the call is made and it is asked again, once.
-func (r *PodReconciler) readBack(ctx context.Context, seen *observation, c plan.Change) notes.Blocker {
-	reg := seen.settings.client(c.Key().Source())
-	for again := false; ; again = true {
-		asked := r.Clock.Now()
-		if postponed := seen.note.Postponed(c.Key(), c.Want, reg, asked); postponed.Reason != "" {
-			return postponed
-		}
-		state, err := reg.Get(ctx, r.caller(seen.pod()), c.Instance)
-		if err != nil {
-			return r.failed(ctx, seen, c, reg, err)
-		}
-		r.auditTold(seen, c.Target, state, asked)
-		switch {
-		case c.Confirms(state, seen.leavesToApp(c)):
-			if seen.tracked.Confirmed(c.Key(), asked); state != registry.Absent {
-				seen.tracked.Saw(c.Key(), asked)
-			}
-			return notes.Blocker{}
-		case state == registry.Foreign:
-			return seen.alsoRegistersItself(c, "the registry was asked for it")
-		}
+	r.auditTold(seen, c.Target, state, asked)
+	switch {
+	case c.Confirms(state, seen.leavesToApp(c)):
+		seen.tracked.Confirmed(c.Key(), asked)
+		goal.Asked = true
+	case state == registry.Foreign:
+		return seen.alsoRegistersItself(c, "the registry was asked for it")
+	default:
 		seen.tracked.Contradicted(c.Key(), state)
-		if again {
-			return notes.Blocker{Reason: reason.NotConfirmed, After: r.backOff(seen),
-				Message: fmt.Sprintf("%s: the registry has acknowledged that it is %s, and says %s", c, c.Want, state)}
-		}
-		if missing := r.call(ctx, seen, c); missing.Reason != "" {
-			return missing
-		}
+		goal.Contradicted, goal.Said = goal.Contradicted+1, state
 	}
+	if state != registry.Absent {
+		seen.tracked.Saw(c.Key(), asked)
+	}
+	return notes.Blocker{}
 }
 
 // probeAll returns why clients are not given the pod yet although it was registered everywhere.
@@ -444,7 +437,9 @@ func (r *PodReconciler) failed(ctx context.Context, seen *observation, c plan.Ch
 	}
 	b = b.OfAgent(err)
 	if told {
-		seen.note.Postpone(c.Key(), c.Want, reg, r.Clock.Now().Add(after), b)
+		seen.tracked.Postpone(c.Key(), tracker.Postponement{
+			Want: c.Want, Through: reg, Until: r.Clock.Now().Add(after), Reason: b.Reason, Message: b.Message,
+		})
 	}
 	return b
 }

@@ -58,10 +58,15 @@ func (o *observation) unacknowledged(c plan.Change) bool {
 	return !o.tracked.Standing(c.Key()).Says(c.Want, c.Instance)
 }
 
+// goal is what has to become of an instance, as far as the configuration and its change tell.
+func (o *observation) goal(c plan.Change) tracker.Goal {
+	client := o.settings.client(c.Key().Source())
+	return tracker.Goal{Want: c.Want, Told: c.Instance, Through: client, Gets: client.Gets()}
+}
+
 // certain reports whether the registry has acknowledged the change, and nothing can have undone it or still will.
 func (o *observation) certain(c plan.Change) bool {
-	standing := o.tracked.Standing(c.Key())
-	return standing.Says(c.Want, c.Instance) && standing.Settled() && !o.asksAbout(c)
+	return o.tracked.Standing(c.Key()).Certain(o.goal(c))
 }
 
 // wasInService reports whether clients were given the instance once, by what this process or the record knows.

@@ -11,7 +11,6 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/reason"
-	"github.com/rollcall-dev/rollcall/internal/registryclient"
 )
 
 // Notes are those of all pods. They are safe for concurrent use.
@@ -54,18 +53,6 @@ type Note struct {
 	returned bool
 	// several: an Event came of several entries of the pod's application.
 	several bool
-	// takenOut are the entries of the application of a pod that is gone, and since when they were taken out after that.
-	takenOut map[lifecycle.Recorded]time.Time
-	// postponed are the changes for which a registry said when to come back.
-	postponed map[lifecycle.Recorded]postponement
-}
-
-// postponement is a registry's word when to come back with a change. An event must not bring it sooner.
-type postponement struct {
-	want    lifecycle.Want
-	client  *registryclient.Client
-	until   time.Time
-	blocker Blocker
 }
 
 // Of returns the pod's note.
@@ -176,50 +163,6 @@ func (n *Note) FailsFor(err error, now time.Time) time.Duration {
 func (n *Note) ReadOut(since *time.Time, now time.Time) {
 	if since != nil && !since.Equal(n.out) {
 		n.out, n.OutRead = *since, now
-	}
-}
-
-// Postpone notes that a registry said when to come back with a change, and why it was not made.
-func (n *Note) Postpone(in lifecycle.Recorded, want lifecycle.Want, client *registryclient.Client, until time.Time, why Blocker) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.postponed == nil {
-		n.postponed = map[lifecycle.Recorded]postponement{}
-	}
-	n.postponed[in] = postponement{want: want, client: client, until: until, blocker: why}
-}
-
-// Postponed returns why a change must not be made yet, by the registry's own word; nothing where it may. What it said of
-// another change does not count: a registry that takes no more instances must not keep a deleted pod in. Nor does what it said
-// to another client, whose credentials may have been the reason.
-func (n *Note) Postponed(in lifecycle.Recorded, want lifecycle.Want, client *registryclient.Client, now time.Time) Blocker {
-	n.mu.Lock()
-	p, postponed := n.postponed[in]
-	n.mu.Unlock()
-	if !postponed || p.want != want || p.client != client || !now.Before(p.until) {
-		return Blocker{}
-	}
-	p.blocker.After = p.until.Sub(now)
-	return p.blocker
-}
-
-// TakenOut returns since when the entry of an application whose pod is gone was taken out; false where it was not yet.
-func (n *Note) TakenOut(in lifecycle.Recorded) (since time.Time, is bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	since, is = n.takenOut[in]
-	return since, is
-}
-
-// SetTakenOut notes since when such an entry is taken out. What was noted first counts.
-func (n *Note) SetTakenOut(in lifecycle.Recorded, since time.Time) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.takenOut == nil {
-		n.takenOut = map[lifecycle.Recorded]time.Time{}
-	}
-	if _, is := n.takenOut[in]; !is {
-		n.takenOut[in] = since
 	}
 }
 

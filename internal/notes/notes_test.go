@@ -8,41 +8,10 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/reason"
-	"github.com/rollcall-dev/rollcall/internal/registryclient"
 )
 
 func noteOf(n *Notes, uid types.UID) *Note {
 	return n.Of(lifecycle.PodID{NamespacedName: types.NamespacedName{Namespace: "prod", Name: "web-" + string(uid)}, UID: uid})
-}
-
-func TestPostponed(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
-	in, other := lifecycle.Recorded{Service: "web", Port: 80}, lifecycle.Recorded{Service: "web", Port: 81}
-	client, renewed := &registryclient.Client{}, &registryclient.Client{}
-	one := noteOf(New(), "1")
-	one.Postpone(in, lifecycle.InService, client, now.Add(time.Minute), Blocker{Reason: reason.RegistryRefused})
-	for name, tc := range map[string]struct {
-		reason string
-		in     lifecycle.Recorded
-		want   lifecycle.Want
-		client *registryclient.Client
-		at     time.Time
-		after  time.Duration
-	}{
-		"the same":          {"an event must not bring it sooner", in, lifecycle.InService, client, now.Add(time.Second), 59 * time.Second},
-		"the time has come": {"it is tried again", in, lifecycle.InService, client, now.Add(time.Minute), 0},
-		"another change":    {"a full registry must not keep a deleted pod in", in, lifecycle.Absent, client, now, 0},
-		"another client":    {"its credentials may have been the reason", in, lifecycle.InService, renewed, now, 0},
-		"another instance":  {"nothing was said of it", other, lifecycle.InService, client, now, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got := one.Postponed(tc.in, tc.want, tc.client, tc.at); got.After != tc.after {
-				t.Errorf("got %+v, want it to wait for %s\nreason: %s", got, tc.after, tc.reason)
-			}
-		})
-	}
 }
 
 func TestOneEventForAWorkload(t *testing.T) {

@@ -38,6 +38,10 @@ type Instance struct {
 	recordedRemoval time.Time
 	// seen is when the registry was last known to have an entry.
 	seen time.Time
+	// outAfterGone is when the entry of an application was taken out whose pod was gone by then.
+	outAfterGone time.Time
+	// postponed is the registry's last word when to come back; nil where it has said none.
+	postponed *Postponement
 	// server is the registry's identity, see [Servers]. moved: it was another one before, of which the record may speak.
 	server any
 	moved  bool
@@ -159,14 +163,14 @@ func (i Instance) unsettledUntil() time.Time {
 	return latest
 }
 
-// Unconfirmed reports whether the registry is to be asked what it says before anything rests on its acknowledgement.
-func (i Instance) Unconfirmed() bool { return i.unconfirmed }
-
 // AcknowledgedAt is when the registry last acknowledged something; zero where it has not to this process.
 func (i Instance) AcknowledgedAt() time.Time { return i.since }
 
 // SeenAt is when the registry was last known to have an entry; zero where this process has not found one.
 func (i Instance) SeenAt() time.Time { return i.seen }
+
+// OutAfterGone is when the entry of an application was first taken out whose pod was gone by then; zero where it was not.
+func (i Instance) OutAfterGone() time.Time { return i.outAfterGone }
 
 // Returned reports whether an application's entry that was taken out was found in service again.
 func (i Instance) Returned() bool { return i.returned }
@@ -432,5 +436,5 @@ func (i Instance) renamed() Instance {
 // moveTo returns what is known once the registry's name stands for other servers. What may still be carried out stays known:
 // they may be the same all the same.
 func (i Instance) moveTo(server any) Instance {
-	return Instance{wasIn: i.wasIn, unconfirmed: i.unconfirmed, late: i.late, server: server, moved: i.Known()}
+	return Instance{wasIn: i.wasIn, unconfirmed: i.unconfirmed, late: i.late, outAfterGone: i.outAfterGone, postponed: i.postponed, server: server, moved: i.Known()}
 }

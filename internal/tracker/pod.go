@@ -139,6 +139,21 @@ func (p *Pod) Saw(in lifecycle.Recorded, asked time.Time) {
 	p.change(in, func(i Instance) Instance { return i.saw(asked) })
 }
 
+// Postpone notes a registry's word when to come back with a change.
+func (p *Pod) Postpone(in lifecycle.Recorded, said Postponement) {
+	p.change(in, func(i Instance) Instance { i.postponed = &said; return i })
+}
+
+// OutAfterGone notes that the entry of an application was taken out at that time whose pod is gone. The first time counts.
+func (p *Pod) OutAfterGone(in lifecycle.Recorded, since time.Time) {
+	p.change(in, func(i Instance) Instance {
+		if i.outAfterGone.IsZero() {
+			i.outAfterGone = since
+		}
+		return i
+	})
+}
+
 // Given is called when clients are given the instance by an entry that no Rollcall has written, whatever the registry has acknowledged.
 func (p *Pod) Given(in lifecycle.Recorded) {
 	p.change(in, func(i Instance) Instance { i.given = true; return i })
@@ -153,12 +168,12 @@ func (p *Pod) GivenNoMore(in lifecycle.Recorded, now time.Time) {
 	}
 }
 
-// LetGo is called before an instance is taken away, also where no call for that can be made now. Of one that nothing is known of
-// there is nothing to let go.
+// LetGo is called before an instance is taken away, also where no call for that can be made now. Of one that nothing is known of, or
+// that is known to be absent, there is nothing to let go.
 func (p *Pod) LetGo(in lifecycle.Recorded) {
 	p.tracker.mu.Lock()
 	defer p.tracker.mu.Unlock()
-	if i, known := p.pod.instances.get(in); known {
+	if i, known := p.pod.instances.get(in); known && !i.Stands(lifecycle.Absent) {
 		p.pod.instances.set(in, i.letGo())
 	}
 }

@@ -119,9 +119,14 @@ func (w *walk) change(want lifecycle.Want) {
 	}
 }
 
-// readBack asks the registry, as the reconciler does, once nothing can land any more.
+// next is the next step towards what was asked for last.
+func (w *walk) next() Step {
+	return w.known.Next(Goal{Want: w.known.want, Told: in(), Gets: true}, w.truth.now)
+}
+
+// readBack asks the registry where that is the next step. What failed is over by then, see straggles.
 func (w *walk) readBack() {
-	if !w.known.Attempted() || !w.known.acknowledged || w.known.SettlesIn(w.truth.now) > 0 {
+	if w.next().Act != Ask {
 		return
 	}
 	w.truth.pass(straggles)
@@ -162,16 +167,14 @@ func (w *walk) list() {
 	w.listing, w.asked = nil, time.Time{}
 }
 
-// certain reports whether something rests on what is known.
-func (w *walk) certain() bool {
-	return w.known.acknowledged && w.known.Settled() && !w.known.Unconfirmed()
-}
+// certain reports whether something rests on what is known: nothing is left to do.
+func (w *walk) certain() bool { return w.known.Attempted() && w.next().Act == Nothing }
 
 // rest has the registry answer from now on: what is wanted then is soon certain.
 func (w *walk) rest() {
 	w.truth.pass(2 * timeout)
 	for range 3 {
-		if !w.known.Stands(lifecycle.OutOfService) || !w.known.Settled() {
+		if !w.known.Stands(lifecycle.OutOfService) || w.next().Act == Change {
 			began := w.truth.now
 			w.become(func(i Instance) Instance { return i.begin(lifecycle.OutOfService, in(), began) })
 			w.truth.pending = append(w.truth.pending, effect{lifecycle.OutOfService, began})
