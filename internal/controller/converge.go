@@ -20,97 +20,60 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// progress is how far the registries have come.
-type progress struct {
-	// record is what to write down; nil leaves the record as it is.
-	record *lifecycle.Record
-	// blocker is what is still missing; empty once OpenKruise may go on.
-	blocker notes.Blocker
-	// behind is what the pod could not leave, which holds no hook that waits for the pod to be in service.
-	behind notes.Blocker
-	// departing are the changes that are made only once such a hook is asserted.
-	departing []plan.Change
+// leaveFormer takes the pod out where its address was once, which may be another pod's soon.
+func (r *PodReconciler) leaveFormer(ctx context.Context, v *visit) notes.Blocker {
+	return r.ensureAll(ctx, v.observation, v.changes.FormerAddresses)
 }
 
-// done reports whether OpenKruise may go on: the registries have acknowledged everything, and the drain has passed. In a dry
-// run nothing was acknowledged, and what would follow is said too, since nothing is written.
-func (p progress) done() bool { return p.blocker.Reason == "" || p.blocker.Reason == reason.DryRun }
-
-// converge makes every registry of the pod say what it must of every instance. It starts again, once, if an application's
-// entry was found at another address than expected.
-func (r *PodReconciler) converge(ctx context.Context, seen *observation) progress {
-	p := r.convergeOnce(ctx, seen)
-	if seen.relocated.Swap(false) {
-		for i, t := range seen.targets {
-			seen.targets[i].Instance.Address = seen.placeOf(t.Key()).Address
-		}
-		p = r.convergeOnce(ctx, seen)
-	}
-	return p
+func (r *PodReconciler) leaveDeparting(ctx context.Context, v *visit) notes.Blocker {
+	return r.ensureAll(ctx, v.observation, v.changes.Departing)
 }
 
-func (r *PodReconciler) convergeOnce(ctx context.Context, seen *observation) progress {
-	p := seen.plan()
-	if seen.decision.Want == lifecycle.Keep {
-		seen.tracked.Stay(seen.pod().Status.PodIP)
-	}
-	behind := r.ensureAll(ctx, seen, p.FormerAddresses)
-	switch seen.decision.Want {
-	case lifecycle.InService:
-		return r.join(ctx, seen, p, behind)
-	case lifecycle.Keep:
-		return progress{behind: behind.And(r.depart(ctx, seen, p.Departing))}
-	case lifecycle.OutOfService, lifecycle.Absent:
-	}
-	// An application's own entry may show only once Rollcall's, at the same place, is gone.
-	missing := behind.And(r.ensureAll(ctx, seen, p.Departing)).And(r.ensureAll(ctx, seen, p.Present)).And(r.unlisted(seen))
-	if missing.Reason != "" {
-		return progress{blocker: missing}
-	}
-	return r.drained(seen, p)
+func (r *PodReconciler) leavePresent(ctx context.Context, v *visit) notes.Blocker {
+	return r.ensureAll(ctx, v.observation, v.changes.Present)
 }
 
-// join puts the pod in service, and takes it out of where it departs from once clients are given it. A hook that waits is
-// asserted before that.
-func (r *PodReconciler) join(ctx context.Context, seen *observation, p plan.Plan, behind notes.Blocker) progress {
-	d, missing, record := seen.decision, r.ensureAll(ctx, seen, p.Present), (*lifecycle.Record)(nil)
-	unrecorded := func(c plan.Change) bool { return seen.certain(c) && seen.input.Unrecorded(c.Key()) }
-	if missing.Lasts(ctx.Err() != nil) && slices.ContainsFunc(p.Present, unrecorded) {
-		// A registry that was never asked is not to hold it later. One that has the pod by the former record is named by this one too.
-		known := seen.instances()
-		record = seen.newRecord(p.Without(func(c plan.Change) bool { return !known[c.Key()] }))
+// join registers the pod. A registry that was never asked is not to hold it later, so what has acknowledged is written down where
+// another lasts to be missing. One that has the pod by the former record is named by this one too.
+func (r *PodReconciler) join(ctx context.Context, v *visit) notes.Blocker {
+	missing := r.ensureAll(ctx, v.observation, v.changes.Present)
+	unrecorded := func(c plan.Change) bool { return v.certain(c) && v.input.Unrecorded(c.Key()) }
+	if missing.Lasts(ctx.Err() != nil) && slices.ContainsFunc(v.changes.Present, unrecorded) {
+		known := v.instances()
+		v.record = v.newRecord(v.changes.Without(func(c plan.Change) bool { return !known[c.Key()] }))
 	}
-	// A probe is asked only where a hook hangs on it, or where the pod departs from what clients are given it by now.
-	if missing.Reason == "" && (len(d.Then.Set) > 0 || slices.ContainsFunc(p.Departing, seen.unacknowledged)) {
-		missing = r.probeAll(ctx, seen, p.Present)
+	return missing
+}
+
+// probe asks whether clients are given the pod, where a hook hangs on it, or where the pod departs from what clients are given it by now.
+func (r *PodReconciler) probe(ctx context.Context, v *visit) notes.Blocker {
+	if len(v.decision.Then.Set) == 0 && !slices.ContainsFunc(v.changes.Departing, v.unacknowledged) {
+		return notes.Blocker{}
 	}
-	if missing.Reason == "" && d.Waiting != "" {
-		missing = r.readersLag(seen, p.Present)
+	return r.probeAll(ctx, v.observation, v.changes.Present)
+}
+
+// awaitReaders holds OpenKruise back until clients know the pod.
+func (r *PodReconciler) awaitReaders(_ context.Context, v *visit) notes.Blocker {
+	if v.decision.Waiting == "" {
+		return notes.Blocker{}
 	}
-	if missing.Reason != "" {
-		return progress{blocker: missing, behind: behind, record: record}
-	}
-	done := progress{behind: behind, departing: p.Departing}
-	if d.Waiting == "" {
-		done.behind, done.departing = behind.And(r.depart(ctx, seen, p.Departing)), nil
-	}
-	done.record = seen.newRecord(p)
-	return done
+	return r.readersLag(v.observation, v.changes.Present)
 }
 
 // depart takes a pod that is in service everywhere that it belongs out of where it departs from, once clients are given it there.
-func (r *PodReconciler) depart(ctx context.Context, seen *observation, departing []plan.Change) notes.Blocker {
-	if slices.ContainsFunc(departing, seen.unacknowledged) {
-		present := plan.Present(seen.targets, lifecycle.InService)
-		missing := r.readersLag(seen, present)
-		if missing.Reason == "" && seen.decision.Want == lifecycle.Keep { // join has asked already
-			missing = r.probeAll(ctx, seen, present)
+func (r *PodReconciler) depart(ctx context.Context, v *visit) notes.Blocker {
+	if slices.ContainsFunc(v.changes.Departing, v.unacknowledged) {
+		present := plan.Present(v.targets, lifecycle.InService)
+		missing := r.readersLag(v.observation, present)
+		if missing.Reason == "" && v.decision.Want == lifecycle.Keep { // one that joins was asked for already
+			missing = r.probeAll(ctx, v.observation, present)
 		}
 		if missing.Reason != "" {
 			return missing
 		}
 	}
-	return r.ensureAll(ctx, seen, departing)
+	return r.leaveDeparting(ctx, v)
 }
 
 // readersLag waits until clients know the pod that was put in service, so that OpenKruise counts on no pod before.
@@ -143,7 +106,7 @@ func (r *PodReconciler) ensureAll(ctx context.Context, seen *observation, change
 	}
 	calls.Wait()
 	for _, b := range each {
-		missing = missing.And(b)
+		missing = notes.First(missing, b)
 	}
 	return missing
 }
@@ -321,33 +284,34 @@ func (r *PodReconciler) probeAll(ctx context.Context, seen *observation, changes
 	return notes.Blocker{}
 }
 
-// drained is called once everything is acknowledged, and holds OpenKruise back until the clients had time to notice.
-func (r *PodReconciler) drained(seen *observation, p plan.Plan) progress {
-	if len(seen.tracked.Known()) == 0 && !seen.input.Record.Exists() {
-		return progress{} // no registry ever knew the pod, and so there is nothing to write down
+// drain holds OpenKruise back until the clients had time to notice, once everything is acknowledged.
+func (r *PodReconciler) drain(_ context.Context, v *visit) notes.Blocker {
+	if len(v.tracked.Known()) == 0 && !v.input.Record.Exists() {
+		return notes.Blocker{} // no registry ever knew the pod, and so there is nothing to write down
 	}
-	done := progress{record: seen.newRecord(p)}
-	removedAt, counted := r.removedAt(seen, p)
-	drains := seen.decision.Row.Drains()
-	if seen.drain == 0 || removedAt.IsZero() || !drains && done.record.OutSince != nil {
-		return done
+	v.record = v.newRecord(v.changes)
+	removedAt, counted := r.removedAt(v)
+	drains := v.decision.Row.Drains()
+	if v.drain == 0 || removedAt.IsZero() || !drains && v.record.OutSince != nil {
+		return notes.Blocker{}
 	}
-	if done.record.OutSince = &removedAt; !drains {
-		return done // for the hook that may wait next, and the manager that leads then
+	if v.record.OutSince = &removedAt; !drains {
+		return notes.Blocker{} // for the hook that may wait next, and the manager that leads then
 	}
-	if remaining := counted.Add(seen.drain).Sub(r.Clock.Now()); remaining > 0 {
-		done.blocker = notes.Blocker{Reason: reason.Draining, After: remaining,
-			Message: fmt.Sprintf("out of rotation since %s, drains for %s", removedAt.Format(time.RFC3339), seen.drain)}
+	remaining := counted.Add(v.drain).Sub(r.Clock.Now())
+	if remaining <= 0 {
+		return notes.Blocker{}
 	}
-	return done
+	return notes.Blocker{Reason: reason.Draining, After: remaining,
+		Message: fmt.Sprintf("out of rotation since %s, drains for %s", removedAt.Format(time.RFC3339), v.drain)}
 }
 
 // removedAt is when the last instance that may have been in service was taken out, and from when its drain counts; zero where
 // none was. No pod drains for less than its drain because another manager's clock reads otherwise.
-func (r *PodReconciler) removedAt(seen *observation, p plan.Plan) (latest, counted time.Time) {
+func (r *PodReconciler) removedAt(v *visit) (latest, counted time.Time) {
 	ahead := r.Ahead()
-	for _, c := range p.All() {
-		recorded, from := seen.tracked.Standing(c.Key()).RemovedAt(ahead)
+	for _, c := range v.changes.All() {
+		recorded, from := v.tracked.Standing(c.Key()).RemovedAt(ahead)
 		if recorded.After(latest) {
 			latest = recorded
 		}
@@ -378,13 +342,13 @@ func (o *observation) neverRegistered(c plan.Change) bool {
 
 // unlisted is why no hook is released of a pod that came before this process watched, and of which no record tells that it was in
 // service: its description may be another than when the leader before this one put it there, and only a list tells where that was.
-func (r *PodReconciler) unlisted(seen *observation) notes.Blocker {
-	if seen.input.Record.WasInService() || seen.tracked.Born() || !seen.decision.Releases {
+func (r *PodReconciler) unlisted(_ context.Context, v *visit) notes.Blocker {
+	if v.input.Record.WasInService() || v.tracked.Born() || !v.decision.Releases {
 		return notes.Blocker{}
 	}
-	for _, s := range seen.sources {
-		if name := s.Registry; seen.settings.Registries[name].Lists() && !seen.tracked.Shown(name) {
-			return notes.Blocker{Reason: reason.RegistryUnavailable, After: r.backOff(seen), Message: fmt.Sprintf(
+	for _, s := range v.sources {
+		if name := s.Registry; v.settings.Registries[name].Lists() && !v.tracked.Shown(name) {
+			return notes.Blocker{Reason: reason.RegistryUnavailable, After: r.backOff(v.observation), Message: fmt.Sprintf(
 				"registry %q has yet to list what the manager before this one has registered: no record tells where the pod was in service", name)}
 		}
 	}

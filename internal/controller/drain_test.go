@@ -213,7 +213,7 @@ func TestAStepOfTheClockChangesNoDrain(t *testing.T) {
 	w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
 	seen, _, err := w.r.observe(t.Context(), lifecycle.PodIDOf(pod))
 	w.must(err, "observing the pod")
-	if _, counted := w.r.removedAt(seen, seen.plan()); !strings.Contains(counted.String(), " m=") {
+	if _, counted := w.r.removedAt(&visit{observation: seen, changes: seen.plan()}); !strings.Contains(counted.String(), " m=") {
 		t.Errorf("a drain counts from %s by the wall clock, which a person or NTP can set", counted)
 	}
 }

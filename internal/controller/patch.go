@@ -23,6 +23,8 @@ const patchTimeout = 15 * time.Second
 // errMoved says that the pod is gone or no longer what it was decided on, so nothing was written.
 var errMoved = errors.New("the pod has moved on")
 
+func isMoved(err error) bool { return errors.Is(err, errMoved) }
+
 // patch makes the edit and writes the record in one API write, or none where the pod has all of it. The observation then holds
 // the pod's metadata as the API server returned it: a patch changes nothing else, and a whole pod is ten times as large. What
 // the registry has acknowledged is written down also where the manager was asked to stop meanwhile, else the next one has to

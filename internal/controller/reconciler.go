@@ -1,15 +1,16 @@
 // Package controller holds the pod reconciler. Reconcile reads from top to bottom, and each of its steps has a file.
 //
 // observe.go gathers what a decision rests on, and instances.go what may be in which registry; lifecycle.Decide decides; plan.Of
-// says which changes that takes, and converge.go makes them; release.go says what is released without the registry; patch.go lets
-// OpenKruise go on; report.go tells people why a pod waits. apps.go has what differs for entries that applications write, and
-// events.go has pods looked at. What this process knows of the registries is in package tracker.
+// says which changes that takes, stages.go in which stages they are made, and converge.go makes them; release.go says what is
+// released without the registry; patch.go lets OpenKruise go on; report.go tells people why a pod waits. apps.go has what differs
+// for entries that applications write, and events.go has pods looked at. What this process knows of the registries is in package
+// tracker.
 package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -159,10 +160,11 @@ func (r *PodReconciler) Reconcile(ctx context.Context, id lifecycle.PodID) (reco
 	if seen == nil || err != nil {
 		return reconcile.Result{RequeueAfter: again}, err
 	}
-	progress, err := r.advance(r.about(ctx, seen), seen)
+	v := &visit{observation: seen}
+	err = r.advance(r.about(ctx, seen), v)
 	failing := seen.note.FailsFor(err, r.Clock.Now())
 	switch {
-	case errors.Is(err, errMoved) && failing < rolloutPatience:
+	case isMoved(err) && failing < rolloutPatience:
 		// Its change is on the way to the cache and will bring it back by itself; the delay is for the case that it does not.
 		return reconcile.Result{RequeueAfter: r.backOff(seen)}, nil
 	case err != nil:
@@ -170,79 +172,43 @@ func (r *PodReconciler) Reconcile(ctx context.Context, id lifecycle.PodID) (reco
 		if !lifecycle.IsRefused(err) && failing < rolloutPatience {
 			return reconcile.Result{}, err // which most likely passes by itself
 		}
-		return r.report(ctx, seen, refused.And(progress.blocker).And(progress.behind)), nil
-	case seen.departed && progress.done():
+		v.held = slices.Insert(v.held, 0, refused)
+	case seen.departed && v.done():
 		r.forget(id.UID)
 		return reconcile.Result{}, nil
 	}
-	return r.report(ctx, seen, progress.blocker.And(progress.behind)), nil
-}
-
-// advance takes the pod as far as it can go now. One that Rollcall does not drive is left as it is, but for handlers that no
-// workload names any more.
-func (r *PodReconciler) advance(ctx context.Context, seen *observation) (progress, error) {
-	r.refuseSkip(seen)
-	r.warnOfBrought(seen)
-	if refused := seen.refused(); refused.Reason != "" {
-		return progress{blocker: refused}, r.patch(ctx, seen, lifecycle.Edit{Clear: seen.decision.Then.Clear}, nil)
-	}
-	// What does not wait for a registry is written first. An annotation to skip a hook that came with the template goes too.
-	arm := seen.decision.Arm
-	arm.ClearSkip = seen.skip.FromTemplate && seen.pod().DeletionTimestamp == nil
-	before := seen.input
-	if err := r.patch(ctx, seen, arm, nil); err != nil {
-		return r.unarmed(ctx, seen, arm, err), err
-	}
-	if before.ChangedBeside(arm, seen.pod()) {
-		return progress{}, errMoved // what the targets were made from may be what was changed
-	}
-	p := r.converge(ctx, seen)
-	if err := r.conclude(ctx, seen, &p); err != nil {
-		return p, err
-	}
-	if err := r.leave(ctx, seen, &p); err != nil {
-		return p, err
-	}
-	return p, r.showRotation(ctx, seen)
-}
-
-// unarmed makes the changes that need no handler on the pod: the API server may refuse one, or fail to write it, for long. Another
-// pod gets a former address meanwhile, and clients are given a pod that has to be out.
-func (r *PodReconciler) unarmed(ctx context.Context, seen *observation, arm lifecycle.Edit, err error) progress {
-	want := seen.decision.Want
-	switch {
-	case errors.Is(err, errMoved):
-		return progress{}
-	case len(arm.Set) == 0 && (want == lifecycle.OutOfService || want == lifecycle.Absent):
-		return progress{behind: r.converge(ctx, seen).blocker}
-	}
-	return progress{behind: r.ensureAll(ctx, seen, seen.plan().FormerAddresses)}
+	return r.report(ctx, seen, notes.First(slices.Concat(v.held, v.behind)...)), nil
 }
 
 // conclude writes what follows once the registries have acknowledged, or what is released without that.
-func (r *PodReconciler) conclude(ctx context.Context, seen *observation, p *progress) error {
-	before, d := seen.pod(), seen.decision
+func (r *PodReconciler) conclude(ctx context.Context, v *visit) error {
+	before, d, done := v.pod(), v.decision, v.done()
 	edit, release := d.Then, (*release)(nil)
-	if !p.done() {
-		if edit, release = r.release(seen, &p.blocker); release == nil && seen.mayBeOut() {
+	switch {
+	case !done:
+		missing := notes.First(v.held...)
+		if edit, release = r.release(v, &missing); release == nil && v.mayBeOut() {
 			edit = d.Out
 		}
+		v.held = []notes.Blocker{missing}
+	case len(v.held) == 0 && d.Want == lifecycle.InService:
+		v.record = v.newRecord(v.changes)
 	}
-	if seen.excuse = ""; release != nil {
-		seen.excuse = release.by
+	if v.excuse = ""; release != nil {
+		v.excuse = release.by
 	}
-	edit.ClearSkip = seen.skips() && (release != nil || p.done())
-	if seen.departed {
-		p.record = nil // it goes with the pod
+	edit.ClearSkip = v.skips() && (release != nil || done)
+	if v.departed {
+		v.record = nil // it goes with the pod
 	}
-	if err := r.patch(ctx, seen, edit, p.record); err != nil || seen.pod() == before {
+	if err := r.patch(ctx, v.observation, edit, v.record); err != nil || v.pod() == before {
 		return err // or there was nothing to write, or it is a dry run, which has reported what it would do
 	}
 	if release != nil {
 		r.Releases.Count(string(d.Waiting), release.by)
-		r.event(seen, release.reason, release.message)
+		r.event(v.observation, release.reason, release.message)
 	}
-	r.waited(seen, d.Waiting)
+	r.waited(v.observation, d.Waiting)
 	return nil
 }
 
@@ -252,18 +218,6 @@ func (r *PodReconciler) waited(seen *observation, hook lifecycle.Hook) {
 	if err == nil && hook != "" && seen.decision.Waiting == "" {
 		r.Releases.Waited(string(hook), r.Clock.Now().Sub(since))
 	}
-}
-
-// leave makes the changes that waited for a hook to be asserted, and writes down what came of them.
-func (r *PodReconciler) leave(ctx context.Context, seen *observation, p *progress) error {
-	if len(p.departing) == 0 {
-		return nil
-	}
-	p.behind = p.behind.And(r.ensureAll(ctx, seen, p.departing))
-	if seen.decision.Want != lifecycle.InService {
-		return nil // it has moved on, and the next look at it says where to
-	}
-	return r.patch(ctx, seen, lifecycle.Edit{}, seen.newRecord(seen.plan()))
 }
 
 func (r *PodReconciler) backOff(seen *observation) time.Duration {

@@ -21,7 +21,7 @@ type release struct {
 // release returns what is released although b is still missing: immediately if a person skips the hook, and by the failure
 // policy not before its deadline; then b says to look again at that time. A drain that still runs holds the policy back, and
 // so does a registry that has yet to be asked: only one that was lets it go.
-func (r *PodReconciler) release(seen *observation, b *notes.Blocker) (lifecycle.Edit, *release) {
+func (r *PodReconciler) release(seen *visit, b *notes.Blocker) (lifecycle.Edit, *release) {
 	d, policy := seen.decision, seen.settings.OnRegistryFailure
 	now, drained := r.Clock.Now(), r.drainedAt(seen)
 	if seen.skips() {
@@ -57,11 +57,11 @@ func (r *PodReconciler) release(seen *observation, b *notes.Blocker) (lifecycle.
 // drainedAt is when the drain has passed that this manager began, and the one that another began by the record; zero if neither did.
 // The record counts whatever has become of its entries since: it only holds the pod back, and no longer than for a drain from when
 // this manager first read it.
-func (r *PodReconciler) drainedAt(seen *observation) time.Time {
+func (r *PodReconciler) drainedAt(seen *visit) time.Time {
 	if !seen.decision.Row.Drains() {
 		return time.Time{}
 	}
-	_, began := r.removedAt(seen, seen.plan())
+	_, began := r.removedAt(seen)
 	if recorded := seen.input.Record.OutSince; recorded != nil {
 		by := recorded.Add(r.Ahead())
 		if read := seen.note.OutRead; read.Before(by) {

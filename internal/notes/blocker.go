@@ -24,16 +24,23 @@ type Blocker struct {
 	Unasked bool
 }
 
-// And adds what else is missing: the first reason is shown that is more than a turn yet to come, and the sooner one says
-// when to look again.
-func (b Blocker) And(other Blocker) Blocker {
+// First returns the one of several that is shown: the first that is more than a turn yet to come. The one that is due soonest says when to
+// look again.
+func First(all ...Blocker) (first Blocker) {
+	for _, b := range all {
+		first = first.and(b)
+	}
+	return first
+}
+
+func (b Blocker) and(other Blocker) Blocker {
 	unasked := b.Unasked || other.Unasked
 	b.Unasked, other.Unasked = unasked, unasked
 	switch {
 	case b.Reason == "":
 		return other
 	case b.Reason == reason.Queued && other.Reason != "" && other.Reason != reason.Queued:
-		return other.And(b)
+		return other.and(b)
 	case other.Reason != "" && other.After > 0 && (b.After == 0 || other.After < b.After):
 		b.After = other.After
 	}

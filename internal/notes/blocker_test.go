@@ -28,7 +28,7 @@ func TestBlockersTogether(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := tc.one.And(tc.other); got != tc.want {
+			if got := First(tc.one, tc.other); got != tc.want {
 				t.Errorf("got %+v, want %+v\nreason: %s", got, tc.want, tc.reason)
 			}
 		})
