@@ -169,9 +169,14 @@ func table(in Input) Decision {
 
 // takenBack is for a pod that is updated in place: with all handlers of inPlaceUpdate it would count as back in service. OpenKruise itself
 // sets those that the new template has and the old one lacks, in the write that begins Updating.
+// It takes away those that the old template has and the new one lacks: a pod that came here in rotation is armed until it is out.
 // https://github.com/openkruise/kruise/blob/v1.8.3/pkg/util/inplaceupdate/inplace_update_defaults.go
 func (in Input) takenBack() Edit {
-	return Edit{Clear: union(in.Hooks.InPlaceUpdate, without(in.Hooks.PreNormal, in.Hooks.PreDelete))}
+	edit := Edit{Clear: union(in.Hooks.InPlaceUpdate, without(in.Hooks.PreNormal, in.Hooks.PreDelete))}
+	if in.Record.Want == InService {
+		edit.Set = without(in.Hooks.PreDelete, union(in.Hooks.InPlaceUpdate, in.Hooks.PreNormal))
+	}
+	return edit
 }
 
 // notReady is for a pod that is Normal and not ready. One that is kept is armed: it may be in service. One that ends is not kept:

@@ -333,9 +333,15 @@ func (c *checker) checkAsserts(d Decision) {
 			}
 		}
 	}
-	kept := c.row.state.name == `"Normal"` && d.Want == Keep && !c.row.ready // it may be in service
-	if d.Want != InService && (len(d.Arm.Set) > 0 && !kept || len(d.Then.Set) > 0) {
+	// These may be in service.
+	kept := c.row.state.name == `"Normal"` && d.Want == Keep && !c.row.ready
+	updated := (d.Row == RowUpdating || d.Row == RowUpdatedNotReady) && RecordOf(c.pod).Want == InService
+	if d.Want != InService && (len(d.Arm.Set) > 0 && !kept && !updated || len(d.Then.Set) > 0) {
 		c.fail("sets %v %v although the registry must say %s", d.Arm.Set, d.Then.Set, d.Want)
+	}
+	deletes := filter(without(c.hooks.PreDelete, union(c.hooks.InPlaceUpdate, c.hooks.PreNormal)), func(h Handler) bool { return !carries(c.pod, h) })
+	if updated && !slices.Equal(d.Arm.Set, deletes) {
+		c.fail("arms %v of a pod whose update may have begun in rotation, want %v", d.Arm.Set, deletes)
 	}
 	if d.Want == InService && !c.row.ready {
 		c.fail("puts a pod in rotation that is not ready")

@@ -60,7 +60,7 @@ func (h Hooks) Released(handler, state string, deleting bool) (hook string, allo
 func (h Hooks) Asserted(handler, state string, deleting bool) (hook string, allowed bool) {
 	switch is := appspub.LifecycleStateType(state); {
 	case deleting || Leaving(state):
-		return "", false
+		return "", !deleting && is == appspub.LifecycleStateUpdating && h.armsAlone(handler)
 	case is == appspub.LifecycleStatePreparingNormal && h.Serves(PreNormal, handler):
 		return PreNormal, true
 	case is == appspub.LifecycleStateUpdated && h.Serves(InPlaceUpdate, handler):
@@ -70,6 +70,12 @@ func (h Hooks) Asserted(handler, state string, deleting bool) (hook string, allo
 	default:
 		return "", true
 	}
+}
+
+// armsAlone reports whether the handler is of preDelete and of no other hook. An update without the hook inPlaceUpdate may have taken it
+// away from a pod in rotation, and so it may be set in Updating.
+func (h Hooks) armsAlone(handler string) bool {
+	return h.Serves(PreDelete, handler) && !h.Serves(InPlaceUpdate, handler) && !h.Serves(PreNormal, handler)
 }
 
 // Leaving reports whether it is a state in which a pod is out of service, ready or not.

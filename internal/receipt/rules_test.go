@@ -32,7 +32,7 @@ func TestRulesAllowTheDecisionTable(t *testing.T) {
 			hold("sets", edit.Set, hooks.Asserted)
 		}
 	}
-	if len(inputs) < 15_000 {
+	if len(inputs) < 30_000 {
 		t.Errorf("there are %d inputs, so a dimension was lost", len(inputs))
 	}
 }
@@ -83,7 +83,9 @@ func tableInputs() (all []lifecycle.Input) {
 						}
 						ends(pod)
 						for _, unready := range []lifecycle.UnreadyPolicy{lifecycle.UnreadyFailOver, lifecycle.UnreadyKeep} {
-							all = append(all, lifecycle.Input{Pod: pod, Hooks: hooks, Ownership: owned, Unready: unready})
+							for _, record := range []lifecycle.Record{{}, {Want: lifecycle.InService}} {
+								all = append(all, lifecycle.Input{Pod: pod, Hooks: hooks, Record: record, Ownership: owned, Unready: unready})
+							}
 						}
 					}
 				}

@@ -14,6 +14,7 @@ import (
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	kruisev1beta1 "github.com/openkruise/kruise-api/apps/v1beta1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
@@ -332,11 +334,7 @@ func TestLintPolicy(t *testing.T) {
 	hook := func(set *kruisev1alpha1.CloneSet) map[string]string {
 		return set.Spec.Lifecycle.PreDelete.LabelsHandler
 	}
-	cases := []struct {
-		name, reason string
-		edit         func(*kruisev1alpha1.CloneSet)
-		want         string // refused, or a warning where that is what it begins with
-	}{
+	cases := []lintCase{
 		{"selector", "changing the label detaches the pod", func(set *kruisev1alpha1.CloneSet) {
 			hook(set)["example.com/also"] = "true"
 			set.Spec.Selector.MatchLabels["example.com/also"] = "true"
@@ -381,15 +379,7 @@ func TestLintPolicy(t *testing.T) {
 		set := labels.load(t)
 		set.Namespace = namespace
 		cases[c].edit(set)
-		said := &warnings{}
-		config := rest.CopyConfig(env.cluster.Config())
-		config.WarningHandler = said
-		to, err := client.New(config, client.Options{Scheme: env.client.Scheme()})
-		expect.NoError(t, err)
-		if err := to.Create(t.Context(), set, client.DryRunAll); err != nil {
-			return err.Error()
-		}
-		return strings.Join(*said, " ")
+		return judged(t, func(to client.Client) error { return to.Create(t.Context(), set, client.DryRunAll) })
 	}
 	expect.Soon(t, "the policies to be in force", func() error {
 		for i, c := range cases {
@@ -399,49 +389,141 @@ func TestLintPolicy(t *testing.T) {
 		}
 		return nil
 	})
-	expectNoHandlerAdded(t, namespace)
+	expectKindsJudged(t, namespace)
+	expectTemplatesJudged(t, namespace)
 	for i, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			want, warns := strings.CutPrefix(c.want, "warning: ")
-			got := create(i)
-			refused := c.want != "" && !warns
-			if !strings.Contains(got, want) || strings.Contains(got, "forbidden") != refused || c.want == "" && got != "" {
-				t.Errorf("%s: want %q, got %q", c.reason, c.want, got)
-			}
+			expectJudgment(t, c.reason, create(i), c.want)
 		})
 	}
 }
 
-// expectNoHandlerAdded has the policy refuse that a CloneSet's template is given a handler of inPlaceUpdate, and nothing else of it.
-func expectNoHandlerAdded(t *testing.T, namespace string) {
+type lintCase struct {
+	name, reason string
+	edit         func(*kruisev1alpha1.CloneSet)
+	want         string // refused, or a warning where that is what it begins with
+}
+
+// judged returns what the API server says of a request: its error, or its warnings.
+func judged(t *testing.T, request func(client.Client) error) string {
 	t.Helper()
-	const handler = "example.com/unready-blocker-inplace"
-	set := labels.load(t)
-	set.Namespace, set.Name = namespace, "without-handlers"
-	withoutHandlers(set)
-	expect.NoError(t, env.client.Create(t.Context(), set))
+	said := &warnings{}
+	config := rest.CopyConfig(env.cluster.Config())
+	config.WarningHandler = said
+	to, err := client.New(config, client.Options{Scheme: env.client.Scheme()})
+	expect.NoError(t, err)
+	if err := request(to); err != nil {
+		return err.Error()
+	}
+	return strings.Join(*said, " ")
+}
+
+func expectJudgment(t *testing.T, reason, got, want string) {
+	t.Helper()
+	says, warns := strings.CutPrefix(want, "warning: ")
+	refused := want != "" && !warns
+	if !strings.Contains(got, says) || strings.Contains(got, "forbidden") != refused || want == "" && got != "" {
+		t.Errorf("%s: want %q, got %q", reason, want, got)
+	}
+}
+
+// expectKindsJudged has the policies judge the hooks of StatefulSets and DaemonSets, each by what OpenKruise does there.
+func expectKindsJudged(t *testing.T, namespace string) {
+	t.Helper()
+	const handler = "example.com/unready-blocker-delete"
+	like := func() *kruisev1alpha1.CloneSet {
+		set := labels.load(t)
+		set.Namespace = namespace
+		withoutHandlers(set)
+		return set
+	}
+	statefulSet := func(edit func(*kruisev1beta1.StatefulSet)) client.Object {
+		set := asStatefulSet(like())
+		edit(set)
+		return set
+	}
+	daemonSet := func(edit func(*kruisev1alpha1.DaemonSet)) client.Object {
+		set := asDaemonSet(like())
+		edit(set)
+		return set
+	}
 	for _, c := range []struct {
-		reason  string
-		edit    func(*kruisev1alpha1.CloneSet)
-		refused bool
+		reason string
+		set    client.Object
+		want   string
 	}{
-		{"an update brings the handler along", func(set *kruisev1alpha1.CloneSet) { set.Spec.Template.Labels[handler] = "true" }, true},
-		{"at another value it is not set", func(set *kruisev1alpha1.CloneSet) { set.Spec.Template.Labels[handler] = "false" }, false},
-		{"preDelete is not asked on the way back", func(set *kruisev1alpha1.CloneSet) {
-			set.Spec.Template.Labels["example.com/unready-blocker-delete"] = "true"
-		}, false},
-		{"a finalizer is brought along too", func(set *kruisev1alpha1.CloneSet) {
-			set.Spec.Lifecycle.InPlaceUpdate.FinalizersHandler = []string{"example.io/f"}
-			set.Spec.Template.Finalizers = []string{"example.io/f"}
-		}, true},
+		{"the hooks work", statefulSet(func(*kruisev1beta1.StatefulSet) {}), ""},
+		{"the label detaches the pod", statefulSet(func(set *kruisev1beta1.StatefulSet) {
+			set.Spec.Selector.MatchLabels[handler], set.Spec.Template.Labels[handler] = "true", "true"
+		}), "label " + handler + " is in spec.selector"},
+		{"OpenKruise stops at the first pod", statefulSet(func(set *kruisev1beta1.StatefulSet) {
+			set.Spec.PodManagementPolicy = "OrderedReady"
+		}), "warning: set it to Parallel"},
+		{"Rollcall sees the pods", daemonSet(func(*kruisev1alpha1.DaemonSet) {}), ""},
+		{"nothing arms the pods", daemonSet(func(set *kruisev1alpha1.DaemonSet) {
+			delete(set.Spec.Template.Labels, appspub.LifecycleStateKey)
+		}), "does not set " + handler},
+		{"the template arms the pods", daemonSet(func(set *kruisev1alpha1.DaemonSet) {
+			delete(set.Spec.Template.Labels, appspub.LifecycleStateKey)
+			set.Spec.Template.Labels[handler] = "true"
+		}), ""},
+		{"OpenKruise moves no pod on from there", daemonSet(func(set *kruisev1alpha1.DaemonSet) {
+			set.Spec.Template.Labels[appspub.LifecycleStateKey] = "PreparingNormal"
+		}), "set label lifecycle.apps.kruise.io/state to Normal"},
+		{"OpenKruise has no such hook there", daemonSet(func(set *kruisev1alpha1.DaemonSet) {
+			set.Spec.Lifecycle.PreNormal = lifecycle.Enrolled().PreNormal
+		}), "does not wait at this hook in a DaemonSet"},
 	} {
-		edited := set.DeepCopy()
-		c.edit(edited)
-		err := env.client.Patch(t.Context(), edited, client.MergeFrom(set), client.DryRunAll)
-		if refused := err != nil && strings.Contains(err.Error(), "a handler of inPlaceUpdate"); refused != c.refused || err != nil && !refused {
-			t.Errorf("%s: refused %t, want %t: %v", c.reason, refused, c.refused, err)
-		}
+		got := judged(t, func(to client.Client) error { return to.Create(t.Context(), c.set, client.DryRunAll) })
+		expectJudgment(t, c.reason, got, c.want)
+	}
+}
+
+// expectTemplatesJudged has the policy refuse that a template is given a handler of inPlaceUpdate, and warn where pods in rotation lose
+// one of preDelete.
+func expectTemplatesJudged(t *testing.T, namespace string) {
+	t.Helper()
+	const update, del, added, removed = "example.com/unready-blocker-inplace", "example.com/unready-blocker-delete",
+		"a handler of inPlaceUpdate", "warning: this removes example.com/unready-blocker-delete"
+	cloneSet := func(name string) *kruisev1alpha1.CloneSet {
+		set := labels.load(t)
+		set.Namespace, set.Name, set.Spec.Replicas = namespace, name, new(int32(0))
+		withoutHandlers(set)
+		return set
+	}
+	both, statefulSet, unasked := cloneSet("both-hooks"), asStatefulSet(cloneSet("")), cloneSet("pre-delete-only")
+	unasked.Spec.Lifecycle.InPlaceUpdate = nil
+	for _, set := range []*kruisev1alpha1.CloneSet{both, unasked} {
+		set.Spec.Template.Labels[del] = "true"
+	}
+	for _, set := range []client.Object{both, statefulSet, unasked} {
+		expect.NoError(t, env.client.Create(t.Context(), set))
+	}
+	for _, c := range []struct {
+		reason string
+		of     client.Object
+		edit   func(*clusterstate.Workload)
+		want   string
+	}{
+		{"an update brings the handler along", both, func(w *clusterstate.Workload) { w.Template.Labels[update] = "true" }, added},
+		{"the same of a StatefulSet", statefulSet, func(w *clusterstate.Workload) { w.Template.Labels[update] = "true" }, added},
+		{"at another value it is not set", both, func(w *clusterstate.Workload) { w.Template.Labels[update] = "false" }, ""},
+		{"preDelete is not asked on the way back", statefulSet, func(w *clusterstate.Workload) { w.Template.Labels[del] = "true" }, ""},
+		{"a finalizer is brought along too", both, func(w *clusterstate.Workload) {
+			w.Lifecycle.InPlaceUpdate.FinalizersHandler = []string{"example.io/f"}
+			w.Template.Finalizers = []string{"example.io/f"}
+		}, added},
+		{"the pods are out when they lose it", both, func(w *clusterstate.Workload) { delete(w.Template.Labels, del) }, ""},
+		{"the pods are in rotation when they lose it", unasked, func(w *clusterstate.Workload) { delete(w.Template.Labels, del) }, removed},
+		{"another value takes it too", unasked, func(w *clusterstate.Workload) { w.Template.Labels[del] = "false" }, removed},
+	} {
+		edited := c.of.DeepCopyObject().(client.Object)
+		c.edit(clusterstate.AsWorkload(edited))
+		got := judged(t, func(to client.Client) error {
+			return to.Patch(t.Context(), edited, client.MergeFrom(c.of), client.DryRunAll)
+		})
+		expectJudgment(t, c.reason, got, c.want)
 	}
 }
 

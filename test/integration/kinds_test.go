@@ -124,12 +124,17 @@ func TestDaemonSet(t *testing.T) {
 
 // statefulSet has the hooks and the template of the style's CloneSet.
 func (s *scenario) statefulSet(replicas int32) *kruisev1beta1.StatefulSet {
-	like := s.template()
+	set := asStatefulSet(s.template())
+	set.Namespace, set.Spec.Replicas = s.ns, &replicas
+	return set
+}
+
+func asStatefulSet(like *kruisev1alpha1.CloneSet) *kruisev1beta1.StatefulSet {
 	like.Spec.Template.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: appspub.InPlaceUpdateReady}} // its webhook wants it
 	return &kruisev1beta1.StatefulSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "web"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: like.Namespace, Name: "web"},
 		Spec: kruisev1beta1.StatefulSetSpec{
-			Replicas: &replicas, Selector: like.Spec.Selector, Template: like.Spec.Template, Lifecycle: like.Spec.Lifecycle,
+			Replicas: like.Spec.Replicas, Selector: like.Spec.Selector, Template: like.Spec.Template, Lifecycle: like.Spec.Lifecycle,
 			PodManagementPolicy: "Parallel",
 			UpdateStrategy: kruisev1beta1.StatefulSetUpdateStrategy{
 				Type: "RollingUpdate",
@@ -142,10 +147,15 @@ func (s *scenario) statefulSet(replicas int32) *kruisev1beta1.StatefulSet {
 }
 
 func (s *scenario) daemonSet() *kruisev1alpha1.DaemonSet {
-	like := s.template()
+	set := asDaemonSet(s.template())
+	set.Namespace = s.ns
+	return set
+}
+
+func asDaemonSet(like *kruisev1alpha1.CloneSet) *kruisev1alpha1.DaemonSet {
 	like.Spec.Template.Labels[appspub.LifecycleStateKey] = string(appspub.LifecycleStateNormal)
 	return &kruisev1alpha1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "web"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: like.Namespace, Name: "web"},
 		Spec: kruisev1alpha1.DaemonSetSpec{
 			Selector: like.Spec.Selector, Template: like.Spec.Template,
 			Lifecycle: &appspub.Lifecycle{PreDelete: like.Spec.Lifecycle.PreDelete},
