@@ -8,6 +8,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -45,8 +46,9 @@ func (m *model) checkPatch(p *modelPod, seen, before, after *corev1.Pod, edited 
 	}
 	switch {
 	case after.DeletionTimestamp != nil:
-		held := func(pod *corev1.Pod) bool { return slices.ContainsFunc(pod.Finalizers, ownedFinalizer) }
-		p.releasedHook = p.releasedHook || held(before) && !held(after)
+		if holds(before) && !holds(after) || guarded(before) && !guarded(after) {
+			m.checkExcuse(p, lifecycle.PreDelete, before, after)
+		}
 	case stateOf(after) == appspub.LifecycleStatePreparingDelete:
 		m.checkRelease(p, lifecycle.PreDelete, before, after)
 	case stateOf(after) == appspub.LifecycleStatePreparingUpdate:
@@ -55,6 +57,13 @@ func (m *model) checkPatch(p *modelPod, seen, before, after *corev1.Pod, edited 
 		m.checkAssert(p, lifecycle.PreNormal, seen, before, after, edited)
 	case stateOf(after) == appspub.LifecycleStateUpdated:
 		m.checkAssert(p, lifecycle.InPlaceUpdate, seen, before, after, edited)
+	}
+	switch {
+	case !takesSkip(before, after):
+	case isFinished(after): // whose hooks are released together, in any state
+		p.freed, p.excused, m.manager.mayTell = true, true, reason.Skipped
+	case m.manager.mayTell != reason.Skipped && !edited:
+		m.violatef("the skip of %s was taken off, and released nothing", p.uid)
 	}
 	m.check()
 }
@@ -67,16 +76,9 @@ func (m *model) checkRelease(p *modelPod, h lifecycle.Hook, before, after *corev
 		return
 	}
 	m.logf("rollcall: releases %s of %s", h, p.uid)
-	m.checkDoubts(func(e entry) bool { return e.uid == p.uid })
-	p.releasedHook = true
 	p.taken = p.taken || h == lifecycle.InPlaceUpdate
-	if isFinished(after) {
-		return // nothing drains in a pod whose containers ended
-	}
-	if out, was := m.registry.outSince[p.uid]; was && m.now.Before(out.Add(m.drain)) {
-		m.violatef("I1: %s was released %s after it went out of rotation, and drains for %s", p.uid, m.now.Sub(out), m.drain)
-	}
-	if h == lifecycle.PreDelete && m.hook(lifecycle.PreNormal) != nil && len(ours(m.hook(lifecycle.PreNormal))) > 0 && isAllHooked(m.hook(lifecycle.PreNormal), after) {
+	m.checkExcuse(p, h, before, after)
+	if !isFinished(after) && h == lifecycle.PreDelete && m.hook(lifecycle.PreNormal) != nil && len(ours(m.hook(lifecycle.PreNormal))) > 0 && isAllHooked(m.hook(lifecycle.PreNormal), after) {
 		m.violatef("preDelete of %s was released and preNormal left set", p.uid)
 	}
 }
@@ -124,7 +126,7 @@ func (m *model) checkUnasked(p *modelPod, does string, hook *appspub.LifecycleHo
 	if len(without(ours(hook), p.unarmed)) == 0 {
 		p.unasked = true
 	}
-	if !p.unasked && p.registeredIn == m.edits && m.registry.inService(p.uid) {
+	if !p.unasked && !p.excused && p.registeredIn == m.edits && m.registry.inService(p.uid) {
 		m.violatef("Kruise %s %s unasked, which is in rotation", does, p.uid)
 	}
 }
@@ -137,7 +139,8 @@ func (m *model) checkSettled() {
 			if kept := m.kept(p); kept > 0 {
 				m.violatef("%s is gone, and %d of its entries are kept alive", p.uid, kept)
 			}
-			if m.registry.count(func(e entry) bool { return e.uid == p.uid }) > 0 && (p.hadFinalizer || !p.orphaned) {
+			// One that was let go without the registry's word is gone with what a manager knew that has died since.
+			if m.registry.count(func(e entry) bool { return e.uid == p.uid }) > 0 && (p.hadFinalizer && !p.excused || !p.orphaned) {
 				m.violatef("leak: %s is gone, and the registry still knows it", p.uid)
 			}
 		case p.api.DeletionTimestamp != nil:
@@ -193,7 +196,8 @@ func (m *model) checkSettledPod(p *modelPod) {
 		return
 	}
 	s, ready := stateOf(p.api), lifecycle.IsReady(p.api) && !p.ending
-	lost := !ready && s == appspub.LifecycleStateNormal && p.lost // which nobody looks for while it is kept
+	// What became of an entry is not known while the pod is kept: one that was lost, or taken out by a call that failed.
+	lost := !ready && s == appspub.LifecycleStateNormal && (p.lost || lifecycle.RecordOf(p.api).Want == lifecycle.InService)
 	shown := slices.ContainsFunc(m.manager.Waits(), func(w Wait) bool { return w.UID == string(p.uid) })
 	if !m.registry.inService(p.uid) && !shown && !lost && !isFinished(p.api) {
 		m.violatef("I12: %s is %s and out of rotation, and shows no reason", p.uid, s)

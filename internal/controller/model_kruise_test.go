@@ -58,6 +58,8 @@ type model struct {
 	lifespan int
 	// unready is the policy for pods in Normal that are not ready.
 	unready lifecycle.UnreadyPolicy
+	policy  lifecycle.FailurePolicy
+	losing  bool // see loseLeaders
 	guard   bool
 
 	workload *kruisev1alpha1.CloneSet // nil once it is gone
@@ -98,6 +100,9 @@ type modelPod struct {
 
 	// For the checks:
 	releasedHook bool                // Rollcall let Kruise go on with an update or a delete
+	freed        bool                // it did so for a person or by the policy, without the registry's word
+	excused      bool                // that has happened since the pod was last put in service
+	recordedOut  time.Time           // since when it was out when a manager last wrote a record of that
 	disturbed    bool                // since preNormal was asserted: not ready for a moment, a new IP, or other hooks
 	lost         bool                // a registry lost an entry of it
 	wasOut       bool                // it was not in rotation, at its present address, when it left Normal
@@ -121,7 +126,7 @@ func newModel(seed uint64) *model {
 		rng: rand.New(rand.NewPCG(seed, 0x5eed)), now: start, clock: clocktesting.NewFakePassiveClock(start), revision: 1,
 		registry: newModelRegistry(), brings: map[int][]lifecycle.Handler{}, metadata: map[int]bool{},
 	}
-	m.drain = []time.Duration{0, 0, 20 * time.Second}[m.rng.IntN(3)]
+	m.drain = []time.Duration{0, 20 * time.Second}[m.rng.IntN(2)]
 	m.replicas = 1 + m.rng.IntN(3)
 	m.takes = []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, modelTimeout}[m.rng.IntN(3)]
 	m.while = []time.Duration{100 * time.Millisecond, time.Second, 3 * time.Second}[m.rng.IntN(3)]
@@ -130,12 +135,18 @@ func newModel(seed uint64) *model {
 	m.shapes = modelShapes()
 	m.unready = []lifecycle.UnreadyPolicy{lifecycle.UnreadyFailOver, lifecycle.UnreadyKeep}[m.rng.IntN(2)]
 	m.guard = m.rng.IntN(2) == 0
+	m.policy = lifecycle.FailurePolicy{
+		PreDelete: m.rng.IntN(2) == 0, InPlaceUpdate: m.rng.IntN(2) == 0, After: []time.Duration{2 * time.Second, 10 * time.Second}[m.rng.IntN(2)],
+	}
 	m.workload = &kruisev1alpha1.CloneSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: "web", UID: "uid-of-web"},
 		Spec:       *m.shapes[m.rng.IntN(len(m.shapes))],
 	}
-	if m.chance(20) { // a rollout that crashes, with nothing that keeps its pods from Normal
+	switch {
+	case m.chance(20): // a rollout that crashes, with nothing that keeps its pods from Normal
 		m.replicas, m.crashing, m.unready, m.workload.Spec.Lifecycle.PreNormal = 5, 50, lifecycle.UnreadyFailOver, nil
+	case m.chance(25):
+		m.loseLeaders()
 	}
 	m.manage(seed)
 	m.scale()
@@ -252,6 +263,9 @@ func (p *modelPod) last() *corev1.Pod {
 	return p.versions[len(p.versions)-2]
 }
 
+// released reports whether Rollcall let Kruise go on, whatever the registry had said.
+func (p *modelPod) released() bool { return p.releasedHook || p.freed }
+
 // pick is one of the pods, mostly one that lives or was the last to go.
 func (m *model) pick() *modelPod {
 	from := 0
@@ -327,13 +341,13 @@ func (m *model) move(p *modelPod, to appspub.LifecycleStateType, also ...func(*c
 		// key that preDelete shares, which stays while the pod drains.
 		preNormal := ours(m.hook(lifecycle.PreNormal))
 		shared := len(preNormal) > 0 && len(without(preNormal, ours(m.hook(lifecycle.PreDelete)))) == 0
-		p.disturbed = p.unwritten || p.wasOut || shared && !p.releasedHook
-		p.releasedHook = false
+		p.disturbed = p.unwritten || p.wasOut || shared && !p.released()
+		p.releasedHook, p.freed = false, false
 	case appspub.LifecycleStateNormal, appspub.LifecycleStateUpdated:
 		// Rolled back before Rollcall released: its handlers stand as they stood, and Kruise has not asked. With another owner's
 		// that makes a pod Normal before it is back.
-		p.disturbed = p.disturbed || from == appspub.LifecycleStatePreparingUpdate && !p.releasedHook
-		p.releasedHook = false
+		p.disturbed = p.disturbed || from == appspub.LifecycleStatePreparingUpdate && !p.released()
+		p.releasedHook, p.freed = false, false
 		if to == appspub.LifecycleStateNormal {
 			m.arrive(p)
 		}

@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -26,7 +25,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
-	"github.com/rollcall-dev/rollcall/internal/podqueue"
+	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
@@ -55,9 +54,10 @@ type modelManager struct {
 	// failed counts the calls that failed since the registries' clients were made.
 	failed int
 
-	// called is what the present manager asked for last, and doubted are the calls that failed, until the registry was asked.
-	called  map[entry]registry.State
-	doubted map[entry]bool
+	// called is what the present manager asked for last, and acked whether it had the answer. doubted are the calls that failed,
+	// until the registry was asked.
+	called         map[entry]registry.State
+	acked, doubted map[entry]bool
 
 	// The present visit: when it began, the edits that it rests on, the pod as it was seen, what can't be armed before the pod
 	// is put in service, and whether a write failed.
@@ -66,6 +66,9 @@ type modelManager struct {
 	seen    *corev1.Pod
 	unarmed []lifecycle.Handler
 	refused bool
+	// mayTell is the Event of a release in this visit, which needs one where mustTell, and told the one that came.
+	mayTell, told reason.Reason
+	mustTell      bool
 }
 
 // manage chooses how the manager is configured and starts it.
@@ -74,7 +77,7 @@ func (m *model) manage(seed uint64) {
 		m.manager.all = []string{"default", "new"}
 	}
 	m.manager.registries, m.manager.there = m.manager.all, m.manager.all
-	m.manager.wanders, m.manager.asks = seed%4 == 1, seed%8 < 4 //nolint:mnd // every combination
+	m.manager.wanders, m.manager.asks = seed%4 == 1 && !m.losing, seed%8 < 4 //nolint:mnd // every combination
 	m.lead()
 }
 
@@ -83,12 +86,15 @@ func (m *model) lead() {
 	c := interceptor.NewClient(nil, interceptor.Funcs{Get: m.get, List: m.list, Patch: m.patch})
 	live := interceptor.NewClient(nil, interceptor.Funcs{Get: m.getLive})
 	m.manager.dead, m.manager.called, m.manager.doubted = false, map[entry]registry.State{}, map[entry]bool{}
+	m.manager.acked = map[entry]bool{}
 	m.manager.PodReconciler = New(Options{
-		Client: c, APIReader: live, Recorder: &events.FakeRecorder{}, Tracker: tracker.New(), State: clusterstate.New(c),
+		Client: c, APIReader: live, Recorder: modelRecorder{m}, Tracker: tracker.New(), State: clusterstate.New(c),
 		Releases: metrics.NewReleaseMetrics(prometheus.NewRegistry()), Workers: 1, Clock: m.clock,
 		Ahead: func() time.Duration { return 0 },
 	})
-	m.manager.PodReconciler.queue.Store(new(podqueue.Queue(&m.manager.queue)))
+	if err := m.manager.started(context.Background(), &m.manager.queue); err != nil {
+		panic(err)
+	}
 	m.configure(m.manager.there...)
 	for _, p := range m.pods {
 		p.view = len(p.versions) - 1
@@ -113,7 +119,8 @@ func (m *model) configure(there ...string) {
 	}
 	s := Settings{
 		Cluster: testCluster, DefaultRegistries: m.manager.registries, Drain: m.drain, Guard: m.guard,
-		Registries: map[string]*registryclient.Client{},
+		OnRegistryFailure: m.policy,
+		Registries:        map[string]*registryclient.Client{},
 		Rules: clusterstate.Rules{
 			Ownership: modelOwnership(), Services: service.Rules{Name: name}, Unready: m.unready, PanicThreshold: modelPanic,
 		},
@@ -146,6 +153,7 @@ func (m *model) instancesOf(pod *corev1.Pod) (instances []lifecycle.Recorded) {
 func (m *model) visit(p *modelPod) {
 	if m.now.Before(m.manager.downFor) {
 		p.orphaned = p.orphaned || p.api == nil && p.view < 0
+		m.pass(m.aWhile())
 		return
 	}
 	if m.manager.dead {
@@ -163,6 +171,8 @@ func (m *model) visit(p *modelPod) {
 	switch {
 	case m.manager.dead:
 		m.die()
+	case m.manager.told != m.manager.mayTell && (m.manager.told != "" && m.manager.edits == m.edits || m.manager.mustTell && !m.manager.refused):
+		m.violatef("%s was released with the Event %q, want %q", p.uid, m.manager.told, m.manager.mayTell)
 	case err == nil && m.manager.seen == nil:
 		p.done = result.RequeueAfter == 0
 	case err == nil && !m.manager.refused && result.RequeueAfter != staleRecheck:
@@ -174,7 +184,7 @@ func (m *model) visit(p *modelPod) {
 
 // begin notes what the visit rests on.
 func (m *model) begin(p *modelPod) {
-	m.manager.began = m.now
+	m.manager.began, m.manager.mayTell, m.manager.told, m.manager.mustTell = m.now, "", "", false
 	m.manager.edits, m.manager.seen, m.manager.refused, m.manager.unarmed = m.edits, p.versions[p.view], false, nil
 	if m.manager.seen == nil || !lifecycle.IsReady(m.manager.seen) {
 		return
@@ -215,10 +225,12 @@ func (m *model) step() { m.stepOf(m.lifespan) }
 // stepOf is a step that the manager dies in once in so many times.
 func (m *model) stepOf(times int) {
 	m.others()
-	if !m.calm && !m.manager.wanders && m.rng.IntN(times) == 0 {
+	if m.mayDie() && m.rng.IntN(times) == 0 {
 		m.manager.dead = true
 	}
 }
+
+func (m *model) mayDie() bool { return !m.calm && !m.manager.wanders }
 
 // die loses all that was only in memory. The lease keeps the next one out until every call of this one has landed.
 func (m *model) die() {
@@ -228,6 +240,9 @@ func (m *model) die() {
 		p.orphaned = p.orphaned || !p.done
 	}
 	m.manager.downFor = m.now.Add(modelLateBound + time.Duration(m.rng.IntN(5000))*time.Millisecond)
+	if m.chance(30) {
+		m.outage(m.manager.all...) // both are lost together
+	}
 }
 
 // trouble changes the configuration, or has a registry list what it has or lose an entry.
@@ -245,6 +260,8 @@ func (m *model) trouble() {
 		m.listAll()
 	case n < 8:
 		m.lose()
+	case n >= 97:
+		m.outage(one)
 	case n >= 15 || !m.manager.wanders:
 	case n < 11:
 		m.reassign(all, all)
@@ -381,6 +398,9 @@ func (m *model) patch(
 	m.logf("rollcall: patches %s: %s", p.uid, data)
 	p.unwritten = p.unwritten && m.manager.edits != m.edits
 	m.commit(p, after)
+	if m.manager.took(p.uid) && before.Annotations[lifecycle.AnnotationRecord] != after.Annotations[lifecycle.AnnotationRecord] {
+		m.recorded(p)
+	}
 	m.checkPatch(p, m.manager.seen, before, p.api, m.manager.edits != m.edits)
 	m.manager.seen = p.api.DeepCopy()
 	p.api.ObjectMeta.DeepCopyInto(&obj.(*metav1.PartialObjectMetadata).ObjectMeta)

@@ -173,10 +173,12 @@ func (m *model) someoneWants(p *modelPod) {
 			m.logf("someone: scales in %s", p.uid)
 			m.remove(p)
 		}
-	case n < 82:
+	case n < 79:
+		m.annotateSkip(p)
+	case n < 84:
 		m.logf("someone: specifies %s for deletion", p.uid)
 		p.specified = true
-	case n < 90:
+	case n < 91:
 		m.kill(p, "someone")
 	case n < 96:
 		m.edit(m.shapes[m.rng.IntN(len(m.shapes))])

@@ -40,12 +40,14 @@ type modelRegistry struct {
 	given map[types.UID]bool
 	// outSince is when a pod's last instance went out of rotation; missing where none ever was in.
 	outSince map[types.UID]time.Time
+	// downUntil is until when a registry does nothing but fail.
+	downUntil map[string]time.Time
 }
 
 func newModelRegistry() *modelRegistry {
 	return &modelRegistry{
 		entries: map[entry]registry.State{}, instances: map[entry]registry.Instance{}, given: map[types.UID]bool{},
-		outSince: map[types.UID]time.Time{},
+		outSince: map[types.UID]time.Time{}, downUntil: map[string]time.Time{},
 	}
 }
 
@@ -148,7 +150,7 @@ func (d askedDriver) Get(_ context.Context, in registry.Instance) (registry.Stat
 	if slices.ContainsFunc(m.registry.pending, func(p effect) bool { return p.entry == e && p.want != m.manager.called[e] }) {
 		m.violatef("asked for %v while a call can still undo what the registry says", e)
 	}
-	if !m.calm && m.chance(20) {
+	if !m.calm && (m.isDown(e) || m.chance(20)) {
 		return "", errors.New("refused")
 	}
 	delete(m.manager.doubted, e)
@@ -174,7 +176,8 @@ func (m *model) call(e entry, in registry.Instance, want registry.State) error {
 		p.unwritten = true
 	}
 	do := func(at time.Time) { m.registry.pending = append(m.registry.pending, effect{e, want, at}) }
-	if m.calm || !m.chance(m.failures) {
+	delete(m.manager.acked, e)
+	if m.calm || !m.isDown(e) && !m.chance(m.failures) {
 		return m.succeed(e, want, do)
 	}
 	m.manager.failed++
@@ -220,6 +223,8 @@ func (m *model) succeed(e entry, want registry.State, do func(at time.Time)) err
 	}
 	m.pass(takes)
 	m.logf("registry: %s", effect{entry: e, want: want})
+	m.manager.acked[e] = true
+	m.podOf(e.uid).excused = m.podOf(e.uid).excused && want != registry.InService
 	m.step()
 	return nil
 }
