@@ -32,89 +32,19 @@ const (
 	appOutlives = 3 * time.Minute
 )
 
-// leavesToApp reports whether the pod leaves a place to an application's own entry: its own application's, by which clients are
-// given it, or that of whichever pod has a former address by now.
-func (o *observation) leavesToApp(c plan.Change) bool {
-	if c.Want == lifecycle.Absent && !o.has(c.Key()) && (o.gone() || o.pod().Status.PodIP != "") {
-		return true
-	}
-	return c.Want != lifecycle.InService && o.isTarget(c.Key().By(lifecycle.Application))
-}
-
 func (o *observation) gone() bool { return o.departed && !o.note.Lingers }
-
-func (o *observation) has(in lifecycle.Recorded) bool {
-	return !o.gone() && lifecycle.AddressOf(o.pod()) != "" && o.reaches(in)
-}
-
-// reaches reports whether an instance is at an address of the pod. An application chooses among all by which it is reached.
-func (o *observation) reaches(in lifecycle.Recorded) bool {
-	return in.Address == o.pod().Status.PodIP || in.ByApp() && slices.Contains(lifecycle.AddressesOf(o.pod(), in.Port), in.Address)
-}
-
-func (o *observation) isTarget(in lifecycle.Recorded) bool {
-	return slices.ContainsFunc(o.targets, func(t tracker.Target) bool { return t.Key() == in })
-}
-
-// placeOf returns an instance at the address at which its application's entry was found last, by this process or else by the record;
-// as it is where nobody has found one, and where Rollcall writes it.
-func (o *observation) placeOf(in lifecycle.Recorded) lifecycle.Recorded {
-	if !in.ByApp() {
-		return in
-	}
-	at, latest, recorded := in, time.Time{}, false
-	for _, in.Address = range lifecycle.AddressesOf(o.pod(), in.Port) {
-		switch seen := o.tracked.Standing(in).SeenAt(); {
-		case seen.After(latest):
-			at, latest = in, seen
-		case latest.IsZero() && !recorded && o.recordHas(in):
-			at, recorded = in, true
-		}
-	}
-	return at
-}
-
-// recordHas reports whether the record says that there was an entry.
-func (o *observation) recordHas(in lifecycle.Recorded) bool {
-	record := o.input.Record
-	return slices.ContainsFunc(record.Instances, func(r lifecycle.Recorded) bool {
-		return o.underItsName(r) == in && !slices.Contains(record.Unfound, r)
-	})
-}
-
-// unseen reports whether nobody ever saw an entry of the pod's application there, nor any entry where the pod belonged before its
-// description or its address changed: not this process, nor one that wrote the record. That there is none acknowledges nothing then.
-func (o *observation) unseen(in lifecycle.Recorded) bool {
-	saw := func(in lifecycle.Recorded) bool { return !o.tracked.Standing(in).SeenAt().IsZero() || o.recordHas(in) }
-	if !in.ByApp() || saw(in) {
-		return false
-	}
-	for other := range o.instances() {
-		if !o.isTarget(other) && saw(other) {
-			return false
-		}
-	}
-	return true
-}
-
-// looksFor reports whether the registry has to be asked whether there was an entry that could be taken out. A pod that never was
-// ready is left to its application, unless it goes.
-func (o *observation) looksFor(c plan.Change) bool {
-	return c.Want != lifecycle.InService && (lifecycle.WasReady(o.pod()) || lifecycle.RolloutWaits(o.pod())) && o.isTarget(c.Key()) &&
-		o.unseen(c.Key())
-}
 
 // mustFind reports whether nothing may go on before the application's entry is found. What takes out a pod whose application may be
 // given to clients elsewhere waits while OpenKruise does: kubelet does not, and no client is sent to what never was ready.
-func (o *observation) mustFind(c plan.Change) bool {
+func (o *observation) mustFind(c plan.Row) bool {
 	return c.Want == lifecycle.InService || o.decision.Row.Drains() && lifecycle.WasReady(o.pod())
 }
 
 // lookElsewhere is called where an application's entry is missing, or where a dry run has not looked for it. Where it is at another
 // address of the pod, it is steered there from then on.
-func (r *PodReconciler) lookElsewhere(ctx context.Context, seen *observation, c plan.Change, missing notes.Blocker) notes.Blocker {
+func (r *PodReconciler) lookElsewhere(ctx context.Context, seen *observation, c plan.Row, missing notes.Blocker) notes.Blocker {
 	rehearsed, addresses := missing.Reason == reason.DryRun, lifecycle.AddressesOf(seen.pod(), c.Instance.Port)
-	if rehearsed && !seen.unseen(c.Key()) {
+	if rehearsed && !seen.facts().Unseen(c.Key()) {
 		return missing
 	}
 	if rehearsed || len(addresses) > 1 {
@@ -134,7 +64,7 @@ func (r *PodReconciler) lookElsewhere(ctx context.Context, seen *observation, c 
 }
 
 // find asks for an application's entry at the addresses, and remembers the first at which there is one.
-func (r *PodReconciler) find(ctx context.Context, seen *observation, c plan.Change, addresses []string) (found bool, failed notes.Blocker) {
+func (r *PodReconciler) find(ctx context.Context, seen *observation, c plan.Row, addresses []string) (found bool, failed notes.Blocker) {
 	reg := seen.settings.client(c.Key().Source())
 	for _, address := range addresses {
 		at, asked := c, r.Clock.Now()
@@ -170,12 +100,13 @@ func (r *PodReconciler) observePassedOn(ctx context.Context, seen *observation) 
 		return nil
 	}
 	seen.passedOn = map[lifecycle.Recorded]bool{}
-	instances := seen.instances()
+	facts := seen.facts()
+	instances := facts.Instances()
 	for _, t := range seen.targets {
-		instances[t.Key()] = true
+		instances = append(instances, t.Key())
 	}
-	for in := range instances {
-		if !in.ByApp() || seen.has(in) && (seen.isTarget(in) || seen.problem.Reason != "") {
+	for _, in := range instances {
+		if _, asked := seen.passedOn[in]; asked || !in.ByApp() || facts.Has(in) && (facts.IsTarget(in) || facts.Undescribed) {
 			continue
 		}
 		var err error
@@ -189,7 +120,7 @@ func (r *PodReconciler) observePassedOn(ctx context.Context, seen *observation) 
 // clear has a registry forget what it remembers of the application of a pod that is gone, once its entry has gone too: the
 // next pod at that address is to start in rotation. Until then the entry stays out of it. One that is found in service after it
 // was taken out is another application's.
-func (r *PodReconciler) clear(ctx context.Context, seen *observation, c plan.Change) notes.Blocker {
+func (r *PodReconciler) clear(ctx context.Context, seen *observation, c plan.Row) notes.Blocker {
 	reg, asked, state := seen.settings.client(c.Key().Source()), r.Clock.Now(), registry.Absent
 	if reg.Gets() {
 		var err error
@@ -229,14 +160,14 @@ func isOut(state registry.State, missing notes.Blocker) bool {
 
 // awaitsApp says that the application has no entry that could be put in rotation. Soon after the pod became ready that is part
 // of its start.
-func (r *PodReconciler) awaitsApp(seen *observation, c plan.Change, b notes.Blocker, err error) notes.Blocker {
+func (r *PodReconciler) awaitsApp(seen *observation, c plan.Row, b notes.Blocker, err error) notes.Blocker {
 	b.Reason, b.After = reason.AppNotRegistered, min(r.backOff(seen), appRecheck)
 	if names := seen.otherNames(c, registry.OtherNamesOf(err)); len(names) > 0 {
 		b.Reason = reason.AppOtherName
 		b.Message += fmt.Sprintf("; the registry has %s under %q: name that in the annotation %s or in service.name, or have the "+
 			"application register as %q", c.Instance.Endpoint(), names, service.AnnotationServices, c.Instance.Service)
 	}
-	if c.Want == lifecycle.InService && seen.decision.Waiting == "" && seen.unseen(c.Key()) {
+	if c.Want == lifecycle.InService && seen.decision.Waiting == "" && seen.facts().Unseen(c.Key()) {
 		b.Message += "; until it is found, OpenKruise will wait before it deletes the pod or updates it in place"
 	}
 	if starting := appStarts - r.Clock.Since(lifecycle.ReadySince(seen.pod())); starting > 0 {
@@ -247,7 +178,7 @@ func (r *PodReconciler) awaitsApp(seen *observation, c plan.Change, b notes.Bloc
 
 // otherNames are the names, by the driver and by the last list, under which the registry has an instance's address and port, but for
 // those that the pod has besides.
-func (o *observation) otherNames(c plan.Change, said []string) []string {
+func (o *observation) otherNames(c plan.Row, said []string) []string {
 	names := slices.Compact(slices.Sorted(slices.Values(slices.Concat(said, o.tracked.ForeignNames(c.Key())))))
 	return slices.DeleteFunc(names, func(name string) bool {
 		return slices.ContainsFunc(o.targets, func(t tracker.Target) bool { return t.Instance.Service == name })
@@ -255,14 +186,14 @@ func (o *observation) otherNames(c plan.Change, said []string) []string {
 }
 
 // saySeveral says, once for the pod, that there are several entries where one is expected.
-func (r *PodReconciler) saySeveral(seen *observation, c plan.Change, which string) {
+func (r *PodReconciler) saySeveral(seen *observation, c plan.Row, which string) {
 	if c.ByApp() && seen.note.NoteSeveral() {
 		r.event(seen, reason.AppSeveralEntries, fmt.Sprintf("%s: there are several, which are taken out and put back together: %s; "+
 			"remove what the application did not write, or give its instances an ID that stays the same", c, which))
 	}
 }
 
-func (r *PodReconciler) lookForSeveral(seen *observation, c plan.Change) {
+func (r *PodReconciler) lookForSeveral(seen *observation, c plan.Row) {
 	names, own := seen.tracked.ForeignNames(c.Key()), c.Instance.Service
 	if one := slices.Index(names, own); one >= 0 && slices.Contains(names[one+1:], own) {
 		r.saySeveral(seen, c, "its list has more than one")
@@ -271,7 +202,7 @@ func (r *PodReconciler) lookForSeveral(seen *observation, c plan.Change) {
 
 // sayReturned says, once for as long as the pod is out, that its application put itself back. One that Kruise has restarted
 // registers anew, and that is no more than its start.
-func (r *PodReconciler) sayReturned(seen *observation, c plan.Change, returned bool) {
+func (r *PodReconciler) sayReturned(seen *observation, c plan.Row, returned bool) {
 	if at := lifecycle.State(seen.pod()); at == appspub.LifecycleStateUpdating || at == appspub.LifecycleStateUpdated {
 		return
 	}

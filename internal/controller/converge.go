@@ -22,7 +22,7 @@ import (
 
 // leaveFormer takes the pod out where its address was once, which may be another pod's soon.
 func (r *PodReconciler) leaveFormer(ctx context.Context, v *visit) notes.Blocker {
-	return r.ensureAll(ctx, v.observation, v.changes.FormerAddresses)
+	return r.ensureAll(ctx, v.observation, v.changes.Former)
 }
 
 func (r *PodReconciler) leaveDeparting(ctx context.Context, v *visit) notes.Blocker {
@@ -37,10 +37,10 @@ func (r *PodReconciler) leavePresent(ctx context.Context, v *visit) notes.Blocke
 // another lasts to be missing. One that has the pod by the former record is named by this one too.
 func (r *PodReconciler) join(ctx context.Context, v *visit) notes.Blocker {
 	missing := r.ensureAll(ctx, v.observation, v.changes.Present)
-	unrecorded := func(c plan.Change) bool { return v.certain(c) && v.input.Unrecorded(c.Key()) }
+	unrecorded := func(c plan.Row) bool { return v.certain(c) && v.input.Unrecorded(c.Key()) }
 	if missing.Lasts(ctx.Err() != nil) && slices.ContainsFunc(v.changes.Present, unrecorded) {
-		known := v.instances()
-		v.record = v.newRecord(v.changes.Without(func(c plan.Change) bool { return !known[c.Key()] }))
+		known := v.facts().Instances()
+		v.record = v.newRecord(v.changes.Without(func(c plan.Row) bool { return !slices.Contains(known, c.Key()) }))
 	}
 	return missing
 }
@@ -64,7 +64,7 @@ func (r *PodReconciler) awaitReaders(_ context.Context, v *visit) notes.Blocker 
 // depart takes a pod that is in service everywhere that it belongs out of where it departs from, once clients are given it there.
 func (r *PodReconciler) depart(ctx context.Context, v *visit) notes.Blocker {
 	if slices.ContainsFunc(v.changes.Departing, v.unacknowledged) {
-		present := plan.Present(v.targets, lifecycle.InService)
+		present := v.facts().Present(lifecycle.InService)
 		missing := r.readersLag(v.observation, present)
 		if missing.Reason == "" && v.decision.Want == lifecycle.Keep { // one that joins was asked for already
 			missing = r.probeAll(ctx, v.observation, present)
@@ -77,7 +77,7 @@ func (r *PodReconciler) depart(ctx context.Context, v *visit) notes.Blocker {
 }
 
 // readersLag waits until clients know the pod that was put in service, so that OpenKruise counts on no pod before.
-func (r *PodReconciler) readersLag(seen *observation, changes []plan.Change) (latest notes.Blocker) {
+func (r *PodReconciler) readersLag(seen *observation, changes []plan.Row) (latest notes.Blocker) {
 	for _, c := range changes {
 		lag := seen.settings.ReaderLag[c.Registry]
 		known := seen.tracked.Standing(c.Key()).AcknowledgedAt().Add(lag)
@@ -93,10 +93,10 @@ func (r *PodReconciler) readersLag(seen *observation, changes []plan.Change) (la
 const manyChanges = 8
 
 // ensureAll makes all changes. What is missing in one registry keeps the pod out of no other.
-func (r *PodReconciler) ensureAll(ctx context.Context, seen *observation, changes []plan.Change) (missing notes.Blocker) {
+func (r *PodReconciler) ensureAll(ctx context.Context, seen *observation, changes []plan.Row) (missing notes.Blocker) {
 	each := make([]notes.Blocker, len(changes))
 	var calls sync.WaitGroup
-	alike := !slices.ContainsFunc(changes, func(c plan.Change) bool { return c.Key().Source() != changes[0].Key().Source() })
+	alike := !slices.ContainsFunc(changes, func(c plan.Row) bool { return c.Key().Source() != changes[0].Key().Source() })
 	for i, c := range changes {
 		if alike && len(changes) < manyChanges {
 			each[i] = r.ensure(ctx, seen, c)
@@ -112,11 +112,11 @@ func (r *PodReconciler) ensureAll(ctx context.Context, seen *observation, change
 }
 
 // ensure returns no blocker once the registry is known to say what is wanted of one instance.
-func (r *PodReconciler) ensure(ctx context.Context, seen *observation, c plan.Change) notes.Blocker {
+func (r *PodReconciler) ensure(ctx context.Context, seen *observation, c plan.Row) notes.Blocker {
 	switch {
-	case c.Want != lifecycle.InService && seen.neverRegistered(c):
+	case c.NeverThere:
 		return notes.Blocker{}
-	case seen.passedOn[c.Key()]:
+	case c.PassedOn:
 		if now := r.Clock.Now(); seen.tracked.PassedOn(c.Key(), now) {
 			r.auditTold(seen, c.Target, registry.Absent, now)
 		}
@@ -125,17 +125,16 @@ func (r *PodReconciler) ensure(ctx context.Context, seen *observation, c plan.Ch
 		return r.clear(ctx, seen, c)
 	}
 	missing := r.agree(ctx, seen, c)
-	if c.ByApp() && seen.isTarget(c.Key()) && (missing.Reason.OfApp() || missing.Reason == reason.DryRun) {
+	if c.ByApp() && seen.facts().IsTarget(c.Key()) && (missing.Reason.OfApp() || missing.Reason == reason.DryRun) {
 		return r.lookElsewhere(ctx, seen, c, missing)
 	}
 	return missing
 }
 
 // agree takes the steps of an instance until nothing is left to do, or it has to wait.
-func (r *PodReconciler) agree(ctx context.Context, seen *observation, c plan.Change) notes.Blocker {
+func (r *PodReconciler) agree(ctx context.Context, seen *observation, c plan.Row) notes.Blocker {
 	in, goal := c.Key(), seen.goal(c)
-	goal.MustBeSeen, goal.Given = seen.looksFor(c), !c.ByApp() && seen.tracked.Foreign(in) && !seen.leavesToApp(c)
-	seen.tracked.RecallRemoval(in, seen.recordedRemoval(c))
+	seen.tracked.RecallRemoval(in, c.OutSince)
 	for {
 		if c.Want == lifecycle.Absent {
 			seen.tracked.LetGo(in) // whether the registry can be asked or not
@@ -159,7 +158,7 @@ func (r *PodReconciler) agree(ctx context.Context, seen *observation, c plan.Cha
 }
 
 // agreed is called once nothing is left to do about an instance.
-func (r *PodReconciler) agreed(seen *observation, c plan.Change) {
+func (r *PodReconciler) agreed(seen *observation, c plan.Row) {
 	seen.tracked.GivenNoMore(c.Key(), r.Clock.Now())
 	r.lookForSeveral(seen, c)
 	if c.Want == lifecycle.Absent {
@@ -168,7 +167,7 @@ func (r *PodReconciler) agreed(seen *observation, c plan.Change) {
 }
 
 // waitsFor says what an instance waits for.
-func (r *PodReconciler) waitsFor(seen *observation, c plan.Change, goal tracker.Goal, step tracker.Step) notes.Blocker {
+func (r *PodReconciler) waitsFor(seen *observation, c plan.Row, goal tracker.Goal, step tracker.Step) notes.Blocker {
 	switch step.Cause {
 	case tracker.Postponed:
 		return notes.Blocker{Reason: step.Said.Reason, Message: step.Said.Message, After: step.After}
@@ -188,7 +187,7 @@ func (r *PodReconciler) waitsFor(seen *observation, c plan.Change, goal tracker.
 }
 
 // call makes one call. Nothing is known of its outcome until it has returned without an error.
-func (r *PodReconciler) call(ctx context.Context, seen *observation, c plan.Change) notes.Blocker {
+func (r *PodReconciler) call(ctx context.Context, seen *observation, c plan.Row) notes.Blocker {
 	in, now := c.Key(), r.Clock.Now()
 	reg := seen.settings.client(c.Key().Source())
 	if reg == nil {
@@ -204,7 +203,7 @@ func (r *PodReconciler) call(ctx context.Context, seen *observation, c plan.Chan
 	returned := seen.tracked.Standing(in).Returned()
 	err := reg.Change(ctx, by, c.Asked())
 	switch outcome := registryclient.Classify(err); {
-	case outcome == registryclient.Acknowledged, outcome == registryclient.Foreign && seen.leavesToApp(c):
+	case outcome == registryclient.Acknowledged, outcome == registryclient.Foreign && c.LeftToApp:
 		if r.acknowledged(seen, c); outcome == registryclient.Foreign {
 			r.auditTold(seen, c.Target, registry.Absent, now)
 		}
@@ -225,16 +224,16 @@ func (r *PodReconciler) call(ctx context.Context, seen *observation, c plan.Chan
 
 // claim takes the name for the pod's namespace before a Register, which may be carried out until lands, or says why the pod
 // may not use the name.
-func (r *PodReconciler) claim(seen *observation, c plan.Change, lands time.Time) notes.Blocker {
+func (r *PodReconciler) claim(seen *observation, c plan.Row, lands time.Time) notes.Blocker {
 	if c.Want != lifecycle.InService {
 		return notes.Blocker{}
 	}
 	return nameRefused(r.State.Claims.Take(r.use(seen, c.Instance.Service), seen.keeps[c.Instance.Service], c.Key(), lands))
 }
 
-func (r *PodReconciler) acknowledged(seen *observation, c plan.Change) {
+func (r *PodReconciler) acknowledged(seen *observation, c plan.Row) {
 	seen.tracked.Acknowledged(c.Key(), r.Clock.Now())
-	if c.Want != lifecycle.Absent && seen.wasInService(c.Key()) { // to be out gives no right to a name
+	if c.Want != lifecycle.Absent && seen.facts().WasInService(c.Key()) { // to be out gives no right to a name
 		r.State.Claims.Acknowledged(lifecycle.PodIDOf(seen.pod()), c.Key())
 	}
 }
@@ -247,7 +246,7 @@ func (r *PodReconciler) caller(pod *corev1.Pod) registryclient.Caller {
 
 // ask asks the registry whether it says what it has acknowledged. An answer from before nothing could be carried out any more would prove
 // nothing; see [tracker.Instance.Next].
-func (r *PodReconciler) ask(ctx context.Context, seen *observation, c plan.Change, goal *tracker.Goal) notes.Blocker {
+func (r *PodReconciler) ask(ctx context.Context, seen *observation, c plan.Row, goal *tracker.Goal) notes.Blocker {
 	reg, asked := seen.settings.client(c.Key().Source()), r.Clock.Now()
 	state, err := reg.Get(ctx, r.caller(seen.pod()), c.Instance)
 	if err != nil {
@@ -255,7 +254,7 @@ func (r *PodReconciler) ask(ctx context.Context, seen *observation, c plan.Chang
 	}
 	r.auditTold(seen, c.Target, state, asked)
 	switch {
-	case c.Confirms(state, seen.leavesToApp(c)):
+	case c.Confirms(state):
 		seen.tracked.Confirmed(c.Key(), asked)
 		goal.Asked = true
 	case state == registry.Foreign:
@@ -271,7 +270,7 @@ func (r *PodReconciler) ask(ctx context.Context, seen *observation, c plan.Chang
 }
 
 // probeAll returns why clients are not given the pod yet although it was registered everywhere.
-func (r *PodReconciler) probeAll(ctx context.Context, seen *observation, changes []plan.Change) notes.Blocker {
+func (r *PodReconciler) probeAll(ctx context.Context, seen *observation, changes []plan.Row) notes.Blocker {
 	for _, c := range changes {
 		reg := seen.settings.client(c.Key().Source())
 		if !reg.Probes() {
@@ -286,7 +285,7 @@ func (r *PodReconciler) probeAll(ctx context.Context, seen *observation, changes
 
 // drain holds OpenKruise back until the clients had time to notice, once everything is acknowledged.
 func (r *PodReconciler) drain(_ context.Context, v *visit) notes.Blocker {
-	if len(v.tracked.Known()) == 0 && !v.input.Record.Exists() {
+	if !v.tracked.Known().Any() && !v.input.Record.Exists() {
 		return notes.Blocker{} // no registry ever knew the pod, and so there is nothing to write down
 	}
 	v.record = v.newRecord(v.changes)
@@ -322,32 +321,15 @@ func (r *PodReconciler) removedAt(v *visit) (latest, counted time.Time) {
 	return latest.Truncate(time.Millisecond), counted // with its monotonic reading: a step of the clock changes no drain
 }
 
-// recordedRemoval is when the record says that the instance was taken out; nil where it does not, or where another process may
-// have put it back since: an application, or a manager unless the pod has stayed since the record where only "out" is ever wanted.
-func (o *observation) recordedRemoval(c plan.Change) *time.Time {
-	record := o.input.Record
-	if c.ByApp() || record.OutSince == nil || !record.Fresh(o.pod()) || !record.Says(c.Want, c.Key()) || !lifecycle.MustStayOut(o.pod()) {
-		return nil
-	}
-	return record.OutSince
-}
-
-// neverRegistered reports whether the instance can't have been put in service: the pod came while this process was watching,
-// which has made no call for it, and no record speaks of it. Where a hook is to be released, or there is a record, a list must have
-// shown besides that no leader before this one has registered it: the watch may have lagged when this one began to lead.
-func (o *observation) neverRegistered(c plan.Change) bool {
-	needsNoList := c.Want != lifecycle.Absent && !lifecycle.MustStayOut(o.pod()) && !o.input.Record.Exists()
-	return o.tracked.Born() && !o.instances()[c.Key()] && (needsNoList || o.tracked.Shown(c.Registry))
-}
-
 // unlisted is why no hook is released of a pod that came before this process watched, and of which no record tells that it was in
 // service: its description may be another than when the leader before this one put it there, and only a list tells where that was.
 func (r *PodReconciler) unlisted(_ context.Context, v *visit) notes.Blocker {
-	if v.input.Record.WasInService() || v.tracked.Born() || !v.decision.Releases {
+	known := v.tracked.Known()
+	if v.input.Record.WasInService() || known.Born() || !v.decision.Releases {
 		return notes.Blocker{}
 	}
 	for _, s := range v.sources {
-		if name := s.Registry; v.settings.Registries[name].Lists() && !v.tracked.Shown(name) {
+		if name := s.Registry; v.settings.Registries[name].Lists() && !known.Shown(name) {
 			return notes.Blocker{Reason: reason.RegistryUnavailable, After: r.backOff(v.observation), Message: fmt.Sprintf(
 				"registry %q has yet to list what the manager before this one has registered: no record tells where the pod was in service", name)}
 		}
@@ -357,7 +339,7 @@ func (r *PodReconciler) unlisted(_ context.Context, v *visit) notes.Blocker {
 
 // alsoRegistersItself is why a hook waits while clients are given the pod by an entry that no Rollcall has written: what the
 // registry acknowledges says nothing of that one.
-func (o *observation) alsoRegistersItself(c plan.Change, why string) notes.Blocker {
+func (o *observation) alsoRegistersItself(c plan.Row, why string) notes.Blocker {
 	o.tracked.Given(c.Key())
 	return notes.Blocker{Reason: reason.AlsoRegistersItself, After: backoffCap, Message: fmt.Sprintf(
 		"%s: clients are given this address by an entry that Rollcall has not written (%s): turn off the application's own "+
@@ -373,7 +355,7 @@ func nameRefused(r *clusterstate.Refusal) notes.Blocker {
 }
 
 // failed says why a call did not end well, and when to come back. What is not known to be final is worth another try.
-func (r *PodReconciler) failed(ctx context.Context, seen *observation, c plan.Change, reg *registryclient.Client, err error) notes.Blocker {
+func (r *PodReconciler) failed(ctx context.Context, seen *observation, c plan.Row, reg *registryclient.Client, err error) notes.Blocker {
 	b := notes.Blocker{Reason: reason.RegistryUnavailable, Message: fmt.Sprintf("%s: %v", c, err)}
 	if stops(ctx, err) {
 		return notes.Blocker{Reason: reason.Stopping, Unasked: true, Message: "the manager stops, the next one goes on"}
@@ -415,7 +397,7 @@ func stops(ctx context.Context, err error) bool {
 
 // notServing says why clients are not given a pod that is registered.
 func (r *PodReconciler) notServing(
-	ctx context.Context, seen *observation, c plan.Change, reg *registryclient.Client, err error,
+	ctx context.Context, seen *observation, c plan.Row, reg *registryclient.Client, err error,
 ) notes.Blocker {
 	if !registryclient.Classify(err).Asked() || stops(ctx, err) {
 		return r.failed(ctx, seen, c, reg, err)

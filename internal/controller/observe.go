@@ -74,7 +74,7 @@ func (o *observation) pod() *corev1.Pod { return o.input.Pod }
 
 // managed reports whether Rollcall has anything to do with the pod. A call that was made has to be undone one day, also
 // where the record of it got lost and the workload names no handler of Rollcall's any more.
-func (o *observation) managed() bool { return o.input.Managed() || len(o.tracked.Known()) > 0 }
+func (o *observation) managed() bool { return o.input.Managed() || o.tracked.Known().Any() }
 
 // observe gathers what the decision rests on. It returns nothing where there is nothing to decide, and when to look again.
 func (r *PodReconciler) observe(ctx context.Context, id lifecycle.PodID) (seen *observation, again time.Duration, err error) {
@@ -123,7 +123,7 @@ func (r *PodReconciler) observe(ctx context.Context, id lifecycle.PodID) (seen *
 	seen.panic = r.State.Panics.Of(pod.Namespace, seen.input.Record, &settings.Rules)
 	seen.input.Panic = seen.panic.Service != ""
 	seen.observeGuard(workload != nil)
-	seen.tracked.Recall(seen.input.Record.Want, seen.recorded, r.Clock.Now())
+	seen.tracked.Recall(seen.input.Record.Want, seen.facts().Recorded, r.Clock.Now())
 	r.adoptListed(seen)
 	seen.decide()
 	return seen, 0, nil
@@ -233,13 +233,14 @@ func (r *PodReconciler) observeDeparted(
 // nothingLeft reports whether a pod that is gone can be forgotten: all of its instances are known to be absent, or it never had
 // any. What a registry remembers of its application can be cleared only now.
 func (o *observation) nothingLeft() bool {
-	instances := o.instances()
-	for in := range instances {
-		if in.ByApp() || !o.certain(plan.Change{Target: o.target(in), Want: lifecycle.Absent}) {
+	facts := o.facts()
+	instances := facts.Instances()
+	for _, in := range instances {
+		if in.ByApp() || !o.certain(plan.Row{Target: facts.Target(in), Want: lifecycle.Absent}) {
 			return false
 		}
 	}
-	return !o.note.Lingers && (len(instances) > 0 || o.tracked.Born())
+	return !o.note.Lingers && (len(instances) > 0 || facts.Known.Born())
 }
 
 // observeTargets says which instances the pod has in which registries, or what is wrong with how it is described.
@@ -254,7 +255,7 @@ func (r *PodReconciler) observeTargets(seen *observation, node service.Node) {
 	endpoints, err := settings.Services.EndpointsOf(subject)
 	attributes, attributesErr := settings.Services.AttributesOf(subject)
 	sources, sourcesErr := settings.sourcesOf(pod.Annotations)
-	if sourcesErr != nil && len(seen.instances()) == 0 {
+	if sourcesErr != nil && len(seen.facts().Instances()) == 0 {
 		sources = settings.everywhere // nothing tells which of them it is in
 	}
 	if seen.sources = sources; sourcesErr != nil {

@@ -100,6 +100,6 @@ func (r *PodReconciler) showRotation(ctx context.Context, seen *observation) err
 // where it is left as it is, nothing is known.
 func (o *observation) rotation() (in, known bool) {
 	want := o.decision.Want
-	in = want == lifecycle.InService && o.arrived()
+	in = want == lifecycle.InService && o.facts().Arrived()
 	return in, in || want == lifecycle.OutOfService || want == lifecycle.Absent
 }

@@ -187,7 +187,7 @@ func (r *PodReconciler) conclude(ctx context.Context, v *visit) error {
 	switch {
 	case !done:
 		missing := notes.First(v.held...)
-		if edit, release = r.release(v, &missing); release == nil && v.mayBeOut() {
+		if edit, release = r.release(v, &missing); release == nil && v.tracked.Known().AskedOut() {
 			edit = d.Out
 		}
 		v.held = []notes.Blocker{missing}

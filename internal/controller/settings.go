@@ -38,6 +38,13 @@ type Settings struct {
 	everywhere []lifecycle.Source
 }
 
+// Configured implements [plan.Names].
+func (s *Settings) Configured(in lifecycle.Recorded) (now lifecycle.Recorded, has bool) {
+	now = s.UnderItsName(in)
+	_, has = s.Registries[now.Registry]
+	return now, has
+}
+
 // client is that of a writer's entries in a registry; nil where the configuration has none.
 func (s *Settings) client(of lifecycle.Source) *registryclient.Client {
 	if of.ByApp() {

@@ -121,7 +121,7 @@ func (r *PodReconciler) arm(ctx context.Context, v *visit) error {
 // takeStages takes those that can be taken. The API server may refuse to arm a pod, or fail to, for long: another pod gets a former
 // address meanwhile, and clients are given a pod that has to be out.
 func (r *PodReconciler) takeStages(ctx context.Context, v *visit, armed bool) error {
-	v.changes, v.held, v.behind, v.record = v.plan(), nil, nil, nil
+	v.changes, v.held, v.behind, v.record = plan.Of(v.facts(), v.decision), nil, nil, nil
 	if v.decision.Want == lifecycle.Keep && armed {
 		v.tracked.Stay(v.pod().Status.PodIP)
 	}
@@ -155,8 +155,9 @@ func (v *visit) relocate() bool {
 	if !v.relocated.Swap(false) {
 		return false
 	}
+	facts := v.facts()
 	for i, t := range v.targets {
-		v.targets[i].Instance.Address = v.placeOf(t.Key()).Address
+		v.targets[i].Instance.Address = facts.PlaceOf(t.Key()).Address
 	}
 	return true
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -137,33 +139,33 @@ func TestOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := Facts{
-				Row: tc.row, Want: tc.want, Address: now, Others: []string{other}, Instances: map[lifecycle.Recorded]bool{}, Target: target,
-				Arrived: func() bool { return tc.arrived },
-				Tracked: tracker.New().Open(lifecycle.PodID{}, func(lifecycle.Source) (any, bool) { return nil, true }, same),
-			}
+			pod := &corev1.Pod{Status: corev1.PodStatus{PodIP: now, PodIPs: []corev1.PodIP{{IP: now}, {IP: other}}}}
+			tracked := tracker.New().Open(lifecycle.PodID{}, func(lifecycle.Source) (any, bool) { return nil, true }, same)
+			f := Facts{Pod: pod, Undescribed: !tc.arrived, Record: lifecycle.Record{Instances: tc.instances}, Names: sameNames{}}
 			for _, in := range tc.out {
-				f.Tracked.Begin(in, lifecycle.OutOfService, target(in).Instance, time.Now())
-				f.Tracked.Acknowledged(in, time.Now())
+				tracked.Begin(in, lifecycle.OutOfService, target(in).Instance, time.Now())
+				tracked.Acknowledged(in, time.Now())
 			}
 			for in, mark := range tc.marks {
 				carries := target(in).Instance
 				carries.Registry = mark
-				f.Tracked.Begin(in, lifecycle.InService, carries, time.Now())
-				f.Tracked.Acknowledged(in, time.Now())
+				tracked.Begin(in, lifecycle.InService, carries, time.Now())
+				tracked.Acknowledged(in, time.Now())
 			}
 			if tc.noAddress {
-				f.Address = ""
-			}
-			for _, in := range tc.instances {
-				f.Instances[in] = true
+				pod.Status = corev1.PodStatus{}
 			}
 			for _, in := range tc.targets {
 				one := target(in)
 				one.Instance.Registry = in.Registry
 				f.Targets = append(f.Targets, one)
+				if tc.arrived {
+					tracked.Begin(in, lifecycle.InService, one.Instance, time.Now())
+					tracked.Acknowledged(in, time.Now())
+				}
 			}
-			if diff := cmp.Diff(tc.plan, described(Of(f))); diff != "" {
+			f.Known = tracked.Known()
+			if diff := cmp.Diff(tc.plan, described(Of(f, lifecycle.Decision{Row: tc.row, Want: tc.want}))); diff != "" {
 				t.Errorf("-want +got:\n%s\nreason: %s", diff, tc.reason)
 			}
 		})
@@ -190,9 +192,9 @@ func TestConfirms(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := Change{Target: target(lifecycle.Recorded{Registry: "default", Writer: tc.writer}), Want: tc.want}
+			c := Row{Target: target(lifecycle.Recorded{Registry: "default", Writer: tc.writer}), Want: tc.want, LeftToApp: tc.leavesToApp}
 			for _, state := range []registry.State{in, out, absent, foreign} {
-				if got, want := c.Confirms(state, tc.leavesToApp), slices.Contains(tc.confirm, state); got != want {
+				if got, want := c.Confirms(state), slices.Contains(tc.confirm, state); got != want {
 					t.Errorf("%s: got %t, want %t\nreason: %s", state, got, want, tc.reason)
 				}
 			}
@@ -205,13 +207,17 @@ func TestAsked(t *testing.T) {
 	for want, state := range map[lifecycle.Want]registry.State{
 		lifecycle.InService: registry.InService, lifecycle.OutOfService: registry.OutOfService, lifecycle.Absent: registry.Absent,
 	} {
-		if got := (Change{Want: want}).Asked().State; got != state {
+		if got := (Row{Want: want}).Asked().State; got != state {
 			t.Errorf("where %s is wanted, the registry is asked for %q, want %q", want, got, state)
 		}
 	}
 }
 
 func same(in lifecycle.Recorded) lifecycle.Recorded { return in }
+
+type sameNames struct{}
+
+func (sameNames) Configured(in lifecycle.Recorded) (lifecycle.Recorded, bool) { return in, true }
 
 func target(in lifecycle.Recorded) tracker.Target {
 	return tracker.Target{
@@ -220,7 +226,7 @@ func target(in lifecycle.Recorded) tracker.Target {
 }
 
 func described(p Plan) (lines []string) {
-	for kind, changes := range map[string][]Change{"former": p.FormerAddresses, "present": p.Present, "departing": p.Departing} {
+	for kind, changes := range map[string][]Row{"former": p.Former, "present": p.Present, "departing": p.Departing} {
 		for _, c := range changes {
 			line := fmt.Sprintf("%s: %s %s", kind, c.Want, c)
 			if c.Instance.Registry != "" {

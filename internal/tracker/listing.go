@@ -1,6 +1,7 @@
 package tracker
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -127,6 +128,7 @@ func (t *Tracker) noteShown(l Listing) {
 		t.leads = l.Asked
 	}
 	if !l.asOf().Before(t.leads) {
+		t.shown = maps.Clone(t.shown) // which is known to the pods as it was
 		t.shown[l.Registry] = l.Server
 	}
 }
@@ -186,6 +188,7 @@ func (t *Tracker) writtenUnder(e registry.Entry, l Listing, result *Comparison) 
 		if t.renamed[e.Registry] == "" {
 			result.Renamed = append(result.Renamed, e.Registry)
 		}
+		t.renamed = maps.Clone(t.renamed) // as above
 		t.renamed[e.Registry] = l.Registry
 	}
 	return l.Registry

@@ -220,7 +220,7 @@ func TestShownByTheListThatWasAskedForFirst(t *testing.T) {
 			l.Asked = epoch().Add(time.Millisecond)
 		}
 		tr.Compare(l)
-		if !p.Shown(name) {
+		if !p.Known().Shown(name) {
 			t.Errorf("the list of the %s registry shows nothing of what leaders before this one left", name)
 		}
 	}
@@ -341,7 +341,7 @@ func TestMark(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := play(tc.steps).pod.Mark(key()); got != tc.want {
+			if got := play(tc.steps).pod.Known().Mark(key()); got != tc.want {
 				t.Errorf("got %q, want %q: %s", got, tc.want, tc.reason)
 			}
 		})

@@ -1,7 +1,6 @@
 package tracker
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -28,40 +27,13 @@ func (p *Pod) Standing(in lifecycle.Recorded) Instance {
 	return locked(p, func() Instance { i, _ := p.pod.instances.get(in); return i })
 }
 
-// Mark returns the name of the registry that an instance's entry carries, which may have got another one since: the present one
-// where nothing is known, and none where it may be either.
-func (p *Pod) Mark(in lifecycle.Recorded) string {
-	if i := p.Standing(in); !i.remarked {
-		return cmp.Or(i.mark, in.Registry)
+// Known returns what is known of the pod now.
+func (p *Pod) Known() Known {
+	p.tracker.mu.Lock()
+	defer p.tracker.mu.Unlock()
+	return Known{
+		instances: slices.Clone(p.pod.instances), born: p.pod.born, servers: p.pod.servers, shown: p.tracker.shown, renamed: p.tracker.renamed,
 	}
-	return ""
-}
-
-// Known returns the instances that this process has made changes for, or that a list has.
-func (p *Pod) Known() map[lifecycle.Recorded]Instance { return locked(p, p.pod.known) }
-
-// WasInService reports whether a registry has had an instance of the pod in service since this process leads.
-func (p *Pod) WasInService() bool {
-	return locked(p, func() bool {
-		return slices.ContainsFunc(p.pod.instances, func(n named) bool { return n.wasIn })
-	})
-}
-
-// Renamed returns the name under which a registry is found that the configuration has under another name; empty for none.
-func (p *Pod) Renamed(registry string) string {
-	return locked(p, func() string { return p.tracker.renamed[registry] })
-}
-
-// Born reports whether the pod came while this process was watching.
-func (p *Pod) Born() bool { return locked(p, func() bool { return p.pod.born }) }
-
-// Shown reports whether a list has shown what the leaders before this one left in the registry.
-func (p *Pod) Shown(registry string) bool {
-	return locked(p, func() bool {
-		now, known := p.pod.servers(lifecycle.Source{Registry: registry})
-		from, listed := p.tracker.shown[registry]
-		return known && listed && from == now
-	})
 }
 
 // Foreign reports whether clients are given the instance by an entry that no Rollcall has written, by the last list.

@@ -109,15 +109,9 @@ func (all *instances) rename(names func(lifecycle.Recorded) lifecycle.Recorded) 
 	}
 }
 
-// known are the instances that are more than named by a record. The caller holds the lock.
-func (p *pod) known() map[lifecycle.Recorded]Instance {
-	known := make(map[lifecycle.Recorded]Instance, len(p.instances))
-	for _, n := range p.instances {
-		if n.Known() {
-			known[n.Recorded] = n.Instance
-		}
-	}
-	return known
+// isKnown reports whether anything is known of its instances but what a record names. The caller holds the lock.
+func (p *pod) isKnown() bool {
+	return slices.ContainsFunc(p.instances, func(n named) bool { return n.Known() })
 }
 
 // New returns a Tracker that knows nothing.
@@ -151,7 +145,7 @@ func (t *Tracker) Departed(last *corev1.Pod) {
 		return
 	case p == nil:
 		p = t.add(lifecycle.PodIDOf(last))
-	case !p.opened && len(p.known()) == 0 && !lifecycle.RecordOf(last).Exists():
+	case !p.opened && !p.isKnown() && !lifecycle.RecordOf(last).Exists():
 		delete(t.pods, last.UID)
 		return
 	}
@@ -317,7 +311,7 @@ func (t *Tracker) Close(uid types.UID, now time.Time) {
 	if p == nil {
 		return
 	}
-	if len(p.known()) > 0 {
+	if p.isKnown() {
 		if now.Sub(t.swept) > remembered {
 			maps.DeleteFunc(t.closed, func(_ types.UID, at time.Time) bool { return now.Sub(at) > remembered })
 			t.swept = now

@@ -130,7 +130,7 @@ func TestOpen_another_name_of_the_registry(t *testing.T) {
 			if kept := tr.Kept("main"); len(kept) != tc.kept {
 				t.Errorf("%v is kept alive, want %d: %s", kept, tc.kept, tc.reason)
 			}
-			for in := range p.Known() {
+			for in := range p.Known().All() {
 				if in.Registry != "main" {
 					t.Errorf("%v is still known: %s", in, tc.reason)
 				}
@@ -313,8 +313,8 @@ func TestInstancesThatHaveGoneAreForgottenWhereThereAreMany(t *testing.T) {
 		p.Acknowledged(other, epoch())
 	}
 	known := tr.Open(id, only("a"), unchanged).Known()
-	if len(known) != 1 || !known[key()].Stands(lifecycle.InService) {
-		t.Errorf("%d instances are known, want the one that is in service", len(known))
+	if len(known.instances) != 1 || !known.Of(key()).Stands(lifecycle.InService) {
+		t.Errorf("%d instances are known, want the one that is in service", len(known.instances))
 	}
 	p.LetGo(lifecycle.Recorded{Registry: "invented"})
 	if n := len(p.pod.instances); n != 1 {
