@@ -94,12 +94,12 @@ func scenarios() []scenario {
 		{
 			name: "pods spread over the nodes", play: recreate, own: true, // from the one that the drains have left them on
 		},
-		{name: "node ends: spot, with the evictions component", beside: spotReclaimed, own: true},
-		{name: "node ends: shut down", beside: nodeShutsDown, own: true},
 		{
 			name: "node dies", beside: nodeDies, own: true,
 			lossy: "the node is gone before anything can know",
 		},
+		{name: "node ends: spot, with the evictions component", beside: spotReclaimed, own: true},
+		{name: "node ends: shut down", beside: nodeShutsDown, own: true},
 	}
 }
 
