@@ -226,8 +226,8 @@ func changeOf(l Line, process string) Change {
 
 func clock(t time.Time) string { return t.UTC().Format("15:04:05.000") }
 
-// faultOfChange finds a pod that was taken out for no reason: by the manager while it was Normal, ready and unmoved, or by resync
-// although it lives, which a later Register for it tells.
+// faultOfChange finds a pod that was taken out for no reason: by the manager while it was Normal and ready, unmoved or not yet in service
+// where it moves, or by resync although it lives, which a later Register for it tells.
 func (h *History) faultOfChange(l Line) string {
 	if l.Operation == Register {
 		return ""
@@ -235,6 +235,9 @@ func (h *History) faultOfChange(l Line) string {
 	steady := l.State == string(appspub.LifecycleStateNormal) && l.Ready && !l.Deleting
 	if steady && slices.ContainsFunc(l.Instances, func(e Entry) bool { return e.Key() == l.Key() }) {
 		return fmt.Sprintf("%s was taken out while the pod was Normal and ready", l.Key())
+	}
+	if why := h.faultOfDeparture(l); steady && why != "" {
+		return fmt.Sprintf("%s was taken out, from where the pod departs, %s", l.Key(), why)
 	}
 	lives := slices.IndexFunc(h.pods[l.UID], func(later Line) bool {
 		return later.At.After(l.At) && later.Kind == Called && later.Operation == Register && later.Key() == l.Key()
@@ -244,6 +247,17 @@ func (h *History) faultOfChange(l Line) string {
 	}
 	return fmt.Sprintf("resync removed %s as if its pod were gone, and the pod was registered again at %s", l.Key(),
 		clock(h.pods[l.UID][lives].At))
+}
+
+// faultOfDeparture says where the pod was not in service yet when it left another service or registry, or nothing. Another pod may have a
+// former address soon, so that is left first.
+func (h *History) faultOfDeparture(l Line) string {
+	stays := slices.ContainsFunc(l.Instances, func(e Entry) bool { return e.Address == l.Address })
+	last := h.evidence(l.Key(), l).Last(l.Asked, Op.Changes)
+	if !stays || last == nil || last.Op != Register {
+		return ""
+	}
+	return h.faultOfAssert(l)
 }
 
 // faultOfWait finds a drain that has not ended long after its time.

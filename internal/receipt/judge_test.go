@@ -115,6 +115,11 @@ func TestFaults(t *testing.T) {
 	waited.Since = time.Date(2025, 12, 31, 23, 59, 0, 0, time.UTC)
 	told := pod(Told, "PreparingUpdate")
 	told.Says = "Absent"
+	departs := call(Deregister, "Normal", Acknowledged)
+	departs.Instances = under("second", departs).Instances
+	readdressed := departs
+	readdressed.Instances = slices.Clone(departs.Instances)
+	readdressed.Instances[0].Address = "10.0.0.2"
 	// A manager has written since another one did; it continues a file that is gone, or has no other.
 	after := func(first Line, continues bool) *log {
 		return (&log{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}).add(first).sleep(time.Hour).kill().add(Line{Kind: Begin, Continues: continues})
@@ -167,9 +172,18 @@ func TestFaults(t *testing.T) {
 		"set while it goes": {"the same", `set in state "PreparingUpdate"`, sound().add(flip("PreparingUpdate", true))},
 		"not back":          {"an assertion rests on one too", "hook inPlaceUpdate was asserted", out().sleep(5 * time.Second).add(flip("PreparingUpdate", false)).add(flip("Updated", true))},
 		"taken out":         {"a pod that serves stays", "while the pod was Normal and ready", sound().add(call(Deregister, "Normal", Acknowledged))},
-		"reaped":            {"resync removes only what is gone", "as if its pod were gone", sound().add(reaped).add(call(Register, "Normal", Acknowledged))},
-		"reaped for good":   {"this one was", "", sound().add(reaped)},
-		"drains for ever":   {"a drain ends", "has not ended", out().add(wait("Draining")).sleep(time.Minute).add(run(nil, nil, Acknowledged))},
+		"departs":           {"clients find it in the other registry", "", sound().add(under("second", call(Register, "Normal", Acknowledged))).add(departs)},
+		"departs before it joins": {
+			"clients find it nowhere", "was taken out, from where the pod departs, and the registry was never told of", sound().add(departs),
+		},
+		"departs after a failure": {
+			"an error is no acknowledgement", "from where the pod departs", sound().add(under("second", call(Register, "Normal", "timeout"))).add(departs),
+		},
+		"departs when it is out":                {"there is nothing to lose", "", out().add(departs)},
+		"leaves an address that it has no more": {"another pod may have it soon", "", sound().add(readdressed)},
+		"reaped":                                {"resync removes only what is gone", "as if its pod were gone", sound().add(reaped).add(call(Register, "Normal", Acknowledged))},
+		"reaped for good":                       {"this one was", "", sound().add(reaped)},
+		"drains for ever":                       {"a drain ends", "has not ended", out().add(wait("Draining")).sleep(time.Minute).add(run(nil, nil, Acknowledged))},
 		"drains for ever, by another manager": {
 			"the next leader ends it", "has not ended", out().add(wait("Draining")).kill().sleep(time.Minute).add(run(nil, nil, Acknowledged)),
 		},
