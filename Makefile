@@ -259,7 +259,7 @@ chaos: ## Play faults on a real OpenKruise and check the invariants; CHAOS=5m se
 MUTANT ?=
 
 .PHONY: chaos-mutants
-chaos-mutants: ## Hold eight managers that are broken on purpose against chaos, which must find each; MUTANT=one-of-each is what CI plays.
+chaos-mutants: ## Hold ten managers that are broken on purpose against chaos, which must find each; MUTANT=one-of-each is what CI plays.
 	@echo 'chaos: building; with an empty Go cache this takes minutes'
 	@go build -o bin/chaos ./test/chaos
 	@MUTANT='$(MUTANT)' bin/chaos mutants

@@ -184,7 +184,7 @@ func (g *game) grievances(ctx context.Context) ([]grievance, error) {
 	g.separate(ctx, live)
 	g.nudge(ctx, live)
 	entries := map[string][]registry.Entry{}
-	for _, name := range registryNames() {
+	for name := range g.registry.books {
 		entries[name] = g.registry.list(ctx, name)
 	}
 	all := compare(live, entries)
@@ -200,7 +200,7 @@ func (g *game) grievances(ctx context.Context) ([]grievance, error) {
 }
 
 // compare returns what is not as it should be, of the pods and of the entries that our cluster has in each registry. What
-// pods leave that vanish can't be found in a registry that can't list.
+// pods leave that vanish can't be found in a registry that can't list, and what applications wrote is theirs to remove.
 func compare(live map[string]checker.Pod, entries map[string][]registry.Entry) []grievance {
 	var all []grievance
 	held := map[checker.Key]registry.State{}
@@ -208,7 +208,10 @@ func compare(live map[string]checker.Pod, entries map[string][]registry.Entry) [
 		for _, e := range those {
 			k := checker.KeyOf(name, e.Instance)
 			held[k] = e.State
-			if p, found := live[e.UID]; name != unlistedRegistry && (!found || !slices.Contains(p.Keys, k)) {
+			p, found := live[e.UID]
+			// Where it departs from, a pod that is out may stay out of service for as long as it is out.
+			departs := found && !steady(p) && e.Address == p.Address && e.State == registry.OutOfService
+			if name != unlistedRegistry && name != appsBook && !departs && (!found || !slices.Contains(p.Keys, k)) {
 				all = append(all, grievance{kind: leaked, uid: e.UID, within: repairWithin, leading: true, text: fmt.Sprintf(
 					"%s of pod %s/%s is %s, and no live pod stands behind it", k, e.Namespace, e.Pod, e.State)})
 			}

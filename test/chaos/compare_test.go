@@ -20,8 +20,11 @@ func TestCompare(t *testing.T) {
 		Service: "web", Address: "127.100.0.1", Port: 8080, Cluster: clusterName, UID: testUID,
 	}}
 	normal := checker.Pod{UID: testUID, Sighting: checker.Sighting{
-		State: string(appspub.LifecycleStateNormal), Ready: true, Keys: []checker.Key{checker.KeyOf(defaultRegistry, entry.Instance)},
+		State: string(appspub.LifecycleStateNormal), Ready: true, Address: entry.Address, Keys: []checker.Key{checker.KeyOf(defaultRegistry, entry.Instance)},
 	}}
+	moved := func(p *checker.Pod) {
+		p.State, p.Keys = "Updating", []checker.Key{checker.KeyOf(secondRegistry, entry.Instance)}
+	}
 	tests := map[string]struct {
 		reason string
 		pods   func(*checker.Pod)
@@ -38,7 +41,12 @@ func TestCompare(t *testing.T) {
 		"unlisted":       {reason: "there no manager can find it", registry: unlistedRegistry, want: []grievanceKind{"lost"}},
 		"on its way":     {reason: "it may not stay there", pods: func(p *checker.Pod) { p.State = "Updating" }, want: []grievanceKind{"stuck"}},
 		"not ready":      {reason: "a pod gets ready in the end", pods: func(p *checker.Pod) { p.Ready = false }, want: []grievanceKind{"stuck"}},
-		"being deleted":  {reason: "it has to go", pods: func(p *checker.Pod) { p.Deleting = true }, want: []grievanceKind{"stuck"}},
+		"departs": {
+			reason: "it stays out of service there until the pod is back", pods: moved,
+			change: func(e *registry.Entry) { e.State = registry.OutOfService }, want: []grievanceKind{"stuck"},
+		},
+		"departs in service": {reason: "clients are sent to it", pods: moved, want: []grievanceKind{"leaked", "stuck"}},
+		"being deleted":      {reason: "it has to go", pods: func(p *checker.Pod) { p.Deleting = true }, want: []grievanceKind{"stuck"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -25,11 +25,13 @@
 //   - A hook is asserted only when every instance that the pod has was put in service by a call that was acknowledged,
 //     and nothing took it out since (I2). Nothing that was on its way then takes it out after.
 //   - A hook is flipped only in the lifecycle state that it belongs to, and by a patch of a manager (I3).
-//   - A pod that is Normal and ready and has not moved is not taken out (I9).
+//   - Kruise takes no pod for back from its update by a handler that the update has brought, and that a manager had time to clear (I2).
+//   - A pod that is Normal and ready and has not moved is not taken out, and one that has moved not before it has joined (I9).
 //
 // The moment that counts is when the patch reached the proxy: what the manager rests on happened before.
 //
 // # What it assumes
 //
-// What the design does: a call that timed out is carried out within twice its timeout or never.
+// What the design does: a call that timed out is carried out within twice its timeout or never. And what OpenKruise does: an update in
+// place changes the image, or Kruise is done with it before a manager can see it.
 package main

@@ -20,7 +20,7 @@ const mainPackage = "github.com/rollcall-dev/rollcall/test/chaos/manager"
 
 const (
 	defaultLength = 15 * time.Minute
-	// replicas of each workload: with eleven of them more than two hundred pods.
+	// replicas of each workload: with twelve of them more than two hundred pods.
 	replicas = 20
 )
 

@@ -117,10 +117,14 @@ func auditLog(dir, name string) string { return filepath.Join(dir, name+".audit.
 func configuration(endpoint, maxRemovals string) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "cluster: %s\ndefaultRegistries: [%s]\nregistries:\n", clusterName, defaultRegistry)
-	drivers := map[string]string{leasedRegistry: "chaos-leased", unlistedRegistry: "chaos-unlisted"}
+	drivers := map[string]string{leasedRegistry: "chaos-leased", unlistedRegistry: "chaos-unlisted", appsRegistry: "chaos-steered"}
 	for _, name := range registryNames() {
-		fmt.Fprintf(&text, "  %s: {driver: %s, endpoint: %s/%[1]s, timeout: %[4]s}\n",
-			name, cmp.Or(drivers[name], "http"), endpoint, callTimeout)
+		writer := ""
+		if name == appsRegistry {
+			writer = ", registeredBy: App"
+		}
+		fmt.Fprintf(&text, "  %s: {driver: %s, endpoint: %s/%[1]s, timeout: %[4]s%s}\n",
+			name, cmp.Or(drivers[name], "http"), endpoint, callTimeout, writer)
 	}
 	fmt.Fprintf(&text, "hooks: {owned: [example.com/*, example.io/*], newlyCreated: [%s, %s]}\ndrain: %s\nresync: {interval: %s",
 		markLabel, markAnnotation, drainTime, resyncInterval)

@@ -24,6 +24,7 @@ const (
 	deletePods   kind = "delete pods behind Kruise's back"
 	forceDelete  kind = "delete pods by force"
 	turnUnready  kind = "have pods fail their probes for a while"
+	movePods     kind = "move pods to other registries and services"
 )
 
 // What happens to the managers and the API server.
@@ -49,6 +50,7 @@ const (
 	addForeign  kind = "add foreign entries"
 	// leaveEntries is what pods leave that vanish while no manager works.
 	leaveEntries kind = "leave entries of pods that are gone"
+	loseApps     kind = "have applications lose their entries and write them again"
 )
 
 // lasting are the faults of the registry that last for a while; never two at once.
@@ -59,13 +61,13 @@ func killKinds() []kind { return []kind{killManager, killStandby, killAtAnswer} 
 
 func faultKinds() []kind {
 	return append(
-		[]kind{stopManager, pauseManager, restartServer, wipeHalf, addForeign, leaveEntries, deletePods, forceDelete, turnUnready},
+		[]kind{stopManager, pauseManager, restartServer, wipeHalf, addForeign, leaveEntries, loseApps, deletePods, forceDelete, turnUnready},
 		lasting...)
 }
 
 // promisedKinds have to come in every run that is long enough: they are what chaos is about.
 func promisedKinds() []kind {
-	return slices.Concat(killKinds(), faultKinds(), []kind{rollBack, cancelDelete})
+	return slices.Concat(killKinds(), faultKinds(), []kind{rollBack, cancelDelete, movePods})
 }
 
 func (k kind) isKill() bool { return slices.Contains(killKinds(), k) }
@@ -158,14 +160,14 @@ func fullPlan(seed uint64, workloads int) planner {
 		seed: seed, workloads: workloads, storm: time.Minute,
 		work: []share{
 			{update, 5}, {recreate, 2}, {rollBack, 5}, {scaleOut, 2}, {scaleIn, 2}, {cancelDelete, 4},
-			{markDeleted, 2}, {deletePods, 2}, {forceDelete, 2}, {turnUnready, 4},
+			{markDeleted, 2}, {deletePods, 2}, {forceDelete, 2}, {turnUnready, 4}, {movePods, 3},
 		},
 		workEvery: 1200 * time.Millisecond,
 		faults:    lasting,
 		blows:     []kind{killManager, stopManager, pauseManager, restartServer, wipeHalf, addForeign},
 		// So three storms, one of each theme, have them all.
 		blowsPerStorm: 2,
-		always:        []kind{killAtAnswer, killManager, killStandby, killStandby}, // two, so that somebody works too
+		always:        []kind{killAtAnswer, killManager, killStandby, killStandby, loseApps}, // two, so that somebody works too
 		last:          []kind{wipeHalf, addForeign, leaveEntries},
 		themes:        []func(*planner){anything, races, handovers},
 	}
@@ -176,7 +178,7 @@ func anything(p *planner) { p.always = append(slices.Clone(p.always), restartSer
 
 // races have pods move on while calls are under way.
 func races(p *planner) {
-	p.work = []share{{rollBack, 5}, {cancelDelete, 4}, {update, 3}, {markDeleted, 1}, {forceDelete, 1}, {turnUnready, 1}}
+	p.work = []share{{rollBack, 5}, {cancelDelete, 4}, {update, 3}, {markDeleted, 1}, {forceDelete, 1}, {turnUnready, 1}, {movePods, 3}}
 	p.workEvery = 500 * time.Millisecond
 	p.favoured = []kind{netSlow, loseAnswers, holdBack}
 	p.always = append(slices.Clone(p.always), pauseManager)

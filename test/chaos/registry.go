@@ -67,6 +67,8 @@ type registryServer struct {
 	dice    *rand.Rand
 	renewed map[checker.Key]time.Time // what the leased registry has, and when it was renewed
 	foreign map[identity]registry.Entry
+	apps    map[string]*application              // by their pods' UIDs
+	out     map[identity]bool                    // where applications' entries are out of rotation, also when they are gone
 	killing func(manager string) (strike func()) // armed if not nil
 	// held are the calls that are held back, and late what else runs.
 	held, late sync.WaitGroup
@@ -84,6 +86,7 @@ func startRegistry(ctx context.Context, j *checker.Journal, timeout time.Duratio
 	r := &registryServer{
 		journal: j, timeout: timeout, books: map[string]*memory.Registry{}, foreign: map[identity]registry.Entry{},
 		renewed: map[checker.Key]time.Time{}, expiring: make(chan struct{}), dice: rand.New(rand.NewPCG(0, diceOfCalls)),
+		apps: map[string]*application{}, out: map[identity]bool{},
 	}
 	protocol := http.NewServeMux()
 	for _, name := range registryNames() {
@@ -92,6 +95,9 @@ func startRegistry(ctx context.Context, j *checker.Journal, timeout time.Duratio
 		protocol.Handle("/"+name+"/", http.StripPrefix("/"+name,
 			httpserver.New(&backend{Registry: entries, server: r}, httpserver.Options{})))
 	}
+	r.books[appsBook] = fakeregistry.Memory(ctx)
+	protocol.Handle("/"+appsBook+"/", http.StripPrefix("/"+appsBook,
+		httpserver.New(appBackend{&backend{Registry: r.books[appsBook], server: r}}, httpserver.Options{})))
 	protocol.HandleFunc("POST /"+leasedRegistry+"/v1/heartbeat", r.heartbeat)
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
@@ -137,6 +143,7 @@ func (r *registryServer) reset(ctx context.Context, j *checker.Journal, seed uin
 		_ = r.books[id.Registry].Deregister(ctx, e.Instance)
 	}
 	r.foreign, r.renewed = map[identity]registry.Entry{}, map[checker.Key]time.Time{}
+	r.apps, r.out = map[string]*application{}, map[identity]bool{}
 	r.journal, r.dice = j, rand.New(rand.NewPCG(seed, diceOfCalls))
 }
 
@@ -319,7 +326,7 @@ func (r *registryServer) handler(next http.Handler) http.Handler {
 		if err != nil {
 			return // the manager has gone
 		}
-		name, _, _ := strings.Cut(path, "/")
+		name, _, _ := strings.Cut(path, "/v1/")
 		o := checker.Op(path[strings.LastIndex(path, "/")+1:])
 		var in registry.Instance
 		if o.Changes() {

@@ -7,11 +7,14 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
+	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -86,6 +89,8 @@ func (g *game) do(ctx context.Context, a action) (done bool, err error) {
 	case leaveEntries:
 		g.registry.leave(ctx, a.rng(), g.services(), a.count)
 		return true, nil
+	case loseApps:
+		return g.registry.loseApps(a.rng(), a.lasts) > 0, nil
 	case turnUnready:
 		turned, err := g.turnUnready(ctx, g.workloads[a.workload], a)
 		return turned > 0, err
@@ -99,6 +104,9 @@ func (g *game) do(ctx context.Context, a action) (done bool, err error) {
 	case markDeleted, deletePods, forceDelete:
 		removed, err := g.remove(ctx, g.workloads[a.workload], a)
 		return removed > 0, err
+	case movePods:
+		moved, err := g.move(ctx, g.workloads[a.workload], a)
+		return moved > 0, err
 	default:
 		err := g.work(ctx, a)
 		return err == nil, err
@@ -155,13 +163,13 @@ func (g *game) work(ctx context.Context, a action) error {
 	w := g.workloads[a.workload]
 	switch a.kind {
 	case update:
-		return g.change(ctx, w, setImage(image(1+int(a.dice%1000))))
+		return g.change(ctx, w, w.setVersion(a.version()))
 	case recreate:
 		return g.change(ctx, w, func(set *kruisev1alpha1.CloneSet) { // what can't be changed in place
 			set.Spec.Template.Spec.Containers[0].Env[0].Value = strconv.FormatUint(a.dice, 10)
 		})
 	case rollBack:
-		return g.changeAndBack(ctx, w, a.lasts, setImage(image(1+int(a.dice%1000))),
+		return g.changeAndBack(ctx, w, a.lasts, w.setVersion(a.version()),
 			func(set *kruisev1alpha1.CloneSet, before kruisev1alpha1.CloneSetSpec) {
 				set.Spec.Template = before.Template
 			})
@@ -179,9 +187,8 @@ func (g *game) work(ctx context.Context, a action) error {
 	}
 }
 
-func setImage(image string) func(*kruisev1alpha1.CloneSet) {
-	return func(set *kruisev1alpha1.CloneSet) { set.Spec.Template.Spec.Containers[0].Image = image }
-}
+// version is one of the workload's.
+func (a action) version() int { return 1 + int(a.dice%1000) }
 
 // scaleBy stays between what there was at the start and a little more.
 func scaleBy(n, least int32) func(*kruisev1alpha1.CloneSet) {
@@ -237,6 +244,31 @@ func (g *game) remove(ctx context.Context, w *workload, a action) (removed int, 
 	}
 	return removed, nil
 }
+
+// move has some pods of the workload belong to other registries, and to services of other names, and returns how many. No hook waits for
+// them when they move: what a hook that is flipped at that moment rests on nobody could tell.
+func (g *game) move(ctx context.Context, w *workload, a action) (moved int, err error) {
+	if slices.Contains(w.registries, appsRegistry) {
+		return 0, nil // its applications stay
+	}
+	for i, name := range g.choose(w, a, steady) {
+		services, registries := w.places(i + int(a.dice%1000))
+		patch := client.RawPatch(types.JSONPatchType, fmt.Appendf(nil, `[{"op":"test","path":"/metadata/labels/%s","value":%q},`+
+			`{"op":"add","path":"/metadata/annotations/%s","value":%q},{"op":"add","path":"/metadata/annotations/%s","value":%q}]`,
+			escaped(appspub.LifecycleStateKey), appspub.LifecycleStateNormal, escaped(servicesAnnotation), services,
+			escaped(registriesAnnotation), registries))
+		switch err := g.k8s.Patch(ctx, kube.Pod(name.Namespace, name.Name), patch); {
+		case err == nil:
+			moved++
+		case !apierrors.IsInvalid(err) && !apierrors.IsNotFound(err): // it has moved on, or is gone
+			return moved, fmt.Errorf("pod %s: %w", name.Name, err)
+		}
+	}
+	return moved, nil
+}
+
+// escaped is a key in the path of a JSON patch.
+func escaped(key string) string { return strings.ReplaceAll(key, "/", "~1") }
 
 // turnUnready has some pods of the workload fail their probes for a while, and returns how many. KWOK makes them ready
 // again.

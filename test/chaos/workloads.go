@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -14,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/rollcall-dev/rollcall/test/harness/checker"
+	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 )
 
 const (
@@ -25,6 +28,9 @@ const (
 	markAnnotation       = "example.io/initialing"
 	markLabel            = "example.com/newly-create"
 	set                  = "true"
+	versionKey           = "chaos.rollcall.dev/version"
+	// restartTakes is longer than a manager is given to clear what an update brings.
+	restartTakes = "4s"
 )
 
 // workload is one CloneSet, in one style of writing hooks.
@@ -52,22 +58,51 @@ const (
 )
 
 func registryNames() []string {
-	return []string{defaultRegistry, secondRegistry, leasedRegistry, unlistedRegistry}
+	return []string{defaultRegistry, secondRegistry, leasedRegistry, unlistedRegistry, appsRegistry}
 }
 
-// keys are the instances of a pod at an address.
-func (w *workload) keys(uid, address string) []checker.Key {
-	names := w.registries
-	if len(names) == 0 {
-		names = []string{defaultRegistry}
+// keys are the instances of a pod, by what it says of itself: it may have moved.
+func keys(pod *corev1.Pod) []checker.Key {
+	names := strings.Split(cmp.Or(pod.Annotations[registriesAnnotation], defaultRegistry), ",")
+	if registersItself(pod) {
+		names = []string{appsBook}
 	}
 	var all []checker.Key
 	for _, name := range names {
-		for _, service := range slices.Sorted(maps.Keys(w.services)) {
-			all = append(all, checker.Key{Registry: name, UID: uid, Service: service, Address: address, Port: w.services[service]})
+		for service, port := range servicesOf(pod) {
+			all = append(all, checker.Key{
+				Registry: name, UID: string(pod.UID), Service: service, Address: pod.Status.PodIP, Port: port,
+			})
 		}
 	}
 	return all
+}
+
+// servicesOf are a pod's services and their ports, in the order in which it has them.
+func servicesOf(pod *corev1.Pod) iter.Seq2[string, int] {
+	return func(yield func(string, int) bool) {
+		for one := range strings.SplitSeq(pod.Annotations[servicesAnnotation], ",") {
+			service, port, _ := strings.Cut(one, "=")
+			if number, err := strconv.Atoi(port); err != nil || !yield(service, number) {
+				return
+			}
+		}
+	}
+}
+
+// names are its services as an annotation has them, each with an ending.
+func (w *workload) names(ending string) string {
+	var services []string
+	for _, name := range slices.Sorted(maps.Keys(w.services)) {
+		services = append(services, name+ending+"="+strconv.Itoa(w.services[name]))
+	}
+	return strings.Join(services, ",")
+}
+
+// places are where a pod of it can move: the services and the registries.
+func (w *workload) places(number int) (services, registries string) {
+	all := []string{defaultRegistry, secondRegistry, defaultRegistry + "," + secondRegistry, leasedRegistry}
+	return w.names([]string{"", "-moved"}[number%2]), all[number/2%len(all)]
 }
 
 // id names it.
@@ -109,6 +144,7 @@ func workloads() []*workload {
 		{name: "two-registries", namespace: b, hooks: mixed, registries: []string{defaultRegistry, secondRegistry}},
 		{name: "leased", namespace: b, hooks: mixed, registries: []string{leasedRegistry}},
 		{name: "unlisted", namespace: b, hooks: mixed, registries: []string{unlistedRegistry}},
+		{name: "itself", namespace: a, hooks: mixed, registries: []string{appsRegistry}},
 	}
 	for _, w := range all {
 		if w.services == nil {
@@ -134,14 +170,14 @@ func (w *workload) lifecycle(name string) *appspub.LifecycleHook {
 	return hook
 }
 
-// template is the metadata of its pods: preNormal is not set yet, and the other handlers are.
-func (w *workload) template() metav1.ObjectMeta {
-	var services []string
-	for _, name := range slices.Sorted(maps.Keys(w.services)) {
-		services = append(services, name+"="+strconv.Itoa(w.services[name]))
-	}
+// template is the metadata of its pods in a version. At first preNormal is not set yet, and the other handlers are. What follows differs
+// in labels, annotations and handlers, which an update in place writes too: every third version sets preNormal as well and restarts
+// slowly, and every third has no handler but preDelete's. Versions that differ have other images, or Kruise would be done with the
+// update before anybody could see it.
+func (w *workload) template(version int) metav1.ObjectMeta {
 	t := metav1.ObjectMeta{
-		Labels: map[string]string{appLabel: w.name}, Annotations: map[string]string{servicesAnnotation: strings.Join(services, ",")},
+		Labels:      map[string]string{appLabel: w.name, versionKey: strconv.Itoa(version)},
+		Annotations: map[string]string{servicesAnnotation: w.names(""), versionKey: strconv.Itoa(version)},
 	}
 	if len(w.registries) > 0 {
 		t.Annotations[registriesAnnotation] = strings.Join(w.registries, ",")
@@ -152,11 +188,16 @@ func (w *workload) template() metav1.ObjectMeta {
 	case markAnnotation:
 		t.Annotations[markAnnotation] = "true"
 	}
+	brings, lacks := version%3 == 1, version%3 == 2
+	if brings {
+		t.Annotations[cluster.AnnotationStartDelay] = restartTakes
+	}
 	for _, h := range checker.HandlersOf(w.hooks) {
 		label, value, isLabel := strings.Cut(h, "=")
+		preNormal, inPlace := w.hooks.Serves(checker.PreNormal, h), w.hooks.Serves(checker.InPlaceUpdate, h)
 		switch {
-		case w.unarmed:
-		case w.hooks.Serves(checker.PreNormal, h):
+		case w.unarmed && !brings, lacks && (preNormal || inPlace):
+		case preNormal && !brings:
 			t.Labels[label] = "offline"
 		case isLabel:
 			t.Labels[label] = value
@@ -165,6 +206,13 @@ func (w *workload) template() metav1.ObjectMeta {
 		}
 	}
 	return t
+}
+
+// setVersion has its pods be of a version.
+func (w *workload) setVersion(version int) func(*kruisev1alpha1.CloneSet) {
+	return func(set *kruisev1alpha1.CloneSet) {
+		set.Spec.Template.ObjectMeta, set.Spec.Template.Spec.Containers[0].Image = w.template(version), image(version)
+	}
 }
 
 func (w *workload) cloneSet(replicas int32) *kruisev1alpha1.CloneSet {
@@ -183,7 +231,7 @@ func (w *workload) cloneSet(replicas int32) *kruisev1alpha1.CloneSet {
 			},
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{appLabel: w.name}},
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: w.template(),
+				ObjectMeta: w.template(0),
 				Spec: corev1.PodSpec{Containers: []corev1.Container{{
 					Name: "main", Image: image(0), Env: []corev1.EnvVar{{Name: "GENERATION", Value: "0"}},
 				}}},

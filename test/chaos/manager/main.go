@@ -1,10 +1,11 @@
-// The manager that chaos plays with: the shipped one, and two registries that are like none of the servers that ship. One
-// forgets what is not renewed, the other can't be asked. Both speak the http driver's protocol.
+// The manager that chaos plays with: the shipped one, and three registries that are like none of the servers that ship. One
+// forgets what is not renewed, one can't be asked, and in one applications register themselves. All speak the http driver's protocol.
 package main
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/rollcall-dev/rollcall/cmd/app"
 	"github.com/rollcall-dev/rollcall/cmd/builtin"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 	httpregistry "github.com/rollcall-dev/rollcall/registry/http"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 )
@@ -22,7 +24,8 @@ const heartbeatInterval = 4 * time.Second
 
 func main() {
 	app.Main(append(builtin.Registries(),
-		app.WithRegistry("chaos-leased", newLeased), app.WithRegistry("chaos-unlisted", newUnlisted))...)
+		app.WithRegistry("chaos-leased", newLeased), app.WithRegistry("chaos-unlisted", newUnlisted),
+		app.WithRegistry("chaos-steered", newSteered))...)
 }
 
 // unlisted has none of the driver's capabilities.
@@ -72,4 +75,45 @@ func (l *leased) Heartbeat(ctx context.Context, in registry.Instance) error {
 	default:
 		return nil
 	}
+}
+
+// steered has the entries that applications wrote in another registry of the protocol, at /app. 422 says that there is none.
+type steered struct {
+	registry.Registry
+
+	apps appEntries
+}
+
+var _ registry.AppEntrySteerer = (*steered)(nil)
+
+func newSteered(ctx context.Context, config registry.Config) (registry.Registry, error) {
+	own, err := httpregistry.New(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	config.Endpoint += "/app"
+	apps, err := httpregistry.New(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	return &steered{own, appEntries{apps}}, nil
+}
+
+// AppEntries implements [registry.AppEntrySteerer].
+func (s *steered) AppEntries() registry.AppRegistry { return s.apps }
+
+type appEntries struct{ registry.Registry }
+
+// Register implements [registry.Registry].
+func (a appEntries) Register(ctx context.Context, in registry.Instance) error {
+	err := a.Registry.Register(ctx, in)
+	if refused := new(driverkit.StatusError); errors.As(err, &refused) && refused.Status == http.StatusUnprocessableEntity {
+		return registry.NotRegistered(errors.New(err.Error())) // nothing is wrong with the call
+	}
+	return err //nolint:wrapcheck // it is the driver's own
+}
+
+// Get implements [registry.Getter].
+func (a appEntries) Get(ctx context.Context, in registry.Instance) (registry.State, error) {
+	return a.Registry.(registry.Getter).Get(ctx, in) //nolint:forcetypeassert,wrapcheck // it is the http driver
 }

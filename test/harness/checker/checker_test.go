@@ -273,6 +273,74 @@ func TestUnprovoked(t *testing.T) {
 	})
 }
 
+func TestMoves(t *testing.T) {
+	t.Parallel()
+	const second = "second"
+	leaves, joins := callsIn(defaultRegistry, Deregister), calls(Register)
+	steady := func(s *story) { s.play(inService, waits(2*reasonLasts)) }
+	checkAll(t, []happening{
+		{"moved", "clients find it in the new one by then", steps{steady, belongsTo(second), joins, leaves}, ""},
+		{"left before it joined", "clients find it nowhere", steps{steady, belongsTo(second), leaves, joins},
+			"from where the pod departs, and the registry was never told of web at " + testAddress + ":8080 in registry second"},
+		{"left after the new one refused it", "an error acknowledges nothing", steps{steady, belongsTo(second), refuses(Register), leaves},
+			"from where the pod departs"},
+		{"left long after it moved", "the same", steps{steady, belongsTo(second), waits(3 * reasonLasts), leaves}, "from where the pod departs"},
+		{"left while it is out", "no client is sent to it", steps{
+			steady, belongsTo(second), moves(preparingUpdate), leaves, waits(drain), clears(updateGate),
+		}, ""},
+		{"left when it was out there", "there is nothing to lose", steps{
+			updateAsked, calls(FailOver), moves(normal), waits(2 * reasonLasts), belongsTo(second), leaves, joins,
+		}, ""},
+		{"moved there and back", "the manager has seen the first move", steps{
+			steady, belongsTo(second), joins, belongsTo(defaultRegistry), callsIn(defaultRegistry, Deregister), calls(Register),
+		}, ""},
+		{"left an address that it has no more", "another pod may have it soon", steps{steady, readdressed, seen, calls(Deregister)}, ""},
+	})
+}
+
+func TestBrought(t *testing.T) {
+	t.Parallel()
+	const leads, other = "m1", "m2"
+	// The manager's patch and Kruise's write come after each other, as if a template that has the handler followed one that has not.
+	brings := func(s *story) {
+		s.play(inService, waits(time.Second), writes(leads, wroteWithin), moves(preparingUpdate), takesOut(FailOver), clears(updateGate),
+			at(updating, traffic, updateGate, deleteGate))
+	}
+	const lost = "I2: Kruise took the pod for back from its update"
+	checkAll(t, []happening{
+		{"never cleared", "the manager led all the time", steps{brings, writes(leads, clearsWithin), moves(normal)}, lost},
+		{"cleared in time", "Kruise asks whether it is back", steps{
+			brings, clears(updateGate), writes(leads, clearsWithin), moves(updated), calls(Register), sets(updateGate), moves(normal),
+		}, ""},
+		{"a container that took no time", "no manager can be sooner", steps{brings, writes(leads, clearsWithin/2), moves(normal)}, ""},
+		{"no manager leads", "nobody could clear it", steps{brings, waits(clearsWithin), moves(normal)}, ""},
+		{"another manager leads", "it has all pods to look at first", steps{
+			brings, writes(other, clearsWithin), moves(normal),
+		}, ""},
+		{"the API server is away", "nobody sees it", steps{brings, goesBlind, writes(leads, clearsWithin), sees, moves(normal)}, ""},
+		{"taken away again", "the next template has it no more", steps{brings, at(updating, traffic, deleteGate), moves(updated)}, ""},
+	})
+}
+
+// TestApplications: what an application does by itself counts where a manager can have seen it.
+func TestApplications(t *testing.T) {
+	t.Parallel()
+	checkAll(t, []happening{
+		{"came back, and nobody looked", "a manager asks for it again and again", steps{
+			updateAsked, takesOut(FailOver), comesBack, waits(appSeenWithin), clears(updateGate),
+		}, "had not acknowledged that web at " + testAddress + ":8080 in registry default is out since its application put it in"},
+		{"came back, and was taken out again", "the drain begins anew", steps{
+			updateAsked, takesOut(FailOver), comesBack, waits(appSeenWithin), takesOut(FailOver), clears(updateGate),
+		}, ""},
+		{"came back at the last moment", "no manager can have seen it", steps{
+			updateAsked, takesOut(FailOver), comesBack, waits(time.Second), clears(updateGate),
+		}, ""},
+		{"wrote its entry again while it was in", "it was taken out since", steps{
+			inService, comesBack, moves(preparingUpdate), takesOut(FailOver), clears(updateGate),
+		}, ""},
+	})
+}
+
 func TestPatchChanges(t *testing.T) {
 	t.Parallel()
 	const gate, other = "example.io/gate", "example.io/other"

@@ -12,6 +12,10 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
+// appSeenWithin is how long it may take until a manager sees that an application put itself in service: it asks every 5 s, and a call
+// may take its time.
+const appSeenWithin = 10 * time.Second
+
 // explainWithin is how long a flip waits for the answer to the patch that made it.
 const explainWithin = 20 * time.Second
 
@@ -27,6 +31,7 @@ type flip struct {
 func (j *Journal) noteFlips(p *podLog, i int) {
 	before, now := p.sightings[i-1], p.sightings[i]
 	j.checkUnasked(p, before, now)
+	j.checkBrought(p, before, now)
 	if now.Gone && (now.Gap || !before.Deleting) {
 		return // nothing tells what held it last
 	}
@@ -155,7 +160,9 @@ func (j *Journal) faultOfRelease(f flip, k Key, hook string, at time.Time) strin
 	if f.drains() {
 		release.Drain = j.Drain
 	}
-	return j.evidence(f.pod, k).FaultOfRelease(release)
+	e := j.evidence(f.pod, k)
+	e.Changes = append(e.Changes, f.pod.appearances(k, at.Add(-appSeenWithin))...)
+	return e.FaultOfRelease(release)
 }
 
 // drains reports whether the drain counts: no one waits with a pod that is being deleted, which may have begun in a gap.
@@ -184,6 +191,16 @@ func (j *Journal) faultOfSet(f flip, at time.Time) string {
 		}
 	}
 	return ""
+}
+
+// appearances are when the application itself put the instance in service, up to a time: nobody was told of what came later.
+func (p *podLog) appearances(k Key, by time.Time) (all []receipt.Change) {
+	for _, a := range p.appeared {
+		if a.key == k && !a.at.After(by) {
+			all = append(all, receipt.Change{Name: "its application", Op: Register, Applied: a.at})
+		}
+	}
+	return all
 }
 
 // evidence is what the journal has of one instance.

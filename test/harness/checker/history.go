@@ -39,6 +39,9 @@ func (j *Journal) History(uid string, at func(time.Time) string) string {
 	for _, c := range p.calls {
 		lines = append(lines, line{c.Received, "call   " + c.describe(at)})
 	}
+	for _, a := range p.appeared {
+		lines = append(lines, line{a.at, fmt.Sprintf("app    put %s in service itself", a.key)})
+	}
 	for _, w := range p.wipes {
 		lines = append(lines, line{w.at, fmt.Sprintf("WIPED  %s, by the harness itself, or expired", w.key)})
 	}

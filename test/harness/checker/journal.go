@@ -184,6 +184,7 @@ type podLog struct {
 	patches   []*Patch
 	calls     []*Call
 	wipes     []wipe
+	appeared  []wipe // put in by their application
 	hookFlips []hookFlip
 }
 
@@ -234,6 +235,7 @@ type Journal struct {
 	orphans     map[types.NamespacedName][]*Patch // patches of pods whose first sighting has not come yet
 	early       map[string][]*Call                // calls of such pods
 	listings    []*Call
+	patches     []*Patch // of all pods
 	pending     []flip
 	unjudged    []*Call // that change something, and were done
 	violations  []Violation
@@ -291,6 +293,15 @@ func (j *Journal) Wiped(k Key, at time.Time) {
 	}
 }
 
+// Appeared writes down that a pod's application put an instance in service itself. The registry makes no call meanwhile.
+func (j *Journal) Appeared(k Key, at time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if p := j.pods[k.UID]; p != nil {
+		p.appeared = append(p.appeared, wipe{key: k, at: at})
+	}
+}
+
 // CallSaw writes down what a call that asks gets as its answer.
 func (j *Journal) CallSaw(c *Call, seen map[Key]registry.State, at time.Time) {
 	j.mu.Lock()
@@ -310,6 +321,7 @@ func (j *Journal) PatchReceived(manager string, write apiproxy.Write) *Patch {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	w := &Patch{Write: write, manager: manager}
+	j.patches = append(j.patches, w)
 	pod := types.NamespacedName{Namespace: w.Namespace, Name: w.Name}
 	if p := j.byName[pod]; p != nil {
 		p.patches = append(p.patches, w)

@@ -47,6 +47,8 @@ type story struct {
 	now     time.Time
 	version uint64
 	pod     Sighting
+	// registry is where the pod belongs.
+	registry string
 	// late is a call that is held, open a patch that has no answer yet, and sight ends a blindness.
 	late  *Call
 	open  *Patch
@@ -57,7 +59,7 @@ func newStory() *story {
 	return &story{
 		Journal: New(Options{Drain: drain, CallTimeout: callTimeout, OnlyManagers: true}), now: time.Unix(0, 0), version: 10,
 		hooks: Hooks{PreNormal: {traffic}, InPlaceUpdate: {updateGate}, PreDelete: {deleteGate}},
-		pod:   Sighting{Set: map[string]bool{}, Address: testAddress, Ready: true},
+		pod:   Sighting{Set: map[string]bool{}, Address: testAddress, Ready: true}, registry: defaultRegistry,
 	}
 }
 
@@ -100,6 +102,20 @@ func gone(s *story)        { s.pod.Gone = true }
 func unready(s *story)     { s.pod.Ready = false }
 func readdressed(s *story) { s.pod.Address = "127.100.0.2" }
 
+// belongsTo has the pod's description say another registry, where its calls are made from then on. callsIn is one in any other.
+func belongsTo(name string) step {
+	return func(s *story) { s.play(func(s *story) { s.registry = name }, seen) }
+}
+
+func callsIn(name string, o Op) step {
+	return func(s *story) {
+		belongs := s.registry
+		s.registry = name
+		calls(o)(s)
+		s.registry = belongs
+	}
+}
+
 // shows has the watch show the pod with these handlers, and seen with those that it has.
 func shows(handlers ...string) step {
 	return func(s *story) {
@@ -108,7 +124,7 @@ func shows(handlers ...string) step {
 		for _, h := range handlers {
 			s.pod.Set[h] = true
 		}
-		s.pod.Keys = []Key{KeyOf(defaultRegistry, s.instance())}
+		s.pod.Keys = []Key{KeyOf(s.registry, s.instance())}
 		s.Saw(testUID, testPod, s.hooks, s.pod)
 	}
 }
@@ -182,7 +198,7 @@ func (s *story) instance() registry.Instance {
 func (s *story) received(o Op) *Call { return s.receivedFor(o, s.instance()) }
 
 func (s *story) receivedFor(o Op, in registry.Instance) *Call {
-	return s.CallReceived(Call{Manager: "m1", Registry: defaultRegistry, Op: o, Instance: in, Received: s.tick()})
+	return s.CallReceived(Call{Manager: "m1", Registry: s.registry, Op: o, Instance: in, Received: s.tick()})
 }
 
 // calls come, are done and are answered. What loses its answer is done, and what is refused is not.
@@ -217,14 +233,26 @@ func lists(state registry.State) step {
 		c := s.receivedFor("instances", registry.Instance{Cluster: cluster})
 		seen := map[Key]registry.State{}
 		if state != registry.Absent {
-			seen[KeyOf(defaultRegistry, s.instance())] = state
+			seen[KeyOf(s.registry, s.instance())] = state
 		}
 		s.CallSaw(c, seen, s.tick())
 		s.CallAnswered(c, 200, s.tick())
 	}
 }
 
+func comesBack(s *story) { s.Appeared(KeyOf(s.registry, s.instance()), s.tick()) }
 func wiped(s *story)     { s.Wiped(KeyOf(defaultRegistry, s.instance()), s.tick()) }
+
+// writes has a manager write another pod every second, for so long.
+func writes(manager string, lasts time.Duration) step {
+	return func(s *story) {
+		for end := s.now.Add(lasts); s.now.Before(end); s.now = s.now.Add(time.Second) {
+			w := s.PatchReceived(manager, apiproxy.Write{Namespace: testPod.Namespace, Name: "pod-2", Body: "[]", Received: s.tick()})
+			s.PatchFinished(w, 200, s.version, s.tick())
+		}
+	}
+}
+
 func goesBlind(s *story) { s.sight = s.Blind(s.tick()) }
 func sees(s *story)      { s.sight(s.tick()) }
 func judges(s *story)    { s.Judge(s.now) }

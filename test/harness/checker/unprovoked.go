@@ -53,20 +53,55 @@ func (j *Journal) unprovoked(p *podLog, c *Call) string {
 	if c.Op == Register || !j.OnlyManagers {
 		return ""
 	}
-	since, steady := p.steadySince(c.Key(), j.oldestReason(c.Received), c.Received.Add(watchLags))
+	k, from, by := c.Key(), j.oldestReason(c.Received), c.Received.Add(watchLags)
+	since, steady := p.steadySince(func(s Sighting) bool { return s.steadyAt(k) }, from, by)
 	if !steady {
-		return ""
+		return j.leftTooSoon(p, c, from, by)
 	}
 	return fmt.Sprintf("I9: call #%d took %s out, and the pod had been Normal, ready and unmoved for %s",
-		c.number, c.Key(), c.Received.Sub(since).Round(time.Millisecond))
+		c.number, k, c.Received.Sub(since).Round(time.Millisecond))
 }
 
-// steadySince returns since when the pod has had a right to be in service with the instance, and whether it had at every
-// moment between two times. What was not seen in a gap is held against no one.
-func (p *podLog) steadySince(k Key, from, by time.Time) (since time.Time, steady bool) {
+// leftTooSoon says that the call took a pod that serves out of a place that it departs from, and clients did not find it yet where it
+// belongs. Which description of the pod the manager had seen is not known, so one that is right is enough. The caller holds the lock.
+func (j *Journal) leftTooSoon(p *podLog, c *Call, from, by time.Time) string {
+	k := c.Key()
+	_, stays := p.steadySince(func(s Sighting) bool { return s.steady() && s.Address == k.Address }, from, by)
+	if last := p.evidence(k).Last(c.Received, Op.Changes); !stays || last == nil || last.Op != Register {
+		return ""
+	}
+	why := ""
+	for i, s := range p.sightings {
+		over := i+1 < len(p.sightings) && p.changedAt(i+1).Before(from)
+		if over || s.At.After(by) || slices.Contains(s.Keys, k) {
+			continue
+		}
+		if why = j.absentFrom(p, s.Keys, c.Received); why == "" {
+			return ""
+		}
+	}
+	if why == "" {
+		return ""
+	}
+	return fmt.Sprintf("I9: call #%d took %s out, from where the pod departs, %s", c.number, k, why)
+}
+
+// absentFrom says which of the instances was not in service, as far as anyone was told by then, or nothing. The caller holds the lock.
+func (j *Journal) absentFrom(p *podLog, keys []Key, at time.Time) string {
+	for _, k := range keys {
+		if why := j.evidence(p, k).FaultOfAssert(at); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// steadySince returns since when the pod has been like this, and whether it was at every moment between two times. What was not seen in a
+// gap is held against no one.
+func (p *podLog) steadySince(like func(Sighting) bool, from, by time.Time) (since time.Time, steady bool) {
 	for i, s := range p.sightings {
 		switch {
-		case s.steadyAt(k) && !(s.Gap && s.At.After(from)):
+		case like(s) && !(s.Gap && s.At.After(from)):
 			if since.IsZero() {
 				since = s.At
 			}
@@ -86,15 +121,19 @@ func (p *podLog) changedAt(i int) time.Time {
 }
 
 // steadyAt reports whether the pod can stay where it is, and the instance is one that it has.
-func (s Sighting) steadyAt(k Key) bool {
-	return s.State == string(appspub.LifecycleStateNormal) && s.Ready && !s.Deleting && !s.Gone && slices.Contains(s.Keys, k)
+func (s Sighting) steadyAt(k Key) bool { return s.steady() && slices.Contains(s.Keys, k) }
+
+func (s Sighting) steady() bool {
+	return s.State == string(appspub.LifecycleStateNormal) && s.Ready && !s.Deleting && !s.Gone
 }
 
-// byKruise reports whether Kruise itself may have set the handler: it does so for inPlaceUpdate where another update comes
-// before the last one is over, which may have happened unseen in a gap, and for every handler that an update adds to the template.
+// byKruise reports whether Kruise itself may have changed the handler: it sets those of inPlaceUpdate where another update comes before
+// the last one is over, which may have happened unseen in a gap, and with its move to Updating it writes what two templates differ in.
+// Those of inPlaceUpdate it finds cleared by then, unless the update before has brought them.
 func (f flip) byKruise() bool {
 	before, after := f.pod.sightings[f.version-1], f.pod.sightings[f.version]
+	inPlace := slices.Contains(f.pod.hooks[InPlaceUpdate], f.handler)
 	again := before.State == string(appspub.LifecycleStateUpdated) && after.State == string(appspub.LifecycleStatePreparingUpdate)
-	brought := after.State == string(appspub.LifecycleStateUpdating)
-	return f.set && (brought || (again || after.Gap) && slices.Contains(f.pod.hooks[InPlaceUpdate], f.handler))
+	differs := f.set || !inPlace || before.State == string(appspub.LifecycleStateUpdating)
+	return differs && after.State == string(appspub.LifecycleStateUpdating) || f.set && inPlace && (again || after.Gap)
 }
