@@ -140,6 +140,28 @@ func TestPodWithoutTheStateLabelThatHasEnded(t *testing.T) {
 	}
 }
 
+// TestPodWithoutTheStateLabelThatWasNeverRegistered: its finalizer would hold its deletion, and no event tells of that.
+func TestPodWithoutTheStateLabelThatWasNeverRegistered(t *testing.T) {
+	t.Parallel()
+	for name, finalizer := range map[string]string{"a handler": preDeleteFinalizer, "the guard": lifecycle.GuardFinalizer} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, pod := born(t, guards)
+			w.changePod(pod, unready, func(p *corev1.Pod) { p.Finalizers = []string{finalizer} })
+			w.reconcile(pod)
+			w.losesLabel(pod)
+			w.takeJournal()
+			w.expectResult("it lives", w.reconcile(pod), backoffCap)
+
+			w.deletePod(pod)
+			w.reconciles(pod, "no list shows that the manager before has not registered it", deregisters, writes)
+			w.expectHooks("", pod, "gone")
+			w.reconcile(pod)
+			w.expectNoPages("all is undone")
+		})
+	}
+}
+
 func TestPodIsNotTakenForGoneOnAnError(t *testing.T) {
 	t.Parallel()
 	w, pod := serving(t)
@@ -207,8 +229,9 @@ func TestPodThatGoesBeforeAnyCallWasMade(t *testing.T) {
 func TestDeparturesThatCostNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	web := w.cloneSet("web")
-	others := w.cloneSet("others", func(c *kruisev1alpha1.CloneSet) { c.Spec.Lifecycle = nil; c.Spec.Template.Finalizers = nil })
+	unfinalized := func(c *kruisev1alpha1.CloneSet) { c.Spec.Template.Finalizers = nil } // a pod with ours is not gone before it is freed
+	web := w.cloneSet("web", unfinalized)
+	others := w.cloneSet("others", unfinalized, func(c *kruisev1alpha1.CloneSet) { c.Spec.Lifecycle = nil })
 
 	unseen, never, foreign := w.bornPod(web, "web-1"), w.bornPod(web, "web-2", unready), w.bornPod(others, "others-1")
 	dying := w.servingPod(web, "web-3")

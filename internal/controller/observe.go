@@ -200,7 +200,8 @@ func (r *PodReconciler) observeDeparted(
 	}
 	seen.departed = true
 	seen.input = lifecycle.Input{Pod: last, Record: lifecycle.RecordOf(last), Ownership: seen.settings.Ownership}
-	if seen.nothingLeft() {
+	nothingLeft := seen.nothingLeft()
+	if nothingLeft && (last.DeletionTimestamp != nil || !seen.input.HasFinalizer()) {
 		r.forget(id.UID)
 		return nil, 0, nil
 	}
@@ -208,6 +209,9 @@ func (r *PodReconciler) observeDeparted(
 	switch {
 	case err != nil:
 		return nil, 0, err
+	case live == nil && nothingLeft:
+		r.forget(id.UID)
+		return nil, 0, nil
 	case live != nil && !lifecycle.Ends(live):
 		return nil, backoffCap, nil // no event will say when it is gone
 	}
@@ -230,8 +234,9 @@ func (r *PodReconciler) observeDeparted(
 	return seen, 0, nil
 }
 
-// nothingLeft reports whether a pod that is gone can be forgotten: all of its instances are known to be absent, or it never had
-// any. What a registry remembers of its application can be cleared only now.
+// nothingLeft reports whether a registry has nothing of a pod that is gone: all of its instances are known to be absent, or it never had
+// any. What a registry remembers of its application can be cleared only now. One that was not being deleted when it was last seen may have
+// lost the label alone, and be held by a finalizer of Rollcall's once it is deleted.
 func (o *observation) nothingLeft() bool {
 	facts := o.facts()
 	instances := facts.Instances()

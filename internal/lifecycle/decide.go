@@ -288,8 +288,12 @@ func (in Input) Managed() bool {
 	if in.Hooks.Any() || in.Record.Exists() {
 		return true
 	}
-	return guarded(in.Pod) || slices.ContainsFunc(in.Pod.Finalizers, in.Ownership.Owns) ||
-		slices.ContainsFunc(in.Ownership.NewlyCreated, func(key string) bool { return marked(in.Pod, key) })
+	return in.HasFinalizer() || slices.ContainsFunc(in.Ownership.NewlyCreated, func(key string) bool { return marked(in.Pod, key) })
+}
+
+// HasFinalizer reports whether the pod carries a finalizer that Rollcall has to remove once the pod ends.
+func (in Input) HasFinalizer() bool {
+	return guarded(in.Pod) || slices.ContainsFunc(in.Pod.Finalizers, in.Ownership.Owns)
 }
 
 // Released reports whether no handler of Rollcall's holds the pod any more where OpenKruise waits before it updates or deletes
