@@ -291,7 +291,8 @@ func (r *PodReconciler) drain(_ context.Context, v *visit) notes.Blocker {
 	v.record = v.newRecord(v.changes)
 	removedAt, counted := r.removedAt(v)
 	drains := v.decision.Row.Drains()
-	if v.drain == 0 || removedAt.IsZero() || !drains && v.record.OutSince != nil {
+	known := v.record.OutSince != nil && v.input.Record.Want != lifecycle.InService // of all instances
+	if v.drain == 0 || removedAt.IsZero() || !drains && known {
 		return notes.Blocker{}
 	}
 	if v.record.OutSince = &removedAt; !drains {
@@ -303,6 +304,19 @@ func (r *PodReconciler) drain(_ context.Context, v *visit) notes.Blocker {
 	}
 	return notes.Blocker{Reason: reason.Draining, After: remaining,
 		Message: fmt.Sprintf("out of rotation since %s, drains for %s", removedAt.Format(time.RFC3339), v.drain)}
+}
+
+// remember writes down since when one registry has the pod out while another holds it: the next leader may reach neither, and has to
+// know of the drain that has begun.
+func (r *PodReconciler) remember(ctx context.Context, v *visit) notes.Blocker {
+	record := v.input.Record
+	removedAt, _ := r.removedAt(v)
+	known := !record.Exists() || record.OutSince != nil && !removedAt.After(*record.OutSince)
+	if v.drain > 0 && !removedAt.IsZero() && !known && notes.First(v.held...).Lasts(ctx.Err() != nil) {
+		record.OutSince = &removedAt
+		v.record = &record
+	}
+	return notes.Blocker{}
 }
 
 // removedAt is when the last instance that may have been in service was taken out, and from when its drain counts; zero where

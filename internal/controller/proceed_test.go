@@ -146,7 +146,11 @@ func TestDrainThatBeganElsewhereIsNotCutShort(t *testing.T) {
 // TestDrainOfTheLastLeaderIsNotCutShort: another manager took the pod out, and this one can ask no registry.
 func TestDrainOfTheLastLeaderIsNotCutShort(t *testing.T) {
 	t.Parallel()
-	down := func(w *world, _ *corev1.Pod) { w.registry.Fail(anyCall(), errors.New("down")) }
+	down := func(w *world, _ *corev1.Pod) {
+		for _, one := range w.settings.Registries {
+			one.Calls.(*fakeregistry.Registry).Fail(anyCall(), errors.New("down"))
+		}
+	}
 	for name, tc := range map[string]struct {
 		reason string
 		// before is the pod's way until the leader is lost, and after what the next one finds besides.
@@ -182,6 +186,28 @@ func TestDrainOfTheLastLeaderIsNotCutShort(t *testing.T) {
 		}, down, 49 * time.Second},
 		"unready, then deleted": {"it was taken out when no hook waited", func(w *world, pod *corev1.Pod) {
 			w.changePod(pod, unready)
+			w.reconcile(pod)
+			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+		}, down, 49 * time.Second},
+		"one of two registries was down": {"the other had taken it out", func(w *world, pod *corev1.Pod) {
+			joins(w, pod).Fail(anyCall(), errors.New("down"))
+			w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+		}, down, 50 * time.Second},
+		"one of two was down for long": {"the other had taken it out, and put it back once before", func(w *world, pod *corev1.Pod) {
+			joins(w, pod).Fail(anyCall(), errors.New("down"))
+			w.changePod(pod, unready)
+			w.reconcile(pod)
+			w.changePod(pod, ready)
+			w.reconcile(pod)
+			w.sleep(time.Hour)
+			w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+		}, down, 50 * time.Second},
+		"one of two was late": {"the drain began when it had taken the pod out", func(w *world, pod *corev1.Pod) {
+			repair := joins(w, pod).Fail(anyCall(), errors.New("down"))
+			w.changePod(pod, unready)
+			w.reconcile(pod)
+			w.sleep(time.Hour)
+			repair()
 			w.reconcile(pod)
 			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 		}, down, 49 * time.Second},
@@ -225,6 +251,15 @@ func TestDrainOfTheLastLeaderIsNotCutShort(t *testing.T) {
 			w.expectEventWith("Warning Proceeded ", "Proceed after 2s, and its drain has passed; not waited for: service")
 		})
 	}
+}
+
+// joins has the pod in another registry too.
+func joins(w *world, pod *corev1.Pod) *fakeregistry.Registry {
+	w.Helper()
+	other := w.withRegistry("new")
+	w.changePod(pod, annotated(service.AnnotationRegistries, "default,new"))
+	w.reconcile(pod)
+	return other
 }
 
 // expectEventWith looks for an Event that begins so and has the text in it.

@@ -69,6 +69,7 @@ func stagesOf(want lifecycle.Want) []stage {
 			{name: "departing", take: (*PodReconciler).leaveDeparting, holds: true},
 			{name: "leave", take: (*PodReconciler).leavePresent, holds: true},
 			{name: "listed", take: (*PodReconciler).unlisted, holds: true},
+			{name: "remember", take: (*PodReconciler).remember},
 			{name: "drain", take: (*PodReconciler).drain, holds: true, waits: true},
 		}
 	}

@@ -28,7 +28,7 @@ type Record struct {
 	// Want is what the registry acknowledged for every instance.
 	Want Want `json:"want"`
 	// OutSince is when the acknowledgement came that took the instances out; nil while they are in service, and where
-	// they never were.
+	// they never were. With InService it is when some of them were, while a registry failed that holds the rest.
 	OutSince *time.Time `json:"outSince,omitempty"`
 	// NeverInService: as far as is known, no registry ever had the pod in service. Only the exception is written, so a record of
 	// before this field keeps its meaning.
