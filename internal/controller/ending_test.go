@@ -136,3 +136,38 @@ func condition(of corev1.PodConditionType, status corev1.ConditionStatus) func(*
 		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: of, Status: status})
 	}
 }
+
+// TestEndThatCannotBeRead: whoever announced it has to know that nobody acts on it.
+func TestEndThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		write  func(*world, *corev1.Pod, string)
+		want   string
+	}{
+		"of the node": {"a handler or a person writes it", func(w *world, _ *corev1.Pod, text string) {
+			w.changeNode("node-1", func(node *corev1.Node) { node.Annotations = map[string]string{lifecycle.AnnotationEndsAt: text} })
+		}, `annotation rollcall.dev/ends-at of node node-1 is "in 2 minutes", which announces nothing: set it to a time such as 2026-11-27T12:00:00Z`},
+		"of the pod": {"an eviction would be let through from under it", func(w *world, pod *corev1.Pod, text string) {
+			w.changePod(pod, annotated(lifecycle.AnnotationEndsAt, text))
+		}, `annotation rollcall.dev/ends-at of the pod is "in 2 minutes", which announces nothing: remove it`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.node("node-1")
+			pod := w.servingPods(1, onNode("node-1"))[0]
+			tc.write(w, pod, "in 2 minutes")
+			w.reconcile(pod)
+			w.expectEvents(tc.reason, "Warning InvalidEnd "+tc.want)
+			w.expectWaits(tc.reason, Wait{Reason: "InvalidEnd", Since: w.clock.Now()})
+			w.reconcile(pod)
+			w.expectEvents("once")
+			w.expectInService(pod)
+
+			tc.write(w, pod, w.clock.Now().Add(time.Hour).Format(time.RFC3339))
+			w.reconcile(pod)
+			w.expectEvents("it is mended", "Normal Resolved InvalidEnd ")
+		})
+	}
+}

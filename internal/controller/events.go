@@ -78,6 +78,11 @@ func (r *PodReconciler) namespaceEvents() handler.TypedEventHandler[*metav1.Part
 // others where its topology changed.
 func (r *PodReconciler) nodeEvents() handler.TypedEventHandler[*corev1.Node, lifecycle.PodID] {
 	return podqueue.OnEvents(func(ctx context.Context, old, now *corev1.Node, first bool, q podqueue.Queue) {
+		if now != nil && (old == nil || !clusterstate.SameFate(old, now)) {
+			if why := lifecycle.UnreadableEnd(&corev1.Pod{}, now); why != "" {
+				log.FromContext(ctx).Info("The announced end of a node is ignored", "node", now.Name, "because", why)
+			}
+		}
 		switch {
 		case now == nil || first:
 		case old == nil || !clusterstate.SameFate(old, now):

@@ -117,6 +117,9 @@ func (r *PodReconciler) observe(ctx context.Context, id lifecycle.PodID) (seen *
 	seen.input.Blocked = seen.problem.Reason != ""
 	now := r.Clock.Now()
 	seen.input.NodeLost = lifecycle.NodeLost(node)
+	if why := lifecycle.UnreadableEnd(pod, node); why != "" && seen.warning.Reason == "" {
+		seen.warning = notes.Blocker{Reason: reason.InvalidEnd, Message: why}
+	}
 	seen.input.Ending, seen.endChanges = lifecycle.EndOf(pod, node, now).Ending(now, seen.drain)
 	// The pod itself is counted as it was just read: so no more than the threshold are ever taken out for being not ready.
 	r.State.Panics.Refresh(seen.input, &settings.Rules)

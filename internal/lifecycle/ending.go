@@ -93,6 +93,22 @@ func endsAt(annotations map[string]string) (at time.Time, announced bool) {
 	return at, err == nil
 }
 
+// UnreadableEnd says what to write in place of an announced end of the pod or of its node, which may be nil, that is no time; empty if
+// there is none.
+func UnreadableEnd(pod *corev1.Pod, node *corev1.Node) string {
+	unreadable := func(of string, annotations map[string]string, remedy string) string {
+		text, written := annotations[AnnotationEndsAt]
+		if _, read := endsAt(annotations); read || !written {
+			return ""
+		}
+		return fmt.Sprintf("annotation %s of %s is %.40q, which announces nothing: %s", AnnotationEndsAt, of, text, remedy)
+	}
+	if why := unreadable("the pod", pod.Annotations, "remove it, since only Rollcall writes it"); why != "" || node == nil {
+		return why
+	}
+	return unreadable("node "+node.Name, node.Annotations, "set it to a time such as 2026-11-27T12:00:00Z, or remove it")
+}
+
 func endWithNode(at time.Time, by string) End {
 	return End{At: at.Add(-stopTime), Why: fmt.Sprintf("its node ends at %s (%s)", at.Format(time.RFC3339), by)}
 }

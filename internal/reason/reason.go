@@ -61,6 +61,11 @@ const (
 	//
 	// What to do: write what the message says.
 	InvalidPod Reason = "InvalidPod"
+	// InvalidEnd: the annotation `rollcall.dev/ends-at` of the pod's node, or of the pod, is not a time. Rollcall ignores it, so the pod
+	// stays in rotation until it is updated, deleted or evicted. All pods on such a node show the reason.
+	//
+	// What to do: write what the message says.
+	InvalidEnd Reason = "InvalidEnd"
 	// ServiceClaimed: another namespace has the service name: pods of it are registered under the name, or were until
 	// five minutes ago, or it was created first among those whose workloads use the name.
 	//
@@ -218,12 +223,14 @@ const (
 	// What to do: nothing, the next manager goes on.
 	Stopping Reason = "Stopping"
 	// Proceeded: only an Event. Rollcall released a hook although a registry had not acknowledged, because
-	// `onRegistryFailure` says so. Rollcall still makes the call, as soon as the registry answers.
+	// `onRegistryFailure` says so. Rollcall still makes the call, as soon as the registry answers. If the API server accepts
+	// the release and its answer is lost, neither this Event nor the metric shows it.
 	//
 	// What to do: look at the registry; clients may have been sent to a pod that was not there.
 	Proceeded Reason = "Proceeded"
 	// Skipped: only an Event. Rollcall released a hook without the registry and the drain, because a person wrote the
-	// annotation `rollcall.dev/skip`. Rollcall still makes the call, as soon as the registry answers.
+	// annotation `rollcall.dev/skip`. Rollcall still makes the call, as soon as the registry answers. If the API server accepts
+	// the release and its answer is lost, neither this Event nor the metric shows it; the annotation is gone all the same.
 	//
 	// What to do: nothing, if it was you.
 	Skipped Reason = "Skipped"
