@@ -191,20 +191,15 @@ func (w *Webhook) begin(ctx context.Context, pod *corev1.Pod, since time.Time, d
 		return admission.Response{}, err
 	}
 	defer leave()
-	refusing, several, err := w.blocking(ctx, pod, leaves)
+	refused, err := w.withinBudget(ctx, pod, leaves, dryRun, func() error { return w.label(ctx, pod, since) })
 	switch {
+	case refused != nil:
+		return *refused, nil
 	case err != nil && dryRun:
 		return admission.Response{}, err
 	case err != nil:
 		return w.unlabelled(pod, err)
-	case several:
-		return admission.Allowed(""), nil
-	case refusing != nil:
-		return overBudget(pod, refusing), nil
 	case !dryRun:
-		if err := w.label(ctx, pod, since); err != nil {
-			return w.unlabelled(pod, err)
-		}
 		w.failing.Remove(pod.UID)
 		w.Recorder.Eventf(pod, nil, reason.EvictionHooked.Event(), string(reason.EvictionHooked), action,
 			"An eviction became a hooked deletion: OpenKruise deletes the pod once it is out of the registry and its drain has passed")
@@ -224,18 +219,13 @@ func (w *Webhook) takeOut(ctx context.Context, pod *corev1.Pod, dryRun bool) (ad
 	now := w.Clock.Now()
 	serving := pod.DeepCopy() // to the API server the label means nothing
 	delete(serving.Labels, kruisev1alpha1.SpecifiedDeleteKey)
-	refusing, several, err := w.blocking(ctx, serving, func(p *corev1.Pod) bool { return announced(p, now) })
 	at := lifecycle.EndOnceDrained(now, w.drainOf(pod)).UTC().Format(time.RFC3339)
+	refused, err := w.withinBudget(ctx, serving, func(p *corev1.Pod) bool { return announced(p, now) }, dryRun,
+		func() error { return w.announce(ctx, pod, at) })
 	switch {
-	case err == nil && several:
-		return admission.Allowed(""), nil
-	case err == nil && refusing != nil:
-		return overBudget(pod, refusing), nil
-	case err == nil && !dryRun:
-		err = w.announce(ctx, pod, at)
-	}
-	switch {
-	case dryRun && err != nil, apierrors.IsConflict(err):
+	case refused != nil:
+		return *refused, nil
+	case err != nil && (dryRun || apierrors.IsConflict(err)):
 		return admission.Response{}, err
 	case err != nil: // which may never pass by itself
 		w.Logger.Error(err, "taking a pod out of rotation", "pod", client.ObjectKeyFromObject(pod))
@@ -243,6 +233,25 @@ func (w *Webhook) takeOut(ctx context.Context, pod *corev1.Pod, dryRun bool) (ad
 	}
 	return tryAgain(fmt.Sprintf("OpenKruise has not replaced pod %s for %s: the pod leaves the rotation, and its eviction is let through at "+
 		"%s; try again", pod.Name, w.Limit, at)), nil
+}
+
+// withinBudget writes what has the pod go, unless it is a dry run or the budgets refuse, whose answer it returns. Of the pods on their
+// way out, it counts those that are out.
+func (w *Webhook) withinBudget(
+	ctx context.Context, pod *corev1.Pod, out func(*corev1.Pod) bool, dryRun bool, write func() error,
+) (refused *admission.Response, err error) {
+	refusing, several, err := w.blocking(ctx, pod, out)
+	switch {
+	case err != nil:
+		return nil, err
+	case several:
+		return new(admission.Allowed("")), nil
+	case refusing != nil:
+		return new(overBudget(pod, refusing)), nil
+	case dryRun:
+		return nil, nil
+	}
+	return nil, write()
 }
 
 func (w *Webhook) drainOf(pod *corev1.Pod) time.Duration {
