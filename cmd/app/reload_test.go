@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/rollcall-dev/rollcall/internal/config"
-	"github.com/rollcall-dev/rollcall/internal/controller"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/observe"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
@@ -271,7 +271,7 @@ type reloadScenario struct {
 	old, new *mount.Folder
 	gatherer *prometheus.Registry
 
-	settings []controller.Settings
+	settings []observe.Settings
 	events   []string
 	// failures is how many of the next Events the API server refuses.
 	failures int
@@ -341,7 +341,7 @@ func (s *reloadScenario) Poll(times int) {
 }
 
 // ExpectApplied expects one configuration and its Event, and returns the settings that the controller gets.
-func (s *reloadScenario) ExpectApplied() controller.Settings {
+func (s *reloadScenario) ExpectApplied() observe.Settings {
 	s.t.Helper()
 	s.ExpectEvent("Normal", "ConfigApplied", "in force")
 	if len(s.settings) != 1 {

@@ -9,14 +9,14 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
-	"github.com/rollcall-dev/rollcall/internal/controller"
+	"github.com/rollcall-dev/rollcall/internal/observe"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 )
 
 // settings are what the controller takes from a configuration and its registries.
-func settings(all *registries) controller.Settings {
+func settings(all *registries) observe.Settings {
 	c := all.config
-	s := controller.Settings{
+	s := observe.Settings{
 		Cluster:           c.Cluster,
 		Registries:        make(registryclient.Registries, len(all.byName)),
 		RegisteredByApp:   map[string]bool{},
@@ -46,7 +46,7 @@ func settings(all *registries) controller.Settings {
 }
 
 // warnOfShortDrains says where pods end before the clients of their registry have noticed.
-func warnOfShortDrains(s *controller.Settings, logger logr.Logger) {
+func warnOfShortDrains(s *observe.Settings, logger logr.Logger) {
 	for _, name := range slices.Sorted(maps.Keys(s.ReaderLag)) {
 		if lag := s.ReaderLag[name]; s.Drain < lag {
 			logger.Info("drain is shorter than the registry's clients take to notice, so requests to pods that ended can fail: raise it",

@@ -12,9 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/notes"
 	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
+	"github.com/rollcall-dev/rollcall/internal/visit"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
@@ -130,7 +132,7 @@ func TestAppEntryAtAFormerPortOfTheNode(t *testing.T) {
 			w.reconcile(pod)
 			w.takeEvents()
 			for range 2 {
-				w.sleep(appRecheck)
+				w.sleep(visit.AppRecheck)
 				w.watchesAll()
 				w.r.Tracker.TakeDoubted()
 				w.reconcile(pod)
@@ -219,7 +221,7 @@ func TestAppOfAGatedPodStartsWithItsContainers(t *testing.T) {
 	})
 	w.reconcile(pod)
 	w.expectWaits("the pod is not ready from its creation on", Wait{Hook: "preNormal", Reason: "AppStarting", Since: w.clock.Now()})
-	w.sleep(appStarts)
+	w.sleep(visit.AppStarts)
 	w.reconcile(pod)
 	w.expectWaits("its application had its time", Wait{Hook: "preNormal", Reason: "AppNotRegistered", Since: since.Time})
 }
@@ -237,11 +239,11 @@ func TestAppThatHasNotRegisteredKeepsThePodWaiting(t *testing.T) {
 	w.expectWaits("and yet it shows", Wait{Hook: "preNormal", Reason: "AppStarting", Since: w.clock.Now()})
 	w.expectHooks("", pod, "inPlaceUpdate preDelete")
 
-	w.sleep(appStarts)
+	w.sleep(visit.AppStarts)
 	for range 10 {
 		w.reconcile(pod)
 	}
-	w.expectResult("an application that comes is found soon, however late", w.reconcile(pod), appRecheck)
+	w.expectResult("an application that comes is found soon, however late", w.reconcile(pod), visit.AppRecheck)
 	w.expectEvents("what was looked for and where",
 		`Warning AppNotRegistered hook preNormal waits: the application's own entry of service "web" at 10.0.0.1:8080: no application has`)
 	w.takeJournal()
@@ -429,7 +431,7 @@ func TestAppEntryOfAPodWhoseNodeIsGone(t *testing.T) {
 	w.removePod(pod)
 	w.reconcile(pod)
 	w.expectWaits("", Wait{Reason: "AgentUnavailable", Since: w.clock.Now()})
-	w.sleep(appOutlives)
+	w.sleep(visit.AppOutlives)
 	w.reconcile(pod)
 	w.expectNoPages("it is out of rotation for as long as other registries keep such an entry")
 }
@@ -632,7 +634,7 @@ func TestApplicationThatRegistersItself(t *testing.T) {
 		t.Fatalf("resync found %+v: what others wrote is neither compared nor reaped", got)
 	}
 	w.expectDoubtful("the pod has to be told", pod)
-	w.expectResult("a list brings the pod back, and time does", w.reconcile(pod), backoffCap)
+	w.expectResult("a list brings the pod back, and time does", w.reconcile(pod), notes.Longest)
 	w.expectJournal("the registry holds what was written")
 	w.expectEvents("a person has to turn it off", `Warning AlsoRegistersItself service "web" at 10.0.0.1:8080: clients are given`)
 
@@ -725,7 +727,7 @@ func TestReadBackOfAnEntryOfAnother(t *testing.T) {
 	w.expectHooks("clients are given it by the other entry", pod, "inPlaceUpdate preDelete")
 	w.expectEvents("", `Warning AlsoRegistersItself hook preDelete waits`)
 	gone()
-	w.sleep(backoffCap)
+	w.sleep(notes.Longest)
 	w.reconcile(pod)
 	w.expectHooks("", pod, "inPlaceUpdate")
 }

@@ -20,7 +20,7 @@ func (w *world) audits(kind receipt.Kind, happens func()) (of []receipt.Line, fa
 	path := filepath.Join(w.TempDir(), "audit.jsonl")
 	log, err := audit.Open(audit.Options{Path: path, MaxSize: 1 << 20, Failed: func(_ int, err error) { w.Error(err) }})
 	w.must(err, "opening the audit log")
-	w.r.Audit = log
+	w.rebuilt(func(o *Options) { o.Audit = log })
 	happens()
 	w.must(log.Close(w.Context(), true), "closing the audit log")
 	written, err := os.ReadFile(path)

@@ -41,7 +41,7 @@ func steady(tb testing.TB) (*PodReconciler, lifecycle.PodID) {
 	w := newWorld(tb)
 	web := w.cloneSet("web")
 	pod := w.current(w.servingPod(web, "web-1"))
-	w.r.Client = onePod{w.r.Client, pod, web}
+	w.rebuilt(func(o *Options) { o.Client = onePod{o.Client, pod, web} })
 	return w.r, lifecycle.PodIDOf(pod)
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/observe"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/resync"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
@@ -20,9 +21,9 @@ type (
 	Wait       = metrics.Wait
 )
 
-// choices are Settings whose registries are still to be given clients.
+// choices are settings whose registries are still to be given clients.
 type choices struct {
-	Settings
+	observe.Settings
 
 	Registries map[string]Registry
 }
@@ -42,7 +43,7 @@ type Registry struct {
 }
 
 // built gives each registry a client, the one that it had where it is the same.
-func (w *world) built() Settings {
+func (w *world) built() observe.Settings {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.settings.Settings

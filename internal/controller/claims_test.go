@@ -17,6 +17,8 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/notes"
+	"github.com/rollcall-dev/rollcall/internal/observe"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -70,7 +72,7 @@ func TestServiceNameBelongsToOneNamespace(t *testing.T) {
 	first := w.servingPod(prod, "web-1")
 	pod := w.bornPod(staging, "web-2")
 
-	w.expectResult("no event tells when the name is free", w.reconcile(pod), backoffCap)
+	w.expectResult("no event tells when the name is free", w.reconcile(pod), notes.Longest)
 	w.expectJournal("staging never joins prod")
 	w.expectHooks("", pod, "inPlaceUpdate preDelete")
 	w.expectEvents("", `Warning ServiceClaimed hook preNormal waits: service "web" belongs to namespace shop: its pods are registered `+
@@ -310,7 +312,7 @@ func TestNamespaceThatTheCacheHasNotSeen(t *testing.T) {
 	w.must(w.api.Delete(t.Context(), shop), "hiding the namespace")
 	w.restart()
 	pod := w.bornPod(web, "web-1")
-	w.expectResult("it is on its way", w.reconcile(pod), staleRecheck)
+	w.expectResult("it is on its way", w.reconcile(pod), observe.StaleRecheck)
 	w.expectEvents("no person has to look")
 	w.queue.take()
 	w.namespace(testNamespace)
@@ -336,7 +338,7 @@ func TestNameOfAWorkloadToEnroll(t *testing.T) {
 	w.servingPod(w.cloneSet("web"), "web-1")
 	refused, err := w.r.NameRefused(t.Context(), clusterstate.AsWorkload(w.cloneSet("web", inNamespace("staging"))))
 	w.must(err, "asking for the name")
-	if got := nameRefused(refused).Reason; got != reason.ServiceClaimed {
+	if got := observe.NameRefused(refused).Reason; got != reason.ServiceClaimed {
 		t.Errorf("refused for %q, want %q", got, reason.ServiceClaimed)
 	}
 }

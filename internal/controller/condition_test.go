@@ -15,7 +15,7 @@ func TestPodCondition(t *testing.T) {
 	t.Parallel()
 	const in, out = "condition of web-1: True", "condition of web-1: False"
 	w := newWorld(t)
-	w.r.PodCondition = true
+	w.rebuilt(func(o *Options) { o.PodCondition = true })
 	pod := w.bornPod(w.cloneSet("web"), "web-1", unready)
 	w.reconciles(pod, "it was never in, which needs no words")
 
@@ -45,7 +45,7 @@ func TestPodCondition(t *testing.T) {
 func TestConditionThatIsRefusedHoldsBackNoLook(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, draining15s)
-	w.r.PodCondition = true
+	w.rebuilt(func(o *Options) { o.PodCondition = true })
 	pod := w.servingPod(w.cloneSet("web"), "web-1")
 	w.conditionRefused = apierrors.NewForbidden(schema.GroupResource{Resource: "pods/status"}, "web-1", errors.New("no right"))
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/notes"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
@@ -94,7 +95,7 @@ func TestPodThatLosesOnlyTheStateLabel(t *testing.T) {
 	w, pod := serving(t)
 	w.losesLabel(pod)
 
-	w.expectResult("no event will tell when it is really gone", w.reconcile(pod), backoffCap)
+	w.expectResult("no event will tell when it is really gone", w.reconcile(pod), notes.Longest)
 	w.expectJournal("it lives and serves")
 	w.expectInService(pod)
 
@@ -151,7 +152,7 @@ func TestPodWithoutTheStateLabelThatWasNeverRegistered(t *testing.T) {
 			w.reconcile(pod)
 			w.losesLabel(pod)
 			w.takeJournal()
-			w.expectResult("it lives", w.reconcile(pod), backoffCap)
+			w.expectResult("it lives", w.reconcile(pod), notes.Longest)
 
 			w.deletePod(pod)
 			w.reconciles(pod, "no list shows that the manager before has not registered it", deregisters, writes)
@@ -170,7 +171,7 @@ func TestPodIsNotTakenForGoneOnAnError(t *testing.T) {
 	w.apiServerAway()
 	w.reconcileFails(pod)
 	w.expectJournal("an error is no reason to remove anything")
-	w.r.APIReader = live
+	w.rebuilt(func(o *Options) { o.APIReader = live })
 	w.reconciles(pod, "", deregisters)
 }
 
@@ -179,10 +180,10 @@ func TestPodIsGoneWithItsNamespaceAndTheRightsInIt(t *testing.T) {
 	w, pod := serving(t)
 	w.removePod(pod)
 	live := w.r.APIReader
-	w.r.APIReader = forbidding{Reader: live, namespaces: true}
+	w.rebuilt(func(o *Options) { o.APIReader = forbidding{Reader: live, namespaces: true} })
 	w.reconcileFails(pod)
 	w.expectJournal("the rights in a namespace that is there may come back")
-	w.r.APIReader = forbidding{Reader: live}
+	w.rebuilt(func(o *Options) { o.APIReader = forbidding{Reader: live} })
 	w.reconciles(pod, "", deregisters)
 	w.expectNoPages("all is undone")
 }

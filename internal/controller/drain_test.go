@@ -3,14 +3,12 @@ package controller
 import (
 	"errors"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 
-	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/internal/plan"
+	"github.com/rollcall-dev/rollcall/internal/notes"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/internal/service"
@@ -77,7 +75,7 @@ func TestDrainBeginsWhenTheApplicationsOwnEntryGoes(t *testing.T) {
 		},
 		"by a read back": {
 			func(r *fakeregistry.Registry) Registry { return Registry{Calls: r, Getter: r} },
-			fails(errors.New("down")), func(w *world) { w.sleep(backoffCap) },
+			fails(errors.New("down")), func(w *world) { w.sleep(notes.Longest) },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -204,18 +202,6 @@ func TestDrainThatAnotherClockBegan(t *testing.T) {
 				t.Errorf("the record says out since %v, want %v", now, began)
 			}
 		})
-	}
-}
-
-func TestAStepOfTheClockChangesNoDrain(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t)
-	w.clock.SetTime(time.Now()) // with a monotonic reading
-	w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
-	seen, _, err := w.r.observe(t.Context(), lifecycle.PodIDOf(pod))
-	w.must(err, "observing the pod")
-	if _, counted := w.r.removedAt(&visit{observation: seen, changes: plan.Of(seen.facts(), seen.decision)}); !strings.Contains(counted.String(), " m=") {
-		t.Errorf("a drain counts from %s by the wall clock, which a person or NTP can set", counted)
 	}
 }
 

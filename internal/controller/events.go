@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,9 +15,6 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/podqueue"
 )
-
-// wokenRecheck is for a pod that waits for a slot and is not woken, which would be an error of Rollcall's.
-const wokenRecheck = time.Minute
 
 func (r *PodReconciler) podEvents() handler.TypedEventHandler[*corev1.Pod, lifecycle.PodID] {
 	return podqueue.OnEvents(func(_ context.Context, old, now *corev1.Pod, first bool, q podqueue.Queue) {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/podqueue"
+	"github.com/rollcall-dev/rollcall/internal/visit"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
@@ -190,7 +191,7 @@ func TestSlotsGoToRolloutsFirst(t *testing.T) {
 		hold := w.registry.Hold(fakeregistry.Match{Pod: "web-2"})
 		ended := w.begins(first)
 		began := time.Now()
-		w.expectResult("it is woken, and looked at again in case it isn't", w.reconcile(second), wokenRecheck)
+		w.expectResult("it is woken, and looked at again in case it isn't", w.reconcile(second), visit.WokenRecheck)
 		if took := time.Since(began); took > 0 {
 			t.Errorf("the reconcile waited for %s", took)
 		}
@@ -223,7 +224,7 @@ func TestPodThatIsToTryAgainStillHasItsTrouble(t *testing.T) {
 		hold := w.registry.Hold(fakeregistry.Match{Pod: "web-2"})
 		ended := w.begins(w.bornPod(web, "web-2"))
 		w.takeEvents()
-		w.expectResult("", w.reconcile(pod), wokenRecheck)
+		w.expectResult("", w.reconcile(pod), visit.WokenRecheck)
 		w.expectEvents("nothing has passed yet")
 		hold.Release()
 		ended.Wait()

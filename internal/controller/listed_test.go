@@ -47,7 +47,7 @@ func TestTheClusterUIDComesWithTheNextRegister(t *testing.T) {
 	w, pod := serving(t)
 	w.namespace(metav1.NamespaceSystem, func(n *corev1.Namespace) { n.UID = "uid-of-the-cluster" })
 	w.restart()
-	w.r.Identity = clusterstate.NewIdentity(w.r.APIReader, logr.Discard())
+	w.rebuilt(func(o *Options) { o.Identity = clusterstate.NewIdentity(o.APIReader, logr.Discard()) })
 	w.r.Identity.Learn(w.Context())
 	for range 2 {
 		if got := w.resync(Listing{Confirms: true}); len(got.Missing)+got.Different > 0 {

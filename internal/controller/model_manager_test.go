@@ -25,6 +25,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/observe"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/service"
@@ -117,7 +118,7 @@ func (m *model) configure(there ...string) {
 	if err != nil {
 		panic(err)
 	}
-	s := Settings{
+	s := observe.Settings{
 		Cluster: testCluster, DefaultRegistries: m.manager.registries, Drain: m.drain, Guard: m.guard,
 		OnRegistryFailure: m.policy,
 		Registries:        map[string]*registryclient.Client{},
@@ -175,7 +176,7 @@ func (m *model) visit(p *modelPod) {
 		m.violatef("%s was released with the Event %q, want %q", p.uid, m.manager.told, m.manager.mayTell)
 	case err == nil && m.manager.seen == nil:
 		p.done = result.RequeueAfter == 0
-	case err == nil && !m.manager.refused && result.RequeueAfter != staleRecheck:
+	case err == nil && !m.manager.refused && result.RequeueAfter != observe.StaleRecheck:
 		p.unwritten = p.unwritten && m.manager.edits != m.edits
 		p.takenBack = p.takenBack || p.api != nil && stateOf(m.manager.seen) == appspub.LifecycleStateUpdating &&
 			lifecycle.StampOf(m.manager.seen) == lifecycle.StampOf(p.api)

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/notes"
+	"github.com/rollcall-dev/rollcall/internal/observe"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
@@ -106,7 +108,7 @@ func TestWriteThatFailsForLongIsShown(t *testing.T) {
 	w.patching(away)
 	for range 2 {
 		w.reconcileFails(pod)
-		w.sleep(rolloutPatience / 2)
+		w.sleep(notes.RolloutPatience / 2)
 	}
 	w.expectEvents("most failures pass by themselves")
 	w.expectWaits("the write may pass with the next try", draining)
@@ -135,7 +137,7 @@ func TestCacheBehindOurOwnWrite(t *testing.T) {
 	w.takeJournal()
 
 	w.stale = before
-	w.expectResult("the event of the write comes sooner", w.reconcile(pod), staleRecheck)
+	w.expectResult("the event of the write comes sooner", w.reconcile(pod), observe.StaleRecheck)
 	w.expectJournal("what we have done already is not done again")
 
 	w.stale = nil
@@ -232,7 +234,7 @@ func TestWriteThatAlwaysConflictsIsShown(t *testing.T) {
 	})
 	w.reconcile(pod)
 	w.expectEvents("the pod has moved on, most likely, and an event of that follows")
-	w.sleep(rolloutPatience)
+	w.sleep(notes.RolloutPatience)
 	w.reconcile(pod)
 	w.expectEvents("it passes with no other event", "Warning RolloutWaits pod web-1 has waited for 1m0s, reason PatchRefused: ",
 		`Warning PatchRefused hook inPlaceUpdate waits: the pod has moved on: Operation cannot be fulfilled on pods "web-1": admission webhook `+
@@ -245,8 +247,8 @@ func TestOwnWriteThatIsLost(t *testing.T) {
 	w, pod := serving(t)
 	w.r.notes.Of(lifecycle.PodIDOf(pod)).Written = "1000000"
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-	w.expectResult("the cache may lag", w.reconcile(pod), staleRecheck)
-	w.sleep(rolloutPatience)
+	w.expectResult("the cache may lag", w.reconcile(pod), observe.StaleRecheck)
+	w.sleep(notes.RolloutPatience)
 	w.reconcile(pod)
 	w.expectHooks("the API server has no such write, so what it has counts", pod, "preDelete")
 	w.expectEvents("nothing is left for a person to do")
@@ -262,14 +264,14 @@ func TestCacheThatIsBehindItsOwnWriteShows(t *testing.T) {
 	w.reconcile(pod) // which clears preNormal
 	w.takeEvents()
 	w.takeJournal()
-	w.expectResult("the event of the write is on its way", w.reconcile(pod), staleRecheck)
-	w.sleep(rolloutPatience - time.Second)
-	w.expectResult("it may be slow", w.reconcile(pod), staleRecheck)
+	w.expectResult("the event of the write is on its way", w.reconcile(pod), observe.StaleRecheck)
+	w.sleep(notes.RolloutPatience - time.Second)
+	w.expectResult("it may be slow", w.reconcile(pod), observe.StaleRecheck)
 	w.sleep(time.Second)
-	w.expectResult("no event will bring it", w.reconcile(pod), backoffCap)
+	w.expectResult("no event will bring it", w.reconcile(pod), notes.Longest)
 	w.expectJournal("nothing is done on an old view")
 	w.expectEvents("", "Warning RolloutWaits ", "Warning CacheBehind hook inPlaceUpdate waits: the manager's cache has not shown")
-	w.expectWaits("", Wait{Hook: "inPlaceUpdate", Reason: "CacheBehind", Since: w.clock.Now().Add(-rolloutPatience)})
+	w.expectWaits("", Wait{Hook: "inPlaceUpdate", Reason: "CacheBehind", Since: w.clock.Now().Add(-notes.RolloutPatience)})
 
 	w.stale = nil
 	w.reconcile(pod)

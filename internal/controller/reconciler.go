@@ -1,14 +1,11 @@
-// Package controller holds the pod reconciler. Reconcile reads from top to bottom, and each of its steps has a file.
-//
-// observe.go gathers what a decision rests on, and instances.go what may be in which registry; lifecycle.Decide decides; plan.Of
-// says which changes that takes, stages.go in which stages they are made, and converge.go makes them; release.go says what is
-// released without the registry; patch.go lets OpenKruise go on; report.go tells people why a pod waits. apps.go has what differs
-// for entries that applications write, and events.go has pods looked at. What this process knows of the registries is in package
-// tracker.
+// Package controller holds the pod reconciler: it has pods looked at when something may have changed for them (events.go), and takes each
+// through three rooms. Package observe gathers what a visit rests on, package visit takes the pod as far as it can go, and package
+// report tells people why it waits.
 package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -30,20 +27,20 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/notes"
+	"github.com/rollcall-dev/rollcall/internal/observe"
 	"github.com/rollcall-dev/rollcall/internal/podqueue"
 	"github.com/rollcall-dev/rollcall/internal/reason"
+	"github.com/rollcall-dev/rollcall/internal/report"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
+	"github.com/rollcall-dev/rollcall/internal/visit"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=clonesets;daemonsets;statefulsets,verbs=get;list;watch
 
-const (
-	backoffBase = 100 * time.Millisecond
-	// backoffCap is short on purpose: a pod that waits is capacity that is missing.
-	backoffCap = 30 * time.Second
-)
+// backoffBase is how soon, at the least, a pod is looked at again that fails; it doubles each time, up to [notes.Longest].
+const backoffBase = 100 * time.Millisecond
 
 // Options are what a PodReconciler works with.
 type Options struct {
@@ -80,27 +77,45 @@ type Options struct {
 type PodReconciler struct {
 	Options
 
-	settings atomic.Pointer[Settings]
+	settings atomic.Pointer[observe.Settings]
 	applied  chan struct{}
 	queue    atomic.Pointer[podqueue.Queue]
 	notes    *notes.Notes
 	backoff  workqueue.TypedRateLimiter[types.UID]
+	observer *observe.Observer
+	visitor  *visit.Visitor
+	reporter *report.Reporter
 }
 
 // New returns a PodReconciler. Apply must be called before it is set up.
 func New(o Options) *PodReconciler {
-	return &PodReconciler{
+	r := &PodReconciler{
 		Options: o,
 		applied: make(chan struct{}, 1),
 		notes:   notes.New(),
-		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](backoffBase, backoffCap),
+		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](backoffBase, notes.Longest),
+	}
+	r.furnish()
+	return r
+}
+
+// furnish makes the rooms that a pod goes through.
+func (r *PodReconciler) furnish() {
+	o := &r.Options
+	r.observer = &observe.Observer{
+		Client: o.Client, APIReader: o.APIReader, Tracker: o.Tracker, State: o.State, Notes: r.notes, Identity: o.Identity, Audit: o.Audit,
+		Clock: o.Clock,
+	}
+	r.reporter = &report.Reporter{Notes: r.notes, Recorder: o.Recorder, Audit: o.Audit, Clock: o.Clock, Calm: r.backoff.Forget}
+	r.visitor = &visit.Visitor{
+		Client: o.Client, State: o.State, Releases: o.Releases, PodCondition: o.PodCondition, Clock: o.Clock, Ahead: o.Ahead, Audit: o.Audit,
+		BackOff: r.backoff.When, Tell: r.reporter.Tell, Wake: r.wake,
 	}
 }
 
 // Apply puts the settings in force, whole, and has every pod looked at again at once. It may be called at any time.
-func (r *PodReconciler) Apply(s Settings) {
-	s.everywhere = s.allSources()
-	r.settings.Store(&s)
+func (r *PodReconciler) Apply(s observe.Settings) {
+	r.settings.Store(s.Completed())
 	select {
 	case r.applied <- struct{}{}:
 	default: // the pods will be looked at already, with these settings
@@ -117,7 +132,7 @@ func (r *PodReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) 
 	options := controller.TypedOptions[lifecycle.PodID]{
 		Reconciler:              r,
 		MaxConcurrentReconciles: r.Workers,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[lifecycle.PodID](backoffBase, backoffCap),
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[lifecycle.PodID](backoffBase, notes.Longest),
 	}
 	if r.Trace != nil {
 		options.Reconciler = r.Trace(r)
@@ -156,79 +171,56 @@ func (r *PodReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) 
 // be repeated, die half-way, or meet a pod that has moved on; every step starts from the present state. What a pod left behind
 // that is gone is undone in the same steps.
 func (r *PodReconciler) Reconcile(ctx context.Context, id lifecycle.PodID) (reconcile.Result, error) {
-	seen, again, err := r.observe(ctx, id)
-	if seen == nil || err != nil {
-		return reconcile.Result{RequeueAfter: again}, err
-	}
-	v := &visit{observation: seen}
-	err = r.advance(r.about(ctx, seen), v)
-	failing := seen.note.FailsFor(err, r.Clock.Now())
+	look, err := r.observer.Look(ctx, id, r.settings.Load())
 	switch {
-	case isMoved(err) && failing < rolloutPatience:
-		// Its change is on the way to the cache and will bring it back by itself; the delay is for the case that it does not.
-		return reconcile.Result{RequeueAfter: r.backOff(seen)}, nil
 	case err != nil:
-		refused := notes.Blocker{Reason: reason.PatchRefused, After: r.backOff(seen), Message: registry.Excerpt(err.Error())}
-		if !lifecycle.IsRefused(err) && failing < rolloutPatience {
-			return reconcile.Result{}, err // which most likely passes by itself
-		}
-		v.held = slices.Insert(v.held, 0, refused)
-	case seen.departed && v.done():
+		return reconcile.Result{}, err
+	case look.Forget:
 		r.forget(id.UID)
 		return reconcile.Result{}, nil
+	case look.Facts == nil:
+		return reconcile.Result{RequeueAfter: look.Again}, nil
+	case look.Behind.Reason != "":
+		in := look.Facts.Input
+		result := visit.Result{Input: in, Decision: visit.Decide(look.Facts, in), Held: []notes.Blocker{look.Behind}}
+		return reconcile.Result{RequeueAfter: r.reporter.Report(ctx, look.Facts, result)}, nil
 	}
-	return r.report(ctx, seen, notes.First(slices.Concat(v.held, v.behind)...)), nil
+	return r.visit(ctx, look.Facts)
 }
 
-// conclude writes what follows once the registries have acknowledged, or what is released without that.
-func (r *PodReconciler) conclude(ctx context.Context, v *visit) error {
-	before, d, done := v.pod(), v.decision, v.done()
-	edit, release := d.Then, (*release)(nil)
+func (r *PodReconciler) visit(ctx context.Context, f *observe.Facts) (reconcile.Result, error) {
+	result, err := r.visitor.Visit(ctx, f)
+	failing := f.Note.FailsFor(err, r.Clock.Now())
 	switch {
-	case !done:
-		missing := notes.First(v.held...)
-		if edit, release = r.release(v, &missing); release == nil && v.tracked.Known().AskedOut() {
-			edit = d.Out
+	case errors.Is(err, visit.ErrMoved) && failing < notes.RolloutPatience:
+		// Its change is on the way to the cache and will bring it back by itself; the delay is for the case that it does not.
+		return reconcile.Result{RequeueAfter: result.BackOff()}, nil
+	case err != nil:
+		refused := notes.Blocker{Reason: reason.PatchRefused, After: result.BackOff(), Message: registry.Excerpt(err.Error())}
+		if !lifecycle.IsRefused(err) && failing < notes.RolloutPatience {
+			return reconcile.Result{}, err // which most likely passes by itself
 		}
-		v.held = []notes.Blocker{missing}
-	case len(v.held) == 0 && d.Want == lifecycle.InService:
-		v.record = v.newRecord(v.changes)
+		result.Held = slices.Insert(result.Held, 0, refused)
+	case f.Departed && result.Done():
+		r.forget(result.Input.Pod.UID)
+		return reconcile.Result{}, nil
 	}
-	if v.excuse = ""; release != nil {
-		v.excuse = release.by
-	}
-	edit.ClearSkip = v.skips() && (release != nil || done)
-	if v.departed {
-		v.record = nil // it goes with the pod
-	}
-	if err := r.patch(ctx, v.observation, edit, v.record); err != nil || v.pod() == before {
-		return err // or there was nothing to write, or it is a dry run, which has reported what it would do
-	}
-	if release != nil {
-		r.Releases.Count(string(d.Waiting), release.by)
-		r.event(v.observation, release.reason, release.message)
-	}
-	r.waited(v.observation, d.Waiting)
-	return nil
-}
-
-// waited measures how long OpenKruise has waited for a hook that it no longer waits for.
-func (r *PodReconciler) waited(seen *observation, hook lifecycle.Hook) {
-	since, err := lifecycle.MovedAt(seen.pod())
-	if err == nil && hook != "" && seen.decision.Waiting == "" {
-		r.Releases.Waited(string(hook), r.Clock.Now().Sub(since))
-	}
-}
-
-func (r *PodReconciler) backOff(seen *observation) time.Duration {
-	seen.tries.Do(func() { seen.after = r.backoff.When(seen.pod().UID) })
-	return seen.after
+	return reconcile.Result{RequeueAfter: r.reporter.Report(ctx, f, result)}, nil
 }
 
 func (r *PodReconciler) forget(uid types.UID) {
 	now := r.Clock.Now()
 	r.Tracker.Close(uid, now)
 	r.State.Claims.Forget(uid, now)
-	r.auditGone(r.notes.Forget(uid))
+	observe.AuditGone(r.Audit, r.notes.Forget(uid))
 	r.backoff.Forget(uid)
+}
+
+// Waits returns every pod that waits.
+func (r *PodReconciler) Waits() []metrics.Wait { return r.notes.Waits() }
+
+// NameRefused is [clusterstate.State.NameRefused] by the configuration in force.
+func (r *PodReconciler) NameRefused(ctx context.Context, w *clusterstate.Workload) (*clusterstate.Refusal, error) {
+	settings := r.settings.Load()
+	return r.State.NameRefused(ctx, &settings.Rules, settings.Everywhere(), w, r.Clock.Now())
 }

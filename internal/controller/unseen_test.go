@@ -10,7 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/rollcall-dev/rollcall/internal/notes"
 	"github.com/rollcall-dev/rollcall/internal/service"
+	"github.com/rollcall-dev/rollcall/internal/visit"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
@@ -65,8 +67,8 @@ func TestAppEntryThatNobodySawIsNotTakenForOut(t *testing.T) {
 			w.expectHooks("clients may be given it at an address that nobody knows", pod, "inPlaceUpdate preDelete")
 			w.expectEvents("the hook waits by now", "Warning AppNotRegistered hook "+hook+" waits: the application's own entry of service")
 			w.sleep(time.Hour)
-			if got := w.reconcile(pod).RequeueAfter; got <= 0 || got > appRecheck {
-				t.Errorf("it is looked for again in %s, want at most %s", got, appRecheck)
+			if got := w.reconcile(pod).RequeueAfter; got <= 0 || got > visit.AppRecheck {
+				t.Errorf("it is looked for again in %s, want at most %s", got, visit.AppRecheck)
 			}
 			w.expectHooks("no time makes it known", pod, "inPlaceUpdate preDelete")
 			w.restart()
@@ -183,7 +185,7 @@ func TestAppEntryThatIsMissingWhileThePodGoes(t *testing.T) {
 			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 			for range 3 {
 				w.reconcile(pod)
-				w.sleep(appRecheck)
+				w.sleep(visit.AppRecheck)
 			}
 			if waits := strings.Contains(w.hooks(pod), "preDelete"); waits != tc.waits {
 				t.Errorf("it waits: %t, want %t: %s\nhooks %s, events %q", waits, tc.waits, tc.reason, w.hooks(pod), w.takeEvents())
@@ -359,17 +361,17 @@ func TestDryRunTellsWhichEntriesNobodySaw(t *testing.T) {
 func TestWorkloadIsToldOfEntriesThatNobodySaw(t *testing.T) {
 	t.Parallel()
 	w, pod := unseenApp(t)
-	w.sleep(rolloutPatience)
+	w.sleep(notes.RolloutPatience)
 	w.reconcile(pod)
 	w.expectEvents("where a person looks who has just enrolled it", "Warning AppNotRegistered pod web-1: the application's own entry")
-	w.sleep(rolloutPatience)
+	w.sleep(notes.RolloutPatience)
 	w.reconcile(pod)
 	w.expectEvents("once is enough")
 
 	t.Log("OpenKruise comes to wait for it.")
 	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
 	w.takeEvents()
-	w.sleep(rolloutPatience)
+	w.sleep(notes.RolloutPatience)
 	w.reconcile(pod)
 	w.expectEvents("that is another matter", "Warning RolloutWaits pod web-1")
 }

@@ -13,13 +13,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/rollcall-dev/rollcall/internal/notes"
 	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
 // workloadsUnseen makes the cache one that has no CloneSets.
 func (w *world) workloadsUnseen() {
 	cache := w.r.Client.(client.WithWatch)
-	w.r.Client = interceptor.NewClient(cache, interceptor.Funcs{Get: func(
+	blind := interceptor.NewClient(cache, interceptor.Funcs{Get: func(
 		ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption,
 	) error {
 		if _, isWorkload := obj.(*kruisev1alpha1.CloneSet); isWorkload {
@@ -27,6 +28,7 @@ func (w *world) workloadsUnseen() {
 		}
 		return c.Get(ctx, key, obj, opts...)
 	}})
+	w.rebuilt(func(o *Options) { o.Client = blind })
 }
 
 func TestWorkloadThatTheCacheHasNotSeen(t *testing.T) {
@@ -39,7 +41,7 @@ func TestWorkloadThatTheCacheHasNotSeen(t *testing.T) {
 	w.reconcileFails(pod)
 	w.expectJournal("nothing is known of its hooks, so nothing is done")
 
-	w.r.APIReader = w.api
+	w.rebuilt(func(o *Options) { o.APIReader = w.api })
 	w.reconciles(pod, "the API server knows it", failsOver, writes)
 	w.expectHooks("", pod, "preDelete")
 }
@@ -119,7 +121,7 @@ func TestOrphanThatCannotBeNamedIsFreedAllTheSame(t *testing.T) {
 	w.deleteCloneSet(web)
 	w.changePod(pod, func(p *corev1.Pod) { p.OwnerReferences = nil })
 
-	w.expectResult("", w.reconcile(pod), backoffCap)
+	w.expectResult("", w.reconcile(pod), notes.Longest)
 	w.expectJournal("no finalizer is left that no workload names", writes)
 	w.expectHooks("", pod, "")
 	w.expectInService(pod)

@@ -33,6 +33,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/observe"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
@@ -103,7 +104,7 @@ func newWorld(t testing.TB, change ...func(*choices)) *world {
 	w.api = builder.Build()
 	name, err := service.ParseNameTemplate("{label:app}")
 	w.must(err, "parsing the service's name")
-	w.settings = choices{Settings: Settings{
+	w.settings = choices{Settings: observe.Settings{
 		Cluster: testCluster, DefaultRegistries: []string{"default"},
 		Rules: clusterstate.Rules{
 			Ownership: lifecycle.Ownership{Owned: []string{"example.com/*"}, NewlyCreated: []string{newlyCreatedMark}},
@@ -550,11 +551,18 @@ func (w *world) losesWrite(pod *corev1.Pod) {
 
 // apiServerAway lets no live read through.
 func (w *world) apiServerAway() {
-	w.r.APIReader = interceptor.NewClient(w.api, interceptor.Funcs{Get: func(
+	away := interceptor.NewClient(w.api, interceptor.Funcs{Get: func(
 		context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption,
 	) error {
 		return errors.New("the API server is away")
 	}})
+	w.rebuilt(func(o *Options) { o.APIReader = away })
+}
+
+// rebuilt has the manager go on with other options.
+func (w *world) rebuilt(change func(*Options)) {
+	change(&w.r.Options)
+	w.r.furnish()
 }
 
 func (w *world) sleep(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }

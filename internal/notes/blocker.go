@@ -10,6 +10,14 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
+const (
+	// RolloutPatience is how long a rollout waits for one pod before its workload gets an Event, and how long writes of a pod fail
+	// before the pod shows it.
+	RolloutPatience = time.Minute
+	// Longest is when to look again at the latest at what fails. It is short on purpose: a pod that waits is capacity that is missing.
+	Longest = 30 * time.Second
+)
+
 // Blocker is why a pod is not yet where it must be; the zero Blocker is none.
 type Blocker struct {
 	Hook    lifecycle.Hook

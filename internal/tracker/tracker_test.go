@@ -3,6 +3,7 @@ package tracker
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -319,5 +320,14 @@ func TestInstancesThatHaveGoneAreForgottenWhereThereAreMany(t *testing.T) {
 	p.LetGo(lifecycle.Recorded{Registry: "invented"})
 	if n := len(p.pod.instances); n != 1 {
 		t.Errorf("%d instances after one was let go of which nothing was known, want 1", n)
+	}
+}
+
+// TestAStepOfTheClockChangesNoDrain: a person or NTP can set the wall clock.
+func TestAStepOfTheClockChangesNoDrain(t *testing.T) {
+	t.Parallel()
+	out := Instance{}.begin(lifecycle.OutOfService, in(), time.Now()).acknowledge(time.Now())
+	if _, counted := out.RemovedAt(time.Second); !strings.Contains(counted.String(), " m=") {
+		t.Errorf("a drain counts from %s by the wall clock", counted)
 	}
 }

@@ -1,4 +1,4 @@
-package controller
+package visit
 
 import (
 	"fmt"
@@ -21,19 +21,19 @@ type release struct {
 // release returns what is released although b is still missing: immediately if a person skips the hook, and by the failure
 // policy not before its deadline; then b says to look again at that time. A drain that still runs holds the policy back, and
 // so does a registry that has yet to be asked: only one that was lets it go.
-func (r *PodReconciler) release(seen *visit, b *notes.Blocker) (lifecycle.Edit, *release) {
-	d, policy := seen.decision, seen.settings.OnRegistryFailure
-	now, drained := r.Clock.Now(), r.drainedAt(seen)
-	if seen.skips() {
+func (v *visit) release(b *notes.Blocker) (lifecycle.Edit, *release) {
+	d, policy := v.decision, v.Settings.OnRegistryFailure
+	now, drained := v.Clock.Now(), v.drainedAt()
+	if v.skips() {
 		missing := b.Message
 		if b.Reason != reason.Draining && now.Before(drained) {
 			missing += fmt.Sprintf("; nor for the drain, of which %s are left", drained.Sub(now).Round(time.Second))
 		}
 		return d.Skip(), &release{metrics.BySkip, reason.Skipped, fmt.Sprintf(
 			"hook %s was released by annotation %s: %q; not waited for: %s",
-			d.Waiting, lifecycle.AnnotationSkip, seen.pod().Annotations[lifecycle.AnnotationSkip], missing)}
+			d.Waiting, lifecycle.AnnotationSkip, v.pod().Annotations[lifecycle.AnnotationSkip], missing)}
 	}
-	deadline, set := policy.Deadline(seen.pod(), d)
+	deadline, set := policy.Deadline(v.pod(), d)
 	if !set || b.Unasked || !b.Reason.OfRegistry() {
 		return lifecycle.Edit{}, nil
 	}
@@ -57,14 +57,14 @@ func (r *PodReconciler) release(seen *visit, b *notes.Blocker) (lifecycle.Edit, 
 // drainedAt is when the drain has passed that this manager began, and the one that another began by the record; zero if neither did.
 // The record counts whatever has become of its entries since: it only holds the pod back, and no longer than for a drain from when
 // this manager first read it.
-func (r *PodReconciler) drainedAt(seen *visit) time.Time {
-	if !seen.decision.Row.Drains() {
+func (v *visit) drainedAt() time.Time {
+	if !v.decision.Row.Drains() {
 		return time.Time{}
 	}
-	_, began := r.removedAt(seen)
-	if recorded := seen.input.Record.OutSince; recorded != nil {
-		by := recorded.Add(r.Ahead())
-		if read := seen.note.OutRead; read.Before(by) {
+	_, began := v.removedAt()
+	if recorded := v.input.Record.OutSince; recorded != nil {
+		by := recorded.Add(v.Ahead())
+		if read := v.Note.OutRead; read.Before(by) {
 			by = read
 		}
 		if began.Before(by) {
@@ -74,28 +74,28 @@ func (r *PodReconciler) drainedAt(seen *visit) time.Time {
 	if began.IsZero() {
 		return began
 	}
-	return began.Add(seen.drain)
+	return began.Add(v.Drain)
 }
 
 // skips reports whether a person lets the hook go that OpenKruise waits for.
-func (o *observation) skips() bool {
-	return !o.decision.Skip().Empty() && slices.Contains(o.skip.Hooks, o.decision.Waiting)
+func (v *visit) skips() bool {
+	return !v.decision.Skip().Empty() && slices.Contains(v.Skip.Hooks, v.decision.Waiting)
 }
 
 // warnOfBrought shows, once for each move of the pod, that its update may have brought a handler along.
-func (r *PodReconciler) warnOfBrought(seen *observation) {
-	why, moved := seen.input.Brought(), lifecycle.StampOf(seen.pod()).Timestamp
-	if why != "" && moved != seen.note.Brought {
-		seen.note.Brought = moved
-		r.event(seen, reason.HandlerInTemplate, why)
+func (v *visit) warnOfBrought() {
+	why, moved := v.input.Brought(), lifecycle.StampOf(v.pod()).Timestamp
+	if why != "" && moved != v.Note.Brought {
+		v.Note.Brought = moved
+		v.event(reason.HandlerInTemplate, why)
 	}
 }
 
 // refuseSkip shows once why the pod's annotation is not followed.
-func (r *PodReconciler) refuseSkip(seen *observation) {
-	why := seen.skip.RefusedIn(seen.decision)
-	if why != "" && why != seen.note.SkipRefused {
-		r.event(seen, reason.SkipRefused, why)
+func (v *visit) refuseSkip() {
+	why := v.Skip.RefusedIn(v.decision)
+	if why != "" && why != v.Note.SkipRefused {
+		v.event(reason.SkipRefused, why)
 	}
-	seen.note.SkipRefused = why
+	v.Note.SkipRefused = why
 }

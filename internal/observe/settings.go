@@ -1,7 +1,6 @@
-package controller
+package observe
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -38,6 +37,15 @@ type Settings struct {
 	everywhere []lifecycle.Source
 }
 
+// Completed returns the settings as they are applied.
+func (s Settings) Completed() *Settings {
+	s.everywhere = s.allSources()
+	return &s
+}
+
+// Everywhere is where a pod may have an entry.
+func (s *Settings) Everywhere() []lifecycle.Source { return s.everywhere }
+
 // Configured implements [plan.Names].
 func (s *Settings) Configured(in lifecycle.Recorded) (now lifecycle.Recorded, has bool) {
 	now = s.UnderItsName(in)
@@ -45,8 +53,8 @@ func (s *Settings) Configured(in lifecycle.Recorded) (now lifecycle.Recorded, ha
 	return now, has
 }
 
-// client is that of a writer's entries in a registry; nil where the configuration has none.
-func (s *Settings) client(of lifecycle.Source) *registryclient.Client {
+// Client is that of a writer's entries in a registry; nil where the configuration has none.
+func (s *Settings) Client(of lifecycle.Source) *registryclient.Client {
 	if of.ByApp() {
 		return s.Registries[of.Registry].AppEntries()
 	}
@@ -55,7 +63,7 @@ func (s *Settings) client(of lifecycle.Source) *registryclient.Client {
 
 // server implements [tracker.Servers].
 func (s *Settings) server(of lifecycle.Source) (identity any, known bool) {
-	client := s.client(of)
+	client := s.Client(of)
 	if client == nil {
 		return nil, false
 	}
@@ -66,7 +74,7 @@ func (s *Settings) server(of lifecycle.Source) (identity any, known bool) {
 func (s *Settings) allSources() (all []lifecycle.Source) {
 	for _, writer := range []lifecycle.Writer{lifecycle.Rollcall, lifecycle.Application} {
 		for _, name := range s.Registries.Names() {
-			if of := (lifecycle.Source{Registry: name, Writer: writer}); s.client(of) != nil {
+			if of := (lifecycle.Source{Registry: name, Writer: writer}); s.Client(of) != nil {
 				all = append(all, of)
 			}
 		}
@@ -93,12 +101,6 @@ func (s *Settings) sourcesOf(annotations map[string]string) ([]lifecycle.Source,
 		problems = append(problems, err)
 	}
 	return sources, errors.Join(problems...)
-}
-
-// NameRefused is [clusterstate.State.NameRefused] by the configuration in force.
-func (r *PodReconciler) NameRefused(ctx context.Context, w *clusterstate.Workload) (*clusterstate.Refusal, error) {
-	settings := r.settings.Load()
-	return r.State.NameRefused(ctx, &settings.Rules, settings.everywhere, w, r.Clock.Now())
 }
 
 // steers reports whether there is a registry in which applications' entries can be steered.

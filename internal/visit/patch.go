@@ -1,4 +1,4 @@
-package controller
+package visit
 
 import (
 	"context"
@@ -20,21 +20,19 @@ import (
 // patchTimeout bounds a patch that is finished although the manager was asked to stop.
 const patchTimeout = 15 * time.Second
 
-// errMoved says that the pod is gone or no longer what it was decided on, so nothing was written.
-var errMoved = errors.New("the pod has moved on")
+// ErrMoved says that the pod is gone or no longer what it was decided on, so nothing was written.
+var ErrMoved = errors.New("the pod has moved on")
 
-func isMoved(err error) bool { return errors.Is(err, errMoved) }
-
-// patch makes the edit and writes the record in one API write, or none where the pod has all of it. The observation then holds
+// patch makes the edit and writes the record in one API write, or none where the pod has all of it. The visit then holds
 // the pod's metadata as the API server returned it: a patch changes nothing else, and a whole pod is ten times as large. What
 // the registry has acknowledged is written down also where the manager was asked to stop meanwhile, else the next one has to
 // make the call again.
-func (r *PodReconciler) patch(ctx context.Context, seen *observation, edit lifecycle.Edit, record *lifecycle.Record) error {
-	pod := seen.pod()
+func (v *visit) patch(ctx context.Context, edit lifecycle.Edit, record *lifecycle.Record) error {
+	pod := v.pod()
 	if edit.Empty() && pod.DeletionTimestamp != nil {
 		return nil // the record goes with the pod
 	}
-	data, err := seen.input.Patch(edit, record)
+	data, err := v.input.Patch(edit, record)
 	if err != nil || data == nil {
 		return err
 	}
@@ -42,42 +40,42 @@ func (r *PodReconciler) patch(ctx context.Context, seen *observation, edit lifec
 	defer cancel()
 	written := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 	written.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
-	asked := r.Clock.Now()
-	err = r.Client.Patch(ctx, written, client.RawPatch(types.JSONPatchType, data))
+	asked := v.Clock.Now()
+	err = v.Client.Patch(ctx, written, client.RawPatch(types.JSONPatchType, data))
 	switch {
 	case errors.Is(err, registryclient.ErrDryRun):
 		return nil // it was reported, and the pod is as it was
 	case apierrors.IsNotFound(err), lifecycle.IsMoved(err):
-		return fmt.Errorf("%w: %w", errMoved, err)
+		return fmt.Errorf("%w: %w", ErrMoved, err)
 	case err != nil:
 		return fmt.Errorf("patching the pod: %w", err)
 	}
 	after := *pod
 	after.ObjectMeta = written.ObjectMeta
-	seen.note.Written = written.ResourceVersion
-	r.auditFlip(seen, pod, &after, asked)
-	seen.input.Pod = &after
+	v.Note.Written = written.ResourceVersion
+	v.auditFlip(pod, &after, asked)
+	v.input.Pod = &after
 	if after.Annotations[lifecycle.AnnotationRecord] != pod.Annotations[lifecycle.AnnotationRecord] {
-		seen.input.Record = lifecycle.RecordOf(&after)
+		v.input.Record = lifecycle.RecordOf(&after)
 	}
-	seen.decide()
+	v.decide()
 	return nil
 }
 
 // showRotation writes on the pod whether it is in rotation, where that is wanted and has changed: a second write beside that of
 // the handlers, since conditions are another resource.
-func (r *PodReconciler) showRotation(ctx context.Context, seen *observation) error {
-	pod := seen.pod()
-	if !r.PodCondition || seen.departed || pod.DeletionTimestamp != nil {
+func (v *visit) showRotation(ctx context.Context) error {
+	pod := v.pod()
+	if !v.PodCondition || v.Departed || pod.DeletionTimestamp != nil {
 		return nil
 	}
-	in, known := seen.rotation()
+	in, known := v.rotation()
 	if !known || in == lifecycle.InRotation(pod) {
 		return nil
 	}
 	data, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": pod.UID}, // of another pod under the name nothing is known
-		"status":   map[string]any{"conditions": []corev1.PodCondition{lifecycle.RotationCondition(in, r.Clock.Now())}},
+		"status":   map[string]any{"conditions": []corev1.PodCondition{lifecycle.RotationCondition(in, v.Clock.Now())}},
 	})
 	if err != nil {
 		return fmt.Errorf("encoding the condition: %w", err)
@@ -85,21 +83,21 @@ func (r *PodReconciler) showRotation(ctx context.Context, seen *observation) err
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patchTimeout)
 	defer cancel()
 	written := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
-	err = r.Client.Status().Patch(ctx, written, client.RawPatch(types.StrategicMergePatchType, data))
+	err = v.Client.Status().Patch(ctx, written, client.RawPatch(types.StrategicMergePatchType, data))
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		return errMoved
+		return ErrMoved
 	case err != nil:
 		return fmt.Errorf("patching the pod's condition: %w", err)
 	}
-	seen.note.Written = written.ResourceVersion
+	v.Note.Written = written.ResourceVersion
 	return nil
 }
 
 // rotation reports whether the pod is in rotation: every registry has acknowledged every instance in service. Until then, and
 // where it is left as it is, nothing is known.
-func (o *observation) rotation() (in, known bool) {
-	want := o.decision.Want
-	in = want == lifecycle.InService && o.facts().Arrived()
+func (v *visit) rotation() (in, known bool) {
+	want := v.decision.Want
+	in = want == lifecycle.InService && v.entries().Arrived()
 	return in, in || want == lifecycle.OutOfService || want == lifecycle.Absent
 }

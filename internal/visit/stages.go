@@ -1,37 +1,19 @@
-package controller
+package visit
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/notes"
 	"github.com/rollcall-dev/rollcall/internal/plan"
-	"github.com/rollcall-dev/rollcall/internal/reason"
 )
-
-// visit is one look at a pod: what it rests on, and how far it has come.
-type visit struct {
-	*observation
-
-	// changes are those that the decision takes.
-	changes plan.Plan
-	// held is what is missing before OpenKruise may go on, and behind what is missing besides.
-	held, behind []notes.Blocker
-	// record is what to write down; nil leaves the record as it is.
-	record *lifecycle.Record
-}
-
-// done reports whether OpenKruise may go on: the registries have acknowledged everything, and the drain has passed. In a dry
-// run nothing was acknowledged, and what would follow is said too, since nothing is written.
-func (v *visit) done() bool {
-	return !slices.ContainsFunc(v.held, func(b notes.Blocker) bool { return b.Reason != reason.DryRun })
-}
 
 // stage is one part of a visit. It returns what is missing, if anything is.
 type stage struct {
 	name string
-	take func(r *PodReconciler, ctx context.Context, v *visit) notes.Blocker
+	take func(v *visit, ctx context.Context) notes.Blocker
 	// writes: the stage writes the hook that waits, if one does, in place of making calls.
 	writes bool
 	// holds: what the stage misses holds that hook.
@@ -47,15 +29,15 @@ type stage struct {
 // A pod that joins is registered, then clients are given it, then the hook that waits for it is asserted, and only then does it leave
 // where it departs from: nothing that can't leave holds such a hook. A pod that leaves does so everywhere, and then drains.
 func stagesOf(want lifecycle.Want) []stage {
-	former := stage{name: "former", take: (*PodReconciler).leaveFormer}
-	depart := stage{name: "depart", take: (*PodReconciler).depart, waits: true, armed: true}
+	former := stage{name: "former", take: (*visit).leaveFormer}
+	depart := stage{name: "depart", take: (*visit).depart, waits: true, armed: true}
 	switch want {
 	case lifecycle.InService:
 		return []stage{
 			former,
-			{name: "join", take: (*PodReconciler).join, holds: true, armed: true},
-			{name: "probe", take: (*PodReconciler).probe, holds: true, waits: true, armed: true},
-			{name: "readers", take: (*PodReconciler).awaitReaders, holds: true, waits: true, armed: true},
+			{name: "join", take: (*visit).join, holds: true, armed: true},
+			{name: "probe", take: (*visit).probe, holds: true, waits: true, armed: true},
+			{name: "readers", take: (*visit).awaitReaders, holds: true, waits: true, armed: true},
 			{name: "assert", writes: true, waits: true, armed: true},
 			depart,
 		}
@@ -66,31 +48,31 @@ func stagesOf(want lifecycle.Want) []stage {
 		return []stage{
 			former,
 			// An application's own entry may show only once Rollcall's, at the same place, is gone.
-			{name: "departing", take: (*PodReconciler).leaveDeparting, holds: true},
-			{name: "leave", take: (*PodReconciler).leavePresent, holds: true},
-			{name: "listed", take: (*PodReconciler).unlisted, holds: true},
-			{name: "remember", take: (*PodReconciler).remember},
-			{name: "drain", take: (*PodReconciler).drain, holds: true, waits: true},
+			{name: "departing", take: (*visit).leaveDeparting, holds: true},
+			{name: "leave", take: (*visit).leavePresent, holds: true},
+			{name: "listed", take: (*visit).unlisted, holds: true},
+			{name: "remember", take: (*visit).remember},
+			{name: "drain", take: (*visit).drain, holds: true, waits: true},
 		}
 	}
 }
 
 // advance takes the pod as far as it can go now. One that Rollcall does not drive is left as it is, but for handlers that no
 // workload names any more.
-func (r *PodReconciler) advance(ctx context.Context, v *visit) error {
-	r.refuseSkip(v.observation)
-	r.warnOfBrought(v.observation)
+func (v *visit) advance(ctx context.Context) error {
+	v.refuseSkip()
+	v.warnOfBrought()
 	if refused := v.refused(); refused.Reason != "" {
 		v.held = []notes.Blocker{refused}
-		return r.patch(ctx, v.observation, lifecycle.Edit{Clear: v.decision.Then.Clear}, nil)
+		return v.patch(ctx, lifecycle.Edit{Clear: v.decision.Then.Clear}, nil)
 	}
-	unarmed := r.arm(ctx, v)
-	if isMoved(unarmed) {
+	unarmed := v.arm(ctx)
+	if errors.Is(unarmed, ErrMoved) {
 		return unarmed
 	}
 	want := v.decision.Want
 	for relocates := true; relocates; relocates = v.relocate() {
-		if err := r.takeStages(ctx, v, unarmed == nil); err != nil {
+		if err := v.takeStages(ctx, unarmed == nil); err != nil {
 			return err
 		}
 	}
@@ -99,32 +81,32 @@ func (r *PodReconciler) advance(ctx context.Context, v *visit) error {
 		v.held, v.behind = nil, slices.Concat(v.held, v.behind)
 		return unarmed
 	case v.decision.Want == want: // else it has moved on, and the next look at it says where to
-		if err := r.conclude(ctx, v); err != nil {
+		if err := v.conclude(ctx); err != nil {
 			return err
 		}
 	}
-	return r.showRotation(ctx, v.observation)
+	return v.showRotation(ctx)
 }
 
 // arm writes what does not wait for a registry. An annotation to skip a hook that came with the template goes too.
-func (r *PodReconciler) arm(ctx context.Context, v *visit) error {
+func (v *visit) arm(ctx context.Context) error {
 	arm, before := v.decision.Arm, v.input
-	arm.ClearSkip = v.skip.FromTemplate && v.pod().DeletionTimestamp == nil
-	if err := r.patch(ctx, v.observation, arm, nil); err != nil {
+	arm.ClearSkip = v.Skip.FromTemplate && v.pod().DeletionTimestamp == nil
+	if err := v.patch(ctx, arm, nil); err != nil {
 		return err
 	}
 	if before.ChangedBeside(arm, v.pod()) {
-		return errMoved // what the targets were made from may be what was changed
+		return ErrMoved // what the targets were made from may be what was changed
 	}
 	return nil
 }
 
 // takeStages takes those that can be taken. The API server may refuse to arm a pod, or fail to, for long: another pod gets a former
 // address meanwhile, and clients are given a pod that has to be out.
-func (r *PodReconciler) takeStages(ctx context.Context, v *visit, armed bool) error {
-	v.changes, v.held, v.behind, v.record = plan.Of(v.facts(), v.decision), nil, nil, nil
+func (v *visit) takeStages(ctx context.Context, armed bool) error {
+	v.rows, v.held, v.behind, v.record = plan.Of(v.entries(), v.decision), nil, nil, nil
 	if v.decision.Want == lifecycle.Keep && armed {
-		v.tracked.Stay(v.pod().Status.PodIP)
+		v.Tracked.Stay(v.pod().Status.PodIP)
 	}
 	for _, s := range stagesOf(v.decision.Want) {
 		if s.armed && !armed || s.waits && len(v.held) > 0 {
@@ -134,12 +116,12 @@ func (r *PodReconciler) takeStages(ctx context.Context, v *visit, armed bool) er
 			if v.decision.Waiting == "" {
 				continue
 			}
-			if err := r.conclude(ctx, v); err != nil {
+			if err := v.conclude(ctx); err != nil {
 				return err
 			}
 			continue
 		}
-		missing := s.take(r, ctx, v)
+		missing := s.take(v, ctx)
 		switch {
 		case missing.Reason == "":
 		case s.holds:
@@ -156,9 +138,10 @@ func (v *visit) relocate() bool {
 	if !v.relocated.Swap(false) {
 		return false
 	}
-	facts := v.facts()
+	entries := v.entries()
+	v.targets = slices.Clone(v.targets) // the facts keep theirs
 	for i, t := range v.targets {
-		v.targets[i].Instance.Address = facts.PlaceOf(t.Key()).Address
+		v.targets[i].Instance.Address = entries.PlaceOf(t.Key()).Address
 	}
 	return true
 }

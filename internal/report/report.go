@@ -1,0 +1,138 @@
+// Package report tells people why pods wait: by Events, by the metric of waiting pods, and in the audit log.
+package report
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/rollcall-dev/rollcall/internal/audit"
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/notes"
+	"github.com/rollcall-dev/rollcall/internal/observe"
+	"github.com/rollcall-dev/rollcall/internal/reason"
+	"github.com/rollcall-dev/rollcall/internal/receipt"
+	"github.com/rollcall-dev/rollcall/internal/visit"
+)
+
+// Reporter reports visits.
+type Reporter struct {
+	Notes    *notes.Notes
+	Recorder events.EventRecorder
+	// Audit writes down what receipts are made from. Nil is for no receipts.
+	Audit *audit.Log
+	Clock clock.PassiveClock
+	// Calm is called where nothing is missing.
+	Calm func(types.UID)
+}
+
+// visited is a visit that is reported: what it rested on, and what came of it.
+type visited struct {
+	*observe.Facts
+	visit.Result
+}
+
+func (v visited) pod() *corev1.Pod { return v.Result.Input.Pod }
+
+// Report shows why the pod waits, with an Event when the reason changed or has stayed for long, and returns when to look again; zero
+// where an event will say so.
+func (r *Reporter) Report(ctx context.Context, f *observe.Facts, result visit.Result) (again time.Duration) {
+	v := visited{f, result}
+	b := notes.First(slices.Concat(v.Held, v.Behind)...)
+	if b.Reason == "" {
+		r.Calm(v.pod().UID)
+		b = v.explain()
+	}
+	before := v.Note.Shown()
+	b = b.InPlaceOf(before)
+	b.Hook = v.Decision.Waiting
+	shown, due := r.dated(v, b, before).Say(before, r.Clock.Now())
+	if !shown.Said.IsZero() {
+		shown.After = cmp.Or(shown.After, notes.Longest)
+	}
+	r.auditWait(v, shown, before)
+	r.Notes.Show(v.Note, shown)
+	r.tellWorkload(ctx, v, shown)
+	switch {
+	case due:
+		r.Tell(v.pod(), shown.Reason, shown.Sentence())
+	case shown.Said.IsZero() && !before.Said.IsZero():
+		r.Tell(v.pod(), reason.Resolved, fmt.Sprintf("%s has passed", before.Reason))
+	}
+	if again = shown.After; v.EndChanges > 0 && (again == 0 || v.EndChanges < again) {
+		again = v.EndChanges
+	}
+	return again
+}
+
+// Tell makes an Event on a pod.
+func (r *Reporter) Tell(pod *corev1.Pod, why reason.Reason, note string) {
+	r.Recorder.Eventf(pod, nil, why.Event(), string(why), "Reconcile", "%s", note)
+}
+
+// tellWorkload makes the Event where a person looks first whose rollout waits or will wait, and logs a line.
+func (r *Reporter) tellWorkload(ctx context.Context, v visited, b notes.Blocker) {
+	pod, now := v.pod(), r.Clock.Now()
+	owner, waited := metav1.GetControllerOf(pod), now.Sub(b.Since)
+	willWait := v.Decision.Row == lifecycle.RowNormal && b.Reason.OfApp()
+	if b.Hook == "" && !willWait || b.Said.IsZero() || waited < notes.RolloutPatience || owner == nil {
+		return
+	}
+	if !r.Notes.ClaimEvent(v.Note, owner.UID, now) {
+		return
+	}
+	workload := &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: owner.APIVersion, Kind: owner.Kind},
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: owner.Name, UID: owner.UID},
+	}
+	if willWait {
+		r.Recorder.Eventf(workload, pod, corev1.EventTypeWarning, string(b.Reason), "Reconcile",
+			"pod %s: %s; kubectl rollcall status -n %s shows every such pod", pod.Name, b.Sentence(), pod.Namespace)
+		return
+	}
+	log.FromContext(ctx).Info("OpenKruise waits for a pod", "namespace", pod.Namespace, "pod", pod.Name, "kind", owner.Kind,
+		"workload", owner.Name, "waited", waited.Round(time.Second), "reason", b.Reason, "message", b.Sentence())
+	r.Recorder.Eventf(workload, pod, corev1.EventTypeWarning, string(reason.RolloutWaits), "Reconcile",
+		"pod %s has waited for %s, reason %s: %s; its Events say more, and kubectl rollcall status -n %s shows every pod that waits",
+		pod.Name, waited.Round(time.Second), b.Reason, b.Sentence(), pod.Namespace)
+}
+
+// dated puts the beginning on a blocker: when OpenKruise moved the pod to where it waits, or when it turned unready, else when the
+// reason was first seen.
+func (r *Reporter) dated(v visited, b, before notes.Blocker) notes.Blocker {
+	if b.Reason == "" {
+		return notes.Blocker{}
+	}
+	b.Since = r.Clock.Now()
+	if before.Reason == b.Reason {
+		b.Since = before.Since
+	}
+	if b.Reason == reason.NotReady {
+		if since := lifecycle.UnreadySince(v.pod()); !since.IsZero() {
+			b.Since = since
+		}
+	}
+	if moved, err := lifecycle.MovedAt(v.pod()); err == nil && (b.Hook != "" || b.Reason == reason.Updating) {
+		b.Since = moved
+	}
+	return b
+}
+
+// auditWait writes down why the pod waits from now on, where it did not wait like that before.
+func (r *Reporter) auditWait(v visited, now, before notes.Blocker) {
+	if r.Audit == nil || now.WaitsLike(before) || now.Hook == "" && before.Hook == "" {
+		return
+	}
+	line := v.Line(v.Result.Input, nil)
+	line.Kind, line.Hook, line.Reason = receipt.Waits, string(now.Hook), string(now.Reason)
+	r.Audit.Write(line)
+}

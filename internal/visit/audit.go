@@ -1,0 +1,56 @@
+package visit
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/rollcall-dev/rollcall/internal/audit"
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/receipt"
+	"github.com/rollcall-dev/rollcall/internal/tracker"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// auditFlip writes down the handlers that a patch changed, with the pod's state from the API server's answer: what the manager
+// decided on may be older.
+func (v *visit) auditFlip(before, after *corev1.Pod, asked time.Time) {
+	if v.Audit == nil {
+		return
+	}
+	in := v.input
+	in.Pod = after
+	line := v.Line(in, v.targets)
+	line.Kind, line.Asked, line.Excuse, line.Hooks = receipt.Flip, asked, v.excuse, receipt.Hooks{}
+	for hook, handlers := range map[string][]lifecycle.Handler{
+		receipt.PreNormal: v.input.Hooks.PreNormal, receipt.InPlaceUpdate: v.input.Hooks.InPlaceUpdate,
+		receipt.PreDelete: v.input.Hooks.PreDelete,
+	} {
+		for _, h := range handlers {
+			line.Hooks[hook] = append(line.Hooks[hook], h.String())
+			switch was, is := h.SetOn(before), h.SetOn(after); {
+			case is && !was:
+				line.Set = append(line.Set, h.String())
+			case was && !is:
+				line.Cleared = append(line.Cleared, h.String())
+			}
+		}
+	}
+	if len(line.Set)+len(line.Cleared) > 0 {
+		v.Audit.Write(line)
+	}
+}
+
+// about has the changes that are made for the pod say what they rest on.
+func (v *visit) about(ctx context.Context) context.Context {
+	if v.Audit == nil {
+		return ctx
+	}
+	line := v.Line(v.input, v.targets)
+	return audit.About(ctx, &line)
+}
+
+func (v *visit) told(of tracker.Target, state registry.State, asked time.Time) {
+	v.AuditTold(v.Audit, v.input, of, state, asked)
+}

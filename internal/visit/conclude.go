@@ -1,0 +1,73 @@
+package visit
+
+import (
+	"context"
+	"slices"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/notes"
+	"github.com/rollcall-dev/rollcall/internal/plan"
+)
+
+// conclude writes what follows once the registries have acknowledged, or what is released without that.
+func (v *visit) conclude(ctx context.Context) error {
+	before, d, done := v.pod(), v.decision, v.done()
+	edit, release := d.Then, (*release)(nil)
+	switch {
+	case !done:
+		missing := notes.First(v.held...)
+		if edit, release = v.release(&missing); release == nil && v.Tracked.Known().AskedOut() {
+			edit = d.Out
+		}
+		v.held = []notes.Blocker{missing}
+	case len(v.held) == 0 && d.Want == lifecycle.InService:
+		v.record = v.newRecord(v.rows)
+	}
+	if v.excuse = ""; release != nil {
+		v.excuse = release.by
+	}
+	edit.ClearSkip = v.skips() && (release != nil || done)
+	if v.Departed {
+		v.record = nil // it goes with the pod
+	}
+	if err := v.patch(ctx, edit, v.record); err != nil || v.pod() == before {
+		return err // or there was nothing to write, or it is a dry run, which has reported what it would do
+	}
+	if release != nil {
+		v.Releases.Count(string(d.Waiting), release.by)
+		v.event(release.reason, release.message)
+	}
+	v.waited(d.Waiting)
+	return nil
+}
+
+// waited measures how long OpenKruise has waited for a hook that it no longer waits for.
+func (v *visit) waited(hook lifecycle.Hook) {
+	since, err := lifecycle.MovedAt(v.pod())
+	if err == nil && hook != "" && v.decision.Waiting == "" {
+		v.Releases.Waited(string(hook), v.Clock.Now().Sub(since))
+	}
+}
+
+// newRecord has the pod's instances and those that it has yet to leave, or all that were taken out where its
+// description does not tell which those are.
+func (v *visit) newRecord(p plan.Plan) *lifecycle.Record {
+	instances := make([]lifecycle.Recorded, 0, len(p.Present))
+	for _, row := range p.Present {
+		instances = append(instances, row.Key())
+	}
+	for _, row := range slices.Concat(p.Former, p.Departing) {
+		if len(p.Present) == 0 || row.Want != lifecycle.Absent || !v.Certain(row) {
+			instances = append(instances, row.Key())
+		}
+	}
+	entries, was := v.entries(), v.input.Record
+	record := lifecycle.NewRecord(v.pod(), v.input.Hooks, v.decision.Want, instances, was.OutSince)
+	record.NeverInService = record.Want != lifecycle.InService && !was.WasInService() && !entries.Known.WasInService()
+	for _, in := range record.Instances {
+		if entries.Unseen(in) {
+			record.Unfound = append(record.Unfound, in)
+		}
+	}
+	return &record
+}
