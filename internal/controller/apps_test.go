@@ -284,6 +284,11 @@ func TestAppEntriesThatAreNotAsExpected(t *testing.T) {
 			})
 		}
 	}
+	elsewhere := func(w *world, pod *corev1.Pod) {
+		pod.Status.PodIP, pod.Status.PodIPs = "fd00::1", []corev1.PodIP{{IP: "10.0.0.1"}, {IP: "fd00::1"}}
+		listed("web")(w, pod)
+		w.changePod(pod, func(p *corev1.Pod) { p.Status.PodIPs = pod.Status.PodIPs })
+	}
 	fails := func(err error) func(*world, *corev1.Pod) {
 		return func(w *world, _ *corev1.Pod) {
 			w.registry.FailNext(fakeregistry.Match{Op: fakeregistry.OpAppRegister, Service: "web"}, err, err)
@@ -318,6 +323,10 @@ func TestAppEntriesThatAreNotAsExpected(t *testing.T) {
 		},
 		"two entries, by the list": {
 			"the driver's calls see one place", 1, listed("web", "web"), asserted, "Warning AppSeveralEntries",
+		},
+		"two addresses, by the list": {
+			"clients are given the other whatever is done to the one", 1, elsewhere, asserted,
+			`Warning AppSeveralEntries the application's own entry of service "web" at 10.0.0.1:8080: the application has an entry at fd00::1 too`,
 		},
 		"once, by the list": {"all is as it should be", 1, listed("web"), asserted, ""},
 		"the agent is away": {

@@ -168,10 +168,11 @@ const (
 	// under the name that Rollcall looks for.
 	AppOtherName Reason = "AppOtherName"
 	// AppSeveralEntries: only an Event, once for a pod; the pod does not wait. Applications have several entries at the pod's
-	// service, address and port. Rollcall takes all of them out and puts all of them back.
+	// service, address and port. Rollcall takes all of them out and puts all of them back. Or the application has one at
+	// another of the pod's addresses, as the message shows: Rollcall does not take that one out.
 	//
 	// What to do: find out who wrote which. One that a killed container left behind goes by itself; with an instance ID that
-	// stays the same, none is left behind.
+	// stays the same, none is left behind. If the entries are at two addresses, have the application register at one.
 	AppSeveralEntries Reason = "AppSeveralEntries"
 	// AgentUnavailable: the registry has the application's entry, and the agent that owns the entry could not be reached, or
 	// answered with an error that may pass. The pod waits. Retried with a back-off of at most 30 s.

@@ -174,6 +174,17 @@ func (v *visit) lookForSeveral(c plan.Row) {
 	if one := slices.Index(names, own); one >= 0 && slices.Contains(names[one+1:], own) {
 		v.saySeveral(c, "its list has more than one")
 	}
+	if !c.ByApp() {
+		return
+	}
+	elsewhere := c.Key().By(lifecycle.Rollcall)
+	for _, elsewhere.Address = range lifecycle.AddressesOf(v.pod(), c.Instance.Port) {
+		if elsewhere.Address != c.Instance.Address && v.Tracked.Foreign(elsewhere) && v.Note.NoteSeveral() {
+			v.event(reason.AppSeveralEntries, fmt.Sprintf("%s: the application has an entry at %s too, which Rollcall does not take out: "+
+				"clients are given the pod by it while the pod is updated or deleted; have the application register at one address",
+				c, elsewhere.Address))
+		}
+	}
 }
 
 // sayReturned says, once for as long as the pod is out, that its application put itself back. One that Kruise has restarted
