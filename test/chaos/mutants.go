@@ -15,8 +15,12 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/manager"
 )
 
-// fewReplicas are enough for a short plan.
-const fewReplicas = 8
+const (
+	// fewReplicas are enough for a short plan.
+	fewReplicas = 8
+	// visit is the folder in which a pod is taken as far as it can go.
+	visit = "internal/visit"
+)
 
 // mutant is a manager that is broken on purpose, in one function.
 type mutant struct {
@@ -55,7 +59,7 @@ func moving() trial {
 }
 
 func failing() trial {
-	const controller, client = "internal/controller", "internal/registryclient"
+	const client = "internal/registryclient"
 	return trial{
 		plan: planner{
 			seed: 2, workloads: len(workloads()), storm: 20 * time.Second, workEvery: time.Second,
@@ -81,8 +85,8 @@ func failing() trial {
 			},
 			{
 				name: "a drain never ends", finds: []string{"stuck"}, receipt: []string{"has not ended"},
-				override: override{controller, "(*PodReconciler).removedAt", `
-					latest, _ = original(v)
+				override: override{visit, "(*visit).removedAt", `
+					latest, _ = original()
 					return latest, time.Now().Add(time.Hour)`},
 			},
 		},
@@ -130,11 +134,11 @@ func repairing() trial {
 				// The record of what was wiped says that the pod is in service, and of a pod that is put in, that it is out.
 				name: "the record is the truth", finds: []string{"lost", "I1"},
 				receipt: []string{"did not register it again", "was asserted", "was released"},
-				override: override{"internal/controller", "(*PodReconciler).ensure", `
-					if seen.input.Record.Says(c.Want, c.Key()) {
+				override: override{visit, "(*visit).ensure", `
+					if v.input.Record.Says(c.Want, c.Key()) {
 						return notes.Blocker{}
 					}
-					return original(ctx, seen, c)`},
+					return original(ctx, c)`},
 			},
 		},
 	}
@@ -151,9 +155,9 @@ func describing() trial {
 		mutants: []mutant{
 			{
 				name: "a pod departs before it joins", finds: []string{"I9"}, receipt: []string{"from where the pod departs"},
-				override: override{"internal/controller", "(*PodReconciler).join", `
-					_ = r.leaveDeparting(ctx, v)
-					return original(ctx, v)`},
+				override: override{visit, "(*visit).join", `
+					_ = v.leaveDeparting(ctx)
+					return original(ctx)`},
 			},
 			{
 				// What Kruise writes stands in no log.
