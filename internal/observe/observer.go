@@ -132,8 +132,9 @@ func (o *Observer) pod(ctx context.Context, f *Facts, pod *corev1.Pod) (*cluster
 	return workload, nil
 }
 
-// awaitOwnWrite waits for the cache to have this process's last write of a pod. If that takes long, the API server is asked. A write that it does not have either was lost when its store was restored from a backup, and
-// the cache counts; otherwise the cache does not follow the API server, which a person has to see.
+// awaitOwnWrite waits for the cache to have this process's last write of a pod. If that takes long, the API server is asked. A write
+// that it does not have either was lost when its store was restored from a backup, and the cache counts; otherwise the cache does not
+// follow the API server, which a person has to see.
 func (o *Observer) awaitOwnWrite(ctx context.Context, f *Facts, pod *corev1.Pod) (look Look, waits bool, err error) {
 	behind := clusterstate.Behind(pod.ResourceVersion, f.Note.Written)
 	lasts := f.Note.BehindFor(behind, o.Clock.Now())
@@ -189,21 +190,25 @@ func (o *Observer) departed(ctx context.Context, id lifecycle.PodID, f *Facts) (
 		return Look{Again: notes.Longest}, nil // no event will say when it is gone
 	}
 	if f.Note.Lingers = live != nil; f.Note.Lingers {
-		f.Input.Pod, f.Input.Record = live, lifecycle.RecordOf(live)
+		err = o.lingering(ctx, f, live)
 	}
 	o.targets(f, service.Node{})
-	if err := o.passedOn(ctx, f); err != nil {
+	if err := errors.Join(err, o.passedOn(ctx, f)); err != nil {
 		return Look{}, err
 	}
-	if f.Note.Lingers {
-		workload, err := o.workloadOf(ctx, live)
-		if err != nil {
-			return Look{}, err
-		}
-		f.Skip = lifecycle.SkipOf(live, workload.ForDecision())
-		f.guard(workload != nil)
-	}
 	return Look{Facts: f}, nil
+}
+
+// lingering gathers what holds a pod that ends and that the cache does not select.
+func (o *Observer) lingering(ctx context.Context, f *Facts, live *corev1.Pod) error {
+	f.Input.Pod, f.Input.Record = live, lifecycle.RecordOf(live)
+	workload, err := o.workloadOf(ctx, live)
+	if err != nil {
+		return err
+	}
+	f.Skip = lifecycle.SkipOf(live, workload.ForDecision())
+	f.guard(workload != nil)
+	return nil
 }
 
 // nothingLeft reports whether a registry has nothing of a pod that is gone: all of its instances are known to be absent, or it never had

@@ -38,9 +38,10 @@ type Settings struct {
 }
 
 // Completed returns the settings as they are applied.
-func (s Settings) Completed() *Settings {
-	s.everywhere = s.allSources()
-	return &s
+func (s *Settings) Completed() *Settings {
+	completed := *s
+	completed.everywhere = s.allSources()
+	return &completed
 }
 
 // Everywhere is where a pod may have an entry.

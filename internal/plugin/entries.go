@@ -153,7 +153,8 @@ func byNow(p Pod, in lifecycle.Recorded) string {
 }
 
 func isOf(e entries.Entry, in lifecycle.Recorded) bool {
-	return e.Registry == in.Registry && e.Writer == string(in.Writer) && e.Service == in.Service && e.Endpoint == net.JoinHostPort(in.Address, strconv.Itoa(in.Port))
+	return e.Registry == in.Registry && e.Writer == string(in.Writer) && e.Service == in.Service &&
+		e.Endpoint == net.JoinHostPort(in.Address, strconv.Itoa(in.Port))
 }
 
 func agrees(e entries.Entry, r Rotation) bool {

@@ -239,10 +239,18 @@ func (h *History) faultOfChange(l Line) string {
 	if why := h.faultOfDeparture(l); steady && why != "" {
 		return fmt.Sprintf("%s was taken out, from where the pod departs, %s", l.Key(), why)
 	}
+	if byResync := l.Workload == "" && l.State == ""; byResync {
+		return h.faultOfRemoval(l)
+	}
+	return ""
+}
+
+// faultOfRemoval finds a pod that lives although resync removed its entry.
+func (h *History) faultOfRemoval(l Line) string {
 	lives := slices.IndexFunc(h.pods[l.UID], func(later Line) bool {
 		return later.At.After(l.At) && later.Kind == Called && later.Operation == Register && later.Key() == l.Key()
 	})
-	if byResync := l.Workload == "" && l.State == ""; !byResync || lives < 0 {
+	if lives < 0 {
 		return ""
 	}
 	return fmt.Sprintf("resync removed %s as if its pod were gone, and the pod was registered again at %s", l.Key(),

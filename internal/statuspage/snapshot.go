@@ -108,8 +108,8 @@ func entriesOf(instances []tracker.Seen, asked func(lifecycle.PodID) bool) map[t
 	for _, i := range instances {
 		if asked(i.Pod) {
 			byUID[i.Pod.UID] = append(byUID[i.Pod.UID], entries.Entry{
-				Registry: i.In.Registry, Writer: string(i.In.Writer), Service: i.In.Service, Endpoint: net.JoinHostPort(i.In.Address, strconv.Itoa(i.In.Port)),
-				State: stateOf(i),
+				Registry: i.In.Registry, Writer: string(i.In.Writer), Service: i.In.Service,
+				Endpoint: net.JoinHostPort(i.In.Address, strconv.Itoa(i.In.Port)), State: stateOf(i),
 			})
 		}
 	}

@@ -436,5 +436,8 @@ func (i Instance) renamed() Instance {
 // moveTo returns what is known once the registry's name stands for other servers. What may still be carried out stays known:
 // they may be the same all the same.
 func (i Instance) moveTo(server any) Instance {
-	return Instance{wasIn: i.wasIn, unconfirmed: i.unconfirmed, late: i.late, outAfterGone: i.outAfterGone, postponed: i.postponed, server: server, moved: i.Known()}
+	return Instance{
+		wasIn: i.wasIn, unconfirmed: i.unconfirmed, late: i.late, outAfterGone: i.outAfterGone, postponed: i.postponed, server: server,
+		moved: i.Known(),
+	}
 }

@@ -77,15 +77,22 @@ func (t *Tracker) Compare(l Listing) Comparison {
 			t.sight(target, e, l, &result)
 		}
 	}
+	result.Missing = t.missing(l, listed)
+	return result
+}
+
+// missing are the instances in service that a list of the same servers lacks.
+func (t *Tracker) missing(l Listing, listed map[types.UID]map[lifecycle.Recorded]bool) (missing []Seen) {
 	missed := func(i Instance) (Instance, bool) { return i.miss(l.asOf()) }
+	of := lifecycle.Source{Registry: l.Registry}
 	for uid, p := range t.pods {
 		for _, n := range p.instances {
-			if n.Registry == l.Registry && !n.ByApp() && n.server == l.Server && !listed[uid][n.Recorded] && t.hear(p, n.Recorded, missed) {
-				result.Missing = append(result.Missing, Seen{Pod: p.id, In: n.Recorded, Want: lifecycle.InService})
+			if n.Source() == of && n.server == l.Server && !listed[uid][n.Recorded] && t.hear(p, n.Recorded, missed) {
+				missing = append(missing, Seen{Pod: p.id, In: n.Recorded, Want: lifecycle.InService})
 			}
 		}
 	}
-	return result
+	return missing
 }
 
 // hasLeft reports whether an instance that a list of that time has was acknowledged to be absent since. The caller holds the

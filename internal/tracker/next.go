@@ -85,17 +85,15 @@ type Postponement struct {
 //
 // Where the registry can't be asked, the change is made once more instead, when nothing can be carried out any more that came before.
 func (i Instance) Next(g Goal, now time.Time) Step {
-	unsettled, reads := i.SettlesIn(now), i.unconfirmed && g.Gets
 	unseen := g.MustBeSeen && i.seen.IsZero()
-	asks := reads || unseen && !g.Asked
 	switch {
 	case g.Contradicted > 1:
 		return Step{Act: Wait, Cause: NotConfirmed}
-	case !i.Says(g.Want, g.Told), !i.Settled() && unsettled <= 0 && !reads:
+	case !i.Says(g.Want, g.Told):
 		return i.unlessPostponed(Change, g, now)
-	case !i.Settled() && (unsettled > 0 || !asks):
-		return Step{Act: Wait, Cause: Settling, After: unsettled}
-	case asks:
+	case !i.Settled():
+		return i.settles(g, now)
+	case i.reads(g), unseen && !g.Asked:
 		return i.unlessPostponed(Ask, g, now)
 	case g.Given:
 		return Step{Act: Wait, Cause: GivenByAnother}
@@ -105,10 +103,23 @@ func (i Instance) Next(g Goal, now time.Time) Step {
 	return Step{}
 }
 
-// Certain reports whether the registry has acknowledged what the goal wants, and nothing can have undone that or still will.
-func (i Instance) Certain(g Goal) bool {
-	return i.Says(g.Want, g.Told) && i.Settled() && !(i.unconfirmed && g.Gets)
+// settles is the next step where a change that timed out may have been carried out after the one that was acknowledged.
+func (i Instance) settles(g Goal, now time.Time) Step {
+	switch after := i.SettlesIn(now); {
+	case after > 0:
+		return Step{Act: Wait, Cause: Settling, After: after}
+	case i.reads(g):
+		return i.unlessPostponed(Ask, g, now)
+	default:
+		return i.unlessPostponed(Change, g, now)
+	}
 }
+
+// reads reports whether the registry has to be asked for what it has acknowledged, and can be.
+func (i Instance) reads(g Goal) bool { return i.unconfirmed && g.Gets }
+
+// Certain reports whether the registry has acknowledged what the goal wants, and nothing can have undone that or still will.
+func (i Instance) Certain(g Goal) bool { return i.Says(g.Want, g.Told) && i.Settled() && !i.reads(g) }
 
 // unlessPostponed returns the act, unless the registry said to come back with the change later. What it said of another change does
 // not count: a registry that takes no more instances must not keep a deleted pod in. Nor does what it said to another client, whose

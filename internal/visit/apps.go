@@ -32,8 +32,6 @@ const (
 	AppOutlives = 3 * time.Minute
 )
 
-func (v *visit) gone() bool { return v.Departed && !v.Note.Lingers }
-
 // mustFind reports whether nothing may go on before the application's entry is found. What takes out a pod whose application may be
 // given to clients elsewhere waits while OpenKruise does: kubelet does not, and no client is sent to what never was ready.
 func (v *visit) mustFind(c plan.Row) bool {

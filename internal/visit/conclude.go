@@ -11,22 +11,11 @@ import (
 
 // conclude writes what follows once the registries have acknowledged, or what is released without that.
 func (v *visit) conclude(ctx context.Context) error {
-	before, d, done := v.pod(), v.decision, v.done()
-	edit, release := d.Then, (*release)(nil)
-	switch {
-	case !done:
-		missing := notes.First(v.held...)
-		if edit, release = v.release(&missing); release == nil && v.Tracked.Known().AskedOut() {
-			edit = d.Out
-		}
-		v.held = []notes.Blocker{missing}
-	case len(v.held) == 0 && d.Want == lifecycle.InService:
-		v.record = v.newRecord(v.rows)
-	}
+	before, d := v.pod(), v.decision
+	edit, release := v.follows()
 	if v.excuse = ""; release != nil {
 		v.excuse = release.by
 	}
-	edit.ClearSkip = v.skips() && (release != nil || done)
 	if v.Departed {
 		v.record = nil // it goes with the pod
 	}
@@ -39,6 +28,28 @@ func (v *visit) conclude(ctx context.Context) error {
 	}
 	v.waited(d.Waiting)
 	return nil
+}
+
+// follows returns what follows now, and what of that is released although something is missing.
+func (v *visit) follows() (edit lifecycle.Edit, release *release) {
+	d := v.decision
+	if v.done() {
+		if edit = d.Then; len(v.held) == 0 && d.Want == lifecycle.InService {
+			v.record = v.newRecord(v.rows)
+		}
+		edit.ClearSkip = v.skips()
+		return edit, nil
+	}
+	missing := notes.First(v.held...)
+	edit, release = v.release(&missing)
+	v.held = []notes.Blocker{missing}
+	switch {
+	case release != nil:
+		edit.ClearSkip = v.skips()
+	case v.Tracked.Known().AskedOut():
+		edit = d.Out
+	}
+	return edit, release
 }
 
 // waited measures how long OpenKruise has waited for a hook that it no longer waits for.

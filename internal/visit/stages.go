@@ -14,8 +14,8 @@ import (
 type stage struct {
 	name string
 	take func(v *visit, ctx context.Context) notes.Blocker
-	// writes: the stage writes the hook that waits, if one does, in place of making calls.
-	writes bool
+	// write is of a stage that makes no call.
+	write func(v *visit, ctx context.Context) error
 	// holds: what the stage misses holds that hook.
 	holds bool
 	// waits: the stage begins only once nothing holds that hook.
@@ -38,7 +38,7 @@ func stagesOf(want lifecycle.Want) []stage {
 			{name: "join", take: (*visit).join, holds: true, armed: true},
 			{name: "probe", take: (*visit).probe, holds: true, waits: true, armed: true},
 			{name: "readers", take: (*visit).awaitReaders, holds: true, waits: true, armed: true},
-			{name: "assert", writes: true, waits: true, armed: true},
+			{name: "assert", write: (*visit).assert, waits: true, armed: true},
 			depart,
 		}
 	case lifecycle.Keep:
@@ -112,17 +112,10 @@ func (v *visit) takeStages(ctx context.Context, armed bool) error {
 		if s.armed && !armed || s.waits && len(v.held) > 0 {
 			continue
 		}
-		if s.writes {
-			if v.decision.Waiting == "" {
-				continue
-			}
-			if err := v.conclude(ctx); err != nil {
-				return err
-			}
-			continue
-		}
-		missing := s.take(v, ctx)
+		missing, err := s.run(ctx, v)
 		switch {
+		case err != nil:
+			return err
 		case missing.Reason == "":
 		case s.holds:
 			v.held = append(v.held, missing)
@@ -131,6 +124,21 @@ func (v *visit) takeStages(ctx context.Context, armed bool) error {
 		}
 	}
 	return nil
+}
+
+func (s stage) run(ctx context.Context, v *visit) (notes.Blocker, error) {
+	if s.write != nil {
+		return notes.Blocker{}, s.write(v, ctx)
+	}
+	return s.take(v, ctx), nil
+}
+
+// assert writes the hook that waits for the pod to be in service, if one does.
+func (v *visit) assert(ctx context.Context) error {
+	if v.decision.Waiting == "" {
+		return nil
+	}
+	return v.conclude(ctx)
 }
 
 // relocate has the targets follow the applications' entries that were found at other addresses than expected; false where none was.

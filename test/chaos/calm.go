@@ -208,10 +208,7 @@ func compare(live map[string]checker.Pod, entries map[string][]registry.Entry) [
 		for _, e := range those {
 			k := checker.KeyOf(name, e.Instance)
 			held[k] = e.State
-			p, found := live[e.UID]
-			// Where it departs from, a pod that is out may stay out of service for as long as it is out.
-			departs := found && !steady(p) && e.Address == p.Address && e.State == registry.OutOfService
-			if name != unlistedRegistry && name != appsBook && !departs && (!found || !slices.Contains(p.Keys, k)) {
+			if name != unlistedRegistry && name != appsBook && !belongs(live, k, e) {
 				all = append(all, grievance{kind: leaked, uid: e.UID, within: repairWithin, leading: true, text: fmt.Sprintf(
 					"%s of pod %s/%s is %s, and no live pod stands behind it", k, e.Namespace, e.Pod, e.State)})
 			}
@@ -236,6 +233,14 @@ func compare(live map[string]checker.Pod, entries map[string][]registry.Entry) [
 		}
 	}
 	return all
+}
+
+// belongs reports whether a live pod stands behind an entry. Where it departs from, a pod that is out may stay out of service for as long
+// as it is out.
+func belongs(live map[string]checker.Pod, k checker.Key, e registry.Entry) bool {
+	p, found := live[e.UID]
+	departs := !steady(p) && e.Address == p.Address && e.State == registry.OutOfService
+	return found && (departs || slices.Contains(p.Keys, k))
 }
 
 // steady reports whether the pod is where it can stay.

@@ -90,7 +90,7 @@ func (g *game) do(ctx context.Context, a action) (done bool, err error) {
 		g.registry.leave(ctx, a.rng(), g.services(), a.count)
 		return true, nil
 	case loseApps:
-		return g.registry.loseApps(a.rng(), a.lasts) > 0, nil
+		return g.registry.loseApps(a.rng(), a.lasts) > 0, nil //nolint:contextcheck // what applications do outlives the hit
 	case turnUnready:
 		turned, err := g.turnUnready(ctx, g.workloads[a.workload], a)
 		return turned > 0, err

@@ -192,11 +192,19 @@ func (w *workload) template(version int) metav1.ObjectMeta {
 	if brings {
 		t.Annotations[cluster.AnnotationStartDelay] = restartTakes
 	}
+	if !w.unarmed || brings {
+		w.setHandlers(&t, brings, lacks)
+	}
+	return t
+}
+
+// setHandlers puts the handlers into a template: preNormal's set where it brings them, and none but preDelete's where it lacks them.
+func (w *workload) setHandlers(t *metav1.ObjectMeta, brings, lacks bool) {
 	for _, h := range checker.HandlersOf(w.hooks) {
 		label, value, isLabel := strings.Cut(h, "=")
 		preNormal, inPlace := w.hooks.Serves(checker.PreNormal, h), w.hooks.Serves(checker.InPlaceUpdate, h)
 		switch {
-		case w.unarmed && !brings, lacks && (preNormal || inPlace):
+		case lacks && (preNormal || inPlace):
 		case preNormal && !brings:
 			t.Labels[label] = "offline"
 		case isLabel:
@@ -205,7 +213,6 @@ func (w *workload) template(version int) metav1.ObjectMeta {
 			t.Finalizers = append(t.Finalizers, h)
 		}
 	}
-	return t
 }
 
 // setVersion has its pods be of a version.
