@@ -42,7 +42,9 @@ type contender struct {
 	// renewed is when it last wrote the lease.
 	renewed func() time.Time
 	start   func() error
-	out     *output
+	// configure writes its configuration, with the registry of pods that choose none.
+	configure func(usual string) error
+	out       *output
 	// profiles is where it serves them in a soak.
 	profiles string
 	// fail makes the run fail.
@@ -89,18 +91,20 @@ func newContender(ctx context.Context, name string, g *game) (*contender, error)
 	} else {
 		flags = append(flags, "--metrics-bind-address=0")
 	}
-	config := configuration("http://"+g.network.Address+"/"+name, g.plan.maxRemovals())
-	dir := g.binary + ".d"
+	audit, dir := "", g.binary+".d"
 	if g.receipts {
 		log := auditLog(dir, name)
 		if err := os.Remove(log); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("removing the audit log of the game before: %w", err)
 		}
-		config += fmt.Sprintf("audit: {path: %s, maxSize: 1Gi}\n", log)
+		audit = fmt.Sprintf("audit: {path: %s, maxSize: 1Gi}\n", log)
+	}
+	config := func(usual string) string {
+		return configuration("http://"+g.network.Address+"/"+name, g.plan.maxRemovals(), usual) + audit
 	}
 	m, err := manager.New(manager.Options{
 		Name: name, Dir: filepath.Join(dir, name), Path: g.binary, Flags: flags, Launcher: g.launcher,
-		Config: config, WriteKubeconfig: proxy.WriteKubeconfig,
+		Config: config(defaultRegistry), WriteKubeconfig: proxy.WriteKubeconfig,
 	})
 	if err != nil {
 		proxy.Stop()
@@ -108,15 +112,15 @@ func newContender(ctx context.Context, name string, g *game) (*contender, error)
 	}
 	return &contender{
 		manager: m, name: name, proxy: proxy, renewed: proxy.LeaseRenewed, out: g.out, fail: g.report.note, start: m.Start,
-		profiles: profiles,
+		profiles: profiles, configure: func(usual string) error { return m.Configure(config(usual)) },
 	}, nil
 }
 
 func auditLog(dir, name string) string { return filepath.Join(dir, name+".audit.jsonl") }
 
-func configuration(endpoint, maxRemovals string) string {
+func configuration(endpoint, maxRemovals, usual string) string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "cluster: %s\ndefaultRegistries: [%s]\nregistries:\n", clusterName, defaultRegistry)
+	fmt.Fprintf(&text, "cluster: %s\ndefaultRegistries: [%s]\nregistries:\n", clusterName, usual)
 	drivers := map[string]string{leasedRegistry: "chaos-leased", unlistedRegistry: "chaos-unlisted", appsRegistry: "chaos-steered"}
 	for _, name := range registryNames() {
 		writer := ""

@@ -25,6 +25,7 @@ const (
 	forceDelete  kind = "delete pods by force"
 	turnUnready  kind = "have pods fail their probes for a while"
 	movePods     kind = "move pods to other registries and services"
+	moveAll      kind = "move pods to another registry by the configuration"
 )
 
 // What happens to the managers and the API server.
@@ -67,7 +68,7 @@ func faultKinds() []kind {
 
 // promisedKinds have to come in every run that is long enough: they are what chaos is about.
 func promisedKinds() []kind {
-	return slices.Concat(killKinds(), faultKinds(), []kind{rollBack, cancelDelete, movePods})
+	return slices.Concat(killKinds(), faultKinds(), []kind{rollBack, cancelDelete, movePods, moveAll})
 }
 
 func (k kind) isKill() bool { return slices.Contains(killKinds(), k) }
@@ -167,7 +168,7 @@ func fullPlan(seed uint64, workloads int) planner {
 		blows:     []kind{killManager, stopManager, pauseManager, restartServer, wipeHalf, addForeign},
 		// So three storms, one of each theme, have them all.
 		blowsPerStorm: 2,
-		always:        []kind{killAtAnswer, killManager, killStandby, killStandby, loseApps}, // two, so that somebody works too
+		always:        []kind{killAtAnswer, killManager, killStandby, killStandby, loseApps, moveAll}, // two, so that somebody works too
 		last:          []kind{wipeHalf, addForeign, leaveEntries},
 		themes:        []func(*planner){anything, races, handovers},
 	}

@@ -107,6 +107,9 @@ func (g *game) do(ctx context.Context, a action) (done bool, err error) {
 	case movePods:
 		moved, err := g.move(ctx, g.workloads[a.workload], a)
 		return moved > 0, err
+	case moveAll:
+		err := g.moveAll()
+		return err == nil, err
 	default:
 		err := g.work(ctx, a)
 		return err == nil, err
@@ -265,6 +268,29 @@ func (g *game) move(ctx context.Context, w *workload, a action) (moved int, err 
 		}
 	}
 	return moved, nil
+}
+
+// moveAll has the configuration of all managers move the pods that choose no registry.
+func (g *game) moveAll() error {
+	g.moving.Lock()
+	defer g.moving.Unlock()
+	g.usual = map[string]string{defaultRegistry: secondRegistry, secondRegistry: defaultRegistry}[g.usual]
+	for _, one := range g.managers.all {
+		if err := one.configure(g.usual); err != nil {
+			return err
+		}
+	}
+	for uid, p := range g.journal.Known() {
+		if !g.follows[uid] {
+			continue
+		}
+		moved := slices.Clone(p.Keys)
+		for i := range moved {
+			moved[i].Registry = g.usual
+		}
+		g.journal.Belongs(uid, moved, time.Now())
+	}
+	return nil
 }
 
 // escaped is a key in the path of a JSON patch.

@@ -23,11 +23,14 @@ func (g *game) saw(v history.Version[*corev1.Pod]) {
 		return
 	}
 	g.registry.plays(pod, v.Gone)
+	g.moving.Lock()
+	defer g.moving.Unlock()
+	g.follows[string(pod.UID)] = pod.Annotations[registriesAnnotation] == ""
 	g.journal.Saw(string(pod.UID), client.ObjectKeyFromObject(pod), w.hooks, checker.Sighting{
 		At: time.Now(), Version: version, Gone: v.Gone, Gap: v.Gap, Workload: w.id(),
 		State: pod.Labels[appspub.LifecycleStateKey], Stamp: pod.Annotations[appspub.LifecycleTimestampKey],
 		Ready: lifecycle.IsReady(pod), Deleting: pod.DeletionTimestamp != nil, Held: len(pod.Finalizers) > 0, Set: checker.SetOn(w.hooks, pod),
-		Keys: keys(pod), Address: pod.Status.PodIP, Image: pod.Spec.Containers[0].Image,
+		Keys: keys(pod, g.usual), Address: pod.Status.PodIP, Image: pod.Spec.Containers[0].Image,
 		Record: pod.Annotations[recordAnnotation],
 	})
 }

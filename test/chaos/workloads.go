@@ -61,9 +61,9 @@ func registryNames() []string {
 	return []string{defaultRegistry, secondRegistry, leasedRegistry, unlistedRegistry, appsRegistry}
 }
 
-// keys are the instances of a pod, by what it says of itself: it may have moved.
-func keys(pod *corev1.Pod) []checker.Key {
-	names := strings.Split(cmp.Or(pod.Annotations[registriesAnnotation], defaultRegistry), ",")
+// keys are the instances of a pod, by its annotations, which may have changed. Without one it is in the usual registry.
+func keys(pod *corev1.Pod, usual string) []checker.Key {
+	names := strings.Split(cmp.Or(pod.Annotations[registriesAnnotation], usual), ",")
 	if registersItself(pod) {
 		names = []string{appsBook}
 	}

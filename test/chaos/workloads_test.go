@@ -50,7 +50,7 @@ func TestPlaces(t *testing.T) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 			servicesAnnotation: services, registriesAnnotation: registries,
 		}}}
-		found := keys(pod)
+		found := keys(pod, defaultRegistry)
 		if want := len(w.services) * len(strings.Split(registries, ",")); len(found) != want {
 			t.Errorf("%s in %s: %d instances, want %d", services, registries, len(found), want)
 		}

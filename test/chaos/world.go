@@ -92,6 +92,11 @@ type game struct {
 	managers  *managers
 	workloads []*workload
 
+	// moving is held while the usual registry of pods changes. Those that follow it have no annotation, by UID.
+	moving  sync.Mutex
+	usual   string
+	follows map[string]bool
+
 	// lasting is held while a fault of the registry lasts, and for a while after it.
 	lasting sync.Mutex
 
@@ -113,7 +118,7 @@ func (g *game) play(ctx context.Context) error {
 	watching, stopWatching := context.WithCancel(ctx)
 	defer stopWatching()
 
-	g.journal, g.workloads = newJournal(), workloads()
+	g.journal, g.workloads, g.usual, g.follows = newJournal(), workloads(), defaultRegistry, map[string]bool{}
 	g.registry.reset(ctx, g.journal, g.plan.seed)
 	if err := g.network.Clear(ctx); err != nil {
 		return err

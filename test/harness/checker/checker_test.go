@@ -285,6 +285,15 @@ func TestMoves(t *testing.T) {
 		{"left after the new one refused it", "an error acknowledges nothing", steps{steady, belongsTo(second), refuses(Register), leaves},
 			"from where the pod departs"},
 		{"left long after it moved", "the same", steps{steady, belongsTo(second), waits(3 * reasonLasts), leaves}, "from where the pod departs"},
+		{"moved by the configuration", "clients find it in the new one by then", steps{steady, configured(second), joins, leaves}, ""},
+		{"left by the configuration before it joined", "clients find it nowhere", steps{steady, configured(second), leaves, joins},
+			"from where the pod departs"},
+		{"asserted where it belonged a moment ago", "the manager has not read the configuration yet", steps{
+			at(updated, traffic, deleteGate), calls(Register), configured(second), sets(updateGate),
+		}, ""},
+		{"asserted where it belonged long ago", "the manager has", steps{
+			at(updated, traffic, deleteGate), calls(Register), configured(second), waits(2 * reasonLasts), sets(updateGate),
+		}, "I2: " + updateGate},
 		{"left while it is out", "no client is sent to it", steps{
 			steady, belongsTo(second), moves(preparingUpdate), leaves, waits(drain), clears(updateGate),
 		}, ""},

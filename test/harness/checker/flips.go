@@ -185,10 +185,15 @@ func (j *Journal) faultOfSet(f flip, at time.Time) string {
 	case hook == InPlaceUpdate && after.Gap && after.State != before.State:
 		return "" // it may have been armed in another state
 	}
-	for _, k := range after.Keys {
-		if why := j.evidence(f.pod, k).FaultOfAssert(at); why != "" {
-			return fmt.Sprintf("I2: %s was set in state %q, %s", f.handler, before.State, why)
+	// A manager may not know yet that the pod has moved.
+	why := j.absentFrom(f.pod, after.Keys, at)
+	for i := f.version; i > 0 && why != "" && f.pod.sightings[i].At.After(at.Add(-reasonLasts)); i-- {
+		if former := f.pod.sightings[i-1]; former.Address == after.Address && j.absentFrom(f.pod, former.Keys, at) == "" {
+			return ""
 		}
+	}
+	if why != "" {
+		return fmt.Sprintf("I2: %s was set in state %q, %s", f.handler, before.State, why)
 	}
 	return ""
 }

@@ -391,6 +391,17 @@ func (j *Journal) Saw(uid string, name types.NamespacedName, hooks Hooks, s Sigh
 	j.noteFlips(p, known)
 }
 
+// Belongs writes down where the pod belongs from then on, by a configuration that has changed: no version of the pod shows it.
+func (j *Journal) Belongs(uid string, keys []Key, at time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if p := j.pods[uid]; p != nil && len(p.sightings) > 0 {
+		s := p.last()
+		s.At, s.Keys, s.Gap = at, keys, false
+		p.sightings = append(p.sightings, s)
+	}
+}
+
 // open makes the log of a pod, with what came before the watch had shown it. The caller holds the lock.
 func (j *Journal) open(uid string, name types.NamespacedName, hooks Hooks) *podLog {
 	p := &podLog{uid: uid, name: name, hooks: hooks, calls: j.early[uid]}

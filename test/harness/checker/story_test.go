@@ -107,6 +107,14 @@ func belongsTo(name string) step {
 	return func(s *story) { s.play(func(s *story) { s.registry = name }, seen) }
 }
 
+// configured has the configuration say another registry, which no version of the pod shows.
+func configured(name string) step {
+	return func(s *story) {
+		s.registry = name
+		s.Belongs(testUID, []Key{KeyOf(name, s.instance())}, s.tick())
+	}
+}
+
 func callsIn(name string, o Op) step {
 	return func(s *story) {
 		belongs := s.registry
