@@ -189,6 +189,19 @@ func TestDrainOfTheLastLeaderIsNotCutShort(t *testing.T) {
 			w.reconcile(pod)
 			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 		}, down, 49 * time.Second},
+		"back for a moment": {"it was put in service again before that was written down", func(w *world, pod *corev1.Pod) {
+			backForAMoment(w, pod)
+			w.changePod(pod, unready)
+			w.reconcile(pod)
+			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+		}, down, 49 * time.Second},
+		"back for a moment, under another manager": {"which the one that took it out does not know", func(w *world, pod *corev1.Pod) {
+			backForAMoment(w, pod)
+			w.restart()
+			w.changePod(pod, unready)
+			w.reconcile(pod)
+			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+		}, down, 49 * time.Second},
 		"one of two registries was down": {"the other had taken it out", func(w *world, pod *corev1.Pod) {
 			joins(w, pod).Fail(anyCall(), errors.New("down"))
 			w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
@@ -260,6 +273,15 @@ func joins(w *world, pod *corev1.Pod) *fakeregistry.Registry {
 	w.changePod(pod, annotated(service.AnnotationRegistries, "default,new"))
 	w.reconcile(pod)
 	return other
+}
+
+// backForAMoment has an unready pod taken out, and put in service again, which the API server does not take down.
+func backForAMoment(w *world, pod *corev1.Pod) {
+	w.changePod(pod, unready)
+	w.reconcile(pod)
+	w.sleep(20 * time.Second)
+	w.changePod(pod, ready)
+	w.losesWrite(pod)
 }
 
 // expectEventWith looks for an Event that begins so and has the text in it.

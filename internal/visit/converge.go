@@ -295,7 +295,7 @@ func (v *visit) drain(context.Context) notes.Blocker {
 	v.record = v.newRecord(v.rows)
 	removedAt, counted := v.removedAt()
 	drains := v.decision.Row.Drains()
-	known := v.record.OutSince != nil && v.input.Record.Want != lifecycle.InService // of all instances
+	known := v.record.OutSince != nil && !removedAt.After(*v.record.OutSince) // else it may have been in service since
 	if v.Drain == 0 || removedAt.IsZero() || !drains && known {
 		return notes.Blocker{}
 	}
