@@ -5,6 +5,7 @@ import (
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -88,6 +89,9 @@ func (m *model) checkAssert(p *modelPod, h lifecycle.Hook, seen, before, after *
 	all := func(pod *corev1.Pod) bool {
 		return !slices.ContainsFunc(ours(m.hook(h)), func(h lifecycle.Handler) bool { return !carries(pod, h) })
 	}
+	if all(before) && !all(after) {
+		p.unarmed = ours(m.hook(h)) // the assertion is taken back, also where another hook shares the handler
+	}
 	if edited || len(ours(m.hook(h))) == 0 || all(before) || !all(after) {
 		return
 	}
@@ -133,6 +137,7 @@ func (m *model) checkUnasked(p *modelPod, does string, hook *appspub.LifecycleHo
 
 // checkSettled: no faults any more and nothing moves.
 func (m *model) checkSettled() {
+	m.checkShown(false)
 	for _, p := range m.pods {
 		switch {
 		case p.api == nil:
@@ -191,17 +196,29 @@ func (m *model) hooks() lifecycle.Hooks {
 	return lifecycle.HooksOf(clusterstate.AsWorkload(m.workload).ForDecision(), modelOwnership())
 }
 
+// checkShown is I12. While a pod is kept, a manager that has asked nothing for it only knows what a list shows.
+func (m *model) checkShown(listed bool) {
+	called := map[types.UID]bool{}
+	for e := range m.manager.called {
+		called[e.uid] = true
+	}
+	for _, p := range m.pods {
+		if !m.managed(p) || isFinished(p.api) || m.registry.exactly(p.uid, m.instancesOf(p.api)) {
+			continue
+		}
+		shown := slices.ContainsFunc(m.manager.Waits(), func(w Wait) bool { return w.UID == string(p.uid) })
+		kept := stateOf(p.api) == appspub.LifecycleStateNormal && !lifecycle.IsReady(p.api)
+		if !shown && (listed || called[p.uid] || !kept) {
+			m.violatef("I12: %s is %s and out of rotation, and shows no reason", p.uid, stateOf(p.api))
+		}
+	}
+}
+
 func (m *model) checkSettledPod(p *modelPod) {
 	if !m.managed(p) {
 		return
 	}
 	s, ready := stateOf(p.api), lifecycle.IsReady(p.api) && !p.ending
-	// What became of an entry is not known while the pod is kept: one that was lost, or taken out by a call that failed.
-	lost := !ready && s == appspub.LifecycleStateNormal && (p.lost || lifecycle.RecordOf(p.api).Want == lifecycle.InService)
-	shown := slices.ContainsFunc(m.manager.Waits(), func(w Wait) bool { return w.UID == string(p.uid) })
-	if !m.registry.inService(p.uid) && !shown && !lost && !isFinished(p.api) {
-		m.violatef("I12: %s is %s and out of rotation, and shows no reason", p.uid, s)
-	}
 	if !ready {
 		kept := s == appspub.LifecycleStateNormal && !p.ending && (m.unready == lifecycle.UnreadyKeep || m.panics())
 		if !kept && m.registry.inService(p.uid) {

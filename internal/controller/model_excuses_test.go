@@ -27,9 +27,17 @@ func (m *model) loseLeaders() {
 // recorded is called when a manager has written a record of a pod that it took out.
 func (m *model) recorded(p *modelPod) {
 	p.recordedOut = m.registry.outSince[p.uid]
-	waits := stateOf(p.api) == appspub.LifecycleStatePreparingDelete || stateOf(p.api) == appspub.LifecycleStatePreparingUpdate
-	if m.losing && m.mayDie() && (waits || m.chance(20)) {
-		m.manager.dead = true
+	if s := stateOf(p.api); s == appspub.LifecycleStatePreparingDelete || s == appspub.LifecycleStatePreparingUpdate {
+		m.loseAll(100)
+	} else {
+		m.loseAll(20)
+	}
+}
+
+// loseAll has the leader and the registries lost together, in so many of a hundred cases of such a walk.
+func (m *model) loseAll(percent int) {
+	if m.losing && m.mayDie() && m.chance(percent) {
+		m.die()
 		m.outage(m.manager.all...)
 	}
 }
@@ -75,6 +83,11 @@ func (m *model) checkExcuse(p *modelPod, h lifecycle.Hook, before, after *corev1
 	}
 	// Where nothing is missing, only the manager knows what came first, the acknowledgement or the excuse.
 	m.manager.mustTell = missing != ""
+	for _, h := range slices.Concat(m.hooks().PreNormal, m.hooks().InPlaceUpdate, m.hooks().PreDelete) {
+		if carries(after, h) && !carries(before, h) {
+			m.violatef("%s was released, and %s asserted by the same patch", p.uid, h)
+		}
+	}
 }
 
 // missing is what an acknowledged release would have waited for.

@@ -104,7 +104,6 @@ type modelPod struct {
 	excused      bool                // that has happened since the pod was last put in service
 	recordedOut  time.Time           // since when it was out when a manager last wrote a record of that
 	disturbed    bool                // since preNormal was asserted: not ready for a moment, a new IP, or other hooks
-	lost         bool                // a registry lost an entry of it
 	wasOut       bool                // it was not in rotation, at its present address, when it left Normal
 	unwritten    bool                // a registry was asked to take it out, the hooks were edited or brought, and no visit has ended since
 	taken        bool                // Rollcall let Kruise update it, and has not yet said that it is back
@@ -351,7 +350,9 @@ func (m *model) move(p *modelPod, to appspub.LifecycleStateType, also ...func(*c
 		if to == appspub.LifecycleStateNormal {
 			m.arrive(p)
 		}
-	case appspub.LifecycleStatePreparingUpdate, appspub.LifecycleStateUpdating, appspub.LifecycleStatePreparingDelete:
+	case appspub.LifecycleStatePreparingUpdate, appspub.LifecycleStatePreparingDelete:
+		m.loseAll(20)
+	case appspub.LifecycleStateUpdating:
 	}
 	pod := p.api.DeepCopy()
 	for _, change := range also {

@@ -99,6 +99,9 @@ func (m *model) lead() {
 	m.configure(m.manager.there...)
 	for _, p := range m.pods {
 		p.view = len(p.versions) - 1
+		if p.view > 0 && !m.calm && m.chance(30) {
+			p.view-- // the cache lags
+		}
 		if pod := p.versions[p.view]; pod != nil {
 			m.manager.podEvents().Create(context.Background(),
 				event.TypedCreateEvent[*corev1.Pod]{Object: pod, IsInInitialList: true}, &m.manager.queue)
@@ -306,7 +309,7 @@ func (m *model) lose() {
 		}
 		m.logf("registry: loses %s at %s", e.uid, e.in.Address)
 		m.registry.carryOut(effect{e, registry.Absent, m.now})
-		m.podOf(e.uid).disturbed, m.podOf(e.uid).lost = true, true
+		m.podOf(e.uid).disturbed = true
 		m.pass(time.Millisecond)
 		m.manager.Tracker.Lost(tracker.Target{Registry: e.in.Registry, Instance: m.registry.instances[e]}, m.now)
 		return

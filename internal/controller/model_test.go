@@ -32,6 +32,8 @@ func walkModel(seed uint64) *model {
 	if m.crashing > 0 && !m.manager.wanders {
 		m.die()
 		m.rest() // the next one leads
+	}
+	if m.crashing > 0 && !m.manager.wanders || m.chance(20) {
 		m.crash()
 		m.rest()
 	}
@@ -44,6 +46,12 @@ func (m *model) rest() {
 		m.violatef("no rest: something still moves")
 	}
 	m.checkSettled()
+	m.lose()
+	m.listAll()
+	for _, p := range m.pods {
+		m.visit(p)
+	}
+	m.checkShown(true)
 }
 
 // TestModel walks a model of Kruise, kubelet, people and bad registries with the real reconciler, which dies, and checks the

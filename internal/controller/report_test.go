@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -182,6 +183,70 @@ func TestPodThatStaysOut(t *testing.T) {
 			w.expectEvents("a person may stop looking", fmt.Sprintf("Normal Resolved %s has passed", tc.reason))
 			w.expectWaits("it is back")
 		})
+	}
+}
+
+// TestPodThatIsKeptAndMayBeOut: its record has it in service, and the pod is left as it is.
+func TestPodThatIsKeptAndMayBeOut(t *testing.T) {
+	t.Parallel()
+	updateThatIsTakenBack := func(w *world, pod *corev1.Pod) {
+		w.registry.LoseAnswers(anyCall(), 1, errors.New("down"))
+		w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
+		w.kruiseMoves(pod, appspub.LifecycleStateNormal)
+	}
+	anotherManager := func(change func(context.Context, registry.Instance) error) func(*world, *corev1.Pod) {
+		return func(w *world, pod *corev1.Pod) {
+			w.must(change(w.Context(), w.instance(pod, "web", 8080)), "changing the entry")
+			w.restart()
+			w.tell(pod)
+			w.reconcile(pod)
+			w.runsResync()
+		}
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		before func(*world, *corev1.Pod)
+		// kept is the reason shown by the policy Keep, and panics by FailOver.
+		kept, panics reason.Reason
+	}{
+		"in rotation": {"clients are given it", func(*world, *corev1.Pod) {}, "", reason.PanicThreshold},
+		"in rotation, under another manager": {"the record tells, and no list says otherwise", func(w *world, pod *corev1.Pod) {
+			w.restart()
+			w.tell(pod)
+		}, "", reason.PanicThreshold},
+		"a call that failed": {"the call took it out", updateThatIsTakenBack, reason.NotReady, reason.NotReady},
+		"taken out by another manager": {"the list has it out", func(w *world, pod *corev1.Pod) {
+			anotherManager(w.registry.FailOver)(w, pod)
+		}, reason.NotReady, reason.NotReady},
+		"removed by another manager": {"the list does not have it", func(w *world, pod *corev1.Pod) {
+			anotherManager(w.registry.Deregister)(w, pod)
+		}, reason.NotReady, reason.NotReady},
+		"lost": {"and not registered again while it is unready", func(w *world, pod *corev1.Pod) {
+			w.must(w.registry.Expire(w.Context(), w.instance(pod, "web", 8080)), "expiring the entry")
+			w.runsResync()
+		}, reason.NotReady, reason.NotReady},
+	} {
+		for policy, because := range map[lifecycle.UnreadyPolicy]reason.Reason{lifecycle.UnreadyKeep: tc.kept, lifecycle.UnreadyFailOver: tc.panics} {
+			t.Run(name+", "+string(policy), func(t *testing.T) {
+				t.Parallel()
+				w, pod := serving(t, func(s *choices) { s.Unready, s.PanicThreshold = policy, 50 })
+				w.tell(pod)
+				w.turn(pod, unready)
+				tc.before(w, pod)
+				w.reconcile(pod)
+				var want []Wait
+				if because != "" {
+					want = []Wait{{Reason: string(because), Since: w.clock.Now()}}
+				}
+				w.expectWaits(tc.reason, want...)
+
+				t.Log("It is ready again.")
+				w.changePod(pod, ready)
+				w.reconcile(pod)
+				w.expectInService(pod)
+				w.expectWaits("it is back")
+			})
+		}
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // AwaitsReadiness reports whether the pod is out of rotation only until it is ready, whether a hook waits or not. One that is kept is
-// in rotation at the address at which it was put there.
+// in rotation at the address at which it was put there, as far as its record tells.
 func (in Input) AwaitsReadiness(d Decision) bool {
 	switch d.Row {
 	case RowUpdatedNotReady, RowPreparingNormalUnfit:

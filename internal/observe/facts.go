@@ -3,6 +3,7 @@
 package observe
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -96,6 +97,13 @@ func (f *Facts) Goal(row plan.Row) tracker.Goal {
 		Want: row.Want, Told: row.Instance, Through: client, Gets: client.Gets(), MustBeSeen: row.MustBeSeen,
 		Given: !row.ByApp() && !row.LeftToApp && f.Tracked.Foreign(row.Key()),
 	}
+}
+
+// MayBeOut reports whether clients may not be given the pod somewhere where it belongs, whatever its record says: a call that failed can
+// have taken it out, or the registry has lost it.
+func (f *Facts) MayBeOut() bool {
+	known := f.Tracked.Known()
+	return slices.ContainsFunc(f.Targets, func(t tracker.Target) bool { return !known.Of(t.Key()).Serves() })
 }
 
 // Certain reports whether the registry has acknowledged what the row wants, and nothing can have undone it or still will.

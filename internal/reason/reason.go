@@ -205,8 +205,8 @@ const (
 	//
 	// What to do: where it stays, look at the API server, which answers too slowly.
 	NotPermitted Reason = "NotPermitted"
-	// NotReady: the pod is not ready, so it is out of rotation. The message is what keeps it from being ready: a container, a
-	// readiness gate or the scheduler.
+	// NotReady: the pod is not ready, so it is out of rotation, or a registry may have it out although the pod is kept. The message is
+	// what keeps it from being ready: a container, a readiness gate or the scheduler.
 	//
 	// What to do: if it lasts, fix what the message shows.
 	NotReady Reason = "NotReady"

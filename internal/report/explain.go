@@ -12,6 +12,7 @@ import (
 // explain finds what keeps a pod waiting, or needs a person's look, although the registry says what it must.
 func (v visited) explain() notes.Blocker {
 	d, in := v.Decision, v.Result.Input
+	keptOut := d.Row == lifecycle.RowNormalNotReady && d.Want == lifecycle.Keep && v.MayBeOut()
 	switch {
 	case v.Problem.Reason != "" && d.Row.Serves():
 		return v.Problem
@@ -26,11 +27,11 @@ func (v visited) explain() notes.Blocker {
 			"after an in-place update, which was rolled back: delete the pod, or update it in place"}
 	case in.OutForItsEnd(d):
 		return notes.Blocker{Reason: reason.Ending, Message: "the pod is out of rotation before it ends: " + in.Ending}
-	case in.KeptInPanic(d):
+	case in.KeptInPanic(d) && !keptOut:
 		return notes.Blocker{Reason: reason.PanicThreshold, Message: v.Panic.Message(v.Settings.PanicThreshold)}
 	case d.Row == lifecycle.RowUpdating:
 		return notes.Blocker{Reason: reason.Updating, Message: lifecycle.NotUpdatedBecause(in.Pod)}
-	case in.AwaitsReadiness(d):
+	case in.AwaitsReadiness(d) || keptOut:
 		return notes.Blocker{Reason: reason.NotReady, Message: cmp.Or(lifecycle.NotReadyBecause(in.Pod), "its node is not Ready")}
 	case v.Warning.Reason != "":
 		return v.Warning

@@ -136,6 +136,15 @@ func (i Instance) shows() (want lifecycle.Want, acknowledged bool) {
 // Stands reports whether the last change asked for the same and was acknowledged.
 func (i Instance) Stands(want lifecycle.Want) bool { return i.acknowledged && i.want == want }
 
+// Serves reports whether clients are given the instance: by the last change or else a list, and only by the record if neither tells.
+func (i Instance) Serves() bool {
+	want, known := i.shows()
+	if want == "" && i.entry != nil {
+		want, known = i.entry.want, true
+	}
+	return known && want == lifecycle.InService
+}
+
 // Says reports whether the registry has acknowledged that, with weight and metadata where clients are given them.
 func (i Instance) Says(want lifecycle.Want, in registry.Instance) bool {
 	return i.Stands(want) && (want != lifecycle.InService || i.told.Equal(in))
