@@ -167,12 +167,8 @@ func (o *Observer) awaitOwnWrite(ctx context.Context, f *Facts, pod *corev1.Pod)
 // its name and its address by now.
 func (o *Observer) departed(ctx context.Context, id lifecycle.PodID, f *Facts) (Look, error) {
 	last := f.Tracked.Departed()
-	switch {
-	case last == nil && f.Tracked.CloseUnlessFound():
-		AuditGone(o.Audit, o.Notes.Forget(id.UID))
-		return Look{}, nil
-	case last == nil:
-		return Look{Again: StaleRecheck}, nil // the event that says so is on its way
+	if last == nil {
+		return o.unknown(id, f), nil
 	}
 	f.Departed = true
 	f.Input = lifecycle.Input{Pod: last, Record: lifecycle.RecordOf(last), Ownership: f.Settings.Ownership}
@@ -197,6 +193,15 @@ func (o *Observer) departed(ctx context.Context, id lifecycle.PodID, f *Facts) (
 		return Look{}, err
 	}
 	return Look{Facts: f}, nil
+}
+
+// unknown is for a pod that the cache does not have, and of which no event has said yet that it is gone.
+func (o *Observer) unknown(id lifecycle.PodID, f *Facts) Look {
+	if !f.Tracked.CloseUnlessFound() {
+		return Look{Again: StaleRecheck} // the event is on its way
+	}
+	AuditGone(o.Audit, o.Notes.Forget(id.UID))
+	return Look{}
 }
 
 // lingering gathers what holds a pod that ends and that the cache does not select.
