@@ -27,17 +27,9 @@ func (m *model) loseLeaders() {
 // recorded is called when a manager has written a record of a pod that it took out.
 func (m *model) recorded(p *modelPod) {
 	p.recordedOut = m.registry.outSince[p.uid]
-	if s := stateOf(p.api); s == appspub.LifecycleStatePreparingDelete || s == appspub.LifecycleStatePreparingUpdate {
-		m.loseAll(100)
-	} else {
-		m.loseAll(20)
-	}
-}
-
-// loseAll has the leader and the registries lost together, in so many of a hundred cases of such a walk.
-func (m *model) loseAll(percent int) {
-	if m.losing && m.mayDie() && m.chance(percent) {
-		m.die()
+	waits := stateOf(p.api) == appspub.LifecycleStatePreparingDelete || stateOf(p.api) == appspub.LifecycleStatePreparingUpdate
+	if m.losing && m.mayDie() && (waits || m.chance(20)) {
+		m.manager.dead = true
 		m.outage(m.manager.all...)
 	}
 }

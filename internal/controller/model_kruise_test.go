@@ -350,9 +350,7 @@ func (m *model) move(p *modelPod, to appspub.LifecycleStateType, also ...func(*c
 		if to == appspub.LifecycleStateNormal {
 			m.arrive(p)
 		}
-	case appspub.LifecycleStatePreparingUpdate, appspub.LifecycleStatePreparingDelete:
-		m.loseAll(20)
-	case appspub.LifecycleStateUpdating:
+	case appspub.LifecycleStatePreparingUpdate, appspub.LifecycleStateUpdating, appspub.LifecycleStatePreparingDelete:
 	}
 	pod := p.api.DeepCopy()
 	for _, change := range also {
