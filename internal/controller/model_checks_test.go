@@ -17,7 +17,7 @@ import (
 func (m *model) check() {
 	m.resync()
 	for _, p := range m.pods {
-		if p.releasedHook && m.registry.inService(p.uid) {
+		if p.releasedHook && m.putInRotation(p) {
 			m.violatef("I1: %s was released and is in rotation", p.uid)
 		}
 	}
@@ -30,7 +30,7 @@ func (m *model) resync() {
 		p := m.pods[slices.IndexFunc(m.pods, func(p *modelPod) bool { return p.uid == e.uid })]
 		last := p.last()
 		known := slices.Contains(m.instancesOf(last), e.in) || slices.Contains(lifecycle.RecordOf(last).Instances, e.in)
-		if _, called := m.manager.called[e]; !known && !called {
+		if _, called := m.manager.called[e]; !known && !called && !e.isByApp() {
 			m.logf("resync: removes %s of %s", e.in.Address, e.uid)
 			m.registry.carryOut(effect{e, registry.Absent, m.now})
 		}
@@ -101,8 +101,10 @@ func (m *model) checkAssert(p *modelPod, h lifecycle.Hook, seen, before, after *
 	p.disturbed = !lifecycle.IsReady(after) || p.ending || seen.Status.PodIP != after.Status.PodIP
 	p.wasOut, p.taken, p.unarmed = false, false, nil
 	for _, in := range instances {
-		if says := m.registry.entries[entry{p.uid, in}]; says != registry.InService {
-			m.violatef("I2: %s of %s was asserted and the registry says %q of %s", h, p.uid, says, in.Address)
+		if e := (entry{p.uid, in}); !m.gives(p, seen, in) {
+			m.violatef("I2: %s of %s was asserted and the registry says %q of %s", h, p.uid, m.registry.says(e), in.Address)
+		} else if m.beside(e) && !m.untold(e.byApp()) {
+			m.violatef("%s of %s was asserted, and the application registers itself at %s", h, p.uid, in.Address)
 		}
 	}
 }
@@ -110,7 +112,7 @@ func (m *model) checkAssert(p *modelPod, h lifecycle.Hook, seen, before, after *
 // checkDoubts: a registry that can be asked was asked what became of the calls that failed.
 func (m *model) checkDoubts(of func(entry) bool) {
 	for e := range m.manager.doubted {
-		if m.manager.asks && of(e) && slices.Contains(m.manager.there, e.in.Registry) {
+		if (m.manager.asks || m.apps.by != nil) && of(e) && slices.Contains(m.manager.there, e.in.Registry) {
 			m.violatef("a hook of %s was flipped, and %s was not asked what became of a call", e.uid, e.in.Registry)
 		}
 	}
@@ -130,7 +132,7 @@ func (m *model) checkUnasked(p *modelPod, does string, hook *appspub.LifecycleHo
 	if len(without(ours(hook), p.unarmed)) == 0 {
 		p.unasked = true
 	}
-	if !p.unasked && !p.excused && p.registeredIn == m.edits && m.registry.inService(p.uid) {
+	if !p.unasked && !p.excused && p.registeredIn == m.edits && len(m.inRotation(p)) > 0 {
 		m.violatef("Kruise %s %s unasked, which is in rotation", does, p.uid)
 	}
 }
@@ -144,8 +146,11 @@ func (m *model) checkSettled() {
 			if kept := m.kept(p); kept > 0 {
 				m.violatef("%s is gone, and %d of its entries are kept alive", p.uid, kept)
 			}
+			if m.apps.out != nil && !p.orphaned {
+				m.checkForgotten(p)
+			}
 			// One that was let go without the registry's word is gone with what a manager knew that has died since.
-			if m.registry.count(func(e entry) bool { return e.uid == p.uid }) > 0 && (p.hadFinalizer && !p.excused || !p.orphaned) {
+			if m.registry.count(func(e entry) bool { return e.uid == p.uid && !e.isByApp() }) > 0 && (p.hadFinalizer && !p.excused || !p.orphaned) {
 				m.violatef("leak: %s is gone, and the registry still knows it", p.uid)
 			}
 		case p.api.DeletionTimestamp != nil:
@@ -221,7 +226,7 @@ func (m *model) checkSettledPod(p *modelPod) {
 	s, ready := stateOf(p.api), lifecycle.IsReady(p.api) && !p.ending
 	if !ready {
 		kept := s == appspub.LifecycleStateNormal && !p.ending && (m.unready == lifecycle.UnreadyKeep || m.panics())
-		if !kept && m.registry.inService(p.uid) {
+		if !kept && m.registry.inService(p.uid) && (m.apps.by == nil || m.registry.given[p.uid]) {
 			m.violatef("%s is %s and not ready, and in rotation", p.uid, s)
 		}
 		return
@@ -240,7 +245,8 @@ func (m *model) checkSettledPod(p *modelPod) {
 	if !m.registry.exactly(p.uid, m.instancesOf(p.api)) {
 		m.violatef("%s is Normal and ready, and the registry says %v", p.uid, m.registry.entries)
 	}
-	if kept := m.kept(p); kept != len(m.instancesOf(p.api)) {
+	own := slices.DeleteFunc(m.instancesOf(p.api), func(in lifecycle.Recorded) bool { return entry{p.uid, in}.isByApp() })
+	if kept := m.kept(p); kept != len(own) {
 		m.violatef("%s is in service, and %d of its entries are kept alive", p.uid, kept)
 	}
 	for _, h := range slices.Concat(m.hooks().InPlaceUpdate, m.hooks().PreDelete) {

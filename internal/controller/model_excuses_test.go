@@ -58,7 +58,7 @@ func (m *model) outage(names ...string) {
 func (m *model) checkExcuse(p *modelPod, h lifecycle.Hook, before, after *corev1.Pod) {
 	missing := m.missing(p, after)
 	// More may be missing than the registry tells: another registry, or the list that shows what a pod without a record has.
-	doubted := len(m.manager.there) < len(m.manager.all) || !lifecycle.RecordOf(before).Exists()
+	doubted := len(m.manager.there) < len(m.manager.all) || !lifecycle.RecordOf(before).Exists() || m.now.Before(p.unsettled) || m.suspects(p)
 	policy := m.unexcused(p, h, before, after)
 	for e := range m.manager.doubted {
 		doubted = doubted || e.uid == p.uid
@@ -85,14 +85,16 @@ func (m *model) checkExcuse(p *modelPod, h lifecycle.Hook, before, after *corev1
 // missing is what an acknowledged release would have waited for.
 func (m *model) missing(p *modelPod, after *corev1.Pod) string {
 	for e := range m.manager.doubted {
-		if m.manager.asks && e.uid == p.uid && slices.Contains(m.manager.there, e.in.Registry) {
+		if (m.manager.asks || m.apps.by != nil) && e.uid == p.uid && slices.Contains(m.manager.there, e.in.Registry) {
 			return "the registry was not asked what became of a call"
 		}
 	}
 	out, was := m.registry.outSince[p.uid]
 	switch {
-	case m.registry.inService(p.uid):
-		return "it is in rotation"
+	case len(m.inRotation(p)) > 0:
+		return fmt.Sprintf("it is in rotation: %v", m.inRotation(p))
+	case drains(after) && m.unfound(p, after).Service != "":
+		return fmt.Sprintf("nobody has ever found %v", m.unfound(p, after))
 	case drains(after) && was && m.now.Before(out.Add(m.drain)):
 		return fmt.Sprintf("it has been out for %s of %s", m.now.Sub(out), m.drain)
 	}
@@ -114,15 +116,26 @@ func (m *model) unexcused(p *modelPod, h lifecycle.Hook, before, pod *corev1.Pod
 		return "the guard stays on"
 	case m.now.Before(since.Add(m.policy.After)):
 		return "its deadline is to come"
-	case drains(pod) && !m.registry.inService(p.uid) && (m.manager.took(p.uid) || p.recordedOut.Equal(out)) && m.now.Before(out.Add(m.drain)):
+	case drains(pod) && len(m.inRotation(p)) == 0 && (m.manager.took(p.uid) || p.recordedOut.Equal(out)) && m.now.Before(out.Add(m.drain)):
 		return fmt.Sprintf("a manager took it out %s ago", m.now.Sub(out))
 	}
-	for e, says := range m.registry.entries {
-		if says == registry.InService && e.uid == p.uid && slices.Contains(m.manager.there, e.in.Registry) && m.manager.called[e] != registry.OutOfService && m.manager.called[e] != registry.Absent {
+	for _, e := range m.inRotation(p) {
+		if slices.Contains(m.manager.there, e.in.Registry) && !m.askedOut(e) {
 			return e.in.Registry + " was not asked"
 		}
 	}
 	return ""
+}
+
+// askedOut reports whether the manager asked to take an entry out; for an application's, at whichever address of the pod, or as Rollcall's.
+func (m *model) askedOut(e entry) bool {
+	for other, want := range m.manager.called {
+		alike := other.uid == e.uid && e.isByApp() && samePlaceButAddress(e.in, other.in.By(e.in.Writer))
+		if want != registry.InService && (other == e || alike) {
+			return true
+		}
+	}
+	return false
 }
 
 // took reports whether the manager took the pod out, and knows that.
@@ -158,7 +171,8 @@ func takesSkip(before, after *corev1.Pod) bool {
 type modelRecorder struct{ m *model }
 
 // Eventf implements events.EventRecorder.
-func (r modelRecorder) Eventf(_, _ runtime.Object, _, why, _, _ string, _ ...any) {
+func (r modelRecorder) Eventf(_, _ runtime.Object, _, why, _, note string, args ...any) {
+	r.m.logf("rollcall: says %s: "+note, append([]any{why}, args...)...)
 	if why == string(reason.Proceeded) || why == string(reason.Skipped) {
 		r.m.manager.told = reason.Reason(why)
 	}

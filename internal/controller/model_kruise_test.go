@@ -71,6 +71,7 @@ type model struct {
 	revision int
 	paused   bool
 
+	apps     modelApps
 	pods     []*modelPod
 	created  int
 	changes  int // of pods, and calls of the registry
@@ -114,6 +115,14 @@ type modelPod struct {
 	registeredIn int                 // the edit of the hooks under which it was last registered; -1 never
 	orphaned     bool                // a manager died that knew it, or none ran when it went
 
+	unsettled time.Time // until when a manager may have reason to doubt, since a call or a question for the pod failed
+	turned    time.Time // when its readiness last changed
+	readyIn   int       // the first version in which it was ready; -1 if none was
+	// Of its application: the revision that it last started with, at which of the pod's addresses it registers, and whether it does so
+	// although Rollcall is to.
+	appRuns, appAt int
+	stubborn       bool
+
 	// view is the version that the manager's cache has; -1 before it has one. done: the pod is gone, and undone.
 	view int
 	done bool
@@ -147,6 +156,7 @@ func newModel(seed uint64) *model {
 	case m.chance(25):
 		m.loseLeaders()
 	}
+	m.registry.steer = m.steer
 	m.manage(seed)
 	m.scale()
 	return m
@@ -309,7 +319,15 @@ func (m *model) setReady(p *modelPod) {
 	if ready {
 		status = corev1.ConditionTrue
 	}
-	p.api.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
+	if was := p.api.Status.Conditions; len(was) == 0 && !ready {
+		p.turned = p.api.Status.StartTime.Time
+	} else if len(was) == 0 || was[0].Status != status {
+		p.turned = m.now
+	}
+	if ready && p.readyIn < 0 {
+		p.readyIn = len(p.versions)
+	}
+	p.api.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status, LastTransitionTime: metav1.Time{Time: p.turned}}}
 	if p.ending {
 		p.api.Status.Conditions = append(p.api.Status.Conditions, corev1.PodCondition{
 			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
@@ -384,12 +402,15 @@ func (m *model) scale() {
 	for ; active < m.replicas; active++ {
 		m.created++
 		p := &modelPod{uid: types.UID(fmt.Sprintf("pod-%d", m.created)), revision: m.revision, running: m.revision,
-			healthy: !m.chance(m.crashing), held: map[string]bool{}, stays: map[string]bool{}, registeredIn: -1, view: -1}
+			healthy: !m.chance(m.crashing), held: map[string]bool{}, stays: map[string]bool{}, registeredIn: -1, view: -1, readyIn: -1}
+		if m.apps.by != nil {
+			p.appAt, p.stubborn = max(0, m.rng.IntN(4)-2), m.chance(15)
+		}
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: testNamespace, Name: string(p.uid), UID: p.uid, Labels: map[string]string{"app": "web"},
 			Annotations:     map[string]string{service.AnnotationServices: "web=8080,admin=9090"},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(m.workload, kruisev1alpha1.GroupVersion.WithKind("CloneSet"))},
-		}}
+		}, Status: corev1.PodStatus{StartTime: &metav1.Time{Time: m.now.Add(-time.Minute)}}}
 		maps.Copy(pod.Labels, m.workload.Spec.Template.Labels)
 		bring(pod, nil, without(m.brings[m.revision], handlersOf(m.hook(lifecycle.PreNormal)))) // with which it would wait for nobody
 		p.api = pod
@@ -588,4 +609,6 @@ func (m *model) finish(p *modelPod) {
 }
 
 // traceTail is the end of what happened, for a failure.
-func (m *model) traceTail() string { return strings.Join(m.trace[max(0, len(m.trace)-80):], "\n\t") }
+func (m *model) traceTail() string {
+	return strings.Join(m.trace[max(0, len(m.trace)-80):], "\n\t")
+}

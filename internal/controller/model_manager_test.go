@@ -79,6 +79,9 @@ func (m *model) manage(seed uint64) {
 	}
 	m.manager.registries, m.manager.there = m.manager.all, m.manager.all
 	m.manager.wanders, m.manager.asks = seed%4 == 1 && !m.losing, seed%8 < 4 //nolint:mnd // every combination
+	if seed%6 == 2 && !m.losing {                                            //nolint:mnd // in one registry: what is done in two at once is in no fixed order
+		m.registerThemselves()
+	}
 	m.lead()
 }
 
@@ -124,17 +127,20 @@ func (m *model) configure(there ...string) {
 	s := observe.Settings{
 		Cluster: testCluster, DefaultRegistries: m.manager.registries, Drain: m.drain, Guard: m.guard,
 		OnRegistryFailure: m.policy,
-		Registries:        map[string]*registryclient.Client{},
+		Registries:        map[string]*registryclient.Client{}, RegisteredByApp: maps.Clone(m.apps.by),
 		Rules: clusterstate.Rules{
 			Ownership: modelOwnership(), Services: service.Rules{Name: name}, Unready: m.unready, PanicThreshold: modelPanic,
 		},
 	}
 	for _, name := range there {
-		driver := &modelDriver{m, name}
+		driver := &modelDriver{m, name, lifecycle.Rollcall}
 		o := registryclient.Options{Name: name, Timeout: modelTimeout, MaxInFlight: 1, Server: name}
-		if m.manager.asks {
+		switch {
+		case m.apps.by != nil:
+			s.Registries[name] = registryclient.New(steeredDriver{askedDriver{driver}}, o)
+		case m.manager.asks:
 			s.Registries[name] = registryclient.New(askedDriver{driver}, o)
-		} else {
+		default:
 			s.Registries[name] = registryclient.New(driver, o)
 		}
 	}
@@ -143,14 +149,25 @@ func (m *model) configure(there ...string) {
 
 // instancesOf are those that the pod has now.
 func (m *model) instancesOf(pod *corev1.Pod) (instances []lifecycle.Recorded) {
+	if pod.Status.PodIP == "" {
+		return nil
+	}
 	for _, name := range m.manager.registries {
-		for service, port := range map[string]int{"admin": 9090, "web": 8080} {
-			if pod.Status.PodIP != "" {
-				instances = append(instances, lifecycle.Recorded{Registry: name, Service: service, Address: pod.Status.PodIP, Port: port})
-			}
+		at, writer := pod.Status.PodIP, lifecycle.Rollcall
+		if m.apps.by[name] {
+			at, writer = addressesOf(pod)[m.podOf(pod.UID).appAt], lifecycle.Application
+		}
+		for _, in := range modelServices(name, at) {
+			instances = append(instances, in.By(writer))
 		}
 	}
 	return instances
+}
+
+func modelServices(registry, address string) []lifecycle.Recorded {
+	return []lifecycle.Recorded{
+		{Registry: registry, Service: "admin", Address: address, Port: 9090}, {Registry: registry, Service: "web", Address: address, Port: 8080},
+	}
 }
 
 // visit is one look of the manager at one pod.
@@ -259,6 +276,9 @@ func (m *model) trouble() {
 	}
 	all := m.manager.all
 	one := all[m.rng.IntN(len(all))]
+	if m.apps.by != nil && m.chance(30) {
+		m.glance()
+	}
 	switch n := m.rng.IntN(100); {
 	case n < 5:
 		m.listAll()
@@ -291,9 +311,12 @@ func (m *model) listAll() {
 		names[name] = true
 	}
 	for _, name := range m.manager.there {
-		l := tracker.Listing{Registry: name, Server: name, Names: names, Asked: m.now, Confirms: true}
+		l := tracker.Listing{
+			Registry: name, Server: name, Names: names, Asked: m.now, Confirms: true,
+			Foreign: m.foreign(name),
+		}
 		for e, state := range m.registry.entries {
-			if e.in.Registry == name {
+			if e.in.Registry == name && !e.isByApp() {
 				l.Entries = append(l.Entries, registry.Entry{Instance: m.registry.instances[e], State: state})
 			}
 		}
@@ -303,10 +326,7 @@ func (m *model) listAll() {
 
 // lose has a registry lose an entry, which a heartbeat finds out at once.
 func (m *model) lose() {
-	for _, e := range slices.SortedFunc(maps.Keys(m.registry.entries), func(a, b entry) int { return a.in.Compare(b.in) }) {
-		if !slices.Contains(m.manager.there, e.in.Registry) {
-			continue
-		}
+	for _, e := range m.registry.sorted(func(e entry) bool { return !e.isByApp() && slices.Contains(m.manager.there, e.in.Registry) }) {
 		m.logf("registry: loses %s at %s", e.uid, e.in.Address)
 		m.registry.carryOut(effect{e, registry.Absent, m.now})
 		m.podOf(e.uid).disturbed = true

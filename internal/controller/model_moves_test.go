@@ -26,7 +26,7 @@ func (m *model) others() {
 // anyMove is one random move of anyone.
 func (m *model) anyMove() {
 	p := m.pick()
-	if p.api == nil {
+	if m.appMoves(p); p.api == nil {
 		m.pass(m.aWhile())
 		return
 	}
@@ -82,7 +82,7 @@ func (m *model) kubeletMoves(p *modelPod) {
 	case isFinished(pod):
 		return
 	case pod.Status.PodIP == "":
-		pod.Status.PodIP = m.address(p)
+		m.sandbox(p, pod)
 	case p.running != p.revision:
 		p.running, p.up = p.revision, false
 		m.logf("kubelet: %s runs revision %d", p.uid, p.running)
@@ -97,7 +97,7 @@ func (m *model) kubeletMoves(p *modelPod) {
 		m.logf("kubelet: %s healthy %t", p.uid, p.healthy)
 	case m.chance(10):
 		p.up = false
-		pod.Status.PodIP = m.address(p)
+		m.sandbox(p, pod)
 		m.logf("kubelet: %s has a new sandbox at %s", p.uid, pod.Status.PodIP)
 	case m.chance(6):
 		p.ending = !p.ending
@@ -111,8 +111,10 @@ func (m *model) kubeletMoves(p *modelPod) {
 	m.commit(p, pod)
 }
 
-func (m *model) address(p *modelPod) string {
-	return fmt.Sprintf("10.0.0.%d", len(p.versions)) + "-" + string(p.uid)
+// sandbox gives the pod addresses that no other has ever had.
+func (m *model) sandbox(p *modelPod, pod *corev1.Pod) {
+	pod.Status.PodIP = fmt.Sprintf("10.0.0.%d-%s", len(p.versions), p.uid)
+	pod.Status.PodIPs = []corev1.PodIP{{IP: pod.Status.PodIP}, {IP: fmt.Sprintf("fd00::%d-%s", len(p.versions), p.uid)}}
 }
 
 // anotherOwnerMoves: the other owner does its part of each hook, and has a finalizer of its own that comes and goes.
@@ -240,12 +242,15 @@ func (m *model) settle() bool {
 	for range 200 {
 		before := m.changes
 		m.pass(settleStep)
+		m.listAll()
+		m.glance()
 		for _, p := range slices.Clone(m.pods) {
 			for _, act := range []func(*modelPod){m.kubeletMoves, m.anotherOwnerMoves, m.kruiseMoves} {
 				if p.api != nil {
 					act(p)
 				}
 			}
+			m.appMoves(p)
 			m.visit(p)
 		}
 		if m.changes != before || m.now.Before(m.manager.downFor) {

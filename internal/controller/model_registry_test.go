@@ -1,9 +1,11 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -27,11 +29,13 @@ type effect struct {
 }
 
 func (e effect) String() string {
-	return fmt.Sprintf("%s is %s at %s in %s", e.entry.uid, e.want, e.entry.in.Address, e.entry.in.Registry)
+	return fmt.Sprintf("%s is %s", e.entry, e.want)
 }
 
 // modelRegistry is all registries, each of which may carry out a call later than it was asked, or without ever saying so.
 type modelRegistry struct {
+	// steer carries out a call for an application's entry.
+	steer   func(effect)
 	entries map[entry]registry.State
 	// instances are as they were last asked for.
 	instances map[entry]registry.Instance
@@ -63,14 +67,30 @@ func (r *modelRegistry) land(now time.Time) []effect {
 	return due
 }
 
+// set writes an entry as it is from now on, and says returns what it is.
+func (r *modelRegistry) set(e entry, to registry.State) {
+	if r.entries[e] = to; to == registry.Absent {
+		delete(r.entries, e)
+	}
+}
+
+func (r *modelRegistry) says(e entry) registry.State { return cmp.Or(r.entries[e], registry.Absent) }
+
+// sorted are the entries that are so, in an order that is always the same.
+func (r *modelRegistry) sorted(are func(entry) bool) []entry {
+	all := slices.DeleteFunc(slices.Collect(maps.Keys(r.entries)), func(e entry) bool { return !are(e) })
+	slices.SortFunc(all, func(a, b entry) int { return a.in.Compare(b.in) })
+	return all
+}
+
 func (r *modelRegistry) carryOut(e effect) {
+	if e.entry.isByApp() {
+		r.steer(e)
+		return
+	}
 	was := r.entries[e.entry]
 	r.given[e.entry.uid] = r.given[e.entry.uid] || e.want == registry.InService
-	if e.want == registry.Absent {
-		delete(r.entries, e.entry)
-	} else {
-		r.entries[e.entry] = e.want
-	}
+	r.set(e.entry, e.want)
 	if was == registry.InService && e.want != registry.InService {
 		r.outSince[e.entry.uid] = e.at
 	}
@@ -113,8 +133,9 @@ func (r *modelRegistry) count(is func(entry) bool) (count int) {
 // modelDriver is the manager's way to one of the registries. A call works, fails before or after its work, or times out and is
 // carried out late or never.
 type modelDriver struct {
-	m    *model
-	name string
+	m      *model
+	name   string
+	writer lifecycle.Writer
 }
 
 // Register implements registry.Registry, as do the others.
@@ -132,7 +153,7 @@ func (d *modelDriver) Deregister(_ context.Context, in registry.Instance) error 
 
 func (d *modelDriver) entry(in registry.Instance) entry {
 	return entry{types.UID(in.UID), lifecycle.Recorded{
-		Registry: d.name, Service: in.Service, Address: in.Address, Port: in.Port,
+		Registry: d.name, Writer: d.writer, Service: in.Service, Address: in.Address, Port: in.Port,
 	}}
 }
 
@@ -154,11 +175,11 @@ func (d askedDriver) Get(_ context.Context, in registry.Instance) (registry.Stat
 		return "", errors.New("refused")
 	}
 	delete(m.manager.doubted, e)
-	says, known := m.registry.entries[e]
-	if !known {
-		says = registry.Absent
+	says := m.registry.says(e)
+	if m.errBeside(e) != nil {
+		says = registry.Foreign
 	}
-	m.logf("registry: is asked for %s at %s: %s", e.uid, e.in.Address, says)
+	m.logf("registry: is asked for %s: %s", e, says)
 	return says, nil
 }
 
@@ -170,7 +191,17 @@ func (m *model) call(e entry, in registry.Instance, want registry.State) error {
 	}
 	m.changes++
 	m.manager.called[e], m.registry.instances[e] = want, in
+	m.checkOrder(m.podOf(e.uid), e, want)
+	if err := m.notRegistered(e, want); err != nil {
+		return err
+	}
+	if want == registry.InService && m.beside(e) {
+		return m.errBeside(e)
+	}
 	if p := m.podOf(e.uid); want == registry.InService {
+		if m.apps.by != nil {
+			m.apps.found[e] = true
+		}
 		p.registeredIn, p.unarmed = m.manager.edits, m.manager.unarmed
 	} else {
 		p.unwritten = true
@@ -181,7 +212,7 @@ func (m *model) call(e entry, in registry.Instance, want registry.State) error {
 		return m.succeed(e, want, do)
 	}
 	m.manager.failed++
-	m.manager.doubted[e] = true
+	m.manager.doubted[e], m.podOf(e.uid).unsettled = true, m.now.Add(2*modelLateBound)
 	m.logf("registry: the call for %s fails", effect{entry: e, want: want})
 	err := errors.New("the call failed")
 	switch m.rng.IntN(4) {
@@ -217,7 +248,12 @@ func (m *model) succeed(e entry, want registry.State, do func(at time.Time)) err
 	if !m.calm {
 		takes = time.Duration(1 + m.rng.Int64N(int64(m.takes)))
 	}
-	do(m.now.Add(time.Duration(m.rng.Int64N(int64(takes) + 1))))
+	if at := m.now.Add(time.Duration(m.rng.Int64N(int64(takes) + 1))); e.isByApp() {
+		do(m.now) // while the entry is there
+		m.pass(0)
+	} else {
+		do(at)
+	}
 	if m.stepOf(m.lifespan / 5); m.manager.dead {
 		return errDead // and the call is on its way still
 	}
@@ -226,5 +262,5 @@ func (m *model) succeed(e entry, want registry.State, do func(at time.Time)) err
 	m.manager.acked[e] = true
 	m.podOf(e.uid).excused = m.podOf(e.uid).excused && want != registry.InService
 	m.step()
-	return nil
+	return m.errBeside(e)
 }

@@ -246,6 +246,103 @@ func TestAppEntryAtAnotherAddressOfThePod(t *testing.T) {
 	w.expectHooks("", pod, "inPlaceUpdate")
 }
 
+// TestAppEntryThatComesAtAnotherAddressIsTakenOut: the pod is out of rotation, and nothing was found where its application is expected.
+func TestAppEntryThatComesAtAnotherAddressIsTakenOut(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		out    func(w *world, pod *corev1.Pod, app fakeregistry.App)
+	}{
+		"the new version registers there, before it is ready": {"it waits for row 6 as any other", func(w *world, pod *corev1.Pod, app fakeregistry.App) {
+			w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
+			w.reconcileIn(pod, appspub.LifecycleStateUpdating, unready)
+			app.Deregister()
+		}},
+		"the pod got other addresses while it was not ready": {"an entry was found at the former one", func(w *world, pod *corev1.Pod, app fakeregistry.App) {
+			app.Deregister()
+			w.changePod(pod, unready, func(pod *corev1.Pod) { pod.Status.PodIP = "10.0.0.9" })
+			w.reconcile(pod)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := steering(t)
+			pod := w.bornPod(w.cloneSet("web"), "web-1", dualStack)
+			app := w.appAt(pod, pod.Status.PodIP)
+			app.Register()
+			w.reconcile(pod)
+			w.reconcileIn(pod, appspub.LifecycleStateNormal)
+			tc.out(w, pod, app)
+			other := w.appAt(pod, otherIP)
+			other.Register()
+			w.watchesAll()
+			w.expectDoubtful("its application may have registered elsewhere", pod)
+			w.reconcile(pod)
+			w.expectApp(tc.reason, other, registry.OutOfService)
+			w.watchesAll()
+			other.PutBack()
+			w.watches("it is watched there from then on", pod)
+		})
+	}
+}
+
+// TestAppEntryThatMovesToWhereNoneWasFound: the pod's first address was asked for it before, in vain.
+func TestAppEntryThatMovesToWhereNoneWasFound(t *testing.T) {
+	t.Parallel()
+	w := steering(t)
+	pod := w.bornPod(w.cloneSet("web"), "web-1", dualStack, inState(appspub.LifecycleStatePreparingUpdate))
+	other := w.appAt(pod, otherIP)
+	other.Register()
+	w.reconcile(pod)
+	w.expectApp("", other, registry.OutOfService)
+	other.Deregister()
+	first := w.appAt(pod, pod.Status.PodIP)
+	first.Register()
+	w.watchesAll()
+	w.reconcile(pod)
+	w.expectApp("that there was none is no acknowledgement any more", first, registry.OutOfService)
+}
+
+// TestAppEntryAtAnotherAddressOfAPodThatRollcallHadRegistered: the configuration has left the entries to the applications while it was out.
+func TestAppEntryAtAnotherAddressOfAPodThatRollcallHadRegistered(t *testing.T) {
+	t.Parallel()
+	w := steering(t, draining15s, func(s *choices) { s.RegisteredByApp = nil })
+	pod := w.servingPod(w.cloneSet("web"), "web-1", dualStack)
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+	app := w.appAt(pod, otherIP)
+	app.Register()
+	w.apply(func(s *choices) { s.RegisteredByApp = map[string]bool{"default": true} })
+	w.reconcile(pod)
+	w.expectApp("it is looked for where the pod is reached", app, registry.OutOfService)
+}
+
+// TestAppEntryOfAPodThatRollcallNeverPutInService: no list shows what applications register.
+func TestAppEntryOfAPodThatRollcallNeverPutInService(t *testing.T) {
+	t.Parallel()
+	w := steering(t)
+	w.resync(Listing{})
+	pod := w.bornPod(w.cloneSet("web"), "web-1", inState(appspub.LifecycleStatePreparingDelete))
+	app := w.appAt(pod, pod.Status.PodIP)
+	app.Register()
+	w.reconcile(pod)
+	w.expectApp("it was in rotation before Rollcall came to the pod", app, registry.OutOfService)
+}
+
+// TestPodThatOnlyItsApplicationHasRegisteredIsNotLetGo: Rollcall registers it and never did, and the list shows who else has.
+func TestPodThatOnlyItsApplicationHasRegisteredIsNotLetGo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.bornPod(w.cloneSet("web"), "web-1", inState(appspub.LifecycleStatePreparingDelete))
+	at := registry.Instance{Service: "web", Address: pod.Status.PodIP, Port: 8080}
+	w.resync(Listing{Foreign: []registry.Entry{{Instance: at, State: registry.Foreign}}})
+	w.reconcile(pod)
+	w.expectHooks("clients are given it", pod, "inPlaceUpdate preDelete")
+	w.expectWaits("", Wait{Hook: "preDelete", Reason: "AlsoRegistersItself", Since: testEpoch()})
+	w.resync(Listing{})
+	w.reconcile(pod)
+	w.expectHooks("the application's entry has gone", pod, "inPlaceUpdate")
+}
+
 // TestAppEntryAtAnotherAddressIsFoundWhenThePodGoes: with a preDelete hook alone nobody has waited for it before.
 func TestAppEntryAtAnotherAddressIsFoundWhenThePodGoes(t *testing.T) {
 	t.Parallel()

@@ -109,8 +109,9 @@ func (f Facts) PlaceOf(in lifecycle.Recorded) lifecycle.Recorded {
 	}
 	at, latest, recorded := in, time.Time{}, false
 	for _, in.Address = range lifecycle.AddressesOf(f.Pod, in.Port) {
-		switch seen := f.Known.Of(in).SeenAt(); {
-		case seen.After(latest):
+		known := f.Known.Of(in)
+		switch seen := known.SeenAt(); {
+		case seen.After(latest), seen.Equal(latest) && !seen.IsZero() && !known.Missing():
 			at, latest = in, seen
 		case latest.IsZero() && !recorded && f.recordFound(in):
 			at, recorded = in, true
@@ -134,14 +135,18 @@ func (f Facts) WasInService(in lifecycle.Recorded) bool {
 	return f.Known.Of(in).WasInService() || f.Record.WasInService() && f.recordHas(in, anyway)
 }
 
+// saw reports whether anybody ever found an entry of the pod's application there: this process, or one that wrote the record.
+func (f Facts) saw(in lifecycle.Recorded) bool {
+	return !f.Known.Of(in).SeenAt().IsZero() || f.recordFound(in)
+}
+
 // Unseen reports whether nobody ever saw an entry of the pod's application there, nor any entry where the pod belonged before its
-// description or its address changed: not this process, nor one that wrote the record. That there is none acknowledges nothing then.
+// description or its address changed. That there is none acknowledges nothing then.
 func (f Facts) Unseen(in lifecycle.Recorded) bool {
-	saw := func(in lifecycle.Recorded) bool { return !f.Known.Of(in).SeenAt().IsZero() || f.recordFound(in) }
-	if !in.ByApp() || saw(in) {
+	if !in.ByApp() || f.saw(in) {
 		return false
 	}
-	return !slices.ContainsFunc(f.Instances(), func(other lifecycle.Recorded) bool { return !f.IsTarget(other) && saw(other) })
+	return !slices.ContainsFunc(f.Instances(), func(other lifecycle.Recorded) bool { return !f.IsTarget(other) && f.saw(other) })
 }
 
 // leftToApp reports whether the pod leaves a place to an application's own entry: its own application's, by which clients are
@@ -154,20 +159,27 @@ func (f Facts) leftToApp(in lifecycle.Recorded, want lifecycle.Want) bool {
 }
 
 // mustBeSeen reports whether the registry has to be asked whether there was an entry that could be taken out. A pod that never was
-// ready is left to its application, unless it goes.
+// ready is left to its application, unless it goes. If the pod has several addresses, its application's entry may be at any of them: it
+// is looked for at all while none was found, and again once that has gone.
 func (f Facts) mustBeSeen(in lifecycle.Recorded, want lifecycle.Want) bool {
-	return want != lifecycle.InService && (lifecycle.WasReady(f.Pod) || lifecycle.RolloutWaits(f.Pod)) && f.IsTarget(in) && f.Unseen(in)
+	if want == lifecycle.InService || !in.ByApp() || !f.IsTarget(in) {
+		return false
+	}
+	several := len(lifecycle.AddressesOf(f.Pod, in.Port)) > 1
+	left := !lifecycle.WasReady(f.Pod) && !lifecycle.RolloutWaits(f.Pod)
+	return several && f.Known.Of(in).Missing() || !left && (f.Unseen(in) || several && !f.saw(in))
 }
 
 // neverThere reports whether the instance can't have been put in service: the pod came while this process was watching,
 // which has made no call for it, and no record speaks of it. Where a hook is to be released, or there is a record, a list must have
-// shown besides that no leader before this one has registered it: the watch may have lagged when this one began to lead.
+// shown besides that no leader before this one has registered it: the watch may have lagged when this one began to lead. No list shows
+// what applications register.
 func (f Facts) neverThere(in lifecycle.Recorded, want lifecycle.Want) bool {
 	if want == lifecycle.InService || !f.Known.Born() || slices.Contains(f.Instances(), in) {
 		return false
 	}
 	needsNoList := want != lifecycle.Absent && !lifecycle.MustStayOut(f.Pod) && !f.Record.Exists()
-	return needsNoList || f.Known.Shown(in.Registry)
+	return needsNoList || !in.ByApp() && f.Known.Shown(in.Registry)
 }
 
 // outSince is when the record says that the instance was taken out; nil where it does not, or where another process may

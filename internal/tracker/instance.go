@@ -58,6 +58,8 @@ type Instance struct {
 	returned bool
 	// remarked: a Register under another name than the mark has begun since, and is not acknowledged. The entry may carry either.
 	remarked bool
+	// missing: an application's entry that was taken out was not there when it was last asked for.
+	missing bool
 	// given: when it was looked at last, clients were given the instance by an entry that no Rollcall has written.
 	given bool
 }
@@ -181,6 +183,10 @@ func (i Instance) SeenAt() time.Time { return i.seen }
 // OutAfterGone is when the entry of an application was first taken out whose pod was gone by then; zero where it was not.
 func (i Instance) OutAfterGone() time.Time { return i.outAfterGone }
 
+// Missing reports whether an application's entry that was taken out was not there when it was last asked for: the application may have
+// registered at another address since.
+func (i Instance) Missing() bool { return i.missing }
+
 // Returned reports whether an application's entry that was taken out was found in service again.
 func (i Instance) Returned() bool { return i.returned }
 
@@ -270,6 +276,7 @@ func (i Instance) saw(asked time.Time) Instance {
 	if asked.After(i.seen) {
 		i.seen = asked
 	}
+	i.missing = false
 	return i
 }
 
@@ -331,6 +338,7 @@ func (i Instance) answered(state registry.State, asked time.Time) (after Instanc
 		i = i.saw(asked)
 	}
 	if !i.acknowledged || i.since.After(asked) || in == (i.want == lifecycle.InService) {
+		i.missing = i.missing || state == registry.Absent && i.acknowledged && i.want != lifecycle.InService
 		return i, false
 	}
 	i.acknowledged, i.returned = false, in

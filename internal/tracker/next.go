@@ -85,7 +85,7 @@ type Postponement struct {
 //
 // Where the registry can't be asked, the change is made once more instead, when nothing can be carried out any more that came before.
 func (i Instance) Next(g Goal, now time.Time) Step {
-	unseen := g.MustBeSeen && i.seen.IsZero()
+	unseen := g.MustBeSeen && (i.seen.IsZero() || i.missing)
 	switch {
 	case g.Contradicted > 1:
 		return Step{Act: Wait, Cause: NotConfirmed}

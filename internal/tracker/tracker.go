@@ -251,7 +251,11 @@ func (t *Tracker) Steered(name string, in bool) (steered []registry.Instance) {
 func (t *Tracker) Answered(target Target, state registry.State, asked time.Time) (differs bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.hear(t.pods[types.UID(target.Instance.UID)], target.Key(), func(i Instance) (Instance, bool) { return i.answered(state, asked) })
+	p := t.pods[types.UID(target.Instance.UID)]
+	if p != nil && state == registry.Absent && len(p.others) > 0 { // the application may register at one of those
+		t.look(&t.doubtful, p.id)
+	}
+	return t.hear(p, target.Key(), func(i Instance) (Instance, bool) { return i.answered(state, asked) })
 }
 
 // Lost notes that a registry, asked at that time, had no entry for an instance. What it acknowledged since counts more. An

@@ -35,7 +35,7 @@ const (
 // mustFind reports whether nothing may go on before the application's entry is found. What takes out a pod whose application may be
 // given to clients elsewhere waits while OpenKruise does: kubelet does not, and no client is sent to what never was ready.
 func (v *visit) mustFind(c plan.Row) bool {
-	return c.Want == lifecycle.InService || v.decision.Row.Drains() && lifecycle.WasReady(v.pod())
+	return c.Want == lifecycle.InService || v.decision.Row.Drains() && lifecycle.WasReady(v.pod()) && v.entries().Unseen(c.Key())
 }
 
 // lookElsewhere is called where an application's entry is missing, or where a dry run has not looked for it. Where it is at another
@@ -79,6 +79,9 @@ func (v *visit) find(ctx context.Context, c plan.Row, addresses []string) (found
 			return false, v.failed(ctx, at, reg, err)
 		case state == registry.Absent:
 			continue
+		}
+		if state == registry.InService && c.Want != lifecycle.InService {
+			v.Tracked.Contradicted(at.Key(), state) // where it was looked for before, that there was none stood for being out
 		}
 		if v.Tracked.Saw(at.Key(), asked); address != c.Instance.Address {
 			if v.Tracked.Standing(c.Key()).SeenAt().IsZero() {

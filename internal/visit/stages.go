@@ -71,9 +71,12 @@ func (v *visit) advance(ctx context.Context) error {
 		return unarmed
 	}
 	want := v.decision.Want
-	for relocates := true; relocates; relocates = v.relocate() {
+	for range 2 { // once more where an application's entry was found elsewhere
 		if err := v.takeStages(ctx, unarmed == nil); err != nil {
 			return err
+		}
+		if !v.relocate() {
+			break
 		}
 	}
 	switch {
