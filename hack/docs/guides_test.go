@@ -159,6 +159,9 @@ func anchors(page string) []string {
 		words := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(match[1]), "")
 		found = append(found, "#"+strings.ReplaceAll(words, " ", "-"))
 	}
+	for _, match := range regexp.MustCompile(`<a id="([^"]+)">`).FindAllStringSubmatch(page, -1) {
+		found = append(found, "#"+match[1])
+	}
 	return found
 }
 
