@@ -67,6 +67,30 @@ func handlerBrought(s *scenario) {
 	}
 }
 
+// handlerTaken: an update removes preDelete's handler from the template, and OpenKruise takes it off pods that no hook inPlaceUpdate has
+// taken out of rotation. While the registry takes none out, a deletion is asked for all the same.
+func handlerTaken(s *scenario) {
+	before := s.Begin(inPlace, annotated(cluster.AnnotationStartDelay, "2s"), func(set *kruisev1alpha1.CloneSet) {
+		set.Spec.Lifecycle.InPlaceUpdate = nil
+	})
+	armed := func(pod *corev1.Pod) bool { return pod.Labels["example.com/unready-blocker-delete"] == "true" }
+	repair := s.Fail(fakeregistry.OpFailOver, "the registry is down")
+	s.Edit(func(set *kruisev1alpha1.CloneSet) {
+		image("nginx:2")(set)
+		withoutHandlers(set)
+	})
+	pod := s.AwaitPod("that is updated and armed again", func(pod *corev1.Pod) bool {
+		return stateOf(pod) == string(appspub.LifecycleStateUpdating) && armed(pod)
+	})
+	s.Expect(slices.ContainsFunc(s.history.Of(pod.UID), func(seen sighting) bool { return !armed(seen.pod) }), "the update left the handler")
+	s.DeleteByLabel(pod)
+	s.AwaitGone(pod)
+	repair()
+	s.ExpectSteady()
+	s.ExpectAskedBeforeDelete(pod)
+	s.Expect(len(before) == len(s.Pods()), "the pod was not replaced")
+}
+
 // withoutHandlers has the template set no handler of a hook: Rollcall, and the other owner, arm the pods.
 func withoutHandlers(set *kruisev1alpha1.CloneSet) {
 	set.Spec.Template.Finalizers = nil

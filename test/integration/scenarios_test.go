@@ -23,6 +23,7 @@ func definitions() []definition {
 		{name: "update-updating", styles: updateHooked, run: updatedWhileUpdating},
 		{name: "update-updated", styles: updateHooked, run: updatedInUpdated},
 		{name: "handler-brought", styles: updateHooked, run: handlerBrought},
+		{name: "handler-taken", styles: []style{labels}, run: handlerTaken},
 		{name: "held-not-ready", styles: []style{labels, finalizer}, run: heldNotReady},
 		{name: "rollback-early", styles: updateHooked, run: rollbackBeforeTheCall},
 		{name: "rollback-late", styles: updateHooked, run: rollbackBeforeThePatch},
