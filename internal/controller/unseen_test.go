@@ -290,7 +290,8 @@ func TestAppEntryThatComesAtAnotherAddressIsTakenOut(t *testing.T) {
 func TestAppEntryThatMovesToWhereNoneWasFound(t *testing.T) {
 	t.Parallel()
 	w := steering(t)
-	pod := w.bornPod(w.cloneSet("web"), "web-1", dualStack, inState(appspub.LifecycleStatePreparingUpdate))
+	pod := w.bornPod(w.cloneSet("web"), "web-1", dualStack)
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
 	other := w.appAt(pod, otherIP)
 	other.Register()
 	w.reconcile(pod)
@@ -299,7 +300,7 @@ func TestAppEntryThatMovesToWhereNoneWasFound(t *testing.T) {
 	first := w.appAt(pod, pod.Status.PodIP)
 	first.Register()
 	w.watchesAll()
-	w.reconcile(pod)
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
 	w.expectApp("that there was none is no acknowledgement any more", first, registry.OutOfService)
 }
 
@@ -321,7 +322,8 @@ func TestAppEntryOfAPodThatRollcallNeverPutInService(t *testing.T) {
 	t.Parallel()
 	w := steering(t)
 	w.resync(Listing{})
-	pod := w.bornPod(w.cloneSet("web"), "web-1", inState(appspub.LifecycleStatePreparingDelete))
+	pod := w.bornPod(w.cloneSet("web"), "web-1")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 	app := w.appAt(pod, pod.Status.PodIP)
 	app.Register()
 	w.reconcile(pod)
@@ -332,12 +334,13 @@ func TestAppEntryOfAPodThatRollcallNeverPutInService(t *testing.T) {
 func TestPodThatOnlyItsApplicationHasRegisteredIsNotLetGo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	pod := w.bornPod(w.cloneSet("web"), "web-1", inState(appspub.LifecycleStatePreparingDelete))
+	pod := w.bornPod(w.cloneSet("web"), "web-1")
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 	at := registry.Instance{Service: "web", Address: pod.Status.PodIP, Port: 8080}
 	w.resync(Listing{Foreign: []registry.Entry{{Instance: at, State: registry.Foreign}}})
 	w.reconcile(pod)
 	w.expectHooks("clients are given it", pod, "inPlaceUpdate preDelete")
-	w.expectWaits("", Wait{Hook: "preDelete", Reason: "AlsoRegistersItself", Since: testEpoch()})
+	w.expectWaits("", Wait{Hook: "preDelete", Reason: "AlsoRegistersItself", Since: testEpoch().Add(time.Second)})
 	w.resync(Listing{})
 	w.reconcile(pod)
 	w.expectHooks("the application's entry has gone", pod, "inPlaceUpdate")
