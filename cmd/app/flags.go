@@ -16,7 +16,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/enroll"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/internal/steer"
+	"github.com/rollcall-dev/rollcall/internal/orders"
 )
 
 // Leader election. A leader that can't renew its lease stops after renewDeadline; the next one starts no sooner than
@@ -96,7 +96,7 @@ func newFlags() (*flags, *flag.FlagSet) {
 		"work only while holding a lease, so that several replicas can run")
 	set.StringVar(&f.leaseNamespace, "leader-election-namespace", "",
 		"the `namespace` of the lease; without it POD_NAMESPACE, or the namespace of the kubeconfig's context")
-	set.StringVar(&f.leaseName, "leader-election-id", steer.Lease, "the `name` of the lease")
+	set.StringVar(&f.leaseName, "leader-election-id", orders.Lease, "the `name` of the lease")
 	set.IntVar(&f.workers, "workers", 128, "how many pods the manager works on at once")
 	set.BoolVar(&f.dryRun, "dry-run", false,
 		"write nothing, and report what the manager would do in the log and in rollcall_dry_run_total: no call that changes "+

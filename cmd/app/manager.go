@@ -48,10 +48,10 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/enroll"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/orders"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/resync"
 	"github.com/rollcall-dev/rollcall/internal/statuspage"
-	"github.com/rollcall-dev/rollcall/internal/steer"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 )
 
@@ -400,7 +400,7 @@ func (a *app) requests(leader client.Reader, resyncs *resync.Resync) *requests {
 }
 
 // approveBy is the command by which a person approves of removals.
-func (a *app) approveBy() string { return steer.Command(a.leaseNamespace, a.flags.leaseName) }
+func (a *app) approveBy() string { return orders.Command(a.leaseNamespace, a.flags.leaseName) }
 
 // add has the manager run all of these, and the servers.
 func (a *app) add(runnables ...manager.Runnable) error {

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/rollcall-dev/rollcall/internal/steer"
+	"github.com/rollcall-dev/rollcall/internal/orders"
 )
 
 // leaseInterval is how often the annotations of the lease are read.
@@ -94,10 +94,10 @@ func (r *requests) look(ctx context.Context) {
 		return
 	}
 	r.failed = false
-	r.resync.Approve(steer.Approved(lease.Annotations[steer.AnnotationApprove]))
-	run := lease.Annotations[steer.AnnotationRun]
+	r.resync.Approve(orders.Approved(lease.Annotations[orders.AnnotationApprove]))
+	run := lease.Annotations[orders.AnnotationRun]
 	if r.run != nil && *r.run != run && run != "" {
-		r.logger.Info("resync requested", "annotation", steer.AnnotationRun, "value", run)
+		r.logger.Info("resync requested", "annotation", orders.AnnotationRun, "value", run)
 		r.resync.Run()
 	}
 	r.run = &run

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/rollcall-dev/rollcall/internal/steer"
+	"github.com/rollcall-dev/rollcall/internal/orders"
 )
 
 // TestWithoutElectionTheCallsOfTheProcessBeforeAreOver: that process may have been killed in the middle of a call just before this one
@@ -58,7 +58,7 @@ func TestWithoutElectionTheCallsOfTheProcessBeforeAreOver(t *testing.T) {
 func TestRequestsFollowTheLeasesAnnotations(t *testing.T) {
 	t.Parallel()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "system", Name: "rollcall", Annotations: map[string]string{steer.AnnotationRun: "of the last leader"},
+		Namespace: "system", Name: "rollcall", Annotations: map[string]string{orders.AnnotationRun: "of the last leader"},
 	}}
 	var refusal error
 	api := clientfake.NewClientBuilder().WithObjects(lease).WithInterceptorFuncs(interceptor.Funcs{
@@ -78,15 +78,15 @@ func TestRequestsFollowTheLeasesAnnotations(t *testing.T) {
 
 	r.look(t.Context())
 	asked.expect(t, "the annotation is old, and a leader begins with a run anyway", 0)
-	annotate(steer.AnnotationRun, "now")
+	annotate(orders.AnnotationRun, "now")
 	r.look(t.Context())
 	r.look(t.Context())
 	asked.expect(t, "the value is new once", 1)
-	annotate(steer.AnnotationApprove, "abc, def,")
+	annotate(orders.AnnotationApprove, "abc, def,")
 	r.look(t.Context())
 	asked.expect(t, "there are two digests, and no run was asked for", 1, "abc", "def")
-	delete(lease.Annotations, steer.AnnotationRun)
-	annotate(steer.AnnotationApprove, "")
+	delete(lease.Annotations, orders.AnnotationRun)
+	annotate(orders.AnnotationApprove, "")
 	r.look(t.Context())
 	asked.expect(t, "both are gone", 1)
 

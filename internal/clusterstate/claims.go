@@ -51,7 +51,7 @@ type namespaceFacts struct {
 
 // hold is one instance of a pod that is registered under a name, or may be.
 type hold struct {
-	lifecycle.Recorded
+	lifecycle.Key
 	namespace string
 	evidence  evidence
 	// lands is until when the last Register may still be carried out.
@@ -93,7 +93,7 @@ func (g *claimGroup) count(e evidence, n int) {
 func newClaims() *Claims {
 	return &Claims{
 		groups: map[string]map[string]*claimGroup{}, holds: map[types.UID][]hold{}, listed: map[string]bool{},
-		known: func(in lifecycle.Recorded) (lifecycle.Recorded, bool) { return in, false },
+		known: func(in lifecycle.Key) (lifecycle.Key, bool) { return in, false },
 	}
 }
 
@@ -127,36 +127,36 @@ func (c *Claims) Ask(u Use) (refused *Refusal, registered bool) {
 // Take notes that a Register is about to be made, which may be carried out until lands, or returns why it must not be.
 // Asking and noting is one step: of two namespaces that come at the same moment, one gets the name. A pod that keeps the
 // name was registered under it when it was looked at, and is not refused: it may have left an address of its own since.
-func (c *Claims) Take(u Use, keeps bool, in lifecycle.Recorded, lands time.Time) *Refusal {
+func (c *Claims) Take(u Use, keeps bool, in lifecycle.Key, lands time.Time) *Refusal {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if refused := c.refusal(u); refused != nil && !keeps {
 		return refused
 	}
-	c.note(u.Pod.UID, hold{Recorded: in, namespace: u.Pod.Namespace, evidence: byRequest, lands: lands})
+	c.note(u.Pod.UID, hold{Key: in, namespace: u.Pod.Namespace, evidence: byRequest, lands: lands})
 	return nil
 }
 
 // Acknowledged notes that a registry has an entry of the pod, which is or was in service.
-func (c *Claims) Acknowledged(pod lifecycle.PodID, in lifecycle.Recorded) {
+func (c *Claims) Acknowledged(pod lifecycle.PodID, in lifecycle.Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.note(pod.UID, hold{Recorded: in, namespace: pod.Namespace, evidence: byAnswer})
+	c.note(pod.UID, hold{Key: in, namespace: pod.Namespace, evidence: byAnswer})
 }
 
 // Missed notes that a Register found no application's entry that it could put in service. What was certain before stays: the
 // application may be about to register again.
-func (c *Claims) Missed(uid types.UID, in lifecycle.Recorded, now time.Time) {
+func (c *Claims) Missed(uid types.UID, in lifecycle.Key, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.drop(uid, now, false, func(h hold) bool { return h.Recorded == in && h.evidence == byRequest })
+	c.drop(uid, now, false, func(h hold) bool { return h.Key == in && h.evidence == byRequest })
 }
 
 // Removed notes that a registry has no such entry any more.
-func (c *Claims) Removed(uid types.UID, in lifecycle.Recorded, now time.Time) {
+func (c *Claims) Removed(uid types.UID, in lifecycle.Key, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.drop(uid, now, true, func(h hold) bool { return h.Recorded == in })
+	c.drop(uid, now, true, func(h hold) bool { return h.Key == in })
 }
 
 // Forget notes that no registry has an entry of the pod any more.
@@ -167,7 +167,7 @@ func (c *Claims) Forget(uid types.UID, now time.Time) {
 }
 
 // configured returns an instance under the name that its registry has by now, and whether the configuration has one of that name.
-type configured func(lifecycle.Recorded) (now lifecycle.Recorded, has bool)
+type configured func(lifecycle.Key) (now lifecycle.Key, has bool)
 
 // recorded notes what the records of pods say, for registries that have not said themselves what they hold.
 func (c *Claims) recorded(pods []corev1.Pod, known configured, now time.Time) {
@@ -183,7 +183,7 @@ func (c *Claims) recorded(pods []corev1.Pod, known configured, now time.Time) {
 		for _, in := range record.Instances {
 			in, has := known(in)
 			if has && (in.ByApp() || !c.listed[in.Registry]) {
-				c.note(pod.UID, hold{Recorded: in, namespace: pod.Namespace, evidence: byRecord})
+				c.note(pod.UID, hold{Key: in, namespace: pod.Namespace, evidence: byRecord})
 			}
 		}
 	}
@@ -197,12 +197,12 @@ func (c *Claims) reconfigured(known configured, now time.Time) {
 	c.known = known
 	for uid, holds := range c.holds {
 		for _, h := range slices.Clone(holds) {
-			former := h.Recorded
+			former := h.Key
 			renamed, has := known(former)
 			if has && renamed == former || !has && h.evidence != byRecord {
 				continue
 			}
-			c.drop(uid, now, false, func(h hold) bool { return h.Recorded == former })
+			c.drop(uid, now, false, func(h hold) bool { return h.Key == former })
 			if has {
 				c.note(uid, h)
 			}
@@ -226,7 +226,7 @@ func (c *Claims) Size() (pods, names int) {
 
 // Entry is one entry that a registry lists.
 type Entry struct {
-	lifecycle.Recorded
+	lifecycle.Key
 	Pod lifecycle.PodID
 }
 
@@ -239,17 +239,17 @@ func (c *Claims) Listed(registry string, entries []Entry, asOf, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.listed[registry] = true
-	there := map[types.UID][]lifecycle.Recorded{}
+	there := map[types.UID][]lifecycle.Key{}
 	for _, e := range entries {
-		there[e.Pod.UID] = append(there[e.Pod.UID], e.Recorded)
-		c.note(e.Pod.UID, hold{Recorded: e.Recorded, namespace: e.Pod.Namespace, evidence: byList})
+		there[e.Pod.UID] = append(there[e.Pod.UID], e.Key)
+		c.note(e.Pod.UID, hold{Key: e.Key, namespace: e.Pod.Namespace, evidence: byList})
 	}
 	for uid := range c.holds {
 		c.drop(uid, now, false, func(h hold) bool {
 			if h.ByApp() {
 				return h.Registry == registry && h.evidence == byRecord && asOf.After(c.readAt)
 			}
-			return h.Registry == registry && h.evidence != byAnswer && !h.lands.After(asOf) && !slices.Contains(there[uid], h.Recorded)
+			return h.Registry == registry && h.evidence != byAnswer && !h.lands.After(asOf) && !slices.Contains(there[uid], h.Key)
 		})
 	}
 }
@@ -353,10 +353,10 @@ func (c *Claims) registered(u Use) bool {
 
 // note adds a hold, or what is now known of one. Stronger evidence stays.
 func (c *Claims) note(uid types.UID, h hold) {
-	if now, has := c.known(h.Recorded); has {
-		h.Recorded = now
+	if now, has := c.known(h.Key); has {
+		h.Key = now
 	}
-	i := slices.IndexFunc(c.holds[uid], func(other hold) bool { return other.Recorded == h.Recorded })
+	i := slices.IndexFunc(c.holds[uid], func(other hold) bool { return other.Key == h.Key })
 	if i < 0 {
 		c.holds[uid] = append(c.holds[uid], h)
 		c.group(claimKey(h.Service), h.namespace).count(h.evidence, 1)

@@ -55,11 +55,11 @@ func podOf(namespace string) lifecycle.PodID {
 }
 
 // at is the instance of the namespace's pod in a registry, under a name.
-func at(registry, name, namespace string) lifecycle.Recorded {
-	return lifecycle.Recorded{Registry: registry, Service: name, Address: "address of " + namespace, Port: 80}
+func at(registry, name, namespace string) lifecycle.Key {
+	return lifecycle.Key{Registry: registry, Service: name, Address: "address of " + namespace, Port: 80}
 }
 
-func web(namespace string) lifecycle.Recorded { return at("default", "web", namespace) }
+func web(namespace string) lifecycle.Key { return at("default", "web", namespace) }
 
 func (s *scene) use(namespace string) Use {
 	return Use{Rules: s.rules, Pod: podOf(namespace), Service: "web", Now: s.now}
@@ -76,11 +76,11 @@ func tries(namespace string) step {
 
 func joins(namespace string) step { return acknowledged(namespace, web(namespace)) }
 
-func acknowledged(namespace string, in lifecycle.Recorded) step {
+func acknowledged(namespace string, in lifecycle.Key) step {
 	return func(s *scene) { s.Acknowledged(podOf(namespace), in) }
 }
 
-func removed(namespace string, in lifecycle.Recorded) step {
+func removed(namespace string, in lifecycle.Key) step {
 	return func(s *scene) { s.Removed(podOf(namespace).UID, in, s.now) }
 }
 
@@ -99,23 +99,23 @@ func lists(namespaces ...string) step {
 	return func(s *scene) {
 		var entries []Entry
 		for _, namespace := range namespaces {
-			entries = append(entries, Entry{Recorded: web(namespace), Pod: podOf(namespace)})
+			entries = append(entries, Entry{Key: web(namespace), Pod: podOf(namespace)})
 		}
 		s.Listed("default", entries, s.now, s.now)
 	}
 }
 
 // records has the records of pods read, of which the namespace's has one.
-func records(namespace string, want lifecycle.Want, in lifecycle.Recorded) step {
+func records(namespace string, want lifecycle.Want, in lifecycle.Key) step {
 	return func(s *scene) {
 		s.recorded([]corev1.Pod{*recordedPod(namespace, want, in)}, s.rules.configured(registries()), s.now)
 	}
 }
 
-func recordedPod(namespace string, want lifecycle.Want, in lifecycle.Recorded) *corev1.Pod {
+func recordedPod(namespace string, want lifecycle.Want, in lifecycle.Key) *corev1.Pod {
 	id := podOf(namespace)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: id.Name, UID: id.UID}}
-	text, _ := json.Marshal(lifecycle.Record{Stamp: lifecycle.StampOf(pod), Want: want, Instances: []lifecycle.Recorded{in}})
+	text, _ := json.Marshal(lifecycle.Record{Stamp: lifecycle.StampOf(pod), Want: want, Instances: []lifecycle.Key{in}})
 	pod.Annotations = map[string]string{lifecycle.AnnotationRecord: string(text)}
 	return pod
 }

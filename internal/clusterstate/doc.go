@@ -34,14 +34,14 @@ type Rules struct {
 
 // configured knows those registries.
 func (r *Rules) configured(registries []lifecycle.Source) configured {
-	return func(in lifecycle.Recorded) (lifecycle.Recorded, bool) {
+	return func(in lifecycle.Key) (lifecycle.Key, bool) {
 		in = r.UnderItsName(in)
 		return in, slices.Contains(registries, in.Source())
 	}
 }
 
 // UnderItsName returns an instance under the name that a configuration since the start has given its registry.
-func (r *Rules) UnderItsName(in lifecycle.Recorded) lifecycle.Recorded {
+func (r *Rules) UnderItsName(in lifecycle.Key) lifecycle.Key {
 	in.Registry = cmp.Or(r.FormerNames[in.Registry], in.Registry)
 	return in
 }

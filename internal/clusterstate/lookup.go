@@ -48,7 +48,7 @@ func Topology(node *corev1.Node) service.Node {
 
 // AnotherHas reports whether the cache has a pod with the instance's service, address and port, other than the pod with the UID own.
 func AnotherHas(
-	ctx context.Context, cache client.Reader, rules service.Rules, in lifecycle.Recorded, own types.UID,
+	ctx context.Context, cache client.Reader, rules service.Rules, in lifecycle.Key, own types.UID,
 ) (bool, error) {
 	var pods corev1.PodList
 	if err := cache.List(ctx, &pods, client.MatchingFields{addressIndex: bucketOf(in.Address)}, client.UnsafeDisableDeepCopy); err != nil {

@@ -97,7 +97,7 @@ func peerPod(namespace, name string, isReady bool, services ...string) *corev1.P
 	pod.Labels = map[string]string{appspub.LifecycleStateKey: string(appspub.LifecycleStateNormal)}
 	record := lifecycle.Record{Stamp: lifecycle.StampOf(pod), Want: lifecycle.InService}
 	for _, s := range services {
-		record.Instances = append(record.Instances, lifecycle.Recorded{Registry: "default", Service: s, Address: "10.0.0.1", Port: 80})
+		record.Instances = append(record.Instances, lifecycle.Key{Registry: "default", Service: s, Address: "10.0.0.1", Port: 80})
 	}
 	text, err := json.Marshal(record)
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/internal/notes"
 	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/internal/visit"
+	"github.com/rollcall-dev/rollcall/internal/waiting"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
@@ -643,7 +643,7 @@ func TestApplicationThatRegistersItself(t *testing.T) {
 		t.Fatalf("resync found %+v: what others wrote is neither compared nor reaped", got)
 	}
 	w.expectDoubtful("the pod has to be told", pod)
-	w.expectResult("a list brings the pod back, and time does", w.reconcile(pod), notes.Longest)
+	w.expectResult("a list brings the pod back, and time does", w.reconcile(pod), waiting.Longest)
 	w.expectJournal("the registry holds what was written")
 	w.expectEvents("a person has to turn it off", `Warning AlsoRegistersItself service "web" at 10.0.0.1:8080: clients are given`)
 
@@ -736,7 +736,7 @@ func TestReadBackOfAnEntryOfAnother(t *testing.T) {
 	w.expectHooks("clients are given it by the other entry", pod, "inPlaceUpdate preDelete")
 	w.expectEvents("", `Warning AlsoRegistersItself hook preDelete waits`)
 	gone()
-	w.sleep(notes.Longest)
+	w.sleep(waiting.Longest)
 	w.reconcile(pod)
 	w.expectHooks("", pod, "inPlaceUpdate")
 }

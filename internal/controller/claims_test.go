@@ -17,10 +17,10 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/internal/notes"
 	"github.com/rollcall-dev/rollcall/internal/observe"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/service"
+	"github.com/rollcall-dev/rollcall/internal/waiting"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
@@ -51,7 +51,7 @@ func (w *world) expectRefused(pod *corev1.Pod, warning string) {
 	w.takeJournal()
 	w.reconcile(pod)
 	w.expectAbsent(pod)
-	waits := w.r.notes.Of(lifecycle.PodIDOf(pod)).Shown()
+	waits := w.r.memory.Of(lifecycle.PodIDOf(pod)).Shown()
 	if got := fmt.Sprintf("%s %s", waits.Reason, waits.Message); !strings.HasPrefix(got, warning) {
 		w.Fatalf("%s waits for %q, want what begins with %q", pod.Name, got, warning)
 	}
@@ -72,7 +72,7 @@ func TestServiceNameBelongsToOneNamespace(t *testing.T) {
 	first := w.servingPod(prod, "web-1")
 	pod := w.bornPod(staging, "web-2")
 
-	w.expectResult("no event tells when the name is free", w.reconcile(pod), notes.Longest)
+	w.expectResult("no event tells when the name is free", w.reconcile(pod), waiting.Longest)
 	w.expectJournal("staging never joins prod")
 	w.expectHooks("", pod, "inPlaceUpdate preDelete")
 	w.expectEvents("", `Warning ServiceClaimed hook preNormal waits: service "web" belongs to namespace shop: its pods are registered `+

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/internal/notes"
+	"github.com/rollcall-dev/rollcall/internal/waiting"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
@@ -95,7 +95,7 @@ func TestPodThatLosesOnlyTheStateLabel(t *testing.T) {
 	w, pod := serving(t)
 	w.losesLabel(pod)
 
-	w.expectResult("no event will tell when it is really gone", w.reconcile(pod), notes.Longest)
+	w.expectResult("no event will tell when it is really gone", w.reconcile(pod), waiting.Longest)
 	w.expectJournal("it lives and serves")
 	w.expectInService(pod)
 
@@ -152,7 +152,7 @@ func TestPodWithoutTheStateLabelThatWasNeverRegistered(t *testing.T) {
 			w.reconcile(pod)
 			w.losesLabel(pod)
 			w.takeJournal()
-			w.expectResult("it lives", w.reconcile(pod), notes.Longest)
+			w.expectResult("it lives", w.reconcile(pod), waiting.Longest)
 
 			w.deletePod(pod)
 			w.reconciles(pod, "no list shows that the manager before has not registered it", deregisters, writes)

@@ -8,10 +8,10 @@ import (
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 
-	"github.com/rollcall-dev/rollcall/internal/notes"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/internal/service"
+	"github.com/rollcall-dev/rollcall/internal/waiting"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
@@ -75,7 +75,7 @@ func TestDrainBeginsWhenTheApplicationsOwnEntryGoes(t *testing.T) {
 		},
 		"by a read back": {
 			func(r *fakeregistry.Registry) Registry { return Registry{Calls: r, Getter: r} },
-			fails(errors.New("down")), func(w *world) { w.sleep(notes.Longest) },
+			fails(errors.New("down")), func(w *world) { w.sleep(waiting.Longest) },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

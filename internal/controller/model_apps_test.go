@@ -196,7 +196,7 @@ func (m *model) checkForgotten(p *modelPod) {
 
 // gives reports whether clients are given an instance of the pod; what an application has changed since a manager last knew is no
 // manager's fault.
-func (m *model) gives(p *modelPod, seen *corev1.Pod, in lifecycle.Recorded) bool {
+func (m *model) gives(p *modelPod, seen *corev1.Pod, in lifecycle.Key) bool {
 	e := entry{p.uid, in}
 	if !e.isByApp() {
 		return m.registry.entries[e] == registry.InService
@@ -208,7 +208,7 @@ func (m *model) gives(p *modelPod, seen *corev1.Pod, in lifecycle.Recorded) bool
 }
 
 // unfound returns an instance that Rollcall let go although no manager ever found its entry, of a pod that was ready.
-func (m *model) unfound(p *modelPod, seen *corev1.Pod) (unfound lifecycle.Recorded) {
+func (m *model) unfound(p *modelPod, seen *corev1.Pod) (unfound lifecycle.Key) {
 	if m.apps.by == nil || p.readyIn < 0 || p.view < p.readyIn {
 		return unfound
 	}
@@ -216,7 +216,7 @@ func (m *model) unfound(p *modelPod, seen *corev1.Pod) (unfound lifecycle.Record
 		e := entry{p.uid, in}
 		known := !e.isByApp()
 		for other := range m.apps.found {
-			moved := other.uid == p.uid && !slices.ContainsFunc(m.instancesOf(seen), func(in lifecycle.Recorded) bool {
+			moved := other.uid == p.uid && !slices.ContainsFunc(m.instancesOf(seen), func(in lifecycle.Key) bool {
 				return samePlaceButAddress(in, other.in) && slices.Contains(addressesOf(seen), other.in.Address)
 			})
 			known = known || m.apps.found[other] && (moved || other.uid == p.uid && samePlaceButAddress(in, other.in))
@@ -228,7 +228,7 @@ func (m *model) unfound(p *modelPod, seen *corev1.Pod) (unfound lifecycle.Record
 	return unfound
 }
 
-func samePlaceButAddress(a, b lifecycle.Recorded) bool {
+func samePlaceButAddress(a, b lifecycle.Key) bool {
 	a.Address = b.Address
 	return a == b
 }

@@ -245,7 +245,7 @@ func (m *model) checkSettledPod(p *modelPod) {
 	if !m.registry.exactly(p.uid, m.instancesOf(p.api)) {
 		m.violatef("%s is Normal and ready, and the registry says %v", p.uid, m.registry.entries)
 	}
-	own := slices.DeleteFunc(m.instancesOf(p.api), func(in lifecycle.Recorded) bool { return entry{p.uid, in}.isByApp() })
+	own := slices.DeleteFunc(m.instancesOf(p.api), func(in lifecycle.Key) bool { return entry{p.uid, in}.isByApp() })
 	if kept := m.kept(p); kept != len(own) {
 		m.violatef("%s is in service, and %d of its entries are kept alive", p.uid, kept)
 	}

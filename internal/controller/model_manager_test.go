@@ -148,7 +148,7 @@ func (m *model) configure(there ...string) {
 }
 
 // instancesOf are those that the pod has now.
-func (m *model) instancesOf(pod *corev1.Pod) (instances []lifecycle.Recorded) {
+func (m *model) instancesOf(pod *corev1.Pod) (instances []lifecycle.Key) {
 	if pod.Status.PodIP == "" {
 		return nil
 	}
@@ -164,8 +164,8 @@ func (m *model) instancesOf(pod *corev1.Pod) (instances []lifecycle.Recorded) {
 	return instances
 }
 
-func modelServices(registry, address string) []lifecycle.Recorded {
-	return []lifecycle.Recorded{
+func modelServices(registry, address string) []lifecycle.Key {
+	return []lifecycle.Key{
 		{Registry: registry, Service: "admin", Address: address, Port: 9090}, {Registry: registry, Service: "web", Address: address, Port: 8080},
 	}
 }

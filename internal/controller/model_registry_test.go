@@ -18,7 +18,7 @@ import (
 // entry is one instance of one pod in one of the model's registries. The UID is the mark: pods never touch each other's entries.
 type entry struct {
 	uid types.UID
-	in  lifecycle.Recorded
+	in  lifecycle.Key
 }
 
 // effect is what a call does once it is carried out.
@@ -107,7 +107,7 @@ func (r *modelRegistry) inService(uid types.UID) bool {
 }
 
 // exactly reports whether these instances of the pod are in rotation and the registries know of no others.
-func (r *modelRegistry) exactly(uid types.UID, instances []lifecycle.Recorded) bool {
+func (r *modelRegistry) exactly(uid types.UID, instances []lifecycle.Key) bool {
 	known := 0
 	for e, says := range r.entries {
 		if e.uid == uid {
@@ -152,7 +152,7 @@ func (d *modelDriver) Deregister(_ context.Context, in registry.Instance) error 
 }
 
 func (d *modelDriver) entry(in registry.Instance) entry {
-	return entry{types.UID(in.UID), lifecycle.Recorded{
+	return entry{types.UID(in.UID), lifecycle.Key{
 		Registry: d.name, Writer: d.writer, Service: in.Service, Address: in.Address, Port: in.Port,
 	}}
 }

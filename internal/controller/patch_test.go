@@ -14,10 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/internal/notes"
 	"github.com/rollcall-dev/rollcall/internal/observe"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/service"
+	"github.com/rollcall-dev/rollcall/internal/waiting"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
@@ -108,7 +108,7 @@ func TestWriteThatFailsForLongIsShown(t *testing.T) {
 	w.patching(away)
 	for range 2 {
 		w.reconcileFails(pod)
-		w.sleep(notes.RolloutPatience / 2)
+		w.sleep(waiting.RolloutPatience / 2)
 	}
 	w.expectEvents("most failures pass by themselves")
 	w.expectWaits("the write may pass with the next try", draining)
@@ -234,7 +234,7 @@ func TestWriteThatAlwaysConflictsIsShown(t *testing.T) {
 	})
 	w.reconcile(pod)
 	w.expectEvents("the pod has moved on, most likely, and an event of that follows")
-	w.sleep(notes.RolloutPatience)
+	w.sleep(waiting.RolloutPatience)
 	w.reconcile(pod)
 	w.expectEvents("it passes with no other event", "Warning RolloutWaits pod web-1 has waited for 1m0s, reason PatchRefused: ",
 		`Warning PatchRefused hook inPlaceUpdate waits: the pod has moved on: Operation cannot be fulfilled on pods "web-1": admission webhook `+
@@ -245,10 +245,10 @@ func TestWriteThatAlwaysConflictsIsShown(t *testing.T) {
 func TestOwnWriteThatIsLost(t *testing.T) {
 	t.Parallel()
 	w, pod := serving(t)
-	w.r.notes.Of(lifecycle.PodIDOf(pod)).Written = "1000000"
+	w.r.memory.Of(lifecycle.PodIDOf(pod)).Written = "1000000"
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
 	w.expectResult("the cache may lag", w.reconcile(pod), observe.StaleRecheck)
-	w.sleep(notes.RolloutPatience)
+	w.sleep(waiting.RolloutPatience)
 	w.reconcile(pod)
 	w.expectHooks("the API server has no such write, so what it has counts", pod, "preDelete")
 	w.expectEvents("nothing is left for a person to do")
@@ -265,13 +265,13 @@ func TestCacheThatIsBehindItsOwnWriteShows(t *testing.T) {
 	w.takeEvents()
 	w.takeJournal()
 	w.expectResult("the event of the write is on its way", w.reconcile(pod), observe.StaleRecheck)
-	w.sleep(notes.RolloutPatience - time.Second)
+	w.sleep(waiting.RolloutPatience - time.Second)
 	w.expectResult("it may be slow", w.reconcile(pod), observe.StaleRecheck)
 	w.sleep(time.Second)
-	w.expectResult("no event will bring it", w.reconcile(pod), notes.Longest)
+	w.expectResult("no event will bring it", w.reconcile(pod), waiting.Longest)
 	w.expectJournal("nothing is done on an old view")
 	w.expectEvents("", "Warning RolloutWaits ", "Warning CacheBehind hook inPlaceUpdate waits: the manager's cache has not shown")
-	w.expectWaits("", Wait{Hook: "inPlaceUpdate", Reason: "CacheBehind", Since: w.clock.Now().Add(-notes.RolloutPatience)})
+	w.expectWaits("", Wait{Hook: "inPlaceUpdate", Reason: "CacheBehind", Since: w.clock.Now().Add(-waiting.RolloutPatience)})
 
 	w.stale = nil
 	w.reconcile(pod)

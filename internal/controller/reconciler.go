@@ -25,21 +25,22 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/audit"
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/memory"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
-	"github.com/rollcall-dev/rollcall/internal/notes"
 	"github.com/rollcall-dev/rollcall/internal/observe"
 	"github.com/rollcall-dev/rollcall/internal/podqueue"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/report"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/internal/visit"
+	"github.com/rollcall-dev/rollcall/internal/waiting"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=clonesets;daemonsets;statefulsets,verbs=get;list;watch
 
-// backoffBase is how soon, at the least, a pod is looked at again that fails; it doubles each time, up to [notes.Longest].
+// backoffBase is how soon, at the least, a pod is looked at again that fails; it doubles each time, up to [waiting.Longest].
 const backoffBase = 100 * time.Millisecond
 
 // Options are what a PodReconciler works with.
@@ -80,7 +81,7 @@ type PodReconciler struct {
 	settings atomic.Pointer[observe.Settings]
 	applied  chan struct{}
 	queue    atomic.Pointer[podqueue.Queue]
-	notes    *notes.Notes
+	memory   *memory.Pods
 	backoff  workqueue.TypedRateLimiter[types.UID]
 	observer *observe.Observer
 	visitor  *visit.Visitor
@@ -92,8 +93,8 @@ func New(o Options) *PodReconciler {
 	r := &PodReconciler{
 		Options: o,
 		applied: make(chan struct{}, 1),
-		notes:   notes.New(),
-		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](backoffBase, notes.Longest),
+		memory:  memory.New(),
+		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](backoffBase, waiting.Longest),
 	}
 	r.furnish()
 	return r
@@ -103,10 +104,10 @@ func New(o Options) *PodReconciler {
 func (r *PodReconciler) furnish() {
 	o := &r.Options
 	r.observer = &observe.Observer{
-		Client: o.Client, APIReader: o.APIReader, Tracker: o.Tracker, State: o.State, Notes: r.notes, Identity: o.Identity, Audit: o.Audit,
+		Client: o.Client, APIReader: o.APIReader, Tracker: o.Tracker, State: o.State, Memory: r.memory, Identity: o.Identity, Audit: o.Audit,
 		Clock: o.Clock,
 	}
-	r.reporter = &report.Reporter{Notes: r.notes, Recorder: o.Recorder, Audit: o.Audit, Clock: o.Clock, Calm: r.backoff.Forget}
+	r.reporter = &report.Reporter{Memory: r.memory, Recorder: o.Recorder, Audit: o.Audit, Clock: o.Clock, Calm: r.backoff.Forget}
 	r.visitor = &visit.Visitor{
 		Client: o.Client, State: o.State, Releases: o.Releases, PodCondition: o.PodCondition, Clock: o.Clock, Ahead: o.Ahead, Audit: o.Audit,
 		BackOff: r.backoff.When, Tell: r.reporter.Tell, Wake: r.wake,
@@ -132,7 +133,7 @@ func (r *PodReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) 
 	options := controller.TypedOptions[lifecycle.PodID]{
 		Reconciler:              r,
 		MaxConcurrentReconciles: r.Workers,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[lifecycle.PodID](backoffBase, notes.Longest),
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[lifecycle.PodID](backoffBase, waiting.Longest),
 	}
 	if r.Trace != nil {
 		options.Reconciler = r.Trace(r)
@@ -182,7 +183,7 @@ func (r *PodReconciler) Reconcile(ctx context.Context, id lifecycle.PodID) (reco
 		return reconcile.Result{RequeueAfter: look.Again}, nil
 	case look.Behind.Reason != "":
 		in := look.Facts.Input
-		result := visit.Result{Input: in, Decision: visit.Decide(look.Facts, in), Held: []notes.Blocker{look.Behind}}
+		result := visit.Result{Input: in, Decision: visit.Decide(look.Facts, in), Held: []waiting.Blocker{look.Behind}}
 		return reconcile.Result{RequeueAfter: r.reporter.Report(ctx, look.Facts, result)}, nil
 	}
 	return r.visit(ctx, look.Facts)
@@ -190,14 +191,14 @@ func (r *PodReconciler) Reconcile(ctx context.Context, id lifecycle.PodID) (reco
 
 func (r *PodReconciler) visit(ctx context.Context, f *observe.Facts) (reconcile.Result, error) {
 	result, err := r.visitor.Visit(ctx, f)
-	failing := f.Note.FailsFor(err, r.Clock.Now())
+	failing := f.Memory.FailsFor(err, r.Clock.Now())
 	switch {
-	case errors.Is(err, visit.ErrMoved) && failing < notes.RolloutPatience:
+	case errors.Is(err, visit.ErrMoved) && failing < waiting.RolloutPatience:
 		// Its change is on the way to the cache and will bring it back by itself; the delay is for the case that it does not.
 		return reconcile.Result{RequeueAfter: result.BackOff()}, nil
 	case err != nil:
-		refused := notes.Blocker{Reason: reason.PatchRefused, After: result.BackOff(), Message: registry.Excerpt(err.Error())}
-		if !lifecycle.IsRefused(err) && failing < notes.RolloutPatience {
+		refused := waiting.Blocker{Reason: reason.PatchRefused, After: result.BackOff(), Message: registry.Excerpt(err.Error())}
+		if !lifecycle.IsRefused(err) && failing < waiting.RolloutPatience {
 			return reconcile.Result{}, err // which most likely passes by itself
 		}
 		result.Held = slices.Insert(result.Held, 0, refused)
@@ -212,12 +213,12 @@ func (r *PodReconciler) forget(uid types.UID) {
 	now := r.Clock.Now()
 	r.Tracker.Close(uid, now)
 	r.State.Claims.Forget(uid, now)
-	observe.AuditGone(r.Audit, r.notes.Forget(uid))
+	observe.AuditGone(r.Audit, r.memory.Forget(uid))
 	r.backoff.Forget(uid)
 }
 
 // Waits returns every pod that waits.
-func (r *PodReconciler) Waits() []metrics.Wait { return r.notes.Waits() }
+func (r *PodReconciler) Waits() []metrics.Wait { return r.memory.Waits() }
 
 // NameRefused is [clusterstate.State.NameRefused] by the configuration in force.
 func (r *PodReconciler) NameRefused(ctx context.Context, w *clusterstate.Workload) (*clusterstate.Refusal, error) {

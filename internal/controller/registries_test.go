@@ -17,9 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
-	"github.com/rollcall-dev/rollcall/internal/notes"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
+	"github.com/rollcall-dev/rollcall/internal/waiting"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
@@ -126,7 +126,7 @@ func TestRegistryThatTheConfigurationDropsWhileAPodIsInIt(t *testing.T) {
 
 	w.apply(func(s *choices) { s.Registries = map[string]Registry{"default": both["default"]} })
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.expectResult("no event tells when it is back but the configuration's own", w.reconcile(pod), notes.Longest)
+	w.expectResult("no event tells when it is back but the configuration's own", w.reconcile(pod), waiting.Longest)
 	w.expectJournal("there is no registry to call")
 	w.expectHooks("clients may still be given the pod", pod, "preNormal inPlaceUpdate preDelete")
 	w.expectEvents("", `Warning UnknownRegistry hook preDelete waits: service "web" at 10.0.0.1:8080 in registry "new": the configuration`)
@@ -266,7 +266,7 @@ func TestHookWaitsUntilClientsAreGivenThePod(t *testing.T) {
 	w.expectEvents("", `Warning NotServing hook preNormal waits: service "web" at 10.0.0.1:8080 is registered and not given to clients yet: the check`)
 
 	why = registry.Terminal(errors.New("the check is misconfigured"))
-	w.expectResult("at once is of no use", w.reconcile(pod), notes.Longest)
+	w.expectResult("at once is of no use", w.reconcile(pod), waiting.Longest)
 	why = registry.RetryAfter(errors.New("later"), 7*time.Second)
 	w.expectResult("the registry knows when", w.reconcile(pod), 7*time.Second)
 
@@ -357,10 +357,10 @@ func TestTwoNamesForOneServer(t *testing.T) {
 	for _, now := range [][]string{{"alias"}, {"default"}, {"alias", "default"}, {"alias"}} {
 		t.Logf("The pod moves to %v.", now)
 		w.apply(func(s *choices) { s.DefaultRegistries = now })
-		w.sleep(notes.Longest)
+		w.sleep(waiting.Longest)
 		w.reconcile(pod)
 		w.expectInService(pod)
-		w.sleep(notes.Longest)
+		w.sleep(waiting.Longest)
 		w.runBoth("the entry is there, and whose it is has been said", other)
 		w.reconcile(pod)
 		w.expectInService(pod)
@@ -415,7 +415,7 @@ func TestRegistryIsRenamedAndLeft(t *testing.T) {
 				w.registry.FailNext(fakeregistry.Match{Op: fakeregistry.OpDeregister}, errors.New("down"))
 				w.reconcile(pod)
 				w.expectInService(pod)
-				w.sleep(notes.Longest)
+				w.sleep(waiting.Longest)
 			}
 			w.reconcile(pod)
 			t.Log(tc.reason) // shown where it fails
@@ -448,11 +448,11 @@ func TestRegistryIsRenamedAndLeftAfterALostAnswer(t *testing.T) {
 				s.Registries["new"] = Registry{Calls: fakeregistry.New(fakeregistry.Memory(w.Context()))}
 				s.DefaultRegistries = []string{"new"}
 			})
-			w.sleep(notes.Longest)
+			w.sleep(waiting.Longest)
 			w.registry.FailNext(fakeregistry.Match{Op: fakeregistry.OpDeregister}, errors.New("down"))
 			w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
 			w.expectInService(pod)
-			w.sleep(notes.Longest)
+			w.sleep(waiting.Longest)
 			w.reconcile(pod)
 			w.expectHooks("", pod, "preDelete")
 			w.expectAbsent(pod)

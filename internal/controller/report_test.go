@@ -13,9 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/internal/notes"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/service"
+	"github.com/rollcall-dev/rollcall/internal/waiting"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -55,15 +55,15 @@ func TestWaitReasons(t *testing.T) {
 			"preNormal", "NotReady", "", reason.Patience},
 		"no address": {"the same", nil, []pod{addressless}, "preNormal", "NoAddress", "", reason.Patience},
 		"no port": {"somebody has to write one", portless, nil, "preNormal", "InvalidPod",
-			"no port to register: set service.port in the config, a containerPort, or", notes.Longest},
+			"no port to register: set service.port in the config, a containerPort, or", waiting.Longest},
 		"a drain that does not parse": {"somebody has to correct it", nil,
-			[]pod{annotated(service.AnnotationDrain, "soon")}, "preNormal", "InvalidPod", `annotation rollcall.dev/drain: "soon" is not a duration`, notes.Longest},
+			[]pod{annotated(service.AnnotationDrain, "soon")}, "preNormal", "InvalidPod", `annotation rollcall.dev/drain: "soon" is not a duration`, waiting.Longest},
 		"a handler that must not be touched": {"flipping it would take the pod from its workload", selected, nil,
-			"preNormal", "HandlerRefused", "label " + preNormalLabel + " is in spec.selector", notes.Longest},
+			"preNormal", "HandlerRefused", "label " + preNormalLabel + " is in spec.selector", waiting.Longest},
 		"an unknown state": {"a newer Kruise", nil, []pod{dreaming}, "", "UnknownState",
-			`lifecycle state "Dreaming" is not one that Rollcall knows`, notes.Longest},
+			`lifecycle state "Dreaming" is not one that Rollcall knows`, waiting.Longest},
 		"held not ready by Kruise": {"only a person can correct it", marking, []pod{normal, held}, "", "HeldNotReady",
-			"OpenKruise holds the pod not ready (markPodNotReady)", notes.Longest},
+			"OpenKruise holds the pod not ready (markPodNotReady)", waiting.Longest},
 		"held not ready by Kruise during an update": {"as it should be; it lets go after the update",
 			marking, []pod{updating, held}, "", "AwaitingOpenKruise", "", reason.Patience},
 		"updated in place": {"it is out, and nothing waits for Rollcall", plain, []pod{inState(appspub.LifecycleStateUpdating), unready},
@@ -77,7 +77,7 @@ func TestWaitReasons(t *testing.T) {
 		"a workload of another kind whose pod has ended": {"its finalizer is released like any",
 			nil, []pod{ofAJob, normal, ended}, "", "", "", 0},
 		"a workload of another kind": {"Rollcall never releases its finalizer",
-			nil, []pod{ofAJob, deleting}, "", "UnsupportedWorkload", unsupported, notes.Longest},
+			nil, []pod{ofAJob, deleting}, "", "UnsupportedWorkload", unsupported, waiting.Longest},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

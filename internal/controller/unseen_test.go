@@ -10,9 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/rollcall-dev/rollcall/internal/notes"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/internal/visit"
+	"github.com/rollcall-dev/rollcall/internal/waiting"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
@@ -461,17 +461,17 @@ func TestDryRunTellsWhichEntriesNobodySaw(t *testing.T) {
 func TestWorkloadIsToldOfEntriesThatNobodySaw(t *testing.T) {
 	t.Parallel()
 	w, pod := unseenApp(t)
-	w.sleep(notes.RolloutPatience)
+	w.sleep(waiting.RolloutPatience)
 	w.reconcile(pod)
 	w.expectEvents("where a person looks who has just enrolled it", "Warning AppNotRegistered pod web-1: the application's own entry")
-	w.sleep(notes.RolloutPatience)
+	w.sleep(waiting.RolloutPatience)
 	w.reconcile(pod)
 	w.expectEvents("once is enough")
 
 	t.Log("OpenKruise comes to wait for it.")
 	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
 	w.takeEvents()
-	w.sleep(notes.RolloutPatience)
+	w.sleep(waiting.RolloutPatience)
 	w.reconcile(pod)
 	w.expectEvents("that is another matter", "Warning RolloutWaits pod web-1")
 }

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/rollcall-dev/rollcall/internal/notes"
 	"github.com/rollcall-dev/rollcall/internal/service"
+	"github.com/rollcall-dev/rollcall/internal/waiting"
 )
 
 // workloadsUnseen makes the cache one that has no CloneSets.
@@ -121,7 +121,7 @@ func TestOrphanThatCannotBeNamedIsFreedAllTheSame(t *testing.T) {
 	w.deleteCloneSet(web)
 	w.changePod(pod, func(p *corev1.Pod) { p.OwnerReferences = nil })
 
-	w.expectResult("", w.reconcile(pod), notes.Longest)
+	w.expectResult("", w.reconcile(pod), waiting.Longest)
 	w.expectJournal("no finalizer is left that no workload names", writes)
 	w.expectHooks("", pod, "")
 	w.expectInService(pod)

@@ -749,7 +749,7 @@ func (w *world) expectWaits(why string, want ...Wait) {
 
 func (w *world) expectNoPages(why string) {
 	w.Helper()
-	if pods, notes := w.r.Tracker.Pods(), w.r.notes.Len(); pods+notes > 0 {
+	if pods, notes := w.r.Tracker.Pods(), w.r.memory.Len(); pods+notes > 0 {
 		w.Fatalf("the tracker has %d pods and there are %d notes, want none\nwhy: %s", pods, notes, why)
 	}
 }

@@ -33,7 +33,7 @@ func benchInput(b testing.TB) (Input, Record) {
 		},
 	}
 	hooks, since := HooksOf(workload, testOwnership()), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	instances := []Recorded{{Registry: "default", Service: "web", Address: "10.0.0.1", Port: 8080}}
+	instances := []Key{{Registry: "default", Service: "web", Address: "10.0.0.1", Port: 8080}}
 	text, err := json.Marshal(NewRecord(pod, hooks, InService, instances, nil))
 	if err != nil {
 		b.Fatal(err)

@@ -191,8 +191,8 @@ func markVariants(s shape) []variant {
 	)
 }
 
-func testInstances() []Recorded {
-	return []Recorded{{Registry: "default", Service: "web", Address: "10.0.0.1", Port: 8080}}
+func testInstances() []Key {
+	return []Key{{Registry: "default", Service: "web", Address: "10.0.0.1", Port: 8080}}
 }
 
 // row is one point of the input space.

@@ -27,8 +27,8 @@ func FuzzRecordOf(f *testing.F) {
 		f.Add(seed)
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid, Labels: map[string]string{}, Annotations: map[string]string{}}}
-	in := Recorded{Registry: "default", Service: "web", Address: "10.0.0.1", Port: 8080}
-	written := NewRecord(pod, Hooks{}, InService, []Recorded{in}, nil)
+	in := Key{Registry: "default", Service: "web", Address: "10.0.0.1", Port: 8080}
+	written := NewRecord(pod, Hooks{}, InService, []Key{in}, nil)
 	if text, err := json.Marshal(written); err == nil {
 		f.Add(string(text))
 	}

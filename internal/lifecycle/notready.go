@@ -20,7 +20,7 @@ func (in Input) AwaitsReadiness(d Decision) bool {
 	case RowUpdatedNotReady, RowPreparingNormalUnfit:
 		return true
 	case RowNormalNotReady:
-		here := func(at Recorded) bool { return at.Address == in.Pod.Status.PodIP }
+		here := func(at Key) bool { return at.Address == in.Pod.Status.PodIP }
 		return in.Record.Want != InService || !slices.ContainsFunc(in.Record.Instances, here)
 	default:
 		return false

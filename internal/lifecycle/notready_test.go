@@ -127,7 +127,7 @@ func TestNotReadyBecause(t *testing.T) {
 
 func TestAwaitsReadiness(t *testing.T) {
 	t.Parallel()
-	here := []Recorded{{Address: "10.0.0.1"}}
+	here := []Key{{Address: "10.0.0.1"}}
 	for name, tc := range map[string]struct {
 		row    Row
 		record Record
@@ -138,7 +138,7 @@ func TestAwaitsReadiness(t *testing.T) {
 		"Normal, never put in":         {RowNormalNotReady, Record{}, true},
 		"Normal, taken out":            {RowNormalNotReady, Record{Want: OutOfService, Instances: here}, true},
 		"Normal, kept":                 {RowNormalNotReady, Record{Want: InService, Instances: here}, false},
-		"Normal, kept, at a new place": {RowNormalNotReady, Record{Want: InService, Instances: []Recorded{{Address: "10.0.0.9"}}}, true},
+		"Normal, kept, at a new place": {RowNormalNotReady, Record{Want: InService, Instances: []Key{{Address: "10.0.0.9"}}}, true},
 		"Normal, ready":                {RowNormal, Record{}, false},
 		"updated in place":             {RowUpdating, Record{}, false},
 	} {

@@ -34,15 +34,15 @@ type Record struct {
 	// before this field keeps its meaning.
 	NeverInService bool `json:"neverInService,omitempty"`
 	// Instances are those the acknowledgement was for.
-	Instances []Recorded `json:"instances,omitempty"`
+	Instances []Key `json:"instances,omitempty"`
 	// Unfound are those of them that applications write and that nobody has found in the registry yet.
-	Unfound []Recorded `json:"unfound,omitempty"`
+	Unfound []Key `json:"unfound,omitempty"`
 	// Handlers are the owned ones, so that they can be released when nothing names them any more.
 	Handlers []Handler `json:"handlers,omitempty"`
 }
 
-// Recorded is one instance of a record, in one registry. Owner and UID are the pod's own, and so not repeated.
-type Recorded struct {
+// Key tells an entry of a pod from its others: the instance, in one registry, by one writer. Owner and UID are the pod's own.
+type Key struct {
 	// Registry is the registry's name in the configuration.
 	Registry string `json:"registry"`
 	Writer   Writer `json:"writer,omitempty"`
@@ -78,24 +78,24 @@ func (s Source) String() string {
 func (s Source) ByApp() bool { return s.Writer == Application }
 
 // Source is where the instance's entry belongs.
-func (i Recorded) Source() Source { return Source{Registry: i.Registry, Writer: i.Writer} }
+func (i Key) Source() Source { return Source{Registry: i.Registry, Writer: i.Writer} }
 
 // ByApp reports whether an application writes the entry.
-func (i Recorded) ByApp() bool { return i.Writer == Application }
+func (i Key) ByApp() bool { return i.Writer == Application }
 
 // By returns the entry of another writer at the same place.
-func (i Recorded) By(w Writer) Recorded {
+func (i Key) By(w Writer) Key {
 	i.Writer = w
 	return i
 }
 
 // valid reports whether it names an instance at all.
-func (i Recorded) valid() bool {
+func (i Key) valid() bool {
 	return i.Registry != "" && (i.Writer == Rollcall || i.ByApp()) && i.Service != "" && i.Address != "" && i.Port >= 1
 }
 
 // Compare orders instances.
-func (i Recorded) Compare(other Recorded) int {
+func (i Key) Compare(other Key) int {
 	return cmp.Or(cmp.Compare(i.Registry, other.Registry), cmp.Compare(i.Writer, other.Writer), cmp.Compare(i.Service, other.Service),
 		cmp.Compare(i.Address, other.Address), cmp.Compare(i.Port, other.Port))
 }
@@ -149,7 +149,7 @@ func (r Record) WasInService() bool { return r.Exists() && (r.Want == InService 
 func (r Record) Fresh(pod *corev1.Pod) bool { return r.Exists() && r.Stamp == StampOf(pod) }
 
 // Says reports whether the record has the instance at what is wanted.
-func (r Record) Says(want Want, in Recorded) bool {
+func (r Record) Says(want Want, in Key) bool {
 	return r.Want == want && slices.Contains(r.Instances, in)
 }
 
@@ -175,17 +175,17 @@ func (r Record) valid() bool {
 		return false
 	}
 	return !slices.ContainsFunc(r.Handlers, func(h Handler) bool { return (h.Label == "") == (h.Finalizer == "") }) &&
-		!slices.ContainsFunc(r.Instances, func(i Recorded) bool { return !i.valid() })
+		!slices.ContainsFunc(r.Instances, func(i Key) bool { return !i.valid() })
 }
 
 // NewRecord returns the record of an acknowledgement, in a form that is the same for the same facts. What is in service is not out since
 // any time.
-func NewRecord(pod *corev1.Pod, hooks Hooks, want Want, instances []Recorded, outSince *time.Time) Record {
+func NewRecord(pod *corev1.Pod, hooks Hooks, want Want, instances []Key, outSince *time.Time) Record {
 	if want == InService {
 		outSince = nil
 	}
 	sorted := slices.Clone(instances)
-	slices.SortFunc(sorted, Recorded.Compare)
+	slices.SortFunc(sorted, Key.Compare)
 	return Record{
 		Version: recordVersion, Stamp: StampOf(pod), Want: want, OutSince: outSince, Instances: sorted, Handlers: hooks.all(),
 	}

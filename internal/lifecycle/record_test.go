@@ -28,14 +28,14 @@ func testHooks() Hooks {
 func TestRecordRoundTrip(t *testing.T) {
 	t.Parallel()
 	out := time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC)
-	two := []Recorded{
+	two := []Key{
 		{Registry: "default", Service: "web", Address: "fd00::1", Port: 8080},
 		{Registry: "default", Service: "admin", Address: "fd00::1", Port: 9090},
 	}
 	cases := map[string]struct {
 		reason    string
 		want      Want
-		instances []Recorded
+		instances []Key
 		outSince  *time.Time
 	}{
 		"in service":     {reason: "several instances", want: InService, instances: two},
@@ -77,15 +77,15 @@ func TestRecordRoundTrip(t *testing.T) {
 
 func TestNewRecordDoesNotDependOnOrder(t *testing.T) {
 	t.Parallel()
-	a, b := Recorded{"default", Rollcall, "web", "10.0.0.1", 80}, Recorded{"default", Rollcall, "web", "10.0.0.1", 81}
-	c := Recorded{"default", Application, "admin", "10.0.0.2", 80}
-	pod, given := podIn(appspub.LifecycleStateNormal), []Recorded{b, c, a}
+	a, b := Key{"default", Rollcall, "web", "10.0.0.1", 80}, Key{"default", Rollcall, "web", "10.0.0.1", 81}
+	c := Key{"default", Application, "admin", "10.0.0.2", 80}
+	pod, given := podIn(appspub.LifecycleStateNormal), []Key{b, c, a}
 	first := NewRecord(pod, testHooks(), InService, given, nil)
-	second := NewRecord(pod, testHooks(), InService, []Recorded{a, b, c}, nil)
+	second := NewRecord(pod, testHooks(), InService, []Key{a, b, c}, nil)
 	if diff := cmp.Diff(first, second); diff != "" {
 		t.Errorf("the same facts in another order make another record, and so another write:\n%s", diff)
 	}
-	if diff := cmp.Diff([]Recorded{b, c, a}, given); diff != "" {
+	if diff := cmp.Diff([]Key{b, c, a}, given); diff != "" {
 		t.Errorf("the caller's list was sorted:\n%s", diff)
 	}
 }
@@ -124,7 +124,7 @@ func TestRecordThatIsNone(t *testing.T) {
 			if diff := cmp.Diff(Record{}, r); diff != "" {
 				t.Errorf("%s: it was taken for a record:\n%s", tc.reason, diff)
 			}
-			if r.Exists() || r.Fresh(pod) || r.Says(Absent, Recorded{}) {
+			if r.Exists() || r.Fresh(pod) || r.Says(Absent, Key{}) {
 				t.Errorf("%s: it says something", tc.reason)
 			}
 		})
@@ -211,7 +211,7 @@ func TestRecordOfAPodThatWasNeverInService(t *testing.T) {
 			if got := r.WasInService(); got != tc.want {
 				t.Errorf("was in service: %t, want %t: %s", got, tc.want, tc.reason)
 			}
-			known := Input{Pod: pod, Record: r}.Unrecorded(Recorded{"default", Rollcall, "web", "10.0.0.1", 8080})
+			known := Input{Pod: pod, Record: r}.Unrecorded(Key{"default", Rollcall, "web", "10.0.0.1", 8080})
 			if known == tc.want {
 				t.Errorf("the record is to be written once it is in one of its registries: %t", known)
 			}

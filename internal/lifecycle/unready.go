@@ -37,7 +37,7 @@ func Counts(pod *corev1.Pod) bool {
 // Unrecorded reports whether the record has to name a place before all of its registries have acknowledged: a pod in Normal counts among
 // its service's [Peers] by the record, and one with a record leaves what that names, whichever manager leads then. A pod without a record
 // waits for lists, and so does one that was never in service.
-func (in Input) Unrecorded(at Recorded) bool {
+func (in Input) Unrecorded(at Key) bool {
 	return (Counts(in.Pod) || in.Record.Exists()) && (!in.Record.WasInService() || !slices.Contains(in.Record.Instances, at))
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/audit"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/internal/notes"
+	"github.com/rollcall-dev/rollcall/internal/memory"
 	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -57,7 +57,7 @@ func (f *Facts) AuditTold(log *audit.Log, in lifecycle.Input, of tracker.Target,
 }
 
 // AuditGone writes down that a pod waits for nothing any more since it is gone.
-func AuditGone(log *audit.Log, n *notes.Note) {
+func AuditGone(log *audit.Log, n *memory.Pod) {
 	if n != nil && n.Shown().Hook != "" {
 		log.Write(receipt.Line{Kind: receipt.Waits, Deleting: true, Entry: podEntry(n.Pod)})
 	}

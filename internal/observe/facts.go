@@ -10,10 +10,11 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/internal/notes"
+	"github.com/rollcall-dev/rollcall/internal/memory"
 	"github.com/rollcall-dev/rollcall/internal/plan"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
+	"github.com/rollcall-dev/rollcall/internal/waiting"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -21,9 +22,9 @@ import (
 type Facts struct {
 	Settings   *Settings
 	clusterUID string
-	// Tracked and Note are what this process remembers of the pod. They change with each call.
+	// Tracked and Memory are what this process remembers of the pod. They change with each call.
 	Tracked *tracker.Pod
-	Note    *notes.Note
+	Memory  *memory.Pod
 	// Input is that of the decision, as the pod was read.
 	Input lifecycle.Input
 
@@ -31,9 +32,9 @@ type Facts struct {
 	// problem with the description keeps the pod from being put in service, and nothing else.
 	Targets []tracker.Target
 	Sources []lifecycle.Source
-	Problem notes.Blocker
+	Problem waiting.Blocker
 	// Warning is what a person should look at although it keeps the pod from nothing.
-	Warning notes.Blocker
+	Warning waiting.Blocker
 	// Keeps are the service names that the pod is registered under and may not use otherwise.
 	Keeps map[string]bool
 	Drain time.Duration
@@ -45,7 +46,7 @@ type Facts struct {
 	Skip lifecycle.Skip
 	// PassedOn are applications' entries at places that the pod no longer has, and another pod's application has now. They carry no
 	// mark that would spare them.
-	PassedOn map[lifecycle.Recorded]bool
+	PassedOn map[lifecycle.Key]bool
 	// Departed: the cache no longer has the pod.
 	Departed bool
 }
@@ -55,7 +56,7 @@ type Facts struct {
 func (f *Facts) managed() bool { return f.Input.Managed() || f.Tracked.Known().Any() }
 
 // Gone reports whether nothing is left of the pod but its entries.
-func (f *Facts) Gone() bool { return f.Departed && !f.Note.Lingers }
+func (f *Facts) Gone() bool { return f.Departed && !f.Memory.Lingers }
 
 // Entries are what the pod's rows rest on, with what is known now.
 func (f *Facts) Entries(in lifecycle.Input, targets []tracker.Target) plan.Facts {
@@ -76,7 +77,7 @@ func (f *Facts) targetsIn(sources []lifecycle.Source, endpoints []service.Endpoi
 	entries, targets := f.Entries(f.Input, nil), make([]tracker.Target, 0, len(sources)*len(endpoints))
 	for _, s := range sources {
 		for _, e := range endpoints {
-			t := entries.Target(entries.PlaceOf(lifecycle.Recorded{
+			t := entries.Target(entries.PlaceOf(lifecycle.Key{
 				Registry: s.Registry, Writer: s.Writer, Service: e.Service, Address: f.Input.Pod.Status.PodIP, Port: e.Port,
 			}))
 			if !s.ByApp() { // whose entry says what it says

@@ -16,11 +16,12 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/audit"
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/internal/notes"
+	"github.com/rollcall-dev/rollcall/internal/memory"
 	"github.com/rollcall-dev/rollcall/internal/plan"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
+	"github.com/rollcall-dev/rollcall/internal/waiting"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -35,7 +36,7 @@ type Observer struct {
 	APIReader client.Reader
 	Tracker   *tracker.Tracker
 	State     *clusterstate.State
-	Notes     *notes.Notes
+	Memory    *memory.Pods
 	// Identity is what each entry is marked with, besides the cluster's name.
 	Identity *clusterstate.Identity
 	// Audit writes down what receipts are made from. Nil is for no receipts.
@@ -52,14 +53,14 @@ type Look struct {
 	// Forget: nothing is left of the pod, or it is none of Rollcall's.
 	Forget bool
 	// Behind is why nothing may rest on the facts.
-	Behind notes.Blocker
+	Behind waiting.Blocker
 }
 
 // Look gathers what the decision about a pod rests on.
 func (o *Observer) Look(ctx context.Context, id lifecycle.PodID, settings *Settings) (Look, error) {
 	// Before the cache is read: the tracker notes the departure of a pod that is found in it then.
 	tracked := o.Tracker.Open(id, settings.server, settings.UnderItsName)
-	f := &Facts{Settings: settings, clusterUID: o.Identity.UID(), Tracked: tracked, Note: o.Notes.Of(id)}
+	f := &Facts{Settings: settings, clusterUID: o.Identity.UID(), Tracked: tracked, Memory: o.Memory.Of(id)}
 	pod := &corev1.Pod{}
 	err := o.Client.Get(ctx, id.NamespacedName, pod, client.UnsafeDisableDeepCopy) // nothing below changes what it reads
 	switch {
@@ -86,7 +87,7 @@ func (o *Observer) Look(ctx context.Context, id lifecycle.PodID, settings *Setti
 		return Look{}, err
 	}
 	f.guard(workload != nil)
-	tracked.Recall(f.Input.Record.Want, f.Entries(f.Input, f.Targets).Recorded, o.Clock.Now())
+	tracked.Recall(f.Input.Record.Want, f.Entries(f.Input, f.Targets).OfRecord, o.Clock.Now())
 	o.adoptListed(f)
 	return Look{Facts: f}, nil
 }
@@ -94,7 +95,7 @@ func (o *Observer) Look(ctx context.Context, id lifecycle.PodID, settings *Setti
 // place gathers where the pod runs, where it belongs, and what that means for it.
 func (o *Observer) place(ctx context.Context, f *Facts) error {
 	pod, now := f.Input.Pod, o.Clock.Now()
-	f.Note.ReadOut(f.Input.Record.OutSince, now)
+	f.Memory.ReadOut(f.Input.Record.OutSince, now)
 	node, err := clusterstate.NodeOf(ctx, o.Client, pod)
 	if err != nil {
 		return err
@@ -106,7 +107,7 @@ func (o *Observer) place(ctx context.Context, f *Facts) error {
 	f.Input.Blocked = f.Problem.Reason != ""
 	f.Input.NodeLost = lifecycle.NodeLost(node)
 	if why := lifecycle.UnreadableEnd(pod, node); why != "" && f.Warning.Reason == "" {
-		f.Warning = notes.Blocker{Reason: reason.InvalidEnd, Message: why}
+		f.Warning = waiting.Blocker{Reason: reason.InvalidEnd, Message: why}
 	}
 	f.Input.Ending, f.EndChanges = lifecycle.EndOf(pod, node, now).Ending(now, f.Drain)
 	// The pod itself is counted as it was just read: so no more than the threshold are ever taken out for being not ready.
@@ -136,28 +137,28 @@ func (o *Observer) pod(ctx context.Context, f *Facts, pod *corev1.Pod) (*cluster
 // that it does not have either was lost when its store was restored from a backup, and the cache counts; otherwise the cache does not
 // follow the API server, which a person has to see.
 func (o *Observer) awaitOwnWrite(ctx context.Context, f *Facts, pod *corev1.Pod) (look Look, waits bool, err error) {
-	behind := clusterstate.Behind(pod.ResourceVersion, f.Note.Written)
-	lasts := f.Note.BehindFor(behind, o.Clock.Now())
+	behind := clusterstate.Behind(pod.ResourceVersion, f.Memory.Written)
+	lasts := f.Memory.BehindFor(behind, o.Clock.Now())
 	switch {
 	case !behind:
 		return Look{}, false, nil
-	case lasts < notes.RolloutPatience:
+	case lasts < waiting.RolloutPatience:
 		return Look{Again: StaleRecheck}, true, nil
 	}
 	live, err := clusterstate.Live(ctx, o.APIReader, lifecycle.PodIDOf(pod))
 	switch {
 	case err != nil:
 		return Look{}, false, err
-	case live != nil && clusterstate.Behind(live.ResourceVersion, f.Note.Written):
+	case live != nil && clusterstate.Behind(live.ResourceVersion, f.Memory.Written):
 		log.FromContext(ctx).Info("The API server no longer has a change of a pod that it had accepted: it was restored from a backup",
-			"namespace", pod.Namespace, "pod", pod.Name, "written", f.Note.Written, "now", live.ResourceVersion)
-		f.Note.Written = ""
+			"namespace", pod.Namespace, "pod", pod.Name, "written", f.Memory.Written, "now", live.ResourceVersion)
+		f.Memory.Written = ""
 		return Look{}, false, nil
 	}
 	if _, err := o.pod(ctx, f, pod); err != nil {
 		return Look{}, false, err
 	}
-	return Look{Facts: f, Behind: notes.Blocker{Reason: reason.CacheBehind, After: notes.Longest, Message: fmt.Sprintf(
+	return Look{Facts: f, Behind: waiting.Blocker{Reason: reason.CacheBehind, After: waiting.Longest, Message: fmt.Sprintf(
 		"the manager's cache has not shown the manager's own last change of the pod for %s, and the API server is ahead of it: if this "+
 			"stays, restart the manager", lasts.Round(time.Second))}}, true, nil
 }
@@ -183,9 +184,9 @@ func (o *Observer) departed(ctx context.Context, id lifecycle.PodID, f *Facts) (
 	case live == nil && nothingLeft:
 		return Look{Forget: true}, nil
 	case live != nil && !lifecycle.Ends(live):
-		return Look{Again: notes.Longest}, nil // no event will say when it is gone
+		return Look{Again: waiting.Longest}, nil // no event will say when it is gone
 	}
-	if f.Note.Lingers = live != nil; f.Note.Lingers {
+	if f.Memory.Lingers = live != nil; f.Memory.Lingers {
 		err = o.lingering(ctx, f, live)
 	}
 	o.targets(f, service.Node{})
@@ -200,7 +201,7 @@ func (o *Observer) unknown(id lifecycle.PodID, f *Facts) Look {
 	if !f.Tracked.CloseUnlessFound() {
 		return Look{Again: StaleRecheck} // the event is on its way
 	}
-	AuditGone(o.Audit, o.Notes.Forget(id.UID))
+	AuditGone(o.Audit, o.Memory.Forget(id.UID))
 	return Look{}
 }
 
@@ -227,7 +228,7 @@ func (f *Facts) nothingLeft() bool {
 			return false
 		}
 	}
-	return !f.Note.Lingers && (len(instances) > 0 || entries.Known.Born())
+	return !f.Memory.Lingers && (len(instances) > 0 || entries.Known.Born())
 }
 
 // targets says which instances the pod has in which registries, or what is wrong with how it is described.
@@ -258,9 +259,9 @@ func (o *Observer) targets(f *Facts, node service.Node) {
 	}
 	switch {
 	case err != nil:
-		f.Problem = notes.Blocker{Reason: reason.InvalidPod, Message: err.Error()}
+		f.Problem = waiting.Blocker{Reason: reason.InvalidPod, Message: err.Error()}
 	case pod.Status.PodIP == "":
-		f.Problem = notes.Blocker{Reason: reason.NoAddress, Message: "the pod has no IP yet"}
+		f.Problem = waiting.Blocker{Reason: reason.NoAddress, Message: "the pod has no IP yet"}
 	case refused.Reason != "":
 		f.Problem = refused
 	}
@@ -268,7 +269,7 @@ func (o *Observer) targets(f *Facts, node service.Node) {
 
 // names says why the pod may not use one of its service names. A name that it is registered under stays its own, and
 // only the warning is shown.
-func (o *Observer) names(f *Facts, endpoints []service.Endpoint) notes.Blocker {
+func (o *Observer) names(f *Facts, endpoints []service.Endpoint) waiting.Blocker {
 	f.Keeps = map[string]bool{}
 	for _, e := range endpoints {
 		refusal, registered := o.State.Claims.Ask(f.Use(e.Service, o.Clock.Now()))
@@ -282,15 +283,15 @@ func (o *Observer) names(f *Facts, endpoints []service.Endpoint) notes.Blocker {
 			f.Warning, f.Keeps[e.Service] = refused, true
 		}
 	}
-	return notes.Blocker{}
+	return waiting.Blocker{}
 }
 
 // NameRefused is why the pod may not use a service name.
-func NameRefused(r *clusterstate.Refusal) notes.Blocker {
+func NameRefused(r *clusterstate.Refusal) waiting.Blocker {
 	if r == nil {
-		return notes.Blocker{}
+		return waiting.Blocker{}
 	}
-	return notes.Blocker{Reason: r.Reason, Message: r.Message, After: min(r.After, notes.Longest)}
+	return waiting.Blocker{Reason: r.Reason, Message: r.Message, After: min(r.After, waiting.Longest)}
 }
 
 func (f *Facts) guard(hasWorkload bool) {
@@ -304,7 +305,7 @@ func (o *Observer) passedOn(ctx context.Context, f *Facts) error {
 	if !f.Settings.steers() {
 		return nil
 	}
-	f.PassedOn = map[lifecycle.Recorded]bool{}
+	f.PassedOn = map[lifecycle.Key]bool{}
 	entries := f.Entries(f.Input, f.Targets)
 	instances := entries.Instances()
 	for _, t := range f.Targets {

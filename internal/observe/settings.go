@@ -48,7 +48,7 @@ func (s *Settings) Completed() *Settings {
 func (s *Settings) Everywhere() []lifecycle.Source { return s.everywhere }
 
 // Configured implements [plan.Names].
-func (s *Settings) Configured(in lifecycle.Recorded) (now lifecycle.Recorded, has bool) {
+func (s *Settings) Configured(in lifecycle.Key) (now lifecycle.Key, has bool) {
 	now = s.UnderItsName(in)
 	_, has = s.Registries[now.Registry]
 	return now, has

@@ -23,7 +23,7 @@ type Facts struct {
 	Targets     []tracker.Target
 	Undescribed bool
 	// PassedOn are entries that other pods' applications have by now.
-	PassedOn map[lifecycle.Recorded]bool
+	PassedOn map[lifecycle.Key]bool
 	// Names are those that the configurations have given to registries.
 	Names Names
 	// Known is what this process knows of the entries.
@@ -33,19 +33,19 @@ type Facts struct {
 // Names are the names of registries by the configurations since the start.
 type Names interface {
 	// Configured returns an instance under the name that its registry has by now, and whether the configuration has one of that name.
-	Configured(lifecycle.Recorded) (now lifecycle.Recorded, has bool)
+	Configured(lifecycle.Key) (now lifecycle.Key, has bool)
 }
 
 // Target marks an instance as this pod's, whatever a record says. It names no registry: what takes the instance out holds
 // for the pod's entry under whichever name of the registry that was written.
-func (f Facts) Target(in lifecycle.Recorded) tracker.Target {
+func (f Facts) Target(in lifecycle.Key) tracker.Target {
 	t := tracker.Target{Registry: in.Registry, Writer: in.Writer, Instance: f.Owner}
 	t.Instance.Service, t.Instance.Address, t.Instance.Port = in.Service, in.Address, in.Port
 	return t
 }
 
 // named returns an instance under the name that its registry has by now, by what the configurations or the entries that were found say.
-func (f Facts) named(in lifecycle.Recorded) lifecycle.Recorded {
+func (f Facts) named(in lifecycle.Key) lifecycle.Key {
 	in, has := f.Names.Configured(in)
 	if !has {
 		in.Registry = f.Known.Renamed(in.Registry)
@@ -55,7 +55,7 @@ func (f Facts) named(in lifecycle.Recorded) lifecycle.Recorded {
 
 // Instances are those that this process knows of, or that the record names, in one order. A tenant can write a record, and what an
 // application wrote carries no mark that would spare it: there the record counts for the pod's addresses alone.
-func (f Facts) Instances() (all []lifecycle.Recorded) {
+func (f Facts) Instances() (all []lifecycle.Key) {
 	for in := range f.Known.All() {
 		all = append(all, f.named(in))
 	}
@@ -64,12 +64,12 @@ func (f Facts) Instances() (all []lifecycle.Recorded) {
 			all = append(all, f.named(in))
 		}
 	}
-	slices.SortFunc(all, lifecycle.Recorded.Compare)
+	slices.SortFunc(all, lifecycle.Key.Compare)
 	return slices.Compact(all)
 }
 
-// Recorded are the targets that the record has in a registry, with their weight and metadata where the pod still has them.
-func (f Facts) Recorded() (recorded []tracker.Target) {
+// OfRecord are the targets that the record has in a registry, with their weight and metadata where the pod still has them.
+func (f Facts) OfRecord() (recorded []tracker.Target) {
 	if f.Record.Want == lifecycle.Absent {
 		return nil
 	}
@@ -84,26 +84,26 @@ func (f Facts) Recorded() (recorded []tracker.Target) {
 	return recorded
 }
 
-func (f Facts) target(in lifecycle.Recorded) int {
+func (f Facts) target(in lifecycle.Key) int {
 	return slices.IndexFunc(f.Targets, func(t tracker.Target) bool { return t.Key() == in })
 }
 
 // IsTarget reports whether the pod belongs there.
-func (f Facts) IsTarget(in lifecycle.Recorded) bool { return f.target(in) >= 0 }
+func (f Facts) IsTarget(in lifecycle.Key) bool { return f.target(in) >= 0 }
 
 // Has reports whether an instance is at an address that the pod has now.
-func (f Facts) Has(in lifecycle.Recorded) bool {
+func (f Facts) Has(in lifecycle.Key) bool {
 	return !f.Gone && lifecycle.AddressOf(f.Pod) != "" && f.reaches(in)
 }
 
 // reaches reports whether an instance is at an address of the pod. An application chooses among all by which it is reached.
-func (f Facts) reaches(in lifecycle.Recorded) bool {
+func (f Facts) reaches(in lifecycle.Key) bool {
 	return in.Address == f.Pod.Status.PodIP || in.ByApp() && slices.Contains(lifecycle.AddressesOf(f.Pod, in.Port), in.Address)
 }
 
 // PlaceOf returns an instance at the address at which its application's entry was found last, by this process or else by the record;
 // as it is where nobody has found one, and where Rollcall writes it.
-func (f Facts) PlaceOf(in lifecycle.Recorded) lifecycle.Recorded {
+func (f Facts) PlaceOf(in lifecycle.Key) lifecycle.Key {
 	if !in.ByApp() {
 		return in
 	}
@@ -121,37 +121,37 @@ func (f Facts) PlaceOf(in lifecycle.Recorded) lifecycle.Recorded {
 }
 
 // recordFound reports whether the record says that there was an entry.
-func (f Facts) recordFound(in lifecycle.Recorded) bool {
-	return f.recordHas(in, func(recorded lifecycle.Recorded) bool { return !slices.Contains(f.Record.Unfound, recorded) })
+func (f Facts) recordFound(in lifecycle.Key) bool {
+	return f.recordHas(in, func(recorded lifecycle.Key) bool { return !slices.Contains(f.Record.Unfound, recorded) })
 }
 
-func (f Facts) recordHas(in lifecycle.Recorded, such func(lifecycle.Recorded) bool) bool {
-	return slices.ContainsFunc(f.Record.Instances, func(r lifecycle.Recorded) bool { return f.named(r) == in && such(r) })
+func (f Facts) recordHas(in lifecycle.Key, such func(lifecycle.Key) bool) bool {
+	return slices.ContainsFunc(f.Record.Instances, func(r lifecycle.Key) bool { return f.named(r) == in && such(r) })
 }
 
 // WasInService reports whether clients were given the instance once, by what this process or the record knows.
-func (f Facts) WasInService(in lifecycle.Recorded) bool {
-	anyway := func(lifecycle.Recorded) bool { return true }
+func (f Facts) WasInService(in lifecycle.Key) bool {
+	anyway := func(lifecycle.Key) bool { return true }
 	return f.Known.Of(in).WasInService() || f.Record.WasInService() && f.recordHas(in, anyway)
 }
 
 // saw reports whether anybody ever found an entry of the pod's application there: this process, or one that wrote the record.
-func (f Facts) saw(in lifecycle.Recorded) bool {
+func (f Facts) saw(in lifecycle.Key) bool {
 	return !f.Known.Of(in).SeenAt().IsZero() || f.recordFound(in)
 }
 
 // Unseen reports whether nobody ever saw an entry of the pod's application there, nor any entry where the pod belonged before its
 // description or its address changed. That there is none acknowledges nothing then.
-func (f Facts) Unseen(in lifecycle.Recorded) bool {
+func (f Facts) Unseen(in lifecycle.Key) bool {
 	if !in.ByApp() || f.saw(in) {
 		return false
 	}
-	return !slices.ContainsFunc(f.Instances(), func(other lifecycle.Recorded) bool { return !f.IsTarget(other) && f.saw(other) })
+	return !slices.ContainsFunc(f.Instances(), func(other lifecycle.Key) bool { return !f.IsTarget(other) && f.saw(other) })
 }
 
 // leftToApp reports whether the pod leaves a place to an application's own entry: its own application's, by which clients are
 // given it, or that of whichever pod has a former address by now.
-func (f Facts) leftToApp(in lifecycle.Recorded, want lifecycle.Want) bool {
+func (f Facts) leftToApp(in lifecycle.Key, want lifecycle.Want) bool {
 	if want == lifecycle.Absent && !f.Has(in) && (f.Gone || f.Pod.Status.PodIP != "") {
 		return true
 	}
@@ -161,7 +161,7 @@ func (f Facts) leftToApp(in lifecycle.Recorded, want lifecycle.Want) bool {
 // mustBeSeen reports whether the registry has to be asked whether there was an entry that could be taken out. A pod that never was
 // ready is left to its application, unless it goes. If the pod has several addresses, its application's entry may be at any of them: it
 // is looked for at all while none was found, and again once that has gone.
-func (f Facts) mustBeSeen(in lifecycle.Recorded, want lifecycle.Want) bool {
+func (f Facts) mustBeSeen(in lifecycle.Key, want lifecycle.Want) bool {
 	if want == lifecycle.InService || !in.ByApp() || !f.IsTarget(in) {
 		return false
 	}
@@ -174,7 +174,7 @@ func (f Facts) mustBeSeen(in lifecycle.Recorded, want lifecycle.Want) bool {
 // which has made no call for it, and no record speaks of it. Where a hook is to be released, or there is a record, a list must have
 // shown besides that no leader before this one has registered it: the watch may have lagged when this one began to lead. No list shows
 // what applications register.
-func (f Facts) neverThere(in lifecycle.Recorded, want lifecycle.Want) bool {
+func (f Facts) neverThere(in lifecycle.Key, want lifecycle.Want) bool {
 	if want == lifecycle.InService || !f.Known.Born() || slices.Contains(f.Instances(), in) {
 		return false
 	}
@@ -184,7 +184,7 @@ func (f Facts) neverThere(in lifecycle.Recorded, want lifecycle.Want) bool {
 
 // outSince is when the record says that the instance was taken out; nil where it does not, or where another process may
 // have put it back since: an application, or a manager unless the pod has stayed since the record where only "out" is ever wanted.
-func (f Facts) outSince(in lifecycle.Recorded, want lifecycle.Want) *time.Time {
+func (f Facts) outSince(in lifecycle.Key, want lifecycle.Want) *time.Time {
 	if in.ByApp() || !f.Record.Fresh(f.Pod) || !f.Record.Says(want, in) || !lifecycle.MustStayOut(f.Pod) {
 		return nil
 	}

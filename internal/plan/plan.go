@@ -132,7 +132,7 @@ func (f Facts) row(t tracker.Target, want lifecycle.Want) Row {
 // away is what has to be said of an instance where the pod does not belong. What is out of service at the pod's address stays so for as
 // long as the pod is out: no hook that waits for that hangs on a registry that it departs from. Where the application's own entry, at the
 // same place, may show only once Rollcall's is gone, that goes.
-func (f Facts) away(in lifecycle.Recorded, want lifecycle.Want) lifecycle.Want {
+func (f Facts) away(in lifecycle.Key, want lifecycle.Want) lifecycle.Want {
 	out := want == lifecycle.OutOfService && f.reaches(in) && f.Known.Of(in).Stands(lifecycle.OutOfService)
 	if out && !f.IsTarget(in.By(lifecycle.Application)) {
 		return lifecycle.OutOfService
@@ -141,15 +141,15 @@ func (f Facts) away(in lifecycle.Recorded, want lifecycle.Want) lifecycle.Want {
 }
 
 // others are the instances where the pod does not belong.
-func (f Facts) others(want lifecycle.Want) []lifecycle.Recorded {
-	return slices.DeleteFunc(f.Instances(), func(in lifecycle.Recorded) bool {
+func (f Facts) others(want lifecycle.Want) []lifecycle.Key {
+	return slices.DeleteFunc(f.Instances(), func(in lifecycle.Key) bool {
 		return f.IsTarget(in) || (want == lifecycle.InService || want == lifecycle.Keep) && f.isSameEntry(in)
 	})
 }
 
 // isSameEntry reports whether an application's entry may be that of a target whose service differs in case only: Consul and Eureka
 // take both names for one. What takes a pod out takes it out under both.
-func (f Facts) isSameEntry(in lifecycle.Recorded) bool {
+func (f Facts) isSameEntry(in lifecycle.Key) bool {
 	return in.ByApp() && slices.ContainsFunc(f.Targets, func(t tracker.Target) bool {
 		target := t.Key()
 		target.Service = in.Service
@@ -159,7 +159,7 @@ func (f Facts) isSameEntry(in lifecycle.Recorded) bool {
 
 // staysUnderAnotherName reports whether the pod departs from a registry and keeps the same instance in another, which may be
 // the same server: its entry must be spared if it is the other's by now.
-func staysUnderAnotherName(in lifecycle.Recorded, targets []tracker.Target) bool {
+func staysUnderAnotherName(in lifecycle.Key, targets []tracker.Target) bool {
 	return slices.ContainsFunc(targets, func(t tracker.Target) bool {
 		other := t.Key()
 		other.Registry, other.Writer = in.Registry, in.Writer

@@ -18,8 +18,8 @@ import (
 func TestOf(t *testing.T) {
 	t.Parallel()
 	const now, former, other = "10.0.0.2", "10.0.0.1", "fd00::2"
-	at := func(registry, service, address string) lifecycle.Recorded {
-		return lifecycle.Recorded{Registry: registry, Service: service, Address: address, Port: 80}
+	at := func(registry, service, address string) lifecycle.Key {
+		return lifecycle.Key{Registry: registry, Service: service, Address: address, Port: 80}
 	}
 	web, old := at("default", "web", now), at("default", "web", former)
 	shop, blue := at("default", "shop", now), at("blue", "web", now)
@@ -31,110 +31,110 @@ func TestOf(t *testing.T) {
 		row       lifecycle.Row
 		noAddress bool
 		arrived   bool
-		targets   []lifecycle.Recorded
-		instances []lifecycle.Recorded
+		targets   []lifecycle.Key
+		instances []lifecycle.Key
 		// out are those that a registry has acknowledged to be out of service.
-		out []lifecycle.Recorded
+		out []lifecycle.Key
 		// marks are the names of their registries that entries carry.
-		marks map[lifecycle.Recorded]string
+		marks map[lifecycle.Key]string
 		plan  []string
 	}{
 		"joins": {
 			reason: "another pod may have the former address soon, and the old service is left when clients find the new one",
 			want:   lifecycle.InService, row: lifecycle.RowNormal,
-			targets: []lifecycle.Recorded{web}, instances: []lifecycle.Recorded{shop, old, web},
+			targets: []lifecycle.Key{web}, instances: []lifecycle.Key{shop, old, web},
 			plan: []string{`former: Absent service "web" at 10.0.0.1:80`, `present: InService service "web" at 10.0.0.2:80 of default`,
 				`departing: Absent service "shop" at 10.0.0.2:80`},
 		},
 		"leaves": {
 			reason: "the entry goes under whichever name of the registry it was written",
 			want:   lifecycle.Absent, row: lifecycle.RowPreparingDelete,
-			targets: []lifecycle.Recorded{web}, instances: []lifecycle.Recorded{web, blue},
+			targets: []lifecycle.Key{web}, instances: []lifecycle.Key{web, blue},
 			plan: []string{`present: Absent service "web" at 10.0.0.2:80`, `departing: Absent service "web" at 10.0.0.2:80 in registry "blue"`},
 		},
 		"is updated": {
 			reason: "it stays registered, and out of rotation everywhere", want: lifecycle.OutOfService, row: lifecycle.RowPreparingUpdate,
-			targets: []lifecycle.Recorded{web}, instances: []lifecycle.Recorded{web, shop},
+			targets: []lifecycle.Key{web}, instances: []lifecycle.Key{web, shop},
 			plan: []string{`present: OutOfService service "web" at 10.0.0.2:80`, `departing: Absent service "shop" at 10.0.0.2:80`},
 		},
 		"is updated, and has left by then": {
 			reason: "clients are given it nowhere, and no hook is to wait for a registry that it departs from",
 			want:   lifecycle.OutOfService, row: lifecycle.RowPreparingUpdate,
-			targets: []lifecycle.Recorded{web}, instances: []lifecycle.Recorded{old, shop, blue}, out: []lifecycle.Recorded{old, blue},
+			targets: []lifecycle.Key{web}, instances: []lifecycle.Key{old, shop, blue}, out: []lifecycle.Key{old, blue},
 			plan: []string{`former: Absent service "web" at 10.0.0.1:80`, `present: OutOfService service "web" at 10.0.0.2:80`,
 				`departing: OutOfService service "web" at 10.0.0.2:80 in registry "blue" of blue`, `departing: Absent service "shop" at 10.0.0.2:80`},
 		},
 		"was updated, and has left by then": {
 			reason: "nothing is left behind", want: lifecycle.InService, row: lifecycle.RowUpdated,
-			targets: []lifecycle.Recorded{web}, instances: []lifecycle.Recorded{shop}, out: []lifecycle.Recorded{shop},
+			targets: []lifecycle.Key{web}, instances: []lifecycle.Key{shop}, out: []lifecycle.Key{shop},
 			plan: []string{`present: InService service "web" at 10.0.0.2:80 of default`, `departing: Absent service "shop" at 10.0.0.2:80`},
 		},
 		"is updated, and left to its application": {
 			reason: "the application's entry may show only once Rollcall's is gone", want: lifecycle.OutOfService, row: lifecycle.RowPreparingUpdate,
-			targets: []lifecycle.Recorded{byApp}, instances: []lifecycle.Recorded{web}, out: []lifecycle.Recorded{web},
+			targets: []lifecycle.Key{byApp}, instances: []lifecycle.Key{web}, out: []lifecycle.Key{web},
 			plan: []string{`present: OutOfService the application's own entry of service "web" at 10.0.0.2:80`,
 				`departing: Absent service "web" at 10.0.0.2:80 of default`},
 		},
 		"is left to its application": {
 			reason: "Rollcall's entry goes when clients are given the application's", want: lifecycle.InService, row: lifecycle.RowNormal,
-			targets: []lifecycle.Recorded{byApp}, instances: []lifecycle.Recorded{web},
+			targets: []lifecycle.Key{byApp}, instances: []lifecycle.Key{web},
 			plan: []string{`present: InService the application's own entry of service "web" at 10.0.0.2:80 of default`,
 				`departing: Absent service "web" at 10.0.0.2:80 of default`},
 		},
 		"has its application's entry at another of its addresses": {
 			reason: "that is not a former one", want: lifecycle.InService, row: lifecycle.RowNormal,
-			targets: []lifecycle.Recorded{byAppAtOther}, instances: []lifecycle.Recorded{byApp, byAppAtOther, at("default", "web", other)},
+			targets: []lifecycle.Key{byAppAtOther}, instances: []lifecycle.Key{byApp, byAppAtOther, at("default", "web", other)},
 			plan: []string{`former: Absent service "web" at [fd00::2]:80`,
 				`present: InService the application's own entry of service "web" at [fd00::2]:80 of default`,
 				`departing: Absent the application's own entry of service "web" at 10.0.0.2:80`},
 		},
 		"has a name that changed in case": {
 			reason: "Consul and Eureka take both names for one: what takes out the former one takes the pod out",
-			want:   lifecycle.InService, row: lifecycle.RowNormal, targets: []lifecycle.Recorded{byApp}, instances: []lifecycle.Recorded{inCapitals},
+			want:   lifecycle.InService, row: lifecycle.RowNormal, targets: []lifecycle.Key{byApp}, instances: []lifecycle.Key{inCapitals},
 			plan: []string{`present: InService the application's own entry of service "web" at 10.0.0.2:80 of default`},
 		},
 		"has a name that changed in case, and leaves": {
 			reason: "Nacos tells the names apart",
 			want:   lifecycle.OutOfService, row: lifecycle.RowPreparingUpdate,
-			targets: []lifecycle.Recorded{byApp}, instances: []lifecycle.Recorded{inCapitals},
+			targets: []lifecycle.Key{byApp}, instances: []lifecycle.Key{inCapitals},
 			plan: []string{`present: OutOfService the application's own entry of service "web" at 10.0.0.2:80`,
 				`departing: Absent the application's own entry of service "WEB" at 10.0.0.2:80`},
 		},
 		"moves to another registry": {
 			reason: "blue may be the same server, where the entry is default's by then",
 			want:   lifecycle.InService, row: lifecycle.RowNormal,
-			targets: []lifecycle.Recorded{web}, instances: []lifecycle.Recorded{blue},
+			targets: []lifecycle.Key{web}, instances: []lifecycle.Key{blue},
 			plan: []string{`present: InService service "web" at 10.0.0.2:80 of default`,
 				`departing: Absent service "web" at 10.0.0.2:80 in registry "blue" of blue`},
 		},
 		"moves to another registry, and the one before was renamed": {
 			reason: "the entry has the former name, and would be spared under the new one",
 			want:   lifecycle.InService, row: lifecycle.RowNormal,
-			targets: []lifecycle.Recorded{web}, instances: []lifecycle.Recorded{blue}, marks: map[lifecycle.Recorded]string{blue: "green"},
+			targets: []lifecycle.Key{web}, instances: []lifecycle.Key{blue}, marks: map[lifecycle.Key]string{blue: "green"},
 			plan: []string{`present: InService service "web" at 10.0.0.2:80 of default`,
 				`departing: Absent service "web" at 10.0.0.2:80 in registry "blue" of green`},
 		},
 		"stays": {
 			reason: "what is in service and what is not stays so", want: lifecycle.Keep, row: lifecycle.RowNormal, arrived: true,
-			targets: []lifecycle.Recorded{web}, instances: []lifecycle.Recorded{web},
+			targets: []lifecycle.Key{web}, instances: []lifecycle.Key{web},
 		},
 		"stays and has not arrived": {
 			reason: "clients may find it in the old service alone", want: lifecycle.Keep, row: lifecycle.RowNormal,
-			targets: []lifecycle.Recorded{web}, instances: []lifecycle.Recorded{shop, old},
+			targets: []lifecycle.Key{web}, instances: []lifecycle.Key{shop, old},
 			plan: []string{`former: Absent service "web" at 10.0.0.1:80`},
 		},
 		"stays and has arrived": {
 			reason: "clients find it in the new service", want: lifecycle.Keep, row: lifecycle.RowNormal, arrived: true,
-			targets: []lifecycle.Recorded{web}, instances: []lifecycle.Recorded{shop},
+			targets: []lifecycle.Key{web}, instances: []lifecycle.Key{shop},
 			plan: []string{`departing: Absent service "shop" at 10.0.0.2:80`},
 		},
 		"unknown state": {
 			reason: "the registry is left as it is", want: lifecycle.Keep, row: lifecycle.RowUnknownState, arrived: true,
-			instances: []lifecycle.Recorded{shop, old},
+			instances: []lifecycle.Key{shop, old},
 		},
 		"no address": {
 			reason: "nothing tells which address is a former one", want: lifecycle.Keep, row: lifecycle.RowNormal, noAddress: true, arrived: true,
-			instances: []lifecycle.Recorded{shop, old},
+			instances: []lifecycle.Key{shop, old},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -192,7 +192,7 @@ func TestConfirms(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := Row{Target: target(lifecycle.Recorded{Registry: "default", Writer: tc.writer}), Want: tc.want, LeftToApp: tc.leavesToApp}
+			c := Row{Target: target(lifecycle.Key{Registry: "default", Writer: tc.writer}), Want: tc.want, LeftToApp: tc.leavesToApp}
 			for _, state := range []registry.State{in, out, absent, foreign} {
 				if got, want := c.Confirms(state), slices.Contains(tc.confirm, state); got != want {
 					t.Errorf("%s: got %t, want %t\nreason: %s", state, got, want, tc.reason)
@@ -213,13 +213,13 @@ func TestAsked(t *testing.T) {
 	}
 }
 
-func same(in lifecycle.Recorded) lifecycle.Recorded { return in }
+func same(in lifecycle.Key) lifecycle.Key { return in }
 
 type sameNames struct{}
 
-func (sameNames) Configured(in lifecycle.Recorded) (lifecycle.Recorded, bool) { return in, true }
+func (sameNames) Configured(in lifecycle.Key) (lifecycle.Key, bool) { return in, true }
 
-func target(in lifecycle.Recorded) tracker.Target {
+func target(in lifecycle.Key) tracker.Target {
 	return tracker.Target{
 		Registry: in.Registry, Writer: in.Writer, Instance: registry.Instance{Service: in.Service, Address: in.Address, Port: in.Port},
 	}

@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/orders"
 	"github.com/rollcall-dev/rollcall/internal/statuspage/entries"
-	"github.com/rollcall-dev/rollcall/internal/steer"
 )
 
 const (
@@ -75,12 +75,12 @@ func (c *cluster) ask(
 }
 
 // held asks the manager which removals those with the digest are.
-func (c *cluster) held(ctx context.Context, lease *coordinationv1.Lease, digest string) (*steer.Held, error) {
+func (c *cluster) held(ctx context.Context, lease *coordinationv1.Lease, digest string) (*orders.Held, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	var page struct {
 		Registries []struct {
-			Held *steer.Held `json:"heldRemovals"`
+			Held *orders.Held `json:"heldRemovals"`
 		} `json:"registries"`
 	}
 	name, err := c.ask(ctx, lease, entries.PagePath, nil, &page)
@@ -138,7 +138,7 @@ func registryOf(all []entries.Entry) string {
 }
 
 // byNow is what the manager knows of a recorded instance, if that differs from what the registry acknowledged.
-func byNow(p Pod, in lifecycle.Recorded) string {
+func byNow(p Pod, in lifecycle.Key) string {
 	i := slices.IndexFunc(p.Entries, func(e entries.Entry) bool { return isOf(e, in) })
 	switch {
 	case i < 0 && p.Rotation == In:
@@ -152,7 +152,7 @@ func byNow(p Pod, in lifecycle.Recorded) string {
 	}
 }
 
-func isOf(e entries.Entry, in lifecycle.Recorded) bool {
+func isOf(e entries.Entry, in lifecycle.Key) bool {
 	return e.Registry == in.Registry && e.Writer == string(in.Writer) && e.Service == in.Service &&
 		e.Endpoint == net.JoinHostPort(in.Address, strconv.Itoa(in.Port))
 }
@@ -174,7 +174,7 @@ func registrySentences(p Pod, unknown error) []string {
 	}
 	var lines []string
 	for _, e := range p.Entries {
-		recorded := slices.ContainsFunc(p.Instances, func(in lifecycle.Recorded) bool { return isOf(e, in) })
+		recorded := slices.ContainsFunc(p.Instances, func(in lifecycle.Key) bool { return isOf(e, in) })
 		if !recorded || agrees(e, p.Rotation) {
 			lines = append(lines, fmt.Sprintf("As the manager knows it, registry %s has %s at %s %s.",
 				lifecycle.Source{Registry: e.Registry, Writer: lifecycle.Writer(e.Writer)}, e.Service, e.Endpoint, wordsOf(e.State)))

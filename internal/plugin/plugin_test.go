@@ -128,7 +128,7 @@ func (s scene) view(t *testing.T) Pod {
 			outSince = new(now.Add(-s.out))
 		}
 		hooks := lifecycle.HooksOf(set.ForDecision(), parsed.Hooks)
-		record := lifecycle.NewRecord(pod, hooks, s.record, []lifecycle.Recorded{
+		record := lifecycle.NewRecord(pod, hooks, s.record, []lifecycle.Key{
 			{Registry: "default", Service: "web", Address: "10.0.0.1", Port: 80},
 		}, outSince)
 		text, err := json.Marshal(record)

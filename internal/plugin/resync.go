@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/rollcall-dev/rollcall/internal/steer"
+	"github.com/rollcall-dev/rollcall/internal/orders"
 )
 
 func (o *options) resyncCommand() *cobra.Command {
@@ -39,7 +39,7 @@ func (o *options) resyncCommand() *cobra.Command {
 			if approve {
 				return cluster.approve(ctx, lease, yes)
 			}
-			if err := cluster.annotate(ctx, "Lease", lease, steer.AnnotationRun, o.now().UTC().Format(time.RFC3339Nano)); err != nil {
+			if err := cluster.annotate(ctx, "Lease", lease, orders.AnnotationRun, o.now().UTC().Format(time.RFC3339Nano)); err != nil {
 				return err
 			}
 			fmt.Fprintf(o.Out, "lease/%s annotated: %s compares the registries with the cluster now\n", lease.Name, *lease.Spec.HolderIdentity)
@@ -146,8 +146,8 @@ func (w *world) leaderlessIn(namespace string) string {
 // already.
 func lastBlocked(events []eventsv1.Event, lease string, approved []string) *eventsv1.Event {
 	blocked := slices.DeleteFunc(events, func(e eventsv1.Event) bool {
-		digest := steer.DigestIn(e.Note)
-		return e.Reason != "RemovalBlocked" || digest == "" || steer.LeaseIn(e.Note) != lease || slices.Contains(approved, digest)
+		digest := orders.DigestIn(e.Note)
+		return e.Reason != "RemovalBlocked" || digest == "" || orders.LeaseIn(e.Note) != lease || slices.Contains(approved, digest)
 	})
 	if len(blocked) == 0 {
 		return nil
@@ -162,17 +162,17 @@ func (c *cluster) approve(ctx context.Context, lease *coordinationv1.Lease, yes 
 	if err := c.List(ctx, &events, client.InNamespace(c.installation)); err != nil {
 		return reading("Events", err)
 	}
-	last := lastBlocked(events.Items, lease.Name, steer.Approved(lease.Annotations[steer.AnnotationApprove]))
+	last := lastBlocked(events.Items, lease.Name, orders.Approved(lease.Annotations[orders.AnnotationApprove]))
 	if last == nil {
 		return fmt.Errorf("no Event in namespace %s names removals that wait for an approval at Lease %s; the API server keeps an "+
 			"Event for an hour: %s has the manager look again", c.installation, lease.Name, c.again("resync"))
 	}
 	fmt.Fprintf(c.Out, "%s ago: %s\n", short(c.now().Sub(lastSeen(*last))), printable(last.Note))
-	digest := steer.DigestIn(last.Note)
+	digest := orders.DigestIn(last.Note)
 	held, err := c.held(ctx, lease, digest)
 	if err != nil {
 		fmt.Fprintf(c.ErrOut, "No more than the line above can be shown: %v\n", err)
-		held = &steer.Held{}
+		held = &orders.Held{}
 	}
 	for _, entry := range held.Entries {
 		fmt.Fprintln(c.Out, "- "+printable(entry))
@@ -180,8 +180,8 @@ func (c *cluster) approve(ctx context.Context, lease *coordinationv1.Lease, yes 
 	if err := c.confirm(yes, removes(last.Note, held), "nothing was approved"); err != nil {
 		return err
 	}
-	value := steer.Approve(lease.Annotations[steer.AnnotationApprove], digest)
-	if err := c.annotate(ctx, "Lease", lease, steer.AnnotationApprove, value); err != nil {
+	value := orders.Approve(lease.Annotations[orders.AnnotationApprove], digest)
+	if err := c.annotate(ctx, "Lease", lease, orders.AnnotationApprove, value); err != nil {
 		return err
 	}
 	fmt.Fprintf(c.Out, "lease/%s annotated: %s removes them\n", lease.Name, *lease.Spec.HolderIdentity)
@@ -189,7 +189,7 @@ func (c *cluster) approve(ctx context.Context, lease *coordinationv1.Lease, yes 
 }
 
 // removes says what an approval lets Rollcall remove, and how much of that a person has before their eyes.
-func removes(note string, held *steer.Held) string {
+func removes(note string, held *orders.Held) string {
 	count, _, _ := strings.Cut(note, " ")
 	switch named := len(held.Entries); {
 	case count == "1":

@@ -28,7 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/rollcall-dev/rollcall/internal/steer"
+	"github.com/rollcall-dev/rollcall/internal/orders"
 	"github.com/rollcall-dev/rollcall/test/harness/bubble"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
@@ -124,7 +124,7 @@ func TestApprove(t *testing.T) {
 	blocked := func(name, digest string, ago time.Duration) client.Object {
 		return &eventsv1.Event{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: name}, Reason: "RemovalBlocked", Type: corev1.EventTypeWarning,
-			EventTime: metav1.MicroTime{Time: now.Add(-ago)}, Note: "5 of 7 entries. If they should go, " + steer.HowToApprove(steer.Command("two", "rollcall"), digest) + ", or wait. Examples: web\x1b[2J.",
+			EventTime: metav1.MicroTime{Time: now.Add(-ago)}, Note: "5 of 7 entries. If they should go, " + orders.HowToApprove(orders.Command("two", "rollcall"), digest) + ", or wait. Examples: web\x1b[2J.",
 		}
 	}
 	for name, c := range map[string]struct {
@@ -138,14 +138,14 @@ func TestApprove(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			lease := leaseHeld(now)
-			lease.Annotations = map[string]string{steer.AnnotationApprove: "abc"}
+			lease.Annotations = map[string]string{orders.AnnotationApprove: "abc"}
 			cluster := clusterWith(lease, blocked("a", "111", time.Hour), blocked("b", "222", time.Minute), blocked("c", "abc", time.Second))
 			cluster.where = "context prod"
 			var out strings.Builder
 			cluster.IOStreams = genericiooptions.IOStreams{In: strings.NewReader(c.answer), Out: &out, ErrOut: &out}
 			expect.Error(t, c.reason, cluster.approve(t.Context(), lease, c.yes), c.err)
 			expect.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(lease), lease))
-			if got := lease.Annotations[steer.AnnotationApprove]; got != c.want || !strings.Contains(out.String(), "60s ago: 5 of 7 entries") ||
+			if got := lease.Annotations[orders.AnnotationApprove]; got != c.want || !strings.Contains(out.String(), "60s ago: 5 of 7 entries") ||
 				strings.Contains(out.String(), "context prod: Rollcall removes all 5 entries; ") == c.yes || !strings.Contains(out.String(), "resync --approve --rollcall-namespace=two, or ") ||
 				strings.Contains(out.String(), "\x1b") {
 				t.Errorf("%s: approved %q, want %q; it printed\n%s", c.reason, got, c.want, &out)
@@ -161,7 +161,7 @@ func TestApprove(t *testing.T) {
 	if !strings.Contains(asked.String(), "Rollcall removes the entry that is named above. ") {
 		t.Errorf("of one entry it asks %q", &asked)
 	}
-	one.Note = "1 of 7 entries. If they should go, " + steer.HowToApprove(steer.Command("system", "second"), "111")
+	one.Note = "1 of 7 entries. If they should go, " + orders.HowToApprove(orders.Command("system", "second"), "111")
 	second := leaseHeld(now)
 	second.Name = "second"
 	other := clusterWith(one, lease, second)
@@ -179,20 +179,20 @@ func TestApproveNamesThem(t *testing.T) {
 	names := []string{"web at 10.0.0.1:80 of pod prod/web-1", "api at 10.0.0.2:80 of pod prod/api-1\x1b[2J"}
 	for name, c := range map[string]struct {
 		reason string
-		held   *steer.Held
+		held   *orders.Held
 		status int
 		wants  []string
 	}{
 		"all": {
-			reason: "nothing else goes", held: &steer.Held{Digest: "111", Total: 2, Entries: names},
+			reason: "nothing else goes", held: &orders.Held{Digest: "111", Total: 2, Entries: names},
 			wants: []string{"\n- " + names[0] + "\n- api at", "removes the 2 entries that the lines above name."},
 		},
 		"some": {
-			reason: "the page has a limit", held: &steer.Held{Digest: "111", Total: 501, Entries: names},
+			reason: "the page has a limit", held: &orders.Held{Digest: "111", Total: 501, Entries: names},
 			wants: []string{"- " + names[0], "the lines above name 2 of them."},
 		},
 		"others": {
-			reason: "the set has changed since the Event", held: &steer.Held{Digest: "222", Total: 2, Entries: names},
+			reason: "the set has changed since the Event", held: &orders.Held{Digest: "222", Total: 2, Entries: names},
 			wants: []string{"No more than the line above can be shown: the manager rollcall-0 holds back others by now", "names at most three of them."},
 		},
 		"no page": {
@@ -220,7 +220,7 @@ func TestApproveNamesThem(t *testing.T) {
 			lease := leaseHeld(now)
 			cluster := clusterWith(lease, &eventsv1.Event{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "a"}, Reason: "RemovalBlocked",
-				Note: fmt.Sprintf("%d of 900 entries. If they should go, %s.", count, steer.HowToApprove(steer.Command("", ""), "111")),
+				Note: fmt.Sprintf("%d of 900 entries. If they should go, %s.", count, orders.HowToApprove(orders.Command("", ""), "111")),
 			}, &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "rollcall-0"},
 				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: metricsPort, ContainerPort: 8080}}}}},

@@ -21,7 +21,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/rollcall-dev/rollcall/internal/steer"
+	"github.com/rollcall-dev/rollcall/internal/orders"
 )
 
 // The exit statuses, which docs/kubectl-plugin.md lists.
@@ -95,9 +95,9 @@ func (o *options) command() *cobra.Command {
 		PersistentPreRun: o.repeat,
 	}
 	o.flags.AddFlags(root.PersistentFlags())
-	root.PersistentFlags().StringVar(&o.installation, "rollcall-namespace", steer.Namespace,
+	root.PersistentFlags().StringVar(&o.installation, "rollcall-namespace", orders.Namespace,
 		"The namespace in which Rollcall is installed.")
-	root.PersistentFlags().StringVar(&o.leaseName, "leader-election-id", steer.Lease,
+	root.PersistentFlags().StringVar(&o.leaseName, "leader-election-id", orders.Lease,
 		"The name of the manager's Lease: the value of the manager's own flag --leader-election-id.")
 	root.AddCommand(o.statusCommand(), o.explainCommand(), o.rolloutCommand(), o.lintCommand(), o.enrollCommand(),
 		o.releaseCommand(), o.resyncCommand(), o.receiptCommand())

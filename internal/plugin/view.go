@@ -51,7 +51,7 @@ type Pod struct {
 	Reason  reason.Reason `json:"reason,omitempty"`
 	Message string        `json:"message,omitempty"`
 	// Instances are those that the record names, as service at address in registry.
-	Instances []lifecycle.Recorded `json:"instances,omitempty"`
+	Instances []lifecycle.Key `json:"instances,omitempty"`
 	// Entries are what the registries say now, as far as the manager knows and answers.
 	Entries []entries.Entry `json:"entries,omitempty"`
 

@@ -5,39 +5,39 @@ import (
 	"fmt"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/internal/notes"
 	"github.com/rollcall-dev/rollcall/internal/reason"
+	"github.com/rollcall-dev/rollcall/internal/waiting"
 )
 
 // explain finds what keeps a pod waiting, or needs a person's look, although the registry says what it must.
-func (v visited) explain() notes.Blocker {
+func (v visited) explain() waiting.Blocker {
 	d, in := v.Decision, v.Result.Input
 	keptOut := d.Row == lifecycle.RowNormalNotReady && d.Want == lifecycle.Keep && v.MayBeOut()
 	switch {
 	case v.Problem.Reason != "" && d.Row.Serves():
 		return v.Problem
 	case d.Row == lifecycle.RowUnknownState:
-		return notes.Blocker{Reason: reason.UnknownState, Message: fmt.Sprintf(
+		return waiting.Blocker{Reason: reason.UnknownState, Message: fmt.Sprintf(
 			"lifecycle state %q is not one that Rollcall knows: the registry is left as it is; see the supported OpenKruise versions",
 			lifecycle.State(in.Pod))}
 	case len(in.Hooks.Refused) > 0:
-		return notes.Blocker{Reason: reason.HandlerRefused, Message: in.Hooks.Refused[0].Why}
+		return waiting.Blocker{Reason: reason.HandlerRefused, Message: in.Hooks.Refused[0].Why}
 	case in.HeldNotReady(d):
-		return notes.Blocker{Reason: reason.HeldNotReady, Message: "OpenKruise holds the pod not ready (markPodNotReady) and lets go only " +
+		return waiting.Blocker{Reason: reason.HeldNotReady, Message: "OpenKruise holds the pod not ready (markPodNotReady) and lets go only " +
 			"after an in-place update, which was rolled back: delete the pod, or update it in place"}
 	case in.OutForItsEnd(d):
-		return notes.Blocker{Reason: reason.Ending, Message: "the pod is out of rotation before it ends: " + in.Ending}
+		return waiting.Blocker{Reason: reason.Ending, Message: "the pod is out of rotation before it ends: " + in.Ending}
 	case in.KeptInPanic(d) && !keptOut:
-		return notes.Blocker{Reason: reason.PanicThreshold, Message: v.Panic.Message(v.Settings.PanicThreshold)}
+		return waiting.Blocker{Reason: reason.PanicThreshold, Message: v.Panic.Message(v.Settings.PanicThreshold)}
 	case d.Row == lifecycle.RowUpdating:
-		return notes.Blocker{Reason: reason.Updating, Message: lifecycle.NotUpdatedBecause(in.Pod)}
+		return waiting.Blocker{Reason: reason.Updating, Message: lifecycle.NotUpdatedBecause(in.Pod)}
 	case in.AwaitsReadiness(d) || keptOut:
-		return notes.Blocker{Reason: reason.NotReady, Message: cmp.Or(lifecycle.NotReadyBecause(in.Pod), "its node is not Ready")}
+		return waiting.Blocker{Reason: reason.NotReady, Message: cmp.Or(lifecycle.NotReadyBecause(in.Pod), "its node is not Ready")}
 	case v.Warning.Reason != "":
 		return v.Warning
 	case in.Released(d):
-		return notes.Blocker{Reason: reason.AwaitingOpenKruise, Message: "the pod is out of the registry and its hook is released; " +
+		return waiting.Blocker{Reason: reason.AwaitingOpenKruise, Message: "the pod is out of the registry and its hook is released; " +
 			"OpenKruise has neither updated nor deleted it yet"}
 	}
-	return notes.Blocker{}
+	return waiting.Blocker{}
 }

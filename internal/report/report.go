@@ -17,16 +17,17 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/audit"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/internal/notes"
+	"github.com/rollcall-dev/rollcall/internal/memory"
 	"github.com/rollcall-dev/rollcall/internal/observe"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/internal/visit"
+	"github.com/rollcall-dev/rollcall/internal/waiting"
 )
 
 // Reporter reports visits.
 type Reporter struct {
-	Notes    *notes.Notes
+	Memory   *memory.Pods
 	Recorder events.EventRecorder
 	// Audit writes down what receipts are made from. Nil is for no receipts.
 	Audit *audit.Log
@@ -47,20 +48,20 @@ func (v visited) pod() *corev1.Pod { return v.Result.Input.Pod }
 // where an event will say so.
 func (r *Reporter) Report(ctx context.Context, f *observe.Facts, result visit.Result) (again time.Duration) {
 	v := visited{f, result}
-	b := notes.First(slices.Concat(v.Held, v.Behind)...)
+	b := waiting.First(slices.Concat(v.Held, v.Behind)...)
 	if b.Reason == "" {
 		r.Calm(v.pod().UID)
 		b = v.explain()
 	}
-	before := v.Note.Shown()
+	before := v.Memory.Shown()
 	b = b.InPlaceOf(before)
 	b.Hook = v.Decision.Waiting
 	shown, due := r.dated(v, b, before).Say(before, r.Clock.Now())
 	if !shown.Said.IsZero() {
-		shown.After = cmp.Or(shown.After, notes.Longest)
+		shown.After = cmp.Or(shown.After, waiting.Longest)
 	}
 	r.auditWait(v, shown, before)
-	r.Notes.Show(v.Note, shown)
+	r.Memory.Show(v.Memory, shown)
 	r.tellWorkload(ctx, v, shown)
 	switch {
 	case due:
@@ -80,14 +81,14 @@ func (r *Reporter) Tell(pod *corev1.Pod, why reason.Reason, note string) {
 }
 
 // tellWorkload makes the Event where a person looks first whose rollout waits or will wait, and logs a line.
-func (r *Reporter) tellWorkload(ctx context.Context, v visited, b notes.Blocker) {
+func (r *Reporter) tellWorkload(ctx context.Context, v visited, b waiting.Blocker) {
 	pod, now := v.pod(), r.Clock.Now()
 	owner, waited := metav1.GetControllerOf(pod), now.Sub(b.Since)
 	willWait := v.Decision.Row == lifecycle.RowNormal && b.Reason.OfApp()
-	if b.Hook == "" && !willWait || b.Said.IsZero() || waited < notes.RolloutPatience || owner == nil {
+	if b.Hook == "" && !willWait || b.Said.IsZero() || waited < waiting.RolloutPatience || owner == nil {
 		return
 	}
-	if !r.Notes.ClaimEvent(v.Note, owner.UID, now) {
+	if !r.Memory.ClaimEvent(v.Memory, owner.UID, now) {
 		return
 	}
 	workload := &metav1.PartialObjectMetadata{
@@ -108,9 +109,9 @@ func (r *Reporter) tellWorkload(ctx context.Context, v visited, b notes.Blocker)
 
 // dated puts the beginning on a blocker: when OpenKruise moved the pod to where it waits, or when it turned unready, else when the
 // reason was first seen.
-func (r *Reporter) dated(v visited, b, before notes.Blocker) notes.Blocker {
+func (r *Reporter) dated(v visited, b, before waiting.Blocker) waiting.Blocker {
 	if b.Reason == "" {
-		return notes.Blocker{}
+		return waiting.Blocker{}
 	}
 	b.Since = r.Clock.Now()
 	if before.Reason == b.Reason {
@@ -128,7 +129,7 @@ func (r *Reporter) dated(v visited, b, before notes.Blocker) notes.Blocker {
 }
 
 // auditWait writes down why the pod waits from now on, where it did not wait like that before.
-func (r *Reporter) auditWait(v visited, now, before notes.Blocker) {
+func (r *Reporter) auditWait(v visited, now, before waiting.Blocker) {
 	if r.Audit == nil || now.WaitsLike(before) || now.Hook == "" && before.Hook == "" {
 		return
 	}

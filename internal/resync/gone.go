@@ -59,7 +59,7 @@ func (c *Cluster) Compare(ctx context.Context, l tracker.Listing) (tracker.Compa
 			return tracker.Comparison{}, err
 		}
 		if was {
-			standing = append(standing, clusterstate.Entry{Recorded: t.Key(), Pod: pod})
+			standing = append(standing, clusterstate.Entry{Key: t.Key(), Pod: pod})
 		}
 	}
 	c.Claims.Listed(l.Registry, standing, l.Asked.Add(-l.Staleness), c.Clock.Now())

@@ -17,9 +17,9 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/orders"
 	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
-	"github.com/rollcall-dev/rollcall/internal/steer"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -66,7 +66,7 @@ type keeper struct {
 	// told: an Event tells of the removals that take more than one run. hurry: there are more of them.
 	told, hurry bool
 	// held are the removals that an Event tells of; nil where none are.
-	held *steer.Held
+	held *orders.Held
 	// warned is when that Event was made.
 	warned time.Time
 	// logged is the interval that the audit log has, 0 for none.

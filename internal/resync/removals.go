@@ -17,9 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/orders"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
-	"github.com/rollcall-dev/rollcall/internal/steer"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -196,7 +196,7 @@ func (k *keeper) mayRemove(ctx context.Context, gone []registry.Entry, owned int
 	if asked := k.asked.Swap(false); k.held != nil && k.held.Digest == digest && !asked && time.Since(k.warned) < reason.EventRepeat {
 		return false
 	}
-	k.held, k.warned = &steer.Held{Digest: digest, Total: len(gone), Entries: describe(gone, steer.NamedAtMost)}, time.Now()
+	k.held, k.warned = &orders.Held{Digest: digest, Total: len(gone), Entries: describe(gone, orders.NamedAtMost)}, time.Now()
 	why := fmt.Sprintf("which is more than resync.maxRemovals (%s) allows", limit.String())
 	if lives {
 		why = "and another cluster with the same name in its configuration is at work"
@@ -240,7 +240,7 @@ func (r *Resync) howToApprove(digest string, lives bool) string {
 	if r.ApproveBy == "" {
 		return otherwise
 	}
-	return steer.HowToApprove(r.ApproveBy, digest) + ", or " + otherwise
+	return orders.HowToApprove(r.ApproveBy, digest) + ", or " + otherwise
 }
 
 // identity is what tells an entry, and whose it is.

@@ -14,8 +14,8 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/audit"
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/orders"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
-	"github.com/rollcall-dev/rollcall/internal/steer"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -163,7 +163,7 @@ type Status struct {
 	// RemovalsBlocked: entries without a live pod stay, since they are more than may go unasked.
 	RemovalsBlocked bool `json:"removalsBlocked,omitempty"`
 	// Held are those entries; nil where there are none. It is never changed.
-	Held *steer.Held `json:"heldRemovals,omitempty"`
+	Held *orders.Held `json:"heldRemovals,omitempty"`
 }
 
 // Status returns the state of each registry in force, by its name.

@@ -11,10 +11,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/rollcall-dev/rollcall/internal/orders"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
-	"github.com/rollcall-dev/rollcall/internal/steer"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/bubble"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
@@ -431,7 +431,7 @@ func TestApproval(t *testing.T) {
 			if held := s.resync.Status()["a"].Held; held == nil || held.Digest != digest || held.Total != 6 || len(held.Entries) != 6 {
 				t.Errorf("the status has %+v, want the six entries that a person approves of", held)
 			}
-			for _, part := range []string{"6 of 20", "web-", "20%", steer.AnnotationApprove} {
+			for _, part := range []string{"6 of 20", "web-", "20%", orders.AnnotationApprove} {
 				if !strings.Contains(s.warnings[0], part) {
 					t.Errorf("the warning %q does not say %q", s.warnings[0], part)
 				}

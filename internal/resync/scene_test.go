@@ -23,8 +23,8 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/audit"
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/orders"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
-	"github.com/rollcall-dev/rollcall/internal/steer"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/memory"
@@ -388,7 +388,7 @@ func (s *scene) expectShown(why string, want ...string) {
 // digest finds the one that a warning asks to approve.
 func (s *scene) digest(warning string) string {
 	s.Helper()
-	_, rest, found := strings.Cut(warning, steer.AnnotationApprove+"=")
+	_, rest, found := strings.Cut(warning, orders.AnnotationApprove+"=")
 	if !found || len(rest) < 2*digestBytes {
 		s.Fatalf("no digest in %q", warning)
 	}

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/orders"
 	"github.com/rollcall-dev/rollcall/internal/reason"
-	"github.com/rollcall-dev/rollcall/internal/steer"
 )
 
 // view writes what a person sees. It is no html/template: with that in the program the linker keeps every exported method of
@@ -142,7 +142,7 @@ func (v *view) resync(r Registry) {
 	}
 	v.putIf(r.Failure != "", "<p>The last run failed: %s</p>", r.Failure)
 	v.putIf(r.RemovalsBlocked, `<p>Removals are blocked: <a href="status.json">status.json</a> names up to %s entries under `+
-		"heldRemovals, and %s approves all of them.</p>", steer.NamedAtMost, v.Manager.Approve)
+		"heldRemovals, and %s approves all of them.</p>", orders.NamedAtMost, v.Manager.Approve)
 }
 
 func (v *view) services() {

@@ -11,10 +11,10 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/orders"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/resync"
 	"github.com/rollcall-dev/rollcall/internal/statuspage/entries"
-	"github.com/rollcall-dev/rollcall/internal/steer"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 )
 
@@ -36,7 +36,7 @@ func wait(pod, reason string, waited time.Duration) metrics.Wait {
 func seen(pod, service string, want lifecycle.Want, acknowledged bool) tracker.Seen {
 	return tracker.Seen{
 		Pod: lifecycle.PodID{NamespacedName: types.NamespacedName{Namespace: "shop", Name: pod}, UID: types.UID("uid-of-" + pod)},
-		In:  lifecycle.Recorded{Registry: "default", Service: service, Address: "10.0.0.1", Port: 80}, Want: want, Acknowledged: acknowledged,
+		In:  lifecycle.Key{Registry: "default", Service: service, Address: "10.0.0.1", Port: 80}, Want: want, Acknowledged: acknowledged,
 	}
 }
 
@@ -197,7 +197,7 @@ func TestOthersReadTheSnapshotByTheseNames(t *testing.T) {
 			"default", "consul", registryclient.Status{Slots: 96, InUse: 3, Queued: 7, Breaker: "open"},
 			Resync{
 				Lists: true, Succeeded: epoch(), Failure: "refused", RemovalsBlocked: true,
-				Held: &steer.Held{Digest: "abc", Total: 1, Entries: []string{"web at 10.0.0.1:80 of pod shop/web-1"}},
+				Held: &orders.Held{Digest: "abc", Total: 1, Entries: []string{"web at 10.0.0.1:80 of pod shop/web-1"}},
 			},
 		}, {Name: "old", Driver: "etcd"}},
 		Pods: []Pod{{wait("web-1", "Draining", time.Second), []entries.Entry{{}}}, {}},

@@ -89,8 +89,8 @@ type Target struct {
 }
 
 // Key tells a target from the pod's others.
-func (t Target) Key() lifecycle.Recorded {
-	return lifecycle.Recorded{
+func (t Target) Key() lifecycle.Key {
+	return lifecycle.Key{
 		Registry: t.Registry, Writer: t.Writer, Service: t.Instance.Service, Address: t.Instance.Address, Port: t.Instance.Port,
 	}
 }

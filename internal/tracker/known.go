@@ -19,13 +19,13 @@ type Known struct {
 }
 
 // Of returns what is known of one instance.
-func (k Known) Of(in lifecycle.Recorded) Instance { i, _ := k.instances.get(in); return i }
+func (k Known) Of(in lifecycle.Key) Instance { i, _ := k.instances.get(in); return i }
 
 // All are the instances that this process has made changes for, or that a list has.
-func (k Known) All() iter.Seq2[lifecycle.Recorded, Instance] {
-	return func(yield func(lifecycle.Recorded, Instance) bool) {
+func (k Known) All() iter.Seq2[lifecycle.Key, Instance] {
+	return func(yield func(lifecycle.Key, Instance) bool) {
 		for _, n := range k.instances {
-			if n.Known() && !yield(n.Recorded, n.Instance) {
+			if n.Known() && !yield(n.Key, n.Instance) {
 				return
 			}
 		}
@@ -60,7 +60,7 @@ func (k Known) Renamed(registry string) string { return cmp.Or(k.renamed[registr
 
 // Mark returns the name of the registry that an instance's entry carries, which may have got another one since: the present one
 // where nothing is known, and none where it may be either.
-func (k Known) Mark(in lifecycle.Recorded) string {
+func (k Known) Mark(in lifecycle.Key) string {
 	if i := k.Of(in); !i.remarked {
 		return cmp.Or(i.mark, in.Registry)
 	}

@@ -58,7 +58,7 @@ func (t *Tracker) Compare(l Listing) Comparison {
 	t.noteShown(l)
 	t.noteForeign(l)
 	var result Comparison
-	listed := make(map[types.UID]map[lifecycle.Recorded]bool, len(l.Entries))
+	listed := make(map[types.UID]map[lifecycle.Key]bool, len(l.Entries))
 	for _, e := range l.Entries {
 		uid, writtenUnder := types.UID(e.UID), t.writtenUnder(e, l, &result)
 		if e.Registry == "" {
@@ -66,7 +66,7 @@ func (t *Tracker) Compare(l Listing) Comparison {
 		}
 		target := Target{Registry: l.Registry, Instance: e.Instance}
 		if listed[uid] == nil {
-			listed[uid] = map[lifecycle.Recorded]bool{}
+			listed[uid] = map[lifecycle.Key]bool{}
 		}
 		listed[uid][target.Key()] = true
 		if t.hasLeft(uid, target.Key(), l.asOf()) {
@@ -82,13 +82,13 @@ func (t *Tracker) Compare(l Listing) Comparison {
 }
 
 // missing are the instances in service that a list of the same servers lacks.
-func (t *Tracker) missing(l Listing, listed map[types.UID]map[lifecycle.Recorded]bool) (missing []Seen) {
+func (t *Tracker) missing(l Listing, listed map[types.UID]map[lifecycle.Key]bool) (missing []Seen) {
 	missed := func(i Instance) (Instance, bool) { return i.miss(l.asOf()) }
 	of := lifecycle.Source{Registry: l.Registry}
 	for uid, p := range t.pods {
 		for _, n := range p.instances {
-			if n.Source() == of && n.server == l.Server && !listed[uid][n.Recorded] && t.hear(p, n.Recorded, missed) {
-				missing = append(missing, Seen{Pod: p.id, In: n.Recorded, Want: lifecycle.InService})
+			if n.Source() == of && n.server == l.Server && !listed[uid][n.Key] && t.hear(p, n.Key, missed) {
+				missing = append(missing, Seen{Pod: p.id, In: n.Key, Want: lifecycle.InService})
 			}
 		}
 	}
@@ -97,7 +97,7 @@ func (t *Tracker) missing(l Listing, listed map[types.UID]map[lifecycle.Recorded
 
 // hasLeft reports whether an instance that a list of that time has was acknowledged to be absent since. The caller holds the
 // lock, as of all that follows.
-func (t *Tracker) hasLeft(uid types.UID, in lifecycle.Recorded, asOf time.Time) bool {
+func (t *Tracker) hasLeft(uid types.UID, in lifecycle.Key, asOf time.Time) bool {
 	if p := t.pods[uid]; p != nil {
 		i, _ := p.instances.get(in)
 		return i.Stands(lifecycle.Absent) && i.since.After(asOf)
@@ -154,7 +154,7 @@ type place struct {
 
 // of returns the names that count for an instance of a pod. A list that was compared before the pod came tells of whichever pod had
 // its address then. An application's own entry is as expected, once and under its name.
-func (f foreign) of(p *pod, in lifecycle.Recorded) []string {
+func (f foreign) of(p *pod, in lifecycle.Key) []string {
 	names := f.names[place{in.Address, in.Port}]
 	if p.born && p.came >= f.number || in.ByApp() && len(names) == 1 && names[0] == in.Service {
 		return nil
@@ -178,7 +178,7 @@ func (t *Tracker) noteForeign(l Listing) {
 	t.foreign[l.Registry] = now
 	for _, p := range t.pods {
 		for _, n := range p.instances {
-			if p.opened && n.Registry == l.Registry && !slices.Equal(before.of(p, n.Recorded), now.of(p, n.Recorded)) {
+			if p.opened && n.Registry == l.Registry && !slices.Equal(before.of(p, n.Key), now.of(p, n.Key)) {
 				t.look(&t.doubtful, p.id)
 			}
 		}

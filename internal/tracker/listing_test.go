@@ -245,7 +245,7 @@ func TestForeignNames(t *testing.T) {
 	begun := func(s *scene) { s.pod.Begin(key(), lifecycle.InService, told(7), s.now) }
 	renames := func(former, now string) step {
 		return func(s *scene) {
-			s.pod = s.tr.Open(Target{Instance: in()}.Pod(), only("a"), func(in lifecycle.Recorded) lifecycle.Recorded {
+			s.pod = s.tr.Open(Target{Instance: in()}.Pod(), only("a"), func(in lifecycle.Key) lifecycle.Key {
 				in.Registry = strings.Replace(in.Registry, former, now, 1)
 				return in
 			})

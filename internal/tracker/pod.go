@@ -23,7 +23,7 @@ func locked[T any](p *Pod, read func() T) T {
 }
 
 // Standing returns what is known of one instance.
-func (p *Pod) Standing(in lifecycle.Recorded) Instance {
+func (p *Pod) Standing(in lifecycle.Key) Instance {
 	return locked(p, func() Instance { i, _ := p.pod.instances.get(in); return i })
 }
 
@@ -37,13 +37,13 @@ func (p *Pod) Known() Known {
 }
 
 // Foreign reports whether clients are given the instance by an entry that no Rollcall has written, by the last list.
-func (p *Pod) Foreign(in lifecycle.Recorded) bool {
+func (p *Pod) Foreign(in lifecycle.Key) bool {
 	return slices.Contains(p.ForeignNames(in), in.Service)
 }
 
 // ForeignNames returns under which service names clients are given the instance's address and port by entries that no Rollcall has
 // written, by the last list: each as often as it is there, sorted, and none of an application's entry that is there once, under its own.
-func (p *Pod) ForeignNames(in lifecycle.Recorded) []string {
+func (p *Pod) ForeignNames(in lifecycle.Key) []string {
 	return locked(p, func() []string { return p.tracker.foreign[in.Registry].of(p.pod, in) })
 }
 
@@ -70,17 +70,17 @@ func (p *Pod) CloseUnlessFound() bool {
 }
 
 // Begin is called before a change is made: from here on its outcome is unknown.
-func (p *Pod) Begin(in lifecycle.Recorded, want lifecycle.Want, told registry.Instance, now time.Time) {
+func (p *Pod) Begin(in lifecycle.Key, want lifecycle.Want, told registry.Instance, now time.Time) {
 	p.change(in, func(i Instance) Instance { return i.begin(want, told, now) })
 }
 
 // Acknowledged is called when the registry has acknowledged the change.
-func (p *Pod) Acknowledged(in lifecycle.Recorded, now time.Time) {
+func (p *Pod) Acknowledged(in lifecycle.Key, now time.Time) {
 	p.change(in, func(i Instance) Instance { return i.acknowledge(now) })
 }
 
 // PassedOn is called when another pod's application has the instance's place, or nobody's had it ever. It reports whether that is news.
-func (p *Pod) PassedOn(in lifecycle.Recorded, now time.Time) (news bool) {
+func (p *Pod) PassedOn(in lifecycle.Key, now time.Time) (news bool) {
 	p.change(in, func(i Instance) Instance {
 		if news = !i.Stands(lifecycle.Absent); news {
 			return i.passOn(now)
@@ -92,32 +92,32 @@ func (p *Pod) PassedOn(in lifecycle.Recorded, now time.Time) (news bool) {
 
 // Failed is called when the change ended in an error. Where it timed out, it may still be carried out until lands; else lands
 // is zero.
-func (p *Pod) Failed(in lifecycle.Recorded, lands time.Time) {
+func (p *Pod) Failed(in lifecycle.Key, lands time.Time) {
 	p.change(in, func(i Instance) Instance { return i.fail(lands) })
 }
 
 // Confirmed is called when the registry, asked at that time, said what is wanted.
-func (p *Pod) Confirmed(in lifecycle.Recorded, asked time.Time) {
+func (p *Pod) Confirmed(in lifecycle.Key, asked time.Time) {
 	p.change(in, func(i Instance) Instance { return i.confirm(asked) })
 }
 
 // Contradicted is called when the registry was asked and said something else than it has acknowledged.
-func (p *Pod) Contradicted(in lifecycle.Recorded, state registry.State) {
+func (p *Pod) Contradicted(in lifecycle.Key, state registry.State) {
 	p.change(in, func(i Instance) Instance { return i.contradict(state) })
 }
 
 // Saw is called when the registry, asked at that time, had an entry.
-func (p *Pod) Saw(in lifecycle.Recorded, asked time.Time) {
+func (p *Pod) Saw(in lifecycle.Key, asked time.Time) {
 	p.change(in, func(i Instance) Instance { return i.saw(asked) })
 }
 
 // Postpone notes a registry's word when to come back with a change.
-func (p *Pod) Postpone(in lifecycle.Recorded, said Postponement) {
+func (p *Pod) Postpone(in lifecycle.Key, said Postponement) {
 	p.change(in, func(i Instance) Instance { i.postponed = &said; return i })
 }
 
 // OutAfterGone notes that the entry of an application was taken out at that time whose pod is gone. The first time counts.
-func (p *Pod) OutAfterGone(in lifecycle.Recorded, since time.Time) {
+func (p *Pod) OutAfterGone(in lifecycle.Key, since time.Time) {
 	p.change(in, func(i Instance) Instance {
 		if i.outAfterGone.IsZero() {
 			i.outAfterGone = since
@@ -127,12 +127,12 @@ func (p *Pod) OutAfterGone(in lifecycle.Recorded, since time.Time) {
 }
 
 // Given is called when clients are given the instance by an entry that no Rollcall has written, whatever the registry has acknowledged.
-func (p *Pod) Given(in lifecycle.Recorded) {
+func (p *Pod) Given(in lifecycle.Key) {
 	p.change(in, func(i Instance) Instance { i.given = true; return i })
 }
 
 // GivenNoMore is called when they are not: the drain of an instance that is out begins only now where they were.
-func (p *Pod) GivenNoMore(in lifecycle.Recorded, now time.Time) {
+func (p *Pod) GivenNoMore(in lifecycle.Key, now time.Time) {
 	p.tracker.mu.Lock()
 	defer p.tracker.mu.Unlock()
 	if i, _ := p.pod.instances.get(in); i.given {
@@ -142,7 +142,7 @@ func (p *Pod) GivenNoMore(in lifecycle.Recorded, now time.Time) {
 
 // LetGo is called before an instance is taken away, also where no call for that can be made now. Of one that nothing is known of, or
 // that is known to be absent, there is nothing to let go.
-func (p *Pod) LetGo(in lifecycle.Recorded) {
+func (p *Pod) LetGo(in lifecycle.Key) {
 	p.tracker.mu.Lock()
 	defer p.tracker.mu.Unlock()
 	if i, known := p.pod.instances.get(in); known && !i.Stands(lifecycle.Absent) {
@@ -189,13 +189,13 @@ func (p *Pod) Recall(want lifecycle.Want, targets func() []Target, now time.Time
 
 // RecallRemoval has the drain of an instance go on that another manager began, by the pod's record; at is nil where that does not say.
 // It is called before this process takes the instance out.
-func (p *Pod) RecallRemoval(in lifecycle.Recorded, at *time.Time) {
+func (p *Pod) RecallRemoval(in lifecycle.Key, at *time.Time) {
 	if at != nil {
 		p.change(in, func(i Instance) Instance { return i.recallRemoval(*at) })
 	}
 }
 
-func (p *Pod) change(in lifecycle.Recorded, to func(Instance) Instance) {
+func (p *Pod) change(in lifecycle.Key, to func(Instance) Instance) {
 	p.tracker.mu.Lock()
 	defer p.tracker.mu.Unlock()
 	i, known := p.pod.instances.get(in)

@@ -71,22 +71,22 @@ type pod struct {
 type instances []named //nolint:recvcheck // a value, but for set, which may add one
 
 type named struct {
-	lifecycle.Recorded
+	lifecycle.Key
 	Instance
 }
 
-func (all instances) index(in lifecycle.Recorded) int {
-	return slices.IndexFunc(all, func(n named) bool { return n.Recorded == in })
+func (all instances) index(in lifecycle.Key) int {
+	return slices.IndexFunc(all, func(n named) bool { return n.Key == in })
 }
 
-func (all instances) get(in lifecycle.Recorded) (i Instance, has bool) {
+func (all instances) get(in lifecycle.Key) (i Instance, has bool) {
 	if at := all.index(in); at >= 0 {
 		return all[at].Instance, true
 	}
 	return Instance{}, false
 }
 
-func (all *instances) set(in lifecycle.Recorded, i Instance) {
+func (all *instances) set(in lifecycle.Key, i Instance) {
 	if at := all.index(in); at >= 0 {
 		(*all)[at].Instance = i
 		return
@@ -96,11 +96,11 @@ func (all *instances) set(in lifecycle.Recorded, i Instance) {
 
 // rename has the instances of registries that have another name by now go by that. What was known under it before gives way:
 // no change was made under a name that the reconciler did not know.
-func (all *instances) rename(names func(lifecycle.Recorded) lifecycle.Recorded) {
+func (all *instances) rename(names func(lifecycle.Key) lifecycle.Key) {
 	for at := 0; at < len(*all); at++ {
 		n := (*all)[at]
-		now := names(n.Recorded)
-		if now == n.Recorded {
+		now := names(n.Key)
+		if now == n.Key {
 			continue
 		}
 		*all = slices.Delete(*all, at, at+1)
@@ -195,7 +195,7 @@ func (t *Tracker) Departures() []*corev1.Pod {
 // entries expire.
 func (t *Tracker) Kept(name string) []registry.Instance {
 	var kept []registry.Instance
-	t.each(func(_ *pod, in lifecycle.Recorded, i Instance) {
+	t.each(func(_ *pod, in lifecycle.Key, i Instance) {
 		if in.Registry == name && !in.ByApp() && i.kept() {
 			kept = append(kept, *i.entry.instance)
 		}
@@ -203,12 +203,12 @@ func (t *Tracker) Kept(name string) []registry.Instance {
 	return kept
 }
 
-func (t *Tracker) each(see func(p *pod, in lifecycle.Recorded, i Instance)) {
+func (t *Tracker) each(see func(p *pod, in lifecycle.Key, i Instance)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, p := range t.pods {
 		for _, n := range p.instances {
-			see(p, n.Recorded, n.Instance)
+			see(p, n.Key, n.Instance)
 		}
 	}
 }
@@ -216,7 +216,7 @@ func (t *Tracker) each(see func(p *pod, in lifecycle.Recorded, i Instance)) {
 // Seen is what is known of one instance of a pod.
 type Seen struct {
 	Pod lifecycle.PodID
-	In  lifecycle.Recorded
+	In  lifecycle.Key
 	// Want is what the last change asked for, or what a list says where this process has made none.
 	Want lifecycle.Want
 	// Acknowledged: the registry has said so, and nothing has said otherwise since.
@@ -226,7 +226,7 @@ type Seen struct {
 // Seen returns the instances that a registry may have, for a person to look at.
 func (t *Tracker) Seen() []Seen {
 	var seen []Seen
-	t.each(func(p *pod, in lifecycle.Recorded, i Instance) {
+	t.each(func(p *pod, in lifecycle.Key, i Instance) {
 		if want, acknowledged := i.shows(); want != "" && !i.Stands(lifecycle.Absent) {
 			seen = append(seen, Seen{Pod: p.id, In: in, Want: want, Acknowledged: acknowledged})
 		}
@@ -237,7 +237,7 @@ func (t *Tracker) Seen() []Seen {
 // Steered returns which applications' entries a registry has acknowledged to be in service, or which to be out of it. What is at
 // an address that the pod no longer has is another application's, and so is what has passed on.
 func (t *Tracker) Steered(name string, in bool) (steered []registry.Instance) {
-	t.each(func(p *pod, key lifecycle.Recorded, i Instance) {
+	t.each(func(p *pod, key lifecycle.Key, i Instance) {
 		own := p.last == nil && (key.Address == p.address || slices.Contains(p.others, key.Address)) && i.told != nil
 		if key.Registry == name && key.ByApp() && own && i.acknowledged && (i.want == lifecycle.InService) == in {
 			steered = append(steered, *i.told)
@@ -268,7 +268,7 @@ func (t *Tracker) Lost(target Target, asked time.Time) {
 
 // hear notes what a registry said of an instance, where something is known of that. It has the pod looked at where that is news,
 // and reports so. The caller holds the lock.
-func (t *Tracker) hear(p *pod, in lifecycle.Recorded, said func(Instance) (after Instance, news bool)) (news bool) {
+func (t *Tracker) hear(p *pod, in lifecycle.Key, said func(Instance) (after Instance, news bool)) (news bool) {
 	if p == nil {
 		return false
 	}
@@ -285,13 +285,13 @@ func (t *Tracker) hear(p *pod, in lifecycle.Recorded, said func(Instance) (after
 
 // Open returns the pod for its reconciler, which is the only one to use it until it comes back to the queue. Servers and
 // names are those of the configuration that it works with: names returns an instance under the name that its registry has by now.
-func (t *Tracker) Open(id lifecycle.PodID, servers Servers, names func(lifecycle.Recorded) lifecycle.Recorded) *Pod {
+func (t *Tracker) Open(id lifecycle.PodID, servers Servers, names func(lifecycle.Key) lifecycle.Key) *Pod {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.add(id)
 	p.id, p.opened, p.servers = id, true, servers
 	for _, n := range p.instances {
-		if now := names(n.Recorded).Registry; t.foreign[now].number < t.foreign[n.Registry].number { // no list came under that name since
+		if now := names(n.Key).Registry; t.foreign[now].number < t.foreign[n.Registry].number { // no list came under that name since
 			t.foreign[now] = t.foreign[n.Registry]
 		}
 	}

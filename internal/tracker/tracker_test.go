@@ -21,13 +21,13 @@ func only(server any) Servers {
 	return func(of lifecycle.Source) (any, bool) { return server, of.Registry == "default" }
 }
 
-func unchanged(in lifecycle.Recorded) lifecycle.Recorded { return in }
+func unchanged(in lifecycle.Key) lifecycle.Key { return in }
 
 func podNamed(name string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name)}}
 }
 
-func key() lifecycle.Recorded { return Target{Registry: "default", Instance: in()}.Key() }
+func key() lifecycle.Key { return Target{Registry: "default", Instance: in()}.Key() }
 
 // listed is a list of the servers with one entry, or with none where the state is Absent.
 func listed(server any, state registry.State, asked time.Time) Listing {
@@ -69,7 +69,7 @@ func TestOpen_another_name_of_the_registry(t *testing.T) {
 	t.Parallel()
 	id, main := lifecycle.PodID{UID: types.UID(in().UID)}, key()
 	main.Registry = "main"
-	now := func(in lifecycle.Recorded) lifecycle.Recorded { in.Registry = "main"; return in }
+	now := func(in lifecycle.Key) lifecycle.Key { in.Registry = "main"; return in }
 	servers := func(of lifecycle.Source) (any, bool) { return "a", of.Registry == "main" }
 	lands := epoch().Add(time.Minute)
 	for name, tc := range map[string]struct {
@@ -317,7 +317,7 @@ func TestInstancesThatHaveGoneAreForgottenWhereThereAreMany(t *testing.T) {
 	if len(known.instances) != 1 || !known.Of(key()).Stands(lifecycle.InService) {
 		t.Errorf("%d instances are known, want the one that is in service", len(known.instances))
 	}
-	p.LetGo(lifecycle.Recorded{Registry: "invented"})
+	p.LetGo(lifecycle.Key{Registry: "invented"})
 	if n := len(p.pod.instances); n != 1 {
 		t.Errorf("%d instances after one was let go of which nothing was known, want 1", n)
 	}

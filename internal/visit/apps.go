@@ -12,11 +12,11 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/internal/notes"
 	"github.com/rollcall-dev/rollcall/internal/plan"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
+	"github.com/rollcall-dev/rollcall/internal/waiting"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -40,7 +40,7 @@ func (v *visit) mustFind(c plan.Row) bool {
 
 // lookElsewhere is called where an application's entry is missing, or where a dry run has not looked for it. Where it is at another
 // address of the pod, it is steered there from then on.
-func (v *visit) lookElsewhere(ctx context.Context, c plan.Row, missing notes.Blocker) notes.Blocker {
+func (v *visit) lookElsewhere(ctx context.Context, c plan.Row, missing waiting.Blocker) waiting.Blocker {
 	rehearsed, addresses := missing.Reason == reason.DryRun, lifecycle.AddressesOf(v.pod(), c.Instance.Port)
 	if rehearsed && !v.entries().Unseen(c.Key()) {
 		return missing
@@ -54,15 +54,15 @@ func (v *visit) lookElsewhere(ctx context.Context, c plan.Row, missing notes.Blo
 	}
 	switch {
 	case !v.mustFind(c):
-		return notes.Blocker{}
+		return waiting.Blocker{}
 	case rehearsed:
-		return v.awaitsApp(c, notes.Blocker{Message: c.String() + ": the registry has none"}, nil)
+		return v.awaitsApp(c, waiting.Blocker{Message: c.String() + ": the registry has none"}, nil)
 	}
 	return missing
 }
 
 // find asks for an application's entry at the addresses, and remembers the first at which there is one.
-func (v *visit) find(ctx context.Context, c plan.Row, addresses []string) (found bool, failed notes.Blocker) {
+func (v *visit) find(ctx context.Context, c plan.Row, addresses []string) (found bool, failed waiting.Blocker) {
 	reg := v.Settings.Client(c.Key().Source())
 	for _, address := range addresses {
 		at, asked := c, v.Clock.Now()
@@ -89,15 +89,15 @@ func (v *visit) find(ctx context.Context, c plan.Row, addresses []string) (found
 			}
 			v.relocated.Store(true)
 		}
-		return true, notes.Blocker{}
+		return true, waiting.Blocker{}
 	}
-	return false, notes.Blocker{}
+	return false, waiting.Blocker{}
 }
 
 // clear has a registry forget what it remembers of the application of a pod that is gone, once its entry has gone too: the
 // next pod at that address is to start in rotation. Until then the entry stays out of it. One that is found in service after it
 // was taken out is another application's.
-func (v *visit) clear(ctx context.Context, c plan.Row) notes.Blocker {
+func (v *visit) clear(ctx context.Context, c plan.Row) waiting.Blocker {
 	reg, asked, state := v.Settings.Client(c.Key().Source()), v.Clock.Now(), registry.Absent
 	if reg.Gets() {
 		var err error
@@ -119,9 +119,9 @@ func (v *visit) clear(ctx context.Context, c plan.Row) notes.Blocker {
 	}
 	if over || state == registry.Absent {
 		v.State.Claims.Removed(v.pod().UID, c.Key(), asked)
-		return notes.Blocker{}
+		return waiting.Blocker{}
 	}
-	return notes.Blocker{Reason: reason.AppEntryRemains, After: v.backOff(),
+	return waiting.Blocker{Reason: reason.AppEntryRemains, After: v.backOff(),
 		Message: c.String() + ": the pod is gone, and its application's entry is not yet; it is out of rotation"}
 }
 
@@ -131,13 +131,13 @@ func isOver(state registry.State, ago time.Duration) bool {
 }
 
 // isOut reports whether an entry is out of rotation after a call, also where no agent answers, since its node is gone with the pod.
-func isOut(state registry.State, missing notes.Blocker) bool {
+func isOut(state registry.State, missing waiting.Blocker) bool {
 	return missing.Reason == "" || state == registry.OutOfService && missing.Reason == reason.AgentUnavailable
 }
 
 // awaitsApp says that the application has no entry that could be put in rotation. Soon after the pod became ready that is part
 // of its start.
-func (v *visit) awaitsApp(c plan.Row, b notes.Blocker, err error) notes.Blocker {
+func (v *visit) awaitsApp(c plan.Row, b waiting.Blocker, err error) waiting.Blocker {
 	b.Reason, b.After = reason.AppNotRegistered, min(v.backOff(), AppRecheck)
 	if names := v.otherNames(c, registry.OtherNamesOf(err)); len(names) > 0 {
 		b.Reason = reason.AppOtherName
@@ -164,7 +164,7 @@ func (v *visit) otherNames(c plan.Row, said []string) []string {
 
 // saySeveral says, once for the pod, that there are several entries where one is expected.
 func (v *visit) saySeveral(c plan.Row, which string) {
-	if c.ByApp() && v.Note.NoteSeveral() {
+	if c.ByApp() && v.Memory.NoteSeveral() {
 		v.event(reason.AppSeveralEntries, fmt.Sprintf("%s: there are several, which are taken out and put back together: %s; "+
 			"remove what the application did not write, or give its instances an ID that stays the same", c, which))
 	}
@@ -180,7 +180,7 @@ func (v *visit) lookForSeveral(c plan.Row) {
 	}
 	elsewhere := c.Key().By(lifecycle.Rollcall)
 	for _, elsewhere.Address = range lifecycle.AddressesOf(v.pod(), c.Instance.Port) {
-		if elsewhere.Address != c.Instance.Address && v.Tracked.Foreign(elsewhere) && v.Note.NoteSeveral() {
+		if elsewhere.Address != c.Instance.Address && v.Tracked.Foreign(elsewhere) && v.Memory.NoteSeveral() {
 			v.event(reason.AppSeveralEntries, fmt.Sprintf("%s: the application has an entry at %s too, which Rollcall does not take out: "+
 				"clients are given the pod by it while the pod is updated or deleted; have the application register at one address",
 				c, elsewhere.Address))
@@ -196,8 +196,8 @@ func (v *visit) sayReturned(c plan.Row, returned bool) {
 	}
 	switch {
 	case c.Want == lifecycle.InService:
-		v.Note.NoteJoined()
-	case returned && v.Note.NoteReturned():
+		v.Memory.NoteJoined()
+	case returned && v.Memory.NoteReturned():
 		v.event(reason.AppCameBack, c.String()+" came back into rotation while the pod has to be out of it, and was taken out "+
 			"again: something other than Rollcall puts it back")
 	}

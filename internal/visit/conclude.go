@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/internal/notes"
 	"github.com/rollcall-dev/rollcall/internal/plan"
+	"github.com/rollcall-dev/rollcall/internal/waiting"
 )
 
 // conclude writes what follows once the registries have acknowledged, or what is released without that.
@@ -40,9 +40,9 @@ func (v *visit) follows() (edit lifecycle.Edit, release *release) {
 		edit.ClearSkip = v.skips()
 		return edit, nil
 	}
-	missing := notes.First(v.held...)
+	missing := waiting.First(v.held...)
 	edit, release = v.release(&missing)
-	v.held = []notes.Blocker{missing}
+	v.held = []waiting.Blocker{missing}
 	switch {
 	case release != nil:
 		edit.ClearSkip = v.skips()
@@ -63,7 +63,7 @@ func (v *visit) waited(hook lifecycle.Hook) {
 // newRecord has the pod's instances and those that it has yet to leave, or all that were taken out where its
 // description does not tell which those are.
 func (v *visit) newRecord(p plan.Plan) *lifecycle.Record {
-	instances := make([]lifecycle.Recorded, 0, len(p.Present))
+	instances := make([]lifecycle.Key, 0, len(p.Present))
 	for _, row := range p.Present {
 		instances = append(instances, row.Key())
 	}

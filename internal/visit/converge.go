@@ -9,31 +9,31 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/internal/notes"
 	"github.com/rollcall-dev/rollcall/internal/observe"
 	"github.com/rollcall-dev/rollcall/internal/plan"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
+	"github.com/rollcall-dev/rollcall/internal/waiting"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
 // leaveFormer takes the pod out where its address was once, which may be another pod's soon.
-func (v *visit) leaveFormer(ctx context.Context) notes.Blocker {
+func (v *visit) leaveFormer(ctx context.Context) waiting.Blocker {
 	return v.ensureAll(ctx, v.rows.Former)
 }
 
-func (v *visit) leaveDeparting(ctx context.Context) notes.Blocker {
+func (v *visit) leaveDeparting(ctx context.Context) waiting.Blocker {
 	return v.ensureAll(ctx, v.rows.Departing)
 }
 
-func (v *visit) leavePresent(ctx context.Context) notes.Blocker {
+func (v *visit) leavePresent(ctx context.Context) waiting.Blocker {
 	return v.ensureAll(ctx, v.rows.Present)
 }
 
 // join registers the pod. A registry that was never asked is not to hold it later, so what has acknowledged is written down where
 // another lasts to be missing. One that has the pod by the former record is named by this one too.
-func (v *visit) join(ctx context.Context) notes.Blocker {
+func (v *visit) join(ctx context.Context) waiting.Blocker {
 	missing := v.ensureAll(ctx, v.rows.Present)
 	unrecorded := func(c plan.Row) bool { return v.Certain(c) && v.input.Unrecorded(c.Key()) }
 	if missing.Lasts(ctx.Err() != nil) && slices.ContainsFunc(v.rows.Present, unrecorded) {
@@ -44,23 +44,23 @@ func (v *visit) join(ctx context.Context) notes.Blocker {
 }
 
 // probe asks whether clients are given the pod, where a hook hangs on it, or where the pod departs from what clients are given it by now.
-func (v *visit) probe(ctx context.Context) notes.Blocker {
+func (v *visit) probe(ctx context.Context) waiting.Blocker {
 	if len(v.decision.Then.Set) == 0 && !slices.ContainsFunc(v.rows.Departing, v.unacknowledged) {
-		return notes.Blocker{}
+		return waiting.Blocker{}
 	}
 	return v.probeAll(ctx, v.rows.Present)
 }
 
 // awaitReaders holds OpenKruise back until clients know the pod.
-func (v *visit) awaitReaders(context.Context) notes.Blocker {
+func (v *visit) awaitReaders(context.Context) waiting.Blocker {
 	if v.decision.Waiting == "" {
-		return notes.Blocker{}
+		return waiting.Blocker{}
 	}
 	return v.readersLag(v.rows.Present)
 }
 
 // depart takes a pod that is in service everywhere that it belongs out of where it departs from, once clients are given it there.
-func (v *visit) depart(ctx context.Context) notes.Blocker {
+func (v *visit) depart(ctx context.Context) waiting.Blocker {
 	if slices.ContainsFunc(v.rows.Departing, v.unacknowledged) {
 		present := v.entries().Present(lifecycle.InService)
 		missing := v.readersLag(present)
@@ -75,12 +75,12 @@ func (v *visit) depart(ctx context.Context) notes.Blocker {
 }
 
 // readersLag waits until clients know the pod that was put in service, so that OpenKruise counts on no pod before.
-func (v *visit) readersLag(changes []plan.Row) (latest notes.Blocker) {
+func (v *visit) readersLag(changes []plan.Row) (latest waiting.Blocker) {
 	for _, c := range changes {
 		lag := v.Settings.ReaderLag[c.Registry]
 		known := v.Tracked.Standing(c.Key()).AcknowledgedAt().Add(lag)
 		if remaining := known.Sub(v.Clock.Now()); lag > 0 && remaining > latest.After {
-			latest = notes.Blocker{Reason: reason.ReadersLag, After: remaining, Message: fmt.Sprintf(
+			latest = waiting.Blocker{Reason: reason.ReadersLag, After: remaining, Message: fmt.Sprintf(
 				"%s is registered; its clients may not know it before %s", c, known.Format(time.RFC3339))}
 		}
 	}
@@ -97,8 +97,8 @@ const WokenRecheck = time.Minute
 const manyChanges = 8
 
 // ensureAll makes all changes. What is missing in one registry keeps the pod out of no other.
-func (v *visit) ensureAll(ctx context.Context, changes []plan.Row) (missing notes.Blocker) {
-	each := make([]notes.Blocker, len(changes))
+func (v *visit) ensureAll(ctx context.Context, changes []plan.Row) (missing waiting.Blocker) {
+	each := make([]waiting.Blocker, len(changes))
 	var calls sync.WaitGroup
 	alike := !slices.ContainsFunc(changes, func(c plan.Row) bool { return c.Key().Source() != changes[0].Key().Source() })
 	for i, c := range changes {
@@ -110,21 +110,21 @@ func (v *visit) ensureAll(ctx context.Context, changes []plan.Row) (missing note
 	}
 	calls.Wait()
 	for _, b := range each {
-		missing = notes.First(missing, b)
+		missing = waiting.First(missing, b)
 	}
 	return missing
 }
 
 // ensure returns no blocker once the registry is known to say what is wanted of one instance.
-func (v *visit) ensure(ctx context.Context, c plan.Row) notes.Blocker {
+func (v *visit) ensure(ctx context.Context, c plan.Row) waiting.Blocker {
 	switch {
 	case c.NeverThere && !(v.decision.Releases && v.Goal(c).Given): // whoever else gives it to clients
-		return notes.Blocker{}
+		return waiting.Blocker{}
 	case c.PassedOn:
 		if now := v.Clock.Now(); v.Tracked.PassedOn(c.Key(), now) {
 			v.told(c.Target, registry.Absent, now)
 		}
-		return notes.Blocker{}
+		return waiting.Blocker{}
 	case c.ByApp() && v.Gone():
 		return v.clear(ctx, c)
 	}
@@ -136,14 +136,14 @@ func (v *visit) ensure(ctx context.Context, c plan.Row) notes.Blocker {
 }
 
 // agree takes the steps of an instance until nothing is left to do, or it has to wait.
-func (v *visit) agree(ctx context.Context, c plan.Row) notes.Blocker {
+func (v *visit) agree(ctx context.Context, c plan.Row) waiting.Blocker {
 	in, goal := c.Key(), v.Goal(c)
 	v.Tracked.RecallRemoval(in, c.OutSince)
 	for {
 		if c.Want == lifecycle.Absent {
 			v.Tracked.LetGo(in) // whether the registry can be asked or not
 		}
-		var missing notes.Blocker
+		var missing waiting.Blocker
 		switch step := v.Tracked.Standing(in).Next(goal, v.Clock.Now()); step.Act {
 		case tracker.Change:
 			missing = v.call(ctx, c)
@@ -153,7 +153,7 @@ func (v *visit) agree(ctx context.Context, c plan.Row) notes.Blocker {
 			return v.waitsFor(c, goal, step)
 		default:
 			v.agreed(c)
-			return notes.Blocker{}
+			return waiting.Blocker{}
 		}
 		if missing.Reason != "" {
 			return missing
@@ -171,31 +171,31 @@ func (v *visit) agreed(c plan.Row) {
 }
 
 // waitsFor says what an instance waits for.
-func (v *visit) waitsFor(c plan.Row, goal tracker.Goal, step tracker.Step) notes.Blocker {
+func (v *visit) waitsFor(c plan.Row, goal tracker.Goal, step tracker.Step) waiting.Blocker {
 	switch step.Cause {
 	case tracker.Postponed:
-		return notes.Blocker{Reason: step.Said.Reason, Message: step.Said.Message, After: step.After}
+		return waiting.Blocker{Reason: step.Said.Reason, Message: step.Said.Message, After: step.After}
 	case tracker.Settling:
-		return notes.Blocker{Reason: reason.Settling, After: max(step.After, firstPause),
+		return waiting.Blocker{Reason: reason.Settling, After: max(step.After, firstPause),
 			Message: c.String() + ": an earlier call failed, and may still be carried out"}
 	case tracker.GivenByAnother:
 		return v.alsoRegistersItself(c, "its list has an entry of another writer")
 	case tracker.Unseen:
 		v.Tracked.GivenNoMore(c.Key(), v.Clock.Now())
-		return v.awaitsApp(c, notes.Blocker{Message: c.String() + ": the registry has no such entry and never showed one, so " +
+		return v.awaitsApp(c, waiting.Blocker{Message: c.String() + ": the registry has no such entry and never showed one, so " +
 			"clients may be given the pod by an entry at another address"}, nil)
 	default:
-		return notes.Blocker{Reason: reason.NotConfirmed, After: v.backOff(), Message: fmt.Sprintf(
+		return waiting.Blocker{Reason: reason.NotConfirmed, After: v.backOff(), Message: fmt.Sprintf(
 			"%s: the registry has acknowledged that it is %s, and says %s", c, c.Want, goal.Said)}
 	}
 }
 
 // call makes one call. Nothing is known of its outcome until it has returned without an error.
-func (v *visit) call(ctx context.Context, c plan.Row) notes.Blocker {
+func (v *visit) call(ctx context.Context, c plan.Row) waiting.Blocker {
 	in, now := c.Key(), v.Clock.Now()
 	reg := v.Settings.Client(c.Key().Source())
 	if reg == nil {
-		return notes.Blocker{Reason: reason.UnknownRegistry, Message: fmt.Sprintf(
+		return waiting.Blocker{Reason: reason.UnknownRegistry, Message: fmt.Sprintf(
 			"%s: the configuration no longer has this registry: put it back until its pods have left it", c)}
 	}
 	lands := now.Add(reg.MayLandFor())
@@ -215,7 +215,7 @@ func (v *visit) call(ctx context.Context, c plan.Row) notes.Blocker {
 		if err != nil {
 			v.saySeveral(c, err.Error())
 		}
-		return notes.Blocker{}
+		return waiting.Blocker{}
 	case registryclient.MayLand(err):
 		v.Tracked.Failed(in, lands)
 	case outcome == registryclient.NotRegistered: // there is nothing that could have been changed
@@ -228,9 +228,9 @@ func (v *visit) call(ctx context.Context, c plan.Row) notes.Blocker {
 
 // claim takes the name for the pod's namespace before a Register, which may be carried out until lands, or says why the pod
 // may not use the name.
-func (v *visit) claim(c plan.Row, lands time.Time) notes.Blocker {
+func (v *visit) claim(c plan.Row, lands time.Time) waiting.Blocker {
 	if c.Want != lifecycle.InService {
-		return notes.Blocker{}
+		return waiting.Blocker{}
 	}
 	return observe.NameRefused(v.State.Claims.Take(v.Use(c.Instance.Service, v.Clock.Now()), v.Keeps[c.Instance.Service], c.Key(), lands))
 }
@@ -250,7 +250,7 @@ func (v *visit) caller() registryclient.Caller {
 
 // ask asks the registry whether it says what it has acknowledged. An answer from before nothing could be carried out any more would prove
 // nothing; see [tracker.Instance.Next].
-func (v *visit) ask(ctx context.Context, c plan.Row, goal *tracker.Goal) notes.Blocker {
+func (v *visit) ask(ctx context.Context, c plan.Row, goal *tracker.Goal) waiting.Blocker {
 	reg, asked := v.Settings.Client(c.Key().Source()), v.Clock.Now()
 	state, err := reg.Get(ctx, v.caller(), c.Instance)
 	if err != nil {
@@ -270,11 +270,11 @@ func (v *visit) ask(ctx context.Context, c plan.Row, goal *tracker.Goal) notes.B
 	if state != registry.Absent {
 		v.Tracked.Saw(c.Key(), asked)
 	}
-	return notes.Blocker{}
+	return waiting.Blocker{}
 }
 
 // probeAll returns why clients are not given the pod yet although it was registered everywhere.
-func (v *visit) probeAll(ctx context.Context, changes []plan.Row) notes.Blocker {
+func (v *visit) probeAll(ctx context.Context, changes []plan.Row) waiting.Blocker {
 	for _, c := range changes {
 		reg := v.Settings.Client(c.Key().Source())
 		if !reg.Probes() {
@@ -284,43 +284,43 @@ func (v *visit) probeAll(ctx context.Context, changes []plan.Row) notes.Blocker 
 			return v.notServing(ctx, c, reg, err)
 		}
 	}
-	return notes.Blocker{}
+	return waiting.Blocker{}
 }
 
 // drain holds OpenKruise back until the clients had time to notice, once everything is acknowledged.
-func (v *visit) drain(context.Context) notes.Blocker {
+func (v *visit) drain(context.Context) waiting.Blocker {
 	if !v.Tracked.Known().Any() && !v.input.Record.Exists() {
-		return notes.Blocker{} // no registry ever knew the pod, and so there is nothing to write down
+		return waiting.Blocker{} // no registry ever knew the pod, and so there is nothing to write down
 	}
 	v.record = v.newRecord(v.rows)
 	removedAt, counted := v.removedAt()
 	drains := v.decision.Row.Drains()
 	known := v.record.OutSince != nil && !removedAt.After(*v.record.OutSince) // else it may have been in service since
 	if v.Drain == 0 || removedAt.IsZero() || !drains && known {
-		return notes.Blocker{}
+		return waiting.Blocker{}
 	}
 	if v.record.OutSince = &removedAt; !drains {
-		return notes.Blocker{} // for the hook that may wait next, and the manager that leads then
+		return waiting.Blocker{} // for the hook that may wait next, and the manager that leads then
 	}
 	remaining := counted.Add(v.Drain).Sub(v.Clock.Now())
 	if remaining <= 0 {
-		return notes.Blocker{}
+		return waiting.Blocker{}
 	}
-	return notes.Blocker{Reason: reason.Draining, After: remaining,
+	return waiting.Blocker{Reason: reason.Draining, After: remaining,
 		Message: fmt.Sprintf("out of rotation since %s, drains for %s", removedAt.Format(time.RFC3339), v.Drain)}
 }
 
 // remember writes down since when one registry has the pod out while another holds it: the next leader may reach neither, and has to
 // know of the drain that has begun.
-func (v *visit) remember(ctx context.Context) notes.Blocker {
+func (v *visit) remember(ctx context.Context) waiting.Blocker {
 	record := v.input.Record
 	removedAt, _ := v.removedAt()
 	known := !record.Exists() || record.OutSince != nil && !removedAt.After(*record.OutSince)
-	if v.Drain > 0 && !removedAt.IsZero() && !known && notes.First(v.held...).Lasts(ctx.Err() != nil) {
+	if v.Drain > 0 && !removedAt.IsZero() && !known && waiting.First(v.held...).Lasts(ctx.Err() != nil) {
 		record.OutSince = &removedAt
 		v.record = &record
 	}
-	return notes.Blocker{}
+	return waiting.Blocker{}
 }
 
 // removedAt is when the last instance that may have been in service was taken out, and from when its drain counts; zero where
@@ -341,34 +341,34 @@ func (v *visit) removedAt() (latest, counted time.Time) {
 
 // unlisted is why no hook is released of a pod that came before this process watched, and of which no record tells that it was in
 // service: its description may be another than when the leader before this one put it there, and only a list tells where that was.
-func (v *visit) unlisted(context.Context) notes.Blocker {
+func (v *visit) unlisted(context.Context) waiting.Blocker {
 	known := v.Tracked.Known()
 	if v.input.Record.WasInService() || known.Born() || !v.decision.Releases {
-		return notes.Blocker{}
+		return waiting.Blocker{}
 	}
 	for _, s := range v.Sources {
 		if name := s.Registry; v.Settings.Registries[name].Lists() && !known.Shown(name) {
-			return notes.Blocker{Reason: reason.RegistryUnavailable, After: v.backOff(), Message: fmt.Sprintf(
+			return waiting.Blocker{Reason: reason.RegistryUnavailable, After: v.backOff(), Message: fmt.Sprintf(
 				"registry %q has yet to list what the manager before this one has registered: no record tells where the pod was in service", name)}
 		}
 	}
-	return notes.Blocker{}
+	return waiting.Blocker{}
 }
 
 // alsoRegistersItself is why a hook waits while clients are given the pod by an entry that no Rollcall has written: what the
 // registry acknowledges says nothing of that one.
-func (v *visit) alsoRegistersItself(c plan.Row, why string) notes.Blocker {
+func (v *visit) alsoRegistersItself(c plan.Row, why string) waiting.Blocker {
 	v.Tracked.Given(c.Key())
-	return notes.Blocker{Reason: reason.AlsoRegistersItself, After: notes.Longest, Message: fmt.Sprintf(
+	return waiting.Blocker{Reason: reason.AlsoRegistersItself, After: waiting.Longest, Message: fmt.Sprintf(
 		"%s: clients are given this address by an entry that Rollcall has not written (%s): turn off the application's own "+
 			"registration, or let Rollcall steer that entry, as docs/self-registration.md says", c, why)}
 }
 
 // failed says why a call did not end well, and when to come back. What is not known to be final is worth another try.
-func (v *visit) failed(ctx context.Context, c plan.Row, reg *registryclient.Client, err error) notes.Blocker {
-	b := notes.Blocker{Reason: reason.RegistryUnavailable, Message: fmt.Sprintf("%s: %v", c, err)}
+func (v *visit) failed(ctx context.Context, c plan.Row, reg *registryclient.Client, err error) waiting.Blocker {
+	b := waiting.Blocker{Reason: reason.RegistryUnavailable, Message: fmt.Sprintf("%s: %v", c, err)}
 	if stops(ctx, err) {
-		return notes.Blocker{Reason: reason.Stopping, Unasked: true, Message: "the manager stops, the next one goes on"}
+		return waiting.Blocker{Reason: reason.Stopping, Unasked: true, Message: "the manager stops, the next one goes on"}
 	}
 	after, told := registry.RetryAfterOf(err)
 	switch registryclient.Classify(err) {
@@ -385,7 +385,7 @@ func (v *visit) failed(ctx context.Context, c plan.Row, reg *registryclient.Clie
 	case registryclient.NotRegistered:
 		return v.awaitsApp(c, b, err)
 	case registryclient.Refused:
-		b.Reason, b.After = reason.RegistryRefused, notes.Longest
+		b.Reason, b.After = reason.RegistryRefused, waiting.Longest
 	case registryclient.TimedOut:
 		b.Reason, b.After = reason.RegistryTimeout, max(after, v.backOff())
 	default:
@@ -408,15 +408,15 @@ func stops(ctx context.Context, err error) bool {
 // notServing says why clients are not given a pod that is registered.
 func (v *visit) notServing(
 	ctx context.Context, c plan.Row, reg *registryclient.Client, err error,
-) notes.Blocker {
+) waiting.Blocker {
 	if !registryclient.Classify(err).Asked() || stops(ctx, err) {
 		return v.failed(ctx, c, reg, err)
 	}
 	after, _ := registry.RetryAfterOf(err)
-	b := notes.Blocker{Reason: reason.NotServing, After: max(after, v.backOff()),
+	b := waiting.Blocker{Reason: reason.NotServing, After: max(after, v.backOff()),
 		Message: fmt.Sprintf("%s is registered and not given to clients yet: %v", c, err)}
 	if registry.IsTerminal(err) {
-		b.After = notes.Longest
+		b.After = waiting.Longest
 	}
 	return b
 }

@@ -52,7 +52,7 @@ func (v *visit) patch(ctx context.Context, edit lifecycle.Edit, record *lifecycl
 	}
 	after := *pod
 	after.ObjectMeta = written.ObjectMeta
-	v.Note.Written = written.ResourceVersion
+	v.Memory.Written = written.ResourceVersion
 	v.auditFlip(pod, &after, asked)
 	v.input.Pod = &after
 	if after.Annotations[lifecycle.AnnotationRecord] != pod.Annotations[lifecycle.AnnotationRecord] {
@@ -90,7 +90,7 @@ func (v *visit) showRotation(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("patching the pod's condition: %w", err)
 	}
-	v.Note.Written = written.ResourceVersion
+	v.Memory.Written = written.ResourceVersion
 	return nil
 }
 

@@ -7,8 +7,8 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
-	"github.com/rollcall-dev/rollcall/internal/notes"
 	"github.com/rollcall-dev/rollcall/internal/reason"
+	"github.com/rollcall-dev/rollcall/internal/waiting"
 )
 
 // release is a hook that is released although something is missing, as the metric and the Event show it.
@@ -21,7 +21,7 @@ type release struct {
 // release returns what is released although b is still missing: immediately if a person skips the hook, and by the failure
 // policy not before its deadline; then b says to look again at that time. A drain that still runs holds the policy back, and
 // so does a registry that has yet to be asked: only one that was lets it go.
-func (v *visit) release(b *notes.Blocker) (lifecycle.Edit, *release) {
+func (v *visit) release(b *waiting.Blocker) (lifecycle.Edit, *release) {
 	d, policy := v.decision, v.Settings.OnRegistryFailure
 	now, drained := v.Clock.Now(), v.drainedAt()
 	if v.skips() {
@@ -64,7 +64,7 @@ func (v *visit) drainedAt() time.Time {
 	_, began := v.removedAt()
 	if recorded := v.input.Record.OutSince; recorded != nil {
 		by := recorded.Add(v.Ahead())
-		if read := v.Note.OutRead; read.Before(by) {
+		if read := v.Memory.OutRead; read.Before(by) {
 			by = read
 		}
 		if began.Before(by) {
@@ -85,8 +85,8 @@ func (v *visit) skips() bool {
 // warnOfBrought shows, once for each move of the pod, that its update may have brought a handler along.
 func (v *visit) warnOfBrought() {
 	why, moved := v.input.Brought(), lifecycle.StampOf(v.pod()).Timestamp
-	if why != "" && moved != v.Note.Brought {
-		v.Note.Brought = moved
+	if why != "" && moved != v.Memory.Brought {
+		v.Memory.Brought = moved
 		v.event(reason.HandlerInTemplate, why)
 	}
 }
@@ -94,8 +94,8 @@ func (v *visit) warnOfBrought() {
 // refuseSkip shows once why the pod's annotation is not followed.
 func (v *visit) refuseSkip() {
 	why := v.Skip.RefusedIn(v.decision)
-	if why != "" && why != v.Note.SkipRefused {
+	if why != "" && why != v.Memory.SkipRefused {
 		v.event(reason.SkipRefused, why)
 	}
-	v.Note.SkipRefused = why
+	v.Memory.SkipRefused = why
 }

@@ -6,14 +6,14 @@ import (
 	"slices"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/internal/notes"
 	"github.com/rollcall-dev/rollcall/internal/plan"
+	"github.com/rollcall-dev/rollcall/internal/waiting"
 )
 
 // stage is one part of a visit. It returns what is missing, if anything is.
 type stage struct {
 	name string
-	take func(v *visit, ctx context.Context) notes.Blocker
+	take func(v *visit, ctx context.Context) waiting.Blocker
 	// write is of a stage that makes no call.
 	write func(v *visit, ctx context.Context) error
 	// holds: what the stage misses holds that hook.
@@ -63,7 +63,7 @@ func (v *visit) advance(ctx context.Context) error {
 	v.refuseSkip()
 	v.warnOfBrought()
 	if refused := v.refused(); refused.Reason != "" {
-		v.held = []notes.Blocker{refused}
+		v.held = []waiting.Blocker{refused}
 		return v.patch(ctx, lifecycle.Edit{Clear: v.decision.Then.Clear}, nil)
 	}
 	unarmed := v.arm(ctx)
@@ -129,9 +129,9 @@ func (v *visit) takeStages(ctx context.Context, armed bool) error {
 	return nil
 }
 
-func (s stage) run(ctx context.Context, v *visit) (notes.Blocker, error) {
+func (s stage) run(ctx context.Context, v *visit) (waiting.Blocker, error) {
 	if s.write != nil {
-		return notes.Blocker{}, s.write(v, ctx)
+		return waiting.Blocker{}, s.write(v, ctx)
 	}
 	return s.take(v, ctx), nil
 }

@@ -21,11 +21,11 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
-	"github.com/rollcall-dev/rollcall/internal/notes"
 	"github.com/rollcall-dev/rollcall/internal/observe"
 	"github.com/rollcall-dev/rollcall/internal/plan"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
+	"github.com/rollcall-dev/rollcall/internal/waiting"
 )
 
 // Visitor makes visits.
@@ -56,7 +56,7 @@ type Result struct {
 	Input    lifecycle.Input
 	Decision lifecycle.Decision
 	// Held is what is missing before OpenKruise may go on, and Behind what is missing besides.
-	Held, Behind []notes.Blocker
+	Held, Behind []waiting.Blocker
 
 	of *visit
 }
@@ -67,7 +67,7 @@ func (r Result) BackOff() time.Duration { return r.of.backOff() }
 // Done reports whether OpenKruise may go on: the registries have acknowledged everything, and the drain has passed. In a dry
 // run nothing was acknowledged, and what would follow is said too, since nothing is written.
 func (r Result) Done() bool {
-	return !slices.ContainsFunc(r.Held, func(b notes.Blocker) bool { return b.Reason != reason.DryRun })
+	return !slices.ContainsFunc(r.Held, func(b waiting.Blocker) bool { return b.Reason != reason.DryRun })
 }
 
 // Decide returns the decision on facts. Nothing is left to be freed of a pod that is gone.
@@ -92,7 +92,7 @@ type visit struct {
 
 	// rows are those that the decision takes.
 	rows         plan.Plan
-	held, behind []notes.Blocker
+	held, behind []waiting.Blocker
 	// record is what to write down; nil leaves the record as it is.
 	record *lifecycle.Record
 	// excuse is why a hook is released although something is missing.
@@ -134,12 +134,12 @@ func (v *visit) unacknowledged(row plan.Row) bool {
 }
 
 // refused says why Rollcall does not drive the pod; empty where it does.
-func (v *visit) refused() notes.Blocker {
+func (v *visit) refused() waiting.Blocker {
 	owner := metav1.GetControllerOfNoCopy(v.pod())
 	if owner == nil || clusterstate.OwnerOf(v.pod()) != nil || v.decision.Row == lifecycle.RowGone {
-		return notes.Blocker{}
+		return waiting.Blocker{}
 	}
-	return notes.Blocker{Reason: reason.UnsupportedWorkload, Message: fmt.Sprintf(
+	return waiting.Blocker{Reason: reason.UnsupportedWorkload, Message: fmt.Sprintf(
 		"the pod has a finalizer or mark that hooks.owned or hooks.newlyCreated claims, and belongs to a %s; Rollcall drives only "+
 			"OpenKruise's CloneSets, StatefulSets and DaemonSets: take it out of the template, or the key out of the configuration", owner.Kind)}
 }

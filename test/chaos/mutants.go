@@ -136,7 +136,7 @@ func repairing() trial {
 				receipt: []string{"did not register it again", "was asserted", "was released"},
 				override: override{visit, "(*visit).ensure", `
 					if v.input.Record.Says(c.Want, c.Key()) {
-						return notes.Blocker{}
+						return waiting.Blocker{}
 					}
 					return original(ctx, c)`},
 			},

@@ -1,4 +1,4 @@
-package notes
+package memory
 
 import (
 	"testing"
@@ -8,9 +8,10 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/reason"
+	"github.com/rollcall-dev/rollcall/internal/waiting"
 )
 
-func noteOf(n *Notes, uid types.UID) *Note {
+func noteOf(n *Pods, uid types.UID) *Pod {
 	return n.Of(lifecycle.PodID{NamespacedName: types.NamespacedName{Namespace: "prod", Name: "web-" + string(uid)}, UID: uid})
 }
 
@@ -18,7 +19,7 @@ func TestOneEventForAWorkload(t *testing.T) {
 	t.Parallel()
 	n, now := New(), time.Now()
 	one, other := noteOf(n, "1"), noteOf(n, "2")
-	expect := func(why string, of *Note, workload types.UID, want bool) {
+	expect := func(why string, of *Pod, workload types.UID, want bool) {
 		t.Helper()
 		if got := n.ClaimEvent(of, workload, now); got != want {
 			t.Errorf("gets an Event: %t, want %t\nwhy: %s", got, want, why)
@@ -27,14 +28,14 @@ func TestOneEventForAWorkload(t *testing.T) {
 	expect("the first of its pods that waits", one, "web", true)
 	expect("it stands for all of them", other, "web", false)
 	expect("another workload has its own", other, "api", true)
-	n.Show(one, Blocker{Hook: lifecycle.PreDelete, Reason: reason.RegistryTimeout, Said: now})
+	n.Show(one, waiting.Blocker{Hook: lifecycle.PreDelete, Reason: reason.RegistryTimeout, Said: now})
 	expect("the first pod waits still", other, "web", false)
-	n.Show(one, Blocker{})
+	n.Show(one, waiting.Blocker{})
 	expect("it has gone on", other, "web", true)
 	now = now.Add(reason.EventRepeat)
 	expect("the API server drops an Event after an hour", other, "web", true)
 	expect("it has one again", one, "web", false)
-	n.Show(other, Blocker{Reason: reason.RegistryTimeout})
+	n.Show(other, waiting.Blocker{Reason: reason.RegistryTimeout})
 	expect("OpenKruise waits for the other no more, whatever is still wrong with it", one, "web", true)
 }
 
@@ -42,16 +43,16 @@ func TestWaits(t *testing.T) {
 	t.Parallel()
 	n := New()
 	one := noteOf(n, "1")
-	n.Show(one, Blocker{Hook: lifecycle.PreDelete, Reason: reason.RegistryTimeout, Message: "slow", Said: time.Now()})
+	n.Show(one, waiting.Blocker{Hook: lifecycle.PreDelete, Reason: reason.RegistryTimeout, Message: "slow", Said: time.Now()})
 	if got := n.Waits(); len(got) != 1 || got[0].Pod != "web-1" || got[0].Reason != "RegistryTimeout" || !got[0].Warning {
 		t.Errorf("got %+v, want the pod that waits", got)
 	}
-	n.Show(one, Blocker{Reason: reason.NotReady})
+	n.Show(one, waiting.Blocker{Reason: reason.NotReady})
 	if got := n.Waits(); len(got) != 1 || got[0].Warning {
 		t.Errorf("got %+v, want one that waits as in any rollout", got)
 	}
-	n.Show(one, Blocker{})
-	if got := n.Waits(); len(got) > 0 || one.Shown() != (Blocker{}) {
+	n.Show(one, waiting.Blocker{})
+	if got := n.Waits(); len(got) > 0 || one.Shown() != (waiting.Blocker{}) {
 		t.Errorf("got %+v of a pod that waits for nothing", got)
 	}
 	if n.Forget("1") != one || n.Forget("1") != nil || n.Len() > 0 {

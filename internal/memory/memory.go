@@ -1,6 +1,6 @@
-// Package notes holds what the pod reconciler remembers of a pod from one look at it to the next, and why pods wait. What this
-// process knows of the registries is in package tracker.
-package notes
+// Package memory is what the pod reconciler remembers of a pod from one visit to the next, and why it waits. What this process knows of
+// the registries is in package tracker.
+package memory
 
 import (
 	"sync"
@@ -11,20 +11,21 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/reason"
+	"github.com/rollcall-dev/rollcall/internal/waiting"
 )
 
-// Notes are those of all pods. They are safe for concurrent use.
-type Notes struct {
+// Pods is what is remembered of all pods. They are safe for concurrent use.
+type Pods struct {
 	mu   sync.Mutex
-	pods map[types.UID]*Note
+	pods map[types.UID]*Pod
 }
 
-// New returns empty Notes.
-func New() *Notes { return &Notes{pods: map[types.UID]*Note{}} }
+// New returns empty Pods.
+func New() *Pods { return &Pods{pods: map[types.UID]*Pod{}} }
 
-// Note holds what the reconciler remembers of one pod. Only that pod's reconciler uses the exported fields, but for Pod, which
+// Pod holds what the reconciler remembers of one pod. Only that pod's reconciler uses the exported fields, but for Pod, which
 // never changes.
-type Note struct {
+type Pod struct {
 	Pod lifecycle.PodID
 	// Written is the resource version of our last write. A cache that is behind it has not seen our own change.
 	Written string
@@ -42,8 +43,8 @@ type Note struct {
 	failing time.Time
 
 	// shown is why the pod waits, nil where it does not, told the workload that has an Event since, and toldAt when that came. They
-	// are under the lock of all notes.
-	shown  *Blocker
+	// are under the lock of [Pods].
+	shown  *waiting.Blocker
 	told   types.UID
 	toldAt time.Time
 
@@ -56,19 +57,19 @@ type Note struct {
 }
 
 // Of returns the pod's note.
-func (n *Notes) Of(pod lifecycle.PodID) *Note {
+func (n *Pods) Of(pod lifecycle.PodID) *Pod {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	one := n.pods[pod.UID]
 	if one == nil {
-		one = &Note{Pod: pod}
+		one = &Pod{Pod: pod}
 		n.pods[pod.UID] = one
 	}
 	return one
 }
 
 // Forget returns the note of a pod that is gone for good, nil where there is none.
-func (n *Notes) Forget(uid types.UID) (forgotten *Note) {
+func (n *Pods) Forget(uid types.UID) (forgotten *Pod) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	forgotten = n.pods[uid]
@@ -77,14 +78,14 @@ func (n *Notes) Forget(uid types.UID) (forgotten *Note) {
 }
 
 // Len returns how many pods have a note.
-func (n *Notes) Len() int {
+func (n *Pods) Len() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return len(n.pods)
 }
 
 // Waits returns every pod that waits.
-func (n *Notes) Waits() (waits []metrics.Wait) {
+func (n *Pods) Waits() (waits []metrics.Wait) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, one := range n.pods {
@@ -99,7 +100,7 @@ func (n *Notes) Waits() (waits []metrics.Wait) {
 }
 
 // Show notes why the pod waits from now on.
-func (n *Notes) Show(of *Note, now Blocker) {
+func (n *Pods) Show(of *Pod, now waiting.Blocker) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	waits := now.Hook != "" || now.Reason.OfApp() // which will wait
@@ -114,7 +115,7 @@ func (n *Notes) Show(of *Note, now Blocker) {
 
 // ClaimEvent reports whether the workload gets an Event since the pod waits: one for all of its pods in each [reason.EventRepeat], until
 // this one goes on.
-func (n *Notes) ClaimEvent(of *Note, workload types.UID, now time.Time) bool {
+func (n *Pods) ClaimEvent(of *Pod, workload types.UID, now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, one := range n.pods {
@@ -127,15 +128,15 @@ func (n *Notes) ClaimEvent(of *Note, workload types.UID, now time.Time) bool {
 }
 
 // Shown returns why the pod waits. Only its reconciler, which alone changes it, may ask.
-func (n *Note) Shown() Blocker {
+func (n *Pod) Shown() waiting.Blocker {
 	if n.shown == nil {
-		return Blocker{}
+		return waiting.Blocker{}
 	}
 	return *n.shown
 }
 
 // BehindFor notes whether the cache is behind our last write, and returns for how long it has been. Only its reconciler may call it.
-func (n *Note) BehindFor(behind bool, now time.Time) time.Duration {
+func (n *Pod) BehindFor(behind bool, now time.Time) time.Duration {
 	switch {
 	case !behind:
 		n.behind = time.Time{}
@@ -148,7 +149,7 @@ func (n *Note) BehindFor(behind bool, now time.Time) time.Duration {
 
 // FailsFor notes how the last write of the pod ended, and returns for how long each one has failed. Only its reconciler may call
 // it.
-func (n *Note) FailsFor(err error, now time.Time) time.Duration {
+func (n *Pod) FailsFor(err error, now time.Time) time.Duration {
 	if err == nil {
 		n.failing = time.Time{}
 		return 0
@@ -160,20 +161,20 @@ func (n *Note) FailsFor(err error, now time.Time) time.Duration {
 }
 
 // ReadOut notes that the record has the pod out since then; nil where it does not. Only its reconciler may call it.
-func (n *Note) ReadOut(since *time.Time, now time.Time) {
+func (n *Pod) ReadOut(since *time.Time, now time.Time) {
 	if since != nil && !since.Equal(n.out) {
 		n.out, n.OutRead = *since, now
 	}
 }
 
 // NoteSeveral notes that the pod's application has several entries, and reports whether that is new.
-func (n *Note) NoteSeveral() (first bool) { return n.once(&n.several) }
+func (n *Pod) NoteSeveral() (first bool) { return n.once(&n.several) }
 
-// NoteReturned notes that the application's entry came back into rotation, and reports whether that is new since [Note.NoteJoined].
-func (n *Note) NoteReturned() (first bool) { return n.once(&n.returned) }
+// NoteReturned notes that the application's entry came back into rotation, and reports whether that is new since [Pod.NoteJoined].
+func (n *Pod) NoteReturned() (first bool) { return n.once(&n.returned) }
 
 // once notes that an Event came, and reports whether it is the first.
-func (n *Note) once(came *bool) (first bool) {
+func (n *Pod) once(came *bool) (first bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	first, *came = !*came, true
@@ -181,7 +182,7 @@ func (n *Note) once(came *bool) (first bool) {
 }
 
 // NoteJoined notes that the pod may be in rotation again.
-func (n *Note) NoteJoined() {
+func (n *Pod) NoteJoined() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.returned = false

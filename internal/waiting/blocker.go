@@ -1,4 +1,5 @@
-package notes
+// Package waiting says why a pod is not yet where it must be, and which one of several reasons is shown.
+package waiting
 
 import (
 	"cmp"

@@ -1,4 +1,4 @@
-package notes
+package waiting
 
 import (
 	"testing"

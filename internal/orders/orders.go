@@ -1,6 +1,6 @@
-// Package steer has the annotations by which a person steers the leading manager: they stand on its Lease, which only a person
+// Package orders has the annotations by which a person gives the leading manager orders: they stand on its Lease, which only a person
 // and the manager write. It imports no other package of the project.
-package steer
+package orders
 
 import (
 	"fmt"
