@@ -11,8 +11,12 @@ import (
 
 // explain finds what keeps a pod waiting, or needs a person's look, although the registry says what it must.
 func (v visited) explain() waiting.Blocker {
+	return cmp.Or(v.misdescribed(), v.outOfRotation(), v.Warning, v.released())
+}
+
+// misdescribed is what somebody has to write otherwise.
+func (v visited) misdescribed() waiting.Blocker {
 	d, in := v.Decision, v.Result.Input
-	keptOut := d.Row == lifecycle.RowNormalNotReady && d.Want == lifecycle.Keep && v.MayBeOut()
 	switch {
 	case v.Problem.Reason != "" && d.Row.Serves():
 		return v.Problem
@@ -22,6 +26,15 @@ func (v visited) explain() waiting.Blocker {
 			lifecycle.State(in.Pod))}
 	case len(in.Hooks.Refused) > 0:
 		return waiting.Blocker{Reason: reason.HandlerRefused, Message: in.Hooks.Refused[0].Why}
+	}
+	return waiting.Blocker{}
+}
+
+// outOfRotation is why a pod is out of rotation, or is kept in it only for the others' sake.
+func (v visited) outOfRotation() waiting.Blocker {
+	d, in := v.Decision, v.Result.Input
+	keptOut := d.Row == lifecycle.RowNormalNotReady && d.Want == lifecycle.Keep && v.MayBeOut()
+	switch {
 	case in.HeldNotReady(d):
 		return waiting.Blocker{Reason: reason.HeldNotReady, Message: "OpenKruise holds the pod not ready (markPodNotReady) and lets go only " +
 			"after an in-place update, which was rolled back: delete the pod, or update it in place"}
@@ -33,11 +46,15 @@ func (v visited) explain() waiting.Blocker {
 		return waiting.Blocker{Reason: reason.Updating, Message: lifecycle.NotUpdatedBecause(in.Pod)}
 	case in.AwaitsReadiness(d) || keptOut:
 		return waiting.Blocker{Reason: reason.NotReady, Message: cmp.Or(lifecycle.NotReadyBecause(in.Pod), "its node is not Ready")}
-	case v.Warning.Reason != "":
-		return v.Warning
-	case in.Released(d):
-		return waiting.Blocker{Reason: reason.AwaitingOpenKruise, Message: "the pod is out of the registry and its hook is released; " +
-			"OpenKruise has neither updated nor deleted it yet"}
 	}
 	return waiting.Blocker{}
+}
+
+// released is for a pod whose next move is OpenKruise's.
+func (v visited) released() waiting.Blocker {
+	if !v.Result.Input.Released(v.Decision) {
+		return waiting.Blocker{}
+	}
+	return waiting.Blocker{Reason: reason.AwaitingOpenKruise, Message: "the pod is out of the registry and its hook is released; " +
+		"OpenKruise has neither updated nor deleted it yet"}
 }

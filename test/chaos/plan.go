@@ -71,6 +71,8 @@ func promisedKinds() []kind {
 	return slices.Concat(killKinds(), faultKinds(), []kind{rollBack, cancelDelete, movePods, moveAll})
 }
 
+func (k kind) isOfNetwork() bool { return slices.Contains([]kind{netSlow, netReset, netRefuse, netCut}, k) }
+
 func (k kind) isKill() bool { return slices.Contains(killKinds(), k) }
 
 func (k kind) isFault() bool { return slices.Contains(faultKinds(), k) }

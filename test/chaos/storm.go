@@ -77,10 +77,8 @@ func (g *game) act(ctx context.Context, a action) error {
 // do reports whether the action was done: one may come at a moment in which there is nothing that it could happen to.
 func (g *game) do(ctx context.Context, a action) (done bool, err error) {
 	switch a.kind {
-	case netSlow, netReset, netRefuse, netCut:
-		return g.last(ctx, a, func() { g.network.Set(a.terms()) }, func() error { return g.network.Clear(ctx) })
-	case answer500, loseAnswers, holdBack:
-		return g.last(ctx, a, func() { g.registry.setFault(a.kind) }, func() error { g.registry.setFault(""); return nil })
+	case netSlow, netReset, netRefuse, netCut, answer500, loseAnswers, holdBack:
+		return g.last(ctx, a)
 	case wipeHalf:
 		return g.registry.wipe(ctx, a.rng()) > 0, nil
 	case addForeign:
@@ -107,9 +105,6 @@ func (g *game) do(ctx context.Context, a action) (done bool, err error) {
 	case movePods:
 		moved, err := g.move(ctx, g.workloads[a.workload], a)
 		return moved > 0, err
-	case moveAll:
-		err := g.moveAll()
-		return err == nil, err
 	default:
 		err := g.work(ctx, a)
 		return err == nil, err
@@ -118,7 +113,11 @@ func (g *game) do(ctx context.Context, a action) (done bool, err error) {
 
 // last plays a fault of the registry that lasts. It begins when a manager talks to the registry, and goes on until it has met
 // something: nothing comes while no manager leads. The one before has ended for long enough by then.
-func (g *game) last(ctx context.Context, a action, begin func(), end func() error) (done bool, err error) {
+func (g *game) last(ctx context.Context, a action) (done bool, err error) {
+	begin, end := func() { g.registry.setFault(a.kind) }, func() error { g.registry.setFault(""); return nil }
+	if a.kind.isOfNetwork() {
+		begin, end = func() { g.network.Set(a.terms()) }, func() error { return g.network.Clear(ctx) }
+	}
 	g.lasting.Lock()
 	defer g.lasting.Unlock()
 	before := g.met(g.journal.Counts())[a.kind]
@@ -165,6 +164,8 @@ func (g *game) services() []string {
 func (g *game) work(ctx context.Context, a action) error {
 	w := g.workloads[a.workload]
 	switch a.kind {
+	case moveAll:
+		return g.moveAll()
 	case update:
 		return g.change(ctx, w, w.setVersion(a.version()))
 	case recreate:

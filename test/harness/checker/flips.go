@@ -185,7 +185,12 @@ func (j *Journal) faultOfSet(f flip, at time.Time) string {
 	case hook == InPlaceUpdate && after.Gap && after.State != before.State:
 		return "" // it may have been armed in another state
 	}
-	// A manager may not know yet that the pod has moved.
+	return j.faultOfAssert(f, at)
+}
+
+// faultOfAssert says where the pod was not in service when a handler was set that says so. A manager may not know yet that it has moved.
+func (j *Journal) faultOfAssert(f flip, at time.Time) string {
+	before, after := f.pod.sightings[f.version-1], f.pod.sightings[f.version]
 	why := j.absentFrom(f.pod, after.Keys, at)
 	for i := f.version; i > 0 && why != "" && f.pod.sightings[i].At.After(at.Add(-reasonLasts)); i-- {
 		if former := f.pod.sightings[i-1]; former.Address == after.Address && j.absentFrom(f.pod, former.Keys, at) == "" {
