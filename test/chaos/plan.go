@@ -71,7 +71,9 @@ func promisedKinds() []kind {
 	return slices.Concat(killKinds(), faultKinds(), []kind{rollBack, cancelDelete, movePods, moveAll})
 }
 
-func (k kind) isOfNetwork() bool { return slices.Contains([]kind{netSlow, netReset, netRefuse, netCut}, k) }
+func (k kind) isOfNetwork() bool {
+	return slices.Contains([]kind{netSlow, netReset, netRefuse, netCut}, k)
+}
 
 func (k kind) isKill() bool { return slices.Contains(killKinds(), k) }
 
