@@ -294,8 +294,7 @@ type appDriver struct{ *modelDriver }
 // Get implements registry.Getter.
 func (d appDriver) Get(_ context.Context, in registry.Instance) (registry.State, error) {
 	m, e := d.m, d.entry(in)
-	m.calls.Lock()
-	defer m.calls.Unlock()
+	m.turns.await(e)
 	if m.manager.dead {
 		return "", errDead
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -77,8 +76,7 @@ type model struct {
 	changes  int // of pods, and calls of the registry
 	registry *modelRegistry
 	manager  modelManager
-	// calls has one call at a time: the reconciler makes those of a pod with many instances at once.
-	calls sync.Mutex
+	turns    modelTurns
 
 	trace     []string
 	violation string

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -134,7 +135,7 @@ func (m *model) configure(there ...string) {
 	}
 	for _, name := range there {
 		driver := &modelDriver{m, name, lifecycle.Rollcall}
-		o := registryclient.Options{Name: name, Timeout: modelTimeout, MaxInFlight: 1, Server: name}
+		o := registryclient.Options{Name: name, Timeout: modelTimeout, MaxInFlight: modelCallsAtOnce, Server: name}
 		switch {
 		case m.apps.by != nil:
 			s.Registries[name] = registryclient.New(steeredDriver{askedDriver{driver}}, o)
@@ -186,8 +187,12 @@ func (m *model) visit(p *modelPod) {
 		return
 	}
 	m.begin(p)
-	result, err := m.manager.Reconcile(context.Background(), lifecycle.PodID{
-		NamespacedName: types.NamespacedName{Namespace: testNamespace, Name: string(p.uid)}, UID: p.uid,
+	var result reconcile.Result
+	var err error
+	m.inTurns(func() {
+		result, err = m.manager.Reconcile(context.Background(), lifecycle.PodID{
+			NamespacedName: types.NamespacedName{Namespace: testNamespace, Name: string(p.uid)}, UID: p.uid,
+		})
 	})
 	switch {
 	case m.manager.dead:

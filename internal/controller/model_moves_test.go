@@ -220,7 +220,8 @@ func (m *model) edit(to *kruisev1alpha1.CloneSetSpec) {
 	}
 	m.workload = m.workload.DeepCopy()
 	m.workload.Spec = *to
-	m.logf("someone: edits the hooks: %+v", to.Lifecycle)
+	m.logf("someone: edits the hooks: %v, %v, %v",
+		handlersOf(m.hook(lifecycle.PreNormal)), handlersOf(m.hook(lifecycle.InPlaceUpdate)), handlersOf(m.hook(lifecycle.PreDelete)))
 	m.edited()
 }
 

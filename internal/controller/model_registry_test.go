@@ -163,8 +163,7 @@ type askedDriver struct{ *modelDriver }
 // Get implements registry.Getter.
 func (d askedDriver) Get(_ context.Context, in registry.Instance) (registry.State, error) {
 	m, e := d.m, d.entry(in)
-	m.calls.Lock()
-	defer m.calls.Unlock()
+	m.turns.await(e)
 	if m.manager.dead {
 		return "", errDead
 	}
@@ -184,8 +183,7 @@ func (d askedDriver) Get(_ context.Context, in registry.Instance) (registry.Stat
 }
 
 func (m *model) call(e entry, in registry.Instance, want registry.State) error {
-	m.calls.Lock()
-	defer m.calls.Unlock()
+	m.turns.await(e)
 	if m.manager.dead {
 		return errDead
 	}

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 )
 
 const (
@@ -40,6 +41,13 @@ func walkModel(seed uint64) *model {
 	return m
 }
 
+// walkInBubble is a walk that is the same each time, whatever the scheduler does; see [modelTurns].
+func walkInBubble(t *testing.T, seed uint64) (m *model) {
+	t.Helper()
+	synctest.Test(t, func(*testing.T) { m = walkModel(seed) })
+	return m
+}
+
 // rest ends a walk, or a part of one.
 func (m *model) rest() {
 	if !m.settle() {
@@ -61,7 +69,7 @@ func (m *model) rest() {
 func TestModel(t *testing.T) {
 	t.Parallel()
 	if seed, err := strconv.ParseUint(os.Getenv(envSeed), 10, 64); err == nil {
-		m := walkModel(seed)
+		m := walkInBubble(t, seed)
 		for _, line := range m.trace {
 			t.Log(line)
 		}
@@ -81,7 +89,7 @@ func TestModel(t *testing.T) {
 			t.Run(strconv.FormatUint(lane, 10), func(t *testing.T) {
 				t.Parallel()
 				for seed := lane; seed < walks && bad.Load() < 3; seed += lanes {
-					m := walkModel(seed)
+					m := walkInBubble(t, seed)
 					changes.Add(int64(m.changes))
 					if m.violation != "" {
 						bad.Add(1)
@@ -92,4 +100,19 @@ func TestModel(t *testing.T) {
 		}
 	})
 	t.Logf("%d walks, %d changes of pods and calls", walks, changes.Load())
+}
+
+// TestModelReplays: a walk that fails does so again.
+func TestModelReplays(t *testing.T) {
+	t.Parallel()
+	const walks = 12 // every combination of a seed's remainders
+	for seed := range uint64(walks) {
+		first, again := walkInBubble(t, seed), walkInBubble(t, seed)
+		for i, line := range first.trace {
+			if i >= len(again.trace) || line != again.trace[i] {
+				t.Errorf("seed %d: at %q, the second walk took another way", seed, line)
+				break
+			}
+		}
+	}
 }
