@@ -217,11 +217,11 @@ func TestAppEntryAtAnotherAddressOfThePod(t *testing.T) {
 	w.takeJournal()
 	w.reconciles(pod, "it is known by now")
 
-	t.Log("The next manager knows it by the record.")
+	t.Log("The next manager looks first where the record has it.")
 	w.restart()
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
 	w.expectResult("", w.reconcile(pod), 15*time.Second)
-	w.expectJournal("", otherOut, writes)
+	w.expectJournal("it may have moved since", otherOut, askedNext, writes)
 	w.expectApp("", app, registry.OutOfService)
 	w.sleep(10 * time.Second)
 	app.PutBack()
@@ -302,6 +302,28 @@ func TestAppEntryThatMovesToWhereNoneWasFound(t *testing.T) {
 	w.watchesAll()
 	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
 	w.expectApp("that there was none is no acknowledgement any more", first, registry.OutOfService)
+}
+
+// TestAppEntryThatMovesIsOne: where the pod leaves, there is none any more.
+func TestAppEntryThatMovesIsOne(t *testing.T) {
+	t.Parallel()
+	w := steering(t)
+	pod := w.bornPod(w.cloneSet("web"), "web-1", dualStack)
+	first, other := w.appAt(pod, pod.Status.PodIP), w.appAt(pod, otherIP)
+	first.Register()
+	w.reconcile(pod)
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
+	first.Deregister()
+	other.Register()
+	w.watchesAll()
+	at := registry.Instance{Service: "web", Address: otherIP, Port: 8080}
+	w.r.Tracker.Compare(Listing{
+		Registry: "default", Server: w.registry, Asked: w.clock.Now(), Foreign: []registry.Entry{{Instance: at, State: registry.Foreign}},
+	})
+	w.reconcileIn(pod, appspub.LifecycleStateUpdated)
+	w.reconcile(pod)
+	w.expectApp("", other, registry.InService)
+	w.expectEvents("the application has one entry, at the pod's other address")
 }
 
 // TestAppEntryAtAnotherAddressOfAPodThatRollcallHadRegistered: the configuration has left the entries to the applications while it was out.
@@ -474,4 +496,25 @@ func TestWorkloadIsToldOfEntriesThatNobodySaw(t *testing.T) {
 	w.sleep(waiting.RolloutPatience)
 	w.reconcile(pod)
 	w.expectEvents("that is another matter", "Warning RolloutWaits pod web-1")
+}
+
+// TestAppEntryThatMovesWhileNoManagerLeads: the record tells where it was.
+func TestAppEntryThatMovesWhileNoManagerLeads(t *testing.T) {
+	t.Parallel()
+	w := steering(t)
+	pod := w.bornPod(w.cloneSet("web"), "web-1", dualStack)
+	first, other := w.appAt(pod, pod.Status.PodIP), w.appAt(pod, otherIP)
+	first.Register()
+	w.reconcile(pod)
+	w.reconcileIn(pod, appspub.LifecycleStateNormal)
+	w.restart()
+	first.Deregister()
+	other.Register()
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+	w.expectApp("it started again, and registered at the pod's other address", other, registry.OutOfService)
+	w.restart()
+	other.Deregister()
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+	w.reconcile(pod)
+	w.expectHooks("it was found before, and has gone", pod, "")
 }

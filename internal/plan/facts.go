@@ -160,14 +160,15 @@ func (f Facts) leftToApp(in lifecycle.Key, want lifecycle.Want) bool {
 
 // mustBeSeen reports whether the registry has to be asked whether there was an entry that could be taken out. A pod that never was
 // ready is left to its application, unless it goes. If the pod has several addresses, its application's entry may be at any of them: it
-// is looked for at all while none was found, and again once that has gone.
+// is looked for at all while this process has found none, since no record tells where it is by now, and again once that has gone.
 func (f Facts) mustBeSeen(in lifecycle.Key, want lifecycle.Want) bool {
 	if want == lifecycle.InService || !in.ByApp() || !f.IsTarget(in) {
 		return false
 	}
 	several := len(lifecycle.AddressesOf(f.Pod, in.Port)) > 1
 	left := !lifecycle.WasReady(f.Pod) && !lifecycle.RolloutWaits(f.Pod)
-	return several && f.Known.Of(in).Missing() || !left && (f.Unseen(in) || several && !f.saw(in))
+	known := f.Known.Of(in)
+	return several && known.Missing() || !left && (f.Unseen(in) || several && known.SeenAt().IsZero())
 }
 
 // neverThere reports whether the instance can't have been put in service: the pod came while this process was watching,
