@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +28,8 @@ type modelApps struct {
 	out       map[entry]bool
 	// told is what a manager knows of an entry at most, by a call that was carried out or by an answer.
 	told map[entry]registry.State
+	// listed are those that the last list of their registry had.
+	listed map[entry]bool
 	// found are the entries that a manager has ever known to be there.
 	found map[entry]bool
 	// back are those in rotation that the application itself has put there, and no call since.
@@ -36,7 +40,7 @@ type modelApps struct {
 func (m *model) registerThemselves() {
 	m.apps = modelApps{
 		by: map[string]bool{}, remembers: m.chance(50), out: map[entry]bool{}, told: map[entry]registry.State{}, found: map[entry]bool{},
-		back: map[entry]bool{},
+		back: map[entry]bool{}, listed: map[entry]bool{},
 	}
 	for i, name := range m.manager.all {
 		m.apps.by[name] = i == 0 || m.chance(50)
@@ -109,6 +113,7 @@ func addressesOf(pod *corev1.Pod) []string {
 
 // appDoes has something other than Rollcall change an application's entry.
 func (m *model) appDoes(p *modelPod, e entry, to registry.State, what string) {
+	m.pass(time.Millisecond) // a manager knows by the time which of two answers is the later one
 	was := m.registry.entries[e]
 	m.logf("application: %s %s: %s", p.uid, what, e)
 	if m.registry.set(e, to); was == registry.InService && to != was && m.apps.told[e] == was {
@@ -161,14 +166,21 @@ func (m *model) inRotation(p *modelPod) []entry {
 	return m.registry.sorted(func(e entry) bool {
 		by, at := m.apps.by[e.in.Registry], e.in.Address == first
 		seen := !e.isByApp() || by && at || by && runs || at && runs
-		return e.uid == p.uid && m.registry.entries[e] == registry.InService && seen && !m.untold(e)
+		return e.uid == p.uid && m.registry.entries[e] == registry.InService && seen && !m.untold(e) && !m.leftBehind(p, e)
 	})
+}
+
+// leftBehind reports whether an application has left an entry at a former address of its pod, of which only a record tells that it was
+// the pod's: anyone can write that.
+func (m *model) leftBehind(p *modelPod, e entry) bool {
+	_, called := m.manager.called[e]
+	return e.isByApp() && !called && !slices.Contains(addressesOf(p.last()), e.in.Address)
 }
 
 // suspects reports whether a manager has been told that clients are given an entry of the pod's application, which may have gone since.
 func (m *model) suspects(p *modelPod) bool {
 	for e, told := range m.apps.told {
-		if e.uid == p.uid && told == registry.InService {
+		if e.uid == p.uid && (told == registry.InService || m.apps.listed[e]) {
 			return true
 		}
 	}
@@ -178,7 +190,7 @@ func (m *model) suspects(p *modelPod) bool {
 // putInRotation reports whether clients are given the pod, and not by its application's own doing.
 func (m *model) putInRotation(p *modelPod) bool {
 	for e, says := range m.registry.entries {
-		if e.uid == p.uid && says == registry.InService && !m.apps.back[e] {
+		if e.uid == p.uid && says == registry.InService && !m.apps.back[e] && !m.leftBehind(p, e) {
 			return true
 		}
 	}
@@ -250,6 +262,7 @@ func (m *model) glance() {
 
 // foreign are the applications' entries in rotation, as the list of a registry has them.
 func (m *model) foreign(name string) (foreign []registry.Entry) {
+	maps.DeleteFunc(m.apps.listed, func(e entry, _ bool) bool { return e.in.Registry == name })
 	for e := range m.apps.told {
 		if e.in.Registry == name && !m.apps.by[name] {
 			m.tell(e, false)
@@ -257,7 +270,7 @@ func (m *model) foreign(name string) (foreign []registry.Entry) {
 	}
 	for _, e := range m.registry.sorted(entry.isByApp) {
 		if e.in.Registry == name && m.registry.entries[e] == registry.InService {
-			if !m.apps.by[name] {
+			if m.apps.listed[e] = true; !m.apps.by[name] {
 				m.tell(e, false)
 			}
 			at := registry.Instance{Service: e.in.Service, Address: e.in.Address, Port: e.in.Port}

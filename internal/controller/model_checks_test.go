@@ -213,7 +213,8 @@ func (m *model) checkShown(listed bool) {
 		}
 		shown := slices.ContainsFunc(m.manager.Waits(), func(w Wait) bool { return w.UID == string(p.uid) })
 		kept := stateOf(p.api) == appspub.LifecycleStateNormal && !lifecycle.IsReady(p.api)
-		if !shown && (listed || called[p.uid] || !kept) {
+		knows := called[p.uid] || listed && m.apps.by == nil // a list does not tell which applications' entries are out
+		if !shown && (knows || !kept) {
 			m.violatef("I12: %s is %s and out of rotation, and shows no reason", p.uid, stateOf(p.api))
 		}
 	}
