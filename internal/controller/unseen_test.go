@@ -518,3 +518,20 @@ func TestAppEntryThatMovesWhileNoManagerLeads(t *testing.T) {
 	w.reconcile(pod)
 	w.expectHooks("it was found before, and has gone", pod, "")
 }
+
+// TestAppEntryThatWasOnlyFoundIsLeft: the configuration leaves the entries to Rollcall before any change was made for it.
+func TestAppEntryThatWasOnlyFoundIsLeft(t *testing.T) {
+	t.Parallel()
+	w := steering(t)
+	pod := w.bornPod(w.cloneSet("web"), "web-1", dualStack, annotated(service.AnnotationServices, "web=8080,admin=9090"))
+	in := w.instance(pod, "admin", 9090)
+	in.Address = otherIP
+	admin := w.registry.App(in)
+	admin.Register()
+	w.appAt(pod, otherIP).Register()
+	w.registry.FailNext(fakeregistry.Match{Op: fakeregistry.OpAppGet, Service: "admin"}, errors.New("down"))
+	w.reconcile(pod)
+	w.apply(func(s *choices) { s.RegisteredByApp = nil })
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+	w.expectApp("its application had it in rotation", admin, registry.OutOfService)
+}

@@ -118,10 +118,10 @@ func (s Sighting) want() lifecycle.Want {
 	return lifecycle.OutOfService
 }
 
-// Known reports whether this process has made a change for the instance, or a list has it. That a record names it is no
-// knowledge.
+// Known reports whether this process has made a change for the instance, or a list or an answer has shown its entry. That a record
+// names it is no knowledge.
 func (i Instance) Known() bool {
-	return i.Attempted() || i.listed != nil || i.moved
+	return i.Attempted() || i.listed != nil || i.moved || !i.seen.IsZero()
 }
 
 // Attempted reports whether this process has made a change for it.
