@@ -11,6 +11,7 @@ import (
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
@@ -28,6 +29,10 @@ type modelApps struct {
 	out       map[entry]bool
 	// told is what a manager knows of an entry at most, by a call that was carried out or by an answer.
 	told map[entry]registry.State
+	// leftAt is when an application took its pod's entry out itself.
+	leftAt map[types.UID]time.Time
+	// byList are those that a manager was told of by a list alone: no more than by which a configuration it was made.
+	byList map[entry]bool
 	// listed are those that the last list of their registry had.
 	listed map[entry]bool
 	// found are the entries that a manager has ever known to be there.
@@ -40,11 +45,19 @@ type modelApps struct {
 func (m *model) registerThemselves() {
 	m.apps = modelApps{
 		by: map[string]bool{}, remembers: m.chance(50), out: map[entry]bool{}, told: map[entry]registry.State{}, found: map[entry]bool{},
-		back: map[entry]bool{}, listed: map[entry]bool{},
+		back: map[entry]bool{}, listed: map[entry]bool{}, byList: map[entry]bool{}, leftAt: map[types.UID]time.Time{},
 	}
 	for i, name := range m.manager.all {
 		m.apps.by[name] = i == 0 || m.chance(50)
 	}
+}
+
+// changeHands has the configuration leave a registry's entries to the applications, or to Rollcall.
+func (m *model) changeHands(name string) {
+	m.apps.by[name] = !m.apps.by[name]
+	m.logf("someone: has the applications write the entries in %q: %t", name, m.apps.by[name])
+	m.configure(m.manager.there...)
+	m.edited()
 }
 
 func (e entry) String() string {
@@ -117,7 +130,7 @@ func (m *model) appDoes(p *modelPod, e entry, to registry.State, what string) {
 	was := m.registry.entries[e]
 	m.logf("application: %s %s: %s", p.uid, what, e)
 	if m.registry.set(e, to); was == registry.InService && to != was && m.apps.told[e] == was {
-		m.registry.outSince[p.uid] = m.now
+		m.registry.outSince[p.uid], m.apps.leftAt[p.uid] = m.now, m.now
 	}
 	m.apps.back[e] = to == registry.InService
 	p.disturbed, p.registeredIn = true, -1
@@ -142,6 +155,7 @@ func (m *model) steer(e effect) {
 		m.registry.outSince[e.entry.uid] = e.at
 	}
 	delete(m.apps.back, e.entry)
+	delete(m.apps.leftAt, e.entry.uid)
 	m.tell(e.entry, e.want == registry.InService)
 }
 
@@ -149,6 +163,7 @@ func (m *model) steer(e effect) {
 func (m *model) tell(e entry, shows bool) registry.State {
 	state := m.registry.says(e)
 	m.apps.told[e] = state
+	delete(m.apps.byList, e)
 	m.apps.found[e] = m.apps.found[e] || shows && state != registry.Absent
 	m.registry.given[e.uid] = m.registry.given[e.uid] || shows && state == registry.InService
 	return state
@@ -263,15 +278,25 @@ func (m *model) glance() {
 // foreign are the applications' entries in rotation, as the list of a registry has them.
 func (m *model) foreign(name string) (foreign []registry.Entry) {
 	maps.DeleteFunc(m.apps.listed, func(e entry, _ bool) bool { return e.in.Registry == name })
+	counts := func(e entry) bool { // at the places of Rollcall's own entries
+		return e.in.Registry == name && !m.apps.by[name] && slices.Contains(m.manager.registries, name) &&
+			e.in.Address == m.podOf(e.uid).last().Status.PodIP
+	}
+	tell := func(e entry) {
+		_, told := m.apps.told[e]
+		byList := !told || m.apps.byList[e]
+		m.tell(e, false)
+		m.apps.byList[e] = byList
+	}
 	for e := range m.apps.told {
-		if e.in.Registry == name && !m.apps.by[name] {
-			m.tell(e, false)
+		if counts(e) {
+			tell(e)
 		}
 	}
 	for _, e := range m.registry.sorted(entry.isByApp) {
 		if e.in.Registry == name && m.registry.entries[e] == registry.InService {
-			if m.apps.listed[e] = true; !m.apps.by[name] {
-				m.tell(e, false)
+			if m.apps.listed[e] = true; counts(e) {
+				tell(e)
 			}
 			at := registry.Instance{Service: e.in.Service, Address: e.in.Address, Port: e.in.Port}
 			foreign = append(foreign, registry.Entry{Instance: at, State: registry.Foreign})
@@ -287,7 +312,10 @@ func (m *model) beside(e entry) bool {
 }
 
 func (m *model) errBeside(e entry) error {
-	if e.isByApp() || m.apps.by == nil || m.tell(e.byApp(), false) != registry.InService {
+	if e.isByApp() || m.apps.by == nil || m.apps.by[e.in.Registry] && !m.beside(e) { // which tells no more than that
+		return nil
+	}
+	if m.tell(e.byApp(), false) != registry.InService {
 		return nil
 	}
 	return registry.ForeignEntry(errors.New("the application registers itself"))

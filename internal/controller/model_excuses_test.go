@@ -116,7 +116,7 @@ func (m *model) unexcused(p *modelPod, h lifecycle.Hook, before, pod *corev1.Pod
 		return "the guard stays on"
 	case m.now.Before(since.Add(m.policy.After)):
 		return "its deadline is to come"
-	case drains(pod) && len(m.inRotation(p)) == 0 && (m.manager.took(p.uid) || p.recordedOut.Equal(out)) && m.now.Before(out.Add(m.drain)):
+	case drains(pod) && len(m.inRotation(p)) == 0 && (m.manager.took(p.uid) && !m.apps.leftAt[p.uid].Equal(out) || p.recordedOut.Equal(out)) && m.now.Before(out.Add(m.drain)):
 		return fmt.Sprintf("a manager took it out %s ago", m.now.Sub(out))
 	}
 	for _, e := range m.inRotation(p) {

@@ -291,7 +291,9 @@ func (m *model) trouble() {
 		m.lose()
 	case n >= 97:
 		m.outage(one)
-	case n >= 15 || !m.manager.wanders:
+	case n >= 19 || n >= 15 && m.apps.by == nil || !m.manager.wanders:
+	case n >= 15:
+		m.changeHands(one)
 	case n < 11:
 		m.reassign(all, all)
 	case n < 13:

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/registry"
 )
 
 // others lets everyone but the manager do something, or nothing.
@@ -228,6 +229,7 @@ func (m *model) edit(to *kruisev1alpha1.CloneSetSpec) {
 // edited notes that what the manager does from now on rests on something else.
 func (m *model) edited() {
 	m.edits++
+	maps.DeleteFunc(m.apps.told, func(e entry, _ registry.State) bool { return m.apps.byList[e] })
 	for _, p := range m.pods {
 		p.disturbed, p.unwritten, p.taken = true, true, false
 	}
