@@ -175,7 +175,7 @@ func (v *visit) lookForSeveral(c plan.Row) {
 	if one := slices.Index(names, own); one >= 0 && slices.Contains(names[one+1:], own) {
 		v.saySeveral(c, "its list has more than one")
 	}
-	if !c.ByApp() || !v.entries().IsTarget(c.Key()) { // what the pod leaves may be at another address by now
+	if !c.ByApp() || !v.belongs(c) { // what the pod leaves may be at another address by now
 		return
 	}
 	elsewhere := c.Key().By(lifecycle.Rollcall)

@@ -97,7 +97,7 @@ const WokenRecheck = time.Minute
 const manyChanges = 8
 
 // ensureAll makes all changes. What is missing in one registry keeps the pod out of no other.
-func (v *visit) ensureAll(ctx context.Context, changes []plan.Row) (missing waiting.Blocker) {
+func (v *visit) ensureAll(ctx context.Context, changes []plan.Row) waiting.Blocker {
 	each := make([]waiting.Blocker, len(changes))
 	var calls sync.WaitGroup
 	alike := !slices.ContainsFunc(changes, func(c plan.Row) bool { return c.Key().Source() != changes[0].Key().Source() })
@@ -109,10 +109,7 @@ func (v *visit) ensureAll(ctx context.Context, changes []plan.Row) (missing wait
 		calls.Go(func() { each[i] = v.ensure(ctx, c) })
 	}
 	calls.Wait()
-	for _, b := range each {
-		missing = waiting.First(missing, b)
-	}
-	return missing
+	return waiting.First(each...)
 }
 
 // ensure returns no blocker once the registry is known to say what is wanted of one instance.
@@ -129,7 +126,7 @@ func (v *visit) ensure(ctx context.Context, c plan.Row) waiting.Blocker {
 		return v.clear(ctx, c)
 	}
 	missing := v.agree(ctx, c)
-	if c.ByApp() && v.entries().IsTarget(c.Key()) && (missing.Reason.OfApp() || missing.Reason == reason.DryRun) {
+	if (missing.Reason.OfApp() || missing.Reason == reason.DryRun) && c.ByApp() && v.belongs(c) {
 		return v.lookElsewhere(ctx, c, missing)
 	}
 	return missing

@@ -16,7 +16,7 @@ type stage struct {
 	take func(v *visit, ctx context.Context) waiting.Blocker
 	// write is of a stage that makes no call.
 	write func(v *visit, ctx context.Context) error
-	// holds: what the stage misses holds that hook.
+	// holds: what the stage misses holds the hook that OpenKruise waits for.
 	holds bool
 	// waits: the stage begins only once nothing holds that hook.
 	waits bool

@@ -128,6 +128,9 @@ func (v *visit) backOff() time.Duration {
 	return v.after
 }
 
+// belongs reports whether the pod belongs where the row's entry is.
+func (v *visit) belongs(row plan.Row) bool { return plan.Facts{Targets: v.targets}.IsTarget(row.Key()) }
+
 // unacknowledged reports whether a change is still to be made.
 func (v *visit) unacknowledged(row plan.Row) bool {
 	return !v.Tracked.Standing(row.Key()).Says(row.Want, row.Instance)
