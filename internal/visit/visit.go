@@ -1,6 +1,7 @@
-// Package visit takes a pod as far as it can go now. A visit is a list of stages ([stagesOf]); in each, the rows of the pod's plan take
-// their next steps (converge.go; apps.go has what differs for entries that applications write). What is written on the pod then is in
-// conclude.go and patch.go, and what is released without a registry in release.go.
+// Package visit takes a pod as far as it can go now. A visit is a list of stages ([stagesOf]; join.go and drain.go have what they do). In
+// each, the rows of the pod's plan take their next steps (converge.go), which may be calls (calls.go); apps.go has what differs for
+// entries that applications write. What is then written on the pod is in conclude.go and patch.go, and what is released without a
+// registry in release.go.
 package visit
 
 import (

@@ -1,0 +1,180 @@
+package visit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/observe"
+	"github.com/rollcall-dev/rollcall/internal/plan"
+	"github.com/rollcall-dev/rollcall/internal/reason"
+	"github.com/rollcall-dev/rollcall/internal/registryclient"
+	"github.com/rollcall-dev/rollcall/internal/tracker"
+	"github.com/rollcall-dev/rollcall/internal/waiting"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// call makes one call. Nothing is known of its outcome until it has returned without an error.
+func (v *visit) call(ctx context.Context, c plan.Row) waiting.Blocker {
+	in, now := c.Key(), v.Clock.Now()
+	reg := v.Settings.Client(c.Key().Source())
+	if reg == nil {
+		return waiting.Blocker{Reason: reason.UnknownRegistry, Message: fmt.Sprintf(
+			"%s: the configuration no longer has this registry: put it back until its pods have left it", c)}
+	}
+	lands := now.Add(reg.MayLandFor())
+	if refused := v.claim(c, lands); refused.Reason != "" {
+		return refused
+	}
+	by := v.caller()
+	by.Begin = func() { v.Tracked.Begin(in, c.Want, c.Instance, now) }
+	returned := v.Tracked.Standing(in).Returned()
+	err := reg.Change(ctx, by, c.Asked())
+	switch outcome := registryclient.Classify(err); {
+	case outcome == registryclient.Acknowledged, outcome == registryclient.Foreign && c.LeftToApp:
+		if v.acknowledged(c); outcome == registryclient.Foreign {
+			v.told(c.Target, registry.Absent, now)
+		}
+		v.sayReturned(c, returned)
+		if err != nil {
+			v.saySeveral(c, err.Error())
+		}
+		return waiting.Blocker{}
+	case registryclient.MayLand(err):
+		v.Tracked.Failed(in, lands)
+	case outcome == registryclient.NotRegistered: // there is nothing that could have been changed
+		v.State.Claims.Missed(v.pod().UID, in, now)
+	case outcome.Asked():
+		v.Tracked.Failed(in, time.Time{})
+	}
+	return v.failed(ctx, c, reg, err)
+}
+
+// claim takes the name for the pod's namespace before a Register, which may be carried out until lands, or says why the pod
+// may not use the name.
+func (v *visit) claim(c plan.Row, lands time.Time) waiting.Blocker {
+	if c.Want != lifecycle.InService {
+		return waiting.Blocker{}
+	}
+	return observe.NameRefused(v.State.Claims.Take(v.Use(c.Instance.Service, v.Clock.Now()), v.Keeps[c.Instance.Service], c.Key(), lands))
+}
+
+func (v *visit) acknowledged(c plan.Row) {
+	v.Tracked.Acknowledged(c.Key(), v.Clock.Now())
+	if c.Want != lifecycle.Absent && v.entries().WasInService(c.Key()) { // to be out gives no right to a name
+		v.State.Claims.Acknowledged(lifecycle.PodIDOf(v.pod()), c.Key())
+	}
+}
+
+// caller is the pod, for whom a call is made: it is woken where that has to wait, and holds no worker until then.
+func (v *visit) caller() registryclient.Caller {
+	id, urgent := lifecycle.PodIDOf(v.pod()), lifecycle.RolloutWaits(v.pod())
+	return registryclient.Caller{ID: string(id.UID), Urgent: urgent, Wake: func() { v.Wake(id, urgent) }}
+}
+
+// ask asks the registry whether it says what it has acknowledged. An answer from before nothing could be carried out any more would prove
+// nothing; see [tracker.Instance.Next].
+func (v *visit) ask(ctx context.Context, c plan.Row, goal *tracker.Goal) waiting.Blocker {
+	reg, asked := v.Settings.Client(c.Key().Source()), v.Clock.Now()
+	state, err := reg.Get(ctx, v.caller(), c.Instance)
+	if err != nil {
+		return v.failed(ctx, c, reg, err)
+	}
+	v.told(c.Target, state, asked)
+	switch {
+	case c.Confirms(state):
+		v.Tracked.Confirmed(c.Key(), asked)
+		goal.Asked = true
+	case state == registry.Foreign:
+		return v.alsoRegistersItself(c, "the registry was asked for it")
+	default:
+		v.Tracked.Contradicted(c.Key(), state)
+		goal.Contradicted, goal.Said = goal.Contradicted+1, state
+	}
+	if state != registry.Absent {
+		v.Tracked.Saw(c.Key(), asked)
+	}
+	return waiting.Blocker{}
+}
+
+// probeAll returns why clients are not given the pod yet although it was registered everywhere.
+func (v *visit) probeAll(ctx context.Context, changes []plan.Row) waiting.Blocker {
+	for _, c := range changes {
+		reg := v.Settings.Client(c.Key().Source())
+		if !reg.Probes() {
+			continue
+		}
+		if err := reg.Probe(ctx, v.caller(), c.Instance); err != nil {
+			return v.notServing(ctx, c, reg, err)
+		}
+	}
+	return waiting.Blocker{}
+}
+
+// alsoRegistersItself is why a hook waits while clients are given the pod by an entry that no Rollcall has written: what the
+// registry acknowledges says nothing of that one.
+func (v *visit) alsoRegistersItself(c plan.Row, why string) waiting.Blocker {
+	v.Tracked.Given(c.Key())
+	return waiting.Blocker{Reason: reason.AlsoRegistersItself, After: waiting.Longest, Message: fmt.Sprintf(
+		"%s: clients are given this address by an entry that Rollcall has not written (%s): turn off the application's own "+
+			"registration, or let Rollcall steer that entry, as docs/self-registration.md says", c, why)}
+}
+
+// failed says why a call did not end well, and when to come back. What is not known to be final is worth another try.
+func (v *visit) failed(ctx context.Context, c plan.Row, reg *registryclient.Client, err error) waiting.Blocker {
+	b := waiting.Blocker{Reason: reason.RegistryUnavailable, Message: fmt.Sprintf("%s: %v", c, err)}
+	if stops(ctx, err) {
+		return waiting.Blocker{Reason: reason.Stopping, Unasked: true, Message: "the manager stops, the next one goes on"}
+	}
+	after, told := registry.RetryAfterOf(err)
+	switch registryclient.Classify(err) {
+	case registryclient.DryRun:
+		b.Reason = reason.DryRun // an event brings the next step
+	case registryclient.Fenced:
+		b.Reason, b.After, b.Unasked = reason.NotPermitted, v.backOff(), true
+	case registryclient.Queued:
+		b.Reason, b.After, b.Unasked = reason.Queued, WokenRecheck, true
+	case registryclient.Outage:
+		b.After = WokenRecheck
+	case registryclient.Foreign:
+		return v.alsoRegistersItself(c, err.Error())
+	case registryclient.NotRegistered:
+		return v.awaitsApp(c, b, err)
+	case registryclient.Refused:
+		b.Reason, b.After = reason.RegistryRefused, waiting.Longest
+	case registryclient.TimedOut:
+		b.Reason, b.After = reason.RegistryTimeout, max(after, v.backOff())
+	default:
+		b.After = max(after, v.backOff())
+	}
+	b = b.OfAgent(err)
+	if told {
+		v.Tracked.Postpone(c.Key(), tracker.Postponement{
+			Want: c.Want, Through: reg, Until: v.Clock.Now().Add(after), Reason: b.Reason, Message: b.Message,
+		})
+	}
+	return b
+}
+
+// stops reports whether a call was cut off since the manager stops. A driver may cancel what is its own, and that passes.
+func stops(ctx context.Context, err error) bool {
+	return ctx.Err() != nil && errors.Is(err, context.Canceled)
+}
+
+// notServing says why clients are not given a pod that is registered.
+func (v *visit) notServing(
+	ctx context.Context, c plan.Row, reg *registryclient.Client, err error,
+) waiting.Blocker {
+	if !registryclient.Classify(err).Asked() || stops(ctx, err) {
+		return v.failed(ctx, c, reg, err)
+	}
+	after, _ := registry.RetryAfterOf(err)
+	b := waiting.Blocker{Reason: reason.NotServing, After: max(after, v.backOff()),
+		Message: fmt.Sprintf("%s is registered and not given to clients yet: %v", c, err)}
+	if registry.IsTerminal(err) {
+		b.After = waiting.Longest
+	}
+	return b
+}

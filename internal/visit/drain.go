@@ -1,0 +1,78 @@
+package visit
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/internal/reason"
+	"github.com/rollcall-dev/rollcall/internal/waiting"
+)
+
+// drain holds OpenKruise back until the clients had time to notice, once everything is acknowledged.
+func (v *visit) drain(context.Context) waiting.Blocker {
+	if !v.Tracked.Known().Any() && !v.input.Record.Exists() {
+		return waiting.Blocker{} // no registry ever knew the pod, and so there is nothing to write down
+	}
+	v.record = v.newRecord(v.rows)
+	removedAt, counted := v.removedAt()
+	drains := v.decision.Row.Drains()
+	known := v.record.OutSince != nil && !removedAt.After(*v.record.OutSince) // else it may have been in service since
+	if v.Drain == 0 || removedAt.IsZero() || !drains && known {
+		return waiting.Blocker{}
+	}
+	if v.record.OutSince = &removedAt; !drains {
+		return waiting.Blocker{} // for the hook that may wait next, and the manager that leads then
+	}
+	remaining := counted.Add(v.Drain).Sub(v.Clock.Now())
+	if remaining <= 0 {
+		return waiting.Blocker{}
+	}
+	return waiting.Blocker{Reason: reason.Draining, After: remaining,
+		Message: fmt.Sprintf("out of rotation since %s, drains for %s", removedAt.Format(time.RFC3339), v.Drain)}
+}
+
+// remember writes down since when one registry has the pod out while another holds it: the next leader may reach neither, and has to
+// know of the drain that has begun.
+func (v *visit) remember(ctx context.Context) waiting.Blocker {
+	record := v.input.Record
+	removedAt, _ := v.removedAt()
+	known := !record.Exists() || record.OutSince != nil && !removedAt.After(*record.OutSince)
+	if v.Drain > 0 && !removedAt.IsZero() && !known && waiting.First(v.held...).Lasts(ctx.Err() != nil) {
+		record.OutSince = &removedAt
+		v.record = &record
+	}
+	return waiting.Blocker{}
+}
+
+// removedAt is when the last instance that may have been in service was taken out, and from when its drain counts; zero where
+// none was. No pod drains for less than its drain because another manager's clock reads otherwise.
+func (v *visit) removedAt() (latest, counted time.Time) {
+	ahead := v.Ahead()
+	for _, c := range v.rows.All() {
+		recorded, from := v.Tracked.Standing(c.Key()).RemovedAt(ahead)
+		if recorded.After(latest) {
+			latest = recorded
+		}
+		if from.After(counted) {
+			counted = from
+		}
+	}
+	return latest.Truncate(time.Millisecond), counted // with its monotonic reading: a step of the clock changes no drain
+}
+
+// unlisted is why no hook is released of a pod that came before this process watched, and of which no record tells that it was in
+// service: its description may be another than when the leader before this one put it there, and only a list tells where that was.
+func (v *visit) unlisted(context.Context) waiting.Blocker {
+	known := v.Tracked.Known()
+	if v.input.Record.WasInService() || known.Born() || !v.decision.Releases {
+		return waiting.Blocker{}
+	}
+	for _, s := range v.Sources {
+		if name := s.Registry; v.Settings.Registries[name].Lists() && !known.Shown(name) {
+			return waiting.Blocker{Reason: reason.RegistryUnavailable, After: v.backOff(), Message: fmt.Sprintf(
+				"registry %q has yet to list what the manager before this one has registered: no record tells where the pod was in service", name)}
+		}
+	}
+	return waiting.Blocker{}
+}
