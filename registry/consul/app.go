@@ -298,7 +298,7 @@ func placeFilter(in registry.Instance, port, meta, address, ofNode string) strin
 // askAgent begins or ends the maintenance of a service, at the agent that owns it. An agent that is away or fails is no outage of
 // the registry, whose catalog has just answered.
 func (r *Registry) askAgent(ctx context.Context, s appService, begin bool) error {
-	agent, err := r.agents.ServerAt(r.opts.agentOf(s.Node.Node, s.Node.Address))
+	agent, err := url.Parse(r.opts.agentOf(s.Node.Node, s.Node.Address))
 	if err != nil {
 		return registry.Terminal(registry.FieldError("options.agentEndpoint", err))
 	}
@@ -306,8 +306,8 @@ func (r *Registry) askAgent(ctx context.Context, s appService, begin bool) error
 	r.place(query, "ns", r.opts.Namespace)
 	half, cancel := driverkit.Share(ctx, 2) // a node that is gone does not answer at all: the other half is left to say so
 	defer cancel()
-	answer, err := r.agents.Send(half, agent, driverkit.Request{
-		Method: http.MethodPut, Path: agentServicePath + url.PathEscape(s.Service.ID), Query: query, Header: r.header,
+	answer, err := r.agents.Do(half, driverkit.Request{
+		At: agent, Method: http.MethodPut, Path: agentServicePath + url.PathEscape(s.Service.ID), Query: query, Header: r.header,
 	})
 	of := fmt.Sprintf("the agent of node %s, which owns %q,", s.Node.Node, s.Service.ID)
 	switch {

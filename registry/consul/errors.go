@@ -59,7 +59,7 @@ func isForbidden(status int) bool {
 // it has replayed its log, and nevertheless answers writes and other reads: with 403, though the token is good. A
 // consistent transaction that only reads waits for the log first (agent/consul, Txn.Read).
 func (r *Registry) isForbiddenInEarnest(ctx context.Context) bool {
-	answer, err := r.sendTransaction(ctx, []operation{nodeOp(get, r.nodes[0])})
+	answer, err := r.sendTransaction(ctx, []operation{nodeOp(get, r.nodes[0])}, &outcome{})
 	return err == nil && isForbidden(answer.Status)
 }
 

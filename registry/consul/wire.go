@@ -111,47 +111,54 @@ const filteredByACLs = "X-Consul-Results-Filtered-By-Acls"
 func (r *Registry) read(ctx context.Context, path string, query url.Values, whole bool, into any) (http.Header, error) {
 	r.place(query, "ns", r.opts.Namespace)
 	r.place(query, "partition", r.opts.Partition)
-	answer, err := r.send(ctx, driverkit.Request{Method: http.MethodGet, Path: path, Query: query})
-	if err != nil {
+	answer, err := r.send(ctx, driverkit.Request{Method: http.MethodGet, Path: path, Query: query, Check: func(a *driverkit.Answer) error {
+		if whole && a.Header.Get("X-Consul-Knownleader") != "true" {
+			return errors.New("the answer is not that of a Consul which knows its leader")
+		}
+		return decode(a, into)
+	}})
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	switch header := answer.Header; {
 	case answer.Status != http.StatusOK:
 		return nil, r.refusal(ctx, answer)
-	case whole && header.Get("X-Consul-Knownleader") != "true":
-		return nil, r.client.Distrust(answer, errors.New("the answer is not that of a Consul which knows its leader"))
-	case whole && header.Get(filteredByACLs) == "true":
+	case whole && answer.Header.Get(filteredByACLs) == "true":
 		return nil, notAllowed(errors.New("the token may not read all of Rollcall's nodes and their services"))
 	}
-	return answer.Header, r.decode(answer, into)
+	return answer.Header, nil
 }
 
 // transact makes one transaction. Without an error it was made, or rolled back because of the errors in it. Namespace and
 // partition are in its operations.
 func (r *Registry) transact(ctx context.Context, operations []operation) (*outcome, error) {
-	answer, err := r.sendTransaction(ctx, operations)
-	if err != nil {
+	var made outcome
+	answer, err := r.sendTransaction(ctx, operations, &made)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if answer.Status != http.StatusOK && answer.Status != http.StatusConflict {
+	case answer.Status == http.StatusOK:
+		return &made, nil
+	case answer.Status != http.StatusConflict:
 		return nil, r.refusal(ctx, answer)
 	}
-	var made outcome
-	if err := r.decode(answer, &made); err != nil {
+	if err := decode(answer, &made); err != nil {
 		return nil, err
 	}
-	if answer.Status == http.StatusConflict && len(made.Errors) == 0 {
+	if len(made.Errors) == 0 {
 		return nil, errors.New("the transaction was rolled back, and Consul did not say why")
 	}
 	return &made, nil
 }
 
-func (r *Registry) sendTransaction(ctx context.Context, operations []operation) (*driverkit.Answer, error) {
+func (r *Registry) sendTransaction(ctx context.Context, operations []operation, made *outcome) (*driverkit.Answer, error) {
 	body, err := json.Marshal(operations) //nolint:musttag // the names are the fields'
 	if err != nil {
 		return nil, fmt.Errorf("encoding the transaction: %w", err)
 	}
-	return r.send(ctx, driverkit.Request{Method: http.MethodPut, Path: "/v1/txn", Query: url.Values{}, Body: body})
+	return r.send(ctx, driverkit.Request{
+		Method: http.MethodPut, Path: "/v1/txn", Query: url.Values{}, Body: body,
+		Check: func(a *driverkit.Answer) error { return decode(a, made) },
+	})
 }
 
 func (r *Registry) send(ctx context.Context, request driverkit.Request) (*driverkit.Answer, error) {
@@ -169,9 +176,9 @@ func (r *Registry) place(query url.Values, key, value string) {
 	}
 }
 
-func (r *Registry) decode(answer *driverkit.Answer, into any) error {
+func decode(answer *driverkit.Answer, into any) error {
 	if err := json.Unmarshal(answer.Body, into); err != nil {
-		return r.client.Distrust(answer, fmt.Errorf("decoding the answer: %w", err))
+		return fmt.Errorf("decoding the answer: %w", err)
 	}
 	return nil
 }

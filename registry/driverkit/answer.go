@@ -29,7 +29,6 @@ type Answer struct {
 	// of its first mebibyte.
 	Body []byte
 
-	from Server
 	read bool   // it is the answer to a request that changes nothing
 	by   string // who answered
 	what string // what the endpoint should lead to

@@ -2,21 +2,17 @@ package driverkit
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"log/slog"
 	"maps"
 	"math"
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -111,39 +107,6 @@ func (c *HTTPClient) Close() {
 	}
 }
 
-// Server is one of a client's servers, for one call.
-type Server struct {
-	number int // from 0 in the order of the endpoint
-	left   int // how many servers the call has not been to, this one included
-	url    *url.URL
-}
-
-// Share bounds a request that can be repeated by its part of the time that is left for the servers which the call has not been
-// to, this one included.
-func (s Server) Share(ctx context.Context) (context.Context, context.CancelFunc) {
-	return Share(ctx, s.left)
-}
-
-// ServerAt returns a server that is none of the endpoint's: what a registry names itself, such as the agent of a node.
-func (c *HTTPClient) ServerAt(address string) (Server, error) {
-	u, err := url.Parse(address)
-	if err != nil {
-		return Server{}, fmt.Errorf("reading the URL: %w", err)
-	}
-	return Server{left: 1, url: u}, nil
-}
-
-// Share bounds a request by its part of the time that is left for as many requests, one after the other, this one included: a
-// server that hangs takes no time from those after it. The last one has all that is left. As with [context.WithTimeout], the
-// caller calls the function when the request has ended.
-func Share(ctx context.Context, left int) (context.Context, context.CancelFunc) {
-	deadline, is := ctx.Deadline()
-	if !is || left <= 1 {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, time.Until(deadline)/time.Duration(left))
-}
-
 // Request is what is sent to a server.
 type Request struct {
 	Method string
@@ -156,119 +119,35 @@ type Request struct {
 	Limit int64
 	// Secrets are those of this request alone, such as the token of a session. The options have the others.
 	Secrets []string
+	// Check returns why an acknowledgement is not the registry's, such as a proxy's page with status 200. The error of the request is that
+	// then, with the server's URL. Default: every one is good.
+	Check func(*Answer) error
+	// Repeatable is a request of [HTTPClient.Try] that changes nothing, or the same when it is made twice: a server may take its share of
+	// the time, see [Share], and any error is marked by [Away].
+	Repeatable bool
+	// At is a server that is not one of the endpoint's, such as the agent of a node. [HTTPClient.Do] makes the request there, and later
+	// calls begin where they did.
+	At *url.URL
 }
 
-// Do makes one request to the current server, which the client leaves for the next one where it does not answer, or answers
-// 5xx or 429: later calls go there. Where there are several servers, Do takes Retry-After out of a 5xx answer. The call is made again
-// only where a certificate was not good, so that the server has not read the request. For the answer and the error see
-// [HTTPClient.Send]; the error is terminal only if no server has a good one.
-func (c *HTTPClient) Do(ctx context.Context, r Request) (*Answer, error) {
-	var failures []error
-	for server := range c.from(int(c.current.Load())) {
-		answer, err := c.Send(ctx, server, r)
-		switch {
-		case err != nil && !errors.Is(ctx.Err(), context.Canceled): // a caller who has gone says nothing of the server
-			c.Leave(server, err)
-		case err == nil && (answer.Status >= http.StatusInternalServerError || answer.Status == http.StatusTooManyRequests):
-			c.Leave(server, answer.Refusal(""))
-			if len(c.servers) > 1 && answer.Status != http.StatusTooManyRequests { // which is about the caller
-				answer.Header.Del(retryAfter)
-			}
-		}
-		if !registry.IsTerminal(err) {
-			return answer, err
-		}
-		failures = append(failures, err)
-	}
-	return nil, allOf(failures)
-}
-
-// Try makes a call, all of its requests at one server: the one that took the last call, or where its error is marked by
-// [Away] the next one, until one takes it. None is asked twice. After a time-out or another error whose Timeout() is true the
-// call may still be under way, so it is not made elsewhere, but the next call begins there. Where all servers are away the error
-// tells of each, and is terminal only if all are.
-func (c *HTTPClient) Try(ctx context.Context, call func(Server) error) error {
-	var failures []error
-	for server := range c.from(int(c.current.Load())) {
-		err := call(server)
-		away := isAway(err) && !errors.Is(ctx.Err(), context.Canceled)
-		if away || errors.Is(err, context.DeadlineExceeded) || mayLand(err) {
-			c.Leave(server, err)
-		}
-		if !away {
-			return err
-		}
-		if failures = append(failures, err); ctx.Err() != nil {
-			break
-		}
-	}
-	return allOf(failures)
-}
-
-// Others returns the servers but one, as a call that goes on from there meets them; their shares of its time leave some for what
-// follows. A failure at one of them says nothing to later calls.
-func (c *HTTPClient) Others(than Server) []Server {
-	others := slices.Collect(c.from(than.number))[1:]
-	for i := range others {
-		others[i].left += 2
-	}
-	return others
-}
-
-// from are all servers, in the order in which a call meets them that begins at the one with that number.
-func (c *HTTPClient) from(first int) iter.Seq[Server] {
-	return func(yield func(Server) bool) {
-		for left := len(c.servers); left > 0; left-- {
-			number := (first + len(c.servers) - left) % len(c.servers)
-			if !yield(Server{number: number, left: left, url: c.servers[number]}) {
-				return
-			}
-		}
-	}
-}
-
-// Elsewhere takes a look that found nothing at one server to the others, until one of them has what is looked for, and reports
-// whether one has. Later calls begin at that one. A server that can't tell counts as one that has nothing.
-func (c *HTTPClient) Elsewhere(than Server, has func(Server) bool) bool {
-	for _, other := range c.Others(than) {
-		if has(other) {
-			c.log.Info("registry server lacks an entry, using one that has it", "server", than.String(), "next", other.String())
-			c.current.Store(int64(other.number))
-			return true
-		}
-	}
-	return false
-}
-
-// Distrust returns the error of an answer that is not what the registry makes, such as a proxy's page with status 200, and says whose
-// it is. Later calls begin at the next server, where that one is the endpoint's. A call by [HTTPClient.Try] returns such an error
-// through [Away]. Distrust of no error is nil.
-func (c *HTTPClient) Distrust(a *Answer, err error) error {
-	if err == nil {
-		return nil
-	}
-	c.Leave(a.from, err)
-	return fmt.Errorf("%s: %w", a.from, err)
-}
-
-// Leave has later calls begin at the next server, unless another call has seen to that already. It is for a server that answers, and
-// is of no use all the same. That of [HTTPClient.ServerAt] is none.
-func (c *HTTPClient) Leave(server Server, why error) {
-	if c.servers[server.number] != server.url {
-		return
-	}
-	next := (server.number + 1) % len(c.servers)
-	if next != server.number && c.current.CompareAndSwap(int64(server.number), int64(next)) {
-		c.log.Info("registry server failed, using the next one",
-			"server", server.url.Redacted(), "next", c.servers[next].Redacted(), "error", why)
-	}
-}
-
-// Send makes one request to a server. The error is nil where there is an answer, whatever its status. Else it is marked by
+// Do makes one request to this server. The error is nil where there is an answer, whatever its status. Else it is marked by
 // [Away], has the class of [TLSError] where a certificate is not good, and holds no secret; or it is that of the context. Of a
 // request with another method than GET or HEAD that was sent, and whose connection was cut then, the error is not marked, and
 // its Timeout() is true. Of an acknowledgement that breaks off, or has more bytes than the limit, it is marked with GET and HEAD only.
-func (c *HTTPClient) Send(ctx context.Context, to Server, r Request) (*Answer, error) {
+func (s Server) Do(ctx context.Context, r Request) (*Answer, error) {
+	if !r.Repeatable {
+		return s.client.send(ctx, s, r)
+	}
+	part, cancel := Share(ctx, s.left)
+	defer cancel()
+	a, err := s.client.send(part, s, r)
+	if ctx.Err() == nil { // its part of the time may have ended
+		err = Away(err)
+	}
+	return a, err
+}
+
+func (c *HTTPClient) send(ctx context.Context, to Server, r Request) (*Answer, error) {
 	mask := c.mask.with("[secret]", r.Secrets...)
 	var sent atomic.Bool
 	tracked := ctx
@@ -287,7 +166,7 @@ func (c *HTTPClient) Send(ctx context.Context, to Server, r Request) (*Answer, e
 	defer resp.Body.Close()
 	a := &Answer{
 		Status: resp.StatusCode, Header: resp.Header,
-		from: to, read: isRead(r.Method), by: c.options.Name, what: c.options.Name, mask: mask,
+		read: isRead(r.Method), by: c.options.Name, what: c.options.Name, mask: mask,
 	}
 	if c.options.NameServers {
 		a.by = to.String()
@@ -297,10 +176,15 @@ func (c *HTTPClient) Send(ctx context.Context, to Server, r Request) (*Answer, e
 		a.Body, _ = io.ReadAll(io.LimitReader(resp.Body, maxWords)) // what could be read is better than nothing
 	case r.Limit > 0:
 		if a.Body, err = readBody(resp.Body, r.Limit); err != nil {
-			return nil, half(ctx, a, err)
+			return nil, half(ctx, a.read, fmt.Errorf("%s: %w", to, err))
 		}
 	}
 	_, _ = io.CopyN(io.Discard, resp.Body, maxIgnored) // a body that is not at its end costs the connection
+	if r.Check != nil && a.OK() {
+		if err := r.Check(a); err != nil {
+			return nil, fmt.Errorf("%s: %w", to, err)
+		}
+	}
 	return a, nil
 }
 
@@ -327,8 +211,8 @@ func (c *HTTPClient) prepare(ctx context.Context, to Server, r Request) (*http.R
 
 // half is the error of an acknowledgement whose body could not be read to its end. Another server may give a whole one to what changes
 // nothing.
-func half(ctx context.Context, a *Answer, err error) error {
-	if err = fmt.Errorf("%s: %w", a.from, err); ctx.Err() != nil || !a.read {
+func half(ctx context.Context, read bool, err error) error {
+	if ctx.Err() != nil || !read {
 		return contextError(ctx, err)
 	}
 	return Away(err)
@@ -347,45 +231,4 @@ func silence(ctx context.Context, to Server, mask mask, err error, sent bool) er
 		err = errors.New(err.Error())
 	}
 	return Away(err)
-}
-
-// String is the server's URL, which tells it from the client's other servers.
-func (s Server) String() string { return strings.TrimRight(s.url.String(), "/") }
-
-// Away marks the error of a server that has not taken a call and will not, where another one may; see [HTTPClient.Try].
-// Away(nil) is nil.
-func Away(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &awayError{err: err}
-}
-
-func isAway(err error) bool {
-	_, is := errors.AsType[*awayError](err)
-	return is
-}
-
-type awayError struct{ err error }
-
-func (e *awayError) Error() string { return e.err.Error() }
-func (e *awayError) Unwrap() error { return e.err }
-
-// allOf tells of all failures in one line. It has the class of the one that passes first.
-func allOf(failures []error) error {
-	var texts []string
-	for _, err := range failures {
-		texts = append(texts, err.Error())
-	}
-	first := slices.MinFunc(failures, func(a, b error) int { return cmp.Compare(passes(a), passes(b)) })
-	return &retold{text: strings.Join(texts, "; "), err: first}
-}
-
-// passes is how long a failure lasts at the least.
-func passes(err error) time.Duration {
-	if registry.IsTerminal(err) {
-		return math.MaxInt64
-	}
-	after, _ := registry.RetryAfterOf(err)
-	return after
 }

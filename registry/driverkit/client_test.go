@@ -12,7 +12,6 @@ import (
 	"io"
 	"log"
 	"log/slog"
-	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -332,91 +331,129 @@ func TestDoLeavesAServerThatFails(t *testing.T) {
 		}
 		cancel()
 	}
-	if lines := strings.Count(logged.String(), "using the next one"); lines != 5 {
+	if lines := strings.Count(logged.String(), "using another registry server"); lines != 5 {
 		t.Errorf("logged %d times that another server is used, want 5:\n%s", lines, logged.String())
 	}
 }
 
-// TestDistrust: a server that has answered, and not as the registry does, is left.
-func TestDistrust(t *testing.T) {
+// TestCheck: a server that has answered, and not as the registry does, is left.
+func TestCheck(t *testing.T) {
 	t.Parallel()
 	first, second := drivertest.Answering(t, 200, nil, "<html>"), drivertest.Answering(t, 200, nil, "[]")
-	c := newClient(t, registry.Config{Endpoint: first + "," + second}, driverkit.HTTPOptions{})
-	at := func() (*driverkit.Answer, string) {
-		a, err := within(t.Context(), c, driverkit.Request{Limit: 10})
-		expect.NoError(t, err)
-		return a, string(a.Body)
-	}
-	page, said := at()
-	expect.NoError(t, c.Distrust(page, nil))
-	if _, again := at(); said != "<html>" || again != said {
-		t.Errorf("got %q and %q, want the first server to be kept without an error", said, again)
-	}
 	wrong := errors.New("no JSON")
-	agent, err := c.ServerAt(first)
+	at, err := url.Parse(first)
 	expect.NoError(t, err)
-	its, err := c.Send(t.Context(), agent, driverkit.Request{Method: http.MethodGet})
-	expect.NoError(t, err)
-	_ = c.Distrust(its, wrong)
-	if _, again := at(); again != said {
-		t.Errorf("got %q, want the first server to be kept where another one's answer is wrong", again)
-	}
-	if err := c.Distrust(page, wrong); !errors.Is(err, wrong) || err.Error() != first+": no JSON" {
-		t.Errorf("got error %v, want one that names the server", err)
-	}
-	_ = c.Distrust(page, wrong) // another call's
-	if _, said := at(); said != "[]" {
-		t.Errorf("got %q, want the next call to begin at the other server", said)
-	}
-}
-
-// TestElsewhere begins at a, has later calls begin at b, and looks for what one server has, or none.
-// left says among how many the time that is left is shared.
-func left(t *testing.T, s driverkit.Server) int {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-	defer cancel()
-	part, end := s.Share(ctx)
-	defer end()
-	deadline, _ := part.Deadline()
-	return int(math.Round(time.Hour.Seconds() / time.Until(deadline).Seconds()))
-}
-
-func TestElsewhere(t *testing.T) {
-	t.Parallel()
+	busy, refusing := drivertest.Answering(t, 429, nil, "<html>"), drivertest.Answering(t, 404, nil, "<html>")
 	for name, tc := range map[string]struct {
-		reason string
-		has    string
-		looked []string
-		begins string
+		reason  string
+		servers []string
+		request driverkit.Request
+		fails   bool
+		next    string
 	}{
-		"the next one has it":  {"the last one need not be asked", "http://c", []string{"http://c 4"}, "http://c"},
-		"the first one has it": {"the servers are a ring, and what follows needs time, too", "http://a", []string{"http://c 4", "http://a 3"}, "http://a"},
-		"none has it":          {"the server is as good as the others", "", []string{"http://c 4", "http://a 3"}, "http://b"},
+		"without one":     {"the status suffices", []string{first, second}, driverkit.Request{}, false, "<html>"},
+		"passed":          {"it is the registry's", []string{second, first}, driverkit.Request{Check: isJSON(wrong)}, false, "[]"},
+		"failed":          {"a proxy has answered", []string{first, second}, driverkit.Request{Check: isJSON(wrong)}, true, "[]"},
+		"at another":      {"an agent is not the registry", []string{first, second}, driverkit.Request{Check: isJSON(wrong), At: at}, true, "<html>"},
+		"of a refusal":    {"it is judged by its status", []string{refusing, second}, driverkit.Request{Check: isJSON(wrong)}, false, "<html>"},
+		"of a busy one's": {"it is judged by its status", []string{busy, second}, driverkit.Request{Check: isJSON(wrong)}, false, "[]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newClient(t, registry.Config{Endpoint: strings.Join(tc.servers, ",")}, driverkit.HTTPOptions{})
+			tc.request.Limit = 10
+			_, err := c.Do(t.Context(), tc.request)
+			if errors.Is(err, wrong) != tc.fails || tc.fails && err.Error() != first+": no JSON" {
+				t.Errorf("got error %v, want one that has the server: %t\nreason: %s", err, tc.fails, tc.reason)
+			}
+			if a, err := c.Do(t.Context(), driverkit.Request{Limit: 10}); err != nil || string(a.Body) != tc.next {
+				t.Errorf("the next call got %q and error %v, want %q\nreason: %s", a.Body, err, tc.next, tc.reason)
+			}
+		})
+	}
+}
+
+func isJSON(wrong error) func(*driverkit.Answer) error {
+	return func(a *driverkit.Answer) error {
+		if string(a.Body) != "[]" {
+			return wrong
+		}
+		return nil
+	}
+}
+
+// begins returns the server that calls begin at.
+func begins(t *testing.T, c *driverkit.HTTPClient) (at driverkit.Server) {
+	t.Helper()
+	expect.NoError(t, c.Try(t.Context(), driverkit.Policy{}, func(_ context.Context, s driverkit.Server) error {
+		at = s
+		return nil
+	}))
+	return at
+}
+
+// TestTryOthers has calls begin at b, which lacks what one server has, or none.
+func TestTryOthers(t *testing.T) {
+	t.Parallel()
+	const because = "it lacks the entry"
+	for name, tc := range map[string]struct {
+		reason  string
+		has     string
+		because string
+		looked  []string
+		begins  string
+	}{
+		"the next one has it":    {"the last one need not be asked", "http://c", because, []string{"http://c 4"}, "http://c"},
+		"the first one has it":   {"the servers are a ring, and what follows needs time, too", "http://a", because, []string{"http://c 4", "http://a 3"}, "http://a"},
+		"none has it":            {"the server is as good as the others", "", because, []string{"http://c 4", "http://a 3"}, "http://b"},
+		"it has it for now only": {"it may be the one that lags behind", "http://c", "", []string{"http://c 4"}, "http://b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newClient(t, registry.Config{Endpoint: "http://a,http://b,http://c"}, driverkit.HTTPOptions{})
-			begin := func() (at driverkit.Server) {
-				expect.NoError(t, c.Try(t.Context(), func(s driverkit.Server) error {
-					at = s
-					return nil
-				}))
-				return at
-			}
-			c.Elsewhere(begin(), func(s driverkit.Server) bool { return s.String() == "http://b" })
+			take := func(context.Context, driverkit.Server) error { return nil }
+			expect.NoError(t, c.Try(t.Context(), driverkit.Policy{After: begins(t, c), Because: "it is of no use"}, take))
+			hour, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
 			var looked []string
-			found := c.Elsewhere(begin(), func(s driverkit.Server) bool {
-				looked = append(looked, fmt.Sprint(s, " ", left(t, s)))
-				return s.String() == tc.has
+			err := c.Try(hour, driverkit.Policy{After: begins(t, c), Because: tc.because}, func(ctx context.Context, s driverkit.Server) error {
+				deadline, _ := ctx.Deadline()
+				looked = append(looked, fmt.Sprintf("%s %.0f", s, time.Hour.Seconds()/time.Until(deadline).Seconds()))
+				if s.String() != tc.has {
+					return errors.New("it lacks the entry, too")
+				}
+				return nil
 			})
-			if !slices.Equal(looked, tc.looked) || found != (tc.has != "") {
-				t.Errorf("looked at %q and found it: %t, want %q\nreason: %s", looked, found, tc.looked, tc.reason)
+			if !slices.Equal(looked, tc.looked) || (err == nil) != (tc.has != "") {
+				t.Errorf("looked at %q and got error %v, want %q\nreason: %s", looked, err, tc.looked, tc.reason)
 			}
-			if got := begin().String(); got != tc.begins {
+			if got := begins(t, c).String(); got != tc.begins {
 				t.Errorf("calls begin at %s, want %s\nreason: %s", got, tc.begins, tc.reason)
 			}
 		})
+	}
+	alone := newClient(t, registry.Config{Endpoint: "http://a"}, driverkit.HTTPOptions{})
+	expect.Error(t, "there is nothing to try", alone.Try(t.Context(), driverkit.Policy{After: begins(t, alone)},
+		func(context.Context, driverkit.Server) error { return nil }), "no other server")
+}
+
+// TestRepeatable has a first server that is silent: a request that changes nothing leaves time for the second.
+func TestRepeatable(t *testing.T) {
+	t.Parallel()
+	for repeatable, want := range map[bool]int{true: 2, false: 1} {
+		servers := []string{"http://" + registrytest.SilentAddress(t), drivertest.Answering(t, 200, nil, "")}
+		c := newClient(t, registry.Config{Endpoint: strings.Join(servers, ",")}, driverkit.HTTPOptions{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		asked := 0
+		err := c.Try(ctx, driverkit.Policy{}, func(ctx context.Context, s driverkit.Server) error {
+			asked++
+			_, err := s.Do(ctx, driverkit.Request{Method: http.MethodPost, Repeatable: repeatable})
+			return err
+		})
+		cancel()
+		if (err == nil) != repeatable || asked != want {
+			t.Errorf("a request that is repeatable: %t was made at %d servers, and ended with error %v; want %d", repeatable, asked, err, want)
+		}
 	}
 }
 
@@ -469,15 +506,15 @@ func TestTry(t *testing.T) {
 			second := drivertest.Answering(t, 200, nil, "")
 			c := newClient(t, registry.Config{Endpoint: first + "," + second, Timeout: bound}, driverkit.HTTPOptions{})
 			var asked []string
-			call := func(s driverkit.Server) error {
+			call := func(ctx context.Context, s driverkit.Server) error {
 				asked = append(asked, map[string]string{first: here, second: there}[s.String()])
-				a, err := c.Send(t.Context(), s, driverkit.Request{Method: cmp.Or(tc.method, http.MethodPost), Limit: 100})
+				a, err := s.Do(ctx, driverkit.Request{Method: cmp.Or(tc.method, http.MethodPost), Limit: 100})
 				if err != nil || a.OK() {
 					return err
 				}
 				return a.Refusal("").Classified()
 			}
-			err := c.Try(t.Context(), call)
+			err := c.Try(t.Context(), driverkit.Policy{}, call)
 			var late interface{ Timeout() bool }
 			lands := errors.As(err, &late) && late.Timeout()
 			if (err != nil) != tc.fails || lands != (tc.fails && tc.next == there) {
@@ -491,7 +528,7 @@ func TestTry(t *testing.T) {
 				t.Errorf("asked %v, want %v\nreason: %s", asked, want, tc.reason)
 			}
 			asked = nil
-			if _ = c.Try(t.Context(), call); asked[0] != tc.next {
+			if _ = c.Try(t.Context(), driverkit.Policy{}, call); asked[0] != tc.next {
 				t.Errorf("the next call begins at the %s, want the %s\nreason: %s", asked[0], tc.next, tc.reason)
 			}
 		})
@@ -579,7 +616,7 @@ func TestSeveralServers(t *testing.T) {
 	get := driverkit.Request{Method: http.MethodGet}
 	do := func(c *driverkit.HTTPClient) error { return classified(c.Do(t.Context(), get)) }
 	try := func(c *driverkit.HTTPClient) error {
-		return c.Try(t.Context(), func(s driverkit.Server) error { return classified(c.Send(t.Context(), s, get)) })
+		return c.Try(t.Context(), driverkit.Policy{}, func(ctx context.Context, s driverkit.Server) error { return classified(s.Do(ctx, get)) })
 	}
 	for name, tc := range map[string]struct {
 		reason          string
@@ -645,21 +682,18 @@ func TestTryKeepsATimeOut(t *testing.T) {
 		c := newClient(t, registry.Config{Endpoint: strings.Join(servers, ",")}, driverkit.HTTPOptions{})
 		ctx, cancel := end.with(t.Context())
 		var asked []string
-		err := c.Try(ctx, func(s driverkit.Server) error {
+		err := c.Try(ctx, driverkit.Policy{}, func(ctx context.Context, s driverkit.Server) error {
 			asked = append(asked, s.String())
-			_, err := c.Send(ctx, s, driverkit.Request{Method: http.MethodPost})
+			_, err := s.Do(ctx, driverkit.Request{Method: http.MethodPost})
 			return err
 		})
 		cancel()
 		if !errors.Is(err, ctx.Err()) || !slices.Equal(asked, servers[:1]) {
 			t.Errorf("%s: got error %v at %v, want the context's, and nothing sent elsewhere", name, err, asked)
 		}
-		_ = c.Try(t.Context(), func(s driverkit.Server) error {
-			if s.String() != servers[end.next] {
-				t.Errorf("%s: the next call begins at server %s, want %s", name, s, servers[end.next])
-			}
-			return nil
-		})
+		if next := begins(t, c).String(); next != servers[end.next] {
+			t.Errorf("%s: the next call begins at server %s, want %s", name, next, servers[end.next])
+		}
 	}
 }
 

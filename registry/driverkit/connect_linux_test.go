@@ -22,8 +22,8 @@ func TestAServerThatDropsPacketsLeavesTimeForOthers(t *testing.T) {
 	t.Parallel()
 	endpoint := "http://" + full(t) + "," + drivertest.Answering(t, http.StatusOK, nil, "")
 	c := newClient(t, registry.Config{Endpoint: endpoint, Timeout: 10 * time.Second}, driverkit.HTTPOptions{})
-	err := c.Try(t.Context(), func(s driverkit.Server) error {
-		_, err := c.Send(t.Context(), s, driverkit.Request{Method: http.MethodGet})
+	err := c.Try(t.Context(), driverkit.Policy{}, func(ctx context.Context, s driverkit.Server) error {
+		_, err := s.Do(ctx, driverkit.Request{Method: http.MethodGet})
 		return err
 	})
 	if err != nil {

@@ -71,8 +71,8 @@ func ExampleHTTPClient_Try() {
 	}
 	defer client.Close()
 	ctx := context.Background()
-	err = client.Try(ctx, func(s driverkit.Server) error {
-		answer, err := client.Send(ctx, s, driverkit.Request{Method: http.MethodGet, Path: "/entries"})
+	err = client.Try(ctx, driverkit.Policy{}, func(ctx context.Context, s driverkit.Server) error {
+		answer, err := s.Do(ctx, driverkit.Request{Method: http.MethodGet, Path: "/entries"})
 		switch {
 		case err != nil:
 			return err

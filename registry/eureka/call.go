@@ -43,7 +43,7 @@ func (p peer) send(ctx context.Context, method, path string, body []byte) (*driv
 	if err != nil {
 		return nil, err
 	}
-	answer, err := p.client.Send(ctx, p.server, driverkit.Request{
+	answer, err := p.server.Do(ctx, driverkit.Request{
 		Method: method, Path: path, Query: values, Header: p.header, Body: body, Limit: maxAnswer,
 	})
 	switch {
@@ -152,12 +152,14 @@ func (c call) anywhere(ctx context.Context, look func(call, context.Context) (fo
 	if found || err != nil {
 		return err
 	}
-	c.client.Elsewhere(c.server, func(other driverkit.Server) bool {
-		part, cancel := other.Share(ctx)
-		defer cancel()
+	others := driverkit.Policy{After: c.server, Because: "it lacks an entry that the next one has"}
+	_ = c.client.Try(ctx, others, func(ctx context.Context, other driverkit.Server) error {
 		c.server = other
-		found, err := look(c, part)
-		return found && err == nil
+		found, err := look(c, ctx)
+		if err == nil && !found {
+			err = errNothing
+		}
+		return err
 	})
 	return ctx.Err()
 }
@@ -275,13 +277,13 @@ func (c call) setStatus(ctx context.Context, method, status string) error {
 // repeat makes a request that this peer has taken at the others that can be reached. Their answers don't count: the peers replicate
 // it, too, but for 30 seconds only.
 func (c call) repeat(ctx context.Context, method, path string, query url.Values) {
-	others := c.client.Others(c.server)
-	for _, other := range others {
-		// A tenth of the time for all of them: one that hangs must not use up what is needed to read back.
-		part, cancel := driverkit.Share(ctx, 10*len(others))
-		_, _ = c.client.Send(part, other, driverkit.Request{Method: method, Path: path, Query: query, Header: c.replicated})
-		cancel()
-	}
+	// About a tenth of the time for all of them, see [driverkit.Policy]: one that hangs must not use up what is needed to read back.
+	part, cancel := driverkit.Share(ctx, 5)
+	defer cancel()
+	_ = c.client.Try(part, driverkit.Policy{After: c.server}, func(ctx context.Context, other driverkit.Server) error {
+		_, _ = other.Do(ctx, driverkit.Request{Method: method, Path: path, Query: query, Header: c.replicated})
+		return errNothing
+	})
 }
 
 // renew renews the lease, whether or not it has ended, and reports whether there was one. Where the peer may do so late, another one

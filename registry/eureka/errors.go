@@ -1,12 +1,16 @@
 package eureka
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
+
+// errNothing takes a look on to the next peer.
+var errNothing = errors.New("this peer has no entry")
 
 // elsewhere says what a 404 means where Eureka has none: it is not Eureka that answers. Another peer may be one.
 func elsewhere(err error) error {

@@ -98,7 +98,7 @@ func (r *Registry) Heartbeat(ctx context.Context, in registry.Instance) error {
 // List implements [registry.Lister].
 func (r *Registry) List(ctx context.Context, cluster string) ([]registry.Entry, error) {
 	return driverkit.List(ctx, cluster, func(ctx context.Context, cluster string) (entries []registry.Entry, err error) {
-		err = r.client.Try(ctx, func(s driverkit.Server) (err error) {
+		err = r.client.Try(ctx, driverkit.Policy{}, func(ctx context.Context, s driverkit.Server) (err error) {
 			entries, err = peer{Registry: r, server: s}.list(ctx, cluster)
 			return err
 		})
@@ -134,6 +134,8 @@ func (r *Registry) change(
 		return driverkit.CallError(ctx, doing, in, err)
 	}
 	defer release()
-	err = r.client.Try(ctx, func(s driverkit.Server) error { return do(newCall(peer{Registry: r, server: s}, in), ctx) })
+	err = r.client.Try(ctx, driverkit.Policy{}, func(ctx context.Context, s driverkit.Server) error {
+		return do(newCall(peer{Registry: r, server: s}, in), ctx)
+	})
 	return driverkit.CallError(ctx, doing, in, err)
 }

@@ -46,7 +46,25 @@ func (r *Registry) sendBatch(ctx context.Context, entries []registry.Entry, outc
 	if err != nil {
 		return fmt.Errorf("encoding the batch: %w", err)
 	}
-	answer, err := r.send(ctx, driverkit.Request{Method: http.MethodPost, Path: batchPath, Body: body, Limit: maxAnswer})
+	var said struct {
+		Outcomes []struct {
+			Status     int    `json:"status"`
+			Error      string `json:"error"`
+			RetryAfter int    `json:"retryAfter"`
+		} `json:"outcomes"`
+	}
+	answer, err := r.send(ctx, driverkit.Request{
+		Method: http.MethodPost, Path: batchPath, Body: body, Limit: maxAnswer,
+		Check: func(answer *driverkit.Answer) error {
+			if err := json.Unmarshal(answer.Body, &said); err != nil {
+				return fmt.Errorf("decoding the answer: %w", err)
+			}
+			if len(said.Outcomes) != len(outcomes) {
+				return fmt.Errorf("the answer has %d outcomes, for %d changes", len(said.Outcomes), len(outcomes))
+			}
+			return nil
+		},
+	})
 	switch {
 	case hasNoPath(err): // a server of an older version: each change goes by itself
 		r.takeNoBatches()
@@ -57,21 +75,8 @@ func (r *Registry) sendBatch(ctx context.Context, entries []registry.Entry, outc
 	case err != nil:
 		return err
 	}
-	var said struct {
-		Outcomes []struct {
-			Status     int    `json:"status"`
-			Error      string `json:"error"`
-			RetryAfter int    `json:"retryAfter"`
-		} `json:"outcomes"`
-	}
-	if err := json.Unmarshal(answer.Body, &said); err != nil {
-		return r.client.Distrust(answer, fmt.Errorf("decoding the answer: %w", err))
-	}
-	if len(said.Outcomes) != len(outcomes) {
-		return r.client.Distrust(answer, fmt.Errorf("the answer has %d outcomes, for %d changes", len(said.Outcomes), len(outcomes)))
-	}
 	for i, o := range said.Outcomes {
-		one := *answer // of the same server
+		one := *answer
 		one.Status, one.Body, one.Header = o.Status, []byte(o.Error), http.Header{}
 		if o.RetryAfter > 0 {
 			one.Header.Set("Retry-After", strconv.Itoa(o.RetryAfter))

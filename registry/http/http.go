@@ -126,14 +126,15 @@ func (r *Registry) listOne(ctx context.Context, in registry.Instance) ([]registr
 
 // list returns what a query finds, and nothing of other clusters than its own.
 func (r *Registry) list(ctx context.Context, query url.Values) ([]registry.Entry, error) {
-	answer, err := r.send(ctx, driverkit.Request{
+	var entries []registry.Entry
+	_, err := r.send(ctx, driverkit.Request{
 		Method: http.MethodGet, Path: instancesPath, Query: query, Limit: maxListing,
+		Check: func(answer *driverkit.Answer) (err error) {
+			entries, err = decodeListing(answer.Body, query.Get("cluster"))
+			return err
+		},
 	})
-	if err != nil {
-		return nil, err
-	}
-	entries, err := decodeListing(answer.Body, query.Get("cluster"))
-	return entries, r.client.Distrust(answer, err)
+	return entries, err
 }
 
 // Close lets go of idle connections. Calls under way are not disturbed.

@@ -65,7 +65,7 @@ func (a appEntries) Deregister(ctx context.Context, in registry.Instance) error 
 			}
 			if !there {
 				for _, at := range forms(in) {
-					if err := a.driver.unmark(ctx, at, true); err != nil {
+					if err := a.driver.unmark(ctx, place{in: at}, true); err != nil {
 						return err
 					}
 				}
@@ -128,7 +128,7 @@ func (a appEntries) Get(ctx context.Context, in registry.Instance) (state regist
 }
 
 func (r *Registry) putAppBack(ctx context.Context, in registry.Instance) error {
-	r, h, state, err := r.appEntry(ctx, in)
+	p, h, state, err := r.appEntry(ctx, in)
 	switch {
 	case err != nil:
 		return err
@@ -140,28 +140,28 @@ func (r *Registry) putAppBack(ctx context.Context, in registry.Instance) error {
 	case state == registry.InService:
 		return nil
 	}
-	return r.enable(ctx, in, h, true)
+	return r.enable(ctx, p, h, true)
 }
 
 // takeAppOut reports whether there is an entry, the application's or Rollcall's own. It looks twice, since readers lag behind an
 // application that has just registered.
 func (r *Registry) takeAppOut(ctx context.Context, in registry.Instance) (there bool, err error) {
-	r, h, state, err := r.appEntry(ctx, in)
+	p, h, state, err := r.appEntry(ctx, in)
 	if err == nil && state == registry.Absent {
 		if err = pause(ctx, settle); err == nil {
-			r, h, state, err = r.appEntry(ctx, in)
+			p, h, state, err = r.appEntry(ctx, in)
 		}
 	}
 	if err != nil || state != registry.InService {
 		return state != registry.Absent, err
 	}
-	return true, r.enable(ctx, in, h, false)
+	return true, r.enable(ctx, p, h, false)
 }
 
 // enable changes the flag, and returns when readers see it or the entry has gone. It leaves out the metadata, which stays
 // as it is, but for the stamp of a removal; and must name the weight: the server takes 1 where none was set.
-func (r *Registry) enable(ctx context.Context, in registry.Instance, h *host, enabled bool) error {
-	form := r.identity(in)
+func (r *Registry) enable(ctx context.Context, p place, h *host, enabled bool) error {
+	form := r.identity(p.in)
 	form.Set("weight", strconv.FormatFloat(h.Weight, 'f', -1, 64))
 	form.Set("enabled", strconv.FormatBool(enabled))
 	do := patchInstance
@@ -170,25 +170,25 @@ func (r *Registry) enable(ctx context.Context, in registry.Instance, h *host, en
 		form.Set("metadata", "{}")
 	}
 	write := func() error {
-		err := r.send(ctx, do, in, form)
+		err := r.send(ctx, do, p, form)
 		if !enabled && isNone(err) {
 			return nil
 		}
 		return err
 	}
 	return r.until(ctx, write, func(ctx context.Context) (bool, driverkit.Server, error) {
-		h, asked, err := r.readAt(ctx, in)
+		h, asked, err := r.read(ctx, p)
 		if err == nil {
-			h, err = r.told(ctx, in, h)
+			h, err = r.told(ctx, p, h)
 		}
 		return (h.appState() == registry.InService) == enabled, asked, err
 	})
 }
 
-// appEntry is [Registry.look] for the application's entry.
-func (r *Registry) appEntry(ctx context.Context, in registry.Instance) (*Registry, *host, registry.State, error) {
-	r, h, err := r.look(ctx, in, func(h *host) bool { return h.uid() == "" })
-	return r, h, h.appState(), err
+// appEntry is [Registry.find] of the application's entry.
+func (r *Registry) appEntry(ctx context.Context, in registry.Instance) (place, *host, registry.State, error) {
+	p, h, err := r.find(ctx, in, func(h *host) bool { return h.uid() == "" })
+	return p, h, h.appState(), err
 }
 
 // appState is whether clients are given the application's entry. One with Rollcall's mark is [registry.Foreign] here.
@@ -205,9 +205,9 @@ func (h *host) appState() registry.State {
 }
 
 // isEnabled looks into the list that clients are given.
-func (r *Registry) isEnabled(ctx context.Context, in registry.Instance) (bool, error) {
+func (r *Registry) isEnabled(ctx context.Context, p place) (bool, error) {
 	form := url.Values{"clusters": {r.opts.Cluster}, "clusterName": {r.opts.Cluster}, "healthyOnly": {"false"}}
-	a, err := r.client.do(ctx, call{do: listInstances, service: in.Service, form: form, limit: maxListing})
+	a, _, err := r.client.doAt(ctx, p.at, call{do: listInstances, service: p.in.Service, form: form, limit: maxListing})
 	if isNone(err) {
 		return false, nil
 	}
@@ -221,7 +221,7 @@ func (r *Registry) isEnabled(ctx context.Context, in registry.Instance) (bool, e
 		return false, err
 	}
 	for _, g := range given.Hosts {
-		if g.IP == in.Address && g.Port == in.Port && g.ClusterName == r.opts.Cluster {
+		if g.IP == p.in.Address && g.Port == p.in.Port && g.ClusterName == r.opts.Cluster {
 			return g.Enabled == nil || *g.Enabled, nil
 		}
 	}

@@ -31,9 +31,7 @@ type client struct {
 	// fixed is the API that the options name, nil for none.
 	fixed *api
 	// apis are what the servers were found to speak, by their URLs. A cluster is upgraded one by one.
-	apis *sync.Map
-	// only is the server that all is asked of, nil for whichever answers.
-	only *driverkit.Server
+	apis sync.Map
 }
 
 // answer is a server's acknowledgement.
@@ -47,7 +45,7 @@ func newClient(http *driverkit.HTTPClient, opts Options, credentials driverkit.C
 	if err != nil {
 		return nil, err
 	}
-	c := &client{http: http, opts: opts, key: key, log: log, apis: &sync.Map{}}
+	c := &client{http: http, opts: opts, key: key, log: log}
 	if key == nil {
 		c.session = newSession(credentials, log)
 	}
@@ -61,37 +59,22 @@ func newClient(http *driverkit.HTTPClient, opts Options, credentials driverkit.C
 // goes on to the next within the same context. A change whose answer does not come does not: it may still be made there,
 // when no caller expects it any more, so the error must be known.
 func (c *client) do(ctx context.Context, call call) (*answer, error) {
-	a, _, err := c.doAt(ctx, call)
+	a, _, err := c.doAt(ctx, nil, call)
 	return a, err
 }
 
-// doAt is [client.do], and returns the server that was asked last.
-func (c *client) doAt(ctx context.Context, call call) (a *answer, asked driverkit.Server, err error) {
-	if c.only != nil {
-		a, err = c.try(ctx, *c.only, call)
-		return a, *c.only, err
+// doAt is [client.do] at this server alone, unless it is nil, and returns the server that was asked last.
+func (c *client) doAt(ctx context.Context, only *driverkit.Server, call call) (a *answer, asked driverkit.Server, err error) {
+	if only != nil {
+		a, err = c.try(ctx, *only, call)
+		return a, *only, err
 	}
-	err = c.http.Try(ctx, func(s driverkit.Server) (err error) {
+	err = c.http.Try(ctx, driverkit.Policy{}, func(ctx context.Context, s driverkit.Server) (err error) {
 		asked = s
 		a, err = c.try(ctx, s, call)
 		return err
 	})
 	return a, asked, err
-}
-
-// at is the client for what is to be asked of this server alone.
-func (c *client) at(s driverkit.Server) *client {
-	there := *c
-	there.only = &s
-	return &there
-}
-
-// share gives a request that changes nothing its part of the time that the servers which are left have together.
-func share(ctx context.Context, s driverkit.Server, r route) (context.Context, context.CancelFunc) {
-	if !r.changesNothing() {
-		return ctx, func() {}
-	}
-	return s.Share(ctx)
 }
 
 // try makes the call at one server.
@@ -220,6 +203,7 @@ func (c *client) send(
 ) (*answer, error) {
 	request := driverkit.Request{
 		Method: r.method, Path: r.path, Header: http.Header{}, Limit: max(limit, maxAnswer), Secrets: []string{token},
+		Repeatable: r.changesNothing(),
 	}
 	switch r.method {
 	case http.MethodGet, http.MethodDelete: // a body is not looked at
@@ -231,13 +215,8 @@ func (c *client) send(
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	part, cancel := share(ctx, s, r)
-	defer cancel()
-	got, err := c.http.Send(part, s, request)
-	switch {
-	case err != nil && ctx.Err() == nil && r.changesNothing(): // its part of the time may have ended, too
-		return nil, driverkit.Away(err)
-	case err != nil:
+	got, err := s.Do(ctx, request)
+	if err != nil {
 		return nil, err
 	}
 	return taken(r, got)

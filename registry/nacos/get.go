@@ -13,7 +13,7 @@ func (r *Registry) Get(ctx context.Context, in registry.Instance) (state registr
 		if err := pause(ctx, settle); err != nil {
 			return err
 		}
-		_, h, err := r.lookForOwn(ctx, in)
+		_, h, err := r.findOwn(ctx, in)
 		if err == nil {
 			state = h.state(in)
 		}

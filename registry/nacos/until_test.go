@@ -58,7 +58,7 @@ func twoServers(t *testing.T, first, second string) *Registry {
 // begins returns the server that calls begin at.
 func (r *Registry) begins(t *testing.T) (at driverkit.Server) {
 	t.Helper()
-	expect.NoError(t, r.client.http.Try(t.Context(), func(s driverkit.Server) error {
+	expect.NoError(t, r.client.http.Try(t.Context(), driverkit.Policy{}, func(_ context.Context, s driverkit.Server) error {
 		at = s
 		return nil
 	}))

@@ -1,0 +1,95 @@
+package nacos
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strconv"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
+)
+
+// place is where an entry is: at an instance's identity, and once it has been found at a server, which is asked for all the rest. Nil:
+// any server that answers.
+type place struct {
+	in registry.Instance
+	at *driverkit.Server
+}
+
+// identity is what tells an entry from all others of its service.
+func (r *Registry) identity(in registry.Instance) url.Values {
+	return url.Values{
+		"ip": {in.Address}, "port": {strconv.Itoa(in.Port)}, "clusterName": {r.opts.Cluster},
+		"ephemeral": {strconv.FormatBool(r.opts.Ephemeral)},
+		// v2 of some servers does not get along without it, even to remove an instance.
+		"weight": {weightOf(in, r.opts)},
+	}
+}
+
+// read returns the entry at a place as readers of one server get it, nil for none, and the server that was asked.
+func (r *Registry) read(ctx context.Context, p place) (*host, driverkit.Server, error) {
+	a, asked, err := r.client.doAt(ctx, p.at, call{do: readInstance, service: p.in.Service, form: r.identity(p.in)})
+	switch {
+	case isNone(err):
+		return nil, asked, nil
+	case err != nil:
+		return nil, asked, err
+	}
+	h, err := decodeHost(a, p.in)
+	return h, asked, err
+}
+
+func (r *Registry) send(ctx context.Context, do operation, p place, form url.Values) error {
+	_, _, err := r.client.doAt(ctx, p.at, call{do: do, service: p.in.Service, form: form})
+	return err
+}
+
+// find reads the instance's entry at each server that can be reached, until one has what is wanted: one that has just started, or lags
+// behind, lacks the entry or has an older one. It returns the entry that says most, and its place. Later calls begin where they did: the
+// server that has it may be the one that lags behind.
+func (r *Registry) find(ctx context.Context, in registry.Instance, wanted func(*host) bool) (place, *host, error) {
+	p := place{in: in}
+	best, first, err := r.read(ctx, p)
+	if err == nil && best.says(wanted) != sought {
+		_ = r.client.http.Try(ctx, driverkit.Policy{After: first}, func(ctx context.Context, other driverkit.Server) error {
+			h, _, err := r.read(ctx, place{in, &other})
+			if err == nil && h.says(wanted) > best.says(wanted) {
+				r.client.log.Info("registry server lacks an entry, using one that has it", "server", first.String(), "next", other.String())
+				p, best = place{in, &other}, h
+			}
+			if best.says(wanted) != sought {
+				return errNothing
+			}
+			return nil
+		})
+		err = ctx.Err()
+	}
+	if err != nil {
+		return p, nil, err
+	}
+	best, err = r.told(ctx, p, best)
+	return p, best, err
+}
+
+// errNothing takes a look on to the next server.
+var errNothing = errors.New("this server has no such entry")
+
+// findOwn is [Registry.find] of the pod's own entry.
+func (r *Registry) findOwn(ctx context.Context, in registry.Instance) (place, *host, error) {
+	return r.find(ctx, in, func(h *host) bool { return h.isOwn(in) })
+}
+
+// told says of an entry without Rollcall's mark whether clients are given it, also where the server does not tell that of a single
+// instance.
+func (r *Registry) told(ctx context.Context, p place, h *host) (*host, error) {
+	if h == nil || h.uid() != "" || h.Enabled != nil {
+		return h, nil
+	}
+	enabled, err := r.isEnabled(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	h.Enabled = &enabled
+	return h, nil
+}
