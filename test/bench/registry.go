@@ -37,10 +37,31 @@ type change struct {
 	in  bool
 }
 
+// backend writes down when each pod came in and went out first.
 type backend struct {
 	*memory.Registry
 
+	first   *sync.Map
 	handler http.Handler
+}
+
+func (b *backend) Register(ctx context.Context, in registry.Instance) error {
+	return b.note(in, true, b.Registry.Register(ctx, in))
+}
+
+func (b *backend) FailOver(ctx context.Context, in registry.Instance) error {
+	return b.note(in, false, b.Registry.FailOver(ctx, in))
+}
+
+func (b *backend) Deregister(ctx context.Context, in registry.Instance) error {
+	return b.note(in, false, b.Registry.Deregister(ctx, in))
+}
+
+func (b *backend) note(in registry.Instance, isIn bool, err error) error {
+	if err == nil {
+		b.first.LoadOrStore(change{in.Pod, isIn}, time.Now())
+	}
+	return err
 }
 
 func startRegistry(ctx context.Context) *registryServer {
@@ -53,16 +74,13 @@ func startRegistry(ctx context.Context) *registryServer {
 // reset forgets everything. The server takes batches from now on, or single changes only.
 func (s *registryServer) reset(ctx context.Context, batches bool) {
 	s.first.Clear()
-	opts := httpserver.Options{OnAnswer: func(a httpserver.Answer) {
-		if a.Method == http.MethodPost && a.Status/100 == 2 {
-			s.first.LoadOrStore(change{a.Instance.Pod, a.Path == "/v1/register"}, a.Sent)
-		}
-	}}
+	opts := httpserver.Options{}
 	if batches {
 		opts.BatchLimit = batchLimit
 	}
-	entries := fakeregistry.Memory(ctx)
-	s.serves.Store(&backend{Registry: entries, handler: httpserver.New(entries, opts)})
+	b := &backend{Registry: fakeregistry.Memory(ctx), first: &s.first}
+	b.handler = httpserver.New(b, opts)
+	s.serves.Store(b)
 }
 
 func (s *registryServer) setDelay(d time.Duration) { s.delay.Store(int64(d)) }

@@ -18,13 +18,6 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
-const (
-	// maxBody and maxBatch bound a request's body, in bytes.
-	maxBody   = 64 << 10
-	maxBatch  = 4 << 20
-	maxWeight = 10000
-)
-
 // Backend is what the server answers from.
 type Backend interface {
 	registry.Registry
@@ -39,22 +32,6 @@ type Options struct {
 	// asked. Without both the server is one of version 1.2 of the protocol, which has neither and does not say so.
 	BatchLimit int
 	Probe      bool
-	// OnAnswer is called for each answer just before it is sent, so whatever the client does because of it comes later
-	// than Answer.Sent. It may be called from several goroutines at once. Nil: it is not called.
-	OnAnswer func(Answer)
-}
-
-// Answer is one answer of the server.
-type Answer struct {
-	// Method and Path are those of the request, e.g. POST and /v1/register.
-	Method, Path string
-	// Instance is what was asked for; of a list only Cluster is set, and Service, Address and Port where they narrow it, of
-	// a request that did not parse nothing.
-	Instance registry.Instance
-	// Received and Sent are when the request came and when the answer was about to be sent.
-	Received, Sent time.Time
-	// Status is the answer's HTTP status; 2xx is the acknowledgement.
-	Status int
 }
 
 type server struct {
@@ -70,12 +47,12 @@ func New(backend Backend, opts Options) http.Handler {
 	mux.Handle("POST /v1/register", s.change(backend.Register))
 	mux.Handle("POST /v1/fail-over", s.change(backend.FailOver))
 	mux.Handle("POST /v1/deregister", s.change(backend.Deregister))
-	mux.Handle("GET /v1/instances", s.handle(maxBody, s.list))
+	mux.Handle("GET /v1/instances", s.handle(s.list))
 	if opts.BatchLimit > 0 || opts.Probe {
-		mux.Handle("GET /v1/capabilities", s.handle(maxBody, s.capabilities))
+		mux.Handle("GET /v1/capabilities", s.handle(s.capabilities))
 	}
 	if opts.BatchLimit > 0 {
-		mux.Handle("POST /v1/batch", s.handle(maxBatch, s.batch))
+		mux.Handle("POST /v1/batch", s.handle(s.batch))
 	}
 	if opts.Probe {
 		mux.Handle("POST /v1/probe", s.change(s.probe))
@@ -88,7 +65,6 @@ type reply struct {
 	status     int
 	body       any
 	retryAfter time.Duration
-	asked      registry.Instance
 }
 
 type listing struct {
@@ -99,19 +75,11 @@ type problem struct {
 	Error string `json:"error"`
 }
 
-func (s *server) handle(limit int64, do func(*http.Request) reply) http.Handler {
+func (s *server) handle(do func(*http.Request) reply) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		received := time.Now()
-		r.Body = http.MaxBytesReader(w, r.Body, limit)
 		rep := s.refuse(r)
 		if rep.status == 0 {
 			rep = do(r)
-		}
-		if s.opts.OnAnswer != nil {
-			s.opts.OnAnswer(Answer{
-				Method: r.Method, Path: r.URL.Path, Instance: rep.asked,
-				Received: received, Sent: time.Now(), Status: rep.status,
-			})
 		}
 		if rep.status == http.StatusUnauthorized {
 			w.Header().Set("WWW-Authenticate", `Basic realm="registry", charset="UTF-8"`)
@@ -130,15 +98,15 @@ func (s *server) refuse(r *http.Request) reply {
 }
 
 func (s *server) change(apply func(context.Context, registry.Instance) error) http.Handler {
-	return s.handle(maxBody, func(r *http.Request) reply {
+	return s.handle(func(r *http.Request) reply {
 		in, err := decode(r)
+		if err == nil {
+			err = apply(r.Context(), in)
+		}
 		if err != nil {
-			return failure(in, err)
+			return failure(err)
 		}
-		if err := apply(r.Context(), in); err != nil {
-			return failure(in, err)
-		}
-		return reply{status: http.StatusNoContent, asked: in}
+		return reply{status: http.StatusNoContent}
 	})
 }
 
@@ -175,10 +143,10 @@ func (s *server) batch(r *http.Request) reply {
 		Changes []registry.Entry `json:"changes"`
 	}
 	if err := decodeBody(r, &asked, "changes"); err != nil {
-		return failure(registry.Instance{}, err)
+		return failure(err)
 	}
 	if len(asked.Changes) > s.opts.BatchLimit {
-		return failure(registry.Instance{}, requestError(
+		return failure(requestError(
 			fmt.Sprintf("a batch may have %d changes, not %d", s.opts.BatchLimit, len(asked.Changes))))
 	}
 	var answer struct {
@@ -191,7 +159,7 @@ func (s *server) batch(r *http.Request) reply {
 		}
 		came := outcome{Status: http.StatusNoContent}
 		if err != nil {
-			rep := failure(e.Instance, err)
+			rep := failure(err)
 			came = outcome{rep.status, err.Error(), wholeSeconds(rep.retryAfter)}
 		}
 		answer.Outcomes = append(answer.Outcomes, came)
@@ -202,20 +170,18 @@ func (s *server) batch(r *http.Request) reply {
 func (s *server) list(r *http.Request) reply {
 	cluster := r.URL.Query().Get("cluster")
 	if cluster == "" {
-		return failure(registry.Instance{}, requestError("query parameter cluster is missing"))
+		return failure(requestError("query parameter cluster is missing"))
 	}
 	query := r.URL.Query()
-	port, _ := strconv.Atoi(query.Get("port"))
-	asked := registry.Instance{Cluster: cluster, Service: query.Get("service"), Address: query.Get("address"), Port: port}
 	entries, err := s.backend.List(r.Context(), cluster)
 	if err != nil {
-		return failure(asked, err)
+		return failure(err)
 	}
 	entries = slices.DeleteFunc(append([]registry.Entry{}, entries...), func(e registry.Entry) bool {
 		return !matches(query, "service", e.Service) || !matches(query, "address", e.Address) ||
 			!matches(query, "port", strconv.Itoa(e.Port))
 	})
-	return reply{status: http.StatusOK, body: listing{entries}, asked: asked}
+	return reply{status: http.StatusOK, body: listing{entries}}
 }
 
 // matches reports whether a parameter of the query lets the value pass.
@@ -241,34 +207,27 @@ func decode(r *http.Request) (in registry.Instance, err error) {
 }
 
 func decodeBody(r *http.Request, into any, what string) error {
-	err := json.NewDecoder(r.Body).Decode(into)
-	if tooLarge := new(http.MaxBytesError); err == nil || errors.As(err, &tooLarge) {
-		return err //nolint:wrapcheck // its class says what is wrong
+	if err := json.NewDecoder(r.Body).Decode(into); err != nil {
+		return requestError("the body must be " + what + " as JSON: " + err.Error())
 	}
-	return requestError("the body must be " + what + " as JSON: " + err.Error())
+	return nil
 }
 
 func valid(in registry.Instance) error {
 	if err := driverkit.CheckInstance(in); err != nil {
 		return requestError(err.Error())
 	}
-	if in.Weight < 0 || in.Weight > maxWeight {
-		return requestError(fmt.Sprintf("weight must be 1 to %d, not %d", maxWeight, in.Weight))
-	}
 	return nil
 }
 
-func failure(asked registry.Instance, err error) reply {
-	rep := reply{status: http.StatusServiceUnavailable, body: problem{err.Error()}, asked: asked}
+func failure(err error) reply {
+	rep := reply{status: http.StatusServiceUnavailable, body: problem{err.Error()}}
 	var bad requestError
-	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.Is(err, notGivenError{}):
 		rep.status = http.StatusConflict
 	case errors.As(err, &bad):
 		rep.status = http.StatusBadRequest
-	case errors.As(err, &tooLarge):
-		rep.status = http.StatusRequestEntityTooLarge
 	case registry.IsTerminal(err):
 		rep.status = http.StatusUnprocessableEntity
 	default:
