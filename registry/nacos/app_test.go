@@ -3,17 +3,13 @@ package nacos_test
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"net/url"
-	"slices"
-	"strings"
-	"testing"
-
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
 )
 
 // registersItself puts an application's entry into the fake.
@@ -23,48 +19,6 @@ func (f *fake) registersItself(in registry.Instance, healthy bool) {
 	f.posted[in.Address+" "+fmt.Sprint(in.Port)] = url.Values{
 		"ip": {in.Address}, "port": {fmt.Sprint(in.Port)}, "clusterName": {"DEFAULT"}, "enabled": {"true"},
 		"healthy": {fmt.Sprint(healthy)}, "weight": {"5"}, "metadata": {`{"version":"v1"}`},
-	}
-}
-
-// TestAppEntryExchanges has what changes anything, in each version: enabled alone, and the weight as it is.
-func TestAppEntryExchanges(t *testing.T) {
-	t.Parallel()
-	const at = "ephemeral=false %sip=10.0.0.1 namespaceId=public port=80 serviceName=%s weight="
-	bare, apart := fmt.Sprintf(at, "", "DEFAULT_GROUP@@web"), fmt.Sprintf(at, "groupName=DEFAULT_GROUP ", "web")
-	forget := func(route, rest string) string {
-		return route + " clusterName=DEFAULT enabled=true " + strings.Replace(rest, "namespaceId", "metadata={} namespaceId", 1) + "1"
-	}
-	for version, tc := range map[string]struct{ patch, rest, forget string }{
-		"v1": {"PATCH /v1/ns/instance", bare, forget("PUT /v1/ns/instance", bare)},
-		"v2": {"PATCH /v1/ns/instance", bare, forget("PUT /v2/ns/instance", apart)},
-		"v3": {"PUT /v3/admin/ns/instance/partial", apart, forget("PUT /v3/admin/ns/instance", apart)},
-	} {
-		t.Run(version, func(t *testing.T) {
-			t.Parallel()
-			f := newFake(t, version)
-			apps := atVersion(t, f, version).AppEntries()
-			f.registersItself(drivertest.Pod(1), true)
-			expect.NoError(t, apps.FailOver(t.Context(), drivertest.Pod(1)))
-			expect.NoError(t, apps.Deregister(t.Context(), drivertest.Pod(1))) // it is out
-			if state, err := apps.Get(t.Context(), drivertest.Pod(1)); err != nil || state != registry.OutOfService {
-				t.Errorf("Get: got %q and error %v, want %q", state, err, registry.OutOfService)
-			}
-			expect.NoError(t, apps.Register(t.Context(), drivertest.Pod(1)))
-			expect.NoError(t, apps.Register(t.Context(), drivertest.Pod(1))) // it is in
-			f.mu.Lock()
-			clear(f.posted)
-			f.mu.Unlock()
-			expect.NoError(t, apps.Deregister(t.Context(), drivertest.Pod(1)))
-			changes := slices.DeleteFunc(f.requests(), func(asked string) bool { return strings.HasPrefix(asked, "GET ") })
-			want := []string{
-				tc.patch + " clusterName=DEFAULT enabled=false " + tc.rest + "5",
-				tc.patch + " clusterName=DEFAULT enabled=true " + tc.rest + "5",
-				tc.forget,
-			}
-			if diff := cmp.Diff(want, changes); diff != "" {
-				t.Errorf("the changes are others (-want +got):\n%s", diff)
-			}
-		})
 	}
 }
 

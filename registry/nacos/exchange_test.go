@@ -55,37 +55,6 @@ func expectListed(t *testing.T, d *nacos.Registry, reason string, want ...regist
 	}
 }
 
-const meta = `metadata={"note":"a+b %%41 ü🦆","rollcall-cluster":"test","rollcall-namespace":"shop","rollcall-pod":"web-1",` +
-	`"rollcall-uid":"uid-1","rollcall-write":"%s","weight":"7","zone":"z"}`
-
-// What goes over the wire, in each version.
-func TestExchanges(t *testing.T) {
-	t.Parallel()
-	for _, version := range []string{"v1", "v2", "v3"} {
-		t.Run(version, func(t *testing.T) {
-			t.Parallel()
-			f := newFake(t, version)
-			d := atVersion(t, f, version)
-			in := drivertest.Pod(1)
-			in.Weight, in.Zone, in.Metadata = 7, "z", map[string]string{"note": "a+b %41 ü🦆"}
-			var all []string
-			for _, what := range []call{
-				d.Register, d.Probe, d.FailOver, d.Deregister, d.Deregister,
-			} {
-				expect.NoError(t, what(t.Context(), in))
-				all = append(all, f.requests()...)
-			}
-			if _, err := d.List(t.Context(), "test"); err != nil {
-				t.Fatal(err)
-			}
-			all = append(all, f.requests()...)
-			if diff := cmp.Diff(wanted(version), all); diff != "" {
-				t.Errorf("the requests are others (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
 // TestClusterUIDIsLeftOutWhereItIsTooMuch: an upgrade must not have a pod refused whose metadata fitted before.
 func TestClusterUIDIsLeftOutWhereItIsTooMuch(t *testing.T) {
 	t.Parallel()
@@ -101,80 +70,22 @@ func TestClusterUIDIsLeftOutWhereItIsTooMuch(t *testing.T) {
 	}
 }
 
-// wanted are the requests of a version: registered, probed, failed over, removed, removed again, and all listed.
-func wanted(version string) []string {
-	ns := map[string]string{"v1": "/v1/ns", "v2": "/v2/ns", "v3": "/v3/admin/ns"}[version]
-	at := "clusterName=DEFAULT ephemeral=false groupName=DEFAULT_GROUP ip=10.0.0.1 namespaceId=public port=80 serviceName=web weight=7"
-	form := "clusterName=DEFAULT enabled=%t ephemeral=false groupName=DEFAULT_GROUP healthy=true ip=10.0.0.1 " + meta +
-		" namespaceId=public port=80 serviceName=web weight=7"
-	service := "groupName=DEFAULT_GROUP namespaceId=public %sserviceName=web"
-	cluster := "checkPort=80 clusterName=DEFAULT groupName=DEFAULT_GROUP healthChecker={\"type\":\"NONE\"} namespaceId=public " +
-		"serviceName=web useInstancePort4Check=true"
-	old := func(text string) string {
-		return strings.ReplaceAll(strings.ReplaceAll(text, "groupName=DEFAULT_GROUP ", ""), "serviceName=web", "serviceName=DEFAULT_GROUP@@web")
-	}
-	clusterPath, list := ns+"/cluster", "/v1/ns/catalog/services"
-	switch version {
-	case "v1":
-		at, form, service, cluster = old(at), old(form), old(service), old(cluster)
-	case "v2":
-		clusterPath, cluster = "/v1/ns/cluster", old(cluster)
-	case "v3":
-		list = ns + "/service/list"
-	}
-	look := "GET " + ns + "/instance " + at
-	forget := fmt.Sprintf(strings.NewReplacer(meta, "metadata={}", "healthy=true ", "", "weight=7", "weight=1").Replace(form), true)
-	all := []string{
-		look,
-		"GET " + ns + "/service " + fmt.Sprintf(service, ""),
-		"POST " + ns + "/service ephemeral=false " + fmt.Sprintf(service, "protectThreshold=0 "),
-		"PUT " + clusterPath + " " + cluster,
-		"POST " + ns + "/instance " + fmt.Sprintf(form, true, "InService"),
-		"PUT " + ns + "/instance " + fmt.Sprintf(form, true, "InService"),
-		look,
-		look,
-		look, "PUT " + ns + "/instance " + fmt.Sprintf(form, false, "OutOfService"), look,
-		look, "DELETE " + ns + "/instance " + at, look, "PUT " + ns + "/instance " + forget,
-		look, "PUT " + ns + "/instance " + forget,
-		"GET " + list + " groupName=DEFAULT_GROUP groupNameParam=DEFAULT_GROUP namespaceId=public pageNo=1 pageSize=1000000 withInstances=true",
-	}
-	if version != "v2" { // that was said, not found
-		all = slices.Insert(all, 0, "GET /v3/admin/core/state ")
-	}
-	return all
-}
-
-func TestHeartbeatExchanges(t *testing.T) {
+// TestHeartbeatOfWhatWent between the look and the beat.
+func TestHeartbeatOfWhatWent(t *testing.T) {
 	t.Parallel()
-	for version, want := range map[string]string{
-		"v1": "PUT /v1/ns/instance/beat clusterName=DEFAULT ephemeral=true heartBeat=true ip=10.0.0.1 namespaceId=public port=80 serviceName=DEFAULT_GROUP@@web weight=1",
-		"v2": "PUT /v2/ns/instance/beat clusterName=DEFAULT ephemeral=true heartBeat=true ip=10.0.0.1 namespaceId=public port=80 serviceName=DEFAULT_GROUP@@web weight=1",
-		"v3": "POST /v3/client/ns/instance clusterName=DEFAULT ephemeral=true groupName=DEFAULT_GROUP heartBeat=true ip=10.0.0.1 namespaceId=public port=80 serviceName=web weight=1",
-	} {
-		t.Run(version, func(t *testing.T) {
-			t.Parallel()
-			f := newFake(t, version)
-			d := at(t, f.URL, `{"ephemeral":true,"apiVersion":"`+version+`"}`)
-			if err := d.Heartbeat(t.Context(), drivertest.Pod(1)); !registry.IsNotRegistered(err) {
-				t.Errorf("of what is not there: got error %v, want one that says so", err)
+	for _, version := range []string{"v1", "v2", "v3"} {
+		f := newFake(t, version)
+		d := at(t, f.URL, `{"ephemeral":true,"apiVersion":"`+version+`"}`)
+		expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
+		f.meddle(func(_ http.ResponseWriter, path string, _ url.Values) bool {
+			if !strings.HasPrefix(path, "GET") {
+				clear(f.posted)
 			}
-			expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
-			f.requests()
-			expect.NoError(t, d.Heartbeat(t.Context(), drivertest.Pod(1)))
-			if got := f.requests(); len(got) != 2 || got[1] != want {
-				t.Errorf("got requests %q, want a look and then %q", got, want)
-			}
-			// It went between the look and the beat.
-			f.meddle(func(_ http.ResponseWriter, path string, _ url.Values) bool {
-				if !strings.HasPrefix(path, "GET") {
-					clear(f.posted)
-				}
-				return false
-			})
-			if err := d.Heartbeat(t.Context(), drivertest.Pod(1)); !registry.IsNotRegistered(err) {
-				t.Errorf("of what went: got error %v, want one that says so", err)
-			}
+			return false
 		})
+		if err := d.Heartbeat(t.Context(), drivertest.Pod(1)); !registry.IsNotRegistered(err) {
+			t.Errorf("%s: got error %v, want one that says that it is not registered", version, err)
+		}
 	}
 }
 
