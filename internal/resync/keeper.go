@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
-	"github.com/rollcall-dev/rollcall/internal/orders"
 	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
@@ -51,36 +49,23 @@ type keeper struct {
 
 	// first is when the first list was asked for that came.
 	first time.Time
-	// removed is when this keeper's removals were acknowledged: a list that is older still has the entry.
-	removed map[identity]time.Time
-	// failed is when a removal last failed, of those that no later run has made up for.
-	failed map[identity]time.Time
+	// removals and others hold for the next keeper of the same servers too; others is of other clusters with this one's name.
+	removals
+	others others
 	// comparing and removing fail each by itself: a registry that refuses a removal was compared all the same.
 	comparing, removing trouble
-	// approval is the last that this registry was given.
-	approval approval
 	// shown is what [Resync.Status] says, under the lock of the Resync.
 	shown Status
-	// others is what is known of other clusters with this one's name.
-	others others
-	// told: an Event tells of the removals that take more than one run. hurry: there are more of them.
-	told, hurry bool
-	// held are the removals that an Event tells of; nil where none are.
-	held *orders.Held
-	// warned is when that Event was made.
-	warned time.Time
 	// logged is the interval that the audit log has, 0 for none.
 	logged time.Duration
-	// run is the line of the run in the audit log.
-	run receipt.Line
 	// asked: a person asked for the run, who may look for an Event that has expired since.
 	asked atomic.Bool
 }
 
 func newKeeper(r *Resync, name string, client *registryclient.Client) *keeper {
 	k := &keeper{
-		resync: r, name: name, client: client, kick: make(chan struct{}, 1), listed: make(chan struct{}), removed: map[identity]time.Time{},
-		failed: map[identity]time.Time{},
+		resync: r, name: name, client: client, kick: make(chan struct{}, 1), listed: make(chan struct{}),
+		removals: removals{tries: map[identity]try{}},
 	}
 	k.hasListed = sync.OnceFunc(func() { close(k.listed) })
 	k.heartbeats = newHeartbeats(k)
@@ -99,8 +84,7 @@ func (k *keeper) continues(before *keeper) bool {
 // start begins the loops. The keeper before it for the same registry, if there was one, has ended.
 func (k *keeper) start(ctx context.Context, before *keeper) {
 	if k.continues(before) {
-		k.removed, k.failed, k.approval = before.removed, before.failed, before.approval
-		k.held, k.warned, k.told, k.others = before.held, before.warned, before.told, before.others
+		k.removals, k.others = before.removals, before.others
 	} else {
 		k.resync.Metrics.Began(k.name, time.Now(), k.client.Lists())
 	}
@@ -153,6 +137,20 @@ func (k *keeper) compareAll(ctx context.Context) {
 	}
 }
 
+// run is one comparison of the registry with the cluster, and what came of it.
+type run struct {
+	began time.Time
+	// owned is how many entries are this cluster's, and unknown are those of pods that nobody has looked at.
+	owned   int
+	unknown []registry.Entry
+	// err is why the registry was not compared or nobody knows what is gone, and unremoved why something that is gone is still there.
+	err, unremoved error
+	// more: this run has removed what it may, and the next one has more.
+	more bool
+	// line is that of the audit log.
+	line receipt.Line
+}
+
 // turn makes one run and returns when the next one is due.
 func (k *keeper) turn(ctx context.Context) time.Duration {
 	policy, _ := k.resync.inForce()
@@ -160,65 +158,66 @@ func (k *keeper) turn(ctx context.Context) time.Duration {
 		k.lead(policy.Interval)
 	}
 	k.resync.Identity.Learn(ctx)
-	began := time.Now()
 	synced := k.resync.Synced() // what is gone can't be known before
-	k.run = receipt.Line{
-		Kind: receipt.Ran, Asked: began, Entry: receipt.Entry{Registry: k.name}, Seconds: policy.Interval.Seconds(),
+	r := &run{began: time.Now()}
+	r.line = receipt.Line{
+		Kind: receipt.Ran, Asked: r.began, Entry: receipt.Entry{Registry: k.name}, Seconds: policy.Interval.Seconds(),
 	}
-	unknown, owned, err := k.compare(ctx)
+	r.err = k.compare(ctx, r)
 	k.hasListed()
-	var unremoved error
-	if err == nil && synced {
-		err, unremoved = k.remove(ctx, unknown, owned)
+	if r.err == nil && synced {
+		r.err = k.remove(ctx, r)
 	}
-	if ctx.Err() != nil || !k.resync.has(k) { // the client is closed, which is no failure
+	switch {
+	case ctx.Err() != nil || !k.resync.has(k): // the client is closed, which is no failure
 		return policy.Interval
-	}
-	if err == nil && !synced {
+	case r.err == nil && !synced:
 		_ = wait.PollUntilContextCancel(ctx, syncRecheck, false, func(context.Context) (bool, error) { return k.resync.Synced(), nil })
 		return 0 // or never, where the context has ended
 	}
-	ended := time.Now()
-	k.resync.Metrics.Ran(k.name, began, ended, err != nil)
-	k.report(ended, err, unremoved)
-	logger := k.resync.Logger.WithValues("registry", k.name)
-	k.comparing.tell(logger, err, "resync fails, and drift of the registry goes unnoticed until it succeeds again",
-		"resync succeeds again")
-	if err != nil { // it says nothing of removals
-		return k.comparing.retry(policy.Interval)
+	k.report(r)
+	return k.next(r, policy.Interval)
+}
+
+// next is when the next run is due.
+func (k *keeper) next(r *run, interval time.Duration) time.Duration {
+	if r.err != nil {
+		return k.comparing.retry(interval)
 	}
-	k.removing.tell(logger, unremoved, "removing entries without a live pod fails, retrying",
-		"removing entries without a live pod succeeds again")
-	if k.first.IsZero() {
-		k.first = began
-	}
-	next := k.removing.retry(policy.Interval)
-	if k.hurry {
+	next := k.removing.retry(interval)
+	if r.more {
 		next = min(next, pause)
 	}
 	// Hooks may wait for a list that has all that the leaders before this one left.
-	if shown := k.first.Add(k.client.Staleness()); ended.Before(shown) {
-		return min(next, shown.Sub(ended))
+	if shown := time.Until(k.first.Add(k.client.Staleness())); shown > 0 {
+		return min(next, shown)
 	}
 	return next
 }
 
-// report says in the audit log and in the status what came of a run. For the log, a removal that waits for a person's approval is one
-// that the run need not make.
-func (k *keeper) report(ended time.Time, err, unremoved error) {
+// report tells in the metrics, the log, the audit log and the status what came of a run. For the audit log, a removal that waits for a
+// person's approval is one that the run need not make.
+func (k *keeper) report(r *run) {
+	now, logger := time.Now(), k.resync.Logger.WithValues("registry", k.name)
+	k.resync.Metrics.Ran(k.name, r.began, now, r.err != nil)
+	k.comparing.tell(logger, r.err, "resync fails, and drift of the registry goes unnoticed until it succeeds again",
+		"resync succeeds again")
+	if r.err == nil { // else it says nothing of removals
+		k.removing.tell(logger, r.unremoved, "removing entries without a live pod fails, retrying",
+			"removing entries without a live pod succeeds again")
+	}
 	failure, otherwise := "", receipt.Acknowledged
-	if failed := cmp.Or(err, unremoved); failed != nil {
+	if failed := cmp.Or(r.err, r.unremoved); failed != nil {
 		failure = registry.Excerpt(failed.Error())
 	} else if k.held != nil {
 		otherwise = receipt.RemovalsBlocked
 	}
-	k.run.Outcome = cmp.Or(failure, otherwise)
-	k.resync.Audit.Write(k.run)
-	k.run = receipt.Line{}
+	r.line.Outcome = cmp.Or(failure, otherwise)
+	k.resync.Audit.Write(r.line)
 	k.resync.mu.Lock()
 	defer k.resync.mu.Unlock()
-	if k.shown.Failure = failure; err == nil {
-		k.shown.Succeeded, k.shown.RemovalsBlocked, k.shown.Held = ended, k.held != nil, k.held
+	if k.shown.Failure = failure; r.err == nil {
+		k.shown.Succeeded, k.shown.RemovalsBlocked, k.shown.Held = now, k.held != nil, k.held
 	}
 }
 
@@ -257,29 +256,32 @@ func jittered(interval time.Duration) time.Duration {
 	return interval - time.Duration(rand.Int64N(int64(interval)/10+1)) //nolint:gosec // it is no secret
 }
 
-// compare holds the registry's list against the cluster. It returns the unknown entries, and all that the cluster owns.
-func (k *keeper) compare(ctx context.Context) (unknown, owned []registry.Entry, err error) {
-	r, staleness := k.resync, k.client.Staleness()
-	asked := time.Now()
+// compare holds the registry's list against the cluster.
+func (k *keeper) compare(ctx context.Context, r *run) error {
+	staleness := k.client.Staleness()
 	owned, foreign, err := k.list(ctx)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	k.lookForOthers(ctx, owned)
-	_, keepers := r.inForce()
+	_, keepers := k.resync.inForce()
 	names := make(map[string]bool, len(keepers))
 	for name := range keepers {
 		names[name] = true
 	}
-	found, err := r.Pods.Compare(ctx, tracker.Listing{
-		Registry: k.name, Server: k.client.Server(), Names: names, Asked: asked, Staleness: staleness,
+	found, err := k.resync.Pods.Compare(ctx, tracker.Listing{
+		Registry: k.name, Server: k.client.Server(), Names: names, Asked: r.began, Staleness: staleness,
 		Confirms: staleness == 0 && !k.client.Expires(), Entries: owned, Foreign: foreign,
 	})
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
+	if k.first.IsZero() {
+		k.first = r.began
+	}
+	r.owned, r.unknown = len(owned), found.Unknown
 	for _, m := range found.Missing {
-		k.run.Missing = append(k.run.Missing, receipt.Entry{
+		r.line.Missing = append(r.line.Missing, receipt.Entry{
 			Registry: m.In.Registry, Namespace: m.Pod.Namespace, Pod: m.Pod.Name, UID: string(m.Pod.UID),
 			Service: m.In.Service, Address: m.In.Address, Port: m.In.Port,
 		})
@@ -287,30 +289,13 @@ func (k *keeper) compare(ctx context.Context) (unknown, owned []registry.Entry, 
 	for _, former := range found.Renamed { // with a restart, so no configuration before tells of it
 		k.resync.Audit.Write(receipt.Line{Kind: receipt.Renamed, Former: former, Entry: receipt.Entry{Registry: k.name}})
 	}
-	r.Metrics.Found(k.name, metrics.FoundMissing, len(found.Missing))
-	r.Metrics.Found(k.name, metrics.FoundDifferent, found.Different)
+	k.resync.Metrics.Found(k.name, metrics.FoundMissing, len(found.Missing))
+	k.resync.Metrics.Found(k.name, metrics.FoundDifferent, found.Different)
 	if len(found.Missing)+found.Different > 0 {
-		r.Logger.Info("registry drift detected, reapplying", "registry", k.name,
+		k.resync.Logger.Info("registry drift detected, reapplying", "registry", k.name,
 			"missing", len(found.Missing), "different", found.Different)
 	}
-	return k.notRemovedSince(asked.Add(-staleness), found.Unknown), owned, nil
-}
-
-// remove removes those of the unknown entries that are gone. With err it is not known which are, and unremoved is of what
-// could not be removed.
-func (k *keeper) remove(ctx context.Context, unknown, owned []registry.Entry) (err, unremoved error) {
-	gone, err := k.resync.Pods.Gone(ctx, unknown)
-	if err != nil {
-		return fmt.Errorf("asking the API server which pods are gone: %w", err), nil
-	}
-	gone, later := k.due(ctx, gone, len(owned))
-	if unremoved = k.reap(ctx, gone, later); unremoved != nil {
-		return nil, unremoved // each run finds the same anew, and the log would hold nothing else
-	}
-	for _, e := range gone {
-		k.run.Gone = append(k.run.Gone, receipt.EntryOf(k.name, e.Instance))
-	}
-	return nil, nil
+	return nil
 }
 
 // list asks for all entries in one call, and returns the cluster's own and the foreign ones. It leaves out what others own,
@@ -338,12 +323,3 @@ func (k *keeper) owns(e registry.Entry) bool {
 }
 
 func canBeNamed(name string) bool { return name != "" && len(content.IsPathSegmentName(name)) == 0 }
-
-// notRemovedSince leaves out what this keeper has removed after a list of that time.
-func (k *keeper) notRemovedSince(asOf time.Time, entries []registry.Entry) []registry.Entry {
-	maps.DeleteFunc(k.removed, func(_ identity, at time.Time) bool { return !at.After(asOf) })
-	return slices.DeleteFunc(entries, func(e registry.Entry) bool {
-		_, old := k.removed[identityOf(e.Instance)]
-		return old
-	})
-}

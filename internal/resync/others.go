@@ -3,7 +3,6 @@ package resync
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,10 +26,15 @@ func (k *keeper) isOurs(e registry.Entry) bool {
 	return e.ClusterUID != "" && e.ClusterUID == k.resync.Identity.UID()
 }
 
-// isAnothers reports whether it was written for another cluster with the same name. An entry of an older version may be either's.
-func (k *keeper) isAnothers(e registry.Entry) bool {
+// anothers are the entries that were written for another cluster with the same name. One of an older version may be either's.
+func (k *keeper) anothers(entries []registry.Entry) (theirs []registry.Entry) {
 	uid := k.resync.Identity.UID()
-	return uid != "" && e.ClusterUID != "" && e.ClusterUID != uid
+	for _, e := range entries {
+		if uid != "" && e.ClusterUID != "" && e.ClusterUID != uid {
+			theirs = append(theirs, e)
+		}
+	}
+	return theirs
 }
 
 // lookForOthers finds the clusters with this one's name at whose entries somebody is at work: one is there, or in a state, that the
@@ -39,21 +43,15 @@ func (k *keeper) lookForOthers(ctx context.Context, owned []registry.Entry) {
 	before := k.others
 	k.others = others{seen: map[identity]registry.State{}, live: map[string]bool{}, warned: before.warned}
 	var written []registry.Entry
-	for _, e := range owned {
-		if !k.isAnothers(e) {
-			continue
-		}
-		id := identityOf(e.Instance)
+	for _, e := range k.anothers(owned) {
+		id, live := identityOf(e.Instance), before.live[e.ClusterUID]
 		k.others.seen[id] = e.State
 		if before.seen != nil && before.seen[id] != e.State {
-			written = append(written, e)
+			written, live = append(written, e), true
 		}
-		if before.live[e.ClusterUID] {
+		if live {
 			k.others.live[e.ClusterUID] = true
 		}
-	}
-	for _, e := range written {
-		k.others.live[e.ClusterUID] = true
 	}
 	if len(written) == 0 || time.Since(before.warned) < reason.EventRepeat {
 		return
@@ -68,15 +66,9 @@ func (k *keeper) lookForOthers(ctx context.Context, owned []registry.Entry) {
 
 // whose tells, for a note, how many of the entries are another cluster's.
 func (k *keeper) whose(entries []registry.Entry) string {
-	first := slices.IndexFunc(entries, k.isAnothers)
-	if first < 0 {
+	theirs := k.anothers(entries)
+	if len(theirs) == 0 {
 		return ""
 	}
-	n := 0
-	for _, e := range entries[first:] {
-		if k.isAnothers(e) {
-			n++
-		}
-	}
-	return fmt.Sprintf(" (%d carry the UID of another cluster, such as %s)", n, entries[first].ClusterUID)
+	return fmt.Sprintf(" (%d carry the UID of another cluster, such as %s)", len(theirs), theirs[0].ClusterUID)
 }

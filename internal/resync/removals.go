@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,6 +18,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/orders"
 	"github.com/rollcall-dev/rollcall/internal/reason"
+	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -39,38 +39,63 @@ const (
 	digestBytes = 6
 	// reapAtOnce bounds the removals that are under way, which are not urgent.
 	reapAtOnce = 8
-	// forgiven is after how long it does not count any more that a removal failed.
-	forgiven = time.Hour
+	// remembered is for how long it counts how a removal ended. No list is that old.
+	remembered = time.Hour
 	// hopeless is how many removals have to fail in a row for a run to begin no more of them.
 	hopeless = 5
 )
 
-// errLeft is of a removal that was not begun, since those before it failed.
-var errLeft = errors.New("left for the next run")
+// removals is what is known of the entries without a live pod that a registry's servers have.
+type removals struct {
+	// tries are how the last removal of each entry ended.
+	tries map[identity]try
+	// approval is the last that this registry was given.
+	approval approval
+	// many: an Event tells of removals that take more than one run.
+	many bool
+	// held are the removals that an Event tells of, which was made when warned; nil where none are.
+	held   *orders.Held
+	warned time.Time
+}
 
-// due returns those of the gone entries that go in this run, and those that are left to the next ones. What was written for this very
+// try is a removal that the registry was asked for.
+type try struct {
+	at           time.Time
+	acknowledged bool
+}
+
+// remove removes those of the run's unknown entries that are gone and due. It makes these calls itself: what may go is decided for one
+// registry, list by list, and the reconciler takes a pod in all of its registries and until that is done.
+func (k *keeper) remove(ctx context.Context, r *run) error {
+	gone, err := k.resync.Pods.Gone(ctx, k.notRemovedSince(r.began.Add(-k.client.Staleness()), r.unknown))
+	if err != nil {
+		return fmt.Errorf("asking the API server which pods are gone: %w", err)
+	}
+	due, later := k.due(ctx, gone, r.owned)
+	k.note(r, due, k.reap(ctx, due), later)
+	return nil
+}
+
+// due returns those of the gone entries that go in this run, and how many are left to the next ones. What was written for this very
 // cluster goes whatever its share is, since the API server that knows says that its pods are gone, but in no run more than
 // resync.maxRemovals allows. Of all else either all goes or nothing. The registry spares what is another pod's by now.
-func (k *keeper) due(ctx context.Context, gone []registry.Entry, owned int) (due, later []registry.Entry) {
+func (k *keeper) due(ctx context.Context, gone []registry.Entry, owned int) (due []registry.Entry, later int) {
 	policy, _ := k.resync.inForce()
 	most := allowed(policy.MaxRemovals, owned)
 	k.failedLast(gone)
-	var others []registry.Entry
+	var ours, others []registry.Entry
 	for _, e := range gone {
 		if most > 0 && k.isOurs(e) {
-			due = append(due, e)
+			ours = append(ours, e)
 		} else {
 			others = append(others, e)
 		}
 	}
-	if most = min(most, len(due)); most < len(due) {
-		k.tellOfMany(ctx, due, most, owned)
-	} else {
-		k.told = false
-	}
-	due, later = due[:most:most], due[most:]
-	if k.mayRemove(ctx, others, owned) {
-		due = append(due, others...)
+	k.tellOfMany(ctx, ours, most, owned)
+	n := min(most, len(ours))
+	due, later = ours[:n], len(ours)-n
+	if k.mayRemove(ctx, others, most, owned) {
+		due = slices.Concat(due, others)
 		k.failedLast(due)
 	}
 	return due, later
@@ -79,16 +104,24 @@ func (k *keeper) due(ctx context.Context, gone []registry.Entry, owned int) (due
 // failedLast puts those that failed behind, the latest last: some that can never be removed must not keep all others.
 func (k *keeper) failedLast(entries []registry.Entry) {
 	slices.SortStableFunc(entries, func(a, b registry.Entry) int {
-		return k.failed[identityOf(a.Instance)].Compare(k.failed[identityOf(b.Instance)])
+		return k.tries[identityOf(a.Instance)].at.Compare(k.tries[identityOf(b.Instance)].at)
+	})
+}
+
+// notRemovedSince leaves out what was removed after a list of that time.
+func (k *keeper) notRemovedSince(asOf time.Time, entries []registry.Entry) []registry.Entry {
+	return slices.DeleteFunc(entries, func(e registry.Entry) bool {
+		last := k.tries[identityOf(e.Instance)]
+		return last.acknowledged && last.at.After(asOf)
 	})
 }
 
 // tellOfMany tells a person once that more goes than one run removes.
 func (k *keeper) tellOfMany(ctx context.Context, ours []registry.Entry, most, owned int) {
-	if k.told {
+	before := k.many
+	if k.many = len(ours) > most; before || !k.many {
 		return
 	}
-	k.told = true
 	note := fmt.Sprintf("%d of %d entries in registry %q were written for this very cluster, and the API server has none of their pods: "+
 		"Rollcall removes them, at most %d in a run. Examples: %s",
 		len(ours), owned, k.name, most, strings.Join(describe(ours, examples), ", "))
@@ -96,29 +129,26 @@ func (k *keeper) tellOfMany(ctx context.Context, ours []registry.Entry, most, ow
 	k.resync.Tell(ctx, corev1.EventTypeNormal, manyRemovals, note)
 }
 
-// reap removes the entries that are due, behind which no live pod stands.
-func (k *keeper) reap(ctx context.Context, gone, later []registry.Entry) error {
-	errs := make([]error, len(gone))
+// reap removes the entries that are due, and returns what came of each that it came to.
+func (k *keeper) reap(ctx context.Context, due []registry.Entry) (outcomes []error) {
+	outcomes = make([]error, len(due))
 	var inARow atomic.Int64
 	var group errgroup.Group
 	group.SetLimit(reapAtOnce)
-	for i, e := range gone {
-		if inARow.Load() >= hopeless {
-			errs[i] = errLeft
-			continue
-		}
+	begun := 0
+	for ; begun < len(due) && inARow.Load() < hopeless; begun++ {
+		outcome, in := &outcomes[begun], due[begun].Instance
 		group.Go(func() error {
-			errs[i] = k.deregister(ctx, e.Instance)
-			if errs[i] == nil {
-				inARow.Store(0)
-			} else if registryclient.Classify(errs[i]) != registryclient.DryRun {
+			if *outcome = k.deregister(ctx, in); isFailure(*outcome) {
 				inARow.Add(1)
+			} else {
+				inARow.Store(0)
 			}
 			return nil
 		})
 	}
-	_ = group.Wait() // each error is in errs
-	return k.noteRemoved(gone, errs, len(later))
+	_ = group.Wait() // each error is an outcome
+	return outcomes[:begun]
 }
 
 func (k *keeper) deregister(ctx context.Context, in registry.Instance) error {
@@ -128,40 +158,41 @@ func (k *keeper) deregister(ctx context.Context, in registry.Instance) error {
 	return k.client.Change(ctx, registryclient.Caller{}, registry.Change{Instance: in, State: registry.Absent})
 }
 
-// noteRemoved writes down what went, and returns an error for what did not. So many more are left to the next runs.
-func (k *keeper) noteRemoved(gone []registry.Entry, errs []error, later int) error {
-	now := time.Now()
-	removed, failed, left := 0, 0, 0
-	var last error
-	maps.DeleteFunc(k.failed, func(_ identity, at time.Time) bool { return now.Sub(at) > forgiven })
-	for i, e := range gone {
-		id := identityOf(e.Instance)
+// isFailure is false of a removal that a dry run has told.
+func isFailure(err error) bool {
+	return err != nil && registryclient.Classify(err) != registryclient.DryRun
+}
+
+// note writes down what went of what was due, and why the rest did not. So many more are left to the next runs.
+func (k *keeper) note(r *run, due []registry.Entry, outcomes []error, later int) {
+	now, removed, failed, left := time.Now(), 0, 0, len(due)-len(outcomes)
+	maps.DeleteFunc(k.tries, func(_ identity, last try) bool { return now.Sub(last.at) > remembered })
+	for i, err := range outcomes {
+		e := due[i]
 		switch {
-		case registryclient.Classify(errs[i]) == registryclient.DryRun:
-		case errors.Is(errs[i], errLeft):
-			left++
-		case errs[i] != nil:
-			failed, last = failed+1, errs[i]
-			k.failed[id] = now
-		default:
+		case err == nil:
 			removed++
-			k.removed[id] = now
-			delete(k.failed, id)
 			k.resync.Logger.Info("removed an entry without a live pod", "registry", k.name,
 				"service", e.Service, "endpoint", e.Endpoint(), "pod", e.Namespace+"/"+e.Pod, "uid", e.UID)
+		case isFailure(err):
+			failed++
+			r.unremoved = fmt.Errorf("removing entries without a live pod: %d of %d failed, the last: %w", failed, len(due), err)
+		default:
+			continue // it was only told
 		}
+		k.tries[identityOf(e.Instance)] = try{at: now, acknowledged: err == nil}
 	}
 	k.resync.Metrics.Found(k.name, metrics.FoundReaped, removed)
 	k.resync.Metrics.Unfinished(k.name, failed+left+later)
-	k.hurry = later > 0 && removed > 0
-	if failed == 0 {
-		return nil
+	r.more = removed > 0 && later > 0
+	switch {
+	case left > 0:
+		r.unremoved = fmt.Errorf("%d removals failed in a row, and %d are left for the next run: %w", hopeless, left, r.unremoved)
+	case failed == 0: // else each run finds the same again, and the audit log would hold nothing else
+		for _, e := range due {
+			r.line.Gone = append(r.line.Gone, receipt.EntryOf(k.name, e.Instance))
+		}
 	}
-	err := fmt.Errorf("removing entries without a live pod: %d of %d failed, the last: %w", failed, len(gone), last)
-	if left > 0 {
-		err = fmt.Errorf("%d removals failed in a row, and %d are left for the next run: %w", hopeless, left, err)
-	}
-	return err
 }
 
 // allowed is how many of the entries that the cluster owns may be removed in one run. A percentage is rounded up, and is never
@@ -179,34 +210,37 @@ func allowed(limit intstr.IntOrString, owned int) int {
 
 // mayRemove reports whether what is gone may be removed that need not have been written for this very cluster, and tells a person where
 // it may not.
-func (k *keeper) mayRemove(ctx context.Context, gone []registry.Entry, owned int) bool {
-	policy, _ := k.resync.inForce()
-	limit := policy.MaxRemovals
+func (k *keeper) mayRemove(ctx context.Context, gone []registry.Entry, most, owned int) bool {
 	if !slices.ContainsFunc(gone, k.approval.has) {
 		k.approval = approval{} // none is left of what it named
 	}
 	digest := digestOf(k.name, gone)
 	lives := slices.ContainsFunc(gone, func(e registry.Entry) bool { return k.others.live[e.ClusterUID] })
-	if len(gone) <= allowed(limit, owned) && !lives || k.isApproved(gone, digest) {
+	if len(gone) <= most && !lives || k.isApproved(gone, digest) {
 		k.held = nil
 		k.resync.Metrics.Blocked(k.name, 0)
 		return true
 	}
 	k.resync.Metrics.Blocked(k.name, len(gone))
-	if asked := k.asked.Swap(false); k.held != nil && k.held.Digest == digest && !asked && time.Since(k.warned) < reason.EventRepeat {
-		return false
+	if asked := k.asked.Swap(false); asked || k.held == nil || k.held.Digest != digest || time.Since(k.warned) >= reason.EventRepeat {
+		k.held, k.warned = &orders.Held{Digest: digest, Total: len(gone), Entries: describe(gone, orders.NamedAtMost)}, time.Now()
+		k.tellOfHeld(ctx, gone, owned, lives)
 	}
-	k.held, k.warned = &orders.Held{Digest: digest, Total: len(gone), Entries: describe(gone, orders.NamedAtMost)}, time.Now()
-	why := fmt.Sprintf("which is more than resync.maxRemovals (%s) allows", limit.String())
+	return false
+}
+
+// tellOfHeld tells a person of removals that need approval; lives if another cluster is at work.
+func (k *keeper) tellOfHeld(ctx context.Context, gone []registry.Entry, owned int, lives bool) {
+	policy, _ := k.resync.inForce()
+	why := fmt.Sprintf("which is more than resync.maxRemovals (%s) allows", policy.MaxRemovals.String())
 	if lives {
 		why = "and another cluster with the same name in its configuration is at work"
 	}
 	note := fmt.Sprintf("%d of %d entries in registry %q have no live pod, %s: Rollcall removes none of them%s. If they should go, %s. "+
-		"Examples: %s", len(gone), owned, k.name, why, k.whose(gone), k.resync.howToApprove(digest, lives),
+		"Examples: %s", len(gone), owned, k.name, why, k.whose(gone), k.resync.howToApprove(k.held.Digest, lives),
 		strings.Join(describe(gone, examples), ", "))
-	k.resync.Logger.Info("removal blocked: "+note, "registry", k.name, "entries", len(gone), "digest", digest)
+	k.resync.Logger.Info("removal blocked: "+note, "registry", k.name, "entries", len(gone), "digest", k.held.Digest)
 	k.resync.Tell(ctx, corev1.EventTypeWarning, removalBlocked, note)
-	return false
 }
 
 // approval is a person's approval of the removal of a set of entries. It outlasts the run that it lets begin, which may leave
