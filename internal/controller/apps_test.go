@@ -387,8 +387,13 @@ func TestAppEntryOfAPodThatMayNotHaveItsNameIsTakenOut(t *testing.T) {
 		app := w.registry.App(w.instance(stays, "taken", 8080))
 		app.Register()
 		w.takeJournal()
+		w.takeEvents()
 		w.reconcile(stays)
 		w.expectApp("its application has put it there", app, registry.InService)
+		if state == appspub.LifecycleStatePreparingUpdate {
+			w.expectHooks("clients are given it while OpenKruise would update it", stays, "inPlaceUpdate preDelete")
+			w.expectEvents("a person decides", `Warning ServiceClaimed hook inPlaceUpdate waits: service "taken" belongs to namespace older`)
+		}
 	}
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingNormal)
 	w.reconcile(pod)

@@ -21,6 +21,7 @@ func (m *model) check() {
 			m.violatef("I1: %s was released and is in rotation", p.uid)
 		}
 	}
+	m.checkNames()
 }
 
 // resync stands for the comparison of the whole registry with the whole cluster. It removes what only that can find: a
@@ -159,13 +160,14 @@ func (m *model) checkSettled() {
 			m.checkSettledPod(p)
 		}
 	}
+	m.checkOwners()
 }
 
-// panics reports whether more than half of the pods that should serve are not ready. A pod counts once clients were given it.
-func (m *model) panics() bool {
+// panics reports whether more than half of a namespace's pods that should serve are not ready. A pod counts once clients were given it.
+func (m *model) panics(namespace string) bool {
 	var peers lifecycle.Peers
 	for _, p := range m.pods {
-		if !m.managed(p) || p.ending || !lifecycle.Counts(p.api) || !m.registry.given[p.uid] {
+		if p.namespace != namespace || !m.managed(p) || p.ending || !lifecycle.Counts(p.api) || !m.registry.given[p.uid] {
 			continue
 		}
 		if peers.All++; !lifecycle.IsReady(p.api) {
@@ -221,12 +223,12 @@ func (m *model) checkShown(listed bool) {
 }
 
 func (m *model) checkSettledPod(p *modelPod) {
-	if !m.managed(p) {
+	if !m.managed(p) || m.refused(p) {
 		return
 	}
 	s, ready := stateOf(p.api), lifecycle.IsReady(p.api) && !p.ending
 	if !ready {
-		kept := s == appspub.LifecycleStateNormal && !p.ending && (m.unready == lifecycle.UnreadyKeep || m.panics())
+		kept := s == appspub.LifecycleStateNormal && !p.ending && (m.unready == lifecycle.UnreadyKeep || m.panics(p.namespace))
 		if !kept && m.registry.inService(p.uid) && (m.apps.by == nil || m.registry.given[p.uid]) {
 			m.violatef("%s is %s and not ready, and in rotation", p.uid, s)
 		}

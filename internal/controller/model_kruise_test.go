@@ -59,6 +59,7 @@ type model struct {
 	unready lifecycle.UnreadyPolicy
 	policy  lifecycle.FailurePolicy
 	losing  bool // see loseLeaders
+	rivals  bool // see model_rivals_test.go
 	guard   bool
 
 	workload *kruisev1alpha1.CloneSet // nil once it is gone
@@ -84,16 +85,17 @@ type model struct {
 
 // modelPod is a pod, with what only its node and the test know of it.
 type modelPod struct {
-	api      *corev1.Pod   // nil once it is gone
-	versions []*corev1.Pod // all that the API server ever had, for views that lag; nil is the last of a pod that is gone
-	uid      types.UID
-	revision int // that Kruise asked for
-	running  int // that kubelet runs
-	healthy  bool
-	up       bool            // containers are ready
-	ending   bool            // it is about to be deleted, and may never be
-	held     map[string]bool // markPodNotReady, by hook
-	stays    map[string]bool // timestamps and states that it was in
+	api       *corev1.Pod // nil once it is gone
+	namespace string
+	versions  []*corev1.Pod // all that the API server ever had, for views that lag; nil is the last of a pod that is gone
+	uid       types.UID
+	revision  int // that Kruise asked for
+	running   int // that kubelet runs
+	healthy   bool
+	up        bool            // containers are ready
+	ending    bool            // it is about to be deleted, and may never be
+	held      map[string]bool // markPodNotReady, by hook
+	stays     map[string]bool // timestamps and states that it was in
 	// specified for deletion, which can't be cancelled.
 	specified bool
 
@@ -155,6 +157,7 @@ func newModel(seed uint64) *model {
 		m.loseLeaders()
 	}
 	m.registry.steer = m.steer
+	m.rivals = seed%5 == 4 //nolint:mnd // with every combination of the manager's configuration
 	m.manage(seed)
 	m.scale()
 	return m
@@ -400,14 +403,17 @@ func (m *model) scale() {
 	for ; active < m.replicas; active++ {
 		m.created++
 		p := &modelPod{uid: types.UID(fmt.Sprintf("pod-%d", m.created)), revision: m.revision, running: m.revision,
-			healthy: !m.chance(m.crashing), held: map[string]bool{}, stays: map[string]bool{}, registeredIn: -1, view: -1, readyIn: -1}
+			healthy: !m.chance(m.crashing), held: map[string]bool{}, stays: map[string]bool{}, registeredIn: -1, view: -1, readyIn: -1,
+			namespace: m.anyNamespace()}
 		if m.apps.by != nil {
 			p.appAt, p.stubborn = max(0, m.rng.IntN(4)-2), m.chance(15)
 		}
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-			Namespace: testNamespace, Name: string(p.uid), UID: p.uid, Labels: map[string]string{"app": "web"},
-			Annotations:     map[string]string{service.AnnotationServices: "web=8080,admin=9090"},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(m.workload, kruisev1alpha1.GroupVersion.WithKind("CloneSet"))},
+			Namespace: p.namespace, Name: string(p.uid), UID: p.uid, Labels: map[string]string{"app": "web"},
+			Annotations: map[string]string{service.AnnotationServices: "web=8080,admin=9090"},
+			OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(m.workloadIn(p.namespace), kruisev1alpha1.GroupVersion.WithKind("CloneSet")),
+			},
 		}, Status: corev1.PodStatus{StartTime: &metav1.Time{Time: m.now.Add(-time.Minute)}}}
 		maps.Copy(pod.Labels, m.workload.Spec.Template.Labels)
 		bring(pod, nil, without(m.brings[m.revision], handlersOf(m.hook(lifecycle.PreNormal)))) // with which it would wait for nobody

@@ -113,7 +113,7 @@ func (m *model) lead() {
 			p.done = true
 		}
 	}
-	if m.chance(50) {
+	if m.chance(50) || m.rivals { // which of two namespaces has a name, a leader knows by the lists that it waits for
 		m.listAll()
 	}
 }
@@ -191,7 +191,7 @@ func (m *model) visit(p *modelPod) {
 	var err error
 	m.inTurns(func() {
 		result, err = m.manager.Reconcile(context.Background(), lifecycle.PodID{
-			NamespacedName: types.NamespacedName{Namespace: testNamespace, Name: string(p.uid)}, UID: p.uid,
+			NamespacedName: types.NamespacedName{Namespace: p.namespace, Name: string(p.uid)}, UID: p.uid,
 		})
 	})
 	switch {
@@ -328,6 +328,7 @@ func (m *model) listAll() {
 			}
 		}
 		m.manager.Tracker.Compare(l)
+		m.listClaims(l)
 	}
 }
 
@@ -361,7 +362,7 @@ func (m *model) get(_ context.Context, _ client.WithWatch, key client.ObjectKey,
 		}
 	case *kruisev1alpha1.CloneSet:
 		if m.workload != nil {
-			m.workload.DeepCopyInto(obj)
+			m.workloadIn(key.Namespace).DeepCopyInto(obj)
 			return nil
 		}
 	}
@@ -386,11 +387,15 @@ func (m *model) getLive(
 func (m *model) list(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
 	switch list := list.(type) {
 	case *kruisev1alpha1.CloneSetList:
-		if m.workload != nil {
-			list.Items = []kruisev1alpha1.CloneSet{*m.workload}
+		for _, namespace := range m.namespaces() {
+			if m.workload != nil {
+				list.Items = append(list.Items, *m.workloadIn(namespace))
+			}
 		}
 	case *metav1.PartialObjectMetadataList:
-		list.Items = []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Name: testNamespace}}}
+		for _, namespace := range m.namespaces() {
+			list.Items = append(list.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+		}
 	case *corev1.PodList:
 		for _, p := range m.pods {
 			if p.view >= 0 && p.versions[p.view] != nil {

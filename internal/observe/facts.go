@@ -33,6 +33,8 @@ type Facts struct {
 	Targets []tracker.Target
 	Sources []lifecycle.Source
 	Problem waiting.Blocker
+	// Unsteered: clients may be given the pod by its application's entry under a name that the pod may not use.
+	Unsteered bool
 	// Warning is what a person should look at although it keeps the pod from nothing.
 	Warning waiting.Blocker
 	// Keeps are the service names that the pod is registered under and may not use otherwise.

@@ -253,8 +253,11 @@ func (o *Observer) targets(f *Facts, node service.Node) {
 	refused := o.names(f, endpoints)
 	if pod.Status.PodIP != "" {
 		f.Targets = slices.DeleteFunc(f.targetsIn(sources, endpoints, attributes), func(t tracker.Target) bool {
+			apps := t.Key().ByApp() || f.Tracked.Foreign(t.Key())
 			// To take out for good what its application registered, a pod needs no right to the name, and gets none.
-			return refused.Reason != "" && (!t.Key().ByApp() || !lifecycle.Leaves(pod))
+			drops := refused.Reason != "" && !(apps && lifecycle.Leaves(pod))
+			f.Unsteered = f.Unsteered || drops && apps
+			return drops
 		})
 	}
 	switch {

@@ -61,6 +61,15 @@ func (v *visit) removedAt() (latest, counted time.Time) {
 	return latest.Truncate(time.Millisecond), counted // with its monotonic reading: a step of the clock changes no drain
 }
 
+// unsteered is why no hook is released of a pod that its application may have registered under a name that it may not use. To take it out
+// would be for good: without the right to the name, nothing could put it back after the update.
+func (v *visit) unsteered(context.Context) waiting.Blocker {
+	if !v.Unsteered || !v.decision.Releases {
+		return waiting.Blocker{}
+	}
+	return v.Problem
+}
+
 // unlisted is why no hook is released of a pod that came before this process watched, and of which no record tells that it was in
 // service: its description may be another than when the leader before this one put it there, and only a list tells where that was.
 func (v *visit) unlisted(context.Context) waiting.Blocker {

@@ -50,6 +50,7 @@ func stagesOf(want lifecycle.Want) []stage {
 			// An application's own entry may show only once Rollcall's, at the same place, is gone.
 			{name: "departing", take: (*visit).leaveDeparting, holds: true},
 			{name: "leave", take: (*visit).leavePresent, holds: true},
+			{name: "unsteered", take: (*visit).unsteered, holds: true},
 			{name: "listed", take: (*visit).unlisted, holds: true},
 			{name: "remember", take: (*visit).remember},
 			{name: "drain", take: (*visit).drain, holds: true, waits: true},
