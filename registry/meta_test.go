@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // marked is an instance with its mark, as SetMeta leaves all else.
@@ -18,20 +19,19 @@ func marked() registry.Instance {
 }
 
 func mark(more map[string]string) map[string]string {
-	m := map[string]string{
-		"rollcall-cluster": "prod-1", "rollcall-namespace": "shop", "rollcall-pod": "web-1", "rollcall-uid": "uid-1",
-	}
+	m := map[string]string{"rollcall-cluster": "prod-1", "rollcall-namespace": "shop", "rollcall-pod": "web-1", "rollcall-uid": "uid-1"}
 	maps.Copy(m, more)
 	return m
 }
 
 func TestMetaIsReadBack(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		set    func(*registry.Instance)
 		want   map[string]string // besides the mark
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"mark alone": {reason: "what is not said is not written", set: func(*registry.Instance) {}},
 		"weight":     {reason: "a number is a text there", set: func(in *registry.Instance) { in.Weight = 150 }, want: map[string]string{"weight": "150"}},
 		"zone":       {reason: "as it is", set: func(in *registry.Instance) { in.Zone = "eu 1a" }, want: map[string]string{"zone": "eu 1a"}},
@@ -67,43 +67,41 @@ func TestMetaIsReadBack(t *testing.T) {
 			set:    func(in *registry.Instance) { in.Registry = "main" },
 			want:   map[string]string{"rollcall-registry": "main"},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			in := marked()
-			tc.set(&in)
-			given := maps.Clone(in.Metadata)
-			got := in.Meta()
-			if diff := cmp.Diff(mark(tc.want), got); diff != "" {
-				t.Errorf("Meta, -want +got:\n%s\nreason: %s", diff, tc.reason)
-			}
-			if !maps.Equal(in.Metadata, given) {
-				t.Errorf("Meta changed what it was given: %v, was %v", in.Metadata, given)
-			}
-			back := registry.Instance{Service: "web", Address: "10.0.0.1", Port: 80, Zone: "old", Weight: 3, Metadata: map[string]string{"old": ""}}
-			back.SetMeta(got)
-			maps.DeleteFunc(in.Metadata, func(key, _ string) bool { return registry.ReservedMeta(key) })
-			if !back.Equal(in) || back.ClusterUID != in.ClusterUID {
-				t.Errorf("read back: got %+v, want %+v\nreason: %s", back, in, tc.reason)
-			}
-			if len(back.Metadata) == 0 && back.Metadata != nil {
-				t.Error("read back: metadata is empty, want nil")
-			}
-			clear(got)
-			if !back.Equal(in) {
-				t.Error("read back: it shares the map that it was read from")
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		in := marked()
+		tc.set(&in)
+		given := maps.Clone(in.Metadata)
+		got := in.Meta()
+		if diff := cmp.Diff(mark(tc.want), got); diff != "" {
+			t.Errorf("Meta, -want +got:\n%s\nreason: %s", diff, tc.reason)
+		}
+		if !maps.Equal(in.Metadata, given) {
+			t.Errorf("Meta changed what it was given: %v, was %v", in.Metadata, given)
+		}
+		back := registry.Instance{Service: "web", Address: "10.0.0.1", Port: 80, Zone: "old", Weight: 3, Metadata: map[string]string{"old": ""}}
+		back.SetMeta(got)
+		maps.DeleteFunc(in.Metadata, func(key, _ string) bool { return registry.ReservedMeta(key) })
+		if !back.Equal(in) || back.ClusterUID != in.ClusterUID {
+			t.Errorf("read back: got %+v, want %+v\nreason: %s", back, in, tc.reason)
+		}
+		if len(back.Metadata) == 0 && back.Metadata != nil {
+			t.Error("read back: metadata is empty, want nil")
+		}
+		clear(got)
+		if !back.Equal(in) {
+			t.Error("read back: it shares the map that it was read from")
+		}
+	})
 }
 
 func TestSetMetaOfOthersEntries(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		meta   map[string]string
 		want   registry.Instance
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"nothing":           {reason: "an entry may have none", meta: nil},
 		"a weight in words": {reason: "others write what they want", meta: map[string]string{"weight": "heavy"}},
 		"a broken weight":   {reason: "others write what they want", meta: map[string]string{"weight": "1.5"}},
@@ -114,16 +112,13 @@ func TestSetMetaOfOthersEntries(t *testing.T) {
 		"a mark of a later version": {
 			reason: "what begins with the prefix is no metadata", meta: map[string]string{"rollcall-revision": "7"},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var got registry.Instance
-			got.SetMeta(tc.meta)
-			if !got.Equal(tc.want) {
-				t.Errorf("got %+v, want %+v\nreason: %s", got, tc.want, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		var got registry.Instance
+		got.SetMeta(tc.meta)
+		if !got.Equal(tc.want) {
+			t.Errorf("got %+v, want %+v\nreason: %s", got, tc.want, tc.reason)
+		}
+	})
 }
 
 func TestReservedMeta(t *testing.T) {
@@ -180,25 +175,23 @@ func TestEqual(t *testing.T) {
 
 func TestOwns(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason          string
 		in              registry.Instance
 		uid, registered string
 		want            bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"the same":              {"its own entry", registry.Instance{UID: "a", Registry: "main"}, "a", "main", true},
 		"another pod":           {"it has the address now", registry.Instance{UID: "a", Registry: "main"}, "b", "main", false},
 		"another name":          {"it was registered there later", registry.Instance{UID: "a", Registry: "main"}, "a", "new", false},
 		"an entry with no name": {"an older version wrote it", registry.Instance{UID: "a", Registry: "main"}, "a", "", true},
 		"a call with no name":   {"it is for the entry whichever it names", registry.Instance{UID: "a"}, "a", "new", true},
 		"no UID":                {"no pod is called that, nor is an entry without a mark", registry.Instance{}, "", "", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			meta := registry.Instance{UID: tc.uid, Registry: tc.registered}.Meta()
-			if got, by := tc.in.Owns(tc.uid, tc.registered), tc.in.OwnsMeta(meta); got != tc.want || by != tc.want {
-				t.Errorf("got %t, and %t by the metadata, want %t\nreason: %s", got, by, tc.want, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		meta := registry.Instance{UID: tc.uid, Registry: tc.registered}.Meta()
+		if got, by := tc.in.Owns(tc.uid, tc.registered), tc.in.OwnsMeta(meta); got != tc.want || by != tc.want {
+			t.Errorf("got %t, and %t by the metadata, want %t\nreason: %s", got, by, tc.want, tc.reason)
+		}
+	})
 }

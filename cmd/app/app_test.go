@@ -34,13 +34,14 @@ func TestRunRefusesABadStart(t *testing.T) {
 		return WithRegistry("fake", func(context.Context, registry.Config) (registry.Registry, error) { return nil, err })
 	}
 	fakes := WithRegistry("fake", newFake)
-	tests := map[string]struct {
+	type row struct {
 		reason string
 		config string
 		args   []string
 		opts   []Option
 		want   []string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"an unknown driver": {"the known ones are listed", strings.Replace(minimal, "fake", "consol", 1), nil,
 			[]Option{fakes}, []string{"config.yaml", "registry.driver", `"consol"`, `"fake"`}},
 		"an unknown field": {"its path is named", minimal + "registri: {}", nil,
@@ -65,47 +66,41 @@ func TestRunRefusesABadStart(t *testing.T) {
 		"an address that is taken": {"the flag is named", minimal, []string{
 			"--kubeconfig=" + kubeconfig(t, "http://127.0.0.1:1"), "--metrics-bind-address=" + taken.Addr().String()},
 			[]Option{fakes}, []string{"--metrics-bind-address", "in use"}},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			path := filepath.Join(t.TempDir(), "config.yaml")
-			must(t, os.WriteFile(path, []byte(tc.config), 0o600))
-			err := Run(t.Context(), append([]string{"--config=" + path}, tc.args...), tc.opts...)
-			if err == nil {
-				t.Fatalf("%s: it ran", tc.reason)
+	}, func(t *testing.T, tc row) {
+		path := filepath.Join(t.TempDir(), "config.yaml")
+		must(t, os.WriteFile(path, []byte(tc.config), 0o600))
+		err := Run(t.Context(), append([]string{"--config=" + path}, tc.args...), tc.opts...)
+		if err == nil {
+			t.Fatalf("%s: it ran", tc.reason)
+		}
+		for _, part := range tc.want {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: error %q does not say %q", tc.reason, err, part)
 			}
-			for _, part := range tc.want {
-				if !strings.Contains(err.Error(), part) {
-					t.Errorf("%s: error %q does not say %q", tc.reason, err, part)
-				}
-			}
-		})
-	}
+		}
+	})
 }
 
 func TestExitCodes(t *testing.T) {
 	t.Parallel()
 	_, unknown := parseFlags([]string{"--nope"}, &bytes.Buffer{})
 	_, help := parseFlags([]string{"--help"}, &bytes.Buffer{})
-	for name, tc := range map[string]struct {
+	type row struct {
 		err    error
 		code   int
 		stderr string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"stopped":        {nil, 0, ""},
 		"help":           {help, 0, ""},
 		"called wrongly": {unknown, 2, "rollcall: flag provided but not defined: -nope\nSee --help.\n"},
 		"failed":         {errors.New("no luck"), 1, "rollcall: no luck\n"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var stderr bytes.Buffer
-			if code := exitCode(&stderr, tc.err); code != tc.code || stderr.String() != tc.stderr {
-				t.Errorf("got %d and %q, want %d and %q", code, stderr.String(), tc.code, tc.stderr)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		var stderr bytes.Buffer
+		if code := exitCode(&stderr, tc.err); code != tc.code || stderr.String() != tc.stderr {
+			t.Errorf("got %d and %q, want %d and %q", code, stderr.String(), tc.code, tc.stderr)
+		}
+	})
 }
 
 func TestFlags(t *testing.T) {
@@ -176,30 +171,28 @@ func TestCheckConfig(t *testing.T) {
 	refuses := func(context.Context, registry.Config) (registry.Registry, error) {
 		return nil, registry.FieldError("options.dc", errors.New("unknown field"))
 	}
-	for name, c := range map[string]struct{ reason, driver, want string }{
+	type row struct{ reason, driver, want string }
+	expect.Each(t, map[string]row{
 		"right":                      {reason: "no API server is asked", driver: "fake"},
 		"a driver that there is not": {reason: "the plugin knows no drivers", driver: "faek", want: "registry.driver: Unsupported value"},
 		"what the driver refuses":    {reason: "the plugin makes no registry", driver: "refuses", want: "registry.options.dc"},
 		"what the driver can't do": {
 			reason: "a running pod would stay in rotation", driver: "fake, registeredBy: App", want: "registry.registeredBy",
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			path := filepath.Join(t.TempDir(), "config.yaml")
-			must(t, os.WriteFile(path, []byte(strings.Replace(minimal, "\n  driver: fake", " {driver: "+c.driver+"}", 1)), 0o600))
-			var out bytes.Buffer
-			err := Run(t.Context(), []string{"--check-config", "--config=" + path}, WithRegistry("fake", newFake),
-				WithRegistry("refuses", refuses), func(o *options) { o.output = &out })
-			if c.want != "" {
-				expect.Error(t, c.reason, err, c.want)
-				return
-			}
-			if want := path + ": no problem found\n"; err != nil || out.String() != want {
-				t.Errorf("%s: got %v and wrote %q, want %q", c.reason, err, out.String(), want)
-			}
-		})
-	}
+	}, func(t *testing.T, c row) {
+		path := filepath.Join(t.TempDir(), "config.yaml")
+		must(t, os.WriteFile(path, []byte(strings.Replace(minimal, "\n  driver: fake", " {driver: "+c.driver+"}", 1)), 0o600))
+		var out bytes.Buffer
+		err := Run(t.Context(), []string{"--check-config", "--config=" + path}, WithRegistry("fake", newFake),
+			WithRegistry("refuses", refuses), func(o *options) { o.output = &out })
+		if c.want != "" {
+			expect.Error(t, c.reason, err, c.want)
+			return
+		}
+		if want := path + ": no problem found\n"; err != nil || out.String() != want {
+			t.Errorf("%s: got %v and wrote %q, want %q", c.reason, err, out.String(), want)
+		}
+	})
 }
 
 // kubeconfig writes one that names the API server at url.

@@ -18,6 +18,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/series"
 )
 
@@ -58,26 +59,24 @@ func TestDryRunTellsTheApplicationsEntryFromRollcallsOwn(t *testing.T) {
 
 func TestDryRunTakesNoEntryThatExpiresForAcknowledged(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		made   registry.Registry
 		want   bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"a lease":  {"a manager that works would register it anew, and a dry run has to say so", &leased{}, true},
 		"no lease": {"what the list shows was acknowledged", &fake{}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			for _, run := range []*dryRun{nil, newDryRunScenario(t).run} {
-				d := newDrivers(t, always(tc.made))
-				d.dryRun = run
-				expectOpened(t, d, configured(t, minimal))
-				if got := d.current.Load().get("default").client.Expires(); got != tc.want {
-					t.Errorf("in a dry run (%t) entries expire: %t, want %t\nreason: %s", run != nil, got, tc.want, tc.reason)
-				}
+	}, func(t *testing.T, tc row) {
+		for _, run := range []*dryRun{nil, newDryRunScenario(t).run} {
+			d := newDrivers(t, always(tc.made))
+			d.dryRun = run
+			expectOpened(t, d, configured(t, minimal))
+			if got := d.current.Load().get("default").client.Expires(); got != tc.want {
+				t.Errorf("in a dry run (%t) entries expire: %t, want %t\nreason: %s", run != nil, got, tc.want, tc.reason)
 			}
-		})
-	}
+		}
+	})
 }
 
 func TestDryRunReportsPatchesWithoutTheirTests(t *testing.T) {

@@ -24,11 +24,12 @@ import (
 func TestLeasePermits(t *testing.T) {
 	t.Parallel()
 	const timeout = 5 * time.Second
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason          string
 		monotonic, wall time.Duration // since the renewal was sent
 		want            error
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"just renewed":                {"it holds for 15s", 0, 0, nil},
 		"a renewal is due":            {"a call of 5s still ends in time", leaseDuration - timeout - time.Millisecond, leaseDuration - timeout - time.Millisecond, nil},
 		"it ends too late":            {"the next manager may act by then", leaseDuration - timeout, leaseDuration - timeout, errNotRenewed},
@@ -36,20 +37,17 @@ func TestLeasePermits(t *testing.T) {
 		"the machine slept":           {"the monotonic clock stood still meanwhile", time.Second, time.Hour, errNotRenewed},
 		"the wall clock was set back": {"15s have passed all the same", leaseDuration, -time.Hour, errNotRenewed},
 		"the wall clock was slewed":   {"neither says that the lease is over", 3 * time.Second, 2 * time.Second, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newLeaseScenario()
-			// The others count from when the API server had it, which is later than when it was sent.
-			s.during = func() {
-				s.now = moment{monotonic: s.now.monotonic.Add(tc.monotonic), wall: s.now.wall.Add(tc.wall)}
-			}
-			must(t, s.lease.Create(t.Context(), s.record("us")))
-			if err := s.lease.permit(timeout); !errors.Is(err, tc.want) {
-				t.Errorf("%s: got %v, want %v", tc.reason, err, tc.want)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		s := newLeaseScenario()
+		// The others count from when the API server had it, which is later than when it was sent.
+		s.during = func() {
+			s.now = moment{monotonic: s.now.monotonic.Add(tc.monotonic), wall: s.now.wall.Add(tc.wall)}
+		}
+		must(t, s.lease.Create(t.Context(), s.record("us")))
+		if err := s.lease.permit(timeout); !errors.Is(err, tc.want) {
+			t.Errorf("%s: got %v, want %v", tc.reason, err, tc.want)
+		}
+	})
 }
 
 func TestReadClocksStripsTheMonotonicReadingOfTheWallClock(t *testing.T) {
@@ -139,37 +137,35 @@ func TestLeaseRelease(t *testing.T) {
 	t.Parallel()
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "leases"}, "rollcall", errors.New("it has changed"))
 	missing := apierrors.NewNotFound(schema.GroupResource{Resource: "leases"}, "rollcall")
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason, holder  string
 		read            error
 		writes          []error
 		want, wantError string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"its own lease":      {"the next manager need not wait", "us", nil, nil, "", ""},
 		"another's lease":    {"it is not this manager's to give", "them", nil, nil, "them", ""},
 		"a renewal is late":  {"the election's last renewal landed in between", "us", nil, []error{conflict, conflict}, "", ""},
 		"no lease":           {"a manager that stops at once may not have made it", "us", missing, nil, "us", ""},
 		"a read that failed": {"the error says what failed and why", "us", errors.New("no luck"), nil, "us", "giving the lease back: no luck"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newLeaseScenario()
-			s.held = s.record(tc.holder)
-			s.readErr = func() error { return tc.read }
-			s.during = func() {
-				if s.err = nil; len(tc.writes) > 0 {
-					s.err, tc.writes = tc.writes[0], tc.writes[1:]
-				}
+	}, func(t *testing.T, tc row) {
+		s := newLeaseScenario()
+		s.held = s.record(tc.holder)
+		s.readErr = func() error { return tc.read }
+		s.during = func() {
+			if s.err = nil; len(tc.writes) > 0 {
+				s.err, tc.writes = tc.writes[0], tc.writes[1:]
 			}
-			err := s.lease.release(t.Context())
-			if err == nil != (tc.wantError == "") || err != nil && err.Error() != tc.wantError {
-				t.Errorf("%s: got %v, want %q", tc.reason, err, tc.wantError)
-			}
-			if s.held.HolderIdentity != tc.want || tc.want == "" && s.held.LeaseDurationSeconds != 1 {
-				t.Errorf("%s: the lease is %+v, want it held by %q", tc.reason, s.held, tc.want)
-			}
-		})
-	}
+		}
+		err := s.lease.release(t.Context())
+		if err == nil != (tc.wantError == "") || err != nil && err.Error() != tc.wantError {
+			t.Errorf("%s: got %v, want %q", tc.reason, err, tc.wantError)
+		}
+		if s.held.HolderIdentity != tc.want || tc.want == "" && s.held.LeaseDurationSeconds != 1 {
+			t.Errorf("%s: the lease is %+v, want it held by %q", tc.reason, s.held, tc.want)
+		}
+	})
 }
 
 func TestLeaseAheadOfLast(t *testing.T) {

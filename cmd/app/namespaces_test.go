@@ -13,17 +13,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	clientfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestNamespacesThatAreWatched(t *testing.T) {
 	t.Parallel()
 	type names []string
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason                    string
 		listed, exist, may, wants names
 		leaves                    string
 		unanswered                bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"all there":   {reason: "whatever the rights, which are missed by name", listed: names{"a", "b"}, exist: names{"a", "b"}, wants: names{"a", "b"}},
 		"one is gone": {reason: "its Role went with it", listed: names{"a", "b"}, exist: names{"a"}, may: names{"a"}, wants: names{"a"}},
 		"one hangs in its deletion": {
@@ -37,37 +40,32 @@ func TestNamespacesThatAreWatched(t *testing.T) {
 		"none is left":        {reason: "an empty list means the whole cluster", listed: names{"a", "b"}, wants: names{"a", "b"}},
 		"the whole cluster":   {reason: "there is nothing to choose from", exist: names{"a"}},
 		"no answer about one": {reason: "nothing is left out on a guess", listed: names{"a", "b"}, exist: names{"a"}, unanswered: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			server := interceptor.NewClient(clientfake.NewFakeClient(), interceptor.Funcs{
-				Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
-					if tc.unanswered {
-						return errors.New("no answer")
-					}
-					review := object.(*authorizationv1.SelfSubjectAccessReview)
-					review.Status.Allowed = slices.Contains(tc.may, review.Spec.ResourceAttributes.Namespace)
-					return nil
-				},
-			})
-			cached := clientfake.NewClientBuilder().WithScheme(newScheme())
-			for _, namespace := range tc.exist {
-				object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-				if namespace == tc.leaves {
-					object.DeletionTimestamp, object.Finalizers = new(metav1.Now()), []string{"example.com/stays"}
+	}, func(t *testing.T, tc row) {
+		server := interceptor.NewClient(clientfake.NewFakeClient(), interceptor.Funcs{
+			Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
+				if tc.unanswered {
+					return errors.New("no answer")
 				}
-				cached.WithObjects(object)
-			}
-			n := &namespaces{
-				server: server, cache: cached.Build(), listed: tc.listed, watched: tc.wants, logger: quiet(),
-			}
-			if err := n.check(t.Context()); err != nil {
-				t.Errorf("got %v where %v are watched: %s", err, tc.wants, tc.reason)
-			}
-			n.watched = names{"another"}
-			if err := n.check(t.Context()); !tc.unanswered && (err == nil || !strings.Contains(err.Error(), strings.Join(tc.wants, ", "))) {
-				t.Errorf("got %v where another is watched, want %v: %s", err, tc.wants, tc.reason)
-			}
+				review := object.(*authorizationv1.SelfSubjectAccessReview)
+				review.Status.Allowed = slices.Contains(tc.may, review.Spec.ResourceAttributes.Namespace)
+				return nil
+			},
 		})
-	}
+		cached := clientfake.NewClientBuilder().WithScheme(newScheme())
+		for _, namespace := range tc.exist {
+			object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+			if namespace == tc.leaves {
+				object.DeletionTimestamp, object.Finalizers = new(metav1.Now()), []string{"example.com/stays"}
+			}
+			cached.WithObjects(object)
+		}
+		n := &namespaces{server: server, cache: cached.Build(), listed: tc.listed, watched: tc.wants, logger: quiet()}
+		if err := n.check(t.Context()); err != nil {
+			t.Errorf("got %v where %v are watched: %s", err, tc.wants, tc.reason)
+		}
+		n.watched = names{"another"}
+		if err := n.check(t.Context()); !tc.unanswered && (err == nil || !strings.Contains(err.Error(), strings.Join(tc.wants, ", "))) {
+			t.Errorf("got %v where another is watched, want %v: %s", err, tc.wants, tc.reason)
+		}
+	})
 }

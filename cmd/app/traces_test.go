@@ -13,6 +13,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // recorded returns traces and the spans that have ended.
@@ -25,10 +26,11 @@ func recorded() (*traces, *tracetest.SpanRecorder) {
 // its own.
 func TestSpanOfACallHasTheRegistrysAddress(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason, endpoint, request, address string
 		port                               int64
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"a URL":           {"", "http://consul.example.com:8500/base", "", "consul.example.com", 8500},
 		"no port":         {"the scheme has one", "https://consul.example.com", "", "consul.example.com", 443},
 		"a host and port": {"ZooKeeper has no URL", "zk-1:2181", "", "zk-1", 2181},
@@ -37,38 +39,35 @@ func TestSpanOfACallHasTheRegistrysAddress(t *testing.T) {
 		"one of several":  {"the driver knows", "http://a:1,http://b:2", "http://b:2/v1/catalog", "b", 2},
 		"another":         {"the agent of a node, which the registry named", "http://a:1", "http://10.1.1.1:8500/v1", "10.1.1.1", 8500},
 		"none":            {"the registry is in the manager's memory", "", "", "", 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			traces, spans := recorded()
-			ctx, end := traces.calls("default", tc.endpoint)(t.Context(), registryclient.Subject{
-				Operation: "register", Instance: registry.Instance{Service: "web", Address: "10.0.0.1", Port: 80},
-			})
-			var server *url.URL
-			if tc.request != "" {
-				parsed, err := url.Parse(tc.request)
-				must(t, err)
-				server = parsed
-			}
-			headers := traces.outgoing(ctx, server)
-			end(nil)
-			span := spans.Ended()[0]
-			if want := span.SpanContext(); !strings.Contains(headers["traceparent"], want.TraceID().String()+"-"+want.SpanID().String()) {
-				t.Errorf("the headers are %v, want the span %s of the trace %s", headers, want.SpanID(), want.TraceID())
-			}
-			got := attribute.NewSet(span.Attributes()...)
-			expect := func(key string, want any) {
-				t.Helper()
-				if value, _ := got.Value(attribute.Key(key)); value.AsInterface() != want && (want != "" && want != int64(0) || value.AsInterface() != nil) {
-					t.Errorf("%s is %v, want %v\nreason: %s", key, value.AsInterface(), want, tc.reason)
-				}
-			}
-			expect("server.address", tc.address)
-			expect("server.port", tc.port)
-			expect("rollcall.instance", "10.0.0.1:80")
-			expect("rollcall.registry", "default")
+	}, func(t *testing.T, tc row) {
+		traces, spans := recorded()
+		ctx, end := traces.calls("default", tc.endpoint)(t.Context(), registryclient.Subject{
+			Operation: "register", Instance: registry.Instance{Service: "web", Address: "10.0.0.1", Port: 80},
 		})
-	}
+		var server *url.URL
+		if tc.request != "" {
+			parsed, err := url.Parse(tc.request)
+			must(t, err)
+			server = parsed
+		}
+		headers := traces.outgoing(ctx, server)
+		end(nil)
+		span := spans.Ended()[0]
+		if want := span.SpanContext(); !strings.Contains(headers["traceparent"], want.TraceID().String()+"-"+want.SpanID().String()) {
+			t.Errorf("the headers are %v, want the span %s of the trace %s", headers, want.SpanID(), want.TraceID())
+		}
+		got := attribute.NewSet(span.Attributes()...)
+		expect := func(key string, want any) {
+			t.Helper()
+			if value, _ := got.Value(attribute.Key(key)); value.AsInterface() != want && (want != "" && want != int64(0) || value.AsInterface() != nil) {
+				t.Errorf("%s is %v, want %v\nreason: %s", key, value.AsInterface(), want, tc.reason)
+			}
+		}
+		expect("server.address", tc.address)
+		expect("server.port", tc.port)
+		expect("rollcall.instance", "10.0.0.1:80")
+		expect("rollcall.registry", "default")
+	})
 }
 
 func TestPatchCarriesItsSpan(t *testing.T) {

@@ -32,36 +32,33 @@ func TestNoCallWaitsForAConnection(t *testing.T) {
 		calls      = changes + heartbeats + 1
 		bound      = 30 * time.Second
 	)
-	for name, newDriver := range map[string]registry.Constructor{
+	expect.Each(t, map[string]registry.Constructor{
 		"consul": consul.New, "eureka": eureka.New, "http": httpregistry.New, "nacos": nacos.New,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			arrived := make(chan struct{}, calls)
-			done := make(chan struct{})
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				arrived <- struct{}{}
-				<-done
-				w.WriteHeader(http.StatusServiceUnavailable)
-			}))
-			t.Cleanup(server.Close)
-			d, err := newDriver(t.Context(), registry.Config{Endpoint: server.URL, Cluster: "test"})
-			expect.NoError(t, err)
-			ctx, cancel := context.WithTimeout(t.Context(), bound)
-			defer cancel()
-			var all sync.WaitGroup
-			for i := range changes {
-				all.Go(func() { _ = d.Register(ctx, instance(i)) })
-			}
-			for i := range heartbeats {
-				all.Go(func() { beat(ctx, d, instance(changes+i)) })
-			}
-			all.Go(func() { _, _ = d.(registry.Lister).List(ctx, "test") })
-			await(ctx, t, arrived, calls)
-			close(done)
-			all.Wait()
-		})
-	}
+	}, func(t *testing.T, newDriver registry.Constructor) {
+		arrived := make(chan struct{}, calls)
+		done := make(chan struct{})
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			arrived <- struct{}{}
+			<-done
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}))
+		t.Cleanup(server.Close)
+		d, err := newDriver(t.Context(), registry.Config{Endpoint: server.URL, Cluster: "test"})
+		expect.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), bound)
+		defer cancel()
+		var all sync.WaitGroup
+		for i := range changes {
+			all.Go(func() { _ = d.Register(ctx, instance(i)) })
+		}
+		for i := range heartbeats {
+			all.Go(func() { beat(ctx, d, instance(changes+i)) })
+		}
+		all.Go(func() { _, _ = d.(registry.Lister).List(ctx, "test") })
+		await(ctx, t, arrived, calls)
+		close(done)
+		all.Wait()
+	})
 }
 
 // await returns when so many requests are with the server at the same time.

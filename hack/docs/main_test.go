@@ -84,21 +84,19 @@ func TestEveryFlagSaysWhatItMeans(t *testing.T) {
 
 func TestAConstantThatTheReaderCannotUse(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct{ reason, source, want string }{
+	type row struct{ reason, source, want string }
+	expect.Each(t, map[string]row{
 		"no comment":       {"the page would say nothing", "const A Reason = \"A\"", "write its comment as"},
 		"nothing to do":    {"a reader would be left alone", "const (\n// A: is bad.\nA Reason = \"A\"\n)", "write its comment as"},
 		"another's name":   {"the comment went stale in a renaming", "const (\n// B: x.\n//\n// What to do: y.\nA Reason = \"A\"\n)", "write its comment as"},
 		"a computed value": {"the page needs the text", "const (\n// A: x. What to do: y.\nA Reason = \"A\" + \"B\"\n)", "write its value as a string"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			file, err := parser.ParseFile(token.NewFileSet(), "", "package x\n"+test.source, parser.ParseComments)
-			expect.NoError(t, err)
-			spec := file.Decls[0].(*ast.GenDecl).Specs[0].(*ast.ValueSpec)
-			_, err = reasonRow(spec)
-			expect.Error(t, test.reason, err, test.want)
-		})
-	}
+	}, func(t *testing.T, test row) {
+		file, err := parser.ParseFile(token.NewFileSet(), "", "package x\n"+test.source, parser.ParseComments)
+		expect.NoError(t, err)
+		spec := file.Decls[0].(*ast.GenDecl).Specs[0].(*ast.ValueSpec)
+		_, err = reasonRow(spec)
+		expect.Error(t, test.reason, err, test.want)
+	})
 }
 
 func expectRow(t *testing.T, p page, first string) {

@@ -42,7 +42,8 @@ func TestEveryDriverHasAPageWithItsOptions(t *testing.T) {
 
 func TestAnOptionThatTheReaderCannotUse(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct{ reason, field, want string }{
+	type row struct{ reason, field, want string }
+	expect.Each(t, map[string]row{
 		"no comment":     {"the table would say nothing", "A string `json:\"a\"`", "A: write its comment as"},
 		"no default":     {"a reader could not leave it out", "// A is a.\nA string `json:\"a\"`", "A: write its comment as"},
 		"another's name": {"the comment went stale in a renaming", "// B is a. Default: x.\nA string `json:\"a\"`", "A: write its comment as"},
@@ -50,17 +51,14 @@ func TestAnOptionThatTheReaderCannotUse(t *testing.T) {
 		"an odd type":    {"JSON would have it in nanoseconds", "// A is a. Default: x.\nA time.Duration `json:\"a\"`", "A: its type has no name"},
 		"embedded":       {"its fields would be lost", "Base", "write each with one name"},
 		"two in one":     {"one comment can't be both's", "// A is a. Default: x.\nA, B string `json:\"a\"`", "write each with one name"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			file, err := parser.ParseFile(token.NewFileSet(), "acme.go", "package acme\ntype Options struct {\n"+test.field+"\n}\n", parser.ParseComments)
-			expect.NoError(t, err)
-			types := packageTypes{}
-			types.add(file)
-			_, err = types.options()
-			expect.Error(t, test.reason, err, test.want)
-		})
-	}
+	}, func(t *testing.T, test row) {
+		file, err := parser.ParseFile(token.NewFileSet(), "acme.go", "package acme\ntype Options struct {\n"+test.field+"\n}\n", parser.ParseComments)
+		expect.NoError(t, err)
+		types := packageTypes{}
+		types.add(file)
+		_, err = types.options()
+		expect.Error(t, test.reason, err, test.want)
+	})
 }
 
 func TestAPageIsFilledBetweenItsMarks(t *testing.T) {
@@ -73,7 +71,8 @@ func TestAPageIsFilledBetweenItsMarks(t *testing.T) {
 		return "NEW\n", nil
 	}
 	const filled = "# A\n\n" + begin + "\nNEW\n\n" + end + "\nmore\n"
-	for name, test := range map[string]struct{ reason, page, want, err string }{
+	type row struct{ reason, page, want, err string }
+	expect.Each(t, map[string]row{
 		"empty":       {"a new page", "# A\n\n" + begin + end + "\nmore\n", filled, ""},
 		"old":         {"what was there is replaced", "# A\n\n" + begin + "old\n\nold\n" + end + "\nmore\n", filled, ""},
 		"filled":      {"doing it again changes nothing", filled, filled, ""},
@@ -82,16 +81,13 @@ func TestAPageIsFilledBetweenItsMarks(t *testing.T) {
 		"not opened":  {"it says where nothing begins", "# A\n" + end, "", "each time both"},
 		"opened anew": {"one of them was not closed", begin + begin + end, "", "each time both"},
 		"no driver":   {"a typo in the folder", "<!-- options: registry/acne -->\n" + end, "", "asked for registry/acne"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got, err := withOptions(test.page, fill)
-			expect.Error(t, test.reason, err, test.err)
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("%s (-want +got)\n%s", test.reason, diff)
-			}
-		})
-	}
+	}, func(t *testing.T, test row) {
+		got, err := withOptions(test.page, fill)
+		expect.Error(t, test.reason, err, test.err)
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", test.reason, diff)
+		}
+	})
 }
 
 func TestAFolderWithoutCodeIsAnError(t *testing.T) {

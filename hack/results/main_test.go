@@ -40,11 +40,12 @@ func written(t *testing.T, other ...string) string {
 func TestFailed(t *testing.T) {
 	t.Parallel()
 	const b = `"Package":"github.com/rollcall-dev/rollcall/test/b"`
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		other  []string
 		want   []string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"a test": {reason: "the parent failed with its subtest, which is enough to name"},
 		"no test": {
 			reason: "TestMain found a data race in the log of a manager, say",
@@ -63,17 +64,14 @@ func TestFailed(t *testing.T) {
 			other:  []string{`{"Action":"fail",` + b + `}`},
 			want:   []string{"./test/b: it does not build, or ended before its first test"},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var out strings.Builder
-			expect.NoError(t, run(&out, []string{"failed", written(t, tc.other...)}))
-			want := append([]string{"./internal/a TestTable/bad (SHUFFLE=42)", "    a_test.go:9: got 1, want 2"}, tc.want...)
-			if diff := cmp.Diff(strings.Join(want, "\n")+"\n", out.String()); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		var out strings.Builder
+		expect.NoError(t, run(&out, []string{"failed", written(t, tc.other...)}))
+		want := append([]string{"./internal/a TestTable/bad (SHUFFLE=42)", "    a_test.go:9: got 1, want 2"}, tc.want...)
+		if diff := cmp.Diff(strings.Join(want, "\n")+"\n", out.String()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+		}
+	})
 }
 
 func TestSum(t *testing.T) {

@@ -18,9 +18,7 @@ import (
 func open(t *testing.T, path string, maxSize int64) (*Log, *atomic.Int64) {
 	t.Helper()
 	var lost atomic.Int64
-	l, err := Open(Options{
-		Path: path, MaxSize: maxSize, Name: "m", Version: "v1", Failed: func(n int, _ error) { lost.Add(int64(n)) },
-	})
+	l, err := Open(Options{Path: path, MaxSize: maxSize, Name: "m", Version: "v1", Failed: func(n int, _ error) { lost.Add(int64(n)) }})
 	expect.NoError(t, err)
 	return l, &lost
 }
@@ -80,12 +78,8 @@ func TestAltered(t *testing.T) {
 		"taken out":           {"the next line of the chain tells", with(5, ""), "line 6: line 1 of chain m", receipt.ErrMissing, 5},
 		"cut off in a line":   {"a line ends with a newline", strings.TrimSuffix(strings.Join(log[:6], ""), "\n"), "line 6 ", receipt.ErrCutOff, 5},
 		"cut off at the head": {"a chain begins with its first line", strings.Join(log[5:], ""), "line 1: line 0 of chain m", receipt.ErrMissing, 0},
-		"the end twice": {
-			"or many", strings.Join(log, "") + strings.Join(log[2:], ""), "", nil, 8,
-		},
-		"twice, and altered": {
-			"they differ", with(5, log[5]+strings.Replace(log[5], "gate", "gaze", 1)), "line 7 ", receipt.ErrAltered, 6,
-		},
+		"the end twice":       {"or many", strings.Join(log, "") + strings.Join(log[2:], ""), "", nil, 8},
+		"twice, and altered":  {"they differ", with(5, log[5]+strings.Replace(log[5], "gate", "gaze", 1)), "line 7 ", receipt.ErrAltered, 6},
 		"twice, and sealed anew": {
 			"they differ", with(6, log[6]+sealed(first, receipt.Line{Number: 1, Kind: receipt.Flip})), "line 8 ", receipt.ErrAltered, 7,
 		},
@@ -103,31 +97,29 @@ func TestAltered(t *testing.T) {
 // TestCrash: a manager that was killed within a line leaves a log that the next one accounts for, also where the file is full.
 func TestCrash(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		flips   int
 		maxSize int64
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"the file goes on": {2, 1 << 20},
 		"the file is full": {50, 8 << 10},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			path := filepath.Join(t.TempDir(), "audit")
-			first, _ := open(t, path, 1<<20)
-			flips(first, tc.flips)
-			expect.NoError(t, first.Close(t.Context(), true))
-			whole := read(t, first)
-			expect.NoError(t, os.WriteFile(path, whole[:len(whole)-40], 0o600))
-			second, _ := open(t, path, tc.maxSize)
-			flips(second, 1)
-			expect.NoError(t, second.Close(t.Context(), true))
-			lines, err := receipt.Read(read(t, second))
-			begun := tc.flips + 1 // lines of the first chain that are whole
-			if err != nil || len(lines) != begun+3 || !lines[begun].Torn {
-				t.Errorf("%d lines, %v: want those of both chains, and the second to say that the first was torn", len(lines), err)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		path := filepath.Join(t.TempDir(), "audit")
+		first, _ := open(t, path, 1<<20)
+		flips(first, tc.flips)
+		expect.NoError(t, first.Close(t.Context(), true))
+		whole := read(t, first)
+		expect.NoError(t, os.WriteFile(path, whole[:len(whole)-40], 0o600))
+		second, _ := open(t, path, tc.maxSize)
+		flips(second, 1)
+		expect.NoError(t, second.Close(t.Context(), true))
+		lines, err := receipt.Read(read(t, second))
+		begun := tc.flips + 1 // lines of the first chain that are whole
+		if err != nil || len(lines) != begun+3 || !lines[begun].Torn {
+			t.Errorf("%d lines, %v: want those of both chains, and the second to say that the first was torn", len(lines), err)
+		}
+	})
 }
 
 // TestRotates: the file before is kept, and a receipt reads both.

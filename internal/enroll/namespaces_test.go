@@ -22,28 +22,26 @@ import (
 // TestNamespacesThatAreNotWatched: their labels are seen, and their CloneSets are not in the cache.
 func TestNamespacesThatAreNotWatched(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
+	type row struct {
 		reason, namespace string
 		watched           []string
 		want              int
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"watched":     {reason: "the label may enroll its CloneSet", namespace: "prod", watched: []string{"prod"}, want: 1},
 		"all watched": {reason: "no list means all", namespace: "prod", want: 1},
 		"not watched": {reason: "the cache gives an error for it", namespace: "pay", watched: []string{"prod"}},
 		"all of them": {reason: "a changed configuration has every CloneSet looked at", watched: []string{"prod"}, want: 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			logged := 0
-			ctx := logr.NewContext(t.Context(), funcr.New(func(string, string) { logged++ }, funcr.Options{}))
-			r := New(cacheOf(t, "prod"), nil, nil)
-			r.Apply(&config.Config{Namespaces: c.watched})
-			got := r.inNamespace(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}})
-			if len(got) != c.want || logged > 0 {
-				t.Errorf("%s: got %v and %d lines in the log, want %d requests and no line", c.reason, got, logged, c.want)
-			}
-		})
-	}
+	}, func(t *testing.T, c row) {
+		logged := 0
+		ctx := logr.NewContext(t.Context(), funcr.New(func(string, string) { logged++ }, funcr.Options{}))
+		r := New(cacheOf(t, "prod"), nil, nil)
+		r.Apply(&config.Config{Namespaces: c.watched})
+		got := r.inNamespace(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}})
+		if len(got) != c.want || logged > 0 {
+			t.Errorf("%s: got %v and %d lines in the log, want %d requests and no line", c.reason, got, logged, c.want)
+		}
+	})
 }
 
 // cacheOf has one CloneSet, and knows no namespace but its own, as a cache of some namespaces does.

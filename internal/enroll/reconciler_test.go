@@ -45,7 +45,7 @@ func TestReconcile(t *testing.T) {
 	enrolled := map[string]string{enroll.AnnotationEnrolled: "namespace"}
 	cut := lifecycle.Enrolled()
 	cut.PreDelete = nil
-	for name, c := range map[string]struct {
+	type row struct {
 		reason      string
 		namespace   map[string]string
 		set         map[string]string
@@ -57,7 +57,8 @@ func TestReconcile(t *testing.T) {
 		want        applied
 		event       string
 		again       time.Duration
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"asked for":     {reason: "the namespace asks for it", namespace: on, want: hooks},
 		"not asked for": {reason: "no label is no consent", want: nothing},
 		"another value": {reason: "only true asks for it", namespace: off, want: nothing},
@@ -111,28 +112,25 @@ func TestReconcile(t *testing.T) {
 			hooks: lifecycle.Enrolled(), want: withdrawal,
 		},
 		"enrolled by hand": {reason: "the namespace did not enroll it", hooks: lifecycle.Enrolled(), want: nothing},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, c.namespace, c.policy)
-			w.refused = c.refused
-			set := cloneSet(c.set, c.hooks)
-			set.Annotations = c.annotations
-			if c.portless {
-				set.Spec.Template.Spec.Containers[0].Ports = nil
-			}
-			expect.NoError(t, w.client.Create(t.Context(), set))
-			result, err := w.reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(set)})
-			expect.NoError(t, err)
-			if w.applied != c.want || result.RequeueAfter != c.again {
-				t.Errorf("%s: applied %s, and looks again in %s, want %s and %s", c.reason, w.applied, result.RequeueAfter, c.want, c.again)
-			}
-			got := w.event()
-			if !strings.Contains(got, c.event) || strings.HasPrefix(got, "Warning NotEnrolled ") != (c.event != "") {
-				t.Errorf("%s: event %q, want %q", c.reason, got, c.event)
-			}
-		})
-	}
+	}, func(t *testing.T, c row) {
+		w := newWorld(t, c.namespace, c.policy)
+		w.refused = c.refused
+		set := cloneSet(c.set, c.hooks)
+		set.Annotations = c.annotations
+		if c.portless {
+			set.Spec.Template.Spec.Containers[0].Ports = nil
+		}
+		expect.NoError(t, w.client.Create(t.Context(), set))
+		result, err := w.reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(set)})
+		expect.NoError(t, err)
+		if w.applied != c.want || result.RequeueAfter != c.again {
+			t.Errorf("%s: applied %s, and looks again in %s, want %s and %s", c.reason, w.applied, result.RequeueAfter, c.want, c.again)
+		}
+		got := w.event()
+		if !strings.Contains(got, c.event) || strings.HasPrefix(got, "Warning NotEnrolled ") != (c.event != "") {
+			t.Errorf("%s: event %q, want %q", c.reason, got, c.event)
+		}
+	})
 }
 
 // applied is what was applied to the CloneSet.
@@ -185,9 +183,7 @@ func cloneSet(labels map[string]string, hooks *appspub.Lifecycle) *kruisev1alpha
 			Selector: &metav1.LabelSelector{MatchLabels: app}, Lifecycle: hooks,
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: app},
-				Spec: corev1.PodSpec{
-					Containers: []corev1.Container{{Name: "web", Ports: []corev1.ContainerPort{{ContainerPort: 80}}}},
-				},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Ports: []corev1.ContainerPort{{ContainerPort: 80}}}}},
 			},
 		},
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 const hookKey = "example.com/hold"
@@ -112,12 +113,13 @@ func TestDecide(t *testing.T) {
 	}
 	unarmed := func(pod *corev1.Pod) { delete(pod.Labels, hookKey) }
 	noInstance := func(pod *corev1.Pod) { delete(pod.Labels, kruisev1alpha1.CloneSetInstanceID) }
-	for name, c := range map[string]struct {
+	type row struct {
 		reason string
 		pod    *corev1.Pod
 		want   Answer
 		node   *corev1.Node
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"serves":          {"its clients have to leave it first", podThat(), Begin, nil},
 		"second eviction": {"the hooked deletion is under way", podThat(specified, ago(time.Minute)), Wait, nil},
 		"at the limit":    {"a drain must end, and its clients leave it first", podThat(specified, ago(10*time.Minute)), TakeOut, nil},
@@ -151,31 +153,27 @@ func TestDecide(t *testing.T) {
 		"claims, leaves already": {"an eviction still keeps them", podThat(claims("data-web-x7k2p"), specified), KeepClaims, nil},
 		"claims, not armed":      {"the eviction passes no hook", podThat(claims("data-web-x7k2p"), unarmed), Pass, nil},
 		"a claim of many pods":   {"OpenKruise leaves it alone", podThat(claims("shared")), Begin, nil},
-		"claims of an ordinal": {
-			"the next pod of a StatefulSet takes them over", podThat(claims("data-web-1"), noInstance), Begin, nil,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got, _ := Decide(c.pod, c.node, hooksOfAll(), now, 10*time.Minute); got != c.want {
-				t.Errorf("answer %d, want %d: %s", got, c.want, c.reason)
-			}
-		})
-	}
+		"claims of an ordinal":   {"the next pod of a StatefulSet takes them over", podThat(claims("data-web-1"), noInstance), Begin, nil},
+	}, func(t *testing.T, c row) {
+		if got, _ := Decide(c.pod, c.node, hooksOfAll(), now, 10*time.Minute); got != c.want {
+			t.Errorf("answer %d, want %d: %s", got, c.want, c.reason)
+		}
+	})
 }
 
 func TestBlocking(t *testing.T) {
 	t.Parallel()
 	other := func(edits ...func(*corev1.Pod)) corev1.Pod { return *podThat(append(edits, called("web-2"))...) }
 	always := policyv1.AlwaysAllow
-	for name, c := range map[string]struct {
+	type row struct {
 		reason string
 		pod    *corev1.Pod
 		others []corev1.Pod
 		status policyv1.PodDisruptionBudgetStatus
 		policy *policyv1.UnhealthyPodEvictionPolicyType
 		want   bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"room":    {reason: "it allows one", pod: podThat(), status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1}},
 		"no room": {reason: "it allows none", pod: podThat(), want: true},
 		"room is taken": {
@@ -217,23 +215,20 @@ func TestBlocking(t *testing.T) {
 			reason: "AlwaysAllow goes by Ready, and so by every readiness gate", pod: podThat(outOfRotation), policy: &always,
 			status: policyv1.PodDisruptionBudgetStatus{CurrentHealthy: 1, DesiredHealthy: 2},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			budget := &policyv1.PodDisruptionBudget{
-				ObjectMeta: metav1.ObjectMeta{Generation: 2}, Status: c.status,
-				Spec: policyv1.PodDisruptionBudgetSpec{
-					UnhealthyPodEvictionPolicy: c.policy, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
-				},
-			}
-			if budget.Status.ObservedGeneration == 0 {
-				budget.Status.ObservedGeneration = 2
-			}
-			if got := Blocking(budget, c.pod, c.others); got != c.want {
-				t.Errorf("blocking %t, want %t: %s", got, c.want, c.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, c row) {
+		budget := &policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Generation: 2}, Status: c.status,
+			Spec: policyv1.PodDisruptionBudgetSpec{
+				UnhealthyPodEvictionPolicy: c.policy, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+			},
+		}
+		if budget.Status.ObservedGeneration == 0 {
+			budget.Status.ObservedGeneration = 2
+		}
+		if got := Blocking(budget, c.pod, c.others); got != c.want {
+			t.Errorf("blocking %t, want %t: %s", got, c.want, c.reason)
+		}
+	})
 }
 
 // TestForbidding holds what OpenKruise's webhook would answer to the delete, when the pod has left the registry.
@@ -248,14 +243,15 @@ func TestForbidding(t *testing.T) {
 	noProtection := func(p *corev1.Pod) {
 		metav1.SetMetaDataAnnotation(&p.ObjectMeta, kruisepolicy.PodPubNoProtectionAnnotation, "true")
 	}
-	for name, c := range map[string]struct {
+	type row struct {
 		reason     string
 		pod        *corev1.Pod
 		others     []corev1.Pod
 		status     kruisepolicy.PodUnavailableBudgetStatus
 		operations string
 		want       bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"room":    {reason: "it allows one", pod: podThat(), status: room(1)},
 		"no room": {reason: "it allows none", pod: podThat(), status: room(0), want: true},
 		"room is taken": {
@@ -283,18 +279,15 @@ func TestForbidding(t *testing.T) {
 		"evictions":            {reason: "this is one", pod: podThat(), status: room(0), operations: "UPDATE,EVICT", want: true},
 		"deletes":              {reason: "OpenKruise deletes the pod in the end", pod: podThat(), status: room(0), operations: "DELETE", want: true},
 		"operations are empty": {reason: "it is about all", pod: podThat(), status: room(0), operations: "", want: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			budget := &kruisepolicy.PodUnavailableBudget{
-				ObjectMeta: metav1.ObjectMeta{
-					Name: "web", Annotations: map[string]string{kruisepolicy.PubProtectOperationAnnotation: c.operations},
-				},
-				Status: c.status,
-			}
-			if got := Forbidding(budget, c.pod, c.others); got != c.want {
-				t.Errorf("forbidding %t, want %t: %s", got, c.want, c.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, c row) {
+		budget := &kruisepolicy.PodUnavailableBudget{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "web", Annotations: map[string]string{kruisepolicy.PubProtectOperationAnnotation: c.operations},
+			},
+			Status: c.status,
+		}
+		if got := Forbidding(budget, c.pod, c.others); got != c.want {
+			t.Errorf("forbidding %t, want %t: %s", got, c.want, c.reason)
+		}
+	})
 }

@@ -236,12 +236,13 @@ func budgetOf(allowed int32) *policyv1.PodDisruptionBudget {
 
 func TestEvictionIsLetThroughUnchanged(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
+	type row struct {
 		reason string
 		pod    *corev1.Pod
 		world  func(*world)
 		edit   func(*admission.Request, *policyv1.Eviction)
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"no CloneSet":      {reason: "no handler of Rollcall holds it", pod: podThat()},
 		"another CloneSet": {reason: "one of the same name came since", pod: podThat(owned, func(p *corev1.Pod) { p.OwnerReferences[0].UID = "old" })},
 		"a Deployment":     {reason: "OpenKruise knows no label on it", pod: podThat(owned, func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "ReplicaSet" })},
@@ -265,23 +266,20 @@ func TestEvictionIsLetThroughUnchanged(t *testing.T) {
 				e.DeleteOptions = &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: new(types.UID("old"))}}
 			},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, c.pod)
-			if c.world != nil {
-				c.world(w)
-			}
-			if c.edit == nil {
-				c.edit = func(*admission.Request, *policyv1.Eviction) {}
-			}
-			w.ExpectPassed(w.Evict("web-1", c.edit), "")
-			w.ExpectNoEvent()
-			if leaves(w.Pod(c.pod.Name)) {
-				t.Errorf("the pod was labelled: %s", c.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, c row) {
+		w := newWorld(t, c.pod)
+		if c.world != nil {
+			c.world(w)
+		}
+		if c.edit == nil {
+			c.edit = func(*admission.Request, *policyv1.Eviction) {}
+		}
+		w.ExpectPassed(w.Evict("web-1", c.edit), "")
+		w.ExpectNoEvent()
+		if leaves(w.Pod(c.pod.Name)) {
+			t.Errorf("the pod was labelled: %s", c.reason)
+		}
+	})
 }
 
 // Where OpenKruise deletes a pod of a CloneSet with volumeClaimTemplates, it deletes the pod's claims with their data.
@@ -309,18 +307,15 @@ func TestDryRunOfAnEvictionChangesNothing(t *testing.T) {
 	inBody := func(_ *admission.Request, e *policyv1.Eviction) {
 		e.DeleteOptions = &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}
 	}
-	for name, dry := range map[string]func(*admission.Request, *policyv1.Eviction){"in the request": inRequest, "in the body": inBody} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, podThat(owned), podThat(owned, called("web-2"), specified, evictedAt("2026-11-22T11:00:00Z")))
-			w.ExpectHeld(w.Evict("web-1", dry), "is not evicted past its hooks")
-			w.ExpectHeld(w.Evict("web-2", dry), "leaves the rotation")
-			w.ExpectNoEvent()
-			if leaves(w.Pod("web-1")) || announced(w.Pod("web-2"), w.clock.Now()) {
-				t.Error("a pod was changed")
-			}
-		})
-	}
+	expect.Each(t, map[string]func(*admission.Request, *policyv1.Eviction){"in the request": inRequest, "in the body": inBody}, func(t *testing.T, dry func(*admission.Request, *policyv1.Eviction)) {
+		w := newWorld(t, podThat(owned), podThat(owned, called("web-2"), specified, evictedAt("2026-11-22T11:00:00Z")))
+		w.ExpectHeld(w.Evict("web-1", dry), "is not evicted past its hooks")
+		w.ExpectHeld(w.Evict("web-2", dry), "leaves the rotation")
+		w.ExpectNoEvent()
+		if leaves(w.Pod("web-1")) || announced(w.Pod("web-2"), w.clock.Now()) {
+			t.Error("a pod was changed")
+		}
+	})
 }
 
 // A node is drained: all its pods are evicted at the same moment.
@@ -370,40 +365,38 @@ func TestEvictionsAtOnceStayWithinTheBudget(t *testing.T) {
 func TestPodUnavailableBudgetThatCantBeRead(t *testing.T) {
 	t.Parallel()
 	budgets := schema.GroupResource{Group: kruisepolicy.GroupVersion.Group, Resource: "podunavailablebudgets"}
-	for name, c := range map[string]struct {
+	type row struct {
 		reason, budget string
 		err            error
 		begins         bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"gone":      {"it was deleted, or OpenKruise's CRD was", "web", apierrors.NewNotFound(budgets, "web"), true},
 		"forbidden": {"the role is of an earlier version", "web", apierrors.NewForbidden(budgets, "web", errors.New("no right")), true},
 		"no name":   {"a tenant wrote what the API server would refuse", "../web", errors.New("invalid resource name"), true},
 		"an outage": {"it may refuse the eviction, and a drain must end", "web", errors.New("connection refused"), false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, podThat(owned, budgeted(c.budget)))
-			w.API = interceptor.NewClient(w.api, interceptor.Funcs{
-				Get: func(ctx context.Context, by client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-					if _, is := o.(*kruisepolicy.PodUnavailableBudget); is {
-						return c.err
-					}
-					return by.Get(ctx, k, o, opts...)
-				},
-			})
-			response := w.Evict("web-1")
-			if begun := leaves(w.Pod("web-1")); begun != c.begins {
-				t.Errorf("on its way out %v, want %v: %s", begun, c.begins, c.reason)
-			}
-			if c.begins {
-				w.ExpectHeld(response, "is not evicted past its hooks")
-				return
-			}
-			w.ExpectHeld(response, "reading PodUnavailableBudget web: connection refused")
-			w.clock.SetTime(w.clock.Now().Add(w.Limit))
-			w.ExpectPassed(w.Evict("web-1"), "not gone 10m0s after its first eviction")
+	}, func(t *testing.T, c row) {
+		w := newWorld(t, podThat(owned, budgeted(c.budget)))
+		w.API = interceptor.NewClient(w.api, interceptor.Funcs{
+			Get: func(ctx context.Context, by client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				if _, is := o.(*kruisepolicy.PodUnavailableBudget); is {
+					return c.err
+				}
+				return by.Get(ctx, k, o, opts...)
+			},
 		})
-	}
+		response := w.Evict("web-1")
+		if begun := leaves(w.Pod("web-1")); begun != c.begins {
+			t.Errorf("on its way out %v, want %v: %s", begun, c.begins, c.reason)
+		}
+		if c.begins {
+			w.ExpectHeld(response, "is not evicted past its hooks")
+			return
+		}
+		w.ExpectHeld(response, "reading PodUnavailableBudget web: connection refused")
+		w.clock.SetTime(w.clock.Now().Add(w.Limit))
+		w.ExpectPassed(w.Evict("web-1"), "not gone 10m0s after its first eviction")
+	})
 }
 
 // TestEvictionsOfOtherNamespacesDoNotWait: the API server is slow about the budgets of one namespace, and no other waits for it.
@@ -455,12 +448,13 @@ func TestEvictionWithTwoBudgetsIsTheAPIServersToRefuse(t *testing.T) {
 func TestPatchThatFails(t *testing.T) {
 	t.Parallel()
 	pods := schema.GroupResource{Resource: "pods"}
-	for name, c := range map[string]struct {
+	type row struct {
 		reason string
 		err    error
 		passed bool
 		ends   bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"conflict":  {"the pod has changed since it was read", apierrors.NewConflict(pods, "web-1", errors.New("changed")), false, false},
 		"an outage": {"it may pass, and a drain must end", errors.New("connection refused"), false, true},
 		"forbidden": {"it will not pass, and a drain must end", apierrors.NewForbidden(pods, "web-1", errors.New("frozen")), true, true},
@@ -468,25 +462,22 @@ func TestPatchThatFails(t *testing.T) {
 			"where that names no code, the API server answers 400 without a reason",
 			&apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 400, Message: "frozen"}}, true, true,
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, podThat(owned))
-			w.refuse = c.err
-			if response := w.Evict("web-1"); c.passed {
-				w.ExpectPassed(response, "frozen")
-			} else {
-				w.ExpectHeld(response, "try again")
-			}
-			w.ExpectNoEvent()
-			w.clock.SetTime(w.clock.Now().Add(2 * w.Limit))
-			if got := w.Evict("web-1").Allowed; got != c.passed {
-				t.Errorf("let through %v where the failure was of an earlier drain, want %v", got, c.passed)
-			}
-			w.clock.SetTime(w.clock.Now().Add(w.Limit))
-			if got := w.Evict("web-1").Allowed; got != c.ends {
-				t.Errorf("let through %v at the limit, want %v: %s", got, c.ends, c.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, c row) {
+		w := newWorld(t, podThat(owned))
+		w.refuse = c.err
+		if response := w.Evict("web-1"); c.passed {
+			w.ExpectPassed(response, "frozen")
+		} else {
+			w.ExpectHeld(response, "try again")
+		}
+		w.ExpectNoEvent()
+		w.clock.SetTime(w.clock.Now().Add(2 * w.Limit))
+		if got := w.Evict("web-1").Allowed; got != c.passed {
+			t.Errorf("let through %v where the failure was of an earlier drain, want %v", got, c.passed)
+		}
+		w.clock.SetTime(w.clock.Now().Add(w.Limit))
+		if got := w.Evict("web-1").Allowed; got != c.ends {
+			t.Errorf("let through %v at the limit, want %v: %s", got, c.ends, c.reason)
+		}
+	})
 }

@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestIsMoved(t *testing.T) {
@@ -23,11 +25,12 @@ func TestIsMoved(t *testing.T) {
 	pods, kind := schema.GroupResource{Resource: "pods"}, schema.GroupKind{Kind: "Pod"}
 	value := field.Invalid(field.NewPath("metadata", "labels"), "not ok!", "a valid label must be")
 	noPod := field.Invalid(field.NewPath("patch"), "{}", "cannot unmarshal number into Go struct field ObjectMeta.metadata.labels")
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		err    error
 		want   bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"no error": {"it was written", nil, false},
 		"failed test": {"a failed test, an index out of range and a path that is gone look the same",
 			invalid("the server rejected our request due to an error in our request", &metav1.StatusDetails{}), true},
@@ -42,12 +45,9 @@ func TestIsMoved(t *testing.T) {
 			invalid(`admission webhook "wh.example.com" denied the request: no good`, nil), false},
 		"throttled":         {"the pod is where it was", apierrors.NewTooManyRequests("slow down", 1), false},
 		"broken connection": {"the outcome is unknown", errors.New("connection reset by peer"), false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got := IsMoved(tc.err); got != tc.want {
-				t.Errorf("IsMoved: got %t, want %t\nreason: %s", got, tc.want, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		if got := IsMoved(tc.err); got != tc.want {
+			t.Errorf("IsMoved: got %t, want %t\nreason: %s", got, tc.want, tc.reason)
+		}
+	})
 }

@@ -7,6 +7,8 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestEndOf(t *testing.T) {
@@ -30,14 +32,15 @@ func TestEndOf(t *testing.T) {
 	ends := func(d time.Duration) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: in(d)}}
 	}
-	for name, c := range map[string]struct {
+	type row struct {
 		reason string
 		pod    *corev1.Pod
 		node   *corev1.Node
 		want   string
 		// changes is after how long it is otherwise.
 		changes time.Duration
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"nothing announced":            {reason: "it runs on", node: readyIs(corev1.ConditionTrue, "kubelet is posting ready status")},
 		"about to be deleted":          {reason: "the API server has said so", pod: disrupted(corev1.ConditionTrue), want: "Kubernetes is about to delete it (condition DisruptionTarget)"},
 		"was about to be deleted":      {reason: "nothing came of it", pod: disrupted(corev1.ConditionFalse)},
@@ -56,17 +59,14 @@ func TestEndOf(t *testing.T) {
 		"the eviction was given up":    {reason: "no one evicts it any more", pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: in(-endLapses)}}},
 		"an old end and one to come":   {reason: "what has lapsed hides nothing", pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: in(-time.Hour)}}, node: ends(100 * time.Second), changes: time.Minute},
 		"two ends, the earlier counts": {reason: "it is out for both", pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: in(20 * time.Second)}}, node: readyIs(corev1.ConditionFalse, NodeShutsDown), want: "its node is shutting down"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if c.pod == nil {
-				c.pod = &corev1.Pod{}
-			}
-			if got, changes := EndOf(c.pod, c.node, now).Ending(now, drain); got != c.want || changes != c.changes {
-				t.Errorf("got %q for %s, want %q for %s: %s", got, changes, c.want, c.changes, c.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, c row) {
+		if c.pod == nil {
+			c.pod = &corev1.Pod{}
+		}
+		if got, changes := EndOf(c.pod, c.node, now).Ending(now, drain); got != c.want || changes != c.changes {
+			t.Errorf("got %q for %s, want %q for %s: %s", got, changes, c.want, c.changes, c.reason)
+		}
+	})
 }
 
 // TestPodOfALostNodeIsNotReady: it was out of rotation when its node died, and so was not Ready before. Nothing on it changes then.

@@ -7,6 +7,8 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestDeadline(t *testing.T) {
@@ -25,16 +27,15 @@ func TestDeadline(t *testing.T) {
 		p.Labels, p.Finalizers = map[string]string{appspub.LifecycleStateKey: p.Labels[appspub.LifecycleStateKey]}, nil
 	}
 	update, del, normal := label("example.com/update", "held"), finalizer("example.com/f"), label("example.com/normal", "go")
-	workload := &Workload{Lifecycle: &appspub.Lifecycle{
-		PreNormal: hookOf(normal), InPlaceUpdate: hookOf(update), PreDelete: hookOf(del),
-	}}
-	tests := map[string]struct {
+	workload := &Workload{Lifecycle: &appspub.Lifecycle{PreNormal: hookOf(normal), InPlaceUpdate: hookOf(update), PreDelete: hookOf(del)}}
+	type row struct {
 		reason string
 		policy FailurePolicy
 		state  appspub.LifecycleStateType
 		change func(*corev1.Pod)
 		want   time.Time
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"PreparingDelete":          {"from Kruise's timestamp", both, appspub.LifecycleStatePreparingDelete, nil, moved.Add(time.Minute)},
 		"PreparingUpdate":          {"from Kruise's timestamp", both, appspub.LifecycleStatePreparingUpdate, nil, moved.Add(time.Minute)},
 		"preDelete blocks":         {"each hook has its own policy", FailurePolicy{InPlaceUpdate: true}, appspub.LifecycleStatePreparingDelete, nil, time.Time{}},
@@ -47,22 +48,18 @@ func TestDeadline(t *testing.T) {
 		"Normal":                   {"nothing waits", both, appspub.LifecycleStateNormal, nil, time.Time{}},
 		"released already":         {"nothing waits", both, appspub.LifecycleStatePreparingUpdate, released, time.Time{}},
 		"a timestamp that is none": {"it does not say since when", both, appspub.LifecycleStatePreparingDelete, stamped("yesterday"), time.Time{}},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			pod := podIn(tc.state)
-			annotate(pod, appspub.LifecycleTimestampKey, testTime)
-			setHandler(pod, update)
-			setHandler(pod, del)
-			if tc.change != nil {
-				tc.change(pod)
-			}
-			d := Decide(Input{Pod: pod, Hooks: HooksOf(workload, testOwnership()), Ownership: testOwnership()})
-			got, set := tc.policy.Deadline(pod, d)
-			if set == tc.want.IsZero() || set && !got.Equal(tc.want) {
-				t.Errorf("got %s %t, want %s: %s", got, set, tc.want, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		pod := podIn(tc.state)
+		annotate(pod, appspub.LifecycleTimestampKey, testTime)
+		setHandler(pod, update)
+		setHandler(pod, del)
+		if tc.change != nil {
+			tc.change(pod)
+		}
+		d := Decide(Input{Pod: pod, Hooks: HooksOf(workload, testOwnership()), Ownership: testOwnership()})
+		got, set := tc.policy.Deadline(pod, d)
+		if set == tc.want.IsZero() || set && !got.Equal(tc.want) {
+			t.Errorf("got %s %t, want %s: %s", got, set, tc.want, tc.reason)
+		}
+	})
 }

@@ -5,31 +5,31 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestGuardOf(t *testing.T) {
 	t.Parallel()
 	none, hooked := Hooks{}, Hooks{PreDelete: []Handler{{Label: "example.com/registered", Value: "true"}}}
 	alive, dying := &corev1.Pod{}, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{}}}
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason            string
 		pod               *corev1.Pod
 		hooks             Hooks
 		wanted, ownerGone bool
 		want              Guard
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"wanted":                    {"it keeps the pod until it was taken out", alive, hooked, true, false, GuardPut},
 		"not wanted":                {"those that are there go too", alive, hooked, false, false, GuardFree},
 		"not wanted, dying":         {"it is the way out of a registry that never answers again", dying, hooked, false, false, GuardFree},
 		"dying":                     {"it waits for the registry's word", dying, hooked, true, false, GuardLeave},
 		"without hooks":             {"Rollcall would not take it off later", alive, none, true, false, GuardFree},
 		"the workload is just gone": {"the pod is about to be deleted", alive, none, true, true, GuardLeave},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got := GuardOf(tc.pod, tc.hooks, tc.wanted, tc.ownerGone); got != tc.want {
-				t.Errorf("got %q, want %q: %s", got, tc.want, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		if got := GuardOf(tc.pod, tc.hooks, tc.wanted, tc.ownerGone); got != tc.want {
+			t.Errorf("got %q, want %q: %s", got, tc.want, tc.reason)
+		}
+	})
 }

@@ -10,6 +10,8 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestOwns(t *testing.T) {
@@ -193,12 +195,13 @@ func TestManaged(t *testing.T) {
 	refused := HooksOf(&Workload{Lifecycle: &appspub.Lifecycle{PreDelete: hookOf(label("example.com/a", "1"))},
 		Selector: selector("example.com/a")}, testOwnership())
 	foreign := HooksOf(&Workload{Lifecycle: &appspub.Lifecycle{PreDelete: hookOf(finalizer("other.io/f"))}}, testOwnership())
-	cases := map[string]struct {
+	type row struct {
 		reason string
 		hooks  Hooks
 		change func(*corev1.Pod)
 		want   bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"nothing owned":        {reason: "it is left alone"},
 		"foreign hooks":        {reason: "others drive them", hooks: foreign, change: func(p *corev1.Pod) { p.Finalizers = []string{"other.io/f"} }},
 		"an owned hook":        {reason: "the workload names one", hooks: ours, want: true},
@@ -215,20 +218,16 @@ func TestManaged(t *testing.T) {
 			want: true,
 		},
 		"garbage for a record": {reason: "it is none", change: func(p *corev1.Pod) { annotate(p, AnnotationRecord, "{") }},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			pod := podIn(appspub.LifecycleStateNormal)
-			if tc.change != nil {
-				tc.change(pod)
-			}
-			in := Input{Pod: pod, Hooks: tc.hooks, Record: RecordOf(pod), Ownership: testOwnership()}
-			if got := in.Managed(); got != tc.want {
-				t.Errorf("managed is %t, want %t: %s", got, tc.want, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		pod := podIn(appspub.LifecycleStateNormal)
+		if tc.change != nil {
+			tc.change(pod)
+		}
+		in := Input{Pod: pod, Hooks: tc.hooks, Record: RecordOf(pod), Ownership: testOwnership()}
+		if got := in.Managed(); got != tc.want {
+			t.Errorf("managed is %t, want %t: %s", got, tc.want, tc.reason)
+		}
+	})
 }
 
 // TestFinalizerThatIsThereTwice is what TestEveryInput has no pod with.

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestNotReadyBecause(t *testing.T) {
@@ -39,11 +41,12 @@ func TestNotReadyBecause(t *testing.T) {
 	get := corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromString("http")}}
 	const shop = "example.com/shop-open"
 
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		change []change
 		want   string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"ready": {"nothing is missing", []change{condition(corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue})}, ""},
 		"ready but for our gate": {"that is not what is missing", []change{gate(ConditionInRotation),
 			condition(corev1.PodCondition{Type: corev1.PodReady, Reason: GatesNotReady}),
@@ -97,27 +100,24 @@ func TestNotReadyBecause(t *testing.T) {
 			"no container has been started on node node-1"},
 		"the node is lost": {"Kubernetes shuts Ready alone", []change{condition(corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse})},
 			"its containers and readiness gates are ready, and its condition Ready is not True; node node-1 may be lost"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			pod := &corev1.Pod{
-				Spec:   corev1.PodSpec{NodeName: "node-1", Containers: []corev1.Container{{Name: "web"}}},
-				Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "web", Ready: true, State: running}}},
-			}
-			for _, change := range tc.change {
-				change(pod)
-			}
-			got := NotReadyBecause(pod)
-			if got != tc.want {
-				t.Errorf("got  %q\nwant %q\nreason: %s", got, tc.want, tc.reason)
-			}
-			kept := pod.DeepCopy()
-			kept.Status.ContainerStatuses, kept.Status.Message = nil, got
-			if again := NotReadyBecause(kept); again != got {
-				t.Errorf("from the cache: got %q, want %q", again, got)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		pod := &corev1.Pod{
+			Spec:   corev1.PodSpec{NodeName: "node-1", Containers: []corev1.Container{{Name: "web"}}},
+			Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "web", Ready: true, State: running}}},
+		}
+		for _, change := range tc.change {
+			change(pod)
+		}
+		got := NotReadyBecause(pod)
+		if got != tc.want {
+			t.Errorf("got  %q\nwant %q\nreason: %s", got, tc.want, tc.reason)
+		}
+		kept := pod.DeepCopy()
+		kept.Status.ContainerStatuses, kept.Status.Message = nil, got
+		if again := NotReadyBecause(kept); again != got {
+			t.Errorf("from the cache: got %q, want %q", again, got)
+		}
+	})
 
 	long := &corev1.Pod{Status: corev1.PodStatus{Message: strings.Repeat("long\n", 1000)}}
 	if got := NotReadyBecause(long); len(got) > 310 || strings.Contains(got, "\n") {

@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestWasReady(t *testing.T) {
@@ -15,12 +17,13 @@ func TestWasReady(t *testing.T) {
 	condition := func(kind corev1.PodConditionType, status corev1.ConditionStatus, after time.Duration) corev1.PodCondition {
 		return corev1.PodCondition{Type: kind, Status: status, LastTransitionTime: metav1.NewTime(start.Add(after))}
 	}
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason     string
 		started    *metav1.Time
 		conditions []corev1.PodCondition
 		want       bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"ready":        {"it is", &start, []corev1.PodCondition{condition(corev1.PodReady, corev1.ConditionTrue, time.Minute)}, true},
 		"just created": {"kubelet has not seen it", nil, nil, false},
 		"starts":       {"kubelet writes both with the start", &start, []corev1.PodCondition{condition(corev1.PodReady, corev1.ConditionFalse, 0)}, false},
@@ -41,25 +44,23 @@ func TestWasReady(t *testing.T) {
 		"no start is known": {
 			"nothing tells how old the condition is", nil, []corev1.PodCondition{condition(corev1.PodReady, corev1.ConditionFalse, time.Minute)}, false,
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			pod := &corev1.Pod{Status: corev1.PodStatus{StartTime: tc.started, Conditions: tc.conditions}}
-			if got := WasReady(pod); got != tc.want {
-				t.Errorf("got %t, want %t: %s", got, tc.want, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		pod := &corev1.Pod{Status: corev1.PodStatus{StartTime: tc.started, Conditions: tc.conditions}}
+		if got := WasReady(pod); got != tc.want {
+			t.Errorf("got %t, want %t: %s", got, tc.want, tc.reason)
+		}
+	})
 }
 
 func TestAddresses(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		port   corev1.ContainerPort
 		change func(*corev1.Pod)
 		want   []string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"one":            {"", corev1.ContainerPort{ContainerPort: 80}, func(*corev1.Pod) {}, []string{"10.0.0.1"}},
 		"two":            {"", corev1.ContainerPort{ContainerPort: 80}, dualStack, []string{"10.0.0.1", "fd00::1"}},
 		"the node's":     {"no other pod has that port there", corev1.ContainerPort{HostPort: 80}, dualStack, []string{"10.0.0.1", "192.0.2.1", "fd00::1"}},
@@ -70,21 +71,18 @@ func TestAddresses(t *testing.T) {
 			"others may have its addresses", corev1.ContainerPort{HostPort: 80}, func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }, nil,
 		},
 		"it has none yet": {"the node's is there first", corev1.ContainerPort{HostPort: 80}, func(pod *corev1.Pod) { pod.Status.PodIP = "" }, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			pod := &corev1.Pod{
-				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "agent"}, {Name: "web", Ports: []corev1.ContainerPort{tc.port}}}},
-				Status: corev1.PodStatus{
-					PodIP: "10.0.0.1", PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}}, HostIP: "192.0.2.1", HostIPs: []corev1.HostIP{{IP: "192.0.2.1"}},
-				},
-			}
-			tc.change(pod)
-			if got := AddressesOf(pod, 80); !slices.Equal(got, tc.want) {
-				t.Errorf("got %v, want %v: %s", got, tc.want, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		pod := &corev1.Pod{
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "agent"}, {Name: "web", Ports: []corev1.ContainerPort{tc.port}}}},
+			Status: corev1.PodStatus{
+				PodIP: "10.0.0.1", PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}}, HostIP: "192.0.2.1", HostIPs: []corev1.HostIP{{IP: "192.0.2.1"}},
+			},
+		}
+		tc.change(pod)
+		if got := AddressesOf(pod, 80); !slices.Equal(got, tc.want) {
+			t.Errorf("got %v, want %v: %s", got, tc.want, tc.reason)
+		}
+	})
 }
 
 func dualStack(pod *corev1.Pod) {

@@ -9,6 +9,8 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func podIn(state appspub.LifecycleStateType) *corev1.Pod {
@@ -32,47 +34,44 @@ func TestRecordRoundTrip(t *testing.T) {
 		{Registry: "default", Service: "web", Address: "fd00::1", Port: 8080},
 		{Registry: "default", Service: "admin", Address: "fd00::1", Port: 9090},
 	}
-	cases := map[string]struct {
+	type row struct {
 		reason    string
 		want      Want
 		instances []Key
 		outSince  *time.Time
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"in service":     {reason: "several instances", want: InService, instances: two},
 		"out of service": {reason: "the drain's time must not lose its fraction", want: OutOfService, instances: two, outSince: &out},
 		"absent":         {reason: "a pod without an IP has no instances", want: Absent},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			pod, hooks := podIn(appspub.LifecycleStateNormal), testHooks()
-			written := NewRecord(pod, hooks, tc.want, tc.instances, tc.outSince)
-			patch, err := patchOf(pod, hooks, Edit{}, &written)
-			if err != nil || patch == nil {
-				t.Fatalf("%s: patch %s, error %v", tc.reason, patch, err)
+	}, func(t *testing.T, tc row) {
+		pod, hooks := podIn(appspub.LifecycleStateNormal), testHooks()
+		written := NewRecord(pod, hooks, tc.want, tc.instances, tc.outSince)
+		patch, err := patchOf(pod, hooks, Edit{}, &written)
+		if err != nil || patch == nil {
+			t.Fatalf("%s: patch %s, error %v", tc.reason, patch, err)
+		}
+		done, err := applyPatch(t, pod, patch)
+		if err != nil {
+			t.Fatalf("%s: the patch does not apply: %v", tc.reason, err)
+		}
+		read := RecordOf(done)
+		if diff := cmp.Diff(written, read); diff != "" {
+			t.Errorf("%s: read another record than was written (-written +read):\n%s", tc.reason, diff)
+		}
+		if !read.Exists() || !read.Fresh(done) {
+			t.Errorf("%s: exists %t, fresh %t, want both", tc.reason, read.Exists(), read.Fresh(done))
+		}
+		for _, in := range tc.instances {
+			if !read.Says(tc.want, in) || read.Says(Keep, in) {
+				t.Errorf("%s: it does not say %s of %v alone", tc.reason, tc.want, in)
 			}
-			done, err := applyPatch(t, pod, patch)
-			if err != nil {
-				t.Fatalf("%s: the patch does not apply: %v", tc.reason, err)
-			}
-			read := RecordOf(done)
-			if diff := cmp.Diff(written, read); diff != "" {
-				t.Errorf("%s: read another record than was written (-written +read):\n%s", tc.reason, diff)
-			}
-			if !read.Exists() || !read.Fresh(done) {
-				t.Errorf("%s: exists %t, fresh %t, want both", tc.reason, read.Exists(), read.Fresh(done))
-			}
-			for _, in := range tc.instances {
-				if !read.Says(tc.want, in) || read.Says(Keep, in) {
-					t.Errorf("%s: it does not say %s of %v alone", tc.reason, tc.want, in)
-				}
-			}
-			again := NewRecord(done, hooks, tc.want, tc.instances, tc.outSince)
-			if patch, err := patchOf(done, hooks, Edit{}, &again); err != nil || patch != nil {
-				t.Errorf("%s: the same record is written again: %s %v", tc.reason, patch, err)
-			}
-		})
-	}
+		}
+		again := NewRecord(done, hooks, tc.want, tc.instances, tc.outSince)
+		if patch, err := patchOf(done, hooks, Edit{}, &again); err != nil || patch != nil {
+			t.Errorf("%s: the same record is written again: %s %v", tc.reason, patch, err)
+		}
+	})
 }
 
 func TestNewRecordDoesNotDependOnOrder(t *testing.T) {
@@ -93,7 +92,8 @@ func TestNewRecordDoesNotDependOnOrder(t *testing.T) {
 func TestRecordThatIsNone(t *testing.T) {
 	t.Parallel()
 	const stamp = `"stamp":{"uid":"4f5c","timestamp":"2026-01-02T03:04:05Z"}`
-	cases := map[string]struct{ reason, text string }{
+	type row struct{ reason, text string }
+	expect.Each(t, map[string]row{
 		"empty":               {"nothing was written", ``},
 		"not JSON":            {"garbage", `in service`},
 		"cut off":             {"garbage", `{` + stamp + `,"want":"Abs`},
@@ -114,21 +114,17 @@ func TestRecordThatIsNone(t *testing.T) {
 		"too many handlers": {"each is held against the workload's", `{` + stamp + `,"want":"Absent","handlers":[` + strings.Repeat(
 			`{"label":"a","value":"b"},`, maxRecorded) + `{"label":"a","value":"b"}]}`},
 		"wrong type": {"a time is a time", `{` + stamp + `,"want":"Absent","outSince":"yesterday"}`},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			pod := podIn(appspub.LifecycleStatePreparingDelete)
-			annotate(pod, AnnotationRecord, tc.text)
-			r := RecordOf(pod)
-			if diff := cmp.Diff(Record{}, r); diff != "" {
-				t.Errorf("%s: it was taken for a record:\n%s", tc.reason, diff)
-			}
-			if r.Exists() || r.Fresh(pod) || r.Says(Absent, Key{}) {
-				t.Errorf("%s: it says something", tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		pod := podIn(appspub.LifecycleStatePreparingDelete)
+		annotate(pod, AnnotationRecord, tc.text)
+		r := RecordOf(pod)
+		if diff := cmp.Diff(Record{}, r); diff != "" {
+			t.Errorf("%s: it was taken for a record:\n%s", tc.reason, diff)
+		}
+		if r.Exists() || r.Fresh(pod) || r.Says(Absent, Key{}) {
+			t.Errorf("%s: it says something", tc.reason)
+		}
+	})
 	if RecordOf(&corev1.Pod{}).Exists() {
 		t.Error("a pod without annotations has a record")
 	}
@@ -140,12 +136,13 @@ func TestRecordOfAnotherVersion(t *testing.T) {
 	const rest = `"stamp":{"uid":"4f5c","timestamp":"2026-01-02T03:04:05Z","state":"PreparingDelete"},"want":"Absent",` +
 		`"outSince":"2026-01-02T03:04:06Z","instances":[{"registry":"default","service":"web","address":"10.0.0.1","port":8080}],` +
 		`"handlers":[{"finalizer":"exact.io/registered"}]`
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason       string
 		text         string
 		exists       bool
 		acknowledged bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"before versions": {
 			reason: "an upgrade must not put every drain back to its beginning",
 			text:   `{` + rest + `}`, exists: true, acknowledged: true,
@@ -164,36 +161,34 @@ func TestRecordOfAnotherVersion(t *testing.T) {
 			text:   `{"version":2,"stamp":{"uid":"4f5c"},"want":"HalfIn"}`,
 		},
 		"below zero": {reason: "no version of Rollcall writes that", text: `{"version":-1,` + rest + `}`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			pod := podIn(appspub.LifecycleStatePreparingDelete)
-			annotate(pod, AnnotationRecord, tc.text)
-			r := RecordOf(pod)
-			if r.Exists() != tc.exists || r.Fresh(pod) != tc.acknowledged || (r.OutSince != nil) != tc.acknowledged {
-				t.Errorf("%s: it exists: %t, is fresh: %t, since %v", tc.reason, r.Exists(), r.Fresh(pod), r.OutSince)
-			}
-			if tc.exists && (len(r.Instances) != 1 || len(r.Handlers) != 1) {
-				t.Errorf("%s: its instances are %v, its handlers %v", tc.reason, r.Instances, r.Handlers)
-			}
-			own := NewRecord(pod, Hooks{}, Absent, r.Instances, r.OutSince)
-			own.Handlers = r.Handlers
-			patch, err := patchOf(pod, Hooks{}, Edit{}, &own)
-			if err != nil || (patch == nil) != tc.acknowledged {
-				t.Errorf("%s: want our own written: %t, got %s, error %v", tc.reason, !tc.acknowledged, patch, err)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		pod := podIn(appspub.LifecycleStatePreparingDelete)
+		annotate(pod, AnnotationRecord, tc.text)
+		r := RecordOf(pod)
+		if r.Exists() != tc.exists || r.Fresh(pod) != tc.acknowledged || (r.OutSince != nil) != tc.acknowledged {
+			t.Errorf("%s: it exists: %t, is fresh: %t, since %v", tc.reason, r.Exists(), r.Fresh(pod), r.OutSince)
+		}
+		if tc.exists && (len(r.Instances) != 1 || len(r.Handlers) != 1) {
+			t.Errorf("%s: its instances are %v, its handlers %v", tc.reason, r.Instances, r.Handlers)
+		}
+		own := NewRecord(pod, Hooks{}, Absent, r.Instances, r.OutSince)
+		own.Handlers = r.Handlers
+		patch, err := patchOf(pod, Hooks{}, Edit{}, &own)
+		if err != nil || (patch == nil) != tc.acknowledged {
+			t.Errorf("%s: want our own written: %t, got %s, error %v", tc.reason, !tc.acknowledged, patch, err)
+		}
+	})
 }
 
 func TestRecordOfAPodThatWasNeverInService(t *testing.T) {
 	t.Parallel()
 	const rest = `"stamp":{"uid":"4f5c","timestamp":"2026-01-02T03:04:05Z","state":"Normal"},"instances":[` +
 		`{"registry":"default","service":"web","address":"10.0.0.1","port":8080}]`
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason, text string
 		want         bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"none":                     {"nothing is known", ``, false},
 		"in service":               {"it is now", `{"want":"InService",` + rest + `}`, true},
 		"out of service":           {"records were always written of what was in", `{"want":"OutOfService",` + rest + `}`, true},
@@ -202,26 +197,23 @@ func TestRecordOfAPodThatWasNeverInService(t *testing.T) {
 		"never, and absent":        {"the same", `{"want":"Absent","neverInService":true,` + rest + `}`, false},
 		"never, and in service":    {"a tenant has written it", `{"want":"InService","neverInService":true,` + rest + `}`, true},
 		"never, by a later record": {"it says so as well", `{"version":9,"want":"OutOfService","neverInService":true,` + rest + `}`, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			pod := podIn(appspub.LifecycleStateNormal)
-			annotate(pod, AnnotationRecord, tc.text)
-			r := RecordOf(pod)
-			if got := r.WasInService(); got != tc.want {
-				t.Errorf("was in service: %t, want %t: %s", got, tc.want, tc.reason)
-			}
-			known := Input{Pod: pod, Record: r}.Unrecorded(Key{"default", Rollcall, "web", "10.0.0.1", 8080})
-			if known == tc.want {
-				t.Errorf("the record is to be written once it is in one of its registries: %t", known)
-			}
-			other := r
-			other.NeverInService = !r.NeverInService
-			if r.sameBut(other) {
-				t.Error("a record that says otherwise is not written")
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		pod := podIn(appspub.LifecycleStateNormal)
+		annotate(pod, AnnotationRecord, tc.text)
+		r := RecordOf(pod)
+		if got := r.WasInService(); got != tc.want {
+			t.Errorf("was in service: %t, want %t: %s", got, tc.want, tc.reason)
+		}
+		known := Input{Pod: pod, Record: r}.Unrecorded(Key{"default", Rollcall, "web", "10.0.0.1", 8080})
+		if known == tc.want {
+			t.Errorf("the record is to be written once it is in one of its registries: %t", known)
+		}
+		other := r
+		other.NeverInService = !r.NeverInService
+		if r.sameBut(other) {
+			t.Error("a record that says otherwise is not written")
+		}
+	})
 }
 
 func TestRecordIsFresh(t *testing.T) {
@@ -229,11 +221,12 @@ func TestRecordIsFresh(t *testing.T) {
 	stamped := func(text string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { annotate(p, appspub.LifecycleTimestampKey, text) }
 	}
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		change func(*corev1.Pod)
 		want   bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"same stay": {"nothing moved", func(*corev1.Pod) {}, true},
 		"deleted": {"a delete is no move of Kruise's",
 			func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0)} }, true},
@@ -243,15 +236,12 @@ func TestRecordIsFresh(t *testing.T) {
 		"another pod": {"the same name, another UID", func(p *corev1.Pod) { p.UID = "other" }, false},
 		"no timestamp": {"it does not say when it moved",
 			func(p *corev1.Pod) { delete(p.Annotations, appspub.LifecycleTimestampKey) }, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			pod := podIn(appspub.LifecycleStatePreparingDelete)
-			record := NewRecord(pod, testHooks(), Absent, testInstances(), nil)
-			tc.change(pod)
-			if got := record.Fresh(pod); got != tc.want {
-				t.Errorf("fresh is %t, want %t: %s", got, tc.want, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		pod := podIn(appspub.LifecycleStatePreparingDelete)
+		record := NewRecord(pod, testHooks(), Absent, testInstances(), nil)
+		tc.change(pod)
+		if got := record.Fresh(pod); got != tc.want {
+			t.Errorf("fresh is %t, want %t: %s", got, tc.want, tc.reason)
+		}
+	})
 }

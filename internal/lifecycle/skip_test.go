@@ -6,19 +6,22 @@ import (
 	"testing"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestSkipOf(t *testing.T) {
 	t.Parallel()
 	plain := &Workload{TemplateAnnotations: map[string]string{"other": "x"}}
 	templated := &Workload{TemplateAnnotations: map[string]string{AnnotationSkip: "preDelete"}}
-	tests := map[string]struct {
+	type row struct {
 		reason   string
 		text     string
 		workload *Workload
 		want     []Hook
 		refused  []string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"one":                 {"the hook by its API name", "preDelete", plain, []Hook{PreDelete}, nil},
 		"both":                {"with a comma, and a space where one likes", "preDelete, inPlaceUpdate", plain, []Hook{PreDelete, InPlaceUpdate}, nil},
 		"no workload":         {"it may be gone", "inPlaceUpdate", nil, []Hook{InPlaceUpdate}, nil},
@@ -28,26 +31,22 @@ func TestSkipOf(t *testing.T) {
 		"nothing":             {"the words are listed", "", plain, nil, []string{`""`, "preDelete, inPlaceUpdate or both"}},
 		"from the template":   {"it would switch the safety off for all", "preDelete", templated, nil, []string{"template", "on the one pod"}},
 		"beside the template": {"nothing tells it from the template's", "inPlaceUpdate", templated, nil, []string{"template"}},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			pod := podIn(appspub.LifecycleStateNormal)
-			annotate(pod, AnnotationSkip, tc.text)
-			got := SkipOf(pod, tc.workload)
-			if !slices.Equal(got.Hooks, tc.want) || (got.Refused == "") != (tc.refused == nil) {
-				t.Errorf("got %+v, want %v: %s", got, tc.want, tc.reason)
+	}, func(t *testing.T, tc row) {
+		pod := podIn(appspub.LifecycleStateNormal)
+		annotate(pod, AnnotationSkip, tc.text)
+		got := SkipOf(pod, tc.workload)
+		if !slices.Equal(got.Hooks, tc.want) || (got.Refused == "") != (tc.refused == nil) {
+			t.Errorf("got %+v, want %v: %s", got, tc.want, tc.reason)
+		}
+		for _, word := range tc.refused {
+			if !strings.Contains(got.Refused, word) {
+				t.Errorf("%q does not say %q: %s", got.Refused, word, tc.reason)
 			}
-			for _, word := range tc.refused {
-				if !strings.Contains(got.Refused, word) {
-					t.Errorf("%q does not say %q: %s", got.Refused, word, tc.reason)
-				}
-			}
-			if got.FromTemplate != (tc.workload == templated) {
-				t.Errorf("from the template: %t", got.FromTemplate)
-			}
-		})
-	}
+		}
+		if got.FromTemplate != (tc.workload == templated) {
+			t.Errorf("from the template: %t", got.FromTemplate)
+		}
+	})
 	if got := SkipOf(podIn(appspub.LifecycleStateNormal), templated); got.Refused != "" || got.Hooks != nil || got.FromTemplate {
 		t.Errorf("a pod without it: %+v", got)
 	}

@@ -8,16 +8,19 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestPanic(t *testing.T) {
 	t.Parallel()
-	tests := map[string]struct {
+	type row struct {
 		reason    string
 		peers     Peers
 		threshold int
 		want      bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"none of none":    {"none is unready", Peers{}, 50, false},
 		"none of some":    {"none is unready", Peers{All: 3}, 50, false},
 		"one of one":      {"the last one is kept, or clients find no pod", Peers{All: 1, Unready: 1}, 50, true},
@@ -26,15 +29,11 @@ func TestPanic(t *testing.T) {
 		"exactly a third": {"nothing is rounded", Peers{All: 3, Unready: 1}, 33, true},
 		"below a third":   {"nothing is rounded", Peers{All: 3, Unready: 1}, 34, false},
 		"all of all":      {"at 100% there is no panic", Peers{All: 4, Unready: 4}, 100, false},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got := tc.peers.Panic(tc.threshold); got != tc.want {
-				t.Errorf("%+v at %d%%: got %t, want %t: %s", tc.peers, tc.threshold, got, tc.want, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		if got := tc.peers.Panic(tc.threshold); got != tc.want {
+			t.Errorf("%+v at %d%%: got %t, want %t: %s", tc.peers, tc.threshold, got, tc.want, tc.reason)
+		}
+	})
 }
 
 func TestWhichPodsCount(t *testing.T) {
@@ -57,31 +56,27 @@ func TestWhichPodsCount(t *testing.T) {
 func TestHeldNotReady(t *testing.T) {
 	t.Parallel()
 	const hook, recreation = `[{"userAgent":"Lifecycle","key":"Update"}]`, `[{"userAgent":"ContainerRecreateRequest","key":"prod/web"}]`
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason  string
 		marks   bool
 		gate    corev1.ConditionStatus
 		message string
 		want    bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"rolled back":          {"the hook shut the gate in PreparingUpdate", true, corev1.ConditionFalse, hook, true},
 		"containers recreated": {"a ContainerRecreateRequest opens the gate again", true, corev1.ConditionFalse, recreation, false},
 		"both":                 {"the hook's key stays", true, corev1.ConditionFalse, recreation[:len(recreation)-1] + "," + hook[1:], true},
 		"open":                 {"something else is not ready", true, corev1.ConditionTrue, "[]", false},
 		"no hook marks":        {"another feature of Kruise holds it", false, corev1.ConditionFalse, recreation, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			pod := podIn(appspub.LifecycleStateNormal)
-			pod.Status.Conditions = []corev1.PodCondition{
-				{Type: appspub.KruisePodReadyConditionType, Status: tc.gate, Message: tc.message},
-			}
-			in := Input{Pod: pod, Hooks: Hooks{MarksNotReady: tc.marks}}
-			if got := in.HeldNotReady(Decide(in)); got != tc.want {
-				t.Errorf("got %t, want %t\nreason: %s", got, tc.want, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		pod := podIn(appspub.LifecycleStateNormal)
+		pod.Status.Conditions = []corev1.PodCondition{{Type: appspub.KruisePodReadyConditionType, Status: tc.gate, Message: tc.message}}
+		in := Input{Pod: pod, Hooks: Hooks{MarksNotReady: tc.marks}}
+		if got := in.HeldNotReady(Decide(in)); got != tc.want {
+			t.Errorf("got %t, want %t\nreason: %s", got, tc.want, tc.reason)
+		}
+	})
 }
 
 // TestReadinessGateOfOurOwn: a pod that waits to be in rotation until it is Ready, and the other way round, would wait for ever.
@@ -95,14 +90,12 @@ func TestReadinessGateOfOurOwn(t *testing.T) {
 		why   string
 		want  bool
 	}{
-		"ready as Kubernetes has it":   {holds: []corev1.PodConditionType{corev1.PodReady}, want: true},
-		"all but its own gate":         {gates, []corev1.PodConditionType{corev1.ContainersReady, other}, GatesNotReady, true},
-		"another gate is missing":      {gates, []corev1.PodConditionType{corev1.ContainersReady}, GatesNotReady, false},
-		"the containers are not ready": {gates, []corev1.PodConditionType{ConditionInRotation, other}, "ContainersNotReady", false},
-		"without the gate, Ready is its word": {
-			gates[1:], []corev1.PodConditionType{corev1.ContainersReady, other}, GatesNotReady, false,
-		},
-		"its node is lost": {gates, []corev1.PodConditionType{corev1.ContainersReady, ConditionInRotation, other}, "", false},
+		"ready as Kubernetes has it":                      {holds: []corev1.PodConditionType{corev1.PodReady}, want: true},
+		"all but its own gate":                            {gates, []corev1.PodConditionType{corev1.ContainersReady, other}, GatesNotReady, true},
+		"another gate is missing":                         {gates, []corev1.PodConditionType{corev1.ContainersReady}, GatesNotReady, false},
+		"the containers are not ready":                    {gates, []corev1.PodConditionType{ConditionInRotation, other}, "ContainersNotReady", false},
+		"without the gate, Ready is its word":             {gates[1:], []corev1.PodConditionType{corev1.ContainersReady, other}, GatesNotReady, false},
+		"its node is lost":                                {gates, []corev1.PodConditionType{corev1.ContainersReady, ConditionInRotation, other}, "", false},
 		"its node is lost, and it was taken out for that": {gates, []corev1.PodConditionType{corev1.ContainersReady, other}, "", false},
 	} {
 		pod := &corev1.Pod{}

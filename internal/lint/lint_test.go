@@ -21,11 +21,12 @@ import (
 func TestNamesThatAreNotAllowed(t *testing.T) {
 	t.Parallel()
 	const byName, byLabel = "{namespaces: [prod], names: [web]}", "{namespaceSelector: {matchLabels: {team: web}}, names: [web]}"
-	for name, c := range map[string]struct {
+	type row struct {
 		reason, policy, namespace string
 		labels                    labels.Set
 		found                     bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"allowed":             {reason: "the policy names the namespace", policy: byName, namespace: "prod"},
 		"not allowed":         {reason: "no entry gives it the name", policy: byName, namespace: "shop", found: true},
 		"no namespace":        {reason: "a manifest may be applied to any", policy: byName},
@@ -35,31 +36,29 @@ func TestNamesThatAreNotAllowed(t *testing.T) {
 		"no label helps":      {reason: "no selector gives it the name", policy: byName + ", {namespaceSelector: {matchLabels: {team: web}}, names: [api]}", namespace: "shop", found: true},
 		"there is no policy":  {reason: "then every name is free", namespace: "shop"},
 		"allowed by a second": {reason: "one entry is enough", policy: byLabel + ", " + byName, namespace: "prod", labels: labels.Set{"team": "shop"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			text := "cluster: a\nregistry: {driver: memory}\nhooks: {owned: [example.com/*]}\n"
-			if c.policy != "" {
-				text += "service: {allowed: [" + c.policy + "]}"
-			}
-			parsed, err := config.Parse([]byte(text), config.Limits{Drivers: []string{"memory"}})
-			expect.NoError(t, err)
-			got := strings.Join(lint.Workload(clusterstate.AsWorkload(web(c.namespace)), parsed, c.labels), "\n")
-			if found := strings.Contains(got, "service.allowed in the configuration does not give"); found != c.found || !found && got != "" {
-				t.Errorf("%s: got findings %q, want one of the policy: %t", c.reason, got, c.found)
-			}
-		})
-	}
+	}, func(t *testing.T, c row) {
+		text := "cluster: a\nregistry: {driver: memory}\nhooks: {owned: [example.com/*]}\n"
+		if c.policy != "" {
+			text += "service: {allowed: [" + c.policy + "]}"
+		}
+		parsed, err := config.Parse([]byte(text), config.Limits{Drivers: []string{"memory"}})
+		expect.NoError(t, err)
+		got := strings.Join(lint.Workload(clusterstate.AsWorkload(web(c.namespace)), parsed, c.labels), "\n")
+		if found := strings.Contains(got, "service.allowed in the configuration does not give"); found != c.found || !found && got != "" {
+			t.Errorf("%s: got findings %q, want one of the policy: %t", c.reason, got, c.found)
+		}
+	})
 }
 
 // TestHandlersInTheTemplate holds the template to the hooks that wait for what it may bring along.
 func TestHandlersInTheTemplate(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
+	type row struct {
 		reason string
 		edit   func(*corev1.PodTemplateSpec)
 		want   string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"inPlaceUpdate's label": {
 			reason: "an update that adds it asserts the hook",
 			edit:   func(t *corev1.PodTemplateSpec) { t.Labels[lifecycle.LabelInPlaceUpdate] = "true" },
@@ -83,21 +82,18 @@ func TestHandlersInTheTemplate(t *testing.T) {
 			edit:   func(t *corev1.PodTemplateSpec) { t.Labels[lifecycle.LabelPreNormal] = "true" },
 			want:   "the template sets label rollcall.dev/pre-normal=true, so preNormal waits for nothing",
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			set := web("prod")
-			set.Spec.Lifecycle.InPlaceUpdate.FinalizersHandler = []string{"example.com/f"}
-			c.edit(&set.Spec.Template)
-			parsed, err := config.Parse([]byte("cluster: a\nregistry: {driver: memory}\nhooks: {owned: [example.com/*]}\n"),
-				config.Limits{Drivers: []string{"memory"}})
-			expect.NoError(t, err)
-			got := strings.Join(lint.Workload(clusterstate.AsWorkload(set), parsed, nil), "\n")
-			if !strings.HasPrefix(got, c.want) || c.want == "" && got != "" {
-				t.Errorf("%s: got %q, want %q", c.reason, got, c.want)
-			}
-		})
-	}
+	}, func(t *testing.T, c row) {
+		set := web("prod")
+		set.Spec.Lifecycle.InPlaceUpdate.FinalizersHandler = []string{"example.com/f"}
+		c.edit(&set.Spec.Template)
+		parsed, err := config.Parse([]byte("cluster: a\nregistry: {driver: memory}\nhooks: {owned: [example.com/*]}\n"),
+			config.Limits{Drivers: []string{"memory"}})
+		expect.NoError(t, err)
+		got := strings.Join(lint.Workload(clusterstate.AsWorkload(set), parsed, nil), "\n")
+		if !strings.HasPrefix(got, c.want) || c.want == "" && got != "" {
+			t.Errorf("%s: got %q, want %q", c.reason, got, c.want)
+		}
+	})
 }
 
 // TestNotes holds what may be misspelt, and may be another controller's, to what is known not to work.
@@ -112,36 +108,34 @@ func TestNotes(t *testing.T) {
 	}
 	const update = "spec.lifecycle.inPlaceUpdate has label example.org/update=true, which hooks.owned does not claim (example.com/*)"
 	const domain = "spec.lifecycle.inPlaceUpdate has label rollcall.dev/update=true, which is no handler that Rollcall sets"
-	for name, c := range map[string]struct {
+	type row struct {
 		reason        string
 		update        *appspub.LifecycleHook
 		deletes       string
 		note, finding string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"all owned":              {reason: "nothing is odd", update: hook("example.com/update"), deletes: "example.com/delete"},
 		"one hook is not":        {reason: "it may be misspelt", update: hook("example.org/update"), deletes: "example.com/delete", note: update},
 		"one handler is not":     {reason: "the same", update: hook("example.com/update", "example.org/update"), deletes: "example.com/delete", note: update},
 		"in Rollcall's domain":   {reason: "it is misspelt", update: hook("rollcall.dev/update"), deletes: "example.com/delete", finding: domain},
 		"one of enrolment's":     {reason: "Rollcall sets it", update: hook(lifecycle.LabelInPlaceUpdate), deletes: "example.com/delete"},
 		"none is, which is said": {reason: "one sentence is enough", update: hook("example.org/update"), deletes: "example.org/delete", finding: "no hook has a handler"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			set := web("prod")
-			set.Spec.Lifecycle = &appspub.Lifecycle{InPlaceUpdate: c.update, PreDelete: hook(c.deletes)}
-			parsed, err := config.Parse([]byte("cluster: a\nregistry: {driver: memory}\nhooks: {owned: [example.com/*]}\n"),
-				config.Limits{Drivers: []string{"memory"}})
-			expect.NoError(t, err)
-			same := func(got []string, want string) bool {
-				return len(got) == 0 && want == "" || len(got) == 1 && want != "" && strings.HasPrefix(got[0], want)
-			}
-			w := clusterstate.AsWorkload(set)
-			notes, findings := lint.Notes(w, parsed), lint.Workload(w, parsed, nil)
-			if !same(notes, c.note) || !same(findings, c.finding) {
-				t.Errorf("%s: got notes %q and findings %q, want %q and %q", c.reason, notes, findings, c.note, c.finding)
-			}
-		})
-	}
+	}, func(t *testing.T, c row) {
+		set := web("prod")
+		set.Spec.Lifecycle = &appspub.Lifecycle{InPlaceUpdate: c.update, PreDelete: hook(c.deletes)}
+		parsed, err := config.Parse([]byte("cluster: a\nregistry: {driver: memory}\nhooks: {owned: [example.com/*]}\n"),
+			config.Limits{Drivers: []string{"memory"}})
+		expect.NoError(t, err)
+		same := func(got []string, want string) bool {
+			return len(got) == 0 && want == "" || len(got) == 1 && want != "" && strings.HasPrefix(got[0], want)
+		}
+		w := clusterstate.AsWorkload(set)
+		notes, findings := lint.Notes(w, parsed), lint.Workload(w, parsed, nil)
+		if !same(notes, c.note) || !same(findings, c.finding) {
+			t.Errorf("%s: got notes %q and findings %q, want %q and %q", c.reason, notes, findings, c.note, c.finding)
+		}
+	})
 }
 
 func web(namespace string) *kruisev1alpha1.CloneSet {

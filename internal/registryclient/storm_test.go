@@ -11,6 +11,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 const (
@@ -90,28 +91,26 @@ func storm(t *testing.T, workers, services, maxInFlight, batch int) (took time.D
 func TestLimitOfTheDefaultsHoldsUpNoStorm(t *testing.T) {
 	t.Parallel()
 	const workers = 128 // of --workers
-	for name, tc := range map[string]struct{ services, batch int }{
+	type row struct{ services, batch int }
+	expect.Each(t, map[string]row{
 		"one service":               {1, 1},
 		"one service, joined calls": {1, 48},
 		"two services":              {2, 1},
 		"many, joined calls":        {10, 48},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			without, _, _ := storm(t, workers, tc.services, 2*pods, tc.batch)
-			with, again, calls := storm(t, workers, tc.services, config.DefaultMaxInFlight, tc.batch)
-			ratio := float64(with) / float64(without)
-			t.Logf("%d pods took %s and %d calls, and %s without a bound: %.2f times as long; %d looks found no slot", pods, with, calls,
-				without, ratio, again)
-			if tc.batch > 1 && calls > 40 {
-				t.Errorf("joined calls are %d, want at most 40", calls)
-			}
-			if again > pods+pods/10 {
-				t.Errorf("%d looks found no slot, want about one for each pod", again)
-			}
-			if ratio > 1.1 {
-				t.Errorf("the bound makes a storm take %.2f times as long, want at most a tenth more", ratio)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		without, _, _ := storm(t, workers, tc.services, 2*pods, tc.batch)
+		with, again, calls := storm(t, workers, tc.services, config.DefaultMaxInFlight, tc.batch)
+		ratio := float64(with) / float64(without)
+		t.Logf("%d pods took %s and %d calls, and %s without a bound: %.2f times as long; %d looks found no slot", pods, with, calls,
+			without, ratio, again)
+		if tc.batch > 1 && calls > 40 {
+			t.Errorf("joined calls are %d, want at most 40", calls)
+		}
+		if again > pods+pods/10 {
+			t.Errorf("%d looks found no slot, want about one for each pod", again)
+		}
+		if ratio > 1.1 {
+			t.Errorf("the bound makes a storm take %.2f times as long, want at most a tenth more", ratio)
+		}
+	})
 }

@@ -24,14 +24,15 @@ func TestAttributesOf(t *testing.T) {
 		}
 		return strings.Join(items, ",")
 	}
-	tests := map[string]struct {
+	type row struct {
 		reason   string
 		tags     []ValueTemplate
 		metadata map[string]ValueTemplate
 		subject  Subject
 		want     Attributes
 		wantErr  []string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"nothing":          {reason: "nothing was said and nothing is known"},
 		"the node's zone":  {reason: "the node knows where it is", subject: Subject{Node: node}, want: Attributes{Zone: "eu-1a"}},
 		"a zone":           {reason: "the annotation wins", subject: Subject{Node: node, Annotations: map[string]string{AnnotationZone: " here "}}, want: Attributes{Zone: "here"}},
@@ -135,17 +136,13 @@ func TestAttributesOf(t *testing.T) {
 			subject: Subject{Annotations: map[string]string{AnnotationWeight: "x", AnnotationZone: "", AnnotationTags: "", AnnotationMetadata: ","}},
 			wantErr: []string{AnnotationWeight, AnnotationZone, AnnotationTags, AnnotationMetadata},
 		},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got, err := Rules{Tags: tc.tags, Metadata: tc.metadata}.AttributesOf(tc.subject)
-			expectError(t, tc.reason, err, tc.wantErr)
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		got, err := Rules{Tags: tc.tags, Metadata: tc.metadata}.AttributesOf(tc.subject)
+		expectError(t, tc.reason, err, tc.wantErr)
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
+		}
+	})
 }
 
 func TestParseValueTemplateRefuses(t *testing.T) {
@@ -169,12 +166,13 @@ func TestRegistriesOf(t *testing.T) {
 			t.Errorf("what was given changed (-want +got)\n%s", diff)
 		}
 	})
-	tests := map[string]struct {
+	type row struct {
 		reason  string
 		written map[string]string
 		want    []string
 		wantErr []string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"none":            {reason: "the default holds, sorted", want: []string{"new", "old"}},
 		"one":             {reason: "the annotation wins", written: map[string]string{AnnotationRegistries: "other"}, want: []string{"other"}},
 		"several":         {reason: "spaces and order do not matter", written: map[string]string{AnnotationRegistries: " old ,new"}, want: []string{"new", "old"}},
@@ -185,17 +183,13 @@ func TestRegistriesOf(t *testing.T) {
 		"another's case":  {reason: "names are lower-case", written: map[string]string{AnnotationRegistries: "Old"}, wantErr: []string{`"Old" is not a registry`}},
 		"another comma":   {reason: "; is part of a name", written: map[string]string{AnnotationRegistries: "old;new"}, wantErr: []string{`"old;new" is not`}},
 		"another's words": {reason: "other annotations do not count", written: map[string]string{AnnotationZone: "other"}, want: []string{"new", "old"}},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got, err := RegistriesOf(tc.written, []string{"old", "new"}, known)
-			expectError(t, tc.reason, err, tc.wantErr)
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		got, err := RegistriesOf(tc.written, []string{"old", "new"}, known)
+		expectError(t, tc.reason, err, tc.wantErr)
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
+		}
+	})
 }
 
 // Whatever a tenant writes, there is no panic, and what is accepted fits into any registry.

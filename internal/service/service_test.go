@@ -76,11 +76,7 @@ func TestEndpointsOf(t *testing.T) {
 			subject: Subject{Labels: web, Spec: ports()},
 			wantErr: []string{"no port to register", "service.port", "containerPort", `rollcall.dev/services: "name=port"`},
 		},
-		"no spec": {
-			reason:  "a nil spec names no port",
-			subject: Subject{Labels: web},
-			wantErr: []string{"no port to register"},
-		},
+		"no spec": {reason: "a nil spec names no port", subject: Subject{Labels: web}, wantErr: []string{"no port to register"}},
 		"only the label is missing": {
 			reason:  "an empty result is the workload's name",
 			subject: Subject{Workload: "web-clone", Spec: tcp8080},
@@ -162,29 +158,27 @@ func TestEndpointsOfTheZeroTemplate(t *testing.T) {
 
 func TestRegisteredByApp(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason  string
 		written map[string]string
 		says    bool
 		want    bool
 		wantErr []string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"none":         {reason: "the registry says it", says: true, want: true},
 		"none either":  {reason: "the registry says it"},
 		"app":          {reason: "the pod wins, spaces or not", written: map[string]string{AnnotationRegisteredBy: " app "}, want: true},
 		"rollcall":     {reason: "the pod wins", written: map[string]string{AnnotationRegisteredBy: "rollcall"}, says: true},
 		"another word": {reason: "a typo must not pass", written: map[string]string{AnnotationRegisteredBy: "App"}, says: true, wantErr: []string{AnnotationRegisteredBy, `"App"`, `write "app"`, `"rollcall"`}},
 		"empty":        {reason: "it says nothing", written: map[string]string{AnnotationRegisteredBy: ""}, wantErr: []string{AnnotationRegisteredBy}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got, err := RegisteredByApp(tc.written, tc.says)
-			expectError(t, tc.reason, err, tc.wantErr)
-			if got != tc.want {
-				t.Errorf("%s: got %t, want %t", tc.reason, got, tc.want)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		got, err := RegisteredByApp(tc.written, tc.says)
+		expectError(t, tc.reason, err, tc.wantErr)
+		if got != tc.want {
+			t.Errorf("%s: got %t, want %t", tc.reason, got, tc.want)
+		}
+	})
 }
 
 func TestParseNameTemplateRefuses(t *testing.T) {
@@ -207,12 +201,13 @@ func TestParseNameTemplateRefuses(t *testing.T) {
 
 func TestDrainOf(t *testing.T) {
 	t.Parallel()
-	tests := map[string]struct {
+	type row struct {
 		reason      string
 		annotations map[string]string
 		want        time.Duration
 		wantErr     []string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"none":       {reason: "the default holds", want: time.Minute},
 		"set":        {reason: "the annotation wins", annotations: map[string]string{AnnotationDrain: "1m30s"}, want: 90 * time.Second},
 		"zero":       {reason: "0s switches the drain off", annotations: map[string]string{AnnotationDrain: "0s"}},
@@ -220,17 +215,13 @@ func TestDrainOf(t *testing.T) {
 		"no unit":    {reason: "seconds or minutes?", annotations: map[string]string{AnnotationDrain: "15"}, wantErr: []string{`"15" is not a duration`, `"15s"`}},
 		"empty":      {reason: "says nothing", annotations: map[string]string{AnnotationDrain: ""}, wantErr: []string{`"15s"`}},
 		"overflowed": {reason: "no int64 holds it", annotations: map[string]string{AnnotationDrain: "9999999999999h"}, wantErr: []string{"not a duration"}},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got, err := DrainOf(tc.annotations, time.Minute)
-			expectError(t, tc.reason, err, tc.wantErr)
-			if got != tc.want {
-				t.Errorf("%s: got %s, want %s", tc.reason, got, tc.want)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		got, err := DrainOf(tc.annotations, time.Minute)
+		expectError(t, tc.reason, err, tc.wantErr)
+		if got != tc.want {
+			t.Errorf("%s: got %s, want %s", tc.reason, got, tc.want)
+		}
+	})
 }
 
 // expectError expects an error that contains every part, and none where there are no parts.

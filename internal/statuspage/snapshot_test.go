@@ -16,6 +16,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/resync"
 	"github.com/rollcall-dev/rollcall/internal/statuspage/entries"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func epoch() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
@@ -43,11 +44,12 @@ func seen(pod, service string, want lifecycle.Want, acknowledged bool) tracker.S
 func TestBuild(t *testing.T) {
 	t.Parallel()
 	compared := epoch()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		facts  func(f *Facts)
 		want   func(s *Snapshot)
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"a manager that does not lead": {
 			reason: "what it once knew of registries says nothing",
 			facts: func(f *Facts) {
@@ -114,17 +116,14 @@ func TestBuild(t *testing.T) {
 				s.ServicesTotal = 1
 			},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			facts, want := leading(), Snapshot{Manager: leading().Manager, Registries: []Registry{}, Services: []Service{}, Pods: []Pod{}}
-			tc.facts(&facts)
-			tc.want(&want)
-			if diff := cmp.Diff(want, Build(facts)); diff != "" {
-				t.Errorf("(-want +got):\n%s\nreason: %s", diff, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		facts, want := leading(), Snapshot{Manager: leading().Manager, Registries: []Registry{}, Services: []Service{}, Pods: []Pod{}}
+		tc.facts(&facts)
+		tc.want(&want)
+		if diff := cmp.Diff(want, Build(facts)); diff != "" {
+			t.Errorf("(-want +got):\n%s\nreason: %s", diff, tc.reason)
+		}
+	})
 }
 
 func TestFilter(t *testing.T) {
@@ -134,10 +133,11 @@ func TestFilter(t *testing.T) {
 	facts.Waits[1].Namespace = "bank"
 	facts.Instances = []tracker.Seen{seen("web-1", "storefront", lifecycle.OutOfService, true)}
 	all := Build(facts)
-	for name, tc := range map[string]struct {
+	type row struct {
 		filter Filter
 		want   string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"nothing asked":           {Filter{}, "web-1 api-1, storefront"},
 		"a namespace":             {Filter{Namespace: "bank"}, "api-1"},
 		"part of a namespace":     {Filter{Namespace: "ban"}, ""},
@@ -145,22 +145,19 @@ func TestFilter(t *testing.T) {
 		"a pod by its service":    {Filter{Text: "front"}, "web-1, storefront"},
 		"a message":               {Filter{Text: "why api"}, "api-1"},
 		"both":                    {Filter{Namespace: "bank", Text: "web"}, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got := all.Filter(tc.filter)
-			names := ""
-			for i, p := range got.Pods {
-				names += map[bool]string{true: " "}[i > 0] + p.Pod
-			}
-			for _, s := range got.Services {
-				names += ", " + s.Name
-			}
-			if names != tc.want || got.PodsTotal != len(got.Pods) || got.ServicesTotal != len(got.Services) {
-				t.Errorf("%+v shows %q, want %q: %+v", tc.filter, names, tc.want, got)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		got := all.Filter(tc.filter)
+		names := ""
+		for i, p := range got.Pods {
+			names += map[bool]string{true: " "}[i > 0] + p.Pod
+		}
+		for _, s := range got.Services {
+			names += ", " + s.Name
+		}
+		if names != tc.want || got.PodsTotal != len(got.Pods) || got.ServicesTotal != len(got.Services) {
+			t.Errorf("%+v shows %q, want %q: %+v", tc.filter, names, tc.want, got)
+		}
+	})
 	if len(all.Pods) != 2 || all.Pods[0].Pod != "web-1" {
 		t.Errorf("a filter changed the snapshot that others read: %+v", all.Pods)
 	}

@@ -6,16 +6,18 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/reason"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestBlockersTogether(t *testing.T) {
 	t.Parallel()
 	soon, late, event := Blocker{Reason: "Soon", After: time.Second}, Blocker{Reason: "Late", After: time.Minute}, Blocker{Reason: "Event"}
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason     string
 		one, other Blocker
 		want       Blocker
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"nothing":             {"nothing is missing", Blocker{}, Blocker{}, Blocker{}},
 		"the first":           {"the other has come", soon, Blocker{}, soon},
 		"the second":          {"the first has come", Blocker{}, late, late},
@@ -25,14 +27,11 @@ func TestBlockersTogether(t *testing.T) {
 		"a turn to come":      {"what is more than that is shown", Blocker{Reason: reason.Queued, After: time.Second}, late, Blocker{Reason: "Late", After: time.Second}},
 		"unasked":             {"a registry has yet to be asked, whichever it is", late, Blocker{Reason: "Other", Unasked: true}, Blocker{Reason: "Late", After: time.Minute, Unasked: true}},
 		"time, then an event": {"no event takes the time away", late, event, late},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got := First(tc.one, tc.other); got != tc.want {
-				t.Errorf("got %+v, want %+v\nreason: %s", got, tc.want, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		if got := First(tc.one, tc.other); got != tc.want {
+			t.Errorf("got %+v, want %+v\nreason: %s", got, tc.want, tc.reason)
+		}
+	})
 }
 
 func TestBlockerInPlaceOf(t *testing.T) {
@@ -40,10 +39,11 @@ func TestBlockerInPlaceOf(t *testing.T) {
 	refused, queued := Blocker{Reason: reason.RegistryRefused, Message: "no", After: time.Minute}, Blocker{Reason: reason.Queued, After: time.Second}
 	late, stopping := Blocker{Reason: reason.NotPermitted, After: time.Second}, Blocker{Reason: reason.Stopping}
 	missing := Blocker{Reason: reason.AppNotRegistered, Message: "none", After: 5 * time.Second}
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason            string
 		now, before, want Blocker
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"to be asked again": {"nothing new is known", queued, refused, Blocker{Reason: reason.RegistryRefused, Message: "no", After: time.Second}},
 		"the application is to be asked for": {"it may have registered or not", late, missing,
 			Blocker{Reason: reason.AppNotRegistered, Message: "none", After: time.Second}},
@@ -51,14 +51,11 @@ func TestBlockerInPlaceOf(t *testing.T) {
 		"asked again":       {"the registry has answered", refused, queued, refused},
 		"no call is needed": {"the drain has passed", queued, Blocker{Reason: reason.Draining}, queued},
 		"passed":            {"nothing is missing", Blocker{}, refused, Blocker{}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got := tc.now.InPlaceOf(tc.before); got != tc.want {
-				t.Errorf("got %+v, want %+v\nreason: %s", got, tc.want, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		if got := tc.now.InPlaceOf(tc.before); got != tc.want {
+			t.Errorf("got %+v, want %+v\nreason: %s", got, tc.want, tc.reason)
+		}
+	})
 }
 
 func TestBlockerSay(t *testing.T) {
@@ -68,12 +65,13 @@ func TestBlockerSay(t *testing.T) {
 	said := func(b Blocker, at time.Time) Blocker { b.Said = at; return b }
 	since := func(ago time.Duration) Blocker { return Blocker{Reason: reason.NotReady, Since: now.Add(-ago)} }
 	after := func(b Blocker, d time.Duration) Blocker { b.After = d; return b }
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason      string
 		now, before Blocker
 		want        Blocker
 		due         bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"new":          {"a person has to know", refused, Blocker{}, said(refused, now), true},
 		"the same":     {"the Event is there", refused, said(refused, now.Add(-time.Minute)), said(refused, now.Add(-time.Minute)), false},
 		"another hook": {"the Event names the hook", refused, said(Blocker{Reason: reason.RegistryRefused}, now), said(refused, now), true},
@@ -87,12 +85,9 @@ func TestBlockerSay(t *testing.T) {
 		"longer":   {"the Event is there", since(time.Hour), said(since(0), now), said(since(time.Hour), now), false},
 		"a calm one before": {"the Event of the one before that says Resolved", refused, Blocker{Hook: lifecycle.PreDelete, Reason: reason.Draining},
 			said(refused, now), true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got, due := tc.now.Say(tc.before, now); got != tc.want || due != tc.due {
-				t.Errorf("got %+v, due %t, want %+v, due %t\nreason: %s", got, due, tc.want, tc.due, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		if got, due := tc.now.Say(tc.before, now); got != tc.want || due != tc.due {
+			t.Errorf("got %+v, due %t, want %+v, due %t\nreason: %s", got, due, tc.want, tc.due, tc.reason)
+		}
+	})
 }

@@ -151,22 +151,19 @@ func TestAppEntryAtItsAgent(t *testing.T) {
 // TestAgentsAreNotTheRegistry: agents that fail, on whatever number of nodes, stop no call for another pod.
 func TestAgentsAreNotTheRegistry(t *testing.T) {
 	t.Parallel()
-	for name, a := range map[string]*agent{
+	expect.Each(t, map[string]*agent{
 		"failing": {status: http.StatusInternalServerError}, "not knowing it": {status: http.StatusNotFound}, "silent": {silent: true},
 		"telling the catalog nothing": {deaf: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			client := registryclient.New(a.open(t), registryclient.Options{Timeout: 400 * time.Millisecond, MaxInFlight: 1}).AppEntries()
-			for i := range 7 {
-				err := client.Change(t.Context(), registryclient.Caller{ID: strconv.Itoa(i), Wake: func() {}},
-					registry.Change{Instance: drivertest.Pod(i), State: registry.OutOfService})
-				if outcome := registryclient.Classify(err); outcome == registryclient.Acknowledged || !outcome.Asked() {
-					t.Errorf("pod %d: got %s, want a call that fails: %v", i, outcome, err)
-				}
+	}, func(t *testing.T, a *agent) {
+		client := registryclient.New(a.open(t), registryclient.Options{Timeout: 400 * time.Millisecond, MaxInFlight: 1}).AppEntries()
+		for i := range 7 {
+			err := client.Change(t.Context(), registryclient.Caller{ID: strconv.Itoa(i), Wake: func() {}},
+				registry.Change{Instance: drivertest.Pod(i), State: registry.OutOfService})
+			if outcome := registryclient.Classify(err); outcome == registryclient.Acknowledged || !outcome.Asked() {
+				t.Errorf("pod %d: got %s, want a call that fails: %v", i, outcome, err)
 			}
-		})
-	}
+		}
+	})
 }
 
 func TestAppEntryThatCantBeSteered(t *testing.T) {
@@ -189,13 +186,14 @@ func TestAppEntryThatCantBeSteered(t *testing.T) {
 	newLeader.newLeader = true
 	others := []string{"web-v2", "web-v3", "web-v4", "web-v5"}
 	down := `{"Name": "ping", "CheckID": "ping", "Status": "critical"}`
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason        string
 		agent         *agent
 		do            func(apps registry.AppRegistry) error
 		want, field   string
 		notRegistered bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"not registered":          {"a person has to learn what was looked for", &agent{absent: true}, register, noService, "", true},
 		"another name":            {"a few will do", &agent{absent: true, others: others}, register, noService, "", true},
 		"not up":                  {"it is the application's to be up", &agent{shown: down}, register, critical, "", true},
@@ -213,25 +211,22 @@ func TestAppEntryThatCantBeSteered(t *testing.T) {
 		"an agent that is busy":   {"it passes", &agent{status: 429}, failOver, agentSays, "", false},
 		"another agent":           {"the address leads to none that knows it", &agent{status: 404}, failOver, elsewhere, "", false},
 		"an agent that is away":   {"it passes", &agent{away: true}, failOver, away, "", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			err := tc.do(tc.agent.open(t).AppEntries())
-			expect.Error(t, tc.reason, err, tc.want)
-			if field, _ := registry.FieldOf(err); field != tc.field || registry.IsTerminal(err) != (field != "") {
-				t.Errorf("got error %v of field %q, want one of field %q\nreason: %s", err, field, tc.field, tc.reason)
-			}
-			if got, want := registry.IsOfAgent(err), strings.Contains(tc.want, "agent"); got != want {
-				t.Errorf("got error %v, want one of an agent: %t\nreason: %s", err, want, tc.reason)
-			}
-			if diff := cmp.Diff(tc.agent.others[:min(len(tc.agent.others), 3)], registry.OtherNamesOf(err)); diff != "" {
-				t.Errorf("other names, -want +got:\n%s\nreason: %s", diff, tc.reason)
-			}
-			if registry.IsNotRegistered(err) != tc.notRegistered {
-				t.Errorf("got error %v, want one that says not registered: %t\nreason: %s", err, tc.notRegistered, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		err := tc.do(tc.agent.open(t).AppEntries())
+		expect.Error(t, tc.reason, err, tc.want)
+		if field, _ := registry.FieldOf(err); field != tc.field || registry.IsTerminal(err) != (field != "") {
+			t.Errorf("got error %v of field %q, want one of field %q\nreason: %s", err, field, tc.field, tc.reason)
+		}
+		if got, want := registry.IsOfAgent(err), strings.Contains(tc.want, "agent"); got != want {
+			t.Errorf("got error %v, want one of an agent: %t\nreason: %s", err, want, tc.reason)
+		}
+		if diff := cmp.Diff(tc.agent.others[:min(len(tc.agent.others), 3)], registry.OtherNamesOf(err)); diff != "" {
+			t.Errorf("other names, -want +got:\n%s\nreason: %s", diff, tc.reason)
+		}
+		if registry.IsNotRegistered(err) != tc.notRegistered {
+			t.Errorf("got error %v, want one that says not registered: %t\nreason: %s", err, tc.notRegistered, tc.reason)
+		}
+	})
 }
 
 // TestALeftoverOfADeadNode is the first in the catalog. The pod that has the address now goes out and in all the same.

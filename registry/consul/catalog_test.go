@@ -5,12 +5,11 @@ import (
 	"testing"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func instance(service, address string, port int) registry.Instance {
-	return registry.Instance{
-		Service: service, Address: address, Port: port, Cluster: "test", Namespace: "shop", Pod: "web-1", UID: "uid-1",
-	}
+	return registry.Instance{Service: service, Address: address, Port: port, Cluster: "test", Namespace: "shop", Pod: "web-1", UID: "uid-1"}
 }
 
 func TestServiceIDsAreReadable(t *testing.T) {
@@ -50,11 +49,12 @@ func TestWhatConsulDoesNotTake(t *testing.T) {
 	meta := func(key, value string) func(*registry.Instance) {
 		return func(in *registry.Instance) { in.Metadata = map[string]string{key: value} }
 	}
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		spoil  func(*registry.Instance)
 		says   string // "": it is taken
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"all is well": {"the others differ from it in one thing", func(*registry.Instance) {}, ""},
 
 		"key at the limit":      {"Consul takes 128", meta(strings.Repeat("k", 128), "v"), ""},
@@ -66,17 +66,14 @@ func TestWhatConsulDoesNotTake(t *testing.T) {
 		"key of Consul's own":   {"Consul takes none", meta("consul-version", "v"), `"consul-version"`},
 		"more than Consul has":  {"Consul takes 64 with ours", many(60), "65 pairs"},
 		"as many as Consul has": {"Consul takes 64 with ours", many(59), ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			in := instance("web", "10.0.0.1", 80)
-			tc.spoil(&in)
-			err := checkInstance(in)
-			if (err != nil) != (tc.says != "") || err != nil && !strings.Contains(err.Error(), tc.says) {
-				t.Errorf("got error %v, want one with %q\nreason: %s", err, tc.says, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		in := instance("web", "10.0.0.1", 80)
+		tc.spoil(&in)
+		err := checkInstance(in)
+		if (err != nil) != (tc.says != "") || err != nil && !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("got error %v, want one with %q\nreason: %s", err, tc.says, tc.reason)
+		}
+	})
 }
 
 func many(n int) func(*registry.Instance) {

@@ -18,6 +18,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/consul"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // What only a real server can prove is in test/registries/consul: the suite too. Here is what no server does when it is
@@ -85,19 +86,16 @@ func TestStatusDecides(t *testing.T) {
 // TestOnlyConsulIsBelieved has servers answer with status 200 that are not Consul, or are not well.
 func TestOnlyConsulIsBelieved(t *testing.T) {
 	t.Parallel()
-	for name, body := range map[string]string{
+	expect.Each(t, map[string]string{
 		"nothing": "", "null": "null", "an empty object": "{}", "an empty list": "[]", "a page": "<html>It works</html>",
 		"no results": `{"Results": null, "Errors": null}`, "half of it": `{"Results": [{"Node": {"Node": "rollcall`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			for op, err := range drivertest.Calls(t.Context(), answering(t, http.StatusOK, nil, body), drivertest.Pod(1)) {
-				if err == nil {
-					t.Errorf("%s: got the acknowledgement, want an error", op)
-				}
+	}, func(t *testing.T, body string) {
+		for op, err := range drivertest.Calls(t.Context(), answering(t, http.StatusOK, nil, body), drivertest.Pod(1)) {
+			if err == nil {
+				t.Errorf("%s: got the acknowledgement, want an error", op)
 			}
-		})
-	}
+		}
+	})
 }
 
 // TestATokenThatIsNotKnownYetIsNotWrong has a server that was just restarted: it knows no token before it has replayed
@@ -128,12 +126,13 @@ func TestATokenThatIsNotKnownYetIsNotWrong(t *testing.T) {
 
 func TestWhatARolledBackTransactionSaysDecides(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason   string
 		what     string
 		terminal bool
 		field    string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"no right":        {"a person has to grant it", "Permission denied: token lacks permission", true, "auth.tokenFile"},
 		"an agent's node": {"another name must be found", "Node name rollcall-07 is reserved by node x", true, "options.nodePrefix"},
 		"bad meta":        {"it stays as it is", "Invalid Service Meta for node x", true, ""},
@@ -141,18 +140,15 @@ func TestWhatARolledBackTransactionSaysDecides(t *testing.T) {
 		"stale":           {"somebody else was faster", "failed to set node, index is stale", false, ""},
 		"no node":         {"it went in the same moment", "Missing node registration", false, ""},
 		"anything else":   {"unknown is retryable", "the sky fell", false, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			body := fmt.Sprintf(`{"Results": null, "Errors": [{"OpIndex": 1, "What": %q}]}`, tc.what)
-			err := answering(t, http.StatusConflict, nil, body).Register(t.Context(), drivertest.Pod(1))
-			field, _ := registry.FieldOf(err)
-			if err == nil || registry.IsTerminal(err) != tc.terminal || field != tc.field {
-				t.Errorf("got error %v of field %q, terminal: %t; want %q, %t\nreason: %s",
-					err, field, registry.IsTerminal(err), tc.field, tc.terminal, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		body := fmt.Sprintf(`{"Results": null, "Errors": [{"OpIndex": 1, "What": %q}]}`, tc.what)
+		err := answering(t, http.StatusConflict, nil, body).Register(t.Context(), drivertest.Pod(1))
+		field, _ := registry.FieldOf(err)
+		if err == nil || registry.IsTerminal(err) != tc.terminal || field != tc.field {
+			t.Errorf("got error %v of field %q, terminal: %t; want %q, %t\nreason: %s",
+				err, field, registry.IsTerminal(err), tc.field, tc.terminal, tc.reason)
+		}
+	})
 }
 
 // TestAConditionThatNeverHoldsIsGivenUp has a server on which somebody else is always faster.
@@ -230,40 +226,38 @@ func (w *wire) sent(t *testing.T, options string) []request {
 // TestNamespaceAndPartitionAreSent is all that is proven of Consul Enterprise.
 func TestNamespaceAndPartitionAreSent(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason                         string
 		options                        string
 		dc, namespace, partition, node string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"none":      {"the free edition refuses them", `{}`, "", "", "", "rollcall-??"},
 		"namespace": {"the nodes are others for each", `{"namespace": "team"}`, "", "team", "", "rollcall-??.team"},
 		"all": {
 			"each has its place", `{"datacenter": "dc2", "namespace": "team", "partition": "part", "nodePrefix": "mine"}`,
 			"dc2", "team", "part", "mine??.team",
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			requests := (&wire{}).sent(t, tc.options)
-			want := map[string]string{"dc": tc.dc, "ns": tc.namespace, "partition": tc.partition}
-			reads := 0
-			for _, r := range requests {
-				if r.path == "/v1/txn" {
-					expectOperations(t, r, tc.dc, tc.namespace, tc.partition, tc.node)
-					expectQuery(t, r, map[string]string{"dc": tc.dc, "ns": "", "partition": ""})
-					continue
-				}
-				reads++
-				expectQuery(t, r, want)
-				if of := path.Base(r.path); of != "critical" && !matches(tc.node, of) {
-					t.Errorf("%s: want a node like %s", r.path, tc.node)
-				}
+	}, func(t *testing.T, tc row) {
+		requests := (&wire{}).sent(t, tc.options)
+		want := map[string]string{"dc": tc.dc, "ns": tc.namespace, "partition": tc.partition}
+		reads := 0
+		for _, r := range requests {
+			if r.path == "/v1/txn" {
+				expectOperations(t, r, tc.dc, tc.namespace, tc.partition, tc.node)
+				expectQuery(t, r, map[string]string{"dc": tc.dc, "ns": "", "partition": ""})
+				continue
 			}
-			if reads == 0 || reads == len(requests) {
-				t.Errorf("%d of %d requests were no transactions: some of each are needed\nreason: %s", reads, len(requests), tc.reason)
+			reads++
+			expectQuery(t, r, want)
+			if of := path.Base(r.path); of != "critical" && !matches(tc.node, of) {
+				t.Errorf("%s: want a node like %s", r.path, tc.node)
 			}
-		})
-	}
+		}
+		if reads == 0 || reads == len(requests) {
+			t.Errorf("%d of %d requests were no transactions: some of each are needed\nreason: %s", reads, len(requests), tc.reason)
+		}
+	})
 }
 
 func matches(pattern, name string) bool {
@@ -344,11 +338,12 @@ func TestAServerThatIsNoConsul(t *testing.T) {
 		return err
 	}
 	register := func(d *consul.Registry) error { return d.Register(t.Context(), drivertest.Pod(1)) }
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		first  string
 		call   func(*consul.Registry) error
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"a page, to a read":   {"it has no header of Consul's", drivertest.Answering(t, 200, nil, "<html>"), list},
 		"a list of something": {"it is not what was asked for", drivertest.Answering(t, 200, known, `{"a": 1}`), list},
 		"a page, to a change": {"it is no outcome", drivertest.Answering(t, 200, nil, "<html>"), register},
@@ -356,22 +351,19 @@ func TestAServerThatIsNoConsul(t *testing.T) {
 			_, err := d.AppEntries().Get(t.Context(), drivertest.Pod(1))
 			return err
 		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var asked atomic.Int64
-			second := drivertest.Serve(t, func(w http.ResponseWriter, _ *http.Request) {
-				asked.Add(1)
-				w.WriteHeader(http.StatusServiceUnavailable)
-			})
-			d := open(t, registry.Config{Endpoint: tc.first + "," + second})
-			if err := tc.call(d); err == nil || registry.IsTerminal(err) || !strings.Contains(err.Error(), tc.first) {
-				t.Errorf("got error %v, want one that passes and names %s\nreason: %s", err, tc.first, tc.reason)
-			}
-			asked.Store(0) // a list has requests that are made at once
-			if err := tc.call(d); err == nil || asked.Load() == 0 {
-				t.Errorf("got error %v, want the next call to begin at the other server\nreason: %s", err, tc.reason)
-			}
+	}, func(t *testing.T, tc row) {
+		var asked atomic.Int64
+		second := drivertest.Serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			asked.Add(1)
+			w.WriteHeader(http.StatusServiceUnavailable)
 		})
-	}
+		d := open(t, registry.Config{Endpoint: tc.first + "," + second})
+		if err := tc.call(d); err == nil || registry.IsTerminal(err) || !strings.Contains(err.Error(), tc.first) {
+			t.Errorf("got error %v, want one that passes and names %s\nreason: %s", err, tc.first, tc.reason)
+		}
+		asked.Store(0) // a list has requests that are made at once
+		if err := tc.call(d); err == nil || asked.Load() == 0 {
+			t.Errorf("got error %v, want the next call to begin at the other server\nreason: %s", err, tc.reason)
+		}
+	})
 }

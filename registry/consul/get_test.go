@@ -9,6 +9,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // TestWhatIsReadBack has a server answer the transaction that reads service and check, and the one after it. The states that an
@@ -23,14 +24,15 @@ func TestWhatIsReadBack(t *testing.T) {
 	)
 	holds := func(results string) string { return `{"Results": [` + results + `], "Errors": null}` }
 	lacks := func(errors string) string { return `{"Results": null, "Errors": [` + errors + `]}` }
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason  string
 		both    string
 		service string // the answer where the service alone is asked for
 		foreign string // what the service's health shows at the address that carries no mark
 		want    registry.State
 		field   string // of a terminal error
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"without a check":  {reason: "clients get it", both: lacks(noCheck), service: holds(service), want: registry.InService},
 		"gone in between":  {reason: "it went", both: lacks(noCheck), service: lacks(noService), want: registry.Absent},
 		"hidden from us":   {reason: "it may be there", both: holds(""), field: "auth.tokenFile"},
@@ -40,36 +42,33 @@ func TestWhatIsReadBack(t *testing.T) {
 			foreign: `{"Service": {"ID": "web"}, "Checks": [{"CheckID": "load", "Status": "critical"}]}`, want: registry.Absent,
 		},
 		"not allowed": {reason: "a person has to grant it", both: lacks(denied), field: "auth.tokenFile"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := open(t, registry.Config{Endpoint: drivertest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
-				var ops []json.RawMessage
-				_ = json.NewDecoder(r.Body).Decode(&ops)
-				if !r.URL.Query().Has("consistent") {
-					t.Errorf("asked for %s, want a consistent read", r.URL)
-				}
-				if r.URL.Path == "/v1/health/service/web" {
-					if filter := r.URL.Query().Get("filter"); !strings.Contains(filter, `"10.0.0.1"`) || !strings.Contains(filter, "80") {
-						t.Errorf("asked with filter %s, want the address and the port", filter)
-					}
-					_, _ = io.WriteString(w, "["+tc.foreign+"]")
-					return
-				}
-				answer := tc.both
-				if len(ops) == 1 {
-					answer = tc.service
-				}
-				if strings.HasPrefix(answer, `{"Results": null`) {
-					w.WriteHeader(http.StatusConflict)
-				}
-				_, _ = io.WriteString(w, answer)
-			})})
-			got, err := d.Get(t.Context(), drivertest.Pod(1))
-			field, _ := registry.FieldOf(err)
-			if got != tc.want || field != tc.field || registry.IsTerminal(err) != (tc.field != "") || (err == nil) != (tc.want != "") {
-				t.Errorf("got %q, error %v of field %q; want %q, %q\nreason: %s", got, err, field, tc.want, tc.field, tc.reason)
+	}, func(t *testing.T, tc row) {
+		d := open(t, registry.Config{Endpoint: drivertest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
+			var ops []json.RawMessage
+			_ = json.NewDecoder(r.Body).Decode(&ops)
+			if !r.URL.Query().Has("consistent") {
+				t.Errorf("asked for %s, want a consistent read", r.URL)
 			}
-		})
-	}
+			if r.URL.Path == "/v1/health/service/web" {
+				if filter := r.URL.Query().Get("filter"); !strings.Contains(filter, `"10.0.0.1"`) || !strings.Contains(filter, "80") {
+					t.Errorf("asked with filter %s, want the address and the port", filter)
+				}
+				_, _ = io.WriteString(w, "["+tc.foreign+"]")
+				return
+			}
+			answer := tc.both
+			if len(ops) == 1 {
+				answer = tc.service
+			}
+			if strings.HasPrefix(answer, `{"Results": null`) {
+				w.WriteHeader(http.StatusConflict)
+			}
+			_, _ = io.WriteString(w, answer)
+		})})
+		got, err := d.Get(t.Context(), drivertest.Pod(1))
+		field, _ := registry.FieldOf(err)
+		if got != tc.want || field != tc.field || registry.IsTerminal(err) != (tc.field != "") || (err == nil) != (tc.want != "") {
+			t.Errorf("got %q, error %v of field %q; want %q, %q\nreason: %s", got, err, field, tc.want, tc.field, tc.reason)
+		}
+	})
 }

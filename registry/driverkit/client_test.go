@@ -94,14 +94,15 @@ func TestAnswers(t *testing.T) {
 		said     bool
 	}
 	terminal, retryable := class{terminal: true}, class{}
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		status int
 		header map[string]string
 		body   string
 		class  class
 		text   string // "": an acknowledgement
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"acknowledged":      {reason: "the plain case", status: 200},
 		"without content":   {reason: "2xx is 2xx", status: 204},
 		"a body of no use":  {reason: "the status suffices", status: 200, body: strings.Repeat("x", 100_000)},
@@ -113,21 +114,18 @@ func TestAnswers(t *testing.T) {
 		"too many, seconds": {reason: "the usual form", status: 429, header: map[string]string{"Retry-After": "7"}, class: class{after: 7 * time.Second, said: true}, text: "the registry answered 429 Too Many Requests"},
 		"terminal, in 7 s":  {reason: "trying again is of no use, whenever", status: 403, header: map[string]string{"Retry-After": "7"}, class: terminal, text: "the registry answered 403 Forbidden"},
 		"moved":             {reason: "a redirect is not followed", status: 302, header: map[string]string{"Location": "http://elsewhere.invalid/"}, class: terminal, text: "the registry answered 302 Found, and redirects are not followed: set endpoint to where the registry is (Location: http://elsewhere.invalid/)"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := newClient(t, registry.Config{Endpoint: drivertest.Answering(t, tc.status, tc.header, tc.body)}, driverkit.HTTPOptions{})
-			_, err := within(t.Context(), c, driverkit.Request{})
-			after, said := registry.RetryAfterOf(err)
-			got := class{terminal: registry.IsTerminal(err), after: after, said: said}
-			if (err != nil) != (tc.text != "") || err != nil && err.Error() != tc.text || got != tc.class {
-				t.Errorf("got error %.500v of class %+v\nwant %q, %+v\nreason: %s", err, got, tc.text, tc.class, tc.reason)
-			}
-			if driverkit.HasStatus(err, tc.status) != (err != nil) {
-				t.Errorf("HasStatus of %v is %t", err, err == nil)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		c := newClient(t, registry.Config{Endpoint: drivertest.Answering(t, tc.status, tc.header, tc.body)}, driverkit.HTTPOptions{})
+		_, err := within(t.Context(), c, driverkit.Request{})
+		after, said := registry.RetryAfterOf(err)
+		got := class{terminal: registry.IsTerminal(err), after: after, said: said}
+		if (err != nil) != (tc.text != "") || err != nil && err.Error() != tc.text || got != tc.class {
+			t.Errorf("got error %.500v of class %+v\nwant %q, %+v\nreason: %s", err, got, tc.text, tc.class, tc.reason)
+		}
+		if driverkit.HasStatus(err, tc.status) != (err != nil) {
+			t.Errorf("HasStatus of %v is %t", err, err == nil)
+		}
+	})
 }
 
 func TestEveryStatusHasAClass(t *testing.T) {
@@ -170,37 +168,35 @@ func TestBodies(t *testing.T) {
 		w.Header().Set("Content-Length", "100")
 		_, _ = io.WriteString(w, "[]")
 	}
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		server http.HandlerFunc
 		limit  int64
 		says   string // "": no error
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"within the limit":  {"the plain case", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "1234") }, 4, ""},
 		"over it":           {"a part is not the whole", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "12345") }, 4, "more than 4 bytes"},
 		"without end":       {"memory ends before it", endless, 1 << 20, "more than"},
 		"cut short":         {"a part is not the whole", short, 1 << 20, "unexpected EOF"},
 		"stalled":           {"the call has a deadline", stalls(200), 1, "deadline"},
 		"a stalled refusal": {"half of an answer is no verdict", stalls(403), 0, "deadline"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			ctx := t.Context()
-			if tc.says == "deadline" {
-				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeout(ctx, 100*time.Millisecond)
-				defer cancel()
-			}
-			c := newClient(t, registry.Config{Endpoint: drivertest.Serve(t, tc.server)}, driverkit.HTTPOptions{})
-			_, err := within(ctx, c, driverkit.Request{Limit: tc.limit})
-			if (err != nil) != (tc.says != "") || err != nil && !strings.Contains(err.Error(), tc.says) || registry.IsTerminal(err) {
-				t.Errorf("got error %v, want a retryable one with %q\nreason: %s", err, tc.says, tc.reason)
-			}
-			if tc.says == "deadline" && !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("got error %v, want the deadline's", err)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		ctx := t.Context()
+		if tc.says == "deadline" {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, 100*time.Millisecond)
+			defer cancel()
+		}
+		c := newClient(t, registry.Config{Endpoint: drivertest.Serve(t, tc.server)}, driverkit.HTTPOptions{})
+		_, err := within(ctx, c, driverkit.Request{Limit: tc.limit})
+		if (err != nil) != (tc.says != "") || err != nil && !strings.Contains(err.Error(), tc.says) || registry.IsTerminal(err) {
+			t.Errorf("got error %v, want a retryable one with %q\nreason: %s", err, tc.says, tc.reason)
+		}
+		if tc.says == "deadline" && !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got error %v, want the deadline's", err)
+		}
+	})
 }
 
 // TestSecretsAreNeverShown has a server that echoes what it was sent: in its words, in a location, in what is no HTTP.
@@ -344,33 +340,31 @@ func TestCheck(t *testing.T) {
 	at, err := url.Parse(first)
 	expect.NoError(t, err)
 	busy, refusing := drivertest.Answering(t, 429, nil, "<html>"), drivertest.Answering(t, 404, nil, "<html>")
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason  string
 		servers []string
 		request driverkit.Request
 		fails   bool
 		next    string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"without one":     {"the status suffices", []string{first, second}, driverkit.Request{}, false, "<html>"},
 		"passed":          {"it is the registry's", []string{second, first}, driverkit.Request{Check: isJSON(wrong)}, false, "[]"},
 		"failed":          {"a proxy has answered", []string{first, second}, driverkit.Request{Check: isJSON(wrong)}, true, "[]"},
 		"at another":      {"an agent is not the registry", []string{first, second}, driverkit.Request{Check: isJSON(wrong), At: at}, true, "<html>"},
 		"of a refusal":    {"it is judged by its status", []string{refusing, second}, driverkit.Request{Check: isJSON(wrong)}, false, "<html>"},
 		"of a busy one's": {"it is judged by its status", []string{busy, second}, driverkit.Request{Check: isJSON(wrong)}, false, "[]"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := newClient(t, registry.Config{Endpoint: strings.Join(tc.servers, ",")}, driverkit.HTTPOptions{})
-			tc.request.Limit = 10
-			_, err := c.Do(t.Context(), tc.request)
-			if errors.Is(err, wrong) != tc.fails || tc.fails && err.Error() != first+": no JSON" {
-				t.Errorf("got error %v, want one that has the server: %t\nreason: %s", err, tc.fails, tc.reason)
-			}
-			if a, err := c.Do(t.Context(), driverkit.Request{Limit: 10}); err != nil || string(a.Body) != tc.next {
-				t.Errorf("the next call got %q and error %v, want %q\nreason: %s", a.Body, err, tc.next, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		c := newClient(t, registry.Config{Endpoint: strings.Join(tc.servers, ",")}, driverkit.HTTPOptions{})
+		tc.request.Limit = 10
+		_, err := c.Do(t.Context(), tc.request)
+		if errors.Is(err, wrong) != tc.fails || tc.fails && err.Error() != first+": no JSON" {
+			t.Errorf("got error %v, want one that has the server: %t\nreason: %s", err, tc.fails, tc.reason)
+		}
+		if a, err := c.Do(t.Context(), driverkit.Request{Limit: 10}); err != nil || string(a.Body) != tc.next {
+			t.Errorf("the next call got %q and error %v, want %q\nreason: %s", a.Body, err, tc.next, tc.reason)
+		}
+	})
 }
 
 func isJSON(wrong error) func(*driverkit.Answer) error {
@@ -396,42 +390,40 @@ func begins(t *testing.T, c *driverkit.HTTPClient) (at driverkit.Server) {
 func TestTryOthers(t *testing.T) {
 	t.Parallel()
 	const because = "it lacks the entry"
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason  string
 		has     string
 		because string
 		looked  []string
 		begins  string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"the next one has it":    {"the last one need not be asked", "http://c", because, []string{"http://c 4"}, "http://c"},
 		"the first one has it":   {"the servers are a ring, and what follows needs time, too", "http://a", because, []string{"http://c 4", "http://a 3"}, "http://a"},
 		"none has it":            {"the server is as good as the others", "", because, []string{"http://c 4", "http://a 3"}, "http://b"},
 		"it has it for now only": {"it may be the one that lags behind", "http://c", "", []string{"http://c 4"}, "http://b"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := newClient(t, registry.Config{Endpoint: "http://a,http://b,http://c"}, driverkit.HTTPOptions{})
-			take := func(context.Context, driverkit.Server) error { return nil }
-			expect.NoError(t, c.Try(t.Context(), driverkit.Policy{After: begins(t, c), Because: "it is of no use"}, take))
-			hour, cancel := context.WithTimeout(t.Context(), time.Hour)
-			defer cancel()
-			var looked []string
-			err := c.Try(hour, driverkit.Policy{After: begins(t, c), Because: tc.because}, func(ctx context.Context, s driverkit.Server) error {
-				deadline, _ := ctx.Deadline()
-				looked = append(looked, fmt.Sprintf("%s %.0f", s, time.Hour.Seconds()/time.Until(deadline).Seconds()))
-				if s.String() != tc.has {
-					return errors.New("it lacks the entry, too")
-				}
-				return nil
-			})
-			if !slices.Equal(looked, tc.looked) || (err == nil) != (tc.has != "") {
-				t.Errorf("looked at %q and got error %v, want %q\nreason: %s", looked, err, tc.looked, tc.reason)
+	}, func(t *testing.T, tc row) {
+		c := newClient(t, registry.Config{Endpoint: "http://a,http://b,http://c"}, driverkit.HTTPOptions{})
+		take := func(context.Context, driverkit.Server) error { return nil }
+		expect.NoError(t, c.Try(t.Context(), driverkit.Policy{After: begins(t, c), Because: "it is of no use"}, take))
+		hour, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		var looked []string
+		err := c.Try(hour, driverkit.Policy{After: begins(t, c), Because: tc.because}, func(ctx context.Context, s driverkit.Server) error {
+			deadline, _ := ctx.Deadline()
+			looked = append(looked, fmt.Sprintf("%s %.0f", s, time.Hour.Seconds()/time.Until(deadline).Seconds()))
+			if s.String() != tc.has {
+				return errors.New("it lacks the entry, too")
 			}
-			if got := begins(t, c).String(); got != tc.begins {
-				t.Errorf("calls begin at %s, want %s\nreason: %s", got, tc.begins, tc.reason)
-			}
+			return nil
 		})
-	}
+		if !slices.Equal(looked, tc.looked) || (err == nil) != (tc.has != "") {
+			t.Errorf("looked at %q and got error %v, want %q\nreason: %s", looked, err, tc.looked, tc.reason)
+		}
+		if got := begins(t, c).String(); got != tc.begins {
+			t.Errorf("calls begin at %s, want %s\nreason: %s", got, tc.begins, tc.reason)
+		}
+	})
 	alone := newClient(t, registry.Config{Endpoint: "http://a"}, driverkit.HTTPOptions{})
 	expect.Error(t, "there is nothing to try", alone.Try(t.Context(), driverkit.Policy{After: begins(t, alone)},
 		func(context.Context, driverkit.Server) error { return nil }), "no other server")
@@ -472,14 +464,15 @@ func TestTry(t *testing.T) {
 	const here, there = "first", "second"
 	cut := strings.TrimPrefix(cutting(t), "http://")
 	breaking := drivertest.Saying(t, "HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n[{}")
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		first  string // its address; else answer is what it says
 		answer int
 		method string // default: POST
 		fails  bool
 		next   string // where the next call begins
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"refuses connections": {reason: "nothing was sent", first: registrytest.UnusedAddress(t), next: there},
 		"does not resolve":    {reason: "nothing was sent", first: "registry.invalid", next: there},
 		"says nonsense":       {reason: "it is no HTTP server", first: drivertest.Saying(t, "hello\r\n\r\n"), next: there},
@@ -496,43 +489,40 @@ func TestTry(t *testing.T) {
 		"524":                 {reason: "it is the 504 of another gateway", answer: 524, fails: true, next: there},
 		"401":                 {reason: "another would say the same", answer: 401, fails: true, next: here},
 		"429":                 {reason: "all of them are for all; it is to wait", answer: 429, fails: true, next: here},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			first := "http://" + tc.first
-			if tc.first == "" {
-				first = drivertest.Answering(t, tc.answer, nil, "")
+	}, func(t *testing.T, tc row) {
+		first := "http://" + tc.first
+		if tc.first == "" {
+			first = drivertest.Answering(t, tc.answer, nil, "")
+		}
+		second := drivertest.Answering(t, 200, nil, "")
+		c := newClient(t, registry.Config{Endpoint: first + "," + second, Timeout: bound}, driverkit.HTTPOptions{})
+		var asked []string
+		call := func(ctx context.Context, s driverkit.Server) error {
+			asked = append(asked, map[string]string{first: here, second: there}[s.String()])
+			a, err := s.Do(ctx, driverkit.Request{Method: cmp.Or(tc.method, http.MethodPost), Limit: 100})
+			if err != nil || a.OK() {
+				return err
 			}
-			second := drivertest.Answering(t, 200, nil, "")
-			c := newClient(t, registry.Config{Endpoint: first + "," + second, Timeout: bound}, driverkit.HTTPOptions{})
-			var asked []string
-			call := func(ctx context.Context, s driverkit.Server) error {
-				asked = append(asked, map[string]string{first: here, second: there}[s.String()])
-				a, err := s.Do(ctx, driverkit.Request{Method: cmp.Or(tc.method, http.MethodPost), Limit: 100})
-				if err != nil || a.OK() {
-					return err
-				}
-				return a.Refusal("").Classified()
-			}
-			err := c.Try(t.Context(), driverkit.Policy{}, call)
-			var late interface{ Timeout() bool }
-			lands := errors.As(err, &late) && late.Timeout()
-			if (err != nil) != tc.fails || lands != (tc.fails && tc.next == there) {
-				t.Errorf("got error %v, which says that the call may still land: %t, want one: %t\nreason: %s", err, lands, tc.fails, tc.reason)
-			}
-			want := []string{here, there}
-			if tc.fails {
-				want = want[:1]
-			}
-			if !slices.Equal(asked, want) {
-				t.Errorf("asked %v, want %v\nreason: %s", asked, want, tc.reason)
-			}
-			asked = nil
-			if _ = c.Try(t.Context(), driverkit.Policy{}, call); asked[0] != tc.next {
-				t.Errorf("the next call begins at the %s, want the %s\nreason: %s", asked[0], tc.next, tc.reason)
-			}
-		})
-	}
+			return a.Refusal("").Classified()
+		}
+		err := c.Try(t.Context(), driverkit.Policy{}, call)
+		var late interface{ Timeout() bool }
+		lands := errors.As(err, &late) && late.Timeout()
+		if (err != nil) != tc.fails || lands != (tc.fails && tc.next == there) {
+			t.Errorf("got error %v, which says that the call may still land: %t, want one: %t\nreason: %s", err, lands, tc.fails, tc.reason)
+		}
+		want := []string{here, there}
+		if tc.fails {
+			want = want[:1]
+		}
+		if !slices.Equal(asked, want) {
+			t.Errorf("asked %v, want %v\nreason: %s", asked, want, tc.reason)
+		}
+		asked = nil
+		if _ = c.Try(t.Context(), driverkit.Policy{}, call); asked[0] != tc.next {
+			t.Errorf("the next call begins at the %s, want the %s\nreason: %s", asked[0], tc.next, tc.reason)
+		}
+	})
 }
 
 // TestWhatMayLandLate has the only server fail in one way, for a change and for a read.
@@ -706,13 +696,14 @@ func TestCertificates(t *testing.T) {
 	with := func(pair pki.KeyPair) registry.TLS {
 		return registry.TLS{CAFile: authority.CertFile, CertFile: pair.CertFile, KeyFile: pair.KeyFile}
 	}
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason     string
 		tls        registry.TLS
 		serverName string
 		oldest     uint16
 		field      string // of the terminal error; "": success
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"right":            {reason: "the plain case", tls: with(clientPair)},
 		"TLS 1.2":          {reason: "older servers have it", tls: with(clientPair), oldest: tls.VersionTLS12},
 		"right name":       {reason: "the certificate has it", tls: with(clientPair), serverName: "localhost"},
@@ -720,80 +711,75 @@ func TestCertificates(t *testing.T) {
 		"no certificate":   {reason: "the server asks for one", tls: registry.TLS{CAFile: authority.CertFile}, field: "tls.certFile"},
 		"of a stranger":    {reason: "the server does not know the authority", tls: with(strangerPair), field: "tls.certFile"},
 		"untrusted server": {reason: "another server may answer there", tls: registry.TLS{CAFile: stranger.CertFile}, field: "tls.caFile"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			config, err := authority.TLSConfig(serverPair)
-			expect.NoError(t, err)
-			config.ClientAuth, config.ClientCAs, config.MaxVersion = tls.RequireAndVerifyClientCert, config.RootCAs, tc.oldest
-			server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-			server.TLS, server.EnableHTTP2 = config, true
-			server.Config.ErrorLog = log.New(io.Discard, "", 0) // it reports every handshake that fails
-			server.StartTLS()
-			t.Cleanup(server.Close)
-			c := newClient(t, registry.Config{Endpoint: server.URL, TLS: tc.tls}, driverkit.HTTPOptions{ServerName: tc.serverName})
-			// With TLS 1.3 a server refuses a certificate when the request is on its way, and what it says of it can be lost.
-			for deadline := time.Now().Add(bound); ; {
-				_, err = within(t.Context(), c, driverkit.Request{})
-				if err == nil || registry.IsTerminal(err) || time.Now().After(deadline) {
-					break
-				}
+	}, func(t *testing.T, tc row) {
+		config, err := authority.TLSConfig(serverPair)
+		expect.NoError(t, err)
+		config.ClientAuth, config.ClientCAs, config.MaxVersion = tls.RequireAndVerifyClientCert, config.RootCAs, tc.oldest
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		server.TLS, server.EnableHTTP2 = config, true
+		server.Config.ErrorLog = log.New(io.Discard, "", 0) // it reports every handshake that fails
+		server.StartTLS()
+		t.Cleanup(server.Close)
+		c := newClient(t, registry.Config{Endpoint: server.URL, TLS: tc.tls}, driverkit.HTTPOptions{ServerName: tc.serverName})
+		// With TLS 1.3 a server refuses a certificate when the request is on its way, and what it says of it can be lost.
+		for deadline := time.Now().Add(bound); ; {
+			_, err = within(t.Context(), c, driverkit.Request{})
+			if err == nil || registry.IsTerminal(err) || time.Now().After(deadline) {
+				break
 			}
-			field, _ := registry.FieldOf(err)
-			if (err == nil) != (tc.field == "") || err != nil && !registry.IsTerminal(err) || field != tc.field {
-				t.Errorf("got error %v of field %q, want a terminal one of %q\nreason: %s", err, field, tc.field, tc.reason)
-			}
-		})
-	}
+		}
+		field, _ := registry.FieldOf(err)
+		if (err == nil) != (tc.field == "") || err != nil && !registry.IsTerminal(err) || field != tc.field {
+			t.Errorf("got error %v of field %q, want a terminal one of %q\nreason: %s", err, field, tc.field, tc.reason)
+		}
+	})
 }
 
 // TestConnectionsAreUsedAgain has 64 workers make calls at once, as the controller does.
 func TestConnectionsAreUsedAgain(t *testing.T) {
 	t.Parallel()
 	const workers, callsEach = 64, 10
-	for name, answer := range map[string]struct {
+	type row struct {
 		reason string
 		status int
 		body   string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"with no body":    {"the usual acknowledgement", 204, ""},
 		"with a body":     {"what is not read of it would cost the connection", 200, strings.Repeat("x", 20_000)},
 		"with an error":   {"a registry in trouble has no use for new connections", 503, "busy"},
 		"with a 503 page": {"a registry in trouble has no use for new connections", 503, strings.Repeat("x", 20_000)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var opened atomic.Int64
-			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				w.WriteHeader(answer.status)
-				_, _ = io.WriteString(w, answer.body)
-			}))
-			server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-				if state == http.StateNew {
-					opened.Add(1)
-				}
+	}, func(t *testing.T, answer row) {
+		var opened atomic.Int64
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(answer.status)
+			_, _ = io.WriteString(w, answer.body)
+		}))
+		server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+			if state == http.StateNew {
+				opened.Add(1)
 			}
-			server.Start()
-			t.Cleanup(server.Close)
-			c := newClient(t, registry.Config{Endpoint: server.URL}, driverkit.HTTPOptions{})
-			var all sync.WaitGroup
-			for worker := range workers {
-				all.Go(func() {
-					for range callsEach {
-						if _, err := within(t.Context(), c, driverkit.Request{}); (err == nil) != (answer.status <= 299) {
-							t.Errorf("worker %d: got error %v of status %d", worker, err, answer.status)
-						}
+		}
+		server.Start()
+		t.Cleanup(server.Close)
+		c := newClient(t, registry.Config{Endpoint: server.URL}, driverkit.HTTPOptions{})
+		var all sync.WaitGroup
+		for worker := range workers {
+			all.Go(func() {
+				for range callsEach {
+					if _, err := within(t.Context(), c, driverkit.Request{}); (err == nil) != (answer.status <= 299) {
+						t.Errorf("worker %d: got error %v of status %d", worker, err, answer.status)
 					}
-				})
-			}
-			all.Wait()
-			// On a busy machine the transport gives one up now and then: its own writer was not heard of in time.
-			if n := opened.Load(); n > 2*workers {
-				t.Errorf("%d calls of %d workers opened %d connections, want about %d\nreason: %s",
-					workers*callsEach, workers, n, workers, answer.reason)
-			}
-		})
-	}
+				}
+			})
+		}
+		all.Wait()
+		// On a busy machine the transport gives one up now and then: its own writer was not heard of in time.
+		if n := opened.Load(); n > 2*workers {
+			t.Errorf("%d calls of %d workers opened %d connections, want about %d\nreason: %s",
+				workers*callsEach, workers, n, workers, answer.reason)
+		}
+	})
 }
 
 func TestCheckInstance(t *testing.T) {

@@ -51,11 +51,12 @@ func TestClientTLS(t *testing.T) {
 		unread  = "must be a PEM file that the manager can read"
 		apart   = "does not go with tls.keyFile"
 	)
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason      string
 		tls         registry.TLS
 		field, says string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"nothing":             {"the system's authorities, and no certificate", registry.TLS{}, "", ""},
 		"authorities":         {"a registry of one's own", registry.TLS{CAFile: authority.CertFile}, "", ""},
 		"all":                 {"mTLS", registry.TLS{CAFile: authority.CertFile, CertFile: pair.CertFile, KeyFile: pair.KeyFile}, "", ""},
@@ -68,23 +69,20 @@ func TestClientTLS(t *testing.T) {
 		"no key file":         {"a Secret is missing", registry.TLS{CertFile: pair.CertFile, KeyFile: missing}, "tls.keyFile", unread},
 		"another's key":       {"one was renewed", registry.TLS{CertFile: pair.CertFile, KeyFile: other.KeyFile}, "tls.certFile", apart},
 		"no key in its file":  {"no error may repeat it", registry.TLS{CertFile: pair.CertFile, KeyFile: noPEM}, "tls.certFile", apart},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got, err := driverkit.ClientTLS(tc.tls)
-			expectField(t, err, tc.field, tc.says, tc.reason)
-			if err != nil {
-				return
-			}
-			if got.MinVersion != tls.VersionTLS12 || got.InsecureSkipVerify {
-				t.Errorf("got TLS from version %x, unverified: %t; want 1.2, and verified", got.MinVersion, got.InsecureSkipVerify)
-			}
-			if (got.RootCAs != nil) != (tc.tls.CAFile != "") || len(got.Certificates) > 0 != (tc.tls.CertFile != "") {
-				t.Errorf("got authorities: %t, certificates: %d; want what the files have\nreason: %s",
-					got.RootCAs != nil, len(got.Certificates), tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		got, err := driverkit.ClientTLS(tc.tls)
+		expectField(t, err, tc.field, tc.says, tc.reason)
+		if err != nil {
+			return
+		}
+		if got.MinVersion != tls.VersionTLS12 || got.InsecureSkipVerify {
+			t.Errorf("got TLS from version %x, unverified: %t; want 1.2, and verified", got.MinVersion, got.InsecureSkipVerify)
+		}
+		if (got.RootCAs != nil) != (tc.tls.CAFile != "") || len(got.Certificates) > 0 != (tc.tls.CertFile != "") {
+			t.Errorf("got authorities: %t, certificates: %d; want what the files have\nreason: %s",
+				got.RootCAs != nil, len(got.Certificates), tc.reason)
+		}
+	})
 }
 
 func TestReadCredentialsAccepts(t *testing.T) {
@@ -95,12 +93,13 @@ func TestReadCredentialsAccepts(t *testing.T) {
 	both := registry.Auth{TokenFile: tokenFile, Username: "me", PasswordFile: passwordFile}
 	type kinds = []driverkit.AuthKind
 	either := kinds{driverkit.Password, driverkit.Token}
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason      string
 		auth        registry.Auth
 		kinds       kinds
 		field, says string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"nothing, for none":       {"there is nothing to ignore", registry.Auth{}, nil, "", ""},
 		"nothing, for either":     {"a registry may be open", registry.Auth{}, either, "", ""},
 		"token":                   {"it is taken", token, kinds{driverkit.Token}, "", ""},
@@ -113,26 +112,24 @@ func TestReadCredentialsAccepts(t *testing.T) {
 		"user without password":   {"half a login is none", registry.Auth{Username: "me"}, either, "auth.passwordFile", "is missing"},
 		"password without user":   {"half a login is none", registry.Auth{PasswordFile: "/password"}, either, "auth.username", "is missing"},
 		"both, for either":        {"which of them counts would be a guess", both, either, "auth.username", "remove one of the two"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, err := driverkit.ReadCredentials(tc.auth, tc.kinds...)
-			expectField(t, err, tc.field, tc.says, tc.reason)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		_, err := driverkit.ReadCredentials(tc.auth, tc.kinds...)
+		expectField(t, err, tc.field, tc.says, tc.reason)
+	})
 }
 
 // TestSecretFiles reads files of a token and of a password: what a secret is made of differs.
 func TestSecretFiles(t *testing.T) {
 	t.Parallel()
 	const token, password = "auth.tokenFile", "auth.passwordFile"
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason  string
 		field   string
 		content string
 		want    string
 		says    string // "": no error
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"token":                     {"the plain case", token, "hunter2", "hunter2", ""},
 		"token, white space around": {"an editor adds a line break", token, "\t hunter2\r\n\n", "hunter2", ""},
 		"token, empty":              {"no token would be sent", token, "", "", "is empty"},
@@ -151,17 +148,14 @@ func TestSecretFiles(t *testing.T) {
 		"password, a NUL":             {"it is not what was meant", password, "hunter2\x00", "", "one line"},
 		"password, old Mac's breaks":  {"they are line breaks", password, "hunter2\rhunter3", "", "one line"},
 		"password, blank line before": {"it is not what was meant", password, "\nhunter2", "", "one line"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got, err := readSecret(tc.field, drivertest.File(t, tc.content))
-			if tc.says != "" {
-				expectField(t, err, tc.field, tc.says, tc.reason)
-			} else if err != nil || got != tc.want {
-				t.Errorf("got %q, error %v; want %q\nreason: %s", got, err, tc.want, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		got, err := readSecret(tc.field, drivertest.File(t, tc.content))
+		if tc.says != "" {
+			expectField(t, err, tc.field, tc.says, tc.reason)
+		} else if err != nil || got != tc.want {
+			t.Errorf("got %q, error %v; want %q\nreason: %s", got, err, tc.want, tc.reason)
+		}
+	})
 	for _, field := range []string{token, password} {
 		_, err := readSecret(field, t.TempDir())
 		expectField(t, err, field, "must be a file that the manager can read", "a Secret's folder was given")

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestContextErrorHasNoOtherClass(t *testing.T) {
@@ -17,14 +18,15 @@ func TestContextErrorHasNoOtherClass(t *testing.T) {
 	timedOut, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
 	t.Cleanup(cancel)
 	refused := errors.New("refused")
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		ctx    context.Context
 		err    error
 		same   bool // returned as it is
 		is     error
 		text   string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"success in time":  {"nothing is wrong", t.Context(), nil, true, nil, ""},
 		"refused in time":  {"it is a verdict", t.Context(), registry.Terminal(refused), true, refused, "refused"},
 		"success too late": {"the registry has acknowledged it", ended, nil, true, nil, ""},
@@ -51,23 +53,20 @@ func TestContextErrorHasNoOtherClass(t *testing.T) {
 			"nor is it the agent's", timedOut, registry.OfAgent(context.DeadlineExceeded), false,
 			context.DeadlineExceeded, "context deadline exceeded: context deadline exceeded",
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got := contextError(tc.ctx, tc.err)
-			switch {
-			case got == nil && tc.text == "":
-				return
-			case got == nil || got.Error() != tc.text || !errors.Is(got, tc.is):
-				t.Errorf("got error %v, want %q\nreason: %s", got, tc.text, tc.reason)
-			case tc.same != errors.Is(got, tc.err): // nil is no error's
-				t.Errorf("got error %v; is the one given: %t\nreason: %s", got, !tc.same, tc.reason)
-			}
-			_, delayed := registry.RetryAfterOf(got)
-			_, named := registry.FieldOf(got)
-			if !tc.same && (delayed || named || registry.IsTerminal(got) || registry.IsNotRegistered(got) || registry.IsNotApplied(got)) {
-				t.Errorf("got error %v with a class of its own\nreason: %s", got, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		got := contextError(tc.ctx, tc.err)
+		switch {
+		case got == nil && tc.text == "":
+			return
+		case got == nil || got.Error() != tc.text || !errors.Is(got, tc.is):
+			t.Errorf("got error %v, want %q\nreason: %s", got, tc.text, tc.reason)
+		case tc.same != errors.Is(got, tc.err): // nil is no error's
+			t.Errorf("got error %v; is the one given: %t\nreason: %s", got, !tc.same, tc.reason)
+		}
+		_, delayed := registry.RetryAfterOf(got)
+		_, named := registry.FieldOf(got)
+		if !tc.same && (delayed || named || registry.IsTerminal(got) || registry.IsNotRegistered(got) || registry.IsNotApplied(got)) {
+			t.Errorf("got error %v with a class of its own\nreason: %s", got, tc.reason)
+		}
+	})
 }

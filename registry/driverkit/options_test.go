@@ -8,6 +8,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestDecodeOptions(t *testing.T) {
@@ -18,13 +19,14 @@ func TestDecodeOptions(t *testing.T) {
 
 		Lease driverkit.Duration `json:"lease"`
 	}
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason  string
 		raw     string
 		want    string
 		lease   time.Duration
 		wantErr string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"given":       {reason: "what is given is set", raw: `{"datacenter":"dc1"}`, want: "dc1"},
 		"not given":   {reason: "the default stays", raw: ``, want: "default"},
 		"blank":       {reason: "the default stays", raw: " \n", want: "default"},
@@ -39,21 +41,18 @@ func TestDecodeOptions(t *testing.T) {
 		"no object":   {reason: "options are an object", raw: `["dc1"]`, wantErr: "array"},
 		"two objects": {reason: "the second would be ignored", raw: `{} {"datacenter":"dc1"}`, wantErr: "must be one object"},
 		"trash":       {reason: "what follows would be ignored", raw: `{} x`, wantErr: "must be one object"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got := options{Datacenter: "default"}
-			err := driverkit.DecodeOptions(registry.Config{Options: json.RawMessage(tc.raw)}, &got)
-			if tc.wantErr == "" {
-				if err != nil || got.Datacenter != tc.want || time.Duration(got.Lease) != tc.lease {
-					t.Errorf("got %+v, error %v; want %q and %s\nreason: %s", got, err, tc.want, tc.lease, tc.reason)
-				}
-				return
+	}, func(t *testing.T, tc row) {
+		got := options{Datacenter: "default"}
+		err := driverkit.DecodeOptions(registry.Config{Options: json.RawMessage(tc.raw)}, &got)
+		if tc.wantErr == "" {
+			if err != nil || got.Datacenter != tc.want || time.Duration(got.Lease) != tc.lease {
+				t.Errorf("got %+v, error %v; want %q and %s\nreason: %s", got, err, tc.want, tc.lease, tc.reason)
 			}
-			field, _ := registry.FieldOf(err)
-			if err == nil || !strings.HasPrefix(field, "options") || !strings.Contains(err.Error(), tc.wantErr) {
-				t.Errorf("got error %v of field %q, want one of options with %q\nreason: %s", err, field, tc.wantErr, tc.reason)
-			}
-		})
-	}
+			return
+		}
+		field, _ := registry.FieldOf(err)
+		if err == nil || !strings.HasPrefix(field, "options") || !strings.Contains(err.Error(), tc.wantErr) {
+			t.Errorf("got error %v of field %q, want one of options with %q\nreason: %s", err, field, tc.wantErr, tc.reason)
+		}
+	})
 }

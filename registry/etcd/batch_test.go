@@ -20,33 +20,31 @@ func TestABatchOverGRPCsLimits(t *testing.T) {
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(1 << 20))
 	pb.RegisterKVServer(server, pb.UnimplementedKVServer{})
 	endpoint := "http://" + drivertest.ServeGRPC(t, server)
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		each   int // how many bytes each of three has
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"the server's": {"--max-request-bytes is lower there", 600 << 10},
 		"the client's": {"it is etcd's own default", 900 << 10},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := open(t, registry.Config{Endpoint: endpoint})
-			var changes []registry.Change
-			for i := range 3 {
-				in := pod(i + 1)
-				in.Metadata = map[string]string{"note": strings.Repeat("x", tc.each)}
-				changes = append(changes, registry.Change{Instance: in, State: registry.InService})
+	}, func(t *testing.T, tc row) {
+		d := open(t, registry.Config{Endpoint: endpoint})
+		var changes []registry.Change
+		for i := range 3 {
+			in := pod(i + 1)
+			in.Metadata = map[string]string{"note": strings.Repeat("x", tc.each)}
+			changes = append(changes, registry.Change{Instance: in, State: registry.InService})
+		}
+		for i, err := range d.Batch(t.Context(), changes) {
+			if !registry.IsNotApplied(err) {
+				t.Errorf("change %d: got error %v, want one of a change that was not made\nreason: %s", i, err, tc.reason)
 			}
-			for i, err := range d.Batch(t.Context(), changes) {
-				if !registry.IsNotApplied(err) {
-					t.Errorf("change %d: got error %v, want one of a change that was not made\nreason: %s", i, err, tc.reason)
-				}
-			}
-			changes[0].Instance.Metadata["note"] = strings.Repeat("x", 3*tc.each)
-			if err := d.Batch(t.Context(), changes[:1])[0]; !registry.IsTerminal(err) || registry.IsNotApplied(err) {
-				t.Errorf("an instance that is as large: got error %v, want a terminal one", err)
-			}
-		})
-	}
+		}
+		changes[0].Instance.Metadata["note"] = strings.Repeat("x", 3*tc.each)
+		if err := d.Batch(t.Context(), changes[:1])[0]; !registry.IsTerminal(err) || registry.IsNotApplied(err) {
+			t.Errorf("an instance that is as large: got error %v, want a terminal one", err)
+		}
+	})
 }
 
 // fullServer has the alarm NOSPACE: it removes and reads, and takes nothing more.
@@ -68,29 +66,26 @@ func (s *fullServer) LeaseGrant(context.Context, *pb.LeaseGrantRequest) (*pb.Lea
 // TestRemovalsFromAFullDatabase are undone in a batch with a registration, and made by themselves. Registrations wait together.
 func TestRemovalsFromAFullDatabase(t *testing.T) {
 	t.Parallel()
-	for name, options := range map[string]string{"no lease": `{}`, "a lease": `{"lease": "60s"}`} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			in, s, server := pod(1), &fullServer{}, grpc.NewServer()
-			s.value = entryOf(t, in)
-			pb.RegisterKVServer(server, s)
-			pb.RegisterLeaseServer(server, s)
-			d := open(t, registry.Config{Endpoint: "http://" + drivertest.ServeGRPC(t, server), Options: []byte(options)})
-			for i, err := range d.Batch(t.Context(), []registry.Change{
-				{Instance: pod(2), State: registry.InService}, {Instance: in, State: registry.Absent},
-			}) {
-				if !registry.IsNotApplied(err) {
-					t.Errorf("change %d: got error %v, want one of a change that was not made", i, err)
-				}
+	expect.Each(t, map[string]string{"no lease": `{}`, "a lease": `{"lease": "60s"}`}, func(t *testing.T, options string) {
+		in, s, server := pod(1), &fullServer{}, grpc.NewServer()
+		s.value = entryOf(t, in)
+		pb.RegisterKVServer(server, s)
+		pb.RegisterLeaseServer(server, s)
+		d := open(t, registry.Config{Endpoint: "http://" + drivertest.ServeGRPC(t, server), Options: []byte(options)})
+		for i, err := range d.Batch(t.Context(), []registry.Change{
+			{Instance: pod(2), State: registry.InService}, {Instance: in, State: registry.Absent},
+		}) {
+			if !registry.IsNotApplied(err) {
+				t.Errorf("change %d: got error %v, want one of a change that was not made", i, err)
 			}
-			expect.NoError(t, d.Deregister(t.Context(), in))
-			for i, err := range d.Batch(t.Context(), []registry.Change{
-				{Instance: pod(2), State: registry.InService}, {Instance: pod(3), State: registry.InService},
-			}) {
-				if _, answered := registry.RetryAfterOf(err); !answered || registry.IsTerminal(err) || registry.IsNotApplied(err) {
-					t.Errorf("registration %d: got error %v, want one that passes and opens no breaker, and is not made again at once", i, err)
-				}
+		}
+		expect.NoError(t, d.Deregister(t.Context(), in))
+		for i, err := range d.Batch(t.Context(), []registry.Change{
+			{Instance: pod(2), State: registry.InService}, {Instance: pod(3), State: registry.InService},
+		}) {
+			if _, answered := registry.RetryAfterOf(err); !answered || registry.IsTerminal(err) || registry.IsNotApplied(err) {
+				t.Errorf("registration %d: got error %v, want one that passes and opens no breaker, and is not made again at once", i, err)
 			}
-		})
-	}
+		}
+	})
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestClasses(t *testing.T) {
@@ -17,13 +18,14 @@ func TestClasses(t *testing.T) {
 	handshake := func(text string) error {
 		return status.Error(codes.Unavailable, `connection error: desc = "`+text+`"`)
 	}
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason   string
 		err      error
 		terminal bool
 		field    string
 		late     bool // it may still be carried out
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"password":     {"it stays wrong", rpctypes.ErrGRPCAuthFailed, true, "auth.passwordFile", false},
 		"wrapped":      {"what was being done changes nothing", fmt.Errorf("logging in: %w", rpctypes.ErrAuthFailed), true, "auth.passwordFile", false},
 		"no user":      {"it stays missing", rpctypes.ErrGRPCUserEmpty, true, "auth.username", false},
@@ -68,18 +70,15 @@ func TestClasses(t *testing.T) {
 		},
 		"unknown": {"an unknown error may pass", errors.New("odd"), false, "", false},
 		"gRPC":    {"so may what gRPC does not know", status.Error(codes.Unknown, "odd"), false, "", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			err := classify(tc.err)
-			field, _ := registry.FieldOf(err)
-			var late interface{ Timeout() bool }
-			if registry.IsTerminal(err) != tc.terminal || field != tc.field || errors.As(err, &late) != tc.late {
-				t.Errorf("%s: terminal %t with field %q, a time-out: %t, want %t, %q and %t: %v",
-					tc.reason, registry.IsTerminal(err), field, late != nil, tc.terminal, tc.field, tc.late, err)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		err := classify(tc.err)
+		field, _ := registry.FieldOf(err)
+		var late interface{ Timeout() bool }
+		if registry.IsTerminal(err) != tc.terminal || field != tc.field || errors.As(err, &late) != tc.late {
+			t.Errorf("%s: terminal %t with field %q, a time-out: %t, want %t, %q and %t: %v",
+				tc.reason, registry.IsTerminal(err), field, late != nil, tc.terminal, tc.field, tc.late, err)
+		}
+	})
 	if classify(nil) != nil {
 		t.Error("no error is one")
 	}

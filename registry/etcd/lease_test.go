@@ -82,9 +82,7 @@ func (m *member) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, er
 }
 
 func (m *member) holds(r *pb.RangeRequest) *pb.RangeResponse {
-	return &pb.RangeResponse{
-		Header: &pb.ResponseHeader{}, Kvs: []*mvccpb.KeyValue{{Key: r.GetKey(), Value: m.value, Lease: 7}},
-	}
+	return &pb.RangeResponse{Header: &pb.ResponseHeader{}, Kvs: []*mvccpb.KeyValue{{Key: r.GetKey(), Value: m.value, Lease: 7}}}
 }
 
 // hang is what a member does that waits for its peers or its disk: connections to it stay up.
@@ -122,66 +120,64 @@ func cluster(t *testing.T, in registry.Instance, size int, trouble func(context.
 func TestCallsPassOverAMemberThatDoesNotServe(t *testing.T) {
 	t.Parallel()
 	const timeout = 2 * time.Second
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason  string
 		trouble func(context.Context) error
 		// forChanges is how long a change may take.
 		forChanges time.Duration
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"it hangs":         {"its disk stalls", hang, timeout / 8},
 		"it has no leader": {"it says so of a request that wants one", func(context.Context) error { return rpctypes.ErrGRPCNoLeader }, timeout},
 		"it ends calls": {
 			"their time is up there a moment before it is here",
 			func(context.Context) error { return status.Error(codes.Canceled, "RST_STREAM") }, timeout,
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			in := pod(1)
-			d, members := cluster(t, in, 4, tc.trouble) // with three, only reads would come to the first
-			within := func(timeout time.Duration, call func(context.Context) error) error {
-				ctx, cancel := context.WithTimeout(t.Context(), timeout)
-				defer cancel()
-				return call(ctx)
-			}
-			beat := func(ctx context.Context) error { return d.Heartbeat(ctx, in) }
-			get := func(ctx context.Context) error { _, err := d.Get(ctx, in); return err }
-			remove := func(ctx context.Context) error { return d.Deregister(ctx, in) }
-			expect.Soon(t, "all members are connected", func() error {
-				err := within(timeout/8, beat)
-				for i, m := range members {
-					if m.reads.Load() == 0 {
-						return fmt.Errorf("none of the reads came to member %d: %w", i, err)
-					}
-				}
-				return nil
-			})
-			for i := range 8 {
-				if err := within(timeout, beat); err != nil {
-					t.Errorf("heartbeat %d: %v\nreason: %s", i, err, tc.reason)
-				}
-			}
-			for i := range 6 {
-				for range i % len(members) { // so that each kind of request comes to each member
-					if err := within(timeout, get); err != nil {
-						t.Errorf("read %d: %v\nreason: %s", i, err, tc.reason)
-					}
-				}
-				// A change is not repeated. So it is lost at a member that hangs, and not at one that says that it has no leader.
-				if err := within(tc.forChanges, remove); errors.Is(err, context.DeadlineExceeded) && tc.forChanges == timeout {
-					t.Errorf("removal %d: %v\nreason: %s", i, err, tc.reason)
-				}
-			}
-			if members[0].renewals.Load() == 0 || members[0].transactions.Load() == 0 {
-				t.Error("no renewal or no change came to the member that does not serve, so that the test proves half")
-			}
+	}, func(t *testing.T, tc row) {
+		in := pod(1)
+		d, members := cluster(t, in, 4, tc.trouble) // with three, only reads would come to the first
+		within := func(timeout time.Duration, call func(context.Context) error) error {
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
+			defer cancel()
+			return call(ctx)
+		}
+		beat := func(ctx context.Context) error { return d.Heartbeat(ctx, in) }
+		get := func(ctx context.Context) error { _, err := d.Get(ctx, in); return err }
+		remove := func(ctx context.Context) error { return d.Deregister(ctx, in) }
+		expect.Soon(t, "all members are connected", func() error {
+			err := within(timeout/8, beat)
 			for i, m := range members {
-				if n := m.leaderless.Load(); n > 0 {
-					t.Errorf("%d requests would be answered by member %d while it has no leader, and hang there", n, i)
+				if m.reads.Load() == 0 {
+					return fmt.Errorf("none of the reads came to member %d: %w", i, err)
 				}
 			}
+			return nil
 		})
-	}
+		for i := range 8 {
+			if err := within(timeout, beat); err != nil {
+				t.Errorf("heartbeat %d: %v\nreason: %s", i, err, tc.reason)
+			}
+		}
+		for i := range 6 {
+			for range i % len(members) { // so that each kind of request comes to each member
+				if err := within(timeout, get); err != nil {
+					t.Errorf("read %d: %v\nreason: %s", i, err, tc.reason)
+				}
+			}
+			// A change is not repeated. So it is lost at a member that hangs, and not at one that says that it has no leader.
+			if err := within(tc.forChanges, remove); errors.Is(err, context.DeadlineExceeded) && tc.forChanges == timeout {
+				t.Errorf("removal %d: %v\nreason: %s", i, err, tc.reason)
+			}
+		}
+		if members[0].renewals.Load() == 0 || members[0].transactions.Load() == 0 {
+			t.Error("no renewal or no change came to the member that does not serve, so that the test proves half")
+		}
+		for i, m := range members {
+			if n := m.leaderless.Load(); n > 0 {
+				t.Errorf("%d requests would be answered by member %d while it has no leader, and hang there", n, i)
+			}
+		}
+	})
 }
 
 // TestHeartbeatFailsWhereNoMemberServes: it is the caller who tries again.

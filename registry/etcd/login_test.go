@@ -14,6 +14,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/etcd"
 	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // fakeServer is what an etcd does with tokens, and writes down what it is asked. What etcd itself makes of passwords and
@@ -111,20 +112,17 @@ func registerAll(t *testing.T, d *etcd.Registry, n int) {
 
 func TestManyCallsLogInOnce(t *testing.T) {
 	t.Parallel()
-	for name, refusal := range map[string]error{
+	expect.Each(t, map[string]error{
 		"restart": rpctypes.ErrGRPCInvalidAuthToken, "roles changed": rpctypes.ErrGRPCAuthOldRevision,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s, d := serve(t, refusal)
-			s.expect(t, "before the first call", 0, 0)
-			registerAll(t, d, 50)
-			s.expect(t, "after fifty calls at once", 1, 50)
-			s.forget(false)
-			registerAll(t, d, 50)
-			s.expect(t, "after fifty more, whose token is not known any more", 2, 100)
-		})
-	}
+	}, func(t *testing.T, refusal error) {
+		s, d := serve(t, refusal)
+		s.expect(t, "before the first call", 0, 0)
+		registerAll(t, d, 50)
+		s.expect(t, "after fifty calls at once", 1, 50)
+		s.forget(false)
+		registerAll(t, d, 50)
+		s.expect(t, "after fifty more, whose token is not known any more", 2, 100)
+	})
 }
 
 // TestRefusedTokenIsRenewedOnce: a call is made once more with a new token, and no third time.

@@ -45,32 +45,28 @@ func TestParseTarget(t *testing.T) {
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	byDefault := formatOf(formatGRPC).target
-	for name, tc := range map[string]struct{ reason, target, service, address, want string }{
+	type row struct{ reason, target, service, address, want string }
+	expect.Each(t, map[string]row{
 		"default": {"a slash, and the address with its port", byDefault, "web", "10.0.0.1", "services/web/10.0.0.1:80"},
 		"ipv6":    {"IPv6 stands in brackets, as gRPC dials it", byDefault, "web", "fd00::1", "services/web/[fd00::1]:80"},
 		"slash":   {"it would make another target, within that of service a", byDefault, "a/b", "10.0.0.1", "services/a%2Fb/10.0.0.1:80"},
 		"percent": {"a name that looks escaped is another one", byDefault, "a%2Fb", "10.0.0.1", "services/a%252Fb/10.0.0.1:80"},
 		"around":  {"it stands as it is", "x/%2F/{service}/grpc/v1", "ü b", "10.0.0.1", "x/%2F/ü b/grpc/v1/10.0.0.1:80"},
 		"alone":   {"the service can be all there is", "{service}", "web", "10.0.0.1", "web/10.0.0.1:80"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			target, err := parseTarget(tc.target)
-			expect.NoError(t, err)
-			in := registry.Instance{
-				Service: tc.service, Address: tc.address, Port: 80, Cluster: "c", Namespace: "n", Pod: "p", UID: "u",
-			}
-			if got := target.key(in); got != tc.want {
-				t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
-			}
-			content, err := target.encode(in)
-			expect.NoError(t, err)
-			got, ours := target.decode(&mvccpb.KeyValue{Key: []byte(tc.want), Value: []byte(content)})
-			if !ours || !got.Equal(in) {
-				t.Errorf("read back it is %+v, ours %t, want %+v", got, ours, in)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		target, err := parseTarget(tc.target)
+		expect.NoError(t, err)
+		in := registry.Instance{Service: tc.service, Address: tc.address, Port: 80, Cluster: "c", Namespace: "n", Pod: "p", UID: "u"}
+		if got := target.key(in); got != tc.want {
+			t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
+		}
+		content, err := target.encode(in)
+		expect.NoError(t, err)
+		got, ours := target.decode(&mvccpb.KeyValue{Key: []byte(tc.want), Value: []byte(content)})
+		if !ours || !got.Equal(in) {
+			t.Errorf("read back it is %+v, ours %t, want %+v", got, ours, in)
+		}
+	})
 }
 
 // TestTheLastLookDecides has a transaction look again, since another changed the key after the first look.
@@ -105,7 +101,8 @@ func TestDecodeOfWhatIsNotOurs(t *testing.T) {
 	target, err := parseTarget("a/{service}/b")
 	expect.NoError(t, err)
 	const content = `{"Op":0,"Addr":"10.0.0.1:80","Metadata":{"rollcall-cluster":"c"}}`
-	for name, tc := range map[string]struct{ key, value string }{
+	type row struct{ key, value string }
+	expect.Each(t, map[string]row{
 		"another prefix":   {"x/web/b/10.0.0.1:80", content},
 		"another suffix":   {"a/web/x/10.0.0.1:80", content},
 		"longer suffix":    {"a/web/bb/10.0.0.1:80", content},
@@ -122,12 +119,9 @@ func TestDecodeOfWhatIsNotOurs(t *testing.T) {
 		"not JSON":         {"a/web/b/10.0.0.1:80", "10.0.0.1:80"},
 		"not even UTF-8":   {"a/\xff/b/10.0.0.1:80", "\xff"},
 		"nothing whatever": {"", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if in, ours := target.decode(&mvccpb.KeyValue{Key: []byte(tc.key), Value: []byte(tc.value)}); ours {
-				t.Errorf("%s: %s is read as ours: %+v", tc.key, tc.value, in)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		if in, ours := target.decode(&mvccpb.KeyValue{Key: []byte(tc.key), Value: []byte(tc.value)}); ours {
+			t.Errorf("%s: %s is read as ours: %+v", tc.key, tc.value, in)
+		}
+	})
 }

@@ -54,22 +54,19 @@ func TestForbiddenHasTwoReasons(t *testing.T) {
 func TestAnswersOfOtherServersAreErrors(t *testing.T) {
 	t.Parallel()
 	in, other := web(1), web(2)
-	for name, body := range map[string]string{
+	expect.Each(t, map[string]string{
 		"a page": "<html>", "nothing": "", "other JSON": `{"status":"ok"}`, "null": "null", "two": `{"instance":{}}{}`,
 		"no list": `{"applications":{}}`, "no applications": `{"application":[]}`, "another entry": `{"instance":` + entryOf(other, "UP") + `}`,
 		"our entry, without a status": `{"applications":{"application":[{"instance":[` + entryOf(in, "") + `]}]}}`,
 		"our entry, with a strange port": strings.Replace(
 			`{"applications":{"application":[{"instance":[`+entryOf(in, "UP")+`]}]}}`, `"$":80`, `"$":null`, 1),
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			for call, err := range drivertest.Calls(t.Context(), answering(t, 200, nil, body), in) {
-				if err == nil || registry.IsTerminal(err) || registry.IsNotRegistered(err) {
-					t.Errorf("%s: got error %v, want one that passes", call, err)
-				}
+	}, func(t *testing.T, body string) {
+		for call, err := range drivertest.Calls(t.Context(), answering(t, 200, nil, body), in) {
+			if err == nil || registry.IsTerminal(err) || registry.IsNotRegistered(err) {
+				t.Errorf("%s: got error %v, want one that passes", call, err)
 			}
-		})
-	}
+		}
+	})
 }
 
 func TestListIsOfOneCluster(t *testing.T) {
@@ -249,10 +246,11 @@ func TestForeignEntryIsLeftAlone(t *testing.T) {
 // TestRegisterBelievesOnlyTheRegistry has a server that acknowledges everything and does nothing of it.
 func TestRegisterBelievesOnlyTheRegistry(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		has  func(in registry.Instance) (int, string)
 		says string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"no entry": {func(registry.Instance) (int, string) { return 404, "" }, "no such entry"},
 		"out of service": {func(in registry.Instance) (int, string) {
 			return 200, `{"instance":` + entryOf(in, "OUT_OF_SERVICE") + `}`
@@ -262,25 +260,22 @@ func TestRegisterBelievesOnlyTheRegistry(t *testing.T) {
 			return 200, `{"instance":` + entryOf(in, "UP") + `}`
 		}, "another pod"},
 		"a half-done entry": {func(in registry.Instance) (int, string) { return 200, `{"instance":` + entryOf(in, "STARTING") + `}` }, "status STARTING"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			in := web(1)
-			server := newFake(t, func(r *http.Request) (int, string) {
-				if r.Method == http.MethodGet {
-					return tc.has(in)
-				}
-				return 204, ""
-			})
-			err := open(t, registry.Config{Endpoint: server.URL}).Register(t.Context(), in)
-			if err == nil || registry.IsTerminal(err) || !strings.Contains(err.Error(), tc.says) {
-				t.Errorf("got error %v, want one that passes and says %q", err, tc.says)
+	}, func(t *testing.T, tc row) {
+		in := web(1)
+		server := newFake(t, func(r *http.Request) (int, string) {
+			if r.Method == http.MethodGet {
+				return tc.has(in)
 			}
-			if n := len(server.requests()); n > 10 {
-				t.Errorf("it took %d requests to give up", n)
-			}
+			return 204, ""
 		})
-	}
+		err := open(t, registry.Config{Endpoint: server.URL}).Register(t.Context(), in)
+		if err == nil || registry.IsTerminal(err) || !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("got error %v, want one that passes and says %q", err, tc.says)
+		}
+		if n := len(server.requests()); n > 10 {
+			t.Errorf("it took %d requests to give up", n)
+		}
+	})
 }
 
 // TestCallsForOneIdentityTakeTurns has calls that wait for another one, and no longer than they may.

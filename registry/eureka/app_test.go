@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // TestAppEntryRequests has Rollcall's own entry beside the application's, which is of another form and at its secure port.
@@ -19,14 +20,15 @@ func TestAppEntryRequests(t *testing.T) {
 	in := web(1)
 	in.Address = "fd00::1"
 	const app, id = "/apps/SHOP%20WEB", "/apps/SHOP%20WEB/web-1.shop:web"
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason     string
 		status     string
 		overridden string
 		call       func(apps registry.AppRegistry) error
 		want       []string
 		wantErr    string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"taken out": {
 			reason: "Rollcall's own entry is not the application's", status: "UP", overridden: "UNKNOWN",
 			call: func(apps registry.AppRegistry) error { return apps.FailOver(t.Context(), in) },
@@ -43,36 +45,33 @@ func TestAppEntryRequests(t *testing.T) {
 			want:    []string{"GET " + app, "GET " + id, "DELETE " + id + "/status?value=UP", "GET " + id},
 			wantErr: `"web-1.shop:web" has status OUT_OF_SERVICE`, // this server does nothing
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			entry := strings.NewReplacer(`"fd00::1"`, `"fd00:0:0:0:0:0:0:1%eth0"`, `"[fd00::1]:80:Shop web"`, `"web-1.shop:web"`,
-				`"port":{"$":80,"@enabled":"true"}`, `"port":{"$":8080,"@enabled":"false"},"securePort":{"$":80,"@enabled":"true"}`,
-				`"status"`, `"overriddenStatus":"`+tc.overridden+`","status"`).Replace(entryOf(registry.Instance{
-				Service: in.Service, Address: in.Address, Port: in.Port,
-			}, tc.status))
-			var overridden atomic.Bool
-			server := newFake(t, func(r *http.Request) (int, string) {
-				if r.Method == http.MethodPut {
-					overridden.Store(true)
-				}
-				if overridden.Load() {
-					return http.StatusOK, `{"instance":` + strings.Replace(entry, `"status":"UP"`, `"status":"OUT_OF_SERVICE"`, 1) + `}`
-				}
-				if strings.HasSuffix(r.URL.Path, "/SHOP WEB") {
-					return http.StatusOK, `{"application":{"instance":[` + entryOf(in, "UP") + `,` + entry + `]}}`
-				}
-				return http.StatusOK, `{"instance":` + entry + `}`
-			})
-			err := tc.call(open(t, registry.Config{Endpoint: server.URL}).AppEntries())
-			if registry.IsNotRegistered(err) != (tc.wantErr != "") || err != nil && !strings.Contains(err.Error(), tc.wantErr) {
-				t.Errorf("got error %v, want one that says not registered and %q\nreason: %s", err, tc.wantErr, tc.reason)
+	}, func(t *testing.T, tc row) {
+		entry := strings.NewReplacer(`"fd00::1"`, `"fd00:0:0:0:0:0:0:1%eth0"`, `"[fd00::1]:80:Shop web"`, `"web-1.shop:web"`,
+			`"port":{"$":80,"@enabled":"true"}`, `"port":{"$":8080,"@enabled":"false"},"securePort":{"$":80,"@enabled":"true"}`,
+			`"status"`, `"overriddenStatus":"`+tc.overridden+`","status"`).Replace(entryOf(registry.Instance{
+			Service: in.Service, Address: in.Address, Port: in.Port,
+		}, tc.status))
+		var overridden atomic.Bool
+		server := newFake(t, func(r *http.Request) (int, string) {
+			if r.Method == http.MethodPut {
+				overridden.Store(true)
 			}
-			if diff := cmp.Diff(tc.want, server.requests()); diff != "" {
-				t.Errorf("requests, -want +got:\n%s\nreason: %s", diff, tc.reason)
+			if overridden.Load() {
+				return http.StatusOK, `{"instance":` + strings.Replace(entry, `"status":"UP"`, `"status":"OUT_OF_SERVICE"`, 1) + `}`
 			}
+			if strings.HasSuffix(r.URL.Path, "/SHOP WEB") {
+				return http.StatusOK, `{"application":{"instance":[` + entryOf(in, "UP") + `,` + entry + `]}}`
+			}
+			return http.StatusOK, `{"instance":` + entry + `}`
 		})
-	}
+		err := tc.call(open(t, registry.Config{Endpoint: server.URL}).AppEntries())
+		if registry.IsNotRegistered(err) != (tc.wantErr != "") || err != nil && !strings.Contains(err.Error(), tc.wantErr) {
+			t.Errorf("got error %v, want one that says not registered and %q\nreason: %s", err, tc.wantErr, tc.reason)
+		}
+		if diff := cmp.Diff(tc.want, server.requests()); diff != "" {
+			t.Errorf("requests, -want +got:\n%s\nreason: %s", diff, tc.reason)
+		}
+	})
 }
 
 // TestAppEntryThatOnlyTheListHas is of one that the server's cache shows and the registry itself does not. A real server shows
@@ -80,40 +79,38 @@ func TestAppEntryRequests(t *testing.T) {
 func TestAppEntryThatOnlyTheListHas(t *testing.T) {
 	t.Parallel()
 	in := web(1)
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		ends   time.Duration // when the lease ends, by the list and from now
 		status string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"out, and its lease has ended": {"clients drop what is not UP, so it does no harm until it goes", -time.Minute, "OUT_OF_SERVICE"},
 		"gone":                         {"its lease goes on, so that only a removal can hide it: the list is old", time.Minute, "UP"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			const duration = 90 * time.Second
-			renewed := time.Now().Add(tc.ends - duration).UnixMilli()
-			entry := strings.NewReplacer(`"`+in.Endpoint()+`:Shop web"`, `"web-1.shop:web"`, `"status"`, fmt.Sprintf(
-				`"leaseInfo":{"durationInSecs":%.0f,"lastRenewalTimestamp":%d},"status"`, duration.Seconds(), renewed)).Replace(
-				entryOf(registry.Instance{Service: in.Service, Address: in.Address, Port: in.Port}, tc.status))
-			server := newFake(t, func(r *http.Request) (int, string) {
-				switch {
-				case r.Method != http.MethodGet:
-					return http.StatusOK, ""
-				case strings.HasSuffix(r.URL.Path, "/SHOP WEB"):
-					return http.StatusOK, `{"application":{"instance":[` + entry + `]}}`
-				}
-				return http.StatusNotFound, ""
-			})
-			state, err := open(t, registry.Config{Endpoint: server.URL}).AppEntries().Get(t.Context(), in)
-			if err != nil || state != registry.Absent {
-				t.Errorf("got %q and error %v, want %q\nreason: %s", state, err, registry.Absent, tc.reason)
+	}, func(t *testing.T, tc row) {
+		const duration = 90 * time.Second
+		renewed := time.Now().Add(tc.ends - duration).UnixMilli()
+		entry := strings.NewReplacer(`"`+in.Endpoint()+`:Shop web"`, `"web-1.shop:web"`, `"status"`, fmt.Sprintf(
+			`"leaseInfo":{"durationInSecs":%.0f,"lastRenewalTimestamp":%d},"status"`, duration.Seconds(), renewed)).Replace(
+			entryOf(registry.Instance{Service: in.Service, Address: in.Address, Port: in.Port}, tc.status))
+		server := newFake(t, func(r *http.Request) (int, string) {
+			switch {
+			case r.Method != http.MethodGet:
+				return http.StatusOK, ""
+			case strings.HasSuffix(r.URL.Path, "/SHOP WEB"):
+				return http.StatusOK, `{"application":{"instance":[` + entry + `]}}`
 			}
-			want := []string{"GET /apps/SHOP%20WEB", "GET /apps/SHOP%20WEB/web-1.shop:web", "HEAD /apps"}
-			if diff := cmp.Diff(want, server.requests()); diff != "" {
-				t.Errorf("requests, -want +got:\n%s\nreason: %s", diff, tc.reason)
-			}
+			return http.StatusNotFound, ""
 		})
-	}
+		state, err := open(t, registry.Config{Endpoint: server.URL}).AppEntries().Get(t.Context(), in)
+		if err != nil || state != registry.Absent {
+			t.Errorf("got %q and error %v, want %q\nreason: %s", state, err, registry.Absent, tc.reason)
+		}
+		want := []string{"GET /apps/SHOP%20WEB", "GET /apps/SHOP%20WEB/web-1.shop:web", "HEAD /apps"}
+		if diff := cmp.Diff(want, server.requests()); diff != "" {
+			t.Errorf("requests, -want +got:\n%s\nreason: %s", diff, tc.reason)
+		}
+	})
 }
 
 // TestAppEntryThatIsNotThere is looked for under the IDs that clients commonly make.

@@ -111,7 +111,7 @@ func TestServersOfAllVersions(t *testing.T) {
 func TestWhatAServerCanDo(t *testing.T) {
 	t.Parallel()
 	const unknown = "not known before it has listed"
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		status int
 		answer string
@@ -120,7 +120,8 @@ func TestWhatAServerCanDo(t *testing.T) {
 		says   string // by the probe
 		// unlisted is what that says before a list, where that is something else.
 		unlisted string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"no such path":        {"it is of an older version", 404, `{"error":"no"}`, 1, false, "", unknown},
 		"no such method":      {"it is of an older version", 405, ``, 1, false, "", unknown},
 		"not implemented":     {"it is of an older version", 501, ``, 1, false, "", unknown},
@@ -131,30 +132,27 @@ func TestWhatAServerCanDo(t *testing.T) {
 		"away":                {"it is asked again", 503, ``, 1, true, "503", ""},
 		"may not be asked":    {"it is asked again, and a person looks", 403, ``, 1, true, "auth", ""},
 		"where it can't read": {"a status of its own says nothing of its version", 400, ``, 1, true, "400", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := open(t, registry.Config{Endpoint: drivertest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
-				answer := tc.answer
-				switch r.URL.Path {
-				case "/v1/capabilities":
-					w.WriteHeader(tc.status)
-				case "/v1/instances":
-					answer = `{"instances":[]}`
-				}
-				_, _ = io.WriteString(w, answer)
-			})})
-			before := cmp.Or(tc.says, tc.unlisted)
-			err := d.Probe(t.Context(), drivertest.Pod(1))
-			if expect.Error(t, tc.reason, err, before); tc.unlisted != "" && (registry.IsTerminal(err) || !d.Probes()) {
-				t.Errorf("before a list: got %v, probes: %t, want an error that passes\nreason: %s", err, d.Probes(), tc.reason)
+	}, func(t *testing.T, tc row) {
+		d := open(t, registry.Config{Endpoint: drivertest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
+			answer := tc.answer
+			switch r.URL.Path {
+			case "/v1/capabilities":
+				w.WriteHeader(tc.status)
+			case "/v1/instances":
+				answer = `{"instances":[]}`
 			}
-			_, err = d.List(t.Context(), "test")
-			expect.NoError(t, err)
-			expect.Error(t, tc.reason, d.Probe(t.Context(), drivertest.Pod(1)), tc.says)
-			if d.BatchLimit() != tc.limit || d.Probes() != tc.probes {
-				t.Errorf("got batches of %d, probes %t; want %d, %t\nreason: %s", d.BatchLimit(), d.Probes(), tc.limit, tc.probes, tc.reason)
-			}
-		})
-	}
+			_, _ = io.WriteString(w, answer)
+		})})
+		before := cmp.Or(tc.says, tc.unlisted)
+		err := d.Probe(t.Context(), drivertest.Pod(1))
+		if expect.Error(t, tc.reason, err, before); tc.unlisted != "" && (registry.IsTerminal(err) || !d.Probes()) {
+			t.Errorf("before a list: got %v, probes: %t, want an error that passes\nreason: %s", err, d.Probes(), tc.reason)
+		}
+		_, err = d.List(t.Context(), "test")
+		expect.NoError(t, err)
+		expect.Error(t, tc.reason, d.Probe(t.Context(), drivertest.Pod(1)), tc.says)
+		if d.BatchLimit() != tc.limit || d.Probes() != tc.probes {
+			t.Errorf("got batches of %d, probes %t; want %d, %t\nreason: %s", d.BatchLimit(), d.Probes(), tc.limit, tc.probes, tc.reason)
+		}
+	})
 }

@@ -74,13 +74,14 @@ func TestTheDocumentCatches(t *testing.T) {
 	}
 	entry := func(more string) string { return `{"instances":[` + strings.TrimSuffix(instance, "}") + more + `}]}` }
 	const attributes = `{"weight":10000,"zone":"a","tags":["b","a"],"metadata":{"version":"","a b":"名"},`
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		asked  request
 		status int
 		answer string
 		want   string // "": nothing is wrong
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"right change":     {"the plain case", register, 204, "", ""},
 		"right list":       {"the plain case", list, 200, `{"instances":[]}`, ""},
 		"right attributes": {"they may be there", registerWith("{", attributes), 204, "", ""},
@@ -102,20 +103,17 @@ func TestTheDocumentCatches(t *testing.T) {
 		"list with no body":         {"a 204 tells nothing of the instances", list, 204, "", "status is not supported"},
 		"error in another form":     {"its text must be found", register, 503, `{"message":"busy"}`, `property "error" is missing`},
 		"redirect":                  {"it is not documented", register, 302, "", "status is not supported"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			asked := httptest.NewRequestWithContext(t.Context(), tc.asked.method, tc.asked.url, strings.NewReader(tc.asked.body))
-			if tc.asked.body != "" {
-				asked.Header.Set("Content-Type", "application/json")
-			}
-			var err error
-			loadDocument(t).watch(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Content-Type", "application/json")
-				w.WriteHeader(tc.status)
-				_, _ = io.WriteString(w, tc.answer)
-			}), func(_ *http.Request, differs error) { err = differs }).ServeHTTP(httptest.NewRecorder(), asked)
-			expect.Error(t, tc.reason, err, tc.want)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		asked := httptest.NewRequestWithContext(t.Context(), tc.asked.method, tc.asked.url, strings.NewReader(tc.asked.body))
+		if tc.asked.body != "" {
+			asked.Header.Set("Content-Type", "application/json")
+		}
+		var err error
+		loadDocument(t).watch(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(tc.status)
+			_, _ = io.WriteString(w, tc.answer)
+		}), func(_ *http.Request, differs error) { err = differs }).ServeHTTP(httptest.NewRecorder(), asked)
+		expect.Error(t, tc.reason, err, tc.want)
+	})
 }

@@ -27,24 +27,22 @@ func answering(t *testing.T, status int, body string) *httpregistry.Registry {
 
 func TestErrorsHaveTheServersWords(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		body   string
 		want   string // what follows the status
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"documented form": {"it is there for this", `{"error":"service web is frozen","code":7}`, ": service web is frozen"},
 		"other JSON":      {"better than nothing", `{"message":"frozen"}`, `: {"message":"frozen"}`},
 		"text":            {"a proxy on the way answers so", "upstream down\n", ": upstream down"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			err := answering(t, 422, tc.body).FailOver(t.Context(), drivertest.Pod(1))
-			want := "failing over web at 10.0.0.1:80: the registry answered 422 Unprocessable Entity" + tc.want
-			if err == nil || err.Error() != want {
-				t.Errorf("got %v\nwant %s\nreason: %s", err, want, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		err := answering(t, 422, tc.body).FailOver(t.Context(), drivertest.Pod(1))
+		want := "failing over web at 10.0.0.1:80: the registry answered 422 Unprocessable Entity" + tc.want
+		if err == nil || err.Error() != want {
+			t.Errorf("got %v\nwant %s\nreason: %s", err, want, tc.reason)
+		}
+	})
 }
 
 // TestTheFieldsOfAnInstance: servers that others wrote read them. The document lets pass what it does not name.
@@ -90,27 +88,25 @@ func TestCredentialsThatAreNotGoodAreNamed(t *testing.T) {
 	t.Parallel()
 	token := registry.Auth{TokenFile: drivertest.File(t, wrongToken)}
 	password := registry.Auth{Username: "me", PasswordFile: drivertest.File(t, wrongPassword)}
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		auth   registry.Auth
 		status int
 		field  string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"token, 403":    {"it may not do that", token, 403, "auth.tokenFile"},
 		"password, 403": {"it may not do that", password, 403, "auth.passwordFile"},
 		"none, 401":     {"it must be said that some are needed", registry.Auth{}, 401, "auth"},
 		"token, 422":    {"it has nothing to do with the token", token, 422, ""},
 		"token, 407":    {"a proxy asks for its own", token, 407, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			server := drivertest.Serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(tc.status) })
-			err := open(t, registry.Config{Endpoint: server, Auth: tc.auth}).Register(t.Context(), drivertest.Pod(1))
-			if field, _ := registry.FieldOf(err); !registry.IsTerminal(err) || field != tc.field {
-				t.Errorf("got error %v of field %q, want a terminal one of %q\nreason: %s", err, field, tc.field, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		server := drivertest.Serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(tc.status) })
+		err := open(t, registry.Config{Endpoint: server, Auth: tc.auth}).Register(t.Context(), drivertest.Pod(1))
+		if field, _ := registry.FieldOf(err); !registry.IsTerminal(err) || field != tc.field {
+			t.Errorf("got error %v of field %q, want a terminal one of %q\nreason: %s", err, field, tc.field, tc.reason)
+		}
+	})
 }
 
 func TestListIsAllOrNothing(t *testing.T) {
@@ -118,12 +114,13 @@ func TestListIsAllOrNothing(t *testing.T) {
 	entry := func(cluster, state string) string {
 		return `{"service":"web","address":"10.0.0.1","port":80,"cluster":"` + cluster + `","state":"` + state + `"}`
 	}
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		body   string
 		want   int
 		says   string // "": no error
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"some":            {reason: "the plain case", body: `{"instances":[` + entry("test", "InService") + `]}`, want: 1},
 		"none":            {reason: "nothing is an answer", body: `{"instances":[]}`, want: 0},
 		"unknown fields":  {reason: "a later version may have more", body: `{"instances":[],"next":null}`, want: 0},
@@ -138,21 +135,18 @@ func TestListIsAllOrNothing(t *testing.T) {
 		"no JSON":        {reason: "a login page answers 200, too", body: `<html>`, says: "decoding"},
 		"nothing at all": {reason: "it is no list", body: ``, says: "decoding"},
 		"two answers":    {reason: "the second would be ignored", body: `{"instances":[]}{}`, says: "decoding"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got, err := answering(t, 200, tc.body).List(t.Context(), "test")
-			if tc.says == "" {
-				if err != nil || len(got) != tc.want || tc.want > 0 && got[0].Metadata != nil {
-					t.Errorf("got %d entries, error %v; want %d\nreason: %s", len(got), err, tc.want, tc.reason)
-				}
-				return
+	}, func(t *testing.T, tc row) {
+		got, err := answering(t, 200, tc.body).List(t.Context(), "test")
+		if tc.says == "" {
+			if err != nil || len(got) != tc.want || tc.want > 0 && got[0].Metadata != nil {
+				t.Errorf("got %d entries, error %v; want %d\nreason: %s", len(got), err, tc.want, tc.reason)
 			}
-			if got != nil || err == nil || registry.IsTerminal(err) || !strings.Contains(err.Error(), tc.says) {
-				t.Errorf("got %v, error %v; want a retryable error with %q\nreason: %s", got, err, tc.says, tc.reason)
-			}
-		})
-	}
+			return
+		}
+		if got != nil || err == nil || registry.IsTerminal(err) || !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("got %v, error %v; want a retryable error with %q\nreason: %s", got, err, tc.says, tc.reason)
+		}
+	})
 }
 
 // TestAServerThatKnowsNoNarrowing is of version 1.1 of the protocol or older: it lists the whole cluster.
@@ -195,22 +189,19 @@ func TestAServerThatKnowsNoNarrowing(t *testing.T) {
 // TestAServerThatDoesNotSpeakTheProtocol is the first of two, and keeps no call: the next one begins at the other.
 func TestAServerThatDoesNotSpeakTheProtocol(t *testing.T) {
 	t.Parallel()
-	for name, call := range map[string]func(*httpregistry.Registry) error{
+	expect.Each(t, map[string]func(*httpregistry.Registry) error{
 		"List": func(d *httpregistry.Registry) error { _, err := d.List(t.Context(), "test"); return err },
 		"Get":  func(d *httpregistry.Registry) error { _, err := d.Get(t.Context(), drivertest.Pod(1)); return err },
 		"Batch": func(d *httpregistry.Registry) error {
 			return d.Batch(t.Context(), []registry.Change{{Instance: drivertest.Pod(1), State: registry.Absent}})[0]
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			first := drivertest.Answering(t, 200, nil, "<html>")
-			second := drivertest.Answering(t, 200, nil, `{"instances":[],"outcomes":[{"status":204}]}`)
-			d := open(t, registry.Config{Endpoint: first + "," + second})
-			if err := call(d); err == nil || registry.IsTerminal(err) || !strings.Contains(err.Error(), first) {
-				t.Errorf("got error %v, want one that passes and names %s", err, first)
-			}
-			expect.NoError(t, call(d))
-		})
-	}
+	}, func(t *testing.T, call func(*httpregistry.Registry) error) {
+		first := drivertest.Answering(t, 200, nil, "<html>")
+		second := drivertest.Answering(t, 200, nil, `{"instances":[],"outcomes":[{"status":204}]}`)
+		d := open(t, registry.Config{Endpoint: first + "," + second})
+		if err := call(d); err == nil || registry.IsTerminal(err) || !strings.Contains(err.Error(), first) {
+			t.Errorf("got error %v, want one that passes and names %s", err, first)
+		}
+		expect.NoError(t, call(d))
+	})
 }

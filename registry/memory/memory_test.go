@@ -26,9 +26,7 @@ func newRegistry(t *testing.T) *memory.Registry {
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	store := newRegistry(t)
-	registrytest.Run(t, registrytest.Harness{
-		Open: func(testing.TB, string) registry.Registry { return store },
-	})
+	registrytest.Run(t, registrytest.Harness{Open: func(testing.TB, string) registry.Registry { return store }})
 }
 
 // TestNewRefusesWhatItHasNoUseFor since who writes it means another driver: there is no server here.
@@ -76,11 +74,12 @@ func populated(t *testing.T) *memory.Registry {
 func TestTheViewLists(t *testing.T) {
 	t.Parallel()
 	r := populated(t)
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		query  string
 		want   []string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"all":            {"a newcomer asks with nothing", "", []string{"db@10.0.0.3 OutOfService", "web@10.0.0.1 InService", "web@10.0.0.2 InService"}},
 		"cluster":        {"one cluster's alone", "?cluster=a", []string{"db@10.0.0.3 OutOfService", "web@10.0.0.2 InService"}},
 		"service":        {"one service's alone", "?service=web", []string{"web@10.0.0.1 InService", "web@10.0.0.2 InService"}},
@@ -88,31 +87,28 @@ func TestTheViewLists(t *testing.T) {
 		"unknown":        {"nothing is a list too", "?service=nope", nil},
 		"empty cluster":  {"a filter that is given counts, though it is empty", "?cluster=", nil},
 		"unknown filter": {"what is not known is ignored", "?color=red&service=db", []string{"db@10.0.0.3 OutOfService"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			answer := ask(t, r, http.MethodGet, "/v1/instances"+tc.query)
-			if answer.Code != http.StatusOK || answer.Header().Get("Content-Type") != "application/json" {
-				t.Errorf("got %d %s, want 200 in JSON", answer.Code, answer.Header().Get("Content-Type"))
-			}
-			var got struct {
-				Instances []registry.Entry `json:"instances"`
-			}
-			if err := json.Unmarshal(answer.Body.Bytes(), &got); err != nil {
-				t.Fatalf("%s: %v", answer.Body, err)
-			}
-			if got.Instances == nil {
-				t.Errorf("%s: instances is null, want a list", answer.Body)
-			}
-			var names []string
-			for _, e := range got.Instances {
-				names = append(names, fmt.Sprintf("%s@%s %s", e.Service, e.Address, e.State))
-			}
-			if diff := cmp.Diff(tc.want, names); diff != "" {
-				t.Errorf("instances, -want +got:\n%s\nreason: %s", diff, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		answer := ask(t, r, http.MethodGet, "/v1/instances"+tc.query)
+		if answer.Code != http.StatusOK || answer.Header().Get("Content-Type") != "application/json" {
+			t.Errorf("got %d %s, want 200 in JSON", answer.Code, answer.Header().Get("Content-Type"))
+		}
+		var got struct {
+			Instances []registry.Entry `json:"instances"`
+		}
+		if err := json.Unmarshal(answer.Body.Bytes(), &got); err != nil {
+			t.Fatalf("%s: %v", answer.Body, err)
+		}
+		if got.Instances == nil {
+			t.Errorf("%s: instances is null, want a list", answer.Body)
+		}
+		var names []string
+		for _, e := range got.Instances {
+			names = append(names, fmt.Sprintf("%s@%s %s", e.Service, e.Address, e.State))
+		}
+		if diff := cmp.Diff(tc.want, names); diff != "" {
+			t.Errorf("instances, -want +got:\n%s\nreason: %s", diff, tc.reason)
+		}
+	})
 }
 
 func TestTheViewChangesNothing(t *testing.T) {

@@ -25,11 +25,12 @@ func (f *fake) registersItself(in registry.Instance, healthy bool) {
 // TestAppThatIsNotUp waits: it is the application's to put that right.
 func TestAppThatIsNotUp(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		has    func(f *fake)
 		want   string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"not registered": {
 			"a person has to learn what was looked for",
 			func(*fake) {}, "service web has no instance with IP 10.0.0.1 and port 80 in namespace public, group DEFAULT_GROUP, cluster DEFAULT",
@@ -39,24 +40,21 @@ func TestAppThatIsNotUp(t *testing.T) {
 			"it is not the application's", func(f *fake) { expect.NoError(t, atVersion(t, f, "v1").Register(t.Context(), drivertest.Pod(1))) },
 			"has no instance",
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFake(t, "v1")
-			tc.has(f)
-			_ = f.requests()
-			err := atVersion(t, f, "v1").AppEntries().Register(t.Context(), drivertest.Pod(1))
-			if !registry.IsNotRegistered(err) {
-				t.Errorf("got error %v, want one that says not registered\nreason: %s", err, tc.reason)
+	}, func(t *testing.T, tc row) {
+		f := newFake(t, "v1")
+		tc.has(f)
+		_ = f.requests()
+		err := atVersion(t, f, "v1").AppEntries().Register(t.Context(), drivertest.Pod(1))
+		if !registry.IsNotRegistered(err) {
+			t.Errorf("got error %v, want one that says not registered\nreason: %s", err, tc.reason)
+		}
+		expect.Error(t, tc.reason, err, tc.want)
+		for _, asked := range f.requests() {
+			if !strings.HasPrefix(asked, "GET ") {
+				t.Errorf("it sent %s, want nothing that changes anything", asked)
 			}
-			expect.Error(t, tc.reason, err, tc.want)
-			for _, asked := range f.requests() {
-				if !strings.HasPrefix(asked, "GET ") {
-					t.Errorf("it sent %s, want nothing that changes anything", asked)
-				}
-			}
-		})
-	}
+		}
+	})
 }
 
 // TestOwnEntryIsNoApps: a pod whose entry is Rollcall's by now leaves its application's, of which nothing is left.
@@ -110,35 +108,32 @@ func TestAppEntryThatIsOutHoldsNoOther(t *testing.T) {
 func TestAppEntryOfAnIPv6Address(t *testing.T) {
 	t.Parallel()
 	const long, short = "2001:db8:0:0:1:0:0:a", "2001:db8::1:0:0:a"
-	for name, spellings := range map[string][]string{"long": {long}, "both": {long, short}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f, in := newFake(t, "v3"), drivertest.Pod(1)
-			for _, in.Address = range spellings {
-				f.registersItself(in, true)
+	expect.Each(t, map[string][]string{"long": {long}, "both": {long, short}}, func(t *testing.T, spellings []string) {
+		f, in := newFake(t, "v3"), drivertest.Pod(1)
+		for _, in.Address = range spellings {
+			f.registersItself(in, true)
+		}
+		in.Address = short
+		apps := atVersion(t, f, "v3").AppEntries()
+		for _, step := range []struct {
+			change  call
+			want    registry.State
+			enabled string
+		}{
+			{apps.FailOver, registry.OutOfService, "false"}, {apps.Register, registry.InService, "true"},
+			{apps.Deregister, registry.OutOfService, "false"},
+		} {
+			expect.NoError(t, step.change(t.Context(), in))
+			if state, err := apps.Get(t.Context(), in); err != nil || state != step.want {
+				t.Errorf("Get: got %q and error %v, want %q", state, err, step.want)
 			}
-			in.Address = short
-			apps := atVersion(t, f, "v3").AppEntries()
-			for _, step := range []struct {
-				change  call
-				want    registry.State
-				enabled string
-			}{
-				{apps.FailOver, registry.OutOfService, "false"}, {apps.Register, registry.InService, "true"},
-				{apps.Deregister, registry.OutOfService, "false"},
-			} {
-				expect.NoError(t, step.change(t.Context(), in))
-				if state, err := apps.Get(t.Context(), in); err != nil || state != step.want {
-					t.Errorf("Get: got %q and error %v, want %q", state, err, step.want)
-				}
-				for _, address := range spellings {
-					if got := f.put[address+" 80"].Get("enabled"); got != step.enabled {
-						t.Errorf("enabled is %q at %s, want %s", got, address, step.enabled)
-					}
+			for _, address := range spellings {
+				if got := f.put[address+" 80"].Get("enabled"); got != step.enabled {
+					t.Errorf("enabled is %q at %s, want %s", got, address, step.enabled)
 				}
 			}
-		})
-	}
+		}
+	})
 }
 
 // TestAppEntryOfAnotherNacosCluster is given to clients that name none, and no change within options.cluster takes it out.

@@ -28,35 +28,32 @@ func withUser(t *testing.T, endpoint string) registry.Config {
 // Whatever a server says, no error tells a secret.
 func TestErrorsHaveNoSecrets(t *testing.T) {
 	t.Parallel()
-	for name, status := range map[string]int{"refused": 403, "failed": 500, "unfit": 400, "unknown": 404} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFake(t, "v3")
-			f.meddle(func(w http.ResponseWriter, path string, form url.Values) bool {
-				if strings.HasSuffix(path, "/state") {
-					return false
-				}
-				if strings.HasSuffix(path, "/login") && status != 403 && status != 404 {
-					return false
-				}
-				said := "you sent " + form.Encode() + " S3cret&=%+"
-				if !strings.HasSuffix(path, "/login") {
-					said += " a-token"
-				}
-				f.page(w, status, said)
-				return true
-			})
-			err := open(t, withUser(t, f.URL)).Register(t.Context(), drivertest.Pod(1))
-			if err == nil || strings.Contains(err.Error(), "S3cret") || strings.Contains(err.Error(), "a-token") {
-				t.Errorf("got error %v, want one without secrets", err)
+	expect.Each(t, map[string]int{"refused": 403, "failed": 500, "unfit": 400, "unknown": 404}, func(t *testing.T, status int) {
+		f := newFake(t, "v3")
+		f.meddle(func(w http.ResponseWriter, path string, form url.Values) bool {
+			if strings.HasSuffix(path, "/state") {
+				return false
 			}
-			for _, asked := range f.requests() {
-				if strings.Contains(asked, "a-token") || strings.Contains(asked, "S3cret") && !strings.Contains(asked, "/login ") {
-					t.Errorf("a secret stands in the parameters of %s", asked)
-				}
+			if strings.HasSuffix(path, "/login") && status != 403 && status != 404 {
+				return false
 			}
+			said := "you sent " + form.Encode() + " S3cret&=%+"
+			if !strings.HasSuffix(path, "/login") {
+				said += " a-token"
+			}
+			f.page(w, status, said)
+			return true
 		})
-	}
+		err := open(t, withUser(t, f.URL)).Register(t.Context(), drivertest.Pod(1))
+		if err == nil || strings.Contains(err.Error(), "S3cret") || strings.Contains(err.Error(), "a-token") {
+			t.Errorf("got error %v, want one without secrets", err)
+		}
+		for _, asked := range f.requests() {
+			if strings.Contains(asked, "a-token") || strings.Contains(asked, "S3cret") && !strings.Contains(asked, "/login ") {
+				t.Errorf("a secret stands in the parameters of %s", asked)
+			}
+		}
+	})
 }
 
 // The call goes on to the next address within its own context, and the address that answered is used from then on.
@@ -86,39 +83,36 @@ func TestAddresses(t *testing.T) {
 // call begins elsewhere.
 func TestUnansweredChangeIsNotMadeElsewhere(t *testing.T) {
 	t.Parallel()
-	for name, trouble := range map[string]func(http.ResponseWriter, *http.Request){
+	expect.Each(t, map[string]func(http.ResponseWriter, *http.Request){
 		"silence":          func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
 		"a proxy's answer": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGatewayTimeout) },
 		"a proxy's other":  func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) },
 		"a cut connection": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f, second := newFake(t, "v3"), newFake(t, "v3")
-			slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/instance") {
-					_ = r.ParseForm() // so that the server sees the client go
-					trouble(w, r)
-					return
-				}
-				f.ServeHTTP(w, r)
-			}))
-			t.Cleanup(slow.Close)
-			d := at(t, slow.URL+","+second.URL, `{}`)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			err := d.Register(ctx, drivertest.Pod(1))
-			var late interface{ Timeout() bool }
-			if err == nil || registry.IsTerminal(err) || !errors.As(err, &late) || !late.Timeout() {
-				t.Errorf("got error %v, want a passing one of a call that may still be made", err)
+	}, func(t *testing.T, trouble func(http.ResponseWriter, *http.Request)) {
+		f, second := newFake(t, "v3"), newFake(t, "v3")
+		slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/instance") {
+				_ = r.ParseForm() // so that the server sees the client go
+				trouble(w, r)
+				return
 			}
-			if asked := second.requests(); len(asked) != 0 {
-				t.Errorf("the second address was asked %q", asked)
-			}
-			expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
-			if asked := second.requests(); len(asked) == 0 {
-				t.Error("the next call did not begin at the second address")
-			}
-		})
-	}
+			f.ServeHTTP(w, r)
+		}))
+		t.Cleanup(slow.Close)
+		d := at(t, slow.URL+","+second.URL, `{}`)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := d.Register(ctx, drivertest.Pod(1))
+		var late interface{ Timeout() bool }
+		if err == nil || registry.IsTerminal(err) || !errors.As(err, &late) || !late.Timeout() {
+			t.Errorf("got error %v, want a passing one of a call that may still be made", err)
+		}
+		if asked := second.requests(); len(asked) != 0 {
+			t.Errorf("the second address was asked %q", asked)
+		}
+		expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
+		if asked := second.requests(); len(asked) == 0 {
+			t.Error("the next call did not begin at the second address")
+		}
+	})
 }

@@ -92,12 +92,13 @@ func TestHeartbeatOfWhatWent(t *testing.T) {
 // Nothing else than Nacos' own words means that an instance is absent.
 func TestOtherAnswersAreNotAbsence(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason   string
 		status   int
 		body     string
 		terminal bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"a proxy's 404":       {"the server is being exchanged", 404, "<html>no such host</html>", false},
 		"the framework's 404": {"it is another version", 404, `{"status":404,"error":"Not Found","message":"No message available"}`, false},
 		"nothing at all":      {"it is not about the instance", 200, "", false},
@@ -108,77 +109,69 @@ func TestOtherAnswersAreNotAbsence(t *testing.T) {
 		"bad request":         {"it stays wrong", 400, "Param 'ip' is illegal", true},
 		"too many":            {"it is a matter of time", 429, "", false},
 		"no leader":           {"it is a matter of time", 500, "caused: did not find the Leader node;", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFake(t, "v1")
-			d := at(t, f.URL, `{"apiVersion":"v1"}`)
-			f.meets("", func(w http.ResponseWriter) {
-				w.Header().Set("Location", "http://elsewhere")
-				w.WriteHeader(tc.status)
-				_, _ = io.WriteString(w, tc.body)
-			})
-			for _, what := range []call{d.Register, d.FailOver, d.Deregister, d.Probe} {
-				err := what(t.Context(), drivertest.Pod(1))
-				if err == nil || registry.IsTerminal(err) != tc.terminal || registry.IsNotRegistered(err) {
-					t.Errorf("got error %v, terminal: %t\nreason: %s", err, registry.IsTerminal(err), tc.reason)
-				}
-			}
+	}, func(t *testing.T, tc row) {
+		f := newFake(t, "v1")
+		d := at(t, f.URL, `{"apiVersion":"v1"}`)
+		f.meets("", func(w http.ResponseWriter) {
+			w.Header().Set("Location", "http://elsewhere")
+			w.WriteHeader(tc.status)
+			_, _ = io.WriteString(w, tc.body)
 		})
-	}
+		for _, what := range []call{d.Register, d.FailOver, d.Deregister, d.Probe} {
+			err := what(t.Context(), drivertest.Pod(1))
+			if err == nil || registry.IsTerminal(err) != tc.terminal || registry.IsNotRegistered(err) {
+				t.Errorf("got error %v, terminal: %t\nreason: %s", err, registry.IsTerminal(err), tc.reason)
+			}
+		}
+	})
 }
 
 // A list is whole or an error.
 func TestListIsWholeOrNothing(t *testing.T) {
 	t.Parallel()
-	for name, body := range map[string]string{
+	expect.Each(t, map[string]string{
 		"not JSON":           "<html>",
 		"no data":            `{"code":0,"data":null}`,
 		"no total":           `{"code":0,"data":{"pageItems":[]}}`,
 		"fewer than told":    `{"code":0,"data":{"totalCount":2,"pageItems":[{"serviceName":"web"}]}}`,
 		"an error's code":    `{"code":30000,"message":"server error","data":{"totalCount":0,"pageItems":[]}}`,
 		"ours without state": `{"code":0,"data":{"totalCount":1,"pageItems":[{"serviceName":"web","groupName":"DEFAULT_GROUP","clusterMap":{"DEFAULT":{"hosts":[{"ip":"10.0.0.1","port":80,"metadata":{"rollcall-cluster":"test"}}]}}}]}}`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFake(t, "v3")
-			d := at(t, f.URL, `{"apiVersion":"v3"}`)
-			f.meets("", func(w http.ResponseWriter) { _, _ = io.WriteString(w, body) })
-			if got, err := d.List(t.Context(), "test"); err == nil {
-				t.Errorf("got %v, want an error", got)
-			}
-		})
-	}
+	}, func(t *testing.T, body string) {
+		f := newFake(t, "v3")
+		d := at(t, f.URL, `{"apiVersion":"v3"}`)
+		f.meets("", func(w http.ResponseWriter) { _, _ = io.WriteString(w, body) })
+		if got, err := d.List(t.Context(), "test"); err == nil {
+			t.Errorf("got %v, want an error", got)
+		}
+	})
 }
 
 // A write that another one undoes before readers see it is made again.
 func TestWhatIsUndoneIsMadeAgain(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		undo string
 		call func(*nacos.Registry, context.Context, registry.Instance) error
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"removed after it was registered": {"PUT /v1/ns/instance", (*nacos.Registry).Register},
 		"put in after it was failed over": {"PUT /v1/ns/instance", (*nacos.Registry).FailOver},
 		"put back after it was removed":   {"DELETE /v1/ns/instance", (*nacos.Registry).Deregister},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFake(t, "v1")
-			d := at(t, f.URL, `{"apiVersion":"v1"}`)
-			expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
-			posted, put := f.posted["10.0.0.1 80"], f.put["10.0.0.1 80"]
-			f.requests()
-			f.once(tc.undo, func(w http.ResponseWriter) {
-				f.posted["10.0.0.1 80"], f.put["10.0.0.1 80"] = posted, put // as if a late call came after ours
-				f.ok(w)
-			})
-			expect.NoError(t, tc.call(d, t.Context(), drivertest.Pod(1)))
-			if n := strings.Count(strings.Join(f.requests(), "\n"), tc.undo); n < 2 {
-				t.Errorf("%d requests of %s, want it once more", n, tc.undo)
-			}
+	}, func(t *testing.T, tc row) {
+		f := newFake(t, "v1")
+		d := at(t, f.URL, `{"apiVersion":"v1"}`)
+		expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
+		posted, put := f.posted["10.0.0.1 80"], f.put["10.0.0.1 80"]
+		f.requests()
+		f.once(tc.undo, func(w http.ResponseWriter) {
+			f.posted["10.0.0.1 80"], f.put["10.0.0.1 80"] = posted, put // as if a late call came after ours
+			f.ok(w)
 		})
-	}
+		expect.NoError(t, tc.call(d, t.Context(), drivertest.Pod(1)))
+		if n := strings.Count(strings.Join(f.requests(), "\n"), tc.undo); n < 2 {
+			t.Errorf("%d requests of %s, want it once more", n, tc.undo)
+		}
+	})
 }
 
 // The last request of a removal fails, and then the process dies: another one makes the call again.
@@ -225,41 +218,39 @@ func TestRemovalLeavesTheNextPodsEntry(t *testing.T) {
 // time.
 func TestReadsWhileItWaits(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		lag  time.Duration
 		most int // reads after the write
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"as long as it takes by default": {500 * time.Millisecond, 2},
 		"longer":                         {700 * time.Millisecond, 3},
 		"long":                           {950 * time.Millisecond, 4},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFake(t, "v3")
-			d := at(t, f.URL, `{}`)
-			var written time.Time
-			reads := 0
-			f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
-				switch path {
-				case "PUT /v3/admin/ns/instance":
-					written = time.Now()
-				case "GET /v3/admin/ns/instance":
-					if written.IsZero() {
-						return false
-					}
-					if reads++; time.Since(written) < tc.lag {
-						f.problem(w, http.StatusNotFound, 20004, "no matched ip found!")
-						return true
-					}
+	}, func(t *testing.T, tc row) {
+		f := newFake(t, "v3")
+		d := at(t, f.URL, `{}`)
+		var written time.Time
+		reads := 0
+		f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
+			switch path {
+			case "PUT /v3/admin/ns/instance":
+				written = time.Now()
+			case "GET /v3/admin/ns/instance":
+				if written.IsZero() {
+					return false
 				}
-				return false
-			})
-			expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
-			if reads > tc.most {
-				t.Errorf("it read %d times until readers saw the write after %s, want at most %d", reads, tc.lag, tc.most)
+				if reads++; time.Since(written) < tc.lag {
+					f.problem(w, http.StatusNotFound, 20004, "no matched ip found!")
+					return true
+				}
 			}
+			return false
 		})
-	}
+		expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
+		if reads > tc.most {
+			t.Errorf("it read %d times until readers saw the write after %s, want at most %d", reads, tc.lag, tc.most)
+		}
+	})
 }
 
 // A call ends with its context although readers never see the write.

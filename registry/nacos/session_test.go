@@ -13,6 +13,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // clocked is a session whose time is ours, and a server's logins.
@@ -76,36 +77,33 @@ func TestTokenIsRenewedInTime(t *testing.T) {
 // TestTokenIsKeptWhereNoneFollows: a login is no reason to throw away a token that the server still takes.
 func TestTokenIsKeptWhereNoneFollows(t *testing.T) {
 	t.Parallel()
-	for name, fail := range map[string]error{
+	expect.Each(t, map[string]error{
 		"trouble": answered(http.StatusInternalServerError, "No DataSource set"),
 		"refusal": answered(http.StatusForbidden, "user not found!"),
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := newClocked()
+	}, func(t *testing.T, fail error) {
+		c := newClocked()
+		c.expectToken(t, "token-1")
+		c.fail = fail
+		c.pass(49 * time.Minute)
+		for wantLogins := int64(2); wantLogins < 5; wantLogins++ {
 			c.expectToken(t, "token-1")
-			c.fail = fail
-			c.pass(49 * time.Minute)
-			for wantLogins := int64(2); wantLogins < 5; wantLogins++ {
-				c.expectToken(t, "token-1")
-				c.pass(loginAgain - time.Second)
-				c.expectToken(t, "token-1")
-				if n := c.logins.Load(); n != wantLogins {
-					t.Fatalf("%d logins, want %d: one every %s", n, wantLogins, loginAgain)
-				}
-				c.pass(time.Second)
+			c.pass(loginAgain - time.Second)
+			c.expectToken(t, "token-1")
+			if n := c.logins.Load(); n != wantLogins {
+				t.Fatalf("%d logins, want %d: one every %s", n, wantLogins, loginAgain)
 			}
-			if got, err := c.renew(t.Context(), "token-1", c.login); err == nil {
-				t.Errorf("got token %q, which the server has refused", got)
-			}
-			c.pass(11 * time.Minute)
-			if got, err := c.token(t.Context(), c.login); err == nil {
-				t.Errorf("got token %q, which has ended", got)
-			}
-			c.fail = nil
-			c.expectToken(t, "token-7")
-		})
-	}
+			c.pass(time.Second)
+		}
+		if got, err := c.renew(t.Context(), "token-1", c.login); err == nil {
+			t.Errorf("got token %q, which the server has refused", got)
+		}
+		c.pass(11 * time.Minute)
+		if got, err := c.token(t.Context(), c.login); err == nil {
+			t.Errorf("got token %q, which has ended", got)
+		}
+		c.fail = nil
+		c.expectToken(t, "token-7")
+	})
 }
 
 // TestLoginThatHangs holds up one call, which is left time for its request.
@@ -178,11 +176,12 @@ func TestWaitingForALoginEndsWithTheContext(t *testing.T) {
 // its parts.
 func TestRefusedLogins(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason  string
 		err     error
 		refused bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"403":              {"2.x", answered(403, "user not found!"), true},
 		"401":              {"a proxy", answered(401, ""), true},
 		"500 of 3.1":       {"a wrong password, without a word", answered(500, "No message available"), true},
@@ -193,22 +192,19 @@ func TestRefusedLogins(t *testing.T) {
 		"no answer":        {"the server is away", driverkit.Away(errors.New("connection refused")), false},
 		"none of Nacos'":   {"it is unknown", errors.New("something"), false},
 		"a page not found": {"it is another version", answered(404, "No message available"), false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := newClocked()
-			c.fail = tc.err
-			_, err := c.token(t.Context(), c.login)
-			field, _ := registry.FieldOf(err)
-			if registry.IsTerminal(err) != tc.refused || (field == "auth.passwordFile") != tc.refused {
-				t.Errorf("got error %v of field %q, terminal: %t; want refused: %t\nreason: %s",
-					err, field, registry.IsTerminal(err), tc.refused, tc.reason)
-			}
-			if tc.refused && verdictOf(err) != refused {
-				t.Errorf("another address would be asked for the same: %v", err)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		c := newClocked()
+		c.fail = tc.err
+		_, err := c.token(t.Context(), c.login)
+		field, _ := registry.FieldOf(err)
+		if registry.IsTerminal(err) != tc.refused || (field == "auth.passwordFile") != tc.refused {
+			t.Errorf("got error %v of field %q, terminal: %t; want refused: %t\nreason: %s",
+				err, field, registry.IsTerminal(err), tc.refused, tc.reason)
+		}
+		if tc.refused && verdictOf(err) != refused {
+			t.Errorf("another address would be asked for the same: %v", err)
+		}
+	})
 }
 
 func answered(status int, said string) error {

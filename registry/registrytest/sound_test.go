@@ -14,6 +14,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
@@ -466,28 +467,26 @@ func (s *store) plainHarness(wrap func(sound) registry.Registry) registrytest.Ha
 
 func TestASoundDriverPasses(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		set    func(*store)
 		plain  bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"durable":  {"nothing may be skipped", func(*store) {}, false},
 		"volatile": {"a registry may forget", func(s *store) { s.volatile = true }, false},
 		"lagging":  {"a list may lag, and is waited for", func(s *store) { s.lags = lag }, false},
 		"plain":    {"a driver need not have more than the contract", func(*store) {}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStore(t)
-			tc.set(s)
-			h := s.harness(asItIs)
-			if tc.plain {
-				h = s.plainHarness(func(d sound) registry.Registry { return bare(d) })
-			}
-			if s.volatile {
-				h.Lacks[registrytest.Durable] = "it forgets"
-			}
-			registrytest.Run(t, h)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		s := newStore(t)
+		tc.set(s)
+		h := s.harness(asItIs)
+		if tc.plain {
+			h = s.plainHarness(func(d sound) registry.Registry { return bare(d) })
+		}
+		if s.volatile {
+			h.Lacks[registrytest.Durable] = "it forgets"
+		}
+		registrytest.Run(t, h)
+	})
 }

@@ -44,16 +44,13 @@ func TestADriverWithTheLeastPasses(t *testing.T) {
 
 func TestABadHarnessIsRefused(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		spoil  func(*registrytest.Harness)
 		want   string
-	}{
-		"no Open": {
-			reason: "there would be nothing to test",
-			spoil:  func(h *registrytest.Harness) { h.Open = nil },
-			want:   "no Open",
-		},
+	}
+	expect.Each(t, map[string]row{
+		"no Open": {reason: "there would be nothing to test", spoil: func(h *registrytest.Harness) { h.Open = nil }, want: "no Open"},
 		"a reason that is empty": {
 			reason: "a skip says why",
 			spoil:  func(h *registrytest.Harness) { h.Lacks[registrytest.Weight] = "" },
@@ -64,17 +61,14 @@ func TestABadHarnessIsRefused(t *testing.T) {
 			spoil:  func(h *registrytest.Harness) { h.Lacks["Tag"] = "none" },
 			want:   `"Tag", which is no capability`,
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			h := newStore(t).harness(asItIs)
-			tc.spoil(&h)
-			_, err := registrytest.Check(t, h)
-			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("Check: got error %v, want one with %q\nreason: %s", err, tc.want, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		h := newStore(t).harness(asItIs)
+		tc.spoil(&h)
+		_, err := registrytest.Check(t, h)
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("Check: got error %v, want one with %q\nreason: %s", err, tc.want, tc.reason)
+		}
+	})
 }
 
 // TestADriverThatCantListNeedsTruth has a harness without a way to see what the registry holds.
@@ -129,22 +123,20 @@ func TestWhatHasNoPlaceIsLeftOut(t *testing.T) {
 			return in
 		}))
 	}
-	for name, tc := range map[string]struct {
+	type row struct {
 		wrap func(sound) registry.Registry
 		want []string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"left out": {leavesOut, nil},
 		"kept":     {asItIs, []string{"GetAgreesWithList", "ListIsACopy", "RestartKeepsEntries"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			h := only(newStore(t).harness(tc.wrap), registrytest.Restart)
-			for _, c := range []registrytest.Capability{registrytest.Weight, registrytest.Zone, registrytest.Tags, registrytest.Metadata} {
-				h.Lacks[c] = "there is no place for it"
-			}
-			results, err := registrytest.Check(t, registrytest.Impatient(h, time.Second))
-			expect.NoError(t, err)
-			expectFailures(t, results, tc.want, "what has no place is left out")
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		h := only(newStore(t).harness(tc.wrap), registrytest.Restart)
+		for _, c := range []registrytest.Capability{registrytest.Weight, registrytest.Zone, registrytest.Tags, registrytest.Metadata} {
+			h.Lacks[c] = "there is no place for it"
+		}
+		results, err := registrytest.Check(t, registrytest.Impatient(h, time.Second))
+		expect.NoError(t, err)
+		expectFailures(t, results, tc.want, "what has no place is left out")
+	})
 }

@@ -97,11 +97,12 @@ func TestEncode(t *testing.T) {
 		spring    = `{"@class":"org.springframework.cloud.zookeeper.discovery.ZookeeperInstance",` +
 			`"id":"rollcall-10.0.0.1:8080","name":"web","metadata":{` + meta
 	)
-	for name, tc := range map[string]struct {
+	type row struct {
 		opts  Options
 		state registry.State
 		want  string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"default": {Options{Payload: payloadNone}, registry.InService, head + `null` + permanent + `,"metadata":{` + meta + mark + `}`},
 		"spring, out of service": {
 			Options{Payload: payloadSpring, FailOver: failOverStatus}, registry.OutOfService,
@@ -111,21 +112,18 @@ func TestEncode(t *testing.T) {
 			Options{Payload: payloadNone, FailOver: failOverEnabled}, registry.OutOfService,
 			head + `null` + permanent + `,"enabled":false,"metadata":{` + meta + mark + `}`,
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			raw, err := tc.opts.encode(sample(), tc.state, 7)
-			expect.NoError(t, err)
-			if diff := cmp.Diff(tc.want, string(raw)); diff != "" {
-				t.Errorf("the entry (-want +got):\n%s", diff)
-			}
-			got, at, ours := decode("web", "rollcall-10.0.0.1:8080", raw)
-			want := registry.Entry{Instance: sample(), State: tc.state}
-			if diff := cmp.Diff(want, got); diff != "" || at != 7 || !ours {
-				t.Errorf("read back, ours: %t, at %d (-want +got):\n%s", ours, at, diff)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		raw, err := tc.opts.encode(sample(), tc.state, 7)
+		expect.NoError(t, err)
+		if diff := cmp.Diff(tc.want, string(raw)); diff != "" {
+			t.Errorf("the entry (-want +got):\n%s", diff)
+		}
+		got, at, ours := decode("web", "rollcall-10.0.0.1:8080", raw)
+		want := registry.Entry{Instance: sample(), State: tc.state}
+		if diff := cmp.Diff(want, got); diff != "" || at != 7 || !ours {
+			t.Errorf("read back, ours: %t, at %d (-want +got):\n%s", ours, at, diff)
+		}
+	})
 }
 
 func TestEncodeRefuses(t *testing.T) {
@@ -250,12 +248,13 @@ func pipe(t *testing.T) (*framed, net.Conn) {
 
 func TestFramedRefusesNonsense(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason   string
 		welcomed bool
 		length   uint32
 		ok       bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"a welcome":        {"it is what ZooKeeper says first", false, 37, true},
 		"an old welcome":   {"it has no mark for read-only", false, 36, true},
 		"text":             {"HTTP is spoken there", false, binary.BigEndian.Uint32([]byte("HTTP")), false},
@@ -266,18 +265,15 @@ func TestFramedRefusesNonsense(t *testing.T) {
 		"too long":         {"it would cost all memory", true, maxAnswer + 1, false},
 		"a short answer":   {"the client would panic", true, 15, false},
 		"a very short one": {"nothing would be read of it, again and again", true, 0, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f, server := pipe(t)
-			f.welcomed.Store(tc.welcomed)
-			go func() { _, _ = server.Write(binary.BigEndian.AppendUint32(nil, tc.length)) }()
-			_, err := io.ReadFull(f, make([]byte, headerLength))
-			if (err == nil) != tc.ok {
-				t.Errorf("a length of %d: got error %v, want it taken: %t\nreason: %s", tc.length, err, tc.ok, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		f, server := pipe(t)
+		f.welcomed.Store(tc.welcomed)
+		go func() { _, _ = server.Write(binary.BigEndian.AppendUint32(nil, tc.length)) }()
+		_, err := io.ReadFull(f, make([]byte, headerLength))
+		if (err == nil) != tc.ok {
+			t.Errorf("a length of %d: got error %v, want it taken: %t\nreason: %s", tc.length, err, tc.ok, tc.reason)
+		}
+	})
 }
 
 func TestFramedKeepsToFrames(t *testing.T) {
@@ -330,28 +326,26 @@ func TestWelcomeIsAwaitedNoLongerThanAllowed(t *testing.T) {
 
 func TestFramedKeepsFailedWritesFromTheClient(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason   string
 		welcomed bool
 		says     string // Read's error
 		fails    bool   // Write
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"before the welcome": {"no request waits yet, and the client tells what is wrong", false, "refuses the connection", true},
 		"after it":           {"the client would answer a request twice, and hang", true, "closed pipe", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f, _ := pipe(t)
-			f.welcomed.Store(tc.welcomed)
-			expect.NoError(t, f.Close())
-			request := make([]byte, 8)
-			if n, err := f.Write(request); (err != nil) != tc.fails || err == nil && n != len(request) {
-				t.Errorf("Write: got %d and error %v, want an error: %t\nreason: %s", n, err, tc.fails, tc.reason)
-			}
-			_, err := f.Read(make([]byte, headerLength))
-			expect.Error(t, tc.reason, err, tc.says)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		f, _ := pipe(t)
+		f.welcomed.Store(tc.welcomed)
+		expect.NoError(t, f.Close())
+		request := make([]byte, 8)
+		if n, err := f.Write(request); (err != nil) != tc.fails || err == nil && n != len(request) {
+			t.Errorf("Write: got %d and error %v, want an error: %t\nreason: %s", n, err, tc.fails, tc.reason)
+		}
+		_, err := f.Read(make([]byte, headerLength))
+		expect.Error(t, tc.reason, err, tc.says)
+	})
 }
 
 // unwritable is a connection on which the second write fails, which is the first after the client's greeting.

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // TestCalm: what each look at the world finds, seconds after the calm began, and when the calm is over or gives up.
@@ -19,12 +21,13 @@ func TestCalm(t *testing.T) {
 		err   error
 		leads *contender
 	}
-	tests := map[string]struct {
+	type row struct {
 		reason string
 		looks  []look
 		over   bool
 		want   []string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"all is well": {
 			reason: "calls that were held back have landed by then, or never will",
 			looks:  []look{{at: 0, leads: leader}, {at: 2, leads: leader}, {at: 4, leads: leader}},
@@ -77,22 +80,18 @@ func TestCalm(t *testing.T) {
 			looks:  []look{{at: 0, leads: leader}, {at: 181, all: []grievance{gone}, leads: leader}},
 			want:   []string{"x, for 0s"},
 		},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			began := time.Unix(100, 0)
-			c := newLull(began)
-			for _, l := range tc.looks {
-				c.look(l.all, l.err, l.leads, began.Add(time.Duration(l.at)*time.Second))
-			}
-			var got []string
-			for _, f := range c.overdue() {
-				got = append(got, f.text)
-			}
-			if c.over() != tc.over || !slices.Equal(got, tc.want) {
-				t.Errorf("%s: over is %t and overdue %q, want %t and %q", tc.reason, c.over(), got, tc.over, tc.want)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		began := time.Unix(100, 0)
+		c := newLull(began)
+		for _, l := range tc.looks {
+			c.look(l.all, l.err, l.leads, began.Add(time.Duration(l.at)*time.Second))
+		}
+		var got []string
+		for _, f := range c.overdue() {
+			got = append(got, f.text)
+		}
+		if c.over() != tc.over || !slices.Equal(got, tc.want) {
+			t.Errorf("%s: over is %t and overdue %q, want %t and %q", tc.reason, c.over(), got, tc.over, tc.want)
+		}
+	})
 }

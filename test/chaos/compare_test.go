@@ -10,6 +10,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/checker"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 const testUID = "uid-1"
@@ -25,14 +26,15 @@ func TestCompare(t *testing.T) {
 	moved := func(p *checker.Pod) {
 		p.State, p.Keys = "Updating", []checker.Key{checker.KeyOf(secondRegistry, entry.Instance)}
 	}
-	tests := map[string]struct {
+	type row struct {
 		reason string
 		pods   func(*checker.Pod)
 		change func(*registry.Entry)
 		// registry is where the entry is; empty: where the pod's is.
 		registry string
 		want     []grievanceKind
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"equal":          {reason: "nothing is wrong"},
 		"out of service": {reason: "it could serve", change: func(e *registry.Entry) { e.State = registry.OutOfService }, want: []grievanceKind{"lost"}},
 		"another's":      {reason: "no pod stands behind it", change: func(e *registry.Entry) { e.UID = "dead" }, want: []grievanceKind{"leaked", "lost"}},
@@ -47,50 +49,44 @@ func TestCompare(t *testing.T) {
 		},
 		"departs in service": {reason: "clients are sent to it", pods: moved, want: []grievanceKind{"leaked", "stuck"}},
 		"being deleted":      {reason: "it has to go", pods: func(p *checker.Pod) { p.Deleting = true }, want: []grievanceKind{"stuck"}},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p, e := normal, entry
-			if tc.pods != nil {
-				tc.pods(&p)
-			}
-			if tc.change != nil {
-				tc.change(&e)
-			}
-			var got []grievanceKind
-			for _, g := range compare(map[string]checker.Pod{testUID: p}, map[string][]registry.Entry{cmp.Or(tc.registry, defaultRegistry): {e}}) {
-				got = append(got, g.kind)
-			}
-			slices.Sort(got)
-			if !slices.Equal(got, tc.want) {
-				t.Errorf("%s: got %v, want %v", tc.reason, got, tc.want)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		p, e := normal, entry
+		if tc.pods != nil {
+			tc.pods(&p)
+		}
+		if tc.change != nil {
+			tc.change(&e)
+		}
+		var got []grievanceKind
+		for _, g := range compare(map[string]checker.Pod{testUID: p}, map[string][]registry.Entry{cmp.Or(tc.registry, defaultRegistry): {e}}) {
+			got = append(got, g.kind)
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%s: got %v, want %v", tc.reason, got, tc.want)
+		}
+	})
 }
 
 // TestGrievanceDeadlines: on a busy machine KWOK is late, and that is no fault of a manager.
 func TestGrievanceDeadlines(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		pod    checker.Sighting
 		want   time.Duration
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"a hook":     {"a manager has to release it", checker.Sighting{State: "PreparingUpdate", Ready: true}, moveWithin},
 		"Kruise":     {"it moves a pod that is ready at once", checker.Sighting{State: "Updated", Ready: true}, moveWithin},
 		"probes":     {"KWOK makes the pod ready", checker.Sighting{State: "Updating"}, settleWithin},
 		"a deletion": {"KWOK removes what nothing holds", checker.Sighting{State: "Normal", Deleting: true}, settleWithin},
 		"its holder": {"a manager has to free it", checker.Sighting{State: "Normal", Deleting: true, Held: true}, moveWithin},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			live := map[string]checker.Pod{testUID: {UID: testUID, Sighting: tc.pod}}
-			got := compare(live, nil)
-			if len(got) != 1 || got[0].kind != stuck || got[0].within != tc.want {
-				t.Errorf("got %+v, want it stuck after %s: %s", got, tc.want, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		live := map[string]checker.Pod{testUID: {UID: testUID, Sighting: tc.pod}}
+		got := compare(live, nil)
+		if len(got) != 1 || got[0].kind != stuck || got[0].within != tc.want {
+			t.Errorf("got %+v, want it stuck after %s: %s", got, tc.want, tc.reason)
+		}
+	})
 }

@@ -21,10 +21,11 @@ import (
 // TestForeignEntries: whatever becomes of a foreign entry, chaos sees it.
 func TestForeignEntries(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		touch func(*memory.Registry, registry.Instance) error
 		want  int
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"nothing":   {func(*memory.Registry, registry.Instance) error { return nil }, 0},
 		"removed":   {func(r *memory.Registry, in registry.Instance) error { return r.Deregister(t.Context(), in) }, 1},
 		"taken out": {func(r *memory.Registry, in registry.Instance) error { return r.FailOver(t.Context(), in) }, 1},
@@ -32,71 +33,66 @@ func TestForeignEntries(t *testing.T) {
 			in.Cluster, in.UID = clusterName, "ours"
 			return r.Register(t.Context(), in)
 		}, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := newRegistryServer(t)
-			expect.NoError(t, r.books[defaultRegistry].Register(t.Context(), instanceOf("10.0.0.1")))
-			r.addForeign(t.Context(), rand.New(rand.NewPCG(1, 2)), []string{"web"}, 8)
-			for id, e := range r.foreign {
-				if e.UID == "" {
-					continue // no driver removes what has no mark
-				}
-				expect.NoError(t, tc.touch(r.books[id.Registry], e.Instance))
-				break
+	}, func(t *testing.T, tc row) {
+		r := newRegistryServer(t)
+		expect.NoError(t, r.books[defaultRegistry].Register(t.Context(), instanceOf("10.0.0.1")))
+		r.addForeign(t.Context(), rand.New(rand.NewPCG(1, 2)), []string{"web"}, 8)
+		for id, e := range r.foreign {
+			if e.UID == "" {
+				continue // no driver removes what has no mark
 			}
-			if got := r.touched(t.Context()); len(got) != tc.want {
-				t.Errorf("touched are %q, want %d", got, tc.want)
-			}
-			if ours := r.list(t.Context(), defaultRegistry); tc.want == 0 && len(ours) != 1 {
-				t.Errorf("%d entries of the cluster, want the one: foreign ones have no owner, or another cluster", len(ours))
-			}
-		})
-	}
+			expect.NoError(t, tc.touch(r.books[id.Registry], e.Instance))
+			break
+		}
+		if got := r.touched(t.Context()); len(got) != tc.want {
+			t.Errorf("touched are %q, want %d", got, tc.want)
+		}
+		if ours := r.list(t.Context(), defaultRegistry); tc.want == 0 && len(ours) != 1 {
+			t.Errorf("%d entries of the cluster, want the one: foreign ones have no owner, or another cluster", len(ours))
+		}
+	})
 }
 
 // TestFaultsOfTheRegistry: what each does to the entry, and what the sender sees.
 func TestFaultsOfTheRegistry(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		fault  kind
 		status int // 0: no answer
 		held   bool
 		late   bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"none": {"the work is done and acknowledged", "", http.StatusNoContent, true, false},
 		"500":  {"the work is not done", answer500, http.StatusInternalServerError, false, false},
 		"lost": {"the work is done, and no answer leaves", loseAnswers, 0, true, false},
 		"held": {"the work is done when the sender has given up", holdBack, 0, true, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := newRegistryServer(t)
-			// Half of the calls meet the fault: one of many does.
-			for i := range 64 {
-				in := instanceOf("10.0.0.1")
-				in.Port += i
-				r.setFault(tc.fault)
-				status := send(t, r, defaultRegistry, checker.Register, in)
-				r.held.Wait()
-				calls := r.journal.Calls(in.UID)
-				c := calls[len(calls)-1]
-				if c.Fault != string(tc.fault) {
-					continue
-				}
-				held, late := r.holds(t.Context(), in), c.Applied.Sub(c.Received) > r.timeout
-				if status != tc.status || held != tc.held || late != tc.late {
-					t.Errorf("the sender got %d, the entry is there: %t, done after the time-out: %t: %s", status, held, late, tc.reason)
-				}
-				if tc.fault != "" && r.journal.Counts().Met[string(tc.fault)] != 1 {
-					t.Errorf("the calls that met a fault are counted as %v", r.journal.Counts().Met)
-				}
-				return
+	}, func(t *testing.T, tc row) {
+		r := newRegistryServer(t)
+		// Half of the calls meet the fault: one of many does.
+		for i := range 64 {
+			in := instanceOf("10.0.0.1")
+			in.Port += i
+			r.setFault(tc.fault)
+			status := send(t, r, defaultRegistry, checker.Register, in)
+			r.held.Wait()
+			calls := r.journal.Calls(in.UID)
+			c := calls[len(calls)-1]
+			if c.Fault != string(tc.fault) {
+				continue
 			}
-			t.Error("no call met the fault")
-		})
-	}
+			held, late := r.holds(t.Context(), in), c.Applied.Sub(c.Received) > r.timeout
+			if status != tc.status || held != tc.held || late != tc.late {
+				t.Errorf("the sender got %d, the entry is there: %t, done after the time-out: %t: %s", status, held, late, tc.reason)
+			}
+			if tc.fault != "" && r.journal.Counts().Met[string(tc.fault)] != 1 {
+				t.Errorf("the calls that met a fault are counted as %v", r.journal.Counts().Met)
+			}
+			return
+		}
+		t.Error("no call met the fault")
+	})
 }
 
 func newRegistryServer(t *testing.T) *registryServer {
@@ -108,9 +104,7 @@ func newRegistryServer(t *testing.T) *registryServer {
 }
 
 func instanceOf(address string) registry.Instance {
-	return registry.Instance{
-		Service: "web", Address: address, Port: 8080, Cluster: clusterName, Namespace: "a", Pod: "web-1", UID: "0a1b",
-	}
+	return registry.Instance{Service: "web", Address: address, Port: 8080, Cluster: clusterName, Namespace: "a", Pod: "web-1", UID: "0a1b"}
 }
 
 // send asks for a change of an instance as the driver http does, and returns the answer's status; 0 where there was none.

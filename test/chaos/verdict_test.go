@@ -40,13 +40,14 @@ func unasked(g *game, pod string) {
 
 func TestVerdict(t *testing.T) {
 	t.Parallel()
-	tests := map[string]struct {
+	type row struct {
 		reason string
 		log    string
 		happen func(*game)
 		fails  bool
 		want   []string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"all is well": {
 			reason: "nothing is wrong",
 			happen: func(g *game) { g.done.add(killManager) },
@@ -89,28 +90,24 @@ func TestVerdict(t *testing.T) {
 			log:    "one\nfatal error: all goroutines are asleep\n" + strings.Repeat("more\n", 10_000),
 			fails:  true, want: []string{"fatal error: all goroutines"},
 		},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			g, text := newEnded(t, tc.log)
-			if tc.happen != nil {
-				tc.happen(g)
+	}, func(t *testing.T, tc row) {
+		g, text := newEnded(t, tc.log)
+		if tc.happen != nil {
+			tc.happen(g)
+		}
+		err := g.verdict("make chaos", 3)
+		if got := errors.Is(err, errFailed); got != tc.fails {
+			t.Errorf("%s: it fails: %t, want %t\n%s", tc.reason, got, tc.fails, text)
+		}
+		rest := text.String()
+		for _, want := range tc.want {
+			_, after, found := strings.Cut(rest, want)
+			if !found {
+				t.Errorf("%s: %q is missing, or not after what must come before it, in\n%s", tc.reason, want, text)
 			}
-			err := g.verdict("make chaos", 3)
-			if got := errors.Is(err, errFailed); got != tc.fails {
-				t.Errorf("%s: it fails: %t, want %t\n%s", tc.reason, got, tc.fails, text)
-			}
-			rest := text.String()
-			for _, want := range tc.want {
-				_, after, found := strings.Cut(rest, want)
-				if !found {
-					t.Errorf("%s: %q is missing, or not after what must come before it, in\n%s", tc.reason, want, text)
-				}
-				rest = after
-			}
-		})
-	}
+			rest = after
+		}
+	})
 }
 
 func TestTooLittle(t *testing.T) {
@@ -129,10 +126,11 @@ func TestTooLittle(t *testing.T) {
 		}
 		return n
 	}
-	tests := map[string]struct {
+	type row struct {
 		change func(*game, *checker.Counts)
 		want   string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"enough":                {change: func(*game, *checker.Counts) {}},
 		"too few transitions":   {change: func(_ *game, n *checker.Counts) { n.Transitions-- }, want: "499 transitions"},
 		"too few for twice":     {change: func(g *game, n *checker.Counts) { g.length *= 2; n.Transitions *= 2 }, want: "10 kills in 10m0s, and 20"},
@@ -143,18 +141,14 @@ func TestTooLittle(t *testing.T) {
 		},
 		"a kind never came": {change: func(g *game, _ *checker.Counts) { delete(g.done.done, wipeHalf) }, want: "not once in 5m0s: wipe half the registry"},
 		"a short run":       {change: func(g *game, n *checker.Counts) { g.length--; n.Transitions = 0 }},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			g, _ := newEnded(t, "")
-			n := plenty(g)
-			tc.change(g, &n)
-			g.tooLittle(n)
-			got := strings.Join(g.report.other, "; ")
-			if got == "" != (tc.want == "") || !strings.Contains(got, tc.want) {
-				t.Errorf("got %q, want %q", got, tc.want)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		g, _ := newEnded(t, "")
+		n := plenty(g)
+		tc.change(g, &n)
+		g.tooLittle(n)
+		got := strings.Join(g.report.other, "; ")
+		if got == "" != (tc.want == "") || !strings.Contains(got, tc.want) {
+			t.Errorf("got %q, want %q", got, tc.want)
+		}
+	})
 }

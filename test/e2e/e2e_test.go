@@ -59,11 +59,12 @@ func TestReport(t *testing.T) {
 		}
 		return r
 	}
-	for name, tc := range map[string]struct {
+	type tableRow struct {
 		rows   []row
 		last   string
 		failed bool
-	}{
+	}
+	expect.Each(t, map[string]tableRow{
 		"Proven": {
 			rows: []row{rowOf("update", "", 0, 1, 2), rowOf("delete", "", 0, 2, 3)},
 			last: "e2e: 2 scenarios, 60 requests; failed: 0 with rollcall, 3 with preStop and mirror, 5 with mirror",
@@ -76,17 +77,14 @@ func TestReport(t *testing.T) {
 			rows: []row{rowOf("crash", "it is sudden", 1, 1, 1)},
 			last: "e2e: 0 scenarios, 0 requests; failed: 0 with rollcall, 0 with preStop and mirror, 0 with mirror",
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var out strings.Builder
-			if err := report(&out, tc.rows); errors.Is(err, command.ErrFailed) != tc.failed {
-				t.Errorf("got error %v", err)
-			}
-			lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-			if diff := cmp.Diff(tc.last, lines[len(lines)-1]); diff != "" {
-				t.Errorf("the last line: %s", diff)
-			}
-		})
-	}
+	}, func(t *testing.T, tc tableRow) {
+		var out strings.Builder
+		if err := report(&out, tc.rows); errors.Is(err, command.ErrFailed) != tc.failed {
+			t.Errorf("got error %v", err)
+		}
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		if diff := cmp.Diff(tc.last, lines[len(lines)-1]); diff != "" {
+			t.Errorf("the last line: %s", diff)
+		}
+	})
 }

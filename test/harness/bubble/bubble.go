@@ -4,17 +4,16 @@ package bubble
 import (
 	"testing"
 	"testing/synctest"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // Each plays every row of a table in a bubble of its own, all of them in parallel.
 func Each[Row any](t *testing.T, rows map[string]Row, play func(t *testing.T, row Row)) {
 	t.Helper()
-	for name, row := range rows {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { play(t, row) })
-		})
-	}
+	expect.Each(t, rows, func(t *testing.T, row Row) {
+		synctest.Test(t, func(t *testing.T) { play(t, row) })
+	})
 }
 
 // Scenes is Each for tests that have no more in common than what they are about.

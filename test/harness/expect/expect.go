@@ -4,6 +4,7 @@ package expect
 import (
 	"errors"
 	"strings"
+	"testing"
 	"time"
 )
 
@@ -64,5 +65,16 @@ func Error(t T, reason string, err error, words string) {
 		t.Errorf("%s: unexpected error: %v", reason, err)
 	case words != "" && (err == nil || !strings.Contains(err.Error(), words)):
 		t.Errorf("%s: got error %v, want one with %q", reason, err, words)
+	}
+}
+
+// Each plays every row of a table in a test of its own, all of them in parallel.
+func Each[Row any](t *testing.T, rows map[string]Row, play func(t *testing.T, row Row)) {
+	t.Helper()
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			play(t, row)
+		})
 	}
 }

@@ -24,62 +24,60 @@ func half(fault Fault, upward bool) Terms {
 // TestNetwork: what each fault does to a connection, and that it is counted where it met one.
 func TestNetwork(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		fault  Fault
 		want   string // what becomes of a connection that meets it
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"none":   {"everything passes", "", ""},
 		"slow":   {"it comes, and late", Slow, "late"},
 		"reset":  {"the connection breaks", Reset, "reset"},
 		"refuse": {"the connection breaks, and none can be made", Refuse, "reset"},
 		"cut":    {"nothing comes any more", Cut, "nothing"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			n := newNetwork(t)
-			const many = 20
-			var connections []net.Conn
-			for range many {
-				connections = append(connections, n.connect())
-			}
-			n.Set(half(tc.fault, true))
-			c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", n.Address)
-			if (err != nil) != (tc.fault == Refuse) {
-				t.Errorf("a new connection: %v", err)
-			}
-			if err == nil {
-				_ = c.Close()
-			}
-			var broken atomic.Int32
-			var asking sync.WaitGroup
-			for _, c := range connections {
-				asking.Go(func() {
-					answer, longest, err := n.ask(c, 2*resetWithin)
-					got := fate(answer, longest, err)
-					if got == "late" && tc.fault != Slow {
-						return // the machine is busy
-					}
-					if got == "" {
-						return
-					}
-					broken.Add(1)
-					if got != tc.want {
-						t.Errorf("got %s (%q, %v), want %s: %s", got, answer, err, tc.want, tc.reason)
-					}
-				})
-			}
-			asking.Wait()
-			hit, met := n.Hits()[tc.fault], int(broken.Load())
-			if tc.fault == "" && met+hit > 0 || tc.fault != "" && (met == 0 || hit == 0 || hit > many+1) {
-				t.Errorf("%d of %d connections broke, and %d were counted: %s", met, many, hit, tc.reason)
-			}
-			expect.NoError(t, n.Clear(t.Context()))
-			if answer, _, err := n.ask(n.connect(), 0); answer != "hello" || err != nil {
-				t.Errorf("after it was over: %q, %v", answer, err)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		n := newNetwork(t)
+		const many = 20
+		var connections []net.Conn
+		for range many {
+			connections = append(connections, n.connect())
+		}
+		n.Set(half(tc.fault, true))
+		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", n.Address)
+		if (err != nil) != (tc.fault == Refuse) {
+			t.Errorf("a new connection: %v", err)
+		}
+		if err == nil {
+			_ = c.Close()
+		}
+		var broken atomic.Int32
+		var asking sync.WaitGroup
+		for _, c := range connections {
+			asking.Go(func() {
+				answer, longest, err := n.ask(c, 2*resetWithin)
+				got := fate(answer, longest, err)
+				if got == "late" && tc.fault != Slow {
+					return // the machine is busy
+				}
+				if got == "" {
+					return
+				}
+				broken.Add(1)
+				if got != tc.want {
+					t.Errorf("got %s (%q, %v), want %s: %s", got, answer, err, tc.want, tc.reason)
+				}
+			})
+		}
+		asking.Wait()
+		hit, met := n.Hits()[tc.fault], int(broken.Load())
+		if tc.fault == "" && met+hit > 0 || tc.fault != "" && (met == 0 || hit == 0 || hit > many+1) {
+			t.Errorf("%d of %d connections broke, and %d were counted: %s", met, many, hit, tc.reason)
+		}
+		expect.NoError(t, n.Clear(t.Context()))
+		if answer, _, err := n.ask(n.connect(), 0); answer != "hello" || err != nil {
+			t.Errorf("after it was over: %q, %v", answer, err)
+		}
+	})
 }
 
 // fate is what became of a question, or empty where all went well.

@@ -25,12 +25,13 @@ func TestOnce(t *testing.T) {
 			_ = json.NewEncoder(w).Encode(podserver.Answer{Pod: pod})
 		}
 	}
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason  string
 		handler http.HandlerFunc // nil where the connection is never answered
 		down    bool
 		why     string // "" where the request succeeds
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"answers":     {"200 from the pod that the registry named is a success", answer(200, "web-1"), false, ""},
 		"another pod": {"the pod is no longer at that address", answer(200, "web-2"), false, "another pod answered: web-2"},
 		"not OK":      {"anything but 200 is a failure, even from the right pod", answer(503, "web-1"), false, "503 Service Unavailable"},
@@ -42,24 +43,21 @@ func TestOnce(t *testing.T) {
 		}, false, "connection closed without an answer"},
 		"gone":  {"a pod that has gone refuses the connection", nil, true, "connection refused"},
 		"hangs": {"a pod that hangs is of no use to its client", nil, false, "no answer in time"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			listener, err := net.Listen("tcp4", "127.0.0.1:0")
-			expect.NoError(t, err)
-			defer listener.Close()
-			if tc.handler != nil {
-				go func() { _ = http.Serve(listener, tc.handler) }()
-			}
-			if tc.down {
-				expect.NoError(t, listener.Close())
-			}
-			client := New(Options{})
-			client.learn([]registry.Entry{entryAt(listener.Addr())})
-			client.once(t.Context())
-			expectOne(t, client, tc.reason, tc.why)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		listener, err := net.Listen("tcp4", "127.0.0.1:0")
+		expect.NoError(t, err)
+		defer listener.Close()
+		if tc.handler != nil {
+			go func() { _ = http.Serve(listener, tc.handler) }()
+		}
+		if tc.down {
+			expect.NoError(t, listener.Close())
+		}
+		client := New(Options{})
+		client.learn([]registry.Entry{entryAt(listener.Addr())})
+		client.once(t.Context())
+		expectOne(t, client, tc.reason, tc.why)
+	})
 }
 
 // TestVia: who passes a request on chooses the pod, and says why where it can't.

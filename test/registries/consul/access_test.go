@@ -17,11 +17,12 @@ import (
 // TestATokenWithTooFewRightsIsNamed has an entry there, and asks with tokens that may do less than they need.
 func TestATokenWithTooFewRightsIsNamed(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason  string
 		rules   string // with the nodes' prefix and the service's name; "": no token at all
 		refused []string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"may read only": {
 			reason:  "who watches must not write",
 			rules:   `node_prefix %q { policy = "read" } service %q { policy = "read" }`,
@@ -47,34 +48,31 @@ func TestATokenWithTooFewRightsIsNamed(t *testing.T) {
 			rules:   ``,
 			refused: []string{"Register", "FailOver", "Deregister", "Batch", "List"},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			server, prefix := guarded.Use(t), prefixOf(t)
-			in := pod(t, 1)
-			in.Service = prefix // without characters that mean something in a rule
-			full := cfgOn(t, server, prefix, fmt.Sprintf(`node_prefix %q { policy = "write" } service %q { policy = "write" }`,
-				prefix, prefix))
-			must(t, open(t, full).Register, in)
+	}, func(t *testing.T, tc row) {
+		server, prefix := guarded.Use(t), prefixOf(t)
+		in := pod(t, 1)
+		in.Service = prefix // without characters that mean something in a rule
+		full := cfgOn(t, server, prefix, fmt.Sprintf(`node_prefix %q { policy = "write" } service %q { policy = "write" }`,
+			prefix, prefix))
+		must(t, open(t, full).Register, in)
 
-			few := full
-			few.Auth.TokenFile = ""
-			if tc.rules != "" {
-				few = cfgOn(t, server, prefix, fmt.Sprintf(tc.rules, prefix, prefix))
+		few := full
+		few.Auth.TokenFile = ""
+		if tc.rules != "" {
+			few = cfgOn(t, server, prefix, fmt.Sprintf(tc.rules, prefix, prefix))
+		}
+		d := open(t, few)
+		for op, err := range drivertest.Calls(t.Context(), d, in) {
+			field, _ := registry.FieldOf(err)
+			refused := err != nil && registry.IsTerminal(err) && field == "auth.tokenFile"
+			switch want := slices.Contains(tc.refused, op); {
+			case want && !refused:
+				t.Errorf("%s: got error %v, want a terminal one of auth.tokenFile\nreason: %s", op, err, tc.reason)
+			case !want && err != nil:
+				t.Errorf("%s: got error %v, want success: the token may do what it takes", op, err)
 			}
-			d := open(t, few)
-			for op, err := range drivertest.Calls(t.Context(), d, in) {
-				field, _ := registry.FieldOf(err)
-				refused := err != nil && registry.IsTerminal(err) && field == "auth.tokenFile"
-				switch want := slices.Contains(tc.refused, op); {
-				case want && !refused:
-					t.Errorf("%s: got error %v, want a terminal one of auth.tokenFile\nreason: %s", op, err, tc.reason)
-				case !want && err != nil:
-					t.Errorf("%s: got error %v, want success: the token may do what it takes", op, err)
-				}
-			}
-		})
-	}
+		}
+	})
 }
 
 // TestNoTokenMakesNoApplicationAbsent: Consul hides its service from those without one, and does not say so.

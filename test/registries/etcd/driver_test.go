@@ -27,11 +27,12 @@ func TestWrongCertificatesAreNamed(t *testing.T) {
 	s := startWithUsers(t)
 	foreign, err := pki.NewAuthority(t.TempDir(), "somebody-else")
 	expect.NoError(t, err)
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		spoil  func(*registry.Config)
 		field  string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"no certificate": {
 			reason: "etcd wants a client certificate, and none is configured",
 			spoil:  func(c *registry.Config) { c.TLS.CertFile, c.TLS.KeyFile = "", "" },
@@ -42,22 +43,19 @@ func TestWrongCertificatesAreNamed(t *testing.T) {
 			spoil:  func(c *registry.Config) { c.TLS.CAFile = foreign.CertFile },
 			field:  "tls.caFile",
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			cfg := config(t, s)
-			tc.spoil(&cfg)
-			d := open(t, cfg)
-			// A server that hangs up in the middle of a handshake is not always heard to say why.
-			expect.Soon(t, tc.reason, func() error {
-				err := d.Register(t.Context(), pod("10.0.0.1", 80))
-				if field, _ := registry.FieldOf(err); !registry.IsTerminal(err) || field != tc.field {
-					return fmt.Errorf("terminal: %t, field %q, want %q: %w", registry.IsTerminal(err), field, tc.field, err)
-				}
-				return nil
-			})
+	}, func(t *testing.T, tc row) {
+		cfg := config(t, s)
+		tc.spoil(&cfg)
+		d := open(t, cfg)
+		// A server that hangs up in the middle of a handshake is not always heard to say why.
+		expect.Soon(t, tc.reason, func() error {
+			err := d.Register(t.Context(), pod("10.0.0.1", 80))
+			if field, _ := registry.FieldOf(err); !registry.IsTerminal(err) || field != tc.field {
+				return fmt.Errorf("terminal: %t, field %q, want %q: %w", registry.IsTerminal(err), field, tc.field, err)
+			}
+			return nil
 		})
-	}
+	})
 }
 
 // TestLoginIsRenewed: a token ends long before the driver does, and authentication can be turned on after it has begun.
@@ -89,22 +87,19 @@ func TestLoginIsRenewed(t *testing.T) {
 func TestOneServerOfSeveral(t *testing.T) {
 	t.Parallel()
 	s := shared.Use(t)
-	for name, endpoint := range map[string]string{
+	expect.Each(t, map[string]string{
 		"first dead":  "http://" + registrytest.UnusedAddress(t) + "," + s.URL(),
 		"second dead": s.URL() + ", http://" + registrytest.UnusedAddress(t),
 		"silent":      "http://" + registrytest.SilentAddress(t) + "," + s.URL(),
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			cfg := config(t, s)
-			cfg.Endpoint = endpoint
-			d := open(t, cfg)
-			in := pod("10.0.0.1", 80)
-			call(t, d.Register, in)
-			call(t, d.Register, in)
-			expectList(t, d, in)
-		})
-	}
+	}, func(t *testing.T, endpoint string) {
+		cfg := config(t, s)
+		cfg.Endpoint = endpoint
+		d := open(t, cfg)
+		in := pod("10.0.0.1", 80)
+		call(t, d.Register, in)
+		call(t, d.Register, in)
+		expectList(t, d, in)
+	})
 }
 
 // TestForeignEntriesAreSparedUntilRegister: what stands in the way without our mark is never removed, and registering overwrites it.

@@ -28,39 +28,36 @@ import (
 // etcd's own resolver, and calls them.
 func TestGRPCClientFollows(t *testing.T) {
 	t.Parallel()
-	for name, options := range map[string]string{
+	expect.Each(t, map[string]string{
 		"default": "", "own target": `{"target": "shop/{service}/grpc"}`, "lease": `{"lease": "5m"}`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := start(t, etcd.Options{})
-			cfg := config(t, s)
-			target := "services/%s"
-			if cfg.Options = json.RawMessage(options); strings.Contains(options, "target") {
-				target = "shop/%s/grpc"
-			}
-			d := open(t, cfg)
-			first := serveHealth(t)
-			second := first
-			second.Address, second.Port = "127.0.0.1", serveHealth(t).Port
-			second.Pod, second.UID = "second", "uid-of-second"
-			client := dial(t, connect(t, s, "", ""), fmt.Sprintf(target, first.Service))
+	}, func(t *testing.T, options string) {
+		s := start(t, etcd.Options{})
+		cfg := config(t, s)
+		target := "services/%s"
+		if cfg.Options = json.RawMessage(options); strings.Contains(options, "target") {
+			target = "shop/%s/grpc"
+		}
+		d := open(t, cfg)
+		first := serveHealth(t)
+		second := first
+		second.Address, second.Port = "127.0.0.1", serveHealth(t).Port
+		second.Pod, second.UID = "second", "uid-of-second"
+		client := dial(t, connect(t, s, "", ""), fmt.Sprintf(target, first.Service))
 
-			call(t, d.Register, first)
-			client.expectServers(t, "after the first is registered", first)
-			call(t, d.Register, second)
-			client.expectServers(t, "after the second is registered", first, second)
-			call(t, d.FailOver, first)
-			client.expectServers(t, "after the first failed over", second)
-			expect.NoError(t, s.Restart(t.Context()))
-			expect.Soon(t, "the call to succeed", func() error { return d.Register(t.Context(), first) }) // the first may not
-			client.expectServers(t, "after a restart of etcd, and the first put back", first, second)
-			call(t, d.Deregister, second)
-			client.expectServers(t, "after the second is deregistered", first)
-			call(t, d.Deregister, first)
-			client.expectNoServer(t, "after the last is deregistered")
-		})
-	}
+		call(t, d.Register, first)
+		client.expectServers(t, "after the first is registered", first)
+		call(t, d.Register, second)
+		client.expectServers(t, "after the second is registered", first, second)
+		call(t, d.FailOver, first)
+		client.expectServers(t, "after the first failed over", second)
+		expect.NoError(t, s.Restart(t.Context()))
+		expect.Soon(t, "the call to succeed", func() error { return d.Register(t.Context(), first) }) // the first may not
+		client.expectServers(t, "after a restart of etcd, and the first put back", first, second)
+		call(t, d.Deregister, second)
+		client.expectServers(t, "after the second is deregistered", first)
+		call(t, d.Deregister, first)
+		client.expectNoServer(t, "after the last is deregistered")
+	})
 }
 
 // TestServiceWithASlash: the name is escaped, and a reader finds it where the documentation says.

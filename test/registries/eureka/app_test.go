@@ -162,11 +162,12 @@ func (a *app) isShown() bool {
 func TestAppThatIsNotUp(t *testing.T) {
 	t.Parallel()
 	server := uncached.Use(t)
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		do     func(a *app, apps registry.AppRegistry)
 		want   string // "": it is put back
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"starting":      {"its client registers before the application serves", func(a *app, _ registry.AppRegistry) { a.say("STARTING") }, "STARTING"},
 		"unhealthy":     {"its health check failed", func(a *app, _ registry.AppRegistry) { a.say("DOWN") }, "DOWN"},
 		"out by itself": {"it has registered so, and no override holds it", func(a *app, _ registry.AppRegistry) { a.Deregister(); a.say("OUT_OF_SERVICE") }, "OUT_OF_SERVICE"},
@@ -189,21 +190,18 @@ func TestAppThatIsNotUp(t *testing.T) {
 		"taken out by a person": {"Rollcall knows no other override than its own", func(a *app, _ registry.AppRegistry) {
 			a.do(http.MethodPut, a.path()+"/"+url.PathEscape(a.id)+"/status?value=DOWN", "")
 		}, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			a := newApp(t, server, web(t, 1))
-			a.Register()
-			apps := open(t, configOf(t, server)).AppEntries()
-			tc.do(a, apps)
-			err := apps.Register(t.Context(), a.at)
-			if registry.IsNotRegistered(err) != (tc.want != "") {
-				t.Errorf("Register: got error %v, want one that says not registered: %t\nreason: %s", err, tc.want != "", tc.reason)
-			}
-			expect.Error(t, tc.reason, err, tc.want)
-			a.is(tc.want == "")
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		a := newApp(t, server, web(t, 1))
+		a.Register()
+		apps := open(t, configOf(t, server)).AppEntries()
+		tc.do(a, apps)
+		err := apps.Register(t.Context(), a.at)
+		if registry.IsNotRegistered(err) != (tc.want != "") {
+			t.Errorf("Register: got error %v, want one that says not registered: %t\nreason: %s", err, tc.want != "", tc.reason)
+		}
+		expect.Error(t, tc.reason, err, tc.want)
+		a.is(tc.want == "")
+	})
 }
 
 func (a *app) is(given bool) {

@@ -77,38 +77,35 @@ func TestSpringApplication(t *testing.T) {
 // firewall is on the way to one of the servers.
 func TestAnyNameIsFound(t *testing.T) {
 	t.Parallel()
-	for name, server := range map[string]*eureka.Server{"plain": uncached.Use(t), "with Spring Security": guarded.Use(t)} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := open(t, configOf(t, server))
-			var all []registry.Instance
-			for _, service := range []string{
-				"a b", "a+b", "a?b=c&d=e#f", "a:b@c", "ünïcödé", "straße", "名前", "🦆", "'a'", `"a"`, "{a}", "$(a)", "${a}", "a|b", "a*",
-				"<a&b>", "[a]", "a^b", "`a`", "~", "...", "delta", "Delta", "status", "apps", "a", "A", strings.Repeat("long-", 50),
-			} {
-				in := web(t, 1)
-				in.Service, in.Cluster = service, "names-"+serial(t)
-				if err := d.Register(t.Context(), in); err != nil {
-					t.Errorf("Register of %q: %v", service, err)
-					continue
-				}
-				all = append(all, in)
+	expect.Each(t, map[string]*eureka.Server{"plain": uncached.Use(t), "with Spring Security": guarded.Use(t)}, func(t *testing.T, server *eureka.Server) {
+		d := open(t, configOf(t, server))
+		var all []registry.Instance
+		for _, service := range []string{
+			"a b", "a+b", "a?b=c&d=e#f", "a:b@c", "ünïcödé", "straße", "名前", "🦆", "'a'", `"a"`, "{a}", "$(a)", "${a}", "a|b", "a*",
+			"<a&b>", "[a]", "a^b", "`a`", "~", "...", "delta", "Delta", "status", "apps", "a", "A", strings.Repeat("long-", 50),
+		} {
+			in := web(t, 1)
+			in.Service, in.Cluster = service, "names-"+serial(t)
+			if err := d.Register(t.Context(), in); err != nil {
+				t.Errorf("Register of %q: %v", service, err)
+				continue
 			}
-			expectEntries(t, server, all, registry.InService)
-			for _, in := range all {
-				if err := errors.Join(d.Heartbeat(t.Context(), in), d.FailOver(t.Context(), in)); err != nil {
-					t.Errorf("%q: %v", in.Service, err)
-				}
+			all = append(all, in)
+		}
+		expectEntries(t, server, all, registry.InService)
+		for _, in := range all {
+			if err := errors.Join(d.Heartbeat(t.Context(), in), d.FailOver(t.Context(), in)); err != nil {
+				t.Errorf("%q: %v", in.Service, err)
 			}
-			expectEntries(t, server, all, registry.OutOfService)
-			for _, in := range all {
-				if err := d.Deregister(t.Context(), in); err != nil {
-					t.Errorf("Deregister of %q: %v", in.Service, err)
-				}
+		}
+		expectEntries(t, server, all, registry.OutOfService)
+		for _, in := range all {
+			if err := d.Deregister(t.Context(), in); err != nil {
+				t.Errorf("Deregister of %q: %v", in.Service, err)
 			}
-			expectEntries(t, server, all[:0], registry.Absent)
-		})
-	}
+		}
+		expectEntries(t, server, all[:0], registry.Absent)
+	})
 }
 
 // expectEntries holds what the registry has of the test's cluster against what it should.
@@ -134,19 +131,16 @@ func TestXMLStaysReadable(t *testing.T) {
 	t.Parallel()
 	server := uncached.Use(t)
 	d := open(t, configOf(t, server))
-	for name, metadata := range map[string]map[string]string{
+	expect.Each(t, map[string]map[string]string{
 		"markup":              {"note": "<a>&amp;]]>\n\t\"'", "a.b-c_d": "x"},
 		"a key of Kubernetes": {"app.kubernetes.io/name": "web"},
 		"a key with spaces":   {"a b <c> 1&2": "x"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			in := web(t, 1)
-			in.Metadata = metadata
-			expect.NoError(t, d.Register(t.Context(), in))
-			expect.NoError(t, readXML(t.Context(), server))
-		})
-	}
+	}, func(t *testing.T, metadata map[string]string) {
+		in := web(t, 1)
+		in.Metadata = metadata
+		expect.NoError(t, d.Register(t.Context(), in))
+		expect.NoError(t, readXML(t.Context(), server))
+	})
 }
 
 // readXML reads everything as XML, from beginning to end.

@@ -25,10 +25,11 @@ import (
 func TestRegisterEndsUp(t *testing.T) {
 	t.Parallel()
 	server := uncached.Use(t)
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		do     func(w *scene)
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"nothing there":       {"the plain case", func(*scene) {}},
 		"in service":          {"it is called again whenever its outcome is unknown", func(w *scene) { w.post("UP") }},
 		"taken out by us":     {"an in-place update ends so", func(w *scene) { w.post("UP"); w.put("OUT_OF_SERVICE") }},
@@ -47,62 +48,53 @@ func TestRegisterEndsUp(t *testing.T) {
 			"what a client says of a later time beats what we say now",
 			func(w *scene) { w.postAt(time.Now().Add(time.Hour)) },
 		},
-		"a clock ahead, and taken out": {
-			"both at once", func(w *scene) { w.postAt(time.Now().Add(time.Hour)); w.put("OUT_OF_SERVICE") },
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := &scene{T: t, server: server, in: web(t, 1)}
-			tc.do(w)
-			d := open(t, configOf(t, server))
-			for _, version := range []string{"v2", "v3"} {
-				w.in.Metadata = map[string]string{"version": version}
-				if err := d.Register(t.Context(), w.in); err != nil {
-					t.Fatalf("Register: %v\nreason: %s", err, tc.reason)
-				}
-				w.expect("UP", tc.reason)
-				if err := d.Heartbeat(t.Context(), w.in); err != nil {
-					t.Errorf("Heartbeat: %v\nreason: %s", err, tc.reason)
-				}
-				w.expect("UP", tc.reason)
+		"a clock ahead, and taken out": {"both at once", func(w *scene) { w.postAt(time.Now().Add(time.Hour)); w.put("OUT_OF_SERVICE") }},
+	}, func(t *testing.T, tc row) {
+		w := &scene{T: t, server: server, in: web(t, 1)}
+		tc.do(w)
+		d := open(t, configOf(t, server))
+		for _, version := range []string{"v2", "v3"} {
+			w.in.Metadata = map[string]string{"version": version}
+			if err := d.Register(t.Context(), w.in); err != nil {
+				t.Fatalf("Register: %v\nreason: %s", err, tc.reason)
 			}
-		})
-	}
+			w.expect("UP", tc.reason)
+			if err := d.Heartbeat(t.Context(), w.in); err != nil {
+				t.Errorf("Heartbeat: %v\nreason: %s", err, tc.reason)
+			}
+			w.expect("UP", tc.reason)
+		}
+	})
 }
 
 // TestALostEntryIsFailedOverUnseen looks at the entry after each request of the driver's.
 func TestALostEntryIsFailedOverUnseen(t *testing.T) {
 	t.Parallel()
 	server := uncached.Use(t)
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		do     func(w *scene)
-	}{
-		"nothing there":             {"the server was restarted, or has evicted it", func(*scene) {}},
-		"override UP of one before": {"a left-over must not put it in service", func(w *scene) { w.leaveOverride("UP") }},
-		"override out of one before": {
-			"then nothing has to be overridden", func(w *scene) { w.leaveOverride("OUT_OF_SERVICE") },
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			in := web(t, 1)
-			w := &scene{T: t, server: server, in: in}
-			tc.do(w)
-			seen := &seen{scene: w}
-			d := open(t, after(t, configOf(t, server), func(*http.Request) { seen.look() }))
-			expect.NoError(t, d.FailOver(t.Context(), in))
-			w.expect("OUT_OF_SERVICE", tc.reason)
-			if got := seen.statuses(); len(got) < 3 || strings.Contains(strings.Join(got, " "), "UP") {
-				t.Errorf("after each request the status was %q, want never UP\nreason: %s", got, tc.reason)
-			}
-			expect.NoError(t, errors.Join(d.Heartbeat(t.Context(), in), d.FailOver(t.Context(), in)))
-			w.expect("OUT_OF_SERVICE", tc.reason)
-			expect.NoError(t, d.Register(t.Context(), in))
-			w.expect("UP", "it must come back, whatever was there")
-		})
 	}
+	expect.Each(t, map[string]row{
+		"nothing there":              {"the server was restarted, or has evicted it", func(*scene) {}},
+		"override UP of one before":  {"a left-over must not put it in service", func(w *scene) { w.leaveOverride("UP") }},
+		"override out of one before": {"then nothing has to be overridden", func(w *scene) { w.leaveOverride("OUT_OF_SERVICE") }},
+	}, func(t *testing.T, tc row) {
+		in := web(t, 1)
+		w := &scene{T: t, server: server, in: in}
+		tc.do(w)
+		seen := &seen{scene: w}
+		d := open(t, after(t, configOf(t, server), func(*http.Request) { seen.look() }))
+		expect.NoError(t, d.FailOver(t.Context(), in))
+		w.expect("OUT_OF_SERVICE", tc.reason)
+		if got := seen.statuses(); len(got) < 3 || strings.Contains(strings.Join(got, " "), "UP") {
+			t.Errorf("after each request the status was %q, want never UP\nreason: %s", got, tc.reason)
+		}
+		expect.NoError(t, errors.Join(d.Heartbeat(t.Context(), in), d.FailOver(t.Context(), in)))
+		w.expect("OUT_OF_SERVICE", tc.reason)
+		expect.NoError(t, d.Register(t.Context(), in))
+		w.expect("UP", "it must come back, whatever was there")
+	})
 }
 
 // TestWhatHasExpiredIsFound is on a server that has not come to evict what has no lease any more: it denies the entry and
@@ -113,41 +105,39 @@ func TestWhatHasExpiredIsFound(t *testing.T) {
 	short := configOf(t, server)
 	short.Options = options(server, 1, 22)
 	const another = "the entry is of the pod that has the address now, expired or not"
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		uid    string // of the pod that the call is for; "": it is the entry's
 		call   func(registry.Registry, context.Context, registry.Instance) error
 		want   string // "": absent
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"Deregister":                {"clients were sent there until the eviction, minutes later", "", registry.Registry.Deregister, ""},
 		"FailOver":                  {"the pod is updated while clients are sent there", "", registry.Registry.FailOver, "OUT_OF_SERVICE"},
 		"Register":                  {"the lease begins anew", "", registry.Registry.Register, "UP"},
 		"Deregister of another pod": {another, "other", registry.Registry.Deregister, "UP"},
 		"FailOver of another pod":   {another, "other", registry.Registry.FailOver, "UP"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			in := web(t, 1)
-			expect.NoError(t, open(t, short).Register(t.Context(), in))
-			d := open(t, configOf(t, server))
-			expect.Becomes(t, "the lease has ended", func() bool {
-				_, err := server.Do(t.Context(), http.MethodGet, pathOf(in), nil)
-				return err != nil && strings.Contains(err.Error(), "404")
-			})
-			if got := statusOf(t, server, in); got != "UP" {
-				t.Fatalf("the server gives it to clients with status %q, want UP: this test needs it to", got)
-			}
-			if err := d.Heartbeat(t.Context(), in); !registry.IsNotRegistered(err) {
-				t.Errorf("Heartbeat: got error %v, want one that says not registered", err)
-			}
-			asking := in
-			asking.UID = cmp.Or(tc.uid, in.UID)
-			expect.NoError(t, tc.call(d, t.Context(), asking))
-			if got := statusOf(t, server, in); got != tc.want {
-				t.Errorf("clients get it with status %q, want %q\nreason: %s", got, tc.want, tc.reason)
-			}
+	}, func(t *testing.T, tc row) {
+		in := web(t, 1)
+		expect.NoError(t, open(t, short).Register(t.Context(), in))
+		d := open(t, configOf(t, server))
+		expect.Becomes(t, "the lease has ended", func() bool {
+			_, err := server.Do(t.Context(), http.MethodGet, pathOf(in), nil)
+			return err != nil && strings.Contains(err.Error(), "404")
 		})
-	}
+		if got := statusOf(t, server, in); got != "UP" {
+			t.Fatalf("the server gives it to clients with status %q, want UP: this test needs it to", got)
+		}
+		if err := d.Heartbeat(t.Context(), in); !registry.IsNotRegistered(err) {
+			t.Errorf("Heartbeat: got error %v, want one that says not registered", err)
+		}
+		asking := in
+		asking.UID = cmp.Or(tc.uid, in.UID)
+		expect.NoError(t, tc.call(d, t.Context(), asking))
+		if got := statusOf(t, server, in); got != tc.want {
+			t.Errorf("clients get it with status %q, want %q\nreason: %s", got, tc.want, tc.reason)
+		}
+	})
 }
 
 // TestTakenOutStaysOut has a renewal that is on its way put the status back that FailOver has just overridden. Here the

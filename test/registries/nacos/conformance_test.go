@@ -132,15 +132,12 @@ func TestConformance(t *testing.T) {
 // TestConformanceOfV2 is for the API that the version 2 of the server has besides v1.
 func TestConformanceOfV2(t *testing.T) {
 	t.Parallel()
-	for name, opts := range map[string]driver.Options{
+	expect.Each(t, map[string]driver.Options{
 		"persistent": {APIVersion: "v2"},
 		"ephemeral":  {APIVersion: "v2", Ephemeral: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			runCalls(t, harness(t, shared2.Use(t), opts))
-		})
-	}
+	}, func(t *testing.T, opts driver.Options) {
+		runCalls(t, harness(t, shared2.Use(t), opts))
+	})
 }
 
 // aboutTheServer matches the cases that ask the same of the server whatever API is spoken: races and long lists.

@@ -192,35 +192,32 @@ func (s *scenario) expectSeen(r *nacos.Reader, want ...registry.Instance) {
 // What an application with Nacos' own client sees, which subscribes over gRPC.
 func TestSubscriberSeesIt(t *testing.T) {
 	t.Parallel()
-	for name, opts := range map[string]driver.Options{"persistent": {}, "ephemeral": {Ephemeral: true, HeartbeatInterval: driverkit.Duration(time.Minute)}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			onEach(t, opts, func(s *scenario) {
-				a, b := s.pod(1), s.pod(2)
-				a.Weight, a.Zone, a.Metadata = 7, "zone-b", map[string]string{"version": "ü+%41"}
-				client := s.subscribe()
-				s.do(s.driver.Register, a, b)
-				s.expectSeen(client, a, b)
-				expect.NoError(s, client.Await(s.Context(), func(got []nacos.Seen) bool {
-					for _, g := range got {
-						if g.IP == a.Address {
-							return g.Weight == 7 && g.Metadata["zone"] == "zone-b" && g.Metadata["version"] == "ü+%41"
-						}
+	expect.Each(t, map[string]driver.Options{"persistent": {}, "ephemeral": {Ephemeral: true, HeartbeatInterval: driverkit.Duration(time.Minute)}}, func(t *testing.T, opts driver.Options) {
+		onEach(t, opts, func(s *scenario) {
+			a, b := s.pod(1), s.pod(2)
+			a.Weight, a.Zone, a.Metadata = 7, "zone-b", map[string]string{"version": "ü+%41"}
+			client := s.subscribe()
+			s.do(s.driver.Register, a, b)
+			s.expectSeen(client, a, b)
+			expect.NoError(s, client.Await(s.Context(), func(got []nacos.Seen) bool {
+				for _, g := range got {
+					if g.IP == a.Address {
+						return g.Weight == 7 && g.Metadata["zone"] == "zone-b" && g.Metadata["version"] == "ü+%41"
 					}
-					return false
-				}))
-				s.do(s.driver.FailOver, a)
-				s.expectSeen(client, b)
-				s.do(s.driver.Register, a)
-				s.expectSeen(client, a, b)
-				s.do(s.driver.Deregister, b)
-				s.expectSeen(client, a)
-				s.do(s.driver.FailOver, a)
-				s.expectSeen(client)
-				s.do(s.driver.Deregister, a)
-			})
+				}
+				return false
+			}))
+			s.do(s.driver.FailOver, a)
+			s.expectSeen(client, b)
+			s.do(s.driver.Register, a)
+			s.expectSeen(client, a, b)
+			s.do(s.driver.Deregister, b)
+			s.expectSeen(client, a)
+			s.do(s.driver.FailOver, a)
+			s.expectSeen(client)
+			s.do(s.driver.Deregister, a)
 		})
-	}
+	})
 }
 
 // Between a leader that died and the next one an entry gets no heartbeat. Nacos goes on giving it to clients: longer than
@@ -286,24 +283,21 @@ func TestProtectThresholdKeepsWhatIsOut(t *testing.T) {
 // A service is all ephemeral or all persistent.
 func TestOtherKindIsTerminal(t *testing.T) {
 	t.Parallel()
-	for name, ephemeral := range map[string]bool{"persistent into ephemeral": true, "ephemeral into persistent": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			onEach(t, driver.Options{Ephemeral: ephemeral}, func(s *scenario) {
-				s.do(s.driver.Register, s.pod(1))
-				other := open(s, config(s, s.server.Endpoint, password, driver.Options{Ephemeral: !ephemeral}))
-				err := other.Register(s.Context(), s.pod(2))
-				field, _ := registry.FieldOf(err)
-				if !registry.IsTerminal(err) || field != "options.ephemeral" {
-					s.Errorf("got error %v of field %q, want a terminal one of options.ephemeral", err, field)
-				}
-				if want := fmt.Sprintf("set it to %t", ephemeral); err == nil || !strings.Contains(err.Error(), want) {
-					s.Errorf("got error %v, want one that says %q", err, want)
-				}
-				s.do(s.driver.Deregister, s.pod(1))
-			})
+	expect.Each(t, map[string]bool{"persistent into ephemeral": true, "ephemeral into persistent": false}, func(t *testing.T, ephemeral bool) {
+		onEach(t, driver.Options{Ephemeral: ephemeral}, func(s *scenario) {
+			s.do(s.driver.Register, s.pod(1))
+			other := open(s, config(s, s.server.Endpoint, password, driver.Options{Ephemeral: !ephemeral}))
+			err := other.Register(s.Context(), s.pod(2))
+			field, _ := registry.FieldOf(err)
+			if !registry.IsTerminal(err) || field != "options.ephemeral" {
+				s.Errorf("got error %v of field %q, want a terminal one of options.ephemeral", err, field)
+			}
+			if want := fmt.Sprintf("set it to %t", ephemeral); err == nil || !strings.Contains(err.Error(), want) {
+				s.Errorf("got error %v, want one that says %q", err, want)
+			}
+			s.do(s.driver.Deregister, s.pod(1))
 		})
-	}
+	})
 }
 
 // Where Rollcall makes the service, Nacos does not probe it: no server of its reaches these pods.

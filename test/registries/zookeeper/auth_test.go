@@ -72,38 +72,36 @@ func TestWrongPassword(t *testing.T) {
 	cfg := registry.Config{Cluster: "prod-1", Endpoint: s.Endpoint, Auth: digest(t, user, password), Options: options("base", "/wrong")}
 	right := open(t, cfg)
 	expect.NoError(t, right.Register(t.Context(), pod(1)))
-	for name, tc := range map[string]struct {
+	type row struct {
 		auth  registry.Auth
 		field string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"a wrong password": {digest(t, user, "s3cret-other"), "auth.passwordFile"},
 		"another user":     {digest(t, "somebody", password), "auth.passwordFile"},
 		"nothing":          {registry.Auth{}, "auth.username"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := cfg
-			c.Auth = tc.auth
-			wrong := open(t, c)
-			expectTerminal(t, wrong.Register(t.Context(), pod(1)), tc.field)
-			expectTerminal(t, wrong.Register(t.Context(), pod(2)), tc.field)
-			expectTerminal(t, wrong.Deregister(t.Context(), pod(1)), tc.field)
-			expectTerminal(t, wrong.FailOver(t.Context(), pod(1)), tc.field)
-			errs := wrong.Batch(t.Context(), []registry.Change{
-				{Instance: pod(2), State: registry.Absent},
-				{Instance: pod(1), State: registry.InService},
-				{Instance: pod(3), State: registry.InService},
-			})
-			expect.NoError(t, errs[0])
-			expectTerminal(t, errs[1], tc.field)
-			if !registry.IsNotApplied(errs[2]) {
-				t.Errorf("the change after the one that is refused: got error %v, want one that says not applied", errs[2])
-			}
-			if entries, err := wrong.List(t.Context(), "prod-1"); err != nil || len(entries) != 1 {
-				t.Errorf("List gives %+v, %v; want the entry, which the world may read", entries, err)
-			}
+	}, func(t *testing.T, tc row) {
+		c := cfg
+		c.Auth = tc.auth
+		wrong := open(t, c)
+		expectTerminal(t, wrong.Register(t.Context(), pod(1)), tc.field)
+		expectTerminal(t, wrong.Register(t.Context(), pod(2)), tc.field)
+		expectTerminal(t, wrong.Deregister(t.Context(), pod(1)), tc.field)
+		expectTerminal(t, wrong.FailOver(t.Context(), pod(1)), tc.field)
+		errs := wrong.Batch(t.Context(), []registry.Change{
+			{Instance: pod(2), State: registry.Absent},
+			{Instance: pod(1), State: registry.InService},
+			{Instance: pod(3), State: registry.InService},
 		})
-	}
+		expect.NoError(t, errs[0])
+		expectTerminal(t, errs[1], tc.field)
+		if !registry.IsNotApplied(errs[2]) {
+			t.Errorf("the change after the one that is refused: got error %v, want one that says not applied", errs[2])
+		}
+		if entries, err := wrong.List(t.Context(), "prod-1"); err != nil || len(entries) != 1 {
+			t.Errorf("List gives %+v, %v; want the entry, which the world may read", entries, err)
+		}
+	})
 }
 
 // A folder that only others may read.
@@ -166,38 +164,34 @@ func TestTLS(t *testing.T) {
 	expect.NoError(t, err)
 	t.Cleanup(elsewhere.Stop)
 	named := strings.Replace(one.SecureEndpoint, "127.0.0.1", "localhost", 1)
-	for name, tc := range map[string]struct {
+	type row struct {
 		endpoint string
 		files    registry.TLS
 		field    string // "" where it works
-	}{
-		"an authority": {one.SecureEndpoint, registry.TLS{CAFile: one.CAFile}, ""},
-		"by name":      {named, registry.TLS{CAFile: one.CAFile}, ""},
-		"a certificate": {
-			both.SecureEndpoint, registry.TLS{CAFile: both.CAFile, CertFile: both.CertFile, KeyFile: both.KeyFile}, "",
-		},
+	}
+	expect.Each(t, map[string]row{
+		"an authority":      {one.SecureEndpoint, registry.TLS{CAFile: one.CAFile}, ""},
+		"by name":           {named, registry.TLS{CAFile: one.CAFile}, ""},
+		"a certificate":     {both.SecureEndpoint, registry.TLS{CAFile: both.CAFile, CertFile: both.CertFile, KeyFile: both.KeyFile}, ""},
 		"another authority": {one.SecureEndpoint, registry.TLS{CAFile: both.CAFile}, "tls.caFile"},
 		"another name":      {elsewhere.Address, registry.TLS{CAFile: one.CAFile}, "endpoint"},
 		"no certificate":    {both.SecureEndpoint, registry.TLS{CAFile: both.CAFile}, "tls.certFile"},
 		"somebody else's certificate": {
 			both.SecureEndpoint, registry.TLS{CAFile: both.CAFile, CertFile: one.CertFile, KeyFile: one.KeyFile}, "tls.certFile",
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := open(t, registry.Config{Cluster: "prod-1", Endpoint: tc.endpoint, TLS: tc.files, Options: options("base", "/tls")})
-			err := d.Register(within(t, bound), pod(1))
-			if tc.field != "" {
-				expectTerminal(t, err, tc.field)
-				return
-			}
-			expect.NoError(t, err)
-			entries, err := d.List(t.Context(), "prod-1")
-			if err != nil || len(entries) != 1 {
-				t.Errorf("List gives %+v, %v; want the entry", entries, err)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		d := open(t, registry.Config{Cluster: "prod-1", Endpoint: tc.endpoint, TLS: tc.files, Options: options("base", "/tls")})
+		err := d.Register(within(t, bound), pod(1))
+		if tc.field != "" {
+			expectTerminal(t, err, tc.field)
+			return
+		}
+		expect.NoError(t, err)
+		entries, err := d.List(t.Context(), "prod-1")
+		if err != nil || len(entries) != 1 {
+			t.Errorf("List gives %+v, %v; want the entry", entries, err)
+		}
+	})
 }
 
 // To ZooKeeper a certificate is a user like any other.

@@ -84,15 +84,12 @@ func TestConformance(t *testing.T) {
 
 func TestConformanceWithStates(t *testing.T) {
 	t.Parallel()
-	for name, options := range map[string]json.RawMessage{
+	expect.Each(t, map[string]json.RawMessage{
 		"SpringsStatus": options("payload", "spring", "failOver", "status"),
 		"Enabled":       options("payload", "map", "failOver", "enabled"),
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			registrytest.Run(t, harness(t, use(t, zookeeper.Options{}), registry.Config{Options: options}))
-		})
-	}
+	}, func(t *testing.T, options json.RawMessage) {
+		registrytest.Run(t, harness(t, use(t, zookeeper.Options{}), registry.Config{Options: options}))
+	})
 }
 
 func TestConformanceWithDigestAndChroot(t *testing.T) {

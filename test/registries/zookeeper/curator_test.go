@@ -107,20 +107,18 @@ func TestPayloadsThatReadersFailAt(t *testing.T) {
 		d := open(t, registry.Config{Endpoint: s.Endpoint, Options: options("base", "/fails-"+payload, "payload", payload)})
 		expect.NoError(t, d.Register(t.Context(), pod(1)))
 	}
-	for name, tc := range map[string]struct{ class, payload string }{
+	type row struct{ class, payload string }
+	expect.Each(t, map[string]row{
 		"a map for Void":              {zookeeper.PayloadVoid, "map"},
 		"a map for Spring":            {zookeeper.PayloadSpring, "map"},
 		"Spring's for Void":           {zookeeper.PayloadVoid, "spring"},
 		"Spring's for a map's reader": {zookeeper.PayloadMap, "spring"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			reader := readers.Use(t).View(t, s.Endpoint, "/fails-"+tc.payload, tc.class)
-			if got := reader.InstancesErr("web"); !strings.Contains(got, "ClassCastException") {
-				t.Errorf("reading: got error %q, want a ClassCastException; correct the docs if this works now", got)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		reader := readers.Use(t).View(t, s.Endpoint, "/fails-"+tc.payload, tc.class)
+		if got := reader.InstancesErr("web"); !strings.Contains(got, "ClassCastException") {
+			t.Errorf("reading: got error %q, want a ClassCastException; correct the docs if this works now", got)
+		}
+	})
 }
 
 // Spring Cloud's load balancer leaves out what has another status than UP; Curator gives it to its users as before.

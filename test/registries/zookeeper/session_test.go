@@ -313,22 +313,20 @@ func TestCloseLeavesNothingBehind(t *testing.T) { //nolint:paralleltest // it co
 func TestOtherServersAreNoZooKeeper(t *testing.T) {
 	t.Parallel()
 	web := drivertest.Saying(t, "HTTP/1.1 400 Bad Request\r\n\r\n")
-	for name, tc := range map[string]struct {
+	type row struct {
 		endpoint, says string
 		tls            bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"HTTP":                {web, "does not answer as a ZooKeeper server does", false},
 		"HTTP instead of TLS": {web, "does not look like a TLS handshake", true},
 		"TLS":                 {secure.Use(t).SecureEndpoint, "whether it speaks TLS", false},
 		"no TLS":              {shared.Use(t).Endpoint, "no connection to ZooKeeper", true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := open(t, registry.Config{Endpoint: tc.endpoint, Options: options("tls", tc.tls)})
-			err := d.Register(within(t, bound), pod(1))
-			if err == nil || !strings.Contains(err.Error(), tc.says) || registry.IsTerminal(err) {
-				t.Errorf("Register: got error %v, want a retryable one with %q", err, tc.says)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		d := open(t, registry.Config{Endpoint: tc.endpoint, Options: options("tls", tc.tls)})
+		err := d.Register(within(t, bound), pod(1))
+		if err == nil || !strings.Contains(err.Error(), tc.says) || registry.IsTerminal(err) {
+			t.Errorf("Register: got error %v, want a retryable one with %q", err, tc.says)
+		}
+	})
 }
