@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -50,9 +49,7 @@ func TestEvictionsComponent(t *testing.T) {
 			Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: []string{metav1.NamespaceSystem, namespace},
 		}}},
 	}
-	if diff := cmp.Diff(want, webhooks[0]); diff != "" {
-		t.Errorf("the webhook (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, want, webhooks[0], "the webhook")
 	port := slices.IndexFunc(container.Ports, func(p corev1.ContainerPort) bool { return p.Name == service.Spec.Ports[0].TargetPort.StrVal })
 	if port < 0 || !slices.Contains(container.Args, "--eviction-webhook-bind-address=:9443") || container.Ports[port].ContainerPort != 9443 {
 		t.Errorf("the Service leads to port %s of %v, want where the manager listens", service.Spec.Ports[0].TargetPort.StrVal, container.Ports)
@@ -63,7 +60,7 @@ func TestEvictionsComponent(t *testing.T) {
 		t.Errorf("the manager refuses its arguments: %v", err)
 	}
 	rules := slices.Concat(named[*rbacv1.ClusterRole](t, objects, name).Rules, named[*rbacv1.Role](t, objects, name).Rules)
-	if diff := cmp.Diff([]rbacv1.PolicyRule{
+	expect.Equal(t, []rbacv1.PolicyRule{
 		{APIGroups: []string{"policy"}, Resources: []string{"poddisruptionbudgets"}, Verbs: []string{"list"}},
 		{APIGroups: []string{"policy.kruise.io"}, Resources: []string{"podunavailablebudgets"}, Verbs: []string{"get"}},
 		{
@@ -71,9 +68,7 @@ func TestEvictionsComponent(t *testing.T) {
 			ResourceNames: []string{name}, Verbs: []string{"get", "patch"},
 		},
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{name}, Verbs: []string{"get", "update"}},
-	}, rules); diff != "" {
-		t.Errorf("what the component grants (-want +got):\n%s", diff)
-	}
+	}, rules, "what the component grants")
 }
 
 // renderWith renders config/default with a component.

@@ -155,17 +155,13 @@ func TestManagerHasNoPrivilege(t *testing.T) {
 	wantPod := &corev1.PodSecurityContext{
 		RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 	}
-	if diff := cmp.Diff(wantPod, pod.SecurityContext); diff != "" {
-		t.Errorf("the pod's securityContext (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, wantPod, pod.SecurityContext, "the pod's securityContext")
 	wantContainer := &corev1.SecurityContext{
 		AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
 		Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 	}
 	container := manager(t)
-	if diff := cmp.Diff(wantContainer, container.SecurityContext); diff != "" {
-		t.Errorf("the container's securityContext (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, wantContainer, container.SecurityContext, "the container's securityContext")
 	for _, volume := range pod.Volumes {
 		// Without a group of its own, the manager reads files as anyone does.
 		if s, c := volume.Secret, volume.ConfigMap; s != nil && s.DefaultMode != nil || c != nil && c.DefaultMode != nil {
@@ -347,9 +343,7 @@ func TestSamplesHaveHooks(t *testing.T) {
 		styles["labels"] = styles["labels"] || len(set.Spec.Lifecycle.PreDelete.LabelsHandler) > 0
 		styles["preNormal"] = styles["preNormal"] || set.Spec.Lifecycle.PreNormal != nil
 	}
-	if diff := cmp.Diff(map[string]bool{"finalizers": true, "labels": true, "preNormal": true}, styles); diff != "" {
-		t.Errorf("styles of hooks in the samples (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, map[string]bool{"finalizers": true, "labels": true, "preNormal": true}, styles, "styles of hooks in the samples")
 }
 
 // TestSamplesWaitForNoOtherInstallation: the README offers the samples to whoever installed by its command.

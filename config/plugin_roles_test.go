@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // TestPluginRoles: who may look with Kubernetes' own roles may look with the plugin, and no role gives more than its commands need.
@@ -63,7 +65,5 @@ func TestPluginRoles(t *testing.T) {
 		"rollcall-viewer":   {"get", "configmaps", "rollcall-config", "get", "leases", "rollcall", "list", "events"},
 		"rollcall-operator": {"patch", "leases", "rollcall"},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("what the roles give of the installation (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, want, got, "what the roles give of the installation")
 }

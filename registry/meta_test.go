@@ -5,8 +5,6 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
@@ -72,9 +70,7 @@ func TestMetaIsReadBack(t *testing.T) {
 		tc.set(&in)
 		given := maps.Clone(in.Metadata)
 		got := in.Meta()
-		if diff := cmp.Diff(mark(tc.want), got); diff != "" {
-			t.Errorf("Meta, -want +got:\n%s\nreason: %s", diff, tc.reason)
-		}
+		expect.Equal(t, mark(tc.want), got, "Meta: %s", tc.reason)
 		if !maps.Equal(in.Metadata, given) {
 			t.Errorf("Meta changed what it was given: %v, was %v", in.Metadata, given)
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
@@ -41,9 +40,7 @@ func TestLoggerIsLazy(t *testing.T) {
 		}
 		delete(got, "ts")
 		delete(got, "stacktrace")
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("line (-want +got):\n%s", diff)
-		}
+		expect.Equal(t, want, got, "line")
 	}
 }
 

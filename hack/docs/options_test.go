@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -84,9 +82,7 @@ func TestAPageIsFilledBetweenItsMarks(t *testing.T) {
 	}, func(t *testing.T, test row) {
 		got, err := withOptions(test.page, fill)
 		expect.Error(t, test.reason, err, test.err)
-		if diff := cmp.Diff(test.want, got); diff != "" {
-			t.Errorf("%s (-want +got)\n%s", test.reason, diff)
-		}
+		expect.Equal(t, test.want, got, "%s", test.reason)
 	})
 }
 

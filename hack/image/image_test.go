@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
@@ -21,9 +20,7 @@ func TestNew(t *testing.T) {
 	file, err := made.ConfigFile()
 	expect.NoError(t, err)
 	want := v1.Config{User: "65532:65532", Entrypoint: []string{"/manager"}, Cmd: []string{"--x"}, Env: []string{"A=1"}, WorkingDir: "/"}
-	if diff := cmp.Diff(want, file.Config); diff != "" {
-		t.Errorf("the configuration (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, want, file.Config, "the configuration")
 	files := mutate.Extract(made)
 	defer files.Close()
 	archive := tar.NewReader(files)

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -68,9 +66,7 @@ func TestFailed(t *testing.T) {
 		var out strings.Builder
 		expect.NoError(t, run(&out, []string{"failed", written(t, tc.other...)}))
 		want := append([]string{"./internal/a TestTable/bad (SHUFFLE=42)", "    a_test.go:9: got 1, want 2"}, tc.want...)
-		if diff := cmp.Diff(strings.Join(want, "\n")+"\n", out.String()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
-		}
+		expect.Equal(t, strings.Join(want, "\n")+"\n", out.String(), "%s", tc.reason)
 	})
 }
 
@@ -80,9 +76,7 @@ func TestSum(t *testing.T) {
 	file := written(t)
 	expect.NoError(t, run(&out, []string{"sum", file + "=1"}))
 	const want = "unit                 1 passed, 1 failed, 1 skipped\n    1 skipped: no Java\n1 1\n"
-	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	expect.Equal(t, want, out.String(), "what there is")
 	expect.Error(t, "there are fewer than the floor", run(&out, []string{"sum", file + "=2"}), "unit: 1 tests passed")
 	expect.Error(t, "the tests never ran", run(&out, []string{"sum", file + ".missing=1"}), "0 tests passed")
 	expect.Error(t, "there is no floor", run(&out, []string{"sum", file}), "unit.json=100")

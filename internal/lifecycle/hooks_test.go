@@ -243,7 +243,5 @@ func TestFinalizerThatIsThereTwice(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, patch)
 	}
-	if diff := cmp.Diff([]string{"other.io/a"}, done.Finalizers); diff != "" {
-		t.Errorf("finalizers (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, []string{"other.io/a"}, done.Finalizers, "finalizers")
 }

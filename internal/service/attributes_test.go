@@ -7,8 +7,6 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
@@ -139,9 +137,7 @@ func TestAttributesOf(t *testing.T) {
 	}, func(t *testing.T, tc row) {
 		got, err := Rules{Tags: tc.tags, Metadata: tc.metadata}.AttributesOf(tc.subject)
 		expectError(t, tc.reason, err, tc.wantErr)
-		if diff := cmp.Diff(tc.want, got); diff != "" {
-			t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
-		}
+		expect.Equal(t, tc.want, got, "%s", tc.reason)
 	})
 }
 
@@ -162,9 +158,7 @@ func TestRegistriesOf(t *testing.T) {
 	t.Parallel()
 	known := []string{"old", "new", "other"}
 	t.Cleanup(func() {
-		if diff := cmp.Diff([]string{"old", "new", "other"}, known); diff != "" {
-			t.Errorf("what was given changed (-want +got)\n%s", diff)
-		}
+		expect.Equal(t, []string{"old", "new", "other"}, known, "what was given changed")
 	})
 	type row struct {
 		reason  string
@@ -186,9 +180,7 @@ func TestRegistriesOf(t *testing.T) {
 	}, func(t *testing.T, tc row) {
 		got, err := RegistriesOf(tc.written, []string{"old", "new"}, known)
 		expectError(t, tc.reason, err, tc.wantErr)
-		if diff := cmp.Diff(tc.want, got); diff != "" {
-			t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
-		}
+		expect.Equal(t, tc.want, got, "%s", tc.reason)
 	})
 }
 

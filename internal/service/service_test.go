@@ -138,9 +138,7 @@ func TestEndpointsOf(t *testing.T) {
 			}
 			got, err := Rules{Name: tc.name, Port: tc.port}.EndpointsOf(tc.subject)
 			expectError(t, tc.reason, err, tc.wantErr)
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
-			}
+			expect.Equal(t, tc.want, got, "%s", tc.reason)
 		})
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -120,9 +119,7 @@ func TestBuild(t *testing.T) {
 		facts, want := leading(), Snapshot{Manager: leading().Manager, Registries: []Registry{}, Services: []Service{}, Pods: []Pod{}}
 		tc.facts(&facts)
 		tc.want(&want)
-		if diff := cmp.Diff(want, Build(facts)); diff != "" {
-			t.Errorf("(-want +got):\n%s\nreason: %s", diff, tc.reason)
-		}
+		expect.Equal(t, want, Build(facts), "%s", tc.reason)
 	})
 }
 

@@ -24,8 +24,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/consul"
@@ -143,9 +141,7 @@ func TestAppEntryAtItsAgent(t *testing.T) {
 	const path = "PUT /v1/agent/service/maintenance/web%2F1 enable="
 	// It is asked once, and the catalog until that shows it.
 	want := []string{path + "true", "wait since 7", "wait since 7", path + "false", "wait since 7", "wait since 7"}
-	if diff := cmp.Diff(want, a.asked); diff != "" {
-		t.Errorf("requests, -want +got:\n%s", diff)
-	}
+	expect.Equal(t, want, a.asked, "requests")
 }
 
 // TestAgentsAreNotTheRegistry: agents that fail, on whatever number of nodes, stop no call for another pod.
@@ -220,9 +216,7 @@ func TestAppEntryThatCantBeSteered(t *testing.T) {
 		if got, want := registry.IsOfAgent(err), strings.Contains(tc.want, "agent"); got != want {
 			t.Errorf("got error %v, want one of an agent: %t\nreason: %s", err, want, tc.reason)
 		}
-		if diff := cmp.Diff(tc.agent.others[:min(len(tc.agent.others), 3)], registry.OtherNamesOf(err)); diff != "" {
-			t.Errorf("other names, -want +got:\n%s\nreason: %s", diff, tc.reason)
-		}
+		expect.Equal(t, tc.agent.others[:min(len(tc.agent.others), 3)], registry.OtherNamesOf(err), "other names: %s", tc.reason)
 		if registry.IsNotRegistered(err) != tc.notRegistered {
 			t.Errorf("got error %v, want one that says not registered: %t\nreason: %s", err, tc.notRegistered, tc.reason)
 		}
@@ -245,9 +239,7 @@ func TestALeftoverOfADeadNode(t *testing.T) {
 		t.Errorf("Register: got error %v, want it acknowledged with a word of the two services", err)
 	}
 	const path = "PUT /v1/agent/service/maintenance/web%2F1 enable="
-	if diff := cmp.Diff([]string{path + "true", path + "false", "wait since 7", "wait since 7"}, a.asked); diff != "" {
-		t.Errorf("requests, -want +got:\n%s", diff)
-	}
+	expect.Equal(t, []string{path + "true", path + "false", "wait since 7", "wait since 7"}, a.asked, "requests")
 }
 
 // TestALeftoverInMaintenance stays so, and the pod that has the address now is acknowledged once clients are given it.

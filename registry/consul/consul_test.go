@@ -12,8 +12,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/consul"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
@@ -318,9 +316,7 @@ func TestTheNodeIsSynthetic(t *testing.T) {
 			}
 			node := op["Node"]["Node"].(map[string]any)
 			want := map[string]any{"synthetic-node": "true", "rollcall-nodes": "rollcall-"}
-			if diff := cmp.Diff(want, node["Meta"]); diff != "" {
-				t.Errorf("the node's meta, -want +got:\n%s", diff)
-			}
+			expect.Equal(t, want, node["Meta"], "the node's meta")
 			got := fmt.Sprint(node["Node"], " ", node["ID"], " ", node["Address"])
 			if want := "rollcall-21 c387a211-aa14-e84f-df31-b68370e9d662 127.0.0.1"; got != want {
 				t.Errorf("the node is %s, want %s as in every version before", got, want)

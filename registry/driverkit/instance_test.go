@@ -3,7 +3,7 @@ package driverkit
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestForeignIsAtThePodsAddress(t *testing.T) {
@@ -25,9 +25,7 @@ func TestAddressForms(t *testing.T) {
 		"2001:db8::1:0:0:a":      {"2001:db8::1:0:0:a", "2001:db8:0:0:1:0:0:a"},
 		"2001:db8:1:2:3:4:5:678": {"2001:db8:1:2:3:4:5:678"},
 	} {
-		if diff := cmp.Diff(want, AddressForms(address)); diff != "" {
-			t.Errorf("%s: -want +got:\n%s", address, diff)
-		}
+		expect.Equal(t, want, AddressForms(address), "%s", address)
 		for _, form := range AddressForms(address) {
 			if !SameAddress(form, address) {
 				t.Errorf("%s is another address than %s", form, address)

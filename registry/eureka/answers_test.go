@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/eureka"
 	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
@@ -96,9 +94,7 @@ func TestListIsOfOneCluster(t *testing.T) {
 		{Instance: registry.Instance{Service: "web", Address: "10.0.0.5", Port: 82}, State: registry.Foreign},
 		{Instance: registry.Instance{Service: "web", Address: "10.0.0.5", Port: 8482}, State: registry.Foreign},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	expect.Equal(t, want, got, "what there is")
 	if _, err := answering(t, 200, nil, listing).List(t.Context(), ""); !registry.IsTerminal(err) {
 		t.Errorf("List of no cluster: got error %v, want a terminal one", err)
 	}
@@ -125,9 +121,7 @@ func TestForeignNamesAreAsClientsFindThem(t *testing.T) {
 				names = append(names, e.Service)
 			}
 		}
-		if diff := cmp.Diff(tc.want, names); diff != "" {
-			t.Errorf("%s: -want +got:\n%s\nreason: %s", vip, diff, tc.reason)
-		}
+		expect.Equal(t, tc.want, names, "%s: %s", vip, tc.reason)
 	}
 }
 
@@ -322,7 +316,5 @@ func TestTagsCostNoCall(t *testing.T) {
 	in.Tags = []string{"primary"}
 	expect.NoError(t, d.Register(t.Context(), in))
 	want := []string{"POST /apps/SHOP%20WEB", "GET /apps/SHOP%20WEB/10.0.0.1:80:Shop%20web"}
-	if diff := cmp.Diff(want, server.requests()); diff != "" {
-		t.Errorf("requests, -want +got:\n%s", diff)
-	}
+	expect.Equal(t, want, server.requests(), "requests")
 }

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
@@ -68,9 +66,7 @@ func TestAppEntryRequests(t *testing.T) {
 		if registry.IsNotRegistered(err) != (tc.wantErr != "") || err != nil && !strings.Contains(err.Error(), tc.wantErr) {
 			t.Errorf("got error %v, want one that says not registered and %q\nreason: %s", err, tc.wantErr, tc.reason)
 		}
-		if diff := cmp.Diff(tc.want, server.requests()); diff != "" {
-			t.Errorf("requests, -want +got:\n%s\nreason: %s", diff, tc.reason)
-		}
+		expect.Equal(t, tc.want, server.requests(), "requests: %s", tc.reason)
 	})
 }
 
@@ -107,9 +103,7 @@ func TestAppEntryThatOnlyTheListHas(t *testing.T) {
 			t.Errorf("got %q and error %v, want %q\nreason: %s", state, err, registry.Absent, tc.reason)
 		}
 		want := []string{"GET /apps/SHOP%20WEB", "GET /apps/SHOP%20WEB/web-1.shop:web", "HEAD /apps"}
-		if diff := cmp.Diff(want, server.requests()); diff != "" {
-			t.Errorf("requests, -want +got:\n%s\nreason: %s", diff, tc.reason)
-		}
+		expect.Equal(t, want, server.requests(), "requests: %s", tc.reason)
 	})
 }
 
@@ -130,12 +124,10 @@ func TestAppEntryThatIsNotThere(t *testing.T) {
 	if !registry.IsNotRegistered(err) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "IP 10.0.0.1 and port 80") {
 		t.Errorf("got error %v, want one that says not registered and %q", err, want)
 	}
-	if diff := cmp.Diff([]string{
+	expect.Equal(t, []string{
 		"GET /apps/SHOP", "GET /apps/SHOP/web-1:shop:80", "GET /apps/SHOP/10.0.0.1:shop:80", "GET /apps/SHOP/10.0.0.1:80",
 		"HEAD /apps",
-	}, server.requests()); diff != "" {
-		t.Errorf("requests, -want +got:\n%s", diff)
-	}
+	}, server.requests(), "requests")
 	server.answer = status(http.StatusNotFound) // a proxy that has lost its route
 	for call, err := range map[string]error{"Register": apps.Register(t.Context(), in), "FailOver": apps.FailOver(t.Context(), in)} {
 		if field, _ := registry.FieldOf(err); field != "endpoint" {

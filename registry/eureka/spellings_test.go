@@ -3,8 +3,6 @@ package eureka
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -19,8 +17,6 @@ func TestSpellingsOutlastTheEntries(t *testing.T) {
 	for vip, want := range map[string][]string{
 		"web": {"web"}, "Web": {"Web"}, "WEB": {"web", "Web"}, "WEB,api": {"web", "Web", "api"},
 	} {
-		if diff := cmp.Diff(want, own.of(vip)); diff != "" {
-			t.Errorf("%s: -want +got:\n%s", vip, diff)
-		}
+		expect.Equal(t, want, own.of(vip), "%s", vip)
 	}
 }

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/memory"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
@@ -105,9 +103,7 @@ func TestTheViewLists(t *testing.T) {
 		for _, e := range got.Instances {
 			names = append(names, fmt.Sprintf("%s@%s %s", e.Service, e.Address, e.State))
 		}
-		if diff := cmp.Diff(tc.want, names); diff != "" {
-			t.Errorf("instances, -want +got:\n%s\nreason: %s", diff, tc.reason)
-		}
+		expect.Equal(t, tc.want, names, "instances: %s", tc.reason)
 	})
 }
 

@@ -4,9 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // TestLeaseOutlastsAChangeOfLeader: Nacos' own default, 15 s, is less than that takes.
@@ -16,8 +15,6 @@ func TestLeaseOutlastsAChangeOfLeader(t *testing.T) {
 		0: {"5000", "45000", "90000"}, time.Second: {"1000", "33000", "66000"}, time.Hour: {"3600000", "10830000", "21660000"},
 	} {
 		got := Options{Ephemeral: true, HeartbeatInterval: driverkit.Duration(interval)}.lease()
-		if diff := cmp.Diff(map[string]string{metaInterval: want[0], metaUnhealthy: want[1], metaRemoved: want[2]}, got); diff != "" {
-			t.Errorf("the lease at an interval of %s, -want +got:\n%s", interval, diff)
-		}
+		expect.Equal(t, map[string]string{metaInterval: want[0], metaUnhealthy: want[1], metaRemoved: want[2]}, got, "the lease at an interval of %s", interval)
 	}
 }

@@ -3,9 +3,12 @@ package expect
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 const (
@@ -65,6 +68,14 @@ func Error(t T, reason string, err error, words string) {
 		t.Errorf("%s: unexpected error: %v", reason, err)
 	case words != "" && (err == nil || !strings.Contains(err.Error(), words)):
 		t.Errorf("%s: got error %v, want one with %q", reason, err, words)
+	}
+}
+
+// Equal expects what is wanted and no other, and shows where the two differ.
+func Equal(t T, want, got any, what string, args ...any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", fmt.Sprintf(what, args...), diff)
 	}
 }
 

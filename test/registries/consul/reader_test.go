@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/rollcall-dev/rollcall/registry"
 	driver "github.com/rollcall-dev/rollcall/registry/consul"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
@@ -102,9 +100,7 @@ func expectHealthy(t *testing.T, server *consul.Server, when, service string, wa
 	byEndpoint := func(x, y registry.Instance) int { return strings.Compare(x.Endpoint(), y.Endpoint()) }
 	slices.SortFunc(got, byEndpoint)
 	want = slices.SortedFunc(slices.Values(want), byEndpoint)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s: the health endpoint, -want +got:\n%s", when, diff)
-	}
+	expect.Equal(t, want, got, "%s: the health endpoint", when)
 }
 
 // expectResolved wants the addresses and ports of these instances of Consul's DNS.
@@ -121,9 +117,7 @@ func expectResolved(t *testing.T, server *consul.Server, when, service string, w
 	}
 	slices.Sort(addresses)
 	slices.Sort(targets)
-	if diff := cmp.Diff(addresses, addressesOf(t, dns, name)); diff != "" {
-		t.Errorf("%s: the addresses in DNS, -want +got:\n%s", when, diff)
-	}
+	expect.Equal(t, addresses, addressesOf(t, dns, name), "%s: the addresses in DNS", when)
 	_, records, err := dns.LookupSRV(t.Context(), "", "", name)
 	expectFound(t, name, err)
 	var got []string
@@ -133,9 +127,7 @@ func expectResolved(t *testing.T, server *consul.Server, when, service string, w
 		}
 	}
 	slices.Sort(got)
-	if diff := cmp.Diff(targets, got); diff != "" {
-		t.Errorf("%s: the targets in DNS, -want +got:\n%s", when, diff)
-	}
+	expect.Equal(t, targets, got, "%s: the targets in DNS", when)
 }
 
 func addressesOf(t *testing.T, dns *net.Resolver, name string) (addresses []string) {

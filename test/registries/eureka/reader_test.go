@@ -12,8 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
@@ -121,9 +119,7 @@ func expectEntries(t *testing.T, server *eureka.Server, want []registry.Instance
 	for _, in := range want {
 		wanted[in.Service] = state
 	}
-	if diff := cmp.Diff(wanted, states); diff != "" {
-		t.Errorf("services, -want +got:\n%s", diff)
-	}
+	expect.Equal(t, wanted, states, "services")
 }
 
 // TestXMLStaysReadable has every reader of XML suffer from what is in one entry, if it is not left out.

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/go-zookeeper/zk"
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
@@ -50,9 +49,7 @@ func TestOnlyTheUserMayWrite(t *testing.T) {
 		for i := range want {
 			want[i].ID, _, _ = strings.Cut(want[i].ID, ":")
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("the ACL of %s (-want +got):\n%s", node, diff)
-		}
+		expect.Equal(t, want, got, "the ACL of %s", node)
 	}
 	if _, _, err := anybody.Get(path(base, pod(1))); err != nil {
 		t.Errorf("reading the entry as anybody: got error %v", err)
@@ -206,9 +203,7 @@ func TestCertificateOwnsWhatItCreates(t *testing.T) {
 	acl, _, err := connect(t, s.Endpoint).GetACL(path("/certified", pod(1)))
 	expect.NoError(t, err)
 	want := append([]zk.ACL{{Perms: zk.PermAll, Scheme: "x509", ID: "CN=rollcall"}}, zk.WorldACL(zk.PermRead)...)
-	if diff := cmp.Diff(want, acl); diff != "" {
-		t.Errorf("the ACL of the entry (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, want, acl, "the ACL of the entry")
 	// The same server, without a certificate.
 	anonymous := open(t, registry.Config{Endpoint: s.Endpoint, Options: options("base", "/certified")})
 	expectTerminal(t, anonymous.Deregister(t.Context(), pod(1)), "auth.username")

@@ -80,9 +80,7 @@ func TestCuratorFollows(t *testing.T) {
 			expect.NoError(t, d.Register(t.Context(), four))
 			expect.NoError(t, d.Register(t.Context(), six))
 			expectSeen(t, reader.Instances("web"), seen(four, tc.sees(four)), seen(six, tc.sees(six)))
-			if diff := cmp.Diff([]string{"web"}, reader.Names()); diff != "" {
-				t.Errorf("the names of the services (-want +got):\n%s", diff)
-			}
+			expect.Equal(t, []string{"web"}, reader.Names(), "the names of the services")
 			expect.NoError(t, d.FailOver(t.Context(), four))
 			expectSeen(t, reader.Instances("web"), seen(six, tc.sees(six)))
 			expect.NoError(t, d.Register(t.Context(), four))
@@ -136,9 +134,7 @@ func TestSpringHeedsTheStatus(t *testing.T) {
 	if len(got) != 1 || got[0].Address != in.Address || got[0].Port != in.Port || got[0].URI != "http://"+in.Endpoint() {
 		t.Fatalf("Spring sees %+v, want the instance", got)
 	}
-	if diff := cmp.Diff(want, got[0].Metadata); diff != "" {
-		t.Errorf("its metadata (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, want, got[0].Metadata, "its metadata")
 	expect.NoError(t, d.FailOver(t.Context(), in))
 	if got := reader.Spring("web"); len(got) != 0 {
 		t.Fatalf("Spring sees %+v after FailOver, want nothing", got)

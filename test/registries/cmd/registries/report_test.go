@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -48,7 +46,5 @@ etcd    etcd v3, etcd v4   1 passed, 2 skipped: lacks Probing: none (2)
 eureka                     0 passed, 1 FAILED
 nacos   !!! NONE: no Java  0 passed, 1 skipped: no server on this machine: no Java (1)
 `
-	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	expect.Equal(t, want, out.String(), "what there is")
 }
