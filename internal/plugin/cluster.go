@@ -45,6 +45,8 @@ type cluster struct {
 	namespace string
 	// where names the cluster to a person.
 	where string
+	// silent are the managers that have not answered in time, by who holds the Lease, and why.
+	silent map[string]error
 	// ended is when the Lease was renewed last by a manager that does not live, where that was found.
 	ended *metav1.MicroTime
 }
@@ -186,6 +188,9 @@ func (c *cluster) world(ctx context.Context, namespace string) (*world, error) {
 	if err := w.readWorkloads(ctx, c, namespace); err != nil {
 		return nil, err
 	}
+	if w.known, w.unknown = c.known(ctx, w, namespace); w.known.Waits != nil {
+		return w, nil
+	}
 	return w, w.readEvents(ctx, c, namespace)
 }
 
@@ -273,7 +278,8 @@ func (w *world) unreadable(pod *corev1.Pod) error {
 	return nil
 }
 
-// readEvents goes without where a person may not list them: Kubernetes' own roles have the right to Events of the core group alone.
+// readEvents is for what the manager does not answer. It continues without if a person may not list them: Kubernetes' own roles have the
+// right to Events of the core group alone.
 func (w *world) readEvents(ctx context.Context, c *cluster, namespace string) error {
 	events, err := c.reported(ctx, namespace)
 	switch {

@@ -14,7 +14,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -29,22 +28,29 @@ const (
 	metricsPort = "metrics"
 )
 
-// known asks the manager that leads what it knows of the registries, over the API server's proxy. An empty namespace means all.
-func (c *cluster) known(ctx context.Context, w *world, namespace string) (map[types.UID][]entries.Entry, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
-	defer cancel()
+// known asks the manager that leads what it knows of the pods, over the API server's proxy. An empty namespace means all. A watch does
+// not ask a manager again that has not answered in time: each view would take as long.
+func (c *cluster) known(ctx context.Context, w *world, namespace string) (answer entries.Answer, err error) {
 	if w.unled != nil {
-		return nil, w.unled
+		return answer, w.unled
 	}
-	var answer entries.Answer
-	name, err := c.ask(ctx, w.lease, entries.Path, map[string]string{entries.ParameterNamespace: namespace}, &answer)
+	holder := *w.lease.Spec.HolderIdentity
+	if silent := c.silent[holder]; silent != nil {
+		return answer, silent
+	}
+	limited, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	name, err := c.ask(limited, w.lease, entries.Path, map[string]string{entries.ParameterNamespace: namespace}, &answer)
 	switch {
+	case err != nil && limited.Err() != nil:
+		c.silent = map[string]error{holder: err}
+		return entries.Answer{}, err
 	case err != nil:
-		return nil, err
+		return entries.Answer{}, err
 	case !answer.Leads:
-		return nil, fmt.Errorf("the manager %s does not lead any more: try again", name)
+		return entries.Answer{}, fmt.Errorf("the manager %s does not lead any more: try again", name)
 	}
-	return answer.Pods, nil
+	return answer, nil
 }
 
 // ask reads what the manager that holds the Lease answers, and returns its name.
@@ -170,7 +176,7 @@ func wordsOf(s entries.State) string {
 // registrySentences say what each registry says of the pod, or why that is not known. They leave out what [byNow] has said.
 func registrySentences(p Pod, unknown error) []string {
 	if unknown != nil {
-		return []string{fmt.Sprintf("What the registries say now is not shown: %s.", unknown)}
+		return []string{fmt.Sprintf("What the manager knows of the registries is not shown, and the reason is not its own: %s.", unknown)}
 	}
 	var lines []string
 	for _, e := range p.Entries {

@@ -117,7 +117,7 @@ func waitSentence(p Pod) string {
 		return fmt.Sprintf("Nothing waits for Rollcall: %s.", p.Message)
 	case p.Reason == reason.NotWatched && p.Hook == "":
 		return fmt.Sprintf("No hook waits. The manager does not see the pod: %s.", p.Message)
-	case p.Hook == "" && p.waits():
+	case p.Hook == "" && p.Reason.Late():
 		return fmt.Sprintf("Nothing waits for Rollcall. The pod is out of rotation, reason %s: %s.", p.Reason, strings.TrimSuffix(p.Message, "."))
 	case p.Hook == "":
 		return fmt.Sprintf("No hook waits, but there is a warning, %s: %s.", p.Reason, strings.TrimSuffix(p.Message, "."))

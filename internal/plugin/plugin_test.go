@@ -82,6 +82,7 @@ type scene struct {
 	out     time.Duration // how long ago it was taken out
 	warning string
 	later   reason.Reason // of the Event after the warning, if any
+	waits   *entries.Wait // why it waits by the manager's answer, if that could be asked
 	says    entries.State // what the registry says, as the manager knows it
 	at      string        // of which endpoint, if not the pod's
 	foreign bool          // the configuration has other namespaces
@@ -147,6 +148,9 @@ func (s scene) view(t *testing.T) Pod {
 	}
 	if s.later != "" {
 		w.events["pod"] = append(w.events["pod"], eventsv1.Event{EventTime: at, Type: s.later.Event(), Reason: string(s.later)})
+	}
+	if s.waits != nil {
+		w.known.Waits = map[types.UID]entries.Wait{"pod": *s.waits}
 	}
 	if s.change != nil {
 		s.change(pod)
@@ -232,7 +236,7 @@ What you can do:
 			want: `
 No manager leads: no hook is set or released.
 prod/web-1 is not in rotation: no registry has acknowledged it yet.
-What the registries say now is not shown: the manager rollcall-1 runs without --status-page, or is older than this plugin.
+What the manager knows of the registries is not shown, and the reason is not its own: the manager rollcall-1 runs without --status-page, or is older than this plugin.
 It has been PreparingNormal for 60s: it is new or back, and does not count as available yet. It is not ready.
 OpenKruise waits at the hook preNormal, reason NotReady: container web is running, and not ready.
 Next, the pod becomes ready; then Rollcall registers it, and sets the handler once the registry has acknowledged.
@@ -391,7 +395,7 @@ func TestExplainSays(t *testing.T) {
 				}
 			}),
 			has: "The pod is being deleted. It is held by the finalizer rollcall.dev/guard until the registry has acknowledged that it is absent.\n" +
-				"Its deletion waits, reason Acknowledgement: the registry has not acknowledged yet.\n", without: "OpenKruise waits",
+				"Its deletion waits, reason Acknowledgement: the pod does not show yet that every registry has acknowledged.\n", without: "OpenKruise waits",
 		},
 		"of a Deployment": {
 			reason: "its workload is not gone", scene: with(deleting, owned("apps/v1", "ReplicaSet")),
@@ -464,14 +468,31 @@ func TestExplainSays(t *testing.T) {
 			scene: scene{state: appspub.LifecycleStateNormal, record: lifecycle.InService, labels: armed},
 		},
 		"let go": {
-			reason: "the Event says why it is out", has: "without the registry's acknowledgement (Skipped)",
-			scene: scene{state: appspub.LifecycleStatePreparingDelete, record: lifecycle.Absent, later: reason.Skipped},
+			reason: "no hook holds it any more, and whether the registry has acknowledged since is the manager's to say",
+			has:    "No hook waits, but there is a warning, RegistryUnavailable: connection refused.\n",
+			scene: scene{
+				state: appspub.LifecycleStatePreparingDelete, record: lifecycle.Absent, warning: string(reason.RegistryUnavailable), later: reason.Skipped,
+			},
 		},
-		"let go at an earlier wait": {
-			reason: "this hook was released by the registry's acknowledgement", has: "its hook is released, and OpenKruise", without: "Skipped",
-			scene: scene{state: appspub.LifecycleStatePreparingDelete, record: lifecycle.Absent, later: reason.Skipped, change: func(pod *corev1.Pod) {
-				pod.Annotations[appspub.LifecycleTimestampKey] = now.Add(-30 * time.Second).Format(time.RFC3339)
-			}},
+		"the manager has answered": {
+			reason: "it knows what no Event says", has: "OpenKruise waits at the hook preDelete, reason Settling: an earlier call timed out.\n",
+			scene: with(deleting, func(s *scene) {
+				s.waits = &entries.Wait{Hook: "preDelete", Reason: string(reason.Settling), Message: "an earlier call timed out"}
+			}),
+		},
+		"drains, and the manager has answered": {
+			reason: "the time that is left is newer", without: "drains for", has: "reason Draining: out of rotation; clients have 20s left to notice.\n",
+			scene: with(deleting, func(s *scene) {
+				s.record, s.out = lifecycle.Absent, 10*time.Second
+				s.waits = &entries.Wait{Hook: "preDelete", Reason: string(reason.Draining), Message: "out of rotation since 10:00, drains for 30s"}
+			}),
+		},
+		"drains, drain is refused, and the manager has answered": {
+			reason: "it knows the drain that is in force", without: "is not known", has: "reason Draining: out of rotation since 10:00, drains for 30s.\n",
+			scene: with(deleting, func(s *scene) {
+				s.record, s.out, s.undated = lifecycle.Absent, 20*time.Second, true
+				s.waits = &entries.Wait{Hook: "preDelete", Reason: string(reason.Draining), Message: "out of rotation since 10:00, drains for 30s"}
+			}),
 		},
 		"a skip that is refused": {
 			reason: "the person has misspelt it", scene: with(deleting, skip("predelete")),
@@ -513,6 +534,8 @@ func TestReason(t *testing.T) {
 	stale.leads, current.leads = 30*time.Second, time.Hour
 	letGo := skipped
 	letGo.record, letGo.labels = lifecycle.Absent, nil
+	answers := func(s scene, w entries.Wait) scene { s.waits = &w; return s }
+	timeout := entries.Wait{Hook: "preDelete", Reason: string(reason.RegistryTimeout), Warning: true}
 	for name, c := range map[string]struct {
 		reason string
 		scene  scene
@@ -525,9 +548,20 @@ func TestReason(t *testing.T) {
 		"skipped":  {reason: "what a person did once is not what it waits for", scene: skipped, want: "RegistryUnavailable"},
 		"evicted":  {reason: "an Event of another kind does not end the reason", scene: evicted, want: "RegistryUnavailable"},
 		"released": {reason: "no hook of Rollcall's holds it any more", scene: released, want: reason.AwaitingOpenKruise},
-		"let go":   {reason: "no hook holds it any more, and the message names the skip", scene: letGo, want: reason.AwaitingOpenKruise},
-		"foreign":  {reason: "the Event is of another manager, or of a time before", scene: foreign, want: reason.NotWatched},
-		"no event": {reason: "Events are kept for an hour only", scene: waits, want: reason.Acknowledgement},
+		"let go":   {reason: "the registry may not have acknowledged since", scene: letGo, want: "RegistryUnavailable"},
+		"answered": {reason: "the manager knows more than its last Event says", scene: answers(refused, timeout), want: reason.RegistryTimeout},
+		"passed":   {reason: "an Event may be behind", scene: answers(refused, entries.Wait{}), want: reason.Acknowledgement},
+		"moved on": {
+			reason: "the answer is of the hook before", want: reason.Acknowledgement,
+			scene: answers(refused, entries.Wait{Hook: "inPlaceUpdate", Reason: string(reason.RegistryTimeout)}),
+		},
+		"no hook": {
+			reason: "it is out of the registry only once the manager says so", want: reason.RegistryTimeout,
+			scene: answers(released, entries.Wait{Reason: string(reason.RegistryTimeout)}),
+		},
+		"another's": {reason: "the answer is another installation's", scene: answers(foreign, timeout), want: reason.NotWatched},
+		"foreign":   {reason: "the Event is of another manager, or of a time before", scene: foreign, want: reason.NotWatched},
+		"no event":  {reason: "Events are kept for an hour only", scene: waits, want: reason.Acknowledgement},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -33,14 +33,12 @@ func (o *options) explainCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			known, unknown := cluster.known(ctx, w, p.Namespace)
-			p.Entries = known[p.facts.pod.UID]
 			if output.forScripts() {
 				sayFirst(o.ErrOut, p.facts.leaderless)
-				noEntries(o.ErrOut, unknown)
-				return output.print(o.Out, o.explained(p, unknown))
+				noEntries(o.ErrOut, w.unknown)
+				return output.print(o.Out, o.explained(p, w.unknown))
 			}
-			o.explain(p, unknown)
+			o.explain(p, w.unknown)
 			return nil
 		}),
 	}

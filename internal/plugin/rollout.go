@@ -87,6 +87,7 @@ func (c *cluster) printRollout(ctx context.Context, name string, output *form) e
 		return err
 	}
 	sayFirst(c.ErrOut, rollout.leaderless)
+	noEntries(c.ErrOut, rollout.unknown)
 	return output.print(c.Out, rollout.forScripts())
 }
 
@@ -142,8 +143,9 @@ type rollout struct {
 	pods     []Pod
 	// in is how many pods are in rotation.
 	in int
-	// leaderless says that no manager leads, where that is so.
+	// leaderless says that no manager leads, where that is so, and unknown why it is not known what the manager knows.
 	leaderless string
+	unknown    error
 }
 
 func (c *cluster) rollout(ctx context.Context, name string) (*rollout, error) {
@@ -167,7 +169,7 @@ func (c *cluster) rollout(ctx context.Context, name string) (*rollout, error) {
 		return nil, err
 	}
 	r := rolloutOf(&set, pods)
-	r.leaderless = w.leaderlessIn(c.namespace)
+	r.leaderless, r.unknown = w.leaderlessIn(c.namespace), w.unknown
 	return r, c.notManaged(r, w.config)
 }
 

@@ -53,7 +53,7 @@ func (o *options) statusCommand() *cobra.Command {
 // status is what the command shows.
 type status struct {
 	pods []Pod
-	// unknown says why it is not known what the registries say, and leaderless that no manager leads.
+	// unknown says why it is not known what the manager knows, and leaderless that no manager leads.
 	unknown    error
 	leaderless string
 	// namespace and selector are what the person asked for, empty for all.
@@ -70,11 +70,7 @@ func (c *cluster) status(ctx context.Context, namespace string, matching client.
 	if err != nil {
 		return nil, err
 	}
-	known, unknown := c.known(ctx, w, namespace)
-	for i := range pods {
-		pods[i].Entries = known[pods[i].facts.pod.UID]
-	}
-	return &status{pods: pods, unknown: unknown, leaderless: w.leaderlessIn(namespace), namespace: namespace}, nil
+	return &status{pods: pods, unknown: w.unknown, leaderless: w.leaderlessIn(namespace), namespace: namespace}, nil
 }
 
 func (s *status) write(out, notes io.Writer, on terminal, output *form, all bool) error {
@@ -99,7 +95,7 @@ func (s *status) write(out, notes io.Writer, on terminal, output *form, all bool
 	}
 	statusTable(s.pods, s.unknown == nil, output.name == "wide", all).write(out, on)
 	if s.unknown != nil {
-		fmt.Fprintf(notes, "REGISTRY is not shown: %v\n", s.unknown)
+		fmt.Fprintf(notes, "REGISTRY and the manager's own REASON are not shown: %v\n", s.unknown)
 	}
 	return nil
 }
@@ -114,7 +110,7 @@ func sayFirst(notes io.Writer, leaderless string) {
 // noEntries prints why a field for programs is missing, if it is.
 func noEntries(notes io.Writer, unknown error) {
 	if unknown != nil {
-		fmt.Fprintf(notes, "The field entries is not written: %v\n", unknown)
+		fmt.Fprintf(notes, "The field entries is not written, and reason is not the manager's own: %v\n", unknown)
 	}
 }
 

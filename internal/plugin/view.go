@@ -73,8 +73,8 @@ type facts struct {
 	drains    bool
 	undated   bool
 	drainLeft time.Duration
-	// warned: the manager's last word on the pod is a Warning.
-	warned bool
+	// warned: the manager has a Warning for the pod. waits: the pod itself shows that it waits.
+	warned, waits bool
 	// leaderless says that no manager leads, where that is so.
 	leaderless string
 }
@@ -88,7 +88,10 @@ type world struct {
 	workloads map[types.UID]*clusterstate.Workload
 	// forbidden has the kinds of which a person may list none.
 	forbidden map[string]error
-	// events are the manager's, the latest last, by the UID of their pod.
+	// known is what the manager knows of the pods, and unknown why that can't be had.
+	known   entries.Answer
+	unknown error
+	// events are the manager's, the latest last, by the UID of their pod, for a manager that has not answered.
 	events map[types.UID][]eventsv1.Event
 	now    time.Time
 	// lease is that of the manager that leads, and unled is why none is known to.
@@ -110,7 +113,7 @@ func (w *world) view(pod *corev1.Pod) (Pod, bool) {
 	decision := lifecycle.Decide(input)
 	p := Pod{
 		Namespace: pod.Namespace, Name: pod.Name, State: pod.Labels[appspub.LifecycleStateKey], Ready: lifecycle.IsReady(pod),
-		Rotation: rotationOf(input.Record), Hook: decision.Waiting, Instances: input.Record.Instances,
+		Rotation: rotationOf(input.Record), Hook: decision.Waiting, Instances: input.Record.Instances, Entries: w.known.Pods[pod.UID],
 		facts: facts{pod: pod, input: input, decision: decision, workload: owner, now: w.now, leaderless: w.leaderlessIn(pod.Namespace)},
 	}
 	if workload != nil {
@@ -124,7 +127,7 @@ func (w *world) view(pod *corev1.Pod) (Pod, bool) {
 		p.State, p.Since = terminating, pod.DeletionTimestamp
 	}
 	p.facts.drainLeft, p.facts.drains, p.facts.undated = w.drainLeft(p)
-	p.Reason, p.Message, p.facts.warned = w.reasonOf(p)
+	w.reasoned(&p)
 	return p, input.Managed()
 }
 
@@ -162,25 +165,48 @@ func (w *world) drainLeft(p Pod) (left time.Duration, drains, undated bool) {
 	return record.OutSince.Add(drain).Sub(w.now), true, false
 }
 
-// reasonOf says why the pod waits: because the manager does not watch its namespace, else by the manager's last Event on what it
-// waits for unless that says that the reason has passed, else by what can be seen on the pod, where the manager makes no Event
-// since it is part of any rollout.
-func (w *world) reasonOf(p Pod) (why reason.Reason, message string, warned bool) {
+// reasoned has the pod show why it waits: because the manager does not watch its namespace, else what the manager knows, else what can be
+// seen on the pod. If both have the same reason, the pod's words are newer.
+func (w *world) reasoned(p *Pod) {
 	if err := notWatched(w.config, p.Namespace); err != nil {
-		return reason.NotWatched, err.Error(), p.Hook != "" // another manager may watch a pod that does not wait
+		p.Reason, p.Message, p.facts.warned = reason.NotWatched, err.Error(), p.Hook != "" // another manager may watch a pod that does not wait
+		return
 	}
-	switch last, found := w.eventOf(p); {
-	case found && reason.Reason(last.Reason).Momentary():
-		return reason.AwaitingOpenKruise, fmt.Sprintf("Rollcall released its hook without the registry's acknowledgement (%s), and OpenKruise "+
-			"has neither updated nor deleted it yet", last.Reason), true
-	case found && last.Type == corev1.EventTypeWarning:
-		if why, message = reasonOn(p); why == reason.Reason(last.Reason) {
-			return why, message, true // which is newer
+	p.Reason, p.Message = reasonOn(*p)
+	p.facts.waits = p.Reason != ""
+	said := w.saidOf(*p)
+	p.facts.warned = said.Warning
+	if of := reason.Reason(said.Reason); of != "" && (of != p.Reason || p.facts.undated) {
+		p.Reason, p.Message = of, said.Message
+	}
+}
+
+// saidOf is why the pod waits by the manager's answer, unless that is of a moment at which the pod waited elsewhere; without an answer, by
+// the manager's last Event.
+func (w *world) saidOf(p Pod) entries.Wait {
+	uid := p.facts.pod.UID
+	if w.known.Waits == nil {
+		return w.lastWarning(uid)
+	}
+	if said := w.known.Waits[uid]; said.Hook == string(p.Hook) {
+		return said
+	}
+	return entries.Wait{}
+}
+
+// lastWarning is what the manager's last Event about the pod's wait says, if that is a Warning. A manager makes the Event Resolved only for
+// its own Warnings: those of an earlier leader may have passed.
+func (w *world) lastWarning(uid types.UID) entries.Wait {
+	for _, e := range slices.Backward(w.events[uid]) {
+		switch {
+		case reason.Reason(e.Reason).Momentary():
+		case e.Type != corev1.EventTypeWarning, lastSeen(e).Before(w.leads):
+			return entries.Wait{}
+		default:
+			return entries.Wait{Reason: e.Reason, Message: withoutHook(e.Note), Warning: true}
 		}
-		return reason.Reason(last.Reason), withoutHook(last.Note), true
 	}
-	why, message = reasonOn(p)
-	return why, message, false
+	return entries.Wait{}
 }
 
 // reasonOn says why the pod waits by what can be seen on it.
@@ -196,16 +222,12 @@ func reasonOn(p Pod) (why reason.Reason, message string) {
 		return "", ""
 	case p.facts.drainLeft > 0:
 		return reason.Draining, "out of rotation; clients have " + short(p.facts.drainLeft) + " left to notice"
-	case p.facts.pod.Status.PodIP == "":
-		return reason.NoAddress, "the pod has no IP yet"
 	case p.facts.undated:
 		return reason.Draining, "out of rotation; how long the drain takes is not known, since the manager refuses drain in its configuration"
 	case p.facts.drains:
 		return reason.Acknowledgement, "the registry has acknowledged and the drain is over; the manager has yet to release the hook"
-	case p.facts.decision.Releases:
-		return reason.Acknowledgement, "the registry has not acknowledged yet"
 	default:
-		return reason.Acknowledgement, "the registry has not acknowledged yet, or the registry's clients may not know the pod yet"
+		return reason.Acknowledgement, "the pod does not show yet that every registry has acknowledged"
 	}
 }
 
@@ -235,23 +257,9 @@ func withoutHook(note string) string {
 	return note
 }
 
-// eventOf returns the last Event that says what the pod waits for. Where a hook was released all the same, the Event on that says more.
-// A manager makes the Event Resolved only for its own Warnings: those of an earlier leader may have passed.
-func (w *world) eventOf(p Pod) (last eventsv1.Event, found bool) {
-	for _, e := range slices.Backward(w.events[p.facts.pod.UID]) {
-		why := reason.Reason(e.Reason)
-		released := (why == reason.Skipped || why == reason.Proceeded) && p.facts.input.Released(p.facts.decision) &&
-			(p.Since == nil || !lastSeen(e).Before(p.Since.Time)) // else it was about an earlier wait
-		if released || !why.Momentary() && !lastSeen(e).Before(w.leads) {
-			return e, true
-		}
-	}
-	return eventsv1.Event{}, false
-}
-
 // waits reports whether a rollout waits for something at the pod, or the pod is out of rotation.
 func (p Pod) waits() bool {
-	return p.Hook != "" || slices.Contains([]reason.Reason{reason.AwaitingOpenKruise, reason.Updating, reason.NotReady}, p.Reason)
+	return p.Hook != "" || p.facts.waits || p.Reason.Late()
 }
 
 // tone is how the pod looks in a list.

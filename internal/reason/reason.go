@@ -270,10 +270,10 @@ const (
 	//
 	// What to do: write what the message says, or label the CloneSet `rollcall.dev/enroll: "false"`.
 	NotEnrolled Reason = "NotEnrolled"
-	// Acknowledgement: what the kubectl plugin shows where no Event on the pod says more. The registry has not acknowledged yet,
-	// `readerLag` has not passed since, or the manager has yet to release the hook, as the message says.
+	// Acknowledgement: what the kubectl plugin shows if it can't ask the manager, and neither the manager's last Event nor the pod shows
+	// more. The registry has not acknowledged yet, `readerLag` has not passed since, or the manager has yet to release the hook.
 	//
-	// What to do: wait. Where it lasts, look at the manager's log.
+	// What to do: wait. If it lasts, turn on [the status page](../status-page.md), or look at the manager's log.
 	Acknowledgement Reason = "Acknowledgement"
 	// NotWatched: what the kubectl plugin shows of a pod whose namespace is not in `namespaces` of the configuration: the manager
 	// does not see the pod, and neither sets nor clears the handlers of its hooks.

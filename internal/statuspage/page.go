@@ -127,10 +127,12 @@ func (p *Page) serveJSON(w http.ResponseWriter, r *http.Request) {
 // serveEntries answers the kubectl plugin about every pod, of one namespace where that is named.
 func (p *Page) serveEntries(w http.ResponseWriter, r *http.Request) {
 	snapshot, known := p.current()
-	answer := entries.Answer{Leads: snapshot.Manager.Leads, Pods: map[types.UID][]entries.Entry{}}
+	answer := entries.Answer{Leads: snapshot.Manager.Leads, Pods: map[types.UID][]entries.Entry{}, Waits: map[types.UID]entries.Wait{}}
 	if answer.Leads {
 		namespace := r.URL.Query().Get(entries.ParameterNamespace)
-		answer.Pods = entriesOf(known, func(pod lifecycle.PodID) bool { return namespace == "" || pod.Namespace == namespace })
+		asked := func(of string) bool { return namespace == "" || of == namespace }
+		answer.Pods = entriesOf(known, func(pod lifecycle.PodID) bool { return asked(pod.Namespace) })
+		answer.Waits = waitsOf(snapshot.Pods, asked)
 	}
 	writeJSON(w, answer)
 }

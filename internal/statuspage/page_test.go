@@ -144,9 +144,19 @@ func TestEntries(t *testing.T) {
 	one := func(service string, state entries.State) entries.Entry {
 		return entries.Entry{Registry: "default", Service: service, Endpoint: "10.0.0.1:80", State: state}
 	}
-	all := entries.Answer{Leads: true, Pods: map[types.UID][]entries.Entry{
-		"uid-of-web-1": {one("web", entries.In)}, "uid-of-web-2": {one("admin", entries.Unacknowledged), one("web", entries.Out)},
-	}}
+	facts.Waits = []metrics.Wait{wait("web-2", "RegistryUnavailable", time.Minute), wait("web-3", "Draining", time.Second)}
+	all := entries.Answer{
+		Leads: true, Pods: map[types.UID][]entries.Entry{
+			"uid-of-web-1": {one("web", entries.In)}, "uid-of-web-2": {one("admin", entries.Unacknowledged), one("web", entries.Out)},
+		},
+		Waits: map[types.UID]entries.Wait{
+			"uid-of-web-2": {Hook: "preDelete", Reason: "RegistryUnavailable", Message: "why web-2 waits", Warning: true},
+			"uid-of-web-3": {Hook: "preDelete", Reason: "Draining", Message: "why web-3 waits"},
+		},
+	}
+	none := entries.Answer{Pods: map[types.UID][]entries.Entry{}, Waits: map[types.UID]entries.Wait{}}
+	others := none
+	others.Leads = true
 	standby := facts
 	standby.Leads = false
 	for name, tc := range map[string]struct {
@@ -157,8 +167,8 @@ func TestEntries(t *testing.T) {
 	}{
 		"all namespaces": {"a person asks with -A", facts, "", all},
 		"one namespace":  {"its pods are asked for", facts, "?namespace=shop", all},
-		"another":        {"its people need no more", facts, "?namespace=other", entries.Answer{Leads: true, Pods: map[types.UID][]entries.Entry{}}},
-		"one that waits": {"what it once knew says nothing", standby, "", entries.Answer{Pods: map[types.UID][]entries.Entry{}}},
+		"another":        {"its people need no more", facts, "?namespace=other", others},
+		"one that waits": {"what it once knew says nothing", standby, "", none},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

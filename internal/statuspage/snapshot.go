@@ -119,6 +119,16 @@ func entriesOf(instances []tracker.Seen, asked func(lifecycle.PodID) bool) map[t
 	return byUID
 }
 
+func waitsOf(pods []Pod, asked func(namespace string) bool) map[types.UID]entries.Wait {
+	waits := map[types.UID]entries.Wait{}
+	for _, p := range pods {
+		if asked(p.Namespace) {
+			waits[types.UID(p.UID)] = entries.Wait{Hook: p.Hook, Reason: p.Reason, Message: p.Message, Warning: p.Warning}
+		}
+	}
+	return waits
+}
+
 // Build makes the snapshot of the facts, whole.
 func Build(f Facts) Snapshot {
 	s := Snapshot{Manager: f.Manager, Registries: []Registry{}, Services: []Service{}, Pods: []Pod{}}

@@ -179,8 +179,8 @@ func TestKubectlPluginAsksTheManager(t *testing.T) {
 	person := func(user string, rules []rbacv1.PolicyRule) *kubectl {
 		allow(user, installation, rules...)
 		allow(user, s.ns, rbacv1.PolicyRule{
-			APIGroups: []string{"", "apps.kruise.io", "events.k8s.io"}, Verbs: []string{"get", "list"},
-			Resources: []string{"pods", "clonesets", "statefulsets", "daemonsets", "events"},
+			APIGroups: []string{"", "apps.kruise.io"}, Verbs: []string{"get", "list"},
+			Resources: []string{"pods", "clonesets", "statefulsets", "daemonsets"},
 		})
 		k := s.Kubectl(user, env.cluster.Config())
 		k.installation, k.as = installation, user
@@ -194,22 +194,33 @@ func TestKubectlPluginAsksTheManager(t *testing.T) {
 	guest := person("guest", append(slices.DeleteFunc(slices.Clone(shipped.Rules),
 		func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "pods/proxy") }),
 		rbacv1.PolicyRule{APIGroups: []string{""}, Verbs: []string{"get", "list"}, Resources: []string{"pods"}}))
-	onCall.Expect(0, "status", "REGISTRY is not shown: reading the manager's pod:")
+	onCall.Expect(0, "status", "REGISTRY and the manager's own REASON are not shown: reading the manager's pod:")
 
 	page, err := s.manager.URL(manager.MetricsServer, "")
 	s.must(err)
 	remove := s.managersPod(installation, page)
 	onCall.Expect(0, "status", "ROTATION   REGISTRY   WAITS AT", "In         In         -")
 	onCall.Expect(0, "explain "+pod.Name, "As the manager knows it, registry default has "+s.ns+" at", "in rotation.")
-	guest.Expect(0, "status", "REGISTRY is not shown: you may not get pods/proxy in namespace "+installation)
+	guest.Expect(0, "status", "REASON are not shown: you may not get pods/proxy in namespace "+installation,
+		"the reasons are only what can be seen on the pods: reading Events")
 	guest.Expect(5, "receipt "+s.key.Name, "you may not get pods/proxy")
+	repair := s.Fail(fakeregistry.OpDeregister, "out of order")
+	defer repair()
+	s.DeleteByLabel(pod)
+	s.ExpectEvent(pod, corev1.EventTypeWarning, "RegistryUnavailable", "hook preDelete waits")
+	for _, arguments := range []string{"status", "rollout " + s.key.Name, "explain " + pod.Name} {
+		onCall.Expect(0, arguments, "RegistryUnavailable") // without the right to list Events
+		onCall.ExpectNo(arguments, "warning")
+		guest.Expect(0, arguments, "Acknowledgement")
+	}
+	onCall.Expect(0, "explain "+pod.Name, "OpenKruise waits at the hook preDelete, reason RegistryUnavailable", "out of order")
 	onCall.Expect(6, "receipt "+s.key.Name, "writes no audit log: its configuration has no audit.path", "no manager in namespace "+installation+" serves an audit log")
 
 	remove()
 	other, err := s.manager.URL(manager.HealthServer, "")
 	s.must(err)
 	remove = s.managersPod(installation, other)
-	onCall.Expect(0, "explain "+pod.Name, "What the registries say now is not shown: the manager", "is older than this plugin")
+	onCall.Expect(0, "explain "+pod.Name, "What the manager knows of the registries is not shown, and the reason is not its own: the manager", "is older than this plugin")
 
 	remove()
 	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
@@ -219,7 +230,7 @@ func TestKubectlPluginAsksTheManager(t *testing.T) {
 	secure.StartTLS()
 	defer secure.Close()
 	s.managersPod(installation, secure.URL)
-	onCall.Expect(0, "status", "REGISTRY is not shown: the manager", "runs with --metrics-secure")
+	onCall.Expect(0, "status", "REASON are not shown: the manager", "runs with --metrics-secure")
 }
 
 // TestRightsOfThePlugin: with the roles that ship each command works, one that only looks can't write, and without them people with

@@ -1,4 +1,4 @@
-// Package entries is what the manager answers to the kubectl plugin: what each registry is known to say of the pods.
+// Package entries is what the manager answers to the kubectl plugin: what each registry is known to say of the pods, and why they wait.
 package entries
 
 import "k8s.io/apimachinery/pkg/types"
@@ -20,6 +20,18 @@ type Answer struct {
 	Leads bool `json:"leads"`
 	// Pods has the entries of each pod that a registry may have.
 	Pods map[types.UID][]Entry `json:"pods"`
+	// Waits has each pod that waits, or that a person should look at. It is nil from a manager that is older.
+	Waits map[types.UID]Wait `json:"waits"`
+}
+
+// Wait is why a pod waits, as the page shows it.
+type Wait struct {
+	// Hook is the one OpenKruise waits for; empty if it waits for none.
+	Hook    string `json:"hook,omitempty"`
+	Reason  string `json:"reason"`
+	Message string `json:"message,omitempty"`
+	// Warning: a person should look.
+	Warning bool `json:"warning"`
 }
 
 // Entry is one of a pod.
