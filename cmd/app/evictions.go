@@ -62,14 +62,26 @@ func (f *evictionFlags) check(dryRun bool) error {
 	}
 }
 
-// newEvicting makes the webhook, whose rules apply sets; nothing where it is off. It writes whether or not this manager leads; only the
+// evicting is the webhook; the zero value is off.
+type evicting struct {
+	served
+
+	webhook *evictions.Webhook
+}
+
+// apply sets the webhook's rules.
+func (e *evicting) apply(hooks lifecycle.Ownership, drain time.Duration) {
+	if e.webhook != nil {
+		e.webhook.Apply(hooks, drain)
+	}
+}
+
+// newEvicting makes the webhook, unless it is off. It writes whether or not this manager leads; only the
 // issuers of its certificate and its path use the leader's client.
-func (a *app) newEvicting(
-	own *prometheus.Registry, synced func() bool, leader client.Client,
-) (s served, apply func(lifecycle.Ownership, time.Duration), err error) {
+func (a *app) newEvicting(own *prometheus.Registry, synced func() bool, leader client.Client) (*evicting, error) {
 	f := &a.flags.evictions
 	if !f.on() {
-		return served{}, func(lifecycle.Ownership, time.Duration) {}, nil
+		return &evicting{}, nil
 	}
 	logger := a.logger.WithName("evictions")
 	recording, err := cluster.New(a.unfenced, func(o *cluster.Options) {
@@ -77,26 +89,26 @@ func (a *app) newEvicting(
 		o.NewClient = func(*rest.Config, client.Options) (client.Client, error) { return a.direct, nil }
 	})
 	if err != nil {
-		return served{}, nil, fmt.Errorf("making the eviction webhook's client: %w", err)
+		return nil, fmt.Errorf("making the eviction webhook's client: %w", err)
 	}
 	certificate := &evictions.Certificate{Server: a.direct, Namespace: podNamespace(), Name: f.name, Logger: logger}
 	metrics.RegisterCertificate(own, certificate.NotAfter)
-	webhook := evictions.New(evictions.Options{
+	e := &evicting{webhook: evictions.New(evictions.Options{
 		Cache: a.manager.GetClient(), Namespaces: a.namespaces.watched, Synced: synced, API: a.direct,
 		Recorder: &shortNotes{recording.GetEventRecorder(controllerName)}, Limit: f.limit, Clock: clock.RealClock{}, Logger: logger,
-	})
+	})}
 	path := &evictions.Path{Server: a.direct, Name: f.name, Clock: clock.RealClock{}, Logger: logger}
-	s.runnables = []manager.Runnable{certificate, recording, path, evictions.IssuePath(leader, f.name, logger)}
+	e.runnables = []manager.Runnable{certificate, recording, path, evictions.IssuePath(leader, f.name, logger)}
 	if f.selfSigned {
-		s.runnables = append(s.runnables, &evictions.Issuer{
+		e.runnables = append(e.runnables, &evictions.Issuer{
 			Server: leader, Namespace: podNamespace(), Name: f.name, Clock: clock.RealClock{}, Logger: logger,
 		})
 	}
-	answer, err := admission.StandaloneWebhook(&admission.Webhook{Handler: webhook},
+	answer, err := admission.StandaloneWebhook(&admission.Webhook{Handler: e.webhook},
 		admission.StandaloneOptions{Logger: logger, MetricsPath: evictionsPath})
 	if err != nil {
-		return served{}, nil, fmt.Errorf("making the eviction webhook: %w", err)
+		return nil, fmt.Errorf("making the eviction webhook: %w", err)
 	}
-	s.handler, s.certificate = path.Guard(answer), certificate.Get
-	return s, webhook.Apply, nil
+	e.handler, e.certificate = path.Guard(answer), certificate.Get
+	return e, nil
 }

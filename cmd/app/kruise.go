@@ -123,6 +123,9 @@ func (k *kruise) unready() string {
 	}))
 }
 
+// synced reports whether the caches are filled and the controller runs.
+func (k *kruise) synced() bool { return k.unfilled() == "" }
+
 // unfilled returns why the caches are not filled and the controller does not run, or nothing. A refused watch does not
 // count: its cache is filled by a new list with each try.
 func (k *kruise) unfilled() string {

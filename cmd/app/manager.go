@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -32,27 +31,17 @@ import (
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/rollcall-dev/rollcall/internal/audit"
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
-	"github.com/rollcall-dev/rollcall/internal/controller"
-	"github.com/rollcall-dev/rollcall/internal/enroll"
-	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
-	"github.com/rollcall-dev/rollcall/internal/orders"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
-	"github.com/rollcall-dev/rollcall/internal/resync"
-	"github.com/rollcall-dev/rollcall/internal/statuspage"
-	"github.com/rollcall-dev/rollcall/internal/tracker"
 )
 
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -280,141 +269,6 @@ func cacheOptions(namespaces []string, failed toolscache.WatchErrorHandlerWithCo
 	return options
 }
 
-// assemble adds everything that runs to the manager.
-func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limits, own *prometheus.Registry) error {
-	listed, known, state := make(chan struct{}), tracker.New(), clusterstate.New(a.manager.GetClient())
-	identity := clusterstate.NewIdentity(a.manager.GetAPIReader(), a.logger.WithName("identity"))
-	writer, recorder := a.manager.GetClient(), events.EventRecorder(&shortNotes{a.manager.GetEventRecorder(controllerName)})
-	if a.dryRun != nil {
-		writer, recorder = &dryClient{Client: writer, run: a.dryRun}, &dryRecorder{run: a.dryRun}
-	}
-	reconciler := controller.New(controller.Options{
-		Client: writer, APIReader: a.manager.GetAPIReader(), Tracker: known, State: state, Recorder: recorder, Identity: identity,
-		Releases: metrics.NewReleaseMetrics(own), PodCondition: a.flags.podCondition && a.dryRun == nil, Trace: a.traces.reconciles(),
-		Audit: a.audit, Namespaces: a.namespaces.watched, Workers: a.flags.workers, Clock: clock.RealClock{},
-		Ahead: a.lease.aheadOfLast, Listed: listed,
-	})
-	leader, err := newDirect(a.manager.GetConfig(), a.manager.GetHTTPClient())
-	if err != nil {
-		return fmt.Errorf("making a client of the API server: %w", err)
-	}
-	about := a.newConfigEvents(leader)
-	enrolls := enroll.New(writer, recorder, reconciler.NameRefused)
-	waits := &kruise{
-		informers: a.manager.GetCache(), failures: a.watchFailures,
-		setup: func(ctx context.Context) error {
-			if err := reconciler.SetupWithManager(ctx, a.manager); err != nil || !a.flags.enroll {
-				return err
-			}
-			return enrolls.SetupWithManager(a.manager)
-		},
-	}
-	approveBy := ""
-	if a.lease != nil {
-		a.lease.failing, approveBy = waits.failing, a.approveBy()
-	}
-	synced := func() bool { return waits.unfilled() == "" }
-	resyncs := resync.New(resync.Options{
-		Cluster: c.Cluster, Namespaces: c.Namespaces, Listed: listed, Synced: synced,
-		Pods: &resync.Cluster{
-			Cache: a.manager.GetClient(), API: a.manager.GetAPIReader(), Synced: synced,
-			Tracker: known, Claims: state.Claims, Clock: clock.RealClock{},
-		},
-		Identity:  identity,
-		Tell:      func(ctx context.Context, kind, reason, note string) { about.tell(ctx, kind, "Resync", reason, note) },
-		ApproveBy: approveBy, Metrics: metrics.NewResyncMetrics(own),
-		Audit: a.audit, Logger: a.logger.WithName("resync"),
-	})
-	settles := &settling{Runnable: resyncs, until: a.settles(), logger: a.logger}
-	unready := func() string { return cmp.Or(waits.unready(), settles.unready()) }
-	evicted, applyToEvictions, err := a.newEvicting(own, synced, leader)
-	if err != nil {
-		return err
-	}
-	apply := a.applier(reconciler, applyToEvictions, enrolls, resyncs)
-	apply(a.drivers.inForce())
-	metrics.RegisterBuild(own, a.options.version)
-	metrics.RegisterReady(own, unready)
-	metrics.RegisterPods(own, reconciler.Waits, state.Workloads.Unmatched, time.Now)
-	metrics.RegisterSlots(own, a.drivers.slots)
-	reloads := &reload{
-		path: a.flags.config, limits: limits, interval: reloadInterval,
-		drivers: a.drivers, apply: apply, metrics: metrics.NewConfigMetrics(own), logger: a.logger, events: about,
-	}
-	page := statuspage.New(func() statuspage.Facts { return a.facts(unready(), resyncs, reconciler.Waits(), known) })
-	runnables, err := a.listen(ctx, own, page, unready, evicted)
-	if err != nil {
-		return err
-	}
-	runnables = append(runnables, waits, reloads, settles, page, &resting{release: giveBack}, a.namespaces)
-	if a.lease != nil {
-		runnables = append(runnables, a.requests(leader, resyncs))
-	}
-	return a.add(runnables...)
-}
-
-// applier returns what puts a configuration in force, with its registries.
-func (a *app) applier(
-	reconciler *controller.PodReconciler, toEvictions func(lifecycle.Ownership, time.Duration), enrolls *enroll.Reconciler,
-	resyncs *resync.Resync,
-) func(*registries) {
-	var renamed map[string]string
-	return func(all *registries) {
-		s := settings(all)
-		warnOfShortDrains(&s, a.logger)
-		auditRenamed(a.audit, renamed, s.FormerNames)
-		renamed = s.FormerNames
-		reconciler.Apply(s)
-		toEvictions(all.config.Hooks, s.Drain)
-		enrolls.Apply(all.config)
-		resyncs.Apply(resync.Policy(all.config.Resync), s.Registries)
-	}
-}
-
-// listen binds the addresses, and returns what has to run beside the servers.
-func (a *app) listen(
-	ctx context.Context, own *prometheus.Registry, page *statuspage.Page, unready func() string, evictions served,
-) ([]manager.Runnable, error) {
-	metrics, err := a.newMetricsServer(own, page)
-	if err != nil {
-		return nil, err
-	}
-	return slices.Concat(evictions.runnables, metrics.runnables),
-		a.servers.listen(ctx, a.flags, metrics, healthHandler(unready), a.drivers, evictions)
-}
-
-func (a *app) newConfigEvents(leader client.Client) *configEvents {
-	about := &configEvents{elected: a.manager.Elected(), dryRun: a.dryRun, logger: a.logger}
-	if podNamespace() != "" && a.dryRun == nil {
-		about.server = leader
-	}
-	return about
-}
-
-// requests looks at the Lease for a person's approval of removals.
-func (a *app) requests(leader client.Reader, resyncs *resync.Resync) *requests {
-	return &requests{
-		server: leader, lease: client.ObjectKey{Namespace: a.leaseNamespace, Name: a.flags.leaseName}, resync: resyncs,
-		logger: a.logger.WithName("resync"),
-	}
-}
-
-// approveBy is the command by which a person approves of removals.
-func (a *app) approveBy() string { return orders.Command(a.leaseNamespace, a.flags.leaseName) }
-
-// add has the manager run all of these, and the servers.
-func (a *app) add(runnables ...manager.Runnable) error {
-	for _, server := range a.servers.runnables {
-		runnables = append(runnables, server)
-	}
-	for _, runnable := range runnables {
-		if err := a.manager.Add(runnable); err != nil {
-			return fmt.Errorf("adding %T to the manager: %w", runnable, err)
-		}
-	}
-	return nil
-}
-
 // permitWrite refuses a write to the API server that this manager may not make.
 func (a *app) permitWrite() error {
 	if a.dryRun != nil {
@@ -482,17 +336,4 @@ func (a *app) greet() {
 	if a.options.listening != nil {
 		a.options.listening(at)
 	}
-}
-
-// facts are what the status page is built from.
-func (a *app) facts(unready string, resyncs *resync.Resync, waits []metrics.Wait, known *tracker.Tracker) statuspage.Facts {
-	f := statuspage.Facts{
-		Manager: statuspage.Manager{
-			Leads: isClosed(a.manager.Elected()), DryRun: a.dryRun != nil, NotReady: unready, Approve: a.approveBy(),
-		},
-		Drivers: a.drivers.inForce().drivers(), Clients: a.drivers.slots(), Resyncs: resyncs.Status(),
-		Instances: known.Seen(), Waits: waits,
-	}
-	f.Name, f.Leader = a.lease.pods()
-	return f
 }

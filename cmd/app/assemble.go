@@ -1,0 +1,240 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/rollcall-dev/rollcall/internal/audit"
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
+	"github.com/rollcall-dev/rollcall/internal/config"
+	"github.com/rollcall-dev/rollcall/internal/controller"
+	"github.com/rollcall-dev/rollcall/internal/enroll"
+	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/orders"
+	"github.com/rollcall-dev/rollcall/internal/resync"
+	"github.com/rollcall-dev/rollcall/internal/statuspage"
+	"github.com/rollcall-dev/rollcall/internal/tracker"
+)
+
+// assemble makes each concern of those before it, puts the configuration in force, and adds everything that runs to the manager.
+func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limits, own *prometheus.Registry) error {
+	leader, err := newDirect(a.manager.GetConfig(), a.manager.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("making a client of the API server: %w", err)
+	}
+	about := a.newConfigEvents(leader)
+	pods := a.newPods(own)
+	compares := a.newComparing(c, own, pods, about)
+	evicts, err := a.newEvicting(own, pods.synced, leader)
+	if err != nil {
+		return err
+	}
+	follows := &following{audit: a.audit, logger: a.logger, pods: pods, compares: compares, evicts: evicts}
+	follows.apply(a.drivers.inForce())
+	shows := &showing{app: a, pods: pods, compares: compares}
+	shows.register(own)
+	page := statuspage.New(shows.facts)
+	runnables, err := a.listen(ctx, own, page, shows.unready, evicts.served)
+	if err != nil {
+		return err
+	}
+	runnables = append(runnables, pods, a.newReload(limits, own, follows, about), compares, page, &resting{release: giveBack}, a.namespaces)
+	if a.lease != nil {
+		a.lease.failing = pods.failing
+		runnables = append(runnables, a.requests(leader, compares.resync))
+	}
+	return a.add(runnables...)
+}
+
+// pods is the work on pods: it fills the caches, and then has the controllers run.
+type pods struct {
+	*kruise
+
+	manager    ctrl.Manager
+	tracker    *tracker.Tracker
+	state      *clusterstate.State
+	identity   *clusterstate.Identity
+	reconciler *controller.PodReconciler
+	enrolls    *enroll.Reconciler
+	// enrolling: the controller that enrolls workloads runs too.
+	enrolling bool
+	// listed is closed once resync has listed every registry that can.
+	listed chan struct{}
+}
+
+func (a *app) newPods(own *prometheus.Registry) *pods {
+	p := &pods{
+		manager: a.manager, tracker: tracker.New(), state: clusterstate.New(a.manager.GetClient()), listed: make(chan struct{}),
+		identity: clusterstate.NewIdentity(a.manager.GetAPIReader(), a.logger.WithName("identity")), enrolling: a.flags.enroll,
+	}
+	writer, recorder := a.written()
+	p.reconciler = controller.New(controller.Options{
+		Client: writer, APIReader: a.manager.GetAPIReader(), Tracker: p.tracker, State: p.state, Recorder: recorder, Identity: p.identity,
+		Releases: metrics.NewReleaseMetrics(own), PodCondition: a.flags.podCondition && a.dryRun == nil, Trace: a.traces.reconciles(),
+		Audit: a.audit, Namespaces: a.namespaces.watched, Workers: a.flags.workers, Clock: clock.RealClock{},
+		Ahead: a.lease.aheadOfLast, Listed: p.listed,
+	})
+	p.enrolls = enroll.New(writer, recorder, p.reconciler.NameRefused)
+	p.kruise = &kruise{informers: a.manager.GetCache(), failures: a.watchFailures, setup: p.setup}
+	return p
+}
+
+// written returns what writes to the API server, which a dry run only reports.
+func (a *app) written() (client.Client, events.EventRecorder) {
+	if a.dryRun != nil {
+		return &dryClient{Client: a.manager.GetClient(), run: a.dryRun}, &dryRecorder{run: a.dryRun}
+	}
+	return a.manager.GetClient(), &shortNotes{a.manager.GetEventRecorder(controllerName)}
+}
+
+// setup adds the controllers to the manager.
+func (p *pods) setup(ctx context.Context) error {
+	if err := p.reconciler.SetupWithManager(ctx, p.manager); err != nil || !p.enrolling {
+		return err
+	}
+	return p.enrolls.SetupWithManager(p.manager)
+}
+
+// comparing compares the registries with the cluster, once no call of a process before this one may land.
+type comparing struct {
+	*settling
+
+	resync *resync.Resync
+}
+
+func (a *app) newComparing(c *config.Config, own *prometheus.Registry, p *pods, about *configEvents) *comparing {
+	options := resync.Options{
+		Cluster: c.Cluster, Namespaces: c.Namespaces, Listed: p.listed, Synced: p.synced,
+		Pods: &resync.Cluster{
+			Cache: a.manager.GetClient(), API: a.manager.GetAPIReader(), Synced: p.synced,
+			Tracker: p.tracker, Claims: p.state.Claims, Clock: clock.RealClock{},
+		},
+		Identity: p.identity,
+		Tell:     func(ctx context.Context, kind, reason, note string) { about.tell(ctx, kind, "Resync", reason, note) },
+		Metrics:  metrics.NewResyncMetrics(own),
+		Audit:    a.audit, Logger: a.logger.WithName("resync"),
+	}
+	if a.lease != nil {
+		options.ApproveBy = a.approveBy()
+	}
+	compares := &comparing{resync: resync.New(options)}
+	compares.settling = &settling{Runnable: compares.resync, until: a.settles(), logger: a.logger}
+	return compares
+}
+
+// following puts configurations in force.
+type following struct {
+	audit    *audit.Log
+	logger   logr.Logger
+	pods     *pods
+	compares *comparing
+	evicts   *evicting
+
+	// renamed are the registries' former names by the configuration before.
+	renamed map[string]string
+}
+
+// apply gives a configuration and its registries to those who work with it.
+func (f *following) apply(all *registries) {
+	s := settings(all)
+	warnOfShortDrains(&s, f.logger)
+	auditRenamed(f.audit, f.renamed, s.FormerNames)
+	f.renamed = s.FormerNames
+	f.pods.reconciler.Apply(s)
+	f.evicts.apply(all.config.Hooks, s.Drain)
+	f.pods.enrolls.Apply(all.config)
+	f.compares.resync.Apply(resync.Policy(all.config.Resync), s.Registries)
+}
+
+func (a *app) newReload(limits config.Limits, own *prometheus.Registry, follows *following, about *configEvents) *reload {
+	return &reload{
+		path: a.flags.config, limits: limits, interval: reloadInterval,
+		drivers: a.drivers, apply: follows.apply, metrics: metrics.NewConfigMetrics(own), logger: a.logger, events: about,
+	}
+}
+
+// showing is what the metrics, the status page and /readyz show.
+type showing struct {
+	*app
+
+	pods     *pods
+	compares *comparing
+}
+
+func (s *showing) register(own *prometheus.Registry) {
+	metrics.RegisterBuild(own, s.options.version)
+	metrics.RegisterReady(own, s.unready)
+	metrics.RegisterPods(own, s.pods.reconciler.Waits, s.pods.state.Workloads.Unmatched, time.Now)
+	metrics.RegisterSlots(own, s.drivers.slots)
+}
+
+// unready returns why the manager is not ready, or nothing.
+func (s *showing) unready() string { return cmp.Or(s.pods.unready(), s.compares.unready()) }
+
+// facts are what the status page is built from.
+func (s *showing) facts() statuspage.Facts {
+	f := statuspage.Facts{
+		Manager: statuspage.Manager{
+			Leads: isClosed(s.manager.Elected()), DryRun: s.dryRun != nil, NotReady: s.unready(), Approve: s.approveBy(),
+		},
+		Drivers: s.drivers.inForce().drivers(), Clients: s.drivers.slots(), Resyncs: s.compares.resync.Status(),
+		Instances: s.pods.tracker.Seen(), Waits: s.pods.reconciler.Waits(),
+	}
+	f.Name, f.Leader = s.lease.pods()
+	return f
+}
+
+// listen binds the addresses, and returns what has to run next to the servers.
+func (a *app) listen(
+	ctx context.Context, own *prometheus.Registry, page *statuspage.Page, unready func() string, evictions served,
+) ([]manager.Runnable, error) {
+	metrics, err := a.newMetricsServer(own, page)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(evictions.runnables, metrics.runnables),
+		a.servers.listen(ctx, a.flags, metrics, healthHandler(unready), a.drivers, evictions)
+}
+
+func (a *app) newConfigEvents(leader client.Client) *configEvents {
+	about := &configEvents{elected: a.manager.Elected(), dryRun: a.dryRun, logger: a.logger}
+	if podNamespace() != "" && a.dryRun == nil {
+		about.server = leader
+	}
+	return about
+}
+
+// requests reads a person's approval of removals from the Lease.
+func (a *app) requests(leader client.Reader, resyncs *resync.Resync) *requests {
+	return &requests{
+		server: leader, lease: client.ObjectKey{Namespace: a.leaseNamespace, Name: a.flags.leaseName}, resync: resyncs,
+		logger: a.logger.WithName("resync"),
+	}
+}
+
+// approveBy is the command by which a person approves of removals.
+func (a *app) approveBy() string { return orders.Command(a.leaseNamespace, a.flags.leaseName) }
+
+// add has the manager run all of these, and the servers.
+func (a *app) add(runnables ...manager.Runnable) error {
+	for _, server := range a.servers.runnables {
+		runnables = append(runnables, server)
+	}
+	for _, runnable := range runnables {
+		if err := a.manager.Add(runnable); err != nil {
+			return fmt.Errorf("adding %T to the manager: %w", runnable, err)
+		}
+	}
+	return nil
+}
