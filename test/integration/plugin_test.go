@@ -207,7 +207,9 @@ func TestKubectlPluginAsksTheManager(t *testing.T) {
 	repair := s.Fail(fakeregistry.OpDeregister, "out of order")
 	defer repair()
 	s.DeleteByLabel(pod)
-	s.ExpectEvent(pod, corev1.EventTypeWarning, "RegistryUnavailable", "hook preDelete waits")
+	s.awaitPage("why the pod waits", func(p statuspage.Snapshot) bool {
+		return len(p.Pods) == 1 && p.Pods[0].Reason == "RegistryUnavailable"
+	})
 	for _, arguments := range []string{"status", "rollout " + s.key.Name, "explain " + pod.Name} {
 		onCall.Expect(0, arguments, "RegistryUnavailable") // without the right to list Events
 		onCall.ExpectNo(arguments, "warning")
