@@ -174,45 +174,43 @@ func TestConfigurationThatIsNotInForce(t *testing.T) {
 // TestWithoutARight: Kubernetes' own roles have neither the right to these Events nor to OpenKruise's kinds.
 func TestWithoutARight(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
+	type row struct {
 		reason, warning, err string
 		forbidden            []string
 		status               int
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"Events":     {reason: "the pods are there", forbidden: []string{"events"}, warning: "the reasons are only what can be seen on the pods: reading Events: events is forbidden"},
 		"a kind":     {reason: "pods of the others are there", forbidden: []string{"daemonsets"}, warning: "pods of each DaemonSet are not shown: reading workloads: daemonsets is forbidden"},
 		"its kind":   {reason: "a pod without its workload looks abandoned", forbidden: []string{"clonesets"}, warning: "pods of each CloneSet", err: "clonesets is forbidden", status: exitForbidden},
 		"every kind": {reason: "there is nothing to show", forbidden: []string{"clonesets", "statefulsets", "daemonsets"}, err: "reading workloads", status: exitForbidden},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
-			expect.NoError(t, err)
-			pod := scene{
-				state: appspub.LifecycleStatePreparingDelete, ready: true, record: lifecycle.InService, labels: map[string]string{"app": "web", "example.com/delete": "true"},
-			}.view(t).facts.pod
-			cluster, _ := installed(t, configText, pod, theCloneSet(objects))
-			forbidding(cluster, c.forbidden...)
-			var warned strings.Builder
-			cluster.ErrOut = &warned
-			p, _, err := cluster.pod(t.Context(), "web-1")
-			expect.Error(t, c.reason, err, c.err)
-			if exit := (*exitError)(nil); err != nil && (!errors.As(err, &exit) || exit.status != c.status) {
-				t.Errorf("%s: got error %v, want exit status %d", c.reason, err, c.status)
-			}
-			if err == nil && (p.Hook != lifecycle.PreDelete || p.Reason != reason.Acknowledgement) {
-				t.Errorf("%s: the pod waits at %q, reason %s", c.reason, p.Hook, p.Reason)
-			}
-			_, err = cluster.rollout(t.Context(), "web")
-			expect.Error(t, "rollout: "+c.reason, err, c.err)
-			if !strings.Contains(warned.String(), c.warning) || strings.Count(warned.String(), "\n") > 1 {
-				t.Errorf("%s: it warns\n%s\nwant once\n%s", c.reason, &warned, c.warning)
-			}
-			if s, err := cluster.status(t.Context(), "prod", client.HasLabels{}); c.err != "" && err == nil && len(s.pods) > 0 {
-				t.Errorf("%s: status shows %v", c.reason, s.pods)
-			}
-		})
-	}
+	}, func(t *testing.T, c row) {
+		objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
+		expect.NoError(t, err)
+		pod := scene{
+			state: appspub.LifecycleStatePreparingDelete, ready: true, record: lifecycle.InService, labels: map[string]string{"app": "web", "example.com/delete": "true"},
+		}.view(t).facts.pod
+		cluster, _ := installed(t, configText, pod, theCloneSet(objects))
+		forbidding(cluster, c.forbidden...)
+		var warned strings.Builder
+		cluster.ErrOut = &warned
+		p, _, err := cluster.pod(t.Context(), "web-1")
+		expect.Error(t, c.reason, err, c.err)
+		if exit := (*exitError)(nil); err != nil && (!errors.As(err, &exit) || exit.status != c.status) {
+			t.Errorf("%s: got error %v, want exit status %d", c.reason, err, c.status)
+		}
+		if err == nil && (p.Hook != lifecycle.PreDelete || p.Reason != reason.Acknowledgement) {
+			t.Errorf("%s: the pod waits at %q, reason %s", c.reason, p.Hook, p.Reason)
+		}
+		_, err = cluster.rollout(t.Context(), "web")
+		expect.Error(t, "rollout: "+c.reason, err, c.err)
+		if !strings.Contains(warned.String(), c.warning) || strings.Count(warned.String(), "\n") > 1 {
+			t.Errorf("%s: it warns\n%s\nwant once\n%s", c.reason, &warned, c.warning)
+		}
+		if s, err := cluster.status(t.Context(), "prod", client.HasLabels{}); c.err != "" && err == nil && len(s.pods) > 0 {
+			t.Errorf("%s: status shows %v", c.reason, s.pods)
+		}
+	})
 }
 
 // TestNotWatched: a pod or a CloneSet that looks like none of Rollcall's by this configuration may be another installation's.

@@ -64,10 +64,11 @@ func TestLintForScripts(t *testing.T) {
 	t.Parallel()
 	config := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: rollcall-config, namespace: system}\ndata:\n  config.yaml: |" +
 		strings.ReplaceAll(configText, "\n", "\n    ") + "\n---"
-	for name, c := range map[string]struct {
+	type row struct {
 		reason, text, want string
 		status             int
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"a finding": {
 			reason: "it will not work", status: exitFailed,
 			text: strings.Replace(cloneSetText, ", ports: [{containerPort: 80}]", "", 1),
@@ -77,17 +78,14 @@ func TestLintForScripts(t *testing.T) {
 			reason: "a list is a list, if it has no item", text: cloneSetText,
 			want: `{"workloads":1,"configurations":1,"findings":[],"notes":[{"object":"CloneSet prod/web","message":"spec.lifecycle.inPlaceUpdate`,
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var out, errOut, flat bytes.Buffer
-			status := Run(t.Context(), "test", []string{"lint", "-", "-o", "json"},
-				genericiooptions.IOStreams{In: strings.NewReader(config + c.text), Out: &out, ErrOut: &errOut})
-			if err := json.Compact(&flat, out.Bytes()); err != nil || status != c.status || !strings.Contains(flat.String(), c.want) {
-				t.Errorf("%s: status %d, %v and\n%s%swant status %d and %s", c.reason, status, err, &out, &errOut, c.status, c.want)
-			}
-		})
-	}
+	}, func(t *testing.T, c row) {
+		var out, errOut, flat bytes.Buffer
+		status := Run(t.Context(), "test", []string{"lint", "-", "-o", "json"},
+			genericiooptions.IOStreams{In: strings.NewReader(config + c.text), Out: &out, ErrOut: &errOut})
+		if err := json.Compact(&flat, out.Bytes()); err != nil || status != c.status || !strings.Contains(flat.String(), c.want) {
+			t.Errorf("%s: status %d, %v and\n%s%swant status %d and %s", c.reason, status, err, &out, &errOut, c.status, c.want)
+		}
+	})
 }
 
 // TestForms of the output that a command has, and has not.

@@ -59,11 +59,12 @@ func TestCopiesOfALog(t *testing.T) {
 		lines, hash = append(lines, written), next
 	}
 	part := func(from, to int) string { return string(bytes.Join(lines[from:to], nil)) }
-	for name, c := range map[string]struct {
+	type row struct {
 		reason string
 		files  []string
 		want   string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"whole":              {"", []string{part(0, 4)}, ""},
 		"by the hour":        {"a chain goes on in the next file", []string{part(0, 2), part(2, 4)}, ""},
 		"that overlap":       {"a collector delivers lines again", []string{part(0, 3), part(1, 4)}, ""},
@@ -78,22 +79,19 @@ func TestCopiesOfALog(t *testing.T) {
 			"nothing was altered", []string{strings.TrimSuffix(part(0, 3), "\"}\n"), part(3, 4)}, "line 3 is cut off",
 		},
 		"of something else": {"", []string{"cluster: a\n", "\n"}, "no line of an audit log"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			paths := []string{"-"} // standard input comes first
-			for i, text := range c.files[1:] {
-				paths = append(paths, filepath.Join(t.TempDir(), string(rune('a'+i))))
-				expect.NoError(t, os.WriteFile(paths[i+1], []byte(text), 0o600))
-			}
-			o := &options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(c.files[0])}}
-			read, until, _, err := o.auditLines(t.Context(), paths)
-			expect.Error(t, c.reason, err, c.want)
-			if err == nil && (len(read) != len(lines) || !until.IsZero()) {
-				t.Errorf("read %d lines until %s, want %d and no time: %s", len(read), until, len(lines), c.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, c row) {
+		paths := []string{"-"} // standard input comes first
+		for i, text := range c.files[1:] {
+			paths = append(paths, filepath.Join(t.TempDir(), string(rune('a'+i))))
+			expect.NoError(t, os.WriteFile(paths[i+1], []byte(text), 0o600))
+		}
+		o := &options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(c.files[0])}}
+		read, until, _, err := o.auditLines(t.Context(), paths)
+		expect.Error(t, c.reason, err, c.want)
+		if err == nil && (len(read) != len(lines) || !until.IsZero()) {
+			t.Errorf("read %d lines until %s, want %d and no time: %s", len(read), until, len(lines), c.reason)
+		}
+	})
 }
 
 // TestManagersTime: what is overdue in the managers' lines is so by a manager's clock.

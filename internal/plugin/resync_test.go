@@ -127,31 +127,29 @@ func TestApprove(t *testing.T) {
 			EventTime: metav1.MicroTime{Time: now.Add(-ago)}, Note: "5 of 7 entries. If they should go, " + orders.HowToApprove(orders.Command("two", "rollcall"), digest) + ", or wait. Examples: web\x1b[2J.",
 		}
 	}
-	for name, c := range map[string]struct {
+	type row struct {
 		reason, answer, want, err string
 		yes                       bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"yes":      {reason: "a person has read what goes", answer: "yes\n", want: "abc,222"},
 		"no":       {reason: "nothing goes without the word", answer: "n\n", want: "abc", err: "nothing was approved"},
 		"in a job": {reason: "with --yes there is no question", yes: true, want: "abc,222"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			lease := leaseHeld(now)
-			lease.Annotations = map[string]string{orders.AnnotationApprove: "abc"}
-			cluster := clusterWith(lease, blocked("a", "111", time.Hour), blocked("b", "222", time.Minute), blocked("c", "abc", time.Second))
-			cluster.where = "context prod"
-			var out strings.Builder
-			cluster.IOStreams = genericiooptions.IOStreams{In: strings.NewReader(c.answer), Out: &out, ErrOut: &out}
-			expect.Error(t, c.reason, cluster.approve(t.Context(), lease, c.yes), c.err)
-			expect.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(lease), lease))
-			if got := lease.Annotations[orders.AnnotationApprove]; got != c.want || !strings.Contains(out.String(), "60s ago: 5 of 7 entries") ||
-				strings.Contains(out.String(), "context prod: Rollcall removes all 5 entries; ") == c.yes || !strings.Contains(out.String(), "resync --approve --rollcall-namespace=two, or ") ||
-				strings.Contains(out.String(), "\x1b") {
-				t.Errorf("%s: approved %q, want %q; it printed\n%s", c.reason, got, c.want, &out)
-			}
-		})
-	}
+	}, func(t *testing.T, c row) {
+		lease := leaseHeld(now)
+		lease.Annotations = map[string]string{orders.AnnotationApprove: "abc"}
+		cluster := clusterWith(lease, blocked("a", "111", time.Hour), blocked("b", "222", time.Minute), blocked("c", "abc", time.Second))
+		cluster.where = "context prod"
+		var out strings.Builder
+		cluster.IOStreams = genericiooptions.IOStreams{In: strings.NewReader(c.answer), Out: &out, ErrOut: &out}
+		expect.Error(t, c.reason, cluster.approve(t.Context(), lease, c.yes), c.err)
+		expect.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(lease), lease))
+		if got := lease.Annotations[orders.AnnotationApprove]; got != c.want || !strings.Contains(out.String(), "60s ago: 5 of 7 entries") ||
+			strings.Contains(out.String(), "context prod: Rollcall removes all 5 entries; ") == c.yes || !strings.Contains(out.String(), "resync --approve --rollcall-namespace=two, or ") ||
+			strings.Contains(out.String(), "\x1b") {
+			t.Errorf("%s: approved %q, want %q; it printed\n%s", c.reason, got, c.want, &out)
+		}
+	})
 	one, lease := blocked("a", "111", time.Minute).(*eventsv1.Event), leaseHeld(now)
 	one.Note = "1 of 7" + strings.TrimPrefix(one.Note, "5 of 7")
 	var asked strings.Builder
@@ -177,12 +175,13 @@ func TestApprove(t *testing.T) {
 func TestApproveNamesThem(t *testing.T) {
 	t.Parallel()
 	names := []string{"web at 10.0.0.1:80 of pod prod/web-1", "api at 10.0.0.2:80 of pod prod/api-1\x1b[2J"}
-	for name, c := range map[string]struct {
+	type row struct {
 		reason string
 		held   *orders.Held
 		status int
 		wants  []string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"all": {
 			reason: "nothing else goes", held: &orders.Held{Digest: "111", Total: 2, Entries: names},
 			wants: []string{"\n- " + names[0] + "\n- api at", "removes the 2 entries that the lines above name."},
@@ -199,45 +198,42 @@ func TestApproveNamesThem(t *testing.T) {
 			reason: "it is off by default", status: http.StatusNotFound,
 			wants: []string{"No more than the line above can be shown: the manager rollcall-0 runs without --status-page", "names at most three of them."},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if want := "/api/v1/namespaces/system/pods/http:rollcall-0:8080/proxy/status.json"; r.URL.Path != want {
-					t.Errorf("it asks %s, want %s", r.URL, want)
-				}
-				w.Header().Set("Content-Type", "application/json")
-				w.WriteHeader(cmp.Or(c.status, http.StatusOK))
-				expect.NoError(t, json.NewEncoder(w).Encode(map[string]any{"registries": []any{
-					map[string]any{"name": "calm"}, map[string]any{"name": "default", "heldRemovals": c.held},
-				}}))
-			}))
-			t.Cleanup(api.Close)
-			count := 2
-			if c.held != nil {
-				count = c.held.Total
+	}, func(t *testing.T, c row) {
+		api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if want := "/api/v1/namespaces/system/pods/http:rollcall-0:8080/proxy/status.json"; r.URL.Path != want {
+				t.Errorf("it asks %s, want %s", r.URL, want)
 			}
-			lease := leaseHeld(now)
-			cluster := clusterWith(lease, &eventsv1.Event{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "a"}, Reason: "RemovalBlocked",
-				Note: fmt.Sprintf("%d of 900 entries. If they should go, %s.", count, orders.HowToApprove(orders.Command("", ""), "111")),
-			}, &corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "rollcall-0"},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: metricsPort, ContainerPort: 8080}}}}},
-			})
-			var err error
-			cluster.pods, err = corev1client.NewForConfig(&rest.Config{Host: api.URL})
-			expect.NoError(t, err)
-			var out strings.Builder
-			cluster.IOStreams = genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out}
-			expect.Error(t, c.reason, cluster.approve(t.Context(), lease, false), "nothing was approved")
-			for _, want := range c.wants {
-				if !strings.Contains(out.String(), want) || strings.Contains(out.String(), "\x1b") {
-					t.Errorf("%s: no %q in\n%s", c.reason, want, &out)
-				}
-			}
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(cmp.Or(c.status, http.StatusOK))
+			expect.NoError(t, json.NewEncoder(w).Encode(map[string]any{"registries": []any{
+				map[string]any{"name": "calm"}, map[string]any{"name": "default", "heldRemovals": c.held},
+			}}))
+		}))
+		t.Cleanup(api.Close)
+		count := 2
+		if c.held != nil {
+			count = c.held.Total
+		}
+		lease := leaseHeld(now)
+		cluster := clusterWith(lease, &eventsv1.Event{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "a"}, Reason: "RemovalBlocked",
+			Note: fmt.Sprintf("%d of 900 entries. If they should go, %s.", count, orders.HowToApprove(orders.Command("", ""), "111")),
+		}, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "rollcall-0"},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: metricsPort, ContainerPort: 8080}}}}},
 		})
-	}
+		var err error
+		cluster.pods, err = corev1client.NewForConfig(&rest.Config{Host: api.URL})
+		expect.NoError(t, err)
+		var out strings.Builder
+		cluster.IOStreams = genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out}
+		expect.Error(t, c.reason, cluster.approve(t.Context(), lease, false), "nothing was approved")
+		for _, want := range c.wants {
+			if !strings.Contains(out.String(), want) || strings.Contains(out.String(), "\x1b") {
+				t.Errorf("%s: no %q in\n%s", c.reason, want, &out)
+			}
+		}
+	})
 }
 
 // TestMayNotAsk: a person sees which Role they lack.

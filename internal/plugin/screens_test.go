@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -100,6 +103,51 @@ func expectGolden(t *testing.T, name, got string) {
 	expect.NoError(t, err)
 	if got != string(want) {
 		t.Errorf("%s shows\n%s\nwant\n%s", name, got, want)
+	}
+}
+
+// captures are those of a table, in one file of testdata: each below a line with the name of its row.
+type captures struct {
+	want map[string]string
+
+	mu  sync.Mutex
+	got map[string]string
+}
+
+func openCaptures(t *testing.T, name string) *captures {
+	t.Helper()
+	const head = "\n== "
+	path := filepath.Join("testdata", name+".txt")
+	c := &captures{want: map[string]string{}, got: map[string]string{}}
+	if os.Getenv(variableGolden) != "" {
+		t.Cleanup(func() {
+			var text strings.Builder
+			for _, name := range slices.Sorted(maps.Keys(c.got)) {
+				text.WriteString(head + name + "\n" + c.got[name])
+			}
+			expect.NoError(t, os.WriteFile(path, []byte(text.String()[1:]), 0o600))
+		})
+		return c
+	}
+	text, err := os.ReadFile(path)
+	expect.NoError(t, err)
+	for _, part := range strings.Split("\n"+string(text), head)[1:] {
+		name, capture, _ := strings.Cut(part, "\n")
+		c.want[name] = capture
+	}
+	return c
+}
+
+// expect compares the row that the test is of.
+func (c *captures) expect(t *testing.T, got, reason string) {
+	t.Helper()
+	_, name, _ := strings.Cut(t.Name(), "/")
+	name = strings.ReplaceAll(name, "_", " ")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.got[name] = got
+	if os.Getenv(variableGolden) == "" {
+		expect.Equal(t, strings.TrimSuffix(c.want[name], "\n"), strings.TrimSuffix(got, "\n"), "%s", reason)
 	}
 }
 

@@ -6,18 +6,21 @@ import (
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // TestLeftBy: a pod has left the registry for its update, and its CloneSet shows why OpenKruise does not update it.
 func TestLeftBy(t *testing.T) {
 	t.Parallel()
 	met := func(set *kruisev1alpha1.CloneSet) { set.Status.UpdatedReplicas = 1 }
-	for name, c := range map[string]struct {
+	type row struct {
 		reason string
 		state  appspub.LifecycleStateType
 		change func(*kruisev1alpha1.CloneSet)
 		want   string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"the partition is met": {
 			"another pod was updated or replaced first", appspub.LifecycleStatePreparingUpdate, met, "has 1 updated pods, and its partition allows 1",
 		},
@@ -33,15 +36,12 @@ func TestLeftBy(t *testing.T) {
 			"maxUnavailable or another handler keeps it", appspub.LifecycleStatePreparingUpdate, func(*kruisev1alpha1.CloneSet) {}, "",
 		},
 		"to be deleted": {"no partition keeps a deletion", appspub.LifecycleStatePreparingDelete, met, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			set := &kruisev1alpha1.CloneSet{Status: kruisev1alpha1.CloneSetStatus{ExpectedUpdatedReplicas: 1}}
-			c.change(set)
-			got := leftBy(Pod{State: string(c.state), facts: facts{set: set}})
-			if got != c.want && (c.want == "" || !strings.Contains(got, c.want)) {
-				t.Errorf("got %q, want %q: %s", got, c.want, c.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, c row) {
+		set := &kruisev1alpha1.CloneSet{Status: kruisev1alpha1.CloneSetStatus{ExpectedUpdatedReplicas: 1}}
+		c.change(set)
+		got := leftBy(Pod{State: string(c.state), facts: facts{set: set}})
+		if got != c.want && (c.want == "" || !strings.Contains(got, c.want)) {
+			t.Errorf("got %q, want %q: %s", got, c.want, c.reason)
+		}
+	})
 }

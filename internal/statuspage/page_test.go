@@ -13,7 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
 	"k8s.io/apimachinery/pkg/types"
@@ -85,13 +84,14 @@ func TestPage(t *testing.T) {
 	rollout.Instances = []tracker.Seen{seen("web-1", "storefront", lifecycle.OutOfService, false)}
 	many := thousands(501)
 	standby := Facts{Manager: Manager{Name: "rollcall-2", Leader: "rollcall-1"}}
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		facts  Facts
 		query  string
 		shown  []string
 		hidden []string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"a rollout that waits": {
 			"who waits for what, since when, and how the registry does", rollout, "",
 			[]string{
@@ -115,22 +115,19 @@ func TestPage(t *testing.T) {
 		"a lease that is free": {
 			"there is no place to look", Facts{}, "", []string{"does not lead", "None is known to lead"}, []string{"<strong>"},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			page := serve(tc.facts).get(t, "/status"+tc.query).Body.String()
-			for _, text := range tc.shown {
-				if !strings.Contains(page, text) {
-					t.Errorf("the page has no %q\nreason: %s\n%s", text, tc.reason, page)
-				}
+	}, func(t *testing.T, tc row) {
+		page := serve(tc.facts).get(t, "/status"+tc.query).Body.String()
+		for _, text := range tc.shown {
+			if !strings.Contains(page, text) {
+				t.Errorf("the page has no %q\nreason: %s\n%s", text, tc.reason, page)
 			}
-			for _, text := range tc.hidden {
-				if strings.Contains(page, text) {
-					t.Errorf("the page has %q\nreason: %s\n%s", text, tc.reason, page)
-				}
+		}
+		for _, text := range tc.hidden {
+			if strings.Contains(page, text) {
+				t.Errorf("the page has %q\nreason: %s\n%s", text, tc.reason, page)
 			}
-		})
-	}
+		}
+	})
 }
 
 // TestEntries: the kubectl plugin learns what the registries say of each pod, and of no manager but the one that leads.
@@ -159,26 +156,22 @@ func TestEntries(t *testing.T) {
 	others.Leads = true
 	standby := facts
 	standby.Leads = false
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		facts  Facts
 		query  string
 		want   entries.Answer
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"all namespaces": {"a person asks with -A", facts, "", all},
 		"one namespace":  {"its pods are asked for", facts, "?namespace=shop", all},
 		"another":        {"its people need no more", facts, "?namespace=other", others},
 		"one that waits": {"what it once knew says nothing", standby, "", none},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var got entries.Answer
-			expect.NoError(t, json.Unmarshal(serve(tc.facts).get(t, entries.Path+tc.query).Body.Bytes(), &got))
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		var got entries.Answer
+		expect.NoError(t, json.Unmarshal(serve(tc.facts).get(t, entries.Path+tc.query).Body.Bytes(), &got))
+		expect.Equal(t, tc.want, got, "%s", tc.reason)
+	})
 }
 
 // TestHostileText: registries and people who write pods say what the page shows, and none of it becomes part of the page.
