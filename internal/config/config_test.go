@@ -162,13 +162,14 @@ func TestParseRegistries(t *testing.T) {
 	both := map[string]Registry{
 		"old": of("memory", "", 5*time.Second, 48), "new": of("http", "http://new", 2*time.Second, 48),
 	}
-	tests := map[string]struct {
+	type row struct {
 		reason     string
 		file       string
 		registries map[string]Registry
 		defaults   []string
 		path       string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"one of two is the default":  {"pods can be moved one workload at a time", two + "defaultRegistries: [old]", both, []string{"old"}, "registries[old]"},
 		"both are the default":       {"the order means nothing", two + "defaultRegistries: [old, new]", both, []string{"new", "old"}, "registries[new]"},
 		"a single one with a name":   {"there is no other to choose", head + "registries: {old: {driver: memory}}", map[string]Registry{"old": both["old"]}, []string{"old"}, "registries[old]"},
@@ -176,28 +177,20 @@ func TestParseRegistries(t *testing.T) {
 		"the name that registry had": {"what pods are in under registry goes on under this", head + "registries: {default: {driver: memory}}", map[string]Registry{"default": both["old"]}, []string{"default"}, "registries[default]"},
 		"an empty form beside it":    {"null is nothing", head + "registry: null\nregistries: {old: {driver: memory}}\ndefaultRegistries: null", map[string]Registry{"old": both["old"]}, []string{"old"}, "registries[old]"},
 		"registry":                   {"it has a name too", head + "registry: {driver: memory}\nregistries: null", map[string]Registry{"default": both["old"]}, []string{"default"}, "registry"},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got, err := Parse([]byte(tc.file), limits())
-			if err != nil {
-				t.Fatalf("%s: %v", tc.reason, err)
-			}
-			if diff := cmp.Diff(tc.registries, got.Registries); diff != "" {
-				t.Errorf("%s: registries (-want +got)\n%s", tc.reason, diff)
-			}
-			if diff := cmp.Diff(tc.defaults, got.DefaultRegistries); diff != "" {
-				t.Errorf("%s: defaults (-want +got)\n%s", tc.reason, diff)
-			}
-			if path := got.RegistryPath(tc.defaults[0]).String(); path != tc.path {
-				t.Errorf("%s: it stands at %s, want %s", tc.reason, path, tc.path)
-			}
-			if names := got.RegistryNames(); !slices.IsSorted(names) || len(names) != len(tc.registries) {
-				t.Errorf("%s: names are %q", tc.reason, names)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		got, err := Parse([]byte(tc.file), limits())
+		if err != nil {
+			t.Fatalf("%s: %v", tc.reason, err)
+		}
+		expect.Equal(t, tc.registries, got.Registries, "%s: registries", tc.reason)
+		expect.Equal(t, tc.defaults, got.DefaultRegistries, "%s: defaults", tc.reason)
+		if path := got.RegistryPath(tc.defaults[0]).String(); path != tc.path {
+			t.Errorf("%s: it stands at %s, want %s", tc.reason, path, tc.path)
+		}
+		if names := got.RegistryNames(); !slices.IsSorted(names) || len(names) != len(tc.registries) {
+			t.Errorf("%s: names are %q", tc.reason, names)
+		}
+	})
 }
 
 func TestParseRefuses(t *testing.T) {
@@ -218,11 +211,12 @@ func TestParseRefuses(t *testing.T) {
 		return file
 	}
 	allowed := func(list string) string { return minimal + "service: {allowed: " + list + "}\n" }
-	tests := map[string]struct {
+	type row struct {
 		reason string
 		file   string
 		want   []string
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"an empty file": {"every required field is named at once", "",
 			[]string{"cluster: Required", "registry.driver: Required", "http, memory", "hooks.owned: Required", "example.com/*"}},
 		"only a comment": {"it is an empty file too", "# nothing\n", []string{"cluster: Required"}},
@@ -344,23 +338,19 @@ func TestParseRefuses(t *testing.T) {
 		"a default for registry": {"there is nothing to choose", with("", "defaultRegistries: [default]"), []string{"defaultRegistries: Forbidden", "remove this field"}},
 		"a default of text":      {"the kind is named", several("{old: {driver: memory}}", "") + "defaultRegistries: old\n", []string{"defaultRegistries", "a string", "a list"}},
 		"several at once":        {"one look must be enough", with("prod-1", `""`) + "drain: -1s\nfoo: 1\n", []string{"cluster: Required", "drain", "foo"}},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c, err := Parse([]byte(tc.file), limits())
-			if err == nil {
-				t.Fatalf("%s: accepted as %+v", tc.reason, c)
-			}
-			if c != nil {
-				t.Errorf("%s: a configuration came with the error", tc.reason)
-			}
-			t.Log(err)
-			for _, part := range tc.want {
-				expect.Error(t, tc.reason, err, part)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		c, err := Parse([]byte(tc.file), limits())
+		if err == nil {
+			t.Fatalf("%s: accepted as %+v", tc.reason, c)
+		}
+		if c != nil {
+			t.Errorf("%s: a configuration came with the error", tc.reason)
+		}
+		t.Log(err)
+		for _, part := range tc.want {
+			expect.Error(t, tc.reason, err, part)
+		}
+	})
 }
 
 func TestNoRegistriesAreOneError(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestSameServer(t *testing.T) {
@@ -14,11 +15,12 @@ func TestSameServer(t *testing.T) {
 	at := func(driver, endpoint, options string) Registry {
 		return Registry{Driver: driver, Config: registry.Config{Endpoint: endpoint, Options: json.RawMessage(options)}}
 	}
-	for name, tc := range map[string]struct {
+	type row struct {
 		reason string
 		a, b   Registry
 		want   bool
-	}{
+	}
+	expect.Each(t, map[string]row{
 		"the same text":      {"it is written twice", at("consul", "http://c:8500", ""), at("consul", "http://c:8500", ""), true},
 		"upper case":         {"hosts and schemes have no case", at("consul", "HTTP://C.Example.COM:8500", ""), at("consul", "http://c.example.com:8500", ""), true},
 		"the default port":   {"it need not be written", at("http", "https://r/base", ""), at("http", "https://r:443/base", ""), true},
@@ -35,14 +37,11 @@ func TestSameServer(t *testing.T) {
 		"another chroot":     {"another tree", at("zookeeper", "zk:2181/a", ""), at("zookeeper", "zk:2181/b", ""), false},
 		"no endpoint":        {"each is a store of its own", at("memory", "", ""), at("memory", "", ""), false},
 		"what is no URL":     {"the driver refuses it", at("http", "http://a:x", ""), at("http", "http://b:x", ""), false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got := tc.a.SameServer(tc.b); got != tc.want || tc.b.SameServer(tc.a) != got {
-				t.Errorf("got %t, want %t, and both ways\nreason: %s", got, tc.want, tc.reason)
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		if got := tc.a.SameServer(tc.b); got != tc.want || tc.b.SameServer(tc.a) != got {
+			t.Errorf("got %t, want %t, and both ways\nreason: %s", got, tc.want, tc.reason)
+		}
+	})
 }
 
 func TestWhoRegistersChangesWithoutAnotherDriver(t *testing.T) {

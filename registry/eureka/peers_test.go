@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/eureka"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
@@ -35,9 +33,7 @@ func TestACallIsMadeWholeElsewhere(t *testing.T) {
 	})
 	second := newFake(t, healthy(in))
 	expect.NoError(t, open(t, registry.Config{Endpoint: first.URL + "," + second.URL}).Register(t.Context(), in))
-	if diff := cmp.Diff([]string{"POST " + appPath, "GET " + ownPath}, second.requests()); diff != "" {
-		t.Errorf("requests at the second peer, -want +got:\n%s", diff)
-	}
+	expect.Equal(t, []string{"POST " + appPath, "GET " + ownPath}, second.requests(), "requests at the second peer")
 }
 
 // TestAChangeWithoutAnAnswerIsNotMadeElsewhere: the first peer may still make it. The next call begins at the other one. A renewal is
@@ -45,30 +41,27 @@ func TestACallIsMadeWholeElsewhere(t *testing.T) {
 func TestAChangeWithoutAnAnswerIsNotMadeElsewhere(t *testing.T) {
 	t.Parallel()
 	in := web(1)
-	for name, trouble := range map[string]func(*http.Request) (int, string){
+	expect.Each(t, map[string]func(*http.Request) (int, string){
 		"a gateway's answer": status(http.StatusBadGateway),
 		"a cut connection":   func(*http.Request) (int, string) { panic(http.ErrAbortHandler) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			first := newFake(t, func(r *http.Request) (int, string) {
-				if r.Method == http.MethodGet {
-					return holding(entryOf(in, "UP"))(r)
-				}
-				return trouble(r)
-			})
-			second := newFake(t, holding(entryOf(in, "UP")))
-			d := open(t, registry.Config{Endpoint: first.URL + "," + second.URL})
-			err := d.Register(t.Context(), in)
-			var late interface{ Timeout() bool }
-			if !errors.As(err, &late) || !late.Timeout() || len(second.requests()) > 0 {
-				t.Errorf("got error %v, want one of a call that may still be made, and none at the second peer", err)
+	}, func(t *testing.T, trouble func(*http.Request) (int, string)) {
+		first := newFake(t, func(r *http.Request) (int, string) {
+			if r.Method == http.MethodGet {
+				return holding(entryOf(in, "UP"))(r)
 			}
-			expect.NoError(t, d.Register(t.Context(), in))
-			renewing := open(t, registry.Config{Endpoint: first.URL + "," + second.URL})
-			expect.NoError(t, renewing.Heartbeat(t.Context(), in))
+			return trouble(r)
 		})
-	}
+		second := newFake(t, holding(entryOf(in, "UP")))
+		d := open(t, registry.Config{Endpoint: first.URL + "," + second.URL})
+		err := d.Register(t.Context(), in)
+		var late interface{ Timeout() bool }
+		if !errors.As(err, &late) || !late.Timeout() || len(second.requests()) > 0 {
+			t.Errorf("got error %v, want one of a call that may still be made, and none at the second peer", err)
+		}
+		expect.NoError(t, d.Register(t.Context(), in))
+		renewing := open(t, registry.Config{Endpoint: first.URL + "," + second.URL})
+		expect.NoError(t, renewing.Heartbeat(t.Context(), in))
+	})
 }
 
 // TestAPeerThatIsNoEureka is the first of two: the call is made at the other one. Only where none is a Eureka a person has to act.
@@ -145,7 +138,7 @@ func TestAPeerThatHasJustStarted(t *testing.T) {
 	ofApp := strings.Replace(entryOf(app, "UP"), `"10.0.0.1:80:Shop web"`, `"web-1.shop:web"`, 1)
 	const given, released = "clients of the second one are given it", "hooks would be released while clients are given it"
 	getApp := steered(says(registry.InService, registry.AppRegistry.Get))
-	for name, tc := range map[string]peersCase{
+	expect.Each(t, map[string]peersCase{
 		"FailOver":                {given, up, (*eureka.Registry).FailOver, []string{"PUT " + ownPath + "/status?value=OUT_OF_SERVICE"}},
 		"FailOver of another's":   {"a post at the first one would replace it", entryOf(another, "UP"), (*eureka.Registry).FailOver, nil},
 		"Deregister":              {"clients have it until its lease ends", up, (*eureka.Registry).Deregister, []string{"DELETE " + ownPath}},
@@ -154,54 +147,46 @@ func TestAPeerThatHasJustStarted(t *testing.T) {
 		"FailOver of the app's":   {given, ofApp, steered(registry.AppRegistry.FailOver), appOut},
 		"Deregister of the app's": {"the override goes only with the entry", ofApp, steered(registry.AppRegistry.Deregister), appOut},
 		"Get of the app's":        {released, ofApp, getApp, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			first := newFake(t, nothing)
-			second := newFake(t, holding(tc.has))
-			d := open(t, registry.Config{Endpoint: first.URL + "," + second.URL})
-			if err := tc.call(d, t.Context(), own); err != nil {
-				t.Errorf("got error %v\nreason: %s", err, tc.reason)
+	}, func(t *testing.T, tc peersCase) {
+		first := newFake(t, nothing)
+		second := newFake(t, holding(tc.has))
+		d := open(t, registry.Config{Endpoint: first.URL + "," + second.URL})
+		if err := tc.call(d, t.Context(), own); err != nil {
+			t.Errorf("got error %v\nreason: %s", err, tc.reason)
+		}
+		expect.Equal(t, tc.want, changes(second), "changes at the second peer: %s", tc.reason)
+		for _, made := range changes(first) {
+			if strings.HasPrefix(made, "POST ") {
+				t.Errorf("the first peer was sent %s, want nothing that makes an entry\nreason: %s", made, tc.reason)
 			}
-			if diff := cmp.Diff(tc.want, changes(second)); diff != "" {
-				t.Errorf("changes at the second peer, -want +got:\n%s\nreason: %s", diff, tc.reason)
-			}
-			for _, made := range changes(first) {
-				if strings.HasPrefix(made, "POST ") {
-					t.Errorf("the first peer was sent %s, want nothing that makes an entry\nreason: %s", made, tc.reason)
-				}
-			}
-			_, _ = d.List(t.Context(), "test")
-			if asked := first.requests(); len(asked) > 0 {
-				t.Errorf("the first peer was sent %q after that, want the calls that follow to begin at the other\nreason: %s", asked, tc.reason)
-			}
-		})
-	}
+		}
+		_, _ = d.List(t.Context(), "test")
+		if asked := first.requests(); len(asked) > 0 {
+			t.Errorf("the first peer was sent %q after that, want the calls that follow to begin at the other\nreason: %s", asked, tc.reason)
+		}
+	})
 }
 
 // TestAPeerThatIsAwaySaysNothing: what no peer that can be reached has is not there.
 func TestAPeerThatIsAwaySaysNothing(t *testing.T) {
 	t.Parallel()
-	for name, endpoint := range map[string]string{
+	expect.Each(t, map[string]string{
 		"no connection": "http://" + registrytest.UnusedAddress(t),
 		"503":           newFake(t, status(http.StatusServiceUnavailable)).URL,
 		"no answer":     hanging(t).URL,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			in := web(1)
-			d := open(t, registry.Config{Endpoint: newFake(t, nothing).URL + "," + endpoint})
-			within := func(call func(context.Context, registry.Instance) error) error {
-				ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
-				defer cancel()
-				return call(ctx, in)
-			}
-			get := func(ctx context.Context, in registry.Instance) error {
-				return says(registry.Absent, (*eureka.Registry).Get)(d, ctx, in)
-			}
-			expect.NoError(t, errors.Join(within(get), within(d.Deregister), within(d.AppEntries().FailOver)))
-		})
-	}
+	}, func(t *testing.T, endpoint string) {
+		in := web(1)
+		d := open(t, registry.Config{Endpoint: newFake(t, nothing).URL + "," + endpoint})
+		within := func(call func(context.Context, registry.Instance) error) error {
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+			defer cancel()
+			return call(ctx, in)
+		}
+		get := func(ctx context.Context, in registry.Instance) error {
+			return says(registry.Absent, (*eureka.Registry).Get)(d, ctx, in)
+		}
+		expect.NoError(t, errors.Join(within(get), within(d.Deregister), within(d.AppEntries().FailOver)))
+	})
 }
 
 // TestEveryPeerGetsAChange has two peers that replicate nothing.
@@ -215,60 +200,50 @@ func TestEveryPeerGetsAChange(t *testing.T) {
 		override = "an override that stays keeps out what is registered there next"
 	)
 	takesOut, putsBack := []string{"PUT " + ownPath + "/status?value=OUT_OF_SERVICE"}, []string{"DELETE " + ownPath + "/status?value=UP"}
-	for name, tc := range map[string]peersCase{
+	expect.Each(t, map[string]peersCase{
 		"FailOver":                {given, entryOf(in, "UP"), (*eureka.Registry).FailOver, takesOut},
 		"Register":                {kept, entryOf(in, "OUT_OF_SERVICE"), (*eureka.Registry).Register, putsBack},
 		"FailOver of the app's":   {given, entryOf(app, "UP"), steered(registry.AppRegistry.FailOver), takesOut},
 		"Register of the app's":   {kept, overridden, steered(registry.AppRegistry.Register), putsBack},
 		"Deregister":              {override, entryOf(in, "UP"), (*eureka.Registry).Deregister, []string{"DELETE " + ownPath}},
 		"FailOver of what is out": {"nothing is to be changed", entryOf(in, "OUT_OF_SERVICE"), (*eureka.Registry).FailOver, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			first := newFake(t, holding(tc.has))
-			other := holding(tc.has)
-			second := newFake(t, func(r *http.Request) (int, string) {
-				if r.Header.Get("X-Netflix-Discovery-Replication") != "true" {
-					t.Errorf("%s is not marked as replicated: the peer would send it back, after a later change maybe", r.URL)
-				}
-				return other(r)
-			})
-			d := open(t, registry.Config{Endpoint: first.URL + "," + second.URL})
-			if err := tc.call(d, t.Context(), in); err != nil {
-				t.Errorf("got error %v\nreason: %s", err, tc.reason)
+	}, func(t *testing.T, tc peersCase) {
+		first := newFake(t, holding(tc.has))
+		other := holding(tc.has)
+		second := newFake(t, func(r *http.Request) (int, string) {
+			if r.Header.Get("X-Netflix-Discovery-Replication") != "true" {
+				t.Errorf("%s is not marked as replicated: the peer would send it back, after a later change maybe", r.URL)
 			}
-			if diff := cmp.Diff(tc.want, second.requests()); diff != "" {
-				t.Errorf("requests at the other peer, -want +got:\n%s\nreason: %s", diff, tc.reason)
-			}
+			return other(r)
 		})
-	}
+		d := open(t, registry.Config{Endpoint: first.URL + "," + second.URL})
+		if err := tc.call(d, t.Context(), in); err != nil {
+			t.Errorf("got error %v\nreason: %s", err, tc.reason)
+		}
+		expect.Equal(t, tc.want, second.requests(), "requests at the other peer: %s", tc.reason)
+	})
 }
 
 // TestAPeerThatIsAwayCostsNoAcknowledgement has one of three peers that does not take a status.
 func TestAPeerThatIsAwayCostsNoAcknowledgement(t *testing.T) {
 	t.Parallel()
 	in := web(1)
-	for name, away := range map[string]string{
+	expect.Each(t, map[string]string{
 		"no connection": "http://" + registrytest.UnusedAddress(t),
 		"no entry":      newFake(t, nothing).URL,
 		"500":           newFake(t, status(http.StatusInternalServerError)).URL,
 		"no answer":     hanging(t).URL,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			defer cancel()
-			first, third := newFake(t, holding(entryOf(in, "UP"))), newFake(t, holding(entryOf(in, "UP")))
-			began := time.Now()
-			expect.NoError(t, open(t, registry.Config{Endpoint: first.URL + "," + away + "," + third.URL}).FailOver(ctx, in))
-			if took := time.Since(began); took > 5*time.Second {
-				t.Errorf("it took %s, want most of the time to be left", took)
-			}
-			if diff := cmp.Diff([]string{"PUT " + ownPath + "/status?value=OUT_OF_SERVICE"}, third.requests()); diff != "" {
-				t.Errorf("requests at the peer behind it, -want +got:\n%s", diff)
-			}
-		})
-	}
+	}, func(t *testing.T, away string) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		first, third := newFake(t, holding(entryOf(in, "UP"))), newFake(t, holding(entryOf(in, "UP")))
+		began := time.Now()
+		expect.NoError(t, open(t, registry.Config{Endpoint: first.URL + "," + away + "," + third.URL}).FailOver(ctx, in))
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("it took %s, want most of the time to be left", took)
+		}
+		expect.Equal(t, []string{"PUT " + ownPath + "/status?value=OUT_OF_SERVICE"}, third.requests(), "requests at the peer behind it")
+	})
 }
 
 // changes are the requests so far that are no reads.

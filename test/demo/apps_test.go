@@ -7,7 +7,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -56,9 +55,7 @@ func TestApps(t *testing.T) {
 	glance := func(want ...string) {
 		t.Helper()
 		a.glance(t.Context())
-		if diff := cmp.Diff(want, a.account().removed); diff != "" {
-			t.Errorf("the entries that were removed: %s", diff)
-		}
+		expect.Equal(t, want, a.account().removed, "the entries that were removed")
 	}
 	registered := func(want bool) {
 		t.Helper()
@@ -129,8 +126,6 @@ func TestMerged(t *testing.T) {
 		"by its interface it is out":    {[]registry.Entry{up}, []registry.Entry{down}, []registry.Entry{down}},
 		"out by both":                   {[]registry.Entry{down}, []registry.Entry{down}, []registry.Entry{down}},
 	} {
-		if diff := cmp.Diff(tc.want, merged(tc.application, tc.offered)); diff != "" {
-			t.Errorf("%s: %s", reason, diff)
-		}
+		expect.Equal(t, tc.want, merged(tc.application, tc.offered), "%s", reason)
 	}
 }

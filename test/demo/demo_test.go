@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	appsv1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -68,13 +67,9 @@ func TestClonesetFor(t *testing.T) {
 		if plain == nil {
 			plain = set
 		}
-		if diff := cmp.Diff(plain, set); diff != "" {
-			t.Errorf("arm %s differs in something else: %s", a.name, diff)
-		}
+		expect.Equal(t, plain, set, "arm %s differs in something else", a.name)
 	}
-	if diff := cmp.Diff(map[string]string{"app": "web"}, plain.Spec.Template.Labels); diff != "" {
-		t.Errorf("an arm without hooks must have no hook's labels: %s", diff)
-	}
+	expect.Equal(t, map[string]string{"app": "web"}, plain.Spec.Template.Labels, "an arm without hooks must have no hook's labels")
 	if port := plain.Spec.Template.Spec.Containers[0].Ports[0].ContainerPort; port != 1234 {
 		t.Errorf("the pods' port is %d and not that of the pod server", port)
 	}

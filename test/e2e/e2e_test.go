@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 
 	"github.com/rollcall-dev/rollcall/test/harness/command"
@@ -38,15 +37,11 @@ func TestClonesetFor(t *testing.T) {
 	}
 	for _, name := range armNames() {
 		set := sets[name]
-		if diff := cmp.Diff(map[string]string{"app": name}, set.Spec.Selector.MatchLabels); diff != "" {
-			t.Errorf("the selector of arm %s: %s", name, diff)
-		}
+		expect.Equal(t, map[string]string{"app": name}, set.Spec.Selector.MatchLabels, "the selector of arm %s", name)
 		set.Spec.Lifecycle, set.Spec.UpdateStrategy.InPlaceUpdateStrategy, set.Spec.Selector = nil, nil, nil
 		set.Spec.Template.Labels, set.Spec.Template.Spec.Containers[0].Lifecycle = nil, nil
 		set.Spec.Template.Spec.TopologySpreadConstraints = nil
-		if diff := cmp.Diff(sets[withRollcall], set); diff != "" {
-			t.Errorf("arm %s differs in something else: %s", name, diff)
-		}
+		expect.Equal(t, sets[withRollcall], set, "arm %s differs in something else", name)
 	}
 }
 
@@ -83,8 +78,6 @@ func TestReport(t *testing.T) {
 			t.Errorf("got error %v", err)
 		}
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-		if diff := cmp.Diff(tc.last, lines[len(lines)-1]); diff != "" {
-			t.Errorf("the last line: %s", diff)
-		}
+		expect.Equal(t, tc.last, lines[len(lines)-1], "the last line")
 	})
 }
