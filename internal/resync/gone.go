@@ -18,23 +18,19 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// podPage is how many pods the API server is asked for at once.
 const podPage = 1000
 
-// Cluster is the [Pods] of a manager.
+// Cluster implements [Pods] for a manager.
 type Cluster struct {
 	*tracker.Tracker
 
-	// Cache reads pods from the cache, and API from the API server.
 	Cache, API client.Reader
-	// Synced reports whether the cache is filled.
-	Synced func() bool
-	Claims *clusterstate.Claims
-	Clock  clock.PassiveClock
+	Synced     func() bool
+	Claims     *clusterstate.Claims
+	Clock      clock.PassiveClock
 }
 
-// Compare implements [Pods]. What a pod left that the cache lacks gives no namespace a right to a name, and neither does an entry of
-// a pod that was only ever taken out.
+// Compare implements [Pods]. Only entries that were once in service, of pods in the cache, support a claim to a name.
 func (c *Cluster) Compare(ctx context.Context, l tracker.Listing) (tracker.Comparison, error) {
 	result := c.Tracker.Compare(l)
 	vanished := map[types.UID]bool{}
@@ -66,8 +62,8 @@ func (c *Cluster) Compare(ctx context.Context, l tracker.Listing) (tracker.Compa
 	return result, nil
 }
 
-// wasInService reports whether clients were given an entry once: some registries make one of what is to be out. All that tells of that
-// is the pod's record, and until the cache has it, it is taken for so.
+// wasInService reports whether clients were ever given the entry: some registries create one for a pod that stays out. Without the
+// pod's record to tell, it assumes so.
 func (c *Cluster) wasInService(ctx context.Context, e registry.Entry, id lifecycle.PodID) (bool, error) {
 	if e.State == registry.InService || !c.Synced() {
 		return true, nil
@@ -84,8 +80,8 @@ func (c *Cluster) wasInService(ctx context.Context, e registry.Entry, id lifecyc
 	return pod.UID != id.UID || record.WasInService() || !record.Exists(), nil
 }
 
-// uncached returns the entries whose pod the cache lacks. A pod that it has keeps every entry with its UID, whatever pod
-// that names, since a removal could take the pod's own; the reconciler looks at it where that may have missed it.
+// uncached returns the entries whose UID no cached pod has. An entry with a cached pod's UID but another name is kept too: removing it
+// could remove the pod's own. The reconciler checks these pods.
 func (c *Cluster) uncached(ctx context.Context, entries []registry.Entry) ([]registry.Entry, error) {
 	if len(entries) == 0 {
 		return nil, nil
@@ -108,8 +104,7 @@ func (c *Cluster) uncached(ctx context.Context, entries []registry.Entry) ([]reg
 	}), nil
 }
 
-// Gone implements [Pods]. The cache may lag, and leaves out pods without the lifecycle label, so the API server is asked.
-// A pod with another UID is another pod. It is all or nothing.
+// Gone implements [Pods]. The cache may lag and lacks pods without the lifecycle label. An error fails the whole call.
 func (c *Cluster) Gone(ctx context.Context, unknown []registry.Entry) ([]registry.Entry, error) {
 	live, present := map[types.UID]bool{}, map[string]map[types.UID]string{}
 	for _, e := range unknown {
@@ -134,7 +129,7 @@ func (c *Cluster) Gone(ctx context.Context, unknown []registry.Entry) ([]registr
 	return slices.DeleteFunc(slices.Clone(unknown), func(e registry.Entry) bool { return live[types.UID(e.UID)] }), nil
 }
 
-// podsIn returns the names of all pods in a namespace, asked of the API server.
+// podsIn bypasses the cache.
 func (c *Cluster) podsIn(ctx context.Context, namespace string) (map[types.UID]string, error) {
 	present := map[types.UID]string{}
 	for next := ""; ; {
@@ -156,8 +151,7 @@ func (c *Cluster) podsIn(ctx context.Context, namespace string) (map[types.UID]s
 	}
 }
 
-// lives asks the API server for one pod. The reconciler looks at a dying one, which it may have to free as well. A pod that
-// has ended for good does not come back, and leaves its address to others.
+// lives is true for a terminating pod, whose hooks may need a release, and false for a finished one: others can get its address.
 func (c *Cluster) lives(ctx context.Context, id lifecycle.PodID) (bool, error) {
 	pod, err := clusterstate.Live(ctx, c.API, id)
 	switch {

@@ -14,31 +14,27 @@ import (
 )
 
 const (
-	// tick is how finely the heartbeats of one interval are spread.
 	tick = 250 * time.Millisecond
-	// atOnce bounds the heartbeats to one registry that are under way. One service has at most half of them.
+	// atOnce limits concurrent heartbeats per registry; one service gets half.
 	atOnce = 32
 )
 
-// heartbeats renews every held instance of a registry whose entries expire once in the registry's interval. An instance's
-// turn within the interval is its own and always the same, so that they are spread evenly and none is forgotten when
-// others come and go. One that is under way when its turn comes again is not begun twice.
+// heartbeats renews each kept instance once per interval, at its own offset. For example, with an interval of 10 s and an offset of
+// 3.2 s: at 3.2 s, 13.2 s, 23.2 s. A turn is skipped while the instance's last heartbeat is under way.
 type heartbeats struct {
 	keeper *keeper
-	// served is until when turns have been served.
+	// served: turns up to here have begun.
 	served time.Time
-	// slots are those of all.
-	slots chan struct{}
+	slots  chan struct{}
 
-	mu       sync.Mutex
-	underWay map[identity]bool
-	// ofService has the services of which heartbeats are under way.
+	mu        sync.Mutex
+	underWay  map[identity]bool
 	ofService map[string]*serviceSlots
 	trouble   trouble
-	failed    time.Time // the last time
+	failed    time.Time
 }
 
-// serviceSlots are those of one service, for the heartbeats of it that are under way: a service that hangs costs the others no turn.
+// serviceSlots keeps a service that hangs from delaying others; it exists while a heartbeat is under way.
 type serviceSlots struct {
 	slots    chan struct{}
 	underWay int
@@ -50,7 +46,7 @@ func newHeartbeats(k *keeper) heartbeats {
 	}
 }
 
-// renewAll renews until the context ends, and returns when no heartbeat is under way.
+// renewAll returns when the context has ended and no heartbeat is under way.
 func (h *heartbeats) renewAll(ctx context.Context) {
 	interval := h.keeper.client.HeartbeatInterval()
 	if interval <= 0 {
@@ -76,7 +72,7 @@ func (h *heartbeats) renewAll(ctx context.Context) {
 	}, tick)
 }
 
-// begin notes that a heartbeat of the instance is under way, and returns its service's slots; nil where one is already.
+// begin returns nil if a heartbeat of the instance is under way already.
 func (h *heartbeats) begin(in registry.Instance) *serviceSlots {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -94,7 +90,7 @@ func (h *heartbeats) begin(in registry.Instance) *serviceSlots {
 	return service
 }
 
-// end is called, under the lock, when a heartbeat is over.
+// end needs the lock.
 func (h *heartbeats) end(in registry.Instance, service *serviceSlots) {
 	delete(h.underWay, identityOf(in))
 	if service.underWay--; service.underWay == 0 {
@@ -102,10 +98,9 @@ func (h *heartbeats) end(in registry.Instance, service *serviceSlots) {
 	}
 }
 
-// renew makes one heartbeat when there are slots for it.
 func (h *heartbeats) renew(ctx context.Context, in registry.Instance, service *serviceSlots) {
 	for _, slots := range []chan struct{}{service.slots, h.slots} {
-		slots <- struct{}{} // each is given back within the time-out
+		slots <- struct{}{} // freed within the timeout
 		defer func() { <-slots }()
 	}
 	err := h.beat(ctx, in)
@@ -115,7 +110,7 @@ func (h *heartbeats) renew(ctx context.Context, in registry.Instance, service *s
 	h.note(ctx, err)
 }
 
-// beat renews one instance. That it is lost is no failure: the reconciler puts it back.
+// beat returns nil for a lost entry: the reconciler registers it again.
 func (h *heartbeats) beat(ctx context.Context, in registry.Instance) error {
 	k := h.keeper
 	asked := time.Now()
@@ -127,8 +122,7 @@ func (h *heartbeats) beat(ctx context.Context, in registry.Instance) error {
 	return err
 }
 
-// note logs the first failure, and when none has come for an interval, in which each instance had a turn. A heartbeat that
-// was not made since the manager stops or the client was replaced says nothing.
+// note logs the first failure, and recovery after an interval without one, in which every instance had its turn.
 func (h *heartbeats) note(ctx context.Context, err error) {
 	k := h.keeper
 	if ctx.Err() != nil || !registryclient.Classify(err).Asked() && !k.resync.has(k) {
@@ -144,7 +138,7 @@ func (h *heartbeats) note(ctx context.Context, err error) {
 		"heartbeats fail, and entries expire unless they recover", "heartbeats succeed again")
 }
 
-// isTurn reports whether the instance's turn lies after from and not after to.
+// isTurn is true for a turn in (from, to].
 func isTurn(in registry.Instance, interval time.Duration, from, to time.Time) bool {
 	passed := to.Sub(from)
 	if passed >= interval {
@@ -155,7 +149,6 @@ func isTurn(in registry.Instance, interval time.Duration, from, to time.Time) bo
 	return since > 0 && since <= passed
 }
 
-// turnOf is the instance's moment in every interval.
 func turnOf(in registry.Instance, interval time.Duration) time.Duration {
 	sum := fnv.New64a()
 	_, _ = sum.Write([]byte(in.Service + "\x00" + in.Endpoint())) // never fails

@@ -11,22 +11,20 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// others is what the lists of a registry tell of other clusters with this one's name.
+// others is what lists show of other clusters with this one's name.
 type others struct {
-	// seen is what the last list had of their entries; nil before the first list.
+	// seen is nil before the first list.
 	seen map[identity]registry.State
-	// live are the UIDs of the clusters that something was written for between two lists, for as long as they have entries.
-	live map[string]bool
-	// warned is when an Event told of one.
+	// live are the UIDs of clusters seen writing, while they have entries.
+	live   map[string]bool
 	warned time.Time
 }
 
-// isOurs reports whether an entry was written for this very cluster.
 func (k *keeper) isOurs(e registry.Entry) bool {
 	return e.ClusterUID != "" && e.ClusterUID == k.resync.Identity.UID()
 }
 
-// anothers are the entries that were written for another cluster with the same name. One of an older version may be either's.
+// anothers leaves out entries without a UID: an older version wrote them, in either cluster.
 func (k *keeper) anothers(entries []registry.Entry) (theirs []registry.Entry) {
 	uid := k.resync.Identity.UID()
 	for _, e := range entries {
@@ -37,8 +35,7 @@ func (k *keeper) anothers(entries []registry.Entry) (theirs []registry.Entry) {
 	return theirs
 }
 
-// lookForOthers finds the clusters with this one's name at whose entries somebody is at work: one is there, or in a state, that the
-// list before had not.
+// lookForOthers looks for entries of other clusters that were added or changed since the last list.
 func (k *keeper) lookForOthers(ctx context.Context, owned []registry.Entry) {
 	before := k.others
 	k.others = others{seen: map[identity]registry.State{}, live: map[string]bool{}, warned: before.warned}
@@ -64,7 +61,6 @@ func (k *keeper) lookForOthers(ctx context.Context, owned []registry.Entry) {
 	k.resync.Tell(ctx, corev1.EventTypeWarning, clusterNameShared, note)
 }
 
-// whose tells, for a note, how many of the entries are another cluster's.
 func (k *keeper) whose(entries []registry.Entry) string {
 	theirs := k.anothers(entries)
 	if len(theirs) == 0 {

@@ -23,7 +23,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// Reasons of the Events on the ConfigMap.
+// Reasons of Events.
 const (
 	removalBlocked    = "RemovalBlocked"
 	manyRemovals      = "ManyRemovals"
@@ -31,41 +31,35 @@ const (
 )
 
 const (
-	// fewRemovals may go whatever percentage they are: of a registry with five entries, two can have vanished.
+	// fewRemovals is the least that a percentage allows.
 	fewRemovals = 3
-	// examples is how many of the entries a blocked removal names.
-	examples = 3
-	// digestBytes make a digest that a person can copy, and that are unique in practice.
+	examples    = 3
+	// digestBytes: few enough to copy by hand.
 	digestBytes = 6
-	// reapAtOnce bounds the removals that are under way, which are not urgent.
-	reapAtOnce = 8
-	// remembered is for how long it counts how a removal ended. No list is that old.
+	reapAtOnce  = 8
+	// remembered is how long tries are kept; no list is that old.
 	remembered = time.Hour
-	// hopeless is how many removals have to fail in a row for a run to begin no more of them.
+	// hopeless failures in a row end a run's removals.
 	hopeless = 5
 )
 
-// removals is what is known of the entries without a live pod that a registry's servers have.
+// removals tracks entries without a live pod.
 type removals struct {
-	// tries are how the last removal of each entry ended.
-	tries map[identity]try
-	// approval is the last that this registry was given.
+	tries    map[identity]try
 	approval approval
-	// many: an Event tells of removals that take more than one run.
+	// many: an Event reported that removals take several runs.
 	many bool
-	// held are the removals that an Event tells of, which was made when warned; nil where none are.
+	// held are the removals that wait for approval, reported by an Event at warned.
 	held   *orders.Held
 	warned time.Time
 }
 
-// try is a removal that the registry was asked for.
 type try struct {
 	at           time.Time
 	acknowledged bool
 }
 
-// remove removes those of the run's unknown entries that are gone and due. It makes these calls itself: what may go is decided for one
-// registry, list by list, and the reconciler takes a pod in all of its registries and until that is done.
+// remove removes unknown entries that are gone. The reconciler can't: it takes a pod out of all its registries, without a limit per list.
 func (k *keeper) remove(ctx context.Context, r *run) error {
 	gone, err := k.resync.Pods.Gone(ctx, k.notRemovedSince(r.began.Add(-k.client.Staleness()), r.unknown))
 	if err != nil {
@@ -76,9 +70,12 @@ func (k *keeper) remove(ctx context.Context, r *run) error {
 	return nil
 }
 
-// due returns those of the gone entries that go in this run, and how many are left to the next ones. What was written for this very
-// cluster goes whatever its share is, since the API server that knows says that its pods are gone, but in no run more than
-// resync.maxRemovals allows. Of all else either all goes or nothing. The registry spares what is another pod's by now.
+// due returns the gone entries to remove now, and how many later. With maxRemovals 20 and 50 gone entries:
+//
+//	with this cluster's UID   20 now, 30 later, since the API server knows that the pods are gone
+//	others                    50 if approved, else 0; up to 20 need no approval unless another cluster writes
+//
+// With maxRemovals 0, all count as others. The registry spares what is another pod's by now.
 func (k *keeper) due(ctx context.Context, gone []registry.Entry, owned int) (due []registry.Entry, later int) {
 	policy, _ := k.resync.inForce()
 	most := allowed(policy.MaxRemovals, owned)
@@ -101,14 +98,13 @@ func (k *keeper) due(ctx context.Context, gone []registry.Entry, owned int) (due
 	return due, later
 }
 
-// failedLast puts those that failed behind, the latest last: some that can never be removed must not keep all others.
+// failedLast moves the latest failures to the end, so that hopeless ones don't hold up the rest.
 func (k *keeper) failedLast(entries []registry.Entry) {
 	slices.SortStableFunc(entries, func(a, b registry.Entry) int {
 		return k.tries[identityOf(a.Instance)].at.Compare(k.tries[identityOf(b.Instance)].at)
 	})
 }
 
-// notRemovedSince leaves out what was removed after a list of that time.
 func (k *keeper) notRemovedSince(asOf time.Time, entries []registry.Entry) []registry.Entry {
 	return slices.DeleteFunc(entries, func(e registry.Entry) bool {
 		last := k.tries[identityOf(e.Instance)]
@@ -116,7 +112,6 @@ func (k *keeper) notRemovedSince(asOf time.Time, entries []registry.Entry) []reg
 	})
 }
 
-// tellOfMany tells a person once that more goes than one run removes.
 func (k *keeper) tellOfMany(ctx context.Context, ours []registry.Entry, most, owned int) {
 	before := k.many
 	if k.many = len(ours) > most; before || !k.many {
@@ -129,7 +124,7 @@ func (k *keeper) tellOfMany(ctx context.Context, ours []registry.Entry, most, ow
 	k.resync.Tell(ctx, corev1.EventTypeNormal, manyRemovals, note)
 }
 
-// reap removes the entries that are due, and returns what came of each that it came to.
+// reap returns the outcomes of the entries that it tried.
 func (k *keeper) reap(ctx context.Context, due []registry.Entry) (outcomes []error) {
 	outcomes = make([]error, len(due))
 	var inARow atomic.Int64
@@ -158,12 +153,12 @@ func (k *keeper) deregister(ctx context.Context, in registry.Instance) error {
 	return k.client.Change(ctx, registryclient.Caller{}, registry.Change{Instance: in, State: registry.Absent})
 }
 
-// isFailure is false of a removal that a dry run has told.
+// isFailure is false in a dry run.
 func isFailure(err error) bool {
 	return err != nil && registryclient.Classify(err) != registryclient.DryRun
 }
 
-// note writes down what went of what was due, and why the rest did not. So many more are left to the next runs.
+// note records the outcomes; later counts the entries left for the next runs.
 func (k *keeper) note(r *run, due []registry.Entry, outcomes []error, later int) {
 	now, removed, failed, left := time.Now(), 0, 0, len(due)-len(outcomes)
 	maps.DeleteFunc(k.tries, func(_ identity, last try) bool { return now.Sub(last.at) > remembered })
@@ -178,7 +173,7 @@ func (k *keeper) note(r *run, due []registry.Entry, outcomes []error, later int)
 			failed++
 			r.unremoved = fmt.Errorf("removing entries without a live pod: %d of %d failed, the last: %w", failed, len(due), err)
 		default:
-			continue // it was only told
+			continue // a dry run
 		}
 		k.tries[identityOf(e.Instance)] = try{at: now, acknowledged: err == nil}
 	}
@@ -188,19 +183,18 @@ func (k *keeper) note(r *run, due []registry.Entry, outcomes []error, later int)
 	switch {
 	case left > 0:
 		r.unremoved = fmt.Errorf("%d removals failed in a row, and %d are left for the next run: %w", hopeless, left, r.unremoved)
-	case failed == 0: // else each run finds the same again, and the audit log would hold nothing else
+	case failed == 0: // else every run would fill the audit log with the same entries
 		for _, e := range due {
 			r.line.Gone = append(r.line.Gone, receipt.EntryOf(k.name, e.Instance))
 		}
 	}
 }
 
-// allowed is how many of the entries that the cluster owns may be removed in one run. A percentage is rounded up, and is never
-// fewer than 3 unless it is 0%.
+// allowed is how many entries one run may remove: 20% of 21, rounded up, is 5; 20% of 5 is 3, the minimum; 0% is 0.
 func allowed(limit intstr.IntOrString, owned int) int {
 	n, err := intstr.GetScaledValueFromIntOrPercent(&limit, owned, true)
 	if err != nil {
-		return 0 // the configuration was checked
+		return 0 // the configuration was validated
 	}
 	if limit.Type == intstr.String && limit.StrVal != "0%" {
 		n = max(n, fewRemovals)
@@ -208,11 +202,10 @@ func allowed(limit intstr.IntOrString, owned int) int {
 	return n
 }
 
-// mayRemove reports whether what is gone may be removed that need not have been written for this very cluster, and tells a person where
-// it may not.
+// mayRemove decides about entries that may not be this cluster's, and holds them if they need approval.
 func (k *keeper) mayRemove(ctx context.Context, gone []registry.Entry, most, owned int) bool {
 	if !slices.ContainsFunc(gone, k.approval.has) {
-		k.approval = approval{} // none is left of what it named
+		k.approval = approval{} // none of its entries is left
 	}
 	digest := digestOf(k.name, gone)
 	lives := slices.ContainsFunc(gone, func(e registry.Entry) bool { return k.others.live[e.ClusterUID] })
@@ -229,7 +222,6 @@ func (k *keeper) mayRemove(ctx context.Context, gone []registry.Entry, most, own
 	return false
 }
 
-// tellOfHeld tells a person of removals that need approval; lives if another cluster is at work.
 func (k *keeper) tellOfHeld(ctx context.Context, gone []registry.Entry, owned int, lives bool) {
 	policy, _ := k.resync.inForce()
 	why := fmt.Sprintf("which is more than resync.maxRemovals (%s) allows", policy.MaxRemovals.String())
@@ -243,8 +235,7 @@ func (k *keeper) tellOfHeld(ctx context.Context, gone []registry.Entry, owned in
 	k.resync.Tell(ctx, corev1.EventTypeWarning, removalBlocked, note)
 }
 
-// approval is a person's approval of the removal of a set of entries. It outlasts the run that it lets begin, which may leave
-// some of them, and ends when none is left or the digest is approved no longer.
+// approval lasts until none of the entries is left, or the digest is withdrawn: one run may leave some.
 type approval struct {
 	digest string
 	of     map[identity]bool
@@ -252,7 +243,7 @@ type approval struct {
 
 func (a approval) has(e registry.Entry) bool { return a.of[identityOf(e.Instance)] }
 
-// isApproved reports whether a person has approved of all of these: of exactly these, or of more of which they are left.
+// isApproved reports whether a person approved these entries, or more of which they are left.
 func (k *keeper) isApproved(gone []registry.Entry, digest string) bool {
 	if k.approval.digest != digest && k.resync.isApproved(digest) {
 		k.approval = approval{digest: digest, of: map[identity]bool{}}
@@ -265,7 +256,7 @@ func (k *keeper) isApproved(gone []registry.Entry, digest string) bool {
 		!slices.ContainsFunc(gone, func(e registry.Entry) bool { return !k.approval.has(e) })
 }
 
-// howToApprove says what a person can do. A limit does not tell the entries of a cluster that is at work from others.
+// howToApprove omits the limit while another cluster is at work: a limit can't tell whose entries they are.
 func (r *Resync) howToApprove(digest string, lives bool) string {
 	otherwise := "raise resync.maxRemovals"
 	if lives {
@@ -277,14 +268,12 @@ func (r *Resync) howToApprove(digest string, lives bool) string {
 	return orders.HowToApprove(r.ApproveBy, digest) + ", or " + otherwise
 }
 
-// identity is what tells an entry, and whose it is.
 type identity struct{ service, endpoint, uid string }
 
 func identityOf(in registry.Instance) identity {
 	return identity{service: in.Service, endpoint: in.Endpoint(), uid: in.UID}
 }
 
-// digestOf tells a set of entries of a registry from every other set, in whatever order they come.
 func digestOf(name string, entries []registry.Entry) string {
 	lines := make([]string, 0, len(entries))
 	for _, e := range entries {
@@ -295,7 +284,6 @@ func digestOf(name string, entries []registry.Entry) string {
 	return hex.EncodeToString(sum[:digestBytes])
 }
 
-// describe names the first of the entries, at most that many.
 func describe(entries []registry.Entry, most int) (texts []string) {
 	for _, e := range entries[:min(most, len(entries))] {
 		texts = append(texts, fmt.Sprintf("%s at %s of pod %s/%s", e.Service, e.Endpoint(), e.Namespace, e.Pod))

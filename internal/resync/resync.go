@@ -1,5 +1,4 @@
-// Package resync keeps the registry in step with the cluster besides the reconciler, which looks at one pod at a time: it
-// compares the whole registry with the whole cluster, and renews what a registry would forget.
+// Package resync compares whole registries with the cluster, and sends heartbeats.
 package resync
 
 import (
@@ -20,63 +19,60 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// Policy is how often registries are compared, and how much may be removed without being asked.
+// Policy is when to compare, and how much to remove unasked.
 type Policy struct {
-	// Interval is how long after one run the next one begins, at the latest.
+	// Interval is the longest pause between two runs.
 	Interval time.Duration
-	// MaxRemovals is how many of the cluster's entries in a registry may go in one run: a number, or a percentage, which
-	// is rounded up and never means fewer than 3, unless it is 0%. See [keeper.due].
+	// MaxRemovals limits the removals of one run per registry; see [allowed].
 	MaxRemovals intstr.IntOrString
 }
 
-// Pods is what the cluster has, and what this process knows of it. It is safe for concurrent use.
+// Pods must be safe for concurrent use.
 type Pods interface {
-	// Compare holds a list against what the registry acknowledged, and has the pods looked at where the two differ. Once
-	// the cache of pods has synced, only entries whose pod it lacks are unknown.
+	// Compare compares a list with what was acknowledged, and queues the pods that differ. Once the cache has synced, only entries whose pod
+	// it lacks are unknown.
 	Compare(ctx context.Context, l tracker.Listing) (tracker.Comparison, error)
-	// Gone returns those of the unknown entries behind which no live pod stands, by the API server's own word.
+	// Gone returns the entries for which the API server has no live pod.
 	Gone(ctx context.Context, unknown []registry.Entry) ([]registry.Entry, error)
-	// Kept returns the instances of a registry whose Register or FailOver was acknowledged, without those for which a
-	// Deregister has begun since.
+	// Kept returns acknowledged instances that nothing has begun to deregister.
 	Kept(registry string) []registry.Instance
-	// Steered returns which applications' entries a registry has acknowledged to be in service, or which to be out of it.
+	// Steered returns the applications' entries acknowledged as in service, or as out.
 	Steered(registry string, in bool) []registry.Instance
-	// Answered notes what a registry, asked at that time, said of an application's entry, and has its pod looked at where that is not
-	// what it has acknowledged.
+	// Answered queues the pod if the state differs from what was acknowledged.
 	Answered(target tracker.Target, state registry.State, asked time.Time) (differs bool)
-	// Lost notes that the registry, asked at that time, had no entry for the instance.
+	// Lost notes that the registry had no entry when asked.
 	Lost(target tracker.Target, asked time.Time)
 }
 
-// Options are what a Resync works with.
+// Options are what New needs.
 type Options struct {
-	// Cluster is the owner in the marks of this cluster's entries, and Identity tells the cluster from another one with that name.
+	// Cluster is the name in ownership tags; Identity tells two clusters with one name apart.
 	Cluster  string
 	Identity *clusterstate.Identity
-	// Namespaces are those whose pods this process knows; none means all. Entries of others are left alone.
+	// Namespaces are those watched; none means all.
 	Namespaces []string
 	Pods       Pods
-	// Synced reports whether the cache of pods is filled. Nothing is removed before.
+	// Synced: the pod cache is filled. Nothing is removed before.
 	Synced func() bool
-	// ApproveBy is the command by which a person approves of a removal on the manager's Lease; empty where there is none.
+	// ApproveBy is the command that approves a removal; may be empty.
 	ApproveBy string
-	// Tell makes an Event for a person, besides the log.
+	// Tell sends an Event.
 	Tell func(ctx context.Context, kind, reason, note string)
-	// Listed is closed once each of the first registries was listed, or could not be, or took longer than one call may.
+	// Listed is closed once each initial registry was listed, failed, or took longer than its timeout.
 	Listed  chan<- struct{}
 	Metrics *metrics.ResyncMetrics
-	// Audit writes down what receipts are made from. Nil is for no receipts.
+	// Audit may be nil.
 	Audit  *audit.Log
 	Logger logr.Logger
 }
 
-// Resync compares every registry with the cluster: at start, after each interval, when the configuration changed, and when
-// [Resync.Run] is called. The reconciler repairs what is missing or differs, so that one pod has one writer. Resync removes
-// entries behind which no live pod stands, and renews those that expire.
+// Resync compares every registry with the cluster at start, after each interval, with each new configuration, and on [Resync.Run]:
 //
-// A run lists a registry in one call, all of it or nothing. It removes nothing before the cache has synced and after an error. When
-// more than Policy.MaxRemovals would go, it removes no more than these of what was written for this very cluster, and nothing else
-// unless a person has approved of that.
+//	missing or different entry   left to the reconciler: one pod has one writer
+//	entry without a live pod     removed, as [keeper.due] allows
+//	entry that expires           renewed
+//
+// Nothing is removed after an error, or before the cache has synced.
 type Resync struct {
 	Options
 
@@ -88,12 +84,12 @@ type Resync struct {
 	approved []string
 }
 
-// New returns a Resync for no registry yet.
+// New returns a Resync without registries.
 func New(o Options) *Resync {
 	return &Resync{Options: o, applied: make(chan struct{}, 1)}
 }
 
-// Apply says which registries there are from now on, and has all of them compared at once. It may be called at any time.
+// Apply replaces the registries and compares them all. It can be called at any time.
 func (r *Resync) Apply(policy Policy, registries registryclient.Registries) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,7 +111,6 @@ func (r *Resync) Apply(policy Policy, registries registryclient.Registries) {
 	poke(r.applied)
 }
 
-// poke has the next receive from the channel succeed.
 func poke(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -123,7 +118,7 @@ func poke(c chan<- struct{}) {
 	}
 }
 
-// Run has every registry compared now, as a person asks, and tells once more of removals that are blocked.
+// Run compares all registries on a person's request, and repeats the Events of held removals.
 func (r *Resync) Run() {
 	_, keepers := r.inForce()
 	for _, k := range keepers {
@@ -132,8 +127,7 @@ func (r *Resync) Run() {
 	}
 }
 
-// Approve says which removals a person has approved of, by their digests, and has every registry compared now where there
-// is a new one. It replaces what was approved before.
+// Approve replaces the approved digests, and compares all registries if one is new.
 func (r *Resync) Approve(digests []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -152,21 +146,19 @@ func (r *Resync) isApproved(digest string) bool {
 	return slices.Contains(r.approved, digest)
 }
 
-// Status is what came of the last runs for one registry.
+// Status is the outcome of a registry's last runs.
 type Status struct {
-	// Lists: the driver can say what there is, so there are runs.
+	// Lists: without it there are no runs.
 	Lists bool `json:"lists"`
-	// Succeeded is when the registry was last compared with the cluster; zero where it was not yet.
-	Succeeded time.Time `json:"resynced,omitzero"`
-	// Failure is what went wrong in the last run; empty where nothing did.
-	Failure string `json:"resyncFailure,omitempty"`
-	// RemovalsBlocked: entries without a live pod stay, since they are more than may go unasked.
-	RemovalsBlocked bool `json:"removalsBlocked,omitempty"`
-	// Held are those entries; nil where there are none. It is never changed.
+	// Succeeded is when the last comparison succeeded.
+	Succeeded       time.Time `json:"resynced,omitzero"`
+	Failure         string    `json:"resyncFailure,omitempty"`
+	RemovalsBlocked bool      `json:"removalsBlocked,omitempty"`
+	// Held are the removals that wait for approval. It is never modified.
 	Held *orders.Held `json:"heldRemovals,omitempty"`
 }
 
-// Status returns the state of each registry in force, by its name.
+// Status returns the state by registry.
 func (r *Resync) Status() map[string]Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -179,8 +171,7 @@ func (r *Resync) Status() map[string]Status {
 	return all
 }
 
-// Start compares and renews until the context ends, and returns when nothing is under way. It is a manager.Runnable, and
-// needs the lease: only the leader may remove anything, and only the leader knows what to renew.
+// Start runs until the context ends and nothing is under way. Only the leader may: it alone may remove, and knows what to renew.
 func (r *Resync) Start(ctx context.Context) error {
 	var first sync.WaitGroup
 	defer first.Wait()
@@ -198,8 +189,7 @@ func (r *Resync) Start(ctx context.Context) error {
 	return nil
 }
 
-// replace ends the keepers that run and are not in force, and then starts those that are in force and don't run: one
-// registry never has two.
+// replace stops a registry's keeper before it starts the next.
 func (r *Resync) replace(ctx context.Context, running, inForce map[string]*keeper) {
 	ended := map[string]*keeper{}
 	for name, k := range running {
@@ -226,7 +216,7 @@ func (r *Resync) replace(ctx context.Context, running, inForce map[string]*keepe
 	}
 }
 
-// announce says that the first lists are there, and waits for none longer than for a call.
+// announce closes Listed.
 func (r *Resync) announce(ctx context.Context) {
 	defer close(r.Listed)
 	began := time.Now()
@@ -241,14 +231,13 @@ func (r *Resync) announce(ctx context.Context) {
 	}
 }
 
-// inForce returns the last configuration.
 func (r *Resync) inForce() (Policy, map[string]*keeper) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.policy, r.keepers
 }
 
-// has reports whether the keeper is in force. One that is not has a client that was closed, or will be.
+// has reports whether the keeper is in force; otherwise its client is closed or will be.
 func (r *Resync) has(k *keeper) bool {
 	_, keepers := r.inForce()
 	return keepers[k.name] == k

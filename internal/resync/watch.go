@@ -16,27 +16,25 @@ import (
 )
 
 const (
-	// glance is how often the registry is asked for what has to be out of rotation: what put that back in may do so at any time.
+	// glance is how often entries that must be out are read: whatever put one back may do it at any time.
 	glance = 5 * time.Second
-	// askAtOnce bounds the questions of one loop that are under way, as those of the heartbeats are: a registry may take a second
-	// for each. They count among the registry's calls, behind all that is urgent.
+	// askAtOnce limits the reads of one loop: each may take a second.
 	askAtOnce = atOnce
-	// askShare: one loop takes at most a quarter of the slots, so that both together stay within the half that one service may have.
+	// askShare: a quarter of the slots per loop, so that both stay within one service's half.
 	askShare = 4
 )
 
-// watch asks a registry of applications' entries what it says of each instance. They carry no mark, so that no list tells
-// which they are: what has to be out of rotation it asks for at every glance, and the rest once in the interval of resync,
-// spread evenly. It removes nothing.
+// watch reads applications' entries one by one, since lists don't show them. It removes nothing.
+//
+//	must be out   read every 5 s
+//	must be in    read once per resync interval, spread evenly
 type watch struct {
 	keeper *keeper
 	client *registryclient.Client
-	// source is the applications' entries in the keeper's registry.
 	source lifecycle.Source
 }
 
-// askAbout asks for what has to have the state until the context ends, and logs when that begins to fail and succeeds again. Each
-// state has a loop of its own, so that what has to be in can't hold up what has to be out.
+// askAbout loops until the context ends. Each state has its own loop, so that those that must be out never wait for others.
 func (w *watch) askAbout(ctx context.Context, state registry.State) {
 	r, in := w.keeper.resync, state == registry.InService
 	logger := r.Logger.WithValues("registry", w.source.String(), "want", state)
@@ -56,7 +54,7 @@ func (w *watch) askAbout(ctx context.Context, state registry.State) {
 	}, glance)
 }
 
-// ask asks for each, and returns the first error.
+// ask returns the first error.
 func (w *watch) ask(ctx context.Context, instances []registry.Instance) error {
 	var group errgroup.Group
 	group.SetLimit(max(1, min(askAtOnce, w.client.Status().Slots/askShare)))
