@@ -13,25 +13,25 @@ import (
 )
 
 const (
-	// crowdSize is how many calls within crowdedFor make a storm, 60 in a second. Fewer wait for no company.
+	// 12 calls within 200 ms are a storm.
 	crowdSize  = 12
 	crowdedFor = 200 * time.Millisecond
-	// A storm comes in waves, since all workers wait for the API server between their calls: it is over after calm.
+	// A storm lasts through gaps below calm, while all workers wait for the API server.
 	calm = time.Second
-	// A batch is sent when it has company calls, when none has come for gap, or after linger: whichever comes first. Calls between
-	// two waves wait no longer than lull: they may be those of an ordinary day.
+	// A batch is sent with 48 calls, after 100 ms without another, or 250 ms after its first (50 ms between the waves of a storm, when calls
+	// may be ordinary ones): whichever comes first.
 	company = 48
 	gap     = 100 * time.Millisecond
 	lull    = 50 * time.Millisecond
 	linger  = 250 * time.Millisecond
-	// patience is the part of a call's time that it waits at most.
+	// A call waits at most a quarter of the time that it has left.
 	patience = 4
-	// apartFor is for how long the calls of a service are made by themselves after one of them held up others.
+	// apartFor is how long calls of a service stay out of batches after one held up others.
 	apartFor = time.Minute
 )
 
-// joiner joins calls in a storm: they wait a moment for company, and go together. A call out of a storm is made at once, by
-// itself. So are those of a service that has held up others: it can do so once a minute, for as long as one call may take.
+// joiner puts the calls of a storm into batches. Other calls, and those of a service that recently held up a batch, are made immediately
+// and alone.
 type joiner struct {
 	single  registry.Registry
 	batcher registry.Batcher
@@ -39,32 +39,28 @@ type joiner struct {
 	caught  func(func() error) error
 
 	mu sync.Mutex
-	// recent are when the last calls came, the oldest at the place of the next one.
-	recent [crowdSize]time.Time
-	next   int
-	// stormed is when there was last a storm.
+	// recent is a ring; next is the oldest.
+	recent  [crowdSize]time.Time
+	next    int
 	stormed time.Time
-	// waiting is the batch to come, and since when the first of it waits.
+	// waiting is the next batch; its first call came at since.
 	waiting []*joined
 	since   time.Time
 	timer   *time.Timer
 	apart   map[string]time.Time
 }
 
-// joined is one call that waits for its batch.
 type joined struct {
 	ctx    context.Context //nolint:containedctx // the caller's, who waits for done
 	change registry.Change
 	done   chan error
 }
 
-// newJoiner has slots say how many calls may be under way: no batch waits for more than a part of these. Calls are made by caught.
 func newJoiner(single registry.Registry, batcher registry.Batcher, slots func() int, caught func(func() error) error) *joiner {
 	return &joiner{single: single, batcher: batcher, slots: slots, caught: caught, apart: map[string]time.Time{}}
 }
 
-// join makes the call in the next batch and waits for its outcome, or makes it by itself. The context has a deadline, and
-// nothing else ends it; see [Options.bound].
+// join waits for the outcome. Only its deadline ends the context; see [Options.bound].
 func (j *joiner) join(ctx context.Context, change registry.Change) error {
 	own := &joined{ctx: ctx, change: change, done: make(chan error, 1)}
 	if !j.enter(own, time.Now()) { //nolint:contextcheck // a batch has the contexts of its calls
@@ -84,7 +80,7 @@ func (j *joiner) alone(ctx context.Context, change registry.Change) error {
 	return err
 }
 
-// enter reports whether the call goes in the next batch. No two there have one identity. A driver may learn its limit later.
+// enter reports whether the call joins the next batch, which has at most one per endpoint. BatchLimit may change: a driver can learn it.
 func (j *joiner) enter(own *joined, now time.Time) bool {
 	limit := j.batcher.BatchLimit()
 	if limit < 2 {
@@ -108,16 +104,16 @@ func (j *joiner) enter(own *joined, now time.Time) bool {
 	if j.waiting = append(j.waiting, own); len(j.waiting) == 1 {
 		j.since, j.timer = now, time.AfterFunc(gap, j.send)
 	}
-	// One service has at most half of the slots, and its calls hold them while they wait.
+	// A service has at most half of the slots, and waiting calls hold theirs.
 	if len(j.waiting) >= min(company, limit, j.slots()/2) {
-		go j.carryOut(j.take()) // at once: the next call is the first of another batch
+		go j.carryOut(j.take()) // the next call begins another batch
 	} else {
 		j.timer.Reset(j.waitsFor(own, now))
 	}
 	return true
 }
 
-// take returns the batch, and begins another one. The caller holds mu.
+// take needs the lock.
 func (j *joiner) take() []*joined {
 	batch := j.waiting
 	j.waiting = nil
@@ -125,7 +121,7 @@ func (j *joiner) take() []*joined {
 	return batch
 }
 
-// waitsFor is how long the batch waits for the next call, once this one has come.
+// waitsFor is how long the batch waits after its last call.
 func (j *joiner) waitsFor(last *joined, now time.Time) time.Duration {
 	longest := linger
 	if !now.Equal(j.stormed) {
@@ -144,7 +140,7 @@ func (j *joiner) send() {
 	}
 }
 
-// carryOut makes one batch, in the time that is left to the caller with the least.
+// carryOut applies the earliest deadline to the whole batch.
 func (j *joiner) carryOut(batch []*joined) {
 	if len(batch) == 1 {
 		batch[0].done <- j.caught(func() error { return j.alone(batch[0].ctx, batch[0].change) })
@@ -171,14 +167,14 @@ func (j *joiner) carryOut(batch []*joined) {
 		if err != nil && (late != nil || undone && !registry.IsNotApplied(err)) {
 			j.keepApart(call.change)
 		}
-		if err != nil && late != nil { // the call may still be carried out, although its own time may not be up
+		if err != nil && late != nil { // it may still take effect, even before its own deadline
 			err = fmt.Errorf("%w (the batch: %w)", err, late)
 		}
 		call.done <- err
 	}
 }
 
-// outcomes makes a batch. Where the driver panics, no change goes with others for a while.
+// outcomes keeps all services of a batch apart if the driver panics.
 func (j *joiner) outcomes(ctx context.Context, changes []registry.Change) (errs []error) {
 	err := j.caught(func() error {
 		errs = j.batcher.Batch(ctx, changes)
@@ -193,7 +189,6 @@ func (j *joiner) outcomes(ctx context.Context, changes []registry.Change) (errs 
 	return slices.Repeat([]error{err}, len(changes))
 }
 
-// keepApart has the calls of the change's service made by themselves for a while.
 func (j *joiner) keepApart(change registry.Change) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -15,27 +15,25 @@ import (
 )
 
 const (
-	// openFor is how long no call is made before the next one tries whether the registry answers.
+	// openFor is the time between two tries.
 	openFor = 5 * time.Second
-	// enough callers have to fail. With fewer, their own back-off is all that is needed.
+	// enough callers must fail; fewer are slowed down by their own backoff.
 	enough = 5
 )
 
-// errSilent stands for an outcome that does not tell whether the registry answers.
+// errSilent: the outcome does not show whether the registry answers.
 var errSilent = errors.New("the call did not return")
 
-// breaker opens when calls of [enough] callers have failed with no answer in between: any answer shows that the registry can
-// be reached. While it is open, one call tries every [openFor].
+// breaker opens when calls of 5 different callers have failed without an answer in between. While open, it lets one call through every 5 s.
 type breaker struct {
 	*gobreaker.TwoStepCircuitBreaker[struct{}]
-	// queue has a caller woken when the breaker lets calls through.
+	// queue has the caller woken when the breaker lets calls through.
 	queue func(*call)
 
 	mu sync.Mutex
-	// callers are those whose calls have failed since the last answer, and failure is the last of them.
-	callers map[string]bool
-	failure error
-	// since is when the outage began, and next when the next call is let through.
+	// callers have failed since the last answer.
+	callers     map[string]bool
+	failure     error
 	since, next time.Time
 }
 
@@ -61,8 +59,8 @@ func (b *breaker) pass(ctx context.Context, c *call, next handler) (err error) {
 	defer func() {
 		b.note(c, verdict)
 		done(verdict)
-		// It goes on when the others do, however long its own back-off would be. Where nothing was learned it keeps that: in a breaker
-		// that is half open it would be woken at once, again and again.
+		// A failed caller is woken with the others, whatever its backoff. If nothing was learned it is not: half open, it would be
+		// woken again immediately, in a loop.
 		if verdict != nil && !errors.Is(verdict, errSilent) && b.State() != gobreaker.StateClosed {
 			b.queue(c)
 		}
@@ -72,8 +70,7 @@ func (b *breaker) pass(ctx context.Context, c *call, next handler) (err error) {
 	return err
 }
 
-// verdictOf is nil for an answer, errSilent for what says nothing, and else the failure. A refusal is an answer, and so is a
-// word when to come back.
+// verdictOf is nil for an answer (a refusal and a Retry-After too), errSilent if nothing was learned, and otherwise the failure.
 func verdictOf(c *call, err error) error {
 	outcome := Classify(err)
 	_, told := registry.RetryAfterOf(err)
@@ -81,7 +78,7 @@ func verdictOf(c *call, err error) error {
 	case !outcome.Asked(), errors.Is(err, context.Canceled):
 		return errSilent
 	case c.Operation == probe && err != nil && outcome != TimedOut:
-		return errSilent // "not yet" is an error too
+		return errSilent // it may mean "not yet"
 	case told || outcome != Retryable && outcome != TimedOut:
 		return nil
 	default:
@@ -89,7 +86,7 @@ func verdictOf(c *call, err error) error {
 	}
 }
 
-// note comes before the state machine has the verdict.
+// note must come before done, which reads callers.
 func (b *breaker) note(c *call, verdict error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -111,7 +108,7 @@ func (b *breaker) moved(from, to gobreaker.State) {
 	}
 }
 
-// lets returns how many callers to wake at most.
+// lets returns how many callers may be woken.
 func (b *breaker) lets() int {
 	state, counts := b.State(), b.Counts()
 	switch {

@@ -5,10 +5,10 @@ import (
 	"errors"
 )
 
-// ErrDryRun is the error of every change in a dry run.
+// ErrDryRun is returned for every change in a dry run.
 var ErrDryRun = errors.New("a dry run changes nothing")
 
-// rehearse tells each change of a dry run in place of making it. Reads are made.
+// rehearse reports changes instead of making them.
 func (o Options) rehearse(ctx context.Context, c *call, next handler) error {
 	if o.DryRun == nil || !c.changes() {
 		return next(ctx, c)

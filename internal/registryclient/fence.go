@@ -9,15 +9,15 @@ import (
 
 var errRetired = errors.New("the configuration has changed: this registry is no longer in use")
 
-// Fence says whether this process may still make calls: whether it leads. It must be safe for concurrent use.
+// Fence is whether this process leads. It must be safe for concurrent use.
 type Fence interface {
-	// Permit refuses what takes up to this long where another manager may act before it is over.
+	// Permit refuses a call that could outlast this manager's lease.
 	Permit(takes time.Duration) error
-	// MayLand notes that a change may still be carried out until then.
+	// MayLand: a change may still take effect until then.
 	MayLand(until time.Time)
 }
 
-// fence keeps calls from a registry that this process may no longer use: another manager may lead, or the client is closed.
+// fence stops calls once another manager may lead, or the client is closed.
 type fence struct {
 	Options
 
@@ -60,7 +60,6 @@ func (f *fence) enter(ctx context.Context, c *call) error {
 	return nil
 }
 
-// retire refuses further calls and waits for those under way.
 func (f *fence) retire() {
 	f.mu.Lock()
 	f.retired = true

@@ -8,33 +8,34 @@ import (
 	"time"
 )
 
-// recheck is how soon others are woken where a caller that was woken has not come: it may need no call any more.
+// recheck is for slots that a woken caller did not take: it may no longer need one.
 const recheck = 100 * time.Millisecond
 
 var errQueued = errors.New("waits for a slot: as many calls are under way as the registry's maxInFlight allows, or half as " +
 	"many for the same service")
 
-// limit bounds the calls that are under way. It never blocks: a refused caller is queued and woken when a slot is free for it.
-// No slot is kept for it: where another caller takes the slot first, it is queued again.
+// limit bounds the calls under way, and queues the rest without blocking. Of 16 slots:
 //
-// One service gets at most half of the slots, and calls that are not urgent leave a quarter to those that are.
+//	one service         at most 8
+//	non-urgent calls    at most 12
+//
+// A queued caller is woken when there is room, but no slot is reserved: if another takes it first, it is queued again.
 type limit struct {
-	// lets returns how many callers to wake at most, which is none while the breaker is open.
+	// lets is how many callers may be woken; see [breaker.lets].
 	lets func() int
 
 	mu                   sync.Mutex
 	slots, taken, others int
 	byService            map[string]int
-	// waiting are the queued calls by their place. The lines may hold calls that wait no more.
+	// waiting are the queued calls. The lines may contain others, which are skipped.
 	waiting map[place]*call
-	// lines are those of callers that are not urgent, and of those that are, by service.
+	// lines[0] and lines[1], the urgent ones, are by service.
 	lines [2]map[string][]*call
 	tries int
 	timer *time.Timer
 }
 
-// place is where a caller waits with one call. A pod may wait with several for one service, at as many ports, and for its
-// application's entry beside its own. One that finds a slot leaves the places of the others.
+// place identifies a queued call. A pod has several if it has several ports or an application's entry.
 type place struct {
 	id, operation, service, address string
 	port                            int
@@ -75,14 +76,13 @@ func (l *limit) leave(c *call) {
 	l.wake(1)
 }
 
-// queue has a caller woken that the breaker refused.
+// queue is for callers that the breaker refused.
 func (l *limit) queue(c *call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.add(c)
 }
 
-// withdraw takes a caller out of the queue that waits no longer.
 func (l *limit) withdraw(c *call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -103,8 +103,7 @@ func (l *limit) count(c *call, n int) {
 	}
 }
 
-// add queues a caller. One that is queued already keeps its place, unless it has become urgent or is so no more, and is woken
-// as it asks now.
+// add keeps the place of a call that is queued already, unless its urgency has changed.
 func (l *limit) add(c *call) {
 	if before := l.waiting[c.place()]; before != nil && before.Urgent == c.Urgent {
 		before.Caller = c.Caller
@@ -119,8 +118,8 @@ func (l *limit) add(c *call) {
 	l.arm()
 }
 
-// wake wakes up to n of those for which slots are free, the urgent first. To try whether an outage is over, the two lines take
-// turns: the urgent calls may be of a service that has a trouble of its own.
+// wake wakes up to n callers with room, urgent ones first. A single try during an outage alternates between the lines: the urgent calls
+// may be of a service with a problem of its own.
 func (l *limit) wake(n int) {
 	lets, first := l.lets(), 1
 	if lets == 1 {
@@ -137,7 +136,7 @@ func (l *limit) wake(n int) {
 			break
 		}
 		delete(l.waiting, c.place())
-		l.count(c, 1) // only to find the next ones
+		l.count(c, 1) // for next
 		woken = append(woken, c)
 	}
 	for _, c := range woken {
@@ -146,7 +145,7 @@ func (l *limit) wake(n int) {
 	}
 }
 
-// next takes the first call out of a line that may be made, of the service with the fewest calls under way.
+// next prefers the service with the fewest calls under way.
 func (l *limit) next(line map[string][]*call) (c *call) {
 	for service, calls := range line {
 		for len(calls) > 0 && l.waiting[calls[0].place()] != calls[0] {
@@ -161,7 +160,7 @@ func (l *limit) next(line map[string][]*call) (c *call) {
 	return c
 }
 
-// arm has the limit look again whether there are free slots, for as long as a caller waits.
+// arm keeps a timer running while a caller waits.
 func (l *limit) arm() {
 	switch {
 	case l.timer != nil:
@@ -187,7 +186,6 @@ func (l *limit) resize(maxInFlight int) {
 	l.wake(math.MaxInt)
 }
 
-// close forgets those that wait: the client makes no call any more.
 func (l *limit) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

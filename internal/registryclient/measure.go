@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Trace begins the span of a call, which ends with its error.
+// Trace begins a span, which the returned function ends.
 type Trace func(ctx context.Context, of Subject) (context.Context, func(error))
 
 func (o Options) trace(ctx context.Context, c *call, next handler) error {
@@ -18,7 +18,6 @@ func (o Options) trace(ctx context.Context, c *call, next handler) error {
 	return err
 }
 
-// measure gives the metrics each call, with how long it took and what came of it.
 func (o Options) measure(ctx context.Context, c *call, next handler) error {
 	began := time.Now()
 	err := next(ctx, c)

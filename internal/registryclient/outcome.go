@@ -7,39 +7,38 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// Outcome is what came of a call, and what the metrics call it.
+// Outcome is a label of the metrics, too.
 type Outcome string
 
-// The outcomes of calls that were made. What is not known to be final is Retryable.
+// Outcomes of calls that were made. Unknown errors are Retryable.
 const (
 	Acknowledged Outcome = "ok"
 	Retryable    Outcome = "retryable"
 	// Refused is final; see [registry.Terminal].
 	Refused Outcome = "terminal"
-	// TimedOut is of a call whose time was up. A change may still be carried out, see [MayLand].
+	// TimedOut: a change may still take effect; see [MayLand].
 	TimedOut Outcome = "timeout"
-	// NotRegistered is of a heartbeat that found no entry.
+	// NotRegistered: a heartbeat found no entry.
 	NotRegistered Outcome = "notRegistered"
-	// Foreign is of a change that was made while another's entry is in service; see [registry.ForeignEntry].
+	// Foreign: the change was made, and another's entry is in service; see [registry.ForeignEntry].
 	Foreign Outcome = "foreignEntry"
 )
 
-// The outcomes of calls that were not made. They say nothing about the registry.
+// Outcomes of calls that were not made. They don't concern the registry.
 const (
-	// Queued is of a caller that is woken when a slot is free for it.
+	// Queued: the caller is woken when a slot is free.
 	Queued Outcome = "queued"
-	// Outage is of a caller that is woken when the registry answers again, or to try whether it does.
+	// Outage: the caller is woken when the registry answers, or to try.
 	Outage Outcome = "outage"
-	// Fenced is of a process that may make no call now, or not with this client any more.
+	// Fenced: this process, or this client, may make no call now.
 	Fenced Outcome = "fenced"
-	// DryRun is of a change that was only told.
 	DryRun Outcome = "dryRun"
 )
 
-// Asked reports whether the registry was asked.
+// Asked reports whether a call was made.
 func (o Outcome) Asked() bool { return o != Queued && o != Outage && o != Fenced && o != DryRun }
 
-// Classify says what came of a call by its error.
+// Classify returns the outcome of a call.
 func Classify(err error) Outcome {
 	var known *outcomeError
 	switch {
@@ -58,13 +57,13 @@ func Classify(err error) Outcome {
 	}
 }
 
-// MayLand reports whether a change that ended in the error may still be carried out: its time was up, or its driver says so.
+// MayLand reports whether a failed change may still take effect: it timed out, or its driver can't tell.
 func MayLand(err error) bool {
 	_, may := MayLandUntil(err)
 	return may
 }
 
-// MayLandUntil returns until when it may be; false where [MayLand] is.
+// MayLandUntil returns until when.
 func MayLandUntil(err error) (time.Time, bool) {
 	var late *outcomeError
 	if !errors.As(err, &late) {
@@ -73,7 +72,7 @@ func MayLandUntil(err error) (time.Time, bool) {
 	return late.mayLand, !late.mayLand.IsZero()
 }
 
-// outcomeError is of a call that was not made, or whose time was up, or that may still be carried out.
+// outcomeError has no mayLand if the call can't take effect any more.
 type outcomeError struct {
 	outcome Outcome
 	err     error

@@ -8,15 +8,13 @@ import (
 	"time"
 )
 
-// listTimeouts is how many times as long as a change a list may take: it is one call with all that there is.
+// listTimeouts: a list is one call for everything, so it gets 6 times the timeout.
 const listTimeouts = 6
 
-// mayLandFor is how long after its beginning a change may still be carried out: one that has timed out, or that a gateway has lost
-// sight of, may be on its way for as long again.
+// mayLandFor is how long after it began a change may take effect: with a timeout of 5 s, 10 s, since a gateway may forward it late.
 func (o Options) mayLandFor() time.Duration { return 2 * o.Timeout }
 
-// bound gives each call its time. A change that was begun is finished although its caller is asked to stop: one that is cut
-// off may land when the next manager has acted. Nothing lands of a read, which ends with its caller.
+// bound sets the deadline. A change ignores cancellation: cut off, it could take effect after the next manager has acted. Reads don't.
 func (o Options) bound(ctx context.Context, c *call, next handler) error {
 	began := time.Now()
 	deadline, mayLand := began.Add(o.Timeout), time.Time{}
@@ -44,8 +42,7 @@ func (o Options) bound(ctx context.Context, c *call, next handler) error {
 	return err
 }
 
-// caught returns a panic of the driver as an error. In a goroutine it would end the manager, and each that leads after it: the next one
-// meets the same entry.
+// caught turns a driver's panic into an error. Otherwise one bad entry would crash this manager and each of its successors.
 func (o Options) caught(call func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
