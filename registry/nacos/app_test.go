@@ -3,13 +3,14 @@ package nacos_test
 import (
 	"context"
 	"fmt"
-	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
-	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // registersItself puts an application's entry into the fake.
