@@ -10,12 +10,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// identityTimeout bounds the question for the UID, behind which a list waits.
+// identityTimeout is short, since a list waits for Learn.
 const identityTimeout = 5 * time.Second
 
-// Identity tells this cluster from every other one, whatever their configurations call them, by the UID of the namespace kube-system,
-// which nobody can delete. A cluster that was made anew has another one, and one that was restored from a backup has that of
-// the backup. A nil Identity is not known. It is safe for concurrent use.
+// Identity is this cluster's identity: the UID of namespace kube-system, which can't be deleted. A rebuilt cluster has a new one; one
+// restored from a backup keeps the backup's. A nil Identity is unknown. It is safe for concurrent use.
 type Identity struct {
 	server  client.Reader
 	logger  logr.Logger
@@ -23,12 +22,12 @@ type Identity struct {
 	refused atomic.Bool
 }
 
-// NewIdentity returns one that is not known before [Identity.Learn].
+// NewIdentity returns an unknown Identity; see [Identity.Learn].
 func NewIdentity(server client.Reader, logger logr.Logger) *Identity {
 	return &Identity{server: server, logger: logger}
 }
 
-// UID is empty where it is not known. Once it is, it stays the same.
+// UID is empty if unknown. Once known, it never changes.
 func (i *Identity) UID() string {
 	if i == nil {
 		return ""
@@ -39,7 +38,7 @@ func (i *Identity) UID() string {
 	return ""
 }
 
-// Learn asks the API server for the UID unless it is known, and returns it, or nothing where it can't be read.
+// Learn asks the API server if the UID is unknown, and returns the UID.
 func (i *Identity) Learn(ctx context.Context) string {
 	if i == nil || i.UID() != "" {
 		return i.UID()

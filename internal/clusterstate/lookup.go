@@ -19,7 +19,7 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 
-// NodeOf returns the node that the pod runs on; nil where it runs on none yet. A node that is gone, or was never seen, has only a name.
+// NodeOf returns nil for a pod without a node, and only a name if the cache lacks the node.
 func NodeOf(ctx context.Context, cache client.Reader, pod *corev1.Pod) (*corev1.Node, error) {
 	name := pod.Spec.NodeName
 	if name == "" {
@@ -36,7 +36,7 @@ func NodeOf(ctx context.Context, cache client.Reader, pod *corev1.Pod) (*corev1.
 	return node, nil
 }
 
-// Topology returns where the node is, which may be nil.
+// Topology accepts a nil node.
 func Topology(node *corev1.Node) service.Node {
 	if node == nil {
 		return service.Node{}
@@ -46,7 +46,7 @@ func Topology(node *corev1.Node) service.Node {
 	}
 }
 
-// AnotherHas reports whether the cache has a pod with the instance's service, address and port, other than the pod with the UID own.
+// AnotherHas reports whether a cached pod other than own is at the instance's endpoint.
 func AnotherHas(
 	ctx context.Context, cache client.Reader, rules service.Rules, in lifecycle.Key, own types.UID,
 ) (bool, error) {
@@ -59,7 +59,7 @@ func AnotherHas(
 		if other.UID == own || !slices.Contains(lifecycle.AddressesOf(other, in.Port), in.Address) {
 			continue
 		}
-		endpoints, err := rules.EndpointsOf(service.SubjectOf(other)) // an error means that it is registered nowhere
+		endpoints, err := rules.EndpointsOf(service.SubjectOf(other)) // an error: registered nowhere
 		if err == nil && slices.Contains(endpoints, service.Endpoint{Service: in.Service, Port: in.Port}) {
 			return true, nil
 		}
@@ -67,8 +67,7 @@ func AnotherHas(
 	return false, nil
 }
 
-// Live asks the API server for a pod that the cache has not; nil where it is gone. One that is there has lost the label that
-// the cache selects by. While it may serve it is left as it is; one that [lifecycle.Ends] still has to be freed.
+// Live asks the API server for a pod that the cache lacks: nil, or one without the lifecycle label, to be freed once it [lifecycle.Ends].
 func Live(ctx context.Context, server client.Reader, id lifecycle.PodID) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
 	err := server.Get(ctx, id.NamespacedName, pod)
@@ -81,7 +80,7 @@ func Live(ctx context.Context, server client.Reader, id lifecycle.PodID) (*corev
 	return pod, nil
 }
 
-// Lacks reports that the API server has no such namespace: the rights in it went with it.
+// Lacks reports whether the namespace is gone: reads in it may then be forbidden.
 func Lacks(ctx context.Context, server client.Reader, namespace string) bool {
 	return apierrors.IsNotFound(server.Get(ctx, client.ObjectKey{Name: namespace}, NamespaceMetadata()))
 }
@@ -92,17 +91,17 @@ const (
 	nodeIndex    = "node"
 )
 
-// PodIndexes are those that the cache of pods needs for [OwnedBy], [OnNode] and [AnotherHas].
+// PodIndexes returns the indexes that [OwnedBy], [OnNode] and [AnotherHas] need.
 func PodIndexes() map[string]client.IndexerFunc {
 	return map[string]client.IndexerFunc{ownerIndex: ownerUID, addressIndex: addressBucket, nodeIndex: nodeName}
 }
 
-// OwnedBy chooses the pods of the workload with the UID.
+// OwnedBy selects the pods of a workload.
 func OwnedBy(uid types.UID) client.MatchingFields {
 	return client.MatchingFields{ownerIndex: string(uid)}
 }
 
-// OnNode chooses the pods that run on the node.
+// OnNode selects the pods on a node.
 func OnNode(name string) client.MatchingFields { return client.MatchingFields{nodeIndex: name} }
 
 func ownerUID(object client.Object) []string {
@@ -114,7 +113,7 @@ func ownerUID(object client.Object) []string {
 
 func addressBucket(object client.Object) (buckets []string) {
 	var addresses []string
-	switch pod := object.(type) { // an index is given what the cache keeps
+	switch pod := object.(type) {
 	case *packed:
 		if addresses = []string{pod.address}; pod.elsewhere != nil {
 			addresses = append(addresses, lifecycle.OtherAddressesOf(pod.unpack())...)
@@ -144,7 +143,7 @@ func nodeName(object client.Object) []string {
 	return []string{node}
 }
 
-// bucketOf is where the index has an address, among others: a place in it for each would take a tenth of the cache.
+// bucketOf hashes addresses, since indexing each would add a tenth to the cache.
 func bucketOf(address string) string {
 	const buckets = 256
 	return strconv.FormatUint(uint64(crc32.ChecksumIEEE([]byte(address))%buckets), 10)

@@ -13,28 +13,27 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 )
 
-// packed is a pod as the cache keeps it: a [corev1.Pod] takes four times as much for what Rollcall reads of one. What reads the
-// cache is given a [corev1.Pod].
+// packed is a cached pod, at a quarter of the memory. Readers get a [corev1.Pod].
 type packed struct {
 	metav1.ObjectMeta
 
 	*common
 
-	// labels and annotations take the place of the maps, which have room for eight at the least.
+	// A map has room for 8 at least.
 	labels, annotations pairs
 
 	node       string
 	phase      corev1.PodPhase
 	address    string
 	elsewhere  *elsewhere
-	started    int64  // in seconds; 0 where it has not
+	started    int64  // Unix seconds, or 0
 	gated      bool   // see lifecycle.AwaitsGates
 	shut       bool   // see lifecycle.ShutByLifecycle
 	missing    string // see lifecycle.NotReadyBecause
 	conditions []packedCondition
 }
 
-// elsewhere are the addresses at which a pod may be reached too; few pods have any.
+// elsewhere are a pod's other addresses; few have any.
 type elsewhere struct {
 	podIPs  []corev1.PodIP
 	hostIP  string
@@ -64,13 +63,13 @@ func (p pairs) unpack() map[string]string {
 type packedCondition struct {
 	kind   corev1.PodConditionType
 	status corev1.ConditionStatus
-	since  int64 // in seconds, as the API server has it
+	since  int64 // Unix seconds
 }
 
 // GetObjectKind implements runtime.Object, for indexes.
 func (*packed) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
-// DeepCopyObject implements runtime.Object. Nothing changes what is packed.
+// DeepCopyObject need not copy: nothing modifies a packed pod.
 func (p *packed) DeepCopyObject() runtime.Object { return p }
 
 func (p *packed) unpack() *corev1.Pod {
@@ -115,13 +114,13 @@ func unpacked(object any) any {
 }
 
 func allUnpacked(objects []any) []any {
-	for i, object := range objects { // the slice is the caller's
+	for i, object := range objects {
 		objects[i] = unpacked(object)
 	}
 	return objects
 }
 
-// NewInformer makes an informer whose pods are packed by [Sharer.StripPod]; those of other objects are as they are.
+// NewInformer returns an informer that unpacks the pods of [Sharer.StripPod].
 func NewInformer(
 	source toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers,
 ) toolscache.SharedIndexInformer {

@@ -12,23 +12,22 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 )
 
-// Panics counts, for each service, the pods that should be in service and those of them that are not ready. It follows the
-// cache's events, each at a cost that does not grow with the number of pods, and holds all pods before the first one is
-// worked on.
+// Panics counts unready pods by service, from the cache's events, in constant time. With panicThreshold 50, 3 unready pods of 4 are a
+// panic; 2 are not.
 //
-// A pod counts for the services in its record if that shows that the pod was in service: one that is still starting does not count,
-// also where a manager has taken it out to be sure. A tenant can write a record, so it counts only among the pods of its own namespace,
-// unless services are shared across namespaces.
+//	record shows that it was in service   counts, even if taken out since
+//	still starting                        does not count
+//	in another namespace                  counts if services are shared: tenants can write records
 type Panics struct {
 	mu       sync.Mutex
 	pods     map[types.UID]*peer
 	services map[serviceKey]*peerGroup
-	// calmed are the unready pods of services that are no longer in panic: they are to be taken out now.
+	// calmed are unready pods to take out, now that their service's panic is over.
 	calmed []lifecycle.PodID
 	signal chan struct{}
 }
 
-// serviceKey is a service's name, as [claimKey] has it, in one namespace, or in all of them together where that is empty.
+// serviceKey has the service by [claimKey], and no namespace for all together.
 type serviceKey struct{ service, namespace string }
 
 func keyOf(service, namespace string, s *Rules) serviceKey {
@@ -38,7 +37,6 @@ func keyOf(service, namespace string, s *Rules) serviceKey {
 	return serviceKey{service, namespace}
 }
 
-// peer is one pod as it was last counted.
 type peer struct {
 	id       lifecycle.PodID
 	version  string
@@ -47,10 +45,9 @@ type peer struct {
 	fate
 }
 
-// fate is what events of a pod don't tell, as it was when the pod was last worked on.
+// fate is not part of a pod's events, and is updated when the pod is reconciled.
 type fate struct{ lost, ending bool }
 
-// peerGroup are the pods of a service that count together.
 type peerGroup struct {
 	all     int
 	unready map[types.UID]lifecycle.PodID
@@ -60,7 +57,7 @@ func newPanics() *Panics {
 	return &Panics{pods: map[types.UID]*peer{}, services: map[serviceKey]*peerGroup{}, signal: make(chan struct{}, 1)}
 }
 
-// Arrived counts a pod as the cache's event shows it.
+// Arrived counts a pod from an event.
 func (p *Panics) Arrived(pod *corev1.Pod, s *Rules) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,8 +70,7 @@ func (p *Panics) Arrived(pod *corev1.Pod, s *Rules) {
 	p.replace(pod.UID, before, peerOf(pod, of), s)
 }
 
-// Refresh counts a pod again that is worked on: the cache may have it newer than its last event, and its node may tell otherwise
-// than before. One that an event has said to be gone stays so.
+// Refresh counts a reconciled pod again, since its node may have changed. A departed pod stays departed.
 func (p *Panics) Refresh(in lifecycle.Input, s *Rules) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,7 +81,7 @@ func (p *Panics) Refresh(in lifecycle.Input, s *Rules) {
 	p.replace(in.Pod.UID, before, peerOf(in.Pod, of), s)
 }
 
-// Departed counts a pod no more.
+// Departed stops counting a pod.
 func (p *Panics) Departed(pod *corev1.Pod, s *Rules) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,7 +90,7 @@ func (p *Panics) Departed(pod *corev1.Pod, s *Rules) {
 	}
 }
 
-// replace puts now in the place of before, either of which may be nil, and notes whom a service's calm brings up.
+// replace accepts nil for both peers, and calms services whose panic ends.
 func (p *Panics) replace(uid types.UID, before, now *peer, s *Rules) {
 	inPanic := map[serviceKey]bool{}
 	for _, one := range []*peer{before, now} {
@@ -150,7 +146,6 @@ func (p *Panics) of(key serviceKey) lifecycle.Peers {
 	return lifecycle.Peers{All: group.all, Unready: len(group.unready)}
 }
 
-// calm notes the service's unready pods, which the panic kept.
 func (p *Panics) calm(key serviceKey) {
 	if group := p.services[key]; group != nil {
 		p.calmed = slices.AppendSeq(p.calmed, maps.Values(group.unready))
@@ -161,10 +156,10 @@ func (p *Panics) calm(key serviceKey) {
 	}
 }
 
-// Signal has a value when [Panics.TakeCalmed] has something.
+// Signal receives when [Panics.TakeCalmed] has pods.
 func (p *Panics) Signal() <-chan struct{} { return p.signal }
 
-// TakeCalmed returns, once, the unready pods of services whose panic has passed.
+// TakeCalmed returns each unready pod once after its service's panic.
 func (p *Panics) TakeCalmed() []lifecycle.PodID {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -173,20 +168,19 @@ func (p *Panics) TakeCalmed() []lifecycle.PodID {
 	return calmed
 }
 
-// Panic is a service of which too many pods are not ready at once; the zero value is none.
+// Panic is a service with too many unready pods; zero means none.
 type Panic struct {
 	Service string
 	Peers   lifecycle.Peers
 }
 
-// Message says what to look at.
+// Message includes what to check.
 func (p Panic) Message(threshold int) string {
 	return fmt.Sprintf("%d of the %d pods of service %q are not ready, more than panicThreshold (%d%%): "+
 		"the pod is kept in service; look at the pods, their nodes and the network", p.Peers.Unready, p.Peers.All, p.Service, threshold)
 }
 
-// Of returns the first service in the record of a pod in the namespace that is in panic, or the zero value. A pod that was never in
-// service is not kept there.
+// Of returns the first service in panic that keeps the pod in service; zero if it never was in service.
 func (p *Panics) Of(namespace string, record lifecycle.Record, s *Rules) Panic {
 	if !record.WasInService() {
 		return Panic{}
@@ -201,8 +195,7 @@ func (p *Panics) Of(namespace string, record lifecycle.Record, s *Rules) Panic {
 	return Panic{}
 }
 
-// peerOf returns nil for a pod that counts nowhere. One that ends is remembered with no service: it is out on purpose, as one that
-// is being deleted.
+// peerOf returns nil for a pod that does not count. An ending pod is out on purpose, so it has no services.
 func peerOf(pod *corev1.Pod, of fate) *peer {
 	if !lifecycle.Counts(pod) {
 		return nil

@@ -12,31 +12,30 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 )
 
-// sharedAtMost bounds what a Sharer remembers. Beyond it, it begins anew: what was shared stays so.
+// sharedAtMost bounds a Sharer's memory; when full, it forgets all. What was shared stays shared.
 const sharedAtMost = 4096
 
-// Sharer has the pods of the cache hold one copy of what is equal in many of them. It is safe for concurrent use.
+// Sharer keeps one copy of what many cached pods have in common. It is safe for concurrent use.
 type Sharer struct {
 	mu    sync.Mutex
 	texts map[string]string
-	// alike holds, by workload, what its pods have in common.
+	// alike is by the UID of the workload.
 	alike map[types.UID]*common
 }
 
-// common is never changed, but by another that takes its place.
+// common is immutable.
 type common struct {
 	owners     []metav1.OwnerReference
 	containers []corev1.Container
 	gates      []corev1.PodReadinessGate
 }
 
-// NewSharer returns a Sharer that remembers nothing.
+// NewSharer returns an empty Sharer.
 func NewSharer() *Sharer {
 	return &Sharer{texts: map[string]string{}, alike: map[types.UID]*common{}}
 }
 
-// StripPod drops what Rollcall does not read from a pod before it is cached, has it share the rest where it can, and packs it.
-// What it is given may be changed, and anything but a pod is left alone. It is a cache.TransformFunc for [NewInformer].
+// StripPod packs a pod, with only what Rollcall reads. It is a cache.TransformFunc for [NewInformer], and may modify its argument.
 func (s *Sharer) StripPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -49,9 +48,9 @@ func (s *Sharer) StripPod(object any) (any, error) {
 		ObjectMeta: pod.ObjectMeta, node: pod.Spec.NodeName, phase: pod.Status.Phase, address: pod.Status.PodIP,
 		elsewhere: elsewhereOf(pod), gated: lifecycle.AwaitsGates(pod), shut: lifecycle.ShutByLifecycle(pod),
 		missing: lifecycle.NotReadyBecause(pod),
-		// None is left out: a patch tests one by its index.
+		// All of them: patches test conditions by index.
 		conditions: make([]packedCondition, len(pod.Status.Conditions)),
-		labels:     s.pack(pod.Labels, true), annotations: s.pack(pod.Annotations, false), // most values of annotations are one pod's
+		labels:     s.pack(pod.Labels, true), annotations: s.pack(pod.Annotations, false), // annotations mostly differ
 	}
 	if pod.Status.StartTime != nil {
 		p.started = pod.Status.StartTime.Unix()
@@ -71,7 +70,6 @@ func (s *Sharer) StripPod(object any) (any, error) {
 	return p, nil
 }
 
-// pack shares the keys, and the values where many pods have them.
 func (s *Sharer) pack(values map[string]string, alike bool) pairs {
 	packed := make(pairs, 0, len(values))
 	for key, value := range values {
@@ -83,7 +81,7 @@ func (s *Sharer) pack(values map[string]string, alike bool) pairs {
 	return packed
 }
 
-// shareCommon returns what the last pod of the workload had, where that is equal.
+// shareCommon returns what the workload's last pod had, if equal.
 func (s *Sharer) shareCommon(own *common) *common {
 	i := slices.IndexFunc(own.owners, func(o metav1.OwnerReference) bool { return o.Controller != nil && *o.Controller })
 	if i < 0 {
@@ -101,7 +99,7 @@ func (s *Sharer) shareCommon(own *common) *common {
 	return own
 }
 
-// share puts the text in place of each that was seen before.
+// share replaces texts by equal ones seen before.
 func share[T ~string](s *Sharer, texts ...*T) {
 	for _, text := range texts {
 		shared, found := s.texts[string(*text)]

@@ -18,7 +18,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
-// StripWorkload does for workloads what [Sharer.StripPod] does for pods.
+// StripWorkload is [Sharer.StripPod] for workloads.
 func StripWorkload(object any) (any, error) {
 	switch o := object.(type) {
 	case *kruisev1alpha1.CloneSet:
@@ -56,7 +56,7 @@ func stripMeta(meta *metav1.ObjectMeta) {
 	delete(meta.Annotations, corev1.LastAppliedConfigAnnotation)
 }
 
-// stripContainers makes a new slice: one cut out of the old would keep the whole containers in memory.
+// stripContainers copies: a subslice would keep the whole containers in memory.
 func stripContainers(containers []corev1.Container) []corev1.Container {
 	stripped := make([]corev1.Container, 0, len(containers))
 	for _, c := range containers {
@@ -69,24 +69,23 @@ func stripContainers(containers []corev1.Container) []corev1.Container {
 	return stripped
 }
 
-// NamespaceMetadata is the form in which namespaces are read: nothing of them but labels, age and deletion is of use.
+// NamespaceMetadata is how namespaces are read: only labels, age and deletion matter.
 func NamespaceMetadata() *metav1.PartialObjectMetadata {
 	metadata := &metav1.PartialObjectMetadata{}
 	metadata.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	return metadata
 }
 
-// mostAnnounced bounds the memory of a [NodeStripper].
 const mostAnnounced = 1000
 
-// NodeStripper does for nodes what [Sharer.StripPod] does for pods, and remembers since when a node's taints announce its end.
+// NodeStripper is [Sharer.StripPod] for nodes. It remembers since when taints announce a node's end.
 type NodeStripper struct {
 	now func() time.Time
-	// seen has the time by the node's UID.
+	// seen has times by UID.
 	seen *lru.Cache
 }
 
-// NewNodeStripper returns a NodeStripper that has seen no node.
+// NewNodeStripper returns an empty NodeStripper.
 func NewNodeStripper(now func() time.Time) *NodeStripper {
 	return &NodeStripper{now: now, seen: lru.New(mostAnnounced)}
 }
@@ -119,7 +118,7 @@ func (s *NodeStripper) Strip(object any) (any, error) {
 	return kept, nil
 }
 
-// SameFate reports whether what the cache has of a node tells nothing else about its end than it did before.
+// SameFate reports whether two cached versions of a node show the same about its end.
 func SameFate(old, now *corev1.Node) bool {
 	return maps.Equal(old.Annotations, now.Annotations) && equality.Semantic.DeepEqual(old.Spec.Taints, now.Spec.Taints) &&
 		slices.Equal(old.Status.Conditions, now.Status.Conditions)
@@ -135,7 +134,7 @@ func (s *NodeStripper) firstSeen(node types.UID) metav1.Time {
 	return at
 }
 
-// only returns what a map has under these keys: a map does not shrink.
+// only copies, since a map never shrinks.
 func only(values map[string]string, keys ...string) map[string]string {
 	kept := map[string]string{}
 	for _, key := range keys {
@@ -146,7 +145,7 @@ func only(values map[string]string, keys ...string) map[string]string {
 	return kept
 }
 
-// StripNamespace does for namespaces what [Sharer.StripPod] does for pods.
+// StripNamespace is [Sharer.StripPod] for namespaces.
 func StripNamespace(object any) (any, error) {
 	if of, is := object.(*metav1.PartialObjectMetadata); is {
 		of.ObjectMeta = metav1.ObjectMeta{
