@@ -16,22 +16,26 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
-// KeptFor is for how long a name stays with a namespace after the last of its pods has left it, so that a workload which
-// is deleted and made again finds its name free.
+// KeptFor is how long a namespace keeps a name after its last pod: a recreated workload finds it free.
 const KeptFor = 5 * time.Minute
 
-// recheck is for a namespace that the cache has yet to show.
+// recheck applies while the cache lacks the namespace.
 const recheck = time.Second
 
-// Claims answers which namespace may register pods under a service name. A name belongs to the namespace whose pods are
-// registered under it, by what this process had acknowledged and what the registries list. Where no pod is, it belongs to
-// the namespace that was created first among those that use it.
+// Claims decides which namespace may use a service name. The first that applies owns it:
+//
+//	1  its pods are registered under the name, or a Register is under way
+//	2  its pods were, up to 5 minutes ago
+//	3  its pods have records of that
+//	4  it has a workload that uses the name
+//
+// Among several namespaces, the oldest owns it.
 type Claims struct {
 	mu         sync.Mutex
 	namespaces map[string]namespaceFacts
-	// users are, by name as [claimKey] has it, the namespaces of the workloads that use it.
+	// users are the namespaces of workloads, by [claimKey].
 	users map[string]map[string]bool
-	// groups are by name, as [claimKey] has it, and by namespace.
+	// groups are by [claimKey] and namespace.
 	groups map[string]map[string]*claimGroup
 	holds  map[types.UID][]hold
 	// listed are the registries that have listed what they hold: there, a record proves nothing any more. No list has the entries that
@@ -43,43 +47,40 @@ type Claims struct {
 	readAt time.Time
 }
 
-// namespaceFacts is what a decision about a namespace rests on.
 type namespaceFacts struct {
 	created time.Time
 	labels  labels.Set
 }
 
-// hold is one instance of a pod that is registered under a name, or may be.
+// hold is an instance that is or may be registered.
 type hold struct {
 	lifecycle.Key
 	namespace string
 	evidence  evidence
-	// lands is until when the last Register may still be carried out.
+	// lands is until when its last Register may take effect.
 	lands time.Time
 }
 
-// evidence is why an instance counts as registered, the weakest first.
+// evidence that an instance is registered, weakest first.
 type evidence int
 
 const (
-	// byRecord: only the pod's record says so, which a tenant can write.
+	// byRecord: only the pod's record, which a tenant can write.
 	byRecord evidence = iota
-	// byRequest: a Register was about to be made, and its outcome is unknown.
+	// byRequest: a Register was sent; its outcome is unknown.
 	byRequest
-	// byList: the registry lists it with the pod's mark.
+	// byList: the registry listed it.
 	byList
-	// byAnswer: the registry has acknowledged it to this process.
+	// byAnswer: the registry acknowledged it to this process.
 	byAnswer
 )
 
-// certain reports that the instance was registered, and not only that it may have been.
 func (e evidence) certain() bool { return e >= byList }
 
-// claimGroup are the holds of one namespace on one name.
+// claimGroup are one namespace's holds on a name.
 type claimGroup struct {
 	proven, recorded int
-	// keptUntil is until when the name stays with the namespace although no hold is left.
-	keptUntil time.Time
+	keptUntil        time.Time
 }
 
 func (g *claimGroup) count(e evidence, n int) {
@@ -97,10 +98,10 @@ func newClaims() *Claims {
 	}
 }
 
-// claimKey is what a name claims: all that registries' clients take for the same name, too.
+// claimKey folds names that clients of some registry can't tell apart.
 func claimKey(name string) string { return service.Fold(name) }
 
-// Use is a pod's use of a service name.
+// Use is a pod's use of a name.
 type Use struct {
 	Rules   *Rules
 	Pod     lifecycle.PodID
@@ -108,25 +109,23 @@ type Use struct {
 	Now     time.Time
 }
 
-// Refusal is why a pod may not use a service name.
+// Refusal is why a pod may not use a name.
 type Refusal struct {
 	Reason  reason.Reason
 	Message string
-	// After is when the answer may change by itself; zero where an event will say so.
+	// After is when to ask again; zero if an event will tell.
 	After time.Duration
 }
 
-// Ask returns why the pod may not use the name; nil where it may. A pod that is registered under the name stays, whatever
-// the answer.
+// Ask returns nil if the pod may use the name. A registered pod stays, whatever the answer.
 func (c *Claims) Ask(u Use) (refused *Refusal, registered bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.refusal(u), c.registered(u)
 }
 
-// Take notes that a Register is about to be made, which may be carried out until lands, or returns why it must not be.
-// Asking and noting is one step: of two namespaces that come at the same moment, one gets the name. A pod that keeps the
-// name was registered under it when it was looked at, and is not refused: it may have left an address of its own since.
+// Take claims the name for a Register that may take effect until lands, in one step, so that one of two namespaces wins. A pod that keeps
+// its name is not refused, even if it has left its own address since.
 func (c *Claims) Take(u Use, keeps bool, in lifecycle.Key, lands time.Time) *Refusal {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,29 +136,28 @@ func (c *Claims) Take(u Use, keeps bool, in lifecycle.Key, lands time.Time) *Ref
 	return nil
 }
 
-// Acknowledged notes that a registry has an entry of the pod, which is or was in service.
+// Acknowledged notes an entry that is or was in service.
 func (c *Claims) Acknowledged(pod lifecycle.PodID, in lifecycle.Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.note(pod.UID, hold{Key: in, namespace: pod.Namespace, evidence: byAnswer})
 }
 
-// Missed notes that a Register found no application's entry that it could put in service. What was certain before stays: the
-// application may be about to register again.
+// Missed notes that a Register found no application's entry. Certain evidence stays: the application may register again.
 func (c *Claims) Missed(uid types.UID, in lifecycle.Key, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.drop(uid, now, false, func(h hold) bool { return h.Key == in && h.evidence == byRequest })
 }
 
-// Removed notes that a registry has no such entry any more.
+// Removed notes that a registry no longer has the entry.
 func (c *Claims) Removed(uid types.UID, in lifecycle.Key, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.drop(uid, now, true, func(h hold) bool { return h.Key == in })
 }
 
-// Forget notes that no registry has an entry of the pod any more.
+// Forget notes that no registry has an entry of the pod.
 func (c *Claims) Forget(uid types.UID, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -210,31 +208,29 @@ func (c *Claims) reconfigured(known configured, now time.Time) {
 	}
 }
 
-// haveListed reports whether all the registries have listed what they hold.
 func (c *Claims) haveListed(registries []lifecycle.Source) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !slices.ContainsFunc(registries, func(of lifecycle.Source) bool { return of.ByApp() || !c.listed[of.Registry] })
 }
 
-// Size returns of how many pods and names something is remembered.
+// Size returns how many pods and names are remembered.
 func (c *Claims) Size() (pods, names int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.holds), len(c.groups)
 }
 
-// Entry is one entry that a registry lists.
+// Entry is one that a registry lists.
 type Entry struct {
 	lifecycle.Key
 	Pod lifecycle.PodID
 }
 
-// Listed notes what a registry lists of pods that are there, as of a time. What this process had acknowledged stays: the
-// registry may have lost it, and then it is put back.
+// Listed notes a list as of asOf. Acknowledged entries stay even if missing: they will be put back.
 //
-// A record of an application's entry counts until a list that comes after the
-// records were read: between the two, the reconciler asks the registry about each pod that it does not keep as it is.
+// A record of an application's entry counts until a list made after the records were read: by then, the reconciler has asked the registry
+// about each pod that changes.
 func (c *Claims) Listed(registry string, entries []Entry, asOf, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -254,7 +250,7 @@ func (c *Claims) Listed(registry string, entries []Entry, asOf, now time.Time) {
 	}
 }
 
-// observed notes which namespaces there are, and which of them have workloads that use a name.
+// observed replaces what is known of namespaces and their workloads.
 func (c *Claims) observed(namespaces map[string]namespaceFacts, users map[string]map[string]bool, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -266,7 +262,7 @@ func (c *Claims) observed(namespaces map[string]namespaceFacts, users map[string
 	}
 }
 
-// refusal says why the namespace may not use the name. The caller holds the lock, as of all that follows.
+// refusal needs the lock, as does all below.
 func (c *Claims) refusal(u Use) *Refusal {
 	namespace, shared := u.Pod.Namespace, u.Rules.Services.SharedAcrossNamespaces
 	of, known := c.namespaces[namespace]
@@ -298,7 +294,7 @@ func (c *Claims) claimedByAnother(u Use) *Refusal {
 	return refusal
 }
 
-// owner returns the namespace that the name belongs to, and why. Where until is not zero, that ends then.
+// owner returns why, too, and until when unless until is zero.
 func (c *Claims) owner(u Use) (namespace, because string, until time.Time) {
 	groups := c.groups[claimKey(u.Service)]
 	among := func(is func(*claimGroup) bool) string {
@@ -319,7 +315,7 @@ func (c *Claims) owner(u Use) (namespace, because string, until time.Time) {
 	return c.first(u, users), "a workload there uses it, and the namespace was created before " + u.Pod.Namespace, time.Time{}
 }
 
-// first returns the namespace that was created first among those that may use the name.
+// first returns the oldest namespace that may use the name.
 func (c *Claims) first(u Use, among []string) (first string) {
 	for _, namespace := range among {
 		if !u.Rules.Services.Allowed.Allows(namespace, c.namespaces[namespace].labels, u.Service) {
@@ -332,7 +328,7 @@ func (c *Claims) first(u Use, among []string) (first string) {
 	return first
 }
 
-// older orders namespaces by what no tenant can write. One that is gone, or that the cache has yet to see, comes last.
+// older uses only what tenants can't write. Unknown namespaces come last.
 func (c *Claims) older(a, b string) bool {
 	of, knowsA := c.namespaces[a]
 	other, knowsB := c.namespaces[b]
@@ -351,7 +347,7 @@ func (c *Claims) registered(u Use) bool {
 	})
 }
 
-// note adds a hold, or what is now known of one. Stronger evidence stays.
+// note adds a hold, or raises its evidence.
 func (c *Claims) note(uid types.UID, h hold) {
 	if now, has := c.known(h.Key); has {
 		h.Key = now
@@ -384,7 +380,7 @@ func (c *Claims) group(name, namespace string) *claimGroup {
 	return group
 }
 
-// drop takes away those holds of a pod. Where one was certain and the namespace keeps the name, it does so for a while.
+// drop removes holds. With keeps, the namespace keeps a name with certain evidence for [KeptFor].
 func (c *Claims) drop(uid types.UID, now time.Time, keeps bool, gone func(hold) bool) {
 	remaining := slices.DeleteFunc(c.holds[uid], func(h hold) bool {
 		if !gone(h) {
@@ -404,7 +400,7 @@ func (c *Claims) drop(uid types.UID, now time.Time, keeps bool, gone func(hold) 
 	}
 }
 
-// tidy forgets a group that no longer says anything.
+// tidy drops an empty group.
 func (c *Claims) tidy(name, namespace string, now time.Time) {
 	group := c.groups[name][namespace]
 	if group.proven+group.recorded > 0 || group.keptUntil.After(now) {

@@ -1,7 +1,9 @@
-// Package clusterstate holds what only all pods, workloads and namespaces together can say: which namespace may register
-// pods under a service name ([Claims]), of which services too many pods are not ready at once ([Panics]), which workloads
-// there are ([Workloads]), where a pod runs ([NodeOf]), whether an address has passed on to another pod ([AnotherHas]), and what of
-// all that is worth caching ([StripPod] and its like). It reads the cluster and changes nothing.
+// Package clusterstate answers what takes all pods, workloads and namespaces together, and strips what the cache keeps of them. It reads
+// the cluster and changes nothing.
+//
+//	Claims      which namespace may use a service name
+//	Panics      which services have too many unready pods
+//	Workloads   which workloads there are
 package clusterstate
 
 import (
@@ -17,18 +19,15 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
-// Rules are the part of the configuration that applies to all pods together.
+// Rules are the configuration for all pods together.
 type Rules struct {
-	// Ownership says which handlers are Rollcall's.
 	Ownership lifecycle.Ownership
-	// Services says which instances a pod has, and which names it may use.
-	Services service.Rules
+	Services  service.Rules
 	// FormerNames holds, by the former names of registries, those that the same servers have now.
 	FormerNames map[string]string
 	// Unready is the policy for a pod in Normal that is not ready.
 	Unready lifecycle.UnreadyPolicy
-	// PanicThreshold is the share of a service's pods, in percent: when more of them are not ready at once, Rollcall keeps
-	// them whatever Unready says.
+	// PanicThreshold is in percent of a service's pods; while more are unready, all stay in service. See [Panics].
 	PanicThreshold int
 }
 
@@ -53,14 +52,13 @@ type State struct {
 	Workloads *Workloads
 }
 
-// New returns a State that reads workloads and namespaces from the cache.
+// New returns a State that reads from the cache.
 func New(cache client.Reader) *State {
 	claims := newClaims()
 	return &State{Claims: claims, Panics: newPanics(), Workloads: &Workloads{cache: cache, claims: claims}}
 }
 
-// NameRefused says why pods of a workload that has no hooks yet may not have one of its service names; nil where they may have all.
-// The registries are all in which they may have an entry.
+// NameRefused returns why pods of a workload without hooks may not use one of its names in the registries, or nil.
 func (s *State) NameRefused(
 	ctx context.Context, rules *Rules, registries []lifecycle.Source, workload *Workload, now time.Time,
 ) (*Refusal, error) {

@@ -28,23 +28,23 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
-// The kinds of OpenKruise whose pods Rollcall drives. An Advanced DaemonSet has the hook preDelete only, and its pods carry no
-// lifecycle state before that (pkg/controller/daemonset of OpenKruise).
+// An Advanced DaemonSet has only the hook preDelete; its pods have no lifecycle state before that (OpenKruise's
+// pkg/controller/daemonset).
 const (
 	KindCloneSet    = "CloneSet"
 	KindStatefulSet = "StatefulSet"
 	KindDaemonSet   = "DaemonSet"
 )
 
-// Kinds returns the kinds of workloads.
+// Kinds are those whose pods Rollcall drives.
 func Kinds() []string { return []string{KindCloneSet, KindStatefulSet, KindDaemonSet} }
 
-// AddToScheme adds the types of the [Kinds] and of their lists.
+// AddToScheme adds the types of [Kinds].
 func AddToScheme(scheme *runtime.Scheme) error {
 	return errors.Join(kruisev1alpha1.AddToScheme(scheme), kruisev1beta1.AddToScheme(scheme))
 }
 
-// NewObject returns an empty object of the kind, nil where it is none of [Kinds].
+// NewObject returns nil for a kind not in [Kinds].
 func NewObject(kind string) client.Object {
 	switch kind {
 	case KindCloneSet:
@@ -58,7 +58,7 @@ func NewObject(kind string) client.Object {
 	}
 }
 
-// Workload is what Rollcall reads of a workload. It shares the object that it was made of, and must not be changed.
+// Workload shares its object's memory, and must not be modified.
 type Workload struct {
 	client.Object
 
@@ -68,7 +68,7 @@ type Workload struct {
 	Template  *corev1.PodTemplateSpec
 }
 
-// AsWorkload returns what Rollcall reads of an object of one of the [Kinds], nil of any other.
+// AsWorkload returns nil for an object not of [Kinds].
 func AsWorkload(object client.Object) *Workload {
 	switch o := object.(type) {
 	case *kruisev1alpha1.CloneSet:
@@ -82,8 +82,7 @@ func AsWorkload(object client.Object) *Workload {
 	}
 }
 
-// SameWorkload reports whether nothing has changed that Rollcall reads of a workload, as where an autoscaler has set its replicas.
-// A nil one, which is yet to come or gone, is not the same as any other.
+// SameWorkload reports whether nothing changed that Rollcall reads, such as when only replicas did. Nil equals nothing.
 func SameWorkload(old, now client.Object) bool {
 	if old == nil || now == nil || old.GetUID() != now.GetUID() {
 		return false
@@ -96,7 +95,7 @@ func SameWorkload(old, now client.Object) bool {
 		equality.Semantic.DeepEqual(was.Template, is.Template)
 }
 
-// ForDecision returns what a decision needs of the workload, nil of none.
+// ForDecision accepts nil.
 func (w *Workload) ForDecision() *lifecycle.Workload {
 	if w == nil {
 		return nil
@@ -110,9 +109,13 @@ func (w *Workload) ForDecision() *lifecycle.Workload {
 	}
 }
 
-// DeletesSpecified reports whether OpenKruise deletes a pod of the workload on the label that asks for it. It deletes none of a
-// DaemonSet so, and none of an Advanced StatefulSet that is paused or leaves updates to people. With OrderedReady it waits for the
-// other pods first, and counts one at a hook as not available (OpenKruise's stateful_set_control.go).
+// DeletesSpecified reports whether OpenKruise deletes a pod with the specified-delete label:
+//
+//	CloneSet                yes
+//	DaemonSet               no
+//	Advanced StatefulSet    if Parallel, not OnDelete, and not paused
+//
+// With OrderedReady it first waits for the other pods, and one at a hook counts as unavailable (OpenKruise's stateful_set_control.go).
 func (w *Workload) DeletesSpecified() bool {
 	set, is := w.Object.(*kruisev1beta1.StatefulSet)
 	if !is {
@@ -123,7 +126,7 @@ func (w *Workload) DeletesSpecified() bool {
 		(strategy.RollingUpdate == nil || !strategy.RollingUpdate.Paused)
 }
 
-// Subject describes the pods that the template makes, but for their nodes.
+// Subject describes the template's pods, without nodes.
 func (w *Workload) Subject() service.Subject {
 	return service.Subject{
 		Namespace: w.GetNamespace(), Workload: w.GetName(),
@@ -131,8 +134,7 @@ func (w *Workload) Subject() service.Subject {
 	}
 }
 
-// OwnerOf returns the reference to the workload of OpenKruise that the pod belongs to, nil where it belongs to none that
-// Rollcall drives.
+// OwnerOf returns the pod's controller if it is one of [Kinds], or nil.
 func OwnerOf(pod *corev1.Pod) *metav1.OwnerReference {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil || !strings.HasPrefix(owner.APIVersion, kruisev1alpha1.GroupVersion.Group+"/") || !slices.Contains(Kinds(), owner.Kind) {
@@ -141,7 +143,7 @@ func OwnerOf(pod *corev1.Pod) *metav1.OwnerReference {
 	return owner
 }
 
-// WorkloadOf returns the workload that the pod belongs to, as the first of the readers has it that has it at all, or nil.
+// WorkloadOf returns the pod's workload from the first reader that has it, or nil.
 func WorkloadOf(ctx context.Context, pod *corev1.Pod, readers ...client.Reader) (*Workload, error) {
 	owner := OwnerOf(pod)
 	if owner == nil {
@@ -161,7 +163,7 @@ func WorkloadOf(ctx context.Context, pod *corev1.Pod, readers ...client.Reader) 
 	return nil, nil
 }
 
-// EachWorkload calls do with each workload that the reader lists with the options.
+// EachWorkload calls do with each workload listed.
 func EachWorkload(ctx context.Context, reader client.Reader, do func(*Workload), options ...client.ListOption) error {
 	for _, list := range []client.ObjectList{
 		&kruisev1alpha1.CloneSetList{}, &kruisev1beta1.StatefulSetList{}, &kruisev1alpha1.DaemonSetList{},
@@ -181,8 +183,7 @@ func EachWorkload(ctx context.Context, reader client.Reader, do func(*Workload),
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 
-// Workloads reads which service names the workloads use, which is for the [Claims], and which workloads have hooks of which
-// none is Rollcall's. It reads the cache anew after a workload, a namespace or the rules changed.
+// Workloads feeds [Claims] with the names that workloads use, and counts the workloads with only foreign hooks.
 type Workloads struct {
 	cache  client.Reader
 	claims *Claims
@@ -194,21 +195,21 @@ type Workloads struct {
 	unmatched   map[types.UID]bool
 }
 
-// Changed has the cache read anew at the next [Workloads.Refresh].
+// Changed makes the next [Workloads.Refresh] read the cache.
 func (w *Workloads) Changed() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.current = false
 }
 
-// Unmatched returns how many workloads have hooks of which none is Rollcall's.
+// Unmatched counts workloads with hooks of which none is Rollcall's.
 func (w *Workloads) Unmatched() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.unmatched)
 }
 
-// Refresh reads the cache where something changed. The registries are those in use.
+// Refresh reads the cache if anything changed. The registries are those in use.
 func (w *Workloads) Refresh(ctx context.Context, rules *Rules, registries []lifecycle.Source, now time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -272,7 +273,7 @@ func (w *Workloads) readNamespaces(ctx context.Context) (map[string]namespaceFac
 	return namespaces, nil
 }
 
-// warnUnmatched logs once that hooks.owned matches no handler of a workload's hooks, which is how a typo in it shows.
+// warnUnmatched logs each once: hooks.owned may have a typo.
 func (w *Workloads) warnUnmatched(ctx context.Context, workload *Workload, rules *Rules) {
 	if w.unmatched[workload.GetUID()] {
 		return
@@ -295,7 +296,7 @@ func addUser(users map[string]map[string]bool, workload *Workload, rules service
 	}
 }
 
-// Behind reports whether one resource version of an object is older than another. An empty one is older than none.
+// Behind compares resource versions. If either is empty, it is false.
 func Behind(version, other string) bool {
 	if other == "" {
 		return false

@@ -1,5 +1,8 @@
-// Package registryclient is the one way to a registry. Every call passes the same layers, a file each, and [Classify] says what
-// came of it.
+// Package registryclient is the only way to a registry. A call passes these layers, outermost first:
+//
+//	fence, limit, breaker, begin, dryrun, trace, measure, timeout, batch
+//
+// [Classify] returns the outcome.
 package registryclient
 
 import (
@@ -16,42 +19,37 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// Options are what a Client is made with. What is nil is left out.
+// Options configure a Client. Nil fields are off.
 type Options struct {
-	// Name is the registry's in the configuration, and Driver its driver's: the labels of the metrics.
+	// Name and Driver are labels of the metrics.
 	Name, Driver string
-	// Timeout bounds one call.
-	Timeout time.Duration
-	// MaxInFlight is how many calls may be under way, at least 1. Lists and heartbeats have bounds of their own.
+	Timeout      time.Duration
+	// MaxInFlight is at least 1. Lists and heartbeats are not counted.
 	MaxInFlight int
 	Fence       Fence
-	// DryRun is called in place of each change. It must be safe for concurrent use.
+	// DryRun replaces each change. It must be safe for concurrent use.
 	DryRun  func(Subject)
 	Metrics *metrics.RegistryMetrics
-	// Trace sees each call. Nil is for no traces.
-	Trace Trace
-	// Logger gets the stack of a driver that panics.
+	Trace   Trace
+	// Logger gets the stack if a driver panics.
 	Logger logr.Logger
 	// Server is what [Client.Server] returns. It must be comparable. With nil, each client is a registry of its own.
 	Server any
 }
 
-// Caller is who asks for a call. The zero Caller, which is for work in the background, waits until the call may be made, for as
-// long as one call may take.
+// Caller asks for a call. The zero Caller waits its turn, at most for Options.Timeout.
 type Caller struct {
-	// ID tells callers apart. One caller has at most one place in the queue for each change of an instance.
+	// ID identifies the caller in the queue.
 	ID string
-	// Urgent callers go first, and have slots that others can't take.
+	// Urgent callers go first, and have reserved slots.
 	Urgent bool
-	// Wake is called when a caller that was [Queued] or met an [Outage] may try again. It must neither block nor use the
-	// client. A caller that has one never waits.
+	// Wake is called when a [Queued] or [Outage] caller may retry; with it, calls never wait. It must neither block nor use the client.
 	Wake func()
-	// Begin is called just before the registry is asked, or a dry run reports a change: from then on the outcome is unknown.
+	// Begin is called just before the registry or DryRun is: from then on the outcome is unknown.
 	Begin func()
 }
 
-// Client is the only way to one registry. It is safe for concurrent use. A nil Client, of a registry that there is no more, has
-// no capability.
+// Client is safe for concurrent use. A nil Client, of a removed registry, has no capabilities.
 type Client struct {
 	options     Options
 	made        registry.Registry
@@ -64,15 +62,15 @@ type Client struct {
 	fence   *fence
 	limit   *limit
 	breaker *breaker
-	// apps are the applications' own entries in the same registry; nil where they can't be steered.
+	// apps, if they can be steered, are the applications' own entries.
 	apps *Client
-	// ofApps: this is the client of such entries.
+	// ofApps: this is such a client.
 	ofApps bool
-	// calls is the way of the calls of pods, and upkeep that of lists and heartbeats, which go on during an outage.
+	// upkeep, for lists and heartbeats, bypasses the limit and the breaker.
 	calls, upkeep handler
 }
 
-// New returns the client of a registry, which a driver has made and the client closes.
+// New takes ownership of the registry; [Client.Close] closes it.
 func New(made registry.Registry, o Options) *Client {
 	b := newBreaker()
 	l := newLimit(o.MaxInFlight, b.lets)
@@ -97,7 +95,7 @@ func connect(made registry.Registry, o Options, l *limit, b *breaker) *Client {
 	c := &Client{options: o, made: made, fence: &fence{Options: o}, limit: l, breaker: b}
 	c.calls = chain(c.fence.pass, c.limit.pass, c.breaker.pass, begin, o.rehearse, o.trace, o.measure, o.bound)
 	c.upkeep = chain(c.fence.pass, o.rehearse, o.trace, o.measure, o.bound)
-	// Batches are inside all of them: each change has a time and an outcome of its own.
+	// Batches are innermost: each change has its own deadline and outcome.
 	c.change = func(ctx context.Context, change registry.Change) error { return change.Make(ctx, made) }
 	if batcher, ok := made.(registry.Batcher); ok {
 		c.change = newJoiner(made, batcher, func() int { return l.status().Slots }, o.caught).join
@@ -107,8 +105,7 @@ func connect(made registry.Registry, o Options, l *limit, b *breaker) *Client {
 	return c
 }
 
-// AppEntries returns the client of the entries that applications wrote in the registry, or nil where they can't be steered.
-// Its calls count among those of this one, which closes it.
+// AppEntries returns the client of the applications' own entries; nil if they can't be steered. It shares this client's slots and Close.
 func (c *Client) AppEntries() *Client {
 	if c == nil {
 		return nil
@@ -116,7 +113,7 @@ func (c *Client) AppEntries() *Client {
 	return c.apps
 }
 
-// Operations that the metrics know besides those of changes.
+// Operations besides changes, as in the metrics.
 const (
 	list      = "list"
 	probe     = "probe"
@@ -126,15 +123,14 @@ const (
 
 // Subject is what a call is about.
 type Subject struct {
-	// Operation is what the metrics call it.
+	// Operation is as in the metrics.
 	Operation string
 	// Instance is zero for a list.
 	Instance registry.Instance
-	// ByApp: the entry is one that an application has written.
+	// ByApp: an application wrote the entry.
 	ByApp bool
 }
 
-// call is one call on its way to the registry.
 type call struct {
 	Caller
 	Subject
@@ -142,7 +138,7 @@ type call struct {
 	make func(context.Context) error
 }
 
-// changes reports whether the call changes something in the registry. A heartbeat does: it keeps an entry that may have to go.
+// changes is true for a heartbeat, too: it keeps an entry that may have to go.
 func (c *call) changes() bool {
 	return c.Operation != list && c.Operation != get && c.Operation != probe
 }
@@ -151,13 +147,13 @@ func (c *call) place() place {
 	return place{c.ID, c.Operation, c.Instance.Service, c.Instance.Address, c.Instance.Port, c.ByApp}
 }
 
-// A layer makes the call by next, or returns an error that says why it does not.
+// A layer calls next, or returns why not.
 type (
 	handler = func(context.Context, *call) error
 	layer   = func(ctx context.Context, c *call, next handler) error
 )
 
-// chain puts layers around a call, the first one outermost.
+// chain puts the first layer outermost.
 func chain(layers ...layer) handler {
 	if len(layers) == 0 {
 		return func(ctx context.Context, c *call) error { return c.make(ctx) }
@@ -173,7 +169,7 @@ func begin(ctx context.Context, c *call, next handler) error {
 	return next(ctx, c)
 }
 
-// Change makes the registry say the state of the instance.
+// Change sets the state of an instance in the registry.
 func (c *Client) Change(ctx context.Context, by Caller, change registry.Change) error {
 	if err := change.Check(); err != nil {
 		return err
@@ -184,7 +180,7 @@ func (c *Client) Change(ctx context.Context, by Caller, change registry.Change) 
 	return c.ask(ctx, &call{by, c.subject(operation, change.Instance), func(ctx context.Context) error { return c.change(ctx, change) }})
 }
 
-// Get asks what the registry says of the instance, for a client that [Client.Gets].
+// Get returns an instance's state. Requires [Client.Gets].
 func (c *Client) Get(ctx context.Context, by Caller, in registry.Instance) (state registry.State, err error) {
 	err = c.ask(ctx, &call{by, c.subject(get, in), func(ctx context.Context) (err error) {
 		state, err = c.getter.Get(ctx, in)
@@ -193,12 +189,12 @@ func (c *Client) Get(ctx context.Context, by Caller, in registry.Instance) (stat
 	return state, err
 }
 
-// Probe asks whether clients are given the instance, for a client that [Client.Probes].
+// Probe returns nil once clients are given the instance. Requires [Client.Probes].
 func (c *Client) Probe(ctx context.Context, by Caller, in registry.Instance) error {
 	return c.ask(ctx, &call{by, c.subject(probe, in), func(ctx context.Context) error { return c.prober.Probe(ctx, in) }})
 }
 
-// List asks for all entries of a cluster, for a client that [Client.Lists].
+// List returns a cluster's entries. Requires [Client.Lists].
 func (c *Client) List(ctx context.Context, cluster string) (entries []registry.Entry, err error) {
 	err = c.upkeep(ctx, &call{Subject: c.subject(list, registry.Instance{}), make: func(ctx context.Context) (err error) {
 		entries, err = c.lister.List(ctx, cluster)
@@ -207,7 +203,7 @@ func (c *Client) List(ctx context.Context, cluster string) (entries []registry.E
 	return entries, err
 }
 
-// Heartbeat renews an entry, for a client that has a [Client.HeartbeatInterval].
+// Heartbeat renews an entry. Requires [Client.HeartbeatInterval].
 func (c *Client) Heartbeat(ctx context.Context, in registry.Instance) error {
 	return c.upkeep(ctx, &call{Subject: c.subject(heartbeat, in), make: func(ctx context.Context) error {
 		return c.heartbeater.Heartbeat(ctx, in)
@@ -218,7 +214,7 @@ func (c *Client) subject(operation string, in registry.Instance) Subject {
 	return Subject{operation, in, c.ofApps}
 }
 
-// ask makes the call now, or waits until it may be made where its caller can't be woken.
+// ask waits for callers without Wake.
 func (c *Client) ask(ctx context.Context, asked *call) error {
 	if asked.Wake != nil {
 		return c.calls(ctx, asked)
@@ -249,13 +245,13 @@ func (c *Client) ask(ctx context.Context, asked *call) error {
 	}
 }
 
-// Lists reports whether the registry can say what there is.
+// Lists reports whether the registry can list entries.
 func (c *Client) Lists() bool { return c != nil && c.lister != nil }
 
-// Gets reports whether the registry can be asked what it says of one instance.
+// Gets reports whether the registry can return an instance's state.
 func (c *Client) Gets() bool { return c != nil && c.getter != nil }
 
-// Probes reports whether clients may not be given an instance yet that was registered.
+// Probes reports whether clients may get a registered instance late.
 func (c *Client) Probes() bool {
 	if c == nil || c.prober == nil {
 		return false
@@ -272,7 +268,7 @@ func (c *Client) Staleness() time.Duration {
 	return 0
 }
 
-// ReaderLag is how long clients may not know yet what was acknowledged; see [registry.LaggingReaders].
+// ReaderLag is how late clients may learn of a change; see [registry.LaggingReaders].
 func (c *Client) ReaderLag() time.Duration {
 	if lagging, ok := c.made.(registry.LaggingReaders); ok {
 		return lagging.ReaderLag()
@@ -280,10 +276,10 @@ func (c *Client) ReaderLag() time.Duration {
 	return 0
 }
 
-// Expires reports whether entries go unless they are renewed.
+// Expires reports whether entries need heartbeats.
 func (c *Client) Expires() bool { return c.heartbeater != nil && c.heartbeater.HeartbeatInterval() > 0 }
 
-// HeartbeatInterval is how often each entry must be renewed; zero where nothing is to be renewed, as in a dry run.
+// HeartbeatInterval is zero without heartbeats, as in a dry run.
 func (c *Client) HeartbeatInterval() time.Duration {
 	if c.heartbeater == nil || c.options.DryRun != nil {
 		return 0
@@ -291,10 +287,10 @@ func (c *Client) HeartbeatInterval() time.Duration {
 	return c.heartbeater.HeartbeatInterval()
 }
 
-// Timeout bounds one call.
+// Timeout is that of one call.
 func (c *Client) Timeout() time.Duration { return c.options.Timeout }
 
-// MayLandFor is how long after its beginning a change may still be carried out whose time was up.
+// MayLandFor is how long after it began a timed-out change may take effect.
 func (c *Client) MayLandFor() time.Duration { return c.options.mayLandFor() }
 
 // Server is equal for two clients of the same servers: what those have acknowledged to one is known of the other too.
@@ -308,17 +304,17 @@ func (c *Client) Server() any {
 // SetMaxInFlight changes how many calls may be under way. Those that are go on.
 func (c *Client) SetMaxInFlight(n int) { c.limit.resize(n) }
 
-// Status is what a client shows of itself.
+// Status is the state of a client's slots.
 type Status = metrics.Slots
 
-// Status may be called at any time.
+// Status can be called at any time.
 func (c *Client) Status() Status {
 	s := c.limit.status()
 	s.Breaker = c.breaker.status()
 	return s
 }
 
-// Close refuses further calls, waits for those under way, and closes the registry.
+// Close refuses new calls and waits for those under way.
 func (c *Client) Close() error {
 	c.fence.retire()
 	if c.apps != nil {
@@ -331,7 +327,7 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// Registries are the clients of all registries of a configuration, by name.
+// Registries are clients by registry name.
 type Registries map[string]*Client
 
 // Names are sorted.

@@ -23,17 +23,15 @@ import (
 )
 
 const (
-	// syncRecheck is how often the cache is looked at until it has synced.
 	syncRecheck = time.Second
-	// firstRetry is how soon after an error the next run begins; each further one doubles it, up to the interval.
+	// Retries after errors come after 1 s, 2 s, 4 s…, up to the interval.
 	firstRetry   = time.Second
 	maxDoublings = 10
-	// pause is between the runs of many removals.
+	// pause separates runs that have more to remove.
 	pause = 5 * time.Second
 )
 
-// keeper looks after one registry: one goroutine compares it, one renews what expires, and where applications have entries of
-// their own, two ask for them.
+// keeper compares one registry, renews what expires there, and reads applications' entries.
 type keeper struct {
 	resync     *Resync
 	name       string
@@ -41,24 +39,24 @@ type keeper struct {
 	heartbeats heartbeats
 	stop       context.CancelFunc
 	loops      sync.WaitGroup
-	// kick has the next run begin at once.
+	// kick starts the next run.
 	kick chan struct{}
-	// listed is closed when the first list was compared, or failed, or there will be none.
+	// listed is closed after the first list, successful or not, or if there will be none.
 	listed    chan struct{}
 	hasListed func()
 
-	// first is when the first list was asked for that came.
+	// first is when the first successful list was requested.
 	first time.Time
-	// removals and others hold for the next keeper of the same servers too; others is of other clusters with this one's name.
+	// The next keeper of the same servers inherits removals and others.
 	removals
 	others others
-	// comparing and removing fail each by itself: a registry that refuses a removal was compared all the same.
+	// A registry that refuses removals was compared all the same.
 	comparing, removing trouble
-	// shown is what [Resync.Status] says, under the lock of the Resync.
+	// shown needs the lock of the Resync.
 	shown Status
-	// logged is the interval that the audit log has, 0 for none.
+	// logged is the interval in the audit log; 0 for none.
 	logged time.Duration
-	// asked: a person asked for the run, who may look for an Event that has expired since.
+	// asked: a person requested the run, perhaps because an Event has expired.
 	asked atomic.Bool
 }
 
@@ -81,7 +79,7 @@ func (k *keeper) continues(before *keeper) bool {
 	return k.client.Server() == before.client.Server() && k.client.Lists() == before.client.Lists()
 }
 
-// start begins the loops. The keeper before it for the same registry, if there was one, has ended.
+// start begins the loops, after before has ended.
 func (k *keeper) start(ctx context.Context, before *keeper) {
 	if k.continues(before) {
 		k.removals, k.others = before.removals, before.others
@@ -106,7 +104,7 @@ func (k *keeper) start(ctx context.Context, before *keeper) {
 	}
 }
 
-// lead has the audit log tell how often the registry is compared from now on, 0 for no more, where that has changed.
+// lead records in the audit log how often the registry is compared; 0 for no longer.
 func (k *keeper) lead(interval time.Duration) {
 	if k.logged == interval {
 		return
@@ -117,7 +115,6 @@ func (k *keeper) lead(interval time.Duration) {
 	})
 }
 
-// compareAll makes runs until the context ends.
 func (k *keeper) compareAll(ctx context.Context) {
 	if !k.client.Lists() {
 		k.hasListed()
@@ -125,7 +122,7 @@ func (k *keeper) compareAll(ctx context.Context) {
 			"Rollcall does not notice entries that are lost there, or left by pods that vanish while no manager works", "registry", k.name)
 		return
 	}
-	var due <-chan time.Time // whoever puts the keeper in force wakes it
+	var due <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -137,28 +134,27 @@ func (k *keeper) compareAll(ctx context.Context) {
 	}
 }
 
-// run is one comparison of the registry with the cluster, and what came of it.
+// run is one comparison with its outcome.
 type run struct {
 	began time.Time
-	// owned is how many entries are this cluster's, and unknown are those of pods that nobody has looked at.
+	// owned counts this cluster's entries; unknown are those of pods that the reconciler has not seen.
 	owned   int
 	unknown []registry.Entry
-	// err is why the registry was not compared or nobody knows what is gone, and unremoved why something that is gone is still there.
+	// err failed the comparison; unremoved only a removal.
 	err, unremoved error
-	// more: this run has removed what it may, and the next one has more.
+	// more: removals are left for the next run.
 	more bool
-	// line is that of the audit log.
 	line receipt.Line
 }
 
-// turn makes one run and returns when the next one is due.
+// turn returns when the next run is due.
 func (k *keeper) turn(ctx context.Context) time.Duration {
 	policy, _ := k.resync.inForce()
 	if k.resync.has(k) {
 		k.lead(policy.Interval)
 	}
 	k.resync.Identity.Learn(ctx)
-	synced := k.resync.Synced() // what is gone can't be known before
+	synced := k.resync.Synced() // before, nothing counts as gone
 	r := &run{began: time.Now()}
 	r.line = receipt.Line{
 		Kind: receipt.Ran, Asked: r.began, Entry: receipt.Entry{Registry: k.name}, Seconds: policy.Interval.Seconds(),
@@ -169,17 +165,16 @@ func (k *keeper) turn(ctx context.Context) time.Duration {
 		r.err = k.remove(ctx, r)
 	}
 	switch {
-	case ctx.Err() != nil || !k.resync.has(k): // the client is closed, which is no failure
+	case ctx.Err() != nil || !k.resync.has(k): // the closed client failed the run
 		return policy.Interval
 	case r.err == nil && !synced:
 		_ = wait.PollUntilContextCancel(ctx, syncRecheck, false, func(context.Context) (bool, error) { return k.resync.Synced(), nil })
-		return 0 // or never, where the context has ended
+		return 0 // or never, if the context has ended
 	}
 	k.report(r)
 	return k.next(r, policy.Interval)
 }
 
-// next is when the next run is due.
 func (k *keeper) next(r *run, interval time.Duration) time.Duration {
 	if r.err != nil {
 		return k.comparing.retry(interval)
@@ -188,21 +183,20 @@ func (k *keeper) next(r *run, interval time.Duration) time.Duration {
 	if r.more {
 		next = min(next, pause)
 	}
-	// Hooks may wait for a list that has all that the leaders before this one left.
+	// Hooks may wait for a list that includes what earlier leaders wrote.
 	if shown := time.Until(k.first.Add(k.client.Staleness())); shown > 0 {
 		return min(next, shown)
 	}
 	return next
 }
 
-// report tells in the metrics, the log, the audit log and the status what came of a run. For the audit log, a removal that waits for a
-// person's approval is one that the run need not make.
+// report publishes the outcome. In the audit log, a removal that waits for approval is not due.
 func (k *keeper) report(r *run) {
 	now, logger := time.Now(), k.resync.Logger.WithValues("registry", k.name)
 	k.resync.Metrics.Ran(k.name, r.began, now, r.err != nil)
 	k.comparing.tell(logger, r.err, "resync fails, and drift of the registry goes unnoticed until it succeeds again",
 		"resync succeeds again")
-	if r.err == nil { // else it says nothing of removals
+	if r.err == nil { // else nothing was removed
 		k.removing.tell(logger, r.unremoved, "removing entries without a live pod fails, retrying",
 			"removing entries without a live pod succeeds again")
 	}
@@ -221,14 +215,13 @@ func (k *keeper) report(r *run) {
 	}
 }
 
-// trouble is something that may fail again and again.
+// trouble logs a series of failures once.
 type trouble struct {
-	// failures counts those in a row, and last is the last of them.
 	failures int
 	last     error
 }
 
-// tell logs the first failure, and the first success after it with how many failures there were.
+// tell logs the first failure, and the recovery with their number.
 func (t *trouble) tell(logger logr.Logger, err error, begins, passes string) {
 	switch {
 	case err != nil:
@@ -242,7 +235,6 @@ func (t *trouble) tell(logger logr.Logger, err error, begins, passes string) {
 	}
 }
 
-// retry is how soon the next run begins.
 func (t *trouble) retry(interval time.Duration) time.Duration {
 	if t.failures == 0 {
 		return jittered(interval)
@@ -250,13 +242,11 @@ func (t *trouble) retry(interval time.Duration) time.Duration {
 	return min(firstRetry<<min(t.failures-1, maxDoublings), jittered(interval))
 }
 
-// jittered is within a tenth below the interval, so that the registries, and the managers of several clusters, do not come
-// all at once.
+// jittered is 90–100% of the interval, so that registries and clusters don't all start together.
 func jittered(interval time.Duration) time.Duration {
 	return interval - time.Duration(rand.Int64N(int64(interval)/10+1)) //nolint:gosec // it is no secret
 }
 
-// compare holds the registry's list against the cluster.
 func (k *keeper) compare(ctx context.Context, r *run) error {
 	staleness := k.client.Staleness()
 	owned, foreign, err := k.list(ctx)
@@ -286,7 +276,7 @@ func (k *keeper) compare(ctx context.Context, r *run) error {
 			Service: m.In.Service, Address: m.In.Address, Port: m.In.Port,
 		})
 	}
-	for _, former := range found.Renamed { // with a restart, so no configuration before tells of it
+	for _, former := range found.Renamed { // across a restart
 		k.resync.Audit.Write(receipt.Line{Kind: receipt.Renamed, Former: former, Entry: receipt.Entry{Registry: k.name}})
 	}
 	k.resync.Metrics.Found(k.name, metrics.FoundMissing, len(found.Missing))
@@ -298,8 +288,7 @@ func (k *keeper) compare(ctx context.Context, r *run) error {
 	return nil
 }
 
-// list asks for all entries in one call, and returns the cluster's own and the foreign ones. It leaves out what others own,
-// whatever the driver says, and what stands in a namespace of which this process knows nothing.
+// list drops entries that are not this cluster's, whatever the driver returns.
 func (k *keeper) list(ctx context.Context) (owned, foreign []registry.Entry, err error) {
 	entries, err := k.client.List(ctx, k.resync.Cluster)
 	if err != nil {
@@ -316,7 +305,7 @@ func (k *keeper) list(ctx context.Context) (owned, foreign []registry.Entry, err
 	return owned, foreign, nil
 }
 
-// owns is false of names that no pod can have: anyone can write such an entry, and the API server refuses to look for it.
+// owns is false for names that no pod can have, for which the API server refuses to look: anyone can write such entries.
 func (k *keeper) owns(e registry.Entry) bool {
 	return e.Cluster == k.resync.Cluster && e.UID != "" && canBeNamed(e.Pod) && canBeNamed(e.Namespace) &&
 		(len(k.resync.Namespaces) == 0 || slices.Contains(k.resync.Namespaces, e.Namespace))
