@@ -16,7 +16,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
-// KeptFor is how long a namespace keeps a name after its last pod: a recreated workload finds it free.
+// KeptFor is how long a name stays with a namespace, for a recreated workload.
 const KeptFor = 5 * time.Minute
 
 // recheck applies while the cache lacks the namespace.
@@ -101,7 +101,7 @@ func newClaims() *Claims {
 // claimKey folds names that clients of some registry can't tell apart.
 func claimKey(name string) string { return service.Fold(name) }
 
-// Use is a pod's use of a name.
+// Use of a name by a pod.
 type Use struct {
 	Rules   *Rules
 	Pod     lifecycle.PodID
@@ -109,7 +109,7 @@ type Use struct {
 	Now     time.Time
 }
 
-// Refusal is why a pod may not use a name.
+// Refusal of a name.
 type Refusal struct {
 	Reason  reason.Reason
 	Message string
@@ -124,8 +124,8 @@ func (c *Claims) Ask(u Use) (refused *Refusal, registered bool) {
 	return c.refusal(u), c.registered(u)
 }
 
-// Take claims the name for a Register that may take effect until lands, in one step, so that one of two namespaces wins. A pod that keeps
-// its name is not refused, even if it has left its own address since.
+// Take claims the name for a Register that may take effect until lands; of two namespaces at the same moment, one wins. A pod that keeps
+// its name is not refused.
 func (c *Claims) Take(u Use, keeps bool, in lifecycle.Key, lands time.Time) *Refusal {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,14 +143,14 @@ func (c *Claims) Acknowledged(pod lifecycle.PodID, in lifecycle.Key) {
 	c.note(pod.UID, hold{Key: in, namespace: pod.Namespace, evidence: byAnswer})
 }
 
-// Missed notes that a Register found no application's entry. Certain evidence stays: the application may register again.
+// Missed notes that a Register found no application's entry. The application may register again.
 func (c *Claims) Missed(uid types.UID, in lifecycle.Key, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.drop(uid, now, false, func(h hold) bool { return h.Key == in && h.evidence == byRequest })
 }
 
-// Removed notes that a registry no longer has the entry.
+// Removed notes that the registry no longer has the entry.
 func (c *Claims) Removed(uid types.UID, in lifecycle.Key, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -227,10 +227,8 @@ type Entry struct {
 	Pod lifecycle.PodID
 }
 
-// Listed notes a list as of asOf. Acknowledged entries stay even if missing: they will be put back.
-//
-// A record of an application's entry counts until a list made after the records were read: by then, the reconciler has asked the registry
-// about each pod that changes.
+// Listed notes a list as of asOf. Acknowledged entries stay even if missing: they will be put back. Records of applications' entries count
+// until the first list after they were read: by then, the reconciler has asked about each pod that changes.
 func (c *Claims) Listed(registry string, entries []Entry, asOf, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -250,7 +248,6 @@ func (c *Claims) Listed(registry string, entries []Entry, asOf, now time.Time) {
 	}
 }
 
-// observed replaces what is known of namespaces and their workloads.
 func (c *Claims) observed(namespaces map[string]namespaceFacts, users map[string]map[string]bool, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -380,7 +377,7 @@ func (c *Claims) group(name, namespace string) *claimGroup {
 	return group
 }
 
-// drop removes holds. With keeps, the namespace keeps a name with certain evidence for [KeptFor].
+// drop removes holds. With keeps, a certain one keeps the name for [KeptFor].
 func (c *Claims) drop(uid types.UID, now time.Time, keeps bool, gone func(hold) bool) {
 	remaining := slices.DeleteFunc(c.holds[uid], func(h hold) bool {
 		if !gone(h) {
@@ -400,7 +397,6 @@ func (c *Claims) drop(uid types.UID, now time.Time, keeps bool, gone func(hold) 
 	}
 }
 
-// tidy drops an empty group.
 func (c *Claims) tidy(name, namespace string, now time.Time) {
 	group := c.groups[name][namespace]
 	if group.proven+group.recorded > 0 || group.keptUntil.After(now) {

@@ -1,5 +1,4 @@
-// Package clusterstate answers what takes all pods, workloads and namespaces together, and strips what the cache keeps of them. It reads
-// the cluster and changes nothing.
+// Package clusterstate knows pods, workloads and namespaces together. It changes nothing in the cluster.
 //
 //	Claims      which namespace may use a service name
 //	Panics      which services have too many unready pods
@@ -27,7 +26,7 @@ type Rules struct {
 	FormerNames map[string]string
 	// Unready is the policy for a pod in Normal that is not ready.
 	Unready lifecycle.UnreadyPolicy
-	// PanicThreshold is in percent of a service's pods; while more are unready, all stay in service. See [Panics].
+	// PanicThreshold, in percent: while more pods of a service are unready, all stay in service.
 	PanicThreshold int
 }
 
@@ -58,7 +57,7 @@ func New(cache client.Reader) *State {
 	return &State{Claims: claims, Panics: newPanics(), Workloads: &Workloads{cache: cache, claims: claims}}
 }
 
-// NameRefused returns why pods of a workload without hooks may not use one of its names in the registries, or nil.
+// NameRefused returns why a workload without hooks may not use one of its names, or nil.
 func (s *State) NameRefused(
 	ctx context.Context, rules *Rules, registries []lifecycle.Source, workload *Workload, now time.Time,
 ) (*Refusal, error) {

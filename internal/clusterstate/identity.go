@@ -13,8 +13,8 @@ import (
 // identityTimeout is short, since a list waits for Learn.
 const identityTimeout = 5 * time.Second
 
-// Identity is this cluster's identity: the UID of namespace kube-system, which can't be deleted. A rebuilt cluster has a new one; one
-// restored from a backup keeps the backup's. A nil Identity is unknown. It is safe for concurrent use.
+// Identity is the UID of namespace kube-system: new in a rebuilt cluster, kept in a restored one. A nil Identity is unknown. It is safe
+// for concurrent use.
 type Identity struct {
 	server  client.Reader
 	logger  logr.Logger
@@ -38,7 +38,7 @@ func (i *Identity) UID() string {
 	return ""
 }
 
-// Learn asks the API server if the UID is unknown, and returns the UID.
+// Learn asks the API server while the UID is unknown, and returns it.
 func (i *Identity) Learn(ctx context.Context) string {
 	if i == nil || i.UID() != "" {
 		return i.UID()

@@ -46,7 +46,7 @@ func Topology(node *corev1.Node) service.Node {
 	}
 }
 
-// AnotherHas reports whether a cached pod other than own is at the instance's endpoint.
+// AnotherHas reports whether a cached pod other than own is at the endpoint.
 func AnotherHas(
 	ctx context.Context, cache client.Reader, rules service.Rules, in lifecycle.Key, own types.UID,
 ) (bool, error) {
@@ -80,7 +80,7 @@ func Live(ctx context.Context, server client.Reader, id lifecycle.PodID) (*corev
 	return pod, nil
 }
 
-// Lacks reports whether the namespace is gone: reads in it may then be forbidden.
+// Lacks reports whether the namespace is gone: reads in it may be forbidden.
 func Lacks(ctx context.Context, server client.Reader, namespace string) bool {
 	return apierrors.IsNotFound(server.Get(ctx, client.ObjectKey{Name: namespace}, NamespaceMetadata()))
 }

@@ -45,7 +45,7 @@ type peer struct {
 	fate
 }
 
-// fate is not part of a pod's events, and is updated when the pod is reconciled.
+// fate is known only once the pod is reconciled.
 type fate struct{ lost, ending bool }
 
 type peerGroup struct {
@@ -70,7 +70,7 @@ func (p *Panics) Arrived(pod *corev1.Pod, s *Rules) {
 	p.replace(pod.UID, before, peerOf(pod, of), s)
 }
 
-// Refresh counts a reconciled pod again, since its node may have changed. A departed pod stays departed.
+// Refresh counts a pod again: its node may have changed. A departed one stays so.
 func (p *Panics) Refresh(in lifecycle.Input, s *Rules) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -180,7 +180,7 @@ func (p Panic) Message(threshold int) string {
 		"the pod is kept in service; look at the pods, their nodes and the network", p.Peers.Unready, p.Peers.All, p.Service, threshold)
 }
 
-// Of returns the first service in panic that keeps the pod in service; zero if it never was in service.
+// Of returns the first service in panic, if the pod was ever in service.
 func (p *Panics) Of(namespace string, record lifecycle.Record, s *Rules) Panic {
 	if !record.WasInService() {
 		return Panic{}
@@ -195,7 +195,7 @@ func (p *Panics) Of(namespace string, record lifecycle.Record, s *Rules) Panic {
 	return Panic{}
 }
 
-// peerOf returns nil for a pod that does not count. An ending pod is out on purpose, so it has no services.
+// peerOf returns nil for a pod that does not count. An ending pod has no services: it is out on purpose.
 func peerOf(pod *corev1.Pod, of fate) *peer {
 	if !lifecycle.Counts(pod) {
 		return nil

@@ -12,10 +12,10 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 )
 
-// sharedAtMost bounds a Sharer's memory; when full, it forgets all. What was shared stays shared.
+// sharedAtMost bounds the memory; a full Sharer starts over.
 const sharedAtMost = 4096
 
-// Sharer keeps one copy of what many cached pods have in common. It is safe for concurrent use.
+// Sharer deduplicates cached pods. It is safe for concurrent use.
 type Sharer struct {
 	mu    sync.Mutex
 	texts map[string]string
@@ -35,7 +35,7 @@ func NewSharer() *Sharer {
 	return &Sharer{texts: map[string]string{}, alike: map[types.UID]*common{}}
 }
 
-// StripPod packs a pod, with only what Rollcall reads. It is a cache.TransformFunc for [NewInformer], and may modify its argument.
+// StripPod packs what Rollcall reads of a pod. It is a cache.TransformFunc for [NewInformer], and may modify its argument.
 func (s *Sharer) StripPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {

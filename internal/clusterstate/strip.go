@@ -118,7 +118,7 @@ func (s *NodeStripper) Strip(object any) (any, error) {
 	return kept, nil
 }
 
-// SameFate reports whether two cached versions of a node show the same about its end.
+// SameFate reports whether a node's end is announced as before.
 func SameFate(old, now *corev1.Node) bool {
 	return maps.Equal(old.Annotations, now.Annotations) && equality.Semantic.DeepEqual(old.Spec.Taints, now.Spec.Taints) &&
 		slices.Equal(old.Status.Conditions, now.Status.Conditions)

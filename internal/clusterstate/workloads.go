@@ -82,7 +82,7 @@ func AsWorkload(object client.Object) *Workload {
 	}
 }
 
-// SameWorkload reports whether nothing changed that Rollcall reads, such as when only replicas did. Nil equals nothing.
+// SameWorkload is true if, for example, only replicas changed. Nil equals nothing.
 func SameWorkload(old, now client.Object) bool {
 	if old == nil || now == nil || old.GetUID() != now.GetUID() {
 		return false
@@ -183,7 +183,7 @@ func EachWorkload(ctx context.Context, reader client.Reader, do func(*Workload),
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 
-// Workloads feeds [Claims] with the names that workloads use, and counts the workloads with only foreign hooks.
+// Workloads tells [Claims] the names in use, and counts workloads with only foreign hooks.
 type Workloads struct {
 	cache  client.Reader
 	claims *Claims

@@ -16,22 +16,20 @@ const (
 	// 12 calls within 200 ms are a storm.
 	crowdSize  = 12
 	crowdedFor = 200 * time.Millisecond
-	// A storm lasts through gaps below calm, while all workers wait for the API server.
+	// Between the waves of a storm all workers wait for the API server.
 	calm = time.Second
-	// A batch is sent with 48 calls, after 100 ms without another, or 250 ms after its first (50 ms between the waves of a storm, when calls
-	// may be ordinary ones): whichever comes first.
+	// A batch is sent when it has 48 calls, 100 ms after its last, or 250 ms after its first (50 ms between waves).
 	company = 48
 	gap     = 100 * time.Millisecond
 	lull    = 50 * time.Millisecond
 	linger  = 250 * time.Millisecond
-	// A call waits at most a quarter of the time that it has left.
+	// A call waits at most 1/4 of its time.
 	patience = 4
-	// apartFor is how long calls of a service stay out of batches after one held up others.
+	// apartFor is how long a service that held up a batch stays out of batches.
 	apartFor = time.Minute
 )
 
-// joiner puts the calls of a storm into batches. Other calls, and those of a service that recently held up a batch, are made immediately
-// and alone.
+// joiner batches the calls of a storm. Others, and those of a service that recently held up a batch, are made immediately.
 type joiner struct {
 	single  registry.Registry
 	batcher registry.Batcher
@@ -80,7 +78,7 @@ func (j *joiner) alone(ctx context.Context, change registry.Change) error {
 	return err
 }
 
-// enter reports whether the call joins the next batch, which has at most one per endpoint. BatchLimit may change: a driver can learn it.
+// enter reports whether the call joins the next batch: at most one per endpoint. The driver may learn its limit late.
 func (j *joiner) enter(own *joined, now time.Time) bool {
 	limit := j.batcher.BatchLimit()
 	if limit < 2 {
@@ -104,7 +102,7 @@ func (j *joiner) enter(own *joined, now time.Time) bool {
 	if j.waiting = append(j.waiting, own); len(j.waiting) == 1 {
 		j.since, j.timer = now, time.AfterFunc(gap, j.send)
 	}
-	// A service has at most half of the slots, and waiting calls hold theirs.
+	// Waiting calls hold slots, of which a service has at most half.
 	if len(j.waiting) >= min(company, limit, j.slots()/2) {
 		go j.carryOut(j.take()) // the next call begins another batch
 	} else {

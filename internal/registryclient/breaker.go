@@ -15,16 +15,15 @@ import (
 )
 
 const (
-	// openFor is the time between two tries.
 	openFor = 5 * time.Second
-	// enough callers must fail; fewer are slowed down by their own backoff.
+	// enough: fewer are slowed down by their own backoff.
 	enough = 5
 )
 
 // errSilent: the outcome does not show whether the registry answers.
 var errSilent = errors.New("the call did not return")
 
-// breaker opens when calls of 5 different callers have failed without an answer in between. While open, it lets one call through every 5 s.
+// breaker opens when 5 callers have failed without an answer in between, and then lets one call through every 5 s.
 type breaker struct {
 	*gobreaker.TwoStepCircuitBreaker[struct{}]
 	// queue has the caller woken when the breaker lets calls through.
@@ -59,8 +58,7 @@ func (b *breaker) pass(ctx context.Context, c *call, next handler) (err error) {
 	defer func() {
 		b.note(c, verdict)
 		done(verdict)
-		// A failed caller is woken with the others, whatever its backoff. If nothing was learned it is not: half open, it would be
-		// woken again immediately, in a loop.
+		// It is woken with the others, whatever its backoff. If nothing was learned, half open, that would be a loop.
 		if verdict != nil && !errors.Is(verdict, errSilent) && b.State() != gobreaker.StateClosed {
 			b.queue(c)
 		}
@@ -70,7 +68,7 @@ func (b *breaker) pass(ctx context.Context, c *call, next handler) (err error) {
 	return err
 }
 
-// verdictOf is nil for an answer (a refusal and a Retry-After too), errSilent if nothing was learned, and otherwise the failure.
+// verdictOf is nil for an answer (even a refusal or a Retry-After), errSilent if nothing was learned, else the failure.
 func verdictOf(c *call, err error) error {
 	outcome := Classify(err)
 	_, told := registry.RetryAfterOf(err)
@@ -108,7 +106,6 @@ func (b *breaker) moved(from, to gobreaker.State) {
 	}
 }
 
-// lets returns how many callers may be woken.
 func (b *breaker) lets() int {
 	state, counts := b.State(), b.Counts()
 	switch {

@@ -21,7 +21,6 @@ import (
 
 // Options configure a Client. Nil fields are off.
 type Options struct {
-	// Name and Driver are labels of the metrics.
 	Name, Driver string
 	Timeout      time.Duration
 	// MaxInFlight is at least 1. Lists and heartbeats are not counted.
@@ -31,21 +30,20 @@ type Options struct {
 	DryRun  func(Subject)
 	Metrics *metrics.RegistryMetrics
 	Trace   Trace
-	// Logger gets the stack if a driver panics.
-	Logger logr.Logger
+	Logger  logr.Logger
 	// Server is what [Client.Server] returns. It must be comparable. With nil, each client is a registry of its own.
 	Server any
 }
 
-// Caller asks for a call. The zero Caller waits its turn, at most for Options.Timeout.
+// Caller asks for a call. A zero Caller waits its turn, for at most Options.Timeout.
 type Caller struct {
 	// ID identifies the caller in the queue.
 	ID string
 	// Urgent callers go first, and have reserved slots.
 	Urgent bool
-	// Wake is called when a [Queued] or [Outage] caller may retry; with it, calls never wait. It must neither block nor use the client.
+	// Wake is called when a [Queued] or [Outage] caller may retry. It must not block or use the client. With it, calls never wait.
 	Wake func()
-	// Begin is called just before the registry or DryRun is: from then on the outcome is unknown.
+	// Begin is called just before the registry: from then on the outcome is unknown.
 	Begin func()
 }
 
@@ -62,9 +60,8 @@ type Client struct {
 	fence   *fence
 	limit   *limit
 	breaker *breaker
-	// apps, if they can be steered, are the applications' own entries.
-	apps *Client
-	// ofApps: this is such a client.
+	// apps is for applications' entries, if the driver steers them.
+	apps   *Client
 	ofApps bool
 	// upkeep, for lists and heartbeats, bypasses the limit and the breaker.
 	calls, upkeep handler
@@ -105,7 +102,7 @@ func connect(made registry.Registry, o Options, l *limit, b *breaker) *Client {
 	return c
 }
 
-// AppEntries returns the client of the applications' own entries; nil if they can't be steered. It shares this client's slots and Close.
+// AppEntries is the client of applications' entries, or nil. It shares slots and Close with this one.
 func (c *Client) AppEntries() *Client {
 	if c == nil {
 		return nil
@@ -121,14 +118,12 @@ const (
 	get       = "get"
 )
 
-// Subject is what a call is about.
+// Subject of a call.
 type Subject struct {
-	// Operation is as in the metrics.
 	Operation string
 	// Instance is zero for a list.
 	Instance registry.Instance
-	// ByApp: an application wrote the entry.
-	ByApp bool
+	ByApp    bool
 }
 
 type call struct {
@@ -180,7 +175,7 @@ func (c *Client) Change(ctx context.Context, by Caller, change registry.Change) 
 	return c.ask(ctx, &call{by, c.subject(operation, change.Instance), func(ctx context.Context) error { return c.change(ctx, change) }})
 }
 
-// Get returns an instance's state. Requires [Client.Gets].
+// Get returns an instance's state.
 func (c *Client) Get(ctx context.Context, by Caller, in registry.Instance) (state registry.State, err error) {
 	err = c.ask(ctx, &call{by, c.subject(get, in), func(ctx context.Context) (err error) {
 		state, err = c.getter.Get(ctx, in)
@@ -189,12 +184,12 @@ func (c *Client) Get(ctx context.Context, by Caller, in registry.Instance) (stat
 	return state, err
 }
 
-// Probe returns nil once clients are given the instance. Requires [Client.Probes].
+// Probe returns nil once clients are given the instance.
 func (c *Client) Probe(ctx context.Context, by Caller, in registry.Instance) error {
 	return c.ask(ctx, &call{by, c.subject(probe, in), func(ctx context.Context) error { return c.prober.Probe(ctx, in) }})
 }
 
-// List returns a cluster's entries. Requires [Client.Lists].
+// List returns a cluster's entries.
 func (c *Client) List(ctx context.Context, cluster string) (entries []registry.Entry, err error) {
 	err = c.upkeep(ctx, &call{Subject: c.subject(list, registry.Instance{}), make: func(ctx context.Context) (err error) {
 		entries, err = c.lister.List(ctx, cluster)
@@ -203,7 +198,7 @@ func (c *Client) List(ctx context.Context, cluster string) (entries []registry.E
 	return entries, err
 }
 
-// Heartbeat renews an entry. Requires [Client.HeartbeatInterval].
+// Heartbeat renews an entry.
 func (c *Client) Heartbeat(ctx context.Context, in registry.Instance) error {
 	return c.upkeep(ctx, &call{Subject: c.subject(heartbeat, in), make: func(ctx context.Context) error {
 		return c.heartbeater.Heartbeat(ctx, in)
@@ -245,10 +240,10 @@ func (c *Client) ask(ctx context.Context, asked *call) error {
 	}
 }
 
-// Lists reports whether the registry can list entries.
+// Lists reports whether [Client.List] works.
 func (c *Client) Lists() bool { return c != nil && c.lister != nil }
 
-// Gets reports whether the registry can return an instance's state.
+// Gets reports whether [Client.Get] works.
 func (c *Client) Gets() bool { return c != nil && c.getter != nil }
 
 // Probes reports whether clients may get a registered instance late.
@@ -287,10 +282,10 @@ func (c *Client) HeartbeatInterval() time.Duration {
 	return c.heartbeater.HeartbeatInterval()
 }
 
-// Timeout is that of one call.
+// Timeout of one call.
 func (c *Client) Timeout() time.Duration { return c.options.Timeout }
 
-// MayLandFor is how long after it began a timed-out change may take effect.
+// MayLandFor is how long after it began a change may take effect.
 func (c *Client) MayLandFor() time.Duration { return c.options.mayLandFor() }
 
 // Server is equal for two clients of the same servers: what those have acknowledged to one is known of the other too.
@@ -301,10 +296,10 @@ func (c *Client) Server() any {
 	return c.options.Server
 }
 
-// SetMaxInFlight changes how many calls may be under way. Those that are go on.
+// SetMaxInFlight leaves calls under way alone.
 func (c *Client) SetMaxInFlight(n int) { c.limit.resize(n) }
 
-// Status is the state of a client's slots.
+// Status of the slots.
 type Status = metrics.Slots
 
 // Status can be called at any time.
@@ -327,7 +322,7 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// Registries are clients by registry name.
+// Registries are by name.
 type Registries map[string]*Client
 
 // Names are sorted.

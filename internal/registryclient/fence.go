@@ -17,7 +17,6 @@ type Fence interface {
 	MayLand(until time.Time)
 }
 
-// fence stops calls once another manager may lead, or the client is closed.
 type fence struct {
 	Options
 

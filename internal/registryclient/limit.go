@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// recheck is for slots that a woken caller did not take: it may no longer need one.
+// recheck finds slots that woken callers did not take.
 const recheck = 100 * time.Millisecond
 
 var errQueued = errors.New("waits for a slot: as many calls are under way as the registry's maxInFlight allows, or half as " +
@@ -19,15 +19,15 @@ var errQueued = errors.New("waits for a slot: as many calls are under way as the
 //	one service         at most 8
 //	non-urgent calls    at most 12
 //
-// A queued caller is woken when there is room, but no slot is reserved: if another takes it first, it is queued again.
+// No slot is reserved for a woken caller: if another takes it first, it is queued again.
 type limit struct {
-	// lets is how many callers may be woken; see [breaker.lets].
+	// lets: see [breaker.lets].
 	lets func() int
 
 	mu                   sync.Mutex
 	slots, taken, others int
 	byService            map[string]int
-	// waiting are the queued calls. The lines may contain others, which are skipped.
+	// waiting are the queued calls; others in lines are skipped.
 	waiting map[place]*call
 	// lines[0] and lines[1], the urgent ones, are by service.
 	lines [2]map[string][]*call
@@ -35,7 +35,7 @@ type limit struct {
 	timer *time.Timer
 }
 
-// place identifies a queued call. A pod has several if it has several ports or an application's entry.
+// place: a pod has several with several ports, or an application's entry.
 type place struct {
 	id, operation, service, address string
 	port                            int
@@ -103,7 +103,7 @@ func (l *limit) count(c *call, n int) {
 	}
 }
 
-// add keeps the place of a call that is queued already, unless its urgency has changed.
+// add keeps a queued call's place unless its urgency has changed.
 func (l *limit) add(c *call) {
 	if before := l.waiting[c.place()]; before != nil && before.Urgent == c.Urgent {
 		before.Caller = c.Caller
@@ -118,8 +118,7 @@ func (l *limit) add(c *call) {
 	l.arm()
 }
 
-// wake wakes up to n callers with room, urgent ones first. A single try during an outage alternates between the lines: the urgent calls
-// may be of a service with a problem of its own.
+// wake wakes up to n callers, urgent ones first. During an outage the lines alternate: urgent calls may be of one broken service.
 func (l *limit) wake(n int) {
 	lets, first := l.lets(), 1
 	if lets == 1 {
@@ -160,7 +159,6 @@ func (l *limit) next(line map[string][]*call) (c *call) {
 	return c
 }
 
-// arm keeps a timer running while a caller waits.
 func (l *limit) arm() {
 	switch {
 	case l.timer != nil:

@@ -14,13 +14,12 @@ type Outcome string
 const (
 	Acknowledged Outcome = "ok"
 	Retryable    Outcome = "retryable"
-	// Refused is final; see [registry.Terminal].
+	// Refused is final.
 	Refused Outcome = "terminal"
 	// TimedOut: a change may still take effect; see [MayLand].
-	TimedOut Outcome = "timeout"
-	// NotRegistered: a heartbeat found no entry.
+	TimedOut      Outcome = "timeout"
 	NotRegistered Outcome = "notRegistered"
-	// Foreign: the change was made, and another's entry is in service; see [registry.ForeignEntry].
+	// Foreign: made, although another's entry is in service.
 	Foreign Outcome = "foreignEntry"
 )
 
@@ -30,7 +29,7 @@ const (
 	Queued Outcome = "queued"
 	// Outage: the caller is woken when the registry answers, or to try.
 	Outage Outcome = "outage"
-	// Fenced: this process, or this client, may make no call now.
+	// Fenced: not the leader, or the client is closed.
 	Fenced Outcome = "fenced"
 	DryRun Outcome = "dryRun"
 )
@@ -57,7 +56,7 @@ func Classify(err error) Outcome {
 	}
 }
 
-// MayLand reports whether a failed change may still take effect: it timed out, or its driver can't tell.
+// MayLand reports whether a failed change may still take effect.
 func MayLand(err error) bool {
 	_, may := MayLandUntil(err)
 	return may

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// listTimeouts: a list is one call for everything, so it gets 6 times the timeout.
+// listTimeouts: a list gets everything in one call.
 const listTimeouts = 6
 
-// mayLandFor is how long after it began a change may take effect: with a timeout of 5 s, 10 s, since a gateway may forward it late.
+// mayLandFor is how long after it began a change may take effect: with a timeout of 5 s, 10 s, since a gateway may delay it.
 func (o Options) mayLandFor() time.Duration { return 2 * o.Timeout }
 
-// bound sets the deadline. A change ignores cancellation: cut off, it could take effect after the next manager has acted. Reads don't.
+// bound sets the deadline. A change ignores cancellation: cut off, it could still land after the next manager has acted.
 func (o Options) bound(ctx context.Context, c *call, next handler) error {
 	began := time.Now()
 	deadline, mayLand := began.Add(o.Timeout), time.Time{}
@@ -42,7 +42,7 @@ func (o Options) bound(ctx context.Context, c *call, next handler) error {
 	return err
 }
 
-// caught turns a driver's panic into an error. Otherwise one bad entry would crash this manager and each of its successors.
+// caught recovers a driver's panic: one bad entry would crash every leader.
 func (o Options) caught(call func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
