@@ -205,27 +205,6 @@ func TestAppEntryThroughAnUpdateInPlace(t *testing.T) {
 	}
 }
 
-func TestAppOfAGatedPodStartsWithItsContainers(t *testing.T) {
-	t.Parallel()
-	w := steering(t)
-	since := metav1.NewTime(w.clock.Now())
-	pod := w.bornPod(w.cloneSet("web"), "web-1", func(pod *corev1.Pod) {
-		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: lifecycle.ConditionInRotation}}
-		pod.Status.Conditions = []corev1.PodCondition{
-			{
-				Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: lifecycle.GatesNotReady,
-				LastTransitionTime: metav1.NewTime(since.Add(-time.Hour)),
-			},
-			{Type: corev1.ContainersReady, Status: corev1.ConditionTrue, LastTransitionTime: since},
-		}
-	})
-	w.reconcile(pod)
-	w.expectWaits("the pod is not ready from its creation on", Wait{Hook: "preNormal", Reason: "AppStarting", Since: w.clock.Now()})
-	w.sleep(visit.AppStarts)
-	w.reconcile(pod)
-	w.expectWaits("its application had its time", Wait{Hook: "preNormal", Reason: "AppNotRegistered", Since: since.Time})
-}
-
 func TestAppThatHasNotRegisteredKeepsThePodWaiting(t *testing.T) {
 	t.Parallel()
 	w := steering(t)
@@ -400,29 +379,6 @@ func TestAppEntryOfAPodThatMayNotHaveItsNameIsTakenOut(t *testing.T) {
 	w.expectRefused(pod, "ServiceClaimed")
 }
 
-func TestAppEntryLeavesNothingBehind(t *testing.T) {
-	t.Parallel()
-	w, pod, app := servingApp(t)
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconciles(pod, "", appLeave, writes)
-	w.expectApp("it is not Rollcall's to remove", app, registry.OutOfService)
-	w.expectHooks("", pod, "inPlaceUpdate")
-
-	t.Log("The pod is killed, and its application could not deregister itself.")
-	w.removePod(pod)
-	w.expectResult("", w.reconcile(pod), backoffBase)
-	w.expectJournal("a dead entry must not come back", appAsked, appLeave)
-	w.expectWaits("", Wait{Reason: "AppEntryRemains", Since: w.clock.Now()})
-	w.reconciles(pod, "it is out still", appAsked)
-	app.Deregister()
-	w.reconciles(pod, "the next pod at that address has to start in rotation", appAsked, appLeave)
-	w.expectEvents("nothing needs a person")
-	w.expectNoPages("")
-	if app.Remembered() {
-		t.Error("the next pod at that address starts out of rotation")
-	}
-}
-
 func TestAppEntryThatComesToTheAddressOfAGonePodIsSpared(t *testing.T) {
 	t.Parallel()
 	w, pod, app := servingApp(t)
@@ -486,17 +442,6 @@ func TestAppEntryOfAnEndedPodIsSparedForTheNext(t *testing.T) {
 			w.expectNoPages("")
 		})
 	}
-}
-
-func TestAppEntryAtTheAddressOfAPodThatEndedAndStays(t *testing.T) {
-	t.Parallel()
-	w, pod, app := servingApp(t)
-	w.changePod(pod, func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed })
-	w.reconcile(pod)
-	w.takeJournal()
-	app.PutBack()
-	w.watches("it is that of a pod which the cache has not")
-	w.expectApp("", app, registry.InService)
 }
 
 func TestAppThatPutsItselfBackIsTakenOutAgain(t *testing.T) {
@@ -566,28 +511,6 @@ func TestEntriesChangeHands(t *testing.T) {
 	w.reconciles(pod, "what is left is the application's, as it has to be", appIn, deregisters+failed, writes)
 	w.expectApp("", app, registry.InService)
 	w.expectEvents("", "Normal Resolved")
-}
-
-// TestEntriesChangeHandsAsThePodLeaves: in Nacos, for one, the application's entry shows only once Rollcall's is gone.
-func TestEntriesChangeHandsAsThePodLeaves(t *testing.T) {
-	t.Parallel()
-	w := steering(t, func(s *choices) { s.RegisteredByApp = nil })
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
-	w.registry.App(w.instance(pod, "web", 8080)).Register()
-	w.apply(func(s *choices) { s.RegisteredByApp = map[string]bool{"default": true} })
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-	w.reconciles(pod, "", deregisters, appOut, writes)
-}
-
-func TestEntriesChangeHandsWhileThePodIsOut(t *testing.T) {
-	t.Parallel()
-	w := steering(t, draining15s, func(s *choices) { s.RegisteredByApp = nil })
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
-	w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
-	w.registry.App(w.instance(pod, "web", 8080)).Register()
-	w.apply(func(s *choices) { s.RegisteredByApp = map[string]bool{"default": true} })
-	w.takeJournal()
-	w.reconciles(pod, "Rollcall's entry is out, and may hide the application's", deregisters, appOut, writes)
 }
 
 func TestAnnotationSaysWhoRegisters(t *testing.T) {
@@ -726,22 +649,4 @@ func TestEntryOfAnotherAtAFormerAddress(t *testing.T) {
 			w.expectHooks("no client is sent to it", pod, "inPlaceUpdate")
 		})
 	}
-}
-
-func TestReadBackOfAnEntryOfAnother(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t, asking)
-	gone := w.registry.Foreign(w.instance(pod, "web", 8080))
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.registry.FailNext(fakeregistry.Match{Op: fakeregistry.OpDeregister}, errors.New("down"))
-	w.reconcile(pod)
-	w.takeJournal()
-	w.takeEvents()
-	w.reconcile(pod)
-	w.expectHooks("clients are given it by the other entry", pod, "inPlaceUpdate preDelete")
-	w.expectEvents("", `Warning AlsoRegistersItself hook preDelete waits`)
-	gone()
-	w.sleep(waiting.Longest)
-	w.reconcile(pod)
-	w.expectHooks("", pod, "inPlaceUpdate")
 }

@@ -17,11 +17,8 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/internal/observe"
-	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/internal/waiting"
-	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
@@ -118,37 +115,6 @@ func TestTwoNamespacesAtTheSameMoment(t *testing.T) {
 	w.expectAbsent(b)
 }
 
-func TestNameAfterARestart(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason string
-		lists  bool
-	}{
-		"a registry that was listed":               {"the list says who is registered", true},
-		"a registry that can't or has yet to list": {"the record is all there is", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			t.Log(tc.reason)
-			w := newWorld(t)
-			w.namespace("staging")
-			holder := w.servingPod(w.cloneSet("web", inNamespace("staging")), "web-1")
-			waits := w.bornPod(w.cloneSet("web"), "web-2")
-			w.expectRefused(waits, "ServiceClaimed")
-
-			w.restart()
-			if tc.lists {
-				w.resync(Listing{Confirms: true})
-			}
-			w.expectRefused(waits, `ServiceClaimed service "web" belongs to namespace staging`)
-			w.expectJoins(holder)
-			w.leaves(holder)
-			w.sleep(clusterstate.KeptFor)
-			w.expectJoins(waits)
-		})
-	}
-}
-
 // forgedRecord says that the pod is in service in a registry as web.
 func (w *world) forgedRecord(pod *corev1.Pod, registry string) {
 	w.Helper()
@@ -159,22 +125,6 @@ func (w *world) forgedRecord(pod *corev1.Pod, registry string) {
 	if got := w.record(pod); !got.Exists() {
 		w.Fatal("the forged record is none")
 	}
-}
-
-func TestRegistrationThatFailedHoldsNoName(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	named := annotated(service.AnnotationServices, "payments=8080")
-	w.registry.Fail(fakeregistry.Match{Pod: "a-1"}, registry.Terminal(fmt.Errorf("too long a name")))
-	first := w.bornPod(w.cloneSet("a"), "a-1", named)
-	second := w.bornPod(w.cloneSet("b", inNamespace("other")), "b-1", named)
-	w.reconcile(first)
-	w.expectRefused(second, "ServiceClaimed")
-	w.resync(Listing{})
-	w.expectRefused(second, "ServiceClaimed") // the call may still be carried out
-	w.sleep(2 * testTimeout)
-	w.resync(Listing{})
-	w.expectJoins(second)
 }
 
 // TestTakingAPodOutGivesNoRightToAName: it was never registered under it.
@@ -202,19 +152,6 @@ func TestTakingAPodOutGivesNoRightToAName(t *testing.T) {
 	}
 }
 
-// TestPodThatIsUpdatedKeepsItsName: the next leader knows by the record that it was registered, and takes it out.
-func TestPodThatIsUpdatedKeepsItsName(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.namespace("staging")
-	pod := w.servingPod(w.cloneSet("web", inNamespace("staging")), "web-1")
-	w.restart()
-	w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
-	w.expectRefused(w.bornPod(w.cloneSet("web"), "web-2"), `ServiceClaimed service "web" belongs to namespace staging: its pods are registered`)
-	w.kruiseMoves(pod, appspub.LifecycleStateUpdated)
-	w.expectJoins(pod)
-}
-
 func allowed(namespaces, selector, names string) func(*choices) {
 	return func(s *choices) {
 		a := service.Allowance{}
@@ -229,24 +166,6 @@ func allowed(namespaces, selector, names string) func(*choices) {
 		}
 		s.Services.Allowed = append(s.Services.Allowed, a)
 	}
-}
-
-func TestPolicy(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, allowed("team-a", "", "api"))
-	pod := w.bornPod(w.cloneSet("web", inNamespace("team-a")), "web-1")
-	w.reconcile(pod)
-	w.expectAbsent(pod)
-	w.expectEvents("another name is given to the namespace", `Warning ServiceNotAllowed hook preNormal waits: service.allowed in the `+
-		`configuration does not give service "web" to namespace team-a: write another name in annotation rollcall.dev/services, or have `+
-		`an entry added to service.allowed with namespaces: ["team-a"] and names: ["web"]`)
-
-	t.Log("A record that the tenant wrote is no way around it, for the next manager either.")
-	w.forgedRecord(pod, "default")
-	w.restart()
-	w.expectRefused(pod, "ServiceNotAllowed")
-	w.apply(allowed("team-a", "", "web"))
-	w.expectJoins(pod)
 }
 
 func TestPolicyTakesNoPodOut(t *testing.T) {
@@ -302,43 +221,4 @@ func TestLabelOfANamespaceChanges(t *testing.T) {
 	change()
 	w.expectAsked("the namespace's pod", "web-1")
 	w.expectJoins(pod)
-}
-
-func TestNamespaceThatTheCacheHasNotSeen(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	web := w.cloneSet("web")
-	shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: testNamespace}}
-	w.must(w.api.Delete(t.Context(), shop), "hiding the namespace")
-	w.restart()
-	pod := w.bornPod(web, "web-1")
-	w.expectResult("it is on its way", w.reconcile(pod), observe.StaleRecheck)
-	w.expectEvents("no person has to look")
-	w.queue.take()
-	w.namespace(testNamespace)
-	w.expectAsked("the namespace's pod", "web-1")
-	w.expectJoins(pod)
-}
-
-func TestNameThatAWorkloadUsesWhichHasJustCome(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.namespace("older", func(n *corev1.Namespace) { n.CreationTimestamp.Time = testEpoch().Add(-time.Hour) })
-	pod := w.bornPod(w.cloneSet("web"), "web-1", unready)
-	w.reconcile(pod)
-	w.cloneSet("web", inNamespace("older"))
-	w.changePod(pod, ready)
-	w.expectRefused(pod, "ServiceClaimed")
-}
-
-// TestNameOfAWorkloadToEnroll: a name is asked for before any pod of the workload needs it.
-func TestNameOfAWorkloadToEnroll(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.servingPod(w.cloneSet("web"), "web-1")
-	refused, err := w.r.NameRefused(t.Context(), clusterstate.AsWorkload(w.cloneSet("web", inNamespace("staging"))))
-	w.must(err, "asking for the name")
-	if got := observe.NameRefused(refused).Reason; got != reason.ServiceClaimed {
-		t.Errorf("refused for %q, want %q", got, reason.ServiceClaimed)
-	}
 }

@@ -3,7 +3,6 @@ package controller
 import (
 	"errors"
 	"testing"
-	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -40,21 +39,4 @@ func TestPodCondition(t *testing.T) {
 	w.reconciles(pod, "it is tried again", in)
 	w.deletePod(pod)
 	w.reconciles(pod, "a pod that goes tells it by going", deregisters, writes)
-}
-
-func TestConditionThatIsRefusedHoldsBackNoLook(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, draining15s)
-	w.rebuilt(func(o *Options) { o.PodCondition = true })
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
-	w.conditionRefused = apierrors.NewForbidden(schema.GroupResource{Resource: "pods/status"}, "web-1", errors.New("no right"))
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-	for range 10 {
-		w.reconcile(pod)
-	}
-	w.expectResult("the drain ends before the condition is tried again", w.reconcile(pod), 15*time.Second)
-	w.expectEvents("", "Warning PatchRefused hook inPlaceUpdate waits: patching the pod's condition: ")
-	w.sleep(15 * time.Second)
-	w.reconcile(pod)
-	w.expectHooks("the drain has passed", pod, "preDelete")
 }

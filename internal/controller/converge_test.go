@@ -185,35 +185,6 @@ func (w *world) newPod() *corev1.Pod {
 	return pod
 }
 
-func TestNewAddress(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t)
-	moveTo := func(ip string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Status.PodIP = ip } }
-
-	w.changePod(pod, moveTo("10.0.0.9"))
-	w.registry.FailNext(anyCall(), errors.New("down"))
-	w.reconciles(pod, "the old one goes first, and the new one does not wait for it", deregisters+failed,
-		"Register web@10.0.0.9:8080", writes)
-	w.expectWaits("what is left is shown", Wait{Reason: "RegistryUnavailable", Since: w.clock.Now()})
-
-	w.reconciles(pod, "it is tried again, and the record names it until then", deregisters, writes)
-	w.reconciles(pod, "once")
-
-	t.Log("The manager is restarted and the address changes once more.")
-	w.restart()
-	w.changePod(pod, moveTo("10.0.0.10"))
-	w.reconciles(pod, "the record knows the address", "Deregister web@10.0.0.9:8080", "Register web@10.0.0.10:8080", writes)
-}
-
-func TestInstanceThatNoRecordNames(t *testing.T) {
-	t.Parallel()
-	w, pod := born(t)
-	w.losesWrite(pod)
-	w.takeJournal()
-	w.changePod(pod, annotated(service.AnnotationServices, "api=9090"))
-	w.reconciles(pod, "this process put it in service, record or not", "Register api@10.0.0.1:9090", writes, deregisters, writes)
-}
-
 func twoServices(web *kruisev1alpha1.CloneSet) {
 	web.Spec.Template.Annotations = map[string]string{service.AnnotationServices: "admin=9090,web=8080"}
 }
@@ -323,20 +294,6 @@ func TestBackOffIsCappedAndForgotten(t *testing.T) {
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
 	w.registry.FailNext(anyCall(), errors.New("down"))
 	w.expectResult("what was overcome does not count any more", w.reconcile(pod), backoffBase)
-}
-
-func TestDualStack(t *testing.T) {
-	t.Parallel()
-	const first = "web@[fd00:10:244::7]:8080"
-	w := newWorld(t)
-	pod := w.pod(w.cloneSet("web"), "web-1", func(p *corev1.Pod) {
-		p.Status.PodIP, p.Status.PodIPs = "fd00:10:244::7", []corev1.PodIP{{IP: "fd00:10:244::7"}, {IP: "10.0.0.7"}}
-	})
-	w.reconciles(pod, "it stands under its first address, the one that podIP names", "Register "+first, writes)
-	w.restart()
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconciles(pod, "the next manager takes it out where it was put in", "Deregister "+first, writes)
-	w.expectAbsent(pod)
 }
 
 // slow is a registry that takes as long for each call as Nacos does until readers see it.

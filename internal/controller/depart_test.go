@@ -90,32 +90,6 @@ func TestPodIsUndoneByItsUID(t *testing.T) {
 	}
 }
 
-func TestPodThatLosesOnlyTheStateLabel(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t)
-	w.losesLabel(pod)
-
-	w.expectResult("no event will tell when it is really gone", w.reconcile(pod), waiting.Longest)
-	w.expectJournal("it lives and serves")
-	w.expectInService(pod)
-
-	t.Log("The label comes back.")
-	w.changePod(pod, inState(appspub.LifecycleStateNormal))
-	w.r.podEvents().Create(t.Context(), event.TypedCreateEvent[*corev1.Pod]{Object: w.current(pod)}, w.queue)
-	w.reconciles(pod, "nothing has changed")
-	if left := w.r.Tracker.Departures(); len(left) > 0 {
-		t.Errorf("%d pods are taken for gone, want none", len(left))
-	}
-
-	t.Log("It goes again, and then the pod does.")
-	w.losesLabel(pod)
-	w.reconcile(pod)
-	w.changePod(pod, func(p *corev1.Pod) { p.Finalizers = nil })
-	w.deletePod(pod)
-	w.reconciles(pod, "", deregisters)
-	w.expectNoPages("all is undone")
-}
-
 // TestPodWithoutTheStateLabelThatHasEnded: its address may be another pod's by now, and no event tells.
 func TestPodWithoutTheStateLabelThatHasEnded(t *testing.T) {
 	t.Parallel()
@@ -161,18 +135,6 @@ func TestPodWithoutTheStateLabelThatWasNeverRegistered(t *testing.T) {
 			w.expectNoPages("all is undone")
 		})
 	}
-}
-
-func TestPodIsNotTakenForGoneOnAnError(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t)
-	w.removePod(pod)
-	live := w.r.APIReader
-	w.apiServerAway()
-	w.reconcileFails(pod)
-	w.expectJournal("an error is no reason to remove anything")
-	w.rebuilt(func(o *Options) { o.APIReader = live })
-	w.reconciles(pod, "", deregisters)
 }
 
 func TestPodIsGoneWithItsNamespaceAndTheRightsInIt(t *testing.T) {
@@ -252,22 +214,6 @@ func TestDeparturesThatCostNothing(t *testing.T) {
 		t.Errorf("%d reads from the API server, want none: a rollout deletes pods by the thousand", w.liveReads)
 	}
 	w.expectNoPages("no pod is left")
-}
-
-func TestDepartureOfAPodWithoutHooksOrRecord(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	web := w.cloneSet("web")
-	pod := w.bornPod(web, "web-1")
-	w.losesWrite(pod)
-
-	t.Log("The hooks are edited away before the record is written, and then the pod goes.")
-	w.changeCloneSet(web, func(web *kruisev1alpha1.CloneSet) { web.Spec.Lifecycle = nil })
-	w.changePod(pod, func(p *corev1.Pod) { p.Finalizers = nil })
-	w.takeJournal()
-	w.reconciles(pod, "it is in service by our doing, so it stays ours", writes)
-	w.removePod(pod)
-	w.reconciles(pod, "", deregisters)
 }
 
 // TestEventsAndReconcilesAtOnce is for the race detector: handlers, reconciles, settings and metrics use the ledger from

@@ -106,22 +106,6 @@ func TestDrainBeginsWhenTheApplicationsOwnEntryGoes(t *testing.T) {
 	}
 }
 
-func TestDrainBeginsAnewUnderAnotherStamp(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t, draining15s)
-	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
-	w.sleep(10 * time.Second)
-
-	t.Log("The deletion is cancelled and comes again while no manager is there to see it.")
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingNormal)
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.restart()
-	w.takeJournal()
-	result := w.reconcile(pod)
-	w.expectJournal("it can have been in service in between", deregisters, writes)
-	w.expectResult("the whole of it", result, 15*time.Second)
-}
-
 func TestDrainOfAnApplicationsEntryBeginsAnewUnderAnotherManager(t *testing.T) {
 	t.Parallel()
 	w, pod, app := servingApp(t, draining15s)
@@ -137,18 +121,6 @@ func TestDrainOfAnApplicationsEntryBeginsAnewUnderAnotherManager(t *testing.T) {
 	w.expectJournal("no list has such an entry, and nothing tells what its clients were given", appOut, writes)
 	w.expectResult("the whole of it", result, 15*time.Second)
 	w.expectHooks("", pod, "inPlaceUpdate preDelete")
-}
-
-func TestDrainOfThePodsOwn(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, draining15s)
-	pod := w.servingPod(w.cloneSet("web"), "web-1", annotated(service.AnnotationDrain, "40s"))
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.expectResult("the pod's annotation wins", w.reconcile(pod), 40*time.Second)
-
-	w.changePod(pod, annotated(service.AnnotationDrain, "0s"))
-	w.takeJournal()
-	w.reconciles(pod, "someone is in a hurry", writes)
 }
 
 func TestDrainThatIsMadeLongerIsInTheAuditLog(t *testing.T) {
@@ -245,20 +217,6 @@ func TestReaderLag(t *testing.T) {
 	w.expectEvents("a lag is no news")
 }
 
-func TestReaderLagHoldsBackNoOther(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t, func(s *choices) { s.ReaderLag = map[string]time.Duration{"elsewhere": time.Minute} })
-	w.expectHooks("it is another registry's", pod, "preNormal inPlaceUpdate preDelete")
-
-	w.apply(lagging1m)
-	w.changePod(pod, annotated(service.AnnotationWeight, "20"))
-	w.expectResult("Kruise waits for nothing in Normal", w.reconcile(pod), 0)
-
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconcile(pod)
-	w.expectHooks("who goes out waits for its drain alone", pod, "inPlaceUpdate")
-}
-
 // TestNoPodLeavesBeforeTheReadersKnowTheNextPlace: clients of the old registry notice at once, those of the new one lag.
 func TestNoPodLeavesBeforeTheReadersKnowTheNextPlace(t *testing.T) {
 	t.Parallel()
@@ -274,15 +232,4 @@ func TestNoPodLeavesBeforeTheReadersKnowTheNextPlace(t *testing.T) {
 	w.expectInService(pod)
 	w.sleep(time.Minute)
 	w.reconciles(pod, "now they do", deregisters, writes)
-}
-
-// TestReasonThatPassesIntoADrainIsResolved: the drain itself is no news.
-func TestReasonThatPassesIntoADrainIsResolved(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t, draining15s)
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.registry.FailNext(anyCall(), errors.New("down"))
-	w.reconcile(pod)
-	w.reconcile(pod)
-	w.expectEvents("", "Warning RegistryUnavailable ", "Normal Resolved RegistryUnavailable has passed")
 }

@@ -74,37 +74,6 @@ func TestNodeWithADeadline(t *testing.T) {
 	w.expectInService(pod)
 }
 
-// TestNodeThatShutsDown takes the node from under both pods of a service: neither the threshold nor the policy keeps them.
-func TestNodeThatShutsDown(t *testing.T) {
-	t.Parallel()
-	for name, policy := range map[string]func(*choices){"FailOver": func(*choices) {}, "Keep": keepsUnready} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			testNodeThatShutsDown(t, policy)
-		})
-	}
-}
-
-func testNodeThatShutsDown(t *testing.T, policy func(*choices)) {
-	t.Helper()
-	w := newWorld(t, policy)
-	w.node("node-1")
-	pods := w.servingPods(2, onNode("node-1"))
-	w.changeNode("node-1", nodeIs(corev1.ConditionFalse, "node is shutting down"))
-	w.reconciles(pods[0], "its containers have got SIGTERM", failsOver, writes)
-	w.turn(pods[1], unready)
-	w.reconcile(pods[1])
-	w.expectNotInService(pods[1])
-	w.expectEvents("no panic keeps the last one", "Warning Ending ", "Warning Ending ")
-	w.takeJournal()
-
-	t.Log("The shutdown was cancelled.")
-	w.changeNode("node-1", nodeIs(corev1.ConditionTrue, ""))
-	w.reconciles(pods[0], "it is ready", registers, writes)
-	w.turn(pods[1], unready)
-	w.reconciles(pods[1], "what is out stays out until it is ready")
-}
-
 // TestEndingPodIsNotPutInService: OpenKruise waits for it in vain, whatever its hooks.
 func TestEndingPodIsNotPutInService(t *testing.T) {
 	t.Parallel()

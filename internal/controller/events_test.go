@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -23,45 +22,6 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/visit"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
-
-func TestQueueHasRolloutsFirst(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		state appspub.LifecycleStateType
-		dies  bool
-		want  int
-	}{
-		"PreparingNormal": {state: appspub.LifecycleStatePreparingNormal},
-		"Normal":          {state: appspub.LifecycleStateNormal},
-		"Updating":        {state: appspub.LifecycleStateUpdating},
-		"Updated":         {state: appspub.LifecycleStateUpdated},
-		"PreparingUpdate": {state: appspub.LifecycleStatePreparingUpdate, want: podqueue.PriorityRollout},
-		"PreparingDelete": {state: appspub.LifecycleStatePreparingDelete, want: podqueue.PriorityRollout},
-		"being deleted":   {state: appspub.LifecycleStateNormal, dies: true, want: podqueue.PriorityRollout},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			pod := w.pod(w.cloneSet("web"), "web-1", inState(tc.state))
-			if tc.dies {
-				w.deletePod(pod)
-			}
-			pod = w.current(pod)
-			before := pod.DeepCopy()
-			before.ResourceVersion = "1" // the same version on both sides would be a resync, which can wait
-			handlers := w.r.podEvents()
-			handlers.Create(t.Context(), event.TypedCreateEvent[*corev1.Pod]{Object: pod}, w.queue)
-			handlers.Update(t.Context(), event.TypedUpdateEvent[*corev1.Pod]{ObjectOld: before, ObjectNew: pod}, w.queue)
-			handlers.Delete(t.Context(), event.TypedDeleteEvent[*corev1.Pod]{Object: pod}, w.queue)
-			w.r.enqueueAll(t.Context(), w.queue)
-
-			want := added{Request: lifecycle.PodIDOf(pod), Priority: tc.want}
-			if diff := cmp.Diff([]added{want, want, want, want}, w.queue.take()); diff != "" {
-				t.Errorf("requests (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
 
 // expectAsked holds the names of the pods that were put into the queue since the last look against those that should be.
 func (w *world) expectAsked(why string, want ...string) {
@@ -209,27 +169,5 @@ func TestSlotsGoToRolloutsFirst(t *testing.T) {
 		w.expectHooks("", second, "preNormal inPlaceUpdate preDelete")
 		w.expectSlots("all have gone", 0, 0)
 		w.expectWoken("no pod waits any more")
-	})
-}
-
-func TestPodThatIsToTryAgainStillHasItsTrouble(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, inFlight(2))
-		web := w.cloneSet("web")
-		pod := w.bornPod(web, "web-1")
-		w.registry.FailNext(anyCall(), errors.New("down"))
-		w.reconcile(pod)
-		w.expectEvents("", "Warning RegistryUnavailable")
-		hold := w.registry.Hold(fakeregistry.Match{Pod: "web-2"})
-		ended := w.begins(w.bornPod(web, "web-2"))
-		w.takeEvents()
-		w.expectResult("", w.reconcile(pod), visit.WokenRecheck)
-		w.expectEvents("nothing has passed yet")
-		hold.Release()
-		ended.Wait()
-		w.takeEvents()
-		w.reconcile(pod)
-		w.expectEvents("now it has", "Normal Resolved")
 	})
 }

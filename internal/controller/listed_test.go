@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -17,29 +16,6 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
 )
-
-func TestListConfirmsWhatIsRegistered(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	web := w.cloneSet("web")
-	var pods []*corev1.Pod
-	for i := range 3 {
-		pods = append(pods, w.servingPod(web, fmt.Sprintf("web-%d", i)))
-	}
-	w.kruiseMoves(pods[2], appspub.LifecycleStateUpdated)
-	w.restart()
-	w.resync(Listing{Confirms: true})
-	w.reconcile(pods[0])
-	w.reconcile(pods[1])
-	w.expectJournal("the list says that both are in service")
-	w.reconciles(pods[2], "Kruise waits for it", "Register web@10.0.0.3:8080")
-	if got := w.resync(Listing{}); len(got.Missing)+got.Different+len(got.Unknown) > 0 {
-		t.Fatalf("resync found %+v, want nothing: they are known by now", got)
-	}
-
-	w.reconcileIn(pods[0], appspub.LifecycleStatePreparingDelete)
-	w.expectAbsent(pods[0])
-}
 
 // TestTheClusterUIDComesWithTheNextRegister: an upgrade makes no call for an entry that lacks the UID, nor does a list.
 func TestTheClusterUIDComesWithTheNextRegister(t *testing.T) {
@@ -62,37 +38,6 @@ func TestTheClusterUIDComesWithTheNextRegister(t *testing.T) {
 	if len(entries) != 1 || entries[0].ClusterUID != "uid-of-the-cluster" {
 		t.Errorf("the registry has %+v, want one entry with the UID", entries)
 	}
-}
-
-func TestDriftIsCorrected(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t)
-	in := w.instance(pod, "web", 8080)
-	stray := in
-	in.Weight, stray.Service = 7, "api"
-	w.must(w.backend.Register(w.Context(), in), "changing the weight, as somebody does in a console")
-	w.must(w.backend.Register(w.Context(), stray), "leaving an entry, as a process that died does")
-	w.resync(Listing{})
-	w.expectDoubtful("", pod, pod)
-	w.reconciles(pod, "what a list says counts", "Register web@10.0.0.1:8080", "Deregister api@10.0.0.1:8080")
-
-	w.must(w.backend.Register(w.Context(), in), "keeping its weight, as a registry does that has no place for another")
-	w.resync(Listing{})
-	w.expectDoubtful("a third Register would change nothing")
-}
-
-func TestDyingPodThatIsListedIsFreed(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t)
-	w.changePod(pod, func(p *corev1.Pod) { delete(p.Labels, appspub.LifecycleStateKey) })
-	w.deletePod(pod)
-	w.restart()
-	_, err := w.cluster().Gone(t.Context(), w.resync(Listing{}).Unknown)
-	w.must(err, "asking")
-	w.expectDoubtful("the cache has no such pod", pod)
-	w.reconcile(pod)
-	w.expectAbsent(pod)
-	w.expectHooks("it was held by our finalizer alone", pod, "gone")
 }
 
 func TestQueueHasDoubtsLast(t *testing.T) {
@@ -155,37 +100,6 @@ func (w *world) expectLooks(why string, got []lifecycle.PodID, want []*corev1.Po
 	}
 	if !slices.Equal(got, wanted) {
 		w.Fatalf("to be looked at are %v, want %v\nwhy: %s", got, wanted, why)
-	}
-}
-
-// TestPodWithoutARecordWaitsForAList: the manager before this one died after it had put the pod in service, and the pod's
-// description has changed since.
-func TestPodWithoutARecordWaitsForAList(t *testing.T) {
-	t.Parallel()
-	for name, described := range map[string]func(*corev1.Pod){
-		"as another service": annotated(service.AnnotationServices, "api=9090"),
-		"wrongly":            annotated(service.AnnotationServices, "web=x"),
-		"without an address": func(pod *corev1.Pod) { pod.Status.PodIP = "" },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w, pod := born(t, with(func(r *Registry) { r.Lister = noLister{} }))
-			w.losesWrite(pod)
-			in := w.instance(pod, "web", 8080)
-			w.restart()
-			w.changePod(pod, described)
-			w.takeJournal()
-			w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
-			w.expectHooks("clients may be given the pod", pod, "inPlaceUpdate preDelete")
-			w.expectWaits("", Wait{Hook: "preDelete", Reason: "RegistryUnavailable", Since: w.clock.Now()})
-
-			w.compare(w.listing(Listing{Entries: []registry.Entry{{Instance: in, State: registry.InService}}}))
-			w.reconcile(pod)
-			if got := w.takeJournal(); !slices.Contains(got, deregisters) {
-				t.Errorf("calls and writes are %q, want %s among them", got, deregisters)
-			}
-			w.expectHooks("", pod, "inPlaceUpdate")
-		})
 	}
 }
 

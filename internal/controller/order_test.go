@@ -57,38 +57,6 @@ func TestPodWithAProblem(t *testing.T) {
 	}
 }
 
-func TestHookIsAssertedBeforeThePodLeaves(t *testing.T) {
-	t.Parallel()
-	for _, state := range []appspub.LifecycleStateType{appspub.LifecycleStateUpdated, appspub.LifecycleStatePreparingNormal} {
-		t.Run(string(state), func(t *testing.T) {
-			t.Parallel()
-			w, pod := serving(t)
-			w.withRegistry("new")
-			w.apply(func(s *choices) { s.DefaultRegistries = []string{"new"} })
-			repair := w.registry.Fail(anyCall(), errors.New("down"))
-			w.kruiseMoves(pod, state, func(p *corev1.Pod) {
-				delete(p.Labels, preNormalLabel)
-				if state == appspub.LifecycleStateUpdated {
-					delete(p.Labels, inPlaceLabel)
-				}
-			})
-			w.reconciles(pod, "it has nothing to do with the old one any more", "new: "+registers, writes, deregisters+failed)
-			w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
-			w.expectEvents("it is shown all the same", "Warning RegistryUnavailable ")
-			w.expectWaits("no hook waits", Wait{Reason: "RegistryUnavailable", Since: w.clock.Now()})
-
-			t.Log("The next manager knows from the record what there is to leave.")
-			w.restart()
-			repair()
-			w.kruiseMoves(pod, appspub.LifecycleStateNormal)
-			w.reconciles(pod, "", "new: "+registers, deregisters, writes)
-			w.expectWaits("")
-			w.restart()
-			w.reconciles(pod, "what it has left stands in the record no more", "new: "+registers)
-		})
-	}
-}
-
 // TestMoveOfAPodThatIsKept: what is not ready and serves all the same leaves no place while the next one is not known to have it.
 func TestMoveOfAPodThatIsKept(t *testing.T) {
 	t.Parallel()
@@ -141,19 +109,6 @@ func TestPodThatIsKeptLeavesNothingBeforeTheNextRegistryGivesItToClients(t *test
 			w.expectNotInService(pod)
 		})
 	}
-}
-
-// TestPodThatIsKeptIsArmed: a pod that stays in service although it is not ready must not be updated or deleted unasked either.
-func TestPodThatIsKeptIsArmed(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t, keepsUnready)
-	w.changePod(pod, unready, func(p *corev1.Pod) {
-		p.Finalizers = nil
-		delete(p.Labels, inPlaceLabel)
-	})
-	w.reconciles(pod, "its hooks were added after it had turned unready, say", writes)
-	w.expectInService(pod)
-	w.expectHooks("Kruise asks from now on", pod, "preNormal inPlaceUpdate preDelete")
 }
 
 // withoutRegistry drops a registry from the configuration, and returns what there was.
@@ -269,48 +224,6 @@ func TestUnknownRegistryLetsNoPodGoUnasked(t *testing.T) {
 	w.expectHooks("", pod, "inPlaceUpdate")
 }
 
-func TestHeartbeatsKeepWhatTheRecordNames(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t)
-	w.changePod(pod, annotated(service.AnnotationWeight, "heavy"))
-	w.restart()
-	w.reconciles(pod, "")
-	w.expectHeld("what is wrong with its description takes no pod out", pod)
-	if other := w.r.Tracker.Kept("new"); len(other) > 0 {
-		t.Errorf("of a registry that the pod was never in, %v is held", other)
-	}
-	w.sleep(time.Second)
-	w.lose(pod)
-	w.reconcile(pod)
-	w.expectHeld("the record has lied")
-	w.expectJournal("nothing is known, and nothing is said")
-}
-
-func TestNoPodLeavesARegistryBeforeTheNextGivesItToClients(t *testing.T) {
-	t.Parallel()
-	asked, why := 0, errors.New("the check has not passed")
-	probe := probes(func() error {
-		asked++
-		return why
-	})
-	w := newWorld(t)
-	w.withRegistry("new")
-	w.apply(func(s *choices) {
-		s.Registries["new"] = Registry{Calls: s.Registries["new"].Calls, Prober: probe}
-	})
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
-	w.apply(func(s *choices) { s.DefaultRegistries = []string{"new"} })
-	w.expectResult("with a back-off", w.reconcile(pod), backoffBase)
-	w.expectJournal("clients would find it nowhere", "new: "+registers)
-	why = nil
-	w.reconciles(pod, "", deregisters, writes)
-	asked = 0
-	w.reconcile(pod)
-	if asked > 0 {
-		t.Errorf("asked %d times where nothing hangs on it", asked)
-	}
-}
-
 func TestDrainOfAPodWhoseRegistriesDoNotParse(t *testing.T) {
 	t.Parallel()
 	w, pod := serving(t, draining15s)
@@ -320,14 +233,4 @@ func TestDrainOfAPodWhoseRegistriesDoNotParse(t *testing.T) {
 	w.restart()
 	w.sleep(5 * time.Second)
 	w.expectResult("the record names all that was taken out", w.reconcile(pod), 10*time.Second)
-}
-
-func TestPodThatLosesItsAddress(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t)
-	w.changePod(pod, func(p *corev1.Pod) { p.Status.PodIP = "" })
-	w.reconciles(pod, "nothing is removed because of what is not known")
-	w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
-	w.expectNotInService(pod)
-	w.expectHooks("nor does that hold an update up", pod, "preDelete")
 }

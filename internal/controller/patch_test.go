@@ -2,7 +2,6 @@ package controller
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -11,89 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/observe"
-	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/internal/waiting"
-	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
-
-func TestPodThatMovedOnIsDecidedAgain(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t)
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-
-	t.Log("The update is rolled back while the registry answers.")
-	stop := w.registry.OnAnswer(fakeregistry.Match{Op: fakeregistry.OpFailOver}, func(fakeregistry.Call) {
-		w.kruiseMoves(pod, appspub.LifecycleStateNormal)
-	})
-	result := w.reconcile(pod)
-	stop()
-	w.expectJournal("", failsOver, writes+failed)
-	w.expectResult("the change brings us back, or this does", result, backoffBase)
-	w.expectHooks("nothing is flipped on what is past", pod, "preNormal inPlaceUpdate preDelete")
-
-	w.reconciles(pod, "Normal means in service, whatever was said before", registers)
-	w.expectInService(pod)
-	w.expectEvents("a rollback is no news")
-}
-
-func TestWriteThatIsRefusedIsShown(t *testing.T) {
-	t.Parallel()
-	pods := schema.GroupResource{Resource: "pods"}
-	for name, tc := range map[string]struct {
-		reason string
-		err    error
-		shown  string
-	}{
-		"forbidden": {"the ClusterRole was not applied whole, say",
-			apierrors.NewForbidden(pods, "web-1", errors.New("User \"rollcall\" cannot patch resource \"pods\"")),
-			`User "rollcall" cannot patch resource "pods"`},
-		"a webhook's code": {"a webhook chooses the code of its answer, 400 if it chooses none",
-			apierrors.NewBadRequest(`admission webhook "policy.example.com" denied the request: label "team" is missing`),
-			`label "team" is missing`},
-		"a value": {"what validation refuses once it refuses again",
-			apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "web-1", field.ErrorList{
-				field.Invalid(field.NewPath("metadata", "labels"), "not ok!", "a valid label must be"),
-			}), "metadata.labels"},
-		"too many":      {reason: "it passes", err: apierrors.NewTooManyRequests("slow down", 1)},
-		"a time-out":    {reason: "it passes", err: apierrors.NewTimeoutError("slow", 1)},
-		"a broken one":  {reason: "the webhook itself is away, and that passes", err: apierrors.NewInternalError(errors.New("failed calling webhook"))},
-		"unauthorized":  {reason: "a token is replaced before long", err: apierrors.NewUnauthorized("token expired")},
-		"no answer":     {reason: "the outcome is unknown", err: errors.New("connection reset by peer")},
-		"not available": {reason: "it passes", err: apierrors.NewServiceUnavailable("starting")},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w, pod := serving(t)
-			w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-			w.patching(func(func() error) error { return tc.err })
-			if tc.shown == "" {
-				w.reconcileFails(pod)
-				w.expectEvents(tc.reason)
-				w.expectWaits(tc.reason)
-				return
-			}
-			w.expectResult(tc.reason, w.reconcile(pod), backoffBase)
-			w.expectResult("it may be put right", w.reconcile(pod), 2*backoffBase)
-			w.expectWaits(tc.reason, Wait{Hook: "inPlaceUpdate", Reason: "PatchRefused", Since: w.clock.Now()})
-			told := w.takeEvents()
-			if len(told) != 1 || !strings.HasPrefix(told[0], "Warning PatchRefused hook inPlaceUpdate waits: ") ||
-				!strings.Contains(told[0], tc.shown) {
-				t.Errorf("got %q, want one Warning PatchRefused with %q\nreason: %s", told, tc.shown, tc.reason)
-			}
-
-			w.patching(nil)
-			w.expectResult("OpenKruise may not move it on", w.reconcile(pod), reason.Patience)
-			w.expectHooks("", pod, "preDelete")
-			w.expectEvents("a person may stop looking", "Normal Resolved PatchRefused has passed")
-			w.expectWaits("OpenKruise has yet to move the pod", Wait{Reason: "AwaitingOpenKruise", Since: w.clock.Now()})
-		})
-	}
-}
 
 func TestWriteThatFailsForLongIsShown(t *testing.T) {
 	t.Parallel()
@@ -127,42 +49,6 @@ func TestWriteThatFailsForLongIsShown(t *testing.T) {
 	w.patching(away)
 	w.reconcileFails(pod)
 	w.expectEvents("another failure is given its time too")
-}
-
-func TestCacheBehindOurOwnWrite(t *testing.T) {
-	t.Parallel()
-	w, pod := born(t)
-	before := w.current(pod)
-	w.reconcile(pod)
-	w.takeJournal()
-
-	w.stale = before
-	w.expectResult("the event of the write comes sooner", w.reconcile(pod), observe.StaleRecheck)
-	w.expectJournal("what we have done already is not done again")
-
-	w.stale = nil
-	w.expectResult("", w.reconcile(pod), 0)
-}
-
-func TestArmingThatFailsKeepsNoFormerAddress(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t)
-	w.changePod(pod, func(p *corev1.Pod) { p.Finalizers, p.Status.PodIP = nil, "10.0.0.99" })
-	w.losesWrite(pod)
-	w.expectJournal("another pod may have it before the patch passes", writes+failed, deregisters)
-	w.losesWrite(pod)
-	w.expectJournal("it is out", writes+failed)
-}
-
-func TestRefusalKeepsNoPodInThatHasToBeOut(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t, guards)
-	w.apply(func(s *choices) { s.Guard = false })
-	w.deletePod(pod)
-	w.patching(func(func() error) error {
-		return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web-1", errors.New("no"))
-	})
-	w.reconciles(pod, "clients are given it, whether its guard can be taken off or not", writes+failed, deregisters)
 }
 
 func TestPodThatMovesOnWhileItIsArmed(t *testing.T) {

@@ -43,26 +43,6 @@ func (w *world) servingPods(n int, change ...func(*corev1.Pod)) []*corev1.Pod {
 	return pods
 }
 
-// TestPanicCountsPodsThatAreInOneOfTheirRegistries: the other is down since before they came, and no hook has them wait for it.
-func TestPanicCountsPodsThatAreInOneOfTheirRegistries(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.withRegistry("new").Fail(anyCall(), errors.New("down"))
-	web := w.cloneSet("web", inRegistries("default,new"), func(web *kruisev1alpha1.CloneSet) { web.Spec.Lifecycle.PreNormal = nil })
-	pods := []*corev1.Pod{w.bornPod(web, "web-1", inState(appspub.LifecycleStateNormal)), w.bornPod(web, "web-2", inState(appspub.LifecycleStateNormal))}
-	for _, pod := range pods {
-		w.reconcile(pod)
-		w.tell(pod)
-	}
-	for _, pod := range pods {
-		w.turn(pod, unready)
-	}
-	for _, pod := range pods {
-		w.reconcile(pod)
-		w.expectInService(pod)
-	}
-}
-
 // TestRegistryThatWasNeverAskedHoldsNoPod: its circuit breaker has been open since the pod came.
 func TestRegistryThatWasNeverAskedHoldsNoPod(t *testing.T) {
 	t.Parallel()
@@ -282,29 +262,6 @@ func TestWhatCountsForAPanicAfterAnotherLeads(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestPanicCountsWhatTheCacheHas(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	pods := w.servingPods(2)
-	w.turn(pods[0], unready)
-	w.changePod(pods[1], unready) // its event is still on its way
-	w.reconcile(pods[1])
-	w.expectJournal("the pod that is read counts as it was read")
-	w.expectEvents("", "Warning PanicThreshold 2 of the 2 pods")
-}
-
-func TestPodCountsOnceForEachService(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.withRegistry("new")
-	web := w.cloneSet("web", inRegistries("default,new"))
-	pod := w.servingPod(web, "web-1")
-	w.tell(pod)
-	w.turn(pod, unready)
-	w.reconciles(pod, "it is the last of its service, in whatever many registries")
-	w.expectEvents("", "Warning PanicThreshold 1 of the 1 pods")
 }
 
 // TestPanicCountsWhatWasRestored: an API server that was restored from a backup has older versions of its pods, and these count.

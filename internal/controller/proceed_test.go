@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -97,33 +96,6 @@ func TestCallThatIsNotPermittedSaysNothingOfTheRegistry(t *testing.T) {
 	if got := w.registry.Calls(gets()); len(got) > 0 {
 		t.Errorf("the registry was asked %d times, want never: no call was made whose outcome is unknown", len(got))
 	}
-}
-
-func TestRegistryThatHasYetToBeAskedHoldsAPodBack(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, proceeds)
-		down := fakeregistry.New(fakeregistry.Memory(t.Context()))
-		w.apply(func(s *choices) {
-			one := s.Registries["default"]
-			one.MaxInFlight = 2
-			s.Registries = map[string]Registry{"default": one, "down": {Calls: down}}
-			s.DefaultRegistries = []string{"default", "down"}
-		})
-		web := w.cloneSet("web")
-		pod, other := w.servingPod(web, "web-1"), w.bornPod(web, "web-2")
-		down.Fail(anyCall(), errors.New("down"))
-		hold := w.registry.Hold(fakeregistry.Match{Pod: "web-2"})
-		ended := w.begins(other)
-		w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-		w.sleep(2 * time.Minute)
-		w.reconcile(pod)
-		w.expectHooks("one registry is down, and the other has not been asked", pod, "inPlaceUpdate preDelete")
-		hold.Release()
-		ended.Wait()
-		w.reconcile(pod)
-		w.expectHooks("the one has acknowledged", pod, "inPlaceUpdate")
-	})
 }
 
 func TestDrainThatBeganElsewhereIsNotCutShort(t *testing.T) {
@@ -304,23 +276,6 @@ func TestSkipInTheDrainOfTheLastLeader(t *testing.T) {
 	w.reconcile(pod)
 	w.expectHooks("a person waits for nothing", pod, "inPlaceUpdate")
 	w.expectEventWith("Warning Skipped ", "; nor for the drain, of which 5s are left")
-}
-
-func TestDrainOfAnApplicationsEntryIsNotCutShort(t *testing.T) {
-	t.Parallel()
-	w, pod, _ := servingApp(t, draining15s, func(s *choices) {
-		s.OnRegistryFailure = lifecycle.FailurePolicy{InPlaceUpdate: true, After: 2 * time.Second}
-	})
-	w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
-	w.sleep(10 * time.Second)
-	w.restart()
-	w.registry.Fail(anyCall(), errors.New("down"))
-	w.sleep(4 * time.Second)
-	w.reconcile(pod)
-	w.expectReleases("the record says when its drain began, too")
-	w.sleep(time.Second)
-	w.reconcile(pod)
-	w.expectReleases("now it has passed", "inPlaceUpdate by failurePolicy: 1")
 }
 
 func TestSkipFreesAPod(t *testing.T) {

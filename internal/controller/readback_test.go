@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
@@ -80,61 +79,6 @@ type gatewayError struct{}
 
 func (gatewayError) Error() string { return "answered 502 Bad Gateway" }
 func (gatewayError) Timeout() bool { return true }
-
-func TestTimeOutThatMayLandIsWaitedForAndThenReadBack(t *testing.T) {
-	t.Parallel()
-	never, lands := []string{asks, writes}, []string{asks, deregisters, asks, writes}
-	for name, tc := range map[string]struct {
-		reason string
-		err    error
-		lands  bool
-		want   []string
-	}{
-		"it never lands":        {"the registry says what is wanted, and no other call is made", context.DeadlineExceeded, false, never},
-		"it lands":              {"what it did is undone, and that is confirmed", context.DeadlineExceeded, true, lands},
-		"a gateway's, never":    {"the registry says what is wanted, and no other call is made", gatewayError{}, false, never},
-		"a gateway's, it lands": {"what it did is undone, and that is confirmed", gatewayError{}, true, lands},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w, pod := born(t, asking)
-			w.registry.FailNext(anyCall(), tc.err)
-			w.reconcile(pod)
-			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-			w.takeJournal()
-
-			result := w.reconcile(pod)
-			w.expectJournal("an answer now would prove nothing about what lands after it", deregisters)
-			w.expectResult("until the time-out has passed twice", result, 2*testTimeout-time.Second)
-			w.expectWaits("", Wait{Hook: "preDelete", Reason: "Settling", Since: w.clock.Now()})
-			w.sleep(4 * time.Second)
-			if tc.lands {
-				w.must(w.backend.Register(t.Context(), w.instance(pod, "web", 8080)), "landing the call")
-			}
-			w.reconciles(pod, "it is too early still")
-
-			w.sleep(5 * time.Second)
-			w.reconciles(pod, tc.reason, tc.want...)
-			w.expectAbsent(pod)
-			w.expectHooks("", pod, "inPlaceUpdate")
-		})
-	}
-}
-
-// TestDrainOfATimeOutCountsFromTheReadBack: a Register landed late and another hand removed it, so clients may have had the pod
-// until then, and no answer says so.
-func TestDrainOfATimeOutCountsFromTheReadBack(t *testing.T) {
-	t.Parallel()
-	w, pod := born(t, asking, draining15s)
-	w.registry.FailNext(anyCall(), context.DeadlineExceeded)
-	w.reconcile(pod)
-	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
-	w.must(w.backend.Register(t.Context(), w.instance(pod, "web", 8080)), "landing the call")
-	w.sleep(9 * time.Second)
-	w.must(w.backend.Deregister(t.Context(), w.instance(pod, "web", 8080)), "removing it")
-	w.expectResult("the whole drain is yet to come", w.reconcile(pod), 15*time.Second)
-	w.expectHooks("it drains", pod, "inPlaceUpdate preDelete")
-}
 
 func TestReadBackOfAGonePod(t *testing.T) {
 	t.Parallel()

@@ -47,75 +47,6 @@ func inRegistries(names string) func(*kruisev1alpha1.CloneSet) {
 	}
 }
 
-func TestRegistryThatDoesNotAnswerHoldsUpNoOther(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	other := w.withRegistry("new")
-	pod := w.bornPod(w.cloneSet("web", inRegistries("default,new")), "web-1")
-	silent, answers := w.registry.Hold(anyCall()), other.Hold(anyCall())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		w.reconcile(pod)
-	}()
-	w.must(silent.AwaitReached(t.Context(), 1), "asking the one that is silent")
-	w.must(answers.AwaitReached(t.Context(), 1), "asking the other")
-	if first := w.registry.Calls(anyCall())[0]; !first.Answered.IsZero() {
-		t.Errorf("the other is asked only once the silent one has timed out: %+v", first)
-	}
-	silent.Release()
-	answers.Release()
-	<-done
-}
-
-// TestRecordNamesWhatOneOfTwoRegistriesHas: the move hangs in the other, and the next manager has to know what there is to leave.
-func TestRecordNamesWhatOneOfTwoRegistriesHas(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	other := w.withRegistry("new")
-	w.apply(func(s *choices) { s.DefaultRegistries = []string{"default", "new"} })
-	pod := w.servingPod(w.cloneSet("web"), "web-1")
-	w.changePod(pod, annotated(service.AnnotationServices, "web=8080,admin=9090"))
-	repair := other.Fail(anyCall(), errors.New("down"))
-	const admin = "Register admin@10.0.0.1:9090"
-	w.reconciles(pod, "it is in service there", admin, "new: "+admin+failed, writes)
-	w.reconciles(pod, "once is enough", "new: "+admin+failed)
-
-	t.Log("The change is taken back, and another manager leads, which no list tells what there is.")
-	repair()
-	w.changePod(pod, annotated(service.AnnotationServices, "web=8080"))
-	w.restart()
-	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
-	w.expectAbsent(pod)
-	w.expectHooks("", pod, "inPlaceUpdate")
-}
-
-// TestRecordKeepsWhatANewLeaderHasYetToAskFor: a registry that does not answer has the pod by the record alone, which names a new place
-// of another registry by now.
-func TestRecordKeepsWhatANewLeaderHasYetToAskFor(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	other := w.withRegistry("new")
-	w.apply(func(s *choices) { s.DefaultRegistries = []string{"default", "new"} })
-	web := w.cloneSet("web")
-	pod := w.servingPod(web, "web-1")
-	w.restart()
-	other.Fail(anyCall(), errors.New("down"))
-	for i := range 5 { // then its circuit breaker is open
-		w.reconcile(w.bornPod(web, fmt.Sprintf("tries-%d", i), inState(appspub.LifecycleStateNormal)))
-	}
-	w.changePod(pod, annotated(service.AnnotationServices, "web=8080,admin=9090"))
-	w.reconcile(pod)
-	want := []string{"default admin", "default web", "new web"}
-	var got []string
-	for _, in := range w.record(pod).Instances {
-		got = append(got, in.Registry+" "+in.Service)
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("the record names %q, want %q", got, want)
-	}
-}
-
 func TestRegistryThatTheConfigurationDropsWhileAPodIsInIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -301,19 +232,6 @@ func TestNoHeartbeatKeepsWhatIsBeingTakenAway(t *testing.T) {
 	hold.Release()
 	ended.Wait()
 	w.expectHeld("")
-}
-
-// TestHeartbeatKeepsAPodThatStaysAfterAll: its deletion was cancelled before the registry could be asked, and a panic keeps it.
-func TestHeartbeatKeepsAPodThatStaysAfterAll(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t, keepsUnready)
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.registry.FailNext(anyCall(), errors.New("down"))
-	w.reconcile(pod)
-	w.expectHeld("it may be gone")
-	w.kruiseMoves(pod, appspub.LifecycleStateNormal, unready)
-	w.reconcile(pod)
-	w.expectHeld("it is as it was", pod)
 }
 
 func (w *world) expectHeld(why string, want ...*corev1.Pod) {

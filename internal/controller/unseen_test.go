@@ -54,36 +54,6 @@ func unseenApp(t *testing.T, change ...func(*choices)) (*world, *corev1.Pod) {
 	return w, pod
 }
 
-func TestAppEntryThatNobodySawIsNotTakenForOut(t *testing.T) {
-	t.Parallel()
-	for state, hook := range map[appspub.LifecycleStateType]string{
-		appspub.LifecycleStatePreparingDelete: "preDelete", appspub.LifecycleStatePreparingUpdate: "inPlaceUpdate",
-	} {
-		t.Run(hook, func(t *testing.T) {
-			t.Parallel()
-			w, pod := unseenApp(t)
-			w.kruiseMoves(pod, state)
-			w.reconcile(pod)
-			w.expectHooks("clients may be given it at an address that nobody knows", pod, "inPlaceUpdate preDelete")
-			w.expectEvents("the hook waits by now", "Warning AppNotRegistered hook "+hook+" waits: the application's own entry of service")
-			w.sleep(time.Hour)
-			if got := w.reconcile(pod).RequeueAfter; got <= 0 || got > visit.AppRecheck {
-				t.Errorf("it is looked for again in %s, want at most %s", got, visit.AppRecheck)
-			}
-			w.expectHooks("no time makes it known", pod, "inPlaceUpdate preDelete")
-			w.restart()
-			w.reconcile(pod)
-			w.expectHooks("nor does another manager", pod, "inPlaceUpdate preDelete")
-
-			w.changePod(pod, skips(hook))
-			w.reconcile(pod)
-			if hooks := w.hooks(pod); hooks == "inPlaceUpdate preDelete" {
-				t.Error("a person lets it go, and it waits")
-			}
-		})
-	}
-}
-
 func TestAppEntryThatNobodySawGoesByTheFailurePolicy(t *testing.T) {
 	t.Parallel()
 	w, pod := unseenApp(t, proceeds)
@@ -94,20 +64,6 @@ func TestAppEntryThatNobodySawGoesByTheFailurePolicy(t *testing.T) {
 	w.reconcile(pod)
 	w.expectHooks("", pod, "inPlaceUpdate")
 	w.expectEvents("each release has an Event", "Warning Proceeded hook preDelete was released after 1m0s")
-}
-
-func TestAppEntryThatComesLateIsTakenOut(t *testing.T) {
-	t.Parallel()
-	w, pod := unseenApp(t, draining15s)
-	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
-	app := w.appAt(pod, pod.Status.PodIP)
-	w.sleep(time.Minute)
-	app.Register()
-	w.expectResult("clients have time to notice", w.reconcile(pod), 15*time.Second)
-	w.expectApp("it was given to clients until now", app, registry.OutOfService)
-	w.sleep(15 * time.Second)
-	w.reconcile(pod)
-	w.expectHooks("", pod, "inPlaceUpdate")
 }
 
 // TestAppEntryThatIsMissingWhileThePodGoes: what keeps the pod is that nobody ever saw an entry, and nothing else.
@@ -191,16 +147,6 @@ func TestAppEntryThatIsMissingWhileThePodGoes(t *testing.T) {
 				t.Errorf("it waits: %t, want %t: %s\nhooks %s, events %q", waits, tc.waits, tc.reason, w.hooks(pod), w.takeEvents())
 			}
 		})
-	}
-}
-
-func TestAppEntryOfADeletedPodThatNobodySawHoldsNothing(t *testing.T) {
-	t.Parallel()
-	w, pod := unseenApp(t, func(s *choices) { s.Guard = true })
-	w.deletePod(pod)
-	w.reconcile(pod)
-	if left := w.current(pod); left != nil {
-		t.Errorf("kubelet ends the pod whatever holds it, and finalizers %v are on it", left.Finalizers)
 	}
 }
 
@@ -326,32 +272,6 @@ func TestAppEntryThatMovesIsOne(t *testing.T) {
 	w.expectEvents("the application has one entry, at the pod's other address")
 }
 
-// TestAppEntryAtAnotherAddressOfAPodThatRollcallHadRegistered: the configuration has left the entries to the applications while it was out.
-func TestAppEntryAtAnotherAddressOfAPodThatRollcallHadRegistered(t *testing.T) {
-	t.Parallel()
-	w := steering(t, draining15s, func(s *choices) { s.RegisteredByApp = nil })
-	pod := w.servingPod(w.cloneSet("web"), "web-1", dualStack)
-	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
-	app := w.appAt(pod, otherIP)
-	app.Register()
-	w.apply(func(s *choices) { s.RegisteredByApp = map[string]bool{"default": true} })
-	w.reconcile(pod)
-	w.expectApp("it is looked for where the pod is reached", app, registry.OutOfService)
-}
-
-// TestAppEntryOfAPodThatRollcallNeverPutInService: no list shows what applications register.
-func TestAppEntryOfAPodThatRollcallNeverPutInService(t *testing.T) {
-	t.Parallel()
-	w := steering(t)
-	w.resync(Listing{})
-	pod := w.bornPod(w.cloneSet("web"), "web-1")
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	app := w.appAt(pod, pod.Status.PodIP)
-	app.Register()
-	w.reconcile(pod)
-	w.expectApp("it was in rotation before Rollcall came to the pod", app, registry.OutOfService)
-}
-
 // TestPodThatOnlyItsApplicationHasRegisteredIsNotLetGo: Rollcall registers it and never did, and the list shows who else has.
 func TestPodThatOnlyItsApplicationHasRegisteredIsNotLetGo(t *testing.T) {
 	t.Parallel()
@@ -434,34 +354,6 @@ func TestAppEntryThatMayBeAnotherPodsIsNotTaken(t *testing.T) {
 	w.expectHooks("", pod, "inPlaceUpdate preDelete")
 }
 
-func TestForgedRecordTakesOutNoEntryOfTheNode(t *testing.T) {
-	t.Parallel()
-	w, pod, _ := servingApp(t)
-	w.changePod(pod, func(pod *corev1.Pod) { pod.Status.HostIP = nodeIP })
-	daemon := w.appAt(pod, nodeIP)
-	daemon.Register()
-	forged := w.record(pod)
-	victim := forged.Instances[0]
-	victim.Address = nodeIP
-	forged.Instances = append(forged.Instances, victim)
-	w.writeRecord(pod, forged)
-	w.restart()
-	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
-	w.removePod(pod)
-	w.reconcile(pod)
-	w.expectApp("the pod has no such port there", daemon, registry.InService)
-}
-
-func TestLookForAnEntryThatFails(t *testing.T) {
-	t.Parallel()
-	w := steering(t)
-	pod := w.pod(w.cloneSet("web"), "web-1", inState(appspub.LifecycleStatePreparingDelete))
-	w.registry.FailNext(fakeregistry.Match{Op: fakeregistry.OpAppGet}, errors.New("down"))
-	w.reconcile(pod)
-	w.expectHooks("nothing is known", pod, "inPlaceUpdate preDelete")
-	w.expectEvents("", "Warning RegistryUnavailable hook preDelete waits")
-}
-
 func TestDryRunTellsWhichEntriesNobodySaw(t *testing.T) {
 	t.Parallel()
 	w := newDryRun(t)
@@ -496,27 +388,6 @@ func TestWorkloadIsToldOfEntriesThatNobodySaw(t *testing.T) {
 	w.sleep(waiting.RolloutPatience)
 	w.reconcile(pod)
 	w.expectEvents("that is another matter", "Warning RolloutWaits pod web-1")
-}
-
-// TestAppEntryThatMovesWhileNoManagerLeads: the record tells where it was.
-func TestAppEntryThatMovesWhileNoManagerLeads(t *testing.T) {
-	t.Parallel()
-	w := steering(t)
-	pod := w.bornPod(w.cloneSet("web"), "web-1", dualStack)
-	first, other := w.appAt(pod, pod.Status.PodIP), w.appAt(pod, otherIP)
-	first.Register()
-	w.reconcile(pod)
-	w.reconcileIn(pod, appspub.LifecycleStateNormal)
-	w.restart()
-	first.Deregister()
-	other.Register()
-	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
-	w.expectApp("it started again, and registered at the pod's other address", other, registry.OutOfService)
-	w.restart()
-	other.Deregister()
-	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
-	w.reconcile(pod)
-	w.expectHooks("it was found before, and has gone", pod, "")
 }
 
 // TestAppEntryThatWasOnlyFoundIsLeft: the configuration leaves the entries to Rollcall before any change was made for it.

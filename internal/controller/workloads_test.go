@@ -12,9 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-
-	"github.com/rollcall-dev/rollcall/internal/service"
-	"github.com/rollcall-dev/rollcall/internal/waiting"
 )
 
 // workloadsUnseen makes the cache one that has no CloneSets.
@@ -108,24 +105,6 @@ func TestHandlersThatAHookLosesWhileThePodDrainsAreFreed(t *testing.T) {
 	w.sleep(15 * time.Second)
 	w.reconciles(pod, "the drain has passed", writes)
 	w.expectHooks("nothing names the finalizer any more, and it would hold the pod when that is deleted", pod, "")
-	w.reconciles(pod, "once")
-}
-
-func TestOrphanThatCannotBeNamedIsFreedAllTheSame(t *testing.T) {
-	t.Parallel()
-	name, err := service.ParseNameTemplate("{workload}")
-	w := newWorld(t, func(s *choices) { s.Services.Name = name })
-	w.must(err, "parsing the service's name")
-	web := w.cloneSet("web")
-	pod := w.servingPod(web, "web-1")
-	w.deleteCloneSet(web)
-	w.changePod(pod, func(p *corev1.Pod) { p.OwnerReferences = nil })
-
-	w.expectResult("", w.reconcile(pod), waiting.Longest)
-	w.expectJournal("no finalizer is left that no workload names", writes)
-	w.expectHooks("", pod, "")
-	w.expectInService(pod)
-	w.expectEvents("its name came from the workload", "Warning InvalidPod no service name")
 	w.reconciles(pod, "once")
 }
 
