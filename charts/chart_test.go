@@ -263,11 +263,12 @@ secrets: {tls: other-tls, auth: other-auth}
 	}
 }
 
-// The manager refuses a change of cluster, namespaces and audit until it starts anew, and everything else in that edit with it.
+// The manager refuses a change of cluster, namespaces, audit and what a registry is until it starts again, and everything else in that
+// edit with it.
 func TestChartRestartsTheManagersWhereTheyMustStartAnew(t *testing.T) {
 	t.Parallel()
-	template := func(config string) any {
-		objects, err := helm(t, strings.Replace(example, "cluster: example", config, 1)+"\naudit: {enabled: true}")
+	template := func(former, now string) any {
+		objects, err := helm(t, strings.Replace(example, former, now, 1)+"\naudit: {enabled: true}")
 		expect.NoError(t, err)
 		for _, o := range objects {
 			if o.GetKind() == "Deployment" {
@@ -277,21 +278,26 @@ func TestChartRestartsTheManagersWhereTheyMustStartAnew(t *testing.T) {
 		}
 		return nil
 	}
-	before := template("cluster: example")
-	if _, is := template("cluster: prod-2907").(string); !is {
-		t.Error("the API server takes no number for an annotation, and the hash of cluster prod-2907 looks like one")
+	before := template("", "")
+	if _, is := template("cluster: example", "cluster: prod-1827").(string); !is {
+		t.Error("the API server takes no number for an annotation, and the hash of cluster prod-1827 looks like one")
 	}
+	const registry = `registry: {driver: http, endpoint: "https://registry.example.com", timeout: 5s, registeredBy: Rollcall}`
 	for _, c := range []struct {
-		reason, config string
-		restarts       bool
+		reason, former, now string
+		restarts            bool
 	}{
-		{"the manager marks entries with it", "cluster: other", true},
-		{"the manager's caches are made for them", "cluster: example\n  namespaces: [orders]", true},
-		{"the log is opened once", "cluster: example\n  audit: {path: /var/lib/rollcall/audit.jsonl}", true},
-		{"a running manager applies it", "cluster: example\n  drain: 7s", false},
+		{"the manager marks entries with it", "cluster: example", "cluster: other", true},
+		{"the manager's caches are made for them", "cluster: example", "cluster: example\n  namespaces: [orders]", true},
+		{"the log is opened once", "cluster: example", "cluster: example\n  audit: {path: /var/lib/rollcall/audit.jsonl}", true},
+		{"a running manager applies it", "cluster: example", "cluster: example\n  drain: 7s", false},
+		{"a name stands for one registry while the manager runs", "registry.example.com", "other.example.com", true},
+		{"and a registry keeps its name", registry, `registries: {main: {driver: http, endpoint: "https://registry.example.com"}}`, true},
+		{"default is the name of the only one", registry, `registries: {default: {driver: http, endpoint: "https://registry.example.com"}}`, false},
+		{"it is the same registry", "5s", "3s", false},
 	} {
-		if now := template(c.config); (now != before) != c.restarts {
-			t.Errorf("with %q the pods restart: %v, want %v: %s", c.config, now != before, c.restarts, c.reason)
+		if now := template(c.former, c.now); (now != before) != c.restarts {
+			t.Errorf("with %q the pods restart: %v, want %v: %s", c.now, now != before, c.restarts, c.reason)
 		}
 	}
 }

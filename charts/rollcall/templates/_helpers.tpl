@@ -69,3 +69,12 @@ subjects:
 {{- end }}
 {{- end }}
 {{- end }}
+
+{{/* fixed is what a running manager does not take: each registry stays what it is. */}}
+{{- define "rollcall.fixed" -}}
+{{- $registries := dict }}
+{{- range $name, $registry := .Values.config.registries | default (dict "default" .Values.config.registry) }}
+{{- $_ := set $registries $name (pick $registry "driver" "endpoint" "options") }}
+{{- end }}
+{{- set (pick .Values.config "cluster" "namespaces" "audit") "registries" $registries | toJson }}
+{{- end }}
