@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/rollcall-dev/rollcall/internal/audit"
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/controller"
@@ -40,7 +39,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	if err != nil {
 		return err
 	}
-	follows := &following{audit: a.audit, logger: a.logger, pods: pods, compares: compares, evicts: evicts}
+	follows := &following{logger: a.logger, pods: pods, compares: compares, evicts: evicts}
 	follows.apply(a.drivers.inForce())
 	shows := &showing{app: a, pods: pods, compares: compares}
 	shows.register(own)
@@ -135,22 +134,16 @@ func (a *app) newComparing(c *config.Config, own *prometheus.Registry, p *pods, 
 
 // following puts configurations in force.
 type following struct {
-	audit    *audit.Log
 	logger   logr.Logger
 	pods     *pods
 	compares *comparing
 	evicts   *evicting
-
-	// renamed are the registries' former names by the configuration before.
-	renamed map[string]string
 }
 
 // apply gives a configuration and its registries to those who work with it.
 func (f *following) apply(all *registries) {
 	s := settings(all)
 	warnOfShortDrains(&s, f.logger)
-	auditRenamed(f.audit, f.renamed, s.FormerNames)
-	f.renamed = s.FormerNames
 	f.pods.reconciler.Apply(s)
 	f.evicts.apply(all.config.Hooks, s.Drain)
 	f.pods.enrolls.Apply(all.config)

@@ -64,15 +64,6 @@ func audited(log *audit.Log, name string, trace registryclient.Trace) registrycl
 	}
 }
 
-// auditRenamed writes down which registries a configuration has renamed, by their former names.
-func auditRenamed(log *audit.Log, before, now map[string]string) {
-	for former, name := range now {
-		if before[former] != name {
-			log.Write(receipt.Line{Kind: receipt.Renamed, Former: former, Entry: receipt.Entry{Registry: name}})
-		}
-	}
-}
-
 // serveAudit answers the kubectl plugin with the whole log.
 func serveAudit(log *audit.Log, logger logr.Logger) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {

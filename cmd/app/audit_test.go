@@ -6,7 +6,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -44,19 +43,5 @@ func TestPartOfTheAuditLogIsNotServedAsTheWhole(t *testing.T) {
 	expect.NoError(t, os.Mkdir(path, 0o700))
 	if err := get(); err == nil {
 		t.Error("the client can't see that lines are missing")
-	}
-}
-
-func TestAuditRenamed(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "audit")
-	log, err := audit.Open(audit.Options{Path: path, MaxSize: 1 << 20, Name: "m", Version: "v1", Failed: func(int, error) {}})
-	expect.NoError(t, err)
-	auditRenamed(log, map[string]string{"first": "second"}, map[string]string{"first": "second", "other": "main"})
-	expect.NoError(t, log.Close(t.Context(), true))
-	text, err := os.ReadFile(path)
-	expect.NoError(t, err)
-	if lines := string(text); strings.Count(lines, `"kind":"renamed"`) != 1 || !strings.Contains(lines, `"former":"other","registry":"main"`) {
-		t.Errorf("the log has %s, want one line, which renames other to main", lines)
 	}
 }

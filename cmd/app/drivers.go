@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -56,8 +58,8 @@ func (o *options) checkConfig(ctx context.Context, f *flags) error {
 type registries struct {
 	config *config.Config
 	byName map[string]*opened
-	// renamed holds, by the names that were given up since the start, those that the same servers have now.
-	renamed map[string]string
+	// sections are those since the start, the last one of each name.
+	sections map[string]config.Registry
 	// rotated are those that were opened anew because their files changed, sorted.
 	rotated []string
 }
@@ -74,22 +76,18 @@ type opened struct {
 }
 
 // open returns the registries of a configuration. One that is in force stays where its section is the same but for
-// maxInFlight. Where its files changed, or its section and not its servers, it is opened anew as a client of the same servers, so
-// that the controller keeps what it knows of it; where only files changed it stays if that fails. open puts nothing in force. With
-// an error, the others were opened all the same.
+// maxInFlight. Where its section or its files changed it is opened again: it is the same registry, see fixed, and what is known of it
+// stays. Where only files changed it stays if that fails. open puts nothing in force. With an error, the others were opened all the same.
 func (d *drivers) open(ctx context.Context, c *config.Config) (*registries, error) {
-	next := &registries{config: c, byName: map[string]*opened{}}
 	before := d.inForce()
-	var problems []error
+	next := &registries{config: c, byName: map[string]*opened{}, sections: map[string]config.Registry{}}
+	maps.Copy(next.sections, before.sections)
+	maps.Copy(next.sections, c.Registries)
+	problems := fixed(before.sections, c)
 	for _, name := range c.RegistryNames() {
-		var kept, same *opened // what goes on, and what has the same servers
-		switch was := before.get(name); {
-		case was == nil:
-			same = before.get(before.formerName(c, name))
-		case was.section.SameDriver(c.Registries[name]):
-			kept, same = was, was
-		case was.section.SameServer(c.Registries[name]):
-			same = was
+		kept := before.get(name)
+		if kept != nil && !kept.section.SameDriver(c.Registries[name]) {
+			kept = nil
 		}
 		files := fingerprintOf(c.Registries[name].Config)
 		if kept != nil {
@@ -98,7 +96,7 @@ func (d *drivers) open(ctx context.Context, c *config.Config) (*registries, erro
 				continue
 			}
 		}
-		made, err := d.openOne(ctx, c, name, same)
+		made, err := d.openOne(ctx, c, name)
 		if err != nil {
 			problems = append(problems, registryError(c.RegistryPath(name), err))
 			continue
@@ -109,8 +107,6 @@ func (d *drivers) open(ctx context.Context, c *config.Config) (*registries, erro
 		}
 	}
 	problems = append(problems, next.unsteerable()...)
-	problems = append(problems, next.reused(before)...)
-	next.noteRenamed(before)
 	return next, errors.Join(problems...)
 }
 
@@ -127,20 +123,24 @@ func (r *registries) unsteerable() []error {
 	return problems
 }
 
-// reused refuses a name that meant another server until now, where that one stays under another name: the entries there carry the
-// former one, so that they would count as those of the server that has it now, which does not list them.
-func (r *registries) reused(before *registries) []error {
+// fixed refuses to give a name another registry than since the start, and a registry another name: what this process knows of entries
+// goes by the name. The next one lists the registry first, and so finds out what it has.
+func fixed(since map[string]config.Registry, c *config.Config) []error {
 	var problems []error
-	for _, name := range r.config.RegistryNames() {
-		was := before.get(name)
-		if was == nil || was.section.SameServer(r.config.Registries[name]) {
-			continue
+	refuse := func(name, format string, args ...any) {
+		problems = append(problems, field.Invalid(c.RegistryPath(name), field.OmitValueType{}, fmt.Sprintf(format, args...)))
+	}
+	for _, name := range c.RegistryNames() {
+		section := c.Registries[name]
+		was, had := since[name]
+		if had && !was.SameDriver(section) && !was.SameServer(section) {
+			refuse(name, "is the same registry as before only with the same driver, the same options and an address in common in endpoint, "+
+				"and a name can't stand for another registry while the manager runs: restart it, or give the other registry a name of its own")
 		}
-		for _, other := range r.config.RegistryNames() {
-			if other != name && was.section.SameServer(r.config.Registries[other]) {
-				problems = append(problems, field.Invalid(r.config.RegistryPath(name), field.OmitValueType{}, fmt.Sprintf(
-					"until now this was the name of the server that is registries[%s] here, and the entries in it carry the name: "+
-						"leave that server its name, and write the new one under a name of its own", other)))
+		for _, former := range slices.Sorted(maps.Keys(since)) {
+			if _, stays := c.Registries[former]; !had && !stays && section.SameServer(since[former]) {
+				refuse(name, "until now this was registries[%s], and a registry can't get another name while the manager runs: restart it, or "+
+					"keep the name", former)
 			}
 		}
 	}
@@ -161,36 +161,7 @@ func fingerprintOf(c registry.Config) fingerprint {
 	return sha256.Sum256(all)
 }
 
-// formerName returns the name here of a registry that has another one in the configuration; empty where it is not here.
-func (r *registries) formerName(c *config.Config, name string) string {
-	for former, o := range r.byName {
-		if _, stays := c.Registries[former]; !stays && o.section.SameServer(c.Registries[name]) {
-			return former
-		}
-	}
-	return ""
-}
-
-// noteRenamed notes which registries of the configuration before have another name in this one.
-func (r *registries) noteRenamed(before *registries) {
-	r.renamed = map[string]string{}
-	for name := range r.byName {
-		if former := before.formerName(r.config, name); before.get(name) == nil && former != "" {
-			r.renamed[former] = name
-		}
-	}
-	for former, name := range before.renamed {
-		if now, again := r.renamed[name]; again {
-			name = now
-		}
-		if r.get(name) != nil && r.get(former) == nil {
-			r.renamed[former] = name
-		}
-	}
-}
-
-// openOne opens a registry. It has the servers of the one before, if there is one.
-func (d *drivers) openOne(ctx context.Context, c *config.Config, name string, before *opened) (*opened, error) {
+func (d *drivers) openOne(ctx context.Context, c *config.Config, name string) (*opened, error) {
 	section := c.Registries[name]
 	cfg := section.Config
 	cfg.Logger = slog.New(logr.ToSlogHandler(d.logger.WithName("registry").WithValues("registry", name, "driver", section.Driver)))
@@ -204,15 +175,11 @@ func (d *drivers) openOne(ctx context.Context, c *config.Config, name string, be
 	if err != nil {
 		return nil, err
 	}
-	options := registryclient.Options{
+	o := &opened{section: section, client: registryclient.New(made, registryclient.Options{
 		Name: name, Driver: section.Driver, Timeout: section.Timeout, MaxInFlight: section.MaxInFlight,
 		Fence: d.fence, DryRun: d.dryRun.change(name), Metrics: d.metrics, Logger: d.logger,
 		Trace: audited(d.audit, name, d.traces.calls(name, cfg.Endpoint)),
-	}
-	if before != nil {
-		options.Server = before.client.Server()
-	}
-	o := &opened{section: section, client: registryclient.New(made, options)}
+	})}
 	o.handler, _ = made.(http.Handler)
 	return o, nil
 }
@@ -229,8 +196,7 @@ func (d *drivers) replace(next *registries) error {
 	d.current.Store(next)
 	err := before.closeBut(next) // and waits for the calls under way, which are counted when they end
 	for name, o := range before.byName {
-		// A registry that was opened anew keeps its metrics.
-		if now := next.get(name); now == nil || now.section.Driver != o.section.Driver {
+		if next.get(name) == nil { // one that was opened again keeps its metrics
 			d.metrics.Forget(name, o.section.Driver)
 		}
 	}

@@ -79,13 +79,13 @@ func TestDriversChangeMaxInFlightInPlace(t *testing.T) {
 
 func TestDriversReplaceOneOfSeveral(t *testing.T) {
 	t.Parallel()
+	two := strings.Replace(several, "new: {driver: fake}", "new: {driver: fake, endpoint: 'http://a'}", 1)
 	for name, tc := range map[string]struct {
 		reason, text string
 		shown        bool
 	}{
-		"it is dropped":          {"it is called no more", strings.Replace(several, "  new: {driver: fake}\n", "", 1), false},
-		"it has another driver":  {"it is another registry", strings.Replace(several, "new: {driver: fake}", "new: {driver: one}", 1), false},
-		"it has another section": {"a counter that begins at 0 again tells nothing of the registry", strings.Replace(several, "new: {driver: fake}", "new: {driver: fake, timeout: 1s}", 1), true},
+		"it is dropped":          {"it is called no more", strings.Replace(two, "  new: {driver: fake, endpoint: 'http://a'}\n", "", 1), false},
+		"it has another section": {"a counter that begins at 0 again tells nothing of the registry", strings.Replace(two, "new: {driver: fake", "new: {timeout: 1s, driver: fake", 1), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -97,10 +97,9 @@ func TestDriversReplaceOneOfSeveral(t *testing.T) {
 				}
 				return &fake{}, nil
 			})
-			d.constructors["one"] = newFake
 			gathered := prometheus.NewRegistry()
 			d.metrics = metrics.NewRegistryMetrics(gathered)
-			old := expectOpened(t, d, configured(t, several))
+			old := expectOpened(t, d, configured(t, two))
 			must(t, register(t.Context(), old))
 			called := make(chan error, 1)
 			before := d.current.Load().get("new")
@@ -129,35 +128,6 @@ func TestDriversReplaceOneOfSeveral(t *testing.T) {
 	}
 }
 
-func TestDriversKnowARenamedRegistryByItsServer(t *testing.T) {
-	t.Parallel()
-	d := newDrivers(t, newFake)
-	var server any
-	for _, step := range []struct {
-		name string
-		want map[string]string
-	}{
-		{"first", nil},
-		{"second", map[string]string{"first": "second"}},
-		{"third", map[string]string{"first": "third", "second": "third"}},
-		{"first", map[string]string{"second": "first", "third": "first"}},
-	} {
-		c := configured(t, "cluster: a\nhooks: {owned: [example.com/*]}\nregistries:\n  other: {driver: fake, endpoint: 'http://b'}\n  "+
-			step.name+": {driver: fake, endpoint: 'http://a', timeout: 1s}\ndefaultRegistries: [other]\n")
-		expectOpened(t, d, c)
-		now := d.current.Load().get(step.name).client.Server()
-		if server == nil {
-			server = now
-		}
-		if now != server {
-			t.Errorf("called %s it is another server: what is known of it is lost", step.name)
-		}
-		if got := settings(d.current.Load()).FormerNames; !maps.Equal(got, step.want) {
-			t.Errorf("after it was called %s: got %v, want %v", step.name, got, step.want)
-		}
-	}
-}
-
 func TestDriversServeTheRegistryReadOnly(t *testing.T) {
 	t.Parallel()
 	d := newDrivers(t, newFake)
@@ -177,8 +147,8 @@ func TestDriversServeTheRegistryReadOnly(t *testing.T) {
 		{"a name comes before the driver's own path", with("one", "two"), http.MethodGet, "/registries/new/v1/instances", http.StatusOK, "two /v1/instances"},
 		{"the default has a name too", with("one", "two"), http.MethodGet, "/registries/old/v1/instances", http.StatusOK, "one /v1/instances"},
 		{"a name that no registry has", with("one", "two"), http.MethodGet, "/registries/other/v1/instances", http.StatusNotFound, `no registry "other"`},
-		{"another registry is in force", with("two", "one"), http.MethodGet, "/v1/instances", http.StatusOK, "two"},
-		{"a driver that serves nothing says so", several, http.MethodGet, "/v1/instances", http.StatusNotFound, `"fake" can't be read here`},
+		{"another registry is in force", strings.Replace(with("one", "two"), "[old]", "[new]", 1), http.MethodGet, "/v1/instances", http.StatusOK, "two"},
+		{"a driver that serves nothing says so", with("one", "two") + "  third: {driver: fake}\n", http.MethodGet, "/registries/third/v1/instances", http.StatusNotFound, `"fake" can't be read here`},
 	} {
 		expectOpened(t, d, configured(t, step.config))
 		answer := httptest.NewRecorder()
@@ -425,23 +395,36 @@ func receive[T any](t *testing.T, from <-chan T) T {
 	}
 }
 
-func TestDriversRefuseANameThatMeantAnotherServer(t *testing.T) {
+// TestARegistryStaysWhatItIs: what a manager knows of the entries in a registry goes by its name.
+func TestARegistryStaysWhatItIs(t *testing.T) {
 	t.Parallel()
+	const others, renamed = "can't stand for another registry while the manager runs", "can't get another name while the manager runs"
 	before := map[string]string{"default": "http://a,http://b", "other": "http://c"}
 	for name, tc := range map[string]struct {
 		reason string
-		next   map[string]string
-		want   []string // of each problem: the name, and that of the server which had it
+		// between is in force before next; nil for none.
+		between, next map[string]string
+		// want are the refusals, by name.
+		want map[string]string
 	}{
-		"the same":                      {"nothing changes", before, nil},
-		"other servers":                 {"no list would show what is left at the former ones", map[string]string{"default": "http://d", "other": "http://c"}, nil},
-		"more servers of the same":      {"it is the same", map[string]string{"default": "http://a,http://b,http://d", "other": "http://c"}, nil},
-		"one server less":               {"it is the same", map[string]string{"default": "http://b", "other": "http://c"}, nil},
-		"renamed":                       {"the name is free", map[string]string{"legacy": "http://a", "other": "http://c"}, nil},
-		"two that part":                 {"each has servers that it had", map[string]string{"default": "http://a", "legacy": "http://b", "other": "http://c"}, nil},
-		"a new server, and the former":  {"entries at a would count as those of d", map[string]string{"default": "http://d", "legacy": "http://a", "other": "http://c"}, []string{"default legacy"}},
-		"the servers of a name dropped": {"entries at c would count as those of a", map[string]string{"other": "http://a", "third": "http://c"}, []string{"other third"}},
-		"swapped":                       {"each list would have the entries of the other", map[string]string{"default": "http://c", "other": "http://a"}, []string{"default other", "other default"}},
+		"the same":           {"nothing changes", nil, before, nil},
+		"more servers of it": {"it is the same", nil, map[string]string{"default": "http://a,http://b,http://d", "other": "http://c"}, nil},
+		"one server less":    {"it is the same", nil, map[string]string{"default": "http://b", "other": "http://c"}, nil},
+		"one server after another": {"each has one in common with the last", map[string]string{"default": "http://b,http://d", "other": "http://c"},
+			map[string]string{"default": "http://d", "other": "http://c"}, nil},
+		"a new one":      {"nothing is known of it", nil, map[string]string{"default": "http://a", "other": "http://c", "third": "http://d"}, nil},
+		"one less":       {"its entries stay", nil, map[string]string{"other": "http://c"}, nil},
+		"one comes back": {"it is the same", map[string]string{"other": "http://c"}, before, nil},
+		"other servers": {"they have none of the entries", nil, map[string]string{"default": "http://d", "other": "http://c"},
+			map[string]string{"default": others}},
+		"comes back as another": {"the same", map[string]string{"other": "http://c"}, map[string]string{"default": "http://d", "other": "http://c"},
+			map[string]string{"default": others}},
+		"another name": {"what is known of the entries goes by the former", nil, map[string]string{"legacy": "http://a", "other": "http://c"},
+			map[string]string{"legacy": renamed}},
+		"comes back under another name": {"the same", map[string]string{"other": "http://c"}, map[string]string{"legacy": "http://a", "other": "http://c"},
+			map[string]string{"legacy": renamed}},
+		"swapped": {"each list would have the entries of the other", nil, map[string]string{"default": "http://c", "other": "http://a"},
+			map[string]string{"default": others, "other": others}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -455,17 +438,20 @@ func TestDriversRefuseANameThatMeantAnotherServer(t *testing.T) {
 			}
 			d := newDrivers(t, newFake)
 			expectOpened(t, d, written(before))
+			if tc.between != nil {
+				expectOpened(t, d, written(tc.between))
+			}
 			next, err := d.open(t.Context(), written(tc.next))
 			must(t, next.closeBut(d.inForce()))
-			var got []string
+			got := map[string]string{}
 			for line := range strings.SplitSeq(fmt.Sprint(err), "\n") {
-				var name, had string
-				if _, err := fmt.Sscanf(strings.NewReplacer("[", " ", "]", " ").Replace(line),
-					"registries %s : Invalid value: until now this was the name of the server that is registries %s here", &name, &had); err == nil {
-					got = append(got, name+" "+had)
+				for _, why := range []string{others, renamed} {
+					if field, _, found := strings.Cut(line, "]: "); found && strings.Contains(line, why) {
+						got[strings.TrimPrefix(field, "registries[")] = why
+					}
 				}
 			}
-			if !slices.Equal(got, tc.want) || err == nil != (tc.want == nil) {
+			if !maps.Equal(got, tc.want) || err == nil != (tc.want == nil) {
 				t.Errorf("got %v (%v), want %v: %s", got, err, tc.want, tc.reason)
 			}
 		})

@@ -36,7 +36,7 @@ func TestManagerStartsWithoutOpenKruise(t *testing.T) {
 	m.ExpectAnswer(m.addresses.Registry, "/v1/instances", http.StatusOK, "one")
 	api.ExpectHeld()
 
-	m.Write(strings.Replace(minimal, "fake", "two", 1))
+	m.Write(strings.Replace(minimal, "registry:\n  driver: fake", "registries: {second: {driver: two}}", 1))
 	m.ExpectAnswer(m.addresses.Registry, "/v1/instances", http.StatusOK, "two")
 
 	must(t, m.Stop())

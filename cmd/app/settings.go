@@ -29,7 +29,6 @@ func settings(all *registries) observe.Settings {
 			Services:       c.Service,
 			Unready:        c.Unready,
 			PanicThreshold: c.PanicThreshold,
-			FormerNames:    all.renamed,
 		},
 		OnRegistryFailure: c.OnRegistryFailure,
 	}

@@ -41,8 +41,6 @@ type Claims struct {
 	// listed are the registries that have listed what they hold: there, a record proves nothing any more. No list has the entries that
 	// applications write.
 	listed map[string]bool
-	// known are the registries of the configuration. A call that began before that was read names a registry as it was called.
-	known configured
 	// readAt is when the records were read.
 	readAt time.Time
 }
@@ -94,7 +92,6 @@ func (g *claimGroup) count(e evidence, n int) {
 func newClaims() *Claims {
 	return &Claims{
 		groups: map[string]map[string]*claimGroup{}, holds: map[types.UID][]hold{}, listed: map[string]bool{},
-		known: func(in lifecycle.Key) (lifecycle.Key, bool) { return in, false },
 	}
 }
 
@@ -164,11 +161,8 @@ func (c *Claims) Forget(uid types.UID, now time.Time) {
 	c.drop(uid, now, true, func(hold) bool { return true })
 }
 
-// configured returns an instance under the name that its registry has by now, and whether the configuration has one of that name.
-type configured func(lifecycle.Key) (now lifecycle.Key, has bool)
-
 // recorded notes what the records of pods say, for registries that have not said themselves what they hold.
-func (c *Claims) recorded(pods []corev1.Pod, known configured, now time.Time) {
+func (c *Claims) recorded(pods []corev1.Pod, registries []lifecycle.Source, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.readAt = now
@@ -179,32 +173,19 @@ func (c *Claims) recorded(pods []corev1.Pod, known configured, now time.Time) {
 			continue
 		}
 		for _, in := range record.Instances {
-			in, has := known(in)
-			if has && (in.ByApp() || !c.listed[in.Registry]) {
+			if slices.Contains(registries, in.Source()) && (in.ByApp() || !c.listed[in.Registry]) {
 				c.note(pod.UID, hold{Key: in, namespace: pod.Namespace, evidence: byRecord})
 			}
 		}
 	}
 }
 
-// reconfigured has holds go by the names that their registries have by now, and forgets what only records say of registries that the
-// configuration does not have: no list will tell of those.
-func (c *Claims) reconfigured(known configured, now time.Time) {
+// reconfigured forgets what only records say of registries that the configuration does not have: no list will tell of those.
+func (c *Claims) reconfigured(registries []lifecycle.Source, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.known = known
-	for uid, holds := range c.holds {
-		for _, h := range slices.Clone(holds) {
-			former := h.Key
-			renamed, has := known(former)
-			if has && renamed == former || !has && h.evidence != byRecord {
-				continue
-			}
-			c.drop(uid, now, false, func(h hold) bool { return h.Key == former })
-			if has {
-				c.note(uid, h)
-			}
-		}
+	for uid := range c.holds {
+		c.drop(uid, now, false, func(h hold) bool { return h.evidence == byRecord && !slices.Contains(registries, h.Source()) })
 	}
 }
 
@@ -346,9 +327,6 @@ func (c *Claims) registered(u Use) bool {
 
 // note adds a hold, or raises its evidence.
 func (c *Claims) note(uid types.UID, h hold) {
-	if now, has := c.known(h.Key); has {
-		h.Key = now
-	}
 	i := slices.IndexFunc(c.holds[uid], func(other hold) bool { return other.Key == h.Key })
 	if i < 0 {
 		c.holds[uid] = append(c.holds[uid], h)

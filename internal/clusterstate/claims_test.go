@@ -36,7 +36,7 @@ type (
 
 func play(steps ...step) *scene {
 	s := &scene{Claims: newClaims(), rules: &Rules{}, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
-	s.reconfigured(s.rules.configured(registries()), s.now)
+	s.reconfigured(registries(), s.now)
 	s.observed(map[string]namespaceFacts{
 		first: {created: s.now.Add(-time.Hour), labels: labels.Set{"of": first}}, second: {created: s.now}, "a-twin": {}, "z-twin": {},
 	}, map[string]map[string]bool{"web": {first: true, second: true}}, s.now)
@@ -108,7 +108,7 @@ func lists(namespaces ...string) step {
 // records has the records of pods read, of which the namespace's has one.
 func records(namespace string, want lifecycle.Want, in lifecycle.Key) step {
 	return func(s *scene) {
-		s.recorded([]corev1.Pod{*recordedPod(namespace, want, in)}, s.rules.configured(registries()), s.now)
+		s.recorded([]corev1.Pod{*recordedPod(namespace, want, in)}, registries(), s.now)
 	}
 }
 
@@ -137,12 +137,9 @@ func reads(namespaces ...string) step {
 	}
 }
 
-// configures has registries go by other names, or leave the configuration.
-func configures(former map[string]string, registries ...string) step {
-	return func(s *scene) {
-		s.rules = &Rules{FormerNames: former}
-		s.reconfigured(s.rules.configured(sources(registries...)), s.now)
-	}
+// configures has all other registries leave the configuration.
+func configures(registries ...string) step {
+	return func(s *scene) { s.reconfigured(sources(registries...), s.now) }
 }
 
 func sources(registries ...string) []lifecycle.Source {
@@ -179,7 +176,6 @@ func TestWhoseANameIs(t *testing.T) {
 	left := func(then ...step) steps { return append(steps{joins(second), leaves(second)}, then...) }
 	tried := func(then ...step) steps { return append(steps{tries(second)}, then...) }
 	joinsOther := acknowledged(second, inOther)
-	moved := map[string]string{"default": "other"}
 	for name, tc := range map[string]struct {
 		reason string
 		steps  steps
@@ -231,16 +227,11 @@ func TestWhoseANameIs(t *testing.T) {
 		"missed after an answer": {"it registers anew", steps{joins(second), takes(second), misses(second)}, second, isRegistered},
 		"missed after a list":    {"the same", steps{lists(second), takes(second), misses(second)}, second, isRegistered},
 
-		"recorded in one that leaves": {"no list will tell what it has", steps{recorded(second), configures(nil, "other")}, first, isOlder},
+		"recorded in one that leaves": {"no list will tell what it has", steps{recorded(second), configures("other")}, first, isOlder},
 		"recorded there, and in another": {"it is still in that", steps{
-			recorded(second), joinsOther, configures(nil, "other"),
+			recorded(second), joinsOther, configures("other"),
 		}, second, isRegistered},
-		"registered in one that leaves": {"the pod is still in there", steps{joins(second), configures(nil, "other")}, second, isRegistered},
-		"recorded in one that moves":    {"it is the same server", steps{recorded(second), configures(moved, "other")}, second, isRecorded},
-		"registered in one that moves":  {"it is the same server", steps{joins(second), configures(moved, "other")}, second, isRegistered},
-		"left after the move": {"a call that began before has not brought it back", steps{
-			joins(second), configures(moved, "other"), joins(second), removed(second, inOther), passes(KeptFor),
-		}, first, isOlder},
+		"registered in one that leaves": {"the pod is still in there", steps{joins(second), configures("other")}, second, isRegistered},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -6,10 +6,8 @@
 package clusterstate
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,26 +20,10 @@ import (
 type Rules struct {
 	Ownership lifecycle.Ownership
 	Services  service.Rules
-	// FormerNames holds, by the former names of registries, those that the same servers have now.
-	FormerNames map[string]string
 	// Unready is the policy for a pod in Normal that is not ready.
 	Unready lifecycle.UnreadyPolicy
 	// PanicThreshold, in percent: while more pods of a service are unready, all stay in service.
 	PanicThreshold int
-}
-
-// configured knows those registries.
-func (r *Rules) configured(registries []lifecycle.Source) configured {
-	return func(in lifecycle.Key) (lifecycle.Key, bool) {
-		in = r.UnderItsName(in)
-		return in, slices.Contains(registries, in.Source())
-	}
-}
-
-// UnderItsName returns an instance under the name that a configuration since the start has given its registry.
-func (r *Rules) UnderItsName(in lifecycle.Key) lifecycle.Key {
-	in.Registry = cmp.Or(r.FormerNames[in.Registry], in.Registry)
-	return in
 }
 
 // State is all of it. Each part has a lock of its own and is safe for concurrent use.

@@ -216,12 +216,11 @@ func (w *Workloads) Refresh(ctx context.Context, rules *Rules, registries []life
 	if w.current && w.rules == rules {
 		return nil
 	}
-	known := rules.configured(registries)
 	if w.rules != rules {
-		w.claims.reconfigured(known, now)
+		w.claims.reconfigured(registries, now)
 	}
 	if !w.readRecords && !w.claims.haveListed(registries) {
-		if err := w.refreshRecords(ctx, known, now); err != nil {
+		if err := w.refreshRecords(ctx, registries, now); err != nil {
 			return err
 		}
 	}
@@ -249,12 +248,12 @@ func (w *Workloads) Refresh(ctx context.Context, rules *Rules, registries []life
 }
 
 // refreshRecords reads, once, what the leaders before this one have left in registries that have yet to list it.
-func (w *Workloads) refreshRecords(ctx context.Context, known configured, now time.Time) error {
+func (w *Workloads) refreshRecords(ctx context.Context, registries []lifecycle.Source, now time.Time) error {
 	var pods corev1.PodList
 	if err := w.cache.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing pods: %w", err)
 	}
-	w.claims.recorded(pods.Items, known, now)
+	w.claims.recorded(pods.Items, registries, now)
 	w.readRecords = true
 	return nil
 }

@@ -69,7 +69,7 @@ func (c *Config) differentServers(v *validator) {
 				// Without the endpoint: the driver, which refuses a password in it, has not seen it yet.
 				v.add(field.Invalid(c.RegistryPath(name).Child("endpoint"), field.OmitValueType{}, fmt.Sprintf(
 					"registries[%s] is the same server, with the same driver and options: remove one of the two names, and from "+
-						"defaultRegistries and the pods' annotations too; to rename a registry, write only the new name", first)))
+						"defaultRegistries and the pods' annotations too; to rename a registry, write only the new name and restart the manager", first)))
 			}
 		}
 	}

@@ -259,7 +259,7 @@ func TestAppEntriesThatAreNotAsExpected(t *testing.T) {
 				foreign = append(foreign, registry.Entry{Instance: at, State: registry.Foreign})
 			}
 			w.r.Tracker.Compare(tracker.Listing{
-				Registry: "default", Server: w.registry, Asked: w.clock.Now(), Foreign: foreign,
+				Registry: "default", Asked: w.clock.Now(), Foreign: foreign,
 			})
 		}
 	}
@@ -611,19 +611,6 @@ func TestApplicationThatRegistersItselfIsKnownFromTheFirstList(t *testing.T) {
 		w.runsResync()
 		w.reconciles(pod, "no call was made for it before", registers)
 		w.expectHooks("it could not be taken out safely", pod, "inPlaceUpdate preDelete")
-	})
-	t.Run("under a new name of the registry", func(t *testing.T) {
-		t.Parallel()
-		w, pod := serving(t)
-		w.registry.Foreign(w.instance(pod, "web", 8080))
-		w.runsResync()
-		w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
-		w.apply(func(s *choices) {
-			s.Registries = map[string]Registry{"main": s.Registries["default"]}
-			s.DefaultRegistries, s.FormerNames = []string{"main"}, map[string]string{"default": "main"}
-		})
-		w.reconcile(pod)
-		w.expectHooks("no list has come under that name", pod, "inPlaceUpdate preDelete")
 	})
 }
 

@@ -36,10 +36,8 @@ type Registry struct {
 	Steerer     registry.AppEntrySteerer
 	Lister      registry.Lister
 	MaxInFlight int
-	// Identity is that of its servers; nil for one of its own.
-	Identity any
-	Fence    registryclient.Fence
-	DryRun   func(registryclient.Subject)
+	Fence       registryclient.Fence
+	DryRun      func(registryclient.Subject)
 }
 
 // built gives each registry a client, the one that it had where it is the same.
@@ -49,8 +47,8 @@ func (w *world) built() observe.Settings {
 	s := w.settings.Settings
 	s.Registries = make(map[string]*registryclient.Client, len(w.settings.Registries))
 	for name, reg := range w.settings.Registries {
-		key := fmt.Sprintf("%s %T%p %p %p %p %p %d %v %p %p", name, reg.Calls, reg.Calls, reg.Getter, reg.Prober, reg.Steerer,
-			reg.Lister, reg.MaxInFlight, reg.Identity, reg.Fence, reg.DryRun)
+		key := fmt.Sprintf("%s %T%p %p %p %p %p %d %p %p", name, reg.Calls, reg.Calls, reg.Getter, reg.Prober, reg.Steerer,
+			reg.Lister, reg.MaxInFlight, reg.Fence, reg.DryRun)
 		if w.clients[key] == nil {
 			w.clients[key] = reg.client(name)
 		}
@@ -61,7 +59,7 @@ func (w *world) built() observe.Settings {
 
 func (r Registry) client(name string) *registryclient.Client {
 	return registryclient.New(r.capable(), registryclient.Options{
-		Name: name, Timeout: testTimeout, MaxInFlight: cmp.Or(r.MaxInFlight, 1000), Server: cmp.Or(r.Identity, any(r.Calls)),
+		Name: name, Timeout: testTimeout, MaxInFlight: cmp.Or(r.MaxInFlight, 1000),
 		Fence: r.Fence, DryRun: r.DryRun,
 	})
 }

@@ -126,13 +126,6 @@ func TestPodThatWasNeverInService(t *testing.T) {
 				return w.newPod()
 			}, none,
 		},
-		"new, and another registry of that name was listed": {
-			"it says nothing of this one",
-			func(w *world) *corev1.Pod {
-				w.resync(Listing{Server: fakeregistry.New(w.backend)})
-				return w.newPod()
-			}, taken,
-		},
 		"old": {
 			"another process can have put it in service, and its record be lost: it drains",
 			func(w *world) *corev1.Pod { w.resync(Listing{}); return w.pod(w.cloneSet("web"), "web-1", unready) }, taken,
@@ -192,7 +185,7 @@ func twoServices(web *kruisev1alpha1.CloneSet) {
 func TestRotatedCredentialsMoveNoPod(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, draining15s)
-	w.apply(func(s *choices) { s.use(w.registry); s.identify("default", "the servers") })
+	w.apply(func(s *choices) { s.use(w.registry) })
 	web := w.cloneSet("web")
 	serving, drains := w.servingPod(web, "web-1"), w.servingPod(web, "web-2")
 	late, refused := w.servingPod(web, "web-3"), w.servingPod(web, "web-4")
@@ -205,7 +198,7 @@ func TestRotatedCredentialsMoveNoPod(t *testing.T) {
 	w.expectResult("the registry has said when", w.reconcile(refused), time.Hour)
 
 	rotated := fakeregistry.New(w.backend)
-	w.apply(func(s *choices) { s.use(rotated); s.identify("default", "the servers") })
+	w.apply(func(s *choices) { s.use(rotated) })
 	w.sleep(5 * time.Second)
 	w.reconcile(serving)
 	w.expectResult("the drain goes on", w.reconcile(drains), 10*time.Second)
@@ -219,12 +212,6 @@ func TestRotatedCredentialsMoveNoPod(t *testing.T) {
 	w.kruiseMoves(late, appspub.LifecycleStatePreparingDelete)
 	w.expectResult("a Register of the retired client can still land", w.reconcile(late), 2*testTimeout-6*time.Second)
 	w.expectHooks("", late, "inPlaceUpdate preDelete")
-}
-
-func (s *choices) identify(name, as string) {
-	reg := s.Registries[name]
-	reg.Identity = as
-	s.Registries[name] = reg
 }
 
 func TestBackOff(t *testing.T) {

@@ -59,9 +59,6 @@ func (w *world) listing(l Listing) Listing {
 	entries, err := w.registry.Truth(w.Context(), testCluster)
 	w.must(err, "listing")
 	l.Registry, l.Asked, l.Entries = "default", w.clock.Now(), entries
-	if l.Server == nil {
-		l.Server = w.registry
-	}
 	return l
 }
 

@@ -135,7 +135,7 @@ func (m *model) configure(there ...string) {
 	}
 	for _, name := range there {
 		driver := &modelDriver{m, name, lifecycle.Rollcall}
-		o := registryclient.Options{Name: name, Timeout: modelTimeout, MaxInFlight: modelCallsAtOnce, Server: name}
+		o := registryclient.Options{Name: name, Timeout: modelTimeout, MaxInFlight: modelCallsAtOnce}
 		switch {
 		case m.apps.by != nil:
 			s.Registries[name] = registryclient.New(steeredDriver{askedDriver{driver}}, o)
@@ -319,7 +319,7 @@ func (m *model) listAll() {
 	}
 	for _, name := range m.manager.there {
 		l := tracker.Listing{
-			Registry: name, Server: name, Names: names, Asked: m.now, Confirms: true,
+			Registry: name, Names: names, Asked: m.now, Confirms: true,
 			Foreign: m.foreign(name),
 		}
 		for e, state := range m.registry.entries {

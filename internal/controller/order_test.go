@@ -142,8 +142,8 @@ func TestRegistryThatThePodHasLeftMayBeDropped(t *testing.T) {
 	w.reconciles(pod, "", "new: "+deregisters, writes)
 	w.expectHooks("no other registry has it", pod, "inPlaceUpdate")
 
-	t.Log("A registry that comes back may be another one.")
-	w.apply(func(s *choices) { s.Registries = both; s.identify("default", "others") })
+	t.Log("Nobody has looked after a registry that comes back.")
+	w.apply(func(s *choices) { s.Registries = both })
 	w.reconciles(pod, "", deregisters)
 }
 
@@ -160,18 +160,19 @@ func TestPodThatIsOutIsHeldByNoRegistryThatItDepartsFrom(t *testing.T) {
 		w.apply(func(s *choices) { s.DefaultRegistries = []string{"default"} })
 		return other.Fail(anyCall(), errors.New("down"))
 	}
-	back := func(w *world, pod *corev1.Pod) {
-		w.reconcileIn(pod, appspub.LifecycleStateUpdating)
-		w.kruiseMoves(pod, appspub.LifecycleStateUpdated)
-		w.reconciles(pod, "it leaves for good once it is back", registers, writes, "new: "+deregisters, writes)
-	}
 	for name, tc := range map[string]struct {
 		reason string
 		breaks func(*world, *fakeregistry.Registry) (repair func())
 		ends   func(*world, *corev1.Pod)
 	}{
-		"dropped, and the pod comes back": {"its last word is known", dropped, back},
-		"down, and the pod comes back":    {"its last word is known", down, back},
+		"dropped, and put back": {"its last word is known", dropped, func(w *world, pod *corev1.Pod) {
+			w.reconciles(pod, "nobody has looked after it meanwhile", "new: "+deregisters, writes)
+		}},
+		"down, and the pod comes back": {"its last word is known", down, func(w *world, pod *corev1.Pod) {
+			w.reconcileIn(pod, appspub.LifecycleStateUpdating)
+			w.kruiseMoves(pod, appspub.LifecycleStateUpdated)
+			w.reconciles(pod, "it leaves for good once it is back", registers, writes, "new: "+deregisters, writes)
+		}},
 		"down, and the pod goes": {"its last word is known", down, func(w *world, pod *corev1.Pod) {
 			w.removePod(pod)
 			w.reconciles(pod, "nothing is left behind", deregisters, "new: "+deregisters)

@@ -49,7 +49,7 @@ func TestRegistryThatWasNeverAskedHoldsNoPod(t *testing.T) {
 	w := newWorld(t)
 	other := w.withRegistry("new")
 	other.Fail(anyCall(), errors.New("down"))
-	nothing := w.listing(Listing{Server: other})
+	nothing := w.listing(Listing{})
 	nothing.Registry, nothing.Entries = "new", nil
 	w.compare(nothing)
 	web := w.cloneSet("web", inRegistries("default,new"), func(web *kruisev1alpha1.CloneSet) { web.Spec.Lifecycle.PreNormal = nil })

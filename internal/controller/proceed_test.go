@@ -134,12 +134,6 @@ func TestDrainOfTheLastLeaderIsNotCutShort(t *testing.T) {
 		"the registry is gone": {"nor is one asked that the configuration no longer has", nil, func(w *world, _ *corev1.Pod) {
 			w.apply(func(s *choices) { s.Registries = map[string]Registry{"other": {Calls: w.registry}} })
 		}, 50 * time.Second},
-		"other servers": {"nothing that was said of the former ones says when the drain began", nil, func(w *world, pod *corev1.Pod) {
-			w.registry.FailNext(anyCall(), errors.New("down"))
-			w.reconcile(pod)
-			w.apply(with(func(r *Registry) { r.Identity = "other" }))
-			down(w, pod)
-		}, 50 * time.Second},
 		"the pod belongs elsewhere": {"whatever is to be said of the place that it departs from", nil, func(w *world, pod *corev1.Pod) {
 			w.withRegistry("new").Fail(anyCall(), errors.New("down"))
 			w.changePod(pod, annotated(service.AnnotationRegistries, "new"))

@@ -116,6 +116,13 @@ func (r *PodReconciler) furnish() {
 
 // Apply puts the settings in force, whole, and has every pod looked at again at once. It may be called at any time.
 func (r *PodReconciler) Apply(s observe.Settings) {
+	if before := r.settings.Load(); before != nil {
+		for name := range s.Registries {
+			if !before.Has(name) {
+				r.Tracker.Returned(name)
+			}
+		}
+	}
 	r.settings.Store(s.Completed())
 	select {
 	case r.applied <- struct{}{}:

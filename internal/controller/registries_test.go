@@ -255,13 +255,13 @@ func (w *world) lose(pod *corev1.Pod) {
 }
 
 // runBoth is a run of resync over both names.
-func (w *world) runBoth(why string, other *fakeregistry.Registry) {
+func (w *world) runBoth(why string) {
 	w.Helper()
-	for _, l := range []Listing{{Registry: "default", Server: w.registry}, {Registry: "alias", Server: other}} {
-		listing := w.listing(Listing{Server: l.Server})
-		listing.Registry = l.Registry
+	for _, name := range []string{"default", "alias"} {
+		listing := w.listing(Listing{})
+		listing.Registry = name
 		if got := w.compare(listing); len(got.Missing)+got.Different+len(got.Unknown) > 0 {
-			w.Fatalf("resync of %q found %+v, want no difference\nwhy: %s", l.Registry, got, why)
+			w.Fatalf("resync of %q found %+v, want no difference\nwhy: %s", name, got, why)
 		}
 	}
 }
@@ -269,7 +269,7 @@ func (w *world) runBoth(why string, other *fakeregistry.Registry) {
 func TestTwoNamesForOneServer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	other := w.withServer("alias", w.backend) // the default one under another name in DNS
+	w.withServer("alias", w.backend) // the default one under another name in DNS
 	pod := w.servingPod(w.cloneSet("web"), "web-1")
 
 	for _, now := range [][]string{{"alias"}, {"default"}, {"alias", "default"}, {"alias"}} {
@@ -279,7 +279,7 @@ func TestTwoNamesForOneServer(t *testing.T) {
 		w.reconcile(pod)
 		w.expectInService(pod)
 		w.sleep(waiting.Longest)
-		w.runBoth("the entry is there, and whose it is has been said", other)
+		w.runBoth("the entry is there, and whose it is has been said")
 		w.reconcile(pod)
 		w.expectInService(pod)
 	}
@@ -295,39 +295,26 @@ func TestTwoNamesForOneServer(t *testing.T) {
 func TestRegistryIsRenamedAndLeft(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		reason   string
-		restarts bool
-		fails    bool
-		byApp    bool
+		reason string
+		fails  bool
+		byApp  bool
 	}{
-		"by one edit":                         {reason: "the manager knows under which name it made the call"},
-		"by one edit, and a call fails":       {reason: "so it does at the second try", fails: true},
-		"at a restart":                        {reason: "the list tells which name the entry carries", restarts: true},
-		"at a restart, and a call fails":      {reason: "what the list told stays known", restarts: true, fails: true},
-		"for the application's":               {reason: "clients are given the application's from now on", byApp: true},
-		"for the application's, at a restart": {reason: "the same", byApp: true, restarts: true},
+		"for another":                   {reason: "the list tells that the entry carries another name"},
+		"for another, and a call fails": {reason: "what the list told stays known", fails: true},
+		"for the application's":         {reason: "clients are given the application's from now on", byApp: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := steering(t, func(s *choices) { s.RegisteredByApp = nil })
-			other := fakeregistry.New(fakeregistry.Memory(w.Context()))
 			pod := w.servingPod(w.cloneSet("web"), "web-1")
 			w.registry.App(w.instance(pod, "web", 8080)).Register()
-			w.apply(func(s *choices) {
-				s.Registries = map[string]Registry{"main": s.Registries["default"], "new": {Calls: other}}
-				s.DefaultRegistries, s.RegisteredByApp = []string{"new"}, map[string]bool{"main": tc.byApp}
-				if tc.byApp {
-					s.DefaultRegistries = []string{"main"}
-				}
-				if !tc.restarts {
-					s.FormerNames = map[string]string{"default": "main"}
-				}
-			})
-			if tc.restarts {
-				w.restart()
-				l := w.listing(Listing{})
-				l.Registry = "main"
-				w.compare(l)
+			w.settings.RegisteredByApp = map[string]bool{"main": tc.byApp}
+			w.renames("default", "main")
+			if !tc.byApp {
+				w.apply(func(s *choices) {
+					s.Registries["new"] = Registry{Calls: fakeregistry.New(fakeregistry.Memory(w.Context()))}
+					s.DefaultRegistries = []string{"new"}
+				})
 			}
 			if tc.fails {
 				w.registry.FailNext(fakeregistry.Match{Op: fakeregistry.OpDeregister}, errors.New("down"))
@@ -356,10 +343,7 @@ func TestRegistryIsRenamedAndLeftAfterALostAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w, pod := serving(t)
-			w.apply(func(s *choices) {
-				s.Registries = map[string]Registry{"main": s.Registries["default"]}
-				s.DefaultRegistries, s.FormerNames = []string{"main"}, map[string]string{"default": "main"}
-			})
+			w.renames("default", "main")
 			fails(w)
 			w.reconcile(pod)
 			w.apply(func(s *choices) {
@@ -378,28 +362,31 @@ func TestRegistryIsRenamedAndLeftAfterALostAnswer(t *testing.T) {
 	}
 }
 
-// TestARegistryIsRenamed: a registry has another name than the one that entries and records have.
+// renames gives a registry another name than the one that entries and records have, which takes a restart.
+func (w *world) renames(former, now string) Comparison {
+	w.Helper()
+	w.settings.Registries = map[string]Registry{now: w.settings.Registries[former]}
+	w.settings.DefaultRegistries = []string{now}
+	w.restart()
+	return w.lists(now)
+}
+
+func (w *world) lists(name string) Comparison {
+	w.Helper()
+	listing := w.listing(Listing{})
+	listing.Registry = name
+	return w.compare(listing)
+}
+
 func TestRegistryIsRenamed(t *testing.T) {
 	t.Parallel()
-	renamed := func(s *choices) {
-		s.Registries = map[string]Registry{"main": s.Registries["default"]}
-		s.DefaultRegistries = []string{"main"}
-	}
-	lists := func(w *world) Comparison {
-		listing := w.listing(Listing{})
-		listing.Registry = "main"
-		return w.compare(listing)
-	}
-
-	t.Run("before a restart", func(t *testing.T) {
+	t.Run("and its pods get the new name", func(t *testing.T) {
 		t.Parallel()
 		w, pod := serving(t)
-		renamed(&w.settings)
-		w.restart()
-		if got := lists(w); len(got.Standing) != 1 || len(got.Missing)+got.Different > 0 || !slices.Equal(got.Renamed, []string{"default"}) {
+		if got := w.renames("default", "main"); len(got.Standing) != 1 || len(got.Missing)+got.Different > 0 || !slices.Equal(got.Renamed, []string{"default"}) {
 			t.Fatalf("the first list found %+v, want the entry, which is this registry's, by its former name", got)
 		}
-		if got := lists(w); len(got.Renamed) > 0 {
+		if got := w.lists("main"); len(got.Renamed) > 0 {
 			t.Errorf("the second list says again that the registry was %q, want that once", got.Renamed)
 		}
 		w.reconciles(pod, "the entry gets the new name, and no registry is left that there is no more", registers, writes)
@@ -407,48 +394,23 @@ func TestRegistryIsRenamed(t *testing.T) {
 		w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
 		w.expectNotInService(pod)
 	})
-	t.Run("before a list, and a new pod has no record", func(t *testing.T) {
-		t.Parallel()
-		w := newWorld(t)
-		other := w.withRegistry("new")
-		pod := w.bornPod(w.cloneSet("web", inRegistries("default,new")), "web-1")
-		other.FailNext(anyCall(), errors.New("down"))
-		w.reconciles(pod, "nothing is written before both have acknowledged", registers, "new: "+registers+failed)
-
-		w.apply(func(s *choices) {
-			s.Registries = map[string]Registry{"main": s.Registries["default"], "new": s.Registries["new"]}
-			s.DefaultRegistries, s.FormerNames = []string{"main", "new"}, map[string]string{"default": "main"}
-		})
-		w.changePod(pod, annotated(service.AnnotationRegistries, "main,new"))
-		_ = lists(w)
-		w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-		w.reconciles(pod, "it was registered under the former name", deregisters, "new: "+deregisters, writes)
-		w.expectAbsent(pod)
-	})
-	t.Run("while a pod that is not ready stays in", func(t *testing.T) {
+	t.Run("and a pod that is not ready stays in", func(t *testing.T) {
 		t.Parallel()
 		w, pod := serving(t, keepsUnready)
 		w.changePod(pod, unready)
-		renamed(&w.settings)
-		w.settings.FormerNames = map[string]string{"default": "main"}
-		w.restart()
+		w.renames("default", "main")
 		w.reconciles(pod, "")
 		if kept := w.r.Tracker.Kept("main"); len(kept) != 1 {
 			t.Errorf("heartbeats go to %+v, want the pod: its entry would expire", kept)
 		}
 	})
-	t.Run("while the manager runs and a pod that is not ready stays in", func(t *testing.T) {
+	t.Run("and a drain goes on", func(t *testing.T) {
 		t.Parallel()
-		w, pod := serving(t, keepsUnready)
-		w.changePod(pod, unready)
-		w.reconciles(pod, "it is kept as it is")
-		w.apply(func(s *choices) {
-			renamed(s)
-			s.FormerNames = map[string]string{"default": "main"}
-		})
-		w.reconciles(pod, "it is kept under the new name too")
-		if kept := w.r.Tracker.Kept("main"); len(kept) != 1 {
-			t.Errorf("heartbeats go to %+v, want the pod: its entry would expire", kept)
-		}
+		w, pod := serving(t, draining15s)
+		w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+		w.expectResult("the drain begins", w.reconcile(pod), 15*time.Second)
+		w.sleep(5 * time.Second)
+		w.renames("default", "main")
+		w.expectResult("the record says when it began", w.reconcile(pod), 10*time.Second)
 	})
 }

@@ -264,7 +264,7 @@ func TestAppEntryThatMovesIsOne(t *testing.T) {
 	w.watchesAll()
 	at := registry.Instance{Service: "web", Address: otherIP, Port: 8080}
 	w.r.Tracker.Compare(Listing{
-		Registry: "default", Server: w.registry, Asked: w.clock.Now(), Foreign: []registry.Entry{{Instance: at, State: registry.Foreign}},
+		Registry: "default", Asked: w.clock.Now(), Foreign: []registry.Entry{{Instance: at, State: registry.Foreign}},
 	})
 	w.reconcileIn(pod, appspub.LifecycleStateUpdated)
 	w.reconcile(pod)

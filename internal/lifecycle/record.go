@@ -148,11 +148,6 @@ func (r Record) WasInService() bool { return r.Exists() && (r.Want == InService 
 // Fresh reports whether the record was written during the pod's present stay in its state.
 func (r Record) Fresh(pod *corev1.Pod) bool { return r.Exists() && r.Stamp == StampOf(pod) }
 
-// Says reports whether the record has the instance at what is wanted.
-func (r Record) Says(want Want, in Key) bool {
-	return r.Want == want && slices.Contains(r.Instances, in)
-}
-
 // sameBut reports whether two records differ in nothing but the stamp.
 func (r Record) sameBut(other Record) bool {
 	return r.Version == other.Version && r.Want == other.Want && sameTime(r.OutSince, other.OutSince) &&

@@ -64,7 +64,7 @@ func (f *Facts) Gone() bool { return f.Departed && !f.Memory.Lingers }
 func (f *Facts) Entries(in lifecycle.Input, targets []tracker.Target) plan.Facts {
 	return plan.Facts{
 		Pod: in.Pod, Record: in.Record, Gone: f.Gone(), Targets: targets, Undescribed: f.Problem.Reason != "", PassedOn: f.PassedOn,
-		Owner: f.owner(in.Pod), Names: f.Settings, Known: f.Tracked.Known(),
+		Owner: f.owner(in.Pod), Configuration: f.Settings, Known: f.Tracked.Known(),
 	}
 }
 

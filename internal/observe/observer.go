@@ -59,7 +59,7 @@ type Look struct {
 // Look gathers what the decision about a pod rests on.
 func (o *Observer) Look(ctx context.Context, id lifecycle.PodID, settings *Settings) (Look, error) {
 	// Before the cache is read: the tracker notes the departure of a pod that is found in it then.
-	tracked := o.Tracker.Open(id, settings.server, settings.UnderItsName)
+	tracked := o.Tracker.Open(id)
 	f := &Facts{Settings: settings, clusterUID: o.Identity.UID(), Tracked: tracked, Memory: o.Memory.Of(id)}
 	pod := &corev1.Pod{}
 	err := o.Client.Get(ctx, id.NamespacedName, pod, client.UnsafeDisableDeepCopy) // nothing below changes what it reads

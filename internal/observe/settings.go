@@ -47,12 +47,8 @@ func (s *Settings) Completed() *Settings {
 // Everywhere is where a pod may have an entry.
 func (s *Settings) Everywhere() []lifecycle.Source { return s.everywhere }
 
-// Configured implements [plan.Names].
-func (s *Settings) Configured(in lifecycle.Key) (now lifecycle.Key, has bool) {
-	now = s.UnderItsName(in)
-	_, has = s.Registries[now.Registry]
-	return now, has
-}
+// Has implements [plan.Configuration].
+func (s *Settings) Has(registry string) bool { return s.Registries[registry] != nil }
 
 // Client is that of a writer's entries in a registry; nil where the configuration has none.
 func (s *Settings) Client(of lifecycle.Source) *registryclient.Client {
@@ -60,15 +56,6 @@ func (s *Settings) Client(of lifecycle.Source) *registryclient.Client {
 		return s.Registries[of.Registry].AppEntries()
 	}
 	return s.Registries[of.Registry]
-}
-
-// server implements [tracker.Servers].
-func (s *Settings) server(of lifecycle.Source) (identity any, known bool) {
-	client := s.Client(of)
-	if client == nil {
-		return nil, false
-	}
-	return client.Server(), true
 }
 
 // allSources are those of Rollcall's own entries and, after these, of the applications' where they can be steered.

@@ -24,16 +24,15 @@ type Facts struct {
 	Undescribed bool
 	// PassedOn are entries that other pods' applications have by now.
 	PassedOn map[lifecycle.Key]bool
-	// Names are those that the configurations have given to registries.
-	Names Names
+	// Configuration is what is in force.
+	Configuration Configuration
 	// Known is what this process knows of the entries.
 	Known tracker.Known
 }
 
-// Names are the names of registries by the configurations since the start.
-type Names interface {
-	// Configured returns an instance under the name that its registry has by now, and whether the configuration has one of that name.
-	Configured(lifecycle.Key) (now lifecycle.Key, has bool)
+// Configuration tells which registries there are.
+type Configuration interface {
+	Has(registry string) bool
 }
 
 // Target marks an instance as this pod's, whatever a record says. It names no registry: what takes the instance out holds
@@ -44,10 +43,9 @@ func (f Facts) Target(in lifecycle.Key) tracker.Target {
 	return t
 }
 
-// named returns an instance under the name that its registry has by now, by what the configurations or the entries that were found say.
+// named returns an instance under the name that its registry has by now, by the entries that were found.
 func (f Facts) named(in lifecycle.Key) lifecycle.Key {
-	in, has := f.Names.Configured(in)
-	if !has {
+	if !f.Configuration.Has(in.Registry) {
 		in.Registry = f.Known.Renamed(in.Registry)
 	}
 	return in
@@ -122,17 +120,16 @@ func (f Facts) PlaceOf(in lifecycle.Key) lifecycle.Key {
 
 // recordFound reports whether the record says that there was an entry.
 func (f Facts) recordFound(in lifecycle.Key) bool {
-	return f.recordHas(in, func(recorded lifecycle.Key) bool { return !slices.Contains(f.Record.Unfound, recorded) })
+	return f.isAmong(f.Record.Instances, in) && !f.isAmong(f.Record.Unfound, in)
 }
 
-func (f Facts) recordHas(in lifecycle.Key, such func(lifecycle.Key) bool) bool {
-	return slices.ContainsFunc(f.Record.Instances, func(r lifecycle.Key) bool { return f.named(r) == in && such(r) })
+func (f Facts) isAmong(recorded []lifecycle.Key, in lifecycle.Key) bool {
+	return slices.ContainsFunc(recorded, func(r lifecycle.Key) bool { return f.named(r) == in })
 }
 
 // WasInService reports whether clients were given the instance once, by what this process or the record knows.
 func (f Facts) WasInService(in lifecycle.Key) bool {
-	anyway := func(lifecycle.Key) bool { return true }
-	return f.Known.Of(in).WasInService() || f.Record.WasInService() && f.recordHas(in, anyway)
+	return f.Known.Of(in).WasInService() || f.Record.WasInService() && f.isAmong(f.Record.Instances, in)
 }
 
 // saw reports whether anybody ever found an entry of the pod's application there: this process, or one that wrote the record.
@@ -186,7 +183,8 @@ func (f Facts) neverThere(in lifecycle.Key, want lifecycle.Want) bool {
 // outSince is when the record says that the instance was taken out; nil where it does not, or where another process may
 // have put it back since: an application, or a manager unless the pod has stayed since the record where only "out" is ever wanted.
 func (f Facts) outSince(in lifecycle.Key, want lifecycle.Want) *time.Time {
-	if in.ByApp() || !f.Record.Fresh(f.Pod) || !f.Record.Says(want, in) || !lifecycle.MustStayOut(f.Pod) {
+	says := f.Record.Want == want && f.isAmong(f.Record.Instances, in)
+	if in.ByApp() || !f.Record.Fresh(f.Pod) || !says || !lifecycle.MustStayOut(f.Pod) {
 		return nil
 	}
 	return f.Record.OutSince

@@ -58,7 +58,7 @@ func NewHistory(lines []Line, until time.Time) *History {
 	return h
 }
 
-// rename gives the registries of earlier lines, and of work that was under way, the names that a configuration gave them later.
+// rename gives the registries of earlier lines, and of work that was under way, the names that they got later.
 func (h *History) rename() {
 	for _, renamed := range h.lines {
 		if renamed.Kind != Renamed {

@@ -21,7 +21,7 @@ const (
 	Begin Kind = "begin"
 	// Leads: this manager compares the registry with the cluster from now on, as often as Seconds says; no more where that is 0.
 	Leads Kind = "leads"
-	// Renamed: the registry that was Former by name is the same server under its current name.
+	// Renamed: the registry has entries that carry the name Former, which the configuration no longer has.
 	Renamed Kind = "renamed"
 	// Called is a change that a registry was asked for, and Told what it said when it was asked about an instance.
 	Called Kind = "change"

@@ -31,8 +31,6 @@ type Options struct {
 	Metrics *metrics.RegistryMetrics
 	Trace   Trace
 	Logger  logr.Logger
-	// Server is what [Client.Server] returns. It must be comparable. With nil, each client is a registry of its own.
-	Server any
 }
 
 // Caller asks for a call. A zero Caller waits its turn, for at most Options.Timeout.
@@ -77,15 +75,11 @@ func New(made registry.Registry, o Options) *Client {
 	c.heartbeater, _ = made.(registry.Heartbeater)
 	if steerer, can := made.(registry.AppEntrySteerer); can {
 		// What others wrote carries no mark to list it by, and is not Rollcall's to renew.
-		o.Server = appServer{c.Server()}
 		c.apps = connect(steerer.AppEntries(), o, l, b)
 		c.apps.ofApps = true
 	}
 	return c
 }
-
-// appServer is the identity of the applications' entries in a server.
-type appServer struct{ of any }
 
 // connect makes a client without the capabilities that are no pod's.
 func connect(made registry.Registry, o Options, l *limit, b *breaker) *Client {
@@ -287,14 +281,6 @@ func (c *Client) Timeout() time.Duration { return c.options.Timeout }
 
 // MayLandFor is how long after it began a change may take effect.
 func (c *Client) MayLandFor() time.Duration { return c.options.mayLandFor() }
-
-// Server is equal for two clients of the same servers: what those have acknowledged to one is known of the other too.
-func (c *Client) Server() any {
-	if c.options.Server == nil {
-		return c
-	}
-	return c.options.Server
-}
 
 // SetMaxInFlight leaves calls under way alone.
 func (c *Client) SetMaxInFlight(n int) { c.limit.resize(n) }

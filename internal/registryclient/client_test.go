@@ -193,16 +193,6 @@ type probing struct {
 
 func (p probing) Probes() bool { return p.is }
 
-func TestClientsOfTheSameServer(t *testing.T) {
-	t.Parallel()
-	first := made(plain{})
-	rotated := made(plain{}, func(o *Options) { o.Server = first.Server() })
-	again := made(plain{}, func(o *Options) { o.Server = rotated.Server() })
-	if first.Server() != again.Server() || first.Server() == made(plain{}).Server() {
-		t.Error("want one server for clients that were made for it, and another for another client")
-	}
-}
-
 func TestDryRunChangesNothingAndReads(t *testing.T) {
 	t.Parallel()
 	inner := &capable{}
@@ -419,9 +409,6 @@ func TestClientInTime(t *testing.T) {
 			entries := w.AppEntries()
 			if entries.Lists() || entries.Expires() || !entries.Gets() {
 				t.Errorf("lists: %t, expires: %t, gets: %t; what others wrote is neither listed nor renewed", entries.Lists(), entries.Expires(), entries.Gets())
-			}
-			if entries.Server() == w.Server() || entries.Server() != w.AppEntries().Server() {
-				t.Error("the applications' entries are a registry of their own, and always the same one")
 			}
 			w.come("a/1!", "b/1!", "c/1!")
 			own := w.Client

@@ -70,13 +70,10 @@ func newKeeper(r *Resync, name string, client *registryclient.Client) *keeper {
 	return k
 }
 
-// continues reports whether both keepers compare the same servers: what the one knows holds for the other. The file of a token
-// may be replaced more often than an alert takes to fire.
+// continues reports whether what the keeper before it for the same registry knows holds for it too. The file of a token may be replaced
+// more often than an alert takes to fire.
 func (k *keeper) continues(before *keeper) bool {
-	if k == nil || before == nil {
-		return false
-	}
-	return k.client.Server() == before.client.Server() && k.client.Lists() == before.client.Lists()
+	return k != nil && before != nil && k.client.Lists() == before.client.Lists()
 }
 
 // start begins the loops, after before has ended.
@@ -260,7 +257,7 @@ func (k *keeper) compare(ctx context.Context, r *run) error {
 		names[name] = true
 	}
 	found, err := k.resync.Pods.Compare(ctx, tracker.Listing{
-		Registry: k.name, Server: k.client.Server(), Names: names, Asked: r.began, Staleness: staleness,
+		Registry: k.name, Names: names, Asked: r.began, Staleness: staleness,
 		Confirms: staleness == 0 && !k.client.Expires(), Entries: owned, Foreign: foreign,
 	})
 	if err != nil {

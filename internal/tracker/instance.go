@@ -42,9 +42,6 @@ type Instance struct {
 	outAfterGone time.Time
 	// postponed is the registry's last word when to come back; nil where it has said none.
 	postponed *Postponement
-	// server is the registry's identity, see [Servers]. moved: it was another one before, of which the record may speak.
-	server any
-	moved  bool
 
 	// wasIn: the registry has had it in service once, by an acknowledgement, an answer or a list.
 	wasIn bool
@@ -56,8 +53,6 @@ type Instance struct {
 	unconfirmed bool
 	// returned: an application's entry that was taken out was found in service again.
 	returned bool
-	// remarked: a Register under another name than the mark has begun since, and is not acknowledged. The entry may carry either.
-	remarked bool
 	// missing: an application's entry that was taken out was not there when it was last asked for.
 	missing bool
 	// given: when it was looked at last, clients were given the instance by an entry that no Rollcall has written.
@@ -121,7 +116,7 @@ func (s Sighting) want() lifecycle.Want {
 // Known reports whether this process has made a change for the instance, or a list or an answer has shown its entry. That a record
 // names it is no knowledge.
 func (i Instance) Known() bool {
-	return i.Attempted() || i.listed != nil || i.moved || !i.seen.IsZero()
+	return i.Attempted() || i.listed != nil || !i.seen.IsZero()
 }
 
 // Attempted reports whether this process has made a change for it.
@@ -212,7 +207,6 @@ func (i Instance) begin(want lifecycle.Want, told registry.Instance, now time.Ti
 	i.want, i.began, i.acknowledged, i.listed, i.returned = want, now, false, nil, false
 	if want == lifecycle.InService {
 		i.removedAt, i.recordedRemoval = time.Time{}, time.Time{}
-		i.remarked = i.remarked || i.mark != "" && i.mark != told.Registry
 	}
 	return i
 }
@@ -257,7 +251,7 @@ func (i Instance) passOn(now time.Time) Instance {
 func (i Instance) known(since time.Time) Instance {
 	i.since, i.removing = since, false
 	if i.want == lifecycle.InService {
-		i.mark, i.remarked, i.wasIn = i.told.Registry, false, true
+		i.mark, i.wasIn = i.told.Registry, true
 		i = i.saw(since)
 	}
 	switch {
@@ -372,7 +366,7 @@ func (i Instance) recall(want lifecycle.Want, in registry.Instance, now time.Tim
 // recallRemoval is called with when the record says that the instance was taken out, before it is taken out again: the
 // drain goes on from there.
 func (i Instance) recallRemoval(at time.Time) Instance {
-	if i.Attempted() || i.moved || i.listed != nil && i.listed.State == registry.InService && !at.After(i.listed.AsOf) {
+	if i.Attempted() || i.listed != nil && i.listed.State == registry.InService && !at.After(i.listed.AsOf) {
 		return i
 	}
 	i.recordedRemoval = at
@@ -385,7 +379,6 @@ func (i Instance) sight(s Sighting) (after Instance, look, differs bool) {
 	if i.since.After(s.AsOf) {
 		return i, false, false
 	}
-	i.remarked = i.remarked && i.mark == s.Instance.Registry // that may have been so before the Register landed
 	if i.mark = s.Instance.Registry; i.removing {
 		return i, false, false
 	}
@@ -443,18 +436,8 @@ func (i Instance) adopt(told registry.Instance) Instance {
 	return i.known(asOf)
 }
 
-// renamed returns what is known once the configuration has another name for the same registry. An entry names the one that it
-// was written under, so one that is for clients is written again.
-func (i Instance) renamed() Instance {
-	i.acknowledged = i.acknowledged && i.want != lifecycle.InService
+// doubt is called when nobody has looked after the registry's entry for a while.
+func (i Instance) doubt() Instance {
+	i.acknowledged, i.removedAt, i.recordedRemoval = false, time.Time{}, time.Time{}
 	return i
-}
-
-// moveTo returns what is known once the registry's name stands for other servers. What may still be carried out stays known:
-// they may be the same all the same.
-func (i Instance) moveTo(server any) Instance {
-	return Instance{
-		wasIn: i.wasIn, unconfirmed: i.unconfirmed, late: i.late, outAfterGone: i.outAfterGone, postponed: i.postponed, server: server,
-		moved: i.Known(),
-	}
 }

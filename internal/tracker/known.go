@@ -12,9 +12,8 @@ import (
 type Known struct {
 	instances instances
 	born      bool
-	servers   Servers
 	// shown and renamed are the tracker's, which replaces them and never changes them.
-	shown   map[string]any
+	shown   map[string]bool
 	renamed map[string]string
 }
 
@@ -49,20 +48,17 @@ func (k Known) contains(such func(Instance) bool) bool {
 func (k Known) Born() bool { return k.born }
 
 // Shown reports whether a list has shown what the leaders before this one left in the registry.
-func (k Known) Shown(registry string) bool {
-	now, known := k.servers(lifecycle.Source{Registry: registry})
-	from, listed := k.shown[registry]
-	return known && listed && from == now
-}
+func (k Known) Shown(registry string) bool { return k.shown[registry] }
 
 // Renamed returns the name under which a registry is found that the configuration has under another name; the same where it is not.
 func (k Known) Renamed(registry string) string { return cmp.Or(k.renamed[registry], registry) }
 
-// Mark returns the name of the registry that an instance's entry carries, which may have got another one since: the present one
-// where nothing is known, and none where it may be either.
+// Mark returns the name of the registry that an instance's entry carries: the present one where nothing is known, and none where it was
+// found with a former one, which a Register may have replaced since.
 func (k Known) Mark(in lifecycle.Key) string {
-	if i := k.Of(in); !i.remarked {
-		return cmp.Or(i.mark, in.Registry)
+	i := k.Of(in)
+	if mark := cmp.Or(i.mark, in.Registry); mark == in.Registry || !i.Attempted() {
+		return mark
 	}
 	return ""
 }

@@ -13,9 +13,8 @@ import (
 
 // Listing is what a registry answered when it was asked for all entries of this cluster.
 type Listing struct {
-	// Registry is its name in the configuration, and Server what that stood for when it was asked.
+	// Registry is its name in the configuration.
 	Registry string
-	Server   any
 	// Names are the registries of the configuration.
 	Names map[string]bool
 	// Asked is when the call began, and Staleness how old the answer may be.
@@ -81,13 +80,13 @@ func (t *Tracker) Compare(l Listing) Comparison {
 	return result
 }
 
-// missing are the instances in service that a list of the same servers lacks.
+// missing are the instances in service that the list lacks.
 func (t *Tracker) missing(l Listing, listed map[types.UID]map[lifecycle.Key]bool) (missing []Seen) {
 	missed := func(i Instance) (Instance, bool) { return i.miss(l.asOf()) }
 	of := lifecycle.Source{Registry: l.Registry}
 	for uid, p := range t.pods {
 		for _, n := range p.instances {
-			if n.Source() == of && n.server == l.Server && !listed[uid][n.Key] && t.hear(p, n.Key, missed) {
+			if n.Source() == of && !listed[uid][n.Key] && t.hear(p, n.Key, missed) {
 				missing = append(missing, Seen{Pod: p.id, In: n.Key, Want: lifecycle.InService})
 			}
 		}
@@ -110,15 +109,8 @@ func (t *Tracker) sight(target Target, e registry.Entry, l Listing, result *Comp
 	p := t.add(target.Pod())
 	if !p.opened {
 		result.Unknown = append(result.Unknown, e)
-	} else if p.servers != nil {
-		if now, known := p.servers(lifecycle.Source{Registry: l.Registry}); !known || now != l.Server {
-			return
-		}
 	}
-	i, has := p.instances.get(in)
-	if !has || i.server != l.Server {
-		i = i.moveTo(l.Server)
-	}
+	i, _ := p.instances.get(in)
 	i, look, differs := i.sight(Sighting{Instance: e.Instance, State: e.State, AsOf: l.asOf(), Confirms: l.Confirms})
 	p.instances.set(in, i)
 	if look && p.opened {
@@ -136,7 +128,7 @@ func (t *Tracker) noteShown(l Listing) {
 	}
 	if !l.asOf().Before(t.leads) {
 		t.shown = maps.Clone(t.shown) // which is known to the pods as it was
-		t.shown[l.Registry] = l.Server
+		t.shown[l.Registry] = true
 	}
 }
 

@@ -23,7 +23,7 @@ type step func(*scene)
 
 func play(steps []step) *scene {
 	tr := New()
-	s := &scene{tr: tr, pod: tr.Open(Target{Instance: in()}.Pod(), only("a"), unchanged), now: epoch()}
+	s := &scene{tr: tr, pod: tr.Open(Target{Instance: in()}.Pod()), now: epoch()}
 	for _, step := range steps {
 		s.now = s.now.Add(time.Second)
 		step(s)
@@ -51,7 +51,7 @@ func acknowledged(want lifecycle.Want, weight int) step {
 // lists has a list answer, with the pod's entry as it says.
 func lists(state registry.State, weight int, change ...func(*Listing)) step {
 	return func(s *scene) {
-		l := listed("a", state, s.now)
+		l := listed(state, s.now)
 		for i := range l.Entries {
 			l.Entries[i].Instance = told(weight)
 		}
@@ -145,7 +145,6 @@ func TestAdopt(t *testing.T) {
 	t.Parallel()
 	const in, out, absent = registry.InService, registry.OutOfService, registry.Absent
 	confirms := func(l *Listing) { l.Confirms = true }
-	moved := func(l *Listing) { l.Server = "b" }
 	starts := func(s *scene) { s.tr = New() } // a process that has come to no pod
 	for name, tc := range map[string]struct {
 		reason string
@@ -156,7 +155,6 @@ func TestAdopt(t *testing.T) {
 		"in a list that confirms not": {"it may be stale, or the entry another process's", []step{lists(in, 7)}, false},
 		"out of service":              {"the pod is to be in service", []step{lists(out, 7, confirms)}, false},
 		"with another weight":         {"clients read that", []step{lists(in, 3, confirms)}, false},
-		"in other servers":            {"the registry has moved", []step{lists(in, 7, confirms, moved)}, false},
 		"in no list":                  {"nothing is known", nil, false},
 		"before the first look":       {"the list has waited for it", []step{starts, lists(in, 7, confirms)}, true},
 		"out, and then in service":    {"the youngest list counts", []step{lists(out, 7, confirms), lists(in, 7, confirms)}, true},
@@ -166,7 +164,7 @@ func TestAdopt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := play(tc.steps)
-			pod := s.tr.Open(Target{Instance: told(7)}.Pod(), only("a"), unchanged)
+			pod := s.tr.Open(Target{Instance: told(7)}.Pod())
 			got := pod.Adopt(Target{Registry: "default", Instance: told(7)})
 			stands := pod.Standing(key())
 			if got != tc.want || stands.Says(lifecycle.InService, told(7)) != tc.want || stands.AcknowledgedAt().Equal(s.now) != tc.want {
@@ -184,12 +182,12 @@ func TestCompareBeforeTheFirstLook(t *testing.T) {
 	t.Parallel()
 	tr := New()
 	for looks := range 2 {
-		got := tr.Compare(listed("a", registry.InService, epoch()))
+		got := tr.Compare(listed(registry.InService, epoch()))
 		_, doubtful := tr.TakeDoubted()
 		if len(got.Unknown) != 1-looks || len(doubtful) != looks || len(tr.Signal()) != looks {
 			t.Errorf("after %d looks: got %+v, and %v are to be looked at, with %d signals", looks, got, doubtful, len(tr.Signal()))
 		}
-		tr.Open(Target{Instance: in()}.Pod(), only("a"), unchanged)
+		tr.Open(Target{Instance: in()}.Pod())
 	}
 }
 
@@ -213,9 +211,9 @@ func TestRecordIsRecalledOnce(t *testing.T) {
 func TestShownByTheListThatWasAskedForFirst(t *testing.T) {
 	t.Parallel()
 	tr := New()
-	p := tr.Open(lifecycle.PodID{UID: "1"}, func(lifecycle.Source) (any, bool) { return "a", true }, unchanged)
+	p := tr.Open(lifecycle.PodID{UID: "1"})
 	for _, name := range []string{"second", "first"} {
-		l := Listing{Registry: name, Server: "a", Asked: epoch()}
+		l := Listing{Registry: name, Asked: epoch()}
 		if name == "second" {
 			l.Asked = epoch().Add(time.Millisecond)
 		}
@@ -230,11 +228,11 @@ func TestShownByTheListThatWasAskedForFirst(t *testing.T) {
 func TestForeignNames(t *testing.T) {
 	t.Parallel()
 	comes := func(s *scene) { s.tr.Arrived(Target{Instance: in()}.Pod(), true) }
-	opens := func(s *scene) { s.pod = s.tr.Open(Target{Instance: in()}.Pod(), only("a"), unchanged) }
+	opens := func(s *scene) { s.pod = s.tr.Open(Target{Instance: in()}.Pod()) }
 	starts := func(s *scene) { s.tr = New() }
 	has := func(names ...string) step {
 		return func(s *scene) {
-			l := Listing{Registry: "default", Server: "a", Asked: s.now}
+			l := Listing{Registry: "default", Asked: s.now}
 			for _, name := range names {
 				l.Foreign = append(l.Foreign, registry.Entry{Instance: registry.Instance{Service: name, Address: in().Address, Port: in().Port}})
 			}
@@ -243,16 +241,6 @@ func TestForeignNames(t *testing.T) {
 		}
 	}
 	begun := func(s *scene) { s.pod.Begin(key(), lifecycle.InService, told(7), s.now) }
-	renames := func(former, now string) step {
-		return func(s *scene) {
-			s.pod = s.tr.Open(Target{Instance: in()}.Pod(), only("a"), func(in lifecycle.Key) lifecycle.Key {
-				in.Registry = strings.Replace(in.Registry, former, now, 1)
-				return in
-			})
-		}
-	}
-	renamed, back := renames("default", "main"), renames("main", "default")
-	emptyUnderIt := func(s *scene) { s.tr.Compare(Listing{Registry: "main", Server: "a", Asked: s.now}) }
 	for name, tc := range map[string]struct {
 		reason   string
 		steps    []step
@@ -271,8 +259,6 @@ func TestForeignNames(t *testing.T) {
 		"the application's":                {"it is as expected", []step{has("web")}, "default by app", "[]", false},
 		"the application's, twice":         {"there is one too many", []step{has("web", "web")}, "default by app", "[web web]", false},
 		"the application's, another name":  {"it is not found by the pod's", []step{has("api")}, "default by app", "[api]", false},
-		"of a registry that was renamed":   {"no list has come under the new name", []step{begun, has("web"), renamed}, "main", "[web]", true},
-		"of one that has its name back":    {"the last list came under the other", []step{begun, has("web"), renamed, emptyUnderIt, back}, "default", "[]", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -296,7 +282,7 @@ func TestForeignNames(t *testing.T) {
 func TestForeignIsKeptOnlyOfListedRegistries(t *testing.T) {
 	t.Parallel()
 	tr := New()
-	opens := func() *Pod { return tr.Open(Target{Instance: in()}.Pod(), only("a"), unchanged) }
+	opens := func() *Pod { return tr.Open(Target{Instance: in()}.Pod()) }
 	opens().Recall(lifecycle.InService, func() []Target {
 		return []Target{{Registry: "forged", Instance: in()}, {Registry: "default", Instance: in()}}
 	}, epoch())
@@ -311,15 +297,9 @@ func TestMark(t *testing.T) {
 	t.Parallel()
 	const in, out, absent = registry.InService, registry.OutOfService, lifecycle.Absent
 	registered, removed := acknowledged(lifecycle.InService, 7), acknowledged(absent, 7)
-	begun := func(s *scene) {
-		anew := told(7)
-		anew.Registry = "main"
-		s.pod.Begin(key(), lifecycle.InService, anew, s.now)
-	}
+	begun := func(s *scene) { s.pod.Begin(key(), lifecycle.InService, told(7), s.now) }
 	marked := func(l *Listing) { l.Entries[0].Registry = "former" }
-	fresh := func(l *Listing) { l.Entries[0].Registry = "main" }
 	old := func(l *Listing) { l.Staleness, l.Entries[0].Registry = 2*time.Second, "former" }
-	letsGo := func(s *scene) { s.pod.LetGo(key()) }
 	for name, tc := range map[string]struct {
 		reason string
 		steps  []step
@@ -327,16 +307,13 @@ func TestMark(t *testing.T) {
 	}{
 		"nothing known":           {"no list has it", nil, "default"},
 		"registered":              {"it was written so", []step{registered}, "default"},
-		"begun under a new name":  {"it may not have been written", []step{registered, begun}, ""},
-		"begun, then removed":     {"it may be written yet", []step{registered, begun, removed}, ""},
-		"begun, then listed":      {"it may be written yet", []step{registered, begun, lists(in, 7)}, ""},
-		"begun, then listed so":   {"it was written", []step{registered, begun, lists(in, 7, fresh)}, "main"},
-		"begun, then registered":  {"the last call counts", []step{registered, begun, registered}, "default"},
 		"listed":                  {"another process wrote it", []step{lists(in, 7, marked)}, "former"},
 		"listed out of service":   {"so it is there", []step{lists(out, 7, marked)}, "former"},
+		"listed, then begun":      {"it may not have been written", []step{lists(in, 7, marked), begun}, ""},
+		"listed, begun, listed":   {"it may be written yet", []step{lists(in, 7, marked), begun, lists(in, 7, marked)}, ""},
+		"listed, begun, there":    {"it was written", []step{lists(in, 7, marked), begun, lists(in, 7)}, "default"},
+		"listed, begun, removed":  {"it may be written yet", []step{lists(in, 7, marked), begun, removed}, ""},
 		"listed, then registered": {"that has changed the mark", []step{lists(in, 7, marked), registered}, "default"},
-		"listed, then removed":    {"should it be there all the same, that is its mark", []step{lists(in, 7, marked), removed}, "former"},
-		"listed while it goes":    {"the call has yet to be made", []step{registered, letsGo, lists(in, 7, marked)}, "former"},
 		"listed before":           {"the change counts", []step{registered, lists(in, 7, old)}, "default"},
 	} {
 		t.Run(name, func(t *testing.T) {

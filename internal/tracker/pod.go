@@ -32,7 +32,7 @@ func (p *Pod) Known() Known {
 	p.tracker.mu.Lock()
 	defer p.tracker.mu.Unlock()
 	return Known{
-		instances: slices.Clone(p.pod.instances), born: p.pod.born, servers: p.pod.servers, shown: p.tracker.shown, renamed: p.tracker.renamed,
+		instances: slices.Clone(p.pod.instances), born: p.pod.born, shown: p.tracker.shown, renamed: p.tracker.renamed,
 	}
 }
 
@@ -198,9 +198,6 @@ func (p *Pod) RecallRemoval(in lifecycle.Key, at *time.Time) {
 func (p *Pod) change(in lifecycle.Key, to func(Instance) Instance) {
 	p.tracker.mu.Lock()
 	defer p.tracker.mu.Unlock()
-	i, known := p.pod.instances.get(in)
-	if !known {
-		i.server, _ = p.pod.servers(in.Source())
-	}
+	i, _ := p.pod.instances.get(in)
 	p.pod.instances.set(in, to(i))
 }

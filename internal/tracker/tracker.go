@@ -19,10 +19,6 @@ const manyInstances = 1000
 // remembered is for how long at least it is known that a pod is gone. No list is that old.
 const remembered = time.Hour
 
-// Servers returns the identity of the servers that a registry's name stands for; false where the configuration has no such
-// registry. Nothing is known of a registry whose servers are others than before.
-type Servers func(lifecycle.Source) (identity any, known bool)
-
 // Tracker is what this process knows, by pod. It is safe for concurrent use.
 type Tracker struct {
 	mu   sync.Mutex
@@ -32,9 +28,9 @@ type Tracker struct {
 	swept  time.Time
 
 	// leads is when the first list was asked for, by a manager that led: all calls of those before it had ended. shown holds,
-	// by registry, the servers that were listed at a time after that.
+	// the registries that were listed at a time after that.
 	leads time.Time
-	shown map[string]any
+	shown map[string]bool
 	// renamed holds, by the names of registries that the configuration no longer has, where entries were found that name them.
 	renamed map[string]string
 	// foreign is, by registry, what its last list had of entries that no Rollcall has written, and lists how many were compared.
@@ -50,7 +46,6 @@ type Tracker struct {
 type pod struct {
 	id        lifecycle.PodID
 	instances instances
-	servers   Servers
 	// opened: the reconciler has looked at it, or is to undo what it left. Until then only lists speak of it.
 	opened bool
 	// born: it came while this process was watching, so no other process has registered it, unless this one's watch lagged
@@ -94,21 +89,6 @@ func (all *instances) set(in lifecycle.Key, i Instance) {
 	*all = append(*all, named{in, i})
 }
 
-// rename has the instances of registries that have another name by now go by that. What was known under it before gives way:
-// no change was made under a name that the reconciler did not know.
-func (all *instances) rename(names func(lifecycle.Key) lifecycle.Key) {
-	for at := 0; at < len(*all); at++ {
-		n := (*all)[at]
-		now := names(n.Key)
-		if now == n.Key {
-			continue
-		}
-		*all = slices.Delete(*all, at, at+1)
-		all.set(now, n.renamed())
-		at--
-	}
-}
-
 // isKnown reports whether anything is known of its instances but what a record names. The caller holds the lock.
 func (p *pod) isKnown() bool {
 	return slices.ContainsFunc(p.instances, func(n named) bool { return n.Known() })
@@ -117,7 +97,7 @@ func (p *pod) isKnown() bool {
 // New returns a Tracker that knows nothing.
 func New() *Tracker {
 	return &Tracker{
-		pods: map[types.UID]*pod{}, closed: map[types.UID]time.Time{}, shown: map[string]any{}, renamed: map[string]string{},
+		pods: map[types.UID]*pod{}, closed: map[types.UID]time.Time{}, shown: map[string]bool{}, renamed: map[string]string{},
 		foreign: map[string]foreign{}, signal: make(chan struct{}, 1),
 	}
 }
@@ -283,26 +263,28 @@ func (t *Tracker) hear(p *pod, in lifecycle.Key, said func(Instance) (after Inst
 	return news
 }
 
-// Open returns the pod for its reconciler, which is the only one to use it until it comes back to the queue. Servers and
-// names are those of the configuration that it works with: names returns an instance under the name that its registry has by now.
-func (t *Tracker) Open(id lifecycle.PodID, servers Servers, names func(lifecycle.Key) lifecycle.Key) *Pod {
+// Returned notes that the configuration has a registry again that it had dropped. Nobody has looked after its entries meanwhile, so that
+// nothing that it acknowledged before counts.
+func (t *Tracker) Returned(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, p := range t.pods {
+		for at, n := range p.instances {
+			if n.Registry == name {
+				p.instances[at].Instance = n.doubt()
+			}
+		}
+	}
+}
+
+// Open returns the pod for its reconciler, which is the only one to use it until it comes back to the queue.
+func (t *Tracker) Open(id lifecycle.PodID) *Pod {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.add(id)
-	p.id, p.opened, p.servers = id, true, servers
-	for _, n := range p.instances {
-		if now := names(n.Key).Registry; t.foreign[now].number < t.foreign[n.Registry].number { // no list came under that name since
-			t.foreign[now] = t.foreign[n.Registry]
-		}
-	}
-	p.instances.rename(names)
+	p.id, p.opened = id, true
 	if len(p.instances) > manyInstances {
 		p.instances = slices.DeleteFunc(p.instances, func(n named) bool { return n.Stands(lifecycle.Absent) && n.Settled() })
-	}
-	for at, n := range p.instances {
-		if now, known := servers(n.Source()); known && n.server != now {
-			p.instances[at].Instance = n.moveTo(now)
-		}
 	}
 	return &Pod{tracker: t, pod: p}
 }

@@ -17,124 +17,55 @@ import (
 
 func epoch() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
 
-func only(server any) Servers {
-	return func(of lifecycle.Source) (any, bool) { return server, of.Registry == "default" }
-}
-
-func unchanged(in lifecycle.Key) lifecycle.Key { return in }
-
 func podNamed(name string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name)}}
 }
 
 func key() lifecycle.Key { return Target{Registry: "default", Instance: in()}.Key() }
 
-// listed is a list of the servers with one entry, or with none where the state is Absent.
-func listed(server any, state registry.State, asked time.Time) Listing {
-	l := Listing{Registry: "default", Server: server, Names: map[string]bool{"default": true}, Asked: asked}
+// listed is a list with one entry, or with none where the state is Absent.
+func listed(state registry.State, asked time.Time) Listing {
+	l := Listing{Registry: "default", Names: map[string]bool{"default": true}, Asked: asked}
 	if state != registry.Absent {
 		l.Entries = []registry.Entry{{Instance: in(), State: state}}
 	}
 	return l
 }
 
-func TestCompare_other_servers_of_the_name(t *testing.T) {
+// TestReturned: nobody has looked after the entries of a registry that the configuration had dropped for a while.
+func TestReturned(t *testing.T) {
 	t.Parallel()
-	tr := New()
-	p := tr.Open(lifecycle.PodID{UID: types.UID(in().UID)}, only("a"), unchanged)
-	p.Begin(key(), lifecycle.InService, in(), epoch())
-	p.Acknowledged(key(), epoch())
-	if got := tr.Compare(listed("b", registry.OutOfService, epoch().Add(time.Second))); got.Different > 0 {
-		t.Errorf("got %+v: the list is of servers that the pod is not in", got)
+	call := func(want lifecycle.Want) step {
+		return func(s *scene) { s.pod.Begin(key(), want, told(7), s.now); s.pod.Acknowledged(key(), s.now) }
 	}
-	if got := tr.Compare(listed("b", registry.Absent, epoch().Add(time.Second))); len(got.Missing) > 0 {
-		t.Errorf("got %+v: the servers that the pod is in were not listed", got)
-	}
-	if !p.Standing(key()).Stands(lifecycle.InService) {
-		t.Error("the servers that have acknowledged it have not said otherwise")
-	}
-	if len(tr.Kept("default")) == 0 {
-		t.Error("nothing keeps the entry alive in the servers that have acknowledged it")
-	}
-	p = tr.Open(lifecycle.PodID{UID: types.UID(in().UID)}, only("b"), unchanged)
-	if i := p.Standing(key()); i.Stands(lifecycle.InService) || !i.Known() {
-		t.Errorf("got %+v: nothing is acknowledged by the new servers, and the pod has to leave them all the same", i)
-	}
-	if kept := tr.Kept("default"); len(kept) > 0 {
-		t.Errorf("%v is kept alive in servers that have never heard of it", kept)
-	}
-}
-
-func TestOpen_another_name_of_the_registry(t *testing.T) {
-	t.Parallel()
-	id, main := lifecycle.PodID{UID: types.UID(in().UID)}, key()
-	main.Registry = "main"
-	now := func(in lifecycle.Key) lifecycle.Key { in.Registry = "main"; return in }
-	servers := func(of lifecycle.Source) (any, bool) { return "a", of.Registry == "main" }
-	lands := epoch().Add(time.Minute)
 	for name, tc := range map[string]struct {
 		reason string
-		before func(*Pod)
+		before step
 		want   func(Instance) bool
 		kept   int
 	}{
-		"in service": {
-			"the entry names the registry that it was written under, so it is written again, and kept alive until then",
-			func(p *Pod) {
-				p.Begin(key(), lifecycle.InService, in(), epoch())
-				p.Acknowledged(key(), epoch())
-			},
-			func(i Instance) bool { return !i.Stands(lifecycle.InService) && i.Attempted() }, 1,
-		},
-		"out of service": {
-			"its drain goes on",
-			func(p *Pod) {
-				p.Begin(key(), lifecycle.OutOfService, in(), epoch())
-				p.Acknowledged(key(), epoch())
-			},
+		"in service": {"it is asked for again, and kept alive if it is still there", call(lifecycle.InService),
+			func(i Instance) bool { return !i.Stands(lifecycle.InService) && i.WasInService() }, 1},
+		"out of service": {"an application may have put it back for a while, so that its drain begins again", call(lifecycle.OutOfService),
 			func(i Instance) bool {
 				_, counted := i.RemovedAt(0)
-				return i.Stands(lifecycle.OutOfService) && counted.Equal(epoch())
-			}, 1,
-		},
-		"a call that timed out": {
-			"it may still be carried out",
-			func(p *Pod) {
-				p.Begin(key(), lifecycle.InService, in(), epoch())
-				p.Failed(key(), lands)
-				p.LetGo(key())
-				p.Begin(key(), lifecycle.Absent, in(), epoch())
-			},
-			func(i Instance) bool { return i.SettlesIn(epoch()) == time.Minute }, 0,
-		},
-		"two instances": {
-			"neither is passed over",
-			func(p *Pod) {
-				for _, port := range []int{80, 81} {
-					other, at := key(), in()
-					other.Port, at.Port = port, port
-					p.Begin(other, lifecycle.OutOfService, at, epoch())
-					p.Acknowledged(other, epoch())
-				}
-			},
-			func(i Instance) bool { return true }, 2,
-		},
+				return !i.Stands(lifecycle.OutOfService) && counted.IsZero()
+			}, 1},
+		"gone": {"the same", call(lifecycle.Absent), func(i Instance) bool { return !i.Stands(lifecycle.Absent) && i.Known() }, 0},
+		"a call that timed out": {"it may still be carried out", func(s *scene) {
+			s.pod.Begin(key(), lifecycle.InService, told(7), s.now)
+			s.pod.Failed(key(), s.now.Add(time.Minute))
+			s.pod.Begin(key(), lifecycle.Absent, told(7), s.now)
+		}, func(i Instance) bool { return i.SettlesIn(epoch()) > 0 }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tr := New()
-			tc.before(tr.Open(id, only("a"), unchanged))
-			p := tr.Open(id, servers, now)
-			if i := p.Standing(main); !tc.want(i) {
+			s := play([]step{tc.before, func(s *scene) { s.tr.Returned("other"); s.tr.Returned("default") }})
+			if i := s.pod.Standing(key()); !tc.want(i) {
 				t.Errorf("got %+v: %s", i, tc.reason)
 			}
-			if kept := tr.Kept("main"); len(kept) != tc.kept {
+			if kept := s.tr.Kept("default"); len(kept) != tc.kept {
 				t.Errorf("%v is kept alive, want %d: %s", kept, tc.kept, tc.reason)
-			}
-			for in := range p.Known().All() {
-				if in.Registry != "main" {
-					t.Errorf("%v is still known: %s", in, tc.reason)
-				}
 			}
 		})
 	}
@@ -177,14 +108,14 @@ func TestSeen(t *testing.T) {
 			p.Acknowledged(key(), epoch())
 		}, "", false},
 		"listed": {"another manager has registered it", func(tr *Tracker, _ *Pod) {
-			tr.Compare(listed("a", registry.InService, epoch()))
+			tr.Compare(listed(registry.InService, epoch()))
 		}, lifecycle.InService, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tr := New()
 			id := lifecycle.PodID{UID: types.UID(in().UID)}
-			tc.begins(tr, tr.Open(id, only("a"), unchanged))
+			tc.begins(tr, tr.Open(id))
 			var want []Seen
 			if tc.want != "" {
 				want = []Seen{{Pod: id, In: key(), Want: tc.want, Acknowledged: tc.sure}}
@@ -211,20 +142,20 @@ func TestDepartures(t *testing.T) {
 			tr.Departed(web)
 		}, 0},
 		"listed": {"a process before this one has registered it", func(tr *Tracker) {
-			l := listed("a", registry.InService, epoch())
+			l := listed(registry.InService, epoch())
 			l.Entries[0].UID = string(web.UID)
 			tr.Compare(l)
 			tr.Departed(web)
 		}, 1},
 		"while it is looked at": {"its traces are to be undone", func(tr *Tracker) {
-			p := tr.Open(id, only("a"), unchanged)
+			p := tr.Open(id)
 			tr.Departed(web)
 			if p.CloseUnlessFound() {
 				t.Error("the departure is forgotten with the pod")
 			}
 		}, 1},
 		"found, and its departure not noted yet": {"the event is on its way", func(tr *Tracker) {
-			p := tr.Open(id, only("a"), unchanged)
+			p := tr.Open(id)
 			p.Found(in().Address, nil)
 			if p.CloseUnlessFound() {
 				t.Error("the pod is forgotten before its departure is noted")
@@ -232,7 +163,7 @@ func TestDepartures(t *testing.T) {
 			tr.Departed(web)
 		}, 1},
 		"back again": {"the cache has it", func(tr *Tracker) {
-			tr.Open(id, only("a"), unchanged)
+			tr.Open(id)
 			tr.Departed(web)
 			tr.Arrived(id, false)
 		}, 0},
@@ -255,7 +186,7 @@ func TestClose_is_remembered_for_as_long_as_a_list_may_be_old(t *testing.T) {
 	const each = 5
 	for batch := range 4 {
 		for n := range each {
-			p := tr.Open(lifecycle.PodID{UID: types.UID(fmt.Sprint(batch, n))}, only("a"), unchanged)
+			p := tr.Open(lifecycle.PodID{UID: types.UID(fmt.Sprint(batch, n))})
 			p.Begin(key(), lifecycle.InService, in(), now)
 			tr.Close(types.UID(fmt.Sprint(batch, n)), now)
 		}
@@ -272,7 +203,7 @@ func TestPodIsLookedAtUnderItsOwnName(t *testing.T) {
 	own := lifecycle.PodID{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "web-1"}, UID: types.UID(in().UID)}
 	arrives := func(tr *Tracker) { tr.Arrived(own, false) }
 	lists := func(tr *Tracker) {
-		l := listed("a", registry.InService, epoch())
+		l := listed(registry.InService, epoch())
 		l.Entries[0].Pod = "another"
 		tr.Compare(l)
 	}
@@ -286,12 +217,12 @@ func TestPodIsLookedAtUnderItsOwnName(t *testing.T) {
 			for _, step := range steps {
 				step(tr)
 			}
-			p := tr.Open(own, only("a"), unchanged)
+			p := tr.Open(own)
 			p.Begin(key(), lifecycle.InService, in(), now)
 			p.Acknowledged(key(), now)
 			tr.TakeDoubted()
 
-			tr.Compare(listed("a", registry.Absent, now.Add(time.Second)))
+			tr.Compare(listed(registry.Absent, now.Add(time.Second)))
 			if lost, _ := tr.TakeDoubted(); !slices.Equal(lost, []lifecycle.PodID{own}) {
 				t.Errorf("looks at %v, want %v, whose entry is lost: no pod is found under another name", lost, own)
 			}
@@ -303,7 +234,7 @@ func TestPodIsLookedAtUnderItsOwnName(t *testing.T) {
 func TestInstancesThatHaveGoneAreForgottenWhereThereAreMany(t *testing.T) {
 	t.Parallel()
 	tr, id := New(), lifecycle.PodID{UID: types.UID(in().UID)}
-	p := tr.Open(id, only("a"), unchanged)
+	p := tr.Open(id)
 	p.Begin(key(), lifecycle.InService, in(), epoch())
 	p.Acknowledged(key(), epoch())
 	for i := range manyInstances {
@@ -313,7 +244,7 @@ func TestInstancesThatHaveGoneAreForgottenWhereThereAreMany(t *testing.T) {
 		p.Begin(other, lifecycle.Absent, in(), epoch())
 		p.Acknowledged(other, epoch())
 	}
-	known := tr.Open(id, only("a"), unchanged).Known()
+	known := tr.Open(id).Known()
 	if len(known.instances) != 1 || !known.Of(key()).Stands(lifecycle.InService) {
 		t.Errorf("%d instances are known, want the one that is in service", len(known.instances))
 	}

@@ -135,7 +135,7 @@ func repairing() trial {
 				name: "the record is the truth", finds: []string{"lost", "I1"},
 				receipt: []string{"did not register it again", "was asserted", "was released"},
 				override: override{visit, "(*visit).ensure", `
-					if v.input.Record.Says(c.Want, c.Key()) {
+					if v.input.Record.Want == c.Want && slices.Contains(v.input.Record.Instances, c.Key()) {
 						return waiting.Blocker{}
 					}
 					return original(ctx, c)`},
