@@ -112,23 +112,25 @@ func repairing() trial {
 			},
 			{
 				name: "nothing is reaped", finds: []string{"leaked"}, receipt: []string{"did not remove it"},
-				override: override{resync, "(*keeper).reap", "return original(ctx, nil, later)"},
+				override: override{resync, "(*keeper).due", "return nil, 0"},
 			},
 			{
 				// One whose pod the cache has. The next run misses it and puts it back, in time for the calm.
 				name: "a live pod is reaped", finds: []string{"I9"}, receipt: []string{"as if its pod were gone"},
-				override: override{resync, "(*keeper).remove", `
+				override: override{resync, "(*keeper).compare", `
+					err := original(ctx, r)
 					spared := map[string]bool{}
-					for _, e := range unknown {
+					for _, e := range r.unknown {
 						spared[e.UID] = true
 					}
+					owned, _, _ := k.list(ctx)
 					for _, e := range owned {
 						if e.State == registry.InService && !spared[e.UID] {
-							_ = k.reap(ctx, []registry.Entry{e}, nil)
+							_ = k.reap(ctx, []registry.Entry{e})
 							break
 						}
 					}
-					return original(ctx, unknown, owned)`},
+					return err`},
 			},
 			{
 				// The record of what was wiped says that the pod is in service, and of a pod that is put in, that it is out.
