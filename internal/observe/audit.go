@@ -16,7 +16,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// Line describes the pod of a decision's input, in a line of the audit log.
+// Line describes the pod for the audit log.
 func (f *Facts) Line(in lifecycle.Input, targets []tracker.Target) receipt.Line {
 	pod := in.Pod
 	line := receipt.Line{
@@ -36,13 +36,11 @@ func (f *Facts) Line(in lifecycle.Input, targets []tracker.Target) receipt.Line 
 	return line
 }
 
-// podEntry names a pod and none of its instances.
 func podEntry(id lifecycle.PodID) receipt.Entry {
 	return receipt.Entry{Namespace: id.Namespace, Pod: id.Name, UID: string(id.UID)}
 }
 
-// AuditTold writes down what a registry said of an instance, or what is known of it for certain, where that may stand for an
-// acknowledgement.
+// AuditTold logs what a registry said of an instance, as far as it may count as an acknowledgement.
 func (f *Facts) AuditTold(log *audit.Log, in lifecycle.Input, of tracker.Target, state registry.State, asked time.Time) {
 	if log == nil {
 		return
@@ -56,7 +54,7 @@ func (f *Facts) AuditTold(log *audit.Log, in lifecycle.Input, of tracker.Target,
 	log.Write(line)
 }
 
-// AuditGone writes down that a pod waits for nothing any more since it is gone.
+// AuditGone logs that a gone pod waits no longer.
 func AuditGone(log *audit.Log, n *memory.Pod) {
 	if n != nil && n.Shown().Hook != "" {
 		log.Write(receipt.Line{Kind: receipt.Waits, Deleting: true, Entry: podEntry(n.Pod)})

@@ -1,5 +1,4 @@
-// Package observe gathers what a visit of a pod rests on, once and before anything is decided. Its reads are in [Observer]; what comes of
-// them is [Facts], a value that nothing changes afterwards.
+// Package observe reads, once and before anything is decided, what a visit of a pod rests on: [Observer] makes [Facts], a value.
 package observe
 
 import (
@@ -22,45 +21,42 @@ import (
 type Facts struct {
 	Settings   *Settings
 	clusterUID string
-	// Tracked and Memory are what this process remembers of the pod. They change with each call.
+	// Tracked and Memory are what this process remembers of the pod, and change with each call.
 	Tracked *tracker.Pod
 	Memory  *memory.Pod
-	// Input is that of the decision, as the pod was read.
+	// Input is the pod as it was read.
 	Input lifecycle.Input
 
-	// Targets are those that the pod has now in its registries, as far as its description tells, and Sources are these registries. A
-	// problem with the description keeps the pod from being put in service, and nothing else.
+	// Targets are the pod's instances in its registries, the Sources. A Problem with their description only keeps it out of service.
 	Targets []tracker.Target
 	Sources []lifecycle.Source
 	Problem waiting.Blocker
-	// Unsteered: clients may be given the pod by its application's entry under a name that the pod may not use.
+	// Unsteered: its application may have registered the pod under a name that it may not use.
 	Unsteered bool
-	// Warning is what a person should look at although it keeps the pod from nothing.
+	// Warning is for a person to look at, and blocks nothing.
 	Warning waiting.Blocker
-	// Keeps are the service names that the pod is registered under and may not use otherwise.
+	// Keeps are names that the pod may use only because it is registered under them.
 	Keeps map[string]bool
 	Drain time.Duration
-	// EndChanges is after how long [lifecycle.Input.Ending] changes; zero where it does not by itself.
+	// EndChanges is after how long [lifecycle.Input.Ending] changes by itself; zero for never.
 	EndChanges time.Duration
-	// Panic is the service of the pod of which too many pods are not ready at once; the zero value where none is.
+	// Panic is the service with too many unready pods, if the pod has one.
 	Panic clusterstate.Panic
-	// Skip is what a person asks for.
+	// Skip is what the skip annotation asks for.
 	Skip lifecycle.Skip
-	// PassedOn are applications' entries at places that the pod no longer has, and another pod's application has now. They carry no
-	// mark that would spare them.
+	// PassedOn are applications' entries at former places of the pod that another pod's application has now. No mark spares them.
 	PassedOn map[lifecycle.Key]bool
-	// Departed: the cache no longer has the pod.
+	// Departed: the pod is not in the cache.
 	Departed bool
 }
 
-// managed reports whether Rollcall has anything to do with the pod. A call that was made has to be undone one day, also
-// where the record of it got lost and the workload names no handler of Rollcall's any more.
+// managed reports whether Rollcall drives the pod, or has made a call for it that must be undone some day.
 func (f *Facts) managed() bool { return f.Input.Managed() || f.Tracked.Known().Any() }
 
-// Gone reports whether nothing is left of the pod but its entries.
+// Gone reports whether only the pod's entries are left.
 func (f *Facts) Gone() bool { return f.Departed && !f.Memory.Lingers }
 
-// Entries are what the pod's rows rest on, with what is known now.
+// Entries are the facts for the plan, with what is known now.
 func (f *Facts) Entries(in lifecycle.Input, targets []tracker.Target) plan.Facts {
 	return plan.Facts{
 		Pod: in.Pod, Record: in.Record, Gone: f.Gone(), Targets: targets, Undescribed: f.Problem.Reason != "", PassedOn: f.PassedOn,
@@ -74,7 +70,7 @@ func (f *Facts) owner(pod *corev1.Pod) registry.Instance {
 	}
 }
 
-// targetsIn are all of the pod's: each endpoint in each of its registries.
+// targetsIn are all endpoints in all registries.
 func (f *Facts) targetsIn(sources []lifecycle.Source, endpoints []service.Endpoint, attributes service.Attributes) []tracker.Target {
 	entries, targets := f.Entries(f.Input, nil), make([]tracker.Target, 0, len(sources)*len(endpoints))
 	for _, s := range sources {
@@ -93,7 +89,6 @@ func (f *Facts) targetsIn(sources []lifecycle.Source, endpoints []service.Endpoi
 	return targets
 }
 
-// Goal is what has to become of a row's entry.
 func (f *Facts) Goal(row plan.Row) tracker.Goal {
 	client := f.Settings.Client(row.Key().Source())
 	return tracker.Goal{
@@ -102,17 +97,15 @@ func (f *Facts) Goal(row plan.Row) tracker.Goal {
 	}
 }
 
-// MayBeOut reports whether clients may not be given the pod somewhere where it belongs, whatever its record says: a call that failed can
-// have taken it out, or the registry has lost it.
+// MayBeOut reports whether clients may lack the pod somewhere, whatever its record says: a failed call may have taken it out.
 func (f *Facts) MayBeOut() bool {
 	known := f.Tracked.Known()
 	return slices.ContainsFunc(f.Targets, func(t tracker.Target) bool { return !known.Of(t.Key()).Serves() })
 }
 
-// Certain reports whether the registry has acknowledged what the row wants, and nothing can have undone it or still will.
+// Certain reports whether the registry has acknowledged what the row wants, and nothing pending can undo it.
 func (f *Facts) Certain(row plan.Row) bool { return f.Tracked.Standing(row.Key()).Certain(f.Goal(row)) }
 
-// Use is the pod's use of a service name.
 func (f *Facts) Use(name string, now time.Time) clusterstate.Use {
 	return clusterstate.Use{Rules: &f.Settings.Rules, Pod: lifecycle.PodIDOf(f.Input.Pod), Service: name, Now: now}
 }

@@ -25,40 +25,39 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// StaleRecheck is for a cache that has not seen our own write yet: the event of that write brings the pod back sooner.
+// StaleRecheck is the fallback if no event shows our own write.
 const StaleRecheck = time.Second
 
-// Observer gathers what a visit rests on.
+// Observer makes facts.
 type Observer struct {
 	// Client reads from the cache.
 	Client client.Client
-	// APIReader reads from the API server, where a cache that lags could be mistaken for an object that is gone.
+	// APIReader reads from the API server, where a lagging cache could make an object look gone.
 	APIReader client.Reader
 	Tracker   *tracker.Tracker
 	State     *clusterstate.State
 	Memory    *memory.Pods
-	// Identity is what each entry is marked with, besides the cluster's name.
+	// Identity is the cluster's UID, part of each entry's mark.
 	Identity *clusterstate.Identity
-	// Audit writes down what receipts are made from. Nil is for no receipts.
+	// Audit is nil without receipts.
 	Audit *audit.Log
 	Clock clock.PassiveClock
 }
 
-// Look is what came of looking at a pod.
+// Look is the outcome of looking at a pod.
 type Look struct {
-	// Facts are nil where there is nothing to decide.
+	// Facts are nil if there is nothing to decide.
 	Facts *Facts
-	// Again is when to look again where there are none, without an event; zero for not.
+	// Again is when to look again without facts; zero for not at all.
 	Again time.Duration
-	// Forget: nothing is left of the pod, or it is none of Rollcall's.
+	// Forget: the pod is not Rollcall's, or nothing is left of it.
 	Forget bool
-	// Behind is why nothing may rest on the facts.
+	// Behind is why the facts can't be trusted.
 	Behind waiting.Blocker
 }
 
-// Look gathers what the decision about a pod rests on.
 func (o *Observer) Look(ctx context.Context, id lifecycle.PodID, settings *Settings) (Look, error) {
-	// Before the cache is read: the tracker notes the departure of a pod that is found in it then.
+	// Before the cache is read, or a departure in between would be missed.
 	tracked := o.Tracker.Open(id)
 	f := &Facts{Settings: settings, clusterUID: o.Identity.UID(), Tracked: tracked, Memory: o.Memory.Of(id)}
 	pod := &corev1.Pod{}
@@ -92,7 +91,7 @@ func (o *Observer) Look(ctx context.Context, id lifecycle.PodID, settings *Setti
 	return Look{Facts: f}, nil
 }
 
-// place gathers where the pod runs, where it belongs, and what that means for it.
+// place adds where the pod runs and belongs.
 func (o *Observer) place(ctx context.Context, f *Facts) error {
 	pod, now := f.Input.Pod, o.Clock.Now()
 	f.Memory.ReadOut(f.Input.Record.OutSince, now)
@@ -110,7 +109,7 @@ func (o *Observer) place(ctx context.Context, f *Facts) error {
 		f.Warning = waiting.Blocker{Reason: reason.InvalidEnd, Message: why}
 	}
 	f.Input.Ending, f.EndChanges = lifecycle.EndOf(pod, node, now).Ending(now, f.Drain)
-	// The pod itself is counted as it was just read: so no more than the threshold are ever taken out for being not ready.
+	// Counted as it was just read, so never more pods than the threshold are taken out.
 	rules := &f.Settings.Rules
 	o.State.Panics.Refresh(f.Input, rules)
 	f.Panic = o.State.Panics.Of(pod.Namespace, f.Input.Record, rules)
@@ -118,7 +117,7 @@ func (o *Observer) place(ctx context.Context, f *Facts) error {
 	return nil
 }
 
-// pod reads what the pod itself and its workload show.
+// pod adds the pod and its workload.
 func (o *Observer) pod(ctx context.Context, f *Facts, pod *corev1.Pod) (*clusterstate.Workload, error) {
 	workload, err := o.workloadOf(ctx, pod)
 	if err != nil {
@@ -133,9 +132,8 @@ func (o *Observer) pod(ctx context.Context, f *Facts, pod *corev1.Pod) (*cluster
 	return workload, nil
 }
 
-// awaitOwnWrite waits for the cache to have this process's last write of a pod. If that takes long, the API server is asked. A write
-// that it does not have either was lost when its store was restored from a backup, and the cache counts; otherwise the cache does not
-// follow the API server, which a person has to see.
+// awaitOwnWrite waits until the cache shows this process's last write. If it never does, the API server decides: either the write was
+// lost with a restored backup, or the cache hangs, which a person has to see.
 func (o *Observer) awaitOwnWrite(ctx context.Context, f *Facts, pod *corev1.Pod) (look Look, waits bool, err error) {
 	behind := clusterstate.Behind(pod.ResourceVersion, f.Memory.Written)
 	lasts := f.Memory.BehindFor(behind, o.Clock.Now())
@@ -163,9 +161,8 @@ func (o *Observer) awaitOwnWrite(ctx context.Context, f *Facts, pod *corev1.Pod)
 			"stays, restart the manager", lasts.Round(time.Second))}}, true, nil
 }
 
-// departed gathers what it takes to undo what is left of a pod that is no longer in the cache: the pod as it was last
-// seen, or as it is where it lingers without the label that the cache selects by. It knows the pod by its UID: another may have
-// its name and its address by now.
+// departed is for a pod that is not in the cache: gone, or without the label that the cache selects by. Only its UID tells it from its
+// successor.
 func (o *Observer) departed(ctx context.Context, id lifecycle.PodID, f *Facts) (Look, error) {
 	last := f.Tracked.Departed()
 	if last == nil {
@@ -196,7 +193,7 @@ func (o *Observer) departed(ctx context.Context, id lifecycle.PodID, f *Facts) (
 	return Look{Facts: f}, nil
 }
 
-// unknown is for a pod that the cache does not have, and of which no event has said yet that it is gone.
+// unknown is for a pod that no event has called gone yet.
 func (o *Observer) unknown(id lifecycle.PodID, f *Facts) Look {
 	if !f.Tracked.CloseUnlessFound() {
 		return Look{Again: StaleRecheck} // the event is on its way
@@ -205,7 +202,7 @@ func (o *Observer) unknown(id lifecycle.PodID, f *Facts) Look {
 	return Look{}
 }
 
-// lingering gathers what holds a pod that ends and that the cache does not select.
+// lingering is for a pod that ends without the cache's label.
 func (o *Observer) lingering(ctx context.Context, f *Facts, live *corev1.Pod) error {
 	f.Input.Pod, f.Input.Record = live, lifecycle.RecordOf(live)
 	workload, err := o.workloadOf(ctx, live)
@@ -217,9 +214,8 @@ func (o *Observer) lingering(ctx context.Context, f *Facts, live *corev1.Pod) er
 	return nil
 }
 
-// nothingLeft reports whether a registry has nothing of a pod that is gone: all of its instances are known to be absent, or it never had
-// any. What a registry remembers of its application can be cleared only now. One that was not being deleted when it was last seen may have
-// lost the label alone, and be held by a finalizer of Rollcall's once it is deleted.
+// nothingLeft reports whether no registry has anything of a gone pod. A registry may remember an application's, which can be cleared only
+// now.
 func (f *Facts) nothingLeft() bool {
 	entries := f.Entries(f.Input, nil)
 	instances := entries.Instances()
@@ -231,7 +227,7 @@ func (f *Facts) nothingLeft() bool {
 	return !f.Memory.Lingers && (len(instances) > 0 || entries.Known.Born())
 }
 
-// targets says which instances the pod has in which registries, or what is wrong with how it is described.
+// targets adds where the pod belongs, or what is wrong with its description.
 func (o *Observer) targets(f *Facts, node service.Node) {
 	pod, settings := f.Input.Pod, f.Settings
 	var drainErr error
@@ -254,7 +250,7 @@ func (o *Observer) targets(f *Facts, node service.Node) {
 	if pod.Status.PodIP != "" {
 		f.Targets = slices.DeleteFunc(f.targetsIn(sources, endpoints, attributes), func(t tracker.Target) bool {
 			apps := t.Key().ByApp() || f.Tracked.Foreign(t.Key())
-			// To take out for good what its application registered, a pod needs no right to the name, and gets none.
+			// Taking out for good what its application registered needs no right to the name, and gives none.
 			drops := refused.Reason != "" && !(apps && lifecycle.Leaves(pod))
 			f.Unsteered = f.Unsteered || drops && apps
 			return drops
@@ -270,8 +266,7 @@ func (o *Observer) targets(f *Facts, node service.Node) {
 	}
 }
 
-// names says why the pod may not use one of its service names. A name that it is registered under stays its own, and
-// only the warning is shown.
+// names says which service name the pod may not use. Under one that it is registered under it stays, with a Warning.
 func (o *Observer) names(f *Facts, endpoints []service.Endpoint) waiting.Blocker {
 	f.Keeps = map[string]bool{}
 	for _, e := range endpoints {
@@ -289,7 +284,7 @@ func (o *Observer) names(f *Facts, endpoints []service.Endpoint) waiting.Blocker
 	return waiting.Blocker{}
 }
 
-// NameRefused is why the pod may not use a service name.
+// NameRefused turns a refusal into what a pod waits for.
 func NameRefused(r *clusterstate.Refusal) waiting.Blocker {
 	if r == nil {
 		return waiting.Blocker{}
@@ -302,8 +297,7 @@ func (f *Facts) guard(hasWorkload bool) {
 	f.Input.Guard = lifecycle.GuardOf(f.Input.Pod, f.Input.Hooks, f.Settings.Guard, ownerGone)
 }
 
-// passedOn says which entries belong to the applications of other pods by now. Those of the host's network share an address,
-// where this one has its targets, or all that it ever had while its description does not tell.
+// passedOn looks up which former places of the pod are another pod's application's by now, such as a port of the node that both used.
 func (o *Observer) passedOn(ctx context.Context, f *Facts) error {
 	if !f.Settings.steers() {
 		return nil
@@ -326,8 +320,7 @@ func (o *Observer) passedOn(ctx context.Context, f *Facts) error {
 	return nil
 }
 
-// adoptListed takes what is listed in service for an acknowledgement of Register, only in Normal, where no hook hangs on
-// it: a pod that OpenKruise waits for costs the call.
+// adoptListed takes a listed entry for an acknowledged Register, in Normal only: if OpenKruise waits, the call is made.
 func (o *Observer) adoptListed(f *Facts) {
 	pod := f.Input.Pod
 	if !lifecycle.Counts(pod) {
@@ -341,9 +334,8 @@ func (o *Observer) adoptListed(f *Facts) {
 	}
 }
 
-// workloadOf returns the workload that owns the pod, or nil. The cache may not have seen a new one yet, and a workload
-// that is taken for gone has its handlers released, so the API server is asked before that. Nothing hangs on it for a pod
-// that is being deleted, and there may be many at once.
+// workloadOf returns the pod's workload, or nil. Before one counts as gone the API server is asked, except for pods that are deleted, of
+// which there may be many.
 func (o *Observer) workloadOf(ctx context.Context, pod *corev1.Pod) (*clusterstate.Workload, error) {
 	if pod.DeletionTimestamp != nil {
 		return clusterstate.WorkloadOf(ctx, pod, o.Client)

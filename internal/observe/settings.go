@@ -11,46 +11,43 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
-// Settings is what the reconciler takes from the configuration. They are applied whole: a reconcile works with one
-// Settings from its first line to its last.
+// Settings are what a reconcile takes from the configuration, from its first line to its last.
 type Settings struct {
 	// Rules apply to all pods together.
 	clusterstate.Rules
 
-	// Cluster is the owner in every mark. It never changes while the process lives.
+	// Cluster is in every mark, and never changes.
 	Cluster    string
 	Registries registryclient.Registries
-	// RegisteredByApp holds, by name, whether the applications register themselves there, unless a pod says otherwise.
+	// RegisteredByApp says, by registry, who writes entries unless the pod says it.
 	RegisteredByApp map[string]bool
-	// ReaderLag holds, by name, how long clients of the registry may not know yet what it has acknowledged.
+	// ReaderLag is, by registry, how late its clients know.
 	ReaderLag map[string]time.Duration
-	// DefaultRegistries are those of a pod that names none.
+	// DefaultRegistries are for pods that name none.
 	DefaultRegistries []string
-	// Drain is how long a pod stays up after it was taken out of rotation; the pod's annotation wins.
-	Drain time.Duration
-	// OnRegistryFailure says which hooks go on without a registry that does not answer.
+	// Drain is for pods without the annotation.
+	Drain             time.Duration
 	OnRegistryFailure lifecycle.FailurePolicy
-	// Guard says whether pods get a finalizer that keeps them until they were taken out.
+	// Guard: pods get the guard's finalizer.
 	Guard bool
 
-	// everywhere is where a pod may have an entry, once the settings are applied.
 	everywhere []lifecycle.Source
 }
 
-// Completed returns the settings as they are applied.
+// Completed returns the settings, ready for use.
 func (s *Settings) Completed() *Settings {
 	completed := *s
 	completed.everywhere = s.allSources()
 	return &completed
 }
 
-// Everywhere is where a pod may have an entry.
+// Everywhere is all sources of the configuration.
 func (s *Settings) Everywhere() []lifecycle.Source { return s.everywhere }
 
 // Has implements [plan.Configuration].
 func (s *Settings) Has(registry string) bool { return s.Registries[registry] != nil }
 
-// Client is that of a writer's entries in a registry; nil where the configuration has none.
+// Client is nil if the configuration lacks the registry.
 func (s *Settings) Client(of lifecycle.Source) *registryclient.Client {
 	if of.ByApp() {
 		return s.Registries[of.Registry].AppEntries()
@@ -58,7 +55,7 @@ func (s *Settings) Client(of lifecycle.Source) *registryclient.Client {
 	return s.Registries[of.Registry]
 }
 
-// allSources are those of Rollcall's own entries and, after these, of the applications' where they can be steered.
+// allSources are Rollcall's own, and then the applications' where a driver can steer them.
 func (s *Settings) allSources() (all []lifecycle.Source) {
 	for _, writer := range []lifecycle.Writer{lifecycle.Rollcall, lifecycle.Application} {
 		for _, name := range s.Registries.Names() {
@@ -70,7 +67,7 @@ func (s *Settings) allSources() (all []lifecycle.Source) {
 	return all
 }
 
-// sourcesOf returns where the entries of the pod with these annotations are, and who writes them.
+// sourcesOf returns the registries of a pod, and who writes there.
 func (s *Settings) sourcesOf(annotations map[string]string) ([]lifecycle.Source, error) {
 	names, err := service.RegistriesOf(annotations, s.DefaultRegistries, s.Registries.Names())
 	problems, sources := []error{err}, make([]lifecycle.Source, len(names))
@@ -91,5 +88,5 @@ func (s *Settings) sourcesOf(annotations map[string]string) ([]lifecycle.Source,
 	return sources, errors.Join(problems...)
 }
 
-// steers reports whether there is a registry in which applications' entries can be steered.
+// steers reports whether applications' entries can be steered anywhere.
 func (s *Settings) steers() bool { return len(s.everywhere) > len(s.Registries) }

@@ -20,26 +20,23 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// An application that registers itself writes and removes its entry; Rollcall takes it out of rotation and puts it back. Its entry and
-// Rollcall's at the same place are two, so that a pod whose entries change hands moves between them.
+// An application's entry and Rollcall's at the same place count as two, so a pod that changes hands moves from one to the other.
 const (
-	// AppStarts is how long after a pod became ready its application may take to register before a Warning says that it has not.
+	// AppStarts is how long after its pod is ready an application may register without a Warning.
 	AppStarts = 30 * time.Second
-	// AppRecheck is how long, at most, an application's entry that was missing stays unnoticed when it comes.
+	// AppRecheck is how often, at the least, a missing entry is looked for.
 	AppRecheck = 5 * time.Second
-	// AppOutlives is for how long the entry of a pod that is gone is looked after: longer than the registries keep one that its
-	// application does not renew.
+	// AppOutlives is how long a gone pod's entry is kept out: longer than any registry keeps one that is not renewed.
 	AppOutlives = 3 * time.Minute
 )
 
-// mustFind reports whether nothing may go on before the application's entry is found. What takes out a pod whose application may be
-// given to clients elsewhere waits while OpenKruise does: kubelet does not, and no client is sent to what never was ready.
+// mustFind reports whether the pod waits until its application's entry is found. kubelet waits for nothing, and a pod that never was
+// ready has no clients.
 func (v *visit) mustFind(c plan.Row) bool {
 	return c.Want == lifecycle.InService || v.decision.Row.Drains() && lifecycle.WasReady(v.pod()) && v.entries().Unseen(c.Key())
 }
 
-// lookElsewhere is called where an application's entry is missing, or where a dry run has not looked for it. Where it is at another
-// address of the pod, it is steered there from then on.
+// lookElsewhere looks for a missing entry at the pod's other addresses, for example its IPv6 address, and steers it there from then on.
 func (v *visit) lookElsewhere(ctx context.Context, c plan.Row, missing waiting.Blocker) waiting.Blocker {
 	rehearsed, addresses := missing.Reason == reason.DryRun, lifecycle.AddressesOf(v.pod(), c.Instance.Port)
 	if rehearsed && !v.entries().Unseen(c.Key()) {
@@ -61,7 +58,7 @@ func (v *visit) lookElsewhere(ctx context.Context, c plan.Row, missing waiting.B
 	return missing
 }
 
-// find asks for an application's entry at the addresses, and remembers the first at which there is one.
+// find remembers the first of the addresses at which there is an entry.
 func (v *visit) find(ctx context.Context, c plan.Row, addresses []string) (found bool, failed waiting.Blocker) {
 	reg := v.Settings.Client(c.Key().Source())
 	for _, address := range addresses {
@@ -94,9 +91,8 @@ func (v *visit) find(ctx context.Context, c plan.Row, addresses []string) (found
 	return false, waiting.Blocker{}
 }
 
-// clear has a registry forget what it remembers of the application of a pod that is gone, once its entry has gone too: the
-// next pod at that address is to start in rotation. Until then the entry stays out of it. One that is found in service after it
-// was taken out is another application's.
+// clear keeps a gone pod's entry out until it has gone too, and then removes what the registry remembers of it (Nacos, for a minute): the
+// next pod at the address must not start out of rotation. One that is back in service is another application's.
 func (v *visit) clear(ctx context.Context, c plan.Row) waiting.Blocker {
 	reg, asked, state := v.Settings.Client(c.Key().Source()), v.Clock.Now(), registry.Absent
 	if reg.Gets() {
@@ -125,18 +121,16 @@ func (v *visit) clear(ctx context.Context, c plan.Row) waiting.Blocker {
 		Message: c.String() + ": the pod is gone, and its application's entry is not yet; it is out of rotation"}
 }
 
-// isOver reports whether nothing is left to do where an entry was taken out so long ago.
 func isOver(state registry.State, ago time.Duration) bool {
 	return state == registry.InService || state == registry.OutOfService && ago >= AppOutlives
 }
 
-// isOut reports whether an entry is out of rotation after a call, also where no agent answers, since its node is gone with the pod.
+// isOut also counts an entry that was out before its agent went away together with the node.
 func isOut(state registry.State, missing waiting.Blocker) bool {
 	return missing.Reason == "" || state == registry.OutOfService && missing.Reason == reason.AgentUnavailable
 }
 
-// awaitsApp says that the application has no entry that could be put in rotation. Soon after the pod became ready that is part
-// of its start.
+// awaitsApp says that the application has no entry. Soon after the pod is ready, that is part of its start.
 func (v *visit) awaitsApp(c plan.Row, b waiting.Blocker, err error) waiting.Blocker {
 	b.Reason, b.After = reason.AppNotRegistered, min(v.backOff(), AppRecheck)
 	if names := v.otherNames(c, registry.OtherNamesOf(err)); len(names) > 0 {
@@ -153,8 +147,7 @@ func (v *visit) awaitsApp(c plan.Row, b waiting.Blocker, err error) waiting.Bloc
 	return b
 }
 
-// otherNames are the names, by the driver and by the last list, under which the registry has an instance's address and port, but for
-// those that the pod has besides.
+// otherNames are names, not the pod's, under which the registry has its address and port.
 func (v *visit) otherNames(c plan.Row, said []string) []string {
 	names := slices.Compact(slices.Sorted(slices.Values(slices.Concat(said, v.Tracked.ForeignNames(c.Key())))))
 	return slices.DeleteFunc(names, func(name string) bool {
@@ -162,7 +155,7 @@ func (v *visit) otherNames(c plan.Row, said []string) []string {
 	})
 }
 
-// saySeveral says, once for the pod, that there are several entries where one is expected.
+// saySeveral records once for a pod that it has more than one entry.
 func (v *visit) saySeveral(c plan.Row, which string) {
 	if c.ByApp() && v.Memory.NoteSeveral() {
 		v.event(reason.AppSeveralEntries, fmt.Sprintf("%s: there are several, which are taken out and put back together: %s; "+
@@ -188,8 +181,8 @@ func (v *visit) lookForSeveral(c plan.Row) {
 	}
 }
 
-// sayReturned says, once for as long as the pod is out, that its application put itself back. One that Kruise has restarted
-// registers anew, and that is no more than its start.
+// sayReturned records that the application put itself back, once while the pod is out. A container that OpenKruise has restarted
+// registers again, which is expected.
 func (v *visit) sayReturned(c plan.Row, returned bool) {
 	if at := lifecycle.State(v.pod()); at == appspub.LifecycleStateUpdating || at == appspub.LifecycleStateUpdated {
 		return

@@ -13,8 +13,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// auditFlip writes down the handlers that a patch changed, with the pod's state from the API server's answer: what the manager
-// decided on may be older.
+// auditFlip logs which handlers a patch changed, with the state in the API server's answer, which may be newer than what was decided on.
 func (v *visit) auditFlip(before, after *corev1.Pod, asked time.Time) {
 	if v.Audit == nil {
 		return
@@ -42,7 +41,7 @@ func (v *visit) auditFlip(before, after *corev1.Pod, asked time.Time) {
 	}
 }
 
-// about has the changes that are made for the pod say what they rest on.
+// about attaches the facts to the context, for the log lines of calls.
 func (v *visit) about(ctx context.Context) context.Context {
 	if v.Audit == nil {
 		return ctx

@@ -16,7 +16,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// call makes one call. Nothing is known of its outcome until it has returned without an error.
+// call makes one call. Whatever it returns but success, the change may have been made or may still be.
 func (v *visit) call(ctx context.Context, c plan.Row) waiting.Blocker {
 	in, now := c.Key(), v.Clock.Now()
 	reg := v.Settings.Client(c.Key().Source())
@@ -52,8 +52,7 @@ func (v *visit) call(ctx context.Context, c plan.Row) waiting.Blocker {
 	return v.failed(ctx, c, reg, err)
 }
 
-// claim takes the name for the pod's namespace before a Register, which may be carried out until lands, or says why the pod
-// may not use the name.
+// claim reserves the service name for the namespace until a Register has landed, or says whose it is.
 func (v *visit) claim(c plan.Row, lands time.Time) waiting.Blocker {
 	if c.Want != lifecycle.InService {
 		return waiting.Blocker{}
@@ -68,14 +67,13 @@ func (v *visit) acknowledged(c plan.Row) {
 	}
 }
 
-// caller is the pod, for whom a call is made: it is woken where that has to wait, and holds no worker until then.
+// caller lets a call that has to queue give its worker back: the pod is woken once there is a slot.
 func (v *visit) caller() registryclient.Caller {
 	id, urgent := lifecycle.PodIDOf(v.pod()), lifecycle.RolloutWaits(v.pod())
 	return registryclient.Caller{ID: string(id.UID), Urgent: urgent, Wake: func() { v.Wake(id, urgent) }}
 }
 
-// ask asks the registry whether it says what it has acknowledged. An answer from before nothing could be carried out any more would prove
-// nothing; see [tracker.Instance.Next].
+// ask reads back what the registry says of the entry.
 func (v *visit) ask(ctx context.Context, c plan.Row, goal *tracker.Goal) waiting.Blocker {
 	reg, asked := v.Settings.Client(c.Key().Source()), v.Clock.Now()
 	state, err := reg.Get(ctx, v.caller(), c.Instance)
@@ -99,7 +97,7 @@ func (v *visit) ask(ctx context.Context, c plan.Row, goal *tracker.Goal) waiting
 	return waiting.Blocker{}
 }
 
-// probeAll returns why clients are not given the pod yet although it was registered everywhere.
+// probeAll says why clients are not given a registered pod yet.
 func (v *visit) probeAll(ctx context.Context, changes []plan.Row) waiting.Blocker {
 	for _, c := range changes {
 		reg := v.Settings.Client(c.Key().Source())
@@ -113,8 +111,7 @@ func (v *visit) probeAll(ctx context.Context, changes []plan.Row) waiting.Blocke
 	return waiting.Blocker{}
 }
 
-// alsoRegistersItself is why a hook waits while clients are given the pod by an entry that no Rollcall has written: what the
-// registry acknowledges says nothing of that one.
+// alsoRegistersItself holds the hook while clients are given the pod by an entry that Rollcall did not write.
 func (v *visit) alsoRegistersItself(c plan.Row, why string) waiting.Blocker {
 	v.Tracked.Given(c.Key())
 	return waiting.Blocker{Reason: reason.AlsoRegistersItself, After: waiting.Longest, Message: fmt.Sprintf(
@@ -122,7 +119,7 @@ func (v *visit) alsoRegistersItself(c plan.Row, why string) waiting.Blocker {
 			"registration, or let Rollcall steer that entry, as docs/self-registration.md says", c, why)}
 }
 
-// failed says why a call did not end well, and when to come back. What is not known to be final is worth another try.
+// failed classifies a failure. An unknown one is tried again.
 func (v *visit) failed(ctx context.Context, c plan.Row, reg *registryclient.Client, err error) waiting.Blocker {
 	b := waiting.Blocker{Reason: reason.RegistryUnavailable, Message: fmt.Sprintf("%s: %v", c, err)}
 	if stops(ctx, err) {
@@ -158,12 +155,12 @@ func (v *visit) failed(ctx context.Context, c plan.Row, reg *registryclient.Clie
 	return b
 }
 
-// stops reports whether a call was cut off since the manager stops. A driver may cancel what is its own, and that passes.
+// stops reports whether the manager's end cut the call off. A driver's own cancellation is an ordinary failure.
 func stops(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && errors.Is(err, context.Canceled)
 }
 
-// notServing says why clients are not given a pod that is registered.
+// notServing says why clients are not given a registered pod.
 func (v *visit) notServing(
 	ctx context.Context, c plan.Row, reg *registryclient.Client, err error,
 ) waiting.Blocker {

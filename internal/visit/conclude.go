@@ -9,7 +9,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/waiting"
 )
 
-// conclude writes what follows once the registries have acknowledged, or what is released without that.
+// conclude writes what follows the acknowledgement, or what is released without it.
 func (v *visit) conclude(ctx context.Context) error {
 	before, d := v.pod(), v.decision
 	edit, release := v.follows()
@@ -30,7 +30,6 @@ func (v *visit) conclude(ctx context.Context) error {
 	return nil
 }
 
-// follows returns what follows now, and what of that is released although something is missing.
 func (v *visit) follows() (edit lifecycle.Edit, release *release) {
 	d := v.decision
 	if v.done() {
@@ -52,7 +51,7 @@ func (v *visit) follows() (edit lifecycle.Edit, release *release) {
 	return edit, release
 }
 
-// waited measures how long OpenKruise has waited for a hook that it no longer waits for.
+// waited measures how long OpenKruise waited for a hook.
 func (v *visit) waited(hook lifecycle.Hook) {
 	since, err := lifecycle.MovedAt(v.pod())
 	if err == nil && hook != "" && v.decision.Waiting == "" {
@@ -60,8 +59,8 @@ func (v *visit) waited(hook lifecycle.Hook) {
 	}
 }
 
-// newRecord has the pod's instances and those that it has yet to leave, or all that were taken out where its
-// description does not tell which those are.
+// newRecord has the pod's instances and those that it has yet to leave. Without a description that tells its instances, it has all that
+// were taken out.
 func (v *visit) newRecord(p plan.Plan) *lifecycle.Record {
 	instances := make([]lifecycle.Key, 0, len(p.Present))
 	for _, row := range p.Present {

@@ -15,16 +15,16 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// firstPause is how soon, at the least, something is looked at again that fails.
+// firstPause is the shortest wait after a failure.
 const firstPause = 100 * time.Millisecond
 
-// WokenRecheck is for a pod that waits for a slot and is not woken, which would be an error of Rollcall's.
+// WokenRecheck is the fallback if a waiting pod is not woken.
 const WokenRecheck = time.Minute
 
-// manyChanges are made at once, and those of several registries: one after the other takes long, above all where one does not answer.
+// manyChanges are made in parallel, as are those of several registries: one that hangs must not delay the others.
 const manyChanges = 8
 
-// ensureAll makes all changes. What is missing in one registry keeps the pod out of no other.
+// ensureAll makes all changes, whichever of them fail.
 func (v *visit) ensureAll(ctx context.Context, changes []plan.Row) waiting.Blocker {
 	each := make([]waiting.Blocker, len(changes))
 	var calls sync.WaitGroup
@@ -40,7 +40,7 @@ func (v *visit) ensureAll(ctx context.Context, changes []plan.Row) waiting.Block
 	return waiting.First(each...)
 }
 
-// ensure returns no blocker once the registry is known to say what is wanted of one instance.
+// ensure returns what is missing until the registry says what the row wants.
 func (v *visit) ensure(ctx context.Context, c plan.Row) waiting.Blocker {
 	switch {
 	case c.NeverThere && !(v.decision.Releases && v.Goal(c).Given): // whoever else gives it to clients
@@ -60,7 +60,7 @@ func (v *visit) ensure(ctx context.Context, c plan.Row) waiting.Blocker {
 	return missing
 }
 
-// agree takes the steps of an instance until nothing is left to do, or it has to wait.
+// agree takes an entry's steps ([tracker.Instance.Next]) until there is none, or it has to wait.
 func (v *visit) agree(ctx context.Context, c plan.Row) waiting.Blocker {
 	in, goal := c.Key(), v.Goal(c)
 	v.Tracked.RecallRemoval(in, c.OutSince)
@@ -86,7 +86,7 @@ func (v *visit) agree(ctx context.Context, c plan.Row) waiting.Blocker {
 	}
 }
 
-// agreed is called once nothing is left to do about an instance.
+// agreed cleans up after the last step.
 func (v *visit) agreed(c plan.Row) {
 	v.Tracked.GivenNoMore(c.Key(), v.Clock.Now())
 	v.lookForSeveral(c)
@@ -95,7 +95,6 @@ func (v *visit) agreed(c plan.Row) {
 	}
 }
 
-// waitsFor says what an instance waits for.
 func (v *visit) waitsFor(c plan.Row, goal tracker.Goal, step tracker.Step) waiting.Blocker {
 	switch step.Cause {
 	case tracker.Postponed:

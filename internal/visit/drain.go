@@ -9,7 +9,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/waiting"
 )
 
-// drain holds OpenKruise back until the clients had time to notice, once everything is acknowledged.
+// drain holds OpenKruise until clients had time to notice. For example, with drain 30s a pod that was out at 10:00:00 goes at 10:00:30.
 func (v *visit) drain(context.Context) waiting.Blocker {
 	if !v.Tracked.Known().Any() && !v.input.Record.Exists() {
 		return waiting.Blocker{} // no registry ever knew the pod, and so there is nothing to write down
@@ -32,8 +32,7 @@ func (v *visit) drain(context.Context) waiting.Blocker {
 		Message: fmt.Sprintf("out of rotation since %s, drains for %s", removedAt.Format(time.RFC3339), v.Drain)}
 }
 
-// remember writes down since when one registry has the pod out while another holds it: the next leader may reach neither, and has to
-// know of the drain that has begun.
+// remember records a drain that has begun in one registry while another fails: the next leader may reach neither.
 func (v *visit) remember(ctx context.Context) waiting.Blocker {
 	record := v.input.Record
 	removedAt, _ := v.removedAt()
@@ -45,8 +44,8 @@ func (v *visit) remember(ctx context.Context) waiting.Blocker {
 	return waiting.Blocker{}
 }
 
-// removedAt is when the last instance that may have been in service was taken out, and from when its drain counts; zero where
-// none was. No pod drains for less than its drain because another manager's clock reads otherwise.
+// removedAt returns when the last entry was taken out, and from when its drain counts, which is later if the last leader's clock may
+// have been behind. Both are zero if none was in service.
 func (v *visit) removedAt() (latest, counted time.Time) {
 	ahead := v.Ahead()
 	for _, c := range v.rows.All() {
@@ -61,8 +60,8 @@ func (v *visit) removedAt() (latest, counted time.Time) {
 	return latest.Truncate(time.Millisecond), counted // with its monotonic reading: a step of the clock changes no drain
 }
 
-// unsteered is why no hook is released of a pod that its application may have registered under a name that it may not use. To take it out
-// would be for good: without the right to the name, nothing could put it back after the update.
+// unsteered holds a pod whose application may have registered it under a name that it may not use. Once taken out, it could not be put
+// back.
 func (v *visit) unsteered(context.Context) waiting.Blocker {
 	if !v.Unsteered || !v.decision.Releases {
 		return waiting.Blocker{}
@@ -70,8 +69,8 @@ func (v *visit) unsteered(context.Context) waiting.Blocker {
 	return v.Problem
 }
 
-// unlisted is why no hook is released of a pod that came before this process watched, and of which no record tells that it was in
-// service: its description may be another than when the leader before this one put it there, and only a list tells where that was.
+// unlisted holds a pod of which neither this process nor a record knows where it was in service, until each registry was listed. Its
+// annotations may have changed since the last leader registered it.
 func (v *visit) unlisted(context.Context) waiting.Blocker {
 	known := v.Tracked.Known()
 	if v.input.Record.WasInService() || known.Born() || !v.decision.Releases {

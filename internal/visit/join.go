@@ -12,7 +12,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/waiting"
 )
 
-// leaveFormer takes the pod out where its address was once, which may be another pod's soon.
+// leaveFormer clears the pod's former addresses, which other pods may get.
 func (v *visit) leaveFormer(ctx context.Context) waiting.Blocker {
 	return v.ensureAll(ctx, v.rows.Former)
 }
@@ -25,8 +25,8 @@ func (v *visit) leavePresent(ctx context.Context) waiting.Blocker {
 	return v.ensureAll(ctx, v.rows.Present)
 }
 
-// join registers the pod. A registry that was never asked is not to hold it later, so what has acknowledged is written down where
-// another lasts to be missing. One that has the pod by the former record is named by this one too.
+// join registers the pod. If one registry keeps failing, those that have acknowledged are recorded: the next leader must not wait for a
+// registry that was never asked.
 func (v *visit) join(ctx context.Context) waiting.Blocker {
 	missing := v.ensureAll(ctx, v.rows.Present)
 	unrecorded := func(c plan.Row) bool { return v.Certain(c) && v.input.Unrecorded(c.Key()) }
@@ -37,7 +37,7 @@ func (v *visit) join(ctx context.Context) waiting.Blocker {
 	return missing
 }
 
-// probe asks whether clients are given the pod, where a hook hangs on it, or where the pod departs from what clients are given it by now.
+// probe asks whether clients are given the pod, if a hook or a departure depends on it.
 func (v *visit) probe(ctx context.Context) waiting.Blocker {
 	if len(v.decision.Then.Set) == 0 && !slices.ContainsFunc(v.rows.Departing, v.unacknowledged) {
 		return waiting.Blocker{}
@@ -45,7 +45,7 @@ func (v *visit) probe(ctx context.Context) waiting.Blocker {
 	return v.probeAll(ctx, v.rows.Present)
 }
 
-// awaitReaders holds OpenKruise back until clients know the pod.
+// awaitReaders gives clients the time to learn of the pod, if OpenKruise waits.
 func (v *visit) awaitReaders(context.Context) waiting.Blocker {
 	if v.decision.Waiting == "" {
 		return waiting.Blocker{}
@@ -53,7 +53,7 @@ func (v *visit) awaitReaders(context.Context) waiting.Blocker {
 	return v.readersLag(v.rows.Present)
 }
 
-// depart takes a pod that is in service everywhere that it belongs out of where it departs from, once clients are given it there.
+// depart leaves a service or registry once clients find the pod where it belongs.
 func (v *visit) depart(ctx context.Context) waiting.Blocker {
 	if slices.ContainsFunc(v.rows.Departing, v.unacknowledged) {
 		present := v.entries().Present(lifecycle.InService)
@@ -68,7 +68,7 @@ func (v *visit) depart(ctx context.Context) waiting.Blocker {
 	return v.leaveDeparting(ctx)
 }
 
-// readersLag waits until clients know the pod that was put in service, so that OpenKruise counts on no pod before.
+// readersLag is what is left of the slowest registry's readerLag.
 func (v *visit) readersLag(changes []plan.Row) (latest waiting.Blocker) {
 	for _, c := range changes {
 		lag := v.Settings.ReaderLag[c.Registry]

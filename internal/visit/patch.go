@@ -17,16 +17,14 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 )
 
-// patchTimeout bounds a patch that is finished although the manager was asked to stop.
+// patchTimeout bounds a patch after the manager was told to stop.
 const patchTimeout = 15 * time.Second
 
-// ErrMoved says that the pod is gone or no longer what it was decided on, so nothing was written.
+// ErrMoved: the pod is gone or has changed, and nothing was written.
 var ErrMoved = errors.New("the pod has moved on")
 
-// patch makes the edit and writes the record in one API write, or none where the pod has all of it. The visit then holds
-// the pod's metadata as the API server returned it: a patch changes nothing else, and a whole pod is ten times as large. What
-// the registry has acknowledged is written down also where the manager was asked to stop meanwhile, else the next one has to
-// make the call again.
+// patch writes edit and record in one JSON patch, also while the manager stops: otherwise the next one repeats the calls. It asks for
+// metadata only, which is a tenth of the pod.
 func (v *visit) patch(ctx context.Context, edit lifecycle.Edit, record *lifecycle.Record) error {
 	pod := v.pod()
 	if edit.Empty() && pod.DeletionTimestamp != nil {
@@ -62,8 +60,7 @@ func (v *visit) patch(ctx context.Context, edit lifecycle.Edit, record *lifecycl
 	return nil
 }
 
-// showRotation writes on the pod whether it is in rotation, where that is wanted and has changed: a second write beside that of
-// the handlers, since conditions are another resource.
+// showRotation updates the pod's condition, which takes a write of its own.
 func (v *visit) showRotation(ctx context.Context) error {
 	pod := v.pod()
 	if !v.PodCondition || v.Departed || pod.DeletionTimestamp != nil {
@@ -94,8 +91,7 @@ func (v *visit) showRotation(ctx context.Context) error {
 	return nil
 }
 
-// rotation reports whether the pod is in rotation: every registry has acknowledged every instance in service. Until then, and
-// where it is left as it is, nothing is known.
+// rotation reports whether all registries have acknowledged that the pod is in, or one must say that it is out.
 func (v *visit) rotation() (in, known bool) {
 	want := v.decision.Want
 	in = want == lifecycle.InService && v.entries().Arrived()

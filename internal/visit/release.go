@@ -11,16 +11,18 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/waiting"
 )
 
-// release is a hook that is released although something is missing, as the metric and the Event show it.
+// release is a hook released without the registry's word, as metric and Event show it.
 type release struct {
 	by      string
 	reason  reason.Reason
 	message string
 }
 
-// release returns what is released although b is still missing: immediately if a person skips the hook, and by the failure
-// policy not before its deadline; then b says to look again at that time. A drain that still runs holds the policy back, and
-// so does a registry that has yet to be asked: only one that was lets it go.
+// release returns what is released although b is missing:
+//
+//	skip annotation               immediately
+//	proceedAfter has passed       unless a drain still runs, or a registry was never asked
+//	proceedAfter is yet to pass   nothing; b says to look again then
 func (v *visit) release(b *waiting.Blocker) (lifecycle.Edit, *release) {
 	d, policy := v.decision, v.Settings.OnRegistryFailure
 	now, drained := v.Clock.Now(), v.drainedAt()
@@ -54,9 +56,8 @@ func (v *visit) release(b *waiting.Blocker) (lifecycle.Edit, *release) {
 		d.Waiting, now.Sub(since).Round(time.Second), d.Waiting, after, b.Message)}
 }
 
-// drainedAt is when the drain has passed that this manager began, and the one that another began by the record; zero if neither did.
-// The record counts whatever has become of its entries since: it only holds the pod back, and no longer than for a drain from when
-// this manager first read it.
+// drainedAt is when the drain is over that this manager began, or another by the record, whichever is later; zero without one. The
+// record is a tenant's to write, so it counts for one drain at most, from when this manager first read it.
 func (v *visit) drainedAt() time.Time {
 	if !v.decision.Row.Drains() {
 		return time.Time{}
@@ -77,12 +78,12 @@ func (v *visit) drainedAt() time.Time {
 	return began.Add(v.Drain)
 }
 
-// skips reports whether a person lets the hook go that OpenKruise waits for.
+// skips reports whether a person skips the hook that OpenKruise waits for.
 func (v *visit) skips() bool {
 	return !v.decision.Skip().Empty() && slices.Contains(v.Skip.Hooks, v.decision.Waiting)
 }
 
-// warnOfBrought shows, once for each move of the pod, that its update may have brought a handler along.
+// warnOfBrought records once that an update brought a handler with it.
 func (v *visit) warnOfBrought() {
 	why, moved := v.input.Brought(), lifecycle.StampOf(v.pod()).Timestamp
 	if why != "" && moved != v.Memory.Brought {
@@ -91,7 +92,7 @@ func (v *visit) warnOfBrought() {
 	}
 }
 
-// refuseSkip shows once why the pod's annotation is not followed.
+// refuseSkip records once why the skip annotation is not followed.
 func (v *visit) refuseSkip() {
 	why := v.Skip.RefusedIn(v.decision)
 	if why != "" && why != v.Memory.SkipRefused {

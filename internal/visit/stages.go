@@ -10,24 +10,23 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/waiting"
 )
 
-// stage is one part of a visit. It returns what is missing, if anything is.
+// stage is a part of a visit. It returns what is missing.
 type stage struct {
 	name string
 	take func(v *visit, ctx context.Context) waiting.Blocker
-	// write is of a stage that makes no call.
+	// write is set in place of take if the stage makes no call.
 	write func(v *visit, ctx context.Context) error
-	// holds: what the stage misses holds the hook that OpenKruise waits for.
+	// holds: OpenKruise waits for what this stage misses.
 	holds bool
-	// waits: the stage begins only once nothing holds that hook.
+	// waits: it is skipped while OpenKruise waits for an earlier stage.
 	waits bool
-	// armed: the stage is left out where the handlers could not be written that its calls need on the pod.
+	// armed: it is skipped if the API server refused the handlers that protect its calls.
 	armed bool
 }
 
-// stagesOf are the stages by what the registry must say, in their order. The patch that writes hooks and record follows them.
-//
-// A pod that joins is registered, then clients are given it, then the hook that waits for it is asserted, and only then does it leave
-// where it departs from: nothing that can't leave holds such a hook. A pod that leaves does so everywhere, and then drains.
+// stagesOf returns the stages in their order. For example, a pod that moves from Consul to Nacos: join registers it in Nacos, probe and
+// readers wait until clients are given it there, assert lets OpenKruise count on it, and only then depart takes it out of Consul. So
+// a Consul that is down holds no new pod.
 func stagesOf(want lifecycle.Want) []stage {
 	former := stage{name: "former", take: (*visit).leaveFormer}
 	depart := stage{name: "depart", take: (*visit).depart, waits: true, armed: true}
@@ -47,7 +46,7 @@ func stagesOf(want lifecycle.Want) []stage {
 		former.holds = true
 		return []stage{
 			former,
-			// An application's own entry may show only once Rollcall's, at the same place, is gone.
+			// First, since the application's own entry at the same place may show only once Rollcall's is gone.
 			{name: "departing", take: (*visit).leaveDeparting, holds: true},
 			{name: "leave", take: (*visit).leavePresent, holds: true},
 			{name: "unsteered", take: (*visit).unsteered, holds: true},
@@ -58,8 +57,8 @@ func stagesOf(want lifecycle.Want) []stage {
 	}
 }
 
-// advance takes the pod as far as it can go now. One that Rollcall does not drive is left as it is, but for handlers that no
-// workload names any more.
+// advance takes the stages between arming the pod and concluding. A pod that Rollcall does not drive only loses handlers that no
+// workload has any more.
 func (v *visit) advance(ctx context.Context) error {
 	v.refuseSkip()
 	v.warnOfBrought()
@@ -92,7 +91,7 @@ func (v *visit) advance(ctx context.Context) error {
 	return v.showRotation(ctx)
 }
 
-// arm writes what does not wait for a registry. An annotation to skip a hook that came with the template goes too.
+// arm writes what needs no registry, and removes a skip annotation that came with the template.
 func (v *visit) arm(ctx context.Context) error {
 	arm, before := v.decision.Arm, v.input
 	arm.ClearSkip = v.Skip.FromTemplate && v.pod().DeletionTimestamp == nil
@@ -105,8 +104,8 @@ func (v *visit) arm(ctx context.Context) error {
 	return nil
 }
 
-// takeStages takes those that can be taken. The API server may refuse to arm a pod, or fail to, for long: another pod gets a former
-// address meanwhile, and clients are given a pod that has to be out.
+// takeStages takes all stages that can be taken. Some are even if the API server refuses to arm the pod: its former address may be
+// another pod's, and a deleted pod may be given to clients.
 func (v *visit) takeStages(ctx context.Context, armed bool) error {
 	v.rows, v.held, v.behind, v.record = plan.Of(v.entries(), v.decision), nil, nil, nil
 	if v.decision.Want == lifecycle.Keep && armed {
@@ -137,7 +136,7 @@ func (s stage) run(ctx context.Context, v *visit) (waiting.Blocker, error) {
 	return s.take(v, ctx), nil
 }
 
-// assert writes the hook that waits for the pod to be in service, if one does.
+// assert writes preNormal or inPlaceUpdate, if OpenKruise waits for it.
 func (v *visit) assert(ctx context.Context) error {
 	if v.decision.Waiting == "" {
 		return nil
@@ -145,7 +144,7 @@ func (v *visit) assert(ctx context.Context) error {
 	return v.conclude(ctx)
 }
 
-// relocate has the targets follow the applications' entries that were found at other addresses than expected; false where none was.
+// relocate moves the targets to the addresses where applications' entries were found. It reports whether there were any.
 func (v *visit) relocate() bool {
 	if !v.relocated.Swap(false) {
 		return false

@@ -1,7 +1,11 @@
-// Package visit takes a pod as far as it can go now. A visit is a list of stages ([stagesOf]; join.go and drain.go have what they do). In
-// each, the rows of the pod's plan take their next steps (converge.go), which may be calls (calls.go); apps.go has what differs for
-// entries that applications write. What is then written on the pod is in conclude.go and patch.go, and what is released without a
-// registry in release.go.
+// Package visit takes one pod as far as it can go now, in stages ([stagesOf]).
+//
+//	stages.go                which stages there are, and what waits for what
+//	join.go, drain.go        what a stage does
+//	converge.go, calls.go    the steps of one entry, and its calls
+//	apps.go                  what differs for entries that applications write
+//	conclude.go, patch.go    what is written on the pod afterwards
+//	release.go               what is released without the registry's word
 package visit
 
 import (
@@ -29,49 +33,47 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/waiting"
 )
 
-// Visitor makes visits.
+// Visitor visits pods.
 type Visitor struct {
 	// Client reads from the cache and writes to the API server.
-	Client client.Client
-	State  *clusterstate.State
-	// Releases measures the hooks that were released.
+	Client   client.Client
+	State    *clusterstate.State
 	Releases *metrics.ReleaseMetrics
-	// PodCondition has each pod carry [lifecycle.ConditionInRotation]. It needs the right to patch pods/status.
+	// PodCondition keeps [lifecycle.ConditionInRotation] on each pod, which takes the right to patch pods/status.
 	PodCondition bool
 	Clock        clock.PassiveClock
-	// Ahead returns how much later, at most, the clock reads than that of the manager which led before.
+	// Ahead is how far this clock may be ahead of the last leader's.
 	Ahead func() time.Duration
-	// Audit writes down what receipts are made from. Nil is for no receipts.
+	// Audit is nil without receipts.
 	Audit *audit.Log
-	// BackOff returns when to try again with a pod, later each time.
+	// BackOff returns when to try a pod again: later each time.
 	BackOff func(types.UID) time.Duration
-	// Tell makes an Event on a pod.
+	// Tell records an Event.
 	Tell func(pod *corev1.Pod, why reason.Reason, note string)
-	// Wake looks again at a pod that waited for a slot.
+	// Wake queues a pod for whose call a slot is free.
 	Wake func(id lifecycle.PodID, urgent bool)
 }
 
-// Result is what came of a visit.
+// Result is the outcome of a visit.
 type Result struct {
-	// Input is the pod as the visit left it, and Decision the decision on that.
+	// Input and Decision are those of the pod as the visit left it.
 	Input    lifecycle.Input
 	Decision lifecycle.Decision
-	// Held is what is missing before OpenKruise may go on, and Behind what is missing besides.
+	// Held is what OpenKruise waits for; Behind is what else is missing.
 	Held, Behind []waiting.Blocker
 
 	of *visit
 }
 
-// BackOff is when to look again after an error: later with each visit that asks.
+// BackOff is when to look again after an error.
 func (r Result) BackOff() time.Duration { return r.of.backOff() }
 
-// Done reports whether OpenKruise may go on: the registries have acknowledged everything, and the drain has passed. In a dry
-// run nothing was acknowledged, and what would follow is said too, since nothing is written.
+// Done reports whether OpenKruise may continue. A dry run counts as done, so that it can report what would follow.
 func (r Result) Done() bool {
 	return !slices.ContainsFunc(r.Held, func(b waiting.Blocker) bool { return b.Reason != reason.DryRun })
 }
 
-// Decide returns the decision on facts. Nothing is left to be freed of a pod that is gone.
+// Decide returns the decision on facts. A pod that is gone has no hooks to release.
 func Decide(f *observe.Facts, in lifecycle.Input) lifecycle.Decision {
 	if f.Gone() {
 		return lifecycle.Decision{Row: lifecycle.RowGone, Want: lifecycle.Absent}
@@ -79,32 +81,31 @@ func Decide(f *observe.Facts, in lifecycle.Input) lifecycle.Decision {
 	return lifecycle.Decide(in)
 }
 
-// visit is one visit of a pod: the facts do not change, and what does is here.
+// visit is what changes during one visit; the facts don't.
 type visit struct {
 	*Visitor
 	*observe.Facts
 
-	// input is that of the decision, with the pod as this visit has patched it.
+	// input has the pod as this visit has patched it.
 	input    lifecycle.Input
 	decision lifecycle.Decision
-	// targets are the pod's, at the addresses at which its application's entries were found.
+	// targets are at the addresses where applications' entries were found.
 	targets   []tracker.Target
 	relocated atomic.Bool
 
-	// rows are those that the decision takes.
 	rows         plan.Plan
 	held, behind []waiting.Blocker
-	// record is what to write down; nil leaves the record as it is.
+	// record is the one to write; nil leaves it alone.
 	record *lifecycle.Record
 	// excuse is why a hook is released although something is missing.
 	excuse string
 
-	// tries has the pod's back-off grow once, however many of its entries fail; see backOff.
+	// tries makes several failing entries count as one try.
 	tries sync.Once
 	after time.Duration
 }
 
-// Visit takes the pod as far as it can go now. With an error, what was missing until then is in the result.
+// Visit takes the pod as far as it can go now. If it fails, the result has what was missing by then.
 func (of *Visitor) Visit(ctx context.Context, f *observe.Facts) (Result, error) {
 	v := &visit{Visitor: of, Facts: f, input: f.Input, targets: f.Targets}
 	v.decide()
@@ -116,10 +117,9 @@ func (v *visit) decide() { v.decision = Decide(v.Facts, v.input) }
 
 func (v *visit) pod() *corev1.Pod { return v.input.Pod }
 
-// entries are what the pod's rows rest on, with what is known now.
+// entries are the facts for the plan, with what is known now.
 func (v *visit) entries() plan.Facts { return v.Entries(v.input, v.targets) }
 
-// done is [Result.Done] so far.
 func (v *visit) done() bool { return Result{Held: v.held}.Done() }
 
 func (v *visit) event(why reason.Reason, note string) { v.Tell(v.pod(), why, note) }
@@ -129,15 +129,15 @@ func (v *visit) backOff() time.Duration {
 	return v.after
 }
 
-// belongs reports whether the pod belongs where the row's entry is.
+// belongs reports whether the row is one of the pod's targets.
 func (v *visit) belongs(row plan.Row) bool { return plan.Facts{Targets: v.targets}.IsTarget(row.Key()) }
 
-// unacknowledged reports whether a change is still to be made.
+// unacknowledged reports whether the row needs a change.
 func (v *visit) unacknowledged(row plan.Row) bool {
 	return !v.Tracked.Standing(row.Key()).Says(row.Want, row.Instance)
 }
 
-// refused says why Rollcall does not drive the pod; empty where it does.
+// refused is why Rollcall does not drive the pod, if it doesn't.
 func (v *visit) refused() waiting.Blocker {
 	owner := metav1.GetControllerOfNoCopy(v.pod())
 	if owner == nil || clusterstate.OwnerOf(v.pod()) != nil || v.decision.Row == lifecycle.RowGone {
