@@ -6,23 +6,21 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// IsRefused reports that the API server will say the same of a patch again, until a person changes what makes it say so. An admission
-// webhook chooses the code of HTTP as it likes.
+// IsRefused reports whether the API server will refuse the same patch until a person changes something. Webhooks use any 4xx code.
 func IsRefused(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return false
 	}
 	switch code := status.Status().Code; code {
-	case 401, 408, 425, 429: // unauthorized, a time-out, too early, too many requests
+	case 401, 408, 425, 429: // unauthorized, timeout, too early, too many requests
 		return false
 	default:
 		return code >= 400 && code < 500
 	}
 }
 
-// IsMoved reports that a test of a patch by [Input.Patch] failed, or that its path is no longer there. The API server answers both with
-// 422 and details that are empty; a value that validation refuses names its causes, and a webhook gives no details.
+// IsMoved reports whether a test or path of [Input.Patch] failed: a 422 with empty details. Validation lists causes, webhooks send none.
 func IsMoved(err error) bool {
 	if apierrors.IsConflict(err) {
 		return true

@@ -6,9 +6,8 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 )
 
-// Brought reports that an update may have brought a handler of inPlaceUpdate along, and what to write instead; empty if not. OpenKruise
-// writes the difference of the two templates in the same step as the move to Updating, and a pod that carries all handlers when its update
-// ends counts as available, whether a registry has it or not.
+// Brought returns the remedy if an update may have set a handler of inPlaceUpdate, such as label example.com/in=true of the new template.
+// OpenKruise then counts the updated pod as available, registered or not.
 func (in Input) Brought() string {
 	if !in.passedUpdating() {
 		return ""
@@ -21,7 +20,6 @@ func (in Input) Brought() string {
 		"counts the updated pod as available before it is registered: remove it from spec.template; Rollcall sets it on each pod", templated[0])
 }
 
-// passedUpdating reports whether the pod is in Updating, or in Normal with a record by which it was out for an update.
 func (in Input) passedUpdating() bool {
 	switch State(in.Pod) {
 	case appspub.LifecycleStateUpdating:

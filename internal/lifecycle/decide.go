@@ -7,10 +7,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Want is what the registry must say about a pod's instances.
+// Want is the state that an entry must have.
 type Want string
 
-// What the registry must say. Keep leaves the entry as it is now.
+// Keep leaves an entry as it is.
 const (
 	Keep         Want = "Keep"
 	InService    Want = "InService"
@@ -18,10 +18,10 @@ const (
 	Absent       Want = "Absent"
 )
 
-// Row is the row of the decision table that applies, numbered as in docs/decision-table.md.
+// Row is a row of docs/decision-table.md.
 type Row int
 
-// The rows, first match first.
+// The first row that matches applies.
 const (
 	RowGone                 Row = 1
 	RowPreparingDelete      Row = 2
@@ -36,60 +36,51 @@ const (
 	RowUnknownState         Row = 11
 )
 
-// Serves reports whether a pod in this row must be in service.
+// Serves reports whether the row wants the pod in rotation.
 func (r Row) Serves() bool { return r == RowUpdated || r == RowPreparingNormal || r == RowNormal }
 
-// Drains reports whether a drain counts in this row. kubelet does not wait with a pod that is being deleted already.
+// Drains reports whether a drain delays Then. In RowGone none does: kubelet would not wait.
 func (r Row) Drains() bool { return r == RowPreparingDelete || r == RowPreparingUpdate }
 
-// Input is all that a decision rests on.
+// Input is what a decision rests on.
 type Input struct {
 	Pod       *corev1.Pod
 	Hooks     Hooks
 	Record    Record
 	Ownership Ownership
-	// Unready is the policy for a pod in Normal that is not ready.
-	Unready UnreadyPolicy
-	// Panic reports that too many pods of one of its services are not ready at once; see [Peers.Panic].
-	Panic bool
-	// Ending is why the pod has to be out of rotation by now since it ends for certain, see [End.Ending]; empty where it need not be.
-	Ending string
-	// NodeLost reports that the pod's node is not Ready; see [NodeLost].
-	NodeLost bool
-	// Guard is what becomes of the [GuardFinalizer].
-	Guard Guard
-	// Blocked reports that the pod's description keeps it from being put in service. The pod then stays where it is.
+	Unready   UnreadyPolicy
+	Panic     bool
+	Ending    string
+	NodeLost  bool
+	Guard     Guard
+	// Blocked: the pod can't join (bad annotation, no IP), and stays where it is.
 	Blocked bool
 }
 
-// Decision says what the registry must say and what follows.
+// Decision is what the registries must hold, and what to write to the pod:
+//
+//	Arm   before any call: what makes OpenKruise wait for a pod in rotation; also [Input.takenBack] and an unwanted guard
+//	Out   whatever a registry answers, by the start of the drain; part of Then
+//	Then  once the registries have acknowledged Want; only Then releases hooks
 type Decision struct {
 	Row  Row
 	Want Want
-	// Arm is written before any call: the guard, and the hooks without which Kruise would update or delete a pod that is
-	// in rotation without waiting. It clears a guard that is no longer wanted and, of a pod that is out, what would make
-	// Kruise take it for one that is back. It releases no hook.
-	Arm Edit
-	// Out is the part of Then that is written as soon as a registry was asked to take the pod out, whatever it answered: at
-	// the latest with the write that begins the drain. It releases no hook.
-	Out Edit
-	// Then is written once the registry has acknowledged Want, and only then.
+	Arm  Edit
+	Out  Edit
 	Then Edit
-	// Waiting is the hook that Kruise waits for now because of an owned handler; empty where it waits for none.
-	Waiting Hook
-	// Releases reports that Then releases a handler of Waiting.
+	// Waiting is the owned hook that OpenKruise waits for now, if any.
+	Waiting  Hook
 	Releases bool
 }
 
-// Edit is a change of a pod's handlers. It holds only what differs from the pod as it was decided on.
+// Edit changes a pod. It leaves out what the pod already has.
 type Edit struct {
-	Set   []Handler
-	Clear []Handler
-	// ClearMarks are keys of newly-created marks, as labels or annotations.
+	Set        []Handler
+	Clear      []Handler
 	ClearMarks []string
-	// ClearSkip removes [AnnotationSkip] as it stands on the pod.
+	// ClearSkip removes [AnnotationSkip] if it has not changed.
 	ClearSkip bool
-	// AsRecorded has nothing written to a pod with another record: the edit rests on what the record says of a drain.
+	// AsRecorded refuses the edit if the record has changed: it rests on its drain.
 	AsRecorded bool
 }
 
@@ -98,8 +89,7 @@ func (e Edit) Empty() bool {
 	return len(e.Set) == 0 && len(e.Clear) == 0 && len(e.ClearMarks) == 0 && !e.ClearSkip
 }
 
-// Decide returns what the registry must say about the pod as it is now, and what may follow. It is total and pure.
-// Deciding again after the decision was applied changes nothing.
+// Decide applies the decision table. It is total and pure; once applied, deciding again changes nothing.
 func Decide(in Input) Decision {
 	d := rule(in)
 	if d.Row != RowGone && d.Row != RowUnknownState {
@@ -114,7 +104,6 @@ func Decide(in Input) Decision {
 	return d
 }
 
-// rule applies the decision table, and leaves a pod that is blocked where it is: it is armed, and nothing follows.
 func rule(in Input) Decision {
 	d := table(in)
 	if in.Blocked && d.Want == InService {
@@ -123,11 +112,10 @@ func rule(in Input) Decision {
 	return d
 }
 
-// table is the decision table. It returns full edits; Decide leaves out what the pod already has.
+// table returns full edits; Decide drops what the pod already has.
 func table(in Input) Decision {
 	h, ready := in.Hooks, in.Ready()
-	// A pod that is out loses preNormal first, so that Kruise waits again until it is back in if its deletion is cancelled.
-	// A key that another hook has too stays, because Kruise goes on without it.
+	// If its deletion is cancelled, a pod without preNormal waits until it is back. Clearing another hook's key would release that hook.
 	out := Edit{Clear: without(h.PreNormal, union(h.PreDelete, h.InPlaceUpdate))}
 	if Ends(in.Pod) {
 		return Decision{Row: RowGone, Want: Absent, Then: in.releaseAll()}
@@ -167,9 +155,11 @@ func table(in Input) Decision {
 	}
 }
 
-// takenBack is for a pod that is updated in place: with all handlers of inPlaceUpdate it would count as back in service. OpenKruise itself
-// sets those that the new template has and the old one lacks, in the write that begins Updating.
-// It takes away those that the old template has and the new one lacks: a pod that came here in rotation is armed until it is out.
+// takenBack repairs the handlers after OpenKruise has applied a new template in the write that begins Updating:
+//
+//	handler added    clear it: with all of inPlaceUpdate the pod would count as back
+//	handler removed  set it, if preDelete's: the pod may still be in rotation
+//
 // https://github.com/openkruise/kruise/blob/v1.8.3/pkg/util/inplaceupdate/inplace_update_defaults.go
 func (in Input) takenBack() Edit {
 	edit := Edit{Clear: union(in.Hooks.InPlaceUpdate, without(in.Hooks.PreNormal, in.Hooks.PreDelete))}
@@ -179,8 +169,7 @@ func (in Input) takenBack() Edit {
 	return edit
 }
 
-// notReady is for a pod that is Normal and not ready. One that is kept is armed: it may be in service. One that ends is not kept:
-// it will serve nobody, whatever that leaves clients with.
+// notReady arms a pod that is kept: it may be in rotation. A pod that ends would serve nobody.
 func (in Input) notReady() Decision {
 	if in.Ending != "" || in.Unready == UnreadyFailOver && !in.Panic {
 		return Decision{Row: RowNormalNotReady, Want: OutOfService}
@@ -188,8 +177,7 @@ func (in Input) notReady() Decision {
 	return Decision{Row: RowNormalNotReady, Want: Keep, Arm: Edit{Set: union(in.Hooks.PreDelete, in.Hooks.InPlaceUpdate)}}
 }
 
-// releaseAll is for a pod that ends: no owned handler may hold it, whether a workload names it or not. Only finalizers
-// hold a pod that is being deleted, so its labels stay, which saves a write for each pod that a rollout deletes.
+// releaseAll leaves the labels of a pod that is being deleted: they don't hold it, and would cost a write per pod.
 func (in Input) releaseAll() Edit {
 	var finalizers []Handler
 	for _, f := range in.Pod.Finalizers {
@@ -203,15 +191,13 @@ func (in Input) releaseAll() Edit {
 	return Edit{Clear: union(finalizers, in.Hooks.all(), in.forgotten())}
 }
 
-// forgotten are the handlers that the record names, that the configuration still owns, and that no hook of the workload
-// names any more.
+// forgotten are owned handlers in the record that the workload no longer has.
 func (in Input) forgotten() []Handler {
 	return filter(in.Record.Handlers, func(h Handler) bool {
 		return in.Ownership.Owns(h.Key()) && !in.Hooks.names(h) && !in.Hooks.kept[h.Label]
 	})
 }
 
-// needed leaves out of an edit what the pod already has.
 func (in Input) needed(e Edit) Edit {
 	return Edit{
 		Set:   filter(e.Set, func(h Handler) bool { return !h.SetOn(in.Pod) }),
@@ -241,7 +227,6 @@ func (in Input) waiting(row Row) Hook {
 	return ""
 }
 
-// waitingWhile returns the hook where one of its handlers is set, or is not.
 func (in Input) waitingWhile(hook Hook, set bool) Hook {
 	if slices.ContainsFunc(in.named(hook), func(h Handler) bool { return h.SetOn(in.Pod) == set }) {
 		return hook
@@ -249,8 +234,7 @@ func (in Input) waitingWhile(hook Hook, set bool) Hook {
 	return ""
 }
 
-// releases reports whether a hook that Kruise waits for is released. In the other rows a pod waits to be in service, and a
-// handler that was refused stays as it is.
+// releases: from row 4 on, hooks wait for the pod to be in rotation. Refused handlers stay.
 func (in Input) releases(d Decision) bool {
 	released := func(h Handler) bool { return slices.Contains(d.Then.Clear, h) }
 	switch d.Row {
@@ -265,10 +249,9 @@ func (in Input) releases(d Decision) bool {
 	}
 }
 
-// held reports whether an owned finalizer holds a pod that ends.
 func (in Input) held() bool { return guarded(in.Pod) || !in.needed(in.releaseAll()).Empty() }
 
-// named are the owned handlers of a hook, the refused ones included: Kruise waits for those too.
+// named includes refused handlers: OpenKruise waits for them too.
 func (in Input) named(hook Hook) []Handler {
 	accepted := map[Hook][]Handler{
 		PreNormal: in.Hooks.PreNormal, InPlaceUpdate: in.Hooks.InPlaceUpdate, PreDelete: in.Hooks.PreDelete,
@@ -282,8 +265,7 @@ func (in Input) named(hook Hook) []Handler {
 	return accepted
 }
 
-// Managed reports whether Rollcall manages the pod: its workload names an owned handler, or the pod carries a
-// newly-created mark, a record or an owned finalizer, the guard included.
+// Managed reports whether the workload has an owned handler, or the pod any trace of Rollcall.
 func (in Input) Managed() bool {
 	if in.Hooks.Any() || in.Record.Exists() {
 		return true
@@ -291,13 +273,12 @@ func (in Input) Managed() bool {
 	return in.HasFinalizer() || slices.ContainsFunc(in.Ownership.NewlyCreated, func(key string) bool { return marked(in.Pod, key) })
 }
 
-// HasFinalizer reports whether the pod carries a finalizer that Rollcall has to remove once the pod ends.
+// HasFinalizer reports whether the pod has an owned finalizer or the guard.
 func (in Input) HasFinalizer() bool {
 	return guarded(in.Pod) || slices.ContainsFunc(in.Pod.Finalizers, in.Ownership.Owns)
 }
 
-// Released reports whether no handler of Rollcall's holds the pod any more where OpenKruise waits before it updates or deletes
-// one: the next move is OpenKruise's, or a person's if its workload is gone.
+// Released reports whether OpenKruise, or a person if the workload is gone, moves next in PreparingUpdate or PreparingDelete.
 func (in Input) Released(d Decision) bool {
 	at := State(in.Pod)
 	return d.Waiting == "" && in.Pod.DeletionTimestamp == nil &&

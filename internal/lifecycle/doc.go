@@ -1,3 +1,2 @@
-// Package lifecycle decides, from what a pod is now, what the registry must say about it, and which hooks may be set or
-// cleared after the registry has acknowledged. It is pure: no client, no context, no clock.
+// Package lifecycle decides from a pod what its registries must hold and which hooks may follow. It is pure: no client, context or clock.
 package lifecycle

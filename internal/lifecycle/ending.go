@@ -10,42 +10,39 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// AnnotationEndsAt announces when something ends, in RFC 3339: on a node for whoever knows, on a pod by the eviction webhook.
+// AnnotationEndsAt is an RFC 3339 time: on nodes by anyone, on pods by the eviction webhook.
 const AnnotationEndsAt = "rollcall.dev/ends-at"
 
 const (
-	// stopTime is left to a drained pod on a node with a deadline: what evicts it tries again every 10 s, and then its containers stop.
+	// stopTime is left before a node's deadline: an eviction is retried every 10 s, then containers stop.
 	stopTime = 20 * time.Second
-	// outTime is how long the registries have to acknowledge that a pod is out, before its drain.
+	// outTime is for registries to acknowledge, before the drain.
 	outTime = 5 * time.Second
-	// endLapses is how long after its time an announced end counts. One that has not come by then was announced wrongly.
+	// endLapses is how long an end that did not come still counts.
 	endLapses = 5 * time.Minute
 )
 
-// The taints that tell of the end of a node's pods. Others, such as those of the cluster autoscaler and of Karpenter, announce a
-// drain, which has no deadline and may be given up.
+// Taints of a certain end. A drain by the cluster autoscaler or Karpenter has no deadline, and can be given up.
 const (
-	// taintSpot is set when EC2 has announced that it reclaims the instance. EC2 does so two minutes before.
+	// taintSpot: EC2 reclaims the instance two minutes after the notice.
 	// https://github.com/aws/aws-node-termination-handler/blob/main/pkg/node/node.go
 	taintSpot  = "aws-node-termination-handler/spot-itn"
 	spotNotice = 2 * time.Minute
-	// taintOff is set by the cloud's controller on a node whose machine is off, and a person says the same by the other.
+	// taintOff: the machine is off. A person sets [corev1.TaintNodeOutOfService] instead.
 	taintOff = "node.cloudprovider.kubernetes.io/shutdown"
 )
 
-// NodeShutsDown is in the message of a node's Ready condition while kubelet ends the pods since the machine is shut down. Their
-// containers have got SIGTERM, or their preStop hooks run, and nothing on the pods tells.
+// NodeShutsDown is in the node's Ready message once its containers have SIGTERM or run preStop hooks. The pods don't show it.
 // https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/kubelet/nodeshutdown/nodeshutdown_manager_linux.go#L284
 const NodeShutsDown = "node is shutting down"
 
-// End is by when a pod must be out of rotation and drained, because it ends for certain then, and how that is known. Without Why
-// nothing is known, and without a time the end has begun.
+// End is when a pod must be out and drained. Without a Why there is none; without an At it has begun.
 type End struct {
 	At  time.Time
 	Why string
 }
 
-// EndOf returns the first end that is announced of the pod or of its node, which may be nil.
+// EndOf returns the first announced end of the pod or its node (may be nil).
 func EndOf(pod *corev1.Pod, node *corev1.Node, now time.Time) End {
 	var ends []End
 	if IsTrue(pod, corev1.DisruptionTarget) {
@@ -93,8 +90,7 @@ func endsAt(annotations map[string]string) (at time.Time, announced bool) {
 	return at, err == nil
 }
 
-// UnreadableEnd says what to write in place of an announced end of the pod or of its node, which may be nil, that is no time; empty if
-// there is none.
+// UnreadableEnd returns the remedy for an [AnnotationEndsAt] that is not a time.
 func UnreadableEnd(pod *corev1.Pod, node *corev1.Node) string {
 	unreadable := func(of string, annotations map[string]string, remedy string) string {
 		text, written := annotations[AnnotationEndsAt]
@@ -113,31 +109,30 @@ func endWithNode(at time.Time, by string) End {
 	return End{At: at.Add(-stopTime), Why: fmt.Sprintf("its node ends at %s (%s)", at.Format(time.RFC3339), by)}
 }
 
-// EndOnceDrained is the first end for which a pod with the drain can be out of rotation and drained.
+// EndOnceDrained returns the first end with time to drain: now 10:00 and drain 30s give 10:00:35.
 func EndOnceDrained(now time.Time, drain time.Duration) time.Time { return now.Add(drain + outTime) }
 
-// Begins is when a pod with the drain has to leave the rotation.
-func (e End) Begins(drain time.Duration) time.Time { return e.At.Add(-drain - outTime) }
+func (e End) begins(drain time.Duration) time.Time { return e.At.Add(-drain - outTime) }
 
-// Ending returns why a pod with the drain has to be out of rotation now, if it has, and after how long that changes; never where
-// that is zero.
+// Ending returns why a pod must be out now, if it must, and how soon that changes, if ever: with At 10:05 and drain 30s, from 10:04:25
+// to 10:10.
 func (e End) Ending(now time.Time, drain time.Duration) (why string, changes time.Duration) {
 	switch {
 	case e.Why == "", e.At.IsZero():
 		return e.Why, 0
-	case now.Before(e.Begins(drain)):
-		return "", e.Begins(drain).Sub(now)
+	case now.Before(e.begins(drain)):
+		return "", e.begins(drain).Sub(now)
 	default:
 		return e.Why, e.At.Add(endLapses).Sub(now)
 	}
 }
 
-// OutForItsEnd reports whether the pod would wait for nothing to be in rotation but that it ends.
+// OutForItsEnd reports whether only its end keeps the pod out.
 func (in Input) OutForItsEnd(d Decision) bool {
 	return in.Ending != "" && (d.Row == RowUpdatedNotReady || d.Row == RowPreparingNormalUnfit || d.Row == RowNormalNotReady)
 }
 
-// EndTaints returns of a node's taints those that [EndOf] reads, each dated: by firstSeen, unless it has a date.
+// EndTaints returns the taints that [EndOf] reads; firstSeen dates those without a time.
 func EndTaints(taints []corev1.Taint, firstSeen func() metav1.Time) (ends []corev1.Taint) {
 	for _, t := range taints {
 		if t.Key != taintSpot && t.Key != taintOff && t.Key != corev1.TaintNodeOutOfService {
@@ -151,13 +146,11 @@ func EndTaints(taints []corev1.Taint, firstSeen func() metav1.Time) (ends []core
 	return ends
 }
 
-// NodeLost reports whether the node, which may be nil, is not Ready: Kubernetes then has its pods not Ready either, but for those
-// that were so before.
+// NodeLost reports whether the node (may be nil) is not Ready; see [GatesNotReady].
 func NodeLost(node *corev1.Node) bool {
 	return node != nil && nodeReady(node).Status != corev1.ConditionTrue
 }
 
-// nodeReady returns the node's Ready condition, the zero value where it has none.
 func nodeReady(node *corev1.Node) corev1.NodeCondition {
 	i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
 	if i < 0 {

@@ -6,16 +6,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// FailurePolicy says which hooks may be released without a registry's acknowledgement, and how long after the pod began
-// to wait. The zero value releases none: the pod waits. No policy ever asserts a hook.
+// FailurePolicy lists hooks to release unacknowledged. With PreDelete and After 5m, a pod in PreparingDelete since 10:00 is released
+// at 10:05.
 type FailurePolicy struct {
 	PreDelete, InPlaceUpdate bool
 	After                    time.Duration
 }
 
-// Deadline returns when [Decision.Unacknowledged] may be written; false where never. It counts from what stands on the pod,
-// so a restart does not begin it anew: from Kruise's timestamp, and for a pod that is being deleted from when its
-// containers have ended at the latest.
+// Deadline returns when [Decision.Unacknowledged] may be written, if ever. It counts from a time on the pod, so a restart does not
+// extend it.
 func (p FailurePolicy) Deadline(pod *corev1.Pod, d Decision) (time.Time, bool) {
 	if d.Unacknowledged().Empty() {
 		return time.Time{}, false
@@ -31,9 +30,7 @@ func (p FailurePolicy) Deadline(pod *corev1.Pod, d Decision) (time.Time, bool) {
 	}
 }
 
-// Unacknowledged is what may be released in the decision's row without the registry's acknowledgement, where a failure
-// policy or a person says so. It asserts nothing, and is empty where nothing waits for a release. The guard stays,
-// because the call to the registry is still to be made.
+// Unacknowledged is what a failure policy or a person can release: not the guard, since the call is still to be made.
 func (d Decision) Unacknowledged() Edit {
 	if !d.Releases {
 		return Edit{}

@@ -6,23 +6,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// GuardFinalizer keeps a pod from vanishing before it was taken out. It is ours whatever the configuration says of handlers.
+// GuardFinalizer keeps a pod until it was taken out. It needs no entry in hooks.owned.
 const GuardFinalizer = "rollcall.dev/guard"
 
-// Guard is what becomes of a pod's [GuardFinalizer]. Whatever it is, a pod that was taken out for good loses it.
+// Guard is what to do with [GuardFinalizer]. Taking a pod out for good removes it anyway.
 type Guard string
 
-// What becomes of it.
+// GuardPut adds it before the pod is registered. GuardFree removes it, from a pod that ends before any call.
 const (
 	GuardLeave Guard = ""
-	// GuardPut puts it on before the pod is registered.
-	GuardPut Guard = "Put"
-	// GuardFree takes it off, and from a pod that ends at once.
-	GuardFree Guard = "Free"
+	GuardPut   Guard = "Put"
+	GuardFree  Guard = "Free"
 )
 
-// GuardOf says what becomes of the guard of a pod with these hooks, by whether the configuration wants one. ownerGone: the pod
-// still names a workload that is gone, so it will be deleted soon.
+// GuardOf decides about the guard. ownerGone: the workload is gone, so the pod soon will be.
 func GuardOf(pod *corev1.Pod, hooks Hooks, wanted, ownerGone bool) Guard {
 	switch {
 	case !wanted:
@@ -40,8 +37,6 @@ func guardHandler() Handler { return Handler{Finalizer: GuardFinalizer} }
 
 func guarded(pod *corev1.Pod) bool { return slices.Contains(pod.Finalizers, GuardFinalizer) }
 
-// guard adds to the decision what becomes of the guard. It goes with the registry's word that the pod is absent, or because
-// it is no longer wanted; then a pod that ends need not wait for it.
 func (in Input) guard(d *Decision) {
 	guard := []Handler{guardHandler()}
 	switch {

@@ -8,20 +8,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Hook is a point in a pod's life at which Kruise waits.
+// Hook is a point at which OpenKruise waits.
 type Hook string
 
-// The hooks of spec.lifecycle, by their API names.
+// The hooks of spec.lifecycle.
 const (
 	PreNormal     Hook = "preNormal"
 	InPlaceUpdate Hook = "inPlaceUpdate"
 	PreDelete     Hook = "preDelete"
 )
 
-// Handler is one label or finalizer of a hook. Exactly one of Label and Finalizer is set.
+// Handler is one label or finalizer of a hook.
 type Handler struct {
 	Label string `json:"label,omitempty"`
-	// Value is the label's value that means "set". It is the workload's choice and not always "true".
+	// Value means "set"; the workload chooses it, not always "true".
 	Value     string `json:"value,omitempty"`
 	Finalizer string `json:"finalizer,omitempty"`
 }
@@ -36,8 +36,7 @@ func (h Handler) String() string {
 	return "label " + h.Label + "=" + h.Value
 }
 
-// SetOn reports whether the pod carries the handler, as Kruise sees it: a label counts only with the exact value
-// (IsPodHooked in Kruise's pkg/util/lifecycle).
+// SetOn reports whether the pod has the handler, a label with exactly its value.
 func (h Handler) SetOn(pod *corev1.Pod) bool {
 	if h.Finalizer != "" {
 		return slices.Contains(pod.Finalizers, h.Finalizer)
@@ -50,14 +49,13 @@ func compareHandlers(a, b Handler) int {
 	return cmp.Or(strings.Compare(a.Label, b.Label), strings.Compare(a.Finalizer, b.Finalizer), strings.Compare(a.Value, b.Value))
 }
 
-// union returns every handler of the lists once, sorted.
+// union sorts, and drops duplicates.
 func union(lists ...[]Handler) []Handler {
 	all := slices.Concat(lists...)
 	slices.SortFunc(all, compareHandlers)
 	return slices.Compact(all)
 }
 
-// without returns the handlers of list that are not in other.
 func without(list, other []Handler) []Handler {
 	return filter(list, func(h Handler) bool { return !slices.Contains(other, h) })
 }

@@ -9,48 +9,46 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Workload is what the decision needs of a pod's owner.
+// Workload is what decisions need of a pod's owner.
 type Workload struct {
 	Lifecycle      *appspub.Lifecycle
 	Selector       *metav1.LabelSelector
 	TemplateLabels map[string]string
-	// TemplateAnnotations are only asked for [AnnotationSkip].
+	// TemplateAnnotations are read only for [AnnotationSkip].
 	TemplateAnnotations map[string]string
 	TemplateFinalizers  []string
 }
 
-// Hooks are the owned handlers of a workload. The zero Hooks has none.
+// Hooks are a workload's owned handlers.
 type Hooks struct {
 	PreNormal     []Handler
 	InPlaceUpdate []Handler
 	PreDelete     []Handler
 
-	// Refused are owned handlers that must not be touched, and why. What they block stays blocked.
+	// Refused handlers are never touched; what they block stays blocked.
 	Refused []Refusal
-	// Foreign reports that the workload has hooks, and none of their handlers is owned.
-	Foreign bool
-	// MarksNotReady reports that a hook has markPodNotReady.
+	// Foreign: hooks, but no owned handler.
+	Foreign       bool
 	MarksNotReady bool
 
 	templateLabels     map[string]string
 	templateFinalizers []string
-	// kept are label keys that must not be cleared, whatever a record or the newly-created marks say: those of the
-	// selector, and those of every handler.
+	// kept labels are never cleared: the selector's and all handlers'.
 	kept map[string]bool
 }
 
-// Refusal is an owned handler that can't be used as the workload has it.
+// Refusal is an owned handler that can't be used.
 type Refusal struct {
 	Hook    Hook
 	Handler Handler
-	// Why says what is wrong and what to write instead.
+	// Why includes the remedy.
 	Why string
 }
 
-// maxHandlers are the most handlers of a workload's hooks together; each is held against all others.
+// maxHandlers is low because each is compared with all others.
 const maxHandlers = 50
 
-// HooksOf returns the owned handlers of the workload's hooks. A nil workload has none.
+// HooksOf returns the owned handlers of a workload (may be nil).
 func HooksOf(w *Workload, o Ownership) Hooks {
 	if w == nil {
 		return Hooks{}
@@ -78,12 +76,12 @@ func HooksOf(w *Workload, o Ownership) Hooks {
 	return hooks
 }
 
-// Any reports whether the workload has an owned handler, a refused one included.
+// Any reports whether any handler is owned, refused or not.
 func (h Hooks) Any() bool { return len(h.all()) > 0 || len(h.Refused) > 0 }
 
 func (h Hooks) all() []Handler { return union(h.PreNormal, h.InPlaceUpdate, h.PreDelete) }
 
-// Templated returns those of the handlers that the workload's template sets.
+// Templated returns the handlers that the template sets.
 func (h Hooks) Templated(handlers []Handler) []Handler {
 	return filter(handlers, func(one Handler) bool {
 		if one.Finalizer != "" {
@@ -94,7 +92,7 @@ func (h Hooks) Templated(handlers []Handler) []Handler {
 	})
 }
 
-// names reports whether the workload names the label or finalizer, at whatever value, refused or not.
+// names ignores values, and includes refused handlers.
 func (h Hooks) names(handler Handler) bool {
 	same := func(other Handler) bool { return other.Label == handler.Label && other.Finalizer == handler.Finalizer }
 	return slices.ContainsFunc(h.all(), same) ||
@@ -118,13 +116,13 @@ func marksNotReady(l *appspub.Lifecycle) bool {
 	return l != nil && (l.InPlaceUpdate != nil && l.InPlaceUpdate.MarkPodNotReady || l.PreDelete != nil && l.PreDelete.MarkPodNotReady)
 }
 
-// Named is a handler of a hook, as a workload names it.
+// Named is a handler with its hook.
 type Named struct {
 	Hook Hook
 	Handler
 }
 
-// HandlersOf returns the handlers of all hooks, whoever owns them: sorted, hook by hook.
+// HandlersOf returns all handlers, owned or not, sorted hook by hook.
 func HandlersOf(l *appspub.Lifecycle) []Named {
 	if l == nil {
 		return nil
@@ -155,7 +153,6 @@ func handlersOf(hook *appspub.LifecycleHook) []Handler {
 	return union(handlers)
 }
 
-// objection says why the handler can't be used, or nothing.
 func objection(w *Workload, o Ownership, all []Named, one Named) string {
 	hook, handler := one.Hook, one.Handler
 	if len(all) > maxHandlers {

@@ -13,8 +13,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// AwaitsReadiness reports whether the pod is out of rotation only until it is ready, whether a hook waits or not. One that is kept is
-// in rotation at the address at which it was put there, as far as its record tells.
+// AwaitsReadiness reports whether only readiness keeps the pod out of rotation. In row 10 its record tells whether it is out.
 func (in Input) AwaitsReadiness(d Decision) bool {
 	switch d.Row {
 	case RowUpdatedNotReady, RowPreparingNormalUnfit:
@@ -27,7 +26,7 @@ func (in Input) AwaitsReadiness(d Decision) bool {
 	}
 }
 
-// UnreadySince returns since when the pod is not ready; zero if its conditions do not tell.
+// UnreadySince returns when the pod turned not ready; zero if unknown.
 func UnreadySince(pod *corev1.Pod) time.Time {
 	if c := conditionOf(pod, corev1.PodReady); c != nil && c.Status != corev1.ConditionTrue {
 		return c.LastTransitionTime.Time
@@ -35,13 +34,12 @@ func UnreadySince(pod *corev1.Pod) time.Time {
 	return time.Time{}
 }
 
-// NotUpdatedBecause returns what keeps a pod in Updating, in one line.
+// NotUpdatedBecause returns what keeps a pod in Updating.
 func NotUpdatedBecause(pod *corev1.Pod) string {
 	return cmp.Or(NotReadyBecause(pod), "the pod is ready, and OpenKruise has not finished its update in place")
 }
 
-// NotReadyBecause returns what keeps the pod from being ready, in one line; nothing if it is ready. The cache keeps this line in
-// place of what it is made from, as the pod's message.
+// NotReadyBecause returns what keeps the pod from being ready, if anything. The cache keeps this line as the pod's message.
 func NotReadyBecause(pod *corev1.Pod) string {
 	if IsReady(pod) {
 		return ""
@@ -74,7 +72,7 @@ func unreadyContainers(pod *corev1.Pod) string {
 func unreadyContainer(s *corev1.ContainerStatus, spec corev1.Container) string {
 	waiting, ended, last := s.State.Waiting, s.State.Terminated, s.LastTerminationState.Terminated
 	switch {
-	case waiting != nil && waiting.Reason == "CrashLoopBackOff" && last != nil: // the message has only the pod's name and the delay
+	case waiting != nil && waiting.Reason == "CrashLoopBackOff" && last != nil: // whose message has only the pod's name and the delay
 		return ": CrashLoopBackOff, last " + exit(last)
 	case waiting != nil:
 		return joined(cmp.Or(waiting.Reason, "waiting to start"), waiting.Message)
@@ -91,12 +89,11 @@ func unreadyContainer(s *corev1.ContainerStatus, spec corev1.Container) string {
 	}
 }
 
-// exit is how a container ended.
 func exit(s *corev1.ContainerStateTerminated) string {
 	return fmt.Sprintf("exit code %d", s.ExitCode) + joined(s.Reason, s.Message)
 }
 
-// probed is where a probe is sent. The command of one that runs in the container may hold a secret.
+// probed shows no command: it may hold a secret.
 func probed(p *corev1.Probe) string {
 	switch {
 	case p.HTTPGet != nil:
@@ -124,7 +121,7 @@ func shutGate(c *corev1.PodCondition) string {
 	switch {
 	case c == nil:
 		return " is not set"
-	case c.Type == appspub.InPlaceUpdateReady: // its reason and message tell a person less
+	case c.Type == appspub.InPlaceUpdateReady: // its message tells a person less
 		return ": OpenKruise has not seen the updated containers run"
 	case c.Type == appspub.KruisePodReadyConditionType:
 		return ": OpenKruise holds the pod not ready, for a hook with markPodNotReady or a restart of containers"
@@ -133,13 +130,11 @@ func shutGate(c *corev1.PodCondition) string {
 	}
 }
 
-// readyAlone is for a pod of which only the condition Ready is missing.
 func readyAlone(pod *corev1.Pod) string {
 	return "its containers and readiness gates are ready, and its condition Ready is not True" +
 		details(conditionOf(pod, corev1.PodReady)) + "; node " + pod.Spec.NodeName + " may be lost"
 }
 
-// details are a condition's reason and message.
 func details(c *corev1.PodCondition) string {
 	if c == nil {
 		return ""
@@ -147,7 +142,7 @@ func details(c *corev1.PodCondition) string {
 	return joined(c.Reason, c.Message)
 }
 
-// joined puts a colon before each of the texts that is not empty.
+// joined("a", "", "b") is ": a: b".
 func joined(texts ...string) (all string) {
 	for _, text := range texts {
 		if text != "" {
@@ -165,7 +160,6 @@ func conditionOf(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondi
 	return &pod.Status.Conditions[i]
 }
 
-// containerOf returns the container of that name in the pod's spec, or an empty one.
 func containerOf(pod *corev1.Pod, name string) corev1.Container {
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		if c.Name == name {

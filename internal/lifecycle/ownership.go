@@ -7,15 +7,15 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 )
 
-// Ownership says which handler keys and newly-created marks Rollcall owns, as the configuration lists them.
+// Ownership lists what is Rollcall's by configuration.
 type Ownership struct {
-	// Owned holds exact keys (example.com/registered) and whole prefixes (example.com/*).
+	// Owned are keys (example.com/registered) and prefixes (example.com/*).
 	Owned []string
-	// NewlyCreated holds the keys of labels or annotations that a template sets to "true" on a new pod.
+	// NewlyCreated are keys of labels or annotations that templates set to "true".
 	NewlyCreated []string
 }
 
-// Owns reports whether Rollcall owns a label key or finalizer. Those of enrolment are always its own.
+// Owns reports whether a label or finalizer is Rollcall's. Those of enrollment always are.
 func (o Ownership) Owns(key string) bool {
 	switch key {
 	case LabelPreNormal, LabelInPlaceUpdate, LabelPreDelete:
@@ -32,14 +32,14 @@ func (o Ownership) Owns(key string) bool {
 	return false
 }
 
-// The handlers that enrolment gives to a CloneSet. Rollcall owns them whatever the configuration says.
+// The handlers of an enrolled CloneSet.
 const (
 	LabelPreNormal     = "rollcall.dev/pre-normal"
 	LabelInPlaceUpdate = "rollcall.dev/in-place-update"
 	LabelPreDelete     = "rollcall.dev/pre-delete"
 )
 
-// Enrolled returns the hooks of an enrolled CloneSet: all three, each with one label as its handler.
+// Enrolled returns the hooks of an enrolled CloneSet.
 func Enrolled() *appspub.Lifecycle {
 	hook := func(label string) *appspub.LifecycleHook {
 		return &appspub.LifecycleHook{LabelsHandler: map[string]string{label: "true"}}
@@ -49,7 +49,7 @@ func Enrolled() *appspub.Lifecycle {
 	}
 }
 
-// IsEnrolled reports whether the hooks have all handlers that enrolment gives.
+// IsEnrolled reports whether the hooks have all of [Enrolled]'s handlers.
 func IsEnrolled(l *appspub.Lifecycle) bool {
 	has := HandlersOf(l)
 	return !slices.ContainsFunc(HandlersOf(Enrolled()), func(n Named) bool { return !slices.Contains(has, n) })

@@ -18,13 +18,14 @@ type Operation struct {
 	Value any    `json:"value"`
 }
 
-// Patch returns the JSON Patch that makes the edit and writes the record in one step, or nil where the input's pod has all of
-// it already. A nil record leaves the one on the pod. A record that differs only in its stamp is not worth a write of its
-// own. Handlers that only the record on the pod names, and that the edit leaves set, stay in it.
+// Patch returns a JSON Patch of edit and record, or nil if the pod has both. A nil record leaves the pod's; a new stamp alone is not
+// written. The API server refuses the whole patch if one of these has changed:
 //
-// The patch tests the pod's UID, state and Kruise's timestamp, and that it is not being deleted by now, so it does
-// nothing to a pod that moved on or to another pod of that name: the API server refuses it whole. A patch that sets a
-// handler also tests that the pod has stayed ready at its address, since it may land after its sender gave it up.
+//	always      UID, state, OpenKruise's timestamp, deletion
+//	Set         readiness, address: the patch can land late
+//	AsRecorded  the record
+//	ClearSkip   the annotation
+//	finalizers  the one to remove, or the list to add to
 func (in Input) Patch(edit Edit, record *Record) ([]byte, error) {
 	pod := in.Pod
 	changes := slices.Concat(
@@ -51,8 +52,7 @@ func (in Input) Patch(edit Edit, record *Record) ([]byte, error) {
 	return patch, nil
 }
 
-// ChangedBeside reports whether the pod, as it came of an edit, has labels or annotations that are neither its former ones nor the
-// edit's: another writer has changed them in between. What kubectl applied last is left out: the cache has it of no pod.
+// ChangedBeside reports whether another writer changed labels or annotations. The cache drops kubectl's last-applied-configuration.
 func (in Input) ChangedBeside(edit Edit, after *corev1.Pod) bool {
 	if after == in.Pod {
 		return false // nothing was written
@@ -69,11 +69,10 @@ func (in Input) ChangedBeside(edit Edit, after *corev1.Pod) bool {
 	return !maps.Equal(others(in.Pod.Labels), others(after.Labels)) || !maps.Equal(others(in.Pod.Annotations), others(after.Annotations))
 }
 
-// remembering is the record with the handlers that no hook names any more and that are still to be released after the edit, as
-// while a pod drains: nothing else would tell that they are Rollcall's.
+// remembering keeps forgotten handlers in the record until they are released: nothing else shows that they are Rollcall's.
 func (in Input) remembering(record *Record, edit Edit) *Record {
 	if record == nil || slices.Equal(record.Handlers, in.Record.Handlers) {
-		return record // nearly always, and what follows costs allocations
+		return record // the usual case, without an allocation
 	}
 	left := filter(in.forgotten(), func(h Handler) bool { return h.SetOn(in.Pod) && !slices.Contains(edit.Clear, h) })
 	remembers := *record
@@ -81,7 +80,6 @@ func (in Input) remembering(record *Record, edit Edit) *Record {
 	return &remembers
 }
 
-// preconditions refuse the patch unless the pod is still where it was decided on.
 func preconditions(pod *corev1.Pod, edit Edit) []Operation {
 	tests := []Operation{
 		{Op: "test", Path: "/metadata/uid", Value: pod.UID},
@@ -89,7 +87,7 @@ func preconditions(pod *corev1.Pod, edit Edit) []Operation {
 		valueTest("annotations", pod.Annotations, appspub.LifecycleTimestampKey),
 	}
 	if pod.DeletionTimestamp == nil {
-		// A delete moves neither the state nor Kruise's timestamp.
+		// which changes neither state nor timestamp
 		tests = append(tests, Operation{Op: "test", Path: "/metadata/deletionTimestamp"})
 	}
 	if edit.AsRecorded {
@@ -101,8 +99,7 @@ func preconditions(pod *corev1.Pod, edit Edit) []Operation {
 	return tests
 }
 
-// readyTests refuse the patch where a condition by which the pod is ready has changed, or its address. The resource version would
-// say that too, and change with every status that kubelet writes.
+// readyTests omits the resource version: every status of kubelet changes it.
 func readyTests(pod *corev1.Pod) []Operation {
 	address := Operation{Op: "test", Path: "/status/podIP"}
 	if pod.Status.PodIP != "" {
@@ -124,7 +121,7 @@ func readyTests(pod *corev1.Pod) []Operation {
 	return tests
 }
 
-// valueTest tests a key's value, or that it is missing, which null means. No path leads into a map that is not there.
+// valueTest tests a value, or with null that there is none. No path leads into a missing map.
 func valueTest(field string, values map[string]string, key string) Operation {
 	if len(values) == 0 {
 		return Operation{Op: "test", Path: "/metadata/" + field}
@@ -144,7 +141,7 @@ func labelOperations(pod *corev1.Pod, hooks Hooks, edit Edit) []Operation {
 		}
 	}
 	for _, h := range edit.Clear {
-		// A forgotten handler may be a newly-created mark too: the mark's removal below is enough, a second one would fail.
+		// A mark is removed below; removing it twice would fail.
 		if h.Label != "" && !slices.Contains(edit.ClearMarks, h.Label) {
 			operations = append(operations, clearLabel(hooks, h))
 		}
@@ -152,7 +149,6 @@ func labelOperations(pod *corev1.Pod, hooks Hooks, edit Edit) []Operation {
 	return append(operations, removals("labels", pod.Labels, edit.ClearMarks)...)
 }
 
-// removals of the keys that are there.
 func removals(field string, values map[string]string, keys []string) []Operation {
 	var operations []Operation
 	for _, key := range keys {
@@ -163,7 +159,7 @@ func removals(field string, values map[string]string, keys []string) []Operation
 	return operations
 }
 
-// clearLabel puts the template's value back where it means "not set", so that the pod looks as its template says.
+// clearLabel restores a template's value that means "not set", such as "false".
 func clearLabel(hooks Hooks, h Handler) Operation {
 	if value, found := hooks.templateLabels[h.Label]; found && value != h.Value {
 		return Operation{Op: "add", Path: pointer("labels", h.Label), Value: value}
@@ -171,8 +167,6 @@ func clearLabel(hooks Hooks, h Handler) Operation {
 	return Operation{Op: "remove", Path: pointer("labels", h.Label)}
 }
 
-// finalizerOperations removes by index under a test of the value, and adds under a test of the whole list: without
-// them a change that another owner makes to the list in between would be undone.
 func finalizerOperations(pod *corev1.Pod, edit Edit) []Operation {
 	var operations []Operation
 	adding := filter(edit.Set, func(h Handler) bool { return h.Finalizer != "" })
@@ -197,7 +191,6 @@ func finalizerOperations(pod *corev1.Pod, edit Edit) []Operation {
 	return operations
 }
 
-// skipOperations removes the annotation that the edit rests on, and no other: the person may have changed their mind.
 func skipOperations(pod *corev1.Pod, edit Edit) []Operation {
 	value, found := pod.Annotations[AnnotationSkip]
 	if !edit.ClearSkip || !found {
@@ -214,7 +207,7 @@ func annotationOperations(pod *corev1.Pod, key, value string) []Operation {
 	return []Operation{{Op: "add", Path: pointer("annotations", key), Value: value}}
 }
 
-// pointer is the JSON Pointer (RFC 6901) of a key in a map of the metadata.
+// pointer("labels", "a/b") is /metadata/labels/a~1b (RFC 6901).
 func pointer(field, key string) string {
 	escaped := strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
 	return "/metadata/" + field + "/" + escaped

@@ -8,23 +8,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ConditionInRotation is the pod's condition that says whether the registries give it to clients.
+// ConditionInRotation shows whether clients are given the pod.
 const ConditionInRotation corev1.PodConditionType = "rollcall.dev/InRotation"
 
-// GatesNotReady is why kubelet says that a pod is not ready of which only readiness gates are missing. Where a node is lost,
-// Kubernetes sets Ready to false and leaves the reason and the other conditions as they were: of a pod that was out of rotation
-// before, nothing changes. Its node tells, see [Input.Ready].
+// GatesNotReady is kubelet's reason if only gates are missing. On a lost node Kubernetes sets Ready to false and nothing else, so only
+// [Input.NodeLost] tells such a pod.
 // https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/kubelet/status/generate.go#L40
 const GatesNotReady = "ReadinessGatesNotReady"
 
-// Ready reports whether the pod can be put in service, or stay: it is ready and does not end. Of a node that is lost, no pod can
-// but those that Kubernetes still has as Ready.
+// Ready reports whether the pod can be in rotation. On a lost node, its condition must still be True.
 func (in Input) Ready() bool {
 	return in.Ending == "" && IsReady(in.Pod) && (!in.NodeLost || IsTrue(in.Pod, corev1.PodReady))
 }
 
-// IsReady reports the pod's Ready condition, to which Kruise's readiness gates count. Where [ConditionInRotation] is a readiness
-// gate it does not count: the pod would wait to be registered until it is registered.
+// IsReady reports the Ready condition. As a gate, [ConditionInRotation] does not count: the pod would wait for itself.
 func IsReady(pod *corev1.Pod) bool {
 	if IsTrue(pod, corev1.PodReady) {
 		return true
@@ -44,15 +41,14 @@ func IsReady(pod *corev1.Pod) bool {
 	return gated && IsTrue(pod, corev1.ContainersReady)
 }
 
-// AwaitsGates reports whether only readiness gates keep a pod from being ready, as kubelet has it.
+// AwaitsGates reports whether kubelet misses only readiness gates.
 func AwaitsGates(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Reason == GatesNotReady
 	})
 }
 
-// readyBy returns the conditions on which [IsReady] rests. Ready is one in any case; of a pod that is ready but for
-// [ConditionInRotation] it stays false when a container turns unready.
+// readyBy returns the conditions behind [IsReady]. While [ConditionInRotation] is false, Ready does not show an unready container.
 func readyBy(pod *corev1.Pod) []corev1.PodConditionType {
 	rests := []corev1.PodConditionType{corev1.PodReady}
 	if IsTrue(pod, corev1.PodReady) || !IsReady(pod) {
@@ -67,7 +63,7 @@ func readyBy(pod *corev1.Pod) []corev1.PodConditionType {
 	return rests
 }
 
-// ReadySince returns since when a pod that is ready is so; zero where it is not.
+// ReadySince returns since when the pod is ready, if it is.
 func ReadySince(pod *corev1.Pod) (since time.Time) {
 	rests := readyBy(pod)
 	for _, c := range pod.Status.Conditions {
@@ -78,8 +74,7 @@ func ReadySince(pod *corev1.Pod) (since time.Time) {
 	return since
 }
 
-// WasReady reports whether the pod is ready, or ever was, as far as kubelet goes: readiness gates are for others to open. A condition
-// that was never true is as old as the pod's start, which kubelet writes with it, a second apart at most.
+// WasReady reports whether kubelet ever found the pod ready, gates aside. A condition that was never true dates from the pod's start.
 func WasReady(pod *corev1.Pod) bool {
 	started := pod.Status.StartTime
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
@@ -90,10 +85,10 @@ func WasReady(pod *corev1.Pod) bool {
 	})
 }
 
-// InRotation reports whether the pod's condition says that it is in rotation.
+// InRotation reports [ConditionInRotation].
 func InRotation(pod *corev1.Pod) bool { return IsTrue(pod, ConditionInRotation) }
 
-// RotationCondition is the condition of a pod that is in rotation, or not, since that time.
+// RotationCondition returns [ConditionInRotation] as of since.
 func RotationCondition(in bool, since time.Time) corev1.PodCondition {
 	c := corev1.PodCondition{
 		Type: ConditionInRotation, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(since),
@@ -105,7 +100,7 @@ func RotationCondition(in bool, since time.Time) corev1.PodCondition {
 	return c
 }
 
-// IsTrue reports whether the pod's condition is True.
+// IsTrue reports whether the condition is True.
 func IsTrue(pod *corev1.Pod, condition corev1.PodConditionType) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == condition && c.Status == corev1.ConditionTrue

@@ -2,5 +2,5 @@
 
 package lifecycle
 
-// recordVersion is the one that this version of Rollcall writes. A record without a version is of the first.
+// recordVersion is what Rollcall writes. A record without one is of the first.
 const recordVersion = 1

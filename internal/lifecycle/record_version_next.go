@@ -2,5 +2,5 @@
 
 package lifecycle
 
-// recordVersion is that of a later Rollcall: make e2e upgrades to it and rolls back in the middle of a rollout.
+// recordVersion of a later Rollcall, which make e2e rolls back.
 const recordVersion = 2

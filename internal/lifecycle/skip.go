@@ -8,21 +8,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// AnnotationSkip is written by a person who lets a pod go on that is stuck. It names the hook, or several.
+// AnnotationSkip is how a person skips hooks: "preDelete" or "preDelete,inPlaceUpdate".
 const AnnotationSkip = "rollcall.dev/skip"
 
-// Skip is what the pod's [AnnotationSkip] asks for.
+// Skip is a parsed [AnnotationSkip].
 type Skip struct {
-	// Hooks are those to release without the registry and without the drain, once.
+	// Hooks are released once, without registry and drain.
 	Hooks []Hook
-	// Refused says why it is not done and what to write; empty where it is.
+	// Refused is why nothing is skipped, with the remedy.
 	Refused string
-	// FromTemplate reports that the workload's template has it. It must not stay on the pod then: once the template lost it,
-	// nothing would tell it from what a person wrote.
+	// FromTemplate: it must leave the pod, where it would later pass for a person's.
 	FromTemplate bool
 }
 
-// SkipOf reads the pod's annotation. A nil workload has no template.
+// SkipOf reads the annotation. The workload may be nil.
 func SkipOf(pod *corev1.Pod, w *Workload) Skip {
 	text, found := pod.Annotations[AnnotationSkip]
 	if !found {
@@ -46,7 +45,7 @@ func SkipOf(pod *corev1.Pod, w *Workload) Skip {
 	return Skip{Hooks: hooks}
 }
 
-// RefusedIn says why it is not done for a pod with this decision; empty where it is, or where nothing was asked for.
+// RefusedIn returns why this decision can't be skipped, if asked for.
 func (s Skip) RefusedIn(d Decision) string {
 	updated := d.Row == RowUpdated || d.Row == RowUpdatedNotReady
 	if !updated || !slices.Contains(s.Hooks, d.Waiting) {
@@ -56,7 +55,7 @@ func (s Skip) RefusedIn(d Decision) string {
 		AnnotationSkip, d.Waiting)
 }
 
-// Skip is what is released where a person skips the hook: [Decision.Unacknowledged], and from a pod that ends the guard too.
+// Skip is [Decision.Unacknowledged], and from a pod that ends the guard too.
 func (d Decision) Skip() Edit {
 	edit := d.Unacknowledged()
 	if d.Row == RowGone && d.Waiting != "" {

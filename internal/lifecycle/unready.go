@@ -8,56 +8,53 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// UnreadyPolicy says what becomes of a pod in Normal that is not ready.
+// UnreadyPolicy is for pods in Normal that are not ready.
 type UnreadyPolicy string
 
-// The policies. Any other value counts as UnreadyKeep.
+// Any other value counts as UnreadyKeep.
 const (
-	// UnreadyFailOver takes the pod out of service, unless too many of its service's pods are not ready at once.
+	// UnreadyFailOver takes them out, except in a panic.
 	UnreadyFailOver UnreadyPolicy = "FailOver"
-	// UnreadyKeep leaves it as it is.
-	UnreadyKeep UnreadyPolicy = "Keep"
+	UnreadyKeep     UnreadyPolicy = "Keep"
 )
 
-// Peers are the pods of one service that count against the panic threshold; see [Counts].
+// Peers are the pods of a service that [Counts] accepts.
 type Peers struct {
 	All, Unready int
 }
 
-// Panic reports whether more than the threshold of them, in percent, are not ready. None of none is never more.
+// Panic reports whether more than threshold percent are not ready: at 50, 2 of 3, but not 1 of 2.
 func (p Peers) Panic(threshold int) bool { return p.Unready*100 > threshold*p.All }
 
-// Counts reports whether the pod is one of its service's [Peers]: Kruise has it in Normal and it lives, so it should be in
-// service. What is out on purpose counts on neither side: a pod that is being made, updated or deleted is no sign of a
-// fault, and none of health.
+// Counts reports whether the pod is among its service's [Peers]. One being created, updated or deleted shows neither fault nor health.
 func Counts(pod *corev1.Pod) bool {
 	return State(pod) == appspub.LifecycleStateNormal && !Ends(pod)
 }
 
-// Unrecorded reports whether the record has to name a place before all of its registries have acknowledged: a pod in Normal counts among
-// its service's [Peers] by the record, and one with a record leaves what that names, whichever manager leads then. A pod without a record
-// waits for lists, and so does one that was never in service.
+// Unrecorded reports whether the record must list a place before all registries have acknowledged:
+//
+//	in Normal     the pod counts among its [Peers] by the record
+//	has a record  the next manager takes the pod out only where it lists
+//	other pods    no: the next manager waits for lists
 func (in Input) Unrecorded(at Key) bool {
 	return (Counts(in.Pod) || in.Record.Exists()) && (!in.Record.WasInService() || !slices.Contains(in.Record.Instances, at))
 }
 
-// KeptInPanic reports whether the pod is in service only because of the panic. One that was taken out before stays out, and
-// waits for nothing but its own readiness.
+// KeptInPanic reports whether only a panic keeps the pod in rotation.
 func (in Input) KeptInPanic(d Decision) bool {
 	return d.Row == RowNormalNotReady && d.Want == Keep && in.Unready == UnreadyFailOver && in.Record.Want == InService
 }
 
-// HeldNotReady recognizes a rollback in PreparingUpdate to Normal, after which Kruise never sets its own readiness gate again.
+// HeldNotReady recognizes a rollback from PreparingUpdate to Normal: OpenKruise leaves its readiness gate shut.
 func (in Input) HeldNotReady(d Decision) bool {
 	return d.Row == RowNormalNotReady && in.Hooks.MarksNotReady && ShutByLifecycle(in.Pod)
 }
 
-// LifecycleKey is in the message of Kruise's readiness gate while a hook with markPodNotReady keeps it shut. What else shuts it, a
-// ContainerRecreateRequest say, opens it again.
+// LifecycleKey is in the gate's message if markPodNotReady shut it. Others, such as a ContainerRecreateRequest, open it again.
 // https://github.com/openkruise/kruise/blob/v1.8.3/pkg/util/lifecycle/lifecycle_utils.go#L241
 const LifecycleKey = `"userAgent":"Lifecycle"`
 
-// ShutByLifecycle reports whether a hook keeps Kruise's readiness gate shut.
+// ShutByLifecycle reports whether a hook keeps OpenKruise's gate shut.
 func ShutByLifecycle(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == appspub.KruisePodReadyConditionType && c.Status == corev1.ConditionFalse && strings.Contains(c.Message, LifecycleKey)
