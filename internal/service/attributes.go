@@ -12,19 +12,18 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// MaxWeight is the largest weight of an instance.
+// MaxWeight of an instance.
 const MaxWeight = 10000
 
-// What an instance may carry fits into Consul's service meta: 64 pairs, keys of 128 bytes and values of 512
-// (metaMaxKeyPairs and the constants beside it in Consul's agent/structs). Of the pairs up to eight are
-// [registry.Instance.Meta]'s own, and a driver may need some. Registries that allow still less refuse it themselves.
+// Consul's service meta allows 64 pairs (some for [registry.Instance.Meta] and drivers), keys of 128 bytes, values of 512. Stricter
+// registries refuse by themselves.
 const (
 	maxMetadata    = 50
 	maxKeyLength   = 128
 	maxValueLength = 512
 )
 
-// What an instance may have in tags. Consul has no bound; a router's rule in a tag is long.
+// Consul does not limit tags; a router's rule can be long.
 const (
 	maxTags      = 50
 	maxTagLength = 1024
@@ -34,27 +33,24 @@ const metadataHelp = `write "key=value", several with commas: "version=v1,team=a
 
 const tagsHelp = `write "tag", several with commas: "primary,http"; a comma within a tag is written as \,`
 
-// Node is where a pod runs. What is not known is empty.
+// Node is where a pod runs, as far as known.
 type Node struct {
-	Name string
-	// Zone and Region are what the node's labels topology.kubernetes.io/zone and topology.kubernetes.io/region say.
+	Name   string
 	Zone   string
 	Region string
 }
 
-// Attributes are what an instance carries beside its address, for clients.
+// Attributes are for clients.
 type Attributes struct {
-	// Weight is 1 to MaxWeight, 0 where nothing was said.
+	// Weight is 1 to MaxWeight; 0 means not set.
 	Weight int
-	// Zone is empty where nothing is known.
-	Zone string
-	// Tags are sorted, without duplicates, and nil rather than empty.
-	Tags []string
-	// Metadata is nil rather than empty.
+	Zone   string
+	// Tags are sorted and unique. Like Metadata, nil if empty.
+	Tags     []string
 	Metadata map[string]string
 }
 
-// AttributesOf returns the attributes of s. The error says all that is wrong with them.
+// AttributesOf joins all errors.
 func (r Rules) AttributesOf(s Subject) (Attributes, error) {
 	weight, weightErr := weightOf(s.Annotations)
 	zone, zoneErr := zoneOf(s)
@@ -160,7 +156,7 @@ func (r Rules) metadataOf(s Subject) (map[string]string, error) {
 	return metadata, nil
 }
 
-// parseMetadata returns an empty value for a key that the pod removes.
+// parseMetadata returns an empty value for a key to remove, as in "team=".
 func parseMetadata(written string) (map[string]string, error) {
 	items, err := itemsOf(written, metadataHelp)
 	if err != nil {
@@ -183,7 +179,7 @@ func parseMetadata(written string) (map[string]string, error) {
 	return pairs, nil
 }
 
-// CheckMetadataKey refuses a key that a registry's readers could not take, and one that Rollcall writes itself.
+// CheckMetadataKey refuses a key that clients can't read or that Rollcall writes.
 func CheckMetadataKey(key string) error {
 	switch {
 	case len(key) > maxKeyLength:
@@ -200,14 +196,13 @@ func CheckMetadataKey(key string) error {
 	return nil
 }
 
-// keys can be names in all the forms in which registries give them out, XML among them.
+// keys are valid XML names.
 var keys = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]*$`)
 
-// ValueTemplate makes a tag or a value of metadata from a pod: literal text and the placeholders {namespace}, {workload}, {node},
-// {zone}, {region} and {label:KEY}. Make one with [ParseValueTemplate] or [ParseTagTemplate].
+// ValueTemplate is a tag or value such as "{label:version}-{zone}".
 type ValueTemplate string
 
-// ParseTagTemplate parses "version-{label:version}". The error says which placeholders there are.
+// ParseTagTemplate parses "version-{label:version}".
 func ParseTagTemplate(s string) (ValueTemplate, error) {
 	if strings.TrimSpace(s) == "" {
 		return "", errors.New("write a text for the tag, or remove the entry")
@@ -218,7 +213,7 @@ func ParseTagTemplate(s string) (ValueTemplate, error) {
 	return ValueTemplate(s), checkValueTemplate(s)
 }
 
-// ParseValueTemplate parses "{label:version}". The error says which placeholders there are.
+// ParseValueTemplate parses "{label:version}".
 func ParseValueTemplate(s string) (ValueTemplate, error) {
 	if s == "" {
 		return "", errors.New("write a text for the value, or remove the key")
@@ -233,7 +228,7 @@ func checkValueTemplate(s string) error {
 	return checkTemplate(s, placeholderNamespace, placeholderWorkload, placeholderNode, placeholderZone, placeholderRegion)
 }
 
-// valueOf returns nothing where any placeholder is empty: half a value is worse than none.
+// valueOf is empty if any placeholder is: half a value is worse than none.
 func (t ValueTemplate) valueOf(s Subject) string {
 	value, empty := render(string(t), s)
 	if len(empty) > 0 {

@@ -12,22 +12,19 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// namespacePlaceholder stands for the namespace's own name in a [NamePattern].
 const namespacePlaceholder = "{" + placeholderNamespace + "}"
 
-// Policy says which namespaces may use which service names. A nil Policy allows every name to every namespace.
+// Policy is which namespaces can use which names; nil allows all.
 type Policy []Allowance
 
-// Allowance gives some names to some namespaces. Both of its ways to choose namespaces have to agree, where both are there.
+// Allowance gives Names to namespaces that match both Namespaces and Selector, if set.
 type Allowance struct {
-	// Namespaces are the patterns of their names; empty where Selector alone chooses.
 	Namespaces []NamespacePattern
-	// Selector chooses by the labels of the namespace; nil where Namespaces alone choose.
-	Selector labels.Selector
-	Names    []NamePattern
+	Selector   labels.Selector
+	Names      []NamePattern
 }
 
-// Allows reports whether a namespace with these labels may use the service name. Capital and small letters are the same.
+// Allows reports whether the namespace can use the name, ignoring case.
 func (p Policy) Allows(namespace string, of labels.Set, name string) bool {
 	if p == nil {
 		return true
@@ -35,7 +32,7 @@ func (p Policy) Allows(namespace string, of labels.Set, name string) bool {
 	return slices.ContainsFunc(p, func(a Allowance) bool { return a.chooses(namespace, of) && a.gives(namespace, name) })
 }
 
-// AtMost returns the policy of a namespace whose labels are not known: they may match every selector.
+// AtMost is the policy if labels are unknown: any selector may match.
 func (p Policy) AtMost() Policy {
 	widest := slices.Clone(p)
 	for i := range widest {
@@ -44,7 +41,7 @@ func (p Policy) AtMost() Policy {
 	return widest
 }
 
-// NotAllowed says what to write where a policy does not give a name to a namespace.
+// NotAllowed returns the remedy for a refused name.
 func NotAllowed(namespace, name string) string {
 	return fmt.Sprintf("service.allowed in the configuration does not give service %q to namespace %s: write another name in annotation %s, "+
 		"or have an entry added to service.allowed with namespaces: [%q] and names: [%q]", name, namespace, AnnotationServices, namespace, name)
@@ -60,7 +57,7 @@ func (a Allowance) gives(namespace, name string) bool {
 	return slices.ContainsFunc(a.Names, func(pattern NamePattern) bool { return pattern.matches(namespace, name) })
 }
 
-// NamespacePattern is the name of a namespace, in which * stands for any text. Make one with [ParseNamespacePattern].
+// NamespacePattern is a namespace with * for any text.
 type NamespacePattern string
 
 // ParseNamespacePattern parses "team-a" and "team-*".
@@ -72,8 +69,7 @@ func ParseNamespacePattern(s string) (NamespacePattern, error) {
 	return NamespacePattern(s), nil
 }
 
-// NamePattern is a service name, in which * stands for any text and {namespace} for the name of the namespace that asks.
-// Make one with [ParseNamePattern].
+// NamePattern is a service name with * for any text, and {namespace}.
 type NamePattern string
 
 // ParseNamePattern parses "payments", "team-a-*" and "{namespace}.*".
@@ -92,16 +88,15 @@ func (p NamePattern) matches(namespace, name string) bool {
 	return globMatches(Fold(pattern), Fold(name))
 }
 
-// Fold returns the same text for names that registries' clients take for one: Consul's DNS does not tell capital and small letters
-// apart, and Eureka's clients write names in capitals before they compare them, by which ſ is S and ß is SS (Netflix's Applications.java).
+// Fold makes equal what clients don't tell apart: Web and web in Consul's DNS; ſ and S, ß and SS in Eureka's clients (Netflix's
+// Applications.java), which compare in capitals.
 func Fold(name string) string {
 	if strings.ContainsFunc(name, func(r rune) bool { return r > unicode.MaxASCII }) {
-		name = cases.Upper(language.Und).String(strings.ToLower(name)) // capital ẞ has no other capital, and its small form has
+		name = cases.Upper(language.Und).String(strings.ToLower(name)) // ẞ is its own capital, ß gives SS
 	}
 	return strings.ToLower(name)
 }
 
-// globMatches reports whether the pattern, in which * stands for any text, matches the whole of s.
 func globMatches(pattern, s string) bool {
 	parts := strings.Split(pattern, "*")
 	last := len(parts) - 1

@@ -1,6 +1,5 @@
-// Package service says which instances a pod has: under which service names, at which ports, in which registries, what
-// they carry besides, and how long the pod drains. It is pure. Every error it returns is bad input, and tells the author of
-// the pod's template what to write.
+// Package service derives from a pod its instances, attributes, registries and drain. It is pure. Every error is bad input, with the
+// remedy for the template's author.
 package service
 
 import (
@@ -17,74 +16,63 @@ import (
 )
 
 const (
-	// AnnotationServices names a pod's services and their ports, and wins over the rules: "web=8080,admin=9090".
-	AnnotationServices = "rollcall.dev/services"
-	// AnnotationDrain is how long a pod stays up after it was taken out of rotation, and wins over the default: "15s".
-	AnnotationDrain = "rollcall.dev/drain"
-	// AnnotationRegistries names the registries that a pod is in, and wins over the default: "old,new".
-	AnnotationRegistries = "rollcall.dev/registries"
-	// AnnotationRegisteredBy says who writes a pod's entries, and wins over what its registries say: "app" or "rollcall".
-	AnnotationRegisteredBy = "rollcall.dev/registered-by"
-	// AnnotationWeight is the share of requests that a pod should get, relative to the others of its service: "100".
-	AnnotationWeight = "rollcall.dev/weight"
-	// AnnotationZone is where a pod is, and wins over what its node says.
-	AnnotationZone = "rollcall.dev/zone"
-	// AnnotationTags holds what clients select the pod by, beside the tags of the rules: "primary,http".
-	AnnotationTags = "rollcall.dev/tags"
-	// AnnotationMetadata holds pairs for clients, each of which wins over that of the rules: "version=v1,team=a".
-	AnnotationMetadata = "rollcall.dev/metadata"
-	// annotationDefaultContainer names the application's container. Service meshes write it where they inject theirs.
+	// What a pod's author sets. Each wins over the configuration or the node; metadata wins key by key, and tags are added.
+	AnnotationServices     = "rollcall.dev/services"      // web=8080,admin=9090
+	AnnotationDrain        = "rollcall.dev/drain"         // 15s
+	AnnotationRegistries   = "rollcall.dev/registries"    // old,new
+	AnnotationRegisteredBy = "rollcall.dev/registered-by" // app or rollcall
+	AnnotationWeight       = "rollcall.dev/weight"        // 100, relative to the service's other pods
+	AnnotationZone         = "rollcall.dev/zone"          // eu-1a
+	AnnotationTags         = "rollcall.dev/tags"          // primary,http
+	AnnotationMetadata     = "rollcall.dev/metadata"      // version=v1,team=a
+
+	// Service meshes set it when they inject a container.
 	// https://kubernetes.io/docs/reference/labels-annotations-taints/#kubectl-kubernetes-io-default-container
 	annotationDefaultContainer = "kubectl.kubernetes.io/default-container"
 )
 
-// Annotations are those that a person writes on pods.
+// Annotations are those that people set on pods.
 func Annotations() []string {
 	return []string{AnnotationServices, AnnotationRegistries, AnnotationRegisteredBy, AnnotationDrain, AnnotationWeight, AnnotationZone,
 		AnnotationTags, AnnotationMetadata}
 }
 
-// maxEndpoints bounds how long one pod's services hold up all others.
+// maxEndpoints limits how long one pod holds up others.
 const maxEndpoints = 50
 
 const servicesHelp = `write "name=port", several with commas: "web=8080,admin=9090"`
 
-// Endpoint is one service name and port of a pod.
+// Endpoint is a service name and port of a pod.
 type Endpoint struct {
 	Service string
 	Port    int
 }
 
-// Rules say which endpoints and attributes a pod has that does not name them itself, and which names it may use.
+// Rules apply to pods without annotations.
 type Rules struct {
-	// Name makes the service's name.
 	Name NameTemplate
-	// Port is the port to register; 0 means the first TCP port that a container of the pod names.
+	// Port 0 means the first TCP containerPort.
 	Port int
-	// Tags make the tags.
 	Tags []ValueTemplate
-	// Metadata makes the metadata, by key. A key for which [CheckMetadataKey] has an error must not be in it.
-	Metadata map[string]ValueTemplate
-	// SharedAcrossNamespaces allows one name in several namespaces.
+	// Metadata has only keys that pass [CheckMetadataKey].
+	Metadata               map[string]ValueTemplate
 	SharedAcrossNamespaces bool
-	// Allowed says which namespaces may use which names; nil allows all names to all namespaces.
-	Allowed Policy
+	Allowed                Policy
 }
 
-// Subject is what the rules look at: a pod, or a workload's template.
+// Subject is a pod, or a workload's template.
 type Subject struct {
-	Namespace string
-	// Workload is the name of the workload that owns the pod; empty where there is none.
+	Namespace   string
 	Workload    string
 	Labels      map[string]string
 	Annotations map[string]string
-	// Spec may be nil, which is a pod that names no port.
+	// Spec can be nil: no ports.
 	Spec *corev1.PodSpec
-	// Node is where the pod runs; zero for a template.
+	// Node is zero for a template.
 	Node Node
 }
 
-// SubjectOf describes a pod, but for its node. The pod names its workload, which may be gone already.
+// SubjectOf describes a pod, without its node.
 func SubjectOf(pod *corev1.Pod) Subject {
 	subject := Subject{Namespace: pod.Namespace, Labels: pod.Labels, Annotations: pod.Annotations, Spec: &pod.Spec}
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
@@ -93,7 +81,7 @@ func SubjectOf(pod *corev1.Pod) Subject {
 	return subject
 }
 
-// EndpointsOf returns the endpoints of s, at least one, sorted by service and port and without duplicates.
+// EndpointsOf returns one endpoint or more, sorted and unique.
 func (r Rules) EndpointsOf(s Subject) ([]Endpoint, error) {
 	if written, ok := s.Annotations[AnnotationServices]; ok {
 		endpoints, err := parseServices(written)
@@ -114,7 +102,7 @@ func (r Rules) EndpointsOf(s Subject) ([]Endpoint, error) {
 	return []Endpoint{{Service: name, Port: port}}, nil
 }
 
-// DrainOf returns how long the pod with these annotations drains: what [AnnotationDrain] says, else def.
+// DrainOf returns [AnnotationDrain], else def.
 func DrainOf(annotations map[string]string, def time.Duration) (time.Duration, error) {
 	written, ok := annotations[AnnotationDrain]
 	if !ok {
@@ -130,8 +118,7 @@ func DrainOf(annotations map[string]string, def time.Duration) (time.Duration, e
 	return drain, nil
 }
 
-// RegistriesOf returns the names of the registries that the pod with these annotations is in, sorted and without
-// duplicates: what [AnnotationRegistries] says, else the defaults. known are all that there are.
+// RegistriesOf returns [AnnotationRegistries] if known, else an error; without it defaults. Sorted and unique.
 func RegistriesOf(annotations map[string]string, defaults, known []string) ([]string, error) {
 	written, ok := annotations[AnnotationRegistries]
 	if !ok {
@@ -154,8 +141,7 @@ func RegistriesOf(annotations map[string]string, defaults, known []string) ([]st
 	return names, nil
 }
 
-// RegisteredByApp reports whether the application in the pod with these annotations registers itself: what
-// [AnnotationRegisteredBy] says, else what the registry says.
+// RegisteredByApp reports whether the application registers itself: by [AnnotationRegisteredBy], else registrySays.
 func RegisteredByApp(annotations map[string]string, registrySays bool) (bool, error) {
 	written, ok := annotations[AnnotationRegisteredBy]
 	switch {
@@ -210,7 +196,6 @@ func parseEndpoint(item string) (Endpoint, error) {
 	return Endpoint{Service: name, Port: int(port)}, nil
 }
 
-// itemsOf splits an annotation at its commas; help is for an empty item.
 func itemsOf(written, help string) ([]string, error) {
 	items := strings.Split(written, ",")
 	for i := range items {
@@ -221,15 +206,14 @@ func itemsOf(written, help string) ([]string, error) {
 	return items, nil
 }
 
-// cutPair splits name=value; an empty name is none.
+// cutPair splits "name=value", but not "=value".
 func cutPair(item string) (name, value string, found bool) {
 	name, value, found = strings.Cut(item, "=")
 	name, value = strings.TrimSpace(name), strings.TrimSpace(value)
 	return name, value, found && name != ""
 }
 
-// firstPort is that of the container that [annotationDefaultContainer] names, else of the first one that no SidecarSet has put in:
-// what is injected comes before the application's containers, or the other way round.
+// firstPort is the default container's, else the first that no SidecarSet injected, which can be before or after it.
 func firstPort(s Subject) (first int) {
 	if s.Spec == nil {
 		return 0
@@ -257,7 +241,7 @@ func portOf(container *corev1.Container) int {
 	return 0
 }
 
-// IsInjected reports a container that a SidecarSet has put into the pod.
+// IsInjected reports whether a SidecarSet injected the container.
 // https://github.com/openkruise/kruise/blob/v1.8.3/pkg/control/sidecarcontrol/util.go#L59
 func IsInjected(container *corev1.Container) bool {
 	return slices.Contains(container.Env, InjectedMark())

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// maxNameLength bounds a service name, in bytes. It is that of a DNS name, which no known registry goes below.
+// maxNameLength is a DNS name's, in bytes; no known registry allows less.
 const maxNameLength = 253
 
 const (
@@ -22,7 +22,6 @@ const (
 	labelPrefix          = "label:"
 )
 
-// checkTemplate allows literal text, the placeholders in known, and {label:KEY}.
 func checkTemplate(s string, known ...string) error {
 	help := fmt.Sprintf("write {%s}, {label:KEY} or plain text", strings.Join(known, "}, {"))
 	for rest := s; rest != ""; {
@@ -48,7 +47,6 @@ func checkTemplate(s string, known ...string) error {
 	return nil
 }
 
-// render returns the text of a template that was checked, and which of its placeholders are empty for s.
 func render(template string, s Subject) (text string, empty []string) {
 	var b strings.Builder
 	for rest := template; rest != ""; {
@@ -85,11 +83,10 @@ func valueOf(placeholder string, s Subject) string {
 	}
 }
 
-// NameTemplate makes a service name from a pod: literal text and the placeholders {namespace}, {workload} and
-// {label:KEY}. Make one with [ParseNameTemplate]; the zero value gives every pod its workload's name.
+// NameTemplate is a service name with {namespace}, {workload} and {label:KEY}; the zero value is the workload's name.
 type NameTemplate string
 
-// ParseNameTemplate parses "{namespace}-{label:app}". The error says which placeholders there are.
+// ParseNameTemplate parses "{namespace}-{label:app}".
 func ParseNameTemplate(s string) (NameTemplate, error) {
 	if err := checkName(s); err != nil {
 		return "", err
@@ -97,8 +94,7 @@ func ParseNameTemplate(s string) (NameTemplate, error) {
 	return NameTemplate(s), checkTemplate(s, placeholderNamespace, placeholderWorkload)
 }
 
-// nameOf returns the service name of s, and the workload's name where the template gives an empty one. Where only some
-// of its placeholders are empty it is an error: "prod-" would put all who lack the label into one service.
+// nameOf falls back to the workload's name. One empty placeholder is an error: "prod-" would join all pods without the label.
 func (t NameTemplate) nameOf(s Subject) (string, error) {
 	name, empty := render(string(t), s)
 	switch {
@@ -115,7 +111,6 @@ func (t NameTemplate) nameOf(s Subject) (string, error) {
 	return name, nil
 }
 
-// remedyFor names the first label among the placeholders that are empty.
 func remedyFor(empty []string) string {
 	for _, placeholder := range empty {
 		if key, isLabel := strings.CutPrefix(placeholder, labelPrefix); isLabel {
@@ -125,12 +120,12 @@ func remedyFor(empty []string) string {
 	return fmt.Sprintf("set annotation %s: %q", AnnotationServices, "name=port")
 }
 
-// checkName refuses what no registry takes. An empty name is the caller's affair.
+// checkName allows an empty name.
 func checkName(name string) error {
 	return checkText("the service name", name, maxNameLength)
 }
 
-// checkText refuses a text of more than so many bytes, and one that a log or a protocol would break on.
+// checkText refuses what breaks a log or a protocol.
 func checkText(what, text string, limit int) error {
 	if len(text) > limit {
 		return fmt.Errorf("%s has %d bytes: write at most %d", what, len(text), limit)
