@@ -19,7 +19,7 @@ import (
 func (r *PodReconciler) podEvents() handler.TypedEventHandler[*corev1.Pod, lifecycle.PodID] {
 	return podqueue.OnEvents(func(_ context.Context, old, now *corev1.Pod, first bool, q podqueue.Queue) {
 		rules := &r.settings.Load().Rules
-		// A watch that was broken for a while shows a deletion and a creation under one name as an update.
+		// After a broken watch, a deletion and a creation come as an update.
 		if old != nil && (now == nil || now.UID != old.UID) {
 			r.Tracker.Departed(old)
 			r.State.Panics.Departed(old, rules)
@@ -29,7 +29,7 @@ func (r *PodReconciler) podEvents() handler.TypedEventHandler[*corev1.Pod, lifec
 			return
 		}
 		if old != nil && clusterstate.Behind(now.ResourceVersion, old.ResourceVersion) {
-			r.State.Panics.Departed(old, rules) // an API server that was restored from a backup: what it has counts, not what is newer
+			r.State.Panics.Departed(old, rules) // restored from a backup: the older version counts
 		}
 		if old == nil {
 			r.Tracker.Arrived(lifecycle.PodIDOf(now), !first && lifecycle.MayBeNew(now))
@@ -39,7 +39,7 @@ func (r *PodReconciler) podEvents() handler.TypedEventHandler[*corev1.Pod, lifec
 	})
 }
 
-// workloadEvents looks again at the pods of a workload that changed in what Rollcall reads of it, or that is gone.
+// workloadEvents enqueues a workload's pods if it is gone, or changed for Rollcall.
 func (r *PodReconciler) workloadEvents() handler.TypedEventHandler[client.Object, lifecycle.PodID] {
 	return podqueue.OnEvents(func(ctx context.Context, old, now client.Object, _ bool, q podqueue.Queue) {
 		if clusterstate.SameWorkload(old, now) {
@@ -56,8 +56,7 @@ func (r *PodReconciler) workloadEvents() handler.TypedEventHandler[client.Object
 	})
 }
 
-// namespaceEvents looks again at the pods of a namespace that came, or whose labels changed. The cache refuses to be asked
-// for the pods of a namespace that it does not watch. What the first list has needs nothing: the pods come by themselves.
+// namespaceEvents enqueues the pods of a new or relabelled namespace that the cache watches. In the first list pods come by themselves.
 func (r *PodReconciler) namespaceEvents() handler.TypedEventHandler[*metav1.PartialObjectMetadata, lifecycle.PodID] {
 	return podqueue.OnEvents(func(ctx context.Context, old, now *metav1.PartialObjectMetadata, first bool, q podqueue.Queue) {
 		if old != nil && now != nil && old.UID == now.UID && maps.Equal(old.Labels, now.Labels) {
@@ -70,8 +69,7 @@ func (r *PodReconciler) namespaceEvents() handler.TypedEventHandler[*metav1.Part
 	})
 }
 
-// nodeEvents looks again at the pods of a node that ends, is lost or is back, or that the cache has only now, and behind all
-// others where its topology changed.
+// nodeEvents enqueues a node's pods: if only its labels changed, behind all others.
 func (r *PodReconciler) nodeEvents() handler.TypedEventHandler[*corev1.Node, lifecycle.PodID] {
 	return podqueue.OnEvents(func(ctx context.Context, old, now *corev1.Node, first bool, q podqueue.Queue) {
 		if now != nil && (old == nil || !clusterstate.SameFate(old, now)) {
@@ -100,7 +98,6 @@ func (r *PodReconciler) enqueueFound(ctx context.Context, q podqueue.Queue, whic
 	}
 }
 
-// enqueueAll looks again at every pod, and at what departed pods left: the settings have changed.
 func (r *PodReconciler) enqueueAll(ctx context.Context, q podqueue.Queue) {
 	r.enqueueFound(ctx, q)
 	for _, pod := range r.Tracker.Departures() {
@@ -108,25 +105,22 @@ func (r *PodReconciler) enqueueAll(ctx context.Context, q podqueue.Queue) {
 	}
 }
 
-// enqueueDoubted puts back what a registry has lost before it looks at what differs, which goes behind all others.
+// enqueueDoubted adds what a registry lost first, and what only differs last.
 func (r *PodReconciler) enqueueDoubted(_ context.Context, q podqueue.Queue) {
 	lost, doubtful := r.Tracker.TakeDoubted()
 	podqueue.AddAt(q, podqueue.PriorityUsual, lost...)
 	podqueue.AddAt(q, handler.LowPriority, doubtful...)
 }
 
-// enqueueCalmed looks again at the pods that a panic kept, once it has passed.
 func (r *PodReconciler) enqueueCalmed(_ context.Context, q podqueue.Queue) {
 	podqueue.AddAt(q, podqueue.PriorityUsual, r.State.Panics.TakeCalmed()...)
 }
 
-// started is a source without events: it keeps the queue, for the pods that are woken.
 func (r *PodReconciler) started(_ context.Context, q podqueue.Queue) error {
 	r.queue.Store(&q)
 	return nil
 }
 
-// wake looks again at a pod for whose call a slot is free.
 func (r *PodReconciler) wake(id lifecycle.PodID, urgent bool) {
 	podqueue.Wake(*r.queue.Load(), id, urgent)
 }

@@ -1,6 +1,4 @@
-// Package controller holds the pod reconciler: it has pods looked at when something may have changed for them (events.go), and takes each
-// through three rooms. Package observe gathers what a visit rests on, package visit takes the pod as far as it can go, and package
-// report tells people why it waits.
+// Package controller is the pod reconciler. Events enqueue pods (events.go); each goes through packages observe, visit and report.
 package controller
 
 import (
@@ -40,41 +38,37 @@ import (
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=clonesets;daemonsets;statefulsets,verbs=get;list;watch
 
-// backoffBase is how soon, at the least, a pod is looked at again that fails; it doubles each time, up to [waiting.Longest].
+// backoffBase doubles with each failure of a pod, up to [waiting.Longest].
 const backoffBase = 100 * time.Millisecond
 
-// Options are what a PodReconciler works with.
+// Options of a PodReconciler.
 type Options struct {
-	// Client reads from the cache and writes to the API server.
+	// Client reads from the cache.
 	Client client.Client
-	// APIReader reads from the API server, where a cache that lags could be mistaken for an object that is gone.
+	// APIReader tells an object that is gone from one that the cache lacks.
 	APIReader client.Reader
 	Recorder  events.EventRecorder
 	Tracker   *tracker.Tracker
 	State     *clusterstate.State
-	// Identity is what each entry is marked with, besides the cluster's name.
+	// Identity is what entries are tagged with.
 	Identity *clusterstate.Identity
-	// Releases measures the hooks that were released.
 	Releases *metrics.ReleaseMetrics
-	// Namespaces are those whose pods the cache has; none means all.
+	// Namespaces in the cache; none means all.
 	Namespaces []string
-	// PodCondition has each pod carry [lifecycle.ConditionInRotation]. It needs the right to patch pods/status.
+	// PodCondition writes [lifecycle.ConditionInRotation], which needs the right to patch pods/status.
 	PodCondition bool
-	// Workers is how many pods are worked on at once.
-	Workers int
-	Clock   clock.PassiveClock
-	// Ahead returns how much later, at most, the clock reads than that of the manager which led before.
+	Workers      int
+	Clock        clock.PassiveClock
+	// Ahead is how far the clock can be ahead of the last leader's.
 	Ahead func() time.Duration
-	// Listed is closed once every registry was asked what there is, or took too long: no pod is worked on before, since
-	// what is listed costs no call. It must be closed within a minute.
+	// Listed closes, within a minute, when registries were listed or took too long. Pods wait: what is listed costs no call.
 	Listed <-chan struct{}
-	// Audit writes down what receipts are made from. Nil is for no receipts.
+	// Audit and Trace can be nil.
 	Audit *audit.Log
-	// Trace gives each reconcile a span. Nil is for no traces.
 	Trace func(reconcile.TypedReconciler[lifecycle.PodID]) reconcile.TypedReconciler[lifecycle.PodID]
 }
 
-// PodReconciler keeps the registry in step with the life of pods.
+// PodReconciler keeps registries in step with pods.
 type PodReconciler struct {
 	Options
 
@@ -88,7 +82,7 @@ type PodReconciler struct {
 	reporter *report.Reporter
 }
 
-// New returns a PodReconciler. Apply must be called before it is set up.
+// New returns a PodReconciler. Call Apply before SetupWithManager.
 func New(o Options) *PodReconciler {
 	r := &PodReconciler{
 		Options: o,
@@ -100,7 +94,6 @@ func New(o Options) *PodReconciler {
 	return r
 }
 
-// furnish makes the rooms that a pod goes through.
 func (r *PodReconciler) furnish() {
 	o := &r.Options
 	r.observer = &observe.Observer{
@@ -114,7 +107,7 @@ func (r *PodReconciler) furnish() {
 	}
 }
 
-// Apply puts the settings in force, whole, and has every pod looked at again at once. It may be called at any time.
+// Apply puts settings in force and reconciles every pod. It can be called anytime.
 func (r *PodReconciler) Apply(s observe.Settings) {
 	if before := r.settings.Load(); before != nil {
 		for name := range s.Registries {
@@ -126,11 +119,11 @@ func (r *PodReconciler) Apply(s observe.Settings) {
 	r.settings.Store(s.Completed())
 	select {
 	case r.applied <- struct{}{}:
-	default: // the pods will be looked at already, with these settings
+	default: // pods will be reconciled with these
 	}
 }
 
-// SetupWithManager adds the controller to the manager, which may have been started. OpenKruise's CRDs must be there.
+// SetupWithManager can run after the manager's start, once OpenKruise's CRDs exist.
 func (r *PodReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	for index, of := range clusterstate.PodIndexes() {
 		if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, index, of); err != nil {
@@ -168,16 +161,15 @@ func (r *PodReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) 
 			return fmt.Errorf("watching for the pod controller: %w", err)
 		}
 	}
-	// A manager that leads already starts the controller at once, and what it watches from then on would hold nothing back.
+	// Last: a manager that leads starts it, and later sources would hold nothing back.
 	if err := mgr.Add(c); err != nil {
 		return fmt.Errorf("adding the pod controller: %w", err)
 	}
 	return nil
 }
 
-// Reconcile makes the registries say what they must of one pod, and lets OpenKruise go on once they have acknowledged. It may
-// be repeated, die half-way, or meet a pod that has moved on; every step starts from the present state. What a pod left behind
-// that is gone is undone in the same steps.
+// Reconcile brings registries in step with a pod, even one that is gone, then lets OpenKruise continue. It can be repeated or die halfway:
+// each step starts from the present state.
 func (r *PodReconciler) Reconcile(ctx context.Context, id lifecycle.PodID) (reconcile.Result, error) {
 	look, err := r.observer.Look(ctx, id, r.settings.Load())
 	switch {
@@ -201,12 +193,12 @@ func (r *PodReconciler) visit(ctx context.Context, f *observe.Facts) (reconcile.
 	failing := f.Memory.FailsFor(err, r.Clock.Now())
 	switch {
 	case errors.Is(err, visit.ErrMoved) && failing < waiting.RolloutPatience:
-		// Its change is on the way to the cache and will bring it back by itself; the delay is for the case that it does not.
+		// Its event should bring the pod back; the delay is in case it does not.
 		return reconcile.Result{RequeueAfter: result.BackOff()}, nil
 	case err != nil:
 		refused := waiting.Blocker{Reason: reason.PatchRefused, After: result.BackOff(), Message: registry.Excerpt(err.Error())}
 		if !lifecycle.IsRefused(err) && failing < waiting.RolloutPatience {
-			return reconcile.Result{}, err // which most likely passes by itself
+			return reconcile.Result{}, err // likely passes by itself
 		}
 		result.Held = slices.Insert(result.Held, 0, refused)
 	case f.Departed && result.Done():
@@ -227,7 +219,7 @@ func (r *PodReconciler) forget(uid types.UID) {
 // Waits returns every pod that waits.
 func (r *PodReconciler) Waits() []metrics.Wait { return r.memory.Waits() }
 
-// NameRefused is [clusterstate.State.NameRefused] by the configuration in force.
+// NameRefused is [clusterstate.State.NameRefused] with the settings in force.
 func (r *PodReconciler) NameRefused(ctx context.Context, w *clusterstate.Workload) (*clusterstate.Refusal, error) {
 	settings := r.settings.Load()
 	return r.State.NameRefused(ctx, &settings.Rules, settings.Everywhere(), w, r.Clock.Now())
