@@ -9,12 +9,11 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/waiting"
 )
 
-// explain finds what keeps a pod waiting, or needs a person's look, although the registry says what it must.
+// explain is for registries that hold what they must.
 func (v visited) explain() waiting.Blocker {
 	return cmp.Or(v.misdescribed(), v.outOfRotation(), v.Warning, v.released())
 }
 
-// misdescribed is what somebody has to write otherwise.
 func (v visited) misdescribed() waiting.Blocker {
 	d, in := v.Decision, v.Result.Input
 	switch {
@@ -30,7 +29,6 @@ func (v visited) misdescribed() waiting.Blocker {
 	return waiting.Blocker{}
 }
 
-// outOfRotation is why a pod is out of rotation, or is kept in it only for the others' sake.
 func (v visited) outOfRotation() waiting.Blocker {
 	d, in := v.Decision, v.Result.Input
 	keptOut := d.Row == lifecycle.RowNormalNotReady && d.Want == lifecycle.Keep && v.MayBeOut()
@@ -50,7 +48,6 @@ func (v visited) outOfRotation() waiting.Blocker {
 	return waiting.Blocker{}
 }
 
-// released is for a pod whose next move is OpenKruise's.
 func (v visited) released() waiting.Blocker {
 	if !v.Result.Input.Released(v.Decision) {
 		return waiting.Blocker{}

@@ -1,4 +1,4 @@
-// Package report tells people why pods wait: by Events, by the metric of waiting pods, and in the audit log.
+// Package report shows people why pods wait, by Events, a metric and the audit log.
 package report
 
 import (
@@ -29,14 +29,13 @@ import (
 type Reporter struct {
 	Memory   *memory.Pods
 	Recorder events.EventRecorder
-	// Audit writes down what receipts are made from. Nil is for no receipts.
+	// Audit can be nil.
 	Audit *audit.Log
 	Clock clock.PassiveClock
-	// Calm is called where nothing is missing.
+	// Calm is called if nothing is missing.
 	Calm func(types.UID)
 }
 
-// visited is a visit that is reported: what it rested on, and what came of it.
 type visited struct {
 	*observe.Facts
 	visit.Result
@@ -44,8 +43,7 @@ type visited struct {
 
 func (v visited) pod() *corev1.Pod { return v.Result.Input.Pod }
 
-// Report shows why the pod waits, with an Event when the reason changed or has stayed for long, and returns when to look again; zero
-// where an event will say so.
+// Report shows why the pod waits, with an Event if that is new or lasts, and returns when to look again without an event.
 func (r *Reporter) Report(ctx context.Context, f *observe.Facts, result visit.Result) (again time.Duration) {
 	v := visited{f, result}
 	b := waiting.First(slices.Concat(v.Held, v.Behind)...)
@@ -80,7 +78,7 @@ func (r *Reporter) Tell(pod *corev1.Pod, why reason.Reason, note string) {
 	r.Recorder.Eventf(pod, nil, why.Event(), string(why), "Reconcile", "%s", note)
 }
 
-// tellWorkload makes the Event where a person looks first whose rollout waits or will wait, and logs a line.
+// tellWorkload makes an Event where people look first, and logs.
 func (r *Reporter) tellWorkload(ctx context.Context, v visited, b waiting.Blocker) {
 	pod, now := v.pod(), r.Clock.Now()
 	owner, waited := metav1.GetControllerOf(pod), now.Sub(b.Since)
@@ -107,8 +105,7 @@ func (r *Reporter) tellWorkload(ctx context.Context, v visited, b waiting.Blocke
 		pod.Name, waited.Round(time.Second), b.Reason, b.Sentence(), pod.Namespace)
 }
 
-// dated puts the beginning on a blocker: when OpenKruise moved the pod to where it waits, or when it turned unready, else when the
-// reason was first seen.
+// dated sets Since to when OpenKruise moved the pod, it turned not ready, or the reason first appeared.
 func (r *Reporter) dated(v visited, b, before waiting.Blocker) waiting.Blocker {
 	if b.Reason == "" {
 		return waiting.Blocker{}
@@ -128,7 +125,6 @@ func (r *Reporter) dated(v visited, b, before waiting.Blocker) waiting.Blocker {
 	return b
 }
 
-// auditWait writes down why the pod waits from now on, where it did not wait like that before.
 func (r *Reporter) auditWait(v visited, now, before waiting.Blocker) {
 	if r.Audit == nil || now.WaitsLike(before) || now.Hook == "" && before.Hook == "" {
 		return
