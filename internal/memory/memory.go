@@ -1,5 +1,4 @@
-// Package memory is what the pod reconciler remembers of a pod from one visit to the next, and why it waits. What this process knows of
-// the registries is in package tracker.
+// Package memory is what the reconciler remembers of pods between visits.
 package memory
 
 import (
@@ -14,7 +13,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/waiting"
 )
 
-// Pods is what is remembered of all pods. They are safe for concurrent use.
+// Pods are safe for concurrent use.
 type Pods struct {
 	mu   sync.Mutex
 	pods map[types.UID]*Pod
@@ -23,40 +22,35 @@ type Pods struct {
 // New returns empty Pods.
 func New() *Pods { return &Pods{pods: map[types.UID]*Pod{}} }
 
-// Pod holds what the reconciler remembers of one pod. Only that pod's reconciler uses the exported fields, but for Pod, which
-// never changes.
+// Pod is for its reconciler only: exported fields (except Pod), Shown, BehindFor, FailsFor and ReadOut.
 type Pod struct {
 	Pod lifecycle.PodID
-	// Written is the resource version of our last write. A cache that is behind it has not seen our own change.
+	// Written is our last write's resource version, for a cache that is behind.
 	Written string
-	// SkipRefused is why the pod's annotation to skip a hook was last refused: an Event of it came.
+	// SkipRefused is the last refusal with an Event.
 	SkipRefused string
-	// Brought is when OpenKruise made the move of which an Event said that an update may have brought a handler along.
+	// Brought is the timestamp of the last move with an Event HandlerInTemplate.
 	Brought string
-	// Lingers: the pod ends and has lost the label that the cache selects by, so no event tells whether it was freed.
-	Lingers bool
-	// OutRead is when the pod's record was first read that has it out since out.
+	// Lingers: the pod lost the label that the cache selects by, so no event shows its end.
+	Lingers      bool
 	OutRead, out time.Time
-	// behind is since when the cache has not had our last write; zero while it has it.
-	behind time.Time
-	// failing is since when each write of the pod has failed; zero where the last one passed.
+	// Since when the cache lacks our last write, and since when all writes fail.
+	behind  time.Time
 	failing time.Time
 
-	// shown is why the pod waits, nil where it does not, told the workload that has an Event since, and toldAt when that came. They
-	// are under the lock of [Pods].
+	// Under the lock of [Pods]: the blocker, the workload with an Event for it, and when that came.
 	shown  *waiting.Blocker
 	told   types.UID
 	toldAt time.Time
 
-	// mu is for what follows: several calls may be made for a pod at once.
+	// mu is for calls in parallel.
 	mu sync.Mutex
-	// returned: an Event came of the application's entry that came back while the pod had to be out.
+	// NoteReturned and NoteSeveral had their Event.
 	returned bool
-	// several: an Event came of several entries of the pod's application.
-	several bool
+	several  bool
 }
 
-// Of returns the pod's note.
+// Of returns the pod's note, or a new one.
 func (n *Pods) Of(pod lifecycle.PodID) *Pod {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -68,7 +62,7 @@ func (n *Pods) Of(pod lifecycle.PodID) *Pod {
 	return one
 }
 
-// Forget returns the note of a pod that is gone for good, nil where there is none.
+// Forget drops and returns the pod's note, if any.
 func (n *Pods) Forget(uid types.UID) (forgotten *Pod) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -77,7 +71,7 @@ func (n *Pods) Forget(uid types.UID) (forgotten *Pod) {
 	return forgotten
 }
 
-// Len returns how many pods have a note.
+// Len is the number of notes.
 func (n *Pods) Len() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -99,7 +93,7 @@ func (n *Pods) Waits() (waits []metrics.Wait) {
 	return waits
 }
 
-// Show notes why the pod waits from now on.
+// Show notes why the pod waits.
 func (n *Pods) Show(of *Pod, now waiting.Blocker) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -108,13 +102,12 @@ func (n *Pods) Show(of *Pod, now waiting.Blocker) {
 		of.told = ""
 	}
 	if of.shown = nil; now.Reason != "" {
-		shown := now // on the heap only where a pod waits
+		shown := now // on the heap only if a pod waits
 		of.shown = &shown
 	}
 }
 
-// ClaimEvent reports whether the workload gets an Event since the pod waits: one for all of its pods in each [reason.EventRepeat], until
-// this one goes on.
+// ClaimEvent reports whether the workload gets an Event: one for all pods per [reason.EventRepeat], unless this one continues.
 func (n *Pods) ClaimEvent(of *Pod, workload types.UID, now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -127,7 +120,7 @@ func (n *Pods) ClaimEvent(of *Pod, workload types.UID, now time.Time) bool {
 	return true
 }
 
-// Shown returns why the pod waits. Only its reconciler, which alone changes it, may ask.
+// Shown returns why the pod waits.
 func (n *Pod) Shown() waiting.Blocker {
 	if n.shown == nil {
 		return waiting.Blocker{}
@@ -135,7 +128,7 @@ func (n *Pod) Shown() waiting.Blocker {
 	return *n.shown
 }
 
-// BehindFor notes whether the cache is behind our last write, and returns for how long it has been. Only its reconciler may call it.
+// BehindFor returns how long the cache has lacked our last write.
 func (n *Pod) BehindFor(behind bool, now time.Time) time.Duration {
 	switch {
 	case !behind:
@@ -147,8 +140,7 @@ func (n *Pod) BehindFor(behind bool, now time.Time) time.Duration {
 	return now.Sub(n.behind)
 }
 
-// FailsFor notes how the last write of the pod ended, and returns for how long each one has failed. Only its reconciler may call
-// it.
+// FailsFor returns how long all writes of the pod have failed.
 func (n *Pod) FailsFor(err error, now time.Time) time.Duration {
 	if err == nil {
 		n.failing = time.Time{}
@@ -160,20 +152,19 @@ func (n *Pod) FailsFor(err error, now time.Time) time.Duration {
 	return now.Sub(n.failing)
 }
 
-// ReadOut notes that the record has the pod out since then; nil where it does not. Only its reconciler may call it.
+// ReadOut notes the record's OutSince, and when it was first read.
 func (n *Pod) ReadOut(since *time.Time, now time.Time) {
 	if since != nil && !since.Equal(n.out) {
 		n.out, n.OutRead = *since, now
 	}
 }
 
-// NoteSeveral notes that the pod's application has several entries, and reports whether that is new.
+// NoteSeveral reports whether the application's several entries are new.
 func (n *Pod) NoteSeveral() (first bool) { return n.once(&n.several) }
 
-// NoteReturned notes that the application's entry came back into rotation, and reports whether that is new since [Pod.NoteJoined].
+// NoteReturned reports whether it is new, since [Pod.NoteJoined], that its entry is back in rotation.
 func (n *Pod) NoteReturned() (first bool) { return n.once(&n.returned) }
 
-// once notes that an Event came, and reports whether it is the first.
 func (n *Pod) once(came *bool) (first bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -181,7 +172,7 @@ func (n *Pod) once(came *bool) (first bool) {
 	return first
 }
 
-// NoteJoined notes that the pod may be in rotation again.
+// NoteJoined notes that the pod may be in rotation.
 func (n *Pod) NoteJoined() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
