@@ -1,4 +1,4 @@
-// Package waiting says why a pod is not yet where it must be, and which one of several reasons is shown.
+// Package waiting explains why a pod is not where it must be.
 package waiting
 
 import (
@@ -12,29 +12,27 @@ import (
 )
 
 const (
-	// RolloutPatience is how long a rollout waits for one pod before its workload gets an Event, and how long writes of a pod fail
-	// before the pod shows it.
+	// RolloutPatience is how long a rollout waits before its workload gets an Event, and writes fail before the pod shows it.
 	RolloutPatience = time.Minute
-	// Longest is when to look again at the latest at what fails. It is short on purpose: a pod that waits is capacity that is missing.
+	// Longest delay before a retry: a pod that waits is missing capacity.
 	Longest = 30 * time.Second
 )
 
-// Blocker is why a pod is not yet where it must be; the zero Blocker is none.
+// Blocker is why a pod is not where it must be.
 type Blocker struct {
 	Hook    lifecycle.Hook
 	Reason  reason.Reason
 	Message string
 	Since   time.Time
-	// Said is when an Event last said so; zero where none has, since the wait is part of any rollout.
+	// Said is when it last had an Event, if it needs one.
 	Said time.Time
-	// After is when the reconciler looks again without an event; zero where an event will come.
+	// After is when to look again without an event.
 	After time.Duration
-	// Unasked: a registry that may well answer has yet to be asked, whatever else is missing.
+	// Unasked: a registry is yet to be asked.
 	Unasked bool
 }
 
-// First returns the one of several that is shown: the first that is more than a turn yet to come. The one that is due soonest says when to
-// look again.
+// First returns the first blocker that is not just Queued, with the soonest After.
 func First(all ...Blocker) (first Blocker) {
 	for _, b := range all {
 		first = first.and(b)
@@ -56,12 +54,12 @@ func (b Blocker) and(other Blocker) Blocker {
 	return b
 }
 
-// Lasts reports whether something is missing that is more than a turn yet to come, or stays so since the manager stops.
+// Lasts reports whether more than a turn is missing, or no turn will come.
 func (b Blocker) Lasts(stops bool) bool {
 	return b.Reason != "" && (!b.Unasked || stops)
 }
 
-// Sentence says what waits for what.
+// Sentence is for people.
 func (b Blocker) Sentence() string {
 	if b.Hook == "" {
 		return b.Message
@@ -69,12 +67,12 @@ func (b Blocker) Sentence() string {
 	return fmt.Sprintf("hook %s waits: %s", b.Hook, b.Message)
 }
 
-// WaitsLike reports whether both wait with the same hook for the same reason, and for a drain that is as long.
+// WaitsLike compares hook, reason, and a drain's length.
 func (b Blocker) WaitsLike(other Blocker) bool {
 	return b.Hook == other.Hook && b.Reason == other.Reason && (b.Reason != reason.Draining || b.Message == other.Message)
 }
 
-// OfAgent returns the blocker of an error as an agent's, where an agent has failed and not the registry.
+// OfAgent blames the agent if it failed, not the registry.
 func (b Blocker) OfAgent(err error) Blocker {
 	if registry.IsOfAgent(err) {
 		b.Reason = reason.AgentUnavailable
@@ -85,8 +83,7 @@ func (b Blocker) OfAgent(err error) Blocker {
 	return b
 }
 
-// Say returns the blocker as it is said, and whether an Event is due for it, where another was shown before. One that will have an
-// Event is looked at again then.
+// Say sets Said, and After if an Event is to come. It reports whether one is due.
 func (b Blocker) Say(before Blocker, now time.Time) (said Blocker, due bool) {
 	late := b.Since.Add(reason.Patience)
 	switch {
@@ -103,8 +100,7 @@ func (b Blocker) Say(before Blocker, now time.Time) (said Blocker, due bool) {
 	return b, true
 }
 
-// InPlaceOf returns the blocker to show where another was shown before: while a registry has yet to be asked again, nothing new is
-// known.
+// InPlaceOf returns before if nothing new is known: its registry was not asked again.
 func (b Blocker) InPlaceOf(before Blocker) Blocker {
 	if b.Reason.BeforeTheCall() && before.Reason.NeedsAnotherCall() {
 		before.After = b.After
