@@ -1,4 +1,4 @@
-// Package podqueue is the queue of the pod reconciler: in which order pods are looked at, and what puts them into it.
+// Package podqueue orders and fills the queue of the pod reconciler.
 package podqueue
 
 import (
@@ -15,19 +15,19 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 )
 
-// Queue holds pods by name and UID, so a new pod under an old name is an item of its own.
+// Queue items include the pod's UID.
 type Queue = workqueue.TypedRateLimitingInterface[lifecycle.PodID]
 
 const (
-	// PriorityRollout is for what a rollout waits for: before everything else.
+	// PriorityRollout is for pods that rollouts wait for.
 	PriorityRollout = 100
-	// PriorityWoken is for a pod for which a slot is free: before those that would have to wait for one.
+	// PriorityWoken is for pods with a free slot, before those without.
 	PriorityWoken = 50
-	// PriorityUsual is that of an event.
+	// PriorityUsual is an event's.
 	PriorityUsual = 0
 )
 
-// Add adds a pod that OpenKruise waits for in front, and any other at the priority that the event has.
+// Add adds a pod, first if OpenKruise waits for it.
 func Add(q Queue, pod *corev1.Pod) {
 	if lifecycle.RolloutWaits(pod) {
 		AddAt(q, PriorityRollout, lifecycle.PodIDOf(pod))
@@ -36,7 +36,7 @@ func Add(q Queue, pod *corev1.Pod) {
 	q.Add(lifecycle.PodIDOf(pod))
 }
 
-// Wake adds a pod for which a slot is free; urgent is one that a rollout waits for.
+// Wake adds a pod with a free slot; urgent if a rollout waits.
 func Wake(q Queue, id lifecycle.PodID, urgent bool) {
 	priority := PriorityWoken
 	if urgent {
@@ -45,14 +45,14 @@ func Wake(q Queue, id lifecycle.PodID, urgent bool) {
 	AddAt(q, priority, id)
 }
 
-// Behind is the queue where Add puts pods behind all others, also those that a rollout waits for.
+// Behind returns a queue whose Add puts every pod last.
 func Behind(q Queue) Queue { return behind{q} }
 
 type behind struct{ Queue }
 
 func (b behind) Add(id lifecycle.PodID) { AddAt(b.Queue, handler.LowPriority, id) }
 
-// AddAt adds pods at a priority. A queue without priorities takes them like any other.
+// AddAt ignores the priority if the queue has none.
 func AddAt(q Queue, priority int, ids ...lifecycle.PodID) {
 	if priorities, ok := q.(priorityqueue.PriorityQueue[lifecycle.PodID]); ok {
 		priorities.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, ids...)
@@ -63,8 +63,7 @@ func AddAt(q Queue, priority int, ids ...lifecycle.PodID) {
 	}
 }
 
-// OnEvents calls do with each change of an object: old is nil of one that came, which the informer's first list may have had,
-// and now is nil of one that is gone.
+// OnEvents calls do for each event. old is nil for a create, now for a delete; first is of the initial list.
 func OnEvents[T client.Object](
 	do func(ctx context.Context, old, now T, first bool, q Queue),
 ) handler.TypedEventHandler[T, lifecycle.PodID] {
@@ -80,7 +79,7 @@ func OnEvents[T client.Object](
 	}
 }
 
-// Signalled is a source that calls do for each signal, until the context of its start is done.
+// Signalled is a source that calls do for each signal.
 func Signalled(signal <-chan struct{}, do func(context.Context, Queue)) source.TypedSource[lifecycle.PodID] {
 	return source.TypedFunc[lifecycle.PodID](func(ctx context.Context, q Queue) error {
 		go func() {
@@ -97,7 +96,7 @@ func Signalled(signal <-chan struct{}, do func(context.Context, Queue)) source.T
 	})
 }
 
-// Await is a source without events, which holds the workers back until done is closed.
+// Await holds the workers back until done closes.
 func Await(done <-chan struct{}) source.TypedSyncingSource[lifecycle.PodID] { return awaited{done} }
 
 type awaited struct{ done <-chan struct{} }
