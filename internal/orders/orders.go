@@ -1,5 +1,4 @@
-// Package orders has the annotations by which a person gives the leading manager orders: they stand on its Lease, which only a person
-// and the manager write. It imports no other package of the project.
+// Package orders has a person's orders to the leading manager: annotations of its Lease.
 package orders
 
 import (
@@ -10,20 +9,19 @@ import (
 )
 
 const (
-	// AnnotationApprove holds the digests of the removals that a person approves of, separated by commas.
+	// AnnotationApprove lists digests of approved removals: "1f3a,9c27".
 	AnnotationApprove = "rollcall.dev/approve-removals"
-	// AnnotationRun has a run of resync begin whenever its value changes.
+	// AnnotationRun starts a resync run when its value changes.
 	AnnotationRun = "rollcall.dev/resync"
 )
 
-// Namespace is the one in which Rollcall is installed where nothing says otherwise, and Lease the name of the Lease there.
+// Namespace and Lease of a default installation.
 const (
 	Namespace = "rollcall-system"
 	Lease     = "rollcall"
 )
 
-// Command returns the command by which a person approves of removals of the managers with this Lease. [LeaseIn] finds its name in it
-// again.
+// Command approves removals of the managers with this Lease.
 func Command(namespace, lease string) string {
 	command := "kubectl rollcall resync --approve"
 	if namespace != "" && namespace != Namespace {
@@ -37,7 +35,7 @@ func Command(namespace, lease string) string {
 
 var leaseIn = regexp.MustCompile(`resync --approve(?: --rollcall-namespace=\S+)? --leader-election-id=([a-z0-9.-]+)`)
 
-// LeaseIn returns the name of the Lease by which a text with a [Command] in it approves.
+// LeaseIn finds the Lease in a text with a [Command].
 func LeaseIn(text string) string {
 	if found := leaseIn.FindStringSubmatch(text); found != nil {
 		return found[1]
@@ -45,13 +43,13 @@ func LeaseIn(text string) string {
 	return Lease
 }
 
-// HowToApprove says how a person approves of the removals with the digest. [DigestIn] finds the digest in it again.
+// HowToApprove is for the removals with the digest.
 func HowToApprove(command, digest string) string {
 	return fmt.Sprintf("approve exactly these with %s, or with the annotation %s=%s on the manager's Lease",
 		command, AnnotationApprove, digest)
 }
 
-// DigestIn returns the digest that a text with [HowToApprove] in it names, or nothing.
+// DigestIn finds the digest in a text with [HowToApprove], if any.
 func DigestIn(text string) string {
 	found := regexp.MustCompile(regexp.QuoteMeta(AnnotationApprove) + "=([0-9a-f]+)").FindStringSubmatch(text)
 	if found == nil {
@@ -60,24 +58,23 @@ func DigestIn(text string) string {
 	return found[1]
 }
 
-// Held are removals from one registry that wait for a person's approval.
+// Held are a registry's removals that wait for approval.
 type Held struct {
-	// Digest is of all of them, and Total how many there are.
 	Digest string `json:"digest"`
 	Total  int    `json:"total"`
-	// Entries names them, at most [NamedAtMost].
+	// Entries are at most [NamedAtMost].
 	Entries []string `json:"entries"`
 }
 
-// NamedAtMost is how many entries a person is shown.
+// NamedAtMost entries are shown.
 const NamedAtMost = 500
 
-// Approved returns the digests in a value of [AnnotationApprove].
+// Approved splits [AnnotationApprove].
 func Approved(value string) []string {
 	return strings.FieldsFunc(value, func(c rune) bool { return c == ',' || c == ' ' })
 }
 
-// Approve returns the value of [AnnotationApprove] with a digest more.
+// Approve adds a digest to [AnnotationApprove].
 func Approve(value, digest string) string {
 	all := Approved(value)
 	if !slices.Contains(all, digest) {
