@@ -74,12 +74,6 @@ func TestNoHookIsAssertedOnAReadBackThatSaysOtherwise(t *testing.T) {
 	w.expectHooks("", pod, "preNormal inPlaceUpdate preDelete")
 }
 
-// gatewayError is of a call that a gateway passed on and lost sight of.
-type gatewayError struct{}
-
-func (gatewayError) Error() string { return "answered 502 Bad Gateway" }
-func (gatewayError) Timeout() bool { return true }
-
 func TestReadBackOfAGonePod(t *testing.T) {
 	t.Parallel()
 	w, pod := serving(t, asking)

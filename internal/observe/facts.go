@@ -89,6 +89,7 @@ func (f *Facts) targetsIn(sources []lifecycle.Source, endpoints []service.Endpoi
 	return targets
 }
 
+// Goal is what a row aims at.
 func (f *Facts) Goal(row plan.Row) tracker.Goal {
 	client := f.Settings.Client(row.Key().Source())
 	return tracker.Goal{
@@ -106,6 +107,7 @@ func (f *Facts) MayBeOut() bool {
 // Certain reports whether the registry has acknowledged what the row wants, and nothing pending can undo it.
 func (f *Facts) Certain(row plan.Row) bool { return f.Tracked.Standing(row.Key()).Certain(f.Goal(row)) }
 
+// Use is the pod's use of a service name.
 func (f *Facts) Use(name string, now time.Time) clusterstate.Use {
 	return clusterstate.Use{Rules: &f.Settings.Rules, Pod: lifecycle.PodIDOf(f.Input.Pod), Service: name, Now: now}
 }

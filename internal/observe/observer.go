@@ -56,6 +56,7 @@ type Look struct {
 	Behind waiting.Blocker
 }
 
+// Look makes a pod's facts.
 func (o *Observer) Look(ctx context.Context, id lifecycle.PodID, settings *Settings) (Look, error) {
 	// Before the cache is read, or a departure in between would be missed.
 	tracked := o.Tracker.Open(id)
@@ -248,13 +249,10 @@ func (o *Observer) targets(f *Facts, node service.Node) {
 	err = errors.Join(err, drainErr, attributesErr, sourcesErr)
 	refused := o.names(f, endpoints)
 	if pod.Status.PodIP != "" {
-		f.Targets = slices.DeleteFunc(f.targetsIn(sources, endpoints, attributes), func(t tracker.Target) bool {
-			apps := t.Key().ByApp() || f.Tracked.Foreign(t.Key())
-			// Taking out for good what its application registered needs no right to the name, and gives none.
-			drops := refused.Reason != "" && !(apps && lifecycle.Leaves(pod))
-			f.Unsteered = f.Unsteered || drops && apps
-			return drops
-		})
+		f.Targets = f.targetsIn(sources, endpoints, attributes)
+	}
+	if refused.Reason != "" {
+		f.dropRefused()
 	}
 	switch {
 	case err != nil:
@@ -264,6 +262,17 @@ func (o *Observer) targets(f *Facts, node service.Node) {
 	case refused.Reason != "":
 		f.Problem = refused
 	}
+}
+
+// dropRefused is for a pod that may not use a service name. Taking out for good what its application registered needs no right to the
+// name, and gives none.
+func (f *Facts) dropRefused() {
+	f.Targets = slices.DeleteFunc(f.Targets, func(t tracker.Target) bool {
+		apps := t.Key().ByApp() || f.Tracked.Foreign(t.Key())
+		drops := !apps || !lifecycle.Leaves(f.Input.Pod)
+		f.Unsteered = f.Unsteered || drops && apps
+		return drops
+	})
 }
 
 // names says which service name the pod may not use. Under one that it is registered under it stays, with a Warning.

@@ -20,7 +20,7 @@ import (
 // patchTimeout bounds a patch after the manager was told to stop.
 const patchTimeout = 15 * time.Second
 
-// ErrMoved: the pod is gone or has changed, and nothing was written.
+// ErrMoved means that the pod is gone or has changed, and nothing was written.
 var ErrMoved = errors.New("the pod has moved on")
 
 // patch writes edit and record in one JSON patch, also while the manager stops: otherwise the next one repeats the calls. It asks for
