@@ -61,7 +61,7 @@ type Input struct {
 //
 //	Arm   before any call: what makes OpenKruise wait for a pod in rotation; also [Input.takenBack] and an unwanted guard
 //	Out   whatever a registry answers, by the start of the drain; part of Then
-//	Then  once the registries have acknowledged Want; only Then releases hooks
+//	Then  once the registries have acknowledged Want; nothing else releases hooks
 type Decision struct {
 	Row  Row
 	Want Want

@@ -15,8 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// What a pod's author sets. Each wins over the configuration or the node; metadata wins key by key, and tags are added.
 const (
-	// What a pod's author sets. Each wins over the configuration or the node; metadata wins key by key, and tags are added.
 	AnnotationServices     = "rollcall.dev/services"      // web=8080,admin=9090
 	AnnotationDrain        = "rollcall.dev/drain"         // 15s
 	AnnotationRegistries   = "rollcall.dev/registries"    // old,new
@@ -25,11 +25,11 @@ const (
 	AnnotationZone         = "rollcall.dev/zone"          // eu-1a
 	AnnotationTags         = "rollcall.dev/tags"          // primary,http
 	AnnotationMetadata     = "rollcall.dev/metadata"      // version=v1,team=a
-
-	// Service meshes set it when they inject a container.
-	// https://kubernetes.io/docs/reference/labels-annotations-taints/#kubectl-kubernetes-io-default-container
-	annotationDefaultContainer = "kubectl.kubernetes.io/default-container"
 )
+
+// annotationDefaultContainer is set by service meshes when they inject a container.
+// https://kubernetes.io/docs/reference/labels-annotations-taints/#kubectl-kubernetes-io-default-container
+const annotationDefaultContainer = "kubectl.kubernetes.io/default-container"
 
 // Annotations are those that people set on pods.
 func Annotations() []string {
