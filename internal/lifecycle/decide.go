@@ -60,8 +60,8 @@ type Input struct {
 // Decision is what the registries must hold, and what to write to the pod:
 //
 //	Arm   before any call: what makes OpenKruise wait for a pod in rotation; also [Input.takenBack] and an unwanted guard
-//	Out   whatever a registry answers, by the start of the drain; part of Then
-//	Then  once the registries have acknowledged Want; nothing else releases hooks
+//	Out   whatever a registry answers, by the start of the drain; included in the next
+//	Then  after the acknowledgement of Want; nothing else releases hooks
 type Decision struct {
 	Row  Row
 	Want Want

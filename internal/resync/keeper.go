@@ -47,7 +47,7 @@ type keeper struct {
 
 	// first is when the first successful list was requested.
 	first time.Time
-	// The next keeper of the same servers inherits removals and others.
+	// The next keeper of the same registry inherits removals and others.
 	removals
 	others others
 	// A registry that refuses removals was compared all the same.
