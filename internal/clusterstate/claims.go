@@ -98,7 +98,7 @@ func newClaims() *Claims {
 // claimKey folds names that clients of some registry can't tell apart.
 func claimKey(name string) string { return service.Fold(name) }
 
-// Use of a name by a pod.
+// Use is a pod's use of a service name.
 type Use struct {
 	Rules   *Rules
 	Pod     lifecycle.PodID
@@ -106,7 +106,7 @@ type Use struct {
 	Now     time.Time
 }
 
-// Refusal of a name.
+// Refusal is why a pod may not use a service name.
 type Refusal struct {
 	Reason  reason.Reason
 	Message string
@@ -122,7 +122,7 @@ func (c *Claims) Ask(u Use) (refused *Refusal, registered bool) {
 }
 
 // Take claims the name for a Register that may take effect until lands; of two namespaces at the same moment, one wins. A pod that keeps
-// its name is not refused.
+// its name is not refused, even if its last claim went with a former address of its own.
 func (c *Claims) Take(u Use, keeps bool, in lifecycle.Key, lands time.Time) *Refusal {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -140,7 +140,7 @@ func (c *Claims) Acknowledged(pod lifecycle.PodID, in lifecycle.Key) {
 	c.note(pod.UID, hold{Key: in, namespace: pod.Namespace, evidence: byAnswer})
 }
 
-// Missed notes that a Register found no application's entry. The application may register again.
+// Missed notes that a Register found no application's entry. Certain evidence stays: the application may register again.
 func (c *Claims) Missed(uid types.UID, in lifecycle.Key, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

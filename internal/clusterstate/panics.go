@@ -180,7 +180,7 @@ func (p Panic) Message(threshold int) string {
 		"the pod is kept in service; look at the pods, their nodes and the network", p.Peers.Unready, p.Peers.All, p.Service, threshold)
 }
 
-// Of returns the first service in panic, if the pod was ever in service.
+// Of returns the pod's first service in panic. A panic keeps no pod that was never in service.
 func (p *Panics) Of(namespace string, record lifecycle.Record, s *Rules) Panic {
 	if !record.WasInService() {
 		return Panic{}

@@ -112,7 +112,7 @@ const (
 	get       = "get"
 )
 
-// Subject of a call.
+// Subject is what a call is about.
 type Subject struct {
 	Operation string
 	// Instance is zero for a list.
@@ -282,7 +282,7 @@ func (c *Client) Timeout() time.Duration { return c.options.Timeout }
 // MayLandFor is how long after it began a change may take effect.
 func (c *Client) MayLandFor() time.Duration { return c.options.mayLandFor() }
 
-// SetMaxInFlight leaves calls under way alone.
+// SetMaxInFlight changes the limit. Calls under way continue.
 func (c *Client) SetMaxInFlight(n int) { c.limit.resize(n) }
 
 // Status of the slots.

@@ -122,7 +122,8 @@ func (h *heartbeats) beat(ctx context.Context, in registry.Instance) error {
 	return err
 }
 
-// note logs the first failure, and recovery after an interval without one, in which every instance had its turn.
+// note logs the first failure, and recovery after an interval without one, in which every instance had its turn. What the
+// end of the manager or of the client cut off does not count.
 func (h *heartbeats) note(ctx context.Context, err error) {
 	k := h.keeper
 	if ctx.Err() != nil || !registryclient.Classify(err).Asked() && !k.resync.has(k) {

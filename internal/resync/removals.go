@@ -98,7 +98,7 @@ func (k *keeper) due(ctx context.Context, gone []registry.Entry, owned int) (due
 	return due, later
 }
 
-// failedLast moves the latest failures to the end, so that hopeless ones don't hold up the rest.
+// failedLast moves what was tried last to the end, so that hopeless ones don't hold up the rest.
 func (k *keeper) failedLast(entries []registry.Entry) {
 	slices.SortStableFunc(entries, func(a, b registry.Entry) int {
 		return k.tries[identityOf(a.Instance)].at.Compare(k.tries[identityOf(b.Instance)].at)
