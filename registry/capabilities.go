@@ -8,8 +8,7 @@ import (
 
 // The optional capabilities of a [Registry] are found by type assertion when Rollcall has made it, never later. What
 // [Registry] says of contexts, concurrency, retries and error classes holds for their methods too; those that take no context
-// return at once, and may be called at any time. io.Closer is one more, see [Constructor], and so is http.Handler: what it
-// serves is shown, read-only, at the manager's --registry-bind-address.
+// return at once, and may be called at any time. io.Closer is one more, see [Constructor].
 
 // Lister is for a registry that can be asked what there is.
 type Lister interface {

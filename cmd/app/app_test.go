@@ -110,7 +110,7 @@ func TestFlags(t *testing.T) {
 	f.zap = flags{}.zap
 	want := flags{
 		config: "/etc/rollcall/config/config.yaml", metrics: metricsFlags{address: ":8080"}, healthAddress: ":8081",
-		registryAddress: "127.0.0.1:8090", pprofAddress: off, leaderElect: true, leaseName: "rollcall", workers: 128,
+		pprofAddress: off, leaderElect: true, workers: 128,
 		evictions: evictionFlags{address: off, name: "rollcall-evictions", selfSigned: true, limit: 10 * time.Minute},
 	}
 	if fmt.Sprint(*f) != fmt.Sprint(want) {
@@ -120,14 +120,13 @@ func TestFlags(t *testing.T) {
 		"an argument that is no flag": {"start"},
 		"no workers":                  {"--workers=0"},
 		"no configuration":            {"--config="},
-		"a lease without a name":      {"--leader-election-id="},
 		"no number":                   {"--workers=many"},
 		"no limit for evictions":      {"--eviction-webhook-bind-address=:9443", "--eviction-webhook-limit=0s"},
 		"evictions without a name":    {"--eviction-webhook-bind-address=:9443", "--eviction-webhook-name="},
 		"evictions in a dry run":      {"--eviction-webhook-bind-address=:9443", "--dry-run"},
 		"evictions outside a cluster": {"--eviction-webhook-bind-address=:9443"}, // POD_NAMESPACE is not set
 		"a page that is not served":   {"--status-page", "--metrics-bind-address=0"},
-		"an empty address":            {"--registry-bind-address="},
+		"an empty address":            {"--pprof-bind-address="},
 		"traces to no URL":            {"--traces-endpoint=collector:4318"},
 		"metrics that are not served": {"--metrics-secure", "--metrics-bind-address=0"},
 		"a certificate without use":   {"--metrics-cert-dir=/certs"},

@@ -197,7 +197,7 @@ func (a *app) listen(
 		return nil, err
 	}
 	return slices.Concat(evictions.runnables, metrics.runnables),
-		a.servers.listen(ctx, a.flags, metrics, healthHandler(unready), a.drivers, evictions)
+		a.servers.listen(ctx, a.flags, metrics, healthHandler(unready), evictions)
 }
 
 func (a *app) newConfigEvents(leader client.Client) *configEvents {
@@ -211,13 +211,13 @@ func (a *app) newConfigEvents(leader client.Client) *configEvents {
 // requests reads a person's approval of removals from the Lease.
 func (a *app) requests(leader client.Reader, resyncs *resync.Resync) *requests {
 	return &requests{
-		server: leader, lease: client.ObjectKey{Namespace: a.leaseNamespace, Name: a.flags.leaseName}, resync: resyncs,
+		server: leader, lease: client.ObjectKey{Namespace: a.leaseNamespace, Name: orders.Lease}, resync: resyncs,
 		logger: a.logger.WithName("resync"),
 	}
 }
 
 // approveBy is the command by which a person approves of removals.
-func (a *app) approveBy() string { return orders.Command(a.leaseNamespace, a.flags.leaseName) }
+func (a *app) approveBy() string { return orders.Command(a.leaseNamespace) }
 
 // add has the manager run all of these, and the servers.
 func (a *app) add(runnables ...manager.Runnable) error {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -25,7 +24,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// drivers makes registries and knows those in force, which it serves read-only.
+// drivers makes registries and knows those in force.
 type drivers struct {
 	constructors map[string]registry.Constructor
 	metrics      *metrics.RegistryMetrics
@@ -71,8 +70,6 @@ type opened struct {
 	client  *registryclient.Client
 	// files is of the files that the section names, as they were when it was opened.
 	files fingerprint
-	// handler is nil where the driver serves nothing.
-	handler http.Handler
 }
 
 // open returns the registries of a configuration. One that is in force stays where its section is the same but for
@@ -180,7 +177,6 @@ func (d *drivers) openOne(ctx context.Context, c *config.Config, name string) (*
 		Fence: d.fence, DryRun: d.dryRun.change(name), Metrics: d.metrics, Logger: d.logger,
 		Trace: audited(d.audit, name, d.traces.calls(name, cfg.Endpoint)),
 	})}
-	o.handler, _ = made.(http.Handler)
 	return o, nil
 }
 
@@ -240,32 +236,6 @@ func (d *drivers) slots() map[string]metrics.Slots {
 		slots[name] = o.client.Status()
 	}
 	return slots
-}
-
-// ServeHTTP lets a registry in force answer, which is read-only whatever its own handler could do: the one that the path
-// begins with, as in /registries/NAME/v1/instances, else the first of the defaults.
-func (d *drivers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		w.Header().Set("Allow", "GET, HEAD")
-		http.Error(w, "the registry is read-only here", http.StatusMethodNotAllowed)
-		return
-	}
-	current := d.inForce()
-	name, prefix := current.config.DefaultRegistries[0], ""
-	if rest, found := strings.CutPrefix(r.URL.Path, "/registries/"); found {
-		name, _, _ = strings.Cut(rest, "/")
-		prefix = "/registries/" + name
-	}
-	one := current.get(name)
-	switch {
-	case one == nil:
-		http.Error(w, fmt.Sprintf("there is no registry %q", name), http.StatusNotFound)
-	case one.handler == nil:
-		http.Error(w, fmt.Sprintf("registry driver %q can't be read here: ask the registry itself", one.section.Driver),
-			http.StatusNotFound)
-	default:
-		http.StripPrefix(prefix, one.handler).ServeHTTP(w, r)
-	}
 }
 
 // registryError puts the registry section's path before the field that the driver named.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -125,37 +123,6 @@ func TestDriversReplaceOneOfSeveral(t *testing.T) {
 				t.Errorf("its series are shown: %t, want %t: %s", shown, tc.shown, tc.reason)
 			}
 		})
-	}
-}
-
-func TestDriversServeTheRegistryReadOnly(t *testing.T) {
-	t.Parallel()
-	d := newDrivers(t, newFake)
-	d.constructors["one"], d.constructors["two"] = always(&readable{text: "one"}), always(&readable{text: "two"})
-	with := func(old, other string) string {
-		return strings.NewReplacer("old: {driver: fake", "old: {driver: "+old, "new: {driver: fake", "new: {driver: "+other).Replace(several)
-	}
-	for _, step := range []struct {
-		reason, config, method, path string
-		code                         int
-		body                         string
-	}{
-		{"the first of the defaults has the short path", with("one", "two"), http.MethodGet, "/v1/instances", http.StatusOK, "one /v1/instances"},
-		{"HEAD reads too", with("one", "two"), http.MethodHead, "/v1/instances", http.StatusOK, "one"},
-		{"nothing may be changed, whatever the handler can do", with("one", "two"), http.MethodPost, "/v1/instances", http.StatusMethodNotAllowed, "read-only"},
-		{"nothing may be changed, whatever the handler can do", with("one", "two"), http.MethodDelete, "/v1/instances", http.StatusMethodNotAllowed, "read-only"},
-		{"a name comes before the driver's own path", with("one", "two"), http.MethodGet, "/registries/new/v1/instances", http.StatusOK, "two /v1/instances"},
-		{"the default has a name too", with("one", "two"), http.MethodGet, "/registries/old/v1/instances", http.StatusOK, "one /v1/instances"},
-		{"a name that no registry has", with("one", "two"), http.MethodGet, "/registries/other/v1/instances", http.StatusNotFound, `no registry "other"`},
-		{"another registry is in force", strings.Replace(with("one", "two"), "[old]", "[new]", 1), http.MethodGet, "/v1/instances", http.StatusOK, "two"},
-		{"a driver that serves nothing says so", with("one", "two") + "  third: {driver: fake}\n", http.MethodGet, "/registries/third/v1/instances", http.StatusNotFound, `"fake" can't be read here`},
-	} {
-		expectOpened(t, d, configured(t, step.config))
-		answer := httptest.NewRecorder()
-		d.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), step.method, step.path, nil))
-		if answer.Code != step.code || !strings.Contains(answer.Body.String(), step.body) {
-			t.Errorf("%s: got %d %q, want %d and %q", step.reason, answer.Code, answer.Body, step.code, step.body)
-		}
 	}
 }
 
@@ -373,16 +340,6 @@ type leased struct{ fake }
 func (*leased) Probe(context.Context, registry.Instance) error     { return nil }
 func (*leased) Heartbeat(context.Context, registry.Instance) error { return nil }
 func (*leased) HeartbeatInterval() time.Duration                   { return time.Second }
-
-// readable serves its text to every request, with the path that it was asked for.
-type readable struct {
-	fake
-	text string
-}
-
-func (r *readable) ServeHTTP(w http.ResponseWriter, request *http.Request) {
-	_, _ = fmt.Fprint(w, r.text, " ", request.URL.Path)
-}
 
 func receive[T any](t *testing.T, from <-chan T) T {
 	t.Helper()

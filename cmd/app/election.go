@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/internal/orders"
 )
 
 var (
@@ -65,13 +67,13 @@ func (m moment) since(earlier moment) time.Duration {
 }
 
 // newLease makes the lease. The election makes no events: the lease itself names the leader.
-func newLease(config *rest.Config, namespace, name string) (*lease, error) {
+func newLease(config *rest.Config, namespace string) (*lease, error) {
 	host, err := podName()
 	if err != nil {
 		return nil, fmt.Errorf("reading the host name, which identifies this manager in the lease: %w", err)
 	}
 	identity := resourcelock.ResourceLockConfig{Identity: host + identitySeparator + string(uuid.NewUUID())}
-	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, namespace, name, identity, config, renewDeadline)
+	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, namespace, orders.Lease, identity, config, renewDeadline)
 	if err != nil {
 		return nil, fmt.Errorf("making the lease: %w", err)
 	}

@@ -126,7 +126,7 @@ func TestLeaseIsLeftToAManagerThatIsReady(t *testing.T) {
 // TestLeaseNamesThePod: on the network of the node the host's name is the node's, and the kubectl plugin looks for the pod.
 func TestLeaseNamesThePod(t *testing.T) {
 	t.Setenv("POD_NAME", "rollcall-1")
-	l, err := newLease(&rest.Config{}, "rollcall-system", "rollcall")
+	l, err := newLease(&rest.Config{}, "rollcall-system")
 	expect.NoError(t, err)
 	if name, _ := l.pods(); name != "rollcall-1" {
 		t.Errorf("it goes by the name %q", name)

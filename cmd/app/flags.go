@@ -16,7 +16,6 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/enroll"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/internal/orders"
 )
 
 // Leader election. A leader that can't renew its lease stops after renewDeadline; the next one starts no sooner than
@@ -38,25 +37,23 @@ const writeTimeout = 5 * time.Second
 const off = "0"
 
 type flags struct {
-	config          string
-	kubeconfig      string
-	healthAddress   string
-	metrics         metricsFlags
-	registryAddress string
-	pprofAddress    string
-	leaderElect     bool
-	leaseNamespace  string
-	leaseName       string
-	workers         int
-	dryRun          bool
-	evictions       evictionFlags
-	enroll          bool
-	podCondition    bool
-	statusPage      bool
-	tracesEndpoint  string
-	checkConfig     bool
-	version         bool
-	zap             zap.Options
+	config         string
+	kubeconfig     string
+	healthAddress  string
+	metrics        metricsFlags
+	pprofAddress   string
+	leaderElect    bool
+	leaseNamespace string
+	workers        int
+	dryRun         bool
+	evictions      evictionFlags
+	enroll         bool
+	podCondition   bool
+	statusPage     bool
+	tracesEndpoint string
+	checkConfig    bool
+	version        bool
+	zap            zap.Options
 }
 
 // limits are what a configuration is held to besides.
@@ -88,15 +85,12 @@ func newFlags() (*flags, *flag.FlagSet) {
 	f.metrics.bind(set)
 	set.StringVar(&f.healthAddress, "health-probe-bind-address", ":8081",
 		"the `address` of /healthz and /readyz; 0 turns it off")
-	set.StringVar(&f.registryAddress, "registry-bind-address", "127.0.0.1:8090",
-		"the `address` where the manager serves the registry read-only, if its driver can (memory); 0 turns it off")
 	set.StringVar(&f.pprofAddress, "pprof-bind-address", off,
 		"the `address` of Go's profiles under /debug/pprof, over plain HTTP, 127.0.0.1:6060 for example; 0 turns it off")
 	set.BoolVar(&f.leaderElect, "leader-elect", true,
 		"work only while holding a lease, so that several replicas can run")
 	set.StringVar(&f.leaseNamespace, "leader-election-namespace", "",
-		"the `namespace` of the lease; without it POD_NAMESPACE, or the namespace of the kubeconfig's context")
-	set.StringVar(&f.leaseName, "leader-election-id", orders.Lease, "the `name` of the lease")
+		"the `namespace` of the lease, which is called rollcall; without it POD_NAMESPACE, or the namespace of the kubeconfig's context")
 	set.IntVar(&f.workers, "workers", 128, "how many pods the manager works on at once")
 	set.BoolVar(&f.dryRun, "dry-run", false,
 		"write nothing, and report what the manager would do in the log and in rollcall_dry_run_total: no call that changes "+
@@ -117,22 +111,20 @@ func newFlags() (*flags, *flag.FlagSet) {
 		"check the configuration, the files that it names and what each driver accepts, and exit: the manager calls no registry and "+
 			"no API server")
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
-	f.zap.BindFlags(set)
-	describeLogging(set)
+	f.bindLogging(set)
 	return f, set
 }
 
-// describeLogging replaces the library's usage texts, whose defaults are not all the ones that hold here.
-func describeLogging(set *flag.FlagSet) {
+// bindLogging takes two of the library's flags. Their usage texts have other defaults than hold here.
+func (f *flags) bindLogging(set *flag.FlagSet) {
+	all := flag.NewFlagSet("", flag.ContinueOnError)
+	f.zap.BindFlags(all)
 	for _, of := range []struct{ name, defaults, usage string }{
-		{"zap-devel", "false", "development logging (console encoding, debug level)"},
 		{"zap-encoder", "json", "the `encoding` of the log: json or console"},
 		{"zap-log-level", "info", "the `level` of the log: debug, info, error, panic, or a number above 0 for more detail than debug"},
-		{"zap-stacktrace-level", "panic", "the lowest `level` that is logged with a stack trace: info, error or panic"},
-		{"zap-time-encoding", "rfc3339", "the `encoding` of timestamps: epoch, millis, nano, iso8601, rfc3339 or rfc3339nano"},
 	} {
-		f := set.Lookup(of.name)
-		f.DefValue, f.Usage = of.defaults, of.usage
+		set.Var(all.Lookup(of.name).Value, of.name, of.usage)
+		set.Lookup(of.name).DefValue = of.defaults
 	}
 }
 
@@ -154,7 +146,7 @@ func parseFlags(args []string, output io.Writer) (*flags, error) {
 
 func (f *flags) check(rest []string) error {
 	for _, of := range []struct{ name, address string }{
-		{"metrics", f.metrics.address}, {"health-probe", f.healthAddress}, {"registry", f.registryAddress}, {"pprof", f.pprofAddress},
+		{"metrics", f.metrics.address}, {"health-probe", f.healthAddress}, {"pprof", f.pprofAddress},
 		{"eviction-webhook", f.evictions.address},
 	} {
 		if of.address == "" { // a listener would take any port, on all interfaces
@@ -168,8 +160,6 @@ func (f *flags) check(rest []string) error {
 		return errors.New("--config is empty: name the configuration file")
 	case f.workers < 1:
 		return fmt.Errorf("--workers: %d is too low: write 1 or more", f.workers)
-	case f.leaderElect && f.leaseName == "":
-		return errors.New("--leader-election-id is empty: name the lease, or write --leader-elect=false")
 	case f.enroll && f.dryRun:
 		return errors.New("--enroll: a dry run changes no CloneSet: leave the flag out")
 	case f.statusPage && f.metrics.address == off:

@@ -148,7 +148,7 @@ func (a *app) connect(ctx context.Context, c *config.Config) error {
 				return fmt.Errorf("--leader-election-namespace: %w", err)
 			}
 		}
-		if a.lease, err = newLease(restConfig, a.leaseNamespace, a.flags.leaseName); err != nil {
+		if a.lease, err = newLease(restConfig, a.leaseNamespace); err != nil {
 			return err
 		}
 	}
@@ -329,7 +329,7 @@ func (a *app) greet() {
 		lease = a.lease.Describe()
 	}
 	at := a.servers.addresses
-	a.logger.Info("listening", "metrics", at.Metrics, "health", at.Health, "registry", at.Registry, "evictions", at.Evictions)
+	a.logger.Info("listening", "metrics", at.Metrics, "health", at.Health, "evictions", at.Evictions)
 	a.logger.Info("starting", "version", a.options.version, "dryRun", a.dryRun != nil, "apiServer", a.manager.GetConfig().Host,
 		"registries", a.drivers.inForce().drivers(), "lease", lease, "workers", a.flags.workers,
 		"memoryLimit", debug.SetMemoryLimit(-1))

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -33,11 +34,15 @@ func TestManagerStartsWithoutOpenKruise(t *testing.T) {
 	m.ExpectAnswer(m.addresses.Health, "/healthz", http.StatusOK, "ok")
 	m.ExpectAnswer(m.addresses.Health, "/readyz", http.StatusServiceUnavailable, "OpenKruise is not installed: no CRD clonesets")
 	m.ExpectAnswer(m.addresses.Metrics, "/metrics", http.StatusOK, "rollcall_config_last_reload_successful 1", "rollcall_unmatched_workloads 0", "go_goroutines")
-	m.ExpectAnswer(m.addresses.Registry, "/v1/instances", http.StatusOK, "one")
 	api.ExpectHeld()
 
 	m.Write(strings.Replace(minimal, "registry:\n  driver: fake", "registries: {second: {driver: two}}", 1))
-	m.ExpectAnswer(m.addresses.Registry, "/v1/instances", http.StatusOK, "two")
+	expect.Soon(t, "another registry in force", func() error {
+		if !m.one.closed.Load() {
+			return errors.New("the one that was replaced is not closed")
+		}
+		return nil
+	})
 
 	must(t, m.Stop())
 	api.ExpectReleased()
@@ -119,7 +124,7 @@ func TestManagerWorksOnlyWithTheLease(t *testing.T) {
 
 func TestManagerListensNowhere(t *testing.T) {
 	t.Parallel()
-	m := newFakeAPI(t).StartManager("--metrics-bind-address=0", "--health-probe-bind-address=0", "--registry-bind-address=0", "--leader-elect=false")
+	m := newFakeAPI(t).StartManager("--metrics-bind-address=0", "--health-probe-bind-address=0", "--leader-elect=false")
 	if m.addresses != (addresses{}) {
 		t.Errorf("listens at %+v, want nowhere", m.addresses)
 	}
@@ -268,7 +273,7 @@ type running struct {
 	addresses addresses
 	cancel    context.CancelFunc
 	done      chan error
-	one, two  *readable
+	one, two  *fake
 }
 
 func (api *fakeAPI) StartManager(args ...string) *running {
@@ -276,12 +281,12 @@ func (api *fakeAPI) StartManager(args ...string) *running {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(api.t.Context()))
 	m := &running{
 		t: api.t, config: filepath.Join(api.t.TempDir(), "config.yaml"), cancel: cancel, done: make(chan error, 1),
-		one: &readable{text: "one"}, two: &readable{text: "two"},
+		one: &fake{}, two: &fake{},
 	}
 	m.Write(strings.Replace(minimal, "fake", "one", 1))
 	args = append([]string{
 		"--config=" + m.config, "--kubeconfig=" + kubeconfig(api.t, api.url),
-		"--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0", "--registry-bind-address=127.0.0.1:0",
+		"--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0",
 	}, args...)
 	listening := make(chan addresses, 1)
 	go func() {

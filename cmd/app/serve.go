@@ -34,11 +34,11 @@ type servers struct {
 }
 
 // addresses are where the manager listens, each as host:port and empty where it was turned off.
-type addresses struct{ Metrics, Health, Registry, Evictions string }
+type addresses struct{ Metrics, Health, Evictions string }
 
 // listen binds every address that is not off. close must be called once nothing is served any more, or when listen
 // fails.
-func (s *servers) listen(ctx context.Context, f *flags, metrics served, health, registry http.Handler, evictions served) error {
+func (s *servers) listen(ctx context.Context, f *flags, metrics served, health http.Handler, evictions served) error {
 	for _, server := range []struct {
 		name, flag, address string
 		served
@@ -46,7 +46,6 @@ func (s *servers) listen(ctx context.Context, f *flags, metrics served, health, 
 	}{
 		{"metrics", "metrics-bind-address", f.metrics.address, metrics, &s.addresses.Metrics},
 		{"health", "health-probe-bind-address", f.healthAddress, served{handler: health}, &s.addresses.Health},
-		{"registry", "registry-bind-address", f.registryAddress, served{handler: registry}, &s.addresses.Registry},
 		{"evictions", "eviction-webhook-bind-address", f.evictions.address, evictions, &s.addresses.Evictions},
 	} {
 		if server.address == off {

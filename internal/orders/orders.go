@@ -15,32 +15,20 @@ const (
 	AnnotationRun = "rollcall.dev/resync"
 )
 
-// Namespace and Lease of a default installation.
 const (
+	// Namespace is that of a default installation.
 	Namespace = "rollcall-system"
-	Lease     = "rollcall"
+	// Lease is what every installation calls its Lease. Several are apart by their namespaces.
+	Lease = "rollcall"
 )
 
-// Command approves removals of the managers with this Lease.
-func Command(namespace, lease string) string {
-	command := "kubectl rollcall resync --approve"
-	if namespace != "" && namespace != Namespace {
-		command += " --rollcall-namespace=" + namespace
+// Command approves removals of the managers whose Lease is in the namespace.
+func Command(namespace string) string {
+	const command = "kubectl rollcall resync --approve"
+	if namespace == "" || namespace == Namespace {
+		return command
 	}
-	if lease != "" && lease != Lease {
-		command += " --leader-election-id=" + lease
-	}
-	return command
-}
-
-var leaseIn = regexp.MustCompile(`resync --approve(?: --rollcall-namespace=\S+)? --leader-election-id=([a-z0-9.-]+)`)
-
-// LeaseIn finds the Lease in a text with a [Command].
-func LeaseIn(text string) string {
-	if found := leaseIn.FindStringSubmatch(text); found != nil {
-		return found[1]
-	}
-	return Lease
+	return command + " --rollcall-namespace=" + namespace
 }
 
 // HowToApprove is for the removals with the digest.

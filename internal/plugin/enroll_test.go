@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -53,9 +52,10 @@ func installed(t *testing.T, configuration string, objects ...client.Object) (c 
 func TestEnroll(t *testing.T) {
 	t.Parallel()
 	type row struct {
-		reason, configuration, want, lease, warning string
-		renewed                                     time.Duration
-		status                                      int
+		reason, configuration, want, warning string
+		renewed                              time.Duration
+		status                               int
+		unknown                              bool
 	}
 	bubble.Each(t, map[string]row{
 		"not watched": {
@@ -70,8 +70,8 @@ func TestEnroll(t *testing.T) {
 			reason: "the Lease looks held", configuration: configText, renewed: -time.Minute, want: "no manager holds the Lease system/rollcall", status: exitNoManager,
 		},
 		"its Lease is not found": {
-			reason: "a manager without leader election has none", configuration: configText, lease: "other",
-			warning: "warning: can't tell whether a manager leads: namespace system has no Lease other",
+			reason: "a manager without leader election has none", configuration: configText, unknown: true,
+			warning: "warning: can't tell whether a manager leads: namespace system has no Lease rollcall",
 		},
 		"no policy": {reason: "every name is free", configuration: configText},
 		"not allowed": {
@@ -89,7 +89,10 @@ func TestEnroll(t *testing.T) {
 		set.Spec.Lifecycle = nil
 		cluster, applied := installed(t, c.configuration, leaseHeld(now.Add(-c.renewed)))
 		streams, _, out, problems := genericiooptions.NewTestIOStreams()
-		cluster.leaseName, cluster.IOStreams = cmp.Or(c.lease, "rollcall"), streams
+		cluster.IOStreams = streams
+		if c.unknown {
+			expect.NoError(t, cluster.Delete(t.Context(), leaseHeld(now)))
+		}
 		if c.renewed == 0 {
 			renewing(t, cluster)
 		}
@@ -144,7 +147,7 @@ func TestEnrollTellsWhichEntriesAreNotFound(t *testing.T) {
 		}
 		cluster, _ := installed(t, c.configuration, leaseHeld(now), pod)
 		streams, _, _, problems := genericiooptions.NewTestIOStreams()
-		cluster.leaseName, cluster.IOStreams = "rollcall", streams
+		cluster.IOStreams = streams
 		renewing(t, cluster)
 		if c.later != "" {
 			time.AfterFunc(5*time.Second, func() {

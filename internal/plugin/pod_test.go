@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"cmp"
 	"errors"
 	"strings"
 	"testing"
@@ -20,9 +19,10 @@ import (
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	type row struct {
-		reason, configuration, lease, want, warning, unless string
-		renewed                                             time.Duration
-		status                                              int
+		reason, configuration, want, warning, unless string
+		renewed                                      time.Duration
+		status                                       int
+		unknown                                      bool
 	}
 	bubble.Each(t, map[string]row{
 		"a manager leads": {reason: "it reads the annotation", configuration: configText},
@@ -34,8 +34,8 @@ func TestRelease(t *testing.T) {
 			reason: "the Lease looks held", configuration: configText, renewed: -time.Minute, want: "how to free the pod without a manager", status: exitNoManager,
 		},
 		"its Lease is not found": {
-			reason: "it may be in another namespace, and a person must not be kept from the only way out", configuration: configText, lease: "other",
-			warning: "warning: can't tell whether a manager leads: namespace system has no Lease other", unless: ", unless it runs with --dry-run",
+			reason: "it may be in another namespace, and a person must not be kept from the only way out", configuration: configText, unknown: true,
+			warning: "warning: can't tell whether a manager leads: namespace system has no Lease rollcall", unless: ", unless it runs with --dry-run",
 		},
 		"not watched": {
 			reason: "the manager that leads does not see the pod", configuration: configText + "namespaces: [pay]",
@@ -49,7 +49,10 @@ func TestRelease(t *testing.T) {
 		expect.NoError(t, err)
 		cluster, _ := installed(t, c.configuration, pod, theCloneSet(objects), leaseHeld(now.Add(-c.renewed)))
 		streams, _, printed, problems := genericiooptions.NewTestIOStreams()
-		cluster.leaseName, cluster.IOStreams = cmp.Or(c.lease, "rollcall"), streams
+		cluster.IOStreams = streams
+		if c.unknown {
+			expect.NoError(t, cluster.Delete(t.Context(), leaseHeld(now)))
+		}
 		if c.renewed == 0 {
 			renewing(t, cluster)
 		}

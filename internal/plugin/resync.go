@@ -56,14 +56,14 @@ var errNoLeader = errors.New("no manager holds the Lease")
 // lease reads the one that a manager holds, or held until it died. With errNoLeader it returns the one that was given back.
 func (c *cluster) lease(ctx context.Context) (*coordinationv1.Lease, error) {
 	var lease coordinationv1.Lease
-	err := c.Get(ctx, client.ObjectKey{Namespace: c.installation, Name: c.leaseName}, &lease)
+	err := c.Get(ctx, client.ObjectKey{Namespace: c.installation, Name: orders.Lease}, &lease)
 	switch spec := lease.Spec; {
 	case apierrors.IsNotFound(err):
-		return nil, &exitError{exitNoManager, fmt.Errorf("namespace %s has no Lease %s: say where Rollcall is installed by "+
-			"--rollcall-namespace and --leader-election-id; a manager without leader election has none, nor has a dry run",
-			c.installation, c.leaseName)}
+		return nil, &exitError{exitNoManager, fmt.Errorf("namespace %s has no Lease %s: set --rollcall-namespace to where "+
+			"Rollcall is installed; a manager without leader election has none, nor has a dry run",
+			c.installation, orders.Lease)}
 	case err != nil:
-		return nil, reading("Lease "+c.leaseName, err)
+		return nil, reading("Lease "+orders.Lease, err)
 	case ptr.Deref(spec.HolderIdentity, "") == "" || spec.RenewTime == nil || spec.LeaseDurationSeconds == nil:
 		return &lease, c.noLeader()
 	}
@@ -72,7 +72,7 @@ func (c *cluster) lease(ctx context.Context) (*coordinationv1.Lease, error) {
 
 func (c *cluster) noLeader() error {
 	return &exitError{exitNoManager, fmt.Errorf("%w %s/%s: kubectl -n %s get pods%s shows whether one runs",
-		errNoLeader, c.installation, c.leaseName, c.installation, c.kubectl)}
+		errNoLeader, c.installation, orders.Lease, c.installation, c.kubectl)}
 }
 
 // renewed reads the Lease, and makes sure that a manager lives which renews it. A manager does so all the time. If the local clock is
@@ -130,7 +130,7 @@ func (w *world) readLease(c *cluster) {
 		if renewed := w.lease.Spec.RenewTime; renewed != nil {
 			since = fmt.Sprintf(" (last renewed %s ago)", short(w.now.Sub(renewed.Time)))
 		}
-		w.leaderless = fmt.Sprintf("No manager leads by Lease %s/%s%s: no hook is set or released.", c.installation, c.leaseName, since)
+		w.leaderless = fmt.Sprintf("No manager leads by Lease %s/%s%s: no hook is set or released.", c.installation, orders.Lease, since)
 	}
 }
 
@@ -142,12 +142,11 @@ func (w *world) leaderlessIn(namespace string) string {
 	return w.leaderless
 }
 
-// lastBlocked returns the last Event about removals that are held back by the managers of a Lease, nil where all of them are approved
-// already.
-func lastBlocked(events []eventsv1.Event, lease string, approved []string) *eventsv1.Event {
+// lastBlocked returns the last Event about removals that are held back, nil where all of them are approved already.
+func lastBlocked(events []eventsv1.Event, approved []string) *eventsv1.Event {
 	blocked := slices.DeleteFunc(events, func(e eventsv1.Event) bool {
 		digest := orders.DigestIn(e.Note)
-		return e.Reason != "RemovalBlocked" || digest == "" || orders.LeaseIn(e.Note) != lease || slices.Contains(approved, digest)
+		return e.Reason != "RemovalBlocked" || digest == "" || slices.Contains(approved, digest)
 	})
 	if len(blocked) == 0 {
 		return nil
@@ -162,7 +161,7 @@ func (c *cluster) approve(ctx context.Context, lease *coordinationv1.Lease, yes 
 	if err := c.List(ctx, &events, client.InNamespace(c.installation)); err != nil {
 		return reading("Events", err)
 	}
-	last := lastBlocked(events.Items, lease.Name, orders.Approved(lease.Annotations[orders.AnnotationApprove]))
+	last := lastBlocked(events.Items, orders.Approved(lease.Annotations[orders.AnnotationApprove]))
 	if last == nil {
 		return fmt.Errorf("no Event in namespace %s names removals that wait for an approval at Lease %s; the API server keeps an "+
 			"Event for an hour: %s has the manager look again", c.installation, lease.Name, c.again("resync"))

@@ -53,7 +53,6 @@ type options struct {
 
 	flags        *genericclioptions.ConfigFlags
 	installation string
-	leaseName    string
 	version      string
 	now          func() time.Time
 	warned       []string // what [options.warnOnce] has said
@@ -97,8 +96,6 @@ func (o *options) command() *cobra.Command {
 	o.flags.AddFlags(root.PersistentFlags())
 	root.PersistentFlags().StringVar(&o.installation, "rollcall-namespace", orders.Namespace,
 		"The namespace in which Rollcall is installed.")
-	root.PersistentFlags().StringVar(&o.leaseName, "leader-election-id", orders.Lease,
-		"The name of the manager's Lease: the value of the manager's own flag --leader-election-id.")
 	root.AddCommand(o.statusCommand(), o.explainCommand(), o.rolloutCommand(), o.lintCommand(), o.enrollCommand(),
 		o.releaseCommand(), o.resyncCommand(), o.receiptCommand())
 	return root
@@ -124,7 +121,7 @@ func (o *options) repeat(cmd *cobra.Command, _ []string) {
 	}
 	o.kubectl = repeated("kubeconfig", "context", "cluster", "user", "server", "as", "as-group", "insecure-skip-tls-verify",
 		"certificate-authority", "tls-server-name")
-	o.given = o.kubectl + repeated("rollcall-namespace", "leader-election-id")
+	o.given = o.kubectl + repeated("rollcall-namespace")
 }
 
 // again returns a command to copy.

@@ -36,7 +36,6 @@ func TestCommandsToCopy(t *testing.T) {
 		"--as=a --as-group=b --as-group=c --token=secret": "kubectl rollcall release web -n prod --as=a --as-group=b --as-group=c",
 		"--insecure-skip-tls-verify --tls-server-name=a --certificate-authority=b": "kubectl rollcall release web -n prod " +
 			"--insecure-skip-tls-verify=true --certificate-authority=b --tls-server-name=a",
-		"--leader-election-id=two":                       "kubectl rollcall release web -n prod --leader-election-id=two",
 		"--rollcall-namespace two --kubeconfig=/tmp/a'b": `kubectl rollcall release web -n prod --kubeconfig='/tmp/a'\''b' --rollcall-namespace=two`,
 	} {
 		o := &options{flags: genericclioptions.NewConfigFlags(true)}
@@ -48,7 +47,6 @@ func TestCommandsToCopy(t *testing.T) {
 			t.Errorf("after %q: got %s, want %s", given, got, want)
 		}
 		kubectl, _, _ := strings.Cut(strings.TrimPrefix(want, "kubectl rollcall release web -n prod"), " --rollcall-namespace")
-		kubectl, _, _ = strings.Cut(kubectl, " --leader-election-id")
 		if got := (&cluster{options: o}).noLeader().Error(); !strings.Contains(got, " get pods"+kubectl+" shows") {
 			t.Errorf("after %q: got %s, want the flags %s", given, got, kubectl)
 		}

@@ -1,15 +1,61 @@
 package memory
 
 import (
+	"context"
 	"encoding/json"
+	"log/slog"
+	"net"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// instancesPath is the list of the HTTP registry protocol (docs/http-registry.openapi.yaml).
-const instancesPath = "/v1/instances"
+const (
+	// instancesPath is the list of the HTTP registry protocol (docs/http-registry.openapi.yaml).
+	instancesPath = "/v1/instances"
+
+	listenAgain = time.Second
+	readTimeout = 10 * time.Second
+)
+
+// serve answers at the address until unserve is called. An address that is taken, as by the registry that this one replaces, is tried
+// again.
+func (r *Registry) serve(address string, logger *slog.Logger) {
+	ctx, end := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	r.unserve = func() {
+		end()
+		<-ended
+	}
+	go func() {
+		defer close(ended)
+		for said := ""; ctx.Err() == nil; {
+			listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+			if err == nil {
+				logger.Info("serving the entries", "address", listener.Addr().String())
+				r.serveOn(ctx, listener)
+				return
+			}
+			if text := err.Error(); text != said && ctx.Err() == nil {
+				logger.Error("the entries can't be served", "error", text)
+				said = text
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(listenAgain):
+			}
+		}
+	}()
+}
+
+func (r *Registry) serveOn(ctx context.Context, listener net.Listener) {
+	server := &http.Server{Handler: r, ReadTimeout: readTimeout}
+	closed := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer closed()
+	_ = server.Serve(listener) // it ends with ctx
+}
 
 // ServeHTTP answers GET /v1/instances as the HTTP registry protocol does, sorted by service, address and port. Query
 // parameters cluster, service, address and port narrow the answer; unlike in the protocol, cluster may be left out. It changes nothing.

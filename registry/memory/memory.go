@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -18,11 +20,13 @@ import (
 // batchLimit bounds how long one batch keeps all other calls waiting.
 const batchLimit = 1000
 
-// Registry is a service registry in memory. It implements [registry.Registry], [registry.Lister], [registry.Getter] and
-// [registry.Batcher], and serves what it holds read-only as an http.Handler. It is safe for concurrent use.
+// Registry is a service registry in memory. It implements [registry.Registry], [registry.Lister], [registry.Getter],
+// [registry.Batcher] and io.Closer, and serves what it holds read-only at its endpoint. It is safe for concurrent use.
 type Registry struct {
 	mu      sync.RWMutex
 	entries map[identity]registry.Entry
+	// unserve ends what [Registry.serve] does; it is a no-op without an endpoint.
+	unserve func()
 }
 
 // identity is what makes two calls speak of one entry.
@@ -42,18 +46,27 @@ var (
 	_ registry.Batcher     = (*Registry)(nil)
 )
 
-// New makes an empty registry. It has nothing to reach and nothing to choose, so an endpoint, tls, auth or options in
-// the configuration is an error that names the field.
+// New makes an empty registry, which serves its entries at the endpoint, host:port, if there is one. It has nothing to reach and nothing
+// to choose, so tls, auth or options in the configuration is an error that names the field.
 func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	if err := check(cfg); err != nil {
 		return nil, err
 	}
-	return &Registry{entries: map[identity]registry.Entry{}}, nil
+	r := &Registry{entries: map[identity]registry.Entry{}, unserve: func() {}}
+	if cfg.Endpoint != "" {
+		r.serve(cfg.Endpoint, driverkit.Logger(cfg))
+	}
+	return r, nil
+}
+
+// Close implements io.Closer.
+func (r *Registry) Close() error {
+	r.unserve()
+	return nil
 }
 
 func check(cfg registry.Config) error {
 	for _, f := range []struct{ name, value string }{
-		{"endpoint", cfg.Endpoint},
 		{"tls.caFile", cfg.TLS.CAFile},
 		{"tls.certFile", cfg.TLS.CertFile},
 		{"tls.keyFile", cfg.TLS.KeyFile},
@@ -64,6 +77,14 @@ func check(cfg registry.Config) error {
 		if f.value != "" {
 			return registry.FieldError(f.name, errors.New("driver memory runs inside Rollcall and takes none; remove it"))
 		}
+	}
+	_, port, err := net.SplitHostPort(cfg.Endpoint)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if cfg.Endpoint != "" && err != nil {
+		return registry.FieldError("endpoint", fmt.Errorf("set the address where the entries are served, such as 127.0.0.1:8090, "+
+			"or remove it: %w", err))
 	}
 	return driverkit.DecodeOptions(cfg, &struct{}{})
 }

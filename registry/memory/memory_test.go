@@ -1,8 +1,11 @@
 package memory_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -41,10 +44,7 @@ func TestNewRefusesWhatItHasNoUseFor(t *testing.T) {
 		"options":           {Options: json.RawMessage(`{"datacenter":"dc1"}`)},
 	} {
 		_, err := memory.New(t.Context(), cfg)
-		says := "remove it"
-		if field == "options" {
-			says = "datacenter"
-		}
+		says := cmp.Or(map[string]string{"options": "datacenter", "endpoint": "127.0.0.1:8090, or remove it"}[field], "remove it")
 		if named, _ := registry.FieldOf(err); named != field || !strings.Contains(err.Error(), says) {
 			t.Errorf("New: got error %v of field %q, want one of field %s with %q", err, named, field, says)
 		}
@@ -125,6 +125,41 @@ func TestTheViewChangesNothing(t *testing.T) {
 	}
 	if after := ask(t, r, http.MethodGet, "/v1/instances").Body.String(); after != before {
 		t.Errorf("the registry changed:\n%s\nwas\n%s", after, before)
+	}
+}
+
+// TestTheEndpointServesTheEntries: the one that is opened in place of another waits for its address.
+func TestTheEndpointServesTheEntries(t *testing.T) {
+	t.Parallel()
+	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	expect.NoError(t, err)
+	address := taken.Addr().String()
+	made, err := memory.New(t.Context(), registry.Config{Endpoint: address})
+	expect.NoError(t, err)
+	r := made.(*memory.Registry)
+	expect.NoError(t, r.Register(t.Context(), registry.Instance{Service: "web", Address: "10.0.0.1", Port: 80}))
+	expect.NoError(t, taken.Close())
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	read := func() (string, error) {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/v1/instances", http.NoBody)
+		expect.NoError(t, err)
+		response, err := client.Do(request)
+		if err != nil {
+			return "", err
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		return string(body), err
+	}
+	expect.Soon(t, "the entries", func() error {
+		if body, err := read(); err != nil || !strings.Contains(body, `"address": "10.0.0.1"`) {
+			return fmt.Errorf("got %q, %w", body, err)
+		}
+		return nil
+	})
+	expect.NoError(t, r.Close())
+	if body, err := read(); err == nil {
+		t.Errorf("after it was closed it answers %q", body)
 	}
 }
 

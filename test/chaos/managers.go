@@ -79,7 +79,7 @@ func newContender(ctx context.Context, name string, g *game) (*contender, error)
 	}
 	flags := []string{
 		"--leader-elect=true", "--leader-election-namespace=" + account.Namespace,
-		"--health-probe-bind-address=0", "--registry-bind-address=0",
+		"--health-probe-bind-address=0",
 	}
 	ports, err := process.FreePorts(ctx, 1)
 	if err != nil {

@@ -37,7 +37,9 @@ func TestBlockedRemoval(t *testing.T) {
 	operator := s.Kubectl("operator", env.cluster.Config())
 	operator.installation = "blocked-lease"
 	operator.Expect(0, "resync", "compares the registries with the cluster now")
-	operator.Expect(6, "resync --leader-election-id other", "namespace blocked-lease has no Lease other")
+	elsewhere := s.Kubectl("elsewhere", env.cluster.Config())
+	elsewhere.installation = "default"
+	elsewhere.Expect(6, "resync", "namespace default has no Lease rollcall")
 	s.ExpectLogged("resync requested")
 	s.Expect(len(s.registry.Entries(t, s.ns)) == 7, "what was not approved was removed")
 

@@ -157,7 +157,7 @@ func (m *Manager) Start() error {
 	const free = "127.0.0.1:0"
 	running, err := process.Start(m.Launcher, m.Dir, process.Command{Name: m.Name, Path: m.Path, Env: m.Env, Args: append([]string{
 		"--config=" + m.ConfigPath(), "--kubeconfig=" + m.path("kubeconfig"), "--leader-elect=false",
-		"--metrics-bind-address=" + free, "--health-probe-bind-address=" + free, "--registry-bind-address=" + free,
+		"--metrics-bind-address=" + free, "--health-probe-bind-address=" + free,
 	}, m.Flags...)})
 	if err != nil {
 		return err
