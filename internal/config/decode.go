@@ -14,6 +14,8 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"github.com/rollcall-dev/rollcall/internal/suggest"
 )
 
 // decode returns what the file says as JSON would have it, with whole numbers as int64.
@@ -97,7 +99,11 @@ func (v *validator) object(path *field.Path, written any, read func(*object)) {
 		case v.unknown != nil:
 			v.unknown(o.at(name).String())
 		default:
-			v.add(field.Invalid(o.at(name), field.OmitValueType{}, "unknown field; known here: "+strings.Join(o.known, ", ")))
+			meant := suggest.Nearest(name, o.known)
+			if meant != "" {
+				meant = fmt.Sprintf(" (did you mean %q?)", meant)
+			}
+			v.add(field.Invalid(o.at(name), field.OmitValueType{}, "unknown field"+meant+"; known here: "+strings.Join(o.known, ", ")))
 		}
 	}
 }
