@@ -46,10 +46,10 @@ metrics:
   prometheusRule: {enabled: true}
 `
 
-// What turns on the two components about evictions.
 const (
-	evictions   = "\nevictions: {enabled: true}"
-	certManager = "\nevictions: {enabled: true, certManager: true}"
+	auditLog    = "  audit: {path: /var/lib/rollcall/audit.jsonl}\n"
+	evictions   = "  evictions: {enabled: true}\n"
+	certManager = evictions + "evictions: {certManager: true}\n"
 )
 
 func TestChartInstallsWhatKustomizeInstalls(t *testing.T) {
@@ -57,37 +57,34 @@ func TestChartInstallsWhatKustomizeInstalls(t *testing.T) {
 	for name, c := range map[string]struct{ overlay, values string }{
 		"default":    {overlay: "resources: [default]", values: example},
 		"monitoring": {overlay: "resources: [default]\ncomponents: [components/prometheus]", values: example + monitoring},
-		"monitoring with authentication": {
-			overlay: "resources: [default]\ncomponents: [components/prometheus, components/metrics-secure]",
-			values:  example + monitoring + "  secure: true\n",
-		},
-		"evictions": {overlay: "resources: [default]\ncomponents: [components/evictions]", values: example + evictions},
+		"evictions":  {overlay: "resources: [default]\ncomponents: [components/evictions]", values: example + evictions},
 		"enrolment": {
-			overlay: "resources: [default]\ncomponents: [components/enroll]", values: example + "\nenroll: {enabled: true}",
+			overlay: "resources: [default]\ncomponents: [components/enroll]", values: example + "  enroll: true",
 		},
 		"the pods' condition": {
-			overlay: "resources: [default]\ncomponents: [components/pod-condition]", values: example + "\npodCondition: {enabled: true}",
-		},
-		"the status page": {
-			overlay: "resources: [default]\ncomponents: [components/status-page]", values: example + "\nstatusPage: {enabled: true}",
+			overlay: "resources: [default]\ncomponents: [components/pod-condition]", values: example + "  podCondition: true",
 		},
 		"the plugin's roles": {
 			overlay: "resources: [default]\ncomponents: [components/plugin-roles]", values: example + "\npluginRoles: {enabled: true}",
 		},
-		"audit": {overlay: "resources: [default]\ncomponents: [components/audit]", values: example + "\naudit: {enabled: true}"},
+		"audit": {overlay: "resources: [default]\ncomponents: [components/audit]", values: example + auditLog},
 		"lint":  {overlay: "resources: [default]\ncomponents: [components/lint]", values: example + "\nlint: {enabled: true}"},
 		"evictions with cert-manager": {
-			overlay: "resources: [default]\ncomponents: [components/evictions-cert-manager]", values: example + certManager,
+			overlay: "resources: [default]\ncomponents: [components/evictions, components/evictions/cert-manager]", values: example + certManager,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rendered, err := helm(t, c.values)
 			expect.NoError(t, err)
-			want := comparable(t, kustomize(t, c.overlay))
+			want, got := comparable(t, kustomize(t, c.overlay)), comparable(t, rendered)
+			data := got["ConfigMap/rollcall-config"].(map[string]any)["data"].(map[string]any)
+			for _, feature := range []string{"enroll", "podCondition", "evictions", "audit"} { // the chart's rights follow from these
+				delete(data, feature)
+			}
 			// Helm's users create the namespace, as they do for every chart.
 			delete(want, "Namespace/rollcall-system")
-			if diff := cmp.Diff(want, comparable(t, rendered)); diff != "" {
+			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("objects (-kustomize +chart):\n%s", diff)
 			}
 		})
@@ -167,21 +164,8 @@ func TestChartRefusesValues(t *testing.T) {
 			want:   "/config/resync/maxRemovals",
 		},
 		"an audit log without a volume": {
-			reason: "the manager's root file system is read-only, and it ends at once",
-			values: strings.Replace(example, "cluster: example", "cluster: example\n  audit: {path: /var/lib/rollcall/audit.jsonl}", 1),
-			want:   "config.audit.path is set and audit.enabled is not",
-		},
-		"a dry run that answers evictions": {
-			reason: "the manager ends at once",
-			values: example + evictions + "\nextraArgs: [--dry-run]", want: "evictions.enabled is set and extraArgs has --dry-run",
-		},
-		"a dry run that enrols": {
-			reason: "the manager ends at once",
-			values: example + "\nenroll: {enabled: true}\nextraArgs: [--dry-run]", want: "enroll.enabled is set and extraArgs has --dry-run",
-		},
-		"a dry run in other words that enrols": {
-			reason: "the manager takes a flag with one dash too, and with a value",
-			values: example + "\nenroll: {enabled: true}\nextraArgs: [-dry-run=true]", want: "enroll.enabled is set and extraArgs has --dry-run",
+			reason: "the manager's root file system is read-only, and it exits immediately",
+			values: example + "  audit: {path: /audit.jsonl}", want: "config.audit.path is in no volume",
 		},
 		"a number in quotes": {
 			reason: "the manager takes a text for a percentage only",
@@ -219,15 +203,15 @@ func TestSchemaKnowsEveryField(t *testing.T) {
 
 func TestChartTakesEveryValue(t *testing.T) {
 	t.Parallel()
-	objects, err := helm(t, example+`
-metrics: {secure: true, serviceMonitor: {enabled: true, labels: {e: f}, tlsConfig: {serverName: by.cert-manager}}}
+	objects, err := helm(t, example+auditLog+`
+metrics: {serviceMonitor: {enabled: true, labels: {e: f}, tlsConfig: {serverName: by.cert-manager}}}
 replicaCount: 3
 imagePullSecrets: [{name: pull}]
 extraArgs: [--dry-run]
 extraEnv: [{name: GOMEMLIMIT, value: 100MiB}]
 extraVolumes: [{name: certificate, secret: {secretName: of-the-metrics}}]
 extraVolumeMounts: [{name: certificate, mountPath: /certificate}]
-audit: {enabled: true, sizeLimit: 1Gi}
+audit: {sizeLimit: 1Gi}
 podSecurityContext: {fsGroup: 1234}
 priorityClassName: high
 nodeSelector: {pool: infra}
@@ -263,24 +247,51 @@ secrets: {tls: other-tls, auth: other-auth}
 	}
 }
 
-// The manager refuses a change of cluster, namespaces, audit and what a registry is until it starts again, and everything else in that
+// TestChartMountsOneVolumeForTheAuditLog: the user's own takes the place of the chart's.
+func TestChartMountsOneVolumeForTheAuditLog(t *testing.T) {
+	t.Parallel()
+	objects, err := helm(t, example+auditLog+"extraVolumes: [{name: kept, persistentVolumeClaim: {claimName: kept}}]\n"+
+		"extraVolumeMounts: [{name: kept, mountPath: /var/lib/rollcall/}]\n")
+	expect.NoError(t, err)
+	text, err := yaml.Marshal(comparable(t, objects)["Deployment/rollcall"])
+	expect.NoError(t, err)
+	if bytes.Contains(text, []byte("emptyDir")) || !bytes.Contains(text, []byte("claimName: kept")) {
+		t.Errorf("want the user's volume alone:\n%s", text)
+	}
+}
+
+// TestChartServesPlainMetricsWhereAsked: the kubectl plugin reads the status page over the API server's proxy, which passes on no token.
+func TestChartServesPlainMetricsWhereAsked(t *testing.T) {
+	t.Parallel()
+	objects, err := helm(t, example+monitoring+"  secure: false\n")
+	expect.NoError(t, err)
+	text, err := yaml.Marshal(comparable(t, objects))
+	expect.NoError(t, err)
+	for _, of := range []string{"--metrics-secure", "scheme: https", "rollcall-metrics-reader", "tokenreviews"} {
+		if bytes.Contains(text, []byte(of)) {
+			t.Errorf("it renders %q", of)
+		}
+	}
+}
+
+// The manager refuses a change of cluster, namespaces, features and what a registry is until it starts again, and everything else in that
 // edit with it.
 func TestChartRestartsTheManagersWhereTheyMustStartAnew(t *testing.T) {
 	t.Parallel()
 	template := func(former, now string) any {
-		objects, err := helm(t, strings.Replace(example, former, now, 1)+"\naudit: {enabled: true}")
+		objects, err := helm(t, strings.Replace(example, former, now, 1))
 		expect.NoError(t, err)
 		for _, o := range objects {
 			if o.GetKind() == "Deployment" {
 				annotations, _, _ := unstructured.NestedMap(o.Object, "spec", "template", "metadata", "annotations")
-				return annotations["rollcall.dev/restarts-with"]
+				return annotations["checksum/config"]
 			}
 		}
 		return nil
 	}
 	before := template("", "")
-	if _, is := template("cluster: example", "cluster: prod-1827").(string); !is {
-		t.Error("the API server takes no number for an annotation, and the hash of cluster prod-1827 looks like one")
+	if _, is := before.(string); !is {
+		t.Errorf("the checksum is %v, want a text", before)
 	}
 	const registry = `registry: {driver: http, endpoint: "https://registry.example.com", timeout: 5s, registeredBy: Rollcall}`
 	for _, c := range []struct {
@@ -290,6 +301,8 @@ func TestChartRestartsTheManagersWhereTheyMustStartAnew(t *testing.T) {
 		{"the manager marks entries with it", "cluster: example", "cluster: other", true},
 		{"the manager's caches are made for them", "cluster: example", "cluster: example\n  namespaces: [orders]", true},
 		{"the log is opened once", "cluster: example", "cluster: example\n  audit: {path: /var/lib/rollcall/audit.jsonl}", true},
+		{"its controller is added once", "cluster: example", "cluster: example\n  enroll: true", true},
+		{"its server is made once", "cluster: example", "cluster: example\n  evictions: {enabled: true}", true},
 		{"a running manager applies it", "cluster: example", "cluster: example\n  drain: 7s", false},
 		{"a name stands for one registry while the manager runs", "registry.example.com", "other.example.com", true},
 		{"and a registry keeps its name", registry, `registries: {main: {driver: http, endpoint: "https://registry.example.com"}}`, true},
@@ -306,8 +319,8 @@ func TestChartRestartsTheManagersWhereTheyMustStartAnew(t *testing.T) {
 func TestReleasesHaveClusterObjectsOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	values := strings.Replace(example, "cluster: example", "cluster: example\n  namespaces: [orders]", 1)
-	objects, err := helmAs(t, "shop", values+evictions+"\nlint: {enabled: true}\nenroll: {enabled: true}\nstatusPage: {enabled: true}"+
-		"\npodCondition: {enabled: true}\npluginRoles: {enabled: true}"+monitoring+"  secure: true")
+	objects, err := helmAs(t, "shop", values+evictions+"  enroll: true\n  podCondition: true\nlint: {enabled: true}\n"+
+		"pluginRoles: {enabled: true}"+monitoring)
 	expect.NoError(t, err)
 	rendered := comparable(t, objects)
 	for _, o := range objects {
@@ -321,7 +334,7 @@ func TestReleasesHaveClusterObjectsOfTheirOwn(t *testing.T) {
 		}
 	}
 	for object, part := range map[string]string{
-		"Deployment/rollcall":                                "--eviction-webhook-name=shop-evictions",
+		"ConfigMap/rollcall-config":                          "name: shop-evictions",
 		"MutatingWebhookConfiguration/shop-evictions":        "operator: In\n      values:\n      - orders\n",
 		"ValidatingAdmissionPolicyBinding/shop-lint":         "- orders",
 		"ValidatingAdmissionPolicyBinding/shop-lint-unowned": "policyName: shop-lint-unowned",
@@ -430,7 +443,7 @@ func comparable(t *testing.T, objects []*unstructured.Unstructured) map[string]a
 			expect.NoError(t, yaml.Unmarshal([]byte(text), &content))
 			o.Object["data"] = content
 		case "Deployment":
-			unstructured.RemoveNestedField(o.Object, "spec", "template", "metadata", "annotations", "rollcall.dev/restarts-with")
+			unstructured.RemoveNestedField(o.Object, "spec", "template", "metadata", "annotations", "checksum/config")
 			containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
 			manager := containers[0].(map[string]any)
 			manager["image"], _, _ = strings.Cut(manager["image"].(string), ":")

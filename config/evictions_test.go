@@ -24,7 +24,7 @@ import (
 func TestEvictionsComponent(t *testing.T) {
 	t.Parallel()
 	objects := renderWith(t, "evictions")
-	name := app.Flags().Lookup("eviction-webhook-name").DefValue
+	name := configuration(t).Evictions.Name
 	webhooks := named[*admissionv1.MutatingWebhookConfiguration](t, objects, name).Webhooks
 	service, _ := named[*corev1.Service](t, objects, name), named[*corev1.Secret](t, objects, name)
 	container := named[*appsv1.Deployment](t, objects, "rollcall").Spec.Template.Spec.Containers[0]
@@ -51,7 +51,7 @@ func TestEvictionsComponent(t *testing.T) {
 	}
 	expect.Equal(t, want, webhooks[0], "the webhook")
 	port := slices.IndexFunc(container.Ports, func(p corev1.ContainerPort) bool { return p.Name == service.Spec.Ports[0].TargetPort.StrVal })
-	if port < 0 || !slices.Contains(container.Args, "--eviction-webhook-bind-address=:9443") || container.Ports[port].ContainerPort != 9443 {
+	if port < 0 || app.Flags().Lookup("eviction-webhook-bind-address").DefValue != ":9443" || container.Ports[port].ContainerPort != 9443 {
 		t.Errorf("the Service leads to port %s of %v, want where the manager listens", service.Spec.Ports[0].TargetPort.StrVal, container.Ports)
 	}
 	flags := app.Flags()
@@ -90,7 +90,7 @@ func TestAnotherNamespace(t *testing.T) {
 		t.Fatal("the guide has no replacements")
 	}
 	text, err := built(overlay(t, "namespace: platform\nresources: [HERE/default]\n"+
-		"components: [HERE/components/lint, HERE/components/evictions-cert-manager]\nreplacements:\n"+replacements, ""))
+		"components: [HERE/components/lint, HERE/components/evictions, HERE/components/evictions/cert-manager]\nreplacements:\n"+replacements, ""))
 	expect.NoError(t, err)
 	for line := range strings.Lines(text.String()) {
 		line = strings.TrimSpace(line)

@@ -41,10 +41,10 @@ func TestManagersHaveNamespacesOfTheirOwn(t *testing.T) {
 			webhook.ClientConfig.Service.Namespace != its || webhook.ClientConfig.Service.Name != "rollcall-evictions-"+name {
 			t.Errorf("%s is asked by %+v (-want +got):\n%s", its, webhook.ClientConfig.Service, diff)
 		}
-		deployment := named[*appsv1.Deployment](t, objects, its)
-		if args := deployment.Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--eviction-webhook-name=rollcall-evictions-"+name) {
-			t.Errorf("%s does not know its webhook by %q", its, args)
+		if got := c.Evictions; !got.Enabled || got.Name != "rollcall-evictions-"+name {
+			t.Errorf("%s does not know its webhook by %+v", its, got)
 		}
+		deployment := named[*appsv1.Deployment](t, objects, its)
 		if account := deployment.Spec.Template.Spec.ServiceAccountName; deployment.Namespace != its || account != its {
 			t.Errorf("%s runs in %s as %s", its, deployment.Namespace, account)
 		}

@@ -240,14 +240,14 @@ func TestConfigurationIsAcceptedWithEachCommentedField(t *testing.T) {
 	for line := range strings.Lines(only[*corev1.ConfigMap](t).Data["config.yaml"]) {
 		before, field, _ := strings.Cut(line, "# ")
 		key := strings.TrimSpace(strings.SplitN(field, ":", 2)[0])
-		if slices.Contains([]string{"tls", "caFile", "certFile", "keyFile", "auth", "tokenFile", "port", "metadata", "audit"}, key) {
+		if slices.Contains([]string{"tls", "caFile", "certFile", "keyFile", "auth", "tokenFile", "port", "metadata", "enroll", "podCondition", "statusPage", "evictions", "traces", "audit"}, key) {
 			line = before + field
 			shown++
 		}
 		lines = append(lines, line)
 	}
-	if shown != 9 {
-		t.Fatalf("found %d commented fields, want 9", shown)
+	if shown != 14 {
+		t.Fatalf("found %d commented fields, want 14", shown)
 	}
 	text := strings.Join(lines, "")
 	got, err := config.Parse([]byte(text), limits())
@@ -256,7 +256,7 @@ func TestConfigurationIsAcceptedWithEachCommentedField(t *testing.T) {
 	}
 	section := got.Registries[config.DefaultRegistry]
 	if section.TLS.CAFile == "" || section.TLS.KeyFile == "" || section.Auth.TokenFile == "" || got.Service.Port == 0 ||
-		len(got.Service.Metadata) == 0 || got.Audit.Path == "" {
+		len(got.Service.Metadata) == 0 || got.Audit.Path == "" || !got.Evictions.Enabled || !got.Enroll {
 		t.Errorf("got %+v, want the fields that were commented", got)
 	}
 }

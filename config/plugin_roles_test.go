@@ -53,7 +53,7 @@ func TestPluginRoles(t *testing.T) {
 		}
 	}
 	got := map[string][]string{}
-	for _, name := range []string{"rollcall-viewer", "rollcall-operator"} {
+	for _, name := range []string{"rollcall-viewer", "rollcall-operator", "rollcall-status-reader"} {
 		role := named[*rbacv1.Role](t, objects, name)
 		for _, rule := range role.Rules {
 			for _, resource := range rule.Resources {
@@ -62,8 +62,9 @@ func TestPluginRoles(t *testing.T) {
 		}
 	}
 	want := map[string][]string{
-		"rollcall-viewer":   {"get", "configmaps", "rollcall-config", "get", "leases", "rollcall", "list", "events"},
-		"rollcall-operator": {"patch", "leases", "rollcall"},
+		"rollcall-viewer":        {"get", "configmaps", "rollcall-config", "get", "leases", "rollcall", "list", "events"},
+		"rollcall-operator":      {"patch", "leases", "rollcall"},
+		"rollcall-status-reader": {"get", "list", "pods", "get", "list", "pods/proxy"},
 	}
 	expect.Equal(t, want, got, "what the roles give of the installation")
 }

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
@@ -63,6 +62,12 @@ func TestRunRefusesABadStart(t *testing.T) {
 			[]Option{fakes}, []string{"/nonexistent/config.yaml"}},
 		"no kubeconfig": {"the flag is named", minimal, []string{"--kubeconfig=/nonexistent/kubeconfig"},
 			[]Option{fakes}, []string{"--kubeconfig", "/nonexistent/kubeconfig"}},
+		"evictions outside a cluster": {"the namespace of its Service is not known", minimal + "evictions: {enabled: true}",
+			[]string{"--kubeconfig=" + kubeconfig(t, "http://127.0.0.1:1")}, []Option{fakes}, []string{"evictions.enabled", "POD_NAMESPACE"}},
+		"evictions that are not served": {"two choices contradict each other", minimal + "evictions: {enabled: true}",
+			[]string{"--eviction-webhook-bind-address=0"}, []Option{fakes}, []string{"evictions.enabled", "--eviction-webhook-bind-address"}},
+		"a page that is not served": {"two choices contradict each other", minimal + "statusPage: true",
+			[]string{"--metrics-bind-address=0"}, []Option{fakes}, []string{"statusPage", "--metrics-bind-address"}},
 		"an address that is taken": {"the flag is named", minimal, []string{
 			"--kubeconfig=" + kubeconfig(t, "http://127.0.0.1:1"), "--metrics-bind-address=" + taken.Addr().String()},
 			[]Option{fakes}, []string{"--metrics-bind-address", "in use"}},
@@ -111,7 +116,7 @@ func TestFlags(t *testing.T) {
 	want := flags{
 		config: "/etc/rollcall/config/config.yaml", metrics: metricsFlags{address: ":8080"}, healthAddress: ":8081",
 		pprofAddress: off, leaderElect: true, workers: 128,
-		evictions: evictionFlags{address: off, name: "rollcall-evictions", selfSigned: true, limit: 10 * time.Minute},
+		evictionsAddress: ":9443",
 	}
 	if fmt.Sprint(*f) != fmt.Sprint(want) {
 		t.Errorf("defaults are %+v, want %+v", *f, want)
@@ -121,13 +126,7 @@ func TestFlags(t *testing.T) {
 		"no workers":                  {"--workers=0"},
 		"no configuration":            {"--config="},
 		"no number":                   {"--workers=many"},
-		"no limit for evictions":      {"--eviction-webhook-bind-address=:9443", "--eviction-webhook-limit=0s"},
-		"evictions without a name":    {"--eviction-webhook-bind-address=:9443", "--eviction-webhook-name="},
-		"evictions in a dry run":      {"--eviction-webhook-bind-address=:9443", "--dry-run"},
-		"evictions outside a cluster": {"--eviction-webhook-bind-address=:9443"}, // POD_NAMESPACE is not set
-		"a page that is not served":   {"--status-page", "--metrics-bind-address=0"},
 		"an empty address":            {"--pprof-bind-address="},
-		"traces to no URL":            {"--traces-endpoint=collector:4318"},
 		"metrics that are not served": {"--metrics-secure", "--metrics-bind-address=0"},
 		"a certificate without use":   {"--metrics-cert-dir=/certs"},
 	} {

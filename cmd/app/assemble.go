@@ -75,12 +75,12 @@ type pods struct {
 func (a *app) newPods(own *prometheus.Registry) *pods {
 	p := &pods{
 		manager: a.manager, tracker: tracker.New(), state: clusterstate.New(a.manager.GetClient()), listed: make(chan struct{}),
-		identity: clusterstate.NewIdentity(a.manager.GetAPIReader(), a.logger.WithName("identity")), enrolling: a.flags.enroll,
+		identity: clusterstate.NewIdentity(a.manager.GetAPIReader(), a.logger.WithName("identity")), enrolling: a.features.Enroll,
 	}
 	writer, recorder := a.written()
 	p.reconciler = controller.New(controller.Options{
 		Client: writer, APIReader: a.manager.GetAPIReader(), Tracker: p.tracker, State: p.state, Recorder: recorder, Identity: p.identity,
-		Releases: metrics.NewReleaseMetrics(own), PodCondition: a.flags.podCondition && a.dryRun == nil, Trace: a.traces.reconciles(),
+		Releases: metrics.NewReleaseMetrics(own), PodCondition: a.features.PodCondition, Trace: a.traces.reconciles(),
 		Audit: a.audit, Namespaces: a.namespaces.watched, Workers: a.flags.workers, Clock: clock.RealClock{},
 		Ahead: a.lease.aheadOfLast, Listed: p.listed,
 	})

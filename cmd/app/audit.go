@@ -10,21 +10,21 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/rollcall-dev/rollcall/internal/audit"
-	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 )
 
-// openAudit returns nil where the configuration names no file, and in a dry run, which changes nothing.
-func (a *app) openAudit(c *config.Config, lost prometheus.Counter) (*audit.Log, error) {
-	if c.Audit.Path == "" || a.dryRun != nil {
+// openAudit returns nil where the configuration names no file.
+func (a *app) openAudit(lost prometheus.Counter) (*audit.Log, error) {
+	c := a.features.Audit
+	if c.Path == "" {
 		return nil, nil //nolint:nilnil // a nil *audit.Log writes nothing
 	}
 	host, _ := podName() // only for the reader
 	logger, often := a.logger.WithName("audit"), rate.Sometimes{Interval: time.Minute}
 	return audit.Open(audit.Options{
-		Path: c.Audit.Path, MaxSize: c.Audit.MaxSize, Name: host, Version: a.options.version,
+		Path: c.Path, MaxSize: c.MaxSize, Name: host, Version: a.options.version,
 		Failed: func(lines int, err error) {
 			lost.Add(float64(lines))
 			often.Do(func() {

@@ -44,6 +44,9 @@ func (o *options) checkConfig(ctx context.Context, f *flags) error {
 	if err != nil {
 		return err
 	}
+	if _, _, err := f.features(c); err != nil {
+		return err
+	}
 	d := &drivers{constructors: o.constructors, metrics: metrics.NewRegistryMetrics(prometheus.NewRegistry()), logger: o.log(f)}
 	opened, err := d.open(ctx, c)
 	if err = errors.Join(err, opened.closeBut(nil)); err != nil {

@@ -14,8 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/rollcall-dev/rollcall/internal/config"
-	"github.com/rollcall-dev/rollcall/internal/enroll"
-	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 )
 
 // Leader election. A leader that can't renew its lease stops after renewDeadline; the next one starts no sooner than
@@ -37,23 +35,19 @@ const writeTimeout = 5 * time.Second
 const off = "0"
 
 type flags struct {
-	config         string
-	kubeconfig     string
-	healthAddress  string
-	metrics        metricsFlags
-	pprofAddress   string
-	leaderElect    bool
-	leaseNamespace string
-	workers        int
-	dryRun         bool
-	evictions      evictionFlags
-	enroll         bool
-	podCondition   bool
-	statusPage     bool
-	tracesEndpoint string
-	checkConfig    bool
-	version        bool
-	zap            zap.Options
+	config           string
+	kubeconfig       string
+	healthAddress    string
+	metrics          metricsFlags
+	pprofAddress     string
+	leaderElect      bool
+	leaseNamespace   string
+	workers          int
+	dryRun           bool
+	evictionsAddress string
+	checkConfig      bool
+	version          bool
+	zap              zap.Options
 }
 
 // limits are what a configuration is held to besides.
@@ -95,18 +89,8 @@ func newFlags() (*flags, *flag.FlagSet) {
 	set.BoolVar(&f.dryRun, "dry-run", false,
 		"write nothing, and report what the manager would do in the log and in rollcall_dry_run_total: no call that changes "+
 			"the registry, no patch, no Event and no lease, so that it can run beside a manager that works")
-	f.evictions.bind(set)
-	set.BoolVar(&f.enroll, "enroll", false,
-		"give Rollcall's hooks to the CloneSets of namespaces with the label "+enroll.Label+"=true, and take them back where the label "+
-			"is gone; needs the right to patch CloneSets")
-	set.BoolVar(&f.podCondition, "pod-condition", false,
-		"write on each managed pod the condition "+string(lifecycle.ConditionInRotation)+"; needs the right to patch pods/status")
-	set.BoolVar(&f.statusPage, "status-page", false,
-		"serve the status page at /status of --metrics-bind-address: it names pods and services and shows what registries "+
-			"answer to everyone who can read the metrics")
-	set.StringVar(&f.tracesEndpoint, "traces-endpoint", "",
-		"the `URL` of an OTLP receiver over HTTP, http://collector:4318 for example, for a span for each reconcile, call to a registry "+
-			"and patch; OpenTelemetry's environment, such as OTEL_EXPORTER_OTLP_ENDPOINT, does the same")
+	set.StringVar(&f.evictionsAddress, "eviction-webhook-bind-address", ":9443",
+		"the `address` of the webhook that turns evictions into hooked deletions, where the configuration enables evictions")
 	set.BoolVar(&f.checkConfig, "check-config", false,
 		"check the configuration, the files that it names and what each driver accepts, and exit: the manager calls no registry and "+
 			"no API server")
@@ -147,7 +131,7 @@ func parseFlags(args []string, output io.Writer) (*flags, error) {
 func (f *flags) check(rest []string) error {
 	for _, of := range []struct{ name, address string }{
 		{"metrics", f.metrics.address}, {"health-probe", f.healthAddress}, {"pprof", f.pprofAddress},
-		{"eviction-webhook", f.evictions.address},
+		{"eviction-webhook", f.evictionsAddress},
 	} {
 		if of.address == "" { // a listener would take any port, on all interfaces
 			return fmt.Errorf("--%s-bind-address is empty: write 0 to turn it off", of.name)
@@ -160,12 +144,24 @@ func (f *flags) check(rest []string) error {
 		return errors.New("--config is empty: name the configuration file")
 	case f.workers < 1:
 		return fmt.Errorf("--workers: %d is too low: write 1 or more", f.workers)
-	case f.enroll && f.dryRun:
-		return errors.New("--enroll: a dry run changes no CloneSet: leave the flag out")
-	case f.statusPage && f.metrics.address == off:
-		return errors.New("--status-page needs an address: set --metrics-bind-address, :8080 for example")
 	default:
-		return errors.Join(f.metrics.check(), checkTraces(f.tracesEndpoint), f.evictions.check(f.dryRun))
+		return f.metrics.check()
+	}
+}
+
+// features are those of the configuration that this manager has. It refuses those for which it has no address.
+func (f *flags) features(c *config.Config) (has config.Features, leftOut []string, err error) {
+	has = c.Features
+	if f.dryRun {
+		has, leftOut = has.WithoutWrites()
+	}
+	switch {
+	case has.StatusPage && f.metrics.address == off:
+		return has, nil, fmt.Errorf("%s: statusPage needs an address: set --metrics-bind-address, :8080 for example", f.config)
+	case has.Evictions.Enabled && f.evictionsAddress == off:
+		return has, nil, fmt.Errorf("%s: evictions.enabled needs an address: set --eviction-webhook-bind-address, :9443 for example", f.config)
+	default:
+		return has, leftOut, nil
 	}
 }
 

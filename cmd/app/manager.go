@@ -55,6 +55,8 @@ type app struct {
 	manager ctrl.Manager
 	drivers *drivers
 	servers *servers
+	// features are those of the configuration at the start, without those that a dry run leaves out.
+	features config.Features
 	// traces is nil where they are off.
 	traces *traces
 	// audit is nil where the configuration has none.
@@ -89,14 +91,21 @@ func newManager(ctx context.Context, o *options, f *flags) (_ *app, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.traces, err = newTraces(ctx, f.tracesEndpoint, o.version); err != nil {
+	var leftOut []string
+	if a.features, leftOut, err = f.features(c); err != nil {
+		return nil, err
+	}
+	if len(leftOut) > 0 {
+		a.logger.Info("a dry run leaves out what these fields of the configuration switch on, since it writes", "fields", leftOut)
+	}
+	if a.traces, err = newTraces(ctx, a.features.Traces.Endpoint, o.version); err != nil {
 		return nil, err
 	}
 	own := prometheus.NewRegistry()
 	if f.dryRun {
 		a.dryRun = newDryRun(metrics.NewDryRunMetrics(own), a.logger)
 	}
-	if a.audit, err = a.openAudit(c, metrics.NewLostLines(own)); err != nil {
+	if a.audit, err = a.openAudit(metrics.NewLostLines(own)); err != nil {
 		return nil, fmt.Errorf("%s: audit.path: name a file on a volume that the manager may write, such as that of "+
 			"config/components/audit: %w", f.config, err)
 	}

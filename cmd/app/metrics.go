@@ -63,7 +63,7 @@ func (a *app) newMetricsServer(own *prometheus.Registry, page *statuspage.Page) 
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(
 		prometheus.Gatherers{ctrlmetrics.Registry, own}, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}))
-	if a.flags.statusPage {
+	if a.features.StatusPage {
 		page.Register(mux)
 		mux.HandleFunc("GET "+entries.LogPath, serveAudit(a.audit, a.logger))
 	}

@@ -70,11 +70,11 @@ func TestManagerServesProfiles(t *testing.T) {
 func TestManagerServesTheStatusPage(t *testing.T) {
 	t.Parallel()
 	api := newFakeAPI(t)
-	leader := api.StartManager("--status-page")
+	leader := api.StartManagerWith("statusPage: true")
 	holder, _, _ := strings.Cut(api.ExpectHeld(), "_")
 	leader.ExpectAnswer(leader.addresses.Metrics, "/status", http.StatusOK, "No pod waits", "OpenKruise is not installed", "<b>default</b>")
 	leader.ExpectAnswer(leader.addresses.Metrics, "/metrics", http.StatusOK, "go_goroutines")
-	standby := api.StartManager("--status-page")
+	standby := api.StartManagerWith("statusPage: true")
 	standby.ExpectAnswer(standby.addresses.Metrics, "/status.json", http.StatusOK, `"leads": false`, `"leader": "`+holder+`"`, `"registries": []`)
 	without := api.StartManager()
 	without.ExpectAnswer(without.addresses.Metrics, "/status", http.StatusNotFound, "not found")
@@ -278,12 +278,18 @@ type running struct {
 
 func (api *fakeAPI) StartManager(args ...string) *running {
 	api.t.Helper()
+	return api.StartManagerWith("", args...)
+}
+
+// StartManagerWith takes fields for the configuration.
+func (api *fakeAPI) StartManagerWith(fields string, args ...string) *running {
+	api.t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(api.t.Context()))
 	m := &running{
 		t: api.t, config: filepath.Join(api.t.TempDir(), "config.yaml"), cancel: cancel, done: make(chan error, 1),
 		one: &fake{}, two: &fake{},
 	}
-	m.Write(strings.Replace(minimal, "fake", "one", 1))
+	m.Write(strings.Replace(minimal, "fake", "one", 1) + fields)
 	args = append([]string{
 		"--config=" + m.config, "--kubeconfig=" + kubeconfig(api.t, api.url),
 		"--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0",

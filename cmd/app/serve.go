@@ -46,9 +46,9 @@ func (s *servers) listen(ctx context.Context, f *flags, metrics served, health h
 	}{
 		{"metrics", "metrics-bind-address", f.metrics.address, metrics, &s.addresses.Metrics},
 		{"health", "health-probe-bind-address", f.healthAddress, served{handler: health}, &s.addresses.Health},
-		{"evictions", "eviction-webhook-bind-address", f.evictions.address, evictions, &s.addresses.Evictions},
+		{"evictions", "eviction-webhook-bind-address", f.evictionsAddress, evictions, &s.addresses.Evictions},
 	} {
-		if server.address == off {
+		if server.address == off || server.handler == nil {
 			continue
 		}
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", server.address)

@@ -36,18 +36,7 @@ type traces struct {
 	provider *sdktrace.TracerProvider
 }
 
-// checkTraces refuses what the exporter would not understand.
-func checkTraces(endpoint string) error {
-	if endpoint == "" {
-		return nil
-	}
-	if u, err := url.Parse(endpoint); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return fmt.Errorf("--traces-endpoint %q: write the address of an OTLP receiver over HTTP, such as http://collector:4318", endpoint)
-	}
-	return nil
-}
-
-// newTraces returns nil where neither the flag nor OpenTelemetry's environment names a receiver. That environment has also the
+// newTraces returns nil where neither the configuration nor OpenTelemetry's environment names a receiver. That environment has also the
 // headers, certificates, the sampler and the attributes of the resource.
 func newTraces(ctx context.Context, endpoint, version string) (*traces, error) {
 	get := func(name string) string {
@@ -63,7 +52,7 @@ func newTraces(ctx context.Context, endpoint, version string) (*traces, error) {
 	if endpoint != "" {
 		full, err := url.JoinPath(endpoint, "v1", "traces")
 		if err != nil {
-			return nil, fmt.Errorf("--traces-endpoint: %w", err)
+			return nil, fmt.Errorf("traces.endpoint: %w", err)
 		}
 		options = append(options, otlptracehttp.WithEndpointURL(full))
 	}

@@ -39,6 +39,8 @@ const (
 
 // Config is a configuration that was checked. It is never changed: a reload makes another one.
 type Config struct {
+	Features
+
 	// Cluster is the owner mark in the registry.
 	Cluster string
 	// Namespaces are those to watch, sorted; empty means all.
@@ -59,7 +61,6 @@ type Config struct {
 	PanicThreshold    int
 	Resync            Resync
 	OnRegistryFailure lifecycle.FailurePolicy
-	Audit             Audit
 	// Guard is [GuardAuto], [GuardAlways] or [GuardNever].
 	Guard string
 
@@ -86,14 +87,6 @@ type Resync struct {
 	Interval time.Duration
 	// MaxRemovals is how many of this cluster's entries one comparison may remove: a number, or a percentage.
 	MaxRemovals intstr.IntOrString
-}
-
-// Audit says where the lines are written from which receipts are made.
-type Audit struct {
-	// Path is the file; empty writes none.
-	Path string
-	// MaxSize is how many bytes the file may have before it is moved to Path.1, which it replaces.
-	MaxSize int64
 }
 
 // TimeoutLimit is what a registry's timeout must stay below: half of what is left of the lease after three tries to renew it. A call
@@ -188,9 +181,8 @@ func CheckReload(current, next *Config) error {
 		problems = append(problems, field.Invalid(field.NewPath("namespaces"), strings.Join(next.Namespaces, ","),
 			"can't change while the manager runs: restart it"))
 	}
-	if next.Audit != current.Audit {
-		problems = append(problems, field.Invalid(field.NewPath("audit"), next.Audit.Path,
-			"can't change while the manager runs: restart it"))
+	for _, name := range current.differ(next.Features) {
+		problems = append(problems, field.Invalid(field.NewPath(name), field.OmitValueType{}, "can't change while the manager runs: restart it"))
 	}
 	return problems.ToAggregate()
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -58,6 +59,7 @@ func TestParseDefaults(t *testing.T) {
 		Resync:            Resync{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")},
 		OnRegistryFailure: lifecycle.FailurePolicy{After: 10 * time.Minute},
 		Guard:             "Auto",
+		Features:          Features{Evictions: Evictions{Limit: 10 * time.Minute, Name: "rollcall-evictions"}},
 		single:            true,
 	}
 	if diff := cmp.Diff(want, got, unexported()...); diff != "" {
@@ -101,6 +103,11 @@ panicThreshold: 30%
 resync: {interval: 30s, maxRemovals: 5}
 onRegistryFailure: {preDelete: Proceed, inPlaceUpdate: Proceed, after: 90s}
 guard: Always
+enroll: true
+podCondition: true
+statusPage: true
+evictions: {enabled: true, limit: 2m, name: shop-evictions}
+traces: {endpoint: "http://collector:4318"}
 audit: {path: /var/lib/audit.jsonl, maxSize: 2Mi}
 `), 0o600); err != nil {
 		t.Fatal(err)
@@ -142,8 +149,13 @@ audit: {path: /var/lib/audit.jsonl, maxSize: 2Mi}
 		Resync:            Resync{Interval: 30 * time.Second, MaxRemovals: intstr.FromInt32(5)},
 		OnRegistryFailure: lifecycle.FailurePolicy{PreDelete: true, InPlaceUpdate: true, After: 90 * time.Second},
 		Guard:             "Always",
-		Audit:             Audit{Path: "/var/lib/audit.jsonl", MaxSize: 2 << 20},
-		single:            true,
+		Features: Features{
+			Enroll: true, PodCondition: true, StatusPage: true,
+			Evictions: Evictions{Enabled: true, Limit: 2 * time.Minute, Name: "shop-evictions"},
+			Traces:    Traces{Endpoint: "http://collector:4318"},
+			Audit:     Audit{Path: "/var/lib/audit.jsonl", MaxSize: 2 << 20},
+		},
+		single: true,
 	}
 	if diff := cmp.Diff(want, got, unexported()...); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -241,6 +253,10 @@ func TestParseRefuses(t *testing.T) {
 		"removals above all":   {"there are no more than all", with("", "resync: {maxRemovals: 101%}"), []string{"resync.maxRemovals", "101%"}},
 		"removals below none":  {"nothing can be put back this way", with("", "resync: {maxRemovals: -1}"), []string{"resync.maxRemovals", "-1"}},
 		"half a removal":       {"entries are counted", with("", "resync: {maxRemovals: 1.5}"), []string{"resync.maxRemovals", "1.5"}},
+		"an eviction's limit":  {"it would be let through as it comes", with("", "evictions: {limit: 0s}"), []string{"evictions.limit", "1s"}},
+		"a webhook's name":     {"it is a Service's", with("", "evictions: {name: A.b}"), []string{"evictions.name", "Service, Secret"}},
+		"traces to no URL":     {"the exporter would guess", with("", "traces: {endpoint: collector:4318}"), []string{"traces.endpoint", "http://collector:4318"}},
+		"a secret for traces":  {"the file is no place for it", with("", "traces: {endpoint: 'http://me:secret@collector'}"), []string{"traces.endpoint", "environment"}},
 		"audit without a file": {"the manager has no place of its own", with("", "audit: {}"), []string{"audit.path: Required", "name the file"}},
 		"audit somewhere":      {"the working directory may be any", with("", "audit: {path: a.jsonl}"), []string{"audit.path", "absolute path"}},
 		"a tiny audit log":     {"it would hold no rollout", with("", "audit: {path: /a, maxSize: 10Ki}"), []string{"audit.maxSize", "1Mi or more"}},
@@ -494,5 +510,16 @@ func TestCheckReload(t *testing.T) {
 	err := CheckReload(before, &Config{Cluster: "prod-2"})
 	for _, part := range []string{`cluster: Invalid value: "prod-2"`, `write "prod-1", or restart`, "namespaces: Invalid value", "restart it"} {
 		expect.Error(t, "what can't change is named", err, part)
+	}
+	for i := range reflect.TypeFor[Features]().NumField() {
+		next := *before
+		switch field := reflect.ValueOf(&next.Features).Elem().Field(i); field.Kind() {
+		case reflect.Bool:
+			field.SetBool(true)
+		default:
+			field.Field(0).Set(map[reflect.Kind]reflect.Value{reflect.Bool: reflect.ValueOf(true), reflect.String: reflect.ValueOf("x")}[field.Field(0).Kind()])
+		}
+		name := reflect.TypeFor[Features]().Field(i).Name
+		expect.Error(t, "it was made at the start", CheckReload(before, &next), strings.ToLower(name[:1])+name[1:]+": Invalid value: can't change")
 	}
 }

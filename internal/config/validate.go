@@ -5,13 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -43,28 +41,8 @@ func (c *Config) read(o *object, limits Limits) {
 			After:         o.duration("after", 10*time.Minute, 0),
 		}
 	})
-	o.object("audit", func(o *object) { c.Audit = o.audit() })
+	c.Features = o.features()
 	c.Guard = o.oneOf("guard", GuardAuto, GuardAlways, GuardNever)
-}
-
-// leastAudit holds the lines of a rollout of some hundred pods.
-const leastAudit = 1 << 20
-
-func (o *object) audit() Audit {
-	a, size := Audit{Path: o.text("path")}, cmp.Or(o.text("maxSize"), "16Mi")
-	if o.fields == nil {
-		return Audit{}
-	}
-	if a.Path == "" {
-		o.required("path", "name the file for the lines of receipts, on a volume that outlives the container")
-	} else if !filepath.IsAbs(a.Path) {
-		o.invalid("path", a.Path, "write an absolute path, such as /var/lib/rollcall/audit.jsonl")
-	}
-	quantity, err := resource.ParseQuantity(size)
-	if a.MaxSize = quantity.Value(); err != nil || a.MaxSize < leastAudit {
-		o.invalid("maxSize", size, "write 1Mi or more: two files of this size are kept")
-	}
-	return a
 }
 
 func (o *object) cluster(name string) string {

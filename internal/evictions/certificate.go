@@ -9,6 +9,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -85,7 +86,7 @@ func (c *Certificate) read(ctx context.Context) error {
 
 // Issuer makes the certificate, puts it into the Secret, and its authority into the webhook configuration. It replaces it long
 // before it ends, authority first, so that the API server trusts what is served at any moment. The authority's key is kept
-// nowhere. Only the leader issues.
+// nowhere. Only the leader issues, and none where an annotation of the webhook configuration has cert-manager do it.
 type Issuer struct {
 	// Server reads from the API server.
 	Server client.Client
@@ -117,8 +118,20 @@ func repeat(logger logr.Logger, what string, do func(context.Context) error) man
 	}
 }
 
+// othersIssue begins the annotations by which others bring the certificate: cert-manager's.
+const othersIssue = "cert-manager.io/inject-"
+
 // keep issues a certificate where there is none that is good, and has the webhook configuration trust it.
 func (i *Issuer) keep(ctx context.Context) error {
+	var configuration admissionv1.MutatingWebhookConfiguration
+	if err := i.Server.Get(ctx, client.ObjectKey{Name: i.Name}, &configuration); err != nil {
+		return missing(err)
+	}
+	for annotation := range configuration.Annotations {
+		if strings.HasPrefix(annotation, othersIssue) {
+			return nil
+		}
+	}
 	var secret corev1.Secret
 	if err := i.Server.Get(ctx, client.ObjectKey{Namespace: i.Namespace, Name: i.Name}, &secret); err != nil {
 		return missing(err)
@@ -177,7 +190,7 @@ func (i *Issuer) trust(ctx context.Context, authorities []byte) error {
 // missing says what brings an object that is not there, or may not be read.
 func missing(err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-		return fmt.Errorf("%w: apply config/components/evictions, or set evictions.enabled in the chart", err)
+		return fmt.Errorf("%w: apply config/components/evictions, or, with the chart, set config.evictions.enabled", err)
 	}
 	return err
 }

@@ -131,6 +131,19 @@ func TestCertificateIsRenewedWithoutAMomentOfDistrust(t *testing.T) {
 	}
 }
 
+// TestCertManagersCertificateIsLeftAlone: two issuers would undo each other's work.
+func TestCertManagersCertificateIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	c := s.configuration()
+	c.Annotations = map[string]string{"cert-manager.io/inject-ca-from": "system/hold"}
+	expect.NoError(t, s.api.Update(t.Context(), c))
+	s.Keep()
+	if s.writes != 0 {
+		t.Errorf("%d writes, want none", s.writes)
+	}
+}
+
 func TestAuthorityIsPutBack(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -108,10 +108,10 @@ func (c *cluster) proxyError(err error, name string) error {
 		return nil
 	case apierrors.IsForbidden(err):
 		return &exitError{exitForbidden, fmt.Errorf(
-			"you may not get pods/proxy in namespace %s, or not the pods there: the Role rollcall-status-reader, which comes with the "+
-				"status page, allows both", c.installation)}
+			"you may not get pods/proxy in namespace %s, or not the pods there: the Role rollcall-status-reader of "+
+				"config/components/plugin-roles, pluginRoles.enabled in the chart, allows both", c.installation)}
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("the manager %s runs without --status-page, or is older than this plugin", name)
+		return fmt.Errorf("the manager %s runs without statusPage: true, or is older than this plugin", name)
 	case apierrors.IsBadRequest(err):
 		return fmt.Errorf("the manager %s runs with --metrics-secure, and the API server's proxy does not pass on who asks: "+
 			"forward the pod's port and read it with a token, as docs/status-page.md says", name)

@@ -188,7 +188,7 @@ func TestApproveNamesThem(t *testing.T) {
 		},
 		"no page": {
 			reason: "it is off by default", status: http.StatusNotFound,
-			wants: []string{"No more than the line above can be shown: the manager rollcall-0 runs without --status-page", "names at most three of them."},
+			wants: []string{"No more than the line above can be shown: the manager rollcall-0 runs without statusPage: true", "names at most three of them."},
 		},
 	}, func(t *testing.T, c row) {
 		api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -238,7 +238,7 @@ func TestMayNotAsk(t *testing.T) {
 		},
 	})
 	_, err := c.known(t.Context(), &world{lease: leaseHeld(now)}, "")
-	expect.Error(t, "most people may not read the manager's pod", err, "the Role rollcall-status-reader, which comes with the status page, allows both")
+	expect.Error(t, "most people may not read the manager's pod", err, "the Role rollcall-status-reader of config/components/plugin-roles")
 }
 
 // TestViewWithoutALeader: what a view says, and that a watch finds only once that a Lease is renewed no longer.

@@ -167,10 +167,11 @@ func (sh *shell) expectToManage(own *cluster.Cluster, k8s client.WithWatch) stri
 	expect.NoError(sh.T, err)
 	r := startRegistry(sh.T)
 	config := defaultConfiguration(r.URL(), "prod", "shop")
+	config["enroll"], config["podCondition"] = true, true
 	for _, object := range slices.Concat([]client.Object{config.configMap("rollcall-system")}, readComponent(sh.T, "enroll"), readComponent(sh.T, "pod-condition")) {
 		expect.NoError(sh.T, k8s.Create(sh.Context(), object))
 	}
-	m := prepareManager(sh.T, "guides", as, config, "--leader-elect=true", "--leader-election-namespace=rollcall-system", "--enroll", "--pod-condition")
+	m := prepareManager(sh.T, "guides", as, config, "--leader-elect=true", "--leader-election-namespace=rollcall-system")
 	restart(sh.T, m)
 	pods, err := watchPods(sh.Context(), k8s)
 	expect.NoError(sh.T, err)

@@ -14,7 +14,7 @@ import (
 func TestPodCondition(t *testing.T) {
 	t.Parallel()
 	install(t, "pod-condition", "pod-condition")
-	s := alone(t, "pod-condition", nil, "--pod-condition")
+	s := alone(t, "pod-condition", func(c configuration) { c["podCondition"] = true })
 	s.style, s.troubled, s.conditioned = finalizer, false, true
 	before := s.Begin(inPlace, replicas(2), func(set *kruisev1alpha1.CloneSet) {
 		gates := &set.Spec.Template.Spec.ReadinessGates

@@ -56,7 +56,8 @@ func TestEnrolment(t *testing.T) {
 	t.Parallel()
 	const namespace = "enrolment"
 	config := defaultConfiguration(env.registry.URL(), namespace)
-	s := newScenario(t, startManager(t, namespace, config, "--enroll"), env.registry, labels, namespace)
+	config["enroll"] = true
+	s := newScenario(t, startManager(t, namespace, config), env.registry, labels, namespace)
 	install(t, "enroll", namespace)
 	s.troubled, s.port = true, servePods(t)
 	f := &fleet{scenario: s, size: fleetSize(t), pods: map[string]string{}, specs: map[string]string{}}
@@ -300,7 +301,8 @@ func TestEnrolmentAfterAReload(t *testing.T) {
 	t.Parallel()
 	const namespace = "enrolment-reload"
 	config := defaultConfiguration(env.registry.URL(), namespace)
-	s := newScenario(t, startManager(t, namespace, config, "--enroll"), env.registry, labels, namespace)
+	config["enroll"] = true
+	s := newScenario(t, startManager(t, namespace, config), env.registry, labels, namespace)
 	s.troubled = true
 	install(s.T, "enroll", s.ns)
 	s.Create(replicas(1), unhooked, func(set *kruisev1alpha1.CloneSet) { set.Spec.Template.Spec.Containers[0].Ports = nil })

@@ -50,7 +50,7 @@ func TestEvictions(t *testing.T) {
 	}
 	config := defaultConfiguration(env.registry.URL(), namespaces...)
 	// Where the leader dies while other stories end, their pods are gone when the next one leads, and most entries with them.
-	config["resync"] = map[string]any{"maxRemovals": "100%"}
+	config["resync"], config["evictions"] = map[string]any{"maxRemovals": "100%"}, map[string]any{"enabled": true}
 	flags := append(elect(t, "evictions-lease"), "--eviction-webhook-bind-address=127.0.0.1:0")
 	leader := startInCluster(t, "evictions-leader", config, flags...)
 	standby := startInCluster(t, "evictions-standby", config, flags...)
@@ -114,7 +114,13 @@ func installEvictions(t *testing.T, m *rollcall, namespace string) {
 
 func readComponent(t *testing.T, name string) []client.Object {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join("..", "..", "config", "components", name, "*.yaml"))
+	return readComponents(t, name+"/*")
+}
+
+// readComponents reads the files of a pattern.
+func readComponents(t *testing.T, pattern string) []client.Object {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("..", "..", "config", "components", pattern+".yaml"))
 	expect.NoError(t, err)
 	var objects []client.Object
 	for _, file := range files {

@@ -21,7 +21,9 @@ import (
 func TestSecureMetrics(t *testing.T) {
 	t.Parallel()
 	const name = "secure-metrics"
-	install(t, "metrics-secure", name)
+	for _, object := range readComponents(t, "prometheus/*role*") {
+		expect.NoError(t, env.client.Create(t.Context(), object))
+	}
 	reader, err := account.Install(t.Context(), env.cluster.Config(), in(name))
 	expect.NoError(t, err)
 	expect.NoError(t, env.client.Create(t.Context(), &rbacv1.ClusterRoleBinding{

@@ -66,7 +66,8 @@ func TestMovingOver(t *testing.T) {
 	m.expectLook(m.byNode)
 
 	t.Log("All, by the configuration and the namespace.")
-	m.restart("App", "--enroll")
+	m.config["enroll"] = true
+	m.restart("App")
 	m.expectNoEvents(three.blocks[0])
 	m.awaitRollout("web:2", true)
 	m.update("web:3", "app")
@@ -347,7 +348,7 @@ func (m *move) expectNoEvents(commands string) {
 	}
 }
 
-func (m *move) restart(registeredBy string, flags ...string) {
+func (m *move) restart(registeredBy string) {
 	m.Helper()
 	section := m.config["registry"].(map[string]any)
 	if section["registeredBy"] = registeredBy; registeredBy == "" {
@@ -355,7 +356,7 @@ func (m *move) restart(registeredBy string, flags ...string) {
 	}
 	expect.NoError(m.T, m.manager.Configure(m.config))
 	m.manager.Kill()
-	m.manager.Flags = flags
+	m.manager.Flags = nil // --dry-run
 	restart(m.T, m.manager)
 }
 

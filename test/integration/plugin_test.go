@@ -23,7 +23,6 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/rollcall-dev/rollcall/internal/plugin"
 	"github.com/rollcall-dev/rollcall/internal/statuspage"
@@ -79,12 +78,14 @@ func (k *kubectl) ExpectNo(arguments string, words ...string) {
 	}
 }
 
+func withPage(c configuration) { c["statusPage"] = true }
+
 // TestKubectlPlugin: a person looks at pods that serve, finds the one that waits and why, and lets it go. The status page shows the
 // same.
 func TestKubectlPlugin(t *testing.T) {
 	t.Parallel()
 	const installation = "plugin-manager"
-	s := alone(t, "plugin", nil, append(elect(t, installation), "--status-page")...)
+	s := alone(t, "plugin", withPage, elect(t, installation)...)
 	s.Create(inPlace, replicas(2), func(set *kruisev1alpha1.CloneSet) { set.Spec.UpdateStrategy.MaxUnavailable = nil })
 	s.ExpectSteady()
 	person := s.Kubectl("admin", env.cluster.Config())
@@ -164,7 +165,7 @@ func TestKubectlPluginAsksTheManager(t *testing.T) {
 	t.Parallel()
 	host := addressOfMachine(t)
 	const installation = "plugin-registry-manager"
-	s := alone(t, "plugin-registry", nil, append(elect(t, installation), "--status-page",
+	s := alone(t, "plugin-registry", withPage, append(elect(t, installation),
 		"--metrics-bind-address="+host+":0", "--health-probe-bind-address="+host+":0")...)
 	pod := s.Begin(replicas(1))[0]
 	s.must(s.k8s.Create(s.Context(), s.manager.config.configMap(installation)))
@@ -186,12 +187,14 @@ func TestKubectlPluginAsksTheManager(t *testing.T) {
 		k.installation, k.as = installation, user
 		return k
 	}
-	shipped := &rbacv1.Role{}
-	text, err := os.ReadFile("../../config/components/status-page/role.yaml")
-	s.must(err)
-	s.must(yaml.UnmarshalStrict(text, shipped))
-	onCall := person("on-call", shipped.Rules)
-	guest := person("guest", append(slices.DeleteFunc(slices.Clone(shipped.Rules),
+	var shipped []rbacv1.PolicyRule
+	for _, object := range kustomize(t, "config", "components", "plugin-roles") {
+		if role, is := object.(*rbacv1.Role); is && (role.Name == "rollcall-viewer" || role.Name == "rollcall-status-reader") {
+			shipped = append(shipped, role.Rules...)
+		}
+	}
+	onCall := person("on-call", shipped)
+	guest := person("guest", append(slices.DeleteFunc(slices.Clone(shipped),
 		func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "pods/proxy") }),
 		rbacv1.PolicyRule{APIGroups: []string{""}, Verbs: []string{"get", "list"}, Resources: []string{"pods"}}))
 	onCall.Expect(0, "status", "REGISTRY and the manager's own REASON are not shown: reading the manager's pod:")

@@ -113,7 +113,7 @@ func turnsUnready(s *scenario) {
 func TestPodThatStaysOut(t *testing.T) {
 	t.Parallel()
 	const installation = "stays-out-manager"
-	s := alone(t, "stays-out", nil, append(elect(t, installation), "--status-page")...)
+	s := alone(t, "stays-out", withPage, elect(t, installation)...)
 	person := s.Kubectl("admin", env.cluster.Config())
 	s.must(s.k8s.Create(s.Context(), s.manager.config.configMap(installation)))
 	person.installation = installation

@@ -20,8 +20,8 @@ func TestReceipt(t *testing.T) {
 	const installation = "receipt-manager"
 	log := filepath.Join(t.TempDir(), "audit.jsonl")
 	s := alone(t, "receipt", func(c configuration) {
-		c["drain"], c["audit"] = "1s", map[string]any{"path": log}
-	}, append(elect(t, installation), "--status-page", "--metrics-bind-address="+host+":0")...)
+		c["drain"], c["statusPage"], c["audit"] = "1s", true, map[string]any{"path": log}
+	}, append(elect(t, installation), "--metrics-bind-address="+host+":0")...)
 	pods := s.Begin(inPlace, replicas(3))
 	person := s.Kubectl("admin", env.cluster.Config())
 	person.installation = installation

@@ -93,7 +93,9 @@ func TestTraces(t *testing.T) {
 	t.Cleanup(server.Close)
 	parents := &seenParents{}
 	registry := startRegistry(t, parents.before)
-	manager := startManager(t, "traces", defaultConfiguration(registry.URL(), "traces"), "--traces-endpoint="+server.URL)
+	config := defaultConfiguration(registry.URL(), "traces")
+	config["traces"] = map[string]any{"endpoint": server.URL}
+	manager := startManager(t, "traces", config)
 	s := newScenario(t, manager, registry, labels, "traces")
 	pod := s.Begin(replicas(1))[0]
 	s.await("the spans of the pod", func() error {

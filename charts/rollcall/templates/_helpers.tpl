@@ -43,7 +43,32 @@ subjects:
 
 {{- /* The webhook configuration is the cluster's, and the Service and the Secret have its name. */ -}}
 {{- define "rollcall.evictions" -}}
-{{ .Release.Name }}-evictions
+{{ dig "evictions" "name" "" .Values.config | default (printf "%s-evictions" .Release.Name) }}
+{{- end }}
+
+{{- /* The configuration that the manager gets. */ -}}
+{{- define "rollcall.config" -}}
+{{- $config := deepCopy .Values.config }}
+{{- if not $config.registry }}{{ $config = omit $config "registry" }}{{ end }}
+{{- if and (dig "evictions" "enabled" false $config) (ne .Release.Name "rollcall") }}
+{{- $_ := set $config.evictions "name" (include "rollcall.evictions" .) }}
+{{- end }}
+{{- toYaml $config }}
+{{- end }}
+
+{{- /* Whether the metrics go out over HTTPS to those whom the API server allows: where something in the chart reads them. */ -}}
+{{- define "rollcall.secure" -}}
+{{- with .Values.metrics }}{{ if and .secure (or .service.enabled .serviceMonitor.enabled) }}true{{ end }}{{ end }}
+{{- end }}
+
+{{- /* Whether the audit log needs the chart's volume: where none of the user's is mounted there. */ -}}
+{{- define "rollcall.audit" -}}
+{{- $path := dig "audit" "path" "" .Values.config }}
+{{- $mounted := false }}
+{{- range .Values.extraVolumeMounts }}
+{{- if hasPrefix (printf "%s/" (trimSuffix "/" .mountPath)) $path }}{{ $mounted = true }}{{ end }}
+{{- end }}
+{{- if and $path (not $mounted) }}true{{ end }}
 {{- end }}
 
 {{- define "rollcall.check" -}}
@@ -60,13 +85,8 @@ subjects:
 {{- if not $config.hooks.owned }}
 {{- fail "config.hooks.owned is empty: write the label keys and finalizers that Rollcall sets and clears, such as --set 'config.hooks.owned={example.com/*}'" }}
 {{- end }}
-{{- if and (dig "audit" "path" "" $config) (not .Values.audit.enabled) (not .Values.extraVolumes) }}
-{{- fail "config.audit.path is set and audit.enabled is not: the manager has no volume to write to; set audit.enabled, or mount one of your own by extraVolumes" }}
-{{- end }}
-{{- range $part, $on := dict "evictions" .Values.evictions.enabled "enroll" .Values.enroll.enabled }}
-{{- if and $on (regexMatch " --?dry-run(=[1tT]\\w*)? " (printf " %s " (join "  " $.Values.extraArgs))) }}
-{{- fail (printf "%s.enabled is set and extraArgs has --dry-run: a manager that writes nothing can't do that; leave %s.enabled out until the dry run has ended" $part $part) }}
-{{- end }}
+{{- if and (include "rollcall.audit" .) (not (hasPrefix "/var/lib/rollcall/" $config.audit.path)) }}
+{{- fail "config.audit.path is in no volume: set a path in /var/lib/rollcall/, where the chart mounts one, or mount one of your own by extraVolumes and extraVolumeMounts" }}
 {{- end }}
 {{- end }}
 
@@ -76,5 +96,5 @@ subjects:
 {{- range $name, $registry := .Values.config.registries | default (dict "default" .Values.config.registry) }}
 {{- $_ := set $registries $name (pick $registry "driver" "endpoint" "options") }}
 {{- end }}
-{{- set (pick .Values.config "cluster" "namespaces" "audit") "registries" $registries | toJson }}
+{{- set (pick .Values.config "cluster" "namespaces" "enroll" "podCondition" "statusPage" "evictions" "traces" "audit") "registries" $registries | toJson }}
 {{- end }}

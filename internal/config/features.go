@@ -1,0 +1,123 @@
+package config
+
+import (
+	"cmp"
+	"net/url"
+	"path/filepath"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Features are off unless the file switches them on, and hold for the life of the process.
+type Features struct {
+	// Enroll gives Rollcall's hooks to the CloneSets of the namespaces that ask for it.
+	Enroll bool
+	// PodCondition has each managed pod show whether it is in rotation.
+	PodCondition bool
+	StatusPage   bool
+	Evictions    Evictions
+	Traces       Traces
+	Audit        Audit
+}
+
+// Evictions says how evictions of managed pods become deletions that the hooks hold up.
+type Evictions struct {
+	Enabled bool
+	// Limit is how long an eviction waits for OpenKruise.
+	Limit time.Duration
+	// Name is that of the webhook's Service, Secret and MutatingWebhookConfiguration.
+	Name string
+}
+
+// Traces says where spans go.
+type Traces struct {
+	// Endpoint is the URL of an OTLP receiver over HTTP; empty means none but that of OpenTelemetry's environment.
+	Endpoint string
+}
+
+// Audit says where the lines are written from which receipts are made.
+type Audit struct {
+	// Path is the file; empty writes none.
+	Path string
+	// MaxSize is how many bytes the file may have before it is moved to Path.1, which it replaces.
+	MaxSize int64
+}
+
+// leastAudit holds the lines of a rollout of some hundred pods.
+const leastAudit = 1 << 20
+
+func (o *object) features() Features {
+	f := Features{Enroll: o.flag("enroll"), PodCondition: o.flag("podCondition"), StatusPage: o.flag("statusPage")}
+	o.object("evictions", func(o *object) { f.Evictions = o.evictions() })
+	o.object("traces", func(o *object) { f.Traces = Traces{Endpoint: o.receiver("endpoint")} })
+	o.object("audit", func(o *object) { f.Audit = o.audit() })
+	return f
+}
+
+func (o *object) evictions() Evictions {
+	e := Evictions{
+		Enabled: o.flag("enabled"), Limit: o.duration("limit", 10*time.Minute, time.Second),
+		Name: cmp.Or(o.text("name"), "rollcall-evictions"),
+	}
+	if len(validation.IsDNS1035Label(e.Name)) > 0 {
+		o.invalid("name", e.Name, "set the name of the webhook's Service, Secret and MutatingWebhookConfiguration")
+	}
+	return e
+}
+
+func (o *object) receiver(name string) string {
+	endpoint := o.text(name)
+	u, err := url.Parse(endpoint)
+	if endpoint != "" && (err != nil || u.Host == "" || u.User != nil || u.Scheme != "http" && u.Scheme != "https") {
+		o.invalid(name, field.OmitValueType{}, "set the URL of an OTLP receiver over HTTP, such as http://collector:4318; credentials "+
+			"belong into OpenTelemetry's environment")
+	}
+	return endpoint
+}
+
+func (o *object) audit() Audit {
+	a, size := Audit{Path: o.text("path")}, cmp.Or(o.text("maxSize"), "16Mi")
+	if o.fields == nil {
+		return Audit{}
+	}
+	if a.Path == "" {
+		o.required("path", "name the file for the lines of receipts, on a volume that outlives the container")
+	} else if !filepath.IsAbs(a.Path) {
+		o.invalid("path", a.Path, "write an absolute path, such as /var/lib/rollcall/audit.jsonl")
+	}
+	quantity, err := resource.ParseQuantity(size)
+	if a.MaxSize = quantity.Value(); err != nil || a.MaxSize < leastAudit {
+		o.invalid("maxSize", size, "write 1Mi or more: two files of this size are kept")
+	}
+	return a
+}
+
+// WithoutWrites leaves out what writes something, and returns the fields of that.
+func (f Features) WithoutWrites() (left Features, out []string) {
+	left = Features{StatusPage: f.StatusPage, Traces: f.Traces, Evictions: f.Evictions}
+	left.Evictions.Enabled = false
+	return left, f.differ(left)
+}
+
+// differ returns the fields of the file that differ.
+func (f Features) differ(other Features) (fields []string) {
+	for _, of := range []struct {
+		name    string
+		differs bool
+	}{
+		{"enroll", f.Enroll != other.Enroll},
+		{"podCondition", f.PodCondition != other.PodCondition},
+		{"statusPage", f.StatusPage != other.StatusPage},
+		{"evictions", f.Evictions != other.Evictions},
+		{"traces", f.Traces != other.Traces},
+		{"audit", f.Audit != other.Audit},
+	} {
+		if of.differs {
+			fields = append(fields, of.name)
+		}
+	}
+	return fields
+}
