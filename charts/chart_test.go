@@ -130,8 +130,16 @@ func TestChartRefusesValues(t *testing.T) {
 		},
 		"both forms of a registry": {
 			reason: "the manager would refuse it too, but later",
-			values: "config: {cluster: a, registry: {driver: memory}, registries: {b: {driver: memory}}}",
+			values: "config: {cluster: a, registry: {driver: memory}, registries: [{name: b, driver: memory}]}",
 			want:   "config.registry and config.registries are both set",
+		},
+		"a registry of a list without a name": {
+			reason: "no pod could choose it, and the manager would refuse it",
+			values: "config: {cluster: a, registries: [{driver: memory}]}", want: "missing property 'name'",
+		},
+		"the only registry with a name": {
+			reason: "the manager would refuse it",
+			values: strings.Replace(example, "registry: {", "registry: {name: main, ", 1), want: "/config/registry/name",
 		},
 		"no keys": {
 			reason: "Rollcall would manage no pod",
@@ -305,8 +313,8 @@ func TestChartRestartsTheManagersWhereTheyMustStartAnew(t *testing.T) {
 		{"its server is made once", "cluster: example", "cluster: example\n  evictions: {enabled: true}", true},
 		{"a running manager applies it", "cluster: example", "cluster: example\n  drain: 7s", false},
 		{"a name stands for one registry while the manager runs", "registry.example.com", "other.example.com", true},
-		{"and a registry keeps its name", registry, `registries: {main: {driver: http, endpoint: "https://registry.example.com"}}`, true},
-		{"default is the name of the only one", registry, `registries: {default: {driver: http, endpoint: "https://registry.example.com"}}`, false},
+		{"and a registry keeps its name", registry, `registries: [{name: main, driver: http, endpoint: "https://registry.example.com"}]`, true},
+		{"default is the name of the only one", registry, `registries: [{name: default, driver: http, endpoint: "https://registry.example.com"}]`, false},
 		{"it is the same registry", "5s", "3s", false},
 	} {
 		if now := template(c.former, c.now); (now != before) != c.restarts {

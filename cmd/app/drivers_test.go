@@ -29,10 +29,9 @@ import (
 // several has two registries.
 const several = `cluster: prod-1
 hooks: {owned: [example.com/*]}
-defaultRegistries: [old]
 registries:
-  old: {driver: fake}
-  new: {driver: fake}
+- {default: true, name: old, driver: fake}
+- {name: new, driver: fake}
 `
 
 func TestDriversChangeMaxInFlightInPlace(t *testing.T) {
@@ -46,10 +45,10 @@ func TestDriversChangeMaxInFlightInPlace(t *testing.T) {
 		text     string
 		old, new int
 	}{
-		{strings.Replace(several, "new: {driver: fake", "new: {driver: fake, maxInFlight: 7", 1), 96, 7},
+		{strings.Replace(several, "new, driver: fake", "new, driver: fake, maxInFlight: 7", 1), 96, 7},
 		{several, 96, 96},
-		{several + "  third: {driver: fake}\n", 48, 48},
-		{strings.Replace(several, "new: {driver: fake", "new: {driver: fake, maxInFlight: 7", 1) + "  third: {driver: fake}\n", 48, 7},
+		{several + "- {name: third, driver: fake}\n", 48, 48},
+		{strings.Replace(several, "new, driver: fake", "new, driver: fake, maxInFlight: 7", 1) + "- {name: third, driver: fake}\n", 48, 7},
 	} {
 		c := parse(t, step.text, limits)
 		expectOpened(t, d, c)
@@ -63,13 +62,13 @@ func TestDriversChangeMaxInFlightInPlace(t *testing.T) {
 			}
 		}
 	}
-	refused, err := d.open(t.Context(), parse(t, strings.ReplaceAll(several, "{driver: fake", "{driver: fake, maxInFlight: 5"), limits))
+	refused, err := d.open(t.Context(), parse(t, strings.ReplaceAll(several, "driver: fake", "driver: fake, maxInFlight: 5"), limits))
 	must(t, err)
 	if refused.get("new").client.Status().Slots == 5 {
 		t.Error("the slots change before the configuration is in force")
 	}
 	before.get("new").files = fingerprint{1}
-	expectOpened(t, d, parse(t, strings.Replace(several, "new: {driver: fake", "new: {driver: fake, maxInFlight: 9", 1), limits))
+	expectOpened(t, d, parse(t, strings.Replace(several, "new, driver: fake", "new, driver: fake, maxInFlight: 9", 1), limits))
 	if d.current.Load().get("new") == before.get("new") {
 		t.Error("a file that was rotated meanwhile is not read")
 	}
@@ -77,13 +76,13 @@ func TestDriversChangeMaxInFlightInPlace(t *testing.T) {
 
 func TestDriversReplaceOneOfSeveral(t *testing.T) {
 	t.Parallel()
-	two := strings.Replace(several, "new: {driver: fake}", "new: {driver: fake, endpoint: 'http://a'}", 1)
+	two := strings.Replace(several, "name: new, driver: fake", "name: new, driver: fake, endpoint: 'http://a'", 1)
 	for name, tc := range map[string]struct {
 		reason, text string
 		shown        bool
 	}{
-		"it is dropped":          {"it is called no more", strings.Replace(two, "  new: {driver: fake, endpoint: 'http://a'}\n", "", 1), false},
-		"it has another section": {"a counter that begins at 0 again tells nothing of the registry", strings.Replace(two, "new: {driver: fake", "new: {timeout: 1s, driver: fake", 1), true},
+		"it is dropped":          {"it is called no more", strings.Replace(two, "- {name: new, driver: fake, endpoint: 'http://a'}\n", "", 1), false},
+		"it has another section": {"a counter that begins at 0 again tells nothing of the registry", strings.Replace(two, "name: new, driver: fake", "name: new, timeout: 1s, driver: fake", 1), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -130,7 +129,7 @@ func TestSettings(t *testing.T) {
 	t.Parallel()
 	d := newDrivers(t, newFake)
 	d.constructors["one"] = always(&leased{})
-	c := configured(t, strings.Replace(several, "old: {driver: fake}", "old: {driver: one, timeout: 2s}", 1)+
+	c := configured(t, strings.Replace(several, "name: old, driver: fake", "name: old, driver: one, timeout: 2s", 1)+
 		"service: {sharedAcrossNamespaces: true, metadata: {site: here}, allowed: [{namespaces: [shop], names: [web]}]}\n"+
 		"onRegistryFailure: {preDelete: Proceed, after: 3s}\nunready: Keep\npanicThreshold: 30%\n")
 	expectOpened(t, d, c)
@@ -189,9 +188,9 @@ func register(ctx context.Context, o *opened) error {
 func TestAppsRegisterThemselvesOnlyWhereTheyCanBeSteered(t *testing.T) {
 	t.Parallel()
 	byApp := func(name string) string {
-		return strings.Replace(several, name+": {driver: ", name+": {registeredBy: App, driver: ", 1)
+		return strings.Replace(several, name+", driver: ", name+", registeredBy: App, driver: ", 1)
 	}
-	one, two := "old: {driver: fake}", "old: {driver: one}"
+	one, two := "old, driver: fake", "old, driver: one"
 	d := newDrivers(t, newFake)
 	d.constructors["one"] = always(newSteering(t))
 	before := expectOpened(t, d, configured(t, strings.Replace(several, one, two, 1)))
@@ -224,16 +223,16 @@ func TestReaderLag(t *testing.T) {
 		want    time.Duration
 		warns   bool
 	}{
-		"the driver's":        {"it knows its clients", "old: {driver: one}", time.Minute, true},
-		"the configuration's": {"people know theirs better", "old: {readerLag: 10s, driver: one}", 10 * time.Second, false},
-		"none":                {"a driver need not have any", "old: {driver: fake}", 0, false},
-		"none any more":       {"the clients have no cache", "old: {readerLag: 0s, driver: one}", 0, false},
+		"the driver's":        {"it knows its clients", "name: old, driver: one", time.Minute, true},
+		"the configuration's": {"people know theirs better", "name: old, readerLag: 10s, driver: one", 10 * time.Second, false},
+		"none":                {"a driver need not have any", "name: old, driver: fake", 0, false},
+		"none any more":       {"the clients have no cache", "name: old, readerLag: 0s, driver: one", 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := newDrivers(t, newFake)
 			d.constructors["one"] = always(lagging)
-			expectOpened(t, d, configured(t, strings.Replace(several, "old: {driver: fake}", tc.section, 1)))
+			expectOpened(t, d, configured(t, strings.Replace(several, "name: old, driver: fake", tc.section, 1)))
 			got := settings(d.current.Load())
 			if got.ReaderLag["old"] != tc.want {
 				t.Errorf("got %s, want %s\nreason: %s", got.ReaderLag["old"], tc.want, tc.reason)
@@ -263,7 +262,7 @@ func TestGuard(t *testing.T) {
 			t.Parallel()
 			d := newDrivers(t, newFake)
 			d.constructors["one"] = always(silent)
-			written := strings.Replace(several, "old: {driver: fake}", "old: {driver: "+tc.driver+"}", 1) + "guard: " + tc.guard + "\n"
+			written := strings.Replace(several, "name: old, driver: fake", "name: old, driver: "+tc.driver, 1) + "guard: " + tc.guard + "\n"
 			expectOpened(t, d, configured(t, written))
 			if got := settings(d.current.Load()).Guard; got != tc.want {
 				t.Errorf("guards pods: %t, want %t\nreason: %s", got, tc.want, tc.reason)
@@ -386,12 +385,11 @@ func TestARegistryStaysWhatItIs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			written := func(endpoints map[string]string) *config.Config {
-				text, first := "cluster: a\nhooks: {owned: [example.com/*]}\nregistries:\n", ""
-				for _, name := range slices.Sorted(maps.Keys(endpoints)) {
-					text += fmt.Sprintf("  %s: {driver: fake, endpoint: '%s'}\n", name, endpoints[name])
-					first = name
+				text := "cluster: a\nhooks: {owned: [example.com/*]}\nregistries:\n"
+				for name, endpoint := range endpoints {
+					text += fmt.Sprintf("- {name: %s, default: true, driver: fake, endpoint: '%s'}\n", name, endpoint)
 				}
-				return configured(t, text+"defaultRegistries: ["+first+"]\n")
+				return configured(t, text)
 			}
 			d := newDrivers(t, newFake)
 			expectOpened(t, d, written(before))

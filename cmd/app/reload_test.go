@@ -45,13 +45,13 @@ func TestReloadApplies(t *testing.T) {
 	}
 	s.ExpectMetrics(1, 0, 1)
 
-	s.Write(strings.Replace(s.two, "old: {", "old: {timeout: 2s, ", 1))
+	s.Write(strings.Replace(s.two, "name: old, ", "name: old, timeout: 2s, ", 1))
 	s.Poll(3)
 	if one := s.ExpectApplied().Registries["old"]; one == before || one.Timeout() != 2*time.Second {
 		t.Errorf("the registry's section changed and it is %+v", one)
 	}
 	s.ExpectMetrics(2, 0, 1)
-	s.Write(strings.Replace(s.two, "old: {", "old: {timeout: 2s, ", 1) + "# a comment\n")
+	s.Write(strings.Replace(s.two, "name: old, ", "name: old, timeout: 2s, ", 1) + "# a comment\n")
 	s.Poll(3)
 	s.ExpectNothing()
 	s.Write(strings.Replace(s.two, "endpoint: old", "endpoint: another", 1))
@@ -113,7 +113,7 @@ func TestReloadTriesAgainWhatCouldNotBeOpened(t *testing.T) {
 	t.Parallel()
 	s := newReloadScenario(t)
 	token := filepath.Join(t.TempDir(), "token")
-	s.Write(s.two + "  third: {driver: file, auth: {tokenFile: " + token + "}}\n")
+	s.Write(s.two + "- {name: third, driver: file, auth: {tokenFile: " + token + "}}\n")
 	s.Poll(3)
 	s.ExpectRefused("registries[third].auth.tokenFile")
 	must(t, os.WriteFile(token, []byte("first"), 0o600))
@@ -143,14 +143,14 @@ func TestReloadFollowsRotatedFiles(t *testing.T) {
 		"another section too": {"it is opened because of its section", func(s *reloadScenario) {
 			s.old.Swap("token", "second")
 			s.new.Swap("token", "second")
-			s.Write(strings.Replace(s.two, "old: {driver: file", "old: {driver: file, timeout: 2s", 1))
+			s.Write(strings.Replace(s.two, "driver: file", "driver: file, timeout: 2s", 1))
 		}, "new old", "ConfigApplied"},
 		"a configuration that is wrong": {"it does not keep the registries from new credentials", func(s *reloadScenario) {
 			s.Write(s.two + "drain: -3s\n")
 			s.old.Swap("token", "second")
 		}, "old", "drain: Invalid"},
 		"a configuration that can't be applied": {"it does not keep the registries from new credentials", func(s *reloadScenario) {
-			s.Write(s.two + "  third: {driver: file, auth: {tokenFile: /nonexistent}}\n")
+			s.Write(s.two + "- {name: third, driver: file, auth: {tokenFile: /nonexistent}}\n")
 			s.old.Swap("token", "second")
 		}, "old", "registries[third].auth.tokenFile"},
 		"a broken file of another": {"a registry with a wrong file keeps no other from its own", func(s *reloadScenario) {
@@ -282,11 +282,11 @@ func newReloadScenario(t *testing.T) *reloadScenario {
 	}
 	s.drivers.constructors["file"] = openWithToken
 	section := func(endpoint string, m *mount.Folder) string {
-		return fmt.Sprintf("{driver: file, endpoint: %s, tls: {caFile: %q, certFile: %q, keyFile: %q}, auth: {tokenFile: %q, passwordFile: %q}}\n",
+		return fmt.Sprintf("driver: file, endpoint: %s, tls: {caFile: %q, certFile: %q, keyFile: %q}, auth: {tokenFile: %q, passwordFile: %q}}\n",
 			endpoint, m.Path("ca"), m.Path("cert"), m.Path("key"), m.Path("token"), m.Path("password"))
 	}
-	s.two = "cluster: prod-1\nhooks: {owned: [example.com/*]}\ndefaultRegistries: [old]\nregistries:\n  old: " + section("old", s.old) +
-		"  new: " + section("new", s.new)
+	s.two = "cluster: prod-1\nhooks: {owned: [example.com/*]}\nregistries:\n- {name: old, default: true, " + section("old", s.old) +
+		"- {name: new, " + section("new", s.new)
 	s.Write(s.two)
 	limits := testLimits()
 	limits.Drivers = append(limits.Drivers, "file")

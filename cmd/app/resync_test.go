@@ -28,7 +28,7 @@ func TestWithoutElectionTheCallsOfTheProcessBeforeAreOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDrivers(t, newFake)
 		opened, err := d.open(t.Context(), configured(t, strings.Replace(minimal, "registry:\n  driver: fake",
-			"registries:\n  quick: {driver: fake, timeout: 1s}\n  slow: {driver: fake, timeout: 3s}\ndefaultRegistries: [quick, slow]", 1)))
+			"registries:\n- {name: quick, default: true, driver: fake, timeout: 1s}\n- {name: slow, driver: fake, timeout: 3s}", 1)))
 		must(t, err)
 		must(t, d.replace(opened))
 		began, worked, log := time.Now(), time.Time{}, &strings.Builder{}

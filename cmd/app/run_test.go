@@ -36,7 +36,7 @@ func TestManagerStartsWithoutOpenKruise(t *testing.T) {
 	m.ExpectAnswer(m.addresses.Metrics, "/metrics", http.StatusOK, "rollcall_config_last_reload_successful 1", "rollcall_unmatched_workloads 0", "go_goroutines")
 	api.ExpectHeld()
 
-	m.Write(strings.Replace(minimal, "registry:\n  driver: fake", "registries: {second: {driver: two}}", 1))
+	m.Write(strings.Replace(minimal, "registry:\n  driver: fake", "registries: [{name: second, driver: two}]", 1))
 	expect.Soon(t, "another registry in force", func() error {
 		if !m.one.closed.Load() {
 			return errors.New("the one that was replaced is not closed")

@@ -170,7 +170,9 @@ func of(driver, endpoint string, timeout time.Duration, maxInFlight int) Registr
 func TestParseRegistries(t *testing.T) {
 	t.Parallel()
 	const head = "cluster: prod-1\nhooks: {owned: [example.com/*]}\n"
-	const two = head + "registries:\n  old: {driver: memory}\n  new: {driver: http, endpoint: http://new, timeout: 2s}\n"
+	two := func(old, now string) string {
+		return head + "registries:\n- {name: old, driver: memory" + old + "}\n- {name: new, driver: http, endpoint: http://new, timeout: 2s" + now + "}\n"
+	}
 	both := map[string]Registry{
 		"old": of("memory", "", 5*time.Second, 48), "new": of("http", "http://new", 2*time.Second, 48),
 	}
@@ -182,12 +184,13 @@ func TestParseRegistries(t *testing.T) {
 		path       string
 	}
 	expect.Each(t, map[string]row{
-		"one of two is the default":  {"pods can be moved one workload at a time", two + "defaultRegistries: [old]", both, []string{"old"}, "registries[old]"},
-		"both are the default":       {"the order means nothing", two + "defaultRegistries: [old, new]", both, []string{"new", "old"}, "registries[new]"},
-		"a single one with a name":   {"there is no other to choose", head + "registries: {old: {driver: memory}}", map[string]Registry{"old": both["old"]}, []string{"old"}, "registries[old]"},
-		"a single one, chosen":       {"it may be said all the same", head + "registries: {old: {driver: memory}}\ndefaultRegistries: [old]", map[string]Registry{"old": both["old"]}, []string{"old"}, "registries[old]"},
-		"the name that registry had": {"what pods are in under registry goes on under this", head + "registries: {default: {driver: memory}}", map[string]Registry{"default": both["old"]}, []string{"default"}, "registries[default]"},
-		"an empty form beside it":    {"null is nothing", head + "registry: null\nregistries: {old: {driver: memory}}\ndefaultRegistries: null", map[string]Registry{"old": both["old"]}, []string{"old"}, "registries[old]"},
+		"one of two is the default":  {"pods can be moved one workload at a time", two(", default: true", ""), both, []string{"old"}, "registries[old]"},
+		"both are the default":       {"the order means nothing", two(", default: true", ", default: true"), both, []string{"new", "old"}, "registries[new]"},
+		"a single one with a name":   {"there is no other to choose", head + "registries: [{name: old, driver: memory}]", map[string]Registry{"old": both["old"]}, []string{"old"}, "registries[old]"},
+		"a single one, chosen":       {"it may be said all the same", head + "registries: [{name: old, default: true, driver: memory}]", map[string]Registry{"old": both["old"]}, []string{"old"}, "registries[old]"},
+		"a single one, not chosen":   {"a pod is in one registry at least", head + "registries: [{name: old, default: false, driver: memory}]", map[string]Registry{"old": both["old"]}, []string{"old"}, "registries[old]"},
+		"the name that registry had": {"what pods are in under registry stays under this", head + "registries: [{name: default, driver: memory}]", map[string]Registry{"default": both["old"]}, []string{"default"}, "registries[default]"},
+		"an empty form beside it":    {"null is nothing", head + "registry: null\nregistries: [{name: old, driver: memory}]", map[string]Registry{"old": both["old"]}, []string{"old"}, "registries[old]"},
 		"registry":                   {"it has a name too", head + "registry: {driver: memory}\nregistries: null", map[string]Registry{"default": both["old"]}, []string{"default"}, "registry"},
 	}, func(t *testing.T, tc row) {
 		got, err := Parse([]byte(tc.file), limits())
@@ -214,13 +217,8 @@ func TestParseRefuses(t *testing.T) {
 		}
 		return strings.Replace(minimal, old, now, 1)
 	}
-	// several has registries by name, and a default where it is not empty.
-	several := func(registries, defaults string) string {
-		file := "cluster: a\nhooks: {owned: [a.io/b]}\nregistries: " + registries + "\n"
-		if defaults != "" {
-			file += "defaultRegistries: [" + defaults + "]\n"
-		}
-		return file
+	several := func(registries string) string {
+		return "cluster: a\nhooks: {owned: [a.io/b]}\nregistries: " + registries + "\n"
 	}
 	allowed := func(list string) string { return minimal + "service: {allowed: " + list + "}\n" }
 	type row struct {
@@ -237,7 +235,7 @@ func TestParseRefuses(t *testing.T) {
 		"two documents":  {"the second would be ignored", minimal + "---\ncluster: b\n", []string{"(file)", "second document"}},
 		"a key twice":    {"one of them is a mistake", with("", "cluster: prod-2"), []string{`"cluster" already set`}},
 		"an unknown field": {"a typo must not be ignored", with("", "drian: 5s"),
-			[]string{"drian", `unknown field (did you mean "drain"?)`, "known here: cluster, namespaces, registry, registries, defaultRegistries, hooks, service, drain"}},
+			[]string{"drian", `unknown field (did you mean "drain"?)`, "known here: cluster, namespaces, registry, registries, hooks, service, drain"}},
 		"an unknown nested field": {"its path is named", with("driver: memory", "driver: memory\n  tls: {clientFile: x}"),
 			[]string{"registry.tls.clientFile", `(did you mean "certFile"?)`, "known here: caFile, certFile, keyFile"}},
 		"a key with a dot":     {"no panic over a path that looks deeper", with("", `"drain.after": 5s`), []string{"drain.after", "unknown field; known here: cluster"}},
@@ -281,7 +279,7 @@ func TestParseRefuses(t *testing.T) {
 		"a zero timeout":       {"no call would ever succeed", with("driver: memory", "driver: memory\n  timeout: 0s"), []string{"registry.timeout", `"1ms" or more`}},
 		"too few calls":        {"one service would hold up all others", with("driver: memory", "driver: memory\n  maxInFlight: 1"), []string{"registry.maxInFlight", "2 or more"}},
 		"too many calls":       {"a slow registry would hold all workers", with("driver: memory", "driver: memory\n  maxInFlight: 49"), []string{"registry.maxInFlight", "at most 48", "--workers"}},
-		"too many of three":    {"two slow ones would hold all workers", several("{a: {driver: memory}, b: {driver: memory, maxInFlight: 25}, c: {driver: http}}", "a"), []string{"registries[b].maxInFlight", "at most 24", "--workers"}},
+		"too many of three":    {"two slow ones would hold all workers", several("[{name: a, default: true, driver: memory}, {name: b, driver: memory, maxInFlight: 25}, {name: c, driver: http}]"), []string{"registries[b].maxInFlight", "at most 24", "--workers"}},
 		"another writer":       {"the known ones are listed", with("driver: memory", "driver: memory\n  registeredBy: app"), []string{"registry.registeredBy: Unsupported", `"Rollcall", "App"`}},
 		"a timeout of text":    {"the form is shown", with("driver: memory", "driver: memory\n  timeout: soon"), []string{"registry.timeout", `"5s"`}},
 		"options of text":      {"the driver decodes an object", with("driver: memory", "driver: memory\n  options: x"), []string{"registry.options", "an object"}},
@@ -324,36 +322,38 @@ func TestParseRefuses(t *testing.T) {
 		"a selector's typo":    {"a typo must not be ignored", allowed(`[{namespaceSelector: {labels: {a: b}}, names: [web]}]`), []string{"service.allowed[0].namespaceSelector.labels", "known here: matchLabels, matchExpressions"}},
 		"an expression's typo": {"its index is named", allowed(`[{namespaceSelector: {matchExpressions: [{key: a, op: In}]}, names: [web]}]`), []string{"service.allowed[0].namespaceSelector.matchExpressions[0].op", "known here: key, operator, values"}},
 		"an odd operator":      {"the field is named", allowed(`[{namespaceSelector: {matchExpressions: [{key: a, operator: Is}]}, names: [web]}]`), []string{"service.allowed[0].namespaceSelector.matchExpressions[0].operator", `"Is"`}},
-		"both forms": {"which of them holds?", with("", "registries: {old: {driver: memory}}"),
-			[]string{"registries: Forbidden", "exclude each other", "registries.default", "remove registry"}},
-		"neither form":         {"the simpler one is shown", "cluster: a\nhooks: {owned: [a.io/b]}", []string{"registry.driver: Required", "http, memory"}},
-		"no registries":        {"a pod would be in none", several("{}", ""), []string{"registries: Required", "at least one"}},
-		"registries as a list": {"each needs a name", several("[{driver: memory}]", ""), []string{"registries", "an array", "an object"}},
-		"a registry of text":   {"its name is in the path", several("{old: memory}", ""), []string{"registries[old]", "an object with the fields driver, endpoint"}},
-		"an odd name":          {"an annotation names it", several("{Old_1: {driver: memory}}", ""), []string{"registries[Old_1]: Invalid", "lower-case"}},
-		"a name with a comma":  {"the annotation has it between names", several(`{"a,b": {driver: memory}}`, ""), []string{"registries[a,b]: Invalid"}},
-		"a name with a dot":    {"no panic over a path that looks deeper", several(`{"a.driver": {foo: 1}}`, ""), []string{"registries[a.driver]: Invalid", "registries[a.driver].foo", "unknown field"}},
-		"an empty section":     {"every registry is checked", several("{old: {driver: memory}, new: null}", "old"), []string{"registries[new].driver: Required"}},
-		"an unknown field of one": {"its path has the name", several("{old: {driver: memory, tls: {file: x}}}", ""),
+		"both forms": {"which of them holds?", with("", "registries: [{name: old, driver: memory}]"),
+			[]string{"registries: Forbidden", "exclude each other", "name: default", "remove registry"}},
+		"neither form":           {"the simpler one is shown", "cluster: a\nhooks: {owned: [a.io/b]}", []string{"registry.driver: Required", "http, memory"}},
+		"no registries":          {"a pod would be in none", several("[]"), []string{"registries: Required", "at least one"}},
+		"registries by name":     {"a list has an order, and each entry its name in it", several("{old: {driver: memory}}"), []string{"registries", "an object", "write a list"}},
+		"a registry of text":     {"its index is all that is known of it", several("[old]"), []string{"registries[0]", "an object with the fields name, default, driver, endpoint"}},
+		"no name":                {"an annotation has it", several("[{driver: memory}]"), []string{"registries[0].name: Required", "such as main"}},
+		"an odd name":            {"an annotation has it", several("[{name: Old_1, driver: memory}]"), []string{"registries[0].name: Invalid", `"Old_1"`, "lower-case"}},
+		"a name with a comma":    {"the annotation has it between names", several(`[{name: "a,b", driver: memory}]`), []string{"registries[0].name: Invalid"}},
+		"a name with a dot":      {"no panic over a path that looks deeper", several(`[{name: a.driver, foo: 1}]`), []string{"registries[0].name: Invalid", "registries[0].foo", "unknown field"}},
+		"a name twice":           {"pods could not choose, and the path of the second is its own", several("[{name: a, default: true, driver: memory}, {name: a, driver: memory, foo: 1}]"), []string{"registries[1].name: Duplicate", "registries[1].foo"}},
+		"a number for a name":    {"the kind is named", several("[{name: 1, driver: memory}]"), []string{"registries[0].name", "a number", "in quotes"}},
+		"an empty section":       {"every registry is checked", several("[{name: old, default: true, driver: memory}, null]"), []string{"registries[1].name: Required", "registries[1].driver: Required"}},
+		"a name for registry":    {"there is nothing to choose", with("driver: memory", "driver: memory\n  name: main"), []string{"registry.name", "unknown field"}},
+		"a default for registry": {"there is nothing to choose", with("driver: memory", "driver: memory\n  default: true"), []string{"registry.default", "unknown field"}},
+		"an unknown field of one": {"its path has the name", several("[{name: old, driver: memory, tls: {file: x}}]"),
 			[]string{"registries[old].tls.file", "known here: caFile, certFile, keyFile"}},
-		"a wrong kind in one": {"its path has the name", several("{old: {driver: memory, tls: {caFile: 1}}}", ""),
+		"a wrong kind in one": {"its path has the name", several("[{name: old, driver: memory, tls: {caFile: 1}}]"),
 			[]string{"registries[old].tls.caFile", "a number", "in quotes"}},
-		"several wrong in several": {"one look must be enough", several("{old: {driver: consol}, new: {driver: http, timeout: 8s, options: []}}", "old"),
+		"several wrong in several": {"one look must be enough", several("[{name: old, driver: consol, default: true}, {name: new, driver: http, timeout: 8s, options: []}]"),
 			[]string{"registries[old].driver: Unsupported", "registries[new].timeout", "less than 6.3s", "registries[new].options"}},
 		"one server twice": {"who leaves one name would be removed under the other",
-			several("{old: {driver: http, endpoint: 'http://r.example.com'}, new: {driver: http, endpoint: 'HTTP://R.Example.com:80/'}}", "old"),
-			[]string{"registries[old].endpoint: Invalid", "registries[new] is the same server", "remove one of the two names"}},
+			several("[{name: old, default: true, driver: http, endpoint: 'http://r.example.com'}, {name: new, driver: http, endpoint: 'HTTP://R.Example.com:80/'}]"),
+			[]string{"registries[old].endpoint: Invalid", "registries[new] is the same server", "remove one of the two"}},
 		"one server twice, with options": {"an object has no order, and an empty one says nothing",
-			several("{a: {driver: http, endpoint: 'http://a', options: {x: 1, y: {}}}, b: {driver: http, endpoint: 'http://a', options: {y: {}, x: 1}}, "+
-				"c: {driver: http, endpoint: 'http://c', options: {}}, d: {driver: http, endpoint: 'http://c'}}", "a"),
+			several("[{name: a, default: true, driver: http, endpoint: 'http://a', options: {x: 1, y: {}}}, {name: b, driver: http, endpoint: 'http://a', options: {y: {}, x: 1}}, " +
+				"{name: c, driver: http, endpoint: 'http://c', options: {}}, {name: d, driver: http, endpoint: 'http://c'}]"),
 			[]string{"registries[b].endpoint: Invalid", "registries[a] is the same server", "registries[d].endpoint: Invalid"}},
-		"no default of two":      {"which of them did you mean?", several("{old: {driver: memory}, new: {driver: memory}}", ""), []string{"defaultRegistries: Required", "one or more of new, old"}},
-		"an empty default":       {"nothing is no choice", several("{old: {driver: memory}}", " "), []string{"defaultRegistries: Required", "one or more of old"}},
-		"an unknown default":     {"its index is named", several("{old: {driver: memory}}", "old, older"), []string{"defaultRegistries[1]: Unsupported", `"older"`, `"old"`}},
-		"a default twice":        {"its index is named", several("{old: {driver: memory}}", "old, old"), []string{"defaultRegistries[1]: Duplicate"}},
-		"a default for registry": {"there is nothing to choose", with("", "defaultRegistries: [default]"), []string{"defaultRegistries: Forbidden", "remove this field"}},
-		"a default of text":      {"the kind is named", several("{old: {driver: memory}}", "") + "defaultRegistries: old\n", []string{"defaultRegistries", "a string", "a list"}},
-		"several at once":        {"one look must be enough", with("prod-1", `""`) + "drain: -1s\nfoo: 1\n", []string{"cluster: Required", "drain", "foo"}},
+		"no default of two": {"which of them did you mean?", several("[{name: old, driver: memory}, {name: new, driver: memory}]"),
+			[]string{"registries: Required", "set default: true in one or more"}},
+		"a default of text": {"the kind is named", several("[{name: old, default: 'yes', driver: memory}]"), []string{"registries[old].default", "a string", "true or false"}},
+		"several at once":   {"one look must be enough", with("prod-1", `""`) + "drain: -1s\nfoo: 1\n", []string{"cluster: Required", "drain", "foo"}},
 	}, func(t *testing.T, tc row) {
 		c, err := Parse([]byte(tc.file), limits())
 		if err == nil {
@@ -371,8 +371,8 @@ func TestParseRefuses(t *testing.T) {
 
 func TestNoRegistriesAreOneError(t *testing.T) {
 	t.Parallel()
-	_, err := Parse([]byte("cluster: a\nhooks: {owned: [a.io/b]}\nregistries: {}\n"), limits())
-	if err == nil || strings.Contains(err.Error(), "defaultRegistries") {
+	_, err := Parse([]byte("cluster: a\nhooks: {owned: [a.io/b]}\nregistries: []\n"), limits())
+	if err == nil || strings.Contains(err.Error(), "default: true") {
 		t.Errorf("got error %v, want one that asks for no default of none", err)
 	}
 }
@@ -465,9 +465,9 @@ func TestMaxInFlightByDefault(t *testing.T) {
 // registriesOf is a configuration with so many registries.
 func registriesOf(n int) string {
 	text := &strings.Builder{}
-	text.WriteString("cluster: prod-1\nhooks: {owned: [example.com/*]}\ndefaultRegistries: [r0]\nregistries:\n")
+	text.WriteString("cluster: prod-1\nhooks: {owned: [example.com/*]}\nregistries:\n")
 	for i := range n {
-		_, _ = fmt.Fprintf(text, "  r%d: {driver: memory}\n", i)
+		_, _ = fmt.Fprintf(text, "- {name: r%d, driver: memory, default: %t}\n", i, i == 0)
 	}
 	return text.String()
 }

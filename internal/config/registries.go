@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math"
 	"net/url"
 	"slices"
@@ -22,41 +21,59 @@ const leastInFlight = 2
 
 // readRegistries completes and checks the registries and which of them are the default.
 func (c *Config) readRegistries(o *object, limits Limits) {
-	one, several, defaults := o.any("registry"), o.mapping("registries"), o.texts("defaultRegistries")
-	c.single = o.fields["registries"] == nil
-	c.oneForm(o)
+	one, several := o.any("registry"), o.list("registries")
+	c.Registries, c.single = map[string]Registry{}, o.fields["registries"] == nil
 	if c.single {
-		several = map[string]any{DefaultRegistry: one}
+		most := o.mostInFlight(1, limits)
+		o.validator.object(o.at("registry"), one, func(o *object) { c.Registries[DefaultRegistry] = o.registry(c.Cluster, limits, most) })
+		c.DefaultRegistries = []string{DefaultRegistry}
+		return
+	}
+	if one != nil {
+		o.forbidden("registries", "registry and registries exclude each other: move the content of registry to an entry of registries with "+
+			"name: default, the name that it had, and remove registry")
 	}
 	if len(several) == 0 {
-		o.required("registries", "write at least one registry, under a name")
+		o.required("registries", "write at least one registry, with its name")
 	}
 	most := o.mostInFlight(len(several), limits)
-	c.Registries = make(map[string]Registry, len(several))
-	names := slices.Sorted(maps.Keys(several))
-	for _, name := range names {
-		at := c.RegistryPath(name)
-		if len(validation.IsDNS1123Label(name)) > 0 {
-			o.add(field.Invalid(at, name, "write a name of at most 63 lower-case letters, digits or - that begins and ends with a "+
-				"letter or digit"))
-		}
-		o.validator.object(at, several[name], func(o *object) { c.Registries[name] = o.registry(c.Cluster, limits, most) })
+	for i, written := range several {
+		o.validator.object(c.entryPath(o.at("registries").Index(i), written), written, func(o *object) {
+			name, isDefault := o.registryName("name", c.Registries), o.flag("default")
+			c.Registries[name] = o.registry(c.Cluster, limits, most)
+			if isDefault || len(several) == 1 {
+				c.DefaultRegistries = append(c.DefaultRegistries, name)
+			}
+		})
 	}
+	slices.Sort(c.DefaultRegistries)
 	c.differentServers(o.validator)
-	if c.DefaultRegistries = names; !c.single && len(names) > 0 && (len(names) != 1 || o.fields["defaultRegistries"] != nil) {
-		c.DefaultRegistries = o.defaultRegistries(defaults, names)
+	if len(several) > 0 && len(c.DefaultRegistries) == 0 {
+		o.required("registries", "set default: true in one or more of them: pods without the annotation rollcall.dev/registries are in these")
 	}
 }
 
-// oneForm refuses registry and registries at once, and defaultRegistries where there is only registry.
-func (c *Config) oneForm(o *object) {
-	switch {
-	case c.single && o.fields["defaultRegistries"] != nil:
-		o.forbidden("defaultRegistries", "registry defines only one registry: remove this field, or write several under registries")
-	case !c.single && o.fields["registry"] != nil:
-		o.forbidden("registries", "registry and registries exclude each other: move the content of registry to registries.default, "+
-			"the name that it had, and remove registry")
+// entryPath has the name of a registry in place of its index, if it has one that no entry before it has.
+func (c *Config) entryPath(at *field.Path, written any) *field.Path {
+	fields, _ := written.(map[string]any)
+	name, _ := fields["name"].(string)
+	if _, taken := c.Registries[name]; taken || len(validation.IsDNS1123Label(name)) > 0 {
+		return at
 	}
+	return c.RegistryPath(name)
+}
+
+func (o *object) registryName(key string, taken map[string]Registry) string {
+	name := o.text(key)
+	switch _, twice := taken[name]; {
+	case name == "":
+		o.required(key, "write a name for this registry, such as main")
+	case twice:
+		o.add(field.Duplicate(o.at(key), name))
+	case len(validation.IsDNS1123Label(name)) > 0:
+		o.invalid(key, name, "write at most 63 lower-case letters, digits or - that begin and end with a letter or digit")
+	}
+	return name
 }
 
 // differentServers refuses two names for one server: what a pod registers under one of them it removes when it leaves the
@@ -68,27 +85,11 @@ func (c *Config) differentServers(v *validator) {
 			if c.Registries[name].SameServer(c.Registries[first]) {
 				// Without the endpoint: the driver, which refuses a password in it, has not seen it yet.
 				v.add(field.Invalid(c.RegistryPath(name).Child("endpoint"), field.OmitValueType{}, fmt.Sprintf(
-					"registries[%s] is the same server, with the same driver and options: remove one of the two names, and from "+
-						"defaultRegistries and the pods' annotations too; to rename a registry, write only the new name and restart the manager", first)))
+					"registries[%s] is the same server, with the same driver and options: remove one of the two, and its name from the "+
+						"pods' annotations; to rename a registry, write only the new name and restart the manager", first)))
 			}
 		}
 	}
-}
-
-func (o *object) defaultRegistries(names, known []string) []string {
-	if len(names) == 0 {
-		o.required("defaultRegistries", "list the registries for pods that name none: one or more of "+strings.Join(known, ", "))
-	}
-	for i, name := range names {
-		at := o.at("defaultRegistries").Index(i)
-		if !slices.Contains(known, name) {
-			o.add(field.NotSupported(at, name, known))
-		}
-		if slices.Contains(names[:i], name) {
-			o.add(field.Duplicate(at, name))
-		}
-	}
-	return slices.Sorted(slices.Values(names))
 }
 
 func (o *object) registry(cluster string, limits Limits, mostInFlight int) Registry {

@@ -60,8 +60,8 @@ func TestWhoRegistersChangesWithoutAnotherDriver(t *testing.T) {
 // TestAnEndpointIsNotRepeated: a password in it is refused by the driver, which is asked only after all that stands here.
 func TestAnEndpointIsNotRepeated(t *testing.T) {
 	t.Parallel()
-	_, err := Parse([]byte("cluster: a\nhooks: {owned: [example.com/*]}\ndefaultRegistries: [a]\nregistries:\n"+
-		"  a: {driver: http, endpoint: 'http://me:hunter2@r'}\n  b: {driver: http, endpoint: 'http://me:hunter2@r'}\n"),
+	_, err := Parse([]byte("cluster: a\nhooks: {owned: [example.com/*]}\nregistries:\n"+
+		"- {name: a, default: true, driver: http, endpoint: 'http://me:hunter2@r'}\n- {name: b, driver: http, endpoint: 'http://me:hunter2@r'}\n"),
 		Limits{Drivers: []string{"http"}})
 	if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), "registries[b].endpoint") {
 		t.Errorf("got error %v, want one that names the field and not what it holds", err)

@@ -120,15 +120,15 @@ func auditLog(dir, name string) string { return filepath.Join(dir, name+".audit.
 
 func configuration(endpoint, maxRemovals, usual string) string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "cluster: %s\ndefaultRegistries: [%s]\nregistries:\n", clusterName, usual)
+	fmt.Fprintf(&text, "cluster: %s\nregistries:\n", clusterName)
 	drivers := map[string]string{leasedRegistry: "chaos-leased", unlistedRegistry: "chaos-unlisted", appsRegistry: "chaos-steered"}
 	for _, name := range registryNames() {
 		writer := ""
 		if name == appsRegistry {
 			writer = ", registeredBy: App"
 		}
-		fmt.Fprintf(&text, "  %s: {driver: %s, endpoint: %s/%[1]s, timeout: %[4]s%s}\n",
-			name, cmp.Or(drivers[name], "http"), endpoint, callTimeout, writer)
+		fmt.Fprintf(&text, "- {name: %s, default: %t, driver: %s, endpoint: %s/%[1]s, timeout: %[5]s%s}\n",
+			name, name == usual, cmp.Or(drivers[name], "http"), endpoint, callTimeout, writer)
 	}
 	fmt.Fprintf(&text, "hooks: {owned: [example.com/*, example.io/*], newlyCreated: [%s, %s]}\ndrain: %s\nresync: {interval: %s",
 		markLabel, markAnnotation, drainTime, resyncInterval)

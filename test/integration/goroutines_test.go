@@ -59,9 +59,12 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 	config := func(timeout string) configuration {
 		c := defaultConfiguration("", name)
 		delete(c, "registry")
-		c["defaultRegistries"], c["registries"] = []string{onlyRegistry, leased}, map[string]any{
-			onlyRegistry: map[string]any{"driver": "http", "endpoint": env.registry.URL(), "timeout": timeout},
-			leased:       map[string]any{"driver": "etcd", "endpoint": etcd.URL(), "timeout": timeout, "options": map[string]any{"lease": "60s"}},
+		c["registries"] = []map[string]any{
+			{"name": onlyRegistry, "default": true, "driver": "http", "endpoint": env.registry.URL(), "timeout": timeout},
+			{
+				"name": leased, "default": true, "driver": "etcd", "endpoint": etcd.URL(), "timeout": timeout,
+				"options": map[string]any{"lease": "60s"},
+			},
 		}
 		return c
 	}

@@ -162,7 +162,7 @@ func TestNoSecretIsTold(t *testing.T) {
 	})
 	withToken := map[string]any{"tokenFile": mounted.Path("token")}
 	withPassword := map[string]any{"username": "rollcall", "passwordFile": mounted.Path("password")}
-	sections := map[string]any{}
+	var sections []map[string]any
 	for _, status := range []int{http.StatusFound, http.StatusBadRequest, http.StatusUnauthorized, http.StatusInternalServerError} {
 		url, other := blabber(t, status), blabber(t, status)
 		for _, of := range []struct {
@@ -172,20 +172,24 @@ func TestNoSecretIsTold(t *testing.T) {
 			{"http", "http", url, withToken}, {"basic", "http", other, withPassword}, {"consul", "consul", url, withToken},
 			{"nacos", "nacos", url, withPassword}, {"eureka", "eureka", url, withPassword},
 		} {
-			sections[fmt.Sprintf("%s-%d", of.name, status)] = map[string]any{
-				"driver": of.driver, "endpoint": of.endpoint, "auth": of.auth,
-			}
+			sections = append(sections, map[string]any{
+				"name": fmt.Sprintf("%s-%d", of.name, status), "driver": of.driver, "endpoint": of.endpoint, "auth": of.auth,
+			})
 		}
 	}
 	for driver, endpoint := range map[string]string{ // which do not speak HTTP/1
 		"etcd": blabber(t, http.StatusBadRequest), "zookeeper": strings.TrimPrefix(blabber(t, http.StatusBadRequest), "http://"),
 	} {
-		sections[driver] = map[string]any{"driver": driver, "endpoint": endpoint, "auth": withPassword}
+		sections = append(sections, map[string]any{"name": driver, "driver": driver, "endpoint": endpoint, "auth": withPassword})
 	}
-	names := slices.Sorted(maps.Keys(sections))
+	sections[0]["default"] = true
+	var names []string
+	for _, section := range sections {
+		names = append(names, section["name"].(string))
+	}
 	config := defaultConfiguration("", "secrets")
 	delete(config, "registry")
-	config["registries"], config["defaultRegistries"] = sections, names[:1]
+	config["registries"] = sections
 	m := startManager(t, "secrets", config, "--zap-log-level=10")
 	s := newScenario(t, m, env.registry, labels, "secrets")
 
@@ -242,11 +246,10 @@ func (s *scenario) refuseSecrets(config configuration, mounted *mount.Folder, pa
 		{map[string]any{"endpoint": "https://127.0.0.1", "tls": map[string]any{"caFile": mounted.Path("token")}}, "tls.caFile"},
 		{map[string]any{"driver": "consul", "options": map[string]any{"datacenter": []string{password}}}, "options"},
 	} {
-		section := map[string]any{"driver": "http", "endpoint": "http://127.0.0.1:1"}
+		section := map[string]any{"name": fmt.Sprintf("wrong-%d", i), "driver": "http", "endpoint": "http://127.0.0.1:1"}
 		maps.Copy(section, wrong.section)
 		changed := maps.Clone(config)
-		changed["registries"] = map[string]any{fmt.Sprintf("wrong-%d", i): section}
-		changed["defaultRegistries"] = []string{fmt.Sprintf("wrong-%d", i)}
+		changed["registries"] = []any{section}
 		s.must(s.manager.Configure(changed))
 		s.ExpectLogged("configuration refused", fmt.Sprintf("registries[wrong-%d].%s", i, wrong.field))
 	}

@@ -93,8 +93,8 @@ subjects:
 {{/* fixed is what a running manager does not take: each registry stays what it is. */}}
 {{- define "rollcall.fixed" -}}
 {{- $registries := dict }}
-{{- range $name, $registry := .Values.config.registries | default (dict "default" .Values.config.registry) }}
-{{- $_ := set $registries $name (pick $registry "driver" "endpoint" "options") }}
+{{- range .Values.config.registries | default (list (merge (dict "name" "default") .Values.config.registry)) }}
+{{- $_ := set $registries .name (pick . "driver" "endpoint" "options") }}
 {{- end }}
 {{- set (pick .Values.config "cluster" "namespaces" "enroll" "podCondition" "statusPage" "evictions" "traces" "audit") "registries" $registries | toJson }}
 {{- end }}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 	"testing"
 	"time"
 
@@ -102,15 +102,15 @@ func (w *world) defaultsTo(t *testing.T, names ...string) {
 func (w *world) config(defaults []string) string {
 	return fmt.Sprintf(`cluster: migration
 registries:
-  %s: {driver: eureka, endpoint: %q, readerLag: 3s, options: {renewalIntervalInSecs: %.0f, durationInSecs: %.0f}}
-  %s: {driver: nacos, endpoint: %q}
-defaultRegistries: [%s]
+- {name: %s, default: %t, driver: eureka, endpoint: %q, readerLag: 3s, options: {renewalIntervalInSecs: %.0f, durationInSecs: %.0f}}
+- {name: %s, default: %t, driver: nacos, endpoint: %q}
 hooks:
   owned: [example.com/*]
 service:
   name: "{label:app}"
 drain: %s
-`, fromEureka, w.eureka.Endpoint, renewal.Seconds(), lease.Seconds(), toNacos, w.nacos.Endpoint, strings.Join(defaults, ", "), drain)
+`, fromEureka, slices.Contains(defaults, fromEureka), w.eureka.Endpoint, renewal.Seconds(), lease.Seconds(),
+		toNacos, slices.Contains(defaults, toNacos), w.nacos.Endpoint, drain)
 }
 
 // reader looks a service up in a registry as its clients do.
