@@ -162,9 +162,9 @@ func TestChartRefusesValues(t *testing.T) {
 			reason: "the manager takes a threshold in percent only",
 			values: strings.Replace(example, "cluster: example", "cluster: example\n  panicThreshold: 50", 1), want: "/config/panicThreshold",
 		},
-		"a share of nothing": {
-			reason: "the manager takes 1% and more",
-			values: strings.Replace(example, "cluster: example", "cluster: example\n  panicThreshold: 0%", 1), want: "/config/panicThreshold",
+		"a share of more than all": {
+			reason: "the manager takes 100% and less",
+			values: strings.Replace(example, "cluster: example", "cluster: example\n  panicThreshold: 101%", 1), want: "/config/panicThreshold",
 		},
 		"a part of an entry": {
 			reason: "the manager takes a whole number",

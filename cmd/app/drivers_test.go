@@ -131,7 +131,7 @@ func TestSettings(t *testing.T) {
 	d.constructors["one"] = always(&leased{})
 	c := configured(t, strings.Replace(several, "name: old, driver: fake", "name: old, driver: one, timeout: 2s", 1)+
 		"service: {sharedAcrossNamespaces: true, metadata: {site: here}, allowed: [{namespaces: [shop], names: [web]}]}\n"+
-		"onRegistryFailure: {preDelete: Proceed, after: 3s}\nunready: Keep\npanicThreshold: 30%\n")
+		"onRegistryFailure: {preDelete: Proceed, after: 3s}\npanicThreshold: 30%\n")
 	expectOpened(t, d, c)
 	all := d.current.Load()
 	got := settings(all)
@@ -143,7 +143,7 @@ func TestSettings(t *testing.T) {
 		t.Errorf("got %+v, want what the configuration says", got)
 	}
 	if got.OnRegistryFailure != (lifecycle.FailurePolicy{PreDelete: true, After: 3 * time.Second}) || got.Services.Allowed == nil ||
-		got.Unready != lifecycle.UnreadyKeep || got.PanicThreshold != c.PanicThreshold || got.PanicThreshold == 0 {
+		got.PanicThreshold != c.PanicThreshold || got.PanicThreshold == 0 {
 		t.Errorf("got %+v, want what the configuration says", got)
 	}
 }

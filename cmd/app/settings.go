@@ -27,7 +27,6 @@ func settings(all *registries) observe.Settings {
 		Rules: clusterstate.Rules{
 			Ownership:      c.Hooks,
 			Services:       c.Service,
-			Unready:        c.Unready,
 			PanicThreshold: c.PanicThreshold,
 		},
 		OnRegistryFailure: c.OnRegistryFailure,

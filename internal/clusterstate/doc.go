@@ -20,9 +20,7 @@ import (
 type Rules struct {
 	Ownership lifecycle.Ownership
 	Services  service.Rules
-	// Unready is the policy for a pod in Normal that is not ready.
-	Unready lifecycle.UnreadyPolicy
-	// PanicThreshold, in percent: while more pods of a service are unready, all stay in service.
+	// PanicThreshold, in percent: while more pods of a service are unready, all stay in service. At 0 they always do.
 	PanicThreshold int
 }
 

@@ -111,7 +111,7 @@ func (p *Panics) replace(uid types.UID, before, now *peer, s *Rules) {
 		delete(p.pods, uid)
 	}
 	for key, was := range inPanic {
-		if was && s.Unready == lifecycle.UnreadyFailOver && !p.of(key).Panic(s.PanicThreshold) {
+		if was && !p.of(key).Panic(s.PanicThreshold) {
 			p.calm(key)
 		}
 	}

@@ -16,8 +16,8 @@ import (
 
 func TestPeersOfOtherNamespacesAndServices(t *testing.T) {
 	t.Parallel()
-	s := &Rules{Unready: lifecycle.UnreadyFailOver, PanicThreshold: 50}
-	shared := &Rules{Unready: lifecycle.UnreadyFailOver, PanicThreshold: 50, Services: service.Rules{SharedAcrossNamespaces: true}}
+	s := &Rules{PanicThreshold: 50}
+	shared := &Rules{PanicThreshold: 50, Services: service.Rules{SharedAcrossNamespaces: true}}
 	p := newPanics()
 	pod := func(namespace, name string, isReady bool, services ...string) *corev1.Pod {
 		pod := peerPod(namespace, name, isReady, services...)
@@ -56,7 +56,7 @@ func TestPeersOfOtherNamespacesAndServices(t *testing.T) {
 // TestPeersThatEndOrAreLost: their nodes tell, and events of the pods do not.
 func TestPeersThatEndOrAreLost(t *testing.T) {
 	t.Parallel()
-	s := &Rules{Unready: lifecycle.UnreadyFailOver, PanicThreshold: 50}
+	s := &Rules{PanicThreshold: 50}
 	p := newPanics()
 	var pods []*corev1.Pod
 	for _, name := range []string{"a", "b", "c", "d"} {

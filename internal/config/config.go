@@ -55,9 +55,8 @@ type Config struct {
 	// Service says as what a pod is registered that does not say so itself, and which names it may use.
 	Service service.Rules
 	// Drain is how long a pod stays up after it was taken out of rotation; negative where it was refused, see [Limits].
-	Drain   time.Duration
-	Unready lifecycle.UnreadyPolicy
-	// PanicThreshold is a share in percent, from 1 to 100.
+	Drain time.Duration
+	// PanicThreshold is a share in percent, from 0 to 100; 0 keeps every unready pod.
 	PanicThreshold    int
 	Resync            Resync
 	OnRegistryFailure lifecycle.FailurePolicy

@@ -54,7 +54,6 @@ func TestParseDefaults(t *testing.T) {
 		Hooks:             lifecycle.Ownership{Owned: []string{"example.com/*"}},
 		Service:           service.Rules{Name: "{label:app}"},
 		Drain:             15 * time.Second,
-		Unready:           "FailOver",
 		PanicThreshold:    50,
 		Resync:            Resync{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")},
 		OnRegistryFailure: lifecycle.FailurePolicy{After: 10 * time.Minute},
@@ -98,8 +97,7 @@ service:
   tags: ["version-{label:version}", http]
   metadata: {version: "{label:version}", site: "eu-{region}"}
 drain: 0s
-unready: Keep
-panicThreshold: 30%
+panicThreshold: 0%
 resync: {interval: 30s, maxRemovals: 5}
 onRegistryFailure: {preDelete: Proceed, inPlaceUpdate: Proceed, after: 90s}
 guard: Always
@@ -145,7 +143,7 @@ audit: {path: /var/lib/audit.jsonl, maxSize: 2Mi}
 				},
 			},
 		},
-		Unready: "Keep", PanicThreshold: 30,
+		PanicThreshold:    0,
 		Resync:            Resync{Interval: 30 * time.Second, MaxRemovals: intstr.FromInt32(5)},
 		OnRegistryFailure: lifecycle.FailurePolicy{PreDelete: true, InPlaceUpdate: true, After: 90 * time.Second},
 		Guard:             "Always",
@@ -240,10 +238,8 @@ func TestParseRefuses(t *testing.T) {
 			[]string{"registry.tls.clientFile", `(did you mean "certFile"?)`, "known here: caFile, certFile, keyFile"}},
 		"a key with a dot":     {"no panic over a path that looks deeper", with("", `"drain.after": 5s`), []string{"drain.after", "unknown field; known here: cluster"}},
 		"another case":         {"Cluster is not cluster", with("cluster:", "Cluster:"), []string{"Cluster", `did you mean "cluster"?`, "cluster: Required"}},
-		"an unready policy":    {"the known ones are listed", with("", "unready: failover"), []string{"unready: Unsupported", `"failover"`, `"FailOver", "Keep"`}},
-		"unready as a bool":    {"the known ones are listed", with("", "unready: true"), []string{"unready: Unsupported", `"FailOver", "Keep"`}},
-		"a share of nothing":   {"never to fail over is another word", with("", "panicThreshold: 0%"), []string{"panicThreshold", `from "1%" to "100%"`}},
-		"more than all":        {"there is no such share", with("", "panicThreshold: 101%"), []string{"panicThreshold", `from "1%" to "100%"`}},
+		"less than nothing":    {"there is no such share", with("", "panicThreshold: -1%"), []string{"panicThreshold", `from "0%" to "100%"`}},
+		"more than all":        {"there is no such share", with("", "panicThreshold: 101%"), []string{"panicThreshold", `from "0%" to "100%"`}},
 		"a bare number":        {"is it a share, or pods?", with("", "panicThreshold: 50"), []string{"panicThreshold", "50", `such as "50%"`}},
 		"a part of a percent":  {"whole shares are fine enough", with("", "panicThreshold: 0.5%"), []string{"panicThreshold", `such as "50%"`}},
 		"resync too often":     {"a list is not free", with("", "resync: {interval: 0s}"), []string{"resync.interval", `"1s" or more`}},

@@ -28,7 +28,6 @@ func (c *Config) read(o *object, limits Limits) {
 	})
 	o.object("service", func(o *object) { c.Service = o.service() })
 	c.Drain = o.duration("drain", DefaultDrain, 0)
-	c.Unready = lifecycle.UnreadyPolicy(o.oneOf("unready", string(lifecycle.UnreadyFailOver), string(lifecycle.UnreadyKeep)))
 	c.PanicThreshold = o.percent("panicThreshold", 50)
 	o.object("resync", func(o *object) {
 		c.Resync = Resync{Interval: o.duration("interval", time.Minute, time.Second), MaxRemovals: o.maxRemovals("maxRemovals", "20%")}
@@ -181,7 +180,7 @@ func (o *object) maxRemovals(name, def string) intstr.IntOrString {
 	return intstr.FromString(def)
 }
 
-// percent reads a whole share from 1% to 100%; nothing written is def.
+// percent reads a whole share from 0% to 100%; nothing written is def.
 func (o *object) percent(name string, def int) int {
 	written := o.any(name)
 	if written == nil {
@@ -189,8 +188,8 @@ func (o *object) percent(name string, def int) int {
 	}
 	text, _ := written.(string)
 	share, ok := percentage(text)
-	if !ok || share < 1 {
-		o.invalid(name, written, fmt.Sprintf(`write a whole share from "1%%" to "100%%", such as "%d%%"`, def))
+	if !ok || share < 0 {
+		o.invalid(name, written, fmt.Sprintf(`write a whole share from "0%%" to "100%%", such as "%d%%"`, def))
 	}
 	return share
 }

@@ -228,7 +228,7 @@ func (m *model) checkSettledPod(p *modelPod) {
 	}
 	s, ready := stateOf(p.api), lifecycle.IsReady(p.api) && !p.ending
 	if !ready {
-		kept := s == appspub.LifecycleStateNormal && !p.ending && (m.unready == lifecycle.UnreadyKeep || m.panics(p.namespace))
+		kept := s == appspub.LifecycleStateNormal && !p.ending && (m.panicThreshold == 0 || m.panics(p.namespace))
 		if !kept && m.registry.inService(p.uid) && (m.apps.by == nil || m.registry.given[p.uid]) {
 			m.violatef("%s is %s and not ready, and in rotation", p.uid, s)
 		}

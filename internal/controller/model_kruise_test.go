@@ -55,12 +55,12 @@ type model struct {
 	takes    time.Duration
 	failures int
 	lifespan int
-	// unready is the policy for pods in Normal that are not ready.
-	unready lifecycle.UnreadyPolicy
-	policy  lifecycle.FailurePolicy
-	losing  bool // see loseLeaders
-	rivals  bool // see model_rivals_test.go
-	guard   bool
+	// panicThreshold is modelPanic, or 0, which keeps pods in Normal that are not ready.
+	panicThreshold int
+	policy         lifecycle.FailurePolicy
+	losing         bool // see loseLeaders
+	rivals         bool // see model_rivals_test.go
+	guard          bool
 
 	workload *kruisev1alpha1.CloneSet // nil once it is gone
 	// brings are, by revision, the handlers that its template has besides, and metadata the revisions that change no image.
@@ -141,7 +141,7 @@ func newModel(seed uint64) *model {
 	m.failures = []int{10, 30, 60}[m.rng.IntN(3)]
 	m.lifespan = []int{30, 150, 600}[m.rng.IntN(3)]
 	m.shapes = modelShapes()
-	m.unready = []lifecycle.UnreadyPolicy{lifecycle.UnreadyFailOver, lifecycle.UnreadyKeep}[m.rng.IntN(2)]
+	m.panicThreshold = []int{modelPanic, 0}[m.rng.IntN(2)]
 	m.guard = m.rng.IntN(2) == 0
 	m.policy = lifecycle.FailurePolicy{
 		PreDelete: m.rng.IntN(2) == 0, InPlaceUpdate: m.rng.IntN(2) == 0, After: []time.Duration{2 * time.Second, 10 * time.Second}[m.rng.IntN(2)],
@@ -152,7 +152,7 @@ func newModel(seed uint64) *model {
 	}
 	switch {
 	case m.chance(20): // a rollout that crashes, with nothing that keeps its pods from Normal
-		m.replicas, m.crashing, m.unready, m.workload.Spec.Lifecycle.PreNormal = 5, 50, lifecycle.UnreadyFailOver, nil
+		m.replicas, m.crashing, m.panicThreshold, m.workload.Spec.Lifecycle.PreNormal = 5, 50, modelPanic, nil
 	case m.chance(25):
 		m.loseLeaders()
 	}

@@ -130,7 +130,7 @@ func (m *model) configure(there ...string) {
 		OnRegistryFailure: m.policy,
 		Registries:        map[string]*registryclient.Client{}, RegisteredByApp: maps.Clone(m.apps.by),
 		Rules: clusterstate.Rules{
-			Ownership: modelOwnership(), Services: service.Rules{Name: name}, Unready: m.unready, PanicThreshold: modelPanic,
+			Ownership: modelOwnership(), Services: service.Rules{Name: name}, PanicThreshold: m.panicThreshold,
 		},
 	}
 	for _, name := range there {

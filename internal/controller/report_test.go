@@ -206,7 +206,7 @@ func TestPodThatIsKeptAndMayBeOut(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
 		before func(*world, *corev1.Pod)
-		// kept is the reason shown by the policy Keep, and panics by FailOver.
+		// kept is the reason shown with a threshold of 0%, and panics with 50%.
 		kept, panics reason.Reason
 	}{
 		"in rotation": {"clients are given it", func(*world, *corev1.Pod) {}, "", reason.PanicThreshold},
@@ -226,10 +226,10 @@ func TestPodThatIsKeptAndMayBeOut(t *testing.T) {
 			w.runsResync()
 		}, reason.NotReady, reason.NotReady},
 	} {
-		for policy, because := range map[lifecycle.UnreadyPolicy]reason.Reason{lifecycle.UnreadyKeep: tc.kept, lifecycle.UnreadyFailOver: tc.panics} {
-			t.Run(name+", "+string(policy), func(t *testing.T) {
+		for threshold, because := range map[int]reason.Reason{0: tc.kept, 50: tc.panics} {
+			t.Run(fmt.Sprintf("%s, %d%%", name, threshold), func(t *testing.T) {
 				t.Parallel()
-				w, pod := serving(t, func(s *choices) { s.Unready, s.PanicThreshold = policy, 50 })
+				w, pod := serving(t, func(s *choices) { s.PanicThreshold = threshold })
 				w.tell(pod)
 				w.turn(pod, unready)
 				tc.before(w, pod)

@@ -107,9 +107,9 @@ func newWorld(t testing.TB, change ...func(*choices)) *world {
 	w.settings = choices{Settings: observe.Settings{
 		Cluster: testCluster, DefaultRegistries: []string{"default"},
 		Rules: clusterstate.Rules{
-			Ownership: lifecycle.Ownership{Owned: []string{"example.com/*"}, NewlyCreated: []string{newlyCreatedMark}},
-			Services:  service.Rules{Name: name},
-			Unready:   lifecycle.UnreadyFailOver, PanicThreshold: 50,
+			Ownership:      lifecycle.Ownership{Owned: []string{"example.com/*"}, NewlyCreated: []string{newlyCreatedMark}},
+			Services:       service.Rules{Name: name},
+			PanicThreshold: 50,
 		},
 	}}
 	w.settings.use(w.registry)
@@ -132,7 +132,7 @@ func (w *world) journals(reg *fakeregistry.Registry, prefix string) {
 	})
 }
 
-func keepsUnready(s *choices) { s.Unready = lifecycle.UnreadyKeep }
+func keepsUnready(s *choices) { s.PanicThreshold = 0 }
 
 // with changes the default registry, which is the only one then.
 func with(change func(*Registry)) func(*choices) {

@@ -48,11 +48,11 @@ type Input struct {
 	Hooks     Hooks
 	Record    Record
 	Ownership Ownership
-	Unready   UnreadyPolicy
-	Panic     bool
-	Ending    string
-	NodeLost  bool
-	Guard     Guard
+	// KeepUnready: a pod in Normal that is not ready is kept.
+	KeepUnready bool
+	Ending      string
+	NodeLost    bool
+	Guard       Guard
 	// Blocked: the pod can't join (bad annotation, no IP), and stays where it is.
 	Blocked bool
 }
@@ -171,7 +171,7 @@ func (in Input) takenBack() Edit {
 
 // notReady arms a pod that is kept: it may be in rotation. A pod that ends would serve nobody.
 func (in Input) notReady() Decision {
-	if in.Ending != "" || in.Unready == UnreadyFailOver && !in.Panic {
+	if in.Ending != "" || !in.KeepUnready {
 		return Decision{Row: RowNormalNotReady, Want: OutOfService}
 	}
 	return Decision{Row: RowNormalNotReady, Want: Keep, Arm: Edit{Set: union(in.Hooks.PreDelete, in.Hooks.InPlaceUpdate)}}

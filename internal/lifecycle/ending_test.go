@@ -87,7 +87,7 @@ func TestPodOfALostNodeIsNotReady(t *testing.T) {
 		appspub.LifecycleStatePreparingNormal, appspub.LifecycleStateNormal, appspub.LifecycleStateUpdated,
 	} {
 		gated.Labels[appspub.LifecycleStateKey] = string(state)
-		if got := Decide(Input{Pod: gated, NodeLost: true, Unready: UnreadyFailOver}).Want; got != OutOfService {
+		if got := Decide(Input{Pod: gated, NodeLost: true}).Want; got != OutOfService {
 			t.Errorf("in state %s: want %s, want it out of service", state, got)
 		}
 	}

@@ -92,7 +92,7 @@ func (c *checker) input(pod *corev1.Pod) Input {
 		c.records[text] = RecordOf(pod) // of the one UID that the pods have
 	}
 	return Input{Pod: pod, Hooks: c.hooks, Record: c.records[text], Ownership: testOwnership(),
-		Unready: c.row.unready, Panic: c.row.panic, Guard: c.row.guard}
+		KeepUnready: c.row.keepUnready, Guard: c.row.guard}
 }
 
 // checkPolicies: the policy for pods that are not ready has a part in row 10 alone.
@@ -101,11 +101,9 @@ func (c *checker) checkPolicies(d Decision) {
 		return
 	}
 	in := c.input(c.pod)
-	for _, in.Unready = range []UnreadyPolicy{UnreadyFailOver, UnreadyKeep} {
-		for _, in.Panic = range []bool{false, true} {
-			if other := Decide(in); !reflect.DeepEqual(d, other) {
-				c.fail("%s and panic %t decide otherwise: %s", in.Unready, in.Panic, cmp.Diff(d, other))
-			}
+	for _, in.KeepUnready = range []bool{false, true} {
+		if other := Decide(in); !reflect.DeepEqual(d, other) {
+			c.fail("keeping unready pods (%t) decides otherwise: %s", in.KeepUnready, cmp.Diff(d, other))
 		}
 	}
 }
@@ -132,9 +130,9 @@ func (c *checker) checkBlocked(d Decision) {
 // checkEnding: a pod that ends is one that is not ready, and that nothing keeps.
 func (c *checker) checkEnding() {
 	in := c.input(c.pod)
-	in.Ending, in.Unready, in.Panic = "its node is shutting down", UnreadyKeep, true
+	in.Ending, in.KeepUnready = "its node is shutting down", true
 	ends := Decide(in)
-	in.Ending, in.Unready, in.Panic = "", UnreadyFailOver, false
+	in.Ending, in.KeepUnready = "", false
 	in.Pod = in.Pod.DeepCopy()
 	in.Pod.Status.Conditions = nil
 	if unready := Decide(in); !reflect.DeepEqual(ends, unready) {
@@ -192,7 +190,7 @@ func (c *checker) checkTable(d Decision) {
 	switch {
 	case !known:
 		want = verdict{11, Keep}
-	case want.Row == 10 && (c.row.unready == UnreadyKeep || c.row.panic):
+	case want.Row == 10 && c.row.keepUnready:
 		want.Want = Keep
 	}
 	if c.row.ending.name != "alive" {

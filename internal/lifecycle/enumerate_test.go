@@ -200,8 +200,7 @@ type row struct {
 	shape                       shape
 	state, ending, record, mark variant
 	ready, crowded              bool
-	unready                     UnreadyPolicy
-	panic                       bool
+	keepUnready                 bool
 	guard                       Guard
 	guarded                     bool
 	set                         int // bit i: the shape's handler i is on the pod
@@ -215,8 +214,8 @@ func (r row) String() string {
 		}
 	}
 	return fmt.Sprintf(
-		"hooks %q, state %s, ready %t (%s, panic %t), guard %q on %t, %s, record %s, marks %s, set [%s], other finalizers %t",
-		r.shape.name, r.state.name, r.ready, r.unready, r.panic, r.guard, r.guarded, r.ending.name, r.record.name, r.mark.name,
+		"hooks %q, state %s, ready %t (kept %t), guard %q on %t, %s, record %s, marks %s, set [%s], other finalizers %t",
+		r.shape.name, r.state.name, r.ready, r.keepUnready, r.guard, r.guarded, r.ending.name, r.record.name, r.mark.name,
 		strings.Join(set, ", "), r.crowded)
 }
 
@@ -320,14 +319,12 @@ func (r row) isNew() bool {
 // policies are the row under every policy for pods that are not ready. Where none can have a part in it, checkPolicies
 // says that none has.
 func policies(r row) []row {
-	r.unready = UnreadyFailOver
 	if r.state.name != `"Normal"` || r.ready || r.ending.name != "alive" {
 		return []row{r}
 	}
-	keep, panics, keepPanics := r, r, r
-	keep.unready, panics.panic = UnreadyKeep, true
-	keepPanics.unready, keepPanics.panic = UnreadyKeep, true
-	return []row{r, keep, panics, keepPanics}
+	keep := r
+	keep.keepUnready = true
+	return []row{r, keep}
 }
 
 // guardRows are the row with and without a guard, whatever becomes of it, where that can make a difference.
@@ -339,7 +336,6 @@ func guardRows(r row) []row {
 	for _, r.guard = range []Guard{GuardLeave, GuardPut, GuardFree} {
 		for _, r.guarded = range []bool{false, true} {
 			if r.guarded || r.guard != GuardLeave {
-				r.unready = UnreadyFailOver
 				rows = append(rows, r)
 			}
 		}

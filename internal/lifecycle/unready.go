@@ -8,23 +8,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// UnreadyPolicy is for pods in Normal that are not ready.
-type UnreadyPolicy string
-
-// Any other value counts as UnreadyKeep.
-const (
-	// UnreadyFailOver takes them out, except in a panic.
-	UnreadyFailOver UnreadyPolicy = "FailOver"
-	UnreadyKeep     UnreadyPolicy = "Keep"
-)
-
 // Peers are the pods of a service that [Counts] accepts.
 type Peers struct {
 	All, Unready int
 }
 
-// Panic reports whether more than threshold percent are not ready: at 50, 2 of 3, but not 1 of 2.
-func (p Peers) Panic(threshold int) bool { return p.Unready*100 > threshold*p.All }
+// Panic reports whether more than threshold percent are not ready: at 50, 2 of 3, but not 1 of 2. At 0 every unready pod is kept, which
+// is no panic.
+func (p Peers) Panic(threshold int) bool { return threshold > 0 && p.Unready*100 > threshold*p.All }
 
 // Counts reports whether the pod is among its service's [Peers]. One being created, updated or deleted shows neither fault nor health.
 func Counts(pod *corev1.Pod) bool {
@@ -40,9 +31,9 @@ func (in Input) Unrecorded(at Key) bool {
 	return (Counts(in.Pod) || in.Record.Exists()) && (!in.Record.WasInService() || !slices.Contains(in.Record.Instances, at))
 }
 
-// KeptInPanic reports whether only a panic keeps the pod in rotation.
-func (in Input) KeptInPanic(d Decision) bool {
-	return d.Row == RowNormalNotReady && d.Want == Keep && in.Unready == UnreadyFailOver && in.Record.Want == InService
+// KeptUnready reports whether the pod is kept in rotation although it is not ready.
+func (in Input) KeptUnready(d Decision) bool {
+	return d.Row == RowNormalNotReady && d.Want == Keep && in.Record.Want == InService
 }
 
 // HeldNotReady recognizes a rollback from PreparingUpdate to Normal: OpenKruise leaves its readiness gate shut.

@@ -114,7 +114,7 @@ func (o *Observer) place(ctx context.Context, f *Facts) error {
 	rules := &f.Settings.Rules
 	o.State.Panics.Refresh(f.Input, rules)
 	f.Panic = o.State.Panics.Of(pod.Namespace, f.Input.Record, rules)
-	f.Input.Panic = f.Panic.Service != ""
+	f.Input.KeepUnready = rules.PanicThreshold == 0 || f.Panic.Service != ""
 	return nil
 }
 
@@ -128,7 +128,6 @@ func (o *Observer) pod(ctx context.Context, f *Facts, pod *corev1.Pod) (*cluster
 	f.Skip = lifecycle.SkipOf(pod, owner)
 	f.Input = lifecycle.Input{
 		Pod: pod, Hooks: lifecycle.HooksOf(owner, settings.Ownership), Record: lifecycle.RecordOf(pod), Ownership: settings.Ownership,
-		Unready: settings.Unready,
 	}
 	return workload, nil
 }

@@ -108,7 +108,7 @@ func (w *world) view(pod *corev1.Pod) (Pod, bool) {
 	owner := workload.ForDecision()
 	input := lifecycle.Input{
 		Pod: pod, Hooks: lifecycle.HooksOf(owner, w.config.Hooks), Record: lifecycle.RecordOf(pod), Ownership: w.config.Hooks,
-		Unready: w.config.Unready,
+		KeepUnready: w.config.PanicThreshold == 0,
 	}
 	decision := lifecycle.Decide(input)
 	p := Pod{

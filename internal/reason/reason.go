@@ -124,8 +124,8 @@ const (
 	// What to do: look at the pods, their nodes and the network.
 	PanicThreshold Reason = "PanicThreshold"
 	// Ending: the pod ends for certain, as the message shows, and is out of rotation before it does: its node is shutting down or is off,
-	// the node's end was announced and leaves no more than the drain, or an eviction of the pod is let through after the drain. The
-	// panic threshold and `unready: Keep` do not hold such a pod, even if it is the last one of its service.
+	// the node's end was announced and leaves no more than the drain, or an eviction of the pod is let through after the drain. No
+	// panic threshold holds such a pod, even if it is the last one of its service.
 	//
 	// What to do: wait for the pods that replace it. If the pod is still there 5 minutes after an announced end, Rollcall puts it back.
 	Ending Reason = "Ending"

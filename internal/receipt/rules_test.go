@@ -82,9 +82,9 @@ func tableInputs() (all []lifecycle.Input) {
 							}
 						}
 						ends(pod)
-						for _, unready := range []lifecycle.UnreadyPolicy{lifecycle.UnreadyFailOver, lifecycle.UnreadyKeep} {
+						for _, keep := range []bool{false, true} {
 							for _, record := range []lifecycle.Record{{}, {Want: lifecycle.InService}} {
-								all = append(all, lifecycle.Input{Pod: pod, Hooks: hooks, Record: record, Ownership: owned, Unready: unready})
+								all = append(all, lifecycle.Input{Pod: pod, Hooks: hooks, Record: record, Ownership: owned, KeepUnready: keep})
 							}
 						}
 					}

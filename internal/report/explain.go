@@ -38,7 +38,7 @@ func (v visited) outOfRotation() waiting.Blocker {
 			"after an in-place update, which was rolled back: delete the pod, or update it in place"}
 	case in.OutForItsEnd(d):
 		return waiting.Blocker{Reason: reason.Ending, Message: "the pod is out of rotation before it ends: " + in.Ending}
-	case in.KeptInPanic(d) && !keptOut:
+	case v.Panic.Service != "" && in.KeptUnready(d) && !keptOut:
 		return waiting.Blocker{Reason: reason.PanicThreshold, Message: v.Panic.Message(v.Settings.PanicThreshold)}
 	case d.Row == lifecycle.RowUpdating:
 		return waiting.Blocker{Reason: reason.Updating, Message: lifecycle.NotUpdatedBecause(in.Pod)}
