@@ -33,9 +33,10 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 		return fmt.Errorf("making a client of the API server: %w", err)
 	}
 	about := a.newConfigEvents(leader)
-	pods := a.newPods(own)
+	may := &rights{server: a.direct, namespaces: a.namespaces.watched, needs: a.needs(), events: about, logger: a.logger.WithName("rights")}
+	pods := a.newPods(own, may)
 	compares := a.newComparing(c, own, pods, about)
-	evicts, err := a.newEvicting(own, pods.synced, leader)
+	evicts, err := a.newEvicting(own, pods.synced, leader, may.of(featureEvictions))
 	if err != nil {
 		return err
 	}
@@ -48,7 +49,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	if err != nil {
 		return err
 	}
-	runnables = append(runnables, pods, a.newReload(limits, own, follows, about), compares, page, &resting{release: giveBack}, a.namespaces)
+	runnables = append(runnables, may, pods, &after{Runnable: pods.conditions(), there: may.of(featurePodCondition)}, a.newReload(limits, own, follows, about), compares, page, &resting{release: giveBack}, a.namespaces)
 	if a.lease != nil {
 		a.lease.failing = pods.failing
 		runnables = append(runnables, a.requests(leader, compares.resync))
@@ -66,21 +67,21 @@ type pods struct {
 	identity   *clusterstate.Identity
 	reconciler *controller.PodReconciler
 	enrolls    *enroll.Reconciler
-	// enrolling: the controller that enrolls workloads runs too.
-	enrolling bool
+	// mayEnroll is closed once the controller that enrolls workloads may run; nil where it is off.
+	mayEnroll <-chan struct{}
 	// listed is closed once resync has listed every registry that can.
 	listed chan struct{}
 }
 
-func (a *app) newPods(own *prometheus.Registry) *pods {
+func (a *app) newPods(own *prometheus.Registry, may *rights) *pods {
 	p := &pods{
 		manager: a.manager, tracker: tracker.New(), state: clusterstate.New(a.manager.GetClient()), listed: make(chan struct{}),
-		identity: clusterstate.NewIdentity(a.manager.GetAPIReader(), a.logger.WithName("identity")), enrolling: a.features.Enroll,
+		identity: clusterstate.NewIdentity(a.manager.GetAPIReader(), a.logger.WithName("identity")), mayEnroll: may.of(featureEnroll),
 	}
 	writer, recorder := a.written()
 	p.reconciler = controller.New(controller.Options{
 		Client: writer, APIReader: a.manager.GetAPIReader(), Tracker: p.tracker, State: p.state, Recorder: recorder, Identity: p.identity,
-		Releases: metrics.NewReleaseMetrics(own), PodCondition: a.features.PodCondition, Trace: a.traces.reconciles(),
+		Releases: metrics.NewReleaseMetrics(own), PodCondition: func() bool { return isClosed(may.of(featurePodCondition)) }, Trace: a.traces.reconciles(),
 		Audit: a.audit, Namespaces: a.namespaces.watched, Workers: a.flags.workers, Clock: clock.RealClock{},
 		Ahead: a.lease.aheadOfLast, Listed: p.listed,
 	})
@@ -97,12 +98,28 @@ func (a *app) written() (client.Client, events.EventRecorder) {
 	return a.manager.GetClient(), &shortNotes{a.manager.GetEventRecorder(controllerName)}
 }
 
-// setup adds the controllers to the manager.
-func (p *pods) setup(ctx context.Context) error {
-	if err := p.reconciler.SetupWithManager(ctx, p.manager); err != nil || !p.enrolling {
+// setup adds the controller of pods to the manager.
+func (p *pods) setup(ctx context.Context) error { return p.reconciler.SetupWithManager(ctx, p.manager) }
+
+// Start fills the caches, and adds the controller that enrolls workloads once it may run.
+func (p *pods) Start(ctx context.Context) error {
+	if err := p.kruise.Start(ctx); err != nil || p.mayEnroll == nil {
 		return err
 	}
-	return p.enrolls.SetupWithManager(p.manager)
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-p.mayEnroll:
+		return p.enrolls.SetupWithManager(p.manager)
+	}
+}
+
+// conditions has every pod looked at, for its condition.
+func (p *pods) conditions() manager.RunnableFunc {
+	return func(context.Context) error {
+		p.reconciler.Again()
+		return nil
+	}
 }
 
 // comparing compares the registries with the cluster, once no call of a process before this one may land.

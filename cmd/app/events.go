@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/internal/reason"
 )
 
 const (
@@ -84,6 +86,34 @@ func (e *configEvents) create(ctx context.Context, kind, action, reason, note st
 		},
 		Action: action, Type: kind, Reason: reason, Note: shorten(note),
 	})
+}
+
+// lasting is an Event about what stays wrong: the leader makes it, and again after each [reason.EventRepeat]. What is wrong may have
+// begun while another manager led, whose own Event may be missing. Where the API server does not accept it, it is due at the next try.
+type lasting struct {
+	action, reason string
+	// note shows what is wrong; empty where nothing is.
+	note string
+	// said is when an Event was made; zero where none was.
+	said time.Time
+	// failed: making the Event was tried, which is logged once.
+	failed bool
+}
+
+func (l *lasting) set(note string) { l.note, l.said, l.failed = note, time.Time{}, false }
+
+func (l *lasting) make(ctx context.Context, e *configEvents) {
+	if l.note == "" || time.Since(l.said) < reason.EventRepeat || !e.leads() {
+		return
+	}
+	err := e.create(ctx, corev1.EventTypeWarning, l.action, l.reason, l.note)
+	switch {
+	case err == nil:
+		l.said, l.failed = time.Now(), false
+	case !l.failed && ctx.Err() == nil:
+		l.failed = true
+		e.logger.Error(err, eventFailed)
+	}
 }
 
 // shortNotes makes Events that the API server takes, however much a registry had to say.

@@ -36,7 +36,7 @@ func (e *evicting) apply(hooks lifecycle.Ownership, drain time.Duration) {
 
 // newEvicting makes the webhook, unless it is off. It writes whether or not this manager leads; only the
 // issuers of its certificate and its path use the leader's client.
-func (a *app) newEvicting(own *prometheus.Registry, synced func() bool, leader client.Client) (*evicting, error) {
+func (a *app) newEvicting(own *prometheus.Registry, synced func() bool, leader client.Client, may <-chan struct{}) (*evicting, error) {
 	f := a.features.Evictions
 	switch {
 	case !f.Enabled:
@@ -61,7 +61,11 @@ func (a *app) newEvicting(own *prometheus.Registry, synced func() bool, leader c
 	})}
 	path := &evictions.Path{Server: a.direct, Name: f.Name, Clock: clock.RealClock{}, Logger: logger}
 	issuer := &evictions.Issuer{Server: leader, Namespace: podNamespace(), Name: f.Name, Clock: clock.RealClock{}, Logger: logger}
-	e.runnables = []manager.Runnable{certificate, recording, path, evictions.IssuePath(leader, f.Name, logger), issuer}
+	e.runnables = []manager.Runnable{recording}
+	// Without a certificate nothing is served, and the API server lets evictions through.
+	for _, runnable := range []manager.Runnable{certificate, path, evictions.IssuePath(leader, f.Name, logger), issuer} {
+		e.runnables = append(e.runnables, &after{Runnable: runnable, there: may})
+	}
 	answer, err := admission.StandaloneWebhook(&admission.Webhook{Handler: e.webhook},
 		admission.StandaloneOptions{Logger: logger, MetricsPath: evictionsPath})
 	if err != nil {

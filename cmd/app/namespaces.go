@@ -77,15 +77,7 @@ func (n *namespaces) choose(ctx context.Context, reader client.Reader) ([]string
 
 // permitted reports whether the manager may watch pods in the namespace.
 func (n *namespaces) permitted(ctx context.Context, namespace string) (bool, error) {
-	review := &authorizationv1.SelfSubjectAccessReview{
-		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Namespace: namespace, Verb: "watch", Resource: "pods",
-		}},
-	}
-	if err := n.server.Create(ctx, review); err != nil {
-		return false, fmt.Errorf("asking for the right to watch it: %w", err)
-	}
-	return review.Status.Allowed, nil
+	return allowed(ctx, n.server, authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "watch", Resource: "pods"})
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: every manager has the caches.

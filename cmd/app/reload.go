@@ -14,7 +14,6 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
-	"github.com/rollcall-dev/rollcall/internal/reason"
 )
 
 // reloadInterval is how often the files are read.
@@ -36,10 +35,7 @@ type reload struct {
 
 	// refusal says why the files are not in force; empty where they are.
 	refusal string
-	// said is when an Event last said so; zero where none has.
-	said time.Time
-	// failed: making the Event was tried, which is logged once.
-	failed bool
+	event   lasting
 }
 
 // NeedLeaderElection makes it run without the lease.
@@ -65,7 +61,7 @@ func (r *reload) once(ctx context.Context) {
 	case err == nil && (r.inForce() != before || r.refusal != ""):
 		r.applied(ctx)
 	}
-	r.makeEvent(ctx)
+	r.event.make(ctx, r.events)
 }
 
 // follow puts the files in force. What is wrong with the configuration does not keep the registries in force from files that
@@ -123,6 +119,7 @@ func (r *reload) applied(ctx context.Context) {
 	r.metrics.Applied()
 	r.logger.Info("configuration reloaded", "file", r.path)
 	r.refusal = ""
+	r.event = lasting{}
 	r.events.tell(ctx, corev1.EventTypeNormal, "Reload", "ConfigApplied", "the configuration is in force")
 }
 
@@ -130,22 +127,6 @@ func (r *reload) refused(err error) {
 	r.metrics.Refused()
 	// Wrapped, so that the logger does not list the causes a second time.
 	r.logger.Error(fmt.Errorf("%s: %w", r.path, err), "configuration refused, the previous one stays in force")
-	r.refusal, r.said, r.failed = err.Error(), time.Time{}, false
-}
-
-// makeEvent makes the Event of a refusal that has none, or none for long, if this manager leads: the refusal may have come while
-// another one led, whose own Event may be missing. Where the API server does not accept it, it is due at the next read.
-func (r *reload) makeEvent(ctx context.Context) {
-	if r.refusal == "" || time.Since(r.said) < reason.EventRepeat || !r.events.leads() {
-		return
-	}
-	err := r.events.create(ctx, corev1.EventTypeWarning, "Reload", "ConfigRefused",
-		"the previous configuration stays in force: "+r.refusal)
-	switch {
-	case err == nil:
-		r.said, r.failed = time.Now(), false
-	case !r.failed && ctx.Err() == nil:
-		r.failed = true
-		r.logger.Error(err, eventFailed)
-	}
+	r.refusal = err.Error()
+	r.event = lasting{action: "Reload", reason: "ConfigRefused", note: "the previous configuration stays in force: " + r.refusal}
 }

@@ -14,7 +14,7 @@ func TestPodCondition(t *testing.T) {
 	t.Parallel()
 	const in, out = "condition of web-1: True", "condition of web-1: False"
 	w := newWorld(t)
-	w.rebuilt(func(o *Options) { o.PodCondition = true })
+	w.rebuilt(func(o *Options) { o.PodCondition = func() bool { return true } })
 	pod := w.bornPod(w.cloneSet("web"), "web-1", unready)
 	w.reconciles(pod, "it was never in, which needs no words")
 

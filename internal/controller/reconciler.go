@@ -55,8 +55,8 @@ type Options struct {
 	Releases *metrics.ReleaseMetrics
 	// Namespaces in the cache; none means all.
 	Namespaces []string
-	// PodCondition writes [lifecycle.ConditionInRotation], which needs the right to patch pods/status.
-	PodCondition bool
+	// PodCondition reports whether to write [lifecycle.ConditionInRotation], which needs the right to patch pods/status. Nil never does.
+	PodCondition func() bool
 	Workers      int
 	Clock        clock.PassiveClock
 	// Ahead is how far the clock can be ahead of the last leader's.
@@ -117,9 +117,14 @@ func (r *PodReconciler) Apply(s observe.Settings) {
 		}
 	}
 	r.settings.Store(s.Completed())
+	r.Again()
+}
+
+// Again reconciles every pod.
+func (r *PodReconciler) Again() {
 	select {
 	case r.applied <- struct{}{}:
-	default: // pods will be reconciled with these
+	default: // they will be
 	}
 }
 

@@ -39,8 +39,8 @@ type Visitor struct {
 	Client   client.Client
 	State    *clusterstate.State
 	Releases *metrics.ReleaseMetrics
-	// PodCondition keeps [lifecycle.ConditionInRotation] on each pod, which takes the right to patch pods/status.
-	PodCondition bool
+	// PodCondition reports whether to keep [lifecycle.ConditionInRotation] on each pod, which takes the right to patch pods/status.
+	PodCondition func() bool
 	Clock        clock.PassiveClock
 	// Ahead is how far this clock may be ahead of the last leader's.
 	Ahead func() time.Duration

@@ -16,6 +16,7 @@ import (
 	kruisepolicy "github.com/openkruise/kruise-api/policy/v1alpha1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -60,6 +61,7 @@ func TestEvictions(t *testing.T) {
 		s.standby, s.troubled = standby, true // the leader is killed by one of the stories
 		all = append(all, s)
 	}
+	expectRightsMissing(t, "config/components/evictions")
 	installEvictions(t, standby, namespaces[0])
 
 	for i, story := range stories {
@@ -81,6 +83,21 @@ func startInCluster(t *testing.T, name string, config configuration, flags ...st
 	m.Env = append(m.Env, "POD_NAMESPACE="+account.Namespace)
 	restart(t, m)
 	return m
+}
+
+// expectRightsMissing expects that the leader of the default installation asks for a component.
+func expectRightsMissing(t *testing.T, component string) {
+	t.Helper()
+	expect.Soon(t, "an Event about missing rights", func() error {
+		var events eventsv1.EventList
+		expect.NoError(t, env.client.List(t.Context(), &events, client.InNamespace(account.Namespace)))
+		for _, e := range events.Items {
+			if e.Reason == "RightsMissing" && strings.Contains(e.Note, "Apply "+component) {
+				return nil
+			}
+		}
+		return fmt.Errorf("none of %d Events asks for %s", len(events.Items), component)
+	})
 }
 
 // installEvictions applies the component, and returns when the manager answers an eviction in the namespace.

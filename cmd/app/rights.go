@@ -1,0 +1,236 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+const (
+	rightsInterval = 10 * time.Second
+	rightsTimeout  = 10 * time.Second
+)
+
+// Features, as the configuration and the command line have them.
+const (
+	featureEnroll        = "enroll"
+	featurePodCondition  = "podCondition"
+	featureEvictions     = "evictions"
+	featureSecureMetrics = "--metrics-secure"
+)
+
+// right is what the manager has to be allowed: in each namespace of the pods, or where it says.
+type right struct {
+	authorizationv1.ResourceAttributes
+
+	ofPods bool
+}
+
+// need is what a feature waits for.
+type need struct {
+	feature, component string
+	rights             []right
+	// there is closed once the manager has all rights.
+	there chan struct{}
+	// event is about those that are missing.
+	event lasting
+}
+
+// needs returns what the features that are on need, besides the rights that every manager has. The right to update the webhook's Secret
+// is not among them: with cert-manager the manager lacks it, and does not need it.
+func (a *app) needs() []*need {
+	webhook := a.features.Evictions.Name
+	of := func(verb, group, resource string) right {
+		resource, subresource, _ := strings.Cut(resource, "/")
+		return right{ResourceAttributes: authorizationv1.ResourceAttributes{Verb: verb, Group: group, Resource: resource, Subresource: subresource}}
+	}
+	ofPods := func(verb, group, resource string) right { r := of(verb, group, resource); r.ofPods = true; return r }
+	named := func(r right, namespace string) right { r.Name, r.Namespace = webhook, namespace; return r }
+	const admission = "admissionregistration.k8s.io"
+	var needs []*need
+	for _, n := range []struct {
+		feature, component string
+		on                 bool
+		rights             []right
+	}{
+		{featureEnroll, "enroll", a.features.Enroll, []right{ofPods("patch", "apps.kruise.io", "clonesets")}},
+		{featurePodCondition, "pod-condition", a.features.PodCondition, []right{ofPods("patch", "", "pods/status")}},
+		{featureEvictions, "evictions", a.features.Evictions.Enabled, []right{
+			ofPods("list", "policy", "poddisruptionbudgets"), ofPods("get", "policy.kruise.io", "podunavailablebudgets"),
+			named(of("get", admission, "mutatingwebhookconfigurations"), ""), named(of("patch", admission, "mutatingwebhookconfigurations"), ""),
+			named(of("get", "", "secrets"), podNamespace()),
+		}},
+		{featureSecureMetrics, "prometheus", a.flags.metrics.secure, []right{
+			of("create", "authentication.k8s.io", "tokenreviews"), of("create", "authorization.k8s.io", "subjectaccessreviews"),
+		}},
+	} {
+		if n.on {
+			needs = append(needs, &need{
+				feature: n.feature, component: n.component, rights: n.rights, there: make(chan struct{}),
+				event: lasting{action: "Start", reason: "RightsMissing"},
+			})
+		}
+	}
+	return needs
+}
+
+// rights asks for the rights of the features again and again, until they are there. No feature holds anything else up meanwhile.
+type rights struct {
+	// server asks whether or not this manager leads.
+	server     client.Client
+	namespaces []string
+	needs      []*need
+	events     *configEvents
+	logger     logr.Logger
+
+	// failure is the last error of the API server that was logged.
+	failure string
+}
+
+// of returns what is closed once the feature has its rights; nil, which never is, if it is off.
+func (r *rights) of(feature string) <-chan struct{} {
+	for _, n := range r.needs {
+		if n.feature == feature {
+			return n.there
+		}
+	}
+	return nil
+}
+
+// NeedLeaderElection makes it run without the lease: every manager serves the webhook.
+func (*rights) NeedLeaderElection() bool { return false }
+
+// Start implements manager.Runnable.
+func (r *rights) Start(ctx context.Context) error {
+	_ = wait.PollUntilContextCancel(ctx, rightsInterval, true, func(ctx context.Context) (bool, error) { return r.once(ctx), nil })
+	return nil
+}
+
+// once reports whether every feature has its rights.
+func (r *rights) once(ctx context.Context) bool {
+	all := true
+	for _, n := range r.needs {
+		if isClosed(n.there) {
+			continue
+		}
+		missing, err := r.missing(ctx, n)
+		switch {
+		case err != nil:
+			if text := err.Error(); text != r.failure && ctx.Err() == nil {
+				r.logger.Error(err, "asking which rights the manager has; features wait for the answer")
+				r.failure = text
+			}
+			all = false
+		case missing == "":
+			if n.event.note != "" {
+				r.logger.Info("the rights of a feature are there", "feature", n.feature)
+			}
+			close(n.there)
+		default:
+			n.tell(missing, r.logger)
+			n.event.make(ctx, r.events)
+			all = false
+		}
+	}
+	return all
+}
+
+// tell logs what is missing where that is new.
+func (n *need) tell(missing string, logger logr.Logger) {
+	brought := "which the chart brings with config." + n.feature
+	if strings.HasPrefix(n.feature, "--") {
+		brought = "which the chart brings with the flag"
+	}
+	note := fmt.Sprintf("%s waits for rights that the manager lacks: %s. Apply config/components/%s, %s.", n.feature, missing, n.component, brought)
+	if note == n.event.note {
+		return
+	}
+	logger.Info("a feature waits for rights: apply its component", "feature", n.feature, "missing", missing, "component",
+		"config/components/"+n.component)
+	n.event.set(note)
+}
+
+// missing lists the rights that the manager lacks.
+func (r *rights) missing(ctx context.Context, n *need) (string, error) {
+	var missing []string
+	for _, one := range n.rights {
+		namespaces := []string{one.Namespace}
+		if one.ofPods && len(r.namespaces) > 0 {
+			namespaces = r.namespaces
+		}
+		var lacks []string
+		for _, namespace := range namespaces {
+			one.Namespace = namespace
+			if has, err := allowed(ctx, r.server, one.ResourceAttributes); err != nil {
+				return "", err
+			} else if !has {
+				lacks = append(lacks, namespace)
+			}
+		}
+		if len(lacks) > 0 {
+			missing = append(missing, one.text(lacks))
+		}
+	}
+	return strings.Join(missing, "; "), nil
+}
+
+func (r *right) text(namespaces []string) string {
+	text := r.Verb + " " + r.Resource
+	if r.Subresource != "" {
+		text += "/" + r.Subresource
+	}
+	if r.Group != "" {
+		text += "." + r.Group
+	}
+	if r.Name != "" {
+		text += " " + r.Name
+	}
+	switch {
+	case namespaces[0] != "":
+		text += " in " + strings.Join(namespaces, ", ")
+	case r.ofPods:
+		text += " in all namespaces"
+	}
+	return text
+}
+
+// allowed asks the API server whether this manager may do something.
+func allowed(ctx context.Context, server client.Client, what authorizationv1.ResourceAttributes) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, rightsTimeout)
+	defer cancel()
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &what}}
+	if err := server.Create(ctx, review); err != nil {
+		return false, fmt.Errorf("asking for the right to %s %s: %w", what.Verb, what.Resource, err)
+	}
+	return review.Status.Allowed, nil
+}
+
+// after is a runnable that waits for its rights.
+type after struct {
+	manager.Runnable
+
+	there <-chan struct{}
+}
+
+// NeedLeaderElection is that of the runnable.
+func (a *after) NeedLeaderElection() bool {
+	of, says := a.Runnable.(manager.LeaderElectionRunnable)
+	return !says || of.NeedLeaderElection()
+}
+
+// Start implements manager.Runnable.
+func (a *after) Start(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-a.there:
+		return a.Runnable.Start(ctx)
+	}
+}
