@@ -113,7 +113,7 @@ func (c *cluster) config(ctx context.Context, limits config.Limits) (*config.Con
 	return parsed, nil
 }
 
-// tolerant has the commands that show what is, and release, warn of what they can't read in the configuration.
+// tolerant has the commands that show what is, and skip, warn of what they can't read in the configuration.
 func (o *options) tolerant() config.Limits {
 	return config.Limits{
 		Unknown: func(path string) {

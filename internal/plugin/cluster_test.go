@@ -118,7 +118,7 @@ func TestConfigurationThatIsNotInForce(t *testing.T) {
 		"refused by an earlier manager": {
 			reason: "the one that leads has read all of it, or would have said so since", ago: 3 * time.Hour,
 		},
-		"without a right": {reason: "it is not known, and no person must be kept from a release", ago: time.Minute, forbidden: []string{"events"}},
+		"without a right": {reason: "it is not known, and no person must be kept from a skip", ago: time.Minute, forbidden: []string{"events"}},
 	}, func(t *testing.T, c row) {
 		lease := leaseHeld(now)
 		lease.Spec.AcquireTime = &metav1.MicroTime{Time: now.Add(-2 * time.Hour)}

@@ -297,14 +297,14 @@ func (o *options) remedies(p Pod) []Remedy {
 		all = append(all, Remedy{"about the reason", p.Reason.Page()})
 	}
 	if p.facts.decision.Releases && !p.stuck() {
-		without, how := "the registry", o.again("release %s -n %s", p.Name, p.Namespace)
+		what, how := "skip the registry's acknowledgement", o.again("skip %s -n %s", p.Name, p.Namespace)
 		switch {
 		case p.facts.leaderless != "":
-			without, how = "a manager", freePage
+			what, how = "free it by hand", freePage
 		case p.facts.drainLeft > 0:
-			without = "the rest of the drain"
+			what = "skip the rest of the drain"
 		}
-		all = append(all, Remedy{"let it go without " + without, how})
+		all = append(all, Remedy{what, how})
 	}
 	return all
 }

@@ -80,28 +80,28 @@ func (o *options) explained(p Pod, unknown error) Explained {
 	return Explained{Pod: p, Handlers: handlersOf(p), Explanation: said, Remedies: o.remedies(p)}
 }
 
-func (o *options) releaseCommand() *cobra.Command {
+func (o *options) skipCommand() *cobra.Command {
 	var yes bool
 	c := &cobra.Command{
-		Use:   "release POD",
-		Short: "Let a pod go on to its update or deletion without the registry's acknowledgement",
+		Use:   "skip POD",
+		Short: "Have a pod updated or deleted without the registry's acknowledgement",
 		Long: "Writes the annotation " + lifecycle.AnnotationSkip + " for the hook that the pod waits at. Clients may still be sent " +
-			"to the pod while it restarts or after it is gone, until the registry answers. A pod that waits to be put in service " +
-			"can't be released: it would count as available although clients can't find it.",
-		Example: "  kubectl rollcall release web-x7k2p -n prod",
+			"to the pod while it restarts or after it is gone, until the registry answers. The acknowledgement that puts a pod in rotation " +
+			"can't be skipped: the pod would count as available although clients can't find it.",
+		Example: "  kubectl rollcall skip web-x7k2p -n prod",
 		Args:    cobra.ExactArgs(1),
 
 		ValidArgsFunction: o.complete(&corev1.PodList{}, client.HasLabels{appspub.LifecycleStateKey}),
 		RunE: o.connected(func(ctx context.Context, cluster *cluster, arguments []string) error {
-			return cluster.release(ctx, arguments[0], yes)
+			return cluster.skip(ctx, arguments[0], yes)
 		}),
 	}
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "Do not ask.")
 	return c
 }
 
-// release asks first. An annotation that no manager reads would release nothing.
-func (c *cluster) release(ctx context.Context, name string, yes bool) error {
+// skip asks first. An annotation that no manager reads would skip nothing.
+func (c *cluster) skip(ctx context.Context, name string, yes bool) error {
 	p, w, err := c.pod(ctx, name)
 	if err != nil {
 		return err
@@ -114,11 +114,11 @@ func (c *cluster) release(ctx context.Context, name string, yes bool) error {
 	case err != nil:
 		return fmt.Errorf("%w; how to free the pod without a manager: %s", err, freePage)
 	case !p.facts.decision.Releases:
-		return fmt.Errorf("%s/%s waits at no hook that can be released: %s says what it waits for",
+		return fmt.Errorf("%s/%s waits at no hook that can be skipped: %s says what it waits for",
 			p.Namespace, p.Name, c.again("explain %s -n %s", p.Name, p.Namespace))
 	}
 	question := fmt.Sprintf("%s/%s goes on past %s (%s), and clients may still be sent to it.", p.Namespace, p.Name, p.Hook, p.Reason)
-	if err := c.confirm(yes, question, fmt.Sprintf("%s/%s was not released", p.Namespace, p.Name)); err != nil {
+	if err := c.confirm(yes, question, fmt.Sprintf("%s/%s was not annotated", p.Namespace, p.Name)); err != nil {
 		return err
 	}
 	if err := c.annotate(ctx, "pod", p.facts.pod, lifecycle.AnnotationSkip, string(p.Hook)); err != nil {

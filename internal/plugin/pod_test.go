@@ -15,8 +15,8 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
-// TestRelease: an annotation that no manager reads would release nothing.
-func TestRelease(t *testing.T) {
+// TestSkip: an annotation that no manager reads would skip nothing.
+func TestSkip(t *testing.T) {
 	t.Parallel()
 	type row struct {
 		reason, configuration, want, warning, unless string
@@ -56,7 +56,7 @@ func TestRelease(t *testing.T) {
 		if c.renewed == 0 {
 			renewing(t, cluster)
 		}
-		err = cluster.release(t.Context(), "web-1", true)
+		err = cluster.skip(t.Context(), "web-1", true)
 		expect.Error(t, c.reason, err, c.want)
 		if exit := (*exitError)(nil); err != nil && (!errors.As(err, &exit) || exit.status != c.status) {
 			t.Errorf("%s: got error %v, want exit status %d", c.reason, err, c.status)

@@ -31,22 +31,22 @@ func TestOnlyYesAgrees(t *testing.T) {
 func TestCommandsToCopy(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{
-		"":                      "kubectl rollcall release web -n prod",
-		"-n pay --context=kind": "kubectl rollcall release web -n prod --context=kind",
-		"--as=a --as-group=b --as-group=c --token=secret": "kubectl rollcall release web -n prod --as=a --as-group=b --as-group=c",
-		"--insecure-skip-tls-verify --tls-server-name=a --certificate-authority=b": "kubectl rollcall release web -n prod " +
+		"":                      "kubectl rollcall skip web -n prod",
+		"-n pay --context=kind": "kubectl rollcall skip web -n prod --context=kind",
+		"--as=a --as-group=b --as-group=c --token=secret": "kubectl rollcall skip web -n prod --as=a --as-group=b --as-group=c",
+		"--insecure-skip-tls-verify --tls-server-name=a --certificate-authority=b": "kubectl rollcall skip web -n prod " +
 			"--insecure-skip-tls-verify=true --certificate-authority=b --tls-server-name=a",
-		"--rollcall-namespace two --kubeconfig=/tmp/a'b": `kubectl rollcall release web -n prod --kubeconfig='/tmp/a'\''b' --rollcall-namespace=two`,
+		"--rollcall-namespace two --kubeconfig=/tmp/a'b": `kubectl rollcall skip web -n prod --kubeconfig='/tmp/a'\''b' --rollcall-namespace=two`,
 	} {
 		o := &options{flags: genericclioptions.NewConfigFlags(true)}
 		root := o.command()
 		root.AddCommand(&cobra.Command{Use: "look", Run: func(*cobra.Command, []string) {}})
 		root.SetArgs(append([]string{"look"}, strings.Fields(given)...))
 		expect.NoError(t, root.Execute())
-		if got := o.again("release %s -n %s", "web", "prod"); got != want {
+		if got := o.again("skip %s -n %s", "web", "prod"); got != want {
 			t.Errorf("after %q: got %s, want %s", given, got, want)
 		}
-		kubectl, _, _ := strings.Cut(strings.TrimPrefix(want, "kubectl rollcall release web -n prod"), " --rollcall-namespace")
+		kubectl, _, _ := strings.Cut(strings.TrimPrefix(want, "kubectl rollcall skip web -n prod"), " --rollcall-namespace")
 		if got := (&cluster{options: o}).noLeader().Error(); !strings.Contains(got, " get pods"+kubectl+" shows") {
 			t.Errorf("after %q: got %s, want the flags %s", given, got, kubectl)
 		}

@@ -104,7 +104,7 @@ func TestKubectlPlugin(t *testing.T) {
 	s.ExpectEvent(pod, corev1.EventTypeWarning, "RegistryUnavailable", "hook preDelete waits")
 	person.Expect(0, "status", "PreparingDelete", "preDelete", "RegistryUnavailable")
 	person.Expect(0, "explain "+pod.Name, "OpenKruise waits at the hook preDelete, reason RegistryUnavailable", "out of order",
-		"reasons.md#registryunavailable", "kubectl rollcall release "+pod.Name)
+		"reasons.md#registryunavailable", "kubectl rollcall skip "+pod.Name)
 	s.awaitPage("the pod and why it waits", func(p statuspage.Snapshot) bool {
 		return slices.ContainsFunc(p.Pods, func(one statuspage.Pod) bool {
 			return one.Pod == pod.Name && one.Hook == "preDelete" && one.Reason == "RegistryUnavailable" && one.Warning &&
@@ -112,9 +112,9 @@ func TestKubectlPlugin(t *testing.T) {
 		})
 	})
 
-	person.Expect(1, "release "+pods[1].Name+" --yes", "waits at no hook that can be released")
-	person.Expect(1, "release "+pod.Name, "Write yes to go on", "was not released")
-	person.Expect(0, "release "+pod.Name+" --yes", "the manager releases preDelete")
+	person.Expect(1, "skip "+pods[1].Name+" --yes", "waits at no hook that can be skipped")
+	person.Expect(1, "skip "+pod.Name, "Write yes to go on", "was not annotated")
+	person.Expect(0, "skip "+pod.Name+" --yes", "the manager releases preDelete")
 	s.AwaitGone(pod)
 	s.ExpectMetric(`rollcall_unacknowledged_releases_total{by="skip",hook="preDelete"} 1`)
 	repair()
@@ -294,14 +294,14 @@ func TestRightsOfThePlugin(t *testing.T) {
 	s.DeleteByLabel(pod)
 	s.AwaitState(pod, appspub.LifecycleStatePreparingDelete)
 	viewer.Expect(5, "enroll other", `cannot patch resource "clonesets"`)
-	viewer.Expect(5, "release "+pod.Name+" --yes", `cannot patch resource "pods"`)
+	viewer.Expect(5, "skip "+pod.Name+" --yes", `cannot patch resource "pods"`)
 	viewer.Expect(5, "resync", `cannot patch resource "leases"`)
 	viewer.Expect(5, "receipt "+s.key.Name, "reading the managers' pods")
 	operator.Expect(0, "enroll other", "other enrolled")
 	operator.Expect(0, "enroll other --undo", "other withdrawn")
 	operator.Expect(0, "resync", "compares the registries with the cluster now")
 	operator.Expect(1, "resync --approve", "names removals that wait for an approval")
-	operator.Expect(0, "release "+pod.Name+" --yes", "the manager releases preDelete")
+	operator.Expect(0, "skip "+pod.Name+" --yes", "the manager releases preDelete")
 	s.AwaitGone(pod)
 	s.expectInvariants("unasked") // a person released the hook without an acknowledgement
 }
