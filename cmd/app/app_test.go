@@ -89,6 +89,7 @@ func TestRunRefusesABadStart(t *testing.T) {
 func TestExitCodes(t *testing.T) {
 	t.Parallel()
 	_, unknown := parseFlags([]string{"--nope"}, &bytes.Buffer{})
+	_, misspelt := parseFlags([]string{"--leader-elct=false"}, &bytes.Buffer{})
 	_, help := parseFlags([]string{"--help"}, &bytes.Buffer{})
 	type row struct {
 		err    error
@@ -98,7 +99,8 @@ func TestExitCodes(t *testing.T) {
 	expect.Each(t, map[string]row{
 		"stopped":        {nil, 0, ""},
 		"help":           {help, 0, ""},
-		"called wrongly": {unknown, 2, "rollcall: flag provided but not defined: -nope\nSee --help.\n"},
+		"called wrongly": {unknown, 2, "rollcall: unknown flag --nope\nSee --help.\n"},
+		"misspelt":       {misspelt, 2, "rollcall: unknown flag --leader-elct (did you mean --leader-elect?)\nSee --help.\n"},
 		"failed":         {errors.New("no luck"), 1, "rollcall: no luck\n"},
 	}, func(t *testing.T, tc row) {
 		var stderr bytes.Buffer

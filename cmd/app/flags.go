@@ -8,12 +8,14 @@ import (
 	"maps"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"go.uber.org/zap/zapcore"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/rollcall-dev/rollcall/internal/config"
+	"github.com/rollcall-dev/rollcall/internal/suggest"
 )
 
 // Leader election. A leader that can't renew its lease stops after renewDeadline; the next one starts no sooner than
@@ -120,12 +122,26 @@ func parseFlags(args []string, output io.Writer) (*flags, error) {
 		set.Usage()
 		return nil, err
 	} else if err != nil {
-		return nil, &usageError{err}
+		return nil, &usageError{suggested(err, set)}
 	}
 	if err := f.check(set.Args()); err != nil {
 		return nil, &usageError{err}
 	}
 	return f, nil
+}
+
+// suggested adds the nearest flag to the error about an unknown one.
+func suggested(err error, set *flag.FlagSet) error {
+	name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
+	if !unknown {
+		return err
+	}
+	var known []string
+	set.VisitAll(func(f *flag.Flag) { known = append(known, f.Name) })
+	if nearest := suggest.Nearest(name, known); nearest != "" {
+		return fmt.Errorf("unknown flag --%s (did you mean --%s?)", name, nearest)
+	}
+	return fmt.Errorf("unknown flag --%s", name)
 }
 
 func (f *flags) check(rest []string) error {

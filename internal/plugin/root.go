@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/orders"
+	"github.com/rollcall-dev/rollcall/internal/suggest"
 )
 
 // The exit statuses, which docs/kubectl-plugin.md lists.
@@ -93,12 +95,27 @@ func (o *options) command() *cobra.Command {
 
 		PersistentPreRun: o.repeat,
 	}
+	root.SetFlagErrorFunc(suggested)
 	o.flags.AddFlags(root.PersistentFlags())
 	root.PersistentFlags().StringVar(&o.installation, "rollcall-namespace", orders.Namespace,
 		"The namespace in which Rollcall is installed.")
 	root.AddCommand(o.statusCommand(), o.explainCommand(), o.rolloutCommand(), o.lintCommand(), o.enrollCommand(),
 		o.skipCommand(), o.resyncCommand(), o.receiptCommand())
 	return root
+}
+
+// suggested adds the nearest flag to the error about an unknown one.
+func suggested(cmd *cobra.Command, err error) error {
+	unknown := (*pflag.NotExistError)(nil)
+	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {
+		return err
+	}
+	var known []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+	if nearest := suggest.Nearest(unknown.GetSpecifiedName(), known); nearest != "" {
+		return fmt.Errorf("%w (did you mean --%s?)", err, nearest)
+	}
+	return err
 }
 
 // repeat has the commands to copy be about the same cluster and installation as the person's own.

@@ -53,6 +53,22 @@ func TestCommandsToCopy(t *testing.T) {
 	}
 }
 
+// TestUnknownFlag: a slip is shown its way, also to a flag that all commands have.
+func TestUnknownFlag(t *testing.T) {
+	t.Parallel()
+	for flag, want := range map[string]string{
+		"--rollcall-namespce=two": "unknown flag: --rollcall-namespce (did you mean --rollcall-namespace?)",
+		"--aprove":                "unknown flag: --aprove (did you mean --approve?)",
+		"--something-else":        "unknown flag: --something-else\n",
+		"-Z":                      "unknown shorthand flag: 'Z' in -Z\n",
+	} {
+		streams, _, _, problems := genericiooptions.NewTestIOStreams()
+		if status := Run(t.Context(), "test", []string{"resync", flag}, streams); status != exitFailed || !strings.Contains(problems.String(), want) {
+			t.Errorf("%s: exit status %d and %q, want %q", flag, status, problems, want)
+		}
+	}
+}
+
 // TestWhere: a person who agrees sees which cluster the answer is about.
 func TestWhere(t *testing.T) {
 	t.Parallel()
