@@ -10,7 +10,7 @@ import (
 
 // Registry tells an external service registry where an instance stands.
 //
-// Unless a person or onRegistryFailure releases the hook, OpenKruise goes on with a pod only after the call for it returned nil, or
+// Unless a person or proceedAfter releases the hook, OpenKruise goes on with a pod only after the call for it returned nil, or
 // after Get has confirmed it. So the whole promise of the product rests on what nil means here. Every method
 //
 //   - returns nil only when the registry has acknowledged: a reader who asks the registry afterwards gets the new state;

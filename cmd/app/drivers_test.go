@@ -131,7 +131,7 @@ func TestSettings(t *testing.T) {
 	d.constructors["one"] = always(&leased{})
 	c := configured(t, strings.Replace(several, "name: old, driver: fake", "name: old, driver: one, timeout: 2s", 1)+
 		"service: {sharedAcrossNamespaces: true, metadata: {site: here}, allowed: [{namespaces: [shop], names: [web]}]}\n"+
-		"onRegistryFailure: {preDelete: Proceed, after: 3s}\npanicThreshold: 30%\n")
+		"proceedAfter: {preDelete: 3s}\npanicThreshold: 30%\n")
 	expectOpened(t, d, c)
 	all := d.current.Load()
 	got := settings(all)
@@ -142,7 +142,7 @@ func TestSettings(t *testing.T) {
 	if !got.Services.SharedAcrossNamespaces || got.Services.Metadata["site"] != "here" || !slices.Equal(got.DefaultRegistries, []string{"old"}) {
 		t.Errorf("got %+v, want what the configuration says", got)
 	}
-	if got.OnRegistryFailure != (lifecycle.FailurePolicy{PreDelete: true, After: 3 * time.Second}) || got.Services.Allowed == nil ||
+	if got.ProceedAfter != (lifecycle.FailurePolicy{PreDelete: 3 * time.Second}) || got.Services.Allowed == nil ||
 		got.PanicThreshold != c.PanicThreshold || got.PanicThreshold == 0 {
 		t.Errorf("got %+v, want what the configuration says", got)
 	}

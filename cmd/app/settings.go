@@ -29,7 +29,7 @@ func settings(all *registries) observe.Settings {
 			Services:       c.Service,
 			PanicThreshold: c.PanicThreshold,
 		},
-		OnRegistryFailure: c.OnRegistryFailure,
+		ProceedAfter: c.ProceedAfter,
 	}
 	for name, o := range all.byName {
 		s.Registries[name] = o.client

@@ -57,9 +57,9 @@ type Config struct {
 	// Drain is how long a pod stays up after it was taken out of rotation; negative where it was refused, see [Limits].
 	Drain time.Duration
 	// PanicThreshold is a share in percent, from 0 to 100; 0 keeps every unready pod.
-	PanicThreshold    int
-	Resync            Resync
-	OnRegistryFailure lifecycle.FailurePolicy
+	PanicThreshold int
+	Resync         Resync
+	ProceedAfter   lifecycle.FailurePolicy
 	// Guard is [GuardAuto], [GuardAlways] or [GuardNever].
 	Guard string
 

@@ -56,7 +56,6 @@ func TestParseDefaults(t *testing.T) {
 		Drain:             15 * time.Second,
 		PanicThreshold:    50,
 		Resync:            Resync{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")},
-		OnRegistryFailure: lifecycle.FailurePolicy{After: 10 * time.Minute},
 		Guard:             "Auto",
 		Features:          Features{Evictions: Evictions{Limit: 10 * time.Minute, Name: "rollcall-evictions"}},
 		single:            true,
@@ -99,7 +98,7 @@ service:
 drain: 0s
 panicThreshold: 0%
 resync: {interval: 30s, maxRemovals: 5}
-onRegistryFailure: {preDelete: Proceed, inPlaceUpdate: Proceed, after: 90s}
+proceedAfter: {preDelete: 90s, inPlaceUpdate: 5m}
 guard: Always
 enroll: true
 podCondition: true
@@ -143,10 +142,10 @@ audit: {path: /var/lib/audit.jsonl, maxSize: 2Mi}
 				},
 			},
 		},
-		PanicThreshold:    0,
-		Resync:            Resync{Interval: 30 * time.Second, MaxRemovals: intstr.FromInt32(5)},
-		OnRegistryFailure: lifecycle.FailurePolicy{PreDelete: true, InPlaceUpdate: true, After: 90 * time.Second},
-		Guard:             "Always",
+		PanicThreshold: 0,
+		Resync:         Resync{Interval: 30 * time.Second, MaxRemovals: intstr.FromInt32(5)},
+		ProceedAfter:   lifecycle.FailurePolicy{PreDelete: 90 * time.Second, InPlaceUpdate: 5 * time.Minute},
+		Guard:          "Always",
 		Features: Features{
 			Enroll: true, PodCondition: true, StatusPage: true,
 			Evictions: Evictions{Enabled: true, Limit: 2 * time.Minute, Name: "shop-evictions"},
@@ -256,9 +255,9 @@ func TestParseRefuses(t *testing.T) {
 		"a tiny audit log":     {"it would hold no rollout", with("", "audit: {path: /a, maxSize: 10Ki}"), []string{"audit.maxSize", "1Mi or more"}},
 		"a size of text":       {"the form is shown", with("", "audit: {path: /a, maxSize: much}"), []string{"audit.maxSize", "1Mi or more"}},
 		"resync as a list":     {"the kind is named", with("", "resync: []"), []string{"resync", "an array", "an object"}},
-		"a failure policy":     {"the known ones are listed", with("", "onRegistryFailure: {preDelete: Ignore}"), []string{"onRegistryFailure.preDelete: Unsupported", `"Block", "Proceed"`}},
-		"a failing preNormal":  {"no pod comes into rotation unacknowledged", with("", "onRegistryFailure: {preNormal: Proceed}"), []string{"onRegistryFailure.preNormal", "unknown field", "preDelete, inPlaceUpdate, after"}},
-		"a deadline of text":   {"the form is shown", with("", "onRegistryFailure: {after: soon}"), []string{"onRegistryFailure.after", `such as "10m0s"`}},
+		"proceeding":           {"a person must say after how long", with("", "proceedAfter: {preDelete: Proceed}"), []string{"proceedAfter.preDelete", `such as "1s"`}},
+		"proceeding at 0s":     {"each deletion would lose requests", with("", "proceedAfter: {inPlaceUpdate: 0s}"), []string{"proceedAfter.inPlaceUpdate", `"1s" or more`}},
+		"a failing preNormal":  {"no pod comes into rotation unacknowledged", with("", "proceedAfter: {preNormal: 10m}"), []string{"proceedAfter.preNormal", "unknown field", "preDelete, inPlaceUpdate"}},
 		"a number for text":    {"the kind is named", with("prod-1", "1.10"), []string{"cluster", "a number", "in quotes"}},
 		"an unquoted brace":    {"YAML takes it for an object", with("", "service: {name: {label:app}}"), []string{"service.name", "an object", "a string, in quotes"}},
 		"text for a number":    {"the kind is named", with("", `service: {port: "80"}`), []string{"service.port", "a string", "whole number"}},

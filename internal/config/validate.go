@@ -32,12 +32,9 @@ func (c *Config) read(o *object, limits Limits) {
 	o.object("resync", func(o *object) {
 		c.Resync = Resync{Interval: o.duration("interval", time.Minute, time.Second), MaxRemovals: o.maxRemovals("maxRemovals", "20%")}
 	})
-	o.object("onRegistryFailure", func(o *object) {
-		const block, proceed = "Block", "Proceed"
-		c.OnRegistryFailure = lifecycle.FailurePolicy{
-			PreDelete:     o.oneOf("preDelete", block, proceed) == proceed,
-			InPlaceUpdate: o.oneOf("inPlaceUpdate", block, proceed) == proceed,
-			After:         o.duration("after", 10*time.Minute, 0),
+	o.object("proceedAfter", func(o *object) {
+		c.ProceedAfter = lifecycle.FailurePolicy{
+			PreDelete: o.duration("preDelete", 0, time.Second), InPlaceUpdate: o.duration("inPlaceUpdate", 0, time.Second),
 		}
 	})
 	c.Features = o.features()
@@ -223,7 +220,7 @@ func (o *object) duration(name string, def, least time.Duration) time.Duration {
 	text, _ := written.(string)
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		o.invalid(name, written, fmt.Sprintf(`write a duration with its unit, such as "%s"`, def))
+		o.invalid(name, written, fmt.Sprintf(`write a duration with its unit, such as "%s"`, max(def, least)))
 		return def
 	} else if d < least {
 		o.invalid(name, text, fmt.Sprintf(`write "%s" or more`, least))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
@@ -26,9 +27,11 @@ func (w *world) expectGuard(why string, pod *corev1.Pod, want bool) {
 
 func TestPolicyLeavesTheGuard(t *testing.T) {
 	t.Parallel()
-	w, pod := serving(t, guards, func(s *choices) { proceeds(s); s.OnRegistryFailure.After = 0 })
+	w, pod := serving(t, guards, proceeds)
 	w.registry.Fail(anyCall(), errors.New("down"))
 	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+	w.sleep(time.Minute)
+	w.reconcile(pod)
 	w.expectHooks("it proceeds", pod, "inPlaceUpdate")
 	w.expectGuard("the registry is still to be told", pod, true)
 

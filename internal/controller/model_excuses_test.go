@@ -20,7 +20,7 @@ import (
 // before the next one leads.
 func (m *model) loseLeaders() {
 	m.losing, m.drain, m.while, m.takes, m.failures, m.lifespan = true, 20*time.Second, 3*time.Second, 100*time.Millisecond, 10, 600
-	m.policy = lifecycle.FailurePolicy{PreDelete: true, InPlaceUpdate: true, After: 2 * time.Second}
+	m.policy = lifecycle.FailurePolicy{PreDelete: 2 * time.Second, InPlaceUpdate: 2 * time.Second}
 	m.workload.Spec = *m.shapes[m.rng.IntN(4)] // each has all three hooks
 }
 
@@ -108,13 +108,16 @@ func (m *model) unexcused(p *modelPod, h lifecycle.Hook, before, pod *corev1.Pod
 	if pod.DeletionTimestamp != nil {
 		since, err = pod.DeletionTimestamp.Time, nil
 	}
-	out := m.registry.outSince[p.uid]
+	out, after := m.registry.outSince[p.uid], m.policy.PreDelete
+	if h == lifecycle.InPlaceUpdate {
+		after = m.policy.InPlaceUpdate
+	}
 	switch {
-	case err != nil, h == lifecycle.PreDelete && !m.policy.PreDelete, h == lifecycle.InPlaceUpdate && !m.policy.InPlaceUpdate:
+	case err != nil, after == 0:
 		return "it says no such thing"
 	case guarded(before) && !guarded(pod):
 		return "the guard stays on"
-	case m.now.Before(since.Add(m.policy.After)):
+	case m.now.Before(since.Add(after)):
 		return "its deadline is to come"
 	case drains(pod) && len(m.inRotation(p)) == 0 && (m.manager.took(p.uid) && !m.apps.leftAt[p.uid].Equal(out) || p.recordedOut.Equal(out)) && m.now.Before(out.Add(m.drain)):
 		return fmt.Sprintf("a manager took it out %s ago", m.now.Sub(out))

@@ -143,9 +143,8 @@ func newModel(seed uint64) *model {
 	m.shapes = modelShapes()
 	m.panicThreshold = []int{modelPanic, 0}[m.rng.IntN(2)]
 	m.guard = m.rng.IntN(2) == 0
-	m.policy = lifecycle.FailurePolicy{
-		PreDelete: m.rng.IntN(2) == 0, InPlaceUpdate: m.rng.IntN(2) == 0, After: []time.Duration{2 * time.Second, 10 * time.Second}[m.rng.IntN(2)],
-	}
+	deadlines := []time.Duration{0, 0, 2 * time.Second, 10 * time.Second}
+	m.policy = lifecycle.FailurePolicy{PreDelete: deadlines[m.rng.IntN(4)], InPlaceUpdate: deadlines[m.rng.IntN(4)]}
 	m.workload = &kruisev1alpha1.CloneSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: "web", UID: "uid-of-web"},
 		Spec:       *m.shapes[m.rng.IntN(len(m.shapes))],

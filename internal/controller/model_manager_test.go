@@ -127,8 +127,8 @@ func (m *model) configure(there ...string) {
 	}
 	s := observe.Settings{
 		Cluster: testCluster, DefaultRegistries: m.manager.registries, Drain: m.drain, Guard: m.guard,
-		OnRegistryFailure: m.policy,
-		Registries:        map[string]*registryclient.Client{}, RegisteredByApp: maps.Clone(m.apps.by),
+		ProceedAfter: m.policy,
+		Registries:   map[string]*registryclient.Client{}, RegisteredByApp: maps.Clone(m.apps.by),
 		Rules: clusterstate.Rules{
 			Ownership: modelOwnership(), Services: service.Rules{Name: name}, PanicThreshold: m.panicThreshold,
 		},

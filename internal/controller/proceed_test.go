@@ -20,7 +20,7 @@ import (
 )
 
 func proceeds(s *choices) {
-	s.OnRegistryFailure = lifecycle.FailurePolicy{PreDelete: true, InPlaceUpdate: true, After: time.Minute}
+	s.ProceedAfter = lifecycle.FailurePolicy{PreDelete: time.Minute, InPlaceUpdate: time.Minute}
 }
 
 func skips(hooks string) func(*corev1.Pod) { return annotated(lifecycle.AnnotationSkip, hooks) }
@@ -60,7 +60,7 @@ func TestHookProceedsAfterItsDeadline(t *testing.T) {
 	before := w.record(pod)
 	w.reconcile(pod)
 	w.expectHooks("the deadline is over", pod, "preDelete")
-	w.expectEvents("each release has an Event", "Warning Proceeded hook inPlaceUpdate was released after 1m0s, since onRegistryFailure.inPlaceUpdate")
+	w.expectEvents("each release has an Event", "Warning Proceeded hook inPlaceUpdate was released after 1m0s: proceedAfter.inPlaceUpdate (1m0s) has passed; not waited for: ")
 	w.expectReleases("and counted", "inPlaceUpdate by failurePolicy: 1")
 	if diff := cmp.Diff(before, w.record(pod)); diff != "" {
 		t.Errorf("the record claims what was not acknowledged (-was +is):\n%s", diff)
@@ -209,7 +209,7 @@ func TestDrainOfTheLastLeaderIsNotCutShort(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w, pod := serving(t, func(s *choices) {
-				s.OnRegistryFailure = lifecycle.FailurePolicy{PreDelete: true, After: 2 * time.Second}
+				s.ProceedAfter.PreDelete = 2 * time.Second
 				s.Drain, s.PanicThreshold = time.Minute, 100
 			})
 			if tc.before == nil {
@@ -227,7 +227,7 @@ func TestDrainOfTheLastLeaderIsNotCutShort(t *testing.T) {
 			w.sleep(time.Second)
 			w.reconcile(pod)
 			w.expectReleases(tc.reason, "preDelete by failurePolicy: 1")
-			w.expectEventWith("Warning Proceeded ", "Proceed after 2s, and its drain has passed; not waited for: service")
+			w.expectEventWith("Warning Proceeded ", "proceedAfter.preDelete (2s) and the drain have passed; not waited for: service")
 		})
 	}
 }

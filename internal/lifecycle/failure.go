@@ -6,28 +6,31 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// FailurePolicy lists hooks to release unacknowledged. With PreDelete and After 5m, a pod in PreparingDelete since 10:00 is released
-// at 10:05.
+// FailurePolicy is after how long hooks are released unacknowledged; 0 is never. With PreDelete 5m, a pod in PreparingDelete since
+// 10:00 is released at 10:05.
 type FailurePolicy struct {
-	PreDelete, InPlaceUpdate bool
-	After                    time.Duration
+	PreDelete, InPlaceUpdate time.Duration
 }
 
-// Deadline returns when [Decision.Unacknowledged] may be written, if ever. It counts from a time on the pod, so a restart does not
-// extend it.
-func (p FailurePolicy) Deadline(pod *corev1.Pod, d Decision) (time.Time, bool) {
+// Deadline returns since when a hook waits, and after how long [Decision.Unacknowledged] may be written; 0 is never. It counts from a
+// time on the pod, so a restart does not extend it.
+func (p FailurePolicy) Deadline(pod *corev1.Pod, d Decision) (since time.Time, after time.Duration) {
 	if d.Unacknowledged().Empty() {
-		return time.Time{}, false
+		return time.Time{}, 0
 	}
 	switch {
-	case d.Row == RowGone && p.PreDelete && pod.DeletionTimestamp != nil:
-		return pod.DeletionTimestamp.Add(p.After), true
-	case d.Row == RowPreparingDelete && p.PreDelete, d.Row == RowPreparingUpdate && p.InPlaceUpdate:
-		moved, err := MovedAt(pod)
-		return moved.Add(p.After), err == nil
-	default:
-		return time.Time{}, false
+	case d.Row == RowGone && pod.DeletionTimestamp != nil:
+		return pod.DeletionTimestamp.Time, p.PreDelete
+	case d.Row == RowPreparingDelete:
+		after = p.PreDelete
+	case d.Row == RowPreparingUpdate:
+		after = p.InPlaceUpdate
 	}
+	since, err := MovedAt(pod)
+	if err != nil {
+		return time.Time{}, 0
+	}
+	return since, after
 }
 
 // Unacknowledged is what a failure policy or a person can release: not the guard, since the call is still to be made.

@@ -13,7 +13,7 @@ import (
 
 func TestDeadline(t *testing.T) {
 	t.Parallel()
-	both := FailurePolicy{PreDelete: true, InPlaceUpdate: true, After: time.Minute}
+	both := FailurePolicy{PreDelete: time.Minute, InPlaceUpdate: 2 * time.Minute}
 	moved, err := time.Parse(time.RFC3339, testTime)
 	if err != nil {
 		t.Fatal(err)
@@ -37,11 +37,11 @@ func TestDeadline(t *testing.T) {
 	}
 	expect.Each(t, map[string]row{
 		"PreparingDelete":          {"from Kruise's timestamp", both, appspub.LifecycleStatePreparingDelete, nil, moved.Add(time.Minute)},
-		"PreparingUpdate":          {"from Kruise's timestamp", both, appspub.LifecycleStatePreparingUpdate, nil, moved.Add(time.Minute)},
-		"preDelete blocks":         {"each hook has its own policy", FailurePolicy{InPlaceUpdate: true}, appspub.LifecycleStatePreparingDelete, nil, time.Time{}},
-		"inPlaceUpdate blocks":     {"each hook has its own policy", FailurePolicy{PreDelete: true}, appspub.LifecycleStatePreparingUpdate, nil, time.Time{}},
+		"PreparingUpdate":          {"from Kruise's timestamp", both, appspub.LifecycleStatePreparingUpdate, nil, moved.Add(2 * time.Minute)},
+		"preDelete blocks":         {"each hook has its own policy", FailurePolicy{InPlaceUpdate: time.Minute}, appspub.LifecycleStatePreparingDelete, nil, time.Time{}},
+		"inPlaceUpdate blocks":     {"each hook has its own policy", FailurePolicy{PreDelete: time.Minute}, appspub.LifecycleStatePreparingUpdate, nil, time.Time{}},
 		"dying":                    {"from when its containers have ended", both, appspub.LifecycleStateNormal, dying, died.Add(time.Minute)},
-		"dying, blocked":           {"it is preDelete's policy", FailurePolicy{InPlaceUpdate: true}, appspub.LifecycleStateNormal, dying, time.Time{}},
+		"dying, blocked":           {"it is preDelete's policy", FailurePolicy{InPlaceUpdate: time.Minute}, appspub.LifecycleStateNormal, dying, time.Time{}},
 		"dying, free":              {"nothing that Rollcall owns holds it", both, appspub.LifecycleStateNormal, func(p *corev1.Pod) { dying(p); released(p) }, time.Time{}},
 		"PreparingNormal":          {"no pod comes into rotation unacknowledged", both, appspub.LifecycleStatePreparingNormal, nil, time.Time{}},
 		"Updated":                  {"no pod comes into rotation unacknowledged", both, appspub.LifecycleStateUpdated, released, time.Time{}},
@@ -57,9 +57,9 @@ func TestDeadline(t *testing.T) {
 			tc.change(pod)
 		}
 		d := Decide(Input{Pod: pod, Hooks: HooksOf(workload, testOwnership()), Ownership: testOwnership()})
-		got, set := tc.policy.Deadline(pod, d)
-		if set == tc.want.IsZero() || set && !got.Equal(tc.want) {
-			t.Errorf("got %s %t, want %s: %s", got, set, tc.want, tc.reason)
+		since, after := tc.policy.Deadline(pod, d)
+		if (after == 0) != tc.want.IsZero() || after != 0 && !since.Add(after).Equal(tc.want) {
+			t.Errorf("got %s after %s, want %s: %s", after, since, tc.want, tc.reason)
 		}
 	})
 }

@@ -26,8 +26,8 @@ type Settings struct {
 	// DefaultRegistries are for pods that name none.
 	DefaultRegistries []string
 	// Drain is for pods without the annotation.
-	Drain             time.Duration
-	OnRegistryFailure lifecycle.FailurePolicy
+	Drain        time.Duration
+	ProceedAfter lifecycle.FailurePolicy
 	// Guard: pods get the guard's finalizer.
 	Guard bool
 

@@ -154,7 +154,7 @@ const (
 	// no entry was ever found: clients may reach it at an address that Rollcall does not know. Checked again every 5 s at least.
 	//
 	// What to do: compare what Rollcall looked for, as the message shows it, with what the application registers: the service name,
-	// the address and the port. A pod that waits to be deleted or updated needs no entry with `kubectl rollcall skip` or `onRegistryFailure`.
+	// the address and the port. A pod that waits to be deleted or updated needs no entry with `kubectl rollcall skip` or `proceedAfter`.
 	// See [the application registers itself](../self-registration.md).
 	AppNotRegistered Reason = "AppNotRegistered"
 	// AppStarting: as AppNotRegistered, of a pod that became ready within the last 30 s.
@@ -224,7 +224,7 @@ const (
 	// What to do: nothing, the next manager goes on.
 	Stopping Reason = "Stopping"
 	// Proceeded: only an Event. Rollcall released a hook although a registry had not acknowledged, because
-	// `onRegistryFailure` says so. Rollcall still makes the call, as soon as the registry answers. If the API server accepts
+	// `proceedAfter` had passed. Rollcall still makes the call, as soon as the registry answers. If the API server accepts
 	// the release and its answer is lost, neither this Event nor the metric shows it.
 	//
 	// What to do: look at the registry; clients may have been sent to a pod that was not there.

@@ -24,7 +24,7 @@ type release struct {
 //	proceedAfter has passed       unless a drain still runs, or a registry was never asked
 //	proceedAfter is yet to pass   nothing; b says to look again then
 func (v *visit) release(b *waiting.Blocker) (lifecycle.Edit, *release) {
-	d, policy := v.decision, v.Settings.OnRegistryFailure
+	d := v.decision
 	now, drained := v.Clock.Now(), v.drainedAt()
 	if v.skips() {
 		missing := b.Message
@@ -35,13 +35,13 @@ func (v *visit) release(b *waiting.Blocker) (lifecycle.Edit, *release) {
 			"hook %s was released by annotation %s: %q; not waited for: %s",
 			d.Waiting, lifecycle.AnnotationSkip, v.pod().Annotations[lifecycle.AnnotationSkip], missing)}
 	}
-	deadline, set := policy.Deadline(v.pod(), d)
-	if !set || b.Unasked || !b.Reason.OfRegistry() {
+	since, after := v.Settings.ProceedAfter.Deadline(v.pod(), d)
+	if after == 0 || b.Unasked || !b.Reason.OfRegistry() {
 		return lifecycle.Edit{}, nil
 	}
-	since, after := deadline.Add(-policy.After), policy.After.String()
+	deadline, passed := since.Add(after), "has passed"
 	if deadline.Before(drained) {
-		deadline, after = drained, after+", and its drain has passed"
+		deadline, passed = drained, "and the drain have passed"
 	}
 	if remaining := deadline.Sub(now); remaining > 0 {
 		if b.After == 0 || remaining < b.After {
@@ -52,8 +52,8 @@ func (v *visit) release(b *waiting.Blocker) (lifecycle.Edit, *release) {
 	edit := d.Unacknowledged()
 	edit.AsRecorded = true
 	return edit, &release{metrics.ByFailurePolicy, reason.Proceeded, fmt.Sprintf(
-		"hook %s was released after %s, since onRegistryFailure.%s is Proceed after %s; not waited for: %s",
-		d.Waiting, now.Sub(since).Round(time.Second), d.Waiting, after, b.Message)}
+		"hook %s was released after %s: proceedAfter.%s (%s) %s; not waited for: %s",
+		d.Waiting, now.Sub(since).Round(time.Second), d.Waiting, after, passed, b.Message)}
 }
 
 // drainedAt is when the drain is over that this manager began, or another by the record, whichever is later; zero without one. The

@@ -276,7 +276,7 @@ func TestLeaderAndRegistryAreLostInADrain(t *testing.T) {
 	const name = "leader-lost-in-drain"
 	reg := startRegistry(t)
 	config, flags := defaultConfiguration(reg.URL(), name), elect(t, name+"-lease")
-	config["onRegistryFailure"] = map[string]any{"preDelete": "Proceed", "after": "5s"}
+	config["proceedAfter"] = map[string]any{"preDelete": "5s"}
 	s := newScenario(t, startManager(t, name+"-first", config, flags...), reg, finalizer, name)
 	s.troubled, s.drain = true, 40*time.Second // longer than the next manager takes to lead
 	s.Begin(replicas(2), annotated(drainKey, s.drain.String()))
@@ -289,7 +289,7 @@ func TestLeaderAndRegistryAreLostInADrain(t *testing.T) {
 	s.Fail("", "the registry is down")
 
 	s.AwaitGone(pod)
-	s.ExpectEvent(pod, "Warning", "Proceeded", "Proceed after 5s, and its drain has passed")
+	s.ExpectEvent(pod, "Warning", "Proceeded", "proceedAfter.preDelete (5s) and the drain have passed")
 	for _, v := range s.history.Of(pod.UID) {
 		held := slices.ContainsFunc(s.hooks["preDelete"], func(h string) bool { return ours(h) && setOn(h, v.pod) })
 		if stateOf(v.pod) == string(appspub.LifecycleStatePreparingDelete) && !held && v.arrived.Before(out.Add(s.drain)) {
