@@ -1,5 +1,12 @@
-// Package plan says which entries of a pod have to change so that its decision comes true, and in which order. It makes no change, and
-// the same facts give the same plan.
+// Package plan says which entries of a pod have to change, and in which order. It is pure. A row of a plan:
+//
+//	entry is                       pod goes on in service    pod is out, or goes
+//	at a former address            Absent, first             Absent, first: another pod may get the address
+//	where the pod belongs          InService                 OutOfService, or Absent
+//	where it no longer belongs     Absent, last, once in     Absent, first; OutOfService if it is that already
+//	                               service elsewhere
+//
+// For example, a pod that moves from Consul to Nacos is registered in Nacos first, and one that ends leaves both.
 package plan
 
 import (
@@ -13,23 +20,23 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// defaultRegistry is the name of a registry that is the only one, which messages leave out.
+// defaultRegistry is omitted from messages: it is the only one.
 const defaultRegistry = "default"
 
-// Row is one entry that a pod has, should have, or had once, and what its registry must say of it.
+// Row is one entry that the pod has, should have or had, and what its registry must say.
 type Row struct {
 	tracker.Target
 
 	Want lifecycle.Want
-	// LeftToApp: an application's entry may be at the place, and clients may be given that.
+	// LeftToApp: clients may be given an application's entry at the place.
 	LeftToApp bool
-	// MustBeSeen: that there is no such entry acknowledges nothing while nobody has seen one.
+	// MustBeSeen: absent is no acknowledgement while nobody has seen the entry.
 	MustBeSeen bool
-	// PassedOn: the entry is that of another pod's application by now.
+	// PassedOn: it is another pod's application's by now.
 	PassedOn bool
 	// NeverThere: no manager can have registered it.
 	NeverThere bool
-	// OutSince is since when the entry was out by the record of another manager; nil where none says so.
+	// OutSince is by another manager's record; nil if it does not say so.
 	OutSince *time.Time
 }
 
@@ -49,8 +56,11 @@ func (r Row) Asked() registry.Change {
 	return registry.Change{Instance: r.Instance, State: registry.State(r.Want)}
 }
 
-// Confirms reports whether a state is what was wanted. Out of service may be absent: some registries know no such state. What
-// the application wrote is never removed, and is what clients are given of a pod that leaves a registry to it.
+// Confirms reports whether the state is what is wanted:
+//
+//	InService      in service
+//	OutOfService   out of service, or absent: some registries know no such state
+//	Absent         absent; an application's entry, which is never removed, may be out; left to an application, it may be foreign
 func (r Row) Confirms(state registry.State) bool {
 	switch r.Want {
 	case lifecycle.InService:
@@ -62,27 +72,24 @@ func (r Row) Confirms(state registry.State) bool {
 	}
 }
 
-// ByApp reports whether the entry is one that an application has written.
+// ByApp reports whether an application has written the entry.
 func (r Row) ByApp() bool { return r.Key().ByApp() }
 
-// Plan is a pod's rows in their order. An address that is no longer the pod's goes first, since it may be another pod's
-// soon. A service or a registry that the pod departs from goes last where it stays in service, when clients are given the pod in
-// all others, so that there is no moment at which they find it nowhere; where it leaves, first.
+// Plan is a pod's rows, in the order of the package's table.
 type Plan struct {
 	Former, Present, Departing []Row
 }
 
-// Without leaves out rows where the pod belongs.
+// Without leaves out some of Present.
 func (p Plan) Without(out func(Row) bool) Plan {
 	p.Present = slices.DeleteFunc(slices.Clone(p.Present), out)
 	return p
 }
 
-// All are the rows.
+// All are the rows in order.
 func (p Plan) All() []Row { return slices.Concat(p.Former, p.Present, p.Departing) }
 
-// Of returns the plan. A pod that stays as it is leaves only an address that it no longer has, and where it departs from once it
-// is in service everywhere that it belongs.
+// Of returns the plan. A pod that stays as it is leaves only former addresses, and, once in service where it belongs, other places.
 func Of(f Facts, d lifecycle.Decision) Plan {
 	var p Plan
 	want := d.Want
@@ -108,8 +115,7 @@ func Of(f Facts, d lifecycle.Decision) Plan {
 	return p
 }
 
-// Present are the rows of the places where the pod belongs. What takes it out holds under whichever name of the registry
-// the entry was written.
+// Present are the places where the pod belongs. What takes it out names no registry, so it holds under a former name too.
 func (f Facts) Present(want lifecycle.Want) []Row {
 	rows := make([]Row, 0, len(f.Targets))
 	for _, t := range f.Targets {
@@ -129,9 +135,8 @@ func (f Facts) row(t tracker.Target, want lifecycle.Want) Row {
 	}
 }
 
-// away is what has to be said of an instance where the pod does not belong. What is out of service at the pod's address stays so for as
-// long as the pod is out: no hook that waits for that hangs on a registry that it departs from. Where the application's own entry, at the
-// same place, may show only once Rollcall's is gone, that goes.
+// away is what to say where the pod does not belong. An entry that is out stays so while the pod is out, so no hook waits for a registry
+// that the pod is leaving. If the application's own entry can show only once Rollcall's is gone, that goes.
 func (f Facts) away(in lifecycle.Key, want lifecycle.Want) lifecycle.Want {
 	out := want == lifecycle.OutOfService && f.reaches(in) && f.Known.Of(in).Stands(lifecycle.OutOfService)
 	if out && !f.IsTarget(in.By(lifecycle.Application)) {
@@ -140,15 +145,15 @@ func (f Facts) away(in lifecycle.Key, want lifecycle.Want) lifecycle.Want {
 	return lifecycle.Absent
 }
 
-// others are the instances where the pod does not belong.
+// others are where the pod does not belong.
 func (f Facts) others(want lifecycle.Want) []lifecycle.Key {
 	return slices.DeleteFunc(f.Instances(), func(in lifecycle.Key) bool {
 		return f.IsTarget(in) || (want == lifecycle.InService || want == lifecycle.Keep) && f.isSameEntry(in)
 	})
 }
 
-// isSameEntry reports whether an application's entry may be that of a target whose service differs in case only: Consul and Eureka
-// take both names for one. What takes a pod out takes it out under both.
+// isSameEntry reports whether an application's entry can be a target's whose service differs in case: Consul and Eureka take both for one.
+// What takes a pod out names both.
 func (f Facts) isSameEntry(in lifecycle.Key) bool {
 	return in.ByApp() && slices.ContainsFunc(f.Targets, func(t tracker.Target) bool {
 		target := t.Key()
@@ -157,8 +162,8 @@ func (f Facts) isSameEntry(in lifecycle.Key) bool {
 	})
 }
 
-// staysUnderAnotherName reports whether the pod departs from a registry and keeps the same instance in another, which may be
-// the same server: its entry must be spared if it is the other's by now.
+// staysUnderAnotherName reports whether the pod keeps the instance in another registry, which may be the same server: an entry that is the
+// other's by now must be spared.
 func staysUnderAnotherName(in lifecycle.Key, targets []tracker.Target) bool {
 	return slices.ContainsFunc(targets, func(t tracker.Target) bool {
 		other := t.Key()

@@ -10,87 +10,88 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// Instance is what this process knows of one instance in one registry. It is a value: its methods return what is known
-// after something happened, and change nothing. The zero value knows nothing.
+// Instance is what this process knows of one instance in one registry: a value, whose methods return the one after it. The zero value
+// knows nothing. Only an acknowledged call of this process tells what the registry says, and only once nothing before it can undo it:
 //
-// A registry is known to say what was asked for only after a call of this process was acknowledged, and while nothing that
-// came before it can still undo it. A call that ended in any other way has an unknown outcome.
+//	call                                    outcome
+//	Deregister, acknowledged                it is absent
+//	Register timed out, then Deregister     unknown while the Register may still be carried out
+//	was acknowledged
+//	any other error                         unknown
 type Instance struct {
-	// want is what the last change asked for, told the instance that it named, and began when it was made. Empty where this
-	// process has made none; told is nil too where no registry was asked since the place is another pod's.
+	// want and told are of the last change, which began then; zero if there was none. told is also nil if the place is another pod's by now.
 	want  lifecycle.Want
 	told  *registry.Instance
 	began time.Time
-	// since is when the registry last acknowledged something. What a list said before that does not count.
+	// since is the last acknowledgement. Older lists don't count.
 	since time.Time
-	// late holds what of the changes that ended in an error may still be carried out, or may have been since.
+	// late are changes that failed and may still be carried out.
 	late map[lifecycle.Want]late
-	// entry is what must be kept alive in the registry, unless it is being removed; nil where nothing must.
+	// entry is to be kept alive, unless it is being removed.
 	entry *entry
-	// mark is the name of the registry that the entry carries, by the last Register that was acknowledged or a list since.
+	// mark is the registry's name in the entry, by the last Register or list.
 	mark string
-	// listed is what a list said of an instance that this process has made no change for.
+	// listed is set if a list has it and this process has made no change.
 	listed *Sighting
-	// removedAt is when the acknowledgement came that took the instance out, with no Register tried since, or when clients were no
-	// longer given it by another's entry after that.
+	// removedAt is when it was taken out, with no Register tried since; or when another's entry for it went after that.
 	removedAt time.Time
-	// recordedRemoval is the same by the record of another manager, whose clock may differ.
+	// recordedRemoval is the same by another manager's record and clock.
 	recordedRemoval time.Time
-	// seen is when the registry was last known to have an entry.
+	// seen is when the registry last had an entry.
 	seen time.Time
-	// outAfterGone is when the entry of an application was taken out whose pod was gone by then.
+	// outAfterGone is when the application's entry was taken out, after its pod was gone.
 	outAfterGone time.Time
-	// postponed is the registry's last word when to come back; nil where it has said none.
+	// postponed is the registry's last word when to come back.
 	postponed *Postponement
 
-	// wasIn: the registry has had it in service once, by an acknowledgement, an answer or a list.
+	// wasIn: it has been in service, by an acknowledgement, an answer or a list.
 	wasIn bool
-	// acknowledged: the last change was acknowledged, and nothing has said otherwise since.
+	// acknowledged: so was the last change, and nothing has contradicted it.
 	acknowledged bool
-	// removing: the instance was let go, and its absence is not acknowledged yet.
+	// removing: it was let go, and is not yet known to be absent.
 	removing bool
-	// unconfirmed: a change ended in an error, and the registry has not confirmed since what it acknowledged after that.
+	// unconfirmed: a change failed, and the registry has not been asked since.
 	unconfirmed bool
-	// returned: an application's entry that was taken out was found in service again.
+	// returned: an application's entry that was out is in service again.
 	returned bool
-	// missing: an application's entry that was taken out was not there when it was last asked for.
+	// missing: an application's entry that was out was not there when last asked for.
 	missing bool
-	// given: when it was looked at last, clients were given the instance by an entry that no Rollcall has written.
+	// given: clients were last given it by an entry that no Rollcall has written.
 	given bool
 }
 
 // late are the changes to one state that ended in an error.
 type late struct {
-	// until is when the last of those can be carried out that timed out.
+	// until is when the last one that timed out can be carried out.
 	until time.Time
-	// failed: one did not time out. It was carried out soon after its answer, or not at all.
+	// failed: another was carried out soon after its answer, or not at all.
 	failed bool
 }
 
-// entry is what a registry has acknowledged to hold, or what a record says that it holds.
+// entry is what the registry has, by an acknowledgement or a record.
 type entry struct {
 	instance *registry.Instance
 	want     lifecycle.Want
-	// unlike is how the registry listed it last where that differs in what is for clients.
+	// unlike is how it was last listed, if what clients see differs.
 	unlike *registry.Instance
 }
 
 // Target is one instance in one registry.
 type Target struct {
-	// Registry is its name in the configuration, and Writer whose entry it is there.
+	// Writer is whose entry it is in the Registry, which is a name of the configuration.
 	Registry string
 	Writer   lifecycle.Writer
 	Instance registry.Instance
 }
 
-// Key tells a target from the pod's others.
+// Key identifies the target among the pod's.
 func (t Target) Key() lifecycle.Key {
 	return lifecycle.Key{
 		Registry: t.Registry, Writer: t.Writer, Service: t.Instance.Service, Address: t.Instance.Address, Port: t.Instance.Port,
 	}
 }
 
-// Pod returns the pod that the instance's mark names.
+// Pod is the one in the instance's mark.
 func (t Target) Pod() lifecycle.PodID {
 	name := types.NamespacedName{Namespace: t.Instance.Namespace, Name: t.Instance.Pod}
 	return lifecycle.PodID{NamespacedName: name, UID: types.UID(t.Instance.UID)}
@@ -100,9 +101,9 @@ func (t Target) Pod() lifecycle.PodID {
 type Sighting struct {
 	Instance registry.Instance
 	State    registry.State
-	// AsOf is a time from which on the registry may have been told otherwise.
+	// AsOf is since when the registry may have been told otherwise.
 	AsOf time.Time
-	// Confirms: the entry may stand for an acknowledgement of Register.
+	// Confirms: it can stand for an acknowledged Register.
 	Confirms bool
 }
 
@@ -113,16 +114,15 @@ func (s Sighting) want() lifecycle.Want {
 	return lifecycle.OutOfService
 }
 
-// Known reports whether this process has made a change for the instance, or a list or an answer has shown its entry. That a record
-// names it is no knowledge.
+// Known reports whether this process has changed it, or a list or answer has shown it. A record does not count.
 func (i Instance) Known() bool {
 	return i.Attempted() || i.listed != nil || !i.seen.IsZero()
 }
 
-// Attempted reports whether this process has made a change for it.
+// Attempted reports whether this process has changed it.
 func (i Instance) Attempted() bool { return i.want != "" }
 
-// shows returns what the last change asked for and whether that is acknowledged, else what a list says; nothing where neither is.
+// shows returns the last change, else what a list says, else nothing.
 func (i Instance) shows() (want lifecycle.Want, acknowledged bool) {
 	if !i.Attempted() && i.listed != nil {
 		return i.listed.want(), true
@@ -130,10 +130,10 @@ func (i Instance) shows() (want lifecycle.Want, acknowledged bool) {
 	return i.want, i.acknowledged
 }
 
-// Stands reports whether the last change asked for the same and was acknowledged.
+// Stands reports whether the last change asked for that and was acknowledged.
 func (i Instance) Stands(want lifecycle.Want) bool { return i.acknowledged && i.want == want }
 
-// Serves reports whether clients are given the instance: by the last change or else a list, and only by the record if neither tells.
+// Serves reports whether clients are given it, by the last change, else a list, else the record.
 func (i Instance) Serves() bool {
 	want, known := i.shows()
 	if want == "" && i.entry != nil {
@@ -142,21 +142,21 @@ func (i Instance) Serves() bool {
 	return known && want == lifecycle.InService
 }
 
-// Says reports whether the registry has acknowledged that, with weight and metadata where clients are given them.
+// Says is [Instance.Stands], and in service also with the same weight and metadata.
 func (i Instance) Says(want lifecycle.Want, in registry.Instance) bool {
 	return i.Stands(want) && (want != lifecycle.InService || i.told.Equal(in))
 }
 
-// WasInService reports whether the registry has had the instance in service since this process leads.
+// WasInService reports whether it has been in service since this process leads.
 func (i Instance) WasInService() bool { return i.wasIn }
 
-// AskedOut reports whether the last change asked to take the instance out, whatever the answer was.
+// AskedOut reports whether the last change was to take it out, whatever came of it.
 func (i Instance) AskedOut() bool { return i.Attempted() && i.want != lifecycle.InService }
 
-// Settled reports whether the last change began after everything that could have undone it.
+// Settled reports whether the last change began after all that could undo it.
 func (i Instance) Settled() bool { return !i.began.Before(i.unsettledUntil()) }
 
-// SettlesIn returns for how long a change that timed out may still be carried out; zero or less where none can.
+// SettlesIn is for how long a change that timed out may still be carried out; zero or less if none can.
 func (i Instance) SettlesIn(now time.Time) time.Duration { return i.unsettledUntil().Sub(now) }
 
 func (i Instance) unsettledUntil() time.Time {
@@ -169,24 +169,23 @@ func (i Instance) unsettledUntil() time.Time {
 	return latest
 }
 
-// AcknowledgedAt is when the registry last acknowledged something; zero where it has not to this process.
+// AcknowledgedAt is the last acknowledgement to this process, or zero.
 func (i Instance) AcknowledgedAt() time.Time { return i.since }
 
-// SeenAt is when the registry was last known to have an entry; zero where this process has not found one.
+// SeenAt is when the registry last had an entry; zero if this process has found none.
 func (i Instance) SeenAt() time.Time { return i.seen }
 
-// OutAfterGone is when the entry of an application was first taken out whose pod was gone by then; zero where it was not.
+// OutAfterGone is when the application's entry was first taken out after its pod was gone, or zero.
 func (i Instance) OutAfterGone() time.Time { return i.outAfterGone }
 
-// Missing reports whether an application's entry that was taken out was not there when it was last asked for: the application may have
-// registered at another address since.
+// Missing reports whether the application's entry, once out, was not there when last asked for: it may be at another address by now.
 func (i Instance) Missing() bool { return i.missing }
 
-// Returned reports whether an application's entry that was taken out was found in service again.
+// Returned reports whether the application's entry, once out, was found in service.
 func (i Instance) Returned() bool { return i.returned }
 
-// RemovedAt returns when the instance was taken out, which another manager's record may say, and from when its drain
-// counts by this one's clock, which reads later than the other's by ahead at most. Both are zero where it was not.
+// RemovedAt returns when it was taken out, maybe by another manager's record, and since when the drain counts here, whose clock may be
+// ahead. Both are zero if it was not. Recorded 10:00:00, ahead 2s: the drain counts from 10:00:02, or from our own call if that was sooner.
 func (i Instance) RemovedAt(ahead time.Duration) (recorded, counted time.Time) {
 	if i.recordedRemoval.IsZero() || i.removedAt.IsZero() {
 		return i.removedAt, i.removedAt
@@ -198,7 +197,7 @@ func (i Instance) RemovedAt(ahead time.Duration) (recorded, counted time.Time) {
 	return i.recordedRemoval, counted
 }
 
-// begin is called before a change is made: from here on its outcome is unknown.
+// begin makes the outcome unknown.
 func (i Instance) begin(want lifecycle.Want, told registry.Instance, now time.Time) Instance {
 	if i.told == nil || !i.told.Equal(told) {
 		changed := told
@@ -211,8 +210,7 @@ func (i Instance) begin(want lifecycle.Want, told registry.Instance, now time.Ti
 	return i
 }
 
-// letGo is called before the instance is taken away, since nothing may keep it alive from then on. What nothing keeps alive
-// counts as acknowledged no more: should the pod stay after all, it is registered again.
+// letGo ends the heartbeats before the removal. It no longer counts as acknowledged, so a pod that stays after all is registered again.
 func (i Instance) letGo() Instance {
 	if i.entry != nil {
 		i.entry = &entry{instance: i.entry.instance, want: i.entry.want}
@@ -221,17 +219,17 @@ func (i Instance) letGo() Instance {
 	return i
 }
 
-// stay is called when the pod is left as it is: what was to be taken away, and is not known to be, is kept alive again.
+// stay keeps alive again what is not known to be removed.
 func (i Instance) stay() Instance {
 	i.removing = false
 	return i
 }
 
-// kept reports whether there is something to keep alive.
+// kept reports whether heartbeats are due.
 func (i Instance) kept() bool { return i.entry != nil && !i.removing }
 
 func (i Instance) acknowledge(now time.Time) Instance {
-	// A Register that was still on its way can have put it in again since the last acknowledgement.
+	// A late Register can have put it in again since.
 	_, wasIn := i.late[lifecycle.InService]
 	if i.want != lifecycle.InService && (wasIn || i.removedAt.IsZero()) {
 		i.removedAt = now
@@ -240,7 +238,7 @@ func (i Instance) acknowledge(now time.Time) Instance {
 	return i.landed(i.began, func(w lifecycle.Want) bool { return w == i.want }).known(now)
 }
 
-// passOn is called when another pod's application has the place: what a registry says of it is nothing of this pod any more.
+// passOn: another pod's application has the place, so the registry's answers are not about this pod.
 func (i Instance) passOn(now time.Time) Instance {
 	i = i.begin(lifecycle.Absent, registry.Instance{}, now).acknowledge(now)
 	i.told = nil
@@ -265,7 +263,7 @@ func (i Instance) known(since time.Time) Instance {
 	return i
 }
 
-// saw is called when the registry, asked at that time, had an entry.
+// saw: asked then, the registry had an entry.
 func (i Instance) saw(asked time.Time) Instance {
 	if asked.After(i.seen) {
 		i.seen = asked
@@ -274,7 +272,7 @@ func (i Instance) saw(asked time.Time) Instance {
 	return i
 }
 
-// fail is called when the change ended in an error. Where lands is not zero, it may still be carried out until then.
+// fail: a change may be carried out until lands, unless that is zero.
 func (i Instance) fail(lands time.Time) Instance {
 	i.unconfirmed = true
 	if i.late = maps.Clone(i.late); i.late == nil {
@@ -290,8 +288,7 @@ func (i Instance) fail(lands time.Time) Instance {
 	return i
 }
 
-// landed forgets the changes that could only be carried out before something began that settled what they did: what timed out
-// until then, and what failed where that is over.
+// landed drops late changes that ended before began, which settled what they did.
 func (i Instance) landed(began time.Time, over func(lifecycle.Want) bool) Instance {
 	before := i.late
 	i.late = nil
@@ -308,9 +305,9 @@ func (i Instance) landed(began time.Time, over func(lifecycle.Want) bool) Instan
 	return i
 }
 
-// confirm is called when the registry, asked at that time, said what is wanted.
+// confirm: asked then, the registry said what is wanted.
 func (i Instance) confirm(asked time.Time) Instance {
-	// A Register that failed can have put the instance in since, and another hand or a late change have taken it out again.
+	// A failed Register can have put it in, and someone else or a late change taken it out.
 	if _, wasIn := i.late[lifecycle.InService]; wasIn && i.want != lifecycle.InService {
 		i.removedAt = asked
 	}
@@ -318,14 +315,13 @@ func (i Instance) confirm(asked time.Time) Instance {
 	return i.landed(asked, func(lifecycle.Want) bool { return true })
 }
 
-// contradict is called when the registry was asked and said something else.
+// contradict: the registry said something else.
 func (i Instance) contradict(state registry.State) Instance {
 	i.acknowledged = false
 	return i.drainAnew(state)
 }
 
-// answered is called when a registry, asked at that time, said what an application's entry is. It reports whether that is
-// something else than was acknowledged: an entry that has to be out of service may be absent.
+// answered reports whether an application's entry, asked for then, differs from what was acknowledged. If it has to be out, absent is fine.
 func (i Instance) answered(state registry.State, asked time.Time) (after Instance, differs bool) {
 	in := state == registry.InService
 	if state != registry.Absent {
@@ -339,7 +335,7 @@ func (i Instance) answered(state registry.State, asked time.Time) (after Instanc
 	return i.drainAnew(state), true
 }
 
-// drainAnew begins the drain again where clients are given the instance.
+// drainAnew restarts the drain if clients are given it.
 func (i Instance) drainAnew(state registry.State) Instance {
 	if state == registry.InService {
 		i.removedAt, i.recordedRemoval, i.wasIn = time.Time{}, time.Time{}, true
@@ -347,7 +343,7 @@ func (i Instance) drainAnew(state registry.State) Instance {
 	return i
 }
 
-// givenNoMore is called when clients are not given the instance by another's entry: until just now they may have been.
+// givenNoMore: another's entry for it has gone, just now at the latest, so the drain begins.
 func (i Instance) givenNoMore(now time.Time) Instance {
 	if i.given && i.AskedOut() {
 		i.removedAt, i.recordedRemoval = now, time.Time{}
@@ -356,15 +352,13 @@ func (i Instance) givenNoMore(now time.Time) Instance {
 	return i
 }
 
-// recall is called with what the pod's record says. Where the record lies, the registry has no such entry, or one that does
-// no harm.
+// recall takes the pod's record. If the record lies, the registry has no such entry, or a harmless one.
 func (i Instance) recall(want lifecycle.Want, in registry.Instance, now time.Time) Instance {
 	i.since, i.entry = now, &entry{instance: &in, want: want}
 	return i
 }
 
-// recallRemoval is called with when the record says that the instance was taken out, before it is taken out again: the
-// drain goes on from there.
+// recallRemoval continues the drain of the record, before this process takes it out.
 func (i Instance) recallRemoval(at time.Time) Instance {
 	if i.Attempted() || i.listed != nil && i.listed.State == registry.InService && !at.After(i.listed.AsOf) {
 		return i
@@ -373,8 +367,7 @@ func (i Instance) recallRemoval(at time.Time) Instance {
 	return i
 }
 
-// sight is called with an entry that a list has. It reports whether the pod has to be looked at, and whether the entry
-// differs from what was acknowledged.
+// sight takes a listed entry. It reports whether to look at the pod, and whether the entry differs from what was acknowledged.
 func (i Instance) sight(s Sighting) (after Instance, look, differs bool) {
 	if i.since.After(s.AsOf) {
 		return i, false, false
@@ -396,8 +389,8 @@ func (i Instance) sight(s Sighting) (after Instance, look, differs bool) {
 	return i.drainAnew(s.State), true, differs
 }
 
-// compared reports whether a list has the entry as it was acknowledged. Where a second call has not changed what is for
-// clients, the registry has no place for it, and a third would not change it either.
+// compared reports whether the list agrees. If a second call did not change what clients see, the registry has no place for it: a weight
+// in a registry without weights, for example.
 func (e *entry) compared(s Sighting) (after *entry, agrees bool) {
 	switch {
 	case e.want != s.want():
@@ -411,8 +404,7 @@ func (e *entry) compared(s Sighting) (after *entry, agrees bool) {
 	}
 }
 
-// miss is called when the registry, asked at that time, had no entry. It reports whether one is lost that clients need; one
-// that is out of service is not missed.
+// miss: asked then, the registry had no entry. It reports whether clients need it; if it is out, none is needed.
 func (i Instance) miss(asked time.Time) (after Instance, lost bool) {
 	if i.listed != nil && !i.listed.AsOf.After(asked) {
 		i.listed = nil
@@ -428,7 +420,7 @@ func (i Instance) miss(asked time.Time) (after Instance, lost bool) {
 	return i, lost
 }
 
-// adopt takes an entry that a list has in service for an acknowledgement of Register, as of that list.
+// adopt takes an entry that is listed in service for an acknowledged Register.
 func (i Instance) adopt(told registry.Instance) Instance {
 	asOf := i.listed.AsOf
 	i = i.begin(lifecycle.InService, told, asOf)
@@ -436,7 +428,7 @@ func (i Instance) adopt(told registry.Instance) Instance {
 	return i.known(asOf)
 }
 
-// doubt is called when nobody has looked after the registry's entry for a while.
+// doubt: nobody has watched the entry for a while.
 func (i Instance) doubt() Instance {
 	i.acknowledged, i.removedAt, i.recordedRemoval = false, time.Time{}, time.Time{}
 	return i

@@ -11,45 +11,43 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// Listing is what a registry answered when it was asked for all entries of this cluster.
+// Listing is a registry's answer to a list of this cluster's entries.
 type Listing struct {
 	// Registry is its name in the configuration.
 	Registry string
-	// Names are the registries of the configuration.
+	// Names are all of the configuration's.
 	Names map[string]bool
-	// Asked is when the call began, and Staleness how old the answer may be.
+	// Asked is when the call began. The answer may be older by Staleness.
 	Asked     time.Time
 	Staleness time.Duration
-	// Confirms: an entry may stand for an acknowledgement of Register, since the answer is not stale, and the entry does not
-	// expire unless this process makes the call.
+	// Confirms: an entry can stand for an acknowledged Register, since the list is not stale and entries don't expire without a call.
 	Confirms bool
 	Entries  []registry.Entry
-	// Foreign are entries that no Rollcall has written, and that clients are given.
+	// Foreign are entries that clients are given and no Rollcall has written.
 	Foreign []registry.Entry
 }
 
 func (l Listing) asOf() time.Time { return l.Asked.Add(-l.Staleness) }
 
-// Comparison is what came of a Listing.
+// Comparison is the result of a list.
 type Comparison struct {
-	// Missing are instances in service that were not listed, and Different is how many entries say something else than was
-	// acknowledged last. The reconciler looks at their pods again, and makes the calls that they need.
+	// Missing are in service and not listed. Different counts entries that differ from what was acknowledged. The reconciler makes the calls.
 	Missing   []Seen
 	Different int
-	// Unknown are entries of pods that the reconciler has not looked at: they are gone, or it has not come to them yet.
+	// Unknown are of pods that the reconciler has not looked at, or that are gone.
 	Unknown []registry.Entry
-	// Standing are the entries but those that were acknowledged to be absent since.
+	// Standing are all but those acknowledged to be absent since.
 	Standing []registry.Entry
-	// Renamed are the former names of the registry that no list before had.
+	// Renamed are former names of the registry, when first found.
 	Renamed []string
 }
 
-// Compare holds what a registry has against what it acknowledged. What was acknowledged after the registry was asked counts
-// more than the list.
+// Compare compares a list with what was acknowledged. Later acknowledgements win. By the name in an entry of registry new:
 //
-// An entry that names another registry of the configuration was written under that name: both mean one server. It is there,
-// and that registry's list counts for it. One that names a registry which the configuration no longer has was written before
-// that was renamed, and one that names none by an older version: both are this registry's.
+//	new                     compared
+//	old, in configuration   the same server has two names: there, but the list of old counts
+//	old, not in it          compared: it was renamed
+//	none                    compared: an older version wrote it
 func (t *Tracker) Compare(l Listing) Comparison {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -80,7 +78,7 @@ func (t *Tracker) Compare(l Listing) Comparison {
 	return result
 }
 
-// missing are the instances in service that the list lacks.
+// missing are in service and not listed.
 func (t *Tracker) missing(l Listing, listed map[types.UID]map[lifecycle.Key]bool) (missing []Seen) {
 	missed := func(i Instance) (Instance, bool) { return i.miss(l.asOf()) }
 	of := lifecycle.Source{Registry: l.Registry}
@@ -94,8 +92,7 @@ func (t *Tracker) missing(l Listing, listed map[types.UID]map[lifecycle.Key]bool
 	return missing
 }
 
-// hasLeft reports whether an instance that a list of that time has was acknowledged to be absent since. The caller holds the
-// lock, as of all that follows.
+// hasLeft reports whether it was acknowledged to be absent after the list. Needs the lock, as does all below.
 func (t *Tracker) hasLeft(uid types.UID, in lifecycle.Key, asOf time.Time) bool {
 	if p := t.pods[uid]; p != nil {
 		i, _ := p.instances.get(in)
@@ -121,7 +118,7 @@ func (t *Tracker) sight(target Target, e registry.Entry, l Listing, result *Comp
 	}
 }
 
-// noteShown notes a list that has all that the leaders before this one left.
+// noteShown notes a list as of a time after the earlier leaders.
 func (t *Tracker) noteShown(l Listing) {
 	if t.leads.IsZero() || l.Asked.Before(t.leads) { // the list that was asked for first may be compared last
 		t.leads = l.Asked
@@ -132,10 +129,10 @@ func (t *Tracker) noteShown(l Listing) {
 	}
 }
 
-// foreign are the entries of one list that no Rollcall has written: the names under which clients are given an address and port.
+// foreign are the names under which one list's entries that no Rollcall wrote give a place to clients.
 type foreign struct {
 	names map[place][]string
-	// number is that of the list.
+	// number counts the lists.
 	number int
 }
 
@@ -144,8 +141,8 @@ type place struct {
 	port    int
 }
 
-// of returns the names that count for an instance of a pod. A list that was compared before the pod came tells of whichever pod had
-// its address then. An application's own entry is as expected, once and under its name.
+// of returns the names that count for a pod: not those listed before it came, when another pod had its address, nor its own application's
+// entry, once and under its name.
 func (f foreign) of(p *pod, in lifecycle.Key) []string {
 	names := f.names[place{in.Address, in.Port}]
 	if p.born && p.came >= f.number || in.ByApp() && len(names) == 1 && names[0] == in.Service {
@@ -154,8 +151,8 @@ func (f foreign) of(p *pod, in lifecycle.Key) []string {
 	return names
 }
 
-// noteForeign notes what a list has of entries that no Rollcall has written, and has the pods looked at for whose instances that has
-// changed. All of it is kept: of a pod's instances, some are known only later, and none at a change of leader.
+// noteForeign keeps the foreign entries of all places, since some of a pod's instances are known only later, and queues pods for which they
+// changed.
 func (t *Tracker) noteForeign(l Listing) {
 	names := make(map[place][]string, len(l.Foreign))
 	for _, e := range l.Foreign {
@@ -177,8 +174,7 @@ func (t *Tracker) noteForeign(l Listing) {
 	}
 }
 
-// writtenUnder returns under which registry of the configuration an entry was written, and notes a registry that has
-// another name now.
+// writtenUnder returns the entry's registry by its present name.
 func (t *Tracker) writtenUnder(e registry.Entry, l Listing, result *Comparison) string {
 	if l.Names[e.Registry] {
 		return e.Registry
@@ -193,8 +189,7 @@ func (t *Tracker) writtenUnder(e registry.Entry, l Listing, result *Comparison) 
 	return l.Registry
 }
 
-// forgetUnopened makes room for a new answer of the registry: of pods that the reconciler has not come to, only the last
-// list counts.
+// forgetUnopened: of pods not yet reconciled, only the last list counts.
 func (t *Tracker) forgetUnopened(name string) {
 	for uid, p := range t.pods {
 		if p.opened {

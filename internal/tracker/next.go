@@ -8,21 +8,20 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// Goal is what has to become of an entry, and what this look at its pod knows of the way there.
+// Goal is what an entry should become, and what this visit knows so far.
 type Goal struct {
 	Want lifecycle.Want
-	// Told is the instance as a change gives it to the registry.
+	// Told is what a change sends.
 	Told registry.Instance
-	// Through is the client for the calls, and Gets says that it can ask for one instance.
+	// Through is the client; Gets if it can ask for one instance.
 	Through any
 	Gets    bool
-	// MustBeSeen: that the registry has no such entry acknowledges nothing while this process has not seen one.
+	// MustBeSeen: an entry that this process never saw is not out just because it is not there.
 	MustBeSeen bool
-	// Given: by the last list, clients are given the place by an entry that no Rollcall has written, which they are not to be.
+	// Given: by the last list, clients are given the place by another's entry, and should not be.
 	Given bool
 
-	// Asked: the registry was asked in this look, and has confirmed what is wanted. Contradicted is how often it said something else than
-	// it had acknowledged, and Said what it said last.
+	// Asked: in this visit, the registry confirmed the goal. Contradicted counts its other answers, and Said is the last one.
 	Asked        bool
 	Contradicted int
 	Said         registry.State
@@ -33,13 +32,13 @@ type Act int
 
 // The acts.
 const (
-	// Nothing is left to do: the registry says what is wanted, as far as it can be asked, and nothing pending can undo that.
+	// Nothing is left: the registry says what is wanted, and nothing pending can undo that.
 	Nothing Act = iota
 	// Change makes the change.
 	Change
-	// Ask asks the registry for the instance.
+	// Ask asks for the instance.
 	Ask
-	// Wait is for what stands in [Step.Cause].
+	// Wait is for [Step.Cause].
 	Wait
 )
 
@@ -48,29 +47,29 @@ type Cause int
 
 // The causes.
 const (
-	// Settling: a call that failed may still be carried out, and would undo what was acknowledged.
+	// Settling: a failed call may still be carried out and undo what was acknowledged.
 	Settling Cause = iota + 1
 	// Postponed: the registry said when to come back.
 	Postponed
-	// NotConfirmed: the registry says again and again something else than it has acknowledged.
+	// NotConfirmed: what the registry says is repeatedly not what it acknowledged.
 	NotConfirmed
 	// GivenByAnother: clients are given the place by an entry that no Rollcall has written.
 	GivenByAnother
-	// Unseen: the registry has no such entry, and nobody ever saw one.
+	// Unseen: there is no such entry, and there never was.
 	Unseen
 )
 
-// Step is the one next thing to do about an entry.
+// Step is the one next thing to do for an entry.
 type Step struct {
 	Act   Act
 	Cause Cause
-	// After is when a wait is over; zero or less where no time tells.
+	// After is zero or less if no time ends the wait.
 	After time.Duration
-	// Said is a registry's word when to come back.
+	// Said is set if Postponed.
 	Said Postponement
 }
 
-// Postponement is a registry's word when to come back with a change, through a client. An event must not bring it sooner.
+// Postponement is a registry's word when to come back with a change. No event brings it sooner.
 type Postponement struct {
 	Want    lifecycle.Want
 	Through any
@@ -79,11 +78,18 @@ type Postponement struct {
 	Message string
 }
 
-// Next returns the next step towards the goal. For example: a Register timed out and a Deregister was acknowledged after it. Then it is
-// Wait while the Register may still be carried out, Ask once it can't be any more, and Nothing once the registry has said that the
-// instance is absent; or Change, where it said otherwise.
+// Next returns the next step. The first row that applies counts:
 //
-// Where the registry can't be asked, the change is made once more instead, when nothing can be carried out any more that came before.
+//	the registry contradicts itself             Wait, NotConfirmed
+//	the last acknowledgement is not the goal    Change
+//	a late change can still undo it             Wait, Settling; then Ask, or Change if it can't be asked
+//	a change failed, or it must be seen         Ask
+//	clients are given another's entry           Wait, GivenByAnother
+//	it must be seen, and was not                Wait, Unseen
+//	else                                        Nothing
+//
+// Change and Ask become Wait if the registry said to come back later. For example, a Register timed out, and a Deregister was acknowledged
+// after it: Wait while the Register may be carried out, then Ask, then Nothing if it is absent, else Change.
 func (i Instance) Next(g Goal, now time.Time) Step {
 	unseen := g.MustBeSeen && (i.seen.IsZero() || i.missing)
 	switch {
@@ -103,7 +109,7 @@ func (i Instance) Next(g Goal, now time.Time) Step {
 	return Step{}
 }
 
-// settles is the next step where a change that timed out may have been carried out after the one that was acknowledged.
+// settles: a change that timed out may be carried out after the acknowledged one.
 func (i Instance) settles(g Goal, now time.Time) Step {
 	switch after := i.SettlesIn(now); {
 	case after > 0:
@@ -115,15 +121,14 @@ func (i Instance) settles(g Goal, now time.Time) Step {
 	}
 }
 
-// reads reports whether the registry has to be asked for what it has acknowledged, and can be.
+// reads reports whether the registry has to be asked, and can be.
 func (i Instance) reads(g Goal) bool { return i.unconfirmed && g.Gets }
 
-// Certain reports whether the registry has acknowledged what the goal wants, and nothing can have undone that or still will.
+// Certain reports whether the goal was acknowledged, and nothing has undone it or will.
 func (i Instance) Certain(g Goal) bool { return i.Says(g.Want, g.Told) && i.Settled() && !i.reads(g) }
 
-// unlessPostponed returns the act, unless the registry said to come back with the change later. What it said of another change does
-// not count: a registry that takes no more instances must not keep a deleted pod in. Nor does what it said to another client, whose
-// credentials may have been the reason.
+// unlessPostponed returns the act, or a wait if the registry said so of this change and through this client. A registry that is full must
+// not keep a deleted pod, and new credentials may help.
 func (i Instance) unlessPostponed(act Act, g Goal, now time.Time) Step {
 	p := i.postponed
 	if p == nil || p.Want != g.Want || p.Through != g.Through || !now.Before(p.Until) {

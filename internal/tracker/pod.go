@@ -10,7 +10,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// Pod is one pod, for its reconciler.
+// Pod is a pod's handle for its reconciler.
 type Pod struct {
 	tracker *Tracker
 	pod     *pod
@@ -22,12 +22,12 @@ func locked[T any](p *Pod, read func() T) T {
 	return read()
 }
 
-// Standing returns what is known of one instance.
+// Standing returns one instance.
 func (p *Pod) Standing(in lifecycle.Key) Instance {
 	return locked(p, func() Instance { i, _ := p.pod.instances.get(in); return i })
 }
 
-// Known returns what is known of the pod now.
+// Known returns what is known now.
 func (p *Pod) Known() Known {
 	p.tracker.mu.Lock()
 	defer p.tracker.mu.Unlock()
@@ -36,29 +36,28 @@ func (p *Pod) Known() Known {
 	}
 }
 
-// Foreign reports whether clients are given the instance by an entry that no Rollcall has written, by the last list.
+// Foreign reports whether, by the last list, clients are given it by an entry that no Rollcall has written.
 func (p *Pod) Foreign(in lifecycle.Key) bool {
 	return slices.Contains(p.ForeignNames(in), in.Service)
 }
 
-// ForeignNames returns under which service names clients are given the instance's address and port by entries that no Rollcall has
-// written, by the last list: each as often as it is there, sorted, and none of an application's entry that is there once, under its own.
+// ForeignNames returns the service names under which such entries have its address and port, by the last list: sorted, with repetitions,
+// and without an application's own entry that is there once, under its name.
 func (p *Pod) ForeignNames(in lifecycle.Key) []string {
 	return locked(p, func() []string { return p.tracker.foreign[in.Registry].of(p.pod, in) })
 }
 
-// Departed returns the pod as the cache had it last; nil while it is there, or was never found.
+// Departed returns the pod as last cached, once it is gone from the cache.
 func (p *Pod) Departed() *corev1.Pod { return locked(p, func() *corev1.Pod { return p.pod.last }) }
 
-// Found notes that the cache has the pod at these addresses, so that its departure is sure to be noted too.
+// Found: the cache has the pod, so its departure will be noted.
 func (p *Pod) Found(address string, others []string) {
 	p.tracker.mu.Lock()
 	defer p.tracker.mu.Unlock()
 	p.pod.found, p.pod.address, p.pod.others = true, address, others
 }
 
-// CloseUnlessFound forgets a pod that the cache never had. It reports false where the departure of one that it had is noted,
-// or still to be noted.
+// CloseUnlessFound forgets a pod that was never cached. It reports false if a departure was or will be noted.
 func (p *Pod) CloseUnlessFound() bool {
 	p.tracker.mu.Lock()
 	defer p.tracker.mu.Unlock()
@@ -69,17 +68,17 @@ func (p *Pod) CloseUnlessFound() bool {
 	return true
 }
 
-// Begin is called before a change is made: from here on its outcome is unknown.
+// Begin comes before a change: its outcome is unknown from here on.
 func (p *Pod) Begin(in lifecycle.Key, want lifecycle.Want, told registry.Instance, now time.Time) {
 	p.change(in, func(i Instance) Instance { return i.begin(want, told, now) })
 }
 
-// Acknowledged is called when the registry has acknowledged the change.
+// Acknowledged follows the registry's answer.
 func (p *Pod) Acknowledged(in lifecycle.Key, now time.Time) {
 	p.change(in, func(i Instance) Instance { return i.acknowledge(now) })
 }
 
-// PassedOn is called when another pod's application has the instance's place, or nobody's had it ever. It reports whether that is news.
+// PassedOn: another pod's application has the place, or none ever had. It reports whether that is new.
 func (p *Pod) PassedOn(in lifecycle.Key, now time.Time) (news bool) {
 	p.change(in, func(i Instance) Instance {
 		if news = !i.Stands(lifecycle.Absent); news {
@@ -90,33 +89,32 @@ func (p *Pod) PassedOn(in lifecycle.Key, now time.Time) (news bool) {
 	return news
 }
 
-// Failed is called when the change ended in an error. Where it timed out, it may still be carried out until lands; else lands
-// is zero.
+// Failed: the change may still be carried out until lands if it timed out; else lands is zero.
 func (p *Pod) Failed(in lifecycle.Key, lands time.Time) {
 	p.change(in, func(i Instance) Instance { return i.fail(lands) })
 }
 
-// Confirmed is called when the registry, asked at that time, said what is wanted.
+// Confirmed: asked then, the registry said what is wanted.
 func (p *Pod) Confirmed(in lifecycle.Key, asked time.Time) {
 	p.change(in, func(i Instance) Instance { return i.confirm(asked) })
 }
 
-// Contradicted is called when the registry was asked and said something else than it has acknowledged.
+// Contradicted: the registry said something else than it acknowledged.
 func (p *Pod) Contradicted(in lifecycle.Key, state registry.State) {
 	p.change(in, func(i Instance) Instance { return i.contradict(state) })
 }
 
-// Saw is called when the registry, asked at that time, had an entry.
+// Saw: asked then, the registry had an entry.
 func (p *Pod) Saw(in lifecycle.Key, asked time.Time) {
 	p.change(in, func(i Instance) Instance { return i.saw(asked) })
 }
 
-// Postpone notes a registry's word when to come back with a change.
+// Postpone notes when the registry wants the change again.
 func (p *Pod) Postpone(in lifecycle.Key, said Postponement) {
 	p.change(in, func(i Instance) Instance { i.postponed = &said; return i })
 }
 
-// OutAfterGone notes that the entry of an application was taken out at that time whose pod is gone. The first time counts.
+// OutAfterGone notes, once, that the application's entry was taken out after its pod was gone.
 func (p *Pod) OutAfterGone(in lifecycle.Key, since time.Time) {
 	p.change(in, func(i Instance) Instance {
 		if i.outAfterGone.IsZero() {
@@ -126,12 +124,12 @@ func (p *Pod) OutAfterGone(in lifecycle.Key, since time.Time) {
 	})
 }
 
-// Given is called when clients are given the instance by an entry that no Rollcall has written, whatever the registry has acknowledged.
+// Given: clients are given it by an entry that no Rollcall has written, whatever was acknowledged.
 func (p *Pod) Given(in lifecycle.Key) {
 	p.change(in, func(i Instance) Instance { i.given = true; return i })
 }
 
-// GivenNoMore is called when they are not: the drain of an instance that is out begins only now where they were.
+// GivenNoMore: they are not. If they were, the drain begins now.
 func (p *Pod) GivenNoMore(in lifecycle.Key, now time.Time) {
 	p.tracker.mu.Lock()
 	defer p.tracker.mu.Unlock()
@@ -140,8 +138,7 @@ func (p *Pod) GivenNoMore(in lifecycle.Key, now time.Time) {
 	}
 }
 
-// LetGo is called before an instance is taken away, also where no call for that can be made now. Of one that nothing is known of, or
-// that is known to be absent, there is nothing to let go.
+// LetGo comes before a removal, even if the call can't be made yet. What is unknown or absent stays so.
 func (p *Pod) LetGo(in lifecycle.Key) {
 	p.tracker.mu.Lock()
 	defer p.tracker.mu.Unlock()
@@ -150,7 +147,7 @@ func (p *Pod) LetGo(in lifecycle.Key) {
 	}
 }
 
-// Stay is called when the pod is left as it is at an address, before what it departs from is taken away.
+// Stay keeps alive what is at the address: the pod stays as it is.
 func (p *Pod) Stay(address string) {
 	p.tracker.mu.Lock()
 	defer p.tracker.mu.Unlock()
@@ -161,8 +158,8 @@ func (p *Pod) Stay(address string) {
 	}
 }
 
-// Adopt takes what a list has in service, as it is now, for an acknowledgement of Register, so that a new leader need
-// not register every pod again. It reports whether a list has it.
+// Adopt takes an entry that is listed in service, unchanged, for an acknowledged Register, so a new leader need not register every pod
+// again. It reports whether it did.
 func (p *Pod) Adopt(target Target) (adopted bool) {
 	p.change(target.Key(), func(i Instance) Instance {
 		s := i.listed
@@ -175,8 +172,7 @@ func (p *Pod) Adopt(target Target) (adopted bool) {
 	return adopted
 }
 
-// Recall has what the pod's record names kept alive from the first look at the pod on, and not only from the first call: none
-// may come for as long as the pod stays as it is. It does so once.
+// Recall keeps alive, once, what the record names: the first call can come late.
 func (p *Pod) Recall(want lifecycle.Want, targets func() []Target, now time.Time) {
 	if p.pod.recalled { // only the reconciler uses it
 		return
@@ -187,8 +183,7 @@ func (p *Pod) Recall(want lifecycle.Want, targets func() []Target, now time.Time
 	}
 }
 
-// RecallRemoval has the drain of an instance go on that another manager began, by the pod's record; at is nil where that does not say.
-// It is called before this process takes the instance out.
+// RecallRemoval continues the drain of the record, if at is set. It comes before this process takes it out.
 func (p *Pod) RecallRemoval(in lifecycle.Key, at *time.Time) {
 	if at != nil {
 		p.change(in, func(i Instance) Instance { return i.recallRemoval(*at) })

@@ -13,56 +13,54 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// manyInstances of one pod are more than any has by itself: from there on those are forgotten that have gone.
+// manyInstances are more than a pod has: beyond that, absent ones are forgotten.
 const manyInstances = 1000
 
-// remembered is for how long at least it is known that a pod is gone. No list is that old.
+// remembered is how long a gone pod is known. No list is that old.
 const remembered = time.Hour
 
 // Tracker is what this process knows, by pod. It is safe for concurrent use.
 type Tracker struct {
 	mu   sync.Mutex
 	pods map[types.UID]*pod
-	// closed is when a pod that changes were made for was forgotten, and swept when the old ones were last removed.
+	// closed are forgotten pods that had been changed. swept is when old ones were dropped.
 	closed map[types.UID]time.Time
 	swept  time.Time
 
-	// leads is when the first list was asked for, by a manager that led: all calls of those before it had ended. shown holds,
-	// the registries that were listed at a time after that.
+	// leads is when this leader first asked for a list: earlier leaders' calls had ended. shown are the registries listed since.
 	leads time.Time
 	shown map[string]bool
-	// renamed holds, by the names of registries that the configuration no longer has, where entries were found that name them.
+	// renamed maps former names in entries to present ones.
 	renamed map[string]string
-	// foreign is, by registry, what its last list had of entries that no Rollcall has written, and lists how many were compared.
+	// foreign is each registry's last list of them. lists counts all lists.
 	foreign map[string]foreign
 	lists   int
 
-	// lost are pods of which a registry has lost an instance, doubtful those of which a list says something unexpected.
+	// lost have a missing instance; doubtful have an unexpected one.
 	lost, doubtful []lifecycle.PodID
 	signal         chan struct{}
 }
 
-// pod is one pod. Only its reconciler makes changes, and the queue never hands one pod to two workers.
+// pod is used by one worker at a time.
 type pod struct {
 	id        lifecycle.PodID
 	instances instances
-	// opened: the reconciler has looked at it, or is to undo what it left. Until then only lists speak of it.
+	// opened: the reconciler knows it. Before, only lists speak of it.
 	opened bool
-	// born: it came while this process was watching, so no other process has registered it, unless this one's watch lagged
-	// when it began to lead.
+	// born: it came while this process watched, so no other has registered it, unless the watch lagged at first.
 	born bool
-	// came is how many lists were compared before it came.
+	// came counts the lists before it.
 	came int
-	// found: the cache had it after it was opened, so its departure is sure to be noted here. address and others are those that it had.
+	// found: it was cached since it was opened, with address and others, so its departure will be noted.
 	found    bool
 	recalled bool
 	address  string
 	others   []string
-	// last is the pod as the cache had it last, once it is gone from there.
+	// last is the pod as last cached, once gone from there.
 	last *corev1.Pod
 }
 
-// instances are those of one pod. It has one or two, for which a map would take more memory than they do.
+// instances are one or two, for which a map takes more memory.
 type instances []named //nolint:recvcheck // a value, but for set, which may add one
 
 type named struct {
@@ -89,12 +87,12 @@ func (all *instances) set(in lifecycle.Key, i Instance) {
 	*all = append(*all, named{in, i})
 }
 
-// isKnown reports whether anything is known of its instances but what a record names. The caller holds the lock.
+// isKnown reports whether more is known than a record. Needs the lock.
 func (p *pod) isKnown() bool {
 	return slices.ContainsFunc(p.instances, func(n named) bool { return n.Known() })
 }
 
-// New returns a Tracker that knows nothing.
+// New returns an empty Tracker.
 func New() *Tracker {
 	return &Tracker{
 		pods: map[types.UID]*pod{}, closed: map[types.UID]time.Time{}, shown: map[string]bool{}, renamed: map[string]string{},
@@ -102,8 +100,8 @@ func New() *Tracker {
 	}
 }
 
-// Arrived notes a pod that came into the cache, in the order of the cache's events; born if this process was watching. Its name
-// is what the cache says: an entry that was listed before may name another with its UID.
+// Arrived notes a cached pod, in the order of events; born if this process was watching. Its name is right: an entry with its UID can have
+// another.
 func (t *Tracker) Arrived(id lifecycle.PodID, born bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -114,8 +112,7 @@ func (t *Tracker) Arrived(id lifecycle.PodID, born bool) {
 	p.id, p.last = id, nil
 }
 
-// Departed notes a pod that is gone from the cache, so that what it leaves behind can be undone. It forgets one that nothing
-// is known of: the record of a pod that this process has not come to yet tells of more.
+// Departed notes a pod that left the cache, to undo what it left. It forgets a pod without record of which nothing is known.
 func (t *Tracker) Departed(last *corev1.Pod) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -132,7 +129,7 @@ func (t *Tracker) Departed(last *corev1.Pod) {
 	p.id, p.opened, p.last = lifecycle.PodIDOf(last), true, last
 }
 
-// Dying notes a pod that is on its way out and that the cache has not, since it lacks the label that the cache selects by.
+// Dying notes a pod that ends and was never cached, since it lacks the label that the cache selects by.
 func (t *Tracker) Dying(last *corev1.Pod) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -141,7 +138,7 @@ func (t *Tracker) Dying(last *corev1.Pod) {
 	}
 }
 
-// add makes the pod's place, or returns the one that it has. The caller holds the lock.
+// add returns the pod's place. Needs the lock.
 func (t *Tracker) add(id lifecycle.PodID) *pod {
 	p := t.pods[id.UID]
 	if p == nil {
@@ -151,14 +148,14 @@ func (t *Tracker) add(id lifecycle.PodID) *pod {
 	return p
 }
 
-// Pods returns how many pods something is known of, or will be.
+// Pods counts the pods.
 func (t *Tracker) Pods() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.pods)
 }
 
-// Departures returns the pods that are gone from the cache and whose traces are still to be undone.
+// Departures returns pods that left the cache and something in a registry.
 func (t *Tracker) Departures() []*corev1.Pod {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -171,8 +168,7 @@ func (t *Tracker) Departures() []*corev1.Pod {
 	return departed
 }
 
-// Kept returns what a registry has acknowledged to hold and nothing has begun to take away: what has to be kept alive where
-// entries expire.
+// Kept returns what needs heartbeats in the registry: acknowledged, and not being removed.
 func (t *Tracker) Kept(name string) []registry.Instance {
 	var kept []registry.Instance
 	t.each(func(_ *pod, in lifecycle.Key, i Instance) {
@@ -193,17 +189,17 @@ func (t *Tracker) each(see func(p *pod, in lifecycle.Key, i Instance)) {
 	}
 }
 
-// Seen is what is known of one instance of a pod.
+// Seen is an instance for display.
 type Seen struct {
 	Pod lifecycle.PodID
 	In  lifecycle.Key
-	// Want is what the last change asked for, or what a list says where this process has made none.
+	// Want is the last change, else what a list says.
 	Want lifecycle.Want
-	// Acknowledged: the registry has said so, and nothing has said otherwise since.
+	// Acknowledged: so is Want, and nothing contradicts it.
 	Acknowledged bool
 }
 
-// Seen returns the instances that a registry may have, for a person to look at.
+// Seen returns the instances that a registry may have.
 func (t *Tracker) Seen() []Seen {
 	var seen []Seen
 	t.each(func(p *pod, in lifecycle.Key, i Instance) {
@@ -214,8 +210,7 @@ func (t *Tracker) Seen() []Seen {
 	return seen
 }
 
-// Steered returns which applications' entries a registry has acknowledged to be in service, or which to be out of it. What is at
-// an address that the pod no longer has is another application's, and so is what has passed on.
+// Steered returns applications' entries acknowledged as in service, or as out. An address that the pod lost, or passed on, is another's.
 func (t *Tracker) Steered(name string, in bool) (steered []registry.Instance) {
 	t.each(func(p *pod, key lifecycle.Key, i Instance) {
 		own := p.last == nil && (key.Address == p.address || slices.Contains(p.others, key.Address)) && i.told != nil
@@ -226,8 +221,8 @@ func (t *Tracker) Steered(name string, in bool) (steered []registry.Instance) {
 	return steered
 }
 
-// Answered notes what a registry, asked at that time, said of an application's entry. Where that is not what it
-// has acknowledged, and nothing was acknowledged since, the pod is looked at again, and Answered reports true.
+// Answered notes what a registry, asked then, says of an application's entry. It reports whether that differs from what was acknowledged
+// before, and queues the pod if so.
 func (t *Tracker) Answered(target Target, state registry.State, asked time.Time) (differs bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -238,16 +233,14 @@ func (t *Tracker) Answered(target Target, state registry.State, asked time.Time)
 	return t.hear(p, target.Key(), func(i Instance) (Instance, bool) { return i.answered(state, asked) })
 }
 
-// Lost notes that a registry, asked at that time, had no entry for an instance. What it acknowledged since counts more. An
-// instance that is to be in service is registered again; one that is out of service needs no entry.
+// Lost notes that a registry, asked then, had no entry. One in service is registered again, unless acknowledged since.
 func (t *Tracker) Lost(target Target, asked time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.hear(t.pods[types.UID(target.Instance.UID)], target.Key(), func(i Instance) (Instance, bool) { return i.miss(asked) })
 }
 
-// hear notes what a registry said of an instance, where something is known of that. It has the pod looked at where that is news,
-// and reports so. The caller holds the lock.
+// hear notes what a registry said of a known instance, and queues the pod if that is news. Needs the lock.
 func (t *Tracker) hear(p *pod, in lifecycle.Key, said func(Instance) (after Instance, news bool)) (news bool) {
 	if p == nil {
 		return false
@@ -263,8 +256,7 @@ func (t *Tracker) hear(p *pod, in lifecycle.Key, said func(Instance) (after Inst
 	return news
 }
 
-// Returned notes that the configuration has a registry again that it had dropped. Nobody has looked after its entries meanwhile, so that
-// nothing that it acknowledged before counts.
+// Returned: the configuration has the registry again. Nobody watched its entries, so no acknowledgement counts.
 func (t *Tracker) Returned(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -277,7 +269,7 @@ func (t *Tracker) Returned(name string) {
 	}
 }
 
-// Open returns the pod for its reconciler, which is the only one to use it until it comes back to the queue.
+// Open returns the pod for its reconciler alone, until it is queued again.
 func (t *Tracker) Open(id lifecycle.PodID) *Pod {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -310,8 +302,7 @@ func (t *Tracker) Close(uid types.UID, now time.Time) {
 // Signal has a value when [Tracker.TakeDoubted] has something.
 func (t *Tracker) Signal() <-chan struct{} { return t.signal }
 
-// TakeDoubted returns, once, the pods of which a registry has lost an instance, and those of which a list says something
-// unexpected.
+// TakeDoubted returns, once, the pods with a missing instance and those with an unexpected one.
 func (t *Tracker) TakeDoubted() (lost, doubtful []lifecycle.PodID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -320,14 +311,14 @@ func (t *Tracker) TakeDoubted() (lost, doubtful []lifecycle.PodID) {
 	return lost, doubtful
 }
 
-// Doubt has the reconciler look at a pod when it has nothing better to do.
+// Doubt queues the pod with low urgency.
 func (t *Tracker) Doubt(id lifecycle.PodID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.look(&t.doubtful, id)
 }
 
-// look has the reconciler look at a pod, as one of those. The caller holds the lock.
+// look queues the pod among those. Needs the lock.
 func (t *Tracker) look(among *[]lifecycle.PodID, id lifecycle.PodID) {
 	*among = append(*among, id)
 	select {
