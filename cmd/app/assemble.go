@@ -114,7 +114,7 @@ func (p *pods) Start(ctx context.Context) error {
 	}
 }
 
-// conditions has every pod looked at, for its condition.
+// conditions has every pod reconciled, for its condition.
 func (p *pods) conditions() manager.RunnableFunc {
 	return func(context.Context) error {
 		p.reconciler.Again()

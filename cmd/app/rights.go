@@ -26,7 +26,7 @@ const (
 	featureSecureMetrics = "--metrics-secure"
 )
 
-// right is what the manager has to be allowed: in each namespace of the pods, or where it says.
+// right is what the manager must be allowed: in each namespace of the pods, or in its own.
 type right struct {
 	authorizationv1.ResourceAttributes
 
@@ -43,7 +43,7 @@ type need struct {
 	event lasting
 }
 
-// needs returns what the features that are on need, besides the rights that every manager has. The right to update the webhook's Secret
+// needs returns what the features that are on need, in addition to what every manager has. The right to update the webhook's Secret
 // is not among them: with cert-manager the manager lacks it, and does not need it.
 func (a *app) needs() []*need {
 	webhook := a.features.Evictions.Name

@@ -23,7 +23,7 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
-// TestFeaturesWaitForTheirRights: the manager shows which right is missing and what brings it, and goes on without the feature until then.
+// TestFeaturesWaitForTheirRights: the manager shows which right is missing and what brings it, and works without the feature until then.
 func TestFeaturesWaitForTheirRights(t *testing.T) {
 	t.Parallel()
 	s := newRightsScenario(t, config.Features{Enroll: true, PodCondition: true})

@@ -23,7 +23,7 @@ type Features struct {
 	Audit        Audit
 }
 
-// Evictions says how evictions of managed pods become deletions that the hooks hold up.
+// Evictions is how evictions of managed pods become deletions that the hooks hold up.
 type Evictions struct {
 	Enabled bool
 	// Limit is how long an eviction waits for OpenKruise.
@@ -32,13 +32,13 @@ type Evictions struct {
 	Name string
 }
 
-// Traces says where spans go.
+// Traces is where spans go.
 type Traces struct {
 	// Endpoint is the URL of an OTLP receiver over HTTP; empty means none but that of OpenTelemetry's environment.
 	Endpoint string
 }
 
-// Audit says where the lines are written from which receipts are made.
+// Audit is where the lines are written from which receipts are made.
 type Audit struct {
 	// Path is the file; empty writes none.
 	Path string

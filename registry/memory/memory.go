@@ -47,7 +47,7 @@ var (
 )
 
 // New makes an empty registry, which serves its entries at the endpoint, host:port, if there is one. It has nothing to reach and nothing
-// to choose, so tls, auth or options in the configuration is an error that names the field.
+// to choose, so tls, auth or options in the configuration is an error with the field.
 func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	if err := check(cfg); err != nil {
 		return nil, err
