@@ -142,7 +142,7 @@ func (a *app) newComparing(c *config.Config, own *prometheus.Registry, p *pods, 
 		Audit:    a.audit, Logger: a.logger.WithName("resync"),
 	}
 	if a.lease != nil {
-		options.ApproveBy = a.approveBy()
+		options.LeaseNamespace = a.leaseNamespace
 	}
 	compares := &comparing{resync: resync.New(options)}
 	compares.settling = &settling{Runnable: compares.resync, until: a.settles(), logger: a.logger}
@@ -196,7 +196,7 @@ func (s *showing) unready() string { return cmp.Or(s.pods.unready(), s.compares.
 func (s *showing) facts() statuspage.Facts {
 	f := statuspage.Facts{
 		Manager: statuspage.Manager{
-			Leads: isClosed(s.manager.Elected()), DryRun: s.dryRun != nil, NotReady: s.unready(), Approve: s.approveBy(),
+			Leads: isClosed(s.manager.Elected()), DryRun: s.dryRun != nil, NotReady: s.unready(), Approve: orders.Command(s.leaseNamespace),
 		},
 		Drivers: s.drivers.inForce().drivers(), Clients: s.drivers.slots(), Resyncs: s.compares.resync.Status(),
 		Instances: s.pods.tracker.Seen(), Waits: s.pods.reconciler.Waits(),
@@ -232,9 +232,6 @@ func (a *app) requests(leader client.Reader, resyncs *resync.Resync) *requests {
 		logger: a.logger.WithName("resync"),
 	}
 }
-
-// approveBy is the command by which a person approves of removals.
-func (a *app) approveBy() string { return orders.Command(a.leaseNamespace) }
 
 // add has the manager run all of these, and the servers.
 func (a *app) add(runnables ...manager.Runnable) error {

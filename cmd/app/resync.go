@@ -14,7 +14,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/orders"
 )
 
-// leaseInterval is how often the annotations of the lease are read.
+// leaseInterval is how often the annotation of the lease is read.
 const leaseInterval = 2 * time.Second
 
 // settling has resync, and with it the work on pods, wait until no call of a process before this one can be carried out any more. With a
@@ -61,7 +61,7 @@ func (a *app) settles() (until time.Time) {
 	return until
 }
 
-// requests reads what a person asks of resync, in annotations of the lease: every installation has one, and only the
+// requests reads what a person asks of resync, in an annotation of the lease: every installation has one, and only the
 // operators of Rollcall may write it. It runs only on the leader.
 type requests struct {
 	server client.Reader
@@ -72,13 +72,13 @@ type requests struct {
 	}
 	logger logr.Logger
 
-	// run is the last value that was seen; nil before the first look, which begins with a run anyway.
-	run *string
+	// seen is the last value; nil before the first look, since a leader begins with a run anyway.
+	seen *string
 	// failed: the lease could not be read last time.
 	failed bool
 }
 
-// Start reads the annotations until the context ends.
+// Start reads the annotation until the context ends.
 func (r *requests) Start(ctx context.Context) error {
 	wait.UntilWithContext(ctx, r.look, leaseInterval)
 	return nil
@@ -88,17 +88,17 @@ func (r *requests) look(ctx context.Context) {
 	var lease coordinationv1.Lease
 	if err := r.server.Get(ctx, r.lease, &lease); err != nil {
 		if !r.failed && ctx.Err() == nil {
-			r.logger.Error(err, "reading the annotations of the lease, which request a resync and approve removals")
+			r.logger.Error(err, "reading the annotation of the lease that requests a resync and approves removals")
 		}
 		r.failed = true
 		return
 	}
 	r.failed = false
-	r.resync.Approve(orders.Approved(lease.Annotations[orders.AnnotationApprove]))
-	run := lease.Annotations[orders.AnnotationRun]
-	if r.run != nil && *r.run != run && run != "" {
-		r.logger.Info("resync requested", "annotation", orders.AnnotationRun, "value", run)
+	value := lease.Annotations[orders.Annotation]
+	r.resync.Approve(orders.Digests(value))
+	if r.seen != nil && *r.seen != value && value != "" {
+		r.logger.Info("resync requested", "annotation", orders.Annotation, "value", value)
 		r.resync.Run()
 	}
-	r.run = &run
+	r.seen = &value
 }

@@ -55,10 +55,10 @@ func TestWithoutElectionTheCallsOfTheProcessBeforeAreOver(t *testing.T) {
 	})
 }
 
-func TestRequestsFollowTheLeasesAnnotations(t *testing.T) {
+func TestRequestsFollowTheLeasesAnnotation(t *testing.T) {
 	t.Parallel()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "system", Name: "rollcall", Annotations: map[string]string{orders.AnnotationRun: "of the last leader"},
+		Namespace: "system", Name: "rollcall", Annotations: map[string]string{orders.Annotation: "of the last leader"},
 	}}
 	var refusal error
 	api := clientfake.NewClientBuilder().WithObjects(lease).WithInterceptorFuncs(interceptor.Funcs{
@@ -71,24 +71,31 @@ func TestRequestsFollowTheLeasesAnnotations(t *testing.T) {
 		server: api, lease: client.ObjectKeyFromObject(lease), resync: asked,
 		logger: funcr.New(func(_, args string) { log.WriteString(args + "\n") }, funcr.Options{}),
 	}
-	annotate := func(key, value string) {
-		lease.Annotations[key] = value
+	annotate := func(value string) {
+		lease.Annotations = map[string]string{orders.Annotation: value}
 		must(t, api.Update(t.Context(), lease))
 	}
 
 	r.look(t.Context())
 	asked.expect(t, "the annotation is old, and a leader begins with a run anyway", 0)
-	annotate(orders.AnnotationRun, "now")
+	annotate("now")
 	r.look(t.Context())
 	r.look(t.Context())
 	asked.expect(t, "the value is new once", 1)
-	annotate(orders.AnnotationApprove, "abc, def,")
+	annotate("0123456789ab, ba9876543210 now,")
 	r.look(t.Context())
-	asked.expect(t, "there are two digests, and no run was asked for", 1, "abc", "def")
-	delete(lease.Annotations, orders.AnnotationRun)
-	annotate(orders.AnnotationApprove, "")
+	asked.expect(t, "there are two digests, and the value is new", 2, "0123456789ab", "ba9876543210")
+	annotate("ba9876543210")
 	r.look(t.Context())
-	asked.expect(t, "both are gone", 1)
+	asked.expect(t, "one is taken back, and the value is new", 3, "ba9876543210")
+	annotate("")
+	r.look(t.Context())
+	asked.expect(t, "nothing is left to ask for", 3)
+
+	annotate("0123456789ab")
+	r.seen = nil
+	r.look(t.Context())
+	asked.expect(t, "an approval outlives a leader, and a leader begins with a run anyway", 3, "0123456789ab")
 
 	refusal = errors.New("forbidden")
 	r.look(t.Context())

@@ -6,13 +6,19 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 )
 
-const (
-	// AnnotationApprove lists digests of approved removals: "1f3a,9c27".
-	AnnotationApprove = "rollcall.dev/approve-removals"
-	// AnnotationRun starts a resync run when its value changes.
-	AnnotationRun = "rollcall.dev/resync"
+// Annotation on the Lease is a list of words: "2026-11-27T12:00:00Z,1f3a90b2c4d5". A changed value starts a run of resync, and the
+// digests in it approve removals.
+const Annotation = "rollcall.dev/resync"
+
+// DigestBytes is how many bytes a digest has: few enough to copy by hand.
+const DigestBytes = 6
+
+var (
+	digests = regexp.MustCompile(fmt.Sprintf("^[0-9a-f]{%d}$", 2*DigestBytes))
+	shown   = regexp.MustCompile(regexp.QuoteMeta(Annotation) + "=([0-9a-f]+)")
 )
 
 const (
@@ -32,14 +38,14 @@ func Command(namespace string) string {
 }
 
 // HowToApprove is for the removals with the digest.
-func HowToApprove(command, digest string) string {
-	return fmt.Sprintf("approve exactly these with %s, or with the annotation %s=%s on the manager's Lease",
-		command, AnnotationApprove, digest)
+func HowToApprove(namespace, digest string) string {
+	return fmt.Sprintf("approve exactly these with %s, or with kubectl -n %s annotate lease %s --overwrite %s=%s",
+		Command(namespace), namespace, Lease, Annotation, digest)
 }
 
 // DigestIn finds the digest in a text with [HowToApprove], if any.
 func DigestIn(text string) string {
-	found := regexp.MustCompile(regexp.QuoteMeta(AnnotationApprove) + "=([0-9a-f]+)").FindStringSubmatch(text)
+	found := shown.FindStringSubmatch(text)
 	if found == nil {
 		return ""
 	}
@@ -57,16 +63,11 @@ type Held struct {
 // NamedAtMost entries are shown.
 const NamedAtMost = 500
 
-// Approved splits [AnnotationApprove].
-func Approved(value string) []string {
-	return strings.FieldsFunc(value, func(c rune) bool { return c == ',' || c == ' ' })
+// Digests are those in the value of [Annotation].
+func Digests(value string) []string {
+	words := strings.FieldsFunc(value, func(c rune) bool { return c == ',' || unicode.IsSpace(c) })
+	return slices.DeleteFunc(words, func(word string) bool { return !digests.MatchString(word) })
 }
 
-// Approve adds a digest to [AnnotationApprove].
-func Approve(value, digest string) string {
-	all := Approved(value)
-	if !slices.Contains(all, digest) {
-		all = append(all, digest)
-	}
-	return strings.Join(all, ",")
-}
+// With returns the value of [Annotation] with one more word: what was approved before stays approved.
+func With(value, word string) string { return strings.Join(append(Digests(value), word), ",") }

@@ -1,18 +1,42 @@
 package orders
 
-import "testing"
+import (
+	"testing"
 
-// TestCommand: the command that an Event shows approves at the Lease of the manager that made it.
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestCommand: the commands that an Event shows approve at the Lease of the manager that made it.
 func TestCommand(t *testing.T) {
 	t.Parallel()
-	for want, c := range map[string]struct{ reason, namespace string }{
-		"kubectl rollcall resync --approve":                          {reason: "the plugin's own default", namespace: Namespace},
-		"kubectl rollcall resync --approve --rollcall-namespace=two": {reason: "an installation elsewhere", namespace: "two"},
+	for namespace, want := range map[string]string{
+		Namespace: "approve exactly these with kubectl rollcall resync --approve, or with " +
+			"kubectl -n rollcall-system annotate lease rollcall --overwrite rollcall.dev/resync=0123456789ab",
+		"two": "approve exactly these with kubectl rollcall resync --approve --rollcall-namespace=two, or with " +
+			"kubectl -n two annotate lease rollcall --overwrite rollcall.dev/resync=0123456789ab",
 	} {
-		got := Command(c.namespace)
-		note := "5 of 7 entries. If they should go, " + HowToApprove(got, "abc") + ". Examples: x"
-		if got != want || DigestIn(note) != "abc" {
-			t.Errorf("%s: got %q, want %q", c.reason, got, want)
+		got := HowToApprove(namespace, "0123456789ab")
+		note := "5 of 7 entries. If they should go, " + got + ", or wait. Examples: x"
+		if got != want || DigestIn(note) != "0123456789ab" {
+			t.Errorf("in namespace %s: got %q with digest %q, want %q", namespace, got, DigestIn(note), want)
+		}
+	}
+}
+
+// TestWith: whoever asks for one thing takes nothing back that was approved before, and leaves no word of an earlier request.
+func TestWith(t *testing.T) {
+	t.Parallel()
+	const one, two = "0123456789ab", "ba9876543210"
+	for value, c := range map[string]struct{ reason, want string }{
+		"":                                {"the first word", "now"},
+		"2026-11-27T12:00:00.123456789Z":  {"an earlier run", "now"},
+		"Fri Nov 27 12:00:00 UTC 2026":    {"an earlier run by hand", "now"},
+		one:                               {"an approval", one + ",now"},
+		one + ", then\n" + two + ",":      {"two approvals by hand", one + "," + two + ",now"},
+		"0123456789AB 0123456789abc 0a1b": {"none is a digest", "now"},
+	} {
+		if diff := cmp.Diff(c.want, With(value, "now")); diff != "" {
+			t.Errorf("%s, %q (-want +got):\n%s", c.reason, value, diff)
 		}
 	}
 }

@@ -39,7 +39,7 @@ func (o *options) resyncCommand() *cobra.Command {
 			if approve {
 				return cluster.approve(ctx, lease, yes)
 			}
-			if err := cluster.annotate(ctx, "Lease", lease, orders.AnnotationRun, o.now().UTC().Format(time.RFC3339Nano)); err != nil {
+			if err := cluster.order(ctx, lease, o.now().UTC().Format(time.RFC3339Nano)); err != nil {
 				return err
 			}
 			fmt.Fprintf(o.Out, "lease/%s annotated: %s compares the registries with the cluster now\n", lease.Name, *lease.Spec.HolderIdentity)
@@ -161,7 +161,7 @@ func (c *cluster) approve(ctx context.Context, lease *coordinationv1.Lease, yes 
 	if err := c.List(ctx, &events, client.InNamespace(c.installation)); err != nil {
 		return reading("Events", err)
 	}
-	last := lastBlocked(events.Items, orders.Approved(lease.Annotations[orders.AnnotationApprove]))
+	last := lastBlocked(events.Items, orders.Digests(lease.Annotations[orders.Annotation]))
 	if last == nil {
 		return fmt.Errorf("no Event in namespace %s names removals that wait for an approval at Lease %s; the API server keeps an "+
 			"Event for an hour: %s has the manager look again", c.installation, lease.Name, c.again("resync"))
@@ -179,12 +179,16 @@ func (c *cluster) approve(ctx context.Context, lease *coordinationv1.Lease, yes 
 	if err := c.confirm(yes, removes(last.Note, held), "nothing was approved"); err != nil {
 		return err
 	}
-	value := orders.Approve(lease.Annotations[orders.AnnotationApprove], digest)
-	if err := c.annotate(ctx, "Lease", lease, orders.AnnotationApprove, value); err != nil {
+	if err := c.order(ctx, lease, digest); err != nil {
 		return err
 	}
 	fmt.Fprintf(c.Out, "lease/%s annotated: %s removes them\n", lease.Name, *lease.Spec.HolderIdentity)
 	return nil
+}
+
+// order adds a word to the Lease's annotation.
+func (c *cluster) order(ctx context.Context, lease *coordinationv1.Lease, word string) error {
+	return c.annotate(ctx, "Lease", lease, orders.Annotation, orders.With(lease.Annotations[orders.Annotation], word))
 }
 
 // removes says what an approval lets Rollcall remove, and how much of that a person has before their eyes.

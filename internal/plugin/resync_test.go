@@ -121,10 +121,11 @@ func TestLease(t *testing.T) {
 // TestApprove has Events about three sets of entries, of which the last is approved already.
 func TestApprove(t *testing.T) {
 	t.Parallel()
+	const one, two, approved = "111111111111", "222222222222", "0123456789ab"
 	blocked := func(name, digest string, ago time.Duration) client.Object {
 		return &eventsv1.Event{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: name}, Reason: "RemovalBlocked", Type: corev1.EventTypeWarning,
-			EventTime: metav1.MicroTime{Time: now.Add(-ago)}, Note: "5 of 7 entries. If they should go, " + orders.HowToApprove(orders.Command("two"), digest) + ", or wait. Examples: web\x1b[2J.",
+			EventTime: metav1.MicroTime{Time: now.Add(-ago)}, Note: "5 of 7 entries. If they should go, " + orders.HowToApprove("two", digest) + ", or wait. Examples: web\x1b[2J.",
 		}
 	}
 	type row struct {
@@ -132,28 +133,28 @@ func TestApprove(t *testing.T) {
 		yes                       bool
 	}
 	expect.Each(t, map[string]row{
-		"yes":      {reason: "a person has read what goes", answer: "yes\n", want: "abc,222"},
-		"no":       {reason: "nothing goes without the word", answer: "n\n", want: "abc", err: "nothing was approved"},
-		"in a job": {reason: "with --yes there is no question", yes: true, want: "abc,222"},
+		"yes":      {reason: "a person has read what goes", answer: "yes\n", want: approved + "," + two},
+		"no":       {reason: "nothing goes without the word", answer: "n\n", want: "2026-11-22T11:00:00Z," + approved, err: "nothing was approved"},
+		"in a job": {reason: "with --yes there is no question", yes: true, want: approved + "," + two},
 	}, func(t *testing.T, c row) {
 		lease := leaseHeld(now)
-		lease.Annotations = map[string]string{orders.AnnotationApprove: "abc"}
-		cluster := clusterWith(lease, blocked("a", "111", time.Hour), blocked("b", "222", time.Minute), blocked("c", "abc", time.Second))
+		lease.Annotations = map[string]string{orders.Annotation: "2026-11-22T11:00:00Z," + approved}
+		cluster := clusterWith(lease, blocked("a", one, time.Hour), blocked("b", two, time.Minute), blocked("c", approved, time.Second))
 		cluster.where = "context prod"
 		var out strings.Builder
 		cluster.IOStreams = genericiooptions.IOStreams{In: strings.NewReader(c.answer), Out: &out, ErrOut: &out}
 		expect.Error(t, c.reason, cluster.approve(t.Context(), lease, c.yes), c.err)
 		expect.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(lease), lease))
-		if got := lease.Annotations[orders.AnnotationApprove]; got != c.want || !strings.Contains(out.String(), "60s ago: 5 of 7 entries") ||
-			strings.Contains(out.String(), "context prod: Rollcall removes all 5 entries; ") == c.yes || !strings.Contains(out.String(), "resync --approve --rollcall-namespace=two, or ") ||
+		if got := lease.Annotations[orders.Annotation]; got != c.want || !strings.Contains(out.String(), "60s ago: 5 of 7 entries") ||
+			strings.Contains(out.String(), "context prod: Rollcall removes all 5 entries; ") == c.yes || !strings.Contains(out.String(), "resync --approve --rollcall-namespace=two, or with kubectl -n two annotate lease ") ||
 			strings.Contains(out.String(), "\x1b") {
 			t.Errorf("%s: approved %q, want %q; it printed\n%s", c.reason, got, c.want, &out)
 		}
 	})
-	one, lease := blocked("a", "111", time.Minute).(*eventsv1.Event), leaseHeld(now)
-	one.Note = "1 of 7" + strings.TrimPrefix(one.Note, "5 of 7")
+	single, lease := blocked("a", one, time.Minute).(*eventsv1.Event), leaseHeld(now)
+	single.Note = "1 of 7" + strings.TrimPrefix(single.Note, "5 of 7")
 	var asked strings.Builder
-	cluster := clusterWith(lease, one)
+	cluster := clusterWith(lease, single)
 	cluster.IOStreams = genericiooptions.IOStreams{In: strings.NewReader(""), Out: io.Discard, ErrOut: &asked}
 	expect.Error(t, "nothing goes without the word", cluster.approve(t.Context(), lease, false), "nothing was approved")
 	if !strings.Contains(asked.String(), "Rollcall removes the entry that is named above. ") {
@@ -166,6 +167,7 @@ func TestApprove(t *testing.T) {
 // TestApproveNamesThem: with the status page a person sees what they approve of.
 func TestApproveNamesThem(t *testing.T) {
 	t.Parallel()
+	const digest = "111111111111"
 	names := []string{"web at 10.0.0.1:80 of pod prod/web-1", "api at 10.0.0.2:80 of pod prod/api-1\x1b[2J"}
 	type row struct {
 		reason string
@@ -175,11 +177,11 @@ func TestApproveNamesThem(t *testing.T) {
 	}
 	expect.Each(t, map[string]row{
 		"all": {
-			reason: "nothing else goes", held: &orders.Held{Digest: "111", Total: 2, Entries: names},
+			reason: "nothing else goes", held: &orders.Held{Digest: digest, Total: 2, Entries: names},
 			wants: []string{"\n- " + names[0] + "\n- api at", "removes the 2 entries that the lines above name."},
 		},
 		"some": {
-			reason: "the page has a limit", held: &orders.Held{Digest: "111", Total: 501, Entries: names},
+			reason: "the page has a limit", held: &orders.Held{Digest: digest, Total: 501, Entries: names},
 			wants: []string{"- " + names[0], "the lines above name 2 of them."},
 		},
 		"others": {
@@ -209,7 +211,7 @@ func TestApproveNamesThem(t *testing.T) {
 		lease := leaseHeld(now)
 		cluster := clusterWith(lease, &eventsv1.Event{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "a"}, Reason: "RemovalBlocked",
-			Note: fmt.Sprintf("%d of 900 entries. If they should go, %s.", count, orders.HowToApprove(orders.Command(""), "111")),
+			Note: fmt.Sprintf("%d of 900 entries. If they should go, %s.", count, orders.HowToApprove(orders.Namespace, digest)),
 		}, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "rollcall-0"},
 			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: metricsPort, ContainerPort: 8080}}}}},

@@ -34,8 +34,6 @@ const (
 	// fewRemovals is the least that a percentage allows.
 	fewRemovals = 3
 	examples    = 3
-	// digestBytes: few enough to copy by hand.
-	digestBytes = 6
 	reapAtOnce  = 8
 	// remembered is how long tries are kept; no list is that old.
 	remembered = time.Hour
@@ -262,10 +260,10 @@ func (r *Resync) howToApprove(digest string, lives bool) string {
 	if lives {
 		otherwise = "set another cluster in the configuration of one of the two and restart this one"
 	}
-	if r.ApproveBy == "" {
+	if r.LeaseNamespace == "" {
 		return otherwise
 	}
-	return orders.HowToApprove(r.ApproveBy, digest) + ", or " + otherwise
+	return orders.HowToApprove(r.LeaseNamespace, digest) + ", or " + otherwise
 }
 
 type identity struct{ service, endpoint, uid string }
@@ -281,7 +279,7 @@ func digestOf(name string, entries []registry.Entry) string {
 	}
 	slices.Sort(lines)
 	sum := sha256.Sum256([]byte(name + "\n" + strings.Join(lines, "\n")))
-	return hex.EncodeToString(sum[:digestBytes])
+	return hex.EncodeToString(sum[:orders.DigestBytes])
 }
 
 func describe(entries []registry.Entry, most int) (texts []string) {

@@ -54,8 +54,8 @@ type Options struct {
 	Pods       Pods
 	// Synced: the pod cache is filled. Nothing is removed before.
 	Synced func() bool
-	// ApproveBy is the command that approves a removal; may be empty.
-	ApproveBy string
+	// LeaseNamespace has the lease on which a person approves; empty without one.
+	LeaseNamespace string
 	// Tell sends an Event.
 	Tell func(ctx context.Context, kind, reason, note string)
 	// Listed is closed once each initial registry was listed, failed, or took longer than its timeout.

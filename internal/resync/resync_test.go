@@ -426,7 +426,7 @@ func TestApproval(t *testing.T) {
 			if held := s.resync.Status()["a"].Held; held == nil || held.Digest != digest || held.Total != 6 || len(held.Entries) != 6 {
 				t.Errorf("the status has %+v, want the six entries that a person approves of", held)
 			}
-			for _, part := range []string{"6 of 20", "web-", "20%", orders.AnnotationApprove} {
+			for _, part := range []string{"6 of 20", "web-", "20%", orders.Annotation} {
 				if !strings.Contains(s.warnings[0], part) {
 					t.Errorf("the warning %q does not say %q", s.warnings[0], part)
 				}
@@ -477,12 +477,12 @@ func TestApproval(t *testing.T) {
 		},
 		"is not offered without a lease": func(t *testing.T) {
 			s := newScene(t, "a")
-			s.approveBy = ""
+			s.leaseNamespace = ""
 			s.gone(s.many("a", 5)...)
 			s.start()
 			time.Sleep(time.Minute)
 			s.stop()
-			if len(s.warnings) != 1 || strings.Contains(s.warnings[0], "Lease") || !strings.Contains(s.warnings[0], "raise resync.maxRemovals") {
+			if len(s.warnings) != 1 || strings.Contains(s.warnings[0], "lease") || !strings.Contains(s.warnings[0], "raise resync.maxRemovals") {
 				t.Errorf("warned %q, want once, of the limit and of no lease: there is none", s.warnings)
 			}
 		},

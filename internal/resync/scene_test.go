@@ -46,9 +46,9 @@ type scene struct {
 	namespaces []string
 	// maxRemovals is 20% where it is empty.
 	maxRemovals string
-	// approveBy is empty where the manager has no lease that a person could write on.
-	approveBy string
-	metrics   *prometheus.Registry
+	// leaseNamespace is empty where the manager has no lease that a person could write on.
+	leaseNamespace string
+	metrics        *prometheus.Registry
 	// identity is nil where the cluster's UID can't be read.
 	identity *clusterstate.Identity
 	listed   chan struct{}
@@ -80,7 +80,7 @@ func newScene(t *testing.T, names ...string) *scene {
 	s := &scene{
 		T: t, fakes: map[string]*fakeregistry.Registry{}, backends: map[string]*memory.Registry{}, metrics: prometheus.NewRegistry(),
 		registries: registryclient.Registries{}, kept: map[string][]registry.Instance{},
-		listed: make(chan struct{}), live: map[string]bool{}, synced: true, approveBy: "approve",
+		listed: make(chan struct{}), live: map[string]bool{}, synced: true, leaseNamespace: "system",
 	}
 	for _, name := range names {
 		made, err := memory.New(t.Context(), registry.Config{Cluster: cluster})
@@ -130,7 +130,7 @@ func (s *scene) start() {
 	s.resync = New(Options{
 		Cluster: cluster, Identity: s.identity, Namespaces: s.namespaces, Pods: s, Listed: s.listed, Metrics: m,
 		Logger: funcr.New(func(_, args string) { s.set(func() { s.log.WriteString(args + "\n") }) }, funcr.Options{}),
-		Synced: func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.synced }, ApproveBy: s.approveBy,
+		Synced: func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.synced }, LeaseNamespace: s.leaseNamespace,
 		Audit: s.audit,
 		Tell: func(_ context.Context, kind, reason, note string) {
 			s.set(func() {
@@ -388,9 +388,9 @@ func (s *scene) expectShown(why string, want ...string) {
 // digest finds the one that a warning asks to approve.
 func (s *scene) digest(warning string) string {
 	s.Helper()
-	_, rest, found := strings.Cut(warning, orders.AnnotationApprove+"=")
-	if !found || len(rest) < 2*digestBytes {
+	_, rest, found := strings.Cut(warning, orders.Annotation+"=")
+	if !found || len(rest) < 2*orders.DigestBytes {
 		s.Fatalf("no digest in %q", warning)
 	}
-	return rest[:2*digestBytes]
+	return rest[:2*orders.DigestBytes]
 }

@@ -200,7 +200,7 @@ func TestLeaderFrozenInACall(t *testing.T) {
 			r.ThawFirst()
 			r.Expect(len(r.registry.Calls(r.match(""))) == calls, "the deposed leader talked to the registry")
 
-			r.annotateLease(r.ns+"-lease", "rollcall.dev/resync", "now")
+			r.annotateLease(r.ns+"-lease", "now")
 			r.ExpectSteady()
 			r.until("the run of resync to be counted", func() bool { return r.resyncs(r.standby) != runs })
 			r.Expect(r.resyncs(r.standby) == runs+1, "it took more than one run of resync")

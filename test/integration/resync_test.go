@@ -31,9 +31,9 @@ func TestBlockedRemoval(t *testing.T) {
 			Pod: fmt.Sprintf("phantom-%d", i), UID: fmt.Sprintf("uid-of-phantom-%d", i),
 		}))
 	}
-	s.ExpectLogged("removal blocked", "5 of 7 entries", "rollcall.dev/approve-removals")
+	s.ExpectLogged("removal blocked", "5 of 7 entries", "kubectl -n blocked-lease annotate lease rollcall --overwrite rollcall.dev/resync=")
 	s.ExpectMetric(`rollcall_resync_blocked_removals{registry="default"} 5`)
-	s.annotateLease("blocked-lease", "rollcall.dev/approve-removals", "0123456789ab")
+	s.annotateLease("blocked-lease", "0123456789ab")
 	operator := s.Kubectl("operator", env.cluster.Config())
 	operator.installation = "blocked-lease"
 	operator.Expect(0, "resync", "compares the registries with the cluster now")
@@ -134,12 +134,12 @@ func TestEntriesOfAnotherCluster(t *testing.T) {
 // approveLast approves of the removals that the manager's log told of last.
 func (s *scenario) approveLast() {
 	s.Helper()
-	digests := regexp.MustCompile(`approve-removals=([0-9a-f]{12})`).FindAllStringSubmatch(s.manager.Log(), -1)
-	s.annotateLease(s.ns+"-lease", "rollcall.dev/approve-removals", digests[len(digests)-1][1])
+	digests := regexp.MustCompile(`rollcall.dev/resync=([0-9a-f]{12})`).FindAllStringSubmatch(s.manager.Log(), -1)
+	s.annotateLease(s.ns+"-lease", digests[len(digests)-1][1])
 }
 
-func (s *scenario) annotateLease(namespace, key, value string) {
+func (s *scenario) annotateLease(namespace, value string) {
 	s.Helper()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account.Lease}}
-	s.must(s.k8s.Patch(s.Context(), lease, kube.Merge(`{"metadata":{"annotations":{%q:%q}}}`, key, value)))
+	s.must(s.k8s.Patch(s.Context(), lease, kube.Merge(`{"metadata":{"annotations":{"rollcall.dev/resync":%q}}}`, value)))
 }
