@@ -37,7 +37,7 @@ func settings(all *registries) observe.Settings {
 		if s.ReaderLag[name] = o.client.ReaderLag(); c.Registries[name].ReaderLag != nil {
 			s.ReaderLag[name] = *c.Registries[name].ReaderLag
 		}
-		// Only the guard keeps what a pod left that vanishes unseen, where no list shows it.
+		// Only the guard keeps what a pod left that goes unseen, where no list shows it.
 		s.Guard = s.Guard || c.Guard == config.GuardAuto && !o.client.Lists()
 	}
 	return s

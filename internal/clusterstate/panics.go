@@ -70,7 +70,7 @@ func (p *Panics) Arrived(pod *corev1.Pod, s *Rules) {
 	p.replace(pod.UID, before, peerOf(pod, of), s)
 }
 
-// Refresh counts a pod again: its node may have changed. A departed one stays so.
+// Refresh counts a pod again: its node may have changed. A forgotten one stays so.
 func (p *Panics) Refresh(in lifecycle.Input, s *Rules) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -81,8 +81,8 @@ func (p *Panics) Refresh(in lifecycle.Input, s *Rules) {
 	p.replace(in.Pod.UID, before, peerOf(in.Pod, of), s)
 }
 
-// Departed stops counting a pod.
-func (p *Panics) Departed(pod *corev1.Pod, s *Rules) {
+// Forget stops counting a pod.
+func (p *Panics) Forget(pod *corev1.Pod, s *Rules) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if before := p.pods[pod.UID]; before != nil {

@@ -36,7 +36,7 @@ func TestPeersOfOtherNamespacesAndServices(t *testing.T) {
 	expect("in one of its services it is alone; names that differ in case are one", "admin", first, s)
 	expect("shared names count everywhere", "", first, shared)
 
-	p.Departed(first, s)
+	p.Forget(first, s)
 	p.Refresh(lifecycle.Input{Pod: first}, s)
 	if got := len(p.pods); got != 2 {
 		t.Errorf("%d pods are counted, want 2: one that is gone stays gone", got)
@@ -46,7 +46,7 @@ func TestPeersOfOtherNamespacesAndServices(t *testing.T) {
 	p.Refresh(lifecycle.Input{Pod: older}, s)
 	expect("an older version counts for nothing", "", older, s)
 	for _, name := range []string{"shop/b", "mall/c"} {
-		p.Departed(&corev1.Pod{ObjectMeta: metaOf(name)}, s)
+		p.Forget(&corev1.Pod{ObjectMeta: metaOf(name)}, s)
 	}
 	if len(p.pods)+len(p.services) != 0 {
 		t.Errorf("all pods are gone, and %v %v is left", p.pods, p.services)

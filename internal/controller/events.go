@@ -21,15 +21,15 @@ func (r *PodReconciler) podEvents() handler.TypedEventHandler[*corev1.Pod, lifec
 		rules := &r.settings.Load().Rules
 		// After a broken watch, a deletion and a creation come as an update.
 		if old != nil && (now == nil || now.UID != old.UID) {
-			r.Tracker.Departed(old)
-			r.State.Panics.Departed(old, rules)
+			r.Tracker.Uncached(old)
+			r.State.Panics.Forget(old, rules)
 			podqueue.Add(q, old)
 		}
 		if now == nil {
 			return
 		}
 		if old != nil && clusterstate.Behind(now.ResourceVersion, old.ResourceVersion) {
-			r.State.Panics.Departed(old, rules) // restored from a backup: the older version counts
+			r.State.Panics.Forget(old, rules) // restored from a backup: the older version counts
 		}
 		if old == nil {
 			r.Tracker.Arrived(lifecycle.PodIDOf(now), !first && lifecycle.MayBeNew(now))
@@ -100,15 +100,15 @@ func (r *PodReconciler) enqueueFound(ctx context.Context, q podqueue.Queue, whic
 
 func (r *PodReconciler) enqueueAll(ctx context.Context, q podqueue.Queue) {
 	r.enqueueFound(ctx, q)
-	for _, pod := range r.Tracker.Departures() {
+	for _, pod := range r.Tracker.AllUncached() {
 		podqueue.Add(q, pod)
 	}
 }
 
-// enqueueDoubted adds what a registry lost first, and what only differs last.
+// enqueueDoubted adds what a registry misses first, and what only differs last.
 func (r *PodReconciler) enqueueDoubted(_ context.Context, q podqueue.Queue) {
-	lost, doubtful := r.Tracker.TakeDoubted()
-	podqueue.AddAt(q, podqueue.PriorityUsual, lost...)
+	missed, doubtful := r.Tracker.TakeDoubted()
+	podqueue.AddAt(q, podqueue.PriorityUsual, missed...)
 	podqueue.AddAt(q, handler.LowPriority, doubtful...)
 }
 

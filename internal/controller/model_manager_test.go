@@ -339,7 +339,7 @@ func (m *model) lose() {
 		m.registry.carryOut(effect{e, registry.Absent, m.now})
 		m.podOf(e.uid).disturbed = true
 		m.pass(time.Millisecond)
-		m.manager.Tracker.Lost(tracker.Target{Registry: e.in.Registry, Instance: m.registry.instances[e]}, m.now)
+		m.manager.Tracker.Missing(tracker.Target{Registry: e.in.Registry, Instance: m.registry.instances[e]}, m.now)
 		return
 	}
 }

@@ -206,7 +206,7 @@ func (r *PodReconciler) visit(ctx context.Context, f *observe.Facts) (reconcile.
 			return reconcile.Result{}, err // likely passes by itself
 		}
 		result.Held = slices.Insert(result.Held, 0, refused)
-	case f.Departed && result.Done():
+	case f.Uncached && result.Done():
 		r.forget(result.Input.Pod.UID)
 		return reconcile.Result{}, nil
 	}

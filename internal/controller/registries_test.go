@@ -251,7 +251,7 @@ func (w *world) expectHeld(why string, want ...*corev1.Pod) {
 
 // lose has a heartbeat find no entry of the pod.
 func (w *world) lose(pod *corev1.Pod) {
-	w.r.Tracker.Lost(tracker.Target{Registry: "default", Instance: w.instance(pod, "web", 8080)}, w.clock.Now())
+	w.r.Tracker.Missing(tracker.Target{Registry: "default", Instance: w.instance(pod, "web", 8080)}, w.clock.Now())
 }
 
 // runBoth is a run of resync over both names.

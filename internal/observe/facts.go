@@ -46,15 +46,15 @@ type Facts struct {
 	Skip lifecycle.Skip
 	// PassedOn are applications' entries at former places of the pod that another pod's application has now. No mark spares them.
 	PassedOn map[lifecycle.Key]bool
-	// Departed: the pod is not in the cache.
-	Departed bool
+	// Uncached: the pod is not in the cache.
+	Uncached bool
 }
 
 // managed reports whether Rollcall drives the pod, or has made a call for it that must be undone some day.
 func (f *Facts) managed() bool { return f.Input.Managed() || f.Tracked.Known().Any() }
 
 // Gone reports whether only the pod's entries are left.
-func (f *Facts) Gone() bool { return f.Departed && !f.Memory.Lingers }
+func (f *Facts) Gone() bool { return f.Uncached && !f.Memory.Lingers }
 
 // Entries are the facts for the plan, with what is known now.
 func (f *Facts) Entries(in lifecycle.Input, targets []tracker.Target) plan.Facts {

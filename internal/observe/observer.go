@@ -58,14 +58,14 @@ type Look struct {
 
 // Look makes a pod's facts.
 func (o *Observer) Look(ctx context.Context, id lifecycle.PodID, settings *Settings) (Look, error) {
-	// Before the cache is read, or a departure in between would be missed.
+	// Before the cache is read, or an end in between would be missed.
 	tracked := o.Tracker.Open(id)
 	f := &Facts{Settings: settings, clusterUID: o.Identity.UID(), Tracked: tracked, Memory: o.Memory.Of(id)}
 	pod := &corev1.Pod{}
 	err := o.Client.Get(ctx, id.NamespacedName, pod, client.UnsafeDisableDeepCopy) // nothing below changes what it reads
 	switch {
 	case apierrors.IsNotFound(err), err == nil && pod.UID != id.UID:
-		return o.departed(ctx, id, f)
+		return o.uncached(ctx, id, f)
 	case err != nil:
 		return Look{}, fmt.Errorf("reading the pod: %w", err)
 	}
@@ -161,14 +161,14 @@ func (o *Observer) awaitOwnWrite(ctx context.Context, f *Facts, pod *corev1.Pod)
 			"stays, restart the manager", lasts.Round(time.Second))}}, true, nil
 }
 
-// departed is for a pod that is not in the cache: gone, or without the label that the cache selects by. Only its UID tells it from its
+// uncached is for a pod that is not in the cache: gone, or without the label that the cache selects by. Only its UID tells it from its
 // successor.
-func (o *Observer) departed(ctx context.Context, id lifecycle.PodID, f *Facts) (Look, error) {
-	last := f.Tracked.Departed()
+func (o *Observer) uncached(ctx context.Context, id lifecycle.PodID, f *Facts) (Look, error) {
+	last := f.Tracked.Uncached()
 	if last == nil {
 		return o.unknown(id, f), nil
 	}
-	f.Departed = true
+	f.Uncached = true
 	f.Input = lifecycle.Input{Pod: last, Record: lifecycle.RecordOf(last), Ownership: f.Settings.Ownership}
 	nothingLeft := f.nothingLeft()
 	if nothingLeft && (last.DeletionTimestamp != nil || !f.Input.HasFinalizer()) {

@@ -133,7 +133,7 @@ func by(when, at time.Time) bool { return !when.IsZero() && !when.After(at) }
 type Evidence struct {
 	Key     Key
 	Changes []Change
-	// Wiped is when the instance vanished without a change.
+	// Wiped is when the instance went without a change.
 	Wiped []time.Time
 	// Told reports whether the registry was asked after a time, and had answered by another with a state that is right. Nil is
 	// for one that was not asked.
@@ -208,7 +208,7 @@ func (e Evidence) Last(at time.Time, match func(Op) bool) (last *Change) {
 }
 
 // takenOut returns the first change after a time that took the instance out, and whether one of them had been acknowledged.
-// Where there was none, it may have vanished, which a list told.
+// Where there was none, it may have gone, which a list told.
 func (e Evidence) takenOut(after, at time.Time, stays bool) (first Change, acknowledged bool) {
 	for _, c := range e.Changes {
 		if c.Op == Register || !by(c.Applied, at) || c.Applied.Before(after) {
@@ -225,7 +225,7 @@ func (e Evidence) takenOut(after, at time.Time, stays bool) (first Change, ackno
 	return first, acknowledged
 }
 
-// WipedBetween returns when the instance first vanished between two times.
+// WipedBetween returns when the instance first went between two times.
 func (e Evidence) WipedBetween(after, before time.Time) (at time.Time, found bool) {
 	i := slices.IndexFunc(e.Wiped, func(t time.Time) bool { return t.After(after) && !t.After(before) })
 	if i < 0 {

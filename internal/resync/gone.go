@@ -33,21 +33,21 @@ type Cluster struct {
 // Compare implements [Pods]. Only entries that were once in service, of pods in the cache, support a claim to a name.
 func (c *Cluster) Compare(ctx context.Context, l tracker.Listing) (tracker.Comparison, error) {
 	result := c.Tracker.Compare(l)
-	vanished := map[types.UID]bool{}
+	gone := map[types.UID]bool{}
 	if c.Synced() {
 		var err error
 		if result.Unknown, err = c.uncached(ctx, result.Unknown); err != nil {
 			return tracker.Comparison{}, err
 		}
 		for _, e := range result.Unknown {
-			vanished[types.UID(e.UID)] = true
+			gone[types.UID(e.UID)] = true
 		}
 	}
 	standing := make([]clusterstate.Entry, 0, len(result.Standing))
 	for _, e := range result.Standing {
 		t := tracker.Target{Registry: l.Registry, Instance: e.Instance}
 		pod := t.Pod()
-		if vanished[pod.UID] {
+		if gone[pod.UID] {
 			continue
 		}
 		was, err := c.wasInService(ctx, e, pod)

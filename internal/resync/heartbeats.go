@@ -110,13 +110,13 @@ func (h *heartbeats) renew(ctx context.Context, in registry.Instance, service *s
 	h.note(ctx, err)
 }
 
-// beat returns nil for a lost entry: the reconciler registers it again.
+// beat returns nil for a missing entry: the reconciler registers it again.
 func (h *heartbeats) beat(ctx context.Context, in registry.Instance) error {
 	k := h.keeper
 	asked := time.Now()
 	err := k.client.Heartbeat(ctx, in)
 	if registryclient.Classify(err) == registryclient.NotRegistered {
-		k.resync.Pods.Lost(tracker.Target{Registry: k.name, Instance: in}, asked)
+		k.resync.Pods.Missing(tracker.Target{Registry: k.name, Instance: in}, asked)
 		return nil
 	}
 	return err

@@ -116,7 +116,7 @@ func (k *keeper) compareAll(ctx context.Context) {
 	if !k.client.Lists() {
 		k.hasListed()
 		k.resync.Logger.Info("the driver can't list entries, so the registry is not compared with the cluster: "+
-			"Rollcall does not notice entries that are lost there, or left by pods that vanish while no manager works", "registry", k.name)
+			"Rollcall does not notice entries that are missing there, or left by pods that end while no manager works", "registry", k.name)
 		return
 	}
 	var due <-chan time.Time

@@ -40,8 +40,8 @@ type Pods interface {
 	Steered(registry string, in bool) []registry.Instance
 	// Answered queues the pod if the state differs from what was acknowledged.
 	Answered(target tracker.Target, state registry.State, asked time.Time) (differs bool)
-	// Lost notes that the registry had no entry when asked.
-	Lost(target tracker.Target, asked time.Time)
+	// Missing notes that the registry had no entry when asked.
+	Missing(target tracker.Target, asked time.Time)
 }
 
 // Options are what New needs.

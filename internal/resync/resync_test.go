@@ -561,7 +561,7 @@ func TestAllowed(t *testing.T) {
 	}{
 		"a share":            {"20% of 100", intstr.FromString("20%"), 100, 20},
 		"half an entry":      {"a share is rounded up", intstr.FromString("20%"), 101, 21},
-		"of few":             {"one of three can have vanished, and two, and three", intstr.FromString("20%"), 3, 3},
+		"of few":             {"one of three can have gone, and two, and three", intstr.FromString("20%"), 3, 3},
 		"of none":            {"there is nothing to remove", intstr.FromString("20%"), 0, 3},
 		"nothing":            {"0% is a word", intstr.FromString("0%"), 100, 0},
 		"all":                {"100% is one too", intstr.FromString("100%"), 7, 7},

@@ -243,7 +243,7 @@ func (s *scene) Kept(name string) []registry.Instance {
 	return s.kept[name]
 }
 
-func (s *scene) Lost(target tracker.Target, asked time.Time) {
+func (s *scene) Missing(target tracker.Target, asked time.Time) {
 	s.set(func() { s.lost, s.asked = append(s.lost, target.Instance), asked })
 }
 

@@ -405,19 +405,19 @@ func (e *entry) compared(s Sighting) (after *entry, agrees bool) {
 }
 
 // miss: asked then, the registry had no entry. It reports whether clients need it; if it is out, none is needed.
-func (i Instance) miss(asked time.Time) (after Instance, lost bool) {
+func (i Instance) miss(asked time.Time) (after Instance, missed bool) {
 	if i.listed != nil && !i.listed.AsOf.After(asked) {
 		i.listed = nil
 	}
 	if i.entry == nil || i.since.After(asked) {
 		return i, false
 	}
-	lost = i.entry.want == lifecycle.InService && !i.removing
+	missed = i.entry.want == lifecycle.InService && !i.removing
 	i.entry = nil
-	if lost && i.want == lifecycle.InService {
+	if missed && i.want == lifecycle.InService {
 		i.acknowledged = false
 	}
-	return i, lost
+	return i, missed
 }
 
 // adopt takes an entry that is listed in service for an acknowledged Register.

@@ -77,11 +77,11 @@ func TestCompare(t *testing.T) {
 	begunOut := func(s *scene) { s.pod.Begin(key(), lifecycle.OutOfService, told(7), s.now) }
 	begun := func(s *scene) { s.pod.Begin(key(), lifecycle.InService, told(7), s.now) }
 	type outcome struct {
-		different, missing, lost, doubtful, standing int
-		stands                                       lifecycle.Want
+		different, missing, missed, doubtful, standing int
+		stands                                         lifecycle.Want
 	}
 	isIn, isOut := outcome{standing: 1, stands: lifecycle.InService}, outcome{standing: 1, stands: lifecycle.OutOfService}
-	differs, isLost := outcome{different: 1, doubtful: 1, standing: 1}, outcome{missing: 1, lost: 1}
+	differs, isMissing := outcome{different: 1, doubtful: 1, standing: 1}, outcome{missing: 1, missed: 1}
 	isBoth := outcome{doubtful: 1, standing: 2, stands: lifecycle.InService}
 	for name, tc := range map[string]struct {
 		reason string
@@ -118,10 +118,10 @@ func TestCompare(t *testing.T) {
 			differs,
 		},
 
-		"lost":                       {"it is registered again", []step{registered, lists(absent, 0)}, isLost},
-		"lost, and once more":        {"it is known", []step{registered, lists(absent, 0), lists(absent, 0)}, outcome{}},
-		"out of service, and lost":   {"no client misses it", []step{drained, lists(absent, 0)}, outcome{stands: lifecycle.OutOfService}},
-		"lost while it is taken out": {"it is lost, and what is wanted is not", []step{registered, begunOut, lists(absent, 0)}, isLost},
+		"missing":                       {"it is registered again", []step{registered, lists(absent, 0)}, isMissing},
+		"missing, and once more":        {"it is known", []step{registered, lists(absent, 0), lists(absent, 0)}, outcome{}},
+		"out of service, and missing":   {"no client misses it", []step{drained, lists(absent, 0)}, outcome{stands: lifecycle.OutOfService}},
+		"missing while it is taken out": {"it is missing, and what is wanted is not", []step{registered, begunOut, lists(absent, 0)}, isMissing},
 		"not in a list of before": {
 			"the change counts", []step{registered, lists(absent, 0, old)}, outcome{stands: lifecycle.InService},
 		},
@@ -129,8 +129,8 @@ func TestCompare(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := play(tc.steps)
-			lost, doubtful := s.tr.TakeDoubted()
-			got := outcome{s.found.Different, len(s.found.Missing), len(lost), len(doubtful), len(s.found.Standing), ""}
+			missed, doubtful := s.tr.TakeDoubted()
+			got := outcome{s.found.Different, len(s.found.Missing), len(missed), len(doubtful), len(s.found.Standing), ""}
 			if want, acknowledged := s.pod.Standing(key()).shows(); acknowledged && s.pod.Standing(key()).Attempted() {
 				got.stands = want
 			}
@@ -151,15 +151,15 @@ func TestAdopt(t *testing.T) {
 		steps  []step
 		want   bool
 	}{
-		"in service":                  {"a new manager need not register it", []step{lists(in, 7, confirms)}, true},
-		"in a list that confirms not": {"it may be stale, or the entry another process's", []step{lists(in, 7)}, false},
-		"out of service":              {"the pod is to be in service", []step{lists(out, 7, confirms)}, false},
-		"with another weight":         {"clients read that", []step{lists(in, 3, confirms)}, false},
-		"in no list":                  {"nothing is known", nil, false},
-		"before the first look":       {"the list has waited for it", []step{starts, lists(in, 7, confirms)}, true},
-		"out, and then in service":    {"the youngest list counts", []step{lists(out, 7, confirms), lists(in, 7, confirms)}, true},
-		"in service, and then lost":   {"the youngest list counts", []step{lists(in, 7, confirms), lists(absent, 0)}, false},
-		"lost before the first look":  {"the same", []step{starts, lists(in, 7, confirms), lists(absent, 0)}, false},
+		"in service":                    {"a new manager need not register it", []step{lists(in, 7, confirms)}, true},
+		"in a list that confirms not":   {"it may be stale, or the entry another process's", []step{lists(in, 7)}, false},
+		"out of service":                {"the pod is to be in service", []step{lists(out, 7, confirms)}, false},
+		"with another weight":           {"clients read that", []step{lists(in, 3, confirms)}, false},
+		"in no list":                    {"nothing is known", nil, false},
+		"before the first look":         {"the list has waited for it", []step{starts, lists(in, 7, confirms)}, true},
+		"out, and then in service":      {"the youngest list counts", []step{lists(out, 7, confirms), lists(in, 7, confirms)}, true},
+		"in service, and then missing":  {"the youngest list counts", []step{lists(in, 7, confirms), lists(absent, 0)}, false},
+		"missing before the first look": {"the same", []step{starts, lists(in, 7, confirms), lists(absent, 0)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -47,17 +47,17 @@ func (p *Pod) ForeignNames(in lifecycle.Key) []string {
 	return locked(p, func() []string { return p.tracker.foreign[in.Registry].of(p.pod, in) })
 }
 
-// Departed returns the pod as last cached, once it is gone from the cache.
-func (p *Pod) Departed() *corev1.Pod { return locked(p, func() *corev1.Pod { return p.pod.last }) }
+// Uncached returns the pod as last cached, once it is no longer cached.
+func (p *Pod) Uncached() *corev1.Pod { return locked(p, func() *corev1.Pod { return p.pod.last }) }
 
-// Found: the cache has the pod, so its departure will be noted.
+// Found: the cache has the pod, so its end will be noted.
 func (p *Pod) Found(address string, others []string) {
 	p.tracker.mu.Lock()
 	defer p.tracker.mu.Unlock()
 	p.pod.found, p.pod.address, p.pod.others = true, address, others
 }
 
-// CloseUnlessFound forgets a pod that was never cached. It reports false if a departure was or will be noted.
+// CloseUnlessFound forgets a pod that was never cached. It reports false if its end was or will be noted.
 func (p *Pod) CloseUnlessFound() bool {
 	p.tracker.mu.Lock()
 	defer p.tracker.mu.Unlock()

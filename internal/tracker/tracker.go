@@ -36,9 +36,9 @@ type Tracker struct {
 	foreign map[string]foreign
 	lists   int
 
-	// lost have a missing instance; doubtful have an unexpected one.
-	lost, doubtful []lifecycle.PodID
-	signal         chan struct{}
+	// missed have a missing instance; doubtful have an unexpected one.
+	missed, doubtful []lifecycle.PodID
+	signal           chan struct{}
 }
 
 // pod is used by one worker at a time.
@@ -51,7 +51,7 @@ type pod struct {
 	born bool
 	// came counts the lists before it.
 	came int
-	// found: it was cached since it was opened, with address and others, so its departure will be noted.
+	// found: it was cached since it was opened, with address and others, so its end will be noted.
 	found    bool
 	recalled bool
 	address  string
@@ -112,8 +112,8 @@ func (t *Tracker) Arrived(id lifecycle.PodID, born bool) {
 	p.id, p.last = id, nil
 }
 
-// Departed notes a pod that left the cache, to undo what it left. It forgets a pod without record of which nothing is known.
-func (t *Tracker) Departed(last *corev1.Pod) {
+// Uncached notes a pod that left the cache, to undo what it left. It forgets a pod without record of which nothing is known.
+func (t *Tracker) Uncached(last *corev1.Pod) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.pods[last.UID]
@@ -155,17 +155,17 @@ func (t *Tracker) Pods() int {
 	return len(t.pods)
 }
 
-// Departures returns pods that left the cache and something in a registry.
-func (t *Tracker) Departures() []*corev1.Pod {
+// AllUncached returns pods that left the cache and something in a registry.
+func (t *Tracker) AllUncached() []*corev1.Pod {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var departed []*corev1.Pod
+	var uncached []*corev1.Pod
 	for _, p := range t.pods {
 		if p.last != nil {
-			departed = append(departed, p.last)
+			uncached = append(uncached, p.last)
 		}
 	}
-	return departed
+	return uncached
 }
 
 // Kept returns what needs heartbeats in the registry: acknowledged, and not being removed.
@@ -233,8 +233,8 @@ func (t *Tracker) Answered(target Target, state registry.State, asked time.Time)
 	return t.hear(p, target.Key(), func(i Instance) (Instance, bool) { return i.answered(state, asked) })
 }
 
-// Lost notes that a registry, asked then, had no entry. One in service is registered again, unless acknowledged since.
-func (t *Tracker) Lost(target Target, asked time.Time) {
+// Missing notes that a registry, asked then, had no entry. One in service is registered again, unless acknowledged since.
+func (t *Tracker) Missing(target Target, asked time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.hear(t.pods[types.UID(target.Instance.UID)], target.Key(), func(i Instance) (Instance, bool) { return i.miss(asked) })
@@ -251,7 +251,7 @@ func (t *Tracker) hear(p *pod, in lifecycle.Key, said func(Instance) (after Inst
 	}
 	i, news = said(i)
 	if p.instances.set(in, i); news {
-		t.look(&t.lost, p.id)
+		t.look(&t.missed, p.id)
 	}
 	return news
 }
@@ -303,12 +303,12 @@ func (t *Tracker) Close(uid types.UID, now time.Time) {
 func (t *Tracker) Signal() <-chan struct{} { return t.signal }
 
 // TakeDoubted returns, once, the pods with a missing instance and those with an unexpected one.
-func (t *Tracker) TakeDoubted() (lost, doubtful []lifecycle.PodID) {
+func (t *Tracker) TakeDoubted() (missed, doubtful []lifecycle.PodID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	lost, doubtful = t.lost, t.doubtful
-	t.lost, t.doubtful = nil, nil
-	return lost, doubtful
+	missed, doubtful = t.missed, t.doubtful
+	t.missed, t.doubtful = nil, nil
+	return missed, doubtful
 }
 
 // Doubt queues the pod with low urgency.

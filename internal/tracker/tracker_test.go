@@ -136,20 +136,20 @@ func TestDepartures(t *testing.T) {
 		happen func(tr *Tracker)
 		want   int
 	}{
-		"never heard of": {"nothing tells that it was registered", func(tr *Tracker) { tr.Departed(web) }, 0},
+		"never heard of": {"nothing tells that it was registered", func(tr *Tracker) { tr.Uncached(web) }, 0},
 		"before the first look": {"the reconciler has made no call for it", func(tr *Tracker) {
 			tr.Arrived(id, true)
-			tr.Departed(web)
+			tr.Uncached(web)
 		}, 0},
 		"listed": {"a process before this one has registered it", func(tr *Tracker) {
 			l := listed(registry.InService, epoch())
 			l.Entries[0].UID = string(web.UID)
 			tr.Compare(l)
-			tr.Departed(web)
+			tr.Uncached(web)
 		}, 1},
 		"while it is looked at": {"its traces are to be undone", func(tr *Tracker) {
 			p := tr.Open(id)
-			tr.Departed(web)
+			tr.Uncached(web)
 			if p.CloseUnlessFound() {
 				t.Error("the departure is forgotten with the pod")
 			}
@@ -160,11 +160,11 @@ func TestDepartures(t *testing.T) {
 			if p.CloseUnlessFound() {
 				t.Error("the pod is forgotten before its departure is noted")
 			}
-			tr.Departed(web)
+			tr.Uncached(web)
 		}, 1},
 		"back again": {"the cache has it", func(tr *Tracker) {
 			tr.Open(id)
-			tr.Departed(web)
+			tr.Uncached(web)
 			tr.Arrived(id, false)
 		}, 0},
 		"dying without the label": {"no event tells when it goes", func(tr *Tracker) { tr.Dying(web) }, 1},
@@ -173,7 +173,7 @@ func TestDepartures(t *testing.T) {
 			t.Parallel()
 			tr := New()
 			tc.happen(tr)
-			if got := len(tr.Departures()); got != tc.want {
+			if got := len(tr.AllUncached()); got != tc.want {
 				t.Errorf("%d departures, want %d: %s", got, tc.want, tc.reason)
 			}
 		})

@@ -16,7 +16,7 @@ func (v *visit) conclude(ctx context.Context) error {
 	if v.excuse = ""; release != nil {
 		v.excuse = release.by
 	}
-	if v.Departed {
+	if v.Uncached {
 		v.record = nil // it goes with the pod
 	}
 	if err := v.patch(ctx, edit, v.record); err != nil || v.pod() == before {

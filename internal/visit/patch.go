@@ -63,7 +63,7 @@ func (v *visit) patch(ctx context.Context, edit lifecycle.Edit, record *lifecycl
 // showRotation updates the pod's condition, which takes a write of its own.
 func (v *visit) showRotation(ctx context.Context) error {
 	pod := v.pod()
-	if v.PodCondition == nil || !v.PodCondition() || v.Departed || pod.DeletionTimestamp != nil {
+	if v.PodCondition == nil || !v.PodCondition() || v.Uncached || pod.DeletionTimestamp != nil {
 		return nil
 	}
 	in, known := v.rotation()
