@@ -33,7 +33,10 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 		return fmt.Errorf("making a client of the API server: %w", err)
 	}
 	about := a.newConfigEvents(leader)
-	may := &rights{server: a.direct, namespaces: a.namespaces.watched, needs: a.needs(), events: about, logger: a.logger.WithName("rights")}
+	may := &rights{
+		server: a.direct, namespaces: a.namespaces.watched, webhook: a.features.Evictions.Name, needs: a.needs(), events: about,
+		logger: a.logger.WithName("rights"),
+	}
 	pods := a.newPods(own, may)
 	compares := a.newComparing(c, own, pods, about)
 	evicts, err := a.newEvicting(own, pods.synced, leader, may.of(featureEvictions))
@@ -49,7 +52,8 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	if err != nil {
 		return err
 	}
-	runnables = append(runnables, may, pods, &after{Runnable: pods.conditions(), there: may.of(featurePodCondition)}, a.newReload(limits, own, follows, about), compares, page, &resting{release: giveBack}, a.namespaces)
+	runnables = append(runnables, may, pods, &after{Runnable: pods.conditions(), there: may.of(featurePodCondition)},
+		a.newReload(limits, own, follows, about), compares, page, &resting{release: giveBack}, a.namespaces)
 	if a.lease != nil {
 		a.lease.failing = pods.failing
 		runnables = append(runnables, a.requests(leader, compares.resync))
@@ -79,11 +83,12 @@ func (a *app) newPods(own *prometheus.Registry, may *rights) *pods {
 		identity: clusterstate.NewIdentity(a.manager.GetAPIReader(), a.logger.WithName("identity")), mayEnroll: may.of(featureEnroll),
 	}
 	writer, recorder := a.written()
+	condition := may.of(featurePodCondition)
 	p.reconciler = controller.New(controller.Options{
 		Client: writer, APIReader: a.manager.GetAPIReader(), Tracker: p.tracker, State: p.state, Recorder: recorder, Identity: p.identity,
-		Releases: metrics.NewReleaseMetrics(own), PodCondition: func() bool { return isClosed(may.of(featurePodCondition)) }, Trace: a.traces.reconciles(),
-		Audit: a.audit, Namespaces: a.namespaces.watched, Workers: a.flags.workers, Clock: clock.RealClock{},
-		Ahead: a.lease.aheadOfLast, Listed: p.listed,
+		Releases: metrics.NewReleaseMetrics(own), Trace: a.traces.reconciles(),
+		PodCondition: func() bool { return isClosed(condition) }, Audit: a.audit, Namespaces: a.namespaces.watched,
+		Workers: a.flags.workers, Clock: clock.RealClock{}, Ahead: a.lease.aheadOfLast, Listed: p.listed,
 	})
 	p.enrolls = enroll.New(writer, recorder, p.reconciler.NameRefused)
 	p.kruise = &kruise{informers: a.manager.GetCache(), failures: a.watchFailures, setup: p.setup}

@@ -26,12 +26,22 @@ const (
 	featureSecureMetrics = "--metrics-secure"
 )
 
-// right is what the manager must be allowed: in each namespace of the pods, or in its own.
+// right is what the manager must be allowed.
 type right struct {
-	authorizationv1.ResourceAttributes
-
-	ofPods bool
+	verb, group, resource string
+	place                 place
 }
+
+// place is where a right counts: in the whole cluster, in each namespace of the pods, or for the objects of the webhook's name, in the
+// cluster or in the manager's namespace.
+type place int
+
+const (
+	inCluster place = iota
+	atPods
+	webhookInCluster
+	webhookHere
+)
 
 // need is what a feature waits for.
 type need struct {
@@ -45,30 +55,21 @@ type need struct {
 
 // needs returns what the features that are on need, in addition to what every manager has. The right to update the webhook's Secret
 // is not among them: with cert-manager the manager lacks it, and does not need it.
-func (a *app) needs() []*need {
-	webhook := a.features.Evictions.Name
-	of := func(verb, group, resource string) right {
-		resource, subresource, _ := strings.Cut(resource, "/")
-		return right{ResourceAttributes: authorizationv1.ResourceAttributes{Verb: verb, Group: group, Resource: resource, Subresource: subresource}}
-	}
-	ofPods := func(verb, group, resource string) right { r := of(verb, group, resource); r.ofPods = true; return r }
-	named := func(r right, namespace string) right { r.Name, r.Namespace = webhook, namespace; return r }
-	const admission = "admissionregistration.k8s.io"
-	var needs []*need
+func (a *app) needs() (needs []*need) {
+	const admission, webhooks = "admissionregistration.k8s.io", "mutatingwebhookconfigurations"
 	for _, n := range []struct {
 		feature, component string
 		on                 bool
 		rights             []right
 	}{
-		{featureEnroll, "enroll", a.features.Enroll, []right{ofPods("patch", "apps.kruise.io", "clonesets")}},
-		{featurePodCondition, "pod-condition", a.features.PodCondition, []right{ofPods("patch", "", "pods/status")}},
+		{featureEnroll, "enroll", a.features.Enroll, []right{{"patch", "apps.kruise.io", "clonesets", atPods}}},
+		{featurePodCondition, "pod-condition", a.features.PodCondition, []right{{"patch", "", "pods/status", atPods}}},
 		{featureEvictions, "evictions", a.features.Evictions.Enabled, []right{
-			ofPods("list", "policy", "poddisruptionbudgets"), ofPods("get", "policy.kruise.io", "podunavailablebudgets"),
-			named(of("get", admission, "mutatingwebhookconfigurations"), ""), named(of("patch", admission, "mutatingwebhookconfigurations"), ""),
-			named(of("get", "", "secrets"), podNamespace()),
+			{"list", "policy", "poddisruptionbudgets", atPods}, {"get", "policy.kruise.io", "podunavailablebudgets", atPods},
+			{"get", admission, webhooks, webhookInCluster}, {"patch", admission, webhooks, webhookInCluster}, {"get", "", "secrets", webhookHere},
 		}},
 		{featureSecureMetrics, "prometheus", a.flags.metrics.secure, []right{
-			of("create", "authentication.k8s.io", "tokenreviews"), of("create", "authorization.k8s.io", "subjectaccessreviews"),
+			{"create", "authentication.k8s.io", "tokenreviews", inCluster}, {"create", "authorization.k8s.io", "subjectaccessreviews", inCluster},
 		}},
 	} {
 		if n.on {
@@ -86,6 +87,7 @@ type rights struct {
 	// server asks whether or not this manager leads.
 	server     client.Client
 	namespaces []string
+	webhook    string
 	needs      []*need
 	events     *configEvents
 	logger     logr.Logger
@@ -161,41 +163,56 @@ func (n *need) tell(missing string, logger logr.Logger) {
 func (r *rights) missing(ctx context.Context, n *need) (string, error) {
 	var missing []string
 	for _, one := range n.rights {
-		namespaces := []string{one.Namespace}
-		if one.ofPods && len(r.namespaces) > 0 {
-			namespaces = r.namespaces
-		}
 		var lacks []string
-		for _, namespace := range namespaces {
-			one.Namespace = namespace
-			if has, err := allowed(ctx, r.server, one.ResourceAttributes); err != nil {
+		for _, namespace := range r.at(one.place) {
+			if has, err := allowed(ctx, r.server, one.attributes(namespace, r.webhook)); err != nil {
 				return "", err
 			} else if !has {
 				lacks = append(lacks, namespace)
 			}
 		}
 		if len(lacks) > 0 {
-			missing = append(missing, one.text(lacks))
+			missing = append(missing, one.text(lacks, r.webhook))
 		}
 	}
 	return strings.Join(missing, "; "), nil
 }
 
-func (r *right) text(namespaces []string) string {
-	text := r.Verb + " " + r.Resource
-	if r.Subresource != "" {
-		text += "/" + r.Subresource
+// at returns the namespaces to ask about; an empty one means the whole cluster.
+func (r *rights) at(p place) []string {
+	switch {
+	case p == atPods && len(r.namespaces) > 0:
+		return r.namespaces
+	case p == webhookHere:
+		return []string{podNamespace()}
+	default:
+		return []string{""}
 	}
-	if r.Group != "" {
-		text += "." + r.Group
+}
+
+func (r right) attributes(namespace, webhook string) authorizationv1.ResourceAttributes {
+	resource, subresource, _ := strings.Cut(r.resource, "/")
+	of := authorizationv1.ResourceAttributes{
+		Namespace: namespace, Verb: r.verb, Group: r.group, Resource: resource, Subresource: subresource,
 	}
-	if r.Name != "" {
-		text += " " + r.Name
+	if r.place == webhookInCluster || r.place == webhookHere {
+		of.Name = webhook
+	}
+	return of
+}
+
+func (r right) text(namespaces []string, webhook string) string {
+	text := r.verb + " " + r.resource
+	if r.group != "" {
+		text += "." + r.group
+	}
+	if name := r.attributes("", webhook).Name; name != "" {
+		text += " " + name
 	}
 	switch {
 	case namespaces[0] != "":
 		text += " in " + strings.Join(namespaces, ", ")
-	case r.ofPods:
+	case r.place == atPods:
 		text += " in all namespaces"
 	}
 	return text

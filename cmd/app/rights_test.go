@@ -86,14 +86,14 @@ func TestComponentsBringTheRights(t *testing.T) {
 			}
 		}
 		for _, right := range n.rights {
-			if !slices.ContainsFunc(rules, func(rule rbacv1.PolicyRule) bool { return grants(rule, right) }) {
-				t.Errorf("config/components/%s does not grant %s", n.component, right.text([]string{""}))
+			if !slices.ContainsFunc(rules, func(rule rbacv1.PolicyRule) bool { return grants(rule, right.attributes("", s.webhook)) }) {
+				t.Errorf("config/components/%s does not grant %s", n.component, right.text([]string{""}, s.webhook))
 			}
 		}
 	}
 }
 
-func grants(rule rbacv1.PolicyRule, r right) bool {
+func grants(rule rbacv1.PolicyRule, r authorizationv1.ResourceAttributes) bool {
 	resource := r.Resource
 	if r.Subresource != "" {
 		resource += "/" + r.Subresource
@@ -122,7 +122,7 @@ func newRightsScenario(t *testing.T, features config.Features) *rightsScenario {
 	close(elected)
 	server := interceptor.NewClient(clientfake.NewClientBuilder().WithScheme(newScheme()).Build(), interceptor.Funcs{Create: s.create})
 	s.rights = &rights{
-		server: server, namespaces: []string{"orders", "pay"}, needs: s.app.needs(), logger: quiet(),
+		server: server, namespaces: []string{"orders", "pay"}, webhook: features.Evictions.Name, needs: s.app.needs(), logger: quiet(),
 		events: &configEvents{server: server, elected: elected, logger: quiet()},
 	}
 	return s
