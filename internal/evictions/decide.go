@@ -16,9 +16,6 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 )
 
-// AnnotationSince on a pod is when its first eviction was answered. It outlives the manager that wrote it.
-const AnnotationSince = "rollcall.dev/evicted-since"
-
 // Answer is what becomes of an eviction.
 type Answer int
 
@@ -38,7 +35,7 @@ const (
 	KeepClaims
 )
 
-// Decide returns what becomes of the eviction of a pod on the node, which may be nil, and since when it has been evicted. Where the
+// Decide returns what becomes of the eviction of a pod on the node, which may be nil, and before when it is not let through. Where the
 // answer is Begin or TakeOut, the budgets have a say: [Blocking].
 func Decide(pod *corev1.Pod, node *corev1.Node, hooks lifecycle.Hooks, now time.Time, limit time.Duration) (Answer, time.Time) {
 	hooked := slices.ContainsFunc(hooks.PreDelete, func(h lifecycle.Handler) bool { return h.SetOn(pod) })
@@ -48,28 +45,27 @@ func Decide(pod *corev1.Pod, node *corev1.Node, hooks lifecycle.Hooks, now time.
 	if hasClaims(pod) {
 		return KeepClaims, time.Time{}
 	}
-	since, began := evictedSince(pod, now)
+	notBefore, began := limitOf(pod)
 	switch end := lifecycle.EndOf(pod, node, now); {
 	case end.Why != "" && !now.Before(end.At):
-		return GiveUp, since
+		return GiveUp, notBefore
 	case !began:
-		return Begin, now
-	case now.Sub(since) < limit || announced(pod, now):
-		return Wait, since
+		return Begin, now.Add(limit)
+	case now.Before(notBefore) || announced(pod, now):
+		return Wait, notBefore
 	case lifecycle.State(pod) == appspub.LifecycleStatePreparingDelete:
-		return GiveUp, since // it waits for a registry, or for its drain, as it would again
+		return GiveUp, notBefore // it waits for a registry, or for its drain, as it would again
 	default:
-		return TakeOut, since
+		return TakeOut, notBefore
 	}
 }
 
-// evictedSince returns since when the pod is evicted, which is now unless its hooked deletion has begun.
-func evictedSince(pod *corev1.Pod, now time.Time) (since time.Time, began bool) {
-	since, err := time.Parse(time.RFC3339, pod.Annotations[AnnotationSince])
-	if _, specified := pod.Labels[kruisev1alpha1.SpecifiedDeleteKey]; err != nil || !specified {
-		return now, false
-	}
-	return since, true
+// limitOf returns before when the pod's eviction is not let through, if its hooked deletion has begun. It is on the pod, and so outlives
+// the manager that wrote it.
+func limitOf(pod *corev1.Pod) (notBefore time.Time, began bool) {
+	notBefore, _, evicted := lifecycle.Eviction(pod)
+	_, specified := pod.Labels[kruisev1alpha1.SpecifiedDeleteKey]
+	return notBefore, evicted && specified
 }
 
 // announced reports a pod that TakeOut was answered for before.

@@ -58,15 +58,8 @@ func outOfRotation(pod *corev1.Pod) {
 	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.ContainersReady, Status: corev1.ConditionTrue})
 }
 
-func evictedAt(text string) func(*corev1.Pod) {
-	return func(pod *corev1.Pod) { metav1.SetMetaDataAnnotation(&pod.ObjectMeta, AnnotationSince, text) }
-}
-
-// announcedFor: the eviction was said to be let through then.
-func announcedFor(at time.Time) func(*corev1.Pod) {
-	return func(pod *corev1.Pod) {
-		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, lifecycle.AnnotationEndsAt, at.Format(time.RFC3339))
-	}
+func evictedUntil(text string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { metav1.SetMetaDataAnnotation(&pod.ObjectMeta, lifecycle.AnnotationEndsAt, text) }
 }
 
 func shuttingDown() *corev1.Node {
@@ -104,8 +97,9 @@ func phase(p corev1.PodPhase) func(*corev1.Pod) {
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	ago := func(d time.Duration) func(*corev1.Pod) { return evictedAt(now.Add(-d).Format(time.RFC3339)) }
-	endsIn := func(d time.Duration) func(*corev1.Pod) { return announcedFor(now.Add(d)) }
+	const limit = 10 * time.Minute
+	ago := func(d time.Duration) func(*corev1.Pod) { return evictedUntil(lifecycle.NotBefore(now.Add(limit - d))) }
+	endsIn := func(d time.Duration) func(*corev1.Pod) { return evictedUntil(now.Add(d).Format(time.RFC3339)) }
 	ending := func(d time.Duration) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 			lifecycle.AnnotationEndsAt: now.Add(d).Format(time.RFC3339),
@@ -123,10 +117,10 @@ func TestDecide(t *testing.T) {
 		"serves":          {"its clients have to leave it first", podThat(), Begin, nil},
 		"second eviction": {"the hooked deletion is under way", podThat(specified, ago(time.Minute)), Wait, nil},
 		"at the limit":    {"a drain must end, and its clients leave it first", podThat(specified, ago(10*time.Minute)), TakeOut, nil},
-		"drains":          {"its drain has not passed", podThat(specified, ago(11*time.Minute), endsIn(time.Second)), Wait, nil},
-		"drained":         {"a drain must end", podThat(specified, ago(11*time.Minute), endsIn(0)), GiveUp, nil},
+		"drains":          {"its drain has not passed", podThat(specified, endsIn(time.Second)), Wait, nil},
+		"drained":         {"a drain must end", podThat(specified, endsIn(0)), GiveUp, nil},
 		"of an earlier drain": {
-			"that eviction was refused, and the pod is back in rotation", podThat(specified, ago(time.Hour), endsIn(-5*time.Minute)), TakeOut, nil,
+			"that eviction was refused, and the pod is back in rotation", podThat(specified, endsIn(-5*time.Minute)), TakeOut, nil,
 		},
 		"at the limit, on its way": {
 			"OpenKruise has reached it, and it waits for the registry", podThat(specified, ago(10*time.Minute), in(appspub.LifecycleStatePreparingDelete)), GiveUp, nil,
@@ -139,7 +133,8 @@ func TestDecide(t *testing.T) {
 		"a deadline that did not come true": {"whoever announced it was wrong", podThat(), Begin, ending(-5 * time.Minute)},
 		"labelled by hand":                  {"when the eviction began is not known yet", podThat(specified), Begin, nil},
 		"label taken off":                   {"a person has cancelled the deletion since", podThat(ago(time.Hour)), Begin, nil},
-		"time is no time":                   {"a limit must hold for it too", podThat(specified, evictedAt("soon")), Begin, nil},
+		"label taken off, drains":           {"its limit begins again", podThat(endsIn(time.Second)), Begin, nil},
+		"time is no time":                   {"a limit must hold for it too", podThat(specified, evictedUntil("not before soon")), Begin, nil},
 		"scales in":                         {"a cancelled scale-in would put it back", podThat(in(appspub.LifecycleStatePreparingDelete)), Begin, nil},
 		"released":                          {"it is out, and OpenKruise is about to delete it", podThat(unarmed, specified, ago(time.Minute)), Pass, nil},
 		"not armed":                         {"OpenKruise would delete it without a hook", podThat(unarmed), Pass, nil},
@@ -155,8 +150,9 @@ func TestDecide(t *testing.T) {
 		"a claim of many pods":   {"OpenKruise leaves it alone", podThat(claims("shared")), Begin, nil},
 		"claims of an ordinal":   {"the next pod of a StatefulSet takes them over", podThat(claims("data-web-1"), noInstance), Begin, nil},
 	}, func(t *testing.T, c row) {
-		if got, _ := Decide(c.pod, c.node, hooksOfAll(), now, 10*time.Minute); got != c.want {
-			t.Errorf("answer %d, want %d: %s", got, c.want, c.reason)
+		got, notBefore := Decide(c.pod, c.node, hooksOfAll(), now, limit)
+		if got != c.want || got == Begin && !notBefore.Equal(now.Add(limit)) {
+			t.Errorf("answer %d, not let through before %s, want %d: %s", got, notBefore, c.want, c.reason)
 		}
 	})
 }

@@ -142,12 +142,13 @@ func (w *Webhook) decided(ctx context.Context, pod *corev1.Pod, hooks lifecycle.
 	if err != nil {
 		return admission.Response{}, fmt.Errorf("reading the node of pod %s: %w", pod.Name, err)
 	}
-	switch answer, since := Decide(pod, node, hooks, now, w.Limit); answer {
+	switch answer, notBefore := Decide(pod, node, hooks, now, w.Limit); answer {
 	case Begin:
-		return w.begin(ctx, pod, since, dryRun)
+		return w.begin(ctx, pod, notBefore, dryRun)
 	case Wait:
-		return tryAgain(fmt.Sprintf("pod %s has been on its way out by its hooks for %s: OpenKruise deletes it once it is out of the "+
-			"registry and its drain has passed; try again until it is gone", pod.Name, now.Sub(since).Round(time.Second))), nil
+		return tryAgain(fmt.Sprintf("pod %s is on its way out by its hooks: OpenKruise deletes it once it is out of the registry and its "+
+			"drain has passed; its eviction is not let through before %s; try again until it is gone",
+			pod.Name, notBefore.UTC().Format(time.RFC3339))), nil
 	case TakeOut:
 		return w.takeOut(ctx, pod, dryRun)
 	case GiveUp:
@@ -185,13 +186,13 @@ func options(request admission.Request, pod *corev1.Pod) (dryRun, meant bool) {
 }
 
 // begin labels the pod, unless a budget refuses.
-func (w *Webhook) begin(ctx context.Context, pod *corev1.Pod, since time.Time, dryRun bool) (admission.Response, error) {
+func (w *Webhook) begin(ctx context.Context, pod *corev1.Pod, notBefore time.Time, dryRun bool) (admission.Response, error) {
 	leave, err := w.takeTurn(ctx, pod.Namespace)
 	if err != nil {
 		return admission.Response{}, err
 	}
 	defer leave()
-	refused, err := w.withinBudget(ctx, pod, leaves, dryRun, func() error { return w.label(ctx, pod, since) })
+	refused, err := w.withinBudget(ctx, pod, leaves, dryRun, func() error { return w.label(ctx, pod, notBefore) })
 	switch {
 	case refused != nil:
 		return *refused, nil
@@ -379,10 +380,10 @@ func (w *Webhook) leaving(ctx context.Context, namespace string) (pods []corev1.
 }
 
 // label fails with a conflict where the pod has changed since it was read.
-func (w *Webhook) label(ctx context.Context, pod *corev1.Pod, since time.Time) error {
+func (w *Webhook) label(ctx context.Context, pod *corev1.Pod, notBefore time.Time) error {
 	patch := client.MergeFromWithOptions(pod.DeepCopy(), client.MergeFromWithOptimisticLock{})
 	metav1.SetMetaDataLabel(&pod.ObjectMeta, kruisev1alpha1.SpecifiedDeleteKey, "true")
-	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, AnnotationSince, since.UTC().Format(time.RFC3339))
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, lifecycle.AnnotationEndsAt, lifecycle.NotBefore(notBefore))
 	if err := w.API.Patch(ctx, pod, patch); err != nil {
 		return fmt.Errorf("labelling pod %s for its deletion: %w", pod.Name, err)
 	}

@@ -169,13 +169,13 @@ func TestEvictionBecomesAHookedDeletion(t *testing.T) {
 	w := newWorld(t, podThat(owned))
 	w.ExpectHeld(w.Evict("web-1"), "is not evicted past its hooks")
 	pod := w.Pod("web-1")
-	if pod.Labels[kruisev1alpha1.SpecifiedDeleteKey] != "true" || pod.Annotations[AnnotationSince] != "2026-11-22T12:00:00Z" {
-		t.Errorf("labels %v and annotations %v, want the deletion and when it began", pod.Labels, pod.Annotations)
+	if pod.Labels[kruisev1alpha1.SpecifiedDeleteKey] != "true" || pod.Annotations[lifecycle.AnnotationEndsAt] != "not before 2026-11-22T12:10:00Z" {
+		t.Errorf("labels %v and annotations %v, want the deletion and its limit", pod.Labels, pod.Annotations)
 	}
 	w.ExpectEvent("Normal EvictionHooked")
 
 	w.clock.SetTime(w.clock.Now().Add(9 * time.Minute))
-	w.ExpectHeld(w.Evict("web-1"), "for 9m0s")
+	w.ExpectHeld(w.Evict("web-1"), "not let through before 2026-11-22T12:10:00Z")
 	if now := w.Pod("web-1"); now.ResourceVersion != pod.ResourceVersion {
 		t.Error("the second eviction changed the pod")
 	}
@@ -187,7 +187,7 @@ func TestEvictionBecomesAHookedDeletion(t *testing.T) {
 		t.Errorf("the pod ends at %q, want %q: it has to drain", got, want)
 	}
 	w.clock.SetTime(w.clock.Now().Add(19 * time.Second))
-	w.ExpectHeld(w.Evict("web-1"), "for 10m19s")
+	w.ExpectHeld(w.Evict("web-1"), "not let through before 2026-11-22T12:10:20Z")
 	w.ExpectNoEvent()
 
 	w.clock.SetTime(w.clock.Now().Add(time.Second))
@@ -205,7 +205,7 @@ func TestEvictionOnANodeThatShutsDown(t *testing.T) {
 // The budget refuses an eviction that is let through: no pod is taken out of rotation for nothing.
 func TestEvictionsAtTheLimitStayWithinTheBudget(t *testing.T) {
 	t.Parallel()
-	since := evictedAt("2026-11-22T11:00:00Z")
+	since := evictedUntil("not before 2026-11-22T11:10:00Z")
 	w := newWorld(t, budgetOf(1), podThat(owned, specified, since), podThat(owned, called("web-2"), specified, since))
 	w.ExpectHeld(w.Evict("web-1"), "leaves the rotation")
 	w.ExpectHeld(w.Evict("web-2"), "disruption budget web")
@@ -217,7 +217,7 @@ func TestEvictionsAtTheLimitStayWithinTheBudget(t *testing.T) {
 // A policy freezes the pods: they can't leave the rotation first, and a drain must end all the same.
 func TestEvictionAtTheLimitThatCantBeAnnounced(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, podThat(owned, specified, evictedAt("2026-11-22T11:00:00Z")))
+	w := newWorld(t, podThat(owned, specified, evictedUntil("not before 2026-11-22T11:10:00Z")))
 	w.refuse = apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "web-1", errors.New("changed"))
 	w.ExpectHeld(w.Evict("web-1"), "try again")
 	w.refuse = errors.New("the webhook of the policy is away")
@@ -308,7 +308,7 @@ func TestDryRunOfAnEvictionChangesNothing(t *testing.T) {
 		e.DeleteOptions = &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}
 	}
 	expect.Each(t, map[string]func(*admission.Request, *policyv1.Eviction){"in the request": inRequest, "in the body": inBody}, func(t *testing.T, dry func(*admission.Request, *policyv1.Eviction)) {
-		w := newWorld(t, podThat(owned), podThat(owned, called("web-2"), specified, evictedAt("2026-11-22T11:00:00Z")))
+		w := newWorld(t, podThat(owned), podThat(owned, called("web-2"), specified, evictedUntil("not before 2026-11-22T11:10:00Z")))
 		w.ExpectHeld(w.Evict("web-1", dry), "is not evicted past its hooks")
 		w.ExpectHeld(w.Evict("web-2", dry), "leaves the rotation")
 		w.ExpectNoEvent()

@@ -10,8 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// AnnotationEndsAt is an RFC 3339 time: on nodes by anyone, on pods by the eviction webhook.
+// AnnotationEndsAt is an RFC 3339 time: on nodes by anyone, on pods by the eviction webhook. See [Eviction].
 const AnnotationEndsAt = "rollcall.dev/ends-at"
+
+// notBefore is before the time in [AnnotationEndsAt] of an evicted pod until its end is certain.
+const notBefore = "not before "
 
 const (
 	// stopTime is left before a node's deadline: an eviction is retried every 10 s, then containers stop.
@@ -48,7 +51,7 @@ func EndOf(pod *corev1.Pod, node *corev1.Node, now time.Time) End {
 	if IsTrue(pod, corev1.DisruptionTarget) {
 		ends = append(ends, End{Why: "Kubernetes is about to delete it (condition DisruptionTarget)"})
 	}
-	if at, announced := endsAt(pod.Annotations); announced {
+	if at, announced, _ := Eviction(pod); announced {
 		ends = append(ends, End{At: at, Why: "its eviction has reached its limit and is let through at " + at.Format(time.RFC3339)})
 	}
 	if node != nil {
@@ -90,19 +93,35 @@ func endsAt(annotations map[string]string) (at time.Time, announced bool) {
 	return at, err == nil
 }
 
+// NotBefore is the value of [AnnotationEndsAt] on a pod that is evicted, and whose eviction may be let through at that time.
+func NotBefore(at time.Time) string { return notBefore + at.UTC().Format(time.RFC3339) }
+
+// Eviction returns before when the eviction of the pod is not let through, if it is evicted, and whether it is let through then.
+func Eviction(pod *corev1.Pod) (at time.Time, announced, evicted bool) {
+	text, evicted := pod.Annotations[AnnotationEndsAt]
+	if !evicted {
+		return time.Time{}, false, false // an error costs memory
+	}
+	text, waits := strings.CutPrefix(text, notBefore)
+	at, err := time.Parse(time.RFC3339, text)
+	return at, err == nil && !waits, err == nil
+}
+
 // UnreadableEnd returns the remedy for an [AnnotationEndsAt] that is not a time.
 func UnreadableEnd(pod *corev1.Pod, node *corev1.Node) string {
-	unreadable := func(of string, annotations map[string]string, remedy string) string {
+	unreadable := func(of string, annotations map[string]string, read bool, remedy string) string {
 		text, written := annotations[AnnotationEndsAt]
-		if _, read := endsAt(annotations); read || !written {
+		if read || !written {
 			return ""
 		}
 		return fmt.Sprintf("annotation %s of %s is %.40q, which announces nothing: %s", AnnotationEndsAt, of, text, remedy)
 	}
-	if why := unreadable("the pod", pod.Annotations, "remove it, since only Rollcall writes it"); why != "" || node == nil {
+	_, _, evicted := Eviction(pod)
+	if why := unreadable("the pod", pod.Annotations, evicted, "remove it, since only Rollcall writes it"); why != "" || node == nil {
 		return why
 	}
-	return unreadable("node "+node.Name, node.Annotations, "set it to a time such as 2026-11-27T12:00:00Z, or remove it")
+	_, announced := endsAt(node.Annotations)
+	return unreadable("node "+node.Name, node.Annotations, announced, "set it to a time such as 2026-11-27T12:00:00Z, or remove it")
 }
 
 func endWithNode(at time.Time, by string) End {

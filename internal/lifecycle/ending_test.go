@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -56,6 +57,7 @@ func TestEndOf(t *testing.T) {
 		"the node should have ended":   {reason: "whoever announced it was wrong", node: ends(-endLapses)},
 		"the node ends, at some time":  {reason: "what is no time says nothing", node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{AnnotationEndsAt: "soon"}}}},
 		"the eviction is let through":  {reason: "the webhook waits for the drain", pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: in(20 * time.Second)}}, want: "its eviction has reached its limit and is let through at 2026-11-22T12:00:20Z", changes: 20*time.Second + endLapses},
+		"the eviction is held":         {reason: "OpenKruise may replace the pod until then", pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{AnnotationEndsAt: NotBefore(now)}}}},
 		"the eviction was given up":    {reason: "no one evicts it any more", pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: in(-endLapses)}}},
 		"an old end and one to come":   {reason: "what has lapsed hides nothing", pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: in(-time.Hour)}}, node: ends(100 * time.Second), changes: time.Minute},
 		"two ends, the earlier counts": {reason: "it is out for both", pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: in(20 * time.Second)}}, node: readyIs(corev1.ConditionFalse, NodeShutsDown), want: "its node is shutting down"},
@@ -65,6 +67,32 @@ func TestEndOf(t *testing.T) {
 		}
 		if got, changes := EndOf(c.pod, c.node, now).Ending(now, drain); got != c.want || changes != c.changes {
 			t.Errorf("got %q for %s, want %q for %s: %s", got, changes, c.want, c.changes, c.reason)
+		}
+	})
+}
+
+// TestUnreadableEnd: only the webhook writes before when an eviction is not let through, and only on pods.
+func TestUnreadableEnd(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		reason, pod, node, want string
+	}
+	expect.Each(t, map[string]row{
+		"times":                 {reason: "both announce an end", pod: "2026-11-27T12:00:00Z", node: "2026-11-27T12:00:00Z"},
+		"an eviction is held":   {reason: "it announces nothing yet", pod: "not before 2026-11-27T12:00:00Z"},
+		"held for some time":    {reason: "no one knows how long", pod: "not before long", want: `of the pod is "not before long"`},
+		"a node not before":     {reason: "a drain has no deadline", node: "not before 2026-11-27T12:00:00Z", want: "set it to a time such as"},
+		"the pod's comes first": {reason: "there is one Warning", pod: "soon", node: "soon", want: "remove it, since only Rollcall writes it"},
+	}, func(t *testing.T, c row) {
+		annotated := func(text string) metav1.ObjectMeta {
+			if text == "" {
+				return metav1.ObjectMeta{}
+			}
+			return metav1.ObjectMeta{Annotations: map[string]string{AnnotationEndsAt: text}}
+		}
+		got := UnreadableEnd(&corev1.Pod{ObjectMeta: annotated(c.pod)}, &corev1.Node{ObjectMeta: annotated(c.node)})
+		if !strings.Contains(got, c.want) || c.want == "" && got != "" {
+			t.Errorf("got %q, want %q: %s", got, c.want, c.reason)
 		}
 	})
 }
