@@ -130,7 +130,7 @@ func TestSettings(t *testing.T) {
 	d := newDrivers(t, newFake)
 	d.constructors["one"] = always(&leased{})
 	c := configured(t, strings.Replace(several, "name: old, driver: fake", "name: old, driver: one, timeout: 2s", 1)+
-		"service: {sharedAcrossNamespaces: true, metadata: {site: here}, allowed: [{namespaces: [shop], names: [web]}]}\n"+
+		"service: {metadata: {site: here}, allowed: [{namespaces: [shop], names: [web], shared: true}]}\n"+
 		"proceedAfter: {preDelete: 3s}\npanicThreshold: 30%\n")
 	expectOpened(t, d, c)
 	all := d.current.Load()
@@ -139,7 +139,7 @@ func TestSettings(t *testing.T) {
 	if plain.Probes() || !capable.Probes() || capable.Timeout() != 2*time.Second || capable != all.get("old").client {
 		t.Errorf("got %+v", got.Registries)
 	}
-	if !got.Services.SharedAcrossNamespaces || got.Services.Metadata["site"] != "here" || !slices.Equal(got.DefaultRegistries, []string{"old"}) {
+	if !got.Services.Allowed.Shares("shop", nil, "web") || got.Services.Metadata["site"] != "here" || !slices.Equal(got.DefaultRegistries, []string{"old"}) {
 		t.Errorf("got %+v, want what the configuration says", got)
 	}
 	if got.ProceedAfter != (lifecycle.FailurePolicy{PreDelete: 3 * time.Second}) || got.Services.Allowed == nil ||

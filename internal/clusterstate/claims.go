@@ -29,7 +29,7 @@ const recheck = time.Second
 //	3  its pods have records of that
 //	4  it has a workload that uses the name
 //
-// Among several namespaces, the oldest owns it.
+// Among several namespaces, the oldest owns it. Namespaces that share the name count as one.
 type Claims struct {
 	mu         sync.Mutex
 	namespaces map[string]namespaceFacts
@@ -242,34 +242,42 @@ func (c *Claims) observed(namespaces map[string]namespaceFacts, users map[string
 
 // refusal needs the lock, as does all below.
 func (c *Claims) refusal(u Use) *Refusal {
-	namespace, shared := u.Pod.Namespace, u.Rules.Services.SharedAcrossNamespaces
+	namespace := u.Pod.Namespace
 	of, known := c.namespaces[namespace]
 	switch {
-	case shared && u.Rules.Services.Allowed == nil:
-		return nil
 	case !known:
 		return &Refusal{Reason: reason.NotPermitted, After: recheck,
 			Message: fmt.Sprintf("this manager has not seen namespace %s yet", namespace)}
 	case !u.Rules.Services.Allowed.Allows(namespace, of.labels, u.Service):
 		return &Refusal{Reason: reason.ServiceNotAllowed, Message: service.NotAllowed(namespace, u.Service)}
-	case shared:
-		return nil
 	}
 	return c.claimedByAnother(u)
 }
 
 func (c *Claims) claimedByAnother(u Use) *Refusal {
 	owner, because, until := c.owner(u)
-	if owner == u.Pod.Namespace {
+	if owner == u.Pod.Namespace || c.shares(u.Rules, owner, u.Service) && c.shares(u.Rules, u.Pod.Namespace, u.Service) {
 		return nil
 	}
 	refusal := &Refusal{Reason: reason.ServiceClaimed, Message: fmt.Sprintf(
-		"service %q belongs to namespace %s: %s; write another name in annotation %s, put {namespace} into service.name, or set "+
-			"service.sharedAcrossNamespaces", u.Service, owner, because, service.AnnotationServices)}
+		"service %q belongs to namespace %s: %s; write another name in annotation %s, put {namespace} into service.name, or give "+
+			"the name to both in service.allowed with shared: true", u.Service, owner, because, service.AnnotationServices)}
 	if !until.IsZero() {
 		refusal.After = until.Sub(u.Now)
 	}
 	return refusal
+}
+
+// Shares reports whether the namespace can have the name together with others. One that was not seen can't.
+func (c *Claims) Shares(rules *Rules, namespace, name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.shares(rules, namespace, name)
+}
+
+func (c *Claims) shares(rules *Rules, namespace, name string) bool {
+	of, known := c.namespaces[namespace]
+	return known && rules.Services.Allowed.Shares(namespace, of.labels, name)
 }
 
 // owner returns why, too, and until when unless until is zero.

@@ -259,7 +259,14 @@ func TestWhoMayUseAName(t *testing.T) {
 		return given(service.Allowance{Namespaces: []service.NamespacePattern{namespace}})
 	}
 	labelled := labels.SelectorFromSet(labels.Set{"of": first})
-	shared := func(s *scene) { s.rules.Services.SharedAcrossNamespaces = true }
+	shared := func(namespaces ...service.NamespacePattern) step {
+		return func(s *scene) {
+			names := []service.NamePattern{"web"}
+			s.rules.Services.Allowed = service.Policy{
+				{Namespaces: namespaces, Names: names, Shared: true}, {Namespaces: []service.NamespacePattern{first, second}, Names: names},
+			}
+		}
+	}
 	for name, tc := range map[string]struct {
 		reason string
 		steps  steps
@@ -267,13 +274,16 @@ func TestWhoMayUseAName(t *testing.T) {
 		want   string
 	}{
 		"one that is not seen yet":    {"its age and labels are not known", nil, "unseen", "NotPermitted: this manager has not seen "},
-		"not seen, of a shared name":  {"neither counts", steps{shared}, "unseen", ""},
+		"not seen, of a shared name":  {"its labels may decide", steps{shared("*")}, "unseen", "NotPermitted"},
 		"one that no workload is in":  {"no other has the name", steps{reads()}, second, ""},
 		"the first of two as old":     {"the answer is the same after a restart", steps{reads("a-twin", "z-twin")}, "a-twin", ""},
 		"the second of two as old":    {"the same", steps{reads("a-twin", "z-twin")}, "z-twin", "ServiceClaimed"},
 		"not given":                   {"the policy comes first", steps{to(second)}, first, "ServiceNotAllowed: service.allowed"},
-		"not given, of a shared name": {"the policy comes first", steps{shared, to(second)}, first, "ServiceNotAllowed: service.allowed"},
-		"given, of a shared name":     {"both may have it", steps{shared, to("*"), joins(first)}, second, ""},
+		"shared":                      {"both may have it", steps{shared("*"), joins(first)}, second, ""},
+		"shared, and used":            {"both may have it", steps{shared("*")}, second, ""},
+		"shared by others alone":      {"they have it, and the name is theirs", steps{shared(second), joins(second)}, first, "ServiceClaimed: service \"web\" belongs to namespace mall"},
+		"had by one that shares not":  {"it did not agree", steps{shared(second, "a-twin"), joins(first)}, second, "ServiceClaimed"},
+		"given to one, and not seen":  {"the policy comes first", steps{shared("a-twin")}, "z-twin", "ServiceNotAllowed: service.allowed"},
 		"given to two":                {"one has it", steps{to("*")}, second, "ServiceClaimed"},
 		"given by its label":          {"", steps{given(service.Allowance{Selector: labelled})}, first, ""},
 		"given no more to the owner":  {"it is free for those who may have it", steps{joins(first), to(second)}, second, ""},

@@ -34,7 +34,7 @@ type State struct {
 // New returns a State that reads from the cache.
 func New(cache client.Reader) *State {
 	claims := newClaims()
-	return &State{Claims: claims, Panics: newPanics(), Workloads: &Workloads{cache: cache, claims: claims}}
+	return &State{Claims: claims, Panics: newPanics(claims), Workloads: &Workloads{cache: cache, claims: claims}}
 }
 
 // NameRefused returns why a workload without hooks may not use one of its names, or nil.

@@ -2,6 +2,7 @@ package clusterstate
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -12,30 +13,26 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 )
 
-// Panics counts unready pods by service, from the cache's events, in constant time. With panicThreshold 50, 3 unready pods of 4 are a
+// Panics counts unready pods by service, from the cache's events. With panicThreshold 50, 3 unready pods of 4 are a
 // panic; 2 are not.
 //
 //	record shows that it was in service   counts, even if taken out since
 //	still starting                        does not count
-//	in another namespace                  counts if services are shared: tenants can write records
+//	in another namespace                  counts if both share the name: tenants can write records
 type Panics struct {
-	mu       sync.Mutex
-	pods     map[types.UID]*peer
-	services map[serviceKey]*peerGroup
+	claims *Claims
+
+	mu   sync.Mutex
+	pods map[types.UID]*peer
+	// services are by [claimKey] and namespace.
+	services map[string]map[string]*peerGroup
 	// calmed are unready pods to take out, now that their service's panic is over.
 	calmed []lifecycle.PodID
 	signal chan struct{}
 }
 
-// serviceKey has the service by [claimKey], and no namespace for all together.
+// serviceKey has the service by [claimKey].
 type serviceKey struct{ service, namespace string }
-
-func keyOf(service, namespace string, s *Rules) serviceKey {
-	if s.Services.SharedAcrossNamespaces {
-		namespace = ""
-	}
-	return serviceKey{service, namespace}
-}
 
 type peer struct {
 	id       lifecycle.PodID
@@ -53,8 +50,10 @@ type peerGroup struct {
 	unready map[types.UID]lifecycle.PodID
 }
 
-func newPanics() *Panics {
-	return &Panics{pods: map[types.UID]*peer{}, services: map[serviceKey]*peerGroup{}, signal: make(chan struct{}, 1)}
+func newPanics(claims *Claims) *Panics {
+	return &Panics{
+		claims: claims, pods: map[types.UID]*peer{}, services: map[string]map[string]*peerGroup{}, signal: make(chan struct{}, 1),
+	}
 }
 
 // Arrived counts a pod from an event.
@@ -95,33 +94,34 @@ func (p *Panics) replace(uid types.UID, before, now *peer, s *Rules) {
 	inPanic := map[serviceKey]bool{}
 	for _, one := range []*peer{before, now} {
 		for _, service := range one.names() {
-			key := keyOf(service, one.id.Namespace, s)
-			inPanic[key] = p.of(key).Panic(s.PanicThreshold)
+			key := serviceKey{service, one.id.Namespace}
+			inPanic[key] = p.of(key, s).Panic(s.PanicThreshold)
 		}
 	}
 	for _, service := range before.names() {
 		p.leave(serviceKey{service, before.id.Namespace}, uid)
-		p.leave(serviceKey{service, ""}, uid)
 	}
 	for _, service := range now.names() {
 		p.join(serviceKey{service, now.id.Namespace}, uid, now)
-		p.join(serviceKey{service, ""}, uid, now)
 	}
 	if p.pods[uid] = now; now == nil {
 		delete(p.pods, uid)
 	}
 	for key, was := range inPanic {
-		if was && !p.of(key).Panic(s.PanicThreshold) {
-			p.calm(key)
+		if was && !p.of(key, s).Panic(s.PanicThreshold) {
+			p.calm(key, s)
 		}
 	}
 }
 
 func (p *Panics) join(key serviceKey, uid types.UID, one *peer) {
-	group := p.services[key]
+	if p.services[key.service] == nil {
+		p.services[key.service] = map[string]*peerGroup{}
+	}
+	group := p.services[key.service][key.namespace]
 	if group == nil {
 		group = &peerGroup{unready: map[types.UID]lifecycle.PodID{}}
-		p.services[key] = group
+		p.services[key.service][key.namespace] = group
 	}
 	group.all++
 	if !one.ready {
@@ -130,24 +130,41 @@ func (p *Panics) join(key serviceKey, uid types.UID, one *peer) {
 }
 
 func (p *Panics) leave(key serviceKey, uid types.UID) {
-	group := p.services[key]
+	groups := p.services[key.service]
+	group := groups[key.namespace]
 	group.all--
 	delete(group.unready, uid)
-	if group.all == 0 {
-		delete(p.services, key)
+	if group.all > 0 {
+		return
+	}
+	if delete(groups, key.namespace); len(groups) == 0 {
+		delete(p.services, key.service)
 	}
 }
 
-func (p *Panics) of(key serviceKey) lifecycle.Peers {
-	group := p.services[key]
-	if group == nil {
-		return lifecycle.Peers{}
+// together are the pods that count together: the namespace's and, if it shares the name, those of others that do.
+func (p *Panics) together(key serviceKey, s *Rules) iter.Seq[*peerGroup] {
+	return func(yield func(*peerGroup) bool) {
+		shares := p.claims.Shares(s, key.namespace, key.service)
+		for namespace, group := range p.services[key.service] {
+			counts := namespace == key.namespace || shares && p.claims.Shares(s, namespace, key.service)
+			if counts && !yield(group) {
+				return
+			}
+		}
 	}
-	return lifecycle.Peers{All: group.all, Unready: len(group.unready)}
 }
 
-func (p *Panics) calm(key serviceKey) {
-	if group := p.services[key]; group != nil {
+func (p *Panics) of(key serviceKey, s *Rules) (peers lifecycle.Peers) {
+	for group := range p.together(key, s) {
+		peers.All += group.all
+		peers.Unready += len(group.unready)
+	}
+	return peers
+}
+
+func (p *Panics) calm(key serviceKey, s *Rules) {
+	for group := range p.together(key, s) {
 		p.calmed = slices.AppendSeq(p.calmed, maps.Values(group.unready))
 	}
 	select {
@@ -188,7 +205,7 @@ func (p *Panics) Of(namespace string, record lifecycle.Record, s *Rules) Panic {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, in := range record.Instances {
-		if of := p.of(keyOf(claimKey(in.Service), namespace, s)); of.Panic(s.PanicThreshold) {
+		if of := p.of(serviceKey{claimKey(in.Service), namespace}, s); of.Panic(s.PanicThreshold) {
 			return Panic{Service: in.Service, Peers: of}
 		}
 	}

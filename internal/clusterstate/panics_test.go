@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
@@ -17,8 +18,14 @@ import (
 func TestPeersOfOtherNamespacesAndServices(t *testing.T) {
 	t.Parallel()
 	s := &Rules{PanicThreshold: 50}
-	shared := &Rules{PanicThreshold: 50, Services: service.Rules{SharedAcrossNamespaces: true}}
-	p := newPanics()
+	sharing := func(namespaces ...service.NamespacePattern) *Rules {
+		policy := service.Policy{
+			{Namespaces: namespaces, Names: []service.NamePattern{"admin"}, Shared: true},
+			{Namespaces: []service.NamespacePattern{"*"}, Names: []service.NamePattern{"*"}},
+		}
+		return &Rules{PanicThreshold: 50, Services: service.Rules{Allowed: policy}}
+	}
+	p := newPanics(claimsOf("shop", "mall"))
 	pod := func(namespace, name string, isReady bool, services ...string) *corev1.Pod {
 		pod := peerPod(namespace, name, isReady, services...)
 		p.Arrived(pod, s)
@@ -34,7 +41,26 @@ func TestPeersOfOtherNamespacesAndServices(t *testing.T) {
 		}
 	}
 	expect("in one of its services it is alone; names that differ in case are one", "admin", first, s)
-	expect("shared names count everywhere", "", first, shared)
+	expect("both share it", "", first, sharing("shop", "mall"))
+	expect("the other may use the name, and not share it", "admin", first, sharing("shop"))
+	expect("this one may use the name, and not share it", "admin", first, sharing("mall"))
+	pod("gone", "d", true, "admin")
+	expect("what is not known of a namespace shares nothing", "admin", first, sharing("shop", "gone"))
+
+	t.Log("A shared panic ends in one of the namespaces: the unready pods of both are looked at again.")
+	both := sharing("shop", "mall")
+	p.TakeCalmed()
+	second := pod("mall", "e", false, "admin")
+	pod("mall", "f", false, "admin")
+	ready := peerPod("mall", "f", true, "admin")
+	ready.ResourceVersion = "8"
+	p.Arrived(ready, both)
+	if got := p.TakeCalmed(); len(got) != 2 {
+		t.Errorf("calmed %v, want %s and %s", got, first.Name, second.Name)
+	}
+	for _, name := range []string{"gone/d", "mall/e", "mall/f"} {
+		p.Departed(&corev1.Pod{ObjectMeta: metaOf(name)}, s)
+	}
 
 	p.Forget(first, s)
 	p.Refresh(lifecycle.Input{Pod: first}, s)
@@ -57,7 +83,7 @@ func TestPeersOfOtherNamespacesAndServices(t *testing.T) {
 func TestPeersThatEndOrAreLost(t *testing.T) {
 	t.Parallel()
 	s := &Rules{PanicThreshold: 50}
-	p := newPanics()
+	p := newPanics(newClaims())
 	var pods []*corev1.Pod
 	for _, name := range []string{"a", "b", "c", "d"} {
 		pods = append(pods, peerPod("shop", name, name > "b", "web"))
@@ -65,7 +91,7 @@ func TestPeersThatEndOrAreLost(t *testing.T) {
 	}
 	expect := func(reason string, all, unready int) {
 		t.Helper()
-		if got, want := p.of(keyOf("web", "shop", s)), (lifecycle.Peers{All: all, Unready: unready}); got != want {
+		if got, want := p.of(serviceKey{"web", "shop"}, s), (lifecycle.Peers{All: all, Unready: unready}); got != want {
 			t.Errorf("got %+v, want %+v: %s", got, want, reason)
 		}
 	}
@@ -90,6 +116,16 @@ func TestPeersThatEndOrAreLost(t *testing.T) {
 	p.Refresh(lifecycle.Input{Pod: gated}, s)
 	p.Refresh(lifecycle.Input{Pod: pods[0]}, s)
 	expect("the nodes are back", 3, 1)
+}
+
+// claimsOf knows the namespaces.
+func claimsOf(namespaces ...string) *Claims {
+	claims, facts := newClaims(), map[string]namespaceFacts{}
+	for _, name := range namespaces {
+		facts[name] = namespaceFacts{}
+	}
+	claims.observed(facts, nil, time.Now())
+	return claims
 }
 
 func peerPod(namespace, name string, isReady bool, services ...string) *corev1.Pod {

@@ -30,6 +30,7 @@ func (o *object) allowance() service.Allowance {
 		Namespaces: parseAll(o, "namespaces", service.ParseNamespacePattern),
 		Selector:   o.selector("namespaceSelector"),
 		Names:      parseAll(o, "names", service.ParseNamePattern),
+		Shared:     o.flag("shared"),
 	}
 	if len(a.Namespaces) == 0 && o.fields["namespaceSelector"] == nil {
 		o.required("namespaces", `choose namespaces by their names ("*" for all), or by their labels with namespaceSelector`)

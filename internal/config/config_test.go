@@ -87,9 +87,8 @@ hooks:
 service:
   name: "{namespace}-{label:app}"
   port: 8080
-  sharedAcrossNamespaces: true
   allowed:
-  - {namespaces: ["team-*", ops], names: ["{namespace}.*"]}
+  - {namespaces: ["team-*", ops], names: ["{namespace}.*"], shared: true}
   - namespaces: [shop]
     namespaceSelector: {matchLabels: {tier: pay}, matchExpressions: [{key: env, operator: NotIn, values: [dev]}]}
     names: [payments]
@@ -133,9 +132,8 @@ audit: {path: /var/lib/audit.jsonl, maxSize: 2Mi}
 			Metadata: map[string]service.ValueTemplate{
 				"version": "{label:version}", "site": "eu-{region}",
 			},
-			SharedAcrossNamespaces: true,
 			Allowed: service.Policy{
-				{Namespaces: []service.NamespacePattern{"team-*", "ops"}, Names: []service.NamePattern{"{namespace}.*"}},
+				{Namespaces: []service.NamespacePattern{"team-*", "ops"}, Names: []service.NamePattern{"{namespace}.*"}, Shared: true},
 				{
 					Namespaces: []service.NamespacePattern{"shop"}, Selector: selector,
 					Names: []service.NamePattern{"payments"},
@@ -264,7 +262,7 @@ func TestParseRefuses(t *testing.T) {
 		"a broken number":      {"the kind is named", with("", `service: {port: 80.5}`), []string{"service.port", "whole number"}},
 		"text for a list":      {"the kind is named", with("[example.com/*]", "example.com/*"), []string{"hooks.owned", "a string", "a list"}},
 		"a list for an object": {"the kind is named", with("", "service: []"), []string{"service", "an array", "an object"}},
-		"text for a bool":      {"the kind is named", with("", `service: {sharedAcrossNamespaces: "yes"}`), []string{"sharedAcrossNamespaces", "true or false"}},
+		"text for a bool":      {"the kind is named", allowed(`[{namespaces: ["*"], names: ["*"], shared: "yes"}]`), []string{"service.allowed[0].shared", "true or false"}},
 		"an odd cluster":       {"it must fit into any registry's mark", with("prod-1", `"a b"`), []string{"cluster: Invalid", "63 letters"}},
 		"an odd namespace":     {"its index is named", with("", "namespaces: [ok, A]"), []string{"namespaces[1]", "name of a namespace"}},
 		"a namespace twice":    {"its index is named", with("", "namespaces: [a, b, a]"), []string{"namespaces[2]: Duplicate"}},
@@ -309,7 +307,7 @@ func TestParseRefuses(t *testing.T) {
 		"allowed as an object": {"the kind is named", allowed("{names: [web]}"), []string{"service.allowed", "an object", "a list"}},
 		"allowed to whom":      {"an empty entry must not mean all", allowed("[{names: [web]}]"), []string{"service.allowed[0].namespaces: Required", `"*"`, "namespaceSelector"}},
 		"allowed what":         {"an empty entry must not mean all", allowed(`[{namespaces: ["*"]}]`), []string{"service.allowed[0].names: Required", `"{namespace}.*"`}},
-		"allowed with a typo":  {"its index is named", allowed("[{namespaces: [a], names: [b]}, {namespace: [a], names: [b]}]"), []string{"service.allowed[1].namespace", `did you mean "namespaces"?`, "known here: namespaces, namespaceSelector, names"}},
+		"allowed with a typo":  {"its index is named", allowed("[{namespaces: [a], names: [b]}, {namespace: [a], names: [b]}]"), []string{"service.allowed[1].namespace", `did you mean "namespaces"?`, "known here: namespaces, namespaceSelector, names, shared"}},
 		"an odd pattern":       {"its index is named", allowed(`[{namespaces: [a, "B*"], names: [b]}]`), []string{"service.allowed[0].namespaces[1]", `"B*"`, `"team-*"`}},
 		"a name's placeholder": {"the namespace is all that is known", allowed(`[{namespaces: [a], names: ["{label:app}"]}]`), []string{"service.allowed[0].names[0]", "{namespace}"}},
 		"names of text":        {"the kind is named", allowed(`[{namespaces: [a], names: web}]`), []string{"service.allowed[0].names", "a string", "a list"}},

@@ -130,7 +130,6 @@ func (o *object) service() service.Rules {
 			o.invalid("port", port, "write a number from 1 to 65535, or leave it out for the application's first container port")
 		}
 	}
-	s.SharedAcrossNamespaces = o.flag("sharedAcrossNamespaces")
 	s.Allowed = o.allowed("allowed")
 	s.Tags = parseAll(o, "tags", service.ParseTagTemplate)
 	s.Metadata = o.metadata("metadata")

@@ -221,4 +221,12 @@ func TestLabelOfANamespaceChanges(t *testing.T) {
 	change()
 	w.expectAsked("the namespace's pod", "web-1")
 	w.expectJoins(pod)
+
+	t.Log("Where labels decide which names are shared, its pods may count with those of others now.")
+	w.bornPod(w.cloneSet("web", inNamespace("staging")), "staging-1")
+	w.apply(func(s *choices) { s.Services.Allowed[0].Shared = true })
+	w.queue.take()
+	shop.Labels = map[string]string{"team": "b"}
+	change()
+	w.expectAsked("the pods of all namespaces", "staging-1", "web-1")
 }

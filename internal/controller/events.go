@@ -63,7 +63,11 @@ func (r *PodReconciler) namespaceEvents() handler.TypedEventHandler[*metav1.Part
 			return
 		}
 		r.State.Workloads.Changed()
-		if now != nil && !first && (len(r.Namespaces) == 0 || slices.Contains(r.Namespaces, now.Name)) {
+		switch {
+		case now == nil || first:
+		case r.settings.Load().Services.Allowed.SharesByLabel(): // it may count with others now, or no longer
+			r.enqueueFound(ctx, q)
+		case len(r.Namespaces) == 0 || slices.Contains(r.Namespaces, now.Name):
 			r.enqueueFound(ctx, q, client.InNamespace(now.Name))
 		}
 	})

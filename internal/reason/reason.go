@@ -69,8 +69,8 @@ const (
 	// ServiceClaimed: another namespace has the service name: pods of it are registered under the name, or were until
 	// five minutes ago, or it was created first among those whose workloads use the name.
 	//
-	// What to do: take another name, put `{namespace}` into `service.name`, set `service.sharedAcrossNamespaces: true`, or
-	// say in `service.allowed` whose the name is.
+	// What to do: take another name, put `{namespace}` into `service.name`, or set
+	// in `service.allowed` whose the name is, or `shared: true` if it is of both namespaces.
 	ServiceClaimed Reason = "ServiceClaimed"
 	// ServiceNotAllowed: `service.allowed` in the configuration does not give the service name to the pod's namespace.
 	// A pod that is registered under the name already stays in service, and shows the reason all the same.

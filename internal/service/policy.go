@@ -17,11 +17,12 @@ const namespacePlaceholder = "{" + placeholderNamespace + "}"
 // Policy is which namespaces can use which names; nil allows all.
 type Policy []Allowance
 
-// Allowance gives Names to namespaces that match both Namespaces and Selector, if set.
+// Allowance gives Names to namespaces that match both Namespaces and Selector, if set. If Shared, they can have a name together.
 type Allowance struct {
 	Namespaces []NamespacePattern
 	Selector   labels.Selector
 	Names      []NamePattern
+	Shared     bool
 }
 
 // Allows reports whether the namespace can use the name, ignoring case.
@@ -30,6 +31,16 @@ func (p Policy) Allows(namespace string, of labels.Set, name string) bool {
 		return true
 	}
 	return slices.ContainsFunc(p, func(a Allowance) bool { return a.chooses(namespace, of) && a.gives(namespace, name) })
+}
+
+// Shares reports whether the namespace can have the name together with others that can.
+func (p Policy) Shares(namespace string, of labels.Set, name string) bool {
+	return slices.ContainsFunc(p, func(a Allowance) bool { return a.Shared && a.chooses(namespace, of) && a.gives(namespace, name) })
+}
+
+// SharesByLabel reports whether a namespace's labels decide which names it shares.
+func (p Policy) SharesByLabel() bool {
+	return slices.ContainsFunc(p, func(a Allowance) bool { return a.Shared && a.Selector != nil })
 }
 
 // AtMost is the policy if labels are unknown: any selector may match.

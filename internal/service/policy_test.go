@@ -79,6 +79,31 @@ func TestPolicyNilAllowsAll(t *testing.T) {
 	}
 }
 
+func TestPolicyShares(t *testing.T) {
+	t.Parallel()
+	shared, another := allowance(t, "shop", "tier=pay", "web"), allowance(t, "*", "", "*")
+	shared.Shared = true
+	policy := Policy{shared, another}
+	for name, tc := range map[string]struct {
+		reason, namespace string
+		labels            labels.Set
+		name              string
+		want              bool
+	}{
+		"shared":                {"the entry chooses the namespace and gives the name", "shop", labels.Set{"tier": "pay"}, "Web", true},
+		"another name":          {"an entry that is not shared gives it", "shop", labels.Set{"tier": "pay"}, "api", false},
+		"without the label":     {"an entry that is not shared chooses the namespace", "shop", nil, "web", false},
+		"in another namespaces": {"an entry that is not shared chooses the namespace", "mall", labels.Set{"tier": "pay"}, "web", false},
+	} {
+		if got := policy.Shares(tc.namespace, tc.labels, tc.name); got != tc.want {
+			t.Errorf("%s: shares %t, want %t: %s", name, got, tc.want, tc.reason)
+		}
+	}
+	if !policy.SharesByLabel() || (Policy{another}).SharesByLabel() || Policy(nil).Shares("shop", nil, "web") {
+		t.Error("labels decide only where an entry is shared, and no policy shares nothing")
+	}
+}
+
 func TestParsePatternsRefuses(t *testing.T) {
 	t.Parallel()
 	for text, says := range map[string]string{

@@ -55,9 +55,8 @@ type Rules struct {
 	Port int
 	Tags []ValueTemplate
 	// Metadata has only keys that pass [CheckMetadataKey].
-	Metadata               map[string]ValueTemplate
-	SharedAcrossNamespaces bool
-	Allowed                Policy
+	Metadata map[string]ValueTemplate
+	Allowed  Policy
 }
 
 // Subject is a pod, or a workload's template.
