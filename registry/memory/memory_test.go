@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -134,8 +135,15 @@ func TestTheEndpointServesTheEntries(t *testing.T) {
 	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	expect.NoError(t, err)
 	address := taken.Addr().String()
-	made, err := memory.New(t.Context(), registry.Config{Endpoint: address})
+	refused := make(chan struct{})
+	logged := logs(func(line string) {
+		if strings.Contains(line, "can't be served") {
+			close(refused)
+		}
+	})
+	made, err := memory.New(t.Context(), registry.Config{Endpoint: address, Logger: slog.New(slog.NewTextHandler(logged, nil))})
 	expect.NoError(t, err)
+	<-refused // logged once
 	r := made.(*memory.Registry)
 	expect.NoError(t, r.Register(t.Context(), registry.Instance{Service: "web", Address: "10.0.0.1", Port: 80}))
 	expect.NoError(t, taken.Close())
@@ -161,6 +169,14 @@ func TestTheEndpointServesTheEntries(t *testing.T) {
 	if body, err := read(); err == nil {
 		t.Errorf("after it was closed it answers %q", body)
 	}
+}
+
+// logs is called with each line.
+type logs func(line string)
+
+func (l logs) Write(line []byte) (int, error) {
+	l(string(line))
+	return len(line), nil
 }
 
 func ask(t *testing.T, h http.Handler, method, url string) *httptest.ResponseRecorder {
