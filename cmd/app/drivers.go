@@ -38,7 +38,7 @@ type drivers struct {
 	current atomic.Pointer[registries]
 }
 
-// checkConfig refuses the configuration that a manager with these flags refuses at its start.
+// checkConfig refuses the configuration that a manager with these flags refuses at its start, and prints what is in force of any other.
 func (o *options) checkConfig(ctx context.Context, f *flags) error {
 	c, err := config.Load(f.config, o.limits(f))
 	if err != nil {
@@ -52,7 +52,11 @@ func (o *options) checkConfig(ctx context.Context, f *flags) error {
 	if err = errors.Join(err, opened.closeBut(nil)); err != nil {
 		return fmt.Errorf("%s: %w", f.config, err)
 	}
-	_, err = fmt.Fprintln(o.output, f.config+": no problem found")
+	text, err := c.Effective()
+	if err != nil {
+		return fmt.Errorf("printing the configuration: %w", err)
+	}
+	_, err = fmt.Fprintf(o.output, "# %s: no problem found. This is in force, with all defaults:\n%s", f.config, text)
 	return err
 }
 

@@ -19,9 +19,7 @@ func (o *object) allowed(name string) service.Policy {
 		o.required(name, "list which namespaces may use which names, or remove the field to allow all")
 	}
 	policy := make(service.Policy, len(written))
-	for i, one := range written {
-		o.validator.object(o.at(name).Index(i), one, func(o *object) { policy[i] = o.allowance() })
-	}
+	o.objects(name, o.indexed(name), func(i int, o *object) { policy[i] = o.allowance() })
 	return policy
 }
 
@@ -57,16 +55,14 @@ func parseAll[T any](o *object, name string, parse func(string) (T, error)) []T 
 func (o *object) selector(name string) labels.Selector {
 	written := &metav1.LabelSelector{MatchLabels: map[string]string{}}
 	o.object(name, func(o *object) {
-		for key, value := range o.mapping("matchLabels") {
+		for key, value := range o.mapping("matchLabels", wantObject) {
 			written.MatchLabels[key], _ = as[string](o.validator, o.at("matchLabels").Key(key), value, wantText)
 		}
-		for i, one := range o.list("matchExpressions") {
-			o.validator.object(o.at("matchExpressions").Index(i), one, func(o *object) {
-				written.MatchExpressions = append(written.MatchExpressions, metav1.LabelSelectorRequirement{
-					Key: o.text("key"), Operator: metav1.LabelSelectorOperator(o.text("operator")), Values: o.texts("values"),
-				})
+		o.objects("matchExpressions", o.indexed("matchExpressions"), func(_ int, o *object) {
+			written.MatchExpressions = append(written.MatchExpressions, metav1.LabelSelectorRequirement{
+				Key: o.text("key"), Operator: metav1.LabelSelectorOperator(o.text("operator")), Values: o.texts("values"),
 			})
-		}
+		})
 	})
 	if o.fields[name] == nil {
 		return nil

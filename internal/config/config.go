@@ -65,7 +65,12 @@ type Config struct {
 
 	// single is set where the file says registry, and not registries.
 	single bool
+	// file is what was read.
+	file *object
 }
+
+// Effective is a file that makes this very configuration and leaves no default out, but for those of the drivers' options.
+func (c *Config) Effective() ([]byte, error) { return c.file.effective() }
 
 // Registry is what a driver's constructor takes, and what Rollcall itself needs to know to talk to a registry.
 type Registry struct {
@@ -151,10 +156,13 @@ func Parse(data []byte, limits Limits) (*Config, error) {
 	if err != nil {
 		v.malformed(err)
 	} else {
-		v.object(nil, written, func(o *object) { c.read(o, limits) })
+		c.file = v.object(nil, written, func(o *object) { c.read(o, limits) })
 	}
 	if len(v.problems) == 0 {
 		return c, nil
+	}
+	if other := v.otherForm(); len(other) > 0 {
+		return nil, other.ToAggregate()
 	}
 	if err = v.problems.ToAggregate(); limits.Refused == nil || len(c.Hooks.Owned) == 0 || v.refuses("hooks") {
 		return nil, err
@@ -167,6 +175,11 @@ func Parse(data []byte, limits Limits) (*Config, error) {
 	}
 	limits.Refused(err)
 	return c, nil
+}
+
+// otherForm is what is wrong with apiVersion and kind: the other fields are then not of a form that is known here.
+func (v *validator) otherForm() field.ErrorList {
+	return slices.DeleteFunc(slices.Clone(v.problems), func(e *field.Error) bool { return e.Field != "apiVersion" && e.Field != "kind" })
 }
 
 // CheckReload refuses a change of what holds for the life of the process.

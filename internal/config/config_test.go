@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -40,7 +41,7 @@ func unexported() []cmp.Option {
 	sameSelector := cmp.Comparer(func(a, b labels.Selector) bool {
 		return (a == nil) == (b == nil) && (a == nil || a.String() == b.String())
 	})
-	return []cmp.Option{cmp.AllowUnexported(Config{}), sameSelector}
+	return []cmp.Option{cmp.AllowUnexported(Config{}), cmpopts.IgnoreFields(Config{}, "file"), sameSelector}
 }
 
 func TestParseDefaults(t *testing.T) {
@@ -63,6 +64,7 @@ func TestParseDefaults(t *testing.T) {
 	if diff := cmp.Diff(want, got, unexported()...); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
+	expectEffective(t, got)
 }
 
 func TestLoadEveryField(t *testing.T) {
@@ -71,6 +73,8 @@ func TestLoadEveryField(t *testing.T) {
 	expect.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	if err := os.WriteFile(path, []byte(`---
+apiVersion: rollcall.dev/v1alpha1
+kind: Configuration
 cluster: prod-1
 namespaces: [web, api]
 registry:
@@ -155,6 +159,61 @@ audit: {path: /var/lib/audit.jsonl, maxSize: 2Mi}
 	if diff := cmp.Diff(want, got, unexported()...); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
+	expectEffective(t, got)
+}
+
+// expectEffective holds that the effective configuration is accepted and is the same one.
+func expectEffective(t *testing.T, c *Config) string {
+	t.Helper()
+	text, err := c.Effective()
+	expect.NoError(t, err)
+	again, err := Parse(text, limits())
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if diff := cmp.Diff(c, again, unexported()...); diff != "" {
+		t.Errorf("(-read +printed)\n%s\n%s", diff, text)
+	}
+	return string(text)
+}
+
+func TestEffectiveShowsEveryDefault(t *testing.T) {
+	t.Parallel()
+	c, err := Parse([]byte(minimal+"evictions: {enabled: true}\n"), limits())
+	expect.NoError(t, err)
+	const want = `apiVersion: rollcall.dev/v1alpha1
+kind: Configuration
+cluster: prod-1
+namespaces: []
+registry:
+  driver: memory
+  maxInFlight: 48
+  registeredBy: Rollcall
+  timeout: 5s
+hooks:
+  newlyCreated: []
+  owned:
+  - example.com/*
+service:
+  name: '{label:app}'
+  tags: []
+drain: 15s
+panicThreshold: 50%
+resync:
+  interval: 1m0s
+  maxRemovals: 20%
+enroll: false
+podCondition: false
+statusPage: false
+evictions:
+  enabled: true
+  limit: 10m0s
+  name: rollcall-evictions
+guard: Auto
+`
+	if diff := cmp.Diff(want, expectEffective(t, c)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
 }
 
 // of is a registry of cluster prod-1.
@@ -192,6 +251,9 @@ func TestParseRegistries(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", tc.reason, err)
 		}
+		if shown := strings.Count(expectEffective(t, got), "default: true"); tc.path != "registry" && shown != len(tc.defaults) {
+			t.Errorf("%s: %d are printed as the default, want %d", tc.reason, shown, len(tc.defaults))
+		}
 		expect.Equal(t, tc.registries, got.Registries, "%s: registries", tc.reason)
 		expect.Equal(t, tc.defaults, got.DefaultRegistries, "%s: defaults", tc.reason)
 		if path := got.RegistryPath(tc.defaults[0]).String(); path != tc.path {
@@ -224,16 +286,18 @@ func TestParseRefuses(t *testing.T) {
 	expect.Each(t, map[string]row{
 		"an empty file": {"every required field is named at once", "",
 			[]string{"cluster: Required", "registry.driver: Required", "http, memory", "hooks.owned: Required", "example.com/*"}},
-		"only a comment": {"it is an empty file too", "# nothing\n", []string{"cluster: Required"}},
-		"no YAML":        {"the line is named", "cluster: [", []string{"(file)", "write valid YAML", "line 1"}},
-		"a list":         {"the file must be an object", "- cluster", []string{"(file)", "write an object with the fields cluster, namespaces"}},
-		"two documents":  {"the second would be ignored", minimal + "---\ncluster: b\n", []string{"(file)", "second document"}},
-		"a key twice":    {"one of them is a mistake", with("", "cluster: prod-2"), []string{`"cluster" already set`}},
+		"only a comment":  {"it is an empty file too", "# nothing\n", []string{"cluster: Required"}},
+		"no YAML":         {"the line is named", "cluster: [", []string{"(file)", "write valid YAML", "line 1"}},
+		"a list":          {"the file must be an object", "- cluster", []string{"(file)", "write an object with the fields apiVersion, kind, cluster, namespaces"}},
+		"two documents":   {"the second would be ignored", minimal + "---\ncluster: b\n", []string{"(file)", "second document"}},
+		"a key twice":     {"one of them is a mistake", with("", "cluster: prod-2"), []string{`"cluster" already set`}},
+		"another version": {"of its fields only these two are known", "apiVersion: rollcall.dev/v2\nclusters: [a]\n", []string{`apiVersion: Unsupported value: "rollcall.dev/v2": supported values: "rollcall.dev/v1alpha1"`}},
+		"another kind":    {"it may be anything", with("", "kind: ConfigMap"), []string{`kind: Unsupported value: "ConfigMap": supported values: "Configuration"`}},
 		"an unknown field": {"a typo must not be ignored", with("", "drian: 5s"),
-			[]string{"drian", `unknown field (did you mean "drain"?)`, "known here: cluster, namespaces, registry, registries, hooks, service, drain"}},
+			[]string{"drian", `unknown field (did you mean "drain"?)`, "known here: apiVersion, kind, cluster, namespaces, registry, registries, hooks, service, drain"}},
 		"an unknown nested field": {"its path is named", with("driver: memory", "driver: memory\n  tls: {clientFile: x}"),
 			[]string{"registry.tls.clientFile", `(did you mean "certFile"?)`, "known here: caFile, certFile, keyFile"}},
-		"a key with a dot":     {"no panic over a path that looks deeper", with("", `"drain.after": 5s`), []string{"drain.after", "unknown field; known here: cluster"}},
+		"a key with a dot":     {"no panic over a path that looks deeper", with("", `"drain.after": 5s`), []string{"drain.after", "unknown field; known here: apiVersion, kind, cluster"}},
 		"another case":         {"Cluster is not cluster", with("cluster:", "Cluster:"), []string{"Cluster", `did you mean "cluster"?`, "cluster: Required"}},
 		"less than nothing":    {"there is no such share", with("", "panicThreshold: -1%"), []string{"panicThreshold", `from "0%" to "100%"`}},
 		"more than all":        {"there is no such share", with("", "panicThreshold: 101%"), []string{"panicThreshold", `from "0%" to "100%"`}},
@@ -367,6 +431,17 @@ func TestNoRegistriesAreOneError(t *testing.T) {
 	_, err := Parse([]byte("cluster: a\nhooks: {owned: [a.io/b]}\nregistries: []\n"), limits())
 	if err == nil || strings.Contains(err.Error(), "default: true") {
 		t.Errorf("got error %v, want one that asks for no default of none", err)
+	}
+}
+
+// TestOtherFormIsOneError: fields of a later version are no typos.
+func TestOtherFormIsOneError(t *testing.T) {
+	t.Parallel()
+	for _, l := range []Limits{limits(), {Refused: func(error) { t.Error("it is read all the same") }}} {
+		_, err := Parse([]byte(minimal+"apiVersion: rollcall.dev/v2\ndrian: 5s\n"), l)
+		if err == nil || strings.Contains(err.Error(), "drian") {
+			t.Errorf("got error %v, want one about the version alone", err)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package config
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -81,12 +82,14 @@ type object struct {
 	path   *field.Path // nil for the whole file
 	fields map[string]any
 	known  []string
+	// inForce has the value of each field that has one, by the file or by default.
+	inForce map[string]any
 }
 
 // object calls read with the object at a path. An error lists its fields in the order in which read asks for them.
-func (v *validator) object(path *field.Path, written any, read func(*object)) {
+func (v *validator) object(path *field.Path, written any, read func(*object)) *object {
 	fields, isObject := written.(map[string]any)
-	o := &object{validator: v, path: path, fields: fields}
+	o := &object{validator: v, path: path, fields: fields, inForce: map[string]any{}}
 	before := len(v.problems)
 	read(o)
 	if written != nil && !isObject {
@@ -106,6 +109,22 @@ func (v *validator) object(path *field.Path, written any, read func(*object)) {
 			v.add(field.Invalid(o.at(name), field.OmitValueType{}, "unknown field"+meant+"; known here: "+strings.Join(o.known, ", ")))
 		}
 	}
+	return o
+}
+
+// effective is a file with what is in force, in the order in which the fields were read.
+func (o *object) effective() ([]byte, error) {
+	var text bytes.Buffer
+	for _, name := range o.known {
+		if value, is := o.inForce[name]; is {
+			one, err := yaml.Marshal(map[string]any{name: value})
+			if err != nil {
+				return nil, err
+			}
+			text.Write(one)
+		}
+	}
+	return text.Bytes(), nil
 }
 
 func (v *validator) wrongType(path *field.Path, written any, want string) {
@@ -146,29 +165,68 @@ func (o *object) invalid(name string, value any, detail string) {
 
 // any returns a field as it is written, nil where it is not.
 func (o *object) any(name string) any {
-	o.known = append(o.known, name)
+	if !slices.Contains(o.known, name) {
+		o.known = append(o.known, name)
+	}
 	return o.fields[name]
 }
 
 func (o *object) object(name string, read func(*object)) {
-	o.validator.object(o.at(name), o.any(name), read)
-}
-
-const wantText = "a string, in quotes"
-
-func (o *object) text(name string) string { return get[string](o, name, wantText) }
-func (o *object) flag(name string) bool   { return get[bool](o, name, "true or false") }
-func (o *object) mapping(name string) map[string]any {
-	return get[map[string]any](o, name, "an object")
-}
-func (o *object) list(name string) []any { return get[[]any](o, name, "a list") }
-
-// number returns def where nothing is written, and where it is no number.
-func (o *object) number(name string, def int64) int64 {
-	if n, ok := as[int64](o.validator, o.at(name), o.any(name), "a whole number, without quotes"); ok {
-		return n
+	if inner := o.validator.object(o.at(name), o.any(name), read); len(inner.inForce) > 0 {
+		o.inForce[name] = inner.inForce
 	}
-	return def
+}
+
+// objects reads a list of them, each with the path that at returns.
+func (o *object) objects(name string, at func(i int, written any) *field.Path, read func(i int, o *object)) {
+	inForce := []any{}
+	for i, one := range o.list(name) {
+		inner := o.validator.object(at(i, one), one, func(o *object) { read(i, o) })
+		inForce = append(inForce, inner.inForce)
+	}
+	if len(inForce) > 0 {
+		o.inForce[name] = inForce
+	}
+}
+
+// indexed returns the paths of a list's entries.
+func (o *object) indexed(name string) func(int, any) *field.Path {
+	return func(i int, _ any) *field.Path { return o.at(name).Index(i) }
+}
+
+const (
+	wantText   = "a string, in quotes"
+	wantObject = "an object"
+)
+
+func (o *object) text(name string) string { return o.textOr(name, "") }
+
+// textOr returns def where nothing is written, or an empty text.
+func (o *object) textOr(name, def string) string {
+	text := cmp.Or(get(o, name, wantText, def), def)
+	if o.inForce[name] = text; text == "" {
+		delete(o.inForce, name)
+	}
+	return text
+}
+
+func (o *object) flag(name string) bool { return get(o, name, "true or false", false) }
+
+func (o *object) number(name string, def int64) int64 {
+	return get(o, name, "a whole number, without quotes", def)
+}
+
+func (o *object) mapping(name, want string) map[string]any {
+	mapping := get[map[string]any](o, name, want, nil)
+	if len(mapping) == 0 {
+		delete(o.inForce, name)
+	}
+	return mapping
+}
+
+func (o *object) list(name string) []any {
+	list, _ := as[[]any](o.validator, o.at(name), o.any(name), "a list")
+	return list
 }
 
 func (o *object) texts(name string) []string {
@@ -177,11 +235,17 @@ func (o *object) texts(name string) []string {
 		text, _ := as[string](o.validator, o.at(name).Index(i), one, wantText)
 		texts = append(texts, text)
 	}
+	o.inForce[name] = append([]string{}, texts...) // none is [], not null
 	return texts
 }
 
-func get[T any](o *object, name, want string) T {
-	value, _ := as[T](o.validator, o.at(name), o.any(name), want)
+// get returns def where nothing is written, or a value of another type.
+func get[T any](o *object, name, want string, def T) T {
+	value, ok := as[T](o.validator, o.at(name), o.any(name), want)
+	if !ok {
+		value = def
+	}
+	o.inForce[name] = value
 	return value
 }
 

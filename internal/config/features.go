@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"net/url"
 	"path/filepath"
 	"time"
@@ -53,14 +52,16 @@ func (o *object) features() Features {
 	f := Features{Enroll: o.flag("enroll"), PodCondition: o.flag("podCondition"), StatusPage: o.flag("statusPage")}
 	o.object("evictions", func(o *object) { f.Evictions = o.evictions() })
 	o.object("traces", func(o *object) { f.Traces = Traces{Endpoint: o.receiver("endpoint")} })
-	o.object("audit", func(o *object) { f.Audit = o.audit() })
+	if o.any("audit") != nil {
+		o.object("audit", func(o *object) { f.Audit = o.audit() })
+	}
 	return f
 }
 
 func (o *object) evictions() Evictions {
 	e := Evictions{
 		Enabled: o.flag("enabled"), Limit: o.duration("limit", 10*time.Minute, time.Second),
-		Name: cmp.Or(o.text("name"), "rollcall-evictions"),
+		Name: o.textOr("name", "rollcall-evictions"),
 	}
 	if len(validation.IsDNS1035Label(e.Name)) > 0 {
 		o.invalid("name", e.Name, "set the name of the webhook's Service, Secret and MutatingWebhookConfiguration")
@@ -79,10 +80,7 @@ func (o *object) receiver(name string) string {
 }
 
 func (o *object) audit() Audit {
-	a, size := Audit{Path: o.text("path")}, cmp.Or(o.text("maxSize"), "16Mi")
-	if o.fields == nil {
-		return Audit{}
-	}
+	a, size := Audit{Path: o.text("path")}, o.textOr("maxSize", "16Mi")
 	if a.Path == "" {
 		o.required("path", "name the file for the lines of receipts, on a volume that outlives the container")
 	} else if !filepath.IsAbs(a.Path) {

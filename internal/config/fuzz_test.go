@@ -29,6 +29,7 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("accepted %+v", c)
 		}
 		expectRegistries(t, c)
+		expectEffective(t, c)
 	})
 }
 

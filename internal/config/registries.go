@@ -25,7 +25,7 @@ func (c *Config) readRegistries(o *object, limits Limits) {
 	c.Registries, c.single = map[string]Registry{}, o.fields["registries"] == nil
 	if c.single {
 		most := o.mostInFlight(1, limits)
-		o.validator.object(o.at("registry"), one, func(o *object) { c.Registries[DefaultRegistry] = o.registry(c.Cluster, limits, most) })
+		o.object("registry", func(o *object) { c.Registries[DefaultRegistry] = o.registry(c.Cluster, limits, most) })
 		c.DefaultRegistries = []string{DefaultRegistry}
 		return
 	}
@@ -37,15 +37,13 @@ func (c *Config) readRegistries(o *object, limits Limits) {
 		o.required("registries", "write at least one registry, with its name")
 	}
 	most := o.mostInFlight(len(several), limits)
-	for i, written := range several {
-		o.validator.object(c.entryPath(o.at("registries").Index(i), written), written, func(o *object) {
-			name, isDefault := o.registryName("name", c.Registries), o.flag("default")
-			c.Registries[name] = o.registry(c.Cluster, limits, most)
-			if isDefault || len(several) == 1 {
-				c.DefaultRegistries = append(c.DefaultRegistries, name)
-			}
-		})
-	}
+	o.objects("registries", c.entryPath, func(_ int, o *object) {
+		name, isDefault := o.registryName("name", c.Registries), o.flag("default") || len(several) == 1
+		if o.inForce["default"] = isDefault; isDefault {
+			c.DefaultRegistries = append(c.DefaultRegistries, name)
+		}
+		c.Registries[name] = o.registry(c.Cluster, limits, most)
+	})
 	slices.Sort(c.DefaultRegistries)
 	c.differentServers(o.validator)
 	if len(several) > 0 && len(c.DefaultRegistries) == 0 {
@@ -54,11 +52,11 @@ func (c *Config) readRegistries(o *object, limits Limits) {
 }
 
 // entryPath has the name of a registry in place of its index, if it has one that no entry before it has.
-func (c *Config) entryPath(at *field.Path, written any) *field.Path {
+func (c *Config) entryPath(i int, written any) *field.Path {
 	fields, _ := written.(map[string]any)
 	name, _ := fields["name"].(string)
 	if _, taken := c.Registries[name]; taken || len(validation.IsDNS1123Label(name)) > 0 {
-		return at
+		return field.NewPath("registries").Index(i)
 	}
 	return c.RegistryPath(name)
 }
@@ -114,11 +112,11 @@ func (o *object) registry(cluster string, limits Limits, mostInFlight int) Regis
 			"other registries, so that slow registries leave workers for the others", mostInFlight))
 	}
 	r.RegisteredByApp = o.oneOf("registeredBy", "Rollcall", "App") == "App"
-	if lag := o.duration("readerLag", time.Minute, 0); o.fields["readerLag"] != nil {
-		r.ReaderLag = &lag
+	if o.any("readerLag") != nil {
+		r.ReaderLag = new(o.duration("readerLag", time.Minute, 0))
 	}
 	// Marshal sorts the keys, so that the same options are the same text.
-	if options := get[map[string]any](o, "options", "an object with the driver's options"); len(options) > 0 {
+	if options := o.mapping("options", "an object with the driver's options"); len(options) > 0 {
 		r.Options, _ = json.Marshal(options)
 	}
 	return r

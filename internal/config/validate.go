@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -18,8 +17,16 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
+// APIVersion and Kind are those of a file that says nothing else. A later version of Rollcall can read it by them.
+const (
+	APIVersion = "rollcall.dev/v1alpha1"
+	Kind       = "Configuration"
+)
+
 // read completes what the file says with the defaults, and checks all of it.
 func (c *Config) read(o *object, limits Limits) {
+	o.oneOf("apiVersion", APIVersion)
+	o.oneOf("kind", Kind)
 	c.Cluster = o.cluster("cluster")
 	c.Namespaces = o.namespaces("namespaces")
 	c.readRegistries(o, limits)
@@ -120,14 +127,14 @@ func reserved(domain string) bool {
 
 func (o *object) service() service.Rules {
 	var s service.Rules
-	text := cmp.Or(o.text("name"), "{label:app}")
+	text := o.textOr("name", "{label:app}")
 	var err error
 	if s.Name, err = service.ParseNameTemplate(text); err != nil {
 		o.invalid("name", text, err.Error())
 	}
-	if port := o.number("port", 1); o.fields["port"] != nil {
-		if s.Port = int(port); s.Port < 1 || s.Port > 65535 {
-			o.invalid("port", port, "write a number from 1 to 65535, or leave it out for the application's first container port")
+	if o.any("port") != nil {
+		if s.Port = int(o.number("port", 1)); s.Port < 1 || s.Port > 65535 {
+			o.invalid("port", s.Port, "write a number from 1 to 65535, or leave it out for the application's first container port")
 		}
 	}
 	s.Allowed = o.allowed("allowed")
@@ -138,7 +145,7 @@ func (o *object) service() service.Rules {
 
 func (o *object) metadata(name string) map[string]service.ValueTemplate {
 	var templates map[string]service.ValueTemplate
-	written := o.mapping(name)
+	written := o.mapping(name, wantObject)
 	for _, key := range slices.Sorted(maps.Keys(written)) {
 		at := o.at(name).Key(key)
 		if err := service.CheckMetadataKey(key); err != nil {
@@ -159,9 +166,12 @@ func (o *object) metadata(name string) map[string]service.ValueTemplate {
 
 // maxRemovals reads a number or a percentage.
 func (o *object) maxRemovals(name, def string) intstr.IntOrString {
-	switch value := o.any(name).(type) {
-	case nil:
-		return intstr.FromString(def)
+	written := o.any(name)
+	if written == nil {
+		written = def
+	}
+	o.inForce[name] = written
+	switch value := written.(type) {
 	case int64:
 		if value >= 0 && value <= math.MaxInt32 {
 			return intstr.FromInt32(int32(value))
@@ -180,8 +190,9 @@ func (o *object) maxRemovals(name, def string) intstr.IntOrString {
 func (o *object) percent(name string, def int) int {
 	written := o.any(name)
 	if written == nil {
-		return def
+		written = fmt.Sprintf("%d%%", def)
 	}
+	o.inForce[name] = written
 	text, _ := written.(string)
 	share, ok := percentage(text)
 	if !ok || share < 0 {
@@ -200,22 +211,27 @@ func percentage(text string) (share int, ok bool) {
 // oneOf reads one of a few words; nothing written is the first.
 func (o *object) oneOf(name string, words ...string) string {
 	written := o.any(name)
+	if written == nil {
+		written = words[0]
+	}
+	o.inForce[name] = written
 	text, _ := written.(string)
-	switch {
-	case written == nil:
-		return words[0]
-	case !slices.Contains(words, text):
+	if !slices.Contains(words, text) {
 		o.add(field.NotSupported(o.at(name), fmt.Sprint(written), words))
 	}
 	return text
 }
 
-// duration reads a duration that is least or more; nothing written is def.
+// duration reads a duration that is least or more; nothing written is def, and holds only if that is not 0.
 func (o *object) duration(name string, def, least time.Duration) time.Duration {
 	written := o.any(name)
-	if written == nil {
-		return def
+	if written == nil && def == 0 {
+		return 0
 	}
+	if written == nil {
+		written = def.String()
+	}
+	o.inForce[name] = written
 	text, _ := written.(string)
 	d, err := time.ParseDuration(text)
 	if err != nil {
