@@ -34,9 +34,6 @@ image: {repository: rollcall}
 config:
   cluster: example
   registry: {driver: http, endpoint: "https://registry.example.com", timeout: 5s, registeredBy: Rollcall}
-  hooks:
-    owned: [example.com/*, example.io/*]
-    newlyCreated: [example.com/newly-create, example.io/initialing]
 `
 
 // monitoring turns on what config/components/prometheus adds.
@@ -140,10 +137,6 @@ func TestChartRefusesValues(t *testing.T) {
 		"the only registry with a name": {
 			reason: "the manager would refuse it",
 			values: strings.Replace(example, "registry: {", "registry: {name: main, ", 1), want: "/config/registry/name",
-		},
-		"no keys": {
-			reason: "Rollcall would manage no pod",
-			values: "config: {cluster: a, registry: {driver: memory}}", want: "config.hooks.owned is empty",
 		},
 		"a value that does not exist": {
 			reason: "a misspelt value changes nothing without a word",

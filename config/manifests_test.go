@@ -34,9 +34,11 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
+	"github.com/rollcall-dev/rollcall/internal/enroll"
 	"github.com/rollcall-dev/rollcall/internal/lint"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
@@ -240,14 +242,14 @@ func TestConfigurationIsAcceptedWithEachCommentedField(t *testing.T) {
 	for line := range strings.Lines(only[*corev1.ConfigMap](t).Data["config.yaml"]) {
 		before, field, _ := strings.Cut(line, "# ")
 		key := strings.TrimSpace(strings.SplitN(field, ":", 2)[0])
-		if slices.Contains([]string{"tls", "caFile", "certFile", "keyFile", "auth", "tokenFile", "port", "metadata", "enroll", "podCondition", "statusPage", "evictions", "traces", "audit"}, key) {
+		if slices.Contains([]string{"tls", "caFile", "certFile", "keyFile", "auth", "tokenFile", "port", "hooks", "metadata", "enroll", "podCondition", "statusPage", "evictions", "traces", "audit"}, key) {
 			line = before + field
 			shown++
 		}
 		lines = append(lines, line)
 	}
-	if shown != 14 {
-		t.Fatalf("found %d commented fields, want 14", shown)
+	if shown != 15 {
+		t.Fatalf("found %d commented fields, want 15", shown)
 	}
 	text := strings.Join(lines, "")
 	got, err := config.Parse([]byte(text), limits())
@@ -256,14 +258,14 @@ func TestConfigurationIsAcceptedWithEachCommentedField(t *testing.T) {
 	}
 	section := got.Registries[config.DefaultRegistry]
 	if section.TLS.CAFile == "" || section.TLS.KeyFile == "" || section.Auth.TokenFile == "" || got.Service.Port == 0 ||
-		len(got.Service.Metadata) == 0 || got.Audit.Path == "" || !got.Evictions.Enabled || !got.Enroll {
+		len(got.Service.Metadata) == 0 || len(got.Hooks.Owned) == 0 || got.Audit.Path == "" || !got.Evictions.Enabled || !got.Enroll {
 		t.Errorf("got %+v, want the fields that were commented", got)
 	}
 }
 
 func TestExamplesAreAccepted(t *testing.T) {
 	t.Parallel()
-	for folder, registries := range map[string]int{"two-registries": 2, "one-namespace": 1} {
+	for folder, registries := range map[string]int{"two-registries": 2, "one-namespace": 1, "own-keys": 1} {
 		t.Run(folder, func(t *testing.T) {
 			t.Parallel()
 			objects, err := render("examples/" + folder)
@@ -346,21 +348,25 @@ func TestSamplesHaveHooks(t *testing.T) {
 	expect.Equal(t, map[string]bool{"finalizers": true, "labels": true, "preNormal": true}, styles, "styles of hooks in the samples")
 }
 
-// TestSamplesWaitForNoOtherInstallation: the README offers the samples to whoever installed by its command.
-func TestSamplesWaitForNoOtherInstallation(t *testing.T) {
+// TestKeysOfYourOwn: the keys and marks of OpenKruise's guides are Rollcall's by the configuration that the sample refers to, and by no other.
+func TestKeysOfYourOwn(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../README.md")
+	text, err := os.ReadFile("examples/own-keys/config.yaml")
 	expect.NoError(t, err)
-	owned := regexp.MustCompile(`config\.hooks\.owned=\{([^}]+)\}`).FindSubmatch(page)
-	if owned == nil {
-		t.Fatal("README.md sets no config.hooks.owned")
+	c, err := config.Parse(text, config.Limits{Drivers: []string{"consul"}})
+	expect.NoError(t, err)
+	text, err = os.ReadFile("samples/cloneset_own_keys.yaml")
+	expect.NoError(t, err)
+	set := &kruisev1alpha1.CloneSet{}
+	expect.NoError(t, yaml.UnmarshalStrict(text, set))
+	expectHooked(t, set, c)
+	for _, mark := range c.Hooks.NewlyCreated {
+		if set.Spec.Template.Labels[mark] != "true" && set.Spec.Template.Annotations[mark] != "true" {
+			t.Errorf("the template does not have the mark %s", mark)
+		}
 	}
-	c := configuration(t)
-	c.Hooks.Owned = strings.Split(string(owned[1]), ",")
-	objects, err := render("samples")
-	expect.NoError(t, err)
-	for _, object := range objects {
-		expectHooked(t, object.(*kruisev1alpha1.CloneSet), c)
+	if enroll.Managed(set, configuration(t)) {
+		t.Error("config/default claims a key of the sample")
 	}
 }
 
@@ -380,12 +386,12 @@ func expectHooked(t *testing.T, set *kruisev1alpha1.CloneSet, c *config.Config) 
 		}
 		for key, value := range hook.LabelsHandler {
 			if !c.Hooks.Owns(key) || template.Labels[key] == value {
-				t.Errorf("label %s must be one of the configuration's %q, and is %q on a new pod", key, c.Hooks.Owned, template.Labels[key])
+				t.Errorf("label %s must be one of the configuration's %s, and is %q on a new pod", key, c.Hooks, template.Labels[key])
 			}
 		}
 		for _, key := range hook.FinalizersHandler {
 			if !c.Hooks.Owns(key) || slices.Contains(template.Finalizers, key) {
-				t.Errorf("finalizer %s must be one of the configuration's %q, and not on a new pod", key, c.Hooks.Owned)
+				t.Errorf("finalizer %s must be one of the configuration's %s, and not on a new pod", key, c.Hooks)
 			}
 		}
 	}

@@ -277,8 +277,8 @@ func (w *Workloads) warnUnmatched(ctx context.Context, workload *Workload, rules
 	if w.unmatched[workload.GetUID()] {
 		return
 	}
-	log.FromContext(ctx).Info("A workload has lifecycle hooks and no handler in them matches hooks.owned: its pods are left alone",
-		"kind", workload.Kind, "workload", client.ObjectKeyFromObject(workload), "owned", rules.Ownership.Owned)
+	log.FromContext(ctx).Info("A workload has lifecycle hooks and Rollcall owns no handler in them: its pods are left alone",
+		"kind", workload.Kind, "workload", client.ObjectKeyFromObject(workload), "owned", rules.Ownership.String())
 }
 
 func addUser(users map[string]map[string]bool, workload *Workload, rules service.Rules) {

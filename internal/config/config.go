@@ -50,7 +50,7 @@ type Config struct {
 	// DefaultRegistries are the names of those for a pod that names none itself: at least one, sorted, unique, and all
 	// known.
 	DefaultRegistries []string
-	// Hooks says which handlers and marks Rollcall owns.
+	// Hooks are the handlers and marks that Rollcall owns in addition to its own domain.
 	Hooks lifecycle.Ownership
 	// Service says as what a pod is registered that does not say so itself, and which names it may use.
 	Service service.Rules
@@ -105,9 +105,10 @@ type Limits struct {
 	// Workers is how many pods are worked on at once; a call holds its worker. What a registry's maxInFlight may be at most
 	// follows from it, so that every registry finds workers although all others hang. 0 is no limit.
 	Workers int
-	// Unknown is called with the path of each field that is not read. Nil refuses such a field.
+	// Unknown is called with the path of each field that is not read. Nil refuses such a field, and one below hooks is always
+	// refused: it may say whose a pod is.
 	Unknown func(path string)
-	// Refused is called with what is wrong where nothing is wrong below hooks, and then the rest counts as far as it can be read:
+	// Refused is called with what is wrong if the file can be read and nothing is wrong below hooks. The rest then counts as far as it can be read:
 	// refused namespaces are all, and a refused drain is negative. Nil refuses such a configuration, as a manager must.
 	Refused func(error)
 }
@@ -164,7 +165,7 @@ func Parse(data []byte, limits Limits) (*Config, error) {
 	if other := v.otherForm(); len(other) > 0 {
 		return nil, other.ToAggregate()
 	}
-	if err = v.problems.ToAggregate(); limits.Refused == nil || len(c.Hooks.Owned) == 0 || v.refuses("hooks") {
+	if err = v.problems.ToAggregate(); limits.Refused == nil || v.refuses(file().String()) || v.refuses("hooks") {
 		return nil, err
 	}
 	if v.refuses("namespaces") {

@@ -285,7 +285,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 	expect.Each(t, map[string]row{
 		"an empty file": {"every required field is named at once", "",
-			[]string{"cluster: Required", "registry.driver: Required", "http, memory", "hooks.owned: Required", "example.com/*"}},
+			[]string{"cluster: Required", "registry.driver: Required", "http, memory"}},
 		"only a comment":  {"it is an empty file too", "# nothing\n", []string{"cluster: Required"}},
 		"no YAML":         {"the line is named", "cluster: [", []string{"(file)", "write valid YAML", "line 1"}},
 		"a list":          {"the file must be an object", "- cluster", []string{"(file)", "write an object with the fields apiVersion, kind, cluster, namespaces"}},
@@ -344,14 +344,13 @@ func TestParseRefuses(t *testing.T) {
 		"a lag below zero":     {"no time runs backwards", with("driver: memory", "driver: memory\n  readerLag: -1s"), []string{"registry.readerLag", `"0s" or more`}},
 		"drain as a number":    {"seconds or minutes?", with("", "drain: 15"), []string{"drain", "15", `such as "15s"`}},
 		"drain as a list":      {"the form is shown", with("", "drain: [15s]"), []string{"drain", `such as "15s"`}},
-		"owned is empty":       {"nothing would ever be managed", with("[example.com/*]", "[]"), []string{"hooks.owned: Required"}},
 		"owned has a blank":    {"an empty key is no key", with("[example.com/*]", `[""]`), []string{"hooks.owned[0]", "example.com/registered"}},
 		"owned claims all":     {"others' finalizers would be removed", with("[example.com/*]", `["*"]`), []string{"hooks.owned[0]", `"example.com/*"`}},
 		"owned has no slash":   {"a part of a domain is no domain", with("[example.com/*]", `["example*"]`), []string{"hooks.owned[0]", `"example.com/*"`}},
 		"owned is partial":     {"only a whole domain can be claimed", with("[example.com/*]", `["example.com/a-*"]`), []string{"hooks.owned[0]", `"example.com/*"`}},
 		"owned is Kruise's":    {"Kruise would hang or lose pods", with("example.com/*", "lifecycle.apps.kruise.io/*"), []string{"hooks.owned[0]", "belongs to"}},
 		"owned is k8s's":       {"a Job's finalizer would be removed", with("example.com/*", "batch.kubernetes.io/*"), []string{"hooks.owned[0]", "belongs to"}},
-		"owned is Rollcall's":  {"the guard is no handler", with("example.com/*", "rollcall.dev/*"), []string{"hooks.owned[0]", "belongs to Rollcall"}},
+		"owned is Rollcall's":  {"it is so in every configuration", with("example.com/*", "rollcall.dev/*"), []string{"hooks.owned[0]", "leave it out"}},
 		"a guard":              {"the known ones are listed", with("", "guard: maybe"), []string{"guard: Unsupported", `"Auto", "Always", "Never"`}},
 		"owned twice":          {"one is a mistake", with("[example.com/*]", "[a.io/b, a.io/b]"), []string{"hooks.owned[1]: Duplicate"}},
 		"newlyCreated wild":    {"a mark is one key", with("owned: ", "newlyCreated: [a.io/*]\n  owned: "), []string{"hooks.newlyCreated[0]", "example.com/registered"}},
@@ -474,14 +473,23 @@ func TestParseOfWhatIsRefused(t *testing.T) {
 		}
 		expect.Error(t, "it says what is wrong", refused, want.refused)
 	}
+	c, err := Parse([]byte("cluster: c\n"), l)
+	expect.NoError(t, err)
+	if !c.Hooks.Owns("rollcall.dev/pre-delete") || c.Hooks.Owns("example.com/in") {
+		t.Errorf("without hooks it reads %+v", c.Hooks)
+	}
+	l.Unknown = func(path string) { t.Errorf("%s is unknown, and the rest counts", path) }
 	for text, want := range map[string]string{
-		"":                                     "hooks.owned: Required value",
-		"hooks: {owned: [example.com/*, a b]}": `hooks.owned[1]: Invalid value: "a b"`,
+		"hooks: {owned: [example.com/*, a b]}":    `hooks.owned[1]: Invalid value: "a b"`,
 		"hooks: {owned: [example.com/*], own: 1}": "hooks.own: Invalid value: unknown field",
+		"hooks: [example.com/*]":                  "hooks: Invalid value: this is an array",
+		"hooks: {owned: ":                         "write valid YAML",
 	} {
 		_, err := Parse([]byte("cluster: c\n"+text), l)
 		expect.Error(t, "it is not known which hooks are Rollcall's", err, want)
 	}
+	_, err = Parse([]byte("- cluster"), l)
+	expect.Error(t, "nothing can be read", err, "this is an array")
 }
 
 // TestParseOfUnknownFields: a plugin that is older than the manager goes on with what it knows, and all else is checked.

@@ -99,7 +99,7 @@ func (v *validator) object(path *field.Path, written any, read func(*object)) *o
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		switch {
 		case slices.Contains(o.known, name):
-		case v.unknown != nil:
+		case v.unknown != nil && (path == nil || path.String() != "hooks"):
 			v.unknown(o.at(name).String())
 		default:
 			meant := suggest.Nearest(name, o.known)

@@ -31,7 +31,7 @@ func (c *Config) read(o *object, limits Limits) {
 	c.Namespaces = o.namespaces("namespaces")
 	c.readRegistries(o, limits)
 	o.object("hooks", func(o *object) {
-		c.Hooks = lifecycle.Ownership{Owned: o.owned("owned"), NewlyCreated: o.keys("newlyCreated", checkKey)}
+		c.Hooks = lifecycle.Ownership{Owned: o.keys("owned", checkOwned), NewlyCreated: o.keys("newlyCreated", checkKey)}
 	})
 	o.object("service", func(o *object) { c.Service = o.service() })
 	c.Drain = o.duration("drain", DefaultDrain, 0)
@@ -67,14 +67,6 @@ func (o *object) namespaces(name string) []string {
 	})))
 }
 
-func (o *object) owned(name string) []string {
-	patterns := o.keys(name, checkOwned)
-	if len(patterns) == 0 {
-		o.required(name, `list the handlers that Rollcall sets and clears, by key or by whole domain as "example.com/*"`)
-	}
-	return patterns
-}
-
 // keys reads a list without duplicates. check returns what is wrong with one, or nothing.
 func (o *object) keys(name string, check func(string) string) []string {
 	keys := o.texts(name)
@@ -104,8 +96,8 @@ func checkOwned(pattern string) string {
 	switch {
 	case reserved(owner):
 		return "belongs to Kubernetes or OpenKruise: claim a key of your own domain"
-	case owner == "rollcall.dev":
-		return "belongs to Rollcall: claim a key of your own domain"
+	case owner+"/" == lifecycle.Domain:
+		return "is Rollcall's in every configuration: leave it out"
 	}
 	return ""
 }

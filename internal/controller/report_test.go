@@ -40,7 +40,7 @@ func TestWaitReasons(t *testing.T) {
 	addressless := func(pod *corev1.Pod) { pod.Status.PodIP = "" }
 	normal, updating := inState(appspub.LifecycleStateNormal), inState(appspub.LifecycleStatePreparingUpdate)
 	deleting, dreaming := inState(appspub.LifecycleStatePreparingDelete), inState("Dreaming")
-	const unsupported = "the pod has a finalizer or mark that hooks.owned or hooks.newlyCreated claims, " +
+	const unsupported = "the pod has a finalizer or newly-created mark that Rollcall owns, " +
 		"and belongs to a BroadcastJob"
 
 	for name, tc := range map[string]struct {

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// GuardFinalizer keeps a pod until it was taken out. It needs no entry in hooks.owned.
+// GuardFinalizer keeps a pod until it was taken out.
 const GuardFinalizer = "rollcall.dev/guard"
 
 // Guard is what to do with [GuardFinalizer]. Taking a pod out for good removes it anyway.

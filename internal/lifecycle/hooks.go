@@ -61,7 +61,7 @@ func HooksOf(w *Workload, o Ownership) Hooks {
 	accepted := map[Hook][]Handler{}
 	ours := 0
 	for _, n := range named {
-		if !o.Owns(n.Key()) {
+		if !o.Owns(n.Key()) && n.Key() != GuardFinalizer {
 			continue
 		}
 		ours++
@@ -158,9 +158,8 @@ func objection(w *Workload, o Ownership, all []Named, one Named) string {
 	if len(all) > maxHandlers {
 		return fmt.Sprintf("spec.lifecycle has %d handlers: write at most %d", len(all), maxHandlers)
 	}
-	if handler.Finalizer == GuardFinalizer {
-		return fmt.Sprintf("finalizer %s is Rollcall's guard and can't be a handler: use another one in spec.lifecycle.%s.finalizersHandler",
-			handler.Finalizer, hook)
+	if handler.Key() == GuardFinalizer {
+		return fmt.Sprintf("%s is Rollcall's guard and can't be a handler: use another key in spec.lifecycle.%s", GuardFinalizer, hook)
 	}
 	if handler.Finalizer != "" {
 		return ""

@@ -32,6 +32,9 @@ func TestOwns(t *testing.T) {
 		"exact.io/":                {"an exact key is no prefix", false},
 		"bare":                     {"a key without a domain", true},
 		"":                         {"no key has no owner", false},
+		"rollcall.dev/anything":    {"Rollcall's own domain needs no claim", true},
+		"rollcall.dev/":            {"a domain alone is not a key", false},
+		"rollcall.dev/guard":       {"the guard is not a handler", false},
 	}
 	for key, tc := range cases {
 		t.Run(key, func(t *testing.T) {
@@ -43,6 +46,9 @@ func TestOwns(t *testing.T) {
 	}
 	if (Ownership{}).Owns("example.com/x") {
 		t.Error("nothing is claimed, and a key is ours")
+	}
+	if !(Ownership{}).Owns("rollcall.dev/pre-delete") {
+		t.Error("nothing is claimed, and Rollcall's own key is not ours")
 	}
 }
 
@@ -142,6 +148,18 @@ func hooksCases() map[string]hooksCase {
 			want:     Hooks{PreDelete: []Handler{f}},
 			refused:  map[Refusal][]string{{Hook: PreDelete, Handler: guardHandler()}: {GuardFinalizer, "guard"}},
 		},
+		"a label with the guard's key": {
+			reason:   "it is as wrong, and Rollcall never sets it",
+			workload: of(nil, nil, hookOf(label(GuardFinalizer, "true"))),
+			refused:  map[Refusal][]string{{Hook: PreDelete, Handler: label(GuardFinalizer, "true")}: {GuardFinalizer, "guard"}},
+		},
+		"Rollcall's own keys": {
+			reason:   "nobody has to claim them",
+			workload: of(hookOf(label("rollcall.dev/pre-normal", "true")), nil, hookOf(finalizer("rollcall.dev/mine"))),
+			want: Hooks{
+				PreNormal: []Handler{label("rollcall.dev/pre-normal", "true")}, PreDelete: []Handler{finalizer("rollcall.dev/mine")},
+			},
+		},
 		"more than anyone needs": {
 			reason:   "each is held against all others, for each pod",
 			workload: of(nil, nil, many),
@@ -160,9 +178,7 @@ func TestHooksOf(t *testing.T) {
 	for name, tc := range hooksCases() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := testOwnership()
-			o.Owned = append(o.Owned, "rollcall.dev/*")
-			got := HooksOf(tc.workload, o)
+			got := HooksOf(tc.workload, testOwnership())
 			ignore := cmpopts.IgnoreFields(Hooks{}, "Refused", "templateLabels", "templateFinalizers", "kept")
 			if diff := cmp.Diff(tc.want, got, ignore); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)

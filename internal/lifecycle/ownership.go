@@ -7,7 +7,10 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 )
 
-// Ownership lists what is Rollcall's by configuration.
+// Domain begins the keys that are Rollcall's in every configuration.
+const Domain = "rollcall.dev/"
+
+// Ownership lists what is Rollcall's by configuration, in addition to [Domain].
 type Ownership struct {
 	// Owned are keys (example.com/registered) and prefixes (example.com/*).
 	Owned []string
@@ -15,21 +18,22 @@ type Ownership struct {
 	NewlyCreated []string
 }
 
-// Owns reports whether a label or finalizer is Rollcall's. Those of enrollment always are.
+// Owns reports whether a label or finalizer is a handler of Rollcall's, which the guard is not.
 func (o Ownership) Owns(key string) bool {
-	switch key {
-	case LabelPreNormal, LabelInPlaceUpdate, LabelPreDelete:
-		return true
+	if below(Domain, key) {
+		return key != GuardFinalizer
 	}
-	for _, pattern := range o.Owned {
-		if prefix, whole := strings.CutSuffix(pattern, "*"); whole && strings.HasPrefix(key, prefix) && key != prefix {
-			return true
-		}
-		if key == pattern {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(o.Owned, func(pattern string) bool {
+		domain, whole := strings.CutSuffix(pattern, "*")
+		return key == pattern || whole && below(domain, key)
+	})
+}
+
+func below(domain, key string) bool { return strings.HasPrefix(key, domain) && key != domain }
+
+// String lists all that is owned, for a person.
+func (o Ownership) String() string {
+	return strings.Join(append([]string{Domain + "*"}, o.Owned...), ", ")
 }
 
 // The handlers of an enrolled CloneSet.

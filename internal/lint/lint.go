@@ -21,26 +21,16 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
-// domain begins the keys that no other controller has.
-const domain = "rollcall.dev/"
-
 // Workload returns a sentence for each thing in the workload that will not work by the configuration, and what to write. The labels
 // are those of its namespace, nil if they are not known.
 func Workload(w *clusterstate.Workload, c *config.Config, of labels.Set) []string {
 	hooks := lifecycle.HooksOf(w.ForDecision(), c.Hooks)
 	if hooks.Foreign || !hooks.Any() {
-		return []string{fmt.Sprintf("no hook has a handler that hooks.owned claims (%s): Rollcall leaves its pods alone",
-			strings.Join(c.Hooks.Owned, ", "))}
+		return []string{fmt.Sprintf("no hook has a handler that Rollcall owns (%s): Rollcall leaves its pods alone", c.Hooks)}
 	}
 	var findings []string
 	for _, r := range hooks.Refused {
 		findings = append(findings, r.Why)
-	}
-	for _, n := range unowned(w, c) {
-		if strings.HasPrefix(n.Key(), domain) {
-			findings = append(findings, fmt.Sprintf("spec.lifecycle.%s has %s, which is no handler that Rollcall sets: write %s, %s or %s",
-				n.Hook, n, lifecycle.LabelPreNormal, lifecycle.LabelInPlaceUpdate, lifecycle.LabelPreDelete))
-		}
 	}
 	template := w.Template
 	for _, h := range hooks.PreNormal {
@@ -121,7 +111,7 @@ func RegistersItself(annotations map[string]string, c *config.Config) bool {
 func Annotations(w *clusterstate.Workload) []string {
 	var findings []string
 	for _, key := range slices.Sorted(maps.Keys(w.Template.Annotations)) {
-		if strings.HasPrefix(key, domain) && key != lifecycle.AnnotationSkip && !slices.Contains(service.Annotations(), key) {
+		if strings.HasPrefix(key, lifecycle.Domain) && key != lifecycle.AnnotationSkip && !slices.Contains(service.Annotations(), key) {
 			findings = append(findings, fmt.Sprintf("the template has annotation %s, which Rollcall does not read there: correct it, or remove it; "+
 				"it reads %s", key, strings.Join(service.Annotations(), ", ")))
 		}
@@ -147,10 +137,8 @@ func Notes(w *clusterstate.Workload, c *config.Config) []string {
 			"set spec.updateStrategy.rollingUpdate.rollingUpdateType to Standard")
 	}
 	for _, n := range handlers {
-		if !strings.HasPrefix(n.Key(), domain) {
-			notes = append(notes, fmt.Sprintf("spec.lifecycle.%s has %s, which hooks.owned does not claim (%s), so Rollcall leaves it alone: "+
-				"if it is no other controller's, correct the key or add it to hooks.owned", n.Hook, n, strings.Join(c.Hooks.Owned, ", ")))
-		}
+		notes = append(notes, fmt.Sprintf("spec.lifecycle.%s has %s, which Rollcall does not own (%s) and leaves alone: "+
+			"unless the handler is another controller's, correct its key or add it to hooks.owned", n.Hook, n, c.Hooks))
 	}
 	return notes
 }
@@ -162,7 +150,9 @@ func updatesInPlace(set *kruisev1alpha1.DaemonSet) bool {
 
 // unowned are the handlers that Rollcall never sets.
 func unowned(w *clusterstate.Workload, c *config.Config) []lifecycle.Named {
-	return slices.DeleteFunc(lifecycle.HandlersOf(w.Lifecycle), func(n lifecycle.Named) bool { return c.Hooks.Owns(n.Key()) })
+	return slices.DeleteFunc(lifecycle.HandlersOf(w.Lifecycle), func(n lifecycle.Named) bool {
+		return c.Hooks.Owns(n.Key()) || n.Key() == lifecycle.GuardFinalizer // which is a refused handler
+	})
 }
 
 // description says what of the template's own description the manager does not accept.

@@ -106,8 +106,8 @@ func TestNotes(t *testing.T) {
 		}
 		return h
 	}
-	const update = "spec.lifecycle.inPlaceUpdate has label example.org/update=true, which hooks.owned does not claim (example.com/*)"
-	const domain = "spec.lifecycle.inPlaceUpdate has label rollcall.dev/update=true, which is no handler that Rollcall sets"
+	const update = "spec.lifecycle.inPlaceUpdate has label example.org/update=true, which Rollcall does not own (rollcall.dev/*, example.com/*)"
+	const guard = "rollcall.dev/guard is Rollcall's guard and can't be a handler"
 	type row struct {
 		reason        string
 		update        *appspub.LifecycleHook
@@ -118,8 +118,8 @@ func TestNotes(t *testing.T) {
 		"all owned":              {reason: "nothing is odd", update: hook("example.com/update"), deletes: "example.com/delete"},
 		"one hook is not":        {reason: "it may be misspelt", update: hook("example.org/update"), deletes: "example.com/delete", note: update},
 		"one handler is not":     {reason: "the same", update: hook("example.com/update", "example.org/update"), deletes: "example.com/delete", note: update},
-		"in Rollcall's domain":   {reason: "it is misspelt", update: hook("rollcall.dev/update"), deletes: "example.com/delete", finding: domain},
-		"one of enrolment's":     {reason: "Rollcall sets it", update: hook(lifecycle.LabelInPlaceUpdate), deletes: "example.com/delete"},
+		"in Rollcall's domain":   {reason: "all of it is Rollcall's", update: hook("rollcall.dev/update"), deletes: "example.com/delete"},
+		"the guard's key":        {reason: "Rollcall sets no handler of that key", update: hook("rollcall.dev/guard"), deletes: "example.com/delete", finding: guard},
 		"none is, which is said": {reason: "one sentence is enough", update: hook("example.org/update"), deletes: "example.org/delete", finding: "no hook has a handler"},
 	}, func(t *testing.T, c row) {
 		set := web("prod")

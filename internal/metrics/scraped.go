@@ -87,7 +87,7 @@ func RegisterPods(r prometheus.Registerer, waits func() []Wait, unmatchedWorkloa
 	oldest := prometheus.NewDesc("rollcall_oldest_wait_seconds",
 		"How long the oldest waiting pod has waited, by hook and reason.", []string{"hook", "reason"}, nil)
 	unmatched := prometheus.NewDesc("rollcall_unmatched_workloads",
-		"Workloads with lifecycle hooks whose handlers all fail to match hooks.owned.", nil, nil)
+		"Workloads with lifecycle hooks of which Rollcall owns no handler.", nil, nil)
 	collect := func(out chan<- prometheus.Metric) {
 		type key struct{ hook, reason string }
 		counts, since := map[key]int{}, map[key]time.Time{}

@@ -68,7 +68,7 @@ func TestConfigurationThatIsRefused(t *testing.T) {
 			reason: "it may be of this pod", text: strings.ReplaceAll(configText, "[example.com/*]", "[example.com/*, a b]"),
 			err: "hooks.owned[1]: Invalid value",
 		},
-		"hooks.owned": {reason: "it says whose a pod is", text: strings.ReplaceAll(configText, "owned", "own"), err: "hooks.owned: Required value"},
+		"hooks.owned": {reason: "it says whose a pod is", text: strings.ReplaceAll(configText, "owned", "own"), err: "hooks.own: Invalid value: unknown field"},
 		"no YAML":     {reason: "nothing can be read", text: "}", err: "the manager refuses this configuration too"},
 	} {
 		cluster, _ := installed(t, c.text)

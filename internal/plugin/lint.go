@@ -39,8 +39,8 @@ func (o *options) lintCommand() *cobra.Command {
 		Long: "Reads CloneSets, Advanced StatefulSets, Advanced DaemonSets and the ConfigMap " + configMapName + " from a file, or from " +
 			"the standard input. It checks the workloads against the file that --config names. Without --config, it takes the ConfigMap " +
 			"of the input. Without one, it takes that of the cluster. With --config alone it checks that configuration.\n\n" +
-			"It fails where something will not work. What may be meant so is a note on the standard error: a handler that hooks.owned " +
-			"does not claim may be another controller's, and a CloneSet without hooks may be enrolled later.",
+			"It fails where something will not work. What may be meant so is a note on the standard error: a handler that Rollcall " +
+			"does not own may be another controller's, and a CloneSet without hooks may be enrolled later.",
 		Example: "  kubectl rollcall lint web.yaml\n  kustomize build . | kubectl rollcall lint -\n  kubectl rollcall lint --config config.yaml",
 		Args: func(cmd *cobra.Command, arguments []string) error {
 			if file != "" && len(arguments) == 0 {

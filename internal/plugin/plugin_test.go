@@ -395,9 +395,6 @@ func TestLint(t *testing.T) {
 		"no hooks, and not watched": {reason: "it is no concern of Rollcall's", text: withoutHooks, configuration: "namespaces: [pay]"},
 		"no hooks":                  {reason: "it may be enrolled later, or be no concern of Rollcall's", text: withoutHooks},
 		"no hooks, and no port":     {reason: "it can't be enrolled as it is", text: strings.Replace(withoutHooks, ", ports: [{containerPort: 80}]", "", 1)},
-		"misspelt key of Rollcall's domain": {
-			reason: "no other controller has one there", text: strings.ReplaceAll(cloneSetText, "example.com/delete", "rollcall.dev/predelete"),
-		},
 		"a misspelt annotation": {
 			reason: "Rollcall would drain for the configuration's time without a word", text: replace("labels: {app: web,", "annotations: {rollcall.dev/drian: 5s}, labels: {app: web,"),
 		},
@@ -731,9 +728,9 @@ func TestRolloutShows(t *testing.T) {
 func TestStatusOfNoPod(t *testing.T) {
 	t.Parallel()
 	for want, s := range map[string]status{
-		"Rollcall manages no pod in namespace prod; -A looks at all namespaces\n":                                        {namespace: "prod"},
-		"Rollcall manages no pod in namespace prod with the labels app=web; -A looks at all namespaces\n":                {namespace: "prod", selector: "app=web"},
-		"Rollcall manages no pod in the cluster with the labels a=b: give a CloneSet hooks whose keys hooks.owned has\n": {selector: "a=b"},
+		"Rollcall manages no pod in namespace prod; -A looks at all namespaces\n":                                                      {namespace: "prod"},
+		"Rollcall manages no pod in namespace prod with the labels app=web; -A looks at all namespaces\n":                              {namespace: "prod", selector: "app=web"},
+		"Rollcall manages no pod in the cluster with the labels a=b: enroll a CloneSet, or give it hooks with keys of rollcall.dev/\n": {selector: "a=b"},
 	} {
 		var out, notes strings.Builder
 		expect.NoError(t, s.write(&out, &notes, terminal{}, new(form), s.namespace == ""))

@@ -63,7 +63,7 @@ type Handler struct {
 	Label     string         `json:"label,omitempty"`
 	Value     string         `json:"value,omitempty"`
 	Finalizer string         `json:"finalizer,omitempty"`
-	// Set reports whether the pod has it, and Owned whether hooks.owned claims it. Refused is why Rollcall does not use it all the same.
+	// Set reports whether the pod has it, and Owned whether Rollcall owns it. Refused is why Rollcall does not use it all the same.
 	Set     bool   `json:"set"`
 	Owned   bool   `json:"owned"`
 	Refused string `json:"refused,omitempty"`
@@ -152,7 +152,7 @@ func (c *cluster) pod(ctx context.Context, name string) (Pod, *world, error) {
 	if err := notWatched(w.config, p.Namespace); err != nil {
 		return Pod{}, nil, err
 	}
-	why := fmt.Sprintf("its workload has no hook with a handler that hooks.owned claims (%q)", w.config.Hooks.Owned)
+	why := fmt.Sprintf("its workload has no hook with a handler that Rollcall owns (%s)", w.config.Hooks)
 	if foreign := foreignOwner(&pod); foreign != "" {
 		why = "it " + foreign
 	}

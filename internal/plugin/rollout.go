@@ -201,7 +201,7 @@ func (o *options) notManaged(r *rollout, c *config.Config) error {
 		how = "it can't be enrolled: " + why
 	}
 	return &exitError{exitNotManaged, fmt.Errorf("CloneSet %s/%s is not managed by Rollcall: it has no hook with a handler that "+
-		"hooks.owned claims (%q); %s", set.Namespace, set.Name, c.Hooks.Owned, how)}
+		"Rollcall owns (%s); %s", set.Namespace, set.Name, c.Hooks, how)}
 }
 
 // left is what keeps the rollout from being done, empty once no pod waits and each that the partition lets be updated has the new

@@ -82,7 +82,7 @@ func (s *status) write(out, notes io.Writer, on terminal, output *form, all bool
 	if len(s.pods) == 0 {
 		where, otherwise := "in namespace "+s.namespace, "; -A looks at all namespaces"
 		if all {
-			where, otherwise = "in the cluster", ": give a CloneSet hooks whose keys hooks.owned has"
+			where, otherwise = "in the cluster", ": enroll a CloneSet, or give it hooks with keys of rollcall.dev/"
 		}
 		if s.selector != "" {
 			where += " with the labels " + s.selector

@@ -144,6 +144,6 @@ func (v *visit) refused() waiting.Blocker {
 		return waiting.Blocker{}
 	}
 	return waiting.Blocker{Reason: reason.UnsupportedWorkload, Message: fmt.Sprintf(
-		"the pod has a finalizer or mark that hooks.owned or hooks.newlyCreated claims, and belongs to a %s; Rollcall drives only "+
+		"the pod has a finalizer or newly-created mark that Rollcall owns, and belongs to a %s; Rollcall drives only "+
 			"OpenKruise's CloneSets, StatefulSets and DaemonSets: take it out of the template, or the key out of the configuration", owner.Kind)}
 }

@@ -256,6 +256,9 @@ func install(t *testing.T, component, namespace string) {
 		if binding, is := object.(*admissionv1.ValidatingAdmissionPolicyBinding); is {
 			binding.Spec.MatchResources = inNamespace(namespace)
 		}
+		if parameters, is := object.(*corev1.ConfigMap); is {
+			parameters.Data["owned"] = "example.com/* example.io/*"
+		}
 		expect.NoError(t, client.IgnoreAlreadyExists(env.client.Create(t.Context(), object)))
 	}
 }
@@ -354,26 +357,27 @@ func TestLintPolicy(t *testing.T) {
 		}, "can miss that finalizer example.com/in was added"},
 		{"another's", "another's hooks are not judged", func(set *kruisev1alpha1.CloneSet) {
 			set.Spec.Lifecycle.PreDelete.LabelsHandler = map[string]string{"somebody.example/empty": ""}
-		}, "warning: somebody.example/empty is not in hooks.owned (example.com/* example.io/*)"},
+		}, "warning: somebody.example/empty is not a handler that Rollcall owns (rollcall.dev/* example.com/* example.io/*)"},
 		{"another's, where there are no others", "no controller sets it", func(set *kruisev1alpha1.CloneSet) {
 			set.Namespace = strict
 			hook(set)["somebody.example/gate"] = "true"
-		}, "somebody.example/gate is not in hooks.owned (example.com/*), so Rollcall never sets it"},
-		{"misspelt", "Rollcall's domain is no other's", func(set *kruisev1alpha1.CloneSet) {
-			hook(set)["rollcall.dev/predelete"] = "true"
-		}, "rollcall.dev/predelete is no handler that Rollcall sets: write rollcall.dev/pre-normal"},
+		}, "somebody.example/gate is not a handler that Rollcall owns (rollcall.dev/* example.com/*), so Rollcall never sets it"},
+		{"the guard", "Rollcall sets no handler of that key", func(set *kruisev1alpha1.CloneSet) {
+			hook(set)["rollcall.dev/guard"] = "true"
+		}, "rollcall.dev/guard is Rollcall's guard and can't be a handler"},
 		{"annotated for Rollcall", "its author counts on Rollcall, and no hook is Rollcall's", func(set *kruisev1alpha1.CloneSet) {
 			set.Spec.Lifecycle.InPlaceUpdate = nil
 			set.Spec.Lifecycle.PreDelete.LabelsHandler = map[string]string{"exmaple.com/gate": "true"}
 			annotated(servicesKey, "web=80")(set)
-		}, "annotation rollcall.dev/services, and no hook has a handler that hooks.owned claims (example.com/* example.io/*)"},
+		}, "annotation rollcall.dev/services, and no hook has a handler that Rollcall owns (rollcall.dev/* example.com/* example.io/*)"},
 		{"annotated, and another's beside", "both can work", func(set *kruisev1alpha1.CloneSet) {
 			hook(set)["somebody.example/gate"] = "true"
 			annotated(servicesKey, "web=80")(set)
-		}, "warning: somebody.example/gate is not in hooks.owned"},
-		{"enrolled", "the hooks of enrolment are always Rollcall's", func(set *kruisev1alpha1.CloneSet) {
+		}, "warning: somebody.example/gate is not a handler that Rollcall owns"},
+		{"Rollcall's own keys", "they are Rollcall's without a list", func(set *kruisev1alpha1.CloneSet) {
 			set.Namespace = strict
 			set.Spec.Lifecycle = lifecycle.Enrolled()
+			hook(set)["rollcall.dev/another"] = "true"
 		}, ""},
 		{"good", "the sample works", func(*kruisev1alpha1.CloneSet) {}, ""},
 	}

@@ -82,9 +82,6 @@ subjects:
 {{- if and $config.registry $config.registries }}
 {{- fail "config.registry and config.registries are both set: write one of them" }}
 {{- end }}
-{{- if not $config.hooks.owned }}
-{{- fail "config.hooks.owned is empty: write the label keys and finalizers that Rollcall sets and clears, such as --set 'config.hooks.owned={example.com/*}'" }}
-{{- end }}
 {{- if and (include "rollcall.audit" .) (not (hasPrefix "/var/lib/rollcall/" $config.audit.path)) }}
 {{- fail "config.audit.path is in no volume: set a path in /var/lib/rollcall/, where the chart mounts one, or mount one of your own by extraVolumes and extraVolumeMounts" }}
 {{- end }}
