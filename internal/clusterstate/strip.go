@@ -18,11 +18,16 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
+// EnrollOwner is the field manager of the hooks that CloneSets have by their namespace's label.
+const EnrollOwner = "rollcall-enroll"
+
 // StripWorkload is [Sharer.StripPod] for workloads.
 func StripWorkload(object any) (any, error) {
 	switch o := object.(type) {
 	case *kruisev1alpha1.CloneSet:
+		enrolled := ofEnrollOwner(o.ManagedFields)
 		stripMeta(&o.ObjectMeta)
+		o.ManagedFields = enrolled
 		o.Spec = kruisev1alpha1.CloneSetSpec{Selector: o.Spec.Selector, Lifecycle: o.Spec.Lifecycle, Template: stripTemplate(&o.Spec.Template)}
 		o.Status = kruisev1alpha1.CloneSetStatus{}
 	case *kruisev1beta1.StatefulSet:
@@ -54,6 +59,16 @@ func stripTemplate(template *corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 func stripMeta(meta *metav1.ObjectMeta) {
 	meta.ManagedFields = nil
 	delete(meta.Annotations, corev1.LastAppliedConfigAnnotation)
+}
+
+// ofEnrollOwner keeps that the owner has applied something, and not what: that is large.
+func ofEnrollOwner(managed []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
+	for _, f := range managed {
+		if f.Manager == EnrollOwner && f.Operation == metav1.ManagedFieldsOperationApply {
+			return []metav1.ManagedFieldsEntry{{Manager: EnrollOwner, Operation: f.Operation}}
+		}
+	}
+	return nil
 }
 
 // stripContainers copies: a subslice would keep the whole containers in memory.

@@ -111,8 +111,15 @@ func TestStripPodKeepsWhereItIsReached(t *testing.T) {
 func TestStripWorkloadKeepsWhatIsRead(t *testing.T) {
 	t.Parallel()
 	kept := metav1.ObjectMeta{Name: "web", Namespace: "prod", UID: "w", ResourceVersion: "7", Generation: 2, Annotations: map[string]string{}}
+	enrolled := kept
+	enrolled.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: EnrollOwner, Operation: metav1.ManagedFieldsOperationApply}}
 	full := *kept.DeepCopy()
-	full.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
+	full.ManagedFields = []metav1.ManagedFieldsEntry{
+		{Manager: "kubectl"}, {Manager: EnrollOwner, Operation: metav1.ManagedFieldsOperationUpdate}, {
+			Manager: EnrollOwner, Operation: metav1.ManagedFieldsOperationApply, APIVersion: "apps.kruise.io/v1alpha1", Time: &metav1.Time{},
+			FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{}}`)},
+		}, {Manager: "argocd-controller", Operation: metav1.ManagedFieldsOperationApply},
+	}
 	full.Annotations[corev1.LastAppliedConfigAnnotation] = "{…}"
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
 	hooks := &appspub.Lifecycle{PreDelete: &appspub.LifecycleHook{FinalizersHandler: []string{"example.com/a"}}}
@@ -129,7 +136,7 @@ func TestStripWorkloadKeepsWhatIsRead(t *testing.T) {
 		ObjectMeta: *full.DeepCopy(), Status: kruisev1alpha1.CloneSetStatus{Replicas: 3},
 		Spec: kruisev1alpha1.CloneSetSpec{Replicas: new(int32(3)), Selector: selector, Lifecycle: hooks, Template: *fullTemplate.DeepCopy()},
 	}, &kruisev1alpha1.CloneSet{
-		ObjectMeta: kept, Spec: kruisev1alpha1.CloneSetSpec{Selector: selector, Lifecycle: hooks, Template: keptTemplate},
+		ObjectMeta: enrolled, Spec: kruisev1alpha1.CloneSetSpec{Selector: selector, Lifecycle: hooks, Template: keptTemplate},
 	})
 	expectStripped(t, StripWorkload, &kruisev1beta1.StatefulSet{
 		ObjectMeta: *full.DeepCopy(), Status: kruisev1beta1.StatefulSetStatus{Replicas: 3},

@@ -22,12 +22,6 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lint"
 )
 
-// AnnotationEnrolled is on a CloneSet whose hooks come from its namespace's label.
-const AnnotationEnrolled = "rollcall.dev/enrolled"
-
-// fromNamespace is the value of [AnnotationEnrolled].
-const fromNamespace = "namespace"
-
 // Obstacle returns why a CloneSet of a namespace with these labels can't be enrolled and what to do about it, or nothing.
 func Obstacle(set *kruisev1alpha1.CloneSet, c *config.Config, of labels.Set) string {
 	if why := others(set, c); why != "" {
@@ -56,7 +50,16 @@ func Managed(set *kruisev1alpha1.CloneSet, c *config.Config) bool {
 // Enroll gives a CloneSet the hooks, as the field manager owner. It fails with a conflict where the CloneSet is gone, or another
 // manager has given one of the handlers another value.
 func Enroll(ctx context.Context, to client.Writer, set *kruisev1alpha1.CloneSet, owner client.FieldOwner) error {
-	return apply(ctx, to, set, owner, nil)
+	hooks, err := runtime.DefaultUnstructuredConverter.ToUnstructured(lifecycle.Enrolled())
+	if err != nil {
+		return fmt.Errorf("encoding the hooks: %w", err)
+	}
+	object := identity(set)
+	object.Object["spec"] = map[string]any{"lifecycle": hooks}
+	if err := to.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), owner); err != nil {
+		return fmt.Errorf("enrolling CloneSet %s/%s: %w", set.Namespace, set.Name, err)
+	}
+	return nil
 }
 
 // Withdraw takes back what [Enroll] gave as the same owner. What others wrote stays.
@@ -68,27 +71,11 @@ func Withdraw(ctx context.Context, to client.Writer, set *kruisev1alpha1.CloneSe
 	return nil
 }
 
-// Owned reports whether the owner has written fields of the CloneSet by [Enroll].
+// Owned reports whether the CloneSet has fields that the owner wrote by [Enroll]: the API server forgets an owner whose fields are gone.
 func Owned(set *kruisev1alpha1.CloneSet, owner client.FieldOwner) bool {
 	return slices.ContainsFunc(set.ManagedFields, func(f metav1.ManagedFieldsEntry) bool {
 		return f.Manager == string(owner) && f.Operation == metav1.ManagedFieldsOperationApply
 	})
-}
-
-func apply(
-	ctx context.Context, to client.Writer, set *kruisev1alpha1.CloneSet, owner client.FieldOwner, annotations map[string]string,
-) error {
-	hooks, err := runtime.DefaultUnstructuredConverter.ToUnstructured(lifecycle.Enrolled())
-	if err != nil {
-		return fmt.Errorf("encoding the hooks: %w", err)
-	}
-	object := identity(set)
-	object.SetAnnotations(annotations)
-	object.Object["spec"] = map[string]any{"lifecycle": hooks}
-	if err := to.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), owner); err != nil {
-		return fmt.Errorf("enrolling CloneSet %s/%s: %w", set.Namespace, set.Name, err)
-	}
-	return nil
 }
 
 // identity names one CloneSet by its UID too, so that an apply does not make one that is gone.

@@ -32,8 +32,8 @@ import (
 // "false" is left out.
 const Label = "rollcall.dev/enroll"
 
-// controllerOwner is the field manager of what the Reconciler writes.
-const controllerOwner client.FieldOwner = "rollcall-enroll"
+// controllerOwner is the field manager of what the Reconciler writes, and so what it may take back.
+const controllerOwner client.FieldOwner = clusterstate.EnrollOwner
 
 // workers is how many CloneSets are enrolled at once. Each write costs OpenKruise a look at all pods of the CloneSet.
 const workers = 2
@@ -115,7 +115,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	enrolled := set.Annotations[AnnotationEnrolled] == fromNamespace
+	enrolled := Owned(set, controllerOwner)
 	switch wanted := namespace[Label] == "true" && set.Labels[Label] != "false"; {
 	case wanted && enrolled:
 		return r.restore(ctx, set)
@@ -127,8 +127,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{}, client.IgnoreNotFound(err)
 }
 
-// restore gives an enrolled CloneSet its hooks back, even if its name would be refused now: its pods are in the registry, and need
-// them.
+// restore gives an enrolled CloneSet the hooks back that it lacks, even if its name would be refused now: its pods are in the registry,
+// and need them.
 func (r *Reconciler) restore(ctx context.Context, set *kruisev1alpha1.CloneSet) (reconcile.Result, error) {
 	if lifecycle.IsEnrolled(set.Spec.Lifecycle) {
 		return reconcile.Result{}, nil
@@ -136,11 +136,7 @@ func (r *Reconciler) restore(ctx context.Context, set *kruisev1alpha1.CloneSet) 
 	if why := others(set, r.config.Load()); why != "" {
 		return r.warn(set, why), nil
 	}
-	return reconcile.Result{}, client.IgnoreNotFound(r.apply(ctx, set))
-}
-
-func (r *Reconciler) apply(ctx context.Context, set *kruisev1alpha1.CloneSet) error {
-	return apply(ctx, r.client, set, controllerOwner, map[string]string{AnnotationEnrolled: fromNamespace})
+	return reconcile.Result{}, client.IgnoreNotFound(Enroll(ctx, r.client, set, controllerOwner))
 }
 
 func (r *Reconciler) labelsOf(ctx context.Context, name string) (labels.Set, error) {
@@ -168,7 +164,7 @@ func (r *Reconciler) enroll(ctx context.Context, set *kruisev1alpha1.CloneSet, o
 		}
 		return reconcile.Result{RequeueAfter: cmp.Or(refused.After, recheck)}, nil
 	}
-	return reconcile.Result{}, client.IgnoreNotFound(r.apply(ctx, set))
+	return reconcile.Result{}, client.IgnoreNotFound(Enroll(ctx, r.client, set, controllerOwner))
 }
 
 // warn makes an Event, and returns when it is to come again.

@@ -42,21 +42,21 @@ func anothers() *appspub.Lifecycle {
 func TestReconcile(t *testing.T) {
 	t.Parallel()
 	on, off := map[string]string{enroll.Label: "true"}, map[string]string{enroll.Label: "false"}
-	enrolled := map[string]string{enroll.AnnotationEnrolled: "namespace"}
+	const enrolled, byPerson = "rollcall-enroll", "kubectl-rollcall"
 	cut := lifecycle.Enrolled()
 	cut.PreDelete = nil
 	type row struct {
-		reason      string
-		namespace   map[string]string
-		set         map[string]string
-		annotations map[string]string
-		hooks       *appspub.Lifecycle
-		portless    bool
-		policy      string
-		refused     *clusterstate.Refusal
-		want        applied
-		event       string
-		again       time.Duration
+		reason    string
+		namespace map[string]string
+		set       map[string]string
+		owner     string
+		hooks     *appspub.Lifecycle
+		portless  bool
+		policy    string
+		refused   *clusterstate.Refusal
+		want      applied
+		event     string
+		again     time.Duration
 	}
 	expect.Each(t, map[string]row{
 		"asked for":     {reason: "the namespace asks for it", namespace: on, want: hooks},
@@ -91,32 +91,39 @@ func TestReconcile(t *testing.T) {
 			reason: "no person can do anything about it", namespace: on, want: nothing, again: time.Second,
 			refused: &clusterstate.Refusal{Reason: reason.NotPermitted, Message: "not seen yet", After: time.Second},
 		},
-		"enrolled": {reason: "it has all", namespace: on, annotations: enrolled, hooks: lifecycle.Enrolled(), want: nothing},
+		"enrolled": {reason: "it has all", namespace: on, owner: enrolled, hooks: lifecycle.Enrolled(), want: nothing},
 		"a hook gone": {
-			reason: "a hand took it away, and the namespace still asks", namespace: on, annotations: enrolled, hooks: cut, want: hooks,
+			reason: "a hand took it away, and the namespace still asks", namespace: on, owner: enrolled, hooks: cut, want: hooks,
 		},
 		"a hook gone, and the name refused": {
-			reason: "the pods that it has are in the registry", namespace: on, annotations: enrolled, hooks: cut, want: hooks,
+			reason: "the pods that it has are in the registry", namespace: on, owner: enrolled, hooks: cut, want: hooks,
 			refused: &clusterstate.Refusal{Reason: reason.ServiceClaimed, Message: "belongs to shop"},
 			policy:  "{namespaces: [shop], names: [web]}",
 		},
 		"a hook gone, and another's there": {
-			reason: "its owner counts on being alone", namespace: on, annotations: enrolled, hooks: anothers(), want: nothing,
+			reason: "its owner counts on being alone", namespace: on, owner: enrolled, hooks: anothers(), want: nothing,
 			event: "finalizer somebody.example/out", again: reason.EventRepeat,
 		},
 		"no longer asked for": {
-			reason: "the namespace's label is gone", annotations: enrolled, hooks: lifecycle.Enrolled(), want: withdrawal,
+			reason: "the namespace's label is gone", owner: enrolled, hooks: lifecycle.Enrolled(), want: withdrawal,
 		},
 		"left out later": {
-			reason: "the CloneSet's own label wins at any time", namespace: on, set: off, annotations: enrolled,
+			reason: "the CloneSet's own label wins at any time", namespace: on, set: off, owner: enrolled,
 			hooks: lifecycle.Enrolled(), want: withdrawal,
 		},
-		"enrolled by hand": {reason: "the namespace did not enroll it", hooks: lifecycle.Enrolled(), want: nothing},
+		"enrolled by a person": {
+			reason: "only who gave the hooks takes them back", owner: byPerson, hooks: lifecycle.Enrolled(), want: nothing,
+		},
+		"enrolled by a person, and left out": {
+			reason: "the label leaves it out of what the namespace asks for", namespace: on, set: off, owner: byPerson,
+			hooks: lifecycle.Enrolled(), want: nothing,
+		},
+		"hooks by hand, like those": {reason: "the namespace did not enroll it", hooks: lifecycle.Enrolled(), want: nothing},
 	}, func(t *testing.T, c row) {
 		w := newWorld(t, c.namespace, c.policy)
 		w.refused = c.refused
 		set := cloneSet(c.set, c.hooks)
-		set.Annotations = c.annotations
+		w.owner = c.owner
 		if c.portless {
 			set.Spec.Template.Spec.Containers[0].Ports = nil
 		}
@@ -146,7 +153,9 @@ const (
 type world struct {
 	*testing.T
 
-	client     client.Client
+	client client.Client
+	// owner has applied fields of the CloneSet.
+	owner      string
 	applied    applied
 	refused    *clusterstate.Refusal
 	recorder   *events.FakeRecorder
@@ -161,7 +170,7 @@ func newWorld(t *testing.T, labels map[string]string, policy string) *world {
 	w := &world{T: t, applied: nothing, recorder: events.NewFakeRecorder(10)}
 	w.client = fake.NewClientBuilder().WithScheme(scheme).
 		WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "prod", Labels: labels}}).
-		WithInterceptorFuncs(interceptor.Funcs{Apply: w.apply}).Build()
+		WithInterceptorFuncs(interceptor.Funcs{Apply: w.apply, Get: w.get}).Build()
 	text := configuration
 	if policy != "" {
 		text += "service: {allowed: [" + policy + "]}"
@@ -187,6 +196,17 @@ func cloneSet(labels map[string]string, hooks *appspub.Lifecycle) *kruisev1alpha
 			},
 		},
 	}
+}
+
+func (w *world) get(ctx context.Context, from client.WithWatch, key client.ObjectKey, to client.Object, opts ...client.GetOption) error {
+	err := from.Get(ctx, key, to, opts...)
+	if set, is := to.(*kruisev1alpha1.CloneSet); is {
+		set.ManagedFields = []metav1.ManagedFieldsEntry{
+			{Manager: "rollcall-enroll", Operation: metav1.ManagedFieldsOperationUpdate},
+			{Manager: w.owner, Operation: metav1.ManagedFieldsOperationApply},
+		}
+	}
+	return err
 }
 
 func (w *world) apply(

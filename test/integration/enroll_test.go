@@ -92,8 +92,8 @@ func TestEnrolment(t *testing.T) {
 	f.expectOnlyRegistered()
 	f.expectSpecs(func(string) bool { return true })
 	for _, set := range f.sets() {
-		if _, left := set.GetAnnotations()["rollcall.dev/enrolled"]; left {
-			t.Errorf("CloneSet %s is still annotated", set.GetName())
+		if slices.ContainsFunc(set.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool { return f.Manager == "rollcall-enroll" }) {
+			t.Errorf("CloneSet %s still has fields that the manager wrote", set.GetName())
 		}
 	}
 	stop()
