@@ -59,7 +59,7 @@ func TestPeersOfOtherNamespacesAndServices(t *testing.T) {
 		t.Errorf("calmed %v, want %s and %s", got, first.Name, second.Name)
 	}
 	for _, name := range []string{"gone/d", "mall/e", "mall/f"} {
-		p.Departed(&corev1.Pod{ObjectMeta: metaOf(name)}, s)
+		p.Forget(&corev1.Pod{ObjectMeta: metaOf(name)}, s)
 	}
 
 	p.Forget(first, s)
