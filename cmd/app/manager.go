@@ -91,23 +91,12 @@ func newManager(ctx context.Context, o *options, f *flags) (_ *app, err error) {
 	if err != nil {
 		return nil, err
 	}
-	var leftOut []string
-	if a.features, leftOut, err = f.features(c); err != nil {
-		return nil, err
-	}
-	if len(leftOut) > 0 {
-		a.logger.Info("a dry run leaves out what these fields of the configuration switch on, since it writes", "fields", leftOut)
-	}
-	if a.traces, err = newTraces(ctx, a.features.Traces.Endpoint, o.version); err != nil {
-		return nil, err
-	}
 	own := prometheus.NewRegistry()
 	if f.dryRun {
 		a.dryRun = newDryRun(metrics.NewDryRunMetrics(own), a.logger)
 	}
-	if a.audit, err = a.openAudit(metrics.NewLostLines(own)); err != nil {
-		return nil, fmt.Errorf("%s: audit.path: name a file on a volume that the manager may write, such as that of "+
-			"config/components/audit: %w", f.config, err)
+	if err = a.switchOn(ctx, c, metrics.NewLostLines(own)); err != nil {
+		return nil, err
 	}
 	a.drivers = &drivers{
 		constructors: o.constructors, metrics: metrics.NewRegistryMetrics(own), logger: a.logger, fence: a, dryRun: a.dryRun,
@@ -127,6 +116,25 @@ func newManager(ctx context.Context, o *options, f *flags) (_ *app, err error) {
 		return nil, errors.Join(err, first.closeBut(nil))
 	}
 	return a, nil
+}
+
+// switchOn takes the features of the configuration, and makes those that have to be there first.
+func (a *app) switchOn(ctx context.Context, c *config.Config, lost prometheus.Counter) (err error) {
+	var leftOut []string
+	if a.features, leftOut, err = a.flags.features(c); err != nil {
+		return err
+	}
+	if len(leftOut) > 0 {
+		a.logger.Info("a dry run leaves out what these fields of the configuration switch on, since it writes", "fields", leftOut)
+	}
+	if a.traces, err = newTraces(ctx, a.features.Traces.Endpoint, a.options.version); err != nil {
+		return err
+	}
+	if a.audit, err = a.openAudit(lost); err != nil {
+		return fmt.Errorf("%s: audit.path: set a file on a volume that the manager can write to, such as that of "+
+			"config/components/audit: %w", a.flags.config, err)
+	}
+	return nil
 }
 
 // close writes what is left of the audit log and the traces, and frees the addresses. ended says whether all work has.

@@ -150,7 +150,8 @@ func (n *need) tell(missing string, logger logr.Logger) {
 	if strings.HasPrefix(n.feature, "--") {
 		brought = "which the chart brings with the flag"
 	}
-	note := fmt.Sprintf("%s waits for rights that the manager lacks: %s. Apply config/components/%s, %s.", n.feature, missing, n.component, brought)
+	note := fmt.Sprintf("%s waits for rights that the manager lacks: %s. Apply config/components/%s, %s.",
+		n.feature, missing, n.component, brought)
 	if note == n.event.note {
 		return
 	}

@@ -79,7 +79,7 @@ func TestComponentsBringTheRights(t *testing.T) {
 		for _, file := range files {
 			text, err := os.ReadFile(file)
 			must(t, err)
-			for _, part := range bytes.Split(text, []byte("\n---\n")) {
+			for part := range bytes.SplitSeq(text, []byte("\n---\n")) {
 				var role rbacv1.ClusterRole
 				must(t, yaml.Unmarshal(part, &role))
 				rules = append(rules, role.Rules...)

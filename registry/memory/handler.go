@@ -22,8 +22,8 @@ const (
 
 // serve answers at the address until unserve is called. An address that is taken, as by the registry that this one replaces, is tried
 // again.
-func (r *Registry) serve(address string, logger *slog.Logger) {
-	ctx, end := context.WithCancel(context.Background())
+func (r *Registry) serve(ctx context.Context, address string, logger *slog.Logger) {
+	ctx, end := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	r.unserve = func() {
 		end()

@@ -48,13 +48,13 @@ var (
 
 // New makes an empty registry, which serves its entries at the endpoint, host:port, if there is one. It has nothing to reach and nothing
 // to choose, so tls, auth or options in the configuration is an error with the field.
-func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
+func New(ctx context.Context, cfg registry.Config) (registry.Registry, error) {
 	if err := check(cfg); err != nil {
 		return nil, err
 	}
 	r := &Registry{entries: map[identity]registry.Entry{}, unserve: func() {}}
 	if cfg.Endpoint != "" {
-		r.serve(cfg.Endpoint, driverkit.Logger(cfg))
+		r.serve(context.WithoutCancel(ctx), cfg.Endpoint, driverkit.Logger(cfg))
 	}
 	return r, nil
 }
