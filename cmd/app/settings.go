@@ -19,7 +19,7 @@ func settings(all *registries) observe.Settings {
 	s := observe.Settings{
 		Cluster:           c.Cluster,
 		Registries:        make(registryclient.Registries, len(all.byName)),
-		RegisteredByApp:   map[string]bool{},
+		RegisteredByApp:   c.RegisteredByApp(),
 		ReaderLag:         map[string]time.Duration{},
 		DefaultRegistries: c.DefaultRegistries,
 		Drain:             c.Drain,
@@ -33,7 +33,6 @@ func settings(all *registries) observe.Settings {
 	}
 	for name, o := range all.byName {
 		s.Registries[name] = o.client
-		s.RegisteredByApp[name] = c.Registries[name].RegisteredByApp
 		if s.ReaderLag[name] = o.client.ReaderLag(); c.Registries[name].ReaderLag != nil {
 			s.ReaderLag[name] = *c.Registries[name].ReaderLag
 		}

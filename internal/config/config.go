@@ -124,6 +124,15 @@ func (c *Config) Watches(namespace string) bool {
 	return len(c.Namespaces) == 0 || slices.Contains(c.Namespaces, namespace)
 }
 
+// RegisteredByApp reports for each registry whether applications register themselves there, unless a pod says otherwise.
+func (c *Config) RegisteredByApp() map[string]bool {
+	by := make(map[string]bool, len(c.Registries))
+	for name, r := range c.Registries {
+		by[name] = r.RegisteredByApp
+	}
+	return by
+}
+
 // RegistryNames returns the names of all registries, sorted.
 func (c *Config) RegistryNames() []string {
 	return slices.Sorted(maps.Keys(c.Registries))

@@ -360,7 +360,7 @@ func TestParseRefuses(t *testing.T) {
 		"a number as a tag":    {"1.10 would become 1.1", with("", `service: {tags: [1.10]}`), []string{"service.tags[0]", "a number", "a string, in quotes"}},
 		"metadata's typo":      {"the placeholders are listed", with("", `service: {metadata: {a: "{app}"}}`), []string{"service.metadata[a]", "{zone}, {region}, {label:KEY}"}},
 		"metadata's key":       {"no reader could take it", with("", `service: {metadata: {"a b": x}}`), []string{"service.metadata[a b]", "letters, digits"}},
-		"reserved metadata":    {"the mark is not the user's", with("", `service: {metadata: {rollcall-uid: x, zone: y}}`), []string{"service.metadata[rollcall-uid]", "service.metadata[zone]", "rollcall.dev/zone"}},
+		"reserved metadata":    {"the mark is not the user's", with("", `service: {metadata: {rollcall-uid: x, weight: heavy}}`), []string{"service.metadata[rollcall-uid]", "service.metadata[weight]", "from 1 to 10000"}},
 		"a number in metadata": {"1.10 would become 1.1", with("", `service: {metadata: {version: 1.10}}`), []string{"service.metadata[version]", "a number", "a string, in quotes"}},
 		"no value in metadata": {"a key alone says nothing", with("", `service: {metadata: {version: null}}`), []string{"service.metadata[version]", "remove the key"}},
 		"metadata as a list":   {"the kind is named", with("", `service: {metadata: [a]}`), []string{"service.metadata", "an array", "an object"}},

@@ -145,6 +145,9 @@ func (o *object) metadata(name string) map[string]service.ValueTemplate {
 		}
 		text, isText := as[string](o.validator, at, written[key], wantText)
 		value, err := service.ParseValueTemplate(text)
+		if err == nil {
+			err = service.CheckMetadata(key, value)
+		}
 		if err != nil && (isText || written[key] == nil) {
 			o.add(field.Invalid(at, text, err.Error()))
 		}

@@ -515,7 +515,7 @@ func TestEntriesChangeHands(t *testing.T) {
 
 func TestAnnotationSaysWhoRegisters(t *testing.T) {
 	t.Parallel()
-	by := func(who string) func(*corev1.Pod) { return annotated(service.AnnotationRegisteredBy, who) }
+	by := func(who string) func(*corev1.Pod) { return annotated(service.AnnotationRegistries, "default="+who) }
 	for name, tc := range map[string]struct {
 		reason  string
 		choose  func(*choices)
@@ -525,10 +525,10 @@ func TestAnnotationSaysWhoRegisters(t *testing.T) {
 	}{
 		"the application": {"it wins over the configuration", func(s *choices) { s.RegisteredByApp = nil }, "app", []string{appIn, writes}, ""},
 		"Rollcall":        {"it wins over the configuration", func(*choices) {}, "rollcall", []string{registers, writes}, ""},
-		"neither":         {"a typo must not leave a second entry", func(*choices) {}, "App", nil, `annotation rollcall.dev/registered-by: "App" is neither: write "app"`},
+		"neither":         {"a typo must not leave a second entry", func(*choices) {}, "App", nil, `annotation rollcall.dev/registries: "default=App" is neither: write default=app`},
 		"where it can't": {
 			"nothing could take it out later", func(s *choices) { s.Registries = only(s.Registries["default"].Calls); s.RegisteredByApp = nil }, "app", nil,
-			`annotation rollcall.dev/registered-by: the driver of registry "default" can't take an entry out`,
+			`annotation rollcall.dev/registries: the driver of registry "default" can't take an entry out`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -140,3 +140,19 @@ func TestEndThatCannotBeRead(t *testing.T) {
 		})
 	}
 }
+
+// TestUnknownName: a misspelt annotation has no effect, which a person has to know, and nothing waits for it.
+func TestUnknownName(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPods(1)[0]
+	w.changePod(pod, annotated("rollcall.dev/drian", "60s"))
+	w.reconcile(pod)
+	w.expectEvents("", "Warning UnknownName the pod has annotation rollcall.dev/drian, which Rollcall does not know: did you mean rollcall.dev/drain?")
+	w.reconcile(pod)
+	w.expectEvents("once")
+	w.expectInService(pod)
+	w.changePod(pod, func(pod *corev1.Pod) { delete(pod.Annotations, "rollcall.dev/drian") })
+	w.reconcile(pod)
+	w.expectEvents("it is mended", "Normal Resolved UnknownName ")
+}

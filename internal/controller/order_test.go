@@ -15,7 +15,9 @@ import (
 func TestPodWithAProblem(t *testing.T) {
 	t.Parallel()
 	problems := map[string]func(w *world, pod *corev1.Pod){
-		"InvalidPod": func(w *world, pod *corev1.Pod) { w.changePod(pod, annotated(service.AnnotationWeight, "heavy")) },
+		"InvalidPod": func(w *world, pod *corev1.Pod) {
+			w.changePod(pod, annotated(service.AnnotationMetadata, "weight=heavy"))
+		},
 		"ServiceClaimed": func(w *world, pod *corev1.Pod) {
 			w.namespace("older", func(n *corev1.Namespace) { n.CreationTimestamp.Time = testEpoch().Add(-time.Hour) })
 			w.cloneSet("web", inNamespace("older"), called("taken=8080"))

@@ -79,15 +79,14 @@ func TestInstanceCarriesItsAttributes(t *testing.T) {
 		s.Services.Metadata, s.Services.Tags = map[string]service.ValueTemplate{"where": where}, []service.ValueTemplate{where}
 	})
 	onNode := func(pod *corev1.Pod) { pod.Spec.NodeName = "node-1" }
-	pod := w.servingPod(w.cloneSet("web"), "web-1", onNode, annotated(service.AnnotationWeight, "10"))
+	pod := w.servingPod(w.cloneSet("web"), "web-1", onNode, annotated(service.AnnotationMetadata, "weight=10"))
 
 	want := w.instance(pod, "web", 8080)
 	want.Weight, want.Zone, want.Tags = 10, "eu-1a", []string{"eu-1/node-1"}
 	want.Metadata = map[string]string{"where": "eu-1/node-1"}
 	w.expectLastInstance("", want)
 
-	w.changePod(pod, annotated(service.AnnotationWeight, "20"), annotated(service.AnnotationTags, "primary"),
-		annotated(service.AnnotationMetadata, "version=2"))
+	w.changePod(pod, annotated(service.AnnotationTags, "primary"), annotated(service.AnnotationMetadata, "version=2,weight=20"))
 	w.reconciles(pod, "clients read of it; nothing has to be recorded", registers)
 	want.Weight, want.Tags = 20, []string{"eu-1/node-1", "primary"}
 	want.Metadata = map[string]string{"where": "eu-1/node-1", "version": "2"}
@@ -104,13 +103,13 @@ func TestInstanceCarriesItsAttributes(t *testing.T) {
 
 	w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
 	w.takeJournal()
-	w.changePod(pod, annotated(service.AnnotationWeight, "30"))
+	w.changePod(pod, annotated(service.AnnotationMetadata, "weight=30"))
 	w.reconciles(pod, "who is not given the instance need not know its weight")
 
-	w.changePod(pod, annotated(service.AnnotationWeight, "heavy"))
+	w.changePod(pod, annotated(service.AnnotationMetadata, "weight=heavy"))
 	w.kruiseMoves(pod, appspub.LifecycleStateUpdated)
 	w.reconciles(pod, "it can't be told what the pod wants")
-	w.expectEvents("", "Warning InvalidPod hook inPlaceUpdate waits: annotation rollcall.dev/weight")
+	w.expectEvents("", "Warning InvalidPod hook inPlaceUpdate waits: metadata weight: \"heavy\"")
 }
 
 func TestNodeChanges(t *testing.T) {

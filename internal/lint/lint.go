@@ -100,21 +100,16 @@ func ofDaemonSet(w *clusterstate.Workload, hooks lifecycle.Hooks, c *config.Conf
 
 // RegistersItself reports whether the application of pods with these annotations does so in one of their registries at least.
 func RegistersItself(annotations map[string]string, c *config.Config) bool {
-	names, _ := service.RegistriesOf(annotations, c.DefaultRegistries, c.RegistryNames()) // description returns the error
-	return slices.ContainsFunc(names, func(name string) bool {
-		itself, err := service.RegisteredByApp(annotations, c.Registries[name].RegisteredByApp)
-		return itself || err != nil
-	})
+	registries, err := service.RegistriesOf(annotations, c.DefaultRegistries, c.RegisteredByApp()) // description returns the error
+	return err != nil || slices.ContainsFunc(registries, func(r service.Registration) bool { return r.ByApp })
 }
 
 // Annotations returns a sentence for each annotation of Rollcall's domain that has no effect where it stands.
 func Annotations(w *clusterstate.Workload) []string {
 	var findings []string
-	for _, key := range slices.Sorted(maps.Keys(w.Template.Annotations)) {
-		if strings.HasPrefix(key, lifecycle.Domain) && key != lifecycle.AnnotationSkip && !slices.Contains(service.Annotations(), key) {
-			findings = append(findings, fmt.Sprintf("the template has annotation %s, which Rollcall does not read there: correct it, or remove it; "+
-				"it reads %s", key, strings.Join(service.Annotations(), ", ")))
-		}
+	in := lifecycle.Input{Pod: &corev1.Pod{ObjectMeta: w.Template.ObjectMeta}, Hooks: lifecycle.HooksOf(w.ForDecision(), lifecycle.Ownership{})}
+	if unknown := in.UnknownName(service.Annotations()); unknown != "" {
+		findings = append(findings, "the template has "+unknown)
 	}
 	for _, key := range slices.Sorted(maps.Keys(w.GetAnnotations())) {
 		if slices.Contains(service.Annotations(), key) {
@@ -160,11 +155,10 @@ func description(w *clusterstate.Workload, c *config.Config, of labels.Set) []st
 	template, subject := w.Template, w.Subject()
 	endpoints, endpointsErr := c.Service.EndpointsOf(subject)
 	_, attributesErr := c.Service.AttributesOf(subject)
-	_, registriesErr := service.RegistriesOf(template.Annotations, c.DefaultRegistries, c.RegistryNames())
-	_, byErr := service.RegisteredByApp(template.Annotations, false)
+	_, registriesErr := service.RegistriesOf(template.Annotations, c.DefaultRegistries, c.RegisteredByApp())
 	_, drainErr := service.DrainOf(template.Annotations, c.Drain)
 	var findings []string
-	if err := errors.Join(endpointsErr, attributesErr, registriesErr, byErr, drainErr); err != nil {
+	if err := errors.Join(endpointsErr, attributesErr, registriesErr, drainErr); err != nil {
 		findings = strings.Split(err.Error(), "\n")
 	}
 	return append(slices.Compact(findings), notAllowed(w.GetNamespace(), c.Service.Allowed, of, endpoints)...)

@@ -94,7 +94,7 @@ func (o *Observer) Look(ctx context.Context, id lifecycle.PodID, settings *Setti
 
 // place adds where the pod runs and belongs.
 func (o *Observer) place(ctx context.Context, f *Facts) error {
-	pod, now := f.Input.Pod, o.Clock.Now()
+	pod, now, rules := f.Input.Pod, o.Clock.Now(), &f.Settings.Rules
 	f.Memory.ReadOut(f.Input.Record.OutSince, now)
 	node, err := clusterstate.NodeOf(ctx, o.Client, pod)
 	if err != nil {
@@ -109,9 +109,11 @@ func (o *Observer) place(ctx context.Context, f *Facts) error {
 	if why := lifecycle.UnreadableEnd(pod, node); why != "" && f.Warning.Reason == "" {
 		f.Warning = waiting.Blocker{Reason: reason.InvalidEnd, Message: why}
 	}
+	if unknown := f.Input.UnknownName(service.Annotations()); unknown != "" && f.Warning.Reason == "" {
+		f.Warning = waiting.Blocker{Reason: reason.UnknownName, Message: "the pod has " + unknown}
+	}
 	f.Input.Ending, f.EndChanges = lifecycle.EndOf(pod, node, now).Ending(now, f.Drain)
 	// Counted as it was just read, so never more pods than the threshold are taken out.
-	rules := &f.Settings.Rules
 	o.State.Panics.Refresh(f.Input, rules)
 	f.Panic = o.State.Panics.Of(pod.Namespace, f.Input.Record, rules)
 	f.Input.KeepUnready = rules.PanicThreshold == 0 || f.Panic.Service != ""

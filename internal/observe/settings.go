@@ -37,7 +37,10 @@ type Settings struct {
 // Completed returns the settings, ready for use.
 func (s *Settings) Completed() *Settings {
 	completed := *s
-	completed.everywhere = s.allSources()
+	completed.everywhere, completed.RegisteredByApp = s.allSources(), make(map[string]bool, len(s.Registries))
+	for name := range s.Registries {
+		completed.RegisteredByApp[name] = s.RegisteredByApp[name]
+	}
 	return &completed
 }
 
@@ -69,21 +72,19 @@ func (s *Settings) allSources() (all []lifecycle.Source) {
 
 // sourcesOf returns the registries of a pod, and who writes there.
 func (s *Settings) sourcesOf(annotations map[string]string) ([]lifecycle.Source, error) {
-	names, err := service.RegistriesOf(annotations, s.DefaultRegistries, s.Registries.Names())
-	problems, sources := []error{err}, make([]lifecycle.Source, len(names))
-	for i, name := range names {
-		sources[i].Registry = name
-		byApp, err := service.RegisteredByApp(annotations, s.RegisteredByApp[name])
+	registries, err := service.RegistriesOf(annotations, s.DefaultRegistries, s.RegisteredByApp)
+	problems, sources := []error{err}, make([]lifecycle.Source, len(registries))
+	for i, r := range registries {
+		sources[i].Registry = r.Registry
 		switch {
-		case !byApp:
-		case s.Registries[name].AppEntries() != nil:
+		case !r.ByApp:
+		case s.Registries[r.Registry].AppEntries() != nil:
 			sources[i].Writer = lifecycle.Application
 		default:
-			err = fmt.Errorf("annotation %s: the driver of registry %q can't take an entry out of rotation that an application wrote: "+
-				"remove the annotation, and turn off the application's own registration as docs/self-registration.md says",
-				service.AnnotationRegisteredBy, name)
+			problems = append(problems, fmt.Errorf("annotation %s: the driver of registry %q can't take an entry out of rotation that an "+
+				"application wrote: remove =app, and turn off the application's own registration as docs/self-registration.md says",
+				service.AnnotationRegistries, r.Registry))
 		}
-		problems = append(problems, err)
 	}
 	return sources, errors.Join(problems...)
 }

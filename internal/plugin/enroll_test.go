@@ -122,7 +122,7 @@ func TestEnrollTellsWhichEntriesAreNotFound(t *testing.T) {
 	bubble.Each(t, map[string]row{
 		"none is found":             {reason: "nobody is to meet it first at a scale-in", configuration: byApp, warns: true},
 		"Rollcall registers":        {reason: "there is no entry to be found", configuration: configText},
-		"the pod's application":     {reason: "the annotation wins", configuration: configText, annotations: map[string]string{"rollcall.dev/registered-by": "app"}, warns: true},
+		"the pod's application":     {reason: "the annotation wins", configuration: configText, annotations: map[string]string{"rollcall.dev/registries": "default=app"}, warns: true},
 		"it is not ready":           {reason: "its application may have yet to start", configuration: byApp, unready: true},
 		"found":                     {reason: "a manager has looked", configuration: byApp, record: found + "}"},
 		"found soon":                {reason: "it takes a moment", configuration: byApp, later: found + "}"},

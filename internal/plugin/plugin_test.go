@@ -449,10 +449,10 @@ func TestLint(t *testing.T) {
 		"a DaemonSet without the state":     {reason: "Rollcall watches pods with a state", text: unseen},
 		"a DaemonSet that registers itself": {reason: "its first state is PreparingDelete", text: unseen, configuration: registersItself},
 		"a DaemonSet that says so": {
-			reason: "the annotation wins", text: strings.Replace(unseen, "metadata: {labels", "metadata: {annotations: {rollcall.dev/registered-by: app}, labels", 1),
+			reason: "the annotation wins", text: strings.Replace(unseen, "metadata: {labels", "metadata: {annotations: {rollcall.dev/registries: default=app}, labels", 1),
 		},
 		"a DaemonSet that says it does not": {
-			reason: "the annotation wins", text: strings.Replace(unseen, "metadata: {labels", "metadata: {annotations: {rollcall.dev/registered-by: rollcall}, labels", 1), configuration: registersItself,
+			reason: "the annotation wins", text: strings.Replace(unseen, "metadata: {labels", "metadata: {annotations: {rollcall.dev/registries: default=rollcall}, labels", 1), configuration: registersItself,
 		},
 		"a DaemonSet whose pods are not armed": {
 			reason: "Rollcall arms no pod that it does not see", text: strings.Replace(unseen, `, example.com/delete: "true"}`, "}", 1), configuration: registersItself,

@@ -66,6 +66,10 @@ const (
 	//
 	// What to do: write what the message says.
 	InvalidEnd Reason = "InvalidEnd"
+	// UnknownName: an annotation or a label of the pod begins with `rollcall.dev/`, and Rollcall does not know it. Nothing waits for it.
+	//
+	// What to do: correct or remove it in the workload's template.
+	UnknownName Reason = "UnknownName"
 	// ServiceClaimed: another namespace has the service name: pods of it are registered under the name, or were until
 	// five minutes ago, or it was created first among those whose workloads use the name.
 	//

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -50,44 +51,39 @@ type Attributes struct {
 	Metadata map[string]string
 }
 
-// AttributesOf joins all errors.
+// AttributesOf joins all errors. The metadata weight and zone are attributes of their own, for which registries have places:
+// "weight=100,version=v1" is a weight of 100 and one pair.
 func (r Rules) AttributesOf(s Subject) (Attributes, error) {
-	weight, weightErr := weightOf(s.Annotations)
-	zone, zoneErr := zoneOf(s)
 	tags, tagsErr := r.tagsOf(s)
 	metadata, metadataErr := r.metadataOf(s)
-	if err := errors.Join(weightErr, zoneErr, tagsErr, metadataErr); err != nil {
+	weight, weightErr := weightOf(metadata[registry.MetaWeight])
+	if err := errors.Join(tagsErr, metadataErr, weightErr); err != nil {
 		return Attributes{}, err
 	}
-	return Attributes{Weight: weight, Zone: zone, Tags: tags, Metadata: metadata}, nil
+	a := Attributes{Weight: weight, Zone: cmp.Or(metadata[registry.MetaZone], s.Node.Zone), Tags: tags}
+	delete(metadata, registry.MetaWeight)
+	delete(metadata, registry.MetaZone)
+	if len(metadata) > maxMetadata {
+		return Attributes{}, fmt.Errorf("annotation %s and service.metadata give %d pairs: write at most %d", AnnotationMetadata,
+			len(metadata), maxMetadata)
+	}
+	if len(metadata) > 0 {
+		a.Metadata = metadata
+	}
+	return a, nil
 }
 
-func weightOf(annotations map[string]string) (int, error) {
-	written, ok := annotations[AnnotationWeight]
-	if !ok {
+// weightOf returns 0 for nothing.
+func weightOf(written string) (int, error) {
+	if written == "" {
 		return 0, nil
 	}
-	weight, err := strconv.ParseUint(strings.TrimSpace(written), 10, 16)
+	weight, err := strconv.ParseUint(written, 10, 16)
 	if err != nil || weight == 0 || weight > MaxWeight {
-		return 0, fmt.Errorf("annotation %s: %q is not a weight: write a whole number from 1 to %d", AnnotationWeight, written,
-			MaxWeight)
+		return 0, fmt.Errorf("metadata %s: %q is not a weight: write a whole number from 1 to %d in annotation %s or service.metadata",
+			registry.MetaWeight, written, MaxWeight, AnnotationMetadata)
 	}
 	return int(weight), nil
-}
-
-func zoneOf(s Subject) (string, error) {
-	written, ok := s.Annotations[AnnotationZone]
-	if !ok {
-		return s.Node.Zone, nil
-	}
-	zone := strings.TrimSpace(written)
-	if zone == "" {
-		return "", fmt.Errorf("annotation %s is empty: write the name of a zone, or remove the annotation", AnnotationZone)
-	}
-	if err := checkText("the zone", zone, maxValueLength); err != nil {
-		return "", fmt.Errorf("annotation %s: %w", AnnotationZone, err)
-	}
-	return zone, nil
 }
 
 func (r Rules) tagsOf(s Subject) ([]string, error) {
@@ -146,13 +142,6 @@ func (r Rules) metadataOf(s Subject) (map[string]string, error) {
 		maps.Copy(metadata, pairs)
 	}
 	maps.DeleteFunc(metadata, func(_, value string) bool { return value == "" })
-	if len(metadata) > maxMetadata {
-		return nil, fmt.Errorf("annotation %s and service.metadata give %d pairs: write at most %d", AnnotationMetadata,
-			len(metadata), maxMetadata)
-	}
-	if len(metadata) == 0 {
-		return nil, nil
-	}
 	return metadata, nil
 }
 
@@ -179,18 +168,14 @@ func parseMetadata(written string) (map[string]string, error) {
 	return pairs, nil
 }
 
-// CheckMetadataKey refuses a key that clients can't read or that Rollcall writes.
+// CheckMetadataKey refuses a key that clients can't read, or of the mark. [registry.MetaZone] and [registry.MetaWeight] are for users.
 func CheckMetadataKey(key string) error {
 	switch {
 	case len(key) > maxKeyLength:
 		return fmt.Errorf("the key has %d bytes: write at most %d", len(key), maxKeyLength)
 	case !keys.MatchString(key):
 		return fmt.Errorf("%q is not a key: write letters, digits, - _ or . that begin with a letter", key)
-	case key == registry.MetaZone:
-		return fmt.Errorf("key %s is written by Rollcall itself: set annotation %s", key, AnnotationZone)
-	case key == registry.MetaWeight:
-		return fmt.Errorf("key %s is written by Rollcall itself: set annotation %s", key, AnnotationWeight)
-	case registry.ReservedMeta(key):
+	case key != registry.MetaZone && key != registry.MetaWeight && registry.ReservedMeta(key):
 		return fmt.Errorf("key %s is written by Rollcall itself: choose another key", key)
 	}
 	return nil
@@ -222,6 +207,15 @@ func ParseValueTemplate(s string) (ValueTemplate, error) {
 		return "", err
 	}
 	return ValueTemplate(s), checkValueTemplate(s)
+}
+
+// CheckMetadata refuses a value that no pod can have: a weight of "heavy".
+func CheckMetadata(key string, value ValueTemplate) error {
+	if key != registry.MetaWeight || strings.Contains(string(value), "{") {
+		return nil
+	}
+	_, err := weightOf(string(value))
+	return err
 }
 
 func checkValueTemplate(s string) error {

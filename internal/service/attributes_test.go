@@ -2,7 +2,6 @@ package service
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -31,21 +30,23 @@ func TestAttributesOf(t *testing.T) {
 		wantErr  []string
 	}
 	expect.Each(t, map[string]row{
-		"nothing":          {reason: "nothing was said and nothing is known"},
-		"the node's zone":  {reason: "the node knows where it is", subject: Subject{Node: node}, want: Attributes{Zone: "eu-1a"}},
-		"a zone":           {reason: "the annotation wins", subject: Subject{Node: node, Annotations: map[string]string{AnnotationZone: " here "}}, want: Attributes{Zone: "here"}},
-		"an empty zone":    {reason: "an annotation that says nothing is a mistake", subject: annotated(AnnotationZone, " "), wantErr: []string{AnnotationZone, "remove the annotation"}},
-		"a zone too long":  {reason: "Consul takes 512 bytes", subject: annotated(AnnotationZone, strings.Repeat("z", 513)), wantErr: []string{AnnotationZone, "513 bytes", "at most 512"}},
-		"a zone of dirt":   {reason: "a log would break", subject: annotated(AnnotationZone, "a\nb"), wantErr: []string{AnnotationZone, "can't be printed"}},
-		"a weight":         {reason: "spaces do not matter", subject: annotated(AnnotationWeight, " 100 "), want: Attributes{Weight: 100}},
-		"the least weight": {reason: "it is the first that is allowed", subject: annotated(AnnotationWeight, "1"), want: Attributes{Weight: 1}},
-		"the most weight":  {reason: "it is the last that is allowed", subject: annotated(AnnotationWeight, "10000"), want: Attributes{Weight: 10000}},
-		"weight zero":      {reason: "out of service is said by hooks, not by weights", subject: annotated(AnnotationWeight, "0"), wantErr: []string{AnnotationWeight, `"0"`, "from 1 to 10000"}},
-		"too much weight":  {reason: "registries' ranges differ, and this fits into all", subject: annotated(AnnotationWeight, "10001"), wantErr: []string{"from 1 to 10000"}},
-		"weight overflow":  {reason: "no int16 holds it", subject: annotated(AnnotationWeight, "99999999999999999999"), wantErr: []string{"from 1 to 10000"}},
-		"negative weight":  {reason: "it means nothing", subject: annotated(AnnotationWeight, "-1"), wantErr: []string{"from 1 to 10000"}},
-		"a broken weight":  {reason: "weights are relative, so whole numbers do", subject: annotated(AnnotationWeight, "0.5"), wantErr: []string{"whole number"}},
-		"an empty weight":  {reason: "an annotation that says nothing is a mistake", subject: annotated(AnnotationWeight, ""), wantErr: []string{"whole number"}},
+		"nothing":                   {reason: "nothing was said and nothing is known"},
+		"the node's zone":           {reason: "the node knows where it is", subject: Subject{Node: node}, want: Attributes{Zone: "eu-1a"}},
+		"a zone":                    {reason: "the annotation wins", subject: Subject{Node: node, Annotations: map[string]string{AnnotationMetadata: "zone= here "}}, want: Attributes{Zone: "here"}},
+		"an empty zone":             {reason: "the pair is taken out, and the node's holds", metadata: map[string]ValueTemplate{"zone": "x"}, subject: Subject{Node: node, Annotations: map[string]string{AnnotationMetadata: "zone="}}, want: Attributes{Zone: "eu-1a"}},
+		"a zone too long":           {reason: "Consul takes 512 bytes", subject: annotated(AnnotationMetadata, "zone="+strings.Repeat("z", 513)), wantErr: []string{AnnotationMetadata, "513 bytes", "at most 512"}},
+		"a zone of dirt":            {reason: "a log would break", subject: annotated(AnnotationMetadata, "zone=a\nb"), wantErr: []string{AnnotationMetadata, "can't be printed"}},
+		"a weight":                  {reason: "spaces do not matter", subject: annotated(AnnotationMetadata, " weight = 100 "), want: Attributes{Weight: 100}},
+		"the least weight":          {reason: "it is the first that is allowed", subject: annotated(AnnotationMetadata, "weight=1"), want: Attributes{Weight: 1}},
+		"the most weight":           {reason: "it is the last that is allowed", subject: annotated(AnnotationMetadata, "weight=10000"), want: Attributes{Weight: 10000}},
+		"weight zero":               {reason: "out of service is said by hooks, not by weights", subject: annotated(AnnotationMetadata, "weight=0"), wantErr: []string{AnnotationMetadata, `"0"`, "from 1 to 10000"}},
+		"too much weight":           {reason: "registries' ranges differ, and this fits into all", subject: annotated(AnnotationMetadata, "weight=10001"), wantErr: []string{"from 1 to 10000"}},
+		"weight overflow":           {reason: "no int16 holds it", subject: annotated(AnnotationMetadata, "weight=99999999999999999999"), wantErr: []string{"from 1 to 10000"}},
+		"negative weight":           {reason: "it means nothing", subject: annotated(AnnotationMetadata, "weight=-1"), wantErr: []string{"from 1 to 10000"}},
+		"a broken weight":           {reason: "weights are relative, so whole numbers do", subject: annotated(AnnotationMetadata, "weight=0.5"), wantErr: []string{"whole number"}},
+		"an empty weight":           {reason: "the pair is taken out", metadata: map[string]ValueTemplate{"weight": "5"}, subject: annotated(AnnotationMetadata, "weight="), want: Attributes{}},
+		"a weight by label":         {reason: "a rule gives it to each pod", metadata: map[string]ValueTemplate{"weight": "{label:weight}", "zone": "{region}-x"}, subject: Subject{Node: node, Labels: map[string]string{"weight": "7"}}, want: Attributes{Weight: 7, Zone: "eu-1-x"}},
+		"a label that is no weight": {reason: "the rule is named", metadata: map[string]ValueTemplate{"weight": "{label:weight}"}, subject: Subject{Labels: map[string]string{"weight": "heavy"}}, wantErr: []string{"weight", `"heavy"`, "service.metadata"}},
 		"tags": {
 			reason: "spaces around do not matter, and neither does the order", subject: annotated(AnnotationTags, " primary, http ,http"),
 			want: Attributes{Tags: []string{"http", "primary"}},
@@ -88,8 +89,6 @@ func TestAttributesOf(t *testing.T) {
 		"a key of digits":  {reason: "it would be no name in XML", subject: annotated(AnnotationMetadata, "1a=1"), wantErr: []string{"begin with a letter"}},
 		"Spring's keys":    {reason: "Spring Boot Admin reads user.name", subject: annotated(AnnotationMetadata, "user.name=x,a-b_C9=y"), want: Attributes{Metadata: map[string]string{"user.name": "x", "a-b_C9": "y"}}},
 		"a reserved key":   {reason: "a pod must not fake its owner", subject: annotated(AnnotationMetadata, "rollcall-uid=1"), wantErr: []string{"key rollcall-uid is written by Rollcall itself", "choose another"}},
-		"a zone as a pair": {reason: "there is an annotation for it", subject: annotated(AnnotationMetadata, "zone=1"), wantErr: []string{"set annotation rollcall.dev/zone"}},
-		"weight as a pair": {reason: "there is an annotation for it", subject: annotated(AnnotationMetadata, "weight=1"), wantErr: []string{"set annotation rollcall.dev/weight"}},
 		"a key too long":   {reason: "Consul takes 128 bytes", subject: annotated(AnnotationMetadata, strings.Repeat("k", 129)+"=1"), wantErr: []string{"129 bytes", "at most 128"}},
 		"a value too long": {reason: "Consul takes 512 bytes", subject: annotated(AnnotationMetadata, "a="+strings.Repeat("v", 513)), wantErr: []string{"the value of a has 513 bytes", "at most 512"}},
 		"a value of dirt":  {reason: "JSON would change it silently", subject: annotated(AnnotationMetadata, "a=\xff"), wantErr: []string{"the value of a", "UTF-8"}},
@@ -104,7 +103,7 @@ func TestAttributesOf(t *testing.T) {
 		},
 		"the node's zone in a pair": {
 			reason: "{zone} is what the node says, whatever the pod says", metadata: map[string]ValueTemplate{"rack": "{zone}"},
-			subject: Subject{Node: node, Annotations: map[string]string{AnnotationZone: "here"}},
+			subject: Subject{Node: node, Annotations: map[string]string{AnnotationMetadata: "zone=here"}},
 			want:    Attributes{Zone: "here", Metadata: map[string]string{"rack": "eu-1a"}},
 		},
 		"an empty placeholder": {
@@ -131,8 +130,8 @@ func TestAttributesOf(t *testing.T) {
 		},
 		"all wrong": {
 			reason:  "one look must be enough",
-			subject: Subject{Annotations: map[string]string{AnnotationWeight: "x", AnnotationZone: "", AnnotationTags: "", AnnotationMetadata: ","}},
-			wantErr: []string{AnnotationWeight, AnnotationZone, AnnotationTags, AnnotationMetadata},
+			subject: Subject{Annotations: map[string]string{AnnotationTags: "", AnnotationMetadata: ","}},
+			wantErr: []string{AnnotationTags, AnnotationMetadata},
 		},
 	}, func(t *testing.T, tc row) {
 		got, err := Rules{Tags: tc.tags, Metadata: tc.metadata}.AttributesOf(tc.subject)
@@ -156,29 +155,34 @@ func TestParseValueTemplateRefuses(t *testing.T) {
 
 func TestRegistriesOf(t *testing.T) {
 	t.Parallel()
-	known := []string{"old", "new", "other"}
-	t.Cleanup(func() {
-		expect.Equal(t, []string{"old", "new", "other"}, known, "what was given changed")
-	})
 	type row struct {
 		reason  string
-		written map[string]string
-		want    []string
+		written string // - for no annotation
+		want    []Registration
 		wantErr []string
 	}
 	expect.Each(t, map[string]row{
-		"none":            {reason: "the default holds, sorted", want: []string{"new", "old"}},
-		"one":             {reason: "the annotation wins", written: map[string]string{AnnotationRegistries: "other"}, want: []string{"other"}},
-		"several":         {reason: "spaces and order do not matter", written: map[string]string{AnnotationRegistries: " old ,new"}, want: []string{"new", "old"}},
-		"empty":           {reason: "an annotation that says nothing is a mistake", written: map[string]string{AnnotationRegistries: ""}, wantErr: []string{AnnotationRegistries, "empty", "new, old, other"}},
-		"trailing comma":  {reason: "a name was forgotten", written: map[string]string{AnnotationRegistries: "old,"}, wantErr: []string{AnnotationRegistries, "empty"}},
-		"twice":           {reason: "one of them is a mistake", written: map[string]string{AnnotationRegistries: "old,new, old"}, wantErr: []string{AnnotationRegistries, "old occurs twice"}},
-		"unknown":         {reason: "the known ones are listed", written: map[string]string{AnnotationRegistries: "old,newer"}, wantErr: []string{AnnotationRegistries, `"newer" is not a registry`, "new, old, other"}},
-		"another's case":  {reason: "names are lower-case", written: map[string]string{AnnotationRegistries: "Old"}, wantErr: []string{`"Old" is not a registry`}},
-		"another comma":   {reason: "; is part of a name", written: map[string]string{AnnotationRegistries: "old;new"}, wantErr: []string{`"old;new" is not`}},
-		"another's words": {reason: "other annotations do not count", written: map[string]string{AnnotationZone: "other"}, want: []string{"new", "old"}},
+		"none":           {"the default holds, sorted", "-", []Registration{{"new", true}, {"old", false}}, nil},
+		"one":            {"the annotation wins", "other", []Registration{{"other", false}}, nil},
+		"several":        {"spaces and order do not matter", " old ,new", []Registration{{"new", true}, {"old", false}}, nil},
+		"app":            {"the pod wins, spaces or not", "old = app ,new", []Registration{{"new", true}, {"old", true}}, nil},
+		"rollcall":       {"the pod wins", "new=rollcall", []Registration{{"new", false}}, nil},
+		"another writer": {"a typo must not pass", "new=App", nil, []string{AnnotationRegistries, `"new=App"`, "write new=app", "new=rollcall"}},
+		"no writer":      {"it says nothing", "new=", nil, []string{AnnotationRegistries, "write new=app"}},
+		"empty":          {"an annotation that says nothing is a mistake", "", nil, []string{AnnotationRegistries, "empty", "new, old, other"}},
+		"trailing comma": {"a name was forgotten", "old,", nil, []string{AnnotationRegistries, "empty"}},
+		"twice":          {"one of them is a mistake", "old,new, old", nil, []string{AnnotationRegistries, "old occurs twice"}},
+		"twice, by whom": {"one of them is a mistake", "old,old=app", nil, []string{"old occurs twice"}},
+		"a writer alone": {"no registry may have that name", "app", nil, []string{`"app" is not a registry`, "new, old, other", "=app"}},
+		"unknown":        {"the known ones are listed", "old,newer", nil, []string{AnnotationRegistries, `"newer" is not a registry`, "new, old, other"}},
+		"another's case": {"names are lower-case", "Old", nil, []string{`"Old" is not a registry`}},
+		"another comma":  {"; is part of a name", "old;new", nil, []string{`"old;new" is not`}},
 	}, func(t *testing.T, tc row) {
-		got, err := RegistriesOf(tc.written, []string{"old", "new"}, known)
+		annotations := map[string]string{AnnotationTags: "other"}
+		if tc.written != "-" {
+			annotations[AnnotationRegistries] = tc.written
+		}
+		got, err := RegistriesOf(annotations, []string{"old", "new"}, map[string]bool{"old": false, "new": true, "other": false})
 		expectError(t, tc.reason, err, tc.wantErr)
 		expect.Equal(t, tc.want, got, "%s", tc.reason)
 	})
@@ -192,20 +196,17 @@ func FuzzAnnotations(f *testing.F) {
 	rules := Rules{Port: 80, Metadata: map[string]ValueTemplate{}}
 	f.Fuzz(func(t *testing.T, text string) {
 		annotations := map[string]string{}
-		for _, key := range []string{AnnotationWeight, AnnotationZone, AnnotationMetadata, AnnotationRegistries, AnnotationServices, AnnotationDrain} {
+		for _, key := range []string{AnnotationMetadata, AnnotationRegistries, AnnotationServices, AnnotationDrain} {
 			annotations[key] = text
 		}
 		s := Subject{Workload: "web", Annotations: annotations}
 		_, _ = rules.EndpointsOf(s)
 		_, _ = DrainOf(annotations, 0)
-		if names, err := RegistriesOf(annotations, nil, []string{"new", "old"}); err == nil && (len(names) == 0 || !slices.IsSorted(names)) {
-			t.Errorf("%q gives registries %q", text, names)
+		if all, err := RegistriesOf(annotations, nil, map[string]bool{"new": false, "old": true}); err == nil && len(all) == 0 {
+			t.Errorf("%q gives no registry", text)
 		}
-		for _, key := range []string{AnnotationWeight, AnnotationZone, AnnotationMetadata} {
-			got, err := rules.AttributesOf(Subject{Annotations: map[string]string{key: text}})
-			if err == nil {
-				expectFits(t, got)
-			}
+		if got, err := rules.AttributesOf(Subject{Annotations: map[string]string{AnnotationMetadata: text}}); err == nil {
+			expectFits(t, got)
 		}
 	})
 }

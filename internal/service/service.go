@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,14 +18,11 @@ import (
 
 // What a pod's author sets. Each wins over the configuration or the node; metadata wins key by key, and tags are added.
 const (
-	AnnotationServices     = "rollcall.dev/services"      // web=8080,admin=9090
-	AnnotationDrain        = "rollcall.dev/drain"         // 15s
-	AnnotationRegistries   = "rollcall.dev/registries"    // old,new
-	AnnotationRegisteredBy = "rollcall.dev/registered-by" // app or rollcall
-	AnnotationWeight       = "rollcall.dev/weight"        // 100, relative to the service's other pods
-	AnnotationZone         = "rollcall.dev/zone"          // eu-1a
-	AnnotationTags         = "rollcall.dev/tags"          // primary,http
-	AnnotationMetadata     = "rollcall.dev/metadata"      // version=v1,team=a
+	AnnotationServices   = "rollcall.dev/services"   // web=8080,admin=9090
+	AnnotationDrain      = "rollcall.dev/drain"      // 15s
+	AnnotationRegistries = "rollcall.dev/registries" // old,new=app
+	AnnotationTags       = "rollcall.dev/tags"       // primary,http
+	AnnotationMetadata   = "rollcall.dev/metadata"   // version=v1,zone=eu-1a,weight=100
 )
 
 // annotationDefaultContainer is set by service meshes when they inject a container.
@@ -33,8 +31,7 @@ const annotationDefaultContainer = "kubectl.kubernetes.io/default-container"
 
 // Annotations are those that people set on pods.
 func Annotations() []string {
-	return []string{AnnotationServices, AnnotationRegistries, AnnotationRegisteredBy, AnnotationDrain, AnnotationWeight, AnnotationZone,
-		AnnotationTags, AnnotationMetadata}
+	return []string{AnnotationServices, AnnotationRegistries, AnnotationDrain, AnnotationTags, AnnotationMetadata}
 }
 
 // maxEndpoints limits how long one pod holds up others.
@@ -117,42 +114,52 @@ func DrainOf(annotations map[string]string, def time.Duration) (time.Duration, e
 	return drain, nil
 }
 
-// RegistriesOf returns [AnnotationRegistries] if known, else an error; without it defaults. Sorted and unique.
-func RegistriesOf(annotations map[string]string, defaults, known []string) ([]string, error) {
+// Registration is a registry that a pod is in, and whether the pod's application registers itself there.
+type Registration struct {
+	Registry string
+	ByApp    bool
+}
+
+// RegistriesOf returns [AnnotationRegistries] if known, else an error; without it defaults. Sorted and unique. known are all registries,
+// and whether applications register themselves there unless the annotation says otherwise: "old,new=app".
+func RegistriesOf(annotations map[string]string, defaults []string, known map[string]bool) ([]Registration, error) {
 	written, ok := annotations[AnnotationRegistries]
 	if !ok {
-		return slices.Compact(slices.Sorted(slices.Values(defaults))), nil
-	}
-	help := fmt.Sprintf("the configuration has %s; write one, or several with commas",
-		strings.Join(slices.Sorted(slices.Values(known)), ", "))
-	names, err := itemsOf(written, help)
-	for i, name := range names {
-		if !slices.Contains(known, name) {
-			err = fmt.Errorf("%q is not a registry: %s", name, help)
-		} else if slices.Contains(names[:i], name) {
-			err = fmt.Errorf("%s occurs twice: remove one", name)
+		all := make([]Registration, 0, len(defaults))
+		for _, name := range slices.Compact(slices.Sorted(slices.Values(defaults))) {
+			all = append(all, Registration{name, known[name]})
 		}
+		return all, nil
 	}
+	all, err := parseRegistries(written, known)
 	if err != nil {
 		return nil, fmt.Errorf("annotation %s: %w", AnnotationRegistries, err)
 	}
-	slices.Sort(names)
-	return names, nil
+	slices.SortFunc(all, func(a, b Registration) int { return strings.Compare(a.Registry, b.Registry) })
+	return all, nil
 }
 
-// RegisteredByApp reports whether the application registers itself: by [AnnotationRegisteredBy], else registrySays.
-func RegisteredByApp(annotations map[string]string, registrySays bool) (bool, error) {
-	written, ok := annotations[AnnotationRegisteredBy]
-	switch {
-	case !ok:
-		return registrySays, nil
-	case strings.TrimSpace(written) == "app":
-		return true, nil
-	case strings.TrimSpace(written) == "rollcall":
-		return false, nil
+func parseRegistries(written string, known map[string]bool) (all []Registration, err error) {
+	help := fmt.Sprintf("the configuration has %s; write one, or several with commas, each with =app behind it if the application registers "+
+		"itself there, or =rollcall", strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+	items, err := itemsOf(written, help)
+	for _, item := range items {
+		name, by, says := strings.Cut(item, "=")
+		name, by = strings.TrimSpace(name), strings.TrimSpace(by)
+		byApp, has := known[name]
+		switch {
+		case !has:
+			return nil, fmt.Errorf("%q is not a registry: %s", name, help)
+		case slices.ContainsFunc(all, func(r Registration) bool { return r.Registry == name }):
+			return nil, fmt.Errorf("%s occurs twice: remove one", name)
+		case says && by != "app" && by != "rollcall":
+			return nil, fmt.Errorf("%q is neither: write %s=app if the application registers itself there, or %s=rollcall", item, name, name)
+		case says:
+			byApp = by == "app"
+		}
+		all = append(all, Registration{name, byApp})
 	}
-	return false, fmt.Errorf(`annotation %s: %q is neither: write "app" where the application registers itself, or "rollcall"`,
-		AnnotationRegisteredBy, written)
+	return all, err
 }
 
 func parseServices(written string) ([]Endpoint, error) {

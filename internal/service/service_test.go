@@ -154,31 +154,6 @@ func TestEndpointsOfTheZeroTemplate(t *testing.T) {
 	}
 }
 
-func TestRegisteredByApp(t *testing.T) {
-	t.Parallel()
-	type row struct {
-		reason  string
-		written map[string]string
-		says    bool
-		want    bool
-		wantErr []string
-	}
-	expect.Each(t, map[string]row{
-		"none":         {reason: "the registry says it", says: true, want: true},
-		"none either":  {reason: "the registry says it"},
-		"app":          {reason: "the pod wins, spaces or not", written: map[string]string{AnnotationRegisteredBy: " app "}, want: true},
-		"rollcall":     {reason: "the pod wins", written: map[string]string{AnnotationRegisteredBy: "rollcall"}, says: true},
-		"another word": {reason: "a typo must not pass", written: map[string]string{AnnotationRegisteredBy: "App"}, says: true, wantErr: []string{AnnotationRegisteredBy, `"App"`, `write "app"`, `"rollcall"`}},
-		"empty":        {reason: "it says nothing", written: map[string]string{AnnotationRegisteredBy: ""}, wantErr: []string{AnnotationRegisteredBy}},
-	}, func(t *testing.T, tc row) {
-		got, err := RegisteredByApp(tc.written, tc.says)
-		expectError(t, tc.reason, err, tc.wantErr)
-		if got != tc.want {
-			t.Errorf("%s: got %t, want %t", tc.reason, got, tc.want)
-		}
-	})
-}
-
 func TestParseNameTemplateRefuses(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

@@ -32,8 +32,8 @@ import (
 
 // The names that docs/moving-over/README.md has.
 const (
-	shop, web       = "shop", "web"
-	registeredByKey = "rollcall.dev/registered-by"
+	shop, web     = "shop", "web"
+	registriesKey = "rollcall.dev/registries"
 )
 
 // TestMovingOver plays docs/moving-over/README.md by the commands that stand there, with each way back, on a real Consul in which
@@ -101,7 +101,7 @@ func (m *move) expectSteered() {
 	var pods corev1.PodList
 	expect.NoError(m, env.client.List(m.Context(), &pods, client.InNamespace(shop)))
 	for _, pod := range pods.Items {
-		m.expect(pod.Annotations[registeredByKey] == "app", "%s has %s=%q", pod.Name, registeredByKey, pod.Annotations[registeredByKey])
+		m.expect(pod.Annotations[registriesKey] == "default=app", "%s has %s=%q", pod.Name, registriesKey, pod.Annotations[registriesKey])
 	}
 }
 
@@ -193,7 +193,7 @@ func (m *move) runApps(port int) {
 		for ctx.Err() == nil {
 			running := map[string]string{}
 			for _, pod := range m.pods() {
-				if podserver.CanServe(&pod) && pod.Annotations[registeredByKey] != "rollcall" {
+				if podserver.CanServe(&pod) && pod.Annotations[registriesKey] != "default=rollcall" {
 					running[pod.Name] = pod.Status.PodIP
 				}
 			}
@@ -365,7 +365,7 @@ func (m *move) update(image, by string) {
 	set := &kruisev1alpha1.CloneSet{ObjectMeta: metav1.ObjectMeta{Namespace: shop, Name: web}}
 	expect.NoError(m.T, kube.Change(m.Context(), env.client, set, func() {
 		set.Spec.Template.Spec.Containers[0].Image = image
-		set.Spec.Template.Annotations = map[string]string{registeredByKey: by}
+		set.Spec.Template.Annotations = map[string]string{registriesKey: "default=" + by}
 	}))
 }
 
