@@ -8,7 +8,6 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
-	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/observe"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 )
@@ -23,7 +22,6 @@ func settings(all *registries) observe.Settings {
 		ReaderLag:         map[string]time.Duration{},
 		DefaultRegistries: c.DefaultRegistries,
 		Drain:             c.Drain,
-		Guard:             c.Guard == config.GuardAlways,
 		Rules: clusterstate.Rules{
 			Ownership:      c.Hooks,
 			Services:       c.Service,
@@ -36,8 +34,8 @@ func settings(all *registries) observe.Settings {
 		if s.ReaderLag[name] = o.client.ReaderLag(); c.Registries[name].ReaderLag != nil {
 			s.ReaderLag[name] = *c.Registries[name].ReaderLag
 		}
-		// Only the guard keeps what a pod left that goes unseen, where no list shows it.
-		s.Guard = s.Guard || c.Guard == config.GuardAuto && !o.client.Lists()
+		// Nothing else shows what a pod left that disappeared unseen.
+		s.Guard = s.Guard || !o.client.Lists()
 	}
 	return s
 }

@@ -29,14 +29,6 @@ const (
 	DefaultRegistry = "default"
 )
 
-// Values of guard.
-const (
-	// GuardAuto guards all pods where a registry can't list, and none otherwise.
-	GuardAuto   = "Auto"
-	GuardAlways = "Always"
-	GuardNever  = "Never"
-)
-
 // Config is a configuration that was checked. It is never changed: a reload makes another one.
 type Config struct {
 	Features
@@ -60,8 +52,6 @@ type Config struct {
 	PanicThreshold int
 	Resync         Resync
 	ProceedAfter   lifecycle.FailurePolicy
-	// Guard is [GuardAuto], [GuardAlways] or [GuardNever].
-	Guard string
 
 	// single is set where the file says registry, and not registries.
 	single bool

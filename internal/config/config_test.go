@@ -57,7 +57,6 @@ func TestParseDefaults(t *testing.T) {
 		Drain:             15 * time.Second,
 		PanicThreshold:    50,
 		Resync:            Resync{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")},
-		Guard:             "Auto",
 		Features:          Features{Evictions: Evictions{Limit: 10 * time.Minute, Name: "rollcall-evictions"}},
 		single:            true,
 	}
@@ -102,7 +101,6 @@ drain: 0s
 panicThreshold: 0%
 resync: {interval: 30s, maxRemovals: 5}
 proceedAfter: {preDelete: 90s, inPlaceUpdate: 5m}
-guard: Always
 enroll: true
 podCondition: true
 statusPage: true
@@ -147,7 +145,6 @@ audit: {path: /var/lib/audit.jsonl, maxSize: 2Mi}
 		PanicThreshold: 0,
 		Resync:         Resync{Interval: 30 * time.Second, MaxRemovals: intstr.FromInt32(5)},
 		ProceedAfter:   lifecycle.FailurePolicy{PreDelete: 90 * time.Second, InPlaceUpdate: 5 * time.Minute},
-		Guard:          "Always",
 		Features: Features{
 			Enroll: true, PodCondition: true, StatusPage: true,
 			Evictions: Evictions{Enabled: true, Limit: 2 * time.Minute, Name: "shop-evictions"},
@@ -209,7 +206,6 @@ evictions:
   enabled: true
   limit: 10m0s
   name: rollcall-evictions
-guard: Auto
 `
 	if diff := cmp.Diff(want, expectEffective(t, c)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -351,7 +347,6 @@ func TestParseRefuses(t *testing.T) {
 		"owned is Kruise's":    {"Kruise would hang or lose pods", with("example.com/*", "lifecycle.apps.kruise.io/*"), []string{"hooks.owned[0]", "belongs to"}},
 		"owned is k8s's":       {"a Job's finalizer would be removed", with("example.com/*", "batch.kubernetes.io/*"), []string{"hooks.owned[0]", "belongs to"}},
 		"owned is Rollcall's":  {"it is so in every configuration", with("example.com/*", "rollcall.dev/*"), []string{"hooks.owned[0]", "leave it out"}},
-		"a guard":              {"the known ones are listed", with("", "guard: maybe"), []string{"guard: Unsupported", `"Auto", "Always", "Never"`}},
 		"owned twice":          {"one is a mistake", with("[example.com/*]", "[a.io/b, a.io/b]"), []string{"hooks.owned[1]: Duplicate"}},
 		"newlyCreated wild":    {"a mark is one key", with("owned: ", "newlyCreated: [a.io/*]\n  owned: "), []string{"hooks.newlyCreated[0]", "example.com/registered"}},
 		"a template's typo":    {"the placeholders are listed", with("", `service: {name: "{app}"}`), []string{"service.name", "{label:KEY}"}},

@@ -45,7 +45,6 @@ func (c *Config) read(o *object, limits Limits) {
 		}
 	})
 	c.Features = o.features()
-	c.Guard = o.oneOf("guard", GuardAuto, GuardAlways, GuardNever)
 }
 
 func (o *object) cluster(name string) string {

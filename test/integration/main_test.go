@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 		if mark == markLeaveNothing {
 			os.Exit(leaveNothing())
 		}
-		app.Main(builtin.Registries()...)
+		app.Main(append(builtin.Registries(), app.WithRegistry("unlisted", newUnlisted))...)
 		return
 	}
 	os.Exit(run(m))
