@@ -33,7 +33,7 @@ const example = `
 image: {repository: rollcall}
 config:
   cluster: example
-  registry: {driver: http, endpoint: "https://registry.example.com", timeout: 5s, registeredBy: Rollcall}
+  registry: {driver: http, endpoint: "https://registry.example.com"}
 `
 
 // monitoring turns on what config/components/prometheus adds.
@@ -294,7 +294,7 @@ func TestChartRestartsTheManagersWhereTheyMustStartAnew(t *testing.T) {
 	if _, is := before.(string); !is {
 		t.Errorf("the checksum is %v, want a text", before)
 	}
-	const registry = `registry: {driver: http, endpoint: "https://registry.example.com", timeout: 5s, registeredBy: Rollcall}`
+	const registry = `registry: {driver: http, endpoint: "https://registry.example.com"}`
 	for _, c := range []struct {
 		reason, former, now string
 		restarts            bool

@@ -223,44 +223,77 @@ func TestManagerFindsItsConfiguration(t *testing.T) {
 
 func TestConfigurationIsAccepted(t *testing.T) {
 	t.Parallel()
-	got := configuration(t)
-	section := got.Registries[config.DefaultRegistry]
+	section := configuration(t).Registries[config.DefaultRegistry]
 	if section.Driver != "http" || section.Endpoint == "" {
 		t.Errorf("registry %+v, want driver http with an endpoint", section)
 	}
-	if got.Drain != config.DefaultDrain || section.Timeout != config.DefaultTimeout {
-		t.Errorf("drain %s and timeout %s, want the defaults %s and %s: what the file shows is what holds without it",
-			got.Drain, section.Timeout, config.DefaultDrain, config.DefaultTimeout)
+}
+
+// TestSmallestConfiguration: what a reader meets first is a whole configuration, and each line of it is required.
+func TestSmallestConfiguration(t *testing.T) {
+	t.Parallel()
+	for _, page := range []string{"../README.md", "../docs/configuration.md"} {
+		text, err := os.ReadFile(page)
+		expect.NoError(t, err)
+		_, after, _ := strings.Cut(string(text), "```yaml\n")
+		first, _, _ := strings.Cut(after, "```")
+		if _, err := config.Parse([]byte(first), config.Limits{Drivers: []string{"consul"}}); err != nil {
+			t.Errorf("%s: %v\n%s", page, err, first)
+		}
+		for line := range strings.Lines(first) {
+			if c, err := config.Parse([]byte(strings.Replace(first, line, "", 1)), config.Limits{Drivers: []string{"consul"}}); err == nil &&
+				c.Registries[config.DefaultRegistry].Endpoint != "" {
+				t.Errorf("%s: the first configuration works without %q", page, line)
+			}
+		}
 	}
+}
+
+// A comment that shows a default has to be true: with it the configuration is what it is without.
+func TestCommentedDefaultsAreThoseOfTheManager(t *testing.T) {
+	t.Parallel()
+	inForce := func(c *config.Config) string {
+		section := c.Registries[config.DefaultRegistry]
+		return fmt.Sprint(c.Namespaces, section.Timeout, section.RegisteredByApp, c.Service.Name, c.Drain, c.PanicThreshold, c.Resync)
+	}
+	shown := uncommented(t, "namespaces", "timeout", "registeredBy", "service", "name", "drain", "panicThreshold", "resync")
+	expect.Equal(t, inForce(configuration(t)), inForce(shown), "what is in force")
 }
 
 // A comment that shows a field is as good as documentation: it has to be true.
 func TestConfigurationIsAcceptedWithEachCommentedField(t *testing.T) {
 	t.Parallel()
+	got := uncommented(t, "tls", "caFile", "certFile", "keyFile", "auth", "tokenFile", "hooks", "service", "port", "metadata", "proceedAfter",
+		"enroll", "podCondition", "statusPage", "evictions", "traces", "audit")
+	section := got.Registries[config.DefaultRegistry]
+	if section.TLS.CAFile == "" || section.TLS.KeyFile == "" || section.Auth.TokenFile == "" || got.Service.Port == 0 ||
+		len(got.Service.Metadata) == 0 || len(got.Hooks.Owned) == 0 || got.Audit.Path == "" || !got.Evictions.Enabled || !got.Enroll {
+		t.Errorf("got %+v, want the fields that were commented", got)
+	}
+}
+
+// uncommented is the configuration of config/default with these of its commented fields.
+func uncommented(t *testing.T, fields ...string) *config.Config {
+	t.Helper()
 	var lines []string
 	shown := 0
 	for line := range strings.Lines(only[*corev1.ConfigMap](t).Data["config.yaml"]) {
 		before, field, _ := strings.Cut(line, "# ")
-		key := strings.TrimSpace(strings.SplitN(field, ":", 2)[0])
-		if slices.Contains([]string{"tls", "caFile", "certFile", "keyFile", "auth", "tokenFile", "port", "hooks", "metadata", "enroll", "podCondition", "statusPage", "evictions", "traces", "audit"}, key) {
+		if slices.Contains(fields, strings.TrimSpace(strings.SplitN(field, ":", 2)[0])) {
 			line = before + field
 			shown++
 		}
 		lines = append(lines, line)
 	}
-	if shown != 15 {
-		t.Fatalf("found %d commented fields, want 15", shown)
+	if shown != len(fields) {
+		t.Fatalf("found %d commented fields, want %q", shown, fields)
 	}
 	text := strings.Join(lines, "")
 	got, err := config.Parse([]byte(text), limits())
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	section := got.Registries[config.DefaultRegistry]
-	if section.TLS.CAFile == "" || section.TLS.KeyFile == "" || section.Auth.TokenFile == "" || got.Service.Port == 0 ||
-		len(got.Service.Metadata) == 0 || len(got.Hooks.Owned) == 0 || got.Audit.Path == "" || !got.Evictions.Enabled || !got.Enroll {
-		t.Errorf("got %+v, want the fields that were commented", got)
-	}
+	return got
 }
 
 func TestExamplesAreAccepted(t *testing.T) {
