@@ -20,7 +20,8 @@ func (in Input) UnknownName(described []string) string {
 		return !slices.Contains(described, key) && !slices.Contains(marks, key) && key != AnnotationSkip && key != AnnotationRecord &&
 			key != AnnotationEndsAt
 	}); key != "" {
-		return "annotation " + key + ", which Rollcall does not know: " + cmp.Or(meant(key, described), "known are "+strings.Join(described, ", "))
+		return "annotation " + key + ", which Rollcall does not know: " +
+			cmp.Or(meant(key, described), "known are "+strings.Join(described, ", "))
 	}
 	handlers := [...]string{LabelPreNormal, LabelInPlaceUpdate, LabelPreDelete}
 	key := firstOf(in.Pod.Labels, func(key string) bool {

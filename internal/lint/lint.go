@@ -107,7 +107,8 @@ func RegistersItself(annotations map[string]string, c *config.Config) bool {
 // Annotations returns a sentence for each annotation of Rollcall's domain that has no effect where it stands.
 func Annotations(w *clusterstate.Workload) []string {
 	var findings []string
-	in := lifecycle.Input{Pod: &corev1.Pod{ObjectMeta: w.Template.ObjectMeta}, Hooks: lifecycle.HooksOf(w.ForDecision(), lifecycle.Ownership{})}
+	born := &corev1.Pod{ObjectMeta: w.Template.ObjectMeta}
+	in := lifecycle.Input{Pod: born, Hooks: lifecycle.HooksOf(w.ForDecision(), lifecycle.Ownership{})}
 	if unknown := in.UnknownName(service.Annotations()); unknown != "" {
 		findings = append(findings, "the template has "+unknown)
 	}
