@@ -37,7 +37,7 @@ func TestNames(t *testing.T) {
 				return err
 			}
 			text, err := os.ReadFile(path)
-			for _, line := range strings.Split(string(text), "\n") {
+			for line := range strings.SplitSeq(string(text), "\n") {
 				if before, _, _ := strings.Cut(line, "//"); filepath.Ext(path) == ".go" { // comments have examples of wrong ones
 					line = before
 				}

@@ -30,7 +30,7 @@ func TestGuidesNameWhatExists(t *testing.T) {
 		flags = append(flags, name)
 	}
 	flags = append(flags, pluginFlags(t)...)
-	annotation := regexp.MustCompile(`\b(rollcall\.dev/[a-z-]*[a-z])`)
+	annotation := regexp.MustCompile(`\b(rollcall\.dev/[a-z-]*[a-z])\b`)
 	var inChart []string
 	for _, text := range pages(t, "../../charts/rollcall/templates/*.yaml") {
 		inChart = append(inChart, annotation.FindAllString(text, -1)...)

@@ -117,7 +117,7 @@ func TestStripWorkloadKeepsWhatIsRead(t *testing.T) {
 	full.ManagedFields = []metav1.ManagedFieldsEntry{
 		{Manager: "kubectl"}, {Manager: EnrollOwner, Operation: metav1.ManagedFieldsOperationUpdate}, {
 			Manager: EnrollOwner, Operation: metav1.ManagedFieldsOperationApply, APIVersion: "apps.kruise.io/v1alpha1", Time: &metav1.Time{},
-			FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{}}`)},
+			FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`),
 		}, {Manager: "argocd-controller", Operation: metav1.ManagedFieldsOperationApply},
 	}
 	full.Annotations[corev1.LastAppliedConfigAnnotation] = "{…}"

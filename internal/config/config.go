@@ -98,8 +98,8 @@ type Limits struct {
 	// Unknown is called with the path of each field that is not read. Nil refuses such a field, and one below hooks is always
 	// refused: it may say whose a pod is.
 	Unknown func(path string)
-	// Refused is called with what is wrong if the file can be read and nothing is wrong below hooks. The rest then counts as far as it can be read:
-	// refused namespaces are all, and a refused drain is negative. Nil refuses such a configuration, as a manager must.
+	// Refused is called with what is wrong if the file can be read and nothing is wrong below hooks. The rest then counts as far as it can
+	// be read: refused namespaces are all, and a refused drain is negative. Nil refuses such a configuration, as a manager must.
 	Refused func(error)
 }
 

@@ -50,7 +50,7 @@ func (p *Pod) ForeignNames(in lifecycle.Key) []string {
 // Uncached returns the pod as last cached, once it is no longer cached.
 func (p *Pod) Uncached() *corev1.Pod { return locked(p, func() *corev1.Pod { return p.pod.last }) }
 
-// Found: the cache has the pod, so its end will be noted.
+// Found notes that the cache has the pod, so its end will be noted.
 func (p *Pod) Found(address string, others []string) {
 	p.tracker.mu.Lock()
 	defer p.tracker.mu.Unlock()
@@ -78,7 +78,7 @@ func (p *Pod) Acknowledged(in lifecycle.Key, now time.Time) {
 	p.change(in, func(i Instance) Instance { return i.acknowledge(now) })
 }
 
-// PassedOn: another pod's application has the place, or none ever had. It reports whether that is new.
+// PassedOn notes that another pod's application has the place, or none ever had. It reports whether that is new.
 func (p *Pod) PassedOn(in lifecycle.Key, now time.Time) (news bool) {
 	p.change(in, func(i Instance) Instance {
 		if news = !i.Stands(lifecycle.Absent); news {
@@ -89,22 +89,22 @@ func (p *Pod) PassedOn(in lifecycle.Key, now time.Time) (news bool) {
 	return news
 }
 
-// Failed: the change may still be carried out until lands if it timed out; else lands is zero.
+// Failed notes that the change may still be carried out until lands if it timed out; else lands is zero.
 func (p *Pod) Failed(in lifecycle.Key, lands time.Time) {
 	p.change(in, func(i Instance) Instance { return i.fail(lands) })
 }
 
-// Confirmed: asked then, the registry said what is wanted.
+// Confirmed notes that the registry, asked then, said what is wanted.
 func (p *Pod) Confirmed(in lifecycle.Key, asked time.Time) {
 	p.change(in, func(i Instance) Instance { return i.confirm(asked) })
 }
 
-// Contradicted: the registry said something else than it acknowledged.
+// Contradicted notes that the registry said something else than it acknowledged.
 func (p *Pod) Contradicted(in lifecycle.Key, state registry.State) {
 	p.change(in, func(i Instance) Instance { return i.contradict(state) })
 }
 
-// Saw: asked then, the registry had an entry.
+// Saw notes that the registry, asked then, had an entry.
 func (p *Pod) Saw(in lifecycle.Key, asked time.Time) {
 	p.change(in, func(i Instance) Instance { return i.saw(asked) })
 }
@@ -124,12 +124,12 @@ func (p *Pod) OutAfterGone(in lifecycle.Key, since time.Time) {
 	})
 }
 
-// Given: clients are given it by an entry that no Rollcall has written, whatever was acknowledged.
+// Given notes that clients are given it by an entry that no Rollcall has written, whatever was acknowledged.
 func (p *Pod) Given(in lifecycle.Key) {
 	p.change(in, func(i Instance) Instance { i.given = true; return i })
 }
 
-// GivenNoMore: they are not. If they were, the drain begins now.
+// GivenNoMore notes that they are not. If they were, the drain begins now.
 func (p *Pod) GivenNoMore(in lifecycle.Key, now time.Time) {
 	p.tracker.mu.Lock()
 	defer p.tracker.mu.Unlock()

@@ -256,7 +256,7 @@ func (t *Tracker) hear(p *pod, in lifecycle.Key, said func(Instance) (after Inst
 	return news
 }
 
-// Returned: the configuration has the registry again. Nobody watched its entries, so no acknowledgement counts.
+// Returned notes that the configuration has the registry again. Nobody watched its entries, so no acknowledgement counts.
 func (t *Tracker) Returned(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
