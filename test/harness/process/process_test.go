@@ -17,7 +17,7 @@ const patience = time.Minute
 func TestProcessEndsWithItsLauncher(t *testing.T) {
 	t.Parallel()
 	l := NewLauncher()
-	p, err := Start(l, t.TempDir(), shell("sleeper", "sleep 600"))
+	p, err := Start(l, t.TempDir(), shell("sleeper", "exec sleep 600"))
 	expect.NoError(t, err)
 	if err := p.Crashed(); err != nil {
 		t.Fatalf("it did not start: %v", err)
