@@ -19,7 +19,7 @@ func TestVersionsAreThoseThatAreTested(t *testing.T) {
 	expect.NoError(t, err)
 	for _, row := range []string{
 		"| OpenKruise | " + pinned(t, "kruise*", `github\.com/openkruise/kruise`) + ": all scenarios |",
-		"| Kubernetes | " + pinned(t, "kubernetes", `k8s\.io/kubernetes`) + " |",
+		"| Kubernetes | " + pinned(t, "kubernetes-*", `k8s\.io/kubernetes`) + " |",
 	} {
 		if !strings.Contains(string(readme), row) {
 			t.Errorf("README.md lacks the row %s", row)

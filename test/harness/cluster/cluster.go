@@ -217,11 +217,11 @@ func (c *Cluster) prepare(ctx context.Context) error {
 	if c.ports, err = choosePorts(ctx); err != nil {
 		return err
 	}
-	root, err := cache.Dir(ctx, serversPath)
+	kruise, err := kruiseModule(ctx)
 	if err != nil {
 		return err
 	}
-	if c.kruiseDir, err = cache.ModuleDir(ctx, filepath.Join(root, kruiseFolder()), kruiseModule); err != nil {
+	if c.kruiseDir, err = cache.ModuleDir(ctx, kruise.Dir, kruise.Requires); err != nil {
 		return err
 	}
 	if c.authority, err = pki.NewAuthority(filepath.Join(c.dir, pkiDir), "rollcall-test-cluster"); err != nil {

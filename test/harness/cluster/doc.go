@@ -11,9 +11,9 @@
 //
 // # Servers
 //
-// Every server is built from the Go module pinned in servers/<name> (etcd's is beside the registries', in
-// harness/registries/servers), once, into $XDG_CACHE_HOME/rollcall/servers (~/.cache where it is not set). A
-// cold build takes minutes, and says what it is doing.
+// Every server is built from the Go module pinned in servers/<name> or servers/<name>-<version> (etcd's is in
+// harness/registries/servers), once, into $XDG_CACHE_HOME/rollcall/servers (~/.cache if that is not set). KUBERNETES=1.34 or
+// KRUISE=1.7 in the environment chooses a version; the default is the newest. A cold build takes minutes, and reports its progress.
 //
 // # Pods
 //

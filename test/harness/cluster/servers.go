@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -26,8 +25,8 @@ const (
 )
 
 const (
-	kruiseModule = "github.com/openkruise/kruise"
-	serversPath  = "test/harness/cluster/servers"
+	kruisePackage = "github.com/openkruise/kruise"
+	serversPath   = "test/harness/cluster/servers"
 )
 
 // Build makes sure that every server has its binary in the cache, and builds those that are missing. Progress goes to
@@ -39,26 +38,12 @@ func Build(ctx context.Context, log io.Writer) error {
 
 // Kubelet returns the path of a kubelet that fits the control plane, and builds it if it is missing.
 func Kubelet(ctx context.Context, log io.Writer) (string, error) {
-	kubernetes, err := kubernetesModule(ctx)
-	if err != nil {
-		return "", err
-	}
-	kubernetes.Binaries = []cache.Binary{{Name: "kubelet", Package: "k8s.io/kubernetes/cmd/kubelet"}}
-	built, err := cache.Build(ctx, newProgress(log), kubernetes)
-	return built.Paths["kubelet"], err
+	return buildOne(ctx, log, kubernetesModule, cache.Binary{Name: "kubelet", Package: "k8s.io/kubernetes/cmd/kubelet"})
 }
 
 // KruiseDaemon returns the path of OpenKruise's daemon, which restarts containers on a node, and builds it if it is missing.
 func KruiseDaemon(ctx context.Context, log io.Writer) (string, error) {
-	dir, err := cache.Dir(ctx, serversPath)
-	if err != nil {
-		return "", err
-	}
-	built, err := cache.Build(ctx, newProgress(log), cache.Module{
-		Name: "kruise", Dir: filepath.Join(dir, kruiseFolder()), Requires: kruiseModule,
-		Binaries: []cache.Binary{{Name: kruiseDaemon, Package: kruiseModule + "/cmd/daemon"}},
-	})
-	return built.Paths[kruiseDaemon], err
+	return buildOne(ctx, log, kruiseModule, cache.Binary{Name: kruiseDaemon, Package: kruisePackage + "/cmd/daemon"})
 }
 
 // Client returns the path of a client of the API server, kubectl or helm: the machine's own, or one that it builds.
@@ -66,20 +51,22 @@ func Client(ctx context.Context, name string, log io.Writer) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
 	}
-	m := cache.Module{
-		Name: name, Requires: "k8s.io/kubernetes", LDFlags: kubernetesLDFlags,
-		Binaries: []cache.Binary{{Name: name, Package: "k8s.io/kubernetes/cmd/kubectl"}},
-	}
-	folder := serversPath + "/kubectl"
 	if name == "helm" {
-		folder, m.Requires, m.LDFlags, m.Binaries[0].Package = "charts", "helm.sh/helm/v4", nil, "helm.sh/helm/v4/cmd/helm"
+		return buildOne(ctx, log, helmModule, cache.Binary{Name: name, Package: "helm.sh/helm/v4/cmd/helm"})
 	}
-	var err error
-	if m.Dir, err = cache.Dir(ctx, folder); err != nil {
+	return buildOne(ctx, log, kubernetesModule, cache.Binary{Name: name, Package: "k8s.io/kubernetes/cmd/kubectl"})
+}
+
+// buildOne returns the path of one binary of a module, and builds it if it is missing.
+func buildOne(ctx context.Context, log io.Writer, module func(context.Context, ...cache.Binary) (cache.Module, error),
+	binary cache.Binary,
+) (string, error) {
+	m, err := module(ctx, binary)
+	if err != nil {
 		return "", err
 	}
 	built, err := cache.Build(ctx, newProgress(log), m)
-	return built.Paths[name], err
+	return built.Paths[binary.Name], err
 }
 
 func newProgress(log io.Writer) *cache.Progress { return cache.NewProgress(log, "cluster") }
@@ -110,7 +97,14 @@ func serverModules(ctx context.Context) ([]cache.Module, error) {
 	if err != nil {
 		return nil, err
 	}
-	kubernetes, err := kubernetesModule(ctx)
+	kruise, err := kruiseModule(ctx, cache.Binary{Name: kruiseManager, Package: kruisePackage})
+	if err != nil {
+		return nil, err
+	}
+	kubernetes, err := kubernetesModule(ctx,
+		cache.Binary{Name: apiServer, Package: "k8s.io/kubernetes/cmd/kube-apiserver"},
+		cache.Binary{Name: controllerManager, Package: "k8s.io/kubernetes/cmd/kube-controller-manager"},
+		cache.Binary{Name: schedulerServer, Package: "k8s.io/kubernetes/cmd/kube-scheduler"})
 	if err != nil {
 		return nil, err
 	}
@@ -120,35 +114,26 @@ func serverModules(ctx context.Context) ([]cache.Module, error) {
 			Name: "kwok", Dir: filepath.Join(dir, "kwok"), Requires: "sigs.k8s.io/kwok",
 			Binaries: []cache.Binary{{Name: kwokServer, Package: "sigs.k8s.io/kwok/cmd/kwok"}},
 		},
-		{
-			Name: "kruise", Dir: filepath.Join(dir, kruiseFolder()), Requires: kruiseModule,
-			Binaries: []cache.Binary{{Name: kruiseManager, Package: kruiseModule}},
-		},
+		kruise,
 		kubernetes,
 	}, nil
 }
 
-// envKruise names an OpenKruise by its minor version, such as 1.9, in place of the one that the scenarios run on by default.
-const envKruise = "KRUISE"
-
-// kruiseFolder is where the OpenKruise to run is pinned.
-func kruiseFolder() string {
-	if version := os.Getenv(envKruise); version != "" {
-		return "kruise-" + version
-	}
-	return "kruise"
+func kruiseModule(ctx context.Context, binaries ...cache.Binary) (cache.Module, error) {
+	dir, err := cache.Pinned(ctx, serversPath, "kruise")
+	return cache.Module{Name: "kruise", Dir: dir, Requires: kruisePackage, Binaries: binaries}, err
 }
 
-func kubernetesModule(ctx context.Context) (cache.Module, error) {
-	dir, err := cache.Dir(ctx, serversPath+"/kubernetes")
+func kubernetesModule(ctx context.Context, binaries ...cache.Binary) (cache.Module, error) {
+	dir, err := cache.Pinned(ctx, serversPath, "kubernetes")
 	return cache.Module{
-		Name: "kubernetes", Dir: dir, Requires: "k8s.io/kubernetes", LDFlags: kubernetesLDFlags,
-		Binaries: []cache.Binary{
-			{Name: apiServer, Package: "k8s.io/kubernetes/cmd/kube-apiserver"},
-			{Name: controllerManager, Package: "k8s.io/kubernetes/cmd/kube-controller-manager"},
-			{Name: schedulerServer, Package: "k8s.io/kubernetes/cmd/kube-scheduler"},
-		},
+		Name: "kubernetes", Dir: dir, Requires: "k8s.io/kubernetes", LDFlags: kubernetesLDFlags, Binaries: binaries,
 	}, err
+}
+
+func helmModule(ctx context.Context, binaries ...cache.Binary) (cache.Module, error) {
+	dir, err := cache.Dir(ctx, "charts")
+	return cache.Module{Name: "helm", Dir: dir, Requires: "helm.sh/helm/v4", Binaries: binaries}, err
 }
 
 // kubernetesLDFlags sets the version: what a module build says of itself is v0.0.0.

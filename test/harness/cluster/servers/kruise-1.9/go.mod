@@ -1,4 +1,5 @@
-// Another OpenKruise for the scenarios, as kruise has it.
+// The version of the OpenKruise manager. The replaces are those of its own go.mod, with every k8s.io module at a patch release of
+// the same line whose checksum can be had.
 module github.com/rollcall-dev/rollcall/test/harness/cluster/servers/kruise-1.9
 
 go 1.26.8

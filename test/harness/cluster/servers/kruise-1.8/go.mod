@@ -1,6 +1,6 @@
-// The version of the OpenKruise manager. The replaces are those of its own go.mod, with every k8s.io module at the
-// last patch release of its line: the checksums of some earlier ones are not to be had.
-module github.com/rollcall-dev/rollcall/test/harness/cluster/servers/kruise
+// The version of the OpenKruise manager. The replaces are those of its own go.mod, with every k8s.io module at a patch release of
+// the same line whose checksum can be had.
+module github.com/rollcall-dev/rollcall/test/harness/cluster/servers/kruise-1.8
 
 go 1.26.8
 
