@@ -1,7 +1,9 @@
 package consul_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -79,6 +81,36 @@ func TestStatusDecides(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestChangesThatMayLand: Consul says of some changes that it does not know what became of them. The next leader may have them.
+func TestChangesThatMayLand(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		reason, said string
+		late         bool
+	}
+	expect.Each(t, map[string]row{
+		"deposed":            {"its peers may have the log's entry", "leadership lost while committing log", true},
+		"deposed, passed on": {"the same by way of another server", "rpc error making call: leadership lost while committing log", true},
+		"the leader died":    {"it may have passed the entry on", "rpc error making call: EOF", true},
+		"the leader hangs":   {"it may still do it", "rpc error making call: i/o deadline reached: i/o timeout", true},
+		"no leader":          {"nothing was begun", "No cluster leader", false},
+		"no way to it":       {"nothing was sent", "rpc error getting client: failed to get conn: dial tcp: connection refused", false},
+		"refused by it":      {"the leader has answered", "rpc error making call: Permission denied: token lacks permission", false},
+		"not the leader":     {"raft took nothing", "rpc error making call: node is not the leader", false},
+	}, func(t *testing.T, tc row) {
+		d := answering(t, http.StatusInternalServerError, nil, tc.said)
+		for op, call := range map[string]func(context.Context, registry.Instance) error{
+			"Register": d.Register, "FailOver": d.FailOver, "Deregister": d.Deregister,
+		} {
+			err := call(t.Context(), drivertest.Pod(1))
+			var late interface{ Timeout() bool }
+			if is := errors.As(err, &late) && late.Timeout(); err == nil || is != tc.late {
+				t.Errorf("%s: got error %v, of a change that may land: %t; %s", op, err, is, tc.reason)
+			}
+		}
+	})
 }
 
 // TestOnlyConsulIsBelieved has servers answer with status 200 that are not Consul, or are not well.

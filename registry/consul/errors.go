@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -39,6 +40,8 @@ func (r *Registry) refusal(ctx context.Context, a *driverkit.Answer) error {
 	said := string(a.Body)
 	err := a.Refusal(said).Classified()
 	switch {
+	case isUnknown(said):
+		return driverkit.Late(err)
 	case isForbidden(a.Status) && r.isForbiddenInEarnest(ctx):
 		return notAllowed(err)
 	case isForbidden(a.Status):
@@ -49,6 +52,18 @@ func (r *Registry) refusal(ctx context.Context, a *driverkit.Answer) error {
 		return registry.FieldError("options.partition", registry.Terminal(err))
 	}
 	return err
+}
+
+// isUnknown holds for what a server says of a change of which it does not know what became: the connection to the leader ended when
+// it was passed on (agent/pool, RPC), or the leader was deposed before its peers had confirmed it (raft, ErrLeadershipLost). The next
+// leader may have it. What the leader itself has refused is known.
+func isUnknown(said string) bool {
+	if strings.Contains(said, "leadership lost while committing log") {
+		return true
+	}
+	_, passedOn, found := strings.Cut(said, "rpc error making call: ")
+	return found && slices.ContainsFunc([]string{"EOF", "connection reset", "broken pipe", "i/o timeout", "session shutdown", "stream closed", "stream reset"},
+		func(words string) bool { return strings.Contains(passedOn, words) })
 }
 
 func isForbidden(status int) bool {

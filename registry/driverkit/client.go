@@ -226,7 +226,7 @@ func silence(ctx context.Context, to Server, mask mask, err error, sent bool) er
 	case ctx.Err() != nil:
 		return contextError(ctx, err)
 	case late:
-		return &lateError{err: err}
+		return Late(err)
 	case mayLand(err): // a connection took too long to come about: nothing was sent that could be carried out late
 		err = errors.New(err.Error())
 	}

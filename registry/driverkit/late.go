@@ -13,8 +13,11 @@ import (
 // statusOriginTimeout is of a gateway that passed a request on and waited in vain.
 const statusOriginTimeout = 524 // Cloudflare's
 
-// lateError is of a change that was sent whole and has no answer: the server may still carry it out. It does not call for another
-// server.
+// Late marks the error of a change that was sent and has no answer: the server may still carry it out, so Rollcall waits as after a
+// timeout before it relies on the opposite.
+func Late(err error) error { return &lateError{err: err} }
+
+// lateError does not call for another server.
 type lateError struct{ err error }
 
 func (e *lateError) Error() string { return e.err.Error() }

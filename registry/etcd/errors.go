@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 // classify gives an error of the client its class. What is not named here may pass: no leader, a connection that broke.
@@ -30,7 +31,7 @@ func classify(err error) error {
 	case loginLost(err):
 		return err
 	case timedOut(err):
-		return timeoutError{err}
+		return driverkit.Late(err)
 	case codeOf(err) == codes.InvalidArgument || tooLarge(err):
 		return registry.Terminal(err)
 	case codeOf(err) == codes.Unavailable:
@@ -63,14 +64,6 @@ func timedOut(err error) bool {
 		errors.Is(err, rpctypes.ErrTimeoutDueToConnectionLost) || code == codes.Canceled || code == codes.DeadlineExceeded
 }
 
-// timeoutError has the manager wait as after a time-out of its own.
-type timeoutError struct{ error }
-
-func (e timeoutError) Unwrap() error { return e.error }
-
-// Timeout reports true.
-func (timeoutError) Timeout() bool { return true }
-
 // loginLost holds for what etcd says of a token that it no longer knows: it has expired, the server was started again, or
 // users or roles have changed. The call was not carried out.
 func loginLost(err error) bool {
@@ -98,7 +91,7 @@ func classifyConnection(err error) error {
 			fmt.Errorf("shows a certificate that has expired or is not valid yet: %w", err)))
 	// A connection that was there ended (gRPC, http2_client.go): what was sent over it may be with a member, behind a proxy say.
 	case contains(text, "error reading from server", "keepalive ping failed", "the server is not reading"):
-		return timeoutError{err}
+		return driverkit.Late(err)
 	}
 	return err
 }

@@ -2,6 +2,8 @@ package zookeeper
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"net"
 	"testing"
 
@@ -49,32 +51,69 @@ const (
 
 // serveSome is a server with a folder for web. It has no entry, and lets the user read nothing of the service unreadable
 // and create no folder for unwritable.
-func serveSome(conn net.Conn) {
-	drivertest.ServeZooKeeper(conn, func(kind int, of []byte) (code int, body []byte) {
-		switch kind {
-		case getData:
-			if code = noNode; bytes.Contains(of, []byte("/unreadable/")) {
-				code = noAuth
-			}
-		case getChildren2:
-			if bytes.Contains(of, []byte("/unreadable")) {
-				return noAuth, nil
-			}
-			body = append([]byte("\x00\x00\x00\x01\x00\x00\x00\x0aunreadable"), make([]byte, 68)...) // and a Stat
-		case exists:
-			if body = bytes.Repeat([]byte{0}, 68); bytes.Contains(of, []byte("/unwritable")) { // of a Stat
-				code = noNode
-			}
-		case createContainer:
-			if code = nodeExists; bytes.Contains(of, []byte("/unwritable")) {
-				code = noAuth
-			}
-		case multi:
-			for range bytes.Count(of, []byte("/"+idPrefix)) { // each creates one
-				body = append(body, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-			}
-			body = append(body, 0xff, 0xff, 0xff, 0xff, 1, 0xff, 0xff, 0xff, 0xff)
+func serveSome(conn net.Conn) { drivertest.ServeZooKeeper(conn, answerSome) }
+
+func answerSome(kind int, of []byte) (code int, body []byte) {
+	switch kind {
+	case getData:
+		if code = noNode; bytes.Contains(of, []byte("/unreadable/")) {
+			code = noAuth
 		}
-		return code, body
+	case getChildren2:
+		if bytes.Contains(of, []byte("/unreadable")) {
+			return noAuth, nil
+		}
+		body = append([]byte("\x00\x00\x00\x01\x00\x00\x00\x0aunreadable"), make([]byte, 68)...) // and a Stat
+	case exists:
+		if body = bytes.Repeat([]byte{0}, 68); bytes.Contains(of, []byte("/unwritable")) { // of a Stat
+			code = noNode
+		}
+	case createContainer:
+		if code = nodeExists; bytes.Contains(of, []byte("/unwritable")) {
+			code = noAuth
+		}
+	case multi:
+		for range bytes.Count(of, []byte("/"+idPrefix)) { // each creates one
+			body = append(body, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+		}
+		body = append(body, 0xff, 0xff, 0xff, 0xff, 1, 0xff, 0xff, 0xff, 0xff)
+	}
+	return code, body
+}
+
+// TestAConnectionThatBreaksInAChange: what was sent may still be carried out, by a server that the leader has yet to hear.
+func TestAConnectionThatBreaksInAChange(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		reason string
+		at     int // the kind of request at which it breaks
+		late   bool
+	}
+	in := drivertest.Pod(1)
+	calls := map[string]func(context.Context, *Registry) error{
+		"alone": func(ctx context.Context, d *Registry) error { return d.Register(ctx, in) },
+		"in a batch": func(ctx context.Context, d *Registry) error {
+			return d.Batch(ctx, []registry.Change{{Instance: in, State: registry.InService}})[0]
+		},
+	}
+	expect.Each(t, map[string]row{
+		"in a read":  {"nothing was to be changed yet", getData, false},
+		"in a write": {"the transaction is on its way", multi, true},
+	}, func(t *testing.T, tc row) {
+		for name, call := range calls {
+			d := drivertest.Open[*Registry](t, New, registry.Config{Endpoint: drivertest.Accepting(t, "127.0.0.1", func(conn net.Conn) {
+				drivertest.ServeZooKeeper(conn, func(kind int, of []byte) (code int, body []byte) {
+					if kind == tc.at && bytes.Contains(of, []byte(idPrefix)) {
+						_ = conn.Close()
+					}
+					return answerSome(kind, of)
+				})
+			})})
+			err := call(t.Context(), d)
+			var late interface{ Timeout() bool }
+			if is := errors.As(err, &late) && late.Timeout(); err == nil || is != tc.late {
+				t.Errorf("%s: got error %v, of a change that may land: %t; %s", name, err, is, tc.reason)
+			}
+		}
 	})
 }

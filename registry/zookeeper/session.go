@@ -3,12 +3,15 @@ package zookeeper
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 // session is one session with ZooKeeper, over as many connections as it takes; where it expires the client begins another
@@ -275,4 +278,12 @@ func (s *session) multi(ctx context.Context, ops []any) (blame int, err error) {
 		}
 	}
 	return -1, err
+}
+
+// commit is multi for changes, of which the servers may still make those that were sent over a connection that broke.
+func (s *session) commit(ctx context.Context, ops []any) (blame int, err error) {
+	if blame, err = s.multi(ctx, ops); errors.Is(err, zk.ErrConnectionClosed) {
+		err = driverkit.Late(err)
+	}
+	return blame, err
 }
