@@ -56,7 +56,7 @@ type Running interface {
 func Use[S Running](t *testing.T, start func(context.Context) (S, error)) S {
 	t.Helper()
 	s, err := start(t.Context())
-	check(t, err)
+	Check(t, err)
 	t.Cleanup(s.Stop)
 	watch(t, s)
 	return s
@@ -89,7 +89,7 @@ func (s *Shared[S]) Use(t *testing.T) S {
 		s.server, s.err = s.start(context.Background())
 		s.started = s.err == nil
 	})
-	check(t, s.err)
+	Check(t, s.err)
 	watch(t, s.server)
 	return s.server
 }
@@ -110,7 +110,8 @@ func Main(m *testing.M, shared ...interface{ Stop() }) {
 	os.Exit(code)
 }
 
-func check(t *testing.T, err error) {
+// Check skips the test where a server can't be had, or fails it if that is [Required], or for another error.
+func Check(t *testing.T, err error) {
 	t.Helper()
 	switch {
 	case err == nil:

@@ -20,8 +20,8 @@ type Spec struct {
 	// Name is what people call the server, such as "Consul"; Version is its version.
 	Name    string
 	Version string
-	// Command returns how to run it with its data in dir, which is empty. It is called once: a restart runs the same.
-	// Name, its log's, is filled in if it is empty.
+	// Command returns how to run it with its data in dir, which is empty. A restart runs the same; [Server.Wipe] and [Server.Renew]
+	// call it again, Renew with what the server has written into dir. Name, its log's, is filled in if it is empty.
 	Command func(dir string) (process.Command, error)
 	// Ready returns nil when the server serves. It is called again and again, each time with a context of its own.
 	Ready func(ctx context.Context) error
@@ -60,9 +60,16 @@ func Run(ctx context.Context, spec Spec) (*Server, error) {
 }
 
 func (s *Server) run(ctx context.Context) error {
+	s.change.Lock()
+	defer s.change.Unlock()
+	return s.startAnew(ctx)
+}
+
+// startAnew asks for the command and starts it. The caller holds change.
+func (s *Server) startAnew(ctx context.Context) error {
 	// A folder of its own: the lock of the temporary folder is not the server's.
 	data := s.dir + "/data"
-	if err := os.Mkdir(data, 0o700); err != nil {
+	if err := os.MkdirAll(data, 0o700); err != nil {
 		return fmt.Errorf("creating the folder for data: %w", err)
 	}
 	var err error
@@ -72,8 +79,6 @@ func (s *Server) run(ctx context.Context) error {
 	if s.command.Name == "" {
 		s.command.Name = s.spec.Name
 	}
-	s.change.Lock()
-	defer s.change.Unlock()
 	return s.start(ctx)
 }
 
@@ -150,6 +155,39 @@ func (s *Server) Restart(ctx context.Context) error {
 	}
 	return nil
 }
+
+// Wipe kills the server and starts it again with an empty disk. between is called while the server is down.
+func (s *Server) Wipe(ctx context.Context, between func() error) error {
+	return s.renew(ctx, func() error {
+		if err := os.RemoveAll(s.dir + "/data"); err != nil {
+			return fmt.Errorf("emptying the folder for data: %w", err)
+		}
+		return between()
+	})
+}
+
+// Renew kills the server and starts it again with its data and what Spec.Command returns now, such as another version.
+func (s *Server) Renew(ctx context.Context) error { return s.renew(ctx, func() error { return nil }) }
+
+func (s *Server) renew(ctx context.Context, between func() error) error {
+	s.change.Lock()
+	defer s.change.Unlock()
+	s.kill()
+	err := between()
+	if err == nil {
+		err = s.startAnew(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("starting %s again: %w", s.spec.Name, err)
+	}
+	return nil
+}
+
+// Freeze stops the process from doing anything until Thaw. Kill ends one that is frozen, too.
+func (s *Server) Freeze() error { return s.current().Pause() }
+
+// Thaw undoes Freeze.
+func (s *Server) Thaw() error { return s.current().Resume() }
 
 // Stop ends the server and removes its folder. It can be called more than once, and of one that was never started.
 func (s *Server) Stop() {

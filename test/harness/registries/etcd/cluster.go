@@ -1,0 +1,209 @@
+package etcd
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/rollcall-dev/rollcall/test/harness/cache"
+	"github.com/rollcall-dev/rollcall/test/harness/lan"
+	"github.com/rollcall-dev/rollcall/test/harness/process"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
+	"github.com/rollcall-dev/rollcall/test/harness/wait"
+)
+
+const (
+	clientPort, peerPort = 2379, 2380
+	// A change of the members is tried for changeWithin.
+	changeWithin, changeEvery, callTimeout = time.Minute, time.Second, 5 * time.Second
+	// Target is below which readers of a cluster look for services.
+	Target = "services"
+)
+
+// Cluster is an etcd of several members.
+type Cluster struct {
+	*registries.Group[*Member]
+}
+
+// Member is one server of it.
+type Member struct {
+	*registries.Server
+
+	name    string
+	host    int
+	network *lan.LAN
+	built   []cache.Built // the newest last
+	version int
+	peers   string // as --initial-cluster
+	joins   bool   // a cluster that there is
+	api     *registries.Client
+	others  func() []*Member
+	client  *clientv3.Client
+}
+
+// StartCluster runs n members of the oldest version that is pinned.
+func StartCluster(ctx context.Context, n int) (registries.Cluster, error) {
+	built, err := Get(ctx, os.Stderr)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{}
+	member := func(network *lan.LAN, host int) *Member {
+		m := &Member{name: fmt.Sprintf("etcd-%d", host), host: host, network: network, built: []cache.Built{built}}
+		m.api = registries.NewClient(m.Address())
+		m.others = func() []*Member {
+			return slices.DeleteFunc(slices.Clone(c.All), func(o *Member) bool { return o == m })
+		}
+		var peers []string
+		for i := range n {
+			peers = append(peers, fmt.Sprintf("etcd-%d=%s", i, peerURL(network, i)))
+		}
+		m.peers = strings.Join(peers, ",")
+		return m
+	}
+	c.Group, err = registries.StartGroup(ctx, n, member, func(ctx context.Context, m *Member) error { return m.start(ctx) })
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func peerURL(network *lan.LAN, host int) string {
+	return fmt.Sprintf("http://%s:%d", network.Address(host), peerPort)
+}
+
+func (m *Member) start(ctx context.Context) (err error) {
+	// The client comes first: it waits for its server by itself.
+	m.client, err = clientv3.New(clientv3.Config{Endpoints: []string{m.Address()}, Logger: zap.NewNop()})
+	if err != nil {
+		return fmt.Errorf("making a client of etcd: %w", err)
+	}
+	m.Server, err = registries.Run(ctx, registries.Spec{Name: m.name, Version: m.built[m.version].Version, Command: m.command, Ready: m.ready})
+	return err
+}
+
+func (m *Member) command(dir string) (process.Command, error) {
+	state := "new"
+	if m.joins {
+		state = "existing"
+	}
+	listen := m.Address()
+	return m.network.On(m.host, process.Command{Path: m.built[m.version].Paths[Binary], Args: []string{
+		"--name=" + m.name, "--data-dir=" + filepath.Join(dir, "etcd"),
+		"--listen-client-urls=" + listen, "--advertise-client-urls=" + listen,
+		"--listen-peer-urls=" + peerURL(m.network, m.host), "--initial-advertise-peer-urls=" + peerURL(m.network, m.host),
+		"--initial-cluster=" + m.peers, "--initial-cluster-state=" + state, "--strict-reconfig-check=false",
+		// A busy machine is no reason to elect another leader.
+		"--heartbeat-interval=200", "--election-timeout=2000",
+		// What a killed process has written the system keeps: only a power cut would lose it.
+		"--unsafe-no-fsync", "--log-level=warn",
+	}}), nil
+}
+
+func (m *Member) ready(ctx context.Context) error {
+	_, err := m.api.Do(ctx, http.MethodGet, "/health", nil)
+	return err
+}
+
+// Address is a URL.
+func (m *Member) Address() string {
+	return fmt.Sprintf("http://%s:%d", m.network.Address(m.host), clientPort)
+}
+
+// Wipe has another member forget the one whose disk is gone, and know the new one, as etcd's guide to disaster recovery has it.
+func (m *Member) Wipe(ctx context.Context) error {
+	m.joins = true
+	return m.Server.Wipe(ctx, func() error {
+		return wait.Until(ctx, changeWithin, changeEvery, func(ctx context.Context) error { // where it led, there is no leader for a moment
+			var err error
+			for _, other := range m.others() {
+				if err = other.replace(ctx, m.name, peerURL(m.network, m.host)); err == nil {
+					return nil
+				}
+			}
+			return err
+		})
+	})
+}
+
+// replace has the member's cluster forget another one, if it has it, and know a new one of its address.
+func (m *Member) replace(ctx context.Context, name, peer string) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	answer, err := m.api.Do(ctx, http.MethodPost, "/v3/cluster/member/list", []byte("{}"))
+	if err != nil {
+		return fmt.Errorf("listing the members: %w", err)
+	}
+	var list struct {
+		Members []struct {
+			ID       string   `json:"ID"` //nolint:tagliatelle // etcd's
+			PeerURLs []string `json:"peerURLs"`
+		} `json:"members"`
+	}
+	if err := json.Unmarshal(answer, &list); err != nil {
+		return fmt.Errorf("reading the members: %w", err)
+	}
+	for _, one := range list.Members {
+		if !slices.Contains(one.PeerURLs, peer) {
+			continue
+		}
+		if _, err := m.api.Do(ctx, http.MethodPost, "/v3/cluster/member/remove", fmt.Appendf(nil, `{"ID":%q}`, one.ID)); err != nil {
+			return fmt.Errorf("removing %s: %w", name, err)
+		}
+	}
+	if _, err := m.api.Do(ctx, http.MethodPost, "/v3/cluster/member/add", fmt.Appendf(nil, `{"peerURLs":[%q]}`, peer)); err != nil {
+		return fmt.Errorf("adding %s: %w", name, err)
+	}
+	return nil
+}
+
+// Upgrade restarts it in the newest version.
+func (m *Member) Upgrade(ctx context.Context) error {
+	if m.version == len(m.built)-1 {
+		return registries.ErrOneVersion
+	}
+	m.version = len(m.built) - 1
+	return m.Renew(ctx)
+}
+
+// Read is what the server itself has: watches follow that, and so do the resolvers of gRPC.
+func (m *Member) Read(ctx context.Context, service string) ([]string, error) {
+	answer, err := m.client.Get(ctx, Target+"/"+service+"/", clientv3.WithPrefix(), clientv3.WithSerializable())
+	if err != nil {
+		return nil, fmt.Errorf("reading from %s: %w", m.name, err)
+	}
+	given := make([]string, 0, len(answer.Kvs))
+	for _, kv := range answer.Kvs {
+		var endpoint struct{ Addr string }
+		if err := json.Unmarshal(kv.Value, &endpoint); err != nil {
+			return nil, fmt.Errorf("reading %s from %s: %w", kv.Key, m.name, err)
+		}
+		given = append(given, endpoint.Addr)
+	}
+	return given, nil
+}
+
+// Stop ends the server and its reader.
+func (m *Member) Stop() {
+	if m.client != nil {
+		_ = m.client.Close()
+	}
+	m.Server.Stop()
+}
+
+// Leader asks each member whom it follows, and believes the first that leads itself.
+func (c *Cluster) Leader(ctx context.Context) int {
+	return slices.IndexFunc(c.All, func(m *Member) bool {
+		status, err := m.client.Status(ctx, m.Address())
+		return err == nil && status.Leader != 0 && status.Leader == status.Header.GetMemberId()
+	})
+}
