@@ -1,5 +1,5 @@
 # syntax=docker/dockerfile:1
-FROM --platform=$BUILDPLATFORM golang:1.26.8 AS build
+FROM --platform=$BUILDPLATFORM golang:1.26.11 AS build
 WORKDIR /src
 
 # The modules have a layer of their own: most changes leave them as they are.
