@@ -185,12 +185,14 @@ test-outoftree: check-race ## Build a manager of another module with a driver of
 		$(GOTEST:test=test -C test/outoftree) ./...
 
 INTEGRATION_JSON := $(RESULTS)/integration.json
+# A part of the scenarios; empty means all of them.
+RUN ?=
 
 .PHONY: test-integration
 test-integration: check-race servers ## Run the scenarios on a real control plane with OpenKruise.
 	@mkdir -p $(RESULTS)
 	$(GOTESTSUM) --format testname --jsonfile $(INTEGRATION_JSON) --raw-command -- \
-		$(GOTEST) -count=1 -timeout=40m -p=1 $(CLUSTER_TESTS)
+		$(GOTEST) -count=1 -timeout=40m -p=1 $(if $(RUN),-run='$(RUN)') $(CLUSTER_TESTS)
 
 # Older pairs than the newest, which is the default of every target: KUBERNETES=1.34 and KRUISE=1.8 choose what test/harness/cluster/servers
 # pins.

@@ -71,16 +71,21 @@ func played(t *testing.T) (all []string) {
 	t.Helper()
 	ci, err := os.ReadFile("../../.ci/run")
 	expect.NoError(t, err)
-	for _, match := range regexp.MustCompile(`(?m)^phase \d+ ([a-z0-9-]+)`).FindAllStringSubmatch(string(ci), -1) {
+	for _, match := range regexp.MustCompile(`(?m)^(?:phase|turn \d+ \d+) \d+ ([a-z0-9-]+)`).FindAllStringSubmatch(string(ci), -1) {
 		all = append(all, match[1])
 	}
-	makefile, err := os.ReadFile("../../Makefile")
-	expect.NoError(t, err)
-	all = append(all, strings.Fields(regexp.MustCompile(`(?m)^NIGHTLY := (.*)$`).FindStringSubmatch(string(makefile))[1])...)
+	all = append(all, nightlyTargets(t)...)
 	for target := range elsewhere {
 		all = append(all, target)
 	}
 	return all
+}
+
+func nightlyTargets(t *testing.T) []string {
+	t.Helper()
+	makefile, err := os.ReadFile("../../Makefile")
+	expect.NoError(t, err)
+	return strings.Fields(regexp.MustCompile(`(?m)^NIGHTLY := (.*)$`).FindStringSubmatch(string(makefile))[1])
 }
 
 var (

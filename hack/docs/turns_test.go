@@ -1,0 +1,45 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
+)
+
+// TestWhatCILeavesOutHasItsTurn: a day says what it leaves out, which one of the three after it runs, and make nightly too.
+func TestWhatCILeavesOutHasItsTurn(t *testing.T) {
+	t.Parallel()
+	runs, leaves := map[int][]string{}, map[int][]string{}
+	for day := range 12 {
+		plan := exec.CommandContext(t.Context(), "../../.ci/run", "plan")
+		plan.Env = append(os.Environ(), fmt.Sprintf("ROLLCALL_CI_DAY=%d", day))
+		out, err := plan.CombinedOutput()
+		expect.NoError(t, err)
+		said, left, found := strings.Cut(string(out), "!!!! LEFT OUT TODAY: ")
+		if !found || strings.Count(strings.TrimSpace(left), "\n") > 0 {
+			t.Fatalf("day %d has no line of what it leaves out: %s", day, out)
+		}
+		runs[day] = strings.Split(strings.ReplaceAll(said, "==== ", ""), "\n")
+		for _, match := range regexp.MustCompile(`(make [^(]+) \(in \d+ d\)`).FindAllStringSubmatch(left, -1) {
+			leaves[day] = append(leaves[day], match[1])
+		}
+	}
+	nightly := nightlyTargets(t)
+	for day := range 8 {
+		if len(leaves[day]) == 0 {
+			t.Errorf("day %d leaves out nothing: the test looks for the wrong thing", day)
+		}
+		for _, what := range leaves[day] {
+			next := slices.Concat(runs[day+1], runs[day+2], runs[day+3])
+			if slices.Contains(runs[day], what) || !slices.Contains(next, what) || !slices.Contains(nightly, strings.Fields(what)[1]) {
+				t.Errorf("day %d leaves out %q, and no day soon runs it, or make nightly does not", day, what)
+			}
+		}
+	}
+}
