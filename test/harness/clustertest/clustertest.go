@@ -41,12 +41,12 @@ func (s Suite) Run(t *testing.T) {
 		}
 	})
 	w := &world{T: t, Cluster: cluster, suite: s}
-	w.everyServerTakesChanges()
-	w.aServerThatIsCutOff()
-	w.theLeaderDies()
-	w.theLeaderIsFrozen()
-	w.everyServerLosesItsDisk()
-	w.everyServerIsUpgraded()
+	for _, step := range []func(){
+		w.everyServerTakesChanges, w.aServerThatIsCutOff, w.theLeaderDies, w.theLeaderIsFrozen, w.everyServerLosesItsDisk, w.everyServerIsUpgraded,
+	} {
+		step()
+		w.whole()
+	}
 }
 
 type world struct {
@@ -115,6 +115,7 @@ func (w *world) everyServerLosesItsDisk() {
 	w.eachGives(pod)
 	for _, m := range w.Members() {
 		expect.NoError(w, m.Wipe(w.Context()))
+		w.whole()
 		w.eachGives(pod)
 	}
 }
@@ -126,8 +127,14 @@ func (w *world) everyServerIsUpgraded() {
 		if err := m.Upgrade(w.Context()); !errors.Is(err, registries.ErrOneVersion) {
 			expect.NoError(w, err)
 		}
+		w.whole()
 	}
 	w.eachGives(pod)
+}
+
+func (w *world) whole() {
+	w.Helper()
+	expect.Soon(w, "the cluster is whole", func() error { return w.Whole(w.Context()) })
 }
 
 // leader is the index of one, once there is one. Where none is elected it is the first.

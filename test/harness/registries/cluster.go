@@ -6,7 +6,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/rollcall-dev/rollcall/test/harness/cache"
 	"github.com/rollcall-dev/rollcall/test/harness/lan"
+	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
 
 // NoLeader is what a registry answers that has none: none was elected, or it elects none.
@@ -23,6 +25,8 @@ type Cluster interface {
 	Network() *lan.LAN
 	// Leader is the index of the member that leads, or [NoLeader].
 	Leader(ctx context.Context) int
+	// Whole returns nil once every member serves and counts again: only then can another one be taken away.
+	Whole(ctx context.Context) error
 	Stop()
 }
 
@@ -43,9 +47,40 @@ type Member interface {
 	// Read is what a client of this very server is given of a service: addresses with ports. It is not more recent than what
 	// the server itself has.
 	Read(ctx context.Context, service string) ([]string, error)
+	// Ready returns nil while the server serves, as a full member.
+	Ready(ctx context.Context) error
 	// Logs is the end of the server's log.
 	Logs() string
 	Stop()
+}
+
+// Host is what the members of all clusters have in common: a server on a host of the network.
+type Host struct {
+	*Server
+
+	LAN   *lan.LAN
+	Index int
+	// Versions are what was built of the server, the newest last. The first one runs first.
+	Versions []cache.Built
+	version  int
+}
+
+// Built is the version that runs, or is about to.
+func (h *Host) Built() cache.Built { return h.Versions[h.version] }
+
+// On is the command on the host.
+func (h *Host) On(c process.Command) process.Command { return h.LAN.On(h.Index, c) }
+
+// IP is the host's.
+func (h *Host) IP() string { return h.LAN.Address(h.Index) }
+
+// Upgrade restarts the server in the newest version.
+func (h *Host) Upgrade(ctx context.Context) error {
+	if h.version == len(h.Versions)-1 {
+		return ErrOneVersion
+	}
+	h.version = len(h.Versions) - 1
+	return h.Renew(ctx)
 }
 
 // Group is what all clusters have in common.
@@ -56,7 +91,7 @@ type Group[M Member] struct {
 
 // StartGroup makes a network of n hosts and a member on each. They start at once, since none may serve without the others.
 func StartGroup[M Member](
-	ctx context.Context, n int, member func(network *lan.LAN, host int) M, start func(ctx context.Context, m M) error,
+	ctx context.Context, n int, member func(Host) M, start func(ctx context.Context, m M) error,
 ) (*Group[M], error) {
 	network, err := lan.Start(ctx, n)
 	if err != nil {
@@ -65,7 +100,7 @@ func StartGroup[M Member](
 	g := &Group[M]{LAN: network}
 	var all errgroup.Group
 	for host := range n {
-		m := member(network, host)
+		m := member(Host{LAN: network, Index: host})
 		g.All = append(g.All, m)
 		all.Go(func() error { return start(ctx, m) })
 	}
@@ -87,6 +122,15 @@ func (g *Group[M]) Members() []Member {
 
 // Network is where the members are.
 func (g *Group[M]) Network() *lan.LAN { return g.LAN }
+
+// Whole asks all of them.
+func (g *Group[M]) Whole(ctx context.Context) error {
+	var all error
+	for _, m := range g.All {
+		all = errors.Join(all, m.Ready(ctx))
+	}
+	return all
+}
 
 // Stop ends all servers and their network.
 func (g *Group[M]) Stop() {

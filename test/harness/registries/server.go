@@ -112,11 +112,14 @@ func (s *Server) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.WaitReady(ctx, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-		defer cancel()
-		return s.spec.Ready(ctx)
-	})
+	return p.WaitReady(ctx, s.Ready)
+}
+
+// Ready returns nil while the server serves.
+func (s *Server) Ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	return s.spec.Ready(ctx)
 }
 
 // Name is what people call the server.

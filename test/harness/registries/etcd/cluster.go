@@ -15,7 +15,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rollcall-dev/rollcall/test/harness/cache"
-	"github.com/rollcall-dev/rollcall/test/harness/lan"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/wait"
@@ -36,18 +35,13 @@ type Cluster struct {
 
 // Member is one server of it.
 type Member struct {
-	*registries.Server
+	registries.Host
 
-	name    string
-	host    int
-	network *lan.LAN
-	built   []cache.Built // the newest last
-	version int
-	peers   string // as --initial-cluster
-	joins   bool   // a cluster that there is
-	api     *registries.Client
-	others  func() []*Member
-	client  *clientv3.Client
+	peers  string // as --initial-cluster
+	joins  bool   // a cluster that there is
+	api    *registries.Client
+	others func() []*Member
+	client *clientv3.Client
 }
 
 // StartCluster runs n members of the oldest version that is pinned.
@@ -57,15 +51,16 @@ func StartCluster(ctx context.Context, n int) (registries.Cluster, error) {
 		return nil, err
 	}
 	c := &Cluster{}
-	member := func(network *lan.LAN, host int) *Member {
-		m := &Member{name: fmt.Sprintf("etcd-%d", host), host: host, network: network, built: []cache.Built{built}}
+	member := func(host registries.Host) *Member {
+		host.Versions = []cache.Built{built}
+		m := &Member{Host: host}
 		m.api = registries.NewClient(m.Address())
 		m.others = func() []*Member {
 			return slices.DeleteFunc(slices.Clone(c.All), func(o *Member) bool { return o == m })
 		}
 		var peers []string
 		for i := range n {
-			peers = append(peers, fmt.Sprintf("etcd-%d=%s", i, peerURL(network, i)))
+			peers = append(peers, fmt.Sprintf("etcd-%d=%s", i, peerURL(host.LAN.Address(i))))
 		}
 		m.peers = strings.Join(peers, ",")
 		return m
@@ -77,9 +72,9 @@ func StartCluster(ctx context.Context, n int) (registries.Cluster, error) {
 	return c, nil
 }
 
-func peerURL(network *lan.LAN, host int) string {
-	return fmt.Sprintf("http://%s:%d", network.Address(host), peerPort)
-}
+func peerURL(ip string) string { return fmt.Sprintf("http://%s:%d", ip, peerPort) }
+
+func (m *Member) name() string { return fmt.Sprintf("etcd-%d", m.Index) }
 
 func (m *Member) start(ctx context.Context) (err error) {
 	// The client comes first: it waits for its server by itself.
@@ -87,7 +82,7 @@ func (m *Member) start(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("making a client of etcd: %w", err)
 	}
-	m.Server, err = registries.Run(ctx, registries.Spec{Name: m.name, Version: m.built[m.version].Version, Command: m.command, Ready: m.ready})
+	m.Server, err = registries.Run(ctx, registries.Spec{Name: m.name(), Version: m.Built().Version, Command: m.command, Ready: m.ready})
 	return err
 }
 
@@ -97,10 +92,10 @@ func (m *Member) command(dir string) (process.Command, error) {
 		state = "existing"
 	}
 	listen := m.Address()
-	return m.network.On(m.host, process.Command{Path: m.built[m.version].Paths[Binary], Args: []string{
-		"--name=" + m.name, "--data-dir=" + filepath.Join(dir, "etcd"),
+	return m.On(process.Command{Path: m.Built().Paths[Binary], Args: []string{
+		"--name=" + m.name(), "--data-dir=" + filepath.Join(dir, "etcd"),
 		"--listen-client-urls=" + listen, "--advertise-client-urls=" + listen,
-		"--listen-peer-urls=" + peerURL(m.network, m.host), "--initial-advertise-peer-urls=" + peerURL(m.network, m.host),
+		"--listen-peer-urls=" + peerURL(m.IP()), "--initial-advertise-peer-urls=" + peerURL(m.IP()),
 		"--initial-cluster=" + m.peers, "--initial-cluster-state=" + state, "--strict-reconfig-check=false",
 		// A busy machine is no reason to elect another leader.
 		"--heartbeat-interval=200", "--election-timeout=2000",
@@ -116,7 +111,7 @@ func (m *Member) ready(ctx context.Context) error {
 
 // Address is a URL.
 func (m *Member) Address() string {
-	return fmt.Sprintf("http://%s:%d", m.network.Address(m.host), clientPort)
+	return fmt.Sprintf("http://%s:%d", m.IP(), clientPort)
 }
 
 // Wipe has another member forget the one whose disk is gone, and know the new one, as etcd's guide to disaster recovery has it.
@@ -126,7 +121,7 @@ func (m *Member) Wipe(ctx context.Context) error {
 		return wait.Until(ctx, changeWithin, changeEvery, func(ctx context.Context) error { // where it led, there is no leader for a moment
 			var err error
 			for _, other := range m.others() {
-				if err = other.replace(ctx, m.name, peerURL(m.network, m.host)); err == nil {
+				if err = other.replace(ctx, m.name(), peerURL(m.IP())); err == nil {
 					return nil
 				}
 			}
@@ -166,26 +161,17 @@ func (m *Member) replace(ctx context.Context, name, peer string) error {
 	return nil
 }
 
-// Upgrade restarts it in the newest version.
-func (m *Member) Upgrade(ctx context.Context) error {
-	if m.version == len(m.built)-1 {
-		return registries.ErrOneVersion
-	}
-	m.version = len(m.built) - 1
-	return m.Renew(ctx)
-}
-
 // Read is what the server itself has: watches follow that, and so do the resolvers of gRPC.
 func (m *Member) Read(ctx context.Context, service string) ([]string, error) {
 	answer, err := m.client.Get(ctx, Target+"/"+service+"/", clientv3.WithPrefix(), clientv3.WithSerializable())
 	if err != nil {
-		return nil, fmt.Errorf("reading from %s: %w", m.name, err)
+		return nil, fmt.Errorf("reading from %s: %w", m.name(), err)
 	}
 	given := make([]string, 0, len(answer.Kvs))
 	for _, kv := range answer.Kvs {
 		var endpoint struct{ Addr string }
 		if err := json.Unmarshal(kv.Value, &endpoint); err != nil {
-			return nil, fmt.Errorf("reading %s from %s: %w", kv.Key, m.name, err)
+			return nil, fmt.Errorf("reading %s from %s: %w", kv.Key, m.name(), err)
 		}
 		given = append(given, endpoint.Addr)
 	}
@@ -197,7 +183,7 @@ func (m *Member) Stop() {
 	if m.client != nil {
 		_ = m.client.Close()
 	}
-	m.Server.Stop()
+	m.Host.Stop()
 }
 
 // Leader asks each member whom it follows, and believes the first that leads itself.

@@ -13,14 +13,28 @@ import (
 
 // ZooKeeper reads the children of a service's node, as Curator does. The connection is closed by closer.
 func ZooKeeper(endpoint, path, service string) (reader Reader, closer func(), err error) {
+	conn, err := ConnectZooKeeper(endpoint)
+	if err != nil {
+		return nil, nil, err
+	}
+	return Curator(conn, path, service), conn.Close, nil
+}
+
+// ConnectZooKeeper returns a connection to one server.
+func ConnectZooKeeper(endpoint string) (*zk.Conn, error) {
 	conn, events, err := zk.Connect([]string{endpoint}, 10*timeout, zk.WithLogger(silent{}))
 	if err != nil {
-		return nil, nil, fmt.Errorf("connecting to ZooKeeper: %w", err)
+		return nil, fmt.Errorf("connecting to ZooKeeper: %w", err)
 	}
 	go func() {
 		for range events { // nothing hangs on them, and the connection would block
 		}
 	}()
+	return conn, nil
+}
+
+// Curator reads the children of a service's node.
+func Curator(conn *zk.Conn, path, service string) Reader {
 	return func(ctx context.Context) ([]registry.Entry, error) {
 		names, _, err := conn.Children(path)
 		if errors.Is(err, zk.ErrNoNode) {
@@ -45,7 +59,7 @@ func ZooKeeper(endpoint, path, service string) (reader Reader, closer func(), er
 			entries = append(entries, e)
 		}
 		return entries, ctx.Err()
-	}, conn.Close, nil
+	}
 }
 
 // curatorEntry decodes what Curator's JsonInstanceSerializer writes.

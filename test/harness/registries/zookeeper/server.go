@@ -144,14 +144,14 @@ func (s *Server) command(jars *java.Jars, dir string) (process.Command, error) {
 }
 
 func (s *Server) config(dir string) ([]string, error) {
-	_, port, err := net.SplitHostPort(s.Endpoint)
+	host, port, err := net.SplitHostPort(s.Endpoint)
 	if err != nil {
 		return nil, fmt.Errorf("reading the address: %w", err)
 	}
 	lines := append([]string{
 		"dataDir=" + dir,
 		"clientPort=" + port,
-		"clientPortAddress=" + loopback,
+		"clientPortAddress=" + host,
 		"admin.enableServer=false",
 		"maxClientCnxns=0", // all tests come from one address
 		fmt.Sprintf("tickTime=%d", tick.Milliseconds()),
@@ -215,28 +215,36 @@ func writeKeyStore(path string, pair pki.KeyPair) error {
 	return nil
 }
 
-// ready asks the server what it is; one that has no leader yet says that it is not serving.
+// ready returns nil if the server serves, alone or in an ensemble that has a leader.
 func (s *Server) ready(ctx context.Context) error {
+	_, err := s.mode(ctx)
+	return err
+}
+
+// mode asks the server what it is: standalone, leader or follower. One that has no leader yet says that it is not serving.
+func (s *Server) mode(ctx context.Context) (string, error) {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "tcp", s.Endpoint)
 	if err != nil {
-		return fmt.Errorf("connecting: %w", err)
+		return "", fmt.Errorf("connecting: %w", err)
 	}
 	defer conn.Close()
 	if deadline, ok := ctx.Deadline(); ok {
 		if err := conn.SetDeadline(deadline); err != nil {
-			return fmt.Errorf("setting a deadline: %w", err)
+			return "", fmt.Errorf("setting a deadline: %w", err)
 		}
 	}
 	if _, err := io.WriteString(conn, "srvr"); err != nil {
-		return fmt.Errorf("asking: %w", err)
+		return "", fmt.Errorf("asking: %w", err)
 	}
 	answer, err := io.ReadAll(io.LimitReader(conn, maxAnswer))
 	if err != nil {
-		return fmt.Errorf("reading the answer: %w", err)
+		return "", fmt.Errorf("reading the answer: %w", err)
 	}
-	if !strings.Contains(string(answer), "Mode: ") {
-		return fmt.Errorf("it answers %q", strings.TrimSpace(string(answer)))
+	_, after, found := strings.Cut(string(answer), "Mode: ")
+	if !found {
+		return "", fmt.Errorf("it answers %q", strings.TrimSpace(string(answer)))
 	}
-	return nil
+	mode, _, _ := strings.Cut(after, "\n")
+	return mode, nil
 }

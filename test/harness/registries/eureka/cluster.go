@@ -1,0 +1,74 @@
+package eureka
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/rollcall-dev/rollcall/test/harness/cache"
+	"github.com/rollcall-dev/rollcall/test/harness/process"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
+)
+
+const clusterPort = 8761
+
+// Cluster is peers that replicate to one another. None leads.
+type Cluster struct {
+	*registries.Group[*Member]
+}
+
+// Member is one of them.
+type Member struct {
+	registries.Host
+
+	settings *Server // not run itself
+}
+
+// StartCluster runs two peers.
+func StartCluster(ctx context.Context) (registries.Cluster, error) {
+	jars, err := Get(ctx, os.Stderr)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{}
+	member := func(host registries.Host) *Member {
+		host.Versions = []cache.Built{{Version: jars.Version("eureka-core")}}
+		m := &Member{Host: host}
+		m.settings = &Server{Endpoint: m.Address(), Staleness: cacheExpiry, port: clusterPort, peer: address(host.LAN.Address(1 - host.Index))}
+		m.settings.api = registries.NewClient(m.Address())
+		return m
+	}
+	c.Group, err = registries.StartGroup(ctx, 2, member, func(ctx context.Context, m *Member) (err error) { //nolint:mnd // peers
+		m.Server, err = registries.Run(ctx, registries.Spec{
+			Name: fmt.Sprintf("eureka-%d", m.Index), Version: m.Built().Version, Ready: m.settings.ready,
+			Command: func(dir string) (process.Command, error) {
+				command, err := m.settings.command(jars, dir)
+				return m.On(command), err
+			},
+		})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func address(ip string) string { return fmt.Sprintf("http://%s:%d/eureka", ip, clusterPort) }
+
+// Address is a URL.
+func (m *Member) Address() string { return address(m.IP()) }
+
+// Wipe is a restart: nothing is on a disk.
+func (m *Member) Wipe(ctx context.Context) error {
+	return m.Server.Wipe(ctx, func() error { return nil })
+}
+
+// Read is what the server answers from its caches.
+func (m *Member) Read(ctx context.Context, service string) ([]string, error) {
+	return read.Given(ctx, read.Eureka(m.Address(), service))
+}
+
+// Leader is none.
+func (c *Cluster) Leader(context.Context) int { return registries.NoLeader }
