@@ -9,21 +9,16 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/cache"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
-	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
 const (
 	apiPort, rpcPort = 8500, 8300
-	// A change of the members is tried for changeWithin.
-	changeWithin, changeEvery, callTimeout = time.Minute, time.Second, 5 * time.Second
 )
 
 // Cluster is a Consul of several servers.
@@ -35,9 +30,8 @@ type Cluster struct {
 type Member struct {
 	registries.Host
 
-	cluster *Cluster
-	size    int
-	api     *registries.Client
+	size int
+	api  *registries.Client
 }
 
 // StartCluster runs n servers of the oldest version that is pinned.
@@ -49,7 +43,7 @@ func StartCluster(ctx context.Context, n int) (registries.Cluster, error) {
 	c := &Cluster{}
 	member := func(host registries.Host) *Member {
 		host.Versions = []cache.Built{built}
-		m := &Member{Host: host, cluster: c, size: n}
+		m := &Member{Host: host, size: n}
 		m.api = registries.NewClient(m.Address())
 		return m
 	}
@@ -72,6 +66,7 @@ func (m *Member) command(dir string) (process.Command, error) {
 	}
 	config, err := json.Marshal(object{
 		"server": true, "bootstrap_expect": m.size, "retry_join": peers, "retry_interval": "1s", "datacenter": Datacenter, "node_name": m.name(),
+		"node_id":  fmt.Sprintf("00000000-0000-4000-8000-%012d", m.Index),
 		"data_dir": filepath.Join(dir, "consul"), "bind_addr": m.IP(), "client_addr": m.IP(),
 		"ports": object{"dns": -1, "serf_wan": -1, "grpc": -1, "grpc_tls": -1},
 		// A busy machine is no reason to elect another leader.
@@ -91,23 +86,19 @@ func (m *Member) command(dir string) (process.Command, error) {
 	return m.On(process.Command{Path: m.Built().Paths[Binary], Args: []string{"agent", "-config-file=" + file}}), nil
 }
 
-// ready waits until the server votes, in an election that was won. Its address is also that of the one before, whose disk is gone.
+// ready waits until the server votes, in an election that was won: autopilot drops one that was away.
 func (m *Member) ready(ctx context.Context) error {
-	var self struct{ Config struct{ NodeID string } }
-	if err := m.get(ctx, "/v1/agent/self", &self); err != nil {
-		return err
-	}
 	var raft struct {
 		Servers []struct {
-			ID    string
-			Voter bool
+			Address string
+			Voter   bool
 		}
 	}
 	if err := m.get(ctx, "/v1/operator/raft/configuration", &raft); err != nil {
 		return err
 	}
 	for _, s := range raft.Servers {
-		if s.ID == self.Config.NodeID && s.Voter {
+		if s.Address == m.peer() && s.Voter {
 			return nil
 		}
 	}
@@ -131,35 +122,9 @@ func (m *Member) peer() string { return fmt.Sprintf("%s:%d", m.IP(), rpcPort) }
 // Address is a URL.
 func (m *Member) Address() string { return fmt.Sprintf("http://%s:%d", m.IP(), apiPort) }
 
-// Wipe has the others forget the one whose disk is gone: the new one has another ID, and the same name.
+// Wipe needs nothing of the others: a server has its ID from its machine, and takes what the leader has.
 func (m *Member) Wipe(ctx context.Context) error {
-	return m.Server.Wipe(ctx, func() error {
-		return wait.Until(ctx, changeWithin, changeEvery, func(ctx context.Context) (err error) {
-			for _, other := range m.cluster.All {
-				if other == m {
-					continue
-				}
-				if err = other.forget(ctx, m); err == nil {
-					return nil
-				}
-			}
-			return err
-		})
-	})
-}
-
-func (m *Member) forget(ctx context.Context, lost *Member) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	for _, step := range []struct{ method, path, done string }{
-		{http.MethodPut, "/v1/agent/force-leave/" + lost.name() + "?prune", "No node found"},
-		{http.MethodDelete, "/v1/operator/raft/peer?address=" + lost.peer(), "was not found in the Raft configuration"},
-	} {
-		if _, err := m.api.Do(ctx, step.method, step.path, nil); err != nil && !strings.Contains(err.Error(), step.done) {
-			return fmt.Errorf("having %s forgotten: %w", lost.name(), err)
-		}
-	}
-	return nil
+	return m.Server.Wipe(ctx, func() error { return nil })
 }
 
 // Read is what the server itself has, as ?stale and DNS give it.
