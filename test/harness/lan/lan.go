@@ -81,8 +81,8 @@ func (l *LAN) add(ctx context.Context, i int) error {
 	}
 	l.hosts = append(l.hosts, host)
 	return errors.Join(
-		run(ctx, l.bridge, `ip link add h%[1]d type veth peer name eth0 netns %[2]d; ip link set h%[1]d master br0 up`, i, host.PID()),
-		run(ctx, host, `ip link set lo up; ip address add %s/24 dev eth0; ip link set eth0 up`, l.Address(i)))
+		run(ctx, l.bridge, `ip link add h%[1]d type veth peer name lan0 netns %[2]d; ip link set h%[1]d master br0 up`, i, host.PID()),
+		run(ctx, host, `ip link set lo up; ip address add %s/24 dev lan0; ip link set lan0 up`, l.Address(i)))
 }
 
 // hold starts a process that does nothing but keep a namespace.
@@ -180,7 +180,7 @@ func (l *LAN) Heal(ctx context.Context) error {
 	const all = `ip neighbour flush nud permanent dev %s`
 	err := run(ctx, nil, all, l.device)
 	for _, host := range l.hosts {
-		err = errors.Join(err, run(ctx, host, all, "eth0"))
+		err = errors.Join(err, run(ctx, host, all, "lan0"))
 	}
 	return err
 }
@@ -189,7 +189,7 @@ func (l *LAN) neighbour(ctx context.Context, from int, script, to string) error 
 	if from == Here {
 		return run(ctx, nil, script, to, l.device)
 	}
-	return run(ctx, l.hosts[from], script, to, "eth0")
+	return run(ctx, l.hosts[from], script, to, "lan0")
 }
 
 // Stop ends the network. It can be called more than once.

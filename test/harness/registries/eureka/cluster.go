@@ -35,8 +35,10 @@ func StartCluster(ctx context.Context) (registries.Cluster, error) {
 	member := func(host registries.Host) *Member {
 		host.Versions = []cache.Built{{Version: jars.Version("eureka-core")}}
 		m := &Member{Host: host}
-		m.settings = &Server{Endpoint: m.Address(), Staleness: cacheExpiry, port: clusterPort, peer: address(host.LAN.Address(1 - host.Index))}
-		m.settings.api = registries.NewClient(m.Address())
+		m.settings = &Server{
+			Endpoint: m.Address(), Staleness: cacheExpiry, host: m.IP(), port: clusterPort, peer: address(host.LAN.Address(1 - host.Index)),
+			api: registries.NewClient(m.Address()), syncs: true,
+		}
 		return m
 	}
 	c.Group, err = registries.StartGroup(ctx, 2, member, func(ctx context.Context, m *Member) (err error) { //nolint:mnd // peers

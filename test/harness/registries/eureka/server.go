@@ -19,6 +19,7 @@ import (
 )
 
 const (
+	loopback = "127.0.0.1"
 	// user and password are those of a server with BasicAuth.
 	user     = "rollcall"
 	password = "a pässword: of a server"
@@ -58,8 +59,11 @@ type Server struct {
 	User, Password string
 
 	opts Options
+	host string
 	port int
 	peer string // the Endpoint of the other one
+	// syncs: it begins with what its peer has, as it does by default.
+	syncs bool
 	api  *registries.Client
 }
 
@@ -93,7 +97,7 @@ func start(ctx context.Context, opts Options, n int) ([]*Server, error) {
 	servers := make([]*Server, n)
 	for i, port := range ports {
 		servers[i] = &Server{
-			Endpoint: fmt.Sprintf("http://127.0.0.1:%d/eureka", port), Staleness: cacheExpiry, opts: opts, port: port,
+			Endpoint: fmt.Sprintf("http://%s:%d/eureka", loopback, port), Staleness: cacheExpiry, opts: opts, host: loopback, port: port,
 		}
 		if opts.ReadOnlyCache {
 			servers[i].Staleness += cacheUpdate
@@ -121,7 +125,8 @@ func (s *Server) start(ctx context.Context, jars *java.Jars) (err error) {
 
 func (s *Server) command(jars *java.Jars, dir string) (process.Command, error) {
 	properties := map[string]string{
-		"server.port": strconv.Itoa(s.port),
+		"server.address": s.host,
+		"server.port":    strconv.Itoa(s.port),
 		"eureka.server.use-read-only-response-cache":              strconv.FormatBool(s.opts.ReadOnlyCache),
 		"eureka.server.enable-self-preservation":                  "false",
 		"eureka.server.eviction-interval-timer-in-ms":             milliseconds(eviction),
@@ -140,6 +145,11 @@ func (s *Server) command(jars *java.Jars, dir string) (process.Command, error) {
 	}
 	if s.peer != "" {
 		properties["eureka.client.service-url.defaultZone"] = s.peer + "/"
+	}
+	if s.syncs {
+		properties["eureka.client.fetch-registry"] = "true"
+		properties["eureka.server.registry-sync-retries"] = "5"
+		properties["eureka.server.registry-sync-retry-wait-ms"] = milliseconds(time.Second)
 	}
 	if s.opts.BasicAuth {
 		properties["spring.profiles.active"] = "auth"
