@@ -196,8 +196,8 @@ test-integration: check-race servers ## Run the scenarios on a real control plan
 
 # Older pairs than the newest, which is the default of every target: KUBERNETES=1.34 and KRUISE=1.8 choose what test/harness/cluster/servers
 # pins.
-OLDEST := KRUISE=1.7
-OLDER := KRUISE=1.8
+OLDEST := KUBERNETES=1.34 KRUISE=1.7
+OLDER := KUBERNETES=1.34 KRUISE=1.8
 
 .PHONY: test-integration-oldest test-integration-older
 test-integration-oldest: ## Run the scenarios on the oldest Kubernetes and OpenKruise that are pinned.

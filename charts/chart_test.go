@@ -363,7 +363,7 @@ func helmAs(t *testing.T, release, text string) ([]*unstructured.Unstructured, e
 	expect.NoError(t, err)
 	options := common.ReleaseOptions{Name: release, Namespace: "rollcall-system", IsInstall: true}
 	capabilities := common.DefaultCapabilities.Copy()
-	capabilities.KubeVersion = common.KubeVersion{Version: "v1.34.0", Major: "1", Minor: "34"}
+	capabilities.KubeVersion = common.KubeVersion{Version: "v1.37.0", Major: "1", Minor: "37"}
 	all, err := util.ToRenderValues(chart, values, options, capabilities)
 	if err != nil {
 		return nil, err

@@ -11,15 +11,15 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
-// TestVersionsAreThoseThatAreTested: the README names the OpenKruises that the targets run all scenarios on, and the Kubernetes that
-// they run with, and no others.
+// TestVersionsAreThoseThatAreTested: the README lists the versions of OpenKruise and Kubernetes that the targets run all scenarios on,
+// and no others.
 func TestVersionsAreThoseThatAreTested(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("../../README.md")
 	expect.NoError(t, err)
 	for _, row := range []string{
 		"| OpenKruise | " + pinned(t, "kruise*", `github\.com/openkruise/kruise`) + ": all scenarios |",
-		"| Kubernetes | " + pinned(t, "kubernetes-*", `k8s\.io/kubernetes`) + " |",
+		"| Kubernetes | " + pinned(t, "kubernetes-*", `k8s\.io/kubernetes`) + ": all scenarios |",
 	} {
 		if !strings.Contains(string(readme), row) {
 			t.Errorf("README.md lacks the row %s", row)

@@ -278,8 +278,8 @@ func (w *world) unreadable(pod *corev1.Pod) error {
 	return nil
 }
 
-// readEvents is for what the manager does not answer. It continues without if a person may not list them: Kubernetes' own roles have the
-// right to Events of the core group alone.
+// readEvents is for what the manager does not answer. It continues without if a person may not list them: before 1.35, Kubernetes' own
+// roles have the right to Events of the core group alone.
 func (w *world) readEvents(ctx context.Context, c *cluster, namespace string) error {
 	events, err := c.reported(ctx, namespace)
 	switch {

@@ -278,7 +278,7 @@ func TestRightsOfThePlugin(t *testing.T) {
 		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"apps.kruise.io"}, Resources: []string{"clonesets"}, Verbs: []string{"list"}}},
 	}))
 	bind("plain", s.ns, "Role", "clonesets")
-	plain.Expect(0, "status", pod.Name, "the reasons are only what can be seen on the pods", "pods of each DaemonSet are not shown")
+	plain.Expect(0, "status", pod.Name, "pods of each DaemonSet are not shown")
 	s.awaitRight("edit", "clonesets", "patch") // Kubernetes' own roles take the others in
 	for _, arguments := range []string{"status", "explain " + pod.Name, "rollout " + s.key.Name} {
 		viewer.ExpectNo(arguments, "warning")
