@@ -64,7 +64,7 @@ type Server struct {
 	peer string // the Endpoint of the other one
 	// syncs: it begins with what its peer has, as it does by default.
 	syncs bool
-	api  *registries.Client
+	api   *registries.Client
 }
 
 // Start gets the server, runs it and returns when it serves.
