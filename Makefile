@@ -247,15 +247,15 @@ endif
 servers: ## Build the servers of the test cluster, once, into the user's cache.
 	go run ./test/harness/cluster/cmd/cluster
 
-# How long, and the plan of an earlier run; each may be left out.
+# How long, the plan of an earlier run, and a registry that runs as a cluster of real servers; each may be left out.
 CHAOS ?=
 SEED ?=
 
 .PHONY: chaos
-chaos: ## Play faults on a real OpenKruise and check the invariants; CHAOS=5m sets how long (default 15m), SEED=42 repeats a plan.
+chaos: ## Play faults on a real OpenKruise and check the invariants; CHAOS=5m sets how long, SEED=42 repeats a plan, REGISTRY=etcd is a real cluster.
 	@echo 'chaos: building; with an empty Go cache this takes minutes'
 	@go build -o bin/chaos ./test/chaos
-	@CHAOS='$(CHAOS)' SEED='$(SEED)' bin/chaos
+	@CHAOS='$(CHAOS)' SEED='$(SEED)' REGISTRY='$(REGISTRY)' bin/chaos
 
 # A part of a mutant's name; empty means all of them.
 MUTANT ?=

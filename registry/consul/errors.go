@@ -62,8 +62,8 @@ func isUnknown(said string) bool {
 		return true
 	}
 	_, passedOn, found := strings.Cut(said, "rpc error making call: ")
-	return found && slices.ContainsFunc([]string{"EOF", "connection reset", "broken pipe", "i/o timeout", "session shutdown", "stream closed", "stream reset"},
-		func(words string) bool { return strings.Contains(passedOn, words) })
+	ended := []string{"EOF", "connection reset", "broken pipe", "i/o timeout", "session shutdown", "stream closed", "stream reset"}
+	return found && slices.ContainsFunc(ended, func(words string) bool { return strings.Contains(passedOn, words) })
 }
 
 func isForbidden(status int) bool {

@@ -183,18 +183,11 @@ func (g *game) grievances(ctx context.Context) ([]grievance, error) {
 	live := g.journal.Known()
 	g.separate(ctx, live)
 	g.nudge(ctx, live)
-	entries := map[string][]registry.Entry{}
-	for name := range g.registry.books {
-		entries[name] = g.registry.list(ctx, name)
-	}
-	all := compare(live, entries)
+	all := g.registry.grievances(ctx, live)
 	for i := range sets.Items {
 		if why := unsettled(&sets.Items[i], live); why != "" {
 			all = append(all, grievance{kind: stuck, text: why, within: settleWithin, leading: true})
 		}
-	}
-	for _, foreign := range g.registry.touched(ctx) {
-		all = append(all, grievance{kind: lost, text: "the foreign entry " + foreign + " was touched"})
 	}
 	return all, nil
 }

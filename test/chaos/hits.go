@@ -24,7 +24,7 @@ var errNoneToHit = errors.New("there is no manager that runs and that nothing el
 // hit does something to a manager, and reports whether it was done.
 func (g *game) hit(ctx context.Context, a action) (done bool, err error) {
 	if a.kind == killAtAnswer {
-		return g.killAtAnswer(ctx)
+		return g.registry.killAtAnswer(ctx, g)
 	}
 	victim, running, err := g.managers.seize(ctx, a.kind != killStandby)
 	if err != nil {
@@ -40,32 +40,6 @@ func (g *game) hit(ctx context.Context, a action) (done bool, err error) {
 		return victim.terminate(ctx, running)
 	default:
 		return kill(running), nil
-	}
-}
-
-// killAtAnswer kills the manager to which the next changing call is acknowledged, before it can write what follows.
-func (g *game) killAtAnswer(ctx context.Context) (done bool, err error) {
-	struck := make(chan bool, 1)
-	g.registry.killNext(func(name string) func() {
-		victim := g.managers.named(name)
-		running := victim.seize()
-		if running == nil {
-			return nil // it is paused or about to end: the next answer will do
-		}
-		victim.proxy.Fence(true)
-		return func() {
-			defer victim.release()
-			struck <- kill(running)
-		}
-	})
-	waiting, cancel := context.WithTimeout(ctx, hitWithin)
-	defer cancel()
-	select {
-	case done := <-struck:
-		return done, nil
-	case <-waiting.Done():
-		g.registry.killNext(nil)
-		return false, errNoneToHit
 	}
 }
 

@@ -53,19 +53,30 @@ func chaos(ctx context.Context, out *output) error {
 	if err != nil {
 		return err
 	}
-	return withManager(ctx, out, func(w *world, binary string) error {
-		g := &game{world: w, binary: binary, plan: fullPlan(seed, len(workloads())), replicas: replicas, length: length}
+	name := os.Getenv("REGISTRY")
+	start, err := sideFrom(name)
+	if err != nil {
+		return err
+	}
+	replay := fmt.Sprintf("make chaos SEED=%d CHAOS=%s", seed, length)
+	if name != "" {
+		replay += " REGISTRY=" + name
+	}
+	return withManager(ctx, out, start, func(w *world, binary string) error {
+		g := &game{world: w, binary: binary, plan: w.registry.plan(seed), replicas: replicas, length: length}
 		if err := g.play(ctx); err != nil {
 			return err
 		}
 		g.tooLittle(g.journal.Counts())
-		return g.verdict(fmt.Sprintf("make chaos SEED=%d CHAOS=%s", seed, length), historiesShown)
+		return g.verdict(replay, historiesShown)
 	})
 }
 
 // withManager starts the servers, builds the manager and plays. The logs stay unless it passes.
-func withManager(ctx context.Context, out *output, play func(w *world, binary string) error) (err error) {
-	w, stop, err := newWorld(ctx, out)
+func withManager(
+	ctx context.Context, out *output, start func(context.Context) (registrySide, error), play func(w *world, binary string) error,
+) (err error) {
+	w, stop, err := newWorld(ctx, out, start)
 	defer stop()
 	defer func() {
 		w.passed = err == nil

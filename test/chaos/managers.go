@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,7 +99,7 @@ func newContender(ctx context.Context, name string, g *game) (*contender, error)
 		audit = fmt.Sprintf("audit: {path: %s, maxSize: 1Gi}\n", log)
 	}
 	config := func(usual string) string {
-		return configuration("http://"+g.network.Address+"/"+name, g.plan.maxRemovals(), usual) + audit
+		return configuration(g.registry.section(name, usual), g.plan.maxRemovals()) + audit
 	}
 	m, err := manager.New(manager.Options{
 		Name: name, Dir: filepath.Join(dir, name), Path: g.binary, Flags: flags, Launcher: g.launcher,
@@ -118,24 +117,13 @@ func newContender(ctx context.Context, name string, g *game) (*contender, error)
 
 func auditLog(dir, name string) string { return filepath.Join(dir, name+".audit.jsonl") }
 
-func configuration(endpoint, maxRemovals, usual string) string {
-	var text strings.Builder
-	fmt.Fprintf(&text, "cluster: %s\nregistries:\n", clusterName)
-	drivers := map[string]string{leasedRegistry: "chaos-leased", unlistedRegistry: "chaos-unlisted", appsRegistry: "chaos-steered"}
-	for _, name := range registryNames() {
-		writer := ""
-		if name == appsRegistry {
-			writer = ", registeredBy: App"
-		}
-		fmt.Fprintf(&text, "- {name: %s, default: %t, driver: %s, endpoint: %s/%[1]s, timeout: %[5]s%s}\n",
-			name, name == usual, cmp.Or(drivers[name], "http"), endpoint, callTimeout, writer)
-	}
-	fmt.Fprintf(&text, "hooks: {owned: [example.com/*, example.io/*], newlyCreated: [%s, %s]}\ndrain: %s\nresync: {interval: %s",
-		markLabel, markAnnotation, drainTime, resyncInterval)
+func configuration(registries, maxRemovals string) string {
+	text := fmt.Sprintf("cluster: %s\nregistries:\n%shooks: {owned: [example.com/*, example.io/*], newlyCreated: [%s, %s]}\ndrain: %s\nresync: {interval: %s",
+		clusterName, registries, markLabel, markAnnotation, drainTime, resyncInterval)
 	if maxRemovals != "" {
-		text.WriteString(", maxRemovals: " + maxRemovals)
+		text += ", maxRemovals: " + maxRemovals
 	}
-	return text.String() + "}\n"
+	return text + "}\n"
 }
 
 // keep starts the manager whenever it does not run, until the context ends.

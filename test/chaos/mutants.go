@@ -204,7 +204,7 @@ func playMutants(ctx context.Context, out *output) error {
 	if err != nil {
 		return err
 	}
-	return withManager(ctx, out, func(w *world, sound string) error {
+	return withManager(ctx, out, startStandIn, func(w *world, sound string) error {
 		var problems []error
 		played := 0
 		for _, t := range chosen {

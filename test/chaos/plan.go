@@ -54,6 +54,24 @@ const (
 	loseApps     kind = "have applications lose their entries and write them again"
 )
 
+// What happens to a registry that is a cluster of servers.
+const (
+	killLeader     kind = "registry: kill the server that leads"
+	cutServer      kind = "registry: cut one server off from its peers"
+	cutAll         kind = "registry: cut all servers off from one another"
+	cutUsed        kind = "registry: cut off the server that managers talk to"
+	freezeUsed     kind = "registry: freeze the server that managers talk to"
+	wipeServer     kind = "registry: take the disk of a server away"
+	rollServers    kind = "registry: restart one server after the other"
+	upgradeServers kind = "registry: upgrade one server after the other"
+	slowDisk       kind = "registry: have a server stop and go, as if its disk were slow"
+)
+
+// clusterFaults are those that every cluster has; upgradeServers is one only of which two versions are pinned.
+var clusterFaults = []kind{ //nolint:gochecknoglobals // a table
+	killLeader, cutServer, cutAll, cutUsed, freezeUsed, wipeServer, rollServers, slowDisk,
+}
+
 // lasting are the faults of the registry that last for a while; never two at once.
 var lasting = []kind{netSlow, netReset, netRefuse, netCut, answer500, loseAnswers, holdBack} //nolint:gochecknoglobals // a table
 
@@ -63,12 +81,14 @@ func killKinds() []kind { return []kind{killManager, killStandby, killAtAnswer} 
 func faultKinds() []kind {
 	return append(
 		[]kind{stopManager, pauseManager, restartServer, wipeHalf, addForeign, leaveEntries, loseApps, deletePods, forceDelete, turnUnready},
-		lasting...)
+		slices.Concat(lasting, clusterFaults, []kind{upgradeServers})...)
 }
 
-// promisedKinds have to come in every run that is long enough: they are what chaos is about.
+// promisedKinds have to come in every run on the stand-in that is long enough: they are what chaos is about.
 func promisedKinds() []kind {
-	return slices.Concat(killKinds(), faultKinds(), []kind{rollBack, cancelDelete, movePods, moveAll})
+	ofClusters := append(slices.Clone(clusterFaults), upgradeServers)
+	faults := slices.DeleteFunc(faultKinds(), func(k kind) bool { return slices.Contains(ofClusters, k) })
+	return slices.Concat(killKinds(), faults, []kind{rollBack, cancelDelete, movePods, moveAll})
 }
 
 func (k kind) isOfNetwork() bool {
@@ -135,6 +155,8 @@ type planner struct {
 	// faults are the registry's that last, one after the other, as one deck for all storms; empty: none. Where a theme
 	// favours some, every other one is drawn from those.
 	faults, favoured []kind
+	// dealt is how many of the deck of faults every storm deals, whatever the dice say.
+	dealt int
 	// blows are the other faults, blowsPerStorm of them, as one deck for all storms.
 	blows         []kind
 	blowsPerStorm int
@@ -169,6 +191,7 @@ func fullPlan(seed uint64, workloads int) planner {
 		},
 		workEvery: 1200 * time.Millisecond,
 		faults:    lasting,
+		dealt:     3,
 		blows:     []kind{killManager, stopManager, pauseManager, restartServer, wipeHalf, addForeign},
 		// So three storms, one of each theme, have them all.
 		blowsPerStorm: 2,
@@ -176,6 +199,30 @@ func fullPlan(seed uint64, workloads int) planner {
 		last:          []kind{wipeHalf, addForeign, leaveEntries},
 		themes:        []func(*planner){anything, races, handovers},
 	}
+}
+
+// clusterPlan has the faults of a cluster and of the network before it, and what needs one registry only.
+func clusterPlan(seed uint64, workloads int, upgrades bool) planner {
+	p := fullPlan(seed, workloads)
+	p.faults = append([]kind{netSlow, netCut}, clusterFaults...)
+	if upgrades {
+		p.faults = append(p.faults, upgradeServers)
+	}
+	p.dealt = 4
+	p.blows = []kind{killManager, stopManager, pauseManager, restartServer}
+	p.always, p.last = []kind{killAtAnswer, killManager, killStandby, killStandby}, nil
+	stay := func(p *planner) {
+		p.work = slices.DeleteFunc(slices.Clone(p.work), func(s share) bool { return s.kind == movePods })
+	}
+	stay(&p)
+	for i, theme := range p.themes {
+		p.themes[i] = func(p *planner) {
+			theme(p)
+			stay(p)
+			p.favoured = nil
+		}
+	}
+	return p
 }
 
 // anything has the API server away too.
@@ -257,8 +304,7 @@ func (p planner) fault(rng *rand.Rand, number, i int) kind {
 		}
 		i /= 2
 	}
-	fewest := int((p.storm + faultGap) / (longestFault + faultGap + 2*faultJitter))
-	return deck{p.seed, streamOfFaults, p.faults}.card(number*max(1, (fewest+1)/2) + i)
+	return deck{p.seed, streamOfFaults, p.faults}.card(number*p.dealt + i)
 }
 
 // cardsOf is a deck with each kind as often as its share says.
@@ -273,7 +319,7 @@ func cardsOf(shares []share) []kind {
 // lasts draws how long an action lasts.
 func (p planner) lasts(rng *rand.Rand, k kind) time.Duration {
 	switch {
-	case slices.Contains(lasting, k), k == turnUnready:
+	case slices.Contains(lasting, k), slices.Contains(clusterFaults, k), k == turnUnready:
 		return shortestFault + time.Duration(rng.Int64N(int64(longestFault-shortestFault)))
 	case k == pauseManager:
 		return pastLease

@@ -48,24 +48,30 @@ func checkFaults(t *testing.T, actions []action) {
 // TestEveryKindIsPlanned: what CI plays has all of it, whatever the seed.
 func TestEveryKindIsPlanned(t *testing.T) {
 	t.Parallel()
-	kinds := slices.Concat(promisedKinds(), cardsOf(fullPlan(0, 7).work))
-	for seed := range uint64(500) {
-		planned, kills := map[kind]int{}, 0
-		for round := range len(fullPlan(seed, 7).themes) {
-			for _, a := range fullPlan(seed, 7).round(round) {
-				planned[a.kind]++
-				if a.kind.isKill() {
-					kills++
+	cluster := &servers{clusterKind: clusterKind{upgrades: true}, apart: make([]bool, 3)}
+	for _, side := range []registrySide{&standIn{}, cluster} {
+		kinds := slices.Concat(side.promised(), cardsOf(side.plan(0).work))
+		for seed := range uint64(500) {
+			planned, kills := map[kind]int{}, 0
+			for round := range len(side.plan(seed).themes) {
+				for _, a := range side.plan(seed).round(round) {
+					planned[a.kind]++
+					if a.kind.isKill() {
+						kills++
+					}
 				}
 			}
-		}
-		for _, k := range kinds {
-			if planned[k] == 0 {
-				t.Errorf("seed %d: no storm has %q", seed, k)
+			for _, k := range kinds {
+				if planned[k] == 0 {
+					t.Errorf("%T, seed %d: no storm has %q", side, seed, k)
+				}
 			}
-		}
-		if kills <= enoughKills {
-			t.Errorf("seed %d: %d kills, and %d are needed", seed, kills, enoughKills)
+			if kills < enoughKills {
+				t.Errorf("%T, seed %d: %d kills, and %d are needed", side, seed, kills, enoughKills)
+			}
+			if planned[movePods]+planned[wipeHalf]+planned[loseApps] > 0 && side == registrySide(cluster) {
+				t.Errorf("seed %d: a cluster has no other registry, no applications, and loses nothing by itself", seed)
+			}
 		}
 	}
 }

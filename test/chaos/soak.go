@@ -37,7 +37,7 @@ func soak(ctx context.Context, out *output) error {
 	if err != nil {
 		return err
 	}
-	return withManager(ctx, out, func(w *world, binary string) error {
+	return withManager(ctx, out, startStandIn, func(w *world, binary string) error {
 		g := &game{
 			world: w, binary: binary, plan: soakPlan(seed, len(workloads()), length), replicas: replicas, length: length, held: held{},
 		}

@@ -57,9 +57,7 @@ func (g *game) storm(ctx context.Context, number int) error {
 		play() // the last ones in their order: a wipe spares what is left behind after it
 	}
 	running.Wait()
-	g.registry.setFault("")
-	g.registry.killNext(nil)
-	return g.network.Clear(ctx)
+	return g.registry.quiet(ctx)
 }
 
 // act plays one action, and returns when it is over. It counts once it was done.
@@ -77,18 +75,6 @@ func (g *game) act(ctx context.Context, a action) error {
 // do reports whether the action was done: one may come at a moment in which there is nothing that it could happen to.
 func (g *game) do(ctx context.Context, a action) (done bool, err error) {
 	switch a.kind {
-	case netSlow, netReset, netRefuse, netCut, answer500, loseAnswers, holdBack:
-		return g.last(ctx, a)
-	case wipeHalf:
-		return g.registry.wipe(ctx, a.rng()) > 0, nil
-	case addForeign:
-		g.registry.addForeign(ctx, a.rng(), g.services(), a.count)
-		return true, nil
-	case leaveEntries:
-		g.registry.leave(ctx, a.rng(), g.services(), a.count)
-		return true, nil
-	case loseApps:
-		return g.registry.loseApps(a.rng(), a.lasts) > 0, nil //nolint:contextcheck // what applications do outlives the hit
 	case turnUnready:
 		turned, err := g.turnUnready(ctx, g.workloads[a.workload], a)
 		return turned > 0, err
@@ -105,25 +91,23 @@ func (g *game) do(ctx context.Context, a action) (done bool, err error) {
 	case movePods:
 		moved, err := g.move(ctx, g.workloads[a.workload], a)
 		return moved > 0, err
-	default:
+	case moveAll, update, recreate, rollBack, scaleOut, scaleIn, cancelDelete:
 		err := g.work(ctx, a)
 		return err == nil, err
+	default:
+		return g.registry.play(ctx, g, a)
 	}
 }
 
-// last plays a fault of the registry that lasts. It begins when a manager talks to the registry, and goes on until it has met
-// something: nothing comes while no manager leads. The one before has ended for long enough by then.
-func (g *game) last(ctx context.Context, a action) (done bool, err error) {
-	begin, end := func() { g.registry.setFault(a.kind) }, func() error { g.registry.setFault(""); return nil }
-	if a.kind.isOfNetwork() {
-		begin, end = func() { g.network.Set(a.terms()) }, func() error { return g.network.Clear(ctx) }
-	}
+// lastWhile plays a fault between managers and registry that lasts, with what begins and ends it. It begins when there are connections,
+// and goes on until it has met something.
+func (g *game) lastWhile(ctx context.Context, a action, open func() int, begin func(), end func() error) (done bool, err error) {
 	g.lasting.Lock()
 	defer g.lasting.Unlock()
 	before := g.met(g.journal.Counts())[a.kind]
 	// What is refused is not counted, only what was open: that grows no more.
 	met := func() bool { return a.kind == netRefuse || g.met(g.journal.Counts())[a.kind]-before >= enoughMet }
-	g.await(ctx, func() bool { return g.managers.leader() != nil && g.network.Open() >= enoughMet })
+	g.await(ctx, func() bool { return g.managers.leader() != nil && open() >= enoughMet })
 	begin()
 	wait.Pause(ctx, a.lasts)
 	g.await(ctx, met)

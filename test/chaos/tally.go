@@ -38,8 +38,8 @@ func (t *tally) kills() int { return t.of(killKinds()...) }
 func (t *tally) faults() int { return t.of(faultKinds()...) }
 
 // missing returns the kinds of what is promised that never came.
-func (t *tally) missing() []kind {
-	return slices.DeleteFunc(promisedKinds(), func(k kind) bool { return t.of(k) > 0 })
+func (t *tally) missing(promised []kind) []kind {
+	return slices.DeleteFunc(slices.Clone(promised), func(k kind) bool { return t.of(k) > 0 })
 }
 
 // counted is one line with how often each kind was.

@@ -107,12 +107,12 @@ func (g *game) tooLittle(n checker.Counts) {
 		}
 	}
 	met := g.met(n)
-	for _, k := range lasting {
+	for _, k := range g.registry.met() {
 		if need := int(enoughMet * share); met[k] < need {
 			g.report.note(fmt.Sprintf("TOO LITTLE HAPPENED: %q met %d calls or connections in %s, and %d are needed", k, met[k], g.length, need))
 		}
 	}
-	for _, k := range g.done.missing() {
+	for _, k := range g.done.missing(g.registry.promised()) {
 		g.report.note(fmt.Sprintf("TOO LITTLE HAPPENED: not once in %s: %s", g.length, k))
 	}
 }
@@ -126,13 +126,13 @@ func (g *game) verdict(replay string, histories int) error {
 	g.tell(histories)
 	r, n := &g.report, g.journal.Counts()
 	met := g.met(n)
-	g.out.plain("what was done: " + counted(promisedKinds(), g.done.of))
+	g.out.plain("what was done: " + counted(g.registry.promised(), g.done.of))
 	g.out.plain("calls, or connections, that met a fault of the registry: " +
-		counted(lasting, func(k ...kind) int { return met[k[0]] }))
-	g.out.printf("checked %d flips against %d calls; %d addresses were used again", n.Flips, n.Calls, n.Reused)
+		counted(g.registry.met(), func(k ...kind) int { return met[k[0]] }))
+	g.out.printf("checked %d flips against %s; %d addresses were used again", n.Flips, g.registry.evidence(n), n.Reused)
 	g.out.plain("the same plan again: " + replay)
 	g.out.plain(fmt.Sprintf("chaos: %d transitions, %d kills, %d faults, %d early flips, %d lost, %d leaked, %d stuck",
-		n.Transitions, g.done.kills(), g.done.faults(), r.count(early), r.count(lost), r.count(leaked), r.count(stuck)))
+		n.Transitions, g.done.kills(), g.done.faults(), r.count(early), r.count(lost), r.count(leaked), r.count(stuck)) + g.registry.sum(&g.done))
 	if r.failed() {
 		return errFailed
 	}
@@ -142,7 +142,7 @@ func (g *game) verdict(replay string, histories int) error {
 // met is how many calls met each fault that the registry makes itself, and how many connections each of the network.
 func (g *game) met(n checker.Counts) map[kind]int {
 	met := map[kind]int{}
-	for fault, connections := range g.network.Hits() {
+	for fault, connections := range g.registry.hits() {
 		met[kind(fault)] = connections
 	}
 	for fault, calls := range n.Met {

@@ -26,7 +26,7 @@ func newEnded(t *testing.T, log string) (*game, *bytes.Buffer) {
 	expect.NoError(t, os.WriteFile(m.LogPath(), []byte(log), 0o600))
 	text := &bytes.Buffer{}
 	return &game{
-		world: &world{out: newOutput(text), network: &network.Network{}}, journal: newJournal(), length: time.Minute,
+		world: &world{out: newOutput(text), registry: &standIn{network: &network.Network{}}}, journal: newJournal(), length: time.Minute,
 		managers: &managers{all: []*contender{{name: m.Name, manager: m}}},
 	}, text
 }

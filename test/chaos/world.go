@@ -19,7 +19,6 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 	"github.com/rollcall-dev/rollcall/test/harness/history"
 	"github.com/rollcall-dev/rollcall/test/harness/kube"
-	"github.com/rollcall-dev/rollcall/test/harness/network"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
@@ -34,21 +33,17 @@ type world struct {
 	cluster  *cluster.Cluster
 	k8s      client.WithWatch
 	launcher *process.Launcher
-	registry *registryServer
+	registry registrySide
 	// account is what managers run as: the ServiceAccount that ships.
 	account *rest.Config
-	network *network.Network
 	// passed: the logs are not needed.
 	passed bool
 }
 
 // newWorld starts the servers. stop ends them, also after an error, and removes the logs of a run that passed.
-func newWorld(ctx context.Context, out *output) (w *world, stop func(), err error) {
+func newWorld(ctx context.Context, out *output, start func(context.Context) (registrySide, error)) (w *world, stop func(), err error) {
 	w = &world{out: out, launcher: process.NewLauncher()}
 	stop = func() {
-		if w.network != nil {
-			w.network.Stop()
-		}
 		if w.registry != nil {
 			w.registry.Stop()
 		}
@@ -70,10 +65,7 @@ func newWorld(ctx context.Context, out *output) (w *world, stop func(), err erro
 	if w.account, err = account.Install(ctx, w.cluster.Config()); err != nil {
 		return w, stop, err
 	}
-	if w.registry, err = startRegistry(ctx, newJournal(), callTimeout); err != nil {
-		return w, stop, err
-	}
-	w.network, err = network.Start(ctx, "127.0.0.1:0", w.registry.address)
+	w.registry, err = start(ctx)
 	return w, stop, err
 }
 
@@ -118,12 +110,10 @@ func (g *game) play(ctx context.Context) error {
 	watching, stopWatching := context.WithCancel(ctx)
 	defer stopWatching()
 
-	g.journal, g.workloads, g.usual, g.follows = newJournal(), workloads(), defaultRegistry, map[string]bool{}
-	g.registry.reset(ctx, g.journal, g.plan.seed)
-	if err := g.network.Clear(ctx); err != nil {
+	g.journal, g.workloads, g.usual, g.follows = newJournal(), g.registry.workloads(), defaultRegistry, map[string]bool{}
+	if err := g.registry.begin(watching, g); err != nil {
 		return err
 	}
-	g.network.Forget()
 	g.say("starting: %d CloneSets of %d pods", len(g.workloads), g.replicas)
 	watched, err := history.Follow(watching, g.k8s, &corev1.PodList{}, g.saw)
 	if err != nil {
@@ -153,6 +143,7 @@ func newJournal() *checker.Journal {
 }
 
 func (g *game) rounds(ctx context.Context) error {
+	defer func() { g.registry.judge(g.journal) }()
 	if err := g.calm(ctx); err != nil || g.report.failed() {
 		return err
 	}
@@ -165,6 +156,7 @@ func (g *game) rounds(ctx context.Context) error {
 		if err := g.calm(ctx); err != nil || g.report.failed() {
 			return err
 		}
+		g.registry.judge(g.journal)
 		if g.held == nil {
 			continue
 		}

@@ -27,6 +27,8 @@ type Options struct {
 	// CallTimeout bounds their calls. What is carried out later than twice that after it came is not judged: the design assumes
 	// that it never is, so no manager waits for longer.
 	CallTimeout time.Duration
+	// CallsUnseen: the registry is a real one. What was acknowledged is not known, and what readers are given is judged instead.
+	CallsUnseen bool
 	// OnlyManagers: no one else calls the registry, so each call that takes a pod out must have a reason (I9).
 	OnlyManagers bool
 }

@@ -20,6 +20,7 @@ const (
 	cluster, defaultRegistry = "chaos", "default"
 	drain, callTimeout       = time.Second, 2 * time.Second
 	landsWithin              = 2 * callTimeout
+	readersLag               = 100 * time.Millisecond
 
 	traffic, updateGate, deleteGate = "example.com/traffic=online", "example.com/update-gate=shut", "example.com/delete-gate=shut"
 
@@ -53,6 +54,8 @@ type story struct {
 	late  *Call
 	open  *Patch
 	sight func(time.Time)
+	// readings are what clients were given; with them the registry is a real one.
+	readings []Reading
 }
 
 func newStory() *story {
@@ -261,6 +264,21 @@ func writes(manager string, lasts time.Duration) step {
 	}
 }
 
+// reads has a client of a server be given the pod's place, or nothing, and readsApart one of a server without a majority.
+func reads(server int, given bool) step { return reading(server, given, false) }
+func readsApart(given bool) step        { return reading(2, given, true) }
+
+func reading(server int, given, apart bool) step {
+	return func(s *story) {
+		s.CallsUnseen = true
+		r := Reading{Server: server, Service: "web", Asked: s.tick(), Answered: s.tick(), Apart: apart}
+		if given {
+			r.Given = []string{PlaceOf(KeyOf(s.registry, s.instance())).Endpoint}
+		}
+		s.readings = append(s.readings, r)
+	}
+}
+
 func goesBlind(s *story) { s.sight = s.Blind(s.tick()) }
 func sees(s *story)      { s.sight(s.tick()) }
 func judges(s *story)    { s.Judge(s.now) }
@@ -296,6 +314,7 @@ func checkAll(t *testing.T, tests []happening) {
 			s.play(tc.happen...)
 			s.Judge(s.now)
 			s.Conclude(s.now)
+			s.JudgeReadings(s.readings, readersLag)
 			if len(s.pending)+len(s.unjudged) > 0 {
 				t.Errorf("%s: %d flips and %d calls are not judged", tc.reason, len(s.pending), len(s.unjudged))
 			}

@@ -1,0 +1,328 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/checker"
+	"github.com/rollcall-dev/rollcall/test/harness/network"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/etcd"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/eureka"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/zookeeper"
+	"github.com/rollcall-dev/rollcall/test/harness/wait"
+)
+
+const (
+	// readEvery is how often a client of each server asks for each service, and answerWithin how long it waits for the answer.
+	readEvery    = 250 * time.Millisecond
+	answerWithin = 2 * time.Second
+	// wholeWithin bounds how long servers take to serve again.
+	wholeWithin = time.Minute
+	// membersOf is how many servers a cluster has that elects a leader.
+	membersOf = 3
+)
+
+// clusterKind is a registry that chaos can be played on as a cluster of servers.
+type clusterKind struct {
+	// section is the driver and its options, as the managers' configuration has them.
+	section string
+	start   func(context.Context) (registries.Cluster, error)
+	// upgrades: two versions are pinned, and it starts with the older one.
+	upgrades bool
+	// lag is how far a server of the majority may be behind what the registry has acknowledged.
+	lag time.Duration
+}
+
+// clusterKinds are those that can be played on, by the value of REGISTRY.
+func clusterKinds() map[string]clusterKind {
+	of := func(start func(context.Context, int) (registries.Cluster, error)) func(context.Context) (registries.Cluster, error) {
+		return func(ctx context.Context) (registries.Cluster, error) { return start(ctx, membersOf) }
+	}
+	return map[string]clusterKind{
+		"consul":    {section: "driver: consul", start: of(consul.StartCluster), lag: time.Second},
+		"etcd":      {section: "driver: etcd", start: of(etcd.StartCluster), lag: time.Second},
+		"eureka":    {section: "driver: eureka", start: eureka.StartCluster, lag: time.Second},
+		"zookeeper": {section: "driver: zookeeper", start: of(zookeeper.StartCluster), lag: time.Second},
+	}
+}
+
+// servers are a cluster, each behind a network of its own that can fail.
+type servers struct {
+	clusterKind
+
+	cluster   registries.Cluster
+	wires     wires
+	doors     []*network.Network
+	endpoints []string
+	// say tells what happens to which server.
+	say func(format string, args ...any)
+	// alone: each manager knows one server, and not all of them.
+	alone bool
+
+	mu sync.Mutex
+	// apart are the servers that something keeps from the majority, and back is when that ended last.
+	apart []bool
+	back  []time.Time
+	// readings are those since they were judged last, and latest the last of each server and service.
+	readings []checker.Reading
+	latest   map[source]answer
+	// judged is how many readings were, and stale and staleApart are the worst so far.
+	judged            int
+	stale, staleApart checker.Stale
+}
+
+// wires are what the servers send each other over.
+type wires interface {
+	Cut(ctx context.Context, from, to int) error
+	Heal(ctx context.Context) error
+}
+
+// source is what a client asks.
+type source struct {
+	server  int
+	service string
+}
+
+// answer is what it was given last, or why it was given nothing.
+type answer struct {
+	checker.Reading
+
+	err error
+}
+
+var _ registrySide = (*servers)(nil)
+
+func startServers(ctx context.Context, of clusterKind) (registrySide, error) {
+	c, err := of.start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return newServers(ctx, of, c, c.Network())
+}
+
+func newServers(ctx context.Context, of clusterKind, c registries.Cluster, between wires) (*servers, error) {
+	n := len(c.Members())
+	s := &servers{
+		clusterKind: of, cluster: c, wires: between, apart: make([]bool, n), back: make([]time.Time, n), latest: map[source]answer{},
+		say: func(string, ...any) {},
+	}
+	for _, member := range c.Members() {
+		endpoint := member.Address()
+		address := hostPort(endpoint)
+		door, err := network.Start(ctx, "127.0.0.1:0", address)
+		if err != nil {
+			s.Stop()
+			return nil, fmt.Errorf("opening a door to %s: %w", endpoint, err)
+		}
+		s.doors = append(s.doors, door)
+		s.endpoints = append(s.endpoints, strings.Replace(endpoint, address, door.Address, 1))
+	}
+	return s, nil
+}
+
+// hostPort is the address in an endpoint.
+func hostPort(endpoint string) string {
+	if _, rest, found := strings.Cut(endpoint, "://"); found {
+		endpoint = rest
+	}
+	address, _, _ := strings.Cut(endpoint, "/")
+	return address
+}
+
+// Stop ends the servers.
+func (s *servers) Stop() {
+	for _, door := range s.doors {
+		door.Stop()
+	}
+	s.cluster.Stop()
+}
+
+func (s *servers) plan(seed uint64) planner { return clusterPlan(seed, len(s.workloads()), s.upgrades) }
+
+func (s *servers) promised() []kind {
+	p := s.plan(0)
+	return slices.Concat(p.faults, p.blows, p.always, []kind{rollBack, cancelDelete, turnUnready})
+}
+
+func (s *servers) met() []kind { return []kind{netSlow, netCut} }
+
+// workloads are those that need one registry and no application.
+func (s *servers) workloads() []*workload {
+	return slices.DeleteFunc(workloads(), func(w *workload) bool { return len(w.registries) > 0 })
+}
+
+// section has the servers as one registry.
+func (s *servers) section(manager, _ string) string {
+	known := s.endpoints
+	if s.alone {
+		i := int(manager[len(manager)-1]) % len(known)
+		known = known[i : i+1]
+	}
+	return fmt.Sprintf("- {name: %s, default: true, %s, endpoint: %q, timeout: %s}\n",
+		defaultRegistry, s.clusterKind.section, strings.Join(known, ","), callTimeout)
+}
+
+func (s *servers) plays(*corev1.Pod, bool) {}
+
+// begin has a client of each server ask for each service, until ctx ends. With an odd seed each manager knows one server alone.
+func (s *servers) begin(ctx context.Context, g *game) error {
+	g.journal.CallsUnseen, s.alone, s.say = true, g.plan.seed%2 == 1, g.out.printf
+	for server, member := range s.cluster.Members() {
+		for _, service := range g.services() {
+			go s.follow(ctx, source{server, service}, member)
+		}
+	}
+	return nil
+}
+
+func (s *servers) follow(ctx context.Context, from source, member registries.Member) {
+	for ; ctx.Err() == nil; wait.Pause(ctx, readEvery) {
+		asked := time.Now()
+		within, cancel := context.WithTimeout(ctx, answerWithin)
+		given, err := member.Read(within, from.service)
+		cancel()
+		slices.Sort(given)
+		s.take(from, answer{checker.Reading{
+			Server: from.server, Service: from.service, Asked: asked, Answered: time.Now(), Given: given,
+		}, err})
+	}
+}
+
+// take writes down what a client was given. What it was given before is not kept twice.
+func (s *servers) take(from source, now answer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if before := s.latest[from].Given; slices.Equal(before, now.Given) {
+		now.Given = before
+	}
+	s.latest[from] = now
+	if now.err == nil {
+		now.Apart = s.apart[from.server] || s.back[from.server].Add(s.lag).After(now.Asked)
+		s.readings = append(s.readings, now.Reading)
+	}
+}
+
+// without does something to servers, which count as apart from the majority until it is over and all servers serve again.
+func (s *servers) without(ctx context.Context, apart []int, do func() error) (done bool, err error) {
+	s.mu.Lock()
+	for _, server := range apart {
+		s.apart[server] = true
+	}
+	s.mu.Unlock()
+	s.say("apart are servers %d", apart)
+	err = do()
+	whole := wait.Until(ctx, wholeWithin, readEvery, s.cluster.Whole)
+	s.say("all servers serve")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, server := range apart {
+		s.apart[server], s.back[server] = false, time.Now()
+	}
+	return err == nil, errors.Join(err, whole)
+}
+
+// judge holds what clients were given since the last time against the pods.
+func (s *servers) judge(j *checker.Journal) {
+	s.mu.Lock()
+	readings := s.readings
+	s.readings, s.judged = nil, s.judged+len(s.readings)
+	s.mu.Unlock()
+	slices.SortStableFunc(readings, func(a, b checker.Reading) int { return a.Asked.Compare(b.Asked) })
+	stale, apart := j.JudgeReadings(readings, s.lag)
+	if stale.For > s.stale.For {
+		s.stale = stale
+	}
+	if apart.For > s.staleApart.For {
+		s.staleApart = apart
+	}
+}
+
+// grievances compares what clients of each server are given with the pods.
+func (s *servers) grievances(_ context.Context, live map[string]checker.Pod) (all []grievance) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	entries := make([][]registry.Entry, len(s.apart))
+	for from, last := range s.latest {
+		if last.err != nil {
+			all = append(all, grievance{kind: stuck, within: settleWithin, text: fmt.Sprintf("a client of server %d can't be served: %v",
+				from.server, last.err)})
+		}
+		entries[from.server] = append(entries[from.server], entriesOf(live, from.service, last.Given)...)
+	}
+	for server, those := range entries {
+		for _, one := range compare(live, map[string][]registry.Entry{defaultRegistry: those}) {
+			if one.kind != stuck {
+				one.text = fmt.Sprintf("at server %d: %s", server, one.text)
+			}
+			if one.kind != stuck || server == 0 { // a pod that is on its way is so for all
+				all = append(all, one)
+			}
+		}
+	}
+	return all
+}
+
+// entriesOf are the entries behind what a client was given: those of the pods that are there, and of none.
+func entriesOf(live map[string]checker.Pod, service string, given []string) []registry.Entry {
+	holders := map[string]string{}
+	for uid, p := range live {
+		for _, k := range p.Keys {
+			holders[k.Service+" "+checker.PlaceOf(k).Endpoint] = uid
+		}
+	}
+	var all []registry.Entry
+	for _, endpoint := range given {
+		host, port, err := net.SplitHostPort(endpoint)
+		number, convErr := strconv.Atoi(port)
+		if err != nil || convErr != nil {
+			host = endpoint
+		}
+		all = append(all, registry.Entry{State: registry.InService, Instance: registry.Instance{
+			Service: service, Address: host, Port: number, UID: holders[service+" "+endpoint],
+		}})
+	}
+	return all
+}
+
+func (s *servers) evidence(checker.Counts) string {
+	return fmt.Sprintf("%d answers to clients of %d servers", s.judged, len(s.apart))
+}
+
+func (s *servers) hits() map[network.Fault]int {
+	all := map[network.Fault]int{}
+	for _, door := range s.doors {
+		for fault, connections := range door.Hits() {
+			all[fault] += connections
+		}
+	}
+	return all
+}
+
+// sum says what was done to the servers, and the worst that came of it.
+func (s *servers) sum(done *tally) string {
+	worst := func(w checker.Stale) string {
+		if w.For == 0 {
+			return "never"
+		}
+		return "for " + w.For.Round(time.Millisecond).String()
+	}
+	return fmt.Sprintf(", %d kills of servers, %d cuts, given after its release: %s, by a server apart %s",
+		s.kills(done), done.of(cutServer, cutAll, cutUsed, freezeUsed), worst(s.stale), worst(s.staleApart))
+}
+
+// kills counts each server of a round.
+func (s *servers) kills(done *tally) int {
+	return done.of(killLeader, wipeServer) + len(s.apart)*done.of(rollServers, upgradeServers)
+}

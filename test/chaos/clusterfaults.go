@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
+	"github.com/rollcall-dev/rollcall/test/harness/wait"
+)
+
+const (
+	// stopped of each stride is how long a server does nothing whose disk is slow: longer than a heartbeat, and shorter than
+	// what has its peers elect another leader.
+	stopped, stride = 300 * time.Millisecond, 400 * time.Millisecond
+)
+
+// play plays a fault of the network before the servers, or of the servers.
+func (s *servers) play(ctx context.Context, g *game, a action) (done bool, err error) {
+	if a.kind.isOfNetwork() {
+		begin := func() {
+			for i, door := range s.doors {
+				terms := a.terms()
+				terms.Seed += uint64(i)
+				door.Set(terms)
+			}
+		}
+		return g.lastWhile(ctx, a, s.open, begin, func() error { return s.clear(ctx) })
+	}
+	g.lasting.Lock()
+	defer g.lasting.Unlock()
+	g.await(ctx, func() bool { return g.managers.leader() != nil && s.open() > 0 })
+	done, err = s.strike(ctx, a)
+	wait.Pause(ctx, faultGap)
+	return done, err
+}
+
+func (s *servers) strike(ctx context.Context, a action) (done bool, err error) {
+	drawn := int(a.dice % uint64(len(s.apart)))
+	switch a.kind {
+	case killLeader:
+		return s.kill(ctx, a, drawn)
+	case cutServer:
+		return s.cutOff(ctx, a, drawn)
+	case cutUsed:
+		a.dice = 0 // both ways
+		return s.cutOff(ctx, a, s.used())
+	case cutAll:
+		return s.cutApart(ctx, a)
+	case freezeUsed:
+		return s.freeze(ctx, a, s.used())
+	case slowDisk:
+		return s.slow(ctx, a, drawn)
+	case wipeServer:
+		return s.one(ctx, drawn, s.cluster.Members()[drawn].Wipe)
+	case rollServers:
+		return s.each(ctx, registries.Member.Restart)
+	case upgradeServers:
+		return s.each(ctx, registries.Member.Upgrade)
+	default:
+		return false, fmt.Errorf("this registry has no action %s", a.kind)
+	}
+}
+
+// used is the server that managers have the most connections with.
+func (s *servers) used() (most int) {
+	for i, door := range s.doors {
+		if door.Open() > s.doors[most].Open() {
+			most = i
+		}
+	}
+	return most
+}
+
+func (s *servers) open() (all int) {
+	for _, door := range s.doors {
+		all += door.Open()
+	}
+	return all
+}
+
+// kill kills the leader, or the server drawn where none leads, and starts it again after a while.
+func (s *servers) kill(ctx context.Context, a action, drawn int) (bool, error) {
+	leader := s.cluster.Leader(ctx)
+	if leader == registries.NoLeader {
+		leader = drawn
+	}
+	member := s.cluster.Members()[leader]
+	return s.without(ctx, []int{leader}, func() error {
+		member.Kill()
+		wait.Pause(ctx, a.lasts)
+		return member.Restart(ctx)
+	})
+}
+
+// cutOff cuts one server off, so that it hears none of its peers, is heard by none, or both.
+func (s *servers) cutOff(ctx context.Context, a action, server int) (bool, error) {
+	var ways [][2]int
+	for peer := range s.apart {
+		if peer == server {
+			continue
+		}
+		if a.dice%3 != 1 { //nolint:mnd // of three ways
+			ways = append(ways, [2]int{server, peer})
+		}
+		if a.dice%3 != 2 { //nolint:mnd // of three ways
+			ways = append(ways, [2]int{peer, server})
+		}
+	}
+	return s.without(ctx, []int{server}, func() error { return s.cut(ctx, a, ways) })
+}
+
+// cutApart leaves no majority.
+func (s *servers) cutApart(ctx context.Context, a action) (bool, error) {
+	var ways [][2]int
+	var all []int
+	for server := range s.apart {
+		all = append(all, server)
+		for peer := range s.apart {
+			if peer != server {
+				ways = append(ways, [2]int{server, peer})
+			}
+		}
+	}
+	return s.without(ctx, all, func() error { return s.cut(ctx, a, ways) })
+}
+
+// cut loses what is sent these ways for a while.
+func (s *servers) cut(ctx context.Context, a action, ways [][2]int) (err error) {
+	for _, way := range ways {
+		err = errors.Join(err, s.wires.Cut(ctx, way[0], way[1]))
+	}
+	wait.Pause(ctx, a.lasts)
+	return errors.Join(err, s.wires.Heal(context.WithoutCancel(ctx)))
+}
+
+func (s *servers) freeze(ctx context.Context, a action, server int) (bool, error) {
+	return s.without(ctx, []int{server}, func() error { return s.stop(ctx, server, a.lasts) })
+}
+
+// stop has a server do nothing for a while.
+func (s *servers) stop(ctx context.Context, server int, lasts time.Duration) error {
+	member := s.cluster.Members()[server]
+	err := member.Freeze()
+	wait.Pause(ctx, lasts)
+	return errors.Join(err, member.Thaw())
+}
+
+// slow has a server stop and go. It stays one of the majority.
+func (s *servers) slow(ctx context.Context, a action, server int) (bool, error) {
+	var all []error
+	for began := time.Now(); time.Since(began) < a.lasts && ctx.Err() == nil; {
+		all = append(all, s.stop(ctx, server, stopped))
+		wait.Pause(ctx, stride-stopped)
+	}
+	return true, errors.Join(all...)
+}
+
+// one has something happen to a server that ends it, and starts it again.
+func (s *servers) one(ctx context.Context, server int, do func(context.Context) error) (bool, error) {
+	done, err := s.without(ctx, []int{server}, func() error { return do(ctx) })
+	if errors.Is(err, registries.ErrOneVersion) {
+		err = nil // it has been upgraded
+	}
+	return done, err
+}
+
+// each has it happen to one server after the other.
+func (s *servers) each(ctx context.Context, do func(registries.Member, context.Context) error) (done bool, err error) {
+	for i, member := range s.cluster.Members() {
+		if done, err = s.one(ctx, i, func(ctx context.Context) error { return do(member, ctx) }); !done {
+			break
+		}
+	}
+	return done, err
+}
+
+// killAtAnswer kills a manager that is about to patch a pod: its patch rests on an answer, and is never done.
+func (s *servers) killAtAnswer(ctx context.Context, g *game) (done bool, err error) {
+	victim, running, err := g.managers.seize(ctx, true)
+	if err != nil {
+		return false, err
+	}
+	defer victim.release()
+	gates := map[string]*apiproxy.Gate{}
+	for _, w := range g.workloads {
+		if gates[w.namespace] == nil {
+			gates[w.namespace] = victim.proxy.HoldPodWritesIn(w.namespace, "")
+		}
+	}
+	held := func() (any bool) {
+		for _, gate := range gates {
+			any = any || gate.Held() > 0
+		}
+		return any
+	}
+	g.await(ctx, held)
+	victim.proxy.Fence(true)
+	if done = held() && kill(running); !done {
+		err = errNoneToHit
+		victim.proxy.Fence(false)
+	}
+	for _, gate := range gates {
+		gate.Release()
+	}
+	return done, err
+}
+
+// quiet ends every fault.
+func (s *servers) quiet(ctx context.Context) error { return s.clear(ctx) }
+
+func (s *servers) clear(ctx context.Context) error {
+	var all []error
+	for _, door := range s.doors {
+		all = append(all, door.Clear(ctx))
+	}
+	return errors.Join(all...)
+}

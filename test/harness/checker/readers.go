@@ -1,0 +1,235 @@
+package checker
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Place is where clients find a pod: an address with its port, under the name of a service.
+type Place struct{ Service, Endpoint string }
+
+// PlaceOf is that of an instance.
+func PlaceOf(k Key) Place {
+	return Place{Service: k.Service, Endpoint: net.JoinHostPort(k.Address, strconv.Itoa(k.Port))}
+}
+
+// Reading is what a client of one server was given of a service. It was so at some moment between the question and the answer.
+type Reading struct {
+	Server          int
+	Service         string
+	Asked, Answered time.Time
+	Given           []string // address:port
+	// Apart: the server may have been without the majority of its peers at the time, or for a moment before it.
+	Apart bool
+}
+
+func (r Reading) gives(p Place) bool { return r.Service == p.Service && slices.Contains(r.Given, p.Endpoint) }
+
+// claim is what clients must be given, or must not be given, from one moment until another; a zero until is open.
+type claim struct {
+	uid   string
+	place Place
+	// in: they must be given it.
+	in          bool
+	from, until time.Time
+	// since is the event that it rests on.
+	since string
+	// steady is from when the pod gave no reason to take it out, of a claim that rests on no hook: a manager may know only what was before.
+	steady time.Time
+}
+
+// covers reports whether the claim was in force all the time in which the reading may have been true. A server may be as far behind
+// as lag.
+func (c claim) covers(r Reading, lag time.Duration) bool {
+	return r.Service == c.place.Service && r.Asked.After(c.from.Add(lag)) && (c.until.IsZero() || r.Answered.Before(c.until))
+}
+
+// broken returns the first reading of the majority that the claim does not allow. known is how old what a manager knew may have been at
+// a time.
+func (c claim) broken(readings []Reading, lag time.Duration, known func(time.Time) time.Time) (Reading, bool) {
+	i := slices.IndexFunc(readings, func(r Reading) bool {
+		return !r.Apart && c.covers(r, lag) && r.gives(c.place) != c.in && !known(r.Asked).Before(c.steady)
+	})
+	if i < 0 {
+		return Reading{}, false
+	}
+	return readings[i], true
+}
+
+// Stale is how long after its release a pod was still given, at the worst.
+type Stale struct {
+	For    time.Duration
+	Server int
+	Place  Place
+}
+
+// worst returns how long after the beginning of the claim a reader, of a server of the majority or of one apart, was last given the pod.
+func (c claim) worst(readings []Reading, apart bool) (worst Stale) {
+	for _, r := range readings {
+		if late := r.Asked.Sub(c.from); r.Apart == apart && c.covers(r, 0) && r.gives(c.place) && late > worst.For {
+			worst = Stale{For: late, Server: r.Server, Place: c.place}
+		}
+	}
+	return worst
+}
+
+// violation says what is wrong with the reading.
+func (c claim) violation(r Reading) Violation {
+	rule, was := "I1", "was given"
+	switch {
+	case c.in && c.steady.IsZero():
+		rule, was = "I2", "was not given"
+	case c.in:
+		rule, was = "I9", "was not given"
+	}
+	return Violation{UID: c.uid, At: r.Asked, Text: fmt.Sprintf("%s: a reader of server %d %s %s of %s, asked %s after %s",
+		rule, r.Server, was, c.place.Endpoint, c.place.Service, r.Asked.Sub(c.from).Round(time.Millisecond), c.since)}
+}
+
+// JudgeReadings holds what readers were given against what happened to the pods, and returns the worst that a reader was given after
+// its release: at a server of the majority, and at one apart from it. The readings are in the order of time, and what happened up to the
+// last one is known. A server of the majority may answer what was true as long ago as lag.
+func (j *Journal) JudgeReadings(readings []Reading, lag time.Duration) (majority, apart Stale) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	owners := j.owners()
+	of := map[string][]Reading{}
+	for _, r := range readings {
+		of[r.Service] = append(of[r.Service], r)
+	}
+	for _, uid := range slices.Sorted(maps.Keys(j.pods)) {
+		for _, c := range j.pods[uid].claims(owners, of, j.oldestReason) {
+			those := of[c.place.Service]
+			if r, wrong := c.broken(those, lag, j.oldestReason); wrong {
+				j.violations = append(j.violations, c.violation(r))
+			}
+			if c.in {
+				continue
+			}
+			majority, apart = worse(majority, c.worst(those, false)), worse(apart, c.worst(those, true))
+		}
+	}
+	return majority, apart
+}
+
+func worse(a, b Stale) Stale {
+	if b.For > a.For {
+		return b
+	}
+	return a
+}
+
+// owner is a pod, and when it was first seen at a place.
+type owner struct {
+	uid string
+	at  time.Time
+}
+
+// owners are the pods that have ever had each place. The caller holds the lock.
+func (j *Journal) owners() map[Place][]owner {
+	all := map[Place][]owner{}
+	for uid, p := range j.pods {
+		seen := map[Place]bool{}
+		for _, s := range p.sightings {
+			for _, k := range s.Keys {
+				if place := PlaceOf(k); !seen[place] {
+					seen[place] = true
+					all[place] = append(all[place], owner{uid, s.At})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// claims are what follows from the pod's history for what readers of each service are given.
+func (p *podLog) claims(owners map[Place][]owner, readings map[string][]Reading, known func(time.Time) time.Time) (all []claim) {
+	for _, h := range p.hookFlips {
+		keys, until := p.sightings[h.version-1].Keys, p.backAfter(h)
+		if h.asserted {
+			keys, until = p.sightings[h.version].Keys, p.outAfter(h.version)
+		}
+		since := fmt.Sprintf("hook %s was %s", h.hook, map[bool]string{true: "asserted", false: "released"}[h.asserted])
+		for _, k := range keys {
+			c := claim{uid: p.uid, place: PlaceOf(k), in: h.asserted, from: h.at, until: until, since: since}
+			if !c.in {
+				c.until = soonest(c.until, nextOwner(owners[c.place], p.uid, h.at))
+			}
+			all = append(all, c)
+		}
+	}
+	return append(all, p.stays(readings, known)...)
+}
+
+// stays are the claims of a pod that is steady: once it was found, it must stay.
+func (p *podLog) stays(readings map[string][]Reading, known func(time.Time) time.Time) (all []claim) {
+	for i, s := range p.sightings {
+		if !s.steady() || i > 0 && p.sightings[i-1].steady() && !s.Gap {
+			continue
+		}
+		until := p.outAfter(i)
+		for _, k := range s.Keys {
+			place := PlaceOf(k)
+			found := slices.IndexFunc(readings[place.Service], func(r Reading) bool {
+				return !r.Apart && r.Asked.After(s.At) && !known(r.Asked).Before(s.At) && r.gives(place)
+			})
+			if found >= 0 {
+				all = append(all, claim{
+					uid: p.uid, place: place, in: true, from: readings[place.Service][found].Answered, until: until, steady: s.At,
+					since: "it was found, Normal and ready",
+				})
+			}
+		}
+	}
+	return all
+}
+
+// backAfter is a time before which a pod whose hook was released was not back in a state in which it may be in; what happened in a gap is
+// not known.
+func (p *podLog) backAfter(h hookFlip) time.Time {
+	return p.firstFrom(h.version, func(s Sighting) bool { return !s.leaving() })
+}
+
+// outAfter is a time before which a pod that was in at its i-th sighting had no reason to be taken out.
+func (p *podLog) outAfter(i int) time.Time {
+	return p.firstFrom(i+1, func(s Sighting) bool { return s.leaving() || !s.Ready })
+}
+
+// firstFrom is a time before which the pod was not like this, at or after its i-th sighting. A move is stamped; of the rest a manager
+// may know sooner than our watch.
+func (p *podLog) firstFrom(i int, like func(Sighting) bool) time.Time {
+	for ; i < len(p.sightings); i++ {
+		switch s := p.sightings[i]; {
+		case s.Gap && i > 0:
+			return p.sightings[i-1].At
+		case !like(s):
+		case i > 0 && s.State != p.sightings[i-1].State:
+			return s.since()
+		default:
+			return s.At.Add(-watchLags)
+		}
+	}
+	return time.Time{}
+}
+
+// nextOwner is when another pod may be at the place after a time.
+func nextOwner(owners []owner, uid string, after time.Time) (next time.Time) {
+	for _, o := range owners {
+		if o.uid != uid && o.at.After(after) {
+			next = soonest(next, o.at.Add(-watchLags))
+		}
+	}
+	return next
+}
+
+// soonest is the earlier of two times, of which zero is never.
+func soonest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}

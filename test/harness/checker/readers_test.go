@@ -1,0 +1,102 @@
+package checker
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// settles is longer than a manager, or our watch, may be behind.
+const settles = 30 * time.Second
+
+// found brings a pod to Normal in a real registry, where clients of two servers are given it.
+func found(s *story) {
+	s.play(born, reads(0, false), sets(traffic), waits(time.Second), reads(0, true), reads(1, true), moves(normal), waits(settles), reads(1, true))
+}
+
+// released is a pod whose hook for an update was released.
+func released(s *story) {
+	s.play(found, moves(preparingUpdate), reads(0, true), clears(updateGate), moves(updating), waits(time.Second))
+}
+
+// TestReadings: what clients of a real registry's servers are given, held against what happened to the pod.
+func TestReadings(t *testing.T) {
+	t.Parallel()
+	const given, missing = "I1: a reader of server 0 was given 127.100.0.1:8080 of web", "was not given 127.100.0.1:8080 of web"
+	checkAll(t, []happening{
+		{"a whole life", "clients are given the pod while it is in, and no longer", steps{
+			released, reads(0, false), reads(1, false), waits(settles), moves(updated), reads(0, true), sets(updateGate),
+			waits(time.Second), reads(0, true), reads(1, true), moves(normal), waits(settles), reads(0, true), moves(preparingDelete),
+			clears(deleteGate), waits(time.Second), reads(0, false), reads(1, false), deleting, seen, gone, seen, reads(0, false),
+		}, ""},
+		{"given after its release", "the registry has acknowledged, and still sends clients there", steps{released, reads(0, true)}, given},
+		{"given again after its release", "a call that was late has put it in", steps{released, reads(0, false), reads(0, true)}, given},
+		{
+			"given just after its release", "the server may be behind by a moment",
+			steps{found, moves(preparingUpdate), clears(updateGate), reads(0, true)}, "",
+		},
+		{"given by a server apart", "clients of a server that is cut off are measured, and no promise is made to them", steps{
+			released, readsApart(true),
+		}, ""},
+		{"given when it is back", "nothing forbids it from then on", steps{released, waits(settles), moves(updated), reads(0, true)}, ""},
+		{"given after a gap", "what happened in it is not known", steps{released, gap, at(updating), noGap, waits(settles), reads(0, true)}, ""},
+		{"given for another pod", "the address has been given again", steps{
+			found, moves(preparingDelete), clears(deleteGate), deleting, seen, gone, seen, waits(time.Second), another, waits(settles), reads(0, true),
+		}, ""},
+		{"given before the address was given again", "no other pod can have been meant", steps{
+			found, moves(preparingDelete), clears(deleteGate), deleting, seen, gone, seen, waits(time.Second), reads(0, true), waits(settles), another,
+		}, given},
+		{"asserted and not found", "no client is given the pod, and it counts as available", steps{
+			born, sets(traffic), waits(time.Second), reads(0, false), moves(normal),
+		}, "I2: a reader of server 0 " + missing},
+		{"asserted and not found at one server", "the clients of each count", steps{
+			born, sets(traffic), waits(time.Second), reads(0, true), reads(1, false),
+		}, "I2: a reader of server 1 " + missing},
+		{
+			"asserted and on its way out", "it may be out again",
+			steps{born, sets(traffic), moves(normal), waits(settles), moves(preparingUpdate), waits(time.Second), reads(0, false)}, "",
+		},
+		{"asserted and unready", "it may be out again", steps{born, sets(traffic), waits(settles), unready, seen, reads(0, false)}, ""},
+		{"asserted and lost", "what was acknowledged must last, whatever a server loses", steps{found, reads(1, false)}, "I2: a reader of server 1 " + missing},
+		{"lost without a hook", "a pod that was found must stay", steps{
+			at(normal), waits(settles), reads(0, true), waits(time.Second), reads(0, false),
+		}, "I9: a reader of server 0 " + missing},
+		{"not found yet", "no hook says that it is in", steps{at(normal), waits(settles), reads(0, false)}, ""},
+		{"lost by a manager that is behind", "it may not know that the pod is back", steps{
+			at(updating), waits(settles), moves(normal), waits(time.Second), reads(0, true), waits(time.Second), reads(0, false),
+		}, ""},
+	})
+}
+
+// another is a pod that was given the address of the first.
+func another(s *story) {
+	pod := s.pod
+	pod.Gone, pod.Deleting, pod.At, pod.Version = false, false, s.tick(), s.version+100
+	s.Saw("uid-2", types.NamespacedName{Namespace: "ns", Name: "pod-2"}, s.hooks, pod)
+}
+
+// TestStale: how long after its release clients were given a pod, at a server of the majority and at one apart.
+func TestStale(t *testing.T) {
+	t.Parallel()
+	s := newStory()
+	s.play(released, reads(0, true), waits(time.Second), readsApart(true), waits(time.Second), reads(0, false), readsApart(false))
+	s.Judge(s.now)
+	majority, apart := s.JudgeReadings(s.readings, settles)
+	for _, tc := range []struct {
+		reason string
+		got    Stale
+		want   time.Duration
+		server int
+	}{
+		{"server 0 gave it a second after", majority, time.Second, 0},
+		{"server 2 gave it two seconds after", apart, 2 * time.Second, 2},
+	} {
+		if tc.got.For.Round(time.Second) != tc.want || tc.got.Server != tc.server || tc.got.Place.Service != "web" {
+			t.Errorf("%s: got %+v", tc.reason, tc.got)
+		}
+	}
+	if broken := s.Broken(); len(broken) > 0 {
+		t.Errorf("a server may be so far behind: %v", broken)
+	}
+}
