@@ -51,8 +51,8 @@ func NewResyncMetrics(r prometheus.Registerer) *ResyncMetrics {
 		}, []string{"registry", "finding"}),
 		blocked: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "rollcall_resync_blocked_removals",
-			Help: "Entries without a live pod that resync leaves until a person approves, because they exceed resync.maxRemovals and may " +
-				"be another cluster's, by registry.",
+			Help: "Entries without a live pod that resync leaves until a person approves, because they may be another cluster's, " +
+				"by registry.",
 		}, byRegistry),
 		unfinished: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "rollcall_resync_unfinished_removals",

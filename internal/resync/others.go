@@ -14,9 +14,7 @@ import (
 // others is what lists show of other clusters with this one's name.
 type others struct {
 	// seen is nil before the first list.
-	seen map[identity]registry.State
-	// live are the UIDs of clusters seen writing, while they have entries.
-	live   map[string]bool
+	seen   map[identity]registry.State
 	warned time.Time
 }
 
@@ -38,16 +36,13 @@ func (k *keeper) anothers(entries []registry.Entry) (theirs []registry.Entry) {
 // lookForOthers looks for entries of other clusters that were added or changed since the last list.
 func (k *keeper) lookForOthers(ctx context.Context, owned []registry.Entry) {
 	before := k.others
-	k.others = others{seen: map[identity]registry.State{}, live: map[string]bool{}, warned: before.warned}
+	k.others = others{seen: map[identity]registry.State{}, warned: before.warned}
 	var written []registry.Entry
 	for _, e := range k.anothers(owned) {
-		id, live := identityOf(e.Instance), before.live[e.ClusterUID]
+		id := identityOf(e.Instance)
 		k.others.seen[id] = e.State
 		if before.seen != nil && before.seen[id] != e.State {
-			written, live = append(written, e), true
-		}
-		if live {
-			k.others.live[e.ClusterUID] = true
+			written = append(written, e)
 		}
 	}
 	if len(written) == 0 || time.Since(before.warned) < reason.EventRepeat {
@@ -59,12 +54,4 @@ func (k *keeper) lookForOthers(ctx context.Context, owned []registry.Entry) {
 		k.name, k.resync.Cluster, describe(written, 1)[0], written[0].ClusterUID, k.resync.Identity.UID())
 	k.resync.Logger.Info(note, "registry", k.name, "entries", len(written))
 	k.resync.Tell(ctx, corev1.EventTypeWarning, clusterNameShared, note)
-}
-
-func (k *keeper) whose(entries []registry.Entry) string {
-	theirs := k.anothers(entries)
-	if len(theirs) == 0 {
-		return ""
-	}
-	return fmt.Sprintf(" (%d carry the UID of another cluster, such as %s)", len(theirs), theirs[0].ClusterUID)
 }

@@ -71,7 +71,7 @@ func (k *keeper) remove(ctx context.Context, r *run) error {
 // due returns the gone entries to remove now, and how many later. With maxRemovals 20 and 50 gone entries:
 //
 //	with this cluster's UID   20 now, 30 later, since the API server knows that the pods are gone
-//	others                    50 if approved, else 0; up to 20 need no approval unless another cluster writes
+//	others                    50 if approved, else 0; up to 20 need no approval unless one has another cluster's UID
 //
 // With maxRemovals 0, all count as others. The registry spares what is another pod's by now.
 func (k *keeper) due(ctx context.Context, gone []registry.Entry, owned int) (due []registry.Entry, later int) {
@@ -206,8 +206,8 @@ func (k *keeper) mayRemove(ctx context.Context, gone []registry.Entry, most, own
 		k.approval = approval{} // none of its entries is left
 	}
 	digest := digestOf(k.name, gone)
-	lives := slices.ContainsFunc(gone, func(e registry.Entry) bool { return k.others.live[e.ClusterUID] })
-	if len(gone) <= most && !lives || k.isApproved(gone, digest) {
+	theirs := k.anothers(gone)
+	if len(gone) <= most && len(theirs) == 0 || k.isApproved(gone, digest) {
 		k.held = nil
 		k.resync.Metrics.Blocked(k.name, 0)
 		return true
@@ -215,20 +215,25 @@ func (k *keeper) mayRemove(ctx context.Context, gone []registry.Entry, most, own
 	k.resync.Metrics.Blocked(k.name, len(gone))
 	if asked := k.asked.Swap(false); asked || k.held == nil || k.held.Digest != digest || time.Since(k.warned) >= reason.EventRepeat {
 		k.held, k.warned = &orders.Held{Digest: digest, Total: len(gone), Entries: describe(gone, orders.NamedAtMost)}, time.Now()
-		k.tellOfHeld(ctx, gone, owned, lives)
+		k.tellOfHeld(ctx, gone, theirs, owned)
 	}
 	return false
 }
 
-func (k *keeper) tellOfHeld(ctx context.Context, gone []registry.Entry, owned int, lives bool) {
+func (k *keeper) tellOfHeld(ctx context.Context, gone, theirs []registry.Entry, owned int) {
 	policy, _ := k.resync.inForce()
 	why := fmt.Sprintf("which is more than resync.maxRemovals (%s) allows", policy.MaxRemovals.String())
-	if lives {
-		why = "and another cluster with the same name in its configuration is at work"
+	otherwise := "raise resync.maxRemovals"
+	if len(theirs) > 0 { // a limit can't tell whose entries they are
+		why = fmt.Sprintf("and %d carry the UID of another cluster with the same name, such as %s, which may be at work",
+			len(theirs), theirs[0].ClusterUID)
+		otherwise = "set another cluster in the configuration of one of the two and restart that one"
 	}
-	note := fmt.Sprintf("%d of %d entries in registry %q have no live pod, %s: Rollcall removes none of them%s. If they should go, %s. "+
-		"Examples: %s", len(gone), owned, k.name, why, k.whose(gone), k.resync.howToApprove(k.held.Digest, lives),
-		strings.Join(describe(gone, examples), ", "))
+	if k.resync.LeaseNamespace != "" {
+		otherwise = orders.HowToApprove(k.resync.LeaseNamespace, k.held.Digest) + ", or " + otherwise
+	}
+	note := fmt.Sprintf("%d of %d entries in registry %q have no live pod, %s: Rollcall removes none of them. If they should go, %s. "+
+		"Examples: %s", len(gone), owned, k.name, why, otherwise, strings.Join(describe(gone, examples), ", "))
 	k.resync.Logger.Info("removal blocked: "+note, "registry", k.name, "entries", len(gone), "digest", k.held.Digest)
 	k.resync.Tell(ctx, corev1.EventTypeWarning, removalBlocked, note)
 }
@@ -252,18 +257,6 @@ func (k *keeper) isApproved(gone []registry.Entry, digest string) bool {
 	}
 	return k.resync.isApproved(k.approval.digest) &&
 		!slices.ContainsFunc(gone, func(e registry.Entry) bool { return !k.approval.has(e) })
-}
-
-// howToApprove omits the limit while another cluster is at work: a limit can't tell whose entries they are.
-func (r *Resync) howToApprove(digest string, lives bool) string {
-	otherwise := "raise resync.maxRemovals"
-	if lives {
-		otherwise = "set another cluster in the configuration of one of the two and restart this one"
-	}
-	if r.LeaseNamespace == "" {
-		return otherwise
-	}
-	return orders.HowToApprove(r.LeaseNamespace, digest) + ", or " + otherwise
 }
 
 type identity struct{ service, endpoint, uid string }
