@@ -257,6 +257,13 @@ chaos: ## Play faults on a real OpenKruise and check the invariants; CHAOS=5m se
 	@go build -o bin/chaos ./test/chaos
 	@CHAOS='$(CHAOS)' SEED='$(SEED)' REGISTRY='$(REGISTRY)' bin/chaos
 
+# The registries whose storms CI and make nightly run.
+STORMS := chaos-etcd
+
+.PHONY: $(STORMS)
+$(STORMS): chaos-%:
+	@$(MAKE) --no-print-directory chaos REGISTRY=$*
+
 # A part of a mutant's name; empty means all of them.
 MUTANT ?=
 
@@ -282,7 +289,7 @@ OUT ?= bin/bench
 
 ADOPT := adopt-consul adopt-eureka adopt-nacos adopt-nacos-spring adopt-nacos-dubbo
 # What CI leaves out, for want of time.
-NIGHTLY := test-integration-oldest test-integration-older test-fleet test-registries e2e e2e-remote $(ADOPT) chaos chaos-mutants soak fuzz verify-release
+NIGHTLY := test-integration-oldest test-integration-older test-fleet test-registries e2e e2e-remote $(ADOPT) chaos $(STORMS) chaos-mutants soak fuzz verify-release
 
 .PHONY: nightly
 nightly: ## Run what CI leaves out or plays only in part, as root, in about 3 hours; the end says how long each took.

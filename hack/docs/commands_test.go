@@ -83,9 +83,23 @@ func played(t *testing.T) (all []string) {
 
 func nightlyTargets(t *testing.T) []string {
 	t.Helper()
+	return targetsIn(t, "NIGHTLY")
+}
+
+// targetsIn are those of a variable of the Makefile, and of the variables that it has.
+func targetsIn(t *testing.T, variable string) (all []string) {
+	t.Helper()
 	makefile, err := os.ReadFile("../../Makefile")
 	expect.NoError(t, err)
-	return strings.Fields(regexp.MustCompile(`(?m)^NIGHTLY := (.*)$`).FindStringSubmatch(string(makefile))[1])
+	words := regexp.MustCompile(`(?m)^` + variable + ` := (.*)$`).FindStringSubmatch(string(makefile))[1]
+	for _, word := range strings.Fields(words) {
+		if name, is := strings.CutPrefix(word, "$("); is {
+			all = append(all, targetsIn(t, strings.TrimSuffix(name, ")"))...)
+			continue
+		}
+		all = append(all, word)
+	}
+	return all
 }
 
 var (

@@ -12,7 +12,8 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
-// TestWhatCILeavesOutHasItsTurn: a day says what it leaves out, which one of the three after it runs, and make nightly too.
+// TestWhatCILeavesOutHasItsTurn: a day says what it leaves out, which one of the three after it runs, and make nightly too. Storms on a
+// registry are run at least every other day.
 func TestWhatCILeavesOutHasItsTurn(t *testing.T) {
 	t.Parallel()
 	runs, leaves := map[int][]string{}, map[int][]string{}
@@ -30,10 +31,15 @@ func TestWhatCILeavesOutHasItsTurn(t *testing.T) {
 			leaves[day] = append(leaves[day], match[1])
 		}
 	}
-	nightly := nightlyTargets(t)
+	nightly, storms := nightlyTargets(t), targetsIn(t, "STORMS")
 	for day := range 8 {
 		if len(leaves[day]) == 0 {
 			t.Errorf("day %d leaves out nothing: the test looks for the wrong thing", day)
+		}
+		for _, storm := range storms {
+			if !strings.Contains(strings.Join(slices.Concat(runs[day], runs[day+1]), "\n"), "make "+storm+" ") {
+				t.Errorf("neither day %d nor the next runs make %s", day, storm)
+			}
 		}
 		for _, what := range leaves[day] {
 			next := slices.Concat(runs[day+1], runs[day+2], runs[day+3])
