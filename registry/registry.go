@@ -56,7 +56,7 @@ type Registry interface {
 type Instance struct { //nolint:recvcheck // a value, but for SetMeta, which fills one in
 	// Service is the name that clients look up.
 	Service string `json:"service"`
-	// Address is the pod's IP, IPv4 or IPv6, without brackets.
+	// Address is the pod's IP or another that the configuration chooses, IPv4 or IPv6, without brackets.
 	Address string `json:"address"`
 	// Port is the TCP port, 1 to 65535.
 	Port int `json:"port"`

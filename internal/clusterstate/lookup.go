@@ -60,7 +60,8 @@ func AnotherHas(
 			continue
 		}
 		endpoints, err := rules.EndpointsOf(service.SubjectOf(other)) // an error: registered nowhere
-		if err == nil && slices.Contains(endpoints, service.Endpoint{Service: in.Service, Port: in.Port}) {
+		has := func(e service.Endpoint) bool { return e.Service == in.Service && e.Port == in.Port }
+		if err == nil && slices.ContainsFunc(endpoints, has) {
 			return true, nil
 		}
 	}

@@ -25,6 +25,7 @@ type packed struct {
 	node       string
 	phase      corev1.PodPhase
 	address    string
+	hostIP     string
 	elsewhere  *elsewhere
 	started    int64  // Unix seconds, or 0
 	gated      bool   // see lifecycle.AwaitsGates
@@ -36,7 +37,6 @@ type packed struct {
 // elsewhere are a pod's other addresses; few have any.
 type elsewhere struct {
 	podIPs  []corev1.PodIP
-	hostIP  string
 	hostIPs []corev1.HostIP
 }
 
@@ -44,7 +44,7 @@ func elsewhereOf(pod *corev1.Pod) *elsewhere {
 	if len(lifecycle.OtherAddressesOf(pod)) == 0 {
 		return nil
 	}
-	return &elsewhere{pod.Status.PodIPs, pod.Status.HostIP, pod.Status.HostIPs}
+	return &elsewhere{pod.Status.PodIPs, pod.Status.HostIPs}
 }
 
 type pairs []struct{ key, value string }
@@ -77,11 +77,14 @@ func (p *packed) unpack() *corev1.Pod {
 		ObjectMeta: p.ObjectMeta,
 		Spec:       corev1.PodSpec{NodeName: p.node, Containers: p.containers, ReadinessGates: p.gates},
 		Status: corev1.PodStatus{
-			Phase: p.phase, PodIP: p.address, Message: p.missing, Conditions: make([]corev1.PodCondition, len(p.conditions)),
+			Phase: p.phase, PodIP: p.address, HostIP: p.hostIP, Message: p.missing, Conditions: make([]corev1.PodCondition, len(p.conditions)),
 		},
 	}
 	if at := p.elsewhere; at != nil {
-		pod.Status.PodIPs, pod.Status.HostIP, pod.Status.HostIPs = at.podIPs, at.hostIP, at.hostIPs
+		pod.Status.PodIPs, pod.Status.HostIPs = at.podIPs, at.hostIPs
+	}
+	if p.subdomain != "" {
+		pod.Spec.Hostname, pod.Spec.Subdomain = p.Name, p.subdomain
 	}
 	if p.started != 0 {
 		pod.Status.StartTime = new(metav1.Unix(p.started, 0))

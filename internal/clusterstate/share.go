@@ -28,6 +28,7 @@ type common struct {
 	owners     []metav1.OwnerReference
 	containers []corev1.Container
 	gates      []corev1.PodReadinessGate
+	subdomain  string // if the pods' names are their hostnames
 }
 
 // NewSharer returns an empty Sharer.
@@ -46,7 +47,7 @@ func (s *Sharer) StripPod(object any) (any, error) {
 	defer s.mu.Unlock()
 	p := &packed{
 		ObjectMeta: pod.ObjectMeta, node: pod.Spec.NodeName, phase: pod.Status.Phase, address: pod.Status.PodIP,
-		elsewhere: elsewhereOf(pod), gated: lifecycle.AwaitsGates(pod), shut: lifecycle.ShutByLifecycle(pod),
+		hostIP: pod.Status.HostIP, elsewhere: elsewhereOf(pod), gated: lifecycle.AwaitsGates(pod), shut: lifecycle.ShutByLifecycle(pod),
 		missing: lifecycle.NotReadyBecause(pod),
 		// All of them: patches test conditions by index.
 		conditions: make([]packedCondition, len(pod.Status.Conditions)),
@@ -55,14 +56,18 @@ func (s *Sharer) StripPod(object any) (any, error) {
 	if pod.Status.StartTime != nil {
 		p.started = pod.Status.StartTime.Unix()
 	}
-	p.common = s.shareCommon(&common{pod.OwnerReferences, stripContainers(pod.Spec.Containers), pod.Spec.ReadinessGates})
+	own := &common{pod.OwnerReferences, stripContainers(pod.Spec.Containers), pod.Spec.ReadinessGates, ""}
+	if pod.Spec.Hostname == pod.Name {
+		own.subdomain = pod.Spec.Subdomain
+	}
+	p.common = s.shareCommon(own)
 	p.OwnerReferences, p.Labels, p.Annotations = p.owners, nil, nil
 	for i, c := range pod.Status.Conditions {
 		p.conditions[i] = packedCondition{c.Type, c.Status, c.LastTransitionTime.Unix()}
 		share(s, &p.conditions[i].kind)
 		share(s, &p.conditions[i].status)
 	}
-	share(s, &p.Namespace, &p.node, &p.missing)
+	share(s, &p.Namespace, &p.node, &p.hostIP, &p.missing)
 	share(s, &p.phase)
 	for i := range p.Finalizers {
 		share(s, &p.Finalizers[i])

@@ -52,7 +52,7 @@ func stripTemplate(template *corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 			Annotations: template.Annotations,
 			Finalizers:  template.Finalizers,
 		},
-		Spec: corev1.PodSpec{Containers: stripContainers(template.Spec.Containers)},
+		Spec: corev1.PodSpec{Containers: stripContainers(template.Spec.Containers), HostNetwork: template.Spec.HostNetwork},
 	}
 }
 

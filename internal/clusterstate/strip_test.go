@@ -32,7 +32,7 @@ func TestStripPodKeepsWhatIsRead(t *testing.T) {
 			OwnerReferences: []metav1.OwnerReference{{Kind: "CloneSet", Name: "web", UID: "w"}},
 		},
 		Spec: corev1.PodSpec{
-			NodeName: "node-1",
+			NodeName: "node-1", Hostname: "web-1", Subdomain: "web",
 			Containers: []corev1.Container{
 				{Name: "main", Ports: []corev1.ContainerPort{{ContainerPort: 80}}},
 				{Name: "agent", Ports: []corev1.ContainerPort{{ContainerPort: 90}}, Env: []corev1.EnvVar{service.InjectedMark()}},
@@ -42,6 +42,7 @@ func TestStripPodKeepsWhatIsRead(t *testing.T) {
 		Status: corev1.PodStatus{
 			Phase:     corev1.PodRunning,
 			PodIP:     "10.0.0.1",
+			HostIP:    "192.0.2.1",
 			Message:   "container main: ErrImagePull",
 			StartTime: &now,
 			Conditions: []corev1.PodCondition{
@@ -61,7 +62,7 @@ func TestStripPodKeepsWhatIsRead(t *testing.T) {
 	full.Status.Message, full.Status.ContainerStatuses = "", []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{
 		Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"},
 	}}}
-	full.Status.HostIP, full.Status.HostIPs = "192.0.2.1", []corev1.HostIP{{IP: "192.0.2.1"}}
+	full.Status.HostIPs = []corev1.HostIP{{IP: "192.0.2.1"}}
 	full.Status.Conditions[0].Reason, full.Status.Conditions[1].Message, full.Status.PodIPs = "Any", "all is well", []corev1.PodIP{{IP: "10.0.0.1"}}
 	got, err := NewSharer().StripPod(full)
 	expect.NoError(t, err)

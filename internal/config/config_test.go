@@ -53,7 +53,7 @@ func TestParseDefaults(t *testing.T) {
 		Registries:        map[string]Registry{"default": of("memory", "", 5*time.Second, 48)},
 		DefaultRegistries: []string{"default"},
 		Hooks:             lifecycle.Ownership{Owned: []string{"example.com/*"}},
-		Service:           service.Rules{Name: "{label:app}"},
+		Service:           service.Rules{Name: "{label:app}", Address: "PodIP"},
 		Drain:             15 * time.Second,
 		PanicThreshold:    50,
 		Resync:            Resync{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")},
@@ -90,6 +90,8 @@ hooks:
 service:
   name: "{namespace}-{label:app}"
   port: 8080
+  address: HostIP
+  networks: [storage, infra/fast]
   allowed:
   - {namespaces: ["team-*", ops], names: ["{namespace}.*"], shared: true}
   - namespaces: [shop]
@@ -130,7 +132,7 @@ audit: {path: /var/lib/audit.jsonl, maxSize: 2Mi}
 			NewlyCreated: []string{"example.com/newly-create", "example.io/initialing"},
 		},
 		Service: service.Rules{
-			Name: "{namespace}-{label:app}", Port: 8080, Tags: []service.ValueTemplate{"version-{label:version}", "http"},
+			Name: "{namespace}-{label:app}", Port: 8080, Address: "HostIP", Networks: []string{"storage", "infra/fast"}, Tags: []service.ValueTemplate{"version-{label:version}", "http"},
 			Metadata: map[string]service.ValueTemplate{
 				"version": "{label:version}", "site": "eu-{region}",
 			},
@@ -192,7 +194,9 @@ hooks:
   owned:
   - example.com/*
 service:
+  address: PodIP
   name: '{label:app}'
+  networks: []
   tags: []
 drain: 15s
 panicThreshold: 50%
@@ -318,6 +322,9 @@ func TestParseRefuses(t *testing.T) {
 		"a failing preNormal":  {"no pod comes into rotation unacknowledged", with("", "proceedAfter: {preNormal: 10m}"), []string{"proceedAfter.preNormal", "unknown field", "preDelete, inPlaceUpdate"}},
 		"a number for text":    {"the kind is named", with("prod-1", "1.10"), []string{"cluster", "a number", "in quotes"}},
 		"an unquoted brace":    {"YAML takes it for an object", with("", "service: {name: {label:app}}"), []string{"service.name", "an object", "a string, in quotes"}},
+		"no such address":      {"the known ones are listed", with("", "service: {address: podIP}"), []string{"service.address", `"podIP"`, "PodIP, HostIP, IPv4, IPv6 or network/NAME"}},
+		"a nameless network":   {"there can be several", with("", "service: {address: network/}"), []string{"service.address", "network/NAME"}},
+		"an empty network":     {"it would be no network", with("", `service: {networks: [""]}`), []string{"service.networks[0]", "NAMESPACE/NAME"}},
 		"text for a number":    {"the kind is named", with("", `service: {port: "80"}`), []string{"service.port", "a string", "whole number"}},
 		"a broken number":      {"the kind is named", with("", `service: {port: 80.5}`), []string{"service.port", "whole number"}},
 		"text for a list":      {"the kind is named", with("[example.com/*]", "example.com/*"), []string{"hooks.owned", "a string", "a list"}},

@@ -128,6 +128,16 @@ func (o *object) service() service.Rules {
 			o.invalid("port", s.Port, "write a number from 1 to 65535, or leave it out for the application's first container port")
 		}
 	}
+	text = o.textOr("address", "PodIP")
+	if s.Address, err = service.ParseAddress(text); err != nil {
+		o.invalid("address", text, err.Error())
+	}
+	s.Networks = o.keys("networks", func(network string) string {
+		if network == "" {
+			return "set the name of a network, or NAMESPACE/NAME if it is not in the pods' namespace"
+		}
+		return ""
+	})
 	s.Allowed = o.allowed("allowed")
 	s.Tags = parseAll(o, "tags", service.ParseTagTemplate)
 	s.Metadata = o.metadata("metadata")

@@ -53,6 +53,8 @@ type modelManager struct {
 	// that lives knows what it had not written down of a registry that pods have left meanwhile.
 	all, registries, there []string
 	asks, wanders          bool
+	// second: pods are registered at their second address.
+	second bool
 	// failed counts the calls that failed since the registries' clients were made.
 	failed int
 
@@ -133,6 +135,9 @@ func (m *model) configure(there ...string) {
 			Ownership: modelOwnership(), Services: service.Rules{Name: name}, PanicThreshold: m.panicThreshold,
 		},
 	}
+	if m.manager.second {
+		s.Services.Address = "IPv6"
+	}
 	for _, name := range there {
 		driver := &modelDriver{m, name, lifecycle.Rollcall}
 		o := registryclient.Options{Name: name, Timeout: modelTimeout, MaxInFlight: modelCallsAtOnce}
@@ -155,6 +160,9 @@ func (m *model) instancesOf(pod *corev1.Pod) (instances []lifecycle.Key) {
 	}
 	for _, name := range m.manager.registries {
 		at, writer := pod.Status.PodIP, lifecycle.Rollcall
+		if m.manager.second {
+			at = addressesOf(pod)[1]
+		}
 		if m.apps.by[name] {
 			at, writer = addressesOf(pod)[m.podOf(pod.UID).appAt], lifecycle.Application
 		}
@@ -291,7 +299,9 @@ func (m *model) trouble() {
 		m.lose()
 	case n >= 97:
 		m.outage(one)
-	case n >= 19 || n >= 15 && m.apps.by == nil || !m.manager.wanders:
+	case n >= 19 || !m.manager.wanders:
+	case n >= 15 && m.apps.by == nil:
+		m.readdress()
 	case n >= 15:
 		m.changeHands(one)
 	case n < 11:
@@ -301,6 +311,14 @@ func (m *model) trouble() {
 	default:
 		m.reassign([]string{one}, []string{one})
 	}
+}
+
+// readdress has the pods registered at their other address.
+func (m *model) readdress() {
+	m.manager.second = !m.manager.second
+	m.logf("someone: wants the pods at their second address %t", m.manager.second)
+	m.configure(m.manager.there...)
+	m.edited()
 }
 
 // reassign changes the registries that pods belong to, and those that there are.

@@ -62,7 +62,8 @@ func selector(keys ...string) *metav1.LabelSelector {
 type patchedOnly struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
 	Status   struct {
-		PodIP      string                `json:"podIP,omitempty"` //nolint:tagliatelle // Kubernetes writes it so
+		PodIP      string                `json:"podIP,omitempty"`  //nolint:tagliatelle // Kubernetes writes it so
+		PodIPs     []corev1.PodIP        `json:"podIPs,omitempty"` //nolint:tagliatelle // the same
 		Conditions []corev1.PodCondition `json:"conditions,omitempty"`
 	} `json:"status"`
 }
@@ -70,7 +71,7 @@ type patchedOnly struct {
 func encodePatched(t *testing.T, pod *corev1.Pod) []byte {
 	t.Helper()
 	part := patchedOnly{Metadata: pod.ObjectMeta}
-	part.Status.PodIP, part.Status.Conditions = pod.Status.PodIP, pod.Status.Conditions
+	part.Status.PodIP, part.Status.PodIPs, part.Status.Conditions = pod.Status.PodIP, pod.Status.PodIPs, pod.Status.Conditions
 	text, err := json.Marshal(part)
 	if err != nil {
 		t.Fatalf("encoding the pod: %v", err)

@@ -19,7 +19,7 @@ func (in Input) AwaitsReadiness(d Decision) bool {
 	case RowUpdatedNotReady, RowPreparingNormalUnfit:
 		return true
 	case RowNormalNotReady:
-		here := func(at Key) bool { return at.Address == in.Pod.Status.PodIP }
+		here := func(at Key) bool { return at.IsAt(in.Pod) }
 		return in.Record.Want != InService || !slices.ContainsFunc(in.Record.Instances, here)
 	default:
 		return false

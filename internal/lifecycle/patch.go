@@ -102,10 +102,16 @@ func preconditions(pod *corev1.Pod, edit Edit) []Operation {
 // readyTests omits the resource version: every status of kubelet changes it.
 func readyTests(pod *corev1.Pod) []Operation {
 	address := Operation{Op: "test", Path: "/status/podIP"}
-	if pod.Status.PodIP != "" {
+	switch {
+	case len(pod.Status.PodIPs) > 1:
+		address.Path, address.Value = "/status/podIPs", pod.Status.PodIPs
+	case pod.Status.PodIP != "":
 		address.Value = pod.Status.PodIP
 	}
 	tests := []Operation{address}
+	if _, found := pod.Annotations[AnnotationNetworks]; found {
+		tests = append(tests, valueTest("annotations", pod.Annotations, AnnotationNetworks))
+	}
 	rests := readyBy(pod)
 	for i, c := range pod.Status.Conditions {
 		if !slices.Contains(rests, c.Type) {

@@ -1,7 +1,9 @@
 package lifecycle
 
 import (
+	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -93,6 +95,41 @@ func onNode(pod *corev1.Pod, such func(corev1.ContainerPort) bool) bool {
 			return such(p) && p.HostIP == "" && (p.Protocol == "" || p.Protocol == corev1.ProtocolTCP)
 		}) {
 			return true
+		}
+	}
+	return false
+}
+
+// AnnotationNetworks is where Multus writes the pod's addresses on other networks. Tenants can write it too.
+const AnnotationNetworks = "k8s.v1.cni.cncf.io/network-status"
+
+// NetworksOf returns the pod's first address on each network, by the network's name in its namespace or NAMESPACE/NAME.
+func NetworksOf(namespace string, annotations map[string]string) map[string]string {
+	var written []struct {
+		Name string   `json:"name"`
+		IPs  []string `json:"ips"`
+	}
+	if json.Unmarshal([]byte(annotations[AnnotationNetworks]), &written) != nil {
+		return nil
+	}
+	networks := map[string]string{}
+	for _, n := range written {
+		if name := strings.TrimPrefix(n.Name, namespace+"/"); len(n.IPs) > 0 && networks[name] == "" {
+			networks[name] = n.IPs[0]
+		}
+	}
+	return networks
+}
+
+// IsAt reports whether the entry is at an address that the pod has now. On networks, an application's is not: a tenant can write what the
+// pod has there, and the entry carries no mark.
+func (i Key) IsAt(pod *corev1.Pod) bool {
+	if i.Address == pod.Status.PodIP || slices.Contains(AddressesOf(pod, i.Port), i.Address) {
+		return true
+	}
+	for _, address := range NetworksOf(pod.Namespace, pod.Annotations) {
+		if address == i.Address {
+			return !i.ByApp()
 		}
 	}
 	return false

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -87,4 +88,29 @@ func TestAddresses(t *testing.T) {
 
 func dualStack(pod *corev1.Pod) {
 	pod.Status.PodIPs = append(pod.Status.PodIPs, corev1.PodIP{IP: "fd00::1"})
+}
+
+// TestAssertionOfAPodThatLostAnAddress: what TestEveryInput has no pod with.
+func TestAssertionOfAPodThatLostAnAddress(t *testing.T) {
+	t.Parallel()
+	pod := podIn(appspub.LifecycleStatePreparingNormal)
+	pod.Status.PodIP, pod.Annotations[AnnotationNetworks] = "10.0.0.1", `[{"name": "storage", "ips": ["172.16.0.1"]}]`
+	pod.Status.PodIPs = []corev1.PodIP{{IP: "10.0.0.1"}, {IP: "fd00::1"}}
+	patch, err := patchOf(pod, Hooks{}, Edit{Set: []Handler{label("example.com/in", "true")}}, nil)
+	expect.NoError(t, err)
+	_, err = applyPatch(t, pod, patch)
+	expect.NoError(t, err)
+	for name, lose := range map[string]func(*corev1.Pod){
+		"the second":    func(p *corev1.Pod) { p.Status.PodIPs[1].IP = "fd00::2" },
+		"on a network":  func(p *corev1.Pod) { p.Annotations[AnnotationNetworks] = "[]" },
+		"every network": func(p *corev1.Pod) { delete(p.Annotations, AnnotationNetworks) },
+	} {
+		moved := pod.DeepCopy()
+		if lose(moved); moved.Status.PodIP != pod.Status.PodIP {
+			t.Fatal("the first address tells it")
+		}
+		if _, err := applyPatch(t, moved, patch); err == nil {
+			t.Errorf("%s: the patch was applied all the same: %s", name, patch)
+		}
+	}
 }

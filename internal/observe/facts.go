@@ -75,9 +75,11 @@ func (f *Facts) targetsIn(sources []lifecycle.Source, endpoints []service.Endpoi
 	entries, targets := f.Entries(f.Input, nil), make([]tracker.Target, 0, len(sources)*len(endpoints))
 	for _, s := range sources {
 		for _, e := range endpoints {
-			t := entries.Target(entries.PlaceOf(lifecycle.Key{
-				Registry: s.Registry, Writer: s.Writer, Service: e.Service, Address: f.Input.Pod.Status.PodIP, Port: e.Port,
-			}))
+			at := lifecycle.Key{Registry: s.Registry, Writer: s.Writer, Service: e.Service, Address: e.Address, Port: e.Port}
+			if s.ByApp() && !at.IsAt(f.Input.Pod) {
+				at.Address = f.Input.Pod.Status.PodIP
+			}
+			t := entries.Target(entries.PlaceOf(at))
 			if !s.ByApp() { // whose entry says what it says
 				t.Instance.Registry = s.Registry
 				t.Instance.Weight, t.Instance.Zone = attributes.Weight, attributes.Zone

@@ -248,8 +248,8 @@ func (o *Observer) targets(f *Facts, node service.Node) {
 		f.Sources = settings.everywhere
 	}
 	err = errors.Join(err, drainErr, attributesErr, sourcesErr)
-	refused := o.names(f, endpoints)
-	if pod.Status.PodIP != "" {
+	refused, noAddress := o.names(f, endpoints), settings.Services.NoAddress(subject)
+	if noAddress == "" {
 		f.Targets = f.targetsIn(sources, endpoints, attributes)
 	}
 	if refused.Reason != "" {
@@ -258,8 +258,8 @@ func (o *Observer) targets(f *Facts, node service.Node) {
 	switch {
 	case err != nil:
 		f.Problem = waiting.Blocker{Reason: reason.InvalidPod, Message: err.Error()}
-	case pod.Status.PodIP == "":
-		f.Problem = waiting.Blocker{Reason: reason.NoAddress, Message: "the pod has no IP yet"}
+	case noAddress != "":
+		f.Problem = waiting.Blocker{Reason: reason.NoAddress, Message: noAddress}
 	case refused.Reason != "":
 		f.Problem = refused
 	}

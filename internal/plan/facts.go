@@ -57,7 +57,7 @@ func (f Facts) Instances() (all []lifecycle.Key) {
 		all = append(all, f.named(in))
 	}
 	for _, in := range f.Record.Instances {
-		if !in.ByApp() || f.reaches(in) {
+		if !in.ByApp() || in.IsAt(f.Pod) {
 			all = append(all, f.named(in))
 		}
 	}
@@ -90,12 +90,7 @@ func (f Facts) IsTarget(in lifecycle.Key) bool { return f.target(in) >= 0 }
 
 // Has reports whether it is at an address that the pod has now.
 func (f Facts) Has(in lifecycle.Key) bool {
-	return !f.Gone && lifecycle.AddressOf(f.Pod) != "" && f.reaches(in)
-}
-
-// reaches reports whether it is at an address of the pod. An application chooses among all of them.
-func (f Facts) reaches(in lifecycle.Key) bool {
-	return in.Address == f.Pod.Status.PodIP || in.ByApp() && slices.Contains(lifecycle.AddressesOf(f.Pod, in.Port), in.Address)
+	return !f.Gone && lifecycle.AddressOf(f.Pod) != "" && in.IsAt(f.Pod)
 }
 
 // PlaceOf moves an application's instance to the address where its entry was last found, by this process or else the record.

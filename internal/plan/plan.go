@@ -103,7 +103,7 @@ func Of(f Facts, d lifecycle.Decision) Plan {
 	for _, in := range f.others(want) {
 		r := f.row(f.Target(in), f.away(in, want))
 		switch {
-		case !f.reaches(in):
+		case !in.IsAt(f.Pod):
 			p.Former = append(p.Former, r)
 		case !keeps || f.Arrived():
 			if want != lifecycle.Absent && staysUnderAnotherName(in, f.Targets) {
@@ -138,7 +138,7 @@ func (f Facts) row(t tracker.Target, want lifecycle.Want) Row {
 // away is what to say where the pod does not belong. An entry that is out stays so while the pod is out, so no hook waits for a registry
 // that the pod is leaving. If the application's own entry can show only once Rollcall's is gone, that goes.
 func (f Facts) away(in lifecycle.Key, want lifecycle.Want) lifecycle.Want {
-	out := want == lifecycle.OutOfService && f.reaches(in) && f.Known.Of(in).Stands(lifecycle.OutOfService)
+	out := want == lifecycle.OutOfService && in.IsAt(f.Pod) && f.Known.Of(in).Stands(lifecycle.OutOfService)
 	if out && !f.IsTarget(in.By(lifecycle.Application)) {
 		return lifecycle.OutOfService
 	}

@@ -82,10 +82,10 @@ func TestOf(t *testing.T) {
 				`departing: Absent service "web" at 10.0.0.2:80 of default`},
 		},
 		"has its application's entry at another of its addresses": {
-			reason: "that is not a former one", want: lifecycle.InService, row: lifecycle.RowNormal,
+			reason: "neither is a former one", want: lifecycle.InService, row: lifecycle.RowNormal,
 			targets: []lifecycle.Key{byAppAtOther}, instances: []lifecycle.Key{byApp, byAppAtOther, at("default", "web", other)},
-			plan: []string{`former: Absent service "web" at [fd00::2]:80`,
-				`present: InService the application's own entry of service "web" at [fd00::2]:80 of default`,
+			plan: []string{`present: InService the application's own entry of service "web" at [fd00::2]:80 of default`,
+				`departing: Absent service "web" at [fd00::2]:80 of default`,
 				`departing: Absent the application's own entry of service "web" at 10.0.0.2:80`},
 		},
 		"has a name that changed in case": {

@@ -214,9 +214,10 @@ const (
 	//
 	// What to do: if it lasts, fix what the message shows.
 	NotReady Reason = "NotReady"
-	// NoAddress: the pod has no IP yet.
+	// NoAddress: the pod has no IP yet, or lacks the address that service.address or rollcall.dev/address chooses. The message is what
+	// was looked for and what the pod has.
 	//
-	// What to do: wait. If it lasts, look at the pod's node and its network.
+	// What to do: wait. If it lasts, check the pod's node and its network, or choose an address that the pod has.
 	NoAddress Reason = "NoAddress"
 	// Updating: OpenKruise updates the pod in place, so it is out of rotation. The message is what keeps the update from being
 	// finished.

@@ -19,6 +19,7 @@ import (
 // What a pod's author sets. Each wins over the configuration or the node; metadata wins key by key, and tags are added.
 const (
 	AnnotationServices   = "rollcall.dev/services"   // web=8080,admin=9090
+	AnnotationAddress    = "rollcall.dev/address"    // HostIP
 	AnnotationDrain      = "rollcall.dev/drain"      // 15s
 	AnnotationRegistries = "rollcall.dev/registries" // old,new=app
 	AnnotationTags       = "rollcall.dev/tags"       // primary,http
@@ -31,7 +32,7 @@ const annotationDefaultContainer = "kubectl.kubernetes.io/default-container"
 
 // Annotations are those that people set on pods.
 func Annotations() []string {
-	return []string{AnnotationServices, AnnotationRegistries, AnnotationDrain, AnnotationTags, AnnotationMetadata}
+	return []string{AnnotationServices, AnnotationAddress, AnnotationRegistries, AnnotationDrain, AnnotationTags, AnnotationMetadata}
 }
 
 // maxEndpoints limits how long one pod holds up others.
@@ -39,9 +40,11 @@ const maxEndpoints = 50
 
 const servicesHelp = `write "name=port", several with commas: "web=8080,admin=9090"`
 
-// Endpoint is a service name and port of a pod.
+// Endpoint is a service name of a pod, and where clients find the pod under it.
 type Endpoint struct {
 	Service string
+	// Address is empty for a template, and if the pod has none.
+	Address string
 	Port    int
 }
 
@@ -49,8 +52,11 @@ type Endpoint struct {
 type Rules struct {
 	Name NameTemplate
 	// Port 0 means the first TCP containerPort.
-	Port int
-	Tags []ValueTemplate
+	Port    int
+	Address Address
+	// Networks are those whose addresses pods can choose.
+	Networks []string
+	Tags     []ValueTemplate
 	// Metadata has only keys that pass [CheckMetadataKey].
 	Metadata map[string]ValueTemplate
 	Allowed  Policy
@@ -58,19 +64,25 @@ type Rules struct {
 
 // Subject is a pod, or a workload's template.
 type Subject struct {
-	Namespace   string
+	Namespace string
+	// Pod is empty for a template.
+	Pod         string
 	Workload    string
 	Labels      map[string]string
 	Annotations map[string]string
 	// Spec can be nil: no ports.
 	Spec *corev1.PodSpec
+	// Status is nil for a template.
+	Status *corev1.PodStatus
 	// Node is zero for a template.
 	Node Node
 }
 
 // SubjectOf describes a pod, without its node.
 func SubjectOf(pod *corev1.Pod) Subject {
-	subject := Subject{Namespace: pod.Namespace, Labels: pod.Labels, Annotations: pod.Annotations, Spec: &pod.Spec}
+	subject := Subject{
+		Namespace: pod.Namespace, Pod: pod.Name, Labels: pod.Labels, Annotations: pod.Annotations, Spec: &pod.Spec, Status: &pod.Status,
+	}
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
 		subject.Workload = owner.Name
 	}
@@ -79,6 +91,28 @@ func SubjectOf(pod *corev1.Pod) Subject {
 
 // EndpointsOf returns one endpoint or more, sorted and unique.
 func (r Rules) EndpointsOf(s Subject) ([]Endpoint, error) {
+	endpoints, err := r.portsOf(s)
+	address, addressErr := r.addressOf(s)
+	if err = errors.Join(err, addressErr); err != nil {
+		return nil, err
+	}
+	for i := range endpoints {
+		e := &endpoints[i]
+		if e.Address = address.of(s); address == hostIP {
+			e.Port, err = hostPort(s, e.Port)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(endpoints, func(a, b Endpoint) int {
+		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Port, b.Port))
+	})
+	return endpoints, nil
+}
+
+// portsOf returns the names and the containers' ports.
+func (r Rules) portsOf(s Subject) ([]Endpoint, error) {
 	if written, ok := s.Annotations[AnnotationServices]; ok {
 		endpoints, err := parseServices(written)
 		if err != nil {
@@ -181,9 +215,6 @@ func parseServices(written string) ([]Endpoint, error) {
 		}
 		endpoints = append(endpoints, endpoint)
 	}
-	slices.SortFunc(endpoints, func(a, b Endpoint) int {
-		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Port, b.Port))
-	})
 	return endpoints, nil
 }
 
@@ -240,12 +271,14 @@ func firstPort(s Subject) (first int) {
 
 func portOf(container *corev1.Container) int {
 	for _, port := range container.Ports {
-		if port.ContainerPort > 0 && (port.Protocol == "" || port.Protocol == corev1.ProtocolTCP) {
+		if port.ContainerPort > 0 && isTCP(port) {
 			return int(port.ContainerPort)
 		}
 	}
 	return 0
 }
+
+func isTCP(p corev1.ContainerPort) bool { return p.Protocol == "" || p.Protocol == corev1.ProtocolTCP }
 
 // IsInjected reports whether a SidecarSet injected the container.
 // https://github.com/openkruise/kruise/blob/v1.8.3/pkg/control/sidecarcontrol/util.go#L59

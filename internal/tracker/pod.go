@@ -147,12 +147,12 @@ func (p *Pod) LetGo(in lifecycle.Key) {
 	}
 }
 
-// Stay keeps alive what is at the address: the pod stays as it is.
-func (p *Pod) Stay(address string) {
+// Stay keeps alive what the pod has: it stays as it is.
+func (p *Pod) Stay(has func(lifecycle.Key) bool) {
 	p.tracker.mu.Lock()
 	defer p.tracker.mu.Unlock()
 	for at, n := range p.pod.instances {
-		if n.Address == address {
+		if has(n.Key) {
 			p.pod.instances[at].Instance = n.stay()
 		}
 	}

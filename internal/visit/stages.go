@@ -109,7 +109,7 @@ func (v *visit) arm(ctx context.Context) error {
 func (v *visit) takeStages(ctx context.Context, armed bool) error {
 	v.rows, v.held, v.behind, v.record = plan.Of(v.entries(), v.decision), nil, nil, nil
 	if v.decision.Want == lifecycle.Keep && armed {
-		v.Tracked.Stay(v.pod().Status.PodIP)
+		v.Tracked.Stay(v.entries().Has)
 	}
 	for _, s := range stagesOf(v.decision.Want) {
 		if s.armed && !armed || s.waits && len(v.held) > 0 {

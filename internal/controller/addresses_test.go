@@ -1,0 +1,137 @@
+package controller
+
+import (
+	"strings"
+	"testing"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/service"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// reachable gives a pod every kind of address.
+func reachable(pod *corev1.Pod) {
+	dualStack(pod)
+	portOnNode(pod)
+	pod.Spec.Containers[0].Ports[0].HostPort, pod.Spec.Containers[0].Ports = 31080, pod.Spec.Containers[0].Ports[:1]
+	pod.Annotations[lifecycle.AnnotationNetworks] = `[{"name": "shop/storage", "ips": ["172.16.0.1"]}]`
+}
+
+func at(a service.Address) func(*choices) {
+	return func(s *choices) { s.Services.Address = a }
+}
+
+// TestAddressThatIsChosenAnew: a pod joins at the new address before it leaves the old one, in both directions, and by a new leader too.
+func TestAddressThatIsChosenAnew(t *testing.T) {
+	t.Parallel()
+	const first = "web@10.0.0.1:8080"
+	for name, place := range map[service.Address]string{
+		"IPv6": "web@[fd00::1]:8080", "HostIP": "web@192.0.2.1:31080", "network/storage": "web@172.16.0.1:8080",
+	} {
+		t.Run(strings.ReplaceAll(string(name), "/", " "), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			pod := w.servingPod(w.cloneSet("web"), "web-1", reachable)
+			w.apply(at(name))
+			w.reconciles(pod, "it joins, and then leaves", "Register "+place, "Deregister "+first, writes)
+
+			w.restart()
+			w.apply(at("PodIP"))
+			w.reconciles(pod, "it is still reached there", "Register "+first, "Deregister "+place, writes)
+
+			w.apply(at(name))
+			w.reconcile(pod)
+			w.takeJournal()
+			w.changePod(pod, unready)
+			w.reconciles(pod, "", "FailOver "+place, writes)
+			w.changePod(pod, ready)
+			w.reconciles(pod, "", "Register "+place, writes)
+			w.changePod(pod, func(p *corev1.Pod) { p.Annotations[service.AnnotationAddress] = "IPv4" })
+			w.reconciles(pod, "the pod's own choice wins", "Register "+first, "Deregister "+place, writes)
+		})
+	}
+}
+
+// TestAddressThatThePodLacks: it stays where it is, waits with what was looked for, and leaves as every pod does.
+func TestAddressThatThePodLacks(t *testing.T) {
+	t.Parallel()
+	w, pod := serving(t)
+	w.apply(at("IPv6"))
+	w.reconciles(pod, "there is no other address to go to")
+	w.expectInService(pod)
+	w.expectWaits("it is shown", Wait{Reason: "NoAddress", Since: w.clock.Now()})
+
+	next := w.pod(w.cloneSet("api"), "api-1")
+	w.reconcile(next)
+	w.expectHooks("it is not registered", next, "inPlaceUpdate preDelete")
+	w.changePod(next, func(p *corev1.Pod) { p.Status.PodIPs = []corev1.PodIP{{IP: p.Status.PodIP}, {IP: "fd00::2"}} })
+	w.takeJournal()
+	w.reconcile(next)
+	w.expectInService(next)
+
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+	w.expectAbsent(pod)
+}
+
+// TestAddressThatATenantWrites: only the configuration makes what stands in an annotation an address, and never one of an entry that carries
+// no mark.
+func TestAddressThatATenantWrites(t *testing.T) {
+	t.Parallel()
+	forge := func(p *corev1.Pod) {
+		reachable(p)
+		p.Annotations[service.AnnotationAddress] = "network/storage"
+	}
+	t.Run("not in the configuration", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		pod := w.bornPod(w.cloneSet("web"), "web-1", forge)
+		w.reconcile(pod)
+		w.expectHooks("", pod, "inPlaceUpdate preDelete")
+		w.expectEvents("", "Warning InvalidPod hook preNormal waits: annotation rollcall.dev/address: service.networks in the configuration")
+		w.expectAbsent(pod)
+	})
+	t.Run("an application's entry there", func(t *testing.T) {
+		t.Parallel()
+		w := steering(t, func(s *choices) { s.Services.Networks = []string{"storage"} })
+		pod := w.bornPod(w.cloneSet("web"), "web-1", forge)
+		victim, own := w.appAt(pod, "172.16.0.1"), w.appAt(pod, pod.Status.PodIP)
+		victim.Register()
+		own.Register()
+		w.reconciles(pod, "its application is looked for where the pod is", "AppRegister web@10.0.0.1:8080", writes)
+		w.reconcileIn(pod, appspub.LifecycleStateNormal)
+		w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+		w.expectApp("", own, registry.OutOfService)
+		w.expectApp("it is not the pod's", victim, registry.InService)
+	})
+}
+
+// TestAppEntryOnTheNode: clients outside the cluster are given the node's address and hostPort, which differs from the container's.
+func TestAppEntryOnTheNode(t *testing.T) {
+	t.Parallel()
+	w := steering(t, at("HostIP"))
+	pod := w.bornPod(w.cloneSet("web"), "web-1", reachable)
+	in := w.instance(pod, "web", 31080)
+	in.Address = nodeIP
+	app := w.registry.App(in)
+	app.Register()
+	w.reconciles(pod, "", "AppRegister web@192.0.2.1:31080", writes)
+	w.reconcileIn(pod, appspub.LifecycleStateNormal)
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+	w.expectApp("", app, registry.OutOfService)
+}
+
+// TestPodsAtOneNodesAddress: two pods of one service differ by the port alone, and one that goes takes nothing of the other's along.
+func TestPodsAtOneNodesAddress(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, at("HostIP"))
+	web := w.cloneSet("web")
+	one := w.servingPod(web, "web-1", reachable)
+	other := w.servingPod(web, "web-2", reachable, func(p *corev1.Pod) { p.Spec.Containers[0].Ports[0].HostPort = 31081 })
+	w.kruiseMoves(one, appspub.LifecycleStatePreparingDelete)
+	w.reconciles(one, "", "Deregister web@192.0.2.1:31080", writes)
+	w.expectInService(other)
+	w.reconciles(other, "nothing of its own has changed")
+}

@@ -1,0 +1,113 @@
+package service
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+)
+
+// Address is which of a pod's addresses clients are given: PodIP, HostIP, IPv4, IPv6 or network/NAME. The zero value is PodIP.
+type Address string
+
+const (
+	podIP  Address = "PodIP"
+	hostIP Address = "HostIP"
+	ipv4   Address = "IPv4"
+	ipv6   Address = "IPv6"
+
+	networkPrefix = "network/"
+)
+
+// ParseAddress parses "HostIP" and "network/storage".
+func ParseAddress(s string) (Address, error) {
+	known := []Address{podIP, hostIP, ipv4, ipv6}
+	if name, isNetwork := strings.CutPrefix(s, networkPrefix); name == "" || !isNetwork && !slices.Contains(known, Address(s)) {
+		return "", fmt.Errorf("%q is not an address: use PodIP, HostIP, IPv4, IPv6 or network/NAME", s)
+	}
+	return Address(s), nil
+}
+
+// addressOf returns [AnnotationAddress], else the configuration's. Tenants can write which address a pod has on a network, so only the
+// configuration says which networks count.
+func (r Rules) addressOf(s Subject) (Address, error) {
+	written, ok := s.Annotations[AnnotationAddress]
+	if !ok {
+		return cmp.Or(r.Address, podIP), nil
+	}
+	a, err := ParseAddress(strings.TrimSpace(written))
+	if name, is := strings.CutPrefix(string(a), networkPrefix); is && a != r.Address && !slices.Contains(r.Networks, name) {
+		err = fmt.Errorf("service.networks in the configuration does not have %q: use PodIP, HostIP, IPv4 or IPv6, or have it added there",
+			name)
+	}
+	if err != nil {
+		return "", fmt.Errorf("annotation %s: %w", AnnotationAddress, err)
+	}
+	return a, nil
+}
+
+// of returns nothing while the pod has no IP.
+func (a Address) of(s Subject) string {
+	if s.Status == nil || s.Status.PodIP == "" {
+		return ""
+	}
+	switch name, isNetwork := strings.CutPrefix(string(a), networkPrefix); {
+	case a == podIP:
+		return s.Status.PodIP
+	case a == hostIP:
+		return s.Status.HostIP
+	case isNetwork:
+		return lifecycle.NetworksOf(s.Namespace, s.Annotations)[name]
+	}
+	for _, own := range append([]corev1.PodIP{{IP: s.Status.PodIP}}, s.Status.PodIPs...) {
+		if strings.Contains(own.IP, ":") == (a == ipv6) {
+			return own.IP
+		}
+	}
+	return ""
+}
+
+// NoAddress returns what was looked for and what the pod has, if it lacks the address.
+func (r Rules) NoAddress(s Subject) string {
+	a, err := r.addressOf(s)
+	switch {
+	case podIP.of(s) == "":
+		return "the pod has no IP yet"
+	case err != nil || a.of(s) != "":
+		return ""
+	}
+	has := []string{"PodIP " + podIP.of(s)}
+	for _, other := range []Address{ipv4, ipv6, hostIP} {
+		if address := other.of(s); address != "" {
+			has = append(has, fmt.Sprintf("%s %s", other, address))
+		}
+	}
+	for name, address := range lifecycle.NetworksOf(s.Namespace, s.Annotations) {
+		has = append(has, networkPrefix+name+" "+address)
+	}
+	slices.Sort(has)
+	return fmt.Sprintf("the pod is to be registered at the address %s, by annotation %s or service.address, and has only %s",
+		a, AnnotationAddress, strings.Join(has, ", "))
+}
+
+// hostPort returns the node's port for a container's. With hostNetwork, the API server sets it on pods, and not in all templates.
+func hostPort(s Subject, port int) (int, error) {
+	if s.Spec != nil {
+		for _, c := range s.Spec.Containers {
+			for _, p := range c.Ports {
+				if int(p.ContainerPort) == port && p.HostPort > 0 && p.HostIP == "" && isTCP(p) {
+					return int(p.HostPort), nil
+				}
+			}
+		}
+		if s.Spec.HostNetwork {
+			return port, nil
+		}
+	}
+	return 0, fmt.Errorf("the pod is to be registered at its node's address, by annotation %s or service.address, and no container has a "+
+		"hostPort for its containerPort %d: set ports[].hostPort, without hostIP, or choose another address", AnnotationAddress, port)
+}
