@@ -96,3 +96,37 @@ func TestAddresses(t *testing.T) {
 		}
 	})
 }
+
+func TestPlaceholdersOfAPod(t *testing.T) {
+	t.Parallel()
+	ofStatefulSet, v4, template := dualStack(), dualStack(), dualStack()
+	ofStatefulSet.Spec.Hostname, ofStatefulSet.Spec.Subdomain = "web-0", "web-headless"
+	v4.Status.PodIPs, v4.Spec.Subdomain = nil, "web-headless"
+	template.Status, template.Pod = nil, ""
+	type row struct {
+		reason string
+		pod    Subject
+		want   map[string]string
+	}
+	expect.Each(t, map[string]row{
+		"of a StatefulSet": {"DNS has its name", ofStatefulSet, map[string]string{
+			"ip": "10.0.0.1", "v4": "10.0.0.1", "v6": "fd00::1", "node": "192.0.2.1", "pod": "web-0", "name": "https://web-0.web-headless.shop.svc",
+		}},
+		"of one family": {"half a value is worse than none, and DNS has no name without a hostname", v4, map[string]string{
+			"ip": "10.0.0.1", "v4": "10.0.0.1", "node": "192.0.2.1", "pod": "web-0",
+		}},
+		"of a template": {"nothing is known", template, nil},
+	}, func(t *testing.T, tc row) {
+		r := Rules{Metadata: map[string]ValueTemplate{}}
+		for key, text := range map[string]string{
+			"ip": "{podIP}", "v4": "{podIPv4}", "v6": "{podIPv6}", "node": "{hostIP}", "pod": "{pod}", "name": "https://{subdomain}",
+		} {
+			value, err := ParseValueTemplate(text)
+			expect.NoError(t, err)
+			r.Metadata[key] = value
+		}
+		got, err := r.AttributesOf(tc.pod)
+		expect.NoError(t, err)
+		expect.Equal(t, tc.want, got.Metadata, "%s", tc.reason)
+	})
+}

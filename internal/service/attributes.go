@@ -219,7 +219,8 @@ func CheckMetadata(key string, value ValueTemplate) error {
 }
 
 func checkValueTemplate(s string) error {
-	return checkTemplate(s, placeholderNamespace, placeholderWorkload, placeholderNode, placeholderZone, placeholderRegion)
+	return checkTemplate(s, placeholderNamespace, placeholderWorkload, placeholderNode, placeholderZone, placeholderRegion, placeholderPod,
+		placeholderPodIP, placeholderPodIPv4, placeholderPodIPv6, placeholderHostIP, placeholderSubdomain)
 }
 
 // valueOf is empty if any placeholder is: half a value is worse than none.

@@ -144,7 +144,7 @@ func TestParseValueTemplateRefuses(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"":                       "write a text for the value",
-		"{app}":                  "{app} is not a known placeholder: write {namespace}, {workload}, {node}, {zone}, {region}, {label:KEY}",
+		"{app}":                  "{app} is not a known placeholder: write {namespace}, {workload}, {node}, {zone}, {region}, {pod}, {podIP}, {podIPv4}, {podIPv6}, {hostIP}, {subdomain}, {label:KEY}",
 		"a\nb":                   "can't be printed",
 		strings.Repeat("x", 513): "513 bytes",
 	} {

@@ -19,6 +19,12 @@ const (
 	placeholderNode      = "node"
 	placeholderZone      = "zone"
 	placeholderRegion    = "region"
+	placeholderPod       = "pod"
+	placeholderPodIP     = "podIP"
+	placeholderPodIPv4   = "podIPv4"
+	placeholderPodIPv6   = "podIPv6"
+	placeholderHostIP    = "hostIP"
+	placeholderSubdomain = "subdomain"
 	labelPrefix          = "label:"
 )
 
@@ -78,9 +84,36 @@ func valueOf(placeholder string, s Subject) string {
 		return s.Node.Zone
 	case placeholderRegion:
 		return s.Node.Region
+	case placeholderPod:
+		return s.Pod
+	case placeholderPodIP, placeholderPodIPv4, placeholderPodIPv6, placeholderHostIP:
+		return addressIn(placeholder).of(s)
+	case placeholderSubdomain:
+		return stableName(s)
 	default:
 		return s.Labels[strings.TrimPrefix(placeholder, labelPrefix)]
 	}
+}
+
+func addressIn(placeholder string) Address {
+	switch placeholder {
+	case placeholderPodIPv4:
+		return ipv4
+	case placeholderPodIPv6:
+		return ipv6
+	case placeholderHostIP:
+		return hostIP
+	default:
+		return podIP
+	}
+}
+
+// stableName is what Kubernetes' DNS has for a pod of a StatefulSet.
+func stableName(s Subject) string {
+	if s.Pod == "" || s.Spec == nil || s.Spec.Subdomain == "" || s.Spec.Hostname != s.Pod {
+		return ""
+	}
+	return s.Pod + "." + s.Spec.Subdomain + "." + s.Namespace + ".svc"
 }
 
 // NameTemplate is a service name with {namespace}, {workload} and {label:KEY}; the zero value is the workload's name.

@@ -37,12 +37,18 @@ type (
 		Tags                 []string
 		Meta                 map[string]string
 		Weights              weights
-		Namespace            string `json:",omitempty"`
-		Partition            string `json:",omitempty"`
+		TaggedAddresses      map[string]serviceAddress `json:",omitempty"`
+		Namespace            string                    `json:",omitempty"`
+		Partition            string                    `json:",omitempty"`
 		ModifyIndex          uint64
 	}
 
 	weights struct{ Passing, Warning int }
+
+	serviceAddress struct {
+		Address string
+		Port    int
+	}
 
 	check struct {
 		Node, CheckID, Name, Status, Notes, Output, ServiceID, ServiceName string

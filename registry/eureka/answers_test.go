@@ -183,6 +183,24 @@ func TestHTTPS(t *testing.T) {
 	}
 }
 
+// TestHostName: clients that check a certificate call the pod by the name in it, and Rollcall finds the entry by the address.
+func TestHostName(t *testing.T) {
+	t.Parallel()
+	in := web(1)
+	for written, want := range map[string]string{"web-0.web.shop.svc": "web-0.web.shop.svc", "fd00::1": "[fd00::1]"} {
+		in.Metadata = map[string]string{"hostName": written}
+		server := newFake(t, healthy(in))
+		expect.NoError(t, open(t, registry.Config{Endpoint: server.URL}).Register(t.Context(), in))
+		for _, part := range []string{
+			`"instanceId":"` + in.Endpoint() + `:Shop web"`, `"hostName":"` + want + `","ipAddr":"` + in.Address + `"`, `"homePageUrl":"http://` + want + `:80/"`,
+		} {
+			if !strings.Contains(server.bodies[0], part) {
+				t.Errorf("posted\n%s\nwithout %s", server.bodies[0], part)
+			}
+		}
+	}
+}
+
 func TestWhatEurekaCantTakeIsNotSent(t *testing.T) {
 	t.Parallel()
 	server := newFake(t, status(200))

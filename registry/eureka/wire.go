@@ -1,6 +1,7 @@
 package eureka
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -89,7 +90,7 @@ const unusedSecurePort = "443"
 // infoOf returns what is posted of an instance. What Spring's clients make of it: vipAddress is the name that they look
 // up, hostName and port are where they go, zone and weight are in the metadata.
 func infoOf(in registry.Instance, opts Options, status string) instanceInfo {
-	host, port := hostName(in.Address), json.Number(strconv.Itoa(in.Port))
+	host, port := hostName(cmp.Or(in.Metadata[metaHostName], in.Address)), json.Number(strconv.Itoa(in.Port))
 	info := instanceInfo{
 		InstanceID:       instanceID(in),
 		App:              in.Service,
@@ -117,6 +118,9 @@ func infoOf(in registry.Instance, opts Options, status string) instanceInfo {
 	}
 	return info
 }
+
+// metaHostName is the metadata that clients are given as the host name, in place of the address.
+const metaHostName = "hostName"
 
 // isSecure reports whether clients are to use https, in the metadata that Spring's clients of other registries go by.
 func isSecure(in registry.Instance) bool { return in.Metadata["secure"] == "true" }

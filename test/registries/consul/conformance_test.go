@@ -160,6 +160,10 @@ type healthEntry struct {
 		Tags                 []string
 		Meta                 map[string]string
 		Weights              struct{ Passing int }
+		TaggedAddresses      map[string]struct {
+			Address string
+			Port    int
+		}
 	}
 	Checks []struct{ Status string }
 }

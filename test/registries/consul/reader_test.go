@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -81,6 +83,53 @@ func TestClientsFollow(t *testing.T) {
 	must(t, d.FailOver, six)
 	must(t, d.Deregister, a, six)
 	shows("all are deregistered")
+}
+
+// TestClientsChooseAnAddress: clients of the health endpoint and of DNS are given a pod's address of the family that they ask for.
+func TestClientsChooseAnAddress(t *testing.T) {
+	t.Parallel()
+	server := shared.Use(t)
+	var self struct{ Config struct{ Version string } }
+	expect.NoError(t, server.Do(t.Context(), http.MethodGet, "/v1/agent/self", nil, &self))
+	if strings.HasPrefix(self.Config.Version, "1.19.") {
+		t.Skip("transactions have tagged addresses since Consul 1.20.6 (hashicorp/consul#22248)")
+	}
+	d := openFor(t, server)
+	both, one := pod(t, 1), pod(t, 2)
+	both.Metadata = map[string]string{"lan_ipv4": both.Address, "lan_ipv6": "fd00:10:244::1", "wan": "192.0.2.1"}
+	must(t, d.Register, both, one)
+	given, err := health(t.Context(), server, both.Service, true)
+	expect.NoError(t, err)
+	tagged := map[string]string{}
+	for _, e := range given {
+		for tag, a := range e.Service.TaggedAddresses {
+			tagged[e.Service.Address+" "+tag] = net.JoinHostPort(a.Address, strconv.Itoa(a.Port))
+		}
+	}
+	expect.Equal(t, map[string]string{
+		"10.1.0.1 lan_ipv4": "10.1.0.1:8080", "10.1.0.1 lan_ipv6": "[fd00:10:244::1]:8080", "10.1.0.1 wan": "192.0.2.1:8080",
+	}, tagged, "the health endpoint")
+	dns := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "tcp", server.DNS)
+	}}
+	expect.Equal(t, []string{"10.1.0.1", "10.1.0.2", "fd00:10:244::1"}, addressesOf(t, dns, both.Service+".service.consul."), "A and AAAA")
+
+	listed, err := d.List(t.Context(), t.Name())
+	expect.NoError(t, err)
+	for _, e := range listed {
+		if e.Address == both.Address && !e.Instance.Equal(both) {
+			t.Errorf("the list has %+v, want %+v: each resync would register it again", e.Instance, both)
+		}
+	}
+	delete(both.Metadata, "wan")
+	must(t, d.Register, both)
+	given, err = health(t.Context(), server, both.Service, true)
+	expect.NoError(t, err)
+	for _, e := range given {
+		if _, stays := e.Service.TaggedAddresses["wan"]; stays {
+			t.Error("an address that the pod no longer has is still given")
+		}
+	}
 }
 
 // expectHealthy wants these instances of /v1/health/service?passing, and what clients read there of each.
