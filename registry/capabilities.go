@@ -16,7 +16,7 @@ type Lister interface {
 	// answer is an error.
 	//
 	// Of what others wrote it may return entries that are in service and carry no mark, with the state Foreign and nothing
-	// but service, address and port: where one of them stands at a pod's identity, clients are sent to the pod by it.
+	// but service, address, port and [MetaIPv6]: where one of them stands at a pod's identity, clients are sent to the pod by it.
 	List(ctx context.Context, cluster string) ([]Entry, error)
 }
 

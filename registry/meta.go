@@ -24,6 +24,10 @@ const (
 	metaRegistry  = MetaPrefix + "registry"
 )
 
+// MetaIPv6 is the metadata with the IPv6 address of an instance at an IPv4 one. Clients of Spring Cloud Alibaba drop such instances without
+// it, once one of the service has it. A [Foreign] entry that is listed has it if clients read it there.
+const MetaIPv6 = "IPv6"
+
 // ReservedMeta reports whether a key of metadata is one that [Instance.Meta] writes itself.
 func ReservedMeta(key string) bool {
 	return key == MetaZone || key == MetaWeight || strings.HasPrefix(key, MetaPrefix)

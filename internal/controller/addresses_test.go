@@ -3,13 +3,16 @@ package controller
 import (
 	"strings"
 	"testing"
+	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
+	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 // reachable gives a pod every kind of address.
@@ -134,4 +137,37 @@ func TestPodsAtOneNodesAddress(t *testing.T) {
 	w.reconciles(one, "", "Deregister web@192.0.2.1:31080", writes)
 	w.expectInService(other)
 	w.reconciles(other, "nothing of its own has changed")
+}
+
+// TestIPv6MetadataThatClientsMiss: what applications registered themselves has it, and a pod that was moved over has not.
+func TestIPv6MetadataThatClientsMiss(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.servingPod(w.cloneSet("web"), "web-1", dualStack)
+	list := func(metadata map[string]string) {
+		other := registry.Instance{Service: "web", Address: "10.0.0.99", Port: 8080, Metadata: metadata}
+		w.r.Tracker.Compare(tracker.Listing{Registry: "default", Asked: w.clock.Now(), Staleness: time.Hour, Foreign: []registry.Entry{
+			{Instance: other, State: registry.Foreign},
+		}})
+	}
+	list(nil)
+	w.reconciles(pod, "no client tells the families apart by metadata")
+	w.expectEvents("")
+	list(map[string]string{registry.MetaIPv6: "fd00::99"})
+	_, doubtful := w.r.Tracker.TakeDoubted()
+	expect.Equal(t, []lifecycle.PodID{lifecycle.PodIDOf(pod)}, doubtful, "the pods that are looked at because of the list")
+	w.reconciles(pod, "it stays where it is")
+	w.expectEvents("", `Warning IPv6Missing service "web" at 10.0.0.1:8080: applications' own entries of the service have metadata IPv6`)
+	w.expectWaits("nothing waits", Wait{Reason: "IPv6Missing", Since: w.clock.Now()})
+
+	single := w.servingPod(w.cloneSet("api"), "api-1")
+	w.changePod(single, annotated(service.AnnotationServices, "web=8080"))
+	w.reconcile(single)
+	w.expectEvents("it has no second address to tell of")
+
+	w.apply(func(s *choices) {
+		s.Services.Metadata = map[string]service.ValueTemplate{registry.MetaIPv6: "{podIPv6}"}
+	})
+	w.reconcile(pod)
+	w.expectEvents("it is mended", "Normal Resolved IPv6Missing ")
 }

@@ -2,7 +2,9 @@
 package observe
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -89,6 +91,18 @@ func (f *Facts) targetsIn(sources []lifecycle.Source, endpoints []service.Endpoi
 		}
 	}
 	return targets
+}
+
+// ipv4Only returns the instance of a dual-stack pod that clients may drop, see [registry.MetaIPv6], if there is one.
+func (f *Facts) ipv4Only() string {
+	for _, t := range f.Targets {
+		in := t.Instance
+		if len(f.Input.Pod.Status.PodIPs) > 1 && !t.Key().ByApp() && !strings.Contains(in.Address, ":") && in.Metadata[registry.MetaIPv6] == "" &&
+			f.Tracked.ForeignIPv6(t.Key()) {
+			return fmt.Sprintf("service %q at %s", in.Service, in.Endpoint())
+		}
+	}
+	return ""
 }
 
 // Goal is what a row aims at.

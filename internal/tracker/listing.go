@@ -132,6 +132,8 @@ func (t *Tracker) noteShown(l Listing) {
 // foreign are the names under which one list's entries that no Rollcall wrote give a place to clients.
 type foreign struct {
 	names map[place][]string
+	// ipv6 are the services in which one of them has [registry.MetaIPv6].
+	ipv6 map[string]bool
 	// number counts the lists.
 	number int
 }
@@ -154,20 +156,24 @@ func (f foreign) of(p *pod, in lifecycle.Key) []string {
 // noteForeign keeps the foreign entries of all places, since some of a pod's instances are known only later, and queues pods for which they
 // changed.
 func (t *Tracker) noteForeign(l Listing) {
-	names := make(map[place][]string, len(l.Foreign))
+	names, ipv6 := make(map[place][]string, len(l.Foreign)), map[string]bool{}
 	for _, e := range l.Foreign {
 		at := place{e.Address, e.Port}
 		names[at] = append(names[at], e.Service)
+		if e.Metadata[registry.MetaIPv6] != "" {
+			ipv6[e.Service] = true
+		}
 	}
 	for _, ofOne := range names {
 		slices.Sort(ofOne)
 	}
 	t.lists++
-	before, now := t.foreign[l.Registry], foreign{names: names, number: t.lists}
+	before, now := t.foreign[l.Registry], foreign{names: names, ipv6: ipv6, number: t.lists}
 	t.foreign[l.Registry] = now
 	for _, p := range t.pods {
 		for _, n := range p.instances {
-			if p.opened && n.Registry == l.Registry && !slices.Equal(before.of(p, n.Key), now.of(p, n.Key)) {
+			differs := before.ipv6[n.Service] != now.ipv6[n.Service] || !slices.Equal(before.of(p, n.Key), now.of(p, n.Key))
+			if p.opened && n.Registry == l.Registry && differs {
 				t.look(&t.doubtful, p.id)
 			}
 		}

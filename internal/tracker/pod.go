@@ -47,6 +47,11 @@ func (p *Pod) ForeignNames(in lifecycle.Key) []string {
 	return locked(p, func() []string { return p.tracker.foreign[in.Registry].of(p.pod, in) })
 }
 
+// ForeignIPv6 reports whether, by the last list, such an entry of the service has [registry.MetaIPv6].
+func (p *Pod) ForeignIPv6(in lifecycle.Key) bool {
+	return locked(p, func() bool { return p.tracker.foreign[in.Registry].ipv6[in.Service] })
+}
+
 // Uncached returns the pod as last cached, once it is no longer cached.
 func (p *Pod) Uncached() *corev1.Pod { return locked(p, func() *corev1.Pod { return p.pod.last }) }
 

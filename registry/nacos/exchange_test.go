@@ -419,7 +419,7 @@ func TestListIsOnlyOurs(t *testing.T) {
 	ours := fmt.Sprintf(host, 1, true, "test") + "," + fmt.Sprintf(host, 2, false, "test")
 	theirs := fmt.Sprintf(host, 3, true, "test-2") + `,{"ip":"10.0.0.4","port":80,"enabled":true,"metadata":{}},{"ip":"10.0.0.5"},` +
 		`{"ip":"10.0.0.6","port":0,"enabled":true,"metadata":{"side":"consumer"}},{"ip":"","port":80,"enabled":true,"metadata":{}}`
-	const app = `{"ip":"10.0.0.7","port":80,"enabled":true,"metadata":{}}`
+	const app = `{"ip":"10.0.0.7","port":80,"enabled":true,"metadata":{"IPv6":"fd00::7","preserved.register.source":"SPRING_CLOUD"}}`
 	twice := `{"ip":"10.0.0.4","port":80,"enabled":true,"metadata":{}},` + app // in two Nacos clusters: it is no second entry
 	body := fmt.Sprintf(`[
 		{"serviceName":"web","groupName":"DEFAULT_GROUP","clusterMap":{"DEFAULT":{"hosts":[%[1]s,%[2]s]},"C2":{"hosts":[%[1]s,%[4]s]},"C3":{"hosts":[%[3]s]}}},
@@ -431,7 +431,9 @@ func TestListIsOnlyOurs(t *testing.T) {
 	want := []registry.Entry{
 		{Instance: drivertest.Pod(1), State: registry.InService}, {Instance: drivertest.Pod(2), State: registry.OutOfService},
 		{Instance: registry.Instance{Service: "web", Address: "10.0.0.4", Port: 80}, State: registry.Foreign},
-		{Instance: registry.Instance{Service: "web", Address: "10.0.0.7", Port: 80}, State: registry.Foreign},
+		{Instance: registry.Instance{
+			Service: "web", Address: "10.0.0.7", Port: 80, Metadata: map[string]string{registry.MetaIPv6: "fd00::7"},
+		}, State: registry.Foreign},
 	}
 	slices.SortFunc(got, func(a, b registry.Entry) int { return strings.Compare(a.Address, b.Address) })
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {

@@ -91,7 +91,7 @@ func (s *listedService) entries(within, cluster string) (entries []registry.Entr
 	for _, h := range s.Clusters[within].Hosts {
 		switch {
 		case h.isListedForeign():
-			e := driverkit.Foreign(s.Name, h.IP, h.Port)
+			e := h.foreign(s.Name)
 			given[e.Endpoint()] = true
 			entries = append(entries, e)
 		case h.Metadata[registry.MetaCluster] == cluster:
@@ -104,7 +104,7 @@ func (s *listedService) entries(within, cluster string) (entries []registry.Entr
 	}
 	for other, c := range s.Clusters {
 		for _, h := range c.Hosts {
-			e := driverkit.Foreign(s.Name, h.IP, h.Port)
+			e := h.foreign(s.Name)
 			if other != within && h.isListedForeign() && !given[e.Endpoint()] {
 				given[e.Endpoint()] = true
 				entries = append(entries, e)
@@ -112,6 +112,14 @@ func (s *listedService) entries(within, cluster string) (entries []registry.Entr
 		}
 	}
 	return entries, nil
+}
+
+func (h *host) foreign(service string) registry.Entry {
+	e := driverkit.Foreign(service, h.IP, h.Port)
+	if address := h.Metadata[registry.MetaIPv6]; address != "" {
+		e.Metadata = map[string]string{registry.MetaIPv6: address}
+	}
+	return e
 }
 
 // isListedForeign holds for one that may be at a pod's address: Dubbo 2 registers consumers with port 0.
