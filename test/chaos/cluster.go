@@ -41,6 +41,8 @@ type clusterKind struct {
 	start   func(context.Context) (registries.Cluster, error)
 	// upgrades: two versions are pinned, and it starts with the older one.
 	upgrades bool
+	// peers: there is no majority, so of servers that are cut off from each other none counts as one of it.
+	peers bool
 	// lag is how far a server of the majority may be behind what the registry has acknowledged.
 	lag time.Duration
 }
@@ -51,9 +53,12 @@ func clusterKinds() map[string]clusterKind {
 		return func(ctx context.Context) (registries.Cluster, error) { return start(ctx, membersOf) }
 	}
 	return map[string]clusterKind{
-		"consul":    {section: "driver: consul", start: of(consul.StartCluster), lag: time.Second},
-		"etcd":      {section: "driver: etcd", start: of(etcd.StartCluster), lag: time.Second},
-		"eureka":    {section: "driver: eureka", start: eureka.StartCluster, lag: time.Second},
+		"consul": {section: "driver: consul", start: of(consul.StartCluster), lag: time.Second},
+		"etcd":   {section: "driver: etcd", start: of(etcd.StartCluster), lag: time.Second},
+		// Its servers and clients keep an answer for a second here, not for half a minute.
+		"eureka": {
+			section: "driver: eureka, readerLag: 2s, options: {listStalenessInSecs: 2}", start: eureka.StartCluster, peers: true, lag: 3 * time.Second,
+		},
 		"zookeeper": {section: "driver: zookeeper", start: of(zookeeper.StartCluster), lag: time.Second},
 	}
 }

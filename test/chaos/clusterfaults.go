@@ -109,22 +109,31 @@ func (s *servers) cutOff(ctx context.Context, a action, server int) (bool, error
 			ways = append(ways, [2]int{peer, server})
 		}
 	}
-	return s.without(ctx, []int{server}, func() error { return s.cut(ctx, a, ways) })
+	apart := []int{server}
+	if s.peers {
+		apart = s.all()
+	}
+	return s.without(ctx, apart, func() error { return s.cut(ctx, a, ways) })
 }
 
 // cutApart leaves no majority.
 func (s *servers) cutApart(ctx context.Context, a action) (bool, error) {
 	var ways [][2]int
-	var all []int
 	for server := range s.apart {
-		all = append(all, server)
 		for peer := range s.apart {
 			if peer != server {
 				ways = append(ways, [2]int{server, peer})
 			}
 		}
 	}
-	return s.without(ctx, all, func() error { return s.cut(ctx, a, ways) })
+	return s.without(ctx, s.all(), func() error { return s.cut(ctx, a, ways) })
+}
+
+func (s *servers) all() (servers []int) {
+	for server := range s.apart {
+		servers = append(servers, server)
+	}
+	return servers
 }
 
 // cut loses what is sent these ways for a while.
