@@ -27,7 +27,9 @@ type Reading struct {
 	Apart bool
 }
 
-func (r Reading) gives(p Place) bool { return r.Service == p.Service && slices.Contains(r.Given, p.Endpoint) }
+func (r Reading) gives(p Place) bool {
+	return r.Service == p.Service && slices.Contains(r.Given, p.Endpoint)
+}
 
 // claim is what clients must be given, or must not be given, from one moment until another; a zero until is open.
 type claim struct {
