@@ -39,8 +39,6 @@ type clusterKind struct {
 	// section is the driver and its options, as the managers' configuration has them.
 	section string
 	start   func(context.Context) (registries.Cluster, error)
-	// upgrades: two versions are pinned, and it starts with the older one.
-	upgrades bool
 	// peers: there is no majority, so of servers that are cut off from each other none counts as one of it.
 	peers bool
 	// lag is how far a server of the majority may be behind what the registry has acknowledged.
@@ -154,11 +152,11 @@ func (s *servers) Stop() {
 	s.cluster.Stop()
 }
 
-func (s *servers) plan(seed uint64) planner { return clusterPlan(seed, len(s.workloads()), s.upgrades) }
+func (s *servers) plan(seed uint64) planner { return clusterPlan(seed, len(s.workloads())) }
 
 func (s *servers) promised() []kind {
 	p := s.plan(0)
-	return slices.Concat(p.faults, p.blows, p.always, []kind{rollBack, cancelDelete, turnUnready})
+	return slices.Concat(clusterFaults, s.met(), p.blows, p.always, []kind{rollBack, cancelDelete, turnUnready})
 }
 
 func (s *servers) met() []kind { return []kind{netSlow, netCut} }

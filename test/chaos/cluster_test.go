@@ -33,7 +33,7 @@ func newFake(t *testing.T) *fakeCluster {
 	t.Helper()
 	f := &fakeCluster{leader: 1}
 	var err error
-	f.s, err = newServers(t.Context(), clusterKind{section: "driver: etcd", upgrades: true, lag: time.Second}, f, f)
+	f.s, err = newServers(t.Context(), clusterKind{section: "driver: etcd", lag: time.Second}, f, f)
 	expect.NoError(t, err)
 	t.Cleanup(f.s.Stop)
 	return f

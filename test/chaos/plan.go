@@ -67,7 +67,7 @@ const (
 	slowDisk       kind = "registry: have a server stop and go, as if its disk were slow"
 )
 
-// clusterFaults are those that every cluster has; upgradeServers is one only of which two versions are pinned.
+// clusterFaults are those that every cluster has; upgradeServers takes two versions that are pinned, and comes once.
 var clusterFaults = []kind{ //nolint:gochecknoglobals // a table
 	killLeader, cutServer, cutAll, cutUsed, freezeUsed, wipeServer, rollServers, slowDisk,
 }
@@ -202,12 +202,9 @@ func fullPlan(seed uint64, workloads int) planner {
 }
 
 // clusterPlan has the faults of a cluster and of the network before it, and what needs one registry only.
-func clusterPlan(seed uint64, workloads int, upgrades bool) planner {
+func clusterPlan(seed uint64, workloads int) planner {
 	p := fullPlan(seed, workloads)
-	p.faults = append([]kind{netSlow, netCut}, clusterFaults...)
-	if upgrades {
-		p.faults = append(p.faults, upgradeServers)
-	}
+	p.faults = append([]kind{netSlow, netCut, upgradeServers}, clusterFaults...)
 	p.dealt = 4
 	p.blows = []kind{killManager, stopManager, pauseManager, restartServer}
 	p.always, p.last = []kind{killAtAnswer, killManager, killStandby, killStandby}, nil
