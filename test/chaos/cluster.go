@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,6 +40,8 @@ type clusterKind struct {
 	// section is the driver and its options, as the managers' configuration has them.
 	section string
 	start   func(context.Context) (registries.Cluster, error)
+	// timeout is that of the managers' calls, where it is not the usual one.
+	timeout time.Duration
 	// peers: there is no majority, so of servers that are cut off from each other none counts as one of it.
 	peers bool
 	// lag is how far a server of the majority may be behind what the registry has acknowledged.
@@ -174,7 +177,7 @@ func (s *servers) section(manager, _ string) string {
 		known = known[i : i+1]
 	}
 	return fmt.Sprintf("- {name: %s, default: true, %s, endpoint: %q, timeout: %s}\n",
-		defaultRegistry, s.clusterKind.section, strings.Join(known, ","), callTimeout)
+		defaultRegistry, s.clusterKind.section, strings.Join(known, ","), cmp.Or(s.timeout, callTimeout))
 }
 
 func (s *servers) plays(*corev1.Pod, bool) {}
