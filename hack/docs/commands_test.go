@@ -92,7 +92,7 @@ func targetsIn(t *testing.T, variable string) (all []string) {
 	makefile, err := os.ReadFile("../../Makefile")
 	expect.NoError(t, err)
 	words := regexp.MustCompile(`(?m)^` + variable + ` := (.*)$`).FindStringSubmatch(string(makefile))[1]
-	for _, word := range strings.Fields(words) {
+	for word := range strings.FieldsSeq(words) {
 		if name, is := strings.CutPrefix(word, "$("); is {
 			all = append(all, targetsIn(t, strings.TrimSuffix(name, ")"))...)
 			continue

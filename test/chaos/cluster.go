@@ -58,7 +58,8 @@ func clusterKinds() map[string]clusterKind {
 		"etcd":   {section: "driver: etcd", start: of(etcd.StartCluster), lag: time.Second},
 		// Its servers and clients keep an answer for a second here, not for half a minute.
 		"eureka": {
-			section: "driver: eureka, readerLag: 2s, options: {listStalenessInSecs: 2}", start: eureka.StartCluster, peers: true, lag: 3 * time.Second,
+			section: "driver: eureka, readerLag: 2s, options: {listStalenessInSecs: 2}", start: eureka.StartCluster, peers: true,
+			lag: 3 * time.Second,
 		},
 		"zookeeper": {section: "driver: zookeeper", start: of(zookeeper.StartCluster), lag: time.Second},
 	}

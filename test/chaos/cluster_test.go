@@ -128,12 +128,11 @@ func TestApart(t *testing.T) {
 	began := time.Now()
 	at := func(seconds float64) time.Time { return began.Add(time.Duration(seconds * float64(time.Second))) }
 	type row struct {
-		reason   string
-		apart    bool
-		back     time.Time
-		asked    time.Time
-		want     bool
-		answered error
+		reason string
+		apart  bool
+		back   time.Time
+		asked  time.Time
+		want   bool
 	}
 	expect.Each(t, map[string]row{
 		"one of the majority":  {reason: "nothing is wrong", asked: at(0)},

@@ -199,11 +199,11 @@ func (s *servers) killAtAnswer(ctx context.Context, g *game) (done bool, err err
 			gates[w.namespace] = victim.proxy.HoldPodWritesIn(w.namespace, "")
 		}
 	}
-	held := func() (any bool) {
+	held := func() (holds bool) {
 		for _, gate := range gates {
-			any = any || gate.Held() > 0
+			holds = holds || gate.Held() > 0
 		}
-		return any
+		return holds
 	}
 	g.await(ctx, held)
 	victim.proxy.Fence(true)

@@ -118,8 +118,8 @@ func newContender(ctx context.Context, name string, g *game) (*contender, error)
 func auditLog(dir, name string) string { return filepath.Join(dir, name+".audit.jsonl") }
 
 func configuration(registries, maxRemovals string) string {
-	text := fmt.Sprintf("cluster: %s\nregistries:\n%shooks: {owned: [example.com/*, example.io/*], newlyCreated: [%s, %s]}\ndrain: %s\nresync: {interval: %s",
-		clusterName, registries, markLabel, markAnnotation, drainTime, resyncInterval)
+	text := fmt.Sprintf("cluster: %s\nregistries:\n%shooks: {owned: [example.com/*, example.io/*], newlyCreated: [%s, %s]}\n"+
+		"drain: %s\nresync: {interval: %s", clusterName, registries, markLabel, markAnnotation, drainTime, resyncInterval)
 	if maxRemovals != "" {
 		text += ", maxRemovals: " + maxRemovals
 	}

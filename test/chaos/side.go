@@ -16,7 +16,7 @@ import (
 )
 
 // registrySide is where the managers of a game register pods: the stand-in in this process, or a cluster of real servers.
-type registrySide interface {
+type registrySide interface { //nolint:interfacebloat // a game asks for no less, and the two have no more in common
 	// plan is that of chaos for a seed, with what can happen to this registry, and promised are the kinds of it that must have come in a
 	// run that is long enough. Those that are met must have met calls or connections.
 	plan(seed uint64) planner

@@ -42,7 +42,8 @@ func (s Suite) Run(t *testing.T) {
 	})
 	w := &world{T: t, Cluster: cluster, suite: s}
 	for _, step := range []func(){
-		w.everyServerTakesChanges, w.aServerThatIsCutOff, w.theLeaderDies, w.theLeaderIsFrozen, w.everyServerLosesItsDisk, w.everyServerIsUpgraded,
+		w.everyServerTakesChanges, w.aServerThatIsCutOff, w.theLeaderDies, w.theLeaderIsFrozen, w.everyServerLosesItsDisk,
+		w.everyServerIsUpgraded,
 	} {
 		step()
 		w.whole()

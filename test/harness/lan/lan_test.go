@@ -91,12 +91,12 @@ func (l *LAN) arrives(t *testing.T, from, to int) (arrives bool) {
 	t.Helper()
 	var receiver, sender net.PacketConn
 	l.inside(t, to, func() (err error) {
-		receiver, err = net.ListenPacket("udp4", net.JoinHostPort(l.Address(to), "0")) //nolint:noctx // it listens at once
+		receiver, err = net.ListenPacket("udp4", net.JoinHostPort(l.Address(to), "0"))
 		return err
 	})
 	defer receiver.Close()
 	l.inside(t, from, func() (err error) {
-		sender, err = net.ListenPacket("udp4", net.JoinHostPort(l.Address(from), "0")) //nolint:noctx // it listens at once
+		sender, err = net.ListenPacket("udp4", net.JoinHostPort(l.Address(from), "0"))
 		return err
 	})
 	defer sender.Close()

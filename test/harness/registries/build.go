@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"path"
+	"strconv"
 
 	"github.com/rollcall-dev/rollcall/test/harness/cache"
 )
@@ -39,6 +41,9 @@ type Client struct {
 	// Header goes with each request.
 	Header http.Header
 }
+
+// URL is of a server on a port of an address.
+func URL(ip string, port int) string { return "http://" + net.JoinHostPort(ip, strconv.Itoa(port)) }
 
 // NewClient returns one that keeps no connection open, so that a server can be stopped at any time.
 func NewClient(url string) *Client {

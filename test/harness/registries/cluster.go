@@ -31,7 +31,7 @@ type Cluster interface {
 }
 
 // Member is one server of a [Cluster].
-type Member interface {
+type Member interface { //nolint:interfacebloat // all that happens to a server
 	// Address is as the driver's endpoint takes it, where several stand with commas.
 	Address() string
 	// Kill and Restart keep the disk. Restart returns once the server serves, which may take the others.

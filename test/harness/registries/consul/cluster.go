@@ -120,7 +120,7 @@ func (m *Member) get(ctx context.Context, path string, answer any) error {
 func (m *Member) peer() string { return fmt.Sprintf("%s:%d", m.IP(), rpcPort) }
 
 // Address is a URL.
-func (m *Member) Address() string { return fmt.Sprintf("http://%s:%d", m.IP(), apiPort) }
+func (m *Member) Address() string { return registries.URL(m.IP(), apiPort) }
 
 // Wipe needs nothing of the others: a server has its ID from its machine, and takes what the leader has.
 func (m *Member) Wipe(ctx context.Context) error {

@@ -72,7 +72,7 @@ func StartCluster(ctx context.Context, n int) (registries.Cluster, error) {
 	return c, nil
 }
 
-func peerURL(ip string) string { return fmt.Sprintf("http://%s:%d", ip, peerPort) }
+func peerURL(ip string) string { return registries.URL(ip, peerPort) }
 
 func (m *Member) name() string { return fmt.Sprintf("etcd-%d", m.Index) }
 
@@ -111,7 +111,7 @@ func (m *Member) ready(ctx context.Context) error {
 
 // Address is a URL.
 func (m *Member) Address() string {
-	return fmt.Sprintf("http://%s:%d", m.IP(), clientPort)
+	return registries.URL(m.IP(), clientPort)
 }
 
 // Wipe has another member forget the one whose disk is gone, and know the new one, as etcd's guide to disaster recovery has it.
@@ -140,8 +140,8 @@ func (m *Member) replace(ctx context.Context, name, peer string) error {
 	}
 	var list struct {
 		Members []struct {
-			ID       string   `json:"ID"` //nolint:tagliatelle // etcd's
-			PeerURLs []string `json:"peerURLs"`
+			ID       string   `json:"ID"`       //nolint:tagliatelle // etcd's
+			PeerURLs []string `json:"peerURLs"` //nolint:tagliatelle // etcd's
 		} `json:"members"`
 	}
 	if err := json.Unmarshal(answer, &list); err != nil {

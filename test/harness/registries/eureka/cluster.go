@@ -57,7 +57,7 @@ func StartCluster(ctx context.Context) (registries.Cluster, error) {
 	return c, nil
 }
 
-func address(ip string) string { return fmt.Sprintf("http://%s:%d/eureka", ip, clusterPort) }
+func address(ip string) string { return registries.URL(ip, clusterPort) + "/eureka" }
 
 // Address is a URL.
 func (m *Member) Address() string { return address(m.IP()) }

@@ -5,7 +5,6 @@ package eureka
 import (
 	"context"
 	"encoding/base64"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -97,7 +96,7 @@ func start(ctx context.Context, opts Options, n int) ([]*Server, error) {
 	servers := make([]*Server, n)
 	for i, port := range ports {
 		servers[i] = &Server{
-			Endpoint: fmt.Sprintf("http://%s:%d/eureka", loopback, port), Staleness: cacheExpiry, opts: opts, host: loopback, port: port,
+			Endpoint: registries.URL(loopback, port) + "/eureka", Staleness: cacheExpiry, opts: opts, host: loopback, port: port,
 		}
 		if opts.ReadOnlyCache {
 			servers[i].Staleness += cacheUpdate
