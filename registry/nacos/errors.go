@@ -78,8 +78,8 @@ func judgeStatus(status int) verdict {
 	switch {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		return refused
-	case status == http.StatusNotFound || status == http.StatusGone || status == http.StatusMethodNotAllowed:
-		return noRoute
+	case status == http.StatusNotFound, status == http.StatusGone, status == http.StatusMethodNotAllowed, status == http.StatusNotImplemented:
+		return noRoute // each of them from one or the other version of Nacos
 	case status >= http.StatusInternalServerError:
 		return elsewhere
 	case driverkit.IsFinal(status):
@@ -133,9 +133,7 @@ func classified(in registry.Instance, opts Options, err error) error {
 	case wrongKind:
 		err = registry.Terminal(registry.FieldError("options.ephemeral", wrongKindError(in, opts, err)))
 	case noRoute:
-		err = registry.FieldError("endpoint", fmt.Errorf(
-			"there is no such API, neither v3 nor the older: is the port that of the API (8848, not the console's), "+
-				"and the path Nacos' context path, /nacos by default? %w", err))
+		err = noRouteError(opts, err)
 	default: // passing, or dealt with where it came up
 	}
 	if said, is := errors.AsType[*driverkit.StatusError](err); is && !registry.IsTerminal(err) {
@@ -144,6 +142,16 @@ func classified(in registry.Instance, opts Options, err error) error {
 		}
 	}
 	return err
+}
+
+func noRouteError(opts Options, err error) error {
+	if opts.APIVersion != "" {
+		return registry.FieldError("options.apiVersion", fmt.Errorf(
+			"is %s, and the server has no such API (Nacos 3.2 and newer have v3 alone): leave it out to use what the server has: %w", opts.APIVersion, err))
+	}
+	return registry.FieldError("endpoint", fmt.Errorf(
+		"there is no such API, neither v3 nor the older: is the port that of the API (8848, not the console's), "+
+			"and the path Nacos' context path, /nacos by default? %w", err))
 }
 
 func wrongKindError(in registry.Instance, opts Options, err error) error {

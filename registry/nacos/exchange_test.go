@@ -101,6 +101,7 @@ func TestOtherAnswersAreNotAbsence(t *testing.T) {
 	expect.Each(t, map[string]row{
 		"a proxy's 404":       {"the server is being exchanged", 404, "<html>no such host</html>", false},
 		"the framework's 404": {"it is another version", 404, `{"status":404,"error":"Not Found","message":"No message available"}`, false},
+		"Nacos' own 501":      {"3.2 has no such path", 501, `{"status":501,"error":"Not Implemented","message":"no such api:GET:/nacos/v1/ns/instance"}`, false},
 		"nothing at all":      {"it is not about the instance", 200, "", false},
 		"an empty object":     {"it is not about the instance", 200, "{}", false},
 		"a login page":        {"it is not about the instance", 200, "<html>log in</html>", false},
@@ -122,6 +123,30 @@ func TestOtherAnswersAreNotAbsence(t *testing.T) {
 			if err == nil || registry.IsTerminal(err) != tc.terminal || registry.IsNotRegistered(err) {
 				t.Errorf("got error %v, terminal: %t\nreason: %s", err, registry.IsTerminal(err), tc.reason)
 			}
+		}
+	})
+}
+
+// Nacos 3.2 has v3 alone, and answers the paths of the others as the filter before its naming module or as its framework does.
+func TestAnUpgradeToAServerWithoutTheOlderAPIs(t *testing.T) {
+	t.Parallel()
+	expect.Each(t, map[string]int{"the framework": 404, "the filter": 501, "3.1, with its switch off": 410}, func(t *testing.T, status int) {
+		f := newFake(t, "v1")
+		d, fixed := at(t, f.URL, `{}`), at(t, f.URL, `{"apiVersion":"v1"}`)
+		expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
+		f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
+			f.version = "v3"
+			_, rest, _ := strings.Cut(path, " ")
+			if strings.HasPrefix(rest, "/v1/") {
+				f.page(w, status, "no such api")
+			}
+			return strings.HasPrefix(rest, "/v1/")
+		})
+		expect.NoError(t, d.FailOver(t.Context(), drivertest.Pod(1)))
+		expect.NoError(t, d.Register(t.Context(), drivertest.Pod(2)))
+		err := fixed.Register(t.Context(), drivertest.Pod(1))
+		if field, _ := registry.FieldOf(err); field != "options.apiVersion" || registry.IsTerminal(err) {
+			t.Errorf("with a fixed API got error %v of field %q, want one of options.apiVersion that is tried again", err, field)
 		}
 	})
 }

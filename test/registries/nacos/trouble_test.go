@@ -1,12 +1,14 @@
 package nacos_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	driver "github.com/rollcall-dev/rollcall/registry/nacos"
@@ -21,6 +23,34 @@ func through(t *testing.T, s *nacos.Server) *httputil.ReverseProxy {
 	u, err := url.Parse(s.Endpoint)
 	expect.NoError(t, err)
 	return httputil.NewSingleHostReverseProxy(u)
+}
+
+// only32 leads to a server of version 3.1 by what 3.2 serves. That has lost v1 and v2, but for what clients of version 2 need over
+// HTTP (alibaba/nacos#14050). Before what is left of naming's v1 there is still the filter that knows no other paths (DistroFilter).
+func only32(t *testing.T, s *nacos.Server) http.HandlerFunc {
+	t.Helper()
+	server := through(t, s)
+	server.Transport = &http.Transport{DisableKeepAlives: true} // the server is restarted
+	return func(w http.ResponseWriter, r *http.Request) {
+		path := strings.TrimPrefix(r.URL.Path, "/nacos")
+		switch {
+		case strings.HasPrefix(path, "/v3/"), path == "/v1/auth/users/login", path == "/v1/ns/operator/metrics":
+			server.ServeHTTP(w, r)
+		case strings.HasPrefix(path, "/v1/ns/"):
+			page(w, r, http.StatusNotImplemented, "no such api:"+r.Method+":"+r.URL.Path)
+		default:
+			page(w, r, http.StatusNotFound, "No message available")
+		}
+	}
+}
+
+// page is what the framework of the server answers.
+func page(w http.ResponseWriter, r *http.Request, status int, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"timestamp": time.Now(), "status": status, "error": http.StatusText(status), "message": message, "path": r.URL.Path,
+	})
 }
 
 // A user that the server does not know, or does not let, gets the field to correct.
@@ -97,17 +127,20 @@ func TestServerIsUpgradedWhileRunning(t *testing.T) {
 	newer := newScenario(t, shared3.Use(t), driver.Options{})
 	newer.service = older.service
 	var states atomic.Int64 // how often it was asked which API there is
-	var behind atomic.Pointer[httputil.ReverseProxy]
+	var behind atomic.Value
 	d := open(t, config(t, drivertest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/state") {
 			states.Add(1)
 		}
-		behind.Load().ServeHTTP(w, r)
+		behind.Load().(http.HandlerFunc)(w, r)
 	}), password, driver.Options{}))
 	a := older.pod(1)
-	for range 2 {
+	for _, newest := range []http.HandlerFunc{through(t, newer.server).ServeHTTP, only32(t, newer.server)} {
 		for _, s := range []*scenario{older, newer} {
-			behind.Store(through(t, s.server))
+			behind.Store(newest)
+			if s == older {
+				behind.Store(http.HandlerFunc(through(t, older.server).ServeHTTP))
+			}
 			// The token is not good there: the two are not one cluster, and yet have one secret.
 			s.do(d.Register, a)
 			s.expectClients(map[string]bool{a.Endpoint(): true})
