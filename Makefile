@@ -196,7 +196,7 @@ test-integration: check-race servers ## Run the scenarios on a real control plan
 
 # Older pairs than the newest, which is the default of every target: KUBERNETES=1.34 and KRUISE=1.8 choose what test/harness/cluster/servers
 # pins.
-OLDEST := KUBERNETES=1.34 KRUISE=1.7
+OLDEST := KUBERNETES=1.26 KRUISE=1.7
 OLDER := KUBERNETES=1.34 KRUISE=1.8
 
 .PHONY: test-integration-oldest test-integration-older

@@ -69,6 +69,7 @@ func drains(s *scenario) {
 // refusedByPolicy: a policy of the cluster refuses what the manager writes to pods, with the status that a failed test of a JSON
 // Patch has too. They wait until it is lifted.
 func refusedByPolicy(s *scenario) {
+	needsNewer(s.T, "ValidatingAdmissionPolicy")
 	s.troubled = true
 	lift := s.refusePatches()
 	s.Create(replicas(1))

@@ -330,6 +330,7 @@ func (s *scenario) awaitArmed() {
 // or refuses them too where its parameters say so.
 func TestLintPolicy(t *testing.T) {
 	t.Parallel()
+	needsNewer(t, "ValidatingAdmissionPolicy")
 	const namespace, strict = "lint-policy", "lint-policy-strict"
 	install(t, "lint", namespace)
 	installStrictLint(t, strict)
@@ -538,6 +539,14 @@ type warnings []string
 
 // HandleWarningHeader implements [rest.WarningHandler].
 func (w *warnings) HandleWarningHeader(_ int, _, text string) { *w = append(*w, text) }
+
+// needsNewer skips a test on the oldest Kubernetes, which lacks something.
+func needsNewer(t *testing.T, lacks string) {
+	t.Helper()
+	if os.Getenv("KUBERNETES") == "1.26" {
+		t.Skipf("Kubernetes 1.26 has no %s", lacks)
+	}
+}
 
 // installStrictLint binds the policy to a namespace with parameters by which there are no other controllers.
 func installStrictLint(t *testing.T, namespace string) {

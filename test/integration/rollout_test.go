@@ -336,6 +336,7 @@ func partitionMetAndArmed(s *scenario) {
 // that it makes conflicts, and it makes it once more without another look at the handlers.
 func TestHandlerSetTooLate(t *testing.T) {
 	t.Parallel()
+	needsNewer(t, "matchConditions of a webhook")
 	s := alone(t, "handler-too-late", nil)
 	write := s.holdOpenKruise()
 	pod := s.Begin(inPlace, replicas(1), func(set *kruisev1alpha1.CloneSet) {

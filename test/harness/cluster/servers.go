@@ -136,11 +136,15 @@ func helmModule(ctx context.Context, binaries ...cache.Binary) (cache.Module, er
 	return cache.Module{Name: "helm", Dir: dir, Requires: "helm.sh/helm/v4", Binaries: binaries}, err
 }
 
-// kubernetesLDFlags sets the version: what a module build says of itself is v0.0.0.
+// kubernetesLDFlags sets the version: what a module build says of itself is v0.0.0. Kubernetes 1.26 takes what the API server answers
+// from client-go's copy.
 func kubernetesLDFlags(version string) string {
-	const pkg = "k8s.io/component-base/version"
 	major, minor, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
 	minor, _, _ = strings.Cut(minor, ".")
-	return fmt.Sprintf("-X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=%[3]s -X %[1]s.gitMinor=%[4]s",
-		pkg, version, major, minor)
+	var flags []string
+	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
+		flags = append(flags, fmt.Sprintf("-X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=%[3]s -X %[1]s.gitMinor=%[4]s",
+			pkg, version, major, minor))
+	}
+	return strings.Join(flags, " ")
 }
