@@ -26,7 +26,7 @@ func pinned(root, name, want string) (string, error) {
 	case err != nil:
 		return "", err
 	case len(versions) == 0:
-		return "", fmt.Errorf("choosing the version of %s: %s has no folder %s-VERSION with a go.mod", name, root, name)
+		return "", fmt.Errorf("choosing the version of %s: %s has no folder %s-VERSION with a go.mod or a pom.xml", name, root, name)
 	case want == "":
 		want = versions[len(versions)-1]
 	case !slices.Contains(versions, want):
@@ -36,15 +36,17 @@ func pinned(root, name, want string) (string, error) {
 	return filepath.Join(root, name+"-"+want), nil
 }
 
-// Versions lists the versions of a server that have a folder NAME-VERSION with a go.mod in root, the newest last.
+// Versions lists the versions of a server that have a folder NAME-VERSION with a go.mod or a pom.xml in root, the newest last.
 func Versions(root, name string) ([]string, error) {
-	files, err := filepath.Glob(filepath.Join(root, name+"-[0-9]*", "go.mod"))
-	if err != nil {
-		return nil, fmt.Errorf("listing the versions of %s: %w", name, err)
-	}
 	var versions []string
-	for _, file := range files {
-		versions = append(versions, strings.TrimPrefix(filepath.Base(filepath.Dir(file)), name+"-"))
+	for _, pins := range []string{"go.mod", "pom.xml"} {
+		files, err := filepath.Glob(filepath.Join(root, name+"-[0-9]*", pins))
+		if err != nil {
+			return nil, fmt.Errorf("listing the versions of %s: %w", name, err)
+		}
+		for _, file := range files {
+			versions = append(versions, strings.TrimPrefix(filepath.Base(filepath.Dir(file)), name+"-"))
+		}
 	}
 	slices.SortFunc(versions, func(a, b string) int { return version.Compare("go"+a, "go"+b) })
 	return versions, nil

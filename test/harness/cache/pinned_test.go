@@ -14,6 +14,9 @@ func TestPinned(t *testing.T) {
 		writeFile(t, filepath.Join(root, folder, "go.mod"), "module example.com/m\n")
 	}
 	writeFile(t, filepath.Join(root, "kubernetes-1.38", "README.md"), "")
+	for _, folder := range []string{"eureka-2025.0", "eureka-2025.1"} {
+		writeFile(t, filepath.Join(root, folder, "pom.xml"), "<project/>\n")
+	}
 	expect.Each(t, map[string]struct {
 		name, env, folder, wrong string
 	}{
@@ -24,6 +27,7 @@ func TestPinned(t *testing.T) {
 		},
 		"a path is not a version":     {name: "kubernetes", env: "1.9/../kubernetes-1.34", wrong: "has 1.9, 1.34, 1.37: set one of these"},
 		"a server that nothing pins":  {name: "etcd", wrong: "has no folder etcd-VERSION with a go.mod"},
+		"jars are pinned as well":     {name: "eureka", folder: "eureka-2025.1"},
 		"the only version is the one": {name: "kwok", folder: "kwok-0.7"},
 	}, func(t *testing.T, row struct{ name, env, folder, wrong string }) {
 		t.Helper()

@@ -8,15 +8,17 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"path"
 	"strconv"
 
 	"github.com/rollcall-dev/rollcall/test/harness/cache"
 )
 
-// Module is the Go module in servers/<name>, whose server is built from pkg.
+// Servers is where versions of servers are pinned side by side, for [cache.Pinned].
+const Servers = "test/harness/registries/servers"
+
+// Module is the Go module in servers/<name>-<version>, whose server is built from pkg.
 func Module(ctx context.Context, name, pkg string) (cache.Module, error) {
-	dir, err := cache.Dir(ctx, path.Join("test/harness/registries/servers", name))
+	dir, err := cache.Pinned(ctx, Servers, name)
 	return cache.Module{
 		Name: name, Dir: dir, Requires: pkg,
 		Binaries: []cache.Binary{{Name: name, Package: pkg}},

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/rollcall-dev/rollcall/test/harness/cache"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/java"
@@ -31,9 +32,15 @@ const (
 	slowEviction = time.Hour
 )
 
-// Get downloads server and reader unless they are there, and tells log about it.
+// Get downloads server and reader unless they are there, and tells log about it. EUREKA=2025.0 in the environment chooses that Spring
+// Cloud; the newest is the default.
 func Get(ctx context.Context, log io.Writer) (*java.Jars, error) {
-	return java.Get(ctx, log, "eureka/server")
+	jars, err := java.Pinned(ctx, log, "eureka")
+	if err != nil {
+		return nil, err
+	}
+	jars.Dir, err = cache.Dir(ctx, "test/harness/registries/eureka/server")
+	return jars, err
 }
 
 // Options say what server to start. The zero value is one that has its read-only response cache off, takes anybody's word,

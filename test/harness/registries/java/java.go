@@ -31,7 +31,7 @@ const (
 
 // Jars are those of one folder, and the JVM that runs them.
 type Jars struct {
-	// Dir is the folder with jars.txt.
+	// Dir is the folder with jars.txt, or where else the sources are that run with them.
 	Dir string
 
 	java  string
@@ -41,13 +41,26 @@ type Jars struct {
 // Get finds a JDK, and downloads the jars that are pinned in a folder below registries and not in the cache yet. Progress
 // goes to log. What this machine lacks is an error marked by [registries.Missing].
 func Get(ctx context.Context, log io.Writer, folder string) (*Jars, error) {
-	java, err := findJDK(ctx)
-	if err != nil {
-		return nil, registries.Missing(err)
-	}
 	dir, err := cache.Dir(ctx, "test/harness/registries/"+folder)
 	if err != nil {
 		return nil, err
+	}
+	return get(ctx, log, folder, dir)
+}
+
+// Pinned is [Get] of a server's folder below servers, of the version that the environment chooses; see [cache.Pinned].
+func Pinned(ctx context.Context, log io.Writer, server string) (*Jars, error) {
+	dir, err := cache.Pinned(ctx, registries.Servers, server)
+	if err != nil {
+		return nil, err
+	}
+	return get(ctx, log, server, dir)
+}
+
+func get(ctx context.Context, log io.Writer, what, dir string) (*Jars, error) {
+	java, err := findJDK(ctx)
+	if err != nil {
+		return nil, registries.Missing(err)
 	}
 	pins, err := os.ReadFile(filepath.Join(dir, "jars.txt"))
 	if err != nil {
@@ -58,8 +71,8 @@ func Get(ctx context.Context, log io.Writer, folder string) (*Jars, error) {
 		return nil, fmt.Errorf("reading %s/jars.txt: %w", dir, err)
 	}
 	j := &Jars{Dir: dir, java: java}
-	if j.paths, err = download(ctx, cache.NewProgress(log, "registries"), folder, files); err != nil {
-		return nil, registries.Missing(fmt.Errorf("the jars of %s: %w", folder, err))
+	if j.paths, err = download(ctx, cache.NewProgress(log, "registries"), what, files); err != nil {
+		return nil, registries.Missing(fmt.Errorf("the jars of %s: %w", what, err))
 	}
 	return j, nil
 }
