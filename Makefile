@@ -230,6 +230,11 @@ test-registries: check-race ## Test the drivers of REGISTRIES (default all) on r
 test-go-registries: ## Test the drivers whose servers are built from Go modules.
 	@$(MAKE) --no-print-directory test-registries REGISTRIES='consul etcd' REGISTRIES_JSON=$(RESULTS)/go-registries.json
 
+.PHONY: test-registries-older
+test-registries-older: ## Test the drivers on the servers before the newest of which two versions are pinned.
+	@CONSUL=1.19 ETCD=3.6 EUREKA=2025.0 $(MAKE) --no-print-directory test-registries REGISTRIES='consul etcd eureka' \
+		REGISTRIES_JSON=$(RESULTS)/registries-older.json
+
 # How long each fuzz test runs. Their seeds run with every other test.
 FUZZTIME ?= 30s
 
@@ -289,7 +294,7 @@ OUT ?= bin/bench
 
 ADOPT := adopt-consul adopt-eureka adopt-nacos adopt-nacos-spring adopt-nacos-dubbo
 # What CI leaves out, for want of time.
-NIGHTLY := test-integration-oldest test-integration-older test-fleet test-registries e2e e2e-remote $(ADOPT) chaos $(STORMS) chaos-mutants soak fuzz verify-release
+NIGHTLY := test-integration-oldest test-integration-older test-fleet test-registries test-registries-older e2e e2e-remote $(ADOPT) chaos $(STORMS) chaos-mutants soak fuzz verify-release
 
 .PHONY: nightly
 nightly: ## Run what CI leaves out or plays only in part, as root, in about 3 hours; the end says how long each took.
