@@ -19,10 +19,11 @@ const Servers = "test/harness/registries/servers"
 // Module is the Go module in servers/<name>-<version>, whose server is built from pkg.
 func Module(ctx context.Context, name, pkg string) (cache.Module, error) {
 	dir, err := cache.Pinned(ctx, Servers, name)
-	return cache.Module{
-		Name: name, Dir: dir, Requires: pkg,
-		Binaries: []cache.Binary{{Name: name, Package: pkg}},
-	}, err
+	return module(dir, name, pkg), err
+}
+
+func module(dir, name, pkg string) cache.Module {
+	return cache.Module{Name: name, Dir: dir, Requires: pkg, Binaries: []cache.Binary{{Name: name, Package: pkg}}}
 }
 
 // Build builds a module's server unless it is there, and tells log about it.
@@ -32,6 +33,19 @@ func Build(ctx context.Context, log io.Writer, m cache.Module, err error) (cache
 	}
 	built, err := cache.Build(ctx, cache.NewProgress(log, "registries"), m)
 	return built, Missing(err)
+}
+
+// BuildAll is [Module] and [Build] of all versions that [cache.AllPinned] returns, the newest last.
+func BuildAll(ctx context.Context, log io.Writer, name, pkg string) (all []cache.Built, err error) {
+	dirs, err := cache.AllPinned(ctx, Servers, name)
+	for _, dir := range dirs {
+		built, buildErr := Build(ctx, log, module(dir, name, pkg), err)
+		if buildErr != nil {
+			return nil, buildErr
+		}
+		all = append(all, built)
+	}
+	return all, Missing(err)
 }
 
 // Client asks a server's HTTP API.

@@ -11,7 +11,6 @@ import (
 	"slices"
 
 	"github.com/rollcall-dev/rollcall/registry"
-	"github.com/rollcall-dev/rollcall/test/harness/cache"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
@@ -36,13 +35,13 @@ type Member struct {
 
 // StartCluster runs n servers of the oldest version that is pinned.
 func StartCluster(ctx context.Context, n int) (registries.Cluster, error) {
-	built, err := Get(ctx, os.Stderr)
+	versions, err := registries.BuildAll(ctx, os.Stderr, Binary, source)
 	if err != nil {
 		return nil, err
 	}
 	c := &Cluster{}
 	member := func(host registries.Host) *Member {
-		host.Versions = []cache.Built{built}
+		host.Versions = versions
 		m := &Member{Host: host, size: n}
 		m.api = registries.NewClient(m.Address())
 		return m

@@ -26,6 +26,8 @@ import (
 const (
 	// Binary is the name of the server's program.
 	Binary = "consul"
+	// source is what it is built from.
+	source = "github.com/hashicorp/consul"
 	// Node is the name of the server's own node in the catalog.
 	Node = "server-07"
 	// Datacenter is that of the server.
@@ -36,7 +38,7 @@ const (
 
 // Get builds the server unless it is there, and tells log about it.
 func Get(ctx context.Context, log io.Writer) (cache.Built, error) {
-	m, err := registries.Module(ctx, Binary, "github.com/hashicorp/consul")
+	m, err := registries.Module(ctx, Binary, source)
 	return registries.Build(ctx, log, m, err)
 }
 

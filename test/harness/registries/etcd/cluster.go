@@ -14,7 +14,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"github.com/rollcall-dev/rollcall/test/harness/cache"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/wait"
@@ -46,13 +45,13 @@ type Member struct {
 
 // StartCluster runs n members of the oldest version that is pinned.
 func StartCluster(ctx context.Context, n int) (registries.Cluster, error) {
-	built, err := Get(ctx, os.Stderr)
+	versions, err := registries.BuildAll(ctx, os.Stderr, Binary, source)
 	if err != nil {
 		return nil, err
 	}
 	c := &Cluster{}
 	member := func(host registries.Host) *Member {
-		host.Versions = []cache.Built{built}
+		host.Versions = versions
 		m := &Member{Host: host}
 		m.api = registries.NewClient(m.Address())
 		m.others = func() []*Member {

@@ -21,13 +21,15 @@ import (
 const (
 	// Binary is the name of the server's program.
 	Binary = "etcd"
+	// source is what it is built from.
+	source = "go.etcd.io/etcd/server/v3"
 	// root is the user that etcd asks for before it turns authentication on.
 	root = "root"
 )
 
 // Module is what the server is built from.
 func Module(ctx context.Context) (cache.Module, error) {
-	return registries.Module(ctx, Binary, "go.etcd.io/etcd/server/v3")
+	return registries.Module(ctx, Binary, source)
 }
 
 // Get builds the server unless it is there, and tells log about it.

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/rollcall-dev/rollcall/test/harness/cache"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/java"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
 )
 
@@ -25,15 +27,17 @@ type Member struct {
 	settings *Server // not run itself
 }
 
-// StartCluster runs two peers.
+// StartCluster runs two peers of the oldest version that is pinned.
 func StartCluster(ctx context.Context) (registries.Cluster, error) {
-	jars, err := Get(ctx, os.Stderr)
+	all, err := getAll(ctx, os.Stderr)
 	if err != nil {
 		return nil, err
 	}
 	c := &Cluster{}
 	member := func(host registries.Host) *Member {
-		host.Versions = []cache.Built{{Version: jars.Version("eureka-core")}}
+		for _, jars := range all {
+			host.Versions = append(host.Versions, cache.Built{Version: jars.Version(artifact)})
+		}
 		m := &Member{Host: host}
 		m.settings = &Server{
 			Endpoint: m.Address(), Staleness: cacheExpiry, host: m.IP(), port: clusterPort, peer: address(host.LAN.Address(1 - host.Index)),
@@ -45,7 +49,8 @@ func StartCluster(ctx context.Context) (registries.Cluster, error) {
 		m.Server, err = registries.Run(ctx, registries.Spec{
 			Name: fmt.Sprintf("eureka-%d", m.Index), Version: m.Built().Version, Ready: m.settings.ready,
 			Command: func(dir string) (process.Command, error) {
-				command, err := m.settings.command(jars, dir)
+				runs := slices.IndexFunc(all, func(j *java.Jars) bool { return j.Version(artifact) == m.Built().Version })
+				command, err := m.settings.command(all[runs], dir)
 				return m.On(command), err
 			},
 		})

@@ -23,6 +23,10 @@ const (
 	// user and password are those of a server with BasicAuth.
 	user     = "rollcall"
 	password = "a pässword: of a server"
+	// pins is the name of the folders with its jars.
+	pins = "eureka"
+	// artifact is that whose version is the server's.
+	artifact = "eureka-core"
 	// cacheUpdate is how often the read-only cache is renewed; by default it is 30 seconds.
 	cacheUpdate = time.Second
 	// cacheExpiry is how long the cache behind it keeps an answer; by default it is 180 seconds.
@@ -35,12 +39,29 @@ const (
 // Get downloads server and reader unless they are there, and tells log about it. EUREKA=2025.0 in the environment chooses that Spring
 // Cloud; the newest is the default.
 func Get(ctx context.Context, log io.Writer) (*java.Jars, error) {
-	jars, err := java.Pinned(ctx, log, "eureka")
+	jars, err := java.Pinned(ctx, log, pins)
 	if err != nil {
 		return nil, err
 	}
-	jars.Dir, err = cache.Dir(ctx, "test/harness/registries/eureka/server")
-	return jars, err
+	return jars, haveSources(ctx, jars)
+}
+
+// getAll is [Get] of all versions, the newest last.
+func getAll(ctx context.Context, log io.Writer) ([]*java.Jars, error) {
+	all, err := java.AllPinned(ctx, log, pins)
+	if err != nil {
+		return nil, err
+	}
+	return all, haveSources(ctx, all...)
+}
+
+// haveSources points to the server's class and the configuration, which all versions have in common.
+func haveSources(ctx context.Context, all ...*java.Jars) error {
+	dir, err := cache.Dir(ctx, "test/harness/registries/eureka/server")
+	for _, jars := range all {
+		jars.Dir = dir
+	}
+	return err
 }
 
 // Options say what server to start. The zero value is one that has its read-only response cache off, takes anybody's word,
@@ -123,7 +144,7 @@ func start(ctx context.Context, opts Options, n int) ([]*Server, error) {
 
 func (s *Server) start(ctx context.Context, jars *java.Jars) (err error) {
 	s.Server, err = registries.Run(ctx, registries.Spec{
-		Name: "Eureka", Version: jars.Version("eureka-core"), Ready: s.ready,
+		Name: "Eureka", Version: jars.Version(artifact), Ready: s.ready,
 		Command: func(dir string) (process.Command, error) { return s.command(jars, dir) },
 	})
 	return err

@@ -48,13 +48,26 @@ func Get(ctx context.Context, log io.Writer, folder string) (*Jars, error) {
 	return get(ctx, log, folder, dir)
 }
 
-// Pinned is [Get] of a server's folder below servers, of the version that the environment chooses; see [cache.Pinned].
+// Pinned is [Get] of a server's folder below servers; see [cache.Pinned].
 func Pinned(ctx context.Context, log io.Writer, server string) (*Jars, error) {
 	dir, err := cache.Pinned(ctx, registries.Servers, server)
 	if err != nil {
 		return nil, err
 	}
-	return get(ctx, log, server, dir)
+	return get(ctx, log, filepath.Base(dir), dir)
+}
+
+// AllPinned is [Get] of all of a server's folders there, the newest last; see [cache.AllPinned].
+func AllPinned(ctx context.Context, log io.Writer, server string) (all []*Jars, err error) {
+	dirs, err := cache.AllPinned(ctx, registries.Servers, server)
+	for _, dir := range dirs {
+		jars, getErr := get(ctx, log, filepath.Base(dir), dir)
+		if getErr != nil {
+			return nil, getErr
+		}
+		all = append(all, jars)
+	}
+	return all, err
 }
 
 func get(ctx context.Context, log io.Writer, what, dir string) (*Jars, error) {
