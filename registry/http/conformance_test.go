@@ -29,6 +29,7 @@ const (
 // harness is that of a server at cfg.Endpoint, which lets in whom cfg names, and keeps out who has wrong's credentials.
 func harness(cfg registry.Config, wrong registry.Auth, restart func(testing.TB)) registrytest.Harness {
 	h := drivertest.HTTPHarness(httpregistry.New, cfg, http.StatusUnprocessableEntity, http.StatusServiceUnavailable)
+	h.LosingAnswers = drivertest.LosingAnswers(httpregistry.New, cfg)
 	made := h.Open
 	h.Open = func(t testing.TB, cluster string) registry.Registry {
 		d := made(t, cluster)

@@ -452,6 +452,12 @@ func brokenErrors() map[string]breakage {
 				}
 			},
 		},
+		"a driver that takes a lost answer for a change that was not made": {
+			reason: "it lands when the pod has been found to be out",
+			set: func(s *store, h *registrytest.Harness) {
+				h.LosingAnswers = losing(s, errors.New("connection reset"))
+			},
+		},
 		"a driver that waits for its registry for ever": {
 			reason: "its worker is lost for as long as the registry hangs",
 			set: func(_ *store, h *registrytest.Harness) {

@@ -50,6 +50,7 @@ const (
 	hasRefusing         Capability = "Refusing"
 	hasWrongCredentials Capability = "WrongCredentials"
 	hasStalled          Capability = "Stalled"
+	hasLosingAnswers    Capability = "LosingAnswers"
 	hasFailing          Capability = "Failing"
 	hasRestart          Capability = "Restart"
 	hasForeign          Capability = "Foreign"
@@ -67,7 +68,7 @@ func (h Harness) lacks(c Capability) bool {
 func (h Harness) missing(c Capability) string {
 	given, is := map[Capability]bool{
 		hasUnreachable: h.Unreachable != nil, hasRefusing: h.Refusing != nil, hasWrongCredentials: h.WrongCredentials != nil,
-		hasStalled: h.Stalled != nil, hasFailing: h.Failing != nil, hasRestart: h.Restart != nil,
+		hasStalled: h.Stalled != nil, hasLosingAnswers: h.LosingAnswers != nil, hasFailing: h.Failing != nil, hasRestart: h.Restart != nil,
 		hasForeign: h.Foreign != nil, hasApp: h.App != nil, hasShortLease: h.ShortLease != nil,
 	}[c]
 	if is && !given {

@@ -51,7 +51,33 @@ func callCases() []testCase {
 			needs: []Capability{hasStalled},
 			run:   cancelWhileWaiting,
 		},
+		{
+			name:  "LostAnswer",
+			why:   "what was sent can be carried out late, and put a pod back whose hook was released: the caller waits for that, if it is told",
+			needs: []Capability{hasLosingAnswers},
+			run:   lostAnswer,
+		},
 	}
+}
+
+// lostAnswer loses one after the other of what the registry sends during a call, until the call needs no more.
+func lostAnswer(w *world) {
+	const most = 50
+	for n := range most {
+		d, lose := w.h.LosingAnswers(w.TB, w.cluster)
+		w.register(w.opened(d), w.pod(0))
+		lost := lose(n + 1)
+		err := w.callErr(opRegister, d, w.pod(n+1))
+		var late interface{ Timeout() bool }
+		switch {
+		case !lost():
+			return
+		case err == nil || errors.As(err, &late) && late.Timeout() || !w.isInService(w.pod(n+1)):
+		default:
+			w.Fatalf("answer %d was lost: got error %v of a change that was made; want one whose Timeout() is true", n+1, err)
+		}
+	}
+	w.Fatalf("the registry sends more than %d times in one call", most)
 }
 
 func concurrentCalls(w *world) {

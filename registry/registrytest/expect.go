@@ -42,6 +42,15 @@ func (w *world) expectNotInService(in registry.Instance) {
 	}
 }
 
+// isInService reports whether the registry says so now.
+func (w *world) isInService(in registry.Instance) bool {
+	w.Helper()
+	read, _ := w.reader()
+	return slices.ContainsFunc(w.read(read, w.cluster), func(e registry.Entry) bool {
+		return sameIdentity(e.Instance, in) && e.State == registry.InService
+	})
+}
+
 // possible is what entries look like in a registry with these lacks.
 func (h Harness) possible(entries []registry.Entry) []registry.Entry {
 	var possible []registry.Entry

@@ -34,6 +34,10 @@ type Harness struct {
 	// Stalled returns a driver whose registry takes connections and never answers; see [SilentAddress].
 	Stalled func(t testing.TB) registry.Registry
 
+	// LosingAnswers returns a driver as Open does, with a network in between that loses answers: the n-th answer that the registry sends
+	// to the driver after lose was called is lost, all of it, and its connection breaks. lost reports whether that has happened.
+	LosingAnswers func(t testing.TB, cluster string) (d registry.Registry, lose func(n int) (lost func() bool))
+
 	// Failing returns a driver whose registry answers every attempt with a passing error, and a function that says how
 	// many attempts there were.
 	Failing func(t testing.TB) (d registry.Registry, attempts func() int)

@@ -433,6 +433,7 @@ func (s *store) harness(wrap func(sound) registry.Registry) registrytest.Harness
 				return ctx.Err()
 			})
 		},
+		LosingAnswers: losing(s, cutError{errors.New("connection reset")}),
 		Failing: func(testing.TB) (registry.Registry, func() int) {
 			var attempts atomic.Int64
 			d := process(longLease, func(context.Context) error {
@@ -447,6 +448,37 @@ func (s *store) harness(wrap func(sound) registry.Registry) registrytest.Harness
 }
 
 func asItIs(d sound) registry.Registry { return d }
+
+// losing makes drivers that get one answer in each call, and end the call with err where that is lost.
+func losing(s *store, err error) func(testing.TB, string) (registry.Registry, func(int) func() bool) {
+	return func(testing.TB, string) (registry.Registry, func(int) func() bool) {
+		d := &losingDriver{plain: bare(sound{store: s, lease: longLease}).(plain), err: err} //nolint:forcetypeassert // it is what bare returns
+		return d, func(n int) func() bool {
+			d.loses.Store(n == 1)
+			return d.lost.Load
+		}
+	}
+}
+
+type losingDriver struct {
+	plain
+
+	err         error
+	loses, lost atomic.Bool
+}
+
+func (d *losingDriver) Register(ctx context.Context, in registry.Instance) error {
+	if err := d.plain.Register(ctx, in); err != nil || !d.loses.Load() {
+		return err
+	}
+	d.lost.Store(true)
+	return d.err
+}
+
+// cutError is of a connection that ended before the answer.
+type cutError struct{ error }
+
+func (cutError) Timeout() bool { return true }
 
 // plain has of a driver what it takes to register and to list.
 type plain struct {

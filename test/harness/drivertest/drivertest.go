@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -148,6 +149,69 @@ func Harness(construct registry.Constructor, cfg registry.Config, scheme string)
 		},
 		Unreachable: func(t testing.TB) registry.Registry { return elsewhere(t, scheme+registrytest.UnusedAddress(t)) },
 		Stalled:     func(t testing.TB) registry.Registry { return elsewhere(t, scheme+registrytest.SilentAddress(t)) },
+	}
+}
+
+// LosingAnswers is that function of a harness, for a driver whose configuration has one server.
+func LosingAnswers(
+	construct registry.Constructor, cfg registry.Config,
+) func(testing.TB, string) (registry.Registry, func(int) func() bool) {
+	return func(t testing.TB, cluster string) (registry.Registry, func(int) func() bool) {
+		t.Helper()
+		mine := cfg
+		endpoint, lose := losing(t, cfg.Endpoint)
+		mine.Cluster, mine.Endpoint = cluster, endpoint
+		return Open[registry.Registry](t, construct, mine), lose
+	}
+}
+
+// note is set by what is written to it.
+type note struct{ set *atomic.Bool }
+
+func (n note) Write(p []byte) (int, error) {
+	n.set.Store(true)
+	return len(p), nil
+}
+
+// losing leads connections to the one server of the endpoint. The n-th answer that it sends after lose was called is lost with its
+// connection; what it sends more before it is asked again is of the same answer.
+func losing(t testing.TB, endpoint string) (through string, lose func(n int) (lost func() bool)) {
+	t.Helper()
+	scheme, rest, found := strings.Cut(endpoint, "://")
+	if !found {
+		scheme, rest = "", endpoint
+	} else {
+		scheme += "://"
+	}
+	server, path, _ := strings.Cut(rest, "/")
+	if path != "" {
+		path = "/" + path
+	}
+	var left atomic.Int64
+	address := Accepting(t, "127.0.0.1", func(client net.Conn) {
+		upstream, err := net.Dial("tcp", server) //nolint:noctx // it is on this machine
+		if err != nil {
+			return
+		}
+		defer upstream.Close()
+		var asked atomic.Bool // since the server sent something last
+		go func() {
+			defer upstream.Close()
+			_, _ = io.Copy(upstream, io.TeeReader(client, note{&asked}))
+		}()
+		for some := make([]byte, 64<<10); ; {
+			n, err := upstream.Read(some)
+			if err != nil || asked.Swap(false) && left.Add(-1) == 0 {
+				return
+			}
+			if _, err := client.Write(some[:n]); err != nil {
+				return
+			}
+		}
+	})
+	return scheme + address + path, func(n int) func() bool {
+		left.Store(int64(n))
+		return func() bool { return left.Load() <= 0 }
 	}
 }
 

@@ -109,6 +109,7 @@ func harness(t *testing.T, s *etcd.Server, cfg registry.Config, withUsers *etcd.
 	}
 	others := registersItself(t, s, cfg)
 	h := drivertest.Harness(driver.New, cfg, "http://")
+	h.LosingAnswers = drivertest.LosingAnswers(driver.New, cfg)
 	h.Foreign = func(_ testing.TB, at registry.Instance) func() { return others(at) }
 	h.Refusing, h.WrongCredentials = as(stranger, password), as(writer, "not-"+password)
 	h.Failing = func(t testing.TB) (registry.Registry, func() int) {
