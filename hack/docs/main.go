@@ -48,8 +48,12 @@ func run() error {
 	if err != nil {
 		return fmt.Errorf("collecting the reasons: %w", err)
 	}
+	versions, err := versionsPage()
+	if err != nil {
+		return fmt.Errorf("collecting the versions: %w", err)
+	}
 	return errors.Join(
-		flagsPage().write("flags.md"), metrics.write("metrics.md"), reasons.write("reasons.md"), fillOptions(),
+		flagsPage().write("flags.md"), metrics.write("metrics.md"), reasons.write("reasons.md"), versions.write("versions.md"), fillOptions(),
 	)
 }
 
