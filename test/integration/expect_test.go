@@ -133,7 +133,7 @@ func (s *scenario) entriesOf(pods []*corev1.Pod) []registry.Entry {
 	for _, pod := range pods {
 		entries = append(entries, registry.Entry{State: registry.InService, Instance: registry.Instance{
 			Service: s.ns, Address: pod.Status.PodIP, Port: s.port, Zone: s.zones[pod.Spec.NodeName],
-			Cluster: clusterName, Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID), Registry: onlyRegistry,
+			Cluster: s.cluster, Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID), Registry: onlyRegistry,
 		}})
 	}
 	return entries

@@ -57,6 +57,8 @@ type scenario struct {
 
 	// port is where each pod is registered, under the namespace's name.
 	port int
+	// cluster is the owner in the entries' marks.
+	cluster string
 	// zones are those of the nodes that have one.
 	zones map[string]string
 	// generation is that of our last change to the CloneSet.
@@ -87,7 +89,7 @@ func newScenarioOn(
 	t.Helper()
 	sc := &scenario{
 		T: t, k8s: k8s, history: h, manager: m, registry: r, style: s, hooks: checker.Hooks{},
-		ns: namespace, port: 80,
+		ns: namespace, port: 80, cluster: clusterName,
 	}
 	env.scenarios.Add(1)
 	sc.must(sc.k8s.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
