@@ -6,8 +6,8 @@
 // service and connection: the next one that is registered takes the place of the one before (alibaba/nacos#5863, #11997).
 // That suits an application that registers itself, and no process that registers many. Over HTTP an entry belongs to its
 // address, so the driver speaks the HTTP API: v3 to servers that have it, from 3.0 on (from 3.2 on it is the only one), and
-// else v1, which all 2.x have; v2, which they have from 2.2 on, if an option says so. Which it is, it asks each address once, and again when the paths are
-// not there any more: a cluster is upgraded one by one. The paths and parameters are from the documents
+// else v1, which all 2.x have; v2, which they have from 2.2 on, if an option says so. Which it is, it asks each address once, and
+// again when the paths are not there any more: a cluster is upgraded one by one. The paths and parameters are from the documents
 // (https://nacos.io/docs/v2.5/manual/user/open-api, https://nacos.io/docs/v3.0/manual/admin/admin-api), what they leave out
 // from the controllers in nacos-naming (https://github.com/alibaba/nacos).
 //

@@ -147,7 +147,8 @@ func classified(in registry.Instance, opts Options, err error) error {
 func noRouteError(opts Options, err error) error {
 	if opts.APIVersion != "" {
 		return registry.FieldError("options.apiVersion", fmt.Errorf(
-			"is %s, and the server has no such API (Nacos 3.2 and newer have v3 alone): leave it out to use what the server has: %w", opts.APIVersion, err))
+			"is %s, and the server has no such API (Nacos 3.2 and newer have v3 alone): leave it out to use what the server has: %w",
+			opts.APIVersion, err))
 	}
 	return registry.FieldError("endpoint", fmt.Errorf(
 		"there is no such API, neither v3 nor the older: is the port that of the API (8848, not the console's), "+

@@ -452,7 +452,7 @@ func asItIs(d sound) registry.Registry { return d }
 // losing makes drivers that get one answer in each call, and end the call with err where that is lost.
 func losing(s *store, err error) func(testing.TB, string) (registry.Registry, func(int) func() bool) {
 	return func(testing.TB, string) (registry.Registry, func(int) func() bool) {
-		d := &losingDriver{plain: bare(sound{store: s, lease: longLease}).(plain), err: err} //nolint:forcetypeassert // it is what bare returns
+		d := &losingDriver{plain: bare(sound{store: s, lease: longLease}).(plain), err: err}
 		return d, func(n int) func() bool {
 			d.loses.Store(n == 1)
 			return d.lost.Load
