@@ -169,5 +169,5 @@ func TestIPv6MetadataThatClientsMiss(t *testing.T) {
 		s.Services.Metadata = map[string]service.ValueTemplate{registry.MetaIPv6: "{podIPv6}"}
 	})
 	w.reconcile(pod)
-	w.expectEvents("it is mended", "Normal Resolved IPv6Missing ")
+	w.expectEvents("it is corrected", "Normal Resolved IPv6Missing ")
 }

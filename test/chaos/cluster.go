@@ -31,8 +31,6 @@ const (
 	answerWithin = 2 * time.Second
 	// wholeWithin bounds how long servers take to serve again.
 	wholeWithin = time.Minute
-	// membersOf is how many servers a cluster has that elects a leader.
-	membersOf = 3
 )
 
 // clusterKind is a registry that chaos can be played on as a cluster of servers.
@@ -50,18 +48,15 @@ type clusterKind struct {
 
 // clusterKinds are those that can be played on, by the value of REGISTRY.
 func clusterKinds() map[string]clusterKind {
-	of := func(start func(context.Context, int) (registries.Cluster, error)) func(context.Context) (registries.Cluster, error) {
-		return func(ctx context.Context) (registries.Cluster, error) { return start(ctx, membersOf) }
-	}
 	return map[string]clusterKind{
-		"consul": {section: "driver: consul", start: of(consul.StartCluster), lag: time.Second},
-		"etcd":   {section: "driver: etcd", start: of(etcd.StartCluster), lag: time.Second},
+		"consul": {section: "driver: consul", start: consul.StartCluster, lag: time.Second},
+		"etcd":   {section: "driver: etcd", start: etcd.StartCluster, lag: time.Second},
 		// Its servers and clients keep an answer for a second here, not for half a minute.
 		"eureka": {
 			section: "driver: eureka, readerLag: 2s, options: {listStalenessInSecs: 2}", start: eureka.StartCluster, peers: true,
 			lag: 3 * time.Second,
 		},
-		"zookeeper": {section: "driver: zookeeper", start: of(zookeeper.StartCluster), lag: time.Second},
+		"zookeeper": {section: "driver: zookeeper", start: zookeeper.StartCluster, lag: time.Second},
 	}
 }
 

@@ -27,7 +27,7 @@ func (s *servers) play(ctx context.Context, g *game, a action) (done bool, err e
 				door.Set(terms)
 			}
 		}
-		return g.lastWhile(ctx, a, s.open, begin, func() error { return s.clear(ctx) })
+		return g.lastWhile(ctx, a, s.open, begin, func() error { return s.quiet(ctx) })
 	}
 	g.lasting.Lock()
 	defer g.lasting.Unlock()
@@ -217,10 +217,8 @@ func (s *servers) killAtAnswer(ctx context.Context, g *game) (done bool, err err
 	return done, err
 }
 
-// quiet ends every fault.
-func (s *servers) quiet(ctx context.Context) error { return s.clear(ctx) }
-
-func (s *servers) clear(ctx context.Context) error {
+// quiet ends every fault of the network before the servers; those of the servers end with their action.
+func (s *servers) quiet(ctx context.Context) error {
 	var all []error
 	for _, door := range s.doors {
 		all = append(all, door.Clear(ctx))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 )
@@ -21,8 +22,7 @@ const callTimeout = 5 * time.Second
 // Suite is a cluster to test.
 type Suite struct {
 	Start func(ctx context.Context) (registries.Cluster, error)
-	// Open makes a driver with these servers.
-	Open func(t testing.TB, addresses ...string) registry.Registry
+	New   registry.Constructor
 	// AnyServes: a server that is cut off from all others takes changes, and gives them to its own clients (Eureka).
 	AnyServes bool
 }
@@ -158,7 +158,7 @@ func (w *world) register(addresses ...string) registry.Instance {
 		Service: "web", Address: fmt.Sprintf("10.0.0.%d", w.pods), Port: 80, Cluster: "test", Namespace: "default",
 		Pod: fmt.Sprintf("web-%d", w.pods), UID: fmt.Sprintf("uid-%d", w.pods),
 	}
-	driver := w.suite.Open(w, addresses...)
+	driver := drivertest.Open[registry.Registry](w, w.suite.New, registry.Config{Endpoint: strings.Join(addresses, ",")})
 	expect.Soon(w, fmt.Sprintf("%s is registered through %s", pod.Endpoint(), strings.Join(addresses, ", ")), func() error {
 		ctx, cancel := context.WithTimeout(w.Context(), callTimeout)
 		defer cancel()

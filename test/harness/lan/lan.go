@@ -159,11 +159,6 @@ func (l *LAN) Cut(ctx context.Context, from, to int) error {
 	return l.neighbour(ctx, from, `ip neighbour replace %s lladdr `+nobody+` nud permanent dev %s`, l.Address(to))
 }
 
-// Mend undoes Cut.
-func (l *LAN) Mend(ctx context.Context, from, to int) error {
-	return l.neighbour(ctx, from, `ip neighbour flush to %s nud permanent dev %s`, l.Address(to))
-}
-
 // Isolate cuts a host off from all other hosts, in both directions; this process reaches it still. Heal undoes it.
 func (l *LAN) Isolate(ctx context.Context, host int) error {
 	var all error
@@ -175,7 +170,7 @@ func (l *LAN) Isolate(ctx context.Context, host int) error {
 	return all
 }
 
-// Heal mends everything.
+// Heal ends every cut.
 func (l *LAN) Heal(ctx context.Context) error {
 	const all = `ip neighbour flush nud permanent dev %s`
 	err := run(ctx, nil, all, l.device)

@@ -45,16 +45,6 @@ func TestWhatIsCut(t *testing.T) {
 			cut:     func(ctx context.Context) error { return l.Cut(ctx, Here, 0) },
 			arrives: map[[2]int]bool{{Here, 0}: false, {0, Here}: true, {1, 0}: true},
 		},
-		"mended": {
-			reason: "one direction is mended, the other is not",
-			cut: func(ctx context.Context) error {
-				if err := l.Isolate(ctx, 0); err != nil {
-					return err
-				}
-				return l.Mend(ctx, 0, 1)
-			},
-			arrives: map[[2]int]bool{{0, 1}: true, {1, 0}: false, {0, 2}: false},
-		},
 	} {
 		expect.NoError(t, l.Heal(t.Context()))
 		expect.NoError(t, tc.cut(t.Context()))

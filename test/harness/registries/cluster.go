@@ -14,6 +14,9 @@ import (
 // NoLeader is what a registry answers that has none: none was elected, or it elects none.
 const NoLeader = -1
 
+// Electing is how many servers a cluster has that elects a leader: it can lose one.
+const Electing = 3
+
 // ErrOneVersion is the error of an upgrade where the newest version runs already, or no other one is pinned.
 var ErrOneVersion = errors.New("no newer version of the server is pinned")
 

@@ -1,5 +1,5 @@
 // Package registries runs the real registry servers that the drivers are proven against, on loopback and free ports,
-// without a container engine and without root.
+// without a container engine and without root. A [Cluster] of several servers requires root: each has a network of its own.
 //
 // Each registry has a package of its own below, with
 //

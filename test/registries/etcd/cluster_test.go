@@ -1,22 +1,14 @@
 package etcd_test
 
 import (
-	"context"
-	"strings"
 	"testing"
 
-	"github.com/rollcall-dev/rollcall/registry"
+	driver "github.com/rollcall-dev/rollcall/registry/etcd"
 	"github.com/rollcall-dev/rollcall/test/harness/clustertest"
-	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/etcd"
 )
 
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	clustertest.Suite{
-		Start: func(ctx context.Context) (registries.Cluster, error) { return etcd.StartCluster(ctx, 3) },
-		Open: func(t testing.TB, addresses ...string) registry.Registry {
-			return open(t, registry.Config{Endpoint: strings.Join(addresses, ",")})
-		},
-	}.Run(t)
+	clustertest.Suite{Start: etcd.StartCluster, New: driver.New}.Run(t)
 }

@@ -29,12 +29,11 @@ type Cluster struct {
 type Member struct {
 	registries.Host
 
-	size int
-	api  *registries.Client
+	api *registries.Client
 }
 
-// StartCluster runs n servers of the oldest version that is pinned.
-func StartCluster(ctx context.Context, n int) (registries.Cluster, error) {
+// StartCluster runs servers of the oldest version that is pinned.
+func StartCluster(ctx context.Context) (registries.Cluster, error) {
 	versions, err := registries.BuildAll(ctx, os.Stderr, Binary, source)
 	if err != nil {
 		return nil, err
@@ -42,11 +41,11 @@ func StartCluster(ctx context.Context, n int) (registries.Cluster, error) {
 	c := &Cluster{}
 	member := func(host registries.Host) *Member {
 		host.Versions = versions
-		m := &Member{Host: host, size: n}
+		m := &Member{Host: host}
 		m.api = registries.NewClient(m.Address())
 		return m
 	}
-	c.Group, err = registries.StartGroup(ctx, n, member, func(ctx context.Context, m *Member) (err error) {
+	c.Group, err = registries.StartGroup(ctx, registries.Electing, member, func(ctx context.Context, m *Member) (err error) {
 		m.Server, err = registries.Run(ctx, registries.Spec{Name: m.name(), Version: m.Built().Version, Command: m.command, Ready: m.ready})
 		return err
 	})
@@ -60,15 +59,15 @@ func (m *Member) name() string { return fmt.Sprintf("consul-%d", m.Index) }
 
 func (m *Member) command(dir string) (process.Command, error) {
 	var peers []string
-	for i := range m.size {
+	for i := range registries.Electing {
 		peers = append(peers, m.LAN.Address(i))
 	}
 	config, err := json.Marshal(object{
-		"server": true, "bootstrap_expect": m.size, "retry_join": peers, "retry_interval": "1s", "datacenter": Datacenter, "node_name": m.name(),
-		"node_id":  fmt.Sprintf("00000000-0000-4000-8000-%012d", m.Index),
+		"server": true, "bootstrap_expect": registries.Electing, "retry_join": peers, "retry_interval": "1s",
+		"datacenter": Datacenter, "node_name": m.name(), "node_id": fmt.Sprintf("00000000-0000-4000-8000-%012d", m.Index),
 		"data_dir": filepath.Join(dir, "consul"), "bind_addr": m.IP(), "client_addr": m.IP(),
 		"ports": object{"dns": -1, "serf_wan": -1, "grpc": -1, "grpc_tls": -1},
-		// A busy machine is no reason to elect another leader.
+		// On a busy machine, late heartbeats must not cause an election.
 		"performance": object{"raft_multiplier": 3},
 		// A server whose disk is new votes soon.
 		"autopilot":            object{"server_stabilization_time": "500ms"},

@@ -43,8 +43,8 @@ type Member struct {
 	client *clientv3.Client
 }
 
-// StartCluster runs n members of the oldest version that is pinned.
-func StartCluster(ctx context.Context, n int) (registries.Cluster, error) {
+// StartCluster runs members of the oldest version that is pinned.
+func StartCluster(ctx context.Context) (registries.Cluster, error) {
 	versions, err := registries.BuildAll(ctx, os.Stderr, Binary, source)
 	if err != nil {
 		return nil, err
@@ -58,13 +58,13 @@ func StartCluster(ctx context.Context, n int) (registries.Cluster, error) {
 			return slices.DeleteFunc(slices.Clone(c.All), func(o *Member) bool { return o == m })
 		}
 		var peers []string
-		for i := range n {
+		for i := range registries.Electing {
 			peers = append(peers, fmt.Sprintf("etcd-%d=%s", i, peerURL(host.LAN.Address(i))))
 		}
 		m.peers = strings.Join(peers, ",")
 		return m
 	}
-	c.Group, err = registries.StartGroup(ctx, n, member, func(ctx context.Context, m *Member) error { return m.start(ctx) })
+	c.Group, err = registries.StartGroup(ctx, registries.Electing, member, func(ctx context.Context, m *Member) error { return m.start(ctx) })
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (m *Member) command(dir string) (process.Command, error) {
 		"--listen-client-urls=" + listen, "--advertise-client-urls=" + listen,
 		"--listen-peer-urls=" + peerURL(m.IP()), "--initial-advertise-peer-urls=" + peerURL(m.IP()),
 		"--initial-cluster=" + m.peers, "--initial-cluster-state=" + state, "--strict-reconfig-check=false",
-		// A busy machine is no reason to elect another leader.
+		// On a busy machine, late heartbeats must not cause an election.
 		"--heartbeat-interval=200", "--election-timeout=2000",
 		// What a killed process has written the system keeps: only a power cut would lose it.
 		"--unsafe-no-fsync", "--log-level=warn",

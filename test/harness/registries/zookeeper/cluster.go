@@ -30,8 +30,8 @@ type Member struct {
 	conn     *zk.Conn
 }
 
-// StartCluster runs n servers.
-func StartCluster(ctx context.Context, n int) (registries.Cluster, error) {
+// StartCluster runs servers.
+func StartCluster(ctx context.Context) (registries.Cluster, error) {
 	jars, err := java.Get(ctx, os.Stderr, serverJars)
 	if err != nil {
 		return nil, err
@@ -41,13 +41,15 @@ func StartCluster(ctx context.Context, n int) (registries.Cluster, error) {
 		host.Versions = []cache.Built{{Version: jars.Version("zookeeper")}}
 		m := &Member{Host: host}
 		m.settings = &Server{id: host.Index + 1, Endpoint: m.Address()}
-		for i := range n {
+		for i := range registries.Electing {
 			line := fmt.Sprintf("server.%d=%s:%d:%d", i+1, host.LAN.Address(i), peerPort, electionPort)
 			m.settings.ensemble = append(m.settings.ensemble, line)
 		}
 		return m
 	}
-	c.Group, err = registries.StartGroup(ctx, n, member, func(ctx context.Context, m *Member) error { return m.start(ctx, jars) })
+	c.Group, err = registries.StartGroup(ctx, registries.Electing, member, func(ctx context.Context, m *Member) error {
+		return m.start(ctx, jars)
+	})
 	if err != nil {
 		return nil, err
 	}
