@@ -73,9 +73,9 @@ func (w *world) everyServerTakesChanges() {
 
 // aServerThatIsCutOff: the others go on, and what it was not told it does not know. Then it learns.
 func (w *world) aServerThatIsCutOff() {
-	alone := len(w.Members()) - 1
+	alone := 0
 	if alone == w.Leader(w.Context()) {
-		alone--
+		alone++
 	}
 	before := w.register(w.addresses()...)
 	w.eachGives(before)

@@ -57,6 +57,11 @@ type Member interface { //nolint:interfacebloat // all that happens to a server
 	Stop()
 }
 
+// Forwarder is a member that has the leader answer its clients, unless they take what the member has itself: that is [Member.Read].
+type Forwarder interface {
+	ReadLeader(ctx context.Context, service string) ([]string, error)
+}
+
 // Host is what the members of all clusters have in common: a server on a host of the network.
 type Host struct {
 	*Server

@@ -9,30 +9,42 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
+	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
 const (
 	apiPort, rpcPort = 8500, 8300
+	// agents run on hosts without a server, and servers are upgraded before them.
+	agents = 1
+	// serfAlive is the status of an agent that is.
+	serfAlive = 1
+	// The others notice within lostWithin that a server is lost.
+	lostWithin, lostEvery, callTimeout = time.Minute, time.Second, 5 * time.Second
 )
 
-// Cluster is a Consul of several servers.
+var _ registries.Forwarder = (*Member)(nil)
+
+// Cluster is a Consul of several servers, and of agents behind them. Clients talk to either.
 type Cluster struct {
 	*registries.Group[*Member]
 }
 
-// Member is one server of it.
+// Member is one server of it, or an agent.
 type Member struct {
 	registries.Host
 
-	api *registries.Client
+	cluster *Cluster
+	api     *registries.Client
 }
 
-// StartCluster runs servers of the oldest version that is pinned.
+// StartCluster runs servers and agents of the oldest version that is pinned.
 func StartCluster(ctx context.Context) (registries.Cluster, error) {
 	versions, err := registries.BuildAll(ctx, os.Stderr, Binary, source)
 	if err != nil {
@@ -41,11 +53,11 @@ func StartCluster(ctx context.Context) (registries.Cluster, error) {
 	c := &Cluster{}
 	member := func(host registries.Host) *Member {
 		host.Versions = versions
-		m := &Member{Host: host}
+		m := &Member{Host: host, cluster: c}
 		m.api = registries.NewClient(m.Address())
 		return m
 	}
-	c.Group, err = registries.StartGroup(ctx, registries.Electing, member, func(ctx context.Context, m *Member) (err error) {
+	c.Group, err = registries.StartGroup(ctx, registries.Electing+agents, member, func(ctx context.Context, m *Member) (err error) {
 		m.Server, err = registries.Run(ctx, registries.Spec{Name: m.name(), Version: m.Built().Version, Command: m.command, Ready: m.ready})
 		return err
 	})
@@ -55,6 +67,8 @@ func StartCluster(ctx context.Context) (registries.Cluster, error) {
 	return c, nil
 }
 
+func (m *Member) isServer() bool { return m.Index < registries.Electing }
+
 func (m *Member) name() string { return fmt.Sprintf("consul-%d", m.Index) }
 
 func (m *Member) command(dir string) (process.Command, error) {
@@ -62,9 +76,8 @@ func (m *Member) command(dir string) (process.Command, error) {
 	for i := range registries.Electing {
 		peers = append(peers, m.LAN.Address(i))
 	}
-	config, err := json.Marshal(object{
-		"server": true, "bootstrap_expect": registries.Electing, "retry_join": peers, "retry_interval": "1s",
-		"datacenter": Datacenter, "node_name": m.name(), "node_id": fmt.Sprintf("00000000-0000-4000-8000-%012d", m.Index),
+	config := object{
+		"server": m.isServer(), "retry_join": peers, "retry_interval": "1s", "datacenter": Datacenter, "node_name": m.name(),
 		"data_dir": filepath.Join(dir, "consul"), "bind_addr": m.IP(), "client_addr": m.IP(),
 		"ports": object{"dns": -1, "serf_wan": -1, "grpc": -1, "grpc_tls": -1},
 		// On a busy machine, late heartbeats must not cause an election.
@@ -73,19 +86,27 @@ func (m *Member) command(dir string) (process.Command, error) {
 		"autopilot":            object{"server_stabilization_time": "500ms"},
 		"disable_update_check": true, "log_level": "warn",
 		"limits": object{"http_max_conns_per_client": 5000},
-	})
+	}
+	if m.isServer() {
+		config["bootstrap_expect"] = registries.Electing
+	}
+	raw, err := json.Marshal(config)
 	if err != nil {
 		return process.Command{}, fmt.Errorf("encoding the configuration: %w", err)
 	}
 	file := filepath.Join(dir, "config.json")
-	if err := os.WriteFile(file, config, 0o600); err != nil {
+	if err := os.WriteFile(file, raw, 0o600); err != nil {
 		return process.Command{}, fmt.Errorf("writing the configuration: %w", err)
 	}
 	return m.On(process.Command{Path: m.Built().Paths[Binary], Args: []string{"agent", "-config-file=" + file}}), nil
 }
 
-// ready waits until the server votes, in an election that was won: autopilot drops one that was away.
+// ready waits until the server votes, in an election that was won: autopilot drops one that was away. An agent must reach the leader.
 func (m *Member) ready(ctx context.Context) error {
+	if !m.isServer() {
+		_, err := m.api.Do(ctx, http.MethodGet, "/v1/catalog/nodes", nil)
+		return err
+	}
 	var raft struct {
 		Servers []struct {
 			Address string
@@ -120,16 +141,58 @@ func (m *Member) peer() string { return fmt.Sprintf("%s:%d", m.IP(), rpcPort) }
 // Address is a URL.
 func (m *Member) Address() string { return registries.URL(m.IP(), apiPort) }
 
-// Wipe needs nothing of the others: a server has its ID from its machine, and takes what the leader has.
+// Wipe starts the new server once the others have noticed that the old one is lost, and an operator has removed it: the new one has its
+// name and address, and another ID. If it voted in the old one's place, what only the old one and one other had could be lost.
 func (m *Member) Wipe(ctx context.Context) error {
-	return m.Server.Wipe(ctx, func() error { return nil })
+	return m.Server.Wipe(ctx, func() error {
+		return wait.Until(ctx, lostWithin, lostEvery, func(ctx context.Context) (err error) {
+			for _, other := range m.cluster.All {
+				if other != m {
+					err = errors.Join(err, other.forget(ctx, m))
+				}
+			}
+			return err
+		})
+	})
 }
 
-// Read is what the server itself has, as ?stale and DNS give it.
+// forget removes a server from the elections once this one has noticed that it is lost.
+func (m *Member) forget(ctx context.Context, lost *Member) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	var members []struct {
+		Name   string
+		Status int
+	}
+	if err := m.get(ctx, "/v1/agent/members", &members); err != nil {
+		return err
+	}
+	for _, one := range members {
+		if one.Name == lost.name() && one.Status == serfAlive {
+			return fmt.Errorf("%s has not noticed that %s is lost", m.name(), lost.name())
+		}
+	}
+	_, err := m.api.Do(ctx, http.MethodDelete, "/v1/operator/raft/peer?address="+lost.peer(), nil)
+	if err != nil && !strings.Contains(err.Error(), "was not found in the Raft configuration") {
+		return fmt.Errorf("removing %s: %w", lost.name(), err)
+	}
+	return nil
+}
+
+// Read is what the server itself has, as ?stale and DNS give it. An agent has the nearest server answer.
 func (m *Member) Read(ctx context.Context, service string) ([]string, error) {
+	return m.given(ctx, service, "?stale")
+}
+
+// ReadLeader is the default consistency of the API.
+func (m *Member) ReadLeader(ctx context.Context, service string) ([]string, error) {
+	return m.given(ctx, service, "")
+}
+
+func (m *Member) given(ctx context.Context, service, query string) ([]string, error) {
 	return read.Given(ctx, func(ctx context.Context) ([]registry.Entry, error) {
 		var nodes []read.ConsulNode
-		err := m.get(ctx, "/v1/health/service/"+service+"?stale", &nodes)
+		err := m.get(ctx, "/v1/health/service/"+service+query, &nodes)
 		return read.ConsulEntries(nodes), err
 	})
 }
