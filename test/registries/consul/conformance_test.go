@@ -97,6 +97,7 @@ func harness(t *testing.T, server *consul.Server) registrytest.Harness {
 	h.Truth = func(ctx context.Context, cluster string) ([]registry.Entry, error) {
 		return healthy(ctx, server, cluster)
 	}
+	h.LosingAnswers = drivertest.LosingAnswers(driver.New, cfg)
 	h.Foreign = func(t testing.TB, at registry.Instance) func() { return registerItself(t, server, at) }
 	h.App = func(t testing.TB, at registry.Instance) registrytest.App { return newApp(t, server, at) }
 	h.Restart = func(t testing.TB) { expect.NoError(t, server.Restart(t.Context())) }

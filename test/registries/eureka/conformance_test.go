@@ -63,6 +63,7 @@ func harness(t *testing.T, server *eureka.Server) registrytest.Harness {
 	h.Truth = func(ctx context.Context, cluster string) ([]registry.Entry, error) {
 		return truth(ctx, server, cluster)
 	}
+	h.LosingAnswers = drivertest.LosingAnswers(driver.New, cfg)
 	h.Foreign = func(t testing.TB, at registry.Instance) func() {
 		a := newApp(t, server, at)
 		a.Register()
