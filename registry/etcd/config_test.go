@@ -41,9 +41,9 @@ func TestNew(t *testing.T) {
 	})
 }
 
-func TestKitexClientsReadEveryFiveSeconds(t *testing.T) {
+func TestReaderLagIsThatOfTheFormat(t *testing.T) {
 	t.Parallel()
-	for format, want := range map[string]time.Duration{"grpc": 0, "go-zero": 0, "kratos": 0, "kitex": 5 * time.Second} {
+	for format, want := range map[string]time.Duration{"grpc": 0, "go-zero": 0, "kratos": 0, "kitex": 5 * time.Second, "skydns": 5 * time.Second} {
 		d := open(t, registry.Config{Endpoint: "http://a:2379", Options: json.RawMessage(`{"format": "` + format + `"}`)})
 		if got := d.ReaderLag(); got != want {
 			t.Errorf("%s: got %s, want %s", format, got, want)

@@ -2,11 +2,9 @@ package etcd
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"strconv"
-	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
@@ -15,8 +13,10 @@ import (
 )
 
 func (t target) encode(in registry.Instance) (string, error) {
-	if t.format.verbatim && strings.ContainsAny(in.Service, "/%") {
-		return "", errors.New("the name of the service has a slash or a percent sign, which options.format has no way to write")
+	if t.format.unfit != nil {
+		if what := t.format.unfit(in.Service); what != "" {
+			return "", fmt.Errorf("the name of the service has %s, which readers of options.format can't look up", what)
+		}
 	}
 	raw, err := json.Marshal(t.format.encode(in, t.scheme))
 	if err != nil {

@@ -2,7 +2,11 @@ package etcd
 
 import (
 	"encoding/json"
+	"net"
 	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -13,6 +17,7 @@ const (
 	formatGoZero = "go-zero"
 	formatKratos = "kratos"
 	formatKitex  = "kitex"
+	formatSkyDNS = "skydns"
 )
 
 // format is how values are written for readers of a kind.
@@ -20,8 +25,10 @@ type format struct {
 	target string // by default
 	encode func(in registry.Instance, scheme string) any
 	decode func(raw []byte) (content, bool)
-	// verbatim: readers look a service up under its name as it stands, and not escaped.
-	verbatim bool
+	// unfit says what a service's name has that readers can't look up; empty for nothing. Without it, names are escaped.
+	unfit func(service string) string
+	// leaf is the last part of an instance's key: its endpoint, unless readers make something of it.
+	leaf func(in registry.Instance) string
 	// lag is how long after a change clients have read again that do not watch.
 	lag time.Duration
 }
@@ -38,13 +45,23 @@ type content struct {
 func formatOf(name string) format {
 	switch name {
 	case formatKratos:
-		return format{"/microservices/{service}", kratosOf, decodeAs[kratosValue], true, 0}
+		return format{"/microservices/{service}", kratosOf, decodeAs[kratosValue], escaped, registry.Instance.Endpoint, 0}
 	case formatKitex:
-		return format{"kitex/registry-etcd/{service}", kitexOf, decodeAs[kitexValue], true, kitexRefresh}
+		return format{"kitex/registry-etcd/{service}", kitexOf, decodeAs[kitexValue], escaped, registry.Instance.Endpoint, kitexRefresh}
 	case formatGoZero: // what its readers read stands beside, see target.beside
-		return format{"{service}", grpcOf, decodeAs[grpcValue], true, 0}
+		return format{"{service}", grpcOf, decodeAs[grpcValue], escaped, registry.Instance.Endpoint, 0}
+	case formatSkyDNS:
+		return format{"/skydns/local/skydns/{service}", skyDNSOf, decodeAs[skyDNSValue], noLabel, hostLabel, skyDNSTTL}
 	}
-	return format{"services/{service}", grpcOf, decodeAs[grpcValue], false, 0}
+	return format{"services/{service}", grpcOf, decodeAs[grpcValue], nil, registry.Instance.Endpoint, 0}
+}
+
+// escaped is what is unfit where readers look a service up under its name as it stands.
+func escaped(service string) string {
+	if strings.ContainsAny(service, "/%") {
+		return "a slash or a percent sign"
+	}
+	return ""
 }
 
 func decodeAs[V interface{ content() (content, bool) }](raw []byte) (content, bool) {
@@ -121,3 +138,38 @@ func kitexOf(in registry.Instance, _ string) any {
 }
 
 func (v kitexValue) content() (content, bool) { return content{[]string{v.Address}, v.Tags}, true }
+
+// skyDNSTTL is how long a resolver may give an answer again. Without one, CoreDNS writes 300 s into its answers.
+const skyDNSTTL = 5 * time.Second
+
+// skyDNSValue is a Service of CoreDNS' plugin etcd (plugin/etcd/msg), which does not look at Metadata.
+type skyDNSValue struct {
+	Host     string `json:"host"`
+	Port     int    `json:"port"`
+	Weight   int    `json:"weight"` // of SRV records; 0: 100
+	TTL      int    `json:"ttl"`
+	Metadata meta   `json:"metadata"`
+}
+
+func skyDNSOf(in registry.Instance, _ string) any {
+	return skyDNSValue{in.Address, in.Port, in.Weight, int(skyDNSTTL.Seconds()), in.Meta()}
+}
+
+func (v skyDNSValue) content() (content, bool) {
+	return content{[]string{net.JoinHostPort(v.Host, strconv.Itoa(v.Port))}, v.Metadata}, true
+}
+
+// hostLabel is the name of an instance's host below its service's: an SRV record gives it, and clients look its address up.
+func hostLabel(in registry.Instance) string {
+	return strings.NewReplacer(".", "-", ":", "-").Replace(in.Address) + "-" + strconv.Itoa(in.Port)
+}
+
+// noLabel is what is unfit where the name of a service is one label of a domain name, which CoreDNS looks up in lower case.
+func noLabel(service string) string {
+	if !label.MatchString(service) {
+		return "something else than lower-case letters, digits and hyphens, or more than 63 of them"
+	}
+	return ""
+}
+
+var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)

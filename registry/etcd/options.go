@@ -18,7 +18,8 @@ const (
 
 // Options are those of this driver, below registry.options.
 type Options struct {
-	// Format is what clients read: grpc (etcd's own resolver for gRPC), go-zero, kratos or kitex. Default: grpc.
+	// Format is what clients read: grpc (etcd's own resolver for gRPC), go-zero, kratos, kitex or skydns
+	// (CoreDNS). Default: grpc.
 	Format string `json:"format"`
 	// Target is what the keys of a service begin with, for gRPC its target: a client dials etcd:///{target}. {service} stands
 	// for its name and is a whole part between slashes; the rest is fixed text. Default: that of the format's own clients, for grpc
@@ -40,7 +41,7 @@ func decodeOptions(cfg registry.Config) (Options, error) {
 		return o, err
 	}
 	if err := cmp.Or(
-		driverkit.OneOf("options.format", o.Format, formatGRPC, formatGoZero, formatKratos, formatKitex),
+		driverkit.OneOf("options.format", o.Format, formatGRPC, formatGoZero, formatKratos, formatKitex, formatSkyDNS),
 		driverkit.OneOf("options.scheme", o.Scheme, "grpc", "grpcs", "http", "https"),
 	); err != nil {
 		return o, err

@@ -68,7 +68,7 @@ func (t target) folder(in registry.Instance) string {
 
 // key is where the entry of an instance stands. The address is an IP, and needs no escape.
 func (t target) key(in registry.Instance) string {
-	return t.folder(in) + in.Endpoint()
+	return t.folder(in) + t.format.leaf(in)
 }
 
 // service returns the service of the entry at a key.

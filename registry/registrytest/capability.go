@@ -16,6 +16,8 @@ const (
 	OutOfServiceState Capability = "OutOfServiceState"
 	// AnyServiceName: the registry takes every service name as it stands.
 	AnyServiceName Capability = "AnyServiceName"
+	// MixedCaseName: the registry takes service names with upper-case letters, dots and underscores, unlike DNS.
+	MixedCaseName Capability = "MixedCaseName"
 	// Weight, Zone, Tags and Metadata: the registry has a place for them. Without it the driver leaves them out.
 	Weight   Capability = "Weight"
 	Zone     Capability = "Zone"
@@ -29,7 +31,7 @@ const (
 )
 
 func capabilities() []Capability {
-	return []Capability{OutOfServiceState, AnyServiceName, Weight, Zone, Tags, Metadata, Durable, Conditional}
+	return []Capability{OutOfServiceState, AnyServiceName, MixedCaseName, Weight, Zone, Tags, Metadata, Durable, Conditional}
 }
 
 // What the driver is besides a [registry.Registry]: the names of the interfaces. A Heartbeater has an interval above zero, so

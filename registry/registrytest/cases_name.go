@@ -46,8 +46,11 @@ func nameCases() []testCase {
 
 func inputNotChanged(w *world) {
 	in := registry.Instance{
-		Service: w.service + ".Shop_v2", Address: "10.0.0.1", Port: 65535,
+		Service: w.service, Address: "10.0.0.1", Port: 65535,
 		Cluster: w.cluster, Namespace: "Shop", Pod: "Web.0", UID: "B0C4-Uid",
+	}
+	if !w.h.lacks(MixedCaseName) {
+		in.Service += ".Shop_v2"
 	}
 	d := w.registered(in)
 	w.expect(inService(in))

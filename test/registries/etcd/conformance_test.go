@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"path"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -178,10 +180,10 @@ func registersItself(t *testing.T, s *etcd.Server, cfg registry.Config) func(at 
 	}
 	folder, value := strings.ReplaceAll(options.Target, "{service}", "SERVICE")+"/", `{"Op":0,"Addr":"ADDRESS","Metadata":null}`
 	if f, is := formats[options.Format]; is {
-		folder, value = strings.TrimSuffix(f.key, "ADDRESS"), f.app
+		folder, value = path.Dir(f.key)+"/", f.app
 	}
 	return func(at registry.Instance) func() {
-		fill := strings.NewReplacer("SERVICE", at.Service, "ADDRESS", at.Endpoint()).Replace
+		fill := strings.NewReplacer("SERVICE", at.Service, "ADDRESS", at.Endpoint(), "HOST", at.Address, "PORT", strconv.Itoa(at.Port)).Replace
 		key := fill(folder) + "app-" + rand.Text()
 		ctx := context.WithoutCancel(t.Context())
 		if _, err := app.Put(ctx, key, fill(value)); err != nil {

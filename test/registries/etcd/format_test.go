@@ -20,7 +20,8 @@ import (
 //
 //   - zeromicro/go-zero core/discov/publisher.go and internal/registry.go: all keys below KEY/ (commit 02a9123d7e4f);
 //   - go-kratos/kratos contrib/registry/etcd/registry.go (commit 16c2f3959566) and registry/registry.go (b88db2a533de);
-//   - cloudwego-contrib/cwgo-pkg registry/etcd/internal/common.go (commit 0eccb486ffeb).
+//   - cloudwego-contrib/cwgo-pkg registry/etcd/internal/common.go (commit 0eccb486ffeb);
+//   - coredns/coredns plugin/etcd/msg/service.go (v1.15.0).
 var formats = map[string]struct{ options, prefix, key, value, app string }{
 	"go-zero": {`{"format": "go-zero"}`, "SERVICE/", "SERVICE/ADDRESS", `ADDRESS`, `ADDRESS`},
 	"kratos": {
@@ -32,6 +33,11 @@ var formats = map[string]struct{ options, prefix, key, value, app string }{
 		`{"format": "kitex"}`, "kitex/registry-etcd/SERVICE", "kitex/registry-etcd/SERVICE/ADDRESS",
 		`{"network":"tcp","address":"ADDRESS","weight":7,"tags":META}`,
 		`{"network":"tcp","address":"ADDRESS","weight":10,"tags":null}`,
+	},
+	"skydns": {
+		`{"format": "skydns"}`, "/skydns/local/skydns/SERVICE", "/skydns/local/skydns/SERVICE/fd00--1-8080",
+		`{"host":"fd00::1","port":8080,"weight":7,"ttl":5,"metadata":META}`,
+		`{"host":"HOST","port":PORT}`,
 	},
 	"kratos elsewhere": {
 		`{"format": "kratos", "target": "/shop/{service}", "scheme": "https"}`, "/shop/SERVICE", "/shop/SERVICE/ADDRESS",
@@ -93,6 +99,9 @@ func TestConformanceOfFormats(t *testing.T) {
 			cfg.Options = json.RawMessage(f.options)
 			h := harness(t, s, cfg, startWithUsers(t))
 			h.Lacks[registrytest.AnyServiceName] = "clients look a name up unescaped"
+			if name == "skydns" {
+				h.Lacks[registrytest.MixedCaseName] = "CoreDNS looks names up in lower case, label by label"
+			}
 			if name == "go-zero" {
 				h.Foreign = nil // Rollcall reads its own records, not what clients read
 			}

@@ -37,15 +37,7 @@ func TestGoZeroClientFollows(t *testing.T) {
 // goZeroClient runs the client for a service. What it returns waits until it has exactly these addresses.
 func goZeroClient(t *testing.T, s *etcd.Server, key string) func(want ...string) {
 	t.Helper()
-	dir, err := cache.Dir(t.Context(), "test/harness/registries/etcd/gozero")
-	expect.NoError(t, err)
-	reader := filepath.Join(t.TempDir(), "reader")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-C", dir, "-o", reader, ".").CombinedOutput(); err != nil {
-		if !registries.Required() {
-			t.Skipf("go-zero's client can't be built here: %v: %s", err, out)
-		}
-		t.Fatalf("building go-zero's client: %v: %s", err, out)
-	}
+	reader := buildReader(t, "gozero")
 	client, err := registries.Follow[[]string](exec.CommandContext(t.Context(), reader, "-endpoint", s.URL(), "-key", key))
 	expect.NoError(t, err)
 	t.Cleanup(client.Stop)
@@ -57,4 +49,19 @@ func goZeroClient(t *testing.T, s *etcd.Server, key string) func(want ...string)
 			t.Fatalf("the client does not get %v: %v", want, err)
 		}
 	}
+}
+
+// buildReader builds a program that reads etcd as clients do, and returns its path.
+func buildReader(t *testing.T, name string) string {
+	t.Helper()
+	dir, err := cache.Dir(t.Context(), "test/harness/registries/etcd/"+name)
+	expect.NoError(t, err)
+	reader := filepath.Join(t.TempDir(), name)
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-C", dir, "-o", reader, ".").CombinedOutput(); err != nil {
+		if !registries.Required() {
+			t.Skipf("%s can't be built here: %v: %s", name, err, out)
+		}
+		t.Fatalf("building %s: %v: %s", name, err, out)
+	}
+	return reader
 }

@@ -1,0 +1,10 @@
+// Command coredns is CoreDNS with no plugins but etcd and bind. It is a module of its own to keep CoreDNS' dependencies apart.
+package main
+
+import (
+	"github.com/coredns/coredns/coremain"
+	_ "github.com/coredns/coredns/plugin/bind"
+	_ "github.com/coredns/coredns/plugin/etcd"
+)
+
+func main() { coremain.Run() }
