@@ -42,6 +42,6 @@ func (k *accessKey) sign(form url.Values, group, service string, now time.Time) 
 }
 
 func (k *accessKey) notAllowed(err error) error {
-	return registry.Terminal(registry.FieldError("auth.username", fmt.Errorf(
-		"access key %q may not do this, or auth.passwordFile holds the secret key of another, or the clocks differ: %w", k.id, err)))
+	return driverkit.Away(registry.Terminal(registry.FieldError("auth.username", fmt.Errorf(
+		"access key %q may not do this, or auth.passwordFile holds the secret key of another, or the clocks differ: %w", k.id, err))))
 }

@@ -194,3 +194,82 @@ func TestAServerThatIsNoNacos(t *testing.T) {
 		})
 	}
 }
+
+// TestWhatOneServerRefuses is made at another one. It is refused for good only if every server refuses it.
+func TestWhatOneServerRefuses(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		reason  string
+		refuses func(f *fake, w http.ResponseWriter)
+		final   bool
+		field   string
+	}
+	expect.Each(t, map[string]row{
+		"the other kind": {
+			"it has started with the service as an ephemeral one",
+			func(f *fake, w http.ResponseWriter) {
+				f.problem(w, http.StatusBadRequest, 10000,
+					"Current service DEFAULT_GROUP@@web is ephemeral service, can't register persistent instance.")
+			},
+			true, "options.ephemeral",
+		},
+		"parameters": {
+			"it has other settings",
+			func(f *fake, w http.ResponseWriter) {
+				f.problem(w, http.StatusBadRequest, 10000, "Param check invalid")
+			},
+			true, "",
+		},
+		"the path": {
+			"what is at the address is not Nacos, now", func(f *fake, w http.ResponseWriter) { f.page(w, http.StatusNotFound, "no backend") },
+			false, "endpoint",
+		},
+	}, func(t *testing.T, tc row) {
+		refusing := func() *fake {
+			f := newFake(t, "v3")
+			f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
+				if path != "POST /v3/admin/ns/instance" {
+					return false
+				}
+				tc.refuses(f, w)
+				return true
+			})
+			return f
+		}
+		first, good := refusing(), newFake(t, "v3")
+		d := at(t, first.URL+","+good.URL, `{}`)
+		expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
+		_ = first.requests()
+		expect.NoError(t, d.Register(t.Context(), drivertest.Pod(2)))
+		if asked := first.requests(); len(asked) > 0 {
+			t.Errorf("the first server was asked %q, want calls to begin at the other one\nreason: %s", asked, tc.reason)
+		}
+
+		err := at(t, first.URL+","+refusing().URL, `{}`).Register(t.Context(), drivertest.Pod(1))
+		field, _ := registry.FieldOf(err)
+		if err == nil || registry.IsTerminal(err) != tc.final || field != tc.field {
+			t.Errorf("all servers refuse it: got error %v of field %q, terminal: %t; want %t and field %q",
+				err, field, registry.IsTerminal(err), tc.final, tc.field)
+		}
+		err = at(t, first.URL+",http://"+registrytest.UnusedAddress(t), `{}`).Register(t.Context(), drivertest.Pod(1))
+		if err == nil || registry.IsTerminal(err) {
+			t.Errorf("one server refuses it and one is away: got error %v, want one that passes", err)
+		}
+	})
+}
+
+// TestAServerThatKnowsNobodyYet has just started, and refuses who the other one takes.
+func TestAServerThatKnowsNobodyYet(t *testing.T) {
+	t.Parallel()
+	first, good := newFake(t, "v3"), newFake(t, "v3")
+	d := open(t, withUser(t, first.URL+","+good.URL))
+	expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
+	first.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
+		if strings.HasSuffix(path, "/state") {
+			return false
+		}
+		first.page(w, http.StatusForbidden, "user not found!")
+		return true
+	})
+	expect.NoError(t, d.Register(t.Context(), drivertest.Pod(2)))
+}

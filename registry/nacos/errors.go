@@ -23,7 +23,7 @@ const (
 	noService                // there is no such service
 	exists                   // the service is there already
 	unfit                    // it stays wrong however often it is tried
-	wrongKind                // the service is of the other kind: ephemeral, not persistent, or the other way round
+	wrongKind                // this server has the service as of the other kind: ephemeral, not persistent, or the other way round
 )
 
 // answerError is an answer that is no acknowledgement.
@@ -88,14 +88,23 @@ func judgeStatus(status int) verdict {
 	return failed
 }
 
-// newAnswerError makes an error of an answer. A change may still be under way after a gateway's answer, so no other address is
-// asked then.
+// newAnswerError makes an error of an answer. What one server refuses another may take: one that has started out of step with the others
+// holds a persistent service for an ephemeral one, and one may be of another version, or no Nacos. A change may still be under way
+// after a gateway's answer, so no other address is asked then.
 func newAnswerError(a *driverkit.Answer) error {
 	code, said := message(a.Body)
 	refusal := a.Refusal(said)
 	e := &answerError{verdict: judge(a.Status, code, said), err: refusal}
-	if e.verdict == elsewhere && !refusal.Timeout() {
+	switch e.verdict {
+	case unfit, wrongKind:
+		return driverkit.Away(registry.Terminal(e))
+	case noRoute:
 		return driverkit.Away(e)
+	case elsewhere:
+		if !refusal.Timeout() {
+			return driverkit.Away(e)
+		}
+	default: // all servers would say the same
 	}
 	return e
 }
@@ -124,14 +133,12 @@ func message(body []byte) (code int, said string) {
 // classified gives an error the class that its caller sees.
 func classified(in registry.Instance, opts Options, err error) error {
 	e, ok := errors.AsType[*answerError](err)
-	if !ok || registry.IsTerminal(err) {
+	if !ok {
 		return err
 	}
 	switch e.verdict {
-	case unfit:
-		err = registry.Terminal(err)
 	case wrongKind:
-		err = registry.Terminal(registry.FieldError("options.ephemeral", wrongKindError(in, opts, err)))
+		return registry.FieldError("options.ephemeral", wrongKindError(in, opts, err))
 	case noRoute:
 		err = noRouteError(opts, err)
 	default: // passing, or dealt with where it came up

@@ -136,7 +136,7 @@ func (s *session) refusal(err error) error {
 	if !isRefusedLogin(err, s.username) {
 		return err
 	}
-	// Another address would say the same.
+	// Another address would say the same, if it has started long ago.
 	err = &answerError{verdict: refused, err: errors.New(err.Error())}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,27 +145,27 @@ func (s *session) refusal(err error) error {
 		s.doubted = now
 	}
 	if s.accepted && now.Sub(s.doubted) < startUp {
-		return fmt.Errorf("the server took this password before; it may have been restarted, and not have its users yet: %w",
-			err)
+		return driverkit.Away(
+			fmt.Errorf("the server took this password before; it may have been restarted, and not have its users yet: %w", err))
 	}
 	return registry.Terminal(registry.FieldError("auth.passwordFile",
 		fmt.Errorf("the server does not take the password, or does not know the user: %w", err)))
 }
 
-// notAllowed gives a refusal its class that came in spite of a fresh token.
+// notAllowed gives a refusal its class that came in spite of a fresh token. Another server may have other roles, or take everybody.
 func (s *session) notAllowed(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.now().Sub(s.back) < startUp {
-		return fmt.Errorf("it may have been restarted, and not have its roles yet: %w", err)
+		return driverkit.Away(fmt.Errorf("it may have been restarted, and not have its roles yet: %w", err))
 	}
-	return registry.Terminal(registry.FieldError("auth.username", fmt.Errorf(
-		"user %q may not do this: give it a role with read and write for the namespace: %w", s.username, err)))
+	return driverkit.Away(registry.Terminal(registry.FieldError("auth.username", fmt.Errorf(
+		"user %q may not do this: give it a role with read and write for the namespace: %w", s.username, err))))
 }
 
 func noUser(err error) error {
-	return registry.Terminal(registry.FieldError("auth.username",
-		fmt.Errorf("is missing: Nacos wants to know who is asking: %w", err)))
+	return driverkit.Away(registry.Terminal(registry.FieldError("auth.username",
+		fmt.Errorf("is missing: Nacos wants to know who is asking: %w", err))))
 }
 
 // isRefusedLogin reports whether a login failed for who we are. Where the part of Nacos that answers has no handler for
