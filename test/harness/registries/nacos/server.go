@@ -81,6 +81,8 @@ type Server struct {
 	Port     int
 
 	opts Options
+	// peers are the addresses of a cluster's servers, this one included. Empty: it runs alone.
+	peers []string
 }
 
 // Start gets the server, runs it and returns when it serves.
@@ -89,8 +91,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Several that start at once on few cores give up before they are done.
-	unlock, err := process.Lock(ctx, filepath.Join(os.TempDir(), fmt.Sprintf("rollcall-nacos-start-%d.lock", os.Getuid())), func() {})
+	unlock, err := lockStart(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -109,18 +110,34 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	return s, err
 }
 
+// lockStart keeps others from starting meanwhile: several that start at once on few cores give up before they are done.
+func lockStart(ctx context.Context) (unlock func(), err error) {
+	return process.Lock(ctx, filepath.Join(os.TempDir(), fmt.Sprintf("rollcall-nacos-start-%d.lock", os.Getuid())), func() {})
+}
+
 func (s *Server) command(jars *java.Jars, dir string) (process.Command, error) {
 	conf := filepath.Join(dir, "conf")
-	if err := os.Mkdir(conf, 0o700); err != nil {
+	if err := os.MkdirAll(conf, 0o700); err != nil {
 		return process.Command{}, fmt.Errorf("creating the folder for the configuration: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(conf, "application.properties"), []byte(s.properties()), 0o600); err != nil {
+	properties, err := s.properties()
+	if err != nil {
+		return process.Command{}, err
+	}
+	if err := os.WriteFile(filepath.Join(conf, "application.properties"), []byte(properties), 0o600); err != nil {
 		return process.Command{}, fmt.Errorf("writing the configuration: %w", err)
+	}
+	mode := "-Dnacos.standalone=true"
+	if len(s.peers) > 0 {
+		mode = "-DembeddedStorage=true" // else a cluster wants a MySQL
+		if err := os.WriteFile(filepath.Join(conf, "cluster.conf"), []byte(strings.Join(s.peers, "\n")+"\n"), 0o600); err != nil {
+			return process.Command{}, fmt.Errorf("writing the list of the servers: %w", err)
+		}
 	}
 	jvm, args := jars.Command([]string{
 		"-Xmx320m",
 		"-Djava.net.preferIPv4Stack=true",
-		"-Dnacos.standalone=true",
+		mode,
 		"-Dnacos.home=" + dir,
 		"-Dderby.system.durability=test",
 		"-Dderby.stream.error.file=" + filepath.Join(dir, "derby.log"),
@@ -130,14 +147,18 @@ func (s *Server) command(jars *java.Jars, dir string) (process.Command, error) {
 }
 
 // properties is the configuration. What the archive of a release sets and the tests don't need is left out.
-func (s *Server) properties() string {
+func (s *Server) properties() (string, error) {
+	at, err := url.Parse(s.Endpoint)
+	if err != nil {
+		return "", fmt.Errorf("reading the address: %w", err)
+	}
 	settings := map[string]string{
 		"server.servlet.contextPath":   "/nacos",
-		"server.port":                  strconv.Itoa(s.Port),
-		"nacos.server.main.port":       strconv.Itoa(s.Port), // its name in version 3
-		"server.address":               "127.0.0.1",
+		"server.port":                  at.Port(),
+		"nacos.server.main.port":       at.Port(), // its name in version 3
+		"server.address":               at.Hostname(),
 		"server.error.include-message": "ALWAYS",
-		"nacos.inetutils.ip-address":   "127.0.0.1",
+		"nacos.inetutils.ip-address":   at.Hostname(),
 		"spring.autoconfigure.exclude": "org.springframework.boot.autoconfigure.jdbc.DataSourceAutoConfiguration," +
 			"org.springframework.boot.autoconfigure.jdbc.DataSourceTransactionManagerAutoConfiguration," +
 			"org.springframework.boot.autoconfigure.ldap.LdapAutoConfiguration",
@@ -155,6 +176,10 @@ func (s *Server) properties() string {
 		"nacos.core.auth.plugin.nacos.token.secret.key":     base64.StdEncoding.EncodeToString(make([]byte, 32)),
 		"nacos.core.auth.plugin.nacos.token.expire.seconds": "18000",
 	}
+	if len(s.peers) > 0 {
+		// Else a server waits for the console, which is not here, to move the configurations of older versions.
+		settings["nacos.config.namespace.compatible.mode"] = "false"
+	}
 	if s.opts.TokenLifetime > 0 {
 		settings["nacos.core.auth.plugin.nacos.token.expire.seconds"] = strconv.Itoa(int(s.opts.TokenLifetime.Seconds()))
 	}
@@ -166,7 +191,7 @@ func (s *Server) properties() string {
 		lines = append(lines, key+"="+value+"\n")
 	}
 	slices.Sort(lines)
-	return strings.Join(lines, "")
+	return strings.Join(lines, ""), nil
 }
 
 // ready makes the user Admin, the first time, and returns nil once that may read.
