@@ -76,6 +76,7 @@ func harness(t *testing.T, s *nacos.Server, opts driver.Options) registrytest.Ha
 		return open(t, config(t, "http://"+registrytest.SilentAddress(t), password, opts))
 	}
 	h.WrongCredentials = func(t testing.TB) registry.Registry { return open(t, config(t, s.Endpoint, wrong, opts)) }
+	h.LosingAnswers = drivertest.LosingAnswers(driver.New, config(t, s.Endpoint, password, long))
 	h.Restart = func(t testing.TB) { expect.NoError(t, s.Restart(t.Context())) }
 	h.App = func(t testing.TB, at registry.Instance) registrytest.App { return newApp(t, s, at) }
 	h.Secrets = []string{password, wrong}
