@@ -44,8 +44,8 @@ func (r *Registry) beat(ctx context.Context, in registry.Instance) error {
 	}
 	form := r.identity(in)
 	form.Set("heartBeat", "true")
-	a, err := r.client.do(ctx, call{do: beatInstance, service: in.Service, form: form})
-	if verdictOf(err) == absent {
+	a, err := r.everywhere(ctx, place{in: in}, call{do: beatInstance, service: in.Service, form: form})
+	if isNone(err) {
 		return registry.NotRegistered(err)
 	}
 	if err != nil || !a.route.old {

@@ -32,6 +32,26 @@ type client struct {
 	fixed *api
 	// apis are what the servers were found to speak, by their URLs. A cluster is upgraded one by one.
 	apis sync.Map
+	// silent are servers that did not answer, by their URLs, and when.
+	silent sync.Map
+}
+
+// silentFor is how long no heartbeat is sent to a server that did not answer: each would wait, and all would be late.
+const silentFor = 10 * time.Second
+
+// note remembers whether a server has answered.
+func (c *client) note(s driverkit.Server, err error) {
+	if _, answered := errors.AsType[*answerError](err); err == nil || answered {
+		c.silent.Delete(s.String())
+		return
+	}
+	c.silent.Store(s.String(), time.Now())
+}
+
+func (c *client) isSilent(s driverkit.Server) bool {
+	stored, _ := c.silent.Load(s.String())
+	since, is := stored.(time.Time)
+	return is && time.Since(since) < silentFor
 }
 
 // answer is a server's acknowledgement.

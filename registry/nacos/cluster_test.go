@@ -273,3 +273,52 @@ func TestAServerThatKnowsNobodyYet(t *testing.T) {
 	})
 	expect.NoError(t, d.Register(t.Context(), drivertest.Pod(2)))
 }
+
+// TestEphemeralEntriesAreWrittenEverywhere: over v2 and v3 a server keeps them for itself.
+func TestEphemeralEntriesAreWrittenEverywhere(t *testing.T) {
+	t.Parallel()
+	const key = "10.0.0.1 80"
+	for version, everywhere := range map[string]bool{"v1": false, "v2": true, "v3": true} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			first, second, in := newFake(t, version), newFake(t, version), drivertest.Pod(1)
+			d := at(t, first.URL+",http://"+registrytest.UnusedAddress(t)+","+second.URL, `{"ephemeral": true, "apiVersion": "`+version+`"}`)
+			expect.NoError(t, d.Register(t.Context(), in))
+			if first.posted[key] == nil || (second.posted[key] != nil) != everywhere {
+				t.Errorf("the servers have %v and %v, want it at both: %t", first.posted, second.posted, everywhere)
+			}
+			expect.NoError(t, d.Heartbeat(t.Context(), in))
+			if version == "v3" {
+				delete(second.posted, key)
+				if err := d.Heartbeat(t.Context(), in); !registry.IsNotRegistered(err) {
+					t.Errorf("got error %v of a heartbeat, want that it is to be registered: the second server lacks it", err)
+				}
+				expect.NoError(t, d.Register(t.Context(), in))
+			}
+			expect.NoError(t, d.Deregister(t.Context(), in))
+			if first.posted[key] != nil || second.posted[key] != nil {
+				t.Errorf("the servers still have %v and %v", first.posted, second.posted)
+			}
+		})
+	}
+}
+
+// TestAServerThatHasAnInstanceBeforeItsChecker has not applied yet that the checker was turned off: nobody would probe the instance.
+func TestAServerThatHasAnInstanceBeforeItsChecker(t *testing.T) {
+	t.Parallel()
+	f, looks := newFake(t, "v3"), 0
+	f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
+		if path != "GET /v3/admin/ns/service" {
+			return false
+		}
+		kind := "NONE"
+		if looks++; looks == 1 {
+			kind = "TCP"
+		}
+		f.answer(w, map[string]any{"clusterMap": map[string]any{"DEFAULT": map[string]any{"healthChecker": map[string]string{"type": kind}}}})
+		return true
+	})
+	d := at(t, f.URL, `{}`)
+	expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
+	expect.NoError(t, d.Probe(t.Context(), drivertest.Pod(1)))
+}

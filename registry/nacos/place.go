@@ -41,8 +41,36 @@ func (r *Registry) read(ctx context.Context, p place) (*host, driverkit.Server, 
 }
 
 func (r *Registry) send(ctx context.Context, do operation, p place, form url.Values) error {
-	_, _, err := r.client.doAt(ctx, p.at, call{do: do, service: p.in.Service, form: form})
+	c := call{do: do, service: p.in.Service, form: form}
+	if do == addInstance || do == removeInstance {
+		_, err := r.everywhere(ctx, p, c)
+		return err
+	}
+	_, _, err := r.client.doAt(ctx, p.at, c)
 	return err
+}
+
+// everywhere makes a call about an ephemeral entry at all servers. Over v2 and v3 the server that is asked keeps such an entry for itself,
+// unless it happens to be the one that tells the others about the address; only v1 passes the call on to that one (alibaba/nacos#14993).
+// What is set by PUT is in Nacos' Raft, and so is a persistent entry. The answer is the first server's; the error is another's only if
+// that one lacks the entry: it may be away, and has its entries from the others when it is back.
+func (r *Registry) everywhere(ctx context.Context, p place, c call) (*answer, error) {
+	a, asked, err := r.client.doAt(ctx, p.at, c)
+	if err != nil || !r.opts.Ephemeral || a.route.old {
+		return a, err
+	}
+	_ = r.client.http.Try(ctx, driverkit.Policy{After: asked}, func(ctx context.Context, other driverkit.Server) error {
+		if c.do == beatInstance && r.client.isSilent(other) {
+			return errNothing
+		}
+		_, otherErr := r.client.try(ctx, other, c)
+		if isNone(otherErr) {
+			err = otherErr
+		}
+		r.client.note(other, otherErr)
+		return errNothing
+	})
+	return a, err
 }
 
 // find reads the instance's entry at each server that can be reached, until one has what is wanted: one that has just started, or lags
