@@ -60,6 +60,9 @@ func Commands(root string) ([]Command, error) {
 	}
 	var all []Command
 	for _, path := range pages {
+		if strings.HasSuffix(path, ".zh-CN.md") {
+			continue // it has the commands of the page that it translates
+		}
 		text, err := os.ReadFile(path)
 		if err != nil {
 			return nil, fmt.Errorf("reading a page: %w", err)
@@ -68,12 +71,13 @@ func Commands(root string) ([]Command, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading a page: %w", err)
 		}
-		all = append(all, commandsOf(name, string(text))...)
+		all = append(all, CommandsOf(name, string(text))...)
 	}
 	return all, nil
 }
 
-func commandsOf(page, text string) (all []Command) {
+// CommandsOf returns the commands of one page.
+func CommandsOf(page, text string) (all []Command) {
 	language, marks, begun := "", []string(nil), (*Command)(nil)
 	inside := false
 	for i, line := range strings.Split(text, "\n") {

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
+)
+
+// TestTheChineseREADMEIsTheSame: a translation has the headings, commands and links of the page, in their order.
+func TestTheChineseREADMEIsTheSame(t *testing.T) {
+	t.Parallel()
+	want, got := skeletonOf(t, "../../README.md"), skeletonOf(t, "../../README.zh-CN.md")
+	expect.Equal(t, strings.Join(want, "\n"), strings.Join(got, "\n"), "headings, commands and links of README.zh-CN.md")
+	if len(want) < 40 {
+		t.Errorf("the README has %d of them: the test looks for the wrong thing", len(want))
+	}
+}
+
+var (
+	comment = regexp.MustCompile(`\s+# .*$`)
+	link    = regexp.MustCompile(`\]\(([^)]+)\)`)
+)
+
+// skeletonOf is what of a page is in no language. The first links are those between the languages.
+func skeletonOf(t *testing.T, page string) (all []string) {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	expect.NoError(t, err)
+	fenced := false
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimRight(line, "\n")
+		hashes, _, _ := strings.Cut(line, " ")
+		switch {
+		case strings.HasPrefix(line, "```"):
+			fenced = !fenced
+			all = append(all, line)
+		case fenced:
+			all = append(all, comment.ReplaceAllString(line, ""))
+		case hashes != "" && strings.Trim(hashes, "#") == "":
+			all = append(all, hashes)
+		default:
+			for _, match := range link.FindAllStringSubmatch(line, -1) {
+				if !strings.HasPrefix(match[1], "README") {
+					all = append(all, match[1])
+				}
+			}
+		}
+	}
+	return all
+}
