@@ -10,14 +10,24 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/network"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
+	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
 // callTimeout is that of one call, as Rollcall's by default.
 const callTimeout = 5 * time.Second
+
+// startsWithin is longer than it takes a server that waits for nothing to serve.
+const startsWithin = 15 * time.Second
+
+// changesAtOnce are sent to a server that is frozen, and each is given up after a while.
+const changesAtOnce, givenUpAfter = 48, 2 * time.Second
 
 // Suite is a cluster to test.
 type Suite struct {
@@ -25,6 +35,8 @@ type Suite struct {
 	New   registry.Constructor
 	// AnyServes: a server that is cut off from all others takes changes, and gives them to its own clients (Eureka).
 	AnyServes bool
+	// Fences: a change that was given up is never carried out once the opposite was acknowledged, however long a server was frozen.
+	Fences bool
 }
 
 // Run goes through it with one cluster.
@@ -42,8 +54,8 @@ func (s Suite) Run(t *testing.T) {
 	})
 	w := &world{T: t, Cluster: cluster, suite: s}
 	for _, step := range []func(){
-		w.everyServerTakesChanges, w.aServerThatIsCutOff, w.theLeaderDies, w.theLeaderIsFrozen, w.everyServerLosesItsDisk,
-		w.everyServerIsUpgraded,
+		w.everyServerTakesChanges, w.aServerThatIsCutOff, w.theLeaderDies, w.theLeaderIsFrozen, w.aFrozenServerHasChanges,
+		w.everyServerLosesItsDisk, w.aDiskIsLostThatOneServerLacks, w.everyServerIsUpgraded,
 	} {
 		step()
 		w.whole()
@@ -91,6 +103,10 @@ func (w *world) aServerThatIsCutOff() {
 		w.Errorf("server %d is cut off, and gives %s, which was registered since", alone, pod.Endpoint())
 	}
 	expect.NoError(w, w.Network().Heal(w.Context()))
+	w.whole()
+	if !w.suite.AnyServes {
+		w.givesNow(w.Members()[alone], pod)
+	}
 	w.eachGives(pod)
 }
 
@@ -110,6 +126,65 @@ func (w *world) theLeaderIsFrozen() {
 	w.eachGives(pod)
 }
 
+// aFrozenServerHasChanges: it reads what it was sent once it runs again, long after that was given up and others were told the opposite.
+func (w *world) aFrozenServerHasChanges() {
+	if !w.suite.Fences {
+		return
+	}
+	ctx, members := w.Context(), w.Members()
+	driver, frozen := w.openAndFind()
+	expect.NoError(w, members[frozen].Freeze())
+	began := time.Now()
+	within := func(change func(context.Context, registry.Instance) error, pod registry.Instance) error {
+		ctx, cancel := context.WithTimeout(ctx, givenUpAfter)
+		defer cancel()
+		return change(ctx, pod)
+	}
+	var pods []registry.Instance
+	var given errgroup.Group
+	for range changesAtOnce {
+		pod := w.pod()
+		pods = append(pods, pod)
+		given.Go(func() error { return within(driver.Register, pod) })
+	}
+	if given.Wait() == nil {
+		w.Errorf("server %d is frozen, and no registration has met it", frozen)
+	}
+	wait.Pause(ctx, time.Until(began.Add(2*givenUpAfter)))
+	for _, pod := range pods {
+		expect.Soon(w, pod.Endpoint()+" is taken out", func() error { return within(driver.Deregister, pod) })
+	}
+	expect.NoError(w, members[frozen].Thaw())
+	w.whole()
+	after := w.register(members[frozen].Address())
+	w.eachGives(after)
+	for _, m := range members {
+		all, err := m.Read(ctx, after.Service)
+		expect.NoError(w, err)
+		for _, pod := range pods {
+			if slices.Contains(all, pod.Endpoint()) {
+				w.Errorf("%s gives %s, which was taken out after it had been given up", m.Address(), pod.Endpoint())
+			}
+		}
+	}
+}
+
+// openAndFind makes a driver of all servers, and finds one that it has a connection to.
+func (w *world) openAndFind() (driver registry.Registry, server int) {
+	var doors []*network.Network
+	var endpoints []string
+	for _, address := range w.addresses() {
+		host := address[strings.LastIndex(address, "/")+1:]
+		door, err := network.Start(w.Context(), "127.0.0.1:0", host)
+		expect.NoError(w, err)
+		w.Cleanup(door.Stop)
+		doors, endpoints = append(doors, door), append(endpoints, strings.Replace(address, host, door.Address, 1))
+	}
+	driver = w.open(endpoints...)
+	expect.NoError(w, driver.Register(w.Context(), w.pod()))
+	return driver, slices.IndexFunc(doors, func(door *network.Network) bool { return door.Open() > 0 })
+}
+
 // everyServerLosesItsDisk one after the other: what was acknowledged is still there in the end.
 func (w *world) everyServerLosesItsDisk() {
 	pod := w.register(w.addresses()...)
@@ -119,6 +194,34 @@ func (w *world) everyServerLosesItsDisk() {
 		w.whole()
 		w.eachGives(pod)
 	}
+}
+
+// aDiskIsLostThatOneServerLacks: only the lost server and one other have a change. The new server must not make a majority with the third.
+func (w *world) aDiskIsLostThatOneServerLacks() {
+	if w.suite.AnyServes {
+		return
+	}
+	ctx, members := w.Context(), w.Members()
+	has := w.leader()
+	lost, lacks := (has+1)%len(members), (has+2)%len(members)
+	expect.NoError(w, w.Network().Isolate(ctx, lacks))
+	pod := w.register(members[has].Address())
+	members[lost].Kill()
+	expect.NoError(w, w.Network().Heal(ctx))
+	expect.NoError(w, w.Network().Isolate(ctx, has))
+	wiped := make(chan error, 1)
+	go func() { wiped <- members[lost].Wipe(ctx) }()
+	select {
+	case err := <-wiped:
+		expect.NoError(w, err)
+		w.Errorf("server %d has lost its disk and serves, and server %d alone can have what was acknowledged", lost, has)
+	case <-time.After(startsWithin):
+		expect.NoError(w, w.Network().Heal(ctx))
+		expect.NoError(w, <-wiped)
+	}
+	expect.NoError(w, w.Network().Heal(ctx))
+	w.whole()
+	w.eachGives(pod)
 }
 
 func (w *world) everyServerIsUpgraded() {
@@ -153,18 +256,26 @@ func (w *world) leader() (leader int) {
 // register registers another pod through these servers, as often as it takes.
 func (w *world) register(addresses ...string) registry.Instance {
 	w.Helper()
-	w.pods++
-	pod := registry.Instance{
-		Service: "web", Address: fmt.Sprintf("10.0.0.%d", w.pods), Port: 80, Cluster: "test", Namespace: "default",
-		Pod: fmt.Sprintf("web-%d", w.pods), UID: fmt.Sprintf("uid-%d", w.pods),
-	}
-	driver := drivertest.Open[registry.Registry](w, w.suite.New, registry.Config{Endpoint: strings.Join(addresses, ",")})
+	pod, driver := w.pod(), w.open(addresses...)
 	expect.Soon(w, fmt.Sprintf("%s is registered through %s", pod.Endpoint(), strings.Join(addresses, ", ")), func() error {
 		ctx, cancel := context.WithTimeout(w.Context(), callTimeout)
 		defer cancel()
 		return driver.Register(ctx, pod)
 	})
 	return pod
+}
+
+func (w *world) pod() registry.Instance {
+	w.pods++
+	return registry.Instance{
+		Service: "web", Address: fmt.Sprintf("10.0.0.%d", w.pods), Port: 80, Cluster: "test", Namespace: "default",
+		Pod: fmt.Sprintf("web-%d", w.pods), UID: fmt.Sprintf("uid-%d", w.pods),
+	}
+}
+
+func (w *world) open(addresses ...string) registry.Registry {
+	w.Helper()
+	return drivertest.Open[registry.Registry](w, w.suite.New, registry.Config{Endpoint: strings.Join(addresses, ",")})
 }
 
 func (w *world) eachGives(pod registry.Instance) {
@@ -176,13 +287,24 @@ func (w *world) eachGives(pod registry.Instance) {
 
 func (w *world) gives(m registries.Member, pod registry.Instance) {
 	w.Helper()
-	expect.Soon(w, fmt.Sprintf("%s gives %s", m.Address(), pod.Endpoint()), func() error {
-		ctx, cancel := context.WithTimeout(w.Context(), callTimeout)
-		defer cancel()
-		given, err := m.Read(ctx, pod.Service)
-		if err == nil && !slices.Contains(given, pod.Endpoint()) {
-			err = fmt.Errorf("it gives %v", given)
-		}
-		return err
-	})
+	expect.Soon(w, fmt.Sprintf("%s gives %s", m.Address(), pod.Endpoint()), func() error { return w.read(m, pod) })
+}
+
+// givesNow is what a server does that counts again: it is not behind.
+func (w *world) givesNow(m registries.Member, pod registry.Instance) {
+	w.Helper()
+	if err := w.read(m, pod); err != nil {
+		w.Errorf("%s counts again, and does not give %s: %v", m.Address(), pod.Endpoint(), err)
+	}
+}
+
+// read returns nil if the server gives the pod.
+func (w *world) read(m registries.Member, pod registry.Instance) error {
+	ctx, cancel := context.WithTimeout(w.Context(), callTimeout)
+	defer cancel()
+	given, err := m.Read(ctx, pod.Service)
+	if err == nil && !slices.Contains(given, pod.Endpoint()) {
+		err = fmt.Errorf("it gives %v", given)
+	}
+	return err
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -13,9 +14,14 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/java"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
+	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
-const clientPort, peerPort, electionPort = 2181, 2888, 3888
+const (
+	clientPort, peerPort, electionPort = 2181, 2888, 3888
+	// A change is tried for changeWithin.
+	changeWithin, changeEvery, callTimeout = time.Minute, 200 * time.Millisecond, 5 * time.Second
+)
 
 // Cluster is an ensemble, each server on a host of its own.
 type Cluster struct {
@@ -26,6 +32,7 @@ type Cluster struct {
 type Member struct {
 	registries.Host
 
+	cluster  *Cluster
 	settings *Server // not run itself
 	conn     *zk.Conn
 }
@@ -39,8 +46,8 @@ func StartCluster(ctx context.Context) (registries.Cluster, error) {
 	c := &Cluster{}
 	member := func(host registries.Host) *Member {
 		host.Versions = []cache.Built{{Version: jars.Version("zookeeper")}}
-		m := &Member{Host: host}
-		m.settings = &Server{id: host.Index + 1, Endpoint: m.Address()}
+		m := &Member{Host: host, cluster: c}
+		m.settings = &Server{id: host.Index + 1, Endpoint: m.Address(), syncs: true}
 		for i := range registries.Electing {
 			line := fmt.Sprintf("server.%d=%s:%d:%d", i+1, host.LAN.Address(i), peerPort, electionPort)
 			m.settings.ensemble = append(m.settings.ensemble, line)
@@ -61,7 +68,7 @@ func (m *Member) start(ctx context.Context, jars *java.Jars) (err error) {
 		return err
 	}
 	m.Server, err = registries.Run(ctx, registries.Spec{
-		Name: fmt.Sprintf("zookeeper-%d", m.Index), Version: m.Built().Version, Ready: m.settings.ready,
+		Name: fmt.Sprintf("zookeeper-%d", m.Index), Version: m.Built().Version, Ready: m.ready,
 		Command: func(dir string) (process.Command, error) {
 			command, err := m.settings.command(jars, dir)
 			return m.On(command), err
@@ -73,9 +80,40 @@ func (m *Member) start(ctx context.Context, jars *java.Jars) (err error) {
 // Address is host:port.
 func (m *Member) Address() string { return fmt.Sprintf("%s:%d", m.IP(), clientPort) }
 
-// Wipe needs nothing of the others: a server with an empty disk takes what the leader has.
+// Wipe starts the new server once the others have made a change without it, as a careful operator does. The new one votes in the old
+// one's place: what only the old one and one other server had would be lost if the third led.
 func (m *Member) Wipe(ctx context.Context) error {
-	return m.Server.Wipe(ctx, func() error { return nil })
+	return m.Server.Wipe(ctx, func() error {
+		for _, other := range m.cluster.All {
+			if other == m {
+				continue
+			}
+			if err := wait.Until(ctx, changeWithin, changeEvery, other.changes); err != nil {
+				return fmt.Errorf("changing something through server %d: %w", other.Index, err)
+			}
+		}
+		return nil
+	})
+}
+
+// changes returns nil once an empty change has been made through this server: by then, most servers have what was acknowledged before.
+func (m *Member) changes(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	const anyVersion = -1
+	_, err := read.Within(ctx, func(context.Context) ([]zk.MultiResponse, error) {
+		return m.conn.Multi(&zk.CheckVersionRequest{Path: "/", Version: anyVersion})
+	})
+	return err
+}
+
+// ready returns nil once the server has what was acknowledged before. One whose cut is over takes itself for a follower, and may hear
+// nothing yet: TCP waits for the longer before it sends again, the longer it has got no answer.
+func (m *Member) ready(ctx context.Context) error {
+	if err := m.settings.ready(ctx); err != nil {
+		return err
+	}
+	return m.changes(ctx)
 }
 
 // Read is what the server itself has.

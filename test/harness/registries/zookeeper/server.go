@@ -68,6 +68,7 @@ type Server struct {
 	opts     Options
 	ensemble []string // the servers' lines of the configuration
 	id       int
+	syncs    bool
 }
 
 // Start gets the server, runs it and returns when it serves.
@@ -136,8 +137,8 @@ func (s *Server) command(jars *java.Jars, dir string) (process.Command, error) {
 	jvm, args := jars.Command([]string{
 		"-Xmx160m",
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true",
-		// Nothing here has to survive a power cut, and a sync is what a server waits for most.
-		"-Dzookeeper.forceSync=no",
+		// Nothing here has to survive a power cut, and a sync is what a server waits for most. A disk can be slow only if there are some.
+		"-Dzookeeper.forceSync=" + map[bool]string{true: "yes", false: "no"}[s.syncs],
 		fmt.Sprintf("-Dznode.container.checkIntervalMs=%d", emptyFor.Milliseconds()),
 	}, []string{main, config})
 	return process.Command{Path: jvm, Args: args}, nil
