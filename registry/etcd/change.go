@@ -69,10 +69,13 @@ func (r *Registry) plan(a registry.Change) (*change, error) {
 	return c, registry.Terminal(err)
 }
 
-// apply makes the changes, all or none. What is removed is so on condition that it is as it was read. Where it is not,
-// the transaction did nothing but read it anew, and another one is made of what it read: so two calls for one instance
-// do not fail each other.
+// apply makes the changes, all or none. What is removed is so on condition that it is as it was read, and what is put on condition of the
+// fence. If it is not, the transaction did nothing but read it again, and another one is made of what it read: so two calls for one
+// instance do not fail each other.
 func (r *Registry) apply(ctx context.Context, changes []*change) error {
+	if err := r.endLost(ctx); err != nil {
+		return err
+	}
 	if err := r.look(ctx, changes); err != nil {
 		return err
 	}
@@ -80,16 +83,36 @@ func (r *Registry) apply(ctx context.Context, changes []*change) error {
 		return err
 	}
 	for {
-		conditions, ops := operations(changes)
-		if len(ops) == 0 {
-			return nil
-		}
-		answer, err := r.commit(ctx, conditions, ops, reads(changes))
-		if err != nil || answer.Succeeded {
+		done, err := r.transact(ctx, changes)
+		if done || err != nil {
 			return err
 		}
-		r.target.see(changes, answer)
 	}
+}
+
+// transact makes the changes, or takes over what is there if that is not what they were made for.
+func (r *Registry) transact(ctx context.Context, changes []*change) (done bool, err error) {
+	conditions, ops := operations(changes)
+	if len(ops) == 0 {
+		return true, nil
+	}
+	puts := slices.ContainsFunc(changes, func(c *change) bool { return c.puts() })
+	otherwise := reads(changes)
+	if puts {
+		conditions, otherwise = append(conditions, r.fence.unchanged()), append(otherwise, r.fence.read())
+	}
+	answer, err := r.commit(ctx, conditions, ops, otherwise)
+	if puts {
+		r.fence.note(ctx, err)
+	}
+	if err != nil || answer.Succeeded {
+		return true, err
+	}
+	r.target.see(changes, answer)
+	if puts {
+		r.fence.see((*clientv3.GetResponse)(answer.Responses[len(otherwise)-1].GetResponseRange()))
+	}
+	return false, nil
 }
 
 // look reads what is to be removed.

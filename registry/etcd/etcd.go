@@ -24,6 +24,7 @@ type Registry struct {
 	client *clientv3.Client
 	login  *login
 	target target
+	fence  *fence
 	lease  time.Duration
 	limit  int
 	// members is how many the endpoint names.
@@ -75,7 +76,7 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 		return nil, registry.FieldError("endpoint", err)
 	}
 	return &Registry{
-		client: client, login: login, target: target,
+		client: client, login: login, target: target, fence: newFence(target),
 		lease: time.Duration(options.Lease), limit: options.TransactionLimit, members: len(endpoints),
 	}, nil
 }
@@ -124,8 +125,12 @@ func (r *Registry) stateOf(kv *mvccpb.KeyValue) registry.State {
 	return registry.InService
 }
 
-// each calls f for every key with a prefix, as they were at one revision.
+// each calls f for every key with a prefix, as they were at one revision. What is not there stays away, unless a call
+// that is made afterwards puts it there.
 func (r *Registry) each(ctx context.Context, prefix string, f func(*mvccpb.KeyValue)) error {
+	if err := r.endLost(ctx); err != nil {
+		return classify(err)
+	}
 	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
 	if from == "" {
 		from, end = "\x00", "\x00" // all there is
