@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"strconv"
@@ -15,6 +16,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	consuldriver "github.com/rollcall-dev/rollcall/registry/consul"
+	etcddriver "github.com/rollcall-dev/rollcall/registry/etcd"
+	zookeeperdriver "github.com/rollcall-dev/rollcall/registry/zookeeper"
 	"github.com/rollcall-dev/rollcall/test/harness/checker"
 	"github.com/rollcall-dev/rollcall/test/harness/network"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
@@ -44,19 +48,28 @@ type clusterKind struct {
 	peers bool
 	// lag is how far a server of the majority may be behind what the registry has acknowledged.
 	lag time.Duration
+	// syncs: the servers wait for their disk before they acknowledge a change.
+	syncs bool
+	// fences: what managers have given up is never carried out later.
+	fences bool
+	// opens makes a driver that writes what others have, which must need no renewal; nil: there are no others.
+	opens registry.Constructor
 }
 
 // clusterKinds are those that can be played on, by the value of REGISTRY.
 func clusterKinds() map[string]clusterKind {
 	return map[string]clusterKind{
-		"consul": {section: "driver: consul", start: consul.StartCluster, lag: time.Second},
-		"etcd":   {section: "driver: etcd", start: etcd.StartCluster, lag: time.Second},
+		"consul": {section: "driver: consul", start: consul.StartCluster, lag: time.Second, syncs: true, opens: consuldriver.New},
+		"etcd":   {section: "driver: etcd", start: etcd.StartCluster, lag: time.Second, syncs: true, fences: true, opens: etcddriver.New},
 		// Its servers and clients keep an answer for a second here, not for half a minute.
 		"eureka": {
 			section: "driver: eureka, readerLag: 2s, options: {listStalenessInSecs: 2}", start: eureka.StartCluster, peers: true,
 			lag: 3 * time.Second,
 		},
-		"zookeeper": {section: "driver: zookeeper", start: zookeeper.StartCluster, lag: time.Second},
+		"zookeeper": {
+			section: "driver: zookeeper", start: zookeeper.StartCluster, lag: time.Second, syncs: true, fences: true,
+			opens: zookeeperdriver.New,
+		},
 	}
 }
 
@@ -72,6 +85,9 @@ type servers struct {
 	say func(format string, args ...any)
 	// alone: each manager knows one server, and not all of them.
 	alone bool
+	// others writes entries that are not Rollcall's, and isForeign tells them.
+	others    registry.Registry
+	isForeign func(checker.Place) bool
 
 	mu sync.Mutex
 	// apart are the servers that something keeps from the majority, and back is when that ended last.
@@ -118,7 +134,7 @@ func newServers(ctx context.Context, of clusterKind, c registries.Cluster, betwe
 	n := len(c.Members())
 	s := &servers{
 		clusterKind: of, cluster: c, wires: between, apart: make([]bool, n), back: make([]time.Time, n), latest: map[source]answer{},
-		say: func(string, ...any) {},
+		say: func(string, ...any) {}, isForeign: func(checker.Place) bool { return false },
 	}
 	for _, member := range c.Members() {
 		endpoint := member.Address()
@@ -130,6 +146,14 @@ func newServers(ctx context.Context, of clusterKind, c registries.Cluster, betwe
 		}
 		s.doors = append(s.doors, door)
 		s.endpoints = append(s.endpoints, strings.Replace(endpoint, address, door.Address, 1))
+	}
+	if of.opens == nil {
+		return s, nil
+	}
+	var err error
+	if s.others, err = of.opens(ctx, registry.Config{Endpoint: strings.Join(s.endpoints, ",")}); err != nil {
+		s.Stop()
+		return nil, fmt.Errorf("opening the driver of others: %w", err)
 	}
 	return s, nil
 }
@@ -145,17 +169,30 @@ func hostPort(endpoint string) string {
 
 // Stop ends the servers.
 func (s *servers) Stop() {
+	if closer, closes := s.others.(io.Closer); closes {
+		_ = closer.Close()
+	}
 	for _, door := range s.doors {
 		door.Stop()
 	}
 	s.cluster.Stop()
 }
 
-func (s *servers) plan(seed uint64) planner { return clusterPlan(seed, len(s.workloads())) }
+func (s *servers) plan(seed uint64) planner {
+	p := clusterPlan(seed, len(s.workloads()))
+	if s.opens != nil {
+		p.always = append(p.always, addForeign)
+	}
+	if s.syncs {
+		p.faults = append(p.faults, slowDisk)
+	}
+	return p
+}
 
 func (s *servers) promised() []kind {
 	p := s.plan(0)
-	return slices.Concat(clusterFaults, s.met(), p.blows, p.always, []kind{rollBack, cancelDelete, turnUnready})
+	faults := slices.DeleteFunc(slices.Clone(p.faults), func(k kind) bool { return k.isOfNetwork() || k == upgradeServers })
+	return slices.Concat(faults, s.met(), p.blows, p.always, []kind{rollBack, cancelDelete, turnUnready})
 }
 
 func (s *servers) met() []kind { return []kind{netSlow, netCut} }
@@ -178,9 +215,11 @@ func (s *servers) section(manager, _ string) string {
 
 func (s *servers) plays(*corev1.Pod, bool) {}
 
-// begin has a client of each server ask for each service, until ctx ends. With an odd seed each manager knows one server alone.
+// begin has a client of each server ask for each service, until ctx ends. With an odd seed each manager knows one server alone. Servers
+// that may lag need a drain that is longer, or nothing of it could be judged.
 func (s *servers) begin(ctx context.Context, g *game) error {
-	g.journal.CallsUnseen, s.alone, s.say = true, g.plan.seed%2 == 1, g.out.printf
+	g.journal.CallsUnseen, g.journal.Drain, s.isForeign = true, s.lag+drainTime, g.journal.IsForeign
+	s.alone, s.say = g.plan.seed%2 == 1, g.out.printf
 	for server, member := range s.cluster.Members() {
 		for _, service := range g.services() {
 			go s.follow(ctx, source{server, service}, member)
@@ -257,11 +296,14 @@ func (s *servers) grievances(_ context.Context, live map[string]checker.Pod) (al
 	defer s.mu.Unlock()
 	entries := make([][]registry.Entry, len(s.apart))
 	for from, last := range s.latest {
+		ours := slices.DeleteFunc(slices.Clone(last.Given), func(endpoint string) bool {
+			return s.isForeign(checker.Place{Service: from.service, Endpoint: endpoint})
+		})
 		if last.err != nil {
 			all = append(all, grievance{kind: stuck, within: settleWithin, text: fmt.Sprintf("a client of server %d can't be served: %v",
 				from.server, last.err)})
 		}
-		entries[from.server] = append(entries[from.server], entriesOf(live, from.service, last.Given)...)
+		entries[from.server] = append(entries[from.server], entriesOf(live, from.service, ours)...)
 	}
 	for server, those := range entries {
 		for _, one := range compare(live, map[string][]registry.Entry{defaultRegistry: those}) {

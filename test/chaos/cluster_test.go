@@ -13,6 +13,10 @@ import (
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/memory"
 	"github.com/rollcall-dev/rollcall/test/harness/checker"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/lan"
@@ -79,9 +83,12 @@ func (m fakeMember) Thaw() error                   { return m.does("thaw") }
 func (m fakeMember) Restart(context.Context) error { return m.does("restart") }
 func (m fakeMember) Wipe(context.Context) error    { return m.does("wipe") }
 func (m fakeMember) Upgrade(context.Context) error { return m.does("upgrade") }
-func (fakeMember) Ready(context.Context) error     { return nil }
-func (fakeMember) Logs() string                    { return "" }
-func (fakeMember) Stop()                           {}
+func (m fakeMember) SlowDisk(context.Context, time.Duration) (func() int, error) {
+	return func() int { _ = m.does("fast"); return 1 }, m.does("slow")
+}
+func (fakeMember) Ready(context.Context) error { return nil }
+func (fakeMember) Logs() string                { return "" }
+func (fakeMember) Stop()                       {}
 
 func (m fakeMember) Read(context.Context, string) ([]string, error) {
 	return slices.Clone(m.f.given), nil
@@ -106,7 +113,8 @@ func TestFaultsOfACluster(t *testing.T) {
 		"an empty disk":        {"the cluster has the data", wipeServer, 2, []string{"wipe 2 apart 2", "whole apart 2"}},
 		"a restart of each":    {"one after the other", rollServers, 0, []string{"restart 0 apart 0", "whole apart 0", "restart 1 apart 1", "whole apart 1", "restart 2 apart 2", "whole apart 2"}},
 		"an upgrade of each":   {"one after the other", upgradeServers, 0, []string{"upgrade 0 apart 0", "whole apart 0", "upgrade 1 apart 1", "whole apart 1", "upgrade 2 apart 2", "whole apart 2"}},
-		"a slow disk":          {"the server stays one of the majority", slowDisk, 2, []string{"freeze 2 apart ", "thaw 2 apart "}},
+		"stop and go":          {"the server stays one of the majority", stutter, 2, []string{"freeze 2 apart ", "thaw 2 apart "}},
+		"a slow disk":          {"the server stays one of the majority", slowDisk, 2, []string{"slow 2 apart ", "fast 2 apart "}},
 		"all are on their own": {"no majority is left", cutAll, 0, []string{"cut 0-1 apart 0,1,2", "cut 0-2 apart 0,1,2", "cut 1-0 apart 0,1,2", "cut 1-2 apart 0,1,2", "cut 2-0 apart 0,1,2", "cut 2-1 apart 0,1,2", "heal apart 0,1,2", "whole apart 0,1,2"}},
 	}, func(t *testing.T, tc row) {
 		f := newFake(t)
@@ -206,11 +214,43 @@ func TestReadersOfACluster(t *testing.T) {
 		})
 	})
 	f.s.judge(g.journal)
-	if broken := g.journal.Broken(); len(broken) > 0 {
-		t.Errorf("no pod is known: %v", broken)
+	broken := g.journal.Broken()
+	nobodys := func(v checker.Violation) bool { return strings.HasPrefix(v.Text, "I10: ") }
+	if want := 2 * len(g.services()); len(broken) != want || !slices.ContainsFunc(broken, nobodys) {
+		t.Errorf("got %v, want %d addresses of no pod that anybody knows", broken, want)
 	}
 	if one, other := f.s.section("m1", ""), f.s.section("m2", ""); one == other || strings.Count(one, "http://") != 1 {
 		t.Errorf("with an odd seed each manager knows one server: %s and %s", one, other)
+	}
+}
+
+// TestOthersInACluster: what others have written is theirs, and its place is known to be.
+func TestOthersInACluster(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	others, err := memory.New(t.Context(), registry.Config{})
+	expect.NoError(t, err)
+	f.s.others = others
+	book, _ := others.(registry.Lister)
+	g := &game{journal: newJournal(), workloads: f.s.workloads(), world: &world{out: newOutput(io.Discard)}}
+	f.s.isForeign = g.journal.IsForeign
+	g.journal.Saw(testUID, types.NamespacedName{Name: "pod-1"}, nil, checker.Sighting{Address: "10.0.0.1", Workload: g.workloads[0].id()})
+	done, err := f.s.addForeign(t.Context(), g, action{count: 1, dice: 1})
+	expect.NoError(t, err)
+	if !done {
+		t.Fatal("there is a pod at whose address others can be")
+	}
+	entries, err := book.List(t.Context(), "other")
+	expect.NoError(t, err)
+	for _, e := range entries {
+		f.s.take(source{0, e.Service}, answer{Reading: checker.Reading{Given: []string{e.Endpoint(), "10.0.0.2:80"}}})
+	}
+	var texts []string
+	for _, one := range f.s.grievances(t.Context(), nil) {
+		texts = append(texts, one.text)
+	}
+	if len(texts) != 1 || !strings.Contains(texts[0], "10.0.0.2:80") {
+		t.Errorf("got %q, want the one entry that neither a pod nor others have", texts)
 	}
 }
 

@@ -1,20 +1,25 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
+	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
+	"github.com/rollcall-dev/rollcall/test/harness/checker"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
 const (
-	// stopped of each stride is how long a server does nothing whose disk is slow: longer than a heartbeat, and shorter than
+	// stopped of each stride is how long a server does nothing that stops and goes: longer than a heartbeat, and shorter than
 	// what has its peers elect another leader.
 	stopped, stride = 300 * time.Millisecond, 400 * time.Millisecond
+	// syncTakes is how much longer one does of a disk that is slow: as long as on a disk that others keep busy.
+	syncTakes = 250 * time.Millisecond
 )
 
 // play plays a fault of the network before the servers, or of the servers.
@@ -28,6 +33,9 @@ func (s *servers) play(ctx context.Context, g *game, a action) (done bool, err e
 			}
 		}
 		return g.lastWhile(ctx, a, s.open, begin, func() error { return s.quiet(ctx) })
+	}
+	if a.kind == addForeign {
+		return s.addForeign(ctx, g, a)
 	}
 	g.lasting.Lock()
 	defer g.lasting.Unlock()
@@ -51,6 +59,8 @@ func (s *servers) strike(ctx context.Context, a action) (done bool, err error) {
 		return s.cutApart(ctx, a)
 	case freezeUsed:
 		return s.freeze(ctx, a, s.used())
+	case stutter:
+		return s.stutter(ctx, a, drawn)
 	case slowDisk:
 		return s.slow(ctx, a, drawn)
 	case wipeServer:
@@ -62,6 +72,34 @@ func (s *servers) strike(ctx context.Context, a action) (done bool, err error) {
 	default:
 		return false, fmt.Errorf("this registry has no action %s", a.kind)
 	}
+}
+
+// addForeign writes entries of another cluster at the addresses of pods, in any service, and every other one with the pod's UID.
+func (s *servers) addForeign(ctx context.Context, g *game, a action) (done bool, err error) {
+	rng := a.rng()
+	services := g.services()
+	for i, p := range g.choose(g.workloads[a.workload], a, func(p checker.Pod) bool { return p.Address != "" }) {
+		in := registry.Instance{
+			Service: services[rng.IntN(len(services))], Address: p.Address, Port: foreignPort,
+			Cluster: "other", Namespace: p.Name.Namespace, Pod: p.Name.Name, UID: p.UID,
+		}
+		if i%2 == 1 {
+			in.UID = "other-" + in.UID
+		}
+		place := checker.PlaceOf(checker.KeyOf(defaultRegistry, in))
+		g.journal.Foreign(place, time.Time{})
+		err := attempt(ctx, func() error {
+			within, cancel := context.WithTimeout(ctx, callTimeout)
+			defer cancel()
+			return s.others.Register(within, in)
+		})
+		if err != nil {
+			return done, fmt.Errorf("registering %s of %s for others: %w", place.Endpoint, place.Service, err)
+		}
+		g.journal.Foreign(place, time.Now())
+		done = true
+	}
+	return done, nil
 }
 
 // used is the server that managers have the most connections with.
@@ -145,8 +183,14 @@ func (s *servers) cut(ctx context.Context, a action, ways [][2]int) (err error) 
 	return errors.Join(err, s.wires.Heal(context.WithoutCancel(ctx)))
 }
 
+// freeze has a server do nothing. If what managers have given up is never carried out, it takes longer than they wait for that: what they
+// have sent the server, it reads afterwards.
 func (s *servers) freeze(ctx context.Context, a action, server int) (bool, error) {
-	return s.without(ctx, []int{server}, func() error { return s.stop(ctx, server, a.lasts) })
+	lasts := a.lasts
+	if s.fences {
+		lasts += 2 * cmp.Or(s.timeout, callTimeout)
+	}
+	return s.without(ctx, []int{server}, func() error { return s.stop(ctx, server, lasts) })
 }
 
 // stop has a server do nothing for a while.
@@ -157,14 +201,24 @@ func (s *servers) stop(ctx context.Context, server int, lasts time.Duration) err
 	return errors.Join(err, member.Thaw())
 }
 
-// slow has a server stop and go. It stays one of the majority.
-func (s *servers) slow(ctx context.Context, a action, server int) (bool, error) {
+// stutter has a server stop and go. It stays one of the majority.
+func (s *servers) stutter(ctx context.Context, a action, server int) (bool, error) {
 	var all []error
 	for began := time.Now(); time.Since(began) < a.lasts && ctx.Err() == nil; {
 		all = append(all, s.stop(ctx, server, stopped))
 		wait.Pause(ctx, stride-stopped)
 	}
 	return true, errors.Join(all...)
+}
+
+// slow has a server's disk take its time. It stays one of the majority.
+func (s *servers) slow(ctx context.Context, a action, server int) (bool, error) {
+	end, err := s.cluster.Members()[server].SlowDisk(ctx, syncTakes)
+	if err != nil {
+		return false, err
+	}
+	wait.Pause(ctx, a.lasts)
+	return end() > 0, nil
 }
 
 // one has something happen to a server that ends it, and starts it again.

@@ -99,7 +99,7 @@ func newContender(ctx context.Context, name string, g *game) (*contender, error)
 		audit = fmt.Sprintf("audit: {path: %s, maxSize: 1Gi}\n", log)
 	}
 	config := func(usual string) string {
-		return configuration(g.registry.section(name, usual), g.plan.maxRemovals()) + audit
+		return configuration(g.registry.section(name, usual), g.plan.maxRemovals(), g.journal.Drain) + audit
 	}
 	m, err := manager.New(manager.Options{
 		Name: name, Dir: filepath.Join(dir, name), Path: g.binary, Flags: flags, Launcher: g.launcher,
@@ -117,9 +117,9 @@ func newContender(ctx context.Context, name string, g *game) (*contender, error)
 
 func auditLog(dir, name string) string { return filepath.Join(dir, name+".audit.jsonl") }
 
-func configuration(registries, maxRemovals string) string {
+func configuration(registries, maxRemovals string, drain time.Duration) string {
 	text := fmt.Sprintf("cluster: %s\nregistries:\n%shooks: {owned: [example.com/*, example.io/*], newlyCreated: [%s, %s]}\n"+
-		"drain: %s\nresync: {interval: %s", clusterName, registries, markLabel, markAnnotation, drainTime, resyncInterval)
+		"drain: %s\nresync: {interval: %s", clusterName, registries, markLabel, markAnnotation, drain, resyncInterval)
 	if maxRemovals != "" {
 		text += ", maxRemovals: " + maxRemovals
 	}

@@ -64,12 +64,14 @@ const (
 	wipeServer     kind = "registry: take the disk of a server away"
 	rollServers    kind = "registry: restart one server after the other"
 	upgradeServers kind = "registry: upgrade one server after the other"
-	slowDisk       kind = "registry: have a server stop and go, as if its disk were slow"
+	stutter        kind = "registry: have a server stop and go"
+	slowDisk       kind = "registry: have the disk of a server take its time"
 )
 
-// clusterFaults are those that every cluster has; upgradeServers takes two versions that are pinned, and comes once.
+// clusterFaults are those that every cluster has; upgradeServers takes two versions that are pinned, and comes once, and slowDisk servers
+// that wait for their disk.
 var clusterFaults = []kind{ //nolint:gochecknoglobals // a table
-	killLeader, cutServer, cutAll, cutUsed, freezeUsed, wipeServer, rollServers, slowDisk,
+	killLeader, cutServer, cutAll, cutUsed, freezeUsed, wipeServer, rollServers, stutter,
 }
 
 // lasting are the faults of the registry that last for a while; never two at once.
@@ -81,12 +83,12 @@ func killKinds() []kind { return []kind{killManager, killStandby, killAtAnswer} 
 func faultKinds() []kind {
 	return append(
 		[]kind{stopManager, pauseManager, restartServer, wipeHalf, addForeign, leaveEntries, loseApps, deletePods, forceDelete, turnUnready},
-		slices.Concat(lasting, clusterFaults, []kind{upgradeServers})...)
+		slices.Concat(lasting, clusterFaults, []kind{upgradeServers, slowDisk})...)
 }
 
 // promisedKinds have to come in every run on the stand-in that is long enough: they are what chaos is about.
 func promisedKinds() []kind {
-	ofClusters := append(slices.Clone(clusterFaults), upgradeServers)
+	ofClusters := append(slices.Clone(clusterFaults), upgradeServers, slowDisk)
 	faults := slices.DeleteFunc(faultKinds(), func(k kind) bool { return slices.Contains(ofClusters, k) })
 	return slices.Concat(killKinds(), faults, []kind{rollBack, cancelDelete, movePods, moveAll})
 }
@@ -316,7 +318,7 @@ func cardsOf(shares []share) []kind {
 // lasts draws how long an action lasts.
 func (p planner) lasts(rng *rand.Rand, k kind) time.Duration {
 	switch {
-	case slices.Contains(lasting, k), slices.Contains(clusterFaults, k), k == turnUnready:
+	case slices.Contains(lasting, k), slices.Contains(clusterFaults, k), k == turnUnready, k == slowDisk:
 		return shortestFault + time.Duration(rng.Int64N(int64(longestFault-shortestFault)))
 	case k == pauseManager:
 		return pastLease

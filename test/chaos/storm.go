@@ -211,7 +211,8 @@ func (g *game) changeAndBack(
 
 // remove deletes some pods of the workload in one way or the other, and returns how many.
 func (g *game) remove(ctx context.Context, w *workload, a action) (removed int, err error) {
-	for _, name := range g.choose(w, a, func(p checker.Pod) bool { return !p.Deleting }) {
+	for _, chosen := range g.choose(w, a, func(p checker.Pod) bool { return !p.Deleting }) {
+		name := chosen.Name
 		pod := kube.Pod(name.Namespace, name.Name)
 		err := attempt(ctx, func() error {
 			switch a.kind {
@@ -239,7 +240,8 @@ func (g *game) move(ctx context.Context, w *workload, a action) (moved int, err 
 	if slices.Contains(w.registries, appsRegistry) {
 		return 0, nil // its applications stay
 	}
-	for i, name := range g.choose(w, a, steady) {
+	for i, chosen := range g.choose(w, a, steady) {
+		name := chosen.Name
 		services, registries := w.places(i + int(a.dice%1000))
 		patch := client.RawPatch(types.JSONPatchType, fmt.Appendf(nil, `[{"op":"test","path":"/metadata/labels/%s","value":%q},`+
 			`{"op":"add","path":"/metadata/annotations/%s","value":%q},{"op":"add","path":"/metadata/annotations/%s","value":%q}]`,
@@ -284,7 +286,8 @@ func escaped(key string) string { return strings.ReplaceAll(key, "/", "~1") }
 // turnUnready has some pods of the workload fail their probes for a while, and returns how many. KWOK makes them ready
 // again.
 func (g *game) turnUnready(ctx context.Context, w *workload, a action) (turned int, err error) {
-	for _, name := range g.choose(w, a, steady) {
+	for _, chosen := range g.choose(w, a, steady) {
+		name := chosen.Name
 		err := attempt(ctx, func() error { return g.failProbes(ctx, name, a.lasts) })
 		if client.IgnoreNotFound(err) != nil {
 			return turned, fmt.Errorf("pod %s: %w", name.Name, err)
@@ -326,16 +329,16 @@ func (g *game) failProbes(ctx context.Context, name types.NamespacedName, lasts 
 }
 
 // choose draws pods of the workload that are like this.
-func (g *game) choose(w *workload, a action, like func(checker.Pod) bool) []types.NamespacedName {
-	var names []types.NamespacedName
+func (g *game) choose(w *workload, a action, like func(checker.Pod) bool) []checker.Pod {
+	var all []checker.Pod
 	for _, p := range g.journal.Known() {
 		if p.Workload == w.id() && like(p) {
-			names = append(names, p.Name)
+			all = append(all, p)
 		}
 	}
-	slices.SortFunc(names, func(a, b types.NamespacedName) int { return cmp.Compare(a.Name, b.Name) })
-	a.rng().Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
-	return names[:min(a.count, len(names))]
+	slices.SortFunc(all, func(a, b checker.Pod) int { return cmp.Compare(a.Name.Name, b.Name.Name) })
+	a.rng().Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all[:min(a.count, len(all))]
 }
 
 // attempt tries again while the API server is away.

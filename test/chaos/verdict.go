@@ -60,14 +60,14 @@ func (r *report) find(all []finding) {
 }
 
 // flipped writes down all flips that were early, or whose ground was taken away, and pods that were taken out for no reason,
-// which are lost while that lasts.
+// which are lost while that lasts, as others' entries are.
 func (r *report) flipped(all []checker.Violation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seen = nil
 	for _, v := range all {
 		kind := early
-		if strings.HasPrefix(v.Text, "I9:") {
+		if strings.HasPrefix(v.Text, "I9:") || strings.HasPrefix(v.Text, "I10:") {
 			kind = lost
 		}
 		r.seen = append(r.seen, finding{kind: kind, uid: v.UID, at: v.At, text: v.Text})

@@ -63,6 +63,5 @@ func (j *Journal) leads(from, by time.Time) bool {
 			first = w
 		}
 	}
-	blind := j.oldestReason(by).Before(by.Add(-reasonLasts))
-	return !blind && first != nil && first.Received.Before(from.Add(-leadsFor)) && last.Received.After(from.Add(clearsWithin/2))
+	return !j.blind(by) && first != nil && first.Received.Before(from.Add(-leadsFor)) && last.Received.After(from.Add(clearsWithin/2))
 }

@@ -73,7 +73,7 @@ func (j *Journal) decide(f flip, now time.Time) bool {
 	var why string
 	for _, w := range slices.Backward(made) {
 		if why = j.fault(f, w.Received); why == "" {
-			f.pod.noteHook(f, w.Received)
+			j.noteHook(f, w.Received)
 			return true
 		}
 	}
@@ -138,15 +138,20 @@ func (j *Journal) fault(f flip, at time.Time) string {
 }
 
 // noteHook writes down which hook the flip released or asserted, if it was for one.
-func (p *podLog) noteHook(f flip, at time.Time) {
-	before := p.sightings[f.version-1]
-	hook, allowed := p.hooks.Released(f.handler, before.State, before.Deleting)
+func (j *Journal) noteHook(f flip, at time.Time) {
+	before := f.pod.sightings[f.version-1]
+	hook, allowed := f.pod.hooks.Released(f.handler, before.State, before.Deleting)
 	if f.set {
-		hook, allowed = before.asserted(p.hooks, f.handler)
+		hook, allowed = before.asserted(f.pod.hooks, f.handler)
 	}
-	if allowed && hook != "" {
-		p.hookFlips = append(p.hookFlips, hookFlip{hook: hook, asserted: f.set, at: at, version: f.version})
+	if !allowed || hook == "" {
+		return
 	}
+	noted := hookFlip{hook: hook, asserted: f.set, at: at, version: f.version}
+	if !f.set {
+		noted.drained = f.drain(j.Drain)
+	}
+	f.pod.hookFlips = append(f.pod.hookFlips, noted)
 }
 
 func (s Sighting) asserted(hooks Hooks, handler string) (hook string, allowed bool) {
@@ -156,19 +161,20 @@ func (s Sighting) asserted(hooks Hooks, handler string) (hook string, allowed bo
 // faultOfRelease says why the instance was not out when the hook was released. After a gap it may have been either.
 func (j *Journal) faultOfRelease(f flip, k Key, hook string, at time.Time) string {
 	after := f.pod.sightings[f.version]
-	release := receipt.Release{At: at, Stays: hook == InPlaceUpdate || after.Gap}
-	if f.drains() {
-		release.Drain = j.Drain
-	}
+	release := receipt.Release{At: at, Stays: hook == InPlaceUpdate || after.Gap, Drain: f.drain(j.Drain)}
 	e := j.evidence(f.pod, k)
 	e.Changes = append(e.Changes, f.pod.appearances(k, at.Add(-appSeenWithin))...)
 	return e.FaultOfRelease(release)
 }
 
-// drains reports whether the drain counts: no one waits with a pod that is being deleted, which may have begun in a gap.
-func (f flip) drains() bool {
+// drain is what the release of a hook waits for, of a drain as it is configured: no one waits with a pod that is being deleted, which may
+// have begun in a gap.
+func (f flip) drain(configured time.Duration) time.Duration {
 	before, after := f.pod.sightings[f.version-1], f.pod.sightings[f.version]
-	return !before.Deleting && !(after.Gap && (after.Deleting || after.Gone))
+	if before.Deleting || after.Gap && (after.Deleting || after.Gone) {
+		return 0
+	}
+	return configured
 }
 
 // faultOfSet says what is wrong with setting a handler.

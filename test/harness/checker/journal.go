@@ -203,6 +203,8 @@ type hookFlip struct {
 	// at is the arrival of the patch, and version the index of the sighting that shows it.
 	at      time.Time
 	version int
+	// drained is how long the pod had been out by then, at least.
+	drained time.Duration
 }
 
 // since is a time before which the pod was not in the sighting's state: the watch may lag behind. Kruise stamps every move,
@@ -248,6 +250,7 @@ type Journal struct {
 	reused      int
 	addresses   map[string]string // the pod that had the address last
 	met         map[string]int    // how many calls met a fault
+	foreign     map[Place]time.Time
 }
 
 // New makes an empty journal.
@@ -255,6 +258,7 @@ func New(o Options) *Journal {
 	return &Journal{
 		Options: o, pods: map[string]*podLog{}, byName: map[types.NamespacedName]*podLog{},
 		orphans: map[types.NamespacedName][]*Patch{}, early: map[string][]*Call{}, addresses: map[string]string{}, met: map[string]int{},
+		foreign: map[Place]time.Time{},
 	}
 }
 

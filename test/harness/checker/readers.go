@@ -38,8 +38,9 @@ type claim struct {
 	// in: they must be given it.
 	in          bool
 	from, until time.Time
-	// since is the event that it rests on.
-	since string
+	// rule is the invariant's, and since the event that it rests on, at a time.
+	rule, since string
+	at          time.Time
 	// steady is from when the pod gave no reason to take it out, of a claim that rests on no hook: a manager may know only what was before.
 	steady time.Time
 }
@@ -69,10 +70,10 @@ type Stale struct {
 	Place  Place
 }
 
-// worst returns how long after the beginning of the claim a reader, of a server of the majority or of one apart, was last given the pod.
+// worst returns how long after its event a reader, of a server of the majority or of one apart, was last given the pod.
 func (c claim) worst(readings []Reading, apart bool) (worst Stale) {
 	for _, r := range readings {
-		if late := r.Asked.Sub(c.from); r.Apart == apart && c.covers(r, 0) && r.gives(c.place) && late > worst.For {
+		if late := r.Asked.Sub(c.at); r.Apart == apart && c.covers(r, 0) && r.gives(c.place) && late > worst.For {
 			worst = Stale{For: late, Server: r.Server, Place: c.place}
 		}
 	}
@@ -81,15 +82,31 @@ func (c claim) worst(readings []Reading, apart bool) (worst Stale) {
 
 // violation says what is wrong with the reading.
 func (c claim) violation(r Reading) Violation {
-	rule, was := "I1", "was given"
-	switch {
-	case c.in && c.steady.IsZero():
-		rule, was = "I2", "was not given"
-	case c.in:
-		rule, was = "I9", "was not given"
+	was := map[bool]string{true: "was not given", false: "was given"}[c.in]
+	when := fmt.Sprintf("%s after %s", r.Asked.Sub(c.at).Round(time.Millisecond), c.since)
+	if r.Asked.Before(c.at) {
+		when = fmt.Sprintf("%s before %s, and the drain is %s", c.at.Sub(r.Asked).Round(time.Millisecond), c.since, c.at.Sub(c.from))
 	}
-	return Violation{UID: c.uid, At: r.Asked, Text: fmt.Sprintf("%s: a reader of server %d %s %s of %s, asked %s after %s",
-		rule, r.Server, was, c.place.Endpoint, c.place.Service, r.Asked.Sub(c.from).Round(time.Millisecond), c.since)}
+	return Violation{UID: c.uid, At: r.Asked, Text: fmt.Sprintf("%s: a reader of server %d %s %s of %s, asked %s",
+		c.rule, r.Server, was, c.place.Endpoint, c.place.Service, when)}
+}
+
+// Foreign writes down that the harness adds an entry that is not Rollcall's, and from when the registry has acknowledged it: zero is not
+// yet, and perhaps never.
+func (j *Journal) Foreign(at Place, acknowledged time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.foreign[at].IsZero() {
+		j.foreign[at] = acknowledged
+	}
+}
+
+// IsForeign reports whether the place is that of an entry that the harness has added.
+func (j *Journal) IsForeign(at Place) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	_, found := j.foreign[at]
+	return found
 }
 
 // JudgeReadings holds what readers were given against what happened to the pods, and returns the worst that a reader was given after
@@ -103,6 +120,7 @@ func (j *Journal) JudgeReadings(readings []Reading, lag time.Duration) (majority
 	for _, r := range readings {
 		of[r.Service] = append(of[r.Service], r)
 	}
+	j.judgeForeign(readings, owners, lag)
 	for _, uid := range slices.Sorted(maps.Keys(j.pods)) {
 		for _, c := range j.pods[uid].claims(owners, of, j.oldestReason) {
 			those := of[c.place.Service]
@@ -116,6 +134,35 @@ func (j *Journal) JudgeReadings(readings []Reading, lag time.Duration) (majority
 		}
 	}
 	return majority, apart
+}
+
+// judgeForeign holds what readers were given against I10: what others wrote stays, and no service has an endpoint that nobody put there.
+// The caller holds the lock.
+func (j *Journal) judgeForeign(readings []Reading, owners map[Place][]owner, lag time.Duration) {
+	never := func(time.Time) time.Time { return time.Time{} }
+	for place, acknowledged := range j.foreign {
+		c := claim{place: place, in: true, rule: "I10", from: acknowledged, at: acknowledged, since: "others had written it"}
+		if r, wrong := c.broken(readings, lag, never); wrong && !acknowledged.IsZero() {
+			j.violations = append(j.violations, c.violation(r))
+		}
+	}
+	told := map[Place]bool{}
+	for _, r := range readings {
+		for _, endpoint := range r.Given {
+			at := Place{Service: r.Service, Endpoint: endpoint}
+			if _, foreign := j.foreign[at]; foreign || told[at] || hadBy(owners[at], r.Answered) || j.blind(r.Asked) {
+				continue
+			}
+			told[at] = true
+			j.violations = append(j.violations, Violation{At: r.Asked, Text: fmt.Sprintf(
+				"I10: a reader of server %d was given %s of %s, where no pod has ever been", r.Server, endpoint, r.Service)})
+		}
+	}
+}
+
+// hadBy reports whether any pod may have been at the place by a time.
+func hadBy(owners []owner, by time.Time) bool {
+	return slices.ContainsFunc(owners, func(o owner) bool { return !o.at.Add(-watchLags).After(by) })
 }
 
 func worse(a, b Stale) Stale {
@@ -155,9 +202,14 @@ func (p *podLog) claims(owners map[Place][]owner, readings map[string][]Reading,
 		if h.asserted {
 			keys, until = p.sightings[h.version].Keys, p.outAfter(h.version)
 		}
-		since := fmt.Sprintf("hook %s was %s", h.hook, map[bool]string{true: "asserted", false: "released"}[h.asserted])
+		rule, since := "I1", fmt.Sprintf("hook %s was released", h.hook)
+		if h.asserted {
+			rule, since = "I2", fmt.Sprintf("hook %s was asserted", h.hook)
+		}
 		for _, k := range keys {
-			c := claim{uid: p.uid, place: PlaceOf(k), in: h.asserted, from: h.at, until: until, since: since}
+			c := claim{
+				uid: p.uid, place: PlaceOf(k), in: h.asserted, rule: rule, from: h.at.Add(-h.drained), at: h.at, until: until, since: since,
+			}
 			if !c.in {
 				c.until = soonest(c.until, nextOwner(owners[c.place], p.uid, h.at))
 			}
@@ -180,8 +232,9 @@ func (p *podLog) stays(readings map[string][]Reading, known func(time.Time) time
 				return !r.Apart && r.Asked.After(s.At) && !known(r.Asked).Before(s.At) && r.gives(place)
 			})
 			if found >= 0 {
+				from := readings[place.Service][found].Answered
 				all = append(all, claim{
-					uid: p.uid, place: place, in: true, from: readings[place.Service][found].Answered, until: until, steady: s.At,
+					uid: p.uid, place: place, in: true, rule: "I9", from: from, at: from, until: until, steady: s.At,
 					since: "it was found, Normal and ready",
 				})
 			}

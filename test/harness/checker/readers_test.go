@@ -17,7 +17,7 @@ func found(s *story) {
 
 // released is a pod whose hook for an update was released.
 func released(s *story) {
-	s.play(found, moves(preparingUpdate), reads(0, true), clears(updateGate), moves(updating), waits(time.Second))
+	s.play(found, moves(preparingUpdate), reads(0, true), waits(drain), clears(updateGate), moves(updating), waits(time.Second))
 }
 
 // TestReadings: what clients of a real registry's servers are given, held against what happened to the pod.
@@ -28,24 +28,29 @@ func TestReadings(t *testing.T) {
 		{"a whole life", "clients are given the pod while it is in, and no longer", steps{
 			released, reads(0, false), reads(1, false), waits(settles), moves(updated), reads(0, true), sets(updateGate),
 			waits(time.Second), reads(0, true), reads(1, true), moves(normal), waits(settles), reads(0, true), moves(preparingDelete),
-			clears(deleteGate), waits(time.Second), reads(0, false), reads(1, false), deleting, seen, gone, seen, reads(0, false),
+			waits(drain), clears(deleteGate), waits(time.Second), reads(0, false), reads(1, false), deleting, seen, gone, seen, reads(0, false),
 		}, ""},
 		{"given after its release", "the registry has acknowledged, and still sends clients there", steps{released, reads(0, true)}, given},
 		{"given again after its release", "a call that was late has put it in", steps{released, reads(0, false), reads(0, true)}, given},
-		{
-			"given just after its release", "the server may be behind by a moment",
-			steps{found, moves(preparingUpdate), clears(updateGate), reads(0, true)}, "",
-		},
+		{"given while it drained", "the hook was released sooner than the drain passed", steps{
+			found, moves(preparingUpdate), waits(drain), reads(0, true), waits(drain / 2), clears(updateGate),
+		}, given},
+		{"given as its drain began", "the server may be behind by a moment", steps{
+			found, moves(preparingUpdate), waits(drain), reads(0, true), waits(drain - readersLag/2), clears(updateGate),
+		}, ""},
+		{"given just before it is deleted by force", "no one waits with a pod that is being deleted", steps{
+			found, deleting, seen, moves(preparingDelete), reads(0, true), clears(deleteGate),
+		}, ""},
 		{"given by a server apart", "clients of a server that is cut off are measured, and no promise is made to them", steps{
 			released, readsApart(true),
 		}, ""},
 		{"given when it is back", "nothing forbids it from then on", steps{released, waits(settles), moves(updated), reads(0, true)}, ""},
 		{"given after a gap", "what happened in it is not known", steps{released, gap, at(updating), noGap, waits(settles), reads(0, true)}, ""},
 		{"given for another pod", "the address has been given again", steps{
-			found, moves(preparingDelete), clears(deleteGate), deleting, seen, gone, seen, waits(time.Second), another, waits(settles), reads(0, true),
+			found, moves(preparingDelete), waits(drain), clears(deleteGate), deleting, seen, gone, seen, waits(time.Second), another, waits(settles), reads(0, true),
 		}, ""},
 		{"given before the address was given again", "no other pod can have been meant", steps{
-			found, moves(preparingDelete), clears(deleteGate), deleting, seen, gone, seen, waits(time.Second), reads(0, true), waits(settles), another,
+			found, moves(preparingDelete), waits(drain), clears(deleteGate), deleting, seen, gone, seen, waits(time.Second), reads(0, true), waits(settles), another,
 		}, given},
 		{"asserted and not found", "no client is given the pod, and it counts as available", steps{
 			born, sets(traffic), waits(time.Second), reads(0, false), moves(normal),
@@ -67,6 +72,47 @@ func TestReadings(t *testing.T) {
 			at(updating), waits(settles), moves(normal), waits(time.Second), reads(0, true), waits(time.Second), reads(0, false),
 		}, ""},
 	})
+}
+
+// TestReadingsOfOthers: what others wrote stays, and no service has what nobody wrote (I10).
+func TestReadingsOfOthers(t *testing.T) {
+	t.Parallel()
+	const other = "10.0.0.1:7070"
+	checkAll(t, []happening{
+		{"an entry of others", "nobody has touched it", steps{found, foreign(other, true), waits(time.Second), readsAll(0, other)}, ""},
+		{"not acknowledged", "the call that writes it may have failed", steps{found, foreign(other, false), waits(time.Second), readsAll(0)}, ""},
+		{"not yet acknowledged", "readers may be given it before", steps{found, foreign(other, false), readsAll(0, other)}, ""},
+		{"removed", "others wrote it", steps{found, foreign(other, true), waits(time.Second), readsAll(0, other), readsAll(1)},
+			"I10: a reader of server 1 was not given " + other + " of web"},
+		{"written, and seen late", "the server may be behind by a moment", steps{found, foreign(other, true), readsAll(0)}, ""},
+		{"of nobody", "no pod has the address", steps{found, readsAll(0, "10.0.0.9:80")}, "I10: a reader of server 0 was given 10.0.0.9:80 of web"},
+		{"in a service that the pod does not have", "a pod joins only its own", steps{found, readsOf("shop", 0, testAddress+":8080")},
+			"I10: a reader of server 0 was given " + testAddress + ":8080 of shop"},
+		{"of a pod that was gone before anybody could see it", "our watch was blind", steps{found, goesBlind, readsAll(0, testAddress+":8080", "10.0.0.9:80")}, ""},
+	})
+}
+
+// foreign is an entry that others write, and whether the registry acknowledges it.
+func foreign(endpoint string, acknowledged bool) step {
+	return func(s *story) {
+		place := Place{Service: "web", Endpoint: endpoint}
+		s.Foreign(place, time.Time{})
+		if acknowledged {
+			s.Foreign(place, s.tick())
+		}
+	}
+}
+
+// readsAll has a client of a server be given the pod, which is in, and these, and readsOf be given these alone of a service.
+func readsAll(server int, more ...string) step {
+	return readsOf("web", server, append(more, testAddress+":8080")...)
+}
+
+func readsOf(service string, server int, given ...string) step {
+	return func(s *story) {
+		s.CallsUnseen = true
+		s.readings = append(s.readings, Reading{Server: server, Service: service, Asked: s.tick(), Answered: s.tick(), Given: given})
+	}
 }
 
 // another is a pod that was given the address of the first.

@@ -47,6 +47,9 @@ func (j *Journal) oldestReason(at time.Time) time.Time {
 	return oldest
 }
 
+// blind reports whether managers, or our watch, may not have seen the pods at a time. The caller holds the lock.
+func (j *Journal) blind(at time.Time) bool { return j.oldestReason(at).Before(at.Add(-reasonLasts)) }
+
 // unprovoked says that the call took out a pod for no reason: it had been Normal, ready and where the call says for longer
 // than anybody can have missed. The caller holds the lock.
 func (j *Journal) unprovoked(p *podLog, c *Call) string {

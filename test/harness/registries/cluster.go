@@ -3,6 +3,7 @@ package registries
 import (
 	"context"
 	"errors"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -43,6 +44,8 @@ type Member interface { //nolint:interfacebloat // all that happens to a server
 	// Freeze stops the process from doing anything, as a paused machine does, until Thaw.
 	Freeze() error
 	Thaw() error
+	// SlowDisk has each sync of the disk take so much longer, until end is called, which tells how many did.
+	SlowDisk(ctx context.Context, by time.Duration) (end func() (syncs int), err error)
 	// Wipe is a new disk: what an operator does whose server has lost its own. It returns once the server serves.
 	Wipe(ctx context.Context) error
 	// Upgrade restarts the server in the newest version, with its disk.

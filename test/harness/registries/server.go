@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -191,6 +194,43 @@ func (s *Server) Freeze() error { return s.current().Pause() }
 
 // Thaw undoes Freeze.
 func (s *Server) Thaw() error { return s.current().Resume() }
+
+// SlowDisk has each sync of the server's disk take so much longer until end is called, which tells how many did. strace holds the system
+// calls up: a limit of a cgroup is of bytes and depends on the device, and nothing can be preloaded into what is written in Go.
+func (s *Server) SlowDisk(ctx context.Context, by time.Duration) (end func() (syncs int), err error) {
+	const tracer, calls, delayed = "strace", "fsync,fdatasync", "(DELAYED)"
+	if _, err := exec.LookPath(tracer); err != nil {
+		return nil, Missing(fmt.Errorf("slowing down the disk of %s: %w", s.spec.Name, err))
+	}
+	pid := s.PID()
+	log := s.dir + "/" + tracer + ".log"
+	if err := os.Remove(log); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("removing what was traced before: %w", err)
+	}
+	p, err := process.Start(s.launcher, s.dir, process.Command{Name: tracer, Path: tracer, Args: []string{
+		"-f", "-qq", "-e", "trace=" + calls, "-e", fmt.Sprintf("inject=%s:delay_enter=%d", calls, by.Microseconds()), "-p", strconv.Itoa(pid),
+	}})
+	if err != nil {
+		return nil, err
+	}
+	end = func() int {
+		p.Kill()
+		traced, _ := os.ReadFile(log)
+		return strings.Count(string(traced), delayed)
+	}
+	attached := func(context.Context) error {
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if err == nil && strings.Contains(string(status), "TracerPid:\t0\n") {
+			err = errors.New("it is not traced")
+		}
+		return err //nolint:wrapcheck // it has the path
+	}
+	if err := p.WaitReady(ctx, attached); err != nil {
+		end()
+		return nil, err
+	}
+	return end, nil
+}
 
 // Stop ends the server and removes its folder. It can be called more than once, and of one that was never started.
 func (s *Server) Stop() {

@@ -98,8 +98,7 @@ func (m *Member) command(dir string) (process.Command, error) {
 		"--initial-cluster=" + m.peers, "--initial-cluster-state=" + state, "--strict-reconfig-check=false",
 		// On a busy machine, late heartbeats must not cause an election.
 		"--heartbeat-interval=200", "--election-timeout=2000",
-		// What a killed process has written the system keeps: only a power cut would lose it.
-		"--unsafe-no-fsync", "--log-level=warn",
+		"--log-level=warn",
 	}}), nil
 }
 
