@@ -201,24 +201,31 @@ func (s *servers) stop(ctx context.Context, server int, lasts time.Duration) err
 	return errors.Join(err, member.Thaw())
 }
 
-// stutter has a server stop and go. It stays one of the majority.
+// stutter has a server stop and go. It may be further behind than one of the majority that does not.
 func (s *servers) stutter(ctx context.Context, a action, server int) (bool, error) {
-	var all []error
-	for began := time.Now(); time.Since(began) < a.lasts && ctx.Err() == nil; {
-		all = append(all, s.stop(ctx, server, stopped))
-		wait.Pause(ctx, stride-stopped)
-	}
-	return true, errors.Join(all...)
+	return s.without(ctx, []int{server}, func() error {
+		var all []error
+		for began := time.Now(); time.Since(began) < a.lasts && ctx.Err() == nil; {
+			all = append(all, s.stop(ctx, server, stopped))
+			wait.Pause(ctx, stride-stopped)
+		}
+		return errors.Join(all...)
+	})
 }
 
-// slow has a server's disk take its time. It stays one of the majority.
+// slow has a server's disk take its time, which may leave the server further behind, too.
 func (s *servers) slow(ctx context.Context, a action, server int) (bool, error) {
-	end, err := s.cluster.Members()[server].SlowDisk(ctx, syncTakes)
-	if err != nil {
-		return false, err
-	}
-	wait.Pause(ctx, a.lasts)
-	return end() > 0, nil
+	syncs := 0
+	_, err := s.without(ctx, []int{server}, func() error {
+		end, err := s.cluster.Members()[server].SlowDisk(ctx, syncTakes)
+		if err != nil {
+			return err
+		}
+		wait.Pause(ctx, a.lasts)
+		syncs = end()
+		return nil
+	})
+	return syncs > 0, err
 }
 
 // one has something happen to a server that ends it, and starts it again.
