@@ -47,9 +47,6 @@ func (r *Registry) register(ctx context.Context, in registry.Instance) error {
 		return err
 	}
 	mine, err := r.put(ctx, p, before.stamp(), healthy)
-	if err == nil && !healthy {
-		mine, healthy, err = r.lookAgain(ctx, p, mine)
-	}
 	if err != nil || before == nil || before.is(in) {
 		return err
 	}
@@ -60,16 +57,6 @@ func (r *Registry) register(ctx context.Context, in registry.Instance) error {
 	}
 	_, err = r.put(ctx, p, mine, healthy)
 	return err
-}
-
-// lookAgain puts an instance that starts unhealthy in service as a healthy one if the service's health checker turns out to be off. Of
-// several servers, one may have an instance of another pod's before the checker that was turned off for it: they are in different Rafts.
-func (r *Registry) lookAgain(ctx context.Context, p place, before stamp) (mine stamp, healthy bool, err error) {
-	if healthy, err = r.startsHealthy(ctx, p.in, nil); !healthy || err != nil {
-		return before, healthy, err
-	}
-	mine, err = r.put(ctx, p, before, true)
-	return mine, true, err
 }
 
 // put puts the instance in service, and returns the stamp of that. before is the stamp of the entry that is there now.

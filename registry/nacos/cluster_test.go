@@ -303,22 +303,19 @@ func TestEphemeralEntriesAreWrittenEverywhere(t *testing.T) {
 	}
 }
 
-// TestAServerThatHasAnInstanceBeforeItsChecker has not applied yet that the checker was turned off: nobody would probe the instance.
+// TestAServerThatHasAnInstanceBeforeItsChecker has not applied yet that the checker was turned off: nobody would probe the next instance.
 func TestAServerThatHasAnInstanceBeforeItsChecker(t *testing.T) {
 	t.Parallel()
-	f, looks := newFake(t, "v3"), 0
+	f := newFake(t, "v3")
+	d := at(t, f.URL, `{}`)
+	expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
 	f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
 		if path != "GET /v3/admin/ns/service" {
 			return false
 		}
-		kind := "NONE"
-		if looks++; looks == 1 {
-			kind = "TCP"
-		}
-		f.answer(w, map[string]any{"clusterMap": map[string]any{"DEFAULT": map[string]any{"healthChecker": map[string]string{"type": kind}}}})
+		f.answer(w, map[string]any{"clusterMap": map[string]any{"DEFAULT": map[string]any{"healthChecker": map[string]string{"type": "TCP"}}}})
 		return true
 	})
-	d := at(t, f.URL, `{}`)
-	expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
-	expect.NoError(t, d.Probe(t.Context(), drivertest.Pod(1)))
+	expect.NoError(t, d.Register(t.Context(), drivertest.Pod(2)))
+	expect.NoError(t, d.Probe(t.Context(), drivertest.Pod(2)))
 }

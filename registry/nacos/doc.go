@@ -38,6 +38,7 @@
 //
 // Servers probe persistent instances by TCP unless the health checker of the service's cluster is NONE. Pods often have
 // addresses that the servers can't reach, and such a pod would never be healthy; Kubernetes has probed it already, and
-// Rollcall acts on that. So the driver sets NONE where it registers the first instance of a service. Where others have set
-// something else, it starts instances unhealthy and leaves it to the servers: Probe then agrees when they do.
+// Rollcall acts on that. So the driver sets NONE where it registers the first instance of a service, and while it finds only
+// its own. Where others have instances, and not NONE, it starts ours unhealthy and leaves it to the servers: Probe then agrees when they
+// do.
 package nacos

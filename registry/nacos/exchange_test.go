@@ -421,6 +421,7 @@ func TestWhatTheServersJudgeIsNotCalledHealthyForThem(t *testing.T) {
 					}
 					return true
 				})
+				f.registersItself(drivertest.Pod(2), true)
 				d := at(t, f.URL, tc.options)
 				for range tc.times {
 					expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))

@@ -23,15 +23,41 @@ func (r *Registry) startsHealthy(ctx context.Context, in registry.Instance, befo
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("looking at the service's health checker: %w", err)
-	case known:
-		return checker == checkerOff, nil
+	case known && checker == checkerOff:
+		return true, nil
 	case r.opts.HealthChecker == checkerServer:
 		return false, nil
+	}
+	if known {
+		if shared, err := r.isShared(ctx, in); shared || err != nil {
+			return false, err
+		}
 	}
 	if err := r.turnCheckerOff(ctx, in); err != nil {
 		return false, fmt.Errorf("turning the service's health checker off: %w", err)
 	}
 	return true, nil
+}
+
+// isShared reports whether others than this cluster have instances of the service: what is set for those is left. Of its own alone,
+// the checker was turned off, and one of several servers can have the instances before that: they are in different Rafts. An
+// instance that started unhealthy then would stay so, since nobody probes it.
+func (r *Registry) isShared(ctx context.Context, in registry.Instance) (bool, error) {
+	services, err := r.services(ctx, in.Service)
+	if err != nil {
+		return false, fmt.Errorf("looking at the service's instances: %w", err)
+	}
+	for _, s := range services {
+		if s.Name != in.Service || s.Group != r.opts.Group {
+			continue
+		}
+		for _, h := range s.Clusters[r.opts.Cluster].Hosts {
+			if h.Metadata[registry.MetaCluster] != in.Cluster {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
 }
 
 // checker returns the type of the health checker of the service's cluster. Nacos tells it only where there are instances.
