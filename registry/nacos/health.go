@@ -39,7 +39,7 @@ func (r *Registry) startsHealthy(ctx context.Context, in registry.Instance, befo
 	return true, nil
 }
 
-// isShared reports whether others than this cluster have instances of the service: what is set for those is left. Of its own alone,
+// isShared reports whether applications have instances of the service by themselves: what is set for those is left. Of Rollcall's own,
 // the checker was turned off, and one of several servers can have the instances before that: they are in different Rafts. An
 // instance that started unhealthy then would stay so, since nobody probes it.
 func (r *Registry) isShared(ctx context.Context, in registry.Instance) (bool, error) {
@@ -52,7 +52,7 @@ func (r *Registry) isShared(ctx context.Context, in registry.Instance) (bool, er
 			continue
 		}
 		for _, h := range s.Clusters[r.opts.Cluster].Hosts {
-			if h.Metadata[registry.MetaCluster] != in.Cluster {
+			if h.uid() == "" {
 				return true, nil
 			}
 		}
