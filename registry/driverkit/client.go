@@ -42,6 +42,9 @@ type HTTPOptions struct {
 	Credentials Credentials
 	// NameServers has errors call each server by its URL, not by Name, where it matters which one of several answered.
 	NameServers bool
+	// Direct has each request go by a connection of its own and bypass the proxy that the environment may have: for servers that have few
+	// requests, or that close a connection after each without saying so.
+	Direct bool
 }
 
 // HTTPClient makes requests to the servers of one registry. It follows no redirect, since credentials must not be carried
@@ -82,9 +85,13 @@ func NewHTTPClient(cfg registry.Config, options HTTPOptions) (*HTTPClient, error
 	if cfg.Timeout > 0 && len(servers) > 1 {
 		connect = min(connect, cfg.Timeout/time.Duration(len(servers)))
 	}
+	transport := newTransport(config, connect)
+	if transport.DisableKeepAlives = options.Direct; options.Direct {
+		transport.Proxy = nil
+	}
 	return &HTTPClient{
 		options: options, outgoing: cfg.Outgoing, mask: options.Credentials.mask(), log: Logger(cfg),
-		transport: newTransport(config, connect), servers: servers,
+		transport: transport, servers: servers,
 	}, nil
 }
 
@@ -125,6 +132,8 @@ type Request struct {
 	// Repeatable is a request of [HTTPClient.Try] that changes nothing, or the same when it is made twice: a server may take its share of
 	// the time, see [Share], and any error is marked by [Away].
 	Repeatable bool
+	// Changes is a request that changes something although its method is GET or HEAD.
+	Changes bool
 	// At is a server that is not one of the endpoint's, such as the agent of a node. [HTTPClient.Do] makes the request there, and later
 	// calls begin where they did.
 	At *url.URL
@@ -151,7 +160,7 @@ func (c *HTTPClient) send(ctx context.Context, to Server, r Request) (*Answer, e
 	mask := c.mask.with("[secret]", r.Secrets...)
 	var sent atomic.Bool
 	tracked := ctx
-	if !isRead(r.Method) {
+	if !r.reads() {
 		tracked = noting(ctx, &sent)
 	}
 	req, err := c.prepare(tracked, to, r)
@@ -166,7 +175,7 @@ func (c *HTTPClient) send(ctx context.Context, to Server, r Request) (*Answer, e
 	defer resp.Body.Close()
 	a := &Answer{
 		Status: resp.StatusCode, Header: resp.Header,
-		read: isRead(r.Method), by: c.options.Name, what: c.options.Name, mask: mask,
+		read: r.reads(), by: c.options.Name, what: c.options.Name, mask: mask,
 	}
 	if c.options.NameServers {
 		a.by = to.String()
@@ -186,6 +195,11 @@ func (c *HTTPClient) send(ctx context.Context, to Server, r Request) (*Answer, e
 		}
 	}
 	return a, nil
+}
+
+// reads holds for what changes nothing, so that nothing of it can be carried out late.
+func (r Request) reads() bool {
+	return !r.Changes && (r.Method == http.MethodGet || r.Method == http.MethodHead)
 }
 
 func (c *HTTPClient) prepare(ctx context.Context, to Server, r Request) (*http.Request, error) {

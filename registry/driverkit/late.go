@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/http"
 	"net/http/httptrace"
 	"sync/atomic"
 )
@@ -30,11 +29,6 @@ func (*lateError) Timeout() bool { return true }
 func mayLand(err error) bool {
 	var late interface{ Timeout() bool }
 	return errors.As(err, &late) && late.Timeout()
-}
-
-// isRead holds for methods that change nothing, so that nothing of them can be carried out late.
-func isRead(method string) bool {
-	return method == http.MethodGet || method == http.MethodHead
 }
 
 // noting has sent be true once a request is on its way whole. Of one that the transport sends again nothing was written before.
