@@ -34,3 +34,16 @@ type AppRegistry interface {
 	Registry
 	Getter
 }
+
+// PodCaller is for applications that take themselves out of rotation when they are asked to. There is no server: the driver calls the
+// pod itself, at the address of the instance. Rollcall has no entries there, so it uses only the methods of
+// [AppEntrySteerer.AppEntries], and the configuration must set registeredBy: App.
+//
+// The address is always the pod's own IP. Rollcall makes no call once the pod is gone or none of its containers runs: its application is
+// out then, and the next pod at the address is another one. A pod that can't be reached can still have clients, so it is not out. A pod
+// that fails does not hold up the calls to others. The methods return an error, and not Absent or success, if no application answers.
+type PodCaller interface {
+	AppEntrySteerer
+	// CallsPods does nothing.
+	CallsPods()
+}

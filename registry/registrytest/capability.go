@@ -43,6 +43,7 @@ const (
 	isHeartbeater Capability = "Heartbeater"
 	isBatcher     Capability = "Batcher"
 	isSteerer     Capability = "AppEntrySteerer"
+	isPodCaller   Capability = "PodCaller"
 	isCloser      Capability = "Closer"
 )
 
@@ -100,7 +101,8 @@ func (h Harness) checkDriver(d registry.Registry) error {
 	if d == nil {
 		return fmt.Errorf("the harness returned no driver")
 	}
-	if _, lists := d.(registry.Lister); !lists && h.Truth == nil {
+	_, callsPods := d.(registry.PodCaller)
+	if _, lists := d.(registry.Lister); !lists && !callsPods && h.Truth == nil {
 		return fmt.Errorf("harness: a driver that is no Lister needs Truth")
 	}
 	return nil

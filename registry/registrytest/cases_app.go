@@ -15,7 +15,7 @@ func appCases() []testCase {
 		{
 			name: "AppEntryGoesOutAndBack",
 			why:  "clients are sent to the pod by this entry, and by nothing else that Rollcall writes",
-			run:  appEntryGoesOutAndBack,
+			run:  appEntryGoesOutAndBack, apps: true,
 		},
 		{
 			name: "AppEntryNotThere",

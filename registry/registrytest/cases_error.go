@@ -13,6 +13,7 @@ func errorCases() []testCase {
 			name:  "UnreachableIsRetryable",
 			why:   "a registry that restarts is back in seconds; taken for terminal, every pod would wait much longer",
 			needs: []Capability{hasUnreachable},
+			apps:  true,
 			run: func(w *world) {
 				w.expectErrors(w.opened(w.h.Unreachable(w.TB)), false)
 			},
@@ -21,6 +22,7 @@ func errorCases() []testCase {
 			name:  "RefusedIsTerminal",
 			why:   "wrong credentials stay wrong: hammering the registry does not help, a person has to be told",
 			needs: []Capability{hasRefusing},
+			apps:  true,
 			run: func(w *world) {
 				w.expectErrors(w.opened(w.h.Refusing(w.TB)), true)
 			},
@@ -29,12 +31,14 @@ func errorCases() []testCase {
 			name:  "WrongCredentialsAreNamed",
 			why:   "a person who reads that a token is wrong needs to know which: the field of the configuration names it",
 			needs: []Capability{hasWrongCredentials},
+			apps:  true,
 			run:   wrongCredentialsAreNamed,
 		},
 		{
 			name:  "FailureIsNotRetried",
 			why:   "the caller owns the back-off; retries inside a driver multiply a storm and outlive the deadline",
 			needs: []Capability{hasFailing},
+			apps:  true,
 			run:   failureIsNotRetried,
 		},
 	}

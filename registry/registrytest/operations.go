@@ -38,10 +38,11 @@ func interfacesOf(d registry.Registry) map[Capability]bool {
 	beats, has := d.(registry.Heartbeater)
 	_, batches := d.(registry.Batcher)
 	_, steers := d.(registry.AppEntrySteerer)
+	_, callsPods := d.(registry.PodCaller)
 	_, closes := d.(io.Closer)
 	return map[Capability]bool{
 		isLister: lists, isGetter: gets, isProber: probes, isHeartbeater: has && beats.HeartbeatInterval() > 0,
-		isBatcher: batches, isSteerer: steers, isCloser: closes,
+		isBatcher: batches, isSteerer: steers, isPodCaller: callsPods, isCloser: closes,
 	}
 }
 
@@ -49,6 +50,9 @@ func interfacesOf(d registry.Registry) map[Capability]bool {
 func operations(d registry.Registry) []operation {
 	all := []operation{opRegister, opFailOver, opDeregister}
 	has := interfacesOf(d)
+	if has[isPodCaller] {
+		all = nil
+	}
 	for _, optional := range []struct {
 		capability Capability
 		op         operation

@@ -13,6 +13,8 @@ type testCase struct {
 	why string
 	// needs lists the capabilities without which the case is skipped.
 	needs []Capability
+	// apps: it holds for a driver that writes no entries, too, and only steers those of applications.
+	apps bool
 
 	run func(*world)
 }
@@ -47,6 +49,9 @@ func (c testCase) runOn(t testing.TB, h Harness) {
 		if has, isInterface := w.has[need]; isInterface && !has {
 			t.Skipf("%s skipped: lacks %s: the driver has no such methods", c.name, need)
 		}
+	}
+	if w.has[isPodCaller] && !c.apps {
+		t.Skipf("%s skipped: the driver is a PodCaller, and writes no entries", c.name)
 	}
 	c.run(w)
 }
