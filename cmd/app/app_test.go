@@ -179,12 +179,13 @@ func TestCheckConfig(t *testing.T) {
 		"what the driver can't do": {
 			reason: "a running pod would stay in rotation", driver: "fake, registeredBy: App", want: "registry.registeredBy",
 		},
+		"what only applications can do": {reason: "no pod could ever register", driver: "pods", want: "set registeredBy: App"},
 	}, func(t *testing.T, c row) {
 		path := filepath.Join(t.TempDir(), "config.yaml")
 		must(t, os.WriteFile(path, []byte(strings.Replace(minimal, "\n  driver: fake", " {driver: "+c.driver+"}", 1)), 0o600))
 		var out bytes.Buffer
 		err := Run(t.Context(), []string{"--check-config", "--config=" + path}, WithRegistry("fake", newFake),
-			WithRegistry("refuses", refuses), func(o *options) { o.output = &out })
+			WithRegistry("refuses", refuses), WithRegistry("pods", always(podCaller{newSteering(t)})), func(o *options) { o.output = &out })
 		if c.want != "" {
 			expect.Error(t, c.reason, err, c.want)
 			return

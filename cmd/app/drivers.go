@@ -110,18 +110,25 @@ func (d *drivers) open(ctx context.Context, c *config.Config) (*registries, erro
 			next.rotated = append(next.rotated, name)
 		}
 	}
-	problems = append(problems, next.unsteerable()...)
+	problems = append(problems, next.wrongWriters()...)
 	return next, errors.Join(problems...)
 }
 
-// unsteerable refuses registries in which applications are to register themselves and Rollcall could not take them out.
-func (r *registries) unsteerable() []error {
+// wrongWriters refuses registries in which applications are to register themselves and Rollcall could not take them out, or the reverse.
+func (r *registries) wrongWriters() []error {
 	var problems []error
 	for _, name := range r.config.RegistryNames() {
-		if o := r.byName[name]; o != nil && r.config.Registries[name].RegisteredByApp && o.client.AppEntries() == nil {
-			problems = append(problems, field.Invalid(r.config.RegistryPath(name).Child("registeredBy"), "App", fmt.Sprintf(
+		o, byApp := r.byName[name], r.config.Registries[name].RegisteredByApp
+		path := r.config.RegistryPath(name).Child("registeredBy")
+		switch {
+		case o == nil:
+		case byApp && o.client.AppEntries() == nil:
+			problems = append(problems, field.Invalid(path, "App", fmt.Sprintf(
 				"driver %s can't take an entry out of rotation that an application wrote: remove this field, and turn off the "+
 					"application's own registration as docs/self-registration.md says", o.section.Driver)))
+		case !byApp && o.client.CallsPods():
+			problems = append(problems, field.Invalid(path, "Rollcall", fmt.Sprintf(
+				"driver %s writes no entries of its own: set registeredBy: App", o.section.Driver)))
 		}
 	}
 	return problems

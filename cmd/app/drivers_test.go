@@ -331,6 +331,11 @@ func newSteering(t *testing.T) steering {
 	return steering{fakeregistry.New(backend.(fakeregistry.Backend))}
 }
 
+// podCaller has no server.
+type podCaller struct{ steering }
+
+func (podCaller) CallsPods() {}
+
 // leased has entries that expire, and probes.
 type leased struct{ fake }
 

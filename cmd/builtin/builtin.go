@@ -10,6 +10,7 @@ import (
 	httpregistry "github.com/rollcall-dev/rollcall/registry/http"
 	"github.com/rollcall-dev/rollcall/registry/memory"
 	"github.com/rollcall-dev/rollcall/registry/nacos"
+	"github.com/rollcall-dev/rollcall/registry/pod"
 	"github.com/rollcall-dev/rollcall/registry/zookeeper"
 )
 
@@ -22,6 +23,7 @@ func Registries() []app.Option {
 		app.WithRegistry("http", httpregistry.New),
 		app.WithRegistry("memory", memory.New),
 		app.WithRegistry("nacos", nacos.New),
+		app.WithRegistry("pod", pod.New),
 		app.WithRegistry("zookeeper", zookeeper.New),
 	}
 }

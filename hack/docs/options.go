@@ -179,6 +179,8 @@ func (types packageTypes) kindOf(expr ast.Expr) string {
 	switch t := expr.(type) {
 	case *ast.StarExpr:
 		return types.kindOf(t.X)
+	case *ast.StructType:
+		return "object"
 	case *ast.Ident:
 		if named := types[t.Name]; named != nil {
 			return types.kindOf(named)

@@ -35,6 +35,7 @@ type Registry struct {
 	Prober      registry.Prober
 	Steerer     registry.AppEntrySteerer
 	Lister      registry.Lister
+	CallsPods   bool
 	MaxInFlight int
 	Fence       registryclient.Fence
 	DryRun      func(registryclient.Subject)
@@ -47,8 +48,8 @@ func (w *world) built() observe.Settings {
 	s := w.settings.Settings
 	s.Registries = make(map[string]*registryclient.Client, len(w.settings.Registries))
 	for name, reg := range w.settings.Registries {
-		key := fmt.Sprintf("%s %T%p %p %p %p %p %d %p %p", name, reg.Calls, reg.Calls, reg.Getter, reg.Prober, reg.Steerer,
-			reg.Lister, reg.MaxInFlight, reg.Fence, reg.DryRun)
+		key := fmt.Sprintf("%s %T%p %p %p %p %p %t %d %p %p", name, reg.Calls, reg.Calls, reg.Getter, reg.Prober, reg.Steerer,
+			reg.Lister, reg.CallsPods, reg.MaxInFlight, reg.Fence, reg.DryRun)
 		if w.clients[key] == nil {
 			w.clients[key] = reg.client(name)
 		}
@@ -64,9 +65,19 @@ func (r Registry) client(name string) *registryclient.Client {
 	})
 }
 
+// podCaller is a driver without a server.
+type podCaller struct {
+	registry.Registry
+	registry.AppEntrySteerer
+}
+
+func (podCaller) CallsPods() {}
+
 // capable is the registry with no capability but the given ones.
 func (r Registry) capable() registry.Registry {
 	switch {
+	case r.CallsPods:
+		return podCaller{r.Calls, r.Steerer}
 	case r.Steerer != nil:
 		return struct {
 			registry.Registry

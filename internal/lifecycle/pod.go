@@ -47,6 +47,23 @@ func Finished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
+// Runs reports whether a container with the port runs, or any container if none has it. It is true until kubelet has said.
+func Runs(pod *corev1.Pod, port int) bool {
+	counts, known, runs := map[string]bool{}, false, false
+	for i := range pod.Spec.Containers {
+		has := func(p corev1.ContainerPort) bool { return int(p.ContainerPort) == port }
+		if slices.ContainsFunc(pod.Spec.Containers[i].Ports, has) {
+			counts[pod.Spec.Containers[i].Name] = true
+		}
+	}
+	for i := range pod.Status.ContainerStatuses {
+		if s := &pod.Status.ContainerStatuses[i]; len(counts) == 0 || counts[s.Name] {
+			known, runs = true, runs || s.State.Running != nil
+		}
+	}
+	return !Finished(pod) && (runs || !known)
+}
+
 // Ends reports whether the pod will never serve again.
 func Ends(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil || Finished(pod) }
 

@@ -78,7 +78,7 @@ func (f *Facts) targetsIn(sources []lifecycle.Source, endpoints []service.Endpoi
 	for _, s := range sources {
 		for _, e := range endpoints {
 			at := lifecycle.Key{Registry: s.Registry, Writer: s.Writer, Service: e.Service, Address: e.Address, Port: e.Port}
-			if s.ByApp() && !at.IsAt(f.Input.Pod) {
+			if s.ByApp() && (!at.IsAt(f.Input.Pod) || f.Settings.CallsPods(s.Registry)) {
 				at.Address = f.Input.Pod.Status.PodIP
 			}
 			t := entries.Target(entries.PlaceOf(at))

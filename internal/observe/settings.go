@@ -50,6 +50,9 @@ func (s *Settings) Everywhere() []lifecycle.Source { return s.everywhere }
 // Has implements [plan.Configuration].
 func (s *Settings) Has(registry string) bool { return s.Registries[registry] != nil }
 
+// CallsPods implements [plan.Configuration].
+func (s *Settings) CallsPods(registry string) bool { return s.Registries[registry].CallsPods() }
+
 // Client is nil if the configuration lacks the registry.
 func (s *Settings) Client(of lifecycle.Source) *registryclient.Client {
 	if of.ByApp() {
@@ -77,6 +80,9 @@ func (s *Settings) sourcesOf(annotations map[string]string) ([]lifecycle.Source,
 	for i, r := range registries {
 		sources[i].Registry = r.Registry
 		switch {
+		case !r.ByApp && s.CallsPods(r.Registry):
+			problems = append(problems, fmt.Errorf("annotation %s: registry %q has no entries but those of applications: set %s=app",
+				service.AnnotationRegistries, r.Registry, r.Registry))
 		case !r.ByApp:
 		case s.Registries[r.Registry].AppEntries() != nil:
 			sources[i].Writer = lifecycle.Application

@@ -42,3 +42,5 @@ func ExampleOf() {
 type configured struct{}
 
 func (configured) Has(string) bool { return true }
+
+func (configured) CallsPods(string) bool { return false }

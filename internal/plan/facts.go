@@ -33,6 +33,7 @@ type Facts struct {
 // Configuration tells which registries exist.
 type Configuration interface {
 	Has(registry string) bool
+	CallsPods(registry string) bool
 }
 
 // Target marks an instance as this pod's, without a registry's name: what takes it out holds under each.
@@ -93,13 +94,34 @@ func (f Facts) Has(in lifecycle.Key) bool {
 	return !f.Gone && lifecycle.AddressOf(f.Pod) != "" && in.IsAt(f.Pod)
 }
 
+// AddressesOf are where the application's entry can be. A pod is called at its own IP only: what answers at its node is not the pod's.
+func (f Facts) AddressesOf(in lifecycle.Key) []string {
+	all := lifecycle.AddressesOf(f.Pod, in.Port)
+	if len(all) > 1 && f.Configuration.CallsPods(in.Registry) {
+		return all[:1]
+	}
+	return all
+}
+
+// passedOn reports whether there is nothing left to take out: another pod's application has the place, or the application that would have
+// to be called has ended. Nothing else may answer in its stead, at an address that the pod does not have, or has no more.
+func (f Facts) passedOn(in lifecycle.Key, want lifecycle.Want) bool {
+	if !in.ByApp() || want == lifecycle.InService || !f.Configuration.CallsPods(in.Registry) {
+		return f.PassedOn[in]
+	}
+	if f.Gone || in.Address != lifecycle.AddressOf(f.Pod) {
+		return true
+	}
+	return !lifecycle.Runs(f.Pod, in.Port) && !f.Known.Of(in).Stands(want) // else it stays known, in case a container starts again
+}
+
 // PlaceOf moves an application's instance to the address where its entry was last found, by this process or else the record.
 func (f Facts) PlaceOf(in lifecycle.Key) lifecycle.Key {
 	if !in.ByApp() {
 		return in
 	}
 	at, latest, recorded := in, time.Time{}, false
-	for _, in.Address = range lifecycle.AddressesOf(f.Pod, in.Port) {
+	for _, in.Address = range f.AddressesOf(in) {
 		known := f.Known.Of(in)
 		switch seen := known.SeenAt(); {
 		case seen.After(latest), seen.Equal(latest) && !seen.IsZero() && !known.Missing():
@@ -153,7 +175,7 @@ func (f Facts) mustBeSeen(in lifecycle.Key, want lifecycle.Want) bool {
 	if want == lifecycle.InService || !in.ByApp() || !f.IsTarget(in) {
 		return false
 	}
-	several := len(lifecycle.AddressesOf(f.Pod, in.Port)) > 1
+	several := len(f.AddressesOf(in)) > 1
 	left := !lifecycle.WasReady(f.Pod) && !lifecycle.RolloutWaits(f.Pod)
 	known := f.Known.Of(in)
 	return several && known.Missing() || !left && (f.Unseen(in) || several && known.SeenAt().IsZero())

@@ -32,7 +32,7 @@ type Row struct {
 	LeftToApp bool
 	// MustBeSeen: absent is no acknowledgement while nobody has seen the entry.
 	MustBeSeen bool
-	// PassedOn: it is another pod's application's by now.
+	// PassedOn: it is another pod's application's by now, or nothing is left to call.
 	PassedOn bool
 	// NeverThere: no manager can have registered it.
 	NeverThere bool
@@ -130,7 +130,7 @@ func (f Facts) Present(want lifecycle.Want) []Row {
 func (f Facts) row(t tracker.Target, want lifecycle.Want) Row {
 	in := t.Key()
 	return Row{
-		Target: t, Want: want, LeftToApp: f.leftToApp(in, want), MustBeSeen: f.mustBeSeen(in, want), PassedOn: f.PassedOn[in],
+		Target: t, Want: want, LeftToApp: f.leftToApp(in, want), MustBeSeen: f.mustBeSeen(in, want), PassedOn: f.passedOn(in, want),
 		NeverThere: f.neverThere(in, want), OutSince: f.outSince(in, want),
 	}
 }

@@ -218,6 +218,8 @@ type all struct{}
 
 func (all) Has(string) bool { return true }
 
+func (all) CallsPods(registry string) bool { return registry == "pods" }
+
 func target(in lifecycle.Key) tracker.Target {
 	return tracker.Target{
 		Registry: in.Registry, Writer: in.Writer, Instance: registry.Instance{Service: in.Service, Address: in.Address, Port: in.Port},

@@ -185,12 +185,14 @@ const (
 	// stays the same, none is left behind. If the entries are at two addresses, have the application register at one.
 	AppSeveralEntries Reason = "AppSeveralEntries"
 	// AgentUnavailable: the registry has the application's entry, and the agent that owns the entry could not be reached, or
-	// answered with an error that may pass. The pod waits. Retried with a back-off of at most 30 s.
+	// answered with an error that may pass. With the driver `pod`, it is the application in the pod: it is not known to be out of
+	// rotation. The pod waits. Retried with a back-off of at most 30 s.
 	//
-	// What to do: look at the agent on the node that the message names, and at `agentEndpoint` in the driver's options.
+	// What to do: look at the agent on the node that the message names, and at `agentEndpoint` in the driver's options. With the
+	// driver `pod`, check that a NetworkPolicy lets Rollcall reach the URL in the message, and that the application answers there.
 	AgentUnavailable Reason = "AgentUnavailable"
-	// AgentRefused: as AgentUnavailable, and the agent refuses the token, or `agentEndpoint` or a certificate is wrong: the
-	// message names the field. Retried every 30 s, and at once when the configuration changes.
+	// AgentRefused: as AgentUnavailable, and the agent refuses the token, or `agentEndpoint` or a certificate is wrong, or, with
+	// the driver `pod`, a path: the message names the field. Retried every 30 s, and at once when the configuration changes.
 	//
 	// What to do: correct that field, or the agent's certificate. Where it is the token, give it the right to write the service.
 	AgentRefused Reason = "AgentRefused"

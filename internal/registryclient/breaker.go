@@ -28,6 +28,8 @@ type breaker struct {
 	*gobreaker.TwoStepCircuitBreaker[struct{}]
 	// queue has the caller woken when the breaker lets calls through.
 	queue func(*call)
+	// apart: each caller asks a server of its own, and the failure of one says nothing of others. It never opens.
+	apart bool
 
 	mu sync.Mutex
 	// callers have failed since the last answer.
@@ -65,6 +67,9 @@ func (b *breaker) pass(ctx context.Context, c *call, next handler) (err error) {
 	}()
 	err = next(ctx, c)
 	verdict = verdictOf(c, err)
+	if b.apart && Classify(err).Asked() {
+		return registry.OfAgent(err)
+	}
 	return err
 }
 
@@ -88,7 +93,7 @@ func verdictOf(c *call, err error) error {
 func (b *breaker) note(c *call, verdict error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if verdict == nil {
+	if verdict == nil || b.apart {
 		clear(b.callers)
 	} else if !errors.Is(verdict, errSilent) {
 		b.callers[c.ID], b.failure = true, verdict

@@ -95,6 +95,23 @@ func TestBreakerLearnsNothingFromAnInstanceThatIsNotServedYet(t *testing.T) {
 	}
 }
 
+// TestBreakerStaysClosedWherePodsAreCalled: each pod is a server of its own, and those of a node that is cut off must not stop the others.
+func TestBreakerStaysClosedWherePodsAreCalled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 8)
+		w.Client = New(podCaller{apps{holding: &holding{w}}}, Options{Timeout: testTimeout, MaxInFlight: 8})
+		w.fail(fields("web/1 web/2 web/3 web/4 web/5 web/6")...)
+		if got := w.Status().Breaker; got != "closed" {
+			t.Errorf("the breaker is %s, want closed", got)
+		}
+	})
+}
+
+type podCaller struct{ apps }
+
+func (podCaller) CallsPods() {}
+
 func TestBreakerTries(t *testing.T) {
 	t.Parallel()
 	bubble.Scenes(t, map[string]func(t *testing.T){

@@ -68,6 +68,7 @@ type Client struct {
 // New takes ownership of the registry; [Client.Close] closes it.
 func New(made registry.Registry, o Options) *Client {
 	b := newBreaker()
+	_, b.apart = made.(registry.PodCaller)
 	l := newLimit(o.MaxInFlight, b.lets)
 	b.queue = l.queue
 	c := connect(made, o, l, b)
@@ -233,6 +234,9 @@ func (c *Client) ask(ctx context.Context, asked *call) error {
 		}
 	}
 }
+
+// CallsPods reports whether it has no server: see [registry.PodCaller].
+func (c *Client) CallsPods() bool { return c != nil && c.breaker.apart }
 
 // Lists reports whether [Client.List] works.
 func (c *Client) Lists() bool { return c != nil && c.lister != nil }

@@ -38,7 +38,7 @@ func (v *visit) mustFind(c plan.Row) bool {
 
 // lookElsewhere looks for a missing entry at the pod's other addresses, for example its IPv6 address, and steers it there from then on.
 func (v *visit) lookElsewhere(ctx context.Context, c plan.Row, missing waiting.Blocker) waiting.Blocker {
-	rehearsed, addresses := missing.Reason == reason.DryRun, lifecycle.AddressesOf(v.pod(), c.Instance.Port)
+	rehearsed, addresses := missing.Reason == reason.DryRun, v.entries().AddressesOf(c.Key())
 	if rehearsed && !v.entries().Unseen(c.Key()) {
 		return missing
 	}
