@@ -27,6 +27,7 @@ const (
 	serfAlive = 1
 	// The others notice within lostWithin that a server is lost.
 	lostWithin, lostEvery, callTimeout = time.Minute, time.Second, 5 * time.Second
+	appliedEvery                       = 20 * time.Millisecond
 )
 
 var _ registries.Forwarder = (*Member)(nil)
@@ -118,10 +119,26 @@ func (m *Member) ready(ctx context.Context) error {
 	}
 	for _, s := range raft.Servers {
 		if s.Address == m.peer() && s.Voter {
-			return nil
+			return m.caughtUp(ctx)
 		}
 	}
 	return errors.New("the server does not vote yet")
+}
+
+// caughtUp returns nil once the server itself has a change that was made just now, and so all that was acknowledged before.
+func (m *Member) caughtUp(ctx context.Context) error {
+	change := time.Now().Format(time.RFC3339Nano)
+	path := "/v1/kv/ready/" + m.name()
+	if _, err := m.api.Do(ctx, http.MethodPut, path, []byte(change)); err != nil {
+		return fmt.Errorf("changing something through %s: %w", m.name(), err)
+	}
+	return wait.Until(ctx, callTimeout, appliedEvery, func(ctx context.Context) error {
+		has, err := m.api.Do(ctx, http.MethodGet, path+"?raw&stale", nil)
+		if err == nil && string(has) != change {
+			err = fmt.Errorf("%s has what was so at %s", m.name(), has)
+		}
+		return err
+	})
 }
 
 func (m *Member) get(ctx context.Context, path string, answer any) error {
