@@ -76,7 +76,7 @@ func (c call) register(ctx context.Context) error {
 	case got.Status != statusUp:
 		return c.keeps(got.Status)
 	}
-	return nil
+	return c.copy(ctx, got)
 }
 
 // keeps is the error of a change after which the entry still has the status.
@@ -84,15 +84,22 @@ func (c call) keeps(status string) error {
 	return fmt.Errorf("%s acknowledged it, and the entry has status %s", c.server, status)
 }
 
-// failOver puts what is there out of service, and what is not there back without showing it to anybody.
+// failOver puts what is there out of service, and what is not there back without showing it to anybody. That takes no override: the peers
+// replicate one without its time, and would carry it out after it was removed.
 func (c call) failOver(ctx context.Context) error {
 	c, got, err := c.locate(ctx)
 	switch {
 	case err != nil:
 		return err
 	case got == nil:
-		return c.apply(ctx, c.post(statusStarting, ""), c.takeOut)
-	case !c.in.OwnsMeta(got.Metadata), got.Status == statusOutOfService:
+		got, err = c.readAfter(ctx, c.post(statusStarting, ""))
+		switch {
+		case err != nil:
+			return err
+		case got.Status != statusUp:
+			return c.copy(ctx, got)
+		}
+	case !c.in.OwnsMeta(got.Metadata), got.Status == statusOutOfService, got.Status == statusStarting:
 		return nil
 	}
 	return c.takeOut(ctx)
@@ -124,7 +131,7 @@ func (c call) deregister(ctx context.Context) error {
 	if err != nil && !driverkit.HasStatus(err, http.StatusNotFound) { // else it went by itself
 		return err
 	}
-	c.repeat(ctx, http.MethodDelete, c.path, nil) // else an override stays at a peer, and keeps out what is registered there next
+	c.repeat(ctx, http.MethodDelete, c.path, nil, nil) // else an override stays at a peer, and keeps out what is registered there next
 	return nil
 }
 
@@ -244,15 +251,32 @@ func (c call) get(ctx context.Context) (*instanceInfo, error) {
 // post registers the instance with a status. Without a lastDirtyTimestamp the server takes its own time.
 func (c call) post(status string, lastDirty json.Number) change {
 	return func(ctx context.Context) error {
-		info := infoOf(c.in, c.opts, status)
-		info.LastDirtyTimestamp = lastDirty
-		body, err := json.Marshal(envelope{Instance: &info})
-		if err != nil {
-			return fmt.Errorf("encoding the instance: %w", err)
+		body, err := c.body(status, lastDirty)
+		if err == nil {
+			_, err = c.send(ctx, http.MethodPost, c.app, body)
 		}
-		_, err = c.send(ctx, http.MethodPost, c.app, body)
 		return elsewhere(err)
 	}
+}
+
+func (c call) body(status string, lastDirty json.Number) ([]byte, error) {
+	info := infoOf(c.in, c.opts, status)
+	info.LastDirtyTimestamp = lastDirty
+	body, err := json.Marshal(envelope{Instance: &info})
+	if err != nil {
+		return nil, fmt.Errorf("encoding the instance: %w", err)
+	}
+	return body, nil
+}
+
+// copy gives the other peers the entry that this one has taken: it keeps it in memory, and is not to be the only one that knows of it.
+// The time is this peer's, so one that has a later entry keeps that.
+func (c call) copy(ctx context.Context, got *instanceInfo) error {
+	body, err := c.body(got.Status, got.LastDirtyTimestamp)
+	if err == nil {
+		c.repeat(ctx, http.MethodPost, c.app, nil, body)
+	}
+	return err
 }
 
 // override sets the status that wins over the registered one.
@@ -270,18 +294,18 @@ func (c call) setStatus(ctx context.Context, method, status string) error {
 	if _, err := c.send(ctx, method, c.path+"/status?value="+status, nil); err != nil {
 		return gone(err)
 	}
-	c.repeat(ctx, method, c.path+"/status", url.Values{"value": {status}})
+	c.repeat(ctx, method, c.path+"/status", url.Values{"value": {status}}, nil)
 	return nil
 }
 
 // repeat makes a request that this peer has taken at the others that can be reached. Their answers don't count: the peers replicate
-// it, too, but for 30 seconds only.
-func (c call) repeat(ctx context.Context, method, path string, query url.Values) {
+// it, too, but a moment later, and for 30 seconds only.
+func (c call) repeat(ctx context.Context, method, path string, query url.Values, body []byte) {
 	// About a tenth of the time for all of them, see [driverkit.Policy]: one that hangs must not use up what is needed to read back.
 	part, cancel := driverkit.Share(ctx, 5)
 	defer cancel()
 	_ = c.client.Try(part, driverkit.Policy{After: c.server}, func(ctx context.Context, other driverkit.Server) error {
-		_, _ = other.Do(ctx, driverkit.Request{Method: method, Path: path, Query: query, Header: c.replicated})
+		_, _ = other.Do(ctx, driverkit.Request{Method: method, Path: path, Query: query, Header: c.replicated, Body: body})
 		return errNothing
 	})
 }

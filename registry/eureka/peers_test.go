@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -196,13 +197,16 @@ func TestEveryPeerGetsAChange(t *testing.T) {
 	overridden := strings.Replace(entryOf(app, "OUT_OF_SERVICE"), `"status"`, `"overriddenStatus":"OUT_OF_SERVICE","status"`, 1)
 	const (
 		given    = "the other one would give it to its clients for as long as it is renewed"
+		lost     = "the first one has it in its memory only, and may die before it has replicated it"
 		kept     = "the other one would keep it from its clients for as long as it is renewed"
 		override = "an override that stays keeps out what is registered there next"
 	)
 	takesOut, putsBack := []string{"PUT " + ownPath + "/status?value=OUT_OF_SERVICE"}, []string{"DELETE " + ownPath + "/status?value=UP"}
+	copied := "POST " + appPath
 	expect.Each(t, map[string]peersCase{
 		"FailOver":                {given, entryOf(in, "UP"), (*eureka.Registry).FailOver, takesOut},
-		"Register":                {kept, entryOf(in, "OUT_OF_SERVICE"), (*eureka.Registry).Register, putsBack},
+		"Register":                {lost, entryOf(in, "UP"), (*eureka.Registry).Register, []string{copied}},
+		"Register of what is out": {kept, entryOf(in, "OUT_OF_SERVICE"), (*eureka.Registry).Register, append(putsBack, copied)},
 		"FailOver of the app's":   {given, entryOf(app, "UP"), steered(registry.AppRegistry.FailOver), takesOut},
 		"Register of the app's":   {kept, overridden, steered(registry.AppRegistry.Register), putsBack},
 		"Deregister":              {override, entryOf(in, "UP"), (*eureka.Registry).Deregister, []string{"DELETE " + ownPath}},
@@ -222,6 +226,32 @@ func TestEveryPeerGetsAChange(t *testing.T) {
 		}
 		expect.Equal(t, tc.want, second.requests(), "requests at the other peer: %s", tc.reason)
 	})
+}
+
+// TestALostEntryTakesNoOverride: a peer that gets one late, after it was removed, keeps the pod from its clients for as long as it is renewed.
+func TestALostEntryTakesNoOverride(t *testing.T) {
+	t.Parallel()
+	in := web(1)
+	var posted atomic.Bool
+	first := newFake(t, func(r *http.Request) (int, string) {
+		switch {
+		case r.Method == http.MethodPost:
+			posted.Store(true)
+		case posted.Load() && r.Method == http.MethodGet:
+			return http.StatusOK, `{"instance":` + entryOf(in, "STARTING") + `}`
+		}
+		return nothing(r)
+	})
+	second := newFake(t, nothing)
+	d := open(t, registry.Config{Endpoint: first.URL + "," + second.URL})
+	expect.NoError(t, d.FailOver(t.Context(), in))
+	expect.NoError(t, d.FailOver(t.Context(), in))
+	renew, post := "PUT "+ownPath, "POST "+appPath
+	expect.Equal(t, []string{renew, post}, changes(first), "changes at the first peer")
+	expect.Equal(t, []string{renew, post}, changes(second), "changes at the other peer")
+	if sent := second.bodies[len(second.bodies)-1]; !strings.Contains(sent, `"status":"STARTING"`) || !strings.Contains(sent, "1700000000000") {
+		t.Errorf("the other peer was sent %s, want the status and the time that the first one has", sent)
+	}
 }
 
 // TestAPeerThatIsAwayCostsNoAcknowledgement has one of three peers that does not take a status.

@@ -78,7 +78,7 @@ func TestALostEntryIsFailedOverUnseen(t *testing.T) {
 	expect.Each(t, map[string]row{
 		"nothing there":              {"the server was restarted, or has evicted it", func(*scene) {}},
 		"override UP of one before":  {"a left-over must not put it in service", func(w *scene) { w.leaveOverride("UP") }},
-		"override out of one before": {"then nothing has to be overridden", func(w *scene) { w.leaveOverride("OUT_OF_SERVICE") }},
+		"override out of one before": {"nothing is overridden", func(w *scene) { w.leaveOverride("OUT_OF_SERVICE") }},
 	}, func(t *testing.T, tc row) {
 		in := web(t, 1)
 		w := &scene{T: t, server: server, in: in}
@@ -86,12 +86,12 @@ func TestALostEntryIsFailedOverUnseen(t *testing.T) {
 		seen := &seen{scene: w}
 		d := open(t, after(t, configOf(t, server), func(*http.Request) { seen.look() }))
 		expect.NoError(t, d.FailOver(t.Context(), in))
-		w.expect("OUT_OF_SERVICE", tc.reason)
+		w.expect("STARTING", tc.reason)
 		if got := seen.statuses(); len(got) < 3 || strings.Contains(strings.Join(got, " "), "UP") {
 			t.Errorf("after each request the status was %q, want never UP\nreason: %s", got, tc.reason)
 		}
 		expect.NoError(t, errors.Join(d.Heartbeat(t.Context(), in), d.FailOver(t.Context(), in)))
-		w.expect("OUT_OF_SERVICE", tc.reason)
+		w.expect("STARTING", tc.reason)
 		expect.NoError(t, d.Register(t.Context(), in))
 		w.expect("UP", "it must come back, whatever was there")
 	})
