@@ -44,7 +44,7 @@ type clusterKind struct {
 	start   func(context.Context) (registries.Cluster, error)
 	// timeout is that of the managers' calls, where it is not the usual one.
 	timeout time.Duration
-	// peers: there is no majority, so of servers that are cut off from each other none counts as one of it.
+	// peers: there is no majority. While anything happens to one of the servers, none counts as one of it: each takes changes.
 	peers bool
 	// lag is how far a server of the majority may be behind what the registry has acknowledged.
 	lag time.Duration
@@ -61,10 +61,10 @@ func clusterKinds() map[string]clusterKind {
 	return map[string]clusterKind{
 		"consul": {section: "driver: consul", start: consul.StartCluster, lag: time.Second, syncs: true, opens: consuldriver.New},
 		"etcd":   {section: "driver: etcd", start: etcd.StartCluster, lag: time.Second, syncs: true, fences: true, opens: etcddriver.New},
-		// Its servers and clients keep an answer for a second here, not for half a minute.
+		// Its servers and clients keep an answer for a second here, not for half a minute. A lease outlasts the time without a manager.
 		"eureka": {
-			section: "driver: eureka, readerLag: 2s, options: {listStalenessInSecs: 2}", start: eureka.StartCluster, peers: true,
-			lag: 3 * time.Second,
+			section: "driver: eureka, readerLag: 2s, options: {listStalenessInSecs: 2, durationInSecs: 300}", start: eureka.StartCluster,
+			peers: true, lag: 3 * time.Second,
 		},
 		"zookeeper": {
 			section: "driver: zookeeper", start: zookeeper.StartCluster, lag: time.Second, syncs: true, fences: true,
@@ -83,8 +83,9 @@ type servers struct {
 	endpoints []string
 	// say tells what happens to which server.
 	say func(format string, args ...any)
-	// alone: each manager knows one server, and not all of them.
+	// alone: each manager knows one server, and not all of them. Otherwise first is the one that it tries first.
 	alone bool
+	first int
 	// others writes entries that are not Rollcall's, and isForeign tells them.
 	others    registry.Registry
 	isForeign func(checker.Place) bool
@@ -93,13 +94,17 @@ type servers struct {
 	// apart are the servers that something keeps from the majority, and back is when that ended last.
 	apart []bool
 	back  []time.Time
-	// readings are those since they were judged last, and latest the last of each server and service.
-	readings []checker.Reading
+	// readings are those since they were judged last, by whether the leader gave them, and latest the last of each source.
+	readings map[bool][]checker.Reading
 	latest   map[source]answer
-	// judged is how many readings were, and stale and staleApart are the worst so far.
-	judged            int
-	stale, staleApart checker.Stale
+	// judged is how many readings were.
+	judged int
+	worst  worst
 }
+
+// worst is how long after its release a pod was given at the worst: by a server of the majority, by one apart, and by the leader that
+// one apart took for it.
+type worst struct{ majority, apart, forwarded checker.Stale }
 
 // wires are what the servers send each other over.
 type wires interface {
@@ -111,6 +116,8 @@ type wires interface {
 type source struct {
 	server  int
 	service string
+	// leads: the client wants the leader's answer.
+	leads bool
 }
 
 // answer is what it was given last, or why it was given nothing.
@@ -134,7 +141,8 @@ func newServers(ctx context.Context, of clusterKind, c registries.Cluster, betwe
 	n := len(c.Members())
 	s := &servers{
 		clusterKind: of, cluster: c, wires: between, apart: make([]bool, n), back: make([]time.Time, n), latest: map[source]answer{},
-		say: func(string, ...any) {}, isForeign: func(checker.Place) bool { return false },
+		readings: map[bool][]checker.Reading{},
+		say:      func(string, ...any) {}, isForeign: func(checker.Place) bool { return false },
 	}
 	for _, member := range c.Members() {
 		endpoint := member.Address()
@@ -204,7 +212,7 @@ func (s *servers) workloads() []*workload {
 
 // section has the servers as one registry.
 func (s *servers) section(manager, _ string) string {
-	known := s.endpoints
+	known := slices.Concat(s.endpoints[s.first:], s.endpoints[:s.first])
 	if s.alone {
 		i := int(manager[len(manager)-1]) % len(known)
 		known = known[i : i+1]
@@ -215,24 +223,29 @@ func (s *servers) section(manager, _ string) string {
 
 func (s *servers) plays(*corev1.Pod, bool) {}
 
-// begin has a client of each server ask for each service, until ctx ends. With an odd seed each manager knows one server alone. Servers
-// that may lag need a drain that is longer, or nothing of it could be judged.
+// begin has a client of each server ask for each service, until ctx ends. With an odd seed each manager knows one server alone; with
+// others the seed chooses the server that the managers try first. Servers that may lag need a drain that is longer, or nothing of it could
+// be judged.
 func (s *servers) begin(ctx context.Context, g *game) error {
 	g.journal.CallsUnseen, g.journal.Drain, s.isForeign = true, s.lag+drainTime, g.journal.IsForeign
 	s.alone, s.say = g.plan.seed%2 == 1, g.out.printf
+	s.first = int(g.plan.seed / 2 % uint64(len(s.endpoints))) //nolint:gosec // it is one of a few
 	for server, member := range s.cluster.Members() {
 		for _, service := range g.services() {
-			go s.follow(ctx, source{server, service}, member)
+			go s.follow(ctx, source{server: server, service: service}, member.Read)
+			if m, forwards := member.(registries.Forwarder); forwards {
+				go s.follow(ctx, source{server, service, true}, m.ReadLeader)
+			}
 		}
 	}
 	return nil
 }
 
-func (s *servers) follow(ctx context.Context, from source, member registries.Member) {
+func (s *servers) follow(ctx context.Context, from source, ask func(ctx context.Context, service string) ([]string, error)) {
 	for ; ctx.Err() == nil; wait.Pause(ctx, readEvery) {
 		asked := time.Now()
 		within, cancel := context.WithTimeout(ctx, answerWithin)
-		given, err := member.Read(within, from.service)
+		given, err := ask(within, from.service)
 		cancel()
 		slices.Sort(given)
 		s.take(from, answer{checker.Reading{
@@ -251,12 +264,15 @@ func (s *servers) take(from source, now answer) {
 	s.latest[from] = now
 	if now.err == nil {
 		now.Apart = s.apart[from.server] || s.back[from.server].Add(s.lag).After(now.Asked)
-		s.readings = append(s.readings, now.Reading)
+		s.readings[from.leads] = append(s.readings[from.leads], now.Reading)
 	}
 }
 
 // without does something to servers, which count as apart from the majority until it is over and all servers serve again.
 func (s *servers) without(ctx context.Context, apart []int, do func() error) (done bool, err error) {
+	if s.peers {
+		apart = s.all()
+	}
 	s.mu.Lock()
 	for _, server := range apart {
 		s.apart[server] = true
@@ -277,16 +293,19 @@ func (s *servers) without(ctx context.Context, apart []int, do func() error) (do
 // judge holds what clients were given since the last time against the pods.
 func (s *servers) judge(j *checker.Journal) {
 	s.mu.Lock()
-	readings := s.readings
-	s.readings, s.judged = nil, s.judged+len(s.readings)
+	all := s.readings
+	s.readings = map[bool][]checker.Reading{}
 	s.mu.Unlock()
-	slices.SortStableFunc(readings, func(a, b checker.Reading) int { return a.Asked.Compare(b.Asked) })
-	stale, apart := j.JudgeReadings(readings, s.lag)
-	if stale.For > s.stale.For {
-		s.stale = stale
-	}
-	if apart.For > s.staleApart.For {
-		s.staleApart = apart
+	for leads, readings := range all {
+		s.judged += len(readings)
+		slices.SortStableFunc(readings, func(a, b checker.Reading) int { return a.Asked.Compare(b.Asked) })
+		majority, apart := j.JudgeReadings(readings, s.lag)
+		s.worst.majority = checker.Worse(s.worst.majority, majority)
+		if leads {
+			s.worst.forwarded = checker.Worse(s.worst.forwarded, apart)
+		} else {
+			s.worst.apart = checker.Worse(s.worst.apart, apart)
+		}
 	}
 }
 
@@ -294,7 +313,7 @@ func (s *servers) judge(j *checker.Journal) {
 func (s *servers) grievances(_ context.Context, live map[string]checker.Pod) (all []grievance) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	entries := make([][]registry.Entry, len(s.apart))
+	entries := map[source][]registry.Entry{}
 	for from, last := range s.latest {
 		ours := slices.DeleteFunc(slices.Clone(last.Given), func(endpoint string) bool {
 			return s.isForeign(checker.Place{Service: from.service, Endpoint: endpoint})
@@ -303,14 +322,15 @@ func (s *servers) grievances(_ context.Context, live map[string]checker.Pod) (al
 			all = append(all, grievance{kind: stuck, within: settleWithin, text: fmt.Sprintf("a client of server %d can't be served: %v",
 				from.server, last.err)})
 		}
-		entries[from.server] = append(entries[from.server], entriesOf(live, from.service, ours)...)
+		reader := source{server: from.server, leads: from.leads}
+		entries[reader] = append(entries[reader], entriesOf(live, from.service, ours)...)
 	}
-	for server, those := range entries {
+	for reader, those := range entries {
 		for _, one := range compare(live, map[string][]registry.Entry{defaultRegistry: those}) {
 			if one.kind != stuck {
-				one.text = fmt.Sprintf("at server %d: %s", server, one.text)
+				one.text = fmt.Sprintf("at server %d: %s", reader.server, one.text)
 			}
-			if one.kind != stuck || server == 0 { // a pod that is on its way is so for all
+			if one.kind != stuck || reader == (source{}) { // a pod that is on its way is so for all
 				all = append(all, one)
 			}
 		}
@@ -356,14 +376,16 @@ func (s *servers) hits() map[network.Fault]int {
 
 // sum says what was done to the servers, and the worst that came of it.
 func (s *servers) sum(done *tally) string {
-	worst := func(w checker.Stale) string {
-		if w.For == 0 {
-			return "never"
-		}
-		return "for " + w.For.Round(time.Millisecond).String()
+	return fmt.Sprintf(", %d kills of servers, %d cuts, given after its release: %s", s.kills(done),
+		done.of(cutServer, cutAll, cutUsed, freezeUsed), s.worst)
+}
+
+func (w worst) String() string {
+	text := w.majority.String() + ", by a server apart " + w.apart.String()
+	if w.forwarded.For > 0 {
+		text += ", by what one apart took for the leader " + w.forwarded.String()
 	}
-	return fmt.Sprintf(", %d kills of servers, %d cuts, given after its release: %s, by a server apart %s",
-		s.kills(done), done.of(cutServer, cutAll, cutUsed, freezeUsed), worst(s.stale), worst(s.staleApart))
+	return text
 }
 
 // kills counts each server of a round.

@@ -94,6 +94,10 @@ func (m fakeMember) Read(context.Context, string) ([]string, error) {
 	return slices.Clone(m.f.given), nil
 }
 
+func (m fakeMember) ReadLeader(ctx context.Context, service string) ([]string, error) {
+	return m.Read(ctx, service)
+}
+
 // TestFaultsOfACluster: what each does to which server, and who is apart from the majority meanwhile.
 func TestFaultsOfACluster(t *testing.T) {
 	t.Parallel()
@@ -130,6 +134,16 @@ func TestFaultsOfACluster(t *testing.T) {
 	})
 }
 
+// TestPeersAreApartTogether: each takes changes, and tells the others when it can.
+func TestPeersAreApartTogether(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	f.s.peers = true
+	_, err := f.s.strike(t.Context(), action{kind: wipeServer, dice: 2})
+	expect.NoError(t, err)
+	expect.Equal(t, []string{"wipe 2 apart 0,1,2", "whole apart 0,1,2"}, f.log, "what happened")
+}
+
 // TestApart: what a client was given by a server that may not have known of the majority.
 func TestApart(t *testing.T) {
 	t.Parallel()
@@ -151,12 +165,12 @@ func TestApart(t *testing.T) {
 	}, func(t *testing.T, tc row) {
 		f := newFake(t)
 		f.s.apart[2], f.s.back[2] = tc.apart, tc.back
-		f.s.take(source{2, "web"}, answer{Reading: checker.Reading{Server: 2, Asked: tc.asked, Answered: tc.asked}})
-		if got := f.s.readings[0].Apart; got != tc.want {
+		f.s.take(source{server: 2, service: "web"}, answer{Reading: checker.Reading{Server: 2, Asked: tc.asked, Answered: tc.asked}})
+		if got := f.s.readings[false][0].Apart; got != tc.want {
 			t.Errorf("apart is %t: %s", got, tc.reason)
 		}
-		f.s.take(source{2, "web"}, answer{err: errors.New("no leader")})
-		if len(f.s.readings) != 1 {
+		f.s.take(source{server: 2, service: "web"}, answer{err: errors.New("no leader")})
+		if len(f.s.readings[false]) != 1 {
 			t.Error("an error tells nothing of what there is")
 		}
 	})
@@ -184,9 +198,9 @@ func TestGrievancesOfACluster(t *testing.T) {
 	}, func(t *testing.T, tc row) {
 		f := newFake(t)
 		for server := range 3 {
-			f.s.take(source{server, "web"}, answer{Reading: checker.Reading{Given: []string{"10.0.0.1:8080"}}})
+			f.s.take(source{server: server, service: "web"}, answer{Reading: checker.Reading{Given: []string{"10.0.0.1:8080"}}})
 		}
-		f.s.take(source{1, "web"}, answer{checker.Reading{Given: tc.given}, tc.err})
+		f.s.take(source{server: 1, service: "web"}, answer{checker.Reading{Given: tc.given}, tc.err})
 		var got []string
 		for _, g := range f.s.grievances(t.Context(), live) {
 			got = append(got, string(g.kind)+" "+g.text)
@@ -198,26 +212,29 @@ func TestGrievancesOfACluster(t *testing.T) {
 	})
 }
 
-// TestReadersOfACluster ask every server for every service, and what they were given reaches the judge.
+// TestReadersOfACluster ask every server for every service, of its own and the leader's answer, and what they were given reaches the judge.
 func TestReadersOfACluster(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
 	f.given = []string{"b:1", "a:1"}
 	g := &game{journal: newJournal(), workloads: f.s.workloads(), plan: f.s.plan(1), world: &world{out: newOutput(io.Discard)}}
 	expect.NoError(t, f.s.begin(t.Context(), g))
-	all := 3 * len(g.services())
+	all := 2 * 3 * len(g.services())
 	expect.Becomes(t, "every client to be answered", func() bool {
 		f.s.mu.Lock()
 		defer f.s.mu.Unlock()
-		return len(f.s.latest) == all && !slices.ContainsFunc(f.s.readings, func(r checker.Reading) bool {
+		return len(f.s.latest) == all && !slices.ContainsFunc(slices.Concat(f.s.readings[false], f.s.readings[true]), func(r checker.Reading) bool {
 			return !slices.Equal(r.Given, []string{"a:1", "b:1"})
 		})
 	})
 	f.s.judge(g.journal)
 	broken := g.journal.Broken()
 	nobodys := func(v checker.Violation) bool { return strings.HasPrefix(v.Text, "I10: ") }
-	if want := 2 * len(g.services()); len(broken) != want || !slices.ContainsFunc(broken, nobodys) {
-		t.Errorf("got %v, want %d addresses of no pod that anybody knows", broken, want)
+	if want := 2 * 2 * len(g.services()); len(broken) != want || !slices.ContainsFunc(broken, nobodys) {
+		t.Errorf("got %v, want %d addresses of no pod that anybody knows, by both kinds of clients", broken, want)
+	}
+	if f.s.judged < all {
+		t.Errorf("%d answers were judged, want all %d", f.s.judged, all)
 	}
 	if one, other := f.s.section("m1", ""), f.s.section("m2", ""); one == other || strings.Count(one, "http://") != 1 {
 		t.Errorf("with an odd seed each manager knows one server: %s and %s", one, other)
@@ -243,7 +260,7 @@ func TestOthersInACluster(t *testing.T) {
 	entries, err := book.List(t.Context(), "other")
 	expect.NoError(t, err)
 	for _, e := range entries {
-		f.s.take(source{0, e.Service}, answer{Reading: checker.Reading{Given: []string{e.Endpoint(), "10.0.0.2:80"}}})
+		f.s.take(source{service: e.Service}, answer{Reading: checker.Reading{Given: []string{e.Endpoint(), "10.0.0.2:80"}}})
 	}
 	var texts []string
 	for _, one := range f.s.grievances(t.Context(), nil) {

@@ -147,11 +147,7 @@ func (s *servers) cutOff(ctx context.Context, a action, server int) (bool, error
 			ways = append(ways, [2]int{peer, server})
 		}
 	}
-	apart := []int{server}
-	if s.peers {
-		apart = s.all()
-	}
-	return s.without(ctx, apart, func() error { return s.cut(ctx, a, ways) })
+	return s.without(ctx, []int{server}, func() error { return s.cut(ctx, a, ways) })
 }
 
 // cutApart leaves no majority.

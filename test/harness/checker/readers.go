@@ -70,6 +70,13 @@ type Stale struct {
 	Place  Place
 }
 
+func (s Stale) String() string {
+	if s.For == 0 {
+		return "never"
+	}
+	return "for " + s.For.Round(time.Millisecond).String()
+}
+
 // worst returns how long after its event a reader, of a server of the majority or of one apart, was last given the pod.
 func (c claim) worst(readings []Reading, apart bool) (worst Stale) {
 	for _, r := range readings {
@@ -130,7 +137,7 @@ func (j *Journal) JudgeReadings(readings []Reading, lag time.Duration) (majority
 			if c.in {
 				continue
 			}
-			majority, apart = worse(majority, c.worst(those, false)), worse(apart, c.worst(those, true))
+			majority, apart = Worse(majority, c.worst(those, false)), Worse(apart, c.worst(those, true))
 		}
 	}
 	return majority, apart
@@ -165,7 +172,8 @@ func hadBy(owners []owner, by time.Time) bool {
 	return slices.ContainsFunc(owners, func(o owner) bool { return !o.at.Add(-watchLags).After(by) })
 }
 
-func worse(a, b Stale) Stale {
+// Worse is the longer of two.
+func Worse(a, b Stale) Stale {
 	if b.For > a.For {
 		return b
 	}

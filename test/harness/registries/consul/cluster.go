@@ -196,8 +196,11 @@ func (m *Member) forget(ctx context.Context, lost *Member) error {
 	return nil
 }
 
-// Read is what the server itself has, as ?stale and DNS give it. An agent has the nearest server answer.
+// Read is what the server itself has, as ?stale and DNS give it. An agent has nothing itself.
 func (m *Member) Read(ctx context.Context, service string) ([]string, error) {
+	if !m.isServer() {
+		return m.ReadLeader(ctx, service)
+	}
 	return m.given(ctx, service, "?stale")
 }
 

@@ -2,9 +2,13 @@ package eureka
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/rollcall-dev/rollcall/test/harness/cache"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
@@ -13,7 +17,11 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
 )
 
-const clusterPort = 8761
+const (
+	clusterPort = 8761
+	// What a peer has changed within lately, the other one may not have heard.
+	lately = 2 * time.Second
+)
 
 // Cluster is peers that replicate to one another. None leads.
 type Cluster struct {
@@ -79,3 +87,63 @@ func (m *Member) Read(ctx context.Context, service string) ([]string, error) {
 
 // Leader is none.
 func (c *Cluster) Leader(context.Context) int { return registries.NoLeader }
+
+// Whole asks all of them, and then whether the peers have told each other what happened while they could not: they try again by and by.
+func (c *Cluster) Whole(ctx context.Context) error {
+	if err := c.Group.Whole(ctx); err != nil {
+		return err
+	}
+	one, err := c.All[0].entries(ctx)
+	other, otherErr := c.All[1].entries(ctx)
+	if err := errors.Join(err, otherErr); err != nil {
+		return err
+	}
+	return errors.Join(lacks(one, other), lacks(other, one))
+}
+
+// entry is what a peer has of one, and whether that is older than what the other one may lack.
+type entry struct {
+	status string
+	old    bool
+}
+
+// lacks returns an error if a peer has not heard of what the other one has.
+func lacks(peer, other map[string]entry) error {
+	for id, e := range other {
+		if got, found := peer[id]; e.old && (!found || got.old && got.status != e.status) {
+			return fmt.Errorf("a peer has %s with status %q, and the other one with %q", id, got.status, e.status)
+		}
+	}
+	return nil
+}
+
+func (m *Member) entries(ctx context.Context) (map[string]entry, error) {
+	raw, err := m.settings.Do(ctx, http.MethodGet, "/apps", nil)
+	if err != nil {
+		return nil, err
+	}
+	var all struct {
+		Applications struct {
+			Application []struct {
+				Instance []struct {
+					InstanceID, Status   string
+					LastUpdatedTimestamp json.Number
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return nil, fmt.Errorf("reading what %s has: %w", m.Name(), err)
+	}
+	entries := map[string]entry{}
+	for _, app := range all.Applications.Application {
+		for _, i := range app.Instance {
+			updated, err := i.LastUpdatedTimestamp.Int64()
+			if err != nil {
+				return nil, fmt.Errorf("reading when %s changed %s: %w", m.Name(), i.InstanceID, err)
+			}
+			entries[i.InstanceID] = entry{i.Status, time.Since(time.UnixMilli(updated)) > lately}
+		}
+	}
+	return entries, nil
+}
