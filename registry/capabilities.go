@@ -69,6 +69,12 @@ type LaggingReaders interface {
 	ReaderLag() time.Duration
 }
 
+// Weigher is for a registry whose clients share requests out by [Instance.Weight]. Warm-up needs it.
+type Weigher interface {
+	// Weighs reports whether they do, as the registry is configured. It is always the same.
+	Weighs() bool
+}
+
 // Heartbeater is for a registry that forgets an entry unless it is renewed.
 type Heartbeater interface {
 	// HeartbeatInterval is how often each entry must be renewed. It is always the same; zero means that nothing needs

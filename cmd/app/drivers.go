@@ -21,6 +21,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
+	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -75,6 +76,8 @@ type opened struct {
 	// section's MaxInFlight may be out of date: the client has what is in force.
 	section config.Registry
 	client  *registryclient.Client
+	// weightless: its clients do not heed weights.
+	weightless bool
 	// files is of the files that the section names, as they were when it was opened.
 	files fingerprint
 }
@@ -110,7 +113,7 @@ func (d *drivers) open(ctx context.Context, c *config.Config) (*registries, erro
 			next.rotated = append(next.rotated, name)
 		}
 	}
-	problems = append(problems, next.wrongWriters()...)
+	problems = slices.Concat(problems, next.wrongWriters(), next.weightless())
 	return next, errors.Join(problems...)
 }
 
@@ -130,6 +133,21 @@ func (r *registries) wrongWriters() []error {
 			problems = append(problems, field.Invalid(path, "Rollcall", fmt.Sprintf(
 				"driver %s writes no entries of its own: set registeredBy: App", o.section.Driver)))
 		}
+	}
+	return problems
+}
+
+// weightless refuses warm-up of all pods if Rollcall registers pods where nothing can grow.
+func (r *registries) weightless() []error {
+	var problems []error
+	for _, name := range r.config.RegistryNames() {
+		o := r.byName[name]
+		if o == nil || r.config.Service.WarmUp == 0 || r.config.Registries[name].RegisteredByApp || !o.weightless {
+			continue
+		}
+		problems = append(problems, field.Invalid(field.NewPath("warmUp"), r.config.Service.WarmUp.String(), fmt.Sprintf(
+			"%s has no weights (driver %s, or its format): remove warmUp, and set annotation %s on the workloads whose pods are only in "+
+				"registries with weights", r.config.RegistryPath(name), o.section.Driver, service.AnnotationWarmUp)))
 	}
 	return problems
 }
@@ -186,7 +204,8 @@ func (d *drivers) openOne(ctx context.Context, c *config.Config, name string) (*
 	if err != nil {
 		return nil, err
 	}
-	o := &opened{section: section, client: registryclient.New(made, registryclient.Options{
+	weigher, can := made.(registry.Weigher)
+	o := &opened{section: section, weightless: !can || !weigher.Weighs(), client: registryclient.New(made, registryclient.Options{
 		Name: name, Driver: section.Driver, Timeout: section.Timeout, MaxInFlight: section.MaxInFlight,
 		Fence: d.fence, DryRun: d.dryRun.change(name), Metrics: d.metrics, Logger: d.logger,
 		Trace: audited(d.audit, name, d.traces.calls(name, cfg.Endpoint)),

@@ -185,6 +185,41 @@ func register(ctx context.Context, o *opened) error {
 	return o.client.Change(ctx, registryclient.Caller{}, registry.Change{State: registry.InService})
 }
 
+func TestWarmUpOnlyWhereThereAreWeights(t *testing.T) {
+	t.Parallel()
+	const warmUp = "warmUp: 2m\nservice: {metadata: {weight: \"100\"}}\n"
+	d := newDrivers(t, newFake)
+	d.constructors["one"] = always(weighing(true))
+	one := strings.Replace(several, "old, driver: fake", "old, driver: one", 1)
+	next, err := d.open(t.Context(), configured(t, one+warmUp))
+	if want := `warmUp: Invalid value: "2m0s": registries[new] has no weights (driver fake, or its format): remove warmUp, and set annotation ` +
+		`rollcall.dev/warm-up on the workloads`; err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "[old]") {
+		t.Errorf("got error %v, want one with %q", err, want)
+	}
+	must(t, next.closeBut(nil))
+	d.constructors["fake"] = always(weighing(false)) // a format without
+	next, err = d.open(t.Context(), configured(t, one+warmUp))
+	if err == nil {
+		t.Error("a format without weights is not refused")
+	}
+	must(t, next.closeBut(nil))
+	next, err = d.open(t.Context(), configured(t, one))
+	must(t, err)
+	if got := settings(next).Weightless; got["old"] || !got["new"] {
+		t.Errorf("%v are without weights", got)
+	}
+	must(t, next.closeBut(nil))
+	d.constructors["fake"] = always(weighing(true))
+	expectOpened(t, d, configured(t, one+warmUp))
+}
+
+type weighing bool
+
+func (weighing) Register(context.Context, registry.Instance) error   { return nil }
+func (weighing) FailOver(context.Context, registry.Instance) error   { return nil }
+func (weighing) Deregister(context.Context, registry.Instance) error { return nil }
+func (w weighing) Weighs() bool                                      { return bool(w) }
+
 func TestAppsRegisterThemselvesOnlyWhereTheyCanBeSteered(t *testing.T) {
 	t.Parallel()
 	byApp := func(name string) string {

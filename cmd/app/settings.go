@@ -19,6 +19,7 @@ func settings(all *registries) observe.Settings {
 		Cluster:           c.Cluster,
 		Registries:        make(registryclient.Registries, len(all.byName)),
 		RegisteredByApp:   c.RegisteredByApp(),
+		Weightless:        map[string]bool{},
 		ReaderLag:         map[string]time.Duration{},
 		DefaultRegistries: c.DefaultRegistries,
 		Drain:             c.Drain,
@@ -30,7 +31,7 @@ func settings(all *registries) observe.Settings {
 		ProceedAfter: c.ProceedAfter,
 	}
 	for name, o := range all.byName {
-		s.Registries[name] = o.client
+		s.Registries[name], s.Weightless[name] = o.client, o.weightless
 		if s.ReaderLag[name] = o.client.ReaderLag(); c.Registries[name].ReaderLag != nil {
 			s.ReaderLag[name] = *c.Registries[name].ReaderLag
 		}

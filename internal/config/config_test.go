@@ -199,6 +199,8 @@ service:
   networks: []
   tags: []
 drain: 15s
+warmUp:
+  countsAs: Start
 panicThreshold: 50%
 resync:
   interval: 1m0s
@@ -345,6 +347,10 @@ func TestParseRefuses(t *testing.T) {
 		"options of text":      {"the driver decodes an object", with("driver: memory", "driver: memory\n  options: x"), []string{"registry.options", "an object"}},
 		"drain below zero":     {"no time runs backwards", with("", "drain: -1s"), []string{"drain", `"-1s"`, `"0s" or more`}},
 		"a lag below zero":     {"no time runs backwards", with("driver: memory", "driver: memory\n  readerLag: -1s"), []string{"registry.readerLag", `"0s" or more`}},
+		"warm-up of nothing":   {"an instance without a weight has no part of one", with("", "warmUp: 2m"), []string{"warmUp", "service.metadata.weight", `"100"`}},
+		"warm-up below zero":   {"no time runs backwards", with("", "warmUp: -1s"), []string{"warmUp.duration", `"-1s"`}},
+		"warm-up as a number":  {"the form is shown", with("", "warmUp: 15"), []string{"warmUp", "a number", "an object with the fields duration, countsAs"}},
+		"warm-up that counts":  {"the words are listed", with("", "warmUp: {duration: 2m, countsAs: Middle}"), []string{"warmUp.countsAs", `"Start", "End"`}},
 		"drain as a number":    {"seconds or minutes?", with("", "drain: 15"), []string{"drain", "15", `such as "15s"`}},
 		"drain as a list":      {"the form is shown", with("", "drain: [15s]"), []string{"drain", `such as "15s"`}},
 		"owned has a blank":    {"an empty key is no key", with("[example.com/*]", `[""]`), []string{"hooks.owned[0]", "example.com/registered"}},
@@ -600,4 +606,40 @@ func TestCheckReload(t *testing.T) {
 		name := reflect.TypeFor[Features]().Field(i).Name
 		expect.Error(t, "it was made at the start", CheckReload(before, &next), strings.ToLower(name[:1])+name[1:]+": Invalid value: can't change")
 	}
+}
+
+func TestWarmUp(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		reason, text string
+		want         time.Duration
+		atEnd        bool
+	}
+	expect.Each(t, map[string]row{
+		"nothing":    {"it is off by default", "", 0, false},
+		"off":        {"no weight is needed", "warmUp: 0s", 0, false},
+		"short":      {"most need no more", "warmUp: 2m", 2 * time.Minute, false},
+		"an object":  {"as it is shown when all defaults are", "warmUp: {duration: 2m}", 2 * time.Minute, false},
+		"at the end": {"OpenKruise can wait", "warmUp: {duration: 90s, countsAs: End}", 90 * time.Second, true},
+	}, func(t *testing.T, tc row) {
+		text := "cluster: prod-1\nregistry: {driver: memory}\n" + tc.text + "\n"
+		if tc.want > 0 {
+			text += "service: {metadata: {weight: \"100\"}}\n"
+		}
+		c, err := Parse([]byte(text), Limits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Service.WarmUp != tc.want || c.Service.CountsAtEnd != tc.atEnd {
+			t.Errorf("got %s, at its end %t\nreason: %s", c.Service.WarmUp, c.Service.CountsAtEnd, tc.reason)
+		}
+		effective, err := c.Effective()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := Parse(effective, Limits{})
+		if err != nil || again.Service.WarmUp != tc.want || again.Service.CountsAtEnd != tc.atEnd {
+			t.Errorf("what is in force is not the same again: %v\n%s", err, effective)
+		}
+	})
 }

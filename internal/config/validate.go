@@ -15,6 +15,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
+	"github.com/rollcall-dev/rollcall/registry"
 )
 
 // APIVersion and Kind are those of a file that says nothing else. A later version of Rollcall can read it by them.
@@ -35,6 +36,7 @@ func (c *Config) read(o *object, limits Limits) {
 	})
 	o.object("service", func(o *object) { c.Service = o.service() })
 	c.Drain = o.duration("drain", DefaultDrain, 0)
+	c.Service.WarmUp, c.Service.CountsAtEnd = o.warmUp("warmUp", c.Service.Metadata)
 	c.PanicThreshold = o.percent("panicThreshold", 50)
 	o.object("resync", func(o *object) {
 		c.Resync = Resync{Interval: o.duration("interval", time.Minute, time.Second), MaxRemovals: o.maxRemovals("maxRemovals", "20%")}
@@ -45,6 +47,22 @@ func (c *Config) read(o *object, limits Limits) {
 		}
 	})
 	c.Features = o.features()
+}
+
+// warmUp reads a duration, or an object with one. The metadata must have a weight then.
+func (o *object) warmUp(name string, metadata map[string]service.ValueTemplate) (warmUp time.Duration, countsAtEnd bool) {
+	if duration, short := o.any(name).(string); short {
+		o.fields[name] = map[string]any{"duration": duration}
+	}
+	o.object(name, func(o *object) {
+		warmUp = o.duration("duration", 0, 0)
+		countsAtEnd = o.oneOf("countsAs", "Start", "End") == "End"
+	})
+	if _, has := metadata[registry.MetaWeight]; warmUp > 0 && !has {
+		o.invalid(name, warmUp.String(), `there is no weight to grow to: set service.metadata.weight, such as "100", and the same weight `+
+			"for all other instances of the services: docs/warm-up.md")
+	}
+	return warmUp, countsAtEnd
 }
 
 func (o *object) cluster(name string) string {

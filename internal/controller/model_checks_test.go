@@ -101,6 +101,9 @@ func (m *model) checkAssert(p *modelPod, h lifecycle.Hook, seen, before, after *
 	m.checkDoubts(func(e entry) bool { return e.uid == p.uid && slices.Contains(instances, e.in) })
 	p.disturbed = !lifecycle.IsReady(after) || p.ending || seen.Status.PodIP != after.Status.PodIP
 	p.wasOut, p.taken, p.unarmed = false, false, nil
+	if m.countsAtEnd {
+		m.checkWarm(p, "was asserted")
+	}
 	for _, in := range instances {
 		if e := (entry{p.uid, in}); !m.gives(p, seen, in) {
 			m.violatef("I2: %s of %s was asserted and the registry says %q of %s", h, p.uid, m.registry.says(e), in.Address)
@@ -245,6 +248,7 @@ func (m *model) checkSettledPod(p *modelPod) {
 	if s != appspub.LifecycleStateNormal || p.revision != m.revision {
 		m.violatef("stuck: %s is %s at revision %d of %d", p.uid, s, p.revision, m.revision)
 	}
+	m.checkWarm(p, "is Normal and ready")
 	if !m.registry.exactly(p.uid, m.instancesOf(p.api)) {
 		m.violatef("%s is Normal and ready, and the registry says %v", p.uid, m.registry.entries)
 	}

@@ -60,7 +60,9 @@ type model struct {
 	policy         lifecycle.FailurePolicy
 	losing         bool // see loseLeaders
 	rivals         bool // see model_rivals_test.go
-	guard          bool
+
+	warms, countsAtEnd bool // see model_warmup_test.go
+	guard              bool
 
 	workload *kruisev1alpha1.CloneSet // nil once it is gone
 	// brings are, by revision, the handlers that its template has besides, and metadata the revisions that change no image.
@@ -157,6 +159,7 @@ func newModel(seed uint64) *model {
 	}
 	m.registry.steer = m.steer
 	m.rivals = seed%5 == 4 //nolint:mnd // with every combination of the manager's configuration
+	m.warms, m.countsAtEnd = seed%7 > 4, seed%7 == 6
 	m.manage(seed)
 	m.scale()
 	return m

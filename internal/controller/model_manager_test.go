@@ -135,6 +135,7 @@ func (m *model) configure(there ...string) {
 			Ownership: modelOwnership(), Services: service.Rules{Name: name}, PanicThreshold: m.panicThreshold,
 		},
 	}
+	m.warmUp(&s.Services)
 	if m.manager.second {
 		s.Services.Address = "IPv6"
 	}

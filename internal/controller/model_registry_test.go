@@ -197,6 +197,7 @@ func (m *model) call(e entry, in registry.Instance, want registry.State) error {
 		return m.errBeside(e)
 	}
 	if p := m.podOf(e.uid); want == registry.InService {
+		m.checkCold(e, in)
 		if m.apps.by != nil {
 			m.apps.found[e] = true
 		}

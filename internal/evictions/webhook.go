@@ -257,7 +257,7 @@ func (w *Webhook) withinBudget(
 
 func (w *Webhook) drainOf(pod *corev1.Pod) time.Duration {
 	def := time.Duration(w.drain.Load())
-	if drain, err := service.DrainOf(pod.Annotations, def); err == nil {
+	if drain, err := service.DurationOf(pod.Annotations, service.AnnotationDrain, def); err == nil {
 		return drain
 	}
 	return def

@@ -30,6 +30,8 @@ type Record struct {
 	Want Want `json:"want"`
 	// OutSince is when they were taken out, if they were. With InService only some are out: another registry failed.
 	OutSince *time.Time `json:"outSince,omitempty"`
+	// InSince is when the pod came into rotation, if its weight had to grow.
+	InSince time.Time `json:"inSince,omitzero"`
 	// NeverInService, as far as known. Only true is written, so older records keep their meaning.
 	NeverInService bool  `json:"neverInService,omitempty"`
 	Instances      []Key `json:"instances,omitempty"`
@@ -126,7 +128,7 @@ func (r Record) inOurVersion() Record {
 	case r.Version == 0:
 		r.Version = 1
 	case r.Version > recordVersion:
-		r.Stamp, r.OutSince = Stamp{UID: r.Stamp.UID}, nil
+		r.Stamp, r.OutSince, r.InSince = Stamp{UID: r.Stamp.UID}, nil, time.Time{}
 	}
 	return r
 }
@@ -143,7 +145,7 @@ func (r Record) Fresh(pod *corev1.Pod) bool { return r.Exists() && r.Stamp == St
 // sameBut compares all but the stamp.
 func (r Record) sameBut(other Record) bool {
 	return r.Version == other.Version && r.Want == other.Want && sameTime(r.OutSince, other.OutSince) &&
-		r.NeverInService == other.NeverInService && slices.Equal(r.Instances, other.Instances) &&
+		r.InSince.Equal(other.InSince) && r.NeverInService == other.NeverInService && slices.Equal(r.Instances, other.Instances) &&
 		slices.Equal(r.Unfound, other.Unfound) && slices.Equal(r.Handlers, other.Handlers)
 }
 

@@ -157,7 +157,7 @@ func description(w *clusterstate.Workload, c *config.Config, of labels.Set) []st
 	endpoints, endpointsErr := c.Service.EndpointsOf(subject)
 	_, attributesErr := c.Service.AttributesOf(subject)
 	_, registriesErr := service.RegistriesOf(template.Annotations, c.DefaultRegistries, c.RegisteredByApp())
-	_, drainErr := service.DrainOf(template.Annotations, c.Drain)
+	_, drainErr := service.DurationOf(template.Annotations, service.AnnotationDrain, c.Drain)
 	var findings []string
 	if err := errors.Join(endpointsErr, attributesErr, registriesErr, drainErr); err != nil {
 		findings = strings.Split(err.Error(), "\n")

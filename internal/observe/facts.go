@@ -42,6 +42,8 @@ type Facts struct {
 	Drain time.Duration
 	// EndChanges is after how long [lifecycle.Input.Ending] changes by itself; zero for never.
 	EndChanges time.Duration
+	// Grows is after how long the pod's weight grows, while it is warming up; else zero.
+	Grows time.Duration
 	// Panic is the service with too many unready pods, if the pod has one.
 	Panic clusterstate.Panic
 	// Skip is what the skip annotation asks for.
@@ -73,7 +75,11 @@ func (f *Facts) owner(pod *corev1.Pod) registry.Instance {
 }
 
 // targetsIn are all endpoints in all registries.
-func (f *Facts) targetsIn(sources []lifecycle.Source, endpoints []service.Endpoint, attributes service.Attributes) []tracker.Target {
+func (f *Facts) targetsIn(sources []lifecycle.Source, endpoints []service.Endpoint, a service.Attributes, now time.Time) []tracker.Target {
+	since := f.Input.Record.InSince
+	if f.Input.Record.Want != lifecycle.InService {
+		since = now
+	}
 	entries, targets := f.Entries(f.Input, nil), make([]tracker.Target, 0, len(sources)*len(endpoints))
 	for _, s := range sources {
 		for _, e := range endpoints {
@@ -83,9 +89,9 @@ func (f *Facts) targetsIn(sources []lifecycle.Source, endpoints []service.Endpoi
 			}
 			t := entries.Target(entries.PlaceOf(at))
 			if !s.ByApp() { // whose entry says what it says
-				t.Instance.Registry = s.Registry
-				t.Instance.Weight, t.Instance.Zone = attributes.Weight, attributes.Zone
-				t.Instance.Tags, t.Instance.Metadata = attributes.Tags, attributes.Metadata
+				t.Instance.Registry, t.Instance.Zone = s.Registry, a.Zone
+				t.Instance.Weight, f.Grows = a.Warmed(since, now)
+				t.Instance.Tags, t.Instance.Metadata = a.Tags, a.Metadata
 			}
 			targets = append(targets, t)
 		}

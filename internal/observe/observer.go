@@ -237,7 +237,7 @@ func (f *Facts) nothingLeft() bool {
 func (o *Observer) targets(f *Facts, node service.Node) {
 	pod, settings := f.Input.Pod, f.Settings
 	var drainErr error
-	if f.Drain, drainErr = service.DrainOf(pod.Annotations, settings.Drain); drainErr != nil {
+	if f.Drain, drainErr = service.DurationOf(pod.Annotations, service.AnnotationDrain, settings.Drain); drainErr != nil {
 		f.Drain = settings.Drain
 	}
 	subject := service.SubjectOf(pod)
@@ -254,7 +254,7 @@ func (o *Observer) targets(f *Facts, node service.Node) {
 	err = errors.Join(err, drainErr, attributesErr, sourcesErr)
 	refused, noAddress := o.names(f, endpoints), settings.Services.NoAddress(subject)
 	if noAddress == "" {
-		f.Targets = f.targetsIn(sources, endpoints, attributes)
+		f.Targets = f.targetsIn(sources, endpoints, attributes, o.Clock.Now())
 	}
 	if refused.Reason != "" {
 		f.dropRefused()

@@ -21,6 +21,8 @@ type Settings struct {
 	Registries registryclient.Registries
 	// RegisteredByApp says, by registry, who writes entries unless the pod says it.
 	RegisteredByApp map[string]bool
+	// Weightless registries are those where no weight can grow.
+	Weightless map[string]bool
 	// ReaderLag is, by registry, how late its clients know.
 	ReaderLag map[string]time.Duration
 	// DefaultRegistries are for pods that name none.
@@ -83,6 +85,9 @@ func (s *Settings) sourcesOf(annotations map[string]string) ([]lifecycle.Source,
 		case !r.ByApp && s.CallsPods(r.Registry):
 			problems = append(problems, fmt.Errorf("annotation %s: registry %q has no entries but those of applications: set %s=app",
 				service.AnnotationRegistries, r.Registry, r.Registry))
+		case !r.ByApp && annotations[service.AnnotationWarmUp] != "" && s.Weightless[r.Registry]:
+			problems = append(problems, fmt.Errorf("annotation %s: registry %q has no weights: remove the annotation, or choose other registries",
+				service.AnnotationWarmUp, r.Registry))
 		case !r.ByApp:
 		case s.Registries[r.Registry].AppEntries() != nil:
 			sources[i].Writer = lifecycle.Application

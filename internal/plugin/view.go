@@ -155,7 +155,7 @@ func (w *world) drainLeft(p Pod) (left time.Duration, drains, undated bool) {
 	if d := p.facts.decision; !d.Releases || !d.Row.Drains() || record.OutSince == nil || !record.Fresh(p.facts.pod) {
 		return 0, false, false
 	}
-	drain, err := service.DrainOf(p.facts.pod.Annotations, w.config.Drain)
+	drain, err := service.DurationOf(p.facts.pod.Annotations, service.AnnotationDrain, w.config.Drain)
 	if err != nil {
 		drain = w.config.Drain
 	}

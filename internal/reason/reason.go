@@ -44,6 +44,11 @@ const (
 	//
 	// What to do: wait. Where clients are faster, set `readerLag` of the registry.
 	ReadersLag Reason = "ReadersLag"
+	// WarmingUp: the pod is in rotation with a part of its weight, and OpenKruise waits until it has all of it, since `warmUp.countsAs`
+	// is `End`.
+	//
+	// What to do: wait. If rollouts take too long, set `warmUp.countsAs` to `Start`, or shorten `warmUp.duration`.
+	WarmingUp Reason = "WarmingUp"
 	// AwaitingOpenKruise: the pod is out of the registry and its hook is released, and OpenKruise has neither updated nor
 	// deleted it yet. No client is sent to it.
 	//
@@ -305,7 +310,7 @@ func (r Reason) Page() string {
 // later.
 func (r Reason) Event() string {
 	switch r {
-	case "", Draining, Settling, ReadersLag, Queued, NotPermitted, Stopping, DryRun, AppStarting, AppEntryRemains, Acknowledgement, NotWatched:
+	case "", Draining, Settling, ReadersLag, WarmingUp, Queued, NotPermitted, Stopping, DryRun, AppStarting, AppEntryRemains, Acknowledgement, NotWatched:
 		return ""
 	case Resolved, EvictionHooked:
 		return corev1.EventTypeNormal

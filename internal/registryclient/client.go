@@ -39,6 +39,8 @@ type Caller struct {
 	ID string
 	// Urgent callers go first, and have reserved slots.
 	Urgent bool
+	// Yields: the call goes last, since clients are given the instance already.
+	Yields bool
 	// Wake is called when a [Queued] or [Outage] caller may retry. It must not block or use the client. With it, calls never wait.
 	Wake func()
 	// Begin is called just before the registry: from then on the outcome is unknown.

@@ -1,6 +1,7 @@
 package registryclient
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -16,8 +17,8 @@ var errQueued = errors.New("waits for a slot: as many calls are under way as the
 
 // limit bounds the calls under way, and queues the rest without blocking. Of 16 slots:
 //
-//	one service         at most 8
-//	non-urgent calls    at most 12
+//	one service, or all calls that yield    at most 8
+//	non-urgent calls                        at most 12
 //
 // No slot is reserved for a woken caller: if another takes it first, it is queued again.
 type limit struct {
@@ -29,8 +30,8 @@ type limit struct {
 	byService            map[string]int
 	// waiting are the queued calls; others in lines are skipped.
 	waiting map[place]*call
-	// lines[0] and lines[1], the urgent ones, are by service.
-	lines [2]map[string][]*call
+	// lines are by service: the usual calls, the urgent ones, those that yield.
+	lines [3]map[string][]*call
 	tries int
 	timer *time.Timer
 }
@@ -45,7 +46,7 @@ type place struct {
 func newLimit(maxInFlight int, lets func() int) *limit {
 	return &limit{
 		lets: lets, slots: maxInFlight, byService: map[string]int{}, waiting: map[place]*call{},
-		lines: [2]map[string][]*call{{}, {}},
+		lines: [3]map[string][]*call{{}, {}, {}},
 	}
 }
 
@@ -90,7 +91,7 @@ func (l *limit) withdraw(c *call) {
 }
 
 func (l *limit) room(c *call) bool {
-	return l.taken < l.slots && l.byService[c.Instance.Service] < max(l.slots/2, 1) && (c.Urgent || l.others < l.slots-l.slots/4)
+	return l.taken < l.slots && l.byService[c.sharer()] < max(l.slots/2, 1) && (c.Urgent || l.others < l.slots-l.slots/4)
 }
 
 func (l *limit) count(c *call, n int) {
@@ -98,23 +99,34 @@ func (l *limit) count(c *call, n int) {
 	if !c.Urgent {
 		l.others += n
 	}
-	if l.byService[c.Instance.Service] += n; l.byService[c.Instance.Service] == 0 {
-		delete(l.byService, c.Instance.Service)
+	if l.byService[c.sharer()] += n; l.byService[c.sharer()] == 0 {
+		delete(l.byService, c.sharer())
 	}
+}
+
+// sharer is whose half of the slots a call takes from. Those that yield share one, and so take none from their services.
+func (c *call) sharer() string {
+	if c.Yields {
+		return ""
+	}
+	return c.Instance.Service
 }
 
 // add keeps a queued call's place unless its urgency has changed.
 func (l *limit) add(c *call) {
-	if before := l.waiting[c.place()]; before != nil && before.Urgent == c.Urgent {
+	if before := l.waiting[c.place()]; before != nil && before.Urgent == c.Urgent && before.Yields == c.Yields {
 		before.Caller = c.Caller
 		return
 	}
 	line := l.lines[0]
-	if c.Urgent {
+	switch {
+	case c.Urgent:
 		line = l.lines[1]
+	case c.Yields:
+		line = l.lines[2]
 	}
 	l.waiting[c.place()] = c
-	line[c.Instance.Service] = append(line[c.Instance.Service], c)
+	line[c.sharer()] = append(line[c.sharer()], c)
 	l.arm()
 }
 
@@ -127,10 +139,7 @@ func (l *limit) wake(n int) {
 	}
 	var woken []*call
 	for range min(n, lets, len(l.waiting)) {
-		c := l.next(l.lines[first])
-		if c == nil {
-			c = l.next(l.lines[1-first])
-		}
+		c := cmp.Or(l.next(l.lines[first]), l.next(l.lines[1-first]), l.next(l.lines[2]))
 		if c == nil {
 			break
 		}
@@ -152,7 +161,7 @@ func (l *limit) next(line map[string][]*call) (c *call) {
 		}
 		if line[service] = calls; len(calls) == 0 {
 			delete(line, service)
-		} else if l.room(calls[0]) && (c == nil || l.byService[service] < l.byService[c.Instance.Service]) {
+		} else if l.room(calls[0]) && (c == nil || l.byService[service] < l.byService[c.sharer()]) {
 			c = calls[0]
 		}
 	}
@@ -164,8 +173,7 @@ func (l *limit) arm() {
 	case l.timer != nil:
 		return
 	case len(l.waiting) == 0:
-		clear(l.lines[0])
-		clear(l.lines[1])
+		l.lines = [3]map[string][]*call{{}, {}, {}}
 		return
 	}
 	l.timer = time.AfterFunc(recheck, func() {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/internal/config"
+	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
@@ -44,28 +45,38 @@ func (s *slow) Batch(_ context.Context, changes []registry.Change) []error {
 }
 
 // storm is how long so many workers need for one call and one write for each of a thousand pods of as many services, in
-// the bubble's time.
-func storm(t *testing.T, workers, services, maxInFlight, batch int) (took time.Duration, again, calls int) {
+// the bubble's time. A pod that warms up has a call after each tenth of that, too.
+func storm(t *testing.T, workers, services, maxInFlight, batch int, warmUp time.Duration) (took time.Duration, again, calls int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{limit: batch}
 		c := New(s, Options{Timeout: time.Minute, MaxInFlight: maxInFlight})
 		api := make(chan struct{}, writers)
-		queue := make(chan int, 10*pods)
+		queue, joined := make(chan int, 10*pods), make([]time.Time, pods)
 		var done sync.WaitGroup
 		var looks atomic.Int64
 		reconcile := func(pod int) {
-			service := fmt.Sprint(pod % services)
-			by := Caller{ID: fmt.Sprint(pod), Wake: func() { queue <- pod }}
-			err := c.Change(t.Context(), by, registering(service, pod+1))
+			name := fmt.Sprint(pod % services)
+			since, in := joined[pod], !joined[pod].IsZero()
+			by := Caller{ID: fmt.Sprint(pod), Yields: in, Wake: func() { queue <- pod }}
+			err := c.Change(t.Context(), by, registering(name, pod+1))
 			looks.Add(1)
 			if Classify(err) == Queued {
 				return
 			}
-			api <- struct{}{}
-			time.Sleep(writeTime)
-			<-api
-			done.Done()
+			if !in {
+				api <- struct{}{}
+				time.Sleep(writeTime)
+				<-api
+				since = time.Now().Truncate(time.Second)
+				joined[pod] = since
+			}
+			_, grows := service.Attributes{Weight: 100, WarmUp: warmUp}.Warmed(since, time.Now())
+			if grows == 0 {
+				done.Done()
+				return
+			}
+			time.AfterFunc(grows, func() { queue <- pod })
 		}
 		done.Add(pods)
 		for pod := range pods {
@@ -98,8 +109,8 @@ func TestLimitOfTheDefaultsHoldsUpNoStorm(t *testing.T) {
 		"two services":              {2, 1},
 		"many, joined calls":        {10, 48},
 	}, func(t *testing.T, tc row) {
-		without, _, _ := storm(t, workers, tc.services, 2*pods, tc.batch)
-		with, again, calls := storm(t, workers, tc.services, config.DefaultMaxInFlight, tc.batch)
+		without, _, _ := storm(t, workers, tc.services, 2*pods, tc.batch, 0)
+		with, again, calls := storm(t, workers, tc.services, config.DefaultMaxInFlight, tc.batch, 0)
 		ratio := float64(with) / float64(without)
 		t.Logf("%d pods took %s and %d calls, and %s without a bound: %.2f times as long; %d looks found no slot", pods, with, calls,
 			without, ratio, again)
@@ -111,6 +122,24 @@ func TestLimitOfTheDefaultsHoldsUpNoStorm(t *testing.T) {
 		}
 		if ratio > 1.1 {
 			t.Errorf("the bound makes a storm take %.2f times as long, want at most a tenth more", ratio)
+		}
+	})
+}
+
+// A pod that warms up has ten steps after its first call, so a storm has eleven times the changes. Its calls must not be many more.
+func TestWarmUpOfAStormIsJoined(t *testing.T) {
+	t.Parallel()
+	type row struct{ services, batch int }
+	expect.Each(t, map[string]row{
+		"one service":               {1, 1},
+		"one service, joined calls": {1, 48},
+		"many, joined calls":        {10, 48},
+	}, func(t *testing.T, tc row) {
+		_, _, without := storm(t, 128, tc.services, config.DefaultMaxInFlight, tc.batch, 0)
+		_, _, with := storm(t, 128, tc.services, config.DefaultMaxInFlight, tc.batch, 2*time.Minute)
+		t.Logf("%d pods took %d calls, and %d with warm-up: %.1f times as many", pods, without, with, float64(with)/float64(without))
+		if with >= 12*without {
+			t.Errorf("%d calls with warm-up are %d without, want less than 12 times as many", with, without)
 		}
 	})
 }

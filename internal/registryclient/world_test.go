@@ -63,11 +63,12 @@ func (h *holding) FailOver(ctx context.Context, in registry.Instance) error   { 
 func (h *holding) Deregister(ctx context.Context, in registry.Instance) error { return h.hold(ctx, in) }
 func (h *holding) Probe(ctx context.Context, in registry.Instance) error      { return h.hold(ctx, in) }
 
-// caller reads "web/1", or "web/1!" for one that is urgent.
+// caller reads "web/1", or "web/1!" for one that is urgent, or "web/1?" for one that yields.
 func (w *world) caller(name string) (Caller, registry.Change) {
 	id, urgent := strings.CutSuffix(name, "!")
+	id, yields := strings.CutSuffix(id, "?")
 	service, _, _ := strings.Cut(id, "/")
-	by := Caller{ID: id, Urgent: urgent, Wake: func() { w.woken = append(w.woken, name) }}
+	by := Caller{ID: id, Urgent: urgent, Yields: yields, Wake: func() { w.woken = append(w.woken, name) }}
 	return by, registry.Change{Instance: registry.Instance{Service: service, UID: id}, State: registry.InService}
 }
 
@@ -162,7 +163,7 @@ func (w *world) expectEmpty() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	left := fmt.Sprint(l.taken, l.others, l.byService, len(l.waiting), l.lines, l.timer)
-	if want := "0 0 map[] 0 [map[] map[]] <nil>"; left != want {
+	if want := "0 0 map[] 0 [map[] map[] map[]] <nil>"; left != want {
 		w.Errorf("the limit keeps %s, want %s", left, want)
 	}
 }

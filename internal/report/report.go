@@ -70,6 +70,9 @@ func (r *Reporter) Report(ctx context.Context, f *observe.Facts, result visit.Re
 	if again = shown.After; v.EndChanges > 0 && (again == 0 || v.EndChanges < again) {
 		again = v.EndChanges
 	}
+	if v.Grows > 0 && v.Decision.Want == lifecycle.InService && (again == 0 || v.Grows < again) {
+		again = v.Grows
+	}
 	return again
 }
 

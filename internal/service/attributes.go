@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -49,6 +50,7 @@ type Attributes struct {
 	// Tags are sorted and unique. Like Metadata, nil if empty.
 	Tags     []string
 	Metadata map[string]string
+	WarmUp   time.Duration
 }
 
 // AttributesOf joins all errors. The metadata weight and zone are attributes of their own, for which registries have places:
@@ -57,10 +59,15 @@ func (r Rules) AttributesOf(s Subject) (Attributes, error) {
 	tags, tagsErr := r.tagsOf(s)
 	metadata, metadataErr := r.metadataOf(s)
 	weight, weightErr := weightOf(metadata[registry.MetaWeight])
-	if err := errors.Join(tagsErr, metadataErr, weightErr); err != nil {
+	warmUp, warmUpErr := DurationOf(s.Annotations, AnnotationWarmUp, r.WarmUp)
+	if warmUp > 0 && weight == 0 && weightErr == nil {
+		weightErr = errors.New("warm-up needs a weight to grow to: set the same for all instances of the service, such as " +
+			`weight: "100" in service.metadata or weight=100 in annotation ` + AnnotationMetadata)
+	}
+	if err := errors.Join(tagsErr, metadataErr, weightErr, warmUpErr); err != nil {
 		return Attributes{}, err
 	}
-	a := Attributes{Weight: weight, Zone: cmp.Or(metadata[registry.MetaZone], s.Node.Zone), Tags: tags}
+	a := Attributes{Weight: weight, Zone: cmp.Or(metadata[registry.MetaZone], s.Node.Zone), Tags: tags, WarmUp: warmUp}
 	delete(metadata, registry.MetaWeight)
 	delete(metadata, registry.MetaZone)
 	if len(metadata) > maxMetadata {
@@ -71,6 +78,17 @@ func (r Rules) AttributesOf(s Subject) (Attributes, error) {
 		a.Metadata = metadata
 	}
 	return a, nil
+}
+
+// Warmed returns the part of the weight that a pod has which has been in rotation since then, and when it grows next; zero for never. It is
+// 1 % at first, and each tenth of the time adds a tenth.
+func (a Attributes) Warmed(since, now time.Time) (weight int, grows time.Duration) {
+	in, tenth := max(now.Sub(since), 0), a.WarmUp/10
+	if in >= 10*tenth {
+		return a.Weight, 0
+	}
+	tenths := in / tenth
+	return max(a.Weight*int(tenths)/10, a.Weight/100, 1), (tenths+1)*tenth - in
 }
 
 // weightOf returns 0 for nothing.

@@ -2,8 +2,10 @@ package service
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -45,6 +47,10 @@ func TestAttributesOf(t *testing.T) {
 		"negative weight":           {reason: "it means nothing", subject: annotated(AnnotationMetadata, "weight=-1"), wantErr: []string{"from 1 to 10000"}},
 		"a broken weight":           {reason: "weights are relative, so whole numbers do", subject: annotated(AnnotationMetadata, "weight=0.5"), wantErr: []string{"whole number"}},
 		"an empty weight":           {reason: "the pair is taken out", metadata: map[string]ValueTemplate{"weight": "5"}, subject: annotated(AnnotationMetadata, "weight="), want: Attributes{}},
+		"warm-up":                   {reason: "spaces do not matter", subject: Subject{Annotations: map[string]string{AnnotationMetadata: "weight=100", AnnotationWarmUp: " 2m "}}, want: Attributes{Weight: 100, WarmUp: 2 * time.Minute}},
+		"no warm-up":                {reason: "no weight is needed", subject: annotated(AnnotationWarmUp, "0s"), want: Attributes{}},
+		"warm-up without a weight":  {reason: "there is nothing to have a part of", subject: annotated(AnnotationWarmUp, "2m"), wantErr: []string{"warm-up needs a weight", `weight: "100" in service.metadata`}},
+		"warm-up of no duration":    {reason: "minutes?", subject: annotated(AnnotationWarmUp, "2"), wantErr: []string{AnnotationWarmUp, `"2" is not a duration`}},
 		"a weight by label":         {reason: "a rule gives it to each pod", metadata: map[string]ValueTemplate{"weight": "{label:weight}", "zone": "{region}-x"}, subject: Subject{Node: node, Labels: map[string]string{"weight": "7"}}, want: Attributes{Weight: 7, Zone: "eu-1-x"}},
 		"a label that is no weight": {reason: "the rule is named", metadata: map[string]ValueTemplate{"weight": "{label:weight}"}, subject: Subject{Labels: map[string]string{"weight": "heavy"}}, wantErr: []string{"weight", `"heavy"`, "service.metadata"}},
 		"tags": {
@@ -201,7 +207,7 @@ func FuzzAnnotations(f *testing.F) {
 		}
 		s := Subject{Workload: "web", Annotations: annotations}
 		_, _ = rules.EndpointsOf(s)
-		_, _ = DrainOf(annotations, 0)
+		_, _ = DurationOf(annotations, AnnotationDrain, 0)
 		if all, err := RegistriesOf(annotations, nil, map[string]bool{"new": false, "old": true}); err == nil && len(all) == 0 {
 			t.Errorf("%q gives no registry", text)
 		}
@@ -227,4 +233,60 @@ func expectFits(t *testing.T, got Attributes) {
 	if read.SetMeta(meta); !read.Equal(in) {
 		t.Errorf("accepted %+v, which reads back as %+v", in, read)
 	}
+}
+
+func TestWarmed(t *testing.T) {
+	t.Parallel()
+	joined := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	type row struct {
+		reason     string
+		full       int
+		in, warmUp time.Duration
+		want       int
+		grows      time.Duration
+	}
+	expect.Each(t, map[string]row{
+		"at first":             {"1 %", 200, 0, 2 * time.Minute, 2, 12 * time.Second},
+		"before the first":     {"as at first", 200, 11 * time.Second, 2 * time.Minute, 2, time.Second},
+		"after a tenth":        {"a tenth", 200, 12 * time.Second, 2 * time.Minute, 20, 12 * time.Second},
+		"between two steps":    {"never more than the line", 200, 71 * time.Second, 2 * time.Minute, 100, time.Second},
+		"at last":              {"all of it, and no further look", 200, 2 * time.Minute, 2 * time.Minute, 200, 0},
+		"long after":           {"the same", 200, 1000 * time.Hour, 2 * time.Minute, 200, 0},
+		"a small weight":       {"an instance of weight 0 would get nothing", 5, 12 * time.Second, 2 * time.Minute, 1, 12 * time.Second},
+		"a record from later":  {"the last leader's clock was ahead", 200, -time.Hour, 2 * time.Minute, 2, 12 * time.Second},
+		"no warm-up":           {"it is off", 200, 0, 0, 200, 0},
+		"no weight":            {"it is off", 0, 0, 0, 0, 0},
+		"too short for a step": {"no division by zero", 200, 0, 9, 200, 0},
+	}, func(t *testing.T, tc row) {
+		got, grows := Attributes{Weight: tc.full, WarmUp: tc.warmUp}.Warmed(joined, joined.Add(tc.in))
+		if got != tc.want || grows != tc.grows {
+			t.Errorf("got %d for %s, want %d for %s\nreason: %s", got, grows, tc.want, tc.grows, tc.reason)
+		}
+	})
+	if got, _ := (Attributes{Weight: 7, WarmUp: time.Minute}).Warmed(time.Time{}, joined); got != 7 {
+		t.Errorf("a pod that came without warm-up has the weight %d", got)
+	}
+}
+
+// FuzzWarmed: the weight never falls, and whoever looks again when it grows comes to its end in a few looks.
+func FuzzWarmed(f *testing.F) {
+	f.Add(200, int64(2*time.Minute), int64(0))
+	f.Add(1, int64(13), int64(5))
+	f.Fuzz(func(t *testing.T, full int, warmUp, in int64) {
+		a := Attributes{Weight: 1 + (full&math.MaxInt)%MaxWeight, WarmUp: time.Duration(warmUp & math.MaxInt64 % int64(time.Hour))}
+		now, last := time.Unix(0, in&math.MaxInt64%int64(time.Hour)), 0
+		for looks := 0; ; looks++ {
+			weight, grows := a.Warmed(time.Unix(0, 0), now)
+			if weight < last || weight < 1 || weight > a.Weight || looks > 11 {
+				t.Fatalf("%+v: weight %d after %d, look %d", a, weight, last, looks)
+			}
+			if grows == 0 {
+				if weight != a.Weight {
+					t.Fatalf("%+v stays at %d", a, weight)
+				}
+				return
+			}
+			last, now = weight, now.Add(grows)
+		}
+	})
 }

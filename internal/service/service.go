@@ -21,6 +21,7 @@ const (
 	AnnotationServices   = "rollcall.dev/services"   // web=8080,admin=9090
 	AnnotationAddress    = "rollcall.dev/address"    // HostIP
 	AnnotationDrain      = "rollcall.dev/drain"      // 15s
+	AnnotationWarmUp     = "rollcall.dev/warm-up"    // 2m
 	AnnotationRegistries = "rollcall.dev/registries" // old,new=app
 	AnnotationTags       = "rollcall.dev/tags"       // primary,http
 	AnnotationMetadata   = "rollcall.dev/metadata"   // version=v1,zone=eu-1a,weight=100
@@ -32,7 +33,8 @@ const annotationDefaultContainer = "kubectl.kubernetes.io/default-container"
 
 // Annotations are those that people set on pods.
 func Annotations() []string {
-	return []string{AnnotationServices, AnnotationAddress, AnnotationRegistries, AnnotationDrain, AnnotationTags, AnnotationMetadata}
+	return []string{AnnotationServices, AnnotationAddress, AnnotationRegistries, AnnotationDrain, AnnotationWarmUp, AnnotationTags,
+		AnnotationMetadata}
 }
 
 // maxEndpoints limits how long one pod holds up others.
@@ -60,6 +62,9 @@ type Rules struct {
 	// Metadata has only keys that pass [CheckMetadataKey].
 	Metadata map[string]ValueTemplate
 	Allowed  Policy
+	// WarmUp is how long the weight of a pod grows, and CountsAtEnd is set if OpenKruise counts on the pod only then.
+	WarmUp      time.Duration
+	CountsAtEnd bool
 }
 
 // Subject is a pod, or a workload's template.
@@ -132,20 +137,20 @@ func (r Rules) portsOf(s Subject) ([]Endpoint, error) {
 	return []Endpoint{{Service: name, Port: port}}, nil
 }
 
-// DrainOf returns [AnnotationDrain], else def.
-func DrainOf(annotations map[string]string, def time.Duration) (time.Duration, error) {
-	written, ok := annotations[AnnotationDrain]
+// DurationOf returns that of an annotation, else def.
+func DurationOf(annotations map[string]string, key string, def time.Duration) (time.Duration, error) {
+	written, ok := annotations[key]
 	if !ok {
 		return def, nil
 	}
-	drain, err := time.ParseDuration(strings.TrimSpace(written))
+	d, err := time.ParseDuration(strings.TrimSpace(written))
 	if err != nil {
-		return 0, fmt.Errorf(`annotation %s: %q is not a duration: write "15s", "1m30s" or "0s"`, AnnotationDrain, written)
+		return 0, fmt.Errorf(`annotation %s: %q is not a duration: write "15s", "1m30s" or "0s"`, key, written)
 	}
-	if drain < 0 {
-		return 0, fmt.Errorf(`annotation %s: %q is below zero: write "0s" or more`, AnnotationDrain, written)
+	if d < 0 {
+		return 0, fmt.Errorf(`annotation %s: %q is below zero: write "0s" or more`, key, written)
 	}
-	return drain, nil
+	return d, nil
 }
 
 // Registration is a registry that a pod is in, and whether the pod's application registers itself there.

@@ -189,7 +189,7 @@ func TestDrainOf(t *testing.T) {
 		"empty":      {reason: "says nothing", annotations: map[string]string{AnnotationDrain: ""}, wantErr: []string{`"15s"`}},
 		"overflowed": {reason: "no int64 holds it", annotations: map[string]string{AnnotationDrain: "9999999999999h"}, wantErr: []string{"not a duration"}},
 	}, func(t *testing.T, tc row) {
-		got, err := DrainOf(tc.annotations, time.Minute)
+		got, err := DurationOf(tc.annotations, AnnotationDrain, time.Minute)
 		expectError(t, tc.reason, err, tc.wantErr)
 		if got != tc.want {
 			t.Errorf("%s: got %s, want %s", tc.reason, got, tc.want)

@@ -29,6 +29,7 @@ func (v *visit) call(ctx context.Context, c plan.Row) waiting.Blocker {
 		return refused
 	}
 	by := v.caller()
+	by.Yields = c.Want == lifecycle.InService && v.Tracked.Standing(in).Stands(c.Want)
 	by.Begin = func() { v.Tracked.Begin(in, c.Want, c.Instance, now) }
 	returned := v.Tracked.Standing(in).Returned()
 	err := reg.Change(ctx, by, c.Asked())

@@ -3,6 +3,7 @@ package visit
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/plan"
@@ -74,6 +75,9 @@ func (v *visit) newRecord(p plan.Plan) *lifecycle.Record {
 	entries, was := v.entries(), v.input.Record
 	record := lifecycle.NewRecord(v.pod(), v.input.Hooks, v.decision.Want, instances, was.OutSince)
 	record.NeverInService = record.Want != lifecycle.InService && !was.WasInService() && !entries.Known.WasInService()
+	if record.InSince = was.InSince; v.Grows > 0 && record.Want == lifecycle.InService && was.Want != lifecycle.InService {
+		record.InSince = v.Clock.Now().UTC().Truncate(time.Second) // so the steps of a storm come together, in batches
+	}
 	for _, in := range record.Instances {
 		if entries.Unseen(in) {
 			record.Unfound = append(record.Unfound, in)

@@ -45,10 +45,14 @@ func (v *visit) probe(ctx context.Context) waiting.Blocker {
 	return v.probeAll(ctx, v.rows.Present)
 }
 
-// awaitReaders gives clients the time to learn of the pod, if OpenKruise waits.
+// awaitReaders gives clients the time to learn of the pod, and the pod to warm up if it counts only then, if OpenKruise waits.
 func (v *visit) awaitReaders(context.Context) waiting.Blocker {
 	if v.decision.Waiting == "" {
 		return waiting.Blocker{}
+	}
+	if v.Grows > 0 && v.Settings.Services.CountsAtEnd {
+		v.record = v.newRecord(v.rows)
+		return waiting.Blocker{Reason: reason.WarmingUp, After: v.Grows, Message: "its weight grows, and warmUp.countsAs is End"}
 	}
 	return v.readersLag(v.rows.Present)
 }

@@ -40,6 +40,7 @@ var (
 	_ registry.AppEntrySteerer = (*Registry)(nil)
 	_ registry.Prober          = prober{}
 	_ io.Closer                = (*Registry)(nil)
+	_ registry.Weigher         = (*Registry)(nil)
 )
 
 // New makes a driver for the Consul at cfg.Endpoint: http or https URLs of servers or agents of one datacenter, the next
@@ -77,6 +78,9 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	}
 	return made, nil
 }
+
+// Weighs implements [registry.Weigher].
+func (r *Registry) Weighs() bool { return true }
 
 // Register implements [registry.Registry].
 func (r *Registry) Register(ctx context.Context, in registry.Instance) error {

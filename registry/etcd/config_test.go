@@ -51,6 +51,16 @@ func TestReaderLagIsThatOfTheFormat(t *testing.T) {
 	}
 }
 
+func TestFormatsWithWeights(t *testing.T) {
+	t.Parallel()
+	for format, want := range map[string]bool{"grpc": false, "go-zero": false, "kratos": true, "kitex": true, "skydns": true} {
+		d := open(t, registry.Config{Endpoint: "http://a:2379", Options: json.RawMessage(`{"format": "` + format + `"}`)})
+		if got := d.Weighs(); got != want {
+			t.Errorf("%s: got %t, want %t", format, got, want)
+		}
+	}
+}
+
 func TestShortestLeaseOutlastsAChangeOfLeader(t *testing.T) {
 	t.Parallel()
 	d := open(t, registry.Config{Endpoint: "http://a:2379", Options: json.RawMessage(`{"lease": "60s"}`)})

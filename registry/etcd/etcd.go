@@ -39,6 +39,7 @@ var (
 	_ registry.Batcher     = (*Registry)(nil)
 
 	_ registry.LaggingReaders = (*Registry)(nil)
+	_ registry.Weigher        = (*Registry)(nil)
 	_ io.Closer               = (*Registry)(nil)
 )
 
@@ -83,6 +84,9 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 
 // ReaderLag implements [registry.LaggingReaders].
 func (r *Registry) ReaderLag() time.Duration { return r.target.format.lag }
+
+// Weighs implements [registry.Weigher].
+func (r *Registry) Weighs() bool { return r.target.format.weighs }
 
 // Register implements [registry.Registry].
 func (r *Registry) Register(ctx context.Context, in registry.Instance) error {

@@ -29,6 +29,8 @@ type format struct {
 	unfit func(service string) string
 	// leaf is the last part of an instance's key: its endpoint, unless readers make something of it.
 	leaf func(in registry.Instance) string
+	// weighs: readers share requests out by the weight.
+	weighs bool
 	// lag is how long after a change clients have read again that do not watch.
 	lag time.Duration
 }
@@ -45,15 +47,15 @@ type content struct {
 func formatOf(name string) format {
 	switch name {
 	case formatKratos:
-		return format{"/microservices/{service}", kratosOf, decodeAs[kratosValue], escaped, registry.Instance.Endpoint, 0}
+		return format{"/microservices/{service}", kratosOf, decodeAs[kratosValue], escaped, registry.Instance.Endpoint, true, 0}
 	case formatKitex:
-		return format{"kitex/registry-etcd/{service}", kitexOf, decodeAs[kitexValue], escaped, registry.Instance.Endpoint, kitexRefresh}
+		return format{"kitex/registry-etcd/{service}", kitexOf, decodeAs[kitexValue], escaped, registry.Instance.Endpoint, true, kitexRefresh}
 	case formatGoZero: // what its readers read stands beside, see target.beside
-		return format{"{service}", grpcOf, decodeAs[grpcValue], escaped, registry.Instance.Endpoint, 0}
+		return format{"{service}", grpcOf, decodeAs[grpcValue], escaped, registry.Instance.Endpoint, false, 0}
 	case formatSkyDNS:
-		return format{"/skydns/local/skydns/{service}", skyDNSOf, decodeAs[skyDNSValue], noLabel, hostLabel, skyDNSTTL}
+		return format{"/skydns/local/skydns/{service}", skyDNSOf, decodeAs[skyDNSValue], noLabel, hostLabel, true, skyDNSTTL}
 	}
-	return format{"services/{service}", grpcOf, decodeAs[grpcValue], nil, registry.Instance.Endpoint, 0}
+	return format{"services/{service}", grpcOf, decodeAs[grpcValue], nil, registry.Instance.Endpoint, false, 0}
 }
 
 // escaped is what is unfit where readers look a service up under its name as it stands.

@@ -25,6 +25,7 @@ var (
 	_ registry.Heartbeater     = (*Registry)(nil)
 	_ registry.AppEntrySteerer = (*Registry)(nil)
 	_ io.Closer                = (*Registry)(nil)
+	_ registry.Weigher         = (*Registry)(nil)
 )
 
 // New makes a driver for the Nacos servers at cfg.Endpoint: one http or https URL or several, separated by commas, each
@@ -54,6 +55,9 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	}
 	return &Registry{client: client, opts: opts}, nil
 }
+
+// Weighs implements [registry.Weigher].
+func (r *Registry) Weighs() bool { return true }
 
 // Register implements [registry.Registry].
 func (r *Registry) Register(ctx context.Context, in registry.Instance) error {

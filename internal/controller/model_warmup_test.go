@@ -1,0 +1,38 @@
+package controller
+
+import (
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/service"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// modelWarmUp is over within a rest.
+const modelWarmUp = 10 * settleStep
+
+// warmUp has the pods of some walks warm up, and OpenKruise wait for that in some of these.
+func (m *model) warmUp(of *service.Rules) {
+	if !m.warms {
+		return
+	}
+	weight, err := service.ParseValueTemplate("100")
+	if err != nil {
+		panic(err)
+	}
+	of.WarmUp, of.CountsAtEnd, of.Metadata = modelWarmUp, m.countsAtEnd, map[string]service.ValueTemplate{registry.MetaWeight: weight}
+}
+
+// checkCold: a pod that comes into rotation begins with the least weight.
+func (m *model) checkCold(e entry, in registry.Instance) {
+	if seen := m.manager.seen; m.warms && !e.isByApp() && lifecycle.RecordOf(seen).Want != lifecycle.InService && in.Weight != 1 {
+		m.violatef("%s comes into rotation with the weight %d", e.uid, in.Weight)
+	}
+}
+
+// checkWarm: clients were given the pod with all of its weight.
+func (m *model) checkWarm(p *modelPod, when string) {
+	for e, in := range m.registry.instances {
+		if m.warms && e.uid == p.uid && !e.isByApp() && m.registry.says(e) == registry.InService && in.Weight != 100 {
+			m.violatef("%s %s, and has the weight %d", p.uid, when, in.Weight)
+		}
+	}
+}
