@@ -120,6 +120,9 @@ func TestPodThatHasEndedIsNotCalled(t *testing.T) {
 				t.Errorf("got %v, want nothing that is waited for", waits)
 			}
 			w.expectApp("nobody has asked it to leave", app, registry.InService)
+			if name == "it is gone" {
+				w.expectNoPages("nothing is left of it")
+			}
 		})
 	}
 }
