@@ -75,6 +75,14 @@ type Weigher interface {
 	Weighs() bool
 }
 
+// Follower is for a registry that is not written: it follows the pod's condition rollcall.dev/InRotation. Rollcall writes the condition
+// True once all other registries of the pod have acknowledged it in service, and False once it has to be out. Register, FailOver and
+// Deregister change nothing, and return an error marked by [NotYet] until clients are given what they ask for.
+type Follower interface {
+	// FollowsCondition is never called. Nothing is left of a pod that is gone, so there is nothing to list and nothing to guard.
+	FollowsCondition()
+}
+
 // Heartbeater is for a registry that forgets an entry unless it is renewed.
 type Heartbeater interface {
 	// HeartbeatInterval is how often each entry must be renewed. It is always the same; zero means that nothing needs

@@ -17,6 +17,7 @@ const (
 	errForeignEntry   class = "foreign entry"
 	errSeveralEntries class = "several entries"
 	errOfAgent        class = "of an agent"
+	errNotYet         class = "not yet"
 )
 
 func (c class) Error() string { return string(c) }
@@ -103,6 +104,13 @@ func OfAgent(err error) error { return errOfAgent.mark(err) }
 
 // IsOfAgent reports whether err, or an error that it wraps, was marked by [OfAgent].
 func IsOfAgent(err error) bool { return errors.Is(err, errOfAgent) }
+
+// NotYet marks the error of a change that was made, or that a [Follower] waits for, while clients are still given what was before.
+// Rollcall calls again until the change is acknowledged, and does not count it as a failure of the registry. NotYet(nil) is nil.
+func NotYet(err error) error { return errNotYet.mark(err) }
+
+// IsNotYet reports whether err, or an error that it wraps, was marked by [NotYet].
+func IsNotYet(err error) bool { return errors.Is(err, errNotYet) }
 
 // OtherNames puts on an error that is marked by [NotRegistered] under which other service names the application has registered the
 // instance's address and port. OtherNames(nil) is nil.

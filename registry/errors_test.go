@@ -25,6 +25,7 @@ func TestMarks(t *testing.T) {
 		"foreign entry":   {registry.ForeignEntry, registry.IsForeignEntry},
 		"several entries": {registry.SeveralEntries, registry.IsSeveralEntries},
 		"of an agent":     {registry.OfAgent, registry.IsOfAgent},
+		"not yet":         {registry.NotYet, registry.IsNotYet},
 		"retry after": {
 			func(err error) error { return registry.RetryAfter(err, time.Minute) },
 			func(err error) bool {

@@ -35,8 +35,8 @@ func settings(all *registries) observe.Settings {
 		if s.ReaderLag[name] = o.client.ReaderLag(); c.Registries[name].ReaderLag != nil {
 			s.ReaderLag[name] = *c.Registries[name].ReaderLag
 		}
-		// Nothing else shows what a pod left that disappeared unseen. With a registry that is the pod itself, it leaves nothing.
-		s.Guard = s.Guard || !o.client.Lists() && !o.client.CallsPods()
+		// Nothing else shows what a pod left that disappeared unseen. In a registry that is the pod itself, or follows it, it leaves nothing.
+		s.Guard = s.Guard || !o.client.Lists() && !o.client.CallsPods() && !o.client.Follows()
 	}
 	return s
 }

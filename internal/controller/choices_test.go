@@ -36,6 +36,7 @@ type Registry struct {
 	Steerer     registry.AppEntrySteerer
 	Lister      registry.Lister
 	CallsPods   bool
+	Follower    registry.Follower
 	MaxInFlight int
 	Fence       registryclient.Fence
 	DryRun      func(registryclient.Subject)
@@ -48,8 +49,8 @@ func (w *world) built() observe.Settings {
 	s := w.settings.Settings
 	s.Registries = make(map[string]*registryclient.Client, len(w.settings.Registries))
 	for name, reg := range w.settings.Registries {
-		key := fmt.Sprintf("%s %T%p %p %p %p %p %t %d %p %p", name, reg.Calls, reg.Calls, reg.Getter, reg.Prober, reg.Steerer,
-			reg.Lister, reg.CallsPods, reg.MaxInFlight, reg.Fence, reg.DryRun)
+		key := fmt.Sprintf("%s %T%p %p %p %p %p %t %p %d %p %p", name, reg.Calls, reg.Calls, reg.Getter, reg.Prober, reg.Steerer,
+			reg.Lister, reg.CallsPods, reg.Follower, reg.MaxInFlight, reg.Fence, reg.DryRun)
 		if w.clients[key] == nil {
 			w.clients[key] = reg.client(name)
 		}
@@ -88,6 +89,11 @@ func (r Registry) capable() registry.Registry {
 			registry.Registry
 			registry.Lister
 		}{r.Calls, r.Lister}
+	case r.Follower != nil:
+		return struct {
+			registry.Registry
+			registry.Follower
+		}{r.Calls, r.Follower}
 	case r.Getter != nil:
 		return struct {
 			registry.Registry

@@ -7,7 +7,57 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/rollcall-dev/rollcall/internal/reason"
+	"github.com/rollcall-dev/rollcall/registry"
 )
+
+type follower struct{}
+
+func (*follower) FollowsCondition() {}
+
+// TestPodWithAFollower: the condition does not wait for a registry that follows it, and waits for every other one; the hooks wait for both.
+func TestPodWithAFollower(t *testing.T) {
+	t.Parallel()
+	const in, out, follows = "condition of web-1: True", "condition of web-1: False", "new: "
+	w := newWorld(t)
+	w.rebuilt(func(o *Options) { o.PodCondition = func() bool { return true } })
+	behind := w.withRegistry("new")
+	w.apply(func(s *choices) {
+		other := s.Registries["new"]
+		other.Follower = &follower{}
+		s.Registries["new"] = other
+	})
+	pod := w.bornPod(w.cloneSet("web", inRegistries("default,new")), "web-1", unready)
+	w.reconciles(pod, "it was never in")
+
+	w.changePod(pod, ready)
+	away := w.registry.Fail(anyCall(), errors.New("down"))
+	notYet := behind.Fail(anyCall(), registry.NotYet(errors.New("clients are not given the pod yet")))
+	w.reconciles(pod, "no client may find it by its Service alone", registers+failed, follows+registers+failed)
+	away()
+	w.reconciles(pod, "the follower waits for the condition", registers, follows+registers+failed, in)
+	w.expectFollowing("OpenKruise does not count on the pod")
+	w.takeEvents()
+	notYet()
+	w.reconciles(pod, "it has followed", follows+registers, writes)
+
+	w.reconcileIn(pod, appspub.LifecycleStateNormal)
+	notYet = behind.Fail(anyCall(), registry.NotYet(errors.New("clients are still given the pod")))
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+	w.reconciles(pod, "the condition is what takes it out", failsOver, follows+failsOver+failed, writes, out)
+	w.expectFollowing("it is still given to clients")
+	w.expectEvents("it is part of every rollout")
+	notYet()
+	w.reconciles(pod, "it has followed", follows+failsOver, writes)
+}
+
+func (w *world) expectFollowing(why string) {
+	w.Helper()
+	if waits := w.r.Waits(); len(waits) != 1 || waits[0].Reason != string(reason.Following) {
+		w.Fatalf("got %+v, want one pod with reason %s\nwhy: %s", waits, reason.Following, why)
+	}
+}
 
 // TestPodCondition follows a pod through an update, and counts what the condition costs.
 func TestPodCondition(t *testing.T) {

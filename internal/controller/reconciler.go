@@ -128,6 +128,13 @@ func (r *PodReconciler) Again() {
 	}
 }
 
+// Wake reconciles one pod, if the controller runs.
+func (r *PodReconciler) Wake(id lifecycle.PodID) {
+	if q := r.queue.Load(); q != nil {
+		podqueue.Wake(*q, id, true)
+	}
+}
+
 // SetupWithManager can run after the manager's start, once OpenKruise's CRDs exist.
 func (r *PodReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	for index, of := range clusterstate.PodIndexes() {

@@ -18,7 +18,7 @@ func NewRegistryMetrics(r prometheus.Registerer) *RegistryMetrics {
 		duration: promauto.With(r).NewHistogramVec(prometheus.HistogramOpts{
 			Name: "rollcall_registry_request_duration_seconds",
 			Help: "How long calls to a registry took, by registry, driver, operation (register, failOver, deregister, list, " +
-				"probe, heartbeat, get) and outcome (ok, retryable, terminal, timeout, notRegistered, foreignEntry).",
+				"probe, heartbeat, get) and outcome (ok, retryable, terminal, timeout, notRegistered, notYet, foreignEntry).",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}, []string{"registry", "driver", "operation", "outcome"}),
 	}

@@ -39,6 +39,11 @@ const (
 	//
 	// What to do: look in the registry at what the message says.
 	NotServing Reason = "NotServing"
+	// Following: the pod's condition InRotation was written, and the EndpointSlices of its Services do not show that yet: kubelet
+	// and the EndpointSlice controller have to follow first. An event of the EndpointSlices brings the pod back.
+	//
+	// What to do: wait. If it lasts, check the kubelet of the pod's node and kube-controller-manager.
+	Following Reason = "Following"
 	// ReadersLag: the pod was registered, and the registry's clients may not know it yet: they read from caches. OpenKruise
 	// goes on when `readerLag` has passed, and a pod that moves leaves its old service or registry then.
 	//
@@ -329,7 +334,7 @@ const Patience = 10 * time.Minute
 // Late reports whether the reason is part of any rollout and makes its Event only once it has lasted for [Patience]: Rollcall has done
 // its part, and waits for the pod or for OpenKruise.
 func (r Reason) Late() bool {
-	return slices.Contains([]Reason{NotReady, NoAddress, Updating, AwaitingOpenKruise}, r)
+	return slices.Contains([]Reason{NotReady, NoAddress, Updating, AwaitingOpenKruise, Following}, r)
 }
 
 // Calm reports whether the reason is part of any rollout.
@@ -348,7 +353,7 @@ func (r Reason) BeforeTheCall() bool { return r == Queued || r == NotPermitted |
 // NeedsAnotherCall reports whether only another call can tell that the reason has passed.
 func (r Reason) NeedsAnotherCall() bool {
 	return slices.Contains([]Reason{
-		RegistryUnavailable, RegistryTimeout, RegistryRefused, AgentUnavailable, AgentRefused, NotConfirmed, NotServing,
+		RegistryUnavailable, RegistryTimeout, RegistryRefused, AgentUnavailable, AgentRefused, NotConfirmed, NotServing, Following,
 		AppNotRegistered, AppOtherName, AlsoRegistersItself,
 	}, r)
 }
@@ -358,7 +363,7 @@ func (r Reason) NeedsAnotherCall() bool {
 func (r Reason) OfRegistry() bool {
 	return r.OfApp() || slices.Contains([]Reason{
 		RegistryUnavailable, RegistryTimeout, RegistryRefused, AgentUnavailable, AgentRefused, UnknownRegistry, Settling,
-		NotConfirmed, AlsoRegistersItself,
+		NotConfirmed, AlsoRegistersItself, Following,
 	}, r)
 }
 

@@ -263,6 +263,15 @@ func (c *Client) Staleness() time.Duration {
 	return 0
 }
 
+// Follows reports whether the registry follows the pods' condition; see [registry.Follower].
+func (c *Client) Follows() bool {
+	if c == nil {
+		return false
+	}
+	_, follows := c.made.(registry.Follower)
+	return follows
+}
+
 // ReaderLag is how late clients may learn of a change; see [registry.LaggingReaders].
 func (c *Client) ReaderLag() time.Duration {
 	if lagging, ok := c.made.(registry.LaggingReaders); ok {

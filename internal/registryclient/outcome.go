@@ -19,6 +19,8 @@ const (
 	// TimedOut: a change may still take effect; see [MayLand].
 	TimedOut      Outcome = "timeout"
 	NotRegistered Outcome = "notRegistered"
+	// NotYet: made, although clients are not given the result yet.
+	NotYet Outcome = "notYet"
 	// Foreign: made, although another's entry is in service.
 	Foreign Outcome = "foreignEntry"
 )
@@ -51,6 +53,8 @@ func Classify(err error) Outcome {
 		return Refused
 	case registry.IsNotRegistered(err):
 		return NotRegistered
+	case registry.IsNotYet(err):
+		return NotYet
 	default:
 		return Retryable
 	}

@@ -140,6 +140,8 @@ func (v *visit) failed(ctx context.Context, c plan.Row, reg *registryclient.Clie
 		return v.alsoRegistersItself(c, err.Error())
 	case registryclient.NotRegistered:
 		return v.awaitsApp(c, b, err)
+	case registryclient.NotYet:
+		b.Reason, b.After = reason.Following, v.backOff()
 	case registryclient.Refused:
 		b.Reason, b.After = reason.RegistryRefused, waiting.Longest
 	case registryclient.TimedOut:

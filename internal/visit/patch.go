@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
+	"github.com/rollcall-dev/rollcall/internal/tracker"
 )
 
 // patchTimeout bounds a patch after the manager was told to stop.
@@ -91,9 +93,13 @@ func (v *visit) showRotation(ctx context.Context) error {
 	return nil
 }
 
-// rotation reports whether all registries have acknowledged that the pod is in, or one must say that it is out.
+// rotation reports whether all registries have acknowledged that the pod is in, but for those that follow the condition, or one must say
+// that it is out.
 func (v *visit) rotation() (in, known bool) {
-	want := v.decision.Want
-	in = want == lifecycle.InService && v.entries().Arrived()
+	want, entries := v.decision.Want, v.entries()
+	entries.Targets = slices.DeleteFunc(slices.Clone(entries.Targets), func(t tracker.Target) bool {
+		return v.Settings.Client(t.Key().Source()).Follows()
+	})
+	in = want == lifecycle.InService && entries.Arrived()
 	return in, in || want == lifecycle.OutOfService || want == lifecycle.Absent
 }

@@ -28,10 +28,14 @@ const (
 	// Conditional: the registry makes a change on the condition that the entry is still the one that was read. Without it
 	// a driver can keep the calls of one process apart, and not those of two.
 	Conditional Capability = "Conditional"
+	// EachApart: an instance can be in service while another one of its pod is not. Without it the pod's instances go together.
+	EachApart Capability = "EachApart"
 )
 
 func capabilities() []Capability {
-	return []Capability{OutOfServiceState, AnyServiceName, MixedCaseName, Weight, Zone, Tags, Metadata, Durable, Conditional}
+	return []Capability{
+		OutOfServiceState, AnyServiceName, MixedCaseName, Weight, Zone, Tags, Metadata, Durable, Conditional, EachApart,
+	}
 }
 
 // What the driver is besides a [registry.Registry]: the names of the interfaces. A Heartbeater has an interval above zero, so

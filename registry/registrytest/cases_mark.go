@@ -42,9 +42,10 @@ func markCases() []testCase {
 			run:  clusterUIDIsKept,
 		},
 		{
-			name: "AnotherRegistrysEntryIsSpared",
-			why:  "two names in the configuration may mean one server: who moves from one to the other would be removed",
-			run:  anotherRegistrysEntryIsSpared,
+			name:  "AnotherRegistrysEntryIsSpared",
+			why:   "two names in the configuration may mean one server: who moves from one to the other would be removed",
+			needs: []Capability{EachApart},
+			run:   anotherRegistrysEntryIsSpared,
 		},
 		{
 			name:  "AnotherRegistrysEntryIsSparedInABatch",

@@ -17,7 +17,7 @@ func nameCases() []testCase {
 		{
 			name:  "OddServiceNames",
 			why:   "a name that is not escaped hits another service, or none",
-			needs: []Capability{AnyServiceName},
+			needs: []Capability{AnyServiceName, EachApart},
 			run:   oddServiceNames,
 		},
 		{

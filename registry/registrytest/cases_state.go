@@ -145,9 +145,10 @@ func deregisterCases() []testCase {
 			},
 		},
 		{
-			name: "RemovalSparesOthers",
-			why:  "one pod's end must not touch another's traffic, nor its own under another port or service",
-			run:  removalSparesOthers,
+			name:  "RemovalSparesOthers",
+			why:   "one pod's end must not touch another's traffic, nor its own under another port or service",
+			needs: []Capability{EachApart},
+			run:   removalSparesOthers,
 		},
 		{
 			name: "RestartedProcessDeregisters",
