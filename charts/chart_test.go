@@ -61,6 +61,10 @@ func TestChartInstallsWhatKustomizeInstalls(t *testing.T) {
 		"the pods' condition": {
 			overlay: "resources: [default]\ncomponents: [components/pod-condition]", values: example + "  podCondition: true",
 		},
+		"EndpointSlices": {
+			overlay: "resources: [default]\ncomponents: [components/pod-condition, components/endpointslice]",
+			values:  strings.Replace(example, "driver: http", "driver: endpointslice", 1) + "  podCondition: true",
+		},
 		"the plugin's roles": {
 			overlay: "resources: [default]\ncomponents: [components/plugin-roles]", values: example + "\npluginRoles: {enabled: true}",
 		},
@@ -79,6 +83,7 @@ func TestChartInstallsWhatKustomizeInstalls(t *testing.T) {
 			for _, feature := range []string{"enroll", "podCondition", "evictions", "audit"} { // the chart's rights follow from these
 				delete(data, feature)
 			}
+			data["registry"].(map[string]any)["driver"] = "http" // and so do those of endpointslice
 			// Helm's users create the namespace, as they do for every chart.
 			delete(want, "Namespace/rollcall-system")
 			if diff := cmp.Diff(want, got); diff != "" {
@@ -437,7 +442,7 @@ func comparable(t *testing.T, objects []*unstructured.Unstructured) map[string]a
 			if !is {
 				break
 			}
-			if _, err := config.Parse([]byte(text), config.Limits{Drivers: []string{"http"}}); err != nil {
+			if _, err := config.Parse([]byte(text), config.Limits{Drivers: []string{"http", "endpointslice"}}); err != nil {
 				t.Fatalf("the manager refuses the configuration: %v", err)
 			}
 			var content map[string]any

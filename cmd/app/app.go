@@ -16,6 +16,7 @@ import (
 	"github.com/go-logr/logr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/rollcall-dev/rollcall/internal/endpointslice"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -30,8 +31,10 @@ type Option func(*options)
 
 type options struct {
 	constructors map[string]registry.Constructor
-	version      string
-	logger       *logr.Logger
+	// slices is what driver endpointslice, which needs the manager's cache, reads.
+	slices  *endpointslice.Watch
+	version string
+	logger  *logr.Logger
 	// listening is called once, when all addresses are bound and before anything is served there.
 	listening func(addresses)
 	output    io.Writer
@@ -91,7 +94,10 @@ func exitCode(stderr io.Writer, err error) int {
 // makes it impossible to go on. When it returns an error the process should end: a manager that lost its lease returns at
 // once, before all its calls have ended. Several may run in one process.
 func Run(ctx context.Context, args []string, opts ...Option) error {
-	o := &options{constructors: map[string]registry.Constructor{}, version: builtVersion(), output: os.Stdout}
+	slices := endpointslice.NewWatch()
+	o := &options{
+		constructors: map[string]registry.Constructor{endpointslice.Name: slices.New}, slices: slices, version: builtVersion(), output: os.Stdout,
+	}
 	for _, apply := range opts {
 		apply(o)
 	}

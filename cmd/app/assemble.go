@@ -18,6 +18,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/controller"
+	"github.com/rollcall-dev/rollcall/internal/endpointslice"
 	"github.com/rollcall-dev/rollcall/internal/enroll"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/orders"
@@ -52,7 +53,11 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	if err != nil {
 		return err
 	}
-	runnables = append(runnables, may, pods, &after{Runnable: pods.conditions(), there: may.of(featurePodCondition)},
+	a.options.slices.Cluster = endpointslice.Cluster{
+		Cache: a.manager.GetCache(), Informers: a.manager.GetCache(), Failure: a.watchFailures.ofEndpointSlices,
+		Wake: pods.reconciler.Wake, Again: pods.reconciler.Again,
+	}
+	runnables = append(runnables, may, pods, a.options.slices, &after{Runnable: pods.conditions(), there: may.of(featurePodCondition)},
 		a.newReload(limits, own, follows, about), compares, page, &resting{release: giveBack}, a.namespaces)
 	if a.lease != nil {
 		a.lease.failing = pods.failing

@@ -19,6 +19,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/audit"
 	"github.com/rollcall-dev/rollcall/internal/config"
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/service"
@@ -113,7 +114,7 @@ func (d *drivers) open(ctx context.Context, c *config.Config) (*registries, erro
 			next.rotated = append(next.rotated, name)
 		}
 	}
-	problems = slices.Concat(problems, next.wrongWriters(), next.weightless())
+	problems = slices.Concat(problems, next.wrongWriters(), next.weightless(), next.unconditioned())
 	return next, errors.Join(problems...)
 }
 
@@ -148,6 +149,19 @@ func (r *registries) weightless() []error {
 		problems = append(problems, field.Invalid(field.NewPath("warmUp"), r.config.Service.WarmUp.String(), fmt.Sprintf(
 			"%s has no weights (driver %s, or its format): remove warmUp, and set annotation %s on the workloads whose pods are only in "+
 				"registries with weights", r.config.RegistryPath(name), o.section.Driver, service.AnnotationWarmUp)))
+	}
+	return problems
+}
+
+// unconditioned refuses registries that follow a condition which is not written.
+func (r *registries) unconditioned() []error {
+	var problems []error
+	for _, name := range r.config.RegistryNames() {
+		if o := r.byName[name]; o != nil && o.client.Follows() && !r.config.Features.PodCondition {
+			problems = append(problems, field.Required(field.NewPath("podCondition"), fmt.Sprintf(
+				"set podCondition: true: driver %s of %s takes pods out by their condition %s", o.section.Driver, r.config.RegistryPath(name),
+				lifecycle.ConditionInRotation)))
+		}
 	}
 	return problems
 }

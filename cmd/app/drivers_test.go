@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rollcall-dev/rollcall/internal/config"
+	"github.com/rollcall-dev/rollcall/internal/endpointslice"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
@@ -220,6 +221,27 @@ func (weighing) FailOver(context.Context, registry.Instance) error   { return ni
 func (weighing) Deregister(context.Context, registry.Instance) error { return nil }
 func (w weighing) Weighs() bool                                      { return bool(w) }
 
+func TestWhatFollowsTheConditionNeedsIt(t *testing.T) {
+	t.Parallel()
+	d := newDrivers(t, newFake)
+	d.constructors["one"] = endpointslice.NewWatch().New
+	text := strings.Replace(several, "old, driver: fake", "old, driver: one", 1)
+	_, err := d.open(t.Context(), configured(t, text))
+	expectProblem(t, err, "podCondition: Required value: set podCondition: true: driver one of registries[old]")
+
+	expectOpened(t, d, configured(t, strings.Replace(text, "- {name: new, driver: fake}\n", "", 1)+"podCondition: true\n"))
+	if settings(d.current.Load()).Guard {
+		t.Error("pods get a finalizer for a registry in which nothing is left of them")
+	}
+}
+
+func expectProblem(t *testing.T, err error, want string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got error %v, want one with %q", err, want)
+	}
+}
+
 func TestAppsRegisterThemselvesOnlyWhereTheyCanBeSteered(t *testing.T) {
 	t.Parallel()
 	byApp := func(name string) string {
@@ -231,9 +253,7 @@ func TestAppsRegisterThemselvesOnlyWhereTheyCanBeSteered(t *testing.T) {
 	before := expectOpened(t, d, configured(t, strings.Replace(several, one, two, 1)))
 
 	next, err := d.open(t.Context(), configured(t, byApp("new")))
-	if want := `registries[new].registeredBy: Invalid value: "App": driver fake can't take an entry out of rotation that an application wrote: remove`; err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("got error %v, want one with %q", err, want)
-	}
+	expectProblem(t, err, `registries[new].registeredBy: Invalid value: "App": driver fake can't take an entry out of rotation that an application wrote: remove`)
 	must(t, next.closeBut(d.current.Load()))
 
 	now := expectOpened(t, d, configured(t, strings.Replace(byApp("old"), "driver: fake", "driver: one", 1)))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -68,6 +69,15 @@ func (f *watchFailures) of(w watched) watchFailure {
 	value, _ := f.byType.Load(w.described())
 	last, _ := value.(watchFailure)
 	return last
+}
+
+// ofEndpointSlices returns the last failure, unless it was before since or has ended.
+func (f *watchFailures) ofEndpointSlices(since time.Time) error {
+	last := f.of(watched{object: &discoveryv1.EndpointSlice{}})
+	if last.at.Before(since) || time.Since(last.at) > refusalHolds {
+		return nil
+	}
+	return last.err
 }
 
 // watched is a kind whose cache the controller needs.

@@ -20,6 +20,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -40,6 +41,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/audit"
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
+	"github.com/rollcall-dev/rollcall/internal/endpointslice"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 )
@@ -230,7 +232,7 @@ func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(errors.Join(corev1.AddToScheme(scheme), policyv1.AddToScheme(scheme), kruisepolicy.AddToScheme(scheme),
 		clusterstate.AddToScheme(scheme), admissionv1.AddToScheme(scheme), authenticationv1.AddToScheme(scheme),
-		authorizationv1.AddToScheme(scheme), coordinationv1.AddToScheme(scheme), eventsv1.AddToScheme(scheme)))
+		authorizationv1.AddToScheme(scheme), discoveryv1.AddToScheme(scheme), coordinationv1.AddToScheme(scheme), eventsv1.AddToScheme(scheme)))
 	return scheme
 }
 
@@ -240,6 +242,7 @@ func mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 	for _, list := range []string{"", "List"} { // a cache of several namespaces asks for the kinds of lists too
 		m.Add(corev1.SchemeGroupVersion.WithKind("Pod"+list), meta.RESTScopeNamespace)
 		m.Add(policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"+list), meta.RESTScopeNamespace)
+		m.Add(discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"+list), meta.RESTScopeNamespace)
 		m.Add(kruisev1alpha1.GroupVersion.WithKind(clusterstate.KindCloneSet+list), meta.RESTScopeNamespace)
 		m.Add(kruisev1alpha1.GroupVersion.WithKind(clusterstate.KindDaemonSet+list), meta.RESTScopeNamespace)
 		m.Add(kruisev1beta1.GroupVersion.WithKind(clusterstate.KindStatefulSet+list), meta.RESTScopeNamespace)
@@ -272,6 +275,7 @@ func cacheOptions(namespaces []string, failed toolscache.WatchErrorHandlerWithCo
 			&corev1.Pod{}:                    {Label: hasState, Transform: clusterstate.NewSharer().StripPod},
 			&corev1.Node{}:                   {Transform: clusterstate.NewNodeStripper(time.Now).Strip},
 			clusterstate.NamespaceMetadata(): {Transform: clusterstate.StripNamespace},
+			&discoveryv1.EndpointSlice{}:     {Transform: endpointslice.Strip},
 		},
 	}
 	for _, kind := range clusterstate.Kinds() {

@@ -8,9 +8,12 @@ import (
 
 	"github.com/go-logr/logr"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/rollcall-dev/rollcall/internal/endpointslice"
 )
 
 const (
@@ -23,6 +26,7 @@ const (
 	featureEnroll        = "enroll"
 	featurePodCondition  = "podCondition"
 	featureEvictions     = "evictions"
+	featureEndpointSlice = "driver " + endpointslice.Name
 	featureSecureMetrics = "--metrics-secure"
 )
 
@@ -56,6 +60,7 @@ type need struct {
 // needs returns what the features that are on need, in addition to what every manager has. The right to update the webhook's Secret
 // is not among them: with cert-manager the manager lacks it, and does not need it.
 func (a *app) needs() (needs []*need) {
+	const slices = "endpointslices"
 	const admission, webhooks = "admissionregistration.k8s.io", "mutatingwebhookconfigurations"
 	for _, n := range []struct {
 		feature, component string
@@ -64,6 +69,9 @@ func (a *app) needs() (needs []*need) {
 	}{
 		{featureEnroll, "enroll", a.features.Enroll, []right{{"patch", "apps.kruise.io", "clonesets", atPods}}},
 		{featurePodCondition, "pod-condition", a.features.PodCondition, []right{{"patch", "", "pods/status", atPods}}},
+		{featureEndpointSlice, endpointslice.Name, a.options.slices.Wanted(), []right{
+			{"list", discoveryv1.GroupName, slices, atPods}, {"watch", discoveryv1.GroupName, slices, atPods},
+		}},
 		{featureEvictions, "evictions", a.features.Evictions.Enabled, []right{
 			{"list", "policy", "poddisruptionbudgets", atPods}, {"get", "policy.kruise.io", "podunavailablebudgets", atPods},
 			{"get", admission, webhooks, webhookInCluster}, {"patch", admission, webhooks, webhookInCluster}, {"get", "", "secrets", webhookHere},
@@ -147,8 +155,11 @@ func (r *rights) once(ctx context.Context) bool {
 // tell logs what is missing where that is new.
 func (n *need) tell(missing string, logger logr.Logger) {
 	brought := "which the chart brings with config." + n.feature
-	if strings.HasPrefix(n.feature, "--") {
+	switch {
+	case strings.HasPrefix(n.feature, "--"):
 		brought = "which the chart brings with the flag"
+	case n.feature == featureEndpointSlice:
+		brought = "which the chart brings with the driver"
 	}
 	note := fmt.Sprintf("%s waits for rights that the manager lacks: %s. Apply config/components/%s, %s.",
 		n.feature, missing, n.component, brought)

@@ -20,6 +20,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/rollcall-dev/rollcall/internal/config"
+	"github.com/rollcall-dev/rollcall/internal/endpointslice"
+	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -72,6 +74,8 @@ func TestComponentsBringTheRights(t *testing.T) {
 		Enroll: true, PodCondition: true, Evictions: config.Evictions{Enabled: true, Name: "rollcall-evictions"},
 	})
 	s.metrics.secure = true
+	_, err := s.app.options.slices.New(t.Context(), registry.Config{})
+	must(t, err)
 	for _, n := range s.app.needs() {
 		files, err := filepath.Glob("../../config/components/" + n.component + "/*role.yaml")
 		must(t, err)
@@ -117,7 +121,7 @@ type rightsScenario struct {
 func newRightsScenario(t *testing.T, features config.Features) *rightsScenario {
 	t.Helper()
 	s := &rightsScenario{t: t, flags: &flags{}, allowed: map[string]bool{}}
-	s.app = &app{flags: s.flags, features: features}
+	s.app = &app{options: &options{slices: endpointslice.NewWatch()}, flags: s.flags, features: features}
 	elected := make(chan struct{})
 	close(elected)
 	server := interceptor.NewClient(clientfake.NewClientBuilder().WithScheme(newScheme()).Build(), interceptor.Funcs{Create: s.create})

@@ -1,0 +1,90 @@
+package endpointslice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
+)
+
+// Name is the driver's in the configuration.
+const Name = "endpointslice"
+
+// proxyLag is kube-proxy's: it writes rules at most once a second.
+// https://kubernetes.io/docs/reference/command-line-tools-reference/kube-proxy (iptables-min-sync-period)
+const proxyLag = 2 * time.Second
+
+// driver implements [registry.Registry], [registry.Follower] and [registry.LaggingReaders].
+type driver struct{ watch *Watch }
+
+var (
+	_ registry.Follower       = driver{}
+	_ registry.LaggingReaders = driver{}
+)
+
+// New is a [registry.Constructor]. There is nothing to reach and nothing to choose.
+func (w *Watch) New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
+	for _, f := range []struct{ name, value string }{
+		{"endpoint", cfg.Endpoint},
+		{"tls.caFile", cfg.TLS.CAFile},
+		{"tls.certFile", cfg.TLS.CertFile},
+		{"tls.keyFile", cfg.TLS.KeyFile},
+		{"auth.tokenFile", cfg.Auth.TokenFile},
+		{"auth.username", cfg.Auth.Username},
+		{"auth.passwordFile", cfg.Auth.PasswordFile},
+	} {
+		if f.value != "" {
+			return nil, registry.FieldError(f.name, errors.New("driver endpointslice asks the API server as the manager does and takes none; "+
+				"remove it"))
+		}
+	}
+	if err := driverkit.DecodeOptions(cfg, &struct{}{}); err != nil {
+		return nil, err
+	}
+	w.want()
+	return driver{w}, nil
+}
+
+// FollowsCondition implements [registry.Follower].
+func (driver) FollowsCondition() {}
+
+// ReaderLag implements [registry.LaggingReaders].
+func (driver) ReaderLag() time.Duration { return proxyLag }
+
+// Register implements [registry.Registry].
+func (d driver) Register(ctx context.Context, in registry.Instance) error {
+	return d.check(ctx, in, view.in)
+}
+
+// FailOver implements [registry.Registry].
+func (d driver) FailOver(ctx context.Context, in registry.Instance) error {
+	return d.check(ctx, in, view.out)
+}
+
+// Deregister implements [registry.Registry]. A pod that leaves this registry and stays in service needs nothing.
+func (d driver) Deregister(ctx context.Context, in registry.Instance) error {
+	return d.check(ctx, in, func(v view) error {
+		if v.pod != nil && !lifecycle.Ends(v.pod) && !lifecycle.RolloutWaits(v.pod) {
+			return nil
+		}
+		return v.out()
+	})
+}
+
+func (d driver) check(ctx context.Context, in registry.Instance, holds func(view) error) error {
+	if err := ctx.Err(); err != nil {
+		return err // the cache would answer all the same
+	}
+	v, err := d.watch.look(ctx, in)
+	if err == nil {
+		err = holds(v)
+	}
+	if err != nil {
+		return fmt.Errorf("pod %s/%s: %w", in.Namespace, in.Pod, err)
+	}
+	return nil
+}

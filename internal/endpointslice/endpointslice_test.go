@@ -1,0 +1,103 @@
+package endpointslice
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
+)
+
+var now = time.Unix(1_800_000_000, 0)
+
+// shown is a pod with the gate, as the caches have it: its condition and its readiness, each since so long.
+func shown(inRotation, ready corev1.ConditionStatus, since, readySince time.Duration) *corev1.Pod {
+	pod := &corev1.Pod{}
+	pod.Namespace, pod.UID = "shop", "1"
+	pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: lifecycle.ConditionInRotation}}
+	for kind, c := range map[corev1.PodConditionType]struct {
+		status corev1.ConditionStatus
+		since  time.Duration
+	}{lifecycle.ConditionInRotation: {inRotation, since}, corev1.PodReady: {ready, readySince}} {
+		if c.status != "" {
+			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+				Type: kind, Status: c.status, LastTransitionTime: metav1.NewTime(now.Add(-c.since)),
+			})
+		}
+	}
+	return pod
+}
+
+func without(pod *corev1.Pod) *corev1.Pod { pod.Spec.ReadinessGates = nil; return pod }
+
+func ending(pod *corev1.Pod) *corev1.Pod {
+	pod.DeletionTimestamp = new(metav1.NewTime(now))
+	return pod
+}
+
+// of is a slice of a Service in which the pod is ready, and serving.
+func of(service string, ready, serving *bool) *discoveryv1.EndpointSlice {
+	slice := &discoveryv1.EndpointSlice{Endpoints: []discoveryv1.Endpoint{
+		{TargetRef: &corev1.ObjectReference{Kind: "Pod", UID: "another"}},
+		{TargetRef: &corev1.ObjectReference{Kind: "Pod", UID: "1"}, Conditions: discoveryv1.EndpointConditions{Ready: ready, Serving: serving}},
+	}}
+	slice.Labels = map[string]string{discoveryv1.LabelServiceName: service}
+	return slice
+}
+
+func TestViews(t *testing.T) {
+	t.Parallel()
+	const yes, no = corev1.ConditionTrue, corev1.ConditionFalse
+	on, off := new(true), new(false)
+	type row struct {
+		reason string
+		pod    *corev1.Pod
+		slices []*discoveryv1.EndpointSlice
+		// in and out are what is missing; empty if nothing is.
+		in, out string
+	}
+	const inRotation = "condition rollcall.dev/InRotation "
+	both := []*discoveryv1.EndpointSlice{of("web", on, on), of("admin", on, on)}
+	neither := []*discoveryv1.EndpointSlice{of("web", off, off), of("admin", off, off)}
+	expect.Each(t, map[string]row{
+		"in":                         {"both Services have it", shown(yes, yes, time.Hour, time.Hour), both, "", inRotation + "is not False yet"},
+		"conditions left out":        {"the API says that nil is true", shown(yes, yes, time.Hour, time.Hour), []*discoveryv1.EndpointSlice{of("web", nil, nil)}, "", inRotation + "is not False yet"},
+		"out":                        {"neither has it", shown(no, no, time.Hour, time.Hour), neither, inRotation + "is not True yet", ""},
+		"in one of two":              {"clients of the other don't find it", shown(yes, yes, time.Hour, time.Hour), []*discoveryv1.EndpointSlice{of("web", on, on), of("admin", off, off)}, "Service admin", inRotation + "is not False yet"},
+		"out of one of two":          {"clients of the other find it", shown(no, no, time.Hour, time.Hour), []*discoveryv1.EndpointSlice{of("web", on, on), of("admin", off, off)}, "not True yet", "Service web"},
+		"kubelet has yet to follow":  {"it may be a moment before the slice", shown(no, yes, 0, time.Hour), neither, "not True yet", "kubelet has yet to follow"},
+		"kubelet has followed":       {"in the same second", shown(no, no, 0, 0), neither, "not True yet", ""},
+		"kubelet may still say yes":  {"it read True a moment ago, and was not ready before", shown(no, no, time.Second, time.Hour), neither, "not True yet", "may still follow"},
+		"kubelet has had the time":   {"it has read False by now", shown(no, no, 3*time.Second, time.Hour), neither, "not True yet", ""},
+		"never in":                   {"there is no condition, and nothing to follow", shown("", no, 0, time.Hour), neither, "not True yet", ""},
+		"no Service, just now":       {"the controller may not have seen it", shown(yes, yes, time.Second, 0), nil, "no EndpointSlice lists the pod yet", inRotation + "is not False yet"},
+		"no Service":                 {"a person has to make one", shown(yes, yes, time.Minute, time.Minute), nil, "create a Service", inRotation + "is not False yet"},
+		"no gate, in":                {"it could not be taken out", without(shown("", yes, 0, time.Hour)), both, "lacks the readiness gate", "clients of Service admin, web are given"},
+		"no gate, out":               {"something else made it unready", without(shown("", no, 0, time.Hour)), neither, "lacks the readiness gate", ""},
+		"is being deleted":           {"Kubernetes takes it out by itself", ending(shown(yes, yes, time.Hour, time.Hour)), []*discoveryv1.EndpointSlice{of("web", off, on)}, "Service web", ""},
+		"is being deleted, still in": {"the controller has to follow", ending(shown(yes, yes, time.Hour, time.Hour)), both, "", "Service admin, web"},
+		"is gone, still in":          {"the controller has to follow", nil, both, "not in the cache", "Service admin, web"},
+		"is gone":                    {"nothing lists it", nil, nil, "not in the cache", ""},
+		"publishNotReadyAddresses":   {"its clients want pods that are not ready", shown(no, no, time.Hour, time.Hour), []*discoveryv1.EndpointSlice{of("web", on, off)}, "not True yet", ""},
+	}, func(t *testing.T, tc row) {
+		v := view{pod: tc.pod, slices: tc.slices, uid: "1", now: now}
+		for direction, c := range map[string]struct {
+			err     error
+			missing string
+		}{"in": {v.in(), tc.in}, "out": {v.out(), tc.out}} {
+			if c.missing == "" && c.err != nil || c.missing != "" && (c.err == nil || !strings.Contains(c.err.Error(), c.missing)) {
+				t.Errorf("%s: got %v, want %q\nreason: %s", direction, c.err, c.missing, tc.reason)
+			}
+			person := strings.Contains(c.missing, "create") || strings.Contains(c.missing, "gate") || strings.Contains(c.missing, "are given")
+			if c.err != nil && (registry.IsTerminal(c.err) != person || registry.IsNotYet(c.err) == person) {
+				t.Errorf("%s: %v is terminal: %t, want %t\nreason: %s", direction, c.err, !person, person, tc.reason)
+			}
+		}
+	})
+}
