@@ -38,6 +38,9 @@ const (
 	AnnotationStartDelay = "cluster.rollcall.dev/start-delay"
 	// AnnotationReadyDelay on a pod is how long its containers run before they are ready: a Go duration such as "2s".
 	AnnotationReadyDelay = "cluster.rollcall.dev/ready-delay"
+	// AnnotationGlobalAddress on a pod, with any value, has it start at 10. in place of 127.: EndpointSlices take no loopback addresses.
+	// Nobody answers there.
+	AnnotationGlobalAddress = "cluster.rollcall.dev/global-address"
 
 	// ServiceAddress is that of the Service kubernetes, at which pods look for the API server. Its certificate is good for
 	// it; who has pods with containers must lead it there.
