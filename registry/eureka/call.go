@@ -58,10 +58,7 @@ func (p peer) send(ctx context.Context, method, path string, body []byte) (*driv
 // register posts the instance and then does what it takes until the registry itself says that it is ours and UP. In most
 // cases that is nothing.
 func (c call) register(ctx context.Context) error {
-	got, err := c.readAfter(ctx, c.post(statusUp, ""))
-	if err == nil && !c.isPosted(got) {
-		got, err = c.readAfter(ctx, c.post(statusUp, later(got.LastDirtyTimestamp)))
-	}
+	got, err := c.postAs(ctx, statusUp)
 	if err == nil && got.Status != statusUp {
 		got, err = c.readAfter(ctx, c.clearOverride)
 	}
@@ -79,30 +76,39 @@ func (c call) register(ctx context.Context) error {
 	return c.copy(ctx, got)
 }
 
+// postAs posts the instance with a status, once more where the entry that is there is of a later time and stays, and returns what the
+// registry says then.
+func (c call) postAs(ctx context.Context, status string) (*instanceInfo, error) {
+	got, err := c.readAfter(ctx, c.post(status, ""))
+	if err == nil && (!c.isPosted(got) || got.Status != status) {
+		return c.readAfter(ctx, c.post(status, later(got.LastDirtyTimestamp)))
+	}
+	return got, err
+}
+
 // keeps is the error of a change after which the entry still has the status.
 func (c call) keeps(status string) error {
 	return fmt.Errorf("%s acknowledged it, and the entry has status %s", c.server, status)
 }
 
-// failOver puts what is there out of service, and what is not there back without showing it to anybody. That takes no override: the peers
-// replicate one without its time, and would carry it out after it was removed.
+// failOver posts the instance with a status that no client is given and that the next POST undoes. An override would do the same at this
+// peer, but has no time: one that another peer carries out after its removal stays there.
 func (c call) failOver(ctx context.Context) error {
 	c, got, err := c.locate(ctx)
 	switch {
 	case err != nil:
 		return err
-	case got == nil:
-		got, err = c.readAfter(ctx, c.post(statusStarting, ""))
-		switch {
-		case err != nil:
-			return err
-		case got.Status != statusUp:
-			return c.copy(ctx, got)
-		}
-	case !c.in.OwnsMeta(got.Metadata), got.Status == statusOutOfService, got.Status == statusStarting:
+	case got != nil && (!c.in.OwnsMeta(got.Metadata) || got.Status == statusStarting || got.Status == statusOutOfService):
 		return nil
 	}
-	return c.takeOut(ctx)
+	got, err = c.postAs(ctx, statusStarting)
+	switch {
+	case err != nil:
+		return err
+	case got.Status == statusUp: // somebody's override
+		return c.takeOut(ctx)
+	}
+	return c.copy(ctx, got)
 }
 
 // takeOut overrides the status, and does so again where the registry then says that clients are given the entry: a renewal
@@ -153,14 +159,14 @@ func (c call) heartbeat(ctx context.Context) error {
 }
 
 // anywhere looks at this peer and, where that has nothing, at the others until one has something: a peer that has just started
-// lacks what they have not replicated to it yet. Another one that fails counts as one that has nothing.
+// lacks what they have not replicated to it yet, or they were told nothing of a removal. Another one that fails counts as one that has
+// nothing. Later calls begin where they did: which of two peers is right of an entry says nothing of others.
 func (c call) anywhere(ctx context.Context, look func(call, context.Context) (found bool, err error)) error {
 	found, err := look(c, ctx)
 	if found || err != nil {
 		return err
 	}
-	others := driverkit.Policy{After: c.server, Because: "it lacks an entry that the next one has"}
-	_ = c.client.Try(ctx, others, func(ctx context.Context, other driverkit.Server) error {
+	_ = c.client.Try(ctx, driverkit.Policy{After: c.server}, func(ctx context.Context, other driverkit.Server) error {
 		c.server = other
 		found, err := look(c, ctx)
 		if err == nil && !found {

@@ -18,21 +18,20 @@
 // the first of these that applies: STARTING and DOWN are believed; an override wins; an entry that is UP or
 // OUT_OF_SERVICE already stays so; else the status is the one that was posted. From that follows
 //
-//   - that a POST with UP does not put back what an override took out: DELETE …/status?value=UP does. Without the value the
-//     status turns UNKNOWN, which is renewed with 404 (Netflix/eureka#955);
+//   - that a pod is taken out by a POST with STARTING, which no reader is given, and put back by one with UP. Both have a
+//     lastDirtyTimestamp: a peer keeps the later one, in whatever order it hears of them, and a renewal that a peer replicates makes
+//     up for one that was missed. An override has no time. Peers replicate it and its removal on several connections, give up after
+//     30 seconds (maxTimeForReplication), and what is carried out last stays;
+//   - that a POST with UP does not put back what an override took out, an operator's or an earlier version's: DELETE
+//     …/status?value=UP does. Without the value the status turns UNKNOWN, which is renewed with 404 (Netflix/eureka#955);
 //   - that a POST with OUT_OF_SERVICE takes nothing out that is UP, and leaves what it makes without an override, so that
 //     neither POST nor DELETE put it back (Netflix/eureka#1398). It is never sent. Where somebody else has sent it, an
 //     override UP is set and then removed;
-//   - that a lost entry is put back out of service by a POST with STARTING, which no reader is given and the next POST with UP
-//     undoes. An override would have to be removed, and peers replicate both without a time and on several connections: one that
-//     carries out the override last keeps the pod from its clients, and no renewal undoes that;
-//   - that a renewal which the server is carrying out can put back the status that it read before an override. So a beat
-//     waits for other calls for its instance, and who sets the override looks whether it holds;
-//   - that a peer which misses the replication of an override for 30 seconds (maxTimeForReplication) never learns it: a renewal
-//     makes up only for what has changed lastDirtyTimestamp. So each change of an override goes to all peers, marked as
-//     replicated: one that passed it on could do so after the next change;
+//   - that a renewal which the server is carrying out can put back the status that it read before an override. So who sets the override
+//     of an application's entry looks whether it holds;
+//   - that an override goes to all peers, marked as replicated: one that passed it on could do so after the next change;
 //   - that a peer replicates a POST up to a second after it has acknowledged it, out of its memory. So the entry that was read back
-//     goes to all peers, with its lastDirtyTimestamp, by which they tell which of two is later;
+//     goes to all peers too, with its time;
 //   - that the override goes with the entry when this is removed or evicted (Netflix/eureka#1116), and is set again.
 //
 // # Whose clock

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -95,15 +96,43 @@ func (r *Registry) Heartbeat(ctx context.Context, in registry.Instance) error {
 	return r.change(ctx, "renewing", in, call.heartbeat)
 }
 
-// List implements [registry.Lister].
+// List implements [registry.Lister]. An entry that only another peer has is listed too: nothing renews it, and that peer's clients are
+// given it until its lease ends. Another peer that fails counts as one that has nothing.
 func (r *Registry) List(ctx context.Context, cluster string) ([]registry.Entry, error) {
 	return driverkit.List(ctx, cluster, func(ctx context.Context, cluster string) (entries []registry.Entry, err error) {
+		var from driverkit.Server
 		err = r.client.Try(ctx, driverkit.Policy{}, func(ctx context.Context, s driverkit.Server) (err error) {
+			from = s
 			entries, err = peer{Registry: r, server: s}.list(ctx, cluster)
 			return err
 		})
-		return entries, err
+		if err != nil {
+			return nil, err
+		}
+		_ = r.client.Try(ctx, driverkit.Policy{After: from}, func(ctx context.Context, s driverkit.Server) error {
+			others, err := peer{Registry: r, server: s}.list(ctx, cluster)
+			if err == nil {
+				entries = append(entries, lacking(entries, others)...)
+				err = errNothing // what the next one has counts too
+			}
+			return err
+		})
+		return entries, nil
 	})
+}
+
+// lacking are those of others whose place is in none of the entries.
+func lacking(entries, others []registry.Entry) []registry.Entry {
+	type place struct {
+		service, address string
+		port             int
+	}
+	at := func(e registry.Entry) place { return place{e.Service, e.Address, e.Port} }
+	has := map[place]bool{}
+	for _, e := range entries {
+		has[at(e)] = true
+	}
+	return slices.DeleteFunc(others, func(e registry.Entry) bool { return has[at(e)] })
 }
 
 // Staleness implements [registry.StaleLister]: the server answers List from its caches, and what it acknowledges may be

@@ -1,6 +1,7 @@
 package eureka_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -60,6 +61,7 @@ func newFake(t *testing.T, answer func(r *http.Request) (status int, body string
 	f := &fake{answer: answer}
 	f.URL = drivertest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
 		f.mu.Lock()
 		f.asked = append(f.asked, r.Method+" "+r.URL.String())
 		f.bodies = append(f.bodies, string(body))

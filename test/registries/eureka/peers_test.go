@@ -36,28 +36,27 @@ func TestPeers(t *testing.T) {
 	expect.NoError(t, errors.Join(d.Register(t.Context(), in), d.Register(t.Context(), out), d.FailOver(t.Context(), out)))
 	for _, server := range []*eureka.Server{one, other} {
 		shows(server, in, "UP")
-		shows(server, out, "OUT_OF_SERVICE")
+		shows(server, out, "STARTING")
 	}
-	// The peer hears what undoes an override, too: there it must not end as UNKNOWN.
 	expect.NoError(t, d.Register(t.Context(), out))
 	shows(other, out, "UP")
 	expect.NoError(t, d.FailOver(t.Context(), out))
-	shows(other, out, "OUT_OF_SERVICE")
+	shows(other, out, "STARTING")
 
 	// The first one goes. The other knows all, and every call is taken there.
 	one.Kill()
 	expect.NoError(t, errors.Join(d.Heartbeat(t.Context(), in), d.Heartbeat(t.Context(), out)))
 	expect.NoError(t, errors.Join(d.FailOver(t.Context(), in), d.Register(t.Context(), out)))
-	shows(other, in, "OUT_OF_SERVICE")
+	shows(other, in, "STARTING")
 	shows(other, out, "UP")
 
-	// It comes back with nothing in its memory, and learns from the other's heartbeats, the override too.
+	// It comes back with nothing in its memory, and learns from the other's heartbeats, the status too.
 	expect.NoError(t, one.Restart(t.Context()))
 	if got := statusOf(t, one, in); got != "" {
 		t.Errorf("after its restart the server has an entry with status %q; this test needs it to have none", got)
 	}
 	expect.NoError(t, errors.Join(d.Heartbeat(t.Context(), in), d.Heartbeat(t.Context(), out)))
-	shows(one, in, "OUT_OF_SERVICE")
+	shows(one, in, "STARTING")
 	shows(one, out, "UP")
 
 	// Now the other one goes.

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
-	driver "github.com/rollcall-dev/rollcall/registry/eureka"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/eureka"
 )
@@ -113,7 +112,7 @@ func TestWhatHasExpiredIsFound(t *testing.T) {
 	}
 	expect.Each(t, map[string]row{
 		"Deregister":                {"clients were sent there until the eviction, minutes later", "", registry.Registry.Deregister, ""},
-		"FailOver":                  {"the pod is updated while clients are sent there", "", registry.Registry.FailOver, "OUT_OF_SERVICE"},
+		"FailOver":                  {"the pod is updated while clients are sent there", "", registry.Registry.FailOver, "STARTING"},
 		"Register":                  {"the lease begins anew", "", registry.Registry.Register, "UP"},
 		"Deregister of another pod": {another, "other", registry.Registry.Deregister, "UP"},
 		"FailOver of another pod":   {another, "other", registry.Registry.FailOver, "UP"},
@@ -140,47 +139,30 @@ func TestWhatHasExpiredIsFound(t *testing.T) {
 	})
 }
 
-// TestTakenOutStaysOut has a renewal that is on its way put the status back that FailOver has just overridden. Here the
-// override is removed at that moment.
+// TestTakenOutStaysOut has a renewal that is on its way put the status back that FailOver has just overridden for an application, which
+// renews its entry whenever it likes. Here the override is removed at that moment.
 func TestTakenOutStaysOut(t *testing.T) {
 	t.Parallel()
 	server := uncached.Use(t)
-	for name, tc := range map[string]struct {
-		reason string
-		enter  func(*scene, *driver.Registry) registry.Registry
-	}{
-		"Rollcall's entry": {
-			"a manager that has just ended can have renewed it",
-			func(w *scene, d *driver.Registry) registry.Registry {
-				expect.NoError(t, d.Register(w.Context(), w.in))
-				return d
-			},
-		},
-		"an application's entry": {
-			"the application renews it whenever it likes",
-			func(w *scene, d *driver.Registry) registry.Registry { w.post("UP"); return d.AppEntries() },
-		},
-	} {
-		for times, want := range []string{"OUT_OF_SERVICE", "OUT_OF_SERVICE", "UP"} {
-			t.Run(fmt.Sprintf("%s, %d times", name, times), func(t *testing.T) {
-				t.Parallel()
-				w := &scene{T: t, server: server, in: web(t, 1)}
-				left := times
-				cfg := after(t, configOf(t, server), func(r *http.Request) {
-					if left > 0 && strings.HasSuffix(r.URL.RequestURI(), "/status?value=OUT_OF_SERVICE") {
-						left--
-						w.remove("?value=UP")
-					}
-				})
-				d := tc.enter(w, open(t, cfg))
-				if err := d.FailOver(t.Context(), w.in); (err == nil) != (want == "OUT_OF_SERVICE") {
-					t.Errorf("FailOver: got error %v, and the status is to be %s\nreason: %s", err, want, tc.reason)
-				}
-				if got := statusOf(t, server, w.in); got != want {
-					t.Errorf("clients get it with status %q, want %q\nreason: %s", got, want, tc.reason)
+	for times, want := range []string{"OUT_OF_SERVICE", "OUT_OF_SERVICE", "UP"} {
+		t.Run(fmt.Sprintf("%d times", times), func(t *testing.T) {
+			t.Parallel()
+			w := &scene{T: t, server: server, in: web(t, 1)}
+			left := times
+			cfg := after(t, configOf(t, server), func(r *http.Request) {
+				if left > 0 && strings.HasSuffix(r.URL.RequestURI(), "/status?value=OUT_OF_SERVICE") {
+					left--
+					w.remove("?value=UP")
 				}
 			})
-		}
+			w.post("UP")
+			if err := open(t, cfg).AppEntries().FailOver(t.Context(), w.in); (err == nil) != (want == "OUT_OF_SERVICE") {
+				t.Errorf("FailOver: got error %v, and the status is to be %s", err, want)
+			}
+			if got := statusOf(t, server, w.in); got != want {
+				t.Errorf("clients get it with status %q, want %q", got, want)
+			}
+		})
 	}
 }
 
