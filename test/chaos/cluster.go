@@ -18,6 +18,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	consuldriver "github.com/rollcall-dev/rollcall/registry/consul"
 	etcddriver "github.com/rollcall-dev/rollcall/registry/etcd"
+	nacosdriver "github.com/rollcall-dev/rollcall/registry/nacos"
 	zookeeperdriver "github.com/rollcall-dev/rollcall/registry/zookeeper"
 	"github.com/rollcall-dev/rollcall/test/harness/checker"
 	"github.com/rollcall-dev/rollcall/test/harness/network"
@@ -25,6 +26,7 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/etcd"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/eureka"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/nacos"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/zookeeper"
 	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
@@ -66,6 +68,7 @@ func clusterKinds() map[string]clusterKind {
 			section: "driver: eureka, readerLag: 2s, options: {listStalenessInSecs: 2, durationInSecs: 300}", start: eureka.StartCluster,
 			peers: true, lag: 3 * time.Second,
 		},
+		"nacos": {section: "driver: nacos", start: nacos.StartCluster, timeout: 5 * time.Second, lag: 2 * time.Second, opens: nacosdriver.New},
 		"zookeeper": {
 			section: "driver: zookeeper", start: zookeeper.StartCluster, lag: time.Second, syncs: true, fences: true,
 			opens: zookeeperdriver.New,
