@@ -315,7 +315,8 @@ func (r Reason) Page() string {
 // later.
 func (r Reason) Event() string {
 	switch r {
-	case "", Draining, Settling, ReadersLag, WarmingUp, Queued, NotPermitted, Stopping, DryRun, AppStarting, AppEntryRemains, Acknowledgement, NotWatched:
+	case "", Draining, Settling, ReadersLag, WarmingUp, Queued, NotPermitted, Stopping, DryRun, AppStarting, AppEntryRemains,
+		Acknowledgement, NotWatched:
 		return ""
 	case Resolved, EvictionHooked:
 		return corev1.EventTypeNormal

@@ -67,13 +67,19 @@ func (r *Reporter) Report(ctx context.Context, f *observe.Facts, result visit.Re
 	case shown.Said.IsZero() && !before.Said.IsZero():
 		r.Tell(v.pod(), reason.Resolved, fmt.Sprintf("%s has passed", before.Reason))
 	}
-	if again = shown.After; v.EndChanges > 0 && (again == 0 || v.EndChanges < again) {
-		again = v.EndChanges
-	}
-	if v.Grows > 0 && v.Decision.Want == lifecycle.InService && (again == 0 || v.Grows < again) {
-		again = v.Grows
+	again = sooner(shown.After, v.EndChanges)
+	if v.Decision.Want == lifecycle.InService {
+		again = sooner(again, v.Grows)
 	}
 	return again
+}
+
+// sooner returns the shorter of two times; zero stands for never.
+func sooner(a, b time.Duration) time.Duration {
+	if b > 0 && (a == 0 || b < a) {
+		return b
+	}
+	return a
 }
 
 // Tell makes an Event on a pod.

@@ -88,7 +88,7 @@ func (a Attributes) Warmed(since, now time.Time) (weight int, grows time.Duratio
 		return a.Weight, 0
 	}
 	tenths := in / tenth
-	return max(a.Weight*int(tenths)/10, a.Weight/100, 1), (tenths+1)*tenth - in
+	return max(a.Weight*int(tenths)/10, a.Weight/100, 1), tenth - in%tenth
 }
 
 // weightOf returns 0 for nothing.

@@ -60,9 +60,8 @@ func (v *visit) waited(hook lifecycle.Hook) {
 	}
 }
 
-// newRecord has the pod's instances and those that it has yet to leave. Without a description that tells its instances, it has all that
-// were taken out.
-func (v *visit) newRecord(p plan.Plan) *lifecycle.Record {
+// toRecord returns the instances that a record of the pod has.
+func (v *visit) toRecord(p plan.Plan) []lifecycle.Key {
 	instances := make([]lifecycle.Key, 0, len(p.Present))
 	for _, row := range p.Present {
 		instances = append(instances, row.Key())
@@ -72,6 +71,13 @@ func (v *visit) newRecord(p plan.Plan) *lifecycle.Record {
 			instances = append(instances, row.Key())
 		}
 	}
+	return instances
+}
+
+// newRecord has the pod's instances and those that it has yet to leave. Without a description that tells its instances, it has all that
+// were taken out.
+func (v *visit) newRecord(p plan.Plan) *lifecycle.Record {
+	instances := v.toRecord(p)
 	entries, was := v.entries(), v.input.Record
 	record := lifecycle.NewRecord(v.pod(), v.input.Hooks, v.decision.Want, instances, was.OutSince)
 	record.NeverInService = record.Want != lifecycle.InService && !was.WasInService() && !entries.Known.WasInService()

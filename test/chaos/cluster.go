@@ -232,7 +232,7 @@ func (s *servers) plays(*corev1.Pod, bool) {}
 func (s *servers) begin(ctx context.Context, g *game) error {
 	g.journal.CallsUnseen, g.journal.Drain, s.isForeign = true, s.lag+drainTime, g.journal.IsForeign
 	s.alone, s.say = g.plan.seed%2 == 1, g.out.printf
-	s.first = int(g.plan.seed / 2 % uint64(len(s.endpoints))) //nolint:gosec // it is one of a few
+	s.first = int(g.plan.seed / 2 % uint64(len(s.endpoints)))
 	for server, member := range s.cluster.Members() {
 		for _, service := range g.services() {
 			go s.follow(ctx, source{server: server, service: service}, member.Read)

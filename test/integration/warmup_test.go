@@ -48,7 +48,7 @@ type weights map[string]float64
 // share is the part of many requests that a client sends to a place which picks by the weights.
 func (w weights) share(to string) float64 {
 	const requests = 50_000
-	random, sum, got := rand.New(rand.NewPCG(1, 2)), 0.0, 0 //nolint:gosec // a balancer's
+	random, sum, got := rand.New(rand.NewPCG(1, 2)), 0.0, 0
 	for _, weight := range w {
 		sum += weight
 	}
