@@ -20,7 +20,7 @@ import (
 )
 
 // TestEndpointSlices: with the driver endpointslice, OpenKruise updates and deletes a pod only once the EndpointSlices of both its Services
-// have it out, and an update in place is over only once they have it in.
+// have it out, and counts on a pod only once they have it in.
 func TestEndpointSlices(t *testing.T) {
 	t.Parallel()
 	s, services := startServiced(t, "endpointslices")
@@ -45,24 +45,40 @@ func TestEndpointSlices(t *testing.T) {
 	s.expectAllowedWrites()
 }
 
-// TestPodWithoutTheGate: a pod that Rollcall could not take out is told what its template lacks, and is deleted only once a person skips it.
-func TestPodWithoutTheGate(t *testing.T) {
+// TestPodsThatNoServiceFollows: hooks and gate come to pods that had neither. OpenKruise makes the old pods unready, as the Event tells, and a pod
+// that Rollcall could not take out, or that no Service selects, does not count as available.
+func TestPodsThatNoServiceFollows(t *testing.T) {
 	t.Parallel()
-	s, _ := startServiced(t, "endpointslices-adopted")
+	s, services := startServiced(t, "endpointslices-adopted")
 	s.Create(replicas(1), annotated(cluster.AnnotationGlobalAddress, "true"), unhooked,
 		updateType(kruisev1alpha1.RecreateCloneSetUpdateStrategyType))
 	old := s.AwaitPodIn(appspub.LifecycleStateNormal)
 	s.untilPod(old, "is ready", func(now *corev1.Pod) bool { return lifecycle.IsTrue(now, corev1.PodReady) })
 
-	hooks := s.style.load(s.T).Spec.Lifecycle
-	s.Edit(func(set *kruisev1alpha1.CloneSet) { set.Spec.Lifecycle = hooks })
+	s.Edit(hooked)
 	s.ExpectEvent(old, corev1.EventTypeWarning, "RegistryRefused", "lacks the readiness gate rollcall.dev/InRotation", "spec.readinessGates")
 	s.DeleteByLabel(old)
 	s.ExpectEvent(old, corev1.EventTypeWarning, "RegistryRefused", "are given the pod", "markPodNotReady", "kubectl rollcall skip")
 	s.PatchPod(old, `{"metadata":{"annotations":{"rollcall.dev/skip":"preDelete"}}}`)
 	s.AwaitGone(old)
 
-	s.ExpectEvent(s.AwaitPods(1)[0], corev1.EventTypeWarning, "RegistryRefused", "lacks the readiness gate")
+	ungated := s.AwaitPodIn(appspub.LifecycleStatePreparingNormal)
+	s.ExpectEvent(ungated, corev1.EventTypeWarning, "RegistryRefused", "lacks the readiness gate")
+	s.Edit(func(set *kruisev1alpha1.CloneSet) {
+		gatedByRotation(set)
+		set.Spec.Lifecycle.PreDelete.MarkPodNotReady = true
+	})
+	s.AwaitGone(ungated)
+	services.ExpectSteady()
+
+	for _, name := range services.names {
+		s.must(s.k8s.Delete(s.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: name}}))
+	}
+	s.Edit(image("nginx:2"))
+	unselected := s.AwaitPodIn(appspub.LifecycleStatePreparingNormal)
+	s.ExpectEvent(unselected, corev1.EventTypeWarning, "RegistryRefused", "no EndpointSlice", "create a Service")
+	services.create()
+	services.ExpectSteady()
 }
 
 // serviced is a scenario whose pods are behind two Services.
@@ -119,7 +135,7 @@ func (s *serviced) follow() {
 
 func (s *serviced) Begin(edits ...func(*kruisev1alpha1.CloneSet)) []*corev1.Pod {
 	s.Helper()
-	s.Create(append(edits, gatedByRotation, annotated(cluster.AnnotationGlobalAddress, "true"))...)
+	s.Create(append(edits, hooked, gatedByRotation, annotated(cluster.AnnotationGlobalAddress, "true"))...)
 	s.ExpectSteady()
 	return s.Pods()
 }
@@ -185,7 +201,7 @@ func (s *serviced) ExpectFollowed(pods []*corev1.Pod) {
 			case "PreparingUpdate>Updating", "Updating>Updated":
 				s.Expect(in == 0, "pod %s: %s while %d Services had it ready", pod.Name, move, in)
 				counts[move]++
-			case "Updated>Normal":
+			case "PreparingNormal>Normal", "Updated>Normal":
 				s.Expect(in == len(s.names) && total == in, "pod %s: %s while %d of %d Services had it ready", pod.Name, move, in, total)
 				counts[move]++
 			}
@@ -195,8 +211,19 @@ func (s *serviced) ExpectFollowed(pods []*corev1.Pod) {
 			last = v.state()
 		}
 	}
-	s.Expect(counts["PreparingUpdate>Updating"] == 2 && counts["Updated>Normal"] == 2,
+	s.Expect(counts["PreparingUpdate>Updating"] == 2 && counts["Updated>Normal"] == 2 && counts["PreparingNormal>Normal"] == 4,
 		"these moves were seen: %v", counts)
+}
+
+// hooked gives the CloneSet all three hooks.
+func hooked(set *kruisev1alpha1.CloneSet) {
+	hook := func(label string) *appspub.LifecycleHook {
+		return &appspub.LifecycleHook{LabelsHandler: map[string]string{label: "true"}}
+	}
+	set.Spec.Lifecycle = &appspub.Lifecycle{
+		PreNormal: hook("example.com/traffic-online"), InPlaceUpdate: hook("example.com/unready-blocker-inplace"),
+		PreDelete: hook("example.com/unready-blocker-delete"),
+	}
 }
 
 func gatedByRotation(set *kruisev1alpha1.CloneSet) {
