@@ -36,6 +36,29 @@ func TestFieldsOfRefusals(t *testing.T) {
 	}
 }
 
+// TestPolarisIsNotEureka: it takes what is posted, gives it to readers only seconds later, and knows no HEAD (1.18.1). That it
+// has no entry is no proof that there will be none.
+func TestPolarisIsNotEureka(t *testing.T) {
+	t.Parallel()
+	polaris := newFake(t, func(r *http.Request) (int, string) {
+		switch r.Method {
+		case http.MethodPost:
+			return http.StatusNoContent, ""
+		case http.MethodHead:
+			return http.StatusMethodNotAllowed, ""
+		}
+		return http.StatusNotFound, ""
+	})
+	d := open(t, registry.Config{Endpoint: polaris.URL})
+	if err := d.Register(t.Context(), web(1)); err == nil {
+		t.Error("registered, and no reader has it")
+	}
+	err := d.Deregister(t.Context(), web(1))
+	if field, _ := registry.FieldOf(err); field != "endpoint" || !registry.IsTerminal(err) || !strings.Contains(err.Error(), "Polaris") {
+		t.Errorf("got error %v, want a terminal one of the field endpoint that names Polaris", err)
+	}
+}
+
 // TestForbiddenHasTwoReasons that are hard to guess.
 func TestForbiddenHasTwoReasons(t *testing.T) {
 	t.Parallel()

@@ -12,13 +12,16 @@ import (
 // errNothing takes a look on to the next peer.
 var errNothing = errors.New("this peer has no entry")
 
-// elsewhere says what a 404 means where Eureka has none: it is not Eureka that answers. Another peer may be one.
+// elsewhere says what a 404 or 405 means where Eureka has none: it is not Eureka that answers. Another peer may be one.
 func elsewhere(err error) error {
-	if !driverkit.HasStatus(err, http.StatusNotFound) {
+	hint := "its path must be that of Eureka, such as /eureka or /eureka/v2"
+	switch {
+	case driverkit.HasStatus(err, http.StatusMethodNotAllowed):
+		hint = "it is not Eureka; where it is Polaris, whose reads lag behind what it has acknowledged, use driver: pod"
+	case !driverkit.HasStatus(err, http.StatusNotFound):
 		return err
 	}
-	return driverkit.Away(registry.Terminal(registry.FieldError("endpoint",
-		fmt.Errorf("%w; its path must be that of Eureka, such as /eureka or /eureka/v2", err))))
+	return driverkit.Away(registry.Terminal(registry.FieldError("endpoint", fmt.Errorf("%w; %s", err, hint))))
 }
 
 // gone says what a 404 means for an entry that was there a moment ago. Trying again helps.
