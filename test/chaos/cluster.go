@@ -235,8 +235,11 @@ func (s *servers) begin(ctx context.Context, g *game) error {
 	s.first = int(g.plan.seed / 2 % uint64(len(s.endpoints)))
 	for server, member := range s.cluster.Members() {
 		for _, service := range g.services() {
-			go s.follow(ctx, source{server: server, service: service}, member.Read)
-			if m, forwards := member.(registries.Forwarder); forwards {
+			m, forwards := member.(registries.Forwarder)
+			if !forwards || m.Keeps() {
+				go s.follow(ctx, source{server: server, service: service}, member.Read)
+			}
+			if forwards {
 				go s.follow(ctx, source{server, service, true}, m.ReadLeader)
 			}
 		}
@@ -266,9 +269,20 @@ func (s *servers) take(from source, now answer) {
 	}
 	s.latest[from] = now
 	if now.err == nil {
-		now.Apart = s.apart[from.server] || s.back[from.server].Add(s.lag).After(now.Asked)
+		now.Apart = s.isApart(from, now.Asked)
 		s.readings[from.leads] = append(s.readings[from.leads], now.Reading)
 	}
+}
+
+// isApart reports whether what a client was given may be what somebody had who did not know of the majority. Where a server forwards, that
+// is the leader, which may be any of them: one that was just elected answers before it has applied what the one before had acknowledged.
+func (s *servers) isApart(from source, asked time.Time) bool {
+	for server := range s.apart {
+		if (from.leads || server == from.server) && (s.apart[server] || s.back[server].Add(s.lag).After(asked)) {
+			return true
+		}
+	}
+	return false
 }
 
 // without does something to servers, which count as apart from the majority until it is over and all servers serve again.

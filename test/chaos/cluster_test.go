@@ -155,6 +155,7 @@ func TestApart(t *testing.T) {
 		back   time.Time
 		asked  time.Time
 		want   bool
+		from   source
 	}
 	expect.Each(t, map[string]row{
 		"one of the majority":  {reason: "nothing is wrong", asked: at(0)},
@@ -162,15 +163,20 @@ func TestApart(t *testing.T) {
 		"cut off meanwhile":    {reason: "it may have answered while it was cut off", back: at(1), asked: at(0), want: true},
 		"back":                 {reason: "it may not have heard yet", back: at(0), asked: at(0.5), want: true},
 		"back for long enough": {reason: "it has heard", back: at(0), asked: at(1.5)},
+		"another one":          {reason: "it is none of its matter", apart: true, asked: at(0), from: source{server: 1}},
+		"the leader":           {reason: "that may be the one which is apart", apart: true, asked: at(0), from: source{server: 1, leads: true}, want: true},
 	}, func(t *testing.T, tc row) {
 		f := newFake(t)
 		f.s.apart[2], f.s.back[2] = tc.apart, tc.back
-		f.s.take(source{server: 2, service: "web"}, answer{Reading: checker.Reading{Server: 2, Asked: tc.asked, Answered: tc.asked}})
-		if got := f.s.readings[false][0].Apart; got != tc.want {
+		if tc.from == (source{}) {
+			tc.from.server = 2
+		}
+		f.s.take(tc.from, answer{Reading: checker.Reading{Server: tc.from.server, Asked: tc.asked, Answered: tc.asked}})
+		if got := f.s.readings[tc.from.leads][0].Apart; got != tc.want {
 			t.Errorf("apart is %t: %s", got, tc.reason)
 		}
-		f.s.take(source{server: 2, service: "web"}, answer{err: errors.New("no leader")})
-		if len(f.s.readings[false]) != 1 {
+		f.s.take(tc.from, answer{err: errors.New("no leader")})
+		if len(f.s.readings[tc.from.leads]) != 1 {
 			t.Error("an error tells nothing of what there is")
 		}
 	})

@@ -63,6 +63,8 @@ type Member interface { //nolint:interfacebloat // all that happens to a server
 // Forwarder is a member that has the leader answer its clients, unless they take what the member has itself: that is [Member.Read].
 type Forwarder interface {
 	ReadLeader(ctx context.Context, service string) ([]string, error)
+	// Keeps is false for a member that has nothing itself: all its answers are the leader's.
+	Keeps() bool
 }
 
 // Host is what the members of all clusters have in common: a server on a host of the network.

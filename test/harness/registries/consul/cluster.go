@@ -196,9 +196,12 @@ func (m *Member) forget(ctx context.Context, lost *Member) error {
 	return nil
 }
 
+// Keeps is false for an agent.
+func (m *Member) Keeps() bool { return m.isServer() }
+
 // Read is what the server itself has, as ?stale and DNS give it. An agent has nothing itself.
 func (m *Member) Read(ctx context.Context, service string) ([]string, error) {
-	if !m.isServer() {
+	if !m.Keeps() {
 		return m.ReadLeader(ctx, service)
 	}
 	return m.given(ctx, service, "?stale")
