@@ -13,8 +13,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/nacos"
 )
 
 // rampFor is long enough to see most of its ten steps on a busy machine.
@@ -23,7 +25,7 @@ const rampFor = 30 * time.Second
 func TestWarmUpByConsul(t *testing.T) {
 	t.Parallel()
 	server := registries.Use(t, registries.With(consul.Start, consul.Options{}))
-	expectRamp(t, "warm-up-consul", map[string]any{"driver": "consul", "endpoint": server.URL}, func(service string) (weights, error) {
+	expectRamp(t, "warm-up-consul", map[string]any{"driver": "consul", "endpoint": server.URL, "timeout": "4s"}, func(service string) (weights, error) {
 		var nodes []struct {
 			Service struct {
 				Address string
@@ -39,6 +41,27 @@ func TestWarmUpByConsul(t *testing.T) {
 			given[net.JoinHostPort(n.Service.Address, strconv.Itoa(n.Service.Port))] = float64(n.Service.Weights.Passing)
 		}
 		return given, nil
+	})
+}
+
+func TestWarmUpByNacos(t *testing.T) {
+	t.Parallel()
+	server := registries.Use(t, registries.With(nacos.Start, nacos.Options{Version: nacos.V2}))
+	var reader *nacos.Reader
+	expectRamp(t, "warm-up-nacos", map[string]any{"driver": "nacos", "endpoint": server.Endpoint, "timeout": "5s"}, func(service string) (weights, error) {
+		var err error
+		if reader == nil {
+			reader, err = server.Subscribe(t.Context(), service)
+			expect.NoError(t, err)
+		}
+		seen, err := reader.Latest()
+		given := weights{}
+		for _, s := range seen {
+			if s.Healthy && s.Enabled {
+				given[net.JoinHostPort(s.IP, strconv.Itoa(s.Port))] = s.Weight
+			}
+		}
+		return given, err
 	})
 }
 
@@ -64,7 +87,6 @@ func (w weights) share(to string) float64 {
 func expectRamp(t *testing.T, namespace string, section map[string]any, read func(service string) (weights, error)) {
 	t.Helper()
 	config := defaultConfiguration("", namespace)
-	section["timeout"] = callTimeout.String()
 	config["registry"], config["warmUp"] = section, rampFor.String()
 	config["service"] = map[string]any{"name": "{label:app}", "metadata": map[string]any{"weight": "100"}}
 	s := newScenario(t, startManager(t, namespace, config), env.registry, labels, namespace)
@@ -89,6 +111,7 @@ func expectRamp(t *testing.T, namespace string, section map[string]any, read fun
 		cold = s.Pods()[1]
 	}
 	until("the second pod to be given to clients", func() bool { return len(given) == 2 })
+	s.untilPod(cold, "to have a record", func(now *corev1.Pod) bool { return lifecycle.RecordOf(now).Exists() })
 	to, steps, restarted := at(cold), 0, false
 	for last := 0.0; last < 100; steps++ {
 		until("the weight to grow", func() bool { return given[to] > last })
