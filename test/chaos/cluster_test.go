@@ -94,6 +94,8 @@ func (m fakeMember) Read(context.Context, string) ([]string, error) {
 	return slices.Clone(m.f.given), nil
 }
 
+func (m fakeMember) Keeps() bool { return true }
+
 func (m fakeMember) ReadLeader(ctx context.Context, service string) ([]string, error) {
 	return m.Read(ctx, service)
 }
