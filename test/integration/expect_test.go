@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -307,16 +308,16 @@ func (s *scenario) versionBefore(pod *corev1.Pod) *corev1.Pod {
 	return before
 }
 
-// expectNoCallRepeated: nothing is asked of the registry again that it has acknowledged, but for a pod with a call that timed
-// out: that one could have been carried out last.
+// expectNoCallRepeated: nothing is asked of the registry again that it has acknowledged, but for a pod with a call that was given up, since
+// it timed out or the pod moved on: that one could have been carried out last.
 func (s *scenario) expectNoCallRepeated() {
 	s.Helper()
 	if s.troubled {
 		return
 	}
-	timedOut := map[string]bool{}
+	givenUp := map[string]bool{}
 	for _, e := range s.Events() {
-		timedOut[string(e.Regarding.UID)] = timedOut[string(e.Regarding.UID)] || e.Reason == "RegistryTimeout"
+		givenUp[string(e.Regarding.UID)] = givenUp[string(e.Regarding.UID)] || e.Reason == "RegistryTimeout"
 	}
 	last := map[string]fakeregistry.Call{}
 	for _, a := range s.registry.Answers(s.ns, "") {
@@ -324,7 +325,8 @@ func (s *scenario) expectNoCallRepeated() {
 		before := last[id] // acknowledged nothing where there is none
 		// What clients see of an instance counts only while it is in service.
 		same := before.Op == a.Op && (a.Op != fakeregistry.OpRegister || before.Instance.Equal(a.Instance))
-		if before.Acknowledged() && same && !timedOut[a.Instance.UID] {
+		givenUp[a.Instance.UID] = givenUp[a.Instance.UID] || errors.Is(a.Err, context.Canceled)
+		if before.Acknowledged() && same && !givenUp[a.Instance.UID] {
 			s.Errorf("pod %s, service %s: %s at %s was acknowledged, and was asked for again at %s", a.Instance.Pod,
 				a.Instance.Service, a.Op, before.Answered.Format("05.000000"), a.Started.Format("05.000000"))
 		}
