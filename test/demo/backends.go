@@ -171,7 +171,8 @@ func zookeeperBackend(ctx context.Context) (*backend, error) {
 	}
 	return running(server.Server, backend{
 		section: fmt.Sprintf("driver: zookeeper, endpoint: %q", server.Endpoint), address: server.Endpoint,
-		read: reader,
+		field: func(ctx context.Context, _ string) (*field, error) { return zookeeperDubbo(ctx, server) },
+		read:  reader,
 		look: func(service string) string {
 			return fmt.Sprintf("zkCli.sh -server %s ls /services/%s", server.Endpoint, service)
 		},

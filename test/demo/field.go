@@ -21,6 +21,8 @@ import (
 // field is a registry with what there is around it where applications register themselves: their clients, none of which knows
 // Rollcall.
 type field struct {
+	// section is the registry's in the manager's configuration; empty: that of its own driver.
+	section string
 	// options follow in the registry's section of the manager's configuration, each after a comma.
 	options string
 	// clients says in a few words by which client applications register themselves, and requests find them.
@@ -31,6 +33,8 @@ type field struct {
 	client func(ctx context.Context, service string) (read.Reader, error)
 	// via has the URLs of clients that choose the instance themselves, by service, once client has started them.
 	via map[string]string
+	// drain is how long a pod stays up once it is out; 0: as long as for most clients.
+	drain time.Duration
 	// ends says what becomes of an application when its pod's containers stop.
 	ends string
 	// timeout is how long a request may take; 0: as long as any.
@@ -144,7 +148,7 @@ func given(service, address string, port int) registry.Entry {
 // appFrom reads the variable APP: which application registers itself in the driver's registry.
 func appFrom(driver, app string) (string, error) {
 	// The first one is the default.
-	able := map[string][]string{"consul": {"consul"}, "eureka": {"spring"}, "nacos": {"go", "spring", "dubbo"}}
+	able := map[string][]string{"consul": {"consul"}, "eureka": {"spring"}, "nacos": {"go", "spring", "dubbo"}, "zookeeper": {"dubbo"}}
 	known, ok := able[driver]
 	if !ok {
 		return "", fmt.Errorf("REGISTRY is %q: write one of %s, where an application's own entry can be taken out of rotation",

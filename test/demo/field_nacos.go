@@ -5,31 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/java/dubbo"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/nacos"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
 )
-
-const (
-	// dubboPort is Dubbo's default.
-	dubboPort = 20880
-	// dubboTimeout is Dubbo.java's for a call.
-	dubboTimeout = 5 * time.Second
-	// jvmsReady is how many pods start at once.
-	jvmsReady = 3
-	// Dubbo refuses loopback addresses. hack/own-network.sh makes these ones of this machine.
-	dubboPods, dubboMachine = "10.100.0.0/16", "10.100.255.254"
-)
-
-// podsOf is the range of the pods' addresses, empty for the default.
-func podsOf(app string) string {
-	if app == "dubbo" {
-		return dubboPods
-	}
-	return ""
-}
 
 // nacosField is Nacos with applications that use a client of it.
 func nacosField(ctx context.Context, server *nacos.Server, app string) (*field, error) {
@@ -109,48 +90,19 @@ func (f *field) nacosSpring(ctx context.Context, server *nacos.Server) error {
 // nacosDubbo has providers and consumers of Dubbo. A provider registers its interface and its application, and each kind has
 // consumers that go by it.
 func (f *field) nacosDubbo(ctx context.Context, server *nacos.Server) error {
-	ctx, cancel := context.WithCancel(ctx)
-	f.stops = append(f.stops, cancel)
-	providers, err := server.StartDubbo(ctx, jvmsReady)
-	if err != nil {
+	if err := f.dubbo(ctx, server.DubboURL()); err != nil {
 		return err
 	}
-	f.clients = "by Dubbo, each interface and each application, and consumers of Dubbo call them by both"
-	f.ends = "is killed when its container stops, as where a shell keeps SIGTERM from it, and its entries go with its connection"
-	f.port, f.machine, f.timeout = dubboPort, dubboMachine, 2*dubboTimeout
 	f.services = func(namespace string) string {
-		return fmt.Sprintf("%s=%d,%s=%d", namespace, dubboPort, nacos.DubboInterface(namespace), dubboPort)
+		return fmt.Sprintf("%s=%d,%s=%d", namespace, dubboPort, dubbo.Interface(namespace), dubboPort)
 	}
 	one, hasOne := f.reader, f.has
-	f.reader = func(service string) read.Reader { return both(one(service), one(nacos.DubboInterface(service))) }
+	f.reader = func(service string) read.Reader { return both(one(service), one(dubbo.Interface(service))) }
 	f.has = func(ctx context.Context, at registry.Instance) (bool, error) {
 		application, err := hasOne(ctx, at)
-		at.Service = nacos.DubboInterface(at.Service)
+		at.Service = dubbo.Interface(at.Service)
 		offered, otherErr := hasOne(ctx, at)
 		return application && offered, errors.Join(err, otherErr)
-	}
-	f.start = func(_ context.Context, at registry.Instance) (func(context.Context) error, error) {
-		provider, err := providers.Register(at)
-		if err != nil {
-			return nil, err
-		}
-		return func(context.Context) error { provider.Stop(); return nil }, nil
-	}
-	f.via = map[string]string{}
-	f.client = func(ctx context.Context, service string) (read.Reader, error) {
-		consumer, err := server.StartDubboConsumer(ctx, service)
-		if err != nil {
-			return nil, err
-		}
-		f.stops, f.via[service] = append(f.stops, consumer.Stop), consumer.URL
-		return func(ctx context.Context) ([]registry.Entry, error) {
-			known, err := consumer.Known(ctx)
-			var entries []registry.Entry
-			for _, at := range known {
-				entries = append(entries, given(service, at.Addr().String(), int(at.Port())))
-			}
-			return entries, err
-		}, nil
 	}
 	return nil
 }

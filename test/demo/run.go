@@ -137,7 +137,7 @@ func (w *world) startField(ctx context.Context, app string, end context.CancelCa
 func (w *world) config() string {
 	section, name := w.backend.section, "{label:app}"
 	if w.field != nil {
-		section, name = section+", registeredBy: App"+w.field.options, "{namespace}"
+		section, name = cmp.Or(w.field.section, section)+", registeredBy: App"+w.field.options, "{namespace}"
 	}
 	return fmt.Sprintf(`cluster: %s
 registry: {%s}
@@ -151,7 +151,7 @@ drain: %s
 
 func (w *world) drain() time.Duration {
 	if w.field != nil {
-		return 2 * drain // the clients that applications have are behind in more places
+		return cmp.Or(w.field.drain, 2*drain) // the clients that applications have are behind in more places
 	}
 	return drain
 }
@@ -306,7 +306,11 @@ func (w *world) startMirror(ctx context.Context, namespace string) (*backend, er
 
 // lifeOf makes an arm's life. Where applications register themselves, it is in their registry, by their clients; else in b.
 func (w *world) lifeOf(ctx context.Context, a arm, b *backend) (*life, error) {
-	set, err := clonesetFor(a, w.pods.Port)
+	port := w.pods.Port
+	if w.field != nil {
+		port = cmp.Or(w.field.port, port)
+	}
+	set, err := clonesetFor(a, port)
 	if err != nil {
 		return nil, err
 	}

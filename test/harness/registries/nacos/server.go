@@ -24,6 +24,7 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/java"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/java/dubbo"
 )
 
 const (
@@ -52,7 +53,7 @@ func Get(ctx context.Context, log io.Writer) (*java.Jars, error) {
 	if _, err := GetReader(ctx, log); err != nil {
 		return nil, err
 	}
-	for _, folder := range []string{V2.folder(), springJars, dubboJars} {
+	for _, folder := range []string{V2.folder(), springJars, dubbo.Folder} {
 		if _, err := java.Get(ctx, log, folder); err != nil {
 			return nil, err
 		}

@@ -23,6 +23,7 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/java"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/java/dubbo"
 )
 
 const (
@@ -38,10 +39,12 @@ const (
 	maxAnswer = 4 << 10
 )
 
-// Get downloads the server and the readers unless they are there, and tells log about it.
+// Get downloads the server, the readers and applications of Dubbo unless they are there, and tells log about it.
 func Get(ctx context.Context, log io.Writer) (*java.Jars, error) {
-	if _, err := java.Get(ctx, log, readerJars); err != nil {
-		return nil, err
+	for _, folder := range []string{readerJars, dubbo.Folder} {
+		if _, err := java.Get(ctx, log, folder); err != nil {
+			return nil, err
+		}
 	}
 	return java.Get(ctx, log, serverJars)
 }

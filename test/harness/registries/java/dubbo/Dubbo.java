@@ -26,9 +26,9 @@ import org.apache.dubbo.rpc.model.FrameworkModel;
 /**
  * Applications of Dubbo that do not know Rollcall. Arguments are the registry's address, and what to be:
  *
- * <p>provider waits for a line, "APPLICATION ADDRESS PORT POD", registers itself as Dubbo does by default, an entry for
+ * <p>provider waits for a line, "APPLICATION ADDRESS PORT POD QOS", registers itself as Dubbo does by default, an entry for
  * its interface and one for the application, and then writes a line, true. The interface is in a group that has the
- * application's name.
+ * application's name. At the port QOS of its address it takes commands.
  *
  * <p>consumer APPLICATION writes the port of its HTTP server, and makes a call to a provider for each POST, by the
  * interface's entries and by the application's in turn. For a GET it answers with the providers that it knows by both.
@@ -43,7 +43,7 @@ public class Dubbo {
     if (args[1].equals("provider")) {
       FrameworkModel.defaultModel().newApplication(); // what takes longest
       String[] words = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8)).readLine().split(" ");
-      provide(args[0], words[0], words[1], Integer.parseInt(words[2]), words[3]);
+      provide(args[0], words[0], words[1], Integer.parseInt(words[2]), words[3], Integer.parseInt(words[4]));
       out.println(true);
     } else {
       out.println(consume(args[0], args[2]));
@@ -52,16 +52,14 @@ public class Dubbo {
     System.exit(0);
   }
 
-  private static DubboBootstrap bootstrap(String registry, String application) {
-    ApplicationConfig config = new ApplicationConfig(application);
-    config.setQosEnable(false); // all pods are on this machine, and it has one port
+  private static DubboBootstrap bootstrap(String registry, ApplicationConfig config) {
     config.setRegisterMode("all"); // the default
     return DubboBootstrap.getInstance(new FrameworkModel().newApplication())
         .application(config)
         .registry(new RegistryConfig(registry));
   }
 
-  private static void provide(String registry, String application, String address, int port, String pod) {
+  private static void provide(String registry, String application, String address, int port, String pod, int qos) {
     ProtocolConfig protocol = new ProtocolConfig("dubbo", port);
     protocol.setHost(address);
     ServiceConfig<Shop> service = new ServiceConfig<>();
@@ -73,7 +71,12 @@ public class Dubbo {
           Thread.sleep(WORK_MILLIS);
           return pod;
         });
-    bootstrap(registry, application).protocol(protocol).service(service).start();
+    ApplicationConfig config = new ApplicationConfig(application);
+    config.setQosHost(address);
+    config.setQosPort(qos);
+    config.setQosAcceptForeignIp(true);
+    config.setQosAnonymousAllowCommands("ls,offline,online");
+    bootstrap(registry, config).protocol(protocol).service(service).start();
   }
 
   private static int consume(String registry, String application) throws IOException {
@@ -109,7 +112,9 @@ public class Dubbo {
     reference.setTimeout(TIMEOUT_MILLIS);
     reference.setCheck(false); // providers come later
     System.setProperty("dubbo.application.migration.step", step); // read when the bootstrap starts
-    bootstrap(registry, "consumer").reference(reference).start();
+    ApplicationConfig config = new ApplicationConfig("consumer");
+    config.setQosEnable(false); // of all pods' machines this is one, and its port is taken
+    bootstrap(registry, config).reference(reference).start();
     reference.get();
     return reference;
   }
