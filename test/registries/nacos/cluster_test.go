@@ -17,7 +17,7 @@ import (
 
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	clustertest.Suite{Start: nacos.StartCluster, New: driver.New}.Run(t)
+	clustertest.Suite{Start: nacos.StartCluster, New: driver.New, Lags: true}.Run(t)
 }
 
 // TestEphemeralInACluster: another server is responsible for each address, and all are to give it to their clients, or none.
