@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -90,6 +92,6 @@ func zookeeperDubbo(ctx context.Context, server *zookeeper.Server) (*field, erro
 
 // answersQOS tells whether the provider still offers its interface, in rotation or not: it takes its entries away itself.
 func answersQOS(ctx context.Context, at registry.Instance) (bool, error) {
-	body, err := registries.NewClient(fmt.Sprintf("http://%s:%d", at.Address, dubbo.QOS)).Do(ctx, http.MethodGet, "/ls", nil)
+	body, err := registries.NewClient("http://"+net.JoinHostPort(at.Address, strconv.Itoa(dubbo.QOS))).Do(ctx, http.MethodGet, "/ls", nil)
 	return strings.Contains(string(body), "org.example.Shop"), err
 }
