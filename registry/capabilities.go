@@ -76,7 +76,7 @@ type Weigher interface {
 }
 
 // Follower is for a registry that is not written: it follows the pod's condition rollcall.dev/InRotation. Rollcall writes the condition
-// True once all other registries of the pod have acknowledged it in service, and False once it has to be out. Register, FailOver and
+// True once all other registries of the pod have acknowledged it in service, and False once it must be out. Register, FailOver and
 // Deregister change nothing, and return an error marked by [NotYet] until clients are given what they ask for.
 type Follower interface {
 	// FollowsCondition is never called. Nothing is left of a pod that is gone, so there is nothing to list and nothing to guard.

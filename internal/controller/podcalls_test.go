@@ -119,7 +119,7 @@ func TestPodThatHasEndedIsNotCalled(t *testing.T) {
 			if waits := w.r.Waits(); slices.ContainsFunc(waits, func(one Wait) bool { return one.Reason != "AwaitingOpenKruise" && one.Reason != "NoAddress" }) {
 				t.Errorf("got %v, want nothing that is waited for", waits)
 			}
-			w.expectApp("nobody has asked it to leave", app, registry.InService)
+			w.expectApp("no one has asked it to leave", app, registry.InService)
 			if name == "it is gone" {
 				w.expectNoPages("nothing is left of it")
 			}

@@ -84,12 +84,12 @@ func TestWarmUpContinues(t *testing.T) {
 		"with another weight": {"it is a part of that", func(w *world, pod *corev1.Pod) {
 			w.changePod(pod, annotated(service.AnnotationMetadata, "weight=1000"))
 		}, 400},
-		"anew after an in-place update": {"its container was started again", func(w *world, pod *corev1.Pod) {
+		"again after an in-place update": {"its container was started again", func(w *world, pod *corev1.Pod) {
 			w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
 			w.reconcileIn(pod, appspub.LifecycleStateUpdating)
 			w.kruiseMoves(pod, appspub.LifecycleStateUpdated)
 		}, 2},
-		"anew after the pod was taken out": {"clients come back all together", func(w *world, pod *corev1.Pod) {
+		"again after the pod was taken out": {"clients come back all together", func(w *world, pod *corev1.Pod) {
 			w.apply(func(s *choices) { s.PanicThreshold = 100 })
 			w.changePod(pod, unready)
 			w.reconcile(pod)
@@ -152,7 +152,7 @@ func TestStepThatFailsIsOvertaken(t *testing.T) {
 	w.takeJournal()
 	succeeds()
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
-	w.reconciles(pod, "nobody needs the weight any more", deregisters, writes)
+	w.reconciles(pod, "no client needs the weight any more", deregisters, writes)
 }
 
 func TestStepsGoLast(t *testing.T) {

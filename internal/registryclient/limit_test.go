@@ -31,7 +31,7 @@ func TestLimit(t *testing.T) {
 			"web/1 web/2 web/3", "web/1", "web/1", "web/2"},
 		"urgent first":                          {"a rollout waits for it", 2, "web/1 web/2 web/3!", "web/1", "web/1", "web/3!"},
 		"calls that yield go last":              {"clients are given the instance already", 4, "a/1 b/1 c/1 d/1? d/2? d/3", "a/1 b/1 c/1", "a/1", "d/3"},
-		"calls that yield go if no other waits": {"nobody else needs the slot", 4, "a/1 b/1 c/1 d/1? d/2?", "a/1 b/1 c/1", "a/1", "d/1?"},
+		"calls that yield go if no other waits": {"no other call needs the slot", 4, "a/1 b/1 c/1 d/1? d/2?", "a/1 b/1 c/1", "a/1", "d/1?"},
 		"calls that yield take nothing from their service": {"a pod of it may have to leave", 8,
 			"a/1? a/2? b/1? b/2? a/3? a/4 a/5! a/6!", "a/1 a/2 a/4 a/5 a/6 b/1 b/2", "", ""},
 		"a caller that no longer yields does not wait behind those that do": {"its entry was lost meanwhile", 4,

@@ -303,7 +303,7 @@ func TestEphemeralEntriesAreWrittenEverywhere(t *testing.T) {
 	}
 }
 
-// TestAServerThatHasAnInstanceBeforeItsChecker has not applied yet that the checker was turned off: nobody would probe the next instance.
+// TestAServerThatHasAnInstanceBeforeItsChecker has not applied yet that the checker was turned off: no one would probe the next instance.
 func TestAServerThatHasAnInstanceBeforeItsChecker(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, "v3")

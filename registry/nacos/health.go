@@ -41,7 +41,7 @@ func (r *Registry) startsHealthy(ctx context.Context, in registry.Instance, befo
 
 // isShared reports whether applications have instances of the service by themselves: what is set for those is left. Of Rollcall's own,
 // the checker was turned off, and one of several servers can have the instances before that: they are in different Rafts. An
-// instance that started unhealthy then would stay so, since nobody probes it.
+// instance that started unhealthy then would stay so, since no one probes it.
 func (r *Registry) isShared(ctx context.Context, in registry.Instance) (bool, error) {
 	services, err := r.services(ctx, in.Service)
 	if err != nil {

@@ -43,7 +43,7 @@ type Request struct {
 	Body string `json:"body"`
 }
 
-// Answer is what an answer has to be. One of the two is enough.
+// Answer is what an answer must be. One of the two is enough.
 type Answer struct {
 	// Status is any 2xx unless it is set.
 	Status int `json:"status"`

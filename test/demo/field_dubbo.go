@@ -21,7 +21,7 @@ const (
 	dubboPort = 20880
 	// dubboTimeout is Dubbo.java's for a call.
 	dubboTimeout = 5 * time.Second
-	// jvmsReady is how many pods start at once.
+	// jvmsReady is how many pods start together.
 	jvmsReady = 3
 	// Dubbo refuses loopback addresses. hack/own-network.sh makes these ones of this machine.
 	dubboPods, dubboMachine = "10.100.0.0/16", "10.100.255.254"

@@ -143,7 +143,7 @@ func (j *Journal) JudgeReadings(readings []Reading, lag time.Duration) (majority
 	return majority, apart
 }
 
-// judgeForeign holds what readers were given against I10: what others wrote stays, and no service has an endpoint that nobody put there.
+// judgeForeign holds what readers were given against I10: what others wrote stays, and no service has an endpoint that no one put there.
 // The caller holds the lock.
 func (j *Journal) judgeForeign(readings []Reading, owners map[Place][]owner, lag time.Duration) {
 	never := func(time.Time) time.Time { return time.Time{} }

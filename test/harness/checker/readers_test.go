@@ -74,12 +74,12 @@ func TestReadings(t *testing.T) {
 	})
 }
 
-// TestReadingsOfOthers: what others wrote stays, and no service has what nobody wrote (I10).
+// TestReadingsOfOthers: what others wrote stays, and no service has what no one wrote (I10).
 func TestReadingsOfOthers(t *testing.T) {
 	t.Parallel()
 	const other = "10.0.0.1:7070"
 	checkAll(t, []happening{
-		{"an entry of others", "nobody has touched it", steps{found, foreign(other, true), waits(time.Second), readsAll(0, other)}, ""},
+		{"an entry of others", "no one has touched it", steps{found, foreign(other, true), waits(time.Second), readsAll(0, other)}, ""},
 		{"not acknowledged", "the call that writes it may have failed", steps{found, foreign(other, false), waits(time.Second), readsAll(0)}, ""},
 		{"not yet acknowledged", "readers may be given it before", steps{found, foreign(other, false), readsAll(0, other)}, ""},
 		{"removed", "others wrote it", steps{found, foreign(other, true), waits(time.Second), readsAll(0, other), readsAll(1)},

@@ -111,7 +111,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	return s, err
 }
 
-// lockStart keeps others from starting meanwhile: several that start at once on few cores give up before they are done.
+// lockStart keeps others from starting meanwhile: several that start together on few cores give up before they are done.
 func lockStart(ctx context.Context) (unlock func(), err error) {
 	return process.Lock(ctx, filepath.Join(os.TempDir(), fmt.Sprintf("rollcall-nacos-start-%d.lock", os.Getuid())), func() {})
 }
