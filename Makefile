@@ -263,7 +263,7 @@ chaos: ## Play faults on a real OpenKruise and check the invariants; CHAOS=5m se
 	@CHAOS='$(CHAOS)' SEED='$(SEED)' REGISTRY='$(REGISTRY)' bin/chaos
 
 # The registries whose storms CI and make nightly run.
-STORMS := chaos-etcd chaos-zookeeper chaos-eureka chaos-nacos
+STORMS := chaos-consul chaos-etcd chaos-zookeeper chaos-eureka chaos-nacos
 
 .PHONY: $(STORMS)
 $(STORMS): chaos-%:
