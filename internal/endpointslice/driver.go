@@ -28,19 +28,13 @@ var (
 
 // New is a [registry.Constructor]. There is nothing to reach and nothing to choose.
 func (w *Watch) New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
-	for _, f := range []struct{ name, value string }{
-		{"endpoint", cfg.Endpoint},
-		{"tls.caFile", cfg.TLS.CAFile},
-		{"tls.certFile", cfg.TLS.CertFile},
-		{"tls.keyFile", cfg.TLS.KeyFile},
-		{"auth.tokenFile", cfg.Auth.TokenFile},
-		{"auth.username", cfg.Auth.Username},
-		{"auth.passwordFile", cfg.Auth.PasswordFile},
-	} {
-		if f.value != "" {
-			return nil, registry.FieldError(f.name, errors.New("driver endpointslice asks the API server as the manager does and takes none; "+
-				"remove it"))
-		}
+	field := driverkit.AccessField(cfg)
+	if cfg.Endpoint != "" {
+		field = "endpoint"
+	}
+	if field != "" {
+		return nil, registry.FieldError(field, errors.New("driver endpointslice asks the API server as the manager does and takes none; "+
+			"remove it"))
 	}
 	if err := driverkit.DecodeOptions(cfg, &struct{}{}); err != nil {
 		return nil, err

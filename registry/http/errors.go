@@ -8,20 +8,6 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
-// credentialsField is the one to look at where the server refuses access. A client's certificate counts where nothing
-// else authenticates Rollcall.
-func credentialsField(cfg registry.Config) string {
-	switch {
-	case cfg.Auth.TokenFile != "":
-		return "auth.tokenFile"
-	case cfg.Auth.Username != "":
-		return "auth.passwordFile"
-	case cfg.TLS.CertFile != "":
-		return "tls.certFile"
-	}
-	return "auth"
-}
-
 // refusal makes an error of an answer that is no acknowledgement.
 func (r *Registry) refusal(a *driverkit.Answer) error {
 	err := a.Refusal(words(a.Body)).Classified()

@@ -71,7 +71,7 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	if err := driverkit.DecodeOptions(cfg, &struct{}{}); err != nil {
 		return nil, err
 	}
-	return &Registry{client: client, header: header, field: credentialsField(cfg), log: driverkit.Logger(cfg)}, nil
+	return &Registry{client: client, header: header, field: driverkit.CredentialsField(cfg), log: driverkit.Logger(cfg)}, nil
 }
 
 // Weighs implements [registry.Weigher].

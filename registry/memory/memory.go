@@ -67,17 +67,8 @@ func (r *Registry) Close() error {
 }
 
 func check(cfg registry.Config) error {
-	for _, f := range []struct{ name, value string }{
-		{"tls.caFile", cfg.TLS.CAFile},
-		{"tls.certFile", cfg.TLS.CertFile},
-		{"tls.keyFile", cfg.TLS.KeyFile},
-		{"auth.tokenFile", cfg.Auth.TokenFile},
-		{"auth.username", cfg.Auth.Username},
-		{"auth.passwordFile", cfg.Auth.PasswordFile},
-	} {
-		if f.value != "" {
-			return registry.FieldError(f.name, errors.New("driver memory runs inside Rollcall and takes none; remove it"))
-		}
+	if field := driverkit.AccessField(cfg); field != "" {
+		return registry.FieldError(field, errors.New("driver memory runs inside Rollcall and takes none; remove it"))
 	}
 	_, port, err := net.SplitHostPort(cfg.Endpoint)
 	if err == nil {

@@ -44,7 +44,7 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Registry{endpoint: cfg.Endpoint, refused: credentialsField(cfg)}
+	r := &Registry{endpoint: cfg.Endpoint, refused: driverkit.CredentialsField(cfg)}
 	if err := r.requests(opts); err != nil {
 		return nil, err
 	}
@@ -82,18 +82,6 @@ func (r *Registry) requests(opts Options) (err error) {
 	}
 	r.out, err = opts.Out.made("options.out")
 	return err
-}
-
-func credentialsField(cfg registry.Config) string {
-	switch {
-	case cfg.Auth.TokenFile != "":
-		return "auth.tokenFile"
-	case cfg.Auth.Username != "":
-		return "auth.passwordFile"
-	case cfg.TLS.CertFile != "":
-		return "tls.certFile"
-	}
-	return "auth"
 }
 
 // CallsPods implements [registry.PodCaller].

@@ -144,18 +144,11 @@ func (s *serviced) Begin(edits ...func(*kruisev1alpha1.CloneSet)) []*corev1.Pod 
 func (s *serviced) ExpectSteady() {
 	s.Helper()
 	s.await("everything to be steady", func() error {
-		set, err := s.settled()
+		pods, err := s.podsAtHome()
 		if err != nil {
 			return err
 		}
-		pods := s.Pods()
-		if len(pods) != int(*set.Spec.Replicas) {
-			return fmt.Errorf("there are %d pods, not %d", len(pods), *set.Spec.Replicas)
-		}
 		for _, pod := range pods {
-			if err := s.atHome(pod, set); err != nil {
-				return fmt.Errorf("pod %s %w", pod.Name, err)
-			}
 			if in, total := s.asOf(pod.UID, ^uint64(0)); in != len(s.names) || total != in {
 				return fmt.Errorf("pod %s is ready in %d of %d Services", pod.Name, in, total)
 			}

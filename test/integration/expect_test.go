@@ -32,20 +32,29 @@ func (s *scenario) ExpectSteady() {
 }
 
 func (s *scenario) steady() error {
-	set, err := s.settled()
+	pods, err := s.podsAtHome()
 	if err != nil {
 		return err
 	}
+	return s.registryHolds(pods)
+}
+
+// podsAtHome returns the pods once each is where Kruise wants it.
+func (s *scenario) podsAtHome() ([]*corev1.Pod, error) {
+	set, err := s.settled()
+	if err != nil {
+		return nil, err
+	}
 	pods := s.Pods()
 	if len(pods) != int(*set.Spec.Replicas) {
-		return fmt.Errorf("there are %d pods, not %d", len(pods), *set.Spec.Replicas)
+		return nil, fmt.Errorf("there are %d pods, not %d", len(pods), *set.Spec.Replicas)
 	}
 	for _, pod := range pods {
 		if err := s.atHome(pod, set); err != nil {
-			return fmt.Errorf("pod %s %w", pod.Name, err)
+			return nil, fmt.Errorf("pod %s %w", pod.Name, err)
 		}
 	}
-	return s.registryHolds(pods)
+	return pods, nil
 }
 
 // settled returns the workload as it was last seen, or what Kruise still has to do.
