@@ -219,10 +219,17 @@ func writeKeyStore(path string, pair pki.KeyPair) error {
 	return nil
 }
 
-// ready returns nil if the server serves, alone or in an ensemble that has a leader.
+// ready returns nil if the server serves, alone or in an ensemble that has a leader. It opens the port for TLS after the other one.
 func (s *Server) ready(ctx context.Context) error {
-	_, err := s.mode(ctx)
-	return err
+	if _, err := s.mode(ctx); err != nil || s.SecureEndpoint == "" {
+		return err
+	}
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "tcp", s.SecureEndpoint)
+	if err != nil {
+		return fmt.Errorf("connecting by TLS: %w", err)
+	}
+	return conn.Close()
 }
 
 // mode asks the server what it is: standalone, leader or follower. One that has no leader yet says that it is not serving.
