@@ -115,6 +115,9 @@ func (k *keeper) lead(interval time.Duration) {
 func (k *keeper) compareAll(ctx context.Context) {
 	if !k.client.Lists() {
 		k.hasListed()
+		if k.client.CallsPods() || k.client.Follows() { // Rollcall has no entries there
+			return
+		}
 		k.resync.Logger.Info("the driver can't list entries, so the registry is not compared with the cluster: "+
 			"Rollcall does not notice entries that are missing there, or left by pods that end while no manager works", "registry", k.name)
 		return

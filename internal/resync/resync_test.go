@@ -107,6 +107,14 @@ func TestRun(t *testing.T) {
 				t.Errorf("the status is %+v, want none", got)
 			}
 		},
+		"logs nothing of a driver that has no entries": func(t *testing.T) {
+			s := newScene(t, "a")
+			s.client("a", entryless{s.fakes["a"]})
+			s.start()
+			time.Sleep(time.Hour)
+			s.stop()
+			s.expectLogged("can't list", 0)
+		},
 		"of a slow registry holds up no other": func(t *testing.T) {
 			s := newScene(t, "slow", "fast")
 			s.fakes["slow"].Hold(list())
@@ -741,3 +749,8 @@ func TestApply(t *testing.T) {
 }
 
 func seconds(at time.Time) float64 { return float64(at.UnixMilli()) / 1000 }
+
+// entryless is a registry that the application or the pod's condition steers.
+type entryless struct{ registry.Registry }
+
+func (entryless) FollowsCondition() {}
