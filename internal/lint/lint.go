@@ -55,6 +55,21 @@ func Workload(w *clusterstate.Workload, c *config.Config, of labels.Set) []strin
 	return append(findings, description(w, c, of)...)
 }
 
+// driverEndpointSlice takes pods out by their readiness gate.
+const driverEndpointSlice = "endpointslice"
+
+// ungated says that the pods will lack the gate that a registry of theirs needs.
+func ungated(template *corev1.PodTemplateSpec, registries []service.Registration, c *config.Config) []string {
+	gate := corev1.PodReadinessGate{ConditionType: lifecycle.ConditionInRotation}
+	for _, r := range registries {
+		if c.Registries[r.Registry].Driver == driverEndpointSlice && !slices.Contains(template.Spec.ReadinessGates, gate) {
+			return []string{fmt.Sprintf("the template lacks the readiness gate %s, so Rollcall could not take its pods out of registry %s: "+
+				"add {conditionType: %[1]s} to spec.template.spec.readinessGates", gate.ConditionType, r.Registry)}
+		}
+	}
+	return nil
+}
+
 // ofKind returns what will not work only because of the workload's kind.
 func ofKind(w *clusterstate.Workload, hooks lifecycle.Hooks, c *config.Config) []string {
 	switch object := w.Object.(type) {
@@ -156,13 +171,14 @@ func description(w *clusterstate.Workload, c *config.Config, of labels.Set) []st
 	template, subject := w.Template, w.Subject()
 	endpoints, endpointsErr := c.Service.EndpointsOf(subject)
 	_, attributesErr := c.Service.AttributesOf(subject)
-	_, registriesErr := service.RegistriesOf(template.Annotations, c.DefaultRegistries, c.RegisteredByApp())
+	registries, registriesErr := service.RegistriesOf(template.Annotations, c.DefaultRegistries, c.RegisteredByApp())
 	_, drainErr := service.DurationOf(template.Annotations, service.AnnotationDrain, c.Drain)
 	var findings []string
 	if err := errors.Join(endpointsErr, attributesErr, registriesErr, drainErr); err != nil {
 		findings = strings.Split(err.Error(), "\n")
 	}
-	return append(slices.Compact(findings), notAllowed(w.GetNamespace(), c.Service.Allowed, of, endpoints)...)
+	findings = append(slices.Compact(findings), ungated(template, registries, c)...)
+	return append(findings, notAllowed(w.GetNamespace(), c.Service.Allowed, of, endpoints)...)
 }
 
 // notAllowed says which names the policy refuses. A manifest without a namespace may be for any.

@@ -12,8 +12,10 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
+	"github.com/rollcall-dev/rollcall/internal/endpointslice"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/lint"
+	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -92,6 +94,39 @@ func TestHandlersInTheTemplate(t *testing.T) {
 		got := strings.Join(lint.Workload(clusterstate.AsWorkload(set), parsed, nil), "\n")
 		if !strings.HasPrefix(got, c.want) || c.want == "" && got != "" {
 			t.Errorf("%s: got %q, want %q", c.reason, got, c.want)
+		}
+	})
+}
+
+// TestPodsThatNoServiceWouldFollow holds the template to the gate by which Services follow Rollcall.
+func TestPodsThatNoServiceWouldFollow(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		reason, registries string
+		gate               corev1.PodConditionType
+		found              bool
+	}
+	expect.Each(t, map[string]row{
+		"none":           {reason: "Rollcall could not take the pods out", found: true},
+		"another's gate": {reason: "Rollcall does not write it", gate: "example.com/ready", found: true},
+		"the gate":       {reason: "Services follow it", gate: lifecycle.ConditionInRotation},
+		"by annotation":  {reason: "one of its registries needs it", registries: "other,services", found: true},
+		"elsewhere":      {reason: "no registry of its pods needs it", registries: "other"},
+	}, func(t *testing.T, c row) {
+		set := web("prod")
+		if c.gate != "" {
+			set.Spec.Template.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: c.gate}}
+		}
+		if c.registries != "" {
+			set.Spec.Template.Annotations = map[string]string{service.AnnotationRegistries: c.registries}
+		}
+		parsed, err := config.Parse([]byte("cluster: a\nregistries: [{name: services, driver: "+endpointslice.Name+", default: true}, "+
+			"{name: other, driver: memory}]\npodCondition: true\n"), config.Limits{Drivers: []string{"memory", endpointslice.Name}})
+		expect.NoError(t, err)
+		got := strings.Join(lint.Workload(clusterstate.AsWorkload(set), parsed, nil), "\n")
+		const want = "the template lacks the readiness gate rollcall.dev/InRotation, so Rollcall could not take its pods out of registry services"
+		if strings.HasPrefix(got, want) != c.found || !c.found && got != "" {
+			t.Errorf("%s: got %q, want one of the gate: %t", c.reason, got, c.found)
 		}
 	})
 }
