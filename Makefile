@@ -294,7 +294,7 @@ OUT ?= bin/bench
 
 ADOPT := adopt-consul adopt-eureka adopt-nacos adopt-nacos-spring adopt-nacos-dubbo adopt-zookeeper-dubbo
 # What CI leaves out, for want of time.
-NIGHTLY := test-integration-oldest test-integration-older test-fleet test-registries test-registries-older e2e e2e-remote $(ADOPT) chaos $(STORMS) chaos-mutants soak fuzz verify-release
+NIGHTLY := test-integration-oldest test-integration-older test-fleet test-registries test-registries-older e2e e2e-remote e2e-services $(ADOPT) chaos $(STORMS) chaos-mutants soak fuzz verify-release
 
 .PHONY: nightly
 nightly: ## Run what CI leaves out or plays only in part, as root, in about 3 hours; the end says how long each took.
@@ -336,6 +336,10 @@ E2E_KUBECONFIG ?=
 e2e-remote: ## Hold that E2E_KUBECONFIG works: one scenario on a cluster of this machine, as if it were another's.
 	@$(MAKE) --no-print-directory e2e E2E=specified-delete E2E_KUBECONFIG=own
 
+.PHONY: e2e-services
+e2e-services: ## Count lost requests of clients that find pods by Kubernetes Services, in four of the scenarios of make e2e.
+	@E2E_SERVICES=1 $(MAKE) --no-print-directory e2e
+
 .PHONY: e2e
 e2e: build ## Count lost requests on real nodes, as root with containerd (docs/e2e.md); E2E=short plays what CI plays.
 	@echo 'e2e: building; with an empty Go cache this takes minutes'
@@ -345,6 +349,7 @@ e2e: build ## Count lost requests on real nodes, as root with containerd (docs/e
 	@go build -tags '$(TAGS) nextrecord' -ldflags '$(LDFLAGS)' -o bin/e2e/manager-next ./cmd
 	@$(TOOL) kustomize build test/e2e/deploy >bin/e2e/rollcall.yaml
 	@$(TOOL) kustomize build test/e2e/evictions >bin/e2e/rollcall-evictions.yaml
+	@$(TOOL) kustomize build test/e2e/services >bin/e2e/rollcall-services.yaml
 	@E2E='$(E2E)' E2E_KUBECONFIG='$(E2E_KUBECONFIG)' bin/e2e/e2e
 
 ##@ Deploy

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/test/harness/kube"
 	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
@@ -50,12 +51,15 @@ type arm struct {
 	name    string
 	k8s     client.Client
 	clients *customers
+	// services: clients find the pods by a Kubernetes Service and not in Consul.
+	services  bool
+	directory directory
 }
 
 func (a *arm) namespace() string { return "e2e-" + a.name }
 
-// clonesetFor returns the CloneSet of an arm.
-func clonesetFor(name string) (*appsv1alpha1.CloneSet, error) {
+// clonesetFor returns the CloneSet of an arm, whose clients find the pods by a Service or in Consul.
+func clonesetFor(name string, services bool) (*appsv1alpha1.CloneSet, error) {
 	set := &appsv1alpha1.CloneSet{}
 	if err := yaml.UnmarshalStrict(clonesetYAML, set); err != nil {
 		return nil, fmt.Errorf("reading cloneset.yaml: %w", err)
@@ -68,6 +72,10 @@ func clonesetFor(name string) (*appsv1alpha1.CloneSet, error) {
 		maps.DeleteFunc(template.Labels, func(key, _ string) bool { return strings.HasPrefix(key, hookDomain) })
 	}
 	switch name {
+	case withRollcall:
+		if services {
+			template.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: lifecycle.ConditionInRotation}}
+		}
 	case withPreStop:
 		set.Spec.UpdateStrategy.InPlaceUpdateStrategy = &appspub.InPlaceUpdateStrategy{GracePeriodSeconds: graceSeconds}
 	case mirrorOnly:
@@ -79,9 +87,9 @@ func clonesetFor(name string) (*appsv1alpha1.CloneSet, error) {
 	return set, nil
 }
 
-// create creates the arm's namespace, which enforces Pod Security, a disruption budget and the CloneSet.
+// create creates the arm's namespace, which enforces Pod Security, a disruption budget, a Service and the CloneSet.
 func (a *arm) create(ctx context.Context) error {
-	set, err := clonesetFor(a.name)
+	set, err := clonesetFor(a.name, a.services)
 	if err != nil {
 		return err
 	}
@@ -92,8 +100,12 @@ func (a *arm) create(ctx context.Context) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: a.namespace(), Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
 	}}
-	budget.Namespace, set.Namespace = namespace.Name, namespace.Name
-	return kube.Create(ctx, a.k8s, namespace, budget, set)
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: a.name},
+		Spec:       corev1.ServiceSpec{Selector: set.Spec.Selector.MatchLabels, Ports: []corev1.ServicePort{{Port: appPort}}},
+	}
+	budget.Namespace, service.Namespace, set.Namespace = namespace.Name, namespace.Name, namespace.Name
+	return kube.Create(ctx, a.k8s, namespace, budget, service, set)
 }
 
 func (a *arm) cloneset(ctx context.Context) (*appsv1alpha1.CloneSet, error) {
@@ -120,7 +132,7 @@ func (a *arm) await(ctx context.Context, what string, holds func(context.Context
 	return nil
 }
 
-// settle returns when the CloneSet is as its spec wants it, and Consul has those pods and no others in rotation.
+// settle returns when the CloneSet is as its spec wants it, and the registry has those pods and no others in rotation.
 func (a *arm) settle(ctx context.Context) error {
 	return a.await(ctx, "the rollout to end", func(ctx context.Context) error {
 		set, err := a.cloneset(ctx)
@@ -134,11 +146,11 @@ func (a *arm) settle(ctx context.Context) error {
 		if err := kube.Unsettled(set, pods); err != nil {
 			return err
 		}
-		entries, _, err := lookUp(ctx, a.name, 0)
+		entries, _, err := a.directory.lookUp(ctx, a.name, 0)
 		if err != nil {
 			return err
 		}
-		return kube.Differs("Consul", pods, entries)
+		return kube.Differs("the registry", pods, entries)
 	})
 }
 

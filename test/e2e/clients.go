@@ -24,16 +24,16 @@ type customers struct {
 }
 
 // newCustomers makes the three kinds of clients of a service, which send 200 requests a second together.
-func newCustomers(service string) *customers {
+func newCustomers(d directory, service string) *customers {
 	polled := func(ctx context.Context) ([]registry.Entry, error) {
-		entries, _, err := lookUp(ctx, service, 0)
+		entries, _, err := d.lookUp(ctx, service, 0)
 		return entries, err
 	}
 	c := &customers{}
 	for _, o := range []traffic.Options{
 		// 91 a second, each over a connection of its own; 91 a second over kept connections; and 20 under way at any time.
 		{Name: "polls", Every: 11 * time.Millisecond, Read: polled},
-		{Name: "blocks", Every: 11 * time.Millisecond, Read: blocking(service), Blocks: true, KeepAlive: true},
+		{Name: "blocks", Every: 11 * time.Millisecond, Read: blocking(d, service), Blocks: true, KeepAlive: true},
 		{Name: "long", Every: 50 * time.Millisecond, Read: polled, KeepAlive: true, Query: "?for=1s"},
 	} {
 		o.Timeout = requestTimeout
@@ -44,10 +44,10 @@ func newCustomers(service string) *customers {
 }
 
 // blocking follows a service by blocking queries.
-func blocking(service string) func(context.Context) ([]registry.Entry, error) {
+func blocking(d directory, service string) func(context.Context) ([]registry.Entry, error) {
 	var index uint64
 	return func(ctx context.Context) ([]registry.Entry, error) {
-		entries, now, err := lookUp(ctx, service, index)
+		entries, now, err := d.lookUp(ctx, service, index)
 		if err == nil {
 			index = now
 		}

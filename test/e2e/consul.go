@@ -14,6 +14,7 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/network"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
+	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
 const (
@@ -23,7 +24,18 @@ const (
 	writersPort, readersPort = 9501, 9502
 	// lookUpTimeout is how long a client waits for Consul, besides how long Consul may hold a blocking query.
 	lookUpTimeout = 3 * time.Second
+	// blockFor is how long a client waits for news before it looks all the same.
+	blockFor = 5 * time.Second
 )
+
+// directory is the registry that the arms' clients find pods by.
+type directory interface {
+	// lookUp reads the instances of a service that are in rotation, and an index of them. With the index of an earlier look it
+	// returns when there is something new, or after some seconds.
+	lookUp(ctx context.Context, service string, index uint64) (entries []registry.Entry, now uint64, err error)
+	// takeNoWrites has it take none for some time. It still answers readers.
+	takeNoWrites(ctx context.Context, span time.Duration) error
+}
 
 // consulServer is a real Consul behind two doors.
 type consulServer struct {
@@ -48,7 +60,7 @@ func startConsul(ctx context.Context, l *process.Launcher, dir, path string) (*c
 		return nil, err
 	}
 	return c, p.WaitReady(ctx, func(ctx context.Context) error {
-		_, _, err := lookUp(ctx, "consul", 0)
+		_, _, err := c.lookUp(ctx, "consul", 0)
 		return err
 	})
 }
@@ -62,10 +74,15 @@ func openDoor(ctx context.Context, address, target string) (*network.Network, er
 	return door, err
 }
 
-// lookUp reads the instances of a service that are in rotation, and Consul's index of them. With the index of an earlier look
-// it returns when there is something new, or after some seconds.
-func lookUp(ctx context.Context, service string, index uint64) (entries []registry.Entry, now uint64, err error) {
-	const blockFor = 5 * time.Second
+// takeNoWrites implements directory: Consul refuses writes, and answers readers, while it has no leader.
+func (c *consulServer) takeNoWrites(ctx context.Context, span time.Duration) error {
+	c.writers.Set(network.Terms{Fault: network.Refuse})
+	wait.Pause(ctx, span)
+	return c.writers.Clear(ctx)
+}
+
+// lookUp implements directory.
+func (*consulServer) lookUp(ctx context.Context, service string, index uint64) (entries []registry.Entry, now uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookUpTimeout+blockFor)
 	defer cancel()
 	query := url.Values{"passing": {"1"}, "index": {strconv.FormatUint(index, 10)}, "wait": {blockFor.String()}}

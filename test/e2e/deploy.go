@@ -26,8 +26,9 @@ const (
 	// registryHost stands in deploy/config.yaml for the host at which pods find the registry.
 	registryHost = "REGISTRY_HOST"
 	fieldOwner   = "rollcall-e2e"
-	// What kustomize makes of deploy, and of evictions.
+	// What kustomize makes of deploy, of evictions and of services.
 	rollcallManifest  = "rollcall.yaml"
+	servicesManifest  = "rollcall-services.yaml"
 	evictionsManifest = "rollcall-evictions.yaml"
 )
 

@@ -132,7 +132,7 @@ func (w *world) spreadManagers(ctx context.Context) error {
 // outOfRotation returns when none of the pods is in rotation.
 func (a *arm) outOfRotation(ctx context.Context, pods []corev1.Pod) error {
 	return a.await(ctx, "the pods of a dead node to leave", func(ctx context.Context) error {
-		entries, _, err := lookUp(ctx, a.name, 0)
+		entries, _, err := a.directory.lookUp(ctx, a.name, 0)
 		if err != nil {
 			return err
 		}

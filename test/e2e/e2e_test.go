@@ -8,6 +8,7 @@ import (
 
 	appsv1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/test/harness/command"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/traffic"
@@ -18,13 +19,16 @@ func TestClonesetFor(t *testing.T) {
 	t.Parallel()
 	sets := map[string]*appsv1alpha1.CloneSet{}
 	for _, name := range armNames() {
-		set, err := clonesetFor(name)
+		set, err := clonesetFor(name, true)
 		expect.NoError(t, err)
 		sets[name] = set
 	}
 	with, careful, alone := sets[withRollcall], sets[withPreStop], sets[mirrorOnly]
 	if l := with.Spec.Lifecycle; l == nil || l.PreNormal == nil || l.InPlaceUpdate == nil || l.PreDelete == nil {
 		t.Error("with Rollcall there must be all three hooks")
+	}
+	if gates := with.Spec.Template.Spec.ReadinessGates; len(gates) != 1 || gates[0].ConditionType != lifecycle.ConditionInRotation {
+		t.Errorf("with Rollcall a Service must wait for it, and the gates are %v", gates)
 	}
 	if careful.Spec.Lifecycle != nil || alone.Spec.Lifecycle != nil {
 		t.Error("without Rollcall a hook would never be answered")
@@ -40,7 +44,7 @@ func TestClonesetFor(t *testing.T) {
 		expect.Equal(t, map[string]string{"app": name}, set.Spec.Selector.MatchLabels, "the selector of arm %s", name)
 		set.Spec.Lifecycle, set.Spec.UpdateStrategy.InPlaceUpdateStrategy, set.Spec.Selector = nil, nil, nil
 		set.Spec.Template.Labels, set.Spec.Template.Spec.Containers[0].Lifecycle = nil, nil
-		set.Spec.Template.Spec.TopologySpreadConstraints = nil
+		set.Spec.Template.Spec.TopologySpreadConstraints, set.Spec.Template.Spec.ReadinessGates = nil, nil
 		expect.Equal(t, sets[withRollcall], set, "arm %s differs in something else", name)
 	}
 }

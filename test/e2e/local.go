@@ -93,10 +93,14 @@ func inside(ctx context.Context, chosen []scenario) error {
 		return fmt.Errorf("making the list of failures: %w", err)
 	}
 	defer failures.Close()
-	return play(ctx, options{
+	o := options{
 		config: c.Config(), site: localSite{c, n}, manifests: workDir, registry: nodeAddress,
 		program: registry.Paths[consul.Binary], dir: logs, scenarios: chosen, out: os.Stdout, failures: failures,
-	})
+	}
+	if os.Getenv(envServices) != "" {
+		o.endpoints = c.PID("kube-controller-manager")
+	}
+	return play(ctx, o)
 }
 
 // startNodes starts the nodes, and leads their pods to the API server.

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -16,6 +17,8 @@ const (
 	envKubeconfig = "E2E_KUBECONFIG"
 	// ownCluster as its value plays on a cluster of this machine as if it were another's.
 	ownCluster = "own"
+	// envServices, if it is set, has clients find the pods by a Kubernetes Service for each arm and not in Consul.
+	envServices = "E2E_SERVICES"
 )
 
 // Arguments of the processes that this program starts: in namespaces of its own, and in a pod.
@@ -27,7 +30,8 @@ const (
 func main() { os.Exit(command.Run("e2e", start)) }
 
 func start(ctx context.Context) error {
-	chosen, err := choose(os.Getenv("E2E"))
+	services := os.Getenv(envServices) != ""
+	chosen, err := choose(os.Getenv("E2E"), services)
 	if err != nil {
 		return err
 	}
@@ -36,6 +40,8 @@ func start(ctx context.Context) error {
 		return inside(ctx, chosen)
 	case len(os.Args) > 1 && os.Args[1] == inPodArg:
 		return inPod(ctx, chosen)
+	case kubeconfig != "" && services:
+		return errors.New(envServices + " needs the nodes of this machine: leave " + envKubeconfig + " out")
 	case kubeconfig != "" && kubeconfig != ownCluster:
 		if err := writeImages(ctx, ""); err != nil {
 			return err
@@ -50,10 +56,10 @@ func start(ctx context.Context) error {
 }
 
 // choose returns the scenarios that the variable E2E asks for: all, those that CI plays, or those with the text in
-// their name.
-func choose(value string) ([]scenario, error) {
+// their name. Behind Services only some are played.
+func choose(value string, services bool) ([]scenario, error) {
 	chosen := slices.DeleteFunc(scenarios(), func(s scenario) bool {
-		return (value != "short" || !s.short) && !strings.Contains(s.name, value)
+		return services && !s.services || (value != "short" || !s.short) && !strings.Contains(s.name, value)
 	})
 	if len(chosen) == 0 {
 		return nil, fmt.Errorf("E2E is %q: write short for the scenarios that CI plays, a part of a scenario's name "+

@@ -31,6 +31,8 @@ import (
 type scenario struct {
 	name  string
 	short bool // also played with E2E=short
+	// services: also played where the registry is a Kubernetes Service.
+	services bool
 	// play is what the arm's users do, if anything. The scenario ends when every arm has settled after it.
 	play action
 	// beside is what happens to all arms meanwhile.
@@ -60,14 +62,14 @@ func settled(ctx context.Context, a *arm) error { return a.settle(ctx) }
 
 func scenarios() []scenario {
 	return []scenario{
-		{name: "in-place update", short: true, play: update},
-		{name: "recreate with maxSurge and preNormal", short: true, play: recreate},
-		{name: "scale in and out", short: true, play: sequence(scaleTo(replicas/2), settled, scaleTo(replicas))},
+		{name: "in-place update", short: true, services: true, play: update},
+		{name: "recreate with maxSurge and preNormal", short: true, services: true, play: recreate},
+		{name: "scale in and out", short: true, services: true, play: sequence(scaleTo(replicas/2), settled, scaleTo(replicas))},
 		{name: "specified-delete", short: true, play: removeTwo(mark)},
 		{name: "cancelled scale-in", short: true, play: sequence(scaleTo(replicas/2), leaving, scaleTo(replicas))},
 		{name: "both managers killed in an update", short: true, play: update, beside: onceUpdating(killManagers)},
 		{name: "node drained", short: true, beside: drain},
-		{name: "registry takes no writes in a rollout", short: true, play: recreate, beside: registryAway},
+		{name: "registry takes no writes in a rollout", short: true, services: true, play: recreate, beside: registryAway},
 		{name: "registry slow in a rollout", play: recreate, beside: registrySlow},
 		{name: "registry frozen in an update", play: update, beside: registryFrozen},
 		{name: "scale in by podsToDelete", play: sequence(scaleInByName, scaleTo(replicas))},
@@ -274,13 +276,10 @@ func (w *world) updating(ctx context.Context) error {
 	})
 }
 
-// registryAway has Consul take no writes for a time that is longer than every grace period; it still answers readers,
-// as a Consul without a leader does.
+// registryAway has the registry take no writes for a time that is longer than every grace period.
 func registryAway(ctx context.Context, w *world) error {
 	const away = 20 * time.Second
-	w.consul.writers.Set(network.Terms{Fault: network.Refuse})
-	wait.Pause(ctx, away)
-	return w.consul.writers.Clear(ctx)
+	return w.directory.takeNoWrites(ctx, away)
 }
 
 // registrySlow delays what is written to Consul: taking a pod out, which needs two requests, and the clients' next

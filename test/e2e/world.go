@@ -46,19 +46,22 @@ type options struct {
 	program   string // Consul's
 	registry  string // the host at which pods find Consul
 	dir       string // for logs
+	// endpoints is the process of the EndpointSlice controller, if the registry is a Kubernetes Service for each arm; 0: it is Consul.
+	endpoints int
 
 	scenarios []scenario
 	out       io.Writer
 	failures  io.Writer // gets every request that failed
 }
 
-// world is a cluster with OpenKruise and Rollcall, a Consul, and the arms with their clients.
+// world is a cluster with OpenKruise and Rollcall, a registry, and the arms with their clients.
 type world struct {
 	options
 
-	k8s    client.Client
-	consul *consulServer
-	arms   []*arm
+	k8s       client.Client
+	directory directory
+	consul    *consulServer // nil with services
+	arms      []*arm
 }
 
 // play deploys Rollcall and the arms, plays the scenarios and reports.
@@ -74,11 +77,12 @@ func play(ctx context.Context, o options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w := &world{options: o, k8s: k8s}
-	if w.consul, err = startConsul(ctx, launcher, o.dir, o.program); err != nil {
+	manifest, err := w.startRegistry(ctx, launcher)
+	if err != nil {
 		return err
 	}
 	started := time.Now()
-	if err := w.deploy(ctx, rollcallManifest); err != nil {
+	if err := w.deploy(ctx, manifest); err != nil {
 		return err
 	}
 	if err := w.expectMemoryLimit(ctx); err != nil {
@@ -100,6 +104,17 @@ func play(ctx context.Context, o options) error {
 	return report(o.out, rows)
 }
 
+// startRegistry returns the manifest of a Rollcall that keeps it.
+func (w *world) startRegistry(ctx context.Context, l *process.Launcher) (manifest string, err error) {
+	if w.endpoints != 0 {
+		w.directory, err = watchEndpointSlices(ctx, w.config, w.endpoints)
+		return servicesManifest, err
+	}
+	w.consul, err = startConsul(ctx, l, w.dir, w.program)
+	w.directory = w.consul
+	return rollcallManifest, err
+}
+
 func (w *world) say(format string, args ...any) {
 	fmt.Fprintf(w.out, "%s  %s\n", time.Now().Format("15:04:05"), fmt.Sprintf(format, args...))
 }
@@ -108,12 +123,12 @@ func (w *world) say(format string, args ...any) {
 func (w *world) startArms(ctx context.Context, background *sync.WaitGroup) error {
 	started := time.Now()
 	for _, name := range armNames() {
-		a := &arm{name: name, k8s: w.k8s, clients: newCustomers(name)}
+		a := &arm{name: name, k8s: w.k8s, directory: w.directory, services: w.endpoints != 0, clients: newCustomers(w.directory, name)}
 		w.arms = append(w.arms, a)
 		if err := a.create(ctx); err != nil {
 			return err
 		}
-		if name == withRollcall {
+		if name == withRollcall || a.services { // the EndpointSlice controller is a mirror of readiness
 			continue
 		}
 		store, err := consul.New(ctx, registry.Config{
