@@ -152,10 +152,31 @@ func (c call) heartbeat(ctx context.Context) error {
 		return registry.NotRegistered(errors.New("the entry is of another pod"))
 	}
 	renewed, err := c.renew(ctx)
-	if err == nil && !renewed {
+	switch {
+	case err != nil:
+		return err
+	case !renewed:
 		return registry.NotRegistered(errors.New("the registry wants it to be registered again"))
 	}
-	return err
+	c.renewElsewhere(ctx, got)
+	return nil
+}
+
+// renewElsewhere renews the lease at the other peers too, and gives the entry to those that lack it or have an older one, as this peer does
+// when it replicates: while the two are cut off from each other, or after this one's clock was set back, it tells the others nothing, and
+// they remove what has no lease.
+func (c call) renewElsewhere(ctx context.Context, got *instanceInfo) {
+	renewal := url.Values{"status": {got.Status}, "lastDirtyTimestamp": {got.LastDirtyTimestamp.String()}}
+	body, err := c.body(got.Status, got.LastDirtyTimestamp)
+	if err != nil {
+		return
+	}
+	c.tellOthers(ctx, 50, func(ctx context.Context, other driverkit.Server) { //nolint:mnd // it comes often: less for one that hangs
+		answer, err := other.Do(ctx, driverkit.Request{Method: http.MethodPut, Path: c.path, Query: renewal, Header: c.replicated})
+		if err == nil && answer.Status == http.StatusNotFound && got.Status != statusOutOfService {
+			_, _ = other.Do(ctx, driverkit.Request{Method: http.MethodPost, Path: c.app, Header: c.replicated, Body: body})
+		}
+	})
 }
 
 // anywhere looks at this peer and, where that has nothing, at the others until one has something: a peer that has just started
@@ -308,10 +329,17 @@ func (c call) setStatus(ctx context.Context, method, status string) error {
 // it, too, but a moment later, and for 30 seconds only.
 func (c call) repeat(ctx context.Context, method, path string, query url.Values, body []byte) {
 	// About a tenth of the time for all of them, see [driverkit.Policy]: one that hangs must not use up what is needed to read back.
-	part, cancel := driverkit.Share(ctx, 5)
-	defer cancel()
-	_ = c.client.Try(part, driverkit.Policy{After: c.server}, func(ctx context.Context, other driverkit.Server) error {
+	c.tellOthers(ctx, 5, func(ctx context.Context, other driverkit.Server) { //nolint:mnd // see above
 		_, _ = other.Do(ctx, driverkit.Request{Method: method, Path: path, Query: query, Header: c.replicated, Body: body})
+	})
+}
+
+// tellOthers has tell ask each of the other peers that can be reached, all of them within this part of the time.
+func (c call) tellOthers(ctx context.Context, part int, tell func(context.Context, driverkit.Server)) {
+	ctx, cancel := driverkit.Share(ctx, part)
+	defer cancel()
+	_ = c.client.Try(ctx, driverkit.Policy{After: c.server}, func(ctx context.Context, other driverkit.Server) error {
+		tell(ctx, other)
 		return errNothing
 	})
 }

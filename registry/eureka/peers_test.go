@@ -172,6 +172,38 @@ func TestAPeerThatHasJustStarted(t *testing.T) {
 	})
 }
 
+// TestARenewalReachesEveryPeer, also if the first one tells the others nothing: it is cut off from them, or its clock was set back.
+func TestARenewalReachesEveryPeer(t *testing.T) {
+	t.Parallel()
+	const renewal = "PUT " + ownPath + "?lastDirtyTimestamp=1700000000000&status="
+	type row struct {
+		reason, status string
+		lacks          bool
+		want           []string
+	}
+	expect.Each(t, map[string]row{
+		"it has the entry":         {"its lease goes on", "UP", false, []string{renewal + "UP"}},
+		"it lacks the entry":       {"its clients are not given the pod", "UP", true, []string{renewal + "UP", copied}},
+		"it lacks one that is out": {"as its peer has it", "STARTING", true, []string{renewal + "STARTING", copied}},
+		"an override":              {"a post would leave what no override undoes", "OUT_OF_SERVICE", true, []string{renewal + "OUT_OF_SERVICE"}},
+	}, func(t *testing.T, tc row) {
+		in := web(1)
+		has := holding(entryOf(in, tc.status))
+		first, second := newFake(t, has), newFake(t, has)
+		if tc.lacks {
+			second.answer = nothing
+		}
+		d := open(t, registry.Config{Endpoint: first.URL + "," + second.URL})
+		expect.NoError(t, d.Heartbeat(t.Context(), in))
+		expect.Equal(t, tc.want, second.requests(), "what the second peer was asked: %s", tc.reason)
+		for _, body := range second.bodies {
+			if body != "" && !strings.Contains(body, `"status":"`+tc.status+`"`) {
+				t.Errorf("posted %s", body)
+			}
+		}
+	})
+}
+
 // TestListHasWhatAnyPeerHas: a removal may have missed one that was about to start, whose clients are given the entry until its lease ends.
 func TestListHasWhatAnyPeerHas(t *testing.T) {
 	t.Parallel()
