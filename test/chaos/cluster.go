@@ -54,6 +54,8 @@ type clusterKind struct {
 	syncs bool
 	// fences: what managers have given up is never carried out later.
 	fences bool
+	// wrongBy is how far a clock jumps that is set wrong, if not as far as usual.
+	wrongBy time.Duration
 	// opens makes a driver that writes what others have, which must need no renewal; nil: there are no others.
 	opens registry.Constructor
 }
@@ -66,7 +68,7 @@ func clusterKinds() map[string]clusterKind {
 		// Its servers and clients keep an answer for a second here, not for half a minute. A lease outlasts the time without a manager.
 		"eureka": {
 			section: "driver: eureka, readerLag: 2s, options: {listStalenessInSecs: 2, durationInSecs: 300}", start: eureka.StartCluster,
-			peers: true, lag: 3 * time.Second,
+			peers: true, lag: 3 * time.Second, wrongBy: 4 * time.Minute, // a server removes what has no lease by its time of day
 		},
 		"nacos": {section: "driver: nacos", start: nacos.StartCluster, timeout: 5 * time.Second, lag: 2 * time.Second, opens: nacosdriver.New},
 		"zookeeper": {

@@ -83,6 +83,9 @@ func (m fakeMember) Thaw() error                   { return m.does("thaw") }
 func (m fakeMember) Restart(context.Context) error { return m.does("restart") }
 func (m fakeMember) Wipe(context.Context) error    { return m.does("wipe") }
 func (m fakeMember) Upgrade(context.Context) error { return m.does("upgrade") }
+func (m fakeMember) SetClock(ahead time.Duration) error {
+	return m.does(fmt.Sprintf("%s ahead", ahead))
+}
 func (m fakeMember) SlowDisk(context.Context, time.Duration) (func() int, error) {
 	return func() int { _ = m.does("fast"); return 1 }, m.does("slow")
 }
@@ -134,6 +137,22 @@ func TestFaultsOfACluster(t *testing.T) {
 			t.Errorf("after it:%s", last)
 		}
 	})
+}
+
+// TestWrongClocks: a server's is wrong until the calm, and the server counts meanwhile.
+func TestWrongClocks(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	for count := range 2 {
+		done, err := f.s.play(t.Context(), nil, action{kind: wrongClock, dice: 1, count: count})
+		if err != nil || !done {
+			t.Errorf("done %t: %v", done, err)
+		}
+	}
+	expect.NoError(t, f.s.clear(t.Context()))
+	expect.Equal(t, []string{"10m0s ahead 1 apart ", "-10m0s ahead 1 apart "}, f.log, "what happened")
+	expect.NoError(t, f.s.quiet(t.Context()))
+	expect.Equal(t, []string{"0s ahead 0 apart ", "0s ahead 1 apart ", "0s ahead 2 apart "}, f.log[2:], "what happened in the calm")
 }
 
 // TestPeersAreApartTogether: each takes changes, and tells the others when it can.

@@ -20,6 +20,8 @@ const (
 	stopped, stride = 300 * time.Millisecond, 400 * time.Millisecond
 	// syncTakes is how much longer one does of a disk that is slow: as long as on a disk that others keep busy.
 	syncTakes = 250 * time.Millisecond
+	// wrongBy is how far a clock jumps that is set wrong: further than any lease, timeout or election lasts.
+	wrongBy = 10 * time.Minute
 )
 
 // play plays a fault of the network before the servers, or of the servers.
@@ -32,10 +34,14 @@ func (s *servers) play(ctx context.Context, g *game, a action) (done bool, err e
 				door.Set(terms)
 			}
 		}
-		return g.lastWhile(ctx, a, s.open, begin, func() error { return s.quiet(ctx) })
+		return g.lastWhile(ctx, a, s.open, begin, func() error { return s.clear(ctx) })
 	}
-	if a.kind == addForeign {
+	switch a.kind {
+	case addForeign:
 		return s.addForeign(ctx, g, a)
+	case wrongClock:
+		return s.setWrong(a)
+	default: // never two at once
 	}
 	g.lasting.Lock()
 	defer g.lasting.Unlock()
@@ -274,8 +280,28 @@ func (s *servers) killAtAnswer(ctx context.Context, g *game) (done bool, err err
 	return done, err
 }
 
-// quiet ends every fault of the network before the servers; those of the servers end with their action.
+// setWrong has a server's clock jump. The server stays one of the majority, and other faults may meet it.
+func (s *servers) setWrong(a action) (bool, error) {
+	server, ahead := int(a.dice%uint64(len(s.apart))), cmp.Or(s.wrongBy, wrongBy)
+	if a.count%2 == 1 {
+		ahead = -ahead
+	}
+	s.say("the clock of server %d is %s ahead", server, ahead)
+	err := s.cluster.Members()[server].SetClock(ahead)
+	return err == nil, err
+}
+
+// quiet ends every fault of the network before the servers, and sets their clocks right; all else ends with its action.
 func (s *servers) quiet(ctx context.Context) error {
+	err := s.clear(ctx)
+	for _, member := range s.cluster.Members() {
+		err = errors.Join(err, member.SetClock(0))
+	}
+	return err
+}
+
+// clear ends every fault of the network before the servers.
+func (s *servers) clear(ctx context.Context) error {
 	var all []error
 	for _, door := range s.doors {
 		all = append(all, door.Clear(ctx))

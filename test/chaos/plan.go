@@ -66,6 +66,7 @@ const (
 	upgradeServers kind = "registry: upgrade one server after the other"
 	stutter        kind = "registry: have a server stop and go"
 	slowDisk       kind = "registry: have the disk of a server take its time"
+	wrongClock     kind = "registry: set the clock of a server wrong until the calm"
 )
 
 // clusterFaults are those that every cluster has; upgradeServers takes two versions that are pinned, and comes once, and slowDisk servers
@@ -83,12 +84,12 @@ func killKinds() []kind { return []kind{killManager, killStandby, killAtAnswer} 
 func faultKinds() []kind {
 	return append(
 		[]kind{stopManager, pauseManager, restartServer, wipeHalf, addForeign, leaveEntries, loseApps, deletePods, forceDelete, turnUnready},
-		slices.Concat(lasting, clusterFaults, []kind{upgradeServers, slowDisk})...)
+		slices.Concat(lasting, clusterFaults, []kind{upgradeServers, slowDisk, wrongClock})...)
 }
 
 // promisedKinds have to come in every run on the stand-in that is long enough: they are what chaos is about.
 func promisedKinds() []kind {
-	ofClusters := append(slices.Clone(clusterFaults), upgradeServers, slowDisk)
+	ofClusters := append(slices.Clone(clusterFaults), upgradeServers, slowDisk, wrongClock)
 	faults := slices.DeleteFunc(faultKinds(), func(k kind) bool { return slices.Contains(ofClusters, k) })
 	return slices.Concat(killKinds(), faults, []kind{rollBack, cancelDelete, movePods, moveAll})
 }
@@ -209,7 +210,7 @@ func clusterPlan(seed uint64, workloads int) planner {
 	p.faults = append([]kind{netSlow, netCut, upgradeServers}, clusterFaults...)
 	p.dealt = 4
 	p.blows = []kind{killManager, stopManager, pauseManager, restartServer}
-	p.always, p.last = []kind{killAtAnswer, killManager, killStandby, killStandby}, nil
+	p.always, p.last = []kind{killAtAnswer, killManager, killStandby, killStandby, wrongClock}, nil
 	stay := func(p *planner) {
 		p.work = slices.DeleteFunc(slices.Clone(p.work), func(s share) bool { return s.kind == movePods })
 	}

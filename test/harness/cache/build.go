@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rollcall-dev/rollcall/test/harness/clock"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
 
@@ -71,7 +72,11 @@ func build(ctx context.Context, log *Progress, m Module) (b Built, err error) {
 		return b, err
 	}
 	flags := []string{"-buildvcs=false", "-ldflags=" + m.ldflags(b.Version)}
-	key, err := cacheKey(ctx, m.Dir, flags)
+	makes := flags
+	if m.Clock {
+		makes = append(slices.Clone(flags), clock.Edition())
+	}
+	key, err := cacheKey(ctx, m.Dir, makes)
 	if err != nil {
 		return b, err
 	}
@@ -88,7 +93,8 @@ func build(ctx context.Context, log *Progress, m Module) (b Built, err error) {
 	if b.Paths, missing = find(target, m.Binaries); len(missing) == 0 {
 		return b, nil
 	}
-	return b, compile(ctx, log, m.Dir, target, b.Version, flags, missing)
+	m.Binaries = missing
+	return b, compile(ctx, log, m, target, b.Version, flags)
 }
 
 // lockFolder makes a folder of the cache, and has other processes wait that do the same.
@@ -151,7 +157,7 @@ func goEnv() []string {
 }
 
 // compile builds into a folder of its own and moves each binary into place when it is whole.
-func compile(ctx context.Context, log *Progress, dir, target, version string, flags []string, missing []Binary) error {
+func compile(ctx context.Context, log *Progress, m Module, target, version string, flags []string) error {
 	if err := checkDisk(ctx, target); err != nil {
 		return err
 	}
@@ -163,10 +169,17 @@ func compile(ctx context.Context, log *Progress, dir, target, version string, fl
 		return fmt.Errorf("creating a folder for the build: %w", err)
 	}
 	defer os.RemoveAll(temp)
-	for _, bin := range missing {
+	if m.Clock {
+		overlay, err := overlayClock(ctx, m.Dir, temp)
+		if err != nil {
+			return err
+		}
+		flags = append(slices.Clone(flags), "-overlay="+overlay)
+	}
+	for _, bin := range m.Binaries {
 		built := filepath.Join(temp, bin.Name)
 		args := slices.Concat([]string{"build", "-v"}, flags, []string{"-o", built, bin.Package})
-		if err := run(ctx, log, dir, bin.Name+" "+version, args); err != nil {
+		if err := run(ctx, log, m.Dir, bin.Name+" "+version, args); err != nil {
 			return err
 		}
 		if err := os.Rename(built, filepath.Join(target, bin.Name)); err != nil {
@@ -174,6 +187,18 @@ func compile(ctx context.Context, log *Progress, dir, target, version string, fl
 		}
 	}
 	return nil
+}
+
+// overlayClock is an overlay for builds in dir.
+func overlayClock(ctx context.Context, dir, temp string) (file string, err error) {
+	cmd := exec.CommandContext(ctx, "go", "env", "GOROOT")
+	cmd.Dir = dir
+	cmd.Env = goEnv()
+	goroot, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("asking go for its folder: %w", withStderr(err))
+	}
+	return clock.Overlay(strings.TrimSpace(string(goroot)), temp)
 }
 
 // removeLeftovers removes what a build that was killed left behind. The caller holds the lock of the folder.

@@ -1,11 +1,16 @@
 package cache
 
 import (
+	"bufio"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/rollcall-dev/rollcall/test/harness/clock"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -47,9 +52,9 @@ func TestBuildPutsWholeBinariesIntoTheCache(t *testing.T) {
 	writeFile(t, filepath.Join(dir, "bad", "main.go"), "package main\n\nfunc main() { undefined() }\n")
 	writeFile(t, filepath.Join(target, buildPattern+"killed", "half"), "half")
 	var log strings.Builder
-	err := compile(t.Context(), NewProgress(&log, "test"), dir, target, "v1", nil, []Binary{
+	err := compile(t.Context(), NewProgress(&log, "test"), Module{Dir: dir, Binaries: []Binary{
 		{Name: "good", Package: "example.com/m/good"}, {Name: "bad", Package: "example.com/m/bad"},
-	})
+	}}, target, "v1", nil)
 	expect.Error(t, "what does not compile says so with the compiler's words", err, "undefined: undefined")
 	if got := leftIn(t, target); len(got) != 1 || filepath.Base(got[0]) != "good" {
 		t.Errorf("the cache has %v, want only what was built whole", got)
@@ -57,6 +62,60 @@ func TestBuildPutsWholeBinariesIntoTheCache(t *testing.T) {
 	if !strings.Contains(log.String(), "built good v1") {
 		t.Errorf("the progress does not name the binary:\n%s", log.String())
 	}
+}
+
+// TestBuildWithAClock: what is built reads another time of day from then on, and no other durations.
+func TestBuildWithAClock(t *testing.T) {
+	t.Parallel()
+	dir, target := t.TempDir(), t.TempDir()
+	writeFile(t, filepath.Join(dir, "go.mod"), "module example.com/m\n\ngo 1.26\n")
+	writeFile(t, filepath.Join(dir, "main.go"), `package main
+
+import (
+	"os"
+	"time"
+)
+
+func main() {
+	began, one := time.Now(), make([]byte, 1)
+	for {
+		if _, err := os.Stdin.Read(one); err != nil {
+			return
+		}
+		now := time.Now()
+		os.Stdout.WriteString(now.Format(time.RFC3339) + " " + now.Sub(began).Truncate(time.Minute).String() + "\n")
+	}
+}
+`)
+	m := Module{Dir: dir, Clock: true, Binaries: []Binary{{Name: "tells", Package: "example.com/m"}}}
+	expect.NoError(t, compile(t.Context(), NewProgress(io.Discard, ""), m, target, "v1", nil))
+	c, err := clock.New(filepath.Join(t.TempDir(), "clock"))
+	expect.NoError(t, err)
+	program := exec.CommandContext(t.Context(), filepath.Join(target, "tells"))
+	program.Env = c.Env()
+	asks, err := program.StdinPipe()
+	expect.NoError(t, err)
+	tells, err := program.StdoutPipe()
+	expect.NoError(t, err)
+	expect.NoError(t, program.Start())
+	lines := bufio.NewScanner(tells)
+	for _, ahead := range []time.Duration{0, 10 * time.Minute, -10 * time.Minute} {
+		expect.NoError(t, c.Set(ahead))
+		_, err := asks.Write([]byte{0})
+		expect.NoError(t, err)
+		if !lines.Scan() {
+			t.Fatalf("the program has ended: %v", lines.Err())
+		}
+		at, passed, _ := strings.Cut(lines.Text(), " ")
+		got, err := time.Parse(time.RFC3339, at)
+		expect.NoError(t, err)
+		if off := time.Until(got) - ahead; off.Abs() > time.Minute || passed != "0s" {
+			t.Errorf("%s ahead: the program is %s ahead of that, and says that %s have passed", ahead, off, passed)
+		}
+	}
+	expect.NoError(t, c.IsReadBy(program.Process.Pid))
+	expect.NoError(t, asks.Close())
+	expect.NoError(t, program.Wait())
 }
 
 func writeFile(t *testing.T, path, content string) {

@@ -22,6 +22,8 @@ type Module struct {
 	Requires string
 	// LDFlags are what the binaries are linked with besides -s -w; nil means nothing.
 	LDFlags func(version string) string
+	// Clock has the binaries take their time of day from a [clock.Clock], if they are started with one.
+	Clock bool
 	// Binaries are what is built.
 	Binaries []Binary
 }

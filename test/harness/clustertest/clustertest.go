@@ -23,8 +23,8 @@ import (
 // callTimeout is that of one call, as Rollcall's by default.
 const callTimeout = 5 * time.Second
 
-// startsWithin is longer than it takes a server that waits for nothing to serve.
-const startsWithin = 15 * time.Second
+// wrongBy is further than any lease lasts.
+const wrongBy = 10 * time.Minute
 
 // changesAtOnce are sent to a server that is frozen, and each is given up after a while.
 const changesAtOnce, givenUpAfter = 48, 2 * time.Second
@@ -37,6 +37,8 @@ type Suite struct {
 	AnyServes bool
 	// Lags: a server that takes part in elections again may still lack what it missed, and can't tell (Nacos).
 	Lags bool
+	// LeasesByClock: a server removes an entry whose lease has ended by its time of day.
+	LeasesByClock bool
 	// Fences: a change that was given up is never carried out once the opposite was acknowledged, however long a server was frozen.
 	Fences bool
 }
@@ -57,7 +59,7 @@ func (s Suite) Run(t *testing.T) {
 	w := &world{T: t, Cluster: cluster, suite: s}
 	for _, step := range []func(){
 		w.everyServerTakesChanges, w.aServerThatIsCutOff, w.theLeaderDies, w.theLeaderIsFrozen, w.aFrozenServerHasChanges,
-		w.everyServerLosesItsDisk, w.aDiskIsLostThatOneServerLacks, w.everyServerIsUpgraded,
+		w.aClockIsWrong, w.everyServerLosesItsDisk, w.aDiskIsLostThatOneServerLacks, w.everyServerIsUpgraded,
 	} {
 		step()
 		w.whole()
@@ -70,6 +72,8 @@ type world struct {
 
 	suite Suite
 	pods  int
+	// startsWithin is longer than it takes a server with an empty disk that waits for no other to serve.
+	startsWithin time.Duration
 }
 
 func (w *world) addresses() (all []string) {
@@ -187,12 +191,68 @@ func (w *world) openAndFind() (driver registry.Registry, server int) {
 	return driver, slices.IndexFunc(doors, func(door *network.Network) bool { return door.Open() > 0 })
 }
 
+// aClockIsWrong, whichever way it jumps, and also when the server starts: what was registered stays, and changes go on. If leases end by the
+// time of day, the next renewal has the entries back.
+func (w *world) aClockIsWrong() {
+	members, wrong := w.Members(), w.leader()
+	before := slices.Concat(w.addresses()[wrong:], w.addresses()[:wrong])
+	after := slices.Concat(before[1:], before[:1])
+	pods := []registry.Instance{w.register(before...)}
+	w.eachGives(pods[0])
+	for _, jump := range []struct {
+		ahead   time.Duration
+		forward bool
+	}{{wrongBy, true}, {-wrongBy, false}, {0, true}} {
+		expect.NoError(w, members[wrong].SetClock(jump.ahead))
+		if w.suite.LeasesByClock && jump.forward {
+			w.losesAll(members[wrong], pods)
+		}
+		for _, restart := range []bool{false, true} {
+			if restart {
+				expect.NoError(w, members[wrong].Restart(w.Context()))
+				w.whole()
+			}
+			pods = append(pods, w.register(before...), w.register(after...))
+			for i, pod := range pods {
+				if w.suite.LeasesByClock {
+					w.renew(pod, [][]string{before, after}[i%2])
+				}
+				w.eachGives(pod)
+			}
+		}
+	}
+}
+
+// losesAll: a server gives none of the pods any more.
+func (w *world) losesAll(m registries.Member, pods []registry.Instance) {
+	for _, pod := range pods {
+		expect.Soon(w, fmt.Sprintf("%s does not give %s", m.Address(), pod.Endpoint()), func() error {
+			if w.read(m, pod) == nil {
+				return errors.New("it does")
+			}
+			return nil
+		})
+	}
+}
+
+// renew renews a pod's entry, and registers it again if it is gone, as Rollcall does.
+func (w *world) renew(pod registry.Instance, addresses []string) {
+	driver := w.open(addresses...)
+	err := driver.(registry.Heartbeater).Heartbeat(w.Context(), pod) //nolint:forcetypeassert // it has leases
+	if registry.IsNotRegistered(err) {
+		err = driver.Register(w.Context(), pod)
+	}
+	expect.NoError(w, err)
+}
+
 // everyServerLosesItsDisk one after the other: what was acknowledged is still there in the end.
 func (w *world) everyServerLosesItsDisk() {
 	pod := w.register(w.addresses()...)
 	w.eachGives(pod)
 	for _, m := range w.Members() {
+		began := time.Now()
 		expect.NoError(w, m.Wipe(w.Context()))
+		w.startsWithin = max(w.startsWithin, 2*time.Since(began))
 		w.whole()
 		w.eachGives(pod)
 	}
@@ -217,7 +277,7 @@ func (w *world) aDiskIsLostThatOneServerLacks() {
 	case err := <-wiped:
 		expect.NoError(w, err)
 		w.Errorf("server %d has lost its disk and serves, and server %d alone can have what was acknowledged", lost, has)
-	case <-time.After(startsWithin):
+	case <-time.After(w.startsWithin):
 		expect.NoError(w, w.Network().Heal(ctx))
 		expect.NoError(w, <-wiped)
 	}

@@ -23,7 +23,7 @@ func Module(ctx context.Context, name, pkg string) (cache.Module, error) {
 }
 
 func module(dir, name, pkg string) cache.Module {
-	return cache.Module{Name: name, Dir: dir, Requires: pkg, Binaries: []cache.Binary{{Name: name, Package: pkg}}}
+	return cache.Module{Name: name, Dir: dir, Requires: pkg, Clock: true, Binaries: []cache.Binary{{Name: name, Package: pkg}}}
 }
 
 // Build builds a module's server unless it is there, and tells log about it.

@@ -44,6 +44,8 @@ type Member interface { //nolint:interfacebloat // all that happens to a server
 	// Freeze stops the process from doing anything, as a paused machine does, until Thaw.
 	Freeze() error
 	Thaw() error
+	// SetClock has the time of day be ahead by so much from now on, or behind, also after a restart.
+	SetClock(ahead time.Duration) error
 	// SlowDisk has each sync of the disk take so much longer, until end is called, which tells how many did.
 	SlowDisk(ctx context.Context, by time.Duration) (end func() (syncs int), err error)
 	// Wipe is a new disk: what an operator does whose server has lost its own. It returns once the server serves.

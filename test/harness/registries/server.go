@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/rollcall-dev/rollcall/test/harness/clock"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
 
@@ -26,6 +27,8 @@ type Spec struct {
 	// Command returns how to run it with its data in dir, which is empty. A restart runs the same; [Server.Wipe] and [Server.Renew]
 	// call it again, Renew with what the server has written into dir. Name, its log's, is filled in if it is empty.
 	Command func(dir string) (process.Command, error)
+	// Libc: the server asks the C library for the time of day, unlike those written in Go. Both are told by [Server.SetClock].
+	Libc bool
 	// Ready returns nil when the server serves. It is called again and again, each time with a context of its own.
 	Ready func(ctx context.Context) error
 }
@@ -35,6 +38,7 @@ type Server struct {
 	spec     Spec
 	dir      string
 	release  func()
+	clock    clock.Clock
 	command  process.Command
 	launcher *process.Launcher
 	change   sync.Mutex // one of Start, Kill, Restart and Stop at a time
@@ -55,7 +59,11 @@ func Run(ctx context.Context, spec Spec) (*Server, error) {
 		return nil, fmt.Errorf("starting %s: %w", spec.Name, err)
 	}
 	s := &Server{spec: spec, dir: dir, release: release, launcher: process.NewLauncher()}
-	if err := s.run(ctx); err != nil {
+	s.clock, err = clock.New(dir + "/clock")
+	if err == nil {
+		err = s.run(ctx)
+	}
+	if err != nil {
 		s.Stop()
 		return nil, fmt.Errorf("starting %s %s: %w", spec.Name, spec.Version, err)
 	}
@@ -81,6 +89,14 @@ func (s *Server) startAnew(ctx context.Context) error {
 	}
 	if s.command.Name == "" {
 		s.command.Name = s.spec.Name
+	}
+	s.command.Env = append(s.command.Env, s.clock.Env()...)
+	if s.spec.Libc {
+		preload, err := s.clock.Preload(ctx)
+		if err != nil {
+			return Missing(err)
+		}
+		s.command.Env = append(s.command.Env, preload...)
 	}
 	return s.start(ctx)
 }
@@ -194,6 +210,22 @@ func (s *Server) Freeze() error { return s.current().Pause() }
 
 // Thaw undoes Freeze.
 func (s *Server) Thaw() error { return s.current().Resume() }
+
+// SetClock has the server's time of day be ahead by so much from now on, or behind; a restart does not change that. What it measures
+// durations with stays right.
+func (s *Server) SetClock(ahead time.Duration) error {
+	s.change.Lock()
+	defer s.change.Unlock()
+	if err := s.clock.Set(ahead); err != nil {
+		return err
+	}
+	select {
+	case <-s.Done():
+		return nil
+	default:
+		return s.clock.IsReadBy(s.PID())
+	}
+}
 
 // SlowDisk has each sync of the server's disk take so much longer until end is called, which tells how many did. strace holds the system
 // calls up: a limit of a cgroup is of bytes and depends on the device, and nothing can be preloaded into what is written in Go.

@@ -55,7 +55,7 @@ func StartCluster(ctx context.Context) (registries.Cluster, error) {
 	}
 	c.Group, err = registries.StartGroup(ctx, 2, member, func(ctx context.Context, m *Member) (err error) { //nolint:mnd // peers
 		m.Server, err = registries.Run(ctx, registries.Spec{
-			Name: fmt.Sprintf("eureka-%d", m.Index), Version: m.Built().Version, Ready: m.settings.ready,
+			Name: fmt.Sprintf("eureka-%d", m.Index), Version: m.Built().Version, Libc: true, Ready: m.settings.ready,
 			Command: func(dir string) (process.Command, error) {
 				runs := slices.IndexFunc(all, func(j *java.Jars) bool { return j.Version(artifact) == m.Built().Version })
 				command, err := m.settings.command(all[runs], dir)

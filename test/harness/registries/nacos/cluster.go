@@ -23,7 +23,7 @@ const (
 	// raftGroup holds the persistent instances.
 	raftGroup = "naming_persistent_service_v2"
 	// A change of the members is tried for changeWithin.
-	changeWithin, changeEvery, callTimeout = time.Minute, time.Second, 5 * time.Second
+	changeWithin, changeEvery, callTimeout = 3 * time.Minute, time.Second, 5 * time.Second
 )
 
 // Cluster is a Nacos of several servers, whose persistent instances are in its Raft.
@@ -62,7 +62,7 @@ func StartCluster(ctx context.Context) (registries.Cluster, error) {
 	}
 	c.Group, err = registries.StartGroup(ctx, registries.Electing, member, func(ctx context.Context, m *Member) (err error) {
 		m.Server, err = registries.Run(ctx, registries.Spec{
-			Name: fmt.Sprintf("nacos-%d", m.Index), Version: m.Built().Version, Ready: m.ready,
+			Name: fmt.Sprintf("nacos-%d", m.Index), Version: m.Built().Version, Libc: true, Ready: m.ready,
 			Command: func(dir string) (process.Command, error) {
 				command, err := m.settings.command(jars, dir)
 				return m.On(command), err

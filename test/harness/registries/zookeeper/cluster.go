@@ -20,7 +20,7 @@ import (
 const (
 	clientPort, peerPort, electionPort = 2181, 2888, 3888
 	// A change is tried for changeWithin.
-	changeWithin, changeEvery, callTimeout = time.Minute, 200 * time.Millisecond, 5 * time.Second
+	changeWithin, changeEvery, callTimeout = 3 * time.Minute, 200 * time.Millisecond, 5 * time.Second
 )
 
 // Cluster is an ensemble, each server on a host of its own.
@@ -68,7 +68,7 @@ func (m *Member) start(ctx context.Context, jars *java.Jars) (err error) {
 		return err
 	}
 	m.Server, err = registries.Run(ctx, registries.Spec{
-		Name: fmt.Sprintf("zookeeper-%d", m.Index), Version: m.Built().Version, Ready: m.ready,
+		Name: fmt.Sprintf("zookeeper-%d", m.Index), Version: m.Built().Version, Libc: true, Ready: m.ready,
 		Command: func(dir string) (process.Command, error) {
 			command, err := m.settings.command(jars, dir)
 			return m.On(command), err
