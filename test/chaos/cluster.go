@@ -292,21 +292,50 @@ func (s *servers) without(ctx context.Context, apart []int, do func() error) (do
 	if s.peers {
 		apart = s.all()
 	}
-	s.mu.Lock()
-	for _, server := range apart {
-		s.apart[server] = true
+	rejoined := func() {}
+	if !s.peers && slices.Contains(apart, s.cluster.Leader(ctx)) {
+		rejoined = s.withoutLeader(ctx, apart)
 	}
-	s.mu.Unlock()
+	s.setApart(true, apart)
 	s.say("apart are servers %d", apart)
 	err = do()
 	whole := wait.Until(ctx, wholeWithin, readEvery, s.cluster.Whole)
 	s.say("all servers serve")
+	rejoined()
+	s.setApart(false, apart)
+	return err == nil, errors.Join(err, whole)
+}
+
+// withoutLeader counts the others as apart as well until one of them leads: what the leader has acknowledged last they have, and do not know
+// that they may give it. The caller calls rejoined when the leader is back.
+func (s *servers) withoutLeader(ctx context.Context, apart []int) (rejoined func()) {
+	others := slices.DeleteFunc(s.all(), func(server int) bool { return slices.Contains(apart, server) })
+	s.setApart(true, others)
+	ctx, cancel := context.WithCancel(ctx)
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		_ = wait.Until(ctx, wholeWithin, readEvery, func(ctx context.Context) error {
+			within, cancel := context.WithTimeout(ctx, answerWithin)
+			defer cancel()
+			if !slices.Contains(others, s.cluster.Leader(within)) {
+				return errors.New("none of the others leads")
+			}
+			return nil
+		})
+		s.setApart(false, others)
+	})
+	return func() {
+		cancel()
+		waiting.Wait()
+	}
+}
+
+func (s *servers) setApart(apart bool, all []int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, server := range apart {
-		s.apart[server], s.back[server] = false, time.Now()
+	for _, server := range all {
+		s.apart[server], s.back[server] = apart, time.Now()
 	}
-	return err == nil, errors.Join(err, whole)
 }
 
 // judge holds what clients were given since the last time against the pods.

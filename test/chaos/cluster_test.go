@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,7 +27,7 @@ import (
 // fakeCluster is three servers that write down what happens to them. Each gives the same.
 type fakeCluster struct {
 	s      *servers
-	leader int
+	leader atomic.Int64
 	given  []string
 
 	mu  sync.Mutex
@@ -35,7 +36,8 @@ type fakeCluster struct {
 
 func newFake(t *testing.T) *fakeCluster {
 	t.Helper()
-	f := &fakeCluster{leader: 1}
+	f := &fakeCluster{}
+	f.leader.Store(1)
 	var err error
 	f.s, err = newServers(t.Context(), clusterKind{section: "driver: etcd", lag: time.Second}, f, f)
 	expect.NoError(t, err)
@@ -60,7 +62,7 @@ func (f *fakeCluster) happens(format string, args ...any) error {
 func (f *fakeCluster) Members() []registries.Member {
 	return []registries.Member{fakeMember{f, 0}, fakeMember{f, 1}, fakeMember{f, 2}}
 }
-func (f *fakeCluster) Leader(context.Context) int { return f.leader }
+func (f *fakeCluster) Leader(context.Context) int { return int(f.leader.Load()) }
 func (*fakeCluster) Network() *lan.LAN            { return nil }
 func (f *fakeCluster) Cut(_ context.Context, from, to int) error {
 	return f.happens("cut %d-%d", from, to)
@@ -113,15 +115,15 @@ func TestFaultsOfACluster(t *testing.T) {
 		want   []string
 	}
 	expect.Each(t, map[string]row{
-		"the leader is killed": {"it comes back after a while", killLeader, 2, []string{"kill 1 apart 1", "restart 1 apart 1", "whole apart 1"}},
+		"the leader is killed": {"it comes back after a while", killLeader, 2, []string{"kill 1 apart 0,1,2", "restart 1 apart 0,1,2", "whole apart 0,1,2"}},
 		"one is cut off":       {"both ways", cutServer, 3, []string{"cut 0-1 apart 0", "cut 1-0 apart 0", "cut 0-2 apart 0", "cut 2-0 apart 0", "heal apart 0", "whole apart 0"}},
-		"one hears nothing":    {"one way", cutServer, 1, []string{"cut 0-1 apart 1", "cut 2-1 apart 1", "heal apart 1", "whole apart 1"}},
+		"one hears nothing":    {"one way, and it is the leader", cutServer, 1, []string{"cut 0-1 apart 0,1,2", "cut 2-1 apart 0,1,2", "heal apart 0,1,2", "whole apart 0,1,2"}},
 		"one is heard by none": {"the other way", cutServer, 2, []string{"cut 2-0 apart 2", "cut 2-1 apart 2", "heal apart 2", "whole apart 2"}},
 		"the one in use":       {"that of the most connections, the first where there is none", cutUsed, 2, []string{"cut 0-1 apart 0", "cut 1-0 apart 0", "cut 0-2 apart 0", "cut 2-0 apart 0", "heal apart 0", "whole apart 0"}},
 		"the one in use stops": {"its peers continue", freezeUsed, 2, []string{"freeze 0 apart 0", "thaw 0 apart 0", "whole apart 0"}},
 		"an empty disk":        {"the cluster has the data", wipeServer, 2, []string{"wipe 2 apart 2", "whole apart 2"}},
-		"a restart of each":    {"one after the other", rollServers, 0, []string{"restart 0 apart 0", "whole apart 0", "restart 1 apart 1", "whole apart 1", "restart 2 apart 2", "whole apart 2"}},
-		"an upgrade of each":   {"one after the other", upgradeServers, 0, []string{"upgrade 0 apart 0", "whole apart 0", "upgrade 1 apart 1", "whole apart 1", "upgrade 2 apart 2", "whole apart 2"}},
+		"a restart of each":    {"one after the other", rollServers, 0, []string{"restart 0 apart 0", "whole apart 0", "restart 1 apart 0,1,2", "whole apart 0,1,2", "restart 2 apart 2", "whole apart 2"}},
+		"an upgrade of each":   {"one after the other", upgradeServers, 0, []string{"upgrade 0 apart 0", "whole apart 0", "upgrade 1 apart 0,1,2", "whole apart 0,1,2", "upgrade 2 apart 2", "whole apart 2"}},
 		"stop and go":          {"the server may be behind", stutter, 2, []string{"freeze 2 apart 2", "thaw 2 apart 2", "whole apart 2"}},
 		"a slow disk":          {"the server may be behind", slowDisk, 2, []string{"slow 2 apart 2", "fast 2 apart 2", "whole apart 2"}},
 		"all are on their own": {"no majority is left", cutAll, 0, []string{"cut 0-1 apart 0,1,2", "cut 0-2 apart 0,1,2", "cut 1-0 apart 0,1,2", "cut 1-2 apart 0,1,2", "cut 2-0 apart 0,1,2", "cut 2-1 apart 0,1,2", "heal apart 0,1,2", "whole apart 0,1,2"}},
@@ -153,6 +155,24 @@ func TestWrongClocks(t *testing.T) {
 	expect.Equal(t, []string{"10m0s ahead 1 apart ", "-10m0s ahead 1 apart "}, f.log, "what happened")
 	expect.NoError(t, f.s.quiet(t.Context()))
 	expect.Equal(t, []string{"0s ahead 0 apart ", "0s ahead 1 apart ", "0s ahead 2 apart "}, f.log[2:], "what happened in the calm")
+}
+
+// TestWithoutALeader: what the leader has acknowledged last, the others give only once one of them leads.
+func TestWithoutALeader(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	_, err := f.s.without(t.Context(), []int{1}, func() error {
+		err := f.happens("first")
+		f.leader.Store(2)
+		expect.Becomes(t, "the others to count", func() bool {
+			f.s.mu.Lock()
+			defer f.s.mu.Unlock()
+			return !f.s.apart[0] && !f.s.apart[2]
+		})
+		return errors.Join(err, f.happens("then"))
+	})
+	expect.NoError(t, err)
+	expect.Equal(t, []string{"first apart 0,1,2", "then apart 1", "whole apart 1"}, f.log, "what happened")
 }
 
 // TestPeersAreApartTogether: each takes changes, and tells the others when it can.
