@@ -116,7 +116,7 @@ func (a appEntries) Register(ctx context.Context, in registry.Instance) error {
 	return driverkit.CallError(ctx, "having the application join", in, a.driver.change(ctx, in, registry.InService))
 }
 
-// FailOver asks the application to leave, unless it has.
+// FailOver asks the application to leave. One that says that it has may only have tried, as Spring Cloud ZooKeeper does.
 func (a appEntries) FailOver(ctx context.Context, in registry.Instance) error {
 	return driverkit.CallError(ctx, "having the application leave", in, a.driver.change(ctx, in, registry.OutOfService))
 }
@@ -155,8 +155,8 @@ func (r *Registry) change(ctx context.Context, in registry.Instance, want regist
 	state, err := r.ask(first, at)
 	_, unclear := errors.AsType[unclearError](err)
 	switch {
-	case state == want:
-		return nil
+	case state == want && want == registry.InService:
+		return nil // and out is what an application may say whose registry has refused that
 	case unclear && want == registry.InService:
 		return registry.NotRegistered(err)
 	case err != nil && !unclear:

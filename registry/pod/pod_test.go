@@ -233,7 +233,7 @@ func TestRequests(t *testing.T) {
 	}{
 		{"it is in already", apps.Register, []string{"GET /ls"}},
 		{"whether it has left is for its state to say", apps.FailOver, []string{"GET /ls", `POST /offline?wait=1 {"status": "OUT"}`, "GET /ls"}},
-		{"it is out already", apps.Deregister, []string{"GET /ls"}},
+		{"it may only have tried", apps.Deregister, []string{"GET /ls", `POST /offline?wait=1 {"status": "OUT"}`, "GET /ls"}},
 		{"some take only GET", apps.Register, []string{"GET /ls", "GET /online", "GET /ls"}},
 	} {
 		expect.NoError(t, step.call(t.Context(), instance()))
@@ -278,6 +278,11 @@ func TestAnswersThatAcknowledgeNothing(t *testing.T) {
 		"a part stays in":    {reason: "clients are given that part", answer: says("A(Y) B(N)"), want: "still InService"},
 		"it says neither":    {reason: "what is not known to be out may have clients", answer: says("starting"), want: `answered "starting", which matches neither`},
 		"it has not started": {reason: "Rollcall waits for it", answer: says("starting"), join: true, want: `answered "starting"`, waits: true},
+		"its registry refuses": {
+			reason: "Spring says out as soon as it has tried", answer: func(w http.ResponseWriter, r *http.Request) bool {
+				return says("(N)")(w, r) || status(http.StatusInternalServerError)(w, r)
+			}, want: "500",
+		},
 		"it can't be asked": {
 			reason: "nothing tells whether it is out", answer: func(w http.ResponseWriter, r *http.Request) bool {
 				return !state(r) || status(http.StatusNotFound)(w, r)
