@@ -292,7 +292,7 @@ BENCH ?=
 PART ?=
 OUT ?= bin/bench
 
-ADOPT := adopt-consul adopt-eureka adopt-nacos adopt-nacos-spring adopt-nacos-dubbo adopt-zookeeper-dubbo
+ADOPT := adopt-consul adopt-eureka adopt-nacos adopt-nacos-spring adopt-nacos-dubbo adopt-zookeeper-dubbo adopt-zookeeper-spring
 # What CI leaves out, for want of time.
 NIGHTLY := test-integration-oldest test-integration-older test-fleet test-registries test-registries-older e2e e2e-remote e2e-services $(ADOPT) chaos $(STORMS) chaos-mutants soak fuzz verify-release
 
@@ -318,7 +318,7 @@ demo: ## Show the main job on a real OpenKruise; REGISTRY=consul uses that drive
 	@KEEP='$(KEEP)' REGISTRY='$(REGISTRY)' bin/demo
 
 .PHONY: adopt $(ADOPT)
-adopt: $(if $(filter dubbo,$(APP)),servers) ## Show it where applications register themselves: REGISTRY=consul, eureka, nacos or zookeeper; on nacos APP=go, spring or dubbo.
+adopt: $(if $(filter dubbo,$(APP)),servers) ## Show it where applications register themselves: REGISTRY=consul, eureka, nacos or zookeeper; APP=go, spring or dubbo on nacos, dubbo or spring on zookeeper.
 	@echo 'adopt: building; with an empty Go cache this takes minutes'
 	@go build -o bin/demo ./test/demo
 	@$(if $(filter dubbo,$(APP)),go mod download && $(REGISTRIES_CMD) get $(REGISTRY))

@@ -171,7 +171,7 @@ func zookeeperBackend(ctx context.Context) (*backend, error) {
 	}
 	return running(server.Server, backend{
 		section: fmt.Sprintf("driver: zookeeper, endpoint: %q", server.Endpoint), address: server.Endpoint,
-		field: func(ctx context.Context, _ string) (*field, error) { return zookeeperDubbo(ctx, server) },
+		field: func(ctx context.Context, app string) (*field, error) { return zookeeperField(ctx, server, app) },
 		read:  reader,
 		look: func(service string) string {
 			return fmt.Sprintf("zkCli.sh -server %s ls /services/%s", server.Endpoint, service)

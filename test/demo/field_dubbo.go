@@ -73,21 +73,13 @@ func (f *field) dubbo(ctx context.Context, registryURL string) error {
 }
 
 // zookeeperDubbo has Rollcall ask the providers themselves to leave and to join: ZooKeeper's entries are their sessions'.
-func zookeeperDubbo(ctx context.Context, server *zookeeper.Server) (*field, error) {
-	f := &field{
-		section: fmt.Sprintf("driver: pod, endpoint: \"http://{podIP}:%d\"", dubbo.QOS),
-		options: `, readerLag: 6s, options: {leave: {path: /offline}, join: {path: /online}, state: {path: /ls}, ` +
-			`in: {body: '\(Y\)'}, out: {body: '\(N\)'}}`,
-		has:   answersQOS,
-		drain: 15 * time.Second, // as docs/drivers/pod.md has it
-	}
-	conn, err := read.ConnectZooKeeper(server.Endpoint)
-	if err != nil {
-		return nil, err
-	}
-	f.stops = append(f.stops, conn.Close)
-	f.reader = func(service string) read.Reader { return read.Curator(conn, "/services/"+service, service) }
-	return f, f.dubbo(ctx, "zookeeper://"+server.Endpoint)
+func (f *field) zookeeperDubbo(ctx context.Context, server *zookeeper.Server) error {
+	f.section = fmt.Sprintf("driver: pod, endpoint: \"http://{podIP}:%d\"", dubbo.QOS)
+	f.options = `, readerLag: 6s, options: {leave: {path: /offline}, join: {path: /online}, state: {path: /ls}, ` +
+		`in: {body: '\(Y\)'}, out: {body: '\(N\)'}}`
+	f.has = answersQOS
+	f.drain = 15 * time.Second // as docs/drivers/pod.md has it
+	return f.dubbo(ctx, "zookeeper://"+server.Endpoint)
 }
 
 // answersQOS tells whether the provider still offers its interface, in rotation or not: it takes its entries away itself.

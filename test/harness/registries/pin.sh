@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 
-for folder in nacos/server/v2 nacos/server/v3 java/dubbo nacos/spring servers/eureka-*; do
+for folder in nacos/server/v2 nacos/server/v3 java/dubbo nacos/spring zookeeper/spring servers/eureka-*; do
 	paths=$(mktemp)
 	mvn -q -B -f "$folder/pom.xml" org.apache.maven.plugins:maven-dependency-plugin:3.8.1:build-classpath \
 		-Dmdep.outputFile="$paths"

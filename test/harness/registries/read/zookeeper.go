@@ -80,7 +80,9 @@ func curatorEntry(data []byte, service string) (registry.Entry, error) {
 	if meta == nil {
 		meta = instance.Payload.Metadata
 	}
-	return entry(service, instance.Address, instance.Port, meta, instance.Enabled == nil || *instance.Enabled), nil
+	// Spring Cloud has a status of its own.
+	in := (instance.Enabled == nil || *instance.Enabled) && meta["instance_status"] != "OUT_OF_SERVICE"
+	return entry(service, instance.Address, instance.Port, meta, in), nil
 }
 
 type silent struct{}
