@@ -23,6 +23,9 @@ import (
 // callTimeout is that of one call, as Rollcall's by default.
 const callTimeout = 5 * time.Second
 
+// mostPatience is how long it is waited at most for a server that is not to start.
+const mostPatience = 2 * time.Minute
+
 // wrongBy is further than any lease lasts.
 const wrongBy = 10 * time.Minute
 
@@ -72,7 +75,8 @@ type world struct {
 
 	suite Suite
 	pods  int
-	// startsWithin is longer than it takes a server with an empty disk that waits for no other to serve.
+	// startsWithin is longer than it takes a server with an empty disk that waits for no other to serve, and at most mostPatience: Wipe
+	// itself gives up after five minutes.
 	startsWithin time.Duration
 }
 
@@ -252,7 +256,7 @@ func (w *world) everyServerLosesItsDisk() {
 	for _, m := range w.Members() {
 		began := time.Now()
 		expect.NoError(w, m.Wipe(w.Context()))
-		w.startsWithin = max(w.startsWithin, 2*time.Since(began))
+		w.startsWithin = min(max(w.startsWithin, 2*time.Since(began)), mostPatience)
 		w.whole()
 		w.eachGives(pod)
 	}

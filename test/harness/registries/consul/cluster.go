@@ -26,7 +26,7 @@ const (
 	// serfAlive is the status of an agent that is.
 	serfAlive = 1
 	// The others notice within lostWithin that a server is lost.
-	lostWithin, lostEvery, callTimeout = 3 * time.Minute, time.Second, 5 * time.Second
+	lostWithin, lostEvery, callTimeout = 5 * time.Minute, time.Second, 5 * time.Second
 	appliedEvery                       = 20 * time.Millisecond
 )
 

@@ -22,7 +22,7 @@ import (
 const (
 	clientPort, peerPort = 2379, 2380
 	// A change of the members is tried for changeWithin.
-	changeWithin, changeEvery, callTimeout = 3 * time.Minute, time.Second, 5 * time.Second
+	changeWithin, changeEvery, callTimeout = 5 * time.Minute, time.Second, 5 * time.Second
 	// Target is below which readers of a cluster look for services.
 	Target = "services"
 )

@@ -23,7 +23,7 @@ const (
 	// raftGroup holds the persistent instances.
 	raftGroup = "naming_persistent_service_v2"
 	// A change of the members is tried for changeWithin.
-	changeWithin, changeEvery, callTimeout = 3 * time.Minute, time.Second, 5 * time.Second
+	changeWithin, changeEvery, callTimeout = 5 * time.Minute, time.Second, 5 * time.Second
 )
 
 // Cluster is a Nacos of several servers, whose persistent instances are in its Raft.

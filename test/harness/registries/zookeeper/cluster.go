@@ -20,7 +20,7 @@ import (
 const (
 	clientPort, peerPort, electionPort = 2181, 2888, 3888
 	// A change is tried for changeWithin.
-	changeWithin, changeEvery, callTimeout = 3 * time.Minute, 200 * time.Millisecond, 5 * time.Second
+	changeWithin, changeEvery, callTimeout = 5 * time.Minute, 200 * time.Millisecond, 5 * time.Second
 )
 
 // Cluster is an ensemble, each server on a host of its own.
