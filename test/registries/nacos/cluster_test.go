@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	driver "github.com/rollcall-dev/rollcall/registry/nacos"
@@ -52,7 +53,19 @@ func TestEphemeralInACluster(t *testing.T) {
 	}
 	each(func(in registry.Instance) error { return d.Register(t.Context(), in) })
 	given(pods)
-	each(func(in registry.Instance) error { return d.Heartbeat(t.Context(), in) })
+	renew := func(in registry.Instance) error {
+		err := d.Heartbeat(t.Context(), in)
+		if registry.IsNotRegistered(err) { // a lease has ended by a clock that has jumped
+			err = d.Register(t.Context(), in)
+		}
+		return err
+	}
+	for _, ahead := range []time.Duration{0, time.Hour, -time.Hour} {
+		expect.NoError(t, cluster.Members()[0].SetClock(ahead))
+		each(renew)
+		given(pods)
+	}
+	expect.NoError(t, cluster.Members()[0].SetClock(0))
 	each(func(in registry.Instance) error { return d.FailOver(t.Context(), in) })
 	given(0)
 	each(func(in registry.Instance) error { return d.Register(t.Context(), in) })

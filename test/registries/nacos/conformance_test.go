@@ -59,15 +59,15 @@ func config(dir testing.TB, endpoint, password string, opts driver.Options) regi
 	return cfg
 }
 
-// harness is that of a server, with the driver's options.
-func harness(t *testing.T, s *nacos.Server, opts driver.Options) registrytest.Harness {
+// harness is that of a server, with the driver's options. The driver finds the server at the endpoint.
+func harness(t *testing.T, s *nacos.Server, endpoint string, opts driver.Options) registrytest.Harness {
 	t.Helper()
 	// The cases take longer than the default lease, 90 s, and don't renew what they are not about.
 	long := opts
 	if opts.Ephemeral {
 		long.HeartbeatInterval = driverkit.Duration(10 * time.Minute)
 	}
-	h := drivertest.HTTPHarness(driver.New, config(t, s.Endpoint, password, long), http.StatusForbidden, http.StatusServiceUnavailable)
+	h := drivertest.HTTPHarness(driver.New, config(t, endpoint, password, long), http.StatusForbidden, http.StatusServiceUnavailable)
 	// There it would have to log in first.
 	h.Unreachable = func(t testing.TB) registry.Registry {
 		return open(t, config(t, "http://"+registrytest.UnusedAddress(t), password, opts))
@@ -75,8 +75,8 @@ func harness(t *testing.T, s *nacos.Server, opts driver.Options) registrytest.Ha
 	h.Stalled = func(t testing.TB) registry.Registry {
 		return open(t, config(t, "http://"+registrytest.SilentAddress(t), password, opts))
 	}
-	h.WrongCredentials = func(t testing.TB) registry.Registry { return open(t, config(t, s.Endpoint, wrong, opts)) }
-	h.LosingAnswers = drivertest.LosingAnswers(driver.New, config(t, s.Endpoint, password, long))
+	h.WrongCredentials = func(t testing.TB) registry.Registry { return open(t, config(t, endpoint, wrong, opts)) }
+	h.LosingAnswers = drivertest.LosingAnswers(driver.New, config(t, endpoint, password, long))
 	h.Restart = func(t testing.TB) { expect.NoError(t, s.Restart(t.Context())) }
 	h.App = func(t testing.TB, at registry.Instance) registrytest.App { return newApp(t, s, at) }
 	h.Secrets = []string{password, wrong}
@@ -87,7 +87,7 @@ func harness(t *testing.T, s *nacos.Server, opts driver.Options) registrytest.Ha
 	if opts.Ephemeral {
 		short := opts
 		short.HeartbeatInterval = driverkit.Duration(time.Second) // an entry without renewals goes after 66 s
-		h.ShortLease = drivertest.Harness(driver.New, config(t, s.Endpoint, password, short), "").Open
+		h.ShortLease = drivertest.Harness(driver.New, config(t, endpoint, password, short), "").Open
 		h.Foreign = func(t testing.TB, at registry.Instance) func() {
 			a := newApp(t, s, at)
 			a.Register()
@@ -107,25 +107,30 @@ func TestMain(m *testing.M) {
 	registries.Main(m, shared2, shared3)
 }
 
-// TestConformance runs the whole suite on each version of the server, one kind of instance after the other: a server takes
-// longer to start than most cases.
-//
-//nolint:paralleltest // the kinds of instances share a server that some cases restart
+// TestConformance runs the whole suite on each version of the server, on version 3 by what 3.2 serves. It takes the longest of all tests, and
+// servers start one after the other: so its servers come before any other.
 func TestConformance(t *testing.T) {
+	own := func(version nacos.Version) *nacos.Server { // some cases restart it
+		// Restarted, it refuses its users for a while; and it shows its readers sooner what it has acknowledged.
+		return registries.Use(t, start(nacos.Options{Version: version, CachedUsers: true, PushDelay: 50 * time.Millisecond}))
+	}
+	v3, ephemeral3, v1 := own(nacos.V3), own(nacos.V3), own(nacos.V2)
 	t.Parallel()
-	for name, version := range map[string]nacos.Version{"v3": nacos.V3, "v1": nacos.V2} {
+	for name, run := range map[string]func(t *testing.T){
+		"v3/persistent": func(t *testing.T) {
+			registrytest.Run(t, harness(t, v3, drivertest.Serve(t, only32(t, v3)), driver.Options{}))
+		},
+		"v3/ephemeral": func(t *testing.T) {
+			registrytest.Run(t, harness(t, ephemeral3, drivertest.Serve(t, only32(t, ephemeral3)), driver.Options{Ephemeral: true}))
+		},
+		"v1": func(t *testing.T) { //nolint:paralleltest // the kinds of instances share a server that some cases restart
+			t.Run("persistent", func(t *testing.T) { registrytest.Run(t, harness(t, v1, v1.Endpoint, driver.Options{})) })
+			t.Run("ephemeral", func(t *testing.T) { runCalls(t, harness(t, v1, v1.Endpoint, driver.Options{Ephemeral: true})) })
+		},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			// Restarted, it refuses its users for a while; and it shows its readers sooner what it has acknowledged.
-			s := registries.Use(t, start(nacos.Options{Version: version, CachedUsers: true, PushDelay: 50 * time.Millisecond}))
-			t.Run("persistent", func(t *testing.T) { registrytest.Run(t, harness(t, s, driver.Options{})) })
-			t.Run("ephemeral", func(t *testing.T) {
-				if version == nacos.V2 {
-					runCalls(t, harness(t, s, driver.Options{Ephemeral: true}))
-					return
-				}
-				registrytest.Run(t, harness(t, s, driver.Options{Ephemeral: true}))
-			})
+			run(t)
 		})
 	}
 }
@@ -137,7 +142,8 @@ func TestConformanceOfV2(t *testing.T) {
 		"persistent": {APIVersion: "v2"},
 		"ephemeral":  {APIVersion: "v2", Ephemeral: true},
 	}, func(t *testing.T, opts driver.Options) {
-		runCalls(t, harness(t, shared2.Use(t), opts))
+		s := shared2.Use(t)
+		runCalls(t, harness(t, s, s.Endpoint, opts))
 	})
 }
 
