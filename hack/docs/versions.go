@@ -101,6 +101,7 @@ func versionsPage() (page, error) {
 			"The policy: the minor versions of Kubernetes that Kubernetes itself supports, the two newest minor versions of OpenKruise,\n" +
 			"and the two newest of each registry if the tests can run its server. A version is removed from the table only in a minor\n" +
 			"release of Rollcall, and the changelog lists it.\n\n" +
+			"No server of Nacos 3.2 can be had for the tests: 3.1 is tested by the part of its API that [3.2 serves](../drivers/nacos.md).\n\n" +
 			"\"Each change\" means that every change to Rollcall is tested with that version before it is merged. \"Each night\" means that\n" +
 			"the tests run with it every night, and a part of them with some changes, by turns.",
 		head: []string{"", "version", "tested", "supported by its project until"},
