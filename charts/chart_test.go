@@ -253,6 +253,27 @@ secrets: {tls: other-tls, auth: other-auth}
 	}
 }
 
+// TestValuesForProduction: the file that docs/production.md has people download renders, and the manager takes its configuration.
+func TestValuesForProduction(t *testing.T) {
+	t.Parallel()
+	values, err := os.ReadFile("rollcall/values-production.yaml")
+	expect.NoError(t, err)
+	objects, err := helm(t, string(values))
+	expect.NoError(t, err)
+	rendered := comparable(t, objects)
+	for _, object := range []string{
+		"MutatingWebhookConfiguration/rollcall-evictions", "ServiceMonitor/rollcall", "PrometheusRule/rollcall",
+		"ValidatingAdmissionPolicy/rollcall-lint",
+	} {
+		if rendered[object] == nil {
+			t.Errorf("it renders %v, and no %s", slices.Sorted(maps.Keys(rendered)), object)
+		}
+	}
+	if text, err := yaml.Marshal(rendered["Deployment/rollcall"]); err != nil || !bytes.Contains(text, []byte("tolerationSeconds: 30")) {
+		t.Errorf("the managers stay on a node that has died for longer than 30 s: %v\n%s", err, text)
+	}
+}
+
 // TestChartMountsOneVolumeForTheAuditLog: the user's own takes the place of the chart's.
 func TestChartMountsOneVolumeForTheAuditLog(t *testing.T) {
 	t.Parallel()
@@ -442,7 +463,7 @@ func comparable(t *testing.T, objects []*unstructured.Unstructured) map[string]a
 			if !is {
 				break
 			}
-			if _, err := config.Parse([]byte(text), config.Limits{Drivers: []string{"http", "endpointslice"}}); err != nil {
+			if _, err := config.Parse([]byte(text), config.Limits{Drivers: []string{"consul", "http", "endpointslice"}}); err != nil {
 				t.Fatalf("the manager refuses the configuration: %v", err)
 			}
 			var content map[string]any

@@ -82,7 +82,7 @@ func renderWith(t *testing.T, component string) []client.Object {
 // TestAnotherNamespace takes the replacements from the guide.
 func TestAnotherNamespace(t *testing.T) {
 	t.Parallel()
-	guide, err := os.ReadFile("../docs/deploy.md")
+	guide, err := os.ReadFile("../docs/several-installations.md")
 	expect.NoError(t, err)
 	_, replacements, _ := strings.Cut(string(guide), "  replacements:\n")
 	replacements, _, found := strings.Cut(replacements, "  ```\n")

@@ -163,7 +163,7 @@ func (s *readers) review(ctx context.Context, token, verb, path string) (refusal
 	case err != nil:
 		return unasked, http.StatusInternalServerError, fmt.Errorf("creating a SubjectAccessReview: %w", err)
 	case !access.Status.Allowed:
-		return fmt.Sprintf("%s may not %s %s: see docs/deploy.md", user.Username, verb, path), http.StatusForbidden, nil
+		return fmt.Sprintf("%s may not %s %s: see docs/monitoring.md", user.Username, verb, path), http.StatusForbidden, nil
 	}
 	return "", http.StatusOK, nil
 }

@@ -105,7 +105,7 @@ func targetsIn(t *testing.T, variable string) (all []string) {
 var (
 	pluginCommand = regexp.MustCompile(`kubectl rollcall ([^|\n&]*)`)
 	makeVariable  = regexp.MustCompile(`make .*?\b([A-Z0-9_]+)=`)
-	ownPath       = regexp.MustCompile(`(?:^|[ /])((?:charts|config)/[a-z][a-z/_-]*)`)
+	ownPath       = regexp.MustCompile(`(?:^|[ /])((?:charts|config)/[a-z][a-z./_-]*[a-z])`)
 )
 
 // expectToExist looks up the plugin's commands and flags, the variables of the Makefile and the paths that a command names.

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"go/ast"
 	"go/token"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -149,6 +150,32 @@ func TestLinksToTheRepositoryLeadSomewhere(t *testing.T) {
 				t.Errorf("%s links to %s: there is no such heading", file, match[0])
 			}
 		}
+	}
+}
+
+// TestPagesThatTheProductNamesExist: a message, a comment or a manifest that refers a reader to a page names one that is there.
+func TestPagesThatTheProductNamesExist(t *testing.T) {
+	t.Parallel()
+	named := regexp.MustCompile(`\b(docs/[a-z0-9_/-]+\.md)(#[a-z0-9-]+)?`)
+	found := 0
+	for _, root := range []string{"cmd", "charts", "config", "hack", "internal", "registry", "test", "Makefile", ".github", ".ci"} {
+		expect.NoError(t, filepath.WalkDir(filepath.Join("../..", root), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || entry.Name() == "CHANGELOG.md" {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			for _, match := range named.FindAllSubmatch(text, -1) {
+				found++
+				page, err := os.ReadFile(filepath.Join("../..", string(match[1])))
+				if err != nil || len(match[2]) > 0 && !slices.Contains(anchors(string(page)), string(match[2])) {
+					t.Errorf("%s names %s: there is no such page or heading", path, match[0])
+				}
+			}
+			return err
+		}))
+	}
+	if found < 100 {
+		t.Errorf("found %d pages: the test looks for the wrong thing", found)
 	}
 }
 
