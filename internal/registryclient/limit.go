@@ -12,12 +12,12 @@ import (
 // recheck finds slots that woken callers did not take.
 const recheck = 100 * time.Millisecond
 
-var errQueued = errors.New("waits for a slot: as many calls are under way as the registry's maxInFlight allows, or half as " +
-	"many for the same service")
+var errQueued = errors.New("waits for a slot: as many calls are under way as the registry's maxInFlight allows, or three " +
+	"quarters of them for the same service, and half while another service waits")
 
 // limit bounds the calls under way, and queues the rest without blocking. Of 16 slots:
 //
-//	one service, or all calls that yield    at most 8
+//	one service, or all calls that yield    at most 8, and 12 while none of another waits
 //	non-urgent calls                        at most 12
 //
 // No slot is reserved for a woken caller: if another takes it first, it is queued again.
@@ -28,8 +28,9 @@ type limit struct {
 	mu                   sync.Mutex
 	slots, taken, others int
 	byService            map[string]int
-	// waiting are the queued calls; others in lines are skipped.
+	// waiting are the queued calls, and sharers how many of each; others in lines are skipped.
 	waiting map[place]*call
+	sharers map[string]int
 	// lines are by service: the usual calls, the urgent ones, those that yield.
 	lines [3]map[string][]*call
 	tries int
@@ -45,7 +46,7 @@ type place struct {
 
 func newLimit(maxInFlight int, lets func() int) *limit {
 	return &limit{
-		lets: lets, slots: maxInFlight, byService: map[string]int{}, waiting: map[place]*call{},
+		lets: lets, slots: maxInFlight, byService: map[string]int{}, waiting: map[place]*call{}, sharers: map[string]int{},
 		lines: [3]map[string][]*call{{}, {}, {}},
 	}
 }
@@ -65,7 +66,7 @@ func (l *limit) enter(c *call) bool {
 		l.add(c)
 		return false
 	}
-	delete(l.waiting, c.place())
+	l.drop(c.place())
 	l.count(c, 1)
 	return true
 }
@@ -87,11 +88,27 @@ func (l *limit) queue(c *call) {
 func (l *limit) withdraw(c *call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.waiting, c.place())
+	l.drop(c.place())
 }
 
 func (l *limit) room(c *call) bool {
-	return l.taken < l.slots && l.byService[c.sharer()] < max(l.slots/2, 1) && (c.Urgent || l.others < l.slots-l.slots/4)
+	share := l.slots - max(l.slots/4, 1)
+	if len(l.sharers) > min(l.sharers[c.sharer()], 1) { // another waits
+		share = l.slots / 2
+	}
+	return l.taken < l.slots && l.byService[c.sharer()] < max(share, 1) && (c.Urgent || l.others < l.slots-l.slots/4)
+}
+
+// drop forgets a queued call.
+func (l *limit) drop(at place) {
+	c := l.waiting[at]
+	if c == nil {
+		return
+	}
+	delete(l.waiting, at)
+	if l.sharers[c.sharer()]--; l.sharers[c.sharer()] == 0 {
+		delete(l.sharers, c.sharer())
+	}
 }
 
 func (l *limit) count(c *call, n int) {
@@ -125,7 +142,9 @@ func (l *limit) add(c *call) {
 	case c.Yields:
 		line = l.lines[2]
 	}
+	l.drop(c.place())
 	l.waiting[c.place()] = c
+	l.sharers[c.sharer()]++
 	line[c.sharer()] = append(line[c.sharer()], c)
 	l.arm()
 }
@@ -143,7 +162,7 @@ func (l *limit) wake(n int) {
 		if c == nil {
 			break
 		}
-		delete(l.waiting, c.place())
+		l.drop(c.place())
 		l.count(c, 1) // for next
 		woken = append(woken, c)
 	}
@@ -196,6 +215,7 @@ func (l *limit) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	clear(l.waiting)
+	clear(l.sharers)
 }
 
 func (l *limit) status() Status {

@@ -19,8 +19,11 @@ func TestLimit(t *testing.T) {
 		come, underWay, leave, woken string
 	}
 	bubble.Each(t, map[string]row{
-		"half for one service": {"a service that hangs must leave the other half to the others", 8,
-			"web/1! web/2! web/3! web/4! web/5! api/1!", "api/1 web/1 web/2 web/3 web/4", "", ""},
+		"three quarters for one service": {"a service that hangs must leave the rest to the others", 8,
+			"web/1! web/2! web/3! web/4! web/5! web/6! web/7! api/1!", "api/1 web/1 web/2 web/3 web/4 web/5 web/6", "", ""},
+		"half for one service while another waits": {"the other has its turn until it has as many", 8,
+			"web/1! web/2! web/3! web/4! web/5! web/6! web/7! api/1! api/2! api/3!", "api/1 api/2 web/1 web/2 web/3 web/4 web/5 web/6",
+			"web/1", "api/3!"},
 		"a quarter only for what a rollout waits for": {"services that hang must not hold up a rollout", 8,
 			"a/1 a/2 a/3 b/1 b/2 b/3 c/1 c/2! d/1! d/2!", "a/1 a/2 a/3 b/1 b/2 b/3 c/2 d/1", "", ""},
 		"urgent calls take only free slots from the others": {"the others' share is of what they have themselves", 8,
@@ -33,7 +36,7 @@ func TestLimit(t *testing.T) {
 		"calls that yield go last":              {"clients are given the instance already", 4, "a/1 b/1 c/1 d/1? d/2? d/3", "a/1 b/1 c/1", "a/1", "d/3"},
 		"calls that yield go if no other waits": {"no other call needs the slot", 4, "a/1 b/1 c/1 d/1? d/2?", "a/1 b/1 c/1", "a/1", "d/1?"},
 		"calls that yield take nothing from their service": {"a pod of it may have to leave", 8,
-			"a/1? a/2? b/1? b/2? a/3? a/4 a/5! a/6!", "a/1 a/2 a/4 a/5 a/6 b/1 b/2", "", ""},
+			"a/1? a/2? b/1? b/2? a/3? a/4 a/5! a/6!", "a/1 a/2 a/3 a/4 a/5 a/6 b/1 b/2", "", ""},
 		"a caller that no longer yields does not wait behind those that do": {"its entry was lost meanwhile", 4,
 			"a/1 b/1 c/1 d/1? d/2? d/2", "a/1 b/1 c/1", "a/1", "d/2"},
 		"services in turns": {"a service with many callers must not be served before one with a single caller", 4,
@@ -84,21 +87,21 @@ func TestLimitQueue(t *testing.T) {
 		},
 		"stalls none for a caller that does not come": func(t *testing.T) {
 			w := newWorld(t, 4)
-			w.come("web/1", "web/2", "web/3", "web/4", "web/5", "web/6", "web/7")
+			w.come("web/1", "web/2", "web/3", "web/4", "web/5", "web/6", "web/7", "web/8")
 			w.answer(nil, "web/1", "web/2")
-			w.expectWoken("two slots are free, and these pods need no call any more", "web/3", "web/4")
+			w.expectWoken("two slots are free, and these pods need no call any more", "web/4", "web/5")
 			w.sleep(recheck)
-			w.expectWoken("the two slots are free still", "web/5", "web/6")
-			w.come("web/5")
+			w.expectWoken("the two slots are free still", "web/6", "web/7")
+			w.come("web/6")
 			w.sleep(recheck)
-			w.expectWoken("one is taken now", "web/7")
-			w.answer(nil, "web/5")
+			w.expectWoken("one is taken now", "web/8")
+			w.answer(nil, "web/3", "web/6")
 			w.expectEmpty()
 		},
 		"changes in place": func(t *testing.T) {
 			w := newWorld(t, 4)
-			w.come("web/1", "web/2", "web/3", "web/4", "api/1", "db/1")
-			w.expectUnderWay("half for one service, and a quarter for what a rollout waits for", "api/1", "web/1", "web/2")
+			w.come("web/1", "api/1", "web/2", "web/3", "web/4", "db/1")
+			w.expectUnderWay("a quarter is for what a rollout waits for", "api/1", "web/1", "web/2")
 			w.SetMaxInFlight(8)
 			w.expectWoken("there are more: the service with the fewest calls first", "db/1", "web/3", "web/4")
 			w.come("web/3", "db/1", "web/4")
@@ -241,7 +244,7 @@ func expectBounds(w *world) {
 		w.Fatalf("%d slots of %d are taken, %d of them by calls that are not urgent", l.taken, l.slots, l.others)
 	}
 	for service, n := range l.byService {
-		if n > max(1, l.slots/2) {
+		if n > l.slots-max(1, l.slots/4) {
 			w.Fatalf("%s has %d slots of %d", service, n, l.slots)
 		}
 	}
