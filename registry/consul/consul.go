@@ -30,6 +30,7 @@ type Registry struct {
 	cluster     string
 	nodes       []node
 	tidiers     []*tidier
+	fence       *fence
 }
 
 var (
@@ -71,7 +72,7 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	}
 	made := &Registry{
 		client: client, agents: agents, header: header, credentials: credentials, opts: opts, cluster: cfg.Cluster,
-		nodes: newNodes(opts), tidiers: newTidiers(),
+		nodes: newNodes(opts), tidiers: newTidiers(), fence: newFence(),
 	}
 	if opts.Probe {
 		return prober{made}, nil

@@ -1,0 +1,99 @@
+package consul_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
+)
+
+// TestARegistrationThatWasGivenUp: the next change ends it before it does anything else, and the one after that has nothing to end. A real
+// server that is frozen shows that it is not carried out (test/registries/consul).
+func TestARegistrationThatWasGivenUp(t *testing.T) {
+	t.Parallel()
+	const register, look = "/v1/txn cas set service", "/v1/txn get service"
+	var mu sync.Mutex
+	var asked []string
+	index, hangs := 3, false
+	d := open(t, registry.Config{Endpoint: drivertest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
+		var ops []struct {
+			Node, Service *struct {
+				Verb string
+				Node json.RawMessage
+			}
+		}
+		_ = json.NewDecoder(r.Body).Decode(&ops)
+		mu.Lock()
+		defer mu.Unlock()
+		what := r.URL.Path
+		answer := map[string]any{"Results": []any{}}
+		node := map[string]any{"Node": "rollcall-21", "ModifyIndex": index}
+		for _, op := range ops {
+			switch {
+			case op.Node != nil:
+				var sent struct {
+					ModifyIndex int
+					Meta        map[string]string
+				}
+				_ = json.Unmarshal(op.Node.Node, &sent)
+				what += " " + op.Node.Verb
+				if op.Node.Verb == "cas" && sent.ModifyIndex != index {
+					t.Errorf("the condition is %d, want %d", sent.ModifyIndex, index)
+				}
+				if sent.Meta["rollcall-empty"] != "" {
+					what += " marked"
+					index++
+					node["ModifyIndex"] = index
+				}
+				answer["Results"] = []any{map[string]any{"Node": node}}
+			case op.Service != nil && op.Node == nil:
+				what += " " + op.Service.Verb + " service"
+			}
+		}
+		asked = append(asked, what)
+		w.Header().Set("X-Consul-Knownleader", "true")
+		if r.URL.Path == "/v1/catalog/nodes" {
+			_ = json.NewEncoder(w).Encode([]any{node})
+			return
+		}
+		if hangs {
+			mu.Unlock()
+			<-r.Context().Done()
+			mu.Lock()
+			return
+		}
+		if what == look { // another pod's, which is spared
+			_, _ = io.WriteString(w, `{"Results": [{"Service": {"ID": "web-10.0.0.1-80", "Meta": {"rollcall-uid": "uid-2"}}}]}`)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(answer)
+	})})
+	took := func(do func(context.Context, registry.Instance) error) []string {
+		mu.Lock()
+		asked = nil
+		mu.Unlock()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := do(ctx, drivertest.Pod(1)); (err != nil) != hangs {
+			t.Errorf("got error %v", err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		return asked
+	}
+	ends := []string{"/v1/catalog/nodes", "/v1/txn cas marked"}
+	expect.Equal(t, append(ends, register), took(d.Register), "the first change of a process, after which another one may have left something")
+	expect.Equal(t, []string{register}, took(d.Register), "the next one")
+	hangs = true
+	expect.Equal(t, []string{register}, took(d.Register), "one that is given up")
+	hangs = false
+	expect.Equal(t, append(ends, look), took(d.Deregister), "the change after it")
+	expect.Equal(t, []string{register}, took(d.Register), "the one after that")
+}
