@@ -69,6 +69,10 @@ func TestSpringApplication(t *testing.T) {
 			t.Errorf("the application gets %s=%q, want %q", key, metadata[key], want)
 		}
 	}
+
+	heavy.Metadata = map[string]string{"hostName": "web-7.web.shop.svc", "secure": "true"}
+	expect.NoError(t, d.Register(t.Context(), heavy))
+	shows(heavy.Service, "https://web-7.web.shop.svc:8080")
 }
 
 // TestAnyNameIsFound has services whose names something on the way could take for something else. Spring Security's
