@@ -72,7 +72,7 @@ func clusterKinds() map[string]clusterKind {
 		},
 		"nacos": {section: "driver: nacos", start: nacos.StartCluster, timeout: 5 * time.Second, lag: 2 * time.Second, opens: nacosdriver.New},
 		"zookeeper": {
-			section: "driver: zookeeper", start: zookeeper.StartCluster, lag: time.Second, syncs: true, fences: true,
+			section: "driver: zookeeper", start: zookeeper.StartCluster, lag: 2 * time.Second, syncs: true, fences: true,
 			opens: zookeeperdriver.New,
 		},
 	}
