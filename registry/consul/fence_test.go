@@ -23,11 +23,13 @@ func TestARegistrationThatWasGivenUp(t *testing.T) {
 	var asked []string
 	index, hangs := 3, false
 	d := open(t, registry.Config{Endpoint: drivertest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
+		type operation struct {
+			Verb string          `json:"verb"`
+			Node json.RawMessage `json:"node"`
+		}
 		var ops []struct {
-			Node, Service *struct {
-				Verb string
-				Node json.RawMessage
-			}
+			Node    *operation `json:"node"`
+			Service *operation `json:"service"`
 		}
 		_ = json.NewDecoder(r.Body).Decode(&ops)
 		mu.Lock()
@@ -39,8 +41,8 @@ func TestARegistrationThatWasGivenUp(t *testing.T) {
 			switch {
 			case op.Node != nil:
 				var sent struct {
-					ModifyIndex int
-					Meta        map[string]string
+					ModifyIndex int               `json:"modifyIndex"`
+					Meta        map[string]string `json:"meta"`
 				}
 				_ = json.Unmarshal(op.Node.Node, &sent)
 				what += " " + op.Node.Verb

@@ -148,7 +148,9 @@ func given(service, address string, port int) registry.Entry {
 // appFrom reads the variable APP: which application registers itself in the driver's registry.
 func appFrom(driver, app string) (string, error) {
 	// The first one is the default.
-	able := map[string][]string{"consul": {"consul"}, "eureka": {"spring"}, "nacos": {"go", "spring", "dubbo"}, "zookeeper": {"dubbo", "spring"}}
+	able := map[string][]string{
+		"consul": {"consul"}, "eureka": {"spring"}, "nacos": {"go", "spring", "dubbo"}, "zookeeper": {"dubbo", "spring"},
+	}
 	known, ok := able[driver]
 	if !ok {
 		return "", fmt.Errorf("REGISTRY is %q: write one of %s, where an application's own entry can be taken out of rotation",

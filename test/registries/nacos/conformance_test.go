@@ -123,7 +123,7 @@ func TestConformance(t *testing.T) {
 		"v3/ephemeral": func(t *testing.T) {
 			registrytest.Run(t, harness(t, ephemeral3, drivertest.Serve(t, only32(t, ephemeral3)), driver.Options{Ephemeral: true}))
 		},
-		"v1": func(t *testing.T) { //nolint:paralleltest // the kinds of instances share a server that some cases restart
+		"v1": func(t *testing.T) {
 			t.Run("persistent", func(t *testing.T) { registrytest.Run(t, harness(t, v1, v1.Endpoint, driver.Options{})) })
 			t.Run("ephemeral", func(t *testing.T) { runCalls(t, harness(t, v1, v1.Endpoint, driver.Options{Ephemeral: true})) })
 		},
