@@ -153,7 +153,7 @@ func (r *Registry) plan(changes []registry.Change, held map[string]*service) *tr
 func (r *Registry) planNodes(t *transaction, changes []registry.Change) {
 	for number, registered := range byNode(changes) {
 		asItWas := r.nodes[number]
-		asItWas.ModifyIndex = r.fence.indexes[number].Load()
+		asItWas.ModifyIndex = max(r.fence.indexes[number].Load(), noIndex) // another call may have forgotten it meanwhile
 		t.add(registered, nodeOp(cas, asItWas))
 	}
 }

@@ -12,6 +12,9 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
+// noIndex is that of no node: by it a condition fails. 0 would mean that there is no such node, and so hold after it was dropped.
+const noIndex = 1
+
 // fence keeps a registration that was given up from being carried out after the opposite was acknowledged: a server that is frozen reads
 // what it was sent once it runs again, however long that takes. Each registration is made on condition that its node is as it was, and
 // the next change after one that was given up changes all nodes first. So does the first change of all, for what another process has
@@ -35,22 +38,26 @@ func newFence() *fence {
 func (r *Registry) see(made *outcome) {
 	for _, result := range made.Results {
 		if result.Node != nil {
-			r.knows(result.Node.Node, result.Node.ModifyIndex)
+			if number := r.numberOf(result.Node.Node); number >= 0 {
+				r.fence.indexes[number].Store(result.Node.ModifyIndex)
+			}
 		}
 	}
 }
 
-// doubt forgets the condition of a registration that may have failed by that.
+// doubt forgets the condition of a registration that may have failed by that, unless another call has learned a newer one.
 func (r *Registry) doubt(t *transaction, e operationError) {
 	if e.OpIndex >= 0 && e.OpIndex < len(t.ops) && t.ops[e.OpIndex].Node != nil {
-		r.knows(t.ops[e.OpIndex].Node.Node.Node, 0)
+		failed := t.ops[e.OpIndex].Node.Node
+		if number := r.numberOf(failed.Node); number >= 0 {
+			r.fence.indexes[number].CompareAndSwap(failed.ModifyIndex, 0)
+		}
 	}
 }
 
-func (r *Registry) knows(name string, index uint64) {
-	if number := slices.IndexFunc(r.nodes, func(n node) bool { return n.Node == name }); number >= 0 {
-		r.fence.indexes[number].Store(index)
-	}
+// numberOf is -1 for a node that is not ours.
+func (r *Registry) numberOf(name string) int {
+	return slices.IndexFunc(r.nodes, func(n node) bool { return n.Node == name })
 }
 
 // endLost has all registrations fail that were given up.

@@ -3,9 +3,11 @@ package consul_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -98,4 +100,68 @@ func TestARegistrationThatWasGivenUp(t *testing.T) {
 	hangs = false
 	expect.Equal(t, append(ends, look), took(d.Deregister), "the change after it")
 	expect.Equal(t, []string{register}, took(d.Register), "the one after that")
+}
+
+// TestAConditionThatWasForgottenMeanwhile is not replaced by the index 0, which Consul takes for "if there is no such node": under a node
+// that is dropped later, a registration that was given up would be carried out.
+func TestAConditionThatWasForgottenMeanwhile(t *testing.T) {
+	t.Parallel()
+	var d registry.Registry
+	var looked atomic.Bool
+	var mu sync.Mutex
+	var conditions []uint64
+	endpoint := drivertest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
+		var ops []struct {
+			Node *struct {
+				Verb string `json:"verb"`
+				Node struct {
+					Node        string
+					ModifyIndex uint64
+				}
+			} `json:"node"`
+			Service *struct {
+				Service struct{ ID string }
+			} `json:"service"`
+		}
+		_ = json.NewDecoder(r.Body).Decode(&ops)
+		w.Header().Set("X-Consul-Knownleader", "true")
+		switch {
+		case len(ops) == 0:
+			_, _ = io.WriteString(w, `[]`)
+		case ops[0].Node == nil: // a look at the one that leaves
+			if !looked.Swap(true) {
+				ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+				defer cancel()
+				if err := d.Register(ctx, drivertest.Pod(9)); err == nil {
+					t.Error("it was not given up")
+				}
+				expect.NoError(t, d.FailOver(t.Context(), drivertest.Pod(9)))
+			}
+			w.WriteHeader(http.StatusConflict)
+			_, _ = io.WriteString(w, `{"Errors": [{"OpIndex": 0, "What": "service doesn't exist"}]}`)
+		case len(ops) > 1 && ops[1].Service.Service.ID == "web-10.0.0.9-80":
+			<-r.Context().Done()
+		case ops[0].Node.Verb == "cas":
+			mu.Lock()
+			conditions = append(conditions, ops[0].Node.Node.ModifyIndex)
+			mu.Unlock()
+			if ops[0].Node.Node.ModifyIndex != 7 {
+				w.WriteHeader(http.StatusConflict)
+				_, _ = io.WriteString(w, `{"Errors": [{"OpIndex": 0, "What": "failed to set node, index is stale"}]}`)
+				return
+			}
+			fallthrough
+		default:
+			_, _ = fmt.Fprintf(w, `{"Results": [{"Node": {"Node": %q, "ModifyIndex": 7}}]}`, ops[0].Node.Node.Node)
+		}
+	})
+	d = open(t, registry.Config{Endpoint: endpoint})
+	for _, err := range d.(registry.Batcher).Batch(t.Context(), []registry.Change{ //nolint:forcetypeassert // it is one
+		{Instance: drivertest.Pod(1), State: registry.InService}, {Instance: drivertest.Pod(2), State: registry.OutOfService},
+	}) {
+		expect.NoError(t, err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	expect.Equal(t, []uint64{1, 7}, conditions, "the conditions: one that never holds, and that of the node")
 }
