@@ -113,8 +113,9 @@ verify-generated: ## Fail if generated files are out of date.
 	@hack/verify-generated.sh
 
 .PHONY: verify-manifests
-verify-manifests: ## Render every kustomization and the chart, check what comes out, and test the alerts.
+verify-manifests: ## Render every kustomization and the chart, check what comes out, and test the alerts and the release notes.
 	go test -count=1 ./config/...
+	go test -C hack/release -count=1 -run '^TestNotes' ./...
 	go test -C charts -count=1 ./...
 
 .PHONY: verify-costs
@@ -383,7 +384,7 @@ undeploy: ## Remove Rollcall from the cluster; docs/uninstall.md says what to do
 ONLY ?=
 
 .PHONY: release
-release: ## Make in dist/ what a release has: binaries, chart, install.yaml, SBOM, provenance, checksums; VERSION=v1.2.3.
+release: ## Make in dist/ what a release has: binaries, chart, install.yaml, SBOM, provenance, checksums; VERSION=v1.2.3, which the changelog must have.
 	@go build -C hack/release -o '$(CURDIR)/bin/release' .
 	@bin/release -version '$(VERSION)' -platforms '$(ONLY)'
 

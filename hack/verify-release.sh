@@ -10,9 +10,9 @@ commit=$(git rev-parse HEAD) # this checkout may move on meanwhile
 for copy in one two/deeper; do
   git clone -q --no-checkout . "$scratch/$copy"
   git -C "$scratch/$copy" checkout -q "$commit"
-  "${MAKE:-make}" --no-print-directory -C "$scratch/$copy" release VERSION=v0.0.1-check ONLY="${ONLY:-}"
+  "${MAKE:-make}" --no-print-directory -C "$scratch/$copy" release VERSION=v0.1.0-check ONLY="${ONLY:-}"
 done
 diff -r "$scratch/one/dist" "$scratch/two/deeper/dist"
 diff -r "$scratch/one/bin/image" "$scratch/two/deeper/bin/image"
-DIST="$scratch/one/dist" VERSION=v0.0.1-check go test -C hack/release -count=1 ./...
+DIST="$scratch/one/dist" VERSION=v0.1.0-check go test -C hack/release -count=1 ./...
 cat "$scratch/one/dist/checksums.txt"

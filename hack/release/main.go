@@ -1,6 +1,7 @@
 // Command release makes in dist/ what a release of Rollcall has: the manager and the plugin for each platform, the Helm
 // chart, install.yaml, the plugin's manifest for krew, SBOMs, the provenance and checksums. The same commit and version
-// give the same bytes, on any machine with the same Go. It is a module of its own, since the form of an SBOM is needed for nothing else.
+// give the same bytes, on any machine with the same Go. The notes are in bin/. It is a module of its own, since the form of an SBOM is
+// needed for nothing else.
 package main
 
 import (
@@ -53,10 +54,13 @@ func run(version, out string, only []string) error {
 	if err != nil {
 		return err
 	}
+	r := release{version: version, out: out, only: only, commit: strings.TrimSpace(commit)}
+	if err := r.notes(); err != nil {
+		return err
+	}
 	if err := os.Mkdir(out, 0o755); err != nil {
 		return fmt.Errorf("making the folder of the release: %w; remove it first", err)
 	}
-	r := release{version: version, out: out, only: only, commit: strings.TrimSpace(commit)}
 	for _, step := range []func() error{r.binaries, r.chart, r.manifests, r.krew, r.provenance, r.checksums} {
 		if err := step(); err != nil {
 			return err
