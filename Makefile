@@ -164,9 +164,10 @@ N ?= 20
 test-repeat: check-race ## Run unit tests and scenarios N times (default 20) with new seeds, several runs beside each other.
 	@RACE='$(RACE)' hack/repeat.sh '$(N)'
 
-# The tests that start a control plane. Those in test/registries start registries, and all others are unit tests.
+# The tests that start a control plane. Those in test/registries start registries, those in config build promtool and are make verify's,
+# and all others are unit tests.
 CLUSTER_TESTS := ./test/integration/...
-UNIT_TESTS = $(shell go list ./... | grep -vE '/test/(integration|registries)(/|$$)')
+UNIT_TESTS = $(shell go list ./... | grep -vE '/test/(integration|registries)(/|$$)|/rollcall/config$$')
 
 # How many tests of a package run at once: most of the long ones wait rather than compute.
 PARALLEL ?= 8

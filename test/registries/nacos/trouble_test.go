@@ -1,10 +1,14 @@
 package nacos_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -31,6 +35,7 @@ func only32(t *testing.T, s *nacos.Server) http.HandlerFunc {
 	t.Helper()
 	server := through(t, s)
 	server.Transport = &http.Transport{DisableKeepAlives: true} // the server is restarted
+	server.ModifyResponse = whole
 	return func(w http.ResponseWriter, r *http.Request) {
 		path := strings.TrimPrefix(r.URL.Path, "/nacos")
 		switch {
@@ -42,6 +47,19 @@ func only32(t *testing.T, s *nacos.Server) http.HandlerFunc {
 			page(w, r, http.StatusNotFound, "No message available")
 		}
 	}
+}
+
+// whole has a proxy send an answer in one piece, not one chunk after the other: half an answer is an acknowledgement, and a test that loses
+// answers must lose all of it.
+func whole(answer *http.Response) error {
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return fmt.Errorf("reading the server's answer: %w", err)
+	}
+	_ = answer.Body.Close()
+	answer.Body, answer.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	answer.Header.Set("Content-Length", strconv.Itoa(len(body)))
+	return nil
 }
 
 // page is what the framework of the server answers.
