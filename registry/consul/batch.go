@@ -1,9 +1,9 @@
 package consul
 
 import (
-	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -52,35 +52,19 @@ func apart(err error, size int) error {
 func (r *Registry) makeAll(ctx context.Context, changes []registry.Change) []error {
 	var errs []error
 	for range maxRounds {
-		errs = r.tryAll(ctx, changes)
+		held, err := r.lookUp(ctx, changes)
+		if err != nil {
+			return slices.Repeat([]error{err}, len(changes))
+		}
+		t := r.plan(changes, held)
+		r.commit(ctx, t)
+		errs = t.errs
 		if !slices.Contains(errs, errStale) {
+			r.tidyAfter(ctx, t)
 			break
 		}
 	}
 	return errs
-}
-
-// tryAll makes them once.
-func (r *Registry) tryAll(ctx context.Context, changes []registry.Change) []error {
-	if err := r.endLost(ctx); err != nil {
-		return slices.Repeat([]error{err}, len(changes))
-	}
-	if errs := r.knowNodes(ctx, changes); cmp.Or(errs...) != nil {
-		for i, err := range errs {
-			errs[i] = cmp.Or(err, registry.NotApplied(errRolledBack)) // none was made yet
-		}
-		return errs
-	}
-	held, err := r.lookUp(ctx, changes)
-	if err != nil {
-		return slices.Repeat([]error{err}, len(changes))
-	}
-	t := r.plan(changes, held)
-	r.commit(ctx, t)
-	if !slices.Contains(t.errs, errStale) {
-		r.tidyAfter(ctx, t)
-	}
-	return t.errs
 }
 
 // transaction is what is to be done for some changes.
@@ -151,15 +135,6 @@ func (r *Registry) plan(changes []registry.Change, held map[string]*service) *tr
 
 // planNodes makes sure of the nodes under which something is registered.
 func (r *Registry) planNodes(t *transaction, changes []registry.Change) {
-	for number, registered := range byNode(changes) {
-		asItWas := r.nodes[number]
-		asItWas.ModifyIndex = max(r.fence.indexes[number].Load(), noIndex) // another call may have forgotten it meanwhile
-		t.add(registered, nodeOp(cas, asItWas))
-	}
-}
-
-// byNode has the registrations by the number of their node.
-func byNode(changes []registry.Change) map[int][]int {
 	registered := map[int][]int{}
 	for i, c := range changes {
 		if c.State == registry.InService {
@@ -167,7 +142,9 @@ func byNode(changes []registry.Change) map[int][]int {
 			registered[number] = append(registered[number], i)
 		}
 	}
-	return registered
+	for _, number := range slices.Sorted(maps.Keys(registered)) {
+		t.add(registered[number], nodeOp(set, r.nodes[number]))
+	}
 }
 
 // commit makes the transaction and sets the changes' errors: errStale for those that have to look again.
@@ -181,7 +158,6 @@ func (r *Registry) commit(ctx context.Context, t *transaction) {
 	}
 	switch {
 	case err != nil:
-		r.fence.note(ctx, t, err)
 		t.blameAll(err)
 		return
 	case len(response.Errors) > 0:
@@ -189,10 +165,6 @@ func (r *Registry) commit(ctx context.Context, t *transaction) {
 	}
 	for _, e := range response.Errors {
 		t.blame(e.OpIndex, r.refusedOperation(e))
-		r.doubt(t, e)
-	}
-	if len(response.Errors) == 0 {
-		r.see(response)
 	}
 }
 

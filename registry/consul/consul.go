@@ -30,7 +30,6 @@ type Registry struct {
 	cluster     string
 	nodes       []node
 	tidiers     []*tidier
-	fence       *fence
 }
 
 var (
@@ -72,7 +71,7 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	}
 	made := &Registry{
 		client: client, agents: agents, header: header, credentials: credentials, opts: opts, cluster: cfg.Cluster,
-		nodes: newNodes(opts), tidiers: newTidiers(), fence: newFence(),
+		nodes: newNodes(opts), tidiers: newTidiers(),
 	}
 	if opts.Probe {
 		return prober{made}, nil

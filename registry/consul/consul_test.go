@@ -1,7 +1,6 @@
 package consul_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -172,13 +171,8 @@ func TestWhatARolledBackTransactionSaysDecides(t *testing.T) {
 		"no node":         {"it went in the same moment", "Missing node registration", false, ""},
 		"anything else":   {"unknown is retryable", "the sky fell", false, ""},
 	}, func(t *testing.T, tc row) {
-		d := open(t, registry.Config{Endpoint: drivertest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
-			if !prepares(w, r) {
-				w.WriteHeader(http.StatusConflict)
-				_, _ = fmt.Fprintf(w, `{"Results": null, "Errors": [{"OpIndex": 1, "What": %q}]}`, tc.what)
-			}
-		})})
-		err := d.Register(t.Context(), drivertest.Pod(1))
+		body := fmt.Sprintf(`{"Results": null, "Errors": [{"OpIndex": 1, "What": %q}]}`, tc.what)
+		err := answering(t, http.StatusConflict, nil, body).Register(t.Context(), drivertest.Pod(1))
 		field, _ := registry.FieldOf(err)
 		if err == nil || registry.IsTerminal(err) != tc.terminal || field != tc.field {
 			t.Errorf("got error %v of field %q, terminal: %t; want %q, %t\nreason: %s",
@@ -191,10 +185,7 @@ func TestWhatARolledBackTransactionSaysDecides(t *testing.T) {
 func TestAConditionThatNeverHoldsIsGivenUp(t *testing.T) {
 	t.Parallel()
 	var requests atomic.Int64
-	d := open(t, registry.Config{Endpoint: drivertest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
-		if prepares(w, r) {
-			return
-		}
+	d := open(t, registry.Config{Endpoint: drivertest.Serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		requests.Add(1)
 		w.WriteHeader(http.StatusConflict)
 		_, _ = io.WriteString(w, `{"Results": null, "Errors": [{"OpIndex": 1, "What": "failed to set service, index is stale"}]}`)
@@ -211,41 +202,6 @@ func TestAConditionThatNeverHoldsIsGivenUp(t *testing.T) {
 		if !registry.IsNotApplied(err) {
 			t.Errorf("change %d of a batch: got error %v, want it not applied", i, err)
 		}
-	}
-}
-
-// prepares answers what comes before registrations, and reports whether it was that: there is no node, and it is made.
-func prepares(w http.ResponseWriter, r *http.Request) bool {
-	w.Header().Set("X-Consul-Knownleader", "true")
-	if r.URL.Path == "/v1/catalog/nodes" {
-		_, _ = io.WriteString(w, `[]`)
-		return true
-	}
-	raw, _ := io.ReadAll(r.Body)
-	r.Body = io.NopCloser(bytes.NewReader(raw))
-	if !strings.HasPrefix(string(raw), `[{"Node":{"Verb":"set"`) {
-		return false
-	}
-	_, _ = io.WriteString(w, `{"Results": [{"Node": {"Node": "rollcall-21", "ModifyIndex": 3}}]}`)
-	return true
-}
-
-// TestANodeThatIsRefused: of a batch, nothing was made by then.
-func TestANodeThatIsRefused(t *testing.T) {
-	t.Parallel()
-	d := open(t, registry.Config{Endpoint: drivertest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/v1/catalog/nodes" {
-			_, _ = io.WriteString(w, `[]`)
-			return
-		}
-		w.WriteHeader(http.StatusConflict)
-		_, _ = io.WriteString(w, `{"Results": null, "Errors": [{"OpIndex": 0, "What": "Node name rollcall-21 is reserved by node x"}]}`)
-	})})
-	errs := d.Batch(t.Context(), []registry.Change{
-		{Instance: drivertest.Pod(1), State: registry.InService}, {Instance: drivertest.Pod(2), State: registry.Absent},
-	})
-	if !registry.IsTerminal(errs[0]) || !registry.IsNotApplied(errs[1]) {
-		t.Errorf("got %v, want the first refused, and the second not applied", errs)
 	}
 }
 
@@ -274,7 +230,7 @@ func (w *wire) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 
 func (w *wire) answer(r request) string {
 	switch {
-	case strings.HasPrefix(r.path, "/v1/health/state/"), r.path == "/v1/catalog/nodes":
+	case strings.HasPrefix(r.path, "/v1/health/state/"):
 		return `[]`
 	case strings.HasPrefix(r.path, "/v1/catalog/node-services/"):
 		return `{"Node": null, "Services": []}`
@@ -324,7 +280,7 @@ func TestNamespaceAndPartitionAreSent(t *testing.T) {
 			}
 			reads++
 			expectQuery(t, r, want)
-			if of := path.Base(r.path); of != "critical" && of != "nodes" && !matches(tc.node, of) {
+			if of := path.Base(r.path); of != "critical" && !matches(tc.node, of) {
 				t.Errorf("%s: want a node like %s", r.path, tc.node)
 			}
 		}

@@ -36,13 +36,12 @@
 // # Transactions
 //
 // Every change is one transaction (https://developer.hashicorp.com/consul/api-docs/txn), which is made whole or not at
-// all. Register sets node, service and check, the node under the condition that its ModifyIndex is as it was. Setting a
-// node to what it is changes nothing: that is what catalog registration has SkipNodeUpdate for. FailOver and Deregister
-// read the service first, consistently and not from a follower's stale copy, spare it if its UID differs, and then make
-// the change under the condition that its ModifyIndex is still the one that was read. If it is not, nothing was changed,
-// and they look again: that is no retry of a call that failed, and it is bounded. Each Register changes the ModifyIndex,
-// so that a FailOver or Deregister which was given up and lands late finds it changed. A Register that was given up, and
-// lands late, finds its node changed: see fence. A batch is the same with more operations in one transaction.
+// all. Register sets node, service and check. Setting a node to what it is changes nothing: that is what catalog
+// registration has SkipNodeUpdate for. FailOver and Deregister read the service first, consistently and not from a
+// follower's stale copy, spare it if its UID differs, and then make the change under the condition that its ModifyIndex is
+// still the one that was read. If it is not, nothing was changed, and they look again: that is no retry of a call that
+// failed, and it is bounded. Each Register changes the ModifyIndex, so that a FailOver or Deregister which was given up
+// and lands late finds it changed. A batch is the same with more operations in one transaction.
 //
 // # Dropping an empty node
 //

@@ -2,6 +2,7 @@ package consul
 
 import (
 	"context"
+	"maps"
 	"math/rand/v2"
 	"slices"
 
@@ -62,7 +63,11 @@ func (r *Registry) dropIfEmpty(ctx context.Context, ours node) (witness string) 
 		}
 		op := nodeOp(deleteCAS, *held)
 		if held.Meta[metaEmpty] == "" {
-			op = nodeOp(cas, marked(ours, held.ModifyIndex))
+			marked := ours
+			marked.Meta = maps.Clone(ours.Meta)
+			marked.Meta[metaEmpty] = "true"
+			marked.ModifyIndex = held.ModifyIndex
+			op = nodeOp(cas, marked)
 		}
 		if response, err := r.transact(ctx, []operation{op}); err != nil || len(response.Errors) > 0 {
 			return "" // a registration came between, or another one is dropping it

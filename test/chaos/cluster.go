@@ -63,7 +63,7 @@ type clusterKind struct {
 // clusterKinds are those that can be played on, by the value of REGISTRY.
 func clusterKinds() map[string]clusterKind {
 	return map[string]clusterKind{
-		"consul": {section: "driver: consul", start: consul.StartCluster, lag: time.Second, syncs: true, fences: true, opens: consuldriver.New},
+		"consul": {section: "driver: consul", start: consul.StartCluster, lag: time.Second, syncs: true, opens: consuldriver.New},
 		"etcd":   {section: "driver: etcd", start: etcd.StartCluster, lag: time.Second, syncs: true, fences: true, opens: etcddriver.New},
 		// Its servers and clients keep an answer for a second here, not for half a minute. A lease outlasts the time without a manager.
 		"eureka": {
@@ -306,8 +306,8 @@ func (s *servers) without(ctx context.Context, apart []int, do func() error) (do
 	return err == nil, errors.Join(err, whole)
 }
 
-// withoutLeader counts the others as apart as well until one of them leads: what the leader has acknowledged last they have, and do not
-// know that they may give it. The caller calls rejoined when the leader is back.
+// withoutLeader counts the others as apart as well until one of them leads: what the leader has acknowledged last they have, and do not know
+// that they may give it. The caller calls rejoined when the leader is back.
 func (s *servers) withoutLeader(ctx context.Context, apart []int) (rejoined func()) {
 	others := slices.DeleteFunc(s.all(), func(server int) bool { return slices.Contains(apart, server) })
 	s.setApart(true, others)

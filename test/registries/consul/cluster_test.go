@@ -10,5 +10,5 @@ import (
 
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	clustertest.Suite{Start: consul.StartCluster, New: driver.New, Fences: true}.Run(t)
+	clustertest.Suite{Start: consul.StartCluster, New: driver.New}.Run(t)
 }
