@@ -11,7 +11,9 @@ import (
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/checker"
@@ -75,10 +77,29 @@ func (g *game) calm(ctx context.Context) error {
 				c.wrong.Sub(c.began).Round(time.Second), max(0, c.wrong.Sub(c.led)).Round(time.Second))
 			return nil
 		}
-		g.report.find(c.overdue())
+		overdue := c.overdue()
+		for i := range overdue {
+			overdue[i].text += g.said(ctx, overdue[i].uid)
+		}
+		g.report.find(overdue)
 		wait.Pause(ctx, calmPoll)
 	}
 	return nil
+}
+
+// said is what the Events of a pod say, the last in order.
+func (g *game) said(ctx context.Context, uid string) (text string) {
+	var events corev1.EventList
+	if uid == "" || g.k8s.List(ctx, &events, client.MatchingFields{"involvedObject.uid": uid}) != nil {
+		return "" // the complaint counts as it is
+	}
+	slices.SortFunc(events.Items, func(a, b corev1.Event) int {
+		return cmp.Or(a.EventTime.Compare(b.EventTime.Time), a.LastTimestamp.Compare(b.LastTimestamp.Time))
+	})
+	for _, e := range events.Items {
+		text += fmt.Sprintf("\n    Event %s: %s", e.Reason, e.Message)
+	}
+	return text
 }
 
 // lull is what a calm has seen so far.
