@@ -306,8 +306,8 @@ func (s *servers) without(ctx context.Context, apart []int, do func() error) (do
 	return err == nil, errors.Join(err, whole)
 }
 
-// withoutLeader counts the others as apart as well until one of them leads: what the leader has acknowledged last they have, and do not know
-// that they may give it. The caller calls rejoined when the leader is back.
+// withoutLeader counts the others as apart as well until one of them leads: what the leader has acknowledged last they have, and do not
+// know that they may give it. The caller calls rejoined when the leader is back.
 func (s *servers) withoutLeader(ctx context.Context, apart []int) (rejoined func()) {
 	others := slices.DeleteFunc(s.all(), func(server int) bool { return slices.Contains(apart, server) })
 	s.setApart(true, others)

@@ -195,8 +195,8 @@ func (w *world) openAndFind() (driver registry.Registry, server int) {
 	return driver, slices.IndexFunc(doors, func(door *network.Network) bool { return door.Open() > 0 })
 }
 
-// aClockIsWrong, whichever way it jumps, and also when the server starts: what was registered stays, and changes go on. If leases end by the
-// time of day, the next renewal has the entries back.
+// aClockIsWrong, whichever way it jumps, and also when the server starts: what was registered stays, and changes go on. If leases end by
+// the time of day, the next renewal has the entries back.
 func (w *world) aClockIsWrong() {
 	members, wrong := w.Members(), w.leader()
 	before := slices.Concat(w.addresses()[wrong:], w.addresses()[:wrong])
