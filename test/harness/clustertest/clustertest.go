@@ -24,7 +24,7 @@ import (
 const callTimeout = 5 * time.Second
 
 // mostPatience is how long it is waited at most for a server that is not to start.
-const mostPatience = 2 * time.Minute
+const mostPatience = 45 * time.Second
 
 // wrongBy is further than any lease lasts.
 const wrongBy = 10 * time.Minute
