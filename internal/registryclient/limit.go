@@ -121,7 +121,7 @@ func (l *limit) count(c *call, n int) {
 	}
 }
 
-// sharer is whose half of the slots a call takes from. Those that yield share one, and so take none from their services.
+// sharer is whose share of the slots a call takes from. Those that yield share one, and so take none from their services.
 func (c *call) sharer() string {
 	if c.Yields {
 		return ""
