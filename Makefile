@@ -81,7 +81,8 @@ generate: manifests ## Regenerate all generated files.
 manifests: ## Generate config/rbac/role.yaml from the markers in the code, and what the chart takes from config.
 	$(TOOL) controller-gen rbac:roleName=rollcall-manager paths=./cmd/... paths=./internal/... \
 		output:rbac:artifacts:config=config/rbac
-	@cp config/rbac/role.yaml config/components/prometheus/prometheus_rule.yaml config/components/lint/policy.yaml charts/rollcall/files/
+	@cp config/rbac/role.yaml config/components/prometheus/prometheus_rule.yaml config/components/prometheus/grafana.json \
+		config/components/lint/policy.yaml charts/rollcall/files/
 
 .PHONY: fmt
 fmt: ## Format the code.

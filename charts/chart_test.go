@@ -16,6 +16,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	loader3 "helm.sh/helm/v3/pkg/chart/loader"
+	chartutil3 "helm.sh/helm/v3/pkg/chartutil"
+	engine3 "helm.sh/helm/v3/pkg/engine"
 	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/common/util"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
@@ -30,7 +33,7 @@ import (
 
 // example are the values that config/default has and the chart leaves to its user.
 const example = `
-image: {repository: rollcall}
+image: {registry: "", repository: rollcall}
 config:
   cluster: example
   registry: {driver: http, endpoint: "https://registry.example.com"}
@@ -152,6 +155,18 @@ func TestChartRefusesValues(t *testing.T) {
 			values: strings.Replace(example, "cluster: example", "cluster: example\n  drian: 5s", 1),
 			want:   "additional properties 'drian' not allowed",
 		},
+		"a group of values set to null": {
+			reason: "templates would fail on it with a nil pointer",
+			values: example + "pluginRoles: null\nevictions: null\n", want: "missing properties 'evictions', 'pluginRoles'",
+		},
+		"a part of the metrics set to null": {
+			reason: "templates would fail on it with a nil pointer",
+			values: example + "metrics: {serviceMonitor: null}", want: "missing property 'serviceMonitor'",
+		},
+		"a ServiceAccount of one's own without its name": {
+			reason: "the roles would be given to one that does not exist",
+			values: example + "serviceAccount: {create: false}", want: "set serviceAccount.name",
+		},
 		"a digest without its algorithm": {
 			reason: "the kubelet would refuse the image's name",
 			values: strings.Replace(example, "rollcall}", "rollcall, digest: abc}", 1), want: "/image/digest",
@@ -210,7 +225,7 @@ func TestSchemaKnowsEveryField(t *testing.T) {
 func TestChartTakesEveryValue(t *testing.T) {
 	t.Parallel()
 	objects, err := helm(t, example+auditLog+`
-metrics: {serviceMonitor: {enabled: true, labels: {e: f}, tlsConfig: {serverName: by.cert-manager}}}
+metrics: {dashboard: {enabled: true, annotations: {folder: g}}, serviceMonitor: {enabled: true, interval: 17s, labels: {e: f}, tlsConfig: {serverName: by.cert-manager}}}
 replicaCount: 3
 imagePullSecrets: [{name: pull}]
 extraArgs: [--dry-run]
@@ -229,7 +244,11 @@ dnsPolicy: ClusterFirstWithHostNet
 enabled: true
 podAnnotations: {a: b}
 podLabels: {c: d}
-serviceAccount: {annotations: {role: arn}}
+commonLabels: {team: platform}
+extraObjects: [{apiVersion: v1, kind: ConfigMap, metadata: {name: "of-{{ .Release.Name }}"}}]
+securityContext: {procMount: Default}
+serviceAccount: {name: of-mine, annotations: {role: arn}}
+networkPolicy: {enabled: true, metricsFrom: [{podSelector: {}}], egress: [{ports: [{port: 8501}]}]}
 secrets: {tls: other-tls, auth: other-auth}
 `)
 	expect.NoError(t, err)
@@ -239,6 +258,8 @@ secrets: {tls: other-tls, auth: other-auth}
 		"replicas: 3", "name: pull", "- --dry-run", "priorityClassName: high", "pool: infra", "operator: Exists", "a: b", "c: d",
 		"role: arn", "name: GOMEMLIMIT", "secretName: of-the-metrics", "mountPath: /certificate", "sizeLimit: 1Gi", "fsGroup: 1234", "runAsNonRoot: true", "e: f",
 		"serverName: by.cert-manager", "nodeSelectorTerms: []", "topologyKey: zone", "hostNetwork: true", "dnsPolicy: ClusterFirstWithHostNet",
+		"interval: 17s", "folder: g", `grafana_dashboard: "1"`, "team: platform", "name: of-rollcall", "procMount: Default", "allowPrivilegeEscalation: false",
+		"serviceAccountName: of-mine", "port: 8501", "- Egress",
 		"secretName: other-tls", "secretName: other-auth",
 	} {
 		if !bytes.Contains(text, []byte(want)) {
@@ -250,6 +271,76 @@ secrets: {tls: other-tls, auth: other-auth}
 	}
 	if bytes.Contains(text, []byte("insecureSkipVerify")) {
 		t.Error("Prometheus checks no certificate, whatever metrics.serviceMonitor.tlsConfig says")
+	}
+}
+
+// TestServiceAccountOfTheUser: the chart gives its roles to the one that the user created, and does not own it.
+func TestServiceAccountOfTheUser(t *testing.T) {
+	t.Parallel()
+	objects, err := helm(t, example+evictions+"serviceAccount: {create: false, name: mine}\n")
+	expect.NoError(t, err)
+	for _, o := range objects {
+		subjects, _, _ := unstructured.NestedSlice(o.Object, "subjects")
+		for _, subject := range subjects {
+			if name := subject.(map[string]any)["name"]; name != "mine" {
+				t.Errorf("%s %s gives its rights to %v", o.GetKind(), o.GetName(), name)
+			}
+		}
+		if o.GetKind() == "ServiceAccount" {
+			t.Error("the chart has a ServiceAccount, which helm uninstall would delete")
+		}
+	}
+}
+
+// TestNetworkPolicyClosesWhatNobodyIsGiven: no rule stands for no restriction by accident.
+func TestNetworkPolicyClosesWhatNobodyIsGiven(t *testing.T) {
+	t.Parallel()
+	const enabled = "networkPolicy: {enabled: true}\n"
+	for _, c := range []struct{ reason, values, ports, types string }{
+		{"only kubelet asks, and calls are not restricted", example + enabled, "health", "Ingress"},
+		{"the API server asks about evictions", example + evictions + enabled, "health evictions", "Ingress"},
+		{
+			"the metrics are for those who are named", example + strings.Replace(enabled, "true", "true, metricsFrom: [{podSelector: {}}]", 1),
+			"health metrics", "Ingress",
+		},
+		{
+			"calls are restricted to what is given", example + strings.Replace(enabled, "true", "true, egress: [{ports: [{port: 443}]}]", 1),
+			"health", "Ingress Egress",
+		},
+	} {
+		objects, err := helm(t, c.values)
+		expect.NoError(t, err)
+		i := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "NetworkPolicy" })
+		if i < 0 {
+			t.Fatalf("%s: there is no NetworkPolicy", c.reason)
+		}
+		var ports []string
+		ingress, _, _ := unstructured.NestedSlice(objects[i].Object, "spec", "ingress")
+		for _, rule := range ingress {
+			for _, port := range rule.(map[string]any)["ports"].([]any) {
+				ports = append(ports, port.(map[string]any)["port"].(string))
+			}
+		}
+		types, _, _ := unstructured.NestedStringSlice(objects[i].Object, "spec", "policyTypes")
+		if got, is := strings.Join(ports, " "), strings.Join(types, " "); got != c.ports || is != c.types {
+			t.Errorf("%s: open are %q of %q, want %q of %q", c.reason, got, is, c.ports, c.types)
+		}
+	}
+}
+
+// TestImageRegistry: a mirror takes the place of the registry alone. What else tells releases apart is there too.
+func TestImageRegistry(t *testing.T) {
+	t.Parallel()
+	for values, want := range map[string]string{
+		"":                                 "image: ghcr.io/rollcall-dev/rollcall:dev",
+		"image: {registry: mirror:5000}\n": "image: mirror:5000/rollcall-dev/rollcall:dev",
+	} {
+		files, err := render4("rollcall", strings.Replace(example, "image: {registry: \"\", repository: rollcall}\n", values, 1))
+		expect.NoError(t, err)
+		if text := files["rollcall/templates/deployment.yaml"]; !strings.Contains(text, want+"\n") ||
+			!strings.Contains(text, "app.kubernetes.io/instance: rollcall\n") {
+			t.Errorf("with %q there is no %q in\n%s", values, want, text)
+		}
 	}
 }
 
@@ -383,18 +474,11 @@ func helm(t *testing.T, text string) ([]*unstructured.Unstructured, error) {
 // helmAs is helm for a release of another name.
 func helmAs(t *testing.T, release, text string) ([]*unstructured.Unstructured, error) {
 	t.Helper()
-	chart, err := loader.Load("rollcall")
-	expect.NoError(t, err)
-	values, err := common.ReadValues([]byte(text))
-	expect.NoError(t, err)
-	options := common.ReleaseOptions{Name: release, Namespace: "rollcall-system", IsInstall: true}
-	capabilities := common.DefaultCapabilities.Copy()
-	capabilities.KubeVersion = common.KubeVersion{Version: "v1.37.0", Major: "1", Minor: "37"}
-	all, err := util.ToRenderValues(chart, values, options, capabilities)
-	if err != nil {
-		return nil, err
+	files, err := render4(release, text)
+	files3, err3 := render3(release, text)
+	if diff := cmp.Diff(files3, files); diff != "" || (err3 == nil) != (err == nil) {
+		t.Errorf("Helm 3 (-) and Helm 4 (+) render the chart differently, with the errors %v and %v:\n%s", err3, err, diff)
 	}
-	files, err := engine.Render(chart, all)
 	if err != nil {
 		return nil, err
 	}
@@ -405,6 +489,46 @@ func helmAs(t *testing.T, release, text string) ([]*unstructured.Unstructured, e
 		}
 	}
 	return objects, nil
+}
+
+// render4 returns the files that Helm 4 renders.
+func render4(release, text string) (map[string]string, error) {
+	chart, err := loader.Load("rollcall")
+	if err != nil {
+		return nil, err
+	}
+	values, err := common.ReadValues([]byte(text))
+	if err != nil {
+		return nil, err
+	}
+	options := common.ReleaseOptions{Name: release, Namespace: "rollcall-system", IsInstall: true}
+	capabilities := common.DefaultCapabilities.Copy()
+	capabilities.KubeVersion = common.KubeVersion{Version: "v1.37.0", Major: "1", Minor: "37"}
+	all, err := util.ToRenderValues(chart, values, options, capabilities)
+	if err != nil {
+		return nil, err
+	}
+	return engine.Render(chart, all)
+}
+
+// render3 returns those that Helm 3 renders.
+func render3(release, text string) (map[string]string, error) {
+	chart, err := loader3.Load("rollcall")
+	if err != nil {
+		return nil, err
+	}
+	values, err := chartutil3.ReadValues([]byte(text))
+	if err != nil {
+		return nil, err
+	}
+	options := chartutil3.ReleaseOptions{Name: release, Namespace: "rollcall-system", IsInstall: true}
+	capabilities := chartutil3.DefaultCapabilities.Copy()
+	capabilities.KubeVersion = chartutil3.KubeVersion{Version: "v1.37.0", Major: "1", Minor: "37"}
+	all, err := chartutil3.ToRenderValues(chart, values, options, capabilities)
+	if err != nil {
+		return nil, err
+	}
+	return engine3.Render(chart, all)
 }
 
 func kustomize(t *testing.T, overlay string) []*unstructured.Unstructured {
@@ -453,7 +577,7 @@ func comparable(t *testing.T, objects []*unstructured.Unstructured) map[string]a
 	byName := map[string]any{}
 	for _, o := range objects {
 		labels := o.GetLabels()
-		for _, renderer := range []string{"app.kubernetes.io/managed-by", "app.kubernetes.io/version", "helm.sh/chart"} {
+		for _, renderer := range []string{"app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "app.kubernetes.io/version", "helm.sh/chart"} {
 			delete(labels, renderer)
 		}
 		o.SetLabels(labels)

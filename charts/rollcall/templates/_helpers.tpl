@@ -9,9 +9,17 @@ app.kubernetes.io/name: rollcall
 
 {{- define "rollcall.labels" -}}
 {{ include "rollcall.selectorLabels" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "rollcall.serviceAccount" -}}
+{{ .Values.serviceAccount.name | default "rollcall" }}
 {{- end }}
 
 {{- /* Gives the manager a role: list CONTEXT KIND NAME, of which the name is the binding's too. */ -}}
@@ -32,11 +40,12 @@ roleRef:
   name: {{ $name }}
 subjects:
 - kind: ServiceAccount
-  name: rollcall
+  name: {{ include "rollcall.serviceAccount" $root }}
   namespace: {{ $root.Release.Namespace }}
 {{- end }}
 
 {{- define "rollcall.image" -}}
+{{- with .Values.image.registry }}{{ . }}/{{ end }}
 {{- if .Values.image.digest }}{{ .Values.image.repository }}@{{ .Values.image.digest }}
 {{- else }}{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
 {{- end }}
@@ -81,6 +90,9 @@ subjects:
 {{- end }}
 {{- if and $config.registry $config.registries }}
 {{- fail "config.registry and config.registries are both set: write one of them" }}
+{{- end }}
+{{- if and (not .Values.serviceAccount.create) (not .Values.serviceAccount.name) }}
+{{- fail "serviceAccount.create is false: set serviceAccount.name to the ServiceAccount that you created" }}
 {{- end }}
 {{- if and (include "rollcall.audit" .) (not (hasPrefix "/var/lib/rollcall/" $config.audit.path)) }}
 {{- fail "config.audit.path is in no volume: set a path in /var/lib/rollcall/, where the chart mounts one, or mount one of your own by extraVolumes and extraVolumeMounts" }}
