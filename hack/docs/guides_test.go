@@ -68,7 +68,7 @@ func TestGuidesNameWhatExists(t *testing.T) {
 func pluginFlags(t *testing.T) []string {
 	t.Helper()
 	var flags []string
-	for _, command := range []string{"status", "explain", "rollout", "skip", "enroll", "lint", "resync", "receipt"} {
+	for _, command := range []string{"status", "explain", "rollout", "skip", "enroll", "lint", "resync", "receipt", "debug"} {
 		status, help := helpOf(t, command)
 		if status != 0 {
 			t.Fatalf("kubectl rollcall %s --help: exit status %d\n%s", command, status, help)

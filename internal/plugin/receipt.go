@@ -176,12 +176,18 @@ func (c *cluster) managersTime(ctx context.Context) time.Time {
 
 // managers returns the managers' pods that run and have a port to ask, by the labels that the manifests and the chart set.
 func (c *cluster) managers(ctx context.Context) ([]corev1.Pod, error) {
+	all, err := c.managerPods(ctx)
+	return slices.DeleteFunc(all, func(pod corev1.Pod) bool { return portOf(&pod) == "" || lifecycle.AddressOf(&pod) == "" }), err
+}
+
+// managerPods returns the managers' pods, whatever their state.
+func (c *cluster) managerPods(ctx context.Context) ([]corev1.Pod, error) {
 	var pods corev1.PodList
 	labels := client.MatchingLabels{"app.kubernetes.io/name": "rollcall", "app.kubernetes.io/component": "manager"}
 	if err := c.List(ctx, &pods, client.InNamespace(c.installation), labels); err != nil {
 		return nil, reading("the managers' pods", err)
 	}
-	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return portOf(&pod) == "" || lifecycle.AddressOf(&pod) == "" }), nil
+	return pods.Items, nil
 }
 
 func (c *cluster) auditLog(ctx context.Context, pod *corev1.Pod) ([]byte, error) {
