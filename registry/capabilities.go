@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -18,6 +19,40 @@ type Lister interface {
 	// Of what others wrote it may return entries that are in service and carry no mark, with the state Foreign and nothing
 	// but service, address, port and [MetaIPv6]: where one of them stands at a pod's identity, clients are sent to the pod by it.
 	List(ctx context.Context, cluster string) ([]Entry, error)
+}
+
+// Placer is for a registry that keeps services apart in places, such as its namespaces, and is configured to choose a pod's place by what
+// Kubernetes says of the pod. There, [Instance.Service] is the place, a slash and the name, such as team-a/orders. A place has as many
+// slashes as the template, so that the name may have some too: see [SplitPlace].
+type Placer interface {
+	// PlaceTemplate is the place of every pod, with {namespace}, {label:KEY} and {nsLabel:KEY} for its namespace, a label of it and a label
+	// of its namespace. It is always the same. Empty: there are no places, a service is its name, and ListPlaces is not called.
+	PlaceTemplate() string
+	// ListPlaces is List of the places in which the cluster has pods, and called in its stead. Who may label a pod may choose its place, so
+	// one that the registry can't have or refuses to list counts as empty, unless it refuses all.
+	ListPlaces(ctx context.Context, cluster string, places []string) ([]Entry, error)
+}
+
+// SplitPlace returns the place and the name of a service in a registry with this [Placer.PlaceTemplate]. What has too few slashes for a
+// place is all name, and so is everything if the template is empty.
+func SplitPlace(template, service string) (place, name string) {
+	if template == "" {
+		return "", service
+	}
+	slashes, inBraces := 1, false // a label's key may have one
+	for _, c := range template {
+		switch {
+		case c == '{' || c == '}':
+			inBraces = c == '{'
+		case c == '/' && !inBraces:
+			slashes++
+		}
+	}
+	parts := strings.SplitN(service, "/", slashes+1)
+	if len(parts) <= slashes {
+		return "", service
+	}
+	return strings.Join(parts[:slashes], "/"), parts[slashes]
 }
 
 // StaleLister is a [Lister] whose answers lag behind what the registry has acknowledged, because the registry answers

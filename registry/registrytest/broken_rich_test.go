@@ -578,3 +578,61 @@ func (d sound) failOverSingle(ctx context.Context, in registry.Instance) error {
 	}
 	return steering{d}.FailOver(ctx, in)
 }
+
+// everywhere knows no places: what it has of a name is in each.
+type everywhere struct{ placed }
+
+func (d everywhere) in(in registry.Instance) registry.Instance {
+	_, in.Service, _ = strings.Cut(in.Service, "/")
+	return in
+}
+
+func (d everywhere) Register(ctx context.Context, in registry.Instance) error {
+	return d.placed.Register(ctx, d.in(in))
+}
+
+func (d everywhere) FailOver(ctx context.Context, in registry.Instance) error {
+	return d.placed.FailOver(ctx, d.in(in))
+}
+
+func (d everywhere) Deregister(ctx context.Context, in registry.Instance) error {
+	return d.placed.Deregister(ctx, d.in(in))
+}
+
+func (d everywhere) ListPlaces(ctx context.Context, cluster string, places []string) ([]registry.Entry, error) {
+	all, err := d.List(ctx, cluster)
+	for i := range all {
+		all[i].Service = places[0] + "/" + all[i].Service
+	}
+	return all, err
+}
+
+// lastSlash takes all but what is behind the last slash for the place.
+type lastSlash struct{ placed }
+
+func (d lastSlash) ListPlaces(ctx context.Context, cluster string, places []string) ([]registry.Entry, error) {
+	all, err := d.placed.ListPlaces(ctx, cluster, places)
+	return slices.DeleteFunc(all, func(e registry.Entry) bool { return strings.Count(e.Service, "/") > 1 }), err
+}
+
+func brokenPlaces() map[string]breakage {
+	with := func(wrap func(placed) registrytest.Placed) func(*store, *registrytest.Harness) {
+		return func(_ *store, h *registrytest.Harness) {
+			sound := h.Placed
+			h.Placed = func(t testing.TB, cluster string) (registrytest.Placed, [2]string) {
+				d, places := sound(t, cluster)
+				return wrap(d.(placed)), places
+			}
+		}
+	}
+	return map[string]breakage{
+		"a driver that knows no places": {
+			reason: "a pod is given to clients of another namespace",
+			set:    with(func(d placed) registrytest.Placed { return everywhere{d} }),
+		},
+		"a driver that takes a name for a place": {
+			reason: "the pod is not compared",
+			set:    with(func(d placed) registrytest.Placed { return lastSlash{d} }),
+		},
+	}
+}

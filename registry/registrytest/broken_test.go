@@ -203,6 +203,7 @@ func breakages() map[string]breakage {
 	}
 	for _, rich := range []map[string]breakage{
 		brokenGets(), brokenProbes(), brokenHeartbeats(), brokenBatches(), brokenCloses(), brokenRestarts(), brokenApplications(),
+		brokenPlaces(),
 	} {
 		maps.Copy(all, rich)
 	}

@@ -63,6 +63,7 @@ const (
 	hasForeign          Capability = "Foreign"
 	hasApp              Capability = "App"
 	hasShortLease       Capability = "ShortLease"
+	hasPlaced           Capability = "Placed"
 )
 
 // lacks reports whether the harness says so.
@@ -77,6 +78,7 @@ func (h Harness) missing(c Capability) string {
 		hasUnreachable: h.Unreachable != nil, hasRefusing: h.Refusing != nil, hasWrongCredentials: h.WrongCredentials != nil,
 		hasStalled: h.Stalled != nil, hasLosingAnswers: h.LosingAnswers != nil, hasFailing: h.Failing != nil, hasRestart: h.Restart != nil,
 		hasForeign: h.Foreign != nil, hasApp: h.App != nil, hasShortLease: h.ShortLease != nil,
+		hasPlaced: h.Placed != nil,
 	}[c]
 	if is && !given {
 		return "the harness has no such function"

@@ -61,6 +61,10 @@ type Harness struct {
 	// ShortLease is as Open, with the shortest lease that the registry allows: the suite waits until entries expire.
 	ShortLease func(t testing.TB, cluster string) registry.Registry
 
+	// Placed returns a driver as Open does that is configured to choose places, and two places, which differ in all parts of the template.
+	// Nil: it is no [registry.Placer].
+	Placed func(t testing.TB, cluster string) (d Placed, places [2]string)
+
 	// Secrets are the tokens and passwords that the drivers were given, wrong ones too. No error may hold one.
 	Secrets []string
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -442,12 +443,25 @@ func (s *store) harness(wrap func(sound) registry.Registry) registrytest.Harness
 			})
 			return d, func() int { return int(attempts.Load()) }
 		},
+		Placed: func(testing.TB, string) (registrytest.Placed, [2]string) {
+			return placed{process(longLease, nil).(sound)}, [2]string{"shop", "mall"}
+		},
 		Secrets: []string{"hunter2"},
 		Lacks:   map[registrytest.Capability]string{},
 	}
 }
 
 func asItIs(d sound) registry.Registry { return d }
+
+// placed has places in the names of the services.
+type placed struct{ sound }
+
+func (placed) PlaceTemplate() string { return "{namespace}" }
+
+func (p placed) ListPlaces(ctx context.Context, cluster string, places []string) ([]registry.Entry, error) {
+	all, err := p.List(ctx, cluster)
+	return slices.DeleteFunc(all, func(e registry.Entry) bool { return !strings.HasPrefix(e.Service, places[0]+"/") }), err
+}
 
 // losing makes drivers that get one answer in each call, and end the call with err where that is lost.
 func losing(s *store, err error) func(testing.TB, string) (registry.Registry, func(int) func() bool) {

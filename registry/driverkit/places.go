@@ -1,0 +1,298 @@
+package driverkit
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// Places are the options of a driver that can say where an entry is by its pod: the driver's values, by the option's field.
+type Places []PlaceOption
+
+// PlaceOption is one of them.
+type PlaceOption struct {
+	Field string
+	Value *string
+}
+
+// placeholder is one of those that [registry.Placer] knows.
+var placeholder = regexp.MustCompile(`\{(namespace|(nsLabel|label):([a-z0-9A-Z.-]+/)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)\}`)
+
+// Template returns the values with placeholders, with a slash between them: [registry.Placer.PlaceTemplate]. The error is of the field with a
+// placeholder that is not known.
+func (p Places) Template() (string, error) {
+	var templates []string
+	for _, o := range p.templates() {
+		if strings.ContainsAny(placeholder.ReplaceAllString(*o.Value, ""), "{}/") {
+			return "", registry.FieldError(o.Field, fmt.Errorf(
+				"is %q; in braces, write {namespace}, {label:KEY} or {nsLabel:KEY}, with a label's key such as {label:team}", *o.Value))
+		}
+		templates = append(templates, *o.Value)
+	}
+	return strings.Join(templates, "/"), nil
+}
+
+func (p Places) templates() (all Places) {
+	for _, o := range p {
+		if strings.ContainsAny(*o.Value, "{}") {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// Fill sets the options with placeholders to those of a place of the template.
+func (p Places) Fill(place string) {
+	values := strings.Split(place, "/")
+	for i, o := range p.templates() {
+		*o.Value = values[i]
+	}
+}
+
+// Example fills the options with placeholders in, so that the rest of them can be checked.
+func (p Places) Example() {
+	for _, o := range p.templates() {
+		*o.Value = placeholder.ReplaceAllString(*o.Value, "x")
+	}
+}
+
+// InPlace is a driver for one place.
+type InPlace interface {
+	registry.Registry
+	registry.Lister
+	registry.Getter
+	registry.AppEntrySteerer
+}
+
+const (
+	// mostPlaces bounds how many drivers are kept, since who may label a pod may choose its place.
+	mostPlaces = 1000
+	// placesAtOnce are listed at the same time.
+	placesAtOnce = 8
+)
+
+// Placed is a [registry.Placer] of a driver for each place. They share their connections. Each change is a call of its own.
+type Placed struct {
+	template string
+	// base is the driver of no place, for what holds in all.
+	base InPlace
+	open func(place string) (InPlace, error)
+
+	mu     sync.Mutex
+	opened map[string]InPlace
+}
+
+// NewPlaced makes one for a template that is not empty. Open makes no call, and returns an error for a place that the registry can't have,
+// because of a character in it, say.
+func NewPlaced(template string, base InPlace, open func(place string) (InPlace, error)) *Placed {
+	return &Placed{template: template, base: base, open: open, opened: map[string]InPlace{}}
+}
+
+// PlaceTemplate implements [registry.Placer].
+func (p *Placed) PlaceTemplate() string { return p.template }
+
+// ListPlaces implements [registry.Placer]. What a place is refused for shows at the pods that are to be registered there.
+func (p *Placed) ListPlaces(ctx context.Context, cluster string, places []string) ([]registry.Entry, error) {
+	found, errs := make([][]registry.Entry, len(places)), make([]error, len(places))
+	slots := make(chan struct{}, placesAtOnce)
+	var all sync.WaitGroup
+	for i, place := range places {
+		slots <- struct{}{}
+		all.Go(func() {
+			found[i], errs[i] = p.list(ctx, cluster, place)
+			<-slots
+		})
+	}
+	all.Wait()
+	refused := 0
+	for i, err := range errs {
+		switch {
+		case registry.IsTerminal(err) && ctx.Err() == nil && refused < len(places)-1:
+			refused++
+		case err != nil:
+			return nil, fmt.Errorf("in %s: %w", places[i], err)
+		}
+	}
+	return slices.Concat(found...), nil
+}
+
+func (p *Placed) list(ctx context.Context, cluster, place string) ([]registry.Entry, error) {
+	driver, err := p.in(place)
+	if err != nil {
+		return nil, nil //nolint:nilerr // nothing is where nothing can be
+	}
+	entries, err := driver.List(ctx, cluster)
+	for i := range entries {
+		entries[i].Service = place + "/" + entries[i].Service
+	}
+	return entries, err
+}
+
+func (p *Placed) in(place string) (InPlace, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if driver, has := p.opened[place]; has {
+		return driver, nil
+	}
+	driver, err := p.open(place)
+	if err != nil {
+		return nil, err
+	}
+	if len(p.opened) >= mostPlaces {
+		clear(p.opened)
+	}
+	p.opened[place] = driver
+	return driver, nil
+}
+
+// of returns the driver for an instance, and the instance as that one knows it. The error is terminal.
+func (p *Placed) of(in registry.Instance) (InPlace, registry.Instance, error) {
+	place, name := registry.SplitPlace(p.template, in.Service)
+	if place == "" {
+		return nil, in, registry.Terminal(fmt.Errorf("service %q has no place by %q", in.Service, p.template))
+	}
+	driver, err := p.in(place)
+	if err != nil {
+		return nil, in, registry.Terminal(fmt.Errorf("the place of the pod by %q is %q, which the registry can't have: %w: set the label or "+
+			"namespace to another value", p.template, place, err))
+	}
+	in.Service = name
+	return driver, in, nil
+}
+
+// Register implements [registry.Registry].
+func (p *Placed) Register(ctx context.Context, in registry.Instance) error {
+	driver, inPlace, err := p.of(in)
+	if err != nil {
+		return CallError(ctx, "registering", in, err)
+	}
+	return driver.Register(ctx, inPlace)
+}
+
+// FailOver implements [registry.Registry]. Nothing is in a place that the registry can't have.
+func (p *Placed) FailOver(ctx context.Context, in registry.Instance) error {
+	driver, in, err := p.of(in)
+	if err != nil {
+		return nil //nolint:nilerr // as said
+	}
+	return driver.FailOver(ctx, in)
+}
+
+// Deregister implements [registry.Registry], as FailOver does.
+func (p *Placed) Deregister(ctx context.Context, in registry.Instance) error {
+	driver, in, err := p.of(in)
+	if err != nil {
+		return nil //nolint:nilerr // as said
+	}
+	return driver.Deregister(ctx, in)
+}
+
+// Get implements [registry.Getter], as FailOver does.
+func (p *Placed) Get(ctx context.Context, in registry.Instance) (registry.State, error) {
+	driver, in, err := p.of(in)
+	if err != nil {
+		return registry.Absent, nil //nolint:nilerr // as said
+	}
+	return driver.Get(ctx, in)
+}
+
+// Probes implements [registry.OptionalProber].
+func (p *Placed) Probes() bool {
+	prober, is := p.base.(registry.Prober)
+	optional, asks := prober.(registry.OptionalProber)
+	return is && (!asks || optional.Probes())
+}
+
+// Probe implements [registry.Prober].
+func (p *Placed) Probe(ctx context.Context, in registry.Instance) error {
+	driver, inPlace, err := p.of(in)
+	prober, is := driver.(registry.Prober)
+	if err != nil || !is {
+		return CallError(ctx, "probing", in, err)
+	}
+	return prober.Probe(ctx, inPlace)
+}
+
+// HeartbeatInterval implements [registry.Heartbeater].
+func (p *Placed) HeartbeatInterval() time.Duration {
+	if beats, is := p.base.(registry.Heartbeater); is {
+		return beats.HeartbeatInterval()
+	}
+	return 0
+}
+
+// Heartbeat implements [registry.Heartbeater].
+func (p *Placed) Heartbeat(ctx context.Context, in registry.Instance) error {
+	driver, inPlace, err := p.of(in)
+	beats, is := driver.(registry.Heartbeater)
+	if err != nil || !is {
+		return CallError(ctx, "renewing", in, err)
+	}
+	return beats.Heartbeat(ctx, inPlace)
+}
+
+// Weighs implements [registry.Weigher].
+func (p *Placed) Weighs() bool {
+	weigher, is := p.base.(registry.Weigher)
+	return is && weigher.Weighs()
+}
+
+// AppEntries implements [registry.AppEntrySteerer].
+func (p *Placed) AppEntries() registry.AppRegistry { return placedApps{p} }
+
+// Close lets go of what all places share.
+func (p *Placed) Close() error {
+	if closer, is := p.base.(io.Closer); is {
+		return closer.Close()
+	}
+	return nil
+}
+
+type placedApps struct{ all *Placed }
+
+func (a placedApps) Register(ctx context.Context, in registry.Instance) error {
+	driver, inPlace, err := a.all.of(in)
+	if err != nil {
+		return CallError(ctx, "putting back", in, err)
+	}
+	err = driver.AppEntries().Register(ctx, inPlace)
+	var names []string
+	for _, name := range registry.OtherNamesOf(err) {
+		names = append(names, strings.TrimSuffix(in.Service, inPlace.Service)+name)
+	}
+	if names != nil {
+		err = registry.OtherNames(err, names...)
+	}
+	return err
+}
+
+func (a placedApps) FailOver(ctx context.Context, in registry.Instance) error {
+	driver, in, err := a.all.of(in)
+	if err != nil {
+		return nil //nolint:nilerr // as for Rollcall's own
+	}
+	return driver.AppEntries().FailOver(ctx, in)
+}
+
+func (a placedApps) Deregister(ctx context.Context, in registry.Instance) error {
+	driver, in, err := a.all.of(in)
+	if err != nil {
+		return nil //nolint:nilerr // as for Rollcall's own
+	}
+	return driver.AppEntries().Deregister(ctx, in)
+}
+
+func (a placedApps) Get(ctx context.Context, in registry.Instance) (registry.State, error) {
+	driver, in, err := a.all.of(in)
+	if err != nil {
+		return registry.Absent, nil //nolint:nilerr // as for Rollcall's own
+	}
+	return driver.AppEntries().Get(ctx, in)
+}

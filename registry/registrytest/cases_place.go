@@ -1,0 +1,82 @@
+package registrytest
+
+import (
+	"context"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// Placed is a driver that is configured to choose places.
+type Placed interface {
+	registry.Registry
+	registry.Placer
+}
+
+// placeCases are about registry.Placer.
+func placeCases() []testCase {
+	return needing([]testCase{
+		{
+			name: "PlacesAreApart",
+			why:  "what is done in one place must not be seen in another: there, the service is somebody else's",
+			run:  placesAreApart,
+		},
+		{
+			name: "PlaceOfAName",
+			why:  "a name with a slash must not be taken for a longer place",
+			run: func(w *world) {
+				d, places := w.placed()
+				in := w.pod(1)
+				in.Service = places[0] + "/" + in.Service + "/v1"
+				w.register(d, in)
+				w.expectPlace(d, places[0], inService(in))
+				w.deregister(d, in)
+				w.expectPlace(d, places[0])
+			},
+		},
+	}, hasPlaced)
+}
+
+// placed is a driver without a memory, which removes in the end what the case wrote.
+func (w *world) placed() (Placed, [2]string) {
+	w.Helper()
+	d, places := w.h.Placed(w.TB, w.cluster)
+	w.Cleanup(func() {
+		w.cleanUp(d, w.cluster)
+		w.closeDriver(d)
+	})
+	if d.PlaceTemplate() == "" {
+		w.Fatalf("the driver of Placed has no PlaceTemplate")
+	}
+	return d, places
+}
+
+func placesAreApart(w *world) {
+	d, places := w.placed()
+	var here, there registry.Instance
+	for i, in := range []*registry.Instance{&here, &there} {
+		*in = w.pod(1)
+		in.Service = places[i] + "/" + in.Service
+		w.register(d, *in)
+	}
+	w.expectPlace(d, places[0], inService(here))
+	w.expectPlace(d, places[1], inService(there))
+	w.failOver(d, here)
+	w.expectPlace(d, places[0], outOfService(here))
+	w.expectPlace(d, places[1], inService(there))
+	w.deregister(d, here)
+	w.expectPlace(d, places[0])
+	w.expectPlace(d, places[1], inService(there))
+	w.deregister(d, there)
+	w.expectPlace(d, places[1])
+}
+
+func (w *world) expectPlace(d Placed, place string, want ...registry.Entry) {
+	w.Helper()
+	want = w.h.possible(want)
+	list := func(ctx context.Context, cluster string) ([]registry.Entry, error) {
+		return d.ListPlaces(ctx, cluster, []string{place})
+	}
+	if diff := w.until(staleness(d), func() string { return difference(w.read(list, w.cluster), want) }); diff != "" {
+		w.Fatalf("ListPlaces of %q is wrong\n%s", place, diff)
+	}
+}
