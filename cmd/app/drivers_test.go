@@ -304,24 +304,41 @@ func TestReaderLag(t *testing.T) {
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	silent := struct{ registry.Registry }{&fake{}}
+	placed := struct {
+		*fake
+		registry.Placer
+	}{&fake{}, placer("{namespace}")}
 	for name, tc := range map[string]struct {
 		reason, driver string
 		want           bool
 	}{
 		"all list":       {"resync finds what a pod left", "fake", false},
 		"one can't list": {"nothing finds what a pod left that vanished unseen", "one", true},
+		"one has places": {"nor in a place without another pod", "two", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := newDrivers(t, newFake)
-			d.constructors["one"] = always(silent)
+			d.constructors["one"], d.constructors["two"] = always(silent), always(placed)
 			written := strings.Replace(several, "name: old, driver: fake", "name: old, driver: "+tc.driver, 1)
 			expectOpened(t, d, configured(t, written))
-			if got := settings(d.current.Load()).Guard; got != tc.want {
-				t.Errorf("guards pods: %t, want %t\nreason: %s", got, tc.want, tc.reason)
+			got := settings(d.current.Load())
+			if got.Guard != tc.want {
+				t.Errorf("guards pods: %t, want %t\nreason: %s", got.Guard, tc.want, tc.reason)
+			}
+			if place := got.Services.Places["old"]; (place == "{namespace}") != (tc.driver == "two") {
+				t.Errorf("places pods by %q", place)
 			}
 		})
 	}
+}
+
+type placer string
+
+func (p placer) PlaceTemplate() string { return string(p) }
+
+func (placer) ListPlaces(context.Context, string, []string) ([]registry.Entry, error) {
+	return nil, nil
 }
 
 type lag time.Duration

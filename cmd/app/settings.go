@@ -30,13 +30,16 @@ func settings(all *registries) observe.Settings {
 		},
 		ProceedAfter: c.ProceedAfter,
 	}
+	s.Services.Places = map[string]string{}
 	for name, o := range all.byName {
 		s.Registries[name], s.Weightless[name] = o.client, o.weightless
 		if s.ReaderLag[name] = o.client.ReaderLag(); c.Registries[name].ReaderLag != nil {
 			s.ReaderLag[name] = *c.Registries[name].ReaderLag
 		}
-		// Nothing else shows what a pod left that disappeared unseen. In a registry that is the pod itself, or follows it, it leaves nothing.
-		s.Guard = s.Guard || !o.client.Lists() && !o.client.CallsPods() && !o.client.Follows()
+		s.Services.Places[name] = o.client.PlaceTemplate()
+		// Nothing else shows what a pod left that disappeared unseen, also in a place without other pods. In a registry that is the pod
+		// itself, or follows it, it leaves nothing.
+		s.Guard = s.Guard || s.Services.Places[name] != "" || !o.client.Lists() && !o.client.CallsPods() && !o.client.Follows()
 	}
 	return s
 }

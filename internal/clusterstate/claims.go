@@ -100,11 +100,14 @@ func claimKey(name string) string { return service.Fold(name) }
 
 // Use is a pod's use of a service name.
 type Use struct {
-	Rules   *Rules
-	Pod     lifecycle.PodID
-	Service string
-	Now     time.Time
+	Rules             *Rules
+	Pod               lifecycle.PodID
+	Registry, Service string
+	Now               time.Time
 }
+
+// name is for the policy.
+func (u Use) name() string { return u.Rules.Services.NameIn(u.Registry, u.Service) }
 
 // Refusal is why a pod may not use a service name.
 type Refusal struct {
@@ -248,15 +251,15 @@ func (c *Claims) refusal(u Use) *Refusal {
 	case !known:
 		return &Refusal{Reason: reason.NotPermitted, After: recheck,
 			Message: fmt.Sprintf("this manager has not seen namespace %s yet", namespace)}
-	case !u.Rules.Services.Allowed.Allows(namespace, of.labels, u.Service):
-		return &Refusal{Reason: reason.ServiceNotAllowed, Message: service.NotAllowed(namespace, u.Service)}
+	case !u.Rules.Services.Allowed.Allows(namespace, of.labels, u.name()):
+		return &Refusal{Reason: reason.ServiceNotAllowed, Message: service.NotAllowed(namespace, u.name())}
 	}
 	return c.claimedByAnother(u)
 }
 
 func (c *Claims) claimedByAnother(u Use) *Refusal {
 	owner, because, until := c.owner(u)
-	if owner == u.Pod.Namespace || c.shares(u.Rules, owner, u.Service) && c.shares(u.Rules, u.Pod.Namespace, u.Service) {
+	if owner == u.Pod.Namespace || c.shares(u.Rules, owner, u.name()) && c.shares(u.Rules, u.Pod.Namespace, u.name()) {
 		return nil
 	}
 	refusal := &Refusal{Reason: reason.ServiceClaimed, Message: fmt.Sprintf(
@@ -304,7 +307,7 @@ func (c *Claims) owner(u Use) (namespace, because string, until time.Time) {
 // first returns the oldest namespace that may use the name.
 func (c *Claims) first(u Use, among []string) (first string) {
 	for _, namespace := range among {
-		if !u.Rules.Services.Allowed.Allows(namespace, c.namespaces[namespace].labels, u.Service) {
+		if !u.Rules.Services.Allowed.Allows(namespace, c.namespaces[namespace].labels, u.name()) {
 			continue
 		}
 		if first == "" || c.older(namespace, first) {

@@ -37,23 +37,29 @@ func New(cache client.Reader) *State {
 	return &State{Claims: claims, Panics: newPanics(claims), Workloads: &Workloads{cache: cache, claims: claims}}
 }
 
-// NameRefused returns why a workload without hooks may not use one of its names, or nil.
+// NameRefused returns why a workload without hooks may not use one of its names in its own of the registries, or nil.
 func (s *State) NameRefused(
-	ctx context.Context, rules *Rules, registries []lifecycle.Source, workload *Workload, now time.Time,
+	ctx context.Context, rules *Rules, registries, own []lifecycle.Source, workload *Workload, now time.Time,
 ) (*Refusal, error) {
 	if err := s.Workloads.Refresh(ctx, rules, registries, now); err != nil {
 		return nil, err
 	}
-	endpoints, err := rules.Services.EndpointsOf(workload.Subject())
+	subject, err := InNamespace(ctx, s.Workloads.cache, workload.Subject())
 	if err != nil {
-		return nil, fmt.Errorf("reading the services: %w", err)
+		return nil, err
 	}
 	use := Use{Rules: rules, Now: now}
 	use.Pod.Namespace = workload.GetNamespace()
-	for _, e := range endpoints {
-		use.Service = e.Service
-		if refused, _ := s.Claims.Ask(use); refused != nil {
-			return refused, nil
+	for _, in := range own {
+		endpoints, err := rules.Services.EndpointsIn(in.Registry, subject)
+		if err != nil {
+			return nil, fmt.Errorf("reading the services: %w", err)
+		}
+		for _, e := range endpoints {
+			use.Registry, use.Service = in.Registry, e.Service
+			if refused, _ := s.Claims.Ask(use); refused != nil {
+				return refused, nil
+			}
 		}
 	}
 	return nil, nil //nolint:nilnil // they may have all

@@ -46,6 +46,35 @@ func Topology(node *corev1.Node) service.Node {
 	}
 }
 
+// InNamespace adds the labels of the subject's namespace, if the cache has it.
+func InNamespace(ctx context.Context, cache client.Reader, s service.Subject) (service.Subject, error) {
+	namespace := NamespaceMetadata()
+	err := cache.Get(ctx, client.ObjectKey{Name: s.Namespace}, namespace, client.UnsafeDisableDeepCopy)
+	if s.NamespaceLabels = namespace.Labels; client.IgnoreNotFound(err) != nil {
+		return s, fmt.Errorf("reading namespace %s: %w", s.Namespace, err)
+	}
+	return s, nil
+}
+
+// PlacesOf returns where cached pods are by the template. Records don't count: tenants can write them.
+func PlacesOf(ctx context.Context, cache client.Reader, template string) (places []string, err error) {
+	var pods corev1.PodList
+	if err := cache.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing the pods in the cache: %w", err)
+	}
+	for i := range pods.Items {
+		subject, err := InNamespace(ctx, cache, service.SubjectOf(&pods.Items[i]))
+		if err != nil {
+			return nil, err
+		}
+		if place, err := service.PlaceOf(template, subject); err == nil {
+			places = append(places, place)
+		}
+	}
+	slices.Sort(places)
+	return slices.Compact(places), nil
+}
+
 // AnotherHas reports whether a cached pod other than own is at the endpoint.
 func AnotherHas(
 	ctx context.Context, cache client.Reader, rules service.Rules, in lifecycle.Key, own types.UID,
@@ -59,7 +88,11 @@ func AnotherHas(
 		if other.UID == own || !slices.Contains(lifecycle.AddressesOf(other, in.Port), in.Address) {
 			continue
 		}
-		endpoints, err := rules.EndpointsOf(service.SubjectOf(other)) // an error: registered nowhere
+		subject, err := InNamespace(ctx, cache, service.SubjectOf(other))
+		if err != nil {
+			return false, err
+		}
+		endpoints, err := rules.EndpointsIn(in.Registry, subject) // an error: registered nowhere
 		has := func(e service.Endpoint) bool { return e.Service == in.Service && e.Port == in.Port }
 		if err == nil && slices.ContainsFunc(endpoints, has) {
 			return true, nil

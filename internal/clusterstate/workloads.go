@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -236,7 +237,7 @@ func (w *Workloads) Refresh(ctx context.Context, rules *Rules, registries []life
 			w.warnUnmatched(ctx, workload, rules)
 		}
 		if hooks.Any() {
-			addUser(users, workload, rules.Services)
+			addUser(users, workload, namespaces[workload.GetNamespace()].labels, rules.Services, registries)
 		}
 	}, client.UnsafeDisableDeepCopy)
 	if err != nil {
@@ -281,17 +282,18 @@ func (w *Workloads) warnUnmatched(ctx context.Context, workload *Workload, rules
 		"kind", workload.Kind, "workload", client.ObjectKeyFromObject(workload), "owned", rules.Ownership.String())
 }
 
-func addUser(users map[string]map[string]bool, workload *Workload, rules service.Rules) {
-	endpoints, err := rules.EndpointsOf(workload.Subject())
-	if err != nil {
-		return // the pods get the warning
-	}
-	for _, e := range endpoints {
-		name := claimKey(e.Service)
-		if users[name] == nil {
-			users[name] = map[string]bool{}
+func addUser(users map[string]map[string]bool, w *Workload, namespace labels.Set, rules service.Rules, registries []lifecycle.Source) {
+	subject := w.Subject()
+	subject.NamespaceLabels = namespace
+	for _, in := range registries {
+		endpoints, _ := rules.EndpointsIn(in.Registry, subject) // the pods get the warning
+		for _, e := range endpoints {
+			name := claimKey(e.Service)
+			if users[name] == nil {
+				users[name] = map[string]bool{}
+			}
+			users[name][w.GetNamespace()] = true
 		}
-		users[name][workload.GetNamespace()] = true
 	}
 }
 

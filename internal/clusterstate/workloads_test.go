@@ -101,7 +101,8 @@ func TestNameRefused(t *testing.T) {
 			set := cloneSet(second, tc.asks)
 			asks := &kruisev1beta1.StatefulSet{ObjectMeta: set.ObjectMeta}
 			asks.Spec.Lifecycle, asks.Spec.Template = set.Spec.Lifecycle, set.Spec.Template
-			refused, err := New(cacheOf(t, tc.other, asks)).NameRefused(t.Context(), owning(), nil, AsWorkload(asks), time.Now())
+			refused, err := New(cacheOf(t, tc.other, asks)).NameRefused(
+				t.Context(), owning(), registries(), registries(), AsWorkload(asks), time.Now())
 			expect.NoError(t, err)
 			got := ""
 			if refused != nil {
@@ -112,7 +113,7 @@ func TestNameRefused(t *testing.T) {
 			}
 		})
 	}
-	_, err := New(cacheOf(t)).NameRefused(t.Context(), &Rules{}, nil, AsWorkload(cloneSet(second, "web=many")), time.Now())
+	_, err := New(cacheOf(t)).NameRefused(t.Context(), &Rules{}, nil, registries(), AsWorkload(cloneSet(second, "web=many")), time.Now())
 	expect.Error(t, "the names are not known", err, "reading the services")
 }
 

@@ -2,6 +2,7 @@
 package observe
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -37,7 +38,7 @@ type Facts struct {
 	Unsteered bool
 	// Warning is for a person to look at, and blocks nothing.
 	Warning waiting.Blocker
-	// Keeps are names that the pod may use only because it is registered under them.
+	// Keeps are services that the pod may use only because it is registered under them.
 	Keeps map[string]bool
 	Drain time.Duration
 	// EndChanges is after how long [lifecycle.Input.Ending] changes by itself; zero for never.
@@ -74,14 +75,18 @@ func (f *Facts) owner(pod *corev1.Pod) registry.Instance {
 	}
 }
 
-// targetsIn are all endpoints in all registries.
-func (f *Facts) targetsIn(sources []lifecycle.Source, endpoints []service.Endpoint, a service.Attributes, now time.Time) []tracker.Target {
+// targetsIn are all endpoints in all registries, but for those where the subject has none.
+func (f *Facts) targetsIn(
+	sources []lifecycle.Source, subject service.Subject, a service.Attributes, now time.Time,
+) (targets []tracker.Target, err error) {
 	since := f.Input.Record.InSince
 	if f.Input.Record.Want != lifecycle.InService {
 		since = now
 	}
-	entries, targets := f.Entries(f.Input, nil), make([]tracker.Target, 0, len(sources)*len(endpoints))
+	entries := f.Entries(f.Input, nil)
 	for _, s := range sources {
+		endpoints, none := f.Settings.Services.EndpointsIn(s.Registry, subject)
+		err = cmp.Or(none, err)
 		for _, e := range endpoints {
 			at := lifecycle.Key{Registry: s.Registry, Writer: s.Writer, Service: e.Service, Address: e.Address, Port: e.Port}
 			if s.ByApp() && (!at.IsAt(f.Input.Pod) || f.Settings.CallsPods(s.Registry)) {
@@ -96,7 +101,7 @@ func (f *Facts) targetsIn(sources []lifecycle.Source, endpoints []service.Endpoi
 			targets = append(targets, t)
 		}
 	}
-	return targets
+	return targets, err
 }
 
 // ipv4Only returns the instance of a dual-stack pod that clients may drop, see [registry.MetaIPv6], if there is one.
@@ -129,7 +134,9 @@ func (f *Facts) MayBeOut() bool {
 // Certain reports whether the registry has acknowledged what the row wants, and nothing pending can undo it.
 func (f *Facts) Certain(row plan.Row) bool { return f.Tracked.Standing(row.Key()).Certain(f.Goal(row)) }
 
-// Use is the pod's use of a service name.
-func (f *Facts) Use(name string, now time.Time) clusterstate.Use {
-	return clusterstate.Use{Rules: &f.Settings.Rules, Pod: lifecycle.PodIDOf(f.Input.Pod), Service: name, Now: now}
+// Use is the pod's use of an entry's service name.
+func (f *Facts) Use(in lifecycle.Key, now time.Time) clusterstate.Use {
+	return clusterstate.Use{
+		Rules: &f.Settings.Rules, Pod: lifecycle.PodIDOf(f.Input.Pod), Registry: in.Registry, Service: in.Service, Now: now,
+	}
 }

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,8 +101,7 @@ func (o *Observer) place(ctx context.Context, f *Facts) error {
 	if err != nil {
 		return err
 	}
-	o.targets(f, clusterstate.Topology(node))
-	if err := o.passedOn(ctx, f); err != nil {
+	if err := cmp.Or(o.targets(ctx, f, clusterstate.Topology(node)), o.passedOn(ctx, f)); err != nil {
 		return err
 	}
 	f.Input.Blocked = f.Problem.Reason != ""
@@ -192,8 +192,7 @@ func (o *Observer) uncached(ctx context.Context, id lifecycle.PodID, f *Facts) (
 	if f.Memory.Lingers = live != nil; f.Memory.Lingers {
 		err = o.lingering(ctx, f, live)
 	}
-	o.targets(f, service.Node{})
-	if err := errors.Join(err, o.passedOn(ctx, f)); err != nil {
+	if err := errors.Join(err, o.targets(ctx, f, service.Node{}), o.passedOn(ctx, f)); err != nil {
 		return Look{}, err
 	}
 	return Look{Facts: f}, nil
@@ -234,27 +233,30 @@ func (f *Facts) nothingLeft() bool {
 }
 
 // targets adds where the pod belongs, or what is wrong with its description.
-func (o *Observer) targets(f *Facts, node service.Node) {
+func (o *Observer) targets(ctx context.Context, f *Facts, node service.Node) error {
 	pod, settings := f.Input.Pod, f.Settings
 	var drainErr error
 	if f.Drain, drainErr = service.DurationOf(pod.Annotations, service.AnnotationDrain, settings.Drain); drainErr != nil {
 		f.Drain = settings.Drain
 	}
-	subject := service.SubjectOf(pod)
+	subject, err := clusterstate.InNamespace(ctx, o.Client, service.SubjectOf(pod))
+	if err != nil {
+		return err
+	}
 	subject.Node = node
-	endpoints, err := settings.Services.EndpointsOf(subject)
 	attributes, attributesErr := settings.Services.AttributesOf(subject)
-	sources, sourcesErr := settings.sourcesOf(pod.Annotations)
+	sources, sourcesErr := settings.SourcesOf(pod.Annotations)
 	if sourcesErr != nil && len(f.Entries(f.Input, nil).Instances()) == 0 {
 		sources = settings.everywhere // nothing tells which of them it is in
 	}
 	if f.Sources = sources; sourcesErr != nil {
 		f.Sources = settings.everywhere
 	}
+	f.Targets, err = f.targetsIn(sources, subject, attributes, o.Clock.Now())
 	err = errors.Join(err, drainErr, attributesErr, sourcesErr)
-	refused, noAddress := o.names(f, endpoints), settings.Services.NoAddress(subject)
-	if noAddress == "" {
-		f.Targets = f.targetsIn(sources, endpoints, attributes, o.Clock.Now())
+	refused, noAddress := o.names(f), settings.Services.NoAddress(subject)
+	if noAddress != "" {
+		f.Targets = nil
 	}
 	if refused.Reason != "" {
 		f.dropRefused()
@@ -267,6 +269,7 @@ func (o *Observer) targets(f *Facts, node service.Node) {
 	case refused.Reason != "":
 		f.Problem = refused
 	}
+	return nil
 }
 
 // dropRefused is for a pod that may not use a service name. Taking out for good what its application registered needs no right to the
@@ -281,10 +284,10 @@ func (f *Facts) dropRefused() {
 }
 
 // names says which service name the pod may not use. Under one that it is registered under it stays, with a Warning.
-func (o *Observer) names(f *Facts, endpoints []service.Endpoint) waiting.Blocker {
+func (o *Observer) names(f *Facts) waiting.Blocker {
 	f.Keeps = map[string]bool{}
-	for _, e := range endpoints {
-		refusal, registered := o.State.Claims.Ask(f.Use(e.Service, o.Clock.Now()))
+	for _, t := range f.Targets {
+		refusal, registered := o.State.Claims.Ask(f.Use(t.Key(), o.Clock.Now()))
 		refused := NameRefused(refusal)
 		switch {
 		case refused.Reason == "":
@@ -292,7 +295,7 @@ func (o *Observer) names(f *Facts, endpoints []service.Endpoint) waiting.Blocker
 			return refused
 		default:
 			refused.Message += "; the pod stays, since it is registered under that name already"
-			f.Warning, f.Keeps[e.Service] = refused, true
+			f.Warning, f.Keeps[t.Instance.Service] = refused, true
 		}
 	}
 	return waiting.Blocker{}

@@ -75,8 +75,8 @@ func (s *Settings) allSources() (all []lifecycle.Source) {
 	return all
 }
 
-// sourcesOf returns the registries of a pod, and who writes there.
-func (s *Settings) sourcesOf(annotations map[string]string) ([]lifecycle.Source, error) {
+// SourcesOf returns the registries of a pod, and who writes there.
+func (s *Settings) SourcesOf(annotations map[string]string) ([]lifecycle.Source, error) {
 	registries, err := service.RegistriesOf(annotations, s.DefaultRegistries, s.RegisteredByApp)
 	problems, sources := []error{err}, make([]lifecycle.Source, len(registries))
 	for i, r := range registries {

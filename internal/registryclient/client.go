@@ -53,6 +53,7 @@ type Client struct {
 	made        registry.Registry
 	change      func(context.Context, registry.Change) error
 	lister      registry.Lister
+	placer      registry.Placer
 	getter      registry.Getter
 	prober      registry.Prober
 	heartbeater registry.Heartbeater
@@ -75,6 +76,7 @@ func New(made registry.Registry, o Options) *Client {
 	b.queue = l.queue
 	c := connect(made, o, l, b)
 	c.lister, _ = made.(registry.Lister)
+	c.placer, _ = made.(registry.Placer)
 	c.heartbeater, _ = made.(registry.Heartbeater)
 	if steerer, can := made.(registry.AppEntrySteerer); can {
 		// What others wrote carries no mark to list it by, and is not Rollcall's to renew.
@@ -186,9 +188,13 @@ func (c *Client) Probe(ctx context.Context, by Caller, in registry.Instance) err
 	return c.ask(ctx, &call{by, c.subject(probe, in), func(ctx context.Context) error { return c.prober.Probe(ctx, in) }})
 }
 
-// List returns a cluster's entries.
-func (c *Client) List(ctx context.Context, cluster string) (entries []registry.Entry, err error) {
+// List returns a cluster's entries, in these places if the registry has places.
+func (c *Client) List(ctx context.Context, cluster string, places []string) (entries []registry.Entry, err error) {
 	err = c.upkeep(ctx, &call{Subject: c.subject(list, registry.Instance{}), make: func(ctx context.Context) (err error) {
+		if c.PlaceTemplate() != "" {
+			entries, err = c.placer.ListPlaces(ctx, cluster, places)
+			return err
+		}
 		entries, err = c.lister.List(ctx, cluster)
 		return err
 	}})
@@ -241,7 +247,15 @@ func (c *Client) ask(ctx context.Context, asked *call) error {
 func (c *Client) CallsPods() bool { return c != nil && c.breaker.apart }
 
 // Lists reports whether [Client.List] works.
-func (c *Client) Lists() bool { return c != nil && c.lister != nil }
+func (c *Client) Lists() bool { return c != nil && (c.lister != nil || c.PlaceTemplate() != "") }
+
+// PlaceTemplate is empty if the registry has no places; see [registry.Placer].
+func (c *Client) PlaceTemplate() string {
+	if c.placer == nil {
+		return ""
+	}
+	return c.placer.PlaceTemplate()
+}
 
 // Gets reports whether [Client.Get] works.
 func (c *Client) Gets() bool { return c != nil && c.getter != nil }

@@ -62,6 +62,11 @@ func (c *Cluster) Compare(ctx context.Context, l tracker.Listing) (tracker.Compa
 	return result, nil
 }
 
+// Places implements [Pods].
+func (c *Cluster) Places(ctx context.Context, template string) ([]string, error) {
+	return clusterstate.PlacesOf(ctx, c.Cache, template)
+}
+
 // wasInService reports whether clients were ever given the entry: some registries create one for a pod that stays out. Without the
 // pod's record to tell, it assumes so.
 func (c *Cluster) wasInService(ctx context.Context, e registry.Entry, id lifecycle.PodID) (bool, error) {

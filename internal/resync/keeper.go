@@ -122,6 +122,9 @@ func (k *keeper) compareAll(ctx context.Context) {
 			"Rollcall does not notice entries that are missing there, or left by pods that end while no manager works", "registry", k.name)
 		return
 	}
+	if k.client.PlaceTemplate() != "" { // the cache tells which places to list
+		_ = wait.PollUntilContextCancel(ctx, syncRecheck, true, func(context.Context) (bool, error) { return k.resync.Synced(), nil })
+	}
 	var due <-chan time.Time
 	for {
 		select {
@@ -262,6 +265,7 @@ func (k *keeper) compare(ctx context.Context, r *run) error {
 	found, err := k.resync.Pods.Compare(ctx, tracker.Listing{
 		Registry: k.name, Names: names, Asked: r.began, Staleness: staleness,
 		Confirms: staleness == 0 && !k.client.Expires(), Entries: owned, Foreign: foreign,
+		Partial: k.client.PlaceTemplate() != "",
 	})
 	if err != nil {
 		return err
@@ -290,7 +294,13 @@ func (k *keeper) compare(ctx context.Context, r *run) error {
 
 // list drops entries that are not this cluster's, whatever the driver returns.
 func (k *keeper) list(ctx context.Context) (owned, foreign []registry.Entry, err error) {
-	entries, err := k.client.List(ctx, k.resync.Cluster)
+	var places []string
+	if template := k.client.PlaceTemplate(); template != "" {
+		if places, err = k.resync.Pods.Places(ctx, template); err != nil {
+			return nil, nil, err
+		}
+	}
+	entries, err := k.client.List(ctx, k.resync.Cluster, places)
 	if err != nil {
 		return nil, nil, fmt.Errorf("listing: %w", err)
 	}

@@ -32,6 +32,8 @@ type Pods interface {
 	// Compare compares a list with what was acknowledged, and queues the pods that differ. Once the cache has synced, only entries whose pod
 	// it lacks are unknown.
 	Compare(ctx context.Context, l tracker.Listing) (tracker.Comparison, error)
+	// Places are those of the cached pods by the template of a [registry.Placer].
+	Places(ctx context.Context, template string) ([]string, error)
 	// Gone returns the entries for which the API server has no live pod.
 	Gone(ctx context.Context, unknown []registry.Entry) ([]registry.Entry, error)
 	// Kept returns acknowledged instances that nothing has begun to deregister.

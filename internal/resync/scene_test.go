@@ -70,6 +70,8 @@ type scene struct {
 	differs map[string]registry.State
 	// kept are the instances to be renewed, by registry.
 	kept map[string][]registry.Instance
+	// places are those of the pods.
+	places []string
 	// lost are those that were not there when they were to be renewed, asked when.
 	lost  []registry.Instance
 	asked time.Time
@@ -130,7 +132,7 @@ func (s *scene) start() {
 	s.resync = New(Options{
 		Cluster: cluster, Identity: s.identity, Namespaces: s.namespaces, Pods: s, Listed: s.listed, Metrics: m,
 		Logger: funcr.New(func(_, args string) { s.set(func() { s.log.WriteString(args + "\n") }) }, funcr.Options{}),
-		Synced: func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.synced }, LeaseNamespace: s.leaseNamespace,
+		Synced: s.Synced, LeaseNamespace: s.leaseNamespace,
 		Audit: s.audit,
 		Tell: func(_ context.Context, kind, reason, note string) {
 			s.set(func() {
@@ -268,6 +270,23 @@ func (s *scene) Answered(target tracker.Target, state registry.State, _ time.Tim
 	}
 	s.differs[target.Key().Source().String()+" "+target.Instance.Endpoint()] = state
 	return true
+}
+
+// Places implements Pods.
+func (s *scene) Places(context.Context, string) ([]string, error) {
+	if !s.Synced() {
+		s.Error("asked for the places before the cache has synced")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.places), nil
+}
+
+// Synced is of the cache.
+func (s *scene) Synced() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.synced
 }
 
 // Gone implements Pods.

@@ -14,6 +14,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/rollcall-dev/rollcall/registry"
 )
 
 // What a pod's author sets. Each wins over the configuration or the node; metadata wins key by key, and tags are added.
@@ -62,6 +64,8 @@ type Rules struct {
 	// Metadata has only keys that pass [CheckMetadataKey].
 	Metadata map[string]ValueTemplate
 	Allowed  Policy
+	// Places are the templates of registries with places.
+	Places map[string]string
 	// WarmUp is how long the weight of a pod grows, and CountsAtEnd is set if OpenKruise counts on the pod only then.
 	WarmUp      time.Duration
 	CountsAtEnd bool
@@ -69,7 +73,8 @@ type Rules struct {
 
 // Subject is a pod, or a workload's template.
 type Subject struct {
-	Namespace string
+	Namespace       string
+	NamespaceLabels map[string]string
 	// Pod is empty for a template.
 	Pod         string
 	Workload    string
@@ -114,6 +119,28 @@ func (r Rules) EndpointsOf(s Subject) ([]Endpoint, error) {
 		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Port, b.Port))
 	})
 	return endpoints, nil
+}
+
+// EndpointsIn returns them as a registry has them: in one with places, the service begins with the subject's.
+func (r Rules) EndpointsIn(registry string, s Subject) ([]Endpoint, error) {
+	endpoints, err := r.EndpointsOf(s)
+	if err != nil || r.Places[registry] == "" {
+		return endpoints, err
+	}
+	place, err := PlaceOf(r.Places[registry], s)
+	if err != nil {
+		return nil, fmt.Errorf("registry %q: %w", registry, err)
+	}
+	for i := range endpoints {
+		endpoints[i].Service = place + "/" + endpoints[i].Service
+	}
+	return endpoints, nil
+}
+
+// NameIn is a service of a registry without its place.
+func (r Rules) NameIn(in, service string) string {
+	_, name := registry.SplitPlace(r.Places[in], service)
+	return name
 }
 
 // portsOf returns the names and the containers' ports.

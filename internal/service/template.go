@@ -26,6 +26,7 @@ const (
 	placeholderHostIP    = "hostIP"
 	placeholderSubdomain = "subdomain"
 	labelPrefix          = "label:"
+	nsLabelPrefix        = "nsLabel:"
 )
 
 func checkTemplate(s string, known ...string) error {
@@ -90,9 +91,11 @@ func valueOf(placeholder string, s Subject) string {
 		return addressIn(placeholder).of(s)
 	case placeholderSubdomain:
 		return stableName(s)
-	default:
-		return s.Labels[strings.TrimPrefix(placeholder, labelPrefix)]
 	}
+	if key, ofNamespace := strings.CutPrefix(placeholder, nsLabelPrefix); ofNamespace {
+		return s.NamespaceLabels[key]
+	}
+	return s.Labels[strings.TrimPrefix(placeholder, labelPrefix)]
 }
 
 func addressIn(placeholder string) Address {
@@ -151,6 +154,19 @@ func remedyFor(empty []string) string {
 		}
 	}
 	return fmt.Sprintf("set annotation %s: %q", AnnotationServices, "name=port")
+}
+
+// PlaceOf renders a template of [registry.Placer]. An empty placeholder is an error, as for a name.
+func PlaceOf(template string, s Subject) (string, error) {
+	place, empty := render(template, s)
+	if len(empty) == 0 {
+		return place, nil
+	}
+	of, key := "the pod", strings.TrimPrefix(empty[0], labelPrefix)
+	if ns, is := strings.CutPrefix(key, nsLabelPrefix); is {
+		of, key = "namespace "+s.Namespace, ns
+	}
+	return "", fmt.Errorf("the registry has pods in %q, and %s has no label %s: set it", template, of, key)
 }
 
 // checkName allows an empty name.

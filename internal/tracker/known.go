@@ -12,7 +12,7 @@ import (
 type Known struct {
 	instances instances
 	born      bool
-	// shown and renamed are replaced, never changed.
+	// shown and renamed are replaced, never changed. A list that was partial is shown as false.
 	shown   map[string]bool
 	renamed map[string]string
 }
@@ -46,6 +46,9 @@ func (k Known) contains(such func(Instance) bool) bool {
 
 // Born reports whether the pod came while this process watched.
 func (k Known) Born() bool { return k.born }
+
+// Listed reports whether a list came after the earlier leaders, if only of the places of pods.
+func (k Known) Listed(registry string) bool { _, listed := k.shown[registry]; return listed }
 
 // Shown reports whether a list has shown all that earlier leaders wrote.
 func (k Known) Shown(registry string) bool { return k.shown[registry] }

@@ -22,7 +22,9 @@ type Listing struct {
 	Staleness time.Duration
 	// Confirms: an entry can stand for an acknowledged Register, since the list is not stale and entries don't expire without a call.
 	Confirms bool
-	Entries  []registry.Entry
+	// Partial: it has only the places in which cached pods are.
+	Partial bool
+	Entries []registry.Entry
 	// Foreign are entries that clients are given and no Rollcall has written.
 	Foreign []registry.Entry
 }
@@ -125,7 +127,7 @@ func (t *Tracker) noteShown(l Listing) {
 	}
 	if !l.asOf().Before(t.leads) {
 		t.shown = maps.Clone(t.shown) // which is known to the pods as it was
-		t.shown[l.Registry] = true
+		t.shown[l.Registry] = !l.Partial
 	}
 }
 

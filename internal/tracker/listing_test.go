@@ -324,3 +324,16 @@ func TestMark(t *testing.T) {
 		})
 	}
 }
+
+// TestPartialListShowsNothingOfEarlierLeaders: they may have registered a pod that was not in the cache yet, in a place of its own.
+func TestPartialListShowsNothingOfEarlierLeaders(t *testing.T) {
+	t.Parallel()
+	for _, partial := range []bool{false, true} {
+		tr := New()
+		p := tr.Open(lifecycle.PodID{UID: "1"})
+		tr.Compare(Listing{Registry: "default", Asked: epoch(), Partial: partial})
+		if known := p.Known(); known.Shown("default") == partial || !known.Listed("default") || known.Listed("other") {
+			t.Errorf("partial: %t, shown: %t, listed: %t", partial, known.Shown("default"), known.Listed("default"))
+		}
+	}
+}

@@ -136,7 +136,8 @@ func (v *visit) awaitsApp(c plan.Row, b waiting.Blocker, err error) waiting.Bloc
 	if names := v.otherNames(c, registry.OtherNamesOf(err)); len(names) > 0 {
 		b.Reason = reason.AppOtherName
 		b.Message += fmt.Sprintf("; the registry has %s under %q: name that in the annotation %s or in service.name, or have the "+
-			"application register as %q", c.Instance.Endpoint(), names, service.AnnotationServices, c.Instance.Service)
+			"application register as %q", c.Instance.Endpoint(), names, service.AnnotationServices,
+			v.Settings.Services.NameIn(c.Registry, c.Instance.Service))
 	}
 	if c.Want == lifecycle.InService && v.decision.Waiting == "" && v.entries().Unseen(c.Key()) {
 		b.Message += "; until it is found, OpenKruise will wait before it deletes the pod or updates it in place"
@@ -147,12 +148,14 @@ func (v *visit) awaitsApp(c plan.Row, b waiting.Blocker, err error) waiting.Bloc
 	return b
 }
 
-// otherNames are names, not the pod's, under which the registry has its address and port.
-func (v *visit) otherNames(c plan.Row, said []string) []string {
-	names := slices.Compact(slices.Sorted(slices.Values(slices.Concat(said, v.Tracked.ForeignNames(c.Key())))))
-	return slices.DeleteFunc(names, func(name string) bool {
-		return slices.ContainsFunc(v.targets, func(t tracker.Target) bool { return t.Instance.Service == name })
-	})
+// otherNames are names, not the pod's, under which the registry has its address and port, without their places.
+func (v *visit) otherNames(c plan.Row, said []string) (others []string) {
+	for _, name := range slices.Concat(said, v.Tracked.ForeignNames(c.Key())) {
+		if !slices.ContainsFunc(v.targets, func(t tracker.Target) bool { return t.Instance.Service == name }) {
+			others = append(others, v.Settings.Services.NameIn(c.Registry, name))
+		}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(others)))
 }
 
 // saySeveral records once for a pod that it has more than one entry.

@@ -58,7 +58,7 @@ func (v *visit) claim(c plan.Row, lands time.Time) waiting.Blocker {
 	if c.Want != lifecycle.InService {
 		return waiting.Blocker{}
 	}
-	return observe.NameRefused(v.State.Claims.Take(v.Use(c.Instance.Service, v.Clock.Now()), v.Keeps[c.Instance.Service], c.Key(), lands))
+	return observe.NameRefused(v.State.Claims.Take(v.Use(c.Key(), v.Clock.Now()), v.Keeps[c.Instance.Service], c.Key(), lands))
 }
 
 func (v *visit) acknowledged(c plan.Row) {

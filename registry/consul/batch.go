@@ -30,7 +30,11 @@ func (r *Registry) BatchLimit() int { return batchLimit }
 // under a condition.
 func (r *Registry) Batch(ctx context.Context, changes []registry.Change) []error {
 	return driverkit.Batch(ctx, changes, func(c registry.Change) (registry.Change, error) {
-		return c, checkInstance(c.Instance)
+		err := checkInstance(c.Instance)
+		if err == nil && c.State == registry.InService {
+			err = r.needsEnterprise(ctx)
+		}
+		return c, err
 	}, func(sound []registry.Change) []error {
 		errs := r.makeAll(ctx, sound)
 		for i, err := range errs {
@@ -38,6 +42,19 @@ func (r *Registry) Batch(ctx context.Context, changes []registry.Change) []error
 		}
 		return errs
 	})
+}
+
+// needsEnterprise returns an error where the options choose a namespace or partition and Consul has none. The Community Edition refuses
+// those in a read alone: a transaction registers the pod among those of all namespaces.
+func (r *Registry) needsEnterprise(ctx context.Context) error {
+	if r.opts.Namespace == "" && r.opts.Partition == "" || r.enterprise.Load() {
+		return nil
+	}
+	_, err := r.outOfService(ctx)
+	if err == nil {
+		r.enterprise.Store(true)
+	}
+	return err
 }
 
 // apart marks the errors for which a batch of several is the reason, or which a call by itself will not have.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -30,6 +31,8 @@ type Registry struct {
 	cluster     string
 	nodes       []node
 	tidiers     []*tidier
+	// enterprise is set once Consul has answered about a namespace or partition.
+	enterprise *atomic.Bool
 }
 
 var (
@@ -71,12 +74,32 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	}
 	made := &Registry{
 		client: client, agents: agents, header: header, credentials: credentials, opts: opts, cluster: cfg.Cluster,
-		nodes: newNodes(opts), tidiers: newTidiers(),
+		nodes: newNodes(opts), tidiers: newTidiers(), enterprise: &atomic.Bool{},
 	}
-	if opts.Probe {
-		return prober{made}, nil
+	template, err := opts.places().Template()
+	if template != "" && err == nil {
+		return driverkit.NewPlaced(template, made.proper(), made.at), nil
 	}
-	return made, nil
+	return made.proper(), err
+}
+
+// proper is a [registry.Prober] only if the options say so.
+func (r *Registry) proper() driverkit.InPlace {
+	if r.opts.Probe {
+		return prober{r}
+	}
+	return r
+}
+
+// at returns the driver for one place.
+func (r *Registry) at(place string) (driverkit.InPlace, error) {
+	in := *r
+	in.opts.places().Fill(place)
+	if err := in.opts.checkNames(); err != nil {
+		return nil, err
+	}
+	in.nodes, in.tidiers = newNodes(in.opts), newTidiers()
+	return in.proper(), nil
 }
 
 // Weighs implements [registry.Weigher].

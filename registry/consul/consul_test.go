@@ -42,6 +42,9 @@ func TestNew(t *testing.T) {
 		"datacenter":  d.Options("it goes into a query", `{"datacenter": "dc 1"}`, "options.datacenter", "letters"),
 		"namespace":   d.Options("a wildcard reads all and writes none", `{"namespace": "*"}`, "options.namespace", "letters"),
 		"partition":   d.Options("a wildcard reads all and writes none", `{"partition": "*"}`, "options.partition", "letters"),
+		"place":       d.Options("as documented", `{"namespace": "{namespace}", "partition": "p-{nsLabel:example.com/team}"}`, "", ""),
+		"no place":    d.Options("there is none such", `{"namespace": "{pod}"}`, "options.namespace", "write {namespace}, {label:KEY} or"),
+		"bad place":   d.Options("no pod could have it", `{"partition": "a.{namespace}"}`, "options.partition", "letters"),
 		"node":        d.Options("it goes into a path", `{"nodePrefix": "a/b"}`, "options.nodePrefix", "letters"),
 		"node, dot":   d.Options("that separates the namespace", `{"nodePrefix": "a."}`, "options.nodePrefix", "letters"),
 		"node, empty": d.Options("00 is no name", `{"nodePrefix": ""}`, "options.nodePrefix", "is empty"),
@@ -239,11 +242,19 @@ func (w *wire) answer(r request) string {
 		"Meta": {"rollcall-uid": "uid-1"}}}], "Errors": null}`
 }
 
-// sent returns what the driver sent for all of its calls.
-func (w *wire) sent(t *testing.T, options string) []request {
+// sent returns what the driver sent for all of its calls, of which the place is before the service's name.
+func (w *wire) sent(t *testing.T, options, place string) []request {
 	t.Helper()
-	d := open(t, registry.Config{Cluster: "test", Endpoint: drivertest.Serve(t, w.ServeHTTP), Options: json.RawMessage(options)})
-	for op, err := range drivertest.Calls(t.Context(), d, drivertest.Pod(1)) {
+	d := drivertest.Open[registry.Registry](t, consul.New, registry.Config{
+		Cluster: "test", Endpoint: drivertest.Serve(t, w.ServeHTTP), Options: json.RawMessage(options),
+	})
+	in := drivertest.Pod(1)
+	in.Service = place + in.Service
+	calls := drivertest.Calls(t.Context(), d, in)
+	if placer, is := d.(registry.Placer); is {
+		_, calls["ListPlaces"] = placer.ListPlaces(t.Context(), "test", []string{strings.TrimSuffix(place, "/")})
+	}
+	for op, err := range calls {
 		if err != nil {
 			t.Fatalf("%s: %v", op, err)
 		}
@@ -257,19 +268,27 @@ func (w *wire) sent(t *testing.T, options string) []request {
 func TestNamespaceAndPartitionAreSent(t *testing.T) {
 	t.Parallel()
 	type row struct {
-		reason                         string
-		options                        string
-		dc, namespace, partition, node string
+		reason                                string
+		options                               string
+		dc, namespace, partition, node, place string
 	}
 	expect.Each(t, map[string]row{
-		"none":      {"the free edition refuses them", `{}`, "", "", "", "rollcall-??"},
-		"namespace": {"the nodes are others for each", `{"namespace": "team"}`, "", "team", "", "rollcall-??.team"},
+		"none":      {"the free edition refuses them", `{}`, "", "", "", "rollcall-??", ""},
+		"namespace": {"the nodes are others for each", `{"namespace": "team"}`, "", "team", "", "rollcall-??.team", ""},
 		"all": {
 			"each has its place", `{"datacenter": "dc2", "namespace": "team", "partition": "part", "nodePrefix": "mine"}`,
-			"dc2", "team", "part", "mine??.team",
+			"dc2", "team", "part", "mine??.team", "",
+		},
+		"placed": {"the pod has it", `{"namespace": "ns-{namespace}"}`, "", "ns-shop", "", "rollcall-??.ns-shop", "ns-shop/"},
+		"placed twice": {
+			"the partition is before the namespace", `{"namespace": "{namespace}", "partition": "{nsLabel:team}"}`,
+			"", "shop", "a", "rollcall-??.shop", "a/shop/",
+		},
+		"placed in a partition": {
+			"the namespace is the same for all", `{"namespace": "team", "partition": "{label:part}"}`, "", "team", "b", "rollcall-??.team", "b/",
 		},
 	}, func(t *testing.T, tc row) {
-		requests := (&wire{}).sent(t, tc.options)
+		requests := (&wire{}).sent(t, tc.options, tc.place)
 		want := map[string]string{"dc": tc.dc, "ns": tc.namespace, "partition": tc.partition}
 		reads := 0
 		for _, r := range requests {
@@ -341,7 +360,7 @@ func expectOperations(t *testing.T, r request, dc, namespace, partition, node st
 // TestTheNodeIsSynthetic has the record as it is sent.
 func TestTheNodeIsSynthetic(t *testing.T) {
 	t.Parallel()
-	for _, r := range (&wire{}).sent(t, `{}`) {
+	for _, r := range (&wire{}).sent(t, `{}`, "") {
 		for _, op := range r.ops {
 			if op["Node"] == nil {
 				continue

@@ -14,9 +14,10 @@ import (
 type Options struct {
 	// Datacenter is the one whose catalog is written. Default: that of the agent or server at endpoint.
 	Datacenter string `json:"datacenter"`
-	// Namespace is that of the services; Consul Enterprise only. Default: none is sent.
+	// Namespace is that of the services, with {namespace}, {label:KEY} and {nsLabel:KEY} if pods differ; Consul Enterprise only. Default:
+	// none is sent.
 	Namespace string `json:"namespace"`
-	// Partition is the admin partition of node and services; Consul Enterprise only. Default: none is sent.
+	// Partition is the admin partition of node and services, with the same placeholders; Consul Enterprise only. Default: none is sent.
 	Partition string `json:"partition"`
 	// NodePrefix begins the names of the catalog's nodes that the services stand under, such as rollcall-07. With a
 	// namespace, that is added after a dot. Default: rollcall-.
@@ -49,16 +50,13 @@ func decodeOptions(cfg registry.Config) (Options, error) {
 	if err := driverkit.DecodeOptions(cfg, &opts); err != nil {
 		return Options{}, err
 	}
-	for _, f := range []struct{ field, value string }{
-		{"options.datacenter", opts.Datacenter},
-		{"options.namespace", opts.Namespace},
-		{"options.partition", opts.Partition},
-		{"options.nodePrefix", opts.NodePrefix},
-	} {
-		// None of them is a wildcard or has a dot, and a node's name goes into a path.
-		if err := driverkit.CheckName(f.field, f.value, "-_", maxName); err != nil {
-			return Options{}, err
-		}
+	if _, err := opts.places().Template(); err != nil {
+		return Options{}, err
+	}
+	filled := opts
+	filled.places().Example()
+	if err := filled.checkNames(); err != nil {
+		return Options{}, err
 	}
 	if opts.NodePrefix == "" {
 		return Options{}, registry.FieldError("options.nodePrefix", errors.New("is empty; remove it for the default"))
@@ -75,6 +73,26 @@ func decodeOptions(cfg registry.Config) (Options, error) {
 		}
 	}
 	return opts, opts.checkAgent()
+}
+
+// places are the options that can say where an entry is by its pod.
+func (o *Options) places() driverkit.Places {
+	return driverkit.Places{{Field: "options.partition", Value: &o.Partition}, {Field: "options.namespace", Value: &o.Namespace}}
+}
+
+// checkNames refuses a wildcard and a dot: a node's name goes into a path.
+func (o Options) checkNames() error {
+	for _, f := range []struct{ field, value string }{
+		{"options.datacenter", o.Datacenter},
+		{"options.namespace", o.Namespace},
+		{"options.partition", o.Partition},
+		{"options.nodePrefix", o.NodePrefix},
+	} {
+		if err := driverkit.CheckName(f.field, f.value, "-_", maxName); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (o Options) checkAgent() error {

@@ -23,8 +23,16 @@ const (
 
 // client sends calls to whichever of Nacos' addresses answers.
 type client struct {
+	*shared
+	opts Options
+}
+
+// in is the same client with other options.
+func (c *client) in(opts Options) *client { return &client{c.shared, opts} }
+
+// shared is what calls have in common wherever they are about.
+type shared struct {
 	http    *driverkit.HTTPClient
-	opts    Options
 	session *session   // nil without a user
 	key     *accessKey // nil without one
 	log     *slog.Logger
@@ -65,7 +73,7 @@ func newClient(http *driverkit.HTTPClient, opts Options, credentials driverkit.C
 	if err != nil {
 		return nil, err
 	}
-	c := &client{http: http, opts: opts, key: key, log: log}
+	c := &client{&shared{http: http, key: key, log: log}, opts}
 	if key == nil {
 		c.session = newSession(credentials, log)
 	}

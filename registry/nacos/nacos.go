@@ -53,7 +53,22 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Registry{client: client, opts: opts}, nil
+	made := &Registry{client: client, opts: opts}
+	template, err := opts.places().Template()
+	if template == "" || err != nil {
+		return made, err
+	}
+	return driverkit.NewPlaced(template, made, made.at), nil
+}
+
+// at returns the driver for one place. Its client is another only in where its calls are about.
+func (r *Registry) at(place string) (driverkit.InPlace, error) {
+	opts := r.opts
+	opts.places().Fill(place)
+	if err := opts.checkNames(); err != nil {
+		return nil, err
+	}
+	return &Registry{client: r.client.in(opts), opts: opts}, nil
 }
 
 // Weighs implements [registry.Weigher].

@@ -13,9 +13,10 @@ import (
 
 // Options are the driver's own part of the configuration.
 type Options struct {
-	// Namespace is the ID of the Nacos namespace, which is not its name. Default: public.
+	// Namespace is the ID of the Nacos namespace, which is not its name, with {namespace}, {label:KEY} and {nsLabel:KEY} if pods differ.
+	// Default: public.
 	Namespace string `json:"namespace"`
-	// Group is the group of all services. Default: DEFAULT_GROUP.
+	// Group is the group of the services, with the same placeholders. Default: DEFAULT_GROUP.
 	Group string `json:"group"`
 	// Cluster is the Nacos cluster, within each service, that the instances stand in. Default: DEFAULT.
 	Cluster string `json:"cluster"`
@@ -77,7 +78,17 @@ func decodeOptions(cfg registry.Config) (Options, error) {
 	if err := driverkit.DecodeOptions(cfg, &opts); err != nil {
 		return Options{}, err
 	}
-	return opts, cmp.Or(opts.checkNames(), opts.checkValues(), opts.checkKind())
+	if _, err := opts.places().Template(); err != nil {
+		return Options{}, err
+	}
+	filled := opts
+	filled.places().Example()
+	return opts, cmp.Or(filled.checkNames(), opts.checkValues(), opts.checkKind())
+}
+
+// places are the options that can say where an entry is by its pod.
+func (o *Options) places() driverkit.Places {
+	return driverkit.Places{{Field: "options.namespace", Value: &o.Namespace}, {Field: "options.group", Value: &o.Group}}
 }
 
 func (o Options) checkNames() error {

@@ -31,6 +31,9 @@ func TestNew(t *testing.T) {
 		"all options": d.Options("as documented", `{"namespace":"3f2a-b_c","group":"G.1:a","cluster":"c1","weight":0.5,`+
 			`"apiVersion":"v3","healthChecker":"server"}`, "", ""),
 		"ephemeral":         d.Options("as documented", `{"ephemeral":true,"heartbeatInterval":"10s","apiVersion":"v2"}`, "", ""),
+		"places":            d.Options("as documented", `{"namespace":"{nsLabel:example.com/team}","group":"g:{label:app}"}`, "", ""),
+		"no place":          wrong("there is none such", `{"namespace":"{pod}"}`, "namespace"),
+		"bad place":         wrong("no pod could have it", `{"group":"a b {namespace}"}`, "group"),
 		"empty namespace":   wrong("the default has a name", `{"namespace":""}`, "namespace"),
 		"namespace":         wrong("the ID is wanted, not the name", `{"namespace":"my namespace"}`, "namespace"),
 		"long namespace":    wrong("Nacos refuses it", `{"namespace":"`+strings.Repeat("a", 65)+`"}`, "namespace"),

@@ -51,7 +51,9 @@ func (s *scenario) expectUninstallFreesGuarded() {
 		return c.Page == "docs/uninstall.md" && strings.Contains(c.Text, "kubectl patch")
 	})
 	s.Expect(at >= 0, "docs/uninstall.md shows no command that removes finalizers")
-	run := exec.CommandContext(s.Context(), "bash", "-c", strings.ReplaceAll(commands[at].Text, "kubectl ", kubectl+" "))
+	// Other scenarios have guards too.
+	text := strings.NewReplacer("kubectl ", kubectl+" ", " pods -A ", " pods -n "+s.ns+" ").Replace(commands[at].Text)
+	run := exec.CommandContext(s.Context(), "bash", "-c", text)
 	run.Env = append(os.Environ(), "KUBECONFIG="+env.cluster.Kubeconfig())
 	out, err := run.CombinedOutput()
 	s.Expect(err == nil, "%s: %v\n%s", commands[at], err, out)

@@ -26,6 +26,8 @@ import (
 const (
 	password = "Secret-1%+ü"
 	wrong    = "Wrong-1"
+	// placesNamespace is one besides public.
+	placesNamespace = "places"
 )
 
 // start returns what starts a server that wants a password.
@@ -78,6 +80,13 @@ func harness(t *testing.T, s *nacos.Server, endpoint string, opts driver.Options
 	h.WrongCredentials = func(t testing.TB) registry.Registry { return open(t, config(t, endpoint, wrong, opts)) }
 	h.LosingAnswers = drivertest.LosingAnswers(driver.New, config(t, endpoint, password, long))
 	h.Restart = func(t testing.TB) { expect.NoError(t, s.Restart(t.Context())) }
+	placed := long
+	placed.Namespace, placed.Group = "{namespace}", "{label:track}"
+	h.Placed = func(t testing.TB, cluster string) (registrytest.Placed, [2]string) {
+		open := drivertest.Harness(driver.New, config(t, endpoint, password, placed), "").Open
+		return open(t, cluster).(registrytest.Placed), [2]string{placesNamespace + "/stable", "public/canary"}
+	}
+	expect.NoError(t, s.CreateNamespace(t.Context(), placesNamespace))
 	h.App = func(t testing.TB, at registry.Instance) registrytest.App { return newApp(t, s, at) }
 	h.Secrets = []string{password, wrong}
 	h.Lacks = map[registrytest.Capability]string{

@@ -61,6 +61,11 @@ func (s *Server) Subscribe(ctx context.Context, service string) (*Reader, error)
 	return s.runReader(ctx, "-service", service)
 }
 
+// SubscribeIn is Subscribe in a namespace and group.
+func (s *Server) SubscribeIn(ctx context.Context, namespace, group, service string) (*Reader, error) {
+	return s.runReader(ctx, "-service", service, "-namespace", namespace, "-group", group)
+}
+
 func (s *Server) runReader(ctx context.Context, args ...string) (*Reader, error) {
 	built, err := GetReader(ctx, os.Stderr)
 	if err != nil {

@@ -239,6 +239,18 @@ func (s *Server) Login(ctx context.Context, user, password string) (string, erro
 	return answer.AccessToken, nil
 }
 
+// CreateNamespace makes a namespace with the ID. Version 2 is without the console, which makes them there, and takes any ID.
+func (s *Server) CreateNamespace(ctx context.Context, id string) error {
+	token, err := s.Login(ctx, Admin, s.opts.Password)
+	if err != nil || s.opts.Version == V2 {
+		return err
+	}
+	_, err = s.Do(ctx, http.MethodPost, "/v3/admin/core/namespace", url.Values{
+		"namespaceId": {id}, "customNamespaceId": {id}, "namespaceName": {id},
+	}, token)
+	return err
+}
+
 // Do makes a request of the server's API, with the parameters in the query, and returns the body of a good answer.
 func (s *Server) Do(ctx context.Context, method, path string, form url.Values, token string) ([]byte, error) {
 	api := registries.NewClient(s.Endpoint + "/nacos")

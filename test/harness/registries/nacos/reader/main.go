@@ -37,6 +37,7 @@ func run() error {
 	user := flag.String("user", "", "who to log in as, with the password in NACOS_PASSWORD")
 	service := flag.String("service", "", "the service to subscribe to")
 	group := flag.String("group", constant.DEFAULT_GROUP, "its group")
+	namespace := flag.String("namespace", "", "the ID of the namespace, empty for public")
 	dir := flag.String("dir", os.TempDir(), "where the client keeps its log and cache")
 	itself := flag.String("register", "", "the IP and port, as in 10.0.0.1:80, to register in the service until the input ends, and once more at each line of it")
 	sign := flag.String("sign", "", "text to sign with the secret key in NACOS_PASSWORD, and nothing else is done")
@@ -47,7 +48,7 @@ func run() error {
 	}
 	client, err := clients.NewNamingClient(vo.NacosClientParam{
 		ClientConfig: constant.NewClientConfig(
-			constant.WithUsername(*user), constant.WithPassword(os.Getenv("NACOS_PASSWORD")),
+			constant.WithNamespaceId(*namespace), constant.WithUsername(*user), constant.WithPassword(os.Getenv("NACOS_PASSWORD")),
 			constant.WithNotLoadCacheAtStart(true), constant.WithLogDir(*dir), constant.WithCacheDir(*dir),
 			// Otherwise the client keeps an instance that is the last of its service, whatever the server says.
 			constant.WithUpdateCacheWhenEmpty(true),

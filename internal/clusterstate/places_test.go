@@ -1,0 +1,73 @@
+package clusterstate
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
+)
+
+func inPlaces(template string) *Rules {
+	rules := owning()
+	rules.Services.Places = map[string]string{"placed": template}
+	return rules
+}
+
+// TestNameRefusedByPlace asks for the name of a workload whose namespace is younger than the other's, which uses the same.
+func TestNameRefusedByPlace(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason   string
+		template string
+		own      []lifecycle.Source
+		refused  bool
+	}{
+		"another place":            {"each has its own", "{namespace}", sources("placed"), false},
+		"the same place":           {"the older one has it", "{label:team}", sources("placed"), true},
+		"a registry without":       {"there is one name for both", "{namespace}", sources("other"), true},
+		"both":                     {"it has to be both's", "{namespace}", sources("placed", "other"), true},
+		"the place's beginning":    {"the same is before it", "rc-{label:team}", sources("placed"), true},
+		"the namespaces' label":    {"it is the same", "{nsLabel:tier}", sources("placed"), true},
+		"the label of a namespace": {"it differs", "{nsLabel:" + corev1.LabelMetadataName + "}", sources("placed"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			other, asks := cloneSet(first, "web=80"), cloneSet(second, "web=80")
+			other.Spec.Template.Labels, asks.Spec.Template.Labels = map[string]string{"team": "a"}, map[string]string{"team": "a"}
+			cache := cacheOf(t, other, asks)
+			for _, name := range []string{first, second} {
+				of := &corev1.Namespace{}
+				expect.NoError(t, cache.Get(t.Context(), client.ObjectKey{Name: name}, of))
+				of.Labels = map[string]string{corev1.LabelMetadataName: name, "tier": "gold"}
+				expect.NoError(t, cache.Update(t.Context(), of))
+			}
+			refused, err := New(cache).NameRefused(
+				t.Context(), inPlaces(tc.template), sources("placed", "other"), tc.own, AsWorkload(asks), time.Now())
+			expect.NoError(t, err)
+			if (refused != nil) != tc.refused {
+				t.Errorf("got %+v, want refused: %t: %s", refused, tc.refused, tc.reason)
+			}
+		})
+	}
+}
+
+// TestPlacesOf: a record, which a tenant can write, has nothing listed.
+func TestPlacesOf(t *testing.T) {
+	t.Parallel()
+	pod := func(name string, labels map[string]string) client.Object {
+		made := recordedPod(first, lifecycle.InService, at("placed", "forged/web", first))
+		made.Name, made.Labels = name, labels
+		return made
+	}
+	cache := cacheOf(t, pod("a", map[string]string{"team": "blue"}), pod("b", map[string]string{"team": "blue"}),
+		pod("c", map[string]string{"team": "red"}), pod("d", nil))
+	places, err := PlacesOf(t.Context(), cache, "{namespace}/{label:team}")
+	if want := []string{"shop/blue", "shop/red"}; err != nil || !slices.Equal(places, want) {
+		t.Errorf("got %q and error %v, want %q", places, err, want)
+	}
+}
