@@ -22,6 +22,7 @@ func settings(all *registries) observe.Settings {
 		Weightless:        map[string]bool{},
 		ReaderLag:         map[string]time.Duration{},
 		DefaultRegistries: c.DefaultRegistries,
+		DefaultsFor:       c.DefaultsFor,
 		Drain:             c.Drain,
 		Rules: clusterstate.Rules{
 			Ownership:      c.Hooks,

@@ -39,7 +39,8 @@ func New(cache client.Reader) *State {
 
 // NameRefused returns why a workload without hooks may not use one of its names in its own of the registries, or nil.
 func (s *State) NameRefused(
-	ctx context.Context, rules *Rules, registries, own []lifecycle.Source, workload *Workload, now time.Time,
+	ctx context.Context, rules *Rules, registries []lifecycle.Source, own func(service.Subject) ([]lifecycle.Source, error),
+	workload *Workload, now time.Time,
 ) (*Refusal, error) {
 	if err := s.Workloads.Refresh(ctx, rules, registries, now); err != nil {
 		return nil, err
@@ -50,7 +51,8 @@ func (s *State) NameRefused(
 	}
 	use := Use{Rules: rules, Now: now}
 	use.Pod.Namespace = workload.GetNamespace()
-	for _, in := range own {
+	sources, _ := own(subject) // its pods get the warning
+	for _, in := range sources {
 		endpoints, err := rules.Services.EndpointsIn(in.Registry, subject)
 		if err != nil {
 			return nil, fmt.Errorf("reading the services: %w", err)

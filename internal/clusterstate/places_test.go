@@ -47,7 +47,7 @@ func TestNameRefusedByPlace(t *testing.T) {
 				expect.NoError(t, cache.Update(t.Context(), of))
 			}
 			refused, err := New(cache).NameRefused(
-				t.Context(), inPlaces(tc.template), sources("placed", "other"), tc.own, AsWorkload(asks), time.Now())
+				t.Context(), inPlaces(tc.template), sources("placed", "other"), in(tc.own), AsWorkload(asks), time.Now())
 			expect.NoError(t, err)
 			if (refused != nil) != tc.refused {
 				t.Errorf("got %+v, want refused: %t: %s", refused, tc.refused, tc.reason)

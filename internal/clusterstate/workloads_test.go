@@ -102,7 +102,7 @@ func TestNameRefused(t *testing.T) {
 			asks := &kruisev1beta1.StatefulSet{ObjectMeta: set.ObjectMeta}
 			asks.Spec.Lifecycle, asks.Spec.Template = set.Spec.Lifecycle, set.Spec.Template
 			refused, err := New(cacheOf(t, tc.other, asks)).NameRefused(
-				t.Context(), owning(), registries(), registries(), AsWorkload(asks), time.Now())
+				t.Context(), owning(), registries(), in(registries()), AsWorkload(asks), time.Now())
 			expect.NoError(t, err)
 			got := ""
 			if refused != nil {
@@ -113,8 +113,13 @@ func TestNameRefused(t *testing.T) {
 			}
 		})
 	}
-	_, err := New(cacheOf(t)).NameRefused(t.Context(), &Rules{}, nil, registries(), AsWorkload(cloneSet(second, "web=many")), time.Now())
+	_, err := New(cacheOf(t)).NameRefused(t.Context(), &Rules{}, nil, in(registries()), AsWorkload(cloneSet(second, "web=many")), time.Now())
 	expect.Error(t, "the names are not known", err, "reading the services")
+}
+
+// in are sources whatever the workload.
+func in(sources []lifecycle.Source) func(service.Subject) ([]lifecycle.Source, error) {
+	return func(service.Subject) ([]lifecycle.Source, error) { return sources, nil }
 }
 
 func TestRecordsAreReadWhereARegistryIsYetToList(t *testing.T) {

@@ -24,17 +24,21 @@ func (o *object) allowed(name string) service.Policy {
 }
 
 func (o *object) allowance() service.Allowance {
+	a := o.namespacesChosen()
+	a.Names, a.Shared = parseAll(o, "names", service.ParseNamePattern), o.flag("shared")
+	if len(a.Names) == 0 {
+		o.required("names", `list the service names for these namespaces, such as "payments" or "{namespace}.*"`)
+	}
+	return a
+}
+
+// namespacesChosen chooses by name, or by labels.
+func (o *object) namespacesChosen() service.Allowance {
 	a := service.Allowance{
-		Namespaces: parseAll(o, "namespaces", service.ParseNamespacePattern),
-		Selector:   o.selector("namespaceSelector"),
-		Names:      parseAll(o, "names", service.ParseNamePattern),
-		Shared:     o.flag("shared"),
+		Namespaces: parseAll(o, "namespaces", service.ParseNamespacePattern), Selector: o.selector("namespaceSelector"),
 	}
 	if len(a.Namespaces) == 0 && o.fields["namespaceSelector"] == nil {
 		o.required("namespaces", `choose namespaces by their names ("*" for all), or by their labels with namespaceSelector`)
-	}
-	if len(a.Names) == 0 {
-		o.required("names", `list the service names for these namespaces, such as "payments" or "{namespace}.*"`)
 	}
 	return a
 }

@@ -39,9 +39,11 @@ type Config struct {
 	Namespaces []string
 	// Registries are those that a pod may be in, by name; there is at least one.
 	Registries map[string]Registry
-	// DefaultRegistries are the names of those for a pod that names none itself: at least one, sorted, unique, and all
-	// known.
+	// DefaultRegistries are the names of those for a pod that names none itself and whose namespace is in none of DefaultsFor: sorted,
+	// unique, and all known. There is one at least in one of the two.
 	DefaultRegistries []string
+	// DefaultsFor are the namespaces, by registry, whose pods are in these.
+	DefaultsFor map[string]service.Allowance
 	// Hooks are the handlers and marks that Rollcall owns in addition to its own domain.
 	Hooks lifecycle.Ownership
 	// Service says as what a pod is registered that does not say so itself, and which names it may use.

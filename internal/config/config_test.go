@@ -242,6 +242,7 @@ func TestParseRegistries(t *testing.T) {
 	expect.Each(t, map[string]row{
 		"one of two is the default":  {"pods can be moved one workload at a time", two(", default: true", ""), both, []string{"old"}, "registries[old]"},
 		"both are the default":       {"the order means nothing", two(", default: true", ", default: true"), both, []string{"new", "old"}, "registries[new]"},
+		"for some namespaces":        {"the others have one too", two(", default: true", ", defaultFor: {namespaces: [shop]}"), both, []string{"old"}, "registries[old]"},
 		"a single one with a name":   {"there is no other to choose", head + "registries: [{name: old, driver: memory}]", map[string]Registry{"old": both["old"]}, []string{"old"}, "registries[old]"},
 		"a single one, chosen":       {"it may be said all the same", head + "registries: [{name: old, default: true, driver: memory}]", map[string]Registry{"old": both["old"]}, []string{"old"}, "registries[old]"},
 		"a single one, not chosen":   {"a pod is in one registry at least", head + "registries: [{name: old, default: false, driver: memory}]", map[string]Registry{"old": both["old"]}, []string{"old"}, "registries[old]"},
@@ -391,7 +392,7 @@ func TestParseRefuses(t *testing.T) {
 		"neither form":           {"the simpler one is shown", "cluster: a\nhooks: {owned: [a.io/b]}", []string{"registry.driver: Required", "http, memory"}},
 		"no registries":          {"a pod would be in none", several("[]"), []string{"registries: Required", "at least one"}},
 		"registries by name":     {"a list has an order, and each entry its name in it", several("{old: {driver: memory}}"), []string{"registries", "an object", "write a list"}},
-		"a registry of text":     {"its index is all that is known of it", several("[old]"), []string{"registries[0]", "an object with the fields name, default, driver, endpoint"}},
+		"a registry of text":     {"its index is all that is known of it", several("[old]"), []string{"registries[0]", "an object with the fields name, default, defaultFor, driver, endpoint"}},
 		"no name":                {"an annotation has it", several("[{driver: memory}]"), []string{"registries[0].name: Required", "such as main"}},
 		"an odd name":            {"an annotation has it", several("[{name: Old_1, driver: memory}]"), []string{"registries[0].name: Invalid", `"Old_1"`, "lower-case"}},
 		"a name with a comma":    {"the annotation has it between names", several(`[{name: "a,b", driver: memory}]`), []string{"registries[0].name: Invalid"}},
@@ -416,6 +417,8 @@ func TestParseRefuses(t *testing.T) {
 			[]string{"registries[b].endpoint: Invalid", "registries[a] is the same server", "registries[d].endpoint: Invalid"}},
 		"no default of two": {"which of them did you mean?", several("[{name: old, driver: memory}, {name: new, driver: memory}]"),
 			[]string{"registries: Required", "set default: true in one or more"}},
+		"a default for nobody": {"it must say for whom", several("[{name: a, driver: memory, defaultFor: {}}]"),
+			[]string{"registries[a].defaultFor.namespaces: Required", "choose namespaces by their names"}},
 		"a default of text": {"the kind is named", several("[{name: old, default: 'yes', driver: memory}]"), []string{"registries[old].default", "a string", "true or false"}},
 		"several at once":   {"one look must be enough", with("prod-1", `""`) + "drain: -1s\nfoo: 1\n", []string{"cluster: Required", "drain", "foo"}},
 	}, func(t *testing.T, tc row) {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -38,7 +39,12 @@ func (c *Config) readRegistries(o *object, limits Limits) {
 	}
 	most := o.mostInFlight(len(several), limits)
 	o.objects("registries", c.entryPath, func(_ int, o *object) {
-		name, isDefault := o.registryName("name", c.Registries), o.flag("default") || len(several) == 1
+		name, isDefault := o.registryName("name", c.Registries), o.flag("default")
+		if o.any("defaultFor") == nil {
+			isDefault = isDefault || len(several) == 1
+		} else {
+			o.object("defaultFor", func(o *object) { c.setDefaultFor(name, o.namespacesChosen()) })
+		}
 		if o.inForce["default"] = isDefault; isDefault {
 			c.DefaultRegistries = append(c.DefaultRegistries, name)
 		}
@@ -46,9 +52,16 @@ func (c *Config) readRegistries(o *object, limits Limits) {
 	})
 	slices.Sort(c.DefaultRegistries)
 	c.differentServers(o.validator)
-	if len(several) > 0 && len(c.DefaultRegistries) == 0 {
-		o.required("registries", "set default: true in one or more of them: pods without the annotation rollcall.dev/registries are in these")
+	if len(several) > 0 && len(c.DefaultRegistries)+len(c.DefaultsFor) == 0 {
+		o.required("registries", "set default: true in one or more of them, or defaultFor: pods without the annotation rollcall.dev/registries are in these")
 	}
+}
+
+func (c *Config) setDefaultFor(registry string, chosen service.Allowance) {
+	if c.DefaultsFor == nil {
+		c.DefaultsFor = map[string]service.Allowance{}
+	}
+	c.DefaultsFor[registry] = chosen
 }
 
 // entryPath has the name of a registry in place of its index, if it has one that no entry before it has.

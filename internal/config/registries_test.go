@@ -2,10 +2,14 @@ package config
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
@@ -77,5 +81,23 @@ func TestDriversOfNoManager(t *testing.T) {
 	}
 	if _, err := Parse([]byte(file), Limits{Drivers: []string{}}); err == nil || !strings.Contains(err.Error(), `registry.driver: Unsupported value: "acme"`) {
 		t.Errorf("got error %v where no driver is allowed", err)
+	}
+}
+
+func TestParseDefaultFor(t *testing.T) {
+	t.Parallel()
+	const file = "cluster: a\nhooks: {owned: [a.io/b]}\nregistries:\n- {name: main, default: true, driver: memory}\n" +
+		"- {name: retail, driver: memory, defaultFor: {namespaceSelector: {matchLabels: {unit: retail}}}}\n" +
+		"- {name: shop, driver: memory, defaultFor: {namespaces: [shop-*]}}\n"
+	c, err := Parse([]byte(file), limits())
+	expect.NoError(t, err)
+	if shown := expectEffective(t, c); !strings.Contains(shown, "unit: retail") || !strings.Contains(shown, "- shop-*") {
+		t.Errorf("in force is\n%s", shown)
+	}
+	for namespace, want := range map[string]string{"shop-eu": "shop", "mall": "main", "outlet": "retail"} {
+		of := labels.Set{"unit": map[string]string{"outlet": "retail"}[namespace]}
+		if got := service.DefaultsOf(c.DefaultRegistries, c.DefaultsFor, namespace, of); !slices.Equal(got, []string{want}) {
+			t.Errorf("pods of %s are in %q, want %s", namespace, got, want)
+		}
 	}
 }

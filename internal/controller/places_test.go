@@ -11,9 +11,11 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -195,5 +197,22 @@ func TestPodThatIsNewAndMayBeOlder(t *testing.T) {
 		if asked != partial {
 			t.Errorf("partial: %t, asked to deregister it: %t", partial, asked)
 		}
+	}
+}
+
+// TestDefaultForANamespace: a pod moves with the label of its namespace.
+func TestDefaultForANamespace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	second := w.withRegistry("new")
+	w.apply(func(s *choices) {
+		s.DefaultsFor = map[string]service.Allowance{"new": {Selector: labels.SelectorFromSet(labels.Set{"unit": "retail"})}}
+	})
+	pod := w.servingPod(w.cloneSet("web"), "web-1")
+	w.relabel("unit", "retail")
+	w.reconciles(pod, "it joins first", "new: "+registers, deregisters, writes)
+	entries, err := second.Truth(t.Context(), testCluster)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("the other registry has %v and error %v, want the pod", entries, err)
 	}
 }

@@ -234,6 +234,5 @@ func (r *PodReconciler) Waits() []metrics.Wait { return r.memory.Waits() }
 // NameRefused is [clusterstate.State.NameRefused] with the settings in force.
 func (r *PodReconciler) NameRefused(ctx context.Context, w *clusterstate.Workload) (*clusterstate.Refusal, error) {
 	settings := r.settings.Load()
-	own, _ := settings.SourcesOf(w.Template.Annotations) // its pods get the warning
-	return r.State.NameRefused(ctx, &settings.Rules, settings.Everywhere(), own, w, r.Clock.Now())
+	return r.State.NameRefused(ctx, &settings.Rules, settings.Everywhere(), settings.SourcesOf, w, r.Clock.Now())
 }

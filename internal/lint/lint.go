@@ -113,9 +113,9 @@ func ofDaemonSet(w *clusterstate.Workload, hooks lifecycle.Hooks, c *config.Conf
 	return findings
 }
 
-// RegistersItself reports whether the application of pods with these annotations does so in one of their registries at least.
+// RegistersItself reports whether the application of pods with these annotations may do so in one of their registries at least.
 func RegistersItself(annotations map[string]string, c *config.Config) bool {
-	registries, err := service.RegistriesOf(annotations, c.DefaultRegistries, c.RegisteredByApp()) // description returns the error
+	registries, err := service.RegistriesOf(annotations, defaultsOf("", nil, c), c.RegisteredByApp()) // description returns the error
 	return err != nil || slices.ContainsFunc(registries, func(r service.Registration) bool { return r.ByApp })
 }
 
@@ -166,12 +166,20 @@ func unowned(w *clusterstate.Workload, c *config.Config) []lifecycle.Named {
 	})
 }
 
+// defaultsOf may be all of them if the labels of the namespace are not known.
+func defaultsOf(namespace string, of labels.Set, c *config.Config) []string {
+	if of == nil && len(c.DefaultsFor) > 0 {
+		return c.RegistryNames()
+	}
+	return service.DefaultsOf(c.DefaultRegistries, c.DefaultsFor, namespace, of)
+}
+
 // description says what of the template's own description the manager does not accept.
 func description(w *clusterstate.Workload, c *config.Config, of labels.Set) []string {
 	template, subject := w.Template, w.Subject()
 	endpoints, endpointsErr := c.Service.EndpointsOf(subject)
 	_, attributesErr := c.Service.AttributesOf(subject)
-	registries, registriesErr := service.RegistriesOf(template.Annotations, c.DefaultRegistries, c.RegisteredByApp())
+	registries, registriesErr := service.RegistriesOf(template.Annotations, defaultsOf(w.GetNamespace(), of, c), c.RegisteredByApp())
 	_, drainErr := service.DurationOf(template.Annotations, service.AnnotationDrain, c.Drain)
 	var findings []string
 	if err := errors.Join(endpointsErr, attributesErr, registriesErr, drainErr); err != nil {

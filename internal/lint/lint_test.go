@@ -52,6 +52,28 @@ func TestNamesThatAreNotAllowed(t *testing.T) {
 	})
 }
 
+// TestNoDefaultForTheNamespace: such pods wait unless they choose a registry.
+func TestNoDefaultForTheNamespace(t *testing.T) {
+	t.Parallel()
+	parsed, err := config.Parse([]byte("cluster: a\nregistries: [{name: retail, driver: memory, defaultFor: "+
+		"{namespaceSelector: {matchLabels: {unit: retail}}}}]\nhooks: {owned: [example.com/*]}\n"), config.Limits{Drivers: []string{"memory"}})
+	expect.NoError(t, err)
+	for name, tc := range map[string]struct {
+		reason string
+		labels labels.Set
+		found  bool
+	}{
+		"chosen":           {"it is in retail", labels.Set{"unit": "retail"}, false},
+		"not chosen":       {"it is in none", labels.Set{}, true},
+		"labels not known": {"it may be in retail", nil, false},
+	} {
+		got := strings.Join(lint.Workload(clusterstate.AsWorkload(web("prod")), parsed, tc.labels), "\n")
+		if found := strings.Contains(got, "no registry is the default for the namespace"); found != tc.found || !found && got != "" {
+			t.Errorf("%s: got findings %q, want one: %t: %s", name, got, tc.found, tc.reason)
+		}
+	}
+}
+
 // TestHandlersInTheTemplate holds the template to the hooks that wait for what it may bring along.
 func TestHandlersInTheTemplate(t *testing.T) {
 	t.Parallel()

@@ -245,7 +245,7 @@ func (o *Observer) targets(ctx context.Context, f *Facts, node service.Node) err
 	}
 	subject.Node = node
 	attributes, attributesErr := settings.Services.AttributesOf(subject)
-	sources, sourcesErr := settings.SourcesOf(pod.Annotations)
+	sources, sourcesErr := settings.SourcesOf(subject)
 	if sourcesErr != nil && len(f.Entries(f.Input, nil).Instances()) == 0 {
 		sources = settings.everywhere // nothing tells which of them it is in
 	}

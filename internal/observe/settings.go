@@ -27,6 +27,8 @@ type Settings struct {
 	ReaderLag map[string]time.Duration
 	// DefaultRegistries are for pods that name none.
 	DefaultRegistries []string
+	// DefaultsFor are for those of some namespaces, by registry.
+	DefaultsFor map[string]service.Allowance
 	// Drain is for pods without the annotation.
 	Drain        time.Duration
 	ProceedAfter lifecycle.FailurePolicy
@@ -76,8 +78,9 @@ func (s *Settings) allSources() (all []lifecycle.Source) {
 }
 
 // SourcesOf returns the registries of a pod, and who writes there.
-func (s *Settings) SourcesOf(annotations map[string]string) ([]lifecycle.Source, error) {
-	registries, err := service.RegistriesOf(annotations, s.DefaultRegistries, s.RegisteredByApp)
+func (s *Settings) SourcesOf(of service.Subject) ([]lifecycle.Source, error) {
+	annotations, defaults := of.Annotations, service.DefaultsOf(s.DefaultRegistries, s.DefaultsFor, of.Namespace, of.NamespaceLabels)
+	registries, err := service.RegistriesOf(annotations, defaults, s.RegisteredByApp)
 	problems, sources := []error{err}, make([]lifecycle.Source, len(registries))
 	for i, r := range registries {
 		sources[i].Registry = r.Registry

@@ -68,6 +68,19 @@ func (a Allowance) gives(namespace, name string) bool {
 	return slices.ContainsFunc(a.Names, func(pattern NamePattern) bool { return pattern.matches(namespace, name) })
 }
 
+// DefaultsOf are the registries of the pods that choose none: those for the namespace, else those for all.
+func DefaultsOf(all []string, some map[string]Allowance, namespace string, of labels.Set) (defaults []string) {
+	for name, a := range some {
+		if a.chooses(namespace, of) {
+			defaults = append(defaults, name)
+		}
+	}
+	if len(defaults) == 0 {
+		return all
+	}
+	return defaults
+}
+
 // NamespacePattern is a namespace with * for any text.
 type NamespacePattern string
 

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -117,5 +118,31 @@ func TestParsePatternsRefuses(t *testing.T) {
 	} {
 		_, err := ParseNamePattern(text)
 		expect.Error(t, text, err, says)
+	}
+}
+
+func TestDefaultsOf(t *testing.T) {
+	t.Parallel()
+	some := map[string]Allowance{"retail": allowance(t, "", "unit=retail", "x"), "shop": allowance(t, "shop shop-*", "", "x")}
+	for name, tc := range map[string]struct {
+		reason, namespace string
+		labels            labels.Set
+		want              []string
+	}{
+		"none chooses it":   {"it has those for all", "mall", nil, []string{"all"}},
+		"one by its name":   {"those for all are for the others", "shop-eu", nil, []string{"shop"}},
+		"one by its labels": {"the same", "mall", labels.Set{"unit": "retail"}, []string{"retail"}},
+		"two":               {"it is in both", "shop", labels.Set{"unit": "retail"}, []string{"retail", "shop"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := DefaultsOf([]string{"all"}, some, tc.namespace, tc.labels)
+			if slices.Sort(got); !slices.Equal(got, tc.want) {
+				t.Errorf("got %q, want %q: %s", got, tc.want, tc.reason)
+			}
+		})
+	}
+	if _, err := RegistriesOf(nil, DefaultsOf(nil, some, "mall", nil), nil); err == nil || !strings.Contains(err.Error(), "no registry is the default") {
+		t.Errorf("got error %v, want that the pod is in none", err)
 	}
 }

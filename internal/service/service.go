@@ -190,6 +190,10 @@ type Registration struct {
 // and whether applications register themselves there unless the annotation says otherwise: "old,new=app".
 func RegistriesOf(annotations map[string]string, defaults []string, known map[string]bool) ([]Registration, error) {
 	written, ok := annotations[AnnotationRegistries]
+	if !ok && len(defaults) == 0 {
+		return nil, fmt.Errorf("no registry is the default for the namespace: set annotation %s, or have default or defaultFor set in the "+
+			"configuration", AnnotationRegistries)
+	}
 	if !ok {
 		all := make([]Registration, 0, len(defaults))
 		for _, name := range slices.Compact(slices.Sorted(slices.Values(defaults))) {
