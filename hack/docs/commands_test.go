@@ -18,6 +18,8 @@ var elsewhere = map[string]string{
 	"build-plugin": "hack/release makes a release with it",
 	"generate":     "hack/verify-generated.sh",
 	"presubmit":    "its parts are those of make verify and make test",
+	"kind-up":      "test/integration runs its script on a control plane; kind takes a container engine",
+	"kind-down":    "kind takes a container engine",
 	"bench":        "docs/performance/results.json is what it wrote",
 }
 
