@@ -105,30 +105,50 @@ func (b *bench) rounds(ctx context.Context) error {
 	return nil
 }
 
-// turn measures one contestant in one round, with pods of its own.
+// turn measures one contestant in one round, with pods of its own: in ten services, and again in one.
 func (b *bench) turn(ctx context.Context, round int, who string) error {
+	in := map[bool][]storm{}
+	for _, s := range b.storms {
+		if s.rounds == 0 || round < s.rounds {
+			in[s.oneService] = append(in[s.oneService], s)
+		}
+	}
+	err := b.storm(ctx, round, who, in[false], func(p *process.Process) error {
+		return b.measure(ctx, p, observation{Case: pacedCase, Who: who, Round: round}, usualDelay, b.paced, b.atPace)
+	})
+	if err != nil || len(in[true]) == 0 {
+		return err
+	}
+	b.load.services = 1
+	defer func() { b.load.services = serviceCount }()
+	return b.storm(ctx, round, who, in[true], func(*process.Process) error { return nil })
+}
+
+// storm measures one contestant's storms, each after one with the same delay that is not measured, and what follows them.
+func (b *bench) storm(ctx context.Context, round int, who string, storms []storm, then func(*process.Process) error) error {
 	return b.with(ctx, who, nil, func(p *process.Process) error {
 		n := b.paced
-		for _, s := range b.storms {
+		for _, s := range storms {
 			n = max(n, s.pods)
 		}
 		if err := b.populate(ctx, who, 0, n); err != nil {
 			return err
 		}
-		for _, s := range b.storms {
-			if s.rounds > 0 && round >= s.rounds {
-				continue
-			}
+		for _, s := range storms {
 			pods := s.pods
 			if who == theRecipe && s.recipePods > 0 {
 				pods = s.recipePods
 			}
-			name := stormCase(s.delay)
-			if err := b.measure(ctx, p, observation{Case: name, Who: who, Round: round}, s.delay, pods, b.load.storm); err != nil {
+			b.registry.setDelay(s.delay)
+			if _, err := b.update(ctx, pods, b.load.storm); err != nil {
+				return err
+			}
+			o := observation{Case: s.String(), Who: who, Round: round}
+			if err := b.measure(ctx, p, o, s.delay, pods, b.load.storm); err != nil {
 				return err
 			}
 		}
-		return b.measure(ctx, p, observation{Case: pacedCase, Who: who, Round: round}, usualDelay, b.paced, b.atPace)
+		return then(p)
 	})
 }
 
@@ -155,7 +175,9 @@ func (b *bench) with(ctx context.Context, who string, flags []string, do func(*p
 // populate makes pods from first to below end, and waits until all are in service.
 func (b *bench) populate(ctx context.Context, who string, first, end int) error {
 	err := b.load.each(ctx, end-first, func(ctx context.Context, i int) error {
-		return b.load.run(ctx, managedPod(b.load.ownerOf(first+i), first+i), first+i)
+		pod := managedPod(b.load.ownerOf(first+i), first+i)
+		pod.Labels[appLabel] = serviceName(first+i, b.load.services)
+		return b.load.run(ctx, pod, first+i)
 	})
 	if err != nil {
 		return err
@@ -177,8 +199,27 @@ func (b *bench) atPace(ctx context.Context, n int, state appspub.LifecycleStateT
 	})
 }
 
-// measure takes pods through an update: out, back, and to Normal, which nothing waits for. What it takes all in all is
-// divided by the flips, two for each pod.
+// update takes pods through an update: out, back, and to Normal, which nothing waits for. The wave is out and back together.
+func (b *bench) update(
+	ctx context.Context, pods int, play func(context.Context, int, appspub.LifecycleStateType) (wave, error),
+) (both wave, err error) {
+	for _, state := range []appspub.LifecycleStateType{
+		appspub.LifecycleStatePreparingUpdate, appspub.LifecycleStateUpdated,
+	} {
+		w, err := play(ctx, pods, state)
+		if err != nil {
+			return both, err
+		}
+		both.took += w.took
+		both.latencies = append(both.latencies, w.latencies...)
+	}
+	if _, err := b.load.storm(ctx, pods, appspub.LifecycleStateNormal); err != nil {
+		return both, err
+	}
+	return both, b.load.settle(ctx, "the rest", func() bool { return b.registry.underWay.Load() == 0 })
+}
+
+// measure notes an update. What it takes all in all is divided by the flips, two for each pod.
 func (b *bench) measure(
 	ctx context.Context, p *process.Process, o observation, delay time.Duration, pods int,
 	play func(context.Context, int, appspub.LifecycleStateType) (wave, error),
@@ -188,24 +229,11 @@ func (b *bench) measure(
 	if err != nil {
 		return err
 	}
-	var took time.Duration
-	var latencies []time.Duration
-	for _, state := range []appspub.LifecycleStateType{
-		appspub.LifecycleStatePreparingUpdate, appspub.LifecycleStateUpdated,
-	} {
-		w, err := play(ctx, pods, state)
-		if err != nil {
-			return err
-		}
-		took += w.took
-		latencies = append(latencies, w.latencies...)
-	}
-	if _, err := b.load.storm(ctx, pods, appspub.LifecycleStateNormal); err != nil {
+	w, err := b.update(ctx, pods, play)
+	if err != nil {
 		return err
 	}
-	if err := b.load.settle(ctx, "the rest", func() bool { return b.registry.underWay.Load() == 0 }); err != nil {
-		return err
-	}
+	took, latencies := w.took, w.latencies
 	after, err := b.sample(p)
 	if err != nil {
 		return err

@@ -37,6 +37,8 @@ type load struct {
 	// owners have the pods by turns, each in a namespace of its own: the first has all, or as many as are spread over.
 	owners []*kruisev1alpha1.CloneSet
 	spread int
+	// services are how many the pods are of.
+	services int
 
 	mu    sync.Mutex
 	pods  map[types.NamespacedName]stay

@@ -105,7 +105,7 @@ func (b *bench) open(ctx context.Context) (stop func(), err error) {
 	b.registryURL = b.registry.URL
 	b.load = &load{
 		k8s: b.cluster.Client(), owners: []*kruisev1alpha1.CloneSet{cloneSet(namespace), cloneSet(otherNamespace)}, spread: 1,
-		pods: map[types.NamespacedName]stay{},
+		services: serviceCount, pods: map[types.NamespacedName]stay{},
 	}
 	return stop, prepare(ctx, b.load.k8s, b.load.owners)
 }

@@ -63,6 +63,8 @@ func cloneSet(namespace string) *kruisev1alpha1.CloneSet {
 	}
 }
 
+func serviceName(number, services int) string { return "web-" + strconv.Itoa(number%services) }
+
 func podName(number int) string { return "pod-" + strconv.Itoa(number) }
 
 // managedPod is as Kruise makes it of the template.
@@ -81,7 +83,7 @@ func foreignPod(number int) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: foreignNamespace, Name: "foreign-" + strconv.Itoa(number),
-			Labels: map[string]string{appLabel: "web-" + strconv.Itoa(number%serviceCount)},
+			Labels: map[string]string{appLabel: serviceName(number, serviceCount)},
 		},
 		Spec: podSpec(),
 	}

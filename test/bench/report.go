@@ -152,7 +152,11 @@ func (all observations) table(s sizes, exponent float64) [][]string {
 		if storm.delay == usualDelay || storm.delay == slowDelay {
 			goal = "≥ 0.95"
 		}
-		add(fmt.Sprintf("%d at once, registry %s, flips/s", storm.pods, storm.delay), stormCase(storm.delay), rate, true, goal)
+		of := ""
+		if storm.oneService {
+			of = " of one service"
+		}
+		add(fmt.Sprintf("%d at once%s, registry %s, flips/s", storm.pods, of, storm.delay), storm.String(), rate, true, goal)
 	}
 	add("40 a second, registry 5 ms, p50 ms", pacedCase, p50, false, "≤ floor + 6")
 	add("40 a second, registry 5 ms, p99 ms", pacedCase, p99, false, "")
@@ -280,7 +284,9 @@ func (all observations) plot(s sizes, exponent float64, dir string) error {
 		}
 		var points []point
 		for _, storm := range storms {
-			points = append(points, point{milliseconds(storm.delay), median(all.of(stormCase(storm.delay), who, rate))})
+			if !storm.oneService {
+				points = append(points, point{milliseconds(storm.delay), median(all.of(storm.String(), who, rate))})
+			}
 		}
 		throughput.series = append(throughput.series, series{who, points})
 		var bars []point

@@ -8,9 +8,10 @@ import (
 
 const (
 	// usualDelay is how long the registry takes where a case does not say otherwise, and pace the moves in a second.
-	usualDelay = 5 * time.Millisecond
-	slowDelay  = 100 * time.Millisecond
-	pace       = 40
+	usualDelay    = 5 * time.Millisecond
+	slowDelay     = 100 * time.Millisecond
+	verySlowDelay = 500 * time.Millisecond
+	pace          = 40
 
 	pacedCase   = "40 a second"
 	foreignCase = "foreign pods"
@@ -66,6 +67,15 @@ type sizes struct {
 type storm struct {
 	delay                    time.Duration
 	pods, recipePods, rounds int
+	// oneService has all pods in one service, and not in ten.
+	oneService bool
+}
+
+func (s storm) String() string {
+	if s.oneService {
+		return stormCase(s.delay) + " of one"
+	}
+	return stormCase(s.delay)
 }
 
 func stormCase(delay time.Duration) string { return "storm " + delay.String() }
@@ -79,7 +89,8 @@ func sizesOf(value string) (sizes, error) {
 			storms: []storm{
 				{delay: usualDelay, pods: 600}, {delay: slowDelay, pods: 300, recipePods: 100},
 				{delay: time.Millisecond, pods: 300, rounds: 2}, {delay: 20 * time.Millisecond, pods: 300, recipePods: 100, rounds: 2},
-				{delay: 500 * time.Millisecond, pods: 300, recipePods: 30, rounds: 2},
+				{delay: verySlowDelay, pods: 300, recipePods: 30, rounds: 2},
+				{delay: verySlowDelay, pods: 300, recipePods: 30, rounds: 2, oneService: true},
 			},
 			paced: 200, foreign: 10_000, growth: []int{100, 300, 1000, 3000, 10_000, 20_000}, restart: 10_000, batch: 1000,
 			peerRounds: 3, profiled: 15 * time.Second,
@@ -90,7 +101,18 @@ func sizesOf(value string) (sizes, error) {
 			storms: []storm{{delay: usualDelay, pods: 300}, {delay: slowDelay, pods: 200, recipePods: 60}},
 			paced:  100, foreign: 500, growth: []int{100, 300, 1000}, restart: 1000, batch: 500, peerRounds: 1, profiled: 5 * time.Second,
 		}, nil
+	case "slow":
+		return sizes{
+			name: "slow", rounds: 2,
+			storms: []storm{
+				{delay: usualDelay, pods: 300}, {delay: slowDelay, pods: 300, recipePods: 30},
+				{delay: verySlowDelay, pods: 300, recipePods: 10},
+				{delay: slowDelay, pods: 300, recipePods: 30, oneService: true},
+				{delay: verySlowDelay, pods: 300, recipePods: 10, oneService: true},
+			},
+			paced: 20,
+		}, nil
 	default:
-		return sizes{}, fmt.Errorf("BENCH is %q: write short for a few minutes, or leave it out for everything", value)
+		return sizes{}, fmt.Errorf("BENCH is %q: write short or slow for a few minutes, or leave it out for everything", value)
 	}
 }
