@@ -117,7 +117,7 @@ func TestFlags(t *testing.T) {
 	f.zap = flags{}.zap
 	want := flags{
 		config: "/etc/rollcall/config/config.yaml", metrics: metricsFlags{address: ":8080"}, healthAddress: ":8081",
-		pprofAddress: off, leaderElect: true, workers: 128,
+		pprofAddress: off, leaderElect: true, workers: 512,
 		evictionsAddress: ":9443",
 	}
 	if fmt.Sprint(*f) != fmt.Sprint(want) {

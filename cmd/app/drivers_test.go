@@ -39,17 +39,17 @@ func TestDriversChangeMaxInFlightInPlace(t *testing.T) {
 	t.Parallel()
 	d := newDrivers(t, newFake)
 	limits := testLimits()
-	limits.Workers = 128
+	limits.Workers = 24
 	expectOpened(t, d, parse(t, several, limits))
 	before := d.current.Load()
 	for _, step := range []struct {
 		text     string
 		old, new int
 	}{
-		{strings.Replace(several, "new, driver: fake", "new, driver: fake, maxInFlight: 7", 1), 96, 7},
-		{several, 96, 96},
-		{several + "- {name: third, driver: fake}\n", 48, 48},
-		{strings.Replace(several, "new, driver: fake", "new, driver: fake, maxInFlight: 7", 1) + "- {name: third, driver: fake}\n", 48, 7},
+		{strings.Replace(several, "new, driver: fake", "new, driver: fake, maxInFlight: 7", 1), 18, 7},
+		{several, 18, 18},
+		{several + "- {name: third, driver: fake}\n", 9, 9},
+		{strings.Replace(several, "new, driver: fake", "new, driver: fake, maxInFlight: 7", 1) + "- {name: third, driver: fake}\n", 9, 7},
 	} {
 		c := parse(t, step.text, limits)
 		expectOpened(t, d, c)

@@ -87,7 +87,7 @@ func newFlags() (*flags, *flag.FlagSet) {
 		"work only while holding a lease, so that several replicas can run")
 	set.StringVar(&f.leaseNamespace, "leader-election-namespace", "",
 		"the `namespace` of the lease, which is called rollcall; without it POD_NAMESPACE, or the namespace of the kubeconfig's context")
-	set.IntVar(&f.workers, "workers", 128, "how many pods the manager works on at once")
+	set.IntVar(&f.workers, "workers", 512, "how many pods the manager works on at once")
 	set.BoolVar(&f.dryRun, "dry-run", false,
 		"write nothing, and report what the manager would do in the log and in rollcall_dry_run_total: no call that changes "+
 			"the registry, no patch, no Event and no lease, so that it can run beside a manager that works")

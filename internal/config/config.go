@@ -22,7 +22,7 @@ import (
 // Defaults, for what the file leaves out.
 const (
 	DefaultTimeout     = 5 * time.Second
-	DefaultMaxInFlight = 96
+	DefaultMaxInFlight = 384
 	DefaultDrain       = 15 * time.Second
 
 	// DefaultRegistry is the name of the registry that a configuration with a single one has under "registry".
@@ -69,7 +69,7 @@ type Registry struct {
 	registry.Config
 
 	Driver string
-	// MaxInFlight is how many calls may be under way at once, renewals of leases not counted.
+	// MaxInFlight is the most calls that may be under way at once, renewals of leases not counted.
 	MaxInFlight int
 	// RegisteredByApp is set where the applications register themselves, unless a pod says otherwise.
 	RegisteredByApp bool

@@ -529,10 +529,10 @@ func TestMaxInFlightByDefault(t *testing.T) {
 		"few workers":              {"a slow registry must leave some of them", 8, 1, 6},
 		"no limit":                 {"the number of workers is not known", 0, 7, DefaultMaxInFlight},
 		"one worker":               {"a service has a call, and another one", 1, 1, 2},
-		"the default":              {"three quarters of 128", 128, 1, 96},
-		"the default of two":       {"one that hangs leaves a quarter to the other", 128, 2, 96},
-		"the default of three":     {"two that hang leave a quarter to the third", 128, 3, 48},
-		"the default of ten":       {"nine that hang leave a quarter to the tenth", 128, 10, 10},
+		"the default":              {"three quarters of 512", 512, 1, 384},
+		"the default of two":       {"one that hangs leaves a quarter to the other", 512, 2, 384},
+		"the default of three":     {"two that hang leave a quarter to the third", 512, 3, 192},
+		"the default of ten":       {"nine that hang leave a quarter to the tenth", 512, 10, 42},
 		"as few as are of use":     {"each has two calls, and one more worker is left", 27, 11, 2},
 		"a share that is not even": {"what is left over is everybody's", 100, 5, 18},
 	} {
@@ -566,7 +566,7 @@ func TestMaxInFlightLeavesWorkersToOtherRegistries(t *testing.T) {
 	parse := func(workers, registries int) (*Config, error) {
 		return Parse([]byte(registriesOf(registries)), Limits{Drivers: []string{"memory"}, Workers: workers})
 	}
-	for _, workers := range []int{1, 2, 3, 4, 10, 27, 128} {
+	for _, workers := range []int{1, 2, 3, 4, 10, 27, 512} {
 		for registries := 2; registries < 12; registries++ {
 			c, err := parse(workers, registries)
 			if err == nil {

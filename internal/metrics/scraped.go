@@ -111,7 +111,7 @@ func RegisterPods(r prometheus.Registerer, waits func() []Wait, unmatchedWorkloa
 type Slots struct {
 	// Breaker is the state of the circuit breaker: closed, halfOpen or open.
 	Breaker string `json:"breaker"`
-	// Slots is how many calls for pods may be under way, InUse how many are, and Queued how many wait for their callers to be woken.
+	// Slots is how many calls for pods may be under way now, InUse how many are, and Queued how many wait for their callers to be woken.
 	Slots  int `json:"slots"`
 	InUse  int `json:"inUse"`
 	Queued int `json:"queued"`
@@ -121,7 +121,7 @@ type Slots struct {
 func RegisterSlots(r prometheus.Registerer, all func() map[string]Slots) {
 	labels := []string{"registry"}
 	slots := prometheus.NewDesc("rollcall_registry_slots",
-		"How many calls for pods may be in flight to a registry (maxInFlight), by registry.", labels, nil)
+		"How many calls for pods may be in flight to a registry now, at most maxInFlight, by registry.", labels, nil)
 	inUse := prometheus.NewDesc("rollcall_registry_slots_in_use",
 		"Slots that calls for pods take, by registry.", labels, nil)
 	queued := prometheus.NewDesc("rollcall_registry_queued_calls",

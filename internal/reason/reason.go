@@ -217,8 +217,8 @@ const (
 	//
 	// What to do: wait. If the entry is there after 3 minutes, look whether its application still runs, and stop it.
 	AppEntryRemains Reason = "AppEntryRemains"
-	// Queued: as many calls to the registry are under way as `maxInFlight` allows, or three quarters of them
-	// for the same service, and half while another service waits. The pod goes on when it is its turn.
+	// Queued: all slots of the registry are taken, or three quarters of them by the same service, and half while another
+	// service waits. The pod goes on when it is its turn.
 	//
 	// What to do: wait. Where it lasts, look at how long the registry's calls take.
 	Queued Reason = "Queued"

@@ -213,6 +213,7 @@ func TestBatch(t *testing.T) {
 		"of limit one is none": func(t *testing.T) {
 			b := newBatches(1, time.Second)
 			c := New(batching{direct{b}, b}, Options{Timeout: time.Minute, MaxInFlight: 100})
+			c.limit.adaptive.slots = 100
 			began := time.Now()
 			var all []<-chan error
 			for i := range 3 * crowdSize {

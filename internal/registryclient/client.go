@@ -23,7 +23,7 @@ import (
 type Options struct {
 	Name, Driver string
 	Timeout      time.Duration
-	// MaxInFlight is at least 1. Lists and heartbeats are not counted.
+	// MaxInFlight is the most slots, at least 1. Lists, reads and heartbeats take none.
 	MaxInFlight int
 	Fence       Fence
 	// DryRun replaces each change. It must be safe for concurrent use.
@@ -64,7 +64,7 @@ type Client struct {
 	// apps is for applications' entries, if the driver steers them.
 	apps   *Client
 	ofApps bool
-	// upkeep, for lists and heartbeats, bypasses the limit and the breaker.
+	// upkeep, for lists, reads and heartbeats, bypasses the limit and the breaker.
 	calls, upkeep handler
 }
 
@@ -72,7 +72,7 @@ type Client struct {
 func New(made registry.Registry, o Options) *Client {
 	b := newBreaker()
 	_, b.apart = made.(registry.PodCaller)
-	l := newLimit(o.MaxInFlight, b.lets)
+	l := newLimit(o.MaxInFlight, b.lets, fixed(made))
 	b.queue = l.queue
 	c := connect(made, o, l, b)
 	c.lister, _ = made.(registry.Lister)
@@ -84,6 +84,13 @@ func New(made registry.Registry, o Options) *Client {
 		c.apps.ofApps = true
 	}
 	return c
+}
+
+// fixed reports whether the latency of calls tells nothing of the registry: they wait to be made together, or each is to another server.
+func fixed(made registry.Registry) func() bool {
+	_, apart := made.(registry.PodCaller)
+	batcher, batches := made.(registry.Batcher)
+	return func() bool { return apart || batches && batcher.BatchLimit() > 1 }
 }
 
 // connect makes a client without the capabilities that are no pod's.
@@ -177,6 +184,15 @@ func (c *Client) Change(ctx context.Context, by Caller, change registry.Change) 
 // Get returns an instance's state.
 func (c *Client) Get(ctx context.Context, by Caller, in registry.Instance) (state registry.State, err error) {
 	err = c.ask(ctx, &call{by, c.subject(get, in), func(ctx context.Context) (err error) {
+		state, err = c.getter.Get(ctx, in)
+		return err
+	}})
+	return state, err
+}
+
+// Read is Get for resync. Like a list it takes no slot, which it would from pods that wait.
+func (c *Client) Read(ctx context.Context, in registry.Instance) (state registry.State, err error) {
+	err = c.upkeep(ctx, &call{Subject: c.subject(get, in), make: func(ctx context.Context) (err error) {
 		state, err = c.getter.Get(ctx, in)
 		return err
 	}})
@@ -311,7 +327,7 @@ func (c *Client) Timeout() time.Duration { return c.options.Timeout }
 // MayLandFor is how long after it began a change may take effect.
 func (c *Client) MayLandFor() time.Duration { return c.options.mayLandFor() }
 
-// SetMaxInFlight changes the limit. Calls under way continue.
+// SetMaxInFlight changes the most slots. Calls under way continue.
 func (c *Client) SetMaxInFlight(n int) { c.limit.resize(n) }
 
 // Status of the slots.

@@ -9,13 +9,16 @@ import (
 	"time"
 )
 
+// fixedSlots are those of a registry whose latency tells nothing of it: see [fixed].
+const fixedSlots = 96
+
 // recheck finds slots that woken callers did not take.
 const recheck = 100 * time.Millisecond
 
-var errQueued = errors.New("waits for a slot: as many calls are under way as the registry's maxInFlight allows, or three " +
-	"quarters of them for the same service, and half while another service waits")
+var errQueued = errors.New("waits for a slot: all of the registry's are taken, or three quarters of them by the same service, " +
+	"and half while another service waits")
 
-// limit bounds the calls under way, and queues the rest without blocking. Of 16 slots:
+// limit bounds the calls under way by the slots that [adaptive] finds, and queues the rest without blocking. Of 16 slots:
 //
 //	one service, or all calls that yield    at most 8, and 12 while none of another waits
 //	non-urgent calls                        at most 12
@@ -24,10 +27,13 @@ var errQueued = errors.New("waits for a slot: as many calls are under way as the
 type limit struct {
 	// lets: see [breaker.lets].
 	lets func() int
+	// fixed: see [fixed].
+	fixed func() bool
 
-	mu                   sync.Mutex
-	slots, taken, others int
-	byService            map[string]int
+	mu            sync.Mutex
+	adaptive      *adaptive
+	taken, others int
+	byService     map[string]int
 	// waiting are the queued calls, and sharers how many of each; others in lines are skipped.
 	waiting map[place]*call
 	sharers map[string]int
@@ -44,38 +50,54 @@ type place struct {
 	apps                            bool
 }
 
-func newLimit(maxInFlight int, lets func() int) *limit {
+func newLimit(maxInFlight int, lets func() int, fixed func() bool) *limit {
 	return &limit{
-		lets: lets, slots: maxInFlight, byService: map[string]int{}, waiting: map[place]*call{}, sharers: map[string]int{},
-		lines: [3]map[string][]*call{{}, {}, {}},
+		lets: lets, fixed: fixed, adaptive: newAdaptive(maxInFlight), byService: map[string]int{}, waiting: map[place]*call{},
+		sharers: map[string]int{}, lines: [3]map[string][]*call{{}, {}, {}},
 	}
 }
 
-func (l *limit) pass(ctx context.Context, c *call, next handler) error {
-	if !l.enter(c) {
+func (l *limit) pass(ctx context.Context, c *call, next handler) (err error) {
+	entered, measured := l.enter(c)
+	if !entered {
 		return &outcomeError{outcome: Queued, err: errQueued}
 	}
-	defer l.leave(c)
+	defer func() { l.leave(c, measured, err) }()
 	return next(ctx, c)
 }
 
-func (l *limit) enter(c *call) bool {
+// enter also begins to measure a change: what is only asked may be answered faster.
+func (l *limit) enter(c *call) (entered bool, measured *trip) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.room(c) {
 		l.add(c)
-		return false
+		return false, nil
 	}
 	l.drop(c.place())
 	l.count(c, 1)
-	return true
+	if c.changes() && !l.fixed() {
+		measured = l.adaptive.begin(time.Now(), l.taken)
+	}
+	return true, measured
 }
 
-func (l *limit) leave(c *call) {
+func (l *limit) leave(c *call, measured *trip, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.count(c, -1)
-	l.wake(1)
+	before := l.slots()
+	if measured != nil {
+		l.adaptive.end(measured, time.Now(), err, len(l.waiting) > 0)
+	}
+	l.wake(1 + max(l.slots()-before, 0))
+}
+
+func (l *limit) slots() int {
+	if l.fixed() {
+		return min(l.adaptive.most, fixedSlots)
+	}
+	return l.adaptive.open()
 }
 
 // queue is for callers that the breaker refused.
@@ -92,12 +114,16 @@ func (l *limit) withdraw(c *call) {
 }
 
 func (l *limit) room(c *call) bool {
-	share := l.slots - max(l.slots/4, 1)
+	slots := l.slots()
+	share := slots - max(slots/4, 1)
 	if len(l.sharers) > min(l.sharers[c.sharer()], 1) { // another waits
-		share = l.slots / 2
+		share = slots / 2
 	}
-	return l.taken < l.slots && l.byService[c.sharer()] < max(share, 1) && (c.Urgent || l.others < l.slots-l.slots/4)
+	return l.taken < slots && l.byService[c.sharer()] < max(share, 1) && (c.Urgent || l.others < unreserved(slots))
 }
+
+// unreserved slots are also for calls that are not urgent.
+func unreserved(slots int) int { return slots - slots/4 }
 
 // drop forgets a queued call.
 func (l *limit) drop(at place) {
@@ -199,6 +225,7 @@ func (l *limit) arm() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.timer = nil
+		l.adaptive.look(time.Now(), len(l.waiting) > 0)
 		l.wake(math.MaxInt)
 		l.arm()
 	})
@@ -207,7 +234,7 @@ func (l *limit) arm() {
 func (l *limit) resize(maxInFlight int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.slots = maxInFlight
+	l.adaptive.resize(maxInFlight)
 	l.wake(math.MaxInt)
 }
 
@@ -221,5 +248,5 @@ func (l *limit) close() {
 func (l *limit) status() Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return Status{Slots: l.slots, InUse: l.taken, Queued: len(l.waiting)}
+	return Status{Slots: l.slots(), InUse: l.taken, Queued: len(l.waiting)}
 }

@@ -101,7 +101,7 @@ func storm(t *testing.T, workers, services, maxInFlight, batch int, warmUp time.
 // longer, and twice as long where calls are joined, since the batches would be small.
 func TestLimitOfTheDefaultsHoldsUpNoStorm(t *testing.T) {
 	t.Parallel()
-	const workers = 128 // of --workers
+	const workers = 512 // of --workers
 	type row struct{ services, batch int }
 	expect.Each(t, map[string]row{
 		"one service":               {1, 1},
@@ -117,7 +117,7 @@ func TestLimitOfTheDefaultsHoldsUpNoStorm(t *testing.T) {
 		if tc.batch > 1 && calls > 40 {
 			t.Errorf("joined calls are %d, want at most 40", calls)
 		}
-		if again > pods+pods/10 {
+		if again > pods+pods/4 { // some are woken before slots are lowered
 			t.Errorf("%d looks found no slot, want about one for each pod", again)
 		}
 		if ratio > 1.1 {
@@ -135,8 +135,8 @@ func TestWarmUpOfAStormIsJoined(t *testing.T) {
 		"one service, joined calls": {1, 48},
 		"many, joined calls":        {10, 48},
 	}, func(t *testing.T, tc row) {
-		_, _, without := storm(t, 128, tc.services, config.DefaultMaxInFlight, tc.batch, 0)
-		_, _, with := storm(t, 128, tc.services, config.DefaultMaxInFlight, tc.batch, 2*time.Minute)
+		_, _, without := storm(t, 512, tc.services, config.DefaultMaxInFlight, tc.batch, 0)
+		_, _, with := storm(t, 512, tc.services, config.DefaultMaxInFlight, tc.batch, 2*time.Minute)
 		t.Logf("%d pods took %d calls, and %d with warm-up: %.1f times as many", pods, without, with, float64(with)/float64(without))
 		if with >= 12*without {
 			t.Errorf("%d calls with warm-up are %d without, want less than 12 times as many", with, without)

@@ -19,9 +19,7 @@ const (
 	// glance is how often entries that must be out are read: whatever put one back may do it at any time.
 	glance = 5 * time.Second
 	// askAtOnce limits the reads of one loop: each may take a second.
-	askAtOnce = atOnce
-	// askShare: a quarter of the slots per loop, so that both stay within one service's half.
-	askShare = 4
+	askAtOnce = 24
 )
 
 // watch reads applications' entries one by one, since lists don't show them. It removes nothing.
@@ -57,7 +55,7 @@ func (w *watch) askAbout(ctx context.Context, state registry.State) {
 // ask returns the first error.
 func (w *watch) ask(ctx context.Context, instances []registry.Instance) error {
 	var group errgroup.Group
-	group.SetLimit(max(1, min(askAtOnce, w.client.Status().Slots/askShare)))
+	group.SetLimit(askAtOnce)
 	for _, in := range instances {
 		group.Go(func() error { return w.askFor(ctx, in) })
 	}
@@ -69,7 +67,7 @@ func (w *watch) askFor(ctx context.Context, in registry.Instance) error {
 		return err
 	}
 	r, asked := w.keeper.resync, time.Now()
-	state, err := w.client.Get(ctx, registryclient.Caller{}, in)
+	state, err := w.client.Read(ctx, in)
 	if err != nil {
 		return err
 	}
