@@ -17,27 +17,26 @@ type Reason string
 // The reasons. Their comments are also docs/reference/reasons.md (see hack/docs): what it means, and from "What to do:" on
 // what a person should do.
 const (
-	// RegistryUnavailable: the registry could not be reached, or answered with an error that may pass. Retried
-	// with a back-off of at most 30 s. Where the message says that the circuit breaker is open, the calls of several pods
-	// failed, one call every 5 s tries whether the registry answers, and all go on as soon as it does. Where it says that the
-	// registry has yet to list, a manager has begun to lead that finds no record on the pod; Eureka takes up to 4 minutes for a
-	// list that counts.
+	// RegistryUnavailable: the registry could not be reached, or answered with an error that may pass. Retried with a back-off of at
+	// most 30 s. If the message shows an open circuit breaker, the calls of several pods failed; one call every 5 s tries the
+	// registry, and all continue as soon as it answers. If the registry has yet to list, a new leader found no record on the pod;
+	// with Eureka that takes up to 4 minutes.
 	//
-	// What to do: look at the registry.
+	// What to do: check the registry.
 	RegistryUnavailable Reason = "RegistryUnavailable"
 	// RegistryTimeout: a call took longer than `registry.timeout`. Retried like RegistryUnavailable.
 	//
-	// What to do: look at the registry, or raise the timeout.
+	// What to do: check the registry, or raise the timeout.
 	RegistryTimeout Reason = "RegistryTimeout"
-	// RegistryRefused: the registry refused, and will refuse again: credentials, or an instance that it does not
-	// take. Retried every 30 s, and at once when the configuration changes.
+	// RegistryRefused: the registry refused, and will refuse again: credentials, or an instance that it does not accept. Retried
+	// every 30 s, and immediately when the configuration changes.
 	//
-	// What to do: fix what the message says, in the registry's own words.
+	// What to do: fix what the message shows, in the registry's own words.
 	RegistryRefused Reason = "RegistryRefused"
-	// NotServing: the pod was registered, and the registry does not give it to clients yet, for example because it checks
-	// the pod first. Rollcall asks again with a back-off of at most 30 s.
+	// NotServing: the pod was registered, and the registry does not give it to clients yet, for example because it checks the pod
+	// first. Rollcall asks again with a back-off of at most 30 s.
 	//
-	// What to do: look in the registry at what the message says.
+	// What to do: check in the registry what the message shows.
 	NotServing Reason = "NotServing"
 	// Following: the pod's condition InRotation was written, and the EndpointSlices of its Services do not show that yet: kubelet
 	// and the EndpointSlice controller have to follow first. An event of the EndpointSlices brings the pod back.
@@ -45,9 +44,9 @@ const (
 	// What to do: wait. If it lasts, check the kubelet of the pod's node and kube-controller-manager.
 	Following Reason = "Following"
 	// ReadersLag: the pod was registered, and the registry's clients may not know it yet: they read from caches. OpenKruise
-	// goes on when `readerLag` has passed, and a pod that moves leaves its old service or registry then.
+	// continues when `readerLag` has passed, and a pod that moves leaves its old service or registry then.
 	//
-	// What to do: wait. Where clients are faster, set `readerLag` of the registry.
+	// What to do: wait. If clients are faster, set `readerLag` of the registry.
 	ReadersLag Reason = "ReadersLag"
 	// WarmingUp: the pod is in rotation with a part of its weight, and OpenKruise waits until it has all of it, since `warmUp.countsAs`
 	// is `End`.
@@ -69,12 +68,12 @@ const (
 	UnknownRegistry Reason = "UnknownRegistry"
 	// InvalidPod: the pod has no port to register, or an annotation that does not parse.
 	//
-	// What to do: write what the message says.
+	// What to do: set what the message shows.
 	InvalidPod Reason = "InvalidPod"
-	// InvalidEnd: the annotation `rollcall.dev/ends-at` of the pod's node, or of the pod, is not a time. Rollcall ignores it, so the pod
-	// stays in rotation until it is updated, deleted or evicted. All pods on such a node show the reason.
+	// InvalidEnd: the annotation `rollcall.dev/ends-at` of the pod's node, or of the pod, is not a time. Rollcall ignores it, so the
+	// pod stays in rotation until it is updated, deleted or evicted. All pods on such a node show the reason.
 	//
-	// What to do: write what the message says.
+	// What to do: set what the message shows.
 	InvalidEnd Reason = "InvalidEnd"
 	// UnknownName: an annotation or a label of the pod begins with `rollcall.dev/`, and Rollcall does not know it. Nothing waits for it.
 	//
@@ -92,16 +91,16 @@ const (
 	// What to do: take another name, put `{namespace}` into `service.name`, or set
 	// in `service.allowed` whose the name is, or `shared: true` if it is of both namespaces.
 	ServiceClaimed Reason = "ServiceClaimed"
-	// ServiceNotAllowed: `service.allowed` in the configuration does not give the service name to the pod's namespace.
-	// A pod that is registered under the name already stays in service, and shows the reason all the same.
+	// ServiceNotAllowed: `service.allowed` in the configuration does not give the service name to the pod's namespace. A pod that is
+	// registered under the name already stays in rotation, and shows the reason all the same.
 	//
 	// What to do: take another name, or add an entry to `service.allowed`.
 	ServiceNotAllowed Reason = "ServiceNotAllowed"
-	// HandlerRefused: a handler that Rollcall owns can't be used: its key is in the workload's selector, its
-	// value is empty, two hooks want it at different values, it is a newly-created mark too, or the workload has more than
-	// 50 handlers. What it blocks stays blocked.
+	// HandlerRefused: a handler that Rollcall owns can't be used: its key is in the workload's selector, its value is empty, two
+	// hooks want it at different values, it is a newly-created mark too, or the workload has more than 50 handlers. What it blocks
+	// stays blocked.
 	//
-	// What to do: change in the workload what the message says.
+	// What to do: change in the workload what the message shows.
 	HandlerRefused Reason = "HandlerRefused"
 	// HandlerInTemplate: only an Event. The workload's template sets a handler of the hook inPlaceUpdate, and the pod is
 	// being updated in place, or has just been. OpenKruise writes what an update adds to the template's labels and
@@ -115,13 +114,13 @@ const (
 	// its validation. Or each try has failed for a minute, for example because a webhook with `failurePolicy: Fail` does not answer.
 	// Retried with a back-off of at most 30 s.
 	//
-	// What to do: allow what the message says, in the API server's own words, or repair the webhook that it names.
+	// What to do: allow what the message shows, in the API server's own words, or repair the webhook that it identifies.
 	PatchRefused Reason = "PatchRefused"
 	// CacheBehind: for a minute the manager's cache has not shown the manager's own last change of the pod, and the API server is
 	// ahead of the cache: the manager's watch of pods hangs. The pod waits, since no hook is released or set on an old view. Checked
 	// again every 30 s.
 	//
-	// What to do: restart the manager. If the reason comes back, look at the API server and at what is between the two.
+	// What to do: restart the manager. If the reason comes back, check the API server and the network between the two.
 	CacheBehind Reason = "CacheBehind"
 	// UnsupportedWorkload: the pod has a finalizer or a newly-created mark that Rollcall owns, and belongs to a workload
 	// that Rollcall does not drive.
@@ -132,16 +131,15 @@ const (
 	//
 	// What to do: use a supported OpenKruise.
 	UnknownState Reason = "UnknownState"
-	// HeldNotReady: an in-place update with `markPodNotReady` was rolled back, and OpenKruise holds the pod not
-	// ready for ever.
+	// HeldNotReady: an in-place update with `markPodNotReady` was rolled back, and OpenKruise keeps the pod not ready forever.
 	//
 	// What to do: delete the pod, or update it in place.
 	HeldNotReady Reason = "HeldNotReady"
-	// PanicThreshold: more than `panicThreshold` of a service's pods are not ready at once, which looks like a fault of
-	// a node or the network. The pod stays in service although it is not ready; the last pod of a service always does, unless
+	// PanicThreshold: more than `panicThreshold` of a service's pods are not ready at the same time, which looks like a fault of a
+	// node or the network. The pod stays in rotation although it is not ready; the last pod of a service always does, unless
 	// `panicThreshold` is `100%`.
 	//
-	// What to do: look at the pods, their nodes and the network.
+	// What to do: check the pods, their nodes and the network.
 	PanicThreshold Reason = "PanicThreshold"
 	// Ending: the pod ends for certain, as the message shows, and is out of rotation before it does: its node is shutting down or is off,
 	// the node's end was announced and leaves no more than the drain, or an eviction of the pod is let through after the drain. No
@@ -157,14 +155,14 @@ const (
 	//
 	// What to do: wait, at most twice `registry.timeout`.
 	Settling Reason = "Settling"
-	// NotConfirmed: a call failed or timed out, a later one was acknowledged, and the registry says something else of
-	// the pod all the same. Rollcall makes the call again with a back-off of at most 30 s.
+	// NotConfirmed: a call failed or timed out, a later one was acknowledged, but the registry still shows something else for the
+	// pod. Rollcall makes the call again with a back-off of at most 30 s.
 	//
-	// What to do: look in the registry at who else writes the pod's entry.
+	// What to do: find out who else writes the pod's entry in the registry.
 	NotConfirmed Reason = "NotConfirmed"
-	// AlsoRegistersItself: clients are given the pod's address by an entry that Rollcall has not written, most likely
-	// since the application registers itself. What the registry acknowledges says nothing of that entry, so both directions
-	// wait: it would stay in service while OpenKruise updates or deletes the pod. Looked at again every 30 s.
+	// AlsoRegistersItself: clients are given the pod's address by an entry that Rollcall has not written, most likely because the
+	// application registers itself. The registry's acknowledgement does not cover that entry, so both directions wait. Checked again
+	// every 30 s.
 	//
 	// What to do: turn off the application's own registration, or let Rollcall steer its entry: [the application registers
 	// itself](../self-registration.md).
@@ -182,9 +180,9 @@ const (
 	// What to do: wait.
 	AppStarting Reason = "AppStarting"
 	// AppOtherName: as AppNotRegistered, and the registry has the pod's address and port under other service names, which the
-	// message says.
+	// message lists.
 	//
-	// What to do: write one of these names into `rollcall.dev/services`, or into `service.name`, or have the application register
+	// What to do: put one of these names into `rollcall.dev/services`, or into `service.name`, or have the application register
 	// under the name that Rollcall looks for.
 	AppOtherName Reason = "AppOtherName"
 	// AppSeveralEntries: only an Event, once for a pod; the pod does not wait. Applications have several entries at the pod's
@@ -198,34 +196,34 @@ const (
 	// answered with an error that may pass. With the driver `pod`, it is the application in the pod: it is not known to be out of
 	// rotation. The pod waits. Retried with a back-off of at most 30 s.
 	//
-	// What to do: look at the agent on the node that the message names, and at `agentEndpoint` in the driver's options. With the
-	// driver `pod`, check that a NetworkPolicy lets Rollcall reach the URL in the message, and that the application answers there.
+	// What to do: check the agent on the node in the message, and `agentEndpoint` in the driver's options. With the driver `pod`,
+	// check that a NetworkPolicy lets Rollcall reach the URL in the message, and that the application answers there.
 	AgentUnavailable Reason = "AgentUnavailable"
-	// AgentRefused: as AgentUnavailable, and the agent refuses the token, or `agentEndpoint` or a certificate is wrong, or, with
-	// the driver `pod`, a path: the message names the field. Retried every 30 s, and at once when the configuration changes.
+	// AgentRefused: as AgentUnavailable, and the agent refuses the token, or `agentEndpoint` or a certificate is wrong, or, with the
+	// driver `pod`, a path: the message identifies the field. Retried every 30 s, and immediately when the configuration changes.
 	//
-	// What to do: correct that field, or the agent's certificate. Where it is the token, give it the right to write the service.
+	// What to do: correct that field, or the agent's certificate. If it is the token, give it the right to write the service.
 	AgentRefused Reason = "AgentRefused"
 	// AppCameBack: only an Event. The application's own entry came back into rotation while the pod had to be out of it, and
 	// Rollcall took it out again. There is one Event for as long as the pod is out.
 	//
 	// What to do: find out what else writes the entry: the application itself, an agent, or a person.
 	AppCameBack Reason = "AppCameBack"
-	// AppEntryRemains: the pod is gone, and the entry that its application wrote is still in the registry, out of rotation.
-	// Once the entry is gone, Rollcall has the registry forget that it was out. After 3 minutes it stops looking: the entry stays out, for
-	// as long as the registry has it.
+	// AppEntryRemains: the pod is gone, and the entry that its application wrote is still in the registry, out of rotation. Once the
+	// entry is gone, Rollcall has the registry forget that it was out. After 3 minutes it stops looking: the entry stays out, for as
+	// long as the registry has it.
 	//
-	// What to do: wait. If the entry is there after 3 minutes, look whether its application still runs, and stop it.
+	// What to do: wait. If the entry is there after 3 minutes, check whether its application still runs, and stop it.
 	AppEntryRemains Reason = "AppEntryRemains"
-	// Queued: all slots of the registry are taken, or three quarters of them by the same service, and half while another
-	// service waits. The pod goes on when it is its turn.
+	// Queued: all slots of the registry are taken, or three quarters of them by the same service, and half while another service
+	// waits. The pod continues when it is its turn.
 	//
-	// What to do: wait. Where it lasts, look at how long the registry's calls take.
+	// What to do: wait. If it lasts, check how long the registry's calls take.
 	Queued Reason = "Queued"
 	// NotPermitted: this manager may make no call now, so the registry was not asked: its lease was not renewed in
 	// time, or the configuration has just changed. Retried with a back-off.
 	//
-	// What to do: where it stays, look at the API server, which answers too slowly.
+	// What to do: if it lasts, check the API server, which answers too slowly.
 	NotPermitted Reason = "NotPermitted"
 	// NotReady: the pod is not ready, so it is out of rotation, or a registry may have it out although the pod is kept. The message is
 	// what keeps it from being ready: a container, a readiness gate or the scheduler.
@@ -244,13 +242,13 @@ const (
 	Updating Reason = "Updating"
 	// Stopping: the manager was asked to stop and makes no further calls.
 	//
-	// What to do: nothing, the next manager goes on.
+	// What to do: nothing; the next manager continues.
 	Stopping Reason = "Stopping"
-	// Proceeded: only an Event. Rollcall released a hook although a registry had not acknowledged, because
-	// `proceedAfter` had passed. Rollcall still makes the call, as soon as the registry answers. If the API server accepts
-	// the release and its answer is lost, neither this Event nor the metric shows it.
+	// Proceeded: only an Event. Rollcall released a hook although a registry had not acknowledged, because `proceedAfter` had
+	// passed. Rollcall still makes the call, as soon as the registry answers. If the API server accepts the release and its answer
+	// is lost, neither this Event nor the metric shows it.
 	//
-	// What to do: look at the registry; clients may have been sent to a pod that was not there.
+	// What to do: check the registry; clients may have been sent to a pod that was not there.
 	Proceeded Reason = "Proceeded"
 	// Skipped: only an Event. Rollcall released a hook without the registry and the drain, because a person wrote the
 	// annotation `rollcall.dev/skip`. Rollcall still makes the call, as soon as the registry answers. If the API server accepts
@@ -258,16 +256,16 @@ const (
 	//
 	// What to do: nothing, if it was you.
 	Skipped Reason = "Skipped"
-	// SkipRefused: only an Event. The annotation `rollcall.dev/skip` asks for what can't be done, or comes from the
-	// workload's template; in that case Rollcall removed it from the pod.
+	// SkipRefused: only an Event. The annotation `rollcall.dev/skip` asks for what can't be done, or comes from the workload's
+	// template; in that case Rollcall removed it from the pod.
 	//
-	// What to do: write what the message says.
+	// What to do: set what the message shows.
 	SkipRefused Reason = "SkipRefused"
-	// RolloutWaits: only an Event, on the workload. OpenKruise has waited for a minute or longer for one of its pods, and
-	// not because of a drain; for ten minutes or longer if the pod is not ready. One Event stands for all of its pods that wait, and
-	// comes again each half hour.
+	// RolloutWaits: only an Event, on the workload. OpenKruise has waited for a minute or longer for one of its pods, and not
+	// because of a drain; for ten minutes or longer if the pod is not ready. One Event covers all of its pods that wait, and is
+	// repeated every half hour.
 	//
-	// What to do: look at the pod that the message names.
+	// What to do: check the pod in the message.
 	RolloutWaits Reason = "RolloutWaits"
 	// DryRun: the manager runs with `--dry-run` and has said what it would do.
 	//
@@ -288,10 +286,10 @@ const (
 	// What to do: look at what the pod has waited for. If it had not left the rotation before, which the Event Ending shows, clients
 	// may have been sent to a pod that was not there.
 	EvictionLetThrough Reason = "EvictionLetThrough"
-	// NotEnrolled: only an Event, on a CloneSet of a namespace that is to be [enrolled](../enrolment.md). It has hooks of
-	// someone else, or Rollcall could not register its pods.
+	// NotEnrolled: only an Event, on a CloneSet of a namespace that is to be [enrolled](../enrolment.md). It has hooks of someone
+	// else, or Rollcall could not register its pods.
 	//
-	// What to do: write what the message says, or label the CloneSet `rollcall.dev/enroll: "false"`.
+	// What to do: set what the message shows, or label the CloneSet `rollcall.dev/enroll: "false"`.
 	NotEnrolled Reason = "NotEnrolled"
 	// Acknowledgement: what the kubectl plugin shows if it can't ask the manager, and neither the manager's last Event nor the pod shows
 	// more. The registry has not acknowledged yet, `readerLag` has not passed since, or the manager has yet to release the hook.
