@@ -81,7 +81,7 @@ func TestPageHasTheRun(t *testing.T) {
 	s, err := sizesOf(run.Sizes)
 	expect.NoError(t, err)
 	all := observations(run.Observations)
-	for _, rows := range [][][]string{all.table(s, all.exponent()), all.paper(), all.besidePeer(s)} {
+	for _, rows := range [][][]string{all.table(s, all.exponent()), all.besidePeer(s)} {
 		if table := markdown(rows); !strings.Contains(string(page), "\n\n"+table+"\n") {
 			t.Errorf("docs/performance.md has not this table of docs/performance/results.json:\n\n%s", table)
 		}
@@ -103,7 +103,7 @@ func TestPageHasTheRun(t *testing.T) {
 	if table := markdown(append(all, another).table(s, 0)); !strings.Contains(table, "| before ") || !strings.Contains(table, "| 77 ") {
 		t.Errorf("another build takes part, and has no column:\n%s", table)
 	}
-	if none := (observations{}); len(none.table(s, 0)) != 1 || none.paper() != nil || none.besidePeer(s) != nil {
+	if none := (observations{}); len(none.table(s, 0)) != 1 || none.besidePeer(s) != nil {
 		t.Errorf("nothing was measured, and shown is %v", none.table(s, 0))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/test/harness/process"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
 )
 
 // foreignPods has pods come and go that are no concern of Rollcall's or the recipe's.
@@ -119,6 +120,19 @@ func (b *bench) grow(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// growWithConsul grows beside a real Consul server. What the registry is asked is not counted then.
+func (b *bench) growWithConsul(ctx context.Context) error {
+	server, err := consul.Start(ctx, consul.Options{})
+	if err != nil {
+		return err
+	}
+	defer server.Stop()
+	driver, url := b.driver, b.registryURL
+	defer func() { b.driver, b.registryURL, b.besides = driver, url, "" }()
+	b.driver, b.registryURL, b.besides = "consul", server.URL, " on consul"
+	return b.grow(ctx)
 }
 
 func sized(name string, pods int) string { return name + " " + strconv.Itoa(pods) }

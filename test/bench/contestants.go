@@ -59,6 +59,7 @@ type stage struct {
 	launcher    *process.Launcher
 	account     *rest.Config // the rights of the ServiceAccount that ships
 	admin       *rest.Config // the peer's, which writes what Rollcall has no right to
+	driver      string       // Rollcall's, for the registry
 	registryURL string
 	before      string // the path of another build, if any
 	started     int
@@ -87,8 +88,8 @@ func (s *stage) start(ctx context.Context, who string, flags ...string) (*proces
 	}
 	m, err := manager.New(manager.Options{
 		Name: who, Dir: dir, Path: path, Launcher: s.launcher, Flags: flags,
-		Config: fmt.Sprintf("cluster: %s\nnamespaces: [%s]\nregistry: {driver: http, endpoint: %q}\nhooks: {owned: [%s, %s]}\ndrain: 0s\n",
-			clusterName, strings.Join(s.watched, ", "), s.registryURL, inPlaceLabel, deleteLabel),
+		Config: fmt.Sprintf("cluster: %s\nnamespaces: [%s]\nregistry: {driver: %s, endpoint: %q}\nhooks: {owned: [%s, %s]}\ndrain: 0s\n",
+			clusterName, strings.Join(s.watched, ", "), s.driver, s.registryURL, inPlaceLabel, deleteLabel),
 		WriteKubeconfig: func(path string) error { return account.WriteKubeconfig(path, s.account) },
 	})
 	if err != nil {

@@ -22,6 +22,8 @@ const (
 	idleCase    = "idle"
 	peerCase    = "registry's half"
 
+	large = "large"
+
 	pacedPeerCase = peerCase + ", " + pacedCase
 )
 
@@ -36,6 +38,9 @@ func (b *bench) parts(only string) ([]part, error) {
 		{"rounds", b.rounds}, {"foreign", b.foreignPods}, {"batches", b.batches}, {"managers", b.managers},
 		{"profile", b.profile}, {"growth", b.grow}, {"peer", b.besidePeer},
 	}
+	if b.name == large {
+		all = []part{{"growth", b.grow}, {"consul", b.growWithConsul}}
+	}
 	if only == "" {
 		return all, nil
 	}
@@ -44,7 +49,8 @@ func (b *bench) parts(only string) ([]part, error) {
 			return []part{p}, nil
 		}
 	}
-	return nil, fmt.Errorf("PART is %q: write rounds, foreign, batches, managers, profile, growth or peer, or leave it out for all", only)
+	return nil, fmt.Errorf("PART is %q: write rounds, foreign, batches, managers, profile, growth or peer, with BENCH=large growth or "+
+		"consul, or leave it out for all", only)
 }
 
 // sizes are how much of everything is measured.
@@ -112,7 +118,10 @@ func sizesOf(value string) (sizes, error) {
 			},
 			paced: 20,
 		}, nil
+	case large:
+		return sizes{name: large, growth: []int{10_000, 50_000}, restart: 50_000, profiled: 5 * time.Second}, nil
 	default:
-		return sizes{}, fmt.Errorf("BENCH is %q: write short or slow for a few minutes, or leave it out for everything", value)
+		return sizes{}, fmt.Errorf("BENCH is %q: write short or slow for a few minutes, large for 50,000 pods, or leave it out for everything",
+			value)
 	}
 }
