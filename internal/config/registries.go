@@ -53,7 +53,8 @@ func (c *Config) readRegistries(o *object, limits Limits) {
 	slices.Sort(c.DefaultRegistries)
 	c.differentServers(o.validator)
 	if len(several) > 0 && len(c.DefaultRegistries)+len(c.DefaultsFor) == 0 {
-		o.required("registries", "set default: true in one or more of them, or defaultFor: pods without the annotation rollcall.dev/registries are in these")
+		o.required("registries",
+			"set default: true in one or more of them, or defaultFor: pods without the annotation rollcall.dev/registries are in these")
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // Options are the driver's own part of the configuration.
-type Options struct {
+type Options struct { //nolint:recvcheck // a value, but for places, which are filled in
 	// Datacenter is the one whose catalog is written. Default: that of the agent or server at endpoint.
 	Datacenter string `json:"datacenter"`
 	// Namespace is that of the services, with {namespace}, {label:KEY} and {nsLabel:KEY} if pods differ; Consul Enterprise only. Default:

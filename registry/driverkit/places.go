@@ -25,8 +25,8 @@ type PlaceOption struct {
 // placeholder is one of those that [registry.Placer] knows.
 var placeholder = regexp.MustCompile(`\{(namespace|(nsLabel|label):([a-z0-9A-Z.-]+/)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)\}`)
 
-// Template returns the values with placeholders, with a slash between them: [registry.Placer.PlaceTemplate]. The error is of the field with a
-// placeholder that is not known.
+// Template returns the values with placeholders, with a slash between them: [registry.Placer.PlaceTemplate]. The error is of the field
+// with a placeholder that is not known.
 func (p Places) Template() (string, error) {
 	var templates []string
 	for _, o := range p.templates() {

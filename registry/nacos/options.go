@@ -12,7 +12,7 @@ import (
 )
 
 // Options are the driver's own part of the configuration.
-type Options struct {
+type Options struct { //nolint:recvcheck // a value, but for places, which are filled in
 	// Namespace is the ID of the Nacos namespace, which is not its name, with {namespace}, {label:KEY} and {nsLabel:KEY} if pods differ.
 	// Default: public.
 	Namespace string `json:"namespace"`
