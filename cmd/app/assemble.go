@@ -207,6 +207,7 @@ func (s *showing) facts() statuspage.Facts {
 	f := statuspage.Facts{
 		Manager: statuspage.Manager{
 			Leads: isClosed(s.manager.Elected()), DryRun: s.dryRun != nil, NotReady: s.unready(), Approve: orders.Command(s.leaseNamespace),
+			Version: s.options.version,
 		},
 		Drivers: s.drivers.inForce().drivers(), Clients: s.drivers.slots(), Resyncs: s.compares.resync.Status(),
 		Instances: s.pods.tracker.Seen(), Waits: s.pods.reconciler.Waits(),

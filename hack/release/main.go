@@ -160,7 +160,7 @@ func component(kind cdx.ComponentType, path, version string) cdx.Component {
 	return cdx.Component{Type: kind, BOMRef: url, Name: path, Version: version, PackageURL: url}
 }
 
-// chart packs charts/rollcall as helm package does, with the release's version.
+// chart packs charts/rollcall as helm package does, with the release's version and links to the docs of that version.
 func (r release) chart() error {
 	const folder = "charts/rollcall"
 	files := map[string][]byte{}
@@ -183,6 +183,9 @@ func (r release) chart() error {
 		return errors.New("charts/rollcall/Chart.yaml: no version 0.0.0 and appVersion dev to replace")
 	}
 	files["rollcall/Chart.yaml"] = []byte(about)
+	for name, content := range files {
+		files[name] = bytes.ReplaceAll(content, []byte(repository+"/blob/main/"), []byte(repository+"/blob/"+r.version+"/"))
+	}
 	return r.archive("rollcall-"+number+".tgz", files)
 }
 

@@ -161,9 +161,18 @@ func (r made) expectKrew() {
 
 func (r made) expectChart() {
 	number := strings.TrimPrefix(r.version, "v")
-	about := string(r.unpack("rollcall-" + number + ".tgz")["rollcall/Chart.yaml"])
+	files := r.unpack("rollcall-" + number + ".tgz")
+	about := string(files["rollcall/Chart.yaml"])
 	r.expectIn("Chart.yaml", about, "\nversion: "+number+"\n")
 	r.expectIn("Chart.yaml", about, "\nappVersion: "+r.version+"\n")
+	for _, name := range []string{"Chart.yaml", "README.md", "templates/NOTES.txt", "files/prometheus_rule.yaml"} {
+		r.expectIn(name, string(files["rollcall/"+name]), repository+"/blob/"+r.version+"/")
+	}
+	for name, content := range files {
+		if bytes.Contains(content, []byte(repository+"/blob/main/")) {
+			r.Errorf("%s links to the docs of main", name)
+		}
+	}
 }
 
 func (r made) expectProvenance() {

@@ -294,13 +294,13 @@ func handlersOf(p Pod) []Handler {
 func (o *options) remedies(p Pod) []Remedy {
 	all := []Remedy{}
 	if p.Reason != "" {
-		all = append(all, Remedy{"about the reason", p.Reason.Page()})
+		all = append(all, Remedy{"about the reason", p.Reason.Page(o.version)})
 	}
 	if p.facts.decision.Releases && !p.stuck() {
 		what, how := "skip the registry's acknowledgement", o.again("skip %s -n %s", p.Name, p.Namespace)
 		switch {
 		case p.facts.leaderless != "":
-			what, how = "free it by hand", freePage
+			what, how = "free it by hand", reason.Docs(o.version, freePage)
 		case p.facts.drainLeft > 0:
 			what = "skip the rest of the drain"
 		}

@@ -24,7 +24,7 @@ import (
 // TestForScripts holds what a program reads to the captures in testdata: its fields are stable. ROLLCALL_TEST_GOLDEN=1 writes these anew.
 func TestForScripts(t *testing.T) {
 	t.Parallel()
-	o := &options{}
+	o := &options{version: "v1.2.3"}
 	stuck := scene{
 		state: appspub.LifecycleStatePreparingDelete, ready: true, record: lifecycle.InService, warning: "RegistryUnavailable",
 		labels: map[string]string{"example.com/delete": "true"}, says: entries.Unacknowledged,

@@ -17,7 +17,7 @@ import (
 )
 
 // freePage says how a person does a manager's work.
-const freePage = "https://github.com/rollcall-dev/rollcall/blob/main/docs/free-a-pod.md"
+const freePage = "docs/free-a-pod.md"
 
 func (o *options) explainCommand() *cobra.Command {
 	var output *form
@@ -112,7 +112,7 @@ func (c *cluster) skip(ctx context.Context, name string, yes bool) error {
 	led, err := c.led(ctx, w.lease, w.unled)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%w; how to free the pod without a manager: %s", err, freePage)
+		return fmt.Errorf("%w; how to free the pod without a manager: %s", err, reason.Docs(c.version, freePage))
 	case !p.facts.decision.Releases:
 		return fmt.Errorf("%s/%s waits at no hook that can be skipped: %s says what it waits for",
 			p.Namespace, p.Name, c.again("explain %s -n %s", p.Name, p.Namespace))

@@ -28,7 +28,7 @@ func TestSkip(t *testing.T) {
 		"a manager leads": {reason: "it reads the annotation", configuration: configText},
 		"none leads": {
 			reason: "the pod would wait on", configuration: configText, renewed: time.Minute,
-			want: "how to free the pod without a manager: https://github.com/rollcall-dev/rollcall/blob/main/docs/free-a-pod.md", status: exitNoManager,
+			want: "how to free the pod without a manager: https://github.com/rollcall-dev/rollcall/blob/v1.0.0/docs/free-a-pod.md", status: exitNoManager,
 		},
 		"none leads, and this clock is behind": {
 			reason: "the Lease looks held", configuration: configText, renewed: -time.Minute, want: "how to free the pod without a manager", status: exitNoManager,
@@ -49,7 +49,7 @@ func TestSkip(t *testing.T) {
 		expect.NoError(t, err)
 		cluster, _ := installed(t, c.configuration, pod, theCloneSet(objects), leaseHeld(now.Add(-c.renewed)))
 		streams, _, printed, problems := genericiooptions.NewTestIOStreams()
-		cluster.IOStreams = streams
+		cluster.IOStreams, cluster.version = streams, "v1.0.0"
 		if c.unknown {
 			expect.NoError(t, cluster.Delete(t.Context(), leaseHeld(now)))
 		}

@@ -3,12 +3,16 @@
 package reason
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
+
+// released matches the version of a release. That of a commit after one, from git describe, has more behind it.
+var released = regexp.MustCompile(`^v\d+\.\d+\.\d+$`)
 
 // Reason says why a pod waits: a label of the metrics, and the reason of the Event where a person should look. Some only name
 // an Event.
@@ -304,9 +308,18 @@ const (
 	NotWatched Reason = "NotWatched"
 )
 
-// Page is where a person reads about the reason.
-func (r Reason) Page() string {
-	return "https://github.com/rollcall-dev/rollcall/blob/main/docs/reference/reasons.md#" + strings.ToLower(string(r))
+// Page is where a person reads about the reason, as it is in a version.
+func (r Reason) Page(version string) string {
+	return Docs(version, "docs/reference/reasons.md#"+strings.ToLower(string(r)))
+}
+
+// Docs is the address of a file of the repository as it is in a version: that of the version's tag for a release, and of main for
+// what was built between two.
+func Docs(version, path string) string {
+	if !released.MatchString(version) {
+		version = "main"
+	}
+	return "https://github.com/rollcall-dev/rollcall/blob/" + version + "/" + path
 }
 
 // Event returns the type of the Event that shows the reason, or nothing if none does. That of a reason that is [Reason.Late] comes

@@ -36,3 +36,15 @@ func TestWhatOnlyAnotherCallTells(t *testing.T) {
 		}
 	}
 }
+
+func TestPageIsThatOfTheRelease(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]string{
+		"v1.2.3": "v1.2.3", "v1.2.3-4-gabc1234": "main", "v1.2.3-dirty": "main", "abc1234": "main", "(devel)": "main", "unknown": "main", "": "main",
+	} {
+		want = "https://github.com/rollcall-dev/rollcall/blob/" + want + "/docs/reference/reasons.md#notready"
+		if got := NotReady.Page(version); got != want {
+			t.Errorf("version %q: got %s, want %s", version, got, want)
+		}
+	}
+}

@@ -77,6 +77,7 @@ func TestPage(t *testing.T) {
 	t.Parallel()
 	rollout := leading()
 	rollout.Drivers = map[string]string{"default": "consul"}
+	rollout.Version = "v1.2.3"
 	rollout.Approve = "kubectl rollcall resync --approve --rollcall-namespace=two"
 	rollout.Clients = map[string]registryclient.Status{"default": {Slots: 96, InUse: 3, Breaker: "open"}}
 	rollout.Resyncs = map[string]resync.Status{"default": {Lists: true, Succeeded: time.Now(), Failure: "connection refused", RemovalsBlocked: true}}
@@ -95,7 +96,7 @@ func TestPage(t *testing.T) {
 		"a rollout that waits": {
 			"who waits for what, since when, and how the registry does", rollout, "",
 			[]string{
-				"web-1", "preDelete", "reasons.md#registryunavailable", "why web-1 waits", `datetime="2026-01-02T03:03:05Z"`,
+				"web-1", "preDelete", "blob/v1.2.3/docs/reference/reasons.md#registryunavailable", "why web-1 waits", `datetime="2026-01-02T03:03:05Z"`,
 				"storefront", "10.0.0.1:80", "unacknowledged", `class="state open"`, "of 96", "The last run failed: connection refused",
 				`Removals are blocked: <a href="status.json">`, "500 entries", "kubectl rollcall resync --approve --rollcall-namespace=two approves",
 			},
@@ -237,7 +238,7 @@ func expectHarmless(t *testing.T, what, text string) {
 			t.Errorf("%s has the element %s", what, node.Data)
 		}
 		for _, a := range node.Attr {
-			own := a.Val == "status/style.css" || a.Val == "status/live.js" || strings.HasPrefix(a.Val, reason.Reason("").Page())
+			own := a.Val == "status/style.css" || a.Val == "status/live.js" || strings.HasPrefix(a.Val, reason.Reason("").Page(""))
 			if strings.HasPrefix(a.Key, "on") || a.Key == "style" || (a.Key == "href" || a.Key == "src" || a.Key == "action") && !own {
 				t.Errorf("%s has the attribute %s=%q at %s", what, a.Key, a.Val, node.Data)
 			}

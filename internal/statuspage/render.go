@@ -102,7 +102,7 @@ func (v *view) pods() {
 <td data-of="Reason">`, p.Namespace, p.Pod, p.Hook)
 		v.putIf(p.Warning, `<span class="mark" title="a person should look">!</span> `)
 		v.put(`<a href="%s" rel="noreferrer">%s</a><p>%s</p></td>
-<td data-of="Registries">`, reason.Reason(p.Reason).Page(), p.Reason, p.Message)
+<td data-of="Registries">`, reason.Reason(p.Reason).Page(v.Manager.Version), p.Reason, p.Message)
 		for _, i := range p.Instances {
 			v.put(`<p><span class="state %s">%s</span> %s at %s in %s</p>`, i.State, i.State, i.Service, i.Endpoint, sourceOf(i.Registry, i.Writer))
 		}

@@ -43,6 +43,8 @@ type Manager struct {
 	DryRun bool `json:"dryRun,omitempty"`
 	// NotReady is why the manager is not ready; empty where it is.
 	NotReady string `json:"notReady,omitempty"`
+	// Version is that of the docs to which the page links.
+	Version string `json:"-"`
 	// Approve is the command by which a person approves of removals.
 	Approve string `json:"-"`
 }
