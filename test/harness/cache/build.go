@@ -178,7 +178,8 @@ func compile(ctx context.Context, log *Progress, m Module, target, version strin
 	}
 	for _, bin := range m.Binaries {
 		built := filepath.Join(temp, bin.Name)
-		args := slices.Concat([]string{"build", "-v"}, flags, []string{"-o", built, bin.Package})
+		// No debugger reads it, and to compile without takes a seventh less CPU.
+		args := slices.Concat([]string{"build", "-v", "-gcflags=all=-dwarf=false"}, flags, []string{"-o", built, bin.Package})
 		if err := run(ctx, log, m.Dir, bin.Name+" "+version, args); err != nil {
 			return err
 		}
