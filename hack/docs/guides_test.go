@@ -68,10 +68,10 @@ func TestGuidesNameWhatExists(t *testing.T) {
 func pluginFlags(t *testing.T) []string {
 	t.Helper()
 	var flags []string
-	for _, command := range []string{"status", "explain", "rollout", "skip", "enroll", "lint", "resync", "receipt", "debug"} {
-		status, help := helpOf(t, command)
+	for _, command := range plugin.Command().Commands() {
+		status, help := helpOf(t, command.Name())
 		if status != 0 {
-			t.Fatalf("kubectl rollcall %s --help: exit status %d\n%s", command, status, help)
+			t.Fatalf("%s --help: exit status %d\n%s", command.CommandPath(), status, help)
 		}
 		flags = append(flags, regexp.MustCompile("--[a-z][a-z-]+").FindAllString(help, -1)...)
 	}

@@ -53,7 +53,8 @@ func run() error {
 		return fmt.Errorf("collecting the versions: %w", err)
 	}
 	return errors.Join(
-		flagsPage().write("flags.md"), metrics.write("metrics.md"), reasons.write("reasons.md"), versions.write("versions.md"), fillOptions(),
+		flagsPage().write("flags.md"), metrics.write("metrics.md"), reasons.write("reasons.md"), versions.write("versions.md"),
+		write(filepath.Join(reference, "kubectl-rollcall.md"), pluginPage()), fillOptions(),
 	)
 }
 

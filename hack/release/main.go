@@ -232,7 +232,7 @@ metadata:
 spec:
   version: {{.Version}}
   homepage: {{.Home}}
-  shortDescription: See and steer what Rollcall does with pods
+  shortDescription: Show and control what Rollcall does with pods
   description: |
     Shows which pods of OpenKruise CloneSets are in rotation in the service registry and why a pod waits, follows a
     rollout, checks a CloneSet before it is applied, gives CloneSets their hooks, and lets a stuck pod go.

@@ -64,8 +64,7 @@ type options struct {
 
 // Run runs the plugin with the arguments after its name, and returns its exit status.
 func Run(ctx context.Context, version string, arguments []string, streams genericiooptions.IOStreams) int {
-	o := &options{IOStreams: streams, flags: genericclioptions.NewConfigFlags(true), version: version, now: time.Now}
-	root := o.command() //nolint:contextcheck // cobra gives each command the context
+	root := newOptions(version, streams).command() //nolint:contextcheck // cobra gives each command the context
 	root.SetArgs(arguments)
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
@@ -81,13 +80,20 @@ func Run(ctx context.Context, version string, arguments []string, streams generi
 	return exitFailed
 }
 
+// Command is what Run runs, for the reference.
+func Command() *cobra.Command { return newOptions("", genericiooptions.NewTestIOStreamsDiscard()).command() }
+
+func newOptions(version string, streams genericiooptions.IOStreams) *options {
+	return &options{IOStreams: streams, flags: genericclioptions.NewConfigFlags(true), version: version, now: time.Now}
+}
+
 func (o *options) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kubectl-rollcall",
-		Short: "See and steer what Rollcall does",
-		Long: "See which pods are in rotation, why a pod waits, and how a rollout goes; check a CloneSet before you apply it; " +
-			"give CloneSets the hooks; let a stuck pod go; compare the registries with the cluster; " +
-			"check after a rollout whether a hook was flipped before the registry acknowledged.",
+		Short: "Show and control what Rollcall does",
+		Long: "Show which pods are in rotation, why a pod waits, and the progress of a rollout; check a CloneSet before you apply it; " +
+			"add the hooks to CloneSets; release a stuck pod; compare the registries with the cluster; " +
+			"check after a rollout whether a hook was released before the registry acknowledged.",
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl rollcall"},
 		Version:       o.version,
 		SilenceUsage:  true,
