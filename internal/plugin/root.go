@@ -81,7 +81,9 @@ func Run(ctx context.Context, version string, arguments []string, streams generi
 }
 
 // Command is what Run runs, for the reference.
-func Command() *cobra.Command { return newOptions("", genericiooptions.NewTestIOStreamsDiscard()).command() }
+func Command() *cobra.Command {
+	return newOptions("", genericiooptions.NewTestIOStreamsDiscard()).command()
+}
 
 func newOptions(version string, streams genericiooptions.IOStreams) *options {
 	return &options{IOStreams: streams, flags: genericclioptions.NewConfigFlags(true), version: version, now: time.Now}
