@@ -433,9 +433,13 @@ func TestTryOthers(t *testing.T) {
 func TestRepeatable(t *testing.T) {
 	t.Parallel()
 	for repeatable, want := range map[bool]int{true: 2, false: 1} {
+		timeout := time.Second
+		if repeatable {
+			timeout = 8 * time.Second // the silent server has a part of it, and the other the rest
+		}
 		servers := []string{"http://" + registrytest.SilentAddress(t), drivertest.Answering(t, 200, nil, "")}
 		c := newClient(t, registry.Config{Endpoint: strings.Join(servers, ",")}, driverkit.HTTPOptions{})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
 		asked := 0
 		err := c.Try(ctx, driverkit.Policy{}, func(ctx context.Context, s driverkit.Server) error {
 			asked++
