@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
@@ -29,10 +30,11 @@ func (r *Registry) BatchLimit() int { return batchLimit }
 // Batch implements [registry.Batcher] with one transaction, before which it reads the entries that it may only change
 // under a condition.
 func (r *Registry) Batch(ctx context.Context, changes []registry.Change) []error {
+	missesEnterprise := sync.OnceValue(func() error { return r.needsEnterprise(ctx) })
 	return driverkit.Batch(ctx, changes, func(c registry.Change) (registry.Change, error) {
 		err := checkInstance(c.Instance)
 		if err == nil && c.State == registry.InService {
-			err = r.needsEnterprise(ctx)
+			err = missesEnterprise()
 		}
 		return c, err
 	}, func(sound []registry.Change) []error {
