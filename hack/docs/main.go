@@ -122,13 +122,19 @@ func flagsPage() page {
 		title: "Flags of the manager",
 		intro: "`bin/manager --help` prints the same. What the manager does for the pods is the\n" +
 			"[configuration](../configuration.md)'s to say.",
-		head: []string{"flag", "default", "meaning"},
+		head: flagHead(),
 	}
 	app.Flags().VisitAll(func(f *flag.Flag) {
 		value, usage := flag.UnquoteUsage(f)
-		p.rows = append(p.rows, []string{code(strings.TrimSpace("--" + f.Name + " " + value)), code(f.DefValue), sentence(usage)})
+		p.rows = append(p.rows, flagRow(f.Name, value, f.DefValue, usage))
 	})
 	return p
+}
+
+func flagHead() []string { return []string{"flag", "default", "meaning"} }
+
+func flagRow(name, value, byDefault, usage string) []string {
+	return []string{code(strings.TrimSpace("--" + name + " " + value)), code(byDefault), sentence(usage)}
 }
 
 func metricsPage() (page, error) {

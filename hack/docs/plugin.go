@@ -46,7 +46,7 @@ func flags(b *strings.Builder, set *pflag.FlagSet) {
 			return
 		}
 		value, usage := pflag.UnquoteUsage(f)
-		rows = append(rows, []string{code(strings.TrimSpace("--" + f.Name + " " + value)), code(f.DefValue), sentence(usage)})
+		rows = append(rows, flagRow(f.Name, value, f.DefValue, usage))
 	})
-	fmt.Fprintf(b, "\n%s", table([]string{"flag", "default", "meaning"}, rows))
+	fmt.Fprintf(b, "\n%s", table(flagHead(), rows))
 }

@@ -48,8 +48,8 @@ type bench struct {
 	registry *registryServer
 	say      func(format string, args ...any)
 	found    []observation
-	// besides ends the names of cases, where the registry is another.
-	besides string
+	// suffix ends the names of cases whose registry is another.
+	suffix string
 }
 
 // sample is what is counted at one moment, of the managers together where there are several.
@@ -86,7 +86,7 @@ func (b *bench) sample(p *process.Process) (s sample, err error) {
 
 // note keeps an observation, and shows it.
 func (b *bench) note(o observation) {
-	o.Case += b.besides
+	o.Case += b.suffix
 	b.found = append(b.found, o)
 	b.say("%s", o)
 }

@@ -130,8 +130,8 @@ func (b *bench) growWithConsul(ctx context.Context) error {
 	}
 	defer server.Stop()
 	driver, url := b.driver, b.registryURL
-	defer func() { b.driver, b.registryURL, b.besides = driver, url, "" }()
-	b.driver, b.registryURL, b.besides = "consul", server.URL, " on consul"
+	defer func() { b.driver, b.registryURL, b.suffix = driver, url, "" }()
+	b.driver, b.registryURL, b.suffix = "consul", server.URL, " on consul"
 	return b.grow(ctx)
 }
 
