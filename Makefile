@@ -217,22 +217,29 @@ REGISTRIES ?=
 REGISTRIES_JSON := $(RESULTS)/registries.json
 REGISTRIES_CMD := go run ./test/registries/cmd/registries
 
-# What was skipped and why stands in the table.
 # Nacos takes the longest: it begins first.
+REGISTRIES_TESTS = $(if $(REGISTRIES),./test/registries/cmd/... $(REGISTRIES:%=./test/registries/%),./test/registries/nacos ./test/registries/...)
+
+# What was skipped and why stands in the table.
 .PHONY: test-registries
 test-registries: check-race ## Test the drivers of REGISTRIES (default all) on real servers.
 	@mkdir -p $(RESULTS)
 	@$(REGISTRIES_CMD) get $(REGISTRIES) || echo "WARNING: not every server could be had; the table below says which" >&2
 	@status=0; \
 	$(GOTESTSUM) --format pkgname --jsonfile $(REGISTRIES_JSON) --raw-command -- \
-		$(GOTEST) -count=1 -timeout=30m $(if $(REGISTRIES),./test/registries/cmd/... \
-		$(REGISTRIES:%=./test/registries/%),./test/registries/nacos ./test/registries/...) || status=$$?; \
+		$(GOTEST) -count=1 -timeout=30m $(REGISTRIES_TESTS) || status=$$?; \
 	$(REGISTRIES_CMD) report $(REGISTRIES_JSON) || status=$$?; \
 	exit $$status
 
-.PHONY: test-go-registries
+JAVA_REGISTRIES := nacos eureka zookeeper
+
+.PHONY: test-go-registries test-java-registries
 test-go-registries: ## Test the drivers whose servers are built from Go modules.
 	@$(MAKE) --no-print-directory test-registries REGISTRIES='consul etcd' REGISTRIES_JSON=$(RESULTS)/go-registries.json
+
+test-java-registries: ## Test the drivers whose servers run on Java, and the way from one of them to another.
+	@$(MAKE) --no-print-directory test-registries REGISTRIES='$(JAVA_REGISTRIES)' \
+		REGISTRIES_TESTS='$(JAVA_REGISTRIES:%=./test/registries/%) ./test/registries/migration'
 
 .PHONY: test-registries-older
 test-registries-older: ## Test the drivers on the servers before the newest of which two versions are pinned.

@@ -30,7 +30,7 @@ func pluginPage() string {
 }
 
 func section(b *strings.Builder, c *cobra.Command) {
-	fmt.Fprintf(b, "\n## %s\n\n%s\n\n```console\n$ %s\n```\n", c.CommandPath(), cmp.Or(c.Long, c.Short+"."), c.UseLine())
+	fmt.Fprintf(b, "\n## %s\n\n%s\n\n```text\n%s\n```\n", c.CommandPath(), cmp.Or(c.Long, c.Short+"."), c.UseLine())
 	if c.Example != "" {
 		fmt.Fprintf(b, "\n```shell\n%s\n```\n", strings.Trim(c.Example, "\n"))
 	}
