@@ -52,9 +52,14 @@ func run() error {
 	if err != nil {
 		return fmt.Errorf("collecting the versions: %w", err)
 	}
+	values, err := valuesPage()
+	if err != nil {
+		return fmt.Errorf("collecting the values of the chart: %w", err)
+	}
 	return errors.Join(
 		flagsPage().write("flags.md"), metrics.write("metrics.md"), reasons.write("reasons.md"), versions.write("versions.md"),
-		write(filepath.Join(reference, "kubectl-rollcall.md"), pluginPage()), fillOptions(),
+		write(filepath.Join(reference, "kubectl-rollcall.md"), pluginPage()), write(filepath.Join(reference, "helm-values.md"), values),
+		fillOptions(),
 	)
 }
 
