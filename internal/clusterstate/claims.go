@@ -243,6 +243,12 @@ func (c *Claims) observed(namespaces map[string]namespaceFacts, users map[string
 	}
 }
 
+func (c *Claims) labelsOf(namespace string) labels.Set {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.namespaces[namespace].labels
+}
+
 // refusal needs the lock, as does all below.
 func (c *Claims) refusal(u Use) *Refusal {
 	namespace := u.Pod.Namespace

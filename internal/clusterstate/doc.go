@@ -45,10 +45,7 @@ func (s *State) NameRefused(
 	if err := s.Workloads.Refresh(ctx, rules, registries, now); err != nil {
 		return nil, err
 	}
-	subject, err := InNamespace(ctx, s.Workloads.cache, workload.Subject())
-	if err != nil {
-		return nil, err
-	}
+	subject := s.inNamespace(workload.Subject())
 	use := Use{Rules: rules, Now: now}
 	use.Pod.Namespace = workload.GetNamespace()
 	sources, _ := own(subject) // its pods get the warning

@@ -46,14 +46,15 @@ func Topology(node *corev1.Node) service.Node {
 	}
 }
 
-// InNamespace adds the labels of the subject's namespace, if the cache has it.
-func InNamespace(ctx context.Context, cache client.Reader, s service.Subject) (service.Subject, error) {
-	namespace := NamespaceMetadata()
-	err := cache.Get(ctx, client.ObjectKey{Name: s.Namespace}, namespace, client.UnsafeDisableDeepCopy)
-	if s.NamespaceLabels = namespace.Labels; client.IgnoreNotFound(err) != nil {
-		return s, fmt.Errorf("reading namespace %s: %w", s.Namespace, err)
-	}
-	return s, nil
+// SubjectOf describes a pod, without its node.
+func (s *State) SubjectOf(pod *corev1.Pod) service.Subject {
+	return s.inNamespace(service.SubjectOf(pod))
+}
+
+// inNamespace adds the labels of the subject's namespace, as of the last [Workloads.Refresh].
+func (s *State) inNamespace(of service.Subject) service.Subject {
+	of.NamespaceLabels = s.Claims.labelsOf(of.Namespace)
+	return of
 }
 
 // PlacesOf returns where cached pods are by the template. Records don't count: tenants can write them.
@@ -62,11 +63,13 @@ func PlacesOf(ctx context.Context, cache client.Reader, template string) (places
 	if err := cache.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing the pods in the cache: %w", err)
 	}
+	namespaces, err := readNamespaces(ctx, cache)
+	if err != nil {
+		return nil, err
+	}
 	for i := range pods.Items {
-		subject, err := InNamespace(ctx, cache, service.SubjectOf(&pods.Items[i]))
-		if err != nil {
-			return nil, err
-		}
+		subject := service.SubjectOf(&pods.Items[i])
+		subject.NamespaceLabels = namespaces[subject.Namespace].labels
 		if place, err := service.PlaceOf(template, subject); err == nil {
 			places = append(places, place)
 		}
@@ -76,11 +79,10 @@ func PlacesOf(ctx context.Context, cache client.Reader, template string) (places
 }
 
 // AnotherHas reports whether a cached pod other than own is at the endpoint.
-func AnotherHas(
-	ctx context.Context, cache client.Reader, rules service.Rules, in lifecycle.Key, own types.UID,
-) (bool, error) {
+func (s *State) AnotherHas(ctx context.Context, rules service.Rules, in lifecycle.Key, own types.UID) (bool, error) {
 	var pods corev1.PodList
-	if err := cache.List(ctx, &pods, client.MatchingFields{addressIndex: bucketOf(in.Address)}, client.UnsafeDisableDeepCopy); err != nil {
+	at := client.MatchingFields{addressIndex: bucketOf(in.Address)}
+	if err := s.Workloads.cache.List(ctx, &pods, at, client.UnsafeDisableDeepCopy); err != nil {
 		return false, fmt.Errorf("listing the pods at %s: %w", in.Address, err)
 	}
 	for i := range pods.Items {
@@ -88,11 +90,7 @@ func AnotherHas(
 		if other.UID == own || !slices.Contains(lifecycle.AddressesOf(other, in.Port), in.Address) {
 			continue
 		}
-		subject, err := InNamespace(ctx, cache, service.SubjectOf(other))
-		if err != nil {
-			return false, err
-		}
-		endpoints, err := rules.EndpointsIn(in.Registry, subject) // an error: registered nowhere
+		endpoints, err := rules.EndpointsIn(in.Registry, s.SubjectOf(other)) // an error: registered nowhere
 		has := func(e service.Endpoint) bool { return e.Service == in.Service && e.Port == in.Port }
 		if err == nil && slices.ContainsFunc(endpoints, has) {
 			return true, nil
@@ -125,7 +123,7 @@ const (
 	nodeIndex    = "node"
 )
 
-// PodIndexes returns the indexes that [OwnedBy], [OnNode] and [AnotherHas] need.
+// PodIndexes returns the indexes that [OwnedBy], [OnNode] and [State.AnotherHas] need.
 func PodIndexes() map[string]client.IndexerFunc {
 	return map[string]client.IndexerFunc{ownerIndex: ownerUID, addressIndex: addressBucket, nodeIndex: nodeName}
 }

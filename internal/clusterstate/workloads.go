@@ -225,7 +225,7 @@ func (w *Workloads) Refresh(ctx context.Context, rules *Rules, registries []life
 			return err
 		}
 	}
-	namespaces, err := w.readNamespaces(ctx)
+	namespaces, err := readNamespaces(ctx, w.cache)
 	if err != nil {
 		return err
 	}
@@ -259,10 +259,10 @@ func (w *Workloads) refreshRecords(ctx context.Context, registries []lifecycle.S
 	return nil
 }
 
-func (w *Workloads) readNamespaces(ctx context.Context) (map[string]namespaceFacts, error) {
+func readNamespaces(ctx context.Context, cache client.Reader) (map[string]namespaceFacts, error) {
 	var list metav1.PartialObjectMetadataList
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
-	if err := w.cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+	if err := cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing namespaces: %w", err)
 	}
 	namespaces := make(map[string]namespaceFacts, len(list.Items))

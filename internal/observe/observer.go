@@ -1,7 +1,6 @@
 package observe
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,6 +61,9 @@ func (o *Observer) Look(ctx context.Context, id lifecycle.PodID, settings *Setti
 	// Before the cache is read, or an end in between would be missed.
 	tracked := o.Tracker.Open(id)
 	f := &Facts{Settings: settings, clusterUID: o.Identity.UID(), Tracked: tracked, Memory: o.Memory.Of(id)}
+	if err := o.State.Workloads.Refresh(ctx, &settings.Rules, settings.everywhere, o.Clock.Now()); err != nil {
+		return Look{}, err
+	}
 	pod := &corev1.Pod{}
 	err := o.Client.Get(ctx, id.NamespacedName, pod, client.UnsafeDisableDeepCopy) // nothing below changes what it reads
 	switch {
@@ -73,9 +75,6 @@ func (o *Observer) Look(ctx context.Context, id lifecycle.PodID, settings *Setti
 	tracked.Found(lifecycle.AddressOf(pod), lifecycle.OtherAddressesOf(pod))
 	if look, waits, err := o.awaitOwnWrite(ctx, f, pod); waits || err != nil {
 		return look, err
-	}
-	if err := o.State.Workloads.Refresh(ctx, &settings.Rules, settings.everywhere, o.Clock.Now()); err != nil {
-		return Look{}, err
 	}
 	workload, err := o.pod(ctx, f, pod)
 	if err != nil {
@@ -101,7 +100,8 @@ func (o *Observer) place(ctx context.Context, f *Facts) error {
 	if err != nil {
 		return err
 	}
-	if err := cmp.Or(o.targets(ctx, f, clusterstate.Topology(node)), o.passedOn(ctx, f)); err != nil {
+	o.targets(f, clusterstate.Topology(node))
+	if err := o.passedOn(ctx, f); err != nil {
 		return err
 	}
 	f.Input.Blocked = f.Problem.Reason != ""
@@ -192,7 +192,8 @@ func (o *Observer) uncached(ctx context.Context, id lifecycle.PodID, f *Facts) (
 	if f.Memory.Lingers = live != nil; f.Memory.Lingers {
 		err = o.lingering(ctx, f, live)
 	}
-	if err := errors.Join(err, o.targets(ctx, f, service.Node{}), o.passedOn(ctx, f)); err != nil {
+	o.targets(f, service.Node{})
+	if err := errors.Join(err, o.passedOn(ctx, f)); err != nil {
 		return Look{}, err
 	}
 	return Look{Facts: f}, nil
@@ -233,16 +234,13 @@ func (f *Facts) nothingLeft() bool {
 }
 
 // targets adds where the pod belongs, or what is wrong with its description.
-func (o *Observer) targets(ctx context.Context, f *Facts, node service.Node) error {
+func (o *Observer) targets(f *Facts, node service.Node) {
 	pod, settings := f.Input.Pod, f.Settings
 	var drainErr error
 	if f.Drain, drainErr = service.DurationOf(pod.Annotations, service.AnnotationDrain, settings.Drain); drainErr != nil {
 		f.Drain = settings.Drain
 	}
-	subject, err := clusterstate.InNamespace(ctx, o.Client, service.SubjectOf(pod))
-	if err != nil {
-		return err
-	}
+	subject := o.State.SubjectOf(pod)
 	subject.Node = node
 	attributes, attributesErr := settings.Services.AttributesOf(subject)
 	sources, sourcesErr := settings.SourcesOf(subject)
@@ -252,8 +250,8 @@ func (o *Observer) targets(ctx context.Context, f *Facts, node service.Node) err
 	if f.Sources = sources; sourcesErr != nil {
 		f.Sources = settings.everywhere
 	}
-	f.Targets, err = f.targetsIn(sources, subject, attributes, o.Clock.Now())
-	err = errors.Join(err, drainErr, attributesErr, sourcesErr)
+	targets, err := f.targetsIn(sources, subject, attributes, o.Clock.Now())
+	f.Targets, err = targets, errors.Join(err, drainErr, attributesErr, sourcesErr)
 	refused, noAddress := o.names(f), settings.Services.NoAddress(subject)
 	if noAddress != "" {
 		f.Targets = nil
@@ -269,7 +267,6 @@ func (o *Observer) targets(ctx context.Context, f *Facts, node service.Node) err
 	case refused.Reason != "":
 		f.Problem = refused
 	}
-	return nil
 }
 
 // dropRefused is for a pod that may not use a service name. Taking out for good what its application registered needs no right to the
@@ -330,7 +327,7 @@ func (o *Observer) passedOn(ctx context.Context, f *Facts) error {
 			continue
 		}
 		var err error
-		if f.PassedOn[in], err = clusterstate.AnotherHas(ctx, o.Client, f.Settings.Services, in, f.Input.Pod.UID); err != nil {
+		if f.PassedOn[in], err = o.State.AnotherHas(ctx, f.Settings.Services, in, f.Input.Pod.UID); err != nil {
 			return err
 		}
 	}

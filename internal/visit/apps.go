@@ -10,7 +10,6 @@ import (
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 
-	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/plan"
 	"github.com/rollcall-dev/rollcall/internal/reason"
@@ -65,7 +64,7 @@ func (v *visit) find(ctx context.Context, c plan.Row, addresses []string) (found
 		at, asked := c, v.Clock.Now()
 		at.Instance.Address = address
 		if address != c.Instance.Address {
-			another, err := clusterstate.AnotherHas(ctx, v.Client, v.Settings.Services, at.Key(), v.pod().UID)
+			another, err := v.State.AnotherHas(ctx, v.Settings.Services, at.Key(), v.pod().UID)
 			if another || err != nil { // it may be that pod's, and is looked for again
 				continue
 			}
