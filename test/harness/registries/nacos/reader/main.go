@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"net/netip"
@@ -82,7 +83,7 @@ func run() error {
 			_ = out.Encode(instances)
 		},
 	}
-	if err := again(func() error { return client.Subscribe(param) }); err != nil {
+	if err := again(func() (bool, error) { return true, client.Subscribe(param) }); err != nil {
 		return fmt.Errorf("subscribing: %w", err)
 	}
 	// The process that started this holds the other end of its input, which ends with that process.
@@ -143,13 +144,12 @@ func (a *application) register() error {
 	if a.ip == "" {
 		return nil
 	}
-	return again(func() error {
-		_, err := a.client.RegisterInstance(vo.RegisterInstanceParam{
+	return again(func() (bool, error) {
+		return a.client.RegisterInstance(vo.RegisterInstanceParam{
 			Ip: a.ip, Port: a.port, Weight: 3, Enable: true, Healthy: true, Ephemeral: true,
 			Metadata:    map[string]string{"version": "v1", "renewals": strconv.Itoa(a.renewals)},
 			ServiceName: a.service, GroupName: a.group, ClusterName: "DEFAULT",
 		})
-		return err
 	})
 }
 
@@ -157,22 +157,25 @@ func (a *application) deregister() error {
 	if a.ip == "" {
 		return nil
 	}
-	return again(func() error {
-		_, err := a.client.DeregisterInstance(vo.DeregisterInstanceParam{
+	return again(func() (bool, error) {
+		return a.client.DeregisterInstance(vo.DeregisterInstanceParam{
 			Ip: a.ip, Port: a.port, Ephemeral: true, ServiceName: a.service, GroupName: a.group, Cluster: "DEFAULT",
 		})
-		return err
 	})
 }
 
-// again tries for a while: a connection is good for calls only some time after the client has made it.
-func again(call func() error) error {
+// again tries for a while: a connection is good for calls only some time after the client has made it, and a busy client renews
+// its token too late. Of what the server refuses then, the client says false and no error.
+func again(call func() (bool, error)) error {
 	const (
 		attempts = 100
 		pause    = 200 * time.Millisecond
 	)
 	for attempt := 1; ; attempt++ {
-		err := call()
+		done, err := call()
+		if err == nil && !done {
+			err = errors.New("the server has refused it")
+		}
 		if err == nil || attempt == attempts {
 			return err
 		}
