@@ -12,15 +12,15 @@ import (
 
 // Options are the driver's own part of the configuration.
 type Options struct { //nolint:recvcheck // a value, but for places, which are filled in
-	// Datacenter is the one whose catalog is written. Default: that of the agent or server at endpoint.
+	// Datacenter is the datacenter whose catalog is written. Default: that of the agent or server at endpoint.
 	Datacenter string `json:"datacenter"`
 	// Namespace is that of the services, with {namespace}, {label:KEY} and {nsLabel:KEY} if pods differ; Consul Enterprise only. Default:
 	// none is sent.
 	Namespace string `json:"namespace"`
 	// Partition is the admin partition of node and services, with the same placeholders; Consul Enterprise only. Default: none is sent.
 	Partition string `json:"partition"`
-	// NodePrefix begins the names of the catalog's nodes that the services stand under, such as rollcall-07. With a
-	// namespace, that is added after a dot. Default: rollcall-.
+	// NodePrefix begins the names of the services' nodes in the catalog, such as rollcall-07. With a namespace, the namespace
+	// is added after a dot. Default: rollcall-.
 	NodePrefix string `json:"nodePrefix"`
 	// ServerName is the name that the server's certificate must be good for, such as server.dc1.consul. Default: the host
 	// of endpoint.
@@ -32,8 +32,8 @@ type Options struct { //nolint:recvcheck // a value, but for places, which are f
 	// AgentServerName is the name that the agents' certificates must be good for, such as client.dc1.consul. Default: the
 	// host of agentEndpoint.
 	AgentServerName string `json:"agentServerName"`
-	// Probe has Rollcall ask Consul's health endpoint whether clients are given a pod before OpenKruise goes on, for where others,
-	// such as consul-esm, keep checks of the services or their nodes. Default: false.
+	// Probe lets OpenKruise continue only once Consul's health endpoint gives the pod to clients. Set it if others, such as
+	// consul-esm, keep checks of the services or their nodes. Default: false.
 	Probe bool `json:"probe"`
 }
 

@@ -21,17 +21,15 @@ type Options struct {
 	// Format is what clients read: grpc (etcd's own resolver for gRPC), go-zero, kratos, kitex or skydns
 	// (CoreDNS). Default: grpc.
 	Format string `json:"format"`
-	// Target is what the keys of a service begin with, for gRPC its target: a client dials etcd:///{target}. {service} stands
-	// for its name and is a whole part between slashes; the rest is fixed text. Default: that of the format's own clients, for grpc
-	// services/{service}.
+	// Target is what the keys of a service begin with. A gRPC client dials etcd:///{target}. {service} is replaced by the
+	// service's name and must be a whole part between slashes. Default: that of the format's own clients, for grpc services/{service}.
 	Target string `json:"target"`
 	// Scheme is the protocol of the pods' ports with format kratos: grpc, grpcs, http or https. Default: grpc.
 	Scheme string `json:"scheme"`
 	// Lease is how long an entry stays when Rollcall no longer renews it, in whole seconds of at least 60s, such as 5m;
-	// 0s means for ever. Default: 0s.
+	// 0s means forever. Default: 0s.
 	Lease driverkit.Duration `json:"lease"`
-	// TransactionLimit is how many changes go into one transaction, which is at most what the server allows with its
-	// flag --max-txn-ops. Default: 128.
+	// TransactionLimit is how many changes go into one transaction, at most the server's flag --max-txn-ops. Default: 128.
 	TransactionLimit int `json:"transactionLimit"`
 }
 

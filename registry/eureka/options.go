@@ -14,11 +14,11 @@ import (
 
 // Options are the driver's own part of the configuration. The names are Eureka's, and its numbers are whole seconds.
 type Options struct {
-	// RenewalIntervalInSecs is how often each entry's lease is renewed. The server learns it, too, and counts on a
-	// renewal every 30 seconds for its self-preservation. Default: 30.
+	// RenewalIntervalInSecs is how often each entry's lease is renewed. The server's self-preservation expects a renewal every
+	// 30 seconds. Default: 30.
 	RenewalIntervalInSecs int `json:"renewalIntervalInSecs"`
-	// DurationInSecs is how long an entry lives that is not renewed, at least twice renewalIntervalInSecs and 20; the server
-	// takes twice that after the first renewal. Default: 90.
+	// DurationInSecs is how long an entry lives without a renewal, at least 20 and twice renewalIntervalInSecs. After the first
+	// renewal the server waits twice as long. Default: 90.
 	DurationInSecs int `json:"durationInSecs"`
 	// ListStalenessInSecs is how old the server's answer to GET /apps may be: the server's response-cache-update-interval-ms
 	// (not with use-read-only-response-cache false) plus its response-cache-auto-expiration-in-seconds. Default: 210.
@@ -26,9 +26,9 @@ type Options struct {
 	// HomePageURL is an instance's home page, with {host} and {port} for its own; empty for none.
 	// Default: http://{host}:{port}/.
 	HomePageURL string `json:"homePageUrl"`
-	// StatusPageURL is where an instance tells of itself, as homePageUrl. Default: http://{host}:{port}/actuator/info.
+	// StatusPageURL is an instance's status page, with the same placeholders. Default: http://{host}:{port}/actuator/info.
 	StatusPageURL string `json:"statusPageUrl"`
-	// HealthCheckURL is where Spring Boot Admin, which fails without, asks for an instance's health, as homePageUrl.
+	// HealthCheckURL is an instance's health check, which Spring Boot Admin needs, with the same placeholders.
 	// Default: http://{host}:{port}/actuator/health.
 	HealthCheckURL string `json:"healthCheckUrl"`
 }

@@ -22,7 +22,7 @@ type Options struct {
 	Join Request `json:"join"`
 	// State is the request whose answer shows whether the application is in rotation. It must change nothing. Default: it is required.
 	State Request `json:"state"`
-	// In is what the answer to state is while clients are given the application, or a part of it: in wins where an answer matches both.
+	// In is what the answer to state is while clients are given the application, or a part of it. An answer that matches both is in.
 	// Default: it is required.
 	In Answer `json:"in"`
 	// Out is what the answer to state is while clients are not given the application. Default: it is required.
