@@ -125,8 +125,7 @@ func write(path, text string) error {
 func flagsPage() page {
 	p := page{
 		title: "Flags of the manager",
-		intro: "`bin/manager --help` prints the same. What the manager does for the pods is the\n" +
-			"[configuration](../configuration.md)'s to say.",
+		intro: "`bin/manager --help` prints the same. What Rollcall does with pods is set in its [configuration](../configuration.md).",
 		head: flagHead(),
 	}
 	app.Flags().VisitAll(func(f *flag.Flag) {
