@@ -64,6 +64,28 @@ func TestBuildPutsWholeBinariesIntoTheCache(t *testing.T) {
 	}
 }
 
+func TestProgressOfABuild(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason, said string
+		total        int
+		took         time.Duration
+		want         string
+	}{
+		{"nothing is known yet", "", 0, 10 * time.Second, "after 10s"},
+		{"downloads are no packages", "go: downloading a v1\n", 4, 10 * time.Second, "after 10s"},
+		{"a quarter took 40 s", "go: downloading a v1\nfmt\n", 4, 40 * time.Second, "1 of 4 packages after 40s, about 2m0s left"},
+		{"the linker says nothing", "fmt\nio\n", 2, time.Minute, "linking after 1m0s"},
+	} {
+		o := &output{}
+		_, _ = o.Write([]byte(tc.said))
+		o.expect(tc.total)
+		if got := o.progress(tc.took); got != tc.want {
+			t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
+		}
+	}
+}
+
 // TestBuildWithAClock: what is built reads another time of day from then on, and no other durations.
 func TestBuildWithAClock(t *testing.T) {
 	t.Parallel()

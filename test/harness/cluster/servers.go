@@ -111,7 +111,7 @@ func serverModules(ctx context.Context) ([]cache.Module, error) {
 	return []cache.Module{
 		etcdModule,
 		{
-			Name: "kwok", Dir: filepath.Join(dir, "kwok"), Requires: "sigs.k8s.io/kwok",
+			Name: "kwok", Dir: filepath.Join(dir, "kwok"), Requires: "sigs.k8s.io/kwok", Idle: true,
 			Binaries: []cache.Binary{{Name: kwokServer, Package: "sigs.k8s.io/kwok/cmd/kwok"}},
 		},
 		kruise,
@@ -121,7 +121,7 @@ func serverModules(ctx context.Context) ([]cache.Module, error) {
 
 func kruiseModule(ctx context.Context, binaries ...cache.Binary) (cache.Module, error) {
 	dir, err := cache.Pinned(ctx, serversPath, "kruise")
-	return cache.Module{Name: "kruise", Dir: dir, Requires: kruisePackage, Binaries: binaries}, err
+	return cache.Module{Name: "kruise", Dir: dir, Requires: kruisePackage, Idle: true, Binaries: binaries}, err
 }
 
 func kubernetesModule(ctx context.Context, binaries ...cache.Binary) (cache.Module, error) {
@@ -133,7 +133,7 @@ func kubernetesModule(ctx context.Context, binaries ...cache.Binary) (cache.Modu
 
 func helmModule(ctx context.Context, binaries ...cache.Binary) (cache.Module, error) {
 	dir, err := cache.Dir(ctx, "charts")
-	return cache.Module{Name: "helm", Dir: dir, Requires: "helm.sh/helm/v4", Binaries: binaries}, err
+	return cache.Module{Name: "helm", Dir: dir, Requires: "helm.sh/helm/v4", Idle: true, Binaries: binaries}, err
 }
 
 // kubernetesLDFlags sets the version: what a module build says of itself is v0.0.0. Kubernetes 1.26 takes what the API server answers
