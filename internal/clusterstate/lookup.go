@@ -28,9 +28,10 @@ func NodeOf(ctx context.Context, cache client.Reader, pod *corev1.Pod) (*corev1.
 	node := &corev1.Node{}
 	err := cache.Get(ctx, client.ObjectKey{Name: name}, node, client.UnsafeDisableDeepCopy)
 	switch {
+	case err == nil:
 	case apierrors.IsNotFound(err):
 		node.Name = name
-	case err != nil:
+	default:
 		return nil, fmt.Errorf("reading node %s: %w", name, err)
 	}
 	return node, nil

@@ -115,8 +115,6 @@ func rule(in Input) Decision {
 // table returns full edits; Decide drops what the pod already has.
 func table(in Input) Decision {
 	h, ready := in.Hooks, in.Ready()
-	// If its deletion is cancelled, a pod without preNormal waits until it is back. Clearing another hook's key would release that hook.
-	out := Edit{Clear: without(h.PreNormal, union(h.PreDelete, h.InPlaceUpdate))}
 	if Ends(in.Pod) {
 		return Decision{Row: RowGone, Want: Absent, Then: in.releaseAll()}
 	}
@@ -125,8 +123,8 @@ func table(in Input) Decision {
 		return Decision{Row: RowPreparingDelete, Want: Absent, Out: Edit{Clear: without(h.PreNormal, h.PreDelete)},
 			Then: Edit{Clear: union(h.PreDelete, h.PreNormal)}}
 	case appspub.LifecycleStatePreparingUpdate:
-		return Decision{Row: RowPreparingUpdate, Want: OutOfService, Out: out,
-			Then: Edit{Clear: union(h.InPlaceUpdate, out.Clear)}}
+		return Decision{Row: RowPreparingUpdate, Want: OutOfService, Out: h.out(),
+			Then: Edit{Clear: union(h.InPlaceUpdate, h.out().Clear)}}
 	case appspub.LifecycleStateUpdating:
 		return Decision{Row: RowUpdating, Want: OutOfService, Arm: in.takenBack()}
 	case appspub.LifecycleStateUpdated:
@@ -138,7 +136,7 @@ func table(in Input) Decision {
 			Then: Edit{Set: union(h.InPlaceUpdate, h.PreNormal)}}
 	case appspub.LifecycleStatePreparingNormal:
 		if !ready {
-			return Decision{Row: RowPreparingNormalUnfit, Want: OutOfService, Out: out, Then: out}
+			return Decision{Row: RowPreparingNormalUnfit, Want: OutOfService, Out: h.out(), Then: h.out()}
 		}
 		return Decision{Row: RowPreparingNormal, Want: InService,
 			Arm:  Edit{Set: without(union(h.PreDelete, h.InPlaceUpdate), h.PreNormal)},
@@ -153,6 +151,11 @@ func table(in Input) Decision {
 	default:
 		return Decision{Row: RowUnknownState, Want: Keep}
 	}
+}
+
+// out: if its deletion is cancelled, a pod without preNormal waits until it is back. Clearing another hook's key would release that hook.
+func (h Hooks) out() Edit {
+	return Edit{Clear: without(h.PreNormal, union(h.PreDelete, h.InPlaceUpdate))}
 }
 
 // takenBack repairs the handlers after OpenKruise has applied a new template in the write that begins Updating:
@@ -194,7 +197,7 @@ func (in Input) releaseAll() Edit {
 // forgotten are owned handlers in the record that the workload no longer has.
 func (in Input) forgotten() []Handler {
 	return filter(in.Record.Handlers, func(h Handler) bool {
-		return in.Ownership.Owns(h.Key()) && !in.Hooks.names(h) && !in.Hooks.kept[h.Label]
+		return in.Ownership.Owns(h.Key()) && !in.Hooks.names(h) && !in.Hooks.keeps(h.Label)
 	})
 }
 
@@ -203,7 +206,7 @@ func (in Input) needed(e Edit) Edit {
 		Set:   filter(e.Set, func(h Handler) bool { return !h.SetOn(in.Pod) }),
 		Clear: filter(e.Clear, func(h Handler) bool { return h.SetOn(in.Pod) }),
 		ClearMarks: slices.DeleteFunc(slices.Clone(e.ClearMarks), func(key string) bool {
-			return !marked(in.Pod, key) || in.Hooks.kept[key]
+			return !marked(in.Pod, key) || in.Hooks.keeps(key)
 		}),
 	}
 }
@@ -253,10 +256,7 @@ func (in Input) held() bool { return guarded(in.Pod) || !in.needed(in.releaseAll
 
 // named includes refused handlers: OpenKruise waits for them too.
 func (in Input) named(hook Hook) []Handler {
-	accepted := map[Hook][]Handler{
-		PreNormal: in.Hooks.PreNormal, InPlaceUpdate: in.Hooks.InPlaceUpdate, PreDelete: in.Hooks.PreDelete,
-	}[hook]
-	accepted = slices.Clip(accepted)
+	accepted := slices.Clip(*listOf(&in.Hooks, hook))
 	for _, r := range in.Hooks.Refused {
 		if r.Hook == hook {
 			accepted = append(accepted, r.Handler)

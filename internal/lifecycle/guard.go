@@ -38,14 +38,13 @@ func guardHandler() Handler { return Handler{Finalizer: GuardFinalizer} }
 func guarded(pod *corev1.Pod) bool { return slices.Contains(pod.Finalizers, GuardFinalizer) }
 
 func (in Input) guard(d *Decision) {
-	guard := []Handler{guardHandler()}
-	switch {
+	switch guard := guardHandler(); {
 	case d.Row == RowUnknownState:
 	case d.Row == RowGone && in.Guard == GuardFree:
-		d.Arm.Clear = guard
+		d.Arm.Clear = []Handler{guard}
 	case d.Want == Absent, in.Guard == GuardFree:
-		d.Then.Clear = union(d.Then.Clear, guard)
+		d.Then.Clear = union(d.Then.Clear, []Handler{guard})
 	case d.Want == InService && in.Guard == GuardPut:
-		d.Arm.Set = union(d.Arm.Set, guard)
+		d.Arm.Set = union(d.Arm.Set, []Handler{guard})
 	}
 }

@@ -50,8 +50,10 @@ func compareHandlers(a, b Handler) int {
 }
 
 // union sorts, and drops duplicates.
-func union(lists ...[]Handler) []Handler {
-	all := slices.Concat(lists...)
+func union(lists ...[]Handler) []Handler { return sorted(slices.Concat(lists...)) }
+
+// sorted is union of one list, in place.
+func sorted(all []Handler) []Handler {
 	slices.SortFunc(all, compareHandlers)
 	return slices.Compact(all)
 }

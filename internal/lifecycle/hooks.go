@@ -2,7 +2,6 @@ package lifecycle
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -33,8 +32,9 @@ type Hooks struct {
 
 	templateLabels     map[string]string
 	templateFinalizers []string
-	// kept labels are never cleared: the selector's and all handlers'.
-	kept map[string]bool
+	// Their labels are never cleared: see [Hooks.keeps].
+	named    []Named
+	selector *metav1.LabelSelector
 }
 
 // Refusal is an owned handler that can't be used.
@@ -56,9 +56,8 @@ func HooksOf(w *Workload, o Ownership) Hooks {
 	named := HandlersOf(w.Lifecycle)
 	hooks := Hooks{
 		templateLabels: w.TemplateLabels, templateFinalizers: w.TemplateFinalizers,
-		kept: keptLabels(w, named), MarksNotReady: marksNotReady(w.Lifecycle),
+		named: named, selector: w.Selector, MarksNotReady: marksNotReady(w.Lifecycle),
 	}
-	accepted := map[Hook][]Handler{}
 	ours := 0
 	for _, n := range named {
 		if !o.Owns(n.Key()) && n.Key() != GuardFinalizer {
@@ -68,16 +67,30 @@ func HooksOf(w *Workload, o Ownership) Hooks {
 		if why := objection(w, o, named, n); why != "" {
 			hooks.Refused = append(hooks.Refused, Refusal{Hook: n.Hook, Handler: n.Handler, Why: why})
 		} else {
-			accepted[n.Hook] = append(accepted[n.Hook], n.Handler)
+			accepted := listOf(&hooks, n.Hook)
+			*accepted = append(*accepted, n.Handler)
 		}
 	}
-	hooks.PreNormal, hooks.InPlaceUpdate, hooks.PreDelete = accepted[PreNormal], accepted[InPlaceUpdate], accepted[PreDelete]
 	hooks.Foreign = len(named) > 0 && ours == 0
 	return hooks
 }
 
+// listOf returns the list of a hook.
+func listOf(h *Hooks, hook Hook) *[]Handler {
+	switch hook {
+	case PreNormal:
+		return &h.PreNormal
+	case InPlaceUpdate:
+		return &h.InPlaceUpdate
+	default:
+		return &h.PreDelete
+	}
+}
+
 // Any reports whether any handler is owned, refused or not.
-func (h Hooks) Any() bool { return len(h.all()) > 0 || len(h.Refused) > 0 }
+func (h Hooks) Any() bool {
+	return len(h.PreNormal)+len(h.InPlaceUpdate)+len(h.PreDelete)+len(h.Refused) > 0
+}
 
 func (h Hooks) all() []Handler { return union(h.PreNormal, h.InPlaceUpdate, h.PreDelete) }
 
@@ -99,17 +112,9 @@ func (h Hooks) names(handler Handler) bool {
 		slices.ContainsFunc(h.Refused, func(r Refusal) bool { return same(r.Handler) })
 }
 
-func keptLabels(w *Workload, named []Named) map[string]bool {
-	kept := map[string]bool{}
-	for _, n := range named {
-		if n.Label != "" {
-			kept[n.Label] = true
-		}
-	}
-	for _, key := range selected(w.Selector) {
-		kept[key] = true
-	}
-	return kept
+// keeps reports whether a label is the selector's or any handler's.
+func (h Hooks) keeps(label string) bool {
+	return selects(h.selector, label) || slices.ContainsFunc(h.named, func(n Named) bool { return n.Label != "" && n.Label == label })
 }
 
 func marksNotReady(l *appspub.Lifecycle) bool {
@@ -150,7 +155,7 @@ func handlersOf(hook *appspub.LifecycleHook) []Handler {
 	for _, finalizer := range hook.FinalizersHandler {
 		handlers = append(handlers, Handler{Finalizer: finalizer})
 	}
-	return union(handlers)
+	return sorted(handlers)
 }
 
 func objection(w *Workload, o Ownership, all []Named, one Named) string {
@@ -168,7 +173,7 @@ func objection(w *Workload, o Ownership, all []Named, one Named) string {
 		return fmt.Sprintf("label %s has no value, and OpenKruise can't tell a pod without the label from one that has it set: "+
 			"write a value in spec.lifecycle.%s.labelsHandler", handler.Label, hook)
 	}
-	if slices.Contains(selected(w.Selector), handler.Label) {
+	if selects(w.Selector, handler.Label) {
 		return fmt.Sprintf("label %s is in spec.selector, and changing it would detach the pod from its workload: "+
 			"use a key in spec.lifecycle.%s.labelsHandler that the selector does not have", handler.Label, hook)
 	}
@@ -185,13 +190,10 @@ func objection(w *Workload, o Ownership, all []Named, one Named) string {
 	return ""
 }
 
-func selected(selector *metav1.LabelSelector) []string {
+func selects(selector *metav1.LabelSelector, label string) bool {
 	if selector == nil {
-		return nil
+		return false
 	}
-	keys := slices.Collect(maps.Keys(selector.MatchLabels))
-	for _, e := range selector.MatchExpressions {
-		keys = append(keys, e.Key)
-	}
-	return keys
+	_, matches := selector.MatchLabels[label]
+	return matches || slices.ContainsFunc(selector.MatchExpressions, func(e metav1.LabelSelectorRequirement) bool { return e.Key == label })
 }

@@ -179,7 +179,7 @@ func TestHooksOf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := HooksOf(tc.workload, testOwnership())
-			ignore := cmpopts.IgnoreFields(Hooks{}, "Refused", "templateLabels", "templateFinalizers", "kept")
+			ignore := cmpopts.IgnoreFields(Hooks{}, "Refused", "templateLabels", "templateFinalizers", "named", "selector")
 			if diff := cmp.Diff(tc.want, got, ignore); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}

@@ -67,9 +67,10 @@ func (o *Observer) Look(ctx context.Context, id lifecycle.PodID, settings *Setti
 	pod := &corev1.Pod{}
 	err := o.Client.Get(ctx, id.NamespacedName, pod, client.UnsafeDisableDeepCopy) // nothing below changes what it reads
 	switch {
-	case apierrors.IsNotFound(err), err == nil && pod.UID != id.UID:
+	case err == nil && pod.UID == id.UID:
+	case err == nil, apierrors.IsNotFound(err):
 		return o.uncached(ctx, id, f)
-	case err != nil:
+	default:
 		return Look{}, fmt.Errorf("reading the pod: %w", err)
 	}
 	tracked.Found(lifecycle.AddressOf(pod), lifecycle.OtherAddressesOf(pod))
@@ -282,7 +283,6 @@ func (f *Facts) dropRefused() {
 
 // names says which service name the pod may not use. Under one that it is registered under it stays, with a Warning.
 func (o *Observer) names(f *Facts) waiting.Blocker {
-	f.Keeps = map[string]bool{}
 	for _, t := range f.Targets {
 		refusal, registered := o.State.Claims.Ask(f.Use(t.Key(), o.Clock.Now()))
 		refused := NameRefused(refusal)
@@ -292,7 +292,10 @@ func (o *Observer) names(f *Facts) waiting.Blocker {
 			return refused
 		default:
 			refused.Message += "; the pod stays, since it is registered under that name already"
-			f.Warning, f.Keeps[t.Instance.Service] = refused, true
+			if f.Warning = refused; f.Keeps == nil {
+				f.Keeps = map[string]bool{}
+			}
+			f.Keeps[t.Instance.Service] = true
 		}
 	}
 	return waiting.Blocker{}

@@ -81,26 +81,26 @@ func (s *Settings) allSources() (all []lifecycle.Source) {
 func (s *Settings) SourcesOf(of service.Subject) ([]lifecycle.Source, error) {
 	annotations, defaults := of.Annotations, service.DefaultsOf(s.DefaultRegistries, s.DefaultsFor, of.Namespace, of.NamespaceLabels)
 	registries, err := service.RegistriesOf(annotations, defaults, s.RegisteredByApp)
-	problems, sources := []error{err}, make([]lifecycle.Source, len(registries))
+	sources := make([]lifecycle.Source, len(registries))
 	for i, r := range registries {
 		sources[i].Registry = r.Registry
 		switch {
 		case !r.ByApp && s.CallsPods(r.Registry):
-			problems = append(problems, fmt.Errorf("annotation %s: registry %q has no entries but those of applications: set %s=app",
+			err = errors.Join(err, fmt.Errorf("annotation %s: registry %q has no entries but those of applications: set %s=app",
 				service.AnnotationRegistries, r.Registry, r.Registry))
 		case !r.ByApp && annotations[service.AnnotationWarmUp] != "" && s.Weightless[r.Registry]:
-			problems = append(problems, fmt.Errorf("annotation %s: registry %q has no weights: remove the annotation, or choose other registries",
+			err = errors.Join(err, fmt.Errorf("annotation %s: registry %q has no weights: remove the annotation, or choose other registries",
 				service.AnnotationWarmUp, r.Registry))
 		case !r.ByApp:
 		case s.Registries[r.Registry].AppEntries() != nil:
 			sources[i].Writer = lifecycle.Application
 		default:
-			problems = append(problems, fmt.Errorf("annotation %s: the driver of registry %q can't take an entry out of rotation that an "+
+			err = errors.Join(err, fmt.Errorf("annotation %s: the driver of registry %q can't take an entry out of rotation that an "+
 				"application wrote: remove =app, and turn off the application's own registration as docs/self-registration.md says",
 				service.AnnotationRegistries, r.Registry))
 		}
 	}
-	return sources, errors.Join(problems...)
+	return sources, err
 }
 
 // steers reports whether applications' entries can be steered anywhere.

@@ -90,7 +90,7 @@ func (r *Reporter) Tell(pod *corev1.Pod, why reason.Reason, note string) {
 // tellWorkload makes an Event where people look first, and logs.
 func (r *Reporter) tellWorkload(ctx context.Context, v visited, b waiting.Blocker) {
 	pod, now := v.pod(), r.Clock.Now()
-	owner, waited := metav1.GetControllerOf(pod), now.Sub(b.Since)
+	owner, waited := metav1.GetControllerOfNoCopy(pod), now.Sub(b.Since)
 	willWait := v.Decision.Row == lifecycle.RowNormal && b.Reason.OfApp()
 	if b.Hook == "" && !willWait || b.Said.IsZero() || waited < waiting.RolloutPatience || owner == nil {
 		return

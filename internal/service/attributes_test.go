@@ -188,7 +188,7 @@ func TestRegistriesOf(t *testing.T) {
 		if tc.written != "-" {
 			annotations[AnnotationRegistries] = tc.written
 		}
-		got, err := RegistriesOf(annotations, []string{"old", "new"}, map[string]bool{"old": false, "new": true, "other": false})
+		got, err := RegistriesOf(annotations, []string{"new", "old"}, map[string]bool{"old": false, "new": true, "other": false})
 		expectError(t, tc.reason, err, tc.wantErr)
 		expect.Equal(t, tc.want, got, "%s", tc.reason)
 	})

@@ -68,7 +68,7 @@ func (a Allowance) gives(namespace, name string) bool {
 	return slices.ContainsFunc(a.Names, func(pattern NamePattern) bool { return pattern.matches(namespace, name) })
 }
 
-// DefaultsOf are the registries of the pods that choose none: those for the namespace, else those for all.
+// DefaultsOf are the registries of the pods that choose none: those for the namespace, else those for all. Sorted, as all is.
 func DefaultsOf(all []string, some map[string]Allowance, namespace string, of labels.Set) (defaults []string) {
 	for name, a := range some {
 		if a.chooses(namespace, of) {
@@ -78,6 +78,7 @@ func DefaultsOf(all []string, some map[string]Allowance, namespace string, of la
 	if len(defaults) == 0 {
 		return all
 	}
+	slices.Sort(defaults)
 	return defaults
 }
 

@@ -186,8 +186,8 @@ type Registration struct {
 	ByApp    bool
 }
 
-// RegistriesOf returns [AnnotationRegistries] if known, else an error; without it defaults. Sorted and unique. known are all registries,
-// and whether applications register themselves there unless the annotation says otherwise: "old,new=app".
+// RegistriesOf returns [AnnotationRegistries] if known, else an error; without it the defaults of [DefaultsOf]. Sorted and unique. known
+// are all registries, and whether applications register themselves there unless the annotation says otherwise: "old,new=app".
 func RegistriesOf(annotations map[string]string, defaults []string, known map[string]bool) ([]Registration, error) {
 	written, ok := annotations[AnnotationRegistries]
 	if !ok && len(defaults) == 0 {
@@ -196,7 +196,7 @@ func RegistriesOf(annotations map[string]string, defaults []string, known map[st
 	}
 	if !ok {
 		all := make([]Registration, 0, len(defaults))
-		for _, name := range slices.Compact(slices.Sorted(slices.Values(defaults))) {
+		for _, name := range defaults {
 			all = append(all, Registration{name, known[name]})
 		}
 		return all, nil

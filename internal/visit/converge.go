@@ -26,14 +26,17 @@ const manyChanges = 8
 
 // ensureAll makes all changes, whichever of them fail.
 func (v *visit) ensureAll(ctx context.Context, changes []plan.Row) waiting.Blocker {
+	alike := !slices.ContainsFunc(changes, func(c plan.Row) bool { return c.Key().Source() != changes[0].Key().Source() })
+	if alike && len(changes) < manyChanges {
+		var missing waiting.Blocker
+		for _, c := range changes {
+			missing = waiting.First(missing, v.ensure(ctx, c))
+		}
+		return missing
+	}
 	each := make([]waiting.Blocker, len(changes))
 	var calls sync.WaitGroup
-	alike := !slices.ContainsFunc(changes, func(c plan.Row) bool { return c.Key().Source() != changes[0].Key().Source() })
 	for i, c := range changes {
-		if alike && len(changes) < manyChanges {
-			each[i] = v.ensure(ctx, c)
-			continue
-		}
 		calls.Go(func() { each[i] = v.ensure(ctx, c) })
 	}
 	calls.Wait()
