@@ -203,7 +203,7 @@ func (t *Tracker) forgetUnopened(name string) {
 		if p.opened {
 			continue
 		}
-		p.instances = slices.DeleteFunc(p.instances, func(n named) bool { return n.Registry == name })
+		p.instances = slices.DeleteFunc(slices.Clone(p.instances), func(n named) bool { return n.Registry == name })
 		if len(p.instances) == 0 && !p.born && p.last == nil {
 			delete(t.pods, uid)
 		}

@@ -32,7 +32,7 @@ func (p *Pod) Known() Known {
 	p.tracker.mu.Lock()
 	defer p.tracker.mu.Unlock()
 	return Known{
-		instances: slices.Clone(p.pod.instances), born: p.pod.born, shown: p.tracker.shown, renamed: p.tracker.renamed,
+		instances: p.pod.instances, born: p.pod.born, shown: p.tracker.shown, renamed: p.tracker.renamed,
 	}
 }
 
@@ -156,9 +156,9 @@ func (p *Pod) LetGo(in lifecycle.Key) {
 func (p *Pod) Stay(has func(lifecycle.Key) bool) {
 	p.tracker.mu.Lock()
 	defer p.tracker.mu.Unlock()
-	for at, n := range p.pod.instances {
-		if has(n.Key) {
-			p.pod.instances[at].Instance = n.stay()
+	for _, n := range p.pod.instances {
+		if n.removing && has(n.Key) {
+			p.pod.instances.set(n.Key, n.stay())
 		}
 	}
 }

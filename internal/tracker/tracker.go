@@ -60,7 +60,7 @@ type pod struct {
 	last *corev1.Pod
 }
 
-// instances are one or two, for which a map takes more memory.
+// instances are one or two, for which a map takes more memory. A list is replaced, never changed: a [Known] may have it.
 type instances []named //nolint:recvcheck // a value, but for set, which may add one
 
 type named struct {
@@ -80,6 +80,7 @@ func (all instances) get(in lifecycle.Key) (i Instance, has bool) {
 }
 
 func (all *instances) set(in lifecycle.Key, i Instance) {
+	*all = slices.Clone(*all)
 	if at := all.index(in); at >= 0 {
 		(*all)[at].Instance = i
 		return
@@ -261,9 +262,9 @@ func (t *Tracker) Returned(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, p := range t.pods {
-		for at, n := range p.instances {
+		for _, n := range p.instances {
 			if n.Registry == name {
-				p.instances[at].Instance = n.doubt()
+				p.instances.set(n.Key, n.doubt())
 			}
 		}
 	}
@@ -276,7 +277,7 @@ func (t *Tracker) Open(id lifecycle.PodID) *Pod {
 	p := t.add(id)
 	p.id, p.opened = id, true
 	if len(p.instances) > manyInstances {
-		p.instances = slices.DeleteFunc(p.instances, func(n named) bool { return n.Stands(lifecycle.Absent) && n.Settled() })
+		p.instances = slices.DeleteFunc(slices.Clone(p.instances), func(n named) bool { return n.Stands(lifecycle.Absent) && n.Settled() })
 	}
 	return &Pod{tracker: t, pod: p}
 }

@@ -2,6 +2,7 @@ package tracker
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -225,6 +226,36 @@ func TestPodIsLookedAtUnderItsOwnName(t *testing.T) {
 			tr.Compare(listed(registry.Absent, now.Add(time.Second)))
 			if lost, _ := tr.TakeDoubted(); !slices.Equal(lost, []lifecycle.PodID{own}) {
 				t.Errorf("looks at %v, want %v, whose entry is lost: no pod is found under another name", lost, own)
+			}
+		})
+	}
+}
+
+// TestKnownStays: a visit decides on what was known at one moment, while lists and calls go on.
+func TestKnownStays(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(tr *Tracker, p *Pod){
+		"acknowledged":  func(_ *Tracker, p *Pod) { p.Acknowledged(key(), epoch()) },
+		"another entry": func(_ *Tracker, p *Pod) { p.Begin(lifecycle.Key{Registry: "other"}, lifecycle.Absent, in(), epoch()) },
+		"stays":         func(_ *Tracker, p *Pod) { p.Stay(func(lifecycle.Key) bool { return true }) },
+		"returned":      func(tr *Tracker, _ *Pod) { tr.Returned("default") },
+		"listed":        func(tr *Tracker, _ *Pod) { tr.Compare(listed(registry.OutOfService, epoch().Add(time.Second))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tr := New()
+			p := tr.Open(lifecycle.PodID{UID: types.UID(in().UID)})
+			p.Begin(key(), lifecycle.OutOfService, in(), epoch())
+			p.Acknowledged(key(), epoch())
+			p.LetGo(key())
+			known := p.Known()
+			before := slices.Clone(known.instances)
+			change(tr, p)
+			if !reflect.DeepEqual(known.instances, before) {
+				t.Errorf("what was known became %+v, and was %+v", known.instances, before)
+			}
+			if reflect.DeepEqual(p.Known(), known) {
+				t.Error("nothing has changed")
 			}
 		})
 	}
