@@ -2,6 +2,8 @@
 package lint
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -186,7 +188,31 @@ func description(w *clusterstate.Workload, c *config.Config, of labels.Set) []st
 		findings = strings.Split(err.Error(), "\n")
 	}
 	findings = append(slices.Compact(findings), ungated(template, registries, c)...)
+	if _, chosen := template.Annotations[service.AnnotationRegistries]; chosen || of != nil || len(c.DefaultsFor) == 0 {
+		subject.NamespaceLabels = of
+		findings = append(findings, unplaced(subject, registries, c)...)
+	}
 	return append(findings, notAllowed(w.GetNamespace(), c.Service.Allowed, of, endpoints)...)
+}
+
+// unplaced says which label the pods lack, or their namespace if its labels are known, by which a registry's options place them.
+func unplaced(subject service.Subject, registries []service.Registration, c *config.Config) (findings []string) {
+	subject.Namespace = cmp.Or(subject.Namespace, "any")
+	for _, r := range registries {
+		var options map[string]any
+		_ = json.Unmarshal(c.Registries[r.Registry].Options, &options) // its driver returns the error
+		for _, key := range slices.Sorted(maps.Keys(options)) {
+			template, _ := options[key].(string)
+			byNamespace := strings.Contains(template, "{nsLabel:")
+			if !byNamespace && !strings.Contains(template, "{label:") || byNamespace && subject.NamespaceLabels == nil {
+				continue
+			}
+			if _, err := service.PlaceOf(template, subject); err != nil {
+				findings = append(findings, fmt.Sprintf("registry %q: %s", r.Registry, err))
+			}
+		}
+	}
+	return findings
 }
 
 // notAllowed says which names the policy refuses. A manifest without a namespace may be for any.

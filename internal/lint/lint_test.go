@@ -74,6 +74,39 @@ func TestNoDefaultForTheNamespace(t *testing.T) {
 	}
 }
 
+// TestPodsWithoutAPlace: such pods wait, and none is registered.
+func TestPodsWithoutAPlace(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		reason, options, registries string
+		labels                      labels.Set
+		found                       string
+	}
+	expect.Each(t, map[string]row{
+		"no places":                      {reason: "every pod is in the same", options: "{namespace: public}"},
+		"by namespace":                   {reason: "each has one", options: `{namespace: "{namespace}"}`},
+		"by a label":                     {reason: "the template has it", options: `{group: "g-{label:app}"}`},
+		"by another label":               {reason: "the template lacks it", options: `{group: "g-{label:team}"}`, found: "the pod has no label team"},
+		"by a label of the namespace":    {reason: "it has it", options: `{namespace: "{nsLabel:tier}"}`, labels: labels.Set{"tier": "gold"}},
+		"the namespace lacks it":         {reason: "it is known to", options: `{namespace: "{nsLabel:tier}"}`, labels: labels.Set{}, found: "namespace prod has no label tier"},
+		"labels not known":               {reason: "it may have it", options: `{namespace: "{nsLabel:tier}"}`},
+		"a registry of other namespaces": {reason: "the pods may be in none such", options: `{group: "{label:team}"}, defaultFor: {namespaces: [shop]}`},
+		"a registry that it chooses":     {reason: "its pods will be there", options: `{group: "{label:team}"}, defaultFor: {namespaces: [shop]}`, registries: "default", found: "the pod has no label team"},
+	}, func(t *testing.T, c row) {
+		parsed, err := config.Parse([]byte("cluster: a\nregistries: [{name: default, driver: memory, options: "+c.options+
+			"}]\nhooks: {owned: [example.com/*]}\n"), config.Limits{Drivers: []string{"memory"}})
+		expect.NoError(t, err)
+		set := web("prod")
+		if c.registries != "" {
+			set.Spec.Template.Annotations = map[string]string{service.AnnotationRegistries: c.registries}
+		}
+		got := strings.Join(lint.Workload(clusterstate.AsWorkload(set), parsed, c.labels), "\n")
+		if c.found == "" && got != "" || !strings.Contains(got, c.found) {
+			t.Errorf("got findings %q, want %q: %s", got, c.found, c.reason)
+		}
+	})
+}
+
 // TestHandlersInTheTemplate holds the template to the hooks that wait for what it may bring along.
 func TestHandlersInTheTemplate(t *testing.T) {
 	t.Parallel()
