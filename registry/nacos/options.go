@@ -13,27 +13,26 @@ import (
 
 // Options are the driver's own part of the configuration.
 type Options struct { //nolint:recvcheck // a value, but for places, which are filled in
-	// Namespace is the ID of the Nacos namespace, which is not its name, with {namespace}, {label:KEY} and {nsLabel:KEY} if pods differ.
+	// Namespace is the ID, not the name, of the Nacos namespace, with {namespace}, {label:KEY} and {nsLabel:KEY} if pods differ.
 	// Default: public.
 	Namespace string `json:"namespace"`
 	// Group is the group of the services, with the same placeholders. Default: DEFAULT_GROUP.
 	Group string `json:"group"`
-	// Cluster is the Nacos cluster, within each service, that the instances stand in. Default: DEFAULT.
+	// Cluster is the Nacos cluster of the instances, within each service. Default: DEFAULT.
 	Cluster string `json:"cluster"`
 	// Weight is the weight of an instance for which none is given, above 0 and at most 10000. Default: 1.
 	Weight float64 `json:"weight"`
-	// Ephemeral registers instances that live by heartbeats; a service is all ephemeral or all persistent. Default: false.
+	// Ephemeral registers instances that need heartbeats; a service is all ephemeral or all persistent. Default: false.
 	Ephemeral bool `json:"ephemeral"`
-	// HeartbeatInterval is how often an ephemeral instance is renewed, such as 10s. Without that for three
-	// intervals and 30 s Nacos holds it unhealthy, and removes it after twice as long. Default: 5s.
+	// HeartbeatInterval is how often an ephemeral instance is renewed, such as 10s. Default: 5s.
 	HeartbeatInterval driverkit.Duration `json:"heartbeatInterval"`
-	// HealthChecker says who judges the health of persistent instances: none (Rollcall tells Nacos' servers not to probe those of
-	// a service whose first instance is Rollcall's) or server (they probe, as they do by default). Default: none.
+	// HealthChecker is who probes persistent instances: server (Nacos' servers, as they do by default) or none (Rollcall turns that
+	// off for a service whose first instance is Rollcall's). Default: none.
 	HealthChecker string `json:"healthChecker"`
 	// APIVersion is the version of Nacos' HTTP API: v1, v2 or v3. Default: what the server speaks, v3 or else v1.
 	APIVersion string `json:"apiVersion"`
-	// Login says what auth.username and auth.passwordFile hold: password (a user of Nacos and its password) or accessKey (an
-	// access key and its secret key, as Alibaba Cloud MSE takes them: each request is signed). Default: password.
+	// Login is what auth.username and auth.passwordFile hold: password (a user of Nacos and its password) or accessKey (an access
+	// key and its secret key, with which each request is signed, as for Alibaba Cloud MSE). Default: password.
 	Login string `json:"login"`
 }
 
