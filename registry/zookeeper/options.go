@@ -15,13 +15,11 @@ type Options struct {
 	// Base is the folder of the services below the chroot: Curator's basePath, Spring's
 	// spring.cloud.zookeeper.discovery.root. Default: /services.
 	Base string `json:"base"`
-	// Payload chooses where metadata and ownership tag are stored: none (next to Curator's own fields, for readers with any payload
-	// class), map (the payload is a map of strings, for ServiceDiscovery<Map>) or spring (as Spring Cloud Zookeeper has it; readers
-	// without its class fail). Default: none.
+	// Payload chooses where metadata and ownership tag are stored: none (next to Curator's own fields), map (the payload is a map of
+	// strings) or spring (as Spring Cloud Zookeeper has it). Default: none.
 	Payload string `json:"payload"`
-	// FailOver chooses how an entry is taken out of rotation: delete, enabled (it stays with "enabled":false, which Curator's
-	// ServiceProvider respects), or status (it stays with the status OUT_OF_SERVICE, which Spring Cloud's load balancer respects;
-	// needs payload spring). Default: delete.
+	// FailOver chooses how an entry is taken out of rotation: delete, enabled (it stays with "enabled":false) or status (it stays with
+	// the status OUT_OF_SERVICE; needs payload spring). Default: delete.
 	FailOver string `json:"failOver"`
 	// ACL chooses who may write what Rollcall creates: creator (Rollcall's user in ZooKeeper; the world may read) or open (the world).
 	// Default: creator with auth.username, else open.
