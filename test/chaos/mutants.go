@@ -115,8 +115,8 @@ func repairing() trial {
 				override: override{resync, "(*keeper).reap", "return make([]error, len(due))"},
 			},
 			{
-				// One whose pod the cache has. The next run misses it and puts it back, in time for the calm.
-				name: "a live pod is reaped", finds: []string{"I9"}, receipt: []string{"as if its pod were gone"},
+				// One whose pod the cache has. The next run misses it and puts it back, and this takes it out again.
+				name: "a live pod is reaped", finds: []string{"I9", "lost"}, receipt: []string{"as if its pod were gone"},
 				override: override{resync, "(*keeper).compare", `
 					err := original(ctx, r)
 					spared := map[string]bool{}
