@@ -9,7 +9,7 @@ type AppEntrySteerer interface {
 	// [Prober] of what it returns. The driver's own ReaderLag holds for these entries too.
 	//
 	// The entry of an instance is the one that an application wrote at the instance's service, address and port, whatever
-	// its ID. Several of them at one place go together: all are taken out and put back, what clients are given decides, and
+	// its ID. Several of them at one endpoint go together: all are taken out and put back, what clients are given decides, and
 	// the error of the change is marked by [SeveralEntries]. An entry with the mark of a Rollcall is no application's. Neither
 	// that mark nor [OtherNames] is needed where the driver's list has what others wrote: the list says both.
 	//

@@ -92,7 +92,7 @@ func ForeignEntry(err error) error { return errForeignEntry.mark(err) }
 func IsForeignEntry(err error) bool { return errors.Is(err, errForeignEntry) }
 
 // SeveralEntries marks the error of a change of an [AppRegistry] that is acknowledged, where applications have several entries at
-// the instance's place: it says which. All of them were changed. SeveralEntries(nil) is nil.
+// the instance's endpoint: it says which. All of them were changed. SeveralEntries(nil) is nil.
 func SeveralEntries(err error) error { return errSeveralEntries.mark(err) }
 
 // IsSeveralEntries reports whether err, or an error that it wraps, was marked by [SeveralEntries].

@@ -50,7 +50,7 @@ type Key struct {
 	Port     int    `json:"port"`
 }
 
-// Writer writes an entry. Two can each have one at the same place.
+// Writer writes an entry. Two can each have one at the same endpoint.
 type Writer string
 
 // Rollcall only takes an Application's entry out of rotation and puts it back.
@@ -81,7 +81,7 @@ func (i Key) Source() Source { return Source{Registry: i.Registry, Writer: i.Wri
 // ByApp reports whether an application writes the entry.
 func (i Key) ByApp() bool { return i.Writer == Application }
 
-// By returns another writer's entry at the same place.
+// By returns another writer's entry at the same endpoint.
 func (i Key) By(w Writer) Key {
 	i.Writer = w
 	return i

@@ -22,7 +22,7 @@ func Counts(pod *corev1.Pod) bool {
 	return State(pod) == appspub.LifecycleStateNormal && !Ends(pod)
 }
 
-// Unrecorded reports whether the record must list a place before all registries have acknowledged:
+// Unrecorded reports whether the record must list an entry before all registries have acknowledged:
 //
 //	in Normal     the pod counts among its [Peers] by the record
 //	has a record  the next manager takes the pod out only where it lists

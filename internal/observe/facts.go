@@ -49,7 +49,7 @@ type Facts struct {
 	Panic clusterstate.Panic
 	// Skip is what the skip annotation asks for.
 	Skip lifecycle.Skip
-	// PassedOn are applications' entries at former places of the pod that another pod's application has now. No mark spares them.
+	// PassedOn are applications' entries at former endpoints of the pod that another pod's application has now. No mark spares them.
 	PassedOn map[lifecycle.Key]bool
 	// Uncached: the pod is not in the cache.
 	Uncached bool
@@ -92,7 +92,7 @@ func (f *Facts) targetsIn(
 			if s.ByApp() && (!at.IsAt(f.Input.Pod) || f.Settings.CallsPods(s.Registry)) {
 				at.Address = f.Input.Pod.Status.PodIP
 			}
-			t := entries.Target(entries.PlaceOf(at))
+			t := entries.Target(entries.LastFound(at))
 			if !s.ByApp() { // whose entry says what it says
 				t.Instance.Registry, t.Instance.Zone = s.Registry, a.Zone
 				t.Instance.Weight, f.Grows = a.Warmed(since, now)

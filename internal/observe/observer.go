@@ -84,7 +84,7 @@ func (o *Observer) Look(ctx context.Context, id lifecycle.PodID, settings *Setti
 	if !f.managed() {
 		return Look{Forget: true}, nil
 	}
-	if err := o.place(ctx, f); err != nil {
+	if err := o.locate(ctx, f); err != nil {
 		return Look{}, err
 	}
 	f.guard(workload != nil)
@@ -93,8 +93,8 @@ func (o *Observer) Look(ctx context.Context, id lifecycle.PodID, settings *Setti
 	return Look{Facts: f}, nil
 }
 
-// place adds where the pod runs and belongs.
-func (o *Observer) place(ctx context.Context, f *Facts) error {
+// locate adds where the pod runs and belongs.
+func (o *Observer) locate(ctx context.Context, f *Facts) error {
 	pod, now, rules := f.Input.Pod, o.Clock.Now(), &f.Settings.Rules
 	f.Memory.ReadOut(f.Input.Record.OutSince, now)
 	node, err := clusterstate.NodeOf(ctx, o.Client, pod)
@@ -314,7 +314,7 @@ func (f *Facts) guard(hasWorkload bool) {
 	f.Input.Guard = lifecycle.GuardOf(f.Input.Pod, f.Input.Hooks, f.Settings.Guard, ownerGone)
 }
 
-// passedOn looks up which former places of the pod are another pod's application's by now, such as a port of the node that both used.
+// passedOn looks up which former endpoints of the pod are another pod's application's by now, such as a port of the node that both used.
 func (o *Observer) passedOn(ctx context.Context, f *Facts) error {
 	if !f.Settings.steers() {
 		return nil

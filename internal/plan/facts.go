@@ -103,7 +103,7 @@ func (f Facts) AddressesOf(in lifecycle.Key) []string {
 	return all
 }
 
-// passedOn reports whether there is nothing left to take out: another pod's application has the place, or the application that would have
+// passedOn reports whether there is nothing left to take out: another pod's application has the endpoint, or the application that would have
 // to be called has ended. Nothing else may answer in its stead, at an address that the pod does not have, or has no more.
 func (f Facts) passedOn(in lifecycle.Key, want lifecycle.Want) bool {
 	if !in.ByApp() || want == lifecycle.InService || !f.Configuration.CallsPods(in.Registry) {
@@ -115,8 +115,8 @@ func (f Facts) passedOn(in lifecycle.Key, want lifecycle.Want) bool {
 	return !lifecycle.Runs(f.Pod, in.Port) && !f.Known.Of(in).Stands(want) // else it stays known, in case a container starts again
 }
 
-// PlaceOf moves an application's instance to the address where its entry was last found, by this process or else the record.
-func (f Facts) PlaceOf(in lifecycle.Key) lifecycle.Key {
+// LastFound moves an application's instance to the address where its entry was last found, by this process or else the record.
+func (f Facts) LastFound(in lifecycle.Key) lifecycle.Key {
 	if !in.ByApp() {
 		return in
 	}

@@ -28,7 +28,7 @@ type Row struct {
 	tracker.Target
 
 	Want lifecycle.Want
-	// LeftToApp: clients may be given an application's entry at the place.
+	// LeftToApp: clients may be given an application's entry at the endpoint.
 	LeftToApp bool
 	// MustBeSeen: absent is no acknowledgement while nobody has seen the entry.
 	MustBeSeen bool
@@ -89,7 +89,7 @@ func (p Plan) Without(out func(Row) bool) Plan {
 // All are the rows in order.
 func (p Plan) All() []Row { return slices.Concat(p.Former, p.Present, p.Departing) }
 
-// Of returns the plan. A pod that stays as it is leaves only former addresses, and, once in service where it belongs, other places.
+// Of returns the plan. A pod that stays as it is leaves only former addresses, and, once in service where it belongs, what it departs from.
 func Of(f Facts, d lifecycle.Decision) Plan {
 	var p Plan
 	want := d.Want
@@ -115,7 +115,7 @@ func Of(f Facts, d lifecycle.Decision) Plan {
 	return p
 }
 
-// Present are the places where the pod belongs. What takes it out names no registry, so it holds under a former name too.
+// Present are where the pod belongs. What takes it out names no registry, so it holds under a former name too.
 func (f Facts) Present(want lifecycle.Want) []Row {
 	rows := make([]Row, 0, len(f.Targets))
 	for _, t := range f.Targets {

@@ -144,8 +144,8 @@ func (c *call) changes() bool {
 	return c.Operation != list && c.Operation != get && c.Operation != probe
 }
 
-func (c *call) place() place {
-	return place{c.ID, c.Operation, c.Instance.Service, c.Instance.Address, c.Instance.Port, c.ByApp}
+func (c *call) turn() turn {
+	return turn{c.ID, c.Operation, c.Instance.Service, c.Instance.Address, c.Instance.Port, c.ByApp}
 }
 
 // A layer calls next, or returns why not.

@@ -35,7 +35,7 @@ type limit struct {
 	taken, others int
 	byService     map[string]int
 	// waiting are the queued calls, and sharers how many of each; others in lines are skipped.
-	waiting map[place]*call
+	waiting map[turn]*call
 	sharers map[string]int
 	// lines are by service: the usual calls, the urgent ones, those that yield.
 	lines [3]map[string][]*call
@@ -43,8 +43,8 @@ type limit struct {
 	timer *time.Timer
 }
 
-// place: a pod has several with several ports, or an application's entry.
-type place struct {
+// turn: a pod has several with several ports, or an application's entry.
+type turn struct {
 	id, operation, service, address string
 	port                            int
 	apps                            bool
@@ -52,7 +52,7 @@ type place struct {
 
 func newLimit(maxInFlight int, lets func() int, fixed func() bool) *limit {
 	return &limit{
-		lets: lets, fixed: fixed, adaptive: newAdaptive(maxInFlight), byService: map[string]int{}, waiting: map[place]*call{},
+		lets: lets, fixed: fixed, adaptive: newAdaptive(maxInFlight), byService: map[string]int{}, waiting: map[turn]*call{},
 		sharers: map[string]int{}, lines: [3]map[string][]*call{{}, {}, {}},
 	}
 }
@@ -74,7 +74,7 @@ func (l *limit) enter(c *call) (entered bool, measured *trip) {
 		l.add(c)
 		return false, nil
 	}
-	l.drop(c.place())
+	l.drop(c.turn())
 	l.count(c, 1)
 	if c.changes() && !l.fixed() {
 		measured = l.adaptive.begin(time.Now(), l.taken)
@@ -110,7 +110,7 @@ func (l *limit) queue(c *call) {
 func (l *limit) withdraw(c *call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.drop(c.place())
+	l.drop(c.turn())
 }
 
 func (l *limit) room(c *call) bool {
@@ -126,12 +126,12 @@ func (l *limit) room(c *call) bool {
 func unreserved(slots int) int { return slots - slots/4 }
 
 // drop forgets a queued call.
-func (l *limit) drop(at place) {
-	c := l.waiting[at]
+func (l *limit) drop(of turn) {
+	c := l.waiting[of]
 	if c == nil {
 		return
 	}
-	delete(l.waiting, at)
+	delete(l.waiting, of)
 	if l.sharers[c.sharer()]--; l.sharers[c.sharer()] == 0 {
 		delete(l.sharers, c.sharer())
 	}
@@ -155,9 +155,9 @@ func (c *call) sharer() string {
 	return c.Instance.Service
 }
 
-// add keeps a queued call's place unless its urgency has changed.
+// add keeps a queued call's turn unless its urgency has changed.
 func (l *limit) add(c *call) {
-	if before := l.waiting[c.place()]; before != nil && before.Urgent == c.Urgent && before.Yields == c.Yields {
+	if before := l.waiting[c.turn()]; before != nil && before.Urgent == c.Urgent && before.Yields == c.Yields {
 		before.Caller = c.Caller
 		return
 	}
@@ -168,8 +168,8 @@ func (l *limit) add(c *call) {
 	case c.Yields:
 		line = l.lines[2]
 	}
-	l.drop(c.place())
-	l.waiting[c.place()] = c
+	l.drop(c.turn())
+	l.waiting[c.turn()] = c
 	l.sharers[c.sharer()]++
 	line[c.sharer()] = append(line[c.sharer()], c)
 	l.arm()
@@ -188,7 +188,7 @@ func (l *limit) wake(n int) {
 		if c == nil {
 			break
 		}
-		l.drop(c.place())
+		l.drop(c.turn())
 		l.count(c, 1) // for next
 		woken = append(woken, c)
 	}
@@ -201,7 +201,7 @@ func (l *limit) wake(n int) {
 // next prefers the service with the fewest calls under way.
 func (l *limit) next(line map[string][]*call) (c *call) {
 	for service, calls := range line {
-		for len(calls) > 0 && l.waiting[calls[0].place()] != calls[0] {
+		for len(calls) > 0 && l.waiting[calls[0].turn()] != calls[0] {
 			calls = calls[1:]
 		}
 		if line[service] = calls; len(calls) == 0 {

@@ -19,7 +19,8 @@ import (
 //	was acknowledged
 //	any other error                         unknown
 type Instance struct {
-	// want and told are of the last change, which began then; zero if there was none. told is also nil if the place is another pod's by now.
+	// want and told are of the last change, which began then; zero if there was none. told is also nil if the endpoint is another
+	// pod's by now.
 	want  lifecycle.Want
 	told  *registry.Instance
 	began time.Time
@@ -238,7 +239,7 @@ func (i Instance) acknowledge(now time.Time) Instance {
 	return i.landed(i.began, func(w lifecycle.Want) bool { return w == i.want }).known(now)
 }
 
-// passOn: another pod's application has the place, so the registry's answers are not about this pod.
+// passOn: another pod's application has the endpoint, so the registry's answers are not about this pod.
 func (i Instance) passOn(now time.Time) Instance {
 	i = i.begin(lifecycle.Absent, registry.Instance{}, now).acknowledge(now)
 	i.told = nil

@@ -131,16 +131,16 @@ func (t *Tracker) noteShown(l Listing) {
 	}
 }
 
-// foreign are the names under which one list's entries that no Rollcall wrote give a place to clients.
+// foreign are the names under which one list's entries that no Rollcall wrote give an endpoint to clients.
 type foreign struct {
-	names map[place][]string
+	names map[endpoint][]string
 	// ipv6 are the services in which one of them has [registry.MetaIPv6].
 	ipv6 map[string]bool
 	// number counts the lists.
 	number int
 }
 
-type place struct {
+type endpoint struct {
 	address string
 	port    int
 }
@@ -148,19 +148,19 @@ type place struct {
 // of returns the names that count for a pod: not those listed before it came, when another pod had its address, nor its own application's
 // entry, once and under its name.
 func (f foreign) of(p *pod, in lifecycle.Key) []string {
-	names := f.names[place{in.Address, in.Port}]
+	names := f.names[endpoint{in.Address, in.Port}]
 	if p.born && p.came >= f.number || in.ByApp() && len(names) == 1 && names[0] == in.Service {
 		return nil
 	}
 	return names
 }
 
-// noteForeign keeps the foreign entries of all places, since some of a pod's instances are known only later, and queues pods for which they
-// changed.
+// noteForeign keeps the foreign entries of all endpoints, since some of a pod's instances are known only later, and queues pods for which
+// they changed.
 func (t *Tracker) noteForeign(l Listing) {
-	names, ipv6 := make(map[place][]string, len(l.Foreign)), map[string]bool{}
+	names, ipv6 := make(map[endpoint][]string, len(l.Foreign)), map[string]bool{}
 	for _, e := range l.Foreign {
-		at := place{e.Address, e.Port}
+		at := endpoint{e.Address, e.Port}
 		names[at] = append(names[at], e.Service)
 		if e.Metadata[registry.MetaIPv6] != "" {
 			ipv6[e.Service] = true

@@ -224,7 +224,7 @@ func TestShownByTheListThatWasAskedForFirst(t *testing.T) {
 	}
 }
 
-// TestForeignNames: an instance need not be known when the list comes that has its place.
+// TestForeignNames: an instance need not be known when the list comes that has its endpoint.
 func TestForeignNames(t *testing.T) {
 	t.Parallel()
 	comes := func(s *scene) { s.tr.Arrived(Target{Instance: in()}.Pod(), true) }

@@ -18,7 +18,7 @@ type Goal struct {
 	Gets    bool
 	// MustBeSeen: an entry that this process never saw is not out just because it is not there.
 	MustBeSeen bool
-	// Given: by the last list, clients are given the place by another's entry, and should not be.
+	// Given: by the last list, clients are given the endpoint by another's entry, and should not be.
 	Given bool
 
 	// Asked: in this visit, the registry confirmed the goal. Contradicted counts its other answers, and Said is the last one.
@@ -53,7 +53,7 @@ const (
 	Postponed
 	// NotConfirmed: what the registry says is repeatedly not what it acknowledged.
 	NotConfirmed
-	// GivenByAnother: clients are given the place by an entry that no Rollcall has written.
+	// GivenByAnother: clients are given the endpoint by an entry that no Rollcall has written.
 	GivenByAnother
 	// Unseen: there is no such entry, and there never was.
 	Unseen

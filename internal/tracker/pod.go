@@ -83,7 +83,7 @@ func (p *Pod) Acknowledged(in lifecycle.Key, now time.Time) {
 	p.change(in, func(i Instance) Instance { return i.acknowledge(now) })
 }
 
-// PassedOn notes that another pod's application has the place, or none ever had. It reports whether that is new.
+// PassedOn notes that another pod's application has the endpoint, or none ever had. It reports whether that is new.
 func (p *Pod) PassedOn(in lifecycle.Key, now time.Time) (news bool) {
 	p.change(in, func(i Instance) Instance {
 		if news = !i.Stands(lifecycle.Absent); news {

@@ -139,7 +139,7 @@ func (t *Tracker) Dying(last *corev1.Pod) {
 	}
 }
 
-// add returns the pod's place. Needs the lock.
+// add returns the pod, which it adds if need be. Needs the lock.
 func (t *Tracker) add(id lifecycle.PodID) *pod {
 	p := t.pods[id.UID]
 	if p == nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// An application's entry and Rollcall's at the same place count as two, so a pod that changes hands moves from one to the other.
+// An application's entry and Rollcall's at the same endpoint count as two, so a pod that changes hands moves from one to the other.
 const (
 	// AppStarts is how long after its pod is ready an application may register without a Warning.
 	AppStarts = 30 * time.Second

@@ -46,7 +46,7 @@ func stagesOf(want lifecycle.Want) []stage {
 		former.holds = true
 		return []stage{
 			former,
-			// First, since the application's own entry at the same place may show only once Rollcall's is gone.
+			// First, since the application's own entry at the same endpoint may show only once Rollcall's is gone.
 			{name: "departing", take: (*visit).leaveDeparting, holds: true},
 			{name: "leave", take: (*visit).leavePresent, holds: true},
 			{name: "unsteered", take: (*visit).unsteered, holds: true},
@@ -152,7 +152,7 @@ func (v *visit) relocate() bool {
 	entries := v.entries()
 	v.targets = slices.Clone(v.targets) // the facts keep theirs
 	for i, t := range v.targets {
-		v.targets[i].Instance.Address = entries.PlaceOf(t.Key()).Address
+		v.targets[i].Instance.Address = entries.LastFound(t.Key()).Address
 	}
 	return true
 }

@@ -149,7 +149,7 @@ func (r *Registry) takeAppOut(ctx context.Context, in registry.Instance) error {
 	return several(services)
 }
 
-// several says which services there are at one place, where they are more than one.
+// several says which services there are at one endpoint, where they are more than one.
 func several(services []appService) error {
 	if len(services) <= 1 {
 		return nil
@@ -261,7 +261,7 @@ func (r *Registry) ownToken(ctx context.Context) (*driverkit.Answer, error) {
 	return r.send(ctx, driverkit.Request{Method: http.MethodGet, Path: "/v1/acl/token/self", Query: url.Values{}})
 }
 
-// appServices returns what applications have registered at the instance's place. With an index it waits for a change since.
+// appServices returns what applications have registered at the instance's endpoint. With an index it waits for a change since.
 func (r *Registry) appServices(ctx context.Context, in registry.Instance, since string) ([]appService, http.Header, error) {
 	if path.Clean("/"+in.Service) != "/"+in.Service {
 		return nil, nil, nil // the endpoint takes no such name, and no agent registers one
@@ -276,7 +276,7 @@ func (r *Registry) appServices(ctx context.Context, in registry.Instance, since 
 	return services, header, err
 }
 
-// appFilter lets pass what stands at the instance's place and has no Rollcall's mark: an agent's service has its node's
+// appFilter lets pass what stands at the instance's endpoint and has no Rollcall's mark: an agent's service has its node's
 // address where it has none.
 func appFilter(in registry.Instance) string {
 	return placeFilter(in, "Service.Port", "Service.Meta", "Service.Address", "Node.Address")
