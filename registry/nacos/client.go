@@ -40,6 +40,8 @@ type shared struct {
 	fixed *api
 	// apis are what the servers were found to speak, by their URLs. A cluster is upgraded one by one.
 	apis sync.Map
+	// unprobed are services that the servers do not probe.
+	unprobed unprobed
 	// silent are servers that did not answer, by their URLs, and when.
 	silent sync.Map
 }

@@ -437,6 +437,28 @@ func TestWhatTheServersJudgeIsNotCalledHealthyForThem(t *testing.T) {
 	}
 }
 
+// A rollout reads once of a service that its instances are not probed, not for each pod.
+func TestTheCheckerIsNotReadForEachPod(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, "v3")
+	d := at(t, f.URL, `{}`)
+	reads := 0
+	f.meddle(func(w http.ResponseWriter, path string, _ url.Values) bool {
+		if path != "GET /v3/admin/ns/service" {
+			return false
+		}
+		reads++
+		f.answer(w, map[string]any{"clusterMap": map[string]any{"DEFAULT": map[string]any{"healthChecker": map[string]string{"type": "NONE"}}}})
+		return true
+	})
+	for pod := range 3 {
+		expect.NoError(t, d.Register(t.Context(), drivertest.Pod(pod+1)))
+	}
+	if reads != 1 {
+		t.Errorf("read the service %d times for three pods, want once", reads)
+	}
+}
+
 // What is listed is ours, of this group and Nacos cluster, and what clients are given that no Rollcall has written.
 func TestListIsOnlyOurs(t *testing.T) {
 	t.Parallel()

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
+	"sync"
+	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -19,11 +21,15 @@ func (r *Registry) startsHealthy(ctx context.Context, in registry.Instance, befo
 	if r.opts.Ephemeral || before != nil && before.Healthy {
 		return true, nil
 	}
+	if r.client.unprobed.has(r.cluster(in.Service)) {
+		return true, nil
+	}
 	checker, known, err := r.checker(ctx, in.Service)
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("looking at the service's health checker: %w", err)
 	case known && checker == checkerOff:
+		r.client.unprobed.add(r.cluster(in.Service))
 		return true, nil
 	case r.opts.HealthChecker == checkerServer:
 		return false, nil
@@ -37,6 +43,40 @@ func (r *Registry) startsHealthy(ctx context.Context, in registry.Instance, befo
 		return false, fmt.Errorf("turning the service's health checker off: %w", err)
 	}
 	return true, nil
+}
+
+// unprobedFor is how long what was read of a service's health checker holds: Nacos forgets it a minute or more after the last instance has
+// gone (ExpiredMetadataCleaner), and shows it only while there is one.
+const unprobedFor = 10 * time.Second
+
+// unprobed are the services whose checker was off when it was read, a moment ago: a rollout need not read it for each pod. The zero value
+// is ready.
+type unprobed struct {
+	mu       sync.Mutex
+	since    time.Time
+	services map[serviceCluster]bool
+}
+
+// serviceCluster is where a checker is set: in a cluster of a service.
+type serviceCluster struct{ namespace, group, service, cluster string }
+
+func (r *Registry) cluster(service string) serviceCluster {
+	return serviceCluster{r.opts.Namespace, r.opts.Group, service, r.opts.Cluster}
+}
+
+func (u *unprobed) has(c serviceCluster) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.services[c] && time.Since(u.since) < unprobedFor
+}
+
+func (u *unprobed) add(c serviceCluster) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if time.Since(u.since) >= unprobedFor {
+		u.since, u.services = time.Now(), map[serviceCluster]bool{}
+	}
+	u.services[c] = true
 }
 
 // isShared reports whether applications have instances of the service by themselves: what is set for those is left. Of Rollcall's own,
