@@ -109,7 +109,7 @@ func (w *Webhook) Handle(ctx context.Context, request admission.Request) admissi
 		return refuse(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("pods %q not found", key.Name))
 	case lifecycle.IsRefused(err) && !apierrors.IsConflict(err): // also by a webhook, which need not say why
 		w.Logger.Error(err, "eviction let through", "pod", key)
-		return admission.Allowed("").WithWarnings(fmt.Sprintf("Rollcall lets pod %s be evicted past its hooks: %v", key.Name, err))
+		return admission.Allowed("").WithWarnings(fmt.Sprintf("Rollcall lets the eviction of pod %s bypass its hooks: %v", key.Name, err))
 	default:
 		return tryAgain(fmt.Sprintf("try again: %v", err))
 	}
@@ -154,7 +154,7 @@ func (w *Webhook) decided(ctx context.Context, pod *corev1.Pod, hooks lifecycle.
 	case GiveUp:
 		return w.giveUp(pod, cmp.Or(lifecycle.EndOf(pod, node, now).Why, w.overdue()), dryRun), nil
 	case KeepClaims:
-		return admission.Allowed("").WithWarnings(fmt.Sprintf("Rollcall lets pod %s be evicted past its hooks: "+
+		return admission.Allowed("").WithWarnings(fmt.Sprintf("Rollcall lets the eviction of pod %s bypass its hooks: "+
 			"where OpenKruise deletes the pod, it deletes its PersistentVolumeClaims too", pod.Name)), nil
 	case Pass:
 	}
@@ -205,7 +205,7 @@ func (w *Webhook) begin(ctx context.Context, pod *corev1.Pod, notBefore time.Tim
 		w.Recorder.Eventf(pod, nil, reason.EvictionHooked.Event(), string(reason.EvictionHooked), action,
 			"An eviction became a hooked deletion: OpenKruise deletes the pod once it is out of the registry and its drain has passed")
 	}
-	return tryAgain(fmt.Sprintf("pod %s is not evicted past its hooks: OpenKruise replaces it, and deletes it once it is out of the "+
+	return tryAgain(fmt.Sprintf("pod %s is not evicted directly: OpenKruise replaces it, and deletes it once it is out of the "+
 		"registry and its drain has passed; try again until it is gone", pod.Name)), nil
 }
 

@@ -167,7 +167,7 @@ func (w *world) ExpectNoEvent() {
 func TestEvictionBecomesAHookedDeletion(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, podThat(owned))
-	w.ExpectHeld(w.Evict("web-1"), "is not evicted past its hooks")
+	w.ExpectHeld(w.Evict("web-1"), "is not evicted directly")
 	pod := w.Pod("web-1")
 	if pod.Labels[kruisev1alpha1.SpecifiedDeleteKey] != "true" || pod.Annotations[lifecycle.AnnotationEndsAt] != "not before 2026-11-22T12:10:00Z" {
 		t.Errorf("labels %v and annotations %v, want the deletion and its limit", pod.Labels, pod.Annotations)
@@ -309,7 +309,7 @@ func TestDryRunOfAnEvictionChangesNothing(t *testing.T) {
 	}
 	expect.Each(t, map[string]func(*admission.Request, *policyv1.Eviction){"in the request": inRequest, "in the body": inBody}, func(t *testing.T, dry func(*admission.Request, *policyv1.Eviction)) {
 		w := newWorld(t, podThat(owned), podThat(owned, called("web-2"), specified, evictedUntil("not before 2026-11-22T11:10:00Z")))
-		w.ExpectHeld(w.Evict("web-1", dry), "is not evicted past its hooks")
+		w.ExpectHeld(w.Evict("web-1", dry), "is not evicted directly")
 		w.ExpectHeld(w.Evict("web-2", dry), "leaves the rotation")
 		w.ExpectNoEvent()
 		if leaves(w.Pod("web-1")) || announced(w.Pod("web-2"), w.clock.Now()) {
@@ -390,7 +390,7 @@ func TestPodUnavailableBudgetThatCantBeRead(t *testing.T) {
 			t.Errorf("on its way out %v, want %v: %s", begun, c.begins, c.reason)
 		}
 		if c.begins {
-			w.ExpectHeld(response, "is not evicted past its hooks")
+			w.ExpectHeld(response, "is not evicted directly")
 			return
 		}
 		w.ExpectHeld(response, "reading PodUnavailableBudget web: connection refused")
@@ -422,7 +422,7 @@ func TestEvictionsOfOtherNamespacesDoNotWait(t *testing.T) {
 		w.Evict("web-1", func(r *admission.Request, _ *policyv1.Eviction) { r.Namespace = "slow" })
 	})
 	<-asked
-	w.ExpectHeld(w.Evict("web-1"), "is not evicted past its hooks")
+	w.ExpectHeld(w.Evict("web-1"), "is not evicted directly")
 	if !leaves(w.Pod("web-1")) {
 		t.Error("the pod of the other namespace is not on its way out")
 	}

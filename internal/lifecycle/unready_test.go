@@ -79,7 +79,7 @@ func TestHeldNotReady(t *testing.T) {
 	})
 }
 
-// TestReadinessGateOfOurOwn: a pod that waits to be in rotation until it is Ready, and the other way round, would wait for ever.
+// TestReadinessGateOfOurOwn: a pod that waits to be in rotation until it is Ready, and the other way round, would wait forever.
 func TestReadinessGateOfOurOwn(t *testing.T) {
 	t.Parallel()
 	const other corev1.PodConditionType = "InPlaceUpdateReady"

@@ -162,7 +162,7 @@ func TestConfigurationThatIsNotInForce(t *testing.T) {
 		renewing(t, widened)
 		want := ""
 		if c.refused {
-			want = "new pods might wait at the hooks for ever: " + words
+			want = "new pods might wait at the hooks forever: " + words
 		}
 		expect.Error(t, c.reason, widened.give(t.Context(), []kruisev1alpha1.CloneSet{*set}), want)
 		if *applied > 0 == c.refused {

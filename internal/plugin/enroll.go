@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,7 +69,10 @@ func (c *cluster) cloneSets(ctx context.Context, names []string, selector string
 			return nil, reading("CloneSets", err)
 		}
 		if len(list.Items) == 0 {
-			return nil, &exitError{exitNotFound, fmt.Errorf("namespace %s has no CloneSet %s", c.namespace, cmp.Or(selector, "at all"))}
+			if selector == "" {
+				return nil, &exitError{exitNotFound, fmt.Errorf("namespace %s has no CloneSets", c.namespace)}
+			}
+			return nil, &exitError{exitNotFound, fmt.Errorf("namespace %s has no CloneSet with the labels %s", c.namespace, selector)}
 		}
 		return list.Items, nil
 	}
@@ -105,7 +107,7 @@ func (c *cluster) give(ctx context.Context, sets []kruisev1alpha1.CloneSet) erro
 	lease, unled := c.renewed(ctx)
 	refusal, err := c.refusal(ctx, lease, unled)
 	if err == nil && refusal != "" {
-		err = fmt.Errorf("new pods might wait at the hooks for ever: %s", refusal)
+		err = fmt.Errorf("new pods might wait at the hooks forever: %s", refusal)
 	}
 	if err != nil {
 		return err

@@ -9,7 +9,7 @@
 //
 // # Thirty-two nodes for all
 //
-// The entries stand under 32 nodes, rollcall-00 to rollcall-31, whatever cluster they are of; the address says under which.
+// The entries are under 32 nodes, rollcall-00 to rollcall-31, whatever cluster they are of; the address decides under which.
 // The alternatives are one node, one for each cluster, and one for each address.
 //
 //   - An entry's identity is service, address and port. Two entries on two nodes would be two: after an address has moved

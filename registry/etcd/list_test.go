@@ -88,7 +88,7 @@ func TestPagesAreOfOneRevision(t *testing.T) {
 	}
 }
 
-// TestHalfAListIsNone: what is missing from a list may be registered for ever, or removed.
+// TestHalfAListIsNone: what is missing from a list may be registered forever, or removed.
 func TestHalfAListIsNone(t *testing.T) {
 	t.Parallel()
 	_, d := servePages(t, 2500, true)

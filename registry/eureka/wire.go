@@ -196,7 +196,7 @@ func (i instanceInfo) isOurs(cluster string, e registry.Entry) bool {
 	return i.Metadata[registry.MetaCluster] == cluster && i.InstanceID == instanceID(e.Instance)
 }
 
-// entriesOf takes a whole listing or nothing: an entry that is missing from it may be registered for ever.
+// entriesOf takes a whole listing or nothing: an entry that is missing from it may be registered forever.
 func entriesOf(raw []byte, cluster string, own *spellings) ([]registry.Entry, error) {
 	var listing applications
 	if err := json.Unmarshal(raw, &listing); err != nil {

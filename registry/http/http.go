@@ -183,7 +183,7 @@ func (r *Registry) send(ctx context.Context, request driverkit.Request) (*driver
 	return answer, nil
 }
 
-// decodeListing takes a whole listing or nothing: an entry that is missing from it may be registered for ever.
+// decodeListing takes a whole listing or nothing: an entry that is missing from it may be registered forever.
 func decodeListing(raw []byte, cluster string) ([]registry.Entry, error) {
 	var listing struct {
 		Instances *[]registry.Entry `json:"instances"`

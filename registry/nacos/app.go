@@ -13,7 +13,7 @@ import (
 
 // AppEntries implements [registry.AppEntrySteerer] by the flag enabled of the application's instance, whoever publishes it:
 // over gRPC, by beats over HTTP, or as a persistent one. The server keeps what is set so apart from what is published, and
-// lays it over that until a minute after the instance has gone, 2.5.0 and older for ever.
+// lays it over that until a minute after the instance has gone, 2.5.0 and older forever.
 func (r *Registry) AppEntries() registry.AppRegistry { return appEntries{r} }
 
 // appEntries is not the driver itself: it lists nothing, probes nothing and renews nothing.

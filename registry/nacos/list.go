@@ -127,7 +127,7 @@ func (h *host) isListedForeign() bool {
 	return h.Enabled != nil && h.isForeign() && h.IP != "" && h.Port != 0
 }
 
-// decodeServices takes a whole page or nothing: an entry that is missing from it may be registered for ever.
+// decodeServices takes a whole page or nothing: an entry that is missing from it may be registered forever.
 func decodeServices(a *answer) ([]listedService, error) {
 	if a.route.old {
 		services := []listedService{}

@@ -458,7 +458,7 @@ func brokenErrors() map[string]breakage {
 				h.LosingAnswers = losing(s, errors.New("connection reset"))
 			},
 		},
-		"a driver that waits for its registry for ever": {
+		"a driver that waits for its registry forever": {
 			reason: "its worker is lost for as long as the registry hangs",
 			set: func(_ *store, h *registrytest.Harness) {
 				h.Stalled = func(t testing.TB) registry.Registry {

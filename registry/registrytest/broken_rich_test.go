@@ -31,7 +31,7 @@ func brokenGets() map[string]breakage {
 		},
 		"a Get that is behind now and then": {reason: "a replica answers, which is seldom behind", breaks: getsFromAReplica},
 		"a Get that forgets the mark": {
-			reason: "the next pod at the address is in, and holds this one's release up for ever",
+			reason: "the next pod at the address is in, and holds this one's release up forever",
 			breaks: getting(func(ctx context.Context, d sound, in registry.Instance) (registry.State, error) {
 				return d.Get(ctx, asMarked(ctx, d, in))
 			}),
@@ -227,7 +227,7 @@ func brokenHeartbeats() map[string]breakage {
 			breaks: ifRemembered(errors.New("403 not your session")),
 		},
 		"a lease that never ends": {
-			reason: "what a dead process left stays for ever; so it has nothing to renew either",
+			reason: "what a dead process left stays forever; so it has nothing to renew either",
 			about:  registrytest.ShortLease,
 			set:    func(_ *store, h *registrytest.Harness) { h.ShortLease = h.Open },
 		},
@@ -263,7 +263,7 @@ func brokenHeartbeats() map[string]breakage {
 			}),
 		},
 		"a heartbeat that does not notice a restart": {
-			reason: "the pods stay out of rotation for ever",
+			reason: "the pods stay out of rotation forever",
 			about:  registrytest.Restart,
 			breaks: func(d sound) broken {
 				return broken{calls: map[string]method{
@@ -533,7 +533,7 @@ func brokenApplications() map[string]breakage {
 			}),
 		},
 		"a driver that keeps to itself that there are two": {
-			reason: "what a dead container left behind is steered for ever, and no one looks",
+			reason: "what a dead container left behind is steered forever, and no one looks",
 			breaks: calling("AppRegister", func(ctx context.Context, d sound, in registry.Instance) error {
 				if err := (steering{d}).Register(ctx, in); !registry.IsSeveralEntries(err) {
 					return err

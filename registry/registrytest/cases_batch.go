@@ -42,7 +42,7 @@ func batchCases() []testCase {
 		},
 		{
 			name: "BatchRefusedChange",
-			why:  "one instance that the registry refuses must not stop the others for ever",
+			why:  "one instance that the registry refuses must not stop the others forever",
 			run:  batchRefusedChange,
 		},
 		{

@@ -53,7 +53,7 @@ func detailCases() []testCase {
 		},
 		{
 			name:  "OddMetadata",
-			why:   "labels and annotations hold any text; what is not read back as it was written looks changed for ever",
+			why:   "labels and annotations hold any text; what is not read back as it was written looks changed forever",
 			needs: []Capability{Metadata},
 			run:   oddMetadata,
 		},

@@ -11,7 +11,7 @@ func probeCases() []testCase {
 	return needing([]testCase{
 		{
 			name: "ProbeAgreesInTheEnd",
-			why:  "OpenKruise counts the pod available only then; a probe that never agrees stops the rollout for ever",
+			why:  "OpenKruise counts the pod available only then; a probe that never agrees stops the rollout forever",
 			run: func(w *world) {
 				d := w.registered(w.pod(1))
 				w.awaitProbe(d, w.pod(1), true)

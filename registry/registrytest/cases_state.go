@@ -91,7 +91,7 @@ func failOverCases() []testCase {
 		},
 		{
 			name: "FailOverTwice",
-			why:  "a call is made again whenever its outcome is unknown; an error then would hold the update up for ever",
+			why:  "a call is made again whenever its outcome is unknown; an error then would hold the update up forever",
 			run: func(w *world) {
 				d := w.registered(w.pod(1))
 				w.failOver(d, w.pod(1), w.pod(1))
@@ -134,7 +134,7 @@ func deregisterCases() []testCase {
 		},
 		{
 			name: "DeregisterAbsent",
-			why:  "removing what is gone is done already; an error would keep the pod in termination for ever",
+			why:  "removing what is gone is done already; an error would keep the pod in termination forever",
 			run: func(w *world) {
 				d := w.newProcess()
 				w.deregister(d, w.pod(1))

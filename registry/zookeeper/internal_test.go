@@ -298,7 +298,7 @@ func TestFramedKeepsToFrames(t *testing.T) {
 	}
 }
 
-// The client takes the deadline away when it has read how long the welcome is, and would wait for the rest for ever.
+// The client takes the deadline away when it has read how long the welcome is, and would wait for the rest forever.
 func TestWelcomeIsAwaitedNoLongerThanAllowed(t *testing.T) {
 	t.Parallel()
 	f, server := pipe(t)

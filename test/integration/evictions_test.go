@@ -162,7 +162,7 @@ func evictedByHooks(s *scenario) {
 	pod := s.Begin(replicas(2), surge, annotated(drainKey, s.drain.String()))[0]
 
 	call := s.HoldCalls(fakeregistry.OpDeregister)
-	s.ExpectHeld(s.evict(pod), "is not evicted past its hooks")
+	s.ExpectHeld(s.evict(pod), "is not evicted directly")
 	s.AwaitState(pod, appspub.LifecycleStatePreparingDelete)
 	s.AwaitCalls(call, 1)
 	s.Expect(len(s.Pods()) == 3, "the pod is on its way out, and there are %d pods", len(s.Pods()))
@@ -213,9 +213,9 @@ func evictedInADryRun(s *scenario) {
 	pod := s.Begin(replicas(1))[0]
 	body := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: pod.Name}}
 	err := s.k8s.SubResource("eviction").Create(s.Context(), pod.DeepCopy(), body.DeepCopy(), client.DryRunAll)
-	s.ExpectHeld(err, "is not evicted past its hooks")
+	s.ExpectHeld(err, "is not evicted directly")
 	body.DeleteOptions = &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}
-	s.ExpectHeld(s.k8s.SubResource("eviction").Create(s.Context(), pod.DeepCopy(), body), "is not evicted past its hooks")
+	s.ExpectHeld(s.k8s.SubResource("eviction").Create(s.Context(), pod.DeepCopy(), body), "is not evicted directly")
 	now := &corev1.Pod{}
 	s.must(s.k8s.Get(s.Context(), client.ObjectKeyFromObject(pod), now))
 	s.Expect(now.ResourceVersion == pod.ResourceVersion, "a dry run changed the pod: %v %v", now.Labels, now.Annotations)

@@ -137,7 +137,7 @@ func TestKubectlPlugin(t *testing.T) {
 	unhooked(stranger)
 	s.must(s.k8s.Create(s.Context(), stranger))
 	person.Expect(4, "rollout stranger --watch", "is not managed by Rollcall", "kubectl rollcall enroll stranger")
-	person.Expect(3, "enroll -l app=none", "has no CloneSet app=none")
+	person.Expect(3, "enroll -l app=none", "has no CloneSet with the labels app=none")
 	s.Kubectl("anyone", rest.AnonymousClientConfig(env.cluster.Config())).Expect(5, "status", "reading ConfigMap")
 	s.expectAllowedWrites()
 	s.expectInvariants("unasked") // a person released the hook without an acknowledgement
