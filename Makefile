@@ -98,16 +98,19 @@ tidy: ## Tidy go.mod and those of the tools, the chart's tests, the out-of-tree 
 	cd charts && go mod tidy
 	cd hack/release && go mod tidy
 	cd hack/tools/promtool && go mod tidy
+	cd hack/tools/vale && go mod tidy
 
 ##@ Check
 
+VERIFY := verify-generated verify-manifests verify-costs verify-english tidy-check vet lint vulncheck
+
 .PHONY: verify
-verify: ## Check generated files, manifests, go.mod, vet, lint, known vulnerabilities, and what a pod costs.
-	@hack/phases.sh verify-generated verify-manifests verify-costs tidy-check vet lint vulncheck
+verify: ## Check generated files, manifests, English, go.mod, vet, lint, known vulnerabilities, and what a pod costs.
+	@hack/phases.sh $(VERIFY)
 
 .PHONY: presubmit
 presubmit: ## Run what a change must pass before it is pushed: verify, unit tests and the out-of-tree driver.
-	@hack/phases.sh verify-generated verify-manifests verify-costs tidy-check vet lint vulncheck test-unit test-outoftree
+	@hack/phases.sh $(VERIFY) test-unit test-outoftree
 
 .PHONY: verify-generated
 verify-generated: ## Fail if generated files are out of date.
@@ -123,6 +126,14 @@ verify-manifests: ## Render every kustomization and the chart, check what comes 
 verify-costs: ## Fail if a pod takes more calls and writes than it should, or more allocations than it did.
 	go test -count=1 -run '^Test(Allocations|LifeInServiceAndOut)$$' ./internal/lifecycle ./internal/controller
 
+.PHONY: verify-english
+verify-english: ## Fail if a page has a word or a sentence that .vale/styles/Rollcall does not allow.
+ifdef CC_FOUND
+	CGO_ENABLED=1 go tool -modfile=hack/tools/vale/go.mod vale --glob='!*.zh-CN.md' .github *.md charts/rollcall docs
+else
+	@mkdir -p $(RESULTS) && echo 'vale needs a C compiler' | tee $(RESULTS)/$@.skipped
+endif
+
 .PHONY: tidy-check
 tidy-check: ## Fail if go.mod or go.sum is not tidy.
 	go mod tidy -diff
@@ -132,6 +143,7 @@ tidy-check: ## Fail if go.mod or go.sum is not tidy.
 	cd charts && go mod tidy -diff
 	cd hack/release && go mod tidy -diff
 	cd hack/tools/promtool && go mod tidy -diff
+	cd hack/tools/vale && go mod tidy -diff
 
 .PHONY: vet
 vet: ## Run go vet.

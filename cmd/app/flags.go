@@ -87,10 +87,10 @@ func newFlags() (*flags, *flag.FlagSet) {
 		"work only while holding a lease, so that several replicas can run")
 	set.StringVar(&f.leaseNamespace, "leader-election-namespace", "",
 		"the `namespace` of the lease, which is called rollcall; without it POD_NAMESPACE, or the namespace of the kubeconfig's context")
-	set.IntVar(&f.workers, "workers", 512, "how many pods the manager works on at once")
+	set.IntVar(&f.workers, "workers", 512, "how many pods the manager works on at the same time")
 	set.BoolVar(&f.dryRun, "dry-run", false,
 		"write nothing, and report what the manager would do in the log and in rollcall_dry_run_total: no call that changes "+
-			"the registry, no patch, no Event and no lease, so that it can run beside a manager that works")
+			"the registry, no patch, no Event and no lease, so that it can run next to a manager that works")
 	set.StringVar(&f.evictionsAddress, "eviction-webhook-bind-address", ":9443",
 		"the `address` of the webhook that turns evictions into hooked deletions, where the configuration enables evictions")
 	set.BoolVar(&f.checkConfig, "check-config", false,

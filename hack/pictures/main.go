@@ -156,7 +156,7 @@ func life(t theme) string {
 		}
 	}
 	return c.picture(left+float64(len(all))*(wide+gap), band+bandHigh+8, "The life of a pod: OpenKruise waits at each hook, "+
-		"Rollcall tells the registry and then lets OpenKruise go on, and clients are given the pod only while it can serve",
+		"Rollcall tells the registry and then lets OpenKruise continue, and clients are given the pod only while it can serve",
 		fmt.Sprintf(".row{font-weight:600}.state,.act,.hook,.served{text-anchor:middle}.state{font-weight:600}"+
 			".hook,.row,.why{fill:%s}.hook{font-size:12px}.served{fill:%s;font-weight:600}", t.faint, t.box))
 }

@@ -57,7 +57,7 @@ func RegisterBuild(r prometheus.Registerer, version string) {
 func RegisterReady(r prometheus.Registerer, unready func() string) {
 	promauto.With(r).NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "rollcall_manager_ready",
-		Help: "1 if /readyz says that the manager is ready, 0 if it says what is missing.",
+		Help: "1 if /readyz reports that the manager is ready, 0 if it reports what is missing.",
 	}, func() float64 {
 		if unready() != "" {
 			return 0

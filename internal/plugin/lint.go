@@ -35,7 +35,7 @@ func (o *options) lintCommand() *cobra.Command {
 	var output *form
 	c := &cobra.Command{
 		Use:   "lint FILE|- | --config FILE",
-		Short: "Say what in a workload, or in Rollcall's configuration, will not work and why",
+		Short: "Show what in a workload, or in Rollcall's configuration, will not work and why",
 		Long: "Reads CloneSets, Advanced StatefulSets, Advanced DaemonSets and the ConfigMap " + configMapName + " from a file, or from " +
 			"the standard input. It checks the workloads against the file that --config names. Without --config, it takes the ConfigMap " +
 			"of the input. Without one, it takes that of the cluster. With --config alone it checks that configuration.\n\n" +

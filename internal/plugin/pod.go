@@ -23,7 +23,7 @@ func (o *options) explainCommand() *cobra.Command {
 	var output *form
 	c := &cobra.Command{
 		Use:     "explain POD",
-		Short:   "Say why a pod is in rotation or not, what it waits for, and what you can do",
+		Short:   "Show why a pod is in rotation or not, what it waits for, and what you can do",
 		Example: "  kubectl rollcall explain web-x7k2p -n prod",
 		Args:    cobra.ExactArgs(1),
 

@@ -25,7 +25,7 @@ func (o *options) resyncCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "resync",
 		Short: "Compare the registries with the cluster now, or approve removals that Rollcall holds back",
-		Long: "Annotates the manager's Lease: its holder compares every registry with the cluster at once.\n\n" +
+		Long: "Annotates the manager's Lease: its holder compares every registry with the cluster immediately.\n\n" +
 			"Where more entries have no live pod than resync.maxRemovals allows, and they may be another cluster's, Rollcall removes none of " +
 			"them. --approve shows how many entries that are, and up to three of them; where the manager's status page is turned on, up to " +
 			"500. It asks first. Rollcall then removes all of them and no other.",

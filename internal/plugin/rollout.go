@@ -53,7 +53,7 @@ func (o *options) rolloutCommand() *cobra.Command {
 	}
 	c.Flags().BoolVarP(&watch, "watch", "w", false, "Look again each second until the rollout is done.")
 	output = outputFlag(c)
-	c.Flags().DurationVar(&timeout, "timeout", 0, "How long --watch waits for the rollout to be done, such as 10m; 0 is no limit.")
+	c.Flags().DurationVar(&timeout, "timeout", 0, "How long --watch waits for the rollout to be done, such as 10m; 0 means no limit.")
 	return c
 }
 

@@ -145,7 +145,7 @@ const (
 	//
 	// What to do: check the pods, their nodes and the network.
 	PanicThreshold Reason = "PanicThreshold"
-	// Ending: the pod ends for certain, as the message shows, and is out of rotation before it does: its node is shutting down or is off,
+	// Ending: the pod ends for certain, as the message shows, and is out of rotation before it does. Its node is shutting down or is off,
 	// the node's end was announced and leaves no more than the drain, or an eviction of the pod is let through after the drain. No
 	// panic threshold holds such a pod, even if it is the last one of its service.
 	//
@@ -271,7 +271,7 @@ const (
 	//
 	// What to do: check the pod in the message.
 	RolloutWaits Reason = "RolloutWaits"
-	// DryRun: the manager runs with `--dry-run` and has said what it would do.
+	// DryRun: the manager runs with `--dry-run` and has shown what it would do.
 	//
 	// What to do: nothing.
 	DryRun Reason = "DryRun"
@@ -287,7 +287,7 @@ const (
 	// EvictionLetThrough: only an Event, of the [eviction webhook](../evictions.md). The webhook let an eviction through
 	// before the hooked deletion had ended, because of the limit or because the pod's node ends.
 	//
-	// What to do: look at what the pod has waited for. If it had not left the rotation before, which the Event Ending shows, clients
+	// What to do: check what the pod has waited for. If it had not left the rotation before, which the Event Ending shows, clients
 	// may have been sent to a pod that was not there.
 	EvictionLetThrough Reason = "EvictionLetThrough"
 	// NotEnrolled: only an Event, on a CloneSet of a namespace that is to be [enrolled](../enrolment.md). It has hooks of someone
@@ -298,12 +298,12 @@ const (
 	// Acknowledgement: what the kubectl plugin shows if it can't ask the manager, and neither the manager's last Event nor the pod shows
 	// more. The registry has not acknowledged yet, `readerLag` has not passed since, or the manager has yet to release the hook.
 	//
-	// What to do: wait. If it lasts, turn on [the status page](../status-page.md), or look at the manager's log.
+	// What to do: wait. If it lasts, turn on [the status page](../status-page.md), or check the manager's log.
 	Acknowledgement Reason = "Acknowledgement"
 	// NotWatched: what the kubectl plugin shows of a pod whose namespace is not in `namespaces` of the configuration: the manager
 	// does not see the pod, and neither sets nor clears the handlers of its hooks.
 	//
-	// What to do: where another installation watches the namespace, pass that installation's namespace with
+	// What to do: if another installation watches the namespace, pass that installation's namespace with
 	// `--rollcall-namespace`. Otherwise add it and restart the managers.
 	NotWatched Reason = "NotWatched"
 )

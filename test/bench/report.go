@@ -156,7 +156,7 @@ func (all observations) table(s sizes, exponent float64) [][]string {
 		if storm.oneService {
 			of = " of one service"
 		}
-		add(fmt.Sprintf("%d at once%s, registry %s, flips/s", storm.pods, of, storm.delay), storm.String(), rate, true, goal)
+		add(fmt.Sprintf("%d at once%s, registry %s, transitions/s", storm.pods, of, storm.delay), storm.String(), rate, true, goal)
 	}
 	add("40 a second, registry 5 ms, p50 ms", pacedCase, p50, false, "≤ floor + 6")
 	add("40 a second, registry 5 ms, p99 ms", pacedCase, p99, false, "")
@@ -165,23 +165,23 @@ func (all observations) table(s sizes, exponent float64) [][]string {
 	add("etcd's CPU, ms a transition", usual, etcdCPU, true, "")
 	add("API writes a transition", usual, writes, false, "1")
 	add(fmt.Sprintf("%d foreign pods come and go, CPU s", s.foreign), foreignCase, totalCPU, false, "≤ 0.4 at 10,000")
-	add(fmt.Sprintf("resident beside %d foreign pods, MB", s.foreign), foreignCase, resident, false, "≤ 40")
+	add(fmt.Sprintf("resident with %d foreign pods, MB", s.foreign), foreignCase, resident, false, "≤ 40")
 	for _, pods := range append([]int{0}, s.growth...) {
 		goal := map[int]string{10_000: "≤ 90"}[pods]
 		add(fmt.Sprintf("resident, %d managed pods, MB", pods), sized(idleCase, pods), resident, false, goal)
 	}
 	for _, pods := range s.growth {
-		add(fmt.Sprintf("%d at once, flips/s", pods), sized(growthCase, pods), rate, false, "")
+		add(fmt.Sprintf("%d at once, transitions/s", pods), sized(growthCase, pods), rate, false, "")
 	}
 	if exponent != 0 {
 		alone("time for n at once grows with n to the", short(exponent), "1")
 	}
-	beside := fmt.Sprintf("restart beside %d: ", s.restart)
-	add(beside+"ready after s", restartCase, seconds, false, "1")
-	add(beside+"writes", restartCase, allWrites, false, "0")
-	add(beside+"changing calls", restartCase, calls, false, "0")
-	add(beside+"lists", restartCase, lists, false, "≤ 2")
-	add(beside+"resident, MB", restartCase, resident, false, "")
+	restart := fmt.Sprintf("restart with %d: ", s.restart)
+	add(restart+"ready after s", restartCase, seconds, false, "1")
+	add(restart+"writes", restartCase, allWrites, false, "0")
+	add(restart+"changing calls", restartCase, calls, false, "0")
+	add(restart+"lists", restartCase, lists, false, "≤ 2")
+	add(restart+"resident, MB", restartCase, resident, false, "")
 	for _, row := range all.ofRollcall(s) {
 		alone(row[0], row[1], row[2])
 	}
@@ -201,7 +201,7 @@ func (all observations) ofRollcall(s sizes) (rows [][3]string) {
 			rows = append(rows, [3]string{row.title, short(values[0] * row.each), row.goal})
 		}
 	}
-	for _, row := range [][2]string{{"flips/s", rate}, {"CPU of both, ms a transition", cpu}, {"resident, both, MB", resident}} {
+	for _, row := range [][2]string{{"transitions/s", rate}, {"CPU of both, ms a transition", cpu}, {"resident, both, MB", resident}} {
 		one, two := all.of(sized(managerCase, 1), theRollcall, row[1]), all.of(sized(managerCase, 2), theRollcall, row[1])
 		if ratios := each(two, one); len(ratios) > 0 {
 			text := fmt.Sprintf("%s to %s: %s", short(median(two)), short(median(one)), spread(ratios))
@@ -273,7 +273,7 @@ func (all observations) grown(name, value string) []point {
 func (all observations) plot(s sizes, exponent float64, dir string) error {
 	three := []string{theFloor, theRecipe, theRollcall}
 	throughput := chart{
-		title: "Hooks flipped in a second, by how slow the registry is", x: "the registry answers after, ms", y: "flips in a second",
+		title: "Transitions in a second, by how slow the registry is", x: "the registry answers after, ms", y: "transitions in a second",
 		logX: true,
 	}
 	shares := chart{title: "CPU of a transition, ms", groups: []string{"its own", "API server", "etcd"}}
@@ -302,7 +302,7 @@ func (all observations) plot(s sizes, exponent float64, dir string) error {
 			series: []series{{theRollcall, all.grown(idleCase, resident)}},
 		},
 		"growth": {
-			title: fmt.Sprintf("Time for all pods at once: grows with their number to the %.2f", exponent), x: "pods", y: "seconds",
+			title: fmt.Sprintf("Time for all pods together: grows with their number to the %.2f", exponent), x: "pods", y: "seconds",
 			logX: true, logY: true, series: []series{{theRollcall, all.grown(growthCase, seconds)}},
 		},
 	} {
