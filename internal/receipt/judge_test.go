@@ -183,7 +183,7 @@ func TestFaults(t *testing.T) {
 		"leaves an address that it has no more": {"another pod may have it soon", "", sound().add(readdressed)},
 		"reaped":                                {"resync removes only what is gone", "as if its pod were gone", sound().add(reaped).add(call(Register, "Normal", Acknowledged))},
 		"reaped for good":                       {"this one was", "", sound().add(reaped)},
-		"drains forever":                       {"a drain ends", "has not ended", out().add(wait("Draining")).sleep(time.Minute).add(run(nil, nil, Acknowledged))},
+		"drains forever":                        {"a drain ends", "has not ended", out().add(wait("Draining")).sleep(time.Minute).add(run(nil, nil, Acknowledged))},
 		"drains forever, by another manager": {
 			"the next leader ends it", "has not ended", out().add(wait("Draining")).kill().sleep(time.Minute).add(run(nil, nil, Acknowledged)),
 		},
