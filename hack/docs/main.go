@@ -126,7 +126,7 @@ func flagsPage() page {
 	p := page{
 		title: "Flags of the manager",
 		intro: "`bin/manager --help` prints the same. What Rollcall does with pods is set in its [configuration](../configuration.md).",
-		head: flagHead(),
+		head:  flagHead(),
 	}
 	app.Flags().VisitAll(func(f *flag.Flag) {
 		value, usage := flag.UnquoteUsage(f)

@@ -36,7 +36,7 @@ func Obstacle(set *kruisev1alpha1.CloneSet, c *config.Config, of labels.Set) str
 func others(set *kruisev1alpha1.CloneSet, c *config.Config) string {
 	for _, n := range lifecycle.HandlersOf(set.Spec.Lifecycle) {
 		if !c.Hooks.Owns(n.Key()) {
-			return fmt.Sprintf("spec.lifecycle.%s has %s, which is not Rollcall's: add Rollcall's hooks beside it by hand", n.Hook, n)
+			return fmt.Sprintf("spec.lifecycle.%s has %s, which is not Rollcall's: add Rollcall's hooks next to it by hand", n.Hook, n)
 		}
 	}
 	return ""

@@ -51,7 +51,7 @@ func Workload(w *clusterstate.Workload, c *config.Config, of labels.Set) []strin
 	}
 	if template.Annotations[lifecycle.AnnotationSkip] != "" {
 		findings = append(findings, fmt.Sprintf("the template has annotation %s, which Rollcall refuses there: remove it from "+
-			"spec.template, and write it on the one pod that is to go on", lifecycle.AnnotationSkip))
+			"spec.template, and annotate only the pod whose hook is to be skipped", lifecycle.AnnotationSkip))
 	}
 	findings = append(findings, ofKind(w, hooks, c)...)
 	return append(findings, description(w, c, of)...)

@@ -101,14 +101,14 @@ func (c *cluster) config(ctx context.Context, limits config.Limits) (*config.Con
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, &exitError{status: exitNoManager, err: fmt.Errorf(
-			"namespace %s has no ConfigMap %s: say where Rollcall is installed, by --rollcall-namespace", c.installation, configMapName)}
+			"namespace %s has no ConfigMap %s: set --rollcall-namespace to where Rollcall is installed", c.installation, configMapName)}
 	case err != nil:
 		return nil, reading("ConfigMap "+configMapName, err)
 	}
 	parsed, err := config.Parse([]byte(object.Data[configKey]), limits)
 	if err != nil {
-		return nil, fmt.Errorf("ConfigMap %s/%s: the manager refuses this configuration too, unless it is newer than this plugin: "+
-			"then install the plugin of its version: %w", c.installation, configMapName, err)
+		return nil, fmt.Errorf("ConfigMap %s/%s is invalid. If the manager accepts it, it is newer than this plugin: "+
+			"install the plugin of its version: %w", c.installation, configMapName, err)
 	}
 	return parsed, nil
 }
@@ -121,8 +121,8 @@ func (o *options) tolerant() config.Limits {
 				"install the plugin of its version", o.version, path, o.installation, configMapName)
 		},
 		Refused: func(err error) {
-			o.warnOnce("ConfigMap %s/%s has fields that the manager refuses, unless it is newer than this plugin (%s). It then keeps the "+
-				"configuration before, and this command goes on without them: %v", o.installation, configMapName, o.version, err)
+			o.warnOnce("ConfigMap %s/%s has fields that the manager rejects, unless it is newer than this plugin (%s). The manager keeps its "+
+				"previous configuration, and this command ignores these fields: %v", o.installation, configMapName, o.version, err)
 		},
 	}
 }
@@ -142,8 +142,8 @@ func notWatched(c *config.Config, namespace string) error {
 	if c.Watches(namespace) {
 		return nil
 	}
-	return &exitError{exitNotManaged, fmt.Errorf("namespace %s is not in namespaces of the configuration: if another installation watches "+
-		"it, pass that installation's namespace with --rollcall-namespace; otherwise add it and restart the managers", namespace)}
+	return &exitError{exitNotManaged, fmt.Errorf("namespace %s is not among the namespaces in the configuration: if another installation "+
+		"watches it, pass that installation's namespace with --rollcall-namespace; otherwise add it and restart the managers", namespace)}
 }
 
 // managed returns the pods that Rollcall manages, those that wait first.
@@ -211,7 +211,7 @@ func (c *cluster) refusal(ctx context.Context, lease *coordinationv1.Lease, unle
 		case e.Reason == "ConfigApplied":
 			return "", nil
 		case e.Reason == "ConfigRefused":
-			return fmt.Sprintf("the manager does not go by what ConfigMap %s/%s says now: %s", c.installation, configMapName, printable(e.Note)), nil
+			return fmt.Sprintf("the manager has rejected ConfigMap %s/%s: %s", c.installation, configMapName, printable(e.Note)), nil
 		}
 	}
 	return "", nil
@@ -265,7 +265,7 @@ func (w *world) readWorkloads(ctx context.Context, c *cluster, namespace string)
 		return reading("workloads", err)
 	}
 	for _, kind := range slices.Sorted(maps.Keys(w.forbidden)) {
-		c.warnOnce("pods of each %s are not shown: %v", kind, w.forbidden[kind])
+		c.warnOnce("pods of %ss are not shown: %v", kind, w.forbidden[kind])
 	}
 	return nil
 }
@@ -284,7 +284,7 @@ func (w *world) readEvents(ctx context.Context, c *cluster, namespace string) er
 	events, err := c.reported(ctx, namespace)
 	switch {
 	case apierrors.IsForbidden(err):
-		c.warnOnce("the reasons are only what can be seen on the pods: reading Events: %v", err)
+		c.warnOnce("the reasons are only what the pods show: reading Events: %v", err)
 	case err != nil:
 		return reading("Events", err)
 	}

@@ -49,7 +49,7 @@ func TestConfigurationOfANewerManager(t *testing.T) {
 		t.Errorf("it warns\n%s\nwant once\n%s", &warned, want)
 	}
 	_, err := cluster.config(t.Context(), config.Limits{})
-	expect.Error(t, "lint and enroll are strict", err, "unless it is newer than this plugin: then install the plugin of its version: resync.jitter")
+	expect.Error(t, "lint and enroll are strict", err, "it is newer than this plugin: install the plugin of its version: resync.jitter")
 }
 
 // TestConfigurationThatIsRefused: the manager goes on with the one before, and a person looks at its pods at just that time.
@@ -58,7 +58,7 @@ func TestConfigurationThatIsRefused(t *testing.T) {
 	for name, c := range map[string]struct{ reason, text, warning, err string }{
 		"a value": {
 			reason: "the other fields say whose a pod is", text: strings.ReplaceAll(configText, "30s", "soon"),
-			warning: `and this command goes on without them: drain: Invalid value: "soon": write a duration`,
+			warning: `and this command ignores these fields: drain: Invalid value: "soon": write a duration`,
 		},
 		"namespaces": {
 			reason: "the manager may watch others", text: strings.ReplaceAll(configText, "30s", "-30s") + "namespaces: [Pay]",
@@ -69,7 +69,7 @@ func TestConfigurationThatIsRefused(t *testing.T) {
 			err: "hooks.owned[1]: Invalid value",
 		},
 		"hooks.owned": {reason: "it says whose a pod is", text: strings.ReplaceAll(configText, "owned", "own"), err: "hooks.own: Invalid value: unknown field"},
-		"no YAML":     {reason: "nothing can be read", text: "}", err: "the manager refuses this configuration too"},
+		"no YAML":     {reason: "nothing can be read", text: "}", err: "is invalid. If the manager accepts it"},
 	} {
 		cluster, _ := installed(t, c.text)
 		var warned strings.Builder
@@ -85,7 +85,7 @@ func TestConfigurationThatIsRefused(t *testing.T) {
 			t.Errorf("%s: it warns\n%s\nwant once\n%s", name, got, c.warning)
 		}
 		_, err := cluster.config(t.Context(), config.Limits{})
-		expect.Error(t, "lint and enroll are strict", err, "the manager refuses this configuration too")
+		expect.Error(t, "lint and enroll are strict", err, "is invalid. If the manager accepts it")
 	}
 }
 
@@ -150,7 +150,7 @@ func TestConfigurationThatIsNotInForce(t *testing.T) {
 				t.Errorf("%s: a pod of a namespace that was taken out is watched: %t", c.reason, !c.refused)
 			}
 		}
-		const words = "the manager does not go by what ConfigMap system/rollcall-config says now: the previous configuration stays in force"
+		const words = "the manager has rejected ConfigMap system/rollcall-config: the previous configuration stays in force"
 		if got := strings.Count(warned.String(), words); got > 1 || got == 1 != c.refused {
 			t.Errorf("%s: it warns\n%s", c.reason, &warned)
 		}
@@ -180,9 +180,9 @@ func TestWithoutARight(t *testing.T) {
 		status               int
 	}
 	expect.Each(t, map[string]row{
-		"Events":     {reason: "the pods are there", forbidden: []string{"events"}, warning: "the reasons are only what can be seen on the pods: reading Events: events is forbidden"},
-		"a kind":     {reason: "pods of the others are there", forbidden: []string{"daemonsets"}, warning: "pods of each DaemonSet are not shown: reading workloads: daemonsets is forbidden"},
-		"its kind":   {reason: "a pod without its workload looks abandoned", forbidden: []string{"clonesets"}, warning: "pods of each CloneSet", err: "clonesets is forbidden", status: exitForbidden},
+		"Events":     {reason: "the pods are there", forbidden: []string{"events"}, warning: "the reasons are only what the pods show: reading Events: events is forbidden"},
+		"a kind":     {reason: "pods of the others are there", forbidden: []string{"daemonsets"}, warning: "pods of DaemonSets are not shown: reading workloads: daemonsets is forbidden"},
+		"its kind":   {reason: "a pod without its workload looks abandoned", forbidden: []string{"clonesets"}, warning: "pods of CloneSets", err: "clonesets is forbidden", status: exitForbidden},
 		"every kind": {reason: "there is nothing to show", forbidden: []string{"clonesets", "statefulsets", "daemonsets"}, err: "reading workloads", status: exitForbidden},
 	}, func(t *testing.T, c row) {
 		objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
@@ -221,7 +221,7 @@ func TestNotWatched(t *testing.T) {
 	pod := scene{state: appspub.LifecycleStateNormal, labels: map[string]string{"app": "web"}}.view(t).facts.pod
 	for configuration, want := range map[string]string{
 		"":                  "is not managed by Rollcall", // and can't be enrolled
-		"namespaces: [pay]": "namespace prod is not in namespaces of the configuration: if another installation watches it, pass",
+		"namespaces: [pay]": "namespace prod is not among the namespaces in the configuration: if another installation watches it, pass",
 	} {
 		cluster, _ := installed(t, strings.ReplaceAll(configText, "example.com", "acme.io")+configuration, pod, theCloneSet(objects))
 		_, _, err := cluster.pod(t.Context(), "web-1")

@@ -32,7 +32,7 @@ const (
 func (o *options) debugCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "debug",
-		Short: "Print what a maintainer needs to look into a problem, without secrets",
+		Short: "Print what a maintainer needs to investigate a problem, without secrets",
 		Long: "Print what a maintainer needs: versions, the managers and their state, the configuration, the Lease, the status page, metrics, " +
 			"Events, the held pods and the last lines of the logs. It reads no Secret, and masks passwords, tokens and the values of options, " +
 			"headers and environment variables. It shows names and addresses of pods and services: read it before you pass it on. " +
@@ -174,7 +174,7 @@ func (c *cluster) configuration(ctx context.Context, out io.Writer, secrets *sec
 	}
 	var content any
 	if err := yaml.Unmarshal([]byte(object.Data[configKey]), &content); err != nil {
-		return errors.New("it is not YAML, and is not shown since it could have secrets") // the error could quote them
+		return errors.New("it is not YAML, and is not shown because it could contain secrets") // the error could quote them
 	}
 	return writeYAML(out, secrets.ofConfig("", content, false))
 }
@@ -193,7 +193,7 @@ func (c *cluster) everywhere(out io.Writer, read func(namespace string) error) e
 	if !apierrors.IsForbidden(err) {
 		return err
 	}
-	fmt.Fprintf(out, "only of namespace %s: %v\n", c.namespace, err)
+	fmt.Fprintf(out, "only namespace %s: %v\n", c.namespace, err)
 	return read(c.namespace)
 }
 

@@ -31,15 +31,15 @@ func (o *options) enrollCommand() *cobra.Command {
 	var all, undo bool
 	c := &cobra.Command{
 		Use:   "enroll (CLONESET... | -l SELECTOR | --all)",
-		Short: "Give CloneSets Rollcall's hooks without a restart of their pods, or take the hooks back",
-		Long: "Writes spec.lifecycle of CloneSets, which is not part of the pods' template: no pod restarts, and Rollcall arms those that " +
-			"run. A CloneSet that has hooks already stays as it is. --undo takes back what this command gave, and nothing else.",
+		Short: "Add Rollcall's hooks to CloneSets without restarting pods, or remove them",
+		Long: "Write spec.lifecycle of CloneSets. It is not part of the pod template, so no pod restarts, and Rollcall arms the running pods. " +
+			"A CloneSet that already has hooks is left as it is. --undo removes only the hooks that this command added.",
 		Example: "  kubectl rollcall enroll web -n prod\n  kubectl rollcall enroll --all -n prod\n  kubectl rollcall enroll web -n prod --undo",
 
 		ValidArgsFunction: o.complete(&kruisev1alpha1.CloneSetList{}),
 		RunE: o.connected(func(ctx context.Context, cluster *cluster, names []string) error {
 			if !all && selector == "" && len(names) == 0 || (all || selector != "") && len(names) > 0 {
-				return errors.New("write the names of CloneSets, or -l SELECTOR, or --all")
+				return errors.New("specify names of CloneSets, -l SELECTOR or --all")
 			}
 			sets, err := cluster.cloneSets(ctx, names, selector)
 			if err != nil {
@@ -51,9 +51,9 @@ func (o *options) enrollCommand() *cobra.Command {
 			return cluster.give(ctx, sets)
 		}),
 	}
-	c.Flags().StringVarP(&selector, "selector", "l", "", "Enroll the CloneSets of the namespace with these labels.")
-	c.Flags().BoolVar(&all, "all", false, "Enroll all CloneSets of the namespace.")
-	c.Flags().BoolVar(&undo, "undo", false, "Take back the hooks that this command gave.")
+	c.Flags().StringVarP(&selector, "selector", "l", "", "Enroll the CloneSets in the namespace that have these labels.")
+	c.Flags().BoolVar(&all, "all", false, "Enroll all CloneSets in the namespace.")
+	c.Flags().BoolVar(&undo, "undo", false, "Remove the hooks that this command added.")
 	return c
 }
 
@@ -124,7 +124,7 @@ func (c *cluster) give(ctx context.Context, sets []kruisev1alpha1.CloneSet) erro
 	}
 	err = c.each(sets, func(set *kruisev1alpha1.CloneSet) (string, error) {
 		if enroll.Managed(set, parsed) {
-			return "unchanged: it has hooks of Rollcall's", nil
+			return "unchanged: it already has Rollcall's hooks", nil
 		}
 		if why := enroll.Obstacle(set, parsed, of); why != "" {
 			return "", fmt.Errorf("CloneSet %s is not enrolled: %s", set.Name, why)
@@ -150,13 +150,13 @@ func (c *cluster) warnOfUnseen(ctx context.Context, sets []kruisev1alpha1.CloneS
 		}
 		if tries == looks {
 			c.warnOnce("the applications in these pods register themselves, and Rollcall has not found their entries: %s. OpenKruise will wait "+
-				"before it deletes such a pod or updates it in place. %s shows what was looked for; enroll with --undo takes the hooks back",
+				"before it deletes such a pod or updates it in place. %s shows what was looked for; enroll with --undo removes the hooks",
 				strings.Join(unseen, ", "), c.again("explain %s -n %s", unseen[0], sets[0].Namespace))
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("looking whether the applications' entries are found: %w", ctx.Err())
+			return fmt.Errorf("waiting for the applications' entries to be found: %w", ctx.Err())
 		case <-time.After(refresh):
 		}
 	}
@@ -186,9 +186,9 @@ func (c *cluster) unseen(ctx context.Context, sets []kruisev1alpha1.CloneSet, pa
 func (c *cluster) withdraw(ctx context.Context, sets []kruisev1alpha1.CloneSet) error {
 	return c.each(sets, func(set *kruisev1alpha1.CloneSet) (string, error) {
 		if !enroll.Owned(set, enrollOwner) {
-			return "unchanged: this command gave it no hooks", nil
+			return "unchanged: this command added no hooks to it", nil
 		}
-		return "withdrawn", asking(enroll.Withdraw(ctx, c, set, enrollOwner))
+		return "unenrolled", asking(enroll.Withdraw(ctx, c, set, enrollOwner))
 	})
 }
 

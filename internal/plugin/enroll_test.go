@@ -60,7 +60,7 @@ func TestEnroll(t *testing.T) {
 	bubble.Each(t, map[string]row{
 		"not watched": {
 			reason: "no manager of this configuration serves the hooks", configuration: configText + "namespaces: [pay]",
-			want: "namespace prod is not in namespaces of the configuration", status: exitNotManaged,
+			want: "namespace prod is not among the namespaces in the configuration", status: exitNotManaged,
 		},
 		"none leads": {
 			reason: "new pods would wait in PreparingNormal", configuration: configText, renewed: time.Minute,

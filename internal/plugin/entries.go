@@ -98,7 +98,7 @@ func (c *cluster) held(ctx context.Context, lease *coordinationv1.Lease, digest 
 			return r.Held, nil
 		}
 	}
-	return nil, fmt.Errorf("the manager %s holds back others by now, or is older than this plugin", name)
+	return nil, fmt.Errorf("the manager %s now holds back other entries, or is older than this plugin", name)
 }
 
 // proxyError says why a manager did not answer.
@@ -107,14 +107,13 @@ func (c *cluster) proxyError(err error, name string) error {
 	case err == nil:
 		return nil
 	case apierrors.IsForbidden(err):
-		return &exitError{exitForbidden, fmt.Errorf(
-			"you may not get pods/proxy in namespace %s, or not the pods there: the Role rollcall-status-reader of "+
-				"config/components/plugin-roles, pluginRoles.enabled in the chart, allows both", c.installation)}
+		return &exitError{exitForbidden, fmt.Errorf("you lack the right to get pods or pods/proxy in namespace %s: the Role "+
+			"rollcall-status-reader of config/components/plugin-roles, pluginRoles.enabled in the chart, has it", c.installation)}
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("the manager %s runs without statusPage: true, or is older than this plugin", name)
 	case apierrors.IsBadRequest(err):
 		return fmt.Errorf("the manager %s runs with --metrics-secure, and the API server's proxy does not pass on who asks: "+
-			"forward the pod's port and read it with a token, as docs/status-page.md says", name)
+			"forward the pod's port and use a token, as in docs/status-page.md", name)
 	default:
 		return fmt.Errorf("asking the manager %s: %w", name, err)
 	}
@@ -148,13 +147,13 @@ func byNow(p Pod, in lifecycle.Key) string {
 	i := slices.IndexFunc(p.Entries, func(e entries.Entry) bool { return isOf(e, in) })
 	switch {
 	case i < 0 && p.Rotation == In:
-		return ", and the manager knows of no entry of it"
+		return ", but the manager knows of no such entry"
 	case i < 0 || agrees(p.Entries[i], p.Rotation):
 		return ""
 	case p.Entries[i].State == entries.Unacknowledged:
-		return ", and has yet to acknowledge a later change of it"
+		return ", but has not acknowledged a later change yet"
 	default:
-		return fmt.Sprintf(", and has it %s by now", wordsOf(p.Entries[i].State))
+		return fmt.Sprintf(", but now has it %s", wordsOf(p.Entries[i].State))
 	}
 }
 
@@ -176,18 +175,18 @@ func wordsOf(s entries.State) string {
 // registrySentences say what each registry says of the pod, or why that is not known. They leave out what [byNow] has said.
 func registrySentences(p Pod, unknown error) []string {
 	if unknown != nil {
-		return []string{fmt.Sprintf("What the manager knows of the registries is not shown, and the reason is not its own: %s.", unknown)}
+		return []string{fmt.Sprintf("The registries' entries are not shown, and the reason is only what the pod shows: %s.", unknown)}
 	}
 	var lines []string
 	for _, e := range p.Entries {
 		recorded := slices.ContainsFunc(p.Instances, func(in lifecycle.Key) bool { return isOf(e, in) })
 		if !recorded || agrees(e, p.Rotation) {
-			lines = append(lines, fmt.Sprintf("As the manager knows it, registry %s has %s at %s %s.",
+			lines = append(lines, fmt.Sprintf("According to the manager, registry %s has %s at %s %s.",
 				lifecycle.Source{Registry: e.Registry, Writer: lifecycle.Writer(e.Writer)}, e.Service, e.Endpoint, wordsOf(e.State)))
 		}
 	}
 	if len(p.Entries) == 0 && (len(p.Instances) == 0 || p.Rotation != In) {
-		return []string{"As the manager knows it, no registry has an entry of it."}
+		return []string{"According to the manager, no registry has an entry for it."}
 	}
 	return lines
 }

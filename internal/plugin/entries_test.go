@@ -42,7 +42,7 @@ func TestAViewAsksTheManager(t *testing.T) {
 		asked                  int
 		took                   time.Duration
 	}
-	const forbidden = "the reasons are only what can be seen on the pods: reading Events: events is forbidden"
+	const forbidden = "the reasons are only what the pods show: reading Events: events is forbidden"
 	bubble.Each(t, map[string]row{
 		"answers": {
 			reason: "it knows best, and nobody needs the right to list Events", answer: says(`{"leads": true, "waits": ` + timeout + `}`),

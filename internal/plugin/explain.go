@@ -65,7 +65,7 @@ func rotationSentence(p Pod, answered bool) string {
 
 func instances(p Pod, answered bool) string {
 	if len(p.Instances) == 0 {
-		return "no registry has an instance of it"
+		return "no registry has an entry for it"
 	}
 	said := map[Rotation]string{In: "acknowledged", Out: "acknowledged that it does not send clients to"}[p.Rotation]
 	var all []string
@@ -87,15 +87,15 @@ func stateSentence(p Pod) string {
 	switch p.State {
 	case terminating:
 		if slices.Contains(p.facts.pod.Finalizers, lifecycle.GuardFinalizer) {
-			return "The pod is being deleted. It is held by the finalizer " + lifecycle.GuardFinalizer +
-				" until the registry has acknowledged that it is absent."
+			return "The pod is being deleted. The finalizer " + lifecycle.GuardFinalizer +
+				" holds it until the registry has acknowledged that its entry is gone."
 		}
 		return "The pod is being deleted."
 	case "":
 		return "OpenKruise has given the pod no lifecycle state."
 	}
 	meaning := cmp.Or(map[appspub.LifecycleStateType]string{
-		appspub.LifecycleStatePreparingNormal: "it is new or back, and does not count as available yet",
+		appspub.LifecycleStatePreparingNormal: "it is new or returning, and does not count as available yet",
 		appspub.LifecycleStateNormal:          "it counts as available once it is ready",
 		appspub.LifecycleStatePreparingUpdate: "OpenKruise wants to update it in place",
 		appspub.LifecycleStateUpdating:        "its containers restart",
@@ -168,9 +168,9 @@ func firstStep(p Pod) string {
 	d := p.facts.decision
 	switch {
 	case p.Reason == reason.AlsoRegistersItself && d.Releases: // the drain counts since
-		return "clients are no longer given the pod by the entry that Rollcall has not written, and the drain passes"
+		return "the entry that Rollcall has not written leaves the rotation, and the drain passes"
 	case p.Reason == reason.AlsoRegistersItself:
-		return "clients are no longer given the pod by the entry that Rollcall has not written"
+		return "the entry that Rollcall has not written leaves the rotation"
 	case p.Reason.OfApp() && d.Releases:
 		return "Rollcall finds the application's entry and takes it out"
 	case p.facts.drainLeft > 0:
@@ -181,8 +181,8 @@ func firstStep(p Pod) string {
 		return ""
 	}
 	return map[lifecycle.Want]string{
-		lifecycle.InService:    "every registry of the pod acknowledges that it is in service",
-		lifecycle.OutOfService: "every registry of the pod acknowledges that it is out of service",
+		lifecycle.InService:    "every registry of the pod acknowledges that it is in rotation",
+		lifecycle.OutOfService: "every registry of the pod acknowledges that it is out of rotation",
 		lifecycle.Absent:       "every registry of the pod acknowledges that it is removed",
 	}[d.Want]
 }
@@ -210,12 +210,12 @@ func skipSentence(p Pod) string {
 		return fmt.Sprintf("Rollcall skips no hook: %s.", refused)
 	}
 	if !slices.Contains(skip.Hooks, p.Hook) {
-		return fmt.Sprintf("The annotation %s stays on the pod until a hook that it names waits.", annotation)
+		return fmt.Sprintf("The annotation %s stays on the pod until the pod waits at a hook that it lists.", annotation)
 	}
 	if p.facts.leaderless != "" {
 		return fmt.Sprintf("The annotation %s is on the pod: the next manager that leads releases %s.", annotation, p.Hook)
 	}
-	return fmt.Sprintf("The annotation %s is on the pod: the manager releases %s when it next looks at the pod.", annotation, p.Hook)
+	return fmt.Sprintf("The annotation %s is on the pod: the manager releases %s when it next reconciles the pod.", annotation, p.Hook)
 }
 
 func handlers(list []lifecycle.Handler) string {
@@ -246,11 +246,11 @@ func handlerLines(p Pod) []string {
 		if foreign := foreignOwner(p.facts.pod); foreign != "" {
 			return []string{"The pod " + foreign + "."}
 		}
-		return []string{"The pod's workload is gone, so no hook names a handler."}
+		return []string{"The pod's workload is gone, so it has no hooks."}
 	}
 	lines := []string{"Handlers:"}
 	for _, h := range handlersOf(p) {
-		whose := "another controller's: hooks.owned does not have its key"
+		whose := "another controller's: hooks.owned does not list its key"
 		switch {
 		case h.Refused != "":
 			whose = "not used, " + h.Refused

@@ -35,11 +35,11 @@ func (o *options) lintCommand() *cobra.Command {
 	var output *form
 	c := &cobra.Command{
 		Use:   "lint FILE|- | --config FILE",
-		Short: "Show what in a workload, or in Rollcall's configuration, will not work and why",
-		Long: "Reads CloneSets, Advanced StatefulSets, Advanced DaemonSets and the ConfigMap " + configMapName + " from a file, or from " +
-			"the standard input. It checks the workloads against the file that --config names. Without --config, it takes the ConfigMap " +
-			"of the input. Without one, it takes that of the cluster. With --config alone it checks that configuration.\n\n" +
-			"It fails where something will not work. What may be meant so is a note on the standard error: a handler that Rollcall " +
+		Short: "Report what in a workload or in Rollcall's configuration will not work, and why",
+		Long: "Check the CloneSets, Advanced StatefulSets and Advanced DaemonSets in a file, or in standard input with -. They are checked " +
+			"against the configuration of --config, else against the ConfigMap " + configMapName + " in the input, else against the " +
+			"cluster's. With --config alone, only that configuration is checked.\n\n" +
+			"The exit status is 1 if something will not work. What may be intended is a note on standard error: a handler that Rollcall " +
 			"does not own may be another controller's, and a CloneSet without hooks may be enrolled later.",
 		Example: "  kubectl rollcall lint web.yaml\n  kustomize build . | kubectl rollcall lint -\n  kubectl rollcall lint --config config.yaml",
 		Args: func(cmd *cobra.Command, arguments []string) error {
@@ -75,7 +75,7 @@ func (o *options) lintCommand() *cobra.Command {
 		},
 	}
 	output = outputFlag(c)
-	c.Flags().StringVar(&file, "config", "", "The manager's configuration file; without it the ConfigMap, in the input or the cluster.")
+	c.Flags().StringVar(&file, "config", "", "Configuration file to check against. Default: the ConfigMap in the input or the cluster.")
 	return c
 }
 
@@ -113,11 +113,11 @@ func (o *options) printLint(objects *linted, output *form) error {
 			fmt.Fprintf(o.Out, "%s: %s\n", f.Object, f.Message)
 		}
 		if len(findings) == 0 {
-			fmt.Fprintln(o.Out, "no problem found in "+objects.String())
+			fmt.Fprintln(o.Out, "no problems found in "+objects.String())
 		}
 	}
 	if len(findings) > 0 {
-		return errors.New("the lines above say what will not work")
+		return errors.New("the lines above show what will not work")
 	}
 	return nil
 }
@@ -151,8 +151,8 @@ func (l *linted) notWatched(namespace string) error {
 	if len(l.configs) == 0 {
 		return notWatched(c, namespace)
 	}
-	return fmt.Errorf("namespace %s is not in namespaces of the configuration, so new pods would wait at the hooks: add it, or check the "+
-		"workload against the configuration that has it", namespace)
+	return fmt.Errorf("namespace %s is not among the namespaces in the configuration, so new pods would wait at the hooks: add it, or "+
+		"check the workload against the configuration that has it", namespace)
 }
 
 // written is what a file, a ConfigMap or a manager has.

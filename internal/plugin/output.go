@@ -20,7 +20,7 @@ type form struct {
 // outputFlag adds --output to a command, with the forms for scripts behind those that it has beside them.
 func outputFlag(c *cobra.Command, others ...string) *form {
 	f := &form{allowed: append(others, "json", "yaml")}
-	c.Flags().VarP(f, "output", "o", "The form of the output: "+f.forms()+".")
+	c.Flags().VarP(f, "output", "o", "Output format: "+f.forms()+".")
 	return f
 }
 
@@ -38,7 +38,7 @@ func (f *form) Type() string { return "string" }
 // Set takes one of the forms.
 func (f *form) Set(name string) error {
 	if name != "" && !slices.Contains(f.allowed, name) {
-		return fmt.Errorf("write %s", f.forms())
+		return fmt.Errorf("must be %s", f.forms())
 	}
 	f.name = name
 	return nil
@@ -50,7 +50,7 @@ func (f *form) forScripts() bool { return f.name == "json" || f.name == "yaml" }
 // once refuses a watch of what a program reads.
 func (f *form) once(watch bool) error {
 	if watch && f.forScripts() {
-		return fmt.Errorf("--watch draws a table: leave out --output %s", f.name)
+		return fmt.Errorf("--watch shows a table: remove --output %s", f.name)
 	}
 	return nil
 }

@@ -92,11 +92,11 @@ func TestLintForScripts(t *testing.T) {
 func TestForms(t *testing.T) {
 	t.Parallel()
 	for arguments, want := range map[string]string{
-		"status -o xml":              `invalid argument "xml" for "-o, --output" flag: write wide, json or yaml`,
-		"explain web-1 -o wide":      `invalid argument "wide" for "-o, --output" flag: write json or yaml`,
-		"status --watch -o json":     "--watch draws a table: leave out --output json",
-		"rollout web --watch -oyaml": "--watch draws a table: leave out --output yaml",
-		"receipt web -f - -o jsno":   `invalid argument "jsno" for "-o, --output" flag: write json or yaml`,
+		"status -o xml":              `invalid argument "xml" for "-o, --output" flag: must be wide, json or yaml`,
+		"explain web-1 -o wide":      `invalid argument "wide" for "-o, --output" flag: must be json or yaml`,
+		"status --watch -o json":     "--watch shows a table: remove --output json",
+		"rollout web --watch -oyaml": "--watch shows a table: remove --output yaml",
+		"receipt web -f - -o jsno":   `invalid argument "jsno" for "-o, --output" flag: must be json or yaml`,
 	} {
 		var errOut bytes.Buffer
 		status := Run(t.Context(), "test", append(strings.Fields(arguments), "--server", "http://127.0.0.1:1"),

@@ -298,7 +298,7 @@ func TestExplainWithoutAnAnswer(t *testing.T) {
 	var out strings.Builder
 	pod := scene{state: appspub.LifecycleStatePreparingNormal}.view(t)
 	(&options{IOStreams: genericiooptions.IOStreams{Out: &out}}).explain(pod, errors.New("the manager rollcall-1 is older than this plugin"))
-	const want = "\nWhat the manager knows of the registries is not shown, and the reason is not its own: the manager rollcall-1 is older than this plugin.\n"
+	const want = "\nThe registries' entries are not shown, and the reason is only what the pod shows: the manager rollcall-1 is older than this plugin.\n"
 	if !strings.Contains(out.String(), want) {
 		t.Errorf("there is no %q in\n%s", want, &out)
 	}
@@ -578,8 +578,8 @@ func TestRolloutTimesOut(t *testing.T) {
 func TestTimeoutWithoutAWatch(t *testing.T) {
 	t.Parallel()
 	for arguments, want := range map[string]string{
-		"--timeout 1m":          "--timeout limits --watch: add --watch, or leave out --timeout",
-		"--watch --timeout -1s": "--timeout -1s: write a duration such as 10m, or 0 for no limit",
+		"--timeout 1m":          "--timeout limits --watch: add --watch, or remove --timeout",
+		"--watch --timeout -1s": "--timeout -1s: set a duration such as 10m, or 0 for no limit",
 	} {
 		var errOut bytes.Buffer
 		status := Run(t.Context(), "test", append([]string{"rollout", "web", "--server", "http://127.0.0.1:1"}, strings.Fields(arguments)...),
@@ -621,7 +621,7 @@ func TestWatch(t *testing.T) {
 		want   string
 	}
 	expect.Each(t, map[string]row{
-		"a look fails":       {"the next may not", 2, errors.New("connection reset"), "one\nLooking again: connection reset. The last answer:\none\nthree\n"},
+		"a look fails":       {"the next may not", 2, errors.New("connection reset"), "one\nRetrying: connection reset. Last view:\none\nthree\n"},
 		"the first one does": {"a person has something to correct", 1, errors.New("no such host"), "no such host"},
 		"it is gone":         {"it will not come back", 2, &exitError{exitNotFound, errors.New("not found")}, "one\nnot found"},
 	}, func(t *testing.T, tc row) {
@@ -728,9 +728,9 @@ func TestRolloutShows(t *testing.T) {
 func TestStatusOfNoPod(t *testing.T) {
 	t.Parallel()
 	for want, s := range map[string]status{
-		"Rollcall manages no pod in namespace prod; -A looks at all namespaces\n":                                                      {namespace: "prod"},
-		"Rollcall manages no pod in namespace prod with the labels app=web; -A looks at all namespaces\n":                              {namespace: "prod", selector: "app=web"},
-		"Rollcall manages no pod in the cluster with the labels a=b: enroll a CloneSet, or give it hooks with keys of rollcall.dev/\n": {selector: "a=b"},
+		"Rollcall manages no pods in namespace prod; use -A for all namespaces\n":                                                         {namespace: "prod"},
+		"Rollcall manages no pods in namespace prod with the labels app=web; use -A for all namespaces\n":                                 {namespace: "prod", selector: "app=web"},
+		"Rollcall manages no pods in the cluster with the labels a=b: enroll a CloneSet, or add hooks with keys of rollcall.dev/ to it\n": {selector: "a=b"},
 	} {
 		var out, notes strings.Builder
 		expect.NoError(t, s.write(&out, &notes, terminal{}, new(form), s.namespace == ""))
@@ -763,7 +763,7 @@ func TestLintOfAConfigurationAlone(t *testing.T) {
 	for _, arguments := range [][]string{{"lint", "-"}, {"lint", "--config", path}} {
 		var out, errOut bytes.Buffer
 		status := Run(t.Context(), "test", arguments, genericiooptions.IOStreams{In: strings.NewReader(text), Out: &out, ErrOut: &errOut})
-		if want := "no problem found in 0 workloads and 1 configuration\n"; status != 0 || out.String() != want {
+		if want := "no problems found in 0 workloads and 1 configuration\n"; status != 0 || out.String() != want {
 			t.Errorf("%q: status %d and %q, want %q\n%s", arguments, status, &out, want, &errOut)
 		}
 	}
@@ -777,13 +777,13 @@ func TestLintWithAConfiguration(t *testing.T) {
 		status                     int
 	}
 	expect.Each(t, map[string]row{
-		"nothing beside": {reason: "the file is all there is", want: "no problem found in 1 workload and 1 configuration\n"},
+		"nothing beside": {reason: "the file is all there is", want: "no problems found in 1 workload and 1 configuration\n"},
 		"one beside that watches it": {
 			reason: "the file alone counts", beside: configText + "namespaces: [prod]", file: "namespaces: [pay]", status: exitFailed,
-			want: "CloneSet prod/web: namespace prod is not in namespaces of the configuration, so",
+			want: "CloneSet prod/web: namespace prod is not among the namespaces in the configuration, so",
 		},
 		"another beside": {
-			reason: "the file says which one counts", want: "no problem found in 1 workload and 2 configurations\n",
+			reason: "the file says which one counts", want: "no problems found in 1 workload and 2 configurations\n",
 			beside: strings.ReplaceAll(configText, "example.com", "acme.io"),
 		},
 		"one without a driver": {

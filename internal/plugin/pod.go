@@ -84,10 +84,10 @@ func (o *options) skipCommand() *cobra.Command {
 	var yes bool
 	c := &cobra.Command{
 		Use:   "skip POD",
-		Short: "Have a pod updated or deleted without the registry's acknowledgement",
-		Long: "Writes the annotation " + lifecycle.AnnotationSkip + " for the hook that the pod waits at. Clients may still be sent " +
-			"to the pod while it restarts or after it is gone, until the registry answers. The acknowledgement that puts a pod in rotation " +
-			"can't be skipped: the pod would count as available although clients can't find it.",
+		Short: "Let a pod be updated or deleted without the registry's acknowledgement",
+		Long: "Write the annotation " + lifecycle.AnnotationSkip + " for the hook that the pod waits at. Clients may still be sent " +
+			"to the pod while it restarts or after it is gone, until the registry answers. You can't skip the acknowledgement that puts a " +
+			"pod in rotation: the pod would count as available although clients can't find it.",
 		Example: "  kubectl rollcall skip web-x7k2p -n prod",
 		Args:    cobra.ExactArgs(1),
 
@@ -96,7 +96,7 @@ func (o *options) skipCommand() *cobra.Command {
 			return cluster.skip(ctx, arguments[0], yes)
 		}),
 	}
-	c.Flags().BoolVarP(&yes, "yes", "y", false, "Do not ask.")
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "Do not ask for confirmation.")
 	return c
 }
 
@@ -112,12 +112,12 @@ func (c *cluster) skip(ctx context.Context, name string, yes bool) error {
 	led, err := c.led(ctx, w.lease, w.unled)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%w; how to free the pod without a manager: %s", err, reason.Docs(c.version, freePage))
+		return fmt.Errorf("%w; to release the pod without a manager, see %s", err, reason.Docs(c.version, freePage))
 	case !p.facts.decision.Releases:
-		return fmt.Errorf("%s/%s waits at no hook that can be skipped: %s says what it waits for",
+		return fmt.Errorf("%s/%s waits at no hook that can be skipped: %s shows what it waits for",
 			p.Namespace, p.Name, c.again("explain %s -n %s", p.Name, p.Namespace))
 	}
-	question := fmt.Sprintf("%s/%s goes on past %s (%s), and clients may still be sent to it.", p.Namespace, p.Name, p.Hook, p.Reason)
+	question := fmt.Sprintf("Skipping %s of %s/%s (%s): clients may still be sent to the pod.", p.Hook, p.Namespace, p.Name, p.Reason)
 	if err := c.confirm(yes, question, fmt.Sprintf("%s/%s was not annotated", p.Namespace, p.Name)); err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (c *cluster) skip(ctx context.Context, name string, yes bool) error {
 	if !led { // a dry run has no Lease
 		unless = ", unless it runs with --dry-run"
 	}
-	fmt.Fprintf(c.Out, "pod/%s annotated: the manager releases %s when it next looks at the pod%s\n", p.Name, p.Hook, unless)
+	fmt.Fprintf(c.Out, "pod/%s annotated: the manager releases %s when it next reconciles the pod%s\n", p.Name, p.Hook, unless)
 	return nil
 }
 

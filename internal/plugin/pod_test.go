@@ -28,10 +28,10 @@ func TestSkip(t *testing.T) {
 		"a manager leads": {reason: "it reads the annotation", configuration: configText},
 		"none leads": {
 			reason: "the pod would wait on", configuration: configText, renewed: time.Minute,
-			want: "how to free the pod without a manager: https://github.com/rollcall-dev/rollcall/blob/v1.0.0/docs/free-a-pod.md", status: exitNoManager,
+			want: "to release the pod without a manager, see https://github.com/rollcall-dev/rollcall/blob/v1.0.0/docs/free-a-pod.md", status: exitNoManager,
 		},
 		"none leads, and this clock is behind": {
-			reason: "the Lease looks held", configuration: configText, renewed: -time.Minute, want: "how to free the pod without a manager", status: exitNoManager,
+			reason: "the Lease looks held", configuration: configText, renewed: -time.Minute, want: "to release the pod without a manager", status: exitNoManager,
 		},
 		"its Lease is not found": {
 			reason: "it may be in another namespace, and a person must not be kept from the only way out", configuration: configText, unknown: true,
@@ -39,7 +39,7 @@ func TestSkip(t *testing.T) {
 		},
 		"not watched": {
 			reason: "the manager that leads does not see the pod", configuration: configText + "namespaces: [pay]",
-			want: "namespace prod is not in namespaces of the configuration", status: exitNotManaged,
+			want: "namespace prod is not among the namespaces in the configuration", status: exitNotManaged,
 		},
 	}, func(t *testing.T, c row) {
 		pod := scene{
@@ -61,7 +61,7 @@ func TestSkip(t *testing.T) {
 		if exit := (*exitError)(nil); err != nil && (!errors.As(err, &exit) || exit.status != c.status) {
 			t.Errorf("%s: got error %v, want exit status %d", c.reason, err, c.status)
 		}
-		if want := "the manager releases preDelete when it next looks at the pod" + c.unless + "\n"; c.want == "" && !strings.HasSuffix(printed.String(), want) {
+		if want := "the manager releases preDelete when it next reconciles the pod" + c.unless + "\n"; c.want == "" && !strings.HasSuffix(printed.String(), want) {
 			t.Errorf("%s: printed %q, want %q", c.reason, printed, want)
 		}
 		if got := problems.String(); !strings.HasPrefix(got, c.warning) || c.warning == "" && got != "" {

@@ -31,10 +31,9 @@ func (o *options) receiptCommand() *cobra.Command {
 	var output *form
 	c := &cobra.Command{
 		Use:   "receipt CLONESET",
-		Short: "Check in the managers' audit logs whether a hook was flipped before the registry acknowledged",
-		Long: "Replays the audit logs of the managers and judges each rollout of the CloneSet: PASS or FAIL. The field audit of the " +
-			"configuration turns the logs on. The command reads them from the managers through the API server. With --file, it reads " +
-			"files.",
+		Short: "Check in the audit logs whether a hook was released before the registry acknowledged",
+		Long: "Replay the managers' audit logs and judge each rollout of the CloneSet: PASS or FAIL. Set audit.path in the configuration " +
+			"to turn the logs on. They are read from the managers through the API server, or from the files of --file.",
 		Example: "  kubectl rollcall receipt web -n prod\n  cat audit.jsonl.1 audit.jsonl | kubectl rollcall receipt web -n prod --file -",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, arguments []string) error {
@@ -47,7 +46,7 @@ func (o *options) receiptCommand() *cobra.Command {
 				return err
 			}
 			if unread != nil {
-				fmt.Fprintf(o.ErrOut, "The receipt lacks what a manager did: %v\n", unread)
+				fmt.Fprintf(o.ErrOut, "The receipt is incomplete: %v\n", unread)
 			}
 			history, numbers := receipt.NewHistory(lines, until), o.revisions(cmd.Context(), namespace, files)
 			rollouts, err := rolloutsOf(history, namespace, arguments[0])
@@ -63,13 +62,13 @@ func (o *options) receiptCommand() *cobra.Command {
 				err = verdict(rollouts)
 			}
 			if err == nil && unread != nil {
-				return &exitError{exitDamaged, errors.New("not every manager's log could be read, as the lines above say")}
+				return &exitError{exitDamaged, errors.New("not every manager's log could be read: see the lines above")}
 			}
 			return err
 		},
 	}
 	output = outputFlag(c)
-	c.Flags().StringArrayVarP(&files, "file", "f", nil, "A file with lines of the audit log, or - for standard input. Can be repeated.")
+	c.Flags().StringArrayVarP(&files, "file", "f", nil, "Read the audit log from this file, or from standard input with -. Can be repeated.")
 	return c
 }
 
@@ -98,7 +97,7 @@ func (o *options) auditLines(ctx context.Context, files []string) (lines []recei
 	}
 	if len(files) > 0 && len(lines) == 0 {
 		return nil, until, nil, &exitError{exitDamaged, fmt.Errorf(
-			"%s: no line of an audit log: name the file that audit.path has in the configuration", named)}
+			"%s has no line of an audit log: pass the file that audit.path specifies", named)}
 	}
 	return lines, until, unread, nil
 }
@@ -162,7 +161,7 @@ func (o *options) managersLogs(ctx context.Context) (logs []written, until time.
 		return nil, until, nil, unread // what is missing is a right
 	}
 	return nil, until, nil, &exitError{exitNoManager, errors.Join(unread, fmt.Errorf("no manager in namespace %s serves an audit log: "+
-		"say where Rollcall is installed by --rollcall-namespace, or read a copy with --file", o.installation))}
+		"set --rollcall-namespace to where Rollcall is installed, or read a copy with --file", o.installation))}
 }
 
 // managersTime is when the leader renewed its Lease last, by its own clock, as that of the lines: the local one may be ahead. It is the
@@ -221,7 +220,7 @@ func (o *options) revisions(ctx context.Context, namespace string, files []strin
 func rolloutsOf(h *receipt.History, namespace, name string) ([]receipt.Rollout, error) {
 	rollouts := h.Rollouts(namespace, name)
 	if len(rollouts) == 0 {
-		return nil, &exitError{exitNotFound, fmt.Errorf("the audit logs have no flip of CloneSet %s in namespace %s: they begin %s",
+		return nil, &exitError{exitNotFound, fmt.Errorf("the audit logs have no rollout of CloneSet %s in namespace %s: they begin %s",
 			name, namespace, h.Since().UTC().Format(time.RFC3339))}
 	}
 	return rollouts, nil
@@ -236,7 +235,7 @@ func verdict(rollouts []receipt.Rollout) error {
 		}
 	}
 	if failed > 0 {
-		return &exitError{exitReceiptFails, fmt.Errorf("%d of %d rollouts FAIL: the lines above name pod and time", failed, len(rollouts))}
+		return &exitError{exitReceiptFails, fmt.Errorf("%d of %d rollouts FAIL: the lines above show pod and time", failed, len(rollouts))}
 	}
 	return nil
 }

@@ -25,10 +25,10 @@ func (o *options) resyncCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "resync",
 		Short: "Compare the registries with the cluster now, or approve removals that Rollcall holds back",
-		Long: "Annotates the manager's Lease: its holder compares every registry with the cluster immediately.\n\n" +
-			"Where more entries have no live pod than resync.maxRemovals allows, and they may be another cluster's, Rollcall removes none of " +
-			"them. --approve shows how many entries that are, and up to three of them; where the manager's status page is turned on, up to " +
-			"500. It asks first. Rollcall then removes all of them and no other.",
+		Long: "Annotate the manager's Lease: its holder compares every registry with the cluster immediately.\n\n" +
+			"If more entries have no live pod than resync.maxRemovals allows, and they may be another cluster's, Rollcall removes none of " +
+			"them. --approve shows how many there are and lists up to three of them, or up to 500 if the status page is turned on. It asks " +
+			"for confirmation. Rollcall then removes all of them, and no others.",
 		Example: "  kubectl rollcall resync\n  kubectl rollcall resync --approve",
 		Args:    cobra.NoArgs,
 		RunE: o.connected(func(ctx context.Context, cluster *cluster, _ []string) error {
@@ -47,7 +47,7 @@ func (o *options) resyncCommand() *cobra.Command {
 		}),
 	}
 	c.Flags().BoolVar(&approve, "approve", false, "Approve the removals that Rollcall holds back.")
-	c.Flags().BoolVarP(&yes, "yes", "y", false, "Do not ask.")
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "Do not ask for confirmation.")
 	return c
 }
 
@@ -130,7 +130,7 @@ func (w *world) readLease(c *cluster) {
 		if renewed := w.lease.Spec.RenewTime; renewed != nil {
 			since = fmt.Sprintf(" (last renewed %s ago)", short(w.now.Sub(renewed.Time)))
 		}
-		w.leaderless = fmt.Sprintf("No manager leads by Lease %s/%s%s: no hook is set or released.", c.installation, orders.Lease, since)
+		w.leaderless = fmt.Sprintf("No manager holds Lease %s/%s%s: no hook is set or released.", c.installation, orders.Lease, since)
 	}
 }
 
@@ -163,14 +163,14 @@ func (c *cluster) approve(ctx context.Context, lease *coordinationv1.Lease, yes 
 	}
 	last := lastBlocked(events.Items, orders.Digests(lease.Annotations[orders.Annotation]))
 	if last == nil {
-		return fmt.Errorf("no Event in namespace %s names removals that wait for an approval at Lease %s; the API server keeps an "+
-			"Event for an hour: %s has the manager look again", c.installation, lease.Name, c.again("resync"))
+		return fmt.Errorf("no Event in namespace %s lists removals that wait for approval at Lease %s. The API server keeps an "+
+			"Event for an hour: %s makes the manager check again", c.installation, lease.Name, c.again("resync"))
 	}
 	fmt.Fprintf(c.Out, "%s ago: %s\n", short(c.now().Sub(lastSeen(*last))), printable(last.Note))
 	digest := orders.DigestIn(last.Note)
 	held, err := c.held(ctx, lease, digest)
 	if err != nil {
-		fmt.Fprintf(c.ErrOut, "No more than the line above can be shown: %v\n", err)
+		fmt.Fprintf(c.ErrOut, "Can't list the entries: %v\n", err)
 		held = &orders.Held{}
 	}
 	for _, entry := range held.Entries {
@@ -196,12 +196,12 @@ func removes(note string, held *orders.Held) string {
 	count, _, _ := strings.Cut(note, " ")
 	switch named := len(held.Entries); {
 	case count == "1":
-		return "Rollcall removes the entry that is named above."
+		return "Rollcall removes the entry above."
 	case named == 0:
-		return fmt.Sprintf("Rollcall removes all %s entries; the line above names at most three of them.", count)
+		return fmt.Sprintf("Rollcall removes all %s entries; the line above shows at most three of them.", count)
 	case named < held.Total:
-		return fmt.Sprintf("Rollcall removes all %s entries; the lines above name %d of them.", count, named)
+		return fmt.Sprintf("Rollcall removes all %s entries; the lines above show %d of them.", count, named)
 	default:
-		return fmt.Sprintf("Rollcall removes the %s entries that the lines above name.", count)
+		return fmt.Sprintf("Rollcall removes the %s entries above.", count)
 	}
 }

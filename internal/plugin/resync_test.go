@@ -157,7 +157,7 @@ func TestApprove(t *testing.T) {
 	cluster := clusterWith(lease, single)
 	cluster.IOStreams = genericiooptions.IOStreams{In: strings.NewReader(""), Out: io.Discard, ErrOut: &asked}
 	expect.Error(t, "nothing goes without the word", cluster.approve(t.Context(), lease, false), "nothing was approved")
-	if !strings.Contains(asked.String(), "Rollcall removes the entry that is named above. ") {
+	if !strings.Contains(asked.String(), "Rollcall removes the entry above. ") {
 		t.Errorf("of one entry it asks %q", &asked)
 	}
 	err := clusterWith().approve(t.Context(), leaseHeld(now), true)
@@ -178,19 +178,19 @@ func TestApproveNamesThem(t *testing.T) {
 	expect.Each(t, map[string]row{
 		"all": {
 			reason: "nothing else goes", held: &orders.Held{Digest: digest, Total: 2, Entries: names},
-			wants: []string{"\n- " + names[0] + "\n- api at", "removes the 2 entries that the lines above name."},
+			wants: []string{"\n- " + names[0] + "\n- api at", "removes the 2 entries above."},
 		},
 		"some": {
 			reason: "the page has a limit", held: &orders.Held{Digest: digest, Total: 501, Entries: names},
-			wants: []string{"- " + names[0], "the lines above name 2 of them."},
+			wants: []string{"- " + names[0], "the lines above show 2 of them."},
 		},
 		"others": {
 			reason: "the set has changed since the Event", held: &orders.Held{Digest: "222", Total: 2, Entries: names},
-			wants: []string{"No more than the line above can be shown: the manager rollcall-0 holds back others by now", "names at most three of them."},
+			wants: []string{"Can't list the entries: the manager rollcall-0 now holds back other entries", "shows at most three of them."},
 		},
 		"no page": {
 			reason: "it is off by default", status: http.StatusNotFound,
-			wants: []string{"No more than the line above can be shown: the manager rollcall-0 runs without statusPage: true", "names at most three of them."},
+			wants: []string{"Can't list the entries: the manager rollcall-0 runs without statusPage: true", "shows at most three of them."},
 		},
 	}, func(t *testing.T, c row) {
 		api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -257,7 +257,7 @@ func TestViewWithoutALeader(t *testing.T) {
 	bubble.Each(t, map[string]row{
 		"held": {reason: "since then its word counts", change: func(*coordinationv1.Lease) {}, leads: acquired},
 		"has ended": {
-			reason: "the manager died", want: "No manager leads by Lease system/rollcall (last renewed 12m ago): no hook is set or released.",
+			reason: "the manager died", want: "No manager holds Lease system/rollcall (last renewed 12m ago): no hook is set or released.",
 			change: func(l *coordinationv1.Lease) { l.Spec.RenewTime.Time = now.Add(-12 * time.Minute) }, waited: 5 * time.Second,
 		},
 		"looks over": {
@@ -265,7 +265,7 @@ func TestViewWithoutALeader(t *testing.T) {
 			change: func(l *coordinationv1.Lease) { l.Spec.RenewTime.Time = now.Add(-12 * time.Minute) },
 		},
 		"given back": {
-			reason: "the manager was stopped", want: "No manager leads by Lease system/rollcall (last renewed 5s ago): no hook is set or released.",
+			reason: "the manager was stopped", want: "No manager holds Lease system/rollcall (last renewed 5s ago): no hook is set or released.",
 			change: func(l *coordinationv1.Lease) {
 				l.Spec.HolderIdentity, l.Spec.RenewTime.Time = new(""), now.Add(-5*time.Second)
 			},

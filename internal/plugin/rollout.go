@@ -28,9 +28,9 @@ func (o *options) rolloutCommand() *cobra.Command {
 	var output *form
 	c := &cobra.Command{
 		Use:   "rollout CLONESET",
-		Short: "Show how a rollout goes: a row for each pod, drains, and how many are in rotation",
-		Long: "Shows a CloneSet and its pods. With --watch it looks again each second until the rollout is done: on a terminal it " +
-			"draws in place, and into a pipe it writes the view again when it changes.",
+		Short: "Show a rollout: a row for each pod, the drains, and how many pods are in rotation",
+		Long: "Show a CloneSet and its pods. With --watch, refresh every second until the rollout is done: in place on a terminal, " +
+			"and whenever something changes in a pipe.",
 		Example: "  kubectl rollcall rollout web -n prod --watch --timeout 10m\n  kubectl rollcall rollout web -n prod -o json",
 		Args:    cobra.ExactArgs(1),
 
@@ -38,9 +38,9 @@ func (o *options) rolloutCommand() *cobra.Command {
 		RunE: o.connected(func(ctx context.Context, cluster *cluster, arguments []string) error {
 			switch {
 			case timeout < 0:
-				return fmt.Errorf("--timeout %s: write a duration such as 10m, or 0 for no limit", timeout)
+				return fmt.Errorf("--timeout %s: set a duration such as 10m, or 0 for no limit", timeout)
 			case timeout > 0 && !watch:
-				return errors.New("--timeout limits --watch: add --watch, or leave out --timeout")
+				return errors.New("--timeout limits --watch: add --watch, or remove --timeout")
 			}
 			if err := output.once(watch); err != nil {
 				return err
@@ -51,9 +51,9 @@ func (o *options) rolloutCommand() *cobra.Command {
 			return cluster.showRollout(ctx, arguments[0], watch, timeout)
 		}),
 	}
-	c.Flags().BoolVarP(&watch, "watch", "w", false, "Look again each second until the rollout is done.")
+	c.Flags().BoolVarP(&watch, "watch", "w", false, "Refresh every second until the rollout is done.")
 	output = outputFlag(c)
-	c.Flags().DurationVar(&timeout, "timeout", 0, "How long --watch waits for the rollout to be done, such as 10m; 0 means no limit.")
+	c.Flags().DurationVar(&timeout, "timeout", 0, "How long --watch waits for the rollout to finish, such as 10m; 0 means no limit.")
 	return c
 }
 

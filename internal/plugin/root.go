@@ -214,7 +214,7 @@ func (c *cluster) confirm(yes bool, question, refused string) error {
 	if yes {
 		return nil
 	}
-	fmt.Fprintf(c.ErrOut, "%s: %s Write yes to go on: ", printable(c.where), printable(question))
+	fmt.Fprintf(c.ErrOut, "%s: %s Type yes to continue: ", printable(c.where), printable(question))
 	answer, err := bufio.NewReader(c.In).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("reading the answer: %w", err)

@@ -45,8 +45,8 @@ func (o *options) statusCommand() *cobra.Command {
 	}
 	c.Flags().BoolVarP(&all, "all-namespaces", "A", false, "List the pods of all namespaces.")
 	output = outputFlag(c, "wide")
-	c.Flags().BoolVarP(&watch, "watch", "w", false, "Look again each second, until you press Ctrl-C.")
-	c.Flags().StringVarP(&selector, "selector", "l", "", "Only pods with these labels, such as app=web.")
+	c.Flags().BoolVarP(&watch, "watch", "w", false, "Refresh every second until you press Ctrl-C.")
+	c.Flags().StringVarP(&selector, "selector", "l", "", "List only pods with these labels, such as app=web.")
 	return c
 }
 
@@ -80,14 +80,14 @@ func (s *status) write(out, notes io.Writer, on terminal, output *form, all bool
 		return output.print(out, list(s.pods))
 	}
 	if len(s.pods) == 0 {
-		where, otherwise := "in namespace "+s.namespace, "; -A looks at all namespaces"
+		where, otherwise := "in namespace "+s.namespace, "; use -A for all namespaces"
 		if all {
-			where, otherwise = "in the cluster", ": enroll a CloneSet, or give it hooks with keys of rollcall.dev/"
+			where, otherwise = "in the cluster", ": enroll a CloneSet, or add hooks with keys of rollcall.dev/ to it"
 		}
 		if s.selector != "" {
 			where += " with the labels " + s.selector
 		}
-		fmt.Fprintf(notes, "Rollcall manages no pod %s%s\n", where, otherwise)
+		fmt.Fprintf(notes, "Rollcall manages no pods %s%s\n", where, otherwise)
 		return nil
 	}
 	if output.name == "wide" {
@@ -95,7 +95,7 @@ func (s *status) write(out, notes io.Writer, on terminal, output *form, all bool
 	}
 	statusTable(s.pods, s.unknown == nil, output.name == "wide", all).write(out, on)
 	if s.unknown != nil {
-		fmt.Fprintf(notes, "REGISTRY and the manager's own REASON are not shown: %v\n", s.unknown)
+		fmt.Fprintf(notes, "REGISTRY is not shown, and REASON is only what the pods show: %v\n", s.unknown)
 	}
 	return nil
 }
@@ -110,7 +110,7 @@ func sayFirst(notes io.Writer, leaderless string) {
 // noEntries prints why a field for programs is missing, if it is.
 func noEntries(notes io.Writer, unknown error) {
 	if unknown != nil {
-		fmt.Fprintf(notes, "The field entries is not written, and reason is not the manager's own: %v\n", unknown)
+		fmt.Fprintf(notes, "The field entries is missing, and reason is only what the pods show: %v\n", unknown)
 	}
 }
 

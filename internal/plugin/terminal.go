@@ -228,7 +228,7 @@ func (o *options) show(ctx context.Context, watch bool, view func(out, notes io.
 		case err != nil && (last == nil || errors.As(err, new(*exitError))):
 			return err
 		case err != nil:
-			s.draw(fmt.Appendf(nil, "Looking again: %s. The last answer:\n%s", printable(err.Error()), last))
+			s.draw(fmt.Appendf(nil, "Retrying: %s. Last view:\n%s", printable(err.Error()), last))
 		default:
 			last = text.Bytes()
 			s.draw(last)

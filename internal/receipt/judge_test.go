@@ -279,7 +279,7 @@ func TestRollouts(t *testing.T) {
 	g := (&log{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}).
 		add(of("a", call(FailOver, "PreparingUpdate", Acknowledged))).sleep(5 * time.Second).add(of("a", flip("PreparingUpdate", false))).
 		add(of("b", call(Register, "Updated", Acknowledged))).add(of("b", flip("Updated", true)))
-	updated := "rev a→b: 1 pod, 2 transitions, 0 flips before acknowledgement, in rotation at least 0 of 1, longest wait 0 s: PASS"
+	updated := "rev a→b: 1 pod, 2 transitions, 0 before acknowledgement, in rotation at least 0 of 1, longest wait 0 s: PASS"
 	stuck := (&log{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}).add(of("a", call(FailOver, "PreparingUpdate", Acknowledged))).
 		add(of("a", wait("Draining"))).sleep(time.Minute).add(run(nil, nil, Acknowledged))
 	leaked := Entry{Registry: "default", Namespace: "prod", Pod: "gone", UID: "9"}
@@ -294,11 +294,11 @@ func TestRollouts(t *testing.T) {
 	}{
 		"updated": {"its pod was in rotation before the log begins", g.lines, []string{updated}},
 		"stuck": {"no hook was flipped, and that is what is wrong", stuck.lines,
-			[]string{"rev a: 1 pod, 0 transitions, 0 flips before acknowledgement, longest wait 0 s: FAIL"}},
+			[]string{"rev a: 1 pod, 0 transitions, 0 before acknowledgement, longest wait 0 s: FAIL"}},
 		"leaked": {"no line says whose pod it was", (&log{now: g.now, lines: slices.Clone(g.lines)}).add(run(nil, []Entry{leaked}, Acknowledged)).lines,
 			[]string{strings.Replace(updated, "PASS", "FAIL", 1)}},
 		"evicted": {"it has been Normal for a year, and waited at no hook", ends.lines,
-			[]string{"rev a: 1 pod, 1 transition, 0 flips before acknowledgement, longest wait 0 s: PASS"}},
+			[]string{"rev a: 1 pod, 1 transition, 0 before acknowledgement, longest wait 0 s: PASS"}},
 		"another's": {"nothing is known of it", nil, nil},
 	} {
 		var got []string

@@ -30,7 +30,7 @@ func (r *Rollout) String(name func(revision string) string) string {
 		revisions = name(r.From) + "→" + revisions
 	}
 	parts := []string{
-		Counted(r.Pods, "pod"), Counted(r.Transitions, "transition"), Counted(r.Early(), "flip") + " before acknowledgement",
+		Counted(r.Pods, "pod"), Counted(r.Transitions, "transition"), fmt.Sprintf("%d before acknowledgement", r.Early()),
 	}
 	if r.Excused > 0 {
 		parts = append(parts, Counted(r.Excused, "hook")+" released by a person or the failure policy")

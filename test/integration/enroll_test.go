@@ -293,7 +293,7 @@ func TestEnrolByHand(t *testing.T) {
 	person.Expect(0, "enroll --all", name+" enrolled")
 	s.awaitArmed()
 	person.Expect(0, "enroll "+name, "unchanged: it has hooks")
-	person.Expect(0, "enroll --undo "+name, name+" withdrawn")
+	person.Expect(0, "enroll --undo "+name, name+" unenrolled")
 	person.Expect(0, "enroll --undo "+name, "unchanged: this command gave it no hooks")
 	after := specOf(s.T, storedSet(s))
 	s.Expect(after == before, "spec is %s, and was %s", after, before)

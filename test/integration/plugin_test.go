@@ -113,7 +113,7 @@ func TestKubectlPlugin(t *testing.T) {
 	})
 
 	person.Expect(1, "skip "+pods[1].Name+" --yes", "waits at no hook that can be skipped")
-	person.Expect(1, "skip "+pod.Name, "Write yes to go on", "was not annotated")
+	person.Expect(1, "skip "+pod.Name, "Type yes to continue", "was not annotated")
 	person.Expect(0, "skip "+pod.Name+" --yes", "the manager releases preDelete")
 	s.AwaitGone(pod)
 	s.ExpectMetric(`rollcall_unacknowledged_releases_total{by="skip",hook="preDelete"} 1`)
@@ -197,16 +197,16 @@ func TestKubectlPluginAsksTheManager(t *testing.T) {
 	guest := person("guest", append(slices.DeleteFunc(slices.Clone(shipped),
 		func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "pods/proxy") }),
 		rbacv1.PolicyRule{APIGroups: []string{""}, Verbs: []string{"get", "list"}, Resources: []string{"pods"}}))
-	onCall.Expect(0, "status", "REGISTRY and the manager's own REASON are not shown: reading the manager's pod:")
+	onCall.Expect(0, "status", "REGISTRY is not shown, and REASON is only what the pods show: reading the manager's pod:")
 
 	page, err := s.manager.URL(manager.MetricsServer, "")
 	s.must(err)
 	remove := s.managersPod(installation, page)
 	onCall.Expect(0, "status", "ROTATION   REGISTRY   WAITS AT", "In         In         -")
-	onCall.Expect(0, "explain "+pod.Name, "As the manager knows it, registry default has "+s.ns+" at", "in rotation.")
-	guest.Expect(0, "status", "REASON are not shown: you may not get pods/proxy in namespace "+installation,
-		"the reasons are only what can be seen on the pods: reading Events")
-	guest.Expect(5, "receipt "+s.key.Name, "you may not get pods/proxy")
+	onCall.Expect(0, "explain "+pod.Name, "According to the manager, registry default has "+s.ns+" at", "in rotation.")
+	guest.Expect(0, "status", "REASON is only what the pods show: you lack the right to get pods or pods/proxy in namespace "+installation,
+		"the reasons are only what the pods show: reading Events")
+	guest.Expect(5, "receipt "+s.key.Name, "you lack the right to get pods or pods/proxy")
 	repair := s.Fail(fakeregistry.OpDeregister, "out of order")
 	defer repair()
 	s.DeleteByLabel(pod)
@@ -225,7 +225,7 @@ func TestKubectlPluginAsksTheManager(t *testing.T) {
 	other, err := s.manager.URL(manager.HealthServer, "")
 	s.must(err)
 	remove = s.managersPod(installation, other)
-	onCall.Expect(0, "explain "+pod.Name, "What the manager knows of the registries is not shown, and the reason is not its own: the manager", "is older than this plugin")
+	onCall.Expect(0, "explain "+pod.Name, "The registries' entries are not shown, and the reason is only what the pod shows: the manager", "is older than this plugin")
 
 	remove()
 	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
@@ -235,7 +235,7 @@ func TestKubectlPluginAsksTheManager(t *testing.T) {
 	secure.StartTLS()
 	defer secure.Close()
 	s.managersPod(installation, secure.URL)
-	onCall.Expect(0, "status", "REASON are not shown: the manager", "runs with --metrics-secure")
+	onCall.Expect(0, "status", "REASON is only what the pods show: the manager", "runs with --metrics-secure")
 }
 
 // TestRightsOfThePlugin: with the roles that ship each command works, one that only looks can't write, and without them people with
@@ -278,7 +278,7 @@ func TestRightsOfThePlugin(t *testing.T) {
 		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"apps.kruise.io"}, Resources: []string{"clonesets"}, Verbs: []string{"list"}}},
 	}))
 	bind("plain", s.ns, "Role", "clonesets")
-	plain.Expect(0, "status", pod.Name, "pods of each DaemonSet are not shown")
+	plain.Expect(0, "status", pod.Name, "pods of DaemonSets are not shown")
 	s.awaitRight("edit", "clonesets", "patch") // Kubernetes' own roles take the others in
 	for _, arguments := range []string{"status", "explain " + pod.Name, "rollout " + s.key.Name} {
 		viewer.ExpectNo(arguments, "warning")
@@ -298,9 +298,9 @@ func TestRightsOfThePlugin(t *testing.T) {
 	viewer.Expect(5, "resync", `cannot patch resource "leases"`)
 	viewer.Expect(5, "receipt "+s.key.Name, "reading the managers' pods")
 	operator.Expect(0, "enroll other", "other enrolled")
-	operator.Expect(0, "enroll other --undo", "other withdrawn")
+	operator.Expect(0, "enroll other --undo", "other unenrolled")
 	operator.Expect(0, "resync", "compares the registries with the cluster now")
-	operator.Expect(1, "resync --approve", "names removals that wait for an approval")
+	operator.Expect(1, "resync --approve", "lists removals that wait for approval")
 	operator.Expect(0, "skip "+pod.Name+" --yes", "the manager releases preDelete")
 	s.AwaitGone(pod)
 	s.expectInvariants("unasked") // a person released the hook without an acknowledgement

@@ -31,8 +31,8 @@ func TestReceipt(t *testing.T) {
 	page, err := s.manager.URL(manager.MetricsServer, "")
 	s.must(err)
 	s.managersPod(installation, page)
-	person.Expect(0, "receipt "+s.key.Name, "rev 1→2: 3 pods, ", "0 flips before acknowledgement, in rotation at least 2 of 3", ": PASS", "From ")
-	person.Expect(3, "receipt other", "no flip of CloneSet other")
+	person.Expect(0, "receipt "+s.key.Name, "rev 1→2: 3 pods, ", "0 before acknowledgement, in rotation at least 2 of 3", ": PASS", "From ")
+	person.Expect(3, "receipt other", "no rollout of CloneSet other")
 
 	managers, err := kube.Pods(s.Context(), s.k8s, installation)
 	s.must(err)
