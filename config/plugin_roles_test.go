@@ -64,7 +64,7 @@ func TestPluginRoles(t *testing.T) {
 	want := map[string][]string{
 		"rollcall-viewer":        {"get", "configmaps", "rollcall-config", "get", "leases", "rollcall", "list", "events"},
 		"rollcall-operator":      {"patch", "leases", "rollcall"},
-		"rollcall-status-reader": {"get", "list", "pods", "get", "list", "pods/proxy"},
+		"rollcall-status-reader": {"get", "list", "pods", "get", "list", "pods/proxy", "get", "pods/log"},
 	}
 	expect.Equal(t, want, got, "what the roles give of the installation")
 }

@@ -283,7 +283,10 @@ func (c *cluster) logsOf(ctx context.Context, out io.Writer, pod *corev1.Pod) er
 			text, err := c.pods.Pods(c.installation).GetLogs(pod.Name, &corev1.PodLogOptions{
 				Container: container.Name, Previous: previous, TailLines: new(int64(newest)),
 			}).DoRaw(ctx)
-			if err != nil {
+			switch {
+			case apierrors.IsForbidden(err):
+				all = append(all, c.lacks("pods/log"))
+			case err != nil:
 				all = append(all, reading("the log of "+pod.Name, err))
 			}
 			_, _ = out.Write(text)

@@ -107,8 +107,7 @@ func (c *cluster) proxyError(err error, name string) error {
 	case err == nil:
 		return nil
 	case apierrors.IsForbidden(err):
-		return &exitError{exitForbidden, fmt.Errorf("you lack the right to get pods or pods/proxy in namespace %s: the Role "+
-			"rollcall-status-reader of config/components/plugin-roles, pluginRoles.enabled in the chart, has it", c.installation)}
+		return c.lacks("pods or pods/proxy")
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("the manager %s runs without statusPage: true, or is older than this plugin", name)
 	case apierrors.IsBadRequest(err):
@@ -117,6 +116,12 @@ func (c *cluster) proxyError(err error, name string) error {
 	default:
 		return fmt.Errorf("asking the manager %s: %w", name, err)
 	}
+}
+
+// lacks says which role has a right to what is the managers'.
+func (c *cluster) lacks(resource string) error {
+	return &exitError{exitForbidden, fmt.Errorf("you lack the right to get %s in namespace %s: the Role rollcall-status-reader of "+
+		"config/components/plugin-roles, pluginRoles.enabled in the chart, has it", resource, c.installation)}
 }
 
 func portOf(pod *corev1.Pod) string {

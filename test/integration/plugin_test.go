@@ -272,6 +272,9 @@ func TestRightsOfThePlugin(t *testing.T) {
 	bind("operator", installation, "Role", "rollcall-operator")
 	bind("plain", installation, "Role", "rollcall-viewer")
 	bind("plain", s.ns, "ClusterRole", "system:aggregate-to-view")
+	onCall := person("on-call")
+	bind("on-call", installation, "Role", "rollcall-viewer")
+	bind("on-call", installation, "Role", "rollcall-status-reader")
 	plain.Expect(5, "status", `cannot list resource "daemonsets"`)
 	s.must(s.k8s.Create(s.Context(), &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "clonesets"},
@@ -297,6 +300,10 @@ func TestRightsOfThePlugin(t *testing.T) {
 	viewer.Expect(5, "skip "+pod.Name+" --yes", `cannot patch resource "pods"`)
 	viewer.Expect(5, "resync", `cannot patch resource "leases"`)
 	viewer.Expect(5, "receipt "+s.key.Name, "reading the managers' pods")
+	s.managersPod(installation, "http://127.0.0.1:1")
+	viewer.Expect(0, "debug", "reading the managers' pods")
+	onCall.Expect(0, "debug", "container manager, before its last restart: false")
+	onCall.ExpectNo("debug", "reading the managers' pods", "you lack the right")
 	operator.Expect(0, "enroll other", "other enrolled")
 	operator.Expect(0, "enroll other --undo", "other unenrolled")
 	operator.Expect(0, "resync", "compares the registries with the cluster now")
@@ -340,6 +347,7 @@ func (s *scenario) managersPod(namespace, server string) (remove func()) {
 	}
 	s.must(s.k8s.Create(s.Context(), pod))
 	pod.Status.PodIP, pod.Status.PodIPs = address.Hostname(), []corev1.PodIP{{IP: address.Hostname()}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "manager"}}
 	s.must(s.k8s.Status().Update(s.Context(), pod))
 	return func() { s.must(s.k8s.Delete(s.Context(), pod, client.GracePeriodSeconds(0))) }
 }
