@@ -317,7 +317,7 @@ OUT ?= bin/bench
 
 ADOPT := adopt-consul adopt-eureka adopt-nacos adopt-nacos-spring adopt-nacos-dubbo adopt-zookeeper-dubbo adopt-zookeeper-spring
 # What CI leaves out, for want of time.
-NIGHTLY := test-integration-oldest test-integration-older test-fleet test-registries test-registries-older e2e e2e-remote e2e-services $(ADOPT) chaos $(STORMS) chaos-mutants soak fuzz verify-release
+NIGHTLY := test-integration-oldest test-integration-older test-fleet test-registries test-registries-older e2e e2e-remote e2e-services $(ADOPT) chaos $(STORMS) chaos-mutants soak fuzz verify-release docs-site-test
 
 .PHONY: nightly
 nightly: ## Run what CI leaves out or plays only in part, as root, in about 3 hours; the end says how long each took.
@@ -411,6 +411,33 @@ render: bin/deploy/kustomization.yaml ## Print what deploy applies, with the ima
 .PHONY: undeploy
 undeploy: ## Remove Rollcall from the cluster; docs/uninstall.md says what to do first.
 	$(TOOL) kustomize build config/default | $(KUBECTL) delete --ignore-not-found -f -
+
+##@ Site
+
+# The tag, or dev. MkDocs and what it needs are pinned by hash, in a venv for each state of the pins.
+SITE_VERSION ?= $(shell git describe --tags --exact-match 2>/dev/null || echo dev)
+SITE_VENV = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/rollcall/site-$(firstword $(shell sha256sum hack/site/requirements.txt))
+IN_VENV = PATH="$(SITE_VENV)/bin:$$PATH" NO_MKDOCS_2_WARNING=1 SITE_VERSION='$(SITE_VERSION)'
+
+.PHONY: docs-site
+docs-site: site-venv ## Build the site of docs/ into bin/site; a broken link, anchor or a page that nav lacks fails.
+	@rm -rf bin/site && mkdir -p bin/site
+	$(IN_VENV) mkdocs build --strict -f hack/site/mkdocs.yml -d '$(CURDIR)/bin/site/$(SITE_VERSION)'
+	@echo '[{"version": "$(SITE_VERSION)", "title": "$(SITE_VERSION)", "aliases": []}]' >bin/site/versions.json
+
+.PHONY: docs-site-test
+docs-site-test: docs-site ## Check each page of the site, and its search, in a real Chromium as a phone; CHROMIUM is its path.
+	$(IN_VENV) python hack/site/check.py bin/site
+
+.PHONY: docs-site-publish
+docs-site-publish: site-venv ## Add the site of SITE_VERSION to the branch gh-pages, as the latest, and push it.
+	$(IN_VENV) mike deploy --push --update-aliases -F hack/site/mkdocs.yml '$(SITE_VERSION)' latest
+	$(IN_VENV) mike set-default --push --allow-empty -F hack/site/mkdocs.yml latest
+
+.PHONY: site-venv
+site-venv:
+	@[[ -e $(SITE_VENV)/done ]] || { python3 -m venv $(SITE_VENV) && \
+		$(SITE_VENV)/bin/pip install --quiet --require-hashes -r hack/site/requirements.txt && touch $(SITE_VENV)/done; }
 
 ##@ Release
 

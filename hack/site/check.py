@@ -1,0 +1,77 @@
+"""Opens the built site in Chromium: the search finds a page, no page scrolls sideways on a phone, shows raw Markdown, loads
+anything from elsewhere or has an error in the console.
+
+usage: check.py FOLDER, in which a site has the folder of its version
+"""
+
+import functools
+import http.server
+import os
+import shutil
+import sys
+import threading
+from pathlib import Path
+
+from playwright.sync_api import expect, sync_playwright
+
+PHONE = {"width": 390, "height": 844}
+RAW = r"""() => [...document.querySelectorAll('article p, article li, article td')].map(e => {
+      const text = e.cloneNode(true)
+      text.querySelectorAll('pre, code, li').forEach(code => code.replaceWith('code'))
+      return text.textContent
+    }).filter(text => /^([-*] |\d+\. |\||\s*```)/m.test(text) || text.includes('](') || text.includes('**'))"""
+
+
+def chromium():
+    found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    return found or sys.exit("There is no Chromium: apt-get install chromium, or set CHROMIUM to one.")
+
+
+def check_page(page, url, faults):
+    page.goto(url)
+    wide = page.evaluate("document.scrollingElement.scrollWidth - innerWidth")
+    if wide > 0:
+        faults.append(f"{url}: scrolls sideways by {wide} px on a phone")
+    faults.extend(f"{url}: shows raw Markdown: {text[:80]!r}" for text in page.evaluate(RAW))
+
+
+def check_search(page, url, faults):
+    page.goto(url)
+    page.locator("label[for=__search]").first.click()
+    page.locator("input[name=query]").press_sequentially("receipt")
+    result = page.locator(".md-search-result__link", has_text="Receipts").first
+    expect(result).to_be_visible()
+    result.click()
+    expect(page).to_have_title("Receipts - Rollcall")
+    if "receipts.html" not in page.url:
+        faults.append(f"the search for receipt leads to {page.url}")
+
+
+class Files(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+def main():
+    root = Path(sys.argv[1])
+    pages = sorted(p.relative_to(root).as_posix() for p in root.rglob("*.html") if p.name != "404.html")
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Files, directory=root))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    base = f"http://127.0.0.1:{server.server_port}/"
+    faults = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        page = browser.new_page(viewport=PHONE)
+        page.on("console", lambda m: m.type == "error" and faults.append(f"{page.url}: console: {m.text}"))
+        page.on("pageerror", lambda e: faults.append(f"{page.url}: {e}"))
+        page.on("request", lambda r: r.url.startswith(base) or faults.append(f"{page.url}: loads {r.url}"))
+        for path in pages:
+            check_page(page, base + path, faults)
+        check_search(page, base + next(p for p in pages if p.endswith("index.html")), faults)
+        browser.close()
+    print("\n".join(faults) or f"{len(pages)} pages are good on a phone, and the search finds receipts.")
+    sys.exit(bool(faults) or not pages)
+
+
+if __name__ == "__main__":
+    main()
