@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"strconv"
 	"time"
@@ -124,7 +125,10 @@ func services(prefix string) (names []string) {
 }
 
 // connectNacos registers persistent instances, as Rollcall does by default.
-func connectNacos(_ context.Context, endpoint string) (client, error) {
+func connectNacos(ctx context.Context, endpoint string) (client, error) {
+	if err := makeUnprobed(ctx, registries.NewClient(endpoint+"/nacos/v1/ns"), services("own-")); err != nil {
+		return client{}, err
+	}
 	host, port, err := net.SplitHostPort(endpoint[len("http://"):])
 	if err != nil {
 		return client{}, err
@@ -146,15 +150,37 @@ func connectNacos(_ context.Context, endpoint string) (client, error) {
 		return client{}, err
 	}
 	return client{func(_ context.Context, in registry.Instance) error {
-		_, err := c.RegisterInstance(vo.RegisterInstanceParam{
+		done, err := c.RegisterInstance(vo.RegisterInstanceParam{
 			ServiceName: "own-" + in.Service, Ip: in.Address, Port: uint64(in.Port), Weight: 1, Enable: true, Healthy: true,
 			Metadata: metadata(in), Ephemeral: false,
 		})
+		if err == nil && !done {
+			err = errors.New("the server has refused it")
+		}
 		return err
 	}, func() {
 		c.CloseClient()
 		_ = os.RemoveAll(dir)
 	}}, nil
+}
+
+// makeUnprobed makes services whose instances the server does not probe, as those of Rollcall's: what it does by itself all the time would
+// count for whose turn it is.
+func makeUnprobed(ctx context.Context, server *registries.Client, services []string) error {
+	for _, service := range services {
+		form := url.Values{"serviceName": {"DEFAULT_GROUP@@" + service}, "ephemeral": {"false"}, "protectThreshold": {"0"}}
+		if _, err := server.Do(ctx, http.MethodPost, "/service?"+form.Encode(), nil); err != nil {
+			return fmt.Errorf("creating %s: %w", service, err)
+		}
+		form = url.Values{
+			"serviceName": form["serviceName"], "clusterName": {"DEFAULT"}, "healthChecker": {`{"type":"NONE"}`},
+			"checkPort": {"8080"}, "useInstancePort4Check": {"true"},
+		}
+		if _, err := server.Do(ctx, http.MethodPut, "/cluster?"+form.Encode(), nil); err != nil {
+			return fmt.Errorf("turning the health checker of %s off: %w", service, err)
+		}
+	}
+	return nil
 }
 
 // connectEureka makes plain requests. Netflix's client is for Java, and registers the one instance that its process is;

@@ -1,12 +1,12 @@
 // Command registries measures 1,000 registrations in each real registry: by Rollcall, through all that is between its
-// reconciler and the server, and by the registry's own Go client, with as many calls under way.
+// reconciler and the server, and by the registry's own Go client, with as many calls under way at the most.
 //
 //	make bench-registries                   # all
 //	make bench-registries REGISTRIES=etcd   # some
 //
-// The two take turns on one server, with entries of their own, and the first turn of each only warms the server. CPU is the
-// server's, in user and kernel mode, and that of this process. It is a module of its own to keep the clients' dependencies
-// apart.
+// The two take turns on one server, with entries of their own, and the first turn of each only warms the server, and shows Rollcall how
+// many calls that takes. CPU is the server's, in user and kernel mode, and that of this process. It is a module of its own to keep the
+// clients' dependencies apart.
 package main
 
 import (
@@ -33,7 +33,7 @@ const (
 	cluster       = "bench"
 	serviceCount  = 10
 	registrations = 1000
-	rounds        = 5 // of which the first only warms the server
+	rounds        = 5 // of which the first only warms the server and its clients
 )
 
 func main() { os.Exit(command.Run("bench-registries", play)) }
@@ -104,14 +104,27 @@ func (m match) play(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer s.Stop()
-	all := [2][]taken{}
+	var calls atomic.Int64
+	rollcall, err := m.rollcall(ctx, s.endpoint, &calls)
+	if err != nil {
+		return "", err
+	}
+	defer rollcall.close()
+	other, err := m.connect(ctx, s.endpoint)
+	if err != nil {
+		return "", err
+	}
+	defer other.close()
+	clients, all := [2]client{rollcall, other}, [2][]taken{}
 	for round := range rounds {
 		for turn := range all {
 			who := (round + turn) % len(all)
-			t, err := m.turn(ctx, s, round, who)
+			calls.Store(0)
+			t, err := clients[who].turn(ctx, s, 2*round+who)
 			if err != nil {
 				return "", err
 			}
+			t.calls = calls.Load()
 			if round > 0 {
 				all[who] = append(all[who], t)
 			}
@@ -135,19 +148,8 @@ func (m match) play(ctx context.Context) (string, error) {
 		all[0][len(all[0])-1].calls, ms(1, took), ms(0, took)/ms(1, took), compare(there), compare(here)), nil
 }
 
-// turn has Rollcall, who is 0, or the other register 1,000 new instances.
-func (m match) turn(ctx context.Context, s server, round, who int) (t taken, err error) {
-	var calls atomic.Int64
-	var c client
-	if who == 0 {
-		c, err = m.rollcall(ctx, s.endpoint, &calls)
-	} else {
-		c, err = m.connect(ctx, s.endpoint)
-	}
-	if err != nil {
-		return t, err
-	}
-	defer c.close()
+// turn registers 1,000 new instances.
+func (c client) turn(ctx context.Context, s server, number int) (t taken, err error) {
 	there, err := process.CPU(s.PID())
 	if err != nil {
 		return t, err
@@ -156,12 +158,12 @@ func (m match) turn(ctx context.Context, s server, round, who int) (t taken, err
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(config.DefaultMaxInFlight)
 	for i := range registrations {
-		group.Go(func() error { return c.register(ctx, instance(2*round+who, i)) })
+		group.Go(func() error { return c.register(ctx, instance(number, i)) })
 	}
 	if err := group.Wait(); err != nil {
 		return t, err
 	}
-	t = taken{time: time.Since(began), own: ownCPU() - here, calls: calls.Load()}
+	t = taken{time: time.Since(began), own: ownCPU() - here}
 	after, err := process.CPU(s.PID())
 	t.server = after - there
 	return t, err
