@@ -127,9 +127,9 @@ verify-costs: ## Fail if a pod takes more calls and writes than it should, or mo
 	go test -count=1 -run '^Test(Allocations|LifeInServiceAndOut)$$' ./internal/lifecycle ./internal/controller
 
 .PHONY: verify-english
-verify-english: ## Fail if a page has a word or a sentence that .vale/styles/Rollcall does not allow.
+verify-english: ## Fail if a page or a text in the code has words that .vale/styles/Rollcall does not allow.
 ifdef CC_FOUND
-	CGO_ENABLED=1 go tool -modfile=hack/tools/vale/go.mod vale --glob='!*.zh-CN.md' .github *.md charts/rollcall docs
+	CGO_ENABLED=1 go tool -modfile=hack/tools/vale/go.mod vale --glob='!{*_test.go,*.zh-CN.md}' .github *.md charts/rollcall cmd docs internal registry
 else
 	@mkdir -p $(RESULTS) && echo 'vale needs a C compiler' | tee $(RESULTS)/$@.skipped
 endif

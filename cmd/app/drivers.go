@@ -129,7 +129,7 @@ func (r *registries) wrongWriters() []error {
 		case byApp && o.client.AppEntries() == nil:
 			problems = append(problems, field.Invalid(path, "App", fmt.Sprintf(
 				"driver %s can't take an entry out of rotation that an application wrote: remove this field, and turn off the "+
-					"application's own registration as docs/self-registration.md says", o.section.Driver)))
+					"application's own registration as docs/self-registration.md shows", o.section.Driver)))
 		case !byApp && o.client.CallsPods():
 			problems = append(problems, field.Invalid(path, "Rollcall", fmt.Sprintf(
 				"driver %s writes no entries of its own: set registeredBy: App", o.section.Driver)))

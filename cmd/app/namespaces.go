@@ -103,7 +103,7 @@ func (n *namespaces) check(ctx context.Context) error {
 		return nil
 	}
 	if !slices.Equal(choice, n.watched) {
-		return fmt.Errorf("%w: %s can be watched now, and %s are: the manager ends, to start anew with those",
+		return fmt.Errorf("%w: %s can be watched now, and %s are: the manager exits, to start again with those",
 			errNamespaces, strings.Join(choice, ", "), strings.Join(n.watched, ", "))
 	}
 	return nil

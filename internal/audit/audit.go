@@ -133,7 +133,7 @@ func (l *Log) CopyTo(w io.Writer) error {
 		defer f.Close()
 		info, err := f.Stat()
 		if err != nil {
-			return fmt.Errorf("looking at the audit log: %w", err)
+			return fmt.Errorf("checking the audit log: %w", err)
 		}
 		if last == nil || !os.SameFile(last, info) {
 			files = append([]io.Reader{f}, files...)
@@ -212,7 +212,7 @@ func (c *chain) movedAway() bool {
 func (c *chain) begin() error {
 	info, err := c.file.Stat()
 	if err != nil {
-		return fmt.Errorf("looking at the audit log: %w", err)
+		return fmt.Errorf("checking the audit log: %w", err)
 	}
 	c.size = info.Size()
 	moved, full := c.movedAway(), c.size > c.log.MaxSize

@@ -194,7 +194,7 @@ type Panic struct {
 // Message includes what to check.
 func (p Panic) Message(threshold int) string {
 	return fmt.Sprintf("%d of the %d pods of service %q are not ready, more than panicThreshold (%d%%): "+
-		"the pod is kept in service; look at the pods, their nodes and the network", p.Peers.Unready, p.Peers.All, p.Service, threshold)
+		"the pod is kept in rotation; check the pods, their nodes and the network", p.Peers.Unready, p.Peers.All, p.Service, threshold)
 }
 
 // Of returns the pod's first service in panic. A panic keeps no pod that was never in service.

@@ -94,7 +94,7 @@ func (r *PodReconciler) nodeEvents() handler.TypedEventHandler[*corev1.Node, lif
 func (r *PodReconciler) enqueueFound(ctx context.Context, q podqueue.Queue, which ...client.ListOption) {
 	var pods corev1.PodList
 	if err := r.Client.List(ctx, &pods, append(which, client.UnsafeDisableDeepCopy)...); err != nil {
-		log.FromContext(ctx).Error(err, "Listing the pods to look at after a change")
+		log.FromContext(ctx).Error(err, "Listing the pods to reconcile after a change")
 		return
 	}
 	for i := range pods.Items {

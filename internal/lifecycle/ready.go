@@ -95,7 +95,7 @@ func RotationCondition(in bool, since time.Time) corev1.PodCondition {
 		Reason: "TakenOut", Message: "the registries were asked to send the pod no clients",
 	}
 	if in {
-		c.Status, c.Reason, c.Message = corev1.ConditionTrue, "Acknowledged", "the registries have acknowledged the pod in service"
+		c.Status, c.Reason, c.Message = corev1.ConditionTrue, "Acknowledged", "the registries have acknowledged the pod in rotation"
 	}
 	return c
 }

@@ -51,7 +51,7 @@ func (s Skip) RefusedIn(d Decision) string {
 	if !updated || !slices.Contains(s.Hooks, d.Waiting) {
 		return s.Refused
 	}
-	return fmt.Sprintf("annotation %s: hook %s waits for the pod to be in service, and that can't be skipped: take the annotation off",
+	return fmt.Sprintf("annotation %s: hook %s waits for the pod to be in rotation, and that can't be skipped: take the annotation off",
 		AnnotationSkip, d.Waiting)
 }
 

@@ -198,7 +198,7 @@ func (h *History) evidence(k Key, flip Line) Evidence {
 			e.Changes = append(e.Changes, changeOf(l, processOf(flip)))
 		case l.Kind == Told && registry.State(l.Says) == registry.InService:
 			e.Changes = append(e.Changes, Change{
-				Name: "what the registry said at " + clock(l.Asked), Op: Register, Applied: l.Asked, Acknowledged: l.At,
+				Name: "what the registry showed at " + clock(l.Asked), Op: Register, Applied: l.Asked, Acknowledged: l.At,
 			})
 		case l.Kind == Told:
 			told = append(told, l)

@@ -165,7 +165,7 @@ var (
 	ErrAltered = errors.New("was altered: take the copy that was shipped elsewhere, and ask who can write the file")
 	ErrCutOff  = errors.New("is cut off: read the whole file, or wait until the manager has written the line")
 	ErrMissing = errors.New("is missing: read the rotated file too, or take the copy that was shipped elsewhere")
-	ErrLost    = errors.New("could not be written: the metric rollcall_audit_lost_lines_total and the manager's log say why")
+	ErrLost    = errors.New("could not be written: the metric rollcall_audit_lost_lines_total and the manager's log show why")
 )
 
 // FaultError says what is wrong with a log, and where: InLog counts all lines of the log from 1.

@@ -193,7 +193,7 @@ func (v *visit) sayReturned(c plan.Row, returned bool) {
 	case c.Want == lifecycle.InService:
 		v.Memory.NoteJoined()
 	case returned && v.Memory.NoteReturned():
-		v.event(reason.AppCameBack, c.String()+" came back into rotation while the pod has to be out of it, and was taken out "+
+		v.event(reason.AppCameBack, c.String()+" came back into rotation while the pod must be out of it, and was taken out "+
 			"again: something other than Rollcall puts it back")
 	}
 }

@@ -117,14 +117,14 @@ func (v *visit) alsoRegistersItself(c plan.Row, why string) waiting.Blocker {
 	v.Tracked.Given(c.Key())
 	return waiting.Blocker{Reason: reason.AlsoRegistersItself, After: waiting.Longest, Message: fmt.Sprintf(
 		"%s: clients are given this address by an entry that Rollcall has not written (%s): turn off the application's own "+
-			"registration, or let Rollcall steer that entry, as docs/self-registration.md says", c, why)}
+			"registration, or let Rollcall steer that entry, as docs/self-registration.md shows", c, why)}
 }
 
 // failed classifies a failure. An unknown one is tried again.
 func (v *visit) failed(ctx context.Context, c plan.Row, reg *registryclient.Client, err error) waiting.Blocker {
 	b := waiting.Blocker{Reason: reason.RegistryUnavailable, Message: fmt.Sprintf("%s: %v", c, err)}
 	if stops(ctx, err) {
-		return waiting.Blocker{Reason: reason.Stopping, Unasked: true, Message: "the manager stops, the next one goes on"}
+		return waiting.Blocker{Reason: reason.Stopping, Unasked: true, Message: "the manager stops, and the next one continues"}
 	}
 	after, told := registry.RetryAfterOf(err)
 	switch registryclient.Classify(err) {

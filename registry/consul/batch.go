@@ -132,7 +132,7 @@ func (r *Registry) plan(changes []registry.Change, held map[string]*service) *tr
 		entry, known := held[key(id)]
 		switch {
 		case c.State == registry.InService:
-			t.add([]int{i}, r.serviceOp(set, c.Instance, 0), r.checkOp(set, c.Instance, statusPassing, "In service"))
+			t.add([]int{i}, r.serviceOp(set, c.Instance, 0), r.checkOp(set, c.Instance, statusPassing, "In rotation"))
 		case !known && c.State == registry.Absent:
 			t.gone[number] = append(t.gone[number], id)
 		case !known: // nothing to take out
@@ -143,7 +143,7 @@ func (r *Registry) plan(changes []registry.Change, held map[string]*service) *tr
 		case !c.Instance.OwnsMeta(entry.Meta):
 		case c.State == registry.OutOfService:
 			t.add([]int{i}, r.serviceOp(cas, c.Instance, entry.ModifyIndex),
-				r.checkOp(set, c.Instance, statusCritical, "Out of service"))
+				r.checkOp(set, c.Instance, statusCritical, "Out of rotation"))
 		default:
 			t.add([]int{i}, r.serviceOp(deleteCAS, c.Instance, entry.ModifyIndex))
 			t.gone[number] = append(t.gone[number], id)

@@ -151,7 +151,7 @@ func (r *Registry) transact(ctx context.Context, operations []operation) (*outco
 		return nil, err
 	}
 	if len(made.Errors) == 0 {
-		return nil, errors.New("the transaction was rolled back, and Consul did not say why")
+		return nil, errors.New("the transaction was rolled back, and Consul gave no reason")
 	}
 	return &made, nil
 }

@@ -82,7 +82,7 @@ func (c call) putAppBack(ctx context.Context) error {
 		return registry.NotRegistered(fmt.Errorf("no instance of %s at %s has IP %s and port %d, or its lease has ended",
 			upperASCII(c.in.Service), c.server, c.in.Address, c.in.Port))
 	}
-	return registry.NotRegistered(fmt.Errorf("the application does not say that it is up: %s", strings.Join(said, ", ")))
+	return registry.NotRegistered(fmt.Errorf("the application does not report that it is up: %s", strings.Join(said, ", ")))
 }
 
 func (c call) takeAppOut(ctx context.Context) error {

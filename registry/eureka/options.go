@@ -94,7 +94,7 @@ func (o Options) checkURLs() error {
 		case f.template == "":
 		case strings.ContainsAny(filled, "{}"):
 			return registry.FieldError(f.field,
-				fmt.Errorf("is %q; only {host} and {port} may stand in braces: %s", f.template, f.example))
+				fmt.Errorf("is %q; only {host} and {port} can be in braces: %s", f.template, f.example))
 		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
 			return registry.FieldError(f.field,
 				fmt.Errorf("is %q; write an http or https URL such as %s, or \"\" for none", f.template, f.example))

@@ -145,7 +145,7 @@ func (i instanceInfo) entry() (registry.Entry, error) {
 	}
 	port, err := strconv.Atoi(served.Number.String())
 	if err != nil {
-		return registry.Entry{}, fmt.Errorf("instance %q has a port that is no number: %q", i.InstanceID, served.Number)
+		return registry.Entry{}, fmt.Errorf("instance %q has a port that is not a number: %q", i.InstanceID, served.Number)
 	}
 	if i.Status == "" {
 		return registry.Entry{}, fmt.Errorf("instance %q has no status", i.InstanceID)

@@ -17,7 +17,7 @@ func (r *Registry) probe(ctx context.Context, in registry.Instance) error {
 	case !h.is(in):
 		return errors.New("it is not registered")
 	case h.stamp().state() != registry.InService || h.Enabled != nil && !*h.Enabled:
-		return errors.New("it is out of service")
+		return errors.New("it is out of rotation")
 	case !h.Healthy && r.opts.Ephemeral:
 		return errors.New("the server holds it unhealthy: it has had no heartbeat for too long")
 	case !h.Healthy:

@@ -167,7 +167,7 @@ func wrongKindError(in registry.Instance, opts Options, err error) error {
 	if opts.Ephemeral {
 		has, wants = wants, has
 	}
-	return fmt.Errorf("service %s holds %s instances, and Nacos takes no %s ones beside them (alibaba/nacos#10920): set it to "+
+	return fmt.Errorf("service %s holds %s instances, and Nacos takes no %s ones next to them (alibaba/nacos#10920): set it to "+
 		"%t, or use another service name or group, or empty the service and wait until Nacos has removed it: %w",
 		in.Service, has, wants, !opts.Ephemeral, err)
 }

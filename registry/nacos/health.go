@@ -27,7 +27,7 @@ func (r *Registry) startsHealthy(ctx context.Context, in registry.Instance, befo
 	checker, known, err := r.checker(ctx, in.Service)
 	switch {
 	case err != nil:
-		return false, fmt.Errorf("looking at the service's health checker: %w", err)
+		return false, fmt.Errorf("checking the service's health checker: %w", err)
 	case known && checker == checkerOff:
 		r.client.unprobed.add(r.cluster(in.Service))
 		return true, nil
@@ -85,7 +85,7 @@ func (u *unprobed) add(c serviceCluster) {
 func (r *Registry) isShared(ctx context.Context, in registry.Instance) (bool, error) {
 	services, err := r.services(ctx, in.Service)
 	if err != nil {
-		return false, fmt.Errorf("looking at the service's instances: %w", err)
+		return false, fmt.Errorf("checking the service's instances: %w", err)
 	}
 	for _, s := range services {
 		if s.Name != in.Service || s.Group != r.opts.Group {

@@ -24,7 +24,7 @@ func TestNew(t *testing.T) {
 		"a password":         d.At("configuration is no place for a secret", "me:hunter2@zk-1:2181", "is not made of addresses"),
 
 		"a base with no root": d.Options("it is below the chroot, always", `{"base":"services"}`, "options.base", "begins with /"),
-		"a base's end":        d.Options("ZooKeeper refuses it", `{"base":"/services/"}`, "options.base", "no path in ZooKeeper"),
+		"a base's end":        d.Options("ZooKeeper refuses it", `{"base":"/services/"}`, "options.base", "not a path in ZooKeeper"),
 		"an odd base":         d.Options("ZooKeeper refuses it", `{"base":"/ser\u0007vices"}`, "options.base", "U+0007"),
 		"no such payload":     d.Options("readers would fail", `{"payload":"json"}`, "options.payload", "none, map, spring"),
 		"no such fail over":   d.Options("clients would be sent to it", `{"failOver":"disable"}`, "options.failOver", "delete, enabled, status"),

@@ -101,7 +101,7 @@ func (o Options) describe(doc *document, in registry.Instance, state registry.St
 		doc.Payload, err = marshal(meta)
 	case payloadSpring:
 		if _, has := meta[statusKey]; has {
-			return fmt.Errorf("metadata must not have the key %q with payload spring: it says the entry's state", statusKey)
+			return fmt.Errorf("metadata must not have the key %q with payload spring: it holds the entry's state", statusKey)
 		}
 		meta[statusKey] = statusUp
 		if state != registry.InService {

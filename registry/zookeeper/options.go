@@ -70,7 +70,7 @@ func (o Options) check() error {
 		return err
 	}
 	if o.FailOver == failOverStatus && o.Payload != payloadSpring {
-		return registry.FieldError("options.failOver", errors.New("status stands in Spring's payload: set payload to spring"))
+		return registry.FieldError("options.failOver", errors.New("status is in Spring's payload: set payload to spring"))
 	}
 	if err := checkPath(o.Base); err != nil {
 		return registry.FieldError("options.base", err)
@@ -89,7 +89,7 @@ func checkPath(path string) error {
 	}
 	for segment := range strings.SplitSeq(rest, slash) {
 		if err := checkSegment(segment); err != nil {
-			return fmt.Errorf("is %q, which is no path in ZooKeeper: %w", path, err)
+			return fmt.Errorf("is %q, which is not a path in ZooKeeper: %w", path, err)
 		}
 	}
 	return nil
