@@ -103,8 +103,8 @@ func (f Facts) AddressesOf(in lifecycle.Key) []string {
 	return all
 }
 
-// passedOn reports whether there is nothing left to take out: another pod's application has the endpoint, or the application that would have
-// to be called has ended. Nothing else may answer in its stead, at an address that the pod does not have, or has no more.
+// passedOn reports whether there is nothing left to take out: another pod's application has the endpoint, or the application that
+// would have to be called has ended. Nothing else may answer in its stead, at an address that the pod does not have, or has no more.
 func (f Facts) passedOn(in lifecycle.Key, want lifecycle.Want) bool {
 	if !in.ByApp() || want == lifecycle.InService || !f.Configuration.CallsPods(in.Registry) {
 		return f.PassedOn[in]

@@ -21,15 +21,11 @@ func (r *Registry) startsHealthy(ctx context.Context, in registry.Instance, befo
 	if r.opts.Ephemeral || before != nil && before.Healthy {
 		return true, nil
 	}
-	if r.client.unprobed.has(r.cluster(in.Service)) {
-		return true, nil
-	}
-	checker, known, err := r.checker(ctx, in.Service)
+	off, known, err := r.isCheckerOff(ctx, in.Service)
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("checking the service's health checker: %w", err)
-	case known && checker == checkerOff:
-		r.client.unprobed.add(r.cluster(in.Service))
+	case off:
 		return true, nil
 	case r.opts.HealthChecker == checkerServer:
 		return false, nil
@@ -43,6 +39,20 @@ func (r *Registry) startsHealthy(ctx context.Context, in registry.Instance, befo
 		return false, fmt.Errorf("turning the service's health checker off: %w", err)
 	}
 	return true, nil
+}
+
+// isCheckerOff also reports whether that is known: there are instances.
+func (r *Registry) isCheckerOff(ctx context.Context, service string) (off, known bool, err error) {
+	c := r.cluster(service)
+	if r.client.unprobed.has(c) {
+		return true, true, nil
+	}
+	checker, known, err := r.checker(ctx, service)
+	off = known && checker == checkerOff
+	if off {
+		r.client.unprobed.add(c)
+	}
+	return off, known, err
 }
 
 // unprobedFor is how long what was read of a service's health checker holds: Nacos forgets it a minute or more after the last instance has
