@@ -127,11 +127,11 @@ func TestChartRefusesValues(t *testing.T) {
 	for name, c := range map[string]struct{ reason, values, want string }{
 		"no values": {
 			reason: "the user learns what to write first",
-			values: "{}", want: "config.cluster is empty: write the name of this cluster",
+			values: "{}", want: "config.cluster is empty: set the name of this cluster",
 		},
 		"no registry": {
 			reason: "there is no default that could be right",
-			values: "config: {cluster: a}", want: "config.registry is empty: write the registry's driver and endpoint",
+			values: "config: {cluster: a}", want: "config.registry is empty: set the registry's driver and endpoint",
 		},
 		"both forms of a registry": {
 			reason: "the manager would refuse it too, but later",

@@ -166,7 +166,7 @@ func (c Change) Check() error {
 		return nil
 	case Foreign: // it is what others say
 	}
-	return Terminal(fmt.Errorf("changing %s at %s to state %q: write %s, %s or %s",
+	return Terminal(fmt.Errorf("changing %s at %s to state %q: use %s, %s or %s",
 		c.Instance.Service, c.Instance.Endpoint(), c.State, InService, OutOfService, Absent))
 }
 

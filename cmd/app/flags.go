@@ -150,7 +150,7 @@ func (f *flags) check(rest []string) error {
 		{"eviction-webhook", f.evictionsAddress},
 	} {
 		if of.address == "" { // a listener would take any port, on all interfaces
-			return fmt.Errorf("--%s-bind-address is empty: write 0 to turn it off", of.name)
+			return fmt.Errorf("--%s-bind-address is empty: set 0 to turn it off", of.name)
 		}
 	}
 	switch {
@@ -159,7 +159,7 @@ func (f *flags) check(rest []string) error {
 	case f.config == "":
 		return errors.New("--config is empty: name the configuration file")
 	case f.workers < 1:
-		return fmt.Errorf("--workers: %d is too low: write 1 or more", f.workers)
+		return fmt.Errorf("--workers: %d is too low: set 1 or more", f.workers)
 	default:
 		return f.metrics.check()
 	}

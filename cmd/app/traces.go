@@ -46,7 +46,7 @@ func newTraces(ctx context.Context, endpoint, version string) (*traces, error) {
 		return nil, nil //nolint:nilnil // a nil *traces is one that is off
 	}
 	if protocol := get("PROTOCOL"); protocol != "" && protocol != "http/protobuf" {
-		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL is %s: write http/protobuf, which most receivers take at port 4318", protocol)
+		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL is %s: set http/protobuf, which most receivers take at port 4318", protocol)
 	}
 	var options []otlptracehttp.Option
 	if endpoint != "" {

@@ -269,7 +269,7 @@ func (c *Claims) claimedByAnother(u Use) *Refusal {
 		return nil
 	}
 	refusal := &Refusal{Reason: reason.ServiceClaimed, Message: fmt.Sprintf(
-		"service %q belongs to namespace %s: %s; write another name in annotation %s, put {namespace} into service.name, or give "+
+		"service %q belongs to namespace %s: %s; set another name in annotation %s, put {namespace} into service.name, or give "+
 			"the name to both in service.allowed with shared: true", u.Service, owner, because, service.AnnotationServices)}
 	if !until.IsZero() {
 		refusal.After = until.Sub(u.Now)

@@ -163,7 +163,7 @@ func (s *scene) refusal(namespace string) string {
 func begins(got, want string) bool { return strings.HasPrefix(got, want) && (want != "" || got == "") }
 
 const (
-	isRegistered = "its pods are registered under it; write another name in annotation rollcall.dev/services"
+	isRegistered = "its pods are registered under it; set another name in annotation rollcall.dev/services"
 	isKept       = "its pods were registered under it, and it keeps the name until 2026-01-02T03:09:05Z"
 	isRecorded   = "its pods have a record of being registered under it"
 	isOlder      = "a workload there uses it, and the namespace was created before " + second

@@ -72,7 +72,7 @@ func (o *object) selector(name string) labels.Selector {
 		return nil
 	}
 	if len(written.MatchLabels)+len(written.MatchExpressions) == 0 {
-		o.required(name, `write matchLabels or matchExpressions; for all namespaces write namespaces: ["*"]`)
+		o.required(name, `use matchLabels or matchExpressions; for all namespaces, set namespaces: ["*"]`)
 		return nil
 	}
 	options := metav1validation.LabelSelectorValidationOptions{}

@@ -189,7 +189,7 @@ func CheckReload(current, next *Config) error {
 	var problems field.ErrorList
 	if next.Cluster != current.Cluster {
 		problems = append(problems, field.Invalid(field.NewPath("cluster"), next.Cluster, fmt.Sprintf(
-			"can't change while the manager runs, because its entries carry it: write %q, or restart the manager", current.Cluster)))
+			"can't change while the manager runs, because its entries carry it: set %q, or restart the manager", current.Cluster)))
 	}
 	if !slices.Equal(next.Namespaces, current.Namespaces) {
 		problems = append(problems, field.Invalid(field.NewPath("namespaces"), strings.Join(next.Namespaces, ","),

@@ -290,8 +290,8 @@ func TestParseRefuses(t *testing.T) {
 		"an empty file": {"every required field is named at once", "",
 			[]string{"cluster: Required", "registry.driver: Required", "http, memory"}},
 		"only a comment":  {"it is an empty file too", "# nothing\n", []string{"cluster: Required"}},
-		"no YAML":         {"the line is named", "cluster: [", []string{"(file)", "write valid YAML", "line 1"}},
-		"a list":          {"the file must be an object", "- cluster", []string{"(file)", "write an object with the fields apiVersion, kind, cluster, namespaces"}},
+		"no YAML":         {"the line is named", "cluster: [", []string{"(file)", "use valid YAML", "line 1"}},
+		"a list":          {"the file must be an object", "- cluster", []string{"(file)", "use an object with the fields apiVersion, kind, cluster, namespaces"}},
 		"two documents":   {"the second would be ignored", minimal + "---\ncluster: b\n", []string{"(file)", "second document"}},
 		"a key twice":     {"one of them is a mistake", with("", "cluster: prod-2"), []string{`"cluster" already set`}},
 		"another version": {"of its fields only these two are known", "apiVersion: rollcall.dev/v2\nclusters: [a]\n", []string{`apiVersion: Unsupported value: "rollcall.dev/v2": supported values: "rollcall.dev/v1alpha1"`}},
@@ -391,7 +391,7 @@ func TestParseRefuses(t *testing.T) {
 			[]string{"registries: Forbidden", "exclude each other", "name: default", "remove registry"}},
 		"neither form":           {"the simpler one is shown", "cluster: a\nhooks: {owned: [a.io/b]}", []string{"registry.driver: Required", "http, memory"}},
 		"no registries":          {"a pod would be in none", several("[]"), []string{"registries: Required", "at least one"}},
-		"registries by name":     {"a list has an order, and each entry its name in it", several("{old: {driver: memory}}"), []string{"registries", "an object", "write a list"}},
+		"registries by name":     {"a list has an order, and each entry its name in it", several("{old: {driver: memory}}"), []string{"registries", "an object", "use a list"}},
 		"a registry of text":     {"its index is all that is known of it", several("[old]"), []string{"registries[0]", "an object with the fields name, default, defaultFor, driver, endpoint"}},
 		"no name":                {"an annotation has it", several("[{driver: memory}]"), []string{"registries[0].name: Required", "such as main"}},
 		"an odd name":            {"an annotation has it", several("[{name: Old_1, driver: memory}]"), []string{"registries[0].name: Invalid", `"Old_1"`, "lower-case"}},
@@ -494,7 +494,7 @@ func TestParseOfWhatIsRefused(t *testing.T) {
 		"hooks: {owned: [example.com/*, a b]}":    `hooks.owned[1]: Invalid value: "a b"`,
 		"hooks: {owned: [example.com/*], own: 1}": "hooks.own: Invalid value: unknown field",
 		"hooks: [example.com/*]":                  "hooks: Invalid value: this is an array",
-		"hooks: {owned: ":                         "write valid YAML",
+		"hooks: {owned: ":                         "use valid YAML",
 	} {
 		_, err := Parse([]byte("cluster: c\n"+text), l)
 		expect.Error(t, "it is not known which hooks are Rollcall's", err, want)
@@ -595,7 +595,7 @@ func TestCheckReload(t *testing.T) {
 	before := &Config{Cluster: "prod-1", Namespaces: []string{"api", "web"}}
 	expect.NoError(t, CheckReload(before, &Config{Cluster: "prod-1", Namespaces: []string{"api", "web"}, Drain: 1}))
 	err := CheckReload(before, &Config{Cluster: "prod-2"})
-	for _, part := range []string{`cluster: Invalid value: "prod-2"`, `write "prod-1", or restart`, "namespaces: Invalid value", "restart it"} {
+	for _, part := range []string{`cluster: Invalid value: "prod-2"`, `set "prod-1", or restart`, "namespaces: Invalid value", "restart it"} {
 		expect.Error(t, "what can't change is named", err, part)
 	}
 	for i := range reflect.TypeFor[Features]().NumField() {

@@ -43,7 +43,7 @@ func oneDocument(data []byte) error {
 			return err
 		}
 		if documents += min(len(bytes.TrimSpace(part)), 1); documents > 1 {
-			return errors.New("the file has a second document after ---: write one document")
+			return errors.New("the file has a second document after ---: use one document")
 		}
 	}
 }
@@ -71,7 +71,7 @@ func file() *field.Path { return field.NewPath("(file)") }
 
 func (v *validator) malformed(err error) {
 	text := strings.TrimPrefix(strings.Join(strings.Fields(err.Error()), " "), "yaml: ")
-	v.add(field.Invalid(file(), field.OmitValueType{}, "write valid YAML: "+text))
+	v.add(field.Invalid(file(), field.OmitValueType{}, "use valid YAML: "+text))
 }
 
 // object is an object of the file, which refuses the fields that are not read, or names them to [Limits].Unknown. What is not
@@ -144,7 +144,7 @@ func (v *validator) wrongType(path *field.Path, written any, want string) {
 	if path == nil {
 		path = file()
 	}
-	v.add(field.TypeInvalid(path, field.OmitValueType{}, fmt.Sprintf("this is %s: write %s", kind, want)))
+	v.add(field.TypeInvalid(path, field.OmitValueType{}, fmt.Sprintf("this is %s: use %s", kind, want)))
 }
 
 func (o *object) at(name string) *field.Path { return o.path.Child(name) }

@@ -84,11 +84,11 @@ func (o *object) audit() Audit {
 	if a.Path == "" {
 		o.required("path", "name the file for the lines of receipts, on a volume that outlives the container")
 	} else if !filepath.IsAbs(a.Path) {
-		o.invalid("path", a.Path, "write an absolute path, such as /var/lib/rollcall/audit.jsonl")
+		o.invalid("path", a.Path, "set an absolute path, such as /var/lib/rollcall/audit.jsonl")
 	}
 	quantity, err := resource.ParseQuantity(size)
 	if a.MaxSize = quantity.Value(); err != nil || a.MaxSize < leastAudit {
-		o.invalid("maxSize", size, "write 1Mi or more: two files of this size are kept")
+		o.invalid("maxSize", size, "set 1Mi or more: two files of this size are kept")
 	}
 	return a
 }

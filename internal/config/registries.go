@@ -35,7 +35,7 @@ func (c *Config) readRegistries(o *object, limits Limits) {
 			"name: default, the name that it had, and remove registry")
 	}
 	if len(several) == 0 {
-		o.required("registries", "write at least one registry, with its name")
+		o.required("registries", "add at least one registry, with its name")
 	}
 	most := o.mostInFlight(len(several), limits)
 	o.objects("registries", c.entryPath, func(_ int, o *object) {
@@ -79,11 +79,11 @@ func (o *object) registryName(key string, taken map[string]Registry) string {
 	name := o.text(key)
 	switch _, twice := taken[name]; {
 	case name == "":
-		o.required(key, "write a name for this registry, such as main")
+		o.required(key, "set a name for this registry, such as main")
 	case twice:
 		o.add(field.Duplicate(o.at(key), name))
 	case len(validation.IsDNS1123Label(name)) > 0:
-		o.invalid(key, name, "write at most 63 lower-case letters, digits or - that begin and end with a letter or digit")
+		o.invalid(key, name, "use at most 63 lower-case letters, digits or - that begin and end with a letter or digit")
 	}
 	return name
 }
@@ -98,7 +98,7 @@ func (c *Config) differentServers(v *validator) {
 				// Without the endpoint: the driver, which refuses a password in it, has not seen it yet.
 				v.add(field.Invalid(c.RegistryPath(name).Child("endpoint"), field.OmitValueType{}, fmt.Sprintf(
 					"registries[%s] is the same server, with the same driver and options: remove one of the two, and its name from the "+
-						"pods' annotations; to rename a registry, write only the new name and restart the manager", first)))
+						"pods' annotations; to rename a registry, set only the new name and restart the manager", first)))
 			}
 		}
 	}
@@ -115,14 +115,14 @@ func (o *object) registry(cluster string, limits Limits, mostInFlight int) Regis
 	})
 	r.Timeout = o.duration("timeout", DefaultTimeout, time.Millisecond)
 	if r.Timeout >= TimeoutLimit {
-		o.invalid("timeout", r.Timeout.String(), fmt.Sprintf("write less than %s: a call that timed out may reach the registry until "+
+		o.invalid("timeout", r.Timeout.String(), fmt.Sprintf("set less than %s: a call that timed out may reach the registry until "+
 			"twice the timeout has passed, and that must be within the leader's lease", TimeoutLimit))
 	}
 	r.MaxInFlight = int(o.number("maxInFlight", int64(min(DefaultMaxInFlight, mostInFlight))))
 	if r.MaxInFlight < leastInFlight {
-		o.invalid("maxInFlight", r.MaxInFlight, fmt.Sprintf("write %d or more: one service gets at most half of them", leastInFlight))
+		o.invalid("maxInFlight", r.MaxInFlight, fmt.Sprintf("set %d or more: one service gets at most half of them", leastInFlight))
 	} else if r.MaxInFlight > mostInFlight {
-		o.invalid("maxInFlight", r.MaxInFlight, fmt.Sprintf("write at most %d, three quarters of --workers divided by the number of "+
+		o.invalid("maxInFlight", r.MaxInFlight, fmt.Sprintf("set at most %d, three quarters of --workers divided by the number of "+
 			"other registries, so that slow registries leave workers for the others", mostInFlight))
 	}
 	r.RegisteredByApp = o.oneOf("registeredBy", "Rollcall", "App") == "App"
@@ -140,9 +140,9 @@ func (o *object) driver(name string, drivers []string) string {
 	driver, known := o.text(name), slices.Sorted(slices.Values(drivers))
 	switch {
 	case driver == "" && len(known) == 0:
-		o.required(name, "write the name of a driver, such as consul")
+		o.required(name, "set the name of a driver, such as consul")
 	case driver == "":
-		o.required(name, "write one of "+strings.Join(known, ", "))
+		o.required(name, "use one of "+strings.Join(known, ", "))
 	case drivers != nil && !slices.Contains(known, driver):
 		o.add(field.NotSupported(o.at(name), driver, known))
 	}

@@ -70,7 +70,7 @@ func (o *object) cluster(name string) string {
 	if value == "" {
 		o.required(name, "name this cluster, such as prod-1: it marks what Rollcall writes into the registry")
 	} else if len(validation.IsValidLabelValue(value)) > 0 {
-		o.invalid(name, value, "write at most 63 letters, digits, - _ or . that begin and end with a letter or digit")
+		o.invalid(name, value, "use at most 63 letters, digits, - _ or . that begin and end with a letter or digit")
 	}
 	return value
 }
@@ -78,7 +78,7 @@ func (o *object) cluster(name string) string {
 func (o *object) namespaces(name string) []string {
 	return slices.Sorted(slices.Values(o.keys(name, func(namespace string) string {
 		if len(validation.IsDNS1123Label(namespace)) > 0 {
-			return "write the name of a namespace; an empty list means all"
+			return "set the name of a namespace; an empty list means all"
 		}
 		return ""
 	})))
@@ -122,7 +122,7 @@ func checkOwned(pattern string) string {
 // checkKey returns what is wrong with a label's key, or nothing.
 func checkKey(key string) string {
 	if len(validation.IsQualifiedName(key)) > 0 {
-		return "write a label's or finalizer's key, such as example.com/registered"
+		return "set a label's or finalizer's key, such as example.com/registered"
 	}
 	return ""
 }
@@ -143,7 +143,7 @@ func (o *object) service() service.Rules {
 	}
 	if o.any("port") != nil {
 		if s.Port = int(o.number("port", 1)); s.Port < 1 || s.Port > 65535 {
-			o.invalid("port", s.Port, "write a number from 1 to 65535, or leave it out for the application's first container port")
+			o.invalid("port", s.Port, "set a number from 1 to 65535, or leave it out for the application's first container port")
 		}
 	}
 	text = o.textOr("address", "PodIP")
@@ -218,7 +218,7 @@ func (o *object) percent(name string, def int) int {
 	text, _ := written.(string)
 	share, ok := percentage(text)
 	if !ok || share < 0 {
-		o.invalid(name, written, fmt.Sprintf(`write a whole share from "0%%" to "100%%", such as "%d%%"`, def))
+		o.invalid(name, written, fmt.Sprintf(`use a whole share from "0%%" to "100%%", such as "%d%%"`, def))
 	}
 	return share
 }
@@ -257,7 +257,7 @@ func (o *object) duration(name string, def, least time.Duration) time.Duration {
 	text, _ := written.(string)
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		o.invalid(name, written, fmt.Sprintf(`write a duration with its unit, such as "%s"`, max(def, least)))
+		o.invalid(name, written, fmt.Sprintf(`set a duration with its unit, such as "%s"`, max(def, least)))
 		return def
 	} else if d < least {
 		o.invalid(name, text, fmt.Sprintf(`write "%s" or more`, least))

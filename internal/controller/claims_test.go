@@ -73,7 +73,7 @@ func TestServiceNameBelongsToOneNamespace(t *testing.T) {
 	w.expectJournal("staging never joins prod")
 	w.expectHooks("", pod, "inPlaceUpdate preDelete")
 	w.expectEvents("", `Warning ServiceClaimed hook preNormal waits: service "web" belongs to namespace shop: its pods are registered `+
-		"under it; write another name in annotation rollcall.dev/services")
+		"under it; set another name in annotation rollcall.dev/services")
 
 	t.Log("It may go as it came.")
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)

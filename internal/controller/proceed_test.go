@@ -385,7 +385,7 @@ func TestSkipThatIsRefused(t *testing.T) {
 		event    string
 		stays    bool
 	}{
-		"preNormal":    {"no pod comes into rotation unacknowledged", asItIs, appspub.LifecycleStatePreparingDelete, "preNormal", "Warning SkipRefused annotation rollcall.dev/skip: \"preNormal\": write preDelete", true},
+		"preNormal":    {"no pod comes into rotation unacknowledged", asItIs, appspub.LifecycleStatePreparingDelete, "preNormal", "Warning SkipRefused annotation rollcall.dev/skip: \"preNormal\": use preDelete", true},
 		"in Updated":   {"no pod comes into rotation unacknowledged", asItIs, appspub.LifecycleStateUpdated, "inPlaceUpdate", "Warning SkipRefused annotation rollcall.dev/skip: hook inPlaceUpdate waits", true},
 		"the template": {"it is for one pod, and taken off", fromTemplate, appspub.LifecycleStatePreparingDelete, "preDelete", "Warning SkipRefused annotation rollcall.dev/skip is in the workload's template", false},
 	}

@@ -161,7 +161,7 @@ func handlersOf(hook *appspub.LifecycleHook) []Handler {
 func objection(w *Workload, o Ownership, all []Named, one Named) string {
 	hook, handler := one.Hook, one.Handler
 	if len(all) > maxHandlers {
-		return fmt.Sprintf("spec.lifecycle has %d handlers: write at most %d", len(all), maxHandlers)
+		return fmt.Sprintf("spec.lifecycle has %d handlers: use at most %d", len(all), maxHandlers)
 	}
 	if handler.Key() == GuardFinalizer {
 		return fmt.Sprintf("%s is Rollcall's guard and can't be a handler: use another key in spec.lifecycle.%s", GuardFinalizer, hook)
@@ -171,7 +171,7 @@ func objection(w *Workload, o Ownership, all []Named, one Named) string {
 	}
 	if handler.Value == "" {
 		return fmt.Sprintf("label %s has no value, and OpenKruise can't tell a pod without the label from one that has it set: "+
-			"write a value in spec.lifecycle.%s.labelsHandler", handler.Label, hook)
+			"set a value in spec.lifecycle.%s.labelsHandler", handler.Label, hook)
 	}
 	if selects(w.Selector, handler.Label) {
 		return fmt.Sprintf("label %s is in spec.selector, and changing it would detach the pod from its workload: "+

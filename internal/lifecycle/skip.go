@@ -37,7 +37,7 @@ func SkipOf(pod *corev1.Pod, w *Workload) Skip {
 	for name := range strings.SplitSeq(text, ",") {
 		hook := Hook(strings.TrimSpace(name))
 		if hook != PreDelete && hook != InPlaceUpdate {
-			return Skip{Refused: fmt.Sprintf("annotation %s: %q: write %s, %s or both with a comma between; %s can't be skipped, "+
+			return Skip{Refused: fmt.Sprintf("annotation %s: %q: use %s, %s or both with a comma between; %s can't be skipped, "+
 				"because no pod joins without the registry's acknowledgement", AnnotationSkip, text, PreDelete, InPlaceUpdate, PreNormal)}
 		}
 		hooks = append(hooks, hook)

@@ -58,7 +58,7 @@ func TestConfigurationThatIsRefused(t *testing.T) {
 	for name, c := range map[string]struct{ reason, text, warning, err string }{
 		"a value": {
 			reason: "the other fields say whose a pod is", text: strings.ReplaceAll(configText, "30s", "soon"),
-			warning: `and this command ignores these fields: drain: Invalid value: "soon": write a duration`,
+			warning: `and this command ignores these fields: drain: Invalid value: "soon": set a duration`,
 		},
 		"namespaces": {
 			reason: "the manager may watch others", text: strings.ReplaceAll(configText, "30s", "-30s") + "namespaces: [Pay]",

@@ -789,22 +789,22 @@ func TestLintWithAConfiguration(t *testing.T) {
 		"one without a driver": {
 			reason: "the plugin can't know the manager's, and says what is missing none the less", status: exitFailed,
 			beside: strings.ReplaceAll(configText, "driver: consul, ", ""),
-			want:   "ConfigMap rollcall-config: registry.driver: Required value: write the name of a driver, such as consul\n",
+			want:   "ConfigMap rollcall-config: registry.driver: Required value: set the name of a driver, such as consul\n",
 		},
 		"a timeout that outlives the lease beside": {
 			reason: "the manager would refuse it", status: exitFailed,
 			beside: strings.ReplaceAll(configText, "driver: consul,", "driver: consul, timeout: 10s,"),
-			want:   `ConfigMap rollcall-config: registry.timeout: Invalid value: "10s": write less than 6.3s`,
+			want:   `ConfigMap rollcall-config: registry.timeout: Invalid value: "10s": set less than 6.3s`,
 		},
 		"two fields that are wrong": {
 			reason: "each has a line of its own", status: exitFailed,
 			beside: strings.NewReplacer("30s", "soon", "driver: consul, ", "").Replace(configText),
-			want: "ConfigMap rollcall-config: registry.driver: Required value: write the name of a driver, such as consul\n" +
+			want: "ConfigMap rollcall-config: registry.driver: Required value: set the name of a driver, such as consul\n" +
 				"ConfigMap rollcall-config: drain: Invalid value",
 		},
 		"a wrong one beside": {
 			reason: "the manager would refuse it", beside: strings.ReplaceAll(configText, "30s", "soon"), status: exitFailed,
-			want: `ConfigMap rollcall-config: drain: Invalid value: "soon": write a duration`,
+			want: `ConfigMap rollcall-config: drain: Invalid value: "soon": set a duration`,
 		},
 	}, func(t *testing.T, c row) {
 		path := filepath.Join(t.TempDir(), "config.yaml")

@@ -34,8 +34,8 @@ func (v visited) outOfRotation() waiting.Blocker {
 	keptOut := d.Row == lifecycle.RowNormalNotReady && d.Want == lifecycle.Keep && v.MayBeOut()
 	switch {
 	case in.HeldNotReady(d):
-		return waiting.Blocker{Reason: reason.HeldNotReady, Message: "OpenKruise holds the pod not ready (markPodNotReady) and releases it only " +
-			"after an in-place update, which was rolled back: delete the pod, or update it in place"}
+		return waiting.Blocker{Reason: reason.HeldNotReady, Message: "OpenKruise holds the pod not ready (markPodNotReady) and releases it " +
+			"only after an in-place update, which was rolled back: delete the pod, or update it in place"}
 	case in.OutForItsEnd(d):
 		return waiting.Blocker{Reason: reason.Ending, Message: "the pod is out of rotation before it ends: " + in.Ending}
 	case v.Panic.Service != "" && in.KeptUnready(d) && !keptOut:

@@ -71,7 +71,7 @@ func (r Rules) AttributesOf(s Subject) (Attributes, error) {
 	delete(metadata, registry.MetaWeight)
 	delete(metadata, registry.MetaZone)
 	if len(metadata) > maxMetadata {
-		return Attributes{}, fmt.Errorf("annotation %s and service.metadata give %d pairs: write at most %d", AnnotationMetadata,
+		return Attributes{}, fmt.Errorf("annotation %s and service.metadata give %d pairs: use at most %d", AnnotationMetadata,
 			len(metadata), maxMetadata)
 	}
 	if len(metadata) > 0 {
@@ -98,7 +98,7 @@ func weightOf(written string) (int, error) {
 	}
 	weight, err := strconv.ParseUint(written, 10, 16)
 	if err != nil || weight == 0 || weight > MaxWeight {
-		return 0, fmt.Errorf("metadata %s: %q is not a weight: write a whole number from 1 to %d in annotation %s or service.metadata",
+		return 0, fmt.Errorf("metadata %s: %q is not a weight: use a whole number from 1 to %d in annotation %s or service.metadata",
 			registry.MetaWeight, written, MaxWeight, AnnotationMetadata)
 	}
 	return int(weight), nil
@@ -123,7 +123,7 @@ func (r Rules) tagsOf(s Subject) ([]string, error) {
 	tags = slices.DeleteFunc(tags, func(tag string) bool { return tag == "" })
 	slices.Sort(tags)
 	if tags = slices.Compact(tags); len(tags) > maxTags {
-		return nil, fmt.Errorf("annotation %s and service.tags give %d tags: write at most %d", AnnotationTags, len(tags), maxTags)
+		return nil, fmt.Errorf("annotation %s and service.tags give %d tags: use at most %d", AnnotationTags, len(tags), maxTags)
 	}
 	return tags, nil
 }
@@ -190,9 +190,9 @@ func parseMetadata(written string) (map[string]string, error) {
 func CheckMetadataKey(key string) error {
 	switch {
 	case len(key) > maxKeyLength:
-		return fmt.Errorf("the key has %d bytes: write at most %d", len(key), maxKeyLength)
+		return fmt.Errorf("the key has %d bytes: use at most %d", len(key), maxKeyLength)
 	case !keys.MatchString(key):
-		return fmt.Errorf("%q is not a key: write letters, digits, - _ or . that begin with a letter", key)
+		return fmt.Errorf("%q is not a key: use letters, digits, - _ or . that begin with a letter", key)
 	case key != registry.MetaZone && key != registry.MetaWeight && registry.ReservedMeta(key):
 		return fmt.Errorf("key %s is written by Rollcall itself: choose another key", key)
 	}
@@ -208,7 +208,7 @@ type ValueTemplate string
 // ParseTagTemplate parses "version-{label:version}".
 func ParseTagTemplate(s string) (ValueTemplate, error) {
 	if strings.TrimSpace(s) == "" {
-		return "", errors.New("write a text for the tag, or remove the entry")
+		return "", errors.New("set a text for the tag, or remove the entry")
 	}
 	if err := checkText("the tag", s, maxTagLength); err != nil {
 		return "", err
@@ -219,7 +219,7 @@ func ParseTagTemplate(s string) (ValueTemplate, error) {
 // ParseValueTemplate parses "{label:version}".
 func ParseValueTemplate(s string) (ValueTemplate, error) {
 	if s == "" {
-		return "", errors.New("write a text for the value, or remove the key")
+		return "", errors.New("set a text for the value, or remove the key")
 	}
 	if err := checkText("the value", s, maxValueLength); err != nil {
 		return "", err

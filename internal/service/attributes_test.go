@@ -149,8 +149,8 @@ func TestAttributesOf(t *testing.T) {
 func TestParseValueTemplateRefuses(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"":                       "write a text for the value",
-		"{app}":                  "{app} is not a known placeholder: write {namespace}, {workload}, {node}, {zone}, {region}, {pod}, {podIP}, {podIPv4}, {podIPv6}, {hostIP}, {subdomain}, {label:KEY}",
+		"":                       "set a text for the value",
+		"{app}":                  "{app} is not a known placeholder: use {namespace}, {workload}, {node}, {zone}, {region}, {pod}, {podIP}, {podIPv4}, {podIPv6}, {hostIP}, {subdomain}, {label:KEY}",
 		"a\nb":                   "can't be printed",
 		strings.Repeat("x", 513): "513 bytes",
 	} {
@@ -173,8 +173,8 @@ func TestRegistriesOf(t *testing.T) {
 		"several":        {"spaces and order do not matter", " old ,new", []Registration{{"new", true}, {"old", false}}, nil},
 		"app":            {"the pod wins, spaces or not", "old = app ,new", []Registration{{"new", true}, {"old", true}}, nil},
 		"rollcall":       {"the pod wins", "new=rollcall", []Registration{{"new", false}}, nil},
-		"another writer": {"a typo must not pass", "new=App", nil, []string{AnnotationRegistries, `"new=App"`, "write new=app", "new=rollcall"}},
-		"no writer":      {"it says nothing", "new=", nil, []string{AnnotationRegistries, "write new=app"}},
+		"another writer": {"a typo must not pass", "new=App", nil, []string{AnnotationRegistries, `"new=App"`, "set new=app", "new=rollcall"}},
+		"no writer":      {"it says nothing", "new=", nil, []string{AnnotationRegistries, "set new=app"}},
 		"empty":          {"an annotation that says nothing is a mistake", "", nil, []string{AnnotationRegistries, "empty", "new, old, other"}},
 		"trailing comma": {"a name was forgotten", "old,", nil, []string{AnnotationRegistries, "empty"}},
 		"twice":          {"one of them is a mistake", "old,new, old", nil, []string{AnnotationRegistries, "old occurs twice"}},

@@ -54,7 +54,7 @@ func (p Policy) AtMost() Policy {
 
 // NotAllowed returns the remedy for a refused name.
 func NotAllowed(namespace, name string) string {
-	return fmt.Sprintf("service.allowed in the configuration does not give service %q to namespace %s: write another name in annotation %s, "+
+	return fmt.Sprintf("service.allowed in the configuration does not give service %q to namespace %s: set another name in annotation %s, "+
 		"or have an entry added to service.allowed with namespaces: [%q] and names: [%q]", name, namespace, AnnotationServices, namespace, name)
 }
 
@@ -89,7 +89,7 @@ type NamespacePattern string
 func ParseNamespacePattern(s string) (NamespacePattern, error) {
 	odd := func(r rune) bool { return r != '*' && r != '-' && (r < 'a' || r > 'z') && (r < '0' || r > '9') }
 	if s == "" || strings.ContainsFunc(s, odd) {
-		return "", errors.New(`write the name of a namespace, or a pattern such as "team-*"`)
+		return "", errors.New(`set the name of a namespace, or a pattern such as "team-*"`)
 	}
 	return NamespacePattern(s), nil
 }
@@ -100,10 +100,10 @@ type NamePattern string
 // ParseNamePattern parses "payments", "team-a-*" and "{namespace}.*".
 func ParseNamePattern(s string) (NamePattern, error) {
 	if s == "" {
-		return "", errors.New(`write a service name, or a pattern such as "payments-*" or "{namespace}.*"`)
+		return "", errors.New(`use a service name, or a pattern such as "payments-*" or "{namespace}.*"`)
 	}
 	if strings.ContainsAny(strings.ReplaceAll(s, namespacePlaceholder, ""), "{}") {
-		return "", fmt.Errorf("%q has a placeholder that is not known here: write {namespace}, * or plain text", s)
+		return "", fmt.Errorf("%q has a placeholder that is not known here: use {namespace}, * or plain text", s)
 	}
 	return NamePattern(s), checkName(s)
 }

@@ -210,7 +210,7 @@ func RegistriesOf(annotations map[string]string, defaults []string, known map[st
 }
 
 func parseRegistries(written string, known map[string]bool) (all []Registration, err error) {
-	help := fmt.Sprintf("the configuration has %s; write one, or several with commas, each with =app behind it if the application registers "+
+	help := fmt.Sprintf("the configuration has %s; set one, or several with commas, each with =app behind it if the application registers "+
 		"itself there, or =rollcall", strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 	items, err := itemsOf(written, help)
 	for _, item := range items {
@@ -223,7 +223,7 @@ func parseRegistries(written string, known map[string]bool) (all []Registration,
 		case slices.ContainsFunc(all, func(r Registration) bool { return r.Registry == name }):
 			return nil, fmt.Errorf("%s occurs twice: remove one", name)
 		case says && by != "app" && by != "rollcall":
-			return nil, fmt.Errorf("%q is neither: write %s=app if the application registers itself there, or %s=rollcall", item, name, name)
+			return nil, fmt.Errorf("%q is neither: set %s=app if the application registers itself there, or %s=rollcall", item, name, name)
 		case says:
 			byApp = by == "app"
 		}
@@ -238,7 +238,7 @@ func parseServices(written string) ([]Endpoint, error) {
 		return nil, err
 	}
 	if len(items) > maxEndpoints {
-		return nil, fmt.Errorf("%d services: write at most %d", len(items), maxEndpoints)
+		return nil, fmt.Errorf("%d services: use at most %d", len(items), maxEndpoints)
 	}
 	endpoints := make([]Endpoint, 0, len(items))
 	for _, item := range items {
@@ -264,7 +264,7 @@ func parseEndpoint(item string) (Endpoint, error) {
 	}
 	port, err := strconv.ParseUint(number, 10, 16)
 	if err != nil || port == 0 {
-		return Endpoint{}, fmt.Errorf("%q is not a port: write a number from 1 to 65535, as in %q", number, name+"=8080")
+		return Endpoint{}, fmt.Errorf("%q is not a port: set a number from 1 to 65535, as in %q", number, name+"=8080")
 	}
 	return Endpoint{Service: name, Port: int(port)}, nil
 }

@@ -157,9 +157,9 @@ func TestEndpointsOfTheZeroTemplate(t *testing.T) {
 func TestParseNameTemplateRefuses(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"{app}":                    "{app} is not a known placeholder: write {namespace}, {workload}, {label:KEY}",
-		"{label:}":                 "write {label:KEY}",
-		"{label:a b}":              "write {label:KEY}",
+		"{app}":                    "{app} is not a known placeholder: use {namespace}, {workload}, {label:KEY}",
+		"{label:}":                 "use {label:KEY}",
+		"{label:a b}":              "use {label:KEY}",
 		"{}":                       "{} is not a known placeholder",
 		"x{label:app":              "a { without a }",
 		"x}":                       "a } without a {",

@@ -30,7 +30,7 @@ const (
 )
 
 func checkTemplate(s string, known ...string) error {
-	help := fmt.Sprintf("write {%s}, {label:KEY} or plain text", strings.Join(known, "}, {"))
+	help := fmt.Sprintf("use {%s}, {label:KEY} or plain text", strings.Join(known, "}, {"))
 	for rest := s; rest != ""; {
 		literal, after, found := strings.Cut(rest, "{")
 		if strings.Contains(literal, "}") {
@@ -45,7 +45,7 @@ func checkTemplate(s string, known ...string) error {
 		case !closed:
 			return fmt.Errorf("%q has a { without a }: %s", s, help)
 		case isLabel && len(validation.IsQualifiedName(key)) > 0:
-			return fmt.Errorf("{%s} does not name a label: write {label:KEY} with a label's key, such as {label:app}", placeholder)
+			return fmt.Errorf("{%s} does not name a label: use {label:KEY} with a label's key, such as {label:app}", placeholder)
 		case !isLabel && !slices.Contains(known, placeholder):
 			return fmt.Errorf("{%s} is not a known placeholder: %s", placeholder, help)
 		}
@@ -177,7 +177,7 @@ func checkName(name string) error {
 // checkText refuses what breaks a log or a protocol.
 func checkText(what, text string, limit int) error {
 	if len(text) > limit {
-		return fmt.Errorf("%s has %d bytes: write at most %d", what, len(text), limit)
+		return fmt.Errorf("%s has %d bytes: use at most %d", what, len(text), limit)
 	}
 	if !utf8.ValidString(text) {
 		return fmt.Errorf("%s is not valid UTF-8", what)

@@ -43,7 +43,7 @@ func TestNew(t *testing.T) {
 		"namespace":   d.Options("a wildcard reads all and writes none", `{"namespace": "*"}`, "options.namespace", "letters"),
 		"partition":   d.Options("a wildcard reads all and writes none", `{"partition": "*"}`, "options.partition", "letters"),
 		"place":       d.Options("as documented", `{"namespace": "{namespace}", "partition": "p-{nsLabel:example.com/team}"}`, "", ""),
-		"no place":    d.Options("there is none such", `{"namespace": "{pod}"}`, "options.namespace", "write {namespace}, {label:KEY} or"),
+		"no place":    d.Options("there is none such", `{"namespace": "{pod}"}`, "options.namespace", "use {namespace}, {label:KEY} or"),
 		"bad place":   d.Options("no pod could have it", `{"partition": "a.{namespace}"}`, "options.partition", "letters"),
 		"node":        d.Options("it goes into a path", `{"nodePrefix": "a/b"}`, "options.nodePrefix", "letters"),
 		"node, dot":   d.Options("that separates the namespace", `{"nodePrefix": "a."}`, "options.nodePrefix", "letters"),
@@ -55,9 +55,9 @@ func TestNew(t *testing.T) {
 			registry.Config{Endpoint: "http://consul:8500", Options: json.RawMessage(`{"serverName": "x"}`)},
 			"options.serverName", "endpoint is not https://"),
 		"one agent for all": d.Options(
-			"each node has its own", `{"agentEndpoint": "http://consul:8500"}`, "options.agentEndpoint", "write {nodeIP} or {node}"),
+			"each node has its own", `{"agentEndpoint": "http://consul:8500"}`, "options.agentEndpoint", "use {nodeIP} or {node}"),
 		"agent without a scheme": d.Options(
-			"a bare host is ambiguous", `{"agentEndpoint": "{nodeIP}:8500"}`, "options.agentEndpoint", "write an http or https URL"),
+			"a bare host is ambiguous", `{"agentEndpoint": "{nodeIP}:8500"}`, "options.agentEndpoint", "use an http or https URL"),
 		"agent's name over http": d.Options("it promises what is not there",
 			`{"agentEndpoint": "http://{nodeIP}:8500", "agentServerName": "x"}`, "options.agentServerName", "is not https://"),
 	})

@@ -101,10 +101,10 @@ func (o Options) checkAgent() error {
 	switch {
 	case strings.ContainsAny(filled, "{}") || filled == o.AgentEndpoint:
 		return registry.FieldError("options.agentEndpoint",
-			fmt.Errorf("is %q; write {nodeIP} or {node} where the agents differ, and nothing else in braces: %s", o.AgentEndpoint, defaultAgent))
+			fmt.Errorf("is %q; use {nodeIP} or {node} where the agents differ, and nothing else in braces: %s", o.AgentEndpoint, defaultAgent))
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "":
 		return registry.FieldError("options.agentEndpoint",
-			fmt.Errorf("is %q; write an http or https URL such as %s", o.AgentEndpoint, defaultAgent))
+			fmt.Errorf("is %q; use an http or https URL such as %s", o.AgentEndpoint, defaultAgent))
 	case o.AgentServerName != "" && u.Scheme != "https":
 		return registry.FieldError("options.agentServerName",
 			errors.New("is of no use: options.agentEndpoint is not https://; remove it or correct agentEndpoint"))

@@ -15,7 +15,7 @@ import (
 // field endpoint.
 func Addresses(cfg registry.Config) ([]string, error) {
 	if strings.TrimSpace(cfg.Endpoint) == "" {
-		return nil, registry.FieldError("endpoint", errors.New("is missing; write the registry's address"))
+		return nil, registry.FieldError("endpoint", errors.New("is missing; set the registry's address"))
 	}
 	var addresses []string
 	for a := range strings.SplitSeq(cfg.Endpoint, ",") {
@@ -41,7 +41,7 @@ func HostPorts(cfg registry.Config) ([]string, error) {
 		host, port, err := net.SplitHostPort(a)
 		if err != nil || host == "" || port == "" || !isPort(port) || strings.ContainsAny(host, "@/") {
 			return nil, registry.FieldError("endpoint", errors.New(
-				"is not made of addresses; write host:port, with commas between several"))
+				"is not made of addresses; use host:port, with commas between several"))
 		}
 	}
 	return addresses, nil
@@ -62,7 +62,7 @@ func URLs(cfg registry.Config) ([]*url.URL, error) {
 			return nil, registry.FieldError("endpoint", err)
 		}
 		if len(urls) > 0 && u.Scheme != urls[0].Scheme {
-			return nil, registry.FieldError("endpoint", errors.New("has http and https addresses; write all with the same"))
+			return nil, registry.FieldError("endpoint", errors.New("has http and https addresses; use the same for all"))
 		}
 		urls = append(urls, u)
 	}
@@ -87,7 +87,7 @@ func ofNoUse(t registry.TLS, why string) error {
 }
 
 func parseURL(text string) (*url.URL, error) {
-	const form = "write a URL like https://registry.example.com/base"
+	const form = "use a URL like https://registry.example.com/base"
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:

@@ -56,7 +56,7 @@ func optionError(err error, into any) error {
 	if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is && wrong.Field != "" {
 		says := fmt.Errorf("must be of type %s, and is a JSON %s", wrong.Type, wrong.Value)
 		if wrong.Type == reflect.TypeFor[Duration]() {
-			says = fmt.Errorf("is %s; write a duration such as \"60s\"", wrong.Value)
+			says = fmt.Errorf("is %s; set a duration such as \"60s\"", wrong.Value)
 		}
 		return registry.FieldError("options."+wrong.Field, says)
 	}
@@ -109,7 +109,7 @@ func OneOf(field, value string, allowed ...string) error {
 		return nil
 	}
 	allowed = slices.DeleteFunc(slices.Clone(allowed), func(a string) bool { return a == "" })
-	return registry.FieldError(field, fmt.Errorf("is %q; write one of %s", value, strings.Join(allowed, ", ")))
+	return registry.FieldError(field, fmt.Errorf("is %q; use one of %s", value, strings.Join(allowed, ", ")))
 }
 
 // Logger returns the configuration's, or one that discards where a test has set none.

@@ -32,7 +32,7 @@ func (p Places) Template() (string, error) {
 	for _, o := range p.templates() {
 		if strings.ContainsAny(placeholder.ReplaceAllString(*o.Value, ""), "{}/") {
 			return "", registry.FieldError(o.Field, fmt.Errorf(
-				"is %q; in braces, write {namespace}, {label:KEY} or {nsLabel:KEY}, with a label's key such as {label:team}", *o.Value))
+				"is %q; in braces, use {namespace}, {label:KEY} or {nsLabel:KEY}, with a label's key such as {label:team}", *o.Value))
 		}
 		templates = append(templates, *o.Value)
 	}

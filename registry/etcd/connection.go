@@ -80,9 +80,9 @@ func checkEndpoints(endpoints []*url.URL) error {
 	for _, u := range endpoints {
 		switch {
 		case u.Port() == "":
-			return registry.FieldError("endpoint", errors.New("has no port; write URLs like https://etcd.example.com:2379"))
+			return registry.FieldError("endpoint", errors.New("has no port; use URLs like https://etcd.example.com:2379"))
 		case u.Path != "" && u.Path != "/":
-			return registry.FieldError("endpoint", errors.New("must not have a path; write URLs like https://etcd.example.com:2379"))
+			return registry.FieldError("endpoint", errors.New("must not have a path; use URLs like https://etcd.example.com:2379"))
 		}
 	}
 	return nil

@@ -47,11 +47,11 @@ func decodeOptions(cfg registry.Config) (Options, error) {
 	lease := time.Duration(o.Lease)
 	if lease != 0 && (lease < minLease || lease%time.Second != 0) {
 		return o, registry.FieldError("options.lease",
-			fmt.Errorf("is %s; write whole seconds, at least %s, or 0s for no lease", lease, minLease))
+			fmt.Errorf("is %s; set whole seconds, at least %s, or 0s for no lease", lease, minLease))
 	}
 	if o.TransactionLimit < 1 {
 		return o, registry.FieldError("options.transactionLimit",
-			fmt.Errorf("is %d; write 1 or more", o.TransactionLimit))
+			fmt.Errorf("is %d; set 1 or more", o.TransactionLimit))
 	}
 	return o, nil
 }

@@ -20,13 +20,13 @@ func TestNew(t *testing.T) {
 		"option of a type":    d.Options("Eureka's are whole seconds", `{"durationInSecs":"90s"}`, "options.durationInSecs", "of type int"),
 		"no renewal":          d.Options("every entry would end", `{"renewalIntervalInSecs":0}`, "options.renewalIntervalInSecs", "from 1 to"),
 		"below zero":          d.Options("time does not run back", `{"durationInSecs":-1}`, "options.durationInSecs", "from 1 to"),
-		"ends too early":      d.Options("until another leader works it takes up to 17 s", `{"renewalIntervalInSecs":5,"durationInSecs":29}`, "options.durationInSecs", "write 30 or more"),
+		"ends too early":      d.Options("until another leader works it takes up to 17 s", `{"renewalIntervalInSecs":5,"durationInSecs":29}`, "options.durationInSecs", "set 30 or more"),
 		"health of no URL":    d.Options("Spring Boot Admin takes URLs only", `{"healthCheckUrl":"/actuator/health"}`, "options.healthCheckUrl", "http://{host}:{port}/"),
 		"health of no host":   d.Options("it leads nowhere", `{"healthCheckUrl":"http://:{port}/"}`, "options.healthCheckUrl", "http://{host}:{port}/"),
 		"status of a name":    d.Options("it is not filled in", `{"statusPageUrl":"http://{pod}:{port}/"}`, "options.statusPageUrl", "{host} and {port}"),
 		"home of no scheme":   d.Options("browsers take other things", `{"homePageUrl":"ftp://{host}/"}`, "options.homePageUrl", "http://{host}:{port}/"),
 		"a lease of a month":  d.Options("the server computes in 32 bits", `{"durationInSecs":2592000}`, "options.durationInSecs", "to 86400"),
-		"ends before renewal": d.Options("every entry would end", `{"renewalIntervalInSecs":90}`, "options.durationInSecs", "write 200 or more"),
+		"ends before renewal": d.Options("every entry would end", `{"renewalIntervalInSecs":90}`, "options.durationInSecs", "set 200 or more"),
 		"list from tomorrow":  d.Options("a list can't be younger than new", `{"listStalenessInSecs":-1}`, "options.listStalenessInSecs", "from 0 to"),
 	})
 }

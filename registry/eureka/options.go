@@ -71,11 +71,11 @@ func (o Options) checkSeconds() error {
 		{"options.listStalenessInSecs", o.ListStalenessInSecs, 0},
 	} {
 		if f.value < f.least || f.value > maxSeconds {
-			return registry.FieldError(f.field, fmt.Errorf("is %d; write whole seconds from %d to %d", f.value, f.least, maxSeconds))
+			return registry.FieldError(f.field, fmt.Errorf("is %d; set whole seconds from %d to %d", f.value, f.least, maxSeconds))
 		}
 	}
 	if least := registry.LeastLease(seconds(o.RenewalIntervalInSecs)); seconds(o.DurationInSecs) < least {
-		return registry.FieldError("options.durationInSecs", fmt.Errorf("is %d; write %.0f or more, twice "+
+		return registry.FieldError("options.durationInSecs", fmt.Errorf("is %d; set %.0f or more, twice "+
 			"options.renewalIntervalInSecs and 20: entries would end before the next leader renews them when one has died",
 			o.DurationInSecs, least.Seconds()))
 	}
@@ -97,7 +97,7 @@ func (o Options) checkURLs() error {
 				fmt.Errorf("is %q; only {host} and {port} can be in braces: %s", f.template, f.example))
 		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
 			return registry.FieldError(f.field,
-				fmt.Errorf("is %q; write an http or https URL such as %s, or \"\" for none", f.template, f.example))
+				fmt.Errorf("is %q; use an http or https URL such as %s, or \"\" for none", f.template, f.example))
 		}
 	}
 	return nil

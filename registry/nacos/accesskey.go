@@ -23,7 +23,7 @@ func newAccessKey(opts Options, c driverkit.Credentials) (*accessKey, error) {
 	case opts.Login != loginAccessKey:
 		return nil, nil //nolint:nilnil // there is none to sign with
 	case c.Username == "":
-		return nil, registry.FieldError("auth.username", errors.New("is missing: write the access key, as options.login is accessKey"))
+		return nil, registry.FieldError("auth.username", errors.New("is missing: set the access key, as options.login is accessKey"))
 	}
 	return &accessKey{id: c.Username, secret: c.Password}, nil
 }

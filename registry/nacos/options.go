@@ -68,7 +68,7 @@ func checkTimeout(timeout time.Duration) error {
 	if timeout <= 0 || timeout >= leastTimeout {
 		return nil
 	}
-	return registry.FieldError("timeout", fmt.Errorf("is %s; write %s or more: Nacos shows readers a change half a second late, and "+
+	return registry.FieldError("timeout", fmt.Errorf("is %s; set %s or more: Nacos shows readers a change half a second late, and "+
 		"calls wait for that", timeout, leastTimeout))
 }
 

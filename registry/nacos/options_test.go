@@ -23,7 +23,7 @@ func TestNew(t *testing.T) {
 			Reason: "a cluster has three", Config: registry.Config{Endpoint: "http://a:8848, http://b:8848/nacos"},
 		},
 		"no time for its pauses": drivertest.Wrong("a removal beside an application's entry pauses for up to 4 s, so that a hook would wait "+
-			"forever", registry.Config{Endpoint: d.Good, Timeout: 4400 * time.Millisecond}, "timeout", "write 4.5s or more"),
+			"forever", registry.Config{Endpoint: d.Good, Timeout: 4400 * time.Millisecond}, "timeout", "set 4.5s or more"),
 		"time for its pauses": {Reason: "it suffices", Config: registry.Config{Endpoint: d.Good, Timeout: 4500 * time.Millisecond}},
 		"TLS without use": drivertest.Wrong(
 			"it promises what is not there", registry.Config{Endpoint: "http://a", TLS: registry.TLS{CAFile: "x"}}, "tls.caFile", ""),

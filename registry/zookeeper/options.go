@@ -82,7 +82,7 @@ func (o Options) check() error {
 func checkPath(path string) error {
 	rest, absolute := strings.CutPrefix(path, slash)
 	if !absolute {
-		return fmt.Errorf("is %q; write a path that begins with /", path)
+		return fmt.Errorf("is %q; use a path that begins with /", path)
 	}
 	if rest == "" {
 		return nil
@@ -99,14 +99,14 @@ func checkPath(path string) error {
 // is none.
 func parseEndpoint(cfg registry.Config) (servers []string, chroot string, err error) {
 	if strings.Contains(cfg.Endpoint, "://") {
-		return nil, "", registry.FieldError("endpoint", errors.New("is a URL; write host:port,host:port/chroot"))
+		return nil, "", registry.FieldError("endpoint", errors.New("is a URL; use host:port,host:port/chroot"))
 	}
 	hosts, rest, rooted := strings.Cut(cfg.Endpoint, slash)
 	if rooted {
 		chroot = slash + rest
 		if strings.Contains(rest, ",") {
 			return nil, "", registry.FieldError("endpoint",
-				errors.New("has a chroot before its end; write host:port,host:port/chroot"))
+				errors.New("has a chroot before its end; use host:port,host:port/chroot"))
 		}
 		if err := checkPath(chroot); err != nil {
 			return nil, "", registry.FieldError("endpoint", fmt.Errorf("has a chroot that %w", err))

@@ -254,5 +254,5 @@ func (s *scenario) refuseSecrets(config configuration, mounted *mount.Folder, pa
 		s.ExpectLogged("configuration refused", fmt.Sprintf("registries[wrong-%d].%s", i, wrong.field))
 	}
 	s.must(s.manager.Manager.Configure("registry: {driver: http, auth: {tokenFile: \"" + password))
-	s.ExpectLogged("configuration refused", "write valid YAML")
+	s.ExpectLogged("configuration refused", "use valid YAML")
 }

@@ -83,13 +83,13 @@ subjects:
 {{- define "rollcall.check" -}}
 {{- $config := .Values.config }}
 {{- if not $config.cluster }}
-{{- fail "config.cluster is empty: write the name of this cluster, such as --set config.cluster=prod-1" }}
+{{- fail "config.cluster is empty: set the name of this cluster, such as --set config.cluster=prod-1" }}
 {{- end }}
 {{- if not (or $config.registry $config.registries) }}
-{{- fail "config.registry is empty: write the registry's driver and endpoint, such as --set config.registry.driver=consul --set config.registry.endpoint=https://consul.example.com:8501" }}
+{{- fail "config.registry is empty: set the registry's driver and endpoint, such as --set config.registry.driver=consul --set config.registry.endpoint=https://consul.example.com:8501" }}
 {{- end }}
 {{- if and $config.registry $config.registries }}
-{{- fail "config.registry and config.registries are both set: write one of them" }}
+{{- fail "config.registry and config.registries are both set: keep one of them" }}
 {{- end }}
 {{- if and (not .Values.serviceAccount.create) (not .Values.serviceAccount.name) }}
 {{- fail "serviceAccount.create is false: set serviceAccount.name to the ServiceAccount that you created" }}

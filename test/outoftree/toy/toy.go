@@ -47,7 +47,7 @@ var (
 // New makes a driver for the directory at cfg.Endpoint.
 func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	if !filepath.IsAbs(cfg.Endpoint) {
-		return nil, registry.FieldError("endpoint", errors.New("write the absolute path of a directory"))
+		return nil, registry.FieldError("endpoint", errors.New("use the absolute path of a directory"))
 	}
 	if cfg.TLS.Given() {
 		return nil, registry.FieldError("tls", errors.New("a directory knows no TLS: remove it"))
@@ -60,7 +60,7 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 		return nil, err
 	}
 	if strings.ContainsRune(options.Prefix, filepath.Separator) {
-		return nil, registry.FieldError("options.prefix", errors.New("is part of a file's name: write it without a slash"))
+		return nil, registry.FieldError("options.prefix", errors.New("is part of a file's name: use it without a slash"))
 	}
 	return &Registry{dir: cfg.Endpoint, prefix: options.Prefix}, nil
 }
