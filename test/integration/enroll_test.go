@@ -276,7 +276,7 @@ func TestEnrolByHand(t *testing.T) {
 	name := s.key.Name
 	person := s.Kubectl("admin", env.cluster.Config())
 	person.Expect(3, "enroll nothing", "has no CloneSet nothing")
-	person.Expect(1, "enroll", "write the names of CloneSets")
+	person.Expect(1, "enroll", "specify names of CloneSets")
 
 	s.Edit(func(set *kruisev1alpha1.CloneSet) { set.Spec.Template.Spec.Containers[0].Ports = nil })
 	person.Expect(1, "enroll "+name, "CloneSet "+name+" is not enrolled", "no port")
@@ -292,9 +292,9 @@ func TestEnrolByHand(t *testing.T) {
 
 	person.Expect(0, "enroll --all", name+" enrolled")
 	s.awaitArmed()
-	person.Expect(0, "enroll "+name, "unchanged: it has hooks")
+	person.Expect(0, "enroll "+name, "unchanged: it already has Rollcall's hooks")
 	person.Expect(0, "enroll --undo "+name, name+" unenrolled")
-	person.Expect(0, "enroll --undo "+name, "unchanged: this command gave it no hooks")
+	person.Expect(0, "enroll --undo "+name, "unchanged: this command added no hooks")
 	after := specOf(s.T, storedSet(s))
 	s.Expect(after == before, "spec is %s, and was %s", after, before)
 }

@@ -43,7 +43,7 @@ func TestReceipt(t *testing.T) {
 	s.must(s.k8s.Create(s.Context(), away))
 	away.Status = status
 	s.must(s.k8s.Status().Update(s.Context(), away))
-	person.Expect(8, "receipt "+s.key.Name, "The receipt lacks what a manager did: asking the manager away", ": PASS", "not every manager's log")
+	person.Expect(8, "receipt "+s.key.Name, "The receipt is incomplete: asking the manager away", ": PASS", "not every manager's log")
 
 	whole, err := os.ReadFile(log)
 	s.must(err)
