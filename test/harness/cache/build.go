@@ -120,10 +120,7 @@ func find(target string, binaries []Binary) (paths map[string]string, missing []
 
 // cacheKey hashes everything that makes a binary what it is.
 func cacheKey(ctx context.Context, dir string, flags []string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "env", "GOVERSION", "GOOS", "GOARCH")
-	cmd.Dir = dir
-	cmd.Env = goEnv()
-	toolchain, err := cmd.Output()
+	toolchain, err := goIn(ctx, dir, "env", "GOVERSION", "GOOS", "GOARCH").Output()
 	if err != nil {
 		return "", fmt.Errorf("asking go for its version: %w", withStderr(err))
 	}
@@ -146,6 +143,13 @@ func hashKey(parts ...[]byte) string {
 		hash.Write(part)
 	}
 	return hex.EncodeToString(hash.Sum(nil))[:keyLength]
+}
+
+// goIn is a command of go in a module's folder.
+func goIn(ctx context.Context, dir string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir, cmd.Env = dir, goEnv()
+	return cmd
 }
 
 // goEnv is the environment of a build: nothing of the caller's that would change what is built, or break it.
@@ -191,10 +195,7 @@ func compile(ctx context.Context, log *Progress, m Module, target, version strin
 
 // overlayClock is an overlay for builds in dir.
 func overlayClock(ctx context.Context, dir, temp string) (file string, err error) {
-	cmd := exec.CommandContext(ctx, "go", "env", "GOROOT")
-	cmd.Dir = dir
-	cmd.Env = goEnv()
-	goroot, err := cmd.Output()
+	goroot, err := goIn(ctx, dir, "env", "GOROOT").Output()
 	if err != nil {
 		return "", fmt.Errorf("asking go for its folder: %w", withStderr(err))
 	}
@@ -242,9 +243,7 @@ func run(ctx context.Context, log *Progress, dir, what, binary string, args []st
 	said := &output{}
 	stop := log.every(func(took time.Duration) { log.Printf("building %s: %s", what, said.progress(took)) })
 	said.expect(stale(ctx, dir, args))
-	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"build", "-v", "-o", binary}, args)...)
-	cmd.Dir = dir
-	cmd.Env = goEnv()
+	cmd := goIn(ctx, dir, slices.Concat([]string{"build", "-v", "-o", binary}, args)...)
 	process.OwnGroup(cmd)
 	cmd.Stdout, cmd.Stderr = said, said
 	err := cmd.Run()
@@ -261,10 +260,7 @@ func run(ctx context.Context, log *Progress, dir, what, binary string, args []st
 
 // stale returns how many packages are to be compiled, 0 where go can't tell: what is wrong, the build says.
 func stale(ctx context.Context, dir string, args []string) int {
-	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"list", "-deps", "-f", "{{if .Stale}}+{{end}}"}, args)...)
-	cmd.Dir = dir
-	cmd.Env = goEnv()
-	out, err := cmd.Output()
+	out, err := goIn(ctx, dir, slices.Concat([]string{"list", "-deps", "-f", "{{if .Stale}}+{{end}}"}, args)...).Output()
 	if err != nil {
 		return 0
 	}

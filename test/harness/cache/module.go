@@ -97,10 +97,7 @@ func PinnedVersion(ctx context.Context, dir, requires string) (string, error) {
 
 // ModuleDir returns the folder, in the module cache, of a module that the go.mod in dir requires, downloading it if need be.
 func ModuleDir(ctx context.Context, dir, module string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
-	cmd.Dir = dir
-	cmd.Env = goEnv()
-	out, err := cmd.Output()
+	out, err := goIn(ctx, dir, "mod", "download", "-json", module).Output()
 	var info struct{ Dir, Error string }
 	if jsonErr := json.Unmarshal(out, &info); jsonErr == nil && info.Error != "" {
 		return "", fmt.Errorf("downloading %s: %s", module, info.Error)
