@@ -195,6 +195,9 @@ func (p *Process) Failure(err error) error {
 	return fmt.Errorf("%s: %w\nthe end of %s:\n%s", p.name, err, p.logPath, LogTail(p.logPath))
 }
 
+// ErrEnded is the error of [Process.WaitReady] where the process ends by itself.
+var ErrEnded = errors.New("it ended before it was ready")
+
 // WaitReady polls check until it returns nil, the process ends, or the time is up.
 func (p *Process) WaitReady(ctx context.Context, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
@@ -208,7 +211,7 @@ func (p *Process) WaitReady(ctx context.Context, check func(context.Context) err
 		}
 		select {
 		case <-p.done:
-			return p.Failure(fmt.Errorf("it ended before it was ready: %w", exitError(p.err)))
+			return p.Failure(fmt.Errorf("%w: %w", ErrEnded, exitError(p.err)))
 		case <-ctx.Done():
 			return p.Failure(fmt.Errorf("it is not ready: %w: %w", ctx.Err(), err))
 		case <-ticker.C:

@@ -31,6 +31,8 @@ type Spec struct {
 	Libc bool
 	// Ready returns nil when the server serves. It is called again and again, each time with a context of its own.
 	Ready func(ctx context.Context) error
+	// Restarts is how often a server that ends by itself before it is ready is started again, as a kubelet does.
+	Restarts int
 }
 
 // Server is a running server. The server of each registry embeds it. Its methods are safe for concurrent use.
@@ -116,8 +118,18 @@ func StartAll[S interface{ Stop() }](servers []S, start func(S) error) ([]S, err
 	return servers, nil
 }
 
-// start starts the process. The caller holds change.
+// start starts the process, again where it ends by itself. The caller holds change.
 func (s *Server) start(ctx context.Context) error {
+	for left := s.spec.Restarts; ; left-- {
+		err := s.startOnce(ctx)
+		if left == 0 || !errors.Is(err, process.ErrEnded) {
+			return err
+		}
+		fmt.Fprintf(os.Stderr, "registries: starting it again: %v\n", err)
+	}
+}
+
+func (s *Server) startOnce(ctx context.Context) error {
 	s.mu.Lock()
 	if s.stopped {
 		s.mu.Unlock()
