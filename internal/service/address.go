@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/suggest"
 )
 
 // Address is which of a pod's addresses clients are given: PodIP, HostIP, IPv4, IPv6 or network/NAME. The zero value is PodIP.
@@ -25,11 +26,15 @@ const (
 
 // ParseAddress parses "HostIP" and "network/storage".
 func ParseAddress(s string) (Address, error) {
-	known := []Address{podIP, hostIP, ipv4, ipv6}
-	if name, isNetwork := strings.CutPrefix(s, networkPrefix); name == "" || !isNetwork && !slices.Contains(known, Address(s)) {
-		return "", fmt.Errorf("%q is not an address: use PodIP, HostIP, IPv4, IPv6 or network/NAME", s)
+	known := []string{string(podIP), string(hostIP), string(ipv4), string(ipv6)}
+	if name, isNetwork := strings.CutPrefix(s, networkPrefix); isNetwork && name != "" || slices.Contains(known, s) {
+		return Address(s), nil
 	}
-	return Address(s), nil
+	meant := suggest.Nearest(s, known)
+	if meant != "" {
+		meant = fmt.Sprintf(" (did you mean %q?)", meant)
+	}
+	return "", fmt.Errorf("%q is not an address%s: use PodIP, HostIP, IPv4, IPv6 or network/NAME", s, meant)
 }
 
 // addressOf returns [AnnotationAddress], else the configuration's. Tenants can write which address a pod has on a network, so only the

@@ -71,7 +71,7 @@ func TestAddresses(t *testing.T) {
 		"empty network": {"it may get the address yet", "network/empty", dualStack(), web("", 8080), []string{"network/empty"}, nil},
 		"not JSON":      {"nobody but Multus should write it", "network/storage", dualStack(lifecycle.AnnotationNetworks, "storage"), web("", 8080), []string{"network/storage"}, nil},
 
-		"unknown":         {"", "", dualStack(AnnotationAddress, "podip"), nil, nil, []string{AnnotationAddress, `"podip"`, "PodIP, HostIP, IPv4, IPv6 or network/NAME"}},
+		"unknown":         {"", "", dualStack(AnnotationAddress, "podip"), nil, nil, []string{AnnotationAddress, `"podip"`, `did you mean "PodIP"?`, "PodIP, HostIP, IPv4, IPv6 or network/NAME"}},
 		"unlisted":        {"a tenant can write what address the pod has there", "", dualStack(AnnotationAddress, "network/storage"), nil, nil, []string{AnnotationAddress, `"storage"`, "service.networks"}},
 		"no hostPort":     {"the node forwards nothing", "HostIP", dualStack(AnnotationServices, "web=7070"), nil, nil, []string{"containerPort 7070", "hostPort"}},
 		"loopback":        {"nobody else reaches it", "HostIP", dualStack(AnnotationServices, "web=6060"), nil, nil, []string{"containerPort 6060", "without hostIP"}},
