@@ -82,7 +82,7 @@ func instances(p Pod, answered bool) string {
 func stateSentence(p Pod) string {
 	since := ""
 	if p.Since != nil {
-		since = " for " + p.age()
+		since = " for " + p.inState()
 	}
 	switch p.State {
 	case terminating:

@@ -320,10 +320,10 @@ func TestStatus(t *testing.T) {
 	sortPods(pods)
 	var out bytes.Buffer
 	statusTable(pods, false, false, true).write(&out, terminal{})
-	want := `NAMESPACE   NAME    STATE             AGE   READY   ROTATION   WAITS AT    REASON
-prod        web-1   PreparingDelete   60s   true    In         preDelete   RegistryUnavailable
-prod        web-2   Normal            60s   true    In         -           ServiceNotAllowed
-prod        web-0   Normal            60s   true    In         -           -
+	want := `NAMESPACE   NAME    STATE             IN STATE   READY   ROTATION   WAITS AT    REASON
+prod        web-1   PreparingDelete   60s        true    In         preDelete   RegistryUnavailable
+prod        web-2   Normal            60s        true    In         -           ServiceNotAllowed
+prod        web-0   Normal            60s        true    In         -           -
 `
 	expect.Equal(t, want, out.String(), "status")
 }

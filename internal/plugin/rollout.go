@@ -245,8 +245,8 @@ func (r *rollout) write(out io.Writer, on terminal, least int) {
 		set.Namespace, set.Name, set.Status.UpdatedReplicas, ptr.Deref(set.Spec.Replicas, 1), set.Status.AvailableReplicas, r.in, least,
 		held(set.Spec.UpdateStrategy))))
 	t := table{
-		head:  []string{"POD", "REVISION", "STATE", "AGE", "READY", "ROTATION", "WAITS AT", "REASON"},
-		spare: []string{"READY", "AGE", "WAITS AT"},
+		head:  []string{"POD", "REVISION", "STATE", "IN STATE", "READY", "ROTATION", "WAITS AT", "REASON"},
+		spare: []string{"READY", "IN STATE", "WAITS AT"},
 	}
 	for _, p := range r.pods {
 		revision := "old"
@@ -258,7 +258,7 @@ func (r *rollout) write(out io.Writer, on terminal, least int) {
 			why += " " + short(p.facts.drainLeft)
 		}
 		t.rows = append(t.rows, row{p.tone(), []string{
-			p.Name, revision, dash(p.State), p.age(), strconv.FormatBool(p.Ready), string(p.Rotation), dash(string(p.Hook)), why,
+			p.Name, revision, dash(p.State), p.inState(), strconv.FormatBool(p.Ready), string(p.Rotation), dash(string(p.Hook)), why,
 		}})
 	}
 	t.write(out, on)

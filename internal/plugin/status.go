@@ -116,7 +116,7 @@ func noEntries(notes io.Writer, unknown error) {
 
 // statusTable has a row for each pod, with what the registries say where that is known.
 func statusTable(pods []Pod, known, wide, all bool) table {
-	t := table{spare: []string{"READY", "AGE", "ROTATION", "WAITS AT"}, rows: make([]row, len(pods))}
+	t := table{spare: []string{"READY", "IN STATE", "ROTATION", "WAITS AT"}, rows: make([]row, len(pods))}
 	for i, p := range pods {
 		t.rows[i].tone = p.tone()
 	}
@@ -128,7 +128,7 @@ func statusTable(pods []Pod, known, wide, all bool) table {
 		{"NAMESPACE", all, func(p Pod) string { return p.Namespace }},
 		{"NAME", true, func(p Pod) string { return p.Name }},
 		{"STATE", true, func(p Pod) string { return dash(p.State) }},
-		{"AGE", true, func(p Pod) string { return p.age() }},
+		{"IN STATE", true, func(p Pod) string { return p.inState() }},
 		{"READY", true, func(p Pod) string { return strconv.FormatBool(p.Ready) }},
 		{"ROTATION", true, func(p Pod) string { return string(p.Rotation) }},
 		{"REGISTRY", known, func(p Pod) string { return registryOf(p.Entries) }},
@@ -148,8 +148,8 @@ func statusTable(pods []Pod, known, wide, all bool) table {
 	return t
 }
 
-// age is how long the pod has been in its state.
-func (p Pod) age() string {
+// inState is how long the pod has been in its state.
+func (p Pod) inState() string {
 	if p.Since == nil {
 		return "-"
 	}
