@@ -219,7 +219,7 @@ const (
 	//
 	// What to do: wait. If the entry is there after 3 minutes, check whether its application still runs, and stop it.
 	AppEntryRemains Reason = "AppEntryRemains"
-	// Queued: all slots of the registry are taken, or three quarters of them by the same service, and half while another service
+	// Queued: all slots of the registry are taken, or seven eighths of them by the same service, and half while another service
 	// waits. The pod continues when it is its turn.
 	//
 	// What to do: wait. If it lasts, check how long the registry's calls take.

@@ -15,12 +15,12 @@ const fixedSlots = 96
 // recheck finds slots that woken callers did not take.
 const recheck = 100 * time.Millisecond
 
-var errQueued = errors.New("waits for a slot: all of the registry's are taken, or three quarters of them by the same service, " +
+var errQueued = errors.New("waits for a slot: all of the registry's are taken, or seven eighths of them by the same service, " +
 	"and half while another service waits")
 
 // limit bounds the calls under way by the slots that [adaptive] finds, and queues the rest without blocking. Of 16 slots:
 //
-//	one service, or all calls that yield    at most 8, and 12 while none of another waits
+//	one service, or all calls that yield    at most 8, and 14 while none of another waits: one that hangs leaves two to the next
 //	non-urgent calls                        at most 12
 //
 // No slot is reserved for a woken caller: if another takes it first, it is queued again.
@@ -115,7 +115,7 @@ func (l *limit) withdraw(c *call) {
 
 func (l *limit) room(c *call) bool {
 	slots := l.slots()
-	share := slots - max(slots/4, 1)
+	share := slots - max(slots/8, 1)
 	if len(l.sharers) > min(l.sharers[c.sharer()], 1) { // another waits
 		share = slots / 2
 	}

@@ -19,11 +19,11 @@ func TestLimit(t *testing.T) {
 		come, underWay, leave, woken string
 	}
 	bubble.Each(t, map[string]row{
-		"three quarters for one service": {"a service that hangs must leave the rest to the others", 8,
-			"web/1! web/2! web/3! web/4! web/5! web/6! web/7! api/1!", "api/1 web/1 web/2 web/3 web/4 web/5 web/6", "", ""},
+		"seven eighths for one service": {"a service that hangs must leave the rest to the others", 8,
+			"web/1! web/2! web/3! web/4! web/5! web/6! web/7! web/8! api/1!", "api/1 web/1 web/2 web/3 web/4 web/5 web/6 web/7", "", ""},
 		"half for one service while another waits": {"the other has its turn until it has as many", 8,
-			"web/1! web/2! web/3! web/4! web/5! web/6! web/7! api/1! api/2! api/3!", "api/1 api/2 web/1 web/2 web/3 web/4 web/5 web/6",
-			"web/1", "api/3!"},
+			"web/1! web/2! web/3! web/4! web/5! web/6! web/7! web/8! api/1! api/2!", "api/1 web/1 web/2 web/3 web/4 web/5 web/6 web/7",
+			"web/1", "api/2!"},
 		"a quarter only for what a rollout waits for": {"services that hang must not hold up a rollout", 8,
 			"a/1 a/2 a/3 b/1 b/2 b/3 c/1 c/2! d/1! d/2!", "a/1 a/2 a/3 b/1 b/2 b/3 c/2 d/1", "", ""},
 		"urgent calls take only free slots from the others": {"the others' share is of what they have themselves", 8,
