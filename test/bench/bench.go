@@ -46,6 +46,8 @@ type bench struct {
 	cluster  *cluster.Cluster
 	load     *load
 	registry *registryServer
+	// inService counts the instances that clients are given: by the registry, or by another that a part brings.
+	inService func(ctx context.Context) int
 	say      func(format string, args ...any)
 	found    []observation
 	// suffix ends the names of cases whose registry is another.
@@ -191,7 +193,7 @@ func (b *bench) populate(ctx context.Context, who string, first, end int) error 
 // settle waits until nothing happens any more and all pods are in service, of which the floor knows nothing.
 func (b *bench) settle(ctx context.Context, who string, pods int) error {
 	return b.load.settle(ctx, fmt.Sprintf("%d pods to be in service", pods), func() bool {
-		return b.registry.underWay.Load() == 0 && b.load.ready() == pods && (who == theFloor || b.registry.inService(ctx) == pods)
+		return b.registry.underWay.Load() == 0 && b.load.ready() == pods && (who == theFloor || b.inService(ctx) == pods)
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
 )
 
 // foreignPods has pods come and go that are no concern of Rollcall's or the recipe's.
@@ -130,8 +131,15 @@ func (b *bench) growWithConsul(ctx context.Context) error {
 	}
 	defer server.Stop()
 	driver, url := b.driver, b.registryURL
-	defer func() { b.driver, b.registryURL, b.suffix = driver, url, "" }()
+	defer func() { b.driver, b.registryURL, b.inService, b.suffix = driver, url, b.registry.inService, "" }()
 	b.driver, b.registryURL, b.suffix = "consul", server.URL, " on consul"
+	b.inService = func(ctx context.Context) (n int) {
+		for i := range serviceCount {
+			given, _ := read.Given(ctx, read.Consul(server.URL, serviceName(i, serviceCount)))
+			n += len(given)
+		}
+		return n
+	}
 	return b.grow(ctx)
 }
 

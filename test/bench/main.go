@@ -102,7 +102,7 @@ func (b *bench) open(ctx context.Context) (stop func(), err error) {
 	}
 	b.admin = b.cluster.Config()
 	b.registry = startRegistry(ctx)
-	b.driver, b.registryURL = "http", b.registry.URL
+	b.driver, b.registryURL, b.inService = "http", b.registry.URL, b.registry.inService
 	b.load = &load{
 		k8s: b.cluster.Client(), owners: []*kruisev1alpha1.CloneSet{cloneSet(namespace), cloneSet(otherNamespace)}, spread: 1,
 		services: serviceCount, pods: map[types.NamespacedName]stay{},
