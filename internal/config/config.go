@@ -156,7 +156,7 @@ func Parse(data []byte, limits Limits) (*Config, error) {
 	v, c := &validator{unknown: limits.Unknown}, &Config{}
 	written, err := decode(data)
 	if err != nil {
-		v.malformed(err)
+		v.malformed(data, err)
 	} else {
 		c.file = v.object(nil, written, func(o *object) { c.read(o, limits) })
 	}

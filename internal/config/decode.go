@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -69,9 +71,28 @@ func (v *validator) refuses(name string) bool {
 // file is the path of what belongs to no field.
 func file() *field.Path { return field.NewPath("(file)") }
 
-func (v *validator) malformed(err error) {
-	text := strings.TrimPrefix(strings.Join(strings.Fields(err.Error()), " "), "yaml: ")
+func (v *validator) malformed(data []byte, err error) {
+	text := strings.TrimPrefix(strings.Join(strings.Fields(YAMLError(data, err).Error()), " "), "yaml: ")
+	text = lineNumber.ReplaceAllString(text, "line $1 of the configuration: ") // which may be a value in another file
 	v.add(field.Invalid(file(), field.OmitValueType{}, "use valid YAML: "+text))
+}
+
+var (
+	lineNumber = regexp.MustCompile(`\bline (\d+): `)
+	// ofParser is an error of the YAML parser, which counts lines from 0; its scanner and what decodes the values count from 1.
+	ofParser = regexp.MustCompile(`\bline (\d+): did not find expected (?:key|node content|'-' indicator|',' or|<document start>)`)
+)
+
+// YAMLError returns an error of sigs.k8s.io/yaml about data with the line that is wrong: the last one where more was to come.
+func YAMLError(data []byte, err error) error {
+	text := err.Error()
+	at := ofParser.FindStringSubmatchIndex(text)
+	if at == nil {
+		return err
+	}
+	line, _ := strconv.Atoi(text[at[2]:at[3]])
+	last := bytes.Count(bytes.TrimRight(data, "\n"), []byte{'\n'}) + 1
+	return fmt.Errorf("%s%d%s", text[:at[2]], min(line+1, last), text[at[3]:])
 }
 
 // object is an object of the file, which refuses the fields that are not read, or names them to [Limits].Unknown. What is not

@@ -176,7 +176,7 @@ func (o *options) readObjects(names ...string) (*linted, error) {
 	}
 	objects := &linted{}
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(input)))
-	for {
+	for line := 0; ; {
 		text, err := reader.Read()
 		if errors.Is(err, io.EOF) {
 			break
@@ -184,7 +184,9 @@ func (o *options) readObjects(names ...string) (*linted, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading what to check: %w", err)
 		}
-		if err := objects.add(text); err != nil {
+		before := bytes.Repeat([]byte{'\n'}, line) // so that errors have the lines of the whole input
+		line += bytes.Count(text, []byte{'\n'}) + 1
+		if err := objects.add(append(before, text...)); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
@@ -203,7 +205,7 @@ func (l *linted) add(text []byte) error {
 		Items []json.RawMessage `json:"items"`
 	}
 	if err := yaml.Unmarshal(text, &kind); err != nil {
-		return fmt.Errorf("decoding an object: %w", err)
+		return fmt.Errorf("decoding an object: %w", config.YAMLError(text, err))
 	}
 	object := clusterstate.NewObject(kind.Kind)
 	switch {

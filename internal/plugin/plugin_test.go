@@ -769,6 +769,17 @@ func TestLintOfAConfigurationAlone(t *testing.T) {
 	}
 }
 
+// TestLintShowsTheLine in the whole input, where a person looks for it.
+func TestLintShowsTheLine(t *testing.T) {
+	t.Parallel()
+	before := strings.Repeat("---\n"+cloneSetText, 2)
+	for text, after := range map[string]int{"kind: List\n items: []\nlast: line\n": 2, "kind: List: List\n": 1} {
+		_, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(before + "---\n" + text)}}).readObjects("-")
+		want := fmt.Sprintf("standard input: decoding an object: error converting YAML to JSON: yaml: line %d: ", strings.Count(before, "\n")+1+after)
+		expect.Error(t, "it is in the third document", err, want)
+	}
+}
+
 // TestLintWithAConfiguration of its own for the CloneSets: the ConfigMap in the input is none the less held to what the manager takes.
 func TestLintWithAConfiguration(t *testing.T) {
 	t.Parallel()
