@@ -10,7 +10,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strings"
 	"sync/atomic"
 
 	"github.com/go-logr/logr"
@@ -106,7 +105,7 @@ func (d *drivers) open(ctx context.Context, c *config.Config) (*registries, erro
 		}
 		made, err := d.openOne(ctx, c, name)
 		if err != nil {
-			problems = append(problems, registryError(c.RegistryPath(name), err))
+			problems = append(problems, c.RegistryError(name, err))
 			continue
 		}
 		made.files, next.byName[name] = files, made
@@ -283,14 +282,4 @@ func (d *drivers) slots() map[string]metrics.Slots {
 		slots[name] = o.client.Status()
 	}
 	return slots
-}
-
-// registryError puts the registry section's path before the field that the driver named.
-func registryError(path *field.Path, err error) error {
-	detail := err.Error()
-	if name, ok := registry.FieldOf(err); ok {
-		path = path.Child(name)
-		detail = strings.TrimPrefix(detail, name+": ")
-	}
-	return field.Invalid(path, field.OmitValueType{}, detail)
 }

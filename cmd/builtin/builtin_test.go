@@ -5,12 +5,21 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/rollcall-dev/rollcall/cmd/app"
+	"github.com/rollcall-dev/rollcall/cmd/builtin"
+	"github.com/rollcall-dev/rollcall/internal/config"
+	"github.com/rollcall-dev/rollcall/internal/lint"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/consul"
 	"github.com/rollcall-dev/rollcall/registry/eureka"
@@ -59,6 +68,41 @@ func TestNoCallWaitsForAConnection(t *testing.T) {
 		close(done)
 		all.Wait()
 	})
+}
+
+// TestLintKnowsEveryDriver and refuses an endpoint in the words of the manager that has the drivers.
+func TestLintKnowsEveryDriver(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	manager := func(configuration string) string {
+		expect.NoError(t, os.WriteFile(path, []byte(configuration), 0o600))
+		return fmt.Sprint(app.Run(t.Context(), []string{"--check-config", "--config=" + path}, builtin.Registries()...))
+	}
+	_, supported, _ := strings.Cut(manager("cluster: test\nregistry: {driver: none}\n"), "supported values: ")
+	drivers := regexp.MustCompile(`"([a-z]+)"`).FindAllStringSubmatch(supported, -1)
+	if len(drivers) != len(builtin.Registries())+1 {
+		t.Fatalf("the manager has %q", drivers)
+	}
+	for _, driver := range drivers {
+		refused := 0
+		for _, endpoint := range []string{"", "registry:1", "ftp://registry:1", "http://", "http://a:0", "http://a:1,,http://b:1", "http://a:1,http://a:1", "http://a:1/?b", "http://a:1,https://b:1"} {
+			configuration := fmt.Sprintf("cluster: test\nregistry: {driver: %s, endpoint: %q}\n", driver[1], endpoint)
+			c, err := config.Parse([]byte(configuration), config.Limits{})
+			expect.NoError(t, err)
+			findings, notes := lint.Registries(c)
+			if refused += len(findings); len(notes) > 0 {
+				t.Errorf("the manager knows driver %s, and lint notes %q", driver[1], notes)
+			}
+			for _, f := range findings {
+				if said := manager(configuration); !strings.Contains(said, f) {
+					t.Errorf("driver %s, endpoint %q: lint finds %q, and the manager says %q", driver[1], endpoint, f, said)
+				}
+			}
+		}
+		if want := !slices.Contains([]string{"endpointslice", "memory", "pod"}, driver[1]); refused > 0 != want {
+			t.Errorf("lint refuses %d endpoints of driver %s", refused, driver[1])
+		}
+	}
 }
 
 // await returns when so many requests are with the server at the same time.

@@ -138,6 +138,16 @@ func (c *Config) RegistryPath(name string) *field.Path {
 	return field.NewPath("registries").Key(name)
 }
 
+// RegistryError puts the path of a registry's section before the field that the registry's driver names in err.
+func (c *Config) RegistryError(name string, err error) *field.Error {
+	path, detail := c.RegistryPath(name), err.Error()
+	if key, ok := registry.FieldOf(err); ok {
+		path = path.Child(key)
+		detail = strings.TrimPrefix(detail, key+": ")
+	}
+	return field.Invalid(path, field.OmitValueType{}, detail)
+}
+
 // Load reads and parses the file at path.
 func Load(path string, limits Limits) (*Config, error) {
 	data, err := os.ReadFile(path)

@@ -97,6 +97,10 @@ type Finding struct {
 
 func (o *options) printLint(objects *linted, output *form) error {
 	findings, notes := objects.lint()
+	if len(objects.configs) > 0 {
+		notes = append(notes, Finding{"configuration", "options, files, maxInFlight, and whether a driver takes the other fields are not " +
+			"checked here: run the manager with --check-config"})
+	}
 	if output.forScripts() {
 		err := output.print(o.Out, Linted{
 			Workloads: len(objects.workloads), Configurations: len(objects.configs),
@@ -258,19 +262,21 @@ func (l *linted) lint() (findings, notes []Finding) {
 		for _, problem := range problems(err) {
 			findings = append(findings, Finding{one.name, problem.Error()})
 		}
+		if parsed != nil {
+			refused, unknown := lint.Registries(parsed)
+			findings, notes = append(findings, about(one.name, refused)...), append(notes, about(one.name, unknown)...)
+		}
 		if !l.named || i == len(l.configs)-1 {
 			l.parsed = append(l.parsed, parsed)
 		}
 	}
 	if slices.Contains(l.parsed, nil) {
-		return findings, nil
+		return findings, notes
 	}
 	for _, w := range l.workloads {
 		name, namespace := w.Kind+" "+strings.TrimPrefix(w.GetNamespace()+"/"+w.GetName(), "/"), w.GetNamespace()
 		parsed := l.of(namespace)
-		for _, f := range lint.Annotations(w) {
-			findings = append(findings, Finding{name, f})
-		}
+		findings = append(findings, about(name, lint.Annotations(w))...)
 		if len(lifecycle.HandlersOf(w.Lifecycle)) == 0 {
 			notes = append(notes, Finding{name, withoutHooks(w, parsed)})
 			continue
@@ -278,14 +284,17 @@ func (l *linted) lint() (findings, notes []Finding) {
 		if err := l.notWatched(namespace); err != nil {
 			findings = append(findings, Finding{name, err.Error()})
 		}
-		for _, f := range lint.Workload(w, parsed, nil) {
-			findings = append(findings, Finding{name, f})
-		}
-		for _, n := range lint.Notes(w, parsed) {
-			notes = append(notes, Finding{name, n})
-		}
+		findings = append(findings, about(name, lint.Workload(w, parsed, nil))...)
+		notes = append(notes, about(name, lint.Notes(w, parsed))...)
 	}
 	return findings, notes
+}
+
+func about(object string, messages []string) (findings []Finding) {
+	for _, m := range messages {
+		findings = append(findings, Finding{object, m})
+	}
+	return findings
 }
 
 // problems are what an error joins.

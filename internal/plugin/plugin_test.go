@@ -784,8 +784,8 @@ func TestLintShowsTheLine(t *testing.T) {
 func TestLintWithAConfiguration(t *testing.T) {
 	t.Parallel()
 	type row struct {
-		reason, beside, file, want string
-		status                     int
+		reason, beside, file, want, note string
+		status                           int
 	}
 	expect.Each(t, map[string]row{
 		"nothing beside": {reason: "the file is all there is", want: "no problems found in 1 workload and 1 configuration\n"},
@@ -813,6 +813,25 @@ func TestLintWithAConfiguration(t *testing.T) {
 			want: "ConfigMap rollcall-config: registry.driver: Required value: set the name of a driver, such as consul\n" +
 				"ConfigMap rollcall-config: drain: Invalid value",
 		},
+		"one without an endpoint beside": {
+			reason: "the manager would refuse it, in these words", status: exitFailed,
+			beside: strings.ReplaceAll(configText, `, endpoint: "http://consul:8500"`, ""),
+			want:   "ConfigMap rollcall-config: registry.endpoint: Invalid value: is missing; set the registry's address\n",
+		},
+		"one without a scheme beside": {
+			reason: "the same", status: exitFailed, beside: strings.ReplaceAll(configText, "http://", ""),
+			want: "ConfigMap rollcall-config: registry.endpoint: Invalid value: must begin with http:// or https://",
+		},
+		"another driver beside": {
+			reason: "it may have been added in Go", beside: strings.ReplaceAll(configText, "driver: consul", "driver: cnsul"),
+			want: "no problems found in 1 workload and 2 configurations\n",
+			note: `ConfigMap rollcall-config, note: registry: driver "cnsul" is not built in (did you mean "consul"?): run the manager that has it ` +
+				"with --check-config\n",
+		},
+		"no YAML beside": {
+			reason: "a person finds it by the line", beside: strings.ReplaceAll(configText, "drain", " drain"), status: exitFailed,
+			want: "ConfigMap rollcall-config: (file): Invalid value: use valid YAML: line 4 of the configuration: did not find expected key\n",
+		},
 		"a wrong one beside": {
 			reason: "the manager would refuse it", beside: strings.ReplaceAll(configText, "30s", "soon"), status: exitFailed,
 			want: `ConfigMap rollcall-config: drain: Invalid value: "soon": set a duration`,
@@ -831,8 +850,12 @@ func TestLintWithAConfiguration(t *testing.T) {
 		if status != c.status || !strings.HasPrefix(out.String(), c.want) {
 			t.Errorf("%s: status %d and\n%s%swant status %d and %q", c.reason, status, &out, &errOut, c.status, c.want)
 		}
-		if note := "CloneSet prod/web, note: spec.lifecycle.inPlaceUpdate has label other.io/gate=true"; !strings.HasPrefix(errOut.String(), note) {
-			t.Errorf("the standard error has %q, want %q", &errOut, note)
+		for _, note := range []string{
+			c.note, "CloneSet prod/web, note: spec.lifecycle.inPlaceUpdate has label other.io/gate=true", "configuration, note: options, files,",
+		} {
+			if !strings.Contains(errOut.String(), note) {
+				t.Errorf("the standard error has %q, want %q", &errOut, note)
+			}
 		}
 	})
 }
