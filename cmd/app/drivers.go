@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -176,17 +177,32 @@ func fixed(since map[string]config.Registry, c *config.Config) []error {
 		section := c.Registries[name]
 		was, had := since[name]
 		if had && !was.SameDriver(section) && !was.SameServer(section) {
-			refuse(name, "is the same registry as before only with the same driver, the same options and an address in common in endpoint, "+
-				"and a name can't stand for another registry while the manager runs: restart it, or give the other registry a name of its own")
+			refuse(name, "%s, so it counts as another registry, which requires a restart: undo the change, or restart the manager to register "+
+				"every pod there; entries in the old registry stay until you remove them. To lose no request, add the new registry under "+
+				"another name and move the pods, as docs/several-registries.md shows", difference(was, section))
 		}
 		for _, former := range slices.Sorted(maps.Keys(since)) {
 			if _, stays := c.Registries[former]; !had && !stays && section.SameServer(since[former]) {
-				refuse(name, "until now this was registries[%s], and a registry can't get another name while the manager runs: restart it, or "+
-					"keep the name", former)
+				refuse(name, "until now this was registries[%s], and another name requires a restart: restart the manager, or keep the name", former)
 			}
 		}
 	}
 	return problems
+}
+
+// difference is why two sections of one name are not about the same registry. It leaves out the endpoint: the driver, which refuses a
+// password in it, has not seen it yet.
+func difference(was, now config.Registry) string {
+	switch {
+	case was.Driver != now.Driver:
+		return fmt.Sprintf("driver was %s and is %s", was.Driver, now.Driver)
+	case !bytes.Equal(was.Options, now.Options):
+		return "options changed"
+	case now.Endpoint == "":
+		return "the section changed and has no endpoint"
+	default:
+		return "endpoint has none of the addresses that it had"
+	}
 }
 
 // fingerprint identifies the content of a registry's files without revealing it.

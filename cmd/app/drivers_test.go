@@ -23,6 +23,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/memory"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 	"github.com/rollcall-dev/rollcall/test/harness/series"
 )
@@ -426,10 +427,33 @@ func receive[T any](t *testing.T, from <-chan T) T {
 	}
 }
 
+// TestWhyItCountsAsAnotherRegistry shows a person who is woken what was changed, without an endpoint that may have a password.
+func TestWhyItCountsAsAnotherRegistry(t *testing.T) {
+	t.Parallel()
+	const before = "cluster: a\nhooks: {owned: [example.com/*]}\nregistry: {driver: fake, endpoint: 'http://a', options: {dc: one}}\n"
+	type row struct{ old, now, want string }
+	expect.Each(t, map[string]row{
+		"driver":   {"driver: fake", "driver: one", "driver was fake and is one"},
+		"options":  {"dc: one", "dc: two", "options changed"},
+		"endpoint": {"//a", "//user:secret@b", "endpoint has none of the addresses that it had"},
+		"none":     {"endpoint: 'http://a'", "timeout: 1s", "the section changed and has no endpoint"},
+	}, func(t *testing.T, tc row) {
+		d := newDrivers(t, newFake)
+		d.constructors["one"] = newFake
+		expectOpened(t, d, configured(t, before))
+		next, err := d.open(t.Context(), configured(t, strings.Replace(before, tc.old, tc.now, 1)))
+		must(t, next.closeBut(d.inForce()))
+		expectProblem(t, err, "registry: Invalid value: "+tc.want+", so it counts as another registry, which requires a restart: undo")
+		if strings.Contains(fmt.Sprint(err), "secret") {
+			t.Errorf("it shows a password: %v", err)
+		}
+	})
+}
+
 // TestARegistryStaysWhatItIs: what a manager knows of the entries in a registry goes by its name.
 func TestARegistryStaysWhatItIs(t *testing.T) {
 	t.Parallel()
-	const others, renamed = "can't stand for another registry while the manager runs", "can't get another name while the manager runs"
+	const others, renamed = "endpoint has none of the addresses that it had, so it counts as another registry", "another name requires a restart"
 	before := map[string]string{"default": "http://a,http://b", "other": "http://c"}
 	for name, tc := range map[string]struct {
 		reason string
