@@ -26,11 +26,11 @@ const (
 	// registry, and all continue as soon as it answers. If the registry has yet to list, a new leader found no record on the pod;
 	// with Eureka that takes up to 4 minutes.
 	//
-	// What to do: check the registry.
+	// What to do: check the registry, and `endpoint` of its section in the configuration.
 	RegistryUnavailable Reason = "RegistryUnavailable"
-	// RegistryTimeout: a call took longer than `registry.timeout`. Retried like RegistryUnavailable.
+	// RegistryTimeout: a call took longer than the registry's `timeout`. Retried like RegistryUnavailable.
 	//
-	// What to do: check the registry, or raise the timeout.
+	// What to do: check the registry, or raise `timeout` in its section of the configuration.
 	RegistryTimeout Reason = "RegistryTimeout"
 	// RegistryRefused: the registry refused, and will refuse again: credentials, or an instance that it does not accept. Retried
 	// every 30 s, and immediately when the configuration changes.
@@ -157,7 +157,7 @@ const (
 	Draining Reason = "Draining"
 	// Settling: an earlier call timed out, or a gateway or a connection lost it in the middle. It may still be carried out.
 	//
-	// What to do: wait, at most twice `registry.timeout`.
+	// What to do: wait, at most twice the registry's `timeout`.
 	Settling Reason = "Settling"
 	// NotConfirmed: a call failed or timed out, a later one was acknowledged, but the registry still shows something else for the
 	// pod. Rollcall makes the call again with a back-off of at most 30 s.
