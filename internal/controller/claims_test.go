@@ -96,6 +96,50 @@ func TestServiceNameBelongsToOneNamespace(t *testing.T) {
 	w.expectJoins(next)
 }
 
+// TestWarningOutlastsAnUpdate: the pod waits for something else meanwhile, and what was wrong with its description still is.
+func TestWarningOutlastsAnUpdate(t *testing.T) {
+	t.Parallel()
+	update := []appspub.LifecycleStateType{appspub.LifecycleStatePreparingUpdate, appspub.LifecycleStateUpdating, appspub.LifecycleStateUpdated}
+	t.Run("of a pod that was never in rotation", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		prod := w.cloneSet("web")
+		first, pod := w.servingPod(prod, "web-1"), w.bornPod(w.cloneSet("web", inNamespace("staging")), "web-2")
+		w.expectRefused(pod, "ServiceClaimed")
+		for _, state := range update {
+			w.takeEvents()
+			w.reconcileIn(pod, state, unready)
+			w.expectEvents("the name is still another's")
+		}
+		w.turn(pod, ready)
+		w.reconcile(pod)
+		w.expectEvents("another hook waits for it now", `Warning ServiceClaimed hook inPlaceUpdate waits: service "web" belongs to namespace shop`)
+
+		w.deleteCloneSet(prod)
+		w.leaves(first)
+		w.sleep(clusterstate.KeptFor)
+		w.takeEvents()
+		w.expectJoins(pod)
+		w.expectEvents("it joins", "Normal Resolved ServiceClaimed has passed")
+	})
+	t.Run("of a pod in rotation", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		pod := w.servingPod(w.cloneSet("web"), "web-1", annotated("rollcall.dev/drian", "5s"))
+		w.reconcile(pod)
+		w.takeEvents()
+		for _, state := range update {
+			w.reconcileIn(pod, state, unready)
+		}
+		w.turn(pod, ready)
+		w.reconcileIn(pod, appspub.LifecycleStateNormal)
+		w.expectEvents("the annotation is as it was")
+		w.turn(pod, func(p *corev1.Pod) { delete(p.Annotations, "rollcall.dev/drian") })
+		w.reconcile(pod)
+		w.expectEvents("it is mended", "Normal Resolved UnknownName has passed")
+	})
+}
+
 func TestTwoNamespacesAtTheSameMoment(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -22,7 +22,7 @@ type Pods struct {
 // New returns empty Pods.
 func New() *Pods { return &Pods{pods: map[types.UID]*Pod{}} }
 
-// Pod is for its reconciler only: exported fields (except Pod), Shown, BehindFor, FailsFor and ReadOut.
+// Pod is for its reconciler only: exported fields (except Pod), Shown, Announced, Announce, BehindFor, FailsFor and ReadOut.
 type Pod struct {
 	Pod lifecycle.PodID
 	// Written is our last write's resource version, for a cache that is behind.
@@ -48,6 +48,8 @@ type Pod struct {
 	// NoteReturned and NoteSeveral had their Event.
 	returned bool
 	several  bool
+	// announced had the last Event, unless one has said since that it passed.
+	announced *waiting.Blocker
 }
 
 // Of returns the pod's note, or a new one.
@@ -126,6 +128,22 @@ func (n *Pod) Shown() waiting.Blocker {
 		return waiting.Blocker{}
 	}
 	return *n.shown
+}
+
+// Announced returns what the last Event said, unless that has passed.
+func (n *Pod) Announced() waiting.Blocker {
+	if n.announced == nil {
+		return waiting.Blocker{}
+	}
+	return *n.announced
+}
+
+// Announce notes what an Event said, and with no reason that it passed.
+func (n *Pod) Announce(now waiting.Blocker) {
+	if n.announced = nil; now.Reason != "" {
+		announced := now // on the heap only if there is an Event
+		n.announced = &announced
+	}
 }
 
 // BehindFor returns how long the cache has lacked our last write.

@@ -80,6 +80,7 @@ type scene struct {
 	record  lifecycle.Want
 	out     time.Duration // how long ago it was taken out
 	warning string
+	hook    string        // of the warning, if not the pod's
 	later   reason.Reason // of the Event after the warning, if any
 	waits   *entries.Wait // why it waits by the manager's answer, if that could be asked
 	says    entries.State // what the registry says, as the manager knows it
@@ -141,8 +142,11 @@ func (s scene) view(t *testing.T) Pod {
 	}
 	at := metav1.NewMicroTime(now.Add(-time.Minute))
 	if s.warning != "" {
+		hook := gocmp.Or(s.hook, map[appspub.LifecycleStateType]string{
+			appspub.LifecycleStatePreparingNormal: "preNormal", appspub.LifecycleStatePreparingUpdate: "inPlaceUpdate",
+		}[s.state], "preDelete")
 		w.events["pod"] = append(w.events["pod"], eventsv1.Event{
-			EventTime: at, Type: corev1.EventTypeWarning, Reason: s.warning, Note: "hook preDelete waits: connection refused",
+			EventTime: at, Type: corev1.EventTypeWarning, Reason: s.warning, Note: "hook " + hook + " waits: connection refused",
 		})
 	}
 	if s.later != "" {
@@ -275,6 +279,7 @@ func TestExplain(t *testing.T) {
 		"an Event that has passed":     {"it says nothing of now", with(deleting, warned(reason.RegistryUnavailable), later(reason.Resolved))},
 		"an Event, and a skip":         {"what a person did once is not what it waits for", with(deleting, warned(reason.RegistryUnavailable), later(reason.Skipped))},
 		"an Event, and another kind":   {"that does not end the reason", with(deleting, warned(reason.RegistryUnavailable), later(reason.EvictionHooked))},
+		"an Event of another hook":     {"the pod has moved on, and what that hook waited for may not be what this one does", with(deleting, warned(reason.ServiceClaimed), func(s *scene) { s.hook = "preNormal" })},
 		"an Event where it is foreign": {"it is of another manager, or of a time before", with(deleting, warned(reason.RegistryUnavailable), foreign)},
 		"no Event":                     {"Events are kept for an hour only", deleting},
 		"the manager knows no reason":  {"an Event may be behind", with(deleting, warned(reason.RegistryUnavailable), answered(entries.Wait{}))},

@@ -186,7 +186,7 @@ func (w *world) reasoned(p *Pod) {
 func (w *world) saidOf(p Pod) entries.Wait {
 	uid := p.facts.pod.UID
 	if w.known.Waits == nil {
-		return w.lastWarning(uid)
+		return w.lastWarning(p)
 	}
 	if said := w.known.Waits[uid]; said.Hook == string(p.Hook) {
 		return said
@@ -194,13 +194,14 @@ func (w *world) saidOf(p Pod) entries.Wait {
 	return entries.Wait{}
 }
 
-// lastWarning is what the manager's last Event about the pod's wait says, if that is a Warning. A manager makes the Event Resolved only for
-// its own Warnings: those of an earlier leader may have passed.
-func (w *world) lastWarning(uid types.UID) entries.Wait {
-	for _, e := range slices.Backward(w.events[uid]) {
+// lastWarning is what the manager's last Event about the pod's wait says, if that is a Warning, and of the hook at which the pod waits, if
+// it does. A manager makes the Event Resolved only for its own Warnings: those of an earlier leader may have passed.
+func (w *world) lastWarning(p Pod) entries.Wait {
+	for _, e := range slices.Backward(w.events[p.facts.pod.UID]) {
 		switch {
 		case reason.Reason(e.Reason).Momentary():
-		case e.Type != corev1.EventTypeWarning, lastSeen(e).Before(w.leads):
+		case e.Type != corev1.EventTypeWarning, lastSeen(e).Before(w.leads),
+			p.Hook != "" && !strings.HasPrefix(e.Note, fmt.Sprintf("hook %s waits: ", p.Hook)):
 			return entries.Wait{}
 		default:
 			return entries.Wait{Reason: e.Reason, Message: withoutHook(e.Note), Warning: true}

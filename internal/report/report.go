@@ -54,24 +54,34 @@ func (r *Reporter) Report(ctx context.Context, f *observe.Facts, result visit.Re
 	before := v.Memory.Shown()
 	b = b.InPlaceOf(before)
 	b.Hook = v.Decision.Waiting
-	shown, due := r.dated(v, b, before).Say(before, r.Clock.Now())
+	shown, due := r.dated(v, b, before).Say(v.Memory.Announced(), r.Clock.Now())
 	if !shown.Said.IsZero() {
 		shown.After = cmp.Or(shown.After, waiting.Longest)
 	}
 	r.auditWait(v, shown, before)
 	r.Memory.Show(v.Memory, shown)
 	r.tellWorkload(ctx, v, shown)
-	switch {
-	case due:
-		r.Tell(v.pod(), shown.Reason, shown.Sentence())
-	case shown.Said.IsZero() && !before.Said.IsZero():
-		r.Tell(v.pod(), reason.Resolved, fmt.Sprintf("%s has passed", before.Reason))
-	}
+	r.announce(v, shown, due)
 	again = sooner(shown.After, v.EndChanges)
 	if v.Decision.Want == lifecycle.InService {
 		again = sooner(again, v.Grows)
 	}
 	return again
+}
+
+// announce makes an Event of what is new, and of what has passed. What is wrong with the description of a pod that stays has not passed
+// because the pod waits for something else, such as its update.
+func (r *Reporter) announce(v visited, shown waiting.Blocker, due bool) {
+	announced := v.Memory.Announced()
+	still := v.Decision.Want != lifecycle.Absent && (announced.Reason == v.Problem.Reason || announced.Reason == v.Warning.Reason)
+	switch {
+	case due:
+		r.Tell(v.pod(), shown.Reason, shown.Sentence())
+		v.Memory.Announce(shown)
+	case shown.Said.IsZero() && announced.Reason != "" && !still:
+		r.Tell(v.pod(), reason.Resolved, fmt.Sprintf("%s has passed", announced.Reason))
+		v.Memory.Announce(waiting.Blocker{})
+	}
 }
 
 // sooner returns the shorter of two times; zero stands for never.
