@@ -5,12 +5,12 @@ import (
 	"testing"
 )
 
-// UnusedAddress returns a host:port on loopback which refuses connections until the test ends. No other process can come to
+// UnusedAddress returns a host:port on loopback that refuses connections until the test ends. No other process can start to
 // listen there meanwhile.
 func UnusedAddress(t testing.TB) string {
 	t.Helper()
 	listener := listen(t)
-	// The port of a connection's calling end is taken, yet it does not listen.
+	// The local port of an outgoing connection is taken, yet nothing listens on it.
 	conn, err := net.Dial("tcp", listener.Addr().String())
 	if err != nil {
 		t.Fatalf("connecting to a listener on loopback: %v", err)
@@ -19,7 +19,7 @@ func UnusedAddress(t testing.TB) string {
 	return conn.LocalAddr().String()
 }
 
-// SilentAddress returns a host:port on loopback which takes connections until the test ends, and never answers.
+// SilentAddress returns a host:port on loopback that takes connections until the test ends, and never answers.
 func SilentAddress(t testing.TB) string {
 	t.Helper()
 	// The kernel completes the connections; nothing ever accepts them.

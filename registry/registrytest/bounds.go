@@ -2,24 +2,24 @@ package registrytest
 
 import "time"
 
-// The bounds are generous: a driver that keeps the contract is faster by orders.
+// The bounds are generous: a driver that keeps the contract is faster by orders of magnitude.
 const (
-	// callTimeout bounds a call that nothing is wrong with, prompt one whose context has ended.
+	// callTimeout bounds a normal call, prompt a call whose context has ended.
 	callTimeout = 3 * time.Minute
 	prompt      = 5 * time.Second
-	// cleanUpTimeout bounds the removal of all that a case wrote.
+	// cleanUpTimeout bounds the removal of everything that a case wrote.
 	cleanUpTimeout = 5 * time.Minute
-	// pause is between two looks at something that is waited for.
+	// pause is the time between two checks of something that the suite waits for.
 	pause = 50 * time.Millisecond
 )
 
-// patience is how long the suite waits for what takes a registry its time.
+// patience is how long the suite waits for what is slow in a registry.
 type patience struct {
-	// list is how much longer than it says a list may lag.
+	// list is how much longer than its Staleness a list may lag.
 	list time.Duration
 	// probe is how long an instance that was registered may take to reach the clients.
 	probe time.Duration
-	// lease is how long the shortest lease, and the registry's own round that removes what has none, may take.
+	// lease is how long the shortest lease may last, with the time until the registry removes what has expired.
 	lease time.Duration
 	// restart is how long after a restart a driver may take until its calls succeed again.
 	restart time.Duration

@@ -12,9 +12,9 @@ type Capability string
 
 // The capabilities.
 const (
-	// OutOfServiceState: the registry can know an instance and not give it to clients. Without it FailOver removes.
+	// OutOfServiceState: the registry can know an instance and not give it to clients. Without it, FailOver removes the entry.
 	OutOfServiceState Capability = "OutOfServiceState"
-	// AnyServiceName: the registry takes every service name as it stands.
+	// AnyServiceName: the registry takes every service name as it is.
 	AnyServiceName Capability = "AnyServiceName"
 	// MixedCaseName: the registry takes service names with upper-case letters, dots and underscores, unlike DNS.
 	MixedCaseName Capability = "MixedCaseName"
@@ -25,10 +25,11 @@ const (
 	Metadata Capability = "Metadata"
 	// Durable: what the registry has acknowledged outlives its restart, leases and sessions included.
 	Durable Capability = "Durable"
-	// Conditional: the registry makes a change on the condition that the entry is still the one that was read. Without it
-	// a driver can keep the calls of one process apart, and not those of two.
+	// Conditional: the registry makes a change on the condition that the entry is still the one that was read. Without it,
+	// a driver can keep the calls of one process apart, but not those of two.
 	Conditional Capability = "Conditional"
-	// EachApart: an instance can be in service while another one of its pod is not. Without it the pod's instances go together.
+	// EachApart: an instance can be in rotation while another one of its pod is not. Without it, all of a pod's instances are in
+	// rotation, or none.
 	EachApart Capability = "EachApart"
 )
 
@@ -38,8 +39,8 @@ func capabilities() []Capability {
 	}
 }
 
-// What the driver is besides a [registry.Registry]: the names of the interfaces. A Heartbeater has an interval above zero, so
-// its entries expire.
+// What the driver is in addition to a [registry.Registry]: the names of the interfaces. A Heartbeater has an interval above
+// zero, so its entries expire.
 const (
 	isLister      Capability = "Lister"
 	isGetter      Capability = "Getter"
@@ -66,13 +67,13 @@ const (
 	hasPlaced           Capability = "Placed"
 )
 
-// lacks reports whether the harness says so.
+// lacks reports whether the harness lists the capability in Lacks.
 func (h Harness) lacks(c Capability) bool {
 	_, lacks := h.Lacks[c]
 	return lacks
 }
 
-// missing returns why a case that needs the capability can't run on the harness, "" where it may.
+// missing returns why a case that needs the capability can't run on the harness, or "" if it can.
 func (h Harness) missing(c Capability) string {
 	given, is := map[Capability]bool{
 		hasUnreachable: h.Unreachable != nil, hasRefusing: h.Refusing != nil, hasWrongCredentials: h.WrongCredentials != nil,
@@ -89,27 +90,27 @@ func (h Harness) missing(c Capability) string {
 // check returns what is wrong with the harness itself.
 func (h Harness) check() error {
 	if h.Open == nil {
-		return fmt.Errorf("harness: there is no Open")
+		return fmt.Errorf("harness: Open is nil: set it to a function that makes a driver")
 	}
 	for c, reason := range h.Lacks {
 		if !slices.Contains(capabilities(), c) {
-			return fmt.Errorf("harness: Lacks names %q, which is no capability; there are %q", c, capabilities())
+			return fmt.Errorf("harness: Lacks has %q, which is not a capability: use one of %q", c, capabilities())
 		}
 		if reason == "" {
-			return fmt.Errorf("harness: Lacks gives no reason for %s", c)
+			return fmt.Errorf("harness: Lacks has no reason for %s: set one", c)
 		}
 	}
 	return nil
 }
 
-// checkDriver returns in what a driver is not what the harness says.
+// checkDriver returns an error if the driver does not fit the harness.
 func (h Harness) checkDriver(d registry.Registry) error {
 	if d == nil {
 		return fmt.Errorf("the harness returned no driver")
 	}
 	_, callsPods := d.(registry.PodCaller)
 	if _, lists := d.(registry.Lister); !lists && !callsPods && h.Truth == nil {
-		return fmt.Errorf("harness: a driver that is no Lister needs Truth")
+		return fmt.Errorf("harness: the driver is not a Lister: set Truth")
 	}
 	return nil
 }

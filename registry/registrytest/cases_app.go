@@ -19,7 +19,7 @@ func appCases() []testCase {
 		},
 		{
 			name: "AppEntryNotThere",
-			why:  "an entry that Rollcall made would stay when the application ends; a person has to learn what is missing where",
+			why:  "an entry that Rollcall made would stay when the application ends; a person must be told what is missing, and where",
 			run:  appEntryNotThere,
 		},
 		{
@@ -29,12 +29,12 @@ func appCases() []testCase {
 		},
 		{
 			name: "TwoAppEntries",
-			why:  "clients go on to the pod by the entry that was overlooked",
+			why:  "clients continue to use the pod by the entry that was overlooked",
 			run:  twoAppEntries,
 		},
 		{
 			name: "AppEntryLeavesNothing",
-			why:  "the next pod at the address would start out of rotation, for a reason that stands nowhere",
+			why:  "the next pod at the address would start out of rotation, and nothing would show why",
 			run:  appEntryLeavesNothing,
 		},
 	}, isSteerer, hasApp)
@@ -70,11 +70,11 @@ func stateAfterApp(op operation) registry.State {
 func appEntryNotThere(w *world) {
 	a := w.app(w.newProcess(), w.apart())
 	if names := registry.OtherNamesOf(a.isNotThere()); len(names) > 0 {
-		w.Fatalf("%s is said to be registered as %q, and no application has registered it", show(a.at), names)
+		w.Fatalf("%s: got other names %q, want none, since no application has registered it", show(a.at), names)
 	}
 }
 
-// apart returns an instance at an address that no other case has under whatever name.
+// apart returns an instance at an address that no other case uses, under any name.
 func (w *world) apart() registry.Instance {
 	in, sum := w.pod(1), fnv.New32a()
 	_, _ = sum.Write([]byte(w.service))
@@ -83,18 +83,18 @@ func (w *world) apart() registry.Instance {
 	return in
 }
 
-// isNotThere makes each call for an application's entry that is not there, and returns what the one said that would put it back.
+// isNotThere makes each call for an application's entry that is not there, and returns the error of the one that would put it back.
 func (a *application) isNotThere() error {
 	a.w.Helper()
 	a.is(registry.Absent)
 	err := a.w.call(opAppRegister, a.d, a.at)
 	if !registry.IsNotRegistered(err) || registry.IsTerminal(err) || registry.IsForeignEntry(err) {
-		a.w.Fatalf("%s of %s, which is not there: got error %v, want one that says not registered",
+		a.w.Fatalf("%s of %s, which is not there: got error %v, want registry.NotRegistered",
 			opAppRegister, show(a.at), err)
 	}
 	for _, name := range []string{a.at.Service, a.at.Address} {
 		if !strings.Contains(err.Error(), name) {
-			a.w.Fatalf("%s of %s: the error does not name %s: %v", opAppRegister, show(a.at), name, err)
+			a.w.Fatalf("%s of %s: got an error without %s: %v", opAppRegister, show(a.at), name, err)
 		}
 	}
 	a.w.must(opAppFailOver, a.d, a.at)
@@ -103,8 +103,8 @@ func (a *application) isNotThere() error {
 	return err
 }
 
-// appEntryElsewhere has entries at another port, at another address and under another name, at first without the one that is
-// meant. A person has to learn of the last of them.
+// appEntryElsewhere has entries at another port, at another address and under another name, at first without the entry that
+// is looked for. A person must be told of the last of them.
 func appEntryElsewhere(w *world) {
 	d := w.newProcess()
 	a := w.app(d, w.apart())
@@ -122,7 +122,7 @@ func appEntryElsewhere(w *world) {
 	}
 	names, named := registry.OtherNamesOf(a.isNotThere()), others[len(others)-1].at
 	if len(names) != 1 || names[0] != named.Service {
-		w.expectShown(d, named, "its name is said by no error")
+		w.expectShown(d, named, "no error contains its name")
 	}
 	a.Register()
 	for _, op := range []operation{opAppFailOver, opAppDeregister} {
@@ -134,7 +134,7 @@ func appEntryElsewhere(w *world) {
 	}
 }
 
-// twoAppEntries has a pod's address with the entry of the one before it, which ended without removing it.
+// twoAppEntries has a pod whose address still has the entry of the pod before it, which ended without removing it.
 func twoAppEntries(w *world) {
 	d := w.newProcess()
 	one, two := w.app(d, w.pod(1)), w.app(d, heir(w.pod(1)))
@@ -146,21 +146,21 @@ func twoAppEntries(w *world) {
 		two.is(stateAfterApp(op))
 		switch {
 		case err != nil && !registry.IsSeveralEntries(err):
-			w.Fatalf("%s of two entries: got error %q, want none, or one of several entries", op, err)
+			w.Fatalf("%s of two entries: got error %q, want none, or registry.SeveralEntries", op, err)
 		case err == nil && op == opAppRegister:
-			w.expectShown(d, two.at, "no error says that there are two")
+			w.expectShown(d, two.at, "no error reports that there are two")
 		}
 	}
 }
 
-// expectShown is of what applications wrote where the driver's errors do not say it: the list has to have it.
+// expectShown is for what applications wrote and the driver's errors do not report: the list must have it.
 func (w *world) expectShown(d registry.Registry, at registry.Instance, without string) {
 	w.Helper()
 	shown := func() string {
 		if lister, is := d.(registry.Lister); is && w.lists(lister, at) {
 			return ""
 		}
-		return without + ", and no list has it"
+		return without + ", and no list contains it"
 	}
 	if wrong := w.until(staleness(d), shown); wrong != "" {
 		w.Fatalf("the application's entry of %s: %s", show(at), wrong)
@@ -181,14 +181,14 @@ func appEntryLeavesNothing(w *world) {
 	next.is(registry.InService)
 }
 
-// application is one of the harness, which the driver has to do with.
+// application is one of the harness, whose entry the driver steers.
 type application struct {
 	App
 
 	w  *world
 	d  registry.Registry
 	at registry.Instance
-	// entry is what the registry said of the entry when it was new.
+	// entry is what the registry held of the entry when it was new.
 	entry string
 }
 
@@ -202,21 +202,21 @@ func (a *application) Register() {
 	a.App.Register()
 	_, a.entry = a.Look()
 	if a.entry == "" {
-		a.w.Fatalf("harness: the application has registered %s, and there is no entry", show(a.at))
+		a.w.Fatalf("harness: App registered %s, but Look finds no entry", show(a.at))
 	}
 }
 
-// is holds what readers get, what Get says and what the rest of the entry is against what should be.
+// is compares what readers get, what Get returns and the rest of the entry with what they should be.
 func (a *application) is(want registry.State) {
 	a.w.Helper()
 	given, entry := a.Look()
 	switch {
 	case given != (want == registry.InService):
-		a.w.Fatalf("the application's entry of %s is given to clients: %t, want it %s", show(a.at), given, want)
+		a.w.Fatalf("the application's entry of %s is given to clients: %t, want the state %s", show(a.at), given, want)
 	case want == registry.Absent && entry != "":
-		a.w.Fatalf("somebody made an entry of %s: %s", show(a.at), entry)
+		a.w.Fatalf("the registry has an entry of %s, want none: %s", show(a.at), entry)
 	case want != registry.Absent && entry != a.entry:
-		a.w.Fatalf("the application's entry of %s is\n%s\nit was\n%s", show(a.at), entry, a.entry)
+		a.w.Fatalf("the application's entry of %s was changed: got\n%s\nwant\n%s", show(a.at), entry, a.entry)
 	}
 	got, err := ask(a.w.Context(), a.w, func(ctx context.Context) (registry.State, error) { return appsOf(a.d).Get(ctx, a.at) })
 	if err != nil || got != want {

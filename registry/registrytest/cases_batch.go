@@ -14,7 +14,7 @@ func batchCases() []testCase {
 	return needing([]testCase{
 		{
 			name: "BatchMakesEachChange",
-			why:  "OpenKruise goes on with each pod whose change was answered with nil",
+			why:  "OpenKruise continues with each pod whose change was answered with nil",
 			run:  batchMakesEachChange,
 		},
 		{
@@ -32,7 +32,7 @@ func batchCases() []testCase {
 		},
 		{
 			name: "BatchAtItsLimit",
-			why:  "what the registry takes at once must be true: the last change of a storm would be refused, or lost",
+			why:  "BatchLimit must be what the registry takes: if it is too high, the last change of a storm is refused or lost",
 			run:  batchAtItsLimit,
 		},
 		{
@@ -47,22 +47,22 @@ func batchCases() []testCase {
 		},
 		{
 			name: "BatchUnknownState",
-			why:  "a state that a driver does not know is a slip of its caller; taken for absent, it removes a pod that serves",
+			why:  "a state that a driver does not know is its caller's mistake; taken for absent, it removes a pod that serves",
 			run:  batchUnknownState,
 		},
 		{
 			name: "BatchCancelledContext",
-			why:  "a worker that waits for a batch whose caller has gone is missing elsewhere, and shutdown hangs",
+			why:  "a worker that waits for a batch after its caller has gone is missing elsewhere, and the shutdown hangs",
 			run:  batchCancelledContext,
 		},
 		{
 			name: "ConcurrentBatches",
-			why:  "a rollout makes many batches at once, with calls between them; none may undo another",
+			why:  "a rollout makes many batches at the same time, and calls between them; none may undo another",
 			run:  concurrentBatches,
 		},
 		{
 			name: "ConcurrentTakeoverInBatch",
-			why:  "between looking at the mark and making the change, the next pod can register at the address",
+			why:  "the next pod can register at the address after the driver has checked the ownership tag and before it makes the change",
 			run:  concurrentTakeoverInBatch,
 		},
 	}, isBatcher)
@@ -87,7 +87,7 @@ func to(state registry.State, ins []registry.Instance) []registry.Change {
 	return changes
 }
 
-// afterwards is what a registry that knew all of the instances holds after the changes.
+// afterwards returns what a registry that had all of the instances holds after the changes.
 func afterwards(changes []registry.Change) []registry.Entry {
 	var entries []registry.Entry
 	for _, c := range changes {
@@ -98,8 +98,8 @@ func afterwards(changes []registry.Change) []registry.Entry {
 	return entries
 }
 
-// batch makes the changes as Rollcall does: so many at once as the registry takes, and those that were not applied each
-// by itself. All must succeed.
+// batch makes the changes as Rollcall does: in batches of BatchLimit, and those that were not applied again, one by one. All
+// must succeed.
 func (w *world) batch(d registry.Registry, changes ...registry.Change) {
 	w.Helper()
 	if err := w.batchErr(d, changes...); err != nil {
@@ -107,7 +107,7 @@ func (w *world) batch(d registry.Registry, changes ...registry.Change) {
 	}
 }
 
-// batchErr is batch for other goroutines than the case's own.
+// batchErr is batch for goroutines other than the case's own.
 func (w *world) batchErr(d registry.Registry, changes ...registry.Change) error {
 	var failed []error
 	limit := d.(registry.Batcher).BatchLimit()
@@ -131,7 +131,7 @@ func (w *world) batchErr(d registry.Registry, changes ...registry.Change) error 
 	return joined(failed)
 }
 
-// opOf is the call that a change is.
+// opOf is the call that makes a change to the state.
 func opOf(state registry.State) operation {
 	switch state {
 	case registry.InService:
@@ -143,7 +143,7 @@ func opOf(state registry.State) operation {
 	}
 }
 
-// batchOnce makes one batch, and wants it back with an error for each change. It may be used from any goroutine.
+// batchOnce makes one batch, and expects one error for each change. It may be used from any goroutine.
 func (w *world) batchOnce(ctx context.Context, d registry.Registry, changes []registry.Change) ([]error, error) {
 	for _, c := range changes {
 		if c.State != registry.Absent {
@@ -175,9 +175,9 @@ func batchMakesEachChange(w *world) {
 	const pods = 9
 	d := w.newProcess()
 	if errs := w.mustBatchOnce(w.Context(), d, nil); len(errs) != 0 {
-		w.Fatalf("batch of none: got errors %v, want none", errs)
+		w.Fatalf("empty batch: got errors %v, want none", errs)
 	}
-	// From every state to every state; the last three were never heard of.
+	// From every state to every state; the last three pods are unknown to the registry.
 	w.batch(d, to(registry.InService, w.pods(pods-3))...)
 	w.batch(d, to(registry.OutOfService, w.pods(3))...)
 	w.expect(append(afterwards(to(registry.OutOfService, w.pods(3))), allInService(w.pods(pods - 3)[3:])...)...)
@@ -189,8 +189,7 @@ func batchMakesEachChange(w *world) {
 	w.expect(inService(w.pod(pods - 2)))
 }
 
-// batchAtItsLimit makes one change more than a batch may have, as two batches. A limit that is out of reach is not
-// reached.
+// batchAtItsLimit makes one change more than a batch may have, as two batches. A very high limit is not reached.
 func batchAtItsLimit(w *world) {
 	const most = 2000
 	d := w.newProcess()
@@ -223,7 +222,7 @@ func batchSparesLivePods(w *world) {
 	}
 }
 
-// batchRefusedChange has instances that a registry has reason to refuse among others. One that takes them is right, too.
+// batchRefusedChange has, among others, instances that a registry has reason to refuse. A registry that takes them is right, too.
 func batchRefusedChange(w *world) {
 	d := w.newProcess()
 	for n, spoil := range []func(*registry.Instance){
@@ -245,7 +244,7 @@ func batchRefusedChange(w *world) {
 		errs := w.mustBatchOnce(w.Context(), d, changes)
 		for i, err := range errs {
 			if i != spoilt && err != nil && !registry.IsNotApplied(err) {
-				w.Fatalf("change %d is sound and was answered %v, want success or not applied; change %d was refused with %v",
+				w.Fatalf("change %d is correct: got error %v, want success or registry.NotApplied; the answer to the bad change %d was %v",
 					i, err, spoilt, errs[spoilt])
 			}
 		}
@@ -261,7 +260,7 @@ func batchRefusedChange(w *world) {
 	}
 }
 
-// batchUnknownState has a change to no state by itself, and among sound ones.
+// batchUnknownState has a change to an unknown state, by itself and among correct ones.
 func batchUnknownState(w *world) {
 	d := w.newProcess()
 	ins := w.pods(3)
@@ -286,7 +285,7 @@ func (w *world) expectRefused(c registry.Change, err error) {
 	}
 }
 
-// retryNotApplied makes each change that was not applied by itself, but for the one that no call would cure.
+// retryNotApplied makes each change that was not applied again by itself, except for the bad one.
 func (w *world) retryNotApplied(d registry.Registry, changes []registry.Change, errs []error, spoilt int) {
 	w.Helper()
 	for i, err := range errs {

@@ -13,12 +13,12 @@ func callCases() []testCase {
 	return []testCase{
 		{
 			name: "ConcurrentCalls",
-			why:  "a rollout makes a hundred calls at once; none may undo another",
+			why:  "a rollout makes a hundred calls at the same time; none may undo another",
 			run:  concurrentCalls,
 		},
 		{
 			name: "ConcurrentCallsForOneInstance",
-			why:  "after a time-out the old call may still be under way when it is made again",
+			why:  "after a timeout the old call may still be under way when it is made again",
 			run: func(w *world) {
 				d := w.newProcess()
 				w.atOnce(20, func(int) error { return w.callErr(opRegister, d, w.pod(1)) })
@@ -31,18 +31,18 @@ func callCases() []testCase {
 		},
 		{
 			name: "ConcurrentTakeover",
-			why:  "between looking at the mark and removing the entry, the next pod can register at the address",
+			why:  "the next pod can register at the address after the driver has checked the ownership tag and before it removes the entry",
 			run:  concurrentTakeover,
 		},
 		{
 			name: "CancelledContext",
-			why:  "a worker that waits for a call whose caller has gone is missing elsewhere, and shutdown hangs",
+			why:  "a worker that waits for a call after its caller has gone is missing elsewhere, and the shutdown hangs",
 			run:  cancelledContext,
 			apps: true,
 		},
 		{
 			name:  "DeadlineIsKept",
-			why:   "a registry that hangs would hold every worker, and a deposed leader's call would land under the next",
+			why:   "a registry that hangs would hold every worker, and a former leader's call would land after the next has taken over",
 			needs: []Capability{hasStalled},
 			run:   deadlineIsKept,
 			apps:  true,
@@ -56,14 +56,14 @@ func callCases() []testCase {
 		},
 		{
 			name:  "LostAnswer",
-			why:   "what was sent can be carried out late, and put a pod back whose hook was released: the caller waits for that, if it is told",
+			why:   "a call can be carried out late and put a pod back whose hook was released; the caller waits only if the error is a timeout",
 			needs: []Capability{hasLosingAnswers},
 			run:   lostAnswer,
 		},
 	}
 }
 
-// lostAnswer loses one after the other of what the registry sends during a call, until the call needs no more.
+// lostAnswer loses one after the other of the registry's answers during a call, until the call needs no more.
 func lostAnswer(w *world) {
 	const most = 50
 	for n := range most {
@@ -77,10 +77,10 @@ func lostAnswer(w *world) {
 			return
 		case err == nil || errors.As(err, &late) && late.Timeout() || !w.isInService(w.pod(n+1)):
 		default:
-			w.Fatalf("answer %d was lost: got error %v of a change that was made; want one whose Timeout() is true", n+1, err)
+			w.Fatalf("answer %d was lost, and the change was made: got error %v, want one whose Timeout() is true", n+1, err)
 		}
 	}
-	w.Fatalf("the registry sends more than %d times in one call", most)
+	w.Fatalf("the registry sends more than %d answers in one call", most)
 }
 
 func concurrentCalls(w *world) {
@@ -96,7 +96,7 @@ func concurrentCalls(w *world) {
 }
 
 // concurrentTakeover has a dead pod's late call race with the registration of its heir: by another process, or by the same
-// one where the registry can't tell what another has changed.
+// one if the registry has no conditional change.
 func concurrentTakeover(w *world) {
 	old := w.newProcess()
 	next := old
@@ -117,11 +117,11 @@ func concurrentTakeover(w *world) {
 	w.expect(want...)
 }
 
-// races is how often two calls are made to race.
+// races is how many times two calls race.
 const races = 48
 
-// race makes two calls at once, and shifts them against each other from round to round, since a driver that looks first
-// and acts then has a gap of unknown place.
+// race makes two calls together, and shifts them against each other from round to round, since it is not known when a driver that
+// checks first and then acts can be overtaken.
 func (w *world) race(round int, early, late func() error) {
 	w.Helper()
 	const (
@@ -171,19 +171,19 @@ func cancelWhileWaiting(w *world) {
 	}
 }
 
-// expectContextError makes a call whose context ends soon or has ended, and wants it back promptly with that error.
+// expectContextError makes a call whose context ends soon or has ended, and expects it to return promptly with that error.
 func (w *world) expectContextError(ctx context.Context, op operation, d registry.Registry) {
 	w.Helper()
 	_, err := within(prompt, w, func() (any, error) { return nil, w.invoke(ctx, op, d, w.pod(1)) })
 	switch {
 	case errors.Is(err, errBlocked):
-		w.Fatalf("%s: not back %s after its context ended", op, prompt)
+		w.Fatalf("%s: has not returned %s after its context ended", op, prompt)
 	case ctx.Err() == nil && err != nil && w.has[isPodCaller] && !registry.IsTerminal(err): // its requests each have a share of the time
 	case ctx.Err() == nil:
-		w.Fatalf("%s: back before its context ended, with error %v", op, err)
+		w.Fatalf("%s: returned before its context ended, with error %v", op, err)
 	case !errors.Is(err, ctx.Err()):
 		w.Fatalf("%s: got error %v, want one that wraps %q", op, err, ctx.Err())
 	case registry.IsTerminal(err):
-		w.Fatalf("%s: the error of an ended context is terminal: %v", op, err)
+		w.Fatalf("%s: its context ended: got a terminal error, want a retryable one: %v", op, err)
 	}
 }

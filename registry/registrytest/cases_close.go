@@ -13,7 +13,7 @@ func closeCases() []testCase {
 	return []testCase{
 		{
 			name:  "CloseLeavesEntries",
-			why:   "a driver is closed when a certificate is renewed; every pod would be out of rotation",
+			why:   "a driver is closed whenever a certificate is renewed; every pod would be out of rotation",
 			needs: []Capability{isCloser},
 			run: func(w *world) {
 				d, end := w.mortal(w.h.Open)
@@ -30,7 +30,7 @@ func closeCases() []testCase {
 		},
 		{
 			name:  "CloseSparesOtherDrivers",
-			why:   "the next driver works already when the one before is closed",
+			why:   "the next driver is already in use when the previous one is closed",
 			needs: []Capability{isCloser},
 			run: func(w *world) {
 				old, end := w.mortal(w.h.Open)
@@ -45,7 +45,7 @@ func closeCases() []testCase {
 	}
 }
 
-// mortal opens a driver that the case itself closes, where it is an io.Closer, with end.
+// mortal opens a driver that the case itself closes with end, if it is an io.Closer.
 func (w *world) mortal(open func(t testing.TB, cluster string) registry.Registry) (d registry.Registry, end func()) {
 	w.Helper()
 	d = open(w.TB, w.cluster)
@@ -60,7 +60,7 @@ func (w *world) mortal(open func(t testing.TB, cluster string) registry.Registry
 	}
 }
 
-// close closes a driver, and waits no longer for it than for a call.
+// close closes a driver, and waits for it no longer than for a call.
 func (w *world) close(d registry.Registry) {
 	w.Helper()
 	closer, ok := d.(io.Closer)

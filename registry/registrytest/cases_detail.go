@@ -13,7 +13,7 @@ func detailCases() []testCase {
 	return []testCase{
 		{
 			name:  "WeightIsKept",
-			why:   "a small instance that gets a large one's share falls over",
+			why:   "a small instance that gets a large one's share of requests is overloaded",
 			needs: []Capability{Weight},
 			run: keepsDetail(
 				func(in *registry.Instance) { in.Weight = 1 },
@@ -33,7 +33,7 @@ func detailCases() []testCase {
 		},
 		{
 			name:  "TagsAreKept",
-			why:   "clients and proxies select by tags; one that stays behind from before the update sends them here",
+			why:   "clients and proxies select by tags; a tag left over from before the update sends them here",
 			needs: []Capability{Tags},
 			run: keepsDetail(
 				func(in *registry.Instance) { in.Tags = []string{"http", "traefik.rule=Host(`a`, `b`) && Path(`/ü`)"} },
@@ -43,7 +43,7 @@ func detailCases() []testCase {
 		},
 		{
 			name:  "MetadataIsKept",
-			why:   "clients choose by metadata; a version that stays behind from before the update misleads them",
+			why:   "clients choose by metadata; a version left over from before the update misleads them",
 			needs: []Capability{Metadata},
 			run: keepsDetail(
 				func(in *registry.Instance) { in.Metadata = map[string]string{"version": "v1", "canary": "true"} },
@@ -53,13 +53,13 @@ func detailCases() []testCase {
 		},
 		{
 			name:  "OddMetadata",
-			why:   "labels and annotations hold any text; what is not read back as it was written looks changed forever",
+			why:   "labels and annotations can have any text; what is not read back as it was written looks changed forever",
 			needs: []Capability{Metadata},
 			run:   oddMetadata,
 		},
 		{
 			name:  "MetadataIsNotShared",
-			why:   "the caller goes on to use the map that it gave; what it changes there must not change the registry",
+			why:   "the caller keeps using its map; a change of the map must not change the registry",
 			needs: []Capability{Metadata},
 			run:   metadataIsNotShared,
 		},
@@ -80,7 +80,7 @@ func metadataIsNotShared(w *world) {
 	}
 }
 
-// stateAfter is where a call leaves an instance.
+// stateAfter is the state of an instance after a call.
 func stateAfter(op operation) registry.State {
 	switch op {
 	case opRegister:
@@ -92,8 +92,8 @@ func stateAfter(op operation) registry.State {
 	}
 }
 
-// keepsDetail takes an instance, whose details are set in one way after the other, through all that can happen to it.
-// Another without any has none.
+// keepsDetail takes an instance through everything that can happen to it, with its details set in one way after the other.
+// A second instance, without details, must not get any.
 func keepsDetail(first, second, third func(*registry.Instance)) func(*world) {
 	return func(w *world) {
 		with := func(set func(*registry.Instance)) registry.Instance {
@@ -109,7 +109,7 @@ func keepsDetail(first, second, third func(*registry.Instance)) func(*world) {
 		w.registered(with(first), plain)
 		w.expect(inService(with(first)), inService(plain))
 
-		// Changed while it is in service, while it is out of service, and at last there is nothing to say any more.
+		// Changed while it is in rotation, changed while it is out of rotation, and at last removed.
 		w.register(d, with(second))
 		w.expect(inService(with(second)), inService(plain))
 		w.failOver(d, with(second))
@@ -120,7 +120,7 @@ func keepsDetail(first, second, third func(*registry.Instance)) func(*world) {
 	}
 }
 
-// oddMetadata has all that Rollcall's configuration lets through, but for keys with a dot: few registries take these.
+// oddMetadata has everything that Rollcall's configuration allows, except for keys with a dot: few registries take these.
 func oddMetadata(w *world) {
 	const (
 		long  = 512 // bytes

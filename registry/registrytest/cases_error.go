@@ -6,7 +6,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// errorCases are about which errors are which.
+// errorCases are about the class of each error.
 func errorCases() []testCase {
 	return []testCase{
 		{
@@ -20,7 +20,7 @@ func errorCases() []testCase {
 		},
 		{
 			name:  "RefusedIsTerminal",
-			why:   "wrong credentials stay wrong: hammering the registry does not help, a person has to be told",
+			why:   "wrong credentials stay wrong: hammering the registry does not help, and a person must be told",
 			needs: []Capability{hasRefusing},
 			apps:  true,
 			run: func(w *world) {
@@ -29,7 +29,7 @@ func errorCases() []testCase {
 		},
 		{
 			name:  "WrongCredentialsAreNamed",
-			why:   "a person who reads that a token is wrong needs to know which: the field of the configuration names it",
+			why:   "a person who reads that a token is wrong needs to know which one: the error must have the field of the configuration",
 			needs: []Capability{hasWrongCredentials},
 			apps:  true,
 			run:   wrongCredentialsAreNamed,
@@ -44,7 +44,7 @@ func errorCases() []testCase {
 	}
 }
 
-// expectErrors wants an error of the class from every method, and not that of a context.
+// expectErrors expects an error of the class from every method.
 func (w *world) expectErrors(d registry.Registry, terminal bool) {
 	w.Helper()
 	for _, op := range operations(d) {
@@ -59,11 +59,11 @@ func (w *world) expectError(op operation, d registry.Registry, terminal bool) er
 	case err == nil:
 		w.Fatalf("%s: got success, want an error", op)
 	case registry.IsTerminal(err) != terminal:
-		w.Fatalf("%s: got an error that is terminal: %t, want %t: %v", op, !terminal, terminal, err)
+		w.Fatalf("%s: got an error whose IsTerminal is %t, want %t: %v", op, !terminal, terminal, err)
 	case err.Error() == "":
-		w.Fatalf("%s: the error says nothing", op)
+		w.Fatalf("%s: the error has no text", op)
 	case registry.IsNotRegistered(err):
-		w.Fatalf("%s: got an error that says not registered, by a registry that was not asked: %v", op, err)
+		w.Fatalf("%s: got registry.NotRegistered, although the registry did not answer that: %v", op, err)
 	}
 	return err
 }
@@ -74,7 +74,7 @@ func wrongCredentialsAreNamed(w *world) {
 		err := w.expectError(op, d, true)
 		field, _ := registry.FieldOf(err)
 		if !strings.HasPrefix(field, "auth.") && !strings.HasPrefix(field, "tls.") {
-			w.Fatalf("%s: the error is of field %q, want one of auth or tls: %v", op, field, err)
+			w.Fatalf("%s: the error has field %q, want one of auth or tls: %v", op, field, err)
 		}
 	}
 }

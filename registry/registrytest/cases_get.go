@@ -14,22 +14,22 @@ func getCases() []testCase {
 	return needing([]testCase{
 		{
 			name: "GetSaysWhatWasAcknowledged",
-			why:  "OpenKruise goes on by this answer; one from before the change lets go of a pod that clients are sent to",
+			why:  "OpenKruise continues after this answer; an outdated one releases a pod that clients are sent to",
 			run:  getSaysWhatWasAcknowledged,
 		},
 		{
 			name: "GetIsNeverBehind",
-			why:  "a cache, or a replica, answers right most of the time; by the one wrong answer a pod is lost",
+			why:  "a cache or a replica is right most of the time; one wrong answer loses a pod",
 			run:  getIsNeverBehind,
 		},
 		{
 			name: "GetOfAnotherIsAbsent",
-			why:  "the entry of the next pod at the address says nothing of this one, nor does another cluster's",
+			why:  "the entry of the next pod at the address is not this pod's, nor is another cluster's",
 			run:  getOfAnotherIsAbsent,
 		},
 		{
 			name: "GetOfOddNames",
-			why:  "a name that is not escaped asks for another entry, whose absence lets OpenKruise go on",
+			why:  "a name that is not escaped asks for another entry, after whose absence OpenKruise would continue",
 			run:  getOfOddNames,
 		},
 		{
@@ -39,18 +39,18 @@ func getCases() []testCase {
 		},
 		{
 			name:  "GetAgreesWithList",
-			why:   "what one of them calls lost is repaired, by the other it was never missing: that has no end",
+			why:   "if only one of the two reports an entry as lost, Rollcall repairs it again and again",
 			needs: []Capability{isGetter, isLister},
 			run:   getAgreesWithList,
 		},
 		{
 			name: "ConcurrentGets",
-			why:  "after a registry's bad minute many pods are asked for at once; none may get another's answer",
+			why:  "after a registry was away, many pods are asked for at the same time; none may get another's answer",
 			run:  concurrentGets,
 		},
 		{
 			name:  "GetAfterRestart",
-			why:   "that a registry was restarted is why an outcome is unknown; what it has kept it must say",
+			why:   "a restart of the registry is why outcomes are unknown; it must then return what it has kept",
 			needs: []Capability{isGetter, hasRestart, Durable},
 			run:   getAfterRestart,
 		},
@@ -82,7 +82,7 @@ func getSaysWhatWasAcknowledged(w *world) {
 	says(registry.Absent)
 }
 
-// getIsNeverBehind asks one process at once for what another has just changed.
+// getIsNeverBehind asks one process for what another has just changed.
 func getIsNeverBehind(w *world) {
 	const rounds = 10
 	writer, reader := w.newProcess(), w.newProcess()
@@ -130,8 +130,8 @@ func getOfAnotherIsAbsent(w *world) {
 	w.expectSays(them, theirs, registry.InService)
 }
 
-// getOfOddNames has instances that differ in little more than in how their names are escaped, and takes every second one
-// out again.
+// getOfOddNames has instances that differ in little more than in how their names are escaped. It removes every other one,
+// and takes out the rest.
 func getOfOddNames(w *world) {
 	d := w.newProcess()
 	var all []registry.Instance
@@ -165,8 +165,8 @@ func getChangesNothing(w *world) {
 	w.failOver(d, w.pod(2))
 	for i := range 4 {
 		for _, in := range []registry.Instance{w.pod(i), heir(w.pod(i))} {
-			_ = w.says(d, in)
-			_ = w.says(w.newProcess(), in)
+			_ = w.stateOf(d, in)
+			_ = w.stateOf(w.newProcess(), in)
 		}
 	}
 	w.expect(inService(w.pod(1)), outOfService(w.pod(2)))
@@ -215,8 +215,8 @@ func getAfterRestart(w *world) {
 	}
 }
 
-// says asks for an instance.
-func (w *world) says(d registry.Registry, in registry.Instance) registry.State {
+// stateOf asks for an instance.
+func (w *world) stateOf(d registry.Registry, in registry.Instance) registry.State {
 	w.Helper()
 	state, err := w.get(d, in)
 	if err != nil {
@@ -225,7 +225,7 @@ func (w *world) says(d registry.Registry, in registry.Instance) registry.State {
 	return state
 }
 
-// expectSays asks for an instance. Where the registry has no out-of-service state, absent is what it says instead.
+// expectSays asks for an instance. If the registry has no out-of-service state, it expects Absent instead.
 func (w *world) expectSays(d registry.Registry, in registry.Instance, want registry.State) {
 	w.Helper()
 	wrong := w.until(w.loading(0), func() string {
@@ -239,7 +239,7 @@ func (w *world) expectSays(d registry.Registry, in registry.Instance, want regis
 	}
 }
 
-// saysErr is expectSays for other goroutines than the case's own.
+// saysErr is expectSays for goroutines other than the case's own.
 func (w *world) saysErr(d registry.Registry, in registry.Instance, want registry.State) error {
 	if want == registry.OutOfService && w.h.lacks(OutOfServiceState) {
 		want = registry.Absent

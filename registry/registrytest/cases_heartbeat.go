@@ -18,13 +18,13 @@ func heartbeatCases() []testCase {
 		},
 		{
 			name:  "HeartbeatTakesOver",
-			why:   "after a change of the leader the entries must not end with the lease of the one before",
+			why:   "after a change of leader, the entries must not expire with the previous leader's lease",
 			needs: []Capability{isHeartbeater, hasShortLease},
 			run:   heartbeatTakesOver,
 		},
 		{
 			name: "HeartbeatOfUnknown",
-			why:  "a beat that says all is well, or makes an entry by itself, hides that the registry has lost it",
+			why:  "a heartbeat that succeeds or makes an entry hides that the registry has lost it",
 			run: func(w *world) {
 				d := w.newProcess()
 				w.expectNotRegistered(d, w.pod(1))
@@ -38,7 +38,7 @@ func heartbeatCases() []testCase {
 		},
 		{
 			name: "HeartbeatOfAnotherUID",
-			why:  "a dead pod's late beat must not speak for the pod that was given its address",
+			why:  "a dead pod's late heartbeat must not renew the entry of the pod that was given its address",
 			run: func(w *world) {
 				d := w.newProcess()
 				dead := w.pod(1)
@@ -51,12 +51,12 @@ func heartbeatCases() []testCase {
 		},
 		{
 			name: "HeartbeatKeepsOutOfService",
-			why:  "a beat comes in the middle of an update; it must not put the pod back into rotation",
+			why:  "a heartbeat comes in the middle of an update; it must not put the pod back into rotation",
 			run:  heartbeatKeepsOutOfService,
 		},
 		{
 			name: "HeartbeatOfFormerProcess",
-			why:  "the next leader beats for what the one before registered; that works, or it says what is missing",
+			why:  "the next leader renews what the previous one registered; that must work, or return registry.NotRegistered",
 			run: func(w *world) {
 				w.registered(w.pod(1))
 				next := w.newProcess()
@@ -66,7 +66,7 @@ func heartbeatCases() []testCase {
 		},
 		{
 			name: "HeartbeatRacesWithTheEnd",
-			why:  "a beat that is on its way when the pod is taken out must not bring it back",
+			why:  "a heartbeat that is under way when the pod is taken out must not bring it back",
 			run:  heartbeatRacesWithTheEnd,
 		},
 	}, isHeartbeater)
@@ -80,11 +80,11 @@ func (w *world) expectBeat(d registry.Registry, in registry.Instance) {
 func (w *world) expectNotRegistered(d registry.Registry, in registry.Instance) {
 	w.Helper()
 	if err := w.call(opHeartbeat, d, in); !registry.IsNotRegistered(err) {
-		w.Fatalf("Heartbeat of %s: got error %v, want one that says not registered", show(in), err)
+		w.Fatalf("Heartbeat of %s: got error %v, want registry.NotRegistered", show(in), err)
 	}
 }
 
-// beatOrRegister does what Rollcall does with a process's first beat, and wants the entry to be this process's then.
+// beatOrRegister does what Rollcall does with a process's first heartbeat, after which this process must be able to renew the entry.
 func (w *world) beatOrRegister(d registry.Registry, in registry.Instance) {
 	w.Helper()
 	err := w.call(opHeartbeat, d, in)
@@ -92,14 +92,14 @@ func (w *world) beatOrRegister(d registry.Registry, in registry.Instance) {
 		return
 	}
 	if !registry.IsNotRegistered(err) {
-		w.Fatalf("Heartbeat of %s: got error %v, want none or one that says not registered", show(in), err)
+		w.Fatalf("Heartbeat of %s: got error %v, want none or registry.NotRegistered", show(in), err)
 	}
 	w.register(d, in)
 	w.expectBeat(d, in)
 }
 
-// heartbeatKeepsEntry has two processes with the shortest lease. One renews its entries, the other dies: when its entry
-// has gone, more time has passed than a lease lasts.
+// heartbeatKeepsEntry has two processes with the shortest lease. One renews its entries, the other dies: once the entry of
+// the second has gone, more time has passed than a lease lasts.
 func heartbeatKeepsEntry(w *world) {
 	d := w.opened(w.h.ShortLease(w.TB, w.cluster))
 	dying, die := w.mortal(w.h.ShortLease)
@@ -118,7 +118,7 @@ func heartbeatKeepsEntry(w *world) {
 	w.expect(inService(kept), outOfService(out))
 }
 
-// heartbeatTakesOver has a process die whose entry the next one takes over, and another that no process takes over.
+// heartbeatTakesOver has a process that dies with two entries: the next process takes over one of them.
 func heartbeatTakesOver(w *world) {
 	dying, die := w.mortal(w.h.ShortLease)
 	kept, lost := w.pod(1), w.pod(2)
@@ -145,7 +145,7 @@ func (w *world) beatUntilGone(d registry.Registry, lost registry.Instance, renew
 			return
 		}
 		if sleep(ctx, interval) != nil {
-			w.Fatalf("%s is still there after %s, though it is not renewed", show(lost), w.h.patience().lease)
+			w.Fatalf("%s is still there after %s, although nothing renews it", show(lost), w.h.patience().lease)
 		}
 	}
 }
@@ -156,14 +156,14 @@ func heartbeatKeepsOutOfService(w *world) {
 	for _, process := range []registry.Registry{d, d, w.newProcess()} {
 		err := w.call(opHeartbeat, process, w.pod(1))
 		if err != nil && !registry.IsNotRegistered(err) {
-			w.Fatalf("Heartbeat: got error %v, want none or one that says not registered", err)
+			w.Fatalf("Heartbeat: got error %v, want none or registry.NotRegistered", err)
 		}
 		w.expect(outOfService(w.pod(1)))
 	}
 }
 
-// heartbeatRacesWithTheEnd has a beat race with each of the calls that end what it is for, shifted against each other
-// round by round. How the beat itself ends is of no matter.
+// heartbeatRacesWithTheEnd has a heartbeat race with each of the calls after which it must do nothing, shifted against each other
+// from round to round. The outcome of the heartbeat does not matter.
 func heartbeatRacesWithTheEnd(w *world) {
 	d, other := w.newProcess(), w.newProcess()
 	var want []registry.Entry

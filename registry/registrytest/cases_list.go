@@ -12,24 +12,24 @@ func listCases() []testCase {
 	return needing([]testCase{
 		{
 			name: "ListIsOnlyThisClusters",
-			why:  "two clusters may share a registry; what one lists and does not know, it may remove",
+			why:  "two clusters can share a registry; Rollcall may remove what it lists and does not know",
 			run:  listIsOnlyThisClusters,
 		},
 		{
 			name: "ListOfUnknownCluster",
-			why:  "a cluster's first Rollcall finds nothing of its own, which is no error",
+			why:  "a cluster's first Rollcall finds nothing of its own, which is not an error",
 			run: func(w *world) {
 				w.expectListed(w.newProcess(), w.cluster+"-unheard-of")
 			},
 		},
 		{
 			name: "ListsOursAmongAThousand",
-			why:  "a page that is not asked for, or a filter that lets others pass, shows only in a large registry",
+			why:  "a page that is not fetched, or a filter that is too wide, shows only in a large registry",
 			run:  listsOursAmongAThousand,
 		},
 		{
 			name: "ListIsACopy",
-			why:  "who works on a list must not change what the registry holds, nor a list that another got",
+			why:  "a caller that changes its list must change neither the registry nor another caller's list",
 			run: func(w *world) {
 				d := w.registered(w.pod(1), w.pod(2))
 				in := w.pod(3)
@@ -66,7 +66,7 @@ func listIsOnlyThisClusters(w *world) {
 	}
 }
 
-// listsOursAmongAThousand has another cluster's Rollcall register a thousand instances, of our service and of others,
+// listsOursAmongAThousand has another cluster's Rollcall register a thousand instances of our service and of others,
 // while ours come and go.
 func listsOursAmongAThousand(w *world) {
 	const (
@@ -87,7 +87,7 @@ func listsOursAmongAThousand(w *world) {
 	}
 	d, theirs := w.newProcess(), w.newProcessOf(their)
 	w.register(d, w.pods(ours/2)...)
-	// So many at once may be too much for a server, which is not what the case is about.
+	// So many calls can be too much for a server, which is not what the case is about.
 	ctx, cancel := context.WithTimeout(w.Context(), callTimeout)
 	defer cancel()
 	w.some(others, atOnce, func(i int) error { return w.registerWhile(ctx, theirs, stranger(i)) })
@@ -104,7 +104,7 @@ func listsOursAmongAThousand(w *world) {
 	w.expectListed(theirs, their, all...)
 }
 
-// expectListed returns what was listed. A list that may lag is waited for.
+// expectListed returns what was listed. It waits for a list that may lag.
 func (w *world) expectListed(d registry.Registry, cluster string, want ...registry.Entry) []registry.Entry {
 	w.Helper()
 	want = w.h.possible(want)

@@ -16,7 +16,7 @@ func markCases() []testCase {
 		},
 		{
 			name: "LateFailOverSparesLivePod",
-			why:  "addresses are reused within seconds; the dead pod's late fail over would take the live one out",
+			why:  "addresses are reused within seconds; the dead pod's late FailOver would take the live one out",
 			run:  func(w *world) { lateCallSpares(w, opFailOver) },
 		},
 		{
@@ -33,23 +33,23 @@ func markCases() []testCase {
 		},
 		{
 			name: "OtherUIDIsNeverRemoved",
-			why:  "only the whole UID tells two pods apart: the same name is no proof, nor is a UID that looks alike",
+			why:  "only the whole UID tells two pods apart: neither the same name nor a similar UID does",
 			run:  otherUIDIsNeverRemoved,
 		},
 		{
 			name: "ClusterUIDIsKept",
-			why:  "two clusters may have one name; without the UID a person has to say whose entries may go",
+			why:  "two clusters can have the same name; without the UID a person must decide whose entries are removed",
 			run:  clusterUIDIsKept,
 		},
 		{
 			name:  "AnotherRegistrysEntryIsSpared",
-			why:   "two names in the configuration may mean one server: who moves from one to the other would be removed",
+			why:   "two names in the configuration can be of one server: a pod that moves from one to the other would be removed",
 			needs: []Capability{EachApart},
 			run:   anotherRegistrysEntryIsSpared,
 		},
 		{
 			name:  "AnotherRegistrysEntryIsSparedInABatch",
-			why:   "two names in the configuration may mean one server: who moves from one to the other would be removed",
+			why:   "two names in the configuration can be of one server: a pod that moves from one to the other would be removed",
 			needs: []Capability{isBatcher},
 			run:   anotherRegistrysEntryIsSparedInABatch,
 		},
@@ -62,7 +62,7 @@ func markCases() []testCase {
 	}
 }
 
-// clusterUIDIsKept begins with the entry of a version that knew of no such UID.
+// clusterUIDIsKept begins with the entry of a version that wrote no such UID.
 func clusterUIDIsKept(w *world) {
 	before := w.pod(1)
 	now := before
@@ -98,7 +98,7 @@ func anotherRegistrysEntryIsSpared(w *world) {
 	w.must(opDeregister, w.newProcess(), now)
 	w.expect(inService(before))
 
-	// A call that names none is for the entry whichever it names, and an entry that names none is the caller's.
+	// A call without a registry's name is for the entry of any, and an entry without one is the caller's.
 	w.deregister(d, unnamed)
 	w.expect()
 	w.register(d, unnamed)
@@ -153,7 +153,7 @@ func otherUIDIsNeverRemoved(w *world) {
 		}
 		w.expect(inService(live))
 	}
-	// No pod has the UID "": a driver may refuse it, and must not take it for every pod's.
+	// No pod has the UID "": a driver may refuse it, but must not take it for every pod's.
 	unmarked := live
 	unmarked.UID = ""
 	for _, op := range []operation{opFailOver, opDeregister} {

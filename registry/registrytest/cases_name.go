@@ -6,12 +6,12 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// nameCases are about what is written being exactly what was given.
+// nameCases check that what is written is exactly what was given.
 func nameCases() []testCase {
 	return []testCase{
 		{
 			name: "InputNotChanged",
-			why:  "a name that was tidied up is another name: clients look for the one, and removal for the other",
+			why:  "a name that was tidied up is another name: clients look for one, and a removal for the other",
 			run:  inputNotChanged,
 		},
 		{
@@ -22,12 +22,12 @@ func nameCases() []testCase {
 		},
 		{
 			name: "OddMarks",
-			why:  "a mark that is not read back as it was written never matches, and its entry is never removed",
+			why:  "an ownership tag that is not read back as it was written never matches, and its entry is never removed",
 			run:  oddMarks,
 		},
 		{
 			name: "IPv6",
-			why:  "pods have IPv6 addresses, whose colons are not a port's",
+			why:  "pods have IPv6 addresses, whose colons do not begin a port",
 			run: func(w *world) {
 				six := w.pod(1)
 				six.Address = "fd00:10:244::1"
@@ -60,8 +60,7 @@ func inputNotChanged(w *world) {
 	w.expect()
 }
 
-// oddStrings are names that something on the way to a registry could take for something else. Several differ only in
-// how they are escaped.
+// oddStrings are names that something on the way to a registry could misread. Several differ only in how they are escaped.
 func oddStrings() []string {
 	return []string{
 		"a b", "a+b", "a%20b", "a/b", "a%2Fb", "a//b", "/a", "a/", "..", "../a", ".", "a?b=c&d=e#f", "a;b", "a:b@c", "a,b=c",
@@ -70,7 +69,7 @@ func oddStrings() []string {
 	}
 }
 
-// oddServiceNames puts all of them at one address, where only the service tells them apart.
+// oddServiceNames puts all of them at one address, so that only the service tells them apart.
 func oddServiceNames(w *world) {
 	d := w.newProcess()
 	var all []registry.Entry

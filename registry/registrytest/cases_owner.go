@@ -11,12 +11,12 @@ func ownerCases() []testCase {
 	return []testCase{
 		{
 			name: "TwoOwnersApart",
-			why:  "staging and production may share a registry; what one does to its pods is nothing to the other's",
+			why:  "staging and production can share a registry; what one does to its pods must not affect the other's",
 			run:  twoOwnersApart,
 		},
 		{
 			name: "TwoOwnersAtOneAddress",
-			why:  "an address that moved from one cluster to another is the new one's; the old one's late calls must spare it",
+			why:  "an address that moved to another cluster belongs to that one; the old cluster's late calls must spare it",
 			run:  twoOwnersAtOneAddress,
 		},
 	}

@@ -17,12 +17,12 @@ func placeCases() []testCase {
 	return needing([]testCase{
 		{
 			name: "PlacesAreApart",
-			why:  "what is done in one place must not be seen in another: there, the service is somebody else's",
+			why:  "a change in one place must not show in another, where the service is another team's",
 			run:  placesAreApart,
 		},
 		{
 			name: "PlaceOfAName",
-			why:  "a name with a slash must not be taken for a longer place",
+			why:  "a slash in a name must not be read as part of the place",
 			run: func(w *world) {
 				d, places := w.placed()
 				in := w.pod(1)
@@ -36,7 +36,7 @@ func placeCases() []testCase {
 	}, hasPlaced)
 }
 
-// placed is a driver without a memory, which removes in the end what the case wrote.
+// placed returns a new driver, which removes at the end what the case wrote.
 func (w *world) placed() (Placed, [2]string) {
 	w.Helper()
 	d, places := w.h.Placed(w.TB, w.cluster)
@@ -45,7 +45,7 @@ func (w *world) placed() (Placed, [2]string) {
 		w.closeDriver(d)
 	})
 	if d.PlaceTemplate() == "" {
-		w.Fatalf("the driver of Placed has no PlaceTemplate")
+		w.Fatalf("harness: the driver that Placed returns has an empty PlaceTemplate")
 	}
 	return d, places
 }

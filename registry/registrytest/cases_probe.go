@@ -11,7 +11,7 @@ func probeCases() []testCase {
 	return needing([]testCase{
 		{
 			name: "ProbeAgreesInTheEnd",
-			why:  "OpenKruise counts the pod available only then; a probe that never agrees stops the rollout forever",
+			why:  "OpenKruise counts the pod as available only then; a probe that never succeeds stops the rollout forever",
 			run: func(w *world) {
 				d := w.registered(w.pod(1))
 				w.awaitProbe(d, w.pod(1), true)
@@ -23,12 +23,12 @@ func probeCases() []testCase {
 		},
 		{
 			name: "ProbeDeniesWhatIsOut",
-			why:  "a probe that agrees to everything lets OpenKruise go on with a pod that gets no traffic",
+			why:  "after a probe that always succeeds, OpenKruise continues with a pod that gets no requests",
 			run:  probeDeniesWhatIsOut,
 		},
 		{
 			name: "ProbeChangesNothing",
-			why:  "a probe is asked again and again; one that writes puts instances in that were never registered",
+			why:  "Probe is called again and again; one that writes puts in instances that were never registered",
 			run: func(w *world) {
 				d := w.registered(w.pod(1), w.pod(2))
 				w.failOver(d, w.pod(2))
@@ -58,8 +58,7 @@ func probeDeniesWhatIsOut(w *world) {
 	w.awaitProbe(d, heir(w.pod(3)), true)
 }
 
-// awaitProbe probes until the answer is the one that is wanted: what clients are given may lag behind what was
-// acknowledged.
+// awaitProbe probes until the answer is the expected one: what clients are given may lag behind what was acknowledged.
 func (w *world) awaitProbe(d registry.Registry, in registry.Instance, agree bool) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), w.h.patience().probe)
@@ -70,7 +69,7 @@ func (w *world) awaitProbe(d registry.Registry, in registry.Instance, agree bool
 			return
 		}
 		if sleep(ctx, pause) != nil {
-			w.Fatalf("Probe of %s: for %s the answer was %v, want agreement: %t", show(in), w.h.patience().probe, err, agree)
+			w.Fatalf("Probe of %s: still returns error %v after %s, want success: %t", show(in), err, w.h.patience().probe, agree)
 		}
 	}
 }

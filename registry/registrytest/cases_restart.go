@@ -15,19 +15,19 @@ func restartCases() []testCase {
 	return []testCase{
 		{
 			name:  "RestartIsOutlived",
-			why:   "a registry is restarted for its upgrade; no error may read as final, and the driver must find back",
+			why:   "a registry is restarted for an upgrade; no error may be terminal, and the driver must connect again",
 			needs: []Capability{hasRestart},
 			run:   restartIsOutlived,
 		},
 		{
 			name:  "RestartKeepsEntries",
-			why:   "what was acknowledged is not written again; lost in a restart, pods would be out of rotation",
+			why:   "Rollcall does not repeat what was acknowledged; if a restart loses it, pods are out of rotation",
 			needs: []Capability{hasRestart, Durable},
 			run:   restartKeepsEntries,
 		},
 		{
 			name:  "RestartIsNoticedByHeartbeat",
-			why:   "a registry that has forgotten an entry gets it back only if the beat says so",
+			why:   "a registry that has forgotten an entry gets it back only if the heartbeat returns registry.NotRegistered",
 			needs: []Capability{hasRestart, isHeartbeater},
 			run: func(w *world) {
 				d := w.registered(w.pod(1))
@@ -43,15 +43,15 @@ func restartCases() []testCase {
 	}
 }
 
-// restart restarts the registry. From then on what it holds is waited for.
+// restart restarts the registry. From then on the suite waits for what the registry holds.
 func (w *world) restart() {
 	w.Helper()
 	w.h.Restart(w.TB)
 	w.restarted = true
 }
 
-// restartIsOutlived has calls going on while the registry restarts. Where it keeps what it has acknowledged, all of that
-// must be there; where it forgets, the calls are made again, as Rollcall does.
+// restartIsOutlived makes calls while the registry restarts. If it keeps what it has acknowledged, all of that must be
+// there; if it forgets, the calls are made again, as Rollcall does.
 func restartIsOutlived(w *world) {
 	d := w.newProcess()
 	pods := w.pods(8)
@@ -91,7 +91,7 @@ func restartKeepsEntries(w *world) {
 	w.expect(inService(w.pod(2)))
 }
 
-// busyness is registrations that go on in the background.
+// busyness is registrations in the background.
 type busyness struct {
 	cancel context.CancelFunc
 	all    sync.WaitGroup
@@ -123,7 +123,7 @@ func (w *world) keepBusy(d registry.Registry) *busyness {
 	return b
 }
 
-// registerWhile registers an instance, and returns nil once that is acknowledged. Passing errors are no matter.
+// registerWhile registers an instance, and returns nil once that is acknowledged. Temporary errors do not matter.
 func (w *world) registerWhile(ctx context.Context, d registry.Registry, in registry.Instance) error {
 	for {
 		err := w.callErr(opRegister, d, in)
@@ -136,7 +136,7 @@ func (w *world) registerWhile(ctx context.Context, d registry.Registry, in regis
 	}
 }
 
-// note keeps how a registration ended, and reports whether it is the last.
+// note keeps the outcome of a registration, and reports whether it is the last one.
 func (b *busyness) note(in registry.Instance, err error) (last bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -152,7 +152,7 @@ func (b *busyness) note(in registry.Instance, err error) (last bool) {
 	return err != nil
 }
 
-// stop waits for the calls under way, and returns what was tried, and what of it was acknowledged.
+// stop waits for the calls under way, and returns what was tried, and which of that was acknowledged.
 func (b *busyness) stop() (tried, acknowledged []registry.Instance, err error) {
 	b.cancel()
 	b.all.Wait()
@@ -199,7 +199,7 @@ func (w *world) answersAgain() {
 	}
 }
 
-// expectAmong wants all of the instances in service; there may be others.
+// expectAmong expects all of the instances in rotation; there may be others.
 func (w *world) expectAmong(ins []registry.Instance) {
 	w.Helper()
 	missing := w.settled(func(got []registry.Entry) string {
@@ -214,6 +214,6 @@ func (w *world) expectAmong(ins []registry.Instance) {
 		return difference(there, w.h.possible(allInService(ins)))
 	}, w.cluster)
 	if missing != "" {
-		w.Fatalf("what was acknowledged while the registry restarted is not there after it\n%s", missing)
+		w.Fatalf("entries that were acknowledged while the registry restarted are missing afterwards\n%s", missing)
 	}
 }

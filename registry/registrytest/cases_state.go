@@ -6,17 +6,17 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// stateCases are about one instance's way through in service, out of service and absent.
+// stateCases are about one instance in rotation, out of rotation and absent.
 func stateCases() []testCase {
 	return slices.Concat(registerCases(), failOverCases(), deregisterCases())
 }
 
-// registerCases are about putting one instance in service, and back in.
+// registerCases are about putting one instance into rotation, and back.
 func registerCases() []testCase {
 	return []testCase{
 		{
 			name: "RegisterIsVisibleAtOnce",
-			why:  "OpenKruise counts the pod available as soon as Register returns nil; clients must find it by then",
+			why:  "OpenKruise counts the pod as available when Register has returned nil; clients must find it by then",
 			run: func(w *world) {
 				w.registered(w.pod(1))
 				w.expect(inService(w.pod(1)))
@@ -33,7 +33,7 @@ func registerCases() []testCase {
 		},
 		{
 			name: "RegisterPutsBack",
-			why:  "after an in-place update the pod keeps its address and must get its traffic back",
+			why:  "after an in-place update the pod keeps its address and must get requests again",
 			run: func(w *world) {
 				d := w.registered(w.pod(1))
 				w.failOver(d, w.pod(1))
@@ -43,7 +43,7 @@ func registerCases() []testCase {
 		},
 		{
 			name: "RegisterPutsBackAgainAndAgain",
-			why:  "an instance fails over at every update; a registry may keep the mark of an earlier one beside the entry",
+			why:  "an instance is taken out at every update; a registry may remember an earlier removal next to the entry",
 			run: func(w *world) {
 				for range 3 {
 					w.registered(w.pod(1))
@@ -55,7 +55,7 @@ func registerCases() []testCase {
 		},
 		{
 			name: "RegisterAfterRemovalPutsBack",
-			why:  "a pod that comes to the address of one that left while out of service must get traffic, and at once",
+			why:  "a pod at the address of one that left while out of rotation must get requests immediately",
 			run: func(w *world) {
 				d := w.registered(w.pod(1))
 				w.failOver(d, w.pod(1))
@@ -67,12 +67,12 @@ func registerCases() []testCase {
 	}
 }
 
-// failOverCases are about taking one instance out of service.
+// failOverCases are about taking one instance out of rotation.
 func failOverCases() []testCase {
 	return []testCase{
 		{
 			name: "FailOverTakesOutOfRotation",
-			why:  "OpenKruise updates the pod as soon as FailOver returns nil; no client may be sent there any more",
+			why:  "OpenKruise updates the pod when FailOver has returned nil; no client may be sent there any more",
 			run: func(w *world) {
 				d := w.registered(w.pod(1))
 				w.failOver(d, w.pod(1))
@@ -81,7 +81,7 @@ func failOverCases() []testCase {
 		},
 		{
 			name:  "FailOverKeepsKnown",
-			why:   "an update is no removal: a client that watches the registry must see the instance out of service",
+			why:   "an update is not a removal: a client that watches the registry must see the instance out of rotation",
 			needs: []Capability{OutOfServiceState},
 			run: func(w *world) {
 				d := w.registered(w.pod(1))
@@ -91,7 +91,7 @@ func failOverCases() []testCase {
 		},
 		{
 			name: "FailOverTwice",
-			why:  "a call is made again whenever its outcome is unknown; an error then would hold the update up forever",
+			why:  "a call is made again whenever its outcome is unknown; an error would then hold up the update forever",
 			run: func(w *world) {
 				d := w.registered(w.pod(1))
 				w.failOver(d, w.pod(1), w.pod(1))
@@ -101,7 +101,7 @@ func failOverCases() []testCase {
 		},
 		{
 			name: "FailOverOfUnknown",
-			why:  "a pod may be updated before it was ever in rotation; nothing is there to take out, and all is well",
+			why:  "a pod can be updated before it was ever in rotation; then there is nothing to take out, which is not an error",
 			run: func(w *world) {
 				w.failOver(w.newProcess(), w.pod(1))
 				w.expectNotInService(w.pod(1))
@@ -109,7 +109,7 @@ func failOverCases() []testCase {
 		},
 		{
 			name: "RestartedProcessFailsOver",
-			why:  "the process that registered the pod may be dead; the next process knows only what the pod itself says",
+			why:  "the process that registered the pod may be dead; the next process knows only what is on the pod",
 			run: func(w *world) {
 				w.registered(w.pod(1), w.pod(2))
 				w.failOver(w.newProcess(), w.pod(1))
@@ -119,12 +119,12 @@ func failOverCases() []testCase {
 	}
 }
 
-// deregisterCases are about taking one instance out for good.
+// deregisterCases are about removing one instance.
 func deregisterCases() []testCase {
 	return []testCase{
 		{
 			name: "DeregisterRemoves",
-			why:  "the pod is about to be deleted; what stays behind is an orphan that clients are sent to",
+			why:  "the pod is about to be deleted; an entry that stays is an orphan that clients are sent to",
 			run: func(w *world) {
 				d := w.registered(w.pod(1), w.pod(2))
 				w.failOver(d, w.pod(2))
@@ -134,7 +134,7 @@ func deregisterCases() []testCase {
 		},
 		{
 			name: "DeregisterAbsent",
-			why:  "removing what is gone is done already; an error would keep the pod in termination forever",
+			why:  "an entry that is gone needs no removal; an error would keep the pod Terminating forever",
 			run: func(w *world) {
 				d := w.newProcess()
 				w.deregister(d, w.pod(1))
@@ -146,13 +146,13 @@ func deregisterCases() []testCase {
 		},
 		{
 			name:  "RemovalSparesOthers",
-			why:   "one pod's end must not touch another's traffic, nor its own under another port or service",
+			why:   "the end of one entry must not affect another pod's, nor the pod's own at another port or service",
 			needs: []Capability{EachApart},
 			run:   removalSparesOthers,
 		},
 		{
 			name: "RestartedProcessDeregisters",
-			why:  "the process that registered the pod may be dead; the next process knows only what the pod itself says",
+			why:  "the process that registered the pod may be dead; the next process knows only what is on the pod",
 			run: func(w *world) {
 				w.registered(w.pod(1), w.pod(2))
 				w.deregister(w.newProcess(), w.pod(1))

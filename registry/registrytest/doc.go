@@ -1,5 +1,5 @@
-// Package registrytest has the conformance suite that every driver passes, [Run]. A driver's own test says how to make the driver, and what
-// its registry can't do:
+// Package registrytest has the conformance suite that every driver must pass, [Run]. A driver's own test specifies how to make the driver,
+// and what its registry can't do:
 //
 //	func TestConformance(t *testing.T) {
 //		registrytest.Run(t, registrytest.Harness{Open: open, Refusing: openWithWrongToken, …})

@@ -10,8 +10,8 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// expect holds the whole of the case's cluster against what it should be. Where the registry has no out-of-service
-// state, what should be out of service should be absent; what it has no place for should be left out.
+// expect compares the whole of the case's cluster with what it should be. If the registry has no out-of-service
+// state, what should be out of rotation should be absent; what the registry has no place for should be left out.
 func (w *world) expect(want ...registry.Entry) {
 	w.Helper()
 	w.expectOf(w.cluster, want...)
@@ -22,11 +22,11 @@ func (w *world) expectOf(cluster string, want ...registry.Entry) {
 	want = w.h.possible(want)
 	diff := w.settled(func(got []registry.Entry) string { return difference(got, want) }, cluster)
 	if diff != "" {
-		w.Fatalf("the registry does not hold what it should of %q\n%s", cluster, diff)
+		w.Fatalf("the registry holds the wrong entries of cluster %q\n%s", cluster, diff)
 	}
 }
 
-// expectNotInService allows out of service as well as absent.
+// expectNotInService allows out of rotation as well as absent.
 func (w *world) expectNotInService(in registry.Instance) {
 	w.Helper()
 	wrong := w.settled(func(got []registry.Entry) string {
@@ -38,11 +38,11 @@ func (w *world) expectNotInService(in registry.Instance) {
 		return ""
 	}, w.cluster)
 	if wrong != "" {
-		w.Fatalf("the registry holds %s, want it out of service or absent", wrong)
+		w.Fatalf("the registry holds %s, want it out of rotation or absent", wrong)
 	}
 }
 
-// isInService reports whether the registry says so now.
+// isInService reports whether the registry has the instance in rotation now.
 func (w *world) isInService(in registry.Instance) bool {
 	w.Helper()
 	read, _ := w.reader()
@@ -76,15 +76,15 @@ func (h Harness) possible(entries []registry.Entry) []registry.Entry {
 }
 
 // settled reads the registry until nothing is wrong any more, but no longer than its answers may lag, and returns what
-// still is. Where they don't lag, it reads once.
+// is still wrong. If the answers don't lag, it reads once.
 func (w *world) settled(wrong func([]registry.Entry) string, cluster string) string {
 	w.Helper()
 	read, lag := w.reader()
 	return w.until(lag, func() string { return wrong(w.read(read, cluster)) })
 }
 
-// until looks until nothing is wrong, for as long as something may lag and some more, and returns what is wrong. With no
-// lag it looks once.
+// until checks until nothing is wrong, for somewhat longer than the lag, and returns what is wrong. With no lag it checks
+// once.
 func (w *world) until(lag time.Duration, look func() string) string {
 	w.Helper()
 	if lag <= 0 {
@@ -101,7 +101,7 @@ func (w *world) until(lag time.Duration, look func() string) string {
 func (w *world) pause() {
 	w.Helper()
 	if err := sleep(w.Context(), pause); err != nil {
-		w.Fatalf("the test was ended while it waited: %v", err)
+		w.Fatalf("the test ended while the case was waiting: %v", err)
 	}
 }
 
@@ -126,7 +126,7 @@ func (w *world) reader() (listing, time.Duration) {
 	return d.(registry.Lister).List, w.loading(staleness(d))
 }
 
-// loading is how much the answers may lag, also of a registry that was restarted: it may answer before it has loaded all it keeps.
+// loading is how much the answers may lag. A registry that was restarted may answer before it has loaded all its data.
 func (w *world) loading(lag time.Duration) time.Duration {
 	if !w.restarted {
 		return lag
@@ -164,7 +164,7 @@ func staleness(d registry.Registry) time.Duration {
 	return 0
 }
 
-// difference says which entries are missing and which are there for no reason, "" if none. An entry that is there twice
+// difference returns which entries are missing and which should not be there, "" if none. An entry that is there twice
 // counts twice.
 func difference(got, want []registry.Entry) string {
 	surplus := map[string]int{}

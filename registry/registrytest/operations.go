@@ -12,8 +12,8 @@ import (
 // operation is one method of the contract.
 type operation string
 
-// The methods of [registry.Registry] and of the optional interfaces; opBatch is Batch with one Register in it, and opApp… are
-// the methods of the registry of the applications' entries.
+// The methods of [registry.Registry] and of the optional interfaces. opBatch is Batch with one Register in it; opApp… are
+// the methods of AppEntries.
 const (
 	opRegister   operation = "Register"
 	opFailOver   operation = "FailOver"
@@ -30,7 +30,7 @@ const (
 	opAppGet        operation = "AppEntries().Get"
 )
 
-// interfacesOf says which of the optional interfaces a driver has.
+// interfacesOf returns which of the optional interfaces a driver has.
 func interfacesOf(d registry.Registry) map[Capability]bool {
 	_, lists := d.(registry.Lister)
 	_, gets := d.(registry.Getter)
@@ -88,7 +88,7 @@ func invoke(ctx context.Context, op operation, d registry.Registry, in registry.
 	case opBatch:
 		errs := d.(registry.Batcher).Batch(ctx, []registry.Change{{Instance: in, State: registry.InService}})
 		if len(errs) != 1 {
-			return fmt.Errorf("one change was answered with %d errors, want 1", len(errs))
+			return fmt.Errorf("got %d errors for one change, want 1", len(errs))
 		}
 		return errs[0]
 	case opAppRegister:
@@ -108,7 +108,7 @@ func appsOf(d registry.Registry) registry.AppRegistry {
 	return d.(registry.AppEntrySteerer).AppEntries()
 }
 
-// joined is errors.Join of the first errors: a thousand are no easier to read.
+// joined is errors.Join of the first errors: a thousand would be no easier to read.
 func joined(errs []error) error {
 	var first []error
 	more := 0

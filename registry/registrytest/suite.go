@@ -9,17 +9,17 @@ import (
 type testCase struct {
 	// name is stable: it is the subtest's name, and what a report of a broken driver cites.
 	name string
-	// why says what goes wrong in production where a driver fails the case.
+	// why is what goes wrong in production if a driver fails the case.
 	why string
 	// needs lists the capabilities without which the case is skipped.
 	needs []Capability
-	// apps: it holds for a driver that writes no entries, too, and only steers those of applications.
+	// apps: the case also applies to a driver that writes no entries of its own and only steers those of applications.
 	apps bool
 
 	run func(*world)
 }
 
-// Run runs every case as a subtest of its own name: first those that want the registry for themselves, then the others
+// Run runs every case as a subtest of its own name: first those that need the registry for themselves, then the others
 // in parallel.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
@@ -56,7 +56,7 @@ func (c testCase) runOn(t testing.TB, h Harness) {
 	c.run(w)
 }
 
-// needing gives cases that name no needs these.
+// needing gives these needs to the cases that list none.
 func needing(cases []testCase, needs ...Capability) []testCase {
 	for i := range cases {
 		if cases[i].needs == nil {

@@ -50,7 +50,7 @@ func TestABadHarnessIsRefused(t *testing.T) {
 		want   string
 	}
 	expect.Each(t, map[string]row{
-		"no Open": {reason: "there would be nothing to test", spoil: func(h *registrytest.Harness) { h.Open = nil }, want: "no Open"},
+		"no Open": {reason: "there would be nothing to test", spoil: func(h *registrytest.Harness) { h.Open = nil }, want: "Open is nil"},
 		"a reason that is empty": {
 			reason: "a skip says why",
 			spoil:  func(h *registrytest.Harness) { h.Lacks[registrytest.Weight] = "" },
@@ -59,7 +59,7 @@ func TestABadHarnessIsRefused(t *testing.T) {
 		"a capability that is misspelt": {
 			reason: "it would skip nothing and look as if it did",
 			spoil:  func(h *registrytest.Harness) { h.Lacks["Tag"] = "none" },
-			want:   `"Tag", which is no capability`,
+			want:   `"Tag", which is not a capability`,
 		},
 	}, func(t *testing.T, tc row) {
 		h := newStore(t).harness(asItIs)
@@ -80,7 +80,7 @@ func TestADriverThatCantListNeedsTruth(t *testing.T) {
 	expect.NoError(t, err)
 	for _, r := range results {
 		if said := strings.Join(r.Messages, "\n"); r.Outcome == registrytest.Passed ||
-			r.Outcome == registrytest.Failed && !strings.Contains(said, "needs Truth") {
+			r.Outcome == registrytest.Failed && !strings.Contains(said, "set Truth") {
 			t.Errorf("%s: got %s, want it to ask for Truth", r.Name, said)
 		}
 	}

@@ -18,12 +18,12 @@ import (
 const (
 	// maxLines bounds how many wrong entries a failure shows.
 	maxLines = 10
-	// cleaners is how many calls at once remove what a case wrote.
+	// cleaners is how many concurrent calls remove what a case wrote.
 	cleaners = 16
 )
 
-// world is one case's corner of the registry. It fails the case, naming what was expected; only the case's own
-// goroutine may use it, but for the methods that say otherwise.
+// world is one case's corner of the registry. It fails the case with what was expected; only the case's own
+// goroutine may use it, unless a method's comment allows others.
 type world struct {
 	testing.TB
 
@@ -35,11 +35,11 @@ type world struct {
 	cleaned map[string]bool     // the clusters that have a driver which cleans up
 	has     map[Capability]bool // which of the optional interfaces the drivers have
 
-	restarted bool // the registry was
+	restarted bool // whether the registry was restarted
 
 	mu      sync.Mutex
 	written []registry.Instance
-	seen    map[string]bool // those of written
+	seen    map[string]bool // the keys of written
 }
 
 func newWorld(t testing.TB, c testCase, h Harness) *world {
@@ -52,14 +52,14 @@ func newWorld(t testing.TB, c testCase, h Harness) *world {
 	return w
 }
 
-// Fatalf ends the case, and says what goes wrong in production because of what it has found.
+// Fatalf ends the case, and adds what goes wrong in production because of the fault.
 func (w *world) Fatalf(format string, args ...any) {
 	w.Helper()
 	w.TB.Fatalf("%s\nwhy: %s", strings.TrimSuffix(fmt.Sprintf(format, args...), "\n"), w.why)
 }
 
-// cleansUp opens a driver now that removes in the end what the case wrote of the cluster, and of those that have none: so
-// a registry which outlives the test is left as it was.
+// cleansUp opens a driver that removes at the end what the case wrote for the cluster, and for clusters without a driver of
+// their own: a registry that outlives the test is left as it was.
 func (w *world) cleansUp(cluster string) {
 	w.Helper()
 	if w.cleaned[cluster] {
@@ -77,7 +77,7 @@ func (w *world) cleanUp(d registry.Registry, cluster string) {
 	defer w.mu.Unlock()
 	var mine []registry.Instance
 	for _, in := range w.written {
-		in.Registry = "" // whichever the entry names
+		in.Registry = "" // whichever registry the entry has
 		if in.Cluster == cluster || !w.cleaned[in.Cluster] {
 			mine = append(mine, in)
 		}
@@ -91,7 +91,7 @@ func (w *world) cleanUp(d registry.Registry, cluster string) {
 	})
 }
 
-// wrote notes an instance for cleanUp. It may be used from any goroutine.
+// wrote remembers an instance for cleanUp. It may be used from any goroutine.
 func (w *world) wrote(in registry.Instance) {
 	key := fmt.Sprint(in.Service, in.Endpoint(), in.UID)
 	w.mu.Lock()
@@ -131,7 +131,7 @@ func (w *world) opened(d registry.Registry) registry.Registry {
 	return d
 }
 
-// pod returns the instance of a pod, at an address of its own for each n.
+// pod returns the instance of a pod, with a different address for each n.
 func (w *world) pod(n int) registry.Instance {
 	name := fmt.Sprintf("web-%d", n)
 	return registry.Instance{
@@ -149,7 +149,7 @@ func (w *world) pods(n int) []registry.Instance {
 	return all
 }
 
-// heir returns the instance of the pod that was given the address of another.
+// heir returns the instance of another pod, which was given the same address.
 func heir(of registry.Instance) registry.Instance {
 	of.Pod += "-heir"
 	of.UID += "-heir"
@@ -161,7 +161,7 @@ func (w *world) register(d registry.Registry, ins ...registry.Instance) {
 	w.must(opRegister, d, ins...)
 }
 
-// registered returns a driver with no memory but of these, which it has registered.
+// registered returns a new driver that has registered only these.
 func (w *world) registered(ins ...registry.Instance) registry.Registry {
 	w.Helper()
 	d := w.newProcess()
@@ -188,7 +188,7 @@ func (w *world) must(op operation, d registry.Registry, ins ...registry.Instance
 	}
 }
 
-// call makes one call with a generous deadline, and fails the case if the driver blocks past it.
+// call makes one call with a generous deadline, and fails the case if the driver is still blocked after it.
 func (w *world) call(op operation, d registry.Registry, in registry.Instance) error {
 	w.Helper()
 	err := w.try(op, d, in)
@@ -198,13 +198,13 @@ func (w *world) call(op operation, d registry.Registry, in registry.Instance) er
 	return err
 }
 
-// try is call for other goroutines than the case's own.
+// try is call for goroutines other than the case's own.
 func (w *world) try(op operation, d registry.Registry, in registry.Instance) error {
 	_, err := ask(w.Context(), w, func(ctx context.Context) (any, error) { return nil, w.invoke(ctx, op, d, in) })
 	return err
 }
 
-// invoke makes one call, and notes what it may have written.
+// invoke makes one call, and remembers what it may have written.
 func (w *world) invoke(ctx context.Context, op operation, d registry.Registry, in registry.Instance) error {
 	if op == opRegister || op == opFailOver || op == opBatch {
 		w.wrote(in)
@@ -212,7 +212,7 @@ func (w *world) invoke(ctx context.Context, op operation, d registry.Registry, i
 	return invoke(ctx, op, d, in)
 }
 
-// errBlocked is of a call that did not come back.
+// errBlocked is the error of a call that did not return.
 var errBlocked = errors.New("still blocked")
 
 // ask makes a call with a generous deadline. It may be used from any goroutine.
@@ -226,10 +226,10 @@ func ask[T any](ctx context.Context, w *world, call func(context.Context) (T, er
 	return answer, err
 }
 
-// errPanicked is of a call that ended in a panic, which has failed the case.
+// errPanicked is the error of a call that panicked, which has failed the case.
 var errPanicked = errors.New("the driver panicked")
 
-// within makes a call and waits for it no longer than the bound. It may be used from any goroutine.
+// within makes a call and waits for it, but no longer than the bound. It may be used from any goroutine.
 func within[T any](bound time.Duration, w *world, call func() (T, error)) (answer T, err error) {
 	ended := make(chan error, 1)
 	var called T
@@ -254,12 +254,12 @@ func within[T any](bound time.Duration, w *world, call func() (T, error)) (answe
 	}
 }
 
-// keepsSecrets fails the case for an error that tells a secret. It may be used from any goroutine.
+// keepsSecrets fails the case for an error that contains a secret. It may be used from any goroutine.
 func (w *world) keepsSecrets(errs ...error) {
 	for _, err := range errs {
 		for _, secret := range w.h.Secrets {
 			if err != nil && secret != "" && strings.Contains(err.Error(), secret) {
-				w.Errorf("an error tells a secret: %s\nwhy: errors end up in events and logs, which many may read",
+				w.Errorf("an error contains a secret: %s\nwhy: errors end up in Events and logs, which many people can read",
 					strings.ReplaceAll(err.Error(), secret, "[secret]"))
 			}
 		}
@@ -279,7 +279,7 @@ func allInService(ins []registry.Instance) []registry.Entry {
 	return afterwards(to(registry.InService, ins))
 }
 
-// each makes n calls, so many at once, and returns their errors joined.
+// each makes n calls, atOnce of them concurrently, and returns their errors joined.
 func each(n, atOnce int, call func(i int) error) error {
 	errs := make([]error, n)
 	next := make(chan int, n)
@@ -308,15 +308,15 @@ func (w *world) atOnce(n int, call func(i int) error) {
 	w.some(n, n, call)
 }
 
-// some runs n calls, so many at once, and fails the case with their errors.
+// some runs n calls, atOnce of them concurrently, and fails the case with their errors.
 func (w *world) some(n, atOnce int, call func(i int) error) {
 	w.Helper()
 	if err := each(n, atOnce, call); err != nil {
-		w.Fatalf("%d calls, %d at once: got errors\n%v\nwant success", n, atOnce, err)
+		w.Fatalf("%d calls, %d of them concurrently: got errors\n%v\nwant success", n, atOnce, err)
 	}
 }
 
-// callErr is try with an error that says what was called.
+// callErr is try with an error that shows what was called.
 func (w *world) callErr(op operation, d registry.Registry, in registry.Instance) error {
 	if err := w.try(op, d, in); err != nil {
 		return fmt.Errorf("%s of %s: %w", op, show(in), err)
