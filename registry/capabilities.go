@@ -7,34 +7,34 @@ import (
 	"time"
 )
 
-// The optional capabilities of a [Registry] are found by type assertion when Rollcall has made it, never later. What
-// [Registry] says of contexts, concurrency, retries and error classes holds for their methods too; those that take no context
-// return at once, and may be called at any time. io.Closer is one more, see [Constructor].
+// Rollcall finds the optional capabilities of a [Registry] by type assertion when it has made the driver, never later. The rules of
+// [Registry] for contexts, concurrency, retries and error classes apply to their methods too. Methods without a context return
+// immediately, and can be called at any time. io.Closer is another capability: see [Constructor].
 
-// Lister is for a registry that can be asked what there is.
+// Lister is for a registry that can list its entries.
 type Lister interface {
-	// List returns every entry whose mark names the cluster, in no particular order. It is all or nothing: a partial
+	// List returns every entry with the cluster in its ownership tag, in no particular order. It is all or nothing: a partial
 	// answer is an error.
 	//
-	// Of what others wrote it may return entries that are in service and carry no mark, with the state Foreign and nothing
-	// but service, address, port and [MetaIPv6]: where one of them stands at a pod's identity, clients are sent to the pod by it.
+	// It can also return entries of others that are in rotation and have no ownership tag, with the state Foreign and nothing
+	// but service, address, port and [MetaIPv6]. If one of them has a pod's identity, clients are given the pod by it.
 	List(ctx context.Context, cluster string) ([]Entry, error)
 }
 
-// Placer is for a registry that keeps services apart in places, such as its namespaces, and is configured to choose a pod's place by what
-// Kubernetes says of the pod. There, [Instance.Service] is the place, a slash and the name, such as team-a/orders. A place has as many
-// slashes as the template, so that the name may have some too: see [SplitPlace].
+// Placer is for a registry that keeps services apart in places, such as its namespaces, and is configured to choose a pod's place by the
+// pod's namespace or labels. There, [Instance.Service] is the place, a slash and the name, such as team-a/orders. A place has as many
+// slashes as the template, so the name can have slashes too: see [SplitPlace].
 type Placer interface {
 	// PlaceTemplate is the place of every pod, with {namespace}, {label:KEY} and {nsLabel:KEY} for its namespace, a label of it and a label
-	// of its namespace. It is always the same. Empty: there are no places, a service is its name, and ListPlaces is not called.
+	// of its namespace. It is always the same. If it is empty, there are no places, a service is its name, and ListPlaces is not called.
 	PlaceTemplate() string
-	// ListPlaces is List of the places in which the cluster has pods, and called in its stead. Who may label a pod may choose its place, so
-	// one that the registry can't have or refuses to list counts as empty, unless it refuses all.
+	// ListPlaces is List of the places in which the cluster has pods, and is called instead of List. Whoever can label a pod can choose its
+	// place, so a place that the registry does not allow or refuses to list counts as empty, unless the registry refuses all places.
 	ListPlaces(ctx context.Context, cluster string, places []string) ([]Entry, error)
 }
 
-// SplitPlace returns the place and the name of a service in a registry with this [Placer.PlaceTemplate]. What has too few slashes for a
-// place is all name, and so is everything if the template is empty.
+// SplitPlace returns the place and the name of a service in a registry with this [Placer.PlaceTemplate]. A service with too few slashes
+// is all name and has no place, and so is every service if the template is empty.
 func SplitPlace(template, service string) (place, name string) {
 	if template == "" {
 		return "", service
@@ -59,39 +59,39 @@ func SplitPlace(template, service string) (place, name string) {
 // from a cache.
 type StaleLister interface {
 	Lister
-	// Staleness is how long after it was acknowledged a change may be missing from an answer. It is always the same;
-	// zero means never.
+	// Staleness is how long after its acknowledgement a change can be missing from an answer. It is always the same; zero
+	// means that answers never lag.
 	Staleness() time.Duration
 }
 
-// Getter is for a registry that can be asked what it says of one instance now.
+// Getter is for a registry that can be asked for the state of one instance.
 type Getter interface {
-	// Get returns what the registry says of the instance: Foreign where another's entry is in service at its identity and
-	// the driver can see that, else InService or OutOfService, or Absent where there is no entry of its identity, or one
-	// that carries another cluster or that the instance does not own. It is read where writes are acknowledged: a change
-	// that was acknowledged before the call began is never missing from the answer. A driver that can only read a cache
-	// which lags, or a replica, is no Getter. With an error the state says nothing.
+	// Get returns the state of the instance: Foreign if another's entry is in rotation at its identity and the driver can see
+	// that; otherwise InService or OutOfService; or Absent if there is no entry of its identity, or only one with another
+	// cluster or one that the instance does not own. It reads where writes are acknowledged: a change that was acknowledged
+	// before the call began is never missing from the answer. A driver that can only read a lagging cache or a replica must
+	// not be a Getter. With an error, the state means nothing.
 	//
-	// Get changes nothing. It is called after a call whose outcome is unknown, once nothing of that can be carried out any
-	// more, and before OpenKruise is let go on; never where all calls were acknowledged. For an [AppRegistry] it is also
-	// called every 5 s for each entry that has to be out of service, once in each interval of resync for each that has to
-	// be in it, and once the pod is gone.
+	// Get changes nothing. Rollcall calls it after a call whose outcome is unknown, once that call can no longer be carried
+	// out, and before it lets OpenKruise continue; never if all calls were acknowledged. For an [AppRegistry] it is also
+	// called every 5 s for each entry that must be out of rotation, once in each interval of resync for each that must be in
+	// rotation, and once the pod is gone.
 	Get(ctx context.Context, in Instance) (State, error)
 }
 
-// Prober is for a registry in which an instance that was registered is not given to clients yet: because the registry
-// checks it first, say.
+// Prober is for a registry that gives clients a registered instance only later, for example because it checks the instance
+// first.
 type Prober interface {
-	// Probe returns nil once clients are given the instance. Otherwise the error says what is missing; the same classes
-	// hold as for a call. It is called after Register was acknowledged, before OpenKruise goes on or the pod leaves another
+	// Probe returns nil once clients are given the instance. Otherwise the error shows what is missing, with the same classes
+	// as for a call. It is called after Register was acknowledged, before OpenKruise continues or the pod leaves another
 	// registry for this one, and changes nothing.
 	Probe(ctx context.Context, in Instance) error
 }
 
-// OptionalProber is a [Prober] whose server may have nothing to ask, which the driver learns from it.
+// OptionalProber is a [Prober] whose server may not support the question, which the driver learns from the server.
 type OptionalProber interface {
 	Prober
-	// Probes returns false where Probe needs no call, as far as the driver knows now.
+	// Probes returns false if Probe needs no call, as far as the driver knows now.
 	Probes() bool
 }
 
@@ -99,20 +99,20 @@ type OptionalProber interface {
 // registry answer from a cache.
 type LaggingReaders interface {
 	// ReaderLag is how long that takes at most, with the defaults of the registry and its usual clients. It is always the
-	// same. After a Register was acknowledged, Rollcall waits that long before OpenKruise counts on the pod, unless the
-	// configuration's readerLag says otherwise.
+	// same. After a Register was acknowledged, Rollcall waits that long before OpenKruise counts the pod as available, unless
+	// the configuration sets readerLag.
 	ReaderLag() time.Duration
 }
 
-// Weigher is for a registry whose clients share requests out by [Instance.Weight]. Warm-up needs it.
+// Weigher is for a registry whose clients distribute requests by [Instance.Weight]. Warm-up needs it.
 type Weigher interface {
 	// Weighs reports whether they do, as the registry is configured. It is always the same.
 	Weighs() bool
 }
 
-// Follower is for a registry that is not written: it follows the pod's condition rollcall.dev/InRotation. Rollcall writes the condition
-// True once all other registries of the pod have acknowledged it in service, and False once it must be out. Register, FailOver and
-// Deregister change nothing, and return an error marked by [NotYet] until clients are given what they ask for.
+// Follower is for a registry that Rollcall does not write to, and that follows the pod's condition rollcall.dev/InRotation. Rollcall sets
+// the condition to True once all other registries of the pod have acknowledged it as in rotation, and to False once it must be out.
+// Register, FailOver and Deregister change nothing, and return an error marked by [NotYet] until clients see the requested state.
 type Follower interface {
 	// FollowsCondition is never called. Nothing is left of a pod that is gone, so there is nothing to list and nothing to guard.
 	FollowsCondition()
@@ -120,15 +120,15 @@ type Follower interface {
 
 // Heartbeater is for a registry that forgets an entry unless it is renewed.
 type Heartbeater interface {
-	// HeartbeatInterval is how often each entry must be renewed. It is always the same; zero means that nothing needs
-	// renewing as this registry is configured, and Heartbeat is not called.
+	// HeartbeatInterval is how often each entry must be renewed. It is always the same; zero means that entries need no renewal
+	// as this registry is configured, and Heartbeat is not called.
 	HeartbeatInterval() time.Duration
 
-	// Heartbeat renews one entry and nothing else: it makes no entry, and puts none in or out of service. It is called
+	// Heartbeat renews one entry and nothing else: it creates no entry, and puts none in or out of rotation. It is called
 	// for every instance whose Register or FailOver was acknowledged, spread over the interval, until a Deregister of
-	// it begins; one that is under way may be overtaken by any other call. Where there is no such entry, or it
-	// carries another UID, or this process can't renew it (it is of a session or lease of another), the error is
-	// marked by [NotRegistered], and Rollcall makes the call again that the instance needs: none for one that is out of service.
+	// it begins; any other call can overtake it. If there is no such entry, or it has another UID, or this process can't renew it
+	// (it belongs to another's session or lease), the error is marked by [NotRegistered], and Rollcall repeats the call that
+	// the instance needs: none for one that is out of rotation.
 	Heartbeat(ctx context.Context, in Instance) error
 }
 
@@ -136,20 +136,20 @@ type Heartbeater interface {
 // (docs/leadership.md), and has to catch up.
 const takeover = 20 * time.Second
 
-// LeastLease is how long an entry that is renewed once in each interval must be left in service without that. With a
-// shorter lease, a leader that dies takes every pod out of service: the last renewal may be an interval old by then, another
-// manager has to take over, and the entry's turn with that one comes within an interval. A driver refuses a shorter one.
+// LeastLease is how long an entry that is renewed once in each interval must stay in rotation without a renewal. With a
+// shorter lease, the death of a leader takes every pod out of rotation: the last renewal can be an interval old by then, another
+// manager has to take over, and it renews the entry within an interval. A driver refuses a shorter lease.
 func LeastLease(interval time.Duration) time.Duration { return 2*interval + takeover }
 
 // Batcher is for a registry that takes many changes in one call.
 type Batcher interface {
-	// BatchLimit is how many changes one call may have now, at least 1; with 1 each change is a call of its own.
+	// BatchLimit is how many changes one call may have now, at least 1; with 1, each change is a call of its own.
 	BatchLimit() int
 
-	// Batch makes the changes and returns one error for each, in their order. Each means what the error of the call by
-	// itself would mean, and the order in which the changes are made does not matter: no two have the same identity.
-	// They may be of many services. A change that was undone, or not tried, because of another one is marked by
-	// [NotApplied]; Rollcall then makes its call by itself. One that fails [Change.Check] has that error, and is not made.
+	// Batch makes the changes and returns one error for each, in their order. Each error means the same as that of a single
+	// call. The order in which the changes are made does not matter: no two have the same identity. They can be of many
+	// services. A change that was undone, or not tried, because of another one is marked by [NotApplied]; Rollcall then makes
+	// that call by itself. A change that fails [Change.Check] gets that error, and is not made.
 	Batch(ctx context.Context, changes []Change) []error
 }
 
@@ -159,12 +159,12 @@ type Change struct {
 	State    State
 }
 
-// Check returns a terminal error where the state is none of the three: a guess could remove a pod that serves.
+// Check returns a terminal error if the state is none of the three: a guess could remove a pod that serves.
 func (c Change) Check() error {
 	switch c.State {
 	case InService, OutOfService, Absent:
 		return nil
-	case Foreign: // it is what others say
+	case Foreign: // the state of others' entries
 	}
 	return Terminal(fmt.Errorf("changing %s at %s to state %q: use %s, %s or %s",
 		c.Instance.Service, c.Instance.Endpoint(), c.State, InService, OutOfService, Absent))

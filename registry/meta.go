@@ -7,8 +7,8 @@ import (
 )
 
 // The keys of what [Instance.Meta] adds to an instance's metadata, by which a driver asks for a cluster's entries, or sees that
-// no mark is on one. Consul allows only letters, digits, - and _ in a key, so all registries get these. "zone" and "weight"
-// are what Spring Cloud LoadBalancer reads.
+// an entry has no ownership tag. Consul allows only letters, digits, - and _ in a key, so all registries get these keys. Spring
+// Cloud LoadBalancer reads "zone" and "weight".
 const (
 	MetaPrefix  = "rollcall-"
 	MetaCluster = MetaPrefix + "cluster"
@@ -16,7 +16,7 @@ const (
 	MetaZone    = "zone"
 	MetaWeight  = "weight"
 
-	// MetaClusterUID may be left out if the registry has no room for it: the entry is then like one of an older version.
+	// MetaClusterUID can be left out if the registry has no room for it: the entry is then like one of an older version.
 	MetaClusterUID = MetaPrefix + "cluster-uid"
 
 	metaNamespace = MetaPrefix + "namespace"
@@ -33,8 +33,8 @@ func ReservedMeta(key string) bool {
 	return key == MetaZone || key == MetaWeight || strings.HasPrefix(key, MetaPrefix)
 }
 
-// Meta returns the instance's metadata, zone, weight and mark as pairs of strings, for a registry that keeps such pairs
-// with an entry. [Instance.SetMeta] reads them back.
+// Meta returns the instance's metadata, zone, weight and ownership tag as pairs of strings, for a registry that stores such
+// pairs with an entry. [Instance.SetMeta] reads them back.
 func (in Instance) Meta() map[string]string {
 	meta := make(map[string]string, len(in.Metadata)+8)
 	maps.Copy(meta, in.Metadata)
@@ -59,7 +59,7 @@ func (in Instance) OwnsMeta(meta map[string]string) bool {
 	return in.Owns(meta[MetaUID], meta[metaRegistry])
 }
 
-// SetMeta sets what [Instance.Meta] wrote. What it did not write is metadata, but for keys that it would have written.
+// SetMeta sets the instance's fields from what [Instance.Meta] wrote. Other pairs become metadata, except for keys that only Meta writes.
 func (in *Instance) SetMeta(meta map[string]string) {
 	in.Cluster, in.Namespace, in.Pod, in.UID = meta[MetaCluster], meta[metaNamespace], meta[metaPod], meta[MetaUID]
 	in.ClusterUID, in.Registry, in.Zone = meta[MetaClusterUID], meta[metaRegistry], meta[MetaZone]

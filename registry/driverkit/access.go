@@ -2,7 +2,7 @@ package driverkit
 
 import "github.com/rollcall-dev/rollcall/registry"
 
-// CredentialsField is the field to look at if the server refuses access. A client's certificate counts if nothing else authenticates
+// CredentialsField is the field to check if the server refuses access. A client certificate counts if nothing else authenticates
 // Rollcall.
 func CredentialsField(cfg registry.Config) string {
 	switch {

@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	// maxWords bounds what is read of an answer that acknowledges nothing, in bytes.
+	// maxWords is how many bytes are read of an answer that is not an acknowledgement.
 	maxWords = 1 << 20
-	// maxIgnored bounds what is read of a body for nothing but using its connection again.
+	// maxIgnored is how many bytes are read of a body only to use its connection again.
 	maxIgnored = 64 << 10
 
 	retryAfter = "Retry-After"
 )
 
-// Answer is what a server said to a [Request].
+// Answer is a server's answer to a [Request].
 type Answer struct {
 	Status int
 	Header http.Header
-	// Body is whole where the status is 2xx and [Request] has a Limit, nil where it is 2xx without one, and else what could be read
-	// of its first mebibyte.
+	// Body is complete if the status is 2xx and [Request] has a Limit, and nil if the status is 2xx without one. Otherwise it is
+	// what could be read of its first mebibyte.
 	Body []byte
 
 	read bool   // it is the answer to a request that changes nothing
@@ -38,9 +38,9 @@ type Answer struct {
 // OK reports whether the status is 2xx.
 func (a *Answer) OK() bool { return a.Status >= 200 && a.Status <= 299 }
 
-// Refusal makes an error of an answer that acknowledges nothing. It says who answered which status, and the server's own
-// words, as the driver has found them in the body: in one short line, without the secrets. Of a redirect, which no client
-// of the kit follows, it says the location in their place.
+// Refusal makes an error of an answer that is not an acknowledgement. It has the server, the status, and the server's own words as
+// the driver has found them in the body: in one short line, without the secrets. For a redirect, which no client of the kit
+// follows, it has the location instead.
 func (a *Answer) Refusal(words string) *StatusError {
 	e := &StatusError{Status: a.Status, read: a.read}
 	e.after, e.delayed = parseRetryAfter(a.Header.Get(retryAfter), a.date())
@@ -62,7 +62,7 @@ func (a *Answer) date() time.Time {
 	return time.Now()
 }
 
-// StatusError is an answer that acknowledges nothing.
+// StatusError is an answer that is not an acknowledgement.
 type StatusError struct {
 	Status int
 
@@ -75,8 +75,8 @@ type StatusError struct {
 // Error implements error.
 func (e *StatusError) Error() string { return e.text }
 
-// Timeout reports that a gateway may have passed the call on in vain (502, 504, Cloudflare's 524), so that the server may still carry it
-// out. The caller waits after that as after a time-out of its own. Nothing is carried out late of a request with GET or HEAD.
+// Timeout reports that a gateway may have passed the call on without getting an answer (502, 504, Cloudflare's 524), so that the server
+// may still carry it out. The caller then waits as after a timeout of its own. A request with GET or HEAD changes nothing later.
 func (e *StatusError) Timeout() bool {
 	switch e.Status {
 	case http.StatusBadGateway, http.StatusGatewayTimeout, statusOriginTimeout:
@@ -85,9 +85,9 @@ func (e *StatusError) Timeout() bool {
 	return false
 }
 
-// Classified returns the error with the class that its status asks for by itself: [registry.Terminal] where [IsFinal]
-// holds, else [registry.RetryAfter] where the server said so, and [Away] for 5xx, unless the call may still be under way; see
-// [StatusError.Timeout]. What more the status or the words mean is the driver's to say.
+// Classified returns the error with the class of its status: [registry.Terminal] if [IsFinal] is true; otherwise
+// [registry.RetryAfter] if the server sent that header, and [Away] for 5xx, unless the call may still be under way, see
+// [StatusError.Timeout]. The driver decides what else the status or the words mean.
 func (e *StatusError) Classified() error {
 	var err error = e
 	if e.Status >= http.StatusInternalServerError && !e.Timeout() {
@@ -102,7 +102,7 @@ func (e *StatusError) Classified() error {
 	return err
 }
 
-// RetryAfter returns when the server said to come back, if it did: in its own words, which [registry.RetryAfter] bounds.
+// RetryAfter returns after how long the server asks to come back, if it does: unbounded, unlike [registry.RetryAfter].
 func (e *StatusError) RetryAfter() (time.Duration, bool) { return e.after, e.delayed }
 
 // HasStatus reports whether err is, or wraps, the error of an answer with this status.
@@ -111,8 +111,8 @@ func HasStatus(err error, status int) bool {
 	return is && e.Status == status
 }
 
-// IsFinal holds for a status that stays wrong however often a request is tried: redirects, which are not followed, and the
-// client's errors, but not those that are a matter of time (408, 409, 425, 429).
+// IsFinal reports whether a retry gets the same status: that of a redirect, which is not followed, or of a client error, except
+// for temporary ones (408, 409, 425, 429).
 func IsFinal(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests:
@@ -122,8 +122,8 @@ func IsFinal(status int) bool {
 }
 
 // parseRetryAfter reads the header of that name of an answer that came now: seconds, or an HTTP date. It returns false where the
-// header is missing or neither of the two. A date that has passed counts for missing: it says that a clock is wrong, and nothing
-// of when to come back.
+// header is missing or neither of the two. A date that has passed counts as missing: a clock is wrong, and the date does not show
+// when to come back.
 func parseRetryAfter(value string, now time.Time) (time.Duration, bool) {
 	if seconds, err := strconv.ParseUint(strings.TrimSpace(value), 10, 32); err == nil {
 		return time.Duration(seconds) * time.Second, true
@@ -134,8 +134,8 @@ func parseRetryAfter(value string, now time.Time) (time.Duration, bool) {
 	return 0, false
 }
 
-// readBody reads a body to its end, or returns an error where it has more bytes than the limit: half of a list would read
-// as if the other half had gone.
+// readBody reads a body to its end, or returns an error if it has more bytes than the limit: half of a list would read as if the
+// other half had gone.
 func readBody(body io.Reader, limit int64) ([]byte, error) {
 	raw, err := io.ReadAll(io.LimitReader(body, limit+1))
 	if err != nil {

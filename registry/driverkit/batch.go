@@ -7,14 +7,14 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// errNoOutcome is of a change of which nothing was said.
-var errNoOutcome = errors.New("the driver gave no outcome for a change in a batch")
+// errNoOutcome is the error of a change for which send returned nothing.
+var errNoOutcome = errors.New("the driver returned no outcome for a change in a batch")
 
 // Batch makes the changes of a call of [registry.Batcher], and returns their errors as its Batch does, finished by
 // [CallError]. It calls prepare for each change that passes [registry.Change.Check], in their order: prepare checks the instance,
 // and returns what the batch needs of the change or why it can't be made. What prepare returned without an error goes to
-// send, all at once, which returns an error for each, in their order: what it returns none for is no success. Where there is nothing
-// ready, send is not called.
+// send, all together, which returns an error for each, in their order: a change for which it returns nothing has failed. If nothing
+// is ready, send is not called.
 func Batch[T any](
 	ctx context.Context, changes []registry.Change, prepare func(registry.Change) (T, error), send func(ready []T) []error,
 ) []error {

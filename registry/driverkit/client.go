@@ -20,11 +20,11 @@ import (
 )
 
 const (
-	// connectTimeout bounds the time until a connection is there, TLS included.
+	// connectTimeout bounds the time until a connection is open, including TLS.
 	connectTimeout = 10 * time.Second
-	// keepAlive is how often a silent connection is asked whether it is still there.
+	// keepAlive is how often a silent connection is checked.
 	keepAlive = 15 * time.Second
-	// idleTimeout is shorter than what most servers grant, so that they rarely close a connection first.
+	// idleTimeout is shorter than most servers', so that they rarely close a connection first.
 	idleTimeout = 30 * time.Second
 	// maxHeaderBytes bounds the head of an answer.
 	maxHeaderBytes = 64 << 10
@@ -32,23 +32,23 @@ const (
 
 // HTTPOptions are what a driver adds to the configuration.
 type HTTPOptions struct {
-	// Name is what errors call the registry: Consul, say.
+	// Name is what errors call the registry, such as Consul.
 	Name string
-	// ServerName is the name that the servers' certificates must be good for. Default: the host of each URL.
+	// ServerName is the name that the servers' certificates must be valid for. Default: the host of each URL.
 	ServerName string
-	// Path is that of a server whose URL has none. Default: /.
+	// Path is the path of a server whose URL has none. Default: /.
 	Path string
-	// Credentials are what no error may have. They are not sent: the header of a [Request] does that.
+	// Credentials are masked in errors. They are not sent: set the header of a [Request] for that.
 	Credentials Credentials
-	// NameServers has errors call each server by its URL, not by Name, where it matters which one of several answered.
+	// NameServers makes errors show the URL of the server instead of Name: for a registry with which it matters which server answered.
 	NameServers bool
-	// Direct has each request go by a connection of its own and bypass the proxy that the environment may have: for servers that have few
-	// requests, or that close a connection after each without saying so.
+	// Direct makes each request use a connection of its own and bypass the environment's proxy: for servers that get few requests, or
+	// that close a connection after each without announcing it.
 	Direct bool
 }
 
-// HTTPClient makes requests to the servers of one registry. It follows no redirect, since credentials must not be carried
-// elsewhere. It is safe for concurrent use.
+// HTTPClient makes requests to the servers of one registry. It follows no redirect, since credentials must not be sent elsewhere.
+// It is safe for concurrent use.
 type HTTPClient struct {
 	options   HTTPOptions
 	outgoing  func(context.Context, *url.URL) map[string]string // nil without traces
@@ -59,13 +59,13 @@ type HTTPClient struct {
 	current   atomic.Int64 // the number of the server that calls begin at
 }
 
-// NewHTTPClient makes a client of the URLs in cfg.Endpoint and the files in cfg.TLS, which it reads now. It needs no server
-// to be reachable. An error names the field that is wrong.
+// NewHTTPClient makes a client from the URLs in cfg.Endpoint and the files in cfg.TLS, which it reads now. No server needs to be
+// reachable. An error has the field that is wrong.
 //
-// No number bounds its connections: the manager bounds the calls, and one that waited for a connection would lose its time
-// unsent. As many stay open as were in use a moment ago. One of several servers may take its share of cfg.Timeout to
-// connect, so that a call has time left for the others. It speaks HTTP/1.1: with HTTP/2 a server's refusal of our
-// certificate is lost.
+// The number of its connections is not limited: the manager limits the calls, and a call that waits for a connection would lose its
+// time before it is sent. As many stay open as were in use a moment ago. If there are several servers, connecting to one can take
+// only a share of cfg.Timeout, so that a call has time left for the others. It speaks HTTP/1.1: with HTTP/2, a server's refusal of
+// Rollcall's certificate is lost.
 func NewHTTPClient(cfg registry.Config, options HTTPOptions) (*HTTPClient, error) {
 	servers, err := URLs(cfg)
 	if err != nil {
@@ -107,7 +107,7 @@ func newTransport(config *tls.Config, connect time.Duration) *http.Transport {
 	}
 }
 
-// Close lets go of idle connections. Calls under way are not disturbed.
+// Close closes idle connections. Calls under way are not disturbed.
 func (c *HTTPClient) Close() {
 	if pool, ok := c.transport.(interface{ CloseIdleConnections() }); ok {
 		pool.CloseIdleConnections()
@@ -117,32 +117,32 @@ func (c *HTTPClient) Close() {
 // Request is what is sent to a server.
 type Request struct {
 	Method string
-	// Path stands behind that of the server's URL, with what is not to be taken for a slash escaped.
+	// Path is appended to that of the server's URL. Escape what must not be read as a slash.
 	Path   string
 	Query  url.Values
 	Header http.Header
 	Body   []byte
-	// Limit is how many bytes of an acknowledgement are read; one that has more is an error. Zero: the status suffices.
+	// Limit is how many bytes of an acknowledgement are read; a longer one is an error. With zero, only the status counts.
 	Limit int64
 	// Secrets are those of this request alone, such as the token of a session. The options have the others.
 	Secrets []string
-	// Check returns why an acknowledgement is not the registry's, such as a proxy's page with status 200. The error of the request is that
-	// then, with the server's URL. Default: every one is good.
+	// Check returns why an acknowledgement is not the registry's, such as a proxy's page with status 200. The request then has this
+	// error, with the server's URL. By default every acknowledgement is accepted.
 	Check func(*Answer) error
-	// Repeatable is a request of [HTTPClient.Try] that changes nothing, or the same when it is made twice: a server may take its share of
-	// the time, see [Share], and any error is marked by [Away].
+	// Repeatable is set for a request of [HTTPClient.Try] that changes nothing, or changes the same when it is made twice: a server gets
+	// only its share of the time, see [Share], and any error is marked by [Away].
 	Repeatable bool
-	// Changes is a request that changes something although its method is GET or HEAD.
+	// Changes is set for a request that changes something although its method is GET or HEAD.
 	Changes bool
-	// At is a server that is not one of the endpoint's, such as the agent of a node. [HTTPClient.Do] makes the request there, and later
-	// calls begin where they did.
+	// At is a server that is not one of the endpoint's, such as the agent of a node. [HTTPClient.Do] makes the request there, which does
+	// not change where later calls begin.
 	At *url.URL
 }
 
-// Do makes one request to this server. The error is nil where there is an answer, whatever its status. Else it is marked by
-// [Away], has the class of [TLSError] where a certificate is not good, and holds no secret; or it is that of the context. Of a
-// request with another method than GET or HEAD that was sent, and whose connection was cut then, the error is not marked, and
-// its Timeout() is true. Of an acknowledgement that breaks off, or has more bytes than the limit, it is marked with GET and HEAD only.
+// Do makes one request to this server. The error is nil if there is an answer, whatever its status. Otherwise it is the context's, or it is
+// marked by [Away], contains no secret, and has the class of [TLSError] if a certificate is wrong. There are two exceptions. If the
+// connection was cut after a request with a method other than GET or HEAD was sent, the error is not marked, and its Timeout() is true. If
+// an acknowledgement breaks off, or has more bytes than the limit, it is marked only with GET and HEAD.
 func (s Server) Do(ctx context.Context, r Request) (*Answer, error) {
 	if !r.Repeatable {
 		return s.client.send(ctx, s, r)
@@ -150,7 +150,7 @@ func (s Server) Do(ctx context.Context, r Request) (*Answer, error) {
 	part, cancel := Share(ctx, s.left)
 	defer cancel()
 	a, err := s.client.send(part, s, r)
-	if ctx.Err() == nil { // its part of the time may have ended
+	if ctx.Err() == nil { // only its share of the time may have ended
 		err = Away(err)
 	}
 	return a, err
@@ -197,7 +197,7 @@ func (c *HTTPClient) send(ctx context.Context, to Server, r Request) (*Answer, e
 	return a, nil
 }
 
-// reads holds for what changes nothing, so that nothing of it can be carried out late.
+// reads reports whether a request changes nothing, so that it can't be carried out late.
 func (r Request) reads() bool {
 	return !r.Changes && (r.Method == http.MethodGet || r.Method == http.MethodHead)
 }
@@ -223,8 +223,8 @@ func (c *HTTPClient) prepare(ctx context.Context, to Server, r Request) (*http.R
 	return req, nil
 }
 
-// half is the error of an acknowledgement whose body could not be read to its end. Another server may give a whole one to what changes
-// nothing.
+// half is the error of an acknowledgement whose body could not be read to its end. A request that changes nothing can be made at another
+// server.
 func half(ctx context.Context, read bool, err error) error {
 	if ctx.Err() != nil || !read {
 		return contextError(ctx, err)

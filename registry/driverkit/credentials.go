@@ -14,8 +14,8 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// ClientTLS reads the files and returns a client's configuration of its own: TLS 1.2 or newer. The error names the field
-// of the file that is wrong.
+// ClientTLS reads the files and returns a new client configuration: TLS 1.2 or newer. The error has the field of the file that
+// is wrong.
 func ClientTLS(files registry.TLS) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if files.CAFile != "" {
@@ -29,9 +29,9 @@ func ClientTLS(files registry.TLS) (*tls.Config, error) {
 	case files.CertFile == "" && files.KeyFile == "":
 		return c, nil
 	case files.CertFile == "":
-		return nil, registry.FieldError("tls.certFile", errors.New("is missing: tls.keyFile needs the certificate it belongs to"))
+		return nil, registry.FieldError("tls.certFile", errors.New("is missing: set the certificate that belongs to tls.keyFile"))
 	case files.KeyFile == "":
-		return nil, registry.FieldError("tls.keyFile", errors.New("is missing: tls.certFile needs its key"))
+		return nil, registry.FieldError("tls.keyFile", errors.New("is missing: set the key of tls.certFile"))
 	}
 	pair, err := readPair(files.CertFile, files.KeyFile)
 	if err != nil {
@@ -48,12 +48,12 @@ func readAuthorities(path string) (*x509.CertPool, error) {
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s holds no certificate in PEM form", path)
+		return nil, fmt.Errorf("%s has no certificate in PEM form", path)
 	}
 	return roots, nil
 }
 
-// readPair says which of the two files is to blame where that can be told.
+// readPair returns an error with the field of the file that is wrong, if that can be told.
 func readPair(certFile, keyFile string) (tls.Certificate, error) {
 	cert, err := readFile(certFile, "a PEM file")
 	if err != nil {
@@ -65,12 +65,12 @@ func readPair(certFile, keyFile string) (tls.Certificate, error) {
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		return tls.Certificate{}, registry.FieldError("tls.certFile", fmt.Errorf("does not go with tls.keyFile: %w", err))
+		return tls.Certificate{}, registry.FieldError("tls.certFile", fmt.Errorf("does not match tls.keyFile: %w", err))
 	}
 	return pair, nil
 }
 
-// AuthKind is a way to say who one is.
+// AuthKind is a way to authenticate.
 type AuthKind int
 
 const (
@@ -80,14 +80,14 @@ const (
 	Password
 )
 
-// Credentials are what the files of a configuration hold. Each is empty where nothing is configured.
+// Credentials are the contents of the configuration's files. Each is empty if nothing is configured.
 type Credentials struct {
 	Token, Username, Password string
 }
 
-// ReadCredentials reads the files. It returns an error for a field that a driver which knows only these kinds would
-// ignore, and for a user without a password or the other way round. White space around a token is ignored, and a line
-// break at the end of a password. The error names the field, and no error repeats what is in a file.
+// ReadCredentials reads the files. It returns an error for a field that a driver with only these kinds would ignore, and for a
+// user without a password or the other way round. White space around a token is ignored, and a line break at the end of a
+// password. The error has the field, and nothing of a file's content.
 func ReadCredentials(auth registry.Auth, kinds ...AuthKind) (Credentials, error) {
 	if err := accept(auth, kinds); err != nil {
 		return Credentials{}, err
@@ -114,7 +114,7 @@ func accept(auth registry.Auth, kinds []AuthKind) error {
 		{"auth.passwordFile", auth.PasswordFile, Password},
 	} {
 		if f.value != "" && !slices.Contains(kinds, f.kind) {
-			return registry.FieldError(f.field, errors.New("this driver does not take it: remove it"))
+			return registry.FieldError(f.field, errors.New("this driver does not use it: remove it"))
 		}
 	}
 	return whole(auth)
@@ -125,16 +125,16 @@ func whole(auth registry.Auth) error {
 	switch {
 	case auth.Username != "" && auth.PasswordFile == "":
 		return registry.FieldError("auth.passwordFile",
-			errors.New("is missing: auth.username needs the file with its password"))
+			errors.New("is missing: set the file with the password of auth.username"))
 	case auth.Username == "" && auth.PasswordFile != "":
-		return registry.FieldError("auth.username", errors.New("is missing: auth.passwordFile needs the user it belongs to"))
+		return registry.FieldError("auth.username", errors.New("is missing: set the user that auth.passwordFile belongs to"))
 	case auth.TokenFile != "" && auth.Username != "":
 		return registry.FieldError("auth.username", errors.New("there is auth.tokenFile too: remove one of the two"))
 	}
 	return nil
 }
 
-// readSecret returns what is left of a file when it is trimmed, "" where none is named. It must not have odd characters.
+// readSecret returns the trimmed content of a file, or "" if the path is empty. An odd character is an error.
 func readSecret(path string, trim func(string) string, odd func(rune) bool, form string) (string, error) {
 	if path == "" {
 		return "", nil
@@ -163,8 +163,8 @@ func readFile(path, what string) ([]byte, error) {
 	return raw, nil
 }
 
-// Authorization returns a header with one of that name: a bearer token, or HTTP's basic authentication (RFC 7617), or none without
-// credentials. The error is of a user name that the latter can't carry.
+// Authorization returns a header with Authorization set to a bearer token or to HTTP's basic authentication (RFC 7617), or an empty
+// header without credentials. A user name that basic authentication can't carry is an error.
 func (c Credentials) Authorization() (http.Header, error) {
 	switch {
 	case c.Token != "":
@@ -182,8 +182,8 @@ func (c Credentials) basic() string {
 	return base64.StdEncoding.EncodeToString([]byte(c.Username + ":" + c.Password))
 }
 
-// Excerpt is [registry.Excerpt] of a server's text, without the credentials, in each form in which they are sent: a server may
-// echo them.
+// Excerpt is [registry.Excerpt] of a server's text, without the credentials in any form in which they are sent: a server may
+// repeat them.
 func (c Credentials) Excerpt(text string) string { return c.mask().excerpt(text) }
 
 func (c Credentials) mask() mask {

@@ -49,7 +49,7 @@ func TestClientTLS(t *testing.T) {
 	const (
 		missing = "/does/not/exist"
 		unread  = "must be a PEM file that the manager can read"
-		apart   = "does not go with tls.keyFile"
+		apart   = "does not match tls.keyFile"
 	)
 	type row struct {
 		reason      string

@@ -11,8 +11,8 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// Addresses splits the endpoint at its commas. None given, an empty one and one that stands there twice are errors of the
-// field endpoint.
+// Addresses splits the endpoint at its commas. An empty endpoint, an empty address and a repeated one are errors of the field
+// endpoint.
 func Addresses(cfg registry.Config) ([]string, error) {
 	if strings.TrimSpace(cfg.Endpoint) == "" {
 		return nil, registry.FieldError("endpoint", errors.New("is missing; set the registry's address"))
@@ -31,7 +31,7 @@ func Addresses(cfg registry.Config) ([]string, error) {
 	return addresses, nil
 }
 
-// HostPorts returns the addresses of an endpoint of the form host:port,host:port. IPv6 stands in brackets.
+// HostPorts returns the addresses of an endpoint of the form host:port,host:port, with IPv6 addresses in brackets.
 func HostPorts(cfg registry.Config) ([]string, error) {
 	addresses, err := Addresses(cfg)
 	if err != nil {
@@ -47,9 +47,9 @@ func HostPorts(cfg registry.Config) ([]string, error) {
 	return addresses, nil
 }
 
-// URLs returns the addresses of an endpoint that is made of http and https URLs, with nothing in them but host, port and
-// path: no user or password, which would be shown wherever the endpoint is. All have one scheme. TLS files are of no use
-// with http, and an error too.
+// URLs returns the addresses of an endpoint that consists of http or https URLs, which must have only host, port and path: a user
+// or password would be shown wherever the endpoint is. All must have the same scheme. TLS files have no effect with http, so they
+// are an error too.
 func URLs(cfg registry.Config) ([]*url.URL, error) {
 	addresses, err := Addresses(cfg)
 	if err != nil {
@@ -74,13 +74,13 @@ func URLs(cfg registry.Config) ([]*url.URL, error) {
 	return urls, nil
 }
 
-// ofNoUse returns an error for the first file that is named.
+// ofNoUse returns an error for the first file that is set.
 func ofNoUse(t registry.TLS, why string) error {
 	for _, f := range []struct{ field, path string }{
 		{"tls.caFile", t.CAFile}, {"tls.certFile", t.CertFile}, {"tls.keyFile", t.KeyFile},
 	} {
 		if f.path != "" {
-			return registry.FieldError(f.field, errors.New("is of no use: "+why))
+			return registry.FieldError(f.field, errors.New("has no effect: "+why))
 		}
 	}
 	return nil
@@ -91,16 +91,16 @@ func parseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
-		// What the parser says may hold a part of a password: http://user:half/other@host has port "half" to it.
+		// The parser's error can contain a part of a password: to it, http://user:half/other@host has port "half".
 		return nil, errors.New("is not a URL; " + form)
 	case u.Scheme != "http" && u.Scheme != "https":
 		return nil, errors.New("must begin with http:// or https://; " + form)
 	case u.Hostname() == "":
 		return nil, errors.New("has no host; " + form)
 	case !isPort(u.Port()):
-		return nil, errors.New("has no good port; a port is 1 to 65535")
+		return nil, errors.New("must have a port from 1 to 65535")
 	case u.User != nil:
-		return nil, errors.New("must not hold a user or password; put credentials into the files that auth names")
+		return nil, errors.New("must not have a user or password; set the fields of auth")
 	case u.RawQuery != "" || u.ForceQuery:
 		return nil, errors.New("must not have a query; " + form)
 	case u.Fragment != "":
@@ -109,7 +109,7 @@ func parseURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// isPort holds for none given, too: the scheme has one.
+// isPort is also true for an empty port: the scheme has a default.
 func isPort(text string) bool {
 	n, err := strconv.ParseUint(text, 10, 16)
 	return text == "" || err == nil && n > 0

@@ -92,14 +92,14 @@ func TestURLs(t *testing.T) {
 		"host:port":    {reason: "its host is read as a scheme", endpoint: "a.example.com:80", says: "must begin with http"},
 		"other scheme": {reason: "only HTTP is spoken", endpoint: "ftp://a", says: "must begin with http"},
 		"no host":      {reason: "there is no server to call", endpoint: "https:///x", says: "has no host"},
-		"port zero":    {reason: "no server listens there", endpoint: "http://a:0", says: "a port is 1 to 65535"},
+		"port zero":    {reason: "no server listens there", endpoint: "http://a:0", says: "a port from 1 to 65535"},
 		"port too large": {
-			reason: "there is none", endpoint: "http://a:65536", says: "a port is 1 to 65535",
+			reason: "there is none", endpoint: "http://a:65536", says: "a port from 1 to 65535",
 		},
 		"two schemes":      {reason: "one of the two would be open to all", endpoint: "https://a,http://b", says: "http and https"},
 		"the second":       {reason: "all are looked at", endpoint: "https://a,b", says: "must begin with http"},
-		"user":             {reason: "it is shown wherever the endpoint is", endpoint: "https://me@a", says: "must not hold a user"},
-		"password":         {reason: "it is shown wherever the endpoint is", endpoint: "https://me:hunter2@a", says: "must not hold a user"},
+		"user":             {reason: "it is shown wherever the endpoint is", endpoint: "https://me@a", says: "must not have a user"},
+		"password":         {reason: "it is shown wherever the endpoint is", endpoint: "https://me:hunter2@a", says: "must not have a user"},
 		"query":            {reason: "each call has its own", endpoint: "https://a?b=c", says: "must not have a query"},
 		"empty query":      {reason: "each call has its own", endpoint: "https://a?", says: "must not have a query"},
 		"fragment":         {reason: "it is never sent", endpoint: "https://a#b", says: "must not have a fragment"},
@@ -107,7 +107,7 @@ func TestURLs(t *testing.T) {
 		"bad escape":       {reason: "the error must not repeat a password", endpoint: "https://me:hunter2%zz@a", says: "is not a URL"},
 		"password as port": {reason: "a slash in it ends the host there", endpoint: "https://me:hunter2/x@a", says: "is not a URL"},
 		"number as port": {
-			reason: "a slash in a password ends the host there", endpoint: "https://me:123456789/x@a", says: "a port is 1 to 65535",
+			reason: "a slash in a password ends the host there", endpoint: "https://me:123456789/x@a", says: "a port from 1 to 65535",
 		},
 	})
 }
@@ -120,7 +120,7 @@ func TestURLsRefuseFilesThatAreOfNoUse(t *testing.T) {
 		"tls.keyFile":  {KeyFile: "/key"},
 	} {
 		_, err := driverkit.URLs(registry.Config{Endpoint: "http://a", TLS: files})
-		expectField(t, err, field, "is of no use", "it promises what is not there")
+		expectField(t, err, field, "has no effect", "it promises what is not there")
 		_, err = driverkit.URLs(registry.Config{Endpoint: "https://a", TLS: files})
 		expectField(t, err, "", "", "there it is of use")
 	}

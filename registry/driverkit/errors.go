@@ -8,9 +8,8 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// contextError gives the error of a call its class where the call's context has ended: the error then says so, to
-// errors.Is too, and has no class of its own. A refusal that arrives late may be half of an answer, so it is no verdict.
-// While the context lasts, err is returned as it is, and nil always.
+// contextError returns an error that wraps the context's and has no class if the call's context has ended: a refusal that
+// arrives late may be half an answer, so it does not count. Otherwise, and for nil, it returns err as it is.
 func contextError(ctx context.Context, err error) error {
 	ended := ctx.Err()
 	if err == nil || ended == nil || errors.Is(err, ended) && !hasClass(err) {
@@ -27,9 +26,9 @@ func hasClass(err error) bool {
 		registry.IsForeignEntry(err) || registry.IsSeveralEntries(err) || registry.IsOfAgent(err)
 }
 
-// CallError finishes the error of a call for one instance: it says what the driver was doing, such as "renewing". Where the
-// call's context has ended, the error says so, to [errors.Is] too, and has no other class: what arrives late may be half of an
-// answer, and is no verdict. Every method of a driver returns its error through CallError, [Batch] or [List]. nil stays nil.
+// CallError completes the error of a call for one instance with what the driver was doing, such as "renewing". If the call's context
+// has ended, the error wraps the context's and has no class: what arrives late may be half an answer, so it does not count. Every
+// method of a driver returns its error through CallError, [Batch] or [List]. CallError of nil is nil.
 func CallError(ctx context.Context, doing string, in registry.Instance, err error) error {
 	if err == nil {
 		return nil
@@ -44,8 +43,8 @@ func changeError(ctx context.Context, c registry.Change, err error) error {
 	return CallError(ctx, doing, c.Instance, err)
 }
 
-// List makes a list of a driver. It refuses a cluster without a name, of which every entry without a mark would be, says in
-// an error which cluster was listed and, as [CallError] does, that the context has ended, and returns no entries with one.
+// List makes a list of a driver. It refuses an empty cluster, to which every entry without an ownership tag would belong. Its errors
+// have the cluster, and, like those of [CallError], the context's error if that has ended. With an error it returns no entries.
 func List(
 	ctx context.Context, cluster string, list func(ctx context.Context, cluster string) ([]registry.Entry, error),
 ) ([]registry.Entry, error) {

@@ -107,8 +107,8 @@ func ExampleReadCredentials() {
 	_, err = driverkit.ReadCredentials(registry.Auth{Username: "rollcall"}, driverkit.Token, driverkit.Password)
 	fmt.Println(err)
 	// Output:
-	// auth.username: this driver does not take it: remove it
-	// auth.passwordFile: is missing: auth.username needs the file with its password
+	// auth.username: this driver does not use it: remove it
+	// auth.passwordFile: is missing: set the file with the password of auth.username
 }
 
 func ExampleCredentials_Excerpt() {

@@ -12,9 +12,9 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// CheckInstance returns a terminal error where no registry could keep the instance: it has no service, cluster, namespace,
-// pod or UID, its address is no pod's IP, or its port is out of range. A driver calls it before it writes or looks anything
-// up: an instance without a UID could be taken for the owner of every entry without a mark.
+// CheckInstance returns a terminal error if no registry could store the instance: it has no service, cluster, namespace, pod or UID,
+// its address is not a pod's IP, or its port is out of range. A driver calls it before it writes or reads anything: an instance
+// without a UID could be taken for the owner of every entry without an ownership tag.
 func CheckInstance(in registry.Instance) error {
 	for _, f := range []struct{ name, value string }{
 		{"service", in.Service}, {"address", in.Address}, {"cluster", in.Cluster},
@@ -33,7 +33,7 @@ func CheckInstance(in registry.Instance) error {
 	return nil
 }
 
-// SameAddress reports whether two texts are one IP: applications write IPv6 in other forms than Kubernetes does.
+// SameAddress reports whether two texts are the same IP: applications write IPv6 in other forms than Kubernetes does.
 func SameAddress(a, b string) bool {
 	one, err := netip.ParseAddr(a)
 	if err != nil {
@@ -43,7 +43,7 @@ func SameAddress(a, b string) bool {
 	return err == nil && one.WithZone("").Unmap() == other.WithZone("").Unmap()
 }
 
-// AddressForms are the forms in which others may have written a pod's IP, its own first: Kubernetes shortens IPv6, and Java's
+// AddressForms returns the forms in which others may have written a pod's IP, first as it is: Kubernetes shortens IPv6, and Java's
 // Inet6Address.getHostAddress writes all eight groups.
 func AddressForms(address string) []string {
 	ip, err := netip.ParseAddr(address)
@@ -58,8 +58,8 @@ func AddressForms(address string) []string {
 	return slices.Compact([]string{address, strings.Join(groups, ":")})
 }
 
-// Foreign returns what a list says of an entry that clients are given and no Rollcall has written. An IP is put into the
-// form that Kubernetes has it in, so that the entry is found to be at the pod's address.
+// Foreign returns what a list contains for an entry that clients are given and no Rollcall has written. It writes an IP in
+// Kubernetes' form, so that the entry matches the pod's address.
 func Foreign(service, address string, port int) registry.Entry {
 	if ip, err := netip.ParseAddr(address); err == nil {
 		address = ip.WithZone("").Unmap().String()

@@ -9,14 +9,14 @@ import (
 	"sync/atomic"
 )
 
-// statusOriginTimeout is of a gateway that passed a request on and waited in vain.
+// statusOriginTimeout is the status of a gateway that passed a request on and got no answer.
 const statusOriginTimeout = 524 // Cloudflare's
 
 // Late marks the error of a change that was sent and has no answer: the server may still carry it out, so Rollcall waits as after a
 // timeout before it relies on the opposite.
 func Late(err error) error { return &lateError{err: err} }
 
-// lateError does not call for another server.
+// lateError is not a reason to try another server.
 type lateError struct{ err error }
 
 func (e *lateError) Error() string { return e.err.Error() }
@@ -31,7 +31,7 @@ func mayLand(err error) bool {
 	return errors.As(err, &late) && late.Timeout()
 }
 
-// noting has sent be true once a request is on its way whole. Of one that the transport sends again nothing was written before.
+// noting sets sent once a request has been written as a whole. If the transport sends a request again, nothing of it was written before.
 func noting(ctx context.Context, sent *atomic.Bool) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn:      func(string) { sent.Store(false) },
@@ -39,7 +39,7 @@ func noting(ctx context.Context, sent *atomic.Bool) context.Context {
 	})
 }
 
-// isCut holds for the error of a connection that ended before the answer. What is no answer of HTTP's, or an alert of TLS, is an answer.
+// isCut reports whether the connection ended before the answer. Anything that is not HTTP, and an alert of TLS, counts as an answer.
 func isCut(err error) bool {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return true

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// Locks keep the calls of one process for the same key apart, where a registry can't make a change on a condition: what a
-// call has read of an entry must still hold when it changes that. The zero value is ready.
+// Locks keep calls of one process for the same key apart, for a registry without conditional changes: what a call has read of an
+// entry must still be true when it changes the entry. The zero value is ready to use.
 type Locks struct {
 	mu   sync.Mutex
 	held map[string]*lock
@@ -19,8 +19,8 @@ type lock struct {
 	users int           // who has it or waits for it
 }
 
-// Acquire returns when all keys are the caller's, no key given twice, or an error when the context ends first. The caller
-// calls release once; it may do so after its own call has ended, while what it sent can still be carried out.
+// Acquire returns when the caller has the locks of all keys, of which none may be given twice, or with an error if the context ends
+// first. The caller calls release once; it can do so after its own call has ended, while its request can still be carried out.
 func (l *Locks) Acquire(ctx context.Context, keys ...string) (release func(), err error) {
 	sorted := slices.Sorted(slices.Values(keys)) // so that two calls never wait for each other
 	for i, key := range sorted {
@@ -35,7 +35,7 @@ func (l *Locks) Acquire(ctx context.Context, keys ...string) (release func(), er
 func (l *Locks) acquireOne(ctx context.Context, key string) error {
 	k := l.join(key)
 	select {
-	case k.turn <- struct{}{}: // also where the context has ended: the call then says so itself
+	case k.turn <- struct{}{}: // even if the context has ended: the call itself then returns that
 		return nil
 	default:
 	}
@@ -69,7 +69,7 @@ func (l *Locks) release(keys []string) {
 	}
 }
 
-// leave returns the lock's turn, which one who has the lock takes back.
+// leave gives the lock back.
 func (l *Locks) leave(key string) chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,14 +8,13 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// mask hides secrets in texts that others have written, since a server may echo what it was sent. The zero value hides
-// nothing.
+// mask hides secrets in others' texts, since a server may repeat what it was sent. The zero value hides nothing.
 type mask struct {
-	pairs []string // a secret, and what stands in its place, by turns
+	pairs []string // alternately a secret and its replacement
 }
 
-// with returns a mask that also puts word in the place of each secret, as it is and as a form or a URL has it. An empty
-// secret is none.
+// with returns a mask that also replaces each secret by word, as it is and as it is escaped in a form or a URL. An empty secret is
+// ignored.
 func (m mask) with(word string, secrets ...string) mask {
 	pairs := slices.Clone(m.pairs)
 	for _, secret := range secrets {
@@ -31,7 +30,7 @@ func (m mask) excerpt(text string) string { return registry.Excerpt(m.hide(text)
 
 func (m mask) hide(text string) string { return strings.NewReplacer(m.pairs...).Replace(text) }
 
-// retell returns an error of the same class whose text has no secret: that of an answer which is no HTTP quotes the server.
+// retell returns an error of the same class whose text has no secret: the error of an answer that is not HTTP quotes the server.
 func (m mask) retell(err error) error {
 	text := err.Error()
 	if hidden := m.hide(text); hidden != text {

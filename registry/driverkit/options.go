@@ -16,8 +16,8 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// DecodeOptions decodes the driver's options into a struct, strictly: an option that the struct has no field for is an
-// error that names it. Nothing given leaves the struct as it is, so set defaults before the call.
+// DecodeOptions decodes the driver's options into a struct, strictly: an option for which the struct has no field is an error with
+// its name. Options that are not set leave the struct as it is, so set defaults before the call.
 func DecodeOptions(cfg registry.Config, into any) error {
 	if len(bytes.TrimSpace(cfg.Options)) == 0 {
 		return nil
@@ -38,11 +38,11 @@ type Duration time.Duration
 
 // UnmarshalJSON implements [json.Unmarshaler].
 func (d *Duration) UnmarshalJSON(raw []byte) error {
-	if string(raw) == "null" { // as an option without a value is for any type
+	if string(raw) == "null" { // an option without a value is allowed for any type
 		return nil
 	}
 	var text string
-	_ = json.Unmarshal(raw, &text) // what is no text is no duration
+	_ = json.Unmarshal(raw, &text) // if it is not a text, it is not a duration
 	parsed, err := time.ParseDuration(text)
 	if err != nil {
 		return &json.UnmarshalTypeError{Value: string(raw), Type: reflect.TypeFor[Duration]()} // to which json adds the field
@@ -51,10 +51,10 @@ func (d *Duration) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// optionError says in the user's words what the decoder says in Go's.
+// optionError translates the decoder's error from Go's words into the user's.
 func optionError(err error, into any) error {
 	if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is && wrong.Field != "" {
-		says := fmt.Errorf("must be of type %s, and is a JSON %s", wrong.Type, wrong.Value)
+		says := fmt.Errorf("must be of type %s, got JSON %s", wrong.Type, wrong.Value)
 		if wrong.Type == reflect.TypeFor[Duration]() {
 			says = fmt.Errorf("is %s; set a duration such as \"60s\"", wrong.Value)
 		}
@@ -87,8 +87,8 @@ func optionsOf(into any) string {
 	return strings.Join(names, ", ")
 }
 
-// CheckName returns an error of the field where its value has other characters than ASCII letters, digits and those of
-// more, or more characters than longest. An empty value is none.
+// CheckName returns an error of the field if its value has characters other than ASCII letters, digits and those of more, or more
+// characters than longest. An empty value is allowed.
 func CheckName(field, value, more string, longest int) error {
 	allowed := func(c rune) bool {
 		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune(more, c)
@@ -102,8 +102,8 @@ func CheckName(field, value, more string, longest int) error {
 	return nil
 }
 
-// OneOf returns an error of the field where its value is not one of those allowed, which it lists. An empty one stands for a
-// value that need not be given.
+// OneOf returns an error of the field if its value is not one of those allowed, which the error lists. Allow "" if the field can be
+// left out.
 func OneOf(field, value string, allowed ...string) error {
 	if slices.Contains(allowed, value) {
 		return nil
@@ -112,7 +112,7 @@ func OneOf(field, value string, allowed ...string) error {
 	return registry.FieldError(field, fmt.Errorf("is %q; use one of %s", value, strings.Join(allowed, ", ")))
 }
 
-// Logger returns the configuration's, or one that discards where a test has set none.
+// Logger returns the configuration's logger, or one that discards everything if a test has set none.
 func Logger(cfg registry.Config) *slog.Logger {
 	if cfg.Logger == nil {
 		return slog.New(slog.DiscardHandler)

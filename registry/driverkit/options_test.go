@@ -33,7 +33,7 @@ func TestDecodeOptions(t *testing.T) {
 		"null":        {reason: "an empty section of YAML is null; the default stays", raw: `null`, want: "default"},
 		"empty":       {reason: "the default stays", raw: `{}`, want: "default"},
 		"unknown":     {reason: "a misspelt option must not be ignored", raw: `{"datacentre":"dc1"}`, wantErr: `options: unknown field "datacentre"; known here: datacenter, acl, lease`},
-		"wrong type":  {reason: "it names the option", raw: `{"datacenter":1}`, wantErr: "options.datacenter: must be of type string, and is a JSON number"},
+		"wrong type":  {reason: "it names the option", raw: `{"datacenter":1}`, wantErr: "options.datacenter: must be of type string, got JSON number"},
 		"duration":    {reason: "it has units", raw: `{"lease":"1m30s"}`, want: "default", lease: 90 * time.Second},
 		"no duration": {reason: "nothing is given", raw: `{"lease":null}`, want: "default"},
 		"odd text":    {reason: "it names the option", raw: `{"lease":"soon"}`, wantErr: `options.lease: is "soon"; set a duration such as "60s"`},

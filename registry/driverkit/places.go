@@ -13,10 +13,10 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// Places are the options of a driver that can say where an entry is by its pod: the driver's values, by the option's field.
+// Places are the options of a driver that can choose an entry's place by its pod: the driver's values, with the option's field.
 type Places []PlaceOption
 
-// PlaceOption is one of them.
+// PlaceOption is one option of [Places].
 type PlaceOption struct {
 	Field string
 	Value *string
@@ -25,8 +25,8 @@ type PlaceOption struct {
 // placeholder is one of those that [registry.Placer] knows.
 var placeholder = regexp.MustCompile(`\{(namespace|(nsLabel|label):([a-z0-9A-Z.-]+/)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)\}`)
 
-// Template returns the values with placeholders, with a slash between them: [registry.Placer.PlaceTemplate]. The error is of the field
-// with a placeholder that is not known.
+// Template returns the values with placeholders, joined by slashes: [registry.Placer.PlaceTemplate]. The error is of the field with an
+// unknown placeholder.
 func (p Places) Template() (string, error) {
 	var templates []string
 	for _, o := range p.templates() {
@@ -48,7 +48,7 @@ func (p Places) templates() (all Places) {
 	return all
 }
 
-// Fill sets the options with placeholders to those of a place of the template.
+// Fill sets the options with placeholders to their values for a place of the template.
 func (p Places) Fill(place string) {
 	values := strings.Split(place, "/")
 	for i, o := range p.templates() {
@@ -56,7 +56,7 @@ func (p Places) Fill(place string) {
 	}
 }
 
-// Example fills the options with placeholders in, so that the rest of them can be checked.
+// Example replaces the placeholders, so that the rest of the options can be checked.
 func (p Places) Example() {
 	for _, o := range p.templates() {
 		*o.Value = placeholder.ReplaceAllString(*o.Value, "x")
@@ -72,16 +72,16 @@ type InPlace interface {
 }
 
 const (
-	// mostPlaces bounds how many drivers are kept, since who may label a pod may choose its place.
+	// mostPlaces bounds how many drivers are kept, since whoever can label a pod can choose its place.
 	mostPlaces = 1000
 	// placesAtOnce are listed at the same time.
 	placesAtOnce = 8
 )
 
-// Placed is a [registry.Placer] of a driver for each place. They share their connections. Each change is a call of its own.
+// Placed is a [registry.Placer] with a driver for each place. The drivers share their connections. Each change is a call of its own.
 type Placed struct {
 	template string
-	// base is the driver of no place, for what holds in all.
+	// base is a driver without a place, for what is the same in all places.
 	base InPlace
 	open func(place string) (InPlace, error)
 
@@ -89,8 +89,8 @@ type Placed struct {
 	opened map[string]InPlace
 }
 
-// NewPlaced makes one for a template that is not empty. Open makes no call, and returns an error for a place that the registry can't have,
-// because of a character in it, say.
+// NewPlaced makes a Placed for a template that is not empty. Open must make no call, and returns an error for a place that the registry
+// does not allow, for example because of a character in it.
 func NewPlaced(template string, base InPlace, open func(place string) (InPlace, error)) *Placed {
 	return &Placed{template: template, base: base, open: open, opened: map[string]InPlace{}}
 }
@@ -98,7 +98,7 @@ func NewPlaced(template string, base InPlace, open func(place string) (InPlace, 
 // PlaceTemplate implements [registry.Placer].
 func (p *Placed) PlaceTemplate() string { return p.template }
 
-// ListPlaces implements [registry.Placer]. What a place is refused for shows at the pods that are to be registered there.
+// ListPlaces implements [registry.Placer]. Why a place is refused shows on the pods that would be registered there.
 func (p *Placed) ListPlaces(ctx context.Context, cluster string, places []string) ([]registry.Entry, error) {
 	found, errs := make([][]registry.Entry, len(places)), make([]error, len(places))
 	slots := make(chan struct{}, placesAtOnce)
@@ -160,7 +160,7 @@ func (p *Placed) of(in registry.Instance) (InPlace, registry.Instance, error) {
 	}
 	driver, err := p.in(place)
 	if err != nil {
-		return nil, in, registry.Terminal(fmt.Errorf("the place of the pod by %q is %q, which the registry can't have: %w: set the label or "+
+		return nil, in, registry.Terminal(fmt.Errorf("the pod's place by %q is %q, which the registry does not allow: %w: set the label or "+
 			"namespace to another value", p.template, place, err))
 	}
 	in.Service = name
@@ -176,11 +176,11 @@ func (p *Placed) Register(ctx context.Context, in registry.Instance) error {
 	return driver.Register(ctx, inPlace)
 }
 
-// FailOver implements [registry.Registry]. Nothing is in a place that the registry can't have.
+// FailOver implements [registry.Registry]. A place that the registry does not allow has no entries.
 func (p *Placed) FailOver(ctx context.Context, in registry.Instance) error {
 	driver, in, err := p.of(in)
 	if err != nil {
-		return nil //nolint:nilerr // as said
+		return nil //nolint:nilerr // such a place has no entries
 	}
 	return driver.FailOver(ctx, in)
 }
@@ -189,7 +189,7 @@ func (p *Placed) FailOver(ctx context.Context, in registry.Instance) error {
 func (p *Placed) Deregister(ctx context.Context, in registry.Instance) error {
 	driver, in, err := p.of(in)
 	if err != nil {
-		return nil //nolint:nilerr // as said
+		return nil //nolint:nilerr // such a place has no entries
 	}
 	return driver.Deregister(ctx, in)
 }
@@ -198,7 +198,7 @@ func (p *Placed) Deregister(ctx context.Context, in registry.Instance) error {
 func (p *Placed) Get(ctx context.Context, in registry.Instance) (registry.State, error) {
 	driver, in, err := p.of(in)
 	if err != nil {
-		return registry.Absent, nil //nolint:nilerr // as said
+		return registry.Absent, nil //nolint:nilerr // such a place has no entries
 	}
 	return driver.Get(ctx, in)
 }
@@ -247,7 +247,7 @@ func (p *Placed) Weighs() bool {
 // AppEntries implements [registry.AppEntrySteerer].
 func (p *Placed) AppEntries() registry.AppRegistry { return placedApps{p} }
 
-// Close lets go of what all places share.
+// Close frees what all places share.
 func (p *Placed) Close() error {
 	if closer, is := p.base.(io.Closer); is {
 		return closer.Close()

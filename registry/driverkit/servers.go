@@ -23,23 +23,23 @@ type Server struct {
 	url    *url.URL
 }
 
-// String is the server's URL, which tells it from the client's other servers.
+// String returns the server's URL, which is different for each of the client's servers.
 func (s Server) String() string { return strings.TrimRight(s.url.String(), "/") }
 
-// Policy is which servers [HTTPClient.Try] makes a call at, one after the other. The zero Policy has all of them, from the one that took
-// the last call.
+// Policy decides at which servers [HTTPClient.Try] makes a call, one after the other. The zero Policy has all of them, beginning with the
+// one that took the last call.
 type Policy struct {
-	// After is a server that the call was made at, in vain: the call is made at all others.
+	// After is a server at which the call was made without success: the call is made at all others.
 	After Server
-	// Because is why later calls begin at the other server that takes this call, for the log, such as "it lacks an entry". They begin where
-	// they did if it is empty. A call that only returns nil leaves the server for the next one.
+	// Because is the reason, for the log, why later calls begin at the server that takes this call, such as "it lacks an entry". If it is
+	// empty, the server at which calls begin stays the same. A call that only returns nil leaves the server for the next one.
 	Because string
 }
 
-// Do makes one request at the server that took the last call. The client leaves that server for the next one if it does not answer, or
-// answers 5xx or 429, or the request's Check returns an error: later calls are made there. If there are several servers, Do takes
-// Retry-After out of a 5xx answer. The request is made again only if a certificate was not good, so that the server has not read it. For
-// the answer and the error see [Server.Do]; the error is terminal only if no server has a good certificate.
+// Do makes one request at the server that took the last call. If that server does not answer, or answers 5xx or 429, or the request's
+// Check returns an error, later calls are made at the next server. If there are several servers, Do removes Retry-After from a 5xx answer.
+// The request is repeated only if a certificate was wrong, since the server has not read it then. For the answer and the error see
+// [Server.Do]; the error is terminal only if no server has a valid certificate.
 func (c *HTTPClient) Do(ctx context.Context, r Request) (*Answer, error) {
 	if r.At != nil {
 		return Server{client: c, left: 1, url: r.At}.Do(ctx, r)
@@ -48,7 +48,7 @@ func (c *HTTPClient) Do(ctx context.Context, r Request) (*Answer, error) {
 	for server := range c.ring(int(c.current.Load()), len(c.servers)) {
 		answer, err := server.Do(ctx, r)
 		switch {
-		case err != nil && !errors.Is(ctx.Err(), context.Canceled): // a caller who has gone says nothing of the server
+		case err != nil && !errors.Is(ctx.Err(), context.Canceled): // a caller that has gone is not the server's fault
 			c.leave(server, err)
 		case err == nil && (answer.Status >= http.StatusInternalServerError || answer.Status == http.StatusTooManyRequests):
 			c.leave(server, answer.Refusal(""))
@@ -64,13 +64,13 @@ func (c *HTTPClient) Do(ctx context.Context, r Request) (*Answer, error) {
 	return nil, allOf(failures)
 }
 
-// Try makes a call, all of its requests at one server: with the zero [Policy] the one that took the last call, or if its error is marked
-// by [Away] the next one, until one takes it. None is asked twice. After a timeout or another error whose Timeout() is true the call may
-// still be under way, so it is not made elsewhere, but the next call begins there. If all servers are away the error tells of each, and
-// is terminal only if all are.
+// Try makes a call, with all of its requests at one server: with the zero [Policy] the server that took the last call, or, if the error is
+// marked by [Away], the next one, until one takes it. No server is asked twice. After a timeout or another error whose Timeout() is true,
+// the call may still be under way, so it is not made elsewhere, but the next call begins at the next server. If all servers are away, the
+// error has that of each, and is terminal only if all are.
 //
-// At the servers after another one, any error takes the call on to the next, and says nothing to later calls; Try returns the last.
-// The context that the call is given there has a share of the time, which leaves some for what follows.
+// With [Policy.After], any error moves the call to the next server, and does not affect later calls; Try returns the last error. There,
+// the context of the call has only a share of the time, which leaves some for the servers that follow.
 func (c *HTTPClient) Try(ctx context.Context, at Policy, call func(context.Context, Server) error) error {
 	if at.After.url != nil {
 		return c.tryOthers(ctx, at, call)
@@ -110,7 +110,7 @@ func (c *HTTPClient) tryOthers(ctx context.Context, at Policy, call func(context
 	return err
 }
 
-// ring has as many servers as count says, in the order in which a call meets them that begins at the one with the number first.
+// ring returns count servers, in the order of a call that begins at the one with the number first.
 func (c *HTTPClient) ring(first, count int) iter.Seq[Server] {
 	return func(yield func(Server) bool) {
 		for i := range count {
@@ -138,9 +138,9 @@ func (c *HTTPClient) move(from, to Server, because string) {
 	}
 }
 
-// Share bounds a request by its part of the time that is left for as many requests, one after the other, this one included: a
-// server that hangs takes no time from those after it. The last one has all that is left. As with [context.WithTimeout], the
-// caller calls the function when the request has ended.
+// Share bounds a request by its share of the remaining time, which is for so many consecutive requests, including this one: a server that
+// hangs takes no time from those after it. The last request gets all that is left. As with [context.WithTimeout], the caller calls the
+// function when the request has ended.
 func Share(ctx context.Context, left int) (context.Context, context.CancelFunc) {
 	deadline, is := ctx.Deadline()
 	if !is || left <= 1 {
@@ -149,7 +149,7 @@ func Share(ctx context.Context, left int) (context.Context, context.CancelFunc) 
 	return context.WithTimeout(ctx, time.Until(deadline)/time.Duration(left))
 }
 
-// Away marks the error of a server that has not taken a call and will not, where another one may; see [HTTPClient.Try].
+// Away marks the error of a server that has not taken a call and will not, although another one may; see [HTTPClient.Try].
 // Away(nil) is nil.
 func Away(err error) error {
 	if err == nil {
@@ -168,7 +168,7 @@ type awayError struct{ err error }
 func (e *awayError) Error() string { return e.err.Error() }
 func (e *awayError) Unwrap() error { return e.err }
 
-// allOf tells of all failures in one line. It has the class of the one that passes first.
+// allOf joins all failures in one line. It has the class of the failure that ends first.
 func allOf(failures []error) error {
 	var texts []string
 	for _, err := range failures {

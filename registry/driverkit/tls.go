@@ -11,9 +11,9 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// TLSError gives the error of a connection its class where a certificate was refused, by the client or by the server, which stays
-// wrong until a file is replaced here or there: [Terminal], with the field that is wrong. Any other error is returned as it
-// is. A driver whose certificates are for another name than the endpoint's looks for [x509.HostnameError] itself first.
+// TLSError marks the error of a connection by [registry.Terminal], with the field that is wrong, if the client or the server refused a
+// certificate: that lasts until a file is replaced on either side. Any other error is returned as it is. A driver whose certificates are
+// for a name other than the endpoint's checks for [x509.HostnameError] itself first.
 func TLSError(err error) error {
 	var (
 		otherHost x509.HostnameError
@@ -23,19 +23,20 @@ func TLSError(err error) error {
 	)
 	switch {
 	case errors.As(err, &otherHost):
-		return registry.Terminal(registry.FieldError("endpoint", fmt.Errorf("is not what the registry's certificate is for: %w", err)))
+		return registry.Terminal(registry.FieldError("endpoint", fmt.Errorf("does not match the registry's certificate: %w", err)))
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return registry.Terminal(registry.FieldError("endpoint", fmt.Errorf("shows a certificate that has expired or is not valid yet: %w", err)))
+		return registry.Terminal(registry.FieldError("endpoint", fmt.Errorf("has a certificate that has expired or is not valid yet: %w", err)))
 	case errors.As(err, &theirs), errors.As(err, &unknown), errors.As(err, &invalid):
-		return registry.Terminal(registry.FieldError("tls.caFile", fmt.Errorf("does not vouch for the registry: %w", err)))
+		return registry.Terminal(registry.FieldError("tls.caFile",
+			fmt.Errorf("does not contain the CA that signed the registry's certificate: %w", err)))
 	case refusesCertificate(err):
-		return registry.Terminal(registry.FieldError("tls.certFile", fmt.Errorf("is not what the registry asks for: %w", err)))
+		return registry.Terminal(registry.FieldError("tls.certFile", fmt.Errorf("is not a certificate that the registry accepts: %w", err)))
 	}
 	return err
 }
 
-// refusesCertificate knows, of the alerts that a server can end a handshake with (RFC 8446, 6.2), those that speak of the
-// client's certificate. Package crypto/tls has no type for them.
+// refusesCertificate recognizes the alerts by which a server ends a handshake (RFC 8446, 6.2) because of the client's certificate.
+// Package crypto/tls has no type for them.
 func refusesCertificate(err error) bool {
 	var remote *net.OpError
 	if !errors.As(err, &remote) || remote.Op != "remote error" {
