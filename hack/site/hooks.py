@@ -4,6 +4,8 @@ import os
 import posixpath
 import re
 
+from mkdocs.exceptions import PluginError
+
 VERSION = os.environ.get("SITE_VERSION", "dev")
 REPOSITORY = "https://github.com/rollcall-dev/rollcall/blob/" + ("main" if VERSION == "dev" else VERSION)
 LINK = re.compile(r"(?<=\]\()(?:\.\./)+[^)\s]+")
@@ -24,5 +26,7 @@ def on_page_markdown(markdown, page, **_):
         path = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page.file.src_uri), link[0]))
         return link[0] if path.startswith("docs/") else f"{REPOSITORY}/{path}"
 
+    if "```mermaid" in markdown:
+        raise PluginError(f"{page.file.src_uri}: only GitHub draws mermaid, so use text or a table")
     markdown = ITEM.sub(r"\1\n", markdown)
     return LINK.sub(target, FENCE.sub(r"\1", markdown))
