@@ -51,7 +51,7 @@ func TestRunRefusesABadStart(t *testing.T) {
 		"a driver's failure": {"an error that names no field is the section's", minimal, nil,
 			[]Option{broken(errors.New("no luck"))}, []string{"config.yaml", "registry: ", "no luck"}},
 		"a driver's nothing": {"nil without an error is a driver's mistake", minimal, nil,
-			[]Option{broken(nil)}, []string{"registry: ", "made no registry"}},
+			[]Option{broken(nil)}, []string{"registry: ", "returned no registry"}},
 		"a timeout that outlives the lease": {"the limit follows from the lease", strings.Replace(minimal, "fake", "fake\n  timeout: 6300ms", 1), nil,
 			[]Option{fakes}, []string{"registry.timeout", "less than 6.3s"}},
 		"a driver twice": {"one would hide the other", minimal, nil,

@@ -228,7 +228,7 @@ func (d *drivers) openOne(ctx context.Context, c *config.Config, name string) (*
 	}
 	made, err := d.constructors[section.Driver](ctx, cfg)
 	if err == nil && made == nil {
-		err = errors.New("the driver made no registry")
+		err = errors.New("the driver returned no registry")
 	}
 	if err != nil {
 		return nil, err

@@ -157,7 +157,7 @@ func (f *flags) check(rest []string) error {
 	case len(rest) > 0:
 		return fmt.Errorf("unexpected argument %q: the manager takes only flags", rest[0])
 	case f.config == "":
-		return errors.New("--config is empty: name the configuration file")
+		return errors.New("--config is empty: set the configuration file")
 	case f.workers < 1:
 		return fmt.Errorf("--workers: %d is too low: set 1 or more", f.workers)
 	default:

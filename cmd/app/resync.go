@@ -41,7 +41,7 @@ func (s *settling) Start(ctx context.Context) error {
 // unready returns why no pod is worked on yet, or nothing.
 func (s *settling) unready() string {
 	if left := time.Until(s.until); left > 0 {
-		return fmt.Sprintf("without leader election no pod is worked on for %s: calls of a manager before this one may still be carried out",
+		return fmt.Sprintf("without leader election, pods wait for %s: calls of the previous manager may still be carried out",
 			left.Round(time.Second))
 	}
 	return ""

@@ -37,7 +37,7 @@ func TestWithoutElectionTheCallsOfTheProcessBeforeAreOver(t *testing.T) {
 			Runnable: manager.RunnableFunc(func(context.Context) error { worked = time.Now(); return nil }), until: alone.settles(),
 			logger: funcr.New(func(_, args string) { log.WriteString(args + "\n") }, funcr.Options{}),
 		}
-		if got := s.unready(); !strings.Contains(got, "no pod is worked on for 6s") {
+		if got := s.unready(); !strings.Contains(got, "pods wait for 6s") {
 			t.Errorf("the manager is unready because of %q, want it to say that it waits", got)
 		}
 		must(t, s.Start(t.Context()))

@@ -75,7 +75,7 @@ func (t *traces) close(ctx context.Context, logger logr.Logger) {
 		return
 	}
 	if err := t.provider.Shutdown(ctx); err != nil {
-		logger.Error(err, "the last traces were not taken")
+		logger.Error(err, "the last traces were not sent")
 	}
 }
 

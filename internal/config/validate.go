@@ -68,7 +68,7 @@ func (o *object) warmUp(name string, metadata map[string]service.ValueTemplate) 
 func (o *object) cluster(name string) string {
 	value := o.text(name)
 	if value == "" {
-		o.required(name, "name this cluster, such as prod-1: it marks what Rollcall writes into the registry")
+		o.required(name, "set a name for this cluster, such as prod-1: it is in the ownership tag of each entry")
 	} else if len(validation.IsValidLabelValue(value)) > 0 {
 		o.invalid(name, value, "use at most 63 letters, digits, - _ or . that begin and end with a letter or digit")
 	}

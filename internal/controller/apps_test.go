@@ -286,7 +286,7 @@ func TestAppEntriesThatAreNotAsExpected(t *testing.T) {
 			"the pod waits forever, and the cure is a word", 0,
 			func(w *world, pod *corev1.Pod) { w.registry.App(w.instance(pod, "web-v2", 8080)).Register() },
 			waits, `Warning AppOtherName hook preNormal waits: the application's own entry of service "web" at 10.0.0.1:8080: no application has ` +
-				`registered web at 10.0.0.1:8080, which is registered as web-v2; the registry has 10.0.0.1:8080 under ["web-v2"]: name that in the annotation ` +
+				`registered web at 10.0.0.1:8080, which is registered as web-v2; the registry has 10.0.0.1:8080 under ["web-v2"]: set that in the annotation ` +
 				`rollcall.dev/services or in service.name, or have the application register as "web"`,
 		},
 		"another name, by the list": {

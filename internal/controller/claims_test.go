@@ -120,7 +120,7 @@ func TestWarningOutlastsAnUpdate(t *testing.T) {
 		w.sleep(clusterstate.KeptFor)
 		w.takeEvents()
 		w.expectJoins(pod)
-		w.expectEvents("it joins", "Normal Resolved ServiceClaimed has passed")
+		w.expectEvents("it joins", "Normal Resolved ServiceClaimed resolved")
 	})
 	t.Run("of a pod in rotation", func(t *testing.T) {
 		t.Parallel()
@@ -136,7 +136,7 @@ func TestWarningOutlastsAnUpdate(t *testing.T) {
 		w.expectEvents("the annotation is as it was")
 		w.turn(pod, func(p *corev1.Pod) { delete(p.Annotations, "rollcall.dev/drian") })
 		w.reconcile(pod)
-		w.expectEvents("it is mended", "Normal Resolved UnknownName has passed")
+		w.expectEvents("it is mended", "Normal Resolved UnknownName resolved")
 	})
 }
 

@@ -116,10 +116,10 @@ func TestEndThatCannotBeRead(t *testing.T) {
 	}{
 		"of the node": {"a handler or a person writes it", func(w *world, _ *corev1.Pod, text string) {
 			w.changeNode("node-1", func(node *corev1.Node) { node.Annotations = map[string]string{lifecycle.AnnotationEndsAt: text} })
-		}, `annotation rollcall.dev/ends-at of node node-1 is "in 2 minutes", which announces nothing: set it to a time such as 2026-11-27T12:00:00Z`},
+		}, `annotation rollcall.dev/ends-at of node node-1 is "in 2 minutes", which is not a time: set it to a time such as 2026-11-27T12:00:00Z`},
 		"of the pod": {"an eviction would be let through from under it", func(w *world, pod *corev1.Pod, text string) {
 			w.changePod(pod, annotated(lifecycle.AnnotationEndsAt, text))
-		}, `annotation rollcall.dev/ends-at of the pod is "in 2 minutes", which announces nothing: remove it`},
+		}, `annotation rollcall.dev/ends-at of the pod is "in 2 minutes", which is not a time: remove it`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

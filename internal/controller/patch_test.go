@@ -43,7 +43,7 @@ func TestWriteThatFailsForLongIsShown(t *testing.T) {
 	w.patching(nil)
 	w.reconcile(pod)
 	w.expectHooks("", pod, "preDelete")
-	w.expectEvents("a person may stop looking", "Normal Resolved PatchRefused has passed")
+	w.expectEvents("a person may stop looking", "Normal Resolved PatchRefused resolved")
 	w.sleep(time.Hour)
 	w.kruiseMoves(pod, appspub.LifecycleStateUpdated)
 	w.patching(away)

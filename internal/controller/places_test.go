@@ -168,7 +168,7 @@ func TestAppWithAnotherNameInAPlace(t *testing.T) {
 	w.registry.App(w.instance(pod, "shop/api", 8080)).Register()
 	w.reconcile(pod)
 	got := w.takeEvents()
-	if len(got) != 1 || !strings.Contains(got[0], `under ["api"]: name that`) || !strings.Contains(got[0], `register as "web"`) {
+	if len(got) != 1 || !strings.Contains(got[0], `under ["api"]: set that`) || !strings.Contains(got[0], `register as "web"`) {
 		t.Errorf("got events %q, want one with the names alone", got)
 	}
 }

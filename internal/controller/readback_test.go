@@ -67,7 +67,7 @@ func TestNoHookIsAssertedOnAReadBackThatSaysOtherwise(t *testing.T) {
 	w.reconciles(pod, "somebody took it out since", registers, asks, registers, asks)
 	w.expectHooks("Kruise would count a pod that no client finds", pod, "inPlaceUpdate preDelete")
 	w.expectEvents("", "Warning NotConfirmed hook preNormal waits: service \"web\" at 10.0.0.1:8080: "+
-		"the registry has acknowledged that it is InService, and shows OutOfService")
+		"the registry has acknowledged that it is InService, but shows OutOfService")
 
 	stop()
 	w.reconciles(pod, "now it agrees", registers, asks, writes)

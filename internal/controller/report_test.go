@@ -180,7 +180,7 @@ func TestPodThatStaysOut(t *testing.T) {
 
 			w.changePod(pod, ready, inState(appspub.LifecycleStateNormal))
 			w.reconcile(pod)
-			w.expectEvents("a person may stop looking", fmt.Sprintf("Normal Resolved %s has passed", tc.reason))
+			w.expectEvents("a person may stop looking", fmt.Sprintf("Normal Resolved %s resolved", tc.reason))
 			w.expectWaits("it is back")
 		})
 	}

@@ -189,7 +189,7 @@ func TestStaleViews(t *testing.T) {
 		want   string
 	}
 	expect.Each(t, map[string]row{
-		"not listed": {want: "were not listed so far"},
+		"not listed": {want: "have not been listed yet"},
 		"failing":    {failed: errors.New("refused"), want: "listing EndpointSlices: refused"},
 		"no rights":  {synced: true, failed: forbidden, want: "config/components/endpointslice"},
 	}, func(t *testing.T, tc row) {

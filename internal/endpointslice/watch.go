@@ -133,7 +133,7 @@ func (w *Watch) current() error {
 	case err != nil:
 		return fmt.Errorf("listing EndpointSlices: %w", err)
 	}
-	return errors.New("the EndpointSlices were not listed so far")
+	return errors.New("the EndpointSlices have not been listed yet")
 }
 
 // changed wakes the pods whose endpoints differ.

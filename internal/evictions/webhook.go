@@ -146,16 +146,15 @@ func (w *Webhook) decided(ctx context.Context, pod *corev1.Pod, hooks lifecycle.
 	case Begin:
 		return w.begin(ctx, pod, notBefore, dryRun)
 	case Wait:
-		return tryAgain(fmt.Sprintf("pod %s is on its way out by its hooks: OpenKruise deletes it once it is out of the registry and its "+
-			"drain has passed; its eviction is not let through before %s; try again until it is gone",
-			pod.Name, notBefore.UTC().Format(time.RFC3339))), nil
+		return tryAgain(fmt.Sprintf("eviction of pod %s is in progress: OpenKruise deletes it once it has left the registry and drained; "+
+			"the eviction is not let through before %s; keep retrying", pod.Name, notBefore.UTC().Format(time.RFC3339))), nil
 	case TakeOut:
 		return w.takeOut(ctx, pod, dryRun)
 	case GiveUp:
 		return w.giveUp(pod, cmp.Or(lifecycle.EndOf(pod, node, now).Why, w.overdue()), dryRun), nil
 	case KeepClaims:
 		return admission.Allowed("").WithWarnings(fmt.Sprintf("Rollcall lets the eviction of pod %s bypass its hooks: "+
-			"where OpenKruise deletes the pod, it deletes its PersistentVolumeClaims too", pod.Name)), nil
+			"if OpenKruise deleted the pod, it would delete the pod's PersistentVolumeClaims too", pod.Name)), nil
 	case Pass:
 	}
 	return admission.Allowed(""), nil
@@ -203,10 +202,10 @@ func (w *Webhook) begin(ctx context.Context, pod *corev1.Pod, notBefore time.Tim
 	case !dryRun:
 		w.failing.Remove(pod.UID)
 		w.Recorder.Eventf(pod, nil, reason.EvictionHooked.Event(), string(reason.EvictionHooked), action,
-			"An eviction became a hooked deletion: OpenKruise deletes the pod once it is out of the registry and its drain has passed")
+			"An eviction became a hooked deletion: OpenKruise deletes the pod once it has left the registry and drained")
 	}
-	return tryAgain(fmt.Sprintf("pod %s is not evicted directly: OpenKruise replaces it, and deletes it once it is out of the "+
-		"registry and its drain has passed; try again until it is gone", pod.Name)), nil
+	return tryAgain(fmt.Sprintf("pod %s is not evicted directly: OpenKruise replaces it, and deletes it once it has left the registry "+
+		"and drained; keep retrying", pod.Name)), nil
 }
 
 // takeOut writes on the pod when its eviction is let through: the leader has it leave the rotation before, and drain. If a budget
@@ -432,7 +431,7 @@ func (w *Webhook) giveUp(pod *corev1.Pod, why string, dryRun bool) admission.Res
 // overBudget answers as the API server does.
 func overBudget(pod *corev1.Pod, budget *full) admission.Response {
 	response := tryAgain(fmt.Sprintf("pod %s can't be evicted now, as that would violate its %s: "+
-		"pods on their way out by their hooks count as disrupted", pod.Name, budget.name))
+		"pods that are leaving by their hooks count as disrupted", pod.Name, budget.name))
 	response.Result.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{
 		Type:    policyv1.DisruptionBudgetCause,
 		Message: fmt.Sprintf("The %s needs %d healthy pods and has %d currently", budget.name, budget.needs, budget.has),

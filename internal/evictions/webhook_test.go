@@ -286,7 +286,7 @@ func TestEvictionIsLetThroughUnchanged(t *testing.T) {
 func TestEvictionThatWouldLoseClaims(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, podThat(owned, claims("data-web-x7k2p")))
-	w.ExpectPassed(w.Evict("web-1"), "it deletes its PersistentVolumeClaims too")
+	w.ExpectPassed(w.Evict("web-1"), "it would delete the pod's PersistentVolumeClaims too")
 	if leaves(w.Pod("web-1")) {
 		t.Error("the pod was labelled")
 	}

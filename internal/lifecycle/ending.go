@@ -114,7 +114,7 @@ func UnreadableEnd(pod *corev1.Pod, node *corev1.Node) string {
 		if read || !written {
 			return ""
 		}
-		return fmt.Sprintf("annotation %s of %s is %.40q, which announces nothing: %s", AnnotationEndsAt, of, text, remedy)
+		return fmt.Sprintf("annotation %s of %s is %.40q, which is not a time: %s", AnnotationEndsAt, of, text, remedy)
 	}
 	_, _, evicted := Eviction(pod)
 	if why := unreadable("the pod", pod.Annotations, evicted, "remove it, since only Rollcall writes it"); why != "" || node == nil {

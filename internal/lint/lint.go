@@ -99,7 +99,7 @@ func ofDaemonSet(w *clusterstate.Workload, hooks lifecycle.Hooks, c *config.Conf
 	case state == string(appspub.LifecycleStateNormal):
 		return findings
 	case seen:
-		return append(findings, fmt.Sprintf("the template sets label %s=%s, which OpenKruise does not move on: set it to %s",
+		return append(findings, fmt.Sprintf("the template sets label %s=%s, which OpenKruise never changes: set it to %s",
 			appspub.LifecycleStateKey, state, appspub.LifecycleStateNormal))
 	case !RegistersItself(w.Template.Annotations, c):
 		return append(findings, fmt.Sprintf("the template does not set label %s, so Rollcall does not see the pods and registers none: "+

@@ -1,5 +1,5 @@
-// Package reason is the one list of what Rollcall's Events on pods and CloneSets, its metric of waiting pods and the kubectl
-// plugin call a reason. It imports no other package of the project.
+// Package reason lists the reasons in Rollcall's Events on pods and CloneSets, in its metric of waiting pods and in the kubectl
+// plugin. It imports no other package of the project.
 package reason
 
 import (
@@ -14,17 +14,17 @@ import (
 // released matches the version of a release. That of a commit after one, from git describe, has more behind it.
 var released = regexp.MustCompile(`^v\d+\.\d+\.\d+$`)
 
-// Reason says why a pod waits: a label of the metrics, and the reason of the Event where a person should look. Some only name
-// an Event.
+// Reason is why a pod waits: a label of the metrics, and the reason of the Event if a person should act. Some are only the
+// reason of an Event.
 type Reason string
 
 // The reasons. Their comments are also docs/reference/reasons.md (see hack/docs): what it means, and from "What to do:" on
 // what a person should do.
 const (
-	// RegistryUnavailable: the registry could not be reached, or answered with an error that may pass. Retried with a back-off of at
+	// RegistryUnavailable: the registry could not be reached, or answered with a temporary error. Retried with a back-off of at
 	// most 30 s. If the message shows an open circuit breaker, the calls of several pods failed; one call every 5 s tries the
-	// registry, and all continue as soon as it answers. If the registry has yet to list, a new leader found no record on the pod;
-	// with Eureka that takes up to 4 minutes.
+	// registry, and all continue as soon as it answers. If the message shows that the registry has not yet listed, a new leader
+	// found no record on the pod; with Eureka that takes up to 4 minutes.
 	//
 	// What to do: check the registry, and `endpoint` of its section in the configuration.
 	RegistryUnavailable Reason = "RegistryUnavailable"
@@ -176,7 +176,7 @@ const (
 	// no entry was ever found: clients may reach it at an address that Rollcall does not know. Checked again every 5 s at least.
 	//
 	// What to do: compare what Rollcall looked for, as the message shows it, with what the application registers: the service name,
-	// the address and the port. A pod that waits to be deleted or updated needs no entry with `kubectl rollcall skip` or `proceedAfter`.
+	// the address and the port. To release a pod that waits to be deleted or updated, use `kubectl rollcall skip` or `proceedAfter`.
 	// See [the application registers itself](../self-registration.md).
 	AppNotRegistered Reason = "AppNotRegistered"
 	// AppStarting: as AppNotRegistered, of a pod that became ready within the last 30 s.
@@ -197,8 +197,8 @@ const (
 	// stays the same, none is left behind. If the entries are at two addresses, have the application register at one.
 	AppSeveralEntries Reason = "AppSeveralEntries"
 	// AgentUnavailable: the registry has the application's entry, and the agent that owns the entry could not be reached, or
-	// answered with an error that may pass. With the driver `pod`, it is the application in the pod: it is not known to be out of
-	// rotation. The pod waits. Retried with a back-off of at most 30 s.
+	// answered with a temporary error. With the driver `pod`, that is the application in the pod, which may still be in rotation.
+	// The pod waits. Retried with a back-off of at most 30 s.
 	//
 	// What to do: check the agent on the node in the message, and `agentEndpoint` in the driver's options. With the driver `pod`,
 	// check that a NetworkPolicy lets Rollcall reach the URL in the message, and that the application answers there.
@@ -254,7 +254,7 @@ const (
 	//
 	// What to do: check the registry; clients may have been sent to a pod that was not there.
 	Proceeded Reason = "Proceeded"
-	// Skipped: only an Event. Rollcall released a hook without the registry and the drain, because a person wrote the
+	// Skipped: only an Event. Rollcall released a hook without waiting for the registry and the drain, because a person wrote the
 	// annotation `rollcall.dev/skip`. Rollcall still makes the call, as soon as the registry answers. If the API server accepts
 	// the release and its answer is lost, neither this Event nor the metric shows it; the annotation is gone all the same.
 	//
@@ -275,7 +275,7 @@ const (
 	//
 	// What to do: nothing.
 	DryRun Reason = "DryRun"
-	// Resolved: only an Event. The reason that an earlier Warning named has passed.
+	// Resolved: only an Event. The reason of an earlier Warning no longer applies.
 	//
 	// What to do: nothing.
 	Resolved Reason = "Resolved"
@@ -285,7 +285,7 @@ const (
 	// What to do: wait until the pod is gone.
 	EvictionHooked Reason = "EvictionHooked"
 	// EvictionLetThrough: only an Event, of the [eviction webhook](../evictions.md). The webhook let an eviction through
-	// before the hooked deletion had ended, because of the limit or because the pod's node ends.
+	// before the hooked deletion had ended, because of the limit or because the pod's node shuts down.
 	//
 	// What to do: check what the pod has waited for. If it had not left the rotation before, which the Event Ending shows, clients
 	// may have been sent to a pod that was not there.
@@ -352,7 +352,7 @@ func (r Reason) Late() bool {
 // Calm reports whether the reason is part of any rollout.
 func (r Reason) Calm() bool { return r.Event() == "" || r.Late() }
 
-// Momentary reports whether an Event of the reason says what happened, and neither that the pod waits nor that it no longer does.
+// Momentary reports whether an Event of the reason reports what happened, and neither that the pod waits nor that it no longer does.
 func (r Reason) Momentary() bool {
 	return slices.Contains([]Reason{
 		AppSeveralEntries, AppCameBack, Proceeded, Skipped, SkipRefused, HandlerInTemplate, EvictionHooked, EvictionLetThrough,
@@ -370,8 +370,8 @@ func (r Reason) NeedsAnotherCall() bool {
 	}, r)
 }
 
-// OfRegistry reports whether a registry that was asked is what is missing. A slot that has not come free is none of its
-// faults: after a start, most pods of a storm would be let go before their registry was asked.
+// OfRegistry reports whether the pod waits for a registry that was asked. A missing slot does not count: after a start, most
+// pods of a storm would be released before their registry was asked.
 func (r Reason) OfRegistry() bool {
 	return r.OfApp() || slices.Contains([]Reason{
 		RegistryUnavailable, RegistryTimeout, RegistryRefused, AgentUnavailable, AgentRefused, UnknownRegistry, Settling,
@@ -379,5 +379,5 @@ func (r Reason) OfRegistry() bool {
 	}, r)
 }
 
-// OfApp reports whether the entry of an application is missing that registers itself.
+// OfApp reports whether the pod waits for the entry of an application that registers itself.
 func (r Reason) OfApp() bool { return r == AppNotRegistered || r == AppStarting || r == AppOtherName }

@@ -158,7 +158,7 @@ func (j *joiner) carryOut(batch []*joined) {
 	late := ctx.Err()
 	undone := slices.ContainsFunc(errs, registry.IsNotApplied)
 	for i, call := range batch {
-		err := errors.New("the driver gave no outcome for a change in a batch")
+		err := errors.New("the driver returned no outcome for a change in a batch")
 		if i < len(errs) {
 			err = errs[i]
 		}

@@ -79,7 +79,7 @@ func (r *Reporter) announce(v visited, shown waiting.Blocker, due bool) {
 		r.Tell(v.pod(), shown.Reason, shown.Sentence())
 		v.Memory.Announce(shown)
 	case shown.Said.IsZero() && announced.Reason != "" && !still:
-		r.Tell(v.pod(), reason.Resolved, fmt.Sprintf("%s has passed", announced.Reason))
+		r.Tell(v.pod(), reason.Resolved, fmt.Sprintf("%s resolved", announced.Reason))
 		v.Memory.Announce(waiting.Blocker{})
 	}
 }

@@ -115,7 +115,7 @@ func (k *keeper) tellOfMany(ctx context.Context, ours []registry.Entry, most, ow
 	if k.many = len(ours) > most; before || !k.many {
 		return
 	}
-	note := fmt.Sprintf("%d of %d entries in registry %q were written for this very cluster, and the API server has none of their pods: "+
+	note := fmt.Sprintf("%d of %d entries in registry %q belong to this cluster, but the API server has none of their pods: "+
 		"Rollcall removes them, at most %d in a run. Examples: %s",
 		len(ours), owned, k.name, most, strings.Join(describe(ours, examples), ", "))
 	k.resync.Logger.Info(note, "registry", k.name, "entries", len(ours))

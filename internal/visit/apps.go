@@ -134,7 +134,7 @@ func (v *visit) awaitsApp(c plan.Row, b waiting.Blocker, err error) waiting.Bloc
 	b.Reason, b.After = reason.AppNotRegistered, min(v.backOff(), AppRecheck)
 	if names := v.otherNames(c, registry.OtherNamesOf(err)); len(names) > 0 {
 		b.Reason = reason.AppOtherName
-		b.Message += fmt.Sprintf("; the registry has %s under %q: name that in the annotation %s or in service.name, or have the "+
+		b.Message += fmt.Sprintf("; the registry has %s under %q: set that in the annotation %s or in service.name, or have the "+
 			"application register as %q", c.Instance.Endpoint(), names, service.AnnotationServices,
 			v.Settings.Services.NameIn(c.Registry, c.Instance.Service))
 	}

@@ -172,7 +172,7 @@ func (v *visit) notServing(
 	}
 	after, _ := registry.RetryAfterOf(err)
 	b := waiting.Blocker{Reason: reason.NotServing, After: max(after, v.backOff()),
-		Message: fmt.Sprintf("%s is registered and not given to clients yet: %v", c, err)}
+		Message: fmt.Sprintf("%s is registered, but not given to clients yet: %v", c, err)}
 	if registry.IsTerminal(err) {
 		b.After = waiting.Longest
 	}

@@ -113,6 +113,6 @@ func (v *visit) waitsFor(c plan.Row, goal tracker.Goal, step tracker.Step) waiti
 			"clients may be given the pod by an entry at another address"}, nil)
 	default:
 		return waiting.Blocker{Reason: reason.NotConfirmed, After: v.backOff(), Message: fmt.Sprintf(
-			"%s: the registry has acknowledged that it is %s, and shows %s", c, c.Want, goal.Said)}
+			"%s: the registry has acknowledged that it is %s, but shows %s", c, c.Want, goal.Said)}
 	}
 }

@@ -79,7 +79,7 @@ func (v *visit) unlisted(context.Context) waiting.Blocker {
 	for _, s := range v.Sources {
 		if name := s.Registry; v.Settings.Registries[name].Lists() && !known.Listed(name) {
 			return waiting.Blocker{Reason: reason.RegistryUnavailable, After: v.backOff(), Message: fmt.Sprintf(
-				"registry %q has yet to list what the manager before this one has registered: no record tells where the pod was in rotation", name)}
+				"registry %q has not yet listed what the previous manager registered, and no record shows where the pod was in rotation", name)}
 		}
 	}
 	return waiting.Blocker{}

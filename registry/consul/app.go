@@ -189,7 +189,7 @@ func (r *Registry) maintain(ctx context.Context, in registry.Instance, begin boo
 		case len(left) == 0, failed != nil:
 			return services, nil //nolint:nilerr // what clients are given decides, as for Get
 		case waitIn(ctx) < shortestWait:
-			return nil, noOutage(fmt.Errorf("the agent has taken it, and the catalog does not show it yet: %s: %w",
+			return nil, noOutage(fmt.Errorf("the agent has accepted the change, but the catalog does not show it yet: %s: %w",
 				strings.Join(left, ", "), context.DeadlineExceeded)) // it may do so later
 		}
 		index = next
@@ -252,7 +252,7 @@ func (r *Registry) lacksToken(ctx context.Context) error {
 	case answer.OK(), answer.Status == http.StatusUnauthorized: // "ACL support disabled"
 		return nil
 	case answer.Status == http.StatusForbidden, answer.Status == http.StatusNotFound:
-		return notAllowed(errors.New("is missing: Consul may keep the application's node and service from those without a token"))
+		return notAllowed(errors.New("is missing: Consul may hide the application's node and service from requests without a token"))
 	}
 	return r.refusal(ctx, answer)
 }
@@ -312,7 +312,8 @@ func (r *Registry) askAgent(ctx context.Context, s appService, begin bool) error
 	of := fmt.Sprintf("the agent of node %s, which owns %q,", s.Node.Node, s.Service.ID)
 	switch {
 	case err != nil:
-		return noOutage(fmt.Errorf("%s is away: %w", of, expiredError("options.agentEndpoint", wrongNameError("options.agentServerName", err))))
+		return noOutage(fmt.Errorf("%s can't be reached: %w", of,
+			expiredError("options.agentEndpoint", wrongNameError("options.agentServerName", err))))
 	case answer.OK():
 		return nil
 	}
@@ -321,7 +322,7 @@ func (r *Registry) askAgent(ctx context.Context, s appService, begin bool) error
 	case isForbidden(answer.Status):
 		return registry.OfAgent(notAllowed(fmt.Errorf("%s refuses the token: %w", of, err)))
 	case answer.Status == http.StatusNotFound: // it passes: the catalog follows the agent
-		return noOutage(errors.New(of + " does not know it; does options.agentEndpoint lead to the agent of each node? " + err.Error()))
+		return noOutage(errors.New(of + " does not know it; check that options.agentEndpoint leads to the agent of each node: " + err.Error()))
 	case registry.IsTerminal(err): // it redirects, or a port for TLS is asked without, say
 		err = registry.FieldError("options.agentEndpoint", err)
 	}

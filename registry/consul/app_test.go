@@ -169,12 +169,12 @@ func TestAppEntryThatCantBeSteered(t *testing.T) {
 	get := func(apps registry.AppRegistry) error { _, err := apps.Get(t.Context(), drivertest.Pod(1)); return err }
 	const (
 		noService = "no service web in the catalog has the address 10.0.0.1 and port 80"
-		noToken   = "is missing: Consul may keep the application's node and service from those without a token"
+		noToken   = "is missing: Consul may hide the application's node and service from requests without a token"
 		unseen    = "the token may not read the application's node or service"
 		critical  = `check "ping" of "web/1" on node worker-3 is critical`
 		agentSays = "the agent of node worker-3"
-		away      = `the agent of node worker-3, which owns "web/1", is away`
-		elsewhere = "does options.agentEndpoint lead to the agent of each node?"
+		away      = `the agent of node worker-3, which owns "web/1", can't be reached`
+		elsewhere = "check that options.agentEndpoint leads to the agent of each node"
 	)
 	hidden := func() *agent { return &agent{absent: true, hides: true} }
 	denies := func(status int) *agent { return &agent{absent: true, denies: status} }

@@ -61,7 +61,7 @@ func checkMeta(meta map[string]string) error {
 			return fmt.Errorf("the instance has metadata with the key %q; Consul takes letters, digits, - and _, %d at most",
 				key, maxMetaKey)
 		case strings.HasPrefix(key, reservedMeta):
-			return fmt.Errorf("the instance has metadata with the key %q; Consul keeps %s for itself", key, reservedMeta)
+			return fmt.Errorf("the instance has metadata with the key %q; Consul reserves %s", key, reservedMeta)
 		case len(meta[key]) > maxMetaValue:
 			return fmt.Errorf("the instance has %d bytes in its metadata %q; Consul takes %d", len(meta[key]), key, maxMetaValue)
 		}

@@ -204,12 +204,12 @@ func (r *Registry) mayHide(header http.Header) bool {
 func (r *Registry) hidden(ctx context.Context, of node) error {
 	made, err := r.transact(ctx, []operation{nodeOp(get, of)})
 	if err == nil && len(made.Errors) == 0 {
-		return notAllowed(fmt.Errorf("is missing: Consul shows node %s only to those with a token", of.Node))
+		return notAllowed(fmt.Errorf("is missing: Consul shows node %s only to requests with a token", of.Node))
 	}
 	return err
 }
 
-// Close lets go of idle connections. Calls under way are not disturbed.
+// Close closes idle connections. Calls under way are not disturbed.
 func (r *Registry) Close() error {
 	r.client.Close()
 	r.agents.Close()

@@ -30,7 +30,7 @@ func wrongNameError(field string, err error) error {
 // expiredError names the option that leads to a certificate which has expired. The kit takes it for one of endpoint's.
 func expiredError(field string, err error) error {
 	if invalid := new(x509.CertificateInvalidError); errors.As(err, invalid) && invalid.Reason == x509.Expired {
-		return registry.Terminal(registry.FieldError(field, fmt.Errorf("shows a certificate that has expired or is not valid yet: %w", invalid)))
+		return registry.Terminal(registry.FieldError(field, fmt.Errorf("has a certificate that has expired or is not valid yet: %w", invalid)))
 	}
 	return err
 }

@@ -14,22 +14,22 @@ import (
 type Options struct { //nolint:recvcheck // a value, but for places, which are filled in
 	// Datacenter is the datacenter whose catalog is written. Default: that of the agent or server at endpoint.
 	Datacenter string `json:"datacenter"`
-	// Namespace is that of the services, with {namespace}, {label:KEY} and {nsLabel:KEY} if pods differ; Consul Enterprise only. Default:
-	// none is sent.
+	// Namespace is the Consul namespace of the services, with {namespace}, {label:KEY} and {nsLabel:KEY} if pods differ; Consul
+	// Enterprise only. Default: none is sent.
 	Namespace string `json:"namespace"`
-	// Partition is the admin partition of node and services, with the same placeholders; Consul Enterprise only. Default: none is sent.
+	// Partition is the admin partition of nodes and services, with the same placeholders; Consul Enterprise only. Default: none is sent.
 	Partition string `json:"partition"`
 	// NodePrefix begins the names of the services' nodes in the catalog, such as rollcall-07. With a namespace, the namespace
 	// is added after a dot. Default: rollcall-.
 	NodePrefix string `json:"nodePrefix"`
-	// ServerName is the name that the server's certificate must be good for, such as server.dc1.consul. Default: the host
+	// ServerName is the name that the server's certificate must be valid for, such as server.dc1.consul. Default: the host
 	// of endpoint.
 	ServerName string `json:"serverName"`
-	// AgentEndpoint is where the agent of a node is reached, with {nodeIP} and {node} for the address and the name that the
-	// node has in Consul. Only entries that applications wrote need it. Default: http://{nodeIP}:8500, and with endpoint
-	// https://, https://{nodeIP}:8501.
+	// AgentEndpoint is the URL of a node's agent, with {nodeIP} and {node} for the address and the name that the node has in
+	// Consul. Only entries that applications wrote need it. Default: http://{nodeIP}:8500, and with endpoint https://,
+	// https://{nodeIP}:8501.
 	AgentEndpoint string `json:"agentEndpoint"`
-	// AgentServerName is the name that the agents' certificates must be good for, such as client.dc1.consul. Default: the
+	// AgentServerName is the name that the agents' certificates must be valid for, such as client.dc1.consul. Default: the
 	// host of agentEndpoint.
 	AgentServerName string `json:"agentServerName"`
 	// Probe lets OpenKruise continue only once Consul's health endpoint gives the pod to clients. Set it if others, such as
@@ -64,7 +64,7 @@ func decodeOptions(cfg registry.Config) (Options, error) {
 	secure := strings.HasPrefix(strings.TrimSpace(cfg.Endpoint), "https://")
 	if opts.ServerName != "" && !secure {
 		return Options{}, registry.FieldError("options.serverName",
-			errors.New("is of no use: endpoint is not https://; remove it or correct the endpoint"))
+			errors.New("has no effect: endpoint is not https://; remove it or correct the endpoint"))
 	}
 	if opts.AgentEndpoint == "" {
 		opts.AgentEndpoint = defaultAgent
@@ -101,13 +101,14 @@ func (o Options) checkAgent() error {
 	switch {
 	case strings.ContainsAny(filled, "{}") || filled == o.AgentEndpoint:
 		return registry.FieldError("options.agentEndpoint",
-			fmt.Errorf("is %q; use {nodeIP} or {node} where the agents differ, and nothing else in braces: %s", o.AgentEndpoint, defaultAgent))
+			fmt.Errorf("is %q; use {nodeIP} or {node} for what differs between agents, and nothing else in braces: %s",
+				o.AgentEndpoint, defaultAgent))
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "":
 		return registry.FieldError("options.agentEndpoint",
 			fmt.Errorf("is %q; use an http or https URL such as %s", o.AgentEndpoint, defaultAgent))
 	case o.AgentServerName != "" && u.Scheme != "https":
 		return registry.FieldError("options.agentServerName",
-			errors.New("is of no use: options.agentEndpoint is not https://; remove it or correct agentEndpoint"))
+			errors.New("has no effect: options.agentEndpoint is not https://; remove it or correct agentEndpoint"))
 	}
 	return nil
 }

@@ -119,7 +119,7 @@ func (r *Registry) read(ctx context.Context, path string, query url.Values, whol
 	r.place(query, "partition", r.opts.Partition)
 	answer, err := r.send(ctx, driverkit.Request{Method: http.MethodGet, Path: path, Query: query, Check: func(a *driverkit.Answer) error {
 		if whole && a.Header.Get("X-Consul-Knownleader") != "true" {
-			return errors.New("the answer is not that of a Consul which knows its leader")
+			return errors.New("the answer is not from a Consul server that knows its leader")
 		}
 		return decode(a, into)
 	}})

@@ -23,7 +23,7 @@ func classify(err error) error {
 	case errors.Is(err, rpctypes.ErrAuthFailed):
 		return registry.Terminal(registry.FieldError("auth.passwordFile", err))
 	case errors.Is(err, rpctypes.ErrUserEmpty):
-		return registry.Terminal(registry.FieldError("auth.username", fmt.Errorf("is missing, and etcd wants a user: %w", err)))
+		return registry.Terminal(registry.FieldError("auth.username", fmt.Errorf("is missing, and etcd requires a user: %w", err)))
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
 		return registry.Terminal(fmt.Errorf("the role of the user must allow reading and writing below the target: %w", err))
 	case errors.Is(err, rpctypes.ErrNoSpace): // it passes, and is an answer: removals go on
@@ -85,10 +85,10 @@ func classifyConnection(err error) error {
 		return registry.Terminal(registry.FieldError("tls.caFile", err))
 	case contains(text, "x509: certificate is valid for ", "x509: certificate is not valid for any names",
 		"x509: cannot validate certificate for ", "x509: certificate relies on legacy Common Name field"):
-		return registry.Terminal(registry.FieldError("endpoint", fmt.Errorf("is not what etcd's certificate is for: %w", err)))
+		return registry.Terminal(registry.FieldError("endpoint", fmt.Errorf("does not match etcd's certificate: %w", err)))
 	case contains(text, "x509: certificate has expired or is not yet valid"):
 		return registry.Terminal(registry.FieldError("endpoint",
-			fmt.Errorf("shows a certificate that has expired or is not valid yet: %w", err)))
+			fmt.Errorf("has a certificate that has expired or is not valid yet: %w", err)))
 	// A connection that was there ended (gRPC, http2_client.go): what was sent over it may be with a member, behind a proxy say.
 	case contains(text, "error reading from server", "keepalive ping failed", "the server is not reading"):
 		return driverkit.Late(err)

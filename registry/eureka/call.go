@@ -69,7 +69,7 @@ func (c call) register(ctx context.Context) error {
 	case err != nil:
 		return err
 	case got.uid() != c.in.UID:
-		return fmt.Errorf("%s acknowledged it, and has the entry of another pod", c.server)
+		return fmt.Errorf("%s acknowledged it, but has the entry of another pod", c.server)
 	case got.Status != statusUp:
 		return c.keeps(got.Status)
 	}
@@ -88,7 +88,7 @@ func (c call) postAs(ctx context.Context, status string) (*instanceInfo, error) 
 
 // keeps is the error of a change after which the entry still has the status.
 func (c call) keeps(status string) error {
-	return fmt.Errorf("%s acknowledged it, and the entry has status %s", c.server, status)
+	return fmt.Errorf("%s acknowledged it, but the entry has status %s", c.server, status)
 }
 
 // failOver posts the instance with a status that no client is given and that the next POST undoes. An override would do the same at this
@@ -156,7 +156,7 @@ func (c call) heartbeat(ctx context.Context) error {
 	case err != nil:
 		return err
 	case !renewed:
-		return registry.NotRegistered(errors.New("the registry wants it to be registered again"))
+		return registry.NotRegistered(errors.New("the registry requires it to be registered again"))
 	}
 	c.renewElsewhere(ctx, got)
 	return nil
@@ -243,7 +243,7 @@ func (c call) readAfter(ctx context.Context, changes ...change) (*instanceInfo, 
 	}
 	got, err := c.get(ctx)
 	if err == nil && got == nil {
-		return nil, fmt.Errorf("%s acknowledged it, and has no such entry", c.server)
+		return nil, fmt.Errorf("%s acknowledged it, but has no such entry", c.server)
 	}
 	return got, err
 }

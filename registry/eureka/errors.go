@@ -17,7 +17,7 @@ func elsewhere(err error) error {
 	hint := "its path must be that of Eureka, such as /eureka or /eureka/v2"
 	switch {
 	case driverkit.HasStatus(err, http.StatusMethodNotAllowed):
-		hint = "it is not Eureka; where it is Polaris, whose reads lag behind what it has acknowledged, use driver: pod"
+		hint = "it is not Eureka; if it is Polaris, whose reads lag behind its acknowledgements, use driver: pod"
 	case !driverkit.HasStatus(err, http.StatusNotFound):
 		return err
 	}
@@ -29,7 +29,7 @@ func gone(err error) error {
 	if !driverkit.HasStatus(err, http.StatusNotFound) {
 		return err
 	}
-	return fmt.Errorf("the entry went in the middle of the call: %v", err) //nolint:errorlint // its class is that of the status
+	return fmt.Errorf("the entry disappeared during the call: %v", err) //nolint:errorlint // its class is that of the status
 }
 
 // refusal gives its class to an answer that is no acknowledgement.

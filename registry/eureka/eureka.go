@@ -144,7 +144,7 @@ func (r *Registry) Staleness() time.Duration { return seconds(r.opts.ListStalene
 // (eureka.client.registry-fetch-interval-seconds).
 func (r *Registry) ReaderLag() time.Duration { return time.Minute }
 
-// Close lets go of idle connections. Calls under way are not disturbed.
+// Close closes idle connections. Calls under way are not disturbed.
 func (r *Registry) Close() error {
 	r.client.Close()
 	return nil

@@ -31,7 +31,7 @@ func checkService(name string) error {
 		return errors.New("it is a step in a path")
 	case at >= 0:
 		c, _ := utf8.DecodeRuneInString(name[at:])
-		return fmt.Errorf("it has a %q; none of / \\ %% ; , and no control character is possible", c)
+		return fmt.Errorf("it contains %q; / \\ %% ; , and control characters are not allowed", c)
 	case !utf8.ValidString(name):
 		return errors.New("it is not UTF-8")
 	}
@@ -52,7 +52,7 @@ func checkMeta(meta map[string]string) error {
 		case key == "" || key == "@class" || strings.Contains(key, ":"):
 			return fmt.Errorf("the metadata key %q can't be used with Eureka: its XML would be broken", key)
 		case !isXML(key) || !isXML(value):
-			return fmt.Errorf("the metadata %q can't be used with Eureka: it has a character that XML has not", key)
+			return fmt.Errorf("the metadata %q can't be used with Eureka: it contains a character that XML does not allow", key)
 		}
 	}
 	return nil

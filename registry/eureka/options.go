@@ -76,7 +76,7 @@ func (o Options) checkSeconds() error {
 	}
 	if least := registry.LeastLease(seconds(o.RenewalIntervalInSecs)); seconds(o.DurationInSecs) < least {
 		return registry.FieldError("options.durationInSecs", fmt.Errorf("is %d; set %.0f or more, twice "+
-			"options.renewalIntervalInSecs and 20: entries would end before the next leader renews them when one has died",
+			"options.renewalIntervalInSecs and 20: otherwise entries expire before the next leader renews them",
 			o.DurationInSecs, least.Seconds()))
 	}
 	return nil

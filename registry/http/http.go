@@ -141,7 +141,7 @@ func (r *Registry) list(ctx context.Context, query url.Values) ([]registry.Entry
 	return entries, err
 }
 
-// Close lets go of idle connections. Calls under way are not disturbed.
+// Close closes idle connections. Calls under way are not disturbed.
 func (r *Registry) Close() error {
 	r.client.Close()
 	return nil

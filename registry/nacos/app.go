@@ -38,7 +38,8 @@ func (a appEntries) Register(ctx context.Context, in registry.Instance) error {
 			}
 			err := errors.Join(missing...)
 			if cluster, _ := a.driver.elsewhere(ctx, in); cluster != "" {
-				err = registry.NotRegistered(fmt.Errorf("%w; it has one in cluster %s: set options.cluster or the application's", err, cluster))
+				err = registry.NotRegistered(fmt.Errorf(
+					"%w; it has one in Nacos cluster %s: set options.cluster, or the application's cluster", err, cluster))
 			}
 			return err
 		})
@@ -78,8 +79,8 @@ func (a appEntries) Deregister(ctx context.Context, in registry.Instance) error 
 func (a appEntries) notElsewhere(ctx context.Context, in registry.Instance) error {
 	cluster, err := a.driver.elsewhere(ctx, in)
 	if err == nil && cluster != "" {
-		err = registry.Terminal(registry.FieldError("options.cluster", fmt.Errorf("is %s, and clients are given an instance of the "+
-			"application in Nacos cluster %s: set it, or the application's cluster", a.driver.opts.Cluster, cluster)))
+		err = registry.Terminal(registry.FieldError("options.cluster", fmt.Errorf("is %s, but clients are given an instance of the "+
+			"application in Nacos cluster %s: set that here, or change the application's cluster", a.driver.opts.Cluster, cluster)))
 	}
 	return err
 }
@@ -136,7 +137,7 @@ func (r *Registry) putAppBack(ctx context.Context, in registry.Instance) error {
 		return registry.NotRegistered(fmt.Errorf("service %s has no instance with IP %s and port %d in namespace %s, group %s, "+
 			"cluster %s", in.Service, in.Address, in.Port, r.opts.Namespace, r.opts.Group, r.opts.Cluster))
 	case !h.Healthy:
-		return registry.NotRegistered(errors.New("the server holds the application's instance unhealthy"))
+		return registry.NotRegistered(errors.New("the server considers the application's instance unhealthy"))
 	case state == registry.InService:
 		return nil
 	}

@@ -157,7 +157,7 @@ func TestAppEntryOfAnotherNacosCluster(t *testing.T) {
 				}
 			}
 			err := apps.Register(t.Context(), in)
-			expect.Error(t, "a person has to learn where it is", err, "it has one in cluster GZ")
+			expect.Error(t, "a person has to learn where it is", err, "it has one in Nacos cluster GZ")
 			if !registry.IsNotRegistered(err) {
 				t.Errorf("Register: got error %v, want one that says not registered", err)
 			}

@@ -19,9 +19,9 @@ func (r *Registry) probe(ctx context.Context, in registry.Instance) error {
 	case h.stamp().state() != registry.InService || h.Enabled != nil && !*h.Enabled:
 		return errors.New("it is out of rotation")
 	case !h.Healthy && r.opts.Ephemeral:
-		return errors.New("the server holds it unhealthy: it has had no heartbeat for too long")
+		return errors.New("the server considers it unhealthy: it has had no heartbeat for too long")
 	case !h.Healthy:
-		return fmt.Errorf("the server holds it unhealthy: Nacos probes the instances of this service, and can't reach %s; "+
+		return fmt.Errorf("the server considers it unhealthy: Nacos probes the instances of this service, and can't reach %s; "+
 			"let them, or set the health checker of the service's cluster %s to NONE", in.Endpoint(), r.opts.Cluster)
 	}
 	return nil

@@ -140,7 +140,7 @@ const removals = 2
 
 // errForeign is of an entry that a DELETE over HTTP does not remove: of an application that registers itself over gRPC.
 func errForeign() error {
-	return registry.ForeignEntry(errors.New("there is an instance at this address that somebody else has registered"))
+	return registry.ForeignEntry(errors.New("something other than Rollcall has registered an instance at this address"))
 }
 
 // unmark undoes what PUT has set at an address where there is no entry of the pod's any more. Else whoever has it next, an
@@ -160,7 +160,7 @@ func (r *Registry) unmark(ctx context.Context, p place, enabled bool) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("it is removed, and what was set there is not undone: %w", err)
+		return fmt.Errorf("the entry is removed, but what Rollcall set at its address is not undone: %w", err)
 	}
 	return nil
 }

@@ -158,8 +158,8 @@ func noRouteError(opts Options, err error) error {
 			opts.APIVersion, err))
 	}
 	return registry.FieldError("endpoint", fmt.Errorf(
-		"there is no such API, neither v3 nor the older: is the port that of the API (8848, not the console's), "+
-			"and the path Nacos' context path, /nacos by default? %w", err))
+		"the server has neither API v3 nor an older one: check that the port is the API's (8848, not the console's), "+
+			"and the path Nacos' context path, /nacos by default: %w", err))
 }
 
 func wrongKindError(in registry.Instance, opts Options, err error) error {
@@ -167,7 +167,7 @@ func wrongKindError(in registry.Instance, opts Options, err error) error {
 	if opts.Ephemeral {
 		has, wants = wants, has
 	}
-	return fmt.Errorf("service %s holds %s instances, and Nacos takes no %s ones next to them (alibaba/nacos#10920): set it to "+
+	return fmt.Errorf("service %s has %s instances, and Nacos accepts no %s ones next to them (alibaba/nacos#10920): set it to "+
 		"%t, or use another service name or group, or empty the service and wait until Nacos has removed it: %w",
 		in.Service, has, wants, !opts.Ephemeral, err)
 }

@@ -110,7 +110,7 @@ func (r *Registry) List(ctx context.Context, cluster string) ([]registry.Entry, 
 	})
 }
 
-// Close lets go of idle connections. Calls under way are not disturbed.
+// Close closes idle connections. Calls under way are not disturbed.
 func (r *Registry) Close() error {
 	r.client.http.Close()
 	return nil

@@ -133,10 +133,10 @@ func (o Options) checkKind() error {
 	switch {
 	case o.Ephemeral && o.HealthChecker != "":
 		return registry.FieldError("options.healthChecker",
-			errors.New("is of no use with ephemeral instances, which Nacos does not probe; remove it"))
+			errors.New("has no effect with ephemeral instances, which Nacos does not probe; remove it"))
 	case !o.Ephemeral && o.HeartbeatInterval != unset:
 		return registry.FieldError("options.heartbeatInterval",
-			errors.New("is of no use with persistent instances, which need none; remove it, or set options.ephemeral"))
+			errors.New("has no effect with persistent instances, which need none; remove it, or set options.ephemeral"))
 	}
 	return nil
 }

@@ -146,10 +146,10 @@ func (s *session) refusal(err error) error {
 	}
 	if s.accepted && now.Sub(s.doubted) < startUp {
 		return driverkit.Away(
-			fmt.Errorf("the server took this password before; it may have been restarted, and not have its users yet: %w", err))
+			fmt.Errorf("the server accepted this password before; it may have restarted and not loaded its users yet: %w", err))
 	}
 	return registry.Terminal(registry.FieldError("auth.passwordFile",
-		fmt.Errorf("the server does not take the password, or does not know the user: %w", err)))
+		fmt.Errorf("the server rejects the password, or does not know the user: %w", err)))
 }
 
 // notAllowed gives a refusal its class that came in spite of a fresh token. Another server may have other roles, or take everybody.
@@ -157,7 +157,7 @@ func (s *session) notAllowed(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.now().Sub(s.back) < startUp {
-		return driverkit.Away(fmt.Errorf("it may have been restarted, and not have its roles yet: %w", err))
+		return driverkit.Away(fmt.Errorf("the server may have restarted and not loaded its roles yet: %w", err))
 	}
 	return driverkit.Away(registry.Terminal(registry.FieldError("auth.username", fmt.Errorf(
 		"user %q may not do this: give it a role with read and write for the namespace: %w", s.username, err))))
@@ -165,7 +165,7 @@ func (s *session) notAllowed(err error) error {
 
 func noUser(err error) error {
 	return driverkit.Away(registry.Terminal(registry.FieldError("auth.username",
-		fmt.Errorf("is missing: Nacos wants to know who is asking: %w", err))))
+		fmt.Errorf("is missing: Nacos requires a user: %w", err))))
 }
 
 // isRefusedLogin reports whether a login failed for who we are. Where the part of Nacos that answers has no handler for

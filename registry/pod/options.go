@@ -29,7 +29,7 @@ type Options struct {
 	Out Answer `json:"out"`
 	// TokenHeader is the header that carries the token of auth.tokenFile as it is, such as X-Api-Key. Default: Authorization, after Bearer.
 	TokenHeader string `json:"tokenHeader"`
-	// ServerName is the name that the pods' certificates must be good for, such as shop.internal. Default: the pod's IP.
+	// ServerName is the name that the pods' certificates must be valid for, such as shop.internal. Default: the pod's IP.
 	ServerName string `json:"serverName"`
 }
 

@@ -102,7 +102,7 @@ func (*Registry) FailOver(ctx context.Context, _ registry.Instance) error { retu
 // Deregister has nothing to remove.
 func (*Registry) Deregister(ctx context.Context, _ registry.Instance) error { return ctx.Err() }
 
-// Close lets go of idle connections. Calls under way are not disturbed.
+// Close closes idle connections. Calls under way are not disturbed.
 func (r *Registry) Close() error {
 	r.client.Close()
 	return nil
@@ -171,9 +171,9 @@ func (r *Registry) change(ctx context.Context, in registry.Instance, want regist
 	}
 	switch state, err = r.ask(ctx, at); {
 	case err != nil:
-		return fmt.Errorf("%s was asked to, and whether it did is not known: %w", at, err)
+		return fmt.Errorf("%s has been asked to, but it is not known whether it did so: %w", at, err)
 	case state != want:
-		return fmt.Errorf("%s was asked to, and by the answer to options.state it is still %s", at, state)
+		return fmt.Errorf("%s has been asked to, but its answer to options.state is still %s", at, state)
 	}
 	return nil
 }

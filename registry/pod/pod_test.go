@@ -274,7 +274,7 @@ func TestAnswersThatAcknowledgeNothing(t *testing.T) {
 		waits    bool // for the application to register
 	}
 	expect.Each(t, map[string]row{
-		"it stays in":        {reason: "clients are given it", answer: says("(Y)"), want: "by the answer to options.state it is still InService"},
+		"it stays in":        {reason: "clients are given it", answer: says("(Y)"), want: "its answer to options.state is still InService"},
 		"a part stays in":    {reason: "clients are given that part", answer: says("A(Y) B(N)"), want: "still InService"},
 		"it says neither":    {reason: "what is not known to be out may have clients", answer: says("starting"), want: `answered "starting", which matches neither`},
 		"it has not started": {reason: "Rollcall waits for it", answer: says("starting"), join: true, want: `answered "starting"`, waits: true},

@@ -50,7 +50,7 @@ func (r *Registry) explainAuth(err error) error {
 	}
 	// ZooKeeper takes any password; with a wrong one, Rollcall is another user, who has no rights.
 	return registry.FieldError("auth.passwordFile", fmt.Errorf(
-		"has another password than the nodes' owner, or this user has no rights on them: %w", err))
+		"is not the password of the nodes' owner, or this user has no rights on them: %w", err))
 }
 
 // explainTLS names the file that is wrong where a handshake failed because of it. ZooKeeper does not say of a certificate
@@ -58,7 +58,7 @@ func (r *Registry) explainAuth(err error) error {
 func explainTLS(err error) error {
 	var alert *net.OpError
 	if errors.As(err, &alert) && alert.Op == "remote error" && strings.HasSuffix(alert.Err.Error(), "handshake failure") {
-		return registry.Terminal(registry.FieldError("tls.certFile", fmt.Errorf("is not what the registry asks for: %w", err)))
+		return registry.Terminal(registry.FieldError("tls.certFile", fmt.Errorf("is not a certificate that the registry accepts: %w", err)))
 	}
 	return driverkit.TLSError(err)
 }

@@ -75,7 +75,7 @@ func (t tree) check(in registry.Instance) error {
 		return err
 	}
 	if err := checkSegment(in.Service); err != nil {
-		return registry.Terminal(fmt.Errorf("ZooKeeper can't have service %q: %w", in.Service, err))
+		return registry.Terminal(fmt.Errorf("ZooKeeper can't store service %q: %w", in.Service, err))
 	}
 	if t.root == "" && in.Service == reserved {
 		return registry.Terminal(
@@ -91,9 +91,9 @@ func checkSegment(name string) error {
 	case name == "":
 		return errors.New("a name between slashes is empty")
 	case name == "." || name == "..":
-		return fmt.Errorf("the name %q means another place", name)
+		return fmt.Errorf("the name %q is a step in a path", name)
 	case strings.Contains(name, slash):
-		return errors.New("a slash would make folders of it; folders above the services belong into options.base")
+		return errors.New("a slash would make a folder; set folders above the services in options.base")
 	}
 	for _, c := range name {
 		if forbidden(c) {

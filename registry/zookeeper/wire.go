@@ -199,10 +199,10 @@ func (f *framed) took(n int) int {
 func (f *framed) check(length uint32) error {
 	switch {
 	case !f.welcomed.Load() && (length < minWelcome || length > maxWelcome):
-		return fmt.Errorf("%s does not answer as a ZooKeeper server does; is the port right, and does it have TLS",
+		return fmt.Errorf("%s does not answer as a ZooKeeper server does; check the port, and whether it speaks TLS",
 			f.RemoteAddr())
 	case length < minAnswer:
-		return fmt.Errorf("an answer of %d bytes makes no sense", length)
+		return fmt.Errorf("an answer has only %d bytes", length)
 	case length > maxAnswer:
 		return fmt.Errorf("an answer has more than %d bytes", maxAnswer)
 	}

@@ -167,7 +167,7 @@ func evictedByHooks(s *scenario) {
 	s.AwaitCalls(call, 1)
 	s.Expect(len(s.Pods()) == 3, "the pod is on its way out, and there are %d pods", len(s.Pods()))
 	s.manager.Kill()
-	s.ExpectHeld(s.evict(pod), "is on its way out")
+	s.ExpectHeld(s.evict(pod), "is in progress")
 	call.Release()
 	s.EvictUntilGone(pod)
 

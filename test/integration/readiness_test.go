@@ -128,7 +128,7 @@ func TestPodThatStaysOut(t *testing.T) {
 	s.ExpectEvent(pod, corev1.EventTypeWarning, "NotReady", "readiness gate "+healthGate+" is not set")
 	s.TurnHealthy(corev1.ConditionTrue, pod)
 	s.ExpectSteady()
-	s.ExpectEvent(pod, corev1.EventTypeNormal, "Resolved", "NotReady has passed")
+	s.ExpectEvent(pod, corev1.EventTypeNormal, "Resolved", "NotReady resolved")
 
 	s.PatchPod(pod, fmt.Sprintf(`{"metadata":{"annotations":{%q:"1h"}}}`, cluster.AnnotationStartDelay))
 	s.UpdateImage("nginx:none")
@@ -148,7 +148,7 @@ func TestPodThatStaysOut(t *testing.T) {
 	s.ExpectEvent(pod, corev1.EventTypeWarning, "Updating", missing)
 	s.PatchPod(pod, fmt.Sprintf(`{"metadata":{"annotations":{%q:"1ms"}}}`, cluster.AnnotationStartDelay))
 	s.ExpectSteady()
-	s.ExpectEvent(pod, corev1.EventTypeNormal, "Resolved", "Updating has passed")
+	s.ExpectEvent(pod, corev1.EventTypeNormal, "Resolved", "Updating resolved")
 	s.ExpectAlways()
 }
 
