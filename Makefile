@@ -19,6 +19,9 @@ export CGO_ENABLED := 0
 # Tools are pinned in hack/tools/go.mod. Go builds each when it is first run and keeps it in its build cache.
 TOOL := go tool -modfile=hack/tools/go.mod
 
+# Builds what a target needs that is not built yet, and tells first what that and the target take.
+READY := { [[ -e bin/ready ]] || echo 'Compiling test/ready, which tells what has to be built'; } && go build -o bin/ready ./test/ready && bin/ready
+
 # The race detector needs a C compiler. Without one the tests still run, and say so.
 CC_FOUND := $(shell command -v "$$(go env CC)" 2>/dev/null)
 RACE := $(if $(CC_FOUND),-race)
@@ -168,7 +171,7 @@ lint-fix: ## Run golangci-lint and fix what it can.
 
 .PHONY: test
 test: ## Run all tests, with -race; the end shows how long each part took, and what failed.
-	@hack/phases.sh servers test-unit test-outoftree test-go-registries test-integration
+	@hack/phases.sh test-servers test-unit test-outoftree test-go-registries test-integration
 
 # How often.
 N ?= 20
@@ -271,9 +274,12 @@ ifndef CC_FOUND
 	@echo "WARNING: no C compiler ($$(go env CC)), so the tests run WITHOUT the race detector. Install gcc to have it." >&2
 endif
 
-.PHONY: servers
+.PHONY: servers test-servers
 servers: ## Build the servers of the test cluster, once, into the user's cache.
-	go run ./test/harness/cluster/cmd/cluster
+	@$(READY) servers
+
+test-servers:
+	@$(READY) test -test $(RACE)
 
 # How long, the plan of an earlier run, and a registry that runs as a cluster of real servers; each may be left out.
 CHAOS ?=
@@ -281,8 +287,7 @@ SEED ?=
 
 .PHONY: chaos
 chaos: ## Play faults on a real OpenKruise and check the invariants; CHAOS=5m sets how long, SEED=42 repeats a plan, REGISTRY=etcd is a real cluster.
-	@echo 'chaos: building; with an empty Go cache this takes minutes'
-	@go build -o bin/chaos ./test/chaos
+	@$(READY) chaos
 	@CHAOS='$(CHAOS)' SEED='$(SEED)' REGISTRY='$(REGISTRY)' bin/chaos
 
 # The registries whose storms CI and make nightly run.
@@ -297,8 +302,7 @@ MUTANT ?=
 
 .PHONY: chaos-mutants
 chaos-mutants: ## Hold ten managers that are broken on purpose against chaos, which must find each; MUTANT=one-of-each is what CI plays.
-	@echo 'chaos: building; with an empty Go cache this takes minutes'
-	@go build -o bin/chaos ./test/chaos
+	@$(READY) chaos
 	@MUTANT='$(MUTANT)' bin/chaos mutants
 
 # How long.
@@ -306,8 +310,7 @@ SOAK ?=
 
 .PHONY: soak
 soak: ## Play rollouts without a fault for SOAK (default 30m), and fail where memory or goroutines of a manager grow.
-	@echo 'soak: building; with an empty Go cache this takes minutes'
-	@go build -o bin/chaos ./test/chaos
+	@$(READY) soak
 	@SOAK='$(SOAK)' SEED='$(SEED)' bin/chaos soak
 
 # short is a few minutes; empty is everything. PART is one part of it, OUT the folder for the JSON file and the plots.
@@ -325,8 +328,7 @@ nightly: ## Run what CI leaves out or plays only in part, as root, in about 3 ho
 
 .PHONY: bench
 bench: ## Measure Rollcall beside a floor and a recipe on a real API server, in 30 minutes; BENCH=short takes 6.
-	@echo 'bench: building; with an empty Go cache this takes minutes'
-	@go build -o bin/bench/bench ./test/bench
+	@$(READY) bench
 	@BENCH='$(BENCH)' PART='$(PART)' OUT='$(OUT)' BEFORE='$(BEFORE)' bin/bench/bench
 
 .PHONY: bench-registries
@@ -342,14 +344,12 @@ endif
 
 .PHONY: demo
 demo: check-linux ## Show the main job on a real OpenKruise; REGISTRY=consul uses that driver, KEEP=1 keeps it running until Ctrl-C.
-	@echo 'demo: takes two and a half minutes; the first run builds the servers before, in 10 to 15 minutes on two cores, with 10 GB of disk'
-	@go build -o bin/demo ./test/demo
+	@$(READY) demo
 	@KEEP='$(KEEP)' REGISTRY='$(REGISTRY)' bin/demo
 
 .PHONY: adopt $(ADOPT)
-adopt: check-linux $(if $(filter dubbo,$(APP)),servers) ## Show it where applications register themselves: REGISTRY=consul, eureka, nacos or zookeeper; APP=go, spring or dubbo on nacos, dubbo or spring on zookeeper.
-	@echo 'adopt: building; with an empty Go cache this takes minutes'
-	@go build -o bin/demo ./test/demo
+adopt: check-linux ## Show it where applications register themselves: REGISTRY=consul, eureka, nacos or zookeeper; APP=go, spring or dubbo on nacos, dubbo or spring on zookeeper.
+	@$(READY) adopt
 	@$(if $(filter dubbo,$(APP)),go mod download && $(REGISTRIES_CMD) get $(REGISTRY))
 	@ADOPT=1 KEEP='$(KEEP)' REGISTRY='$(REGISTRY)' APP='$(APP)' $(if $(filter dubbo,$(APP)),hack/own-network.sh) bin/demo
 
@@ -371,10 +371,8 @@ e2e-services: ## Count lost requests of clients that find pods by Kubernetes Ser
 
 .PHONY: e2e
 e2e: build ## Count lost requests on real nodes, as root with containerd (docs/e2e.md); E2E=short plays what CI plays.
-	@echo 'e2e: building; with an empty Go cache this takes minutes'
-	@mkdir -p bin/e2e
+	@$(READY) e2e
 	@go build -o bin/e2e/app ./test/e2e/app
-	@go build -o bin/e2e/e2e ./test/e2e
 	@go build -tags '$(TAGS) nextrecord' -ldflags '$(LDFLAGS)' -o bin/e2e/manager-next ./cmd
 	@$(TOOL) kustomize build test/e2e/deploy >bin/e2e/rollcall.yaml
 	@$(TOOL) kustomize build test/e2e/evictions >bin/e2e/rollcall-evictions.yaml

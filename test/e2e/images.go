@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/rollcall-dev/rollcall/hack/image"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
 )
 
@@ -39,7 +40,7 @@ func writeImages(ctx context.Context, daemon string) error {
 		appImage("v1"): {Files: app, Entrypoint: "app", Env: []string{"VERSION=v1"}},
 		appImage("v2"): {Files: app, Entrypoint: "app", Env: []string{"VERSION=v2"}},
 		runnerImage: {Entrypoint: "e2e", Args: []string{inPodArg}, Files: map[string]string{
-			"e2e": workDir + "/e2e", "consul": registry.Paths[consul.Binary],
+			"e2e": workDir + "/e2e", "consul": registry.Paths[registries.Consul],
 			rollcallManifest: workDir + "/" + rollcallManifest, evictionsManifest: workDir + "/" + evictionsManifest,
 		}},
 	}

@@ -13,8 +13,10 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
+	"github.com/rollcall-dev/rollcall/test/harness/cluster/servers"
 	"github.com/rollcall-dev/rollcall/test/harness/manifests"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
 	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
@@ -41,13 +43,13 @@ func prepare(ctx context.Context) error {
 	if err := missing(); err != nil {
 		return err
 	}
-	if err := cluster.Build(ctx, os.Stdout); err != nil {
+	if _, err := servers.Build(ctx, servers.NewProgress(os.Stdout)); err != nil {
 		return err
 	}
-	if _, err := cluster.Kubelet(ctx, os.Stdout); err != nil {
+	if _, err := servers.Get(ctx, servers.Kubelet, os.Stdout); err != nil {
 		return err
 	}
-	daemon, err := cluster.KruiseDaemon(ctx, os.Stdout)
+	daemon, err := servers.Get(ctx, servers.KruiseDaemon, os.Stdout)
 	if err != nil {
 		return err
 	}
@@ -95,7 +97,7 @@ func inside(ctx context.Context, chosen []scenario) error {
 	defer failures.Close()
 	o := options{
 		config: c.Config(), site: localSite{c, n}, manifests: workDir, registry: nodeAddress,
-		program: registry.Paths[consul.Binary], dir: logs, scenarios: chosen, out: os.Stdout, failures: failures,
+		program: registry.Paths[registries.Consul], dir: logs, scenarios: chosen, out: os.Stdout, failures: failures,
 	}
 	if os.Getenv(envServices) != "" {
 		o.endpoints = c.PID("kube-controller-manager")
@@ -112,7 +114,7 @@ func startNodes(ctx context.Context, c *cluster.Cluster, l *process.Launcher, lo
 	if _, err := openDoor(ctx, net.JoinHostPort(nodeAddress, "443"), api.Host); err != nil {
 		return nil, err
 	}
-	kubelet, err := cluster.Kubelet(ctx, os.Stdout)
+	kubelet, err := servers.Get(ctx, servers.Kubelet, os.Stdout)
 	if err != nil {
 		return nil, err
 	}

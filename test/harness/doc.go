@@ -3,7 +3,7 @@
 //	process       servers as processes that end with the test, free ports, folders and locks
 //	cache         what is built or downloaded once for a machine
 //	pki           certificates
-//	cluster       the control plane with OpenKruise; cluster/podserver answers for the pods
+//	cluster       the control plane with OpenKruise; cluster/podserver answers for the pods, cluster/servers builds it
 //	manifests     manifests, read, rendered as kustomize does and applied
 //	kube          what is asked of a cluster again and again: pods, changes, whether a CloneSet has settled
 //	account       the ServiceAccount and the roles that ship, for managers outside the cluster
@@ -27,5 +27,5 @@
 //	results       what go test -json wrote
 //
 // The tests themselves are in test/integration (scenarios), test/registries (drivers on real servers), test/chaos,
-// test/demo, test/bench, test/e2e and test/outoftree.
+// test/demo, test/bench, test/e2e and test/outoftree. test/ready builds what they need.
 package harness

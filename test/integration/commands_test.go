@@ -18,6 +18,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/test/harness/account"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
+	"github.com/rollcall-dev/rollcall/test/harness/cluster/servers"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/guide"
 	"github.com/rollcall-dev/rollcall/test/harness/manager"
@@ -70,7 +71,7 @@ func newShell(t *testing.T, own *cluster.Cluster) *shell {
 	bin := filepath.Join(sh.dir, "bin")
 	expect.NoError(t, os.Mkdir(bin, 0o700))
 	for _, name := range []string{"kubectl", "helm"} {
-		path, err := cluster.Client(t.Context(), name, os.Stderr)
+		path, err := servers.Client(t.Context(), name, os.Stderr)
 		expect.NoError(t, err)
 		expect.NoError(t, os.Symlink(path, filepath.Join(bin, name)))
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	httpregistry "github.com/rollcall-dev/rollcall/registry/http"
-	"github.com/rollcall-dev/rollcall/test/harness/cluster"
+	"github.com/rollcall-dev/rollcall/test/harness/cluster/servers"
 	"github.com/rollcall-dev/rollcall/test/harness/guide"
 )
 
@@ -43,7 +43,7 @@ func newUnlisted(ctx context.Context, config registry.Config) (registry.Registry
 // expectUninstallFreesGuarded runs what docs/uninstall.md shows for finalizers that are left.
 func (s *scenario) expectUninstallFreesGuarded() {
 	s.Helper()
-	kubectl, err := cluster.Client(s.Context(), "kubectl", os.Stderr)
+	kubectl, err := servers.Client(s.Context(), "kubectl", os.Stderr)
 	s.must(err)
 	commands, err := guide.Commands("../..")
 	s.must(err)

@@ -23,11 +23,10 @@ import (
 )
 
 const (
-	// diskForBuild is what the modules, the build cache and the binaries need together.
-	diskForBuild = 10 << 30
-	// progressEvery is the longest silence of a build.
-	progressEvery = 10 * time.Second
-	keyLength     = 16
+	// progressEvery is the longest silence of a build, and firstEstimate is how long one compiles before it tells what is left:
+	// what comes first, the standard library, is compiled faster than the rest.
+	progressEvery, firstEstimate = 10 * time.Second, 30 * time.Second
+	keyLength                    = 16
 	// linesShown is how much of a build that failed is shown.
 	linesShown   = 40
 	buildPattern = ".build-"
@@ -36,11 +35,20 @@ const (
 // Build returns the binaries of a module, and builds those that are not in the cache. Progress goes to log. Processes that
 // build at the same time wait for one another.
 func Build(ctx context.Context, log *Progress, m Module) (Built, error) {
-	built, err := build(ctx, log, m)
+	all, err := BuildAll(ctx, log, m)
 	if err != nil {
-		return Built{}, fmt.Errorf("building %s: %w", m.Name, err)
+		return Built{}, err
 	}
-	return built, nil
+	return all[0], nil
+}
+
+// BuildAll is [Build] of several modules.
+func BuildAll(ctx context.Context, log *Progress, modules ...Module) ([]Built, error) {
+	plan, err := NewPlan(ctx, modules...)
+	if err != nil {
+		return nil, err
+	}
+	return plan.Build(ctx, log)
 }
 
 // Built is what Build made or found.
@@ -60,42 +68,67 @@ func cacheDir(what string) (string, error) {
 	return filepath.Join(base, "rollcall", what), nil
 }
 
-func build(ctx context.Context, log *Progress, m Module) (b Built, err error) {
+// build is a module with what the cache has of it.
+type build struct {
+	Module
+	Built
+	target  string // the folder in the cache
+	flags   []string
+	missing []Binary
+}
+
+func newBuild(ctx context.Context, m Module) (b *build, err error) {
 	if _, err := exec.LookPath("go"); err != nil {
-		return b, fmt.Errorf("it is built from a Go module, but there is no go command in PATH: "+
+		return nil, fmt.Errorf("it is built from a Go module, but there is no go command in PATH: "+
 			"install Go %s or newer from https://go.dev/dl: %w", strings.TrimPrefix(runtime.Version(), "go"), err)
 	}
 	cache, err := cacheDir("servers")
 	if err != nil {
-		return b, err
+		return nil, err
 	}
+	b = &build{Module: m}
 	if b.Version, err = PinnedVersion(ctx, m.Dir, m.Requires); err != nil {
-		return b, err
+		return nil, err
 	}
-	flags := []string{"-buildvcs=false", "-ldflags=" + m.ldflags(b.Version)}
-	makes := flags
+	b.flags = []string{"-buildvcs=false", "-ldflags=" + m.ldflags(b.Version)}
+	makes := b.flags
 	if m.Clock {
-		makes = append(slices.Clone(flags), clock.Edition())
+		makes = append(slices.Clone(makes), clock.Edition())
 	}
 	key, err := cacheKey(ctx, m.Dir, makes)
 	if err != nil {
-		return b, err
+		return nil, err
 	}
-	target := filepath.Join(cache, m.Name+"-"+b.Version+"-"+key)
-	var missing []Binary
-	if b.Paths, missing = find(target, m.Binaries); len(missing) == 0 {
-		return b, nil
+	b.target = filepath.Join(cache, m.Name+"-"+b.Version+"-"+key)
+	b.find()
+	return b, nil
+}
+
+// find looks for the binaries in the cache.
+func (b *build) find() {
+	b.Paths, b.missing = map[string]string{}, nil
+	for _, bin := range b.Binaries {
+		b.Paths[bin.Name] = filepath.Join(b.target, bin.Name)
+		if _, err := os.Stat(b.Paths[bin.Name]); err != nil {
+			b.missing = append(b.missing, bin)
+		}
 	}
-	unlock, err := lockFolder(ctx, log, target, "builds "+m.Name)
+}
+
+// make builds what is missing.
+func (b *build) make(ctx context.Context, log *Progress, number *counter) error {
+	if len(b.missing) == 0 {
+		return nil
+	}
+	unlock, err := lockFolder(ctx, log, b.target, "builds "+b.Name)
 	if err != nil {
-		return b, err
+		return err
 	}
 	defer unlock()
-	if b.Paths, missing = find(target, m.Binaries); len(missing) == 0 {
-		return b, nil
+	if b.find(); len(b.missing) == 0 {
+		return nil
 	}
-	m.Binaries = missing
-	return b, compile(ctx, log, m, target, b.Version, flags)
+	return b.compile(ctx, log, number)
 }
 
 // lockFolder makes a folder of the cache, and has other processes wait that do the same.
@@ -104,18 +137,6 @@ func lockFolder(ctx context.Context, log *Progress, folder, does string) (unlock
 		return nil, fmt.Errorf("creating the cache: %w", err)
 	}
 	return process.Lock(ctx, folder+".lock", func() { log.Printf("waiting for another process that %s", does) })
-}
-
-// find returns the paths of the binaries in target, and those that are not there yet.
-func find(target string, binaries []Binary) (paths map[string]string, missing []Binary) {
-	paths = map[string]string{}
-	for _, bin := range binaries {
-		paths[bin.Name] = filepath.Join(target, bin.Name)
-		if _, err := os.Stat(paths[bin.Name]); err != nil {
-			missing = append(missing, bin)
-		}
-	}
-	return paths, missing
 }
 
 // cacheKey hashes everything that makes a binary what it is.
@@ -162,33 +183,33 @@ func goEnv() []string {
 }
 
 // compile builds into a folder of its own and moves each binary into place when it is whole.
-func compile(ctx context.Context, log *Progress, m Module, target, version string, flags []string) error {
-	if err := checkDisk(ctx, target); err != nil {
+func (b *build) compile(ctx context.Context, log *Progress, number *counter) error {
+	if err := removeLeftovers(b.target); err != nil {
 		return err
 	}
-	if err := removeLeftovers(target); err != nil {
-		return err
-	}
-	temp, err := os.MkdirTemp(target, buildPattern)
+	temp, err := os.MkdirTemp(b.target, buildPattern)
 	if err != nil {
 		return fmt.Errorf("creating a folder for the build: %w", err)
 	}
 	defer os.RemoveAll(temp)
-	if m.Clock {
-		overlay, err := overlayClock(ctx, m.Dir, temp)
+	flags := append(slices.Clone(b.flags), b.gcFlags())
+	if b.Clock {
+		overlay, err := overlayClock(ctx, b.Dir, temp)
 		if err != nil {
 			return err
 		}
-		flags = append(slices.Clone(flags), "-overlay="+overlay)
+		flags = append(flags, "-overlay="+overlay)
 	}
-	for _, bin := range m.Binaries {
-		built := filepath.Join(temp, bin.Name)
-		if err := run(ctx, log, m.Dir, bin.Name+" "+version, built, slices.Concat(flags, []string{m.gcFlags(), bin.Package})); err != nil {
+	for _, bin := range b.missing {
+		started, built, what := time.Now(), filepath.Join(temp, bin.Name), number.next()+bin.Name+" "+b.Version
+		log.Printf("building %s (once; kept in the cache)", what)
+		if err := run(ctx, log, b.Dir, what, built, append(flags, bin.Package)); err != nil {
 			return err
 		}
-		if err := os.Rename(built, filepath.Join(target, bin.Name)); err != nil {
+		if err := os.Rename(built, b.Paths[bin.Name]); err != nil {
 			return fmt.Errorf("putting %s into the cache: %w", bin.Name, err)
 		}
+		log.Printf("built %s in %s", what, time.Since(started).Round(time.Second))
 	}
 	return nil
 }
@@ -216,33 +237,13 @@ func removeLeftovers(target string) error {
 	return nil
 }
 
-// checkDisk refuses to begin what would end with a full disk.
-func checkDisk(ctx context.Context, target string) error {
-	out, err := exec.CommandContext(ctx, "go", "env", "GOCACHE", "GOMODCACHE").Output()
-	if err != nil {
-		return fmt.Errorf("asking go for its caches: %w", withStderr(err))
-	}
-	for _, dir := range append(strings.Split(strings.TrimSpace(string(out)), "\n"), target) {
-		free, err := freeDisk(dir)
-		if err != nil {
-			return fmt.Errorf("looking for free disk space at %s: %w", dir, err)
-		}
-		if free < diskForBuild {
-			return fmt.Errorf("the build needs %d GB of free disk, and %s has %.1f GB: "+
-				"free some, or point XDG_CACHE_HOME, GOCACHE and GOMODCACHE to a larger disk",
-				diskForBuild>>30, dir, float64(free)/(1<<30))
-		}
-	}
-	return nil
-}
-
 // run builds a binary by what go build is given besides, and tells how far it is.
 func run(ctx context.Context, log *Progress, dir, what, binary string, args []string) error {
-	started := time.Now()
-	log.Printf("building %s (once; kept in the cache)", what)
-	said := &output{}
-	stop := log.every(func(took time.Duration) { log.Printf("building %s: %s", what, said.progress(took)) })
-	said.expect(stale(ctx, dir, args))
+	stop := log.every(func(took time.Duration) { log.Printf("building %s: looking for its modules, after %s", what, took) })
+	total, _ := stale(ctx, dir, args) // what is wrong, the build says
+	stop()
+	said := &output{total: total}
+	stop = log.every(func(took time.Duration) { log.Printf("building %s: %s", what, said.progress(took)) })
 	cmd := goIn(ctx, dir, slices.Concat([]string{"build", "-v", "-o", binary}, args)...)
 	process.OwnGroup(cmd)
 	cmd.Stdout, cmd.Stderr = said, said
@@ -254,30 +255,22 @@ func run(ctx context.Context, log *Progress, dir, what, binary string, args []st
 	if err != nil {
 		return fmt.Errorf("building %s in %s: %w:\n%s", what, dir, err, said.last(linesShown))
 	}
-	log.Printf("built %s in %s", what, time.Since(started).Round(time.Second))
 	return nil
 }
 
-// stale returns how many packages are to be compiled, 0 where go can't tell: what is wrong, the build says.
-func stale(ctx context.Context, dir string, args []string) int {
-	out, err := goIn(ctx, dir, slices.Concat([]string{"list", "-deps", "-f", "{{if .Stale}}+{{end}}"}, args)...).Output()
-	if err != nil {
-		return 0
-	}
-	return bytes.Count(out, []byte("+"))
+// stale returns how many packages are to be compiled.
+func stale(ctx context.Context, dir string, args []string, env ...string) (packages int, err error) {
+	cmd := goIn(ctx, dir, slices.Concat([]string{"list", "-deps", "-f", `{{if and .Stale (ne .Name "main")}}+{{end}}`}, args)...)
+	cmd.Env = append(cmd.Env, env...)
+	out, err := cmd.Output()
+	return bytes.Count(out, []byte("+")), err
 }
 
 // output is what go build -v has said: a line for each download and each package.
 type output struct {
 	mu    sync.Mutex
 	text  []byte
-	total int // the packages to compile, 0 while that is not known
-}
-
-func (o *output) expect(packages int) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.total = packages
+	total int // the packages to compile
 }
 
 // progress is how far the build is, "412 of 1630 packages after 1m10s, about 3m30s left".
@@ -291,10 +284,10 @@ func (o *output) progress(took time.Duration) string {
 		}
 	}
 	switch {
-	case o.total == 0 || done == 0:
-		return fmt.Sprintf("after %s", took)
 	case done >= o.total:
 		return fmt.Sprintf("linking after %s", took)
+	case done == 0 || took < firstEstimate:
+		return fmt.Sprintf("%d of %d packages after %s", done, o.total, took)
 	}
 	left := took * time.Duration(o.total-done) / time.Duration(done)
 	return fmt.Sprintf("%d of %d packages after %s, about %s left", done, o.total, took, left.Round(progressEvery))

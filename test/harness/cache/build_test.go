@@ -52,15 +52,17 @@ func TestBuildPutsWholeBinariesIntoTheCache(t *testing.T) {
 	writeFile(t, filepath.Join(dir, "bad", "main.go"), "package main\n\nfunc main() { undefined() }\n")
 	writeFile(t, filepath.Join(target, buildPattern+"killed", "half"), "half")
 	var log strings.Builder
-	err := compile(t.Context(), NewProgress(&log, "test"), Module{Dir: dir, Binaries: []Binary{
+	b := &build{target: target, Built: Built{Version: "v1"}, Module: Module{Dir: dir, Binaries: []Binary{
 		{Name: "good", Package: "example.com/m/good"}, {Name: "bad", Package: "example.com/m/bad"},
-	}}, target, "v1", nil)
+	}}}
+	b.find()
+	err := b.compile(t.Context(), NewProgress(&log, "test"), &counter{total: 2})
 	expect.Error(t, "what does not compile says so with the compiler's words", err, "undefined: undefined")
 	if got := leftIn(t, target); len(got) != 1 || filepath.Base(got[0]) != "good" {
 		t.Errorf("the cache has %v, want only what was built whole", got)
 	}
-	if !strings.Contains(log.String(), "built good v1") {
-		t.Errorf("the progress does not name the binary:\n%s", log.String())
+	if !strings.Contains(log.String(), "built server 1 of 2, good v1") {
+		t.Errorf("the progress does not tell which binary of how many:\n%s", log.String())
 	}
 }
 
@@ -72,15 +74,34 @@ func TestProgressOfABuild(t *testing.T) {
 		took         time.Duration
 		want         string
 	}{
-		{"nothing is known yet", "", 0, 10 * time.Second, "after 10s"},
-		{"downloads are no packages", "go: downloading a v1\n", 4, 10 * time.Second, "after 10s"},
+		{"nothing is to be compiled", "", 0, 10 * time.Second, "linking after 10s"},
+		{"downloads are no packages", "go: downloading a v1\n", 4, 10 * time.Second, "0 of 4 packages after 10s"},
+		{"the first packages tell nothing of the others", "fmt\n", 4, 20 * time.Second, "1 of 4 packages after 20s"},
 		{"a quarter took 40 s", "go: downloading a v1\nfmt\n", 4, 40 * time.Second, "1 of 4 packages after 40s, about 2m0s left"},
 		{"the linker says nothing", "fmt\nio\n", 2, time.Minute, "linking after 1m0s"},
 	} {
-		o := &output{}
+		o := &output{total: tc.total}
 		_, _ = o.Write([]byte(tc.said))
-		o.expect(tc.total)
 		if got := o.progress(tc.took); got != tc.want {
+			t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
+		}
+	}
+}
+
+func TestPlanTellsWhatABuildTakes(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason string
+		plan   Plan
+		want   string
+	}{
+		{"nothing is missing", Plan{}, ""},
+		{"what is small takes no gigabytes", Plan{names: []string{"a"}, packages: 400},
+			"a: about 1 min on two cores, with 0.6 GB of free disk and a network"},
+		{"several add up", Plan{names: []string{"a", "b"}, packages: 5000},
+			"a, b: about 11 min on two cores, with 7.3 GB of free disk and a network"},
+	} {
+		if got := tc.plan.String(); got != tc.want {
 			t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
 		}
 	}
@@ -109,8 +130,9 @@ func main() {
 	}
 }
 `)
-	m := Module{Dir: dir, Clock: true, Binaries: []Binary{{Name: "tells", Package: "example.com/m"}}}
-	expect.NoError(t, compile(t.Context(), NewProgress(io.Discard, ""), m, target, "v1", nil))
+	b := &build{target: target, Module: Module{Dir: dir, Clock: true, Binaries: []Binary{{Name: "tells", Package: "example.com/m"}}}}
+	b.find()
+	expect.NoError(t, b.compile(t.Context(), NewProgress(io.Discard, ""), &counter{}))
 	c, err := clock.New(filepath.Join(t.TempDir(), "clock"))
 	expect.NoError(t, err)
 	program := exec.CommandContext(t.Context(), filepath.Join(target, "tells"))

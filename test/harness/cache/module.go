@@ -34,6 +34,8 @@ type Module struct {
 type Binary struct {
 	Name    string
 	Package string
+	// Packages is about how many are compiled for it, the binaries before it being there; 0 means smallBuild.
+	Packages int
 }
 
 // gcFlags leave out what no debugger reads, which takes a seventh of the CPU of a compilation.

@@ -28,6 +28,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/test/harness/account"
 	"github.com/rollcall-dev/rollcall/test/harness/cache"
+	"github.com/rollcall-dev/rollcall/test/harness/cluster/servers"
 	"github.com/rollcall-dev/rollcall/test/harness/pki"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
@@ -117,8 +118,8 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	if err := opts.complete(ctx); err != nil {
 		return nil, err
 	}
-	log := newProgress(opts.Log)
-	binaries, err := binaries(ctx, log)
+	log := servers.NewProgress(opts.Log)
+	binaries, err := servers.Build(ctx, log)
 	if err != nil {
 		return nil, err
 	}
@@ -164,10 +165,10 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := c.prepare(ctx); err != nil {
 		return err
 	}
-	if err := c.step(ctx, etcdServer, c.startEtcd); err != nil {
+	if err := c.step(ctx, servers.Etcd, c.startEtcd); err != nil {
 		return err
 	}
-	if err := c.step(ctx, apiServer, c.startAPIServer); err != nil {
+	if err := c.step(ctx, servers.APIServer, c.startAPIServer); err != nil {
 		return err
 	}
 	var err error
@@ -193,10 +194,10 @@ func (c *Cluster) startControllers(ctx context.Context) error {
 		}
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return c.step(ctx, controllerManager, c.startControllerManager) })
-	group.Go(func() error { return c.step(ctx, schedulerServer, c.startScheduler) })
+	group.Go(func() error { return c.step(ctx, servers.ControllerManager, c.startControllerManager) })
+	group.Go(func() error { return c.step(ctx, servers.Scheduler, c.startScheduler) })
 	if !c.opts.WithoutNodes {
-		group.Go(func() error { return c.step(ctx, kwokServer, c.startKWOK) })
+		group.Go(func() error { return c.step(ctx, servers.KWOK, c.startKWOK) })
 	}
 	if !c.opts.WithoutKruise {
 		group.Go(func() error { return c.runKruise(ctx) })
@@ -220,7 +221,7 @@ func (c *Cluster) prepare(ctx context.Context) error {
 	if c.ports, err = choosePorts(ctx); err != nil {
 		return err
 	}
-	kruise, err := kruiseModule(ctx)
+	kruise, err := servers.Kruise(ctx)
 	if err != nil {
 		return err
 	}
@@ -349,7 +350,7 @@ func (c *Cluster) InstallKruise(ctx context.Context) error {
 	if c.kruise {
 		return nil
 	}
-	if running := c.process(kruiseManager); running != nil {
+	if running := c.process(servers.KruiseManager); running != nil {
 		running.Kill()
 	}
 	if err := c.applyKruise(ctx); err != nil {
@@ -359,7 +360,7 @@ func (c *Cluster) InstallKruise(ctx context.Context) error {
 }
 
 // StopKruise kills OpenKruise's manager, as a crash does. Its webhooks can't be called until StartKruise.
-func (c *Cluster) StopKruise() { c.process(kruiseManager).Kill() }
+func (c *Cluster) StopKruise() { c.process(servers.KruiseManager).Kill() }
 
 // StartKruise starts OpenKruise's manager again, and returns when its webhooks are served.
 func (c *Cluster) StartKruise(ctx context.Context) error {
@@ -370,7 +371,7 @@ func (c *Cluster) StartKruise(ctx context.Context) error {
 
 // runKruise starts OpenKruise's manager and waits until it serves. Its manifests must have been applied.
 func (c *Cluster) runKruise(ctx context.Context) error {
-	if err := c.step(ctx, kruiseManager, c.startKruise); err != nil {
+	if err := c.step(ctx, servers.KruiseManager, c.startKruise); err != nil {
 		return fmt.Errorf("installing OpenKruise: %w", err)
 	}
 	c.kruise = true
@@ -382,8 +383,8 @@ func (c *Cluster) runKruise(ctx context.Context) error {
 func (c *Cluster) RestartAPIServer(ctx context.Context) error {
 	c.restart.Lock()
 	defer c.restart.Unlock()
-	c.process(apiServer).Kill()
-	return c.step(ctx, apiServer, c.startAPIServer)
+	c.process(servers.APIServer).Kill()
+	return c.step(ctx, servers.APIServer, c.startAPIServer)
 }
 
 // Compact has etcd forget every version of every object but the last: a watch can't go on from an older one.

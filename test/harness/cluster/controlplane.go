@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/test/harness/account"
+	"github.com/rollcall-dev/rollcall/test/harness/cluster/servers"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 )
@@ -49,7 +50,7 @@ func localURL(scheme string, port int) string { return fmt.Sprintf("%s://127.0.0
 
 func (c *Cluster) startEtcd(ctx context.Context) error {
 	clientURL, peerURL := localURL("https", c.ports.etcdClient), localURL("http", c.ports.etcdPeer)
-	p, err := c.launch(process.Command{Name: etcdServer, Path: c.binaries[etcdServer], Args: []string{
+	p, err := c.launch(process.Command{Name: servers.Etcd, Path: c.binaries[servers.Etcd], Args: []string{
 		"--name=test",
 		"--data-dir=" + filepath.Join(c.dir, "etcd"),
 		"--listen-client-urls=" + clientURL,
@@ -84,7 +85,7 @@ func (c *Cluster) askEtcd(ctx context.Context, call, body string, answer any) er
 
 func (c *Cluster) apiServerCommand() process.Command {
 	serviceAccountKey := c.serviceAccounts.KeyFile
-	return process.Command{Name: apiServer, Path: c.binaries[apiServer], Args: []string{
+	return process.Command{Name: servers.APIServer, Path: c.binaries[servers.APIServer], Args: []string{
 		"--etcd-servers=" + localURL("https", c.ports.etcdClient),
 		"--etcd-cafile=" + c.authority.CertFile,
 		"--etcd-certfile=" + c.serving.CertFile,
@@ -123,7 +124,7 @@ func (c *Cluster) startAPIServer(ctx context.Context) error {
 }
 
 func (c *Cluster) startControllerManager(ctx context.Context) error {
-	return c.startController(ctx, controllerManager, c.ports.controllerManager,
+	return c.startController(ctx, servers.ControllerManager, c.ports.controllerManager,
 		"--root-ca-file="+c.authority.CertFile,
 		"--service-account-private-key-file="+c.serviceAccounts.KeyFile,
 		"--use-service-account-credentials=true",
@@ -131,7 +132,7 @@ func (c *Cluster) startControllerManager(ctx context.Context) error {
 }
 
 func (c *Cluster) startScheduler(ctx context.Context) error {
-	return c.startController(ctx, schedulerServer, c.ports.scheduler)
+	return c.startController(ctx, servers.Scheduler, c.ports.scheduler)
 }
 
 // startController starts a controller of Kubernetes' own, with further arguments.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/test/harness/cluster/servers"
 	"github.com/rollcall-dev/rollcall/test/harness/manifests"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
@@ -58,12 +59,12 @@ func (c *Cluster) startKruise(ctx context.Context) error {
 }
 
 func (c *Cluster) startKruiseManager() (*process.Process, error) {
-	kubeconfig, err := c.clientKubeconfig(kruiseManager, groupMasters)
+	kubeconfig, err := c.clientKubeconfig(servers.KruiseManager, groupMasters)
 	if err != nil {
 		return nil, err
 	}
 	return c.launch(process.Command{
-		Name: kruiseManager, Path: c.binaries[kruiseManager],
+		Name: servers.KruiseManager, Path: c.binaries[servers.KruiseManager],
 		Args: []string{
 			"--enable-leader-election=false",
 			"--health-probe-addr=127.0.0.1:" + strconv.Itoa(c.ports.kruiseHealth),
@@ -90,7 +91,7 @@ func (c *Cluster) startKruiseManager() (*process.Process, error) {
 
 // waitCRDs waits until the API server serves OpenKruise's types: its manager leaves out those that it does not find.
 func (c *Cluster) waitCRDs(ctx context.Context) error {
-	p := c.process(apiServer)
+	p := c.process(servers.APIServer)
 	return p.WaitReady(ctx, func(ctx context.Context) error {
 		var crds apiextensionsv1.CustomResourceDefinitionList
 		if err := c.client.List(ctx, &crds); err != nil {

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/rollcall-dev/rollcall/test/harness/cluster/servers"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
 
@@ -130,11 +131,11 @@ func (c *Cluster) startKWOK(ctx context.Context) error {
 	if err := os.WriteFile(file, config, 0o600); err != nil {
 		return fmt.Errorf("writing KWOK's configuration: %w", err)
 	}
-	kubeconfig, err := c.clientKubeconfig(kwokServer, groupMasters)
+	kubeconfig, err := c.clientKubeconfig(servers.KWOK, groupMasters)
 	if err != nil {
 		return err
 	}
-	p, err := c.launch(process.Command{Name: kwokServer, Path: c.binaries[kwokServer], Args: []string{
+	p, err := c.launch(process.Command{Name: servers.KWOK, Path: c.binaries[servers.KWOK], Args: []string{
 		"--config=" + file,
 		"--kubeconfig=" + kubeconfig,
 		"--manage-all-nodes=true",

@@ -3,11 +3,15 @@ package registries
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
 
 	"github.com/rollcall-dev/rollcall/test/harness/cache"
@@ -16,37 +20,76 @@ import (
 // Servers is where versions of servers are pinned side by side, for [cache.Pinned].
 const Servers = "test/harness/registries/servers"
 
-// Module is the Go module in servers/<name>-<version>, whose server is built from pkg.
-func Module(ctx context.Context, name, pkg string) (cache.Module, error) {
-	dir, err := cache.Pinned(ctx, Servers, name)
-	return module(dir, name, pkg), err
-}
+// Names of the programs that are Go modules: servers, and Nacos' own client with a main around it.
+const (
+	Consul      = "consul"
+	Etcd        = "etcd"
+	NacosReader = "nacos-reader"
+)
 
-func module(dir, name, pkg string) cache.Module {
-	return cache.Module{Name: name, Dir: dir, Requires: pkg, Clock: true, Binaries: []cache.Binary{{Name: name, Package: pkg}}}
-}
-
-// Build builds a module's server unless it is there, and tells log about it.
-func Build(ctx context.Context, log io.Writer, m cache.Module, err error) (cache.Built, error) {
-	if err != nil {
-		return cache.Built{}, Missing(err)
+// Module is the Go module that a program is built from; a server's is in servers/<name>-<version>.
+func Module(ctx context.Context, name string) (cache.Module, error) {
+	if name == NacosReader {
+		return nacosReader(ctx)
 	}
-	built, err := cache.Build(ctx, cache.NewProgress(log, "registries"), m)
-	return built, Missing(err)
+	dir, err := cache.Pinned(ctx, Servers, name)
+	return module(dir, name), err
 }
 
-// BuildAll is [Module] and [Build] of all versions that [cache.AllPinned] returns, the newest last.
-func BuildAll(ctx context.Context, log io.Writer, name, pkg string) (all []cache.Built, err error) {
+// Modules is [Module] of a server in all versions that [cache.AllPinned] returns, the newest last.
+func Modules(ctx context.Context, name string) (all []cache.Module, err error) {
 	dirs, err := cache.AllPinned(ctx, Servers, name)
 	for _, dir := range dirs {
-		built, buildErr := Build(ctx, log, module(dir, name, pkg), err)
-		if buildErr != nil {
-			return nil, buildErr
-		}
-		all = append(all, built)
+		all = append(all, module(dir, name))
 	}
-	return all, Missing(err)
+	return all, err
 }
+
+func module(dir, name string) cache.Module {
+	binary := cache.Binary{Name: name, Package: "go.etcd.io/etcd/server/v3"}
+	if name == Consul {
+		binary = cache.Binary{Name: name, Package: "github.com/hashicorp/consul", Packages: 2000}
+	}
+	return cache.Module{Name: name, Dir: dir, Requires: binary.Package, Clock: true, Binaries: []cache.Binary{binary}}
+}
+
+func nacosReader(ctx context.Context) (cache.Module, error) {
+	dir, err := cache.Dir(ctx, "test/harness/registries/nacos/reader")
+	if err != nil {
+		return cache.Module{}, err
+	}
+	source, err := os.ReadFile(filepath.Join(dir, "main.go"))
+	if err != nil {
+		return cache.Module{}, fmt.Errorf("reading the source of the reader: %w", err)
+	}
+	sum := sha256.Sum256(source)
+	return cache.Module{
+		Name: NacosReader, Dir: dir, Requires: "github.com/nacos-group/nacos-sdk-go/v2",
+		// Another source is another binary in the cache.
+		LDFlags:  func(string) string { return "-X main.source=" + hex.EncodeToString(sum[:8]) },
+		Binaries: []cache.Binary{{Name: NacosReader, Package: "."}},
+	}, nil
+}
+
+// Build builds a program, a server in its newest version, unless it is there, and tells log about it.
+func Build(ctx context.Context, log io.Writer, name string) (cache.Built, error) {
+	m, err := Module(ctx, name)
+	if err != nil {
+		return cache.Built{}, err
+	}
+	return cache.Build(ctx, progress(log), m)
+}
+
+// BuildAll is Build of all of [Modules].
+func BuildAll(ctx context.Context, log io.Writer, name string) (all []cache.Built, err error) {
+	modules, err := Modules(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return cache.BuildAll(ctx, progress(log), modules...)
+}
+
+func progress(log io.Writer) *cache.Progress { return cache.NewProgress(log, "registries") }
 
 // Client asks a server's HTTP API.
 type Client struct {

@@ -47,7 +47,7 @@ type Member struct {
 
 // StartCluster runs servers and agents of the oldest version that is pinned.
 func StartCluster(ctx context.Context) (registries.Cluster, error) {
-	versions, err := registries.BuildAll(ctx, os.Stderr, Binary, source)
+	versions, err := registries.BuildAll(ctx, os.Stderr, registries.Consul)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (m *Member) command(dir string) (process.Command, error) {
 	if err := os.WriteFile(file, raw, 0o600); err != nil {
 		return process.Command{}, fmt.Errorf("writing the configuration: %w", err)
 	}
-	return m.On(process.Command{Path: m.Built().Paths[Binary], Args: []string{"agent", "-config-file=" + file}}), nil
+	return m.On(process.Command{Path: m.Built().Paths[registries.Consul], Args: []string{"agent", "-config-file=" + file}}), nil
 }
 
 // ready waits until the server votes, in an election that was won: autopilot drops one that was away. An agent must reach the leader.

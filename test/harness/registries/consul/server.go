@@ -24,10 +24,6 @@ import (
 )
 
 const (
-	// Binary is the name of the server's program.
-	Binary = "consul"
-	// source is what it is built from.
-	source = "github.com/hashicorp/consul"
 	// Node is the name of the server's own node in the catalog.
 	Node = "server-07"
 	// Datacenter is that of the server.
@@ -38,8 +34,7 @@ const (
 
 // Get builds the server unless it is there, and tells log about it.
 func Get(ctx context.Context, log io.Writer) (cache.Built, error) {
-	m, err := registries.Module(ctx, Binary, source)
-	return registries.Build(ctx, log, m, err)
+	return registries.Build(ctx, log, registries.Consul)
 }
 
 // Options say what server to start. The zero value is one without TLS and access control.
@@ -82,7 +77,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		opts: opts, path: built.Paths[Binary], ports: ports{api: free[0], dns: free[1], rpc: free[2], serf: free[3]},
+		opts: opts, path: built.Paths[registries.Consul], ports: ports{api: free[0], dns: free[1], rpc: free[2], serf: free[3]},
 		URL: fmt.Sprintf("http://127.0.0.1:%d", free[0]), DNS: fmt.Sprintf("127.0.0.1:%d", free[1]),
 	}
 	if opts.ClientCertificates {
@@ -95,7 +90,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	}
 	s.Server, err = registries.Run(ctx, registries.Spec{
 		Name: "Consul", Version: built.Version,
-		Command: func(dir string) (process.Command, error) { return s.command(built.Paths[Binary], dir) },
+		Command: func(dir string) (process.Command, error) { return s.command(built.Paths[registries.Consul], dir) },
 		Ready:   s.ready,
 	})
 	return s, err

@@ -45,7 +45,7 @@ type Member struct {
 
 // StartCluster runs members of the oldest version that is pinned.
 func StartCluster(ctx context.Context) (registries.Cluster, error) {
-	versions, err := registries.BuildAll(ctx, os.Stderr, Binary, source)
+	versions, err := registries.BuildAll(ctx, os.Stderr, registries.Etcd)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (m *Member) command(dir string) (process.Command, error) {
 		state = "existing"
 	}
 	listen := m.Address()
-	return m.On(process.Command{Path: m.Built().Paths[Binary], Args: []string{
+	return m.On(process.Command{Path: m.Built().Paths[registries.Etcd], Args: []string{
 		"--name=" + m.name(), "--data-dir=" + filepath.Join(dir, "etcd"),
 		"--listen-client-urls=" + listen, "--advertise-client-urls=" + listen,
 		"--listen-peer-urls=" + peerURL(m.IP()), "--initial-advertise-peer-urls=" + peerURL(m.IP()),

@@ -19,23 +19,13 @@ import (
 )
 
 const (
-	// Binary is the name of the server's program.
-	Binary = "etcd"
-	// source is what it is built from.
-	source = "go.etcd.io/etcd/server/v3"
 	// root is the user that etcd asks for before it turns authentication on.
 	root = "root"
 )
 
-// Module is what the server is built from.
-func Module(ctx context.Context) (cache.Module, error) {
-	return registries.Module(ctx, Binary, source)
-}
-
 // Get builds the server unless it is there, and tells log about it.
 func Get(ctx context.Context, log io.Writer) (cache.Built, error) {
-	m, err := Module(ctx)
-	return registries.Build(ctx, log, m, err)
+	return registries.Build(ctx, log, registries.Etcd)
 }
 
 // Options say what server to start. The zero value is one without TLS and authentication.
@@ -83,7 +73,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	s.api = registries.NewClient(scheme + "://" + s.Endpoint)
 	s.Server, err = registries.Run(ctx, registries.Spec{
 		Name: "etcd", Version: built.Version,
-		Command: func(dir string) (process.Command, error) { return s.command(built.Paths[Binary], dir) },
+		Command: func(dir string) (process.Command, error) { return s.command(built.Paths[registries.Etcd], dir) },
 		Ready:   s.ready,
 	})
 	if err != nil {
@@ -129,7 +119,7 @@ func (s *Server) command(path, dir string) (process.Command, error) {
 
 // issue makes the certificates of the server and of its clients. With a name, etcd would take a client for the user.
 func (s *Server) issue(dir string) (err error) {
-	if s.tls, err = pki.NewTLS(dir, pkix.Name{CommonName: Binary}, pkix.Name{Organization: []string{"rollcall"}}); err != nil {
+	if s.tls, err = pki.NewTLS(dir, pkix.Name{CommonName: registries.Etcd}, pkix.Name{Organization: []string{"rollcall"}}); err != nil {
 		return err
 	}
 	s.CAFile, s.CertFile, s.KeyFile = s.tls.Files()

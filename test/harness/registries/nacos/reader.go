@@ -2,8 +2,6 @@ package nacos
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -16,31 +14,9 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 )
 
-const readerName = "nacos-reader"
-
-// readerModule is Nacos' own Go client with a main of its own around it; see reader/main.go.
-func readerModule(ctx context.Context) (cache.Module, error) {
-	dir, err := cache.Dir(ctx, "test/harness/registries/nacos/reader")
-	if err != nil {
-		return cache.Module{}, err
-	}
-	source, err := os.ReadFile(filepath.Join(dir, "main.go"))
-	if err != nil {
-		return cache.Module{}, fmt.Errorf("reading the source of the reader: %w", err)
-	}
-	sum := sha256.Sum256(source)
-	return cache.Module{
-		Name: readerName, Dir: dir, Requires: "github.com/nacos-group/nacos-sdk-go/v2",
-		// Another source is another binary in the cache.
-		LDFlags:  func(string) string { return "-X main.source=" + hex.EncodeToString(sum[:8]) },
-		Binaries: []cache.Binary{{Name: readerName, Package: "."}},
-	}, nil
-}
-
 // GetReader builds the client that subscribes, unless it is there, and tells log about it.
 func GetReader(ctx context.Context, log io.Writer) (cache.Built, error) {
-	m, err := readerModule(ctx)
-	return registries.Build(ctx, log, m, err)
+	return registries.Build(ctx, log, registries.NacosReader)
 }
 
 // Seen is an instance as a client gets it.
@@ -72,7 +48,7 @@ func (s *Server) runReader(ctx context.Context, args ...string) (*Reader, error)
 		return nil, err
 	}
 	args = append(args, "-port", strconv.Itoa(s.Port), "-user", Admin, "-dir", filepath.Join(s.Dir(), "reader"))
-	cmd := exec.CommandContext(ctx, built.Paths[readerName], args...)
+	cmd := exec.CommandContext(ctx, built.Paths[registries.NacosReader], args...)
 	cmd.Env = []string{"NACOS_PASSWORD=" + s.opts.Password, "HOME=" + s.Dir()}
 	cmd.Stderr = os.Stderr
 	return registries.Follow[[]Seen](cmd)
@@ -90,7 +66,8 @@ func Sign(ctx context.Context, accessKey, secretKey, text, group, service string
 	if err != nil {
 		return Signed{}, err
 	}
-	cmd := exec.CommandContext(ctx, built.Paths[readerName], "-user", accessKey, "-sign", text, "-group", group, "-service", service)
+	cmd := exec.CommandContext(ctx, built.Paths[registries.NacosReader], "-user", accessKey, "-sign", text,
+		"-group", group, "-service", service)
 	cmd.Env, cmd.Stderr = []string{"NACOS_PASSWORD=" + secretKey}, os.Stderr
 	out, err := cmd.Output()
 	if err == nil {
