@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs make targets one after the other, also after one that failed. At the end it prints how long each took, what was
 # skipped (a target that checks nothing writes why into bin/results/TARGET.skipped), and last what failed: the tests by
-# name, and the log to look into.
+# name or else the reason, and the log to look into.
 # usage: hack/phases.sh TARGET...
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -19,14 +19,19 @@ for target in "$@"; do
   skipped=$results/$target.skipped
   rm -f "$json" "$skipped"
   "${MAKE:-make}" --no-print-directory "$target" 2>&1 | tee "$results/$target.log" || status=FAILED
-  if [[ $status == ok && -e $skipped ]]; then
+  if [[ $status == ok && -s $skipped ]]; then
     status=SKIPPED
     skips+="SKIPPED: make $target: $(<"$skipped")"$'\n'
   fi
   summary+=$(printf '%-18s %-7s %5d s' "$target" "$status" $((SECONDS - start)))$'\n'
   if [[ $status == FAILED ]]; then
     failures+="FAILED: make $target, see $results/$target.log"$'\n'
-    [[ ! -e $json ]] || failures+=$(go run ./hack/results failed "$json" | sed 's/^/    /')$'\n'
+    if [[ -e $json ]]; then
+      why=$(go run ./hack/results failed "$json")
+    else
+      why=$(grep -aE '^[a-z]+: ' "$results/$target.log" | grep -avE '^make' | tail -n 1) || true # the last that a program of ours said
+    fi
+    failures+=$(sed 's/^/    /' <<<"$why")$'\n'
   fi
 done
 printf '\n%s%-26s %5d s\n' "$summary" total "$SECONDS"

@@ -9,5 +9,5 @@
 // The tests in test/registries/<driver> prove the driver on it: the conformance suite, and that real readers see what was
 // written. A test gets a server of its own with [Use], or one that all tests of its package share with [Share]. Where a server
 // can't be had on this machine (an error marked by [Missing]), the test is skipped and the closing table of
-// `make test-registries` says so; with CI=true or ROLLCALL_REGISTRIES_REQUIRED=1 it fails.
+// `make test-registries` says so; with CI=true or ROLLCALL_REGISTRIES_REQUIRED=1 it fails, as it always does if a server can't be built.
 package registries

@@ -17,8 +17,8 @@ const (
 	AttrMissing = "registry-missing"
 )
 
-// Missing marks the error of a Get or Start for which the reason is this machine: what the server is built with or runs
-// on is not there, or it can't be downloaded. Missing(nil) is nil.
+// Missing marks the error of a Get or Start for which the reason is this machine: what the server runs on is not there, or it can't be
+// downloaded. A server that can't be built is an error like any other. Missing(nil) is nil.
 func Missing(err error) error {
 	if err == nil {
 		return nil

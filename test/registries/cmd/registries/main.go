@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/rollcall-dev/rollcall/test/harness/command"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/etcd"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/eureka"
@@ -61,7 +62,7 @@ func run(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
-		return get(ctx, os.Stderr, chosen)
+		return get(ctx, os.Stdout, os.Stderr, chosen)
 	case len(args) == 2 && args[0] == "report":
 		return report(os.Stdout, args[1])
 	default:
@@ -87,19 +88,22 @@ func choose(wanted []string) ([]driver, error) {
 	return slices.DeleteFunc(all, func(d driver) bool { return !slices.Contains(wanted, d.name) }), nil
 }
 
-// get gets all that can be had, and returns what is wrong with the others.
-func get(ctx context.Context, log io.Writer, wanted []driver) error {
+// get gets all that can be had, and returns what is wrong with the others. What this machine can't run is none of that unless
+// servers are required: a line in lacks for each.
+func get(ctx context.Context, lacks, log io.Writer, wanted []driver) error {
 	var failed []error
 	for _, d := range wanted {
 		err := d.get(ctx, log)
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return ctx.Err()
-		}
-		if err != nil {
+		case err == nil:
+			_, _ = fmt.Fprintf(log, "registries: the server of %s is here\n", d.name)
+		case registries.IsMissing(err) && !registries.Required():
+			_, _ = fmt.Fprintf(lacks, "no server of %s: %v\n", d.name, err)
+		default:
 			failed = append(failed, fmt.Errorf("the server of %s can't be had: %w", d.name, err))
-			continue
 		}
-		_, _ = fmt.Fprintf(log, "registries: the server of %s is here\n", d.name)
 	}
 	return errors.Join(failed...)
 }

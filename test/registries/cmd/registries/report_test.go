@@ -1,13 +1,17 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
 )
 
 // TestReport reads what go test -json says of four packages. Events are action, package, test, and the rest as JSON has it.
@@ -47,4 +51,26 @@ eureka                     0 passed, 1 FAILED
 nacos   !!! NONE: no Java  0 passed, 1 skipped: no server on this machine: no Java (1)
 `
 	expect.Equal(t, want, out.String(), "what there is")
+}
+
+// TestGet: what this machine can't run is told, and what can't be built is an error, also where nothing is required.
+func TestGet(t *testing.T) {
+	for _, tc := range []struct {
+		reason, required, lacks string
+		err                     error
+		fails                   bool
+	}{
+		{"a server that is here", "", "", nil, false},
+		{"a server that this machine can't run", "", "no server of x: no Java\n", registries.Missing(errors.New("no Java")), false},
+		{"the same where it is required", "1", "", registries.Missing(errors.New("no Java")), true},
+		{"a server that can't be built", "", "", errors.New("the disk is full"), true},
+	} {
+		t.Setenv("CI", "")
+		t.Setenv("ROLLCALL_REGISTRIES_REQUIRED", tc.required)
+		var lacks strings.Builder
+		err := get(t.Context(), &lacks, io.Discard, []driver{{"x", func(context.Context, io.Writer) error { return tc.err }}})
+		if lacks.String() != tc.lacks || (err != nil) != tc.fails {
+			t.Errorf("%s: got %q and error %v", tc.reason, &lacks, err)
+		}
+	}
 }
