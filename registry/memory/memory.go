@@ -1,5 +1,5 @@
-// Package memory keeps the registry in this process: the reference of what every driver does, and for a first look. Its
-// content is lost when the process ends.
+// Package memory keeps the registry in this process: it is the reference for what every driver does, and for trials. Its
+// content is lost when the process exits.
 package memory
 
 import (
