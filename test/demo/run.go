@@ -9,14 +9,19 @@ import (
 	"path/filepath"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
 	httpregistry "github.com/rollcall-dev/rollcall/registry/http"
+	installation "github.com/rollcall-dev/rollcall/test/harness/account"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster/podserver"
+	"github.com/rollcall-dev/rollcall/test/harness/cluster/servers"
 	"github.com/rollcall-dev/rollcall/test/harness/command"
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 	"github.com/rollcall-dev/rollcall/test/harness/manager"
 	"github.com/rollcall-dev/rollcall/test/harness/mirror"
 	"github.com/rollcall-dev/rollcall/test/harness/traffic"
@@ -156,12 +161,23 @@ func (w *world) drain() time.Duration {
 	return drain
 }
 
+// startManager starts the manager with what the kubectl plugin looks for: the ConfigMap and the Lease of an installation.
 func (w *world) startManager(ctx context.Context) error {
 	w.out.line("manager: building")
 	started := time.Now()
-	var err error
+	config := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: installation.Namespace, Name: "rollcall-config"},
+		Data:       map[string]string{"config.yaml": w.config()},
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: installation.Namespace}}
+	err := kube.Create(ctx, w.k8s, namespace, config)
+	if err != nil {
+		return err
+	}
 	dir := filepath.Join(w.cluster.Dir(), "demo")
-	if w.manager, err = manager.Run(ctx, w.cluster.Config(), dir, w.config()); err != nil {
+	w.manager, err = manager.Run(ctx, w.cluster.Config(), dir, w.config(),
+		"--leader-elect=true", "--leader-election-namespace="+installation.Namespace)
+	if err != nil {
 		return err
 	}
 	w.out.line("manager: ready after %s", time.Since(started).Round(time.Millisecond))
@@ -334,21 +350,25 @@ func (w *world) lifeOf(ctx context.Context, a arm, b *backend) (*life, error) {
 
 // keep leaves everything running until ctx ends.
 func (w *world) keep(ctx context.Context, with *life) error {
-	w.out.heading("Everything keeps running until Ctrl-C. In another terminal:")
-	w.out.line("export KUBECONFIG=%s", w.cluster.Kubeconfig())
-	w.out.line("kubectl -n %s scale clone/%s --replicas=4", with.namespace, with.set.Name)
+	kubectl, err := servers.Client(ctx, servers.Kubectl, w.out)
+	if err != nil {
+		return err
+	}
+	w.out.heading("Everything keeps running until Ctrl-C. In another terminal, in this folder:")
+	w.out.line("make build-plugin")
+	w.out.line(`export KUBECONFIG=%s PATH="$PWD/bin:$PATH:%s"`, w.cluster.Kubeconfig(), filepath.Dir(kubectl))
+	w.out.line(`kubectl -n %s patch cloneset %s --type=json -p '[{"op":"replace","path":"%s","value":"web:v4"}]'`,
+		with.namespace, with.set.Name, "/spec/template/spec/containers/0/image")
+	w.out.line("kubectl rollcall status -A -w")
 	name := serviceName
 	if w.field != nil {
 		name = with.namespace
 	}
 	w.out.line("%s", w.backend.look(name))
-	if metrics, err := w.manager.URL(manager.MetricsServer, "/metrics"); err == nil {
-		w.out.line("curl %s", metrics)
-	}
 	w.out.line("tail -f %s\n", w.manager.LogPath())
 	before := with.traffic.Tally()
 	w.out.line("%s", columns())
-	err := with.during(ctx, func() error {
+	err = with.during(ctx, func() error {
 		<-ctx.Done()
 		return w.crash()
 	})

@@ -38,8 +38,8 @@ type target struct {
 	clients    []string
 }
 
-// targets are those that need something. Registry is the one that the user has chosen.
-func targets(registry string) map[string]target {
+// targets are those that need something. Registry is the one that the user has chosen, and keep that the demo is to be tried by hand.
+func targets(registry string, keep bool) map[string]target {
 	var chosen []string
 	switch registry {
 	case registries.Consul, registries.Etcd:
@@ -48,6 +48,9 @@ func targets(registry string) map[string]target {
 		chosen = []string{registries.NacosReader}
 	}
 	demo := target{takes: "about 3 minutes", program: "./test/demo", binary: "bin/demo", packages: 1000, registries: chosen}
+	if keep {
+		demo.clients = []string{servers.Kubectl}
+	}
 	chaos := target{program: "./test/chaos", binary: "bin/chaos", packages: 1000, registries: chosen, upgrades: true}
 	return map[string]target{
 		"servers": {},
@@ -67,7 +70,7 @@ func targets(registry string) map[string]target {
 func main() {
 	name := strings.Join(os.Args[1:min(2, len(os.Args))], "")
 	os.Exit(command.Run(name, func(ctx context.Context) error {
-		all := targets(os.Getenv("REGISTRY"))
+		all := targets(os.Getenv("REGISTRY"), os.Getenv("KEEP") == "1")
 		t, known := all[name]
 		if !known {
 			return fmt.Errorf("%q needs nothing: choose from %s", name, strings.Join(slices.Sorted(maps.Keys(all)), ", "))

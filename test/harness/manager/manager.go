@@ -75,8 +75,8 @@ func Build(ctx context.Context, main, binary string, flags ...string) error {
 }
 
 // Run builds the manager that ships, starts it in dir as the ServiceAccount that ships, and returns when it is ready. It
-// outlives ctx: Stop ends it.
-func Run(ctx context.Context, admin *rest.Config, dir, config string) (*Manager, error) {
+// outlives ctx: Stop ends it. The flags are those of Options.
+func Run(ctx context.Context, admin *rest.Config, dir, config string, flags ...string) (*Manager, error) {
 	binary := filepath.Join(dir, "manager")
 	if err := Build(ctx, mainPackage, binary); err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func Run(ctx context.Context, admin *rest.Config, dir, config string) (*Manager,
 		return nil, err
 	}
 	m, err := New(Options{
-		Dir: dir, Path: binary, Config: config,
+		Dir: dir, Path: binary, Flags: flags, Config: config,
 		WriteKubeconfig: func(path string) error { return account.WriteKubeconfig(path, own) },
 	})
 	if err != nil {
