@@ -1,4 +1,4 @@
-# The image that docker-build makes and deploy runs.
+# The image that docker-build makes and deploy runs, which wants it set.
 IMG ?= rollcall:dev
 CONTAINER_TOOL ?= docker
 KUBECTL ?= kubectl
@@ -398,8 +398,15 @@ kind-down: ## Remove the cluster of kind-up.
 .PHONY: install
 install: deploy ## The same as deploy: there are no CRDs to install.
 
+# What a fresh checkout has is an image that no cluster can pull, and a registry that does not exist.
+.PHONY: check-deploy
+check-deploy:
+	@[[ '$(origin IMG)' != file ]] || { echo 'deploy: set IMG to an image that the cluster can pull, or has loaded: IMG=rollcall:dev' >&2; exit 1; }
+	@! grep -q 'endpoint: https://registry\.example\.com' config/default/configmap.yaml || { \
+		echo 'deploy: set your registry in config/default/configmap.yaml, or driver: memory without an endpoint' >&2; exit 1; }
+
 .PHONY: deploy
-deploy: bin/deploy/kustomization.yaml ## Deploy the image IMG to the cluster that kubectl points at.
+deploy: check-deploy bin/deploy/kustomization.yaml ## Deploy the image IMG to the cluster that kubectl points at.
 	$(TOOL) kustomize build bin/deploy | $(KUBECTL) apply -f -
 
 .PHONY: render

@@ -130,7 +130,7 @@ func (sh *shell) expectInstalls(k8s client.Client) {
 		"/install.yaml && cd " + dist + " && sha256sum install.yaml >checksums.txt"); err != nil {
 		sh.Fatalf("making a release: %v\n%s", err, out)
 	}
-	here := strings.NewReplacer(release+"/rollcall-0.1.0.tgz", sh.root+"/charts/rollcall", release, "file://"+dist, "make ", "make -C "+sh.root+" ")
+	here := strings.NewReplacer(release+"/rollcall-0.1.0.tgz", sh.root+"/charts/rollcall", release, "file://"+dist, "make ", "make -C "+sh.checkout()+" ")
 	ways := []struct{ begins, image, undo string }{
 		{`"${EDITOR:-vi}" install.yaml && kubectl apply`, "ghcr.io/rollcall-dev/rollcall:v0.1.0", "kubectl delete -f install.yaml"},
 		{"helm install", "ghcr.io/rollcall-dev/rollcall:dev", "helm uninstall rollcall -n rollcall-system"},
@@ -159,6 +159,29 @@ func (sh *shell) expectInstalls(k8s client.Client) {
 	if len(ways) > 0 {
 		sh.Errorf("the README does not install by %v", ways)
 	}
+}
+
+// checkout returns one in which the configuration has been edited as the README asks. In one that has not, make deploy refuses.
+func (sh *shell) checkout() (dir string) {
+	sh.Helper()
+	dir = sh.TempDir()
+	expect.NoError(sh.T, os.CopyFS(filepath.Join(dir, "config"), os.DirFS(filepath.Join(sh.root, "config"))))
+	for _, name := range []string{"Makefile", "go.mod", "go.sum", "hack"} {
+		expect.NoError(sh.T, os.Symlink(filepath.Join(sh.root, name), filepath.Join(dir, name)))
+	}
+	expectRefused := func(command, why string) {
+		if out, err := sh.run("make -C " + dir + " " + command); err == nil || !strings.Contains(out, why) {
+			sh.Errorf("make %s: %v, want %q in\n%s", command, err, why, out)
+		}
+	}
+	expectRefused("deploy IMG=rollcall:dev", "set your registry in config/default/configmap.yaml")
+	file := filepath.Join(dir, "config/default/configmap.yaml")
+	text, err := os.ReadFile(file)
+	expect.NoError(sh.T, err)
+	edited := strings.NewReplacer("driver: http", "driver: memory", "      endpoint: https://registry.example.com\n", "").Replace(string(text))
+	expect.NoError(sh.T, os.WriteFile(file, []byte(edited), 0o600))
+	expectRefused("deploy", "set IMG")
+	return dir
 }
 
 // expectToManage starts a manager and a CloneSet in each of the namespaces that the pages name, and returns a pod of the first.
