@@ -27,8 +27,8 @@ const (
 	movers = 32
 	// quietFor is how long nothing happens before a measurement begins or ends.
 	quietFor = 300 * time.Millisecond
-	// waveTimeout bounds a wave: the recipe takes a minute for the slowest registry.
-	waveTimeout = 5 * time.Minute
+	// waveTimeout bounds a wave, and podTimeout one of very many pods: the recipe takes a minute for the slowest registry.
+	waveTimeout, podTimeout = 5 * time.Minute, 50 * time.Millisecond
 )
 
 // load plays Kruise: it makes pods, moves them from state to state, and sees when their hooks are flipped.
@@ -172,7 +172,7 @@ func (l *load) move(ctx context.Context, number int, state appspub.LifecycleStat
 
 // wave waits for the flips of what move moves.
 func (l *load) wave(ctx context.Context, n int, state appspub.LifecycleStateType, move func() error) (wave, error) {
-	done := make(chan struct{})
+	done, limit := make(chan struct{}), max(waveTimeout, time.Duration(n)*podTimeout)
 	l.mu.Lock()
 	l.state, l.left, l.done = state, n, done
 	l.moves += n
@@ -183,10 +183,10 @@ func (l *load) wave(ctx context.Context, n int, state appspub.LifecycleStateType
 	select {
 	case <-done:
 		return l.outcome(state), nil
-	case <-time.After(waveTimeout):
+	case <-time.After(limit):
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return wave{}, fmt.Errorf("%d of %d pods in %s have not had their hook flipped after %s", l.left, n, state, waveTimeout)
+		return wave{}, fmt.Errorf("%d of %d pods in %s have not had their hook flipped after %s", l.left, n, state, limit)
 	case <-ctx.Done():
 		return wave{}, context.Cause(ctx)
 	}
