@@ -22,6 +22,7 @@ type host struct {
 	ClusterName string            `json:"clusterName"`
 	Enabled     *bool             `json:"enabled"` // v1 and v2 don't tell it of a single instance
 	Healthy     bool              `json:"healthy"`
+	Valid       *bool             `json:"valid"` // in a listing, what Healthy is from version 3 on
 	Weight      float64           `json:"weight"`
 	Metadata    map[string]string `json:"metadata"`
 }

@@ -34,13 +34,27 @@ func (r *Registry) list(ctx context.Context, cluster string) ([]registry.Entry, 
 		if s.Group != r.opts.Group {
 			continue
 		}
-		found, err := s.entries(r.opts.Cluster, cluster)
+		stay, err := r.unhealthyStay(ctx, &s)
+		if err != nil {
+			return nil, fmt.Errorf("checking the health checker of service %s: %w", s.Name, err)
+		}
+		found, err := s.entries(r.opts.Cluster, cluster, stay)
 		if err != nil {
 			return nil, err
 		}
 		entries = append(entries, found...)
 	}
 	return entries, nil
+}
+
+// unhealthyStay reports whether the service has instances of Rollcall that are unhealthy and stay so, since no server probes them. A server
+// that has not yet learned that the checker is off probes an instance once, and clients are not given it until it is registered again.
+func (r *Registry) unhealthyStay(ctx context.Context, s *listedService) (stay bool, err error) {
+	if r.opts.Ephemeral || !slices.ContainsFunc(s.Clusters[r.opts.Cluster].Hosts, func(h host) bool { return h.uid() != "" && h.isUnhealthy() }) {
+		return false, nil
+	}
+	stay, _, err = r.isCheckerOff(ctx, s.Name)
+	return stay, err
 }
 
 // services are those of the group with this name, and others, or all of them where there is no name.
@@ -85,8 +99,9 @@ func (r *Registry) elsewhere(ctx context.Context, in registry.Instance) (string,
 }
 
 // entries are Rollcall's own, in one Nacos cluster, and others' in all, since clients that name none are given the instances of
-// all. Where others have a place in several, it counts once: those are not taken out together.
-func (s *listedService) entries(within, cluster string) (entries []registry.Entry, _ error) {
+// all. Where others have a place in several, it counts once: those are not taken out together. Of Rollcall's own, those that are unhealthy
+// and stay so are out of service.
+func (s *listedService) entries(within, cluster string, stay bool) (entries []registry.Entry, _ error) {
 	given := map[string]bool{}
 	for _, h := range s.Clusters[within].Hosts {
 		switch {
@@ -98,6 +113,9 @@ func (s *listedService) entries(within, cluster string) (entries []registry.Entr
 			e, err := h.entry(s.Name)
 			if err != nil {
 				return nil, err
+			}
+			if stay && h.isUnhealthy() {
+				e.State = registry.OutOfService
 			}
 			entries = append(entries, e)
 		}
@@ -120,6 +138,14 @@ func (h *host) foreign(service string) registry.Entry {
 		e.Metadata = map[string]string{registry.MetaIPv6: address}
 	}
 	return e
+}
+
+// isUnhealthy holds for a listed instance.
+func (h *host) isUnhealthy() bool {
+	if h.Valid != nil {
+		return !*h.Valid
+	}
+	return !h.Healthy
 }
 
 // isListedForeign holds for one that may be at a pod's address: Dubbo 2 registers consumers with port 0.

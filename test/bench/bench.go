@@ -48,8 +48,8 @@ type bench struct {
 	registry *registryServer
 	// inService counts the instances that clients are given: by the registry, or by another that a part brings.
 	inService func(ctx context.Context) int
-	say      func(format string, args ...any)
-	found    []observation
+	say       func(format string, args ...any)
+	found     []observation
 	// suffix ends the names of cases whose registry is another.
 	suffix string
 }

@@ -350,6 +350,43 @@ func TestProbedPodIsServedOnceReached(t *testing.T) {
 	})
 }
 
+// A server that has not yet learned that the checker is off probes an instance, and then no one does: it would be unhealthy forever.
+func TestUnhealthyWithoutAProbeIsRegisteredAgain(t *testing.T) {
+	t.Parallel()
+	onEach(t, driver.Options{}, func(s *scenario) {
+		in := s.pod(1)
+		s.do(s.driver.Register, in)
+		listed := func() registry.State {
+			all, err := s.driver.List(s.Context(), "test")
+			expect.NoError(s, err)
+			for _, e := range all {
+				if e.Service == s.service {
+					return e.State
+				}
+			}
+			return registry.Absent
+		}
+		if got := listed(); got != registry.InService {
+			s.Errorf("a healthy one is listed as %s", got)
+		}
+		s.ask(http.MethodPost, "/v3/admin/ns/instance", url.Values{ // what was set by PUT, such as the metadata, stays
+			"serviceName": {s.service}, "ip": {in.Address}, "port": {strconv.Itoa(in.Port)}, "ephemeral": {"false"}, "healthy": {"false"},
+		})
+		s.eventually(func() error {
+			if got := listed(); got != registry.OutOfService {
+				return fmt.Errorf("one that clients are not given is listed as %s", got)
+			}
+			return nil
+		})
+		s.do(s.driver.Register, in)
+		s.do(s.driver.Probe, in)
+		s.expectClients(map[string]bool{in.Endpoint(): true})
+		if got := listed(); got != registry.InService {
+			s.Errorf("after it was registered again, it is listed as %s", got)
+		}
+	})
+}
+
 // Namespace, group, cluster and weight are those of the options.
 func TestPlaceIsTheOptions(t *testing.T) {
 	t.Parallel()

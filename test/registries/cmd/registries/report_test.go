@@ -54,7 +54,7 @@ nacos   !!! NONE: no Java  0 passed, 1 skipped: no server on this machine: no Ja
 }
 
 // TestGet: what this machine can't run is told, and what can't be built is an error, also where nothing is required.
-func TestGet(t *testing.T) {
+func TestGet(t *testing.T) { //nolint:paralleltest // it sets the environment
 	for _, tc := range []struct {
 		reason, required, lacks string
 		err                     error
