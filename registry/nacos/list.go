@@ -50,7 +50,8 @@ func (r *Registry) list(ctx context.Context, cluster string) ([]registry.Entry, 
 // unhealthyStay reports whether the service has instances of Rollcall that are unhealthy and stay so, since no server probes them. A server
 // that has not yet learned that the checker is off probes an instance once, and clients are not given it until it is registered again.
 func (r *Registry) unhealthyStay(ctx context.Context, s *listedService) (stay bool, err error) {
-	if r.opts.Ephemeral || !slices.ContainsFunc(s.Clusters[r.opts.Cluster].Hosts, func(h host) bool { return h.uid() != "" && h.isUnhealthy() }) {
+	unhealthy := func(h host) bool { return h.uid() != "" && h.isUnhealthy() }
+	if r.opts.Ephemeral || !slices.ContainsFunc(s.Clusters[r.opts.Cluster].Hosts, unhealthy) {
 		return false, nil
 	}
 	stay, _, err = r.isCheckerOff(ctx, s.Name)
