@@ -203,6 +203,7 @@ func TestWhatOneServerRefuses(t *testing.T) {
 		refuses func(f *fake, w http.ResponseWriter)
 		final   bool
 		field   string
+		says    string
 	}
 	expect.Each(t, map[string]row{
 		"the other kind": {
@@ -211,18 +212,18 @@ func TestWhatOneServerRefuses(t *testing.T) {
 				f.problem(w, http.StatusBadRequest, 10000,
 					"Current service DEFAULT_GROUP@@web is ephemeral service, can't register persistent instance.")
 			},
-			true, "options.ephemeral",
+			true, "options.ephemeral", "restart this Nacos server",
 		},
 		"parameters": {
 			"it has other settings",
 			func(f *fake, w http.ResponseWriter) {
 				f.problem(w, http.StatusBadRequest, 10000, "Param check invalid")
 			},
-			true, "",
+			true, "", "Param check invalid",
 		},
 		"the path": {
 			"what is at the address is not Nacos, now", func(f *fake, w http.ResponseWriter) { f.page(w, http.StatusNotFound, "no backend") },
-			false, "endpoint",
+			false, "endpoint", "no backend",
 		},
 	}, func(t *testing.T, tc row) {
 		refusing := func() *fake {
@@ -247,9 +248,9 @@ func TestWhatOneServerRefuses(t *testing.T) {
 
 		err := at(t, first.URL+","+refusing().URL, `{}`).Register(t.Context(), drivertest.Pod(1))
 		field, _ := registry.FieldOf(err)
-		if err == nil || registry.IsTerminal(err) != tc.final || field != tc.field {
-			t.Errorf("all servers refuse it: got error %v of field %q, terminal: %t; want %t and field %q",
-				err, field, registry.IsTerminal(err), tc.final, tc.field)
+		if err == nil || registry.IsTerminal(err) != tc.final || field != tc.field || !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("all servers refuse it: got error %v of field %q, terminal: %t; want %q, field %q and %t",
+				err, field, registry.IsTerminal(err), tc.says, tc.field, tc.final)
 		}
 		err = at(t, first.URL+",http://"+registrytest.UnusedAddress(t), `{}`).Register(t.Context(), drivertest.Pod(1))
 		if err == nil || registry.IsTerminal(err) {

@@ -162,12 +162,15 @@ func noRouteError(opts Options, err error) error {
 			"and the path Nacos' context path, /nacos by default: %w", err))
 }
 
+// wrongKindError also covers a server that is wrong itself: at its start it reads the metadata of instances and the instances from
+// different Rafts, and makes an ephemeral service of metadata that comes first (InstanceMetadataProcessor.updateInstanceMetadata).
 func wrongKindError(in registry.Instance, opts Options, err error) error {
 	has, wants := "ephemeral", "persistent"
+	or := "; or, if all its instances are persistent, restart this Nacos server, which misread them when it started"
 	if opts.Ephemeral {
-		has, wants = wants, has
+		has, wants, or = wants, has, ""
 	}
 	return fmt.Errorf("service %s has %s instances, and Nacos accepts no %s ones next to them (alibaba/nacos#10920): set it to "+
-		"%t, or use another service name or group, or empty the service and wait until Nacos has removed it: %w",
-		in.Service, has, wants, !opts.Ephemeral, err)
+		"%t, or use another service name or group, or empty the service and wait until Nacos has removed it%s: %w",
+		in.Service, has, wants, !opts.Ephemeral, or, err)
 }

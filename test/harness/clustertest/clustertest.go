@@ -271,7 +271,7 @@ func (w *world) aDiskIsLostThatOneServerLacks() {
 	has := w.leader()
 	lost, lacks := (has+1)%len(members), (has+2)%len(members)
 	expect.NoError(w, w.Network().Isolate(ctx, lacks))
-	pod := w.register(members[has].Address())
+	pod := w.register(members[has].Address(), members[lost].Address())
 	members[lost].Kill()
 	expect.NoError(w, w.Network().Heal(ctx))
 	expect.NoError(w, w.Network().Isolate(ctx, has))
