@@ -21,6 +21,9 @@ func (r release) notes() error {
 	if err != nil {
 		return err
 	}
+	if err := r.isAnnounced("."); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(filepath.Dir(notesFile), 0o755); err != nil {
 		return fmt.Errorf("making the folder of the release notes: %w", err)
 	}
@@ -28,6 +31,40 @@ func (r release) notes() error {
 		return fmt.Errorf("writing the release notes: %w", err)
 	}
 	return nil
+}
+
+// isAnnounced returns an error if a page of the checkout says that there is no release yet. A candidate changes nothing about that.
+func (r release) isAnnounced(root string) error {
+	if strings.Contains(r.version, "-") {
+		return nil
+	}
+	pages, err := notReleasedYet(root)
+	if err == nil && len(pages) > 0 {
+		err = fmt.Errorf("not released yet, say %s: remove that, and write the date into the heading of CHANGELOG.md",
+			strings.Join(pages, ", "))
+	}
+	return err
+}
+
+// notReleasedYet returns the pages that say so, in either language.
+func notReleasedYet(root string) (pages []string, err error) {
+	for _, pattern := range []string{"*.md", "docs/*.md"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			return nil, err
+		}
+		for _, page := range found {
+			text, err := os.ReadFile(page)
+			if err != nil {
+				return nil, fmt.Errorf("looking for what is not released yet: %w", err)
+			}
+			if said := string(text); strings.Contains(said, "> **Not released yet") || strings.Contains(said, "> **尚未发布") ||
+				strings.Contains(said, "] - not released yet\n") {
+				pages = append(pages, filepath.ToSlash(strings.TrimPrefix(page, root+string(filepath.Separator))))
+			}
+		}
+	}
+	return pages, nil
 }
 
 // sectionOf returns what is below the heading of a version. v0.1.0-rc.1 has that of 0.1.0.

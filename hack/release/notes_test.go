@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -42,5 +43,26 @@ func TestNotesAreShort(t *testing.T) {
 	}
 	if lines := strings.Count(text, "\n"); lines > most {
 		t.Errorf("the section of 0.1.0 has %d lines, want at most %d", lines, most)
+	}
+}
+
+// TestNotReleasedYet: where there would be something to download, the page says that there is not, and a release refuses to be made until
+// none does.
+func TestNotReleasedYet(t *testing.T) {
+	t.Parallel()
+	const root = "../.."
+	pages, err := notReleasedYet(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := []string{"CHANGELOG.md", "README.md", "README.zh-CN.md", "docs/install.md", "docs/kubectl-plugin.md"}
+	if len(pages) > 0 && !slices.Equal(pages, all) {
+		t.Errorf("%v say that it is not released yet, want all of %v or none", pages, all)
+	}
+	if err := (release{version: "v0.1.0"}).isAnnounced(root); (err == nil) != (len(pages) == 0) {
+		t.Errorf("the release: got error %v, want one as long as pages say that it is not released yet: %v", err, pages)
+	}
+	if err := (release{version: "v0.1.0-rc.1"}).isAnnounced(root); err != nil {
+		t.Errorf("a candidate: got error %v, want none", err)
 	}
 }
