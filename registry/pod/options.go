@@ -16,16 +16,16 @@ import (
 
 // Options are the driver's own part of the configuration.
 type Options struct {
-	// Leave is the request by which the application takes itself out of rotation. Default: it is required.
+	// Leave is the request by which the application takes itself out of rotation. Default: required.
 	Leave Request `json:"leave"`
-	// Join is the request by which the application puts itself back into rotation. Default: it is required.
+	// Join is the request by which the application puts itself back into rotation. Default: required.
 	Join Request `json:"join"`
-	// State is the request whose answer shows whether the application is in rotation. It must change nothing. Default: it is required.
+	// State is the request whose answer shows whether the application is in rotation. It must change nothing. Default: required.
 	State Request `json:"state"`
-	// In is what the answer to state is while clients are given the application, or a part of it. An answer that matches both is in.
-	// Default: it is required.
+	// In is the answer to state while clients are given the application, or a part of it. An answer that matches both counts as in.
+	// Default: required.
 	In Answer `json:"in"`
-	// Out is what the answer to state is while clients are not given the application. Default: it is required.
+	// Out is the answer to state while clients are not given the application. Default: required.
 	Out Answer `json:"out"`
 	// TokenHeader is the header that carries the token of auth.tokenFile as it is, such as X-Api-Key. Default: Authorization, after Bearer.
 	TokenHeader string `json:"tokenHeader"`
