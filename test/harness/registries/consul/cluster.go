@@ -10,9 +10,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/cache"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
@@ -47,18 +49,19 @@ type Member struct {
 
 // StartCluster runs servers and agents of the oldest version that is pinned.
 func StartCluster(ctx context.Context) (registries.Cluster, error) {
-	versions, err := registries.BuildAll(ctx, os.Stderr, registries.Consul)
-	if err != nil {
-		return nil, err
-	}
+	// Where there can be no cluster nothing is built for one.
+	versions := sync.OnceValues(func() ([]cache.Built, error) { return registries.BuildAll(ctx, os.Stderr, registries.Consul) })
 	c := &Cluster{}
 	member := func(host registries.Host) *Member {
-		host.Versions = versions
 		m := &Member{Host: host, cluster: c}
 		m.api = registries.NewClient(m.Address())
 		return m
 	}
+	var err error
 	c.Group, err = registries.StartGroup(ctx, registries.Electing+agents, member, func(ctx context.Context, m *Member) (err error) {
+		if m.Versions, err = versions(); err != nil {
+			return err
+		}
 		m.Server, err = registries.Run(ctx, registries.Spec{Name: m.name(), Version: m.Built().Version, Command: m.command, Ready: m.ready})
 		return err
 	})

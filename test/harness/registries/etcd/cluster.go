@@ -9,11 +9,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/rollcall-dev/rollcall/test/harness/cache"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/wait"
@@ -45,13 +47,10 @@ type Member struct {
 
 // StartCluster runs members of the oldest version that is pinned.
 func StartCluster(ctx context.Context) (registries.Cluster, error) {
-	versions, err := registries.BuildAll(ctx, os.Stderr, registries.Etcd)
-	if err != nil {
-		return nil, err
-	}
+	// Where there can be no cluster nothing is built for one.
+	versions := sync.OnceValues(func() ([]cache.Built, error) { return registries.BuildAll(ctx, os.Stderr, registries.Etcd) })
 	c := &Cluster{}
 	member := func(host registries.Host) *Member {
-		host.Versions = versions
 		m := &Member{Host: host}
 		m.api = registries.NewClient(m.Address())
 		m.others = func() []*Member {
@@ -64,7 +63,13 @@ func StartCluster(ctx context.Context) (registries.Cluster, error) {
 		m.peers = strings.Join(peers, ",")
 		return m
 	}
-	c.Group, err = registries.StartGroup(ctx, registries.Electing, member, func(ctx context.Context, m *Member) error { return m.start(ctx) })
+	var err error
+	c.Group, err = registries.StartGroup(ctx, registries.Electing, member, func(ctx context.Context, m *Member) (err error) {
+		if m.Versions, err = versions(); err != nil {
+			return err
+		}
+		return m.start(ctx)
+	})
 	if err != nil {
 		return nil, err
 	}
