@@ -45,7 +45,7 @@ Authorization: Negotiate PLANTED-negotiate
 {"msg":"quoted","body":"{\"accessToken\":\"PLANTED-escaped\"}"}
 sent Bearer PLANTED-loose, and PLANTED-second was refused
 the server echoed PLANTED-password and PLANTED-odd-name, and PLANTED%2Fenv%2Fslash
-GET /nacos/v1?accessToken=PLANTED-query&x=1 password='PLANTED-quoted'
+GET /nacos/v1?accessToken=PLANTED-query&x=1 password='PLANTED-quoted' token: /PLANTED/as-a-key-that/begins-with-a-slash
 got eyJhbGciOiJPLANTED.eyJzdWIiOiJPLANTED.PLANTED-signature
 -----BEGIN RSA PRIVATE KEY-----
 PLANTED-pem

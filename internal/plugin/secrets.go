@@ -30,8 +30,8 @@ var (
 	scheme = regexp.MustCompile(`(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}`)
 	// userinfo is that of a URL.
 	userinfo = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)[^\s/?#"'@]+@`)
-	// pathed is the value of a field that names a file with a secret, not the secret itself.
-	pathed = regexp.MustCompile(`^["']?/[\w./-]+["']?$`)
+	// naming is the beginning of a field whose value is the path of a file with a secret, such as tokenFile: /etc/token, not the secret.
+	naming = regexp.MustCompile(`[a-z]File` + assigned + `$`)
 	jwt    = regexp.MustCompile(`\beyJ[\w-]+\.[\w-]+\.[\w-]*`)
 	pem    = regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----`)
 )
@@ -124,7 +124,7 @@ func (s *secrets) hide(text string) string {
 	text = header.ReplaceAllString(text, "${1}"+masked)
 	text = named.ReplaceAllStringFunc(text, func(found string) string {
 		match := named.FindStringSubmatch(found)
-		if pathed.MatchString(match[2]) || match[2] == masked {
+		if naming.MatchString(match[1]) || match[2] == masked {
 			return found
 		}
 		return match[1] + masked
