@@ -29,7 +29,7 @@ for target in "$@"; do
     if [[ -e $json ]]; then
       why=$(go run ./hack/results failed "$json")
     else
-      why=$(grep -aE '^[a-z]+: ' "$results/$target.log" | grep -avE '^make' | tail -n 1) || true # the last that a program of ours said
+      why=$(grep -aE '^[a-z]+: ' "$results/$target.log" | grep -avE '^(make|go: (downloading|finding|extracting))' | tail -n 1) || true # the last that a program of ours said
     fi
     failures+=$(sed 's/^/    /' <<<"$why")$'\n'
   fi

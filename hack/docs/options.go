@@ -205,7 +205,7 @@ func optionComment(field *ast.Field) (means, def string, err error) {
 	}
 	text = strings.TrimPrefix(text, "is ")
 	def = strings.TrimSuffix(def, ".")
-	if !strings.Contains(def, " ") {
+	if def != "required" && !strings.Contains(def, " ") {
 		def = code(def) // what one would write there
 	}
 	return sentence(text), def, nil

@@ -50,7 +50,7 @@ fi
 
 # hack/kind/rollcall/config.yaml begins so.
 config=$(kubectl -n rollcall-system get configmap rollcall-config --ignore-not-found -o 'jsonpath={.data.config\.yaml}')
-[[ -z $config || $config == "# Made by make kind-up"* ]] || {
+[[ $cluster != existing || -z $config || $config == "# Made by make kind-up"* ]] || {
   echo "kind-up: ConfigMap rollcall-config in namespace rollcall-system is not kind-up's: use another cluster, or uninstall" \
     "that Rollcall first (docs/uninstall.md)" >&2
   exit 1

@@ -48,7 +48,7 @@ func (r release) isAnnounced(root string) error {
 
 // notReleasedYet returns the pages that say so, in either language.
 func notReleasedYet(root string) (pages []string, err error) {
-	for _, pattern := range []string{"*.md", "docs/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "charts/*/*.md"} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			return nil, err

@@ -34,7 +34,8 @@ func Registries(c *config.Config) (findings, notes []string) {
 	return findings, notes
 }
 
-// endpointChecks has every driver that is built in, by its name. Their constructors would bring their clients, and begin sessions.
+// endpointChecks has every driver that is built in, by its name, with as much as needs no driver: constructors would bring their clients,
+// and begin sessions.
 func endpointChecks() map[string]func(registry.Config) error {
 	urls := func(c registry.Config) error { _, err := driverkit.URLs(c); return err }
 	given := func(c registry.Config) error {

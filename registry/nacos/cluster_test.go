@@ -212,7 +212,7 @@ func TestWhatOneServerRefuses(t *testing.T) {
 				f.problem(w, http.StatusBadRequest, 10000,
 					"Current service DEFAULT_GROUP@@web is ephemeral service, can't register persistent instance.")
 			},
-			true, "options.ephemeral", "restart this Nacos server",
+			true, "options.ephemeral", "restart the Nacos servers that refuse",
 		},
 		"parameters": {
 			"it has other settings",

@@ -166,7 +166,7 @@ func noRouteError(opts Options, err error) error {
 // different Rafts, and makes an ephemeral service of metadata that comes first (InstanceMetadataProcessor.updateInstanceMetadata).
 func wrongKindError(in registry.Instance, opts Options, err error) error {
 	has, wants := "ephemeral", "persistent"
-	or := "; or, if all its instances are persistent, restart this Nacos server, which misread them when it started"
+	or := "; or, if all its instances are persistent, restart the Nacos servers that refuse: each misread them when it started"
 	if opts.Ephemeral {
 		has, wants, or = wants, has, ""
 	}

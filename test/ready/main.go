@@ -62,7 +62,7 @@ func targets(registry string, keep bool) map[string]target {
 		"e2e":     {program: "./test/e2e", binary: "bin/e2e/e2e", packages: 1000, alone: true},
 		"test": {
 			takes: "about 13 minutes", program: "./...", packages: 1500,
-			// Clusters of servers, which alone are upgraded, take root in most places.
+			// Only clusters of servers are upgraded, and they usually require root.
 			registries: []string{registries.Consul, registries.Etcd}, upgrades: os.Geteuid() == 0, clients: []string{servers.Kubectl, servers.Helm},
 		},
 	}

@@ -269,7 +269,7 @@ func (w *world) aDiskIsLostThatOneServerLacks() {
 	}
 	ctx, members := w.Context(), w.Members()
 	has := w.leader()
-	lost, lacks := (has+1)%len(members), (has+2)%len(members)
+	lost, lacks := (has+1)%registries.Electing, (has+2)%registries.Electing // the members after these are agents
 	expect.NoError(w, w.Network().Isolate(ctx, lacks))
 	pod := w.register(members[has].Address(), members[lost].Address())
 	members[lost].Kill()

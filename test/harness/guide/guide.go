@@ -60,7 +60,7 @@ func Commands(root string) ([]Command, error) {
 	}
 	var all []Command
 	for _, path := range pages {
-		if strings.HasSuffix(path, ".zh-CN.md") {
+		if filepath.Base(path) == "README.zh-CN.md" {
 			continue // it has the commands of the page that it translates
 		}
 		text, err := os.ReadFile(path)
