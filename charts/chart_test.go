@@ -159,6 +159,14 @@ func TestChartRefusesValues(t *testing.T) {
 			reason: "templates would fail on it with a nil pointer",
 			values: example + "pluginRoles: null\nevictions: null\n", want: "missing properties 'evictions', 'pluginRoles'",
 		},
+		"a label that the Deployment selects by": {
+			reason: "the Deployment would select other pods than it makes",
+			values: example + "commonLabels: {app.kubernetes.io/name: mine}", want: "commonLabels",
+		},
+		"the same for the pods alone": {
+			reason: "the Deployment would select other pods than it makes",
+			values: example + "podLabels: {app.kubernetes.io/component: mine}", want: "podLabels",
+		},
 		"a part of the metrics set to null": {
 			reason: "templates would fail on it with a nil pointer",
 			values: example + "metrics: {serviceMonitor: null}", want: "missing property 'serviceMonitor'",
@@ -627,6 +635,7 @@ func comparable(t *testing.T, objects []*unstructured.Unstructured) map[string]a
 			o.Object["data"] = content
 		case "Deployment":
 			unstructured.RemoveNestedField(o.Object, "spec", "template", "metadata", "annotations", "checksum/config")
+			unstructured.RemoveNestedField(o.Object, "spec", "template", "metadata", "labels", "app.kubernetes.io/instance")
 			containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
 			manager := containers[0].(map[string]any)
 			manager["image"], _, _ = strings.Cut(manager["image"].(string), ":")

@@ -11,7 +11,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/plugin"
 )
 
-// pluginPage has a section for each command of the kubectl plugin.
+// pluginPage has a section for each command of the kubectl plugin. cobra/doc would write a page for each, all with kubectl's flags.
 func pluginPage() string {
 	root := plugin.Command()
 	// What its help shows is of the machine that prints it.
