@@ -5,6 +5,7 @@ package cache
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -209,7 +210,7 @@ func (b *build) compile(ctx context.Context, log *Progress, number *counter) err
 		if err := os.Rename(built, b.Paths[bin.Name]); err != nil {
 			return fmt.Errorf("putting %s into the cache: %w", bin.Name, err)
 		}
-		log.Printf("built %s in %s", what, time.Since(started).Round(time.Second))
+		log.Printf("built %s in %s%s", what, time.Since(started).Round(time.Second), number.left(cmp.Or(bin.Packages, smallBuild)))
 	}
 	return nil
 }

@@ -56,13 +56,13 @@ func TestBuildPutsWholeBinariesIntoTheCache(t *testing.T) {
 		{Name: "good", Package: "example.com/m/good"}, {Name: "bad", Package: "example.com/m/bad"},
 	}}}
 	b.find()
-	err := b.compile(t.Context(), NewProgress(&log, "test"), &counter{total: 2})
+	err := b.compile(t.Context(), NewProgress(&log, "test"), &counter{total: 2, packages: 2 * smallBuild, begun: time.Now()})
 	expect.Error(t, "what does not compile says so with the compiler's words", err, "undefined: undefined")
 	if got := leftIn(t, target); len(got) != 1 || filepath.Base(got[0]) != "good" {
 		t.Errorf("the cache has %v, want only what was built whole", got)
 	}
-	if !strings.Contains(log.String(), "built server 1 of 2, good v1") {
-		t.Errorf("the progress does not tell which binary of how many:\n%s", log.String())
+	if said := log.String(); !strings.Contains(said, "built server 1 of 2, good v1") || !strings.Contains(said, " min left for the rest") {
+		t.Errorf("the progress does not tell which binary of how many, and how long the others take:\n%s", said)
 	}
 }
 

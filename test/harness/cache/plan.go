@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"time"
 )
 
 const (
@@ -89,7 +90,7 @@ func (p *Plan) Build(ctx context.Context, log *Progress) (all []Built, err error
 			return nil, err
 		}
 	}
-	number := &counter{total: len(p.paths)}
+	number := &counter{total: len(p.paths), packages: p.packages, begun: time.Now()}
 	for _, b := range p.builds {
 		if err := b.make(ctx, log, number); err != nil {
 			return nil, fmt.Errorf("building %s: %w", b.Name, err)
@@ -118,8 +119,12 @@ func (p *Plan) checkDisk(ctx context.Context) error {
 	return nil
 }
 
-// counter numbers the servers that are built.
-type counter struct{ last, total int }
+// counter numbers the servers that are built, and knows how much is left.
+type counter struct {
+	last, total    int
+	done, packages int // of all that the plan has
+	begun          time.Time
+}
 
 // next is what precedes the name of the next one, nothing where it is the only one.
 func (c *counter) next() string {
@@ -127,6 +132,16 @@ func (c *counter) next() string {
 		return ""
 	}
 	return fmt.Sprintf("server %d of %d, ", c.last, c.total)
+}
+
+// left is what is told of the rest once so many more packages are compiled: its time, if it goes on as until now.
+func (c *counter) left(packages int) string {
+	c.done += packages
+	if c.done >= c.packages {
+		return ""
+	}
+	rest := time.Since(c.begun) * time.Duration(c.packages-c.done) / time.Duration(c.done)
+	return fmt.Sprintf("; about %d min left for the rest", 1+rest/time.Minute)
 }
 
 // Program builds a main package of this checkout into the file binary, as far as Go's cache lacks it. Progress goes to log.
