@@ -136,7 +136,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 // TestLinksToTheRepositoryLeadSomewhere follows the links that helm install and the alerts show.
 func TestLinksToTheRepositoryLeadSomewhere(t *testing.T) {
 	t.Parallel()
-	link := regexp.MustCompile(`https://github\.com/rollcall-dev/rollcall(?:/blob/main/([A-Za-z0-9_/-]+\.md))?(#[a-z-]+)?`)
+	link := regexp.MustCompile(`https://github\.com/rollcall-dev/rollcall(?:/blob/[^/\s]+/([A-Za-z0-9_/-]+\.md))?(#[a-z-]+)?`)
 	for file, text := range pages(t, "../../charts/rollcall/templates/NOTES.txt", "../../charts/rollcall/README.md",
 		"../../config/components/prometheus/prometheus_rule.yaml") {
 		links := link.FindAllStringSubmatch(text, -1)

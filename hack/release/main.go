@@ -184,7 +184,7 @@ func (r release) chart() error {
 	}
 	files["rollcall/Chart.yaml"] = []byte(about)
 	for name, content := range files {
-		files[name] = bytes.ReplaceAll(content, []byte(repository+"/blob/main/"), []byte(repository+"/blob/"+r.version+"/"))
+		files[name] = linkToDocs.ReplaceAll(content, []byte(repository+"/blob/"+r.version+"/"))
 	}
 	return r.archive("rollcall-"+number+".tgz", files)
 }

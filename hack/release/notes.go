@@ -3,8 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -21,13 +23,13 @@ func (r release) notes() error {
 	if err != nil {
 		return err
 	}
-	if err := r.isAnnounced("."); err != nil {
+	if err := errors.Join(r.isAnnounced("."), r.linksToItself(".")); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(notesFile), 0o755); err != nil {
 		return fmt.Errorf("making the folder of the release notes: %w", err)
 	}
-	if err := os.WriteFile(notesFile, []byte(text), 0o644); err != nil { //nolint:gosec // for everybody to read
+	if err := os.WriteFile(notesFile, []byte(withAddresses(text, r.version)), 0o644); err != nil { //nolint:gosec // for everybody to read
 		return fmt.Errorf("writing the release notes: %w", err)
 	}
 	return nil
@@ -66,6 +68,47 @@ func notReleasedYet(root string) (pages []string, err error) {
 	}
 	return pages, nil
 }
+
+// linkToDocs is what a link to a file of a version begins with.
+var linkToDocs = regexp.MustCompile(regexp.QuoteMeta(repository) + `/blob/([^/\s]+)/`)
+
+// linksToItself returns an error if a file of config links to another version: kustomize users get these files by ref, as they are.
+// A candidate may link to main.
+func (r release) linksToItself(root string) error {
+	if strings.Contains(r.version, "-") {
+		return nil
+	}
+	var others []string
+	err := filepath.WalkDir(filepath.Join(root, "config"), func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		for _, match := range linkToDocs.FindAllSubmatch(content, -1) {
+			if string(match[1]) != r.version {
+				others = append(others, path)
+				break
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("looking for links to other versions: %w", err)
+	}
+	if len(others) > 0 {
+		return fmt.Errorf("config links to the docs of another version than %[1]s, and users of kustomize get it as it is. Set the links with "+
+			`sed -Ei 's#(%[2]s/blob)/[^/]+/#\1/%[1]s/#' %[3]s && make manifests`, r.version, repository, strings.Join(others, " "))
+	}
+	return nil
+}
+
+// withAddresses makes the links of the text lead to the files of the version: GitHub shows the notes on a page where others do not.
+func withAddresses(text, version string) string {
+	return relativeLink.ReplaceAllString(text, "]("+repository+"/blob/"+version+"/$1)")
+}
+
+// relativeLink has the path of a file in it, not an address or an anchor.
+var relativeLink = regexp.MustCompile(`\]\(([^):#]+(?:#[^)]*)?)\)`)
 
 // sectionOf returns what is below the heading of a version. v0.1.0-rc.1 has that of 0.1.0.
 func sectionOf(changelog, version string) (string, error) {

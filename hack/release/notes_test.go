@@ -1,7 +1,11 @@
 package main
 
 import (
+	"cmp"
+	"errors"
 	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -43,6 +47,73 @@ func TestNotesAreShort(t *testing.T) {
 	}
 	if lines := strings.Count(text, "\n"); lines > most {
 		t.Errorf("the section of 0.1.0 has %d lines, want at most %d", lines, most)
+	}
+}
+
+// TestNotesLinkToTheVersion: a link of the changelog leads to a file beside it, which the page of a release is not.
+func TestNotesLinkToTheVersion(t *testing.T) {
+	t.Parallel()
+	const docs = "](https://github.com/rollcall-dev/rollcall/blob/v0.1.0-rc.1/"
+	for name, tc := range map[string]struct{ reason, text, want string }{
+		"pages":      {"they are in the repository", "[a](docs/faq.md)[b](SECURITY.md)", "[a" + docs + "docs/faq.md)[b" + docs + "SECURITY.md)"},
+		"a heading":  {"the anchor stays", "[the\n  one](docs/production.md#priority)", "[the\n  one" + docs + "docs/production.md#priority)"},
+		"an address": {"it works everywhere", "[a](https://example.com/a.md) and [b](mailto:b@example.com)", ""},
+		"an anchor":  {"it is in the notes", "[a](#known-limits)", ""},
+		"no link":    {"code has brackets too", "`a[0]` (see b.md)", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got, want := withAddresses(tc.text, "v0.1.0-rc.1"), cmp.Or(tc.want, tc.text); got != want {
+				t.Errorf("got %q, want %q\nreason: %s", got, want, tc.reason)
+			}
+		})
+	}
+	changelog, err := os.ReadFile("../../CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := sectionOf(string(changelog), "v0.1.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	links := regexp.MustCompile(`\]\(([^)#]*)`).FindAllStringSubmatch(withAddresses(text, "v0.1.0"), -1)
+	if len(links) < 10 {
+		t.Fatalf("the section of 0.1.0 has %d links: the test looks for the wrong thing", len(links))
+	}
+	for _, match := range links {
+		path, ours := strings.CutPrefix(match[1], repository+"/blob/v0.1.0/")
+		if _, err := os.Stat(filepath.Join("../..", path)); ours && err != nil || !ours && !strings.HasPrefix(path, "https://") {
+			t.Errorf("the notes of 0.1.0 link to %s, which is not there", match[1])
+		}
+	}
+}
+
+// TestNotesRefuseLinksToAnotherVersion: users of kustomize get what is in config as it is at the tag.
+func TestNotesRefuseLinksToAnotherVersion(t *testing.T) {
+	t.Parallel()
+	const version = "v0.2.0"
+	for name, tc := range map[string]struct {
+		reason, version, link string
+		refused               bool
+	}{
+		"main":              {"it changes", version, repository + "/blob/main/docs/faq.md", true},
+		"the version":       {"that is what users run", version, repository + "/blob/v0.2.0/docs/faq.md", false},
+		"one before":        {"its alerts are others", version, repository + "/blob/v0.1.0/docs/faq.md", true},
+		"another's":         {"it has other versions", version, "https://github.com/kubernetes/kubernetes/blob/main/README.md", false},
+		"main, a candidate": {"the last commit before the release sets them", "v0.2.0-rc.1", repository + "/blob/main/docs/faq.md", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			root := t.TempDir()
+			file := filepath.Join(root, "config", "components", "rule.yaml")
+			if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte("runbook_url: "+tc.link), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			err := release{version: tc.version}.linksToItself(root)
+			if (err != nil) != tc.refused || err != nil && !strings.Contains(err.Error(), file+" && make manifests") {
+				t.Errorf("got error %v, want one, with the remedy: %t\nreason: %s", err, tc.refused, tc.reason)
+			}
+		})
 	}
 }
 

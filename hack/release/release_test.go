@@ -35,7 +35,9 @@ func TestRelease(t *testing.T) {
 	t.Run("krew", func(t *testing.T) { r.on(t).expectKrew() })
 	t.Run("chart", func(t *testing.T) { r.on(t).expectChart() })
 	t.Run("install.yaml", func(t *testing.T) {
-		r.on(t).expectIn("install.yaml", string(r.read("install.yaml")), "image: ghcr.io/rollcall-dev/rollcall:"+version+"\n")
+		text := r.read("install.yaml")
+		r.on(t).expectIn("install.yaml", string(text), "image: ghcr.io/rollcall-dev/rollcall:"+version+"\n")
+		r.on(t).expectOwnLinks("install.yaml", text)
 	})
 	t.Run("provenance", func(t *testing.T) { r.on(t).expectProvenance() })
 }
@@ -169,8 +171,15 @@ func (r made) expectChart() {
 		r.expectIn(name, string(files["rollcall/"+name]), repository+"/blob/"+r.version+"/")
 	}
 	for name, content := range files {
-		if bytes.Contains(content, []byte(repository+"/blob/main/")) {
-			r.Errorf("%s links to the docs of main", name)
+		r.expectOwnLinks(name, content)
+	}
+}
+
+func (r made) expectOwnLinks(name string, content []byte) {
+	r.Helper()
+	for _, match := range linkToDocs.FindAllSubmatch(content, -1) {
+		if string(match[1]) != r.version {
+			r.Errorf("%s links to the docs of %s", name, match[1])
 		}
 	}
 }
