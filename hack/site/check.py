@@ -1,5 +1,5 @@
-"""Opens the built site in Chromium: the search finds a page, no page scrolls sideways on a phone, shows raw Markdown, loads
-anything from elsewhere or has an error in the console.
+"""Opens the built site in Chromium: the search finds a page in each language, no page scrolls sideways on a phone, shows raw Markdown,
+loads anything from elsewhere or has an error in the console.
 
 usage: check.py FOLDER, in which a site has the folder of its version
 """
@@ -19,7 +19,7 @@ RAW = r"""() => [...document.querySelectorAll('article p, article li, article td
       const text = e.cloneNode(true)
       text.querySelectorAll('pre, code, li').forEach(code => code.replaceWith('code'))
       return text.textContent
-    }).filter(text => /^([-*] |\d+\. |\||\s*```)/m.test(text) || text.includes('](') || text.includes('**'))"""
+    }).filter(text => /^([-*] |\d+\. |\||\s*```|\[[ xX]\] )/m.test(text) || text.includes('](') || text.includes('**'))"""
 
 
 def chromium():
@@ -35,16 +35,17 @@ def check_page(page, url, faults):
     faults.extend(f"{url}: shows raw Markdown: {text[:80]!r}" for text in page.evaluate(RAW))
 
 
-def check_search(page, url, faults):
+def check_search(page, url, word, title, path, faults):
     page.goto(url)
     page.locator("label[for=__search]").first.click()
-    page.locator("input[name=query]").press_sequentially("receipt")
-    result = page.locator(".md-search-result__link", has_text="Receipts").first
+    page.locator("input[name=query]").fill(word)
+    page.keyboard.press("End")  # the search waits for a key
+    result = page.locator(".md-search-result__link", has_text=title).first
     expect(result).to_be_visible()
     result.click()
-    expect(page).to_have_title("Receipts - Rollcall")
-    if "receipts.html" not in page.url:
-        faults.append(f"the search for receipt leads to {page.url}")
+    expect(page).to_have_title(f"{title} - Rollcall")
+    if path not in page.url:
+        faults.append(f"the search for {word} leads to {page.url}")
 
 
 class Files(http.server.SimpleHTTPRequestHandler):
@@ -67,9 +68,11 @@ def main():
         page.on("request", lambda r: r.url.startswith(base) or faults.append(f"{page.url}: loads {r.url}"))
         for path in pages:
             check_page(page, base + path, faults)
-        check_search(page, base + next(p for p in pages if p.endswith("index.html")), faults)
+        start = base + next(p for p in pages if p.endswith("index.html"))
+        check_search(page, start, "receipt", "Receipts", "receipts.html", faults)
+        check_search(page, start, "请求", "快速开始", "quickstart.zh-CN.html", faults)
         browser.close()
-    print("\n".join(faults) or f"{len(pages)} pages are good on a phone, and the search finds receipts.")
+    print("\n".join(faults) or f"{len(pages)} pages are good on a phone, and the search finds receipts and 请求.")
     sys.exit(bool(faults) or not pages)
 
 
