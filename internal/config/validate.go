@@ -203,7 +203,7 @@ func (o *object) maxRemovals(name, def string) intstr.IntOrString {
 			return intstr.FromString(fmt.Sprintf("%d%%", n))
 		}
 	}
-	o.invalid(name, o.fields[name], `write how many entries one resync may remove: a percentage of the entries that this cluster owns, `+
+	o.invalid(name, o.fields[name], `set how many entries one resync can remove: a percentage of the entries that this cluster owns, `+
 		`from "0%" to "100%", or a number without quotes`)
 	return intstr.FromString(def)
 }
@@ -260,7 +260,7 @@ func (o *object) duration(name string, def, least time.Duration) time.Duration {
 		o.invalid(name, written, fmt.Sprintf(`set a duration with its unit, such as "%s"`, max(def, least)))
 		return def
 	} else if d < least {
-		o.invalid(name, text, fmt.Sprintf(`write "%s" or more`, least))
+		o.invalid(name, text, fmt.Sprintf(`set "%s" or more`, least))
 	}
 	return d
 }

@@ -31,9 +31,9 @@ const (
 	maxTagLength = 1024
 )
 
-const metadataHelp = `write "key=value", several with commas: "version=v1,team=a"`
+const metadataHelp = `set "key=value", or several with commas: "version=v1,team=a"`
 
-const tagsHelp = `write "tag", several with commas: "primary,http"; a comma within a tag is written as \,`
+const tagsHelp = `set "tag", or several with commas: "primary,http"; use \, for a comma within a tag`
 
 // Node is where a pod runs, as far as known.
 type Node struct {

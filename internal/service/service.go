@@ -42,7 +42,7 @@ func Annotations() []string {
 // maxEndpoints limits how long one pod holds up others.
 const maxEndpoints = 50
 
-const servicesHelp = `write "name=port", several with commas: "web=8080,admin=9090"`
+const servicesHelp = `set "name=port", or several with commas: "web=8080,admin=9090"`
 
 // Endpoint is a service name of a pod, and where clients find the pod under it.
 type Endpoint struct {
@@ -172,10 +172,10 @@ func DurationOf(annotations map[string]string, key string, def time.Duration) (t
 	}
 	d, err := time.ParseDuration(strings.TrimSpace(written))
 	if err != nil {
-		return 0, fmt.Errorf(`annotation %s: %q is not a duration: write "15s", "1m30s" or "0s"`, key, written)
+		return 0, fmt.Errorf(`annotation %s: %q is not a duration: set "15s", "1m30s" or "0s"`, key, written)
 	}
 	if d < 0 {
-		return 0, fmt.Errorf(`annotation %s: %q is below zero: write "0s" or more`, key, written)
+		return 0, fmt.Errorf(`annotation %s: %q is below zero: set "0s" or more`, key, written)
 	}
 	return d, nil
 }

@@ -184,7 +184,7 @@ func TestDrainOf(t *testing.T) {
 		"none":       {reason: "the default holds", want: time.Minute},
 		"set":        {reason: "the annotation wins", annotations: map[string]string{AnnotationDrain: "1m30s"}, want: 90 * time.Second},
 		"zero":       {reason: "0s switches the drain off", annotations: map[string]string{AnnotationDrain: "0s"}},
-		"negative":   {reason: "no time runs backwards", annotations: map[string]string{AnnotationDrain: "-1s"}, wantErr: []string{AnnotationDrain, `write "0s"`}},
+		"negative":   {reason: "no time runs backwards", annotations: map[string]string{AnnotationDrain: "-1s"}, wantErr: []string{AnnotationDrain, `set "0s"`}},
 		"no unit":    {reason: "seconds or minutes?", annotations: map[string]string{AnnotationDrain: "15"}, wantErr: []string{`"15" is not a duration`, `"15s"`}},
 		"empty":      {reason: "says nothing", annotations: map[string]string{AnnotationDrain: ""}, wantErr: []string{`"15s"`}},
 		"overflowed": {reason: "no int64 holds it", annotations: map[string]string{AnnotationDrain: "9999999999999h"}, wantErr: []string{"not a duration"}},
