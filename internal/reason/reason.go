@@ -176,7 +176,7 @@ const (
 	// no entry was ever found: clients may reach it at an address that Rollcall does not know. Checked again every 5 s at least.
 	//
 	// What to do: compare what Rollcall looked for, as the message shows it, with what the application registers: the service name,
-	// the address and the port. To release a pod that waits to be deleted or updated, use `kubectl rollcall skip` or `proceedAfter`.
+	// the address and the port. To skip the hook of a pod that waits to be deleted or updated, use `kubectl rollcall skip` or `proceedAfter`.
 	// See [the application registers itself](../self-registration.md).
 	AppNotRegistered Reason = "AppNotRegistered"
 	// AppStarting: as AppNotRegistered, of a pod that became ready within the last 30 s.
