@@ -38,7 +38,7 @@ type options struct {
 	// listening is called once, when all addresses are bound and before anything is served there.
 	listening func(addresses)
 	output    io.Writer
-	// main is set where this process is the manager and nothing else, so that it may set what is the process's: the loggers of
+	// main is set if this process is the manager and nothing else, so that it can set what is the process's: the loggers of
 	// all libraries, and Go's memory limit.
 	main     bool
 	problems []error
@@ -70,7 +70,7 @@ func WithLogger(logger logr.Logger) Option {
 }
 
 // Main runs the manager with the flags of the command line until SIGTERM or SIGINT, and ends the process: with 0 when it
-// was asked to stop, 1 when it failed, 2 when it was called wrongly. A second signal ends it at once.
+// was asked to stop, 1 when it failed, 2 when it was called wrongly. A second signal ends it immediately.
 func Main(opts ...Option) {
 	opts = append(opts, func(o *options) { o.main = true })
 	os.Exit(exitCode(os.Stderr, Run(ctrl.SetupSignalHandler(), os.Args[1:], opts...)))
@@ -90,9 +90,9 @@ func exitCode(stderr io.Writer, err error) int {
 	}
 }
 
-// Run runs the manager with these arguments (without the program's name) until ctx ends, which gives nil, or something
-// makes it impossible to go on. When it returns an error the process should end: a manager that lost its lease returns at
-// once, before all its calls have ended. Several may run in one process.
+// Run runs the manager with these arguments (without the program's name) until ctx ends, which gives nil, or until it can't
+// continue. If Run returns an error, the process should exit: a manager that lost its lease returns immediately, before all
+// its calls have returned. Several managers can run in one process.
 func Run(ctx context.Context, args []string, opts ...Option) error {
 	slices := endpointslice.NewWatch()
 	o := &options{

@@ -76,7 +76,7 @@ type pods struct {
 	identity   *clusterstate.Identity
 	reconciler *controller.PodReconciler
 	enrolls    *enroll.Reconciler
-	// mayEnroll is closed once the controller that enrolls workloads may run; nil where it is off.
+	// mayEnroll is closed once the controller that enrolls workloads may run; nil if it is off.
 	mayEnroll <-chan struct{}
 	// listed is closed once resync has listed every registry that can.
 	listed chan struct{}

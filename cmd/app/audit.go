@@ -15,7 +15,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 )
 
-// openAudit returns nil where the configuration names no file.
+// openAudit returns nil if the configuration has no file.
 func (a *app) openAudit(lost prometheus.Counter) (*audit.Log, error) {
 	c := a.features.Audit
 	if c.Path == "" {

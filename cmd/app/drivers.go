@@ -68,7 +68,7 @@ type registries struct {
 	byName map[string]*opened
 	// sections are those since the start, the last one of each name.
 	sections map[string]config.Registry
-	// rotated are those that were opened anew because their files changed, sorted.
+	// rotated are those that were opened again because their files changed, sorted.
 	rotated []string
 }
 
@@ -83,9 +83,9 @@ type opened struct {
 	files fingerprint
 }
 
-// open returns the registries of a configuration. One that is in force stays where its section is the same but for
-// maxInFlight. Where its section or its files changed it is opened again: it is the same registry, see fixed, and what is known of it
-// stays. Where only files changed it stays if that fails. open puts nothing in force. With an error, the others were opened all the same.
+// open returns the registries of a configuration. One that is in force stays if only maxInFlight of its
+// section changed. If its section or its files changed, it is opened again: it is the same registry, see fixed, and what is known of
+// it stays. If only files changed and that fails, it stays. open puts nothing in force. With an error, the others are opened all the same.
 func (d *drivers) open(ctx context.Context, c *config.Config) (*registries, error) {
 	before := d.inForce()
 	next := &registries{config: c, byName: map[string]*opened{}, sections: map[string]config.Registry{}}
@@ -138,7 +138,7 @@ func (r *registries) wrongWriters() []error {
 	return problems
 }
 
-// weightless refuses warm-up of all pods if Rollcall registers pods where nothing can grow.
+// weightless refuses warm-up of all pods if Rollcall registers pods in a registry without weights.
 func (r *registries) weightless() []error {
 	var problems []error
 	for _, name := range r.config.RegistryNames() {
@@ -261,7 +261,7 @@ func (d *drivers) replace(next *registries) error {
 	return err
 }
 
-// get returns nil where there is none of that name.
+// get returns nil if there is none of that name.
 func (r *registries) get(name string) *opened {
 	if r == nil {
 		return nil

@@ -27,14 +27,14 @@ var (
 const identitySeparator = "_"
 
 // lease is what one manager holds while it works. The election alone does not make managers exclude one another: a process that
-// was stopped for longer than the lease goes on when it wakes. So calls to the registry and writes to the API server are
-// permitted by the time of the last renewal, and a manager that finds another holder after itself ends.
+// was stopped for longer than the lease continues when it wakes. So calls to the registry and writes to the API server are
+// permitted by the time of the last renewal, and a manager that finds another holder after itself exits.
 type lease struct {
 	resourcelock.Interface
 	now func() moment
 
 	mu sync.Mutex
-	// holder is who held the lease when it was last read or written; empty where it was free.
+	// holder is who held the lease when it was last read or written; empty if it was free.
 	holder string
 	// renewed is when the last renewal that succeeded was sent; zero while another manager leads.
 	renewed moment
@@ -66,7 +66,7 @@ func (m moment) since(earlier moment) time.Duration {
 	return max(m.monotonic.Sub(earlier.monotonic), m.wall.Sub(earlier.wall))
 }
 
-// newLease makes the lease. The election makes no events: the lease itself names the leader.
+// newLease makes the lease. The election makes no events: the lease itself has the leader's name.
 func newLease(config *rest.Config, namespace string) (*lease, error) {
 	host, err := podName()
 	if err != nil {
@@ -105,7 +105,7 @@ func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 	return record, raw, nil
 }
 
-// Create takes the lease where there was none, for the election.
+// Create takes the lease if there was none, for the election.
 func (l *lease) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	return l.hold(func() error { return l.Interface.Create(ctx, record) })
 }
@@ -162,7 +162,7 @@ func (l *lease) pods() (own, leader string) {
 }
 
 // aheadOfLast returns how much later, at most, this manager's clock reads than that of the one which led before: a renewal is
-// seen after it was made. Where none was seen, as without a lease, there is no bound.
+// seen after it was made. If none was seen, as without a lease, there is no bound.
 func (l *lease) aheadOfLast() time.Duration {
 	if l == nil {
 		return math.MaxInt64
@@ -175,7 +175,7 @@ func (l *lease) aheadOfLast() time.Duration {
 	return l.ahead
 }
 
-// permit refuses what takes up to timeout where it might end after another manager has begun to act. A nil lease permits
+// permit refuses what takes up to timeout if it might end after another manager has begun to act. A nil lease permits
 // everything.
 func (l *lease) permit(timeout time.Duration) error {
 	if l == nil {
@@ -223,7 +223,7 @@ func (l *lease) release(ctx context.Context) error {
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		record, _, err := l.Interface.Get(ctx)
 		if err != nil || record.HolderIdentity != l.Identity() {
-			return client.IgnoreNotFound(err) // a manager that stops at once may not have made it
+			return client.IgnoreNotFound(err) // a manager that stops early may not have made it
 		}
 		record.HolderIdentity = ""
 		record.LeaseDurationSeconds = 1

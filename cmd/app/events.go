@@ -34,7 +34,7 @@ const (
 
 // configEvents are the Events about the ConfigMap. A recorder would take a second refusal for the first one come again.
 type configEvents struct {
-	// server is nil outside a cluster, where there is no ConfigMap.
+	// server is nil outside a cluster: there is no ConfigMap.
 	server client.Writer
 	// elected is closed once this manager leads. Only the leader makes Events, so that each is made once.
 	elected <-chan struct{}
@@ -62,7 +62,7 @@ func (e *configEvents) tell(ctx context.Context, kind, action, reason, note stri
 	}
 }
 
-// create makes an Event where this manager leads.
+// create makes an Event if this manager leads.
 func (e *configEvents) create(ctx context.Context, kind, action, reason, note string) error {
 	switch {
 	case !e.leads():
@@ -89,27 +89,27 @@ func (e *configEvents) create(ctx context.Context, kind, action, reason, note st
 }
 
 // lasting is an Event about what stays wrong: the leader makes it, and again after each [reason.EventRepeat]. What is wrong may have
-// begun while another manager led, whose own Event may be missing. Where the API server does not accept it, it is due at the next try.
+// begun while another manager led, whose own Event may be missing. If the API server does not accept it, it is due at the next try.
 type lasting struct {
 	action, reason string
-	// note shows what is wrong; empty where nothing is.
+	// note shows what is wrong; empty if nothing is.
 	note string
-	// said is when an Event was made; zero where none was.
-	said time.Time
+	// made is when an Event was made; zero if none was.
+	made time.Time
 	// failed: making the Event was tried, which is logged once.
 	failed bool
 }
 
-func (l *lasting) set(note string) { l.note, l.said, l.failed = note, time.Time{}, false }
+func (l *lasting) set(note string) { l.note, l.made, l.failed = note, time.Time{}, false }
 
 func (l *lasting) make(ctx context.Context, e *configEvents) {
-	if l.note == "" || time.Since(l.said) < reason.EventRepeat || !e.leads() {
+	if l.note == "" || time.Since(l.made) < reason.EventRepeat || !e.leads() {
 		return
 	}
 	err := e.create(ctx, corev1.EventTypeWarning, l.action, l.reason, l.note)
 	switch {
 	case err == nil:
-		l.said, l.failed = time.Now(), false
+		l.made, l.failed = time.Now(), false
 	case !l.failed && ctx.Err() == nil:
 		l.failed = true
 		e.logger.Error(err, eventFailed)
@@ -139,7 +139,7 @@ func podName() (string, error) {
 	if name := os.Getenv("POD_NAME"); name != "" {
 		return name, nil
 	}
-	return os.Hostname() //nolint:wrapcheck // its callers say what it is for
+	return os.Hostname() //nolint:wrapcheck // its callers add what it is for
 }
 
 // podNamespace is the namespace of the pod that this process runs in; empty outside a cluster.

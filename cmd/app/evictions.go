@@ -17,7 +17,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 )
 
-// evictionsPath names the webhook in metrics. It is served at a path that only the API server knows, see evictions.Path.
+// evictionsPath is the webhook's name in metrics. It is served at a path that only the API server knows, see evictions.Path.
 const evictionsPath = "/evict"
 
 // evicting is the webhook; the zero value is off.

@@ -19,7 +19,7 @@ import (
 )
 
 // Leader election. A leader that can't renew its lease stops after renewDeadline; the next one starts no sooner than
-// leaseDuration after the last renewal. A manager that waits looks at the lease after 1 to 2.2 times retryPeriod, with
+// leaseDuration after the last renewal. A manager that waits reads the lease after 1 to 2.2 times retryPeriod, with
 // client-go's jitter. config.TimeoutLimit follows from them.
 const (
 	leaseDuration = 15 * time.Second
@@ -29,8 +29,8 @@ const (
 	yieldFor = 5 * time.Second
 )
 
-// writeTimeout is how much of the lease has to be left for a write to the API server. A patch that comes later fails its tests
-// where the pod has moved on.
+// writeTimeout is how much of the lease must be left for a write to the API server. A patch that comes later fails its tests
+// if the pod has moved on.
 const writeTimeout = 5 * time.Second
 
 // off turns a listener off.
@@ -92,7 +92,7 @@ func newFlags() (*flags, *flag.FlagSet) {
 		"write nothing, and report what the manager would do in the log and in rollcall_dry_run_total: no call that changes "+
 			"the registry, no patch, no Event and no lease, so that it can run next to a manager that works")
 	set.StringVar(&f.evictionsAddress, "eviction-webhook-bind-address", ":9443",
-		"the `address` of the webhook that turns evictions into hooked deletions, where the configuration enables evictions")
+		"the `address` of the webhook that turns evictions into hooked deletions, if the configuration enables evictions")
 	set.BoolVar(&f.checkConfig, "check-config", false,
 		"check the configuration, the files that it names and what each driver accepts, print what is in force with all defaults, and "+
 			"exit: the manager calls no registry and no API server")

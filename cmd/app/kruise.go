@@ -64,7 +64,7 @@ func (f *watchFailures) note(described string, err error) {
 	f.byType.Store(described, watchFailure{err: err, at: time.Now()})
 }
 
-// of returns the kind's last failure, or the zero value where none is known.
+// of returns the kind's last failure, or the zero value if none is known.
 func (f *watchFailures) of(w watched) watchFailure {
 	value, _ := f.byType.Load(w.described())
 	last, _ := value.(watchFailure)
@@ -87,14 +87,14 @@ type watched struct {
 	informer cache.Informer
 }
 
-// described is how a reflector names the kind.
+// described is the reflector's name for the kind.
 func (w watched) described() string { return fmt.Sprintf("%T", w.object) }
 
 // NeedLeaderElection makes it run without the lease.
 func (*kruise) NeedLeaderElection() bool { return false }
 
 // Start returns once the controller was added, or with an error when it can't be. The controller asks the cache for nothing
-// else, and would give up where one of these can't be listed.
+// else, and would give up if one of these can't be listed.
 func (k *kruise) Start(ctx context.Context) error {
 	all := []watched{{kind: "pods", object: &corev1.Pod{}}}
 	for _, workload := range clusterstate.Kinds() {
@@ -168,7 +168,7 @@ func (k *kruise) failing() string {
 	})
 }
 
-// wrong names each kind of which the function has something to say.
+// wrong lists each kind for which the function returns something.
 func (k *kruise) wrong(prefix string, of func(watched) string) string {
 	var texts []string
 	if all := k.watched.Load(); all != nil {

@@ -59,9 +59,9 @@ type app struct {
 	servers *servers
 	// features are those of the configuration at the start, without those that a dry run leaves out.
 	features config.Features
-	// traces is nil where they are off.
+	// traces is nil if they are off.
 	traces *traces
-	// audit is nil where the configuration has none.
+	// audit is nil if the configuration has none.
 	audit *audit.Log
 	// unfenced is for clients that ask and write whether or not this manager leads, and direct is one.
 	unfenced *rest.Config
@@ -120,7 +120,7 @@ func newManager(ctx context.Context, o *options, f *flags) (_ *app, err error) {
 	return a, nil
 }
 
-// switchOn takes the features of the configuration, and makes those that have to be there first.
+// switchOn takes the features of the configuration, and makes those that must be there first.
 func (a *app) switchOn(ctx context.Context, c *config.Config, lost prometheus.Counter) (err error) {
 	var leftOut []string
 	if a.features, leftOut, err = a.flags.features(c); err != nil {
@@ -139,7 +139,7 @@ func (a *app) switchOn(ctx context.Context, c *config.Config, lost prometheus.Co
 	return nil
 }
 
-// close writes what is left of the audit log and the traces, and frees the addresses. ended says whether all work has.
+// close writes what is left of the audit log and the traces, and frees the addresses. ended tells whether all work has.
 func (a *app) close(ctx context.Context, ended bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushFor)
 	defer cancel()
@@ -171,7 +171,7 @@ func (a *app) connect(ctx context.Context, c *config.Config) error {
 			return err
 		}
 	}
-	// After the lease was made, which has to be renewed where nothing else may be written.
+	// After the lease was made, which must be renewed even while nothing else may be written.
 	a.unfenced = rest.CopyConfig(restConfig)
 	restConfig.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		next = &writes{next: next, permit: a.permitWrite}
@@ -202,7 +202,7 @@ func (a *app) managerOptions(namespaces []string) ctrl.Options {
 		MapperProvider: mapper,
 		Logger:         a.logger,
 		Cache:          cacheOptions(namespaces, a.watchFailures.failed),
-		// Rollcall's servers know their addresses, serve its own metrics and say why it is not ready.
+		// Rollcall's servers know their addresses, serve its own metrics and report why it is not ready.
 		Metrics:                metricsserver.Options{BindAddress: off},
 		HealthProbeBindAddress: off,
 		PprofBindAddress:       a.flags.pprofAddress,
@@ -210,7 +210,7 @@ func (a *app) managerOptions(namespaces []string) ctrl.Options {
 		LeaseDuration: new(leaseDuration),
 		RenewDeadline: new(renewDeadline),
 		RetryPeriod:   new(retryPeriod),
-		// Several managers may run in one process, where names of controllers would clash.
+		// Several managers can run in one process; names of controllers would clash there.
 		Controller: ctrlconfig.Controller{SkipNameValidation: new(true)},
 	}
 	if a.lease != nil {
@@ -304,7 +304,7 @@ func (a *app) Permit(takes time.Duration) error { return a.lease.permit(takes) }
 // MayLand implements registryclient.Fence.
 func (a *app) MayLand(until time.Time) { a.lease.mayLand(until) }
 
-// run serves until ctx ends. It gives the lease back last, and only where all work has ended.
+// run serves until ctx ends. It gives the lease back last, and only if all work has ended.
 func (a *app) run(ctx context.Context) error {
 	ended := false
 	defer func() { a.close(ctx, ended) }()

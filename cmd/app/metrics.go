@@ -58,7 +58,7 @@ func (f *metricsFlags) check() error {
 }
 
 // newMetricsServer serves the metrics of this manager and those of controller-runtime, which are the process's, and the status
-// page where that is on.
+// page if that is on.
 func (a *app) newMetricsServer(own *prometheus.Registry, page *statuspage.Page) (served, error) {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(

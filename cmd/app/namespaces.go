@@ -25,7 +25,7 @@ const (
 var errNamespaces = errors.New("namespaces")
 
 // namespaces ends the manager when another choice of the configuration's namespaces can be watched. A cache can't be given others
-// while it runs, and where the rights come with a Role in each, one namespace that is gone would keep it from being filled.
+// while it runs, and if the rights come with a Role in each, one namespace that is gone would keep it from being filled.
 type namespaces struct {
 	server  client.Client
 	cache   client.Reader
@@ -35,7 +35,7 @@ type namespaces struct {
 	logger  logr.Logger
 }
 
-// newNamespaces chooses what to watch: all where the API server does not answer.
+// newNamespaces chooses what to watch: all if the API server does not answer.
 func newNamespaces(ctx context.Context, server client.Client, listed []string, logger logr.Logger) *namespaces {
 	n := &namespaces{server: server, listed: listed, watched: listed, logger: logger}
 	ctx, cancel := context.WithTimeout(ctx, namespacesTimeout)
@@ -51,8 +51,8 @@ func newNamespaces(ctx context.Context, server client.Client, listed []string, l
 	return n
 }
 
-// choose returns the namespaces of the list that are watched so far and exist, or may be watched; all where there is none, for an empty
-// list means the whole cluster. One that exists without the rights counts: the manager says what it lacks.
+// choose returns the namespaces of the list that are watched so far and exist, or may be watched; all if there is none, for an empty
+// list means the whole cluster. One that exists without the rights counts: the manager reports what it lacks.
 func (n *namespaces) choose(ctx context.Context, reader client.Reader) ([]string, error) {
 	var choice []string
 	for _, name := range n.listed {
@@ -95,7 +95,7 @@ func (n *namespaces) Start(ctx context.Context) error {
 	return nil
 }
 
-// check returns an error where the choice has changed.
+// check returns an error if the choice has changed.
 func (n *namespaces) check(ctx context.Context) error {
 	choice, err := n.choose(ctx, n.cache)
 	if err != nil {

@@ -38,7 +38,7 @@ func setProcess(logger logr.Logger, profiled bool) {
 	_, _ = memlimit.Set(memlimit.WithLogger(slog.New(logr.ToSlogHandler(logger.V(1)))))
 }
 
-// lazySink keeps the values of a logger until a line is logged. zap encodes them at once, and a controller gives each reconcile
+// lazySink keeps the values of a logger until a line is logged. zap encodes them immediately, and a controller gives each reconcile
 // a logger of its own, of which hardly one logs a line.
 type lazySink struct {
 	logr.LogSink

@@ -33,7 +33,7 @@ type reload struct {
 	logger  logr.Logger
 	events  *configEvents
 
-	// refusal says why the files are not in force; empty where they are.
+	// refusal is why the files are not in force; empty if they are.
 	refusal string
 	event   lasting
 }
@@ -78,7 +78,7 @@ func (r *reload) follow(ctx context.Context) error {
 	return err
 }
 
-// read returns the configuration in force where the file says the same.
+// read returns the configuration in force if the file has the same.
 func (r *reload) read() (*config.Config, error) {
 	data, err := os.ReadFile(r.path)
 	if err != nil {
@@ -95,7 +95,7 @@ func (r *reload) read() (*config.Config, error) {
 	return next, config.CheckReload(now, next)
 }
 
-// open puts c in force: a new configuration whole or not at all. Of the one in force it opens each registry anew whose files
+// open puts c in force: a new configuration whole or not at all. Of the one in force it opens again each registry whose files
 // were rotated; one with a wrong file keeps none of the others from their new credentials.
 func (r *reload) open(ctx context.Context, c *config.Config) error {
 	next, err := r.drivers.open(ctx, c)

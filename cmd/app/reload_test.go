@@ -245,7 +245,7 @@ func TestReloadEvents(t *testing.T) {
 			}
 			s.Poll(2)
 			s.ExpectNothing()
-			s.reload.event.said = s.reload.event.said.Add(-reason.EventRepeat) // the API server drops an Event after an hour
+			s.reload.event.made = s.reload.event.made.Add(-reason.EventRepeat) // the API server drops an Event after an hour
 			s.Poll(2)
 			if tc.want != "" {
 				s.ExpectEvent("Warning", tc.want, `"-3s"`)

@@ -152,7 +152,7 @@ func (r *rights) once(ctx context.Context) bool {
 	return all
 }
 
-// tell logs what is missing where that is new.
+// tell logs what is missing if that is new.
 func (n *need) tell(missing string, logger logr.Logger) {
 	brought := "which the chart brings with config." + n.feature
 	switch {

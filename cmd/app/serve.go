@@ -21,7 +21,7 @@ const (
 // served is what a server is made with.
 type served struct {
 	handler http.Handler
-	// certificate is nil for plain HTTP, and runnables are what has to run beside the server.
+	// certificate is nil for plain HTTP, and runnables are what must run next to the server.
 	certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	runnables   []manager.Runnable
 }
@@ -33,7 +33,7 @@ type servers struct {
 	addresses addresses
 }
 
-// addresses are where the manager listens, each as host:port and empty where it was turned off.
+// addresses are where the manager listens, each as host:port and empty if it was turned off.
 type addresses struct{ Metrics, Health, Evictions string }
 
 // listen binds every address that is not off. close must be called once nothing is served any more, or when listen

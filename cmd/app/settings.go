@@ -45,7 +45,7 @@ func settings(all *registries) observe.Settings {
 	return s
 }
 
-// warnOfShortDrains says where pods end before the clients of their registry have noticed.
+// warnOfShortDrains logs where pods end before the clients of their registry have noticed.
 func warnOfShortDrains(s *observe.Settings, logger logr.Logger) {
 	for _, name := range slices.Sorted(maps.Keys(s.ReaderLag)) {
 		if lag := s.ReaderLag[name]; s.Drain < lag {

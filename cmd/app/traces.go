@@ -36,7 +36,7 @@ type traces struct {
 	provider *sdktrace.TracerProvider
 }
 
-// newTraces returns nil where neither the configuration nor OpenTelemetry's environment names a receiver. That environment has also the
+// newTraces returns nil if neither the configuration nor OpenTelemetry's environment has a receiver. That environment has also the
 // headers, certificates, the sampler and the attributes of the resource.
 func newTraces(ctx context.Context, endpoint, version string) (*traces, error) {
 	get := func(name string) string {

@@ -31,7 +31,7 @@ function follow() {
     synchronize();
   };
   events.onerror = () => {
-    live.textContent = "The manager does not answer: this is what it said last. Trying again.";
+    live.textContent = "The manager does not answer: this is the last state that it sent. Trying again.";
     if (events.readyState === EventSource.CLOSED) setTimeout(follow, 10000);
   };
 }

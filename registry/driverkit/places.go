@@ -126,7 +126,7 @@ func (p *Placed) ListPlaces(ctx context.Context, cluster string, places []string
 func (p *Placed) list(ctx context.Context, cluster, place string) ([]registry.Entry, error) {
 	driver, err := p.in(place)
 	if err != nil {
-		return nil, nil //nolint:nilerr // nothing is where nothing can be
+		return nil, nil //nolint:nilerr // nothing can be there
 	}
 	entries, err := driver.List(ctx, cluster)
 	for i := range entries {
