@@ -81,7 +81,7 @@ func valueRows(path string, key, value *yaml.Node, known fields) (rows [][]strin
 
 func valueRow(path string, key, value *yaml.Node) ([]string, error) {
 	if key.HeadComment == "" {
-		return nil, fmt.Errorf("values.yaml: write a comment above %s: what it does, and when to set it", path)
+		return nil, fmt.Errorf("values.yaml: set a comment above %s: what it does, and when to set it", path)
 	}
 	withoutComments(value)
 	value.Style |= yaml.FlowStyle

@@ -150,7 +150,7 @@ func metricsPage() (page, error) {
 	p := page{
 		title: "Metrics",
 		intro: "At `/metrics` of `--metrics-bind-address`, with those of controller-runtime and the Go runtime. The values of `reason`\n" +
-			"are explained in [reasons](reasons.md). `hook` is empty where OpenKruise waits for nothing: the registry is behind,\n" +
+			"are explained in [reasons](reasons.md). `hook` is empty if OpenKruise waits for nothing: the registry is behind,\n" +
 			"or a person should check the pod.",
 		head: []string{"metric", "type", "labels", "meaning"},
 	}
@@ -196,7 +196,7 @@ func reasonsPage() (page, error) {
 		title: "Reasons for which a pod waits",
 		intro: "Reasons of the Events on the pod, and values of the label `reason` of the [metrics](metrics.md). A reason without an\n" +
 			"Event is part of any rollout, and so is one whose Event comes later, until then. [When a pod waits](../troubleshooting.md)\n" +
-			"shows where to look.\n\n" +
+			"shows what to check.\n\n" +
 			"Events on the ConfigMap are `ConfigRefused` and `ConfigApplied` ([reload](../configuration.md#reload)),\n" +
 			"`RightsMissing` ([features](../configuration.md#features)), and `RemovalBlocked`, `ManyRemovals` and `ClusterNameShared`\n" +
 			"([resync](../resync.md#when-entries-are-removed)).",

@@ -55,7 +55,7 @@ var asked = regexp.MustCompile(`(?s)` + optionsBegin + `(\S+) -->\n.*?` + option
 // withOptions puts the options of a folder between the two lines that ask for them.
 func withOptions(text string, optionsOf func(folder string) (string, error)) (string, error) {
 	if pairs := len(asked.FindAllString(text, -1)); strings.Count(text, optionsBegin) != pairs || strings.Count(text, optionsEnd) != pairs {
-		return "", fmt.Errorf("write %q before options and %q after them, each time both", optionsBegin+"FOLDER -->", optionsEnd)
+		return "", fmt.Errorf("set %q before options and %q after them, each time both", optionsBegin+"FOLDER -->", optionsEnd)
 	}
 	var failed error
 	filled := asked.ReplaceAllStringFunc(text, func(old string) string {

@@ -235,7 +235,7 @@ spec:
   shortDescription: Show and control what Rollcall does with pods
   description: |
     Shows which pods of OpenKruise CloneSets are in rotation in the service registry and why a pod waits, follows a
-    rollout, checks a CloneSet before it is applied, gives CloneSets their hooks, and lets a stuck pod go.
+    rollout, checks a CloneSet before it is applied, gives CloneSets their hooks, and skips a hook of a stuck pod.
   caveats: |
     The cluster needs Rollcall: {{.Home}}
   platforms:

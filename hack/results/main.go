@@ -101,7 +101,7 @@ func sum(out io.Writer, wanted []string) error {
 		file, text, _ := strings.Cut(w, "=")
 		floor, err := strconv.Atoi(text)
 		if err != nil {
-			return fmt.Errorf("%q: write a file and the number of its tests at least, such as bin/results/unit.json=100", w)
+			return fmt.Errorf("%q: set a file and the least number of its tests, such as bin/results/unit.json=100", w)
 		}
 		got, err := count(file)
 		if err != nil {
@@ -114,7 +114,7 @@ func sum(out io.Writer, wanted []string) error {
 		}
 		if got.passed < floor {
 			short = errors.Join(short, fmt.Errorf("%s: %d tests passed, and there must be %d: what became of the others? "+
-				"Where tests were taken away on purpose, lower the floor", name, got.passed, floor))
+				"If tests were removed on purpose, lower the floor", name, got.passed, floor))
 		}
 		passed, failed = passed+got.passed, failed+got.failed
 	}

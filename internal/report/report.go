@@ -120,7 +120,7 @@ func (r *Reporter) tellWorkload(ctx context.Context, v visited, b waiting.Blocke
 	log.FromContext(ctx).Info("OpenKruise waits for a pod", "namespace", pod.Namespace, "pod", pod.Name, "kind", owner.Kind,
 		"workload", owner.Name, "waited", waited.Round(time.Second), "reason", b.Reason, "message", b.Sentence())
 	r.Recorder.Eventf(workload, pod, corev1.EventTypeWarning, string(reason.RolloutWaits), "Reconcile",
-		"pod %s has waited for %s, reason %s: %s; its Events say more, and kubectl rollcall status -n %s shows every pod that waits",
+		"pod %s has waited for %s, reason %s: %s; its Events have the details, and kubectl rollcall status -n %s shows every pod that waits",
 		pod.Name, waited.Round(time.Second), b.Reason, b.Sentence(), pod.Namespace)
 }
 

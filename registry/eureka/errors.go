@@ -50,6 +50,6 @@ func forbidden(method string, err error) error {
 	if method == http.MethodGet || method == http.MethodHead {
 		return fmt.Errorf("%v; a server that has just started answers so until it has found its peers", err) //nolint:errorlint // it passes
 	}
-	return fmt.Errorf("%w; the user may lack a role, and where the server has Spring Security, "+
+	return fmt.Errorf("%w; the user may lack a role; if the server has Spring Security, "+
 		"its CSRF protection must be off for Eureka's paths", err)
 }

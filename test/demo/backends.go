@@ -64,7 +64,7 @@ func driverFrom(value string) (string, error) {
 		return defaultDriver, nil
 	}
 	if _, known := backends()[value]; !known {
-		return "", fmt.Errorf("REGISTRY is %q: write one of %s, or leave it out for %s", value,
+		return "", fmt.Errorf("REGISTRY is %q: set one of %s, or leave it out for %s", value,
 			strings.Join(slices.Sorted(maps.Keys(backends())), ", "), defaultDriver)
 	}
 	return value, nil

@@ -153,11 +153,11 @@ func appFrom(driver, app string) (string, error) {
 	}
 	known, ok := able[driver]
 	if !ok {
-		return "", fmt.Errorf("REGISTRY is %q: write one of %s, where an application's own entry can be taken out of rotation",
+		return "", fmt.Errorf("REGISTRY is %q: set one of %s, for which an application's own entry can be taken out of rotation",
 			driver, strings.Join(slices.Sorted(maps.Keys(able)), ", "))
 	}
 	if app = cmp.Or(app, known[0]); !slices.Contains(known, app) {
-		return "", fmt.Errorf("APP is %q: write one of %s, or leave it out", app, strings.Join(known, ", "))
+		return "", fmt.Errorf("APP is %q: set one of %s, or leave it out", app, strings.Join(known, ", "))
 	}
 	return app, nil
 }

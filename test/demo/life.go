@@ -145,7 +145,7 @@ func (l *life) play(ctx context.Context) error {
 			return nil
 		}
 		return l.take(ctx, step{
-			title: fmt.Sprintf("Go on until there were %d requests", l.atLeast),
+			title: fmt.Sprintf("Continue until there were %d requests", l.atLeast),
 			do:    func(context.Context) error { return nil },
 			until: func(context.Context) error {
 				if n := l.traffic.Tally().Requests; n < l.atLeast {

@@ -40,6 +40,6 @@ func isOn(name, todo string) (bool, error) {
 	case "1":
 		return true, nil
 	default:
-		return false, fmt.Errorf("%s is %q: write 1 to %s, or leave it out", name, value, todo)
+		return false, fmt.Errorf("%s is %q: set it to 1 to %s, or leave it out", name, value, todo)
 	}
 }

@@ -224,13 +224,13 @@ type arm struct {
 func (w *world) arms() []arm {
 	with := arm{name: "Rollcall", namespace: "with-rollcall", hooks: true, title: "1. WITH ROLLCALL", about: []string{
 		"The CloneSet has all three hooks. OpenKruise stops at PreparingNormal, PreparingUpdate, Updated and",
-		"PreparingDelete; Rollcall tells the registry, and then lets OpenKruise go on. A pod that was taken out",
+		"PreparingDelete; Rollcall tells the registry, and then releases the hook. A pod that was taken out",
 		fmt.Sprintf("stays up for the drain of %s, for clients that still know it: this one reads the registry every %s,",
 			w.drain(), traffic.RefreshEvery),
 		fmt.Sprintf("and sends %d requests a second all the while.", time.Second/traffic.RequestEvery),
 		"",
-		"An update takes a pod out of service (in etcd and ZooKeeper: absent) and brings it back; a deletion makes",
-		"it absent. When the registry fails, Rollcall tries again within seconds. REQUEST FAILED shows the first",
+		"An update takes a pod out of rotation (in etcd and ZooKeeper: absent) and back in; a deletion makes",
+		"it absent. If the registry fails, Rollcall tries again within seconds. REQUEST FAILED shows the first",
 		"failed request of each pod in a step, and the step's last line counts them all.",
 	}}
 	if w.field != nil {
@@ -248,7 +248,7 @@ func (w *world) arms() []arm {
 				" Same steps, same client.",
 		}},
 		{name: "mirror", namespace: "with-mirror", title: "3. WITH A MIRROR ALONE", about: []string{
-			"The same mirror of readiness, and pods that stop at once.",
+			"The same mirror of readiness, and pods that stop immediately.",
 		}},
 	}
 }

@@ -145,9 +145,9 @@ func (w *watcher) states(ctx context.Context) (map[types.UID]registry.State, boo
 func registryWord(states map[types.UID]registry.State, uid types.UID) string {
 	switch state := states[uid]; state {
 	case registry.InService:
-		return "in service"
+		return "in rotation"
 	case registry.OutOfService:
-		return "out of service"
+		return "out of rotation"
 	case "":
 		return absent
 	default:
@@ -188,5 +188,5 @@ func (r row) String() string {
 
 // columns is the heading of the watcher's lines.
 func columns() string {
-	return fmt.Sprintf("%-10s  %-9s  %s", "time", "pod", row{"image", "OpenKruise state", "pod is", "registry says"})
+	return fmt.Sprintf("%-10s  %-9s  %s", "time", "pod", row{"image", "OpenKruise state", "pod is", "in the registry"})
 }
