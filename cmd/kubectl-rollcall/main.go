@@ -25,6 +25,6 @@ func main() {
 	if strings.HasPrefix(filepath.Base(os.Args[0]), "kubectl_complete-") { // as kubectl calls it for a shell
 		arguments = append([]string{cobra.ShellCompRequestCmd}, arguments...)
 	}
-	// A signal ends the process at once, wherever it waits, and the shell sees by which.
+	// A signal ends the process immediately, wherever it waits, and the shell sees by which.
 	os.Exit(plugin.Run(context.Background(), version, arguments, streams))
 }

@@ -27,10 +27,10 @@ const (
 	agentServicePath    = "/v1/agent/service/maintenance/"
 	healthOfServicePath = "/v1/health/service/"
 	servicesPath        = "/v1/catalog/services"
-	maxOtherNames       = 3 // are said
+	maxOtherNames       = 3 // are reported
 )
 
-// newAgents makes the client of all agents; where each is stands in the catalog.
+// newAgents makes the client of all agents; the catalog has their addresses.
 func newAgents(cfg registry.Config, opts Options, credentials driverkit.Credentials) (*driverkit.HTTPClient, error) {
 	cfg.Endpoint = opts.agentOf("node", "192.0.2.1")
 	if !strings.HasPrefix(cfg.Endpoint, "https://") {
@@ -149,7 +149,7 @@ func (r *Registry) takeAppOut(ctx context.Context, in registry.Instance) error {
 	return several(services)
 }
 
-// several says which services there are at one endpoint, where they are more than one.
+// several returns an error that lists the services at one endpoint, if they are more than one.
 func several(services []appService) error {
 	if len(services) <= 1 {
 		return nil
@@ -161,8 +161,8 @@ func several(services []appService) error {
 	return registry.SeveralEntries(fmt.Errorf("%d services of that name have the address and port: %s", len(ids), strings.Join(ids, ", ")))
 }
 
-// notThere says what was looked for, and under which other names the catalog has it. That this could not be found out is no
-// reason to say less.
+// notThere returns an error with what was looked for, and the other names under which the catalog has it. If these could not be
+// read, the error has the rest all the same.
 func (r *Registry) notThere(ctx context.Context, in registry.Instance) error {
 	err := registry.NotRegistered(fmt.Errorf("no service %s in the catalog has the address %s and port %d", in.Service, in.Address, in.Port))
 	var tags map[string][]string
@@ -236,8 +236,8 @@ func (r *Registry) steered(ctx context.Context, in registry.Instance, since stri
 	return services, header.Get("X-Consul-Index"), err
 }
 
-// lacksToken returns an error where Consul keeps services from those without a token, which it does not say: not where ACLs are off,
-// nor where an agent has a token for those who send none.
+// lacksToken returns an error if Consul hides services from those without a token, which it does not report: not if ACLs are off,
+// nor if an agent has a token for those who send none.
 func (r *Registry) lacksToken(ctx context.Context) error {
 	answer, err := r.ownToken(ctx)
 	if err == nil && answer.Status == http.StatusForbidden {
@@ -276,8 +276,8 @@ func (r *Registry) appServices(ctx context.Context, in registry.Instance, since 
 	return services, header, err
 }
 
-// appFilter lets pass what stands at the instance's endpoint and has no Rollcall's mark: an agent's service has its node's
-// address where it has none.
+// appFilter lets pass what is at the instance's endpoint and has no ownership tag of Rollcall's: an agent's service has its node's
+// address if it has none.
 func appFilter(in registry.Instance) string {
 	return placeFilter(in, "Service.Port", "Service.Meta", "Service.Address", "Node.Address")
 }
@@ -295,8 +295,8 @@ func placeFilter(in registry.Instance, port, meta, address, ofNode string) strin
 	return fmt.Sprintf("%s == %d and %q not in %s and (%s)", port, in.Port, registry.MetaUID, meta, strings.Join(addresses, " or "))
 }
 
-// askAgent begins or ends the maintenance of a service, at the agent that owns it. An agent that is away or fails is no outage of
-// the registry, whose catalog has just answered.
+// askAgent begins or ends the maintenance of a service, at the agent that owns it. An agent that is away or fails is not an outage
+// of the registry, whose catalog has just answered.
 func (r *Registry) askAgent(ctx context.Context, s appService, begin bool) error {
 	agent, err := url.Parse(r.opts.agentOf(s.Node.Node, s.Node.Address))
 	if err != nil {
@@ -304,7 +304,7 @@ func (r *Registry) askAgent(ctx context.Context, s appService, begin bool) error
 	}
 	query := url.Values{"enable": {strconv.FormatBool(begin)}, "reason": {maintenanceReason}}
 	r.place(query, "ns", r.opts.Namespace)
-	half, cancel := driverkit.Share(ctx, 2) // a node that is gone does not answer at all: the other half is left to say so
+	half, cancel := driverkit.Share(ctx, 2) // a node that is gone does not answer at all: the other half is left to report that
 	defer cancel()
 	answer, err := r.agents.Do(half, driverkit.Request{
 		At: agent, Method: http.MethodPut, Path: agentServicePath + url.PathEscape(s.Service.ID), Query: query, Header: r.header,
@@ -329,7 +329,7 @@ func (r *Registry) askAgent(ctx context.Context, s appService, begin bool) error
 	return noOutage(fmt.Errorf("%s answers: %w", of, err))
 }
 
-// noOutage has a retryable error say that the registry leaves it to the caller when to come back, which is an answer.
+// noOutage turns a retryable error into one that leaves it to the caller when to retry, which is an answer.
 func noOutage(err error) error {
 	err = registry.OfAgent(err)
 	if _, told := registry.RetryAfterOf(err); told || registry.IsTerminal(err) {

@@ -46,7 +46,7 @@ func (r *Registry) Batch(ctx context.Context, changes []registry.Change) []error
 	})
 }
 
-// needsEnterprise returns an error where the options choose a namespace or partition and Consul has none. The Community Edition refuses
+// needsEnterprise returns an error if the options choose a namespace or partition and Consul has none. The Community Edition refuses
 // those in a read alone: a transaction registers the pod among those of all namespaces.
 func (r *Registry) needsEnterprise(ctx context.Context) error {
 	if r.opts.Namespace == "" && r.opts.Partition == "" || r.enterprise.Load() {

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// nodeCount must never change: an entry stands under the node that its address makes. With 10,000 entries there are
+	// nodeCount must never change: an entry is under the node that its address makes. With 10,000 entries there are
 	// some 300 on each.
 	nodeCount = 32
 	// nodeAddress is what consul-k8s gives its node. No client gets it: every service has an address of its own.
@@ -70,7 +70,7 @@ func checkMeta(meta map[string]string) error {
 }
 
 // serviceID carries what makes the identity. Consul compares IDs without regard to case, and so far the names of services
-// may differ in nothing else: one that has capital letters gets a hash of its exact name. It is no valid port, so no two
+// may differ in nothing else: one that has capital letters gets a hash of its exact name. The hash is not a valid port, so no two
 // identities have the same ID.
 func serviceID(in registry.Instance) string {
 	id := fmt.Sprintf("%s-%s-%d", in.Service, in.Address, in.Port)
@@ -102,7 +102,7 @@ func newNode(opts Options, number int) node {
 	}
 }
 
-// nodeNumber says under which node an address stands.
+// nodeNumber returns the number of the node of an address.
 func nodeNumber(address string) int {
 	sum := sha256.Sum256([]byte(address))
 	return int(sum[0]) % nodeCount
@@ -112,7 +112,7 @@ func nodeOp(do verb, of node) operation {
 	return operation{Node: &nodeOperation{Verb: do, Node: of}}
 }
 
-// serviceOp is about the whole service of an instance. The index is the condition, where the verb has one.
+// serviceOp is about the whole service of an instance. The index is the condition, if the verb has one.
 func (r *Registry) serviceOp(do verb, in registry.Instance, index uint64) operation {
 	weight := max(in.Weight, 1)
 	meta := in.Meta()
@@ -142,7 +142,7 @@ func taggedAddresses(in registry.Instance) map[string]serviceAddress {
 	return tagged
 }
 
-// checkOp is about the check of an instance. Nothing probes it: its status is what Rollcall says.
+// checkOp is about the check of an instance. Nothing probes it: its status is what Rollcall sets.
 func (r *Registry) checkOp(do verb, in registry.Instance, status, output string) operation {
 	return operation{Check: &checkOperation{
 		Verb: do,

@@ -16,7 +16,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
-// maxReads is how many requests of one list are made at once.
+// maxReads is how many requests of one list are made at the same time.
 const maxReads = 8
 
 // Registry writes Consul's catalog. It implements [registry.Registry], [registry.Lister], [registry.Getter],
@@ -83,7 +83,7 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	return made.proper(), err
 }
 
-// proper is a [registry.Prober] only if the options say so.
+// proper is a [registry.Prober] only if the options set that.
 func (r *Registry) proper() driverkit.InPlace {
 	if r.opts.Probe {
 		return prober{r}
@@ -122,7 +122,7 @@ func (r *Registry) Deregister(ctx context.Context, in registry.Instance) error {
 
 // List implements [registry.Lister].
 //
-// The checks are read first: an entry that comes after that is in service, and one that goes is not listed.
+// The checks are read first: an entry that comes after that is in rotation, and one that goes is not listed.
 func (r *Registry) List(ctx context.Context, cluster string) ([]registry.Entry, error) {
 	return driverkit.List(ctx, cluster, r.list)
 }
@@ -199,8 +199,8 @@ func (r *Registry) mayHide(header http.Header) bool {
 	return r.header.Get("X-Consul-Token") == "" && header.Get("X-Consul-Default-Acl-Policy") == "deny"
 }
 
-// hidden returns an error where a node is there, and kept from those without a token: Consul does not say so. A transaction
-// tells what is kept from what is not there.
+// hidden returns an error if a node is there, and hidden from those without a token: Consul does not report that. A transaction
+// distinguishes what is hidden from what is not there.
 func (r *Registry) hidden(ctx context.Context, of node) error {
 	made, err := r.transact(ctx, []operation{nodeOp(get, of)})
 	if err == nil && len(made.Errors) == 0 {

@@ -19,7 +19,7 @@ var errStale = errors.New("somebody else changed the entry at the same time")
 // errRolledBack is that of the other operations of a transaction in which one could not be made.
 var errRolledBack = errors.New("the transaction was rolled back because of another change in it")
 
-// wrongNameError names the option that can cure a certificate which is good for another name.
+// wrongNameError adds the option that helps with a certificate for another name.
 func wrongNameError(field string, err error) error {
 	if host := new(x509.HostnameError); errors.As(err, host) {
 		return registry.Terminal(registry.FieldError(field, host))
@@ -27,7 +27,7 @@ func wrongNameError(field string, err error) error {
 	return err
 }
 
-// expiredError names the option that leads to a certificate which has expired. The kit takes it for one of endpoint's.
+// expiredError adds the option with the path of a certificate that has expired. The kit takes it for one of endpoint's.
 func expiredError(field string, err error) error {
 	if invalid := new(x509.CertificateInvalidError); errors.As(err, invalid) && invalid.Reason == x509.Expired {
 		return registry.Terminal(registry.FieldError(field, fmt.Errorf("has a certificate that has expired or is not valid yet: %w", invalid)))
@@ -35,7 +35,7 @@ func expiredError(field string, err error) error {
 	return err
 }
 
-// refusal makes an error of an answer that is no acknowledgement.
+// refusal makes an error of an answer that is not an acknowledgement.
 func (r *Registry) refusal(ctx context.Context, a *driverkit.Answer) error {
 	said := string(a.Body)
 	err := a.Refusal(said).Classified()
@@ -54,7 +54,7 @@ func (r *Registry) refusal(ctx context.Context, a *driverkit.Answer) error {
 	return err
 }
 
-// isUnknown holds for what a server says of a change of which it does not know what became: the connection to the leader ended when
+// isUnknown holds for a server's answer to a change of unknown outcome: the connection to the leader ended when
 // it was passed on (agent/pool, RPC), or the leader was deposed before its peers had confirmed it (raft, ErrLeadershipLost). The next
 // leader may have it. What the leader itself has refused is known.
 func isUnknown(said string) bool {

@@ -9,7 +9,7 @@ import (
 )
 
 // Get implements [registry.Getter] with a transaction that reads service and check together, consistently: the leader
-// answers it after a majority has confirmed that it leads. As in a list, a service without Rollcall's check is in service.
+// answers it after a majority has confirmed that it leads. As in a list, a service without Rollcall's check is in rotation.
 func (r *Registry) Get(ctx context.Context, in registry.Instance) (registry.State, error) {
 	state, err := r.state(ctx, in)
 	return state, driverkit.CallError(ctx, "asking for", in, err)
@@ -38,13 +38,13 @@ func (r *Registry) state(ctx context.Context, in registry.Instance) (registry.St
 }
 
 // isForeign reports whether clients are given the address by a service that no Rollcall has written: an agent's, say, whose
-// address is its node's where it has none. What the token may not see is not counted.
+// address is its node's if it has none. What the token may not see is not counted.
 func (r *Registry) isForeign(ctx context.Context, in registry.Instance) (bool, error) {
 	services, _, err := r.appServices(ctx, in, "")
 	return stateOf(services) == registry.InService, err
 }
 
-// holds returns the service at the instance's identity, nil where there is none, and the status of its check, "" where it
+// holds returns the service at the instance's identity, nil if there is none, and the status of its check, "" if it
 // has none.
 func (r *Registry) holds(ctx context.Context, in registry.Instance) (*service, string, error) {
 	ops := []operation{r.serviceOp(get, in, 0), r.checkOp(get, in, "", "")}

@@ -10,7 +10,7 @@ import (
 )
 
 // tidier knows when a node may be empty, so that not every Deregister reads all of it: the node is not empty before the
-// witness, some service of this cluster, was seen to go. Where the witness is taken at random, a rollout of n services looks
+// witness, some service of this cluster, was seen to go. If the witness is taken at random, a rollout of n services looks
 // about ln n times. If another client removed the witness, an empty node stays until it is of use again.
 type tidier struct {
 	busy    chan struct{} // holds a value while a call has it
@@ -26,7 +26,7 @@ func newTidiers() []*tidier {
 }
 
 // tidyAfter drops the nodes whose last service has gone with a transaction. All changes of it are made by then, and an
-// empty node does no harm: that it could not be dropped is no error of theirs, and the next Deregister tries again.
+// empty node does no harm: that it could not be dropped is not their error, and the next Deregister tries again.
 func (r *Registry) tidyAfter(ctx context.Context, t *transaction) {
 	if slices.ContainsFunc(t.errs, func(err error) bool { return err != nil }) {
 		return
@@ -50,7 +50,7 @@ func (r *Registry) tidy(ctx context.Context, number int, gone []string) {
 	}
 }
 
-// dropIfEmpty marks an empty node and, if it is still empty then, deletes it; package comment. It returns a witness where
+// dropIfEmpty marks an empty node and, if it is still empty then, deletes it; package comment. It returns a witness if
 // the node is not empty.
 func (r *Registry) dropIfEmpty(ctx context.Context, ours node) (witness string) {
 	for range 2 {

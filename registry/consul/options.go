@@ -75,7 +75,7 @@ func decodeOptions(cfg registry.Config) (Options, error) {
 	return opts, opts.checkAgent()
 }
 
-// places are the options that can say where an entry is by its pod.
+// places are the options that can set an entry's place by its pod.
 func (o *Options) places() driverkit.Places {
 	return driverkit.Places{{Field: "options.partition", Value: &o.Partition}, {Field: "options.namespace", Value: &o.Namespace}}
 }

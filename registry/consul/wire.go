@@ -109,11 +109,11 @@ type operationError struct {
 	What    string
 }
 
-// filteredByACLs is the header that says whether the token may not see all of the answer.
+// filteredByACLs is the header that shows whether the token can't see all of the answer.
 const filteredByACLs = "X-Consul-Results-Filtered-By-Acls"
 
-// read makes a request that reads, consistently. Where whole is set the answer must be Consul's and have all there is: an
-// error says that the token may not see some of it.
+// read makes a request that reads, consistently. If whole is set, the answer must be Consul's and have all there is: it is
+// an error if the token can't see some of it.
 func (r *Registry) read(ctx context.Context, path string, query url.Values, whole bool, into any) (http.Header, error) {
 	r.place(query, "ns", r.opts.Namespace)
 	r.place(query, "partition", r.opts.Partition)
@@ -175,7 +175,7 @@ func (r *Registry) send(ctx context.Context, request driverkit.Request) (*driver
 	return answer, wrongNameError("options.serverName", err)
 }
 
-// place says where a request is about, if an option does.
+// place adds the place of a request, if an option sets one.
 func (r *Registry) place(query url.Values, key, value string) {
 	if value != "" {
 		query.Set(key, value)

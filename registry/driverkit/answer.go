@@ -54,7 +54,7 @@ func (a *Answer) Refusal(words string) *StatusError {
 	return e
 }
 
-// date is when the answer was made, by the server's clock where the answer tells: a date in it is of that clock.
+// date is when the answer was made, by the server's clock if the answer tells: a date in it is of that clock.
 func (a *Answer) date() time.Time {
 	if date, err := http.ParseTime(a.Header.Get("Date")); err == nil {
 		return date
@@ -121,7 +121,7 @@ func IsFinal(status int) bool {
 	return status >= 300 && status <= 499
 }
 
-// parseRetryAfter reads the header of that name of an answer that came now: seconds, or an HTTP date. It returns false where the
+// parseRetryAfter reads the header of that name of an answer that came now: seconds, or an HTTP date. It returns false if the
 // header is missing or neither of the two. A date that has passed counts as missing: a clock is wrong, and the date does not show
 // when to come back.
 func parseRetryAfter(value string, now time.Time) (time.Duration, bool) {

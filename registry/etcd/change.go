@@ -18,10 +18,10 @@ type change struct {
 	registry.Change
 	key   string
 	value string // of an entry to be put
-	// beside is a key that stands and goes with this one, and holds the address; empty for none.
-	beside string
-	lease  clientv3.LeaseID // of an entry to be put, 0 for none
-	seen   *mvccpb.KeyValue // an entry to be removed, as it was read; nil where it is not there, or is another's
+	// bare is a key that is set and deleted with this one, and holds the address alone; empty for none.
+	bare  string
+	lease clientv3.LeaseID // of an entry to be put, 0 for none
+	seen  *mvccpb.KeyValue // an entry to be removed, as it was read; nil if it is not there, or is another's
 	// foreign: what is at the key was written by no Rollcall, and stays.
 	foreign bool
 }
@@ -30,7 +30,7 @@ func (c change) puts() bool { return c.State == registry.InService }
 
 // BatchLimit implements [registry.Batcher].
 func (r *Registry) BatchLimit() int {
-	if r.target.beside {
+	if r.target.bare {
 		return max(r.limit/2, 1)
 	}
 	return r.limit
@@ -59,8 +59,8 @@ func (r *Registry) plan(a registry.Change) (*change, error) {
 		return nil, err
 	}
 	c := &change{Change: a, key: r.target.key(a.Instance)}
-	if r.target.beside {
-		c.beside = strings.TrimPrefix(c.key, records)
+	if r.target.bare {
+		c.bare = strings.TrimPrefix(c.key, records)
 	}
 	var err error
 	if c.puts() {
@@ -147,11 +147,11 @@ func operations(changes []*change) ([]clientv3.Cmp, []clientv3.Op) {
 	var ops []clientv3.Op
 	for _, c := range changes {
 		switch {
-		case c.beside == "":
+		case c.bare == "":
 		case c.puts():
-			ops = append(ops, clientv3.OpPut(c.beside, c.Instance.Endpoint(), clientv3.WithLease(c.lease)))
+			ops = append(ops, clientv3.OpPut(c.bare, c.Instance.Endpoint(), clientv3.WithLease(c.lease)))
 		case c.seen != nil:
-			ops = append(ops, clientv3.OpDelete(c.beside))
+			ops = append(ops, clientv3.OpDelete(c.bare))
 		}
 		switch {
 		case c.puts():
@@ -175,7 +175,7 @@ func reads(changes []*change) []clientv3.Op {
 	return gets
 }
 
-// see takes over what reads have read. An entry of another pod, or without a mark, is not seen, and so spared.
+// see takes over what reads have read. An entry of another pod, or without an ownership tag, is not seen, and so spared.
 func (t target) see(changes []*change, answer *clientv3.TxnResponse) {
 	i := 0
 	for _, c := range changes {

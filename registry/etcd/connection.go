@@ -88,7 +88,7 @@ func checkEndpoints(endpoints []*url.URL) error {
 	return nil
 }
 
-// promptUnary makes a call fail when there is no connection to be had, where the client would wait for its deadline.
+// promptUnary makes a call fail if there is no connection to be had; the client would wait for its deadline.
 func promptUnary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker,
 	opts ...grpc.CallOption,
 ) error {
@@ -139,14 +139,14 @@ func (l *login) do(ctx context.Context, auth clientv3.Auth, call func() error) e
 	return call()
 }
 
-// loginMissing holds for what etcd says of a call without a token where authentication is on, turned on since the login
-// maybe. With client certificates it takes the name in Rollcall's for the user, and knows no such user.
+// loginMissing holds for etcd's answer to a call without a token if authentication is on, maybe turned on since the
+// login. With client certificates it takes the name in Rollcall's for the user, and knows no such user.
 func loginMissing(err error) bool {
 	err = rpctypes.Error(err)
 	return errors.Is(err, rpctypes.ErrUserEmpty) || errors.Is(err, rpctypes.ErrPermissionDenied)
 }
 
-// ensure returns the token, which is a new one where there is none yet, or still the one that was refused.
+// ensure returns the token, which is a new one if there is none yet, or still the one that was refused.
 func (l *login) ensure(ctx context.Context, auth clientv3.Auth, refused *string) (string, error) {
 	select {
 	case l.turn <- struct{}{}:

@@ -63,7 +63,7 @@ func at(service, address string) (registry.Instance, bool) {
 	return registry.Instance{Service: service, Address: host, Port: port}, err == nil
 }
 
-// markOf returns the marks of an entry, none of one that somebody else wrote.
+// markOf returns the ownership tag of an entry, nothing for one that somebody else wrote.
 func (t target) markOf(kv *mvccpb.KeyValue) map[string]string {
 	of, _ := t.format.decode(kv.GetValue())
 	return of.meta

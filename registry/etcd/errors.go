@@ -26,7 +26,7 @@ func classify(err error) error {
 		return registry.Terminal(registry.FieldError("auth.username", fmt.Errorf("is missing, and etcd requires a user: %w", err)))
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
 		return registry.Terminal(fmt.Errorf("the role of the user must allow reading and writing below the target: %w", err))
-	case errors.Is(err, rpctypes.ErrNoSpace): // it passes, and is an answer: removals go on
+	case errors.Is(err, rpctypes.ErrNoSpace): // it passes, and is an answer: removals still work
 		return registry.RetryAfter(err, 0)
 	case loginLost(err):
 		return err
@@ -56,7 +56,7 @@ func isAway(err error) bool {
 		errors.Is(err, context.DeadlineExceeded)
 }
 
-// timedOut holds where etcd has given up waiting for a change, which it may still carry out (etcdserver/v3_server.go), or a member has
+// timedOut holds if etcd has given up waiting for a change, which it may still carry out (etcdserver/v3_server.go), or a member has
 // ended a call whose time was up a moment before it was here.
 func timedOut(err error) bool {
 	code := codeOf(err)
@@ -64,7 +64,7 @@ func timedOut(err error) bool {
 		errors.Is(err, rpctypes.ErrTimeoutDueToConnectionLost) || code == codes.Canceled || code == codes.DeadlineExceeded
 }
 
-// loginLost holds for what etcd says of a token that it no longer knows: it has expired, the server was started again, or
+// loginLost holds for etcd's answer to a token that it no longer knows: it has expired, the server was started again, or
 // users or roles have changed. The call was not carried out.
 func loginLost(err error) bool {
 	err = rpctypes.Error(err)
@@ -75,7 +75,7 @@ func loginLost(err error) bool {
 func classifyConnection(err error) error {
 	text := err.Error()
 	switch {
-	// What the server says of the client certificate (crypto/tls, alert.go).
+	// The server's answer to the client certificate (crypto/tls, alert.go).
 	case contains(text, "remote error: tls: certificate required", "remote error: tls: bad certificate",
 		"remote error: tls: unknown certificate", "remote error: tls: expired certificate",
 		"remote error: tls: revoked certificate", "remote error: tls: unsupported certificate"):
@@ -105,7 +105,7 @@ func contains(text string, parts ...string) bool {
 	return false
 }
 
-// refused holds for an error which says that the changes were not carried out, and would not be if they were sent again, but some of
+// refused holds for an error by which the changes were not carried out, and would not be if they were sent again, but some of
 // them may be by themselves: a full database takes removals, and no puts. The transaction that raises the alarm may have been carried
 // out.
 func refused(err error, changes []*change) bool {
@@ -117,8 +117,8 @@ func refused(err error, changes []*change) bool {
 	}
 }
 
-// tooLarge holds for what gRPC itself says, here or at the server, of a request over its limit. etcd says it by InvalidArgument, and
-// uses gRPC's code for what passes.
+// tooLarge holds for the error of gRPC itself, here or at the server, for a request over its limit. etcd reports that by
+// InvalidArgument, and uses gRPC's code for what passes.
 func tooLarge(err error) bool {
 	return codeOf(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "message larger than max")
 }

@@ -93,7 +93,7 @@ func (r *Registry) Register(ctx context.Context, in registry.Instance) error {
 	return r.Batch(ctx, []registry.Change{{Instance: in, State: registry.InService}})[0]
 }
 
-// FailOver implements [registry.Registry]. etcd's readers know of no state, so it does what Deregister does.
+// FailOver implements [registry.Registry]. etcd's readers know no state: FailOver does what Deregister does.
 func (r *Registry) FailOver(ctx context.Context, in registry.Instance) error {
 	return r.Batch(ctx, []registry.Change{{Instance: in, State: registry.OutOfService}})[0]
 }
@@ -120,8 +120,8 @@ func (r *Registry) list(ctx context.Context, cluster string) ([]registry.Entry, 
 	return entries, err
 }
 
-// stateOf is what the list says of an entry. One with a lease, where the configuration has none any more, ends soon since nothing
-// renews it: it must not stand for an acknowledgement.
+// stateOf is an entry's state in the list. One with a lease, if the configuration has none any longer, ends soon since nothing
+// renews it: it must not count as an acknowledgement.
 func (r *Registry) stateOf(kv *mvccpb.KeyValue) registry.State {
 	if r.lease == 0 && kv.GetLease() != 0 {
 		return registry.OutOfService
@@ -170,7 +170,7 @@ func (r *Registry) page(ctx context.Context, from, end string, revision int64) (
 	return page, err
 }
 
-// do makes a call, logged in. The member must know a leader, or else it says so at once: one that is cut off from its peers would
+// do makes a call, logged in. The member must know a leader, or it answers that it has none: one that is cut off from its peers would
 // have the call wait for its whole time.
 func (r *Registry) do(ctx context.Context, call func(context.Context) error) error {
 	ctx = clientv3.WithRequireLeader(ctx)

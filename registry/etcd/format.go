@@ -25,7 +25,7 @@ type format struct {
 	target string // by default
 	encode func(in registry.Instance, scheme string) any
 	decode func(raw []byte) (content, bool)
-	// unfit says what a service's name has that readers can't look up; empty for nothing. Without it, names are escaped.
+	// unfit returns what a service's name has that readers can't look up; empty for nothing. Without it, names are escaped.
 	unfit func(service string) string
 	// leaf is the last part of an instance's key: its endpoint, unless readers make something of it.
 	leaf func(in registry.Instance) string
@@ -50,7 +50,7 @@ func formatOf(name string) format {
 		return format{"/microservices/{service}", kratosOf, decodeAs[kratosValue], escaped, registry.Instance.Endpoint, true, 0}
 	case formatKitex:
 		return format{"kitex/registry-etcd/{service}", kitexOf, decodeAs[kitexValue], escaped, registry.Instance.Endpoint, true, kitexRefresh}
-	case formatGoZero: // what its readers read stands beside, see target.beside
+	case formatGoZero: // its readers read another key, see target.bare
 		return format{"{service}", grpcOf, decodeAs[grpcValue], escaped, registry.Instance.Endpoint, false, 0}
 	case formatSkyDNS:
 		return format{"/skydns/local/skydns/{service}", skyDNSOf, decodeAs[skyDNSValue], noLabel, hostLabel, true, skyDNSTTL}
@@ -58,7 +58,7 @@ func formatOf(name string) format {
 	return format{"services/{service}", grpcOf, decodeAs[grpcValue], nil, registry.Instance.Endpoint, false, 0}
 }
 
-// escaped is what is unfit where readers look a service up under its name as it stands.
+// escaped is what is unfit if readers look a service up under its unchanged name.
 func escaped(service string) string {
 	if strings.ContainsAny(service, "/%") {
 		return "a slash or a percent sign"
@@ -86,7 +86,7 @@ func (m *meta) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// grpcValue is an endpoint of the package naming/endpoints in etcd's client. gRPC's resolver does not look at Metadata.
+// grpcValue is an endpoint of the package naming/endpoints in etcd's client. gRPC's resolver ignores Metadata.
 //
 //nolint:tagliatelle // the names are etcd's
 type grpcValue struct {
@@ -144,7 +144,7 @@ func (v kitexValue) content() (content, bool) { return content{[]string{v.Addres
 // skyDNSTTL is how long a resolver may give an answer again. Without one, CoreDNS writes 300 s into its answers.
 const skyDNSTTL = 5 * time.Second
 
-// skyDNSValue is a Service of CoreDNS' plugin etcd (plugin/etcd/msg), which does not look at Metadata.
+// skyDNSValue is a Service of CoreDNS' plugin etcd (plugin/etcd/msg), which ignores Metadata.
 type skyDNSValue struct {
 	Host     string `json:"host"`
 	Port     int    `json:"port"`
@@ -166,7 +166,7 @@ func hostLabel(in registry.Instance) string {
 	return strings.NewReplacer(".", "-", ":", "-").Replace(in.Address) + "-" + strconv.Itoa(in.Port)
 }
 
-// noLabel is what is unfit where the name of a service is one label of a domain name, which CoreDNS looks up in lower case.
+// noLabel is what is unfit if the name of a service is one label of a domain name, which CoreDNS looks up in lower case.
 func noLabel(service string) string {
 	if !label.MatchString(service) {
 		return "something else than lower-case letters, digits and hyphens, or more than 63 of them"

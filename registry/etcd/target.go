@@ -17,11 +17,11 @@ type target struct {
 	after  string // empty, or begins with one
 	format format
 	scheme string // of what Kratos' clients are given
-	// beside: the entries stand below records, and each has one beside it that is nothing but its address, for its readers.
-	beside bool
+	// bare: the entries are stored in records, and each has a second key for its readers, which holds the address alone.
+	bare bool
 }
 
-// records is the folder of entries whose readers' format has no room for a mark.
+// records is the folder of entries whose readers' format has no room for an ownership tag.
 const records = "rollcall/"
 
 // targetOf returns the target that the options ask for.
@@ -39,7 +39,7 @@ func targetOf(o Options) (target, error) {
 	if rooted {
 		t.before = "/" + t.before
 	}
-	if t.beside = o.Format == formatGoZero; t.beside {
+	if t.bare = o.Format == formatGoZero; t.bare {
 		t.before = records + t.before
 	}
 	t.format, t.scheme = f, o.Scheme
@@ -66,7 +66,7 @@ func (t target) folder(in registry.Instance) string {
 	return t.before + escape(in.Service) + t.after + "/"
 }
 
-// key is where the entry of an instance stands. The address is an IP, and needs no escape.
+// key is where the entry of an instance is stored. The address is an IP, and needs no escape.
 func (t target) key(in registry.Instance) string {
 	return t.folder(in) + t.format.leaf(in)
 }

@@ -52,7 +52,7 @@ type appEntry struct {
 	info *instanceInfo
 }
 
-// overridden reports whether an override says what the status is. Else the application itself does: DOWN and STARTING are
+// overridden reports whether the status is that of an override. Else the application itself does: DOWN and STARTING are
 // believed whatever the override is.
 func (e appEntry) overridden() bool { return e.info.OverriddenStatus == e.info.Status }
 
@@ -102,7 +102,7 @@ func (c call) takeAppOut(ctx context.Context) error {
 	return c.several(entries)
 }
 
-// several says which entries there are at one place, where they are more than one.
+// several returns an error that lists the entries at one place, if they are more than one.
 func (c call) several(entries []appEntry) error {
 	if len(entries) <= 1 {
 		return nil
@@ -163,7 +163,7 @@ func (c call) appEntriesHere(ctx context.Context, read func(place, context.Conte
 type place struct {
 	call
 
-	// listed is the entry in the server's list, nil where that has none, and now is the time there.
+	// listed is the entry in the server's list, nil if that has none, and now is the time there.
 	listed *instanceInfo
 	now    time.Time
 }
@@ -227,7 +227,7 @@ func (c call) at(id string) call {
 	return c
 }
 
-// application reads the instances of the application, out of the server's cache, and the time there: zero where the answer has
+// application reads the instances of the application, out of the server's cache, and the time there: zero if the answer has
 // none. There may be no instance.
 func (c call) application(ctx context.Context) (infos []instanceInfo, now time.Time, err error) {
 	var app application

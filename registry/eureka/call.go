@@ -55,7 +55,7 @@ func (p peer) send(ctx context.Context, method, path string, body []byte) (*driv
 	return answer, nil
 }
 
-// register posts the instance and then does what it takes until the registry itself says that it is ours and UP. In most
+// register posts the instance and then does what it takes until the registry itself shows that it is ours and UP. In most
 // cases that is nothing.
 func (c call) register(ctx context.Context) error {
 	got, err := c.postAs(ctx, statusUp)
@@ -76,8 +76,8 @@ func (c call) register(ctx context.Context) error {
 	return c.copy(ctx, got)
 }
 
-// postAs posts the instance with a status, once more where the entry that is there is of a later time and stays, and returns what the
-// registry says then.
+// postAs posts the instance with a status, once more if the entry that is there is of a later time and stays, and returns what the
+// registry has then.
 func (c call) postAs(ctx context.Context, status string) (*instanceInfo, error) {
 	got, err := c.readAfter(ctx, c.post(status, ""))
 	if err == nil && (!c.isPosted(got) || got.Status != status) {
@@ -111,7 +111,7 @@ func (c call) failOver(ctx context.Context) error {
 	return c.copy(ctx, got)
 }
 
-// takeOut overrides the status, and does so again where the registry then says that clients are given the entry: a renewal
+// takeOut overrides the status, and does so again if the registry then shows that clients are given the entry: a renewal
 // that the server is carrying out puts back the status that it has read before (AbstractInstanceRegistry.renew).
 func (c call) takeOut(ctx context.Context) error {
 	for range 2 {
@@ -179,9 +179,9 @@ func (c call) renewElsewhere(ctx context.Context, got *instanceInfo) {
 	})
 }
 
-// anywhere looks at this peer and, where that has nothing, at the others until one has something: a peer that has just started
+// anywhere asks this peer and, if it has nothing, the others until one has something: a peer that has just started
 // lacks what they have not replicated to it yet, or they were told nothing of a removal. Another one that fails counts as one that has
-// nothing. Later calls begin where they did: which of two peers is right of an entry says nothing of others.
+// nothing. Later calls begin where they did: which of two peers is right about one entry does not show which is right about others.
 func (c call) anywhere(ctx context.Context, look func(call, context.Context) (found bool, err error)) error {
 	found, err := look(c, ctx)
 	if found || err != nil {
@@ -236,7 +236,7 @@ func (c call) apply(ctx context.Context, changes ...change) error {
 	return nil
 }
 
-// readAfter makes changes and returns what the registry says then.
+// readAfter makes changes and returns what the registry has then.
 func (c call) readAfter(ctx context.Context, changes ...change) (*instanceInfo, error) {
 	if err := c.apply(ctx, changes...); err != nil {
 		return nil, err
@@ -248,7 +248,7 @@ func (c call) readAfter(ctx context.Context, changes ...change) (*instanceInfo, 
 	return got, err
 }
 
-// read decodes what the server has at a path. It returns nil where the server answers 404.
+// read decodes what the server has at a path. It returns nil if the server answers 404.
 func (p peer) read(ctx context.Context, path string, into any) (*driverkit.Answer, error) {
 	answer, err := p.send(ctx, http.MethodGet, path, nil)
 	if driverkit.HasStatus(err, http.StatusNotFound) {
@@ -263,7 +263,7 @@ func (p peer) read(ctx context.Context, path string, into any) (*driverkit.Answe
 	return answer, nil
 }
 
-// get reads the registry itself. It returns nil where there is no entry, or one whose lease has ended.
+// get reads the registry itself. It returns nil if there is no entry, or one whose lease has ended.
 func (c call) get(ctx context.Context) (*instanceInfo, error) {
 	var got envelope
 	if answer, err := c.read(ctx, c.path, &got); answer == nil {
@@ -311,7 +311,7 @@ func (c call) override(status string) change {
 	return func(ctx context.Context) error { return c.setStatus(ctx, http.MethodPut, status) }
 }
 
-// clearOverride removes the override, and with it sets the status UP. Where there is none it changes nothing.
+// clearOverride removes the override, and with it sets the status UP. If there is none, it changes nothing.
 func (c call) clearOverride(ctx context.Context) error {
 	return c.setStatus(ctx, http.MethodDelete, statusUp)
 }
@@ -344,8 +344,8 @@ func (c call) tellOthers(ctx context.Context, part int, tell func(context.Contex
 	})
 }
 
-// renew renews the lease, whether or not it has ended, and reports whether there was one. Where the peer may do so late, another one
-// may be asked all the same: it is no more than a lease.
+// renew renews the lease, whether or not it has ended, and reports whether there was one. If the peer may do so late, another one
+// can be asked all the same: it is no more than a lease.
 func (c call) renew(ctx context.Context) (bool, error) {
 	_, err := c.send(ctx, http.MethodPut, c.path, nil)
 	if driverkit.HasStatus(err, http.StatusNotFound) {
@@ -374,7 +374,7 @@ func later(timestamp json.Number) json.Number {
 	return json.Number(strconv.FormatInt(ms+1, 10))
 }
 
-// serves makes sure that it was Eureka which said of an entry that there is none, and not a proxy before it or a server
+// serves makes sure that it was Eureka which answered that there is no entry, and not a proxy before it or a server
 // that has it at another path.
 func (p peer) serves(ctx context.Context) error {
 	_, err := p.send(ctx, http.MethodHead, "/apps", nil)
@@ -390,7 +390,7 @@ func (p peer) list(ctx context.Context, cluster string) ([]registry.Entry, error
 	return entries, p.notEurekas(err)
 }
 
-// notEurekas says whose answer was of no use. Another peer may be a Eureka.
+// notEurekas returns an error with the peer whose answer was of no use. Another peer may be a Eureka.
 func (p peer) notEurekas(err error) error {
 	if err == nil {
 		return nil

@@ -12,7 +12,7 @@ import (
 // errNothing takes a look on to the next peer.
 var errNothing = errors.New("this peer has no entry")
 
-// elsewhere says what a 404 or 405 means where Eureka has none: it is not Eureka that answers. Another peer may be one.
+// elsewhere explains a 404 or 405 that Eureka never sends: it is not Eureka that answers. Another peer may be one.
 func elsewhere(err error) error {
 	hint := "its path must be that of Eureka, such as /eureka or /eureka/v2"
 	switch {
@@ -24,7 +24,7 @@ func elsewhere(err error) error {
 	return driverkit.Away(registry.Terminal(registry.FieldError("endpoint", fmt.Errorf("%w; %s", err, hint))))
 }
 
-// gone says what a 404 means for an entry that was there a moment ago. Trying again helps.
+// gone explains a 404 for an entry that was there a moment ago. Trying again helps.
 func gone(err error) error {
 	if !driverkit.HasStatus(err, http.StatusNotFound) {
 		return err
@@ -32,7 +32,7 @@ func gone(err error) error {
 	return fmt.Errorf("the entry disappeared during the call: %v", err) //nolint:errorlint // its class is that of the status
 }
 
-// refusal gives its class to an answer that is no acknowledgement.
+// refusal gives its class to an answer that is not an acknowledgement.
 func (r *Registry) refusal(method string, a *driverkit.Answer) error {
 	err := a.Refusal(string(a.Body)).Classified()
 	switch a.Status {

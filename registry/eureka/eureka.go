@@ -20,7 +20,7 @@ const maxAnswer = 128 << 20
 type Registry struct {
 	client *driverkit.HTTPClient
 	header http.Header
-	field  string // of the configuration: the one to look at where the server does not know us
+	field  string // of the configuration: the one to check if the server does not know us
 	opts   Options
 	held   driverkit.Locks
 
@@ -42,7 +42,7 @@ var (
 )
 
 // New makes a driver for the peers at cfg.Endpoint, http or https URLs with Eureka's path, separated by commas as in
-// defaultZone. A call goes to the peer that took the last one, and to the next where that can't be reached or answers 5xx.
+// defaultZone. A call goes to the peer that took the last one, and to the next if that can't be reached or answers 5xx.
 func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	credentials, err := driverkit.ReadCredentials(cfg.Auth, driverkit.Password)
 	if err != nil {
@@ -78,7 +78,7 @@ func (r *Registry) Register(ctx context.Context, in registry.Instance) error {
 	return r.change(ctx, "registering", in, call.register)
 }
 
-// FailOver implements [registry.Registry]. An instance that is not known is known and out of service afterwards.
+// FailOver implements [registry.Registry]. An instance that is not known is known and out of rotation afterwards.
 func (r *Registry) FailOver(ctx context.Context, in registry.Instance) error {
 	return r.change(ctx, "failing over", in, call.failOver)
 }
@@ -136,7 +136,7 @@ func lacking(entries, others []registry.Entry) []registry.Entry {
 }
 
 // Staleness implements [registry.StaleLister]: the server answers List from its caches, and what it acknowledges may be
-// missing there for as long as the option says.
+// missing there for as long as the option sets.
 func (r *Registry) Staleness() time.Duration { return seconds(r.opts.ListStalenessInSecs) }
 
 // ReaderLag implements [registry.LaggingReaders]: the server renews the answer that its clients read every 30 seconds

@@ -7,7 +7,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
-// Get implements [registry.Getter]. It reads the registry itself, past the server's caches. Where that has no such entry it
+// Get implements [registry.Getter]. It reads the registry itself, past the server's caches. If the registry has no such entry, it
 // asks for a renewal, which makes none, but brings one to light whose lease has ended and which clients are still given, and
 // then the other peers.
 func (r *Registry) Get(ctx context.Context, in registry.Instance) (state registry.State, err error) {
@@ -24,7 +24,7 @@ func (r *Registry) Get(ctx context.Context, in registry.Instance) (state registr
 	return state, err
 }
 
-// state is "" where the peer has nothing.
+// state is "" if the peer has nothing.
 func (c call) state(ctx context.Context) (registry.State, error) {
 	got, err := c.find(ctx)
 	if err != nil {

@@ -38,7 +38,7 @@ func checkService(name string) error {
 	return nil
 }
 
-// isControl holds for what is no part of a name: the C0 and C1 controls, and Unicode's line and paragraph separators,
+// isControl holds for what can't be part of a name: the C0 and C1 controls, and Unicode's line and paragraph separators,
 // which Spring Security refuses too.
 func isControl(c rune) bool {
 	return c < ' ' || c >= 0x7f && c <= 0x9f || c == '\u2028' || c == '\u2029'
@@ -58,7 +58,7 @@ func checkMeta(meta map[string]string) error {
 	return nil
 }
 
-// isXML reports whether a text can stand in XML 1.0.
+// isXML reports whether XML 1.0 can hold a text.
 func isXML(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(c rune) bool {
 		return c < ' ' && c != '\t' && c != '\n' && c != '\r' || c == 0xfffe || c == 0xffff

@@ -103,7 +103,7 @@ func (o Options) checkURLs() error {
 	return nil
 }
 
-// url makes an instance's URL of a template. One that leads to the instance's own port is https where that is.
+// url makes an instance's URL of a template. One that leads to the instance's own port is https if that is.
 func urlOf(template, host string, in registry.Instance) string {
 	if rest, plain := strings.CutPrefix(template, "http://{host}:{port}"); plain && isSecure(in) {
 		template = "https://{host}:{port}" + rest
@@ -111,7 +111,7 @@ func urlOf(template, host string, in registry.Instance) string {
 	return filledIn(template, host, in.Port)
 }
 
-// filledIn puts an instance's host, with brackets where it is IPv6, and port into the template of a URL.
+// filledIn puts an instance's host, with brackets if it is IPv6, and port into the template of a URL.
 func filledIn(template, host string, port int) string {
 	return strings.NewReplacer("{host}", host, "{port}", strconv.Itoa(port)).Replace(template)
 }

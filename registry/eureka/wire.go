@@ -84,7 +84,7 @@ type applications struct {
 	} `json:"applications"`
 }
 
-// unusedSecurePort is what Eureka's own client says of a secure port that there is not.
+// unusedSecurePort is what Eureka's own client sends if there is no secure port.
 const unusedSecurePort = "443"
 
 // infoOf returns what is posted of an instance. What Spring's clients make of it: vipAddress is the name that they look

@@ -23,7 +23,7 @@ type capabilities struct {
 	Probe      bool `json:"probe"`
 }
 
-// Probes implements [registry.OptionalProber]. It is true until the server has said what it can do.
+// Probes implements [registry.OptionalProber]. It is true until the server has reported what it can do.
 func (r *Registry) Probes() bool {
 	can := r.can.Load()
 	return can == nil || can.Probe
@@ -52,7 +52,7 @@ func (r *Registry) probe(ctx context.Context, in registry.Instance) error {
 }
 
 // learn asks the server what it can do, with each list and before the first probe. With an error, what was known stays. A server that
-// has just listed, and so speaks the protocol, is of an older version where it has no such path. Else that may be a gateway's word,
+// has just listed, and so speaks the protocol, is of an older version if it has no such path. Else that may be a gateway's word,
 // which has lost its route for a moment: the next list tells.
 func (r *Registry) learn(ctx context.Context, listed bool) error {
 	answer, err := r.send(ctx, driverkit.Request{Method: http.MethodGet, Path: capabilitiesPath, Limit: maxDocument})

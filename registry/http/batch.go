@@ -19,7 +19,7 @@ const (
 	maxAnswer = 4 << 20 // of a batch, in bytes
 )
 
-// BatchLimit implements [registry.Batcher]. It is 1 until the server has said that it takes more.
+// BatchLimit implements [registry.Batcher]. It is 1 until the server has reported that it takes more.
 func (r *Registry) BatchLimit() int {
 	if can := r.can.Load(); can != nil {
 		return can.BatchLimit
@@ -69,7 +69,7 @@ func (r *Registry) sendBatch(ctx context.Context, entries []registry.Entry, outc
 	case hasNoPath(err): // a server of an older version: each change goes by itself
 		r.takeNoBatches()
 		return registry.NotApplied(err)
-	case len(outcomes) > 1 && isOfBatch(err): // so it does where the batch is refused: one change may be taken
+	case len(outcomes) > 1 && isOfBatch(err): // the server refused the batch, and may take one change
 		r.takeNoBatches()
 		return registry.NotApplied(errors.New(err.Error())) // without its class
 	case err != nil:
@@ -88,7 +88,7 @@ func (r *Registry) sendBatch(ctx context.Context, entries []registry.Entry, outc
 	return nil
 }
 
-// takeNoBatches has each change go by itself until the next list. It says nothing of the probe: a gateway may have lost its route for
+// takeNoBatches has each change go by itself until the next list. It does not affect the probe: a gateway may have lost its route for
 // a moment.
 func (r *Registry) takeNoBatches() {
 	if can := r.can.Load(); can != nil {

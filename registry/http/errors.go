@@ -8,7 +8,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
-// refusal makes an error of an answer that is no acknowledgement.
+// refusal makes an error of an answer that is not an acknowledgement.
 func (r *Registry) refusal(a *driverkit.Answer) error {
 	err := a.Refusal(words(a.Body)).Classified()
 	if a.Status == http.StatusUnauthorized || a.Status == http.StatusForbidden {
@@ -17,7 +17,7 @@ func (r *Registry) refusal(a *driverkit.Answer) error {
 	return err
 }
 
-// words are what the server says, from {"error": …} or else the text as it is.
+// words are the server's explanation, from {"error": …} or else the text as it is.
 func words(body []byte) string {
 	var problem struct {
 		Error string `json:"error"`

@@ -34,9 +34,9 @@ const (
 type Registry struct {
 	client *driverkit.HTTPClient
 	header http.Header
-	field  string // of the configuration: the one to look at where the server refuses access
+	field  string // of the configuration: the one to check if the server refuses access
 	log    *slog.Logger
-	// can is what the server has said it can do, nil before it has. Several servers can do the same.
+	// can is what the server has reported that it can do, nil before it has. Several servers can do the same.
 	can atomic.Pointer[capabilities]
 }
 
@@ -101,7 +101,7 @@ func (r *Registry) List(ctx context.Context, cluster string) ([]registry.Entry, 
 	if err == nil {
 		_ = r.learn(ctx, true) // the list is whole without it
 	}
-	return entries, err //nolint:wrapcheck // the kit says what was listed
+	return entries, err //nolint:wrapcheck // the kit adds what was listed
 }
 
 // Get implements [registry.Getter] with a list of one identity. A server of version 1.1 of the protocol or older lists the

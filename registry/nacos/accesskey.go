@@ -17,7 +17,7 @@ import (
 // accessKey signs requests, as Nacos' own clients do (NamingResourceInjector and SignUtil in nacos-client 2.5.1 and 3.0.3).
 type accessKey struct{ id, secret string }
 
-// newAccessKey returns nil where the options are for a user of Nacos.
+// newAccessKey returns nil if the options are for a user of Nacos.
 func newAccessKey(opts Options, c driverkit.Credentials) (*accessKey, error) {
 	switch {
 	case opts.Login != loginAccessKey:

@@ -39,7 +39,7 @@ const (
 type route struct {
 	method, path string
 	// old is v1's style: the service's name has its group before it, as in G@@name, and the answer is bare. In the new one
-	// the group is a parameter of its own, and the answer stands in an envelope.
+	// the group is a parameter of its own, and the answer is in an envelope.
 	old bool
 	// safe: it changes nothing, although its method may. A GET is anyway.
 	safe bool

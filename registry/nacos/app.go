@@ -56,7 +56,7 @@ func (a appEntries) FailOver(ctx context.Context, in registry.Instance) error {
 		})
 }
 
-// Deregister undoes what is set at the address where there is no entry any more.
+// Deregister undoes what is set at the address if it no longer has an entry.
 func (a appEntries) Deregister(ctx context.Context, in registry.Instance) error {
 	return a.driver.change(ctx, "removing what is set for the application's entry of", in,
 		func(ctx context.Context, in registry.Instance) error {
@@ -75,7 +75,7 @@ func (a appEntries) Deregister(ctx context.Context, in registry.Instance) error 
 		})
 }
 
-// notElsewhere returns an error where clients that name no Nacos cluster are given an entry that this driver does not take out.
+// notElsewhere returns an error if clients that name no Nacos cluster are given an entry that this driver does not take out.
 func (a appEntries) notElsewhere(ctx context.Context, in registry.Instance) error {
 	cluster, err := a.driver.elsewhere(ctx, in)
 	if err == nil && cluster != "" {
@@ -160,7 +160,7 @@ func (r *Registry) takeAppOut(ctx context.Context, in registry.Instance) (there 
 }
 
 // enable changes the flag, and returns when readers see it or the entry has gone. It leaves out the metadata, which stays
-// as it is, but for the stamp of a removal; and must name the weight: the server takes 1 where none was set.
+// as it is, but for the stamp of a removal; and must set the weight: the server takes 1 if none is set.
 func (r *Registry) enable(ctx context.Context, p place, h *host, enabled bool) error {
 	form := r.identity(p.in)
 	form.Set("weight", strconv.FormatFloat(h.Weight, 'f', -1, 64))
@@ -192,7 +192,7 @@ func (r *Registry) appEntry(ctx context.Context, in registry.Instance) (place, *
 	return p, h, h.appState(), err
 }
 
-// appState is whether clients are given the application's entry. One with Rollcall's mark is [registry.Foreign] here.
+// appState is whether clients are given the application's entry. One with Rollcall's ownership tag is [registry.Foreign] here.
 func (h *host) appState() registry.State {
 	switch {
 	case h == nil:

@@ -22,7 +22,7 @@ func newStamp(s registry.State) stamp {
 	return stamp(string(s) + "-" + crypto.Text()[:enough])
 }
 
-// state is what a stamp says, "" for one that Rollcall did not write.
+// state is a stamp's state, "" for one that Rollcall did not write.
 func (s stamp) state() registry.State {
 	state, _, _ := strings.Cut(string(s), "-")
 	return registry.State(state)
@@ -59,7 +59,7 @@ func (r *Registry) register(ctx context.Context, in registry.Instance) error {
 	return err
 }
 
-// put puts the instance in service, and returns the stamp of that. before is the stamp of the entry that is there now.
+// put puts the instance in rotation, and returns the stamp of that. before is the stamp of the entry that is there now.
 func (r *Registry) put(ctx context.Context, p place, before stamp, healthy bool) (stamp, error) {
 	mine := newStamp(registry.InService)
 	form, err := r.form(p.in, mine, healthy)
@@ -105,7 +105,7 @@ func (r *Registry) deregister(ctx context.Context, in registry.Instance) error {
 	case err != nil:
 		return err
 	case left == nil:
-		return r.unmark(ctx, p, true) // also where an earlier call has removed it: that may have failed at this, or ended before it
+		return r.unmark(ctx, p, true) // also if an earlier call has removed it: that may have failed at this, or ended before it
 	case left.isForeign(), left.isHeldOut():
 		return errForeign()
 	}
@@ -129,13 +129,13 @@ func (r *Registry) remove(ctx context.Context, p place) (left *host, err error) 
 	if !registry.IsForeignEntry(err) {
 		return left, err
 	}
-	// Without our mark it is listed as what it is, and stays so when the pod is gone. One that is out of service stays out, is
+	// Without our mark it is listed as what it is, and stays so when the pod is gone. One that is out of rotation stays out, is
 	// known by our stamp for as long as it is there, and can be put back as the application's.
 	in := left.stamp().state() == registry.InService
 	return left, errors.Join(err, r.until(ctx, func() error { return r.unmark(ctx, p, in) }, gone))
 }
 
-// removals is how often an entry is removed that readers go on to see. A write that got in between is seen by then.
+// removals is how often an entry is removed that readers still see. A write that got in between is seen by then.
 const removals = 2
 
 // errForeign is of an entry that a DELETE over HTTP does not remove: of an application that registers itself over gRPC.
@@ -143,10 +143,10 @@ func errForeign() error {
 	return registry.ForeignEntry(errors.New("something other than Rollcall has registered an instance at this address"))
 }
 
-// unmark undoes what PUT has set at an address where there is no entry of the pod's any more. Else whoever has it next, an
-// application that registers itself say, begins with the enabled and the mark of a pod that is gone. It follows the
-// removal: before that, it would put the pod in service. With enabled false an application's entry that is there stays out,
-// with a stamp that says so.
+// unmark undoes what PUT has set at an address that no longer has an entry of the pod's. Else whoever has it next, an
+// application that registers itself say, begins with the enabled and the metadata of a pod that is gone. It follows the
+// removal: before that, it would put the pod in rotation. With enabled false an application's entry that is there stays out,
+// with a stamp that records that.
 func (r *Registry) unmark(ctx context.Context, p place, enabled bool) error {
 	p.in.Weight = 0
 	form := r.identity(p.in)

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// maxAnswer bounds the body of an answer where it is of one instance or service, and maxListing where it is of all:
+	// maxAnswer bounds the body of an answer if it is of one instance or service, and maxListing if it is of all:
 	// some 400,000 instances, other people's included.
 	maxAnswer  = 1 << 20
 	maxListing = 256 << 20
@@ -85,8 +85,8 @@ func newClient(http *driverkit.HTTPClient, opts Options, credentials driverkit.C
 	return c, nil
 }
 
-// do makes the call at the address that answered last. Where that can't be reached or has trouble of its own, the call
-// goes on to the next within the same context. A change whose answer does not come does not: it may still be made there,
+// do makes the call at the address that answered last. If that can't be reached or has trouble of its own, the call
+// moves to the next within the same context. A change whose answer does not come does not: it may still be made there,
 // when no caller expects it any more, so the error must be known.
 func (c *client) do(ctx context.Context, call call) (*answer, error) {
 	a, _, err := c.doAt(ctx, nil, call)
@@ -129,7 +129,7 @@ func (c *client) try(ctx context.Context, s driverkit.Server, call call) (*answe
 	return c.authorized(ctx, s, is, call)
 }
 
-// detect returns the API of the server, and asks which it is only where that is not known: servers from 3.0 on have v3 and refuse
+// detect returns the API of the server, and asks which it is only if that is not known: servers from 3.0 on have v3 and refuse
 // most of the older ones; those before have v1, and v2 from 2.2 on.
 func (c *client) detect(ctx context.Context, s driverkit.Server) (*api, error) {
 	if c.fixed != nil {
@@ -167,7 +167,7 @@ func isState(a *answer) bool {
 	return a.decode(&state) == nil && state.Version != ""
 }
 
-// authorized makes the call with a signature where we have an access key, or with a token where we have a user. One that the
+// authorized makes the call with a signature if we have an access key, or with a token if we have a user. One that the
 // server does not take is renewed, once.
 func (c *client) authorized(ctx context.Context, s driverkit.Server, api *api, call call) (*answer, error) {
 	r := api.routes[call.do]
@@ -236,7 +236,7 @@ func (c *client) send(
 		Repeatable: r.changesNothing(),
 	}
 	switch r.method {
-	case http.MethodGet, http.MethodDelete: // a body is not looked at
+	case http.MethodGet, http.MethodDelete: // a body is ignored
 		request.Query = form
 	default: // in a body, since metadata can be longer than a server takes in a URL
 		request.Body = []byte(form.Encode())
@@ -266,7 +266,7 @@ func taken(r route, got *driverkit.Answer) (*answer, error) {
 	return nil, err
 }
 
-// isSuccess holds for the code that says so, and where there is none.
+// isSuccess holds for the code of a success, and if there is none.
 func (a *answer) isSuccess() bool {
 	if a.route.old {
 		return true

@@ -12,7 +12,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
-// metaWrite is the key of the metadata under which an entry says which write it shows; see [stamp].
+// metaWrite is the key of the metadata under which an entry has the write that it shows; see [stamp].
 const metaWrite = registry.MetaPrefix + "write"
 
 // host is an instance as the server's readers get it.
@@ -40,7 +40,7 @@ func (h *host) lasts(opts Options) bool {
 	return true
 }
 
-// stamp is that of the last write, "" where Rollcall did not write it.
+// stamp is that of the last write, "" if Rollcall did not write it.
 func (h *host) stamp() stamp {
 	if h == nil {
 		return ""
@@ -59,12 +59,12 @@ func (h *host) isOwn(in registry.Instance) bool {
 // isForeign holds for what clients are given and no Rollcall has written.
 func (h *host) isForeign() bool { return h != nil && h.uid() == "" && (h.Enabled == nil || *h.Enabled) }
 
-// isHeldOut holds for an application's entry that a removal of a pod's has left out of service.
+// isHeldOut holds for an application's entry that a removal of a pod's has left out of rotation.
 func (h *host) isHeldOut() bool {
 	return h != nil && h.uid() == "" && h.stamp().state() == registry.OutOfService
 }
 
-// How much an entry that one server has says beside what others have.
+// How much an entry of one server shows compared with those of others.
 const (
 	nothing  = iota
 	another  // pod's
@@ -152,7 +152,7 @@ func size(meta map[string]string) (bytes int) {
 }
 
 // asciiJSON encodes metadata so that nothing on the way can change it: not who takes a form for Latin-1, as Tomcat does
-// where it is not told otherwise, nor who decodes a parameter once more than it was encoded.
+// if it is not told otherwise, nor who decodes a parameter once more than it was encoded.
 func asciiJSON(meta map[string]string) (string, error) {
 	raw, err := json.Marshal(meta)
 	if err != nil {

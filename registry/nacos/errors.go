@@ -11,7 +11,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
-// verdict is what an answer that is no acknowledgement means for what is done next.
+// verdict is what follows from an answer that is not an acknowledgement.
 type verdict int
 
 const (
@@ -26,7 +26,7 @@ const (
 	wrongKind                // this server has the service as of the other kind: ephemeral, not persistent, or the other way round
 )
 
-// answerError is an answer that is no acknowledgement.
+// answerError is an answer that is not an acknowledgement.
 type answerError struct {
 	verdict verdict
 	err     error
@@ -48,8 +48,8 @@ func isNone(err error) bool {
 	return verdict == absent || verdict == noService
 }
 
-// judge says what an answer means. Nacos' status tells only half: v1 has no codes, and versions before 2.4 answer 500 where
-// later ones answer 400. So its words count too, as they stand in nacos-naming.
+// judge returns what an answer means. Nacos' status tells only half: v1 has no codes, and versions before 2.4 answer 500, and
+// later ones 400. So its words count too, as nacos-naming has them.
 func judge(status, code int, said string) verdict {
 	for _, known := range []struct {
 		code  int // of com.alibaba.nacos.api.model.v2.ErrorCode

@@ -6,7 +6,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// Get implements [registry.Getter]. Servers answer every read from a copy that they make anew up to 500 ms after a change;
+// Get implements [registry.Getter]. Servers answer every read from a copy that they renew up to 500 ms after a change;
 // so it is asked only after longer than that, and the answer has all that was there when the call began.
 func (r *Registry) Get(ctx context.Context, in registry.Instance) (state registry.State, err error) {
 	err = r.change(ctx, "asking for", in, func(ctx context.Context, in registry.Instance) error {
@@ -22,7 +22,7 @@ func (r *Registry) Get(ctx context.Context, in registry.Instance) (state registr
 	return state, err
 }
 
-// state is what the entry says of an instance. The server keeps the stamp with enabled, which v1 and v2 don't tell of a
+// state is an instance's state by the entry. The server keeps the stamp with enabled, which v1 and v2 don't tell of a
 // single instance.
 func (h *host) state(in registry.Instance) registry.State {
 	switch {

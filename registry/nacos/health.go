@@ -15,7 +15,7 @@ import (
 // checkerOff is the type of the health checker that checks nothing.
 const checkerOff = "NONE"
 
-// startsHealthy says what Nacos takes the instance for until its own probes know better. A new one that it probes
+// startsHealthy returns what Nacos takes the instance for until its own probes know better. A new one that it probes
 // starts unhealthy: one that its servers can't reach must stop the rollout, not take all instances out one by one.
 func (r *Registry) startsHealthy(ctx context.Context, in registry.Instance, before *host) (bool, error) {
 	if r.opts.Ephemeral || before != nil && before.Healthy {
@@ -110,7 +110,7 @@ func (r *Registry) isShared(ctx context.Context, in registry.Instance) (bool, er
 	return false, nil
 }
 
-// checker returns the type of the health checker of the service's cluster. Nacos tells it only where there are instances.
+// checker returns the type of the health checker of the service's cluster. Nacos tells it only if there are instances.
 func (r *Registry) checker(ctx context.Context, service string) (kind string, known bool, err error) {
 	a, err := r.client.do(ctx, call{do: readService, service: service})
 	switch verdict := verdictOf(err); {
@@ -141,7 +141,7 @@ func (r *Registry) checker(ctx context.Context, service string) (kind string, kn
 	return c.Checker.Type, known, nil
 }
 
-// turnCheckerOff makes the service, where there is none, and sets the checker of a cluster that has no instance.
+// turnCheckerOff makes the service, if there is none, and sets the checker of a cluster that has no instance.
 func (r *Registry) turnCheckerOff(ctx context.Context, in registry.Instance) error {
 	form := url.Values{"ephemeral": {"false"}, "protectThreshold": {"0"}}
 	_, err := r.client.do(ctx, call{do: addService, service: in.Service, form: form})

@@ -15,7 +15,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
-// listedService is a service with its instances, those out of service included. /instance/list leaves them out.
+// listedService is a service with its instances, those out of rotation included. /instance/list leaves them out.
 type listedService struct {
 	Name     string `json:"serviceName"`
 	Group    string `json:"groupName"`
@@ -58,7 +58,7 @@ func (r *Registry) unhealthyStay(ctx context.Context, s *listedService) (stay bo
 	return stay, err
 }
 
-// services are those of the group with this name, and others, or all of them where there is no name.
+// services are those of the group with this name, and others, or all of them if there is no name.
 func (r *Registry) services(ctx context.Context, name string) ([]listedService, error) {
 	form := url.Values{}
 	if name != "" {
@@ -77,7 +77,7 @@ func (r *Registry) services(ctx context.Context, name string) ([]listedService, 
 }
 
 // elsewhere returns the Nacos cluster, other than that of the options, in which clients are given an application's entry at the
-// instance's place, "" for none. The list of a service's instances would not tell: version 3 takes DEFAULT where no cluster is named.
+// instance's place, "" for none. The list of a service's instances would not tell: version 3 takes DEFAULT if no cluster is set.
 func (r *Registry) elsewhere(ctx context.Context, in registry.Instance) (string, error) {
 	services, err := r.services(ctx, in.Service)
 	if err != nil {
@@ -100,8 +100,8 @@ func (r *Registry) elsewhere(ctx context.Context, in registry.Instance) (string,
 }
 
 // entries are Rollcall's own, in one Nacos cluster, and others' in all, since clients that name none are given the instances of
-// all. Where others have a place in several, it counts once: those are not taken out together. Of Rollcall's own, those that are unhealthy
-// and stay so are out of service.
+// all. If others have a place in several, it counts once: those are not taken out together. Of Rollcall's own, those that are unhealthy
+// and stay so are out of rotation.
 func (s *listedService) entries(within, cluster string, stay bool) (entries []registry.Entry, _ error) {
 	given := map[string]bool{}
 	for _, h := range s.Clusters[within].Hosts {

@@ -29,7 +29,7 @@ var (
 )
 
 // New makes a driver for the Nacos servers at cfg.Endpoint: one http or https URL or several, separated by commas, each
-// with its server's context path, which is /nacos where none is given. All are of one Nacos cluster. The password and the
+// with its server's context path, which is /nacos if none is given. All are of one Nacos cluster. The password and the
 // certificates are read now. A cfg.Timeout that is shorter than what calls pause for is refused.
 func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	if err := checkTimeout(cfg.Timeout); err != nil {

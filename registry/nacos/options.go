@@ -60,7 +60,7 @@ const (
 )
 
 // leastTimeout is room for the pauses of any call, 4 s at most, and for its requests. The longest are those of the removal of an
-// entry that was in service beside the application's own.
+// entry that was in rotation next to the application's own.
 const leastTimeout = 4500 * time.Millisecond
 
 // checkTimeout refuses one within which some calls can't succeed however often they are made. 0 is none.
@@ -85,7 +85,7 @@ func decodeOptions(cfg registry.Config) (Options, error) {
 	return opts, cmp.Or(filled.checkNames(), opts.checkValues(), opts.checkKind())
 }
 
-// places are the options that can say where an entry is by its pod.
+// places are the options that can set an entry's place by its pod.
 func (o *Options) places() driverkit.Places {
 	return driverkit.Places{{Field: "options.namespace", Value: &o.Namespace}, {Field: "options.group", Value: &o.Group}}
 }
@@ -152,7 +152,7 @@ func (o Options) interval() time.Duration {
 	return defaultInterval
 }
 
-// The metadata with which an instance says how long its lease is, in milliseconds (PreservedMetadataKeys in nacos-api).
+// The metadata with which an instance sets how long its lease is, in milliseconds (PreservedMetadataKeys in nacos-api).
 const (
 	metaInterval  = "preserved.heart.beat.interval"
 	metaUnhealthy = "preserved.heart.beat.timeout"
@@ -161,7 +161,7 @@ const (
 
 func leaseKeys() []string { return []string{metaInterval, metaUnhealthy, metaRemoved} }
 
-// lease is what the metadata says of an entry's lease; nothing for one that has none. It beats what Nacos does by default.
+// lease is the metadata of an entry's lease; nothing for one that has none. It beats what Nacos does by default.
 func (o Options) lease() map[string]string {
 	d := o.interval()
 	if d == 0 {

@@ -74,7 +74,7 @@ func (r *Registry) everywhere(ctx context.Context, p place, c call) (*answer, er
 }
 
 // find reads the instance's entry at each server that can be reached, until one has what is wanted: one that has just started, or lags
-// behind, lacks the entry or has an older one. It returns the entry that says most, and its place. Later calls begin where they did: the
+// behind, lacks the entry or has an older one. It returns the entry that shows most, and its place. Later calls begin where they did: the
 // server that has it may be the one that lags behind.
 func (r *Registry) find(ctx context.Context, in registry.Instance, wanted func(*host) bool) (place, *host, error) {
 	p := place{in: in}
@@ -108,8 +108,8 @@ func (r *Registry) findOwn(ctx context.Context, in registry.Instance) (place, *h
 	return r.find(ctx, in, func(h *host) bool { return h.isOwn(in) })
 }
 
-// told says of an entry without Rollcall's mark whether clients are given it, also where the server does not tell that of a single
-// instance.
+// told finds out of an entry without Rollcall's ownership tag whether clients are given it, also if the server does not tell that of a
+// single instance.
 func (r *Registry) told(ctx context.Context, p place, h *host) (*host, error) {
 	if h == nil || h.uid() != "" || h.Enabled != nil {
 		return h, nil

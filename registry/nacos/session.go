@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// unsaidLifetime is taken for that of a token where the server does not say it.
+	// unsaidLifetime is taken for that of a token if the server does not say it.
 	unsaidLifetime = 5 * time.Minute
 	// freshFor is how long after its login a token is refused for what the user may do, not for its age.
 	freshFor = 2 * time.Second
-	// loginAgain is how long after a login another one is made, where the token of an earlier one has not ended.
+	// loginAgain is how long after a login another one is made, if the token of an earlier one has not ended.
 	loginAgain = 10 * time.Second
 	// startUp is how long after its start a server may refuse who it takes later: Nacos reads users and roles from its
 	// database by a timer, first after 5 s and then every 15 s (NacosUserServiceImpl, NacosRoleServiceImpl).
@@ -45,7 +45,7 @@ type session struct {
 	renewAt  time.Time
 	endsAt   time.Time
 	accepted bool      // a login has ever been
-	doubted  time.Time // when a login was first refused, after one was accepted; zero where the last was
+	doubted  time.Time // when a login was first refused, after one was accepted; zero if the last was
 	back     time.Time // when one was accepted again
 }
 
@@ -56,7 +56,7 @@ func newSession(c driverkit.Credentials, log *slog.Logger) *session {
 	return &session{username: c.Username, password: c.Password, log: log, now: time.Now, turn: make(chan struct{}, 1)}
 }
 
-// token returns one that has not ended. One that is about to end is renewed by one call, while all others go on with it; where that
+// token returns one that has not ended. One that is about to end is renewed by one call, while all others continue with it; if that
 // fails, so does this one.
 func (s *session) token(ctx context.Context, login func(context.Context) (grant, error)) (string, error) {
 	s.mu.Lock()
@@ -168,7 +168,7 @@ func noUser(err error) error {
 		fmt.Errorf("is missing: Nacos requires a user: %w", err))))
 }
 
-// isRefusedLogin reports whether a login failed for who we are. Where the part of Nacos that answers has no handler for
+// isRefusedLogin reports whether a login failed for who we are. If the part of Nacos that answers has no handler for
 // it, a wrong password is an error of the server: 3.1 answers 500 without a word, and some 2.x name the user.
 func isRefusedLogin(err error, username string) bool {
 	e, ok := errors.AsType[*answerError](err)

@@ -21,7 +21,7 @@ const (
 
 // until writes, and returns when readers see that, or the same by another call for the pod. If they don't within a while, another
 // write has got in between: ours is the later one, and is made again. A server that has not shown that by the end of the call either
-// may never do: later calls begin at another one. A call that had less time than that says nothing of the server.
+// may never do: later calls begin at another one. A call that had less time than that shows nothing about the server.
 func (r *Registry) until(ctx context.Context, write func() error, see view) error {
 	var asked driverkit.Server
 	noting := func(ctx context.Context) (seen bool, err error) {
@@ -60,8 +60,8 @@ func (r *Registry) readers(p place, right func(*host) bool) view {
 	}
 }
 
-// await asks readers, for as long as wait says, whether they see a write: first when they may, then less and less often.
-// Calls that are made at once ask at different times.
+// await asks readers, for the length of wait, whether they see a write: first when they may, then less and less often.
+// Calls that are made together ask at different times.
 func await(ctx context.Context, wait time.Duration, see func(context.Context) (bool, error)) (seen bool, err error) {
 	end := time.Now().Add(wait)
 	err = pause(ctx, jittered(lag))

@@ -25,7 +25,7 @@ type Registry struct {
 	client             *driverkit.HTTPClient
 	credentials        driverkit.Credentials
 	header             http.Header
-	endpoint, refused  string // refused is the field of the configuration where a pod refuses access
+	endpoint, refused  string // refused is the field of the configuration to check if a pod refuses access
 	leave, join, state driverkit.Request
 	in, out            expected
 }
@@ -116,7 +116,7 @@ func (a appEntries) Register(ctx context.Context, in registry.Instance) error {
 	return driverkit.CallError(ctx, "having the application join", in, a.driver.change(ctx, in, registry.InService))
 }
 
-// FailOver asks the application to leave. One that says that it has may only have tried, as Spring Cloud ZooKeeper does.
+// FailOver asks the application to leave. One that reports that it has left may only have tried, as Spring Cloud ZooKeeper does.
 func (a appEntries) FailOver(ctx context.Context, in registry.Instance) error {
 	return driverkit.CallError(ctx, "having the application leave", in, a.driver.change(ctx, in, registry.OutOfService))
 }

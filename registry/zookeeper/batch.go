@@ -16,14 +16,14 @@ const (
 	batchLimit = 128
 	// maxRequest bounds a request, in bytes: half of what a server takes by default.
 	maxRequest = 512 << 10
-	// opOverhead is more than what a request has for one operation beside path and data.
+	// opOverhead is more than what a request has for one operation in addition to path and data.
 	opOverhead = 256
 )
 
 // BatchLimit implements [registry.Batcher].
 func (r *Registry) BatchLimit() int { return batchLimit }
 
-// Batch implements [registry.Batcher]: one transaction, or several where the entries are large. Where one of its changes
+// Batch implements [registry.Batcher]: one transaction, or several if the entries are large. If one of its changes
 // can't be made, ZooKeeper makes none of them.
 func (r *Registry) Batch(ctx context.Context, changes []registry.Change) []error {
 	return driverkit.Batch(ctx, changes, r.prepare, func(sound []prepared) []error {
@@ -57,7 +57,7 @@ type batched struct {
 	op    any
 }
 
-// make returns an error where it is that of all changes, and keeps those of single ones.
+// make returns an error if it is that of all changes, and keeps those of single ones.
 func (b *batch) make(ctx context.Context) error {
 	todo, err := b.plan(ctx)
 	if err != nil {
@@ -127,7 +127,7 @@ func (b *batch) makeFolders(ctx context.Context, todo []batched, services map[st
 	return todo, nil
 }
 
-// forbids keeps a change's error where the user may not make it, which says nothing of the others. Any other is returned.
+// forbids keeps a change's error if the user is not allowed to make it, which does not affect the others. Any other is returned.
 func (b *batch) forbids(c batched, err error) error {
 	if !errors.Is(err, zk.ErrNoAuth) {
 		return err

@@ -54,8 +54,8 @@ func (r *Registry) prepare(c registry.Change) (prepared, error) {
 	return prepared{Change: c, path: r.tree.entry(c.Instance)}, nil
 }
 
-// read returns the node of an entry, nil where there is none. A server may be behind the others, by default: an answer that
-// says nothing is to be done must be fresh, see [caughtUp]. What is written on an answer that was not is refused by the version.
+// read returns the node of an entry, nil if there is none. A server may be behind the others, by default: an answer by
+// which nothing is to be done must be fresh, see [caughtUp]. What is written on an answer that was not is refused by the version.
 func (r *Registry) read(ctx context.Context, in registry.Instance) (*node, error) {
 	raw, stat, err := r.session.get(ctx, r.tree.entry(in))
 	if errors.Is(err, zk.ErrNoNode) {
@@ -70,7 +70,7 @@ func (r *Registry) read(ctx context.Context, in registry.Instance) (*node, error
 	return n, nil
 }
 
-// look is read, at a server that has caught up where the answer must be fresh.
+// look is read, at a server that has caught up if the answer must be fresh.
 func (r *Registry) look(ctx context.Context, in registry.Instance, fresh bool) (*node, error) {
 	read := func(ctx context.Context) (*node, error) { return r.read(ctx, in) }
 	if fresh {
@@ -79,7 +79,7 @@ func (r *Registry) look(ctx context.Context, in registry.Instance, fresh bool) (
 	return read(ctx)
 }
 
-// apply makes one change. It looks again where somebody else was quicker, or an answer may be old.
+// apply makes one change. It looks again if somebody else was quicker, or an answer may be old.
 func (r *Registry) apply(ctx context.Context, p prepared) error {
 	for tries := range maxConflicts {
 		fresh := tries > 0
@@ -106,7 +106,7 @@ func (r *Registry) apply(ctx context.Context, p prepared) error {
 	return errors.New("others keep changing the entry")
 }
 
-// write makes the change's operation, and where what is missing is the service's folder, the folder.
+// write makes the change's operation, and makes the service's folder if that is missing.
 func (r *Registry) write(ctx context.Context, p prepared, n *node, op any) error {
 	_, err := r.session.commit(ctx, []any{op})
 	if n == nil && errors.Is(err, zk.ErrNoNode) {
@@ -117,7 +117,7 @@ func (r *Registry) write(ctx context.Context, p prepared, n *node, op any) error
 	return err
 }
 
-// plan returns the operation that makes the change where the node is this one; nil where nothing is to be done. An entry
+// plan returns the operation that makes the change if the node is this one; nil if nothing is to be done. An entry
 // that is as it should be is written all the same: its new version is what stops a call that was given up and lands late.
 func (r *Registry) plan(p prepared, n *node) (any, error) {
 	removes := p.State == registry.Absent || p.State == registry.OutOfService && r.opts.FailOver == failOverDelete

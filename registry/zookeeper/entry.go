@@ -88,7 +88,7 @@ func (o Options) encode(in registry.Instance, state registry.State, registeredAt
 	return raw, nil
 }
 
-// describe puts metadata and mark where the option says.
+// describe puts metadata and ownership tag into what the option sets.
 func (o Options) describe(doc *document, in registry.Instance, state registry.State) (err error) {
 	meta := in.Meta()
 	switch o.Payload {
@@ -155,7 +155,7 @@ func decode(service, id string, raw []byte) (e registry.Entry, registeredAt int6
 	if err != nil || meta[registry.MetaUID] == "" {
 		return registry.Entry{}, 0, false
 	}
-	// The place says which entry it is, whatever it says of itself.
+	// The place decides which entry it is, whatever its content is.
 	e = registry.Entry{Instance: registry.Instance{Service: service, Address: address, Port: port}, State: registry.InService}
 	e.SetMeta(meta)
 	if doc.Enabled != nil && !*doc.Enabled || status != "" && !strings.EqualFold(status, statusUp) {
@@ -165,7 +165,7 @@ func decode(service, id string, raw []byte) (e registry.Entry, registeredAt int6
 }
 
 // decodeForeign reads what clients are given of a service by a node that no Rollcall has written: Curator's at its port, Spring's at
-// its sslPort where it has one.
+// its sslPort if it has one.
 func decodeForeign(service string, raw []byte) (entries []registry.Entry) {
 	var doc document
 	if json.Unmarshal(raw, &doc) != nil || doc.Address == "" || doc.Enabled != nil && !*doc.Enabled {

@@ -16,13 +16,13 @@ import (
 // errReconnected: what was read may be older than what was acknowledged, since it came over another connection.
 var errReconnected = errors.New("the connection was lost meanwhile")
 
-// isConflict holds where somebody else was quicker: look again.
+// isConflict holds if somebody else was quicker: look again.
 func isConflict(err error) bool {
 	return errors.Is(err, zk.ErrNodeExists) || errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion) ||
 		errors.Is(err, errReconnected)
 }
 
-// isRefusal holds where the server does not accept the credentials, or wants some. For the latter the client has no name: it
+// isRefusal holds if the server does not accept the credentials, or wants some. For the latter the client has no name: it
 // is KeeperException's SESSIONCLOSEDREQUIRESASLAUTH, of servers with enforce.auth.enabled.
 func isRefusal(err error) bool {
 	return errors.Is(err, zk.ErrAuthFailed) || err.Error() == "unknown error: -124"
@@ -53,8 +53,8 @@ func (r *Registry) explainAuth(err error) error {
 		"is not the password of the nodes' owner, or this user has no rights on them: %w", err))
 }
 
-// explainTLS names the file that is wrong where a handshake failed because of it. ZooKeeper does not say of a certificate
-// that it is missing, but that the handshake failed.
+// explainTLS adds the file that is wrong if a handshake failed because of it. If a certificate is missing, ZooKeeper reports only
+// that the handshake failed.
 func explainTLS(err error) error {
 	var alert *net.OpError
 	if errors.As(err, &alert) && alert.Op == "remote error" && strings.HasSuffix(alert.Err.Error(), "handshake failure") {

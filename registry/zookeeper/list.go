@@ -14,7 +14,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
-// readers is how many requests of one list or batch are under way at once. They share a connection.
+// readers is how many requests of one list or batch are under way at the same time. They share a connection.
 const readers = 32
 
 // List implements [registry.Lister]. It holds all that was acknowledged before it.
@@ -112,7 +112,7 @@ func (r *Registry) entriesOf(ctx context.Context, cluster string, places []place
 	return entries, err
 }
 
-// each calls f for 0 to n-1, several at once, and returns the first error. What is not there any more is none.
+// each calls f for 0 to n-1, several at the same time, and returns the first error. What is not there any more is none.
 func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(readers)

@@ -95,7 +95,7 @@ func checkPath(path string) error {
 	return nil
 }
 
-// parseEndpoint reads an endpoint as ZooKeeper's own clients do: host:port,host:port/chroot. The chroot is "" where there
+// parseEndpoint reads an endpoint as ZooKeeper's own clients do: host:port,host:port/chroot. The chroot is "" if there
 // is none.
 func parseEndpoint(cfg registry.Config) (servers []string, chroot string, err error) {
 	if strings.Contains(cfg.Endpoint, "://") {

@@ -20,7 +20,7 @@ const reserved = "zookeeper"
 // tree is where the entries are: {chroot}{base}/{service}/{id}.
 type tree struct {
 	chroot string // "" without
-	root   string // of the services; "" where they are at ZooKeeper's own root
+	root   string // of the services; "" if they are at ZooKeeper's own root
 }
 
 func newTree(chroot, base string) tree {
@@ -69,7 +69,7 @@ func parseID(id string) (address string, port int, ours bool) {
 	return address, port, err == nil && idOf(in) == id
 }
 
-// check returns a terminal error where an instance can't be written.
+// check returns a terminal error if an instance can't be written.
 func (t tree) check(in registry.Instance) error {
 	if err := driverkit.CheckInstance(in); err != nil {
 		return err

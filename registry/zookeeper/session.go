@@ -14,7 +14,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
-// session is one session with ZooKeeper, over as many connections as it takes; where it expires the client begins another
+// session is one session with ZooKeeper, over as many connections as it takes; if it expires, the client begins another
 // one. It is safe for concurrent use.
 //
 // Its requests wait for a connection that is authenticated, as long as their context allows and no longer than
@@ -47,7 +47,7 @@ type settings struct {
 	log       *slog.Logger
 }
 
-// newSession begins to connect, and returns at once.
+// newSession begins to connect, and returns immediately.
 func newSession(ctx context.Context, set settings) (*session, error) {
 	return newSessionOver(newWire(context.WithoutCancel(ctx), set.tls, set.connectBy), set)
 }
@@ -188,7 +188,7 @@ func (s *session) ready(rounds int) (bool, error) {
 	return false, nil
 }
 
-// excuse says why a call may have got no answer, "" where nothing is known.
+// excuse returns why a call may have got no answer, "" if nothing is known.
 func (s *session) excuse() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,7 +208,7 @@ func (s *session) connection() int {
 	return s.generation
 }
 
-// The requests. Each waits for a connection and returns the client's error as it is. A request whose context ends goes on
+// The requests. Each waits for a connection and returns the client's error as it is. A request whose context ends continues
 // until the client has an answer or has lost its connection: call them in a goroutine of their own.
 
 func (s *session) get(ctx context.Context, path string) ([]byte, *zk.Stat, error) {
@@ -237,7 +237,7 @@ func (s *session) exists(ctx context.Context, path string) (bool, error) {
 // caughtUp makes reads that see all that was acknowledged before it. The server catches up by an empty transaction, which it answers
 // when it has applied all that went before. ZooKeeper's sync is cheaper and not enough: it does nothing at the leader, which applies
 // a change a moment after a follower may have acknowledged it (LeaderZooKeeperServer makes its CommitProcessor with matchSyncs
-// false), and is no barrier where the leader changes (ZOOKEEPER-1675). It fails with errReconnected where the reads may be of another
+// false), and is not a barrier if the leader changes (ZOOKEEPER-1675). It fails with errReconnected if the reads may be of another
 // server, which may be behind the first.
 func caughtUp[T any](ctx context.Context, s *session, reads func(context.Context) (T, error)) (read T, err error) {
 	generation, err := s.await(ctx)

@@ -40,8 +40,8 @@ type wire struct {
 	closed  bool
 }
 
-// newWire makes connections with TLS where it is given a configuration. The timeout bounds how long it takes until the
-// server has said welcome.
+// newWire makes connections with TLS if it is given a configuration. The timeout bounds how long it takes until the
+// server has welcomed the client.
 func newWire(ctx context.Context, tlsConfig *tls.Config, timeout time.Duration) *wire {
 	ctx, cancel := context.WithCancel(ctx)
 	dialer := net.Dialer{KeepAlive: keepAlive}
@@ -71,7 +71,7 @@ func (w *wire) dial(_, address string, _ time.Duration) (net.Conn, error) {
 		return nil, errClosed
 	}
 	if w.current != nil {
-		_ = w.current.Close() // the client leaves it open where the session has expired
+		_ = w.current.Close() // the client leaves it open if the session has expired
 	}
 	w.current = f
 	return f, nil
@@ -139,7 +139,7 @@ func forgetful(request []byte) []byte {
 	return request
 }
 
-// Write keeps a failure from the client once the server has said welcome. It closes the connection instead, so that the reader
+// Write keeps a failure from the client once the server has welcomed it. It closes the connection instead, so that the reader
 // ends, and the client answers each request once. By itself it answers the request that authenticates a new connection both
 // when the write fails and when the connection ends; there is room for one answer, and the client hangs (sendRequest, sendData
 // and flushRequests in its conn.go).
@@ -156,7 +156,7 @@ func (f *framed) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Read reads no further than to the end of a header or of an answer. Where a write has failed, it says so.
+// Read reads no further than to the end of a header or of an answer. If a write has failed, it returns that error.
 func (f *framed) Read(p []byte) (int, error) {
 	n, err := f.read(p)
 	if unsent := f.unsent.Load(); err != nil && unsent != nil {
@@ -237,7 +237,7 @@ func (h *hosts) Len() int {
 	return len(h.servers)
 }
 
-// Next implements zk.HostProvider. Where again is true the client drops the requests that are queued, and waits a second:
+// Next implements zk.HostProvider. If again is true, the client drops the requests that are queued, and waits a second:
 // after all servers have failed, and after a connection was lost, so that nothing is sent long after it was asked for.
 func (h *hosts) Next() (server string, again bool) {
 	h.mu.Lock()

@@ -16,7 +16,7 @@ import (
 )
 
 // sessionTimeout is the most that servers grant by default. The client takes a connection for lost that was silent for two
-// thirds of it; dropIfSilent is quicker where a call waits.
+// thirds of it; dropIfSilent is quicker if a call waits.
 const sessionTimeout = 40 * time.Second
 
 // Registry writes entries into ZooKeeper. It is safe for concurrent use, and keeps nothing about instances.
@@ -71,7 +71,7 @@ func New(ctx context.Context, cfg registry.Config) (registry.Registry, error) {
 	}, nil
 }
 
-// connectTimeout leaves a call time for a second server where the first does not answer.
+// connectTimeout leaves a call time for a second server if the first does not answer.
 func connectTimeout(call time.Duration) time.Duration {
 	const least, most = time.Second, 20 * time.Second
 	if call == 0 {
@@ -142,7 +142,7 @@ func (r *Registry) exclusively(ctx context.Context, paths []string, work func(co
 }
 
 // run runs work and returns when it or the context ends. The client's requests take no context: one that is under way when
-// the context ends goes on until the server has answered or the connection is gone, which the client makes sure of within
+// the context ends continues until the server has answered or the connection is gone, which the client makes sure of within
 // two thirds of the session's timeout. No other request is made after it.
 func (r *Registry) run(ctx context.Context, work func(context.Context) error) error {
 	started := time.Now()
