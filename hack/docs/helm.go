@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,13 +12,16 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// fields are those that the chart's schema knows of an object. Users set an object without any, such as a pod's resources, as a whole.
+// fields are those that the chart's schema knows of an object, without those that it refuses (false). Users set an object without any,
+// such as a pod's resources, as a whole.
 type fields map[string]any
 
 func (f fields) of(name string) fields {
 	object, _ := f[name].(map[string]any)
 	below, _ := object["properties"].(map[string]any)
-	return below
+	known := maps.Clone(fields(below))
+	maps.DeleteFunc(known, func(_ string, schema any) bool { return schema == false })
+	return known
 }
 
 // valuesPage has the values of the chart with their comments, and a section for each object with fields.
