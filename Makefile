@@ -434,6 +434,17 @@ docs-site: site-venv ## Build the site of docs/ into bin/site; a broken link, an
 docs-site-test: docs-site ## Check each page of the site, and its search, in a real Chromium as a phone; CHROMIUM is its path.
 	$(IN_VENV) python hack/site/check.py bin/site
 
+DASHBOARD = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/rollcall/dashboard
+
+.PHONY: docs-dashboard
+docs-dashboard: ## Draw docs/pictures/dashboard-*.png from what the Prometheus at the URL PROMETHEUS, which scrapes every 5 s, has of the last 10 minutes; needs Node and Chromium.
+	@[[ '$(PROMETHEUS)' ]] || { echo 'docs-dashboard: set PROMETHEUS to the URL of a Prometheus that scrapes Rollcall every 5 s: PROMETHEUS=http://localhost:9090' >&2; exit 1; }
+	mkdir -p $(DASHBOARD) && cp hack/dashboard/* $(DASHBOARD)
+	cd $(DASHBOARD) && npm install --loglevel=error --no-audit --no-fund --no-package-lock && \
+		npx esbuild dashboard.jsx --bundle --format=esm --jsx=automatic --minify --outdir=. --allow-overwrite --log-level=warning \
+			'--define:process.env.NODE_ENV="production"' --loader:.svg=text --loader:.ttf=empty
+	go run ./hack/pictures dashboard docs/pictures '$(PROMETHEUS)' $(DASHBOARD)
+
 .PHONY: docs-site-publish
 docs-site-publish: site-venv ## Add the site of SITE_VERSION to the branch gh-pages, as the latest, and push it.
 	$(IN_VENV) mike deploy --push --update-aliases -F hack/site/mkdocs.yml '$(SITE_VERSION)' latest

@@ -1,15 +1,18 @@
 // Pictures draws the pictures of the README, each for a light and a dark page: the life of a pod, and a real
-// make demo as a terminal shows it. It also has Chromium, which has to be installed, make screenshots of the status page.
+// make demo as a terminal shows it. It also has Chromium, which has to be installed, make screenshots of the status page and of the
+// dashboard.
 //
 //	pictures life DIR
 //	make demo | pictures terminal DIR
 //	pictures status DIR
+//	pictures dashboard DIR PROMETHEUS PAGE
 package main
 
 //go:generate go run . life ../../docs/pictures
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"html"
@@ -41,8 +44,11 @@ func main() {
 }
 
 func run(args []string, in io.Reader) error {
-	if len(args) != 2 {
-		return errors.New("usage: pictures life|terminal|status DIR")
+	if len(args) == 4 && args[0] == "dashboard" {
+		return dashboard(context.Background(), args[1], args[2], args[3])
+	}
+	if len(args) != 2 || args[0] == "dashboard" {
+		return errors.New("usage: pictures life|terminal|status DIR, or pictures dashboard DIR PROMETHEUS PAGE")
 	}
 	var draw func(theme) string
 	switch args[0] {

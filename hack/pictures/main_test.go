@@ -58,6 +58,8 @@ func TestBadUsage(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
 		"usage: pictures":                nil,
+		"dashboard DIR PROMETHEUS PAGE":  {"dashboard", t.TempDir()},
+		"no answer":                      {"dashboard", t.TempDir(), "http://127.0.0.1:1", t.TempDir()},
 		"write life, terminal or status": {"death", t.TempDir()},
 		"pipe that into":                 {"terminal", t.TempDir()},
 	} {

@@ -37,14 +37,15 @@ func status(dir string) error {
 		if err != nil {
 			return err
 		}
-		if err := chromium(server.URL+"/status", path, shot.size, shot.scheme); err != nil {
+		if err := chromium(server.URL+"/status", path, shot.size, shot.scheme, "--timeout=3000"); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func chromium(page, path, size, scheme string) error {
+// chromium makes a screenshot of a page. until is its flag for when.
+func chromium(page, path, size, scheme, until string) error {
 	profile, err := os.MkdirTemp("", "chromium-")
 	if err != nil {
 		return err
@@ -53,7 +54,7 @@ func chromium(page, path, size, scheme string) error {
 	defer cancel()
 	arguments := []string{"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
-		"--blink-settings=preferredColorScheme=" + scheme, "--user-data-dir=" + profile, "--window-size=" + size, "--timeout=3000",
+		"--blink-settings=preferredColorScheme=" + scheme, "--user-data-dir=" + profile, "--window-size=" + size, until,
 		"--screenshot=" + path, page}
 	out, err := exec.CommandContext(ctx, "chromium", arguments...).CombinedOutput() //nolint:gosec // all are this program's own
 	if err != nil {
