@@ -132,7 +132,7 @@ verify-costs: ## Fail if a pod takes more calls and writes than it should, or mo
 .PHONY: verify-english
 verify-english: ## Fail if a page or a text in the code has words that .vale/styles/Rollcall does not allow.
 ifdef CC_FOUND
-	CGO_ENABLED=1 go tool -modfile=hack/tools/vale/go.mod vale --glob='!{*_test.go,*.zh-CN.md}' .github *.md charts/rollcall cmd docs internal registry
+	CGO_ENABLED=1 go tool -modfile=hack/tools/vale/go.mod vale --glob='!{*_test.go,*.zh-CN.md}' .github *.md charts/rollcall cmd config/components/prometheus docs hack/docs hack/release hack/results internal registry test/demo
 else
 	@mkdir -p $(RESULTS) && echo 'vale needs a C compiler' | tee $(RESULTS)/$@.skipped
 endif
@@ -224,7 +224,7 @@ test-integration-oldest test-integration-older: test-integration-%:
 	@$(if $(filter oldest,$*),$(OLDEST),$(OLDER)) $(MAKE) --no-print-directory test-integration INTEGRATION_JSON=$(RESULTS)/integration-$*.json
 
 .PHONY: test-fleet
-test-fleet: servers ## Enrol 200 CloneSets with 1,000 pods at once, and take their hooks back.
+test-fleet: servers ## Enroll 200 CloneSets with 1,000 pods at the same time, and take their hooks back.
 	ROLLCALL_FLEET=200 go test -count=1 -parallel=1 -v -timeout=30m -run '^TestEnrolment$$' ./test/integration
 
 # The drivers that test-registries tests; empty means all. Their results go into a file of this name.
