@@ -445,10 +445,13 @@ docs-dashboard: ## Draw docs/pictures/dashboard-*.png from what the Prometheus a
 			'--define:process.env.NODE_ENV="production"' --loader:.svg=text --loader:.ttf=empty
 	go run ./hack/pictures dashboard docs/pictures '$(PROMETHEUS)' $(DASHBOARD)
 
+# A candidate, whose version has a hyphen, is not the latest.
+LATEST = $(if $(findstring -,$(SITE_VERSION)),,latest)
+
 .PHONY: docs-site-publish
-docs-site-publish: site-venv ## Add the site of SITE_VERSION to the branch gh-pages, as the latest, and push it.
-	$(IN_VENV) mike deploy --push --update-aliases -F hack/site/mkdocs.yml '$(SITE_VERSION)' latest
-	$(IN_VENV) mike set-default --push --allow-empty -F hack/site/mkdocs.yml latest
+docs-site-publish: site-venv ## Add the site of SITE_VERSION to the branch gh-pages, as the latest if it is no candidate, and push it.
+	$(IN_VENV) mike deploy --push --update-aliases -F hack/site/mkdocs.yml '$(SITE_VERSION)' $(LATEST)
+	$(if $(LATEST),$(IN_VENV) mike set-default --push --allow-empty -F hack/site/mkdocs.yml latest)
 
 .PHONY: site-venv
 site-venv:
