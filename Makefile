@@ -20,7 +20,7 @@ export CGO_ENABLED := 0
 TOOL := go tool -modfile=hack/tools/go.mod
 
 # Builds what a target needs that is not built yet, and tells first what that and the target take.
-READY := { [[ -e bin/ready ]] || echo 'Compiling test/ready, which tells what has to be built'; } && go build -o bin/ready ./test/ready && bin/ready
+READY := { [[ -e bin/ready ]] || echo 'Compiling test/ready, which then shows what has to be built, and how long that takes'; } && go build -o bin/ready ./test/ready && bin/ready
 
 # The race detector needs a C compiler. Without one the tests still run, and say so.
 CC_FOUND := $(shell command -v "$$(go env CC)" 2>/dev/null)
