@@ -44,6 +44,16 @@ help: ## Show this list.
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} \
 		/^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+# What the tests, and all that runs on a cluster of this machine, share is built on Linux alone.
+NEEDS_LINUX := test test-unit test-outoftree servers test-servers test-registries chaos chaos-mutants soak bench demo adopt nightly
+
+.PHONY: check-linux
+$(NEEDS_LINUX): check-linux
+check-linux:
+ifneq ($(shell uname -s),Linux)
+	@echo 'This needs Linux, where each pod and server can have an address of 127.0.0.0/8. On macOS, use a Linux VM, or try make kind-up.' >&2; exit 1
+endif
+
 ##@ Build
 
 .PHONY: build
@@ -336,19 +346,13 @@ bench-registries: ## Measure 1,000 registrations beside each real registry's own
 	@go build -C test/bench/registries -o '$(CURDIR)/bin/bench/registries' .
 	@REGISTRIES='$(REGISTRIES)' bin/bench/registries
 
-.PHONY: check-linux
-check-linux:
-ifneq ($(shell uname -s),Linux)
-	@echo 'This needs Linux, which alone gives each pod an address of 127.0.0.0/8. On macOS, make kind-up shows the same.' >&2; exit 1
-endif
-
 .PHONY: demo
-demo: check-linux ## Show the main job on a real OpenKruise; REGISTRY=consul uses that driver, KEEP=1 keeps it running until Ctrl-C.
+demo: ## Show the main job on a real OpenKruise; REGISTRY=consul uses that driver, KEEP=1 keeps it running until Ctrl-C.
 	@$(READY) demo
 	@KEEP='$(KEEP)' REGISTRY='$(REGISTRY)' bin/demo
 
 .PHONY: adopt $(ADOPT)
-adopt: check-linux ## Show it where applications register themselves: REGISTRY=consul, eureka, nacos or zookeeper; APP=go, spring or dubbo on nacos, dubbo or spring on zookeeper.
+adopt: ## Show it where applications register themselves: REGISTRY=consul, eureka, nacos or zookeeper; APP=go, spring or dubbo on nacos, dubbo or spring on zookeeper.
 	@$(READY) adopt
 	@$(if $(filter dubbo,$(APP)),go mod download && $(REGISTRIES_CMD) get $(REGISTRY))
 	@ADOPT=1 KEEP='$(KEEP)' REGISTRY='$(REGISTRY)' APP='$(APP)' $(if $(filter dubbo,$(APP)),hack/own-network.sh) bin/demo
@@ -370,7 +374,7 @@ e2e-services: ## Count lost requests of clients that find pods by Kubernetes Ser
 	@E2E_SERVICES=1 $(MAKE) --no-print-directory e2e
 
 .PHONY: e2e
-e2e: build ## Count lost requests on real nodes, as root with containerd (docs/e2e.md); E2E=short plays what CI plays.
+e2e: check-linux build ## Count lost requests on real nodes, as root with containerd (docs/e2e.md); E2E=short plays what CI plays.
 	@$(READY) e2e
 	@go build -o bin/e2e/app ./test/e2e/app
 	@go build -tags '$(TAGS) nextrecord' -ldflags '$(LDFLAGS)' -o bin/e2e/manager-next ./cmd
