@@ -21,7 +21,7 @@ func TestDependabotKnowsEveryModule(t *testing.T) {
 	expect.NoError(t, err)
 	var config struct {
 		Updates []struct {
-			Ecosystem   string `json:"package-ecosystem"`
+			Ecosystem   string `json:"package-ecosystem"` //nolint:tagliatelle // GitHub's name
 			Directories []string
 		}
 	}

@@ -20,7 +20,7 @@ func (f fields) of(name string) fields {
 	object, _ := f[name].(map[string]any)
 	below, _ := object["properties"].(map[string]any)
 	known := maps.Clone(fields(below))
-	maps.DeleteFunc(known, func(_ string, schema any) bool { return schema == false })
+	maps.DeleteFunc(known, func(_ string, schema any) bool { return schema == any(false) })
 	return known
 }
 

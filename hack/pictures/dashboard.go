@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 )
 
 const (
+	dashboardUsage = "pictures dashboard DIR PROMETHEUS PAGE"
 	// shown is how much time the picture of the dashboard covers, and asking how long Prometheus has for an answer.
 	shown, asking = 10 * time.Minute, 10 * time.Second
 	// anything is what Prometheus has if it scrapes Rollcall.
@@ -24,7 +26,11 @@ const (
 
 // dashboard has Chromium make screenshots of Grafana's dashboard in dir, with what a Prometheus server has of the last minutes. It is not
 // Grafana that draws them, but its components, from the same JSON: page is where the code of hack/dashboard is built.
-func dashboard(ctx context.Context, dir, prometheus, page string) error {
+func dashboard(ctx context.Context, args []string) error {
+	if len(args) != 3 { //nolint:mnd // as in the usage
+		return errors.New("usage: " + dashboardUsage)
+	}
+	dir, prometheus, page := args[0], args[1], args[2]
 	source, err := url.Parse(prometheus)
 	if err != nil {
 		return fmt.Errorf("PROMETHEUS: %w", err)
@@ -51,7 +57,7 @@ func dashboard(ctx context.Context, dir, prometheus, page string) error {
 			return err
 		}
 		address := fmt.Sprintf("%s/?theme=%s&from=%d&to=%d", server.URL, shot.theme, now.Add(-shown).Unix(), now.Unix())
-		if err := chromium(address, path, "1432,1440", shot.scheme, "--virtual-time-budget=10000"); err != nil {
+		if err := chromium(ctx, address, path, "1432,1440", shot.scheme, "--virtual-time-budget=10000"); err != nil {
 			return err
 		}
 	}

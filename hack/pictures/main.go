@@ -37,18 +37,18 @@ func themes() []theme {
 }
 
 func main() {
-	if err := run(os.Args[1:], os.Stdin); err != nil {
+	if err := run(context.Background(), os.Args[1:], os.Stdin); err != nil {
 		fmt.Fprintln(os.Stderr, "pictures:", err)
 		os.Exit(1)
 	}
 }
 
-func run(args []string, in io.Reader) error {
-	if len(args) == 4 && args[0] == "dashboard" {
-		return dashboard(context.Background(), args[1], args[2], args[3])
+func run(ctx context.Context, args []string, in io.Reader) error {
+	if len(args) > 0 && args[0] == "dashboard" {
+		return dashboard(ctx, args[1:])
 	}
-	if len(args) != 2 || args[0] == "dashboard" {
-		return errors.New("usage: pictures life|terminal|status DIR, or pictures dashboard DIR PROMETHEUS PAGE")
+	if len(args) != 2 {
+		return errors.New("usage: pictures life|terminal|status DIR, or " + dashboardUsage)
 	}
 	var draw func(theme) string
 	switch args[0] {
@@ -61,7 +61,7 @@ func run(args []string, in io.Reader) error {
 		}
 		draw = func(t theme) string { return terminal(t, lines) }
 	case "status":
-		return status(args[1])
+		return status(ctx, args[1])
 	default:
 		return fmt.Errorf("unknown picture %q: write life, terminal or status", args[0])
 	}

@@ -26,7 +26,7 @@ func TestPictures(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			expect.NoError(t, run([]string{name, dir}, strings.NewReader(tc.in)))
+			expect.NoError(t, run(t.Context(), []string{name, dir}, strings.NewReader(tc.in)))
 			for _, theme := range themes() {
 				text, err := os.ReadFile(filepath.Join(dir, name+"-"+theme.name+".svg"))
 				expect.NoError(t, err)
@@ -63,6 +63,6 @@ func TestBadUsage(t *testing.T) {
 		"write life, terminal or status": {"death", t.TempDir()},
 		"pipe that into":                 {"terminal", t.TempDir()},
 	} {
-		expect.Error(t, strings.Join(args, " "), run(args, strings.NewReader("")), want)
+		expect.Error(t, strings.Join(args, " "), run(t.Context(), args, strings.NewReader("")), want)
 	}
 }

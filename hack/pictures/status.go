@@ -25,7 +25,7 @@ import (
 const chromiumPatience = time.Minute
 
 // status has Chromium make screenshots of the status page in dir, of a rollout that waits for a registry which is down.
-func status(dir string) error {
+func status(ctx context.Context, dir string) error {
 	mux := http.NewServeMux()
 	statuspage.New(example).Register(mux)
 	server := httptest.NewServer(mux)
@@ -37,7 +37,7 @@ func status(dir string) error {
 		if err != nil {
 			return err
 		}
-		if err := chromium(server.URL+"/status", path, shot.size, shot.scheme, "--timeout=3000"); err != nil {
+		if err := chromium(ctx, server.URL+"/status", path, shot.size, shot.scheme, "--timeout=3000"); err != nil {
 			return err
 		}
 	}
@@ -45,12 +45,12 @@ func status(dir string) error {
 }
 
 // chromium makes a screenshot of a page. until is its flag for when.
-func chromium(page, path, size, scheme, until string) error {
+func chromium(ctx context.Context, page, path, size, scheme, until string) error {
 	profile, err := os.MkdirTemp("", "chromium-")
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), chromiumPatience)
+	ctx, cancel := context.WithTimeout(ctx, chromiumPatience)
 	defer cancel()
 	arguments := []string{"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",

@@ -63,6 +63,8 @@ func (c *cluster) ask(
 	switch {
 	case apierrors.IsForbidden(err):
 		return name, c.proxyError(err, name)
+	case apierrors.IsNotFound(err):
+		return name, fmt.Errorf("the leader %s is no pod in namespace %s: it has just ended, or runs outside the cluster", name, c.installation)
 	case err != nil:
 		return name, fmt.Errorf("reading the manager's pod: %w", err)
 	}

@@ -197,7 +197,7 @@ func TestKubectlPluginAsksTheManager(t *testing.T) {
 	guest := person("guest", append(slices.DeleteFunc(slices.Clone(shipped),
 		func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "pods/proxy") }),
 		rbacv1.PolicyRule{APIGroups: []string{""}, Verbs: []string{"get", "list"}, Resources: []string{"pods"}}))
-	onCall.Expect(0, "status", "REGISTRY is not shown, and REASON is only what the pods show: reading the manager's pod:")
+	onCall.Expect(0, "status", "REGISTRY is not shown, and REASON is only what the pods show: the leader ")
 
 	page, err := s.manager.URL(manager.MetricsServer, "")
 	s.must(err)
