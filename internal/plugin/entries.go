@@ -64,7 +64,7 @@ func (c *cluster) ask(
 	case apierrors.IsForbidden(err):
 		return name, c.proxyError(err, name)
 	case apierrors.IsNotFound(err):
-		return name, fmt.Errorf("the leader %s is not a pod in namespace %s: it has just ended, or runs outside the cluster", name, c.installation)
+		return name, fmt.Errorf("the leader %s is not a pod in namespace %s: it has ended, or runs outside the cluster", name, c.installation)
 	case err != nil:
 		return name, fmt.Errorf("reading the manager's pod: %w", err)
 	}
