@@ -44,7 +44,7 @@ func (f *field) dubbo(ctx context.Context, registryURL string) error {
 		return err
 	}
 	f.clients = "by Dubbo, each interface and each application, and consumers of Dubbo call them by both"
-	f.ends = "is killed when its container stops, as if a shell keeps SIGTERM from it, and its entries go with its connection"
+	f.ends = "is killed when its container stops, as happens if a shell keeps SIGTERM from it, and its entries go with its connection"
 	f.port, f.machine, f.timeout = dubboPort, dubboMachine, 2*dubboTimeout
 	f.start = func(_ context.Context, at registry.Instance) (func(context.Context) error, error) {
 		provider, err := providers.Register(at)
