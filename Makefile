@@ -453,7 +453,7 @@ docs-dashboard: ## Draw docs/pictures/dashboard-*.png from what the Prometheus a
 LATEST = $(if $(findstring -,$(SITE_VERSION)),,latest)
 
 .PHONY: docs-site-publish
-docs-site-publish: site-venv ## Add the site of SITE_VERSION to the branch gh-pages, as the latest if it is no candidate, and push it.
+docs-site-publish: site-venv ## Add the site of SITE_VERSION to the branch gh-pages, as the latest unless it is a candidate, and push it.
 	$(IN_VENV) mike deploy --push --update-aliases -F hack/site/mkdocs.yml '$(SITE_VERSION)' $(LATEST)
 	$(if $(LATEST),$(IN_VENV) mike set-default --push --allow-empty -F hack/site/mkdocs.yml latest)
 

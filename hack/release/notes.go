@@ -35,9 +35,12 @@ func (r release) notes() error {
 	return nil
 }
 
-// isAnnounced returns an error if a page of the checkout says that there is no release yet. A candidate changes nothing about that.
+// isCandidate: a candidate is announced nowhere, and may link to main.
+func (r release) isCandidate() bool { return strings.Contains(r.version, "-") }
+
+// isAnnounced returns an error if a page of the checkout says that there is no release yet.
 func (r release) isAnnounced(root string) error {
-	if strings.Contains(r.version, "-") {
+	if r.isCandidate() {
 		return nil
 	}
 	pages, err := notReleasedYet(root)
@@ -73,9 +76,8 @@ func notReleasedYet(root string) (pages []string, err error) {
 var linkToDocs = regexp.MustCompile(regexp.QuoteMeta(repository) + `/blob/([^/\s]+)/`)
 
 // linksToItself returns an error if a file of config links to another version: kustomize users get these files by ref, as they are.
-// A candidate may link to main.
 func (r release) linksToItself(root string) error {
-	if strings.Contains(r.version, "-") {
+	if r.isCandidate() {
 		return nil
 	}
 	var others []string

@@ -134,7 +134,7 @@ func (c *counter) next() string {
 	return fmt.Sprintf("server %d of %d, ", c.last, c.total)
 }
 
-// left is what is told of the rest once so many more packages are compiled: its time, if it goes on as until now.
+// left is how long the rest takes at the pace until now, once so many more packages are compiled. It is empty if nothing is left.
 func (c *counter) left(packages int) string {
 	c.done += packages
 	if c.done >= c.packages {
