@@ -19,6 +19,7 @@ import (
 func callingPods(s *choices) {
 	reg := s.Registries["default"]
 	reg.CallsPods = true
+	reg.Steerer.(*fakeregistry.Registry).CallPods()
 	s.Registries = map[string]Registry{"default": reg}
 }
 

@@ -121,8 +121,24 @@ func (f *Facts) Goal(row plan.Row) tracker.Goal {
 	client := f.Settings.Client(row.Key().Source())
 	return tracker.Goal{
 		Want: row.Want, Told: row.Instance, Through: client, Gets: client.Gets(), MustBeSeen: row.MustBeSeen,
-		Given: !row.ByApp() && !row.LeftToApp && f.Tracked.Foreign(row.Key()),
+		Given: !row.ByApp() && !row.LeftToApp && f.Tracked.Foreign(row.Key()), Late: f.late(row),
 	}
+}
+
+// late is until when the contrary may be carried out of what was asked for by another key of what may be the row's entry.
+func (f *Facts) late(row plan.Row) (latest time.Time) {
+	if !row.ByApp() {
+		return latest
+	}
+	for in, known := range f.Tracked.Known().All() {
+		if in == row.Key() || !f.Settings.MayBeOne(in, row.Key()) {
+			continue
+		}
+		if lands := known.LandsUntil(row.Want != lifecycle.InService); lands.After(latest) {
+			latest = lands
+		}
+	}
+	return latest
 }
 
 // MayBeOut reports whether clients may lack the pod somewhere, whatever its record says: a failed call may have taken it out.

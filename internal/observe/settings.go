@@ -9,6 +9,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/service"
+	"github.com/rollcall-dev/rollcall/registry"
 )
 
 // Settings are what a reconcile takes from the configuration, from its first line to its last.
@@ -56,6 +57,18 @@ func (s *Settings) Has(registry string) bool { return s.Registries[registry] != 
 
 // CallsPods implements [plan.Configuration].
 func (s *Settings) CallsPods(registry string) bool { return s.Registries[registry].CallsPods() }
+
+// MayBeOne implements [plan.Configuration].
+func (s *Settings) MayBeOne(a, b lifecycle.Key) bool {
+	if !a.ByApp() || !b.ByApp() {
+		return false // Rollcall's entries are identified by their key, and by the registry's name in their mark
+	}
+	return s.Registries[a.Registry].MayBeOne(instanceAt(a), s.Registries[b.Registry], instanceAt(b))
+}
+
+func instanceAt(in lifecycle.Key) registry.Instance {
+	return registry.Instance{Service: in.Service, Address: in.Address, Port: in.Port}
+}
 
 // Client is nil if the configuration lacks the registry.
 func (s *Settings) Client(of lifecycle.Source) *registryclient.Client {

@@ -44,3 +44,5 @@ type configured struct{}
 func (configured) Has(string) bool { return true }
 
 func (configured) CallsPods(string) bool { return false }
+
+func (configured) MayBeOne(lifecycle.Key, lifecycle.Key) bool { return false }

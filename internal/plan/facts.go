@@ -34,6 +34,8 @@ type Facts struct {
 type Configuration interface {
 	Has(registry string) bool
 	CallsPods(registry string) bool
+	// MayBeOne reports whether two keys of a pod can be one entry.
+	MayBeOne(a, b lifecycle.Key) bool
 }
 
 // Target marks an instance as this pod's, without a registry's name: what takes it out holds under each.

@@ -3,6 +3,7 @@
 //	entry is                       pod goes on in service    pod is out, or goes
 //	at a former address            Absent, first             Absent, first: another pod may get the address
 //	where the pod belongs          InService                 OutOfService, or Absent
+//	perhaps the same               left alone                as in the next line
 //	where it no longer belongs     Absent, last, once in     Absent, first; OutOfService if it is that already
 //	                               service elsewhere
 //
@@ -12,7 +13,6 @@ package plan
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -78,6 +78,8 @@ func (r Row) ByApp() bool { return r.Key().ByApp() }
 // Plan is a pod's rows, in the order of the package's table.
 type Plan struct {
 	Former, Present, Departing []Row
+	// Spared have no row while the pod is in service, since they may be entries where it belongs. They are taken out with it.
+	Spared []lifecycle.Key
 }
 
 // Without leaves out some of Present.
@@ -100,9 +102,13 @@ func Of(f Facts, d lifecycle.Decision) Plan {
 	if !keeps {
 		p.Present = f.Present(want)
 	}
-	for _, in := range f.others(want) {
+	for _, in := range f.others() {
 		r := f.row(f.Target(in), f.away(in, want))
 		switch {
+		case (keeps || want == lifecycle.InService) && f.MayBeTargets(in):
+			if !f.isOut(in) && !f.isCalledAsTarget(in) {
+				p.Spared = append(p.Spared, in)
+			}
 		case !in.IsAt(f.Pod):
 			p.Former = append(p.Former, r)
 		case !keeps || f.Arrived():
@@ -146,20 +152,23 @@ func (f Facts) away(in lifecycle.Key, want lifecycle.Want) lifecycle.Want {
 }
 
 // others are where the pod does not belong.
-func (f Facts) others(want lifecycle.Want) []lifecycle.Key {
-	return slices.DeleteFunc(f.Instances(), func(in lifecycle.Key) bool {
-		return f.IsTarget(in) || (want == lifecycle.InService || want == lifecycle.Keep) && f.isSameEntry(in)
-	})
+func (f Facts) others() []lifecycle.Key {
+	return slices.DeleteFunc(f.Instances(), f.IsTarget)
 }
 
-// isSameEntry reports whether an application's entry can be a target's whose service differs in case: Consul and Eureka take both for one.
-// What takes a pod out names both.
-func (f Facts) isSameEntry(in lifecycle.Key) bool {
-	return in.ByApp() && slices.ContainsFunc(f.Targets, func(t tracker.Target) bool {
-		target := t.Key()
-		target.Service = in.Service
-		return target == in && strings.EqualFold(t.Instance.Service, in.Service)
-	})
+// MayBeTargets reports whether the entry may be a target's by another key: to take it out could take the pod out where it belongs.
+func (f Facts) MayBeTargets(in lifecycle.Key) bool {
+	return in.IsAt(f.Pod) && slices.ContainsFunc(f.Targets, func(t tracker.Target) bool { return f.Configuration.MayBeOne(in, t.Key()) })
+}
+
+// isCalledAsTarget reports whether it is the application that is called for a target anyway.
+func (f Facts) isCalledAsTarget(in lifecycle.Key) bool {
+	return f.Configuration.CallsPods(in.Registry) && slices.ContainsFunc(f.Targets, func(t tracker.Target) bool { return t.Key().Source() == in.Source() })
+}
+
+func (f Facts) isOut(in lifecycle.Key) bool {
+	known := f.Known.Of(in)
+	return known.Stands(lifecycle.Absent) || known.Stands(lifecycle.OutOfService)
 }
 
 // staysUnderAnotherName reports whether the pod keeps the instance in another registry, which may be the same server: an entry that is the

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,6 +25,7 @@ func TestOf(t *testing.T) {
 	web, old := at("default", "web", now), at("default", "web", former)
 	shop, blue := at("default", "shop", now), at("blue", "web", now)
 	byAppAtOther := at("default", "web", other).By(lifecycle.Application)
+	called, formerCalled := at("pods", "web", now).By(lifecycle.Application), at("pods", "shop", now).By(lifecycle.Application)
 	byApp, inCapitals := web.By(lifecycle.Application), at("default", "WEB", now).By(lifecycle.Application)
 	for name, tc := range map[string]struct {
 		reason    string
@@ -91,7 +93,39 @@ func TestOf(t *testing.T) {
 		"has a name that changed in case": {
 			reason: "Consul and Eureka take both names for one: what takes out the former one takes the pod out",
 			want:   lifecycle.InService, row: lifecycle.RowNormal, targets: []lifecycle.Key{byApp}, instances: []lifecycle.Key{inCapitals},
+			plan: []string{`present: InService the application's own entry of service "web" at 10.0.0.2:80 of default`,
+				`spared: the application's own entry of service "WEB" at 10.0.0.2:80`},
+		},
+		"has an application that is called by another service": {
+			reason: "it would leave as what it has just joined as, and there is nothing else to take out later",
+			want:   lifecycle.InService, row: lifecycle.RowUpdated, targets: []lifecycle.Key{called}, instances: []lifecycle.Key{formerCalled},
+			plan: []string{`present: InService the application's own entry of service "web" at 10.0.0.2:80 in registry "pods" of pods`},
+		},
+		"has an application that is called by another service, and stays": {
+			reason: "it would leave", want: lifecycle.Keep, row: lifecycle.RowNormal, arrived: true,
+			targets: []lifecycle.Key{called}, instances: []lifecycle.Key{formerCalled},
+		},
+		"has an application that is called in place of its entry": {
+			reason: "blue's entry may be the one that it writes itself", want: lifecycle.InService, row: lifecycle.RowNormal,
+			targets: []lifecycle.Key{called}, instances: []lifecycle.Key{blue.By(lifecycle.Application)},
+			plan: []string{`present: InService the application's own entry of service "web" at 10.0.0.2:80 in registry "pods" of pods`,
+				`spared: the application's own entry of service "web" at 10.0.0.2:80 in registry "blue"`},
+		},
+		"moves to another registry, where its application registers": {
+			reason: "blue may be the same server, and the entry has no mark", want: lifecycle.Keep, row: lifecycle.RowNormal, arrived: true,
+			targets: []lifecycle.Key{byApp}, instances: []lifecycle.Key{blue.By(lifecycle.Application)},
+			plan: []string{`spared: the application's own entry of service "web" at 10.0.0.2:80 in registry "blue"`},
+		},
+		"has moved to another registry, and was updated": {
+			reason: "it was taken out in blue with the pod, and is not recorded any more", want: lifecycle.InService, row: lifecycle.RowUpdated,
+			targets: []lifecycle.Key{byApp}, instances: []lifecycle.Key{blue.By(lifecycle.Application)}, out: []lifecycle.Key{blue.By(lifecycle.Application)},
 			plan: []string{`present: InService the application's own entry of service "web" at 10.0.0.2:80 of default`},
+		},
+		"has moved to another registry, and is updated": {
+			reason: "another server's clients may be given it by the entry in blue", want: lifecycle.OutOfService, row: lifecycle.RowPreparingUpdate,
+			targets: []lifecycle.Key{byApp}, instances: []lifecycle.Key{blue.By(lifecycle.Application)},
+			plan: []string{`present: OutOfService the application's own entry of service "web" at 10.0.0.2:80`,
+				`departing: Absent the application's own entry of service "web" at 10.0.0.2:80 in registry "blue" of blue`},
 		},
 		"has a name that changed in case, and leaves": {
 			reason: "Nacos tells the names apart",
@@ -220,6 +254,11 @@ func (all) Has(string) bool { return true }
 
 func (all) CallsPods(registry string) bool { return registry == "pods" }
 
+func (all) MayBeOne(a, b lifecycle.Key) bool {
+	same := strings.EqualFold(a.Service, b.Service) && a.Address == b.Address
+	return a.ByApp() && b.ByApp() && (a.Registry == "pods" || b.Registry == "pods" || same)
+}
+
 func target(in lifecycle.Key) tracker.Target {
 	return tracker.Target{
 		Registry: in.Registry, Writer: in.Writer, Instance: registry.Instance{Service: in.Service, Address: in.Address, Port: in.Port},
@@ -236,7 +275,10 @@ func described(p Plan) (lines []string) {
 			lines = append(lines, line)
 		}
 	}
-	order := []string{"f", "p", "d"}
+	for _, in := range p.Spared {
+		lines = append(lines, fmt.Sprintf("spared: %s", Row{Target: target(in)}))
+	}
+	order := []string{"f", "p", "d", "s"}
 	slices.SortStableFunc(lines, func(a, b string) int { return slices.Index(order, a[:1]) - slices.Index(order, b[:1]) })
 	return lines
 }

@@ -11,6 +11,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -261,6 +262,27 @@ func (c *Client) ask(ctx context.Context, asked *call) error {
 
 // CallsPods reports whether it has no server: see [registry.PodCaller].
 func (c *Client) CallsPods() bool { return c != nil && c.breaker.apart }
+
+// MayBeOne reports whether an application's entry that goes by own in this registry can be the one that goes by others in the other
+// registry, which may be the same. An application that is called has one entry, wherever it registers it, and one driver under two names
+// can be one server.
+func (c *Client) MayBeOne(own registry.Instance, other *Client, others registry.Instance) bool {
+	switch {
+	case c.AppEntries() == nil, other.AppEntries() == nil:
+		return false
+	case c.CallsPods(), other.CallsPods():
+		return true
+	case c.options.Driver != other.options.Driver:
+		return false
+	case c.PlaceTemplate() != other.PlaceTemplate(): // each has its own spelling of a place
+		_, own.Service = registry.SplitPlace(c.PlaceTemplate(), own.Service)
+		_, others.Service = registry.SplitPlace(other.PlaceTemplate(), others.Service)
+	}
+	if matcher, matches := c.apps.made.(registry.EntryMatcher); matches {
+		return matcher.MayBeOne(own, others)
+	}
+	return own.Endpoint() == others.Endpoint() && strings.EqualFold(own.Service, others.Service)
+}
 
 // Lists reports whether [Client.List] works.
 func (c *Client) Lists() bool { return c != nil && (c.lister != nil || c.PlaceTemplate() != "") }

@@ -157,13 +157,28 @@ func (i Instance) AskedOut() bool { return i.Attempted() && i.want != lifecycle.
 // Settled reports whether the last change began after all that could undo it.
 func (i Instance) Settled() bool { return !i.began.Before(i.unsettledUntil()) }
 
-// SettlesIn is for how long a change that timed out may still be carried out; zero or less if none can.
-func (i Instance) SettlesIn(now time.Time) time.Duration { return i.unsettledUntil().Sub(now) }
+// settledAfter is when the last change must have begun, so that no change that timed out can undo it.
+func (i Instance) settledAfter(g Goal) time.Time {
+	if own := i.unsettledUntil(); own.After(g.Late) {
+		return own
+	}
+	return g.Late
+}
 
 func (i Instance) unsettledUntil() time.Time {
 	var latest time.Time
 	for other, l := range i.late {
 		if other != i.want && l.until.After(latest) {
+			latest = l.until
+		}
+	}
+	return latest
+}
+
+// LandsUntil is until when a change that timed out may still be carried out: one that puts it into service, or else one that takes it out.
+func (i Instance) LandsUntil(in bool) (latest time.Time) {
+	for want, l := range i.late {
+		if (want == lifecycle.InService) == in && l.until.After(latest) {
 			latest = l.until
 		}
 	}

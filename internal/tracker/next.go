@@ -18,6 +18,8 @@ type Goal struct {
 	Gets    bool
 	// MustBeSeen: an entry that this process never saw is not out just because it is not there.
 	MustBeSeen bool
+	// Late is until when a change to the contrary may be carried out that timed out, and was made by another key of what may be this entry.
+	Late time.Time
 	// Given: by the last list, clients are given the endpoint by another's entry, and should not be.
 	Given bool
 
@@ -97,7 +99,7 @@ func (i Instance) Next(g Goal, now time.Time) Step {
 		return Step{Act: Wait, Cause: NotConfirmed}
 	case !i.Says(g.Want, g.Told):
 		return i.unlessPostponed(Change, g, now)
-	case !i.Settled():
+	case !i.settled(g):
 		return i.settles(g, now)
 	case i.reads(g), unseen && !g.Asked:
 		return i.unlessPostponed(Ask, g, now)
@@ -111,7 +113,7 @@ func (i Instance) Next(g Goal, now time.Time) Step {
 
 // settles: a change that timed out may be carried out after the acknowledged one.
 func (i Instance) settles(g Goal, now time.Time) Step {
-	switch after := i.SettlesIn(now); {
+	switch after := i.settledAfter(g).Sub(now); {
 	case after > 0:
 		return Step{Act: Wait, Cause: Settling, After: after}
 	case i.reads(g):
@@ -121,11 +123,13 @@ func (i Instance) settles(g Goal, now time.Time) Step {
 	}
 }
 
+func (i Instance) settled(g Goal) bool { return !i.began.Before(i.settledAfter(g)) }
+
 // reads reports whether the registry has to be asked, and can be.
 func (i Instance) reads(g Goal) bool { return i.unconfirmed && g.Gets }
 
 // Certain reports whether the goal was acknowledged, and nothing has undone it or will.
-func (i Instance) Certain(g Goal) bool { return i.Says(g.Want, g.Told) && i.Settled() && !i.reads(g) }
+func (i Instance) Certain(g Goal) bool { return i.Says(g.Want, g.Told) && i.settled(g) && !i.reads(g) }
 
 // unlessPostponed returns the act, or a wait if the registry said so of this change and through this client. A registry that is full must
 // not keep a deleted pod, and new credentials may help.

@@ -152,6 +152,16 @@ func (p *Pod) LetGo(in lifecycle.Key) {
 	}
 }
 
+// Forget drops what was taken out, since the pod is in service by another key of what may be the same entry. What may still be carried out
+// stays known.
+func (p *Pod) Forget(in lifecycle.Key, now time.Time) {
+	p.tracker.mu.Lock()
+	defer p.tracker.mu.Unlock()
+	if i, known := p.pod.instances.get(in); known && i.AskedOut() && !i.LandsUntil(false).After(now) {
+		p.pod.instances = slices.DeleteFunc(slices.Clone(p.pod.instances), func(n named) bool { return n.Key == in })
+	}
+}
+
 // Stay keeps alive what the pod has: it stays as it is.
 func (p *Pod) Stay(has func(lifecycle.Key) bool) {
 	p.tracker.mu.Lock()

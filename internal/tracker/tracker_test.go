@@ -57,7 +57,7 @@ func TestReturned(t *testing.T) {
 			s.pod.Begin(key(), lifecycle.InService, told(7), s.now)
 			s.pod.Failed(key(), s.now.Add(time.Minute))
 			s.pod.Begin(key(), lifecycle.Absent, told(7), s.now)
-		}, func(i Instance) bool { return i.SettlesIn(epoch()) > 0 }, 0},
+		}, func(i Instance) bool { return i.settledAfter(Goal{}).After(epoch()) }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -80,7 +80,7 @@ func TestFail_a_shorter_timeout_settles_nothing_sooner(t *testing.T) {
 	i = i.begin(lifecycle.InService, in(), again).fail(again.Add(2 * time.Second))
 	out := again.Add(5 * time.Second)
 	i = i.begin(lifecycle.Absent, in(), out).acknowledge(out)
-	if got, want := i.SettlesIn(out), lands.Sub(out); i.Settled() || got != want {
+	if got, want := i.settledAfter(Goal{}).Sub(out), lands.Sub(out); i.Settled() || got != want {
 		t.Errorf("settled %t, settles in %v, want in %v: the first Register may still be carried out", i.Settled(), got, want)
 	}
 }

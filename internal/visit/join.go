@@ -29,12 +29,25 @@ func (v *visit) leavePresent(ctx context.Context) waiting.Blocker {
 // registry that was never asked.
 func (v *visit) join(ctx context.Context) waiting.Blocker {
 	missing := v.ensureAll(ctx, v.rows.Present)
+	if missing.Reason == "" {
+		v.forgetSame()
+	}
 	unrecorded := func(c plan.Row) bool { return v.Certain(c) && v.input.Unrecorded(c.Key()) }
 	if missing.Lasts(ctx.Err() != nil) && slices.ContainsFunc(v.rows.Present, unrecorded) {
 		known := v.entries().Instances()
 		v.record = v.newRecord(v.rows.Without(func(c plan.Row) bool { return !slices.Contains(known, c.Key()) }))
 	}
 	return missing
+}
+
+// forgetSame forgets what was taken out by other keys of what may be the same entries: they are in service again.
+func (v *visit) forgetSame() {
+	entries := v.entries()
+	for in := range entries.Known.All() {
+		if !entries.IsTarget(in) && entries.MayBeTargets(in) {
+			v.Tracked.Forget(in, v.Clock.Now())
+		}
+	}
 }
 
 // probe asks whether clients are given the pod, if a hook or a departure depends on it.

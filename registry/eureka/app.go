@@ -20,6 +20,8 @@ func (r *Registry) AppEntries() registry.AppRegistry { return appEntries{r} }
 // appEntries is not the driver itself: it lists nothing and renews nothing.
 type appEntries struct{ driver *Registry }
 
+var _ registry.EntryMatcher = appEntries{}
+
 // Register removes the override, whoever set it.
 func (a appEntries) Register(ctx context.Context, in registry.Instance) error {
 	return a.driver.change(ctx, "putting back the application's entry of", in, call.putAppBack)
@@ -43,6 +45,11 @@ func (a appEntries) Get(ctx context.Context, in registry.Instance) (state regist
 		return err
 	})
 	return state, err
+}
+
+// MayBeOne implements [registry.EntryMatcher]: one instance can have a plain and a secure port.
+func (appEntries) MayBeOne(a, b registry.Instance) bool {
+	return a.Address == b.Address && strings.EqualFold(a.Service, b.Service)
 }
 
 // appEntry is an application's own entry, and the calls for it.

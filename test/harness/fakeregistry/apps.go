@@ -3,6 +3,7 @@ package fakeregistry
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -24,11 +25,26 @@ type Apps struct {
 	// registered says how many entries there are at a place.
 	registered map[place]int
 	out        map[place]bool
+	// onePerAddress: it is the application itself that is asked, whatever its services and ports.
+	onePerAddress bool
+	// ignoresCase: names of services that differ in case are one.
+	ignoresCase bool
 }
 
 type place struct{ service, endpoint string }
 
 func placeOf(in registry.Instance) place { return place{in.Service, in.Endpoint()} }
+
+// place is the caller's, who holds the lock.
+func (s *Apps) place(in registry.Instance) place {
+	switch {
+	case s.onePerAddress:
+		return place{"", in.Address}
+	case s.ignoresCase:
+		in.Service = strings.ToLower(in.Service)
+	}
+	return placeOf(in)
+}
 
 // set runs change under the lock.
 func (s *Apps) set(change func()) {
@@ -53,7 +69,7 @@ func (s *Apps) state(at place) registry.State {
 }
 
 func (s *Apps) steer(in registry.Instance, change func(at place) error) (err error) {
-	s.set(func() { err = change(placeOf(in)) })
+	s.set(func() { err = change(s.place(in)) })
 	return err
 }
 
@@ -112,7 +128,11 @@ type App struct {
 }
 
 // App returns the client of the application at the instance.
-func (s *Apps) App(at registry.Instance) App { return App{s, placeOf(at)} }
+func (s *Apps) App(at registry.Instance) App {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return App{s, s.place(at)}
+}
 
 // Register writes the application's entry, as at each renewal.
 func (a App) Register() { a.apps.set(func() { a.apps.registered[a.at] = 1 }) }
@@ -137,6 +157,12 @@ func (a App) Remembered() (out bool) {
 	a.apps.set(func() { out = a.apps.out[a.at] })
 	return out
 }
+
+// CallPods makes it one that calls the application at an instance's address, whatever the instance's service and port.
+func (f *Registry) CallPods() { f.apps.set(func() { f.apps.onePerAddress = true }) }
+
+// IgnoreCase makes it one that takes services' names for one if they differ in case.
+func (f *Registry) IgnoreCase() { f.apps.set(func() { f.apps.ignoresCase = true }) }
 
 // App returns the client of the application at the instance.
 func (f *Registry) App(at registry.Instance) App { return f.apps.App(at) }
