@@ -24,6 +24,8 @@ import (
 type modelApps struct {
 	// by has the registries whose entries the applications write, by the configuration; nil in a walk without such applications.
 	by map[string]bool
+	// one is set if a key is not an entry.
+	one oneEntry
 	// remembers: an entry that was taken out is out of rotation also once its application has written it again.
 	remembers bool
 	out       map[entry]bool
@@ -50,6 +52,7 @@ func (m *model) registerThemselves() {
 	for i, name := range m.manager.all {
 		m.apps.by[name] = i == 0 || m.chance(50)
 	}
+	m.chooseOneEntry()
 }
 
 // changeHands has the configuration leave a registry's entries to the applications, or to Rollcall.
@@ -75,7 +78,7 @@ func (m *model) appMoves(p *modelPod) {
 		return
 	}
 	restarted := p.appRuns != p.running
-	if p.appRuns = p.running; restarted && m.chance(30) {
+	if p.appRuns = p.running; restarted && m.apps.one != oneCaller && m.chance(30) {
 		p.appAt = m.rng.IntN(2)
 	}
 	wanted := m.entriesOfApp(p)
@@ -110,9 +113,10 @@ func (m *model) entriesOfApp(p *modelPod) (wanted []entry) {
 	}
 	address := addressesOf(p.api)[p.appAt]
 	for _, name := range m.manager.registries {
-		for _, in := range modelServices(name, address) {
-			if e := (entry{p.uid, in}); m.apps.by[name] || p.stubborn && !m.calm {
-				wanted = append(wanted, e.byApp())
+		for _, in := range modelServices(p.api, name, address) {
+			e := m.entryOf(p.uid, in.By(lifecycle.Application))
+			if (m.apps.by[name] || p.stubborn && !m.calm) && !slices.Contains(wanted, e) {
+				wanted = append(wanted, e)
 			}
 		}
 	}
@@ -142,7 +146,7 @@ func (m *model) steer(e effect) {
 	was, there := m.registry.entries[e.entry]
 	knew, knows := m.apps.told[e.entry]
 	switch {
-	case there && e.want == registry.InService:
+	case e.want == registry.InService && (there || m.apps.one == oneCaller):
 		delete(m.apps.out, e.entry)
 		m.registry.set(e.entry, registry.InService)
 	case there:
@@ -181,7 +185,7 @@ func (m *model) inRotation(p *modelPod) []entry {
 	return m.registry.sorted(func(e entry) bool {
 		by, at := m.apps.by[e.in.Registry], e.in.Address == first
 		seen := !e.isByApp() || by && at || by && runs || at && runs
-		return e.uid == p.uid && m.registry.entries[e] == registry.InService && seen && !m.untold(e) && !m.leftBehind(p, e)
+		return e.uid == p.uid && m.registry.entries[e] == registry.InService && seen && !m.untold(e) && !m.leftBehind(p, e) && !m.isNoMore(p, e)
 	})
 }
 
@@ -205,7 +209,7 @@ func (m *model) suspects(p *modelPod) bool {
 // putInRotation reports whether clients are given the pod, and not by its application's own doing.
 func (m *model) putInRotation(p *modelPod) bool {
 	for e, says := range m.registry.entries {
-		if e.uid == p.uid && says == registry.InService && !m.apps.back[e] && !m.leftBehind(p, e) {
+		if e.uid == p.uid && says == registry.InService && !m.apps.back[e] && !m.leftBehind(p, e) && !m.isNoMore(p, e) {
 			return true
 		}
 	}
@@ -224,7 +228,7 @@ func (m *model) checkForgotten(p *modelPod) {
 // gives reports whether clients are given an instance of the pod; what an application has changed since a manager last knew is no
 // manager's fault.
 func (m *model) gives(p *modelPod, seen *corev1.Pod, in lifecycle.Key) bool {
-	e := entry{p.uid, in}
+	e := m.entryOf(p.uid, in)
 	if !e.isByApp() {
 		return m.registry.entries[e] == registry.InService
 	}
@@ -240,7 +244,7 @@ func (m *model) unfound(p *modelPod, seen *corev1.Pod) (unfound lifecycle.Key) {
 		return unfound
 	}
 	for _, in := range m.instancesOf(seen) {
-		e := entry{p.uid, in}
+		e := m.entryOf(p.uid, in)
 		known := !e.isByApp()
 		for other := range m.apps.found {
 			moved := other.uid == p.uid && !slices.ContainsFunc(m.instancesOf(seen), func(in lifecycle.Key) bool {
@@ -347,13 +351,16 @@ func (d appDriver) Get(_ context.Context, in registry.Instance) (registry.State,
 		delete(m.manager.doubted, e)
 	}
 	state := m.tell(e, true)
+	if state == registry.Absent && m.apps.one == oneCaller { // an application that answers has left
+		state, m.apps.found[e] = registry.OutOfService, true
+	}
 	m.logf("registry: is asked for %s: %s", e, state)
 	return state, nil
 }
 
 // notRegistered is why an application's entry can't be put in rotation: there is none.
 func (m *model) notRegistered(e entry, want registry.State) error {
-	if _, there := m.registry.entries[e]; there || !e.isByApp() || want != registry.InService {
+	if _, there := m.registry.entries[e]; there || !e.isByApp() || want != registry.InService || m.apps.one == oneCaller {
 		return nil
 	}
 	m.tell(e, true)

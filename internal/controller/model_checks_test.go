@@ -116,7 +116,7 @@ func (m *model) checkAssert(p *modelPod, h lifecycle.Hook, seen, before, after *
 // checkDoubts: a registry that can be asked was asked what became of the calls that failed.
 func (m *model) checkDoubts(of func(entry) bool) {
 	for e := range m.manager.doubted {
-		if (m.manager.asks || m.apps.by != nil) && of(e) && slices.Contains(m.manager.there, e.in.Registry) {
+		if (m.manager.asks || m.apps.by != nil) && of(e) && m.reaches(e) {
 			m.violatef("a hook of %s was flipped, and %s was not asked what became of a call", e.uid, e.in.Registry)
 		}
 	}

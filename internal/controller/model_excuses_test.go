@@ -85,7 +85,7 @@ func (m *model) checkExcuse(p *modelPod, h lifecycle.Hook, before, after *corev1
 // missing is what an acknowledged release would have waited for.
 func (m *model) missing(p *modelPod, after *corev1.Pod) string {
 	for e := range m.manager.doubted {
-		if (m.manager.asks || m.apps.by != nil) && e.uid == p.uid && slices.Contains(m.manager.there, e.in.Registry) {
+		if (m.manager.asks || m.apps.by != nil) && e.uid == p.uid && m.reaches(e) {
 			return "the registry was not asked what became of a call"
 		}
 	}
@@ -123,7 +123,7 @@ func (m *model) unexcused(p *modelPod, h lifecycle.Hook, before, pod *corev1.Pod
 		return fmt.Sprintf("a manager took it out %s ago", m.now.Sub(out))
 	}
 	for _, e := range m.inRotation(p) {
-		if slices.Contains(m.manager.there, e.in.Registry) && !m.askedOut(e) {
+		if m.reaches(e) && !m.askedOut(e) {
 			return e.in.Registry + " was not asked"
 		}
 	}

@@ -409,6 +409,9 @@ func (m *model) scale() {
 			namespace: m.anyNamespace()}
 		if m.apps.by != nil {
 			p.appAt, p.stubborn = max(0, m.rng.IntN(4)-2), m.chance(15)
+			if m.apps.one == oneCaller {
+				p.appAt = 0
+			}
 		}
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: p.namespace, Name: string(p.uid), UID: p.uid, Labels: map[string]string{"app": "web"},

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -141,8 +143,13 @@ func (m *model) configure(there ...string) {
 	}
 	for _, name := range there {
 		driver := &modelDriver{m, name, lifecycle.Rollcall}
-		o := registryclient.Options{Name: name, Timeout: modelTimeout, MaxInFlight: modelCallsAtOnce}
+		o := registryclient.Options{Name: name, Driver: name, Timeout: modelTimeout, MaxInFlight: modelCallsAtOnce}
 		switch {
+		case m.apps.one == oneCaller:
+			s.Registries[name] = registryclient.New(callingDriver{steeredDriver{askedDriver{driver}}}, o)
+		case m.apps.one == oneServer:
+			o.Driver = "the same"
+			fallthrough
 		case m.apps.by != nil:
 			s.Registries[name] = registryclient.New(steeredDriver{askedDriver{driver}}, o)
 		case m.manager.asks:
@@ -167,17 +174,24 @@ func (m *model) instancesOf(pod *corev1.Pod) (instances []lifecycle.Key) {
 		if m.apps.by[name] {
 			at, writer = addressesOf(pod)[m.podOf(pod.UID).appAt], lifecycle.Application
 		}
-		for _, in := range modelServices(name, at) {
+		for _, in := range modelServices(pod, name, at) {
 			instances = append(instances, in.By(writer))
 		}
 	}
-	return instances
+	return m.entriesOf(pod.UID, instances)
 }
 
-func modelServices(registry, address string) []lifecycle.Key {
-	return []lifecycle.Key{
-		{Registry: registry, Service: "admin", Address: address, Port: 9090}, {Registry: registry, Service: "web", Address: address, Port: 8080},
+func modelServices(pod *corev1.Pod, registry, address string) (keys []lifecycle.Key) {
+	for one := range strings.SplitSeq(pod.Annotations[service.AnnotationServices], ",") {
+		name, port, _ := strings.Cut(one, "=")
+		number, err := strconv.Atoi(port)
+		if err != nil {
+			panic(err)
+		}
+		keys = append(keys, lifecycle.Key{Registry: registry, Service: name, Address: address, Port: number})
 	}
+	slices.SortFunc(keys, lifecycle.Key.Compare)
+	return keys
 }
 
 // visit is one look of the manager at one pod.
@@ -303,7 +317,7 @@ func (m *model) trouble() {
 	case n >= 19 || !m.manager.wanders:
 	case n >= 15 && m.apps.by == nil:
 		m.readdress()
-	case n >= 15:
+	case n >= 15 && m.apps.one == "":
 		m.changeHands(one)
 	case n < 11:
 		m.reassign(all, all)

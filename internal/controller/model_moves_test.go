@@ -183,6 +183,8 @@ func (m *model) someoneWants(p *modelPod) {
 		p.specified = true
 	case n < 91:
 		m.kill(p, "someone")
+	case n < 94 && m.manager.wanders && m.apps.one != "":
+		m.rename(p)
 	case n < 96:
 		m.edit(m.shapes[m.rng.IntN(len(m.shapes))])
 	default:

@@ -152,9 +152,9 @@ func (d *modelDriver) Deregister(_ context.Context, in registry.Instance) error 
 }
 
 func (d *modelDriver) entry(in registry.Instance) entry {
-	return entry{types.UID(in.UID), lifecycle.Key{
+	return d.m.entryOf(types.UID(in.UID), lifecycle.Key{
 		Registry: d.name, Writer: d.writer, Service: in.Service, Address: in.Address, Port: in.Port,
-	}}
+	})
 }
 
 // askedDriver is one whose registry can be asked for one instance.
@@ -211,7 +211,9 @@ func (m *model) call(e entry, in registry.Instance, want registry.State) error {
 		return m.succeed(e, want, do)
 	}
 	m.manager.failed++
-	m.manager.doubted[e], m.podOf(e.uid).unsettled = true, m.now.Add(2*modelLateBound)
+	if m.podOf(e.uid).unsettled = m.now.Add(2 * modelLateBound); m.apps.one == "" { // else it may be another key's call that is asked about
+		m.manager.doubted[e] = true
+	}
 	m.logf("registry: the call for %s fails", effect{entry: e, want: want})
 	err := errors.New("the call failed")
 	switch m.rng.IntN(4) {
