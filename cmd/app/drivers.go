@@ -177,9 +177,8 @@ func fixed(since map[string]config.Registry, c *config.Config) []error {
 		section := c.Registries[name]
 		was, had := since[name]
 		if had && !was.SameDriver(section) && !was.SameServer(section) {
-			refuse(name, "%s, so it counts as another registry, which requires a restart: undo the change, or restart the manager to register "+
-				"every pod there; entries in the old registry stay until you remove them. To lose no request, add the new registry under "+
-				"another name and move the pods, as docs/several-registries.md shows", difference(was, section))
+			refuse(name, "%s, so it counts as another registry, which requires a restart: undo the change, or restart the manager %s",
+				difference(was, section), afterRestart(section))
 		}
 		for _, former := range slices.Sorted(maps.Keys(since)) {
 			if _, stays := c.Registries[former]; !had && !stays && section.SameServer(since[former]) {
@@ -188,6 +187,15 @@ func fixed(since map[string]config.Registry, c *config.Config) []error {
 		}
 	}
 	return problems
+}
+
+// afterRestart is what a restart does with a registry that was replaced. What applications write stays where it is.
+func afterRestart(section config.Registry) string {
+	if section.RegisteredByApp {
+		return "to steer the applications' entries there; those in the old registry stay as they are, and no pod has to move"
+	}
+	return "to register every pod there; entries in the old registry stay until you remove them. To lose no request, add the new registry under " +
+		"another name and move the pods, as docs/several-registries.md shows"
 }
 
 // difference is why two sections of one name are not about the same registry. It leaves out the endpoint: the driver, which refuses a

@@ -427,6 +427,26 @@ func receive[T any](t *testing.T, from <-chan T) T {
 	}
 }
 
+// TestAdviceForAnotherRegistry: what moves pods to a second name would steer each application's entry by both.
+func TestAdviceForAnotherRegistry(t *testing.T) {
+	t.Parallel()
+	type row struct{ reason, by, want string }
+	expect.Each(t, map[string]row{
+		"Rollcall writes":    {"its entries would stay behind", "Rollcall", "add the new registry under another name and move the pods"},
+		"applications write": {"they write wherever they are configured to", "App", "those in the old registry stay as they are, and no pod has to move"},
+	}, func(t *testing.T, tc row) {
+		config := "cluster: a\nhooks: {owned: [example.com/*]}\nregistry: {driver: fake, endpoint: 'http://a', registeredBy: " + tc.by + "}\n"
+		d := newDrivers(t, newFake)
+		before, _ := d.open(t.Context(), configured(t, config))
+		must(t, d.replace(before))
+		next, err := d.open(t.Context(), configured(t, strings.Replace(config, "//a", "//b", 1)))
+		must(t, next.closeBut(d.inForce()))
+		if !strings.Contains(fmt.Sprint(err), tc.want) {
+			t.Errorf("got %v, want %q\nreason: %s", err, tc.want, tc.reason)
+		}
+	})
+}
+
 // TestWhyItCountsAsAnotherRegistry shows a person who is woken what was changed, without an endpoint that may have a password.
 func TestWhyItCountsAsAnotherRegistry(t *testing.T) {
 	t.Parallel()

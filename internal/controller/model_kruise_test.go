@@ -415,7 +415,7 @@ func (m *model) scale() {
 		}
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: p.namespace, Name: string(p.uid), UID: p.uid, Labels: map[string]string{"app": "web"},
-			Annotations: map[string]string{service.AnnotationServices: "web=8080,admin=9090"},
+			Annotations: map[string]string{service.AnnotationServices: modelServiceNames},
 			OwnerReferences: []metav1.OwnerReference{
 				*metav1.NewControllerRef(m.workloadIn(p.namespace), kruisev1alpha1.GroupVersion.WithKind("CloneSet")),
 			},

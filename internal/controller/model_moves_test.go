@@ -184,7 +184,7 @@ func (m *model) someoneWants(p *modelPod) {
 	case n < 91:
 		m.kill(p, "someone")
 	case n < 94 && m.manager.wanders && m.apps.one != "":
-		m.rename(p)
+		m.rename(p, []string{modelServiceNames, "shop=8080,admin=9090", "web=8081"}[m.rng.IntN(3)])
 	case n < 96:
 		m.edit(m.shapes[m.rng.IntN(len(m.shapes))])
 	default:
@@ -243,6 +243,9 @@ const settleStep = 3 * time.Second
 func (m *model) settle() bool {
 	m.calm, m.paused = true, false
 	m.configure(m.manager.all...)
+	for _, p := range m.pods {
+		m.rename(p, modelServiceNames) // pods panic with those of their service
+	}
 	quiet := 0
 	for range 200 {
 		before := m.changes

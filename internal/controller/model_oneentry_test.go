@@ -65,11 +65,16 @@ func (m *model) isNoMore(p *modelPod, e entry) bool {
 	return m.apps.one == oneCaller && e.isByApp() && (p.api == nil || isFinished(p.last()) || p.last().Status.PodIP != e.in.Address)
 }
 
+const modelServiceNames = "web=8080,admin=9090"
+
 // rename gives the pod's services other names, or other ports.
-func (m *model) rename(p *modelPod) {
+func (m *model) rename(p *modelPod, services string) {
+	if p.api == nil || p.api.Annotations[service.AnnotationServices] == services {
+		return
+	}
 	pod := p.api.DeepCopy()
-	pod.Annotations[service.AnnotationServices] = []string{"web=8080,admin=9090", "shop=8080,admin=9090", "web=8081"}[m.rng.IntN(3)]
-	m.logf("someone: gives %s the services %s", p.uid, pod.Annotations[service.AnnotationServices])
+	pod.Annotations[service.AnnotationServices] = services
+	m.logf("someone: gives %s the services %s", p.uid, services)
 	m.commit(p, pod)
 	m.edited()
 }
