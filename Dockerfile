@@ -12,9 +12,12 @@ ARG TARGETOS
 ARG TARGETARCH
 # Git is not in the build's context, so the version comes from outside; make docker-build passes it.
 ARG VERSION=unknown
-RUN GOOS=${TARGETOS} GOARCH=${TARGETARCH} make build VERSION=${VERSION}
+RUN GOOS=${TARGETOS} GOARCH=${TARGETARCH} make build cas VERSION=${VERSION}
 
-FROM gcr.io/distroless/static:nonroot
+# The same image as make image writes: hack/image has a test of that.
+FROM scratch
 COPY --from=build /src/bin/manager /manager
+COPY --from=build /src/bin/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
+WORKDIR /
 USER 65532:65532
 ENTRYPOINT ["/manager"]

@@ -64,6 +64,12 @@ build: ## Build bin/manager.
 build-plugin: ## Build bin/kubectl-rollcall, the kubectl plugin.
 	go build -ldflags '$(LDFLAGS)' -o bin/kubectl-rollcall ./cmd/kubectl-rollcall
 
+# What the image trusts, always built for this machine's platform: the other is the manager's.
+.PHONY: cas
+cas: ## Write the CAs that the image trusts into bin/ca-certificates.crt.
+	@mkdir -p bin
+	@GOOS= GOARCH= go run ./hack/cas bin/ca-certificates.crt
+
 .PHONY: docker-build
 docker-build: ## Build the image IMG (default rollcall:dev).
 	$(CONTAINER_TOOL) build --build-arg VERSION='$(VERSION)' -t '$(IMG)' .
@@ -72,13 +78,13 @@ docker-build: ## Build the image IMG (default rollcall:dev).
 PLATFORMS ?= linux/amd64 linux/arm64
 
 .PHONY: image
-image: ## Write the image for PLATFORMS as an OCI layout into bin/image, without a container engine, to push with crane or skopeo.
+image: cas ## Write the image for PLATFORMS as an OCI layout into bin/image, without a container engine, to push with crane or skopeo.
 	@for platform in $(PLATFORMS); do \
 		GOOS=$${platform%%/*} GOARCH=$${platform##*/} go build -tags '$(TAGS)' -ldflags '$(LDFLAGS)' \
 			-o "bin/image-binaries/$$platform/manager" ./cmd; \
 	done
 	rm -rf bin/image
-	go run ./hack/layout bin/image $(PLATFORMS)
+	go run ./hack/layout bin/image bin/ca-certificates.crt $(PLATFORMS)
 
 .PHONY: clean
 clean: ## Remove what was built in this checkout; Go's cache and the test servers' stay.

@@ -1,5 +1,5 @@
-// Package image makes container images of static binaries: nothing else is in them, and they need no container engine
-// to be made.
+// Package image makes container images of a few files, such as static binaries: nothing else is in them, and they need no
+// container engine to be made.
 package image
 
 import (
@@ -20,12 +20,21 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// user is what the Dockerfile runs the manager as: a number, so that runAsNonRoot can be checked.
+// user is a number, so that runAsNonRoot can be checked.
 const user = "65532:65532"
+
+// CAs is the file with the CAs to trust: Go reads it first, as Debian's programs do, and then every other file in its folder.
+const CAs = "etc/ssl/certs/ca-certificates.crt"
+
+// Rollcall is the image that ships, with this manager and these CAs. The Dockerfile makes the same.
+func Rollcall(manager, cas string) Spec {
+	return Spec{Files: map[string]string{"manager": manager, CAs: cas}, Entrypoint: "manager"}
+}
 
 // Spec says what is in an image.
 type Spec struct {
-	// Files are all that is in the image: by name, where each is on this machine. All of them can be run.
+	// Files are all that is in the image, besides their folders: by name, where each is on this machine. Everybody can read them,
+	// and run what can be run.
 	Files map[string]string
 	// Entrypoint is the name of the file that the image runs, and Args come after it.
 	Entrypoint string
@@ -65,16 +74,8 @@ func New(s Spec) (v1.Image, error) {
 func layerOf(files map[string]string) (v1.Layer, error) {
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		content, err := os.ReadFile(files[name])
-		if err != nil {
-			return nil, fmt.Errorf("reading a file of the image: %w", err)
-		}
-		header := &tar.Header{Name: name, Mode: 0o755, Size: int64(len(content)), ModTime: time.Unix(0, 0)}
-		if err := w.WriteHeader(header); err != nil {
-			return nil, fmt.Errorf("packing %s: %w", name, err)
-		}
-		if _, err := w.Write(content); err != nil {
+	for _, name := range entries(files) {
+		if err := pack(w, name, files[name]); err != nil {
 			return nil, fmt.Errorf("packing %s: %w", name, err)
 		}
 	}
@@ -88,6 +89,45 @@ func layerOf(files map[string]string) (v1.Layer, error) {
 		return nil, fmt.Errorf("making the image's layer: %w", err)
 	}
 	return layer, nil
+}
+
+// entries returns the names of the files, each after those of its folders: container engines make a folder that the layer
+// lacks as they like, Docker without the right to enter it.
+func entries(files map[string]string) []string {
+	names := map[string]bool{}
+	for name := range files {
+		names[name] = true
+		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+			names[dir+"/"] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// pack adds the file with the content of source, or a folder, which has none.
+func pack(w *tar.Writer, name, source string) error {
+	header := &tar.Header{Name: name, Mode: 0o755, ModTime: time.Unix(0, 0)}
+	if source == "" {
+		header.Typeflag = tar.TypeDir
+		return w.WriteHeader(header)
+	}
+	content, err := os.ReadFile(source)
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(source)
+	if err != nil {
+		return err
+	}
+	if info.Mode()&0o100 == 0 { // the others depend on the umask of whoever made it
+		header.Mode = 0o644
+	}
+	header.Size = int64(len(content))
+	if err := w.WriteHeader(header); err != nil {
+		return err
+	}
+	_, err = w.Write(content)
+	return err
 }
 
 // Index makes one image of several platforms.

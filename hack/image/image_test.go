@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -24,15 +26,20 @@ func TestNew(t *testing.T) {
 	files := mutate.Extract(made)
 	defer files.Close()
 	archive := tar.NewReader(files)
-	header, err := archive.Next()
-	if err != nil || header.Name != "manager" || header.Mode != 0o755 {
-		t.Fatalf("the first file is %+v, error %v: want the executable manager", header, err)
-	}
-	if content, err := io.ReadAll(archive); err != nil || string(content) != "program" {
-		t.Errorf("the file holds %q, error %v", content, err)
+	for _, want := range []struct {
+		name, content string
+		mode          int64
+	}{{"etc", "", 0o755}, {"etc/list", "content of etc/list", 0o644}, {"manager", "content of manager", 0o755}} {
+		header, err := archive.Next()
+		if err != nil || header.Name != want.name || header.Mode != want.mode {
+			t.Fatalf("the next file is %+v, error %v: want %s with mode %o", header, err, want.name, want.mode)
+		}
+		if content, err := io.ReadAll(archive); err != nil || string(content) != want.content {
+			t.Errorf("%s holds %q, error %v", want.name, content, err)
+		}
 	}
 	if header, err := archive.Next(); !errors.Is(err, io.EOF) {
-		t.Errorf("there is more than the binary: %+v, error %v", header, err)
+		t.Errorf("there is more than these files: %+v, error %v", header, err)
 	}
 
 	one, err := made.Digest()
@@ -44,14 +51,39 @@ func TestNew(t *testing.T) {
 	}
 }
 
+// newImage makes it from files of another folder each time, as different users have them.
 func newImage(t *testing.T) v1.Image {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "built")
-	expect.NoError(t, os.WriteFile(binary, []byte("program"), 0o600))
+	dir := t.TempDir()
+	files := map[string]string{}
+	for name, mode := range map[string]os.FileMode{"manager": 0o700, "etc/list": 0o600} {
+		files[name] = filepath.Join(dir, filepath.Base(name))
+		expect.NoError(t, os.WriteFile(files[name], []byte("content of "+name), mode))
+	}
 	made, err := New(Spec{
-		Files: map[string]string{"manager": binary}, Entrypoint: "manager", Platform: v1.Platform{OS: "linux", Architecture: "amd64"},
+		Files: files, Entrypoint: "manager", Platform: v1.Platform{OS: "linux", Architecture: "amd64"},
 		Args: []string{"--x"}, Env: []string{"A=1"},
 	})
 	expect.NoError(t, err)
 	return made
+}
+
+// TestDockerfile: the last stage of the Dockerfile makes the image that [Rollcall] describes, from what make builds.
+func TestDockerfile(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../Dockerfile")
+	expect.NoError(t, err)
+	_, last, ok := strings.Cut(string(text), "\nFROM scratch\n")
+	if !ok {
+		t.Fatal("no stage begins with FROM scratch: what else does the image have?")
+	}
+	spec := Rollcall("bin/manager", "bin/ca-certificates.crt")
+	want := []string{"WORKDIR /", "USER " + user, `ENTRYPOINT ["/` + spec.Entrypoint + `"]`}
+	for name, path := range spec.Files {
+		want = append(want, "COPY --from=build /src/"+path+" /"+name)
+	}
+	got := strings.Split(strings.TrimSpace(last), "\n")
+	slices.Sort(want)
+	slices.Sort(got)
+	expect.Equal(t, want, got, "the instructions of the last stage, sorted")
 }

@@ -1,9 +1,10 @@
 // Command layout writes the image that ships, for several platforms, as an OCI layout, which crane, skopeo and others
 // push:
 //
-//	go run ./hack/layout DIR linux/amd64 linux/arm64
+//	go run ./hack/layout DIR CAS linux/amd64 linux/arm64
 //
-// The manager of each platform must be in DIR-binaries: linux/amd64/manager and so on, where make image builds them.
+// The manager of each platform must be in DIR-binaries: linux/amd64/manager and so on, where make image builds them. CAS is
+// the file with the CAs to trust.
 package main
 
 import (
@@ -19,28 +20,27 @@ import (
 )
 
 func main() {
-	if len(os.Args) < 3 {
-		fmt.Fprintln(os.Stderr, "usage: layout DIR PLATFORM...")
+	if len(os.Args) < 4 {
+		fmt.Fprintln(os.Stderr, "usage: layout DIR CAS PLATFORM...")
 		os.Exit(1)
 	}
-	if err := write(os.Args[1], os.Args[2:]); err != nil {
+	if err := write(os.Args[1], os.Args[2], os.Args[3:]); err != nil {
 		fmt.Fprintln(os.Stderr, "layout:", err)
 		os.Exit(1)
 	}
 }
 
 // write writes the image of the platforms into dir.
-func write(dir string, platforms []string) error {
+func write(dir, cas string, platforms []string) error {
 	var images []v1.Image
 	for _, name := range platforms {
 		platform, err := v1.ParsePlatform(name)
 		if err != nil {
 			return fmt.Errorf("reading platform %q: %w", name, err)
 		}
-		made, err := image.New(image.Spec{
-			Files:      map[string]string{"manager": filepath.Join(dir+"-binaries", name, "manager")},
-			Entrypoint: "manager", Platform: *platform,
-		})
+		spec := image.Rollcall(filepath.Join(dir+"-binaries", name, "manager"), cas)
+		spec.Platform = *platform
+		made, err := image.New(spec)
 		if err != nil {
 			return fmt.Errorf("making the image for %s: %w", name, err)
 		}

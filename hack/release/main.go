@@ -31,6 +31,8 @@ import (
 const (
 	repository = "https://github.com/rollcall-dev/rollcall"
 	image      = "ghcr.io/rollcall-dev/rollcall"
+	// cas is the module from which hack/cas takes the CAs of the image.
+	cas = "golang.org/x/crypto/x509roots/fallback"
 )
 
 var semver = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
@@ -119,7 +121,15 @@ func (r release) binary(binary, target, platform string, licence []byte) error {
 	if err := r.archive(name+".tar.gz", map[string][]byte{inside: content, "LICENSE": licence}); err != nil {
 		return err
 	}
-	if err := r.sbom(name+".cdx.json", content); err != nil {
+	var more []cdx.Component
+	if binary == "manager" { // whose SBOM is the image's too
+		version, err := output("go", "list", "-m", "-f", "{{.Version}}", cas)
+		if err != nil {
+			return err
+		}
+		more = append(more, component(cdx.ComponentTypeLibrary, cas, strings.TrimSpace(version)))
+	}
+	if err := r.sbom(name+".cdx.json", content, more...); err != nil {
 		return fmt.Errorf("the contents of %s for %s: %w", binary, platform, err)
 	}
 	return nil
@@ -133,7 +143,7 @@ func (r release) make(environment []string, arguments ...string) error {
 	return command.Run()
 }
 
-func (r release) sbom(name string, binary []byte) error {
+func (r release) sbom(name string, binary []byte, more ...cdx.Component) error {
 	info, err := buildinfo.Read(bytes.NewReader(binary))
 	if err != nil {
 		return fmt.Errorf("reading the binary's build information: %w", err)
@@ -145,6 +155,7 @@ func (r release) sbom(name string, binary []byte) error {
 	for _, dep := range info.Deps {
 		parts = append(parts, component(cdx.ComponentTypeLibrary, dep.Path, dep.Version))
 	}
+	parts = append(parts, more...)
 	bom := cdx.NewBOM()
 	bom.Metadata = &cdx.Metadata{Component: &main}
 	bom.Components = &parts

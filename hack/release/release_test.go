@@ -5,10 +5,12 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -32,6 +34,7 @@ func TestRelease(t *testing.T) {
 	r := made{T: t, dist: dist, version: version}
 	t.Run("checksums", func(t *testing.T) { r.on(t).expectChecksums() })
 	t.Run("binaries", func(t *testing.T) { r.on(t).expectBinaries() })
+	t.Run("image", func(t *testing.T) { r.on(t).expectImage() })
 	t.Run("krew", func(t *testing.T) { r.on(t).expectKrew() })
 	t.Run("chart", func(t *testing.T) { r.on(t).expectChart() })
 	t.Run("install.yaml", func(t *testing.T) {
@@ -113,6 +116,49 @@ func (r made) expectBinaries() {
 	}
 	if ran != 2 {
 		r.Errorf("%d binaries are for this machine, want the manager and the plugin", ran)
+	}
+}
+
+// expectImage holds what bin/image has for each platform to the manager of the archive, and to the CAs of its SBOM.
+func (r made) expectImage() {
+	type manifest struct {
+		Manifests []struct {
+			Digest   string
+			Platform struct{ OS, Architecture string }
+		}
+		Layers []struct{ Digest string }
+	}
+	blob := func(digest string) (content []byte) {
+		content, err := os.ReadFile(filepath.Join(r.dist, "../bin/image/blobs", strings.Replace(digest, ":", "/", 1)))
+		r.must(err)
+		return content
+	}
+	decode := func(content []byte) (m manifest) { r.must(json.Unmarshal(content, &m)); return m }
+	index, err := os.ReadFile(filepath.Join(r.dist, "../bin/image/index.json"))
+	r.must(err)
+	platforms := decode(blob(decode(index).Manifests[0].Digest)).Manifests
+	if len(platforms) == 0 {
+		r.Fatal("bin/image has no image")
+	}
+	for _, p := range platforms {
+		name := "rollcall_" + r.version + "_" + p.Platform.OS + "_" + p.Platform.Architecture
+		files := map[string][]byte{}
+		for _, layer := range decode(blob(p.Digest)).Layers {
+			maps.Copy(files, r.unpacked(blob(layer.Digest)))
+		}
+		if !bytes.Equal(files["manager"], r.unpack(name + ".tar.gz")["manager"]) {
+			r.Errorf("the image for %s has another manager than the archive", name)
+		}
+		text := string(files["etc/ssl/certs/ca-certificates.crt"])
+		about, _, _ := strings.Cut(text, "\n")
+		_, version, _ := strings.Cut(strings.TrimSuffix(about, "."), cas+" ")
+		r.expectIn(name+".cdx.json", string(r.read(name+".cdx.json")), `"pkg:golang/`+cas+"@"+version+`"`)
+		if roots := x509.NewCertPool(); !roots.AppendCertsFromPEM([]byte(text)) {
+			r.Errorf("the image for %s trusts no CA", name)
+		}
+		if len(files) != 2 {
+			r.Errorf("the image for %s has %d files, want the manager and the CAs", name, len(files))
+		}
 	}
 }
 
@@ -229,9 +275,11 @@ func (r made) run(binary []byte) string {
 	return string(out)
 }
 
-func (r made) unpack(name string) map[string][]byte {
+func (r made) unpack(name string) map[string][]byte { r.Helper(); return r.unpacked(r.read(name)) }
+
+func (r made) unpacked(archived []byte) map[string][]byte {
 	r.Helper()
-	unpacked, err := gzip.NewReader(bytes.NewReader(r.read(name)))
+	unpacked, err := gzip.NewReader(bytes.NewReader(archived))
 	r.must(err)
 	files := map[string][]byte{}
 	for archive := tar.NewReader(unpacked); ; {
@@ -240,6 +288,9 @@ func (r made) unpack(name string) map[string][]byte {
 			return files
 		}
 		r.must(err)
+		if header.Typeflag == tar.TypeDir {
+			continue
+		}
 		files[header.Name], err = io.ReadAll(archive)
 		r.must(err)
 	}
