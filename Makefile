@@ -380,7 +380,7 @@ e2e-services: ## Count lost requests of clients that find pods by Kubernetes Ser
 	@E2E_SERVICES=1 $(MAKE) --no-print-directory e2e
 
 .PHONY: e2e
-e2e: check-linux build ## Count lost requests on real nodes, as root with containerd (docs/e2e.md); E2E=short plays what CI plays.
+e2e: check-linux build cas ## Count lost requests on real nodes, as root with containerd (docs/e2e.md); E2E=short plays what CI plays.
 	@$(READY) e2e
 	@go build -o bin/e2e/app ./test/e2e/app
 	@go build -tags '$(TAGS) nextrecord' -ldflags '$(LDFLAGS)' -o bin/e2e/manager-next ./cmd

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -18,9 +19,9 @@ import (
 )
 
 const (
-	consulAddress = "127.0.0.1:8500"
+	consulAddress, consulSecureAddress = "127.0.0.1:8500", "127.0.0.1:8501"
 	// Those who write and those who read come by doors of their own, so that the registry can be away for one of them: a
-	// Consul without a leader refuses writes and still answers readers.
+	// Consul without a leader refuses writes and still answers readers. Those who write come by https.
 	writersPort, readersPort = 9501, 9502
 	// lookUpTimeout is how long a client waits for Consul, besides how long Consul may hold a blocking query.
 	lookUpTimeout = 3 * time.Second
@@ -43,17 +44,23 @@ type consulServer struct {
 	writers, readers *network.Network
 }
 
-func startConsul(ctx context.Context, l *process.Launcher, dir, path string) (*consulServer, error) {
-	p, err := process.Start(l, dir, process.Command{Name: "consul", Path: path, Args: []string{
+func startConsul(ctx context.Context, l *process.Launcher, o options) (*consulServer, error) {
+	built, err := filepath.Abs(o.built)
+	if err != nil {
+		return nil, fmt.Errorf("finding Consul's certificate: %w", err)
+	}
+	tls := fmt.Sprintf(`-hcl={"ports": {"https": 8501}, "tls": {"https": {"cert_file": %q, "key_file": %q}}}`,
+		filepath.Join(built, certFile), filepath.Join(built, keyFile))
+	p, err := process.Start(l, o.dir, process.Command{Name: "consul", Path: o.program, Args: []string{
 		"agent", "-dev", "-bind=127.0.0.1", "-client=127.0.0.1", "-log-level=warn",
 		// All clients come from one address.
-		`-hcl=limits { http_max_conns_per_client = 5000 }`,
+		`-hcl=limits { http_max_conns_per_client = 5000 }`, tls,
 	}})
 	if err != nil {
 		return nil, err
 	}
 	c := &consulServer{process: p}
-	if c.writers, err = openDoor(ctx, fmt.Sprintf(":%d", writersPort), consulAddress); err != nil {
+	if c.writers, err = openDoor(ctx, fmt.Sprintf(":%d", writersPort), consulSecureAddress); err != nil {
 		return nil, err
 	}
 	if c.readers, err = openDoor(ctx, fmt.Sprintf(":%d", readersPort), consulAddress); err != nil {

@@ -23,8 +23,9 @@ import (
 
 const (
 	rollcallNamespace = "rollcall-system"
-	// registryHost stands in deploy/config.yaml for the host at which pods find the registry.
+	// registryHost stands in deploy/kustomization.yaml for the address at which pods find the registry, by the name registryName.
 	registryHost = "REGISTRY_HOST"
+	registryName = "consul.e2e"
 	fieldOwner   = "rollcall-e2e"
 	// What kustomize makes of deploy, of evictions and of services.
 	rollcallManifest  = "rollcall.yaml"
@@ -34,7 +35,7 @@ const (
 
 // deploy applies one of Rollcall's manifests and waits until both of its managers are ready.
 func (w *world) deploy(ctx context.Context, manifest string) error {
-	objects, err := rollcallObjects(filepath.Join(w.manifests, manifest), w.registry)
+	objects, err := rollcallObjects(filepath.Join(w.built, manifest), w.registry)
 	if err != nil {
 		return err
 	}
@@ -104,7 +105,7 @@ func (w *world) expectMemoryLimit(ctx context.Context) error {
 	return nil
 }
 
-// rollcallObjects reads Rollcall's manifest, for a registry at this host.
+// rollcallObjects reads Rollcall's manifest, for a registry at this address.
 func rollcallObjects(manifest, registry string) ([]*unstructured.Unstructured, error) {
 	text, err := os.ReadFile(manifest)
 	if err != nil {

@@ -96,7 +96,7 @@ func inside(ctx context.Context, chosen []scenario) error {
 	}
 	defer failures.Close()
 	o := options{
-		config: c.Config(), site: localSite{c, n}, manifests: workDir, registry: nodeAddress,
+		config: c.Config(), site: localSite{c, n}, built: workDir, registry: nodeAddress,
 		program: registry.Paths[registries.Consul], dir: logs, scenarios: chosen, out: os.Stdout, failures: failures,
 	}
 	if os.Getenv(envServices) != "" {

@@ -139,7 +139,7 @@ func inPod(ctx context.Context, chosen []scenario) error {
 		return s.own
 	})
 	return play(ctx, options{
-		config: config, site: remoteSite{k8s}, manifests: "/", registry: os.Getenv("POD_IP"), program: "/consul",
+		config: config, site: remoteSite{k8s}, built: "/", registry: os.Getenv("POD_IP"), program: "/consul",
 		dir: os.TempDir(), scenarios: chosen, out: os.Stdout, failures: io.Discard,
 	})
 }

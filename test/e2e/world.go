@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -40,12 +41,12 @@ type site interface {
 
 // options say where and what to play.
 type options struct {
-	config    *rest.Config
-	site      site
-	manifests string // the folder with Rollcall's
-	program   string // Consul's
-	registry  string // the host at which pods find Consul
-	dir       string // for logs
+	config   *rest.Config
+	site     site
+	built    string // the folder with Rollcall's manifests, and with certificates
+	program  string // Consul's
+	registry string // the address at which pods find Consul
+	dir      string // for logs
 	// endpoints is the process of the EndpointSlice controller, if the registry is a Kubernetes Service for each arm; 0: it is Consul.
 	endpoints int
 
@@ -110,7 +111,7 @@ func (w *world) startRegistry(ctx context.Context, l *process.Launcher) (manifes
 		w.directory, err = watchEndpointSlices(ctx, w.config, w.endpoints)
 		return servicesManifest, err
 	}
-	w.consul, err = startConsul(ctx, l, w.dir, w.program)
+	w.consul, err = startConsul(ctx, l, w.options)
 	w.directory = w.consul
 	return rollcallManifest, err
 }
@@ -132,8 +133,8 @@ func (w *world) startArms(ctx context.Context, background *sync.WaitGroup) error
 			continue
 		}
 		store, err := consul.New(ctx, registry.Config{
-			Cluster: mirror.Cluster, Endpoint: fmt.Sprintf("http://127.0.0.1:%d", writersPort), Timeout: mirror.CallTimeout,
-			Logger: slog.New(slog.DiscardHandler),
+			Cluster: mirror.Cluster, Endpoint: fmt.Sprintf("https://127.0.0.1:%d", writersPort), Timeout: mirror.CallTimeout,
+			TLS: registry.TLS{CAFile: filepath.Join(w.built, caFile)}, Logger: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			return fmt.Errorf("making the mirror's registry: %w", err)
