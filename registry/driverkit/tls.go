@@ -28,7 +28,7 @@ func TLSError(err error) error {
 		return registry.Terminal(registry.FieldError("endpoint", fmt.Errorf("has a certificate that has expired or is not valid yet: %w", err)))
 	case errors.As(err, &theirs), errors.As(err, &unknown), errors.As(err, &invalid):
 		return registry.Terminal(registry.FieldError("tls.caFile",
-			fmt.Errorf("does not contain the CA that signed the registry's certificate: %w", err)))
+			fmt.Errorf("must contain the CA that signed the registry's certificate: %w", err)))
 	case refusesCertificate(err):
 		return registry.Terminal(registry.FieldError("tls.certFile", fmt.Errorf("is not a certificate that the registry accepts: %w", err)))
 	}
