@@ -54,7 +54,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 		return err
 	}
 	a.options.slices.Cluster = endpointslice.Cluster{
-		Cache: a.manager.GetCache(), Informers: a.manager.GetCache(), Failure: a.watchFailures.ofEndpointSlices,
+		Cache: a.manager.GetCache(), Pod: a.cachedPods.Get, Informers: a.manager.GetCache(), Failure: a.watchFailures.ofEndpointSlices,
 		Wake: pods.reconciler.Wake, Again: pods.reconciler.Again,
 	}
 	runnables = append(runnables, may, pods, a.options.slices, &after{Runnable: pods.conditions(), there: may.of(featurePodCondition)},
@@ -84,13 +84,13 @@ type pods struct {
 
 func (a *app) newPods(own *prometheus.Registry, may *rights) *pods {
 	p := &pods{
-		manager: a.manager, tracker: tracker.New(), state: clusterstate.New(a.manager.GetClient()), listed: make(chan struct{}),
+		manager: a.manager, tracker: tracker.New(), state: clusterstate.New(a.manager.GetClient(), a.cachedPods), listed: make(chan struct{}),
 		identity: clusterstate.NewIdentity(a.manager.GetAPIReader(), a.logger.WithName("identity")), mayEnroll: may.of(featureEnroll),
 	}
 	writer, recorder := a.written()
 	condition := may.of(featurePodCondition)
 	p.reconciler = controller.New(controller.Options{
-		Client: writer, APIReader: a.manager.GetAPIReader(), Tracker: p.tracker, State: p.state, Recorder: recorder, Identity: p.identity,
+		Client: writer, Pods: a.cachedPods, APIReader: a.manager.GetAPIReader(), Tracker: p.tracker, State: p.state, Recorder: recorder, Identity: p.identity,
 		Releases: metrics.NewReleaseMetrics(own), Trace: a.traces.reconciles(),
 		PodCondition: func() bool { return isClosed(condition) }, Audit: a.audit, Namespaces: a.namespaces.watched,
 		Workers: a.flags.workers, Clock: clock.RealClock{}, Ahead: a.lease.aheadOfLast, Listed: p.listed,
@@ -109,7 +109,7 @@ func (a *app) written() (client.Client, events.EventRecorder) {
 }
 
 // setup adds the controller of pods to the manager.
-func (p *pods) setup(ctx context.Context) error { return p.reconciler.SetupWithManager(ctx, p.manager) }
+func (p *pods) setup(context.Context) error { return p.reconciler.SetupWithManager(p.manager) }
 
 // Start fills the caches, and adds the controller that enrolls workloads once it may run.
 func (p *pods) Start(ctx context.Context) error {
@@ -143,7 +143,7 @@ func (a *app) newComparing(c *config.Config, own *prometheus.Registry, p *pods, 
 	options := resync.Options{
 		Cluster: c.Cluster, Namespaces: c.Namespaces, Listed: p.listed, Synced: p.synced,
 		Pods: &resync.Cluster{
-			Cache: a.manager.GetClient(), API: a.manager.GetAPIReader(), Synced: p.synced,
+			Cache: a.manager.GetClient(), Pods: a.cachedPods, API: a.manager.GetAPIReader(), Synced: p.synced,
 			Tracker: p.tracker, Claims: p.state.Claims, Clock: clock.RealClock{},
 		},
 		Identity: p.identity,

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -105,7 +104,7 @@ func (r *dryRecorder) Eventf(regarding, _ runtime.Object, kind, reason, _, note 
 	var about []any
 	if object, ok := regarding.(client.Object); ok {
 		kind := "pod"
-		if _, is := object.(*corev1.Pod); !is {
+		if _, is := object.(*lifecycle.Pod); !is {
 			kind = "workload"
 		}
 		about = []any{"namespace", object.GetNamespace(), kind, object.GetName()}

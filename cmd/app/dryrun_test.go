@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -102,7 +103,7 @@ func TestDryRunReportsEvents(t *testing.T) {
 	t.Parallel()
 	s := newDryRunScenario(t)
 	recorder := &dryRecorder{run: s.run}
-	recorder.Eventf(&corev1.Pod{}, nil, "Warning", "InvalidPod", "Reconcile", "no %s", "port")
+	recorder.Eventf(&lifecycle.Pod{}, nil, "Warning", "InvalidPod", "Reconcile", "no %s", "port")
 	recorder.Eventf(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "web"}}, nil, "Warning", "RolloutWaits", "Reconcile", "web-1")
 	elected := make(chan struct{})
 	about := &configEvents{elected: elected, dryRun: s.run, logger: logr.Discard()}

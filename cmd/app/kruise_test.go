@@ -85,7 +85,7 @@ func TestWatchFailuresNoteAForbiddenList(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	failures := &watchFailures{}
-	options := cacheOptions(nil, failures.failed)
+	options := cacheOptions(nil, failures.failed, clusterstate.NewPodCache())
 	options.Mapper, _ = mapper(nil, nil)
 	options.Scheme = newScheme()
 	made, err := cache.New(&rest.Config{Host: server.URL}, options)

@@ -55,6 +55,9 @@ type app struct {
 	logger  logr.Logger
 
 	manager ctrl.Manager
+	// cachedPods are those of the manager's cache.
+	cachedPods *clusterstate.PodCache
+
 	drivers *drivers
 	servers *servers
 	// features are those of the configuration at the start, without those that a dry run leaves out.
@@ -80,7 +83,8 @@ type app struct {
 // run frees them.
 func newManager(ctx context.Context, o *options, f *flags) (_ *app, err error) {
 	limits := o.limits(f)
-	a := &app{options: o, flags: f, logger: o.log(f), servers: &servers{}, watchFailures: &watchFailures{}}
+	a := &app{options: o, flags: f, logger: o.log(f), servers: &servers{}, watchFailures: &watchFailures{},
+		cachedPods: clusterstate.NewPodCache()}
 	defer func() {
 		if err != nil {
 			a.close(ctx, true)
@@ -201,7 +205,7 @@ func (a *app) managerOptions(namespaces []string) ctrl.Options {
 		Scheme:         newScheme(),
 		MapperProvider: mapper,
 		Logger:         a.logger,
-		Cache:          cacheOptions(namespaces, a.watchFailures.failed),
+		Cache:          cacheOptions(namespaces, a.watchFailures.failed, a.cachedPods),
 		// Rollcall's servers know their addresses, serve its own metrics and report why it is not ready.
 		Metrics:                metricsserver.Options{BindAddress: off},
 		HealthProbeBindAddress: off,
@@ -263,16 +267,16 @@ func mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 	return m, nil
 }
 
-func cacheOptions(namespaces []string, failed toolscache.WatchErrorHandlerWithContext) cache.Options {
+func cacheOptions(namespaces []string, failed toolscache.WatchErrorHandlerWithContext, pods *clusterstate.PodCache) cache.Options {
 	hasState, err := labels.Parse(appspub.LifecycleStateKey)
 	utilruntime.Must(err)
 	options := cache.Options{
 		// Nothing but what is named here is ever watched.
 		ReaderFailOnMissingInformer: true,
 		DefaultWatchErrorHandler:    failed,
-		NewInformer:                 clusterstate.NewInformer,
+		NewInformer:                 pods.NewInformer,
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}:                    {Label: hasState, Transform: clusterstate.NewSharer().StripPod},
+			&corev1.Pod{}:                    {Label: hasState, Transform: pods.Strip},
 			&corev1.Node{}:                   {Transform: clusterstate.NewNodeStripper(time.Now).Strip},
 			clusterstate.NamespaceMetadata(): {Transform: clusterstate.StripNamespace},
 			&discoveryv1.EndpointSlice{}:     {Transform: endpointslice.Strip},

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -165,12 +164,11 @@ func (c *Claims) Forget(uid types.UID, now time.Time) {
 }
 
 // recorded notes what the records of pods say, for registries that have not said themselves what they hold.
-func (c *Claims) recorded(pods []corev1.Pod, registries []lifecycle.Source, now time.Time) {
+func (c *Claims) recorded(pods []*lifecycle.Pod, registries []lifecycle.Source, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.readAt = now
-	for i := range pods {
-		pod := &pods[i]
+	for _, pod := range pods {
 		record := lifecycle.RecordOf(pod)
 		if record.Want == lifecycle.Absent || !record.WasInService() {
 			continue

@@ -108,14 +108,14 @@ func lists(namespaces ...string) step {
 // records has the records of pods read, of which the namespace's has one.
 func records(namespace string, want lifecycle.Want, in lifecycle.Key) step {
 	return func(s *scene) {
-		s.recorded([]corev1.Pod{*recordedPod(namespace, want, in)}, registries(), s.now)
+		s.recorded([]*lifecycle.Pod{lifecycle.PodOf(recordedPod(namespace, want, in))}, registries(), s.now)
 	}
 }
 
 func recordedPod(namespace string, want lifecycle.Want, in lifecycle.Key) *corev1.Pod {
 	id := podOf(namespace)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: id.Name, UID: id.UID}}
-	text, _ := json.Marshal(lifecycle.Record{Stamp: lifecycle.StampOf(pod), Want: want, Instances: []lifecycle.Key{in}})
+	text, _ := json.Marshal(lifecycle.Record{Stamp: lifecycle.StampOf(lifecycle.PodOf(pod)), Want: want, Instances: []lifecycle.Key{in}})
 	pod.Annotations = map[string]string{lifecycle.AnnotationRecord: string(text)}
 	return pod
 }

@@ -32,9 +32,9 @@ type State struct {
 }
 
 // New returns a State that reads from the cache.
-func New(cache client.Reader) *State {
+func New(cache client.Reader, pods Pods) *State {
 	claims := newClaims()
-	return &State{Claims: claims, Panics: newPanics(claims), Workloads: &Workloads{cache: cache, claims: claims}}
+	return &State{Claims: claims, Panics: newPanics(claims), Workloads: &Workloads{cache: cache, pods: pods, claims: claims}}
 }
 
 // NameRefused returns why a workload without hooks may not use one of its names in its own of the registries, or nil.

@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,7 +19,7 @@ import (
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 
 // NodeOf returns nil for a pod without a node, and only a name if the cache lacks the node.
-func NodeOf(ctx context.Context, cache client.Reader, pod *corev1.Pod) (*corev1.Node, error) {
+func NodeOf(ctx context.Context, cache client.Reader, pod *lifecycle.Pod) (*corev1.Node, error) {
 	name := pod.Spec.NodeName
 	if name == "" {
 		return nil, nil
@@ -48,7 +47,7 @@ func Topology(node *corev1.Node) service.Node {
 }
 
 // SubjectOf describes a pod, without its node.
-func (s *State) SubjectOf(pod *corev1.Pod) service.Subject {
+func (s *State) SubjectOf(pod *lifecycle.Pod) service.Subject {
 	return s.inNamespace(service.SubjectOf(pod))
 }
 
@@ -59,17 +58,17 @@ func (s *State) inNamespace(of service.Subject) service.Subject {
 }
 
 // PlacesOf returns where cached pods are by the template. Records don't count: tenants can write them.
-func PlacesOf(ctx context.Context, cache client.Reader, template string) (places []string, err error) {
-	var pods corev1.PodList
-	if err := cache.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
+func PlacesOf(ctx context.Context, cache client.Reader, cached Pods, template string) (places []string, err error) {
+	pods, err := cached.List(ctx, Which{})
+	if err != nil {
 		return nil, fmt.Errorf("listing the pods in the cache: %w", err)
 	}
 	namespaces, err := readNamespaces(ctx, cache)
 	if err != nil {
 		return nil, err
 	}
-	for i := range pods.Items {
-		subject := service.SubjectOf(&pods.Items[i])
+	for _, pod := range pods {
+		subject := service.SubjectOf(pod)
 		subject.NamespaceLabels = namespaces[subject.Namespace].labels
 		if place, err := service.PlaceOf(template, subject); err == nil {
 			places = append(places, place)
@@ -81,13 +80,11 @@ func PlacesOf(ctx context.Context, cache client.Reader, template string) (places
 
 // AnotherHas reports whether a cached pod other than own is at the endpoint.
 func (s *State) AnotherHas(ctx context.Context, rules service.Rules, in lifecycle.Key, own types.UID) (bool, error) {
-	var pods corev1.PodList
-	at := client.MatchingFields{addressIndex: bucketOf(in.Address)}
-	if err := s.Workloads.cache.List(ctx, &pods, at, client.UnsafeDisableDeepCopy); err != nil {
+	others, err := s.Workloads.pods.List(ctx, near(in.Address))
+	if err != nil {
 		return false, fmt.Errorf("listing the pods at %s: %w", in.Address, err)
 	}
-	for i := range pods.Items {
-		other := &pods.Items[i]
+	for _, other := range others {
 		if other.UID == own || !slices.Contains(lifecycle.AddressesOf(other, in.Port), in.Address) {
 			continue
 		}
@@ -101,7 +98,7 @@ func (s *State) AnotherHas(ctx context.Context, rules service.Rules, in lifecycl
 }
 
 // Live asks the API server for a pod that the cache lacks: nil, or one without the lifecycle label, to be freed once it [lifecycle.Ends].
-func Live(ctx context.Context, server client.Reader, id lifecycle.PodID) (*corev1.Pod, error) {
+func Live(ctx context.Context, server client.Reader, id lifecycle.PodID) (*lifecycle.Pod, error) {
 	pod := &corev1.Pod{}
 	err := server.Get(ctx, id.NamespacedName, pod)
 	switch {
@@ -110,70 +107,12 @@ func Live(ctx context.Context, server client.Reader, id lifecycle.PodID) (*corev
 	case err != nil:
 		return nil, fmt.Errorf("asking whether the pod is gone: %w", err)
 	}
-	return pod, nil
+	return lifecycle.PodOf(pod), nil
 }
 
 // Lacks reports whether the namespace is gone: reads in it may be forbidden.
 func Lacks(ctx context.Context, server client.Reader, namespace string) bool {
 	return apierrors.IsNotFound(server.Get(ctx, client.ObjectKey{Name: namespace}, NamespaceMetadata()))
-}
-
-const (
-	ownerIndex   = "owner"
-	addressIndex = "address"
-	nodeIndex    = "node"
-)
-
-// PodIndexes returns the indexes that [OwnedBy], [OnNode] and [State.AnotherHas] need.
-func PodIndexes() map[string]client.IndexerFunc {
-	return map[string]client.IndexerFunc{ownerIndex: ownerUID, addressIndex: addressBucket, nodeIndex: nodeName}
-}
-
-// OwnedBy selects the pods of a workload.
-func OwnedBy(uid types.UID) client.MatchingFields {
-	return client.MatchingFields{ownerIndex: string(uid)}
-}
-
-// OnNode selects the pods on a node.
-func OnNode(name string) client.MatchingFields { return client.MatchingFields{nodeIndex: name} }
-
-func ownerUID(object client.Object) []string {
-	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
-		return []string{string(owner.UID)}
-	}
-	return nil
-}
-
-func addressBucket(object client.Object) (buckets []string) {
-	var addresses []string
-	switch pod := object.(type) {
-	case *packed:
-		if addresses = []string{pod.address}; pod.elsewhere != nil {
-			addresses = append(addresses, lifecycle.OtherAddressesOf(pod.unpack())...)
-		}
-	case *corev1.Pod:
-		addresses = append(lifecycle.OtherAddressesOf(pod), pod.Status.PodIP)
-	}
-	for _, address := range addresses {
-		if bucket := bucketOf(address); address != "" && !slices.Contains(buckets, bucket) {
-			buckets = append(buckets, bucket)
-		}
-	}
-	return buckets
-}
-
-func nodeName(object client.Object) []string {
-	node := ""
-	switch pod := object.(type) {
-	case *packed:
-		node = pod.node
-	case *corev1.Pod:
-		node = pod.Spec.NodeName
-	}
-	if node == "" {
-		return nil
-	}
-	return []string{node}
 }
 
 // bucketOf hashes addresses, since indexing each would add a tenth to the cache.

@@ -1,9 +1,9 @@
 package clusterstate
 
 import (
+	"slices"
 	"time"
 
-	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -13,7 +13,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 )
 
-// packed is a cached pod, at a quarter of the memory. Readers get a [corev1.Pod].
+// packed is a cached [lifecycle.Pod], at a fraction of the memory.
 type packed struct {
 	metav1.ObjectMeta
 
@@ -26,25 +26,20 @@ type packed struct {
 	phase      corev1.PodPhase
 	address    string
 	hostIP     string
-	elsewhere  *elsewhere
-	started    int64  // Unix seconds, or 0
-	gated      bool   // see lifecycle.AwaitsGates
-	shut       bool   // see lifecycle.ShutByLifecycle
-	missing    string // see lifecycle.NotReadyBecause
+	rare       *rare
+	started    int64 // Unix seconds, or 0
+	ownClaims  bool
+	onlyGates  bool
+	shutByHook bool
+	notReady   string
 	conditions []packedCondition
 }
 
-// elsewhere are a pod's other addresses; few have any.
-type elsewhere struct {
-	podIPs  []corev1.PodIP
-	hostIPs []corev1.HostIP
-}
-
-func elsewhereOf(pod *corev1.Pod) *elsewhere {
-	if len(lifecycle.OtherAddressesOf(pod)) == 0 {
-		return nil
-	}
-	return &elsewhere{pod.Status.PodIPs, pod.Status.HostIPs}
+// rare is what few pods have.
+type rare struct {
+	podIPs     []corev1.PodIP
+	hostIPs    []corev1.HostIP
+	notRunning []string
 }
 
 type pairs []struct{ key, value string }
@@ -66,80 +61,58 @@ type packedCondition struct {
 	since  int64 // Unix seconds
 }
 
-// GetObjectKind implements runtime.Object, for indexes.
+// GetObjectKind implements runtime.Object, as the cache's objects must.
 func (*packed) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
 // DeepCopyObject need not copy: nothing modifies a packed pod.
 func (p *packed) DeepCopyObject() runtime.Object { return p }
 
-func (p *packed) unpack() *corev1.Pod {
-	pod := &corev1.Pod{
+func (p *packed) unpack() *lifecycle.Pod {
+	pod := &lifecycle.Pod{
 		ObjectMeta: p.ObjectMeta,
-		Spec:       corev1.PodSpec{NodeName: p.node, Containers: p.containers, ReadinessGates: p.gates},
-		Status: corev1.PodStatus{
-			Phase: p.phase, PodIP: p.address, HostIP: p.hostIP, Message: p.missing, Conditions: make([]corev1.PodCondition, len(p.conditions)),
+		Spec: lifecycle.PodSpec{
+			NodeName: p.node, HostNetwork: p.hostNetwork, Hostname: p.hostname, Subdomain: p.subdomain, Containers: p.containers,
+			ReadinessGates: p.gates, OwnClaims: p.ownClaims,
+		},
+		Status: lifecycle.PodStatus{
+			Phase: p.phase, PodIP: p.address, HostIP: p.hostIP, Conditions: make([]lifecycle.PodCondition, len(p.conditions)),
+			NotReady: p.notReady, OnlyGates: p.onlyGates, ShutByHook: p.shutByHook,
 		},
 	}
-	if at := p.elsewhere; at != nil {
-		pod.Status.PodIPs, pod.Status.HostIPs = at.podIPs, at.hostIPs
+	if p.rare != nil {
+		pod.Status.PodIPs, pod.Status.HostIPs, pod.Status.NotRunning = p.rare.podIPs, p.rare.hostIPs, p.rare.notRunning
 	}
-	if p.subdomain != "" {
-		pod.Spec.Hostname, pod.Spec.Subdomain = p.Name, p.subdomain
+	if p.hostnameIsName {
+		pod.Spec.Hostname = p.Name
 	}
 	if p.started != 0 {
 		pod.Status.StartTime = new(metav1.Unix(p.started, 0))
 	}
 	pod.Labels, pod.Annotations = p.labels.unpack(), p.annotations.unpack()
 	for i, c := range p.conditions {
-		pod.Status.Conditions[i] = corev1.PodCondition{
+		pod.Status.Conditions[i] = lifecycle.PodCondition{
 			Type: c.kind, Status: c.status, LastTransitionTime: metav1.NewTime(time.Unix(c.since, 0)),
-		}
-		switch {
-		case p.gated && c.kind == corev1.PodReady:
-			pod.Status.Conditions[i].Reason = lifecycle.GatesNotReady
-		case p.shut && c.kind == appspub.KruisePodReadyConditionType:
-			pod.Status.Conditions[i].Message = lifecycle.LifecycleKey
 		}
 	}
 	return pod
 }
 
-func unpacked(object any) any {
-	switch o := object.(type) {
-	case *packed:
-		return o.unpack()
-	case toolscache.DeletedFinalStateUnknown:
-		o.Obj = unpacked(o.Obj)
-		return o
-	default:
-		return object
+// buckets are those of [bucketOf] that the pod is in.
+func (p *packed) buckets() (buckets []string) {
+	addresses := []string{p.address}
+	if p.rare != nil || p.onNode {
+		addresses = append(addresses, lifecycle.OtherAddressesOf(p.unpack())...)
 	}
+	for _, address := range addresses {
+		if bucket := bucketOf(address); address != "" && !slices.Contains(buckets, bucket) {
+			buckets = append(buckets, bucket)
+		}
+	}
+	return buckets
 }
 
-func allUnpacked(objects []any) []any {
-	for i, object := range objects {
-		objects[i] = unpacked(object)
-	}
-	return objects
-}
-
-// NewInformer returns an informer that unpacks the pods of [Sharer.StripPod].
-func NewInformer(
-	source toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers,
-) toolscache.SharedIndexInformer {
-	informer := toolscache.NewSharedIndexInformer(source, example, resync, indexers)
-	if _, pods := example.(*corev1.Pod); pods {
-		return unpacking{informer}
-	}
-	return informer
-}
-
+// unpacking is an informer whose handlers are given what was packed.
 type unpacking struct{ toolscache.SharedIndexInformer }
-
-func (u unpacking) GetStore() toolscache.Store { return u.GetIndexer() }
-func (u unpacking) GetIndexer() toolscache.Indexer {
-	return unpackingIndexer{u.SharedIndexInformer.GetIndexer()}
-}
 
 func (u unpacking) AddEventHandler(
 	handler toolscache.ResourceEventHandler,
@@ -167,26 +140,14 @@ func (h unpackingHandler) OnAdd(object any, first bool) { h.to.OnAdd(unpacked(ob
 func (h unpackingHandler) OnUpdate(old, now any)        { h.to.OnUpdate(unpacked(old), unpacked(now)) }
 func (h unpackingHandler) OnDelete(object any)          { h.to.OnDelete(unpacked(object)) }
 
-type unpackingIndexer struct{ toolscache.Indexer }
-
-func (i unpackingIndexer) List() []any { return allUnpacked(i.Indexer.List()) }
-
-func (i unpackingIndexer) Get(object any) (found any, exists bool, err error) {
-	found, exists, err = i.Indexer.Get(object)
-	return unpacked(found), exists, err
-}
-
-func (i unpackingIndexer) GetByKey(key string) (found any, exists bool, err error) {
-	found, exists, err = i.Indexer.GetByKey(key)
-	return unpacked(found), exists, err
-}
-
-func (i unpackingIndexer) Index(name string, object any) ([]any, error) {
-	found, err := i.Indexer.Index(name, object)
-	return allUnpacked(found), err
-}
-
-func (i unpackingIndexer) ByIndex(name, value string) ([]any, error) {
-	found, err := i.Indexer.ByIndex(name, value)
-	return allUnpacked(found), err
+func unpacked(object any) any {
+	switch o := object.(type) {
+	case *packed:
+		return o.unpack()
+	case toolscache.DeletedFinalStateUnknown:
+		o.Obj = unpacked(o.Obj)
+		return o
+	default:
+		return object
+	}
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -57,7 +56,7 @@ func newPanics(claims *Claims) *Panics {
 }
 
 // Arrived counts a pod from an event.
-func (p *Panics) Arrived(pod *corev1.Pod, s *Rules) {
+func (p *Panics) Arrived(pod *lifecycle.Pod, s *Rules) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	before, of := p.pods[pod.UID], fate{}
@@ -81,7 +80,7 @@ func (p *Panics) Refresh(in lifecycle.Input, s *Rules) {
 }
 
 // Forget stops counting a pod.
-func (p *Panics) Forget(pod *corev1.Pod, s *Rules) {
+func (p *Panics) Forget(pod *lifecycle.Pod, s *Rules) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if before := p.pods[pod.UID]; before != nil {
@@ -213,7 +212,7 @@ func (p *Panics) Of(namespace string, record lifecycle.Record, s *Rules) Panic {
 }
 
 // peerOf returns nil for a pod that does not count. An ending pod has no services: it is out on purpose.
-func peerOf(pod *corev1.Pod, of fate) *peer {
+func peerOf(pod *lifecycle.Pod, of fate) *peer {
 	if !lifecycle.Counts(pod) {
 		return nil
 	}

@@ -28,7 +28,7 @@ func TestPeersOfOtherNamespacesAndServices(t *testing.T) {
 	p := newPanics(claimsOf("shop", "mall"))
 	pod := func(namespace, name string, isReady bool, services ...string) *corev1.Pod {
 		pod := peerPod(namespace, name, isReady, services...)
-		p.Arrived(pod, s)
+		p.Arrived(lifecycle.PodOf(pod), s)
 		return pod
 	}
 	first := pod("shop", "a", false, "web", "admin")
@@ -36,7 +36,7 @@ func TestPeersOfOtherNamespacesAndServices(t *testing.T) {
 	pod("mall", "c", true, "admin")
 	expect := func(reason, want string, pod *corev1.Pod, s *Rules) {
 		t.Helper()
-		if got := p.Of(pod.Namespace, lifecycle.RecordOf(pod), s).Service; got != want {
+		if got := p.Of(pod.Namespace, lifecycle.RecordOf(lifecycle.PodOf(pod)), s).Service; got != want {
 			t.Errorf("service %q is in panic, want %q: %s", got, want, reason)
 		}
 	}
@@ -54,25 +54,25 @@ func TestPeersOfOtherNamespacesAndServices(t *testing.T) {
 	pod("mall", "f", false, "admin")
 	ready := peerPod("mall", "f", true, "admin")
 	ready.ResourceVersion = "8"
-	p.Arrived(ready, both)
+	p.Arrived(lifecycle.PodOf(ready), both)
 	if got := p.TakeCalmed(); len(got) != 2 {
 		t.Errorf("calmed %v, want %s and %s", got, first.Name, second.Name)
 	}
 	for _, name := range []string{"gone/d", "mall/e", "mall/f"} {
-		p.Forget(&corev1.Pod{ObjectMeta: metaOf(name)}, s)
+		p.Forget(lifecycle.PodOf(&corev1.Pod{ObjectMeta: metaOf(name)}), s)
 	}
 
-	p.Forget(first, s)
-	p.Refresh(lifecycle.Input{Pod: first}, s)
+	p.Forget(lifecycle.PodOf(first), s)
+	p.Refresh(lifecycle.Input{Pod: lifecycle.PodOf(first)}, s)
 	if got := len(p.pods); got != 2 {
 		t.Errorf("%d pods are counted, want 2: one that is gone stays gone", got)
 	}
 	older := peerPod("shop", "b", false, "web")
 	older.ResourceVersion = "1"
-	p.Refresh(lifecycle.Input{Pod: older}, s)
+	p.Refresh(lifecycle.Input{Pod: lifecycle.PodOf(older)}, s)
 	expect("an older version counts for nothing", "", older, s)
 	for _, name := range []string{"shop/b", "mall/c"} {
-		p.Forget(&corev1.Pod{ObjectMeta: metaOf(name)}, s)
+		p.Forget(lifecycle.PodOf(&corev1.Pod{ObjectMeta: metaOf(name)}), s)
 	}
 	if len(p.pods)+len(p.services) != 0 {
 		t.Errorf("all pods are gone, and %v %v is left", p.pods, p.services)
@@ -87,7 +87,7 @@ func TestPeersThatEndOrAreLost(t *testing.T) {
 	var pods []*corev1.Pod
 	for _, name := range []string{"a", "b", "c", "d"} {
 		pods = append(pods, peerPod("shop", name, name > "b", "web"))
-		p.Arrived(pods[len(pods)-1], s)
+		p.Arrived(lifecycle.PodOf(pods[len(pods)-1]), s)
 	}
 	expect := func(reason string, all, unready int) {
 		t.Helper()
@@ -96,25 +96,25 @@ func TestPeersThatEndOrAreLost(t *testing.T) {
 		}
 	}
 	expect("as the pods tell", 4, 2)
-	p.Refresh(lifecycle.Input{Pod: pods[0], Ending: "its node is shutting down"}, s)
+	p.Refresh(lifecycle.Input{Pod: lifecycle.PodOf(pods[0]), Ending: "its node is shutting down"}, s)
 	expect("it is out on purpose, as one that is being deleted", 3, 1)
-	p.Refresh(lifecycle.Input{Pod: pods[1], Ending: "its node is shutting down"}, s)
+	p.Refresh(lifecycle.Input{Pod: lifecycle.PodOf(pods[1]), Ending: "its node is shutting down"}, s)
 	expect("no fault is left", 2, 0)
 
 	gated := peerPod("shop", "c", false, "web")
 	gated.ResourceVersion = "8"
 	gated.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: lifecycle.ConditionInRotation}}
-	gated.Status.Conditions[0].Reason = lifecycle.GatesNotReady
+	gated.Status.Conditions[0].Reason = "ReadinessGatesNotReady"
 	gated.Status.Conditions = append(gated.Status.Conditions, corev1.PodCondition{Type: corev1.ContainersReady, Status: corev1.ConditionTrue})
-	p.Arrived(gated, s)
+	p.Arrived(lifecycle.PodOf(gated), s)
 	expect("it waits for nothing but to be in rotation", 2, 0)
-	p.Refresh(lifecycle.Input{Pod: gated, NodeLost: true}, s)
+	p.Refresh(lifecycle.Input{Pod: lifecycle.PodOf(gated), NodeLost: true}, s)
 	expect("its node is lost", 2, 1)
 	gated.ResourceVersion = "9"
-	p.Arrived(gated, s)
+	p.Arrived(lifecycle.PodOf(gated), s)
 	expect("an event of the pod does not bring the node back", 2, 1)
-	p.Refresh(lifecycle.Input{Pod: gated}, s)
-	p.Refresh(lifecycle.Input{Pod: pods[0]}, s)
+	p.Refresh(lifecycle.Input{Pod: lifecycle.PodOf(gated)}, s)
+	p.Refresh(lifecycle.Input{Pod: lifecycle.PodOf(pods[0])}, s)
 	expect("the nodes are back", 3, 1)
 }
 
@@ -131,7 +131,7 @@ func claimsOf(namespaces ...string) *Claims {
 func peerPod(namespace, name string, isReady bool, services ...string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metaOf(namespace + "/" + name)}
 	pod.Labels = map[string]string{appspub.LifecycleStateKey: string(appspub.LifecycleStateNormal)}
-	record := lifecycle.Record{Stamp: lifecycle.StampOf(pod), Want: lifecycle.InService}
+	record := lifecycle.Record{Stamp: lifecycle.StampOf(lifecycle.PodOf(pod)), Want: lifecycle.InService}
 	for _, s := range services {
 		record.Instances = append(record.Instances, lifecycle.Key{Registry: "default", Service: s, Address: "10.0.0.1", Port: 80})
 	}

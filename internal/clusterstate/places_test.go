@@ -46,7 +46,7 @@ func TestNameRefusedByPlace(t *testing.T) {
 				of.Labels = map[string]string{corev1.LabelMetadataName: name, "tier": "gold"}
 				expect.NoError(t, cache.Update(t.Context(), of))
 			}
-			refused, err := New(cache).NameRefused(
+			refused, err := newState(cache).NameRefused(
 				t.Context(), inPlaces(tc.template), sources("placed", "other"), in(tc.own), AsWorkload(asks), time.Now())
 			expect.NoError(t, err)
 			if (refused != nil) != tc.refused {
@@ -66,7 +66,7 @@ func TestPlacesOf(t *testing.T) {
 	}
 	cache := cacheOf(t, pod("a", map[string]string{"team": "blue"}), pod("b", map[string]string{"team": "blue"}),
 		pod("c", map[string]string{"team": "red"}), pod("d", nil))
-	places, err := PlacesOf(t.Context(), cache, "{namespace}/{label:team}")
+	places, err := PlacesOf(t.Context(), cache, PodsThrough(cache), "{namespace}/{label:team}")
 	if want := []string{"shop/blue", "shop/red"}; err != nil || !slices.Equal(places, want) {
 		t.Errorf("got %q and error %v, want %q", places, err, want)
 	}

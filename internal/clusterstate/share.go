@@ -25,10 +25,14 @@ type Sharer struct {
 
 // common is immutable.
 type common struct {
-	owners     []metav1.OwnerReference
-	containers []corev1.Container
-	gates      []corev1.PodReadinessGate
-	subdomain  string // if the pods' names are their hostnames
+	owners         []metav1.OwnerReference
+	containers     []lifecycle.Container
+	gates          []corev1.PodReadinessGate
+	subdomain      string
+	hostname       string // unless it is the pod's name
+	hostnameIsName bool
+	hostNetwork    bool
+	onNode         bool // has hostPorts
 }
 
 // NewSharer returns an empty Sharer.
@@ -36,43 +40,56 @@ func NewSharer() *Sharer {
 	return &Sharer{texts: map[string]string{}, alike: map[types.UID]*common{}}
 }
 
-// StripPod packs what Rollcall reads of a pod. It is a cache.TransformFunc for [NewInformer], and may modify its argument.
+// StripPod packs what Rollcall reads of a pod. It is a cache.TransformFunc for [PodCache.NewInformer].
 func (s *Sharer) StripPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
 		return object, nil
 	}
-	stripMeta(&pod.ObjectMeta)
+	return s.strip(pod), nil
+}
+
+func (s *Sharer) strip(pod *corev1.Pod) *packed { return s.packed(lifecycle.PodOf(pod)) }
+
+func (s *Sharer) packed(pod *lifecycle.Pod) *packed {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := &packed{
-		ObjectMeta: pod.ObjectMeta, node: pod.Spec.NodeName, phase: pod.Status.Phase, address: pod.Status.PodIP,
-		hostIP: pod.Status.HostIP, elsewhere: elsewhereOf(pod), gated: lifecycle.AwaitsGates(pod), shut: lifecycle.ShutByLifecycle(pod),
-		missing: lifecycle.NotReadyBecause(pod),
-		// All of them: patches test conditions by index.
+		ObjectMeta: pod.ObjectMeta, common: s.shareCommon(commonOf(pod)),
+		labels: s.pack(pod.Labels, true), annotations: s.pack(pod.Annotations, false), // annotations mostly differ
+		node: pod.Spec.NodeName, phase: pod.Status.Phase, address: pod.Status.PodIP, hostIP: pod.Status.HostIP,
+		ownClaims: pod.Spec.OwnClaims, onlyGates: pod.Status.OnlyGates, shutByHook: pod.Status.ShutByHook, notReady: pod.Status.NotReady,
 		conditions: make([]packedCondition, len(pod.Status.Conditions)),
-		labels:     s.pack(pod.Labels, true), annotations: s.pack(pod.Annotations, false), // annotations mostly differ
+	}
+	if pod.Status.PodIPs != nil || pod.Status.HostIPs != nil || pod.Status.NotRunning != nil {
+		p.rare = &rare{pod.Status.PodIPs, pod.Status.HostIPs, pod.Status.NotRunning}
 	}
 	if pod.Status.StartTime != nil {
 		p.started = pod.Status.StartTime.Unix()
 	}
-	own := &common{pod.OwnerReferences, stripContainers(pod.Spec.Containers), pod.Spec.ReadinessGates, ""}
-	if pod.Spec.Hostname == pod.Name {
-		own.subdomain = pod.Spec.Subdomain
-	}
-	p.common = s.shareCommon(own)
 	p.OwnerReferences, p.Labels, p.Annotations = p.owners, nil, nil
 	for i, c := range pod.Status.Conditions {
 		p.conditions[i] = packedCondition{c.Type, c.Status, c.LastTransitionTime.Unix()}
 		share(s, &p.conditions[i].kind)
 		share(s, &p.conditions[i].status)
 	}
-	share(s, &p.Namespace, &p.node, &p.hostIP, &p.missing)
+	share(s, &p.Namespace, &p.node, &p.hostIP, &p.notReady)
 	share(s, &p.phase)
 	for i := range p.Finalizers {
 		share(s, &p.Finalizers[i])
 	}
-	return p, nil
+	return p
+}
+
+func commonOf(pod *lifecycle.Pod) *common {
+	own := &common{
+		owners: pod.OwnerReferences, containers: pod.Spec.Containers, gates: pod.Spec.ReadinessGates, subdomain: pod.Spec.Subdomain,
+		hostname: pod.Spec.Hostname, hostNetwork: pod.Spec.HostNetwork, onNode: lifecycle.HasHostPort(pod),
+	}
+	if own.hostname != "" && own.hostname == pod.Name {
+		own.hostname, own.hostnameIsName = "", true
+	}
+	return own
 }
 
 func (s *Sharer) pack(values map[string]string, alike bool) pairs {

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rollcall-dev/rollcall/internal/service"
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -71,7 +71,7 @@ func TestPodsThatDifferShareNothingWrong(t *testing.T) {
 	for name, change := range map[string]func(*corev1.Pod){
 		"port":      func(p *corev1.Pod) { p.Spec.Containers[0].Ports[0].ContainerPort = 81 },
 		"container": func(p *corev1.Pod) { p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "log"}) },
-		"injected":  func(p *corev1.Pod) { p.Spec.Containers[0].Env = []corev1.EnvVar{service.InjectedMark()} },
+		"injected":  func(p *corev1.Pod) { p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "IS_INJECTED", Value: "true"}} },
 		"gate":      func(p *corev1.Pod) { p.Spec.ReadinessGates = nil },
 		"owner":     func(p *corev1.Pod) { p.OwnerReferences[0].Name = "web-2" },
 		"is held":   func(p *corev1.Pod) { p.OwnerReferences[0].BlockOwnerDeletion = new(true) },
@@ -81,7 +81,7 @@ func TestPodsThatDifferShareNothingWrong(t *testing.T) {
 			t.Parallel()
 			s, other := NewSharer(), decoded(t, 2)
 			change(other)
-			want := other.DeepCopy()
+			want := lifecycle.PodOf(other)
 			strip(t, s, decoded(t, 1))
 			got := strip(t, s, other)
 			if diff := cmp.Diff(want, got); diff != "" {
@@ -91,15 +91,15 @@ func TestPodsThatDifferShareNothingWrong(t *testing.T) {
 	}
 }
 
-func strip(t *testing.T, s *Sharer, pod *corev1.Pod) *corev1.Pod {
+func strip(t *testing.T, s *Sharer, pod *corev1.Pod) *lifecycle.Pod {
 	t.Helper()
 	packed, err := s.StripPod(pod)
 	expect.NoError(t, err)
-	return unpacked(packed).(*corev1.Pod)
+	return unpacked(packed).(*lifecycle.Pod)
 }
 
 // addresses are where texts that should be shared are in memory.
-func addresses(pod *corev1.Pod) string {
+func addresses(pod *lifecycle.Pod) string {
 	texts := []string{pod.Namespace, pod.Spec.NodeName, string(pod.Status.Conditions[0].Type), string(pod.Status.Conditions[0].Status)}
 	for _, of := range []map[string]string{pod.Labels, pod.Annotations} {
 		for key := range of {

@@ -15,7 +15,6 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
 // EnrollOwner is the field manager of the hooks that CloneSets have by their namespace's label.
@@ -52,7 +51,7 @@ func stripTemplate(template *corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 			Annotations: template.Annotations,
 			Finalizers:  template.Finalizers,
 		},
-		Spec: corev1.PodSpec{Containers: stripContainers(template.Spec.Containers), HostNetwork: template.Spec.HostNetwork},
+		Spec: lifecycle.TemplateSpec(&template.Spec),
 	}
 }
 
@@ -69,19 +68,6 @@ func ofEnrollOwner(managed []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEn
 		}
 	}
 	return nil
-}
-
-// stripContainers copies: a subslice would keep the whole containers in memory.
-func stripContainers(containers []corev1.Container) []corev1.Container {
-	stripped := make([]corev1.Container, 0, len(containers))
-	for _, c := range containers {
-		one := corev1.Container{Name: c.Name, Ports: c.Ports}
-		if service.IsInjected(&c) {
-			one.Env = []corev1.EnvVar{service.InjectedMark()}
-		}
-		stripped = append(stripped, one)
-	}
-	return stripped
 }
 
 // NamespaceMetadata is how namespaces are read: only labels, age and deletion matter.

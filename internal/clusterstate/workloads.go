@@ -131,12 +131,12 @@ func (w *Workload) DeletesSpecified() bool {
 func (w *Workload) Subject() service.Subject {
 	return service.Subject{
 		Namespace: w.GetNamespace(), Workload: w.GetName(),
-		Labels: w.Template.Labels, Annotations: w.Template.Annotations, Spec: &w.Template.Spec,
+		Labels: w.Template.Labels, Annotations: w.Template.Annotations, Spec: new(lifecycle.PodSpecOf(&w.Template.Spec)),
 	}
 }
 
 // OwnerOf returns the pod's controller if it is one of [Kinds], or nil.
-func OwnerOf(pod *corev1.Pod) *metav1.OwnerReference {
+func OwnerOf(pod *lifecycle.Pod) *metav1.OwnerReference {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil || !strings.HasPrefix(owner.APIVersion, kruisev1alpha1.GroupVersion.Group+"/") || !slices.Contains(Kinds(), owner.Kind) {
 		return nil
@@ -145,7 +145,7 @@ func OwnerOf(pod *corev1.Pod) *metav1.OwnerReference {
 }
 
 // WorkloadOf returns the pod's workload from the first reader that has it, or nil.
-func WorkloadOf(ctx context.Context, pod *corev1.Pod, readers ...client.Reader) (*Workload, error) {
+func WorkloadOf(ctx context.Context, pod *lifecycle.Pod, readers ...client.Reader) (*Workload, error) {
 	owner := OwnerOf(pod)
 	if owner == nil {
 		return nil, nil
@@ -187,6 +187,7 @@ func EachWorkload(ctx context.Context, reader client.Reader, do func(*Workload),
 // Workloads tells [Claims] the names in use, and counts workloads with only foreign hooks.
 type Workloads struct {
 	cache  client.Reader
+	pods   Pods
 	claims *Claims
 
 	mu          sync.Mutex
@@ -250,11 +251,11 @@ func (w *Workloads) Refresh(ctx context.Context, rules *Rules, registries []life
 
 // refreshRecords reads, once, what the leaders before this one have left in registries that have yet to list it.
 func (w *Workloads) refreshRecords(ctx context.Context, registries []lifecycle.Source, now time.Time) error {
-	var pods corev1.PodList
-	if err := w.cache.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
+	pods, err := w.pods.List(ctx, Which{})
+	if err != nil {
 		return fmt.Errorf("listing pods: %w", err)
 	}
-	w.claims.recorded(pods.Items, registries, now)
+	w.claims.recorded(pods, registries, now)
 	w.readRecords = true
 	return nil
 }

@@ -101,7 +101,7 @@ func TestNameRefused(t *testing.T) {
 			set := cloneSet(second, tc.asks)
 			asks := &kruisev1beta1.StatefulSet{ObjectMeta: set.ObjectMeta}
 			asks.Spec.Lifecycle, asks.Spec.Template = set.Spec.Lifecycle, set.Spec.Template
-			refused, err := New(cacheOf(t, tc.other, asks)).NameRefused(
+			refused, err := newState(cacheOf(t, tc.other, asks)).NameRefused(
 				t.Context(), owning(), registries(), in(registries()), AsWorkload(asks), time.Now())
 			expect.NoError(t, err)
 			got := ""
@@ -113,7 +113,7 @@ func TestNameRefused(t *testing.T) {
 			}
 		})
 	}
-	_, err := New(cacheOf(t)).NameRefused(t.Context(), &Rules{}, nil, in(registries()), AsWorkload(cloneSet(second, "web=many")), time.Now())
+	_, err := newState(cacheOf(t)).NameRefused(t.Context(), &Rules{}, nil, in(registries()), AsWorkload(cloneSet(second, "web=many")), time.Now())
 	expect.Error(t, "the names are not known", err, "reading the services")
 }
 
@@ -136,7 +136,7 @@ func TestRecordsAreReadWhereARegistryIsYetToList(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, now := New(cacheOf(t, pod)), time.Now()
+			s, now := newState(cacheOf(t, pod)), time.Now()
 			for _, registry := range tc.listed {
 				s.Claims.Listed(registry, nil, now, now)
 			}
@@ -172,7 +172,7 @@ func TestRefreshReadsTheCacheAnew(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cache, now := cacheOf(t, recordedPod(second, lifecycle.InService, at("default", "api", second))), time.Now()
-			s, rules := New(cache), owning()
+			s, rules := newState(cache), owning()
 			expect.NoError(t, s.Workloads.Refresh(t.Context(), rules, sources("default"), now))
 			expect.NoError(t, cache.Create(t.Context(), cloneSet(first, "web=80")))
 			if tc.changed {
@@ -205,3 +205,5 @@ func TestWorkloadOfARestoredServer(t *testing.T) {
 		t.Error("the workload is taken for another, want the same: what Rollcall reads has not changed")
 	}
 }
+
+func newState(cache client.Client) *State { return New(cache, PodsThrough(cache)) }

@@ -155,7 +155,7 @@ func TestIPv6MetadataThatClientsMiss(t *testing.T) {
 	w.expectEvents("")
 	list(map[string]string{registry.MetaIPv6: "fd00::99"})
 	_, doubtful := w.r.Tracker.TakeDoubted()
-	expect.Equal(t, []lifecycle.PodID{lifecycle.PodIDOf(pod)}, doubtful, "the pods that are looked at because of the list")
+	expect.Equal(t, []lifecycle.PodID{lifecycle.PodIDOf(lifecycle.PodOf(pod))}, doubtful, "the pods that are looked at because of the list")
 	w.reconciles(pod, "it stays where it is")
 	w.expectEvents("", `Warning IPv6Missing service "web" at 10.0.0.1:8080: applications' own entries of the service have metadata IPv6`)
 	w.expectWaits("nothing waits", Wait{Reason: "IPv6Missing", Since: w.clock.Now()})

@@ -5,29 +5,32 @@ import (
 	"testing"
 
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
-	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 )
 
-// onePod is a cache with one pod and its CloneSet, which it copies where the real one does.
-type onePod struct {
+// onePod is a cache with one pod, and one with its CloneSet, which it copies where the real one does.
+type onePod struct{ *lifecycle.Pod }
+
+func (c onePod) Get(context.Context, types.NamespacedName) (*lifecycle.Pod, error) { return c.Pod, nil }
+
+func (c onePod) List(context.Context, clusterstate.Which) ([]*lifecycle.Pod, error) {
+	return []*lifecycle.Pod{c.Pod}, nil
+}
+
+type oneCloneSet struct {
 	client.Client
 
-	pod      *corev1.Pod
 	workload *kruisev1alpha1.CloneSet
 }
 
-func (c onePod) Get(_ context.Context, _ client.ObjectKey, into client.Object, options ...client.GetOption) error {
+func (c oneCloneSet) Get(_ context.Context, _ client.ObjectKey, into client.Object, options ...client.GetOption) error {
 	chosen := (&client.GetOptions{}).ApplyOptions(options)
 	shared := chosen.UnsafeDisableDeepCopy != nil && *chosen.UnsafeDisableDeepCopy
-	switch into := into.(type) {
-	case *corev1.Pod:
-		if *into = *c.pod; !shared {
-			c.pod.DeepCopyInto(into)
-		}
-	case *kruisev1alpha1.CloneSet:
+	if into, is := into.(*kruisev1alpha1.CloneSet); is {
 		if *into = *c.workload; !shared {
 			c.workload.DeepCopyInto(into)
 		}
@@ -40,8 +43,8 @@ func steady(tb testing.TB) (*PodReconciler, lifecycle.PodID) {
 	tb.Helper()
 	w := newWorld(tb)
 	web := w.cloneSet("web")
-	pod := w.current(w.servingPod(web, "web-1"))
-	w.rebuilt(func(o *Options) { o.Client = onePod{o.Client, pod, web} })
+	pod := lifecycle.PodOf(w.current(w.servingPod(web, "web-1")))
+	w.rebuilt(func(o *Options) { o.Client, o.Pods = oneCloneSet{o.Client, web}, onePod{pod} })
 	return w.r, lifecycle.PodIDOf(pod)
 }
 

@@ -111,7 +111,7 @@ func (r Registry) capable() registry.Registry {
 
 // cluster is what resync has of the world.
 func (w *world) cluster() *resync.Cluster {
-	return &resync.Cluster{Cache: w.r.Client, API: w.r.APIReader, Synced: func() bool { return true }, Tracker: w.r.Tracker, Claims: w.r.State.Claims, Clock: w.clock}
+	return &resync.Cluster{Cache: w.r.Client, Pods: w.r.Pods, API: w.r.APIReader, Synced: func() bool { return true }, Tracker: w.r.Tracker, Claims: w.r.State.Claims, Clock: w.clock}
 }
 
 func (w *world) compare(l Listing) Comparison {

@@ -48,7 +48,7 @@ func (w *world) expectRefused(pod *corev1.Pod, warning string) {
 	w.takeJournal()
 	w.reconcile(pod)
 	w.expectAbsent(pod)
-	waits := w.r.memory.Of(lifecycle.PodIDOf(pod)).Shown()
+	waits := w.r.memory.Of(lifecycle.PodIDOf(lifecycle.PodOf(pod))).Shown()
 	if got := fmt.Sprintf("%s %s", waits.Reason, waits.Message); !strings.HasPrefix(got, warning) {
 		w.Fatalf("%s waits for %q, want what begins with %q", pod.Name, got, warning)
 	}

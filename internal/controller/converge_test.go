@@ -342,7 +342,7 @@ func TestManagerThatStopsBeginsNoCall(t *testing.T) {
 			ctx, stop := context.WithCancel(w.Context())
 			w.registry.OnAnswer(fakeregistry.Match{}, func(fakeregistry.Call) { stop() })
 			w.registry.FailNext(anyCall(), tc.answer)
-			_, err := w.r.Reconcile(ctx, lifecycle.PodIDOf(pod))
+			_, err := w.r.Reconcile(ctx, lifecycle.PodIDOf(lifecycle.PodOf(pod)))
 			w.must(err, "reconciling while the manager stops")
 			w.expectJournal("the second service is left to the next manager", tc.call, writes)
 			w.expectHooks("one of two was never asked, and the failure policy is for registries that fail", pod, "inPlaceUpdate preDelete")
@@ -363,7 +363,7 @@ func TestManagerThatStopsWritesDownWhatIsAcknowledged(t *testing.T) {
 	w.changePod(pod, annotated(service.AnnotationServices, "web=8080,admin=9090,more=7070"))
 	ctx, stop := context.WithCancel(w.Context())
 	w.registry.OnAnswer(fakeregistry.Match{}, func(fakeregistry.Call) { stop() })
-	_, err := w.r.Reconcile(ctx, lifecycle.PodIDOf(pod))
+	_, err := w.r.Reconcile(ctx, lifecycle.PodIDOf(lifecycle.PodOf(pod)))
 	w.must(err, "reconciling while the manager stops")
 	w.expectJournal("the third service is left to the next manager", "Register admin@10.0.0.1:9090", writes)
 	if named := w.record(pod).Instances; len(named) != 2 {
@@ -384,7 +384,7 @@ func TestProbeThatAStopCutsOffIsNoTrouble(t *testing.T) {
 		s.Registries = map[string]Registry{"default": reg}
 	})
 	pod := w.bornPod(w.cloneSet("web"), "web-1")
-	_, err := w.r.Reconcile(ctx, lifecycle.PodIDOf(pod))
+	_, err := w.r.Reconcile(ctx, lifecycle.PodIDOf(lifecycle.PodOf(pod)))
 	w.must(err, "reconciling")
 	w.expectJournal("it was registered, and it is not known whether it serves", registers)
 	w.expectEvents("nothing is wrong")

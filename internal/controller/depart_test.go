@@ -52,10 +52,10 @@ func TestPodIsUndoneByItsUID(t *testing.T) {
 	}{
 		"deletion seen": {"a deletion, then a creation", func(w *world, old, heir *corev1.Pod) {
 			w.tellGone(old)
-			w.r.podEvents().Create(w.Context(), event.TypedCreateEvent[*corev1.Pod]{Object: heir}, w.queue)
+			w.r.podEvents().Create(w.Context(), event.TypedCreateEvent[client.Object]{Object: lifecycle.PodOf(heir)}, w.queue)
 		}},
 		"deletion missed": {"a watch that was broken shows both as one update", func(w *world, old, heir *corev1.Pod) {
-			w.r.podEvents().Update(w.Context(), event.TypedUpdateEvent[*corev1.Pod]{ObjectOld: old, ObjectNew: heir}, w.queue)
+			w.r.podEvents().Update(w.Context(), event.TypedUpdateEvent[client.Object]{ObjectOld: lifecycle.PodOf(old), ObjectNew: lifecycle.PodOf(heir)}, w.queue)
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -229,16 +229,16 @@ func TestEventsAndReconcilesAtOnce(t *testing.T) {
 		wg.Go(func() {
 			defer close(reconciled)
 			for range 5 {
-				_, _ = w.r.Reconcile(t.Context(), lifecycle.PodIDOf(pod))
+				_, _ = w.r.Reconcile(t.Context(), lifecycle.PodIDOf(lifecycle.PodOf(pod)))
 			}
 		})
 		wg.Go(func() {
 			handlers := w.r.podEvents()
-			handlers.Create(t.Context(), event.TypedCreateEvent[*corev1.Pod]{Object: pod}, w.queue)
+			handlers.Create(t.Context(), event.TypedCreateEvent[client.Object]{Object: lifecycle.PodOf(pod)}, w.queue)
 			w.removePod(pod)
 			<-reconciled // the queue hands one pod to one worker at a time
 			for range 5 {
-				_, _ = w.r.Reconcile(t.Context(), lifecycle.PodIDOf(pod))
+				_, _ = w.r.Reconcile(t.Context(), lifecycle.PodIDOf(lifecycle.PodOf(pod)))
 			}
 		})
 	}

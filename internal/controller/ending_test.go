@@ -93,7 +93,7 @@ func TestGatedPodOfALostNode(t *testing.T) {
 	pod := w.bornPod(w.cloneSet("web"), "web-1", onNode("node-1"), unready, condition(corev1.ContainersReady, corev1.ConditionTrue),
 		func(pod *corev1.Pod) {
 			pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: lifecycle.ConditionInRotation}}
-			pod.Status.Conditions[0].Reason = lifecycle.GatesNotReady
+			pod.Status.Conditions[0].Reason = "ReadinessGatesNotReady"
 		})
 	w.reconciles(pod, "no one answers at its address")
 	w.changeNode("node-1", nodeIs(corev1.ConditionTrue, ""))

@@ -16,8 +16,11 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/podqueue"
 )
 
-func (r *PodReconciler) podEvents() handler.TypedEventHandler[*corev1.Pod, lifecycle.PodID] {
-	return podqueue.OnEvents(func(_ context.Context, old, now *corev1.Pod, first bool, q podqueue.Queue) {
+// podEvents is for events of a [clusterstate.PodCache].
+func (r *PodReconciler) podEvents() handler.TypedEventHandler[client.Object, lifecycle.PodID] {
+	return podqueue.OnEvents(func(_ context.Context, before, after client.Object, first bool, q podqueue.Queue) {
+		old, _ := before.(*lifecycle.Pod)
+		now, _ := after.(*lifecycle.Pod)
 		rules := &r.settings.Load().Rules
 		// After a broken watch, a deletion and a creation come as an update.
 		if old != nil && (now == nil || now.UID != old.UID) {
@@ -49,9 +52,9 @@ func (r *PodReconciler) workloadEvents() handler.TypedEventHandler[client.Object
 		if old == nil {
 			return // its pods ask the API server for it
 		}
-		r.enqueueFound(ctx, q, client.InNamespace(old.GetNamespace()), clusterstate.OwnedBy(old.GetUID()))
+		r.enqueueFound(ctx, q, clusterstate.OwnedBy(old.GetUID()))
 		if now != nil && now.GetUID() != old.GetUID() {
-			r.enqueueFound(ctx, q, client.InNamespace(now.GetNamespace()), clusterstate.OwnedBy(now.GetUID()))
+			r.enqueueFound(ctx, q, clusterstate.OwnedBy(now.GetUID()))
 		}
 	})
 }
@@ -66,9 +69,9 @@ func (r *PodReconciler) namespaceEvents() handler.TypedEventHandler[*metav1.Part
 		switch {
 		case now == nil || first:
 		case r.settings.Load().Services.Allowed.SharesByLabel(): // it may count with others now, or no longer
-			r.enqueueFound(ctx, q)
+			r.enqueueFound(ctx, q, clusterstate.Which{})
 		case len(r.Namespaces) == 0 || slices.Contains(r.Namespaces, now.Name):
-			r.enqueueFound(ctx, q, client.InNamespace(now.Name))
+			r.enqueueFound(ctx, q, clusterstate.InNamespace(now.Name))
 		}
 	})
 }
@@ -77,7 +80,7 @@ func (r *PodReconciler) namespaceEvents() handler.TypedEventHandler[*metav1.Part
 func (r *PodReconciler) nodeEvents() handler.TypedEventHandler[*corev1.Node, lifecycle.PodID] {
 	return podqueue.OnEvents(func(ctx context.Context, old, now *corev1.Node, first bool, q podqueue.Queue) {
 		if now != nil && (old == nil || !clusterstate.SameFate(old, now)) {
-			if why := lifecycle.UnreadableEnd(&corev1.Pod{}, now); why != "" {
+			if why := lifecycle.UnreadableEnd(&lifecycle.Pod{}, now); why != "" {
 				log.FromContext(ctx).Info("The announced end of a node is ignored", "node", now.Name, "because", why)
 			}
 		}
@@ -91,19 +94,19 @@ func (r *PodReconciler) nodeEvents() handler.TypedEventHandler[*corev1.Node, lif
 	})
 }
 
-func (r *PodReconciler) enqueueFound(ctx context.Context, q podqueue.Queue, which ...client.ListOption) {
-	var pods corev1.PodList
-	if err := r.Client.List(ctx, &pods, append(which, client.UnsafeDisableDeepCopy)...); err != nil {
+func (r *PodReconciler) enqueueFound(ctx context.Context, q podqueue.Queue, which clusterstate.Which) {
+	pods, err := r.Pods.List(ctx, which)
+	if err != nil {
 		log.FromContext(ctx).Error(err, "Listing the pods to reconcile after a change")
 		return
 	}
-	for i := range pods.Items {
-		podqueue.Add(q, &pods.Items[i])
+	for _, pod := range pods {
+		podqueue.Add(q, pod)
 	}
 }
 
 func (r *PodReconciler) enqueueAll(ctx context.Context, q podqueue.Queue) {
-	r.enqueueFound(ctx, q)
+	r.enqueueFound(ctx, q, clusterstate.Which{})
 	for _, pod := range r.Tracker.AllUncached() {
 		podqueue.Add(q, pod)
 	}

@@ -113,7 +113,7 @@ func (w *world) begins(pods ...*corev1.Pod) (ended *sync.WaitGroup) {
 	w.Helper()
 	ended = &sync.WaitGroup{}
 	for _, pod := range pods {
-		ended.Go(func() { _, _ = w.r.Reconcile(w.Context(), lifecycle.PodIDOf(pod)) })
+		ended.Go(func() { _, _ = w.r.Reconcile(w.Context(), lifecycle.PodIDOf(lifecycle.PodOf(pod))) })
 		synctest.Wait()
 	}
 	return ended
@@ -121,7 +121,7 @@ func (w *world) begins(pods ...*corev1.Pod) (ended *sync.WaitGroup) {
 
 // woken is a pod for which a slot is free, at its priority in the queue.
 func woken(pod *corev1.Pod, priority int) added {
-	return added{Request: lifecycle.PodIDOf(pod), Priority: priority}
+	return added{Request: lifecycle.PodIDOf(lifecycle.PodOf(pod)), Priority: priority}
 }
 
 // expectWoken holds the pods that were woken since the last look, with their priorities, against those that should be.

@@ -44,7 +44,7 @@ func TestQueueHasDoubtsLast(t *testing.T) {
 	t.Parallel()
 	w, pod := serving(t)
 	w.queue.take()
-	w.r.Tracker.Doubt(lifecycle.PodIDOf(pod))
+	w.r.Tracker.Doubt(lifecycle.PodIDOf(lifecycle.PodOf(pod)))
 	w.lose(pod)
 	w.r.enqueueDoubted(w.Context(), w.queue)
 	got := w.queue.take()
@@ -93,7 +93,7 @@ func (w *world) expectLooks(why string, got []lifecycle.PodID, want []*corev1.Po
 	}
 	wanted := make([]lifecycle.PodID, 0, len(want))
 	for _, pod := range want {
-		wanted = append(wanted, lifecycle.PodIDOf(pod))
+		wanted = append(wanted, lifecycle.PodIDOf(lifecycle.PodOf(pod)))
 	}
 	if !slices.Equal(got, wanted) {
 		w.Fatalf("to be looked at are %v, want %v\nwhy: %s", got, wanted, why)

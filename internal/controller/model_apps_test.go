@@ -374,7 +374,7 @@ func (m *model) checkOrder(p *modelPod, e entry, want registry.State) {
 	if want == registry.InService || seen == nil || seen.DeletionTimestamp != nil || isFinished(seen) || !slices.Contains(addressesOf(seen), e.in.Address) {
 		return
 	}
-	ready := lifecycle.IsReady(seen) && !isTrue(seen, corev1.DisruptionTarget)
+	ready := lifecycle.IsReady(lifecycle.PodOf(seen)) && !isTrue(seen, corev1.DisruptionTarget)
 	serves := ready && slices.Contains([]appspub.LifecycleStateType{
 		appspub.LifecycleStateNormal, appspub.LifecycleStateUpdated, appspub.LifecycleStatePreparingNormal}, stateOf(seen))
 	if !serves {

@@ -30,7 +30,7 @@ func (m *model) resync() {
 	for e := range m.registry.entries {
 		p := m.pods[slices.IndexFunc(m.pods, func(p *modelPod) bool { return p.uid == e.uid })]
 		last := p.last()
-		known := slices.Contains(m.instancesOf(last), e.in) || slices.Contains(lifecycle.RecordOf(last).Instances, e.in)
+		known := slices.Contains(m.instancesOf(last), e.in) || slices.Contains(lifecycle.RecordOf(lifecycle.PodOf(last)).Instances, e.in)
 		if _, called := m.manager.called[e]; !known && !called && !e.isByApp() {
 			m.logf("resync: removes %s of %s", e.in.Address, e.uid)
 			m.registry.carryOut(effect{e, registry.Absent, m.now})
@@ -99,7 +99,7 @@ func (m *model) checkAssert(p *modelPod, h lifecycle.Hook, seen, before, after *
 	m.logf("rollcall: asserts %s of %s", h, p.uid)
 	instances := m.instancesOf(seen)
 	m.checkDoubts(func(e entry) bool { return e.uid == p.uid && slices.Contains(instances, e.in) })
-	p.disturbed = !lifecycle.IsReady(after) || p.ending || seen.Status.PodIP != after.Status.PodIP
+	p.disturbed = !lifecycle.IsReady(lifecycle.PodOf(after)) || p.ending || seen.Status.PodIP != after.Status.PodIP
 	p.wasOut, p.taken, p.unarmed = false, false, nil
 	if m.countsAtEnd {
 		m.checkWarm(p, "was asserted")
@@ -170,10 +170,10 @@ func (m *model) checkSettled() {
 func (m *model) panics(namespace string) bool {
 	var peers lifecycle.Peers
 	for _, p := range m.pods {
-		if p.namespace != namespace || !m.managed(p) || p.ending || !lifecycle.Counts(p.api) || !m.registry.given[p.uid] {
+		if p.namespace != namespace || !m.managed(p) || p.ending || !lifecycle.Counts(lifecycle.PodOf(p.api)) || !m.registry.given[p.uid] {
 			continue
 		}
-		if peers.All++; !lifecycle.IsReady(p.api) {
+		if peers.All++; !lifecycle.IsReady(lifecycle.PodOf(p.api)) {
 			peers.Unready++
 		}
 	}
@@ -195,7 +195,7 @@ func (m *model) kept(p *modelPod) (kept int) {
 // managed reports whether the pod is there and Rollcall has anything to do with it.
 func (m *model) managed(p *modelPod) bool {
 	return p.api != nil && lifecycle.Input{
-		Pod: p.api, Hooks: m.hooks(), Record: lifecycle.RecordOf(p.api), Ownership: modelOwnership(),
+		Pod: lifecycle.PodOf(p.api), Hooks: m.hooks(), Record: lifecycle.RecordOf(lifecycle.PodOf(p.api)), Ownership: modelOwnership(),
 	}.Managed()
 }
 
@@ -217,7 +217,7 @@ func (m *model) checkShown(listed bool) {
 			continue
 		}
 		shown := slices.ContainsFunc(m.manager.Waits(), func(w Wait) bool { return w.UID == string(p.uid) })
-		kept := stateOf(p.api) == appspub.LifecycleStateNormal && !lifecycle.IsReady(p.api)
+		kept := stateOf(p.api) == appspub.LifecycleStateNormal && !lifecycle.IsReady(lifecycle.PodOf(p.api))
 		knows := called[p.uid] || listed && m.apps.by == nil // a list does not tell which applications' entries are out
 		if !shown && (knows || !kept) {
 			m.violatef("I12: %s is %s and out of rotation, and shows no reason", p.uid, stateOf(p.api))
@@ -229,7 +229,7 @@ func (m *model) checkSettledPod(p *modelPod) {
 	if !m.managed(p) || m.refused(p) {
 		return
 	}
-	s, ready := stateOf(p.api), lifecycle.IsReady(p.api) && !p.ending
+	s, ready := stateOf(p.api), lifecycle.IsReady(lifecycle.PodOf(p.api)) && !p.ending
 	if !ready {
 		kept := s == appspub.LifecycleStateNormal && !p.ending && (m.panicThreshold == 0 || m.panics(p.namespace))
 		if !kept && m.registry.inService(p.uid) && (m.apps.by == nil || m.registry.given[p.uid]) {

@@ -58,7 +58,7 @@ func (m *model) outage(names ...string) {
 func (m *model) checkExcuse(p *modelPod, h lifecycle.Hook, before, after *corev1.Pod) {
 	missing := m.missing(p, after)
 	// More may be missing than the registry tells: another registry, or the list that shows what a pod without a record has.
-	doubted := len(m.manager.there) < len(m.manager.all) || !lifecycle.RecordOf(before).Exists() || m.now.Before(p.unsettled) || m.suspects(p)
+	doubted := len(m.manager.there) < len(m.manager.all) || !lifecycle.RecordOf(lifecycle.PodOf(before)).Exists() || m.now.Before(p.unsettled) || m.suspects(p)
 	policy := m.unexcused(p, h, before, after)
 	for e := range m.manager.doubted {
 		doubted = doubted || e.uid == p.uid

@@ -97,7 +97,7 @@ func (m *model) lead() {
 	m.manager.dead, m.manager.called, m.manager.doubted = false, map[entry]registry.State{}, map[entry]bool{}
 	m.manager.acked = map[entry]bool{}
 	m.manager.PodReconciler = New(Options{
-		Client: c, APIReader: live, Recorder: modelRecorder{m}, Tracker: tracker.New(), State: clusterstate.New(c),
+		Client: c, Pods: clusterstate.PodsThrough(c), APIReader: live, Recorder: modelRecorder{m}, Tracker: tracker.New(), State: clusterstate.New(c, clusterstate.PodsThrough(c)),
 		Releases: metrics.NewReleaseMetrics(prometheus.NewRegistry()), Workers: 1, Clock: m.clock,
 		Ahead: func() time.Duration { return 0 },
 	})
@@ -112,7 +112,7 @@ func (m *model) lead() {
 		}
 		if pod := p.versions[p.view]; pod != nil {
 			m.manager.podEvents().Create(context.Background(),
-				event.TypedCreateEvent[*corev1.Pod]{Object: pod, IsInInitialList: true}, &m.manager.queue)
+				event.TypedCreateEvent[client.Object]{Object: lifecycle.PodOf(pod), IsInInitialList: true}, &m.manager.queue)
 		} else {
 			p.done = true
 		}
@@ -225,7 +225,7 @@ func (m *model) visit(p *modelPod) {
 	case err == nil && m.manager.seen == nil:
 		p.done = result.RequeueAfter == 0
 	case err == nil && !m.manager.refused && result.RequeueAfter != observe.StaleRecheck:
-		stayed := p.api != nil && lifecycle.StampOf(m.manager.seen) == lifecycle.StampOf(p.api)
+		stayed := p.api != nil && lifecycle.StampOf(lifecycle.PodOf(m.manager.seen)) == lifecycle.StampOf(lifecycle.PodOf(p.api))
 		p.unwritten = p.unwritten && (m.manager.edits != m.edits || !stayed)
 		p.takenBack = p.takenBack || stayed && stateOf(m.manager.seen) == appspub.LifecycleStateUpdating
 	}
@@ -235,7 +235,7 @@ func (m *model) visit(p *modelPod) {
 func (m *model) begin(p *modelPod) {
 	m.manager.began, m.manager.mayTell, m.manager.told, m.manager.mustTell = m.now, "", "", false
 	m.manager.edits, m.manager.seen, m.manager.refused, m.manager.unarmed = m.edits, p.versions[p.view], false, nil
-	if m.manager.seen == nil || !lifecycle.IsReady(m.manager.seen) {
+	if m.manager.seen == nil || !lifecycle.IsReady(lifecycle.PodOf(m.manager.seen)) {
 		return
 	}
 	switch stateOf(m.manager.seen) {
@@ -260,11 +260,11 @@ func (m *model) watch(p *modelPod) {
 	case before < 0 && pod == nil: // it was gone before this process looked
 		p.orphaned, p.done = true, true
 	case before < 0:
-		m.manager.podEvents().Create(ctx, event.TypedCreateEvent[*corev1.Pod]{Object: pod}, q)
+		m.manager.podEvents().Create(ctx, event.TypedCreateEvent[client.Object]{Object: lifecycle.PodOf(pod)}, q)
 	case pod == nil:
-		m.manager.podEvents().Delete(ctx, event.TypedDeleteEvent[*corev1.Pod]{Object: p.last()}, q)
+		m.manager.podEvents().Delete(ctx, event.TypedDeleteEvent[client.Object]{Object: lifecycle.PodOf(p.last())}, q)
 	default:
-		m.manager.podEvents().Update(ctx, event.TypedUpdateEvent[*corev1.Pod]{ObjectOld: p.versions[before], ObjectNew: pod}, q)
+		m.manager.podEvents().Update(ctx, event.TypedUpdateEvent[client.Object]{ObjectOld: lifecycle.PodOf(p.versions[before]), ObjectNew: lifecycle.PodOf(pod)}, q)
 	}
 }
 

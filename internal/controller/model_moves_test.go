@@ -208,7 +208,7 @@ func (m *model) revise() {
 
 // crash has one pod crash that serves, and not start again.
 func (m *model) crash() {
-	i := slices.IndexFunc(m.pods, func(p *modelPod) bool { return p.up && p.api != nil && lifecycle.Counts(p.api) })
+	i := slices.IndexFunc(m.pods, func(p *modelPod) bool { return p.up && p.api != nil && lifecycle.Counts(lifecycle.PodOf(p.api)) })
 	if i >= 0 {
 		m.logf("kubelet: %s crashes", m.pods[i].uid)
 		m.pods[i].healthy, m.pods[i].up = false, false

@@ -44,7 +44,7 @@ func (m *model) listClaims(l tracker.Listing) {
 		p := m.podOf(types.UID(e.UID))
 		if e.State == registry.InService && p.view >= 0 && p.versions[p.view] != nil {
 			t := tracker.Target{Registry: l.Registry, Instance: e.Instance}
-			standing = append(standing, clusterstate.Entry{Key: t.Key(), Pod: lifecycle.PodIDOf(p.versions[p.view])})
+			standing = append(standing, clusterstate.Entry{Key: t.Key(), Pod: lifecycle.PodIDOf(lifecycle.PodOf(p.versions[p.view]))})
 		}
 	}
 	m.manager.State.Claims.Listed(l.Registry, standing, l.Asked, m.now)

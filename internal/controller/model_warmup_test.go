@@ -23,7 +23,7 @@ func (m *model) warmUp(of *service.Rules) {
 
 // checkCold: a pod that comes into rotation begins with the least weight.
 func (m *model) checkCold(e entry, in registry.Instance) {
-	if seen := m.manager.seen; m.warms && !e.isByApp() && lifecycle.RecordOf(seen).Want != lifecycle.InService && in.Weight != 1 {
+	if seen := m.manager.seen; m.warms && !e.isByApp() && lifecycle.RecordOf(lifecycle.PodOf(seen)).Want != lifecycle.InService && in.Weight != 1 {
 		m.violatef("%s comes into rotation with the weight %d", e.uid, in.Weight)
 	}
 }

@@ -131,7 +131,7 @@ func TestWriteThatAlwaysConflictsIsShown(t *testing.T) {
 func TestOwnWriteThatIsLost(t *testing.T) {
 	t.Parallel()
 	w, pod := serving(t)
-	w.r.memory.Of(lifecycle.PodIDOf(pod)).Written = "1000000"
+	w.r.memory.Of(lifecycle.PodIDOf(lifecycle.PodOf(pod))).Written = "1000000"
 	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
 	w.expectResult("the cache may lag", w.reconcile(pod), observe.StaleRecheck)
 	w.sleep(waiting.RolloutPatience)

@@ -10,6 +10,7 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -19,7 +20,7 @@ import (
 func (w *world) tell(pod *corev1.Pod) {
 	w.Helper()
 	now := w.current(pod)
-	w.r.podEvents().Update(w.Context(), event.TypedUpdateEvent[*corev1.Pod]{ObjectOld: now, ObjectNew: now}, w.queue)
+	w.r.podEvents().Update(w.Context(), event.TypedUpdateEvent[client.Object]{ObjectOld: lifecycle.PodOf(now), ObjectNew: lifecycle.PodOf(now)}, w.queue)
 }
 
 // turn changes a pod, and the manager hears of it.
@@ -270,12 +271,12 @@ func TestPanicCountsWhatWasRestored(t *testing.T) {
 	w, pod := serving(t, func(s *choices) { s.PanicThreshold = 40 })
 	lost := w.current(pod)
 	lost.ResourceVersion = "1000000"
-	w.r.podEvents().Update(w.Context(), event.TypedUpdateEvent[*corev1.Pod]{ObjectOld: w.current(pod), ObjectNew: lost}, w.queue)
+	w.r.podEvents().Update(w.Context(), event.TypedUpdateEvent[client.Object]{ObjectOld: lifecycle.PodOf(w.current(pod)), ObjectNew: lifecycle.PodOf(lost)}, w.queue)
 	restored := w.current(pod)
 	unready(restored)
-	w.r.podEvents().Update(w.Context(), event.TypedUpdateEvent[*corev1.Pod]{ObjectOld: lost, ObjectNew: restored}, w.queue)
+	w.r.podEvents().Update(w.Context(), event.TypedUpdateEvent[client.Object]{ObjectOld: lifecycle.PodOf(lost), ObjectNew: lifecycle.PodOf(restored)}, w.queue)
 	rules := w.built().Rules
-	if got := w.r.State.Panics.Of(pod.Namespace, lifecycle.RecordOf(restored), &rules).Peers.Unready; got != 1 {
+	if got := w.r.State.Panics.Of(pod.Namespace, lifecycle.RecordOf(lifecycle.PodOf(restored)), &rules).Peers.Unready; got != 1 {
 		t.Errorf("%d unready pods are counted, want the one that was restored", got)
 	}
 }

@@ -43,8 +43,9 @@ const backoffBase = 100 * time.Millisecond
 
 // Options of a PodReconciler.
 type Options struct {
-	// Client reads from the cache.
+	// Client and Pods read from the cache.
 	Client client.Client
+	Pods   clusterstate.Pods
 	// APIReader tells an object that is gone from one that the cache lacks.
 	APIReader client.Reader
 	Recorder  events.EventRecorder
@@ -97,7 +98,7 @@ func New(o Options) *PodReconciler {
 func (r *PodReconciler) furnish() {
 	o := &r.Options
 	r.observer = &observe.Observer{
-		Client: o.Client, APIReader: o.APIReader, Tracker: o.Tracker, State: o.State, Memory: r.memory, Identity: o.Identity, Audit: o.Audit,
+		Client: o.Client, Pods: o.Pods, APIReader: o.APIReader, Tracker: o.Tracker, State: o.State, Memory: r.memory, Identity: o.Identity, Audit: o.Audit,
 		Clock: o.Clock,
 	}
 	r.reporter = &report.Reporter{Memory: r.memory, Recorder: o.Recorder, Audit: o.Audit, Clock: o.Clock, Calm: r.backoff.Forget}
@@ -136,12 +137,7 @@ func (r *PodReconciler) Wake(id lifecycle.PodID) {
 }
 
 // SetupWithManager can run after the manager's start, once OpenKruise's CRDs exist.
-func (r *PodReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
-	for index, of := range clusterstate.PodIndexes() {
-		if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, index, of); err != nil {
-			return fmt.Errorf("indexing pods by %s: %w", index, err)
-		}
-	}
+func (r *PodReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	options := controller.TypedOptions[lifecycle.PodID]{
 		Reconciler:              r,
 		MaxConcurrentReconciles: r.Workers,
@@ -156,7 +152,7 @@ func (r *PodReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) 
 		return fmt.Errorf("making the pod controller: %w", err)
 	}
 	sources := []source.TypedSource[lifecycle.PodID]{
-		source.TypedKind(mgr.GetCache(), &corev1.Pod{}, r.podEvents()),
+		source.TypedKind[client.Object](mgr.GetCache(), &corev1.Pod{}, r.podEvents()),
 		source.TypedKind(mgr.GetCache(), clusterstate.NamespaceMetadata(), r.namespaceEvents()),
 		source.TypedKind(mgr.GetCache(), &corev1.Node{}, r.nodeEvents()),
 		podqueue.Signalled(r.applied, r.enqueueAll),

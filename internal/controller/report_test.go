@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/internal/waiting"
@@ -32,7 +31,7 @@ func TestWaitReasons(t *testing.T) {
 	held := func(pod *corev1.Pod) {
 		unready(pod)
 		pod.Status.Conditions = append(pod.Status.Conditions,
-			corev1.PodCondition{Type: appspub.KruisePodReadyConditionType, Status: corev1.ConditionFalse, Message: lifecycle.LifecycleKey})
+			corev1.PodCondition{Type: appspub.KruisePodReadyConditionType, Status: corev1.ConditionFalse, Message: `"userAgent":"Lifecycle"`})
 	}
 	letGo := func(pod *corev1.Pod) { pod.Status.Conditions[1].Status = corev1.ConditionTrue }
 	ended := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }

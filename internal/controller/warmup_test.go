@@ -174,7 +174,7 @@ func TestStepsGoLast(t *testing.T) {
 	w.queue.take()
 	hold.Release()
 	<-answered
-	if woken := w.queue.take(); len(woken) == 0 || woken[0].Request != lifecycle.PodIDOf(other) {
+	if woken := w.queue.take(); len(woken) == 0 || woken[0].Request != lifecycle.PodIDOf(lifecycle.PodOf(other)) {
 		t.Errorf("woken are %v, want the pod first that is yet to be registered", woken)
 	}
 }

@@ -97,11 +97,7 @@ func newWorld(t testing.TB, change ...func(*choices)) *world {
 	}
 	w.registry = fakeregistry.New(w.backend)
 	w.journals(w.registry, "")
-	builder := fake.NewClientBuilder().WithScheme(testScheme(t))
-	for index, of := range clusterstate.PodIndexes() {
-		builder.WithIndex(&corev1.Pod{}, index, of)
-	}
-	w.api = builder.Build()
+	w.api = fake.NewClientBuilder().WithScheme(testScheme(t)).Build()
 	name, err := service.ParseNameTemplate("{label:app}")
 	w.must(err, "parsing the service's name")
 	w.settings = choices{Settings: observe.Settings{
@@ -169,8 +165,8 @@ func (w *world) restart() {
 	w.counted = prometheus.NewRegistry()
 	w.r = New(Options{
 		Releases: metrics.NewReleaseMetrics(w.counted),
-		Client:   cached, APIReader: interceptor.NewClient(w.api, interceptor.Funcs{Get: w.liveGet}),
-		Tracker: tracker.New(), State: clusterstate.New(cached),
+		Client:   cached, Pods: clusterstate.PodsThrough(cached), APIReader: interceptor.NewClient(w.api, interceptor.Funcs{Get: w.liveGet}),
+		Tracker: tracker.New(), State: clusterstate.New(cached, clusterstate.PodsThrough(cached)),
 		Recorder: w.events, Workers: 1, Clock: w.clock, Ahead: func() time.Duration { return w.ahead },
 	})
 	w.must(w.r.started(w.Context(), w.queue), "starting the controller")
@@ -410,7 +406,7 @@ func (w *world) pod(of *kruisev1alpha1.CloneSet, name string, change ...func(*co
 func (w *world) bornPod(of *kruisev1alpha1.CloneSet, name string, change ...func(*corev1.Pod)) *corev1.Pod {
 	w.Helper()
 	pod := w.pod(of, name, change...)
-	w.r.podEvents().Create(w.Context(), event.TypedCreateEvent[*corev1.Pod]{Object: pod}, w.queue)
+	w.r.podEvents().Create(w.Context(), event.TypedCreateEvent[client.Object]{Object: lifecycle.PodOf(pod)}, w.queue)
 	return pod
 }
 
@@ -530,7 +526,7 @@ func (w *world) removePod(pod *corev1.Pod) {
 
 // tellGone is the cache's event that it has no such pod any more.
 func (w *world) tellGone(last *corev1.Pod) {
-	w.r.podEvents().Delete(w.Context(), event.TypedDeleteEvent[*corev1.Pod]{Object: last}, w.queue)
+	w.r.podEvents().Delete(w.Context(), event.TypedDeleteEvent[client.Object]{Object: lifecycle.PodOf(last)}, w.queue)
 }
 
 // losesLabel takes off the label that the cache selects by, and makes further changes.
@@ -569,7 +565,7 @@ func (w *world) sleep(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
 
 func (w *world) reconcile(pod *corev1.Pod) reconcile.Result {
 	w.Helper()
-	result, err := w.r.Reconcile(w.Context(), lifecycle.PodIDOf(pod))
+	result, err := w.r.Reconcile(w.Context(), lifecycle.PodIDOf(lifecycle.PodOf(pod)))
 	w.must(err, "reconciling "+pod.Name)
 	return result
 }
@@ -590,7 +586,7 @@ func (w *world) reconciles(pod *corev1.Pod, why string, want ...string) {
 
 func (w *world) reconcileFails(pod *corev1.Pod) {
 	w.Helper()
-	if _, err := w.r.Reconcile(w.Context(), lifecycle.PodIDOf(pod)); err == nil {
+	if _, err := w.r.Reconcile(w.Context(), lifecycle.PodIDOf(lifecycle.PodOf(pod))); err == nil {
 		w.Fatalf("reconciling %s succeeded, want an error", pod.Name)
 	}
 }
@@ -725,7 +721,7 @@ func (w *world) expectHooks(why string, pod *corev1.Pod, want string) {
 
 func (w *world) record(pod *corev1.Pod) lifecycle.Record {
 	w.Helper()
-	return lifecycle.RecordOf(w.current(pod))
+	return lifecycle.RecordOf(lifecycle.PodOf(w.current(pod)))
 }
 
 // expectWaits expects these waits, by hook, reason and time. Each says whose it is and what is missing.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
@@ -46,7 +47,8 @@ type placed struct {
 func (k *kubernetes) open(t testing.TB, cluster string) registry.Registry {
 	w := NewWatch()
 	w.synced.Store(&now)
-	w.Cluster = Cluster{Cache: &clusterReader{k, cluster}, Failure: func(time.Time) error { return nil }}
+	cache := &clusterReader{k: k, cluster: cluster}
+	w.Cluster = Cluster{Cache: cache, Pod: cache.pod, Failure: func(time.Time) error { return nil }}
 	d, err := w.New(t.Context(), registry.Config{})
 	expect.NoError(t, err)
 	return &followed{d, k}
@@ -115,6 +117,8 @@ func (f *followed) Deregister(ctx context.Context, in registry.Instance) error {
 
 // clusterReader is the cache of one cluster.
 type clusterReader struct {
+	client.Reader
+
 	k       *kubernetes
 	cluster string
 }
@@ -131,10 +135,10 @@ func (r *clusterReader) find(is func(*placed) bool) *placed {
 	return nil
 }
 
-func (r *clusterReader) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+func (r *clusterReader) pod(_ context.Context, key types.NamespacedName) (*lifecycle.Pod, error) {
 	found := r.find(func(p *placed) bool { return p.Pod == key.Name })
 	if found == nil {
-		return apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, key.Name)
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, key.Name)
 	}
 	status := corev1.ConditionFalse
 	if found.in {
@@ -142,8 +146,7 @@ func (r *clusterReader) Get(_ context.Context, key client.ObjectKey, object clie
 	}
 	pod := shown(status, status, 0, 0)
 	pod.UID = types.UID(found.UID)
-	*object.(*corev1.Pod) = *pod
-	return nil
+	return lifecycle.PodOf(pod), nil
 }
 
 func (r *clusterReader) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {

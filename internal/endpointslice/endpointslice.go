@@ -24,7 +24,7 @@ const (
 // view is what the caches have of a pod.
 type view struct {
 	// pod is nil if the cache has none of this UID.
-	pod *corev1.Pod
+	pod *lifecycle.Pod
 	// slices are those that list the pod.
 	slices []*discoveryv1.EndpointSlice
 	uid    string
@@ -86,16 +86,16 @@ func stillGiven(by string) error {
 
 const addGate = "add {conditionType: " + string(lifecycle.ConditionInRotation) + "} to spec.readinessGates of the workload's template"
 
-func gated(pod *corev1.Pod) bool {
+func gated(pod *lifecycle.Pod) bool {
 	return slices.Contains(pod.Spec.ReadinessGates, corev1.PodReadinessGate{ConditionType: lifecycle.ConditionInRotation})
 }
 
 // conditionOf is zero if the pod has none.
-func conditionOf(pod *corev1.Pod, kind corev1.PodConditionType) (condition corev1.PodCondition) {
+func conditionOf(pod *lifecycle.Pod, kind corev1.PodConditionType) (condition lifecycle.PodCondition) {
 	if pod == nil {
 		return condition
 	}
-	if i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind }); i >= 0 {
+	if i := slices.IndexFunc(pod.Status.Conditions, func(c lifecycle.PodCondition) bool { return c.Type == kind }); i >= 0 {
 		condition = pod.Status.Conditions[i]
 	}
 	return condition

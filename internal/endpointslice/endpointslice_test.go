@@ -86,7 +86,10 @@ func TestViews(t *testing.T) {
 		"is gone":                    {"nothing lists it", nil, nil, "not in the cache", ""},
 		"publishNotReadyAddresses":   {"its clients want pods that are not ready", shown(no, no, time.Hour, time.Hour), []*discoveryv1.EndpointSlice{of("web", on, off)}, "not True yet", ""},
 	}, func(t *testing.T, tc row) {
-		v := view{pod: tc.pod, slices: tc.slices, uid: "1", now: now}
+		v := view{slices: tc.slices, uid: "1", now: now}
+		if tc.pod != nil {
+			v.pod = lifecycle.PodOf(tc.pod)
+		}
 		for direction, c := range map[string]struct {
 			err     error
 			missing string

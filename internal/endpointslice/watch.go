@@ -25,8 +25,9 @@ const uidIndex = "endpoints.uid"
 
 // Cluster is what the manager lends the driver.
 type Cluster struct {
-	// Cache reads pods and EndpointSlices from the cache, which Informers fill.
+	// Cache and Pod read EndpointSlices and a pod from the cache, which Informers fill.
 	Cache     client.Reader
+	Pod       func(context.Context, types.NamespacedName) (*lifecycle.Pod, error)
 	Informers cache.Informers
 	// Failure returns why the EndpointSlices could not be watched, if that was after a time and may still be so.
 	Failure func(since time.Time) error
@@ -103,15 +104,15 @@ func (w *Watch) look(ctx context.Context, in registry.Instance) (view, error) {
 	if err := w.current(); err != nil {
 		return v, err
 	}
-	pod, key := &corev1.Pod{}, client.ObjectKey{Namespace: in.Namespace, Name: in.Pod}
-	if err := client.IgnoreNotFound(w.Cache.Get(ctx, key, pod, client.UnsafeDisableDeepCopy)); err != nil {
+	pod, err := w.Pod(ctx, types.NamespacedName{Namespace: in.Namespace, Name: in.Pod})
+	if client.IgnoreNotFound(err) != nil {
 		return v, err
 	}
-	if string(pod.UID) == in.UID {
+	if err == nil && string(pod.UID) == in.UID {
 		v.pod = pod
 	}
 	var list discoveryv1.EndpointSliceList
-	err := w.Cache.List(ctx, &list, client.InNamespace(in.Namespace), client.MatchingFields{uidIndex: in.UID}, client.UnsafeDisableDeepCopy)
+	err = w.Cache.List(ctx, &list, client.InNamespace(in.Namespace), client.MatchingFields{uidIndex: in.UID}, client.UnsafeDisableDeepCopy)
 	for i := range list.Items {
 		v.slices = append(v.slices, &list.Items[i])
 	}

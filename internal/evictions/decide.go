@@ -37,12 +37,12 @@ const (
 
 // Decide returns what becomes of the eviction of a pod on the node, which may be nil, and before when it is not let through. Where the
 // answer is Begin or TakeOut, the budgets have a say: [Blocking].
-func Decide(pod *corev1.Pod, node *corev1.Node, hooks lifecycle.Hooks, now time.Time, limit time.Duration) (Answer, time.Time) {
+func Decide(pod *lifecycle.Pod, node *corev1.Node, hooks lifecycle.Hooks, now time.Time, limit time.Duration) (Answer, time.Time) {
 	hooked := slices.ContainsFunc(hooks.PreDelete, func(h lifecycle.Handler) bool { return h.SetOn(pod) })
 	if ended(pod) || !hooked {
 		return Pass, time.Time{}
 	}
-	if hasClaims(pod) {
+	if pod.Spec.OwnClaims {
 		return KeepClaims, time.Time{}
 	}
 	notBefore, began := limitOf(pod)
@@ -62,39 +62,32 @@ func Decide(pod *corev1.Pod, node *corev1.Node, hooks lifecycle.Hooks, now time.
 
 // limitOf returns before when the pod's eviction is not let through, if its hooked deletion has begun. It is on the pod, and so outlives
 // the manager that wrote it.
-func limitOf(pod *corev1.Pod) (notBefore time.Time, began bool) {
+func limitOf(pod *lifecycle.Pod) (notBefore time.Time, began bool) {
 	notBefore, _, evicted := lifecycle.Eviction(pod)
 	_, specified := pod.Labels[kruisev1alpha1.SpecifiedDeleteKey]
 	return notBefore, evicted && specified
 }
 
 // announced reports a pod that TakeOut was answered for before.
-func announced(pod *corev1.Pod, now time.Time) bool { return lifecycle.EndOf(pod, nil, now).Why != "" }
+func announced(pod *lifecycle.Pod, now time.Time) bool {
+	return lifecycle.EndOf(pod, nil, now).Why != ""
+}
 
 // ended reports a pod that the API server evicts whatever the budgets say: it runs nothing, or is being deleted.
-func ended(pod *corev1.Pod) bool {
+func ended(pod *lifecycle.Pod) bool {
 	phases := []corev1.PodPhase{corev1.PodPending, corev1.PodSucceeded, corev1.PodFailed}
 	return pod.DeletionTimestamp != nil || slices.Contains(phases, pod.Status.Phase)
 }
 
-// hasClaims reports a pod with claims from the volumeClaimTemplates of its CloneSet. OpenKruise names these after the instance. The
-// CloneSet may have other templates by now. In an Advanced StatefulSet the claims outlive a pod that OpenKruise replaces.
-func hasClaims(pod *corev1.Pod) bool {
-	instance := pod.Labels[kruisev1alpha1.CloneSetInstanceID]
-	return instance != "" && slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
-		return v.PersistentVolumeClaim != nil && strings.HasSuffix(v.PersistentVolumeClaim.ClaimName, "-"+instance)
-	})
-}
-
 // leaves reports a pod that OpenKruise is deleting by its hooks, or was asked to.
-func leaves(pod *corev1.Pod) bool {
+func leaves(pod *lifecycle.Pod) bool {
 	_, specified := pod.Labels[kruisev1alpha1.SpecifiedDeleteKey]
 	return specified || pod.Labels[appspub.LifecycleStateKey] == string(appspub.LifecycleStatePreparingDelete)
 }
 
 // BudgetOf returns the budget that selects the pod, or nil where there is none. Of several the API server says itself that it
 // evicts no such pod: several is true then.
-func BudgetOf(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget) (found *policyv1.PodDisruptionBudget, several bool) {
+func BudgetOf(pod *lifecycle.Pod, budgets []policyv1.PodDisruptionBudget) (found *policyv1.PodDisruptionBudget, several bool) {
 	for i := range budgets {
 		if !selects(&budgets[i], pod) {
 			continue
@@ -107,7 +100,7 @@ func BudgetOf(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget) (found *p
 	return found, false
 }
 
-func selects(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
+func selects(budget *policyv1.PodDisruptionBudget, pod *lifecycle.Pod) bool {
 	selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
 	return err == nil && selector.Matches(labels.Set(pod.Labels))
 }
@@ -115,7 +108,7 @@ func selects(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
 // Blocking reports whether the budget refuses the eviction of the pod now, by the rules of the API server. leaving are pods of the
 // namespace that are on their way out by their hooks: the budget's own count does not know them, since they serve until they are
 // deleted, so those that it selects are subtracted.
-func Blocking(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod, leaving []corev1.Pod) bool {
+func Blocking(budget *policyv1.PodDisruptionBudget, pod *lifecycle.Pod, leaving []*lifecycle.Pod) bool {
 	if leaves(pod) {
 		return false // whatever asked for that, it is no longer the eviction's to disrupt the application
 	}
@@ -125,7 +118,7 @@ func Blocking(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod, leaving []c
 	if budget.Status.ObservedGeneration < budget.Generation {
 		return true
 	}
-	return budget.Status.DisruptionsAllowed <= count(leaving, func(p *corev1.Pod) bool {
+	return budget.Status.DisruptionsAllowed <= count(leaving, func(p *lifecycle.Pod) bool {
 		return selects(budget, p) && healthy(p)
 	})
 }
@@ -136,14 +129,14 @@ const relatedPUB = "kruise.io/related-pub"
 // Forbidding reports whether the PodUnavailableBudget, the one of the pod, refuses that the pod goes now, by the rules of OpenKruise's
 // webhook. That asks the budget only about the delete, when the pod has left the registry. Its count, too, has pods as available that
 // are on their way out by their hooks.
-func Forbidding(budget *kruisepolicy.PodUnavailableBudget, pod *corev1.Pod, leaving []corev1.Pod) bool {
+func Forbidding(budget *kruisepolicy.PodUnavailableBudget, pod *lifecycle.Pod, leaving []*lifecycle.Pod) bool {
 	if leaves(pod) || !available(pod) || pod.Annotations[kruisepolicy.PodPubNoProtectionAnnotation] == "true" {
 		return false
 	}
 	if budget.Status.DesiredAvailable == 0 || !protects(budget) {
 		return false
 	}
-	return budget.Status.UnavailableAllowed <= count(leaving, func(p *corev1.Pod) bool {
+	return budget.Status.UnavailableAllowed <= count(leaving, func(p *lifecycle.Pod) bool {
 		return p.Annotations[relatedPUB] == budget.Name && available(p)
 	})
 }
@@ -157,12 +150,14 @@ func protects(budget *kruisepolicy.PodUnavailableBudget) bool {
 }
 
 // available reports a pod that a PodUnavailableBudget counts.
-func available(pod *corev1.Pod) bool { return healthy(pod) && !appspub.HasUnavailableLabel(pod.Labels) }
+func available(pod *lifecycle.Pod) bool {
+	return healthy(pod) && !appspub.HasUnavailableLabel(pod.Labels)
+}
 
 // count returns how many of the pods that still run a budget counts.
-func count(pods []corev1.Pod, counts func(*corev1.Pod) bool) (n int32) {
-	for i := range pods {
-		if !ended(&pods[i]) && counts(&pods[i]) {
+func count(pods []*lifecycle.Pod, counts func(*lifecycle.Pod) bool) (n int32) {
+	for _, pod := range pods {
+		if !ended(pod) && counts(pod) {
 			n++
 		}
 	}
@@ -170,7 +165,7 @@ func count(pods []corev1.Pod, counts func(*corev1.Pod) bool) (n int32) {
 }
 
 // healthy reports a pod that a budget counts: one that is Ready. [lifecycle.IsReady] leaves out a readiness gate.
-func healthy(pod *corev1.Pod) bool { return lifecycle.IsTrue(pod, corev1.PodReady) }
+func healthy(pod *lifecycle.Pod) bool { return lifecycle.IsTrue(pod, corev1.PodReady) }
 
 // sparesUnready reports whether pods that are not ready may be evicted, whatever the budget has left.
 func sparesUnready(budget *policyv1.PodDisruptionBudget) bool {

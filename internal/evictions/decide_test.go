@@ -150,7 +150,7 @@ func TestDecide(t *testing.T) {
 		"a claim of many pods":   {"OpenKruise leaves it alone", podThat(claims("shared")), Begin, nil},
 		"claims of an ordinal":   {"the next pod of a StatefulSet takes them over", podThat(claims("data-web-1"), noInstance), Begin, nil},
 	}, func(t *testing.T, c row) {
-		got, notBefore := Decide(c.pod, c.node, hooksOfAll(), now, limit)
+		got, notBefore := Decide(lifecycle.PodOf(c.pod), c.node, hooksOfAll(), now, limit)
 		if got != c.want || got == Begin && !notBefore.Equal(now.Add(limit)) {
 			t.Errorf("answer %d, not let through before %s, want %d: %s", got, notBefore, c.want, c.reason)
 		}
@@ -159,12 +159,14 @@ func TestDecide(t *testing.T) {
 
 func TestBlocking(t *testing.T) {
 	t.Parallel()
-	other := func(edits ...func(*corev1.Pod)) corev1.Pod { return *podThat(append(edits, called("web-2"))...) }
+	other := func(edits ...func(*corev1.Pod)) *lifecycle.Pod {
+		return lifecycle.PodOf(podThat(append(edits, called("web-2"))...))
+	}
 	always := policyv1.AlwaysAllow
 	type row struct {
 		reason string
 		pod    *corev1.Pod
-		others []corev1.Pod
+		others []*lifecycle.Pod
 		status policyv1.PodDisruptionBudgetStatus
 		policy *policyv1.UnhealthyPodEvictionPolicyType
 		want   bool
@@ -174,20 +176,20 @@ func TestBlocking(t *testing.T) {
 		"no room": {reason: "it allows none", pod: podThat(), want: true},
 		"room is taken": {
 			reason: "the other serves until it is deleted, and so counts as healthy",
-			pod:    podThat(), others: []corev1.Pod{other(specified)}, status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1}, want: true,
+			pod:    podThat(), others: []*lifecycle.Pod{other(specified)}, status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1}, want: true,
 		},
 		"room is taken by a scale-in": {
-			reason: "the other is drained as well", pod: podThat(), others: []corev1.Pod{other(in(appspub.LifecycleStatePreparingDelete))},
+			reason: "the other is drained as well", pod: podThat(), others: []*lifecycle.Pod{other(in(appspub.LifecycleStatePreparingDelete))},
 			status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1}, want: true,
 		},
 		"others that are counted": {
 			reason: "the budget does not count them as healthy",
-			pod:    podThat(), others: []corev1.Pod{other(specified, deleted), other(specified, unready), other(specified, outOfRotation)},
+			pod:    podThat(), others: []*lifecycle.Pod{other(specified, deleted), other(specified, unready), other(specified, outOfRotation)},
 			status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1},
 		},
 		"others that are not selected": {
 			reason: "another application's pods take no room of it",
-			pod:    podThat(), others: []corev1.Pod{other(specified, func(p *corev1.Pod) { p.Labels["app"] = "db" })},
+			pod:    podThat(), others: []*lifecycle.Pod{other(specified, func(p *corev1.Pod) { p.Labels["app"] = "db" })},
 			status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1},
 		},
 		"leaves already": {reason: "no eviction disrupts it any more", pod: podThat(in(appspub.LifecycleStatePreparingDelete))},
@@ -221,7 +223,7 @@ func TestBlocking(t *testing.T) {
 		if budget.Status.ObservedGeneration == 0 {
 			budget.Status.ObservedGeneration = 2
 		}
-		if got := Blocking(budget, c.pod, c.others); got != c.want {
+		if got := Blocking(budget, lifecycle.PodOf(c.pod), c.others); got != c.want {
 			t.Errorf("blocking %t, want %t: %s", got, c.want, c.reason)
 		}
 	})
@@ -230,8 +232,8 @@ func TestBlocking(t *testing.T) {
 // TestForbidding holds what OpenKruise's webhook would answer to the delete, when the pod has left the registry.
 func TestForbidding(t *testing.T) {
 	t.Parallel()
-	other := func(edits ...func(*corev1.Pod)) corev1.Pod {
-		return *podThat(append(edits, called("web-2"), budgeted("web"))...)
+	other := func(edits ...func(*corev1.Pod)) *lifecycle.Pod {
+		return lifecycle.PodOf(podThat(append(edits, called("web-2"), budgeted("web"))...))
 	}
 	room := func(n int32) kruisepolicy.PodUnavailableBudgetStatus {
 		return kruisepolicy.PodUnavailableBudgetStatus{UnavailableAllowed: n, DesiredAvailable: 2, CurrentAvailable: 2 + n}
@@ -242,7 +244,7 @@ func TestForbidding(t *testing.T) {
 	type row struct {
 		reason     string
 		pod        *corev1.Pod
-		others     []corev1.Pod
+		others     []*lifecycle.Pod
 		status     kruisepolicy.PodUnavailableBudgetStatus
 		operations string
 		want       bool
@@ -252,19 +254,19 @@ func TestForbidding(t *testing.T) {
 		"no room": {reason: "it allows none", pod: podThat(), status: room(0), want: true},
 		"room is taken": {
 			reason: "the other serves until it is deleted, and so counts as available",
-			pod:    podThat(), others: []corev1.Pod{other(specified)}, status: room(1), want: true,
+			pod:    podThat(), others: []*lifecycle.Pod{other(specified)}, status: room(1), want: true,
 		},
 		"room is taken by a scale-in": {
 			reason: "the other is drained as well", pod: podThat(),
-			others: []corev1.Pod{other(in(appspub.LifecycleStatePreparingDelete))}, status: room(1), want: true,
+			others: []*lifecycle.Pod{other(in(appspub.LifecycleStatePreparingDelete))}, status: room(1), want: true,
 		},
-		"room for both": {reason: "it allows two", pod: podThat(), others: []corev1.Pod{other(specified)}, status: room(2)},
+		"room for both": {reason: "it allows two", pod: podThat(), others: []*lifecycle.Pod{other(specified)}, status: room(2)},
 		"others that are counted": {
 			reason: "the budget does not count them as available", pod: podThat(),
-			others: []corev1.Pod{other(specified, deleted), other(specified, unready), other(specified, unavailable)}, status: room(1),
+			others: []*lifecycle.Pod{other(specified, deleted), other(specified, unready), other(specified, unavailable)}, status: room(1),
 		},
 		"others of another budget": {
-			reason: "they take no room of it", pod: podThat(), others: []corev1.Pod{*podThat(specified, budgeted("db"))}, status: room(1),
+			reason: "they take no room of it", pod: podThat(), others: []*lifecycle.Pod{lifecycle.PodOf(podThat(specified, budgeted("db")))}, status: room(1),
 		},
 		"leaves already":       {reason: "no eviction disrupts it any more", pod: podThat(specified), status: room(0)},
 		"unready":              {reason: "it was unavailable before", pod: podThat(unready), status: room(0)},
@@ -282,7 +284,7 @@ func TestForbidding(t *testing.T) {
 			},
 			Status: c.status,
 		}
-		if got := Forbidding(budget, c.pod, c.others); got != c.want {
+		if got := Forbidding(budget, lifecycle.PodOf(c.pod), c.others); got != c.want {
 			t.Errorf("forbidding %t, want %t: %s", got, c.want, c.reason)
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -120,10 +121,11 @@ func (w *Webhook) answer(ctx context.Context, key types.NamespacedName, request 
 	if !watched || !w.Synced() {
 		return admission.Allowed(""), nil
 	}
-	pod := &corev1.Pod{}
-	if err := w.API.Get(ctx, key, pod); err != nil {
+	whole := &corev1.Pod{}
+	if err := w.API.Get(ctx, key, whole); err != nil {
 		return admission.Response{}, fmt.Errorf("reading pod %s: %w", key.Name, err)
 	}
+	pod := lifecycle.PodOf(whole)
 	hooks, err := w.hooksOf(ctx, pod)
 	if err != nil || len(hooks.PreDelete) == 0 {
 		return admission.Allowed(""), err
@@ -136,7 +138,7 @@ func (w *Webhook) answer(ctx context.Context, key types.NamespacedName, request 
 }
 
 // decided answers for a pod that is managed.
-func (w *Webhook) decided(ctx context.Context, pod *corev1.Pod, hooks lifecycle.Hooks, dryRun bool) (admission.Response, error) {
+func (w *Webhook) decided(ctx context.Context, pod *lifecycle.Pod, hooks lifecycle.Hooks, dryRun bool) (admission.Response, error) {
 	now := w.Clock.Now()
 	node, err := clusterstate.NodeOf(ctx, w.Cache, pod)
 	if err != nil {
@@ -161,7 +163,7 @@ func (w *Webhook) decided(ctx context.Context, pod *corev1.Pod, hooks lifecycle.
 }
 
 // hooksOf returns the hooks that are Rollcall's of the pod's workload: none where OpenKruise would not delete the pod.
-func (w *Webhook) hooksOf(ctx context.Context, pod *corev1.Pod) (lifecycle.Hooks, error) {
+func (w *Webhook) hooksOf(ctx context.Context, pod *lifecycle.Pod) (lifecycle.Hooks, error) {
 	workload, err := clusterstate.WorkloadOf(ctx, pod, w.Cache)
 	if workload == nil || workload.GetDeletionTimestamp() != nil || !workload.DeletesSpecified() {
 		return lifecycle.Hooks{}, err
@@ -171,7 +173,7 @@ func (w *Webhook) hooksOf(ctx context.Context, pod *corev1.Pod) (lifecycle.Hooks
 
 // options returns whether the eviction is a dry run, by its request or by its own options, and whether it means this pod and
 // not an earlier one of the same name.
-func options(request admission.Request, pod *corev1.Pod) (dryRun, meant bool) {
+func options(request admission.Request, pod *lifecycle.Pod) (dryRun, meant bool) {
 	var eviction policyv1.Eviction
 	if err := json.Unmarshal(request.Object.Raw, &eviction); err != nil {
 		return false, false // the API server says what is wrong with it
@@ -185,7 +187,7 @@ func options(request admission.Request, pod *corev1.Pod) (dryRun, meant bool) {
 }
 
 // begin labels the pod, unless a budget refuses.
-func (w *Webhook) begin(ctx context.Context, pod *corev1.Pod, notBefore time.Time, dryRun bool) (admission.Response, error) {
+func (w *Webhook) begin(ctx context.Context, pod *lifecycle.Pod, notBefore time.Time, dryRun bool) (admission.Response, error) {
 	leave, err := w.takeTurn(ctx, pod.Namespace)
 	if err != nil {
 		return admission.Response{}, err
@@ -210,17 +212,18 @@ func (w *Webhook) begin(ctx context.Context, pod *corev1.Pod, notBefore time.Tim
 
 // takeOut writes on the pod when its eviction is let through: the leader has it leave the rotation before, and drain. If a budget
 // refuses, the API server would refuse that eviction too, and the pod stays.
-func (w *Webhook) takeOut(ctx context.Context, pod *corev1.Pod, dryRun bool) (admission.Response, error) {
+func (w *Webhook) takeOut(ctx context.Context, pod *lifecycle.Pod, dryRun bool) (admission.Response, error) {
 	leave, err := w.takeTurn(ctx, pod.Namespace)
 	if err != nil {
 		return admission.Response{}, err
 	}
 	defer leave()
 	now := w.Clock.Now()
-	serving := pod.DeepCopy() // to the API server the label means nothing
+	serving := *pod // to the API server the label means nothing
+	serving.Labels = maps.Clone(pod.Labels)
 	delete(serving.Labels, kruisev1alpha1.SpecifiedDeleteKey)
 	at := lifecycle.EndOnceDrained(now, w.drainOf(pod)).UTC().Format(time.RFC3339)
-	refused, err := w.withinBudget(ctx, serving, func(p *corev1.Pod) bool { return announced(p, now) }, dryRun,
+	refused, err := w.withinBudget(ctx, &serving, func(p *lifecycle.Pod) bool { return announced(p, now) }, dryRun,
 		func() error { return w.announce(ctx, pod, at) })
 	switch {
 	case refused != nil:
@@ -238,7 +241,7 @@ func (w *Webhook) takeOut(ctx context.Context, pod *corev1.Pod, dryRun bool) (ad
 // withinBudget writes what has the pod go, unless it is a dry run or the budgets refuse, whose answer it returns. Of the pods on their
 // way out, it counts those that are out.
 func (w *Webhook) withinBudget(
-	ctx context.Context, pod *corev1.Pod, out func(*corev1.Pod) bool, dryRun bool, write func() error,
+	ctx context.Context, pod *lifecycle.Pod, out func(*lifecycle.Pod) bool, dryRun bool, write func() error,
 ) (refused *admission.Response, err error) {
 	refusing, several, err := w.blocking(ctx, pod, out)
 	switch {
@@ -254,7 +257,7 @@ func (w *Webhook) withinBudget(
 	return nil, write()
 }
 
-func (w *Webhook) drainOf(pod *corev1.Pod) time.Duration {
+func (w *Webhook) drainOf(pod *lifecycle.Pod) time.Duration {
 	def := time.Duration(w.drain.Load())
 	if drain, err := service.DurationOf(pod.Annotations, service.AnnotationDrain, def); err == nil {
 		return drain
@@ -262,14 +265,21 @@ func (w *Webhook) drainOf(pod *corev1.Pod) time.Duration {
 	return def
 }
 
-// announce fails with a conflict if the pod has changed since it was read.
-func (w *Webhook) announce(ctx context.Context, pod *corev1.Pod, at string) error {
-	patch := client.MergeFromWithOptions(pod.DeepCopy(), client.MergeFromWithOptimisticLock{})
-	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, lifecycle.AnnotationEndsAt, at)
-	if err := w.API.Patch(ctx, pod, patch); err != nil {
+func (w *Webhook) announce(ctx context.Context, pod *lifecycle.Pod, at string) error {
+	err := w.write(ctx, pod, func(meta *metav1.ObjectMeta) { metav1.SetMetaDataAnnotation(meta, lifecycle.AnnotationEndsAt, at) })
+	if err != nil {
 		return fmt.Errorf("announcing the end of pod %s: %w", pod.Name, err)
 	}
 	return nil
+}
+
+// write fails with a conflict if the pod has changed since it was read.
+func (w *Webhook) write(ctx context.Context, pod *lifecycle.Pod, change func(*metav1.ObjectMeta)) error {
+	written := &metav1.PartialObjectMetadata{ObjectMeta: *pod.ObjectMeta.DeepCopy()}
+	written.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+	patch := client.MergeFromWithOptions(written.DeepCopy(), client.MergeFromWithOptimisticLock{})
+	change(&written.ObjectMeta)
+	return w.API.Patch(ctx, written, patch)
 }
 
 // takeTurn waits until no other eviction of the namespace is looked at, and returns what ends the turn.
@@ -311,7 +321,7 @@ type full struct {
 
 // blocking returns the budget that refuses the eviction, or nil. Of the pods on their way out, it counts those that are out.
 func (w *Webhook) blocking(
-	ctx context.Context, pod *corev1.Pod, out func(*corev1.Pod) bool,
+	ctx context.Context, pod *lifecycle.Pod, out func(*lifecycle.Pod) bool,
 ) (refusing *full, several bool, err error) {
 	var budgets policyv1.PodDisruptionBudgetList
 	if err := w.API.List(ctx, &budgets, client.InNamespace(pod.Namespace)); err != nil {
@@ -326,7 +336,7 @@ func (w *Webhook) blocking(
 		return nil, false, err
 	}
 	leaving, err := w.leaving(ctx, pod.Namespace)
-	leaving = slices.DeleteFunc(leaving, func(p corev1.Pod) bool { return p.UID == pod.UID || !out(&p) })
+	leaving = slices.DeleteFunc(leaving, func(p *lifecycle.Pod) bool { return p.UID == pod.UID || !out(p) })
 	switch {
 	case err != nil:
 		return nil, false, err
@@ -342,7 +352,7 @@ func (w *Webhook) blocking(
 
 // unavailableBudget returns the PodUnavailableBudget of the pod, nil if it has none. Without the right to read it, it is OpenKruise's
 // alone to ask.
-func (w *Webhook) unavailableBudget(ctx context.Context, pod *corev1.Pod) (*kruisepolicy.PodUnavailableBudget, error) {
+func (w *Webhook) unavailableBudget(ctx context.Context, pod *lifecycle.Pod) (*kruisepolicy.PodUnavailableBudget, error) {
 	name := pod.Annotations[relatedPUB]
 	if len(validation.NameIsDNSSubdomain(name, false)) > 0 { // there is none of such a name, and tenants write annotations
 		return nil, nil
@@ -362,7 +372,7 @@ func (w *Webhook) unavailableBudget(ctx context.Context, pod *corev1.Pod) (*krui
 
 // leaving returns the pods of the namespace that are on their way out by their hooks. One that is labelled between the two lists is in
 // both.
-func (w *Webhook) leaving(ctx context.Context, namespace string) (pods []corev1.Pod, err error) {
+func (w *Webhook) leaving(ctx context.Context, namespace string) (pods []*lifecycle.Pod, err error) {
 	preparing := labels.Set{appspub.LifecycleStateKey: string(appspub.LifecycleStatePreparingDelete)}.String()
 	for _, which := range []string{preparing + ",!" + kruisev1alpha1.SpecifiedDeleteKey, kruisev1alpha1.SpecifiedDeleteKey} {
 		var some corev1.PodList
@@ -373,17 +383,19 @@ func (w *Webhook) leaving(ctx context.Context, namespace string) (pods []corev1.
 		if err != nil {
 			return nil, fmt.Errorf("listing the pods on their way out: %w", err)
 		}
-		pods = append(pods, some.Items...)
+		for i := range some.Items {
+			pods = append(pods, lifecycle.PodOf(&some.Items[i]))
+		}
 	}
 	return pods, nil
 }
 
-// label fails with a conflict where the pod has changed since it was read.
-func (w *Webhook) label(ctx context.Context, pod *corev1.Pod, notBefore time.Time) error {
-	patch := client.MergeFromWithOptions(pod.DeepCopy(), client.MergeFromWithOptimisticLock{})
-	metav1.SetMetaDataLabel(&pod.ObjectMeta, kruisev1alpha1.SpecifiedDeleteKey, "true")
-	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, lifecycle.AnnotationEndsAt, lifecycle.NotBefore(notBefore))
-	if err := w.API.Patch(ctx, pod, patch); err != nil {
+func (w *Webhook) label(ctx context.Context, pod *lifecycle.Pod, notBefore time.Time) error {
+	err := w.write(ctx, pod, func(meta *metav1.ObjectMeta) {
+		metav1.SetMetaDataLabel(meta, kruisev1alpha1.SpecifiedDeleteKey, "true")
+		metav1.SetMetaDataAnnotation(meta, lifecycle.AnnotationEndsAt, lifecycle.NotBefore(notBefore))
+	})
+	if err != nil {
 		return fmt.Errorf("labelling pod %s for its deletion: %w", pod.Name, err)
 	}
 	return nil
@@ -394,7 +406,7 @@ type failure struct{ first, last time.Time }
 
 // unlabelled holds the eviction for no longer than one whose beginning stands on the pod: the failure may never pass by itself. One
 // that is older than the limit was of an earlier drain.
-func (w *Webhook) unlabelled(pod *corev1.Pod, err error) (admission.Response, error) {
+func (w *Webhook) unlabelled(pod *lifecycle.Pod, err error) (admission.Response, error) {
 	if lifecycle.IsRefused(err) {
 		return admission.Response{}, err
 	}
@@ -419,7 +431,7 @@ func (w *Webhook) overdue() string {
 }
 
 // giveUp lets the eviction through, and says so wherever someone may look.
-func (w *Webhook) giveUp(pod *corev1.Pod, why string, dryRun bool) admission.Response {
+func (w *Webhook) giveUp(pod *lifecycle.Pod, why string, dryRun bool) admission.Response {
 	note := "Rollcall lets the pod be evicted without its hooks: " + why
 	if !dryRun {
 		w.Logger.Info("eviction let through", "pod", client.ObjectKeyFromObject(pod), "because", why)
@@ -429,7 +441,7 @@ func (w *Webhook) giveUp(pod *corev1.Pod, why string, dryRun bool) admission.Res
 }
 
 // overBudget answers as the API server does.
-func overBudget(pod *corev1.Pod, budget *full) admission.Response {
+func overBudget(pod *lifecycle.Pod, budget *full) admission.Response {
 	response := tryAgain(fmt.Sprintf("pod %s can't be evicted now, as that would violate its %s: "+
 		"pods that are leaving by their hooks count as disrupted", pod.Name, budget.name))
 	response.Result.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{

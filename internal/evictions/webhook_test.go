@@ -276,7 +276,7 @@ func TestEvictionIsLetThroughUnchanged(t *testing.T) {
 		}
 		w.ExpectPassed(w.Evict("web-1", c.edit), "")
 		w.ExpectNoEvent()
-		if leaves(w.Pod(c.pod.Name)) {
+		if leaves(lifecycle.PodOf(w.Pod(c.pod.Name))) {
 			t.Errorf("the pod was labelled: %s", c.reason)
 		}
 	})
@@ -287,7 +287,7 @@ func TestEvictionThatWouldLoseClaims(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, podThat(owned, claims("data-web-x7k2p")))
 	w.ExpectPassed(w.Evict("web-1"), "it would delete the pod's PersistentVolumeClaims too")
-	if leaves(w.Pod("web-1")) {
+	if leaves(lifecycle.PodOf(w.Pod("web-1"))) {
 		t.Error("the pod was labelled")
 	}
 }
@@ -312,7 +312,7 @@ func TestDryRunOfAnEvictionChangesNothing(t *testing.T) {
 		w.ExpectHeld(w.Evict("web-1", dry), "is not evicted directly")
 		w.ExpectHeld(w.Evict("web-2", dry), "leaves the rotation")
 		w.ExpectNoEvent()
-		if leaves(w.Pod("web-1")) || announced(w.Pod("web-2"), w.clock.Now()) {
+		if leaves(lifecycle.PodOf(w.Pod("web-1"))) || announced(lifecycle.PodOf(w.Pod("web-2")), w.clock.Now()) {
 			t.Error("a pod was changed")
 		}
 	})
@@ -344,7 +344,7 @@ func TestEvictionsAtOnceStayWithinTheBudget(t *testing.T) {
 			all.Wait()
 			begun := 0
 			for i, pod := range names {
-				if leaves(w.Pod(pod)) {
+				if leaves(lifecycle.PodOf(w.Pod(pod))) {
 					begun++
 					continue
 				}
@@ -386,7 +386,7 @@ func TestPodUnavailableBudgetThatCantBeRead(t *testing.T) {
 			},
 		})
 		response := w.Evict("web-1")
-		if begun := leaves(w.Pod("web-1")); begun != c.begins {
+		if begun := leaves(lifecycle.PodOf(w.Pod("web-1"))); begun != c.begins {
 			t.Errorf("on its way out %v, want %v: %s", begun, c.begins, c.reason)
 		}
 		if c.begins {
@@ -423,7 +423,7 @@ func TestEvictionsOfOtherNamespacesDoNotWait(t *testing.T) {
 	})
 	<-asked
 	w.ExpectHeld(w.Evict("web-1"), "is not evicted directly")
-	if !leaves(w.Pod("web-1")) {
+	if !leaves(lifecycle.PodOf(w.Pod("web-1"))) {
 		t.Error("the pod of the other namespace is not on its way out")
 	}
 	close(answer)

@@ -19,7 +19,7 @@ func benchInput(b testing.TB) (Input, Record) {
 			InPlaceUpdate: hookOf(label("example.com/in-place", "true")), PreDelete: hookOf(label("example.com/delete", "true")),
 		},
 	}
-	pod := &corev1.Pod{
+	pod := &Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			UID: testUID,
 			Labels: map[string]string{
@@ -28,8 +28,8 @@ func benchInput(b testing.TB) (Input, Record) {
 			},
 			Annotations: map[string]string{appspub.LifecycleTimestampKey: testTime},
 		},
-		Status: corev1.PodStatus{
-			PodIP: "10.0.0.1", Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		Status: PodStatus{
+			PodIP: "10.0.0.1", Conditions: []PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
 		},
 	}
 	hooks, since := HooksOf(workload, testOwnership()), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
-	corev1 "k8s.io/api/core/v1"
 )
 
 // Want is the state that an entry must have.
@@ -44,7 +43,7 @@ func (r Row) Drains() bool { return r == RowPreparingDelete || r == RowPreparing
 
 // Input is what a decision rests on.
 type Input struct {
-	Pod       *corev1.Pod
+	Pod       *Pod
 	Hooks     Hooks
 	Record    Record
 	Ownership Ownership

@@ -46,7 +46,7 @@ type End struct {
 }
 
 // EndOf returns the first announced end of the pod or its node (may be nil).
-func EndOf(pod *corev1.Pod, node *corev1.Node, now time.Time) End {
+func EndOf(pod *Pod, node *corev1.Node, now time.Time) End {
 	var ends []End
 	if IsTrue(pod, corev1.DisruptionTarget) {
 		ends = append(ends, End{Why: "Kubernetes is about to delete it (condition DisruptionTarget)"})
@@ -97,7 +97,7 @@ func endsAt(annotations map[string]string) (at time.Time, announced bool) {
 func NotBefore(at time.Time) string { return notBefore + at.UTC().Format(time.RFC3339) }
 
 // Eviction returns before when the eviction of the pod is not let through, if it is evicted, and whether it is let through then.
-func Eviction(pod *corev1.Pod) (at time.Time, announced, evicted bool) {
+func Eviction(pod *Pod) (at time.Time, announced, evicted bool) {
 	text, evicted := pod.Annotations[AnnotationEndsAt]
 	if !evicted {
 		return time.Time{}, false, false // an error costs memory
@@ -108,7 +108,7 @@ func Eviction(pod *corev1.Pod) (at time.Time, announced, evicted bool) {
 }
 
 // UnreadableEnd returns the remedy for an [AnnotationEndsAt] that is not a time.
-func UnreadableEnd(pod *corev1.Pod, node *corev1.Node) string {
+func UnreadableEnd(pod *Pod, node *corev1.Node) string {
 	unreadable := func(of string, annotations map[string]string, read bool, remedy string) string {
 		text, written := annotations[AnnotationEndsAt]
 		if read || !written {
@@ -165,7 +165,7 @@ func EndTaints(taints []corev1.Taint, firstSeen func() metav1.Time) (ends []core
 	return ends
 }
 
-// NodeLost reports whether the node (may be nil) is not Ready; see [GatesNotReady].
+// NodeLost reports whether the node (may be nil) is not Ready; see [PodStatus.OnlyGates].
 func NodeLost(node *corev1.Node) bool {
 	return node != nil && nodeReady(node).Status != corev1.ConditionTrue
 }

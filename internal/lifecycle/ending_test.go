@@ -27,15 +27,15 @@ func TestEndOf(t *testing.T) {
 			{Type: corev1.NodeReady, Status: status, Message: message},
 		}}}
 	}
-	disrupted := func(status corev1.ConditionStatus) *corev1.Pod {
-		return &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: status}}}}
+	disrupted := func(status corev1.ConditionStatus) *Pod {
+		return &Pod{Status: PodStatus{Conditions: []PodCondition{{Type: corev1.DisruptionTarget, Status: status}}}}
 	}
 	ends := func(d time.Duration) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: in(d)}}
 	}
 	type row struct {
 		reason string
-		pod    *corev1.Pod
+		pod    *Pod
 		node   *corev1.Node
 		want   string
 		// changes is after how long it is otherwise.
@@ -56,14 +56,14 @@ func TestEndOf(t *testing.T) {
 		"the node ends, one day":       {reason: "it serves until then", node: ends(24 * time.Hour), changes: 24*time.Hour - 40*time.Second},
 		"the node should have ended":   {reason: "whoever announced it was wrong", node: ends(-endLapses)},
 		"the node ends, at some time":  {reason: "what is no time says nothing", node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{AnnotationEndsAt: "soon"}}}},
-		"the eviction is let through":  {reason: "the webhook waits for the drain", pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: in(20 * time.Second)}}, want: "its eviction has reached its limit and is let through at 2026-11-22T12:00:20Z", changes: 20*time.Second + endLapses},
-		"the eviction is held":         {reason: "OpenKruise may replace the pod until then", pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{AnnotationEndsAt: NotBefore(now)}}}},
-		"the eviction was given up":    {reason: "no one evicts it any more", pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: in(-endLapses)}}},
-		"an old end and one to come":   {reason: "what has lapsed hides nothing", pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: in(-time.Hour)}}, node: ends(100 * time.Second), changes: time.Minute},
-		"two ends, the earlier counts": {reason: "it is out for both", pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: in(20 * time.Second)}}, node: readyIs(corev1.ConditionFalse, NodeShutsDown), want: "its node is shutting down"},
+		"the eviction is let through":  {reason: "the webhook waits for the drain", pod: &Pod{ObjectMeta: metav1.ObjectMeta{Annotations: in(20 * time.Second)}}, want: "its eviction has reached its limit and is let through at 2026-11-22T12:00:20Z", changes: 20*time.Second + endLapses},
+		"the eviction is held":         {reason: "OpenKruise may replace the pod until then", pod: &Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{AnnotationEndsAt: NotBefore(now)}}}},
+		"the eviction was given up":    {reason: "no one evicts it any more", pod: &Pod{ObjectMeta: metav1.ObjectMeta{Annotations: in(-endLapses)}}},
+		"an old end and one to come":   {reason: "what has lapsed hides nothing", pod: &Pod{ObjectMeta: metav1.ObjectMeta{Annotations: in(-time.Hour)}}, node: ends(100 * time.Second), changes: time.Minute},
+		"two ends, the earlier counts": {reason: "it is out for both", pod: &Pod{ObjectMeta: metav1.ObjectMeta{Annotations: in(20 * time.Second)}}, node: readyIs(corev1.ConditionFalse, NodeShutsDown), want: "its node is shutting down"},
 	}, func(t *testing.T, c row) {
 		if c.pod == nil {
-			c.pod = &corev1.Pod{}
+			c.pod = &Pod{}
 		}
 		if got, changes := EndOf(c.pod, c.node, now).Ending(now, drain); got != c.want || changes != c.changes {
 			t.Errorf("got %q for %s, want %q for %s: %s", got, changes, c.want, c.changes, c.reason)
@@ -90,7 +90,7 @@ func TestUnreadableEnd(t *testing.T) {
 			}
 			return metav1.ObjectMeta{Annotations: map[string]string{AnnotationEndsAt: text}}
 		}
-		got := UnreadableEnd(&corev1.Pod{ObjectMeta: annotated(c.pod)}, &corev1.Node{ObjectMeta: annotated(c.node)})
+		got := UnreadableEnd(&Pod{ObjectMeta: annotated(c.pod)}, &corev1.Node{ObjectMeta: annotated(c.node)})
 		if !strings.Contains(got, c.want) || c.want == "" && got != "" {
 			t.Errorf("got %q, want %q: %s", got, c.want, c.reason)
 		}
@@ -100,14 +100,15 @@ func TestUnreadableEnd(t *testing.T) {
 // TestPodOfALostNodeIsNotReady: it was out of rotation when its node died, and so was not Ready before. Nothing on it changes then.
 func TestPodOfALostNodeIsNotReady(t *testing.T) {
 	t.Parallel()
-	condition := func(of corev1.PodConditionType, status corev1.ConditionStatus, why string) corev1.PodCondition {
-		return corev1.PodCondition{Type: of, Status: status, Reason: why}
+	condition := func(of corev1.PodConditionType, status corev1.ConditionStatus) PodCondition {
+		return PodCondition{Type: of, Status: status}
 	}
 	gated := podIn(appspub.LifecycleStateNormal)
 	gated.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: ConditionInRotation}}
-	gated.Status.Conditions = []corev1.PodCondition{
-		condition(corev1.PodReady, corev1.ConditionFalse, GatesNotReady), condition(corev1.ContainersReady, corev1.ConditionTrue, ""),
+	gated.Status.Conditions = []PodCondition{
+		condition(corev1.PodReady, corev1.ConditionFalse), condition(corev1.ContainersReady, corev1.ConditionTrue),
 	}
+	gated.Status.OnlyGates = true
 	if got := Decide(Input{Pod: gated}).Want; got != InService {
 		t.Errorf("want %s, want it in service: it waits for nothing else", got)
 	}
@@ -120,7 +121,7 @@ func TestPodOfALostNodeIsNotReady(t *testing.T) {
 		}
 	}
 	stillReady := podIn(appspub.LifecycleStateNormal)
-	stillReady.Status.Conditions = []corev1.PodCondition{condition(corev1.PodReady, corev1.ConditionTrue, "")}
+	stillReady.Status.Conditions = []PodCondition{condition(corev1.PodReady, corev1.ConditionTrue)}
 	if got := Decide(Input{Pod: stillReady, NodeLost: true}).Want; got != InService {
 		t.Errorf("want %s, want it in service: Kubernetes says when such a pod is no longer Ready", got)
 	}

@@ -26,7 +26,7 @@ type checker struct {
 	records map[string]Record
 
 	row row
-	pod *corev1.Pod
+	pod *Pod
 }
 
 func (c *checker) check(r row) {
@@ -86,7 +86,7 @@ func (c *checker) outcome(d Decision) outcome {
 	return o
 }
 
-func (c *checker) input(pod *corev1.Pod) Input {
+func (c *checker) input(pod *Pod) Input {
 	text := pod.Annotations[AnnotationRecord]
 	if _, read := c.records[text]; !read {
 		c.records[text] = RecordOf(pod) // of the one UID that the pods have
@@ -409,7 +409,7 @@ func (c *checker) checkOutcome(d Decision) {
 
 // checkOut: what is written while the drain runs keeps Kruise from counting the pod available, releases nothing, and forgets no
 // handler that is to be released after.
-func (c *checker) checkOut(pod *corev1.Pod, d Decision) {
+func (c *checker) checkOut(pod *Pod, d Decision) {
 	if len(d.Out.Set) > 0 || len(without(d.Out.Clear, c.hooks.PreNormal)) > 0 || len(without(d.Out.Clear, d.Then.Clear)) > 0 {
 		c.fail("writes %+v while the pod drains, and %+v after", d.Out, d.Then)
 	}
@@ -439,7 +439,7 @@ func remaining(edit, written Edit) Edit {
 	return edit
 }
 
-func (c *checker) recordOf(pod *corev1.Pod, d Decision) *Record {
+func (c *checker) recordOf(pod *Pod, d Decision) *Record {
 	if d.Want == Keep {
 		return nil
 	}
@@ -448,7 +448,7 @@ func (c *checker) recordOf(pod *corev1.Pod, d Decision) *Record {
 }
 
 // checkDone: what the row promises is so.
-func (c *checker) checkDone(d Decision, done *corev1.Pod) {
+func (c *checker) checkDone(d Decision, done *Pod) {
 	set := func(h Handler) bool { return carries(done, h) }
 	unset := func(h Handler) bool { return !carries(done, h) }
 	expect := func(want string, list []Handler, bad func(Handler) bool) {
@@ -490,7 +490,7 @@ func (c *checker) checkDone(d Decision, done *corev1.Pod) {
 	}
 }
 
-func (c *checker) checkMarks(done *corev1.Pod) {
+func (c *checker) checkMarks(done *Pod) {
 	for _, key := range testOwnership().NewlyCreated {
 		named := slices.ContainsFunc(c.row.shape.handlers, func(h Handler) bool { return h.Label == key })
 		if !named && c.row.shape.name != "a mark in the selector" && marked(done, key) {
@@ -500,7 +500,7 @@ func (c *checker) checkMarks(done *corev1.Pod) {
 }
 
 // checkSpared: nothing but our own handlers, the marks and the record has changed.
-func (c *checker) checkSpared(done *corev1.Pod) {
+func (c *checker) checkSpared(done *Pod) {
 	o := testOwnership()
 	foreign := func(list []string) []string {
 		return slices.DeleteFunc(slices.Clone(list), ourFinalizer)
@@ -536,7 +536,7 @@ func (c *checker) checkSpared(done *corev1.Pod) {
 }
 
 // checkTemplate: a label that was cleared looks as the template has it, unless that would set it again.
-func (c *checker) checkTemplate(done *corev1.Pod) {
+func (c *checker) checkTemplate(done *Pod) {
 	if c.row.shape.workload == nil {
 		return
 	}
@@ -553,7 +553,7 @@ func (c *checker) checkTemplate(done *corev1.Pod) {
 }
 
 // apply writes the edit, and tries the patch on pods that have moved on.
-func (c *checker) apply(pod *corev1.Pod, edit Edit, record *Record) *corev1.Pod {
+func (c *checker) apply(pod *Pod, edit Edit, record *Record) *Pod {
 	patch, err := patchOf(pod, c.hooks, edit, record)
 	if err != nil {
 		c.fail("making the patch: %v", err)
@@ -578,7 +578,7 @@ func (c *checker) apply(pod *corev1.Pod, edit Edit, record *Record) *corev1.Pod 
 }
 
 // guardKey is the same for patches with the same guards: those of where the pod is, and those of its finalizers.
-func (c *checker) guardKey(pod *corev1.Pod, edit Edit) string {
+func (c *checker) guardKey(pod *Pod, edit Edit) string {
 	_, stamped := pod.Annotations[appspub.LifecycleTimestampKey]
 	isFinalizer := func(h Handler) bool { return h.Finalizer != "" }
 	return fmt.Sprint(c.row.state.name, pod.Finalizers, filter(edit.Set, isFinalizer), filter(edit.Clear, isFinalizer),
@@ -586,41 +586,41 @@ func (c *checker) guardKey(pod *corev1.Pod, edit Edit) string {
 }
 
 // checkGuards: the patch does nothing to a pod that is not where it was decided on, and spares a change beside it.
-func (c *checker) checkGuards(pod *corev1.Pod, patch []byte, edit Edit) {
-	moved := map[string]func(*corev1.Pod){
-		"another pod":       func(p *corev1.Pod) { p.UID = "9999" },
-		"another state":     func(p *corev1.Pod) { setHandler(p, label(appspub.LifecycleStateKey, "Moved")) },
-		"another timestamp": func(p *corev1.Pod) { annotate(p, appspub.LifecycleTimestampKey, "2026-01-02T03:04:06Z") },
+func (c *checker) checkGuards(pod *Pod, patch []byte, edit Edit) {
+	moved := map[string]func(*Pod){
+		"another pod":       func(p *Pod) { p.UID = "9999" },
+		"another state":     func(p *Pod) { setHandler(p, label(appspub.LifecycleStateKey, "Moved")) },
+		"another timestamp": func(p *Pod) { annotate(p, appspub.LifecycleTimestampKey, "2026-01-02T03:04:06Z") },
 	}
 	if pod.DeletionTimestamp == nil {
-		moved["deleted by now"] = func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1_700_000_000, 0)} }
+		moved["deleted by now"] = func(p *Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1_700_000_000, 0)} }
 	}
 	if pod.Labels != nil && c.row.state.name != "none" {
-		moved["labels lost"] = func(p *corev1.Pod) { p.Labels = nil }
+		moved["labels lost"] = func(p *Pod) { p.Labels = nil }
 	}
 	if _, found := pod.Annotations[appspub.LifecycleTimestampKey]; found {
-		moved["annotations lost"] = func(p *corev1.Pod) { p.Annotations = nil }
+		moved["annotations lost"] = func(p *Pod) { p.Annotations = nil }
 	}
 	if len(edit.Set) > 0 && len(pod.Status.Conditions) > 0 {
-		moved["not ready by now"] = withConditions(func(is *corev1.PodCondition) { is.Status = corev1.ConditionFalse })
-		moved["ready again by now"] = withConditions(func(is *corev1.PodCondition) {
+		moved["not ready by now"] = withConditions(func(is *PodCondition) { is.Status = corev1.ConditionFalse })
+		moved["ready again by now"] = withConditions(func(is *PodCondition) {
 			is.LastTransitionTime = metav1.Unix(1_800_000_000, 0)
 		})
-		moved["another condition in its place"] = withConditions(func(is *corev1.PodCondition) { is.Type = corev1.PodInitialized })
+		moved["another condition in its place"] = withConditions(func(is *PodCondition) { is.Type = corev1.PodInitialized })
 	}
 	if len(edit.Set) > 0 {
-		moved["another address"] = func(p *corev1.Pod) { p.Status.PodIP = "10.9.9.9" }
+		moved["another address"] = func(p *Pod) { p.Status.PodIP = "10.9.9.9" }
 	}
 	adds := slices.ContainsFunc(edit.Set, func(h Handler) bool { return h.Finalizer != "" })
 	removes := slices.ContainsFunc(edit.Clear, func(h Handler) bool { return h.Finalizer != "" })
 	if adds || removes {
-		moved["another finalizer in front"] = func(p *corev1.Pod) { p.Finalizers = slices.Insert(p.Finalizers, 0, "other.io/new") }
+		moved["another finalizer in front"] = func(p *Pod) { p.Finalizers = slices.Insert(p.Finalizers, 0, "other.io/new") }
 	}
 	if adds {
-		moved["another finalizer behind"] = func(p *corev1.Pod) { p.Finalizers = append(p.Finalizers, "other.io/new") }
+		moved["another finalizer behind"] = func(p *Pod) { p.Finalizers = append(p.Finalizers, "other.io/new") }
 	}
 	if (adds || removes) && len(pod.Finalizers) > 0 {
-		moved["finalizers lost"] = func(p *corev1.Pod) { p.Finalizers = nil }
+		moved["finalizers lost"] = func(p *Pod) { p.Finalizers = nil }
 	}
 	for name, move := range moved {
 		p := pod.DeepCopy()
@@ -641,15 +641,15 @@ func (c *checker) checkGuards(pod *corev1.Pod, patch []byte, edit Edit) {
 }
 
 // withConditions changes each of the pod's conditions.
-func withConditions(change func(*corev1.PodCondition)) func(*corev1.Pod) {
-	return func(pod *corev1.Pod) {
+func withConditions(change func(*PodCondition)) func(*Pod) {
+	return func(pod *Pod) {
 		for i := range pod.Status.Conditions {
 			change(&pod.Status.Conditions[i])
 		}
 	}
 }
 
-func annotate(pod *corev1.Pod, key, value string) {
+func annotate(pod *Pod, key, value string) {
 	if pod.Annotations == nil {
 		pod.Annotations = map[string]string{}
 	}

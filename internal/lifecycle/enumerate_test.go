@@ -115,7 +115,7 @@ func namedBy(w *Workload) []Handler {
 // The other dimensions. Each writes its value onto the pod.
 type variant struct {
 	name  string
-	write func(pod *corev1.Pod)
+	write func(pod *Pod)
 }
 
 func states() []variant {
@@ -124,9 +124,9 @@ func states() []variant {
 		appspub.LifecycleStateUpdating, appspub.LifecycleStateUpdated, appspub.LifecycleStatePreparingDelete,
 		"Hibernating", "",
 	}
-	variants := []variant{{name: "none", write: func(pod *corev1.Pod) { delete(pod.Annotations, appspub.LifecycleTimestampKey) }}}
+	variants := []variant{{name: "none", write: func(pod *Pod) { delete(pod.Annotations, appspub.LifecycleTimestampKey) }}}
 	for _, s := range known {
-		variants = append(variants, variant{name: fmt.Sprintf("%q", s), write: func(pod *corev1.Pod) {
+		variants = append(variants, variant{name: fmt.Sprintf("%q", s), write: func(pod *Pod) {
 			pod.Labels[appspub.LifecycleStateKey] = string(s)
 		}})
 	}
@@ -135,37 +135,37 @@ func states() []variant {
 
 func endings() []variant {
 	return []variant{
-		{name: "alive", write: func(*corev1.Pod) {}},
-		{name: "deleting", write: func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: time.Unix(1_700_000_000, 0)} }},
-		{name: "succeeded", write: func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }},
-		{name: "failed", write: func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }},
+		{name: "alive", write: func(*Pod) {}},
+		{name: "deleting", write: func(pod *Pod) { pod.DeletionTimestamp = &metav1.Time{Time: time.Unix(1_700_000_000, 0)} }},
+		{name: "succeeded", write: func(pod *Pod) { pod.Status.Phase = corev1.PodSucceeded }},
+		{name: "failed", write: func(pod *Pod) { pod.Status.Phase = corev1.PodFailed }},
 	}
 }
 
 func records() []variant {
-	recorded := func(want Want, stamp Stamp, handlers ...Handler) func(*corev1.Pod) {
+	recorded := func(want Want, stamp Stamp, handlers ...Handler) func(*Pod) {
 		text, err := json.Marshal(Record{Stamp: stamp, Want: want, Instances: testInstances(), Handlers: handlers})
 		if err != nil {
 			panic(err)
 		}
-		return func(pod *corev1.Pod) { pod.Annotations[AnnotationRecord] = string(text) }
+		return func(pod *Pod) { pod.Annotations[AnnotationRecord] = string(text) }
 	}
 	fresh, stale := Stamp{UID: testUID, Timestamp: testTime}, Stamp{UID: testUID, Timestamp: "2026-01-01T00:00:00Z"}
 	forgotten := []Handler{forgottenLabel, forgottenFinalizer, disownedFinalizer}
 	recordForgotten := recorded(InService, fresh, forgotten...)
-	recordForgottenMark := func(pod *corev1.Pod) {
+	recordForgottenMark := func(pod *Pod) {
 		recorded(InService, fresh, label(markKeyOwned, "true"))(pod)
 		setHandler(pod, label(markKeyOwned, "true"))
 	}
 	return []variant{
-		{name: "none", write: func(*corev1.Pod) {}},
+		{name: "none", write: func(*Pod) {}},
 		{name: "in service", write: recorded(InService, fresh)},
 		{name: "out of service", write: recorded(OutOfService, fresh)},
 		{name: "absent", write: recorded(Absent, fresh)},
 		{name: "stale in service", write: recorded(InService, stale)},
 		{name: "another pod's", write: recorded(InService, Stamp{UID: "other", Timestamp: testTime}, forgotten...)},
-		{name: "garbage", write: func(pod *corev1.Pod) { pod.Annotations[AnnotationRecord] = `{"want":"Absent","stamp":` }},
-		{name: "forgets handlers", write: func(pod *corev1.Pod) {
+		{name: "garbage", write: func(pod *Pod) { pod.Annotations[AnnotationRecord] = `{"want":"Absent","stamp":` }},
+		{name: "forgets handlers", write: func(pod *Pod) {
 			recordForgotten(pod)
 			for _, h := range forgotten {
 				setHandler(pod, h)
@@ -177,14 +177,14 @@ func records() []variant {
 }
 
 func markVariants(s shape) []variant {
-	none := []variant{{name: "none", write: func(*corev1.Pod) {}}}
+	none := []variant{{name: "none", write: func(*Pod) {}}}
 	if !s.marks {
 		return none
 	}
 	return append(none,
-		variant{name: "label", write: func(pod *corev1.Pod) { pod.Labels[markKeyOwned] = "true" }},
-		variant{name: "annotation", write: func(pod *corev1.Pod) { pod.Annotations[markKey] = "true" }},
-		variant{name: "all and done ones", write: func(pod *corev1.Pod) {
+		variant{name: "label", write: func(pod *Pod) { pod.Labels[markKeyOwned] = "true" }},
+		variant{name: "annotation", write: func(pod *Pod) { pod.Annotations[markKey] = "true" }},
+		variant{name: "all and done ones", write: func(pod *Pod) {
 			pod.Labels[markKeyOwned], pod.Annotations[markKeyOwned] = "false", "true"
 			pod.Labels[markKey], pod.Annotations[markKey] = "true", "false"
 		}},
@@ -219,8 +219,8 @@ func (r row) String() string {
 		strings.Join(set, ", "), r.crowded)
 }
 
-func (r row) pod() *corev1.Pod {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+func (r row) pod() *Pod {
+	pod := &Pod{ObjectMeta: metav1.ObjectMeta{
 		Name: "web-1", UID: testUID,
 		Labels:      map[string]string{},
 		Annotations: map[string]string{appspub.LifecycleTimestampKey: testTime},
@@ -254,13 +254,13 @@ func (r row) pod() *corev1.Pod {
 		pod.Finalizers = append(pod.Finalizers, "other.io/last")
 	}
 	if r.ready {
-		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		pod.Status.Conditions = []PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	}
 	return dropEmpty(pod)
 }
 
 // dropEmpty is what a trip through the API server does to empty maps.
-func dropEmpty(pod *corev1.Pod) *corev1.Pod {
+func dropEmpty(pod *Pod) *Pod {
 	if len(pod.Labels) == 0 {
 		pod.Labels = nil
 	}

@@ -2,8 +2,6 @@ package lifecycle
 
 import (
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 // FailurePolicy is after how long hooks are released unacknowledged; 0 is never. With PreDelete 5m, a pod in PreparingDelete since
@@ -14,7 +12,7 @@ type FailurePolicy struct {
 
 // Deadline returns since when a hook waits, and after how long [Decision.Unacknowledged] may be written; 0 is never. It counts from a
 // time on the pod, so a restart does not extend it.
-func (p FailurePolicy) Deadline(pod *corev1.Pod, d Decision) (since time.Time, after time.Duration) {
+func (p FailurePolicy) Deadline(pod *Pod, d Decision) (since time.Time, after time.Duration) {
 	if d.Unacknowledged().Empty() {
 		return time.Time{}, 0
 	}

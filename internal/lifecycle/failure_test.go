@@ -5,7 +5,6 @@ import (
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
@@ -19,11 +18,11 @@ func TestDeadline(t *testing.T) {
 		t.Fatal(err)
 	}
 	died := moved.Add(time.Hour)
-	dying := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: died} }
-	stamped := func(text string) func(*corev1.Pod) {
-		return func(p *corev1.Pod) { annotate(p, appspub.LifecycleTimestampKey, text) }
+	dying := func(p *Pod) { p.DeletionTimestamp = &metav1.Time{Time: died} }
+	stamped := func(text string) func(*Pod) {
+		return func(p *Pod) { annotate(p, appspub.LifecycleTimestampKey, text) }
 	}
-	released := func(p *corev1.Pod) {
+	released := func(p *Pod) {
 		p.Labels, p.Finalizers = map[string]string{appspub.LifecycleStateKey: p.Labels[appspub.LifecycleStateKey]}, nil
 	}
 	update, del, normal := label("example.com/update", "held"), finalizer("example.com/f"), label("example.com/normal", "go")
@@ -32,7 +31,7 @@ func TestDeadline(t *testing.T) {
 		reason string
 		policy FailurePolicy
 		state  appspub.LifecycleStateType
-		change func(*corev1.Pod)
+		change func(*Pod)
 		want   time.Time
 	}
 	expect.Each(t, map[string]row{
@@ -42,7 +41,7 @@ func TestDeadline(t *testing.T) {
 		"inPlaceUpdate blocks":     {"each hook has its own policy", FailurePolicy{PreDelete: time.Minute}, appspub.LifecycleStatePreparingUpdate, nil, time.Time{}},
 		"dying":                    {"from when its containers have ended", both, appspub.LifecycleStateNormal, dying, died.Add(time.Minute)},
 		"dying, blocked":           {"it is preDelete's policy", FailurePolicy{InPlaceUpdate: time.Minute}, appspub.LifecycleStateNormal, dying, time.Time{}},
-		"dying, free":              {"nothing that Rollcall owns holds it", both, appspub.LifecycleStateNormal, func(p *corev1.Pod) { dying(p); released(p) }, time.Time{}},
+		"dying, free":              {"nothing that Rollcall owns holds it", both, appspub.LifecycleStateNormal, func(p *Pod) { dying(p); released(p) }, time.Time{}},
 		"PreparingNormal":          {"no pod comes into rotation unacknowledged", both, appspub.LifecycleStatePreparingNormal, nil, time.Time{}},
 		"Updated":                  {"no pod comes into rotation unacknowledged", both, appspub.LifecycleStateUpdated, released, time.Time{}},
 		"Normal":                   {"nothing waits", both, appspub.LifecycleStateNormal, nil, time.Time{}},

@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	appspub "github.com/openkruise/kruise-api/apps/pub"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -26,7 +25,7 @@ func FuzzRecordOf(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid, Labels: map[string]string{}, Annotations: map[string]string{}}}
+	pod := &Pod{ObjectMeta: metav1.ObjectMeta{UID: uid, Labels: map[string]string{}, Annotations: map[string]string{}}}
 	in := Key{Registry: "default", Service: "web", Address: "10.0.0.1", Port: 8080}
 	written := NewRecord(pod, Hooks{}, InService, []Key{in}, nil)
 	if text, err := json.Marshal(written); err == nil {
@@ -59,7 +58,7 @@ func FuzzRecordOf(f *testing.F) {
 }
 
 // expectDecidable goes through all states with the record: what it names may be released only where it is ours.
-func expectDecidable(t *testing.T, pod *corev1.Pod, r Record) {
+func expectDecidable(t *testing.T, pod *Pod, r Record) {
 	t.Helper()
 	ownership := Ownership{Owned: []string{"example.com/*"}}
 	for _, state := range []appspub.LifecycleStateType{
@@ -82,7 +81,7 @@ func FuzzSkipOf(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{AnnotationSkip: text}}}
+		pod := &Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{AnnotationSkip: text}}}
 		skip := SkipOf(pod, nil)
 		if (len(skip.Hooks) == 0) != (skip.Refused != "") {
 			t.Errorf("%q: releases %q and refuses with %q: want one of the two", text, skip.Hooks, skip.Refused)

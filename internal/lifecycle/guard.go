@@ -2,8 +2,6 @@ package lifecycle
 
 import (
 	"slices"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 // GuardFinalizer keeps a pod until it was taken out.
@@ -20,7 +18,7 @@ const (
 )
 
 // GuardOf decides about the guard. ownerGone: the workload is gone, so the pod soon will be.
-func GuardOf(pod *corev1.Pod, hooks Hooks, wanted, ownerGone bool) Guard {
+func GuardOf(pod *Pod, hooks Hooks, wanted, ownerGone bool) Guard {
 	switch {
 	case !wanted:
 		return GuardFree
@@ -35,7 +33,7 @@ func GuardOf(pod *corev1.Pod, hooks Hooks, wanted, ownerGone bool) Guard {
 
 func guardHandler() Handler { return Handler{Finalizer: GuardFinalizer} }
 
-func guarded(pod *corev1.Pod) bool { return slices.Contains(pod.Finalizers, GuardFinalizer) }
+func guarded(pod *Pod) bool { return slices.Contains(pod.Finalizers, GuardFinalizer) }
 
 func (in Input) guard(d *Decision) {
 	switch guard := guardHandler(); {

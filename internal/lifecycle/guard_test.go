@@ -3,7 +3,6 @@ package lifecycle
 import (
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
@@ -12,10 +11,10 @@ import (
 func TestGuardOf(t *testing.T) {
 	t.Parallel()
 	none, hooked := Hooks{}, Hooks{PreDelete: []Handler{{Label: "example.com/registered", Value: "true"}}}
-	alive, dying := &corev1.Pod{}, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{}}}
+	alive, dying := &Pod{}, &Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{}}}
 	type row struct {
 		reason            string
-		pod               *corev1.Pod
+		pod               *Pod
 		hooks             Hooks
 		wanted, ownerGone bool
 		want              Guard

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 // Hook is a point at which OpenKruise waits.
@@ -37,7 +35,7 @@ func (h Handler) String() string {
 }
 
 // SetOn reports whether the pod has the handler, a label with exactly its value.
-func (h Handler) SetOn(pod *corev1.Pod) bool {
+func (h Handler) SetOn(pod *Pod) bool {
 	if h.Finalizer != "" {
 		return slices.Contains(pod.Finalizers, h.Finalizer)
 	}

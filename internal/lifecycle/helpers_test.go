@@ -62,13 +62,13 @@ func selector(keys ...string) *metav1.LabelSelector {
 type patchedOnly struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
 	Status   struct {
-		PodIP      string                `json:"podIP,omitempty"`  //nolint:tagliatelle // Kubernetes writes it so
-		PodIPs     []corev1.PodIP        `json:"podIPs,omitempty"` //nolint:tagliatelle // the same
-		Conditions []corev1.PodCondition `json:"conditions,omitempty"`
+		PodIP      string         `json:"podIP,omitempty"`  //nolint:tagliatelle // Kubernetes writes it so
+		PodIPs     []corev1.PodIP `json:"podIPs,omitempty"` //nolint:tagliatelle // the same
+		Conditions []PodCondition `json:"conditions,omitempty"`
 	} `json:"status"`
 }
 
-func encodePatched(t *testing.T, pod *corev1.Pod) []byte {
+func encodePatched(t *testing.T, pod *Pod) []byte {
 	t.Helper()
 	part := patchedOnly{Metadata: pod.ObjectMeta}
 	part.Status.PodIP, part.Status.PodIPs, part.Status.Conditions = pod.Status.PodIP, pod.Status.PodIPs, pod.Status.Conditions
@@ -80,7 +80,7 @@ func encodePatched(t *testing.T, pod *corev1.Pod) []byte {
 }
 
 // applyPatch does to the pod what the API server does with a JSON Patch, with the library that the API server uses.
-func applyPatch(t *testing.T, pod *corev1.Pod, patch []byte) (*corev1.Pod, error) {
+func applyPatch(t *testing.T, pod *Pod, patch []byte) (*Pod, error) {
 	t.Helper()
 	operations, err := jsonpatch.DecodePatch(patch)
 	if err != nil {
@@ -100,7 +100,7 @@ func applyPatch(t *testing.T, pod *corev1.Pod, patch []byte) (*corev1.Pod, error
 }
 
 // setHandler makes the pod carry the handler, as another writer would.
-func setHandler(pod *corev1.Pod, h Handler) {
+func setHandler(pod *Pod, h Handler) {
 	if h.Finalizer != "" {
 		pod.Finalizers = append(pod.Finalizers, h.Finalizer)
 		return
@@ -112,7 +112,7 @@ func setHandler(pod *corev1.Pod, h Handler) {
 }
 
 // carries is the test's own reading of Kruise's IsPodHooked for one handler.
-func carries(pod *corev1.Pod, h Handler) bool {
+func carries(pod *Pod, h Handler) bool {
 	if h.Finalizer != "" {
 		return slices.Contains(pod.Finalizers, h.Finalizer)
 	}
@@ -120,6 +120,6 @@ func carries(pod *corev1.Pod, h Handler) bool {
 }
 
 // patchOf is the patch of a pod as it stands.
-func patchOf(pod *corev1.Pod, hooks Hooks, edit Edit, record *Record) ([]byte, error) {
+func patchOf(pod *Pod, hooks Hooks, edit Edit, record *Record) ([]byte, error) {
 	return Input{Pod: pod, Hooks: hooks, Record: RecordOf(pod), Ownership: testOwnership()}.Patch(edit, record)
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	appspub "github.com/openkruise/kruise-api/apps/pub"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
@@ -214,26 +213,26 @@ func TestManaged(t *testing.T) {
 	type row struct {
 		reason string
 		hooks  Hooks
-		change func(*corev1.Pod)
+		change func(*Pod)
 		want   bool
 	}
 	expect.Each(t, map[string]row{
 		"nothing owned":        {reason: "it is left alone"},
-		"foreign hooks":        {reason: "others drive them", hooks: foreign, change: func(p *corev1.Pod) { p.Finalizers = []string{"other.io/f"} }},
+		"foreign hooks":        {reason: "others drive them", hooks: foreign, change: func(p *Pod) { p.Finalizers = []string{"other.io/f"} }},
 		"an owned hook":        {reason: "the workload names one", hooks: ours, want: true},
 		"a refused owned hook": {reason: "it is ours, and waits", hooks: refused, want: true},
-		"a mark as label":      {reason: "a template set it", change: func(p *corev1.Pod) { p.Labels[markKey] = "true" }, want: true},
-		"a mark as annotation": {reason: "a template set it", change: func(p *corev1.Pod) { annotate(p, markKey, "true") }, want: true},
-		"a mark that is done":  {reason: "another value means done", change: func(p *corev1.Pod) { p.Labels[markKey] = "false" }},
-		"an owned finalizer":   {reason: "no other owner frees it", change: func(p *corev1.Pod) { p.Finalizers = []string{"example.com/old"} }, want: true},
+		"a mark as label":      {reason: "a template set it", change: func(p *Pod) { p.Labels[markKey] = "true" }, want: true},
+		"a mark as annotation": {reason: "a template set it", change: func(p *Pod) { annotate(p, markKey, "true") }, want: true},
+		"a mark that is done":  {reason: "another value means done", change: func(p *Pod) { p.Labels[markKey] = "false" }},
+		"an owned finalizer":   {reason: "no other owner frees it", change: func(p *Pod) { p.Finalizers = []string{"example.com/old"} }, want: true},
 		"a record": {
 			reason: "it has been registered",
-			change: func(p *corev1.Pod) {
+			change: func(p *Pod) {
 				annotate(p, AnnotationRecord, `{"stamp":{"uid":"4f5c","timestamp":""},"want":"InService"}`)
 			},
 			want: true,
 		},
-		"garbage for a record": {reason: "it is none", change: func(p *corev1.Pod) { annotate(p, AnnotationRecord, "{") }},
+		"garbage for a record": {reason: "it is none", change: func(p *Pod) { annotate(p, AnnotationRecord, "{") }},
 	}, func(t *testing.T, tc row) {
 		pod := podIn(appspub.LifecycleStateNormal)
 		if tc.change != nil {

@@ -3,7 +3,6 @@ package lifecycle
 import (
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
@@ -36,7 +35,7 @@ func TestUnknownName(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			in := Input{
-				Pod:       &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: tc.annotations, Labels: tc.labels}},
+				Pod:       &Pod{ObjectMeta: metav1.ObjectMeta{Annotations: tc.annotations, Labels: tc.labels}},
 				Ownership: Ownership{NewlyCreated: []string{"rollcall.dev/new"}},
 				Hooks:     Hooks{PreDelete: []Handler{{Label: "rollcall.dev/pre-deletes", Value: "true"}}},
 			}

@@ -27,23 +27,22 @@ func (in Input) AwaitsReadiness(d Decision) bool {
 }
 
 // UnreadySince returns when the pod turned not ready; zero if unknown.
-func UnreadySince(pod *corev1.Pod) time.Time {
-	if c := conditionOf(pod, corev1.PodReady); c != nil && c.Status != corev1.ConditionTrue {
-		return c.LastTransitionTime.Time
+func UnreadySince(pod *Pod) time.Time {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady && c.Status != corev1.ConditionTrue {
+			return c.LastTransitionTime.Time
+		}
 	}
 	return time.Time{}
 }
 
 // NotUpdatedBecause returns what keeps a pod in Updating.
-func NotUpdatedBecause(pod *corev1.Pod) string {
-	return cmp.Or(NotReadyBecause(pod), "the pod is ready, and OpenKruise has not finished its update in place")
+func NotUpdatedBecause(pod *Pod) string {
+	return cmp.Or(pod.Status.NotReady, "the pod is ready, and OpenKruise has not finished its update in place")
 }
 
-// NotReadyBecause returns what keeps the pod from being ready, if anything. The cache keeps this line as the pod's message.
-func NotReadyBecause(pod *corev1.Pod) string {
-	if IsReady(pod) {
-		return ""
-	}
+// notReadyBecause returns what keeps the pod from being ready, unless it is only its own gate.
+func notReadyBecause(pod *corev1.Pod) string {
 	return registry.Excerpt(cmp.Or(pod.Status.Message, unscheduled(pod), unreadyContainers(pod), shutGates(pod), readyAlone(pod)))
 }
 
@@ -110,7 +109,7 @@ func probed(p *corev1.Probe) string {
 func shutGates(pod *corev1.Pod) string {
 	var all []string
 	for _, gate := range pod.Spec.ReadinessGates {
-		if gate.ConditionType != ConditionInRotation && !IsTrue(pod, gate.ConditionType) {
+		if gate.ConditionType != ConditionInRotation && !isTrue(conditionOf(pod, gate.ConditionType)) {
 			all = append(all, "readiness gate "+string(gate.ConditionType)+shutGate(conditionOf(pod, gate.ConditionType)))
 		}
 	}
@@ -159,6 +158,8 @@ func conditionOf(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondi
 	}
 	return &pod.Status.Conditions[i]
 }
+
+func isTrue(c *corev1.PodCondition) bool { return c != nil && c.Status == corev1.ConditionTrue }
 
 func containerOf(pod *corev1.Pod, name string) corev1.Container {
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {

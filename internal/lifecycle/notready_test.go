@@ -13,7 +13,7 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
-func TestNotReadyBecause(t *testing.T) {
+func TestPodShowsWhyItIsNotReady(t *testing.T) {
 	t.Parallel()
 	type change = func(*corev1.Pod)
 	status := func(s corev1.ContainerStatus) change {
@@ -49,10 +49,11 @@ func TestNotReadyBecause(t *testing.T) {
 	expect.Each(t, map[string]row{
 		"ready": {"nothing is missing", []change{condition(corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue})}, ""},
 		"ready but for our gate": {"that is not what is missing", []change{gate(ConditionInRotation),
-			condition(corev1.PodCondition{Type: corev1.PodReady, Reason: GatesNotReady}),
+			condition(corev1.PodCondition{Type: corev1.PodReady, Reason: gatesNotReady}),
 			condition(corev1.PodCondition{Type: corev1.ContainersReady, Status: corev1.ConditionTrue})}, ""},
-		"from the cache": {"it keeps the line alone", []change{func(pod *corev1.Pod) { pod.Status.Message = "container web: down" }}, "container web: down"},
-		"no image":       {"kubelet's words, in one line", []change{waiting("ErrImagePull", "no such\nimage")}, "container web: ErrImagePull: no such image"},
+		"evicted": {"kubelet says why", []change{func(pod *corev1.Pod) { pod.Status.Message = "The node was low on resource: memory." }},
+			"The node was low on resource: memory."},
+		"no image": {"kubelet's words, in one line", []change{waiting("ErrImagePull", "no such\nimage")}, "container web: ErrImagePull: no such image"},
 		"no image, in an update in place": {"the old container has ended as it should", []change{
 			status(corev1.ContainerStatus{Name: "web", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}},
 				LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}),
@@ -91,7 +92,7 @@ func TestNotReadyBecause(t *testing.T) {
 			Type: appspub.InPlaceUpdateReady, Status: corev1.ConditionFalse, Reason: "StartInPlaceUpdate",
 		})}, "readiness gate InPlaceUpdateReady: OpenKruise has not seen the updated containers run"},
 		"OpenKruise's gate of hooks": {"the same", []change{gate(appspub.KruisePodReadyConditionType), condition(corev1.PodCondition{
-			Type: appspub.KruisePodReadyConditionType, Status: corev1.ConditionFalse, Message: LifecycleKey,
+			Type: appspub.KruisePodReadyConditionType, Status: corev1.ConditionFalse, Message: lifecycleKey,
 		})}, "readiness gate KruisePodReady: OpenKruise holds the pod not ready, for a hook with markPodNotReady or a restart of containers"},
 		"not scheduled": {"the scheduler's own words", []change{func(pod *corev1.Pod) { pod.Spec.NodeName, pod.Status.ContainerStatuses = "", nil },
 			condition(corev1.PodCondition{Type: corev1.PodScheduled, Reason: "Unschedulable", Message: "0/3 nodes are available"})},
@@ -108,19 +109,14 @@ func TestNotReadyBecause(t *testing.T) {
 		for _, change := range tc.change {
 			change(pod)
 		}
-		got := NotReadyBecause(pod)
+		got := PodOf(pod).Status.NotReady
 		if got != tc.want {
 			t.Errorf("got  %q\nwant %q\nreason: %s", got, tc.want, tc.reason)
-		}
-		kept := pod.DeepCopy()
-		kept.Status.ContainerStatuses, kept.Status.Message = nil, got
-		if again := NotReadyBecause(kept); again != got {
-			t.Errorf("from the cache: got %q, want %q", again, got)
 		}
 	})
 
 	long := &corev1.Pod{Status: corev1.PodStatus{Message: strings.Repeat("long\n", 1000)}}
-	if got := NotReadyBecause(long); len(got) > 310 || strings.Contains(got, "\n") {
+	if got := PodOf(long).Status.NotReady; len(got) > 310 || strings.Contains(got, "\n") {
 		t.Errorf("it is to be one short line, got %q", got)
 	}
 }
@@ -142,7 +138,7 @@ func TestAwaitsReadiness(t *testing.T) {
 		"Normal, ready":                {RowNormal, Record{}, false},
 		"updated in place":             {RowUpdating, Record{}, false},
 	} {
-		in := Input{Pod: &corev1.Pod{Status: corev1.PodStatus{PodIP: "10.0.0.1"}}, Record: tc.record}
+		in := Input{Pod: &Pod{Status: PodStatus{PodIP: "10.0.0.1"}}, Record: tc.record}
 		if got := in.AwaitsReadiness(Decision{Row: tc.row}); got != tc.want {
 			t.Errorf("%s: got %t, want %t", name, got, tc.want)
 		}
@@ -152,11 +148,11 @@ func TestAwaitsReadiness(t *testing.T) {
 func TestUnreadySince(t *testing.T) {
 	t.Parallel()
 	since := time.Unix(1000, 0)
-	pod := &corev1.Pod{}
+	pod := &Pod{}
 	if got := UnreadySince(pod); !got.IsZero() {
 		t.Errorf("without a condition nothing is known, got %s", got)
 	}
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(since)}}
+	pod.Status.Conditions = []PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(since)}}
 	if got := UnreadySince(pod); !got.Equal(since) {
 		t.Errorf("got %s, want %s", got, since)
 	}

@@ -53,7 +53,7 @@ func (in Input) Patch(edit Edit, record *Record) ([]byte, error) {
 }
 
 // ChangedBeside reports whether another writer changed labels or annotations. The cache drops kubectl's last-applied-configuration.
-func (in Input) ChangedBeside(edit Edit, after *corev1.Pod) bool {
+func (in Input) ChangedBeside(edit Edit, after *Pod) bool {
 	if after == in.Pod {
 		return false // nothing was written
 	}
@@ -80,7 +80,7 @@ func (in Input) remembering(record *Record, edit Edit) *Record {
 	return &remembers
 }
 
-func preconditions(pod *corev1.Pod, edit Edit) []Operation {
+func preconditions(pod *Pod, edit Edit) []Operation {
 	tests := []Operation{
 		{Op: "test", Path: "/metadata/uid", Value: pod.UID},
 		valueTest("labels", pod.Labels, appspub.LifecycleStateKey),
@@ -100,7 +100,7 @@ func preconditions(pod *corev1.Pod, edit Edit) []Operation {
 }
 
 // readyTests omits the resource version: every status of kubelet changes it.
-func readyTests(pod *corev1.Pod) []Operation {
+func readyTests(pod *Pod) []Operation {
 	address := Operation{Op: "test", Path: "/status/podIP"}
 	switch {
 	case len(pod.Status.PodIPs) > 1:
@@ -139,7 +139,7 @@ func valueTest(field string, values map[string]string, key string) Operation {
 	return test
 }
 
-func labelOperations(pod *corev1.Pod, hooks Hooks, edit Edit) []Operation {
+func labelOperations(pod *Pod, hooks Hooks, edit Edit) []Operation {
 	var operations []Operation
 	for _, h := range edit.Set {
 		if h.Label != "" {
@@ -173,7 +173,7 @@ func clearLabel(hooks Hooks, h Handler) Operation {
 	return Operation{Op: "remove", Path: pointer("labels", h.Label)}
 }
 
-func finalizerOperations(pod *corev1.Pod, edit Edit) []Operation {
+func finalizerOperations(pod *Pod, edit Edit) []Operation {
 	var operations []Operation
 	adding := filter(edit.Set, func(h Handler) bool { return h.Finalizer != "" })
 	if test := (Operation{Op: "test", Path: "/metadata/finalizers"}); len(adding) > 0 {
@@ -197,7 +197,7 @@ func finalizerOperations(pod *corev1.Pod, edit Edit) []Operation {
 	return operations
 }
 
-func skipOperations(pod *corev1.Pod, edit Edit) []Operation {
+func skipOperations(pod *Pod, edit Edit) []Operation {
 	value, found := pod.Annotations[AnnotationSkip]
 	if !edit.ClearSkip || !found {
 		return nil
@@ -206,7 +206,7 @@ func skipOperations(pod *corev1.Pod, edit Edit) []Operation {
 	return []Operation{{Op: "test", Path: path, Value: value}, {Op: "remove", Path: path}}
 }
 
-func annotationOperations(pod *corev1.Pod, key, value string) []Operation {
+func annotationOperations(pod *Pod, key, value string) []Operation {
 	if len(pod.Annotations) == 0 {
 		return []Operation{{Op: "add", Path: "/metadata/annotations", Value: map[string]string{key: value}}}
 	}

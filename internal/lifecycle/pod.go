@@ -12,63 +12,60 @@ import (
 )
 
 // MovedAt returns when OpenKruise moved the pod into its state.
-func MovedAt(pod *corev1.Pod) (time.Time, error) {
+func MovedAt(pod *Pod) (time.Time, error) {
 	return time.Parse(time.RFC3339, pod.Annotations[appspub.LifecycleTimestampKey])
 }
 
 // State is OpenKruise's lifecycle state, if any.
-func State(pod *corev1.Pod) appspub.LifecycleStateType {
+func State(pod *Pod) appspub.LifecycleStateType {
 	return appspub.LifecycleStateType(pod.Labels[appspub.LifecycleStateKey])
 }
 
 // RolloutWaits reports whether an update or deletion waits for the pod.
-func RolloutWaits(pod *corev1.Pod) bool {
+func RolloutWaits(pod *Pod) bool {
 	return Leaves(pod) || State(pod) == appspub.LifecycleStatePreparingUpdate
 }
 
 // Leaves reports whether a deletion has begun, or waits for the pod.
-func Leaves(pod *corev1.Pod) bool {
+func Leaves(pod *Pod) bool {
 	return pod.DeletionTimestamp != nil || State(pod) == appspub.LifecycleStatePreparingDelete
 }
 
 // MustStayOut reports whether the state rules out rotation.
-func MustStayOut(pod *corev1.Pod) bool {
+func MustStayOut(pod *Pod) bool {
 	return RolloutWaits(pod) || State(pod) == appspub.LifecycleStateUpdating
 }
 
 // MayBeNew reports whether the pod may be new. A DaemonSet's pods have a state only once they are to be deleted.
-func MayBeNew(pod *corev1.Pod) bool {
+func MayBeNew(pod *Pod) bool {
 	at := State(pod)
 	return at == appspub.LifecycleStatePreparingNormal || at == appspub.LifecycleStateNormal
 }
 
 // Finished reports whether all containers have ended for good.
-func Finished(pod *corev1.Pod) bool {
+func Finished(pod *Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 // Runs reports whether a container with the port runs, or any container if none has it. It is true until kubelet has said.
-func Runs(pod *corev1.Pod, port int) bool {
-	counts, known, runs := map[string]bool{}, false, false
-	for i := range pod.Spec.Containers {
-		has := func(p corev1.ContainerPort) bool { return int(p.ContainerPort) == port }
-		if slices.ContainsFunc(pod.Spec.Containers[i].Ports, has) {
-			counts[pod.Spec.Containers[i].Name] = true
+func Runs(pod *Pod, port int) bool {
+	has := func(p corev1.ContainerPort) bool { return int(p.ContainerPort) == port }
+	declares := func(c Container) bool { return slices.ContainsFunc(c.Ports, has) }
+	declared := slices.ContainsFunc(pod.Spec.Containers, declares)
+	runs, counts := false, false
+	for _, c := range pod.Spec.Containers {
+		if !declared || declares(c) {
+			runs, counts = runs || !slices.Contains(pod.Status.NotRunning, c.Name), true
 		}
 	}
-	for i := range pod.Status.ContainerStatuses {
-		if s := &pod.Status.ContainerStatuses[i]; len(counts) == 0 || counts[s.Name] {
-			known, runs = true, runs || s.State.Running != nil
-		}
-	}
-	return !Finished(pod) && (runs || !known)
+	return !Finished(pod) && (runs || !counts)
 }
 
 // Ends reports whether the pod will never serve again.
-func Ends(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil || Finished(pod) }
+func Ends(pod *Pod) bool { return pod.DeletionTimestamp != nil || Finished(pod) }
 
 // AddressOf returns the pod's IP, unless it finished: another pod may have it.
-func AddressOf(pod *corev1.Pod) string {
+func AddressOf(pod *Pod) string {
 	if Finished(pod) {
 		return ""
 	}
@@ -76,7 +73,7 @@ func AddressOf(pod *corev1.Pod) string {
 }
 
 // AddressesOf returns all addresses of a port, [AddressOf] first. A hostPort is on the node's too.
-func AddressesOf(pod *corev1.Pod, port int) []string {
+func AddressesOf(pod *Pod, port int) []string {
 	address := AddressOf(pod)
 	if address == "" {
 		return nil
@@ -84,12 +81,17 @@ func AddressesOf(pod *corev1.Pod, port int) []string {
 	return append([]string{address}, othersOf(pod, func(p corev1.ContainerPort) bool { return int(p.HostPort) == port })...)
 }
 
+// HasHostPort reports whether the pod has addresses of its node.
+func HasHostPort(pod *Pod) bool {
+	return onNode(pod, func(p corev1.ContainerPort) bool { return p.HostPort > 0 })
+}
+
 // OtherAddressesOf returns [AddressesOf] for all ports, less the first.
-func OtherAddressesOf(pod *corev1.Pod) []string {
+func OtherAddressesOf(pod *Pod) []string {
 	return othersOf(pod, func(p corev1.ContainerPort) bool { return p.HostPort > 0 })
 }
 
-func othersOf(pod *corev1.Pod, counts func(corev1.ContainerPort) bool) (others []string) {
+func othersOf(pod *Pod, counts func(corev1.ContainerPort) bool) (others []string) {
 	if AddressOf(pod) == "" {
 		return nil
 	}
@@ -106,7 +108,7 @@ func othersOf(pod *corev1.Pod, counts func(corev1.ContainerPort) bool) (others [
 	return slices.Compact(others)
 }
 
-func onNode(pod *corev1.Pod, such func(corev1.ContainerPort) bool) bool {
+func onNode(pod *Pod, such func(corev1.ContainerPort) bool) bool {
 	for i := range pod.Spec.Containers {
 		if slices.ContainsFunc(pod.Spec.Containers[i].Ports, func(p corev1.ContainerPort) bool {
 			return such(p) && p.HostIP == "" && (p.Protocol == "" || p.Protocol == corev1.ProtocolTCP)
@@ -140,7 +142,7 @@ func NetworksOf(namespace string, annotations map[string]string) map[string]stri
 
 // IsAt reports whether the entry is at an address that the pod has now. On networks, an application's is not: a tenant can write what the
 // pod has there, and the entry carries no mark.
-func (i Key) IsAt(pod *corev1.Pod) bool {
+func (i Key) IsAt(pod *Pod) bool {
 	if i.Address == pod.Status.PodIP || slices.Contains(AddressesOf(pod, i.Port), i.Address) {
 		return true
 	}
@@ -153,7 +155,7 @@ func (i Key) IsAt(pod *corev1.Pod) bool {
 }
 
 // marked counts only "true"; examples use other values for done.
-func marked(pod *corev1.Pod, key string) bool {
+func marked(pod *Pod, key string) bool {
 	return pod.Labels[key] == "true" || pod.Annotations[key] == "true"
 }
 
@@ -164,6 +166,6 @@ type PodID struct {
 }
 
 // PodIDOf returns the pod's ID.
-func PodIDOf(pod *corev1.Pod) PodID {
+func PodIDOf(pod *Pod) PodID {
 	return PodID{NamespacedName: types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, UID: pod.UID}
 }

@@ -11,22 +11,17 @@ import (
 // ConditionInRotation shows whether clients are given the pod.
 const ConditionInRotation corev1.PodConditionType = "rollcall.dev/InRotation"
 
-// GatesNotReady is kubelet's reason if only gates are missing. On a lost node Kubernetes sets Ready to false and nothing else, so only
-// [Input.NodeLost] tells such a pod.
-// https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/kubelet/status/generate.go#L40
-const GatesNotReady = "ReadinessGatesNotReady"
-
 // Ready reports whether the pod can be in rotation. On a lost node, its condition must still be True.
 func (in Input) Ready() bool {
 	return in.Ending == "" && IsReady(in.Pod) && (!in.NodeLost || IsTrue(in.Pod, corev1.PodReady))
 }
 
 // IsReady reports the Ready condition. As a gate, [ConditionInRotation] does not count: the pod would wait for itself.
-func IsReady(pod *corev1.Pod) bool {
+func IsReady(pod *Pod) bool {
 	if IsTrue(pod, corev1.PodReady) {
 		return true
 	}
-	if !AwaitsGates(pod) {
+	if !pod.Status.OnlyGates {
 		return false
 	}
 	gated := false
@@ -41,15 +36,8 @@ func IsReady(pod *corev1.Pod) bool {
 	return gated && IsTrue(pod, corev1.ContainersReady)
 }
 
-// AwaitsGates reports whether kubelet misses only readiness gates.
-func AwaitsGates(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Reason == GatesNotReady
-	})
-}
-
 // readyBy returns the conditions behind [IsReady]. While [ConditionInRotation] is false, Ready does not show an unready container.
-func readyBy(pod *corev1.Pod) []corev1.PodConditionType {
+func readyBy(pod *Pod) []corev1.PodConditionType {
 	rests := []corev1.PodConditionType{corev1.PodReady}
 	if IsTrue(pod, corev1.PodReady) || !IsReady(pod) {
 		return rests
@@ -64,7 +52,7 @@ func readyBy(pod *corev1.Pod) []corev1.PodConditionType {
 }
 
 // ReadySince returns since when the pod is ready, if it is.
-func ReadySince(pod *corev1.Pod) (since time.Time) {
+func ReadySince(pod *Pod) (since time.Time) {
 	rests := readyBy(pod)
 	for _, c := range pod.Status.Conditions {
 		if c.Status == corev1.ConditionTrue && slices.Contains(rests, c.Type) && c.LastTransitionTime.After(since) {
@@ -75,9 +63,9 @@ func ReadySince(pod *corev1.Pod) (since time.Time) {
 }
 
 // WasReady reports whether kubelet ever found the pod ready, gates aside. A condition that was never true dates from the pod's start.
-func WasReady(pod *corev1.Pod) bool {
+func WasReady(pod *Pod) bool {
 	started := pod.Status.StartTime
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c PodCondition) bool {
 		if c.Type != corev1.PodReady && c.Type != corev1.ContainersReady {
 			return false
 		}
@@ -86,7 +74,7 @@ func WasReady(pod *corev1.Pod) bool {
 }
 
 // InRotation reports [ConditionInRotation].
-func InRotation(pod *corev1.Pod) bool { return IsTrue(pod, ConditionInRotation) }
+func InRotation(pod *Pod) bool { return IsTrue(pod, ConditionInRotation) }
 
 // RotationCondition returns [ConditionInRotation] as of since.
 func RotationCondition(in bool, since time.Time) corev1.PodCondition {
@@ -101,8 +89,8 @@ func RotationCondition(in bool, since time.Time) corev1.PodCondition {
 }
 
 // IsTrue reports whether the condition is True.
-func IsTrue(pod *corev1.Pod, condition corev1.PodConditionType) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+func IsTrue(pod *Pod, condition corev1.PodConditionType) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c PodCondition) bool {
 		return c.Type == condition && c.Status == corev1.ConditionTrue
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -105,12 +104,12 @@ type Stamp struct {
 }
 
 // StampOf returns the pod's current stamp.
-func StampOf(pod *corev1.Pod) Stamp {
+func StampOf(pod *Pod) Stamp {
 	return Stamp{UID: pod.UID, Timestamp: pod.Annotations[appspub.LifecycleTimestampKey], State: string(State(pod))}
 }
 
 // RecordOf returns the pod's record. Garbage and another pod's are none.
-func RecordOf(pod *corev1.Pod) Record {
+func RecordOf(pod *Pod) Record {
 	text, found := pod.Annotations[AnnotationRecord]
 	if !found {
 		return Record{}
@@ -140,7 +139,7 @@ func (r Record) Exists() bool { return r.Stamp.UID != "" }
 func (r Record) WasInService() bool { return r.Exists() && (r.Want == InService || !r.NeverInService) }
 
 // Fresh reports whether the record is of the pod's present stay.
-func (r Record) Fresh(pod *corev1.Pod) bool { return r.Exists() && r.Stamp == StampOf(pod) }
+func (r Record) Fresh(pod *Pod) bool { return r.Exists() && r.Stamp == StampOf(pod) }
 
 // sameBut compares all but the stamp.
 func (r Record) sameBut(other Record) bool {
@@ -168,7 +167,7 @@ func (r Record) valid() bool {
 }
 
 // NewRecord returns the record of an acknowledgement, the same for the same facts.
-func NewRecord(pod *corev1.Pod, hooks Hooks, want Want, instances []Key, outSince *time.Time) Record {
+func NewRecord(pod *Pod, hooks Hooks, want Want, instances []Key, outSince *time.Time) Record {
 	if want == InService {
 		outSince = nil
 	}

@@ -7,14 +7,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appspub "github.com/openkruise/kruise-api/apps/pub"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
-func podIn(state appspub.LifecycleStateType) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+func podIn(state appspub.LifecycleStateType) *Pod {
+	return &Pod{ObjectMeta: metav1.ObjectMeta{
 		UID:         testUID,
 		Labels:      map[string]string{appspub.LifecycleStateKey: string(state)},
 		Annotations: map[string]string{appspub.LifecycleTimestampKey: testTime},
@@ -120,7 +119,7 @@ func TestRecordThatIsNone(t *testing.T) {
 			t.Errorf("%s: it says something", tc.reason)
 		}
 	})
-	if RecordOf(&corev1.Pod{}).Exists() {
+	if RecordOf(&Pod{}).Exists() {
 		t.Error("a pod without annotations has a record")
 	}
 }
@@ -213,24 +212,24 @@ func TestRecordOfAPodThatWasNeverInService(t *testing.T) {
 
 func TestRecordIsFresh(t *testing.T) {
 	t.Parallel()
-	stamped := func(text string) func(*corev1.Pod) {
-		return func(p *corev1.Pod) { annotate(p, appspub.LifecycleTimestampKey, text) }
+	stamped := func(text string) func(*Pod) {
+		return func(p *Pod) { annotate(p, appspub.LifecycleTimestampKey, text) }
 	}
 	type row struct {
 		reason string
-		change func(*corev1.Pod)
+		change func(*Pod)
 		want   bool
 	}
 	expect.Each(t, map[string]row{
-		"same stay": {"nothing moved", func(*corev1.Pod) {}, true},
+		"same stay": {"nothing moved", func(*Pod) {}, true},
 		"deleted": {"a delete is no move of Kruise's",
-			func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0)} }, true},
+			func(p *Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0)} }, true},
 		"another timestamp": {"PreparingDelete, cancelled, PreparingDelete again", stamped("2026-01-02T03:04:06Z"), false},
 		"another state in the same second": {"the timestamp has whole seconds, and a scale-in may be cancelled within one",
-			func(p *corev1.Pod) { setHandler(p, label(appspub.LifecycleStateKey, "PreparingNormal")) }, false},
-		"another pod": {"the same name, another UID", func(p *corev1.Pod) { p.UID = "other" }, false},
+			func(p *Pod) { setHandler(p, label(appspub.LifecycleStateKey, "PreparingNormal")) }, false},
+		"another pod": {"the same name, another UID", func(p *Pod) { p.UID = "other" }, false},
 		"no timestamp": {"it does not say when it moved",
-			func(p *corev1.Pod) { delete(p.Annotations, appspub.LifecycleTimestampKey) }, false},
+			func(p *Pod) { delete(p.Annotations, appspub.LifecycleTimestampKey) }, false},
 	}, func(t *testing.T, tc row) {
 		pod := podIn(appspub.LifecycleStatePreparingDelete)
 		record := NewRecord(pod, testHooks(), Absent, testInstances(), nil)

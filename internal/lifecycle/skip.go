@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 // AnnotationSkip is how a person skips hooks: "preDelete" or "preDelete,inPlaceUpdate".
@@ -22,7 +20,7 @@ type Skip struct {
 }
 
 // SkipOf reads the annotation. The workload may be nil.
-func SkipOf(pod *corev1.Pod, w *Workload) Skip {
+func SkipOf(pod *Pod, w *Workload) Skip {
 	text, found := pod.Annotations[AnnotationSkip]
 	if !found {
 		return Skip{}

@@ -2,10 +2,8 @@ package lifecycle
 
 import (
 	"slices"
-	"strings"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
-	corev1 "k8s.io/api/core/v1"
 )
 
 // Peers are the pods of a service that [Counts] accepts.
@@ -18,7 +16,7 @@ type Peers struct {
 func (p Peers) Panic(threshold int) bool { return threshold > 0 && p.Unready*100 > threshold*p.All }
 
 // Counts reports whether the pod is among its service's [Peers]. One being created, updated or deleted shows neither fault nor health.
-func Counts(pod *corev1.Pod) bool {
+func Counts(pod *Pod) bool {
 	return State(pod) == appspub.LifecycleStateNormal && !Ends(pod)
 }
 
@@ -38,16 +36,5 @@ func (in Input) KeptUnready(d Decision) bool {
 
 // HeldNotReady recognizes a rollback from PreparingUpdate to Normal: OpenKruise leaves its readiness gate shut.
 func (in Input) HeldNotReady(d Decision) bool {
-	return d.Row == RowNormalNotReady && in.Hooks.MarksNotReady && ShutByLifecycle(in.Pod)
-}
-
-// LifecycleKey is in the gate's message if markPodNotReady shut it. Others, such as a ContainerRecreateRequest, open it again.
-// https://github.com/openkruise/kruise/blob/v1.8.3/pkg/util/lifecycle/lifecycle_utils.go#L241
-const LifecycleKey = `"userAgent":"Lifecycle"`
-
-// ShutByLifecycle reports whether a hook keeps OpenKruise's gate shut.
-func ShutByLifecycle(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == appspub.KruisePodReadyConditionType && c.Status == corev1.ConditionFalse && strings.Contains(c.Message, LifecycleKey)
-	})
+	return d.Row == RowNormalNotReady && in.Hooks.MarksNotReady && in.Pod.Status.ShutByHook
 }

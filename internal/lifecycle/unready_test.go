@@ -71,7 +71,9 @@ func TestHeldNotReady(t *testing.T) {
 		"no hook marks":        {"another feature of Kruise holds it", false, corev1.ConditionFalse, recreation, false},
 	}, func(t *testing.T, tc row) {
 		pod := podIn(appspub.LifecycleStateNormal)
-		pod.Status.Conditions = []corev1.PodCondition{{Type: appspub.KruisePodReadyConditionType, Status: tc.gate, Message: tc.message}}
+		pod.Status.ShutByHook = PodOf(&corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
+			{Type: appspub.KruisePodReadyConditionType, Status: tc.gate, Message: tc.message},
+		}}}).Status.ShutByHook
 		in := Input{Pod: pod, Hooks: Hooks{MarksNotReady: tc.marks}}
 		if got := in.HeldNotReady(Decide(in)); got != tc.want {
 			t.Errorf("got %t, want %t\nreason: %s", got, tc.want, tc.reason)
@@ -91,10 +93,10 @@ func TestReadinessGateOfOurOwn(t *testing.T) {
 		want  bool
 	}{
 		"ready as Kubernetes has it":                      {holds: []corev1.PodConditionType{corev1.PodReady}, want: true},
-		"all but its own gate":                            {gates, []corev1.PodConditionType{corev1.ContainersReady, other}, GatesNotReady, true},
-		"another gate is missing":                         {gates, []corev1.PodConditionType{corev1.ContainersReady}, GatesNotReady, false},
+		"all but its own gate":                            {gates, []corev1.PodConditionType{corev1.ContainersReady, other}, gatesNotReady, true},
+		"another gate is missing":                         {gates, []corev1.PodConditionType{corev1.ContainersReady}, gatesNotReady, false},
 		"the containers are not ready":                    {gates, []corev1.PodConditionType{ConditionInRotation, other}, "ContainersNotReady", false},
-		"without the gate, Ready is its word":             {gates[1:], []corev1.PodConditionType{corev1.ContainersReady, other}, GatesNotReady, false},
+		"without the gate, Ready is its word":             {gates[1:], []corev1.PodConditionType{corev1.ContainersReady, other}, gatesNotReady, false},
 		"its node is lost":                                {gates, []corev1.PodConditionType{corev1.ContainersReady, ConditionInRotation, other}, "", false},
 		"its node is lost, and it was taken out for that": {gates, []corev1.PodConditionType{corev1.ContainersReady, other}, "", false},
 	} {
@@ -108,7 +110,7 @@ func TestReadinessGateOfOurOwn(t *testing.T) {
 		for _, held := range tc.holds {
 			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: held, Status: corev1.ConditionTrue})
 		}
-		if got := IsReady(pod); got != tc.want {
+		if got := IsReady(PodOf(pod)); got != tc.want {
 			t.Errorf("%s: got %t, want %t", reason, got, tc.want)
 		}
 	}
@@ -120,16 +122,17 @@ func TestLatePatchOnAPodWithAReadinessGateOfOurOwn(t *testing.T) {
 	t.Parallel()
 	const other corev1.PodConditionType = "InPlaceUpdateReady"
 	for _, turned := range []corev1.PodConditionType{corev1.ContainersReady, other} {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: testUID, Labels: map[string]string{
+		pod := &Pod{ObjectMeta: metav1.ObjectMeta{UID: testUID, Labels: map[string]string{
 			appspub.LifecycleStateKey: string(appspub.LifecycleStatePreparingNormal),
 		}}}
 		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: ConditionInRotation}, {ConditionType: other}}
 		pod.Status.PodIP = "10.0.0.1"
-		pod.Status.Conditions = []corev1.PodCondition{
-			{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ReadinessGatesNotReady"},
+		pod.Status.Conditions = []PodCondition{
+			{Type: corev1.PodReady, Status: corev1.ConditionFalse},
 			{Type: corev1.ContainersReady, Status: corev1.ConditionTrue},
 			{Type: other, Status: corev1.ConditionTrue},
 		}
+		pod.Status.OnlyGates = true
 		h := label("example.com/pre-normal", "ok")
 		in := Input{Pod: pod, Hooks: Hooks{PreNormal: []Handler{h}}, Ownership: testOwnership()}
 		d := Decide(in)

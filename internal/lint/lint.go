@@ -105,7 +105,7 @@ func ofDaemonSet(w *clusterstate.Workload, hooks lifecycle.Hooks, c *config.Conf
 		return append(findings, fmt.Sprintf("the template does not set label %s, so Rollcall does not see the pods and registers none: "+
 			"set it to %s in spec.template.metadata.labels", appspub.LifecycleStateKey, appspub.LifecycleStateNormal))
 	}
-	born := &corev1.Pod{ObjectMeta: w.Template.ObjectMeta}
+	born := &lifecycle.Pod{ObjectMeta: w.Template.ObjectMeta}
 	for _, h := range hooks.PreDelete {
 		if !h.SetOn(born) {
 			findings = append(findings, fmt.Sprintf("the template does not set %s, so OpenKruise deletes the pods without waiting: set it in "+
@@ -124,7 +124,7 @@ func RegistersItself(annotations map[string]string, c *config.Config) bool {
 // Annotations returns a sentence for each annotation of Rollcall's domain that has no effect where it stands.
 func Annotations(w *clusterstate.Workload) []string {
 	var findings []string
-	born := &corev1.Pod{ObjectMeta: w.Template.ObjectMeta}
+	born := &lifecycle.Pod{ObjectMeta: w.Template.ObjectMeta}
 	in := lifecycle.Input{Pod: born, Hooks: lifecycle.HooksOf(w.ForDecision(), lifecycle.Ownership{})}
 	if unknown := in.UnknownName(service.Annotations()); unknown != "" {
 		findings = append(findings, "the template has "+unknown)

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/memory"
@@ -69,7 +67,7 @@ func (f *Facts) Entries(in lifecycle.Input, targets []tracker.Target) plan.Facts
 	}
 }
 
-func (f *Facts) owner(pod *corev1.Pod) registry.Instance {
+func (f *Facts) owner(pod *lifecycle.Pod) registry.Instance {
 	return registry.Instance{
 		Cluster: f.Settings.Cluster, ClusterUID: f.clusterUID, Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID),
 	}

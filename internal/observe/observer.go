@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,8 +29,9 @@ const StaleRecheck = time.Second
 
 // Observer makes facts.
 type Observer struct {
-	// Client reads from the cache.
-	Client client.Client
+	// Client and Pods read from the cache.
+	Client client.Reader
+	Pods   clusterstate.Pods
 	// APIReader reads from the API server, where a lagging cache could make an object look gone.
 	APIReader client.Reader
 	Tracker   *tracker.Tracker
@@ -64,8 +64,7 @@ func (o *Observer) Look(ctx context.Context, id lifecycle.PodID, settings *Setti
 	if err := o.State.Workloads.Refresh(ctx, &settings.Rules, settings.everywhere, o.Clock.Now()); err != nil {
 		return Look{}, err
 	}
-	pod := &corev1.Pod{}
-	err := o.Client.Get(ctx, id.NamespacedName, pod, client.UnsafeDisableDeepCopy) // nothing below changes what it reads
+	pod, err := o.Pods.Get(ctx, id.NamespacedName)
 	switch {
 	case err == nil && pod.UID == id.UID:
 	case err == nil, apierrors.IsNotFound(err):
@@ -126,7 +125,7 @@ func (o *Observer) locate(ctx context.Context, f *Facts) error {
 }
 
 // pod adds the pod and its workload.
-func (o *Observer) pod(ctx context.Context, f *Facts, pod *corev1.Pod) (*clusterstate.Workload, error) {
+func (o *Observer) pod(ctx context.Context, f *Facts, pod *lifecycle.Pod) (*clusterstate.Workload, error) {
 	workload, err := o.workloadOf(ctx, pod)
 	if err != nil {
 		return nil, err
@@ -141,7 +140,7 @@ func (o *Observer) pod(ctx context.Context, f *Facts, pod *corev1.Pod) (*cluster
 
 // awaitOwnWrite waits until the cache shows this process's last write. If it never does, the API server decides: either the write was
 // lost with a restored backup, or the cache hangs, which a person has to see.
-func (o *Observer) awaitOwnWrite(ctx context.Context, f *Facts, pod *corev1.Pod) (look Look, waits bool, err error) {
+func (o *Observer) awaitOwnWrite(ctx context.Context, f *Facts, pod *lifecycle.Pod) (look Look, waits bool, err error) {
 	behind := clusterstate.Behind(pod.ResourceVersion, f.Memory.Written)
 	lasts := f.Memory.BehindFor(behind, o.Clock.Now())
 	switch {
@@ -210,7 +209,7 @@ func (o *Observer) unknown(id lifecycle.PodID, f *Facts) Look {
 }
 
 // lingering is for a pod that ends without the cache's label.
-func (o *Observer) lingering(ctx context.Context, f *Facts, live *corev1.Pod) error {
+func (o *Observer) lingering(ctx context.Context, f *Facts, live *lifecycle.Pod) error {
 	f.Input.Pod, f.Input.Record = live, lifecycle.RecordOf(live)
 	workload, err := o.workloadOf(ctx, live)
 	if err != nil {
@@ -353,7 +352,7 @@ func (o *Observer) adoptListed(f *Facts) {
 
 // workloadOf returns the pod's workload, or nil. Before one counts as gone the API server is asked, except for pods that are deleted, of
 // which there may be many.
-func (o *Observer) workloadOf(ctx context.Context, pod *corev1.Pod) (*clusterstate.Workload, error) {
+func (o *Observer) workloadOf(ctx context.Context, pod *lifecycle.Pod) (*clusterstate.Workload, error) {
 	if pod.DeletionTimestamp != nil {
 		return clusterstate.WorkloadOf(ctx, pod, o.Client)
 	}

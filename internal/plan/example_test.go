@@ -5,8 +5,6 @@ import (
 	"os"
 	"text/tabwriter"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/plan"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
@@ -18,7 +16,7 @@ func ExampleOf() {
 	shop := lifecycle.Key{Registry: "default", Service: "shop", Address: "10.0.0.2", Port: 8080}
 	web := tracker.Target{Registry: "default", Instance: registry.Instance{Service: "web", Address: "10.0.0.2", Port: 8080}}
 	facts := plan.Facts{
-		Pod:           &corev1.Pod{Status: corev1.PodStatus{PodIP: "10.0.0.2"}},
+		Pod:           &lifecycle.Pod{Status: lifecycle.PodStatus{PodIP: "10.0.0.2"}},
 		Record:        lifecycle.Record{Version: 1, Want: lifecycle.OutOfService, Instances: []lifecycle.Key{shop}},
 		Targets:       []tracker.Target{web},
 		Configuration: configured{},

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -13,7 +11,7 @@ import (
 
 // Facts are what rows depend on. They never change.
 type Facts struct {
-	Pod    *corev1.Pod
+	Pod    *lifecycle.Pod
 	Record lifecycle.Record
 	// Gone: only entries are left of the pod.
 	Gone bool

@@ -173,7 +173,7 @@ func TestOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			pod := &corev1.Pod{Status: corev1.PodStatus{PodIP: now, PodIPs: []corev1.PodIP{{IP: now}, {IP: other}}}}
+			pod := &lifecycle.Pod{Status: lifecycle.PodStatus{PodIP: now, PodIPs: []corev1.PodIP{{IP: now}, {IP: other}}}}
 			tracked := tracker.New().Open(lifecycle.PodID{})
 			f := Facts{Pod: pod, Undescribed: !tc.arrived, Record: lifecycle.Record{Instances: tc.instances}, Configuration: all{}}
 			for _, in := range tc.out {
@@ -187,7 +187,7 @@ func TestOf(t *testing.T) {
 				tracked.Acknowledged(in, time.Now())
 			}
 			if tc.noAddress {
-				pod.Status = corev1.PodStatus{}
+				f.Pod = &lifecycle.Pod{}
 			}
 			for _, in := range tc.targets {
 				one := target(in)

@@ -25,6 +25,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 )
 
 // What the manager's installation is called, by kustomize and by Helm.
@@ -154,10 +155,11 @@ func (c *cluster) managed(ctx context.Context, w *world, opts ...client.ListOpti
 	}
 	var managed []Pod
 	for i := range list.Items {
-		if w.unreadable(&list.Items[i]) != nil {
+		pod := lifecycle.PodOf(&list.Items[i])
+		if w.unreadable(pod) != nil {
 			continue
 		}
-		if p, is := w.view(&list.Items[i]); is {
+		if p, is := w.view(pod); is {
 			managed = append(managed, p)
 		}
 	}
@@ -271,7 +273,7 @@ func (w *world) readWorkloads(ctx context.Context, c *cluster, namespace string)
 }
 
 // unreadable is why a pod can't be judged: a person may not list workloads of its kind.
-func (w *world) unreadable(pod *corev1.Pod) error {
+func (w *world) unreadable(pod *lifecycle.Pod) error {
 	if owner := clusterstate.OwnerOf(pod); owner != nil {
 		return w.forbidden[owner.Kind]
 	}

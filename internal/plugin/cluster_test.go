@@ -189,7 +189,7 @@ func TestWithoutARight(t *testing.T) {
 		expect.NoError(t, err)
 		pod := scene{
 			state: appspub.LifecycleStatePreparingDelete, ready: true, record: lifecycle.InService, labels: map[string]string{"app": "web", "example.com/delete": "true"},
-		}.view(t).facts.pod
+		}.pod(t)
 		cluster, _ := installed(t, configText, pod, theCloneSet(objects))
 		forbidding(cluster, c.forbidden...)
 		var warned strings.Builder
@@ -218,7 +218,7 @@ func TestNotWatched(t *testing.T) {
 	t.Parallel()
 	objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
 	expect.NoError(t, err)
-	pod := scene{state: appspub.LifecycleStateNormal, labels: map[string]string{"app": "web"}}.view(t).facts.pod
+	pod := scene{state: appspub.LifecycleStateNormal, labels: map[string]string{"app": "web"}}.pod(t)
 	for configuration, want := range map[string]string{
 		"":                  "is not managed by Rollcall", // and can't be enrolled
 		"namespaces: [pay]": "namespace prod is not among the namespaces in the configuration: if another installation watches it, pass",

@@ -59,7 +59,7 @@ func debugged(t *testing.T, without ...string) (string, error) {
 	pod := scene{
 		state: appspub.LifecycleStatePreparingDelete, ready: true, record: lifecycle.InService,
 		labels: map[string]string{"app": "web", "example.com/delete": "true"},
-	}.view(t).facts.pod
+	}.pod(t)
 	pod.Annotations["example.com/credentials"] = "PLANTED-annotation-of-a-pod"
 	objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
 	expect.NoError(t, err)

@@ -171,7 +171,7 @@ func (c *cluster) unseen(ctx context.Context, sets []kruisev1alpha1.CloneSet, pa
 		return nil, reading("pods", err)
 	}
 	for i := range pods.Items {
-		pod := &pods.Items[i]
+		pod := lifecycle.PodOf(&pods.Items[i])
 		record := lifecycle.RecordOf(pod)
 		found := record.Want == lifecycle.InService && len(record.Unfound) == 0
 		of := slices.ContainsFunc(sets, func(set kruisev1alpha1.CloneSet) bool { return metav1.IsControlledBy(pod, &set) })

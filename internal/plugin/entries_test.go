@@ -69,7 +69,7 @@ func TestAViewAsksTheManager(t *testing.T) {
 		pod := scene{
 			state: appspub.LifecycleStatePreparingDelete, ready: true, record: lifecycle.InService,
 			labels: map[string]string{"app": "web", "example.com/delete": "true"},
-		}.view(t).facts.pod
+		}.pod(t)
 		cluster, _ := installed(t, configText, pod, theCloneSet(objects), leaseHeld(now), &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "rollcall-0"},
 			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: metricsPort, ContainerPort: 8080}}}}},

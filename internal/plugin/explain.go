@@ -10,7 +10,6 @@ import (
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
@@ -227,7 +226,7 @@ func handlers(list []lifecycle.Handler) string {
 }
 
 // foreignOwner says to what a pod belongs where that is no workload that Rollcall drives.
-func foreignOwner(pod *corev1.Pod) string {
+func foreignOwner(pod *lifecycle.Pod) string {
 	owner := metav1.GetControllerOf(pod)
 	switch {
 	case owner == nil:

@@ -129,7 +129,7 @@ func (s scene) view(t *testing.T) Pod {
 			outSince = new(now.Add(-s.out))
 		}
 		hooks := lifecycle.HooksOf(set.ForDecision(), parsed.Hooks)
-		record := lifecycle.NewRecord(pod, hooks, s.record, []lifecycle.Key{
+		record := lifecycle.NewRecord(lifecycle.PodOf(pod), hooks, s.record, []lifecycle.Key{
 			{Registry: "default", Service: "web", Address: "10.0.0.1", Port: 80},
 		}, outSince)
 		text, err := json.Marshal(record)
@@ -158,7 +158,7 @@ func (s scene) view(t *testing.T) Pod {
 	if s.change != nil {
 		s.change(pod)
 	}
-	p, managed := w.view(pod)
+	p, managed := w.view(lifecycle.PodOf(pod))
 	if !managed {
 		t.Fatal("the pod is not managed")
 	}
@@ -166,6 +166,17 @@ func (s scene) view(t *testing.T) Pod {
 		p.Entries = []entries.Entry{{Registry: "default", Service: "web", Endpoint: gocmp.Or(s.at, "10.0.0.1:80"), State: s.says}}
 	}
 	return p
+}
+
+// pod is the pod of the view in the cluster.
+func (s scene) pod(t *testing.T) *corev1.Pod {
+	t.Helper()
+	kept := s.view(t).facts.pod
+	pod := &corev1.Pod{ObjectMeta: kept.ObjectMeta, Status: corev1.PodStatus{Phase: kept.Status.Phase, PodIP: kept.Status.PodIP}}
+	for _, c := range kept.Status.Conditions {
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: c.Type, Status: c.Status})
+	}
+	return pod
 }
 
 var armed = map[string]string{"example.com/in": "true", "example.com/update": "true", "example.com/delete": "true"}
@@ -338,7 +349,7 @@ func TestStatusOfWatchedPods(t *testing.T) {
 	t.Parallel()
 	objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
 	expect.NoError(t, err)
-	pod := scene{state: appspub.LifecycleStateNormal, labels: map[string]string{"app": "web"}}.view(t).facts.pod
+	pod := scene{state: appspub.LifecycleStateNormal, labels: map[string]string{"app": "web"}}.pod(t)
 	stateless, other := pod.DeepCopy(), pod.DeepCopy()
 	stateless.Name, other.Name = "stateless", "other"
 	delete(stateless.Labels, appspub.LifecycleStateKey)

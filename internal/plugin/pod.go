@@ -121,7 +121,7 @@ func (c *cluster) skip(ctx context.Context, name string, yes bool) error {
 	if err := c.confirm(yes, question, fmt.Sprintf("%s/%s was not annotated", p.Namespace, p.Name)); err != nil {
 		return err
 	}
-	if err := c.annotate(ctx, "pod", p.facts.pod, lifecycle.AnnotationSkip, string(p.Hook)); err != nil {
+	if err := c.annotate(ctx, "pod", &corev1.Pod{ObjectMeta: p.facts.pod.ObjectMeta}, lifecycle.AnnotationSkip, string(p.Hook)); err != nil {
 		return err
 	}
 	unless := ""
@@ -134,18 +134,19 @@ func (c *cluster) skip(ctx context.Context, name string, yes bool) error {
 
 // pod reads one that Rollcall manages, and what there is beside it.
 func (c *cluster) pod(ctx context.Context, name string) (Pod, *world, error) {
-	var pod corev1.Pod
-	if err := c.one(ctx, "pod", name, &pod); err != nil {
+	var whole corev1.Pod
+	if err := c.one(ctx, "pod", name, &whole); err != nil {
 		return Pod{}, nil, err
 	}
+	pod := lifecycle.PodOf(&whole)
 	w, err := c.world(ctx, c.namespace)
 	if err != nil {
 		return Pod{}, nil, err
 	}
-	if err := w.unreadable(&pod); err != nil {
+	if err := w.unreadable(pod); err != nil {
 		return Pod{}, nil, err
 	}
-	p, is := w.view(&pod)
+	p, is := w.view(pod)
 	if is {
 		return p, w, nil
 	}
@@ -153,7 +154,7 @@ func (c *cluster) pod(ctx context.Context, name string) (Pod, *world, error) {
 		return Pod{}, nil, err
 	}
 	why := fmt.Sprintf("its workload has no hook with a handler that Rollcall owns (%s)", w.config.Hooks)
-	if foreign := foreignOwner(&pod); foreign != "" {
+	if foreign := foreignOwner(pod); foreign != "" {
 		why = "it " + foreign
 	}
 	return Pod{}, nil, &exitError{exitNotManaged, fmt.Errorf("pod %s/%s is not managed by Rollcall: %s", c.namespace, name, why)}

@@ -44,7 +44,7 @@ func TestSkip(t *testing.T) {
 	}, func(t *testing.T, c row) {
 		pod := scene{
 			state: appspub.LifecycleStatePreparingDelete, record: lifecycle.InService, labels: map[string]string{"example.com/delete": "true"},
-		}.view(t).facts.pod
+		}.pod(t)
 		objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
 		expect.NoError(t, err)
 		cluster, _ := installed(t, c.configuration, pod, theCloneSet(objects), leaseHeld(now.Add(-c.renewed)))

@@ -176,7 +176,9 @@ func (c *cluster) managersTime(ctx context.Context) time.Time {
 // managers returns the managers' pods that run and have a port to ask, by the labels that the manifests and the chart set.
 func (c *cluster) managers(ctx context.Context) ([]corev1.Pod, error) {
 	all, err := c.managerPods(ctx)
-	return slices.DeleteFunc(all, func(pod corev1.Pod) bool { return portOf(&pod) == "" || lifecycle.AddressOf(&pod) == "" }), err
+	return slices.DeleteFunc(all, func(pod corev1.Pod) bool {
+		return portOf(&pod) == "" || lifecycle.AddressOf(lifecycle.PodOf(&pod)) == ""
+	}), err
 }
 
 // managerPods returns the managers' pods, whatever their state.

@@ -60,7 +60,7 @@ type Pod struct {
 
 // facts are what the view was made from, for the commands that say more.
 type facts struct {
-	pod      *corev1.Pod
+	pod      *lifecycle.Pod
 	input    lifecycle.Input
 	decision lifecycle.Decision
 	// workload is what the pod's workload says; nil where it is gone.
@@ -103,7 +103,7 @@ type world struct {
 }
 
 // view returns what there is to show of a pod, and whether Rollcall manages it.
-func (w *world) view(pod *corev1.Pod) (Pod, bool) {
+func (w *world) view(pod *lifecycle.Pod) (Pod, bool) {
 	workload := w.workloadOf(pod)
 	owner := workload.ForDecision()
 	input := lifecycle.Input{
@@ -131,7 +131,7 @@ func (w *world) view(pod *corev1.Pod) (Pod, bool) {
 	return p, input.Managed()
 }
 
-func (w *world) workloadOf(pod *corev1.Pod) *clusterstate.Workload {
+func (w *world) workloadOf(pod *lifecycle.Pod) *clusterstate.Workload {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil {
 		return nil
@@ -218,7 +218,7 @@ func reasonOn(p Pod) (why reason.Reason, message string) {
 	case p.facts.decision.Row == lifecycle.RowUpdating:
 		return reason.Updating, lifecycle.NotUpdatedBecause(p.facts.pod)
 	case p.facts.input.AwaitsReadiness(p.facts.decision):
-		return reason.NotReady, lifecycle.NotReadyBecause(p.facts.pod)
+		return reason.NotReady, p.facts.pod.Status.NotReady
 	case p.Hook == "":
 		return "", ""
 	case p.facts.drainLeft > 0:

@@ -4,7 +4,6 @@ package podqueue
 import (
 	"context"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
@@ -28,7 +27,7 @@ const (
 )
 
 // Add adds a pod, first if OpenKruise waits for it.
-func Add(q Queue, pod *corev1.Pod) {
+func Add(q Queue, pod *lifecycle.Pod) {
 	if lifecycle.RolloutWaits(pod) {
 		AddAt(q, PriorityRollout, lifecycle.PodIDOf(pod))
 		return

@@ -21,12 +21,12 @@ func pod(name string, state appspub.LifecycleStateType) *corev1.Pod {
 
 // fill adds the pods, those that are looked at last first.
 func fill(q Queue) {
-	Add(Behind(q), pod("behind", appspub.LifecycleStateNormal))
-	Add(Behind(q), pod("behind, and a rollout waits", appspub.LifecycleStatePreparingDelete))
-	Add(q, pod("usual", appspub.LifecycleStateNormal))
-	Wake(q, lifecycle.PodIDOf(pod("woken", appspub.LifecycleStateNormal)), false)
-	Add(q, pod("a rollout waits", appspub.LifecycleStatePreparingUpdate))
-	Wake(q, lifecycle.PodIDOf(pod("woken, and a rollout waits", appspub.LifecycleStatePreparingUpdate)), true)
+	Add(Behind(q), lifecycle.PodOf(pod("behind", appspub.LifecycleStateNormal)))
+	Add(Behind(q), lifecycle.PodOf(pod("behind, and a rollout waits", appspub.LifecycleStatePreparingDelete)))
+	Add(q, lifecycle.PodOf(pod("usual", appspub.LifecycleStateNormal)))
+	Wake(q, lifecycle.PodIDOf(lifecycle.PodOf(pod("woken", appspub.LifecycleStateNormal))), false)
+	Add(q, lifecycle.PodOf(pod("a rollout waits", appspub.LifecycleStatePreparingUpdate)))
+	Wake(q, lifecycle.PodIDOf(lifecycle.PodOf(pod("woken, and a rollout waits", appspub.LifecycleStatePreparingUpdate))), true)
 }
 
 func drain(q Queue) (names []string) {

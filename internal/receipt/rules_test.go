@@ -84,7 +84,7 @@ func tableInputs() (all []lifecycle.Input) {
 						ends(pod)
 						for _, keep := range []bool{false, true} {
 							for _, record := range []lifecycle.Record{{}, {Want: lifecycle.InService}} {
-								all = append(all, lifecycle.Input{Pod: pod, Hooks: hooks, Record: record, Ownership: owned, KeepUnready: keep})
+								all = append(all, lifecycle.Input{Pod: lifecycle.PodOf(pod), Hooks: hooks, Record: record, Ownership: owned, KeepUnready: keep})
 							}
 						}
 					}

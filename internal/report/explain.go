@@ -43,7 +43,7 @@ func (v visited) outOfRotation() waiting.Blocker {
 	case d.Row == lifecycle.RowUpdating:
 		return waiting.Blocker{Reason: reason.Updating, Message: lifecycle.NotUpdatedBecause(in.Pod)}
 	case in.AwaitsReadiness(d) || keptOut:
-		return waiting.Blocker{Reason: reason.NotReady, Message: cmp.Or(lifecycle.NotReadyBecause(in.Pod), "its node is not Ready")}
+		return waiting.Blocker{Reason: reason.NotReady, Message: cmp.Or(in.Pod.Status.NotReady, "its node is not Ready")}
 	}
 	return waiting.Blocker{}
 }

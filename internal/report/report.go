@@ -41,7 +41,7 @@ type visited struct {
 	visit.Result
 }
 
-func (v visited) pod() *corev1.Pod { return v.Result.Input.Pod }
+func (v visited) pod() *lifecycle.Pod { return v.Result.Input.Pod }
 
 // Report shows why the pod waits, with an Event if that is new or lasts, and returns when to look again without an event.
 func (r *Reporter) Report(ctx context.Context, f *observe.Facts, result visit.Result) (again time.Duration) {
@@ -93,7 +93,7 @@ func sooner(a, b time.Duration) time.Duration {
 }
 
 // Tell makes an Event on a pod.
-func (r *Reporter) Tell(pod *corev1.Pod, why reason.Reason, note string) {
+func (r *Reporter) Tell(pod *lifecycle.Pod, why reason.Reason, note string) {
 	r.Recorder.Eventf(pod, nil, why.Event(), string(why), "Reconcile", "%s", note)
 }
 

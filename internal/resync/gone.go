@@ -25,6 +25,7 @@ type Cluster struct {
 	*tracker.Tracker
 
 	Cache, API client.Reader
+	Pods       clusterstate.Pods
 	Synced     func() bool
 	Claims     *clusterstate.Claims
 	Clock      clock.PassiveClock
@@ -64,7 +65,7 @@ func (c *Cluster) Compare(ctx context.Context, l tracker.Listing) (tracker.Compa
 
 // Places implements [Pods].
 func (c *Cluster) Places(ctx context.Context, template string) ([]string, error) {
-	return clusterstate.PlacesOf(ctx, c.Cache, template)
+	return clusterstate.PlacesOf(ctx, c.Cache, c.Pods, template)
 }
 
 // wasInService reports whether clients were ever given the entry: some registries create one for a pod that stays out. Without the
@@ -73,8 +74,7 @@ func (c *Cluster) wasInService(ctx context.Context, e registry.Entry, id lifecyc
 	if e.State == registry.InService || !c.Synced() {
 		return true, nil
 	}
-	pod := &corev1.Pod{}
-	err := c.Cache.Get(ctx, id.NamespacedName, pod, client.UnsafeDisableDeepCopy)
+	pod, err := c.Pods.Get(ctx, id.NamespacedName)
 	switch {
 	case apierrors.IsNotFound(err):
 		return true, nil
@@ -91,13 +91,13 @@ func (c *Cluster) uncached(ctx context.Context, entries []registry.Entry) ([]reg
 	if len(entries) == 0 {
 		return nil, nil
 	}
-	var pods corev1.PodList
-	if err := c.Cache.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
+	pods, err := c.Pods.List(ctx, clusterstate.Which{})
+	if err != nil {
 		return nil, fmt.Errorf("listing the pods in the cache: %w", err)
 	}
-	names := make(map[types.UID]types.NamespacedName, len(pods.Items))
-	for i := range pods.Items {
-		names[pods.Items[i].UID] = client.ObjectKeyFromObject(&pods.Items[i])
+	names := make(map[types.UID]types.NamespacedName, len(pods))
+	for _, pod := range pods {
+		names[pod.UID] = client.ObjectKeyFromObject(pod)
 	}
 	return slices.DeleteFunc(slices.Clone(entries), func(e registry.Entry) bool {
 		uid := types.UID(e.UID)

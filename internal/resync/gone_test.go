@@ -109,8 +109,8 @@ func TestGone(t *testing.T) {
 				cache := clientOf(tc.cached...)
 				api := &server{Reader: clientOf(append(tc.live, pod("a-page-of-its-own", "p"))...)}
 				c := &Cluster{
-					Cache: cache, API: api, Synced: func() bool { return true }, Tracker: tracker.New(),
-					Claims: clusterstate.New(cache).Claims, Clock: clocktesting.NewFakePassiveClock(time.Now()),
+					Cache: cache, Pods: clusterstate.PodsThrough(cache), API: api, Synced: func() bool { return true }, Tracker: tracker.New(),
+					Claims: clusterstate.New(cache, nil).Claims, Clock: clocktesting.NewFakePassiveClock(time.Now()),
 				}
 				found, err := c.Compare(t.Context(), tracker.Listing{Registry: "default", Asked: c.Clock.Now(), Entries: entries})
 				expect.NoError(t, err)
@@ -153,15 +153,15 @@ func TestWhatIsListedGivesARightToAName(t *testing.T) {
 			t.Parallel()
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", UID: "1"}}
 			if tc.record.Want != "" {
-				tc.record.Stamp = lifecycle.StampOf(pod)
+				tc.record.Stamp = lifecycle.StampOf(lifecycle.PodOf(pod))
 				text, err := json.Marshal(tc.record)
 				expect.NoError(t, err)
 				pod.Annotations = map[string]string{lifecycle.AnnotationRecord: string(text)}
 			}
 			cache := clientOf(pod)
 			c := &Cluster{
-				Cache: cache, Synced: func() bool { return !tc.unsynced }, Tracker: tracker.New(),
-				Claims: clusterstate.New(cache).Claims, Clock: clocktesting.NewFakePassiveClock(time.Now()),
+				Cache: cache, Pods: clusterstate.PodsThrough(cache), Synced: func() bool { return !tc.unsynced }, Tracker: tracker.New(),
+				Claims: clusterstate.New(cache, nil).Claims, Clock: clocktesting.NewFakePassiveClock(time.Now()),
 			}
 			_, err := c.Compare(t.Context(), tracker.Listing{Registry: "default", Asked: c.Clock.Now(), Entries: []registry.Entry{{
 				Instance: registry.Instance{Service: "web", Address: "10.0.0.1", Port: 80, Namespace: "shop", Pod: "web-1", UID: "1"},

@@ -20,11 +20,11 @@ func dualStack(annotations ...string) Subject {
 			{"name": "infra/fast", "interface": "net2", "ips": ["172.17.0.1"]},
 			{"name": "shop/empty", "interface": "net3"}
 		]`},
-		Spec: &corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Ports: []corev1.ContainerPort{
+		Spec: &lifecycle.PodSpec{Containers: []lifecycle.Container{{Name: "web", Ports: []corev1.ContainerPort{
 			{ContainerPort: 8080, HostPort: 31080}, {ContainerPort: 9090, HostPort: 1090}, {ContainerPort: 7070},
 			{ContainerPort: 6060, HostPort: 6060, HostIP: "127.0.0.1"}, {ContainerPort: 5353, HostPort: 5353, Protocol: corev1.ProtocolUDP},
 		}}}},
-		Status: &corev1.PodStatus{PodIP: "10.0.0.1", PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}, {IP: "fd00::1"}}, HostIP: "192.0.2.1"},
+		Status: &lifecycle.PodStatus{PodIP: "10.0.0.1", PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}, {IP: "fd00::1"}}, HostIP: "192.0.2.1"},
 	}
 	for i := 0; i < len(annotations); i += 2 {
 		s.Annotations[annotations[i]] = annotations[i+1]
@@ -49,7 +49,7 @@ func TestAddresses(t *testing.T) {
 	v4.Status.PodIPs = nil // the cache keeps them only if there are several
 	none, hostNetwork := dualStack(), dualStack()
 	none.Status.PodIP, none.Status.PodIPs = "", nil
-	hostNetwork.Spec.HostNetwork, hostNetwork.Spec.Containers = true, []corev1.Container{{Ports: []corev1.ContainerPort{{ContainerPort: 80}}}}
+	hostNetwork.Spec.HostNetwork, hostNetwork.Spec.Containers = true, []lifecycle.Container{{Ports: []corev1.ContainerPort{{ContainerPort: 80}}}}
 	hostNetwork.Status = nil
 	expect.Each(t, map[string]row{
 		"by default":       {"as Kubernetes sees the pod", "", dualStack(), web("10.0.0.1", 8080), nil, nil},

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -81,15 +82,15 @@ type Subject struct {
 	Labels      map[string]string
 	Annotations map[string]string
 	// Spec can be nil: no ports.
-	Spec *corev1.PodSpec
+	Spec *lifecycle.PodSpec
 	// Status is nil for a template.
-	Status *corev1.PodStatus
+	Status *lifecycle.PodStatus
 	// Node is zero for a template.
 	Node Node
 }
 
 // SubjectOf describes a pod, without its node.
-func SubjectOf(pod *corev1.Pod) Subject {
+func SubjectOf(pod *lifecycle.Pod) Subject {
 	subject := Subject{
 		Namespace: pod.Namespace, Pod: pod.Name, Labels: pod.Labels, Annotations: pod.Annotations, Spec: &pod.Spec, Status: &pod.Status,
 	}
@@ -295,7 +296,7 @@ func firstPort(s Subject) (first int) {
 		container := &s.Spec.Containers[i]
 		port := portOf(container)
 		switch {
-		case port == 0 || IsInjected(container):
+		case port == 0 || container.Injected:
 		case container.Name == s.Annotations[annotationDefaultContainer]:
 			return port
 		case first == 0:
@@ -305,7 +306,7 @@ func firstPort(s Subject) (first int) {
 	return first
 }
 
-func portOf(container *corev1.Container) int {
+func portOf(container *lifecycle.Container) int {
 	for _, port := range container.Ports {
 		if port.ContainerPort > 0 && isTCP(port) {
 			return int(port.ContainerPort)
@@ -315,12 +316,3 @@ func portOf(container *corev1.Container) int {
 }
 
 func isTCP(p corev1.ContainerPort) bool { return p.Protocol == "" || p.Protocol == corev1.ProtocolTCP }
-
-// IsInjected reports whether a SidecarSet injected the container.
-// https://github.com/openkruise/kruise/blob/v1.8.3/pkg/control/sidecarcontrol/util.go#L59
-func IsInjected(container *corev1.Container) bool {
-	return slices.Contains(container.Env, InjectedMark())
-}
-
-// InjectedMark is what [IsInjected] looks for.
-func InjectedMark() corev1.EnvVar { return corev1.EnvVar{Name: "IS_INJECTED", Value: "true"} }

@@ -8,14 +8,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestEndpointsOf(t *testing.T) {
 	t.Parallel()
 	web := map[string]string{"app": "web"}
-	ports := func(ports ...corev1.ContainerPort) *corev1.PodSpec {
-		return &corev1.PodSpec{Containers: []corev1.Container{{Name: "log"}, {Name: "main", Ports: ports}}}
+	ports := func(ports ...corev1.ContainerPort) *lifecycle.PodSpec {
+		return &lifecycle.PodSpec{Containers: []lifecycle.Container{{Name: "log"}, {Name: "main", Ports: ports}}}
 	}
 	tcp8080 := ports(corev1.ContainerPort{ContainerPort: 8080})
 	annotated := func(s string) map[string]string { return map[string]string{AnnotationServices: s} }
@@ -52,7 +53,7 @@ func TestEndpointsOf(t *testing.T) {
 		},
 		"SidecarSet first": {
 			reason:  "clients look for the application, not for what OpenKruise has put before it",
-			subject: Subject{Labels: web, Spec: containers(container("agent", 9102, InjectedMark()), container("web", 8080))},
+			subject: Subject{Labels: web, Spec: containers(injected("agent", 9102), container("web", 8080))},
 			want:    []Endpoint{{Service: "web", Port: 8080}},
 		},
 		"service mesh first": {
@@ -208,8 +209,14 @@ func expectError(t *testing.T, reason string, err error, parts []string) {
 	}
 }
 
-func container(name string, port int32, env ...corev1.EnvVar) corev1.Container {
-	return corev1.Container{Name: name, Env: env, Ports: []corev1.ContainerPort{{ContainerPort: port}}}
+func container(name string, port int32) lifecycle.Container {
+	return lifecycle.Container{Name: name, Ports: []corev1.ContainerPort{{ContainerPort: port}}}
 }
 
-func containers(all ...corev1.Container) *corev1.PodSpec { return &corev1.PodSpec{Containers: all} }
+func injected(name string, port int32) lifecycle.Container {
+	return lifecycle.Container{Name: name, Ports: []corev1.ContainerPort{{ContainerPort: port}}, Injected: true}
+}
+
+func containers(all ...lifecycle.Container) *lifecycle.PodSpec {
+	return &lifecycle.PodSpec{Containers: all}
+}

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -53,7 +51,9 @@ func (p *Pod) ForeignIPv6(in lifecycle.Key) bool {
 }
 
 // Uncached returns the pod as last cached, once it is no longer cached.
-func (p *Pod) Uncached() *corev1.Pod { return locked(p, func() *corev1.Pod { return p.pod.last }) }
+func (p *Pod) Uncached() *lifecycle.Pod {
+	return locked(p, func() *lifecycle.Pod { return p.pod.last })
+}
 
 // Found notes that the cache has the pod, so its end will be noted.
 func (p *Pod) Found(address string, others []string) {

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -57,7 +56,7 @@ type pod struct {
 	address  string
 	others   []string
 	// last is the pod as last cached, once gone from there.
-	last *corev1.Pod
+	last *lifecycle.Pod
 }
 
 // instances are one or two, for which a map takes more memory. A list is replaced, never changed: a [Known] may have it.
@@ -114,7 +113,7 @@ func (t *Tracker) Arrived(id lifecycle.PodID, born bool) {
 }
 
 // Uncached notes a pod that left the cache, to undo what it left. It forgets a pod without record of which nothing is known.
-func (t *Tracker) Uncached(last *corev1.Pod) {
+func (t *Tracker) Uncached(last *lifecycle.Pod) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.pods[last.UID]
@@ -131,7 +130,7 @@ func (t *Tracker) Uncached(last *corev1.Pod) {
 }
 
 // Dying notes a pod that ends and was never cached, since it lacks the label that the cache selects by.
-func (t *Tracker) Dying(last *corev1.Pod) {
+func (t *Tracker) Dying(last *lifecycle.Pod) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if p := t.add(lifecycle.PodIDOf(last)); !p.opened {
@@ -157,10 +156,10 @@ func (t *Tracker) Pods() int {
 }
 
 // AllUncached returns pods that left the cache and something in a registry.
-func (t *Tracker) AllUncached() []*corev1.Pod {
+func (t *Tracker) AllUncached() []*lifecycle.Pod {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var uncached []*corev1.Pod
+	var uncached []*lifecycle.Pod
 	for _, p := range t.pods {
 		if p.last != nil {
 			uncached = append(uncached, p.last)

@@ -131,26 +131,26 @@ func TestSeen(t *testing.T) {
 func TestDepartures(t *testing.T) {
 	t.Parallel()
 	web := podNamed("web-1")
-	id := lifecycle.PodIDOf(web)
+	id := lifecycle.PodIDOf(lifecycle.PodOf(web))
 	for name, tc := range map[string]struct {
 		reason string
 		happen func(tr *Tracker)
 		want   int
 	}{
-		"never heard of": {"nothing tells that it was registered", func(tr *Tracker) { tr.Uncached(web) }, 0},
+		"never heard of": {"nothing tells that it was registered", func(tr *Tracker) { tr.Uncached(lifecycle.PodOf(web)) }, 0},
 		"before the first look": {"the reconciler has made no call for it", func(tr *Tracker) {
 			tr.Arrived(id, true)
-			tr.Uncached(web)
+			tr.Uncached(lifecycle.PodOf(web))
 		}, 0},
 		"listed": {"a process before this one has registered it", func(tr *Tracker) {
 			l := listed(registry.InService, epoch())
 			l.Entries[0].UID = string(web.UID)
 			tr.Compare(l)
-			tr.Uncached(web)
+			tr.Uncached(lifecycle.PodOf(web))
 		}, 1},
 		"while it is looked at": {"its traces are to be undone", func(tr *Tracker) {
 			p := tr.Open(id)
-			tr.Uncached(web)
+			tr.Uncached(lifecycle.PodOf(web))
 			if p.CloseUnlessFound() {
 				t.Error("the departure is forgotten with the pod")
 			}
@@ -161,14 +161,14 @@ func TestDepartures(t *testing.T) {
 			if p.CloseUnlessFound() {
 				t.Error("the pod is forgotten before its departure is noted")
 			}
-			tr.Uncached(web)
+			tr.Uncached(lifecycle.PodOf(web))
 		}, 1},
 		"back again": {"the cache has it", func(tr *Tracker) {
 			tr.Open(id)
-			tr.Uncached(web)
+			tr.Uncached(lifecycle.PodOf(web))
 			tr.Arrived(id, false)
 		}, 0},
-		"dying without the label": {"no event tells when it goes", func(tr *Tracker) { tr.Dying(web) }, 1},
+		"dying without the label": {"no event tells when it goes", func(tr *Tracker) { tr.Dying(lifecycle.PodOf(web)) }, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

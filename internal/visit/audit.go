@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/rollcall-dev/rollcall/internal/audit"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/receipt"
@@ -14,7 +12,7 @@ import (
 )
 
 // auditFlip logs which handlers a patch changed, with the state in the API server's answer, which may be newer than what was decided on.
-func (v *visit) auditFlip(before, after *corev1.Pod, asked time.Time) {
+func (v *visit) auditFlip(before, after *lifecycle.Pod, asked time.Time) {
 	if v.Audit == nil {
 		return
 	}

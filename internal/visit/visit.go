@@ -16,7 +16,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -49,7 +48,7 @@ type Visitor struct {
 	// BackOff returns when to try a pod again: later each time.
 	BackOff func(types.UID) time.Duration
 	// Tell records an Event.
-	Tell func(pod *corev1.Pod, why reason.Reason, note string)
+	Tell func(pod *lifecycle.Pod, why reason.Reason, note string)
 	// Wake queues a pod for whose call a slot is free.
 	Wake func(id lifecycle.PodID, urgent bool)
 }
@@ -115,7 +114,7 @@ func (of *Visitor) Visit(ctx context.Context, f *observe.Facts) (Result, error) 
 
 func (v *visit) decide() { v.decision = Decide(v.Facts, v.input) }
 
-func (v *visit) pod() *corev1.Pod { return v.input.Pod }
+func (v *visit) pod() *lifecycle.Pod { return v.input.Pod }
 
 // entries are the facts for the plan, with what is known now.
 func (v *visit) entries() plan.Facts { return v.Entries(v.input, v.targets) }

@@ -57,7 +57,7 @@ func floor(ctx context.Context, config *rest.Config) error {
 
 func flipLabel(ctx context.Context, k8s client.Client, pod *corev1.Pod) error {
 	key, value := inPlaceLabel, notSet
-	switch lifecycle.State(pod) {
+	switch lifecycle.State(lifecycle.PodOf(pod)) {
 	case appspub.LifecycleStateUpdated:
 		value = set
 	case appspub.LifecycleStatePreparingDelete:

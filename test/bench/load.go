@@ -81,10 +81,10 @@ func (l *load) saw(pod *corev1.Pod, gone bool) {
 		return
 	}
 	now := l.pods[client.ObjectKeyFromObject(pod)]
-	if state := lifecycle.State(pod); now.state != state {
+	if state := lifecycle.State(lifecycle.PodOf(pod)); now.state != state {
 		now = stay{state: state, moved: l.last}
 	}
-	now.ready = lifecycle.IsReady(pod)
+	now.ready = lifecycle.IsReady(lifecycle.PodOf(pod))
 	if now.flipped.IsZero() && flipped(pod) {
 		now.flipped = l.last
 		if now.state == l.state {

@@ -36,7 +36,7 @@ const (
 
 // flipped reports whether the hook of the pod's state is flipped, or there is none.
 func flipped(pod *corev1.Pod) bool {
-	switch lifecycle.State(pod) {
+	switch lifecycle.State(lifecycle.PodOf(pod)) {
 	case appspub.LifecycleStatePreparingUpdate:
 		return pod.Labels[inPlaceLabel] != set
 	case appspub.LifecycleStateUpdated:

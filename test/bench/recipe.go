@@ -56,13 +56,13 @@ func (r *recipe) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resu
 	if err := r.Get(ctx, request.NamespacedName, pod); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	state := lifecycle.State(pod)
+	state := lifecycle.State(lifecycle.PodOf(pod))
 	switch {
-	case state == appspub.LifecycleStateNormal && pod.Labels[newLabel] == set && lifecycle.IsReady(pod):
+	case state == appspub.LifecycleStateNormal && pod.Labels[newLabel] == set && lifecycle.IsReady(lifecycle.PodOf(pod)):
 		return ctrl.Result{}, r.then(ctx, pod, "register", newLabel, notSet)
 	case state == appspub.LifecycleStatePreparingUpdate && pod.Labels[inPlaceLabel] == set:
 		return ctrl.Result{}, r.then(ctx, pod, "fail-over", inPlaceLabel, notSet)
-	case state == appspub.LifecycleStateUpdated && pod.Labels[inPlaceLabel] == notSet && lifecycle.IsReady(pod):
+	case state == appspub.LifecycleStateUpdated && pod.Labels[inPlaceLabel] == notSet && lifecycle.IsReady(lifecycle.PodOf(pod)):
 		return ctrl.Result{}, r.then(ctx, pod, "register", inPlaceLabel, set)
 	case state == appspub.LifecycleStatePreparingDelete && pod.Labels[deleteLabel] == set:
 		return ctrl.Result{}, r.then(ctx, pod, "deregister", deleteLabel, notSet)

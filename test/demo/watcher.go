@@ -176,7 +176,7 @@ func rowOf(event podEvent, says string) row {
 		r.ready = "gone"
 	case event.pod.DeletionTimestamp != nil:
 		r.ready = "stopped"
-	case lifecycle.IsReady(event.pod):
+	case lifecycle.IsReady(lifecycle.PodOf(event.pod)):
 		r.ready = "ready"
 	}
 	return r

@@ -95,7 +95,7 @@ func (w *world) away(ctx context.Context, node string, end func(context.Context,
 		return err
 	}
 	for _, pod := range pods {
-		if lifecycle.Finished(&pod) && w.owns(pod.Namespace) {
+		if lifecycle.Finished(lifecycle.PodOf(&pod)) && w.owns(pod.Namespace) {
 			if err := client.IgnoreNotFound(w.k8s.Delete(ctx, &pod)); err != nil {
 				return fmt.Errorf("deleting %s, which has ended: %w", pod.Name, err)
 			}

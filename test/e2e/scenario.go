@@ -238,7 +238,7 @@ func (a *arm) gone(ctx context.Context, pods []corev1.Pod) error {
 // leaving waits until the first pods are on their way out.
 func leaving(ctx context.Context, a *arm) error {
 	return a.awaitPod(ctx, "a pod to be on its way out", func(pod *corev1.Pod) bool {
-		return lifecycle.State(pod) == appspub.LifecycleStatePreparingDelete || pod.DeletionTimestamp != nil
+		return lifecycle.State(lifecycle.PodOf(pod)) == appspub.LifecycleStatePreparingDelete || pod.DeletionTimestamp != nil
 	})
 }
 
@@ -272,7 +272,7 @@ func killManagers(ctx context.Context, w *world) error { return w.site.KillManag
 // updating returns when a pod of Rollcall's arm has stopped at the hook before its update.
 func (w *world) updating(ctx context.Context) error {
 	return w.arms[0].awaitPod(ctx, "an update to begin", func(pod *corev1.Pod) bool {
-		return lifecycle.State(pod) == appspub.LifecycleStatePreparingUpdate
+		return lifecycle.State(lifecycle.PodOf(pod)) == appspub.LifecycleStatePreparingUpdate
 	})
 }
 

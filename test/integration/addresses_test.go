@@ -31,7 +31,7 @@ func TestAddresses(t *testing.T) {
 		set.Spec.Template.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 31080}}
 	})
 	for i, pod := range s.AwaitPods(2) {
-		s.untilPod(pod, "to be ready", func(now *corev1.Pod) bool { return now != nil && lifecycle.IsReady(now) })
+		s.untilPod(pod, "to be ready", func(now *corev1.Pod) bool { return now != nil && lifecycle.IsReady(lifecycle.PodOf(now)) })
 		at := fmt.Sprintf("192.0.2.%d", i+1) // here the nodes share one address, and pods have one
 		s.must(s.k8s.Status().Patch(t.Context(), pod.DeepCopy(), kube.Merge(
 			`{"status":{"podIPs":[{"ip":%q},{"ip":"fd00::%d"}],"hostIP":%q,"hostIPs":[{"ip":%[3]q}]}}`, s.Now(pod.UID).Status.PodIP, i+1, at)))
@@ -84,7 +84,7 @@ func (a addressed) ExpectGiven(want ...string) {
 			}
 		}
 		for _, pod := range a.Pods() {
-			a.Expect(there[pod.Name] || !a.known[pod.Name] || lifecycle.RolloutWaits(pod), "clients are given nothing of pod %s", pod.Name)
+			a.Expect(there[pod.Name] || !a.known[pod.Name] || lifecycle.RolloutWaits(lifecycle.PodOf(pod)), "clients are given nothing of pod %s", pod.Name)
 		}
 		maps.Copy(a.known, there)
 		if slices.Sort(given); !slices.Equal(given, want) {

@@ -57,7 +57,7 @@ func drains(s *scenario) {
 	for _, pod := range before {
 		waits := slices.ContainsFunc(s.history.Of(pod.UID), func(v sighting) bool {
 			old := v.pod.Spec.Containers[0].Image == pod.Spec.Containers[0].Image
-			return v.state() == string(appspub.LifecycleStateUpdating) && !lifecycle.IsReady(v.pod) && old
+			return v.state() == string(appspub.LifecycleStateUpdating) && !lifecycle.IsReady(lifecycle.PodOf(v.pod)) && old
 		})
 		s.Expect(waits, "Kruise restarted pod %s without a grace period", pod.Name)
 		s.Expect(s.counted(pod, fakeregistry.OpRegister) == 2, "pod %s was not put in once, and once again", pod.Name)

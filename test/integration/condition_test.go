@@ -25,11 +25,11 @@ func TestPodCondition(t *testing.T) {
 		var said []bool
 		var ready bool
 		for _, v := range s.history.Of(pod.UID) {
-			in := lifecycle.InRotation(v.pod)
+			in := lifecycle.InRotation(lifecycle.PodOf(v.pod))
 			if len(said) == 0 && in || len(said) > 0 && in != said[len(said)-1] {
 				said = append(said, in)
 			}
-			now := lifecycle.IsTrue(v.pod, corev1.PodReady)
+			now := lifecycle.IsTrue(lifecycle.PodOf(v.pod), corev1.PodReady)
 			s.Expect(in || !now || ready, "pod %s became Ready while it was not in rotation", pod.Name)
 			ready = now
 		}

@@ -53,7 +53,7 @@ func TestPodsThatNoServiceFollows(t *testing.T) {
 	s.Create(replicas(1), annotated(cluster.AnnotationGlobalAddress, "true"), unhooked,
 		updateType(kruisev1alpha1.RecreateCloneSetUpdateStrategyType))
 	old := s.AwaitPodIn(appspub.LifecycleStateNormal)
-	s.untilPod(old, "is ready", func(now *corev1.Pod) bool { return lifecycle.IsTrue(now, corev1.PodReady) })
+	s.untilPod(old, "is ready", func(now *corev1.Pod) bool { return lifecycle.IsTrue(lifecycle.PodOf(now), corev1.PodReady) })
 
 	s.Edit(hooked)
 	s.ExpectEvent(old, corev1.EventTypeWarning, "RegistryRefused", "lacks the readiness gate rollcall.dev/InRotation", "spec.readinessGates")

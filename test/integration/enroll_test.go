@@ -146,7 +146,7 @@ func (f *fleet) create() {
 	others.Spec.Lifecycle = &appspub.Lifecycle{PreDelete: &appspub.LifecycleHook{FinalizersHandler: []string{"somebody.example/gate"}}}
 	f.must(f.k8s.Create(f.Context(), others))
 	f.awaitPods("to be ready", func(pod *corev1.Pod) error {
-		if !lifecycle.IsReady(pod) {
+		if !lifecycle.IsReady(lifecycle.PodOf(pod)) {
 			return errors.New("it is not")
 		}
 		return nil

@@ -88,7 +88,7 @@ func (s *scenario) atHome(pod *corev1.Pod, set *kruisev1alpha1.CloneSet) error {
 		return errors.New("is being deleted")
 	case stateOf(pod) != string(appspub.LifecycleStateNormal):
 		return errors.New("is in " + stateOf(pod))
-	case !lifecycle.IsReady(pod):
+	case !lifecycle.IsReady(lifecycle.PodOf(pod)):
 		return errors.New("is not ready")
 	}
 	hooks := hooksOf(set.Spec.Lifecycle)
@@ -390,7 +390,7 @@ func (s *scenario) movesUntil(pod *corev1.Pod) int {
 		}
 		deleted := func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil }
 		fit := func(p *corev1.Pod) bool {
-			return stateOf(p) == string(appspub.LifecycleStateNormal) && lifecycle.IsReady(p)
+			return stateOf(p) == string(appspub.LifecycleStateNormal) && lifecycle.IsReady(lifecycle.PodOf(p))
 		}
 		if last.pod != nil && (v.state() != last.state() || deleted(v.pod) != deleted(last.pod) || fit(v.pod) != fit(last.pod)) {
 			moves++

@@ -97,7 +97,7 @@ func TestStatefulSetInOrder(t *testing.T) {
 	s.AwaitPod("OpenKruise to have looked at it again", func(pod *corev1.Pod) bool {
 		s.must(s.k8s.Get(t.Context(), client.ObjectKeyFromObject(set), set))
 		return pod.Name == pods[2].Name && set.Status.ObservedGeneration == set.Generation &&
-			lifecycle.State(pod) == appspub.LifecycleStatePreparingUpdate && pod.Spec.Containers[0].Image == "nginx:1"
+			lifecycle.State(lifecycle.PodOf(pod)) == appspub.LifecycleStatePreparingUpdate && pod.Spec.Containers[0].Image == "nginx:1"
 	})
 	s.ExpectServing(pods[:2]...)
 	s.ExpectAlways()

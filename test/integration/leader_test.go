@@ -283,8 +283,8 @@ func TestLeaderAndRegistryAreLostInADrain(t *testing.T) {
 	s.standby = startManager(t, name+"-second", config, flags...)
 
 	s.Scale(1)
-	pod := s.AwaitPod("whose drain is recorded", func(pod *corev1.Pod) bool { return lifecycle.RecordOf(pod).OutSince != nil })
-	out := *lifecycle.RecordOf(pod).OutSince
+	pod := s.AwaitPod("whose drain is recorded", func(pod *corev1.Pod) bool { return lifecycle.RecordOf(lifecycle.PodOf(pod)).OutSince != nil })
+	out := *lifecycle.RecordOf(lifecycle.PodOf(pod)).OutSince
 	s.manager.Kill()
 	s.Fail("", "the registry is down")
 

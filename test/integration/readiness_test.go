@@ -80,7 +80,7 @@ func heldNotReady(s *scenario) {
 	s.UpdateImage("nginx:2")
 	s.AwaitState(pod, appspub.LifecycleStatePreparingUpdate)
 	s.AwaitCalls(hold, 1)
-	s.until("the pod to be unready", func() bool { return !lifecycle.IsReady(s.Now(pod.UID)) })
+	s.until("the pod to be unready", func() bool { return !lifecycle.IsReady(lifecycle.PodOf(s.Now(pod.UID))) })
 	s.UpdateImage("nginx:1")
 	s.AwaitState(pod, appspub.LifecycleStateNormal)
 	hold.Release()
@@ -120,7 +120,7 @@ func TestPodThatStaysOut(t *testing.T) {
 
 	s.Create(inPlace, replicas(1), gated)
 	pod := s.AwaitRunning()
-	s.untilPod(pod, "runs", func(now *corev1.Pod) bool { return lifecycle.IsTrue(now, corev1.ContainersReady) })
+	s.untilPod(pod, "runs", func(now *corev1.Pod) bool { return lifecycle.IsTrue(lifecycle.PodOf(now), corev1.ContainersReady) })
 	s.ExpectMetric(`rollcall_waiting_pods{hook="",reason="NotReady"} 1`)
 	person.Expect(0, "explain "+pod.Name, "reason NotReady: readiness gate "+healthGate+" is not set")
 	person.Expect(0, "status -o wide", "NotReady", "readiness gate "+healthGate+" is not set")

@@ -128,7 +128,7 @@ func (s *scenario) describe() string {
 	}
 	for _, pod := range s.history.Pods(s.ns) {
 		fmt.Fprintf(&b, "pod %s %s: state %s since %s, ready %t, deleting %t, ip %s, labels %v, finalizers %v, record %s\n",
-			pod.Name, pod.UID, stateOf(pod), pod.Annotations[appspub.LifecycleTimestampKey], lifecycle.IsReady(pod),
+			pod.Name, pod.UID, stateOf(pod), pod.Annotations[appspub.LifecycleTimestampKey], lifecycle.IsReady(lifecycle.PodOf(pod)),
 			pod.DeletionTimestamp != nil, pod.Status.PodIP, pod.Labels, pod.Finalizers,
 			pod.Annotations["rollcall.dev/registration"])
 	}

@@ -39,7 +39,7 @@ func TestAppRegistersElsewhere(t *testing.T) {
 	})
 	pods := s.AwaitPods(3)
 	for _, pod := range pods {
-		s.untilPod(pod, "to be ready", func(now *corev1.Pod) bool { return now != nil && lifecycle.IsReady(now) })
+		s.untilPod(pod, "to be ready", func(now *corev1.Pod) bool { return now != nil && lifecycle.IsReady(lifecycle.PodOf(now)) })
 	}
 	for i, pod := range pods { // here the nodes share one address, and pods have one
 		at := fmt.Sprintf("192.0.2.%d", i+1)

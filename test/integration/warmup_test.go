@@ -111,12 +111,12 @@ func expectRamp(t *testing.T, namespace string, section map[string]any, read fun
 		cold = s.Pods()[1]
 	}
 	until("the second pod to be given to clients", func() bool { return len(given) == 2 })
-	s.untilPod(cold, "to have a record", func(now *corev1.Pod) bool { return lifecycle.RecordOf(now).Exists() })
+	s.untilPod(cold, "to have a record", func(now *corev1.Pod) bool { return lifecycle.RecordOf(lifecycle.PodOf(now)).Exists() })
 	to, steps, restarted := at(cold), 0, false
 	for last := 0.0; last < 100; steps++ {
 		until("the weight to grow", func() bool { return given[to] > last })
 		last = given[to]
-		in := time.Since(lifecycle.RecordOf(s.Now(cold.UID)).InSince)
+		in := time.Since(lifecycle.RecordOf(lifecycle.PodOf(s.Now(cold.UID))).InSince)
 		part := math.Max(last/100, 0.01)
 		want, got := part/(part+1), given.share(to)
 		t.Logf("after %s: weight %v of 100, %.2f %% of the requests, by the curve %.2f %%", in.Round(time.Second), last, 100*got, 100*want)

@@ -88,7 +88,7 @@ func Unsettled(set *appsv1alpha1.CloneSet, pods []corev1.Pod) error {
 
 // NotReadyWith says what keeps a pod from being Normal and ready with the image.
 func NotReadyWith(pod *corev1.Pod, image string) error {
-	if state := lifecycle.State(pod); state != appspub.LifecycleStateNormal {
+	if state := lifecycle.State(lifecycle.PodOf(pod)); state != appspub.LifecycleStateNormal {
 		return fmt.Errorf("pod %s is in state %q and not Normal", pod.Name, state)
 	}
 	return notReadyWith(pod, image)
@@ -100,7 +100,7 @@ func notReadyWith(pod *corev1.Pod, image string) error {
 		return fmt.Errorf("pod %s is being deleted", pod.Name)
 	case pod.Spec.Containers[0].Image != image:
 		return fmt.Errorf("pod %s has image %s and not %s", pod.Name, pod.Spec.Containers[0].Image, image)
-	case !lifecycle.IsReady(pod):
+	case !lifecycle.IsReady(lifecycle.PodOf(pod)):
 		return fmt.Errorf("pod %s is not ready", pod.Name)
 	default:
 		return nil

@@ -92,7 +92,7 @@ func call(ctx context.Context, change func(context.Context, registry.Instance) e
 func (m *Mirror) wanted(pods []corev1.Pod) map[types.UID]registry.Instance {
 	want := map[types.UID]registry.Instance{}
 	for _, pod := range pods {
-		if pod.DeletionTimestamp == nil && lifecycle.IsReady(&pod) && pod.Status.PodIP != "" {
+		if pod.DeletionTimestamp == nil && lifecycle.IsReady(lifecycle.PodOf(&pod)) && pod.Status.PodIP != "" {
 			want[pod.UID] = registry.Instance{
 				Service: pod.Labels["app"], Address: pod.Status.PodIP, Port: m.port,
 				Cluster: Cluster, Namespace: pod.Namespace, Pod: pod.Name, UID: string(pod.UID),

@@ -1,0 +1,190 @@
+package clusterstate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+)
+
+// Pods reads cached pods. In the manager it is a [PodCache].
+type Pods interface {
+	// Get fails as a client does if there is none.
+	Get(ctx context.Context, key types.NamespacedName) (*lifecycle.Pod, error)
+	List(ctx context.Context, which Which) ([]*lifecycle.Pod, error)
+}
+
+// Which selects pods; the zero value all of them.
+type Which struct{ index, value string }
+
+// InNamespace selects the pods of a namespace.
+func InNamespace(name string) Which { return Which{toolscache.NamespaceIndex, name} }
+
+// OwnedBy selects the pods of a workload.
+func OwnedBy(uid types.UID) Which { return Which{ownerIndex, string(uid)} }
+
+// OnNode selects the pods on a node.
+func OnNode(name string) Which { return Which{nodeIndex, name} }
+
+// near selects the pods at an address, and some others.
+func near(address string) Which { return Which{addressIndex, bucketOf(address)} }
+
+const (
+	ownerIndex   = "owner"
+	addressIndex = "address"
+	nodeIndex    = "node"
+)
+
+func (p *packed) indexed(index string) []string {
+	switch index {
+	case toolscache.NamespaceIndex:
+		return []string{p.Namespace}
+	case nodeIndex:
+		return []string{p.node}
+	case addressIndex:
+		return p.buckets()
+	case ownerIndex:
+		if owner := metav1.GetControllerOfNoCopy(p); owner != nil {
+			return []string{string(owner.UID)}
+		}
+	}
+	return nil
+}
+
+// PodCache is the manager's cache of pods: it has the informers of controller-runtime's cache keep and give what is read of them. A client
+// of that cache has no pods to give.
+type PodCache struct {
+	sharer *Sharer
+
+	mu        sync.RWMutex
+	informers []toolscache.SharedIndexInformer
+}
+
+// NewPodCache returns one without informers.
+func NewPodCache() *PodCache { return &PodCache{sharer: NewSharer()} }
+
+// Strip is the cache.TransformFunc of pods.
+func (c *PodCache) Strip(object any) (any, error) { return c.sharer.StripPod(object) }
+
+// NewInformer makes the informers of all kinds. Those of pods need [PodCache.Strip].
+func (c *PodCache) NewInformer(
+	source toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers,
+) toolscache.SharedIndexInformer {
+	if _, pods := example.(*corev1.Pod); !pods {
+		return toolscache.NewSharedIndexInformer(source, example, resync, indexers)
+	}
+	indexers = maps.Clone(indexers)
+	for _, index := range []string{ownerIndex, addressIndex, nodeIndex} {
+		indexers[index] = func(object any) ([]string, error) {
+			p, is := object.(*packed)
+			if !is {
+				return nil, fmt.Errorf("indexing pods: the cache has %T", object)
+			}
+			return p.indexed(index), nil
+		}
+	}
+	informer := toolscache.NewSharedIndexInformer(source, example, resync, indexers)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.informers = append(c.informers, informer)
+	return unpacking{informer}
+}
+
+// filled returns the informers once they have listed all pods.
+func (c *PodCache) filled(ctx context.Context) ([]toolscache.SharedIndexInformer, error) {
+	c.mu.RLock()
+	informers := c.informers
+	c.mu.RUnlock()
+	if len(informers) == 0 {
+		return nil, errors.New("reading pods from the cache: it does not watch them yet")
+	}
+	for _, informer := range informers {
+		if !informer.HasSynced() && !toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+			return nil, fmt.Errorf("waiting for the cache to list the pods: %w", context.Cause(ctx))
+		}
+	}
+	return informers, nil
+}
+
+// Get implements [Pods].
+func (c *PodCache) Get(ctx context.Context, key types.NamespacedName) (*lifecycle.Pod, error) {
+	informers, err := c.filled(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, informer := range informers {
+		object, exists, err := informer.GetIndexer().GetByKey(key.String())
+		if p, is := object.(*packed); err == nil && exists && is {
+			return p.unpack(), nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading pod %s from the cache: %w", key, err)
+		}
+	}
+	return nil, apierrors.NewNotFound(corev1.Resource("pods"), key.Name)
+}
+
+// List implements [Pods].
+func (c *PodCache) List(ctx context.Context, which Which) (pods []*lifecycle.Pod, err error) {
+	informers, err := c.filled(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, informer := range informers {
+		objects := []any(nil)
+		if which.index == "" {
+			objects = informer.GetIndexer().List()
+		} else if objects, err = informer.GetIndexer().ByIndex(which.index, which.value); err != nil {
+			return nil, fmt.Errorf("listing pods in the cache: %w", err)
+		}
+		for _, object := range objects {
+			if p, is := object.(*packed); is {
+				pods = append(pods, p.unpack())
+			}
+		}
+	}
+	return pods, nil
+}
+
+// PodsThrough reads pods as a cache of what the reader has would give them, for tests of what reads the cache.
+func PodsThrough(reader client.Reader) Pods { return through{reader, NewSharer()} }
+
+type through struct {
+	reader client.Reader
+	sharer *Sharer
+}
+
+func (t through) Get(ctx context.Context, key types.NamespacedName) (*lifecycle.Pod, error) {
+	pod := &corev1.Pod{}
+	if err := t.reader.Get(ctx, key, pod); err != nil {
+		return nil, err
+	}
+	return t.sharer.strip(pod).unpack(), nil
+}
+
+func (t through) List(ctx context.Context, which Which) (pods []*lifecycle.Pod, err error) {
+	var list corev1.PodList
+	if err := t.reader.List(ctx, &list); err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		p := t.sharer.strip(&list.Items[i])
+		if which.index == "" || slices.Contains(p.indexed(which.index), which.value) {
+			pods = append(pods, p.unpack())
+		}
+	}
+	return pods, nil
+}
