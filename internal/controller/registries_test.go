@@ -21,6 +21,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/internal/waiting"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
@@ -65,6 +66,41 @@ func TestRegistryThatTheConfigurationDropsWhileAPodIsInIt(t *testing.T) {
 	w.apply(func(s *choices) { s.Registries = both })
 	w.reconciles(pod, "", "new: "+deregisters, writes)
 	w.expectHooks("", pod, "inPlaceUpdate")
+}
+
+// TestAnotherClusterRenamesNothing: what another cluster calls a registry tells nothing about what this one did.
+func TestAnotherClusterRenamesNothing(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		reason string
+		// own and theirs are the clusters' UIDs, as far as they are known.
+		own, theirs string
+		held        bool
+	}
+	expect.Each(t, map[string]row{
+		"another cluster's":      {"its configuration is its own", "own", "other", true},
+		"whose UID is not known": {"it may be another cluster's", "", "other", true},
+		"this cluster's":         {"only this one writes it", "own", "own", false},
+		"an older version's":     {"no UID is as good as this cluster's", "own", "", false},
+	}, func(t *testing.T, tc row) {
+		w := newWorld(t)
+		w.withRegistry("new")
+		pod := w.bornPod(w.cloneSet("web", inRegistries("new")), "web-1")
+		w.reconciles(pod, "", "new: "+registers, writes)
+		theirs := w.instance(pod, "web", 9999)
+		theirs.UID, theirs.Registry, theirs.ClusterUID = "another pod's", "new", tc.theirs
+		w.must(w.registry.Register(t.Context(), theirs), "registering")
+
+		w.withoutRegistry("new")
+		w.resync(Listing{ClusterUID: tc.own})
+		w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+		w.reconcile(pod)
+		hooks := "inPlaceUpdate"
+		if tc.held {
+			hooks = "preNormal inPlaceUpdate preDelete"
+		}
+		w.expectHooks(tc.reason, pod, hooks)
+	})
 }
 
 func TestInstanceCarriesItsAttributes(t *testing.T) {

@@ -45,6 +45,8 @@ type keeper struct {
 	listed    chan struct{}
 	hasListed func()
 
+	// uid is this cluster's as of the run: all of a run sees the same. Empty if unknown.
+	uid string
 	// first is when the first successful list was requested.
 	first time.Time
 	// The next keeper of the same registry inherits removals and others.
@@ -156,7 +158,7 @@ func (k *keeper) turn(ctx context.Context) time.Duration {
 	if k.resync.has(k) {
 		k.lead(policy.Interval)
 	}
-	k.resync.Identity.Learn(ctx)
+	k.uid = k.resync.Identity.Learn(ctx)
 	synced := k.resync.Synced() // before, nothing counts as gone
 	r := &run{began: time.Now()}
 	r.line = receipt.Line{
@@ -265,7 +267,7 @@ func (k *keeper) compare(ctx context.Context, r *run) error {
 	found, err := k.resync.Pods.Compare(ctx, tracker.Listing{
 		Registry: k.name, Names: names, Asked: r.began, Staleness: staleness,
 		Confirms: staleness == 0 && !k.client.Expires(), Entries: owned, Foreign: foreign,
-		Partial: k.client.PlaceTemplate() != "",
+		Partial: k.client.PlaceTemplate() != "", ClusterUID: k.uid,
 	})
 	if err != nil {
 		return err

@@ -18,15 +18,13 @@ type others struct {
 	warned time.Time
 }
 
-func (k *keeper) isOurs(e registry.Entry) bool {
-	return e.ClusterUID != "" && e.ClusterUID == k.resync.Identity.UID()
-}
+func (k *keeper) isOurs(e registry.Entry) bool { return e.ClusterUID != "" && e.ClusterUID == k.uid }
 
-// anothers leaves out entries without a UID: an older version wrote them, in either cluster.
+// anothers have a UID that is not known to be this cluster's. Entries without one are left out: an older version wrote them, in either
+// cluster.
 func (k *keeper) anothers(entries []registry.Entry) (theirs []registry.Entry) {
-	uid := k.resync.Identity.UID()
 	for _, e := range entries {
-		if uid != "" && e.ClusterUID != "" && e.ClusterUID != uid {
+		if e.ClusterUID != "" && !k.isOurs(e) {
 			theirs = append(theirs, e)
 		}
 	}
@@ -45,13 +43,13 @@ func (k *keeper) lookForOthers(ctx context.Context, owned []registry.Entry) {
 			written = append(written, e)
 		}
 	}
-	if len(written) == 0 || time.Since(before.warned) < reason.EventRepeat {
+	if len(written) == 0 || k.uid == "" || time.Since(before.warned) < reason.EventRepeat {
 		return
 	}
 	k.others.warned = time.Now()
 	note := fmt.Sprintf("Another cluster writes into registry %q under this cluster's name %q: %s is of the cluster with UID %s, and "+
 		"this one has %s. Two clusters with one name can remove each other's entries: set another cluster in the configuration of one of them",
-		k.name, k.resync.Cluster, describe(written, 1)[0], written[0].ClusterUID, k.resync.Identity.UID())
+		k.name, k.resync.Cluster, describe(written, 1)[0], written[0].ClusterUID, k.uid)
 	k.resync.Logger.Info(note, "registry", k.name, "entries", len(written))
 	k.resync.Tell(ctx, corev1.EventTypeWarning, clusterNameShared, note)
 }

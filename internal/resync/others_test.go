@@ -201,8 +201,9 @@ func TestRemovalsOfOthers(t *testing.T) {
 		"another cluster's": {
 			"it may live there, or the kubeconfig is the wrong one", otherUID, false, "12 carry the UID of another cluster with the same name, such as " + otherUID,
 		},
-		"an older version's":        {"it may be another cluster's too", "", false, "(20%) allows: Rollcall removes none of them. If"},
-		"where the UID is not read": {"then nothing tells the clusters apart", ownUID, true, "(20%) allows: Rollcall removes none of them. If"},
+		"an older version's": {"it may be another cluster's too", "", false, "(20%) allows: Rollcall removes none of them. If"},
+		"where the UID is not read": {"then nothing tells the clusters apart", ownUID, true, "13 carry the UID of a cluster, such as " + ownUID +
+			", which may be another one: this cluster's own, the UID of its namespace kube-system, could not be read"},
 	}, func(t *testing.T, tc row) {
 		s := newScene(t, "a")
 		s.identified().Store(tc.unreadable)
@@ -214,7 +215,7 @@ func TestRemovalsOfOthers(t *testing.T) {
 		held, removed := 12, 1
 		if tc.unreadable {
 			held, removed = 13, 0
-			s.expectLogged("grant Rollcall the right to get the namespace kube-system", 1)
+			s.expectLogged("this cluster can't be told from another one", 1)
 		}
 		s.expectTold(removalBlocked, "Warning", fmt.Sprintf("%d of 2", held), tc.note)
 		s.expectRemoved(tc.reason+"; what is this cluster's own goes all the same", removed)
@@ -241,6 +242,68 @@ func TestTheUIDIsReadAsSoonAsItMayBe(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		s.expectRemoved("they are this cluster's", 12)
 		s.expectMetric("rollcall_resync_blocked_removals", "", 0)
+		s.stop()
+	})
+}
+
+// TestOneReadOfTheUIDFails: until the UID is read, an entry with a UID can be another cluster's, at work or former.
+func TestOneReadOfTheUIDFails(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		reason string
+		uid    string
+		// removed is how many go once the UID is read.
+		removed int
+		// told is what the Event says first.
+		told string
+	}
+	bubble.Each(t, map[string]row{
+		"another cluster's":  {"they may live there", otherUID, 0, "2 carry the UID of a cluster, such as " + otherUID + ", which may be another one"},
+		"this cluster's":     {"the API server has none of their pods", ownUID, 2, "2 carry the UID of a cluster, such as " + ownUID + ", which may be another one"},
+		"an older version's": {"they go by the share, as ever", "", 2, ""},
+	}, func(t *testing.T, tc row) {
+		s := newScene(t, "a")
+		refused := s.identified()
+		refused.Store(true)
+		s.written(ownUID, 20)
+		s.gone(s.written(tc.uid, 2)...) // less than the share that needs no approval
+		s.start()
+		removed := 0
+		if tc.uid == "" {
+			removed = tc.removed
+		}
+		s.expectRemoved("whose they are is not known yet", removed)
+		refused.Store(false)
+		time.Sleep(5 * time.Minute)
+		s.expectRemoved(tc.reason, tc.removed)
+		s.expectTold(clusterNameShared) // nothing was written meanwhile
+		if blocked := s.told(removalBlocked); tc.told != "" && (len(blocked) == 0 || !strings.Contains(blocked[0], tc.told)) ||
+			tc.told == "" && len(blocked) > 0 {
+			t.Errorf("told %q, want first %q", blocked, tc.told)
+		}
+		s.stop()
+	})
+}
+
+// TestTheUIDIsReadLate: what a former cluster left has not come in that moment, and what changed before is most likely this cluster's own.
+func TestTheUIDIsReadLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, "a")
+		refused := s.identified()
+		refused.Store(true)
+		s.written(ownUID, 1)
+		s.written(otherUID, 1)
+		s.start()
+		s.written(ownUID, 1)
+		time.Sleep(2 * time.Minute)
+		s.expectTold(clusterNameShared)
+		refused.Store(false)
+		time.Sleep(2 * time.Minute)
+		s.expectTold(clusterNameShared)
+		s.written(otherUID, 1)
+		time.Sleep(2 * time.Minute)
+		s.expectTold(clusterNameShared, "Warning", otherUID, ownUID)
 		s.stop()
 	})
 }

@@ -71,7 +71,7 @@ func (k *keeper) remove(ctx context.Context, r *run) error {
 // due returns the gone entries to remove now, and how many later. With maxRemovals 20 and 50 gone entries:
 //
 //	with this cluster's UID   20 now, 30 later, since the API server knows that the pods are gone
-//	others                    50 if approved, else 0; up to 20 need no approval unless one has another cluster's UID
+//	others                    50 if approved, else 0; up to 20 need no approval unless one has a UID, which may be another cluster's
 //
 // With maxRemovals 0, all count as others. The registry spares what is another pod's by now.
 func (k *keeper) due(ctx context.Context, gone []registry.Entry, owned int) (due []registry.Entry, later int) {
@@ -228,6 +228,11 @@ func (k *keeper) tellOfHeld(ctx context.Context, gone, theirs []registry.Entry, 
 		why = fmt.Sprintf("and %d carry the UID of another cluster with the same name, such as %s, which may be at work",
 			len(theirs), theirs[0].ClusterUID)
 		otherwise = "set another cluster in the configuration of one of the two and restart that one"
+	}
+	if len(theirs) > 0 && k.uid == "" {
+		why = fmt.Sprintf("and %d carry the UID of a cluster, such as %s, which may be another one: this cluster's own, the UID of its "+
+			"namespace kube-system, could not be read, and each run tries again", len(theirs), theirs[0].ClusterUID)
+		otherwise = "grant Rollcall the right to get the namespace kube-system"
 	}
 	if k.resync.LeaseNamespace != "" {
 		otherwise = orders.HowToApprove(k.resync.LeaseNamespace, k.held.Digest) + ", or " + otherwise

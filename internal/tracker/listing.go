@@ -24,7 +24,9 @@ type Listing struct {
 	Confirms bool
 	// Partial: it has only the places in which cached pods are.
 	Partial bool
-	Entries []registry.Entry
+	// ClusterUID is this cluster's; empty if unknown.
+	ClusterUID string
+	Entries    []registry.Entry
 	// Foreign are entries that clients are given and no Rollcall has written.
 	Foreign []registry.Entry
 }
@@ -48,7 +50,7 @@ type Comparison struct {
 //
 //	new                     compared
 //	old, in configuration   the same server has two names: there, but the list of old counts
-//	old, not in it          compared: it was renamed
+//	old, not in it          compared: it was renamed, unless the entry may be another cluster's
 //	none                    compared: an older version wrote it
 func (t *Tracker) Compare(l Listing) Comparison {
 	t.mu.Lock()
@@ -187,7 +189,7 @@ func (t *Tracker) writtenUnder(e registry.Entry, l Listing, result *Comparison) 
 	if l.Names[e.Registry] {
 		return e.Registry
 	}
-	if e.Registry != "" {
+	if e.Registry != "" && (e.ClusterUID == "" || e.ClusterUID == l.ClusterUID) {
 		if t.renamed[e.Registry] == "" {
 			result.Renamed = append(result.Renamed, e.Registry)
 		}
