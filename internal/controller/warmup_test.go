@@ -110,6 +110,40 @@ func TestWarmUpContinues(t *testing.T) {
 	})
 }
 
+// TestWarmUpAndAClockThatIsSetBack: pods that came into rotation in the hour that is repeated keep their weight, as older ones do.
+func TestWarmUpAndAClockThatIsSetBack(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		reason   string
+		in, back time.Duration
+		want     int
+	}
+	expect.Each(t, map[string]row{
+		"a pod that is warm":        {"it has all of its weight", 30 * time.Minute, time.Hour, 200},
+		"a pod that warms up":       {"when it began is not known any more", 40 * time.Second, time.Hour, 200},
+		"a clock a little too fast": {"the pod came just now", 2 * time.Second, 5 * time.Second, 2},
+	}, func(t *testing.T, tc row) {
+		w, pod := serving(t, warming)
+		began := w.clock.Now()
+		w.sleep(tc.in)
+		w.reconcile(pod)
+		w.sleep(-tc.back)
+		for range 2 {
+			w.restart()
+			w.reconcile(pod)
+			if got := w.weight(pod); got != tc.want {
+				t.Errorf("the weight is %d, want %d\nreason: %s", got, tc.want, tc.reason)
+			}
+		}
+		w.clock.SetTime(began.Add(time.Second)) // once more
+		w.restart()
+		w.reconcile(pod)
+		if got := w.weight(pod); got != tc.want {
+			t.Errorf("when the time comes at which the pod came, the weight is %d, want %d\nreason: %s", got, tc.want, tc.reason)
+		}
+	})
+}
+
 func TestWarmUpOfPodsThatServeAlready(t *testing.T) {
 	t.Parallel()
 	w, pod := serving(t, func(s *choices) {

@@ -81,12 +81,14 @@ func (r Rules) AttributesOf(s Subject) (Attributes, error) {
 }
 
 // Warmed returns the part of the weight that a pod has which has been in rotation since then, and when it grows next; zero for never. It is
-// 1 % at first, and each tenth of the time adds a tenth.
+// 1 % at first, and each tenth of the time adds a tenth. A beginning in the future counts as none, except that the clock of the process that
+// noted it may be a tenth ahead.
 func (a Attributes) Warmed(since, now time.Time) (weight int, grows time.Duration) {
-	in, tenth := max(now.Sub(since), 0), a.WarmUp/10
-	if in >= 10*tenth {
+	in, tenth := now.Sub(since), a.WarmUp/10
+	if in >= 10*tenth || in < -tenth {
 		return a.Weight, 0
 	}
+	in = max(in, 0)
 	tenths := in / tenth
 	return max(a.Weight*int(tenths)/10, a.Weight/100, 1), tenth - in%tenth
 }

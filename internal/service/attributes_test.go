@@ -246,17 +246,18 @@ func TestWarmed(t *testing.T) {
 		grows      time.Duration
 	}
 	expect.Each(t, map[string]row{
-		"at first":             {"1 %", 200, 0, 2 * time.Minute, 2, 12 * time.Second},
-		"before the first":     {"as at first", 200, 11 * time.Second, 2 * time.Minute, 2, time.Second},
-		"after a tenth":        {"a tenth", 200, 12 * time.Second, 2 * time.Minute, 20, 12 * time.Second},
-		"between two steps":    {"never more than the line", 200, 71 * time.Second, 2 * time.Minute, 100, time.Second},
-		"at last":              {"all of it, and no further look", 200, 2 * time.Minute, 2 * time.Minute, 200, 0},
-		"long after":           {"the same", 200, 1000 * time.Hour, 2 * time.Minute, 200, 0},
-		"a small weight":       {"an instance of weight 0 would get nothing", 5, 12 * time.Second, 2 * time.Minute, 1, 12 * time.Second},
-		"a record from later":  {"the last leader's clock was ahead", 200, -time.Hour, 2 * time.Minute, 2, 12 * time.Second},
-		"no warm-up":           {"it is off", 200, 0, 0, 200, 0},
-		"no weight":            {"it is off", 0, 0, 0, 0, 0},
-		"too short for a step": {"no division by zero", 200, 0, 9, 200, 0},
+		"at first":               {"1 %", 200, 0, 2 * time.Minute, 2, 12 * time.Second},
+		"before the first":       {"as at first", 200, 11 * time.Second, 2 * time.Minute, 2, time.Second},
+		"after a tenth":          {"a tenth", 200, 12 * time.Second, 2 * time.Minute, 20, 12 * time.Second},
+		"between two steps":      {"never more than the line", 200, 71 * time.Second, 2 * time.Minute, 100, time.Second},
+		"at last":                {"all of it, and no further look", 200, 2 * time.Minute, 2 * time.Minute, 200, 0},
+		"long after":             {"the same", 200, 1000 * time.Hour, 2 * time.Minute, 200, 0},
+		"a small weight":         {"an instance of weight 0 would get nothing", 5, 12 * time.Second, 2 * time.Minute, 1, 12 * time.Second},
+		"a record from later":    {"the last leader's clock was a little ahead", 200, -12 * time.Second, 2 * time.Minute, 2, 12 * time.Second},
+		"the clock was set back": {"a beginning in the future is none", 200, -13 * time.Second, 2 * time.Minute, 200, 0},
+		"no warm-up":             {"it is off", 200, 0, 0, 200, 0},
+		"no weight":              {"it is off", 0, 0, 0, 0, 0},
+		"too short for a step":   {"no division by zero", 200, 0, 9, 200, 0},
 	}, func(t *testing.T, tc row) {
 		got, grows := Attributes{Weight: tc.full, WarmUp: tc.warmUp}.Warmed(joined, joined.Add(tc.in))
 		if got != tc.want || grows != tc.grows {

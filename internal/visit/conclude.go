@@ -81,8 +81,11 @@ func (v *visit) newRecord(p plan.Plan) *lifecycle.Record {
 	entries, was := v.entries(), v.input.Record
 	record := lifecycle.NewRecord(v.pod(), v.input.Hooks, v.decision.Want, instances, was.OutSince)
 	record.NeverInService = record.Want != lifecycle.InService && !was.WasInService() && !entries.Known.WasInService()
-	if record.InSince = was.InSince; v.Grows > 0 && record.Want == lifecycle.InService && was.Want != lifecycle.InService {
-		record.InSince = v.Clock.Now().UTC().Truncate(time.Second) // so the steps of a storm come together, in batches
+	switch now := v.Clock.Now().UTC().Truncate(time.Second); { // so the steps of a storm come together, in batches
+	case v.Grows > 0 && record.Want == lifecycle.InService && was.Want != lifecycle.InService:
+		record.InSince = now
+	case v.Grows > 0 || !was.InSince.After(now): // else the clock was set back, and the pod must not warm up once that time comes
+		record.InSince = was.InSince
 	}
 	for _, in := range record.Instances {
 		if entries.Unseen(in) {
