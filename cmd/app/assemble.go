@@ -92,7 +92,8 @@ func (a *app) newPods(own *prometheus.Registry, may *rights) *pods {
 	p.reconciler = controller.New(controller.Options{
 		Client: writer, Pods: a.cachedPods, APIReader: a.manager.GetAPIReader(), Tracker: p.tracker, State: p.state, Recorder: recorder, Identity: p.identity,
 		Releases: metrics.NewReleaseMetrics(own), Trace: a.traces.reconciles(),
-		PodCondition: func() bool { return isClosed(condition) }, Audit: a.audit, Namespaces: a.namespaces.watched,
+		PodCondition: func() bool { return isClosed(condition) }, NoCondition: may.lacking(featurePodCondition),
+		Audit: a.audit, Namespaces: a.namespaces.watched,
 		Workers: a.flags.workers, Clock: clock.RealClock{}, Ahead: a.lease.aheadOfLast, Listed: p.listed,
 	})
 	p.enrolls = enroll.New(writer, recorder, p.reconciler.NameRefused)

@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -53,6 +55,8 @@ type need struct {
 	rights             []right
 	// there is closed once the manager has all rights.
 	there chan struct{}
+	// lacks is what is missing, as far as known; nil if nothing is.
+	lacks atomic.Pointer[string]
 	// event is about those that are missing.
 	event lasting
 }
@@ -114,6 +118,16 @@ func (r *rights) of(feature string) <-chan struct{} {
 	return nil
 }
 
+// lacking returns which rights a feature waits for, as far as known; nil if the feature is off.
+func (r *rights) lacking(feature string) func() string {
+	for _, n := range r.needs {
+		if n.feature == feature {
+			return func() string { return ptr.Deref(n.lacks.Load(), "") }
+		}
+	}
+	return nil
+}
+
 // NeedLeaderElection makes it run without the lease: every manager serves the webhook.
 func (*rights) NeedLeaderElection() bool { return false }
 
@@ -142,6 +156,7 @@ func (r *rights) once(ctx context.Context) bool {
 			if n.event.note != "" {
 				r.logger.Info("the rights of a feature are there", "feature", n.feature)
 			}
+			n.lacks.Store(nil)
 			close(n.there)
 		default:
 			n.tell(missing, r.logger)
@@ -163,6 +178,7 @@ func (n *need) tell(missing string, logger logr.Logger) {
 	}
 	note := fmt.Sprintf("%s waits for rights that the manager lacks: %s. Apply config/components/%s, %s.",
 		n.feature, missing, n.component, brought)
+	n.lacks.Store(&note)
 	if note == n.event.note {
 		return
 	}

@@ -36,11 +36,15 @@ func TestFeaturesWaitForTheirRights(t *testing.T) {
 	s.Poll()
 	s.ExpectEvents()
 	s.ExpectWaiting("enroll", "podCondition")
+	lacks := s.lacking(featurePodCondition)
+	expect.Equal(t, "podCondition waits for rights that the manager lacks: patch pods/status in orders, pay. "+
+		"Apply config/components/pod-condition, which the chart brings with config.podCondition.", lacks(), "what pods show")
 
 	s.allowed["patch clonesets in orders"], s.allowed["patch pods in pay"], s.allowed["patch pods in orders"] = true, true, true
 	s.Poll()
 	s.ExpectEvents("patch clonesets.apps.kruise.io in pay. ")
 	s.ExpectWaiting("enroll")
+	expect.Equal(t, "", lacks(), "what pods show once the right is there")
 
 	s.fails = errors.New("etcdserver: leader changed")
 	s.Poll()

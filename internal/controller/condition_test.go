@@ -52,6 +52,29 @@ func TestPodWithAFollower(t *testing.T) {
 	w.reconciles(pod, "it has followed", follows+failsOver, writes)
 }
 
+// TestPodWithAFollowerAndNoRight: it is not kubelet that has to follow.
+func TestPodWithAFollowerAndNoRight(t *testing.T) {
+	t.Parallel()
+	lacks := "podCondition waits for rights that the manager lacks: patch pods/status"
+	w := newWorld(t, with(func(r *Registry) { r.Follower = &follower{} }))
+	w.rebuilt(func(o *Options) {
+		o.PodCondition, o.NoCondition = func() bool { return lacks == "" }, func() string { return lacks }
+	})
+	notYet := w.registry.Fail(anyCall(), registry.NotYet(errors.New("condition rollcall.dev/InRotation is not True yet")))
+	pod := w.bornPod(w.cloneSet("web"), "web-1")
+	w.reconcile(pod)
+	w.expectEvents("a person has to give the right", `Warning RightsMissing hook preNormal waits: service "web" at 10.0.0.1:8080: `+
+		"condition rollcall.dev/InRotation is not True yet: Rollcall can't write the condition: "+lacks)
+
+	lacks = ""
+	w.takeJournal()
+	w.reconciles(pod, "the right is there", registers+failed, "condition of web-1: True")
+	w.expectFollowing("now kubelet has to follow")
+	w.takeEvents()
+	notYet()
+	w.reconciles(pod, "it has followed", registers, writes)
+}
+
 func (w *world) expectFollowing(why string) {
 	w.Helper()
 	if waits := w.r.Waits(); len(waits) != 1 || waits[0].Reason != string(reason.Following) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -58,8 +59,10 @@ type Options struct {
 	Namespaces []string
 	// PodCondition reports whether to write [lifecycle.ConditionInRotation], which needs the right to patch pods/status. Nil never does.
 	PodCondition func() bool
-	Workers      int
-	Clock        clock.PassiveClock
+	// NoCondition returns why the condition can't be written, if a right is missing. It can be nil.
+	NoCondition func() string
+	Workers     int
+	Clock       clock.PassiveClock
 	// Ahead is how far the clock can be ahead of the last leader's.
 	Ahead func() time.Duration
 	// Listed closes, within a minute, when registries were listed or took too long. Pods wait: what is listed costs no call.
@@ -101,9 +104,12 @@ func (r *PodReconciler) furnish() {
 		Client: o.Client, Pods: o.Pods, APIReader: o.APIReader, Tracker: o.Tracker, State: o.State, Memory: r.memory, Identity: o.Identity, Audit: o.Audit,
 		Clock: o.Clock,
 	}
-	r.reporter = &report.Reporter{Memory: r.memory, Recorder: o.Recorder, Audit: o.Audit, Clock: o.Clock, Calm: r.backoff.Forget}
+	r.reporter = &report.Reporter{
+		Memory: r.memory, Recorder: o.Recorder, Audit: o.Audit, Clock: o.Clock, Calm: r.backoff.Forget, Common: report.CommonEvents(o.Clock),
+	}
 	r.visitor = &visit.Visitor{
-		Client: o.Client, State: o.State, Releases: o.Releases, PodCondition: o.PodCondition, Clock: o.Clock, Ahead: o.Ahead, Audit: o.Audit,
+		Client: o.Client, State: o.State, Releases: o.Releases, PodCondition: o.PodCondition, NoCondition: o.NoCondition,
+		Clock: o.Clock, Ahead: o.Ahead, Audit: o.Audit,
 		BackOff: r.backoff.When, Tell: r.reporter.Tell, Wake: r.wake,
 	}
 }
@@ -182,18 +188,35 @@ func (r *PodReconciler) Reconcile(ctx context.Context, id lifecycle.PodID) (reco
 	look, err := r.observer.Look(ctx, id, r.settings.Load())
 	switch {
 	case err != nil:
-		return reconcile.Result{}, err
+		return r.unread(ctx, look.Facts, err)
 	case look.Forget:
 		r.forget(id.UID)
 		return reconcile.Result{}, nil
 	case look.Facts == nil:
 		return reconcile.Result{RequeueAfter: look.Again}, nil
 	case look.Behind.Reason != "":
-		in := look.Facts.Input
-		result := visit.Result{Input: in, Decision: visit.Decide(look.Facts, in), Held: []waiting.Blocker{look.Behind}}
-		return reconcile.Result{RequeueAfter: r.reporter.Report(ctx, look.Facts, result)}, nil
+		return r.undecided(ctx, look.Facts, look.Behind)
 	}
 	return r.visit(ctx, look.Facts)
+}
+
+// unread shows what can't be read, unless that is likely to pass.
+func (r *PodReconciler) unread(ctx context.Context, f *observe.Facts, err error) (reconcile.Result, error) {
+	if f.Memory.FailsFor(err, r.Clock.Now()) < waiting.RolloutPatience || !f.MayBeHeld() {
+		return reconcile.Result{}, err
+	}
+	remedy := "check the API server, and the webhooks and the etcd that it asks"
+	if apierrors.IsForbidden(err) {
+		remedy = "grant the manager the right, as its ClusterRole has it in the version's manifests"
+	}
+	return r.undecided(ctx, f, waiting.Blocker{Reason: reason.ReadFailed, After: waiting.Longest, Message: fmt.Sprintf(
+		"%s; the pod stays as it is until that can be read: %s", registry.Excerpt(err.Error()), remedy)})
+}
+
+// undecided shows why nothing is decided about the pod.
+func (r *PodReconciler) undecided(ctx context.Context, f *observe.Facts, why waiting.Blocker) (reconcile.Result, error) {
+	result := visit.Result{Input: f.Input, Decision: visit.Decide(f, f.Input), Held: []waiting.Blocker{why}}
+	return reconcile.Result{RequeueAfter: r.reporter.Report(ctx, f, result)}, nil
 }
 
 func (r *PodReconciler) visit(ctx context.Context, f *observe.Facts) (reconcile.Result, error) {

@@ -83,6 +83,15 @@ type world struct {
 	ahead time.Duration
 	// conditionRefused is what the API server answers to a patch of a pod's status.
 	conditionRefused error
+	// unreadable is the error of a read, if any: of a type, from the cache or from the API server.
+	unreadable func(of runtime.Object, cached bool) error
+}
+
+func (w *world) readable(of runtime.Object, cached bool) error {
+	if w.unreadable == nil {
+		return nil
+	}
+	return w.unreadable(of, cached)
 }
 
 func newWorld(t testing.TB, change ...func(*choices)) *world {
@@ -161,7 +170,7 @@ func testScheme(t testing.TB) *runtime.Scheme {
 // restart replaces the manager by one that remembers nothing. What it finds is in its initial list.
 func (w *world) restart() {
 	w.Helper()
-	cached := interceptor.NewClient(w.api, interceptor.Funcs{Get: w.cachedGet, List: cachedList, Patch: w.countedPatch, SubResourcePatch: w.countedCondition})
+	cached := interceptor.NewClient(w.api, interceptor.Funcs{Get: w.cachedGet, List: w.cachedList, Patch: w.countedPatch, SubResourcePatch: w.countedCondition})
 	w.counted = prometheus.NewRegistry()
 	w.r = New(Options{
 		Releases: metrics.NewReleaseMetrics(w.counted),
@@ -213,6 +222,9 @@ func (w *world) countedCondition(
 func (w *world) cachedGet(
 	ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption,
 ) error {
+	if err := w.readable(obj, true); err != nil {
+		return err
+	}
 	pod, isPod := obj.(*corev1.Pod)
 	if !isPod {
 		return c.Get(ctx, key, obj, opts...)
@@ -237,7 +249,10 @@ func (w *world) cachedGet(
 	return nil
 }
 
-func cachedList(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+func (w *world) cachedList(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+	if err := w.readable(list, true); err != nil {
+		return err
+	}
 	if _, isPods := list.(*corev1.PodList); isPods {
 		opts = append(opts, client.HasLabels{appspub.LifecycleStateKey})
 	}
@@ -250,6 +265,9 @@ func (w *world) liveGet(
 	w.mu.Lock()
 	w.liveReads++
 	w.mu.Unlock()
+	if err := w.readable(obj, false); err != nil {
+		return err
+	}
 	return c.Get(ctx, key, obj, opts...)
 }
 

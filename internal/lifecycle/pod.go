@@ -26,6 +26,14 @@ func RolloutWaits(pod *Pod) bool {
 	return Leaves(pod) || State(pod) == appspub.LifecycleStatePreparingUpdate
 }
 
+// AtAHook reports whether OpenKruise waits at a hook, whosever it is.
+func AtAHook(pod *corev1.Pod) bool {
+	return slices.Contains([]appspub.LifecycleStateType{
+		appspub.LifecycleStatePreparingNormal, appspub.LifecycleStatePreparingUpdate, appspub.LifecycleStateUpdated,
+		appspub.LifecycleStatePreparingDelete,
+	}, State(pod))
+}
+
 // Leaves reports whether a deletion has begun, or waits for the pod.
 func Leaves(pod *Pod) bool {
 	return pod.DeletionTimestamp != nil || State(pod) == appspub.LifecycleStatePreparingDelete

@@ -56,6 +56,11 @@ type Facts struct {
 // managed reports whether Rollcall drives the pod, or has made a call for it that must be undone some day.
 func (f *Facts) managed() bool { return f.Input.Managed() || f.Tracked.Known().Any() }
 
+// MayBeHeld reports whether OpenKruise or clients may wait for Rollcall at a pod whose workload could not be read: its hooks are not known.
+func (f *Facts) MayBeHeld() bool {
+	return f.managed() || clusterstate.OwnerOf(f.Input.Pod) != nil && lifecycle.AtAHook(f.Input.Pod)
+}
+
 // Gone reports whether only the pod's entries are left.
 func (f *Facts) Gone() bool { return f.Uncached && !f.Memory.Lingers }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -56,11 +57,33 @@ type Look struct {
 	Behind waiting.Blocker
 }
 
-// Look makes a pod's facts.
+// Look makes a pod's facts. With an error, they are what could be read all the same, to show whose pod it is.
 func (o *Observer) Look(ctx context.Context, id lifecycle.PodID, settings *Settings) (Look, error) {
 	// Before the cache is read, or an end in between would be missed.
 	tracked := o.Tracker.Open(id)
 	f := &Facts{Settings: settings, clusterUID: o.Identity.UID(), Tracked: tracked, Memory: o.Memory.Of(id)}
+	look, err := o.look(ctx, id, f)
+	if err != nil {
+		look.Facts = o.unread(ctx, id, f)
+	}
+	return look, err
+}
+
+// unread completes facts of which a read has failed.
+func (o *Observer) unread(ctx context.Context, id lifecycle.PodID, f *Facts) *Facts {
+	if f.Input.Pod != nil {
+		return f
+	}
+	pod := &corev1.Pod{}
+	if err := o.Client.Get(ctx, id.NamespacedName, pod, client.UnsafeDisableDeepCopy); err != nil || pod.UID != id.UID {
+		pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: id.Namespace, Name: id.Name, UID: id.UID}}
+	}
+	f.Input = lifecycle.Input{Pod: pod, Record: lifecycle.RecordOf(pod), Ownership: f.Settings.Ownership}
+	return f
+}
+
+func (o *Observer) look(ctx context.Context, id lifecycle.PodID, f *Facts) (Look, error) {
+	tracked, settings := f.Tracked, f.Settings
 	if err := o.State.Workloads.Refresh(ctx, &settings.Rules, settings.everywhere, o.Clock.Now()); err != nil {
 		return Look{}, err
 	}

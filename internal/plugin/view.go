@@ -188,7 +188,8 @@ func (w *world) saidOf(p Pod) entries.Wait {
 	if w.known.Waits == nil {
 		return w.lastWarning(p)
 	}
-	if said := w.known.Waits[uid]; said.Hook == string(p.Hook) {
+	said := w.known.Waits[uid]
+	if said.Hook == string(p.Hook) || reason.Reason(said.Reason) == reason.ReadFailed { // perhaps of the workload, with its hooks
 		return said
 	}
 	return entries.Wait{}
@@ -201,7 +202,7 @@ func (w *world) lastWarning(p Pod) entries.Wait {
 		switch {
 		case reason.Reason(e.Reason).Momentary():
 		case e.Type != corev1.EventTypeWarning, lastSeen(e).Before(w.leads),
-			p.Hook != "" && !strings.HasPrefix(e.Note, fmt.Sprintf("hook %s waits: ", p.Hook)):
+			p.Hook != "" && reason.Reason(e.Reason) != reason.ReadFailed && !strings.HasPrefix(e.Note, fmt.Sprintf("hook %s waits: ", p.Hook)):
 			return entries.Wait{}
 		default:
 			return entries.Wait{Reason: e.Reason, Message: withoutHook(e.Note), Warning: true}

@@ -47,6 +47,12 @@ const (
 	//
 	// What to do: wait. If it lasts, check the kubelet of the pod's node and kube-controller-manager.
 	Following Reason = "Following"
+	// RightsMissing: the registry follows the pod's condition InRotation, and the manager lacks the right to write that condition. The
+	// ConfigMap with the configuration has a Warning of the same reason. The pod waits in both directions, and continues as soon as the
+	// right is there.
+	//
+	// What to do: apply what the message shows.
+	RightsMissing Reason = "RightsMissing"
 	// ReadersLag: the pod was registered, and the registry's clients may not know it yet: they read from caches. OpenKruise
 	// continues when `readerLag` has passed, and a pod that moves leaves its old service or registry then.
 	//
@@ -120,6 +126,13 @@ const (
 	//
 	// What to do: allow what the message shows, in the API server's own words, or repair the webhook that it identifies.
 	PatchRefused Reason = "PatchRefused"
+	// ReadFailed: for a minute, each try has failed to read what a decision about the pod rests on, such as the pod's workload. Rollcall
+	// does nothing with the pod, since what it can't read could forbid it. Retried every 30 s. If the same fails for many pods, they
+	// show the reason in the metric, on the status page and in the plugin, and get their Events little by little.
+	//
+	// What to do: check what the message shows, in the API server's own words. If it refuses, grant the right; otherwise check the API
+	// server's log.
+	ReadFailed Reason = "ReadFailed"
 	// CacheBehind: for a minute the manager's cache has not shown the manager's own last change of the pod, and the API server is
 	// ahead of the cache: the manager's watch of pods hangs. The pod waits, since no hook is released or set on an old view. Checked
 	// again every 30 s.
@@ -343,6 +356,11 @@ const EventRepeat = 30 * time.Minute
 // with it.
 const Patience = 10 * time.Minute
 
+// Common reports whether the cause is in the API server or the manager, so that it likely concerns many pods at once.
+func (r Reason) Common() bool {
+	return slices.Contains([]Reason{ReadFailed, PatchRefused, CacheBehind, RightsMissing}, r)
+}
+
 // Late reports whether the reason is part of any rollout and makes its Event only once it has lasted for [Patience]: Rollcall has done
 // its part, and waits for the pod or for OpenKruise.
 func (r Reason) Late() bool {
@@ -366,7 +384,7 @@ func (r Reason) BeforeTheCall() bool { return r == Queued || r == NotPermitted |
 func (r Reason) NeedsAnotherCall() bool {
 	return slices.Contains([]Reason{
 		RegistryUnavailable, RegistryTimeout, RegistryRefused, AgentUnavailable, AgentRefused, NotConfirmed, NotServing, Following,
-		AppNotRegistered, AppOtherName, AlsoRegistersItself,
+		RightsMissing, AppNotRegistered, AppOtherName, AlsoRegistersItself,
 	}, r)
 }
 
@@ -375,7 +393,7 @@ func (r Reason) NeedsAnotherCall() bool {
 func (r Reason) OfRegistry() bool {
 	return r.OfApp() || slices.Contains([]Reason{
 		RegistryUnavailable, RegistryTimeout, RegistryRefused, AgentUnavailable, AgentRefused, UnknownRegistry, Settling,
-		NotConfirmed, AlsoRegistersItself, Following,
+		NotConfirmed, AlsoRegistersItself, Following, RightsMissing,
 	}, r)
 }
 

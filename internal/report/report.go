@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -34,7 +35,16 @@ type Reporter struct {
 	Clock clock.PassiveClock
 	// Calm is called if nothing is missing.
 	Calm func(types.UID)
+	// Common limits the Events of reasons that are [reason.Reason.Common].
+	Common flowcontrol.PassiveRateLimiter
 }
+
+// CommonEvents is the limit for [Reporter.Common]. Ten thousand pods of which the API server refuses the same have theirs in three hours.
+func CommonEvents(c clock.PassiveClock) flowcontrol.PassiveRateLimiter {
+	return flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(1, commonAtOnce, c)
+}
+
+const commonAtOnce = 50
 
 type visited struct {
 	*observe.Facts
@@ -75,6 +85,7 @@ func (r *Reporter) announce(v visited, shown waiting.Blocker, due bool) {
 	announced := v.Memory.Announced()
 	still := v.Decision.Want != lifecycle.Absent && (announced.Reason == v.Problem.Reason || announced.Reason == v.Warning.Reason)
 	switch {
+	case due && shown.Reason.Common() && !r.Common.TryAccept(): // at the next look
 	case due:
 		r.Tell(v.pod(), shown.Reason, shown.Sentence())
 		v.Memory.Announce(shown)

@@ -65,7 +65,10 @@ func (v *visit) find(ctx context.Context, c plan.Row, addresses []string) (found
 		at.Instance.Address = address
 		if address != c.Instance.Address {
 			another, err := v.State.AnotherHas(ctx, v.Settings.Services, at.Key(), v.pod().UID)
-			if another || err != nil { // it may be that pod's, and is looked for again
+			if err != nil { // it may be that pod's
+				failed = waiting.Blocker{Reason: reason.ReadFailed, After: v.backOff(), Message: fmt.Sprintf("%s: %v", at, err)}
+			}
+			if another || err != nil {
 				continue
 			}
 		}
@@ -87,7 +90,7 @@ func (v *visit) find(ctx context.Context, c plan.Row, addresses []string) (found
 		}
 		return true, waiting.Blocker{}
 	}
-	return false, waiting.Blocker{}
+	return false, failed
 }
 
 // clear keeps a gone pod's entry out until it has gone too, and then removes what the registry remembers of it (Nacos, for a minute): the

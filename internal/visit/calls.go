@@ -141,7 +141,7 @@ func (v *visit) failed(ctx context.Context, c plan.Row, reg *registryclient.Clie
 	case registryclient.NotRegistered:
 		return v.awaitsApp(c, b, err)
 	case registryclient.NotYet:
-		b.Reason, b.After = reason.Following, v.backOff()
+		b = v.awaitsFollower(b, reg)
 	case registryclient.Refused:
 		b.Reason, b.After = reason.RegistryRefused, waiting.Longest
 	case registryclient.TimedOut:
@@ -154,6 +154,18 @@ func (v *visit) failed(ctx context.Context, c plan.Row, reg *registryclient.Clie
 		v.Tracked.Postpone(c.Key(), tracker.Postponement{
 			Want: c.Want, Through: reg, Until: v.Clock.Now().Add(after), Reason: b.Reason, Message: b.Message,
 		})
+	}
+	return b
+}
+
+// awaitsFollower says why a registry that follows the pod's condition has not done so.
+func (v *visit) awaitsFollower(b waiting.Blocker, reg *registryclient.Client) waiting.Blocker {
+	b.Reason, b.After = reason.Following, v.backOff()
+	if !reg.Follows() || v.NoCondition == nil {
+		return b
+	}
+	if why := v.NoCondition(); why != "" {
+		b.Reason, b.Message = reason.RightsMissing, fmt.Sprintf("%s: Rollcall can't write the condition: %s", b.Message, why)
 	}
 	return b
 }

@@ -40,7 +40,9 @@ type Visitor struct {
 	Releases *metrics.ReleaseMetrics
 	// PodCondition reports whether to keep [lifecycle.ConditionInRotation] on each pod, which takes the right to patch pods/status.
 	PodCondition func() bool
-	Clock        clock.PassiveClock
+	// NoCondition returns why that can't be written, if a right is missing. It can be nil.
+	NoCondition func() string
+	Clock       clock.PassiveClock
 	// Ahead is how far this clock may be ahead of the last leader's.
 	Ahead func() time.Duration
 	// Audit is nil without receipts.
