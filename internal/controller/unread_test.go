@@ -16,6 +16,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/waiting"
+	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -153,4 +154,21 @@ func TestReadThatFailsOfManyPods(t *testing.T) {
 	if total < pods-60 || total > 15*31 {
 		t.Errorf("there are %d more Events in the next minutes, want each pod's, and one a second at most", total)
 	}
+}
+
+// TestAddressThatMayBeAnotherPods: the entry may be at an address that was not asked for, since nothing tells whose it is.
+func TestAddressThatMayBeAnotherPods(t *testing.T) {
+	t.Parallel()
+	w := steering(t)
+	pod := w.pod(w.cloneSet("web"), "web-1", inState(appspub.LifecycleStateNormal), dualStack)
+	app := w.appAt(pod, otherIP)
+	app.Register()
+	w.reconcile(w.pod(w.cloneSet("db"), "db-1", unready))
+	w.unreadable = fails[*corev1.PodList](true, errors.New("down"))
+	w.reconcile(pod)
+	w.expectEvents("it is not known whether it is registered", "Warning ReadFailed the application's own entry")
+	w.unreadable = nil
+	w.reconcile(pod)
+	w.expectEvents("it was found", "Normal Resolved ReadFailed resolved")
+	w.expectApp("", app, registry.InService)
 }

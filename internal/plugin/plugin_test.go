@@ -300,6 +300,10 @@ func TestExplain(t *testing.T) {
 		"an answer at no hook": {
 			"it is out of the registry only once the manager says so", with(released, answered(entries.Wait{Reason: string(reason.RegistryTimeout), Message: "late"})),
 		},
+		"an answer about a read that failed": {
+			"the manager could not read the workload, and so does not know the hook",
+			with(deleting, answered(entries.Wait{Reason: string(reason.ReadFailed), Message: "reading CloneSet shop/web: down", Warning: true})),
+		},
 		"an answer where it is foreign": {"it is another installation's", with(deleting, timedOut, foreign)},
 	}, func(t *testing.T, c row) {
 		var out strings.Builder
