@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -146,6 +147,10 @@ func (r *clusterReader) pod(_ context.Context, key types.NamespacedName) (*lifec
 	}
 	pod := shown(status, status, 0, 0)
 	pod.UID = types.UID(found.UID)
+	at := metav1.Now().Rfc3339Copy()
+	for i := range pod.Status.Conditions {
+		pod.Status.Conditions[i].LastTransitionTime = at
+	}
 	return lifecycle.PodOf(pod), nil
 }
 
@@ -178,6 +183,28 @@ func TestNewRefusesWhatItHasNoUseFor(t *testing.T) {
 		_, err := w.New(t.Context(), cfg)
 		if named, _ := registry.FieldOf(err); named != field || w.Wanted() {
 			t.Errorf("got error %v of field %q, want one of field %s, and no watch", err, named, field)
+		}
+	}
+}
+
+// TestConditionOfAnotherManager: how long it has been shown counts by this process's own clock, from when this process first saw it.
+func TestConditionOfAnotherManager(t *testing.T) {
+	t.Parallel()
+	w, of := NewWatch(), func(status corev1.ConditionStatus, ahead time.Duration) corev1.PodCondition {
+		return corev1.PodCondition{Status: status, LastTransitionTime: metav1.NewTime(now.Add(ahead))}
+	}
+	for i, step := range []struct {
+		condition corev1.PodCondition
+		at, want  time.Duration
+	}{
+		{of(corev1.ConditionFalse, time.Hour), 0, 0},
+		{of(corev1.ConditionFalse, time.Hour), 3 * time.Second, 3 * time.Second},
+		{of(corev1.ConditionTrue, -time.Hour), 4 * time.Second, 0},
+		{of(corev1.ConditionFalse, time.Hour), 5 * time.Second, 0},
+		{of(corev1.ConditionFalse, 2*time.Hour), 6 * time.Second, 0},
+	} {
+		if got := w.shownFor("1", step.condition, now.Add(step.at)); got != step.want {
+			t.Errorf("step %d: it has been shown for %s, want %s", i, got, step.want)
 		}
 	}
 }

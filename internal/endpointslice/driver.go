@@ -77,6 +77,9 @@ func (d driver) check(ctx context.Context, in registry.Instance, holds func(view
 	if err == nil {
 		err = holds(v)
 	}
+	if err == nil {
+		d.watch.shown.Remove(in.UID)
+	}
 	if err != nil {
 		return fmt.Errorf("pod %s/%s: %w", in.Namespace, in.Pod, err)
 	}

@@ -29,6 +29,8 @@ type view struct {
 	slices []*discoveryv1.EndpointSlice
 	uid    string
 	now    time.Time
+	// shownFor is how long this process has seen the condition as it is: the time in it can be of another manager's clock.
+	shownFor time.Duration
 }
 
 // in returns nil if the Services' clients are given the pod, and Rollcall can take it out again.
@@ -43,7 +45,7 @@ func (v view) in() error {
 			lifecycle.ConditionInRotation, addGate))
 	case shown.Status != corev1.ConditionTrue:
 		return registry.NotYet(fmt.Errorf("condition %s is not True yet", lifecycle.ConditionInRotation))
-	case len(v.slices) == 0 && v.now.Sub(shown.LastTransitionTime.Time) > controllerReads:
+	case len(v.slices) == 0 && v.shownFor > controllerReads:
 		return registry.Terminal(fmt.Errorf("no EndpointSlice in namespace %s lists the pod: create a Service whose selector matches its "+
 			"labels, or remove registry from annotation rollcall.dev/registries", v.pod.Namespace))
 	case len(v.slices) == 0:
@@ -70,11 +72,16 @@ func (v view) out() error {
 		return registry.NotYet(fmt.Errorf("condition %s is not False yet", lifecycle.ConditionInRotation))
 	case ready.Status == corev1.ConditionTrue:
 		return registry.NotYet(fmt.Errorf("kubelet has yet to follow condition %s", lifecycle.ConditionInRotation))
-	case ready.LastTransitionTime.Before(&shown.LastTransitionTime) && v.now.Sub(shown.LastTransitionTime.Time) < kubeletReads:
+	case shown.Status != "" && v.shownFor < kubeletReads && !v.followed(shown, ready):
 		return registry.NotYet(fmt.Errorf("condition %s is False for less than %s, and kubelet may still follow the one before",
 			lifecycle.ConditionInRotation, kubeletReads))
 	}
 	return stillGiven(given)
+}
+
+// followed reports whether kubelet found the pod not ready after the condition was written. If a time is in the future, its clock is wrong.
+func (v view) followed(shown, ready corev1.PodCondition) bool {
+	return !ready.LastTransitionTime.Before(&shown.LastTransitionTime) && !ready.LastTransitionTime.After(v.now.Add(time.Second))
 }
 
 func stillGiven(by string) error {

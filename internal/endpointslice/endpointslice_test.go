@@ -1,6 +1,7 @@
 package endpointslice
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 	"time"
@@ -61,35 +62,44 @@ func TestViews(t *testing.T) {
 		slices []*discoveryv1.EndpointSlice
 		// in and out are what is missing; empty if nothing is.
 		in, out string
+		// seen is how long this process has seen the condition; if it is zero, the condition's time is right.
+		seen time.Duration
 	}
 	const inRotation = "condition rollcall.dev/InRotation "
 	both := []*discoveryv1.EndpointSlice{of("web", on, on), of("admin", on, on)}
 	neither := []*discoveryv1.EndpointSlice{of("web", off, off), of("admin", off, off)}
 	expect.Each(t, map[string]row{
-		"in":                         {"both Services have it", shown(yes, yes, time.Hour, time.Hour), both, "", inRotation + "is not False yet"},
-		"conditions left out":        {"the API says that nil is true", shown(yes, yes, time.Hour, time.Hour), []*discoveryv1.EndpointSlice{of("web", nil, nil)}, "", inRotation + "is not False yet"},
-		"out":                        {"neither has it", shown(no, no, time.Hour, time.Hour), neither, inRotation + "is not True yet", ""},
-		"in one of two":              {"clients of the other don't find it", shown(yes, yes, time.Hour, time.Hour), []*discoveryv1.EndpointSlice{of("web", on, on), of("admin", off, off)}, "Service admin", inRotation + "is not False yet"},
-		"out of one of two":          {"clients of the other find it", shown(no, no, time.Hour, time.Hour), []*discoveryv1.EndpointSlice{of("web", on, on), of("admin", off, off)}, "not True yet", "Service web"},
-		"kubelet has yet to follow":  {"it may be a moment before the slice", shown(no, yes, 0, time.Hour), neither, "not True yet", "kubelet has yet to follow"},
-		"kubelet has followed":       {"in the same second", shown(no, no, 0, 0), neither, "not True yet", ""},
-		"kubelet may still say yes":  {"it read True a moment ago, and was not ready before", shown(no, no, time.Second, time.Hour), neither, "not True yet", "may still follow"},
-		"kubelet has had the time":   {"it has read False by now", shown(no, no, 3*time.Second, time.Hour), neither, "not True yet", ""},
-		"never in":                   {"there is no condition, and nothing to follow", shown("", no, 0, time.Hour), neither, "not True yet", ""},
-		"no Service, just now":       {"the controller may not have seen it", shown(yes, yes, time.Second, 0), nil, "no EndpointSlice lists the pod yet", inRotation + "is not False yet"},
-		"no Service":                 {"a person has to make one", shown(yes, yes, time.Minute, time.Minute), nil, "create a Service", inRotation + "is not False yet"},
-		"no gate, in":                {"it could not be taken out", without(shown("", yes, 0, time.Hour)), both, "lacks the readiness gate", "clients of Service admin, web are given"},
-		"no gate, out":               {"something else made it unready", without(shown("", no, 0, time.Hour)), neither, "lacks the readiness gate", ""},
-		"is being deleted":           {"Kubernetes takes it out by itself", ending(shown(yes, yes, time.Hour, time.Hour)), []*discoveryv1.EndpointSlice{of("web", off, on)}, "Service web", ""},
-		"is being deleted, still in": {"the controller has to follow", ending(shown(yes, yes, time.Hour, time.Hour)), both, "", "Service admin, web"},
-		"is gone, still in":          {"the controller has to follow", nil, both, "not in the cache", "Service admin, web"},
-		"is gone":                    {"nothing lists it", nil, nil, "not in the cache", ""},
-		"publishNotReadyAddresses":   {"its clients want pods that are not ready", shown(no, no, time.Hour, time.Hour), []*discoveryv1.EndpointSlice{of("web", on, off)}, "not True yet", ""},
+		"in":                                 {"both Services have it", shown(yes, yes, time.Hour, time.Hour), both, "", inRotation + "is not False yet", 0},
+		"conditions left out":                {"the API says that nil is true", shown(yes, yes, time.Hour, time.Hour), []*discoveryv1.EndpointSlice{of("web", nil, nil)}, "", inRotation + "is not False yet", 0},
+		"out":                                {"neither has it", shown(no, no, time.Hour, time.Hour), neither, inRotation + "is not True yet", "", 0},
+		"in one of two":                      {"clients of the other don't find it", shown(yes, yes, time.Hour, time.Hour), []*discoveryv1.EndpointSlice{of("web", on, on), of("admin", off, off)}, "Service admin", inRotation + "is not False yet", 0},
+		"out of one of two":                  {"clients of the other find it", shown(no, no, time.Hour, time.Hour), []*discoveryv1.EndpointSlice{of("web", on, on), of("admin", off, off)}, "not True yet", "Service web", 0},
+		"kubelet has yet to follow":          {"it may be a moment before the slice", shown(no, yes, 0, time.Hour), neither, "not True yet", "kubelet has yet to follow", 0},
+		"kubelet has followed":               {"in the same second", shown(no, no, 0, 0), neither, "not True yet", "", 0},
+		"kubelet may still say yes":          {"it read True a moment ago, and was not ready before", shown(no, no, time.Second, time.Hour), neither, "not True yet", "may still follow", 0},
+		"kubelet has had the time":           {"it has read False by now", shown(no, no, 3*time.Second, time.Hour), neither, "not True yet", "", 0},
+		"never in":                           {"there is no condition, and nothing to follow", shown("", no, 0, time.Hour), neither, "not True yet", "", 0},
+		"no Service, just now":               {"the controller may not have seen it", shown(yes, yes, time.Second, 0), nil, "no EndpointSlice lists the pod yet", inRotation + "is not False yet", 0},
+		"no Service":                         {"a person has to make one", shown(yes, yes, time.Minute, time.Minute), nil, "create a Service", inRotation + "is not False yet", 0},
+		"no gate, in":                        {"it could not be taken out", without(shown("", yes, 0, time.Hour)), both, "lacks the readiness gate", "clients of Service admin, web are given", 0},
+		"no gate, out":                       {"something else made it unready", without(shown("", no, 0, time.Hour)), neither, "lacks the readiness gate", "", 0},
+		"is being deleted":                   {"Kubernetes takes it out by itself", ending(shown(yes, yes, time.Hour, time.Hour)), []*discoveryv1.EndpointSlice{of("web", off, on)}, "Service web", "", 0},
+		"is being deleted, still in":         {"the controller has to follow", ending(shown(yes, yes, time.Hour, time.Hour)), both, "", "Service admin, web", 0},
+		"is gone, still in":                  {"the controller has to follow", nil, both, "not in the cache", "Service admin, web", 0},
+		"is gone":                            {"nothing lists it", nil, nil, "not in the cache", "", 0},
+		"publishNotReadyAddresses":           {"its clients want pods that are not ready", shown(no, no, time.Hour, time.Hour), []*discoveryv1.EndpointSlice{of("web", on, off)}, "not True yet", "", 0},
+		"another manager's clock is ahead":   {"kubelet has had the time all the same", shown(no, no, -time.Hour, time.Hour), neither, "not True yet", "", 3 * time.Second},
+		"another manager's clock is behind":  {"the condition is new all the same", shown(no, no, time.Hour, 2*time.Hour), neither, "not True yet", "may still follow", time.Second},
+		"kubelet's clock is ahead":           {"it was not ready before", shown(no, no, 0, -30*time.Minute), neither, "not True yet", "may still follow", time.Second},
+		"no Service, a clock that is behind": {"the controller may not have seen it", shown(yes, yes, time.Hour, 0), nil, "no EndpointSlice lists the pod yet", inRotation + "is not False yet", time.Second},
+		"no Service, a clock that is ahead":  {"a person has to make one", shown(yes, yes, -time.Hour, 0), nil, "create a Service", inRotation + "is not False yet", time.Minute},
 	}, func(t *testing.T, tc row) {
 		v := view{slices: tc.slices, uid: "1", now: now}
 		if tc.pod != nil {
 			v.pod = lifecycle.PodOf(tc.pod)
 		}
+		since := conditionOf(v.pod, lifecycle.ConditionInRotation).LastTransitionTime
+		v.shownFor = cmp.Or(tc.seen, now.Sub(since.Time))
 		for direction, c := range map[string]struct {
 			err     error
 			missing string

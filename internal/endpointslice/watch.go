@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -44,10 +45,21 @@ type Watch struct {
 	once   sync.Once
 	// synced is since when; nil if they were not listed yet.
 	synced atomic.Pointer[time.Time]
+	// shown has when a pod's condition was first seen as it is, a [sight] by UID, while something is missing.
+	shown *lru.Cache
 }
 
+type sight struct {
+	status corev1.ConditionStatus
+	since  int64
+	at     time.Time
+}
+
+// mostShown is more pods than go in and out at once. For those that are forgotten, the times begin again.
+const mostShown = 100_000
+
 // NewWatch returns a Watch that is to get its Cluster before it is started.
-func NewWatch() *Watch { return &Watch{wanted: make(chan struct{})} }
+func NewWatch() *Watch { return &Watch{wanted: make(chan struct{}), shown: lru.New(mostShown)} }
 
 // Wanted reports whether the configuration has had a registry of this driver.
 func (w *Watch) Wanted() bool {
@@ -109,7 +121,7 @@ func (w *Watch) look(ctx context.Context, in registry.Instance) (view, error) {
 		return v, err
 	}
 	if err == nil && string(pod.UID) == in.UID {
-		v.pod = pod
+		v.pod, v.shownFor = pod, w.shownFor(in.UID, conditionOf(pod, lifecycle.ConditionInRotation), v.now)
 	}
 	var list discoveryv1.EndpointSliceList
 	err = w.Cache.List(ctx, &list, client.InNamespace(in.Namespace), client.MatchingFields{uidIndex: in.UID}, client.UnsafeDisableDeepCopy)
@@ -117,6 +129,17 @@ func (w *Watch) look(ctx context.Context, in registry.Instance) (view, error) {
 		v.slices = append(v.slices, &list.Items[i])
 	}
 	return v, err
+}
+
+// shownFor returns how long this process has seen the pod's condition as it is.
+func (w *Watch) shownFor(uid string, condition lifecycle.PodCondition, now time.Time) time.Duration {
+	seen, _ := w.shown.Get(uid)
+	first, is := seen.(sight)
+	if is && first.status == condition.Status && first.since == condition.LastTransitionTime.Unix() {
+		return now.Sub(first.at)
+	}
+	w.shown.Add(uid, sight{condition.Status, condition.LastTransitionTime.Unix(), now})
+	return 0
 }
 
 // current returns an error while the cache may lag far behind.
