@@ -22,7 +22,8 @@ type Pods struct {
 // New returns empty Pods.
 func New() *Pods { return &Pods{pods: map[types.UID]*Pod{}} }
 
-// Pod is for its reconciler only: exported fields (except Pod), Shown, Announced, Announce, BehindFor, FailsFor and ReadOut.
+// Pod is for its reconciler only: exported fields (except Pod), Shown, Announced, Announce, BehindFor, FailsFor, Read and
+// ReadOut.
 type Pod struct {
 	Pod lifecycle.PodID
 	// Written is our last write's resource version, for a cache that is behind.
@@ -34,6 +35,8 @@ type Pod struct {
 	// Lingers: the pod lost the label that the cache selects by, so no event shows its end.
 	Lingers      bool
 	OutRead, out time.Time
+	// ahead is a time by another's clock that was in the future when it was first read, at aheadRead.
+	ahead, aheadRead time.Time
 	// Since when the cache lacks our last write, and since when all writes fail.
 	behind  time.Time
 	failing time.Time
@@ -168,6 +171,19 @@ func (n *Pod) FailsFor(err error, now time.Time) time.Duration {
 		n.failing = now
 	}
 	return now.Sub(n.failing)
+}
+
+// Read returns a time that another's clock has noted of something that is past, such as OpenKruise's of the pod's last move: what is in the
+// future was not later than when it was first read here.
+func (n *Pod) Read(noted, now time.Time) time.Time {
+	switch {
+	case noted.Equal(n.ahead):
+	case !noted.After(now):
+		return noted
+	default:
+		n.ahead, n.aheadRead = noted, now
+	}
+	return n.aheadRead
 }
 
 // ReadOut notes the record's OutSince, and when it was first read.

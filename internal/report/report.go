@@ -145,12 +145,12 @@ func (r *Reporter) dated(v visited, b, before waiting.Blocker) waiting.Blocker {
 		b.Since = before.Since
 	}
 	if b.Reason == reason.NotReady {
-		if since := lifecycle.UnreadySince(v.pod()); !since.IsZero() {
+		if since := lifecycle.UnreadySince(v.pod()); !since.IsZero() && !since.After(r.Clock.Now()) {
 			b.Since = since
 		}
 	}
 	if moved, err := lifecycle.MovedAt(v.pod()); err == nil && (b.Hook != "" || b.Reason == reason.Updating) {
-		b.Since = moved
+		b.Since = v.Memory.Read(moved, r.Clock.Now())
 	}
 	return b
 }

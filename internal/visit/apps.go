@@ -144,7 +144,8 @@ func (v *visit) awaitsApp(c plan.Row, b waiting.Blocker, err error) waiting.Bloc
 	if c.Want == lifecycle.InService && v.decision.Waiting == "" && v.entries().Unseen(c.Key()) {
 		b.Message += "; until it is found, OpenKruise will wait before it deletes the pod or updates it in place"
 	}
-	if starting := AppStarts - v.Clock.Since(lifecycle.ReadySince(v.pod())); starting > 0 {
+	// By kubelet's clock, which may be a little ahead.
+	if starting := AppStarts - v.Clock.Since(lifecycle.ReadySince(v.pod())); starting > 0 && starting <= 2*AppStarts {
 		b.Reason, b.After = reason.AppStarting, min(b.After, starting)
 	}
 	return b

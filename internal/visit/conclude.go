@@ -56,7 +56,7 @@ func (v *visit) follows() (edit lifecycle.Edit, release *release) {
 func (v *visit) waited(hook lifecycle.Hook) {
 	since, err := lifecycle.MovedAt(v.pod())
 	if err == nil && hook != "" && v.decision.Waiting == "" {
-		v.Releases.Waited(string(hook), v.Clock.Now().Sub(since))
+		v.Releases.Waited(string(hook), max(v.Clock.Now().Sub(since), 0))
 	}
 }
 
