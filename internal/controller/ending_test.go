@@ -113,13 +113,16 @@ func TestEndThatCannotBeRead(t *testing.T) {
 		reason string
 		write  func(*world, *corev1.Pod, string)
 		want   string
+		// mended is how a time is written that is yet to come.
+		mended func(time.Time) string
 	}{
 		"of the node": {"a handler or a person writes it", func(w *world, _ *corev1.Pod, text string) {
 			w.changeNode("node-1", func(node *corev1.Node) { node.Annotations = map[string]string{lifecycle.AnnotationEndsAt: text} })
-		}, `annotation rollcall.dev/ends-at of node node-1 is "in 2 minutes", which is not a time: set it to a time such as 2026-11-27T12:00:00Z`},
+		}, `annotation rollcall.dev/ends-at of node node-1 is "in 2 minutes", which is not a time: set it to a time such as 2026-11-27T12:00:00Z`,
+			func(at time.Time) string { return at.Format(time.RFC3339) }},
 		"of the pod": {"an eviction would be let through from under it", func(w *world, pod *corev1.Pod, text string) {
 			w.changePod(pod, annotated(lifecycle.AnnotationEndsAt, text))
-		}, `annotation rollcall.dev/ends-at of the pod is "in 2 minutes", which is not a time: remove it`},
+		}, `annotation rollcall.dev/ends-at of the pod is "in 2 minutes", which is not a time: remove it`, lifecycle.NotBefore},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -134,7 +137,7 @@ func TestEndThatCannotBeRead(t *testing.T) {
 			w.expectEvents("once")
 			w.expectInService(pod)
 
-			tc.write(w, pod, w.clock.Now().Add(time.Hour).Format(time.RFC3339))
+			tc.write(w, pod, tc.mended(w.clock.Now().Add(time.Hour)))
 			w.reconcile(pod)
 			w.expectEvents("it is mended", "Normal Resolved InvalidEnd ")
 		})

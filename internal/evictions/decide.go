@@ -49,7 +49,7 @@ func Decide(pod *lifecycle.Pod, node *corev1.Node, hooks lifecycle.Hooks, now ti
 	switch end := lifecycle.EndOf(pod, node, now); {
 	case end.Why != "" && !now.Before(end.At):
 		return GiveUp, notBefore
-	case !began:
+	case !began, notBefore.After(now.Add(limit)): // it began in the future: the clock that wrote it is ahead, or the limit was longer
 		return Begin, now.Add(limit)
 	case now.Before(notBefore) || announced(pod, now):
 		return Wait, notBefore

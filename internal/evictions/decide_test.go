@@ -116,6 +116,7 @@ func TestDecide(t *testing.T) {
 	expect.Each(t, map[string]row{
 		"serves":          {"its clients have to leave it first", podThat(), Begin, nil},
 		"second eviction": {"the hooked deletion is under way", podThat(specified, ago(time.Minute)), Wait, nil},
+		"began later":     {"another manager's clock is ahead, and a drain must end", podThat(specified, ago(-time.Hour)), Begin, nil},
 		"at the limit":    {"a drain must end, and its clients leave it first", podThat(specified, ago(10*time.Minute)), TakeOut, nil},
 		"drains":          {"its drain has not passed", podThat(specified, endsIn(time.Second)), Wait, nil},
 		"drained":         {"a drain must end", podThat(specified, endsIn(0)), GiveUp, nil},

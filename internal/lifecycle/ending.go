@@ -43,6 +43,8 @@ const NodeShutsDown = "node is shutting down"
 type End struct {
 	At  time.Time
 	Why string
+	// begun: the pod must be out as soon as that is read, whatever the clock of the manager that wrote it.
+	begun bool
 }
 
 // EndOf returns the first announced end of the pod or its node (may be nil).
@@ -52,7 +54,7 @@ func EndOf(pod *Pod, node *corev1.Node, now time.Time) End {
 		ends = append(ends, End{Why: "Kubernetes is about to delete it (condition DisruptionTarget)"})
 	}
 	if at, announced, _ := Eviction(pod); announced {
-		ends = append(ends, End{At: at, Why: "its eviction has reached its limit and is let through at " + at.Format(time.RFC3339)})
+		ends = append(ends, End{At: at, begun: true, Why: "its eviction has reached its limit and is let through at " + at.Format(time.RFC3339)})
 	}
 	if node != nil {
 		ends = append(ends, endsOfNode(node)...)
@@ -61,7 +63,9 @@ func EndOf(pod *Pod, node *corev1.Node, now time.Time) End {
 	if len(ends) == 0 {
 		return End{}
 	}
-	return slices.MinFunc(ends, func(a, b End) int { return a.At.Compare(b.At) })
+	first := slices.MinFunc(ends, func(a, b End) int { return a.At.Compare(b.At) })
+	first.begun = slices.ContainsFunc(ends, func(e End) bool { return e.begun })
+	return first
 }
 
 func endsOfNode(node *corev1.Node) (ends []End) {
@@ -139,7 +143,7 @@ func (e End) Ending(now time.Time, drain time.Duration) (why string, changes tim
 	switch {
 	case e.Why == "", e.At.IsZero():
 		return e.Why, 0
-	case now.Before(e.begins(drain)):
+	case now.Before(e.begins(drain)) && !e.begun:
 		return "", e.begins(drain).Sub(now)
 	default:
 		return e.Why, e.At.Add(endLapses).Sub(now)

@@ -27,7 +27,7 @@ func RolloutWaits(pod *Pod) bool {
 }
 
 // AtAHook reports whether OpenKruise waits at a hook, whosever it is.
-func AtAHook(pod *corev1.Pod) bool {
+func AtAHook(pod *Pod) bool {
 	return slices.Contains([]appspub.LifecycleStateType{
 		appspub.LifecycleStatePreparingNormal, appspub.LifecycleStatePreparingUpdate, appspub.LifecycleStateUpdated,
 		appspub.LifecycleStatePreparingDelete,
