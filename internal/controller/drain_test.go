@@ -177,6 +177,24 @@ func TestDrainThatAnotherClockBegan(t *testing.T) {
 	}
 }
 
+// TestDrainOfAPodThatWasPutBack: the list that has it in rotation came after another manager's record, whatever that one's clock read.
+func TestDrainOfAPodThatWasPutBack(t *testing.T) {
+	t.Parallel()
+	for name, ahead := range map[string]time.Duration{"the same clock": 0, "one that is behind": -time.Hour, "one that is ahead": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, pod := serving(t, draining15s)
+			w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+			w.must(w.registry.Register(t.Context(), w.instance(pod, "web", 8080)), "putting it back")
+			w.sleep(5*time.Second + ahead)
+			w.ahead = ahead
+			w.restart()
+			w.resync(Listing{})
+			w.expectResult("the drain begins again", w.reconcile(pod), 15*time.Second)
+		})
+	}
+}
+
 func lagging1m(s *choices) { s.ReaderLag = map[string]time.Duration{"default": time.Minute} }
 
 func TestReaderLag(t *testing.T) {

@@ -374,9 +374,11 @@ func (i Instance) recall(want lifecycle.Want, in registry.Instance, now time.Tim
 	return i
 }
 
-// recallRemoval continues the drain of the record, before this process takes it out.
-func (i Instance) recallRemoval(at time.Time) Instance {
-	if i.Attempted() || i.listed != nil && i.listed.State == registry.InService && !at.After(i.listed.AsOf) {
+// recallRemoval continues the drain of the record, before this process takes it out. A list after that may have it in service again: by this
+// clock, which is ahead of the record's.
+func (i Instance) recallRemoval(at time.Time, ahead time.Duration) Instance {
+	earliest := at.Add(min(ahead, 0))
+	if i.Attempted() || i.listed != nil && i.listed.State == registry.InService && !earliest.After(i.listed.AsOf) {
 		return i
 	}
 	i.recordedRemoval = at

@@ -198,10 +198,10 @@ func (p *Pod) Recall(want lifecycle.Want, targets func() []Target, now time.Time
 	}
 }
 
-// RecallRemoval continues the drain of the record, if at is set. It comes before this process takes it out.
-func (p *Pod) RecallRemoval(in lifecycle.Key, at *time.Time) {
+// RecallRemoval continues the drain of the record, if at is set. It comes before this process takes it out, whose clock may be ahead.
+func (p *Pod) RecallRemoval(in lifecycle.Key, at *time.Time, ahead time.Duration) {
 	if at != nil {
-		p.change(in, func(i Instance) Instance { return i.recallRemoval(*at) })
+		p.change(in, func(i Instance) Instance { return i.recallRemoval(*at, ahead) })
 	}
 }
 

@@ -66,7 +66,7 @@ func (v *visit) ensure(ctx context.Context, c plan.Row) waiting.Blocker {
 // agree takes an entry's steps ([tracker.Instance.Next]) until there is none, or it has to wait.
 func (v *visit) agree(ctx context.Context, c plan.Row) waiting.Blocker {
 	in, goal := c.Key(), v.Goal(c)
-	v.Tracked.RecallRemoval(in, c.OutSince)
+	v.Tracked.RecallRemoval(in, c.OutSince, v.Ahead())
 	for {
 		if c.Want == lifecycle.Absent {
 			v.Tracked.LetGo(in) // whether the registry can be asked or not
