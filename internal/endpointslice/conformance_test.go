@@ -190,11 +190,11 @@ func TestNewRefusesWhatItHasNoUseFor(t *testing.T) {
 // TestConditionOfAnotherManager: how long it has been shown counts by this process's own clock, from when this process first saw it.
 func TestConditionOfAnotherManager(t *testing.T) {
 	t.Parallel()
-	w, of := NewWatch(), func(status corev1.ConditionStatus, ahead time.Duration) corev1.PodCondition {
-		return corev1.PodCondition{Status: status, LastTransitionTime: metav1.NewTime(now.Add(ahead))}
+	w, of := NewWatch(), func(status corev1.ConditionStatus, ahead time.Duration) lifecycle.PodCondition {
+		return lifecycle.PodCondition{Status: status, LastTransitionTime: metav1.NewTime(now.Add(ahead))}
 	}
 	for i, step := range []struct {
-		condition corev1.PodCondition
+		condition lifecycle.PodCondition
 		at, want  time.Duration
 	}{
 		{of(corev1.ConditionFalse, time.Hour), 0, 0},

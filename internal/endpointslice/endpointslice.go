@@ -80,7 +80,7 @@ func (v view) out() error {
 }
 
 // followed reports whether kubelet found the pod not ready after the condition was written. If a time is in the future, its clock is wrong.
-func (v view) followed(shown, ready corev1.PodCondition) bool {
+func (v view) followed(shown, ready lifecycle.PodCondition) bool {
 	return !ready.LastTransitionTime.Before(&shown.LastTransitionTime) && !ready.LastTransitionTime.After(v.now.Add(time.Second))
 }
 

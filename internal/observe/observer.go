@@ -74,9 +74,9 @@ func (o *Observer) unread(ctx context.Context, id lifecycle.PodID, f *Facts) *Fa
 	if f.Input.Pod != nil {
 		return f
 	}
-	pod := &corev1.Pod{}
-	if err := o.Client.Get(ctx, id.NamespacedName, pod, client.UnsafeDisableDeepCopy); err != nil || pod.UID != id.UID {
-		pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: id.Namespace, Name: id.Name, UID: id.UID}}
+	pod, err := o.Pods.Get(ctx, id.NamespacedName)
+	if err != nil || pod.UID != id.UID {
+		pod = &lifecycle.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: id.Namespace, Name: id.Name, UID: id.UID}}
 	}
 	f.Input = lifecycle.Input{Pod: pod, Record: lifecycle.RecordOf(pod), Ownership: f.Settings.Ownership}
 	return f
