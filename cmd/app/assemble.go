@@ -238,7 +238,7 @@ func (a *app) newConfigEvents(leader client.Client) *configEvents {
 }
 
 // requests reads a person's approval of removals from the Lease.
-func (a *app) requests(leader client.Reader, resyncs *resync.Resync) *requests {
+func (a *app) requests(leader client.Client, resyncs *resync.Resync) *requests {
 	return &requests{
 		server: leader, lease: client.ObjectKey{Namespace: a.leaseNamespace, Name: orders.Lease}, resync: resyncs,
 		logger: a.logger.WithName("resync"),

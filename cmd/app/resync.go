@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -62,19 +63,19 @@ func (a *app) settles() (until time.Time) {
 }
 
 // requests reads what a person asks of resync, in an annotation of the lease: every installation has one, and only the
-// operators of Rollcall may write it. It runs only on the leader.
+// operators of Rollcall may write it. It runs only on the leader, which takes out the approvals that count no more.
 type requests struct {
-	server client.Reader
+	server client.Client
 	lease  client.ObjectKey
 	resync interface {
-		Approve(digests []string)
+		Approve(digests []string) (spent []string)
 		Run()
 	}
 	logger logr.Logger
 
 	// seen is the last value; nil before the first look, since a leader begins with a run anyway.
 	seen *string
-	// failed: the lease could not be read last time.
+	// failed: the lease could not be read, or written, last time.
 	failed bool
 }
 
@@ -85,20 +86,45 @@ func (r *requests) Start(ctx context.Context) error {
 }
 
 func (r *requests) look(ctx context.Context) {
+	err := r.follow(ctx)
+	if err != nil && !r.failed && ctx.Err() == nil {
+		r.logger.Error(err, "failed to follow the annotation of the lease that requests a resync and approves removals")
+	}
+	r.failed = err != nil
+}
+
+func (r *requests) follow(ctx context.Context) error {
 	var lease coordinationv1.Lease
 	if err := r.server.Get(ctx, r.lease, &lease); err != nil {
-		if !r.failed && ctx.Err() == nil {
-			r.logger.Error(err, "reading the annotation of the lease that requests a resync and approves removals")
-		}
-		r.failed = true
-		return
+		return fmt.Errorf("reading lease %s: %w", r.lease, err)
 	}
-	r.failed = false
 	value := lease.Annotations[orders.Annotation]
-	r.resync.Approve(orders.Digests(value))
+	spent := r.resync.Approve(orders.Digests(value))
 	if r.seen != nil && *r.seen != value && value != "" {
 		r.logger.Info("resync requested", "annotation", orders.Annotation, "value", value)
 		r.resync.Run()
 	}
 	r.seen = &value
+	if len(spent) == 0 {
+		return nil
+	}
+	return r.takeOut(ctx, &lease, spent)
+}
+
+// takeOut removes the digests from the lease as it was read. If somebody has written it since, it is tried again after the next look.
+func (r *requests) takeOut(ctx context.Context, lease *coordinationv1.Lease, spent []string) error {
+	left := orders.Without(*r.seen, spent)
+	if lease.Annotations[orders.Annotation] = left; left == "" {
+		delete(lease.Annotations, orders.Annotation)
+	}
+	switch err := r.server.Update(ctx, lease); {
+	case apierrors.IsConflict(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("taking approvals that count no more out of annotation %s of lease %s: %w", orders.Annotation, r.lease, err)
+	}
+	r.logger.Info("took approvals that count no more out of the lease: they are used up, or this manager does not hold back these removals",
+		"annotation", orders.Annotation, "digests", spent)
+	r.seen = &left
+	return nil
 }

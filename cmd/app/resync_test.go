@@ -4,6 +4,7 @@ import (
 	stdcmp "cmp"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,7 +13,9 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	clientfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -60,10 +63,16 @@ func TestRequestsFollowTheLeasesAnnotation(t *testing.T) {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "system", Name: "rollcall", Annotations: map[string]string{orders.Annotation: "of the last leader"},
 	}}
-	var refusal error
+	var refusal, refusedWrite error
 	api := clientfake.NewClientBuilder().WithObjects(lease).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			return stdcmp.Or(refusal, c.Get(ctx, key, o, opts...))
+		},
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+			if refusedWrite != nil {
+				return refusedWrite
+			}
+			return c.Update(ctx, o, opts...)
 		},
 	}).Build()
 	asked, log := &askedResync{}, &strings.Builder{}
@@ -72,8 +81,16 @@ func TestRequestsFollowTheLeasesAnnotation(t *testing.T) {
 		logger: funcr.New(func(_, args string) { log.WriteString(args + "\n") }, funcr.Options{}),
 	}
 	annotate := func(value string) {
+		must(t, api.Get(t.Context(), r.lease, lease))
 		lease.Annotations = map[string]string{orders.Annotation: value}
 		must(t, api.Update(t.Context(), lease))
+	}
+	expectAnnotation := func(why, want string) {
+		t.Helper()
+		must(t, api.Get(t.Context(), r.lease, lease))
+		if got := lease.Annotations[orders.Annotation]; got != want {
+			t.Errorf("the annotation is %q, want %q\nwhy: %s", got, want, why)
+		}
 	}
 
 	r.look(t.Context())
@@ -85,6 +102,7 @@ func TestRequestsFollowTheLeasesAnnotation(t *testing.T) {
 	annotate("0123456789ab, ba9876543210 now,")
 	r.look(t.Context())
 	asked.expect(t, "there are two digests, and the value is new", 2, "0123456789ab", "ba9876543210")
+	expectAnnotation("both count", "0123456789ab, ba9876543210 now,")
 	annotate("ba9876543210")
 	r.look(t.Context())
 	asked.expect(t, "one is taken back, and the value is new", 3, "ba9876543210")
@@ -92,10 +110,25 @@ func TestRequestsFollowTheLeasesAnnotation(t *testing.T) {
 	r.look(t.Context())
 	asked.expect(t, "nothing is left to ask for", 3)
 
-	annotate("0123456789ab")
-	r.seen = nil
+	annotate("0123456789ab,now,ba9876543210")
+	asked.spent = []string{"0123456789ab"}
+	refusedWrite = apierrors.NewConflict(schema.GroupResource{Resource: "leases"}, "rollcall", nil)
 	r.look(t.Context())
-	asked.expect(t, "an approval outlives a leader, and a leader begins with a run anyway", 3, "0123456789ab")
+	asked.expect(t, "one is used up", 4, "0123456789ab", "ba9876543210")
+	expectAnnotation("the lease was renewed in between", "0123456789ab,now,ba9876543210")
+	refusedWrite = nil
+	r.look(t.Context())
+	expectAnnotation("what a person asks for stays", "now,ba9876543210")
+	asked.spent = []string{"ba9876543210"}
+	r.look(t.Context())
+	r.look(t.Context())
+	asked.expect(t, "what this manager writes asks for nothing", 4)
+	annotate("ba9876543210")
+	r.look(t.Context())
+	asked.expect(t, "a person gives it again", 5, "ba9876543210")
+	if must(t, api.Get(t.Context(), r.lease, lease)); len(lease.Annotations) > 0 {
+		t.Errorf("the lease has %v, want no annotation without a word in it", lease.Annotations)
+	}
 
 	refusal = errors.New("forbidden")
 	r.look(t.Context())
@@ -106,13 +139,17 @@ func TestRequestsFollowTheLeasesAnnotation(t *testing.T) {
 }
 
 type askedResync struct {
-	runs     int
-	approved []string
+	runs            int
+	approved, spent []string
 }
 
 func (a *askedResync) Run() { a.runs++ }
 
-func (a *askedResync) Approve(digests []string) { a.approved = digests }
+// Approve says that those that are spent count no more.
+func (a *askedResync) Approve(digests []string) []string {
+	a.approved = digests
+	return slices.DeleteFunc(slices.Clone(digests), func(d string) bool { return !slices.Contains(a.spent, d) })
+}
 
 func (a *askedResync) expect(t *testing.T, why string, runs int, approved ...string) {
 	t.Helper()

@@ -10,7 +10,7 @@ import (
 )
 
 // Annotation on the Lease is a list of words: "2026-11-27T12:00:00Z,1f3a90b2c4d5". A changed value starts a run of resync, and the
-// digests in it approve removals.
+// digests in it approve removals. The leader takes out each digest that counts no more.
 const Annotation = "rollcall.dev/resync"
 
 // DigestBytes is how many bytes a digest has: few enough to copy by hand.
@@ -19,6 +19,7 @@ const DigestBytes = 6
 var (
 	digests = regexp.MustCompile(fmt.Sprintf("^[0-9a-f]{%d}$", 2*DigestBytes))
 	shown   = regexp.MustCompile(regexp.QuoteMeta(Annotation) + "=([0-9a-f]+)")
+	of      = regexp.MustCompile(`^\d+ of \d+ entries in registry ("(?:[^"\\]|\\.)*")`)
 )
 
 const (
@@ -52,6 +53,20 @@ func DigestIn(text string) string {
 	return found[1]
 }
 
+// Holds begins a text about the removals that a registry holds back.
+func Holds(held, owned int, registry string) string {
+	return fmt.Sprintf("%d of %d entries in registry %q have no live pod", held, owned, registry)
+}
+
+// RegistryIn finds the registry, in quotes, in a text that begins with [Holds], if any.
+func RegistryIn(text string) string {
+	found := of.FindStringSubmatch(text)
+	if found == nil {
+		return ""
+	}
+	return found[1]
+}
+
 // Held are a registry's removals that wait for approval.
 type Held struct {
 	Digest string `json:"digest"`
@@ -65,9 +80,18 @@ const NamedAtMost = 500
 
 // Digests are those in the value of [Annotation].
 func Digests(value string) []string {
-	words := strings.FieldsFunc(value, func(c rune) bool { return c == ',' || unicode.IsSpace(c) })
-	return slices.DeleteFunc(words, func(word string) bool { return !digests.MatchString(word) })
+	return slices.DeleteFunc(wordsOf(value), func(word string) bool { return !digests.MatchString(word) })
 }
 
 // With returns the value of [Annotation] with one more word: what was approved before stays approved.
 func With(value, word string) string { return strings.Join(append(Digests(value), word), ",") }
+
+// Without returns the value of [Annotation] without these digests.
+func Without(value string, spent []string) string {
+	words := slices.DeleteFunc(wordsOf(value), func(word string) bool { return slices.Contains(spent, word) })
+	return strings.Join(words, ",")
+}
+
+func wordsOf(value string) []string {
+	return strings.FieldsFunc(value, func(c rune) bool { return c == ',' || unicode.IsSpace(c) })
+}

@@ -40,3 +40,34 @@ func TestWith(t *testing.T) {
 		}
 	}
 }
+
+// TestWithout: what a person asks for stays when a leader takes out what is used up.
+func TestWithout(t *testing.T) {
+	t.Parallel()
+	const one, two = "0123456789ab", "ba9876543210"
+	for value, c := range map[string]struct{ reason, want string }{
+		one:                        {"the only word", ""},
+		two:                        {"another approval", two},
+		one + ", now\n" + two + ",": {"others with it", "now," + two},
+		one + "," + one:            {"given twice", ""},
+	} {
+		if diff := cmp.Diff(c.want, Without(value, []string{one})); diff != "" {
+			t.Errorf("%s, %q (-want +got):\n%s", c.reason, value, diff)
+		}
+	}
+}
+
+// TestRegistryIn: the plugin tells the Events of several registries apart.
+func TestRegistryIn(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		Holds(5, 7, "prod") + ", which is more": `"prod"`,
+		Holds(5, 7, `a "b" \c`) + ", so":        `"a \"b\" \\c"`,
+		"5 of 7 entries":                        "",
+		"nothing of " + Holds(5, 7, "prod"):     "",
+	} {
+		if got := RegistryIn(text); got != want {
+			t.Errorf("%q: got %s, want %s", text, got, want)
+		}
+	}
+}

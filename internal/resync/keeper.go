@@ -216,7 +216,7 @@ func (k *keeper) report(r *run) {
 	k.resync.mu.Lock()
 	defer k.resync.mu.Unlock()
 	if k.shown.Failure = failure; r.err == nil {
-		k.shown.Succeeded, k.shown.RemovalsBlocked, k.shown.Held = now, k.held != nil, k.held
+		k.shown.Succeeded = now
 	}
 }
 

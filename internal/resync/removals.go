@@ -174,7 +174,11 @@ func (k *keeper) note(r *run, due []registry.Entry, outcomes []error, later int)
 			continue // a dry run
 		}
 		k.tries[identityOf(e.Instance)] = try{at: now, acknowledged: err == nil}
+		if err == nil {
+			delete(k.approval.of, identityOf(e.Instance)) // if it returns, somebody has put it back
+		}
 	}
+	k.ask()
 	k.resync.Metrics.Found(k.name, metrics.FoundReaped, removed)
 	k.resync.Metrics.Unfinished(k.name, failed+left+later)
 	r.more = removed > 0 && later > 0
@@ -202,22 +206,35 @@ func allowed(limit intstr.IntOrString, owned int) int {
 
 // mayRemove decides about entries that may not be this cluster's, and holds them if they need approval.
 func (k *keeper) mayRemove(ctx context.Context, gone []registry.Entry, most, owned int) bool {
-	if !slices.ContainsFunc(gone, k.approval.has) {
-		k.approval = approval{} // none of its entries is left
-	}
 	digest := digestOf(k.name, gone)
+	k.approval.keep(gone, digest)
+	k.ask()
 	theirs := k.anothers(gone)
 	if len(gone) <= most && len(theirs) == 0 || k.isApproved(gone, digest) {
 		k.held = nil
+		k.ask()
 		k.resync.Metrics.Blocked(k.name, 0)
 		return true
 	}
 	k.resync.Metrics.Blocked(k.name, len(gone))
 	if asked := k.asked.Swap(false); asked || k.held == nil || k.held.Digest != digest || time.Since(k.warned) >= reason.EventRepeat {
 		k.held, k.warned = &orders.Held{Digest: digest, Total: len(gone), Entries: describe(gone, orders.NamedAtMost)}, time.Now()
+		k.ask()
 		k.tellOfHeld(ctx, gone, theirs, owned)
 	}
 	return false
+}
+
+// ask publishes what a person may approve. What was approved and is not among it any more is used up.
+func (k *keeper) ask() {
+	var digests []string
+	if k.held != nil {
+		digests = append(digests, k.held.Digest)
+	}
+	if len(k.approval.of) > 0 {
+		digests = append(digests, k.approval.digest)
+	}
+	k.resync.asks(k, digests)
 }
 
 func (k *keeper) tellOfHeld(ctx context.Context, gone, theirs []registry.Entry, owned int) {
@@ -237,19 +254,39 @@ func (k *keeper) tellOfHeld(ctx context.Context, gone, theirs []registry.Entry, 
 	if k.resync.LeaseNamespace != "" {
 		otherwise = orders.HowToApprove(k.resync.LeaseNamespace, k.held.Digest) + ", or " + otherwise
 	}
-	note := fmt.Sprintf("%d of %d entries in registry %q have no live pod, %s: Rollcall removes none of them. If they should go, %s. "+
-		"Examples: %s", len(gone), owned, k.name, why, otherwise, strings.Join(describe(gone, examples), ", "))
+	note := fmt.Sprintf("%s, %s: Rollcall removes none of them. If they should go, %s. Examples: %s",
+		orders.Holds(len(gone), owned, k.name), why, otherwise, strings.Join(describe(gone, examples), ", "))
 	k.resync.Logger.Info("removal blocked: "+note, "registry", k.name, "entries", len(gone), "digest", k.held.Digest)
 	k.resync.Tell(ctx, corev1.EventTypeWarning, removalBlocked, note)
 }
 
-// approval lasts until none of the entries is left, or the digest is withdrawn: one run may leave some.
+// approval lasts until each of the entries was removed or is otherwise gone, or the digest is withdrawn: one run may leave some.
 type approval struct {
 	digest string
 	of     map[identity]bool
 }
 
 func (a approval) has(e registry.Entry) bool { return a.of[identityOf(e.Instance)] }
+
+func (a approval) hasAll(entries []registry.Entry) bool {
+	return !slices.ContainsFunc(entries, func(e registry.Entry) bool { return !a.has(e) })
+}
+
+// keep forgets the entries that are no longer among those that are gone, whose digest is given, and all of them if some of the same
+// have come back: that needs an approval of its own.
+func (a *approval) keep(gone []registry.Entry, digest string) {
+	if a.digest == digest && !a.hasAll(gone) {
+		*a = approval{}
+		return
+	}
+	left := make(map[identity]bool, len(a.of))
+	for _, e := range gone {
+		if id := identityOf(e.Instance); a.of[id] {
+			left[id] = true
+		}
+	}
+	a.of = left
+}
 
 // isApproved reports whether a person approved these entries, or more of which they are left.
 func (k *keeper) isApproved(gone []registry.Entry, digest string) bool {
@@ -260,8 +297,7 @@ func (k *keeper) isApproved(gone []registry.Entry, digest string) bool {
 		}
 		k.resync.Logger.Info("removal approved", "registry", k.name, "entries", len(gone), "digest", digest)
 	}
-	return k.resync.isApproved(k.approval.digest) &&
-		!slices.ContainsFunc(gone, func(e registry.Entry) bool { return !k.approval.has(e) })
+	return k.resync.isApproved(k.approval.digest) && k.approval.hasAll(gone)
 }
 
 type identity struct{ service, endpoint, uid string }

@@ -3,7 +3,6 @@ package resync
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -80,10 +79,10 @@ type Resync struct {
 
 	applied chan struct{}
 
-	mu       sync.Mutex
-	policy   Policy
-	keepers  map[string]*keeper // replaced, never changed
-	approved []string
+	mu        sync.Mutex
+	policy    Policy
+	keepers   map[string]*keeper // replaced, never changed
+	approvals approvals
 }
 
 // New returns a Resync without registries.
@@ -109,6 +108,7 @@ func (r *Resync) Apply(policy Policy, registries registryclient.Registries) {
 		next[name] = k
 	}
 	r.policy, r.keepers = policy, next
+	r.approvals.keep(func(registry string) bool { return next[registry] != nil })
 	r.Metrics.Interval(policy.Interval)
 	poke(r.applied)
 }
@@ -129,23 +129,33 @@ func (r *Resync) Run() {
 	}
 }
 
-// Approve replaces the approved digests, and compares all registries if one is new.
-func (r *Resync) Approve(digests []string) {
+// Approve takes the digests that a person has given, and compares all registries if one counts from now on. It returns those that count
+// no more, or never did: see [approvals].
+func (r *Resync) Approve(digests []string) (spent []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	isNew := slices.ContainsFunc(digests, func(d string) bool { return !slices.Contains(r.approved, d) })
-	r.approved = slices.Clone(digests)
+	isNew, spent := r.approvals.take(digests)
 	if isNew {
 		for _, k := range r.keepers {
 			poke(k.kick)
 		}
 	}
+	return spent
 }
 
 func (r *Resync) isApproved(digest string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Contains(r.approved, digest)
+	return r.approvals.counts(digest)
+}
+
+// asks shows the removals that a registry holds back, and replaces the digests that a person may approve, or has approved and that are not
+// used up.
+func (r *Resync) asks(k *keeper, digests []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.approvals.open(k.name, digests)
+	k.shown.RemovalsBlocked, k.shown.Held = k.held != nil, k.held
 }
 
 // Status is the outcome of a registry's last runs.

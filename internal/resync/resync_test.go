@@ -559,6 +559,102 @@ func TestApprovalHoldsForItsEntriesUntilTheyAreGone(t *testing.T) {
 	})
 }
 
+// TestApprovalIsUsedUp: an approval is for what a person has seen once. Another cluster at work puts its entries back each minute.
+func TestApprovalIsUsedUp(t *testing.T) {
+	t.Parallel()
+	const all = 5
+	type row struct {
+		reason string
+		// fails are how many of the removals fail at first, and back is how many of the entries come back after each run.
+		fails, back int
+		// amid comes once the entries are gone and before they are back.
+		amid func(s *scene, digest string)
+		// removed is how many entries are removed in the end, and told how often a person was asked.
+		removed, told int
+	}
+	bubble.Each(t, map[string]row{
+		"all come back before the next run": {"nobody has approved that they go again", 0, all, nil, all, 2},
+		"some come back":                    {"these are others than a person has seen", 0, all - 1, nil, all, 2},
+		"they come back later": {"they were gone for an hour", 0, all, func(*scene, string) {
+			time.Sleep(time.Hour)
+		}, all, 2},
+		"some are left, and the others come back": {"the set is the same, and so is its digest", 2, all - 2, nil, all - 2, 2},
+		"nothing comes back":                      {"nothing is asked", 0, 0, nil, all, 1},
+		"it is withdrawn and given again": {"a person has seen them twice", 0, all, func(s *scene, digest string) {
+			s.resync.Approve(nil)
+			time.AfterFunc(5*time.Minute, func() { s.resync.Approve([]string{digest}) })
+		}, 2 * all, 3},
+	}, func(t *testing.T, tc row) {
+		s := newScene(t, "a")
+		names := s.many("a", all)
+		entries, err := s.backends["a"].List(t.Context(), cluster)
+		expect.NoError(t, err)
+		s.gone(names...)
+		s.start()
+		var heal []func()
+		for _, pod := range names[all-tc.fails:] {
+			heal = append(heal, s.fakes["a"].Fail(fakeregistry.Match{Op: fakeregistry.OpDeregister, Pod: pod}, errors.New("refused")))
+		}
+		digest := s.digest(s.warnings[0])
+		s.resync.Approve([]string{digest})
+		synctest.Wait()
+		if tc.amid != nil {
+			tc.amid(s, digest)
+		}
+		for until := time.Now().Add(15 * time.Minute); time.Now().Before(until); time.Sleep(10 * time.Second) {
+			for _, e := range entries[:tc.back] {
+				expect.NoError(t, s.backends["a"].Register(t.Context(), e.Instance))
+			}
+		}
+		for _, h := range heal {
+			h()
+		}
+		time.Sleep(10 * time.Minute)
+		s.stop()
+		removed := 0
+		for _, call := range s.fakes["a"].Calls(fakeregistry.Match{Op: fakeregistry.OpDeregister}) {
+			if call.Acknowledged() {
+				removed++
+			}
+		}
+		if removed != tc.removed || len(s.warnings) != tc.told {
+			t.Errorf("removed %d entries, want %d; a person was asked %d times, want %d\nreason: %s",
+				removed, tc.removed, len(s.warnings), tc.told, tc.reason)
+		}
+	})
+}
+
+// TestApprovalsAnswerThisLeader: another leader's question was about another moment.
+func TestApprovalsAnswerThisLeader(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, "a")
+		s.gone(s.many("a", 5)...)
+		entries, err := s.backends["a"].List(t.Context(), cluster)
+		expect.NoError(t, err)
+		digest := digestOf("a", entries)
+		s.approved = []string{digest}
+		s.start()
+		time.Sleep(10 * time.Minute)
+		s.expectCalls("this leader had not asked", "a")
+		expectSpent := func(why string, want bool) {
+			t.Helper()
+			if spent := s.resync.Approve([]string{digest}); slices.Contains(spent, digest) != want {
+				t.Errorf("digests %q count no more, want this of %s: %t\nwhy: %s", spent, digest, want, why)
+			}
+		}
+		expectSpent("the Lease still has it", true)
+		s.resync.Approve(nil)
+		expectSpent("a person has given it to this leader", false)
+		synctest.Wait()
+		if got := s.calls("a"); len(got) != 5 {
+			t.Errorf("made %q, want 5 removals", got)
+		}
+		expectSpent("its entries are removed", true)
+		s.stop()
+	})
+}
+
 func TestAllowed(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -48,6 +48,8 @@ type scene struct {
 	maxRemovals string
 	// leaseNamespace is empty where the manager has no lease that a person could write on.
 	leaseNamespace string
+	// approved are the digests that the lease has when the process begins to lead.
+	approved []string
 	metrics        *prometheus.Registry
 	// identity is nil where the cluster's UID can't be read.
 	identity *clusterstate.Identity
@@ -143,6 +145,7 @@ func (s *scene) start() {
 		},
 	})
 	s.apply()
+	s.resync.Approve(s.approved)
 	ctx, cancel := context.WithCancel(s.Context())
 	s.cancel, s.ended = cancel, make(chan error, 1)
 	go func() { s.ended <- s.resync.Start(ctx) }()
