@@ -129,10 +129,11 @@ func TestDryRunSendsNoWrite(t *testing.T) {
 func TestDryRunNeedsNoLease(t *testing.T) {
 	t.Parallel()
 	api := newFakeAPI(t)
+	before := api.lease
 	m := api.StartManager("--dry-run")
 	m.ExpectAnswer(m.addresses.Health, "/readyz", http.StatusServiceUnavailable, "OpenKruise is not installed")
 	must(t, m.Stop())
-	if api.lease != nil {
+	if api.lease != before {
 		t.Errorf("it took the lease: %+v", api.lease)
 	}
 }

@@ -9,6 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -19,12 +22,15 @@ import (
 )
 
 var (
-	errDeposed    = errors.New("another manager has held the lease since: what this one knows of the registry may be out of date")
+	errDeposed    = errors.New("another manager has held the lease since, or may have: what this one knows of the registry may be out of date")
 	errNotRenewed = errors.New("the lease was not renewed in time: another manager may act before this call ends")
 )
 
 // identitySeparator stands behind the pod's name in an identity.
 const identitySeparator = "_"
+
+// unknownHolder holds a lease that is not there, for as long as one lasts: see [lease.orphaned].
+const unknownHolder = "unknown"
 
 // lease is what one manager holds while it works. The election alone does not make managers exclude one another: a process that
 // was stopped for longer than the lease continues when it wakes. So calls to the registry and writes to the API server are
@@ -50,6 +56,9 @@ type lease struct {
 	failing func() string
 	// yields is since when it leaves the lease, of that holder or of none, to another.
 	yields moment
+	// orphan is since when nothing shows who led last; zero while a lease does.
+	orphan moment
+	logger logr.Logger
 }
 
 // moment is one reading of both clocks. The monotonic clock stands still while the machine sleeps, and the wall clock can
@@ -67,7 +76,7 @@ func (m moment) since(earlier moment) time.Duration {
 }
 
 // newLease makes the lease. The election makes no events: the lease itself has the leader's name.
-func newLease(config *rest.Config, namespace string) (*lease, error) {
+func newLease(config *rest.Config, namespace string, logger logr.Logger) (*lease, error) {
 	host, err := podName()
 	if err != nil {
 		return nil, fmt.Errorf("reading the host name, which identifies this manager in the lease: %w", err)
@@ -77,17 +86,23 @@ func newLease(config *rest.Config, namespace string) (*lease, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the lease: %w", err)
 	}
-	return &lease{Interface: lock, now: readClocks, deposed: func() {}, failing: func() string { return "" }}, nil
+	return &lease{
+		Interface: lock, now: readClocks, deposed: func() {}, failing: func() string { return "" }, logger: logger.WithName("lease"),
+	}, nil
 }
 
 // Get reads the lease, for the election. After this manager has held it, another holder's name in it is the end.
 func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
-	if err != nil {
-		return record, raw, err
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	switch {
+	case apierrors.IsNotFound(err), err == nil && record.HolderIdentity == "" && record.RenewTime.IsZero():
+		return l.orphaned(record, raw, err)
+	case err != nil:
+		return record, raw, err
+	}
+	l.orphan = moment{}
 	if record.HolderIdentity != l.holder {
 		l.yields = moment{}
 	}
@@ -95,14 +110,51 @@ func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 	if at := record.RenewTime.Time; record.HolderIdentity != l.Identity() && !at.IsZero() && !at.Equal(l.theirs) {
 		l.theirs, l.ahead = at, l.now().wall.Sub(at)
 	}
-	if !l.lost && l.renewed != (moment{}) && record.HolderIdentity != l.Identity() {
-		l.lost = true
-		l.deposed()
+	if l.renewed != (moment{}) && record.HolderIdentity != l.Identity() {
+		l.lose()
 	}
 	if l.lost {
 		return nil, nil, errDeposed
 	}
 	return record, raw, nil
+}
+
+func (l *lease) lose() {
+	if !l.lost {
+		l.lost = true
+		l.deposed()
+	}
+}
+
+// orphaned is the answer for a lease that is not there, or that nobody has held and given back. It may have been deleted a moment ago,
+// and nothing shows whether its holder still works: so it counts as held, for as long as it would have. A leader makes it again, unless
+// its own last renewal is so long ago that another may have led since.
+func (l *lease) orphaned(
+	record *resourcelock.LeaderElectionRecord, raw []byte, err error,
+) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	now := l.now()
+	if l.lost || l.renewed != (moment{}) {
+		if err == nil || now.since(l.renewed) >= leaseDuration {
+			l.lose()
+		}
+		if l.lost {
+			return nil, nil, errDeposed
+		}
+		return record, raw, err
+	}
+	if l.orphan == (moment{}) {
+		l.holder, l.yields, l.orphan = "", moment{}, now
+		l.logger.Info("no lease shows whether another manager led a moment ago: waiting for as long as its lease would have lasted",
+			"for", leaseDuration.String())
+	}
+	// The clock that a machine's time server does not set.
+	if now.monotonic.Sub(l.orphan.monotonic) >= leaseDuration {
+		return record, raw, err
+	}
+	return &resourcelock.LeaderElectionRecord{
+		HolderIdentity: unknownHolder, LeaseDurationSeconds: int(leaseDuration / time.Second),
+		AcquireTime: metav1.NewTime(l.orphan.wall), RenewTime: metav1.NewTime(l.orphan.wall),
+	}, []byte(unknownHolder), nil
 }
 
 // Create takes the lease if there was none, for the election.

@@ -123,10 +123,98 @@ func TestLeaseIsLeftToAManagerThatIsReady(t *testing.T) {
 	expect("it can work", true)
 }
 
+// TestNoLease: who finds none, or one that nobody has given back, knows nothing of who led a moment ago.
+func TestNoLease(t *testing.T) {
+	t.Parallel()
+	const look = retryPeriod
+	type row struct {
+		reason string
+		// before is what happened before the lease is deleted, and during what happens each time that this manager looks.
+		before func(t *testing.T, s *leaseScenario)
+		during func(s *leaseScenario)
+		// empty: there is a lease without a holder.
+		empty bool
+		// makes is after how long this manager may make the lease; negative if never.
+		makes   time.Duration
+		deposed int
+	}
+	held := func(t *testing.T, s *leaseScenario) {
+		t.Helper()
+		must(t, s.lease.Update(t.Context(), s.record("us")))
+	}
+	nothing := func(*leaseScenario) {}
+	expect.Each(t, map[string]row{
+		"a manager that waits": {"the leader may not have noticed", func(t *testing.T, s *leaseScenario) {
+			t.Helper()
+			s.ExpectGet(t, "them", nil)
+		}, nothing, false, leaseDuration, 0},
+		"a manager that starts": {
+			"it can't know that it is the first one", func(*testing.T, *leaseScenario) {}, nothing, false, leaseDuration, 0,
+		},
+		"somebody has made one by hand": {
+			"that shows as little", func(*testing.T, *leaseScenario) {}, nothing, true, leaseDuration, 0,
+		},
+		"the wall clock is set": {"no time has passed", func(*testing.T, *leaseScenario) {}, func(s *leaseScenario) {
+			s.now.wall = s.now.wall.Add(time.Hour)
+		}, false, leaseDuration, 0},
+		"the leader": {"no other leads until its lease is over", held, nothing, false, 0, 0},
+		"a leader that woke up": {"another may have led since, and its lease was deleted too", func(t *testing.T, s *leaseScenario) {
+			t.Helper()
+			held(t, s)
+			s.pass(leaseDuration)
+		}, nothing, false, -1, 1},
+		"a leader that finds one made by hand": {"somebody else may lead", held, nothing, true, -1, 1},
+	}, func(t *testing.T, tc row) {
+		s := newLeaseScenario()
+		tc.before(t, s)
+		if s.held = s.record(""); !tc.empty {
+			s.readErr = func() error { return apierrors.NewNotFound(schema.GroupResource{Resource: "leases"}, "rollcall") }
+		}
+		began, made := s.now.monotonic, time.Duration(-1)
+		for range 30 {
+			tc.during(s)
+			record, _, err := s.lease.Get(t.Context())
+			if apierrors.IsNotFound(err) || err == nil && record.HolderIdentity == "" {
+				made = s.now.monotonic.Sub(began)
+				break
+			}
+			if err == nil && (record.HolderIdentity != unknownHolder || record.LeaseDurationSeconds != 15) {
+				t.Fatalf("%s: the election is shown %+v, want a lease that somebody holds", tc.reason, record)
+			}
+			s.pass(look)
+		}
+		if early := made < tc.makes; early || made > tc.makes+look || s.deposed != tc.deposed {
+			t.Errorf("%s: it may make the lease after %s, want %s; it was deposed %d times, want %d",
+				tc.reason, made, tc.makes, s.deposed, tc.deposed)
+		}
+	})
+}
+
+// TestNoLeaseIsForgotten: the wait begins again if a lease was there in between.
+func TestNoLeaseIsForgotten(t *testing.T) {
+	t.Parallel()
+	s := newLeaseScenario()
+	missing := func() error { return apierrors.NewNotFound(schema.GroupResource{Resource: "leases"}, "rollcall") }
+	there := s.readErr
+	s.readErr = missing
+	s.ExpectGet(t, "", nil)
+	s.readErr = there
+	s.pass(leaseDuration)
+	s.ExpectGet(t, "them", nil) // the leader has made it again
+	s.readErr = missing
+	s.ExpectGet(t, "", nil)
+	s.pass(leaseDuration - time.Millisecond)
+	s.ExpectGet(t, "", nil)
+	s.pass(time.Millisecond)
+	if _, _, err := s.lease.Get(t.Context()); !apierrors.IsNotFound(err) {
+		t.Errorf("after %s the election is told %v, want that there is no lease", leaseDuration, err)
+	}
+}
+
 // TestLeaseNamesThePod: on the network of the node the host's name is the node's, and the kubectl plugin looks for the pod.
 func TestLeaseNamesThePod(t *testing.T) {
 	t.Setenv("POD_NAME", "rollcall-1")
-	l, err := newLease(&rest.Config{}, "rollcall-system")
+	l, err := newLease(&rest.Config{}, "rollcall-system", quiet())
 	expect.NoError(t, err)
 	if name, _ := l.pods(); name != "rollcall-1" {
 		t.Errorf("it goes by the name %q", name)
@@ -221,7 +309,7 @@ func newLeaseScenario() *leaseScenario {
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := &leaseScenario{now: moment{began, began}, during: func() {}}
 	s.readErr = func() error { return s.err }
-	s.lease = &lease{Interface: s, now: func() moment { return s.now }, deposed: func() { s.deposed++ }, failing: func() string { return "" }}
+	s.lease = &lease{Interface: s, now: func() moment { return s.now }, deposed: func() { s.deposed++ }, failing: func() string { return "" }, logger: quiet()}
 	return s
 }
 

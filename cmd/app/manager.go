@@ -171,7 +171,7 @@ func (a *app) connect(ctx context.Context, c *config.Config) error {
 				return fmt.Errorf("--leader-election-namespace: %w", err)
 			}
 		}
-		if a.lease, err = newLease(restConfig, a.leaseNamespace); err != nil {
+		if a.lease, err = newLease(restConfig, a.leaseNamespace, a.logger); err != nil {
 			return err
 		}
 	}

@@ -101,6 +101,7 @@ func TestManagerWorksOnlyWithTheLease(t *testing.T) {
 	api := newFakeAPI(t)
 	first := api.StartManager()
 	holder := api.ExpectHeld()
+	api.ForgetLeft()
 	second := api.StartManager()
 	second.ExpectAnswer(second.addresses.Health, "/readyz", http.StatusServiceUnavailable, "OpenKruise is not installed: no CRD clonesets")
 	must(t, first.Stop())
@@ -120,6 +121,23 @@ func TestManagerWorksOnlyWithTheLease(t *testing.T) {
 	}
 	first.ExpectAuditEnds("all its work had ended", true)
 	second.ExpectAuditEnds("calls may still have been under way", false)
+}
+
+// TestManagerWhoseLeaseIsDeleted: the leader makes it again, and the manager that waits does not lead in between.
+func TestManagerWhoseLeaseIsDeleted(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	first := api.StartManager()
+	holder := api.ExpectHeld()
+	second := api.StartManager()
+	for range 5 {
+		api.Delete()
+		if now := api.ExpectHeld(); now != holder {
+			t.Fatalf("the lease is held by %s, and its leader %s may still work", now, holder)
+		}
+	}
+	must(t, first.Stop())
+	must(t, second.Stop())
 }
 
 func TestManagerListensNowhere(t *testing.T) {
@@ -145,6 +163,9 @@ type fakeAPI struct {
 func newFakeAPI(t *testing.T) *fakeAPI {
 	t.Helper()
 	api := &fakeAPI{t: t}
+	api.store(&coordinationv1.Lease{ // given back
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "rollcall"}, Spec: coordinationv1.LeaseSpec{RenewTime: new(metav1.NowMicro())},
+	})
 	mux := http.NewServeMux()
 	const leases = "/apis/coordination.k8s.io/v1/namespaces/team/leases"
 	mux.HandleFunc("GET "+leases+"/rollcall", api.get)
@@ -226,6 +247,13 @@ func (api *fakeAPI) Take(holder string) {
 	api.store(lease)
 }
 
+// Delete deletes the lease.
+func (api *fakeAPI) Delete() {
+	api.mu.Lock()
+	defer api.mu.Unlock()
+	api.lease = nil
+}
+
 // ExpectHeld waits until a manager holds the lease, and returns who.
 func (api *fakeAPI) ExpectHeld() string {
 	api.t.Helper()
@@ -242,6 +270,13 @@ func (api *fakeAPI) ExpectHeld() string {
 		return nil
 	})
 	return holder
+}
+
+// ForgetLeft counts again how often the lease was left, which was free at the start.
+func (api *fakeAPI) ForgetLeft() {
+	api.mu.Lock()
+	defer api.mu.Unlock()
+	api.left = 0
 }
 
 // ExpectLeft expects that the lease was not taken as soon as it was free.

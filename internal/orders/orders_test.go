@@ -46,10 +46,10 @@ func TestWithout(t *testing.T) {
 	t.Parallel()
 	const one, two = "0123456789ab", "ba9876543210"
 	for value, c := range map[string]struct{ reason, want string }{
-		one:                        {"the only word", ""},
-		two:                        {"another approval", two},
+		one:                         {"the only word", ""},
+		two:                         {"another approval", two},
 		one + ", now\n" + two + ",": {"others with it", "now," + two},
-		one + "," + one:            {"given twice", ""},
+		one + "," + one:             {"given twice", ""},
 	} {
 		if diff := cmp.Diff(c.want, Without(value, []string{one})); diff != "" {
 			t.Errorf("%s, %q (-want +got):\n%s", c.reason, value, diff)

@@ -50,7 +50,7 @@ type scene struct {
 	leaseNamespace string
 	// approved are the digests that the lease has when the process begins to lead.
 	approved []string
-	metrics        *prometheus.Registry
+	metrics  *prometheus.Registry
 	// identity is nil where the cluster's UID can't be read.
 	identity *clusterstate.Identity
 	listed   chan struct{}

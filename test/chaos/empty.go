@@ -6,8 +6,6 @@ import (
 	"time"
 
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/test/harness/account"
@@ -17,16 +15,20 @@ import (
 
 const emptyWithin = 2 * time.Minute
 
-// empty removes the workloads, the pods and the lease. No manager may run.
+// empty removes the workloads and the pods, and gives the lease back. No manager may run.
 func (w *world) empty(ctx context.Context) error {
 	for _, one := range workloads() {
 		if err := w.k8s.DeleteAllOf(ctx, &kruisev1alpha1.CloneSet{}, client.InNamespace(one.namespace)); err != nil {
 			return fmt.Errorf("deleting the CloneSets: %w", err)
 		}
 	}
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: account.Namespace, Name: account.Lease}}
-	if err := client.IgnoreNotFound(w.k8s.Delete(ctx, lease)); err != nil {
-		return fmt.Errorf("deleting the lease: %w", err)
+	lease := account.LeaseGivenBack(account.Namespace)
+	err := client.IgnoreNotFound(w.k8s.Delete(ctx, lease.DeepCopy()))
+	if err == nil {
+		err = w.k8s.Create(ctx, lease)
+	}
+	if err != nil {
+		return fmt.Errorf("giving the lease back: %w", err)
 	}
 	return wait.Until(ctx, emptyWithin, calmPoll, func(ctx context.Context) error {
 		pods, err := kube.Pods(ctx, w.k8s, "")

@@ -170,7 +170,7 @@ func (w *world) startManager(ctx context.Context) error {
 		Data:       map[string]string{"config.yaml": w.config()},
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: installation.Namespace}}
-	err := kube.Create(ctx, w.k8s, namespace, config)
+	err := kube.Create(ctx, w.k8s, namespace, config, installation.LeaseGivenBack(installation.Namespace))
 	if err != nil {
 		return err
 	}

@@ -14,11 +14,14 @@ import (
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/account"
 	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster/podserver"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
@@ -233,6 +236,52 @@ func (r *relay) resyncs(m *rollcall) (runs int) {
 	}
 	return runs
 }
+
+// TestLeaseDeleted: while its leader works, it makes the lease again, and no other manager leads. If the leader is frozen, the next one
+// waits for as long as the lease would have lasted.
+func TestLeaseDeleted(t *testing.T) {
+	t.Parallel()
+	r := startRelay(t, "lease-deleted")
+	key := client.ObjectKey{Namespace: r.ns + "-lease", Name: account.Lease}
+	lease := func() (*coordinationv1.Lease, error) {
+		now := &coordinationv1.Lease{}
+		return now, r.k8s.Get(r.Context(), key, now)
+	}
+	first, err := lease()
+	r.must(err)
+	for range 5 {
+		before, err := lease()
+		r.must(err)
+		r.must(r.k8s.Delete(r.Context(), before))
+		r.await("the leader to make the lease again", func() error {
+			now, err := lease()
+			if err == nil && now.UID == before.UID {
+				err = errors.New("it is the one before")
+			}
+			return err
+		})
+	}
+	r.UpdateImage("nginx:2")
+	r.expectUpdatedUnnoticed()
+	now, err := lease()
+	r.must(err)
+	r.Expect(*now.Spec.HolderIdentity == *first.Spec.HolderIdentity, "the lease is held by %s, which waited", *now.Spec.HolderIdentity)
+
+	r.must(r.manager.Process().Pause())
+	r.must(r.k8s.Delete(r.Context(), now))
+	deleted := time.Now()
+	r.UpdateImage("nginx:3")
+	r.AwaitTakeover(deleted, "the leader froze and its lease was deleted")
+	took := r.awaitWrite("the second manager to take the lease", func(w *apiproxy.Write) bool { return w.Resource == "leases" })
+	r.Expect(took.Sub(deleted) >= leaseDuration, "the second manager took the lease %s after it was deleted", took.Sub(deleted))
+	r.ExpectSteady()
+	r.ThawFirst()
+	r.ExpectNothingLeft()
+	r.ExpectAlways()
+}
+
+// leaseDuration is how long a manager may work without a renewal.
+const leaseDuration = 15 * time.Second
 
 // TestPodsStartWhileAnotherLeads: without a preNormal hook, pods are in Normal while they start. The next leader takes them out to be sure,
 // and a pod that served and turns unready is taken out too, although most pods are not ready: few of those that served.

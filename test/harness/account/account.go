@@ -8,6 +8,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -43,11 +44,12 @@ func Install(ctx context.Context, admin *rest.Config, edits ...func(client.Objec
 	if err != nil {
 		return nil, err
 	}
-	its := &corev1.ServiceAccount{}
-	for _, object := range objects {
+	its, lease := &corev1.ServiceAccount{}, LeaseGivenBack(Namespace)
+	for _, object := range append(objects, lease) {
 		for _, edit := range edits {
 			edit(object)
 		}
+		lease.SetName(Lease)
 		if err := create(ctx, k8s, object); err != nil {
 			return nil, err
 		}
@@ -68,13 +70,21 @@ func AllowLease(ctx context.Context, admin *rest.Config, namespace string) error
 	if err != nil {
 		return err
 	}
-	for _, object := range objects {
+	for _, object := range append(objects, LeaseGivenBack(namespace)) {
 		object.SetNamespace(namespace)
 		if err := create(ctx, k8s, object); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// LeaseGivenBack is as a manager leaves it that ends: the next one does not wait, as the first one of an installation does.
+func LeaseGivenBack(namespace string) *coordinationv1.Lease {
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: Lease},
+		Spec:       coordinationv1.LeaseSpec{RenewTime: new(metav1.NowMicro())},
+	}
 }
 
 // create creates an object and its namespace, unless they are there.
