@@ -84,7 +84,13 @@ func Digests(value string) []string {
 }
 
 // With returns the value of [Annotation] with one more word: what was approved before stays approved.
-func With(value, word string) string { return strings.Join(append(Digests(value), word), ",") }
+func With(value, word string) string {
+	words := Digests(value)
+	if !slices.Contains(words, word) {
+		words = append(words, word)
+	}
+	return strings.Join(words, ",")
+}
 
 // Without returns the value of [Annotation] without these digests.
 func Without(value string, spent []string) string {

@@ -35,7 +35,7 @@ func TestWith(t *testing.T) {
 		one + ", then\n" + two + ",":      {"two approvals by hand", one + "," + two + ",now"},
 		"0123456789AB 0123456789abc 0a1b": {"none is a digest", "now"},
 	} {
-		if diff := cmp.Diff(c.want, With(value, "now")); diff != "" {
+		if diff := cmp.Diff(c.want, With(With(value, "now"), "now")); diff != "" {
 			t.Errorf("%s, %q (-want +got):\n%s", c.reason, value, diff)
 		}
 	}

@@ -3,6 +3,7 @@ package plugin
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
@@ -209,7 +211,7 @@ func (c *cluster) refusal(ctx context.Context, lease *coordinationv1.Lease, unle
 	}
 	for _, e := range slices.Backward(all) {
 		switch {
-		case e.Regarding.Name != configMapName || lastSeen(e).Before(lease.Spec.AcquireTime.Time):
+		case !c.aboutConfig(e) || lastSeen(e).Before(lease.Spec.AcquireTime.Time):
 		case e.Reason == "ConfigApplied":
 			return "", nil
 		case e.Reason == "ConfigRefused":
@@ -228,6 +230,12 @@ func (c *cluster) reported(ctx context.Context, namespace string) ([]eventsv1.Ev
 	}
 	slices.SortStableFunc(events.Items, byLastSeen)
 	return events.Items, nil
+}
+
+// aboutConfig reports whether the manager has made the Event about its own ConfigMap, if whoever made it tells the truth.
+func (c *cluster) aboutConfig(e eventsv1.Event) bool {
+	of := e.Regarding
+	return e.ReportingController == reporter && of.Kind == "ConfigMap" && of.Namespace == c.installation && of.Name == configMapName
 }
 
 // permitted lists what a person may list, and says of the rest that it is forbidden.
@@ -308,13 +316,61 @@ func (c *cluster) one(ctx context.Context, kind, name string, object client.Obje
 	return nil
 }
 
-// annotate writes an annotation on an object that was read, and on no other that has its name by now.
-func (c *cluster) annotate(ctx context.Context, kind string, object client.Object, key, value string) error {
-	patch := fmt.Sprintf(`{"metadata":{"uid":%q,"annotations":{%q:%q}}}`, object.GetUID(), key, value)
-	if err := c.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-		return asking(fmt.Errorf("annotating %s %s: %w", kind, object.GetName(), err))
+// operation is one of a JSON Patch.
+type operation = lifecycle.Operation
+
+// annotate writes an annotation on an object that was read, and on no other that has its name by now. It reads the object again, and
+// value returns what to write, with tests of what that rests on, or why nothing is written: a person may have been asked an hour ago. It
+// does not test the resource version: a Lease is renewed more often than a slow connection answers.
+func annotate[T any, O interface {
+	*T
+	client.Object
+}](ctx context.Context, c *cluster, kind string, was O, key string, value func(O) (text string, tests []operation, err error)) error {
+	return asking(retry.OnError(retry.DefaultBackoff, lifecycle.IsMoved, func() error {
+		now := O(new(T))
+		if err := c.Get(ctx, client.ObjectKeyFromObject(was), now); err != nil {
+			return reading(kind+" "+was.GetName(), err)
+		}
+		if now.GetUID() != was.GetUID() {
+			return fmt.Errorf("%s %s is another one by now", kind, was.GetName())
+		}
+		text, tests, err := value(now)
+		if err != nil {
+			return err
+		}
+		tests = append(tests, operation{Op: "test", Path: "/metadata/uid", Value: now.GetUID()})
+		patch, err := json.Marshal(append(tests, replacing(now.GetAnnotations(), key, text)...))
+		if err == nil {
+			err = c.Patch(ctx, now, client.RawPatch(types.JSONPatchType, patch))
+		}
+		if err != nil {
+			return fmt.Errorf("annotating %s %s: %w", kind, was.GetName(), err)
+		}
+		return nil
+	}))
+}
+
+// replacing writes an annotation that is as it was read.
+func replacing(read map[string]string, key, text string) []operation {
+	if len(read) == 0 {
+		const all = "/metadata/annotations"
+		return []operation{{Op: "test", Path: all}, {Op: "add", Path: all, Value: map[string]string{key: text}}}
 	}
-	return nil
+	return []operation{same("annotations", read, key), {Op: "add", Path: pointer("annotations", key), Value: text}}
+}
+
+// same tests that a label or annotation is as it was read.
+func same(field string, read map[string]string, key string) operation {
+	test := operation{Op: "test", Path: pointer(field, key)}
+	if value, found := read[key]; found {
+		test.Value = value
+	}
+	return test
+}
+
+// pointer is for a key without a tilde.
+func pointer(field, key string) string {
+	return "/metadata/" + field + "/" + strings.ReplaceAll(key, "/", "~1")
 }
 
 // reading says what could not be read, and what right is missing.

@@ -37,14 +37,13 @@ func installed(t *testing.T, configuration string, objects ...client.Object) (c 
 		&corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: configMapName}, Data: map[string]string{configKey: configuration},
 		})
-	reporters := func(object client.Object) []string { return []string{object.(*eventsv1.Event).ReportingController} }
 	apply := func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
 		*applied++
 		return nil
 	}
 	return &cluster{
 		Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithIndex(&eventsv1.Event{}, "reportingController", reporters).
-			WithInterceptorFuncs(interceptor.Funcs{Apply: apply}).Build(),
+			WithInterceptorFuncs(interceptor.Funcs{Apply: apply, Patch: patched}).Build(),
 		options: installedOptions(), namespace: "prod",
 	}, applied
 }

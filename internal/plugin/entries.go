@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -82,6 +83,8 @@ func (c *cluster) ask(
 	return name, nil
 }
 
+var errOthersHeld = errors.New("does not hold back the removals of its last Event by now")
+
 // held asks the manager which removals those with the digest are.
 func (c *cluster) held(ctx context.Context, lease *coordinationv1.Lease, digest string) (*orders.Held, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
@@ -100,7 +103,7 @@ func (c *cluster) held(ctx context.Context, lease *coordinationv1.Lease, digest 
 			return r.Held, nil
 		}
 	}
-	return nil, fmt.Errorf("the manager %s now holds back other entries, or is older than this plugin", name)
+	return nil, fmt.Errorf("manager %s %w: %s makes it check again", name, errOthersHeld, c.again("resync"))
 }
 
 // proxyError says why a manager did not answer.

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -100,7 +102,7 @@ func (o *options) skipCommand() *cobra.Command {
 	return c
 }
 
-// skip asks first. An annotation that no manager reads would skip nothing.
+// skip asks first. An annotation that no manager reads, or that it refuses, would skip nothing.
 func (c *cluster) skip(ctx context.Context, name string, yes bool) error {
 	p, w, err := c.pod(ctx, name)
 	if err != nil {
@@ -110,18 +112,27 @@ func (c *cluster) skip(ctx context.Context, name string, yes bool) error {
 		return &exitError{exitNotManaged, errors.New(p.Message)}
 	}
 	led, err := c.led(ctx, w.lease, w.unled)
-	switch {
-	case err != nil:
+	if err != nil {
 		return fmt.Errorf("%w; to release the pod without a manager, see %s", err, reason.Docs(c.version, freePage))
-	case !p.facts.decision.Releases:
-		return fmt.Errorf("%s/%s waits at no hook that can be skipped: %s shows what it waits for",
-			p.Namespace, p.Name, c.again("explain %s -n %s", p.Name, p.Namespace))
+	}
+	if err := c.cannotSkip(p); err != nil {
+		return err
 	}
 	question := fmt.Sprintf("Skipping %s of %s/%s (%s): clients may still be sent to the pod.", p.Hook, p.Namespace, p.Name, p.Reason)
 	if err := c.confirm(yes, question, fmt.Sprintf("%s/%s was not annotated", p.Namespace, p.Name)); err != nil {
 		return err
 	}
-	if err := c.annotate(ctx, "pod", &corev1.Pod{ObjectMeta: p.facts.pod.ObjectMeta}, lifecycle.AnnotationSkip, string(p.Hook)); err != nil {
+	err = annotate(ctx, c, "pod", &corev1.Pod{ObjectMeta: p.facts.pod.ObjectMeta}, lifecycle.AnnotationSkip, func(pod *corev1.Pod) (string, []operation, error) {
+		now, _ := w.view(lifecycle.PodOf(pod))
+		if now.Hook != p.Hook || now.State != p.State || !now.Since.Equal(p.Since) {
+			return "", nil, fmt.Errorf("%s/%s was not annotated: it has moved on since the question, and the annotation would be for a hook "+
+				"that it waits at later: %s shows what it waits for now", p.Namespace, p.Name, c.again("explain %s -n %s", p.Name, p.Namespace))
+		}
+		// A handler that is released by now, and nothing else, shows that the annotation would be for a later hook.
+		version := operation{Op: "test", Path: "/metadata/resourceVersion", Value: pod.ResourceVersion}
+		return skipWith(now), []operation{version}, c.cannotSkip(now)
+	})
+	if err != nil {
 		return err
 	}
 	unless := ""
@@ -130,6 +141,34 @@ func (c *cluster) skip(ctx context.Context, name string, yes bool) error {
 	}
 	fmt.Fprintf(c.Out, "pod/%s annotated: the manager releases %s when it next reconciles the pod%s\n", p.Name, p.Hook, unless)
 	return nil
+}
+
+// cannotSkip returns why the manager would not follow the annotation, as it says itself.
+func (c *cluster) cannotSkip(p Pod) error {
+	if d := p.facts.decision; !d.Releases || d.Skip().Empty() {
+		return fmt.Errorf("%s/%s waits at no hook that can be skipped: %s shows what it waits for",
+			p.Namespace, p.Name, c.again("explain %s -n %s", p.Name, p.Namespace))
+	}
+	with := *p.facts.pod
+	with.ObjectMeta = *with.ObjectMeta.DeepCopy()
+	metav1.SetMetaDataAnnotation(&with.ObjectMeta, lifecycle.AnnotationSkip, skipWith(p))
+	if refused := lifecycle.SkipOf(&with, p.facts.workload).RefusedIn(p.facts.decision); refused != "" {
+		return fmt.Errorf("the manager would skip no hook: %s", refused)
+	}
+	return nil
+}
+
+// skipWith is the annotation that skips the pod's hook, and what it has skipped without.
+func skipWith(p Pod) string {
+	hooks := lifecycle.SkipOf(p.facts.pod, p.facts.workload).Hooks
+	if !slices.Contains(hooks, p.Hook) {
+		hooks = append(hooks, p.Hook)
+	}
+	words := make([]string, len(hooks))
+	for i, hook := range hooks {
+		words[i] = string(hook)
+	}
+	return strings.Join(words, ",")
 }
 
 // pod reads one that Rollcall manages, and what there is beside it.

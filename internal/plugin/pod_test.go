@@ -1,14 +1,19 @@
 package plugin
 
 import (
+	"context"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/test/harness/bubble"
@@ -72,4 +77,99 @@ func TestSkip(t *testing.T) {
 			t.Errorf("%s: the pod is annotated: %t", c.reason, skips)
 		}
 	})
+}
+
+// TestSkipReadsAgain: an annotation that is written late would skip another hook, perhaps that of the next update.
+func TestSkipReadsAgain(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		reason string
+		// asked is how the pod is while the person is asked.
+		asked     func(*corev1.Pod)
+		want, err string
+		// late is how the pod is once its hook was read again.
+		late func(*corev1.Pod)
+	}
+	const movedOn = "prod/web-1 was not annotated: it has moved on since the question"
+	state := func(of appspub.LifecycleStateType) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) { pod.Labels[appspub.LifecycleStateKey] = string(of) }
+	}
+	bubble.Each(t, map[string]row{
+		"nothing": {reason: "the pod waits on", asked: func(*corev1.Pod) {}, want: "preDelete"},
+		"a status": {
+			reason: "kubelet writes one now and then", asked: func(*corev1.Pod) {}, want: "preDelete",
+			late: func(pod *corev1.Pod) { pod.Status.HostIP = "10.0.0.9" },
+		},
+		"a release": {
+			reason: "the registry has acknowledged just now, and OpenKruise has not moved the pod on", asked: func(*corev1.Pod) {}, err: movedOn,
+			late: func(pod *corev1.Pod) { delete(pod.Labels, "example.com/delete") },
+		},
+		"another label":         {"that changes no hook", func(pod *corev1.Pod) { pod.Labels["team"] = "web" }, "preDelete", "", nil},
+		"another hook":          {"the person has not seen it", state(appspub.LifecycleStatePreparingUpdate), "", movedOn, nil},
+		"it is back in service": {"the next update would bypass the registry", state(appspub.LifecycleStateNormal), "", movedOn, nil},
+		"it waits there again": {"the registry has acknowledged in between", func(pod *corev1.Pod) {
+			pod.Annotations[appspub.LifecycleTimestampKey] = now.Add(-time.Second).Format(time.RFC3339)
+		}, "", movedOn, nil},
+		"another skip": {"both hold", func(pod *corev1.Pod) {
+			pod.Annotations[lifecycle.AnnotationSkip] = "inPlaceUpdate"
+		}, "inPlaceUpdate,preDelete", "", nil},
+		"the same skip": {"once is enough", func(pod *corev1.Pod) {
+			pod.Annotations[lifecycle.AnnotationSkip] = "preDelete"
+		}, "preDelete", "", nil},
+	}, func(t *testing.T, c row) {
+		cluster, pod := waitingPod(t, cloneSetText)
+		calm, patches := cluster.Client.(client.WithWatch), 0
+		cluster.Client = interceptor.NewClient(calm, interceptor.Funcs{
+			Patch: func(ctx context.Context, to client.WithWatch, object client.Object, patch client.Patch, opts ...client.PatchOption) error {
+				if patches++; patches == 1 && c.late != nil {
+					expect.NoError(t, calm.Get(ctx, client.ObjectKeyFromObject(pod), pod))
+					c.late(pod)
+					expect.NoError(t, calm.Update(ctx, pod))
+				}
+				return to.Patch(ctx, object, patch, opts...)
+			},
+		})
+		cluster.IOStreams = genericiooptions.IOStreams{Out: io.Discard, ErrOut: io.Discard, In: asked(func() {
+			expect.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+			c.asked(pod)
+			expect.NoError(t, cluster.Update(t.Context(), pod))
+		})}
+		expect.Error(t, c.reason, cluster.skip(t.Context(), "web-1", false), c.err)
+		pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+		expect.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+		if got := pod.Annotations[lifecycle.AnnotationSkip]; got != c.want {
+			t.Errorf("%s: the pod has the annotation %q, want %q", c.reason, got, c.want)
+		}
+	})
+}
+
+// TestSkipThatTheManagerRefuses: it says so before it asks.
+func TestSkipThatTheManagerRefuses(t *testing.T) {
+	t.Parallel()
+	bubble.Scenes(t, map[string]func(t *testing.T){"the template has the annotation": func(t *testing.T) {
+		cluster, pod := waitingPod(t, strings.Replace(cloneSetText, "metadata: {labels: {app: web",
+			`metadata: {annotations: {rollcall.dev/skip: preDelete}, labels: {app: web`, 1))
+		cluster.IOStreams = genericiooptions.IOStreams{
+			Out: io.Discard, ErrOut: io.Discard, In: asked(func() { t.Error("it asks for what would have no effect") }),
+		}
+		expect.Error(t, "every pod has it", cluster.skip(t.Context(), "web-1", false),
+			"the manager would skip no hook: annotation rollcall.dev/skip is in the workload's template")
+		expect.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+		if got, is := pod.Annotations[lifecycle.AnnotationSkip]; is {
+			t.Errorf("the pod has the annotation %q", got)
+		}
+	}})
+}
+
+// waitingPod is one that waits at preDelete, of a workload, where a manager leads.
+func waitingPod(t *testing.T, workload string) (*cluster, *corev1.Pod) {
+	t.Helper()
+	pod := scene{
+		state: appspub.LifecycleStatePreparingDelete, record: lifecycle.InService, labels: map[string]string{"example.com/delete": "true"},
+	}.pod(t)
+	objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(workload)}}).readObjects("-")
+	expect.NoError(t, err)
+	cluster, _ := installed(t, configText, pod, theCloneSet(objects), leaseHeld(now))
+	renewing(t, cluster)
+	return cluster, pod
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -39,7 +40,8 @@ func (o *options) resyncCommand() *cobra.Command {
 			if approve {
 				return cluster.approve(ctx, lease, yes)
 			}
-			if err := cluster.order(ctx, lease, o.now().UTC().Format(time.RFC3339Nano)); err != nil {
+			now := o.now().UTC().Format(time.RFC3339Nano)
+			if err := cluster.order(ctx, lease, now, func(*coordinationv1.Lease) error { return nil }); err != nil {
 				return err
 			}
 			fmt.Fprintf(o.Out, "lease/%s annotated: %s compares the registries with the cluster now\n", lease.Name, *lease.Spec.HolderIdentity)
@@ -60,7 +62,7 @@ func (c *cluster) lease(ctx context.Context) (*coordinationv1.Lease, error) {
 	switch spec := lease.Spec; {
 	case apierrors.IsNotFound(err):
 		return nil, &exitError{exitNoManager, fmt.Errorf("namespace %s has no Lease %s: set --rollcall-namespace to where "+
-			"Rollcall is installed; a manager without leader election has none, nor has a dry run",
+			"Rollcall is installed; a manager without leader election has none, nor has a dry run, nor an installation in its first 15 s",
 			c.installation, orders.Lease)}
 	case err != nil:
 		return nil, reading("Lease "+orders.Lease, err)
@@ -142,34 +144,47 @@ func (w *world) leaderlessIn(namespace string) string {
 	return w.leaderless
 }
 
-// lastBlocked returns the last Event about removals that are held back, nil where all of them are approved already.
-func lastBlocked(events []eventsv1.Event, approved []string) *eventsv1.Event {
-	blocked := slices.DeleteFunc(events, func(e eventsv1.Event) bool {
-		digest := orders.DigestIn(e.Note)
-		return e.Reason != "RemovalBlocked" || digest == "" || slices.Contains(approved, digest)
-	})
-	if len(blocked) == 0 {
-		return nil
+// blocked returns the manager's Events about removals that are held back, the latest first. There is one for each set of entries, and an
+// older one of the same registry names a set that has changed since.
+func (c *cluster) blocked(ctx context.Context) ([]eventsv1.Event, error) {
+	events, err := c.reported(ctx, c.installation)
+	if err != nil {
+		return nil, reading("Events", err)
 	}
-	return new(slices.MaxFunc(blocked, byLastSeen))
+	slices.Reverse(events)
+	return slices.DeleteFunc(events, func(e eventsv1.Event) bool {
+		return e.Reason != "RemovalBlocked" || !c.aboutConfig(e) || orders.DigestIn(e.Note) == ""
+	}), nil
 }
 
-// approve lets the manager remove what its last Event says that it holds back. There is one for each set of entries, and an older
-// one names a set that has changed since.
-func (c *cluster) approve(ctx context.Context, lease *coordinationv1.Lease, yes bool) error {
-	var events eventsv1.EventList
-	if err := c.List(ctx, &events, client.InNamespace(c.installation)); err != nil {
-		return reading("Events", err)
+// lastBlocked returns the last of the Events whose removals are not approved already.
+func (c *cluster) lastBlocked(ctx context.Context, lease *coordinationv1.Lease) (last eventsv1.Event, err error) {
+	events, err := c.blocked(ctx)
+	if err != nil {
+		return last, err
 	}
-	last := lastBlocked(events.Items, orders.Digests(lease.Annotations[orders.Annotation]))
-	if last == nil {
-		return fmt.Errorf("no Event in namespace %s lists removals that wait for approval at Lease %s. The API server keeps an "+
+	approved := orders.Digests(lease.Annotations[orders.Annotation])
+	i := slices.IndexFunc(events, func(e eventsv1.Event) bool { return !slices.Contains(approved, orders.DigestIn(e.Note)) })
+	if i < 0 {
+		return last, fmt.Errorf("no Event in namespace %s lists removals that wait for approval at Lease %s. The API server keeps an "+
 			"Event for an hour: %s makes the manager check again", c.installation, lease.Name, c.again("resync"))
 	}
-	fmt.Fprintf(c.Out, "%s ago: %s\n", short(c.now().Sub(lastSeen(*last))), printable(last.Note))
-	digest := orders.DigestIn(last.Note)
-	held, err := c.held(ctx, lease, digest)
+	return events[i], nil
+}
+
+// approve lets the manager remove what its last Event says that it holds back.
+func (c *cluster) approve(ctx context.Context, lease *coordinationv1.Lease, yes bool) error {
+	last, err := c.lastBlocked(ctx, lease)
 	if err != nil {
+		return err
+	}
+	digest := orders.DigestIn(last.Note)
+	fmt.Fprintf(c.Out, "%s ago: %s\n", short(c.now().Sub(lastSeen(last))), printable(last.Note))
+	held, err := c.held(ctx, lease, digest)
+	switch {
+	case errors.Is(err, errOthersHeld):
+		return err
+	case err != nil:
 		fmt.Fprintf(c.ErrOut, "Can't list the entries: %v\n", err)
 		held = &orders.Held{}
 	}
@@ -179,21 +194,47 @@ func (c *cluster) approve(ctx context.Context, lease *coordinationv1.Lease, yes 
 	if err := c.confirm(yes, removes(last.Note, held), "nothing was approved"); err != nil {
 		return err
 	}
-	if err := c.order(ctx, lease, digest); err != nil {
-		return err
+	if err := c.order(ctx, lease, digest, func(now *coordinationv1.Lease) error { return c.stillHeld(ctx, lease, now, last) }); err != nil {
+		return fmt.Errorf("nothing was approved: %w", err)
 	}
 	fmt.Fprintf(c.Out, "lease/%s annotated: %s removes them\n", lease.Name, *lease.Spec.HolderIdentity)
 	return nil
 }
 
-// order adds a word to the Lease's annotation.
-func (c *cluster) order(ctx context.Context, lease *coordinationv1.Lease, word string) error {
-	return c.annotate(ctx, "Lease", lease, orders.Annotation, orders.With(lease.Annotations[orders.Annotation], word))
+// stillHeld returns why what a person has agreed to is over: another manager leads, or it holds back other entries of that registry.
+func (c *cluster) stillHeld(ctx context.Context, was, now *coordinationv1.Lease, of eventsv1.Event) error {
+	if holder := *was.Spec.HolderIdentity; ptr.Deref(now.Spec.HolderIdentity, "") != holder {
+		return fmt.Errorf("%s leads no more, and the next manager asks again: %s shows it", holder, c.again("resync --approve"))
+	}
+	events, err := c.blocked(ctx)
+	if err != nil {
+		return err
+	}
+	digest, approved := orders.DigestIn(of.Note), orders.Digests(now.Annotations[orders.Annotation])
+	i := slices.IndexFunc(events, func(e eventsv1.Event) bool {
+		one := orders.DigestIn(e.Note)
+		return orders.RegistryIn(e.Note) == orders.RegistryIn(of.Note) && (one == digest || !slices.Contains(approved, one))
+	})
+	if i >= 0 && orders.DigestIn(events[i].Note) != digest {
+		return fmt.Errorf("the manager holds back other entries by now: %s shows them", c.again("resync --approve"))
+	}
+	return nil
+}
+
+// order adds a word to the Lease's annotation, unless the Lease as it is now is refused.
+func (c *cluster) order(ctx context.Context, lease *coordinationv1.Lease, word string, refuse func(*coordinationv1.Lease) error) error {
+	return annotate(ctx, c, "Lease", lease, orders.Annotation, func(now *coordinationv1.Lease) (string, []operation, error) {
+		leads := operation{Op: "test", Path: "/spec/holderIdentity", Value: now.Spec.HolderIdentity}
+		return orders.With(now.Annotations[orders.Annotation], word), []operation{leads}, refuse(now)
+	})
 }
 
 // removes says what an approval lets Rollcall remove, and how much of that a person has before their eyes.
 func removes(note string, held *orders.Held) string {
 	count, _, _ := strings.Cut(note, " ")
+	if held.Total > 0 {
+		count = strconv.Itoa(held.Total)
+	}
 	switch named := len(held.Entries); {
 	case count == "1":
 		return "Rollcall removes the entry above."

@@ -35,7 +35,7 @@ import (
 
 func leaseHeld(renewed time.Time) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "rollcall"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "rollcall", UID: "lease"},
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: new("rollcall-0"), LeaseDurationSeconds: new(int32(15)), RenewTime: &metav1.MicroTime{Time: renewed},
 		},
@@ -47,7 +47,35 @@ func installedOptions() *options {
 }
 
 func clusterWith(objects ...client.Object) *cluster {
-	return &cluster{options: installedOptions(), Client: fake.NewClientBuilder().WithScheme(clientscheme.Scheme).WithObjects(objects...).Build()}
+	return &cluster{options: installedOptions(), Client: fake.NewClientBuilder().WithScheme(clientscheme.Scheme).WithObjects(objects...).
+		WithIndex(&eventsv1.Event{}, "reportingController", reporters).WithInterceptorFuncs(interceptor.Funcs{Patch: patched}).Build()}
+}
+
+// patched answers like the API server where a test of a patch fails.
+func patched(ctx context.Context, to client.WithWatch, object client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	err := to.Patch(ctx, object, patch, opts...)
+	if err != nil && strings.Contains(err.Error(), "test") {
+		return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
+	}
+	return err
+}
+
+func reporters(object client.Object) []string {
+	return []string{object.(*eventsv1.Event).ReportingController}
+}
+
+// blocked is the manager's Event about five entries.
+func blocked(name, digest string, ago time.Duration, change ...func(*eventsv1.Event)) *eventsv1.Event {
+	e := &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: name}, Reason: "RemovalBlocked", Type: corev1.EventTypeWarning,
+		ReportingController: "rollcall", EventTime: metav1.MicroTime{Time: now.Add(-ago)},
+		Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: "system", Name: configMapName},
+		Note:      "5 of 7 entries. If they should go, " + orders.HowToApprove("two", digest) + ", or wait. Examples: web\x1b[2J.",
+	}
+	for _, c := range change {
+		c(e)
+	}
+	return e
 }
 
 // renewing has a manager live that renews the Lease in less than a second, once.
@@ -122,12 +150,6 @@ func TestLease(t *testing.T) {
 func TestApprove(t *testing.T) {
 	t.Parallel()
 	const one, two, approved = "111111111111", "222222222222", "0123456789ab"
-	blocked := func(name, digest string, ago time.Duration) client.Object {
-		return &eventsv1.Event{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: name}, Reason: "RemovalBlocked", Type: corev1.EventTypeWarning,
-			EventTime: metav1.MicroTime{Time: now.Add(-ago)}, Note: "5 of 7 entries. If they should go, " + orders.HowToApprove("two", digest) + ", or wait. Examples: web\x1b[2J.",
-		}
-	}
 	type row struct {
 		reason, answer, want, err string
 		yes                       bool
@@ -151,7 +173,7 @@ func TestApprove(t *testing.T) {
 			t.Errorf("%s: approved %q, want %q; it printed\n%s", c.reason, got, c.want, &out)
 		}
 	})
-	single, lease := blocked("a", one, time.Minute).(*eventsv1.Event), leaseHeld(now)
+	single, lease := blocked("a", one, time.Minute), leaseHeld(now)
 	single.Note = "1 of 7" + strings.TrimPrefix(single.Note, "5 of 7")
 	var asked strings.Builder
 	cluster := clusterWith(lease, single)
@@ -164,16 +186,115 @@ func TestApprove(t *testing.T) {
 	expect.Error(t, "nothing is held back", err, "no Event in namespace system")
 }
 
+// TestApproveWhatTheManagerReported: in Rollcall's namespace others may create Events.
+func TestApproveWhatTheManagerReported(t *testing.T) {
+	t.Parallel()
+	const theirs, ours = "111111111111", "222222222222"
+	for name, change := range map[string]func(*eventsv1.Event){
+		"another reporter":   func(e *eventsv1.Event) { e.ReportingController = "tenant" },
+		"another object":     func(e *eventsv1.Event) { e.Regarding.Kind = "Pod" },
+		"another ConfigMap":  func(e *eventsv1.Event) { e.Regarding.Name = "mine" },
+		"another namespace":  func(e *eventsv1.Event) { e.Regarding.Namespace = "tenant" },
+		"another reason":     func(e *eventsv1.Event) { e.Reason = "ManyRemovals" },
+		"nothing to approve": func(e *eventsv1.Event) { e.Note = "5 of 7 entries" },
+	} {
+		lease := leaseHeld(now)
+		cluster := clusterWith(lease, blocked("a", ours, time.Minute), blocked("b", theirs, time.Second, change))
+		cluster.IOStreams = genericiooptions.NewTestIOStreamsDiscard()
+		expect.NoError(t, cluster.approve(t.Context(), lease, true))
+		expect.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(lease), lease))
+		if got := lease.Annotations[orders.Annotation]; got != ours {
+			t.Errorf("%s: approved %q, want %q, which the manager has reported", name, got, ours)
+		}
+	}
+}
+
+// asked is a person who answers yes once something has happened.
+type asked func()
+
+func (a asked) Read(answer []byte) (int, error) {
+	a()
+	return copy(answer, "yes\n"), io.EOF
+}
+
+// TestApproveReadsAgain: a person thinks for a while, and somebody else does not wait.
+func TestApproveReadsAgain(t *testing.T) {
+	t.Parallel()
+	const before, other, digest = "0123456789ab", "ba9876543210", "222222222222"
+	annotate := func(value string) func(*testing.T, *cluster) {
+		return func(t *testing.T, c *cluster) {
+			t.Helper()
+			lease := leaseHeld(now)
+			expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(lease), lease))
+			lease.Annotations = map[string]string{orders.Annotation: value}
+			expect.NoError(t, c.Update(t.Context(), lease))
+		}
+	}
+	hold := func(holder string) func(*testing.T, *cluster) {
+		return func(t *testing.T, c *cluster) {
+			t.Helper()
+			lease := leaseHeld(now)
+			expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(lease), lease))
+			lease.Spec.HolderIdentity, lease.Spec.RenewTime.Time = &holder, lease.Spec.RenewTime.Add(time.Second)
+			expect.NoError(t, c.Update(t.Context(), lease))
+		}
+	}
+	type row struct {
+		reason string
+		// asked happens while the person is asked, and late whenever the answer is about to be written.
+		asked, late func(*testing.T, *cluster)
+		want, err   string
+	}
+	nothing := func(*testing.T, *cluster) {}
+	expect.Each(t, map[string]row{
+		"an approval is withdrawn": {"it stays withdrawn", annotate(""), nothing, digest, ""},
+		"another is given":         {"both hold", annotate(before + "," + other), nothing, before + "," + other + "," + digest, ""},
+		"another is given late":    {"both hold", nothing, annotate(before + "," + other), before + "," + other + "," + digest, ""},
+		"the Lease is renewed":     {"it is all the time, and the connection may be slow", nothing, hold("rollcall-0"), before + "," + digest, ""},
+		"another leads at last":    {"it has not asked", nothing, hold("rollcall-1"), before, "nothing was approved: rollcall-0 leads no more"},
+		"the same is given":        {"once is enough", annotate(before + "," + digest), nothing, before + "," + digest, ""},
+		"another manager leads":    {"it has not asked", hold("rollcall-1"), nothing, before, "nothing was approved: rollcall-0 leads no more"},
+		"none leads":               {"the next one asks", hold(""), nothing, before, "nothing was approved: rollcall-0 leads no more"},
+		"other entries are held": {"the person has not seen them", func(t *testing.T, c *cluster) {
+			t.Helper()
+			expect.NoError(t, c.Create(t.Context(), blocked("later", other, 0)))
+		}, nothing, before, "nothing was approved: the manager holds back other entries by now: kubectl rollcall resync --approve shows them"},
+		"another registry's are held": {"they are asked about next", func(t *testing.T, c *cluster) {
+			t.Helper()
+			expect.NoError(t, c.Create(t.Context(), blocked("later", other, 0, func(e *eventsv1.Event) {
+				e.Note = orders.Holds(9, 9, "other") + ": " + orders.HowToApprove("system", other)
+			})))
+		}, nothing, before + "," + digest, ""},
+	}, func(t *testing.T, c row) {
+		lease := leaseHeld(now)
+		lease.Annotations = map[string]string{orders.Annotation: before}
+		of := clusterWith(lease, blocked("a", digest, time.Minute))
+		calm := of.Client.(client.WithWatch)
+		of.Client = interceptor.NewClient(calm, interceptor.Funcs{
+			Patch: func(ctx context.Context, to client.WithWatch, object client.Object, patch client.Patch, opts ...client.PatchOption) error {
+				c.late(t, &cluster{options: of.options, Client: calm})
+				return to.Patch(ctx, object, patch, opts...)
+			},
+		})
+		of.IOStreams = genericiooptions.IOStreams{In: asked(func() { c.asked(t, of) }), Out: io.Discard, ErrOut: io.Discard}
+		expect.Error(t, c.reason, of.approve(t.Context(), lease, false), c.err)
+		expect.NoError(t, of.Get(t.Context(), client.ObjectKeyFromObject(lease), lease))
+		if got := lease.Annotations[orders.Annotation]; got != c.want {
+			t.Errorf("%s: the Lease has %q, want %q", c.reason, got, c.want)
+		}
+	})
+}
+
 // TestApproveNamesThem: with the status page a person sees what they approve of.
 func TestApproveNamesThem(t *testing.T) {
 	t.Parallel()
 	const digest = "111111111111"
 	names := []string{"web at 10.0.0.1:80 of pod prod/web-1", "api at 10.0.0.2:80 of pod prod/api-1\x1b[2J"}
 	type row struct {
-		reason string
-		held   *orders.Held
-		status int
-		wants  []string
+		reason, err  string
+		held         *orders.Held
+		status, says int
+		wants        []string
 	}
 	expect.Each(t, map[string]row{
 		"all": {
@@ -186,7 +307,11 @@ func TestApproveNamesThem(t *testing.T) {
 		},
 		"others": {
 			reason: "the set has changed since the Event", held: &orders.Held{Digest: "222", Total: 2, Entries: names},
-			wants: []string{"Can't list the entries: the manager rollcall-0 now holds back other entries", "shows at most three of them."},
+			err: "manager rollcall-0 does not hold back the removals of its last Event by now: kubectl rollcall resync makes it check again",
+		},
+		"more than the Event says": {
+			reason: "anybody who can create Events can make one", held: &orders.Held{Digest: digest, Total: 2, Entries: names}, says: 1,
+			wants: []string{"1 of 900 entries.", "removes the 2 entries above."},
 		},
 		"no page": {
 			reason: "it is off by default", status: http.StatusNotFound,
@@ -206,13 +331,12 @@ func TestApproveNamesThem(t *testing.T) {
 		t.Cleanup(api.Close)
 		count := 2
 		if c.held != nil {
-			count = c.held.Total
+			count = cmp.Or(c.says, c.held.Total)
 		}
 		lease := leaseHeld(now)
-		cluster := clusterWith(lease, &eventsv1.Event{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "a"}, Reason: "RemovalBlocked",
-			Note: fmt.Sprintf("%d of 900 entries. If they should go, %s.", count, orders.HowToApprove(orders.Namespace, digest)),
-		}, &corev1.Pod{
+		cluster := clusterWith(lease, blocked("a", digest, 0, func(e *eventsv1.Event) {
+			e.Note = fmt.Sprintf("%d of 900 entries. If they should go, %s.", count, orders.HowToApprove(orders.Namespace, digest))
+		}), &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "rollcall-0"},
 			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: metricsPort, ContainerPort: 8080}}}}},
 		})
@@ -221,7 +345,7 @@ func TestApproveNamesThem(t *testing.T) {
 		expect.NoError(t, err)
 		var out strings.Builder
 		cluster.IOStreams = genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out}
-		expect.Error(t, c.reason, cluster.approve(t.Context(), lease, false), "nothing was approved")
+		expect.Error(t, c.reason, cluster.approve(t.Context(), lease, false), cmp.Or(c.err, "nothing was approved"))
 		for _, want := range c.wants {
 			if !strings.Contains(out.String(), want) || strings.Contains(out.String(), "\x1b") {
 				t.Errorf("%s: no %q in\n%s", c.reason, want, &out)
