@@ -114,18 +114,29 @@ func waitSentence(p Pod) string {
 		return "Nothing waits for Rollcall."
 	case p.Reason == reason.AwaitingOpenKruise:
 		return fmt.Sprintf("Nothing waits for Rollcall: %s.", p.Message)
-	case p.Reason == reason.NotWatched && p.Hook == "":
-		return fmt.Sprintf("No hook waits. The manager does not see the pod: %s.", p.Message)
-	case p.Hook == "" && p.Reason.Late():
-		return fmt.Sprintf("Nothing waits for Rollcall. The pod is out of rotation, reason %s: %s.", p.Reason, strings.TrimSuffix(p.Message, "."))
 	case p.Hook == "":
-		return fmt.Sprintf("No hook waits, but there is a warning, %s: %s.", p.Reason, strings.TrimSuffix(p.Message, "."))
+		return unhookedSentence(p)
 	}
 	who := fmt.Sprintf("OpenKruise waits at the hook %s", p.Hook)
 	if p.State == terminating { // whose finalizers hold it, and OpenKruise waits no longer
 		who = "Its deletion waits"
 	}
 	return fmt.Sprintf("%s, reason %s: %s.", who, p.Reason, strings.TrimSuffix(p.Message, "."))
+}
+
+// unhookedSentence is about a pod that waits at no hook, and has a reason all the same.
+func unhookedSentence(p Pod) string {
+	why := strings.TrimSuffix(p.Message, ".")
+	switch {
+	case p.Reason == reason.NotWatched:
+		return fmt.Sprintf("No hook waits. The manager does not see the pod: %s.", why)
+	case p.Reason.Late():
+		return fmt.Sprintf("Nothing waits for Rollcall. The pod is out of rotation, reason %s: %s.", p.Reason, why)
+	case p.joins():
+		return fmt.Sprintf("No hook waits, but the pod is not in rotation, reason %s: %s.", p.Reason, why)
+	default:
+		return fmt.Sprintf("No hook waits, but there is a warning, %s: %s.", p.Reason, why)
+	}
 }
 
 // stuck reports whether the pod goes on only after a person has acted, whatever the registry acknowledges.
@@ -140,10 +151,13 @@ func (p Pod) stuck() bool {
 	}
 }
 
+// settled reports whether nothing is left to be done.
+func (p Pod) settled() bool { return p.Hook == "" && p.facts.decision.Then.Empty() && !p.joins() }
+
 // nextSentence says what Rollcall does next, as the decision table has it.
 func nextSentence(p Pod) string {
 	d := p.facts.decision
-	if p.stuck() || p.Hook == "" && d.Then.Empty() {
+	if p.stuck() || p.settled() {
 		return ""
 	}
 	if p.Hook != "" && !d.Releases && !p.Ready {

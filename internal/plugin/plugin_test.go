@@ -237,17 +237,22 @@ func TestExplain(t *testing.T) {
 	}
 	captured := openCaptures(t, "explain")
 	expect.Each(t, map[string]row{
-		"in rotation":                 {"nothing waits", with(serving, has(entries.In, ""))},
-		"drains":                      {"how long is left", with(deleting, out(10*time.Second), has(entries.Out, ""))},
-		"released":                    {"OpenKruise is next", released},
-		"not ready yet":               {"the registry is not what it waits for", with(starting, noLeader)},
-		"not watched":                 {"the manager does not see it", with(deleting, foreign)},
-		"not watched, at no hook":     {"the same", with(serving, foreign, func(s *scene) { s.labels = map[string]string{"example.com/in": "true"} })},
-		"a change is under way":       {"the registry can't have acknowledged and not acknowledged the same", with(deleting, has(entries.Unacknowledged, ""))},
-		"the change is acknowledged":  {"it is not yet written on the pod", with(deleting, has(entries.Out, ""))},
-		"it has moved":                {"the old instance and the new one are two", with(deleting, has(entries.Out, "10.0.0.9:80"))},
-		"put in, and not yet written": {"readers may not know yet", with(updated, has(entries.In, ""), func(s *scene) { s.record = "" })},
-		"drained":                     {"the registry is not what it waits for", with(deleting, out(40*time.Second))},
+		"in rotation":               {"nothing waits", with(serving, has(entries.In, ""))},
+		"ready and out of rotation": {"a rollout is not done", with(serving, func(s *scene) { s.record = lifecycle.OutOfService })},
+		"ready and out of rotation in an outage": {
+			"the manager knows why", with(serving, warned(reason.RegistryUnavailable), func(s *scene) { s.record = lifecycle.OutOfService }),
+		},
+		"ready and not in rotation yet": {"no registry has acknowledged it", with(serving, func(s *scene) { s.record = "" })},
+		"drains":                        {"how long is left", with(deleting, out(10*time.Second), has(entries.Out, ""))},
+		"released":                      {"OpenKruise is next", released},
+		"not ready yet":                 {"the registry is not what it waits for", with(starting, noLeader)},
+		"not watched":                   {"the manager does not see it", with(deleting, foreign)},
+		"not watched, at no hook":       {"the same", with(serving, foreign, func(s *scene) { s.labels = map[string]string{"example.com/in": "true"} })},
+		"a change is under way":         {"the registry can't have acknowledged and not acknowledged the same", with(deleting, has(entries.Unacknowledged, ""))},
+		"the change is acknowledged":    {"it is not yet written on the pod", with(deleting, has(entries.Out, ""))},
+		"it has moved":                  {"the old instance and the new one are two", with(deleting, has(entries.Out, "10.0.0.9:80"))},
+		"put in, and not yet written":   {"readers may not know yet", with(updated, has(entries.In, ""), func(s *scene) { s.record = "" })},
+		"drained":                       {"the registry is not what it waits for", with(deleting, out(40*time.Second))},
 		"drained, and given by another entry": {
 			"the hook waits for that entry, and the drain counts since", with(deleting, out(40*time.Second), warned(reason.AlsoRegistersItself)),
 		},
@@ -539,6 +544,31 @@ func TestRolloutIsDone(t *testing.T) {
 		"the status is old": {
 			"OpenKruise has not seen the change", status{ObservedGeneration: -1, AvailableReplicas: 3, UpdatedAvailableReplicas: 3}, Pod{},
 			"OpenKruise has not seen the last change of the CloneSet",
+		},
+		"one is out of rotation": {
+			"clients do not get it", status{AvailableReplicas: 3, UpdatedAvailableReplicas: 3, ExpectedUpdatedReplicas: 3},
+			scene{state: appspub.LifecycleStateNormal, ready: true, labels: armed, record: lifecycle.OutOfService}.view(t),
+			"pod web-1 waits, reason Acknowledgement",
+		},
+		"one was never in": {
+			"OpenKruise counts it all the same", status{AvailableReplicas: 3, UpdatedAvailableReplicas: 3, ExpectedUpdatedReplicas: 3},
+			scene{state: appspub.LifecycleStateNormal, ready: true, labels: armed}.view(t), "pod web-1 waits, reason Acknowledgement",
+		},
+		"the registry is down": {
+			"the manager says so", status{AvailableReplicas: 3, UpdatedAvailableReplicas: 3, ExpectedUpdatedReplicas: 3},
+			scene{
+				state: appspub.LifecycleStateNormal, ready: true, labels: armed, record: lifecycle.OutOfService, waits: &entries.Wait{Reason: "RegistryUnavailable", Message: "connection refused", Warning: true},
+			}.view(t),
+			"pod web-1 waits, reason RegistryUnavailable",
+		},
+		"nobody watches it": {
+			"no manager puts it in", status{AvailableReplicas: 3, UpdatedAvailableReplicas: 3, ExpectedUpdatedReplicas: 3},
+			scene{state: appspub.LifecycleStateNormal, ready: true, labels: armed, record: lifecycle.OutOfService, foreign: true}.view(t),
+			"pod web-1 waits, reason NotWatched",
+		},
+		"all are in rotation": {
+			"nothing is left to do", status{AvailableReplicas: 3, UpdatedAvailableReplicas: 3, ExpectedUpdatedReplicas: 3},
+			scene{state: appspub.LifecycleStateNormal, ready: true, labels: armed, record: lifecycle.InService}.view(t), "",
 		},
 	}, func(t *testing.T, tc row) {
 		set := &kruisev1alpha1.CloneSet{Status: tc.status}

@@ -220,7 +220,7 @@ func reasonOn(p Pod) (why reason.Reason, message string) {
 		return reason.Updating, lifecycle.NotUpdatedBecause(p.facts.pod)
 	case p.facts.input.AwaitsReadiness(p.facts.decision):
 		return reason.NotReady, p.facts.pod.Status.NotReady
-	case p.Hook == "":
+	case p.Hook == "" && !p.joins():
 		return "", ""
 	case p.facts.drainLeft > 0:
 		return reason.Draining, "out of rotation; clients have " + short(p.facts.drainLeft) + " left to notice"
@@ -259,9 +259,12 @@ func withoutHook(note string) string {
 	return note
 }
 
+// joins reports whether the pod is to be in rotation, and no acknowledgement of that stands on it.
+func (p Pod) joins() bool { return p.facts.decision.Row.Serves() && p.Rotation != In }
+
 // waits reports whether a rollout waits for something at the pod, or the pod is out of rotation.
 func (p Pod) waits() bool {
-	return p.Hook != "" || p.facts.waits || p.Reason.Late()
+	return p.Hook != "" || p.facts.waits || p.Reason.Late() || p.joins()
 }
 
 // tone is how the pod looks in a list.
