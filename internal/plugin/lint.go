@@ -39,6 +39,7 @@ func (o *options) lintCommand() *cobra.Command {
 		Long: "Check the CloneSets, Advanced StatefulSets and Advanced DaemonSets in a file, or in standard input with -. They are checked " +
 			"against the configuration of --config, else against the ConfigMap " + configMapName + " in the input, else against the " +
 			"cluster's. With --config alone, only that configuration is checked.\n\n" +
+			"An object without a namespace counts as one of the namespace of -n, as for kubectl apply.\n\n" +
 			"The exit status is 1 if something will not work. What may be intended is a note on standard error: a handler that Rollcall " +
 			"does not own may be another controller's, and a CloneSet without hooks may be enrolled later.",
 		Example: "  kubectl rollcall lint web.yaml\n  kustomize build . | kubectl rollcall lint -\n  kubectl rollcall lint --config config.yaml",
@@ -53,6 +54,7 @@ func (o *options) lintCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			objects.in(*o.flags.Namespace)
 			if file != "" {
 				text, err := os.ReadFile(file)
 				if err != nil {
@@ -157,6 +159,15 @@ func (l *linted) notWatched(namespace string) error {
 	}
 	return fmt.Errorf("namespace %s is not among the namespaces in the configuration, so new pods would wait at the hooks: add it, or "+
 		"check the workload against the configuration that has it", namespace)
+}
+
+// in gives the namespace to objects that have none, as kubectl apply does.
+func (l *linted) in(namespace string) {
+	for _, w := range l.workloads {
+		if w.GetNamespace() == "" {
+			w.SetNamespace(namespace)
+		}
+	}
 }
 
 // written is what a file, a ConfigMap or a manager has.

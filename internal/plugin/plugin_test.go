@@ -506,6 +506,29 @@ func TestLint(t *testing.T) {
 	})
 }
 
+// TestLintInNamespace: -n is that of the objects without one, as for kubectl apply.
+func TestLintInNamespace(t *testing.T) {
+	t.Parallel()
+	for namespace, c := range map[string]struct{ reason, objects, object, wants string }{
+		"pay":   {"the configuration watches it", strings.Replace(cloneSetText, "namespace: prod, ", "", 1), "CloneSet pay/web", ""},
+		"shop":  {"no manager serves the hooks", strings.Replace(cloneSetText, "namespace: prod, ", "", 1), "CloneSet shop/web", "namespace shop is not among the namespaces"},
+		"":      {"it is not known", strings.Replace(cloneSetText, "namespace: prod, ", "", 1), "CloneSet web", ""},
+		"other": {"the object says where it goes", cloneSetText, "CloneSet prod/web", "namespace prod is not among the namespaces"},
+	} {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "config.yaml")
+		expect.NoError(t, os.WriteFile(file, []byte(configText+"namespaces: [pay]\n"), 0o600))
+		var out, problems strings.Builder
+		status := Run(t.Context(), "test", []string{"lint", "-", "--config", file, "-n", namespace},
+			genericiooptions.IOStreams{In: strings.NewReader(c.objects), Out: &out, ErrOut: &problems})
+		found := out.String() + problems.String()
+		if unwatched := c.wants != ""; !strings.Contains(found, c.object+", note: ") || !strings.Contains(found, c.wants) ||
+			unwatched != strings.Contains(found, "is not among the namespaces") || (status == exitOK) == unwatched {
+			t.Errorf("-n %q: status %d and\n%s\nwant %s and %q\nreason: %s", namespace, status, found, c.object, c.wants, c.reason)
+		}
+	}
+}
+
 // On a terminal the view is drawn in place; a pipe gets each view once.
 func TestRolloutIsDone(t *testing.T) {
 	t.Parallel()
