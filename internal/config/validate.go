@@ -32,7 +32,13 @@ func (c *Config) read(o *object, limits Limits) {
 	c.Namespaces = o.namespaces("namespaces")
 	c.readRegistries(o, limits)
 	o.object("hooks", func(o *object) {
-		c.Hooks = lifecycle.Ownership{Owned: o.keys("owned", checkOwned), NewlyCreated: o.keys("newlyCreated", checkKey)}
+		owned := o.keys("owned", checkOwned)
+		c.Hooks = lifecycle.Ownership{Owned: owned, NewlyCreated: o.keys("newlyCreated", func(key string) string {
+			if slices.Contains(owned, key) {
+				return "is in hooks.owned too: remove it from one of them, since a handler holds a pod and a mark holds nothing"
+			}
+			return checkMark(key)
+		})}
 	})
 	o.object("service", func(o *object) { c.Service = o.service() })
 	c.Drain = o.duration("drain", DefaultDrain, 0)
@@ -109,12 +115,25 @@ func checkOwned(pattern string) string {
 	if problem := checkKey(key); problem != "" {
 		return problem + `, or a whole domain as "example.com/*"`
 	}
-	owner, _, _ := strings.Cut(key, "/")
-	switch {
+	switch owner, _, _ := strings.Cut(key, "/"); {
 	case reserved(owner):
 		return "belongs to Kubernetes or OpenKruise: claim a key of your own domain"
 	case owner+"/" == lifecycle.Domain:
 		return "is Rollcall's in every configuration: leave it out"
+	}
+	return ""
+}
+
+// checkMark returns what is wrong with a key that Rollcall clears, or nothing.
+func checkMark(key string) string {
+	if problem := checkKey(key); problem != "" {
+		return problem
+	}
+	switch owner, _, _ := strings.Cut(key, "/"); {
+	case reserved(owner):
+		return "belongs to Kubernetes or OpenKruise, and Rollcall would clear it: use a key of your own domain"
+	case owner+"/" == lifecycle.Domain:
+		return "is Rollcall's own, and as a mark it could be no handler: use a key of your own domain"
 	}
 	return ""
 }
