@@ -10,8 +10,10 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"reflect"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -38,6 +40,25 @@ type drivers struct {
 	// dryRun is nil but in a dry run.
 	dryRun  *dryRun
 	current atomic.Pointer[registries]
+	// refused are the last failures to open the configuration in force (true) and another one.
+	refused map[bool]refusal
+}
+
+// refusal is a failure to open a configuration, with all that it rests on.
+type refusal struct {
+	config *config.Config
+	files  fingerprint
+	before *registries
+	at     time.Time
+	err    error
+}
+
+// refusedFor is how long a failure is remembered although nothing has changed: a driver may read more than it is to.
+const refusedFor = time.Minute
+
+func (r refusal) holds(now refusal) bool {
+	return r.err != nil && now.at.Sub(r.at) < refusedFor &&
+		r.files == now.files && r.before == now.before && reflect.DeepEqual(r.config, now.config)
 }
 
 // checkConfig refuses the configuration that a manager with these flags refuses at its start, and prints what is in force of any other.
@@ -85,8 +106,30 @@ type opened struct {
 
 // open returns the registries of a configuration. One that is in force stays if only maxInFlight of its
 // section changed. If its section or its files changed, it is opened again: it is the same registry, see fixed, and what is known of
-// it stays. If only files changed and that fails, it stays. open puts nothing in force. With an error, the others are opened all the same.
+// it stays. If only files changed and that fails, it stays. open puts nothing in force. With an error, the others are opened all the same,
+// unless the same was refused before and nothing has changed since: a reload tries every two seconds.
 func (d *drivers) open(ctx context.Context, c *config.Config) (*registries, error) {
+	now := refusal{config: c, before: d.inForce(), at: time.Now()}
+	for _, name := range c.RegistryNames() {
+		files := fingerprintOf(c.Registries[name].Config)
+		now.files = sha256.Sum256(append(now.files[:], files[:]...))
+	}
+	isInForce := c == now.before.config
+	if last := d.refused[isInForce]; last.holds(now) {
+		return &registries{config: c}, last.err
+	}
+	next, err := d.openAll(ctx, c)
+	if now.err = err; ctx.Err() != nil {
+		now.err = nil // which may be why
+	}
+	if d.refused == nil {
+		d.refused = map[bool]refusal{}
+	}
+	d.refused[isInForce] = now
+	return next, err
+}
+
+func (d *drivers) openAll(ctx context.Context, c *config.Config) (*registries, error) {
 	before := d.inForce()
 	next := &registries{config: c, byName: map[string]*opened{}, sections: map[string]config.Registry{}}
 	maps.Copy(next.sections, before.sections)

@@ -123,6 +123,63 @@ func TestReloadTriesAgainWhatCouldNotBeOpened(t *testing.T) {
 	}
 }
 
+// TestReloadRemembersWhatItRefused: what stands in the file for a night does not open and close the other registries all night.
+func TestReloadRemembersWhatItRefused(t *testing.T) {
+	t.Parallel()
+	s := newReloadScenario(t)
+	token := filepath.Join(t.TempDir(), "token")
+	var made []*fake
+	s.drivers.constructors["file"] = func(ctx context.Context, c registry.Config) (registry.Registry, error) {
+		r, err := openWithToken(ctx, c)
+		made = append(made, r.(*fake))
+		return r, err
+	}
+	expectMade := func(why string, want int) {
+		t.Helper()
+		if len(made) != want {
+			t.Errorf("registries were opened %d times, want %d\nwhy: %s", len(made), want, why)
+		}
+		made = nil
+	}
+	refused := s.two + "- {name: fourth, driver: file}\n- {name: third, driver: file, auth: {tokenFile: " + token + "}}\n"
+	s.Write(refused)
+	s.Poll(1)
+	s.ExpectRefused("registries[third].auth.tokenFile")
+	if len(made) != 2 || !made[0].closed.Load() {
+		t.Errorf("made %d registries, want the fourth, closed again, and the third", len(made))
+	}
+	made = nil
+	s.Poll(5)
+	expectMade("nothing has changed", 0)
+
+	s.Write(refused + "drain: 5s\n")
+	s.Poll(3)
+	expectMade("the file is another", 2)
+	s.new.Swap("token", "second")
+	s.Poll(1)
+	expectMade("three of the new configuration, and that of the one in force whose token was rotated", 4)
+	s.Poll(1)
+	expectMade("other registries are in force", 2)
+	s.Poll(3)
+	expectMade("nothing has changed", 0)
+	s.old.Remove()
+	s.Poll(3)
+	expectMade("a file of a registry in force is gone: of the new configuration three are opened, and of the one in force one", 4)
+	last := s.drivers.refused[false]
+	last.at = last.at.Add(-refusedFor)
+	s.drivers.refused[false] = last
+	s.Poll(3)
+	expectMade("a driver may read what it should not", 3)
+
+	s.events, s.settings = nil, nil
+	s.old.Swap("token", "first")
+	must(t, os.WriteFile(token, []byte("first"), 0o600))
+	s.Poll(1)
+	if got := s.ExpectApplied(); got.Registries["third"] == nil || got.Drain != 5*time.Second {
+		t.Errorf("got %+v", got.Registries)
+	}
+}
+
 func TestReloadFollowsRotatedFiles(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
