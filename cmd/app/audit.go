@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -32,6 +33,15 @@ func (a *app) openAudit(lost prometheus.Counter) (*audit.Log, error) {
 			})
 		},
 	})
+}
+
+// auditRefused says which field is wrong if the log can't be opened.
+func auditRefused(file string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: audit.path: set a file on a volume that the manager can write to, such as that of "+
+		"config/components/audit: %w", file, err)
 }
 
 // audited returns what gives each call to a registry a span, and each change a line of the audit log.

@@ -67,7 +67,11 @@ func (o *options) checkConfig(ctx context.Context, f *flags) error {
 	if err != nil {
 		return err
 	}
-	if _, _, err := f.features(c); err != nil {
+	has, _, err := f.features(c)
+	if err == nil && has.Audit.Path != "" {
+		err = auditRefused(f.config, audit.Check(has.Audit.Path))
+	}
+	if err != nil {
 		return err
 	}
 	d := &drivers{constructors: o.constructors, metrics: metrics.NewRegistryMetrics(prometheus.NewRegistry()), logger: o.log(f)}

@@ -94,7 +94,8 @@ func newFlags() (*flags, *flag.FlagSet) {
 	set.StringVar(&f.evictionsAddress, "eviction-webhook-bind-address", ":9443",
 		"the `address` of the webhook that turns evictions into hooked deletions, if the configuration enables evictions")
 	set.BoolVar(&f.checkConfig, "check-config", false,
-		"check the configuration, the files that it names and what each driver accepts, print what is in force with all defaults, and "+
+		"check the configuration, the files that it names, whether audit.path can be written and what each driver accepts, print what is in "+
+			"force with all defaults, and "+
 			"exit: the manager calls no registry and no API server")
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
 	f.bindLogging(set)

@@ -136,11 +136,8 @@ func (a *app) switchOn(ctx context.Context, c *config.Config, lost prometheus.Co
 	if a.traces, err = newTraces(ctx, a.features.Traces.Endpoint, a.options.version); err != nil {
 		return err
 	}
-	if a.audit, err = a.openAudit(lost); err != nil {
-		return fmt.Errorf("%s: audit.path: set a file on a volume that the manager can write to, such as that of "+
-			"config/components/audit: %w", a.flags.config, err)
-	}
-	return nil
+	a.audit, err = a.openAudit(lost)
+	return auditRefused(a.flags.config, err)
 }
 
 // close writes what is left of the audit log and the traces, and frees the addresses. ended tells whether all work has.

@@ -133,7 +133,30 @@ func (s *readers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		s.admitted.Set(asked, true, admittedFor)
 	}
-	s.next.ServeHTTP(w, r)
+	ctx, end := context.WithCancel(r.Context())
+	defer end()
+	// A stream stays open, and a right may be revoked meanwhile.
+	again := time.AfterFunc(admittedFor, func() { s.endUnlessAdmitted(ctx, end, token, asked[1], asked[2]) })
+	defer again.Stop()
+	s.next.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// endUnlessAdmitted ends a request that has outlasted its admission once its reader is not admitted again, or it can't be known.
+func (s *readers) endUnlessAdmitted(ctx context.Context, end context.CancelFunc, token, verb, path string) {
+	defer end()
+	for ctx.Err() == nil {
+		_, code, err := s.review(ctx, token, verb, path)
+		if err != nil && ctx.Err() == nil {
+			s.logger.Error(err, "failed to ask the API server whether the reader of a stream may still read it: the stream ends")
+		}
+		if code != http.StatusOK {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(admittedFor):
+		}
+	}
 }
 
 // review returns StatusOK, or what the reader is answered.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -54,6 +55,25 @@ func Open(o Options) (*Log, error) {
 	l := &Log{Options: o, lines: make(chan receipt.Line, waiting), done: make(chan struct{})}
 	go l.run(&chain{log: l, file: f, torn: torn})
 	return l, nil
+}
+
+// Check returns why Open would fail, and leaves nothing behind: the manager may run whose file it is.
+func Check(path string) error {
+	_, err := os.Stat(path)
+	if err == nil {
+		f, _, err := openFile(path)
+		if err == nil {
+			err = f.Close()
+		}
+		return err
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		var f *os.File
+		if f, err = os.CreateTemp(filepath.Dir(path), ".rollcall-check-*"); err == nil {
+			return errors.Join(f.Close(), os.Remove(f.Name()))
+		}
+	}
+	return fmt.Errorf("opening the audit log: %w", err)
 }
 
 // openFile returns the file, and whether it ends within a line.
