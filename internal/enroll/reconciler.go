@@ -9,6 +9,7 @@ import (
 
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -122,7 +123,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	case wanted:
 		return r.enroll(ctx, set, namespace)
 	case enrolled:
-		err = Withdraw(ctx, r.client, set, controllerOwner)
+		return r.written(set, "remove", Withdraw(ctx, r.client, set, controllerOwner))
+	}
+	return reconcile.Result{}, nil
+}
+
+// written shows what the API server has refused: another manager of a field, or a policy, which a person has to change. It is tried
+// again, later and later.
+func (r *Reconciler) written(set *kruisev1alpha1.CloneSet, what string, err error) (reconcile.Result, error) {
+	if lifecycle.IsRefused(err) && !apierrors.IsNotFound(err) {
+		r.warn(set, fmt.Sprintf("the API server refused to let Rollcall %s the hooks: %v", what, err))
 	}
 	return reconcile.Result{}, client.IgnoreNotFound(err)
 }
@@ -136,7 +146,7 @@ func (r *Reconciler) restore(ctx context.Context, set *kruisev1alpha1.CloneSet) 
 	if why := others(set, r.config.Load()); why != "" {
 		return r.warn(set, why), nil
 	}
-	return reconcile.Result{}, client.IgnoreNotFound(Enroll(ctx, r.client, set, controllerOwner))
+	return r.written(set, "add", Enroll(ctx, r.client, set, controllerOwner))
 }
 
 func (r *Reconciler) labelsOf(ctx context.Context, name string) (labels.Set, error) {
@@ -164,7 +174,7 @@ func (r *Reconciler) enroll(ctx context.Context, set *kruisev1alpha1.CloneSet, o
 		}
 		return reconcile.Result{RequeueAfter: cmp.Or(refused.After, recheck)}, nil
 	}
-	return reconcile.Result{}, client.IgnoreNotFound(Enroll(ctx, r.client, set, controllerOwner))
+	return r.written(set, "add", Enroll(ctx, r.client, set, controllerOwner))
 }
 
 // warn makes an Event, and returns when it is to come again.

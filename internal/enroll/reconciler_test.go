@@ -1,8 +1,10 @@
 package enroll_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -10,8 +12,11 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -140,6 +145,49 @@ func TestReconcile(t *testing.T) {
 	})
 }
 
+// TestRefusedByTheAPIServer: a person sees why, when hooks are given and when they are taken back, and it is tried again.
+func TestRefusedByTheAPIServer(t *testing.T) {
+	t.Parallel()
+	of := schema.GroupResource{Group: "apps.kruise.io", Resource: "clonesets"}
+	cut := lifecycle.Enrolled()
+	cut.PreDelete = nil
+	type row struct {
+		reason    string
+		namespace map[string]string
+		owner     string
+		hooks     *appspub.Lifecycle
+		err       error
+		event     string
+	}
+	on, enrolled := map[string]string{enroll.Label: "true"}, "rollcall-enroll"
+	conflict := apierrors.NewConflict(of, "web", errors.New(`conflict with "kubectl-edit": .spec.lifecycle.preDelete`))
+	expect.Each(t, map[string]row{
+		"a conflict": {"somebody has given a handler another value", on, "", nil, conflict, `add the hooks: enrolling CloneSet prod/web: `},
+		"a conflict of an enrolled one": {
+			"a hand has changed what Rollcall wrote", on, enrolled, cut, conflict, `conflict with "kubectl-edit": .spec.lifecycle.preDelete`,
+		},
+		"a policy": {
+			"only who wrote it can say why", on, "", nil, apierrors.NewInvalid(schema.GroupKind{Group: of.Group, Kind: "CloneSet"}, "web", field.ErrorList{field.Forbidden(nil, "no hooks")}), "no hooks",
+		},
+		"a webhook":  {"it denies with 403", on, "", nil, apierrors.NewForbidden(of, "web", errors.New("denied by web.example")), "denied by web.example"},
+		"withdrawal": {"the hooks stay", nil, enrolled, lifecycle.Enrolled(), apierrors.NewForbidden(of, "web", errors.New("denied")), "remove the hooks: "},
+		"a timeout":  {"it may pass by itself", on, "", nil, apierrors.NewTimeoutError("slow", 1), ""},
+		"no answer":  {"it may pass by itself", on, "", nil, errors.New("connection refused"), ""},
+	}, func(t *testing.T, c row) {
+		w := newWorld(t, c.namespace, "")
+		w.owner, w.err = c.owner, c.err
+		set := cloneSet(nil, c.hooks)
+		expect.NoError(t, w.client.Create(t.Context(), set))
+		_, err := w.reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(set)})
+		if !errors.Is(err, c.err) {
+			t.Errorf("%s: got %v, which is not tried again like %v", c.reason, err, c.err)
+		}
+		if got := w.event(); !strings.Contains(got, c.event) || strings.HasPrefix(got, "Warning NotEnrolled ") != (c.event != "") {
+			t.Errorf("%s: event %q, want %q", c.reason, got, c.event)
+		}
+	})
+}
+
 // applied is what was applied to the CloneSet.
 type applied string
 
@@ -155,8 +203,10 @@ type world struct {
 
 	client client.Client
 	// owner has applied fields of the CloneSet.
-	owner      string
-	applied    applied
+	owner   string
+	applied applied
+	// err is what the API server answers.
+	err        error
 	refused    *clusterstate.Refusal
 	recorder   *events.FakeRecorder
 	reconciler *enroll.Reconciler
@@ -216,7 +266,7 @@ func (w *world) apply(
 	if w.applied = withdrawal; strings.Contains(string(text), lifecycle.LabelPreDelete) {
 		w.applied = hooks
 	}
-	return err
+	return cmp.Or(w.err, err)
 }
 
 // event returns what was said, or nothing.

@@ -303,8 +303,9 @@ const (
 	// What to do: check what the pod has waited for. If it had not left the rotation before, which the Event Ending shows, clients
 	// may have been sent to a pod that was not there.
 	EvictionLetThrough Reason = "EvictionLetThrough"
-	// NotEnrolled: only an Event, on a CloneSet of a namespace that is to be [enrolled](../enrolment.md). It has hooks of someone
-	// else, or Rollcall could not register its pods.
+	// NotEnrolled: only an Event, on a CloneSet of a namespace that is to be [enrolled](../enrolment.md), or no longer. It has hooks of
+	// someone else, Rollcall could not register its pods, or the API server refused the change: somebody else manages a handler, or a
+	// policy denies the change.
 	//
 	// What to do: set what the message shows, or label the CloneSet `rollcall.dev/enroll: "false"`.
 	NotEnrolled Reason = "NotEnrolled"
