@@ -25,7 +25,6 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/enroll"
-	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/lint"
 	"github.com/rollcall-dev/rollcall/internal/receipt"
 )
@@ -288,7 +287,7 @@ func (l *linted) lint() (findings, notes []Finding) {
 		name, namespace := w.Kind+" "+strings.TrimPrefix(w.GetNamespace()+"/"+w.GetName(), "/"), w.GetNamespace()
 		parsed := l.of(namespace)
 		findings = append(findings, about(name, lint.Annotations(w))...)
-		if len(lifecycle.HandlersOf(w.Lifecycle)) == 0 {
+		if lint.Hookless(w) {
 			notes = append(notes, Finding{name, withoutHooks(w, parsed)})
 			continue
 		}

@@ -420,6 +420,11 @@ func TestLint(t *testing.T) {
 		"no hooks, and not watched": {reason: "it is no concern of Rollcall's", text: withoutHooks, configuration: "namespaces: [pay]"},
 		"no hooks":                  {reason: "it may be enrolled later, or be no concern of Rollcall's", text: withoutHooks},
 		"no hooks, and no port":     {reason: "it can't be enrolled as it is", text: strings.Replace(withoutHooks, ", ports: [{containerPort: 80}]", "", 1)},
+		"empty hooks, and an annotation of Rollcall's": {
+			reason: "its author counts on Rollcall, and the API server refuses it with the component lint",
+			text:   strings.Replace(strings.Replace(withoutHooks, "labels: {", "annotations: {rollcall.dev/drain: 5s}, labels: {", 1), "spec:", "spec:\n  lifecycle: {}", 1),
+		},
+		"empty hooks": {reason: "it may be enrolled later", text: strings.Replace(withoutHooks, "spec:", "spec:\n  lifecycle: {}", 1)},
 		"a misspelt annotation": {
 			reason: "Rollcall would drain for the configuration's time without a word", text: replace("labels: {app: web,", "annotations: {rollcall.dev/drian: 5s}, labels: {app: web,"),
 		},

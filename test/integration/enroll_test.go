@@ -23,7 +23,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
+	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/lint"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
@@ -331,10 +333,11 @@ func (s *scenario) awaitArmed() {
 func TestLintPolicy(t *testing.T) {
 	t.Parallel()
 	needsNewer(t, "ValidatingAdmissionPolicy")
-	const namespace, strict = "lint-policy", "lint-policy-strict"
+	const namespace, strict, bare = "lint-policy", "lint-policy-strict", "lint-policy-bare"
 	install(t, "lint", namespace)
-	installStrictLint(t, strict)
-	for _, name := range []string{namespace, strict} {
+	installLint(t, strict, map[string]string{"owned": "example.com/*\n\texample.net/*\n", "unowned": "Refuse"})
+	installLint(t, bare, nil)
+	for _, name := range []string{namespace, strict, bare} {
 		expect.NoError(t, env.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 	}
 	hook := func(set *kruisev1alpha1.CloneSet) map[string]string {
@@ -345,42 +348,60 @@ func TestLintPolicy(t *testing.T) {
 			hook(set)["example.com/also"] = "true"
 			set.Spec.Selector.MatchLabels["example.com/also"] = "true"
 			set.Spec.Template.Labels["example.com/also"] = "true"
-		}, "label example.com/also is in spec.selector"},
+		}, "label example.com/also is in spec.selector", false},
 		{"empty", "OpenKruise takes any pod for hooked", func(set *kruisev1alpha1.CloneSet) {
 			hook(set)["example.com/empty"] = ""
-		}, "label example.com/empty has no value"},
+		}, "label example.com/empty has no value", false},
 		{"two values", "no value satisfies both", func(set *kruisev1alpha1.CloneSet) {
 			hook(set)["example.com/unready-blocker-inplace"] = "other"
-		}, "two hooks want one label at different values"},
+		}, "two hooks want one label at different values", false},
 		{"preNormal finalizer", "OpenKruise misses it", func(set *kruisev1alpha1.CloneSet) {
 			set.Spec.Lifecycle.PreNormal = lifecycle.Enrolled().PreNormal
 			set.Spec.Lifecycle.PreNormal.FinalizersHandler = []string{"example.com/in"}
-		}, "can miss that finalizer example.com/in was added"},
+		}, "can miss that finalizer example.com/in was added", false},
 		{"another's", "another's hooks are not judged", func(set *kruisev1alpha1.CloneSet) {
 			set.Spec.Lifecycle.PreDelete.LabelsHandler = map[string]string{"somebody.example/empty": ""}
-		}, "warning: somebody.example/empty is not a handler that Rollcall owns (rollcall.dev/* example.com/* example.io/*)"},
+		}, "warning: somebody.example/empty is not a handler that Rollcall owns (rollcall.dev/* example.com/* example.io/*)", false},
 		{"another's, where there are no others", "no controller sets it", func(set *kruisev1alpha1.CloneSet) {
 			set.Namespace = strict
 			hook(set)["somebody.example/gate"] = "true"
-		}, "somebody.example/gate is not a handler that Rollcall owns (rollcall.dev/* example.com/*), so Rollcall never sets it"},
+		}, "somebody.example/gate is not a handler that Rollcall owns (rollcall.dev/* example.com/* example.net/*), so Rollcall never sets it", true},
+		{"keys in lines and with tabs", "each of them is Rollcall's", func(set *kruisev1alpha1.CloneSet) {
+			set.Namespace = strict
+			hook(set)["example.net/gate"] = "true"
+		}, "", false},
+		{"no settings", "Rollcall's own keys need none", func(set *kruisev1alpha1.CloneSet) {
+			set.Namespace = bare
+			set.Spec.Lifecycle = lifecycle.Enrolled()
+			hook(set)["rollcall.dev/empty"] = ""
+		}, "label rollcall.dev/empty has no value", false},
+		{"born in rotation", "the hook preNormal waits for nothing", func(set *kruisev1alpha1.CloneSet) {
+			set.Spec.Lifecycle.PreNormal = lifecycle.Enrolled().PreNormal
+			set.Spec.Template.Labels[lifecycle.LabelPreNormal] = "true"
+		}, "the template sets rollcall.dev/pre-normal, so the hook preNormal waits for nothing", false},
+		{"annotated, and without a hook", "its author counts on Rollcall", func(set *kruisev1alpha1.CloneSet) {
+			set.Spec.Lifecycle = &appspub.Lifecycle{}
+			annotated(servicesKey, "web=80")(set)
+		}, "annotation rollcall.dev/services, and no hook has a handler that Rollcall owns", false},
+		{"without a hook", "it may be enrolled later", func(set *kruisev1alpha1.CloneSet) { set.Spec.Lifecycle = &appspub.Lifecycle{} }, "", false},
 		{"the guard", "Rollcall sets no handler of that key", func(set *kruisev1alpha1.CloneSet) {
 			hook(set)["rollcall.dev/guard"] = "true"
-		}, "rollcall.dev/guard is Rollcall's guard and can't be a handler"},
+		}, "rollcall.dev/guard is Rollcall's guard and can't be a handler", false},
 		{"annotated for Rollcall", "its author counts on Rollcall, and no hook is Rollcall's", func(set *kruisev1alpha1.CloneSet) {
 			set.Spec.Lifecycle.InPlaceUpdate = nil
 			set.Spec.Lifecycle.PreDelete.LabelsHandler = map[string]string{"exmaple.com/gate": "true"}
 			annotated(servicesKey, "web=80")(set)
-		}, "annotation rollcall.dev/services, and no hook has a handler that Rollcall owns (rollcall.dev/* example.com/* example.io/*)"},
+		}, "annotation rollcall.dev/services, and no hook has a handler that Rollcall owns (rollcall.dev/* example.com/* example.io/*)", false},
 		{"annotated, and another's beside", "both can work", func(set *kruisev1alpha1.CloneSet) {
 			hook(set)["somebody.example/gate"] = "true"
 			annotated(servicesKey, "web=80")(set)
-		}, "warning: somebody.example/gate is not a handler that Rollcall owns"},
+		}, "warning: somebody.example/gate is not a handler that Rollcall owns", false},
 		{"Rollcall's own keys", "they are Rollcall's without a list", func(set *kruisev1alpha1.CloneSet) {
 			set.Namespace = strict
 			set.Spec.Lifecycle = lifecycle.Enrolled()
 			hook(set)["rollcall.dev/another"] = "true"
-		}, ""},
-		{"good", "the sample works", func(*kruisev1alpha1.CloneSet) {}, ""},
+		}, "", false},
+		{"good", "the sample works", func(*kruisev1alpha1.CloneSet) {}, "", false},
 	}
 	create := func(c int) string {
 		set := labels.load(t)
@@ -398,10 +419,20 @@ func TestLintPolicy(t *testing.T) {
 	})
 	expectKindsJudged(t, namespace)
 	expectTemplatesJudged(t, namespace)
+	parsed, err := config.Parse([]byte("cluster: c\nregistry: {driver: memory}\nhooks: {owned: [example.com/*, example.io/*, example.net/*]}"),
+		config.Limits{})
+	expect.NoError(t, err)
 	for i, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			expectJudgment(t, c.reason, create(i), c.want)
+			set := labels.load(t)
+			c.edit(set)
+			w, refused := clusterstate.AsWorkload(set), c.want != "" && !strings.HasPrefix(c.want, "warning: ")
+			found := !lint.Hookless(w) && len(lint.Workload(w, parsed, nil)) > 0
+			if found != refused && !c.apart {
+				t.Errorf("%s: the API server refuses it: %t; the plugin: %q", c.reason, refused, lint.Workload(w, parsed, nil))
+			}
 		})
 	}
 }
@@ -410,6 +441,8 @@ type lintCase struct {
 	name, reason string
 	edit         func(*kruisev1alpha1.CloneSet)
 	want         string // refused, or a warning where that is what it begins with
+	// apart: the plugin, which a person has asked about Rollcall's hooks, judges otherwise.
+	apart bool
 }
 
 // judged returns what the API server says of a request: its error, or its warnings.
@@ -500,6 +533,7 @@ func expectTemplatesJudged(t *testing.T, namespace string) {
 		return set
 	}
 	both, statefulSet, unasked := cloneSet("both-hooks"), asStatefulSet(cloneSet("")), cloneSet("pre-delete-only")
+	annotated(servicesKey, "web=80")(both)
 	unasked.Spec.Lifecycle.InPlaceUpdate = nil
 	for _, set := range []*kruisev1alpha1.CloneSet{both, unasked} {
 		set.Spec.Template.Labels[del] = "true"
@@ -521,6 +555,7 @@ func expectTemplatesJudged(t *testing.T, namespace string) {
 			w.Lifecycle.InPlaceUpdate.FinalizersHandler = []string{"example.io/f"}
 			w.Template.Finalizers = []string{"example.io/f"}
 		}, added},
+		{"hooks are taken back", both, func(w *clusterstate.Workload) { *w.Lifecycle = appspub.Lifecycle{} }, ""},
 		{"the pods are out when they lose it", both, func(w *clusterstate.Workload) { delete(w.Template.Labels, del) }, ""},
 		{"the pods are in rotation when they lose it", unasked, func(w *clusterstate.Workload) { delete(w.Template.Labels, del) }, removed},
 		{"another value takes it too", unasked, func(w *clusterstate.Workload) { w.Template.Labels[del] = "false" }, removed},
@@ -548,10 +583,10 @@ func needsNewer(t *testing.T, lacks string) {
 	}
 }
 
-// installStrictLint binds the policy to a namespace with parameters by which there are no other controllers.
-func installStrictLint(t *testing.T, namespace string) {
+// installLint binds the policy to a namespace with parameters of its own.
+func installLint(t *testing.T, namespace string, data map[string]string) {
 	t.Helper()
-	const name = "rollcall-lint-strict"
+	name := "rollcall-" + namespace
 	for _, object := range readComponent(t, "lint") {
 		switch o := object.(type) {
 		case *admissionv1.ValidatingAdmissionPolicyBinding:
@@ -561,7 +596,7 @@ func installStrictLint(t *testing.T, namespace string) {
 			o.Name, o.Spec.ParamRef.Name = name, name
 			o.Spec.MatchResources = inNamespace(namespace)
 		case *corev1.ConfigMap:
-			o.Name, o.Data["owned"], o.Data["unowned"] = name, "example.com/*", "Refuse"
+			o.Name, o.Data = name, data
 		default:
 			continue
 		}
