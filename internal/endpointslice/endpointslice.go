@@ -17,8 +17,6 @@ import (
 const (
 	// kubeletReads is how long kubelet may write readiness by a condition that it has read before the last one.
 	kubeletReads = 2 * time.Second
-	// controllerReads is how long the EndpointSlice controller may take for a pod that a Service selects.
-	controllerReads = 5 * time.Second
 )
 
 // view is what the caches have of a pod.
@@ -45,11 +43,9 @@ func (v view) in() error {
 			lifecycle.ConditionInRotation, addGate))
 	case shown.Status != corev1.ConditionTrue:
 		return registry.NotYet(fmt.Errorf("condition %s is not True yet", lifecycle.ConditionInRotation))
-	case len(v.slices) == 0 && v.shownFor > controllerReads:
-		return registry.Terminal(fmt.Errorf("no EndpointSlice in namespace %s lists the pod: create a Service whose selector matches its "+
-			"labels, or remove registry from annotation rollcall.dev/registries", v.pod.Namespace))
-	case len(v.slices) == 0:
-		return registry.NotYet(errors.New("no EndpointSlice lists the pod yet"))
+	case len(v.slices) == 0: // without a Service, or with a controller that is down or behind: the slices don't tell which
+		return registry.NotYet(fmt.Errorf("no EndpointSlice in namespace %s lists the pod yet: if no Service selects it, create one whose "+
+			"selector matches its labels, or remove the registry from annotation rollcall.dev/registries", v.pod.Namespace))
 	}
 	if shut := v.serviced(func(c discoveryv1.EndpointConditions) bool { return !isReady(c) }); len(shut) > 0 {
 		return registry.NotYet(fmt.Errorf("the pod is not ready yet in EndpointSlices of Service %s", strings.Join(shut, ", ")))
@@ -60,14 +56,18 @@ func (v view) in() error {
 // out returns nil if no Service's clients are given the pod, and nothing that was read before can change that.
 func (v view) out() error {
 	given := strings.Join(v.serviced(isGiven), ", ")
-	if v.pod == nil || v.pod.DeletionTimestamp != nil || !gated(v.pod) && given == "" {
+	shown, ready := conditionOf(v.pod, lifecycle.ConditionInRotation), conditionOf(v.pod, corev1.PodReady)
+	switch {
+	case v.pod == nil, v.pod.DeletionTimestamp != nil, !gated(v.pod) && given == "" && ready.Status != corev1.ConditionTrue:
 		return stillGiven(given)
-	}
-	switch shown, ready := conditionOf(v.pod, lifecycle.ConditionInRotation), conditionOf(v.pod, corev1.PodReady); {
 	case !gated(v.pod):
-		return registry.Terminal(fmt.Errorf("clients of Service %s are given the pod, and it lacks the readiness gate %s, by which Rollcall "+
+		by := "clients of Service " + given + " are given the pod"
+		if given == "" { // the slices may lag
+			by = "clients of every Service that selects the pod are given it, since it is ready"
+		}
+		return registry.Terminal(fmt.Errorf("%s, and it lacks the readiness gate %s, by which Rollcall "+
 			"takes pods out: %s; set markPodNotReady: true in the hook for pods that come to it later, and skip this one with kubectl rollcall skip",
-			given, lifecycle.ConditionInRotation, addGate))
+			by, lifecycle.ConditionInRotation, addGate))
 	case shown.Status == corev1.ConditionTrue:
 		return registry.NotYet(fmt.Errorf("condition %s is not False yet", lifecycle.ConditionInRotation))
 	case ready.Status == corev1.ConditionTrue:

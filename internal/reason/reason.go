@@ -45,7 +45,7 @@ const (
 	// Following: the pod's condition InRotation was written, and the EndpointSlices of its Services do not show that yet: kubelet
 	// and the EndpointSlice controller have to follow first. An event of the EndpointSlices brings the pod back.
 	//
-	// What to do: wait. If it lasts, check the kubelet of the pod's node and kube-controller-manager.
+	// What to do: wait. If it lasts, check whether a Service selects the pod, the kubelet of its node, and kube-controller-manager.
 	Following Reason = "Following"
 	// RightsMissing: the registry follows the pod's condition InRotation, and the manager lacks the right to write that condition. The
 	// ConfigMap with the configuration has a Warning of the same reason. The pod waits in both directions, and continues as soon as the

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -16,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/reason"
+	"github.com/rollcall-dev/rollcall/internal/statuspage"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 )
 
@@ -76,7 +79,11 @@ func TestPodsThatNoServiceFollows(t *testing.T) {
 	}
 	s.Edit(image("nginx:2"))
 	unselected := s.AwaitPodIn(appspub.LifecycleStatePreparingNormal)
-	s.ExpectEvent(unselected, corev1.EventTypeWarning, "RegistryRefused", "no EndpointSlice", "create a Service")
+	s.awaitPage("that no EndpointSlice lists the pod", func(page statuspage.Snapshot) bool {
+		return slices.ContainsFunc(page.Pods, func(p statuspage.Pod) bool {
+			return p.Pod == unselected.Name && p.Reason == string(reason.Following) && strings.Contains(p.Message, "if no Service selects it, create one")
+		})
+	})
 	services.create()
 	services.ExpectSteady()
 }
@@ -98,6 +105,7 @@ func startServiced(t *testing.T, name string) (*scenario, *serviced) {
 	install(t, "endpointslice", name)
 	s := alone(t, name, func(c configuration) {
 		c["registry"], c["podCondition"] = map[string]any{"driver": "endpointslice", "readerLag": "0s"}, true
+		c["statusPage"] = true
 	})
 	s.conditioned = true
 	services := &serviced{scenario: s, names: []string{"web", "web-admin"}}
