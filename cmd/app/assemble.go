@@ -46,7 +46,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	}
 	follows := &following{logger: a.logger, pods: pods, compares: compares, evicts: evicts}
 	follows.apply(a.drivers.inForce())
-	shows := &showing{app: a, pods: pods, compares: compares}
+	shows := &showing{app: a, pods: pods, compares: compares, evicts: evicts}
 	shows.register(own)
 	page := statuspage.New(shows.facts)
 	runnables, err := a.listen(ctx, own, page, shows.unready, evicts.served)
@@ -191,6 +191,7 @@ type showing struct {
 
 	pods     *pods
 	compares *comparing
+	evicts   *evicting
 }
 
 func (s *showing) register(own *prometheus.Registry) {
@@ -201,7 +202,9 @@ func (s *showing) register(own *prometheus.Registry) {
 }
 
 // unready returns why the manager is not ready, or nothing.
-func (s *showing) unready() string { return cmp.Or(s.pods.unready(), s.compares.unready()) }
+func (s *showing) unready() string {
+	return cmp.Or(s.pods.unready(), s.compares.unready(), s.evicts.unready())
+}
 
 // facts are what the status page is built from.
 func (s *showing) facts() statuspage.Facts {

@@ -20,11 +20,13 @@ import (
 // evictionsPath is the webhook's name in metrics. It is served at a path that only the API server knows, see evictions.Path.
 const evictionsPath = "/evict"
 
-// evicting is the webhook; the zero value is off.
+// evicting is the webhook.
 type evicting struct {
 	served
 
 	webhook *evictions.Webhook
+	// unready returns why evictions can't be answered yet, or nothing.
+	unready func() string
 }
 
 // apply sets the webhook's rules.
@@ -40,7 +42,7 @@ func (a *app) newEvicting(own *prometheus.Registry, synced func() bool, leader c
 	f := a.features.Evictions
 	switch {
 	case !f.Enabled:
-		return &evicting{}, nil
+		return &evicting{unready: func() string { return "" }}, nil
 	case podNamespace() == "":
 		return nil, fmt.Errorf("%s: evictions.enabled: the namespace of the webhook's Service is not known: set the environment variable "+
 			"POD_NAMESPACE", a.flags.config)
@@ -53,7 +55,9 @@ func (a *app) newEvicting(own *prometheus.Registry, synced func() bool, leader c
 	if err != nil {
 		return nil, fmt.Errorf("making the eviction webhook's client: %w", err)
 	}
-	certificate := &evictions.Certificate{Server: a.direct, Namespace: podNamespace(), Name: f.Name, Logger: logger}
+	certificate := &evictions.Certificate{
+		Server: a.direct, Namespace: podNamespace(), Name: f.Name, Clock: clock.RealClock{}, Logger: logger,
+	}
 	metrics.RegisterCertificate(own, certificate.NotAfter)
 	e := &evicting{webhook: evictions.New(evictions.Options{
 		Cache: a.manager.GetClient(), Namespaces: a.namespaces.watched, Synced: synced, API: a.direct,
@@ -72,5 +76,14 @@ func (a *app) newEvicting(own *prometheus.Registry, synced func() bool, leader c
 		return nil, fmt.Errorf("making the eviction webhook: %w", err)
 	}
 	e.handler, e.certificate = path.Guard(answer), certificate.Get
+	e.unready = func() string { return unread(may, certificate) }
 	return e, nil
+}
+
+// unread returns why evictions can't be answered yet, or nothing. A manager without the rights is ready, as for any feature.
+func unread(may <-chan struct{}, certificate *evictions.Certificate) string {
+	if isClosed(may) && !certificate.Read() {
+		return "the certificate of the eviction webhook was not read yet"
+	}
+	return ""
 }

@@ -30,6 +30,8 @@ import (
 const (
 	// interval is how often the Secret is looked at, and so how soon a new certificate is served.
 	interval = 10 * time.Second
+	// spreads is how long every API server may take to know a change of the webhook configuration, which each of them watches.
+	spreads = time.Minute
 	// renewBefore is how long before its end a certificate is replaced. It lives for a year.
 	renewBefore = 4 * 30 * 24 * time.Hour
 )
@@ -39,9 +41,13 @@ type Certificate struct {
 	// Server reads from the API server. Name is that of the Secret in Namespace.
 	Server          client.Reader
 	Namespace, Name string
+	Clock           clock.PassiveClock
 	Logger          logr.Logger
 
 	current atomic.Pointer[tls.Certificate]
+	looks   looks
+	// known is set once the Secret was read, whether or not it has a certificate.
+	known atomic.Bool
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -52,13 +58,24 @@ func (c *Certificate) Start(ctx context.Context) error {
 	return repeat(c.Logger, "reading the certificate of the eviction webhook", c.read)(ctx)
 }
 
-// Get implements the GetCertificate of a tls.Config.
-func (c *Certificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+// Get implements the GetCertificate of a tls.Config. It reads the Secret if there was no certificate: the leader may just have written it.
+func (c *Certificate) Get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return c.get(hello.Context())
+}
+
+func (c *Certificate) get(ctx context.Context) (*tls.Certificate, error) {
+	has := func() bool { return c.current.Load() != nil }
+	if err := c.looks.until(ctx, c.Clock, has, c.read); err != nil {
+		c.Logger.Error(err, "reading the certificate of the eviction webhook")
+	}
 	if current := c.current.Load(); current != nil {
 		return current, nil
 	}
 	return nil, fmt.Errorf("no certificate in Secret %s/%s yet", c.Namespace, c.Name)
 }
+
+// Read reports whether this manager serves with what the Secret has: there may be no certificate yet, but then no manager has one.
+func (c *Certificate) Read() bool { return c.known.Load() }
 
 // NotAfter is when the certificate ends, zero where there is none.
 func (c *Certificate) NotAfter() time.Time {
@@ -73,6 +90,7 @@ func (c *Certificate) read(ctx context.Context) error {
 	if err := c.Server.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: c.Name}, &secret); err != nil {
 		return err
 	}
+	c.known.Store(true)
 	if len(secret.Data[corev1.TLSCertKey]) == 0 {
 		return nil // it was not issued yet
 	}
@@ -85,8 +103,8 @@ func (c *Certificate) read(ctx context.Context) error {
 }
 
 // Issuer makes the certificate, puts it into the Secret, and its authority into the webhook configuration. It replaces it long
-// before it ends, authority first, so that the API server trusts what is served at any moment. The authority's key is kept
-// nowhere. Only the leader issues, and none where an annotation of the webhook configuration has cert-manager do it.
+// before it ends, and the authority [spreads] before, so that every API server trusts what is served at any moment. The authority's key is
+// kept nowhere. Only the leader issues, and none where an annotation of the webhook configuration has cert-manager do it.
 type Issuer struct {
 	// Server reads from the API server.
 	Server client.Client
@@ -94,6 +112,15 @@ type Issuer struct {
 	Namespace, Name string
 	Clock           clock.PassiveClock
 	Logger          logr.Logger
+
+	// next is what replaces the certificate.
+	next issued
+}
+
+// issued is a certificate whose authority is trusted since then.
+type issued struct {
+	chain, key []byte
+	trusted    time.Time
 }
 
 // Start keeps the certificate until ctx ends.
@@ -136,39 +163,58 @@ func (i *Issuer) keep(ctx context.Context) error {
 	if err := i.Server.Get(ctx, client.ObjectKey{Namespace: i.Namespace, Name: i.Name}, &secret); err != nil {
 		return missing(err)
 	}
-	chain := secret.Data[corev1.TLSCertKey]
-	if i.good(chain, secret.Data[corev1.TLSPrivateKeyKey]) {
+	chain, key := secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey]
+	now := i.Clock.Now()
+	if i.good(chain, key, now.Add(renewBefore)) {
 		return i.trust(ctx, authority(chain))
 	}
-	fresh, key, err := cert.GenerateSelfSignedCertKey(i.host(), nil, nil)
-	if err != nil {
-		return fmt.Errorf("making a certificate: %w", err)
-	}
-	if err := i.trust(ctx, append(authority(fresh), authority(chain)...)); err != nil {
+	if err := i.prepare(ctx, chain); err != nil {
 		return err
+	}
+	if i.good(chain, key, now) && now.Sub(i.next.trusted) < spreads {
+		return nil
 	}
 	if secret.Data == nil {
 		secret.Data = map[string][]byte{}
 	}
-	secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey] = fresh, key
+	secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey] = i.next.chain, i.next.key
 	if err := i.Server.Update(ctx, &secret); err != nil {
 		return err
 	}
+	i.next = issued{}
 	i.Logger.Info("certificate of the eviction webhook issued", "secret", i.Name, "host", i.host())
+	return nil
+}
+
+// prepare makes the certificate that replaces the chain, and has the webhook configuration trust both.
+func (i *Issuer) prepare(ctx context.Context, chain []byte) error {
+	if i.next.chain == nil {
+		fresh, key, err := cert.GenerateSelfSignedCertKey(i.host(), nil, nil)
+		if err != nil {
+			return fmt.Errorf("making a certificate: %w", err)
+		}
+		i.next = issued{chain: fresh, key: key}
+	}
+	if err := i.trust(ctx, append(authority(i.next.chain), authority(chain)...)); err != nil {
+		return err
+	}
+	if i.next.trusted.IsZero() {
+		i.next.trusted = i.Clock.Now()
+	}
 	return nil
 }
 
 func (i *Issuer) host() string { return i.Name + "." + i.Namespace + ".svc" }
 
-// good reports a pair that is for the Service and does not end soon.
-func (i *Issuer) good(chain, key []byte) bool {
+// good reports a pair that is for the Service at that time.
+func (i *Issuer) good(chain, key []byte, at time.Time) bool {
 	pair, err := tls.X509KeyPair(chain, key)
 	if err != nil {
 		return false
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(authority(chain))
-	_, err = pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: i.host(), CurrentTime: i.Clock.Now().Add(renewBefore)})
+	_, err = pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: i.host(), CurrentTime: at})
 	return err == nil
 }
 

@@ -53,7 +53,7 @@ func newSite(t *testing.T) *site {
 		},
 	})
 	s.Issuer = &Issuer{Server: server, Namespace: "system", Name: "hold", Clock: s.clock, Logger: testr.New(t)}
-	s.certificate = &Certificate{Server: server, Namespace: "system", Name: "hold", Logger: testr.New(t)}
+	s.certificate = &Certificate{Server: server, Namespace: "system", Name: "hold", Clock: s.clock, Logger: testr.New(t)}
 	return s
 }
 
@@ -66,7 +66,7 @@ func (s *site) Keep() {
 func (s *site) Served() *tls.Certificate {
 	s.t.Helper()
 	expect.NoError(s.t, s.certificate.read(s.t.Context()))
-	served, err := s.certificate.Get(nil)
+	served, err := s.certificate.get(s.t.Context())
 	expect.NoError(s.t, err)
 	return served
 }
@@ -99,7 +99,7 @@ func (s *site) ExpectTrusted(served *tls.Certificate) {
 func TestCertificateIsIssuedAndKept(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	if _, err := s.certificate.Get(nil); err == nil || !s.certificate.NotAfter().IsZero() {
+	if _, err := s.certificate.get(s.t.Context()); err == nil || !s.certificate.NotAfter().IsZero() {
 		t.Error("something is served before anything was issued")
 	}
 	s.Keep()
@@ -123,12 +123,35 @@ func TestCertificateIsRenewedWithoutAMomentOfDistrust(t *testing.T) {
 	before := s.Served()
 	s.clock.SetTime(time.Now().Add(260 * 24 * time.Hour))
 	s.Keep()
+	s.Keep()
+	if !s.Served().Leaf.Equal(before.Leaf) {
+		t.Error("a new certificate is served while API servers may not trust it yet")
+	}
+	s.clock.SetTime(s.clock.Now().Add(spreads))
+	s.Keep()
 	s.ExpectTrusted(before) // managers that have yet to read the Secret
 	after := s.Served()
 	s.ExpectTrusted(after)
 	if before.Leaf.Equal(after.Leaf) {
 		t.Error("105 days before its end the certificate is the same")
 	}
+}
+
+// TestCertificateIsReadWhenAsked: the leader has just issued the first one, and the API server asks another manager.
+func TestCertificateIsReadWhenAsked(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	if s.certificate.Read() {
+		t.Error("nothing was read, and the manager takes the Secret for read")
+	}
+	expect.NoError(t, s.certificate.read(t.Context()))
+	if !s.certificate.Read() {
+		t.Error("there is no certificate, and the manager waits for one: it may be the next leader, which issues it")
+	}
+	s.Keep()
+	served, err := s.certificate.get(t.Context())
+	expect.NoError(t, err)
+	s.ExpectTrusted(served)
 }
 
 // TestCertManagersCertificateIsLeftAlone: two issuers would undo each other's work.

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// lookEvery bounds how often a path that is not known has the webhook configuration read, and lookTimeout how long that takes.
+	// lookEvery bounds how often a path or certificate that is not known is read, and lookTimeout how long that takes.
 	lookEvery   = time.Second
 	lookTimeout = 2 * time.Second
 )
@@ -38,9 +38,30 @@ type Path struct {
 	Logger logr.Logger
 
 	paths atomic.Pointer[[]string]
-	// looking is held during a look, for which no path that is known waits, and looked is when the last one ended.
+	looks looks
+}
+
+// looks are those at the API server for what is not known here yet.
+type looks struct {
+	// looking is held during a look, for which nothing that is known waits, and looked is when the last one ended.
 	looking sync.Mutex
 	looked  time.Time
+}
+
+// until reads, not too often, unless it is known.
+func (l *looks) until(ctx context.Context, clock clock.PassiveClock, known func() bool, read func(context.Context) error) error {
+	if known() {
+		return nil
+	}
+	l.looking.Lock()
+	defer l.looking.Unlock()
+	if known() || clock.Since(l.looked) < lookEvery {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTimeout)
+	defer cancel()
+	defer func() { l.looked = clock.Now() }()
+	return read(ctx)
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -64,18 +85,8 @@ func (p *Path) Guard(next http.Handler) http.Handler {
 
 // opens reads the webhook configuration where it does not know the path: the leader may just have written it.
 func (p *Path) opens(ctx context.Context, path string) bool {
-	if p.knows(path) {
-		return true
-	}
-	p.looking.Lock()
-	defer p.looking.Unlock()
-	if !p.knows(path) && p.Clock.Since(p.looked) >= lookEvery {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTimeout)
-		defer cancel()
-		if err := p.read(ctx); err != nil {
-			p.Logger.Error(err, "reading the path of the eviction webhook")
-		}
-		p.looked = p.Clock.Now()
+	if err := p.looks.until(ctx, p.Clock, func() bool { return p.knows(path) }, p.read); err != nil {
+		p.Logger.Error(err, "reading the path of the eviction webhook")
 	}
 	return p.knows(path)
 }
