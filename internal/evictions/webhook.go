@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -125,20 +126,26 @@ func (w *Webhook) answer(ctx context.Context, key types.NamespacedName, request 
 	if err := w.API.Get(ctx, key, whole); err != nil {
 		return admission.Response{}, fmt.Errorf("reading pod %s: %w", key.Name, err)
 	}
-	pod := lifecycle.PodOf(whole)
-	hooks, err := w.hooksOf(ctx, pod)
-	if err != nil || len(hooks.PreDelete) == 0 {
-		return admission.Allowed(""), err
+	asked := readRequest(request)
+	if !asked.means(pod) {
+		return admission.Allowed(""), nil // the API server refuses it
 	}
-	dryRun, meant := options(request, pod)
-	if !meant {
+	hooks, err := w.hooksOf(ctx, pod)
+	switch {
+	case err != nil:
+		return admission.Response{}, err
+	case len(hooks.PreDelete) == 0:
 		return admission.Allowed(""), nil
 	}
-	return w.decided(ctx, pod, hooks, dryRun)
+	response, err := w.decided(ctx, pod, hooks, asked.dryRun)
+	if held := response.Result; held != nil && held.Details == nil { // no budget refused
+		held.Message += asked.graceLost(pod)
+	}
+	return response, err
 }
 
-// decided answers for a pod that is managed.
-func (w *Webhook) decided(ctx context.Context, pod *lifecycle.Pod, hooks lifecycle.Hooks, dryRun bool) (admission.Response, error) {
+// decided answers for a pod whose workload has hooks.
+func (w *Webhook) decided(ctx context.Context, pod *corev1.Pod, hooks lifecycle.Hooks, dryRun bool) (admission.Response, error) {
 	now := w.Clock.Now()
 	node, err := clusterstate.NodeOf(ctx, w.Cache, pod)
 	if err != nil {
@@ -171,19 +178,50 @@ func (w *Webhook) hooksOf(ctx context.Context, pod *lifecycle.Pod) (lifecycle.Ho
 	return lifecycle.HooksOf(workload.ForDecision(), *w.ownership.Load()), nil
 }
 
-// options returns whether the eviction is a dry run, by its request or by its own options, and whether it means this pod and
-// not an earlier one of the same name.
-func options(request admission.Request, pod *lifecycle.Pod) (dryRun, meant bool) {
-	var eviction policyv1.Eviction
-	if err := json.Unmarshal(request.Object.Raw, &eviction); err != nil {
-		return false, false // the API server says what is wrong with it
+// asked is what a request for an eviction says.
+type asked struct {
+	// name, in namespace, is that of the request.
+	namespace, name string
+	eviction        *policyv1.Eviction
+	dryRun          bool
+}
+
+func readRequest(request admission.Request) asked {
+	a := asked{namespace: request.Namespace, name: request.Name}
+	if err := json.Unmarshal(request.Object.Raw, &a.eviction); err != nil {
+		return asked{} // the API server says what is wrong with it
 	}
-	dryRun, meant = request.DryRun != nil && *request.DryRun, true
-	if o := eviction.DeleteOptions; o != nil {
-		dryRun = dryRun || len(o.DryRun) > 0
-		meant = o.Preconditions == nil || o.Preconditions.UID == nil || *o.Preconditions.UID == pod.UID
+	a.dryRun = request.DryRun != nil && *request.DryRun
+	if o := a.eviction.DeleteOptions; o != nil {
+		a.dryRun = a.dryRun || len(o.DryRun) > 0
 	}
-	return dryRun, meant
+	return a
+}
+
+// means reports whether the API server would evict this pod: the body has its name, and it is as the preconditions want it.
+// https://github.com/kubernetes/kubernetes/blob/v1.37.2/pkg/registry/core/pod/storage/eviction.go
+func (a *asked) means(pod *corev1.Pod) bool {
+	if a.eviction == nil || a.eviction.Name != a.name || a.eviction.Namespace != "" && a.eviction.Namespace != a.namespace {
+		return false
+	}
+	if a.eviction.DeleteOptions == nil || a.eviction.DeleteOptions.Preconditions == nil {
+		return true
+	}
+	must := a.eviction.DeleteOptions.Preconditions
+	return (must.UID == nil || *must.UID == pod.UID) && (must.ResourceVersion == nil || *must.ResourceVersion == pod.ResourceVersion)
+}
+
+// graceLost tells who evicts that OpenKruise deletes the pod with its own grace period, if another was asked for.
+func (a *asked) graceLost(pod *corev1.Pod) string {
+	if a.eviction.DeleteOptions == nil || a.eviction.DeleteOptions.GracePeriodSeconds == nil {
+		return ""
+	}
+	grace := *a.eviction.DeleteOptions.GracePeriodSeconds
+	own := ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, grace)
+	if grace == own {
+		return ""
+	}
+	return fmt.Sprintf("; OpenKruise deletes it with its own grace period of %ds, not with the %ds of this eviction", own, grace)
 }
 
 // begin labels the pod, unless a budget refuses.

@@ -206,7 +206,8 @@ func TestEvictionOnANodeThatShutsDown(t *testing.T) {
 func TestEvictionsAtTheLimitStayWithinTheBudget(t *testing.T) {
 	t.Parallel()
 	since := evictedUntil("not before 2026-11-22T11:10:00Z")
-	w := newWorld(t, budgetOf(1), podThat(owned, specified, since), podThat(owned, called("web-2"), specified, since))
+	w := newWorld(t, budgetOf(1), podThat(owned, specified, since), podThat(owned, called("web-2"), specified, since),
+		podThat(owned, called("web-3")), podThat(owned, called("web-4")))
 	w.ExpectHeld(w.Evict("web-1"), "leaves the rotation")
 	w.ExpectHeld(w.Evict("web-2"), "disruption budget web")
 	w.clock.SetTime(w.clock.Now().Add(20 * time.Second))
@@ -265,6 +266,20 @@ func TestEvictionIsLetThroughUnchanged(t *testing.T) {
 			edit: func(_ *admission.Request, e *policyv1.Eviction) {
 				e.DeleteOptions = &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: new(types.UID("old"))}}
 			},
+		},
+		"meant for an earlier version": {
+			reason: "the API server refuses it: the pod has changed", pod: podThat(owned),
+			edit: func(_ *admission.Request, e *policyv1.Eviction) {
+				e.DeleteOptions = &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: new("1")}}
+			},
+		},
+		"another name in the body": {
+			reason: "the API server refuses it: the name in the URL is another", pod: podThat(owned),
+			edit: func(_ *admission.Request, e *policyv1.Eviction) { e.Name = "web-2" },
+		},
+		"no name in the body": {
+			reason: "the API server refuses it", pod: podThat(owned),
+			edit: func(_ *admission.Request, e *policyv1.Eviction) { e.Name = "" },
 		},
 	}, func(t *testing.T, c row) {
 		w := newWorld(t, c.pod)
@@ -419,7 +434,7 @@ func TestEvictionsOfOtherNamespacesDoNotWait(t *testing.T) {
 	})
 	var slow sync.WaitGroup
 	slow.Go(func() {
-		w.Evict("web-1", func(r *admission.Request, _ *policyv1.Eviction) { r.Namespace = "slow" })
+		w.Evict("web-1", func(r *admission.Request, e *policyv1.Eviction) { r.Namespace, e.Namespace = "slow", "slow" })
 	})
 	<-asked
 	w.ExpectHeld(w.Evict("web-1"), "is not evicted directly")
@@ -480,4 +495,21 @@ func TestPatchThatFails(t *testing.T) {
 			t.Errorf("let through %v at the limit, want %v: %s", got, c.ends, c.reason)
 		}
 	})
+}
+
+// OpenKruise deletes the pod, with the grace period that the pod has.
+func TestEvictionTellsThatItsGracePeriodIsNotUsed(t *testing.T) {
+	t.Parallel()
+	grace := func(seconds int64) func(*admission.Request, *policyv1.Eviction) {
+		return func(_ *admission.Request, e *policyv1.Eviction) {
+			e.DeleteOptions = &metav1.DeleteOptions{GracePeriodSeconds: &seconds}
+		}
+	}
+	w := newWorld(t, podThat(owned, func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(30)) }))
+	const words = "own grace period of 30s, not with the 5s of this eviction"
+	w.ExpectHeld(w.Evict("web-1", grace(5)), words)
+	w.ExpectHeld(w.Evict("web-1", grace(5)), words)
+	if got := w.Evict("web-1", grace(30)); strings.Contains(got.Result.Message, "grace period") {
+		t.Errorf("got %q, want no word of a grace period that is used", got.Result.Message)
+	}
 }
