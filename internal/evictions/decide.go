@@ -36,8 +36,8 @@ const (
 )
 
 // Decide returns what becomes of the eviction of a pod on the node, which may be nil, and before when it is not let through. Where the
-// answer is Begin or TakeOut, the budgets have a say: [Blocking].
-func Decide(pod *lifecycle.Pod, node *corev1.Node, hooks lifecycle.Hooks, now time.Time, limit time.Duration) (Answer, time.Time) {
+// answer is Begin or TakeOut, the budgets have a say: [Blocking]. The drain is the pod's, within [MostDrain].
+func Decide(pod *corev1.Pod, node *corev1.Node, hooks lifecycle.Hooks, now time.Time, limit, drain time.Duration) (Answer, time.Time) {
 	hooked := slices.ContainsFunc(hooks.PreDelete, func(h lifecycle.Handler) bool { return h.SetOn(pod) })
 	if ended(pod) || !hooked {
 		return Pass, time.Time{}
@@ -45,7 +45,7 @@ func Decide(pod *lifecycle.Pod, node *corev1.Node, hooks lifecycle.Hooks, now ti
 	if pod.Spec.OwnClaims {
 		return KeepClaims, time.Time{}
 	}
-	notBefore, began := limitOf(pod)
+	notBefore, began := limitOf(pod, now, limit, drain)
 	switch end := lifecycle.EndOf(pod, node, now); {
 	case end.Why != "" && !now.Before(end.At):
 		return GiveUp, notBefore
@@ -53,19 +53,49 @@ func Decide(pod *lifecycle.Pod, node *corev1.Node, hooks lifecycle.Hooks, now ti
 		return Begin, now.Add(limit)
 	case now.Before(notBefore) || announced(pod, now):
 		return Wait, notBefore
-	case lifecycle.State(pod) == appspub.LifecycleStatePreparingDelete:
-		return GiveUp, notBefore // it waits for a registry, or for its drain, as it would again
-	default:
+	case lifecycle.State(pod) != appspub.LifecycleStatePreparingDelete:
 		return TakeOut, notBefore
 	}
+	if drained := drainedAt(pod, notBefore, drain); now.Before(drained) {
+		return Wait, drained
+	}
+	return GiveUp, notBefore // it waits for a registry, as it would again
 }
 
+// MostDrain bounds the drain that an eviction waits for: a tenant writes it on the pod, and must not hold up a node for days. The
+// configuration's own is not bounded.
+func MostDrain(drain, configured, limit time.Duration) time.Duration {
+	return min(drain, max(configured, limit))
+}
+
+// clocksDiffer is by how much a time that another manager wrote may be ahead.
+const clocksDiffer = time.Minute
+
 // limitOf returns before when the pod's eviction is not let through, if its hooked deletion has begun. It is on the pod, and so outlives
-// the manager that wrote it.
-func limitOf(pod *lifecycle.Pod) (notBefore time.Time, began bool) {
-	notBefore, _, evicted := lifecycle.Eviction(pod)
+// the manager that wrote it. A time that no manager writes, since it is too far away, is a tenant's, and counts for nothing.
+func limitOf(pod *corev1.Pod, now time.Time, limit, drain time.Duration) (notBefore time.Time, began bool) {
+	notBefore, announced, evicted := lifecycle.Eviction(pod)
 	_, specified := pod.Labels[kruisev1alpha1.SpecifiedDeleteKey]
-	return notBefore, evicted && specified
+	latest := now.Add(limit)
+	if announced {
+		latest = lifecycle.EndOnceDrained(now, drain)
+	}
+	return notBefore, evicted && specified && !notBefore.After(latest.Add(clocksDiffer))
+}
+
+// drainedAt returns when a pod in PreparingDelete has drained: from when its record shows it out, or else from when OpenKruise reached it.
+// A tenant can write both, and neither counts for more than if OpenKruise had reached the pod at the limit.
+func drainedAt(pod *corev1.Pod, limit time.Time, drain time.Duration) time.Time {
+	out, err := lifecycle.MovedAt(pod)
+	if since := lifecycle.RecordOf(pod).OutSince; since != nil {
+		out = *since
+	} else if err != nil {
+		out = limit
+	}
+	if out.After(limit) {
+		out = limit
+	}
+	return lifecycle.EndOnceDrained(out, drain)
 }
 
 // announced reports a pod that TakeOut was answered for before.

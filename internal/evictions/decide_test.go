@@ -124,7 +124,8 @@ func TestDecide(t *testing.T) {
 			"that eviction was refused, and the pod is back in rotation", podThat(specified, endsIn(-5*time.Minute)), TakeOut, nil,
 		},
 		"at the limit, on its way": {
-			"OpenKruise has reached it, and it waits for the registry", podThat(specified, ago(10*time.Minute), in(appspub.LifecycleStatePreparingDelete)), GiveUp, nil,
+			"OpenKruise has reached it, and it waits for the registry",
+			podThat(specified, ago(11*time.Minute), in(appspub.LifecycleStatePreparingDelete)), GiveUp, nil,
 		},
 		"on a node with a deadline":         {"OpenKruise has time to replace it", podThat(), Begin, ending(time.Minute)},
 		"until its node's deadline":         {"it is still in rotation", podThat(specified, ago(time.Minute)), Wait, ending(21 * time.Second)},
@@ -135,6 +136,9 @@ func TestDecide(t *testing.T) {
 		"labelled by hand":                  {"when the eviction began is not known yet", podThat(specified), Begin, nil},
 		"label taken off":                   {"a person has cancelled the deletion since", podThat(ago(time.Hour)), Begin, nil},
 		"label taken off, drains":           {"its limit begins again", podThat(endsIn(time.Second)), Begin, nil},
+		"limit in a year":                   {"a tenant wrote it, and a drain must end", podThat(specified, ago(-365*24*time.Hour)), Begin, nil},
+		"end in a year":                     {"a tenant wrote it, and a drain must end", podThat(specified, endsIn(365*24*time.Hour)), Begin, nil},
+		"limit by another clock":            {"that manager's is ahead", podThat(specified, ago(-10*time.Second)), Wait, nil},
 		"time is no time":                   {"a limit must hold for it too", podThat(specified, evictedUntil("not before soon")), Begin, nil},
 		"scales in":                         {"a cancelled scale-in would put it back", podThat(in(appspub.LifecycleStatePreparingDelete)), Begin, nil},
 		"released":                          {"it is out, and OpenKruise is about to delete it", podThat(unarmed, specified, ago(time.Minute)), Pass, nil},
@@ -151,7 +155,7 @@ func TestDecide(t *testing.T) {
 		"a claim of many pods":   {"OpenKruise leaves it alone", podThat(claims("shared")), Begin, nil},
 		"claims of an ordinal":   {"the next pod of a StatefulSet takes them over", podThat(claims("data-web-1"), noInstance), Begin, nil},
 	}, func(t *testing.T, c row) {
-		got, notBefore := Decide(lifecycle.PodOf(c.pod), c.node, hooksOfAll(), now, limit)
+		got, notBefore := Decide(c.pod, c.node, hooksOfAll(), now, limit, 15*time.Second)
 		if got != c.want || got == Begin && !notBefore.Equal(now.Add(limit)) {
 			t.Errorf("answer %d, not let through before %s, want %d: %s", got, notBefore, c.want, c.reason)
 		}

@@ -151,7 +151,7 @@ func (w *Webhook) decided(ctx context.Context, pod *corev1.Pod, hooks lifecycle.
 	if err != nil {
 		return admission.Response{}, fmt.Errorf("reading the node of pod %s: %w", pod.Name, err)
 	}
-	switch answer, notBefore := Decide(pod, node, hooks, now, w.Limit); answer {
+	switch answer, notBefore := Decide(pod, node, hooks, now, w.Limit, w.drainOf(pod)); answer {
 	case Begin:
 		return w.begin(ctx, pod, notBefore, dryRun)
 	case Wait:
@@ -295,12 +295,12 @@ func (w *Webhook) withinBudget(
 	return nil, write()
 }
 
-func (w *Webhook) drainOf(pod *lifecycle.Pod) time.Duration {
-	def := time.Duration(w.drain.Load())
-	if drain, err := service.DurationOf(pod.Annotations, service.AnnotationDrain, def); err == nil {
-		return drain
+func (w *Webhook) drainOf(pod *corev1.Pod) time.Duration {
+	configured := time.Duration(w.drain.Load())
+	if drain, err := service.DurationOf(pod.Annotations, service.AnnotationDrain, configured); err == nil {
+		return MostDrain(drain, configured, w.Limit)
 	}
-	return def
+	return configured
 }
 
 func (w *Webhook) announce(ctx context.Context, pod *lifecycle.Pod, at string) error {

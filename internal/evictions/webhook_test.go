@@ -33,6 +33,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -512,4 +513,55 @@ func TestEvictionTellsThatItsGracePeriodIsNotUsed(t *testing.T) {
 	if got := w.Evict("web-1", grace(30)); strings.Contains(got.Result.Message, "grace period") {
 		t.Errorf("got %q, want no word of a grace period that is used", got.Result.Message)
 	}
+}
+
+// A pod that OpenKruise reached just before the limit drains as long as any other; one that a tenant has drain for a month does not.
+func TestEvictionsAtTheLimitLeaveTheDrain(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	reached := func(ago time.Duration) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			in(appspub.LifecycleStatePreparingDelete)(pod)
+			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, appspub.LifecycleTimestampKey, now.Add(-ago).Format(time.RFC3339))
+		}
+	}
+	since := evictedUntil(lifecycle.NotBefore(now))
+	drains := func(text string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) { metav1.SetMetaDataAnnotation(&pod.ObjectMeta, service.AnnotationDrain, text) }
+	}
+	out := func(ago time.Duration) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			record, err := json.Marshal(lifecycle.Record{
+				Version: 1, Stamp: lifecycle.Stamp{UID: pod.UID}, Want: lifecycle.Absent, OutSince: new(now.Add(-ago)),
+			})
+			expect.NoError(t, err)
+			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, lifecycle.AnnotationRecord, string(record))
+		}
+	}
+	type row struct {
+		reason string
+		pod    *corev1.Pod
+		// after is how long it is held from the limit on.
+		after time.Duration
+	}
+	expect.Each(t, map[string]row{
+		"reached just now":        {"its drain has just begun", podThat(reached(time.Second)), 19 * time.Second},
+		"out just now":            {"the registry took long to acknowledge", podThat(reached(time.Minute), out(time.Second)), 19 * time.Second},
+		"reached long ago":        {"it waits for a registry, as it would again", podThat(reached(time.Minute)), 0},
+		"drains for a month":      {"no more than the limit", podThat(reached(time.Second), drains("720h")), 10*time.Minute + 4*time.Second},
+		"drains for a minute":     {"its clients need it", podThat(reached(time.Second), drains("1m")), 64 * time.Second},
+		"reached, it says, later": {"a tenant wrote that", podThat(reached(-time.Hour)), 20 * time.Second},
+		"out, it says, later":     {"a tenant wrote that", podThat(reached(time.Minute), out(-time.Hour)), 20 * time.Second},
+	}, func(t *testing.T, c row) {
+		owned(c.pod)
+		specified(c.pod)
+		since(c.pod)
+		w := newWorld(t, c.pod)
+		if c.after > 0 {
+			w.clock.SetTime(now.Add(c.after - time.Second))
+			w.ExpectHeld(w.Evict("web-1"), "is in progress")
+		}
+		w.clock.SetTime(now.Add(c.after))
+		w.ExpectPassed(w.Evict("web-1"), "not gone 10m0s after its first eviction")
+	})
 }
