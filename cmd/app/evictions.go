@@ -2,6 +2,7 @@ package app
 
 import (
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -36,8 +37,8 @@ func (e *evicting) apply(hooks lifecycle.Ownership, drain time.Duration) {
 	}
 }
 
-// newEvicting makes the webhook, unless it is off. It writes whether or not this manager leads; only the
-// issuers of its certificate and its path use the leader's client.
+// newEvicting makes the webhook, unless it is off. It answers, and makes Events, whether or not this manager leads. All that it writes
+// otherwise it writes by the leader's client.
 func (a *app) newEvicting(own *prometheus.Registry, synced func() bool, leader client.Client, may <-chan struct{}) (*evicting, error) {
 	f := a.features.Evictions
 	switch {
@@ -55,12 +56,13 @@ func (a *app) newEvicting(own *prometheus.Registry, synced func() bool, leader c
 	if err != nil {
 		return nil, fmt.Errorf("making the eviction webhook's client: %w", err)
 	}
+	leads := func() bool { return a.Permit(writeTimeout) == nil }
 	certificate := &evictions.Certificate{
 		Server: a.direct, Namespace: podNamespace(), Name: f.Name, Clock: clock.RealClock{}, Logger: logger,
 	}
 	metrics.RegisterCertificate(own, certificate.NotAfter)
 	e := &evicting{webhook: evictions.New(evictions.Options{
-		Cache: a.manager.GetClient(), Namespaces: a.namespaces.watched, Synced: synced, API: a.direct,
+		Cache: a.manager.GetClient(), Namespaces: a.namespaces.watched, Synced: synced, API: a.direct, Leader: leader, Leads: leads,
 		Recorder: &shortNotes{recording.GetEventRecorder(controllerName)}, Limit: f.Limit, Clock: clock.RealClock{}, Logger: logger,
 	})}
 	path := &evictions.Path{Server: a.direct, Name: f.Name, Clock: clock.RealClock{}, Logger: logger}
@@ -75,7 +77,7 @@ func (a *app) newEvicting(own *prometheus.Registry, synced func() bool, leader c
 	if err != nil {
 		return nil, fmt.Errorf("making the eviction webhook: %w", err)
 	}
-	e.handler, e.certificate = path.Guard(answer), certificate.Get
+	e.handler, e.certificate = path.Guard(untilElected(answer, leads)), certificate.Get
 	e.unready = func() string { return unread(may, certificate) }
 	return e, nil
 }
@@ -86,4 +88,15 @@ func unread(may <-chan struct{}, certificate *evictions.Certificate) string {
 		return "the certificate of the eviction webhook was not read yet"
 	}
 	return ""
+}
+
+// untilElected ends each connection with its answer while this manager does not lead. The API server keeps connections, and would ask the
+// same manager again and again, which begins nothing.
+func untilElected(next http.Handler, leads func() bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !leads() {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
 }

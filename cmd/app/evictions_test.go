@@ -3,6 +3,8 @@ package app
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/go-logr/logr/testr"
@@ -14,6 +16,24 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/evictions"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
+
+// TestManagerThatDoesNotLeadEndsConnections: the API server keeps them, and its retries would never reach the one that leads.
+func TestManagerThatDoesNotLeadEndsConnections(t *testing.T) {
+	t.Parallel()
+	leads := false
+	server := httptest.NewServer(untilElected(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), func() bool { return leads }))
+	t.Cleanup(server.Close)
+	for _, leads = range []bool{false, true} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, http.NoBody)
+		expect.NoError(t, err)
+		response, err := server.Client().Do(request)
+		expect.NoError(t, err)
+		expect.NoError(t, response.Body.Close())
+		if response.Close == leads {
+			t.Errorf("the connection ends: %t, where the manager leads: %t", response.Close, leads)
+		}
+	}
+}
 
 // TestManagerIsReadyOnceItHasReadTheCertificate: behind the Service without one, evictions that come to it would bypass the hooks.
 func TestManagerIsReadyOnceItHasReadTheCertificate(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -49,8 +50,11 @@ type Options struct {
 	Cache      client.Reader
 	Namespaces []string
 	Synced     func() bool
-	// API reads and writes without a cache, whether or not this manager leads.
-	API      client.Client
+	// API reads without a cache, whether or not this manager leads.
+	API client.Reader
+	// Leader writes as long as this manager leads, and Leads reports whether it does: see [errOther].
+	Leader   client.Writer
+	Leads    func() bool
 	Recorder events.EventRecorder
 	// Limit is how long an eviction is held.
 	Limit  time.Duration
@@ -58,15 +62,15 @@ type Options struct {
 	Logger logr.Logger
 }
 
-// Webhook answers evictions. It is an admission.Handler for CREATE of pods/eviction. It may answer on several managers at once:
-// what it remembers stands on the pods, but for when it could first not write it there.
+// Webhook answers evictions. It is an admission.Handler for CREATE of pods/eviction. Every manager answers, and only the one that leads
+// begins a deletion: what it remembers is on the pods, except for when it first failed to write it there.
 type Webhook struct {
 	Options
 
 	ownership atomic.Pointer[lifecycle.Ownership]
 	drain     atomic.Int64
 	// turns has for each namespace that has evictions under way, as budgets are, what is held while one is looked at and used: two
-	// evictions must not use the same place in it. mu is its lock.
+	// evictions must not use the same place in it. It is an order for the cluster since only one manager leads. mu is its lock.
 	turns map[string]*turn
 	mu    sync.Mutex
 	// failing has the [failure] of each pod, by its UID, that could not be labelled.
@@ -234,6 +238,7 @@ func (w *Webhook) begin(ctx context.Context, pod *lifecycle.Pod, notBefore time.
 	refused, err := w.withinBudget(ctx, pod, leaves, dryRun, func() error { return w.label(ctx, pod, notBefore) })
 	switch {
 	case refused != nil:
+		w.failing.Remove(pod.UID)
 		return *refused, nil
 	case err != nil && dryRun:
 		return admission.Response{}, err
@@ -268,6 +273,8 @@ func (w *Webhook) takeOut(ctx context.Context, pod *lifecycle.Pod, dryRun bool) 
 		return *refused, nil
 	case err != nil && (dryRun || apierrors.IsConflict(err)):
 		return admission.Response{}, err
+	case errors.Is(err, errOther):
+		return w.unlabelled(pod, err)
 	case err != nil: // which may never pass by itself
 		w.Logger.Error(err, "taking a pod out of rotation", "pod", client.ObjectKeyFromObject(pod))
 		return w.giveUp(pod, w.overdue(), false), nil
@@ -291,9 +298,18 @@ func (w *Webhook) withinBudget(
 		return new(overBudget(pod, refusing)), nil
 	case dryRun:
 		return nil, nil
+	case !w.Leads():
+		return nil, errOther
 	}
-	return nil, write()
+	if err := write(); err == nil || w.Leads() {
+		return nil, err
+	}
+	return nil, errOther // the write may have been refused for that
 }
+
+// errOther keeps the order of evictions in one process. It passes: who evicts tries again, and reaches the manager that leads, or this one
+// leads by then.
+var errOther = errors.New("only the manager that leads begins evictions, and another one was asked")
 
 func (w *Webhook) drainOf(pod *corev1.Pod) time.Duration {
 	configured := time.Duration(w.drain.Load())
@@ -303,9 +319,11 @@ func (w *Webhook) drainOf(pod *corev1.Pod) time.Duration {
 	return configured
 }
 
-func (w *Webhook) announce(ctx context.Context, pod *lifecycle.Pod, at string) error {
-	err := w.write(ctx, pod, func(meta *metav1.ObjectMeta) { metav1.SetMetaDataAnnotation(meta, lifecycle.AnnotationEndsAt, at) })
-	if err != nil {
+// announce fails with a conflict if the pod has changed since it was read.
+func (w *Webhook) announce(ctx context.Context, pod *corev1.Pod, at string) error {
+	patch := client.MergeFromWithOptions(pod.DeepCopy(), client.MergeFromWithOptimisticLock{})
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, lifecycle.AnnotationEndsAt, at)
+	if err := w.Leader.Patch(ctx, pod, patch); err != nil {
 		return fmt.Errorf("announcing the end of pod %s: %w", pod.Name, err)
 	}
 	return nil
@@ -428,12 +446,12 @@ func (w *Webhook) leaving(ctx context.Context, namespace string) (pods []*lifecy
 	return pods, nil
 }
 
-func (w *Webhook) label(ctx context.Context, pod *lifecycle.Pod, notBefore time.Time) error {
-	err := w.write(ctx, pod, func(meta *metav1.ObjectMeta) {
-		metav1.SetMetaDataLabel(meta, kruisev1alpha1.SpecifiedDeleteKey, "true")
-		metav1.SetMetaDataAnnotation(meta, lifecycle.AnnotationEndsAt, lifecycle.NotBefore(notBefore))
-	})
-	if err != nil {
+// label fails with a conflict where the pod has changed since it was read.
+func (w *Webhook) label(ctx context.Context, pod *corev1.Pod, notBefore time.Time) error {
+	patch := client.MergeFromWithOptions(pod.DeepCopy(), client.MergeFromWithOptimisticLock{})
+	metav1.SetMetaDataLabel(&pod.ObjectMeta, kruisev1alpha1.SpecifiedDeleteKey, "true")
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, lifecycle.AnnotationEndsAt, lifecycle.NotBefore(notBefore))
+	if err := w.Leader.Patch(ctx, pod, patch); err != nil {
 		return fmt.Errorf("labelling pod %s for its deletion: %w", pod.Name, err)
 	}
 	return nil

@@ -46,6 +46,8 @@ type world struct {
 	clock  *clocktesting.FakePassiveClock
 	events *events.FakeRecorder
 	synced bool
+	// other: another manager leads.
+	other bool
 	// refuse is what the API server answers to patches.
 	refuse error
 }
@@ -85,7 +87,8 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		},
 	}).Build()
 	w.Webhook = New(Options{
-		Cache: w.api, Namespaces: []string{"shop"}, Synced: func() bool { return w.synced }, API: w.api, Recorder: w.events,
+		Cache: w.api, Namespaces: []string{"shop"}, Synced: func() bool { return w.synced }, API: w.api, Leader: w.api,
+		Leads: func() bool { return !w.other }, Recorder: w.events,
 		Limit: 10 * time.Minute, Clock: w.clock, Logger: testr.New(t),
 	})
 	w.Apply(lifecycle.Ownership{Owned: []string{"example.com/*"}}, 15*time.Second)
@@ -496,6 +499,80 @@ func TestPatchThatFails(t *testing.T) {
 			t.Errorf("let through %v at the limit, want %v: %s", got, c.ends, c.reason)
 		}
 	})
+}
+
+// Two managers answer a drain in parallel, and the budget has room for one pod: only the one that leads may use it.
+func TestEvictionsAtAManagerThatDoesNotLead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, budgetOf(1), podThat(owned), podThat(owned, called("web-2")), podThat(owned, called("web-3")), podThat(owned, called("web-4")))
+	w.other = true
+	w.ExpectHeld(w.Evict("web-1"), "only the manager that leads begins evictions")
+	if leaves(w.Pod("web-1")) {
+		t.Fatal("a manager that does not lead has labelled the pod")
+	}
+	w.other = false
+	w.ExpectHeld(w.Evict("web-2"), "is not evicted directly")
+	w.ExpectHeld(w.Evict("web-1"), "disruption budget web")
+	w.other = true
+	w.ExpectHeld(w.Evict("web-2"), "is in progress")
+}
+
+// Two nodes are drained at once, and each of two managers is asked about one pod: both find room for it, before either has used that.
+func TestTwoManagersStayWithinTheBudget(t *testing.T) {
+	t.Parallel()
+	leader := newWorld(t, budgetOf(1), podThat(owned), podThat(owned, called("web-2")), podThat(owned, called("web-3")), podThat(owned, called("web-4")))
+	options := leader.Options
+	options.Leads = func() bool { return false }
+	other := &world{t: t, Webhook: New(options)}
+	other.Apply(lifecycle.Ownership{Owned: []string{"example.com/*"}}, 15*time.Second)
+	writes, asked := make(chan struct{}), make(chan struct{})
+	leader.Leader = interceptor.NewClient(leader.api, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			close(writes)
+			<-asked
+			return c.Patch(ctx, o, p, opts...)
+		},
+	})
+	var first sync.WaitGroup
+	first.Go(func() { leader.ExpectHeld(leader.Evict("web-1"), "is not evicted directly") })
+	<-writes
+	leader.ExpectHeld(other.Evict("web-2"), "only the manager that leads")
+	close(asked)
+	first.Wait()
+	if !leaves(leader.Pod("web-1")) || leaves(leader.Pod("web-2")) {
+		t.Error("want the pod of which the leader was asked on its way out, and it alone")
+	}
+	leader.ExpectHeld(leader.Evict("web-2"), "disruption budget web")
+}
+
+// No manager leads, or the API server reaches none that does: a drain ends all the same.
+func TestEvictionsWithoutALeaderEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, budgetOf(2), podThat(owned), podThat(owned, called("web-2")), podThat(owned, called("web-3")), podThat(owned, called("web-4")),
+		podThat(owned, called("web-5"), specified, evictedUntil("not before 2026-11-22T11:10:00Z")))
+	w.other = true
+	w.ExpectHeld(w.Evict("web-1"), "try again")
+	w.ExpectHeld(w.Evict("web-5"), "try again")
+	w.clock.SetTime(w.clock.Now().Add(w.Limit))
+	w.ExpectPassed(w.Evict("web-1"), "not gone 10m0s after its first eviction")
+	w.ExpectPassed(w.Evict("web-5"), "not gone 10m0s after its first eviction")
+}
+
+// The limit counts from the first eviction that no budget refuses, also for a manager that does not lead.
+func TestEvictionsThatABudgetRefusesDoNotReachTheLimit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, budgetOf(1), podThat(owned), podThat(owned, called("web-2")), podThat(owned, called("web-3")), podThat(owned, called("web-4")))
+	w.other = true
+	w.ExpectHeld(w.Evict("web-1"), "try again")
+	w.other = false
+	w.ExpectHeld(w.Evict("web-2"), "is not evicted directly")
+	w.other = true
+	w.clock.SetTime(w.clock.Now().Add(w.Limit / 2))
+	w.ExpectHeld(w.Evict("web-1"), "disruption budget web")
+	w.clock.SetTime(w.clock.Now().Add(w.Limit / 2))
+	expect.NoError(t, w.api.Delete(t.Context(), w.Pod("web-2")))
+	expect.NoError(t, w.api.Create(t.Context(), podThat(owned, called("web-6"))))
+	w.ExpectHeld(w.Evict("web-1"), "try again")
 }
 
 // OpenKruise deletes the pod, with the grace period that the pod has.

@@ -72,7 +72,7 @@ func (w *world) evictionsHooked(ctx context.Context) error {
 	}
 	return await(ctx, func(ctx context.Context) error {
 		err := w.k8s.SubResource("eviction").Create(ctx, &pods[0], &policyv1.Eviction{}, client.DryRunAll)
-		if apierrors.IsTooManyRequests(err) && strings.Contains(err.Error(), "hooks") {
+		if apierrors.IsTooManyRequests(err) && strings.Contains(err.Error(), "evictions.rollcall.dev") {
 			return nil
 		}
 		return fmt.Errorf("the webhook for evictions does not answer: %w", err)

@@ -3,11 +3,14 @@ package integration
 import (
 	"context"
 	"fmt"
+	"io"
+	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,8 +32,8 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
-// TestEvictions: with config/components/evictions as it ships, evictions go to the manager that does not lead. It alone is
-// behind the Service, which leads out of the cluster, to this machine.
+// TestEvictions: with config/components/evictions as it ships, evictions go to two managers in turn, of which one leads. The Service leads
+// out of the cluster, to this machine.
 func TestEvictions(t *testing.T) {
 	t.Parallel()
 	stories := []struct {
@@ -62,7 +65,7 @@ func TestEvictions(t *testing.T) {
 		all = append(all, s)
 	}
 	expectRightsMissing(t, "config/components/evictions")
-	installEvictions(t, standby, namespaces[0])
+	installEvictions(t, balance(t, leader, standby), namespaces[0])
 
 	for i, story := range stories {
 		t.Run(story.name, func(t *testing.T) {
@@ -100,21 +103,80 @@ func expectRightsMissing(t *testing.T, component string) {
 	})
 }
 
-// installEvictions applies the component, and returns when the manager answers an eviction in the namespace.
-func installEvictions(t *testing.T, m *rollcall, namespace string) {
+// balance leads each connection to the next of the managers that takes it, as kube-proxy does, and returns the port.
+func balance(t *testing.T, managers ...*rollcall) (port int32) {
 	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	expect.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var all sync.WaitGroup
+	t.Cleanup(func() {
+		cancel()
+		_ = listener.Close()
+		all.Wait()
+	})
+	next := 0
+	all.Go(func() {
+		for {
+			from, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			first := next
+			next++
+			all.Go(func() {
+				for i := range managers {
+					if to, err := dial(ctx, managers[(first+i)%len(managers)]); err == nil {
+						join(ctx, from, to)
+						return
+					}
+				}
+				_ = from.Close()
+			})
+		}
+	})
+	at, err := netip.ParseAddrPort(listener.Addr().String())
+	expect.NoError(t, err)
+	return int32(at.Port())
+}
+
+// dial connects to the manager's webhook.
+func dial(ctx context.Context, m *rollcall) (net.Conn, error) {
 	address, err := m.URL("evictions", "")
-	expect.NoError(t, err)
+	if err != nil {
+		return nil, err
+	}
 	at, err := url.Parse(address)
-	expect.NoError(t, err)
-	port, err := strconv.ParseInt(at.Port(), 10, 32)
-	expect.NoError(t, err)
+	if err != nil {
+		return nil, err
+	}
+	return (&net.Dialer{}).DialContext(ctx, "tcp", at.Host)
+}
+
+// join copies both ways until either side ends, or the context does.
+func join(ctx context.Context, one, other net.Conn) {
+	var both sync.WaitGroup
+	closed := func() { _, _ = one.Close(), other.Close() }
+	stop := context.AfterFunc(ctx, closed)
+	for _, way := range [][2]net.Conn{{one, other}, {other, one}} {
+		both.Go(func() {
+			_, _ = io.Copy(way[0], way[1])
+			closed()
+		})
+	}
+	both.Wait()
+	stop()
+}
+
+// installEvictions applies the component, and returns when a manager behind the port answers an eviction in the namespace.
+func installEvictions(t *testing.T, port int32, namespace string) {
+	t.Helper()
 	for _, object := range readComponent(t, "evictions") {
 		switch o := object.(type) {
 		case *corev1.Service:
 			o.Spec = corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"}
 		case *admissionv1.MutatingWebhookConfiguration:
-			o.Webhooks[0].ClientConfig.Service.Port = new(int32(port))
+			o.Webhooks[0].ClientConfig.Service.Port = &port
 		}
 		expect.NoError(t, env.client.Create(t.Context(), object))
 		t.Cleanup(func() { _ = env.client.Delete(context.WithoutCancel(t.Context()), object) })
@@ -162,7 +224,7 @@ func evictedByHooks(s *scenario) {
 	pod := s.Begin(replicas(2), surge, annotated(drainKey, s.drain.String()))[0]
 
 	call := s.HoldCalls(fakeregistry.OpDeregister)
-	s.ExpectHeld(s.evict(pod), "is not evicted directly")
+	s.EvictUntilBegun(pod)
 	s.AwaitState(pod, appspub.LifecycleStatePreparingDelete)
 	s.AwaitCalls(call, 1)
 	s.Expect(len(s.Pods()) == 3, "the pod is on its way out, and there are %d pods", len(s.Pods()))
@@ -187,18 +249,26 @@ func evictedByHooksWithinBudget(demand func(s *scenario, available, there int32)
 
 		call := s.HoldCalls(fakeregistry.OpDeregister)
 		errs := make(chan error, 2)
-		for _, pod := range pods[:2] {
-			go func() { errs <- s.evict(pod) }()
-		}
-		refused := 0
-		for range 2 {
-			err := <-errs
-			s.Expect(apierrors.IsTooManyRequests(err), "an eviction gave: %v", err)
-			if apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) {
-				refused++
+		s.until("one of two evictions to begin, and the budget to refuse the other", func() bool {
+			for _, pod := range pods[:2] {
+				go func() { errs <- s.evict(pod) }()
 			}
-		}
-		s.Expect(refused == 1, "the budget refused %d of two evictions, not one", refused)
+			refused, begun := 0, 0
+			for range 2 {
+				err := <-errs
+				s.Expect(apierrors.IsTooManyRequests(err), "an eviction gave: %v", err)
+				if apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) {
+					refused++
+				}
+			}
+			for _, pod := range s.Pods() {
+				if pod.Labels[kruisev1alpha1.SpecifiedDeleteKey] != "" {
+					begun++
+				}
+			}
+			s.Expect(begun <= 1, "%d pods are on their way out, and the budget has room for one", begun)
+			return begun == 1 && refused == 1
+		})
 		call.Release()
 		for _, pod := range pods[:2] {
 			s.EvictUntilGone(pod)
@@ -299,6 +369,19 @@ func (s *scenario) evict(pod *corev1.Pod) error {
 func (s *scenario) ExpectHeld(err error, words string) {
 	s.Helper()
 	s.Expect(apierrors.IsTooManyRequests(err) && strings.Contains(err.Error(), words), "an eviction gave %v, not 429 with %q", err, words)
+}
+
+// EvictUntilBegun evicts a pod until the manager that leads was asked.
+func (s *scenario) EvictUntilBegun(pod *corev1.Pod) {
+	s.Helper()
+	s.await("the eviction of pod "+pod.Name+" to begin", func() error {
+		err := s.evict(pod)
+		if apierrors.IsTooManyRequests(err) && strings.Contains(err.Error(), "is not evicted directly") {
+			return nil
+		}
+		s.ExpectHeld(err, "only the manager that leads begins evictions")
+		return err
+	})
 }
 
 // EvictUntilGone evicts a pod as kubectl drain does, but more often: it goes on after 429, and takes 404 alone for the end.
