@@ -35,8 +35,8 @@ const (
 	KeepClaims
 )
 
-// Decide returns what becomes of the eviction of a pod on the node, which may be nil, and before when it is not let through. Where the
-// answer is Begin or TakeOut, the budgets have a say: [Blocking]. The drain is the pod's, within [MostDrain].
+// Decide returns what becomes of the eviction of a pod on the node, which may be nil, and before when it is not let through. Unless the
+// answer is Wait or GiveUp, the budgets have a say: [Blocking]. The drain is the pod's, within [MostDrain].
 func Decide(pod *corev1.Pod, node *corev1.Node, hooks lifecycle.Hooks, now time.Time, limit, drain time.Duration) (Answer, time.Time) {
 	hooked := slices.ContainsFunc(hooks.PreDelete, func(h lifecycle.Handler) bool { return h.SetOn(pod) })
 	if ended(pod) || !hooked {
@@ -103,6 +103,11 @@ func announced(pod *lifecycle.Pod, now time.Time) bool {
 	return lifecycle.EndOf(pod, nil, now).Why != ""
 }
 
+// isOut reports a pod that is out of rotation, or about to be, because it leaves: OpenKruise has reached it, or it was taken out without.
+func isOut(pod *corev1.Pod, now time.Time) bool {
+	return announced(pod, now) || lifecycle.State(pod) == appspub.LifecycleStatePreparingDelete
+}
+
 // ended reports a pod that the API server evicts whatever the budgets say: it runs nothing, or is being deleted.
 func ended(pod *lifecycle.Pod) bool {
 	phases := []corev1.PodPhase{corev1.PodPending, corev1.PodSucceeded, corev1.PodFailed}
@@ -137,8 +142,8 @@ func selects(budget *policyv1.PodDisruptionBudget, pod *lifecycle.Pod) bool {
 
 // Blocking reports whether the budget refuses the eviction of the pod now, by the rules of the API server. leaving are pods of the
 // namespace that are on their way out by their hooks: the budget's own count does not know them, since they serve until they are
-// deleted, so those that it selects are subtracted.
-func Blocking(budget *policyv1.PodDisruptionBudget, pod *lifecycle.Pod, leaving []*lifecycle.Pod) bool {
+// deleted, so those that it selects are subtracted. That count may also lag: [Short].
+func Blocking(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod, leaving []corev1.Pod) bool {
 	if leaves(pod) {
 		return false // whatever asked for that, it is no longer the eviction's to disrupt the application
 	}
@@ -151,6 +156,19 @@ func Blocking(budget *policyv1.PodDisruptionBudget, pod *lifecycle.Pod, leaving 
 	return budget.Status.DisruptionsAllowed <= count(leaving, func(p *lifecycle.Pod) bool {
 		return selects(budget, p) && healthy(p)
 	})
+}
+
+// Short reports whether the budget would have fewer healthy pods than it wants without this one, if so many others stay. Its status may
+// still allow the eviction: it keeps the place of a pod that was deleted by its hooks until the controller of the budgets counts again, for
+// as long as that is away.
+func Short(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod, staying int32) bool {
+	return !leaves(pod) && healthy(pod) && staying < budget.Status.DesiredHealthy
+}
+
+// counted reports whether the budget has the pod as healthy: the API server lets those go that it has as disrupted.
+func counted(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
+	_, evicted := budget.Status.DisruptedPods[pod.Name]
+	return !evicted && healthy(pod)
 }
 
 // relatedPUB on a pod is the PodUnavailableBudget that OpenKruise asks about it (its pkg/control/pubcontrol/pub_control_utils.go).

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -46,7 +47,7 @@ const answerTime = 5 * time.Second
 
 // Options are what a [Webhook] is made of.
 type Options struct {
-	// Cache has the CloneSets of Namespaces, all where it is empty, once Synced.
+	// Cache has the workloads and their pods of Namespaces, all where it is empty, once Synced.
 	Cache      client.Reader
 	Namespaces []string
 	Synced     func() bool
@@ -139,7 +140,7 @@ func (w *Webhook) answer(ctx context.Context, key types.NamespacedName, request 
 	case err != nil:
 		return admission.Response{}, err
 	case len(hooks.PreDelete) == 0:
-		return admission.Allowed(""), nil
+		return w.passed(ctx, pod, admission.Allowed("")), nil
 	}
 	response, err := w.decided(ctx, pod, hooks, asked.dryRun)
 	if held := response.Result; held != nil && held.Details == nil { // no budget refused
@@ -166,11 +167,27 @@ func (w *Webhook) decided(ctx context.Context, pod *corev1.Pod, hooks lifecycle.
 	case GiveUp:
 		return w.giveUp(pod, cmp.Or(lifecycle.EndOf(pod, node, now).Why, w.overdue()), dryRun), nil
 	case KeepClaims:
-		return admission.Allowed("").WithWarnings(fmt.Sprintf("Rollcall lets the eviction of pod %s bypass its hooks: "+
-			"if OpenKruise deleted the pod, it would delete the pod's PersistentVolumeClaims too", pod.Name)), nil
+		return w.passed(ctx, pod, admission.Allowed("").WithWarnings(fmt.Sprintf("Rollcall lets the eviction of pod %s bypass its hooks: "+
+			"if OpenKruise deleted the pod, it would delete the pod's PersistentVolumeClaims too", pod.Name))), nil
 	case Pass:
 	}
-	return admission.Allowed(""), nil
+	return w.passed(ctx, pod, admission.Allowed("")), nil
+}
+
+// passed is the answer for a pod that no hook holds, unless its budget is used by pods that leave by theirs: the API server's own count
+// does not have them. Whatever can't be read holds up no such pod.
+func (w *Webhook) passed(ctx context.Context, pod *corev1.Pod, answer admission.Response) admission.Response {
+	if ended(pod) {
+		return answer
+	}
+	refusing, _, err := w.blocking(ctx, pod, leaves)
+	switch {
+	case err != nil:
+		w.Logger.Error(err, "budget not asked about the eviction of a pod without hooks", "pod", client.ObjectKeyFromObject(pod))
+	case refusing != nil:
+		return overBudget(pod, refusing)
+	}
+	return answer
 }
 
 // hooksOf returns the hooks that are Rollcall's of the pod's workload: none where OpenKruise would not delete the pod.
@@ -266,7 +283,7 @@ func (w *Webhook) takeOut(ctx context.Context, pod *lifecycle.Pod, dryRun bool) 
 	serving.Labels = maps.Clone(pod.Labels)
 	delete(serving.Labels, kruisev1alpha1.SpecifiedDeleteKey)
 	at := lifecycle.EndOnceDrained(now, w.drainOf(pod)).UTC().Format(time.RFC3339)
-	refused, err := w.withinBudget(ctx, &serving, func(p *lifecycle.Pod) bool { return announced(p, now) }, dryRun,
+	refused, err := w.withinBudget(ctx, serving, func(p *corev1.Pod) bool { return isOut(p, now) }, dryRun,
 		func() error { return w.announce(ctx, pod, at) })
 	switch {
 	case refused != nil:
@@ -392,18 +409,66 @@ func (w *Webhook) blocking(
 		return nil, false, err
 	}
 	leaving, err := w.leaving(ctx, pod.Namespace)
-	leaving = slices.DeleteFunc(leaving, func(p *lifecycle.Pod) bool { return p.UID == pod.UID || !out(p) })
-	switch {
-	case err != nil:
-		return nil, false, err
-	case disruption != nil && Blocking(disruption, pod, leaving):
-		status := disruption.Status
-		return &full{"disruption budget " + disruption.Name, status.DesiredHealthy, status.CurrentHealthy}, false, nil
-	case unavailable != nil && Forbidding(unavailable, pod, leaving):
-		status := unavailable.Status
-		return &full{"PodUnavailableBudget " + unavailable.Name, status.DesiredAvailable, status.CurrentAvailable}, false, nil
+	leaving = slices.DeleteFunc(leaving, func(p corev1.Pod) bool { return p.UID == pod.UID || !out(&p) })
+	if err == nil && disruption != nil {
+		refusing, err = w.disrupting(ctx, disruption, pod, leaving, out)
 	}
-	return nil, false, nil
+	if err == nil && refusing == nil && unavailable != nil && Forbidding(unavailable, pod, leaving) {
+		status := unavailable.Status
+		refusing = &full{"PodUnavailableBudget " + unavailable.Name, status.DesiredAvailable, status.CurrentAvailable}
+	}
+	return refusing, false, err
+}
+
+// disrupting returns the budget if it refuses, by its status or by a count of its pods, which the status may lag behind. A pod that is not
+// OpenKruise's, and whose budget no pod uses that leaves, is not worth that count: it may be one of very many.
+func (w *Webhook) disrupting(
+	ctx context.Context, budget *policyv1.PodDisruptionBudget, pod *corev1.Pod, leaving []corev1.Pod, out func(*corev1.Pod) bool,
+) (*full, error) {
+	name, status := "disruption budget "+budget.Name, budget.Status
+	_, known := pod.Labels[appspub.LifecycleStateKey]
+	used := slices.ContainsFunc(leaving, func(p corev1.Pod) bool { return selects(budget, &p) })
+	switch {
+	case Blocking(budget, pod, leaving):
+		return &full{name, status.DesiredHealthy, status.CurrentHealthy}, nil
+	case !known && !used, !Short(budget, pod, 0):
+		return nil, nil
+	}
+	staying, err := w.staying(ctx, budget, pod, func(p *corev1.Pod) bool {
+		return out(p) || slices.ContainsFunc(leaving, func(l corev1.Pod) bool { return l.UID == p.UID })
+	})
+	if err != nil || !Short(budget, pod, staying) {
+		return nil, err
+	}
+	return &full{name, status.DesiredHealthy, staying + 1}, nil
+}
+
+// staying counts the other pods of the budget that stay. The cache has those with a lifecycle state: a pod leaves for longer than the cache
+// lags, and those that began to leave just now are known. The others are listed only if these are too few.
+func (w *Webhook) staying(
+	ctx context.Context, budget *policyv1.PodDisruptionBudget, pod *corev1.Pod, goes func(*corev1.Pod) bool,
+) (n int32, err error) {
+	selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
+	if err != nil {
+		return 0, fmt.Errorf("reading the selector of PodDisruptionBudget %s: %w", budget.Name, err)
+	}
+	stays := func(p *corev1.Pod) bool { return p.UID != pod.UID && counted(budget, p) && !goes(p) }
+	stateless, _ := labels.NewRequirement(appspub.LifecycleStateKey, selection.DoesNotExist, nil)
+	for _, from := range []struct {
+		client.Reader
+		labels.Selector
+	}{{w.Cache, selector}, {w.API, selector.DeepCopySelector().Add(*stateless)}} {
+		var pods corev1.PodList
+		err := from.List(ctx, &pods, client.InNamespace(pod.Namespace), client.MatchingLabelsSelector{Selector: from.Selector},
+			client.UnsafeDisableDeepCopy)
+		if err != nil {
+			return 0, fmt.Errorf("counting the pods of PodDisruptionBudget %s: %w", budget.Name, err)
+		}
+		if n += count(pods.Items, stays); !Short(budget, pod, n) {
+			break
+		}
+	}
+	return n, nil
 }
 
 // unavailableBudget returns the PodUnavailableBudget of the pod, nil if it has none. Without the right to read it, it is OpenKruise's

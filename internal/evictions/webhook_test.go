@@ -20,8 +20,10 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
@@ -86,14 +88,32 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 			return c.Patch(ctx, o, p, opts...)
 		},
 	}).Build()
+	cache := interceptor.NewClient(w.api, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			return c.List(ctx, list, append(opts, withState)...)
+		},
+	})
 	w.Webhook = New(Options{
-		Cache: w.api, Namespaces: []string{"shop"}, Synced: func() bool { return w.synced }, API: w.api, Leader: w.api,
+		Cache: cache, Namespaces: []string{"shop"}, Synced: func() bool { return w.synced }, API: w.api, Leader: w.api,
 		Leads: func() bool { return !w.other }, Recorder: w.events,
 		Limit: 10 * time.Minute, Clock: w.clock, Logger: testr.New(t),
 	})
 	w.Apply(lifecycle.Ownership{Owned: []string{"example.com/*"}}, 15*time.Second)
 	return w
 }
+
+// withState lists the pods that the manager's cache has.
+var withState = listed(func(o *client.ListOptions) {
+	state, _ := labels.NewRequirement(appspub.LifecycleStateKey, selection.Exists, nil)
+	if o.LabelSelector == nil {
+		o.LabelSelector = labels.NewSelector()
+	}
+	o.LabelSelector = o.LabelSelector.DeepCopySelector().Add(*state)
+})
+
+type listed func(*client.ListOptions)
+
+func (l listed) ApplyToList(o *client.ListOptions) { l(o) }
 
 // owned makes a pod one of the CloneSet web.
 func owned(pod *corev1.Pod) {
@@ -575,6 +595,60 @@ func TestEvictionsThatABudgetRefusesDoNotReachTheLimit(t *testing.T) {
 	w.ExpectHeld(w.Evict("web-1"), "try again")
 }
 
+// kube-controller-manager is away: the budget's status has the place that was used, also once the pod that used it is gone.
+func TestEvictionsWhileTheBudgetsStatusLags(t *testing.T) {
+	t.Parallel()
+	for name, become := range map[string]func(*world, *corev1.Pod) error{
+		"terminating": func(w *world, pod *corev1.Pod) error {
+			pod.Finalizers = []string{"example.com/hold"}
+			return errors.Join(w.api.Update(w.t.Context(), pod), w.api.Delete(w.t.Context(), pod))
+		},
+		"unready": func(w *world, pod *corev1.Pod) error { unready(pod); return w.api.Status().Update(w.t.Context(), pod) },
+		"gone":    func(w *world, pod *corev1.Pod) error { return w.api.Delete(w.t.Context(), pod) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			stateless := func(p *corev1.Pod) { delete(p.Labels, appspub.LifecycleStateKey); delete(p.Labels, hookKey) }
+			w := newWorld(t, budgetOf(1), podThat(owned), podThat(owned, called("web-2")), podThat(owned, called("web-3")),
+				podThat(called("web-4"), stateless))
+			w.ExpectHeld(w.Evict("web-1"), "is not evicted directly")
+			expect.NoError(t, become(w, w.Pod("web-1")))
+			w.ExpectHeld(w.Evict("web-2"), "disruption budget web")
+			if name != "gone" { // no pod is known to leave, and it is not OpenKruise's
+				w.ExpectHeld(w.Evict("web-4"), "disruption budget web")
+			}
+			expect.NoError(t, w.api.Create(t.Context(), podThat(called("web-5"), stateless)))
+			w.ExpectHeld(w.Evict("web-2"), "is not evicted directly")
+		})
+	}
+}
+
+// A pod without hooks is of a budget whose place a pod uses that leaves by its hooks: the API server does not know that.
+func TestEvictionsOfPodsWithoutHooksStayWithinTheBudget(t *testing.T) {
+	t.Parallel()
+	expect.Each(t, map[string]func(*corev1.Pod){
+		"not managed": func(p *corev1.Pod) { p.OwnerReferences = nil },
+		"not armed":   func(p *corev1.Pod) { delete(p.Labels, hookKey) },
+		"with claims": claims("data-web-x7k2p"),
+	}, func(t *testing.T, unhooked func(*corev1.Pod)) {
+		pod := podThat(owned, called("web-2"), unhooked)
+		w := newWorld(t, budgetOf(1), podThat(owned), pod, podThat(owned, called("web-3")), podThat(owned, called("web-4")))
+		if got := w.Evict("web-2"); !got.Allowed {
+			t.Errorf("got %+v while no pod leaves, want it let through", got.AdmissionResponse)
+		}
+		w.ExpectHeld(w.Evict("web-1"), "is not evicted directly")
+		w.ExpectHeld(w.Evict("web-2"), "disruption budget web")
+		w.API = interceptor.NewClient(w.api, interceptor.Funcs{
+			List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+				return errors.New("connection refused")
+			},
+		})
+		if got := w.Evict("web-2"); !got.Allowed {
+			t.Errorf("got %+v while no budget can be read, want it let through: Rollcall does not manage it", got.AdmissionResponse)
+		}
+	})
+}
+
 // OpenKruise deletes the pod, with the grace period that the pod has.
 func TestEvictionTellsThatItsGracePeriodIsNotUsed(t *testing.T) {
 	t.Parallel()
@@ -641,4 +715,16 @@ func TestEvictionsAtTheLimitLeaveTheDrain(t *testing.T) {
 		w.clock.SetTime(now.Add(c.after))
 		w.ExpectPassed(w.Evict("web-1"), "not gone 10m0s after its first eviction")
 	})
+}
+
+// A pod that leaves uses its disruption budget and its PodUnavailableBudget, and each is asked.
+func TestEvictionWithBothKindsOfBudgets(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, budgetOf(2), &kruisepolicy.PodUnavailableBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
+		Status:     kruisepolicy.PodUnavailableBudgetStatus{UnavailableAllowed: 1, CurrentAvailable: 4, DesiredAvailable: 3},
+	}, podThat(owned, budgeted("web")), podThat(owned, budgeted("web"), called("web-2")), podThat(owned, called("web-3")),
+		podThat(owned, called("web-4")))
+	w.ExpectHeld(w.Evict("web-1"), "is not evicted directly")
+	w.ExpectHeld(w.Evict("web-2"), "PodUnavailableBudget web")
 }
