@@ -37,7 +37,7 @@ const (
 
 // Decide returns what becomes of the eviction of a pod on the node, which may be nil, and before when it is not let through. Unless the
 // answer is Wait or GiveUp, the budgets have a say: [Blocking]. The drain is the pod's, within [MostDrain].
-func Decide(pod *corev1.Pod, node *corev1.Node, hooks lifecycle.Hooks, now time.Time, limit, drain time.Duration) (Answer, time.Time) {
+func Decide(pod *lifecycle.Pod, node *corev1.Node, hooks lifecycle.Hooks, now time.Time, limit, drain time.Duration) (Answer, time.Time) {
 	hooked := slices.ContainsFunc(hooks.PreDelete, func(h lifecycle.Handler) bool { return h.SetOn(pod) })
 	if ended(pod) || !hooked {
 		return Pass, time.Time{}
@@ -49,7 +49,7 @@ func Decide(pod *corev1.Pod, node *corev1.Node, hooks lifecycle.Hooks, now time.
 	switch end := lifecycle.EndOf(pod, node, now); {
 	case end.Why != "" && !now.Before(end.At):
 		return GiveUp, notBefore
-	case !began, notBefore.After(now.Add(limit)): // it began in the future: the clock that wrote it is ahead, or the limit was longer
+	case !began:
 		return Begin, now.Add(limit)
 	case now.Before(notBefore) || announced(pod, now):
 		return Wait, notBefore
@@ -73,7 +73,7 @@ const clocksDiffer = time.Minute
 
 // limitOf returns before when the pod's eviction is not let through, if its hooked deletion has begun. It is on the pod, and so outlives
 // the manager that wrote it. A time that no manager writes, since it is too far away, is a tenant's, and counts for nothing.
-func limitOf(pod *corev1.Pod, now time.Time, limit, drain time.Duration) (notBefore time.Time, began bool) {
+func limitOf(pod *lifecycle.Pod, now time.Time, limit, drain time.Duration) (notBefore time.Time, began bool) {
 	notBefore, announced, evicted := lifecycle.Eviction(pod)
 	_, specified := pod.Labels[kruisev1alpha1.SpecifiedDeleteKey]
 	latest := now.Add(limit)
@@ -85,7 +85,7 @@ func limitOf(pod *corev1.Pod, now time.Time, limit, drain time.Duration) (notBef
 
 // drainedAt returns when a pod in PreparingDelete has drained: from when its record shows it out, or else from when OpenKruise reached it.
 // A tenant can write both, and neither counts for more than if OpenKruise had reached the pod at the limit.
-func drainedAt(pod *corev1.Pod, limit time.Time, drain time.Duration) time.Time {
+func drainedAt(pod *lifecycle.Pod, limit time.Time, drain time.Duration) time.Time {
 	out, err := lifecycle.MovedAt(pod)
 	if since := lifecycle.RecordOf(pod).OutSince; since != nil {
 		out = *since
@@ -104,7 +104,7 @@ func announced(pod *lifecycle.Pod, now time.Time) bool {
 }
 
 // isOut reports a pod that is out of rotation, or about to be, because it leaves: OpenKruise has reached it, or it was taken out without.
-func isOut(pod *corev1.Pod, now time.Time) bool {
+func isOut(pod *lifecycle.Pod, now time.Time) bool {
 	return announced(pod, now) || lifecycle.State(pod) == appspub.LifecycleStatePreparingDelete
 }
 
@@ -143,7 +143,7 @@ func selects(budget *policyv1.PodDisruptionBudget, pod *lifecycle.Pod) bool {
 // Blocking reports whether the budget refuses the eviction of the pod now, by the rules of the API server. leaving are pods of the
 // namespace that are on their way out by their hooks: the budget's own count does not know them, since they serve until they are
 // deleted, so those that it selects are subtracted. That count may also lag: [Short].
-func Blocking(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod, leaving []corev1.Pod) bool {
+func Blocking(budget *policyv1.PodDisruptionBudget, pod *lifecycle.Pod, leaving []*lifecycle.Pod) bool {
 	if leaves(pod) {
 		return false // whatever asked for that, it is no longer the eviction's to disrupt the application
 	}
@@ -161,12 +161,12 @@ func Blocking(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod, leaving []c
 // Short reports whether the budget would have fewer healthy pods than it wants without this one, if so many others stay. Its status may
 // still allow the eviction: it keeps the place of a pod that was deleted by its hooks until the controller of the budgets counts again, for
 // as long as that is away.
-func Short(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod, staying int32) bool {
+func Short(budget *policyv1.PodDisruptionBudget, pod *lifecycle.Pod, staying int32) bool {
 	return !leaves(pod) && healthy(pod) && staying < budget.Status.DesiredHealthy
 }
 
 // counted reports whether the budget has the pod as healthy: the API server lets those go that it has as disrupted.
-func counted(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
+func counted(budget *policyv1.PodDisruptionBudget, pod *lifecycle.Pod) bool {
 	_, evicted := budget.Status.DisruptedPods[pod.Name]
 	return !evicted && healthy(pod)
 }

@@ -49,6 +49,7 @@ const answerTime = 5 * time.Second
 type Options struct {
 	// Cache has the workloads and their pods of Namespaces, all where it is empty, once Synced.
 	Cache      client.Reader
+	Pods       clusterstate.Pods
 	Namespaces []string
 	Synced     func() bool
 	// API reads without a cache, whether or not this manager leads.
@@ -131,7 +132,7 @@ func (w *Webhook) answer(ctx context.Context, key types.NamespacedName, request 
 	if err := w.API.Get(ctx, key, whole); err != nil {
 		return admission.Response{}, fmt.Errorf("reading pod %s: %w", key.Name, err)
 	}
-	asked := readRequest(request)
+	asked, pod := readRequest(request), lifecycle.PodOf(whole)
 	if !asked.means(pod) {
 		return admission.Allowed(""), nil // the API server refuses it
 	}
@@ -144,13 +145,13 @@ func (w *Webhook) answer(ctx context.Context, key types.NamespacedName, request 
 	}
 	response, err := w.decided(ctx, pod, hooks, asked.dryRun)
 	if held := response.Result; held != nil && held.Details == nil { // no budget refused
-		held.Message += asked.graceLost(pod)
+		held.Message += asked.graceLost(whole)
 	}
 	return response, err
 }
 
 // decided answers for a pod whose workload has hooks.
-func (w *Webhook) decided(ctx context.Context, pod *corev1.Pod, hooks lifecycle.Hooks, dryRun bool) (admission.Response, error) {
+func (w *Webhook) decided(ctx context.Context, pod *lifecycle.Pod, hooks lifecycle.Hooks, dryRun bool) (admission.Response, error) {
 	now := w.Clock.Now()
 	node, err := clusterstate.NodeOf(ctx, w.Cache, pod)
 	if err != nil {
@@ -176,7 +177,7 @@ func (w *Webhook) decided(ctx context.Context, pod *corev1.Pod, hooks lifecycle.
 
 // passed is the answer for a pod that no hook holds, unless its budget is used by pods that leave by theirs: the API server's own count
 // does not have them. Whatever can't be read holds up no such pod.
-func (w *Webhook) passed(ctx context.Context, pod *corev1.Pod, answer admission.Response) admission.Response {
+func (w *Webhook) passed(ctx context.Context, pod *lifecycle.Pod, answer admission.Response) admission.Response {
 	if ended(pod) {
 		return answer
 	}
@@ -221,7 +222,7 @@ func readRequest(request admission.Request) asked {
 
 // means reports whether the API server would evict this pod: the body has its name, and it is as the preconditions want it.
 // https://github.com/kubernetes/kubernetes/blob/v1.37.2/pkg/registry/core/pod/storage/eviction.go
-func (a *asked) means(pod *corev1.Pod) bool {
+func (a *asked) means(pod *lifecycle.Pod) bool {
 	if a.eviction == nil || a.eviction.Name != a.name || a.eviction.Namespace != "" && a.eviction.Namespace != a.namespace {
 		return false
 	}
@@ -283,7 +284,7 @@ func (w *Webhook) takeOut(ctx context.Context, pod *lifecycle.Pod, dryRun bool) 
 	serving.Labels = maps.Clone(pod.Labels)
 	delete(serving.Labels, kruisev1alpha1.SpecifiedDeleteKey)
 	at := lifecycle.EndOnceDrained(now, w.drainOf(pod)).UTC().Format(time.RFC3339)
-	refused, err := w.withinBudget(ctx, serving, func(p *corev1.Pod) bool { return isOut(p, now) }, dryRun,
+	refused, err := w.withinBudget(ctx, &serving, func(p *lifecycle.Pod) bool { return isOut(p, now) }, dryRun,
 		func() error { return w.announce(ctx, pod, at) })
 	switch {
 	case refused != nil:
@@ -328,7 +329,7 @@ func (w *Webhook) withinBudget(
 // leads by then.
 var errOther = errors.New("only the manager that leads begins evictions, and another one was asked")
 
-func (w *Webhook) drainOf(pod *corev1.Pod) time.Duration {
+func (w *Webhook) drainOf(pod *lifecycle.Pod) time.Duration {
 	configured := time.Duration(w.drain.Load())
 	if drain, err := service.DurationOf(pod.Annotations, service.AnnotationDrain, configured); err == nil {
 		return MostDrain(drain, configured, w.Limit)
@@ -337,10 +338,9 @@ func (w *Webhook) drainOf(pod *corev1.Pod) time.Duration {
 }
 
 // announce fails with a conflict if the pod has changed since it was read.
-func (w *Webhook) announce(ctx context.Context, pod *corev1.Pod, at string) error {
-	patch := client.MergeFromWithOptions(pod.DeepCopy(), client.MergeFromWithOptimisticLock{})
-	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, lifecycle.AnnotationEndsAt, at)
-	if err := w.Leader.Patch(ctx, pod, patch); err != nil {
+func (w *Webhook) announce(ctx context.Context, pod *lifecycle.Pod, at string) error {
+	err := w.write(ctx, pod, func(meta *metav1.ObjectMeta) { metav1.SetMetaDataAnnotation(meta, lifecycle.AnnotationEndsAt, at) })
+	if err != nil {
 		return fmt.Errorf("announcing the end of pod %s: %w", pod.Name, err)
 	}
 	return nil
@@ -352,7 +352,7 @@ func (w *Webhook) write(ctx context.Context, pod *lifecycle.Pod, change func(*me
 	written.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
 	patch := client.MergeFromWithOptions(written.DeepCopy(), client.MergeFromWithOptimisticLock{})
 	change(&written.ObjectMeta)
-	return w.API.Patch(ctx, written, patch)
+	return w.Leader.Patch(ctx, written, patch)
 }
 
 // takeTurn waits until no other eviction of the namespace is looked at, and returns what ends the turn.
@@ -409,7 +409,7 @@ func (w *Webhook) blocking(
 		return nil, false, err
 	}
 	leaving, err := w.leaving(ctx, pod.Namespace)
-	leaving = slices.DeleteFunc(leaving, func(p corev1.Pod) bool { return p.UID == pod.UID || !out(&p) })
+	leaving = slices.DeleteFunc(leaving, func(p *lifecycle.Pod) bool { return p.UID == pod.UID || !out(p) })
 	if err == nil && disruption != nil {
 		refusing, err = w.disrupting(ctx, disruption, pod, leaving, out)
 	}
@@ -423,19 +423,19 @@ func (w *Webhook) blocking(
 // disrupting returns the budget if it refuses, by its status or by a count of its pods, which the status may lag behind. A pod that is not
 // OpenKruise's, and whose budget no pod uses that leaves, is not worth that count: it may be one of very many.
 func (w *Webhook) disrupting(
-	ctx context.Context, budget *policyv1.PodDisruptionBudget, pod *corev1.Pod, leaving []corev1.Pod, out func(*corev1.Pod) bool,
+	ctx context.Context, budget *policyv1.PodDisruptionBudget, pod *lifecycle.Pod, leaving []*lifecycle.Pod, out func(*lifecycle.Pod) bool,
 ) (*full, error) {
 	name, status := "disruption budget "+budget.Name, budget.Status
 	_, known := pod.Labels[appspub.LifecycleStateKey]
-	used := slices.ContainsFunc(leaving, func(p corev1.Pod) bool { return selects(budget, &p) })
+	used := slices.ContainsFunc(leaving, func(p *lifecycle.Pod) bool { return selects(budget, p) })
 	switch {
 	case Blocking(budget, pod, leaving):
 		return &full{name, status.DesiredHealthy, status.CurrentHealthy}, nil
 	case !known && !used, !Short(budget, pod, 0):
 		return nil, nil
 	}
-	staying, err := w.staying(ctx, budget, pod, func(p *corev1.Pod) bool {
-		return out(p) || slices.ContainsFunc(leaving, func(l corev1.Pod) bool { return l.UID == p.UID })
+	staying, err := w.staying(ctx, budget, pod, func(p *lifecycle.Pod) bool {
+		return out(p) || slices.ContainsFunc(leaving, func(l *lifecycle.Pod) bool { return l.UID == p.UID })
 	})
 	if err != nil || !Short(budget, pod, staying) {
 		return nil, err
@@ -446,27 +446,29 @@ func (w *Webhook) disrupting(
 // staying counts the other pods of the budget that stay. The cache has those with a lifecycle state: a pod leaves for longer than the cache
 // lags, and those that began to leave just now are known. The others are listed only if these are too few.
 func (w *Webhook) staying(
-	ctx context.Context, budget *policyv1.PodDisruptionBudget, pod *corev1.Pod, goes func(*corev1.Pod) bool,
+	ctx context.Context, budget *policyv1.PodDisruptionBudget, pod *lifecycle.Pod, goes func(*lifecycle.Pod) bool,
 ) (n int32, err error) {
 	selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
 	if err != nil {
 		return 0, fmt.Errorf("reading the selector of PodDisruptionBudget %s: %w", budget.Name, err)
 	}
-	stays := func(p *corev1.Pod) bool { return p.UID != pod.UID && counted(budget, p) && !goes(p) }
+	stays := func(p *lifecycle.Pod) bool { return p.UID != pod.UID && counted(budget, p) && !goes(p) }
+	cached, err := w.Pods.List(ctx, clusterstate.InNamespace(pod.Namespace))
+	if err != nil {
+		return 0, fmt.Errorf("counting the pods of PodDisruptionBudget %s: %w", budget.Name, err)
+	}
+	n = count(cached, func(p *lifecycle.Pod) bool { return selector.Matches(labels.Set(p.Labels)) && stays(p) })
+	if !Short(budget, pod, n) {
+		return n, nil
+	}
 	stateless, _ := labels.NewRequirement(appspub.LifecycleStateKey, selection.DoesNotExist, nil)
-	for _, from := range []struct {
-		client.Reader
-		labels.Selector
-	}{{w.Cache, selector}, {w.API, selector.DeepCopySelector().Add(*stateless)}} {
-		var pods corev1.PodList
-		err := from.List(ctx, &pods, client.InNamespace(pod.Namespace), client.MatchingLabelsSelector{Selector: from.Selector},
-			client.UnsafeDisableDeepCopy)
-		if err != nil {
-			return 0, fmt.Errorf("counting the pods of PodDisruptionBudget %s: %w", budget.Name, err)
-		}
-		if n += count(pods.Items, stays); !Short(budget, pod, n) {
-			break
-		}
+	var others corev1.PodList
+	err = w.API.List(ctx, &others, client.InNamespace(pod.Namespace), client.MatchingLabelsSelector{Selector: selector.Add(*stateless)})
+	if err != nil {
+		return 0, fmt.Errorf("counting the pods of PodDisruptionBudget %s: %w", budget.Name, err)
+	}
+	for i := range others.Items {
+		n += count([]*lifecycle.Pod{lifecycle.PodOf(&others.Items[i])}, stays)
 	}
 	return n, nil
 }
@@ -512,11 +514,12 @@ func (w *Webhook) leaving(ctx context.Context, namespace string) (pods []*lifecy
 }
 
 // label fails with a conflict where the pod has changed since it was read.
-func (w *Webhook) label(ctx context.Context, pod *corev1.Pod, notBefore time.Time) error {
-	patch := client.MergeFromWithOptions(pod.DeepCopy(), client.MergeFromWithOptimisticLock{})
-	metav1.SetMetaDataLabel(&pod.ObjectMeta, kruisev1alpha1.SpecifiedDeleteKey, "true")
-	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, lifecycle.AnnotationEndsAt, lifecycle.NotBefore(notBefore))
-	if err := w.Leader.Patch(ctx, pod, patch); err != nil {
+func (w *Webhook) label(ctx context.Context, pod *lifecycle.Pod, notBefore time.Time) error {
+	err := w.write(ctx, pod, func(meta *metav1.ObjectMeta) {
+		metav1.SetMetaDataLabel(meta, kruisev1alpha1.SpecifiedDeleteKey, "true")
+		metav1.SetMetaDataAnnotation(meta, lifecycle.AnnotationEndsAt, lifecycle.NotBefore(notBefore))
+	})
+	if err != nil {
 		return fmt.Errorf("labelling pod %s for its deletion: %w", pod.Name, err)
 	}
 	return nil

@@ -94,7 +94,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		},
 	})
 	w.Webhook = New(Options{
-		Cache: cache, Namespaces: []string{"shop"}, Synced: func() bool { return w.synced }, API: w.api, Leader: w.api,
+		Cache: cache, Pods: clusterstate.PodsThrough(cache), Namespaces: []string{"shop"}, Synced: func() bool { return w.synced }, API: w.api, Leader: w.api,
 		Leads: func() bool { return !w.other }, Recorder: w.events,
 		Limit: 10 * time.Minute, Clock: w.clock, Logger: testr.New(t),
 	})
@@ -527,7 +527,7 @@ func TestEvictionsAtAManagerThatDoesNotLead(t *testing.T) {
 	w := newWorld(t, budgetOf(1), podThat(owned), podThat(owned, called("web-2")), podThat(owned, called("web-3")), podThat(owned, called("web-4")))
 	w.other = true
 	w.ExpectHeld(w.Evict("web-1"), "only the manager that leads begins evictions")
-	if leaves(w.Pod("web-1")) {
+	if leaves(lifecycle.PodOf(w.Pod("web-1"))) {
 		t.Fatal("a manager that does not lead has labelled the pod")
 	}
 	w.other = false
@@ -559,7 +559,7 @@ func TestTwoManagersStayWithinTheBudget(t *testing.T) {
 	leader.ExpectHeld(other.Evict("web-2"), "only the manager that leads")
 	close(asked)
 	first.Wait()
-	if !leaves(leader.Pod("web-1")) || leaves(leader.Pod("web-2")) {
+	if !leaves(lifecycle.PodOf(leader.Pod("web-1"))) || leaves(lifecycle.PodOf(leader.Pod("web-2"))) {
 		t.Error("want the pod of which the leader was asked on its way out, and it alone")
 	}
 	leader.ExpectHeld(leader.Evict("web-2"), "disruption budget web")
