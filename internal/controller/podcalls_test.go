@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
@@ -124,6 +125,33 @@ func TestPodThatHasEndedIsNotCalled(t *testing.T) {
 			if name == "it is gone" {
 				w.expectNoPages("nothing is left of it")
 			}
+		})
+	}
+}
+
+// TestCrashedContainerIsNotAskedInTheDrainEither: clients had it until it crashed.
+func TestCrashedContainerIsNotAskedInTheDrainEither(t *testing.T) {
+	t.Parallel()
+	for _, state := range []appspub.LifecycleStateType{appspub.LifecycleStatePreparingUpdate, appspub.LifecycleStatePreparingDelete} {
+		t.Run(string(state), func(t *testing.T) {
+			t.Parallel()
+			w, pod, app := servingApp(t, callingPods, draining15s)
+			w.registry.Fail(anyCall(), errors.New("connection refused"))
+			w.kruiseMoves(pod, state, crashed)
+			w.takeJournal()
+			for range 4 {
+				w.reconcile(pod)
+				w.sleep(5 * time.Second)
+			}
+			for _, call := range w.takeJournal() {
+				if strings.HasPrefix(call, "App") {
+					t.Errorf("got the call %q, and nothing can answer it", call)
+				}
+			}
+			if waits := w.r.Waits(); len(waits) != 1 || waits[0].Reason != "AwaitingOpenKruise" {
+				t.Errorf("got %v, want OpenKruise to be waited for", waits)
+			}
+			w.expectApp("no one has asked it to leave", app, registry.InService)
 		})
 	}
 }

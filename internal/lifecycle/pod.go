@@ -55,11 +55,16 @@ func Finished(pod *Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// Runs reports whether a container with the port runs, or any container if none has it. It is true until kubelet has said.
+// Runs reports whether a container with the port runs, or any container if none has it. At the node's address, the port is a hostPort. It
+// is true until kubelet has said.
 func Runs(pod *Pod, port int) bool {
 	has := func(p corev1.ContainerPort) bool { return int(p.ContainerPort) == port }
 	declares := func(c Container) bool { return slices.ContainsFunc(c.Ports, has) }
 	declared := slices.ContainsFunc(pod.Spec.Containers, declares)
+	if !declared {
+		has = func(p corev1.ContainerPort) bool { return int(p.HostPort) == port }
+		declared = slices.ContainsFunc(pod.Spec.Containers, declares)
+	}
 	runs, counts := false, false
 	for _, c := range pod.Spec.Containers {
 		if !declared || declares(c) {
