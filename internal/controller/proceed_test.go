@@ -76,6 +76,29 @@ func TestHookProceedsAfterItsDeadline(t *testing.T) {
 	w.reconciles(pod, "", failsOver, writes)
 }
 
+// TestHookOfAPodWhoseContainersHaveEndedProceeds: kubelet evicted it, and OpenKruise waits for it as for any other.
+func TestHookOfAPodWhoseContainersHaveEndedProceeds(t *testing.T) {
+	t.Parallel()
+	evicted := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }
+	for state, hook := range map[appspub.LifecycleStateType]lifecycle.Hook{
+		appspub.LifecycleStatePreparingDelete: lifecycle.PreDelete, appspub.LifecycleStatePreparingUpdate: lifecycle.InPlaceUpdate,
+	} {
+		t.Run(string(state), func(t *testing.T) {
+			t.Parallel()
+			w, pod := serving(t, proceeds)
+			w.kruiseMoves(pod, state, evicted)
+			w.registry.Fail(anyCall(), errors.New("down"))
+			w.reconcile(pod)
+			w.takeEvents()
+			w.expectReleases("the deadline is not over")
+			w.sleep(time.Minute)
+			w.reconcile(pod)
+			w.expectReleases("the deadline is over", string(hook)+" by failurePolicy: 1")
+			w.expectHooks("nothing of it is waited for", pod, "")
+		})
+	}
+}
+
 func TestCallThatIsNotPermittedSaysNothingOfTheRegistry(t *testing.T) {
 	t.Parallel()
 	lease := &fence{}

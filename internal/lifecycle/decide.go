@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"cmp"
 	"slices"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -213,9 +214,7 @@ func (in Input) needed(e Edit) Edit {
 func (in Input) waiting(row Row) Hook {
 	switch row {
 	case RowGone:
-		if in.held() {
-			return PreDelete
-		}
+		return in.waitingGone()
 	case RowPreparingDelete:
 		return in.waitingWhile(PreDelete, true)
 	case RowPreparingUpdate:
@@ -227,6 +226,18 @@ func (in Input) waiting(row Row) Hook {
 	case RowUpdating, RowNormal, RowNormalNotReady, RowUnknownState:
 	}
 	return ""
+}
+
+// waitingGone is the hook at which OpenKruise or the API server waits for a pod that ends.
+func (in Input) waitingGone() Hook {
+	switch {
+	case !in.held():
+		return ""
+	case in.Pod.DeletionTimestamp == nil && State(in.Pod) == appspub.LifecycleStatePreparingUpdate:
+		return cmp.Or(in.waitingWhile(InPlaceUpdate, true), PreDelete)
+	default:
+		return PreDelete
+	}
 }
 
 func (in Input) waitingWhile(hook Hook, set bool) Hook {

@@ -221,10 +221,14 @@ func (c *checker) checkWaiting(d Decision) {
 		`"Updated"`: waits(InPlaceUpdate, unset), `"PreparingDelete"`: waits(PreDelete, set),
 	}[c.row.state.name]
 	if c.row.ending.name != "alive" {
+		updates := c.pod.DeletionTimestamp == nil && want != "" && State(c.pod) == appspub.LifecycleStatePreparingUpdate
 		want = ""
 		labels := c.pod.DeletionTimestamp == nil && !d.Then.Empty() // they hold no pod that is being deleted
 		if labels || slices.ContainsFunc(c.pod.Finalizers, ourFinalizer) {
 			want = PreDelete
+		}
+		if updates && want != "" {
+			want = InPlaceUpdate
 		}
 	}
 	if d.Waiting != want {

@@ -2,6 +2,8 @@ package lifecycle
 
 import (
 	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
 )
 
 // FailurePolicy is after how long hooks are released unacknowledged; 0 is never. With PreDelete 5m, a pod in PreparingDelete since
@@ -16,12 +18,13 @@ func (p FailurePolicy) Deadline(pod *Pod, d Decision) (since time.Time, after ti
 	if d.Unacknowledged().Empty() {
 		return time.Time{}, 0
 	}
-	switch {
-	case d.Row == RowGone && pod.DeletionTimestamp != nil:
+	if pod.DeletionTimestamp != nil {
 		return pod.DeletionTimestamp.Time, p.PreDelete
-	case d.Row == RowPreparingDelete:
+	}
+	switch State(pod) { // and not by the row: containers that have ended wait no less
+	case appspub.LifecycleStatePreparingDelete:
 		after = p.PreDelete
-	case d.Row == RowPreparingUpdate:
+	case appspub.LifecycleStatePreparingUpdate:
 		after = p.InPlaceUpdate
 	}
 	since, err := MovedAt(pod)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
@@ -22,6 +23,7 @@ func TestDeadline(t *testing.T) {
 	stamped := func(text string) func(*Pod) {
 		return func(p *Pod) { annotate(p, appspub.LifecycleTimestampKey, text) }
 	}
+	ended := func(p *Pod) { p.Status.Phase = corev1.PodFailed }
 	released := func(p *Pod) {
 		p.Labels, p.Finalizers = map[string]string{appspub.LifecycleStateKey: p.Labels[appspub.LifecycleStateKey]}, nil
 	}
@@ -35,13 +37,19 @@ func TestDeadline(t *testing.T) {
 		want   time.Time
 	}
 	expect.Each(t, map[string]row{
-		"PreparingDelete":          {"from Kruise's timestamp", both, appspub.LifecycleStatePreparingDelete, nil, moved.Add(time.Minute)},
-		"PreparingUpdate":          {"from Kruise's timestamp", both, appspub.LifecycleStatePreparingUpdate, nil, moved.Add(2 * time.Minute)},
-		"preDelete blocks":         {"each hook has its own policy", FailurePolicy{InPlaceUpdate: time.Minute}, appspub.LifecycleStatePreparingDelete, nil, time.Time{}},
-		"inPlaceUpdate blocks":     {"each hook has its own policy", FailurePolicy{PreDelete: time.Minute}, appspub.LifecycleStatePreparingUpdate, nil, time.Time{}},
-		"dying":                    {"from when its containers have ended", both, appspub.LifecycleStateNormal, dying, died.Add(time.Minute)},
-		"dying, blocked":           {"it is preDelete's policy", FailurePolicy{InPlaceUpdate: time.Minute}, appspub.LifecycleStateNormal, dying, time.Time{}},
-		"dying, free":              {"nothing that Rollcall owns holds it", both, appspub.LifecycleStateNormal, func(p *Pod) { dying(p); released(p) }, time.Time{}},
+		"PreparingDelete":         {"from Kruise's timestamp", both, appspub.LifecycleStatePreparingDelete, nil, moved.Add(time.Minute)},
+		"PreparingUpdate":         {"from Kruise's timestamp", both, appspub.LifecycleStatePreparingUpdate, nil, moved.Add(2 * time.Minute)},
+		"preDelete blocks":        {"each hook has its own policy", FailurePolicy{InPlaceUpdate: time.Minute}, appspub.LifecycleStatePreparingDelete, nil, time.Time{}},
+		"inPlaceUpdate blocks":    {"each hook has its own policy", FailurePolicy{PreDelete: time.Minute}, appspub.LifecycleStatePreparingUpdate, nil, time.Time{}},
+		"dying":                   {"from when its containers have ended", both, appspub.LifecycleStateNormal, dying, died.Add(time.Minute)},
+		"dying, blocked":          {"it is preDelete's policy", FailurePolicy{InPlaceUpdate: time.Minute}, appspub.LifecycleStateNormal, dying, time.Time{}},
+		"dying, free":             {"nothing that Rollcall owns holds it", both, appspub.LifecycleStateNormal, func(p *Pod) { dying(p); released(p) }, time.Time{}},
+		"evicted, then scaled in": {"its containers have ended, and OpenKruise waits", both, appspub.LifecycleStatePreparingDelete, ended, moved.Add(time.Minute)},
+		"evicted, then updated":   {"the same", both, appspub.LifecycleStatePreparingUpdate, ended, moved.Add(2 * time.Minute)},
+		"evicted, then updated, and blocked": {
+			"it is inPlaceUpdate's policy", FailurePolicy{PreDelete: time.Minute}, appspub.LifecycleStatePreparingUpdate, ended, time.Time{},
+		},
+		"evicted":                  {"nothing waits", both, appspub.LifecycleStateNormal, ended, time.Time{}},
 		"PreparingNormal":          {"no pod comes into rotation unacknowledged", both, appspub.LifecycleStatePreparingNormal, nil, time.Time{}},
 		"Updated":                  {"no pod comes into rotation unacknowledged", both, appspub.LifecycleStateUpdated, released, time.Time{}},
 		"Normal":                   {"nothing waits", both, appspub.LifecycleStateNormal, nil, time.Time{}},
