@@ -79,6 +79,38 @@ func TestAddressThatThePodLacks(t *testing.T) {
 	w.expectAbsent(pod)
 }
 
+// TestAddressThatCantBeRead: what can't be read is not empty, so nothing is removed because of it; a list of networks that lacks the
+// pod's shows that the pod has left.
+func TestAddressThatCantBeRead(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		reason string
+		change func(*corev1.Pod)
+		want   []string
+	}
+	networks := func(text string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Annotations[lifecycle.AnnotationNetworks] = text }
+	}
+	expect.Each(t, map[string]row{
+		"not JSON": {"half of a write, or a mistake of a tenant", networks(`[{"name": "shop/st`), nil},
+		"missing":  {"as a pod's IP that is missing", func(p *corev1.Pod) { delete(p.Annotations, lifecycle.AnnotationNetworks) }, nil},
+		"without the network": {"it can be read, and the pod is not there any more",
+			networks(`[{"name": "cbr0", "ips": ["10.0.0.1"]}]`), []string{"Deregister web@172.16.0.1:8080"}},
+	}, func(t *testing.T, tc row) {
+		w := newWorld(t, at("network/storage"))
+		pod := w.servingPod(w.cloneSet("web"), "web-1", reachable)
+		w.changePod(pod, tc.change)
+		w.reconciles(pod, tc.reason, tc.want...)
+		w.expectWaits("it is shown either way", Wait{Reason: "NoAddress", Since: w.clock.Now()})
+		w.restart()
+		w.reconciles(pod, "a new leader knows no more", tc.want...)
+		w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete)
+		w.reconcile(pod)
+		w.expectHooks("it leaves as every pod does", pod, "inPlaceUpdate")
+		w.expectAbsent(pod)
+	})
+}
+
 // TestAddressThatATenantWrites: only the configuration makes what stands in an annotation an address, and never one of an entry that carries
 // no mark.
 func TestAddressThatATenantWrites(t *testing.T) {

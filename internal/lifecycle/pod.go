@@ -2,6 +2,8 @@ package lifecycle
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -135,14 +137,19 @@ func onNode(pod *Pod, such func(corev1.ContainerPort) bool) bool {
 // AnnotationNetworks is where Multus writes the pod's addresses on other networks. Tenants can write it too.
 const AnnotationNetworks = "k8s.v1.cni.cncf.io/network-status"
 
-// NetworksOf returns the pod's first address on each network, by the network's name in its namespace or NAMESPACE/NAME.
-func NetworksOf(namespace string, annotations map[string]string) map[string]string {
+// NetworksOf returns the pod's first address on each network, by the network's name in its namespace or NAMESPACE/NAME. With an error,
+// it is not known on which networks the pod is.
+func NetworksOf(namespace string, annotations map[string]string) (map[string]string, error) {
+	text, has := annotations[AnnotationNetworks]
+	if !has {
+		return nil, nil
+	}
 	var written []struct {
 		Name string   `json:"name"`
 		IPs  []string `json:"ips"`
 	}
-	if json.Unmarshal([]byte(annotations[AnnotationNetworks]), &written) != nil {
-		return nil
+	if err := json.Unmarshal([]byte(text), &written); err != nil {
+		return nil, fmt.Errorf("annotation %s is not a list of networks: %w", AnnotationNetworks, err)
 	}
 	networks := map[string]string{}
 	for _, n := range written {
@@ -150,21 +157,20 @@ func NetworksOf(namespace string, annotations map[string]string) map[string]stri
 			networks[name] = n.IPs[0]
 		}
 	}
-	return networks
+	return networks, nil
 }
 
-// IsAt reports whether the entry is at an address that the pod has now. On networks, an application's is not: a tenant can write what the
-// pod has there, and the entry carries no mark.
+// IsAt reports whether the entry is at an address that the pod has now, or may be, if its networks can't be read. On networks, an
+// application's is not: a tenant can write what the pod has there, and the entry carries no mark.
 func (i Key) IsAt(pod *Pod) bool {
 	if i.Address == pod.Status.PodIP || slices.Contains(AddressesOf(pod, i.Port), i.Address) {
 		return true
 	}
-	for _, address := range NetworksOf(pod.Namespace, pod.Annotations) {
-		if address == i.Address {
-			return !i.ByApp()
-		}
+	if i.ByApp() {
+		return false
 	}
-	return false
+	networks, err := NetworksOf(pod.Namespace, pod.Annotations)
+	return err != nil || slices.Contains(slices.Collect(maps.Values(networks)), i.Address)
 }
 
 // marked counts only "true"; examples use other values for done.

@@ -32,6 +32,8 @@ type Facts struct {
 	Targets []tracker.Target
 	Sources []lifecycle.Source
 	Problem waiting.Blocker
+	// AddressUnknown: it can't be read which address the pod has, so nothing proves that it has left another.
+	AddressUnknown bool
 	// Unsteered: its application may have registered the pod under a name that it may not use.
 	Unsteered bool
 	// Warning is for a person to look at, and blocks nothing.
@@ -68,6 +70,7 @@ func (f *Facts) Gone() bool { return f.Uncached && !f.Memory.Lingers }
 func (f *Facts) Entries(in lifecycle.Input, targets []tracker.Target) plan.Facts {
 	return plan.Facts{
 		Pod: in.Pod, Record: in.Record, Gone: f.Gone(), Targets: targets, Undescribed: f.Problem.Reason != "", PassedOn: f.PassedOn,
+		AddressUnknown: f.AddressUnknown,
 		Owner: f.owner(in.Pod), Configuration: f.Settings, Known: f.Tracked.Known(),
 	}
 }

@@ -275,7 +275,9 @@ func (o *Observer) targets(f *Facts, node service.Node) {
 	}
 	targets, err := f.targetsIn(sources, subject, attributes, o.Clock.Now())
 	f.Targets, err = targets, errors.Join(err, drainErr, attributesErr, sourcesErr)
-	refused, noAddress := o.names(f), settings.Services.NoAddress(subject)
+	refused := o.names(f)
+	noAddress, unknown := settings.Services.NoAddress(subject)
+	f.AddressUnknown = unknown
 	if noAddress != "" {
 		f.Targets = nil
 	}

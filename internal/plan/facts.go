@@ -20,6 +20,8 @@ type Facts struct {
 	// Targets are where the pod belongs. Undescribed: there may be more.
 	Targets     []tracker.Target
 	Undescribed bool
+	// AddressUnknown: it can't be read which address the pod has.
+	AddressUnknown bool
 	// PassedOn are other pods' applications' entries by now.
 	PassedOn map[lifecycle.Key]bool
 	// Configuration is what is in force.

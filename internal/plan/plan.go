@@ -96,7 +96,7 @@ func Of(f Facts, d lifecycle.Decision) Plan {
 	var p Plan
 	want := d.Want
 	keeps := want == lifecycle.Keep
-	if keeps && (d.Row == lifecycle.RowUnknownState || f.Pod.Status.PodIP == "") {
+	if keeps && (d.Row == lifecycle.RowUnknownState || f.AddressUnknown) {
 		return p
 	}
 	if !keeps {

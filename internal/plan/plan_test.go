@@ -187,7 +187,7 @@ func TestOf(t *testing.T) {
 				tracked.Acknowledged(in, time.Now())
 			}
 			if tc.noAddress {
-				f.Pod = &lifecycle.Pod{}
+				f.Pod, f.AddressUnknown = &lifecycle.Pod{}, true
 			}
 			for _, in := range tc.targets {
 				one := target(in)

@@ -247,8 +247,8 @@ const (
 	//
 	// What to do: if it lasts, fix what the message shows.
 	NotReady Reason = "NotReady"
-	// NoAddress: the pod has no IP yet, or lacks the address that service.address or rollcall.dev/address chooses. The message is what
-	// was looked for and what the pod has.
+	// NoAddress: the pod has no IP yet, or lacks the address that service.address or rollcall.dev/address chooses, or its network-status
+	// can't be read. The message is what was looked for and what the pod has.
 	//
 	// What to do: wait. If it lasts, check the pod's node and its network, or choose an address that the pod has.
 	NoAddress Reason = "NoAddress"

@@ -2,6 +2,7 @@ package service
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -66,7 +67,8 @@ func (a Address) of(s Subject) string {
 	case a == hostIP:
 		return s.Status.HostIP
 	case isNetwork:
-		return lifecycle.NetworksOf(s.Namespace, s.Annotations)[name]
+		networks, _ := lifecycle.NetworksOf(s.Namespace, s.Annotations) // see [Address.unknown]
+		return networks[name]
 	}
 	for _, own := range append([]corev1.PodIP{{IP: s.Status.PodIP}}, s.Status.PodIPs...) {
 		if strings.Contains(own.IP, ":") == (a == ipv6) {
@@ -76,14 +78,32 @@ func (a Address) of(s Subject) string {
 	return ""
 }
 
-// NoAddress returns what was looked for and what the pod has, if it lacks the address.
-func (r Rules) NoAddress(s Subject) string {
+// unknown returns why it is not known whether the pod has the address.
+func (a Address) unknown(s Subject) error {
+	if podIP.of(s) == "" {
+		return errors.New("the pod has no IP yet")
+	}
+	if !strings.HasPrefix(string(a), networkPrefix) {
+		return nil
+	}
+	if _, has := s.Annotations[lifecycle.AnnotationNetworks]; !has {
+		return fmt.Errorf("the pod is to be registered at the address %s, and its annotation %s is missing: Multus writes it", a,
+			lifecycle.AnnotationNetworks)
+	}
+	if _, err := lifecycle.NetworksOf(s.Namespace, s.Annotations); err != nil {
+		return fmt.Errorf("the pod is to be registered at the address %s: %w; Multus writes it", a, err)
+	}
+	return nil
+}
+
+// NoAddress returns what was looked for and what the pod has, if it lacks the address; unknown if it may have it, as far as can be read.
+func (r Rules) NoAddress(s Subject) (missing string, unknown bool) {
 	a, err := r.addressOf(s)
-	switch {
-	case podIP.of(s) == "":
-		return "the pod has no IP yet"
-	case err != nil || a.of(s) != "":
-		return ""
+	if why := a.unknown(s); why != nil {
+		return why.Error(), true
+	}
+	if err != nil || a.of(s) != "" {
+		return "", false
 	}
 	has := []string{"PodIP " + podIP.of(s)}
 	for _, other := range []Address{ipv4, ipv6, hostIP} {
@@ -91,12 +111,13 @@ func (r Rules) NoAddress(s Subject) string {
 			has = append(has, fmt.Sprintf("%s %s", other, address))
 		}
 	}
-	for name, address := range lifecycle.NetworksOf(s.Namespace, s.Annotations) {
+	networks, _ := lifecycle.NetworksOf(s.Namespace, s.Annotations)
+	for name, address := range networks {
 		has = append(has, networkPrefix+name+" "+address)
 	}
 	slices.Sort(has)
 	return fmt.Sprintf("the pod is to be registered at the address %s, by annotation %s or service.address, and has only %s",
-		a, AnnotationAddress, strings.Join(has, ", "))
+		a, AnnotationAddress, strings.Join(has, ", ")), false
 }
 
 // hostPort returns the node's port for a container's. With hostNetwork, the API server sets it on pods, and not in all templates.

@@ -51,6 +51,8 @@ func TestAddresses(t *testing.T) {
 	none.Status.PodIP, none.Status.PodIPs = "", nil
 	hostNetwork.Spec.HostNetwork, hostNetwork.Spec.Containers = true, []lifecycle.Container{{Ports: []corev1.ContainerPort{{ContainerPort: 80}}}}
 	hostNetwork.Status = nil
+	statusless := dualStack()
+	delete(statusless.Annotations, lifecycle.AnnotationNetworks)
 	expect.Each(t, map[string]row{
 		"by default":       {"as Kubernetes sees the pod", "", dualStack(), web("10.0.0.1", 8080), nil, nil},
 		"of the node":      {"clients outside can't reach pods, and the port there is another", "HostIP", dualStack(), web("192.0.2.1", 31080), nil, nil},
@@ -69,7 +71,8 @@ func TestAddresses(t *testing.T) {
 		"no IPv6":       {"what it has is said", "IPv6", v4, web("", 8080), []string{"address IPv6", AnnotationAddress, "HostIP 192.0.2.1", "IPv4 10.0.0.1", "network/storage 172.16.0.1", "network/infra/fast 172.17.0.1"}, nil},
 		"no network":    {"its name may be misspelt", "network/strange", dualStack(), web("", 8080), []string{"network/strange", "network/storage"}, nil},
 		"empty network": {"it may get the address yet", "network/empty", dualStack(), web("", 8080), []string{"network/empty"}, nil},
-		"not JSON":      {"nobody but Multus should write it", "network/storage", dualStack(lifecycle.AnnotationNetworks, "storage"), web("", 8080), []string{"network/storage"}, nil},
+		"not JSON":      {"nobody but Multus should write it, and what can't be read is not empty", "network/storage", dualStack(lifecycle.AnnotationNetworks, "storage"), web("", 8080), []string{"network/storage", lifecycle.AnnotationNetworks, "not a list of networks"}, nil},
+		"no status":     {"Multus may not have written it yet", "network/storage", statusless, web("", 8080), []string{"network/storage", lifecycle.AnnotationNetworks, "is missing"}, nil},
 
 		"unknown":         {"", "", dualStack(AnnotationAddress, "podip"), nil, nil, []string{AnnotationAddress, `"podip"`, `did you mean "PodIP"?`, "PodIP, HostIP, IPv4, IPv6 or network/NAME"}},
 		"unlisted":        {"a tenant can write what address the pod has there", "", dualStack(AnnotationAddress, "network/storage"), nil, nil, []string{AnnotationAddress, `"storage"`, "service.networks"}},
@@ -85,7 +88,8 @@ func TestAddresses(t *testing.T) {
 		if tc.pod.Status == nil {
 			return
 		}
-		missing := r.NoAddress(tc.pod)
+		missing, unknown := r.NoAddress(tc.pod)
+		expect.Equal(t, strings.Contains(missing, "no IP yet") || strings.Contains(missing, lifecycle.AnnotationNetworks), unknown, "unknown: %s", tc.reason)
 		if missing != "" && tc.missing == nil {
 			t.Errorf("got %q: %s", missing, tc.reason)
 		}
