@@ -16,8 +16,9 @@ type Lister interface {
 	// List returns every entry with the cluster in its ownership tag, in no particular order. It is all or nothing: a partial
 	// answer is an error.
 	//
-	// It can also return entries of others that are in rotation and have no ownership tag, with the state Foreign and nothing
-	// but service, address, port and [MetaIPv6]. If one of them has a pod's identity, clients are given the pod by it.
+	// It can also return entries that are in rotation and that none of the driver's methods changes, with the state Foreign and nothing but
+	// service, address, port, [MetaIPv6] and, if the entry has the cluster's ownership tag, that tag and its ID. The address is written as
+	// Kubernetes writes it. If one of them is at one of a pod's endpoints, clients are given the pod by it.
 	List(ctx context.Context, cluster string) ([]Entry, error)
 }
 
@@ -66,8 +67,8 @@ type StaleLister interface {
 
 // Getter is for a registry that can be asked for the state of one instance.
 type Getter interface {
-	// Get returns the state of the instance: Foreign if another's entry is in rotation at its identity and the driver can see
-	// that; otherwise InService or OutOfService; or Absent if there is no entry of its identity, or only one with another
+	// Get returns the state of the instance: Foreign if an entry that none of the driver's methods changes is in rotation at its service,
+	// address and port and the driver can see that; otherwise InService or OutOfService; or Absent if there is no entry of its identity, or only one with another
 	// cluster or one that the instance does not own. It reads where writes are acknowledged: a change that was acknowledged
 	// before the call began is never missing from the answer. A driver that can only read a lagging cache or a replica must
 	// not be a Getter. With an error, the state means nothing.

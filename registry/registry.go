@@ -122,8 +122,10 @@ const (
 	OutOfService State = "OutOfService"
 	// Absent: unknown. No [Entry] has it.
 	Absent State = "Absent"
-	// Foreign: clients are given the instance by an entry that Rollcall has not written. Only [Getter] and [Lister] return it,
-	// and only if the registry can have such an entry: one with another ID, node or owner, and without an ownership tag.
+	// Foreign: clients are given the instance by an entry that none of the driver's methods changes: it has another ID, key, node or
+	// owner than the driver writes. It has no ownership tag, or the cluster's own: from before an option was changed, say. One with another
+	// cluster's tag is for that cluster's Rollcall to remove. Only [Getter] and [Lister] return it, and only if the registry can have such
+	// an entry.
 	Foreign State = "Foreign"
 )
 
@@ -131,4 +133,6 @@ const (
 type Entry struct {
 	Instance
 	State State `json:"state"`
+	// ID is what the registry calls it, for a person who has to find it there. Only a [Foreign] entry with an ownership tag has it.
+	ID string `json:"-"`
 }

@@ -88,8 +88,12 @@ func (a appEntries) change(
 // appService is one that an application has registered, as clients read it.
 type appService struct {
 	Node    struct{ Node, Address string }
-	Service struct{ ID string }
-	Checks  []check
+	Service struct {
+		ID, Service, Address string
+		Port                 int
+		Meta                 map[string]string
+	}
+	Checks []check
 }
 
 func (s appService) String() string { return fmt.Sprintf("%q on node %s", s.Service.ID, s.Node.Node) }
@@ -166,7 +170,7 @@ func several(services []appService) error {
 func (r *Registry) notThere(ctx context.Context, in registry.Instance) error {
 	err := registry.NotRegistered(fmt.Errorf("no service %s in the catalog has the address %s and port %d", in.Service, in.Address, in.Port))
 	var tags map[string][]string
-	query := url.Values{"filter": {namesFilter(in)}}
+	query := url.Values{"filter": {appFilter(in, fieldsOfNames)}}
 	if _, failed := r.read(ctx, servicesPath, query, false, &tags); failed != nil {
 		return err
 	}
@@ -266,33 +270,34 @@ func (r *Registry) appServices(ctx context.Context, in registry.Instance, since 
 	if path.Clean("/"+in.Service) != "/"+in.Service {
 		return nil, nil, nil // the endpoint takes no such name, and no agent registers one
 	}
-	query := url.Values{"filter": {appFilter(in)}}
+	query := url.Values{"filter": {appFilter(in, fieldsOfHealth)}}
 	if since != "" {
 		query.Set("index", since)
 		query.Set("wait", waitIn(ctx).String())
 	}
-	var services []appService
-	header, err := r.read(ctx, healthOfServicePath+url.PathEscape(in.Service), query, false, &services)
-	return services, header, err
+	return r.health(ctx, in.Service, query)
 }
 
-// appFilter lets pass what is at the instance's endpoint and has no ownership tag of Rollcall's: an agent's service has its node's
-// address if it has none.
-func appFilter(in registry.Instance) string {
-	return placeFilter(in, "Service.Port", "Service.Meta", "Service.Address", "Node.Address")
+// fields are what a filter calls the parts of a service.
+type fields struct{ port, meta, address, ofNode string }
+
+var (
+	fieldsOfHealth = fields{"Service.Port", "Service.Meta", "Service.Address", "Node.Address"}
+	fieldsOfNames  = fields{"ServicePort", "ServiceMeta", "ServiceAddress", "Address"}
+)
+
+// appFilter lets pass what is at the instance's endpoint and has no ownership tag of Rollcall's.
+func appFilter(in registry.Instance, of fields) string {
+	return fmt.Sprintf("%q not in %s and %s", registry.MetaUID, of.meta, placeFilter(in, of))
 }
 
-// namesFilter is [appFilter] for the list of names.
-func namesFilter(in registry.Instance) string {
-	return placeFilter(in, "ServicePort", "ServiceMeta", "ServiceAddress", "Address")
-}
-
-func placeFilter(in registry.Instance, port, meta, address, ofNode string) string {
+// placeFilter lets pass what is at the instance's endpoint: an agent's service has its node's address if it has none.
+func placeFilter(in registry.Instance, of fields) string {
 	var addresses []string
 	for _, text := range driverkit.AddressForms(in.Address) {
-		addresses = append(addresses, fmt.Sprintf("%s == %s or %[1]s == \"\" and %[3]s == %[2]s", address, quote(text), ofNode))
+		addresses = append(addresses, fmt.Sprintf("%s == %s or %[1]s == \"\" and %[3]s == %[2]s", of.address, quote(text), of.ofNode))
 	}
-	return fmt.Sprintf("%s == %d and %q not in %s and (%s)", port, in.Port, registry.MetaUID, meta, strings.Join(addresses, " or "))
+	return fmt.Sprintf("%s == %d and (%s)", of.port, in.Port, strings.Join(addresses, " or "))
 }
 
 // askAgent begins or ends the maintenance of a service, at the agent that owns it. An agent that is away or fails is not an outage

@@ -33,6 +33,7 @@ func (r *Registry) Batch(ctx context.Context, changes []registry.Change) []error
 	missesEnterprise := sync.OnceValue(func() error { return r.needsEnterprise(ctx) })
 	return driverkit.Batch(ctx, changes, func(c registry.Change) (registry.Change, error) {
 		err := checkInstance(c.Instance)
+		r.names.note(c.Instance.Service)
 		if err == nil && c.State == registry.InService {
 			err = missesEnterprise()
 		}

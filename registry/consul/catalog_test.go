@@ -96,12 +96,12 @@ func TestFiltersAreQuoted(t *testing.T) {
 	}
 }
 
-// TestAppsAreLookedForInEachForm of an IPv6 address: Java writes all of the groups, and to Consul they are text.
+// TestAppsAreLookedForInEachForm of an IPv6 address: Java writes all of the groups and some add brackets, and to Consul they are text.
 func TestAppsAreLookedForInEachForm(t *testing.T) {
 	t.Parallel()
 	in := instance("web", "2001:db8::1:0:0:a", 80)
-	for _, filter := range []string{appFilter(in), namesFilter(in)} {
-		for _, form := range []string{`"2001:db8::1:0:0:a"`, `"2001:db8:0:0:1:0:0:a"`} {
+	for _, filter := range []string{appFilter(in, fieldsOfHealth), appFilter(in, fieldsOfNames), placeFilter(in, fieldsOfHealth)} {
+		for _, form := range []string{`"2001:db8::1:0:0:a"`, `"2001:db8:0:0:1:0:0:a"`, `"[2001:db8::1:0:0:a]"`, `"2001:DB8::1:0:0:A"`} {
 			if strings.Count(filter, "Address == "+form) != 2 { // the service's, and that of the node of one that has none
 				t.Errorf("filter %s does not let pass %s", filter, form)
 			}

@@ -31,6 +31,7 @@ type Registry struct {
 	cluster     string
 	nodes       []node
 	tidiers     []*tidier
+	names       *names
 	// enterprise is set once Consul has answered about a namespace or partition.
 	enterprise *atomic.Bool
 }
@@ -74,7 +75,7 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	}
 	made := &Registry{
 		client: client, agents: agents, header: header, credentials: credentials, opts: opts, cluster: cfg.Cluster,
-		nodes: newNodes(opts), tidiers: newTidiers(), enterprise: &atomic.Bool{},
+		nodes: newNodes(opts), tidiers: newTidiers(), names: &names{}, enterprise: &atomic.Bool{},
 	}
 	template, err := opts.places().Template()
 	if template != "" && err == nil {
@@ -98,7 +99,7 @@ func (r *Registry) at(place string) (driverkit.InPlace, error) {
 	if err := in.opts.checkNames(); err != nil {
 		return nil, err
 	}
-	in.nodes, in.tidiers = newNodes(in.opts), newTidiers()
+	in.nodes, in.tidiers, in.names = newNodes(in.opts), newTidiers(), &names{}
 	return in.proper(), nil
 }
 
@@ -134,26 +135,36 @@ func (r *Registry) list(ctx context.Context, cluster string) ([]registry.Entry, 
 	}
 	filter := fmt.Sprintf("Meta[%q] == %s", registry.MetaCluster, quote(cluster))
 	found := make([][]*service, len(r.nodes))
-	group, ctx := errgroup.WithContext(ctx)
+	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(maxReads)
 	for number, node := range r.nodes {
 		group.Go(func() (err error) {
-			_, found[number], err = r.services(ctx, node, filter)
+			_, found[number], err = r.services(groupCtx, node, filter)
 			return err
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err //nolint:wrapcheck // it is the driver's own
 	}
-	var entries []registry.Entry
-	for _, s := range slices.Concat(found...) {
-		state := registry.InService
-		if out[s.ID] {
-			state = registry.OutOfService
+	var entries, copies []registry.Entry
+	for number, services := range found {
+		for _, s := range services {
+			switch e := entry(s, registry.InService); {
+			case misplaced(number, s) && !out[s.ID]:
+				id := fmt.Sprintf("%q on node %s", s.ID, r.nodes[number].Node)
+				copies = append(copies, driverkit.Tagged(driverkit.Foreign(s.Service, s.Address, s.Port), s.Meta, id))
+			case misplaced(number, s):
+			case out[s.ID]:
+				e.State = registry.OutOfService
+				entries = append(entries, e)
+			default:
+				entries = append(entries, e)
+			}
 		}
-		entries = append(entries, entry(s, state))
 	}
-	return entries, nil
+	r.names.note(namesOf(entries)...)
+	others, err := r.foreign(ctx, cluster)
+	return slices.Concat(entries, copies, others), err
 }
 
 // outOfService returns the IDs of the services whose check is critical. A service without one is given to clients.

@@ -37,13 +37,6 @@ func (r *Registry) state(ctx context.Context, in registry.Instance) (registry.St
 	return registry.InService, nil
 }
 
-// isForeign reports whether clients are given the address by a service that no Rollcall has written: an agent's, say, whose
-// address is its node's if it has none. What the token may not see is not counted.
-func (r *Registry) isForeign(ctx context.Context, in registry.Instance) (bool, error) {
-	services, _, err := r.appServices(ctx, in, "")
-	return stateOf(services) == registry.InService, err
-}
-
 // holds returns the service at the instance's identity, nil if there is none, and the status of its check, "" if it
 // has none.
 func (r *Registry) holds(ctx context.Context, in registry.Instance) (*service, string, error) {

@@ -184,7 +184,7 @@ func (t target) see(changes []*change, answer *clientv3.TxnResponse) {
 		}
 		c.seen, c.foreign = nil, false
 		for _, kv := range answer.Responses[i].GetResponseRange().GetKvs() { // one or none
-			c.foreign = len(t.foreign(kv)) > 0
+			c.foreign = t.markOf(kv)[registry.MetaUID] == "" && len(t.foreign(kv, c.Instance.Cluster)) > 0
 			if c.Instance.OwnsMeta(t.markOf(kv)) {
 				c.seen = kv
 			}

@@ -37,17 +37,21 @@ func (t target) decode(kv *mvccpb.KeyValue) (registry.Instance, bool) {
 	return in, is && below && t.key(in) == string(kv.GetKey())
 }
 
-// foreign returns what clients are given by an entry which no Rollcall has written, whatever its key is below the service's
-// target. What they can't read gives them nothing.
-func (t target) foreign(kv *mvccpb.KeyValue) (all []registry.Entry) {
+// foreign returns what clients are given by an entry which this driver does not change, whatever its key is below the service's target:
+// another's, or one with the cluster's ownership tag at another key. What they can't read gives them nothing.
+func (t target) foreign(kv *mvccpb.KeyValue, cluster string) (all []registry.Entry) {
 	of, read := t.format.decode(kv.GetValue())
 	service, below := t.service(string(kv.GetKey()))
-	if !read || !below || of.meta[registry.MetaUID] != "" {
+	if _, ours := t.decode(kv); !read || !below || ours || !driverkit.IsForeignTo(cluster, of.meta) {
 		return nil
+	}
+	if of.meta[registry.MetaUID] != "" && t.bare {
+		return nil // it is a record, which no client reads
 	}
 	for _, address := range of.addresses {
 		if in, is := at(service, address); is {
-			all = append(all, driverkit.Foreign(service, in.Address, in.Port))
+			e := driverkit.Foreign(service, in.Address, in.Port)
+			all = append(all, driverkit.Tagged(e, of.meta, "key "+string(kv.GetKey())))
 		}
 	}
 	return all

@@ -114,7 +114,7 @@ func (r *Registry) list(ctx context.Context, cluster string) ([]registry.Entry, 
 		if in, ours := r.target.decode(kv); ours && in.Cluster == cluster {
 			entries = append(entries, registry.Entry{Instance: in, State: r.stateOf(kv)})
 		} else {
-			entries = append(entries, r.target.foreign(kv)...)
+			entries = append(entries, r.target.foreign(kv, cluster)...)
 		}
 	})
 	return entries, err

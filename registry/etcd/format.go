@@ -158,7 +158,7 @@ func skyDNSOf(in registry.Instance, _ string) any {
 }
 
 func (v skyDNSValue) content() (content, bool) {
-	return content{[]string{net.JoinHostPort(v.Host, strconv.Itoa(v.Port))}, v.Metadata}, true
+	return content{[]string{net.JoinHostPort(strings.Trim(v.Host, "[]"), strconv.Itoa(v.Port))}, v.Metadata}, true
 }
 
 // hostLabel is the name of an instance's host below its service's: an SRV record gives it, and clients look its address up.

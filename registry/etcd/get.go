@@ -25,9 +25,7 @@ func (r *Registry) state(ctx context.Context, in registry.Instance) (registry.St
 	err := r.each(ctx, r.target.folder(in), func(kv *mvccpb.KeyValue) {
 		held, ours := r.target.decode(kv)
 		switch {
-		case slices.ContainsFunc(r.target.foreign(kv), func(e registry.Entry) bool {
-			return e.Service == in.Service && e.Port == in.Port && driverkit.SameAddress(e.Address, in.Address)
-		}):
+		case slices.ContainsFunc(r.target.foreign(kv, in.Cluster), func(e registry.Entry) bool { return driverkit.GivesInstance(e, in) }):
 			state = registry.Foreign
 		case state == registry.Absent && ours && string(kv.GetKey()) == r.target.key(in) &&
 			in.Owns(held.UID, held.Registry) && held.Cluster == in.Cluster:

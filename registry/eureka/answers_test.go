@@ -112,6 +112,7 @@ func TestListIsOfOneCluster(t *testing.T) {
 	expect.NoError(t, err)
 	want := []registry.Entry{
 		{Instance: ours, State: registry.InService}, {Instance: out, State: registry.OutOfService},
+		{Instance: copied, State: registry.Foreign, ID: "instance ID 4711:Shop web"}, // no call changes what has another ID
 		{Instance: registry.Instance{Service: "web", Address: "10.0.0.5", Port: 80}, State: registry.Foreign},
 		{Instance: registry.Instance{Service: "web", Address: "10.0.0.5", Port: 8443}, State: registry.Foreign},
 		{Instance: registry.Instance{Service: "web", Address: "10.0.0.5", Port: 82}, State: registry.Foreign},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -222,7 +223,7 @@ func (p place) given(ctx context.Context) (*instanceInfo, error) {
 // often write.
 func usualIDs(in registry.Instance) []string {
 	ids := []string{fmt.Sprintf("%s:%s:%d", in.Pod, in.Service, in.Port)}
-	for _, address := range driverkit.AddressForms(in.Address) {
+	for _, address := range slices.Compact([]string{in.Address, driverkit.JavaForm(in.Address)}) {
 		ids = append(ids, fmt.Sprintf("%s:%s:%d", address, in.Service, in.Port))
 	}
 	return append(ids, in.Endpoint())

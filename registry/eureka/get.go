@@ -53,8 +53,9 @@ func (c call) isForeign(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	for _, info := range infos {
-		for _, e := range info.foreign() {
-			if e.Port == c.in.Port && driverkit.SameAddress(e.Address, c.in.Address) {
+		for _, e := range info.foreign(c.in.Cluster) {
+			e.Service = c.in.Service // the application is, whatever its VIP
+			if driverkit.GivesInstance(e, c.in) {
 				return true, nil
 			}
 		}

@@ -173,25 +173,32 @@ func (i instanceInfo) lastsAt(now time.Time) bool {
 
 func (i instanceInfo) uid() string { return i.Metadata[registry.MetaUID] }
 
-// foreign is what clients are given and no Rollcall has written: at its plain port, its secure one, or both. What can't be read is
-// at no pod's address.
-func (i instanceInfo) foreign() (entries []registry.Entry) {
-	if i.Status != statusUp || i.uid() != "" {
+// foreign is what clients are given and this driver does not change: at its plain port, its secure one, or both. What can't be read is at
+// no pod's address.
+func (i instanceInfo) foreign(cluster string) (entries []registry.Entry) {
+	if i.Status != statusUp || !driverkit.IsForeignTo(cluster, i.Metadata) {
 		return nil
 	}
 	plain, err := i.entry()
+	if err == nil && i.isOurs(cluster, plain) {
+		return nil
+	}
+	add := func(e registry.Entry) {
+		e = driverkit.Foreign(e.Service, e.Address, e.Port)
+		entries = append(entries, driverkit.Tagged(e, i.Metadata, "instance ID "+i.InstanceID))
+	}
 	if err == nil {
-		entries = append(entries, plain)
+		add(plain)
 	}
 	i.Port.Enabled = false
 	if secure, err := i.entry(); err == nil && secure.Port != plain.Port {
-		entries = append(entries, secure)
+		add(secure)
 	}
 	return entries
 }
 
 // isOurs reports whether the cluster's Rollcall wrote it. An ID that is not the identity's is of somebody who copied
-// our metadata: we could not remove that entry.
+// our metadata: we could not remove that entry, so it is foreign.
 func (i instanceInfo) isOurs(cluster string, e registry.Entry) bool {
 	return i.Metadata[registry.MetaCluster] == cluster && i.InstanceID == instanceID(e.Instance)
 }
@@ -209,7 +216,7 @@ func entriesOf(raw []byte, cluster string, own *spellings) ([]registry.Entry, er
 	var foreign []registry.Entry
 	for _, app := range *listing.Applications.Application {
 		for _, info := range app.Instance {
-			foreign = append(foreign, info.foreign()...)
+			foreign = append(foreign, info.foreign(cluster)...)
 			if info.Metadata[registry.MetaCluster] != cluster {
 				continue
 			}
@@ -245,7 +252,8 @@ func (s *spellings) note(service string) {
 func (s *spellings) foreign(found []registry.Entry) (entries []registry.Entry) {
 	for _, e := range found {
 		for _, name := range s.of(e.Service) {
-			entries = append(entries, driverkit.Foreign(name, e.Address, e.Port))
+			e.Service = name
+			entries = append(entries, e)
 		}
 	}
 	return entries

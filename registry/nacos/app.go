@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
@@ -24,7 +26,10 @@ func (a appEntries) Register(ctx context.Context, in registry.Instance) error {
 	return a.driver.change(ctx, "putting back the application's entry of", in,
 		func(ctx context.Context, in registry.Instance) error {
 			var missing []error
-			all := forms(in)
+			all, err := a.spelled(ctx, in)
+			if err != nil {
+				return err
+			}
 			for _, at := range all {
 				switch err := a.driver.putAppBack(ctx, at); {
 				case registry.IsNotRegistered(err):
@@ -36,7 +41,7 @@ func (a appEntries) Register(ctx context.Context, in registry.Instance) error {
 			if len(missing) < len(all) {
 				return nil // it is there in one of the spellings
 			}
-			err := errors.Join(missing...)
+			err = errors.Join(missing...)
 			if cluster, _ := a.driver.elsewhere(ctx, in); cluster != "" {
 				err = registry.NotRegistered(fmt.Errorf(
 					"%w; it has one in Nacos cluster %s: set options.cluster, or the application's cluster", err, cluster))
@@ -65,7 +70,7 @@ func (a appEntries) Deregister(ctx context.Context, in registry.Instance) error 
 				return err
 			}
 			if !there {
-				for _, at := range forms(in) {
+				for _, at := range forms(in, usualForms(in.Address)) {
 					if err := a.driver.unmark(ctx, place{in: at}, true); err != nil {
 						return err
 					}
@@ -87,38 +92,61 @@ func (a appEntries) notElsewhere(ctx context.Context, in registry.Instance) erro
 
 // takeOut reports whether there is an entry, the application's or Rollcall's own.
 func (a appEntries) takeOut(ctx context.Context, in registry.Instance) (there bool, err error) {
-	for _, at := range forms(in) {
+	all, err := a.spelled(ctx, in)
+	for _, at := range all {
 		is, err := a.driver.takeAppOut(ctx, at)
 		if err != nil {
 			return false, err
 		}
 		there = there || is
 	}
-	return there, nil
+	return there, err
 }
 
-// forms are the instance at its address in each form in which the application may have written it: to Nacos it is text.
-func forms(in registry.Instance) (all []registry.Instance) {
-	for _, in.Address = range driverkit.AddressForms(in.Address) {
+// spelled are the instance at its address in each form in which applications have written it: to Nacos it is text. Only of IPv6 is there
+// more than one.
+func (a appEntries) spelled(ctx context.Context, in registry.Instance) ([]registry.Instance, error) {
+	if !strings.Contains(in.Address, ":") {
+		return []registry.Instance{in}, nil
+	}
+	texts, err := a.driver.addressesOf(ctx, in)
+	return forms(in, append([]string{in.Address}, texts...)), err
+}
+
+func forms(in registry.Instance, texts []string) (all []registry.Instance) {
+	for _, in.Address = range texts {
 		all = append(all, in)
 	}
 	return all
 }
 
+// usualForms are those of an entry that has gone, which nothing shows any more: Java's and, in brackets, Spring Cloud Alibaba's.
+func usualForms(address string) []string {
+	if !strings.Contains(address, ":") {
+		return []string{address}
+	}
+	java := driverkit.JavaForm(address)
+	return slices.Compact([]string{address, java, "[" + java + "]", "[" + address + "]"})
+}
+
 // Get reads as readers do, later than they may lag.
 func (a appEntries) Get(ctx context.Context, in registry.Instance) (state registry.State, err error) {
 	err = a.driver.change(ctx, "asking for the application's entry of", in,
-		func(ctx context.Context, in registry.Instance) (err error) {
-			err = pause(ctx, settle)
+		func(ctx context.Context, in registry.Instance) error {
+			if err := pause(ctx, settle); err != nil {
+				return err
+			}
+			all, err := a.spelled(ctx, in)
 			state = registry.Absent
-			for _, at := range forms(in) {
-				if err != nil || state != registry.Absent {
+			for _, at := range all {
+				var one registry.State
+				if _, _, one, err = a.driver.appEntry(ctx, at); err != nil || one == registry.InService {
+					state = one
 					break
 				}
-				_, _, state, err = a.driver.appEntry(ctx, at)
-			}
-			if state == registry.Foreign {
-				state = registry.Absent
+				if one == registry.OutOfService {
+					state = one
+				}
 			}
 			if err == nil && state == registry.Absent {
 				err = a.notElsewhere(ctx, in)

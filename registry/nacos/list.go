@@ -76,6 +76,26 @@ func (r *Registry) services(ctx context.Context, name string) ([]listedService, 
 	return decodeServices(a)
 }
 
+// addressesOf returns the texts, other than the instance's own, in which others have written its address in the Nacos cluster of the
+// options.
+func (r *Registry) addressesOf(ctx context.Context, in registry.Instance) (texts []string, err error) {
+	services, err := r.services(ctx, in.Service)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range services {
+		if s.Name != in.Service || s.Group != r.opts.Group {
+			continue
+		}
+		for _, h := range s.Clusters[r.opts.Cluster].Hosts {
+			if h.uid() == "" && h.Port == in.Port && h.IP != in.Address && driverkit.SameAddress(h.IP, in.Address) {
+				texts = append(texts, h.IP)
+			}
+		}
+	}
+	return texts, nil
+}
+
 // elsewhere returns the Nacos cluster, other than that of the options, in which clients are given an application's entry at the
 // instance's place, "" for none. The list of a service's instances would not tell: version 3 takes DEFAULT if no cluster is set.
 func (r *Registry) elsewhere(ctx context.Context, in registry.Instance) (string, error) {
@@ -89,8 +109,7 @@ func (r *Registry) elsewhere(ctx context.Context, in registry.Instance) (string,
 		}
 		for _, within := range slices.Sorted(maps.Keys(s.Clusters)) {
 			for _, h := range s.Clusters[within].Hosts {
-				at := driverkit.Foreign(s.Name, h.IP, h.Port)
-				if within != r.opts.Cluster && h.isListedForeign() && at.Endpoint() == in.Endpoint() {
+				if within != r.opts.Cluster && h.isListedForeign() && driverkit.GivesInstance(driverkit.Foreign(s.Name, h.IP, h.Port), in) {
 					return within, nil
 				}
 			}
@@ -101,7 +120,7 @@ func (r *Registry) elsewhere(ctx context.Context, in registry.Instance) (string,
 
 // entries are Rollcall's own, in one Nacos cluster, and others' in all, since clients that name none are given the instances of
 // all. If others have a place in several, it counts once: those are not taken out together. Of Rollcall's own, those that are unhealthy
-// and stay so are out of rotation.
+// and stay so are out of rotation. One in another Nacos cluster is foreign: no call changes it.
 func (s *listedService) entries(within, cluster string, stay bool) (entries []registry.Entry, _ error) {
 	given := map[string]bool{}
 	for _, h := range s.Clusters[within].Hosts {
@@ -124,9 +143,13 @@ func (s *listedService) entries(within, cluster string, stay bool) (entries []re
 	for other, c := range s.Clusters {
 		for _, h := range c.Hosts {
 			e := h.foreign(s.Name)
-			if other != within && h.isListedForeign() && !given[e.Endpoint()] {
+			switch {
+			case other == within:
+			case h.isListedForeign() && !given[e.Endpoint()]:
 				given[e.Endpoint()] = true
 				entries = append(entries, e)
+			case h.isCopyOf(cluster):
+				entries = append(entries, driverkit.Tagged(e, h.Metadata, "in Nacos cluster "+other))
 			}
 		}
 	}
@@ -152,6 +175,11 @@ func (h *host) isUnhealthy() bool {
 // isListedForeign holds for one that may be at a pod's address: Dubbo 2 registers consumers with port 0.
 func (h *host) isListedForeign() bool {
 	return h.Enabled != nil && h.isForeign() && h.IP != "" && h.Port != 0
+}
+
+// isCopyOf holds for a listed instance that clients are given and that has the ownership tag of a cluster of Kubernetes.
+func (h *host) isCopyOf(cluster string) bool {
+	return h.uid() != "" && driverkit.IsForeignTo(cluster, h.Metadata) && h.Enabled != nil && *h.Enabled && h.IP != "" && h.Port != 0
 }
 
 // decodeServices takes a whole page or nothing: an entry that is missing from it may be registered forever.

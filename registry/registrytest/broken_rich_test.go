@@ -12,8 +12,29 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 )
+
+// seeing replaces which foreign entries at an instance's place Get reports, and List reports none.
+func seeing(sees func(e registry.Entry, in registry.Instance, id string) bool) func(sound) broken {
+	return func(d sound) broken {
+		return broken{list: d.now, get: func(ctx context.Context, in registry.Instance) (state registry.State, err error) {
+			state, err = d.Get(ctx, in)
+			if state == registry.Foreign {
+				state = registry.Absent
+			}
+			d.set(func() {
+				for id, e := range d.foreign {
+					if err == nil && driverkit.GivesInstance(e, in) && sees(e, in, id) {
+						state = registry.Foreign
+					}
+				}
+			})
+			return state, err
+		}}
+	}
+}
 
 // brokenGets are broken in what Get answers.
 func brokenGets() map[string]breakage {
@@ -127,6 +148,20 @@ func brokenGets() map[string]breakage {
 					return state, err
 				}}
 			},
+		},
+		"a driver that compares addresses as text": {
+			reason: "Spring Cloud Alibaba writes IPv6 in brackets",
+			breaks: seeing(func(e registry.Entry, in registry.Instance, id string) bool {
+				return e.Cluster == in.Cluster || id == "app "+placeOf(in)
+			}),
+		},
+		"a driver that takes every entry with a tag for its own": {
+			reason: "after a change of an option no call removes it",
+			breaks: seeing(func(e registry.Entry, _ registry.Instance, _ string) bool { return e.UID == "" }),
+		},
+		"a driver that takes another cluster's entries for foreign": {
+			reason: "pods wait for what is that cluster's to remove",
+			breaks: seeing(func(registry.Entry, registry.Instance, string) bool { return true }),
 		},
 		"a driver that takes the service alone for the pod": {
 			reason: "what others run under the name holds up every pod",

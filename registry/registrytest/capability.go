@@ -62,6 +62,7 @@ const (
 	hasFailing          Capability = "Failing"
 	hasRestart          Capability = "Restart"
 	hasForeign          Capability = "Foreign"
+	hasCopy             Capability = "Copy"
 	hasApp              Capability = "App"
 	hasShortLease       Capability = "ShortLease"
 	hasPlaced           Capability = "Placed"
@@ -78,7 +79,7 @@ func (h Harness) missing(c Capability) string {
 	given, is := map[Capability]bool{
 		hasUnreachable: h.Unreachable != nil, hasRefusing: h.Refusing != nil, hasWrongCredentials: h.WrongCredentials != nil,
 		hasStalled: h.Stalled != nil, hasLosingAnswers: h.LosingAnswers != nil, hasFailing: h.Failing != nil, hasRestart: h.Restart != nil,
-		hasForeign: h.Foreign != nil, hasApp: h.App != nil, hasShortLease: h.ShortLease != nil,
+		hasForeign: h.Foreign != nil, hasCopy: h.Copy != nil, hasApp: h.App != nil, hasShortLease: h.ShortLease != nil,
 		hasPlaced: h.Placed != nil,
 	}[c]
 	if is && !given {

@@ -1,12 +1,14 @@
 package registrytest
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// foreignCases are about the entries of applications that register themselves.
+// foreignCases are about entries that clients are given and that the driver does not change: of applications that register themselves, and
+// with Rollcall's own ownership tag where the driver does not write one.
 func foreignCases() []testCase {
 	return needing([]testCase{
 		{
@@ -19,7 +21,108 @@ func foreignCases() []testCase {
 			why:  "a service can have other members; a pod must not wait for what is at another address or port",
 			run:  foreignEntryElsewhere,
 		},
+		{
+			name: "ForeignEntryInAnotherSpelling",
+			why:  "applications write IPv6 addresses in brackets, in capitals or with all groups, and clients use them all the same",
+			run:  foreignEntryInAnotherSpelling,
+		},
+		{
+			name:  "CopyOfAnEntryShows",
+			why:   "after a change of an option each pod has two entries; OpenKruise would continue while clients are given the other one",
+			needs: []Capability{hasCopy},
+			run:   copyOfAnEntryShows,
+		},
+		{
+			name:  "CopyOfAnothersEntry",
+			why:   "what another cluster has written is for its own Rollcall to remove, and must not hold pods here",
+			needs: []Capability{hasCopy},
+			run:   copyOfAnothersEntry,
+		},
 	}, hasForeign)
+}
+
+// spellings are forms of one address, as Kubernetes writes it first.
+func spellings() []string {
+	return []string{
+		"fd00:10:244::7", "[fd00:10:244::7]", "fd00:10:244:0:0:0:0:7", "[fd00:10:244:0:0:0:0:7]", "FD00:10:244::7",
+		"fd00:0010:0244:0000:0000:0000:0000:0007",
+	}
+}
+
+// foreignEntryInAnotherSpelling has an IPv6 pod whose application registers itself too.
+func foreignEntryInAnotherSpelling(w *world) {
+	mine := w.pod(1)
+	mine.Address = spellings()[0]
+	d := w.registered(mine)
+	for _, spelled := range spellings()[1:] {
+		at := mine
+		at.Address = spelled
+		remove := w.h.Foreign(w.TB, at)
+		w.becomesForeign(d, mine, true, "an application has registered it as "+spelled)
+		remove()
+		w.becomesForeign(d, mine, false, spelled+" has gone")
+	}
+	w.deregister(d, mine)
+}
+
+// copyOfAnEntryShows expects the driver to report the copy as foreign, and not as the entry that it manages.
+func copyOfAnEntryShows(w *world) {
+	d := w.registered(w.pod(1), w.pod(2))
+	remove := w.h.Copy(w.TB, w.pod(1))
+	w.becomesForeign(d, w.pod(1), true, "it has a copy")
+	w.listsOwn(d, w.pod(1), w.pod(2))
+	if removed := w.call(opDeregister, d, w.pod(1)); removed != nil && !registry.IsForeignEntry(removed) {
+		w.Fatalf("%s of %s next to a copy: got error %q, want none, or registry.ForeignEntry", opDeregister, show(w.pod(1)), removed)
+	}
+	w.listsOwn(d, w.pod(2))
+	w.becomesForeign(d, w.pod(1), true, "its own entry has gone, and clients are given the copy")
+	w.becomesForeign(d, w.pod(2), false, "the copy is another's")
+
+	next := heir(w.pod(1))
+	w.register(d, next)
+	w.becomesForeign(d, next, true, "clients are given the next pod at the address by the copy")
+	w.deregister(d, next)
+	remove()
+	w.becomesForeign(d, w.pod(1), false, "the copy has gone")
+}
+
+// listsOwn waits until the driver's list has exactly these of what it manages. What clients read has copies too.
+func (w *world) listsOwn(d registry.Registry, want ...registry.Instance) {
+	w.Helper()
+	lister, is := d.(registry.Lister)
+	if !is {
+		return
+	}
+	var entries []registry.Entry
+	for _, in := range want {
+		entries = append(entries, inService(in))
+	}
+	wrong := w.until(staleness(d), func() string { return difference(w.read(lister.List, w.cluster), w.h.possible(entries)) })
+	if wrong != "" {
+		w.Fatalf("the list has the wrong entries of cluster %q\n%s", w.cluster, wrong)
+	}
+}
+
+func copyOfAnothersEntry(w *world) {
+	d := w.registered(w.pod(1))
+	theirs := heir(w.pod(1))
+	theirs.Cluster += "-other"
+	w.Cleanup(w.h.Copy(w.TB, theirs))
+	w.becomesForeign(d, w.pod(1), false, "the other entry is another cluster's")
+}
+
+// becomesForeign waits until the driver's Get or List says so.
+func (w *world) becomesForeign(d registry.Registry, in registry.Instance, want bool, why string) {
+	w.Helper()
+	wrong := w.until(staleness(d), func() string {
+		if w.isForeign(d, in) != want {
+			return fmt.Sprintf("Get and List report it as foreign: %t, want %t", !want, want)
+		}
+		return ""
+	})
+	if wrong != "" {
+		w.Fatalf("%s: %s: %s", show(in), wrong, why)
+	}
 }
 
 // foreignEntryShows expects the driver to report that clients are still given the instance: by the removal, Get or List.

@@ -47,10 +47,15 @@ type Harness struct {
 	// time leaves it nil, or starts a registry of its own.
 	Restart func(t testing.TB)
 
-	// Foreign puts an entry into the registry as an application does that registers itself at the instance's service, address
-	// and port: in rotation, and without an ownership tag. It returns a function that removes it. It is nil if a registry can't
+	// Foreign puts an entry into the registry as an application does that registers itself at the instance's service, address, as it is
+	// written there, and port: in rotation, and without an ownership tag. It returns a function that removes it. It is nil if a registry can't
 	// have such an entry next to Rollcall's, or if the driver can't see it.
 	Foreign func(t testing.TB, at registry.Instance) (remove func())
+
+	// Copy puts a copy of Rollcall's entry of the instance into the registry, in rotation and with its ownership tag, where the driver does
+	// not write it: under another ID, key or node, as after a change of an option. It returns a function that removes it. It is nil if clients
+	// can't be given such an entry.
+	Copy func(t testing.TB, of registry.Instance) (remove func())
 
 	// App returns an application that registers itself at the instance's service, address and port, by its registry's own
 	// client and not through the driver. The application runs in the instance's pod: two at one address are in different pods.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 	"github.com/rollcall-dev/rollcall/registry/registrytest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
@@ -39,8 +40,8 @@ type store struct {
 	kept    backend
 	expires map[registered]time.Time // of those with a short lease
 	away    bool
-	answers map[string]answer            // by cluster
-	foreign map[string]registry.Instance // by placeOf
+	answers map[string]answer         // by cluster
+	foreign map[string]registry.Entry // by ID
 
 	// What applications have registered for Rollcall to steer. That a place is out of rotation is kept apart from the entries, as
 	// Nacos does, so it can outlive them; that a single entry is out ends when that is written again.
@@ -74,7 +75,7 @@ func newStore(t testing.TB) *store {
 	t.Helper()
 	return &store{
 		wrong: errors.New("connection refused"), kept: fakeregistry.Memory(t.Context()), expires: map[registered]time.Time{},
-		answers: map[string]answer{}, foreign: map[string]registry.Instance{}, entries: map[string]appEntry{}, out: map[string]bool{},
+		answers: map[string]answer{}, foreign: map[string]registry.Entry{}, entries: map[string]appEntry{}, out: map[string]bool{},
 	}
 }
 
@@ -180,8 +181,10 @@ func (d sound) List(ctx context.Context, cluster string) (entries []registry.Ent
 			d.answers[cluster] = a
 		}
 		entries = slices.Clone(a.entries)
-		for _, in := range d.foreign {
-			entries = append(entries, registry.Entry{Instance: in, State: registry.Foreign})
+		for _, e := range d.foreign {
+			if driverkit.IsForeignTo(cluster, e.Meta()) {
+				entries = append(entries, e)
+			}
 		}
 		return err
 	})
@@ -205,7 +208,7 @@ func (d sound) Get(ctx context.Context, in registry.Instance) (state registry.St
 	}
 	err = d.call(ctx, "Get", in, func(ctx context.Context) error {
 		state = registry.Absent
-		if _, is := d.foreign[placeOf(in)]; is {
+		if d.isForeign(in) {
 			state = registry.Foreign
 		} else if e, known := find(ctx, d.kept, in); known && in.Owns(e.UID, e.Registry) {
 			state = e.State
@@ -213,6 +216,15 @@ func (d sound) Get(ctx context.Context, in registry.Instance) (state registry.St
 		return nil
 	})
 	return state, err
+}
+
+func (d sound) isForeign(in registry.Instance) bool {
+	for _, e := range d.foreign {
+		if driverkit.IsForeignTo(in.Cluster, e.Meta()) && driverkit.GivesInstance(e, in) {
+			return true
+		}
+	}
+	return false
 }
 
 func (d sound) Probe(ctx context.Context, in registry.Instance) error {
@@ -420,9 +432,10 @@ func (s *store) harness(wrap func(sound) registry.Registry) registrytest.Harness
 		ShortLease: func(testing.TB, string) registry.Registry { return process(shortLease, nil) },
 		Restart:    s.restart,
 		Foreign: func(_ testing.TB, at registry.Instance) func() {
-			in := registry.Instance{Service: at.Service, Address: at.Address, Port: at.Port}
-			s.set(func() { s.foreign[placeOf(in)] = in })
-			return func() { s.set(func() { delete(s.foreign, placeOf(in)) }) }
+			return s.adds("app "+placeOf(at), driverkit.Foreign(at.Service, at.Address, at.Port))
+		},
+		Copy: func(_ testing.TB, of registry.Instance) func() {
+			return s.adds("copy "+placeOf(of), registry.Entry{Instance: of, State: registry.Foreign, ID: "copy"})
 		},
 		App:              func(_ testing.TB, at registry.Instance) registrytest.App { return appClient{s, at} },
 		Unreachable:      failing(errors.New("connection refused")),
@@ -449,6 +462,12 @@ func (s *store) harness(wrap func(sound) registry.Registry) registrytest.Harness
 		Secrets: []string{"hunter2"},
 		Lacks:   map[registrytest.Capability]string{},
 	}
+}
+
+// adds puts an entry there that no driver changes.
+func (s *store) adds(id string, e registry.Entry) (remove func()) {
+	s.set(func() { s.foreign[id] = e })
+	return func() { s.set(func() { delete(s.foreign, id) }) }
 }
 
 func asItIs(d sound) registry.Registry { return d }

@@ -65,7 +65,7 @@ func (r *Registry) read(ctx context.Context, in registry.Instance) (*node, error
 	}
 	n := &node{stat: stat}
 	if n.Entry, n.registeredAt, n.ours = decode(in.Service, idOf(in), raw); !n.ours {
-		n.foreign = len(decodeForeign(in.Service, raw)) > 0
+		n.foreign = len(decodeForeign(in.Service, idOf(in), in.Cluster, raw)) > 0
 	}
 	return n, nil
 }

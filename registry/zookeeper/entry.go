@@ -164,20 +164,20 @@ func decode(service, id string, raw []byte) (e registry.Entry, registeredAt int6
 	return e, doc.RegistrationTimeUTC, true
 }
 
-// decodeForeign reads what clients are given of a service by a node that no Rollcall has written: Curator's at its port, Spring's at
-// its sslPort if it has one.
-func decodeForeign(service string, raw []byte) (entries []registry.Entry) {
+// decodeForeign reads what clients are given of a service by a node that this driver does not change, another's or one with the cluster's
+// ownership tag at another ID: Curator's clients at its port, Spring's at its sslPort if it has one.
+func decodeForeign(service, id, cluster string, raw []byte) (entries []registry.Entry) {
 	var doc document
 	if json.Unmarshal(raw, &doc) != nil || doc.Address == "" || doc.Enabled != nil && !*doc.Enabled {
 		return nil
 	}
 	meta, status, _ := doc.describes() // an application's payload may be anything
-	if meta[registry.MetaUID] != "" || status != "" && !strings.EqualFold(status, statusUp) {
+	if !driverkit.IsForeignTo(cluster, meta) || status != "" && !strings.EqualFold(status, statusUp) {
 		return nil
 	}
 	for _, port := range []*int{&doc.Port, doc.SSLPort} {
 		if port != nil && *port != 0 {
-			entries = append(entries, driverkit.Foreign(service, doc.Address, *port))
+			entries = append(entries, driverkit.Tagged(driverkit.Foreign(service, doc.Address, *port), meta, "node "+service+slash+id))
 		}
 	}
 	return entries

@@ -55,7 +55,5 @@ func (r *Registry) isForeign(ctx context.Context, in registry.Instance) (bool, e
 	if err != nil {
 		return false, err
 	}
-	return slices.ContainsFunc(entries, func(e registry.Entry) bool {
-		return e.State == registry.Foreign && e.Endpoint() == in.Endpoint()
-	}), nil
+	return slices.ContainsFunc(entries, func(e registry.Entry) bool { return driverkit.GivesInstance(e, in) }), nil
 }

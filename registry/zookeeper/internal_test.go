@@ -196,7 +196,7 @@ func TestWhatIsForeign(t *testing.T) {
 			at := registry.Instance{Service: "web", Address: "10.0.0.1", Port: port}
 			want = append(want, registry.Entry{Instance: at, State: registry.Foreign})
 		}
-		if diff := cmp.Diff(want, decodeForeign("web", []byte(tc.raw))); diff != "" {
+		if diff := cmp.Diff(want, decodeForeign("web", "app", "prod", []byte(tc.raw))); diff != "" {
 			t.Errorf("%s: -want +got:\n%s\nreason: %s", name, diff, tc.reason)
 		}
 	}

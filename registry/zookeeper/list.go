@@ -100,7 +100,7 @@ func (r *Registry) entriesOf(ctx context.Context, cluster string, places []place
 		}
 		var found []registry.Entry
 		if e, _, ours := decode(p.service, p.id, raw); !ours {
-			found = decodeForeign(p.service, raw)
+			found = decodeForeign(p.service, p.id, cluster, raw)
 		} else if e.Cluster == cluster {
 			found = []registry.Entry{e}
 		}

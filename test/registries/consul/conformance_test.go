@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -99,6 +100,9 @@ func harness(t *testing.T, server *consul.Server) registrytest.Harness {
 	}
 	h.LosingAnswers = drivertest.LosingAnswers(driver.New, cfg)
 	h.Foreign = func(t testing.TB, at registry.Instance) func() { return registerItself(t, server, at) }
+	h.Copy = func(t testing.TB, of registry.Instance) func() {
+		return leftBehind(t, cfg, of)
+	}
 	h.App = func(t testing.TB, at registry.Instance) registrytest.App { return newApp(t, server, at) }
 	h.Restart = func(t testing.TB) { expect.NoError(t, server.Restart(t.Context())) }
 	h.WrongCredentials = func(t testing.TB) registry.Registry { return open(t, wrong) }
@@ -224,6 +228,16 @@ func entryOf(e healthEntry, given bool) registry.Entry {
 }
 
 // registerItself puts a service into the catalog as an agent in the pod does: under its node, which has the address.
+// leftBehind registers the instance under another nodePrefix.
+func leftBehind(t testing.TB, cfg registry.Config, of registry.Instance) (remove func()) {
+	t.Helper()
+	cfg.Cluster, cfg.Options = of.Cluster, json.RawMessage(`{"nodePrefix":"rollcall-old-"}`)
+	old := drivertest.Open[registry.Registry](t, driver.New, cfg)
+	ctx := context.WithoutCancel(t.Context())
+	expect.NoError(t, old.Register(ctx, of))
+	return func() { expect.NoError(t, old.Deregister(ctx, of)) }
+}
+
 func registerItself(t testing.TB, server *consul.Server, at registry.Instance) (remove func()) {
 	t.Helper()
 	node := "agent-" + strings.ToLower(rand.Text())

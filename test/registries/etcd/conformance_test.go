@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"net"
 	"path"
 	"strconv"
 	"strings"
@@ -113,6 +114,7 @@ func harness(t *testing.T, s *etcd.Server, cfg registry.Config, withUsers *etcd.
 	h := drivertest.Harness(driver.New, cfg, "http://")
 	h.LosingAnswers = drivertest.LosingAnswers(driver.New, cfg)
 	h.Foreign = func(_ testing.TB, at registry.Instance) func() { return others(at) }
+	h.Copy = copies(t, s, cfg)
 	h.Refusing, h.WrongCredentials = as(stranger, password), as(writer, "not-"+password)
 	h.Failing = func(t testing.TB) (registry.Registry, func() int) {
 		var attempts atomic.Int64
@@ -165,6 +167,39 @@ func pod(address string, port int) registry.Instance {
 	}
 }
 
+// copies returns how somebody copies the entry of an instance to another key of its service.
+func copies(t *testing.T, s *etcd.Server, cfg registry.Config) func(t testing.TB, of registry.Instance) (remove func()) {
+	t.Helper()
+	user, secret := "", ""
+	if s.WithUsers() {
+		user, secret = "root", rootPassword
+	}
+	c := connect(t, s, user, secret)
+	ctx := context.WithoutCancel(t.Context())
+	return func(t testing.TB, of registry.Instance) func() {
+		t.Helper()
+		elsewhere, apart := of, drivertest.Harness(driver.New, cfg, "http://").Open(t, of.Cluster)
+		elsewhere.Service += "-copied-from" // its entry is written as the driver writes it, and moved
+		expect.NoError(t, apart.Register(ctx, elsewhere))
+		all, err := c.Get(ctx, "", clientv3.WithPrefix())
+		expect.NoError(t, err)
+		var key string
+		for _, kv := range all.Kvs {
+			if from := string(kv.Key); strings.Contains(from, elsewhere.Service+"/") {
+				key = strings.ReplaceAll(from, elsewhere.Service, of.Service) + "-copy"
+				_, err = c.Put(ctx, key, strings.ReplaceAll(string(kv.Value), elsewhere.Service, of.Service))
+				expect.NoError(t, err)
+			}
+		}
+		expect.NoError(t, apart.Deregister(ctx, elsewhere))
+		return func() {
+			if _, err := c.Delete(ctx, key); err != nil {
+				t.Errorf("removing the copy: %v", err)
+			}
+		}
+	}
+}
+
 // registersItself returns how an application puts its own entry there, with a key of its own as etcd's package
 // naming/endpoints leaves it to each.
 func registersItself(t *testing.T, s *etcd.Server, cfg registry.Config) func(at registry.Instance) (remove func()) {
@@ -183,7 +218,8 @@ func registersItself(t *testing.T, s *etcd.Server, cfg registry.Config) func(at 
 		folder, value = path.Dir(f.key)+"/", f.app
 	}
 	return func(at registry.Instance) func() {
-		fill := strings.NewReplacer("SERVICE", at.Service, "ADDRESS", at.Endpoint(), "HOST", at.Address, "PORT", strconv.Itoa(at.Port)).Replace
+		endpoint := net.JoinHostPort(strings.Trim(at.Address, "[]"), strconv.Itoa(at.Port))
+		fill := strings.NewReplacer("SERVICE", at.Service, "ADDRESS", endpoint, "HOST", at.Address, "PORT", strconv.Itoa(at.Port)).Replace
 		key := fill(folder) + "app-" + rand.Text()
 		ctx := context.WithoutCancel(t.Context())
 		if _, err := app.Put(ctx, key, fill(value)); err != nil {

@@ -2,6 +2,7 @@ package eureka_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -25,12 +26,14 @@ type app struct {
 	port       string // as JSON: the fields that tell of ports
 	dirty      int64  // when its client last had something new to tell, in ms
 	lease      int    // in seconds
+	meta       map[string]string
 }
 
 func newApp(t testing.TB, server *eureka.Server, at registry.Instance) *app {
 	t.Helper()
 	a := &app{
 		TB: t, server: server, at: at, status: "UP", dirty: time.Now().UnixMilli(), lease: 3600,
+		meta: map[string]string{"management.port": "8081"},
 		id:   fmt.Sprintf("%s.shop:%s:%s", at.Pod, at.Service, at.Endpoint()),
 		port: fmt.Sprintf(`"port":{"$":%d,"@enabled":"true"},"securePort":{"$":443,"@enabled":"false"}`, at.Port),
 	}
@@ -49,11 +52,13 @@ func (a *app) Register() {
 
 func (a *app) post() {
 	a.Helper()
+	meta, err := json.Marshal(a.meta)
+	expect.NoError(a, err)
 	a.do(http.MethodPost, a.path(), fmt.Sprintf(`{"instance":{"instanceId":%q,"app":%q,"vipAddress":%q,
 		"hostName":"%s.shop","ipAddr":%q,"status":%q,%s,"lastDirtyTimestamp":"%d",
 		"dataCenterInfo":{"@class":"com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo","name":"MyOwn"},
-		"leaseInfo":{"renewalIntervalInSecs":30,"durationInSecs":%d},"metadata":{"management.port":"8081"}}}`,
-		a.id, strings.ToUpper(a.at.Service), a.at.Service, a.at.Pod, a.at.Address, a.status, a.port, a.dirty, a.lease))
+		"leaseInfo":{"renewalIntervalInSecs":30,"durationInSecs":%d},"metadata":%s}}`,
+		a.id, strings.ToUpper(a.at.Service), a.at.Service, a.at.Pod, a.at.Address, a.status, a.port, a.dirty, a.lease, meta))
 }
 
 // Renew sends the heartbeat, with the client's own status, and registers once more, as the client does where the server does not

@@ -69,6 +69,12 @@ func harness(t *testing.T, server *eureka.Server) registrytest.Harness {
 		a.Register()
 		return a.Deregister
 	}
+	h.Copy = func(t testing.TB, of registry.Instance) func() {
+		a := newApp(t, server, of)
+		a.meta = of.Meta()
+		a.Register()
+		return a.Deregister
+	}
 	h.App = func(t testing.TB, at registry.Instance) registrytest.App { return newApp(t, server, at) }
 	h.WrongCredentials = func(t testing.TB) registry.Registry { return open(t, wrong) }
 	h.Secrets = []string{wrongPassword, guarded.Use(t).Password}

@@ -48,6 +48,9 @@ func harness(t *testing.T, s *zookeeper.Server, cfg registry.Config) registrytes
 	h.Foreign = func(t testing.TB, at registry.Instance) func() {
 		return registerItself(t, connect(t, s.Endpoint), "/services", at)
 	}
+	h.Copy = func(t testing.TB, of registry.Instance) func() {
+		return copyEntry(t, connect(t, s.Endpoint), "/services", of)
+	}
 	h.Restart = func(t testing.TB) { expect.NoError(t, s.Restart(t.Context())) }
 	h.Secrets = []string{password}
 	h.Lacks = map[registrytest.Capability]string{
@@ -104,6 +107,9 @@ func TestConformanceWithDigestAndChroot(t *testing.T) {
 	}))
 	h.Foreign = func(t testing.TB, at registry.Instance) func() {
 		return registerItself(t, connect(t, s.Endpoint, user+":"+password), "/platform/discovery", at)
+	}
+	h.Copy = func(t testing.TB, of registry.Instance) func() {
+		return copyEntry(t, connect(t, s.Endpoint, user+":"+password), "/platform/discovery", of)
 	}
 	registrytest.Run(t, h)
 }

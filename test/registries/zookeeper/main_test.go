@@ -94,11 +94,24 @@ func create(t testing.TB, conn *zk.Conn, path string, acl []zk.ACL) {
 // it.
 func registerItself(t testing.TB, conn *zk.Conn, base string, at registry.Instance) (remove func()) {
 	t.Helper()
-	folder, id := base+"/"+at.Service, "of-the-application-"+at.Endpoint()
+	return addNode(t, conn, base, "of-the-application-"+at.Endpoint(), at, nil)
+}
+
+// copyEntry copies Rollcall's entry to another ID, with its ownership tag.
+func copyEntry(t testing.TB, conn *zk.Conn, base string, of registry.Instance) (remove func()) {
+	t.Helper()
+	return addNode(t, conn, base, "copy-of-rollcall-"+of.Endpoint(), of, of.Meta())
+}
+
+func addNode(t testing.TB, conn *zk.Conn, base, id string, at registry.Instance, metadata map[string]string) (remove func()) {
+	t.Helper()
+	folder := base + "/" + at.Service
 	entry := folder + "/" + id
 	create(t, conn, folder, openACL())
+	tag, err := json.Marshal(metadata)
+	expect.NoError(t, err)
 	data := fmt.Appendf(nil, `{"name":%q,"id":%q,"address":%q,"port":%d,"sslPort":null,"payload":null,`+
-		`"registrationTimeUTC":1700000000000,"serviceType":"DYNAMIC","uriSpec":null}`, at.Service, id, at.Address, at.Port)
+		`"registrationTimeUTC":1700000000000,"serviceType":"DYNAMIC","uriSpec":null,"metadata":%s}`, at.Service, id, at.Address, at.Port, tag)
 	if _, err := conn.Create(entry, data, zk.FlagEphemeral, openACL()); err != nil {
 		t.Fatalf("creating %s: %v", entry, err)
 	}
