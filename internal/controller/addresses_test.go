@@ -158,6 +158,89 @@ func TestAppEntryOnTheNode(t *testing.T) {
 	w.expectApp("", app, registry.OutOfService)
 }
 
+// TestEntriesAtThePodsOtherAddresses: clients reach the pod at each of its addresses, whichever Rollcall registers it at.
+func TestEntriesAtThePodsOtherAddresses(t *testing.T) {
+	t.Parallel()
+	everywhere := map[string]int{"10.0.0.1": 8080, "fd00::1": 8080, nodeIP: 31080}
+	for _, address := range []service.Address{"PodIP", "IPv6", "HostIP", "network/storage"} {
+		t.Run(strings.ReplaceAll(string(address), "/", " "), func(t *testing.T) {
+			t.Parallel()
+			for where, port := range everywhere {
+				w := newWorld(t, at(address))
+				pod := w.servingPod(w.cloneSet("web"), "web-1", reachable)
+				in := w.instance(pod, "web", port)
+				in.Address = where
+				gone := w.registry.Foreign(in)
+				w.runsResync()
+				w.expectDoubtful("it has to be told", pod)
+				w.reconciles(pod, "the registry holds what was written")
+				w.expectEvents("a person has to turn it off", `Warning AlsoRegistersItself service "web" at `)
+
+				w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+				w.expectHooks("clients are still sent to it at "+where, pod, "inPlaceUpdate preDelete")
+				gone()
+				w.runsResync()
+				w.expectDoubtful("it may go on", pod)
+				w.reconcile(pod)
+				w.expectHooks("", pod, "inPlaceUpdate")
+			}
+		})
+	}
+	t.Run("of others", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, at("HostIP"))
+		pod := w.servingPod(w.cloneSet("web"), "web-1", reachable)
+		for _, other := range []registry.Instance{
+			{Service: "web", Address: nodeIP, Port: 8080}, {Service: "web", Address: nodeIP, Port: 31081},
+			{Service: "web", Address: "10.0.0.1", Port: 31080}, {Service: "api", Address: "10.0.0.1", Port: 8080},
+			{Service: "web", Address: "10.0.0.2", Port: 8080}, {Service: "web", Address: "192.0.2.2", Port: 31080},
+		} {
+			w.registry.Foreign(other)
+		}
+		w.runsResync()
+		w.expectDoubtful("none of them is this pod's: not its node's other ports, nor its own")
+		w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+		w.expectHooks("", pod, "inPlaceUpdate")
+	})
+}
+
+// TestCopyOfThePodsEntry: after a change of an option, such as Consul's nodePrefix, a pod has two entries with its ownership tag, of which
+// Rollcall manages one.
+func TestCopyOfThePodsEntry(t *testing.T) {
+	t.Parallel()
+	t.Run("a leftover", func(t *testing.T) {
+		t.Parallel()
+		w, pod := serving(t)
+		gone := w.registry.Copy(w.instance(pod, "web", 8080), "web-1 on node old-07")
+		w.runsResync()
+		w.expectDoubtful("it has to be told", pod)
+		w.reconcile(pod)
+		w.expectEvents("a person has to remove it", `Warning AlsoRegistersItself service "web" at 10.0.0.1:8080: clients are given the pod by `+
+			"an entry that has Rollcall's ownership tag and is not where this configuration has it (at 10.0.0.1:8080, web-1 on node old-07)")
+		w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+		w.expectHooks("clients are still sent to it", pod, "inPlaceUpdate preDelete")
+		gone()
+		w.runsResync()
+		w.reconcile(pod)
+		w.expectHooks("", pod, "inPlaceUpdate")
+	})
+	t.Run("of an entry that the application wrote", func(t *testing.T) {
+		t.Parallel()
+		w := steering(t)
+		pod := w.bornPod(w.cloneSet("web"), "web-1")
+		app := w.appAt(pod, pod.Status.PodIP)
+		app.Register()
+		w.reconcile(pod)
+		w.kruiseMoves(pod, appspub.LifecycleStateNormal)
+		in := w.instance(pod, "web", 8080)
+		w.registry.Copy(in, "rollcall's of yesterday")
+		w.runsResync()
+		w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+		w.expectApp("", app, registry.OutOfService)
+		w.expectHooks("clients are still sent to it by the other", pod, "inPlaceUpdate preDelete")
+	})
+}
+
 // TestPodsAtOneNodesAddress: two pods of one service differ by the port alone, and one that goes takes nothing of the other's along.
 func TestPodsAtOneNodesAddress(t *testing.T) {
 	t.Parallel()

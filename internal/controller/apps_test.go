@@ -305,7 +305,7 @@ func TestAppEntriesThatAreNotAsExpected(t *testing.T) {
 		},
 		"two addresses, by the list": {
 			"clients are given the other whatever is done to the one", 1, elsewhere, asserted,
-			`Warning AppSeveralEntries the application's own entry of service "web" at 10.0.0.1:8080: the application has an entry at fd00::1 too`,
+			`Warning AppSeveralEntries the application's own entry of service "web" at 10.0.0.1:8080: the application has an entry at [fd00::1]:8080 too`,
 		},
 		"once, by the list": {"all is as it should be", 1, listed("web"), asserted, ""},
 		"the agent is away": {

@@ -125,13 +125,16 @@ func othersOf(pod *Pod, counts func(corev1.ContainerPort) bool) (others []string
 
 func onNode(pod *Pod, such func(corev1.ContainerPort) bool) bool {
 	for i := range pod.Spec.Containers {
-		if slices.ContainsFunc(pod.Spec.Containers[i].Ports, func(p corev1.ContainerPort) bool {
-			return such(p) && p.HostIP == "" && (p.Protocol == "" || p.Protocol == corev1.ProtocolTCP)
-		}) {
+		if slices.ContainsFunc(pod.Spec.Containers[i].Ports, func(p corev1.ContainerPort) bool { return such(p) && reachable(p) }) {
 			return true
 		}
 	}
 	return false
+}
+
+// reachable reports whether the port, if it is on the node, is at all of the node's addresses.
+func reachable(p corev1.ContainerPort) bool {
+	return p.HostIP == "" && (p.Protocol == "" || p.Protocol == corev1.ProtocolTCP)
 }
 
 // AnnotationNetworks is where Multus writes the pod's addresses on other networks. Tenants can write it too.

@@ -71,7 +71,7 @@ func (f *Facts) Entries(in lifecycle.Input, targets []tracker.Target) plan.Facts
 	return plan.Facts{
 		Pod: in.Pod, Record: in.Record, Gone: f.Gone(), Targets: targets, Undescribed: f.Problem.Reason != "", PassedOn: f.PassedOn,
 		AddressUnknown: f.AddressUnknown,
-		Owner: f.owner(in.Pod), Configuration: f.Settings, Known: f.Tracked.Known(),
+		Owner:          f.owner(in.Pod), Configuration: f.Settings, Known: f.Tracked.Known(),
 	}
 }
 
@@ -127,7 +127,7 @@ func (f *Facts) Goal(row plan.Row) tracker.Goal {
 	client := f.Settings.Client(row.Key().Source())
 	return tracker.Goal{
 		Want: row.Want, Told: row.Instance, Through: client, Gets: client.Gets(), MustBeSeen: row.MustBeSeen,
-		Given: !row.ByApp() && !row.LeftToApp && f.Tracked.Foreign(row.Key()), Late: f.late(row),
+		Given: len(f.GivenBy(row)) > 0, Late: f.late(row),
 	}
 }
 
@@ -145,6 +145,24 @@ func (f *Facts) late(row plan.Row) (latest time.Time) {
 		}
 	}
 	return latest
+}
+
+// GivenBy are the entries by which clients are given the pod under the row's service, and should not be. What nobody tagged is the
+// application's, which can be left to it or steered.
+func (f *Facts) GivenBy(row plan.Row) []tracker.Foreign {
+	found := f.Tracked.Foreign(row.Key())
+	if len(found) == 0 || row.Want == lifecycle.Absent && !f.Entries(f.Input, nil).Has(row.Key()) { // nothing, or at an address it has lost
+		return nil
+	}
+	toApp := row.ByApp() || row.LeftToApp || row.Want != lifecycle.InService && f.steersIn(row.Key())
+	return slices.DeleteFunc(found, func(one tracker.Foreign) bool { return toApp && one.Tagged == "" })
+}
+
+// steersIn reports whether the entries of the pod's application under the service are steered there.
+func (f *Facts) steersIn(in lifecycle.Key) bool {
+	return slices.ContainsFunc(f.Targets, func(t tracker.Target) bool {
+		return t.Key().ByApp() && t.Registry == in.Registry && t.Instance.Service == in.Service
+	})
 }
 
 // MayBeOut reports whether clients may lack the pod somewhere, whatever its record says: a failed call may have taken it out.

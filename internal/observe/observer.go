@@ -95,7 +95,7 @@ func (o *Observer) look(ctx context.Context, id lifecycle.PodID, f *Facts) (Look
 	default:
 		return Look{}, fmt.Errorf("reading the pod: %w", err)
 	}
-	tracked.Found(lifecycle.AddressOf(pod), lifecycle.OtherAddressesOf(pod))
+	tracked.Found(lifecycle.AddressOf(pod), lifecycle.OtherAddressesOf(pod), lifecycle.ReachOf(pod))
 	if look, waits, err := o.awaitOwnWrite(ctx, f, pod); waits || err != nil {
 		return look, err
 	}
@@ -298,7 +298,7 @@ func (o *Observer) targets(f *Facts, node service.Node) {
 // name, and gives none.
 func (f *Facts) dropRefused() {
 	f.Targets = slices.DeleteFunc(f.Targets, func(t tracker.Target) bool {
-		apps := t.Key().ByApp() || f.Tracked.Foreign(t.Key())
+		apps := t.Key().ByApp() || len(f.Tracked.Foreign(t.Key())) > 0
 		drops := !apps || !lifecycle.Leaves(f.Input.Pod)
 		f.Unsteered = f.Unsteered || drops && apps
 		return drops

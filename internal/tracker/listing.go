@@ -1,6 +1,7 @@
 package tracker
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -27,7 +28,8 @@ type Listing struct {
 	// ClusterUID is this cluster's; empty if unknown.
 	ClusterUID string
 	Entries    []registry.Entry
-	// Foreign are entries that clients are given and no Rollcall has written.
+	// Foreign are entries that clients are given and this registry's driver does not manage: others', and those with this cluster's ownership
+	// tag under another identity.
 	Foreign []registry.Entry
 }
 
@@ -133,55 +135,113 @@ func (t *Tracker) noteShown(l Listing) {
 	}
 }
 
-// foreign are the names under which one list's entries that no Rollcall wrote give an endpoint to clients.
+// Foreign is an entry of a service by which clients are given an endpoint, and which this configuration does not manage.
+type Foreign struct {
+	Endpoint lifecycle.Endpoint
+	// Tagged is what the registry calls it if it has this cluster's ownership tag, where the driver does not write one: the options were
+	// others, or somebody copied it. Empty if somebody else wrote it.
+	Tagged string
+}
+
+// foreign are one list's, of which there may be many more than pods.
 type foreign struct {
-	names map[endpoint][]string
+	at map[lifecycle.Endpoint][]entryOfOthers
 	// ipv6 are the services in which one of them has [registry.MetaIPv6].
 	ipv6 map[string]bool
 	// number counts the lists.
 	number int
 }
 
-type endpoint struct {
-	address string
-	port    int
+// entryOfOthers is a [Foreign] by its endpoint.
+type entryOfOthers struct{ service, tagged string }
+
+func endpointOf(in lifecycle.Key) lifecycle.Endpoint {
+	return lifecycle.Endpoint{Address: in.Address, Port: in.Port}
 }
 
-// of returns the names that count for a pod: not those listed before it came, when another pod had its address, nor its own application's
-// entry, once and under its name.
-func (f foreign) of(p *pod, in lifecycle.Key) []string {
-	names := f.names[endpoint{in.Address, in.Port}]
-	if p.born && p.came >= f.number || in.ByApp() && len(names) == 1 && names[0] == in.Service {
+// of returns those at the endpoint that count for a pod: not those listed before it came, when another pod had its address, nor its own
+// application's entry, once and under its name.
+func (f foreign) of(p *pod, in lifecycle.Key) []entryOfOthers {
+	found := f.at[endpointOf(in)]
+	switch {
+	case p.born && p.came >= f.number:
+		return nil
+	case !in.ByApp():
+		return found
+	}
+	var others, tagged []entryOfOthers
+	for _, one := range found {
+		if one.tagged == "" {
+			others = append(others, one)
+		} else {
+			tagged = append(tagged, one)
+		}
+	}
+	if len(others) == 1 && others[0].service == in.Service {
+		return tagged
+	}
+	return found
+}
+
+// around are those under the service at any endpoint of the pod by which clients reach the same.
+func (f foreign) around(p *pod, in lifecycle.Key) (around []Foreign) {
+	if len(f.at) == 0 {
 		return nil
 	}
-	return names
+	own := endpointOf(in)
+	for _, at := range append([]lifecycle.Endpoint{own}, p.reach.Others(own)...) {
+		in.Address, in.Port = at.Address, at.Port
+		for _, one := range f.of(p, in) {
+			if one.service == in.Service {
+				around = append(around, Foreign{Endpoint: at, Tagged: one.tagged})
+			}
+		}
+	}
+	return around
 }
+
+func (f foreign) isEmpty() bool { return len(f.at)+len(f.ipv6) == 0 }
 
 // noteForeign keeps the foreign entries of all endpoints, since some of a pod's instances are known only later, and queues pods for which
 // they changed.
 func (t *Tracker) noteForeign(l Listing) {
-	names, ipv6 := make(map[endpoint][]string, len(l.Foreign)), map[string]bool{}
+	t.lists++
+	before := t.foreign[l.Registry]
+	now := foreign{at: make(map[lifecycle.Endpoint][]entryOfOthers, len(l.Foreign)), ipv6: map[string]bool{}, number: t.lists}
 	for _, e := range l.Foreign {
-		at := endpoint{e.Address, e.Port}
-		names[at] = append(names[at], e.Service)
+		if e.Registry != l.Registry && l.Names[e.Registry] {
+			continue // another section of the configuration manages it
+		}
+		at, one := lifecycle.Endpoint{Address: e.Address, Port: e.Port}, entryOfOthers{service: e.Service}
+		if e.UID != "" {
+			one.tagged = cmp.Or(e.ID, "one of pod "+e.Namespace+"/"+e.Pod)
+		}
+		now.at[at] = append(now.at[at], one)
 		if e.Metadata[registry.MetaIPv6] != "" {
-			ipv6[e.Service] = true
+			now.ipv6[e.Service] = true
 		}
 	}
-	for _, ofOne := range names {
-		slices.Sort(ofOne)
+	for _, ofOne := range now.at {
+		slices.SortFunc(ofOne, func(a, b entryOfOthers) int {
+			return cmp.Or(cmp.Compare(a.service, b.service), cmp.Compare(a.tagged, b.tagged))
+		})
 	}
-	t.lists++
-	before, now := t.foreign[l.Registry], foreign{names: names, ipv6: ipv6, number: t.lists}
 	t.foreign[l.Registry] = now
+	if before.isEmpty() && now.isEmpty() {
+		return
+	}
 	for _, p := range t.pods {
 		for _, n := range p.instances {
-			differs := before.ipv6[n.Service] != now.ipv6[n.Service] || !slices.Equal(before.of(p, n.Key), now.of(p, n.Key))
-			if p.opened && n.Registry == l.Registry && differs {
+			if p.opened && n.Registry == l.Registry && foreignDiffers(p, n.Key, before, now) {
 				t.look(&t.doubtful, p.id)
 			}
 		}
 	}
+}
+
+func foreignDiffers(p *pod, in lifecycle.Key, before, now foreign) bool {
+	return before.ipv6[in.Service] != now.ipv6[in.Service] || !slices.Equal(before.of(p, in), now.of(p, in)) ||
+		!slices.Equal(before.around(p, in), now.around(p, in))
 }
 
 // writtenUnder returns the entry's registry by its present name.

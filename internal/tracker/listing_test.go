@@ -240,6 +240,18 @@ func TestForeignNames(t *testing.T) {
 			s.tr.Compare(l)
 		}
 	}
+	copied := func(names ...string) step {
+		return func(s *scene) {
+			l := Listing{Registry: "default", Names: map[string]bool{"default": true, "new": true}, Asked: s.now}
+			for _, name := range names {
+				of := in()
+				of.Registry = name
+				l.Foreign = append(l.Foreign, registry.Entry{Instance: of, ID: "copy"})
+			}
+			s.tr.TakeDoubted()
+			s.tr.Compare(l)
+		}
+	}
 	begun := func(s *scene) { s.pod.Begin(key(), lifecycle.InService, told(7), s.now) }
 	for name, tc := range map[string]struct {
 		reason   string
@@ -258,6 +270,9 @@ func TestForeignNames(t *testing.T) {
 		"gone":                             {"its hook may go on", []step{begun, has("web"), has()}, "default", "[]", true},
 		"the application's":                {"it is as expected", []step{has("web")}, "default by app", "[]", false},
 		"the application's, twice":         {"there is one too many", []step{has("web", "web")}, "default by app", "[web web]", false},
+		"with our tag":                     {"no call removes it", []step{begun, copied("default", "", "gone")}, "default", "[web web web]", true},
+		"with our tag, of another section": {"its registry is asked about it", []step{begun, copied("new")}, "default", "[]", false},
+		"with our tag, an application's":   {"the application did not write it", []step{begun, copied("default")}, "default by app", "[web]", true},
 		"the application's, another name":  {"it is not found by the pod's", []step{has("api")}, "default by app", "[api]", false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -34,15 +34,20 @@ func (p *Pod) Known() Known {
 	}
 }
 
-// Foreign reports whether, by the last list, clients are given it by an entry that no Rollcall has written.
-func (p *Pod) Foreign(in lifecycle.Key) bool {
-	return slices.Contains(p.ForeignNames(in), in.Service)
+// Foreign returns the entries by which clients are given, by the last list, what they reach at the instance's endpoint, under its service,
+// at any of the pod's addresses: not its application's own entry, once.
+func (p *Pod) Foreign(in lifecycle.Key) []Foreign {
+	return locked(p, func() []Foreign { return p.tracker.foreign[in.Registry].around(p.pod, in) })
 }
 
-// ForeignNames returns the service names under which such entries have its address and port, by the last list: sorted, with repetitions,
-// and without an application's own entry that is there once, under its name.
+// ForeignNames returns the service names under which such entries have the address and port itself: sorted, with repetitions.
 func (p *Pod) ForeignNames(in lifecycle.Key) []string {
-	return locked(p, func() []string { return p.tracker.foreign[in.Registry].of(p.pod, in) })
+	return locked(p, func() (names []string) {
+		for _, one := range p.tracker.foreign[in.Registry].of(p.pod, in) {
+			names = append(names, one.service)
+		}
+		return names
+	})
 }
 
 // ForeignIPv6 reports whether, by the last list, such an entry of the service has [registry.MetaIPv6].
@@ -56,10 +61,10 @@ func (p *Pod) Uncached() *lifecycle.Pod {
 }
 
 // Found notes that the cache has the pod, so its end will be noted.
-func (p *Pod) Found(address string, others []string) {
+func (p *Pod) Found(address string, others []string, reach lifecycle.Reach) {
 	p.tracker.mu.Lock()
 	defer p.tracker.mu.Unlock()
-	p.pod.found, p.pod.address, p.pod.others = true, address, others
+	p.pod.found, p.pod.address, p.pod.others, p.pod.reach = true, address, others, reach
 }
 
 // CloseUnlessFound forgets a pod that was never cached. It reports false if its end was or will be noted.

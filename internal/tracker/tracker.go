@@ -50,11 +50,12 @@ type pod struct {
 	born bool
 	// came counts the lists before it.
 	came int
-	// found: it was cached since it was opened, with address and others, so its end will be noted.
+	// found: it was cached since it was opened, with address, others and reach, so its end will be noted.
 	found    bool
 	recalled bool
 	address  string
 	others   []string
+	reach    lifecycle.Reach
 	// last is the pod as last cached, once gone from there.
 	last *lifecycle.Pod
 }

@@ -157,7 +157,7 @@ func TestDepartures(t *testing.T) {
 		}, 1},
 		"found, and its departure not noted yet": {"the event is on its way", func(tr *Tracker) {
 			p := tr.Open(id)
-			p.Found(in().Address, nil)
+			p.Found(in().Address, nil, lifecycle.Reach{})
 			if p.CloseUnlessFound() {
 				t.Error("the pod is forgotten before its departure is noted")
 			}

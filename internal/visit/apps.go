@@ -177,12 +177,12 @@ func (v *visit) lookForSeveral(c plan.Row) {
 	if !c.ByApp() || !v.belongs(c) { // what the pod leaves may be at another address by now
 		return
 	}
-	elsewhere := c.Key().By(lifecycle.Rollcall)
-	for _, elsewhere.Address = range lifecycle.AddressesOf(v.pod(), c.Instance.Port) {
-		if elsewhere.Address != c.Instance.Address && v.Tracked.Foreign(elsewhere) && v.Memory.NoteSeveral() {
+	for _, one := range v.Tracked.Foreign(c.Key().By(lifecycle.Rollcall)) {
+		at := registry.Instance{Address: one.Endpoint.Address, Port: one.Endpoint.Port}.Endpoint()
+		if at != c.Instance.Endpoint() && v.Memory.NoteSeveral() {
 			v.event(reason.AppSeveralEntries, fmt.Sprintf("%s: the application has an entry at %s too, which Rollcall does not take out: "+
 				"clients are given the pod by it while the pod is updated or deleted; have the application register at one address",
-				c, elsewhere.Address))
+				c, at))
 		}
 	}
 }

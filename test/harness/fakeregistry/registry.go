@@ -142,6 +142,11 @@ func (f *Registry) Foreign(at registry.Instance) (gone func()) {
 	return added(f, &f.foreign, entry)
 }
 
+// Copy is Foreign with the instance's ownership tag, under another ID.
+func (f *Registry) Copy(of registry.Instance, id string) (gone func()) {
+	return added(f, &f.foreign, &registry.Entry{Instance: of, State: registry.Foreign, ID: id})
+}
+
 func (f *Registry) foreignEntries() (entries []registry.Entry) {
 	f.update(func() {
 		for _, e := range f.foreign {
