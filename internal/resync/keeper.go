@@ -49,9 +49,10 @@ type keeper struct {
 	uid string
 	// first is when the first successful list was requested.
 	first time.Time
-	// The next keeper of the same registry inherits removals and others.
+	// The next keeper of the same registry inherits removals, others and copies.
 	removals
 	others others
+	copies copiesTold
 	// A registry that refuses removals was compared all the same.
 	comparing, removing trouble
 	// shown needs the lock of the Resync.
@@ -81,7 +82,7 @@ func (k *keeper) continues(before *keeper) bool {
 // start begins the loops, after before has ended.
 func (k *keeper) start(ctx context.Context, before *keeper) {
 	if k.continues(before) {
-		k.removals, k.others = before.removals, before.others
+		k.removals, k.others, k.copies = before.removals, before.others, before.copies
 	} else {
 		k.resync.Metrics.Began(k.name, time.Now(), k.client.Lists())
 	}
@@ -264,6 +265,7 @@ func (k *keeper) compare(ctx context.Context, r *run) error {
 	for name := range keepers {
 		names[name] = true
 	}
+	k.tellOfCopies(ctx, foreign, names)
 	found, err := k.resync.Pods.Compare(ctx, tracker.Listing{
 		Registry: k.name, Names: names, Asked: r.began, Staleness: staleness,
 		Confirms: staleness == 0 && !k.client.Expires(), Entries: owned, Foreign: foreign,

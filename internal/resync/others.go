@@ -3,6 +3,8 @@ package resync
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,4 +54,28 @@ func (k *keeper) lookForOthers(ctx context.Context, owned []registry.Entry) {
 		k.name, k.resync.Cluster, describe(written, 1)[0], written[0].ClusterUID, k.uid)
 	k.resync.Logger.Info(note, "registry", k.name, "entries", len(written))
 	k.resync.Tell(ctx, corev1.EventTypeWarning, clusterNameShared, note)
+}
+
+// tellOfCopies tells of entries with this cluster's ownership tag, also of pods that are gone, which no call of the driver removes: where
+// another section of the configuration does not.
+func (k *keeper) tellOfCopies(ctx context.Context, foreign []registry.Entry, names map[string]bool) {
+	copies := slices.DeleteFunc(slices.Clone(foreign), func(e registry.Entry) bool {
+		return !k.owns(e) || e.Registry != k.name && names[e.Registry]
+	})
+	if len(copies) == 0 || len(copies) == k.copies.number && time.Since(k.copies.warned) < reason.EventRepeat {
+		k.copies.number = len(copies)
+		return
+	}
+	k.copies = copiesTold{number: len(copies), warned: time.Now()}
+	note := fmt.Sprintf("Clients of registry %q are given %d entries that have this cluster's ownership tag and are not where this "+
+		"configuration has them, such as from before an option of the registry was changed. Rollcall does not remove them: do so. Examples: %s",
+		k.name, len(copies), strings.Join(describe(copies, examples), ", "))
+	k.resync.Logger.Info(note, "registry", k.name, "entries", len(copies))
+	k.resync.Tell(ctx, corev1.EventTypeWarning, entriesElsewhere, note)
+}
+
+// copiesTold is what the last Event reported.
+type copiesTold struct {
+	number int
+	warned time.Time
 }

@@ -364,3 +364,31 @@ func TestTwoClustersWithOneName(t *testing.T) {
 		s.stop()
 	})
 }
+
+// TestEntriesElsewhere: after a change of an option, the entries of before have this cluster's tag, and no call removes them.
+func TestEntriesElsewhere(t *testing.T) {
+	t.Parallel()
+	bubble.Scenes(t, map[string]func(t *testing.T){"are told of once": func(t *testing.T) {
+		s := newScene(t, "a", "b")
+		copied := s.register("a", "web-1")
+		gone := s.fakes["a"].Copy(copied, "web on node old-07")
+		s.fakes["a"].Foreign(copied)
+		foreign := func(change func(*registry.Instance)) {
+			other := copied
+			change(&other)
+			s.fakes["a"].Copy(other, "x")
+		}
+		foreign(func(in *registry.Instance) { in.Cluster = "prod-2" })
+		foreign(func(in *registry.Instance) { in.Registry = "b" })
+		s.gone("web-1")
+		s.start()
+		s.expectTold(entriesElsewhere, "Warning", `"a"`, "given 1 entries", "shop/web-1 (web on node old-07)")
+		s.expectCalls("what is where the driver has it is removed, as ever", "a", "Deregister web-1")
+		time.Sleep(10 * time.Minute)
+		s.expectTold(entriesElsewhere, "Warning")
+		gone()
+		time.Sleep(2 * reason.EventRepeat)
+		s.expectTold(entriesElsewhere, "Warning")
+		s.stop()
+	}})
+}

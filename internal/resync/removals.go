@@ -28,6 +28,7 @@ const (
 	removalBlocked    = "RemovalBlocked"
 	manyRemovals      = "ManyRemovals"
 	clusterNameShared = "ClusterNameShared"
+	entriesElsewhere  = "EntriesElsewhere"
 )
 
 const (
@@ -318,7 +319,11 @@ func digestOf(name string, entries []registry.Entry) string {
 
 func describe(entries []registry.Entry, most int) (texts []string) {
 	for _, e := range entries[:min(most, len(entries))] {
-		texts = append(texts, fmt.Sprintf("%s at %s of pod %s/%s", e.Service, e.Endpoint(), e.Namespace, e.Pod))
+		text := fmt.Sprintf("%s at %s of pod %s/%s", e.Service, e.Endpoint(), e.Namespace, e.Pod)
+		if e.ID != "" {
+			text += " (" + e.ID + ")"
+		}
+		texts = append(texts, text)
 	}
 	return texts
 }
