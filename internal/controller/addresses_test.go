@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 // reachable gives a pod every kind of address.
@@ -252,6 +254,30 @@ func TestPodsAtOneNodesAddress(t *testing.T) {
 	w.reconciles(one, "", "Deregister web@192.0.2.1:31080", writes)
 	w.expectInService(other)
 	w.reconciles(other, "nothing of its own has changed")
+}
+
+// TestLateRemovalAtASharedEndpoint: the next pod at a node's port is not counted on while a removal of the one before may still be carried
+// out. Not every registry can tell the two apart in the moment in which it deletes.
+func TestLateRemovalAtASharedEndpoint(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, at("HostIP"))
+	web := w.cloneSet("web")
+	before := w.servingPod(web, "web-1", reachable)
+	other := w.servingPod(web, "web-3", reachable, func(p *corev1.Pod) { p.Spec.Containers[0].Ports[0].HostPort = 31081 })
+	w.registry.FailNext(fakeregistry.Match{Op: fakeregistry.OpDeregister}, context.DeadlineExceeded)
+	w.reconcileIn(before, appspub.LifecycleStatePreparingDelete)
+	w.sleep(time.Second)
+	w.reconcile(before)
+	w.expectHooks("it is out, by a second call", before, "inPlaceUpdate")
+	w.takeJournal()
+
+	next := w.bornPod(web, "web-2", reachable)
+	w.reconciles(next, "", "Register web@192.0.2.1:31080")
+	w.expectHooks("the first call may still be on its way, and hit its entry", next, "inPlaceUpdate preDelete")
+	w.sleep(time.Hour)
+	w.reconciles(next, "the call is over, and is made good", "Register web@192.0.2.1:31080", "write web-2")
+	w.expectHooks("", next, "preNormal inPlaceUpdate preDelete")
+	w.reconciles(other, "it is at another port")
 }
 
 // TestIPv6MetadataThatClientsMiss: what applications registered themselves has it, and a pod that was moved over has not.

@@ -304,6 +304,17 @@ func (i Instance) fail(lands time.Time) Instance {
 	return i
 }
 
+// mayBeUndone: another pod's change to that state may be carried out until then.
+func (i Instance) mayBeUndone(want lifecycle.Want, until time.Time) Instance {
+	if i.late = maps.Clone(i.late); i.late == nil {
+		i.late = map[lifecycle.Want]late{}
+	}
+	l := i.late[want]
+	l.until = until
+	i.late[want], i.unconfirmed = l, true
+	return i
+}
+
 // landed drops late changes that ended before began, which settled what they did.
 func (i Instance) landed(began time.Time, over func(lifecycle.Want) bool) Instance {
 	before := i.late

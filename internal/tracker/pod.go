@@ -1,6 +1,7 @@
 package tracker
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -78,9 +79,17 @@ func (p *Pod) CloseUnlessFound() bool {
 	return true
 }
 
-// Begin comes before a change: its outcome is unknown from here on.
+// Begin comes before a change: its outcome is unknown from here on. A removal of the pod that had the endpoint before, such as a port of the
+// node, may still be carried out after a Register: few registries can tell the two pods apart in that moment.
 func (p *Pod) Begin(in lifecycle.Key, want lifecycle.Want, told registry.Instance, now time.Time) {
-	p.change(in, func(i Instance) Instance { return i.begin(want, told, now) })
+	p.change(in, func(i Instance) Instance {
+		i = i.begin(want, told, now)
+		late, is := p.tracker.removals[in]
+		if is && want == lifecycle.InService && late.of != p.pod.id.UID && now.Before(late.until) {
+			return i.mayBeUndone(late.want, late.until)
+		}
+		return i
+	})
 }
 
 // Acknowledged follows the registry's answer.
@@ -101,7 +110,13 @@ func (p *Pod) PassedOn(in lifecycle.Key, now time.Time) (news bool) {
 
 // Failed notes that the change may still be carried out until lands if it timed out; else lands is zero.
 func (p *Pod) Failed(in lifecycle.Key, lands time.Time) {
-	p.change(in, func(i Instance) Instance { return i.fail(lands) })
+	p.change(in, func(i Instance) Instance {
+		if i.AskedOut() && !lands.IsZero() {
+			maps.DeleteFunc(p.tracker.removals, func(_ lifecycle.Key, r removal) bool { return r.until.Before(i.began) })
+			p.tracker.removals[in] = removal{of: p.pod.id.UID, want: i.want, until: lands}
+		}
+		return i.fail(lands)
+	})
 }
 
 // Confirmed notes that the registry, asked then, said what is wanted.

@@ -35,9 +35,19 @@ type Tracker struct {
 	foreign map[string]foreign
 	lists   int
 
+	// removals are those that timed out, by what they would take out: the next pod at the endpoint may be hit.
+	removals map[lifecycle.Key]removal
+
 	// missed have a missing instance; doubtful have an unexpected one.
 	missed, doubtful []lifecycle.PodID
 	signal           chan struct{}
+}
+
+// removal is one pod's that may be carried out until then.
+type removal struct {
+	of    types.UID
+	want  lifecycle.Want
+	until time.Time
 }
 
 // pod is used by one worker at a time.
@@ -97,7 +107,7 @@ func (p *pod) isKnown() bool {
 func New() *Tracker {
 	return &Tracker{
 		pods: map[types.UID]*pod{}, closed: map[types.UID]time.Time{}, shown: map[string]bool{}, renamed: map[string]string{},
-		foreign: map[string]foreign{}, signal: make(chan struct{}, 1),
+		foreign: map[string]foreign{}, removals: map[lifecycle.Key]removal{}, signal: make(chan struct{}, 1),
 	}
 }
 
