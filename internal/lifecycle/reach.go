@@ -23,7 +23,7 @@ type Reach struct {
 type mapping struct{ container, node int }
 
 // ReachOf returns the pod's.
-func ReachOf(pod *corev1.Pod) (r Reach) {
+func ReachOf(pod *Pod) (r Reach) {
 	others := OtherAddressesOf(pod)
 	if len(others) == 0 {
 		return r

@@ -45,6 +45,6 @@ func TestReach(t *testing.T) {
 		"hostNetwork": {"the node's address is the pod's", network, Endpoint{"192.0.2.1", 8080}, nil},
 		"ended":       {"another pod may have its addresses", ended, Endpoint{"10.0.0.1", 8080}, nil},
 	}, func(t *testing.T, tc row) {
-		expect.Equal(t, tc.want, ReachOf(tc.pod).Others(tc.at), "%s", tc.reason)
+		expect.Equal(t, tc.want, ReachOf(PodOf(tc.pod)).Others(tc.at), "%s", tc.reason)
 	})
 }
