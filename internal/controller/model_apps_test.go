@@ -339,7 +339,7 @@ type appDriver struct{ *modelDriver }
 // Get implements registry.Getter.
 func (d appDriver) Get(_ context.Context, in registry.Instance) (registry.State, error) {
 	m, e := d.m, d.entry(in)
-	m.turns.await(e)
+	m.turns.await(d.key(in))
 	if m.manager.dead {
 		return "", errDead
 	}

@@ -140,21 +140,26 @@ type modelDriver struct {
 
 // Register implements registry.Registry, as do the others.
 func (d *modelDriver) Register(_ context.Context, in registry.Instance) error {
+	d.m.turns.await(d.key(in))
 	return d.m.call(d.entry(in), in, registry.InService)
 }
 
 func (d *modelDriver) FailOver(_ context.Context, in registry.Instance) error {
+	d.m.turns.await(d.key(in))
 	return d.m.call(d.entry(in), in, registry.OutOfService)
 }
 
 func (d *modelDriver) Deregister(_ context.Context, in registry.Instance) error {
+	d.m.turns.await(d.key(in))
 	return d.m.call(d.entry(in), in, registry.Absent)
 }
 
 func (d *modelDriver) entry(in registry.Instance) entry {
-	return d.m.entryOf(types.UID(in.UID), lifecycle.Key{
-		Registry: d.name, Writer: d.writer, Service: in.Service, Address: in.Address, Port: in.Port,
-	})
+	return d.m.entryOf(types.UID(in.UID), d.key(in))
+}
+
+func (d *modelDriver) key(in registry.Instance) lifecycle.Key {
+	return lifecycle.Key{Registry: d.name, Writer: d.writer, Service: in.Service, Address: in.Address, Port: in.Port}
 }
 
 // askedDriver is one whose registry can be asked for one instance.
@@ -163,7 +168,7 @@ type askedDriver struct{ *modelDriver }
 // Get implements registry.Getter.
 func (d askedDriver) Get(_ context.Context, in registry.Instance) (registry.State, error) {
 	m, e := d.m, d.entry(in)
-	m.turns.await(e)
+	m.turns.await(d.key(in))
 	if m.manager.dead {
 		return "", errDead
 	}
@@ -183,7 +188,6 @@ func (d askedDriver) Get(_ context.Context, in registry.Instance) (registry.Stat
 }
 
 func (m *model) call(e entry, in registry.Instance, want registry.State) error {
-	m.turns.await(e)
 	if m.manager.dead {
 		return errDead
 	}

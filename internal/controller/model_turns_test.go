@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"testing/synctest"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 )
 
 // modelCallsAtOnce is more than a visit makes: which of them would have to wait for a slot is up to the scheduler.
@@ -17,12 +19,12 @@ type modelTurns struct {
 }
 
 type modelTurn struct {
-	of    entry
+	of    lifecycle.Key
 	comes chan struct{}
 }
 
 // await returns once it is the call's turn.
-func (t *modelTurns) await(of entry) {
+func (t *modelTurns) await(of lifecycle.Key) {
 	mine := modelTurn{of, make(chan struct{})}
 	t.Lock()
 	t.waiting = append(t.waiting, mine)
@@ -52,7 +54,7 @@ func (m *model) nextTurn() {
 	t := &m.turns
 	t.Lock()
 	defer t.Unlock()
-	slices.SortFunc(t.waiting, func(a, b modelTurn) int { return a.of.in.Compare(b.of.in) })
+	slices.SortFunc(t.waiting, func(a, b modelTurn) int { return a.of.Compare(b.of) })
 	next := 0
 	if len(t.waiting) > 1 {
 		next = m.rng.IntN(len(t.waiting))

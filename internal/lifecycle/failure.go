@@ -21,10 +21,10 @@ func (p FailurePolicy) Deadline(pod *Pod, d Decision) (since time.Time, after ti
 	if pod.DeletionTimestamp != nil {
 		return pod.DeletionTimestamp.Time, p.PreDelete
 	}
-	switch State(pod) { // and not by the row: containers that have ended wait no less
-	case appspub.LifecycleStatePreparingDelete:
+	switch at := State(pod); { // and not by the row: containers that have ended wait no less
+	case at == appspub.LifecycleStatePreparingDelete && d.Waiting == PreDelete:
 		after = p.PreDelete
-	case appspub.LifecycleStatePreparingUpdate:
+	case at == appspub.LifecycleStatePreparingUpdate && d.Waiting == InPlaceUpdate:
 		after = p.InPlaceUpdate
 	}
 	since, err := MovedAt(pod)
