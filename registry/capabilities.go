@@ -27,11 +27,13 @@ type Lister interface {
 // slashes as the template, so the name can have slashes too: see [SplitPlace].
 type Placer interface {
 	// PlaceTemplate is the place of every pod, with {namespace}, {label:KEY} and {nsLabel:KEY} for its namespace, a label of it and a label
-	// of its namespace. It is always the same. If it is empty, there are no places, a service is its name, and ListPlaces is not called.
+	// of its namespace. It is always the same. If it is empty, there are no places, a service is its name, and ListPlace is not called.
 	PlaceTemplate() string
-	// ListPlaces is List of the places in which the cluster has pods, and is called instead of List. Whoever can label a pod can choose its
-	// place, so a place that the registry does not allow or refuses to list counts as empty, unless the registry refuses all places.
-	ListPlaces(ctx context.Context, cluster string, places []string) ([]Entry, error)
+	// ListPlace is [Lister.List] of one place, and is called instead of it: for each place in which the cluster has pods or may have left
+	// entries, several at a time. Each entry's service begins with the place. An error means that what the place has is not known, also if
+	// the registry refuses the place or lacks it: others are compared with the cluster all the same. Only a place whose name no place can
+	// have is empty without an error.
+	ListPlace(ctx context.Context, cluster, place string) ([]Entry, error)
 }
 
 // SplitPlace returns the place and the name of a service in a registry with this [Placer.PlaceTemplate]. A service with too few slashes

@@ -338,7 +338,7 @@ type placer string
 
 func (p placer) PlaceTemplate() string { return string(p) }
 
-func (placer) ListPlaces(context.Context, string, []string) ([]registry.Entry, error) {
+func (placer) ListPlace(context.Context, string, string) ([]registry.Entry, error) {
 	return nil, nil
 }
 

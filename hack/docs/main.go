@@ -198,8 +198,8 @@ func reasonsPage() (page, error) {
 			"Event is part of any rollout, and so is one whose Event comes later, until then. [When a pod waits](../troubleshooting.md)\n" +
 			"shows what to check.\n\n" +
 			"Events on the ConfigMap are `ConfigRefused` and `ConfigApplied` ([reload](../configuration.md#reload)),\n" +
-			"`RightsMissing` ([features](../configuration.md#features)), and `RemovalBlocked`, `ManyRemovals`, `ClusterNameShared` and `EntriesElsewhere`\n" +
-			"([resync](../resync.md#when-entries-are-removed)).",
+			"`RightsMissing` ([features](../configuration.md#features)), and `RemovalBlocked`, `ManyRemovals`, `ClusterNameShared`,\n" +
+			"`EntriesElsewhere` and `PlacesNotListed` ([resync](../resync.md#when-entries-are-removed)).",
 		head: []string{"reason", "Event", "what it means", "what to do"}, anchors: true,
 	}
 	file, err := parser.ParseFile(token.NewFileSet(), reasons, nil, parser.ParseComments)

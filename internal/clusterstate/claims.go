@@ -37,9 +37,9 @@ type Claims struct {
 	// groups are by [claimKey] and namespace.
 	groups map[string]map[string]*claimGroup
 	holds  map[types.UID][]hold
-	// listed are the registries that have listed what they hold: there, a record proves nothing any more. No list has the entries that
+	// listed is what each registry has listed of what it holds: there, a record proves nothing any more. No list has the entries that
 	// applications write.
-	listed map[string]bool
+	listed map[string]lifecycle.Coverage
 	// readAt is when the records were read.
 	readAt time.Time
 }
@@ -90,7 +90,7 @@ func (g *claimGroup) count(e evidence, n int) {
 
 func newClaims() *Claims {
 	return &Claims{
-		groups: map[string]map[string]*claimGroup{}, holds: map[types.UID][]hold{}, listed: map[string]bool{},
+		groups: map[string]map[string]*claimGroup{}, holds: map[types.UID][]hold{}, listed: map[string]lifecycle.Coverage{},
 	}
 }
 
@@ -174,7 +174,7 @@ func (c *Claims) recorded(pods []*lifecycle.Pod, registries []lifecycle.Source, 
 			continue
 		}
 		for _, in := range record.Instances {
-			if slices.Contains(registries, in.Source()) && (in.ByApp() || !c.listed[in.Registry]) {
+			if slices.Contains(registries, in.Source()) && (in.ByApp() || !c.hasListed(in)) {
 				c.note(pod.UID, hold{Key: in, namespace: pod.Namespace, evidence: byRecord})
 			}
 		}
@@ -193,7 +193,16 @@ func (c *Claims) reconfigured(registries []lifecycle.Source, now time.Time) {
 func (c *Claims) haveListed(registries []lifecycle.Source) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !slices.ContainsFunc(registries, func(of lifecycle.Source) bool { return of.ByApp() || !c.listed[of.Registry] })
+	return !slices.ContainsFunc(registries, func(of lifecycle.Source) bool {
+		covered, listed := c.listed[of.Registry]
+		return of.ByApp() || !listed || covered.Template != ""
+	})
+}
+
+// hasListed needs the lock.
+func (c *Claims) hasListed(in lifecycle.Key) bool {
+	covered, listed := c.listed[in.Registry]
+	return listed && covered.Has(in.Service)
 }
 
 // Size returns how many pods and names are remembered.
@@ -209,23 +218,37 @@ type Entry struct {
 	Pod lifecycle.PodID
 }
 
-// Listed notes a list as of asOf. Acknowledged entries stay even if missing: they will be put back. Records of applications' entries count
-// until the first list after they were read: by then, the reconciler has asked about each pod that changes.
-func (c *Claims) Listed(registry string, entries []Entry, asOf, now time.Time) {
+// List is what a registry listed as of AsOf.
+type List struct {
+	Registry string
+	Coverage lifecycle.Coverage
+	Entries  []Entry
+	AsOf     time.Time
+}
+
+// Listed notes a list. Acknowledged entries stay even if missing: they will be put back. So does what lies in places that were not listed.
+// Records of applications' entries count until the first list after they were read: by then, the reconciler has asked about each pod that
+// changes.
+func (c *Claims) Listed(l List, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.listed[registry] = true
+	c.listed[l.Registry] = l.Coverage
 	there := map[types.UID][]lifecycle.Key{}
-	for _, e := range entries {
+	for _, e := range l.Entries {
 		there[e.Pod.UID] = append(there[e.Pod.UID], e.Key)
 		c.note(e.Pod.UID, hold{Key: e.Key, namespace: e.Pod.Namespace, evidence: byList})
 	}
 	for uid := range c.holds {
 		c.drop(uid, now, false, func(h hold) bool {
-			if h.ByApp() {
-				return h.Registry == registry && h.evidence == byRecord && asOf.After(c.readAt)
+			switch {
+			case h.Registry != l.Registry:
+				return false
+			case h.ByApp():
+				return h.evidence == byRecord && l.AsOf.After(c.readAt)
+			case !l.Coverage.Has(h.Service):
+				return false
 			}
-			return h.Registry == registry && h.evidence != byAnswer && !h.lands.After(asOf) && !slices.Contains(there[uid], h.Key)
+			return h.evidence != byAnswer && !h.lands.After(l.AsOf) && !slices.Contains(there[uid], h.Key)
 		})
 	}
 }

@@ -101,7 +101,7 @@ func lists(namespaces ...string) step {
 		for _, namespace := range namespaces {
 			entries = append(entries, Entry{Key: web(namespace), Pod: podOf(namespace)})
 		}
-		s.Listed("default", entries, s.now, s.now)
+		s.Listed(List{Registry: "default", Entries: entries, AsOf: s.now}, s.now)
 	}
 }
 

@@ -57,8 +57,8 @@ func (s *State) inNamespace(of service.Subject) service.Subject {
 	return of
 }
 
-// PlacesOf returns where cached pods are by the template. Records don't count: tenants can write them.
-func PlacesOf(ctx context.Context, cache client.Reader, cached Pods, template string) (places []string, err error) {
+// PlacesOf returns where cached pods are by the template, by their namespace.
+func PlacesOf(ctx context.Context, cache client.Reader, cached Pods, template string) (map[string]map[string]bool, error) {
 	pods, err := cached.List(ctx, Which{})
 	if err != nil {
 		return nil, fmt.Errorf("listing the pods in the cache: %w", err)
@@ -67,15 +67,20 @@ func PlacesOf(ctx context.Context, cache client.Reader, cached Pods, template st
 	if err != nil {
 		return nil, err
 	}
+	places := map[string]map[string]bool{}
 	for _, pod := range pods {
 		subject := service.SubjectOf(pod)
 		subject.NamespaceLabels = namespaces[subject.Namespace].labels
-		if place, err := service.PlaceOf(template, subject); err == nil {
-			places = append(places, place)
+		place, err := service.PlaceOf(template, subject)
+		if err != nil {
+			continue // it waits for its place
 		}
+		if places[subject.Namespace] == nil {
+			places[subject.Namespace] = map[string]bool{}
+		}
+		places[subject.Namespace][place] = true
 	}
-	slices.Sort(places)
-	return slices.Compact(places), nil
+	return places, nil
 }
 
 // AnotherHas reports whether a cached pod other than own is at the endpoint.

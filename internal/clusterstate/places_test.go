@@ -1,10 +1,10 @@
 package clusterstate
 
 import (
-	"slices"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -67,7 +67,45 @@ func TestPlacesOf(t *testing.T) {
 	cache := cacheOf(t, pod("a", map[string]string{"team": "blue"}), pod("b", map[string]string{"team": "blue"}),
 		pod("c", map[string]string{"team": "red"}), pod("d", nil))
 	places, err := PlacesOf(t.Context(), cache, PodsThrough(cache), "{namespace}/{label:team}")
-	if want := []string{"shop/blue", "shop/red"}; err != nil || !slices.Equal(places, want) {
-		t.Errorf("got %q and error %v, want %q", places, err, want)
+	want := map[string]map[string]bool{first: {"shop/blue": true, "shop/red": true}}
+	if diff := cmp.Diff(want, places); err != nil || diff != "" {
+		t.Errorf("error %v, places (-want +got):\n%s", err, diff)
+	}
+}
+
+// TestListOfSomePlacesIsEvidenceOfThoseAlone: a registry that refuses a place must not give its names away.
+func TestListOfSomePlacesIsEvidenceOfThoseAlone(t *testing.T) {
+	t.Parallel()
+	of := at("default", "blue/web", first)
+	lists := func(answers map[string]bool, entries ...Entry) step {
+		return func(s *scene) {
+			s.Listed(List{Registry: "default", Entries: entries, AsOf: s.now, Coverage: lifecycle.Coverage{
+				Template: "{label:team}", Places: answers,
+			}}, s.now)
+		}
+	}
+	there := lists(map[string]bool{"blue": true}, Entry{Key: of, Pod: podOf(first)})
+	answers, fails, notAsked := map[string]bool{"blue": true}, map[string]bool{"blue": false, "red": true}, map[string]bool{"red": true}
+	recorded := records(first, lifecycle.InService, of)
+	for name, tc := range map[string]struct {
+		reason string
+		steps  steps
+		claims bool
+	}{
+		"listed, then gone":        {"it has gone", steps{there, lists(answers)}, false},
+		"listed, then refused":     {"it may be there", steps{there, lists(fails)}, true},
+		"listed, then not asked":   {"the same", steps{there, lists(notAsked)}, true},
+		"recorded, then listed":    {"a tenant can write a record", steps{recorded, lists(answers)}, false},
+		"recorded, then refused":   {"nothing else tells", steps{recorded, lists(fails)}, true},
+		"listed, then recorded":    {"the list counts", steps{lists(answers), recorded}, false},
+		"refused, then recorded":   {"nothing else tells", steps{lists(fails), recorded}, true},
+		"refused, then it answers": {"now it is known", steps{recorded, lists(fails), lists(answers)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if pods, _ := play(tc.steps...).Size(); (pods == 1) != tc.claims {
+				t.Errorf("%d pods have a name, want any: %t: %s", pods, tc.claims, tc.reason)
+			}
+		})
 	}
 }

@@ -138,7 +138,7 @@ func TestRecordsAreReadWhereARegistryIsYetToList(t *testing.T) {
 			t.Parallel()
 			s, now := newState(cacheOf(t, pod)), time.Now()
 			for _, registry := range tc.listed {
-				s.Claims.Listed(registry, nil, now, now)
+				s.Claims.Listed(List{Registry: registry, AsOf: now}, now)
 			}
 			for range 2 {
 				expect.NoError(t, s.Workloads.Refresh(t.Context(), &Rules{}, sources("default", "other"), now))

@@ -47,7 +47,7 @@ func (m *model) listClaims(l tracker.Listing) {
 			standing = append(standing, clusterstate.Entry{Key: t.Key(), Pod: lifecycle.PodIDOf(lifecycle.PodOf(p.versions[p.view]))})
 		}
 	}
-	m.manager.State.Claims.Listed(l.Registry, standing, l.Asked, m.now)
+	m.manager.State.Claims.Listed(clusterstate.List{Registry: l.Registry, Entries: standing, AsOf: l.Asked}, m.now)
 }
 
 // checkNames: clients of a service are given the pods of one namespace. What a pod left that is gone gives no right to a name.

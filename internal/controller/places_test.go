@@ -2,10 +2,12 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -15,8 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 )
 
 const teamKey = "example.org/team"
@@ -173,6 +177,11 @@ func TestAppWithAnotherNameInAPlace(t *testing.T) {
 	}
 }
 
+// covering are lists of the world's namespace, which answers or does not.
+func covering(answers bool) Listing {
+	return Listing{Coverage: lifecycle.Coverage{Template: "{namespace}", Places: map[string]bool{testNamespace: answers}}}
+}
+
 // TestPodWithoutARecordWaitsForItsPlace, but not for the list of all places, which never comes.
 func TestPodWithoutARecordWaitsForItsPlace(t *testing.T) {
 	t.Parallel()
@@ -180,23 +189,65 @@ func TestPodWithoutARecordWaitsForItsPlace(t *testing.T) {
 	pod := w.pod(w.cloneSet("web"), "web-1", unready, inState(appspub.LifecycleStatePreparingDelete))
 	w.reconcile(pod)
 	w.expectHooks("it may be there under another name", pod, "inPlaceUpdate preDelete")
-	w.compare(w.listing(Listing{Partial: true}))
+	w.compare(w.listing(covering(false)))
+	w.reconcile(pod)
+	w.expectHooks("its place did not answer", pod, "inPlaceUpdate preDelete")
+	w.compare(w.listing(covering(true)))
 	w.reconcile(pod)
 	w.expectHooks("", pod, "inPlaceUpdate")
 }
 
-// TestPodThatIsNewAndMayBeOlder: an earlier leader may have registered it, and its place is listed only once it is known.
+// TestPodThatIsNewAndMayBeOlder: an earlier leader may have registered it, which only a list of its place denies.
 func TestPodThatIsNewAndMayBeOlder(t *testing.T) {
 	t.Parallel()
-	for _, partial := range []bool{false, true} {
-		w := newWorld(t)
-		w.compare(w.listing(Listing{Partial: partial}))
+	for _, answers := range []bool{false, true} {
+		w := newWorld(t, placedBy("{namespace}"))
+		w.compare(w.listing(covering(answers)))
 		pod := w.bornPod(w.cloneSet("web"), "web-1", unready)
 		w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
-		asked := slices.Contains(w.takeJournal(), deregisters)
-		if asked != partial {
-			t.Errorf("partial: %t, asked to deregister it: %t", partial, asked)
+		asked := slices.ContainsFunc(w.takeJournal(), func(line string) bool { return strings.HasPrefix(line, "Deregister") })
+		if asked == answers {
+			t.Errorf("its place answers: %t, asked to deregister it: %t", answers, asked)
 		}
+	}
+}
+
+// TestLabelThatLeadsToARefusedPlace: the pods stay in rotation where they are, as long as it takes, also with a new leader.
+func TestLabelThatLeadsToARefusedPlace(t *testing.T) {
+	t.Parallel()
+	for name, value := range map[string]string{"a place that is refused": "forbidden", "no place": ""} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, placedBy("{nsLabel:tier}"))
+			w.relabel("tier", "gold")
+			pod := w.servingPod(w.cloneSet("web"), "web-1")
+			kept := func(why string) {
+				t.Helper()
+				w.expectServices(why, pod, "gold/web")
+				if got := w.r.Tracker.Kept("default"); len(got) != 1 || got[0].Service != "gold/web" {
+					t.Fatalf("%d entries are renewed, want the one in the old place: %s", len(got), why)
+				}
+			}
+			w.registry.Fail(fakeregistry.Match{Op: fakeregistry.OpRegister, Service: "forbidden/web"}, registry.Terminal(errors.New("403")))
+			w.relabel("tier", value)
+			for _, leader := range []string{"this leader", "the next one"} {
+				w.reconcile(pod)
+				kept(leader + ": it has joined nowhere else")
+				got := w.compare(Listing{Registry: "default", Asked: w.clock.Now().Add(time.Second), Coverage: lifecycle.Coverage{
+					Template: "{nsLabel:tier}", Places: map[string]bool{"forbidden": false},
+				}})
+				w.sleep(time.Minute)
+				if len(got.Missing) > 0 {
+					t.Errorf("%s: %v is missing, and no list covers it", leader, got.Missing)
+				}
+				w.reconcile(pod)
+				kept(leader + ": no list has said otherwise")
+				w.restart()
+			}
+			w.relabel("tier", "silver")
+			w.reconcile(pod)
+			w.expectServices("it can move again", pod, "silver/web")
+		})
 	}
 }
 

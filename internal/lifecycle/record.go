@@ -8,6 +8,8 @@ import (
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rollcall-dev/rollcall/registry"
 )
 
 // maxRecorded allows 50 services in five registries at two addresses.
@@ -94,6 +96,45 @@ func (i Key) valid() bool {
 func (i Key) Compare(other Key) int {
 	return cmp.Or(cmp.Compare(i.Registry, other.Registry), cmp.Compare(i.Writer, other.Writer), cmp.Compare(i.Service, other.Service),
 		cmp.Compare(i.Address, other.Address), cmp.Compare(i.Port, other.Port))
+}
+
+// Coverage is which entries a registry's list can have. What lies outside is not known. The zero value covers all.
+type Coverage struct {
+	// Template is that of a [registry.Placer].
+	Template string
+	// Places are those that count, and whether they were listed.
+	Places map[string]bool
+}
+
+// Has reports whether an entry of the service would have been listed.
+func (c Coverage) Has(service string) bool {
+	listed, _ := c.of(service)
+	return listed
+}
+
+// Misses reports whether the place of the service counts, and was not listed.
+func (c Coverage) Misses(service string) bool {
+	listed, counts := c.of(service)
+	return counts && !listed
+}
+
+// Unlisted counts the places that were not listed.
+func (c Coverage) Unlisted() (n int) {
+	for _, listed := range c.Places {
+		if !listed {
+			n++
+		}
+	}
+	return n
+}
+
+func (c Coverage) of(service string) (listed, counts bool) {
+	if c.Template == "" {
+		return true, true
+	}
+	place, _ := registry.SplitPlace(c.Template, service)
+	listed, counts = c.Places[place]
+	return listed, counts
 }
 
 // Stamp is one stay of a pod in a state. Each move has a new timestamp, in seconds; State tells faster moves apart.

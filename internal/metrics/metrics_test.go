@@ -90,18 +90,20 @@ func TestResyncMetrics(t *testing.T) {
 			`rollcall_resync_entries_total{finding="missing",registry="old"} `+n[1],
 			`rollcall_resync_entries_total{finding="reaped",registry="old"} 0`,
 			interval, `rollcall_resync_last_success_timestamp_seconds{registry="old"} `+success,
-			`rollcall_resync_listable{registry="old"} 1`, `rollcall_resync_unfinished_removals{registry="old"} `+n[2])...)...)
+			`rollcall_resync_listable{registry="old"} 1`, `rollcall_resync_unfinished_removals{registry="old"} `+n[2],
+			`rollcall_resync_unlisted_places{registry="old"} `+n[3])...)...)
 	}
 	const failed, ok = `rollcall_resync_duration_seconds_count{outcome="failed",registry="old"} 1`,
 		`rollcall_resync_duration_seconds_count{outcome="ok",registry="old"} 1`
-	expect("before the first run", "0 0 0", "1000")
+	expect("before the first run", "0 0 0 0", "1000")
 	m.Ran("old", at, at.Add(time.Minute), true)
-	expect("a failed run is no success", "0 0 0", "1000", failed)
+	expect("a failed run is no success", "0 0 0 0", "1000", failed)
 	m.Ran("old", at, at.Add(2*time.Minute), false)
 	m.Found("old", FoundMissing, 3)
 	m.Blocked("old", 4)
 	m.Unfinished("old", 5)
-	expect("a run with findings", "4 3 5", "1120", failed, ok)
+	m.Unlisted("old", 6)
+	expect("a run with findings", "4 3 5 6", "1120", failed, ok)
 	m.Forget("old")
 	series.Expect(t, r, "the registry is no more", interval)
 }

@@ -22,6 +22,7 @@ type ResyncMetrics struct {
 	found      *prometheus.CounterVec
 	blocked    *prometheus.GaugeVec
 	unfinished *prometheus.GaugeVec
+	unlisted   *prometheus.GaugeVec
 	listable   *prometheus.GaugeVec
 }
 
@@ -59,6 +60,10 @@ func NewResyncMetrics(r prometheus.Registerer) *ResyncMetrics {
 			Help: "Entries without a live pod that the last run failed to remove, or left for the next run, since others failed or many " +
 				"go, by registry.",
 		}, byRegistry),
+		unlisted: factory.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "rollcall_resync_unlisted_places",
+			Help: "Places that the last run could not list, so that it compared none of their entries, by registry.",
+		}, byRegistry),
 		listable: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "rollcall_resync_listable",
 			Help: "1 if resync can compare a registry with the cluster, 0 if its driver can't list, by registry.",
@@ -80,6 +85,7 @@ func (m *ResyncMetrics) Began(registry string, at time.Time, listable bool) {
 	m.listable.WithLabelValues(registry).Set(1)
 	m.blocked.WithLabelValues(registry)
 	m.unfinished.WithLabelValues(registry)
+	m.unlisted.WithLabelValues(registry)
 	for _, finding := range []string{FoundMissing, FoundDifferent, FoundReaped} {
 		m.found.WithLabelValues(registry, finding)
 	}
@@ -89,7 +95,7 @@ func (m *ResyncMetrics) Began(registry string, at time.Time, listable bool) {
 func (m *ResyncMetrics) Forget(registry string) {
 	label := prometheus.Labels{"registry": registry}
 	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{
-		m.duration, m.last, m.found, m.blocked, m.unfinished, m.listable,
+		m.duration, m.last, m.found, m.blocked, m.unfinished, m.unlisted, m.listable,
 	} {
 		v.DeletePartialMatch(label)
 	}
@@ -120,4 +126,9 @@ func (m *ResyncMetrics) Blocked(registry string, n int) {
 // Unfinished says how many removals of the last run failed or were not begun.
 func (m *ResyncMetrics) Unfinished(registry string, n int) {
 	m.unfinished.WithLabelValues(registry).Set(float64(n))
+}
+
+// Unlisted says how many places the last run could not list.
+func (m *ResyncMetrics) Unlisted(registry string, n int) {
+	m.unlisted.WithLabelValues(registry).Set(float64(n))
 }

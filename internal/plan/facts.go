@@ -191,7 +191,7 @@ func (f Facts) neverThere(in lifecycle.Key, want lifecycle.Want) bool {
 		return false
 	}
 	needsNoList := want != lifecycle.Absent && !lifecycle.MustStayOut(f.Pod) && !f.Record.Exists()
-	return needsNoList || !in.ByApp() && f.Known.Shown(in.Registry)
+	return needsNoList || !in.ByApp() && f.Known.Shown(in)
 }
 
 // outSince is when the record says that it was taken out; nil if someone may have put it back since: an application, or a manager if the

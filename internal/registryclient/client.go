@@ -205,18 +205,28 @@ func (c *Client) Probe(ctx context.Context, by Caller, in registry.Instance) err
 	return c.ask(ctx, &call{by, c.subject(probe, in), func(ctx context.Context) error { return c.prober.Probe(ctx, in) }})
 }
 
-// List returns a cluster's entries, in these places if the registry has places.
-func (c *Client) List(ctx context.Context, cluster string, places []string) (entries []registry.Entry, err error) {
+// List returns a cluster's entries, if the registry has no places.
+func (c *Client) List(ctx context.Context, cluster string) (entries []registry.Entry, err error) {
+	return c.list(ctx, func(ctx context.Context) ([]registry.Entry, error) { return c.lister.List(ctx, cluster) })
+}
+
+// ListPlace returns those in one place, if it has some.
+func (c *Client) ListPlace(ctx context.Context, cluster, place string) ([]registry.Entry, error) {
+	return c.list(ctx, func(ctx context.Context) ([]registry.Entry, error) { return c.placer.ListPlace(ctx, cluster, place) })
+}
+
+func (c *Client) list(
+	ctx context.Context, ask func(context.Context) ([]registry.Entry, error),
+) (entries []registry.Entry, err error) {
 	err = c.upkeep(ctx, &call{Subject: c.subject(list, registry.Instance{}), make: func(ctx context.Context) (err error) {
-		if c.PlaceTemplate() != "" {
-			entries, err = c.placer.ListPlaces(ctx, cluster, places)
-			return err
-		}
-		entries, err = c.lister.List(ctx, cluster)
+		entries, err = ask(ctx)
 		return err
 	}})
 	return entries, err
 }
+
+// ListTimeout is how long one list may take.
+func (c *Client) ListTimeout() time.Duration { return listTimeouts * c.options.Timeout }
 
 // Heartbeat renews an entry.
 func (c *Client) Heartbeat(ctx context.Context, in registry.Instance) error {

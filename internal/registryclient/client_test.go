@@ -120,7 +120,7 @@ func operations(c *Client) map[string]func(context.Context) error {
 			return err
 		},
 		list: func(ctx context.Context) error {
-			entries, err := c.List(ctx, "prod", nil)
+			entries, err := c.List(ctx, "prod")
 			if (err == nil) != (len(entries) == 1) {
 				return fmt.Errorf("got %v with %w, want what the driver said unless it failed", entries, err)
 			}

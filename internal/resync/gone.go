@@ -59,13 +59,31 @@ func (c *Cluster) Compare(ctx context.Context, l tracker.Listing) (tracker.Compa
 			standing = append(standing, clusterstate.Entry{Key: t.Key(), Pod: pod})
 		}
 	}
-	c.Claims.Listed(l.Registry, standing, l.Asked.Add(-l.Staleness), c.Clock.Now())
+	c.Claims.Listed(clusterstate.List{
+		Registry: l.Registry, Coverage: l.Coverage, Entries: standing, AsOf: l.Asked.Add(-l.Staleness),
+	}, c.Clock.Now())
 	return result, nil
 }
 
 // Places implements [Pods].
-func (c *Cluster) Places(ctx context.Context, template string) ([]string, error) {
-	return clusterstate.PlacesOf(ctx, c.Cache, c.Pods, template)
+func (c *Cluster) Places(ctx context.Context, name, template string) (map[string]map[string]bool, error) {
+	places, err := clusterstate.PlacesOf(ctx, c.Cache, c.Pods, template)
+	if err != nil {
+		return nil, err
+	}
+	for namespace, services := range c.Whereabouts(name) {
+		for service := range services {
+			place, _ := registry.SplitPlace(template, service)
+			if place == "" { // of another template
+				continue
+			}
+			if places[namespace] == nil {
+				places[namespace] = map[string]bool{}
+			}
+			places[namespace][place] = true
+		}
+	}
+	return places, nil
 }
 
 // wasInService reports whether clients were ever given the entry: some registries create one for a pod that stays out. Without the

@@ -53,8 +53,9 @@ type keeper struct {
 	removals
 	others others
 	copies copiesTold
+	places places
 	// A registry that refuses removals was compared all the same.
-	comparing, removing trouble
+	comparing, listing, removing trouble
 	// shown needs the lock of the Resync.
 	shown Status
 	// logged is the interval in the audit log; 0 for none.
@@ -82,7 +83,7 @@ func (k *keeper) continues(before *keeper) bool {
 // start begins the loops, after before has ended.
 func (k *keeper) start(ctx context.Context, before *keeper) {
 	if k.continues(before) {
-		k.removals, k.others, k.copies = before.removals, before.others, before.copies
+		k.removals, k.others, k.copies, k.places = before.removals, before.others, before.copies, before.places
 	} else {
 		k.resync.Metrics.Began(k.name, time.Now(), k.client.Lists())
 	}
@@ -146,8 +147,10 @@ type run struct {
 	// owned counts this cluster's entries; unknown are those of pods that the reconciler has not seen.
 	owned   int
 	unknown []registry.Entry
-	// err failed the comparison; unremoved only a removal.
-	err, unremoved error
+	// coverage is what was listed.
+	coverage lifecycle.Coverage
+	// err failed the comparison, unlisted only that of some places, and unremoved only a removal.
+	err, unlisted, unremoved error
 	// more: removals are left for the next run.
 	more bool
 	line receipt.Line
@@ -185,7 +188,7 @@ func (k *keeper) next(r *run, interval time.Duration) time.Duration {
 	if r.err != nil {
 		return k.comparing.retry(interval)
 	}
-	next := k.removing.retry(interval)
+	next := min(k.removing.retry(interval), k.listing.retry(interval))
 	if r.more {
 		next = min(next, pause)
 	}
@@ -200,19 +203,26 @@ func (k *keeper) next(r *run, interval time.Duration) time.Duration {
 func (k *keeper) report(r *run) {
 	now, logger := time.Now(), k.resync.Logger.WithValues("registry", k.name)
 	k.resync.Metrics.Ran(k.name, r.began, now, r.err != nil)
+	k.resync.Metrics.Unlisted(k.name, r.coverage.Unlisted())
 	k.comparing.tell(logger, r.err, "resync fails, and drift of the registry goes unnoticed until it succeeds again",
 		"resync succeeds again")
 	if r.err == nil { // else nothing was removed
+		k.listing.tell(logger, r.unlisted, "listing some places fails, and what they have is not known until it succeeds again",
+			"listing all places succeeds again")
 		k.removing.tell(logger, r.unremoved, "removing entries without a live pod fails, retrying",
 			"removing entries without a live pod succeeds again")
 	}
-	failure, otherwise := "", receipt.Acknowledged
+	outcome := receipt.Acknowledged // of what was listed
 	if failed := cmp.Or(r.err, r.unremoved); failed != nil {
-		failure = registry.Excerpt(failed.Error())
+		outcome = registry.Excerpt(failed.Error())
 	} else if k.held != nil {
-		otherwise = receipt.RemovalsBlocked
+		outcome = receipt.RemovalsBlocked
 	}
-	r.line.Outcome = cmp.Or(failure, otherwise)
+	r.line.Outcome = outcome
+	failure := ""
+	if failed := cmp.Or(r.err, r.unlisted, r.unremoved); failed != nil {
+		failure = registry.Excerpt(failed.Error())
+	}
 	k.resync.Audit.Write(r.line)
 	k.resync.mu.Lock()
 	defer k.resync.mu.Unlock()
@@ -255,11 +265,11 @@ func jittered(interval time.Duration) time.Duration {
 
 func (k *keeper) compare(ctx context.Context, r *run) error {
 	staleness := k.client.Staleness()
-	owned, foreign, err := k.list(ctx)
+	owned, foreign, err := k.list(ctx, r)
 	if err != nil {
 		return err
 	}
-	k.lookForOthers(ctx, owned)
+	k.lookForOthers(ctx, owned, r.coverage)
 	_, keepers := k.resync.inForce()
 	names := make(map[string]bool, len(keepers))
 	for name := range keepers {
@@ -269,7 +279,7 @@ func (k *keeper) compare(ctx context.Context, r *run) error {
 	found, err := k.resync.Pods.Compare(ctx, tracker.Listing{
 		Registry: k.name, Names: names, Asked: r.began, Staleness: staleness,
 		Confirms: staleness == 0 && !k.client.Expires(), Entries: owned, Foreign: foreign,
-		Partial: k.client.PlaceTemplate() != "", ClusterUID: k.uid,
+		Coverage: r.coverage, ClusterUID: k.uid,
 	})
 	if err != nil {
 		return err
@@ -297,14 +307,13 @@ func (k *keeper) compare(ctx context.Context, r *run) error {
 }
 
 // list drops entries that are not this cluster's, whatever the driver returns.
-func (k *keeper) list(ctx context.Context) (owned, foreign []registry.Entry, err error) {
-	var places []string
+func (k *keeper) list(ctx context.Context, r *run) (owned, foreign []registry.Entry, err error) {
+	var entries []registry.Entry
 	if template := k.client.PlaceTemplate(); template != "" {
-		if places, err = k.resync.Pods.Places(ctx, template); err != nil {
-			return nil, nil, err
-		}
+		entries, err = k.listPlaces(ctx, template, r)
+	} else {
+		entries, err = k.client.List(ctx, k.resync.Cluster)
 	}
-	entries, err := k.client.List(ctx, k.resync.Cluster, places)
 	if err != nil {
 		return nil, nil, fmt.Errorf("listing: %w", err)
 	}

@@ -9,15 +9,17 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
 // others is what lists show of other clusters with this one's name.
 type others struct {
-	// seen is nil before the first list.
-	seen   map[identity]registry.State
-	warned time.Time
+	// seen is nil before the first list, which covered that.
+	seen    map[identity]registry.State
+	covered lifecycle.Coverage
+	warned  time.Time
 }
 
 func (k *keeper) isOurs(e registry.Entry) bool { return e.ClusterUID != "" && e.ClusterUID == k.uid }
@@ -34,14 +36,14 @@ func (k *keeper) anothers(entries []registry.Entry) (theirs []registry.Entry) {
 }
 
 // lookForOthers looks for entries of other clusters that were added or changed since the last list.
-func (k *keeper) lookForOthers(ctx context.Context, owned []registry.Entry) {
+func (k *keeper) lookForOthers(ctx context.Context, owned []registry.Entry, covered lifecycle.Coverage) {
 	before := k.others
-	k.others = others{seen: map[identity]registry.State{}, warned: before.warned}
+	k.others = others{seen: map[identity]registry.State{}, covered: covered, warned: before.warned}
 	var written []registry.Entry
 	for _, e := range k.anothers(owned) {
 		id := identityOf(e.Instance)
 		k.others.seen[id] = e.State
-		if before.seen != nil && before.seen[id] != e.State {
+		if before.seen != nil && before.covered.Has(e.Service) && before.seen[id] != e.State {
 			written = append(written, e)
 		}
 	}

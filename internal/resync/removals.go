@@ -51,6 +51,8 @@ type removals struct {
 	// held are the removals that wait for approval, reported by an Event at warned.
 	held   *orders.Held
 	warned time.Time
+	// others are the last run's in [keeper.due].
+	others []registry.Entry
 }
 
 type try struct {
@@ -64,7 +66,7 @@ func (k *keeper) remove(ctx context.Context, r *run) error {
 	if err != nil {
 		return fmt.Errorf("asking the API server which pods are gone: %w", err)
 	}
-	due, later := k.due(ctx, gone, r.owned)
+	due, later := k.due(ctx, r, gone)
 	k.note(r, due, k.reap(ctx, due), later)
 	return nil
 }
@@ -74,9 +76,11 @@ func (k *keeper) remove(ctx context.Context, r *run) error {
 //	with this cluster's UID   20 now, 30 later, since the API server knows that the pods are gone
 //	others                    50 if approved, else 0; up to 20 need no approval unless one has a UID, which may be another cluster's
 //
-// With maxRemovals 0, all count as others. The registry spares what is another pod's by now.
-func (k *keeper) due(ctx context.Context, gone []registry.Entry, owned int) (due []registry.Entry, later int) {
+// With maxRemovals 0, all count as others. So do those that were listed in a place that does not answer now: places that answer in turn
+// would get each its share removed. The registry spares what is another pod's by now.
+func (k *keeper) due(ctx context.Context, r *run, gone []registry.Entry) (due []registry.Entry, later int) {
 	policy, _ := k.resync.inForce()
+	owned := r.owned
 	most := allowed(policy.MaxRemovals, owned)
 	k.failedLast(gone)
 	var ours, others []registry.Entry
@@ -87,6 +91,12 @@ func (k *keeper) due(ctx context.Context, gone []registry.Entry, owned int) (due
 			others = append(others, e)
 		}
 	}
+	for _, e := range k.notRemovedSince(time.Time{}, k.removals.others) {
+		if r.coverage.Misses(e.Service) {
+			others = append(others, e)
+		}
+	}
+	k.removals.others = others
 	k.tellOfMany(ctx, ours, most, owned)
 	n := min(most, len(ours))
 	due, later = ours[:n], len(ours)-n

@@ -276,13 +276,24 @@ func (s *scene) Answered(target tracker.Target, state registry.State, _ time.Tim
 }
 
 // Places implements Pods.
-func (s *scene) Places(context.Context, string) ([]string, error) {
+func (s *scene) Places(context.Context, string, string) (map[string]map[string]bool, error) {
 	if !s.Synced() {
 		s.Error("asked for the places before the cache has synced")
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.places), nil
+	places := map[string]map[string]bool{}
+	for _, place := range s.places {
+		namespace := "shop"
+		if strings.HasPrefix(place, "hostile-") {
+			namespace = "hostile"
+		}
+		if places[namespace] == nil {
+			places[namespace] = map[string]bool{}
+		}
+		places[namespace][place] = true
+	}
+	return places, nil
 }
 
 // Synced is of the cache.

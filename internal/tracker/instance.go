@@ -244,6 +244,11 @@ func (i Instance) stay() Instance {
 // kept reports whether heartbeats are due.
 func (i Instance) kept() bool { return i.entry != nil && !i.removing }
 
+// mayBeThere reports whether the registry has or may have an entry, also if only a record says so.
+func (i Instance) mayBeThere() bool {
+	return i.entry != nil || i.listed != nil || i.Attempted() && !(i.Stands(lifecycle.Absent) && i.Settled())
+}
+
 func (i Instance) acknowledge(now time.Time) Instance {
 	// A late Register can have put it in again since.
 	_, wasIn := i.late[lifecycle.InService]

@@ -12,8 +12,8 @@ import (
 type Known struct {
 	instances instances
 	born      bool
-	// shown and renamed are replaced, never changed. A list that was partial is shown as false.
-	shown   map[string]bool
+	// shown and renamed are replaced, never changed.
+	shown   map[string]lifecycle.Coverage
 	renamed map[string]string
 }
 
@@ -47,11 +47,14 @@ func (k Known) contains(such func(Instance) bool) bool {
 // Born reports whether the pod came while this process watched.
 func (k Known) Born() bool { return k.born }
 
-// Listed reports whether a list came after the earlier leaders, if only of the places of pods.
+// Listed reports whether the registry has listed some of what earlier leaders wrote.
 func (k Known) Listed(registry string) bool { _, listed := k.shown[registry]; return listed }
 
-// Shown reports whether a list has shown all that earlier leaders wrote.
-func (k Known) Shown(registry string) bool { return k.shown[registry] }
+// Shown reports whether a list would have shown the entry if an earlier leader wrote it.
+func (k Known) Shown(in lifecycle.Key) bool {
+	shown, listed := k.shown[in.Registry]
+	return listed && shown.Has(in.Service)
+}
 
 // Renamed returns the name that the configuration has now for a registry's former name, else the name.
 func (k Known) Renamed(registry string) string { return cmp.Or(k.renamed[registry], registry) }

@@ -23,11 +23,11 @@ type Listing struct {
 	Staleness time.Duration
 	// Confirms: an entry can stand for an acknowledged Register, since the list is not stale and entries don't expire without a call.
 	Confirms bool
-	// Partial: it has only the places in which cached pods are.
-	Partial bool
 	// ClusterUID is this cluster's; empty if unknown.
 	ClusterUID string
-	Entries    []registry.Entry
+	// Coverage is what the list can have: outside, nothing is missing.
+	Coverage lifecycle.Coverage
+	Entries  []registry.Entry
 	// Foreign are entries that clients are given and this registry's driver does not manage: others', and those with this cluster's ownership
 	// tag under another identity.
 	Foreign []registry.Entry
@@ -57,7 +57,7 @@ type Comparison struct {
 func (t *Tracker) Compare(l Listing) Comparison {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.forgetUnopened(l.Registry)
+	t.forgetUnopened(l)
 	t.noteShown(l)
 	t.noteForeign(l)
 	var result Comparison
@@ -84,13 +84,13 @@ func (t *Tracker) Compare(l Listing) Comparison {
 	return result
 }
 
-// missing are in service and not listed.
+// missing are in service and not listed, and would have been.
 func (t *Tracker) missing(l Listing, listed map[types.UID]map[lifecycle.Key]bool) (missing []Seen) {
 	missed := func(i Instance) (Instance, bool) { return i.miss(l.asOf()) }
 	of := lifecycle.Source{Registry: l.Registry}
 	for uid, p := range t.pods {
 		for _, n := range p.instances {
-			if n.Source() == of && !listed[uid][n.Key] && t.hear(p, n.Key, missed) {
+			if n.Source() == of && l.Coverage.Has(n.Service) && !listed[uid][n.Key] && t.hear(p, n.Key, missed) {
 				missing = append(missing, Seen{Pod: p.id, In: n.Key, Want: lifecycle.InService})
 			}
 		}
@@ -131,7 +131,7 @@ func (t *Tracker) noteShown(l Listing) {
 	}
 	if !l.asOf().Before(t.leads) {
 		t.shown = maps.Clone(t.shown) // which is known to the pods as it was
-		t.shown[l.Registry] = !l.Partial
+		t.shown[l.Registry] = l.Coverage
 	}
 }
 
@@ -202,6 +202,20 @@ func (f foreign) around(p *pod, in lifecycle.Key) (around []Foreign) {
 
 func (f foreign) isEmpty() bool { return len(f.at)+len(f.ipv6) == 0 }
 
+// keep takes over what is known of services that a list does not cover.
+func (f foreign) keep(before foreign, misses func(service string) bool) {
+	for at, known := range before.at {
+		for _, one := range known {
+			if misses(one.service) {
+				f.at[at] = append(f.at[at], one)
+			}
+		}
+	}
+	for name := range before.ipv6 {
+		f.ipv6[name] = f.ipv6[name] || misses(name)
+	}
+}
+
 // noteForeign keeps the foreign entries of all endpoints, since some of a pod's instances are known only later, and queues pods for which
 // they changed.
 func (t *Tracker) noteForeign(l Listing) {
@@ -220,6 +234,9 @@ func (t *Tracker) noteForeign(l Listing) {
 		if e.Metadata[registry.MetaIPv6] != "" {
 			now.ipv6[e.Service] = true
 		}
+	}
+	if l.Coverage.Template != "" { // what was seen in a place that does not answer now may be there
+		now.keep(before, l.Coverage.Misses)
 	}
 	for _, ofOne := range now.at {
 		slices.SortFunc(ofOne, func(a, b entryOfOthers) int {
@@ -259,13 +276,15 @@ func (t *Tracker) writtenUnder(e registry.Entry, l Listing, result *Comparison) 
 	return l.Registry
 }
 
-// forgetUnopened: of pods not yet reconciled, only the last list counts.
-func (t *Tracker) forgetUnopened(name string) {
+// forgetUnopened: of pods not yet reconciled, only the last list of a place counts.
+func (t *Tracker) forgetUnopened(l Listing) {
 	for uid, p := range t.pods {
 		if p.opened {
 			continue
 		}
-		p.instances = slices.DeleteFunc(slices.Clone(p.instances), func(n named) bool { return n.Registry == name })
+		p.instances = slices.DeleteFunc(slices.Clone(p.instances), func(n named) bool {
+			return n.Registry == l.Registry && !l.Coverage.Misses(n.Service)
+		})
 		if len(p.instances) == 0 && !p.born && p.last == nil {
 			delete(t.pods, uid)
 		}

@@ -218,7 +218,7 @@ func TestShownByTheListThatWasAskedForFirst(t *testing.T) {
 			l.Asked = epoch().Add(time.Millisecond)
 		}
 		tr.Compare(l)
-		if !p.Known().Shown(name) {
+		if !p.Known().Shown(lifecycle.Key{Registry: name, Service: "web"}) {
 			t.Errorf("the list of the %s registry shows nothing of what leaders before this one left", name)
 		}
 	}
@@ -340,15 +340,153 @@ func TestMark(t *testing.T) {
 	}
 }
 
-// TestPartialListShowsNothingOfEarlierLeaders: they may have registered a pod that was not in the cache yet, in a place of its own.
-func TestPartialListShowsNothingOfEarlierLeaders(t *testing.T) {
+// covering has a list of places, and whether each answered.
+func covering(places map[string]bool) func(*Listing) {
+	return func(l *Listing) { l.Coverage = lifecycle.Coverage{Template: "{namespace}", Places: places} }
+}
+
+// TestListThatDoesNotCoverAPlaceProvesNothingOfIt: the namespace's label may have changed to a place that the registry refuses, and
+// without heartbeats the entries in the old one expire.
+func TestListThatDoesNotCoverAPlaceProvesNothingOfIt(t *testing.T) {
 	t.Parallel()
-	for _, partial := range []bool{false, true} {
-		tr := New()
-		p := tr.Open(lifecycle.PodID{UID: "1"})
-		tr.Compare(Listing{Registry: "default", Asked: epoch(), Partial: partial})
-		if known := p.Known(); known.Shown("default") == partial || !known.Listed("default") || known.Listed("other") {
-			t.Errorf("partial: %t, shown: %t, listed: %t", partial, known.Shown("default"), known.Listed("default"))
+	at := key()
+	at.Service = "old/web"
+	for name, tc := range map[string]struct {
+		reason   string
+		coverage func(*Listing)
+		missing  int
+	}{
+		"it answered":      {"the entry is not there", covering(map[string]bool{"old": true}), 1},
+		"it did not":       {"what it has is not known", covering(map[string]bool{"old": false, "new": true}), 0},
+		"it was not asked": {"the same", covering(map[string]bool{"new": true}), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := told(7)
+			in.Service = at.Service
+			s := play([]step{func(s *scene) {
+				s.pod.Begin(at, lifecycle.InService, in, s.now)
+				s.pod.Acknowledged(at, s.now)
+			}, lists(registry.Absent, 0, tc.coverage)})
+			if got := len(s.found.Missing); got != tc.missing {
+				t.Errorf("%d are missing, want %d: %s", got, tc.missing, tc.reason)
+			}
+			if kept := len(s.tr.Kept("default")); kept != 1-tc.missing {
+				t.Errorf("%d entries are kept alive, want %d: %s", kept, 1-tc.missing, tc.reason)
+			}
+			if stands := s.pod.Standing(at).Stands(lifecycle.InService); stands != (tc.missing == 0) {
+				t.Errorf("acknowledged: %t: %s", stands, tc.reason)
+			}
+		})
+	}
+}
+
+// TestShownIsWhatListsCover: an earlier leader may have registered a pod in a place that did not answer.
+func TestShownIsWhatListsCover(t *testing.T) {
+	t.Parallel()
+	tr := New()
+	p := tr.Open(lifecycle.PodID{UID: "1"})
+	l := Listing{Registry: "default", Asked: epoch()}
+	covering(map[string]bool{"a": true, "b": false})(&l)
+	tr.Compare(l)
+	known := p.Known()
+	for service, want := range map[string]bool{"a/web": true, "b/web": false, "c/web": false, "web": false} {
+		if known.Shown(lifecycle.Key{Registry: "default", Service: service}) != want {
+			t.Errorf("%s is shown, or not: want %t", service, want)
 		}
+	}
+	if !known.Listed("default") || known.Listed("other") || known.Shown(lifecycle.Key{Registry: "other", Service: "a/web"}) {
+		t.Error("one registry was listed, and the other was not")
+	}
+}
+
+// TestPlaceThatDoesNotAnswerKeepsWhatWasSeenThere: a hook that waits for another's entry to go is not released because of an error.
+func TestPlaceThatDoesNotAnswerKeepsWhatWasSeenThere(t *testing.T) {
+	t.Parallel()
+	at := key()
+	at.Service = "a/web"
+	has := func(places map[string]bool, foreign ...registry.Entry) step {
+		return func(s *scene) {
+			l := Listing{Registry: "default", Asked: s.now, Foreign: foreign}
+			covering(places)(&l)
+			s.tr.Compare(l)
+		}
+	}
+	there := registry.Entry{Instance: registry.Instance{
+		Service: at.Service, Address: at.Address, Port: at.Port, Metadata: map[string]string{registry.MetaIPv6: "fd00::1"},
+	}}
+	answers, fails := map[string]bool{"a": true}, map[string]bool{"a": false, "b": true}
+	for name, tc := range map[string]struct {
+		reason string
+		steps  []step
+		want   bool
+	}{
+		"it answers":                  {"it is there", []step{has(answers, there)}, true},
+		"it fails":                    {"it may be there", []step{has(answers, there), has(fails)}, true},
+		"it fails twice":              {"the same", []step{has(answers, there), has(fails), has(fails)}, true},
+		"it answers again":            {"it is gone", []step{has(answers, there), has(fails), has(answers)}, false},
+		"nobody asks for it any more": {"no pod can be given there", []step{has(answers, there), has(map[string]bool{"b": true})}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := play(tc.steps)
+			if got := s.pod.Foreign(at); got != tc.want || s.pod.ForeignIPv6(at) != tc.want {
+				t.Errorf("foreign: %t, want %t: %s", got, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
+// TestUnopenedPodsKeepWhatAPlaceListedThatDoesNotAnswer: a new leader may not have come to the pod yet.
+func TestUnopenedPodsKeepWhatAPlaceListedThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	listing := func(places map[string]bool, services ...string) Listing {
+		l := listed(registry.Absent, epoch())
+		for _, service := range services {
+			entry := registry.Entry{Instance: told(7), State: registry.InService}
+			entry.Service = service
+			l.Entries = append(l.Entries, entry)
+		}
+		covering(places)(&l)
+		return l
+	}
+	tr := New()
+	tr.Compare(listing(map[string]bool{"a": true, "b": true}, "a/web", "b/web"))
+	tr.Compare(listing(map[string]bool{"a": false, "b": true}))
+	if got := fmt.Sprint(tr.Whereabouts("default")[in().Namespace]); got != "map[a/web:true]" {
+		t.Errorf("the pod is at %s, want where no list has said otherwise", got)
+	}
+}
+
+// TestWhereabouts are where lists have to be asked for.
+func TestWhereabouts(t *testing.T) {
+	t.Parallel()
+	const absent = lifecycle.Absent
+	recorded := func(s *scene) {
+		s.pod.Recall(lifecycle.InService, func() []Target { return []Target{{Registry: "default", Instance: told(7)}} }, s.now)
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		steps  []step
+		there  bool
+	}{
+		"nothing known":      {"it may be anywhere", nil, false},
+		"recorded":           {"heartbeats keep it there", []step{recorded}, true},
+		"registered":         {"it is there", []step{acknowledged(lifecycle.InService, 7)}, true},
+		"taken out":          {"some registries keep it", []step{acknowledged(lifecycle.OutOfService, 7)}, true},
+		"of unknown outcome": {"it may be there", []step{func(s *scene) { s.pod.Begin(key(), lifecycle.InService, told(7), s.now) }}, true},
+		"listed":             {"it is there", []step{lists(registry.OutOfService, 7)}, true},
+		"removed":            {"it is not", []step{acknowledged(lifecycle.InService, 7), acknowledged(absent, 7)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := play(tc.steps)
+			if got := s.tr.Whereabouts("default")[s.pod.pod.id.Namespace]["web"]; got != tc.there {
+				t.Errorf("got %t, want %t: %s", got, tc.there, tc.reason)
+			}
+			if others := s.tr.Whereabouts("other"); len(others) > 0 {
+				t.Errorf("another registry has %v", others)
+			}
+		})
 	}
 }

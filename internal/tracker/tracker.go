@@ -26,9 +26,9 @@ type Tracker struct {
 	closed map[types.UID]time.Time
 	swept  time.Time
 
-	// leads is when this leader first asked for a list: earlier leaders' calls had ended. shown are the registries listed since.
+	// leads is when this leader first asked for a list: earlier leaders' calls had ended. shown is what each registry has listed since.
 	leads time.Time
-	shown map[string]bool
+	shown map[string]lifecycle.Coverage
 	// renamed maps former names in entries to present ones.
 	renamed map[string]string
 	// foreign is each registry's last list of them. lists counts all lists.
@@ -106,7 +106,7 @@ func (p *pod) isKnown() bool {
 // New returns an empty Tracker.
 func New() *Tracker {
 	return &Tracker{
-		pods: map[types.UID]*pod{}, closed: map[types.UID]time.Time{}, shown: map[string]bool{}, renamed: map[string]string{},
+		pods: map[types.UID]*pod{}, closed: map[types.UID]time.Time{}, shown: map[string]lifecycle.Coverage{}, renamed: map[string]string{},
 		foreign: map[string]foreign{}, removals: map[lifecycle.Key]removal{}, signal: make(chan struct{}, 1),
 	}
 }
@@ -188,6 +188,21 @@ func (t *Tracker) Kept(name string) []registry.Instance {
 		}
 	})
 	return kept
+}
+
+// Whereabouts returns the services under which a registry may have a pod's entry by Rollcall, by the pod's namespace.
+func (t *Tracker) Whereabouts(name string) map[string]map[string]bool {
+	services := map[string]map[string]bool{}
+	t.each(func(p *pod, in lifecycle.Key, i Instance) {
+		if in.Registry != name || in.ByApp() || !i.mayBeThere() {
+			return
+		}
+		if services[p.id.Namespace] == nil {
+			services[p.id.Namespace] = map[string]bool{}
+		}
+		services[p.id.Namespace][in.Service] = true
+	})
+	return services
 }
 
 func (t *Tracker) each(see func(p *pod, in lifecycle.Key, i Instance)) {

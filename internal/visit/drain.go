@@ -3,9 +3,11 @@ package visit
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/internal/reason"
+	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/internal/waiting"
 )
 
@@ -69,18 +71,24 @@ func (v *visit) unsteered(context.Context) waiting.Blocker {
 	return v.Problem
 }
 
-// unlisted holds a pod of which neither this process nor a record knows where it was in service, until each registry was listed. Its
-// annotations may have changed since the last leader registered it.
+// unlisted holds a pod of which neither this process nor a record knows where it was in service, until each registry was listed, or the
+// pod's place in it. Its annotations may have changed since the last leader registered it.
 func (v *visit) unlisted(context.Context) waiting.Blocker {
 	known := v.Tracked.Known()
 	if v.input.Record.WasInService() || known.Born() || !v.decision.Releases {
 		return waiting.Blocker{}
 	}
 	for _, s := range v.Sources {
-		if name := s.Registry; v.Settings.Registries[name].Lists() && !known.Listed(name) {
+		if name := s.Registry; v.Settings.Registries[name].Lists() && !v.listed(name, known) {
 			return waiting.Blocker{Reason: reason.RegistryUnavailable, After: v.backOff(), Message: fmt.Sprintf(
 				"registry %q has not yet listed what the previous manager registered, and no record shows where the pod was in rotation", name)}
 		}
 	}
 	return waiting.Blocker{}
+}
+
+func (v *visit) listed(registry string, known tracker.Known) bool {
+	return known.Listed(registry) && !slices.ContainsFunc(v.targets, func(t tracker.Target) bool {
+		return t.Registry == registry && !t.Key().ByApp() && !known.Shown(t.Key())
+	})
 }

@@ -254,7 +254,7 @@ func (w *wire) sent(t *testing.T, options, place string) []request {
 	in.Service = place + in.Service
 	calls := drivertest.Calls(t.Context(), d, in)
 	if placer, is := d.(registry.Placer); is {
-		_, calls["ListPlaces"] = placer.ListPlaces(t.Context(), "test", []string{strings.TrimSuffix(place, "/")})
+		_, calls["ListPlace"] = placer.ListPlace(t.Context(), "test", strings.TrimSuffix(place, "/"))
 	}
 	for op, err := range calls {
 		if err != nil {

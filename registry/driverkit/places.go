@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -71,12 +70,8 @@ type InPlace interface {
 	registry.AppEntrySteerer
 }
 
-const (
-	// mostPlaces bounds how many drivers are kept, since whoever can label a pod can choose its place.
-	mostPlaces = 1000
-	// placesAtOnce are listed at the same time.
-	placesAtOnce = 8
-)
+// mostPlaces bounds how many drivers are kept, since whoever can label a pod can choose its place.
+const mostPlaces = 1000
 
 // Placed is a [registry.Placer] with a driver for each place. The drivers share their connections. Each change is a call of its own.
 type Placed struct {
@@ -98,41 +93,20 @@ func NewPlaced(template string, base InPlace, open func(place string) (InPlace, 
 // PlaceTemplate implements [registry.Placer].
 func (p *Placed) PlaceTemplate() string { return p.template }
 
-// ListPlaces implements [registry.Placer]. Why a place is refused shows on the pods that would be registered there.
-func (p *Placed) ListPlaces(ctx context.Context, cluster string, places []string) ([]registry.Entry, error) {
-	found, errs := make([][]registry.Entry, len(places)), make([]error, len(places))
-	slots := make(chan struct{}, placesAtOnce)
-	var all sync.WaitGroup
-	for i, place := range places {
-		slots <- struct{}{}
-		all.Go(func() {
-			found[i], errs[i] = p.list(ctx, cluster, place)
-			<-slots
-		})
-	}
-	all.Wait()
-	refused := 0
-	for i, err := range errs {
-		switch {
-		case registry.IsTerminal(err) && ctx.Err() == nil && refused < len(places)-1:
-			refused++
-		case err != nil:
-			return nil, fmt.Errorf("in %s: %w", places[i], err)
-		}
-	}
-	return slices.Concat(found...), nil
-}
-
-func (p *Placed) list(ctx context.Context, cluster, place string) ([]registry.Entry, error) {
+// ListPlace implements [registry.Placer]. A place that the registry does not allow has no entries.
+func (p *Placed) ListPlace(ctx context.Context, cluster, place string) ([]registry.Entry, error) {
 	driver, err := p.in(place)
 	if err != nil {
-		return nil, nil //nolint:nilerr // nothing can be there
+		return nil, nil //nolint:nilerr // such a place has no entries
 	}
 	entries, err := driver.List(ctx, cluster)
+	if err != nil {
+		return nil, fmt.Errorf("in %s: %w", place, err)
+	}
 	for i := range entries {
 		entries[i].Service = place + "/" + entries[i].Service
 	}
-	return entries, err
+	return entries, nil
 }
 
 func (p *Placed) in(place string) (InPlace, error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -149,7 +148,7 @@ func TestPlaceThatTheRegistryCantHave(t *testing.T) {
 			t.Errorf("the error is %q, and lacks %q", err, says)
 		}
 	}
-	if entries, err := p.ListPlaces(t.Context(), "test", []string{"-shop/a"}); len(entries) > 0 || err != nil {
+	if entries, err := p.ListPlace(t.Context(), "test", "-shop/a"); len(entries) > 0 || err != nil {
 		t.Errorf("listed %v with error %v, want nothing", entries, err)
 	}
 	if len(*asked) > 0 {
@@ -157,42 +156,21 @@ func TestPlaceThatTheRegistryCantHave(t *testing.T) {
 	}
 }
 
-// TestListOfPlaces: who may label a pod may choose its place, and must not keep the others from being listed.
-func TestListOfPlaces(t *testing.T) {
+// TestListPlace: what a place has that does not answer is not known.
+func TestListPlace(t *testing.T) {
 	t.Parallel()
 	refusal, trouble := registry.Terminal(errors.New("there is no such namespace")), errors.New("connection refused")
-	for name, tc := range map[string]struct {
-		reason  string
-		answers map[string]error
-		want    []string
-		err     error
-	}{
-		"none":                {"no pod is anywhere", nil, nil, nil},
-		"all answer":          {"each has its entries", map[string]error{"a": nil, "b": nil}, []string{"a/web", "b/web"}, nil},
-		"one is refused":      {"it is left out", map[string]error{"a": refusal, "b": nil, "c": refusal}, []string{"b/web"}, nil},
-		"all are refused":     {"it is no matter of the place", map[string]error{"a": refusal, "b": refusal}, nil, refusal},
-		"the only one is":     {"the same", map[string]error{"a": refusal}, nil, refusal},
-		"one is away":         {"what it has is not known", map[string]error{"a": nil, "b": trouble}, nil, trouble},
-		"refused and away":    {"the same", map[string]error{"a": refusal, "b": trouble}, nil, trouble},
-		"one can't be a name": {"nothing is there", map[string]error{"-": nil, "a": nil}, []string{"a/web"}, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := driverkit.NewPlaced("{label:team}", inPlace{}, func(place string) (driverkit.InPlace, error) {
-				if place == "-" {
-					return nil, registry.FieldError("options.namespace", errors.New("begins with -"))
-				}
-				return inPlace{asked: &[]string{}, fails: tc.answers[place]}, nil
-			})
-			entries, err := p.ListPlaces(t.Context(), "test", slices.Sorted(maps.Keys(tc.answers)))
-			var got []string
-			for _, e := range entries {
-				got = append(got, e.Service)
-			}
-			if !slices.Equal(got, tc.want) || !errors.Is(err, tc.err) {
-				t.Errorf("got %q and error %v, want %q and %v: %s", got, err, tc.want, tc.err, tc.reason)
-			}
-		})
+	p := driverkit.NewPlaced("{label:team}", inPlace{}, func(place string) (driverkit.InPlace, error) {
+		return inPlace{fails: map[string]error{"refused": refusal, "away": trouble}[place]}, nil
+	})
+	for place, want := range map[string]error{"there": nil, "refused": refusal, "away": trouble} {
+		entries, err := p.ListPlace(t.Context(), "test", place)
+		if !errors.Is(err, want) || registry.IsTerminal(err) != registry.IsTerminal(want) || (err == nil) != (len(entries) == 1) {
+			t.Errorf("place %s: got %v and error %v, want the error %v", place, entries, err, want)
+		}
+		if len(entries) == 1 && entries[0].Service != "there/web" {
+			t.Errorf("got service %q, want it with its place", entries[0].Service)
+		}
 	}
 }
 

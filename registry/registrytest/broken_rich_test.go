@@ -634,10 +634,10 @@ func (d everywhere) Deregister(ctx context.Context, in registry.Instance) error 
 	return d.placed.Deregister(ctx, d.in(in))
 }
 
-func (d everywhere) ListPlaces(ctx context.Context, cluster string, places []string) ([]registry.Entry, error) {
+func (d everywhere) ListPlace(ctx context.Context, cluster, place string) ([]registry.Entry, error) {
 	all, err := d.List(ctx, cluster)
 	for i := range all {
-		all[i].Service = places[0] + "/" + all[i].Service
+		all[i].Service = place + "/" + all[i].Service
 	}
 	return all, err
 }
@@ -645,9 +645,20 @@ func (d everywhere) ListPlaces(ctx context.Context, cluster string, places []str
 // lastSlash takes all but what is behind the last slash for the place.
 type lastSlash struct{ placed }
 
-func (d lastSlash) ListPlaces(ctx context.Context, cluster string, places []string) ([]registry.Entry, error) {
-	all, err := d.placed.ListPlaces(ctx, cluster, places)
+func (d lastSlash) ListPlace(ctx context.Context, cluster, place string) ([]registry.Entry, error) {
+	all, err := d.placed.ListPlace(ctx, cluster, place)
 	return slices.DeleteFunc(all, func(e registry.Entry) bool { return strings.Count(e.Service, "/") > 1 }), err
+}
+
+// lenient takes a place that is refused for an empty one.
+type lenient struct{ placed }
+
+func (d lenient) ListPlace(ctx context.Context, cluster, place string) ([]registry.Entry, error) {
+	all, err := d.placed.ListPlace(ctx, cluster, place)
+	if registry.IsTerminal(err) {
+		return nil, nil
+	}
+	return all, err
 }
 
 func brokenPlaces() map[string]breakage {
@@ -658,12 +669,21 @@ func brokenPlaces() map[string]breakage {
 				d, places := sound(t, cluster)
 				return wrap(d.(placed)), places
 			}
+			refusing := h.RefusedPlace
+			h.RefusedPlace = func(t testing.TB, cluster string) (registrytest.Placed, string) {
+				d, place := refusing(t, cluster)
+				return wrap(d.(placed)), place
+			}
 		}
 	}
 	return map[string]breakage{
 		"a driver that knows no places": {
 			reason: "a pod is given to clients of another namespace",
 			set:    with(func(d placed) registrytest.Placed { return everywhere{d} }),
+		},
+		"a driver that takes a refused place for an empty one": {
+			reason: "its pods count as lost",
+			set:    with(func(d placed) registrytest.Placed { return lenient{d} }),
 		},
 		"a driver that takes a name for a place": {
 			reason: "the pod is not compared",

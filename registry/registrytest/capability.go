@@ -66,6 +66,7 @@ const (
 	hasApp              Capability = "App"
 	hasShortLease       Capability = "ShortLease"
 	hasPlaced           Capability = "Placed"
+	hasRefusedPlace     Capability = "RefusedPlace"
 )
 
 // lacks reports whether the harness lists the capability in Lacks.
@@ -80,7 +81,7 @@ func (h Harness) missing(c Capability) string {
 		hasUnreachable: h.Unreachable != nil, hasRefusing: h.Refusing != nil, hasWrongCredentials: h.WrongCredentials != nil,
 		hasStalled: h.Stalled != nil, hasLosingAnswers: h.LosingAnswers != nil, hasFailing: h.Failing != nil, hasRestart: h.Restart != nil,
 		hasForeign: h.Foreign != nil, hasCopy: h.Copy != nil, hasApp: h.App != nil, hasShortLease: h.ShortLease != nil,
-		hasPlaced: h.Placed != nil,
+		hasPlaced: h.Placed != nil, hasRefusedPlace: h.RefusedPlace != nil,
 	}[c]
 	if is && !given {
 		return "the harness has no such function"

@@ -14,7 +14,7 @@ type Placed interface {
 
 // placeCases are about registry.Placer.
 func placeCases() []testCase {
-	return needing([]testCase{
+	return append(needing([]testCase{
 		{
 			name: "PlacesAreApart",
 			why:  "a change in one place must not show in another, where the service is another team's",
@@ -33,7 +33,20 @@ func placeCases() []testCase {
 				w.expectPlace(d, places[0])
 			},
 		},
-	}, hasPlaced)
+	}, hasPlaced), testCase{
+		name:  "RefusedPlaceIsNotEmpty",
+		why:   "what an empty place lacks counts as gone: its pods would leave the rotation because of a permission",
+		needs: []Capability{hasRefusedPlace},
+		run: func(w *world) {
+			d, place := w.h.RefusedPlace(w.TB, w.cluster)
+			w.Cleanup(func() { w.closeDriver(d) })
+			ctx, cancel := context.WithTimeout(w.Context(), callTimeout)
+			defer cancel()
+			if entries, err := d.ListPlace(ctx, w.cluster, place); err == nil || len(entries) > 0 {
+				w.Fatalf("ListPlace of %q, which the registry refuses: got %d entries and error %v, want an error alone", place, len(entries), err)
+			}
+		},
+	})
 }
 
 // placed returns a new driver, which removes at the end what the case wrote.
@@ -74,9 +87,9 @@ func (w *world) expectPlace(d Placed, place string, want ...registry.Entry) {
 	w.Helper()
 	want = w.h.possible(want)
 	list := func(ctx context.Context, cluster string) ([]registry.Entry, error) {
-		return d.ListPlaces(ctx, cluster, []string{place})
+		return d.ListPlace(ctx, cluster, place)
 	}
 	if diff := w.until(staleness(d), func() string { return difference(w.read(list, w.cluster), want) }); diff != "" {
-		w.Fatalf("ListPlaces of %q is wrong\n%s", place, diff)
+		w.Fatalf("ListPlace of %q is wrong\n%s", place, diff)
 	}
 }

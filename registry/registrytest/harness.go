@@ -69,6 +69,9 @@ type Harness struct {
 	// It is nil if the driver is not a [registry.Placer].
 	Placed func(t testing.TB, cluster string) (d Placed, places [2]string)
 
+	// RefusedPlace returns a driver as Placed does, and a place that the registry keeps from it.
+	RefusedPlace func(t testing.TB, cluster string) (d Placed, place string)
+
 	// Secrets are the tokens and passwords that the drivers were given, wrong ones too. No error may contain one.
 	Secrets []string
 

@@ -459,6 +459,9 @@ func (s *store) harness(wrap func(sound) registry.Registry) registrytest.Harness
 		Placed: func(testing.TB, string) (registrytest.Placed, [2]string) {
 			return placed{process(longLease, nil).(sound)}, [2]string{"shop", "mall"}
 		},
+		RefusedPlace: func(testing.TB, string) (registrytest.Placed, string) {
+			return placed{process(longLease, nil).(sound)}, refusedPlace
+		},
 		Secrets: []string{"hunter2"},
 		Lacks:   map[registrytest.Capability]string{},
 	}
@@ -477,9 +480,14 @@ type placed struct{ sound }
 
 func (placed) PlaceTemplate() string { return "{namespace}" }
 
-func (p placed) ListPlaces(ctx context.Context, cluster string, places []string) ([]registry.Entry, error) {
+const refusedPlace = "vault"
+
+func (p placed) ListPlace(ctx context.Context, cluster, place string) ([]registry.Entry, error) {
+	if place == refusedPlace {
+		return nil, registry.Terminal(errors.New("403"))
+	}
 	all, err := p.List(ctx, cluster)
-	return slices.DeleteFunc(all, func(e registry.Entry) bool { return !strings.HasPrefix(e.Service, places[0]+"/") }), err
+	return slices.DeleteFunc(all, func(e registry.Entry) bool { return !strings.HasPrefix(e.Service, place+"/") }), err
 }
 
 // losing makes drivers that get one answer in each call, and end the call with err where that is lost.

@@ -24,7 +24,7 @@ func TestADriverWithTheLeastPasses(t *testing.T) {
 	}
 	for _, c := range []registrytest.Capability{
 		"Unreachable", "Refusing", "WrongCredentials", "Stalled", "LosingAnswers", "Failing", "Restart", "Foreign", "Copy", "App", "ShortLease",
-		"Placed",
+		"Placed", "RefusedPlace",
 	} {
 		why[c] = "the harness has no such function"
 	}

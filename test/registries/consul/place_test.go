@@ -38,8 +38,8 @@ func TestPlacesNeedEnterprise(t *testing.T) {
 			d := drivertest.Open[registrytest.Placed](t, driver.New, cfg)
 			in := neighbour(t, 1)
 			in.Service = tc.place + "/" + in.Service
-			_, listErr := d.ListPlaces(t.Context(), in.Cluster, []string{tc.place})
-			for call, err := range map[string]error{"ListPlaces": listErr, "Register": d.Register(t.Context(), in)} {
+			_, listErr := d.ListPlace(t.Context(), in.Cluster, tc.place)
+			for call, err := range map[string]error{"ListPlace": listErr, "Register": d.Register(t.Context(), in)} {
 				field, _ := registry.FieldOf(err)
 				if !registry.IsTerminal(err) || !strings.HasPrefix(field, tc.field) || !strings.Contains(err.Error(), "Consul Enterprise feature") {
 					t.Errorf("%s: got error %v of field %q, want that it takes Enterprise\nreason: %s", call, err, field, tc.reason)
