@@ -58,10 +58,9 @@ func SplitPlace(template, service string) (place, name string) {
 	return strings.Join(parts[:slashes], "/"), parts[slashes]
 }
 
-// StaleLister is a [Lister] whose answers lag behind what the registry has acknowledged, because the registry answers
-// from a cache.
+// StaleLister is for a [Lister] or [Placer] whose answers lag behind what the registry has acknowledged, because the registry
+// answers from a cache.
 type StaleLister interface {
-	Lister
 	// Staleness is how long after its acknowledgement a change can be missing from an answer. It is always the same; zero
 	// means that answers never lag.
 	Staleness() time.Duration

@@ -35,6 +35,8 @@ type joiner struct {
 	batcher registry.Batcher
 	slots   func() int
 	caught  func(func() error) error
+	// template is that of a [registry.Placer]. A batch is of one place, so that a place that hangs holds up no other's.
+	template string
 
 	mu sync.Mutex
 	// recent is a ring; next is the oldest.
@@ -78,7 +80,7 @@ func (j *joiner) alone(ctx context.Context, change registry.Change) error {
 	return err
 }
 
-// enter reports whether the call joins the next batch: at most one per endpoint. The driver may learn its limit late.
+// enter reports whether the call joins the next batch: at most one per endpoint, and all in one place. The driver may learn its limit late.
 func (j *joiner) enter(own *joined, now time.Time) bool {
 	limit := j.batcher.BatchLimit()
 	if limit < 2 {
@@ -94,8 +96,10 @@ func (j *joiner) enter(own *joined, now time.Time) bool {
 	if now.Sub(j.stormed) >= calm || len(j.waiting) >= limit || now.Before(j.apart[in.Service]) {
 		return false
 	}
+	place, _ := registry.SplitPlace(j.template, in.Service)
 	if slices.ContainsFunc(j.waiting, func(other *joined) bool {
-		return other.change.Instance.Service == in.Service && other.change.Instance.Endpoint() == in.Endpoint()
+		there, _ := registry.SplitPlace(j.template, other.change.Instance.Service)
+		return there != place || other.change.Instance.Service == in.Service && other.change.Instance.Endpoint() == in.Endpoint()
 	}) {
 		return false
 	}

@@ -93,6 +93,17 @@ func TestBatch(t *testing.T) {
 				t.Errorf("the batch took %s, although no other call could come", time.Since(began))
 			}
 		},
+		"is of one place": func(t *testing.T) {
+			b := newBatches(1000, time.Millisecond)
+			b.template = "{namespace}"
+			waitAll(t, b.startAll(t.Context(), crowdSize)...)
+			var all []<-chan error
+			for i, service := range []string{"a/web", "b/web", "a/api", "b/api"} {
+				all = append(all, b.startFor(t.Context(), service, crowdSize+i))
+			}
+			waitAll(t, all...)
+			b.expect(t, crowdSize+2, 1) // a place that hangs holds up no other
+		},
 		"has no more than the driver takes": func(t *testing.T) {
 			b := newBatches(10, time.Second)
 			waitAll(t, b.startAll(t.Context(), crowdSize+30)...)

@@ -102,7 +102,11 @@ func connect(made registry.Registry, o Options, l *limit, b *breaker) *Client {
 	// Batches are innermost: each change has its own deadline and outcome.
 	c.change = func(ctx context.Context, change registry.Change) error { return change.Make(ctx, made) }
 	if batcher, ok := made.(registry.Batcher); ok {
-		c.change = newJoiner(made, batcher, func() int { return l.status().Slots }, o.caught).join
+		j := newJoiner(made, batcher, func() int { return l.status().Slots }, o.caught)
+		if placer, has := made.(registry.Placer); has {
+			j.template = placer.PlaceTemplate()
+		}
+		c.change = j.join
 	}
 	c.getter, _ = made.(registry.Getter)
 	c.prober, _ = made.(registry.Prober)
@@ -319,7 +323,7 @@ func (c *Client) Probes() bool {
 
 // Staleness is how old a list may be; see [registry.StaleLister].
 func (c *Client) Staleness() time.Duration {
-	if stale, ok := c.lister.(registry.StaleLister); ok {
+	if stale, ok := c.made.(registry.StaleLister); ok {
 		return stale.Staleness()
 	}
 	return 0

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -73,7 +74,8 @@ type InPlace interface {
 // mostPlaces bounds how many drivers are kept, since whoever can label a pod can choose its place.
 const mostPlaces = 1000
 
-// Placed is a [registry.Placer] with a driver for each place. The drivers share their connections. Each change is a call of its own.
+// Placed is a [registry.Placer] with a driver for each place. The drivers share their connections. It has the capabilities of the base,
+// and those that the base lacks have no effect.
 type Placed struct {
 	template string
 	// base is a driver without a place, for what is the same in all places.
@@ -84,7 +86,7 @@ type Placed struct {
 	opened map[string]InPlace
 }
 
-// NewPlaced makes a Placed for a template that is not empty. Open must make no call, and returns an error for a place that the registry
+// NewPlaced makes a Placed for a template that is not empty. The base and what open returns have the same capabilities. Open must make no call, and returns an error for a place that the registry
 // does not allow, for example because of a character in it.
 func NewPlaced(template string, base InPlace, open func(place string) (InPlace, error)) *Placed {
 	return &Placed{template: template, base: base, open: open, opened: map[string]InPlace{}}
@@ -218,6 +220,69 @@ func (p *Placed) Weighs() bool {
 	return is && weigher.Weighs()
 }
 
+// Staleness implements [registry.StaleLister].
+func (p *Placed) Staleness() time.Duration {
+	if stale, is := p.base.(registry.StaleLister); is {
+		return stale.Staleness()
+	}
+	return 0
+}
+
+// ReaderLag implements [registry.LaggingReaders].
+func (p *Placed) ReaderLag() time.Duration {
+	if lagging, is := p.base.(registry.LaggingReaders); is {
+		return lagging.ReaderLag()
+	}
+	return 0
+}
+
+// BatchLimit implements [registry.Batcher].
+func (p *Placed) BatchLimit() int {
+	if batcher, is := p.base.(registry.Batcher); is {
+		return batcher.BatchLimit()
+	}
+	return 1
+}
+
+// Batch implements [registry.Batcher] with a call for each place, all at the same time.
+func (p *Placed) Batch(ctx context.Context, changes []registry.Change) []error {
+	errs, inPlace := slices.Repeat([]error{errNoOutcome}, len(changes)), map[string][]int{}
+	for i, c := range changes {
+		place, _ := registry.SplitPlace(p.template, c.Instance.Service)
+		inPlace[place] = append(inPlace[place], i)
+	}
+	var all sync.WaitGroup
+	for _, at := range inPlace {
+		all.Go(func() {
+			there := make([]registry.Change, 0, len(at))
+			for _, i := range at {
+				there = append(there, changes[i])
+			}
+			for n, err := range p.batchInPlace(ctx, there) {
+				errs[at[n]] = err
+			}
+		})
+	}
+	all.Wait()
+	return errs
+}
+
+// batchInPlace makes changes that are all in one place.
+func (p *Placed) batchInPlace(ctx context.Context, changes []registry.Change) []error {
+	driver, _, err := p.of(changes[0].Instance)
+	if batcher, is := driver.(registry.Batcher); err == nil && is {
+		for i := range changes {
+			_, changes[i].Instance.Service = registry.SplitPlace(p.template, changes[i].Instance.Service)
+		}
+		return batcher.Batch(ctx, changes)
+	}
+	errs := make([]error, 0, len(changes))
+	for _, c := range changes {
+		errs = append(errs, c.Make(ctx, p))
+	}
+	return errs
+}
+
 // AppEntries implements [registry.AppEntrySteerer].
 func (p *Placed) AppEntries() registry.AppRegistry { return placedApps{p} }
 
@@ -269,4 +334,16 @@ func (a placedApps) Get(ctx context.Context, in registry.Instance) (registry.Sta
 		return registry.Absent, nil //nolint:nilerr // as for Rollcall's own
 	}
 	return driver.AppEntries().Get(ctx, in)
+}
+
+// MayBeOne implements [registry.EntryMatcher]. Two places have no entry in common.
+func (a placedApps) MayBeOne(one, other registry.Instance) bool {
+	matcher, is := a.all.base.AppEntries().(registry.EntryMatcher)
+	if !is {
+		return one.Endpoint() == other.Endpoint() && strings.EqualFold(one.Service, other.Service)
+	}
+	place, name := registry.SplitPlace(a.all.template, one.Service)
+	another, otherName := registry.SplitPlace(a.all.template, other.Service)
+	one.Service, other.Service = name, otherName
+	return place == another && matcher.MayBeOne(one, other)
 }

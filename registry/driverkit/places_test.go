@@ -4,6 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +16,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
 func TestPlaceTemplate(t *testing.T) {
@@ -171,6 +177,161 @@ func TestListPlace(t *testing.T) {
 		if len(entries) == 1 && entries[0].Service != "there/web" {
 			t.Errorf("got service %q, want it with its place", entries[0].Service)
 		}
+	}
+}
+
+// rich is a driver with all that a driver may have, in a place.
+type rich struct{ inPlace }
+
+func (rich) Staleness() time.Duration { return time.Second }
+func (rich) ReaderLag() time.Duration { return 2 * time.Second }
+func (rich) BatchLimit() int          { return 5 }
+func (rich) Probes() bool             { return false }
+
+func (d rich) Batch(_ context.Context, changes []registry.Change) []error {
+	errs := make([]error, len(changes))
+	for i, c := range changes {
+		errs[i] = fmt.Errorf("batch of %d in %s: %s", len(changes), d.options, c.Instance.Service)
+	}
+	return errs
+}
+
+// TestPlacedHasWhatItsBaseHas: Rollcall finds a capability by its interface, so one that is forgotten is lost without a sign.
+func TestPlacedHasWhatItsBaseHas(t *testing.T) {
+	t.Parallel()
+	made := map[string]reflect.Type{
+		"Registry": reflect.TypeFor[registry.Registry](), "Placer": reflect.TypeFor[registry.Placer](),
+		"StaleLister": reflect.TypeFor[registry.StaleLister](), "Getter": reflect.TypeFor[registry.Getter](),
+		"Prober": reflect.TypeFor[registry.Prober](), "OptionalProber": reflect.TypeFor[registry.OptionalProber](),
+		"LaggingReaders": reflect.TypeFor[registry.LaggingReaders](), "Weigher": reflect.TypeFor[registry.Weigher](),
+		"Heartbeater": reflect.TypeFor[registry.Heartbeater](), "Batcher": reflect.TypeFor[registry.Batcher](),
+		"AppEntrySteerer": reflect.TypeFor[registry.AppEntrySteerer](),
+	}
+	without := map[string]string{
+		"Lister":       "it lists by place",
+		"AppRegistry":  "it is what AppEntries returns",
+		"EntryMatcher": "so is that; see TestPlacedMatchesEntries",
+		"PodCaller":    "it keeps services nowhere, so it has no places",
+		"Follower":     "the same",
+	}
+	for _, name := range interfacesOf(t, "..") {
+		capability, composed := made[name]
+		if reason := without[name]; composed == (reason != "") {
+			t.Errorf("registry.%s is new: have Placed forward it to its base, or say here why not", name)
+		}
+		if composed && !reflect.TypeFor[*driverkit.Placed]().Implements(capability) {
+			t.Errorf("Placed is not a %s", name)
+		}
+	}
+	open := func(place string) (driverkit.InPlace, error) { return rich{inPlace{options: place}}, nil }
+	has := driverkit.NewPlaced("{label:team}", rich{}, open)
+	if has.Staleness() != time.Second || has.ReaderLag() != 2*time.Second || has.BatchLimit() != 5 || has.Probes() {
+		t.Error("what the base has is lost")
+	}
+	lacks := driverkit.NewPlaced("{label:team}", struct{ driverkit.InPlace }{}, nil)
+	if lacks.Staleness() != 0 || lacks.ReaderLag() != 0 || lacks.BatchLimit() != 1 || lacks.Probes() || lacks.HeartbeatInterval() != 0 || lacks.Weighs() {
+		t.Error("what the base lacks has an effect")
+	}
+}
+
+// matching has applications' entries that are one whatever their port.
+type matching struct{ inPlace }
+
+func (d matching) AppEntries() registry.AppRegistry { return matcher{apps{d.inPlace}} }
+
+type matcher struct{ apps }
+
+func (matcher) MayBeOne(a, b registry.Instance) bool { return a.Service == "web" && b.Service == "web" }
+
+func TestPlacedMatchesEntries(t *testing.T) {
+	t.Parallel()
+	at := func(service string, port int) registry.Instance {
+		return registry.Instance{Service: service, Address: "10.0.0.1", Port: port}
+	}
+	for name, tc := range map[string]struct {
+		reason     string
+		base       driverkit.InPlace
+		one, other registry.Instance
+		want       bool
+	}{
+		"the base matches":         {"it knows", matching{}, at("a/web", 1), at("a/web", 2), true},
+		"in another place":         {"that has entries of its own", matching{}, at("a/web", 1), at("b/web", 2), false},
+		"without a place":          {"the other registry has other places", matching{}, at("web", 1), at("web", 2), true},
+		"the base does not match":  {"the port identifies it", inPlace{}, at("a/web", 1), at("a/web", 2), false},
+		"without, by another case": {"clients take both for one", inPlace{}, at("a/web", 1), at("a/WEB", 1), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := driverkit.NewPlaced("{label:team}", tc.base, nil)
+			if got := p.AppEntries().(registry.EntryMatcher).MayBeOne(tc.one, tc.other); got != tc.want {
+				t.Errorf("got %t, want %t: %s", got, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
+// interfacesOf are the exported ones that a package declares.
+func interfacesOf(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	expect.NoError(t, err)
+	for _, path := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		expect.NoError(t, err)
+		if file.Name.Name != "registry" {
+			continue
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			spec, is := n.(*ast.TypeSpec)
+			if !is || !spec.Name.IsExported() {
+				return true
+			}
+			if _, is := spec.Type.(*ast.InterfaceType); is {
+				names = append(names, spec.Name.Name)
+			}
+			return false
+		})
+	}
+	return names
+}
+
+// TestPlacedBatch: each place has a batch of its own, and each change its outcome.
+func TestPlacedBatch(t *testing.T) {
+	t.Parallel()
+	opens := func(make func(place string) driverkit.InPlace) func(string) (driverkit.InPlace, error) {
+		return func(place string) (driverkit.InPlace, error) {
+			if place == "-" {
+				return nil, registry.FieldError("options.namespace", errors.New("begins with -"))
+			}
+			return make(place), nil
+		}
+	}
+	changes := func(state registry.State, services ...string) (all []registry.Change) {
+		for _, service := range services {
+			all = append(all, registry.Change{Instance: placedInstance(service), State: state})
+		}
+		return all
+	}
+	p := driverkit.NewPlaced("{label:team}", rich{}, opens(func(place string) driverkit.InPlace { return rich{inPlace{options: place}} }))
+	got := fmt.Sprint(p.Batch(t.Context(), changes(registry.InService, "a/web", "b/web", "a/api")))
+	if want := "[batch of 2 in a: web batch of 1 in b: web batch of 2 in a: api]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	for i, err := range p.Batch(t.Context(), changes(registry.InService, "-/web", "web")) {
+		if !registry.IsTerminal(err) {
+			t.Errorf("change %d, where no place can be, has error %v", i, err)
+		}
+	}
+	if errs := p.Batch(t.Context(), changes(registry.Absent, "-/web")); errs[0] != nil {
+		t.Errorf("taking out where nothing can be: %v", errs[0])
+	}
+	asked := &[]string{}
+	single := driverkit.NewPlaced("{label:team}", inPlace{}, opens(func(place string) driverkit.InPlace {
+		return inPlace{options: place, asked: asked}
+	}))
+	if errs := single.Batch(t.Context(), changes(registry.OutOfService, "a/web")); len(errs) != 1 || errs[0] != nil ||
+		!slices.Equal(*asked, []string{"FailOver web in a"}) {
+		t.Errorf("asked %q with errors %v, want a call of its own", *asked, errs)
 	}
 }
 
