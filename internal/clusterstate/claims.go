@@ -33,9 +33,9 @@ type Claims struct {
 	mu         sync.Mutex
 	namespaces map[string]namespaceFacts
 	// users are the namespaces of workloads, by [claimKey].
-	users map[string]map[string]bool
+	users map[lifecycle.Service]map[string]bool
 	// groups are by [claimKey] and namespace.
-	groups map[string]map[string]*claimGroup
+	groups map[lifecycle.Service]map[string]*claimGroup
 	holds  map[types.UID][]hold
 	// listed is what each registry has listed of what it holds: there, a record proves nothing any more. No list has the entries that
 	// applications write.
@@ -90,23 +90,26 @@ func (g *claimGroup) count(e evidence, n int) {
 
 func newClaims() *Claims {
 	return &Claims{
-		groups: map[string]map[string]*claimGroup{}, holds: map[types.UID][]hold{}, listed: map[string]lifecycle.Coverage{},
+		groups: map[lifecycle.Service]map[string]*claimGroup{}, holds: map[types.UID][]hold{}, listed: map[string]lifecycle.Coverage{},
 	}
 }
 
 // claimKey folds names that clients of some registry can't tell apart.
-func claimKey(name string) string { return service.Fold(name) }
+func claimKey(s lifecycle.Service) lifecycle.Service {
+	return lifecycle.Service(service.Fold(string(s)))
+}
 
 // Use is a pod's use of a service name.
 type Use struct {
-	Rules             *Rules
-	Pod               lifecycle.PodID
-	Registry, Service string
-	Now               time.Time
+	Rules    *Rules
+	Pod      lifecycle.PodID
+	Registry string
+	Service  lifecycle.Service
+	Now      time.Time
 }
 
 // name is for the policy.
-func (u Use) name() string { return u.Rules.Services.NameIn(u.Registry, u.Service) }
+func (u Use) name() service.Name { return u.Rules.Services.NameIn(u.Registry, u.Service) }
 
 // Refusal is why a pod may not use a service name.
 type Refusal struct {
@@ -253,7 +256,7 @@ func (c *Claims) Listed(l List, now time.Time) {
 	}
 }
 
-func (c *Claims) observed(namespaces map[string]namespaceFacts, users map[string]map[string]bool, now time.Time) {
+func (c *Claims) observed(namespaces map[string]namespaceFacts, users map[lifecycle.Service]map[string]bool, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.namespaces, c.users = namespaces, users
@@ -299,13 +302,13 @@ func (c *Claims) claimedByAnother(u Use) *Refusal {
 }
 
 // Shares reports whether the namespace can have the name together with others. One that was not seen can't.
-func (c *Claims) Shares(rules *Rules, namespace, name string) bool {
+func (c *Claims) Shares(rules *Rules, namespace string, name service.Name) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.shares(rules, namespace, name)
 }
 
-func (c *Claims) shares(rules *Rules, namespace, name string) bool {
+func (c *Claims) shares(rules *Rules, namespace string, name service.Name) bool {
 	of, known := c.namespaces[namespace]
 	return known && rules.Services.Allowed.Shares(namespace, of.labels, name)
 }
@@ -381,7 +384,7 @@ func (c *Claims) note(uid types.UID, h hold) {
 	group.count(before.evidence, 1)
 }
 
-func (c *Claims) group(name, namespace string) *claimGroup {
+func (c *Claims) group(name lifecycle.Service, namespace string) *claimGroup {
 	if c.groups[name] == nil {
 		c.groups[name] = map[string]*claimGroup{}
 	}
@@ -413,7 +416,7 @@ func (c *Claims) drop(uid types.UID, now time.Time, keeps bool, gone func(hold) 
 	}
 }
 
-func (c *Claims) tidy(name, namespace string, now time.Time) {
+func (c *Claims) tidy(name lifecycle.Service, namespace string, now time.Time) {
 	group := c.groups[name][namespace]
 	if group.proven+group.recorded > 0 || group.keptUntil.After(now) {
 		return

@@ -39,7 +39,7 @@ func play(steps ...step) *scene {
 	s.reconfigured(registries(), s.now)
 	s.observed(map[string]namespaceFacts{
 		first: {created: s.now.Add(-time.Hour), labels: labels.Set{"of": first}}, second: {created: s.now}, "a-twin": {}, "z-twin": {},
-	}, map[string]map[string]bool{"web": {first: true, second: true}}, s.now)
+	}, map[lifecycle.Service]map[string]bool{"web": {first: true, second: true}}, s.now)
 	for _, step := range steps {
 		step(s)
 	}
@@ -56,7 +56,7 @@ func podOf(namespace string) lifecycle.PodID {
 
 // at is the instance of the namespace's pod in a registry, under a name.
 func at(registry, name, namespace string) lifecycle.Key {
-	return lifecycle.Key{Registry: registry, Service: name, Address: "address of " + namespace, Port: 80}
+	return lifecycle.Key{Registry: registry, Service: lifecycle.Service(name), Address: "address of " + namespace, Port: 80}
 }
 
 func web(namespace string) lifecycle.Key { return at("default", "web", namespace) }
@@ -133,7 +133,7 @@ func reads(namespaces ...string) step {
 		for _, namespace := range namespaces {
 			users[namespace] = true
 		}
-		s.observed(s.namespaces, map[string]map[string]bool{"web": users}, s.now)
+		s.observed(s.namespaces, map[lifecycle.Service]map[string]bool{"web": users}, s.now)
 	}
 }
 
@@ -370,7 +370,7 @@ func TestClaimsForget(t *testing.T) {
 func TestNamesThatClientsTakeForOne(t *testing.T) {
 	t.Parallel()
 	for _, names := range [][2]string{{"web", "WEB"}, {"payments", "paymentſ"}, {"STRASSE", "straße"}, {"STRAẞE", "straße"}, {"files", "ﬁles"}} {
-		if claimKey(names[0]) != claimKey(names[1]) {
+		if claimKey(lifecycle.Service(names[0])) != claimKey(lifecycle.Service(names[1])) {
 			t.Errorf("%s and %s can have two owners, and Eureka's clients compare them in capitals", names[0], names[1])
 		}
 	}

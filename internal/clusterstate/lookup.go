@@ -94,7 +94,7 @@ func (s *State) AnotherHas(ctx context.Context, rules service.Rules, in lifecycl
 			continue
 		}
 		endpoints, err := rules.EndpointsIn(in.Registry, s.SubjectOf(other)) // an error: registered nowhere
-		has := func(e service.Endpoint) bool { return e.Service == in.Service && e.Port == in.Port }
+		has := func(e service.Placed) bool { return e.Service == in.Service && e.Port == in.Port }
 		if err == nil && slices.ContainsFunc(endpoints, has) {
 			return true, nil
 		}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
 // Panics counts unready pods by service, from the cache's events. With panicThreshold 50, 3 unready pods of 4 are a
@@ -24,20 +25,29 @@ type Panics struct {
 	mu   sync.Mutex
 	pods map[types.UID]*peer
 	// services are by [claimKey] and namespace.
-	services map[string]map[string]*peerGroup
+	services map[lifecycle.Service]map[string]*peerGroup
 	// calmed are unready pods to take out, now that their service's panic is over.
 	calmed []lifecycle.PodID
 	signal chan struct{}
 }
 
-// serviceKey has the service by [claimKey].
-type serviceKey struct{ service, namespace string }
+// serviceKey has the service by [claimKey], and its name for the policy.
+type serviceKey struct {
+	service   lifecycle.Service
+	name      service.Name
+	namespace string
+}
+
+func keyOf(in lifecycle.Key, namespace string, s *Rules) serviceKey {
+	return serviceKey{claimKey(in.Service), s.Services.NameIn(in.Registry, in.Service), namespace}
+}
 
 type peer struct {
-	id       lifecycle.PodID
-	version  string
-	ready    bool
-	services []string
+	id      lifecycle.PodID
+	version string
+	ready   bool
+	// services are by [claimKey], each in one of its registries.
+	services []lifecycle.Key
 	fate
 }
 
@@ -51,7 +61,7 @@ type peerGroup struct {
 
 func newPanics(claims *Claims) *Panics {
 	return &Panics{
-		claims: claims, pods: map[types.UID]*peer{}, services: map[string]map[string]*peerGroup{}, signal: make(chan struct{}, 1),
+		claims: claims, pods: map[types.UID]*peer{}, services: map[lifecycle.Service]map[string]*peerGroup{}, signal: make(chan struct{}, 1),
 	}
 }
 
@@ -92,16 +102,16 @@ func (p *Panics) Forget(pod *lifecycle.Pod, s *Rules) {
 func (p *Panics) replace(uid types.UID, before, now *peer, s *Rules) {
 	inPanic := map[serviceKey]bool{}
 	for _, one := range []*peer{before, now} {
-		for _, service := range one.names() {
-			key := serviceKey{service, one.id.Namespace}
+		for _, in := range one.in() {
+			key := keyOf(in, one.id.Namespace, s)
 			inPanic[key] = p.of(key, s).Panic(s.PanicThreshold)
 		}
 	}
-	for _, service := range before.names() {
-		p.leave(serviceKey{service, before.id.Namespace}, uid)
+	for _, in := range before.in() {
+		p.leave(keyOf(in, before.id.Namespace, s), uid)
 	}
-	for _, service := range now.names() {
-		p.join(serviceKey{service, now.id.Namespace}, uid, now)
+	for _, in := range now.in() {
+		p.join(keyOf(in, now.id.Namespace, s), uid, now)
 	}
 	if p.pods[uid] = now; now == nil {
 		delete(p.pods, uid)
@@ -144,9 +154,9 @@ func (p *Panics) leave(key serviceKey, uid types.UID) {
 // together are the pods that count together: the namespace's and, if it shares the name, those of others that do.
 func (p *Panics) together(key serviceKey, s *Rules) iter.Seq[*peerGroup] {
 	return func(yield func(*peerGroup) bool) {
-		shares := p.claims.Shares(s, key.namespace, key.service)
+		shares := p.claims.Shares(s, key.namespace, key.name)
 		for namespace, group := range p.services[key.service] {
-			counts := namespace == key.namespace || shares && p.claims.Shares(s, namespace, key.service)
+			counts := namespace == key.namespace || shares && p.claims.Shares(s, namespace, key.name)
 			if counts && !yield(group) {
 				return
 			}
@@ -186,7 +196,7 @@ func (p *Panics) TakeCalmed() []lifecycle.PodID {
 
 // Panic is a service with too many unready pods; zero means none.
 type Panic struct {
-	Service string
+	Service lifecycle.Service
 	Peers   lifecycle.Peers
 }
 
@@ -204,7 +214,7 @@ func (p *Panics) Of(namespace string, record lifecycle.Record, s *Rules) Panic {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, in := range record.Instances {
-		if of := p.of(serviceKey{claimKey(in.Service), namespace}, s); of.Panic(s.PanicThreshold) {
+		if of := p.of(keyOf(in, namespace, s), s); of.Panic(s.PanicThreshold) {
 			return Panic{Service: in.Service, Peers: of}
 		}
 	}
@@ -225,8 +235,9 @@ func peerOf(pod *lifecycle.Pod, of fate) *peer {
 		ready: lifecycle.Input{Pod: pod, NodeLost: of.lost}.Ready(),
 	}
 	for _, in := range record.Instances {
-		if service := claimKey(in.Service); !slices.Contains(one.services, service) {
-			one.services = append(one.services, service)
+		same := func(other lifecycle.Key) bool { return claimKey(other.Service) == claimKey(in.Service) }
+		if !slices.ContainsFunc(one.services, same) {
+			one.services = append(one.services, lifecycle.Key{Registry: in.Registry, Service: in.Service})
 		}
 	}
 	switch {
@@ -238,7 +249,7 @@ func peerOf(pod *lifecycle.Pod, of fate) *peer {
 	return one
 }
 
-func (p *peer) names() []string {
+func (p *peer) in() []lifecycle.Key {
 	if p == nil {
 		return nil
 	}

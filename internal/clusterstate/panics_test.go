@@ -34,7 +34,7 @@ func TestPeersOfOtherNamespacesAndServices(t *testing.T) {
 	first := pod("shop", "a", false, "web", "admin")
 	pod("shop", "b", true, "WEB")
 	pod("mall", "c", true, "admin")
-	expect := func(reason, want string, pod *corev1.Pod, s *Rules) {
+	expect := func(reason string, want lifecycle.Service, pod *corev1.Pod, s *Rules) {
 		t.Helper()
 		if got := p.Of(pod.Namespace, lifecycle.RecordOf(lifecycle.PodOf(pod)), s).Service; got != want {
 			t.Errorf("service %q is in panic, want %q: %s", got, want, reason)
@@ -91,7 +91,7 @@ func TestPeersThatEndOrAreLost(t *testing.T) {
 	}
 	expect := func(reason string, all, unready int) {
 		t.Helper()
-		if got, want := p.of(serviceKey{"web", "shop"}, s), (lifecycle.Peers{All: all, Unready: unready}); got != want {
+		if got, want := p.of(serviceKey{"web", "web", "shop"}, s), (lifecycle.Peers{All: all, Unready: unready}); got != want {
 			t.Errorf("got %+v, want %+v: %s", got, want, reason)
 		}
 	}
@@ -133,7 +133,7 @@ func peerPod(namespace, name string, isReady bool, services ...string) *corev1.P
 	pod.Labels = map[string]string{appspub.LifecycleStateKey: string(appspub.LifecycleStateNormal)}
 	record := lifecycle.Record{Stamp: lifecycle.StampOf(lifecycle.PodOf(pod)), Want: lifecycle.InService}
 	for _, s := range services {
-		record.Instances = append(record.Instances, lifecycle.Key{Registry: "default", Service: s, Address: "10.0.0.1", Port: 80})
+		record.Instances = append(record.Instances, lifecycle.Key{Registry: "default", Service: lifecycle.Service(s), Address: "10.0.0.1", Port: 80})
 	}
 	text, err := json.Marshal(record)
 	if err != nil {

@@ -1,6 +1,9 @@
 package clusterstate
 
 import (
+	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -105,6 +109,50 @@ func TestListOfSomePlacesIsEvidenceOfThoseAlone(t *testing.T) {
 			t.Parallel()
 			if pods, _ := play(tc.steps...).Size(); (pods == 1) != tc.claims {
 				t.Errorf("%d pods have a name, want any: %t: %s", pods, tc.claims, tc.reason)
+			}
+		})
+	}
+}
+
+// TestPeersInAPlaceCountTogether: the policy shares a name, and a place is not part of it.
+func TestPeersInAPlaceCountTogether(t *testing.T) {
+	t.Parallel()
+	rules := inPlaces("{label:team}")
+	rules.PanicThreshold = 50
+	rules.Services.Allowed = service.Policy{{Names: []service.NamePattern{"web"}, Shared: true}}
+	for name, tc := range map[string]struct {
+		reason, others string
+		panics         lifecycle.Service
+	}{
+		"in the same place": {"9 of 10 are ready", "placed blue/web", ""},
+		"in another place":  {"its clients are given this one alone", "placed red/web", "blue/web"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPanics(claimsOf("shop", "mall"))
+			arrives := func(namespace, name string, ready bool, in string) *corev1.Pod {
+				registry, service, _ := strings.Cut(in, " ")
+				pod := peerPod(namespace, name, ready)
+				record := lifecycle.Record{Stamp: lifecycle.StampOf(pod), Want: lifecycle.InService, Instances: []lifecycle.Key{
+					{Registry: registry, Service: lifecycle.Service(service), Address: "10.0.0.1", Port: 80},
+				}}
+				text, err := json.Marshal(record)
+				expect.NoError(t, err)
+				pod.Annotations[lifecycle.AnnotationRecord] = string(text)
+				p.Arrived(pod, rules)
+				return pod
+			}
+			for i := range 9 {
+				arrives("mall", fmt.Sprintf("web-%d", i), true, tc.others)
+			}
+			alone := arrives("shop", "web", false, "placed blue/web")
+			if got := p.Of("shop", lifecycle.RecordOf(alone), rules).Service; got != tc.panics {
+				t.Errorf("service %q is in panic, want %q: %s", got, tc.panics, tc.reason)
+			}
+			p.TakeCalmed()
+			p.Forget(alone, rules)
+			if len(p.services) != 1 {
+				t.Errorf("%d services are kept, want one", len(p.services))
 			}
 		})
 	}

@@ -230,7 +230,7 @@ func (w *Workloads) Refresh(ctx context.Context, rules *Rules, registries []life
 	if err != nil {
 		return err
 	}
-	users, unmatched := map[string]map[string]bool{}, map[types.UID]bool{}
+	users, unmatched := map[lifecycle.Service]map[string]bool{}, map[types.UID]bool{}
 	err = EachWorkload(ctx, w.cache, func(workload *Workload) {
 		hooks := lifecycle.HooksOf(workload.ForDecision(), rules.Ownership)
 		if hooks.Foreign {
@@ -283,7 +283,9 @@ func (w *Workloads) warnUnmatched(ctx context.Context, workload *Workload, rules
 		"kind", workload.Kind, "workload", client.ObjectKeyFromObject(workload), "owned", rules.Ownership.String())
 }
 
-func addUser(users map[string]map[string]bool, w *Workload, namespace labels.Set, rules service.Rules, registries []lifecycle.Source) {
+func addUser(
+	users map[lifecycle.Service]map[string]bool, w *Workload, namespace labels.Set, rules service.Rules, registries []lifecycle.Source,
+) {
 	subject := w.Subject()
 	subject.NamespaceLabels = namespace
 	for _, in := range registries {

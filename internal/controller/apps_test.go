@@ -474,7 +474,7 @@ func TestForgedRecordTakesOutNoEntryOfAnother(t *testing.T) {
 	victim := forged.Instances[0]
 	victim.Address, victim.Service = "10.9.9.9", "payments"
 	forged.Instances = append(forged.Instances, victim)
-	machine := w.registry.App(registry.Instance{Service: victim.Service, Address: victim.Address, Port: victim.Port})
+	machine := w.registry.App(registry.Instance{Service: string(victim.Service), Address: victim.Address, Port: victim.Port})
 	machine.Register()
 	w.writeRecord(pod, forged)
 	w.reconcile(pod)

@@ -302,7 +302,7 @@ func (m *model) foreign(name string) (foreign []registry.Entry) {
 			if m.apps.listed[e] = true; counts(e) {
 				tell(e)
 			}
-			at := registry.Instance{Service: e.in.Service, Address: e.in.Address, Port: e.in.Port}
+			at := registry.Instance{Service: string(e.in.Service), Address: e.in.Address, Port: e.in.Port}
 			foreign = append(foreign, registry.Entry{Instance: at, State: registry.Foreign})
 		}
 	}

@@ -188,7 +188,7 @@ func modelServices(pod *corev1.Pod, registry, address string) (keys []lifecycle.
 		if err != nil {
 			panic(err)
 		}
-		keys = append(keys, lifecycle.Key{Registry: registry, Service: name, Address: address, Port: number})
+		keys = append(keys, lifecycle.Key{Registry: registry, Service: lifecycle.Service(name), Address: address, Port: number})
 	}
 	slices.SortFunc(keys, lifecycle.Key.Compare)
 	return keys

@@ -159,7 +159,7 @@ func (d *modelDriver) entry(in registry.Instance) entry {
 }
 
 func (d *modelDriver) key(in registry.Instance) lifecycle.Key {
-	return lifecycle.Key{Registry: d.name, Writer: d.writer, Service: in.Service, Address: in.Address, Port: in.Port}
+	return lifecycle.Key{Registry: d.name, Writer: d.writer, Service: lifecycle.Service(in.Service), Address: in.Address, Port: in.Port}
 }
 
 // askedDriver is one whose registry can be asked for one instance.

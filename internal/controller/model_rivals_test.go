@@ -52,7 +52,7 @@ func (m *model) listClaims(l tracker.Listing) {
 
 // checkNames: clients of a service are given the pods of one namespace. What a pod left that is gone gives no right to a name.
 func (m *model) checkNames() {
-	owner := map[string]*modelPod{}
+	owner := map[lifecycle.Service]*modelPod{}
 	for e, says := range m.registry.entries {
 		if says != registry.InService || e.isByApp() {
 			continue

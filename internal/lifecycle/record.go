@@ -44,12 +44,15 @@ type Record struct {
 
 // Key identifies an entry among those of a pod.
 type Key struct {
-	Registry string `json:"registry"`
-	Writer   Writer `json:"writer,omitempty"`
-	Service  string `json:"service"`
-	Address  string `json:"address"`
-	Port     int    `json:"port"`
+	Registry string  `json:"registry"`
+	Writer   Writer  `json:"writer,omitempty"`
+	Service  Service `json:"service"`
+	Address  string  `json:"address"`
+	Port     int     `json:"port"`
 }
+
+// Service is a service as a registry has it: in one with places, its place, a slash and its name. [registry.SplitPlace] tells them apart.
+type Service string
 
 // Writer writes an entry. Two can each have one at the same endpoint.
 type Writer string
@@ -107,13 +110,13 @@ type Coverage struct {
 }
 
 // Has reports whether an entry of the service would have been listed.
-func (c Coverage) Has(service string) bool {
+func (c Coverage) Has(service Service) bool {
 	listed, _ := c.of(service)
 	return listed
 }
 
 // Misses reports whether the place of the service counts, and was not listed.
-func (c Coverage) Misses(service string) bool {
+func (c Coverage) Misses(service Service) bool {
 	listed, counts := c.of(service)
 	return counts && !listed
 }
@@ -128,11 +131,11 @@ func (c Coverage) Unlisted() (n int) {
 	return n
 }
 
-func (c Coverage) of(service string) (listed, counts bool) {
+func (c Coverage) of(service Service) (listed, counts bool) {
 	if c.Template == "" {
 		return true, true
 	}
-	place, _ := registry.SplitPlace(c.Template, service)
+	place, _ := registry.SplitPlace(c.Template, string(service))
 	listed, counts = c.Places[place]
 	return listed, counts
 }

@@ -232,8 +232,8 @@ func notAllowed(namespace string, policy service.Policy, of labels.Set, endpoint
 	}
 	var findings []string
 	for _, e := range endpoints {
-		if !policy.Allows(namespace, of, e.Service) {
-			findings = append(findings, service.NotAllowed(namespace, e.Service))
+		if !policy.Allows(namespace, of, e.Name) {
+			findings = append(findings, service.NotAllowed(namespace, e.Name))
 		}
 	}
 	return slices.Compact(findings)

@@ -161,7 +161,7 @@ func (f *Facts) GivenBy(row plan.Row) []tracker.Foreign {
 // steersIn reports whether the entries of the pod's application under the service are steered there.
 func (f *Facts) steersIn(in lifecycle.Key) bool {
 	return slices.ContainsFunc(f.Targets, func(t tracker.Target) bool {
-		return t.Key().ByApp() && t.Registry == in.Registry && t.Instance.Service == in.Service
+		return t.Key().ByApp() && t.Registry == in.Registry && t.Key().Service == in.Service
 	})
 }
 

@@ -67,7 +67,7 @@ func (s *Settings) MayBeOne(a, b lifecycle.Key) bool {
 }
 
 func instanceAt(in lifecycle.Key) registry.Instance {
-	return registry.Instance{Service: in.Service, Address: in.Address, Port: in.Port}
+	return registry.Instance{Service: string(in.Service), Address: in.Address, Port: in.Port}
 }
 
 // Client is nil if the configuration lacks the registry.

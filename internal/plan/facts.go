@@ -41,7 +41,7 @@ type Configuration interface {
 // Target marks an instance as this pod's, without a registry's name: what takes it out holds under each.
 func (f Facts) Target(in lifecycle.Key) tracker.Target {
 	t := tracker.Target{Registry: in.Registry, Writer: in.Writer, Instance: f.Owner}
-	t.Instance.Service, t.Instance.Address, t.Instance.Port = in.Service, in.Address, in.Port
+	t.Instance.Service, t.Instance.Address, t.Instance.Port = string(in.Service), in.Address, in.Port
 	return t
 }
 

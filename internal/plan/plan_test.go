@@ -20,7 +20,7 @@ func TestOf(t *testing.T) {
 	t.Parallel()
 	const now, former, other = "10.0.0.2", "10.0.0.1", "fd00::2"
 	at := func(registry, service, address string) lifecycle.Key {
-		return lifecycle.Key{Registry: registry, Service: service, Address: address, Port: 80}
+		return lifecycle.Key{Registry: registry, Service: lifecycle.Service(service), Address: address, Port: 80}
 	}
 	web, old := at("default", "web", now), at("default", "web", former)
 	shop, blue := at("default", "shop", now), at("blue", "web", now)
@@ -255,13 +255,13 @@ func (all) Has(string) bool { return true }
 func (all) CallsPods(registry string) bool { return registry == "pods" }
 
 func (all) MayBeOne(a, b lifecycle.Key) bool {
-	same := strings.EqualFold(a.Service, b.Service) && a.Address == b.Address
+	same := strings.EqualFold(string(a.Service), string(b.Service)) && a.Address == b.Address
 	return a.ByApp() && b.ByApp() && (a.Registry == "pods" || b.Registry == "pods" || same)
 }
 
 func target(in lifecycle.Key) tracker.Target {
 	return tracker.Target{
-		Registry: in.Registry, Writer: in.Writer, Instance: registry.Instance{Service: in.Service, Address: in.Address, Port: in.Port},
+		Registry: in.Registry, Writer: in.Writer, Instance: registry.Instance{Service: string(in.Service), Address: in.Address, Port: in.Port},
 	}
 }
 

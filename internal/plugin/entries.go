@@ -168,7 +168,7 @@ func byNow(p Pod, in lifecycle.Key) string {
 }
 
 func isOf(e entries.Entry, in lifecycle.Key) bool {
-	return e.Registry == in.Registry && e.Writer == string(in.Writer) && e.Service == in.Service &&
+	return e.Registry == in.Registry && e.Writer == string(in.Writer) && e.Service == string(in.Service) &&
 		e.Endpoint == net.JoinHostPort(in.Address, strconv.Itoa(in.Port))
 }
 

@@ -73,7 +73,7 @@ func (c *Cluster) Places(ctx context.Context, name, template string) (map[string
 	}
 	for namespace, services := range c.Whereabouts(name) {
 		for service := range services {
-			place, _ := registry.SplitPlace(template, service)
+			place, _ := registry.SplitPlace(template, string(service))
 			if place == "" { // of another template
 				continue
 			}

@@ -291,7 +291,7 @@ func (k *keeper) compare(ctx context.Context, r *run) error {
 	for _, m := range found.Missing {
 		r.line.Missing = append(r.line.Missing, receipt.Entry{
 			Registry: m.In.Registry, Namespace: m.Pod.Namespace, Pod: m.Pod.Name, UID: string(m.Pod.UID),
-			Service: m.In.Service, Address: m.In.Address, Port: m.In.Port,
+			Service: string(m.In.Service), Address: m.In.Address, Port: m.In.Port,
 		})
 	}
 	for _, former := range found.Renamed { // across a restart

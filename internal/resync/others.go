@@ -43,7 +43,7 @@ func (k *keeper) lookForOthers(ctx context.Context, owned []registry.Entry, cove
 	for _, e := range k.anothers(owned) {
 		id := identityOf(e.Instance)
 		k.others.seen[id] = e.State
-		if before.seen != nil && before.covered.Has(e.Service) && before.seen[id] != e.State {
+		if before.seen != nil && before.covered.Has(lifecycle.Service(e.Service)) && before.seen[id] != e.State {
 			written = append(written, e)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/orders"
 	"github.com/rollcall-dev/rollcall/internal/reason"
@@ -92,7 +93,7 @@ func (k *keeper) due(ctx context.Context, r *run, gone []registry.Entry) (due []
 		}
 	}
 	for _, e := range k.notRemovedSince(time.Time{}, k.removals.others) {
-		if r.coverage.Misses(e.Service) {
+		if r.coverage.Misses(lifecycle.Service(e.Service)) {
 			others = append(others, e)
 		}
 	}

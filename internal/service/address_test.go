@@ -35,7 +35,7 @@ func dualStack(annotations ...string) Subject {
 func TestAddresses(t *testing.T) {
 	t.Parallel()
 	web := func(address string, port int) []Endpoint {
-		return []Endpoint{{Service: "web", Address: address, Port: port}}
+		return []Endpoint{{Name: "web", Address: address, Port: port}}
 	}
 	type row struct {
 		reason  string
@@ -64,7 +64,7 @@ func TestAddresses(t *testing.T) {
 		"annotation":       {"it wins", "HostIP", dualStack(AnnotationAddress, " IPv6 "), web("fd00::1", 8080), nil, nil},
 		"listed network":   {"the configuration allows it", "", dualStack(AnnotationAddress, "network/infra/fast"), web("172.17.0.1", 8080), nil, nil},
 		"default network":  {"what the configuration chooses needs no list", "network/storage", dualStack(AnnotationAddress, "network/storage"), web("172.16.0.1", 8080), nil, nil},
-		"several services": {"each port has its own on the node, and the order is by those", "HostIP", dualStack(AnnotationServices, "web=8080,web=9090"), []Endpoint{{Service: "web", Address: "192.0.2.1", Port: 1090}, {Service: "web", Address: "192.0.2.1", Port: 31080}}, nil, nil},
+		"several services": {"each port has its own on the node, and the order is by those", "HostIP", dualStack(AnnotationServices, "web=8080,web=9090"), []Endpoint{{Name: "web", Address: "192.0.2.1", Port: 1090}, {Name: "web", Address: "192.0.2.1", Port: 31080}}, nil, nil},
 		"template":         {"it has no address, and its ports with hostNetwork are the node's", "HostIP", hostNetwork, web("", 80), nil, nil},
 
 		"no IP":         {"the node's is known first, and nothing serves yet", "HostIP", none, web("", 31080), []string{"no IP yet"}, nil},

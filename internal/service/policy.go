@@ -26,7 +26,7 @@ type Allowance struct {
 }
 
 // Allows reports whether the namespace can use the name, ignoring case.
-func (p Policy) Allows(namespace string, of labels.Set, name string) bool {
+func (p Policy) Allows(namespace string, of labels.Set, name Name) bool {
 	if p == nil {
 		return true
 	}
@@ -34,7 +34,7 @@ func (p Policy) Allows(namespace string, of labels.Set, name string) bool {
 }
 
 // Shares reports whether the namespace can have the name together with others that can.
-func (p Policy) Shares(namespace string, of labels.Set, name string) bool {
+func (p Policy) Shares(namespace string, of labels.Set, name Name) bool {
 	return slices.ContainsFunc(p, func(a Allowance) bool { return a.Shared && a.chooses(namespace, of) && a.gives(namespace, name) })
 }
 
@@ -53,7 +53,7 @@ func (p Policy) AtMost() Policy {
 }
 
 // NotAllowed returns the remedy for a refused name.
-func NotAllowed(namespace, name string) string {
+func NotAllowed(namespace string, name Name) string {
 	return fmt.Sprintf("service.allowed in the configuration does not give service %q to namespace %s: set another name in annotation %s, "+
 		"or have an entry added to service.allowed with namespaces: [%q] and names: [%q]", name, namespace, AnnotationServices, namespace, name)
 }
@@ -64,7 +64,7 @@ func (a Allowance) chooses(namespace string, of labels.Set) bool {
 		(a.Selector == nil || a.Selector.Matches(of))
 }
 
-func (a Allowance) gives(namespace, name string) bool {
+func (a Allowance) gives(namespace string, name Name) bool {
 	return slices.ContainsFunc(a.Names, func(pattern NamePattern) bool { return pattern.matches(namespace, name) })
 }
 
@@ -108,9 +108,9 @@ func ParseNamePattern(s string) (NamePattern, error) {
 	return NamePattern(s), checkName(s)
 }
 
-func (p NamePattern) matches(namespace, name string) bool {
+func (p NamePattern) matches(namespace string, name Name) bool {
 	pattern := strings.ReplaceAll(string(p), namespacePlaceholder, namespace)
-	return globMatches(Fold(pattern), Fold(name))
+	return globMatches(Fold(pattern), Fold(string(name)))
 }
 
 // Fold makes equal what clients don't tell apart: Web and web in Consul's DNS; ſ and S, ß and SS in Eureka's clients (Netflix's

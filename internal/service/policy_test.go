@@ -63,7 +63,7 @@ func TestPolicyAllows(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			policy := Policy{allowance(t, "another", "", "nothing"), allowance(t, tc.namespaces, tc.selector, tc.give)}
-			if got := policy.Allows(tc.namespace, tc.labels, tc.name); got != tc.want {
+			if got := policy.Allows(tc.namespace, tc.labels, Name(tc.name)); got != tc.want {
 				t.Errorf("allows %q to %s: %t, want %t\nreason: %s", tc.name, tc.namespace, got, tc.want, tc.reason)
 			}
 		})
@@ -96,7 +96,7 @@ func TestPolicyShares(t *testing.T) {
 		"without the label":     {"an entry that is not shared chooses the namespace", "shop", nil, "web", false},
 		"in another namespaces": {"an entry that is not shared chooses the namespace", "mall", labels.Set{"tier": "pay"}, "web", false},
 	} {
-		if got := policy.Shares(tc.namespace, tc.labels, tc.name); got != tc.want {
+		if got := policy.Shares(tc.namespace, tc.labels, Name(tc.name)); got != tc.want {
 			t.Errorf("%s: shares %t, want %t: %s", name, got, tc.want, tc.reason)
 		}
 	}

@@ -45,10 +45,20 @@ const maxEndpoints = 50
 
 const servicesHelp = `set "name=port", or several with commas: "web=8080,admin=9090"`
 
+// Name is a service's name without a place: what people write, and what a [Policy] gives. [lifecycle.Service] is what registries have.
+type Name string
+
 // Endpoint is a service name of a pod, and where clients find the pod under it.
 type Endpoint struct {
-	Service string
+	Name Name
 	// Address is empty for a template, and if the pod has none.
+	Address string
+	Port    int
+}
+
+// Placed is an [Endpoint] as a registry has it.
+type Placed struct {
+	Service lifecycle.Service
 	Address string
 	Port    int
 }
@@ -117,31 +127,35 @@ func (r Rules) EndpointsOf(s Subject) ([]Endpoint, error) {
 		}
 	}
 	slices.SortFunc(endpoints, func(a, b Endpoint) int {
-		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Port, b.Port))
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Port, b.Port))
 	})
 	return endpoints, nil
 }
 
 // EndpointsIn returns them as a registry has them: in one with places, the service begins with the subject's.
-func (r Rules) EndpointsIn(registry string, s Subject) ([]Endpoint, error) {
+func (r Rules) EndpointsIn(registry string, s Subject) ([]Placed, error) {
 	endpoints, err := r.EndpointsOf(s)
-	if err != nil || r.Places[registry] == "" {
-		return endpoints, err
-	}
-	place, err := PlaceOf(r.Places[registry], s)
 	if err != nil {
-		return nil, fmt.Errorf("registry %q: %w", registry, err)
+		return nil, err
 	}
-	for i := range endpoints {
-		endpoints[i].Service = place + "/" + endpoints[i].Service
+	place := ""
+	if template := r.Places[registry]; template != "" {
+		if place, err = PlaceOf(template, s); err != nil {
+			return nil, fmt.Errorf("registry %q: %w", registry, err)
+		}
+		place += "/"
 	}
-	return endpoints, nil
+	placed := make([]Placed, 0, len(endpoints))
+	for _, e := range endpoints {
+		placed = append(placed, Placed{Service: lifecycle.Service(place + string(e.Name)), Address: e.Address, Port: e.Port})
+	}
+	return placed, nil
 }
 
 // NameIn is a service of a registry without its place.
-func (r Rules) NameIn(in, service string) string {
-	_, name := registry.SplitPlace(r.Places[in], service)
-	return name
+func (r Rules) NameIn(in string, service lifecycle.Service) Name {
+	_, name := registry.SplitPlace(r.Places[in], string(service))
+	return Name(name)
 }
 
 // portsOf returns the names and the containers' ports.
@@ -162,7 +176,7 @@ func (r Rules) portsOf(s Subject) ([]Endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []Endpoint{{Service: name, Port: port}}, nil
+	return []Endpoint{{Name: Name(name), Port: port}}, nil
 }
 
 // DurationOf returns that of an annotation, else def.
@@ -248,7 +262,7 @@ func parseServices(written string) ([]Endpoint, error) {
 			return nil, err
 		}
 		if slices.Contains(endpoints, endpoint) {
-			return nil, fmt.Errorf("%s=%d occurs twice: remove one", endpoint.Service, endpoint.Port)
+			return nil, fmt.Errorf("%s=%d occurs twice: remove one", endpoint.Name, endpoint.Port)
 		}
 		endpoints = append(endpoints, endpoint)
 	}
@@ -267,7 +281,7 @@ func parseEndpoint(item string) (Endpoint, error) {
 	if err != nil || port == 0 {
 		return Endpoint{}, fmt.Errorf("%q is not a port: set a number from 1 to 65535, as in %q", number, name+"=8080")
 	}
-	return Endpoint{Service: name, Port: int(port)}, nil
+	return Endpoint{Name: Name(name), Port: int(port)}, nil
 }
 
 func itemsOf(written, help string) ([]string, error) {

@@ -32,13 +32,13 @@ func TestEndpointsOf(t *testing.T) {
 		"the label and the first container port": {
 			reason:  "the defaults give the label app and the first port that any container names",
 			subject: Subject{Namespace: "prod", Workload: "web-clone", Labels: web, Spec: tcp8080},
-			want:    []Endpoint{{Service: "web", Port: 8080}},
+			want:    []Endpoint{{Name: "web", Port: 8080}},
 		},
 		"the configured port": {
 			reason:  "service.port goes before what the containers name",
 			port:    9000,
 			subject: Subject{Labels: web, Spec: tcp8080},
-			want:    []Endpoint{{Service: "web", Port: 9000}},
+			want:    []Endpoint{{Name: "web", Port: 9000}},
 		},
 		"too many services": {
 			reason: "every look at a workload reads them, for all tenants", subject: Subject{Annotations: annotated(strings.Repeat("web=1,", 51) + "web=2")},
@@ -49,12 +49,12 @@ func TestEndpointsOf(t *testing.T) {
 			subject: Subject{Labels: web, Spec: ports(
 				corev1.ContainerPort{ContainerPort: 53, Protocol: corev1.ProtocolUDP},
 				corev1.ContainerPort{ContainerPort: 8081, Protocol: corev1.ProtocolTCP})},
-			want: []Endpoint{{Service: "web", Port: 8081}},
+			want: []Endpoint{{Name: "web", Port: 8081}},
 		},
 		"SidecarSet first": {
 			reason:  "clients look for the application, not for what OpenKruise has put before it",
 			subject: Subject{Labels: web, Spec: containers(injected("agent", 9102), container("web", 8080))},
-			want:    []Endpoint{{Service: "web", Port: 8080}},
+			want:    []Endpoint{{Name: "web", Port: 8080}},
 		},
 		"service mesh first": {
 			reason: "it names the application's container where it puts its own before it",
@@ -62,7 +62,7 @@ func TestEndpointsOf(t *testing.T) {
 				Labels: web, Spec: containers(container("istio-proxy", 15090), container("web", 8080)),
 				Annotations: map[string]string{annotationDefaultContainer: "web"},
 			},
-			want: []Endpoint{{Service: "web", Port: 8080}},
+			want: []Endpoint{{Name: "web", Port: 8080}},
 		},
 		"default container without a port": {
 			reason: "another one has it",
@@ -70,7 +70,7 @@ func TestEndpointsOf(t *testing.T) {
 				Labels: web, Spec: containers(container("shell", 0), container("web", 8080)),
 				Annotations: map[string]string{annotationDefaultContainer: "shell"},
 			},
-			want: []Endpoint{{Service: "web", Port: 8080}},
+			want: []Endpoint{{Name: "web", Port: 8080}},
 		},
 		"no port": {
 			reason:  "the error names all three ways to give a port",
@@ -81,7 +81,7 @@ func TestEndpointsOf(t *testing.T) {
 		"only the label is missing": {
 			reason:  "an empty result is the workload's name",
 			subject: Subject{Workload: "web-clone", Spec: tcp8080},
-			want:    []Endpoint{{Service: "web-clone", Port: 8080}},
+			want:    []Endpoint{{Name: "web-clone", Port: 8080}},
 		},
 		"no label and no workload": {
 			reason:  "with nothing to name the service, the error says which label to set",
@@ -92,7 +92,7 @@ func TestEndpointsOf(t *testing.T) {
 			reason:  "every placeholder and literal text have their place",
 			name:    "{namespace}.{workload}-{label:example.com/tier}!",
 			subject: Subject{Namespace: "prod", Workload: "clone", Labels: map[string]string{"example.com/tier": "db"}, Spec: tcp8080},
-			want:    []Endpoint{{Service: "prod.clone-db!", Port: 8080}},
+			want:    []Endpoint{{Name: "prod.clone-db!", Port: 8080}},
 		},
 		"half a template": {
 			reason:  "prod- would be one service for all that lack the label",
@@ -111,7 +111,7 @@ func TestEndpointsOf(t *testing.T) {
 			reason:  "the annotation wins, spaces do not matter, and the result is sorted",
 			port:    1,
 			subject: Subject{Labels: web, Annotations: annotated(" web=8080, admin = 9090 ,web=443"), Spec: tcp8080},
-			want:    []Endpoint{{Service: "admin", Port: 9090}, {Service: "web", Port: 443}, {Service: "web", Port: 8080}},
+			want:    []Endpoint{{Name: "admin", Port: 9090}, {Name: "web", Port: 443}, {Name: "web", Port: 8080}},
 		},
 		"an empty annotation": {
 			reason:  "an annotation that says nothing is a mistake, not a wish",
@@ -147,7 +147,7 @@ func TestEndpointsOf(t *testing.T) {
 func TestEndpointsOfTheZeroTemplate(t *testing.T) {
 	t.Parallel()
 	got, err := Rules{Port: 80}.EndpointsOf(Subject{Workload: "web"})
-	if diff := cmp.Diff([]Endpoint{{Service: "web", Port: 80}}, got); err != nil || diff != "" {
+	if diff := cmp.Diff([]Endpoint{{Name: "web", Port: 80}}, got); err != nil || diff != "" {
 		t.Errorf("error %v (-want +got)\n%s", err, diff)
 	}
 	if _, err := (Rules{Port: 80}).EndpointsOf(Subject{}); err == nil {

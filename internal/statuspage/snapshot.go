@@ -110,7 +110,7 @@ func entriesOf(instances []tracker.Seen, asked func(lifecycle.PodID) bool) map[t
 	for _, i := range instances {
 		if asked(i.Pod) {
 			byUID[i.Pod.UID] = append(byUID[i.Pod.UID], entries.Entry{
-				Registry: i.In.Registry, Writer: string(i.In.Writer), Service: i.In.Service,
+				Registry: i.In.Registry, Writer: string(i.In.Writer), Service: string(i.In.Service),
 				Endpoint: net.JoinHostPort(i.In.Address, strconv.Itoa(i.In.Port)), State: stateOf(i),
 			})
 		}
@@ -149,7 +149,7 @@ func Build(f Facts) Snapshot {
 func servicesOf(instances []tracker.Seen) []Service {
 	counts := map[Service]*Service{}
 	for _, i := range instances {
-		key := Service{Namespace: i.Pod.Namespace, Name: i.In.Service, Registry: i.In.Registry, Writer: string(i.In.Writer)}
+		key := Service{Namespace: i.Pod.Namespace, Name: string(i.In.Service), Registry: i.In.Registry, Writer: string(i.In.Writer)}
 		one := counts[key]
 		if one == nil {
 			one = &key

@@ -36,7 +36,7 @@ func wait(pod, reason string, waited time.Duration) metrics.Wait {
 func seen(pod, service string, want lifecycle.Want, acknowledged bool) tracker.Seen {
 	return tracker.Seen{
 		Pod: lifecycle.PodID{NamespacedName: types.NamespacedName{Namespace: "shop", Name: pod}, UID: types.UID("uid-of-" + pod)},
-		In:  lifecycle.Key{Registry: "default", Service: service, Address: "10.0.0.1", Port: 80}, Want: want, Acknowledged: acknowledged,
+		In:  lifecycle.Key{Registry: "default", Service: lifecycle.Service(service), Address: "10.0.0.1", Port: 80}, Want: want, Acknowledged: acknowledged,
 	}
 }
 

@@ -88,7 +88,7 @@ type Target struct {
 // Key identifies the target among the pod's.
 func (t Target) Key() lifecycle.Key {
 	return lifecycle.Key{
-		Registry: t.Registry, Writer: t.Writer, Service: t.Instance.Service, Address: t.Instance.Address, Port: t.Instance.Port,
+		Registry: t.Registry, Writer: t.Writer, Service: lifecycle.Service(t.Instance.Service), Address: t.Instance.Address, Port: t.Instance.Port,
 	}
 }
 

@@ -147,13 +147,16 @@ type Foreign struct {
 type foreign struct {
 	at map[lifecycle.Endpoint][]entryOfOthers
 	// ipv6 are the services in which one of them has [registry.MetaIPv6].
-	ipv6 map[string]bool
+	ipv6 map[lifecycle.Service]bool
 	// number counts the lists.
 	number int
 }
 
 // entryOfOthers is a [Foreign] by its endpoint.
-type entryOfOthers struct{ service, tagged string }
+type entryOfOthers struct {
+	service lifecycle.Service
+	tagged  string
+}
 
 func endpointOf(in lifecycle.Key) lifecycle.Endpoint {
 	return lifecycle.Endpoint{Address: in.Address, Port: in.Port}
@@ -203,7 +206,7 @@ func (f foreign) around(p *pod, in lifecycle.Key) (around []Foreign) {
 func (f foreign) isEmpty() bool { return len(f.at)+len(f.ipv6) == 0 }
 
 // keep takes over what is known of services that a list does not cover.
-func (f foreign) keep(before foreign, misses func(service string) bool) {
+func (f foreign) keep(before foreign, misses func(lifecycle.Service) bool) {
 	for at, known := range before.at {
 		for _, one := range known {
 			if misses(one.service) {
@@ -221,18 +224,18 @@ func (f foreign) keep(before foreign, misses func(service string) bool) {
 func (t *Tracker) noteForeign(l Listing) {
 	t.lists++
 	before := t.foreign[l.Registry]
-	now := foreign{at: make(map[lifecycle.Endpoint][]entryOfOthers, len(l.Foreign)), ipv6: map[string]bool{}, number: t.lists}
+	now := foreign{at: make(map[lifecycle.Endpoint][]entryOfOthers, len(l.Foreign)), ipv6: map[lifecycle.Service]bool{}, number: t.lists}
 	for _, e := range l.Foreign {
 		if e.Registry != l.Registry && l.Names[e.Registry] {
 			continue // another section of the configuration manages it
 		}
-		at, one := lifecycle.Endpoint{Address: e.Address, Port: e.Port}, entryOfOthers{service: e.Service}
+		at, one := lifecycle.Endpoint{Address: e.Address, Port: e.Port}, entryOfOthers{service: lifecycle.Service(e.Service)}
 		if e.UID != "" {
 			one.tagged = cmp.Or(e.ID, "one of pod "+e.Namespace+"/"+e.Pod)
 		}
 		now.at[at] = append(now.at[at], one)
 		if e.Metadata[registry.MetaIPv6] != "" {
-			now.ipv6[e.Service] = true
+			now.ipv6[lifecycle.Service(e.Service)] = true
 		}
 	}
 	if l.Coverage.Template != "" { // what was seen in a place that does not answer now may be there

@@ -363,7 +363,7 @@ func TestListThatDoesNotCoverAPlaceProvesNothingOfIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			in := told(7)
-			in.Service = at.Service
+			in.Service = string(at.Service)
 			s := play([]step{func(s *scene) {
 				s.pod.Begin(at, lifecycle.InService, in, s.now)
 				s.pod.Acknowledged(at, s.now)
@@ -390,7 +390,7 @@ func TestShownIsWhatListsCover(t *testing.T) {
 	covering(map[string]bool{"a": true, "b": false})(&l)
 	tr.Compare(l)
 	known := p.Known()
-	for service, want := range map[string]bool{"a/web": true, "b/web": false, "c/web": false, "web": false} {
+	for service, want := range map[lifecycle.Service]bool{"a/web": true, "b/web": false, "c/web": false, "web": false} {
 		if known.Shown(lifecycle.Key{Registry: "default", Service: service}) != want {
 			t.Errorf("%s is shown, or not: want %t", service, want)
 		}
@@ -413,7 +413,7 @@ func TestPlaceThatDoesNotAnswerKeepsWhatWasSeenThere(t *testing.T) {
 		}
 	}
 	there := registry.Entry{Instance: registry.Instance{
-		Service: at.Service, Address: at.Address, Port: at.Port, Metadata: map[string]string{registry.MetaIPv6: "fd00::1"},
+		Service: string(at.Service), Address: at.Address, Port: at.Port, Metadata: map[string]string{registry.MetaIPv6: "fd00::1"},
 	}}
 	answers, fails := map[string]bool{"a": true}, map[string]bool{"a": false, "b": true}
 	for name, tc := range map[string]struct {

@@ -42,8 +42,8 @@ func (p *Pod) Foreign(in lifecycle.Key) []Foreign {
 }
 
 // ForeignNames returns the service names under which such entries have the address and port itself: sorted, with repetitions.
-func (p *Pod) ForeignNames(in lifecycle.Key) []string {
-	return locked(p, func() (names []string) {
+func (p *Pod) ForeignNames(in lifecycle.Key) []lifecycle.Service {
+	return locked(p, func() (names []lifecycle.Service) {
 		for _, one := range p.tracker.foreign[in.Registry].of(p.pod, in) {
 			names = append(names, one.service)
 		}

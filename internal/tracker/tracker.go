@@ -191,14 +191,14 @@ func (t *Tracker) Kept(name string) []registry.Instance {
 }
 
 // Whereabouts returns the services under which a registry may have a pod's entry by Rollcall, by the pod's namespace.
-func (t *Tracker) Whereabouts(name string) map[string]map[string]bool {
-	services := map[string]map[string]bool{}
+func (t *Tracker) Whereabouts(name string) map[string]map[lifecycle.Service]bool {
+	services := map[string]map[lifecycle.Service]bool{}
 	t.each(func(p *pod, in lifecycle.Key, i Instance) {
 		if in.Registry != name || in.ByApp() || !i.mayBeThere() {
 			return
 		}
 		if services[p.id.Namespace] == nil {
-			services[p.id.Namespace] = map[string]bool{}
+			services[p.id.Namespace] = map[lifecycle.Service]bool{}
 		}
 		services[p.id.Namespace][in.Service] = true
 	})

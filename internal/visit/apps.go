@@ -139,7 +139,7 @@ func (v *visit) awaitsApp(c plan.Row, b waiting.Blocker, err error) waiting.Bloc
 		b.Reason = reason.AppOtherName
 		b.Message += fmt.Sprintf("; the registry has %s under %q: set that in the annotation %s or in service.name, or have the "+
 			"application register as %q", c.Instance.Endpoint(), names, service.AnnotationServices,
-			v.Settings.Services.NameIn(c.Registry, c.Instance.Service))
+			v.Settings.Services.NameIn(c.Registry, c.Key().Service))
 	}
 	if c.Want == lifecycle.InService && v.decision.Waiting == "" && v.entries().Unseen(c.Key()) {
 		b.Message += "; until it is found, OpenKruise will wait before it deletes the pod or updates it in place"
@@ -152,10 +152,14 @@ func (v *visit) awaitsApp(c plan.Row, b waiting.Blocker, err error) waiting.Bloc
 }
 
 // otherNames are names, not the pod's, under which the registry has its address and port, without their places.
-func (v *visit) otherNames(c plan.Row, said []string) (others []string) {
-	for _, name := range slices.Concat(said, v.Tracked.ForeignNames(c.Key())) {
-		if !slices.ContainsFunc(v.targets, func(t tracker.Target) bool { return t.Instance.Service == name }) {
-			others = append(others, v.Settings.Services.NameIn(c.Registry, name))
+func (v *visit) otherNames(c plan.Row, said []string) (others []service.Name) {
+	found := v.Tracked.ForeignNames(c.Key())
+	for _, one := range said {
+		found = append(slices.Clip(found), lifecycle.Service(one))
+	}
+	for _, one := range found {
+		if !slices.ContainsFunc(v.targets, func(t tracker.Target) bool { return t.Key().Service == one }) {
+			others = append(others, v.Settings.Services.NameIn(c.Registry, one))
 		}
 	}
 	return slices.Compact(slices.Sorted(slices.Values(others)))
@@ -170,7 +174,7 @@ func (v *visit) saySeveral(c plan.Row, which string) {
 }
 
 func (v *visit) lookForSeveral(c plan.Row) {
-	names, own := v.Tracked.ForeignNames(c.Key()), c.Instance.Service
+	names, own := v.Tracked.ForeignNames(c.Key()), c.Key().Service
 	if one := slices.Index(names, own); one >= 0 && slices.Contains(names[one+1:], own) {
 		v.saySeveral(c, "its list has more than one")
 	}
