@@ -130,9 +130,9 @@ func TestPeersInAPlaceCountTogether(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newPanics(claimsOf("shop", "mall"))
-			arrives := func(namespace, name string, ready bool, in string) *corev1.Pod {
+			arrives := func(namespace, name string, ready bool, in string) *lifecycle.Pod {
 				registry, service, _ := strings.Cut(in, " ")
-				pod := peerPod(namespace, name, ready)
+				pod := lifecycle.PodOf(peerPod(namespace, name, ready))
 				record := lifecycle.Record{Stamp: lifecycle.StampOf(pod), Want: lifecycle.InService, Instances: []lifecycle.Key{
 					{Registry: registry, Service: lifecycle.Service(service), Address: "10.0.0.1", Port: 80},
 				}}

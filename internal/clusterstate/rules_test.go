@@ -16,7 +16,7 @@ func TestHostNetworkOfACachedPod(t *testing.T) {
 	pod := decoded(t, 1)
 	pod.Spec.HostNetwork, pod.Status.HostIP = true, "10.0.0.1"
 	endpoints, err := rules.EndpointsOf(service.SubjectOf(strip(t, NewSharer(), pod)))
-	if want := (service.Endpoint{Service: "web", Address: "10.0.0.1", Port: 8080}); err != nil || len(endpoints) != 1 || endpoints[0] != want {
+	if want := (service.Endpoint{Name: "web", Address: "10.0.0.1", Port: 8080}); err != nil || len(endpoints) != 1 || endpoints[0] != want {
 		t.Errorf("got %v and error %v, want %v", endpoints, err, want)
 	}
 	pod.Spec.HostNetwork = false

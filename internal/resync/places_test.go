@@ -295,15 +295,16 @@ func TestPlacesOfACluster(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", UID: "1", Labels: map[string]string{"team": "new"}}}
 	cache := clientOf(pod)
 	c := &Cluster{
-		Cache: cache, Synced: func() bool { return true }, Tracker: tracker.New(), Claims: clusterstate.New(cache).Claims,
-		Clock: clocktesting.NewFakePassiveClock(time.Now()),
+		Cache: cache, Pods: clusterstate.PodsThrough(cache), Synced: func() bool { return true }, Tracker: tracker.New(),
+		Claims: clusterstate.New(cache, clusterstate.PodsThrough(cache)).Claims,
+		Clock:  clocktesting.NewFakePassiveClock(time.Now()),
 	}
 	registered := registry.Instance{Service: "old/web", Address: "10.0.0.1", Port: 80, Namespace: "shop", Pod: "web-1", UID: "1"}
 	elsewhere := registered
 	elsewhere.Service = "web"
 	for _, told := range []registry.Instance{registered, elsewhere} {
 		target := tracker.Target{Registry: "default", Instance: told}
-		c.Open(lifecycle.PodIDOf(pod)).Begin(target.Key(), lifecycle.InService, told, c.Clock.Now())
+		c.Open(lifecycle.PodIDOf(lifecycle.PodOf(pod))).Begin(target.Key(), lifecycle.InService, told, c.Clock.Now())
 	}
 	got, err := c.Places(t.Context(), "default", "{label:team}")
 	expect.NoError(t, err)
