@@ -38,7 +38,7 @@ type AppRegistry interface {
 // EntryMatcher is for an [AppRegistry] in which one entry of an application can be that of two instances of its pod.
 type EntryMatcher interface {
 	// MayBeOne reports whether that can be so for these two, which are of one pod and differ. Rollcall then never takes one of them
-	// out while the pod has to be in rotation by the other. Without an EntryMatcher, an entry is identified by its address, its port,
+	// out while the pod must be in rotation by the other. Without an EntryMatcher, an entry is identified by its address, its port,
 	// and its service in upper or lower case. It is pure.
 	MayBeOne(a, b Instance) bool
 }
@@ -46,7 +46,7 @@ type EntryMatcher interface {
 // PodCaller is for applications that take themselves out of rotation when they are asked to. There is no server: the driver calls the
 // pod itself, at the address of the instance. Rollcall has no entries there, so it uses only the methods of
 // [AppEntrySteerer.AppEntries], and the configuration must set registeredBy: App. A pod has one application here, whatever its services
-// and ports: it is asked to leave only if the pod has to be out by all of them, and by every other registry in which applications
+// and ports: it is asked to leave only if the pod must be out by all of them, and by every other registry in which applications
 // register themselves.
 //
 // The address is always the pod's own IP. Rollcall makes no call once the pod is gone or none of its containers runs: its application is

@@ -90,7 +90,8 @@ func (a *app) newPods(own *prometheus.Registry, may *rights) *pods {
 	writer, recorder := a.written()
 	condition := may.of(featurePodCondition)
 	p.reconciler = controller.New(controller.Options{
-		Client: writer, Pods: a.cachedPods, APIReader: a.manager.GetAPIReader(), Tracker: p.tracker, State: p.state, Recorder: recorder, Identity: p.identity,
+		Client: writer, Pods: a.cachedPods, APIReader: a.manager.GetAPIReader(), Recorder: recorder,
+		Tracker: p.tracker, State: p.state, Identity: p.identity,
 		Releases: metrics.NewReleaseMetrics(own), Trace: a.traces.reconciles(),
 		PodCondition: func() bool { return isClosed(condition) }, NoCondition: may.lacking(featurePodCondition),
 		Audit: a.audit, Namespaces: a.namespaces.watched,

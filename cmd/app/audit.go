@@ -35,7 +35,7 @@ func (a *app) openAudit(lost prometheus.Counter) (*audit.Log, error) {
 	})
 }
 
-// auditRefused says which field is wrong if the log can't be opened.
+// auditRefused identifies the field that is wrong if the log can't be opened.
 func auditRefused(file string, err error) error {
 	if err == nil {
 		return nil

@@ -241,8 +241,8 @@ func afterRestart(section config.Registry) string {
 	if section.RegisteredByApp {
 		return "to steer the applications' entries there; those in the old registry stay as they are, and no pod has to move"
 	}
-	return "to register every pod there; entries in the old registry stay until you remove them. To lose no request, add the new registry under " +
-		"another name and move the pods, as docs/several-registries.md shows"
+	return "to register every pod there; entries in the old registry stay until you remove them. To lose no request, add the new " +
+		"registry under another name and move the pods, as docs/several-registries.md shows"
 }
 
 // difference is why two sections of one name are not about the same registry. It leaves out the endpoint: the driver, which refuses a

@@ -27,6 +27,8 @@ const (
 )
 
 // TestTrust: a program in the image that is given no CAs verifies a server by those of the image, and of a company beside them.
+//
+//nolint:tparallel // the process in the image runs it again, alone
 func TestTrust(t *testing.T) {
 	if root := os.Getenv(envRoot); root != "" {
 		expect.NoError(t, syscall.Chroot(root))

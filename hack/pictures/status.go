@@ -82,7 +82,8 @@ func example() statuspage.Facts {
 	}
 	add := func(namespace, pod, service, registry string, want lifecycle.Want, acknowledged bool) {
 		id := lifecycle.PodID{NamespacedName: types.NamespacedName{Namespace: namespace, Name: pod}, UID: types.UID(pod)}
-		in := lifecycle.Key{Registry: registry, Service: lifecycle.Service(service), Address: fmt.Sprintf("10.0.3.%d", 11+len(f.Instances)), Port: 8080}
+		address := fmt.Sprintf("10.0.3.%d", 11+len(f.Instances))
+		in := lifecycle.Key{Registry: registry, Service: lifecycle.Service(service), Address: address, Port: 8080}
 		f.Instances = append(f.Instances, tracker.Seen{Pod: id, In: in, Want: want, Acknowledged: acknowledged})
 	}
 	waits := func(namespace, pod, hook, reason, message string, warning bool, waited time.Duration) {

@@ -22,7 +22,7 @@ func TestCacheKeepsEveryField(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		want := &lifecycle.Pod{}
 		fill(t, rng, reflect.ValueOf(want).Elem(), "Pod")
-		want.ManagedFields, want.SelfLink = nil, ""
+		want.ManagedFields, want.SelfLink = nil, "" //nolint:staticcheck // random values have filled it
 		if rng.IntN(2) == 0 {
 			want.Spec.Hostname = want.Name
 		}

@@ -144,10 +144,8 @@ func (c *PodCache) List(ctx context.Context, which Which) (pods []*lifecycle.Pod
 		return nil, err
 	}
 	for _, informer := range informers {
-		objects := []any(nil)
-		if which.index == "" {
-			objects = informer.GetIndexer().List()
-		} else if objects, err = informer.GetIndexer().ByIndex(which.index, which.value); err != nil {
+		objects, err := which.of(informer.GetIndexer())
+		if err != nil {
 			return nil, fmt.Errorf("listing pods in the cache: %w", err)
 		}
 		for _, object := range objects {
@@ -157,6 +155,13 @@ func (c *PodCache) List(ctx context.Context, which Which) (pods []*lifecycle.Pod
 		}
 	}
 	return pods, nil
+}
+
+func (w Which) of(pods toolscache.Indexer) ([]any, error) {
+	if w.index == "" {
+		return pods.List(), nil
+	}
+	return pods.ByIndex(w.index, w.value)
 }
 
 // PodsThrough reads pods as a cache of what the reader has would give them, for tests of what reads the cache.

@@ -35,7 +35,7 @@ func (c *Config) read(o *object, limits Limits) {
 		owned := o.keys("owned", checkOwned)
 		c.Hooks = lifecycle.Ownership{Owned: owned, NewlyCreated: o.keys("newlyCreated", func(key string) string {
 			if slices.Contains(owned, key) {
-				return "is in hooks.owned too: remove it from one of them, since a handler holds a pod and a mark holds nothing"
+				return "is in hooks.owned too: remove it from one of them, since a handler holds a pod and newlyCreated keys hold nothing"
 			}
 			return checkMark(key)
 		})}
@@ -133,7 +133,7 @@ func checkMark(key string) string {
 	case reserved(owner):
 		return "belongs to Kubernetes or OpenKruise, and Rollcall would clear it: use a key of your own domain"
 	case owner+"/" == lifecycle.Domain:
-		return "is Rollcall's own, and as a mark it could be no handler: use a key of your own domain"
+		return "is Rollcall's own handler, which newlyCreated would take away: use a key of your own domain"
 	}
 	return ""
 }

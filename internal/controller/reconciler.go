@@ -101,8 +101,8 @@ func New(o Options) *PodReconciler {
 func (r *PodReconciler) furnish() {
 	o := &r.Options
 	r.observer = &observe.Observer{
-		Client: o.Client, Pods: o.Pods, APIReader: o.APIReader, Tracker: o.Tracker, State: o.State, Memory: r.memory, Identity: o.Identity, Audit: o.Audit,
-		Clock: o.Clock,
+		Client: o.Client, Pods: o.Pods, APIReader: o.APIReader, Tracker: o.Tracker, State: o.State, Memory: r.memory, Identity: o.Identity,
+		Audit: o.Audit, Clock: o.Clock,
 	}
 	r.reporter = &report.Reporter{
 		Memory: r.memory, Recorder: o.Recorder, Audit: o.Audit, Clock: o.Clock, Calm: r.backoff.Forget, Common: report.CommonEvents(o.Clock),

@@ -413,11 +413,18 @@ func (w *Webhook) blocking(
 	if err == nil && disruption != nil {
 		refusing, err = w.disrupting(ctx, disruption, pod, leaving, out)
 	}
-	if err == nil && refusing == nil && unavailable != nil && Forbidding(unavailable, pod, leaving) {
-		status := unavailable.Status
-		refusing = &full{"PodUnavailableBudget " + unavailable.Name, status.DesiredAvailable, status.CurrentAvailable}
+	if err != nil || refusing != nil {
+		return refusing, false, err
 	}
-	return refusing, false, err
+	return forbidding(unavailable, pod, leaving), false, nil
+}
+
+// forbidding returns the budget, which may be nil, if it refuses.
+func forbidding(budget *kruisepolicy.PodUnavailableBudget, pod *lifecycle.Pod, leaving []*lifecycle.Pod) *full {
+	if budget == nil || !Forbidding(budget, pod, leaving) {
+		return nil
+	}
+	return &full{"PodUnavailableBudget " + budget.Name, budget.Status.DesiredAvailable, budget.Status.CurrentAvailable}
 }
 
 // disrupting returns the budget if it refuses, by its status or by a count of its pods, which the status may lag behind. A pod that is not

@@ -44,8 +44,8 @@ type Container struct {
 // PodStatus is what kubelet and OpenKruise say.
 type PodStatus struct {
 	Phase  corev1.PodPhase `json:"phase,omitempty"`
-	PodIP  string          `json:"podIP,omitempty"`
-	HostIP string          `json:"hostIP,omitempty"`
+	PodIP  string          `json:"podIP,omitempty"`  //nolint:tagliatelle // as Kubernetes writes it
+	HostIP string          `json:"hostIP,omitempty"` //nolint:tagliatelle // as Kubernetes writes it
 	// PodIPs and HostIPs are nil if they are only the one above.
 	PodIPs     []corev1.PodIP  `json:"podIPs,omitempty"`
 	HostIPs    []corev1.HostIP `json:"hostIPs,omitempty"`

@@ -95,7 +95,7 @@ func (p Plan) All() []Row { return slices.Concat(p.Former, p.Present, p.Departin
 func Of(f Facts, d lifecycle.Decision) Plan {
 	var p Plan
 	want := d.Want
-	keeps := want == lifecycle.Keep
+	keeps, serves := want == lifecycle.Keep, slices.Contains([]lifecycle.Want{lifecycle.Keep, lifecycle.InService}, want)
 	if keeps && (d.Row == lifecycle.RowUnknownState || f.AddressUnknown) {
 		return p
 	}
@@ -103,22 +103,25 @@ func Of(f Facts, d lifecycle.Decision) Plan {
 		p.Present = f.Present(want)
 	}
 	for _, in := range f.others() {
-		r := f.row(f.Target(in), f.away(in, want))
 		switch {
-		case (keeps || want == lifecycle.InService) && f.MayBeTargets(in):
-			if !f.isOut(in) && !f.isCalledAsTarget(in) {
-				p.Spared = append(p.Spared, in)
-			}
+		case serves && f.MayBeTargets(in):
+			p.Spared = append(p.Spared, in)
 		case !in.IsAt(f.Pod):
-			p.Former = append(p.Former, r)
+			p.Former = append(p.Former, f.row(f.Target(in), f.away(in, want)))
 		case !keeps || f.Arrived():
-			if want != lifecycle.Absent && staysUnderAnotherName(in, f.Targets) {
-				r.Instance.Registry = f.Known.Mark(in)
-			}
-			p.Departing = append(p.Departing, r)
+			p.Departing = append(p.Departing, f.departs(in, want))
 		}
 	}
+	p.Spared = slices.DeleteFunc(p.Spared, func(in lifecycle.Key) bool { return f.isOut(in) || f.isCalledAsTarget(in) })
 	return p
+}
+
+func (f Facts) departs(in lifecycle.Key, want lifecycle.Want) Row {
+	r := f.row(f.Target(in), f.away(in, want))
+	if want != lifecycle.Absent && staysUnderAnotherName(in, f.Targets) {
+		r.Instance.Registry = f.Known.Mark(in)
+	}
+	return r
 }
 
 // Present are where the pod belongs. What takes it out names no registry, so it holds under a former name too.
@@ -163,7 +166,8 @@ func (f Facts) MayBeTargets(in lifecycle.Key) bool {
 
 // isCalledAsTarget reports whether it is the application that is called for a target anyway.
 func (f Facts) isCalledAsTarget(in lifecycle.Key) bool {
-	return f.Configuration.CallsPods(in.Registry) && slices.ContainsFunc(f.Targets, func(t tracker.Target) bool { return t.Key().Source() == in.Source() })
+	called := func(t tracker.Target) bool { return t.Key().Source() == in.Source() }
+	return f.Configuration.CallsPods(in.Registry) && slices.ContainsFunc(f.Targets, called)
 }
 
 func (f Facts) isOut(in lifecycle.Key) bool {

@@ -122,7 +122,8 @@ func (c *cluster) skip(ctx context.Context, name string, yes bool) error {
 	if err := c.confirm(yes, question, fmt.Sprintf("%s/%s was not annotated", p.Namespace, p.Name)); err != nil {
 		return err
 	}
-	err = annotate(ctx, c, "pod", &corev1.Pod{ObjectMeta: p.facts.pod.ObjectMeta}, lifecycle.AnnotationSkip, func(pod *corev1.Pod) (string, []operation, error) {
+	was := &corev1.Pod{ObjectMeta: p.facts.pod.ObjectMeta}
+	err = annotate(ctx, c, "pod", was, lifecycle.AnnotationSkip, func(pod *corev1.Pod) (string, []operation, error) {
 		now, _ := w.view(lifecycle.PodOf(pod))
 		if now.Hook != p.Hook || now.State != p.State || !now.Since.Equal(p.Since) {
 			return "", nil, fmt.Errorf("%s/%s was not annotated: it has moved on since the question, and the annotation would be for a hook "+

@@ -177,10 +177,9 @@ const (
 	//
 	// What to do: find out who else writes the pod's entry in the registry.
 	NotConfirmed Reason = "NotConfirmed"
-	// AlsoRegistersItself: clients are given one of the pod's addresses by an entry that this configuration does not manage: one that
-	// Rollcall has not written, most likely because the application registers itself, or one with Rollcall's own ownership tag from before an
-	// option was changed, which the message shows. The registry's acknowledgement does not cover that entry, so both directions wait. Checked
-	// again every 30 s.
+	// AlsoRegistersItself: clients are given one of the pod's addresses by an entry that this configuration does not manage. Most likely the
+	// application registers itself. If the entry has Rollcall's own ownership tag, from before an option was changed, the message shows that.
+	// The registry's acknowledgement does not cover that entry, so both directions wait. Checked again every 30 s.
 	//
 	// What to do: turn off the application's own registration, or let Rollcall steer its entry: [the application registers
 	// itself](../self-registration.md). Remove [an entry with Rollcall's tag](../self-registration.md#an-entry-with-rollcalls-own-tag).

@@ -89,7 +89,7 @@ func (k *keeper) listEach(ctx context.Context, chosen []string) (found [][]regis
 		group.Go(func() error {
 			if errs[i] = ctx.Err(); errs[i] != nil {
 				attempts[i] = k.places.asked[place]
-				return nil
+				return nil //nolint:nilerr // it is the place's
 			}
 			attempts[i].at = time.Now()
 			found[i], errs[i] = k.client.ListPlace(ctx, k.resync.Cluster, place)
@@ -166,7 +166,7 @@ func (k *keeper) tellOfUnlisted(ctx context.Context, unlisted error) {
 		return
 	}
 	k.places.warned = time.Now()
-	k.resync.Tell(ctx, corev1.EventTypeWarning, placesNotListed, fmt.Sprintf("Registry %q: %s. Rollcall leaves the entries there as they are, "+
-		"and notices no change of them. Let it read these places, or correct the labels of the pods and namespaces that choose them",
+	k.resync.Tell(ctx, corev1.EventTypeWarning, placesNotListed, fmt.Sprintf("Registry %q: %s. Rollcall leaves the entries there as they "+
+		"are, and notices no change of them. Let it read these places, or correct the labels of the pods and namespaces that choose them",
 		k.name, registry.Excerpt(unlisted.Error())))
 }

@@ -278,9 +278,9 @@ type approval struct {
 	of     map[identity]bool
 }
 
-func (a approval) has(e registry.Entry) bool { return a.of[identityOf(e.Instance)] }
+func (a *approval) has(e registry.Entry) bool { return a.of[identityOf(e.Instance)] }
 
-func (a approval) hasAll(entries []registry.Entry) bool {
+func (a *approval) hasAll(entries []registry.Entry) bool {
 	return !slices.ContainsFunc(entries, func(e registry.Entry) bool { return !a.has(e) })
 }
 

@@ -81,8 +81,8 @@ func (r Rules) AttributesOf(s Subject) (Attributes, error) {
 }
 
 // Warmed returns the part of the weight that a pod has which has been in rotation since then, and when it grows next; zero for never. It is
-// 1 % at first, and each tenth of the time adds a tenth. A beginning in the future counts as none, except that the clock of the process that
-// noted it may be a tenth ahead.
+// 1 % at first, and each tenth of the time adds a tenth. A beginning in the future counts as none, except that the clock of the process
+// that noted it may be a tenth ahead.
 func (a Attributes) Warmed(since, now time.Time) (weight int, grows time.Duration) {
 	in, tenth := now.Sub(since), a.WarmUp/10
 	if in >= 10*tenth || in < -tenth {

@@ -88,7 +88,8 @@ type Target struct {
 // Key identifies the target among the pod's.
 func (t Target) Key() lifecycle.Key {
 	return lifecycle.Key{
-		Registry: t.Registry, Writer: t.Writer, Service: lifecycle.Service(t.Instance.Service), Address: t.Instance.Address, Port: t.Instance.Port,
+		Registry: t.Registry, Writer: t.Writer, Service: lifecycle.Service(t.Instance.Service),
+		Address: t.Instance.Address, Port: t.Instance.Port,
 	}
 }
 
@@ -390,8 +391,8 @@ func (i Instance) recall(want lifecycle.Want, in registry.Instance, now time.Tim
 	return i
 }
 
-// recallRemoval continues the drain of the record, before this process takes it out. A list after that may have it in service again: by this
-// clock, which is ahead of the record's.
+// recallRemoval continues the drain of the record, before this process takes it out. A list after that may have it in service again, by
+// this clock, which is ahead of the record's.
 func (i Instance) recallRemoval(at time.Time, ahead time.Duration) Instance {
 	earliest := at.Add(min(ahead, 0))
 	if i.Attempted() || i.listed != nil && i.listed.State == registry.InService && !earliest.After(i.listed.AsOf) {

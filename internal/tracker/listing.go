@@ -205,6 +205,24 @@ func (f foreign) around(p *pod, in lifecycle.Key) (around []Foreign) {
 
 func (f foreign) isEmpty() bool { return len(f.at)+len(f.ipv6) == 0 }
 
+func foreignOf(l Listing, number int) foreign {
+	f := foreign{at: make(map[lifecycle.Endpoint][]entryOfOthers, len(l.Foreign)), ipv6: map[lifecycle.Service]bool{}, number: number}
+	for _, e := range l.Foreign {
+		if e.Registry != l.Registry && l.Names[e.Registry] {
+			continue // another section of the configuration manages it
+		}
+		at, one := lifecycle.Endpoint{Address: e.Address, Port: e.Port}, entryOfOthers{service: lifecycle.Service(e.Service)}
+		if e.UID != "" {
+			one.tagged = cmp.Or(e.ID, "one of pod "+e.Namespace+"/"+e.Pod)
+		}
+		f.at[at] = append(f.at[at], one)
+		if e.Metadata[registry.MetaIPv6] != "" {
+			f.ipv6[one.service] = true
+		}
+	}
+	return f
+}
+
 // keep takes over what is known of services that a list does not cover.
 func (f foreign) keep(before foreign, misses func(lifecycle.Service) bool) {
 	for at, known := range before.at {
@@ -223,21 +241,7 @@ func (f foreign) keep(before foreign, misses func(lifecycle.Service) bool) {
 // they changed.
 func (t *Tracker) noteForeign(l Listing) {
 	t.lists++
-	before := t.foreign[l.Registry]
-	now := foreign{at: make(map[lifecycle.Endpoint][]entryOfOthers, len(l.Foreign)), ipv6: map[lifecycle.Service]bool{}, number: t.lists}
-	for _, e := range l.Foreign {
-		if e.Registry != l.Registry && l.Names[e.Registry] {
-			continue // another section of the configuration manages it
-		}
-		at, one := lifecycle.Endpoint{Address: e.Address, Port: e.Port}, entryOfOthers{service: lifecycle.Service(e.Service)}
-		if e.UID != "" {
-			one.tagged = cmp.Or(e.ID, "one of pod "+e.Namespace+"/"+e.Pod)
-		}
-		now.at[at] = append(now.at[at], one)
-		if e.Metadata[registry.MetaIPv6] != "" {
-			now.ipv6[lifecycle.Service(e.Service)] = true
-		}
-	}
+	before, now := t.foreign[l.Registry], foreignOf(l, t.lists)
 	if l.Coverage.Template != "" { // what was seen in a place that does not answer now may be there
 		now.keep(before, l.Coverage.Misses)
 	}

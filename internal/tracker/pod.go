@@ -79,8 +79,8 @@ func (p *Pod) CloseUnlessFound() bool {
 	return true
 }
 
-// Begin comes before a change: its outcome is unknown from here on. A removal of the pod that had the endpoint before, such as a port of the
-// node, may still be carried out after a Register: few registries can tell the two pods apart in that moment.
+// Begin comes before a change: its outcome is unknown from here on. A removal of the pod that had the endpoint before, such as a port of
+// the node, may still be carried out after a Register: few registries can tell the two pods apart in that moment.
 func (p *Pod) Begin(in lifecycle.Key, want lifecycle.Want, told registry.Instance, now time.Time) {
 	p.change(in, func(i Instance) Instance {
 		i = i.begin(want, told, now)

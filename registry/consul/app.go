@@ -170,7 +170,7 @@ func several(services []appService) error {
 func (r *Registry) notThere(ctx context.Context, in registry.Instance) error {
 	err := registry.NotRegistered(fmt.Errorf("no service %s in the catalog has the address %s and port %d", in.Service, in.Address, in.Port))
 	var tags map[string][]string
-	query := url.Values{"filter": {appFilter(in, fieldsOfNames)}}
+	query := url.Values{"filter": {appFilter(in, fieldsOfNames())}}
 	if _, failed := r.read(ctx, servicesPath, query, false, &tags); failed != nil {
 		return err
 	}
@@ -270,7 +270,7 @@ func (r *Registry) appServices(ctx context.Context, in registry.Instance, since 
 	if path.Clean("/"+in.Service) != "/"+in.Service {
 		return nil, nil, nil // the endpoint takes no such name, and no agent registers one
 	}
-	query := url.Values{"filter": {appFilter(in, fieldsOfHealth)}}
+	query := url.Values{"filter": {appFilter(in, fieldsOfHealth())}}
 	if since != "" {
 		query.Set("index", since)
 		query.Set("wait", waitIn(ctx).String())
@@ -281,10 +281,11 @@ func (r *Registry) appServices(ctx context.Context, in registry.Instance, since 
 // fields are what a filter calls the parts of a service.
 type fields struct{ port, meta, address, ofNode string }
 
-var (
-	fieldsOfHealth = fields{"Service.Port", "Service.Meta", "Service.Address", "Node.Address"}
-	fieldsOfNames  = fields{"ServicePort", "ServiceMeta", "ServiceAddress", "Address"}
-)
+func fieldsOfHealth() fields {
+	return fields{"Service.Port", "Service.Meta", "Service.Address", "Node.Address"}
+}
+
+func fieldsOfNames() fields { return fields{"ServicePort", "ServiceMeta", "ServiceAddress", "Address"} }
 
 // appFilter lets pass what is at the instance's endpoint and has no ownership tag of Rollcall's.
 func appFilter(in registry.Instance, of fields) string {

@@ -100,7 +100,7 @@ func TestFiltersAreQuoted(t *testing.T) {
 func TestAppsAreLookedForInEachForm(t *testing.T) {
 	t.Parallel()
 	in := instance("web", "2001:db8::1:0:0:a", 80)
-	for _, filter := range []string{appFilter(in, fieldsOfHealth), appFilter(in, fieldsOfNames), placeFilter(in, fieldsOfHealth)} {
+	for _, filter := range []string{appFilter(in, fieldsOfHealth()), appFilter(in, fieldsOfNames()), placeFilter(in, fieldsOfHealth())} {
 		for _, form := range []string{`"2001:db8::1:0:0:a"`, `"2001:db8:0:0:1:0:0:a"`, `"[2001:db8::1:0:0:a]"`, `"2001:DB8::1:0:0:A"`} {
 			if strings.Count(filter, "Address == "+form) != 2 { // the service's, and that of the node of one that has none
 				t.Errorf("filter %s does not let pass %s", filter, form)

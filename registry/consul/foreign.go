@@ -24,7 +24,7 @@ type names struct {
 	known map[string]string // by how Consul compares them
 }
 
-// maxNames bounds them. Beyond it, those of the entries that are there are learned anew.
+// maxNames bounds them. Beyond it, those of the entries that are there are learned again.
 const maxNames = 100_000
 
 func (n *names) note(services ...string) {
@@ -110,7 +110,8 @@ func (r *Registry) isForeign(ctx context.Context, in registry.Instance) (bool, e
 		return false, nil // the endpoint takes no such name, and no agent registers one
 	}
 	own := fmt.Sprintf("Node.Node == %s and Service.ID == %s", quote(r.nodes[nodeNumber(in.Address)].Node), quote(serviceID(in)))
-	services, _, err := r.health(ctx, in.Service, url.Values{"filter": {fmt.Sprintf("not (%s) and %s", own, placeFilter(in, fieldsOfHealth))}})
+	others := fmt.Sprintf("not (%s) and %s", own, placeFilter(in, fieldsOfHealth()))
+	services, _, err := r.health(ctx, in.Service, url.Values{"filter": {others}})
 	return slices.ContainsFunc(services, func(s appService) bool {
 		return s.failing() == nil && !r.manages(s, in) && driverkit.IsForeignTo(in.Cluster, s.Service.Meta) &&
 			driverkit.GivesInstance(s.foreign(in.Service), in)

@@ -86,8 +86,8 @@ type Placed struct {
 	opened map[string]InPlace
 }
 
-// NewPlaced makes a Placed for a template that is not empty. The base and what open returns have the same capabilities. Open must make no call, and returns an error for a place that the registry
-// does not allow, for example because of a character in it.
+// NewPlaced makes a Placed for a template that is not empty. The base and what open returns have the same capabilities. Open must make no
+// call, and returns an error for a place that the registry does not allow, for example because of a character in it.
 func NewPlaced(template string, base InPlace, open func(place string) (InPlace, error)) *Placed {
 	return &Placed{template: template, base: base, open: open, opened: map[string]InPlace{}}
 }

@@ -237,7 +237,7 @@ func TestPlacedHasWhatItsBaseHas(t *testing.T) {
 // matching has applications' entries that are one whatever their port.
 type matching struct{ inPlace }
 
-func (d matching) AppEntries() registry.AppRegistry { return matcher{apps{d.inPlace}} }
+func (d matching) AppEntries() registry.AppRegistry { return matcher{apps(d)} }
 
 type matcher struct{ apps }
 
@@ -298,12 +298,12 @@ func interfacesOf(t *testing.T, dir string) (names []string) {
 // TestPlacedBatch: each place has a batch of its own, and each change its outcome.
 func TestPlacedBatch(t *testing.T) {
 	t.Parallel()
-	opens := func(make func(place string) driverkit.InPlace) func(string) (driverkit.InPlace, error) {
+	opens := func(made func(place string) driverkit.InPlace) func(string) (driverkit.InPlace, error) {
 		return func(place string) (driverkit.InPlace, error) {
 			if place == "-" {
 				return nil, registry.FieldError("options.namespace", errors.New("begins with -"))
 			}
-			return make(place), nil
+			return made(place), nil
 		}
 	}
 	changes := func(state registry.State, services ...string) (all []registry.Change) {

@@ -140,11 +140,17 @@ func (s *listedService) entries(within, cluster string, stay bool) (entries []re
 			entries = append(entries, e)
 		}
 	}
+	return append(entries, s.elsewhere(within, cluster, given)...), nil
+}
+
+// elsewhere are the foreign entries in other Nacos clusters, but for those at the endpoints that are given already.
+func (s *listedService) elsewhere(within, cluster string, given map[string]bool) (entries []registry.Entry) {
 	for other, c := range s.Clusters {
+		if other == within {
+			continue
+		}
 		for _, h := range c.Hosts {
-			e := h.foreign(s.Name)
-			switch {
-			case other == within:
+			switch e := h.foreign(s.Name); {
 			case h.isListedForeign() && !given[e.Endpoint()]:
 				given[e.Endpoint()] = true
 				entries = append(entries, e)
@@ -153,7 +159,7 @@ func (s *listedService) entries(within, cluster string, stay bool) (entries []re
 			}
 		}
 	}
-	return entries, nil
+	return entries
 }
 
 func (h *host) foreign(service string) registry.Entry {

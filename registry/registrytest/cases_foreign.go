@@ -111,7 +111,7 @@ func copyOfAnothersEntry(w *world) {
 	w.becomesForeign(d, w.pod(1), false, "the other entry is another cluster's")
 }
 
-// becomesForeign waits until the driver's Get or List says so.
+// becomesForeign waits until the driver's Get or List shows that.
 func (w *world) becomesForeign(d registry.Registry, in registry.Instance, want bool, why string) {
 	w.Helper()
 	wrong := w.until(staleness(d), func() string {

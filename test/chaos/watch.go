@@ -29,7 +29,8 @@ func (g *game) saw(v history.Version[*corev1.Pod]) {
 	g.journal.Saw(string(pod.UID), client.ObjectKeyFromObject(pod), w.hooks, checker.Sighting{
 		At: time.Now(), Version: version, Gone: v.Gone, Gap: v.Gap, Workload: w.id(),
 		State: pod.Labels[appspub.LifecycleStateKey], Stamp: pod.Annotations[appspub.LifecycleTimestampKey],
-		Ready: lifecycle.IsReady(lifecycle.PodOf(pod)), Deleting: pod.DeletionTimestamp != nil, Held: len(pod.Finalizers) > 0, Set: checker.SetOn(w.hooks, pod),
+		Ready: lifecycle.IsReady(lifecycle.PodOf(pod)), Deleting: pod.DeletionTimestamp != nil, Held: len(pod.Finalizers) > 0,
+		Set:  checker.SetOn(w.hooks, pod),
 		Keys: keys(pod, g.usual), Address: pod.Status.PodIP, Image: pod.Spec.Containers[0].Image,
 		Record: pod.Annotations[recordAnnotation],
 	})
