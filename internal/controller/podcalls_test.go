@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -129,30 +130,45 @@ func TestPodThatHasEndedIsNotCalled(t *testing.T) {
 	}
 }
 
-// TestCrashedContainerIsNotAskedInTheDrainEither: clients had it until it crashed.
+// TestCrashedContainerIsNotAskedInTheDrainEither: clients had it until it crashed, and nothing can answer any more.
 func TestCrashedContainerIsNotAskedInTheDrainEither(t *testing.T) {
 	t.Parallel()
-	for _, state := range []appspub.LifecycleStateType{appspub.LifecycleStatePreparingUpdate, appspub.LifecycleStatePreparingDelete} {
-		t.Run(string(state), func(t *testing.T) {
-			t.Parallel()
-			w, pod, app := servingApp(t, callingPods, draining15s)
-			w.registry.Fail(anyCall(), errors.New("connection refused"))
-			w.kruiseMoves(pod, state, crashed)
-			w.takeJournal()
-			for range 4 {
-				w.reconcile(pod)
-				w.sleep(5 * time.Second)
-			}
-			for _, call := range w.takeJournal() {
-				if strings.HasPrefix(call, "App") {
-					t.Errorf("got the call %q, and nothing can answer it", call)
+	for name, before := range map[string]struct {
+		reason string
+		fails  error
+	}{
+		"kubelet has reported it":     {"it is not called at all", nil},
+		"kubelet has yet to report":   {"the call that was refused is not asked about", errors.New("connection refused")},
+		"the call before was cut off": {"no call can be carried out any more", context.DeadlineExceeded},
+	} {
+		for _, state := range []appspub.LifecycleStateType{appspub.LifecycleStatePreparingUpdate, appspub.LifecycleStatePreparingDelete} {
+			t.Run(name+", "+string(state), func(t *testing.T) {
+				t.Parallel()
+				w, pod, app := servingApp(t, callingPods, draining15s)
+				w.kruiseMoves(pod, state)
+				if before.fails != nil {
+					stop := w.registry.Fail(anyCall(), before.fails)
+					w.reconcile(pod)
+					stop()
 				}
-			}
-			if waits := w.r.Waits(); len(waits) != 1 || waits[0].Reason != "AwaitingOpenKruise" {
-				t.Errorf("got %v, want OpenKruise to be waited for", waits)
-			}
-			w.expectApp("no one has asked it to leave", app, registry.InService)
-		})
+				w.registry.Fail(anyCall(), errors.New("connection refused"))
+				w.changePod(pod, crashed)
+				w.takeJournal()
+				for range 4 {
+					w.reconcile(pod)
+					w.sleep(5 * time.Second)
+				}
+				for _, call := range w.takeJournal() {
+					if strings.HasPrefix(call, "App") {
+						t.Errorf("got the call %q\nreason: %s", call, before.reason)
+					}
+				}
+				if waits := w.r.Waits(); len(waits) != 1 || waits[0].Reason != "AwaitingOpenKruise" {
+					t.Errorf("got %v, want OpenKruise to be waited for\nreason: %s", waits, before.reason)
+				}
+				w.expectApp("no one has asked it to leave", app, registry.InService)
+			})
+		}
 	}
 }
 

@@ -114,7 +114,8 @@ func (f Facts) passedOn(in lifecycle.Key, want lifecycle.Want) bool {
 	if f.Gone || in.Address != lifecycle.AddressOf(f.Pod) {
 		return true
 	}
-	return !lifecycle.Runs(f.Pod, in.Port) && !f.Known.Of(in).Stands(want) // else it stays known, in case a container starts again
+	known := f.Known.Of(in) // what it has acknowledged stays known, in case a container starts again
+	return !lifecycle.Runs(f.Pod, in.Port) && (!known.Stands(want) || known.PassedOn())
 }
 
 // LastFound moves an application's instance to the address where its entry was last found, by this process or else the record.

@@ -186,6 +186,9 @@ func (i Instance) LandsUntil(in bool) (latest time.Time) {
 	return latest
 }
 
+// PassedOn reports whether nothing of the pod's was left to change, so that no answer of a registry is about it.
+func (i Instance) PassedOn() bool { return i.acknowledged && i.told == nil }
+
 // AcknowledgedAt is the last acknowledgement to this process, or zero.
 func (i Instance) AcknowledgedAt() time.Time { return i.since }
 

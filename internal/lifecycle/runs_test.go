@@ -1,0 +1,39 @@
+package lifecycle
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
+)
+
+func TestRuns(t *testing.T) {
+	t.Parallel()
+	web := Container{Name: "web", Ports: []corev1.ContainerPort{{ContainerPort: 8080, HostPort: 31080}}}
+	proxy, silent := Container{Name: "proxy", Ports: []corev1.ContainerPort{{ContainerPort: 9901}}}, Container{Name: "silent"}
+	type row struct {
+		reason     string
+		containers []Container
+		ended      []string
+		phase      corev1.PodPhase
+		port       int
+		want       bool
+	}
+	expect.Each(t, map[string]row{
+		"its container runs":           {"it answers", []Container{web, proxy}, []string{"proxy"}, "", 8080, true},
+		"its container has ended":      {"a sidecar does not answer in its stead", []Container{web, proxy}, []string{"web"}, "", 8080, false},
+		"at the node's port":           {"the hostPort is that container's", []Container{web, proxy}, []string{"web"}, "", 31080, false},
+		"at the node's port, it runs":  {"the same", []Container{web, proxy}, []string{"proxy"}, "", 31080, true},
+		"no container declares it":     {"any may answer", []Container{proxy, silent}, []string{"proxy"}, "", 8080, true},
+		"none that may answer runs":    {"nothing does", []Container{proxy, silent}, []string{"proxy", "silent"}, "", 8080, false},
+		"kubelet has yet to report":    {"unknown is not ended", []Container{web}, nil, "", 8080, true},
+		"the pod has ended":            {"all have", []Container{web}, nil, corev1.PodFailed, 8080, false},
+		"the cache knows no container": {"unknown is not ended", nil, nil, "", 8080, true},
+	}, func(t *testing.T, tc row) {
+		pod := &Pod{Spec: PodSpec{Containers: tc.containers}, Status: PodStatus{Phase: tc.phase, NotRunning: tc.ended}}
+		if got := Runs(pod, tc.port); got != tc.want {
+			t.Errorf("got %t, want %t: %s", got, tc.want, tc.reason)
+		}
+	})
+}
