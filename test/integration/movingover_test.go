@@ -21,6 +21,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/account"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster/podserver"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/kube"
@@ -139,6 +140,8 @@ func startMove(t *testing.T) *move {
 		"options": map[string]any{"agentEndpoint": "http://{nodeIP}:" + m.port},
 	}
 	install(t, "enroll", shop)
+	// A dry run, with which a move begins, makes no Lease.
+	expect.NoError(t, client.IgnoreNotFound(env.client.Delete(t.Context(), account.LeaseGivenBack(account.Namespace))))
 	m.manager = startManager(t, "moving-over", m.config, "--dry-run")
 	m.startShell()
 	expect.NoError(t, env.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shop}}))
