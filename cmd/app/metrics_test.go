@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,10 +45,12 @@ func TestStreamEndsWithTheRight(t *testing.T) {
 			t.Fatalf("the stream has ended, and the reader may read it: %s", c.reason)
 		default:
 		}
+		r.mu.Lock()
 		if r.made > 11 {
 			t.Errorf("the API server was asked %d times in ten minutes", r.made)
 		}
 		c.revoke(r)
+		r.mu.Unlock()
 		revoked := time.Now()
 		<-ended
 		if after := time.Since(revoked); after > admittedFor {
@@ -82,6 +85,7 @@ func asks(t *testing.T, path string) *http.Request {
 
 // reviews is an API server that says who may read.
 type reviews struct {
+	mu                     sync.Mutex
 	authenticated, allowed bool
 	err                    error
 	// made are those of tokens.
@@ -91,6 +95,8 @@ type reviews struct {
 func (r *reviews) readers(next http.Handler) *readers {
 	server := interceptor.NewClient(clientfake.NewFakeClient(), interceptor.Funcs{
 		Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
+			r.mu.Lock()
+			defer r.mu.Unlock()
 			switch review := object.(type) {
 			case *authenticationv1.TokenReview:
 				r.made++
