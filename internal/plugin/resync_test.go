@@ -81,11 +81,12 @@ func blocked(name, digest string, ago time.Duration, change ...func(*eventsv1.Ev
 // renewing has a manager live that renews the Lease in less than a second, once.
 func renewing(t *testing.T, c *cluster) {
 	t.Helper()
+	to := c.Client // which a test may wrap meanwhile
 	time.AfterFunc(800*time.Millisecond, func() {
 		lease := leaseHeld(now)
-		expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(lease), lease))
+		expect.NoError(t, to.Get(t.Context(), client.ObjectKeyFromObject(lease), lease))
 		lease.Spec.RenewTime.Time = lease.Spec.RenewTime.Add(time.Second)
-		expect.NoError(t, c.Update(t.Context(), lease))
+		expect.NoError(t, to.Update(t.Context(), lease))
 	})
 }
 

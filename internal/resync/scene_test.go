@@ -203,7 +203,7 @@ func (s *scene) register(name, pod string, change ...func(*registry.Instance)) r
 		c(&in)
 	}
 	expect.NoError(s, s.backends[name].Register(s.Context(), in))
-	s.live[in.UID] = true
+	s.set(func() { s.live[in.UID] = true })
 	return in
 }
 

@@ -93,16 +93,6 @@ func harness(t *testing.T, s *nacos.Server, endpoint string, opts driver.Options
 		registrytest.AnyServiceName: "Nacos refuses names with white space, with Chinese characters, and with @@",
 		registrytest.Tags:           "an instance of Nacos has none; metadata does",
 	}
-	h.Copy = func(t testing.TB, of registry.Instance) func() {
-		elsewhere := long
-		elsewhere.Cluster = "BEFORE"
-		cfg := config(t, endpoint, password, elsewhere)
-		cfg.Cluster = of.Cluster
-		old := drivertest.Open[registry.Registry](t, driver.New, cfg)
-		ctx := context.WithoutCancel(t.Context())
-		expect.NoError(t, old.Register(ctx, of))
-		return func() { expect.NoError(t, old.Deregister(ctx, of)) }
-	}
 	if opts.Ephemeral {
 		short := opts
 		short.HeartbeatInterval = driverkit.Duration(time.Second) // an entry without renewals goes after 66 s

@@ -8,9 +8,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net/netip"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -132,11 +132,13 @@ func newApplication(client naming_client.INamingClient, service, group, at strin
 	if at == "" {
 		return a, nil
 	}
-	address, err := netip.ParseAddrPort(at)
-	if err != nil {
-		return nil, fmt.Errorf("-register: %w", err)
+	// As it is spelled: Spring writes an IPv6 address in brackets, which come in addition to those before a port.
+	colon := strings.LastIndex(at, ":")
+	port, err := strconv.ParseUint(at[colon+1:], 10, 16)
+	if err != nil || colon < 0 {
+		return nil, fmt.Errorf("-register: %q is no address and port: %w", at, err)
 	}
-	a.ip, a.port = address.Addr().String(), uint64(address.Port())
+	a.ip, a.port = strings.TrimSuffix(strings.TrimPrefix(at[:colon], "["), "]"), port
 	return a, nil
 }
 
