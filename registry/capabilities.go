@@ -71,8 +71,8 @@ type Getter interface {
 	// Get returns the state of the instance: Foreign if an entry that none of the driver's methods changes is in rotation at its service,
 	// address and port and the driver can see that; otherwise InService or OutOfService; or Absent if there is no entry of its
 	// identity, or only one with another cluster or one that the instance does not own. It reads where writes are acknowledged: a
-	// change that was acknowledged before the call began is never missing from the answer. A driver that can only read a lagging cache or a replica must
-	// not be a Getter. With an error, the state means nothing.
+	// change that was acknowledged before the call began is never missing from the answer. A driver that can only read a lagging
+	// cache or a replica must not be a Getter. With an error, the state means nothing.
 	//
 	// Get changes nothing. Rollcall calls it after a call whose outcome is unknown, once that call can no longer be carried
 	// out, and before it lets OpenKruise continue; never if all calls were acknowledged. For an [AppRegistry] it is also
