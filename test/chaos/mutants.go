@@ -123,7 +123,7 @@ func repairing() trial {
 					for _, e := range r.unknown {
 						spared[e.UID] = true
 					}
-					owned, _, _ := k.list(ctx)
+					owned, _, _ := k.list(ctx, r)
 					for _, e := range owned {
 						if e.State == registry.InService && !spared[e.UID] {
 							_ = k.reap(ctx, []registry.Entry{e})
