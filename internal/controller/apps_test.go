@@ -71,13 +71,18 @@ func (w *world) watches(why string, want ...*corev1.Pod) {
 	w.expectLosers(why, want...)
 }
 
-// watchesAll is watches, whichever pods it names.
+// watchesAll is watches, whichever pods it names, by each name of the registry.
 func (w *world) watchesAll() {
 	w.Helper()
-	for _, one := range append(w.r.Tracker.Steered("default", true), w.r.Tracker.Steered("default", false)...) {
-		state, err := w.registry.AppEntries().Get(w.Context(), one)
-		w.must(err, "asking for "+one.Endpoint())
-		w.r.Tracker.Answered(tracker.Target{Registry: "default", Writer: lifecycle.Application, Instance: one}, state, w.clock.Now())
+	for name, reg := range w.settings.Registries {
+		if reg.Steerer != w.registry {
+			continue
+		}
+		for _, one := range append(w.r.Tracker.Steered(name, true), w.r.Tracker.Steered(name, false)...) {
+			state, err := w.registry.AppEntries().Get(w.Context(), one)
+			w.must(err, "asking for "+one.Endpoint())
+			w.r.Tracker.Answered(tracker.Target{Registry: name, Writer: lifecycle.Application, Instance: one}, state, w.clock.Now())
+		}
 	}
 	w.takeJournal()
 }

@@ -8,9 +8,7 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
-	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/internal/visit"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
@@ -64,15 +62,7 @@ func caseless(s *choices) { s.Registries["default"].Steerer.(*fakeregistry.Regis
 func (w *world) glances(pod *corev1.Pod) {
 	w.Helper()
 	w.sleep(visit.AppRecheck)
-	for name := range w.settings.Registries {
-		for _, in := range []bool{true, false} {
-			for _, one := range w.r.Tracker.Steered(name, in) {
-				state, err := w.registry.AppEntries().Get(w.Context(), one)
-				w.must(err, "asking for "+one.Endpoint())
-				w.r.Tracker.Answered(tracker.Target{Registry: name, Writer: lifecycle.Application, Instance: one}, state, w.clock.Now())
-			}
-		}
-	}
+	w.watchesAll()
 	w.r.Tracker.TakeDoubted()
 	w.reconcile(pod)
 }

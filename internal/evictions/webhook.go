@@ -451,7 +451,7 @@ func (w *Webhook) disrupting(
 }
 
 // staying counts the other pods of the budget that stay. The cache has those with a lifecycle state: a pod leaves for longer than the cache
-// lags, and those that began to leave just now are known. The others are listed only if these are too few.
+// lags, and the webhook knows the pods that began to leave just now. The others are listed only if these are too few.
 func (w *Webhook) staying(
 	ctx context.Context, budget *policyv1.PodDisruptionBudget, pod *lifecycle.Pod, goes func(*lifecycle.Pod) bool,
 ) (n int32, err error) {

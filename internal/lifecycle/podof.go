@@ -170,7 +170,7 @@ func notRunning(pod *corev1.Pod) (names []string) {
 	return names
 }
 
-// ownClaims: OpenKruise names such claims after the instance. The CloneSet may have other templates by now. In an Advanced StatefulSet
+// ownClaims: OpenKruise names such claims after the instance. The CloneSet may have other templates since. In an Advanced StatefulSet
 // the claims outlive a pod that OpenKruise replaces.
 func ownClaims(pod *corev1.Pod) bool {
 	instance := pod.Labels[kruisev1alpha1.CloneSetInstanceID]

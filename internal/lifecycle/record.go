@@ -105,7 +105,7 @@ func (i Key) Compare(other Key) int {
 type Coverage struct {
 	// Template is that of a [registry.Placer].
 	Template string
-	// Places are those that count, and whether they were listed.
+	// Places are the places that count, and whether each was listed.
 	Places map[string]bool
 }
 

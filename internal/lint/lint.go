@@ -121,7 +121,7 @@ func RegistersItself(annotations map[string]string, c *config.Config) bool {
 	return err != nil || slices.ContainsFunc(registries, func(r service.Registration) bool { return r.ByApp })
 }
 
-// Hookless reports whether the workload has no hooks, and nothing that shows that it should have some by now: it may be enrolled later.
+// Hookless reports whether the workload has no hooks, and nothing that shows that it should have some already: it may be enrolled later.
 func Hookless(w *clusterstate.Workload) bool {
 	isRollcalls := func(key string) bool { return strings.HasPrefix(key, lifecycle.Domain) }
 	return len(lifecycle.HandlersOf(w.Lifecycle)) == 0 &&

@@ -319,7 +319,7 @@ func (c *cluster) one(ctx context.Context, kind, name string, object client.Obje
 // operation is one of a JSON Patch.
 type operation = lifecycle.Operation
 
-// annotate writes an annotation on an object that was read, and on no other that has its name by now. It reads the object again, and
+// annotate writes an annotation on an object that was read, and on no later object of its name. It reads the object again, and
 // value returns what to write, with tests of what that rests on, or why nothing is written: a person may have been asked an hour ago. It
 // does not test the resource version: a Lease is renewed more often than a slow connection answers.
 func annotate[T any, O interface {

@@ -10,7 +10,7 @@ import (
 type approvals struct {
 	// asked are the digests that can be answered, by registry: of removals that are held, and of an approval that is not used up.
 	asked map[string][]string
-	// given are those that a person has approved.
+	// given are the digests that a person has approved.
 	given []string
 	// spent were given, and count no more until they are withdrawn and given again. Nil before a person's digests were read once.
 	spent map[string]bool

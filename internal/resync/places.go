@@ -77,7 +77,7 @@ func (k *keeper) listPlaces(ctx context.Context, template string, r *run) ([]reg
 	return entries, nil
 }
 
-// listEach lists places, all within the time of one list: it fails those that the time is not enough for.
+// listEach lists places, all within the time of one list: places for which the time is not enough fail.
 func (k *keeper) listEach(ctx context.Context, chosen []string) (found [][]registry.Entry, errs []error) {
 	ctx, cancel := context.WithTimeout(ctx, k.client.ListTimeout())
 	defer cancel()

@@ -167,19 +167,17 @@ func (i Instance) settledAfter(g Goal) time.Time {
 }
 
 func (i Instance) unsettledUntil() time.Time {
-	var latest time.Time
-	for other, l := range i.late {
-		if other != i.want && l.until.After(latest) {
-			latest = l.until
-		}
-	}
-	return latest
+	return i.landsUntil(func(want lifecycle.Want) bool { return want != i.want })
 }
 
 // LandsUntil is until when a change that timed out may still be carried out: one that puts it into service, or else one that takes it out.
-func (i Instance) LandsUntil(in bool) (latest time.Time) {
+func (i Instance) LandsUntil(in bool) time.Time {
+	return i.landsUntil(func(want lifecycle.Want) bool { return (want == lifecycle.InService) == in })
+}
+
+func (i Instance) landsUntil(such func(lifecycle.Want) bool) (latest time.Time) {
 	for want, l := range i.late {
-		if (want == lifecycle.InService) == in && l.until.After(latest) {
+		if such(want) && l.until.After(latest) {
 			latest = l.until
 		}
 	}

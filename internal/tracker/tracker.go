@@ -35,7 +35,7 @@ type Tracker struct {
 	foreign map[string]foreign
 	lists   int
 
-	// removals are those that timed out, by what they would take out: the next pod at the endpoint may be hit.
+	// removals are the removals that timed out, by the key that they would take out: they may hit the next pod at the endpoint.
 	removals map[lifecycle.Key]removal
 
 	// missed have a missing instance; doubtful have an unexpected one.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -117,22 +116,21 @@ func (v *visit) probeAll(ctx context.Context, changes []plan.Row) waiting.Blocke
 // of it is more than what a call does.
 func (v *visit) alsoRegistersItself(c plan.Row, said string) waiting.Blocker {
 	v.Tracked.Given(c.Key())
-	text := "clients are given this address by an entry that Rollcall has not written (%s): turn off the application's own registration, " +
+	const untagged = "clients are given %s by an entry that Rollcall has not written (%s): turn off the application's own registration, " +
 		"or let Rollcall steer that entry, as docs/self-registration.md shows"
+	text := fmt.Sprintf(untagged, "this address", said)
 	for _, one := range v.GivenBy(c) {
 		at := registry.Instance{Address: one.Endpoint.Address, Port: one.Endpoint.Port}.Endpoint()
 		switch {
 		case one.Tagged != "":
-			said = fmt.Sprintf("at %s, %s", at, one.Tagged)
-			text = "clients are given the pod by an entry that has Rollcall's ownership tag and is not where this configuration has it (%s), " +
-				"such as from before an option of the registry was changed: remove it from the registry, as docs/self-registration.md shows"
+			text = fmt.Sprintf("clients are given the pod by an entry that has Rollcall's ownership tag and is not where this configuration "+
+				"has it (at %s, %s), such as from before an option of the registry was changed: remove it from the registry, as "+
+				"docs/self-registration.md shows", at, one.Tagged)
 		case at != c.Instance.Endpoint():
-			said, text = "at "+at, strings.Replace(text, "given this address", "given the pod", 1)
+			text = fmt.Sprintf(untagged, "the pod", "at "+at)
 		}
 	}
-	return waiting.Blocker{
-		Reason: reason.AlsoRegistersItself, After: waiting.Longest, Message: c.String() + ": " + fmt.Sprintf(text, said),
-	}
+	return waiting.Blocker{Reason: reason.AlsoRegistersItself, After: waiting.Longest, Message: c.String() + ": " + text}
 }
 
 // failed classifies a failure. An unknown one is tried again.
