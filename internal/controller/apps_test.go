@@ -449,6 +449,37 @@ func TestAppEntryOfAnEndedPodIsSparedForTheNext(t *testing.T) {
 	}
 }
 
+// TestAppEntryOfADeletedPodWhoseContainersHaveEnded: a finalizer keeps the pod, whose phase stays Running before Kubernetes 1.27, and the next
+// pod may have its address.
+func TestAppEntryOfADeletedPodWhoseContainersHaveEnded(t *testing.T) {
+	t.Parallel()
+	stopped := func(pod *corev1.Pod) {
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+			{Name: "main", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}},
+		}
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		status func(*corev1.Pod)
+		want   []string
+		app    registry.State
+	}{
+		"have ended": {"the entry is the next pod's", stopped, []string{writes}, registry.InService},
+		"still run":  {"the entry is its own", func(*corev1.Pod) {}, []string{appLeave, writes}, registry.OutOfService},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, pod, app := servingApp(t)
+			w.deletePod(pod)
+			w.changePod(pod, tc.status)
+			w.addresses = 0
+			w.pod(w.cloneSet("web-2"), "web-2", annotated(service.AnnotationServices, "web=8080"))
+			w.reconciles(pod, tc.reason, tc.want...)
+			w.expectApp(tc.reason, app, tc.app)
+		})
+	}
+}
+
 func TestAppThatPutsItselfBackIsTakenOutAgain(t *testing.T) {
 	t.Parallel()
 	w, pod, app := servingApp(t, draining15s)

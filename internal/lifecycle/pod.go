@@ -52,10 +52,15 @@ func MayBeNew(pod *Pod) bool {
 	return at == appspub.LifecycleStatePreparingNormal || at == appspub.LifecycleStateNormal
 }
 
-// Finished reports whether all containers have ended for good.
+// Finished reports whether all containers have ended for good. Before Kubernetes 1.27, a deleted pod stays Running for as long as it
+// exists, and only its containers show it.
 func Finished(pod *Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
+		pod.DeletionTimestamp != nil && len(pod.Spec.Containers) > 0 && !slices.ContainsFunc(pod.Spec.Containers, pod.mayRun)
 }
+
+// mayRun is true until kubelet has said that the container does not run.
+func (p *Pod) mayRun(c Container) bool { return !slices.Contains(p.Status.NotRunning, c.Name) }
 
 // Runs reports whether a container with the port runs, or any container if none has it. At the node's address, the port is a hostPort. It
 // is true until kubelet has said.
@@ -70,7 +75,7 @@ func Runs(pod *Pod, port int) bool {
 	runs, counts := false, false
 	for _, c := range pod.Spec.Containers {
 		if !declared || declares(c) {
-			runs, counts = runs || !slices.Contains(pod.Status.NotRunning, c.Name), true
+			runs, counts = runs || pod.mayRun(c), true
 		}
 	}
 	return !Finished(pod) && (runs || !counts)

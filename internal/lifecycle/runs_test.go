@@ -2,8 +2,10 @@ package lifecycle
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
@@ -34,6 +36,41 @@ func TestRuns(t *testing.T) {
 		pod := &Pod{Spec: PodSpec{Containers: tc.containers}, Status: PodStatus{Phase: tc.phase, NotRunning: tc.ended}}
 		if got := Runs(pod, tc.port); got != tc.want {
 			t.Errorf("got %t, want %t: %s", got, tc.want, tc.reason)
+		}
+	})
+}
+
+func TestFinished(t *testing.T) {
+	t.Parallel()
+	two := []Container{{Name: "web"}, {Name: "proxy"}}
+	deleted := &metav1.Time{Time: time.Unix(1, 0)}
+	type row struct {
+		reason     string
+		phase      corev1.PodPhase
+		deleted    *metav1.Time
+		containers []Container
+		ended      []string
+		want       bool
+	}
+	expect.Each(t, map[string]row{
+		"runs":                           {"its containers do", corev1.PodRunning, nil, two, nil, false},
+		"crash loop":                     {"kubelet starts them again", corev1.PodRunning, nil, two, []string{"web", "proxy"}, false},
+		"failed":                         {"kubelet has evicted it", corev1.PodFailed, nil, two, nil, true},
+		"succeeded":                      {"no container is started again", corev1.PodSucceeded, nil, two, nil, true},
+		"deleted":                        {"its containers stop", corev1.PodRunning, deleted, two, nil, false},
+		"deleted, and one has ended":     {"the other may serve still", corev1.PodRunning, deleted, two, []string{"proxy"}, false},
+		"deleted, and all have ended":    {"its phase stays before Kubernetes 1.27", corev1.PodRunning, deleted, two, []string{"web", "proxy"}, true},
+		"deleted, of containers unknown": {"unknown is not ended", corev1.PodRunning, deleted, nil, nil, false},
+	}, func(t *testing.T, tc row) {
+		pod := &Pod{
+			ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: tc.deleted}, Spec: PodSpec{Containers: tc.containers},
+			Status: PodStatus{Phase: tc.phase, PodIP: "10.0.0.1", NotRunning: tc.ended},
+		}
+		if got := Finished(pod); got != tc.want {
+			t.Errorf("got %t, want %t: %s", got, tc.want, tc.reason)
+		}
+		if free := AddressOf(pod) == ""; free != tc.want {
+			t.Errorf("its address may be another's: %t, want %t: %s", free, tc.want, tc.reason)
 		}
 	})
 }
