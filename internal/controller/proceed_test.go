@@ -99,6 +99,37 @@ func TestHookOfAPodWhoseContainersHaveEndedProceeds(t *testing.T) {
 	}
 }
 
+// TestHookProceedsWhateverTheTimestamp: the time counts from when the pod was first seen to wait, if OpenKruise's clock is ahead, or a
+// tenant has removed its timestamp.
+func TestHookProceedsWhateverTheTimestamp(t *testing.T) {
+	t.Parallel()
+	evicted := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }
+	for name, tc := range map[string]struct {
+		stamp  func(w *world) string
+		change func(*corev1.Pod)
+	}{
+		"ahead, and its containers have ended": {func(w *world) string { return w.clock.Now().Add(time.Hour).Format(time.RFC3339) }, evicted},
+		"ahead":                                {func(w *world) string { return w.clock.Now().Add(time.Hour).Format(time.RFC3339) }, func(*corev1.Pod) {}},
+		"not a time":                           {func(*world) string { return "soon" }, func(*corev1.Pod) {}},
+		"not a time, and its containers have ended": {func(*world) string { return "soon" }, evicted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, pod := serving(t, proceeds)
+			w.kruiseMoves(pod, appspub.LifecycleStatePreparingDelete, tc.change)
+			w.changePod(pod, annotated(appspub.LifecycleTimestampKey, tc.stamp(w)))
+			w.registry.Fail(anyCall(), errors.New("down"))
+			w.reconcile(pod)
+			w.sleep(time.Minute - time.Second)
+			w.reconcile(pod)
+			w.expectReleases("the deadline is not over")
+			w.sleep(time.Second)
+			w.reconcile(pod)
+			w.expectReleases("the deadline is over", "preDelete by failurePolicy: 1")
+		})
+	}
+}
+
 func TestCallThatIsNotPermittedSaysNothingOfTheRegistry(t *testing.T) {
 	t.Parallel()
 	lease := &fence{}

@@ -13,7 +13,7 @@ type FailurePolicy struct {
 }
 
 // Deadline returns since when a hook waits, and after how long [Decision.Unacknowledged] may be written; 0 is never. It counts from a
-// time on the pod, so a restart does not extend it.
+// time on the pod, so a restart does not extend it. Without one that can be read, since is in the far future, as by a wrong clock.
 func (p FailurePolicy) Deadline(pod *Pod, d Decision) (since time.Time, after time.Duration) {
 	if d.Unacknowledged().Empty() {
 		return time.Time{}, 0
@@ -29,10 +29,12 @@ func (p FailurePolicy) Deadline(pod *Pod, d Decision) (since time.Time, after ti
 	}
 	since, err := MovedAt(pod)
 	if err != nil {
-		return time.Time{}, 0
+		since = farFuture()
 	}
 	return since, after
 }
+
+func farFuture() time.Time { return time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC) }
 
 // Unacknowledged is what a failure policy or a person can release: not the guard, since the call is still to be made.
 func (d Decision) Unacknowledged() Edit {

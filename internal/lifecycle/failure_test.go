@@ -54,7 +54,7 @@ func TestDeadline(t *testing.T) {
 		"Updated":                  {"no pod comes into rotation unacknowledged", both, appspub.LifecycleStateUpdated, released, time.Time{}},
 		"Normal":                   {"nothing waits", both, appspub.LifecycleStateNormal, nil, time.Time{}},
 		"released already":         {"nothing waits", both, appspub.LifecycleStatePreparingUpdate, released, time.Time{}},
-		"a timestamp that is none": {"it does not say since when", both, appspub.LifecycleStatePreparingDelete, stamped("yesterday"), time.Time{}},
+		"a timestamp that is none": {"it waits no longer than by a wrong clock", both, appspub.LifecycleStatePreparingDelete, stamped("yesterday"), farFuture().Add(time.Minute)},
 	}, func(t *testing.T, tc row) {
 		pod := podIn(tc.state)
 		annotate(pod, appspub.LifecycleTimestampKey, testTime)

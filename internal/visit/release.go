@@ -36,7 +36,7 @@ func (v *visit) release(b *waiting.Blocker) (lifecycle.Edit, *release) {
 			d.Waiting, lifecycle.AnnotationSkip, v.pod().Annotations[lifecycle.AnnotationSkip], missing)}
 	}
 	since, after := v.Settings.ProceedAfter.Deadline(v.pod(), d)
-	if d.Row != lifecycle.RowGone { // a deletionTimestamp is in the future by intention
+	if v.pod().DeletionTimestamp == nil { // which is in the future by intention
 		since = v.Memory.Read(since, now)
 	}
 	if after == 0 || b.Unasked || !b.Reason.OfRegistry() {
