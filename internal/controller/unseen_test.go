@@ -66,6 +66,18 @@ func TestAppEntryThatNobodySawGoesByTheFailurePolicy(t *testing.T) {
 	w.expectEvents("each release has an Event", "Warning Proceeded hook preDelete was released after 1m0s")
 }
 
+// TestAppEntryThatNobodySawOfACrashedContainer: nothing at the pod answers clients, and the rollout that repairs it must not wait.
+func TestAppEntryThatNobodySawOfACrashedContainer(t *testing.T) {
+	t.Parallel()
+	w, pod := unseenApp(t)
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingUpdate)
+	w.expectHooks("it runs, and clients may be given it by an entry at another address", pod, "inPlaceUpdate preDelete")
+	w.takeJournal()
+	w.changePod(pod, crashed)
+	w.reconciles(pod, "it was looked for", appAsked, writes)
+	w.expectHooks("nothing answers there", pod, "preDelete")
+}
+
 // TestAppEntryThatIsMissingWhileThePodGoes: what keeps the pod is that nobody ever saw an entry, and nothing else.
 func TestAppEntryThatIsMissingWhileThePodGoes(t *testing.T) {
 	t.Parallel()

@@ -30,9 +30,13 @@ const (
 )
 
 // mustFind reports whether the pod waits until its application's entry is found. kubelet waits for nothing, and a pod that never was
-// ready has no clients.
+// ready, or of which nothing runs, has no clients.
 func (v *visit) mustFind(c plan.Row) bool {
-	return c.Want == lifecycle.InService || v.decision.Row.Drains() && lifecycle.WasReady(v.pod()) && v.entries().Unseen(c.Key())
+	if c.Want == lifecycle.InService {
+		return true
+	}
+	hasClients := lifecycle.WasReady(v.pod()) && lifecycle.Runs(v.pod(), c.Instance.Port)
+	return v.decision.Row.Drains() && hasClients && v.entries().Unseen(c.Key())
 }
 
 // lookElsewhere looks for a missing entry at the pod's other addresses, for example its IPv6 address, and steers it there from then on.
