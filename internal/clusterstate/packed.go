@@ -101,7 +101,7 @@ func (p *packed) unpack() *lifecycle.Pod {
 func (p *packed) buckets() (buckets []string) {
 	addresses := []string{p.address}
 	if p.rare != nil || p.onNode {
-		addresses = append(addresses, lifecycle.OtherAddressesOf(p.unpack())...)
+		addresses = append(addresses, lifecycle.ReachOf(p.unpack()).Addresses()...)
 	}
 	for _, address := range addresses {
 		if bucket := bucketOf(address); address != "" && !slices.Contains(buckets, bucket) {

@@ -106,11 +106,6 @@ func HasHostPort(pod *Pod) bool {
 	return onNode(pod, func(p corev1.ContainerPort) bool { return p.HostPort > 0 })
 }
 
-// OtherAddressesOf returns [AddressesOf] for all ports, less the first.
-func OtherAddressesOf(pod *Pod) []string {
-	return othersOf(pod, func(p corev1.ContainerPort) bool { return p.HostPort > 0 })
-}
-
 func othersOf(pod *Pod, counts func(corev1.ContainerPort) bool) (others []string) {
 	if AddressOf(pod) == "" {
 		return nil

@@ -1,10 +1,6 @@
 package lifecycle
 
-import (
-	"slices"
-
-	corev1 "k8s.io/api/core/v1"
-)
+import "slices"
 
 // Endpoint is an address and a port.
 type Endpoint struct {
@@ -12,9 +8,16 @@ type Endpoint struct {
 	Port    int
 }
 
-// Reach is where clients can reach a pod: at its own IPs, and at its node's by a hostPort, which need not be the container's port. It is
-// zero for a pod with one address.
+// Reach is where clients can reach a pod: at its own IPs, and at its node's by a hostPort, which need not be the container's port.
 type Reach struct {
+	// address is [AddressOf].
+	address string
+	// others is nil for a pod with one address, as most have.
+	others *others
+}
+
+// others are a pod's addresses but the first.
+type others struct {
 	own, nodes []string
 	ports      []mapping
 }
@@ -22,58 +25,102 @@ type Reach struct {
 // mapping is a container's port and the node's for it.
 type mapping struct{ container, node int }
 
-// ReachOf returns the pod's.
-func ReachOf(pod *Pod) (r Reach) {
-	others := OtherAddressesOf(pod)
-	if len(others) == 0 {
+// ReachOf returns the pod's. It is zero while the pod has no address.
+func ReachOf(pod *Pod) Reach {
+	r := Reach{address: AddressOf(pod)}
+	if r.address == "" {
 		return r
 	}
-	r.own = []string{AddressOf(pod)}
-	for _, other := range others {
-		if slices.ContainsFunc(pod.Status.PodIPs, func(ip corev1.PodIP) bool { return ip.IP == other }) {
-			r.own = append(r.own, other)
-		} else {
-			r.nodes = append(r.nodes, other)
+	var o others
+	add := func(to *[]string, address string) {
+		if address != "" && address != r.address && !o.has(address) {
+			*to = append(*to, address)
 		}
 	}
-	for i := range pod.Spec.Containers {
-		for _, p := range pod.Spec.Containers[i].Ports {
-			if p.HostPort > 0 && reachable(p) {
-				r.ports = append(r.ports, mapping{int(p.ContainerPort), int(p.HostPort)})
-			}
+	for _, ip := range pod.Status.PodIPs {
+		add(&o.own, ip.IP)
+	}
+	if o.ports = mappingsOf(pod); len(o.ports) > 0 {
+		add(&o.nodes, pod.Status.HostIP)
+		for _, ip := range pod.Status.HostIPs {
+			add(&o.nodes, ip.IP)
 		}
+	}
+	if len(o.own)+len(o.nodes) > 0 {
+		r.others = &o
 	}
 	return r
 }
 
+func mappingsOf(pod *Pod) (all []mapping) {
+	for i := range pod.Spec.Containers {
+		for _, p := range pod.Spec.Containers[i].Ports {
+			if p.HostPort > 0 && reachable(p) {
+				all = append(all, mapping{int(p.ContainerPort), int(p.HostPort)})
+			}
+		}
+	}
+	return all
+}
+
+func (o *others) has(address string) bool {
+	return slices.Contains(o.own, address) || slices.Contains(o.nodes, address)
+}
+
+// Has reports whether the address is the pod's.
+func (r Reach) Has(address string) bool {
+	return address != "" && (address == r.address || r.Several() && r.others.has(address))
+}
+
+// Several reports whether the pod has more than one address.
+func (r Reach) Several() bool { return r.others != nil }
+
+// Addresses are all of them, the pod's IP first.
+func (r Reach) Addresses() []string {
+	switch {
+	case r.address == "":
+		return nil
+	case !r.Several():
+		return []string{r.address}
+	}
+	return slices.Concat([]string{r.address}, r.others.own, r.others.nodes)
+}
+
 // Others are the endpoints at which clients reach what they reach at this one. For example, with hostPort 31080 for containerPort 8080,
 // 10.0.0.1:8080 for 192.0.2.1:31080. Others' ports of the node are others'.
-func (r Reach) Others(at Endpoint) (others []Endpoint) {
+func (r Reach) Others(at Endpoint) (found []Endpoint) {
+	var o others
+	if r.Several() {
+		o = *r.others
+	}
 	containers := []int{at.Port}
-	if slices.Contains(r.nodes, at.Address) {
+	if slices.Contains(o.nodes, at.Address) {
 		containers = nil
-		for _, m := range r.ports {
+		for _, m := range o.ports {
 			if m.node == at.Port {
 				containers = append(containers, m.container)
 			}
 		}
 	}
-	add := func(e Endpoint) {
-		if e != at {
-			others = append(others, e)
+	add := func(address string, port int) {
+		if e := (Endpoint{address, port}); e != at {
+			found = append(found, e)
 		}
 	}
 	for _, container := range containers {
-		for _, own := range r.own {
-			add(Endpoint{own, container})
+		if r.address != "" {
+			add(r.address, container)
 		}
-		for _, m := range r.ports {
-			for _, node := range r.nodes {
+		for _, own := range o.own {
+			add(own, container)
+		}
+		for _, m := range o.ports {
+			for _, node := range o.nodes {
 				if m.container == container {
-					add(Endpoint{node, m.node})
+					add(node, m.node)
 				}
 			}
 		}
 	}
-	return others
+	return found
 }

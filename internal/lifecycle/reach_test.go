@@ -42,8 +42,10 @@ func TestReach(t *testing.T) {
 		"UDP":                {"registries have TCP ports", mapped, Endpoint{"10.0.0.1", 53}, nil},
 		"on a network": {"its other addresses have the same", mapped, Endpoint{"172.16.0.1", 8080},
 			[]Endpoint{{"10.0.0.1", 8080}, {"192.0.2.1", 31080}}},
-		"hostNetwork": {"the node's address is the pod's", network, Endpoint{"192.0.2.1", 8080}, nil},
-		"ended":       {"another pod may have its addresses", ended, Endpoint{"10.0.0.1", 8080}, nil},
+		"on a network, with one address": {"clients may be given that", single(), Endpoint{"172.16.0.1", 8080}, []Endpoint{{"10.0.0.1", 8080}}},
+		"no address":                     {"it is nowhere yet", &corev1.Pod{}, Endpoint{"10.0.0.1", 8080}, nil},
+		"hostNetwork":                    {"the node's address is the pod's", network, Endpoint{"192.0.2.1", 8080}, nil},
+		"ended":                          {"another pod may have its addresses", ended, Endpoint{"10.0.0.1", 8080}, nil},
 	}, func(t *testing.T, tc row) {
 		expect.Equal(t, tc.want, ReachOf(PodOf(tc.pod)).Others(tc.at), "%s", tc.reason)
 	})

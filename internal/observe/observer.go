@@ -95,7 +95,7 @@ func (o *Observer) look(ctx context.Context, id lifecycle.PodID, f *Facts) (Look
 	default:
 		return Look{}, fmt.Errorf("reading the pod: %w", err)
 	}
-	tracked.Found(lifecycle.AddressOf(pod), lifecycle.OtherAddressesOf(pod), lifecycle.ReachOf(pod))
+	tracked.Found(lifecycle.ReachOf(pod))
 	if look, waits, err := o.awaitOwnWrite(ctx, f, pod); waits || err != nil {
 		return look, err
 	}

@@ -62,10 +62,10 @@ func (p *Pod) Uncached() *lifecycle.Pod {
 }
 
 // Found notes that the cache has the pod, so its end will be noted.
-func (p *Pod) Found(address string, others []string, reach lifecycle.Reach) {
+func (p *Pod) Found(reach lifecycle.Reach) {
 	p.tracker.mu.Lock()
 	defer p.tracker.mu.Unlock()
-	p.pod.found, p.pod.address, p.pod.others, p.pod.reach = true, address, others, reach
+	p.pod.found, p.pod.reach = true, reach
 }
 
 // CloseUnlessFound forgets a pod that was never cached. It reports false if its end was or will be noted.

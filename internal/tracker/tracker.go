@@ -60,11 +60,9 @@ type pod struct {
 	born bool
 	// came counts the lists before it.
 	came int
-	// found: it was cached since it was opened, with address, others and reach, so its end will be noted.
+	// found: it was cached since it was opened, with that reach, so its end will be noted.
 	found    bool
 	recalled bool
-	address  string
-	others   []string
 	reach    lifecycle.Reach
 	// last is the pod as last cached, once gone from there.
 	last *lifecycle.Pod
@@ -239,7 +237,7 @@ func (t *Tracker) Seen() []Seen {
 // Steered returns applications' entries acknowledged as in service, or as out. An address that the pod lost, or passed on, is another's.
 func (t *Tracker) Steered(name string, in bool) (steered []registry.Instance) {
 	t.each(func(p *pod, key lifecycle.Key, i Instance) {
-		own := p.last == nil && (key.Address == p.address || slices.Contains(p.others, key.Address)) && i.told != nil
+		own := p.last == nil && p.reach.Has(key.Address) && i.told != nil
 		if key.Registry == name && key.ByApp() && own && i.acknowledged && (i.want == lifecycle.InService) == in {
 			steered = append(steered, *i.told)
 		}
@@ -253,7 +251,7 @@ func (t *Tracker) Answered(target Target, state registry.State, asked time.Time)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.pods[types.UID(target.Instance.UID)]
-	if p != nil && state == registry.Absent && len(p.others) > 0 { // the application may register at one of those
+	if p != nil && state == registry.Absent && p.reach.Several() { // the application may register at one of those
 		t.look(&t.doubtful, p.id)
 	}
 	return t.hear(p, target.Key(), func(i Instance) (Instance, bool) { return i.answered(state, asked) })

@@ -157,7 +157,7 @@ func TestDepartures(t *testing.T) {
 		}, 1},
 		"found, and its departure not noted yet": {"the event is on its way", func(tr *Tracker) {
 			p := tr.Open(id)
-			p.Found(in().Address, nil, lifecycle.Reach{})
+			p.Found(lifecycle.ReachOf(&lifecycle.Pod{Status: lifecycle.PodStatus{PodIP: in().Address}}))
 			if p.CloseUnlessFound() {
 				t.Error("the pod is forgotten before its departure is noted")
 			}
