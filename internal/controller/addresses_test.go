@@ -280,6 +280,23 @@ func TestLateRemovalAtASharedEndpoint(t *testing.T) {
 	w.reconciles(other, "it is at another port")
 }
 
+// TestLateRemovalByResyncAtASharedEndpoint: what resync has tried to remove can hit the next pod too.
+func TestLateRemovalByResyncAtASharedEndpoint(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, at("HostIP"))
+	web := w.cloneSet("web")
+	next := w.bornPod(web, "web-2", reachable)
+	entry := w.instance(next, "web", 31080)
+	entry.Address, entry.Pod, entry.UID = nodeIP, "web-1", "uid-of-web-1"
+	w.r.Tracker.RemovalMayLand(tracker.Target{Registry: "default", Instance: entry}, w.clock.Now(), w.clock.Now().Add(10*time.Second))
+	w.reconciles(next, "", "Register web@192.0.2.1:31080")
+	w.expectHooks("the removal may still be on its way, and hit its entry", next, "inPlaceUpdate preDelete")
+	w.expectWaits("", Wait{Hook: "preNormal", Reason: "Settling", Since: w.clock.Now()})
+	w.sleep(10 * time.Second)
+	w.reconciles(next, "the removal is over, and is made good", "Register web@192.0.2.1:31080", "write web-2")
+	w.expectHooks("", next, "preNormal inPlaceUpdate preDelete")
+}
+
 // TestIPv6MetadataThatClientsMiss: what applications registered themselves has it, and a pod that was moved over has not.
 func TestIPv6MetadataThatClientsMiss(t *testing.T) {
 	t.Parallel()

@@ -44,8 +44,10 @@ type Caller struct {
 	Yields bool
 	// Wake is called when a [Queued] or [Outage] caller may retry. It must not block or use the client. With it, calls never wait.
 	Wake func()
-	// Begin is called just before the registry: from then on the outcome is unknown.
+	// Begin is called just before the registry: from then on the outcome is unknown. End is called with the outcome, before another
+	// change of the endpoint can begin.
 	Begin func()
+	End   func(error)
 }
 
 // Client is safe for concurrent use. A nil Client, of a removed registry, has no capabilities.
@@ -150,7 +152,11 @@ func (c *call) changes() bool {
 }
 
 func (c *call) turn() turn {
-	return turn{c.ID, c.Operation, c.Instance.Service, c.Instance.Address, c.Instance.Port, c.ByApp}
+	return turn{c.ID, c.Operation, c.endpoint()}
+}
+
+func (c *call) endpoint() endpoint {
+	return endpoint{c.Instance.Service, c.Instance.Address, c.Instance.Port, c.ByApp}
 }
 
 // A layer calls next, or returns why not.
@@ -172,7 +178,11 @@ func begin(ctx context.Context, c *call, next handler) error {
 	if c.Begin != nil {
 		c.Begin()
 	}
-	return next(ctx, c)
+	err := next(ctx, c)
+	if c.End != nil {
+		c.End(err)
+	}
+	return err
 }
 
 // Change sets the state of an instance in the registry.

@@ -23,7 +23,8 @@ var errQueued = errors.New("waits for a slot: all of the registry's are taken, o
 //	one service, or all calls that yield    at most 8, and 14 while none of another waits: one that hangs leaves two to the next
 //	non-urgent calls                        at most 12
 //
-// No slot is reserved for a woken caller: if another takes it first, it is queued again.
+// No slot is reserved for a woken caller: if another takes it first, it is queued again. Changes of one endpoint are made one after the
+// other: a registry that looks before it deletes could take the next pod's entry for the one that it saw.
 type limit struct {
 	// lets: see [breaker.lets].
 	lets func() int
@@ -34,6 +35,8 @@ type limit struct {
 	adaptive      *adaptive
 	taken, others int
 	byService     map[string]int
+	// changing are the endpoints of the changes under way.
+	changing map[endpoint]bool
 	// waiting are the queued calls, and sharers how many of each; others in lines are skipped.
 	waiting map[turn]*call
 	sharers map[string]int
@@ -45,15 +48,20 @@ type limit struct {
 
 // turn: a pod has several with several ports, or an application's entry.
 type turn struct {
-	id, operation, service, address string
-	port                            int
-	apps                            bool
+	id, operation string
+	endpoint
+}
+
+type endpoint struct {
+	service, address string
+	port             int
+	apps             bool
 }
 
 func newLimit(maxInFlight int, lets func() int, fixed func() bool) *limit {
 	return &limit{
-		lets: lets, fixed: fixed, adaptive: newAdaptive(maxInFlight), byService: map[string]int{}, waiting: map[turn]*call{},
-		sharers: map[string]int{}, lines: [3]map[string][]*call{{}, {}, {}},
+		lets: lets, fixed: fixed, adaptive: newAdaptive(maxInFlight), byService: map[string]int{}, changing: map[endpoint]bool{},
+		waiting: map[turn]*call{}, sharers: map[string]int{}, lines: [3]map[string][]*call{{}, {}, {}},
 	}
 }
 
@@ -76,6 +84,9 @@ func (l *limit) enter(c *call) (entered bool, measured *trip) {
 	}
 	l.drop(c.turn())
 	l.count(c, 1)
+	if c.changes() {
+		l.changing[c.endpoint()] = true
+	}
 	if c.changes() && !l.fixed() {
 		measured = l.adaptive.begin(time.Now(), l.taken)
 	}
@@ -86,6 +97,9 @@ func (l *limit) leave(c *call, measured *trip, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.count(c, -1)
+	if c.changes() {
+		delete(l.changing, c.endpoint())
+	}
 	before := l.slots()
 	if measured != nil {
 		l.adaptive.end(measured, time.Now(), err, len(l.waiting) > 0)
@@ -119,8 +133,11 @@ func (l *limit) room(c *call) bool {
 	if len(l.sharers) > min(l.sharers[c.sharer()], 1) { // another waits
 		share = slots / 2
 	}
-	return l.taken < slots && l.byService[c.sharer()] < max(share, 1) && (c.Urgent || l.others < unreserved(slots))
+	return l.taken < slots && l.byService[c.sharer()] < max(share, 1) && (c.Urgent || l.others < unreserved(slots)) && !l.changes(c)
 }
+
+// changes reports whether another change of the endpoint is under way.
+func (l *limit) changes(c *call) bool { return c.changes() && l.changing[c.endpoint()] }
 
 // unreserved slots are also for calls that are not urgent.
 func unreserved(slots int) int { return slots - slots/4 }
@@ -201,9 +218,7 @@ func (l *limit) wake(n int) {
 // next prefers the service with the fewest calls under way.
 func (l *limit) next(line map[string][]*call) (c *call) {
 	for service, calls := range line {
-		for len(calls) > 0 && l.waiting[calls[0].turn()] != calls[0] {
-			calls = calls[1:]
-		}
+		calls = l.first(calls)
 		if line[service] = calls; len(calls) == 0 {
 			delete(line, service)
 		} else if l.room(calls[0]) && (c == nil || l.byService[service] < l.byService[c.sharer()]) {
@@ -211,6 +226,21 @@ func (l *limit) next(line map[string][]*call) (c *call) {
 		}
 	}
 	return c
+}
+
+// first leaves out what does not wait any more, and moves to the end what waits for another change of its endpoint.
+func (l *limit) first(calls []*call) []*call {
+	for range calls {
+		switch head := calls[0]; {
+		case l.waiting[head.turn()] != head:
+			calls = calls[1:]
+		case l.changes(head):
+			calls = append(calls[1:], head)
+		default:
+			return calls
+		}
+	}
+	return calls
 }
 
 func (l *limit) arm() {

@@ -63,13 +63,17 @@ func (h *holding) FailOver(ctx context.Context, in registry.Instance) error   { 
 func (h *holding) Deregister(ctx context.Context, in registry.Instance) error { return h.hold(ctx, in) }
 func (h *holding) Probe(ctx context.Context, in registry.Instance) error      { return h.hold(ctx, in) }
 
-// caller reads "web/1", or "web/1!" for one that is urgent, or "web/1?" for one that yields.
+// caller reads "web/1", or "web/1!" for one that is urgent, or "web/1?" for one that yields, or "web/2@1" for one at the endpoint of web/1.
 func (w *world) caller(name string) (Caller, registry.Change) {
 	id, urgent := strings.CutSuffix(name, "!")
 	id, yields := strings.CutSuffix(id, "?")
 	service, _, _ := strings.Cut(id, "/")
+	id, at, shared := strings.Cut(id, "@")
+	if at = service + "/" + at; !shared {
+		at = id
+	}
 	by := Caller{ID: id, Urgent: urgent, Yields: yields, Wake: func() { w.woken = append(w.woken, name) }}
-	return by, registry.Change{Instance: registry.Instance{Service: service, UID: id}, State: registry.InService}
+	return by, registry.Change{Instance: registry.Instance{Service: service, Address: at, UID: id}, State: registry.InService}
 }
 
 // come has each caller ask for a call.
@@ -162,8 +166,8 @@ func (w *world) expectEmpty() {
 	l := w.limit
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	left := fmt.Sprint(l.taken, l.others, l.byService, len(l.waiting), l.lines, l.timer)
-	if want := "0 0 map[] 0 [map[] map[] map[]] <nil>"; left != want {
+	left := fmt.Sprint(l.taken, l.others, l.byService, len(l.changing), len(l.waiting), l.lines, l.timer)
+	if want := "0 0 map[] 0 0 [map[] map[] map[]] <nil>"; left != want {
 		w.Errorf("the limit keeps %s, want %s", left, want)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
+	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -160,7 +161,12 @@ func (k *keeper) deregister(ctx context.Context, in registry.Instance) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return k.client.Change(ctx, registryclient.Caller{}, registry.Change{Instance: in, State: registry.Absent})
+	end := func(err error) {
+		if until, may := registryclient.MayLandUntil(err); may { // it may hit the next pod at the endpoint
+			k.resync.Pods.RemovalMayLand(tracker.Target{Registry: k.name, Instance: in}, time.Now(), until)
+		}
+	}
+	return k.client.Change(ctx, registryclient.Caller{End: end}, registry.Change{Instance: in, State: registry.Absent})
 }
 
 // isFailure is false in a dry run.

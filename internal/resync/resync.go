@@ -42,6 +42,8 @@ type Pods interface {
 	Steered(registry string, in bool) []registry.Instance
 	// Answered queues the pod if the state differs from what was acknowledged.
 	Answered(target tracker.Target, state registry.State, asked time.Time) (differs bool)
+	// RemovalMayLand notes that a removal may be carried out until then, whoever has the endpoint by that time.
+	RemovalMayLand(target tracker.Target, now, until time.Time)
 	// Missing notes that the registry had no entry when asked.
 	Missing(target tracker.Target, asked time.Time)
 }

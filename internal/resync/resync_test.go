@@ -251,6 +251,22 @@ func TestReap(t *testing.T) {
 			s.expectCalls("the one that succeeded is not repeated", "a", "Deregister web-1", "Deregister web-1", "Deregister web-2")
 			s.expectMetric("rollcall_resync_entries_total", "reaped", 2)
 		},
+		"tells of one that may be carried out late": func(t *testing.T) {
+			s := newScene(t, "a")
+			s.pods("a", "web-1", "web-2", "web-3")
+			s.gone("web-1", "web-2")
+			s.fakes["a"].Hold(fakeregistry.Match{Op: fakeregistry.OpDeregister, Pod: "web-1"})
+			s.fakes["a"].FailNext(fakeregistry.Match{Op: fakeregistry.OpDeregister, Pod: "web-2"}, errors.New("refused"))
+			s.start()
+			time.Sleep(timeout)
+			synctest.Wait()
+			s.stop()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if want := []string{"uid-of-web-1 for 5s"}; !slices.Equal(s.landing, want) {
+				t.Errorf("got %q, want %q: the next pod at the endpoint must wait for it, and no other pod", s.landing, want)
+			}
+		},
 		"gives up after a few failures in a row": func(t *testing.T) {
 			s := newScene(t, "a")
 			s.maxRemovals = "100%"

@@ -74,6 +74,8 @@ type scene struct {
 	kept map[string][]registry.Instance
 	// places are those of the pods.
 	places []string
+	// landing are the pods whose removals may still be carried out, and for how long.
+	landing []string
 	// lost are those that were not there when they were to be renewed, asked when.
 	lost  []registry.Instance
 	asked time.Time
@@ -250,6 +252,12 @@ func (s *scene) Kept(name string) []registry.Instance {
 
 func (s *scene) Missing(target tracker.Target, asked time.Time) {
 	s.set(func() { s.lost, s.asked = append(s.lost, target.Instance), asked })
+}
+
+func (s *scene) RemovalMayLand(target tracker.Target, now, until time.Time) {
+	s.set(func() {
+		s.landing = append(s.landing, fmt.Sprintf("%s for %s", target.Pod().UID, until.Sub(now).Round(time.Second)))
+	})
 }
 
 func (s *scene) Steered(_ string, in bool) []registry.Instance {

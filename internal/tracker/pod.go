@@ -1,7 +1,6 @@
 package tracker
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -112,8 +111,7 @@ func (p *Pod) PassedOn(in lifecycle.Key, now time.Time) (news bool) {
 func (p *Pod) Failed(in lifecycle.Key, lands time.Time) {
 	p.change(in, func(i Instance) Instance {
 		if i.AskedOut() && !lands.IsZero() {
-			maps.DeleteFunc(p.tracker.removals, func(_ lifecycle.Key, r removal) bool { return r.until.Before(i.began) })
-			p.tracker.removals[in] = removal{of: p.pod.id.UID, want: i.want, until: lands}
+			p.tracker.removes(in, removal{of: p.pod.id.UID, want: i.want, until: lands}, i.began)
 		}
 		return i.fail(lands)
 	})

@@ -50,6 +50,19 @@ type removal struct {
 	until time.Time
 }
 
+// RemovalMayLand notes that the removal of an entry, of a pod that need not be known, may be carried out until then.
+func (t *Tracker) RemovalMayLand(target Target, now, until time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.removes(target.Key(), removal{of: target.Pod().UID, want: lifecycle.Absent, until: until}, now)
+}
+
+// removes needs the lock.
+func (t *Tracker) removes(in lifecycle.Key, r removal, now time.Time) {
+	maps.DeleteFunc(t.removals, func(_ lifecycle.Key, before removal) bool { return before.until.Before(now) })
+	t.removals[in] = r
+}
+
 // pod is used by one worker at a time.
 type pod struct {
 	id        lifecycle.PodID

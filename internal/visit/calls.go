@@ -31,6 +31,11 @@ func (v *visit) call(ctx context.Context, c plan.Row) waiting.Blocker {
 	by := v.caller()
 	by.Yields = c.Want == lifecycle.InService && v.Tracked.Standing(in).Stands(c.Want)
 	by.Begin = func() { v.Tracked.Begin(in, c.Want, c.Instance, now) }
+	by.End = func(err error) {
+		if registryclient.MayLand(err) {
+			v.Tracked.Failed(in, lands)
+		}
+	}
 	returned := v.Tracked.Standing(in).Returned()
 	err := reg.Change(ctx, by, c.Asked())
 	switch outcome := registryclient.Classify(err); {
@@ -43,8 +48,7 @@ func (v *visit) call(ctx context.Context, c plan.Row) waiting.Blocker {
 			v.saySeveral(c, err.Error())
 		}
 		return waiting.Blocker{}
-	case registryclient.MayLand(err):
-		v.Tracked.Failed(in, lands)
+	case registryclient.MayLand(err): // which is noted by then
 	case outcome == registryclient.NotRegistered: // there is nothing that could have been changed
 		v.State.Claims.Missed(v.pod().UID, in, now)
 	case outcome.Asked():
