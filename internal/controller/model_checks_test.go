@@ -102,7 +102,7 @@ func (m *model) checkAssert(p *modelPod, h lifecycle.Hook, seen, before, after *
 	p.disturbed = !lifecycle.IsReady(lifecycle.PodOf(after)) || p.ending || seen.Status.PodIP != after.Status.PodIP
 	p.wasOut, p.taken, p.unarmed = false, false, nil
 	if m.countsAtEnd {
-		m.checkWarm(p, "was asserted")
+		m.checkWarm(p, seen, "was asserted")
 	}
 	for _, in := range instances {
 		if e := (entry{p.uid, in}); !m.gives(p, seen, in) {
@@ -248,7 +248,7 @@ func (m *model) checkSettledPod(p *modelPod) {
 	if s != appspub.LifecycleStateNormal || p.revision != m.revision {
 		m.violatef("stuck: %s is %s at revision %d of %d", p.uid, s, p.revision, m.revision)
 	}
-	m.checkWarm(p, "is Normal and ready")
+	m.checkWarm(p, p.api, "is Normal and ready")
 	if !m.registry.exactly(p.uid, m.instancesOf(p.api)) {
 		m.violatef("%s is Normal and ready, and the registry says %v", p.uid, m.registry.entries)
 	}

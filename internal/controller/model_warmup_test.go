@@ -1,6 +1,10 @@
 package controller
 
 import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -28,10 +32,12 @@ func (m *model) checkCold(e entry, in registry.Instance) {
 	}
 }
 
-// checkWarm: clients were given the pod with all of its weight.
-func (m *model) checkWarm(p *modelPod, when string) {
+// checkWarm: clients were given the pod with all of its weight where it belongs. What it has yet to leave may have kept the first one.
+func (m *model) checkWarm(p *modelPod, pod *corev1.Pod, when string) {
+	belongs := m.instancesOf(pod)
 	for e, in := range m.registry.instances {
-		if m.warms && e.uid == p.uid && !e.isByApp() && m.registry.says(e) == registry.InService && in.Weight != 100 {
+		warm := in.Weight == 100 || !slices.Contains(belongs, e.in)
+		if m.warms && e.uid == p.uid && !e.isByApp() && m.registry.says(e) == registry.InService && !warm {
 			m.violatef("%s %s, and has the weight %d", p.uid, when, in.Weight)
 		}
 	}
