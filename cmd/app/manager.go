@@ -273,14 +273,12 @@ func cacheOptions(namespaces []string, failed toolscache.WatchErrorHandlerWithCo
 		DefaultWatchErrorHandler:    failed,
 		NewInformer:                 pods.NewInformer,
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}:                    {Label: hasState, Transform: pods.Strip},
-			&corev1.Node{}:                   {Transform: clusterstate.NewNodeStripper(time.Now).Strip},
-			clusterstate.NamespaceMetadata(): {Transform: clusterstate.StripNamespace},
-			&discoveryv1.EndpointSlice{}:     {Transform: endpointslice.Strip},
+			&corev1.Pod{}:                {Label: hasState, Transform: pods.Strip},
+			&discoveryv1.EndpointSlice{}: {Transform: endpointslice.Strip},
 		},
 	}
-	for _, kind := range clusterstate.Kinds() {
-		options.ByObject[clusterstate.NewObject(kind)] = cache.ByObject{Transform: clusterstate.StripWorkload}
+	for object, transform := range clusterstate.Transforms(time.Now) {
+		options.ByObject[object] = cache.ByObject{Transform: transform}
 	}
 	for _, namespace := range namespaces {
 		if options.DefaultNamespaces == nil {

@@ -19,7 +19,7 @@ import (
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 
 // NodeOf returns nil for a pod without a node, and only a name if the cache lacks the node.
-func NodeOf(ctx context.Context, cache client.Reader, pod *lifecycle.Pod) (*corev1.Node, error) {
+func NodeOf(ctx context.Context, cache client.Reader, pod *lifecycle.Pod) (*lifecycle.Node, error) {
 	name := pod.Spec.NodeName
 	if name == "" {
 		return nil, nil
@@ -33,17 +33,15 @@ func NodeOf(ctx context.Context, cache client.Reader, pod *lifecycle.Pod) (*core
 	default:
 		return nil, fmt.Errorf("reading node %s: %w", name, err)
 	}
-	return node, nil
+	return lifecycle.NodeOf(node), nil
 }
 
 // Topology accepts a nil node.
-func Topology(node *corev1.Node) service.Node {
+func Topology(node *lifecycle.Node) service.Node {
 	if node == nil {
 		return service.Node{}
 	}
-	return service.Node{
-		Name: node.Name, Zone: node.Labels[corev1.LabelTopologyZone], Region: node.Labels[corev1.LabelTopologyRegion],
-	}
+	return service.Node{Name: node.Name, Zone: node.Zone, Region: node.Region}
 }
 
 // SubjectOf describes a pod, without its node.

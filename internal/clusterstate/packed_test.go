@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -44,7 +45,7 @@ func fill(t *testing.T, rng *rand.Rand, v reflect.Value, path string) {
 	case *metav1.Time:
 		*at = metav1.Unix(rng.Int64N(1<<31)+1, 0)
 		return
-	case *metav1.FieldsV1:
+	case *metav1.FieldsV1, *resource.Quantity:
 		return
 	}
 	switch v.Kind() {
@@ -52,7 +53,7 @@ func fill(t *testing.T, rng *rand.Rand, v reflect.Value, path string) {
 		v.SetString(string([]byte{byte('a' + rng.IntN(26)), byte('a' + rng.IntN(26)), byte('a' + rng.IntN(26))}))
 	case reflect.Bool:
 		v.SetBool(rng.IntN(2) == 0)
-	case reflect.Int32, reflect.Int64:
+	case reflect.Int, reflect.Int32, reflect.Int64:
 		v.SetInt(rng.Int64N(1<<16) + 1)
 	case reflect.Struct:
 		for i := range v.NumField() {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 )
@@ -162,34 +160,4 @@ func (w Which) of(pods toolscache.Indexer) ([]any, error) {
 		return pods.List(), nil
 	}
 	return pods.ByIndex(w.index, w.value)
-}
-
-// PodsThrough reads pods as a cache of what the reader has would give them, for tests of what reads the cache.
-func PodsThrough(reader client.Reader) Pods { return through{reader, NewSharer()} }
-
-type through struct {
-	reader client.Reader
-	sharer *Sharer
-}
-
-func (t through) Get(ctx context.Context, key types.NamespacedName) (*lifecycle.Pod, error) {
-	pod := &corev1.Pod{}
-	if err := t.reader.Get(ctx, key, pod); err != nil {
-		return nil, err
-	}
-	return t.sharer.strip(pod).unpack(), nil
-}
-
-func (t through) List(ctx context.Context, which Which) (pods []*lifecycle.Pod, err error) {
-	var list corev1.PodList
-	if err := t.reader.List(ctx, &list); err != nil {
-		return nil, err
-	}
-	for i := range list.Items {
-		p := t.sharer.strip(&list.Items[i])
-		if which.index == "" || slices.Contains(p.indexed(which.index), which.value) {
-			pods = append(pods, p.unpack())
-		}
-	}
-	return pods, nil
 }

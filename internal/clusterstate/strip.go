@@ -1,24 +1,33 @@
 package clusterstate
 
 import (
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	kruisev1beta1 "github.com/openkruise/kruise-api/apps/v1beta1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/lru"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 )
 
 // EnrollOwner is the field manager of the hooks that CloneSets have by their namespace's label.
 const EnrollOwner = "rollcall-enroll"
+
+// Transforms are those of the manager's cache, for all that it reads but pods.
+func Transforms(now func() time.Time) map[client.Object]toolscache.TransformFunc {
+	all := map[client.Object]toolscache.TransformFunc{
+		&corev1.Node{}: NewNodeStripper(now).Strip, NamespaceMetadata(): StripNamespace,
+	}
+	for _, kind := range Kinds() {
+		all[NewObject(kind)] = StripWorkload
+	}
+	return all
+}
 
 // StripWorkload is [Sharer.StripPod] for workloads.
 func StripWorkload(object any) (any, error) {
@@ -38,7 +47,9 @@ func StripWorkload(object any) (any, error) {
 		o.Status = kruisev1beta1.StatefulSetStatus{}
 	case *kruisev1alpha1.DaemonSet:
 		stripMeta(&o.ObjectMeta)
-		o.Spec = kruisev1alpha1.DaemonSetSpec{Selector: o.Spec.Selector, Lifecycle: o.Spec.Lifecycle, Template: stripTemplate(&o.Spec.Template)}
+		o.Spec = kruisev1alpha1.DaemonSetSpec{
+			Selector: o.Spec.Selector, Lifecycle: o.Spec.Lifecycle, Template: stripTemplate(&o.Spec.Template), UpdateStrategy: o.Spec.UpdateStrategy,
+		}
 		o.Status = kruisev1alpha1.DaemonSetStatus{}
 	}
 	return object, nil
@@ -97,32 +108,11 @@ func (s *NodeStripper) Strip(object any) (any, error) {
 	if !is {
 		return object, nil
 	}
-	kept := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion,
-		Labels:      only(node.Labels, corev1.LabelTopologyZone, corev1.LabelTopologyRegion),
-		Annotations: only(node.Annotations, lifecycle.AnnotationEndsAt),
-	}}
-	kept.Spec.Taints = lifecycle.EndTaints(node.Spec.Taints, func() metav1.Time { return s.firstSeen(node.UID) })
+	kept := lifecycle.NodeObject(node, func() metav1.Time { return s.firstSeen(node.UID) })
 	if len(kept.Spec.Taints) == 0 {
 		s.seen.Remove(node.UID)
 	}
-	for _, c := range node.Status.Conditions {
-		if c.Type != corev1.NodeReady {
-			continue
-		}
-		ready := corev1.NodeCondition{Type: c.Type, Status: c.Status}
-		if strings.Contains(c.Message, lifecycle.NodeShutsDown) {
-			ready.Message = lifecycle.NodeShutsDown
-		}
-		kept.Status.Conditions = []corev1.NodeCondition{ready}
-	}
 	return kept, nil
-}
-
-// SameFate reports whether a node's end is announced as before.
-func SameFate(old, now *corev1.Node) bool {
-	return maps.Equal(old.Annotations, now.Annotations) && equality.Semantic.DeepEqual(old.Spec.Taints, now.Spec.Taints) &&
-		slices.Equal(old.Status.Conditions, now.Status.Conditions)
 }
 
 func (s *NodeStripper) firstSeen(node types.UID) metav1.Time {
@@ -133,17 +123,6 @@ func (s *NodeStripper) firstSeen(node types.UID) metav1.Time {
 	at := metav1.NewTime(s.now())
 	s.seen.Add(node, at)
 	return at
-}
-
-// only copies, since a map never shrinks.
-func only(values map[string]string, keys ...string) map[string]string {
-	kept := map[string]string{}
-	for _, key := range keys {
-		if value, found := values[key]; found {
-			kept[key] = value
-		}
-	}
-	return kept
 }
 
 // StripNamespace is [Sharer.StripPod] for namespaces.

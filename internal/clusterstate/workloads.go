@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -59,28 +60,67 @@ func NewObject(kind string) client.Object {
 	}
 }
 
-// Workload shares its object's memory, and must not be modified.
+// Workload is all that Rollcall reads of a workload. [AsWorkload] makes it, and [StripWorkload] keeps what that reads: a rule that needs
+// more adds a field here. It shares memory with others, and must not be modified.
 type Workload struct {
-	client.Object
+	*metav1.ObjectMeta
 
 	Kind      string
 	Lifecycle *appspub.Lifecycle
 	Selector  *metav1.LabelSelector
-	Template  *corev1.PodTemplateSpec
+	Template  Template
+	// Ordered: OpenKruise takes the pods one after the other.
+	Ordered bool
+	// UpdatesInPlace: OpenKruise updates a DaemonSet's pods in place.
+	UpdatesInPlace bool
+	// Object is the workload as it was read, of which a cache has dropped much. It is for those who write it, and for the plugin, whose
+	// workloads are whole.
+	Object client.Object
+
+	deletesSpecified bool
+}
+
+// Template is all that Rollcall reads of the pods' template.
+type Template struct {
+	Labels, Annotations map[string]string
+	Finalizers          []string
+
+	spec *corev1.PodSpec
+}
+
+// Spec is read as that of its pods.
+func (t *Template) Spec() lifecycle.PodSpec { return lifecycle.PodSpecOf(t.spec) }
+
+func (t *Template) equal(other *Template) bool {
+	return maps.Equal(t.Labels, other.Labels) && maps.Equal(t.Annotations, other.Annotations) &&
+		slices.Equal(t.Finalizers, other.Finalizers) && equality.Semantic.DeepEqual(t.Spec(), other.Spec())
 }
 
 // AsWorkload returns nil for an object not of [Kinds].
 func AsWorkload(object client.Object) *Workload {
+	w := &Workload{Object: object}
 	switch o := object.(type) {
 	case *kruisev1alpha1.CloneSet:
-		return &Workload{Object: o, Kind: KindCloneSet, Lifecycle: o.Spec.Lifecycle, Selector: o.Spec.Selector, Template: &o.Spec.Template}
+		w.Kind, w.ObjectMeta, w.Lifecycle, w.Selector = KindCloneSet, &o.ObjectMeta, o.Spec.Lifecycle, o.Spec.Selector
+		w.Template, w.deletesSpecified = templateOf(&o.Spec.Template), true
 	case *kruisev1beta1.StatefulSet:
-		return &Workload{Object: o, Kind: KindStatefulSet, Lifecycle: o.Spec.Lifecycle, Selector: o.Spec.Selector, Template: &o.Spec.Template}
+		w.Kind, w.ObjectMeta, w.Lifecycle, w.Selector = KindStatefulSet, &o.ObjectMeta, o.Spec.Lifecycle, o.Spec.Selector
+		w.Template, w.Ordered = templateOf(&o.Spec.Template), o.Spec.PodManagementPolicy != appsv1.ParallelPodManagement
+		strategy := &o.Spec.UpdateStrategy
+		w.deletesSpecified = !w.Ordered && strategy.Type != appsv1.OnDeleteStatefulSetStrategyType &&
+			(strategy.RollingUpdate == nil || !strategy.RollingUpdate.Paused)
 	case *kruisev1alpha1.DaemonSet:
-		return &Workload{Object: o, Kind: KindDaemonSet, Lifecycle: o.Spec.Lifecycle, Selector: o.Spec.Selector, Template: &o.Spec.Template}
+		w.Kind, w.ObjectMeta, w.Lifecycle, w.Selector = KindDaemonSet, &o.ObjectMeta, o.Spec.Lifecycle, o.Spec.Selector
+		rolling := o.Spec.UpdateStrategy.RollingUpdate
+		w.Template, w.UpdatesInPlace = templateOf(&o.Spec.Template), rolling != nil && rolling.Type == kruisev1alpha1.InplaceRollingUpdateType
 	default:
 		return nil
 	}
+	return w
+}
+
+func templateOf(t *corev1.PodTemplateSpec) Template {
+	return Template{Labels: t.Labels, Annotations: t.Annotations, Finalizers: t.Finalizers, spec: &t.Spec}
 }
 
 // SameWorkload is true if, for example, only replicas changed. Nil equals nothing.
@@ -93,7 +133,7 @@ func SameWorkload(old, now client.Object) bool {
 	}
 	was, is := AsWorkload(old), AsWorkload(now)
 	return equality.Semantic.DeepEqual(was.Lifecycle, is.Lifecycle) && equality.Semantic.DeepEqual(was.Selector, is.Selector) &&
-		equality.Semantic.DeepEqual(was.Template, is.Template)
+		was.Template.equal(&is.Template)
 }
 
 // ForDecision accepts nil.
@@ -117,21 +157,13 @@ func (w *Workload) ForDecision() *lifecycle.Workload {
 //	Advanced StatefulSet    if Parallel, not OnDelete, and not paused
 //
 // With OrderedReady it first waits for the other pods, and one at a hook counts as unavailable (OpenKruise's stateful_set_control.go).
-func (w *Workload) DeletesSpecified() bool {
-	set, is := w.Object.(*kruisev1beta1.StatefulSet)
-	if !is {
-		return w.Kind != KindDaemonSet
-	}
-	strategy := set.Spec.UpdateStrategy
-	return set.Spec.PodManagementPolicy == appsv1.ParallelPodManagement && strategy.Type != appsv1.OnDeleteStatefulSetStrategyType &&
-		(strategy.RollingUpdate == nil || !strategy.RollingUpdate.Paused)
-}
+func (w *Workload) DeletesSpecified() bool { return w.deletesSpecified }
 
 // Subject describes the template's pods, without nodes.
 func (w *Workload) Subject() service.Subject {
 	return service.Subject{
 		Namespace: w.GetNamespace(), Workload: w.GetName(),
-		Labels: w.Template.Labels, Annotations: w.Template.Annotations, Spec: new(lifecycle.PodSpecOf(&w.Template.Spec)),
+		Labels: w.Template.Labels, Annotations: w.Template.Annotations, Spec: new(w.Template.Spec()),
 	}
 }
 
@@ -280,7 +312,7 @@ func (w *Workloads) warnUnmatched(ctx context.Context, workload *Workload, rules
 		return
 	}
 	log.FromContext(ctx).Info("A workload has lifecycle hooks and Rollcall owns no handler in them: its pods are left alone",
-		"kind", workload.Kind, "workload", client.ObjectKeyFromObject(workload), "owned", rules.Ownership.String())
+		"kind", workload.Kind, "workload", client.ObjectKeyFromObject(workload.Object), "owned", rules.Ownership.String())
 }
 
 func addUser(

@@ -70,7 +70,7 @@ func cacheOf(t *testing.T, objects ...client.Object) client.Client {
 		created := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5-age, 0, time.UTC))
 		builder.WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: created}})
 	}
-	return builder.Build()
+	return CacheThrough(builder.Build())
 }
 
 func cloneSet(namespace, services string) *kruisev1alpha1.CloneSet {

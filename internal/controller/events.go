@@ -78,17 +78,22 @@ func (r *PodReconciler) namespaceEvents() handler.TypedEventHandler[*metav1.Part
 
 // nodeEvents enqueues a node's pods: if only its labels changed, behind all others.
 func (r *PodReconciler) nodeEvents() handler.TypedEventHandler[*corev1.Node, lifecycle.PodID] {
-	return podqueue.OnEvents(func(ctx context.Context, old, now *corev1.Node, first bool, q podqueue.Queue) {
-		if now != nil && (old == nil || !clusterstate.SameFate(old, now)) {
+	return podqueue.OnEvents(func(ctx context.Context, before, after *corev1.Node, first bool, q podqueue.Queue) {
+		old, now := lifecycle.NodeOf(before), lifecycle.NodeOf(after)
+		if now == nil {
+			return
+		}
+		sameFate := old != nil && now.SameFate(old)
+		if !sameFate {
 			if why := lifecycle.UnreadableEnd(&lifecycle.Pod{}, now); why != "" {
 				log.FromContext(ctx).Info("The announced end of a node is ignored", "node", now.Name, "because", why)
 			}
 		}
 		switch {
-		case now == nil || first:
-		case old == nil || !clusterstate.SameFate(old, now):
+		case first:
+		case !sameFate:
 			r.enqueueFound(ctx, q, clusterstate.OnNode(now.Name))
-		case !maps.Equal(old.Labels, now.Labels):
+		case !now.SamePlace(old):
 			r.enqueueFound(ctx, podqueue.Behind(q), clusterstate.OnNode(now.Name))
 		}
 	})

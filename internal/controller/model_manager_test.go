@@ -92,7 +92,7 @@ func (m *model) manage(seed uint64) {
 
 // lead has a manager start that remembers nothing.
 func (m *model) lead() {
-	c := interceptor.NewClient(nil, interceptor.Funcs{Get: m.get, List: m.list, Patch: m.patch})
+	c := clusterstate.CacheThrough(interceptor.NewClient(nil, interceptor.Funcs{Get: m.get, List: m.list, Patch: m.patch}))
 	live := interceptor.NewClient(nil, interceptor.Funcs{Get: m.getLive})
 	m.manager.dead, m.manager.called, m.manager.doubted = false, map[entry]registry.State{}, map[entry]bool{}
 	m.manager.acked = map[entry]bool{}

@@ -170,7 +170,7 @@ func testScheme(t testing.TB) *runtime.Scheme {
 // restart replaces the manager by one that remembers nothing. What it finds is in its initial list.
 func (w *world) restart() {
 	w.Helper()
-	cached := interceptor.NewClient(w.api, interceptor.Funcs{Get: w.cachedGet, List: w.cachedList, Patch: w.countedPatch, SubResourcePatch: w.countedCondition})
+	cached := clusterstate.CacheThrough(interceptor.NewClient(w.api, interceptor.Funcs{Get: w.cachedGet, List: w.cachedList, Patch: w.countedPatch, SubResourcePatch: w.countedCondition}))
 	w.counted = prometheus.NewRegistry()
 	w.r = New(Options{
 		Releases: metrics.NewReleaseMetrics(w.counted),

@@ -201,7 +201,7 @@ const (
 type world struct {
 	*testing.T
 
-	client client.Client
+	client client.WithWatch
 	// owner has applied fields of the CloneSet.
 	owner   string
 	applied applied
@@ -227,7 +227,7 @@ func newWorld(t *testing.T, labels map[string]string, policy string) *world {
 	}
 	c, err := config.Parse([]byte(text), config.Limits{Drivers: []string{"memory"}})
 	expect.NoError(t, err)
-	w.reconciler = enroll.New(w.client, w.recorder, func(context.Context, *clusterstate.Workload) (*clusterstate.Refusal, error) {
+	w.reconciler = enroll.New(clusterstate.CacheThrough(w.client), w.recorder, func(context.Context, *clusterstate.Workload) (*clusterstate.Refusal, error) {
 		return w.refused, nil
 	})
 	w.reconciler.Apply(c)

@@ -37,7 +37,9 @@ const (
 
 // Decide returns what becomes of the eviction of a pod on the node, which may be nil, and before when it is not let through. Unless the
 // answer is Wait or GiveUp, the budgets have a say: [Blocking]. The drain is the pod's, within [MostDrain].
-func Decide(pod *lifecycle.Pod, node *corev1.Node, hooks lifecycle.Hooks, now time.Time, limit, drain time.Duration) (Answer, time.Time) {
+func Decide(
+	pod *lifecycle.Pod, node *lifecycle.Node, hooks lifecycle.Hooks, now time.Time, limit, drain time.Duration,
+) (Answer, time.Time) {
 	hooked := slices.ContainsFunc(hooks.PreDelete, func(h lifecycle.Handler) bool { return h.SetOn(pod) })
 	if ended(pod) || !hooked {
 		return Pass, time.Time{}

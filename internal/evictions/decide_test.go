@@ -155,7 +155,7 @@ func TestDecide(t *testing.T) {
 		"a claim of many pods":   {"OpenKruise leaves it alone", podThat(claims("shared")), Begin, nil},
 		"claims of an ordinal":   {"the next pod of a StatefulSet takes them over", podThat(claims("data-web-1"), noInstance), Begin, nil},
 	}, func(t *testing.T, c row) {
-		got, notBefore := Decide(lifecycle.PodOf(c.pod), c.node, hooksOfAll(), now, limit, 15*time.Second)
+		got, notBefore := Decide(lifecycle.PodOf(c.pod), lifecycle.NodeOf(c.node), hooksOfAll(), now, limit, 15*time.Second)
 		if got != c.want || got == Begin && !notBefore.Equal(now.Add(limit)) {
 			t.Errorf("answer %d, not let through before %s, want %d: %s", got, notBefore, c.want, c.reason)
 		}

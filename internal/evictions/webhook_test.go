@@ -88,11 +88,11 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 			return c.Patch(ctx, o, p, opts...)
 		},
 	}).Build()
-	cache := interceptor.NewClient(w.api, interceptor.Funcs{
+	cache := clusterstate.CacheThrough(interceptor.NewClient(w.api, interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			return c.List(ctx, list, append(opts, withState)...)
 		},
-	})
+	}))
 	w.Webhook = New(Options{
 		Cache: cache, Pods: clusterstate.PodsThrough(cache), Namespaces: []string{"shop"}, Synced: func() bool { return w.synced }, API: w.api, Leader: w.api,
 		Leads: func() bool { return !w.other }, Recorder: w.events,

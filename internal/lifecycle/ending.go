@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // AnnotationEndsAt is an RFC 3339 time: on nodes by anyone, on pods by the eviction webhook. See [Eviction].
@@ -48,7 +47,7 @@ type End struct {
 }
 
 // EndOf returns the first announced end of the pod or its node (may be nil).
-func EndOf(pod *Pod, node *corev1.Node, now time.Time) End {
+func EndOf(pod *Pod, node *Node, now time.Time) End {
 	var ends []End
 	if IsTrue(pod, corev1.DisruptionTarget) {
 		ends = append(ends, End{Why: "Kubernetes is about to delete it (condition DisruptionTarget)"})
@@ -57,7 +56,7 @@ func EndOf(pod *Pod, node *corev1.Node, now time.Time) End {
 		ends = append(ends, End{At: at, begun: true, Why: "its eviction has reached its limit and is let through at " + at.Format(time.RFC3339)})
 	}
 	if node != nil {
-		ends = append(ends, endsOfNode(node)...)
+		ends = append(ends, node.ends()...)
 	}
 	ends = slices.DeleteFunc(ends, func(e End) bool { return !e.At.IsZero() && !now.Before(e.At.Add(endLapses)) })
 	if len(ends) == 0 {
@@ -66,35 +65,6 @@ func EndOf(pod *Pod, node *corev1.Node, now time.Time) End {
 	first := slices.MinFunc(ends, func(a, b End) int { return a.At.Compare(b.At) })
 	first.begun = slices.ContainsFunc(ends, func(e End) bool { return e.begun })
 	return first
-}
-
-func endsOfNode(node *corev1.Node) (ends []End) {
-	if ready := nodeReady(node); ready.Status == corev1.ConditionFalse && strings.Contains(ready.Message, NodeShutsDown) {
-		ends = append(ends, End{Why: "its node is shutting down"})
-	}
-	for _, t := range node.Spec.Taints {
-		switch t.Key {
-		case corev1.TaintNodeOutOfService, taintOff:
-			ends = append(ends, End{Why: fmt.Sprintf("its node is off (taint %s)", t.Key)})
-		case taintSpot:
-			if t.TimeAdded != nil {
-				ends = append(ends, endWithNode(t.TimeAdded.Add(spotNotice), "taint "+t.Key))
-			}
-		}
-	}
-	if at, announced := endsAt(node.Annotations); announced {
-		ends = append(ends, endWithNode(at, "annotation "+AnnotationEndsAt))
-	}
-	return ends
-}
-
-func endsAt(annotations map[string]string) (at time.Time, announced bool) {
-	text, announced := annotations[AnnotationEndsAt]
-	if !announced {
-		return time.Time{}, false // an error costs memory
-	}
-	at, err := time.Parse(time.RFC3339, text)
-	return at, err == nil
 }
 
 // NotBefore is the value of [AnnotationEndsAt] on a pod that is evicted, and whose eviction may be let through at that time.
@@ -112,20 +82,21 @@ func Eviction(pod *Pod) (at time.Time, announced, evicted bool) {
 }
 
 // UnreadableEnd returns the remedy for an [AnnotationEndsAt] that is not a time.
-func UnreadableEnd(pod *Pod, node *corev1.Node) string {
-	unreadable := func(of string, annotations map[string]string, read bool, remedy string) string {
-		text, written := annotations[AnnotationEndsAt]
-		if read || !written {
-			return ""
+func UnreadableEnd(pod *Pod, node *Node) string {
+	const unreadable = "annotation %s of %s is %.40q, which is not a time: %s"
+	if text, written := pod.Annotations[AnnotationEndsAt]; written {
+		if _, _, evicted := Eviction(pod); !evicted {
+			return fmt.Sprintf(unreadable, AnnotationEndsAt, "the pod", text, "remove it, since only Rollcall writes it")
 		}
-		return fmt.Sprintf("annotation %s of %s is %.40q, which is not a time: %s", AnnotationEndsAt, of, text, remedy)
 	}
-	_, _, evicted := Eviction(pod)
-	if why := unreadable("the pod", pod.Annotations, evicted, "remove it, since only Rollcall writes it"); why != "" || node == nil {
-		return why
+	if node == nil || node.EndsAt == nil {
+		return ""
 	}
-	_, announced := endsAt(node.Annotations)
-	return unreadable("node "+node.Name, node.Annotations, announced, "set it to a time such as 2026-11-27T12:00:00Z, or remove it")
+	if _, announced := node.endsAt(); announced {
+		return ""
+	}
+	return fmt.Sprintf(unreadable, AnnotationEndsAt, "node "+node.Name, *node.EndsAt,
+		"set it to a time such as 2026-11-27T12:00:00Z, or remove it")
 }
 
 func endWithNode(at time.Time, by string) End {
@@ -153,31 +124,4 @@ func (e End) Ending(now time.Time, drain time.Duration) (why string, changes tim
 // OutForItsEnd reports whether only its end keeps the pod out.
 func (in Input) OutForItsEnd(d Decision) bool {
 	return in.Ending != "" && (d.Row == RowUpdatedNotReady || d.Row == RowPreparingNormalUnfit || d.Row == RowNormalNotReady)
-}
-
-// EndTaints returns the taints that [EndOf] reads; firstSeen dates those without a time.
-func EndTaints(taints []corev1.Taint, firstSeen func() metav1.Time) (ends []corev1.Taint) {
-	for _, t := range taints {
-		if t.Key != taintSpot && t.Key != taintOff && t.Key != corev1.TaintNodeOutOfService {
-			continue
-		}
-		if t.TimeAdded == nil {
-			t.TimeAdded = new(firstSeen())
-		}
-		ends = append(ends, corev1.Taint{Key: t.Key, TimeAdded: t.TimeAdded})
-	}
-	return ends
-}
-
-// NodeLost reports whether the node (may be nil) is not Ready; see [PodStatus.OnlyGates].
-func NodeLost(node *corev1.Node) bool {
-	return node != nil && nodeReady(node).Status != corev1.ConditionTrue
-}
-
-func nodeReady(node *corev1.Node) corev1.NodeCondition {
-	i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
-	if i < 0 {
-		return corev1.NodeCondition{}
-	}
-	return node.Status.Conditions[i]
 }

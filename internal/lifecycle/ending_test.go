@@ -67,7 +67,7 @@ func TestEndOf(t *testing.T) {
 		if c.pod == nil {
 			c.pod = &Pod{}
 		}
-		if got, changes := EndOf(c.pod, c.node, now).Ending(now, drain); got != c.want || changes != c.changes {
+		if got, changes := EndOf(c.pod, NodeOf(c.node), now).Ending(now, drain); got != c.want || changes != c.changes {
 			t.Errorf("got %q for %s, want %q for %s: %s", got, changes, c.want, c.changes, c.reason)
 		}
 	})
@@ -92,7 +92,7 @@ func TestUnreadableEnd(t *testing.T) {
 			}
 			return metav1.ObjectMeta{Annotations: map[string]string{AnnotationEndsAt: text}}
 		}
-		got := UnreadableEnd(&Pod{ObjectMeta: annotated(c.pod)}, &corev1.Node{ObjectMeta: annotated(c.node)})
+		got := UnreadableEnd(&Pod{ObjectMeta: annotated(c.pod)}, NodeOf(&corev1.Node{ObjectMeta: annotated(c.node)}))
 		if !strings.Contains(got, c.want) || c.want == "" && got != "" {
 			t.Errorf("got %q, want %q: %s", got, c.want, c.reason)
 		}

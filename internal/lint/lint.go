@@ -11,10 +11,8 @@ import (
 	"strings"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
-	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
-	kruisev1beta1 "github.com/openkruise/kruise-api/apps/v1beta1"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
@@ -61,10 +59,10 @@ func Workload(w *clusterstate.Workload, c *config.Config, of labels.Set) []strin
 const driverEndpointSlice = "endpointslice"
 
 // ungated says that the pods will lack the gate that a registry of theirs needs.
-func ungated(template *corev1.PodTemplateSpec, registries []service.Registration, c *config.Config) []string {
+func ungated(template clusterstate.Template, registries []service.Registration, c *config.Config) []string {
 	gate := corev1.PodReadinessGate{ConditionType: lifecycle.ConditionInRotation}
 	for _, r := range registries {
-		if c.Registries[r.Registry].Driver == driverEndpointSlice && !slices.Contains(template.Spec.ReadinessGates, gate) {
+		if c.Registries[r.Registry].Driver == driverEndpointSlice && !slices.Contains(template.Spec().ReadinessGates, gate) {
 			return []string{fmt.Sprintf("the template lacks the readiness gate %s, so Rollcall could not take its pods out of registry %s: "+
 				"add {conditionType: %[1]s} to spec.template.spec.readinessGates", gate.ConditionType, r.Registry)}
 		}
@@ -74,13 +72,13 @@ func ungated(template *corev1.PodTemplateSpec, registries []service.Registration
 
 // ofKind returns what will not work only because of the workload's kind.
 func ofKind(w *clusterstate.Workload, hooks lifecycle.Hooks, c *config.Config) []string {
-	switch object := w.Object.(type) {
-	case *kruisev1beta1.StatefulSet:
-		if object.Spec.PodManagementPolicy != appsv1.ParallelPodManagement && len(hooks.InPlaceUpdate)+len(hooks.PreDelete) > 0 {
+	switch w.Kind {
+	case clusterstate.KindStatefulSet:
+		if w.Ordered && len(hooks.InPlaceUpdate)+len(hooks.PreDelete) > 0 {
 			return []string{"podManagementPolicy is OrderedReady, its default, and OpenKruise 1.8 and 1.9 then stop at the first pod that waits " +
 				"at a hook, in an update and in a scale-in by two or more: set spec.podManagementPolicy to Parallel, which is immutable"}
 		}
-	case *kruisev1alpha1.DaemonSet:
+	case clusterstate.KindDaemonSet:
 		return ofDaemonSet(w, hooks, c)
 	}
 	return nil
@@ -105,7 +103,7 @@ func ofDaemonSet(w *clusterstate.Workload, hooks lifecycle.Hooks, c *config.Conf
 		return append(findings, fmt.Sprintf("the template does not set label %s, so Rollcall does not see the pods and registers none: "+
 			"set it to %s in spec.template.metadata.labels", appspub.LifecycleStateKey, appspub.LifecycleStateNormal))
 	}
-	born := &lifecycle.Pod{ObjectMeta: w.Template.ObjectMeta}
+	born := bornOf(w.Template)
 	for _, h := range hooks.PreDelete {
 		if !h.SetOn(born) {
 			findings = append(findings, fmt.Sprintf("the template does not set %s, so OpenKruise deletes the pods without waiting: set it in "+
@@ -131,7 +129,7 @@ func Hookless(w *clusterstate.Workload) bool {
 // Annotations returns a sentence for each annotation of Rollcall's domain that has no effect where it stands.
 func Annotations(w *clusterstate.Workload) []string {
 	var findings []string
-	born := &lifecycle.Pod{ObjectMeta: w.Template.ObjectMeta}
+	born := bornOf(w.Template)
 	in := lifecycle.Input{Pod: born, Hooks: lifecycle.HooksOf(w.ForDecision(), lifecycle.Ownership{})}
 	if unknown := in.UnknownName(service.Annotations()); unknown != "" {
 		findings = append(findings, "the template has "+unknown)
@@ -152,7 +150,7 @@ func Notes(w *clusterstate.Workload, c *config.Config) []string {
 		return nil // Workload returns it
 	}
 	var notes []string
-	if set, is := w.Object.(*kruisev1alpha1.DaemonSet); is && updatesInPlace(set) {
+	if w.UpdatesInPlace {
 		notes = append(notes, "an update in place of a DaemonSet waits at no hook, so requests can be lost in it: "+
 			"set spec.updateStrategy.rollingUpdate.rollingUpdateType to Standard")
 	}
@@ -163,9 +161,9 @@ func Notes(w *clusterstate.Workload, c *config.Config) []string {
 	return notes
 }
 
-func updatesInPlace(set *kruisev1alpha1.DaemonSet) bool {
-	rolling := set.Spec.UpdateStrategy.RollingUpdate
-	return rolling != nil && rolling.Type == kruisev1alpha1.InplaceRollingUpdateType
+// bornOf is a pod of the template, as far as metadata goes.
+func bornOf(t clusterstate.Template) *lifecycle.Pod {
+	return &lifecycle.Pod{ObjectMeta: metav1.ObjectMeta{Labels: t.Labels, Annotations: t.Annotations, Finalizers: t.Finalizers}}
 }
 
 // unowned are the handlers that Rollcall never sets.

@@ -128,7 +128,7 @@ func (o *Observer) locate(ctx context.Context, f *Facts) error {
 		return err
 	}
 	f.Input.Blocked = f.Problem.Reason != ""
-	f.Input.NodeLost = lifecycle.NodeLost(node)
+	f.Input.NodeLost = node.Lost()
 	if why := lifecycle.UnreadableEnd(pod, node); why != "" && f.Warning.Reason == "" {
 		f.Warning = waiting.Blocker{Reason: reason.InvalidEnd, Message: why}
 	}

@@ -50,7 +50,7 @@ func (s *server) List(ctx context.Context, list client.ObjectList, opts ...clien
 }
 
 // clientOf has copies of the objects: the fake client writes to what it is given.
-func clientOf(objects ...client.Object) client.Client {
+func clientOf(objects ...client.Object) client.WithWatch {
 	builder := fake.NewClientBuilder()
 	for _, object := range objects {
 		builder.WithObjects(object.DeepCopyObject().(client.Object))
@@ -106,7 +106,7 @@ func TestGone(t *testing.T) {
 				tc.beside(&entries[1].Instance)
 			}
 			for range entries { // in either order
-				cache := clientOf(tc.cached...)
+				cache := clusterstate.CacheThrough(clientOf(tc.cached...))
 				api := &server{Reader: clientOf(append(tc.live, pod("a-page-of-its-own", "p"))...)}
 				c := &Cluster{
 					Cache: cache, Pods: clusterstate.PodsThrough(cache), API: api, Synced: func() bool { return true }, Tracker: tracker.New(),
@@ -158,7 +158,7 @@ func TestWhatIsListedGivesARightToAName(t *testing.T) {
 				expect.NoError(t, err)
 				pod.Annotations = map[string]string{lifecycle.AnnotationRecord: string(text)}
 			}
-			cache := clientOf(pod)
+			cache := clusterstate.CacheThrough(clientOf(pod))
 			c := &Cluster{
 				Cache: cache, Pods: clusterstate.PodsThrough(cache), Synced: func() bool { return !tc.unsynced }, Tracker: tracker.New(),
 				Claims: clusterstate.New(cache, nil).Claims, Clock: clocktesting.NewFakePassiveClock(time.Now()),

@@ -293,7 +293,7 @@ func TestFloodOfPlaces(t *testing.T) {
 func TestPlacesOfACluster(t *testing.T) {
 	t.Parallel()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", UID: "1", Labels: map[string]string{"team": "new"}}}
-	cache := clientOf(pod)
+	cache := clusterstate.CacheThrough(clientOf(pod))
 	c := &Cluster{
 		Cache: cache, Pods: clusterstate.PodsThrough(cache), Synced: func() bool { return true }, Tracker: tracker.New(),
 		Claims: clusterstate.New(cache, clusterstate.PodsThrough(cache)).Claims,

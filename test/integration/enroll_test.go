@@ -559,7 +559,7 @@ func expectTemplatesJudged(t *testing.T, namespace string) {
 		{"preDelete is not asked on the way back", statefulSet, func(w *clusterstate.Workload) { w.Template.Labels[del] = "true" }, ""},
 		{"a finalizer is brought along too", both, func(w *clusterstate.Workload) {
 			w.Lifecycle.InPlaceUpdate.FinalizersHandler = []string{"example.io/f"}
-			w.Template.Finalizers = []string{"example.io/f"}
+			w.Object.(*kruisev1alpha1.CloneSet).Spec.Template.Finalizers = []string{"example.io/f"}
 		}, added},
 		{"hooks are taken back", both, func(w *clusterstate.Workload) { *w.Lifecycle = appspub.Lifecycle{} }, ""},
 		{"the pods are out when they lose it", both, func(w *clusterstate.Workload) { delete(w.Template.Labels, del) }, ""},
