@@ -15,13 +15,20 @@ const fixedSlots = 96
 // recheck finds slots that woken callers did not take.
 const recheck = 100 * time.Millisecond
 
-var errQueued = errors.New("waits for a slot: all of the registry's are taken, or seven eighths of them by the same service, " +
-	"and half while another service waits")
+// scanned is how many services of a namespace are compared for a turn: one can have very many.
+const scanned = 64
+
+var errQueued = errors.New("waits for a slot: all of the registry's are taken, or seven eighths of them by the same namespace or service, " +
+	"and half while another one waits")
 
 // limit bounds the calls under way by the slots that [adaptive] finds, and queues the rest without blocking. Of 16 slots:
 //
-//	one service, or all calls that yield    at most 8, and 14 while none of another waits: one that hangs leaves two to the next
+//	one namespace                           at most 8, and 14 while none of another waits
+//	one service, or all calls that yield    the same: one that hangs leaves two to the next
 //	non-urgent calls                        at most 12
+//
+// A free slot goes to the namespace with the fewest calls under way, of those to the one that had its last turn first, and there to the
+// service with the fewest: however many services, pods and calls one namespace has, another's call is next but a few.
 //
 // No slot is reserved for a woken caller: if another takes it first, it is queued again. Changes of one endpoint are made one after the
 // other: a registry that looks before it deletes could take the next pod's entry for the one that it saw.
@@ -34,16 +41,38 @@ type limit struct {
 	mu            sync.Mutex
 	adaptive      *adaptive
 	taken, others int
-	byService     map[string]int
+	byService     map[sharer]int
+	byNamespace   map[group]int
 	// changing are the endpoints of the changes under way.
 	changing map[endpoint]bool
-	// waiting are the queued calls, and sharers how many of each; others in lines are skipped.
+	// waiting are the queued calls, sharers and groups how many of each; others in lines are skipped.
 	waiting map[turn]*call
-	sharers map[string]int
-	// lines are by service: the usual calls, the urgent ones, those that yield.
-	lines [3]map[string][]*call
+	sharers map[sharer]int
+	groups  map[group]int
+	// lines are the usual calls, the urgent ones, those that yield.
+	lines [3]line
+	// turns counts them, and last has a namespace's last.
+	turns int
+	last  map[group]int
 	tries int
 	timer *time.Timer
+}
+
+// line has the calls that wait, by namespace and service.
+type line map[group]map[sharer][]*call
+
+// group is a namespace's calls, but those that yield apart.
+type group struct {
+	namespace string
+	yields    bool
+}
+
+// sharer is whose share of the slots a call takes from: a service in a namespace. Those that yield share one, and so take none from their
+// services.
+type sharer struct {
+	group
+
+	service string
 }
 
 // turn: a pod has several with several ports, or an application's entry.
@@ -60,8 +89,9 @@ type endpoint struct {
 
 func newLimit(maxInFlight int, lets func() int, fixed func() bool) *limit {
 	return &limit{
-		lets: lets, fixed: fixed, adaptive: newAdaptive(maxInFlight), byService: map[string]int{}, changing: map[endpoint]bool{},
-		waiting: map[turn]*call{}, sharers: map[string]int{}, lines: [3]map[string][]*call{{}, {}, {}},
+		lets: lets, fixed: fixed, adaptive: newAdaptive(maxInFlight), byService: map[sharer]int{}, byNamespace: map[group]int{},
+		changing: map[endpoint]bool{}, waiting: map[turn]*call{}, sharers: map[sharer]int{}, groups: map[group]int{},
+		lines: [3]line{{}, {}, {}}, last: map[group]int{},
 	}
 }
 
@@ -129,11 +159,26 @@ func (l *limit) withdraw(c *call) {
 
 func (l *limit) room(c *call) bool {
 	slots := l.slots()
-	share := slots - max(slots/8, 1)
-	if len(l.sharers) > min(l.sharers[c.sharer()], 1) { // another waits
-		share = slots / 2
+	return l.taken < slots && (c.Urgent || l.others < unreserved(slots)) && !l.changes(c) && l.roomOf(c.group()) &&
+		l.byService[c.sharer()] < max(share(slots, max(slots/8, 1), anotherWaits(l.sharers, c.sharer())), 1)
+}
+
+// roomOf is for all calls of a namespace.
+func (l *limit) roomOf(of group) bool {
+	slots := l.slots()
+	return of.yields || l.byNamespace[of] < max(share(slots, slots/8, anotherWaits(l.groups, of)), 1)
+}
+
+// share is how many slots one may have, of which some are left to others.
+func share(slots, left int, anotherWaits bool) int {
+	if anotherWaits {
+		return slots / 2
 	}
-	return l.taken < slots && l.byService[c.sharer()] < max(share, 1) && (c.Urgent || l.others < unreserved(slots)) && !l.changes(c)
+	return slots - left
+}
+
+func anotherWaits[K comparable](waiting map[K]int, own K) bool {
+	return len(waiting) > min(waiting[own], 1)
 }
 
 // changes reports whether another change of the endpoint is under way.
@@ -149,8 +194,16 @@ func (l *limit) drop(of turn) {
 		return
 	}
 	delete(l.waiting, of)
-	if l.sharers[c.sharer()]--; l.sharers[c.sharer()] == 0 {
-		delete(l.sharers, c.sharer())
+	add(l.sharers, c.sharer(), -1)
+	if !c.Yields {
+		add(l.groups, c.group(), -1)
+	}
+}
+
+// add leaves no zero behind.
+func add[K comparable](counts map[K]int, of K, n int) {
+	if counts[of] += n; counts[of] == 0 {
+		delete(counts, of)
 	}
 }
 
@@ -159,17 +212,17 @@ func (l *limit) count(c *call, n int) {
 	if !c.Urgent {
 		l.others += n
 	}
-	if l.byService[c.sharer()] += n; l.byService[c.sharer()] == 0 {
-		delete(l.byService, c.sharer())
-	}
+	add(l.byService, c.sharer(), n)
+	add(l.byNamespace, c.group(), n)
 }
 
-// sharer is whose share of the slots a call takes from. Those that yield share one, and so take none from their services.
-func (c *call) sharer() string {
+func (c *call) group() group { return group{c.Instance.Namespace, c.Yields} }
+
+func (c *call) sharer() sharer {
 	if c.Yields {
-		return ""
+		return sharer{group: group{yields: true}}
 	}
-	return c.Instance.Service
+	return sharer{c.group(), c.Instance.Service}
 }
 
 // add keeps a queued call's turn unless its urgency has changed.
@@ -178,17 +231,23 @@ func (l *limit) add(c *call) {
 		before.Caller = c.Caller
 		return
 	}
-	line := l.lines[0]
+	among := l.lines[0]
 	switch {
 	case c.Urgent:
-		line = l.lines[1]
+		among = l.lines[1]
 	case c.Yields:
-		line = l.lines[2]
+		among = l.lines[2]
 	}
 	l.drop(c.turn())
 	l.waiting[c.turn()] = c
-	l.sharers[c.sharer()]++
-	line[c.sharer()] = append(line[c.sharer()], c)
+	add(l.sharers, c.sharer(), 1)
+	if !c.Yields {
+		add(l.groups, c.group(), 1)
+	}
+	if among[c.group()] == nil {
+		among[c.group()] = map[sharer][]*call{}
+	}
+	among[c.group()][c.sharer()] = append(among[c.group()][c.sharer()], c)
 	l.arm()
 }
 
@@ -207,6 +266,8 @@ func (l *limit) wake(n int) {
 		}
 		l.drop(c.turn())
 		l.count(c, 1) // for next
+		l.turns++
+		l.last[c.group()] = l.turns
 		woken = append(woken, c)
 	}
 	for _, c := range woken {
@@ -215,14 +276,40 @@ func (l *limit) wake(n int) {
 	}
 }
 
-// next prefers the service with the fewest calls under way.
-func (l *limit) next(line map[string][]*call) (c *call) {
-	for service, calls := range line {
+// next prefers the namespace, and in it the service, with the fewest calls under way.
+func (l *limit) next(among line) (c *call) {
+	for of, services := range among {
+		if c != nil && !l.before(of, c.group()) || !l.roomOf(of) {
+			continue
+		}
+		if first := l.firstOf(services); first != nil {
+			c = first
+		}
+		if len(services) == 0 {
+			delete(among, of)
+		}
+	}
+	return c
+}
+
+// before reports whether it is the namespace's turn before the other's.
+func (l *limit) before(of, other group) bool {
+	return cmp.Or(cmp.Compare(l.byNamespace[of], l.byNamespace[other]), cmp.Compare(l.last[of], l.last[other])) < 0
+}
+
+func (l *limit) firstOf(services map[sharer][]*call) (c *call) {
+	seen := 0
+	for of, calls := range services {
 		calls = l.first(calls)
-		if line[service] = calls; len(calls) == 0 {
-			delete(line, service)
-		} else if l.room(calls[0]) && (c == nil || l.byService[service] < l.byService[c.sharer()]) {
+		if services[of] = calls; len(calls) == 0 {
+			delete(services, of)
+			continue
+		}
+		if l.room(calls[0]) && (c == nil || l.byService[of] < l.byService[c.sharer()]) {
 			c = calls[0]
+		}
+		if seen++; seen >= scanned {
+			break
 		}
 	}
 	return c
@@ -248,7 +335,7 @@ func (l *limit) arm() {
 	case l.timer != nil:
 		return
 	case len(l.waiting) == 0:
-		l.lines = [3]map[string][]*call{{}, {}, {}}
+		l.lines, l.last = [3]line{{}, {}, {}}, map[group]int{}
 		return
 	}
 	l.timer = time.AfterFunc(recheck, func() {
@@ -273,6 +360,7 @@ func (l *limit) close() {
 	defer l.mu.Unlock()
 	clear(l.waiting)
 	clear(l.sharers)
+	clear(l.groups)
 }
 
 func (l *limit) status() Status {

@@ -152,7 +152,7 @@ func keepsPlace(t *testing.T, of func(own *Client) *Client, port int) {
 	ask := func(c *Client, port int) <-chan error {
 		by := Caller{ID: "pod", Wake: func() { w.woken = append(w.woken, "pod") }}
 		change := registering("web", port)
-		change.Instance.UID = "pod"
+		change.Instance.UID, change.Instance.Namespace = "pod", "web"
 		return inBackground(func() error { return c.Change(t.Context(), by, change) })
 	}
 	w.come("web/1", "web/2")
@@ -250,7 +250,7 @@ func expectBounds(w *world) {
 	}
 	for service, n := range l.byService {
 		if n > most-max(1, most/4) {
-			w.Fatalf("%s has %d slots of %d", service, n, most)
+			w.Fatalf("%v has %d slots of %d", service, n, most)
 		}
 	}
 }

@@ -63,7 +63,8 @@ func (h *holding) FailOver(ctx context.Context, in registry.Instance) error   { 
 func (h *holding) Deregister(ctx context.Context, in registry.Instance) error { return h.hold(ctx, in) }
 func (h *holding) Probe(ctx context.Context, in registry.Instance) error      { return h.hold(ctx, in) }
 
-// caller reads "web/1", or "web/1!" for one that is urgent, or "web/1?" for one that yields, or "web/2@1" for one at the endpoint of web/1.
+// caller reads "web/1", of a namespace of that name, or "shop:web/1", of namespace shop; "web/1!" for one that is urgent, "web/1?" for one
+// that yields, or "web/2@1" for one at the endpoint of web/1.
 func (w *world) caller(name string) (Caller, registry.Change) {
 	id, urgent := strings.CutSuffix(name, "!")
 	id, yields := strings.CutSuffix(id, "?")
@@ -72,8 +73,13 @@ func (w *world) caller(name string) (Caller, registry.Change) {
 	if at = service + "/" + at; !shared {
 		at = id
 	}
+	namespace, own, is := strings.Cut(service, ":")
+	if is {
+		service = own
+	}
 	by := Caller{ID: id, Urgent: urgent, Yields: yields, Wake: func() { w.woken = append(w.woken, name) }}
-	return by, registry.Change{Instance: registry.Instance{Service: service, Address: at, UID: id}, State: registry.InService}
+	in := registry.Instance{Namespace: namespace, Service: service, Address: at, UID: id}
+	return by, registry.Change{Instance: in, State: registry.InService}
 }
 
 // come has each caller ask for a call.
@@ -141,13 +147,17 @@ func (w *world) expectUnderWay(reason string, want ...string) {
 // expectWoken holds those that were woken since the last look against those that should be.
 func (w *world) expectWoken(reason string, want ...string) {
 	w.Helper()
-	w.limit.mu.Lock()
-	got := w.woken
-	w.woken = nil
-	w.limit.mu.Unlock()
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, w.takeWoken()); diff != "" {
 		w.Fatalf("woken (-want +got):\n%sreason: %s", diff, reason)
 	}
+}
+
+func (w *world) takeWoken() []string {
+	w.limit.mu.Lock()
+	defer w.limit.mu.Unlock()
+	taken := w.woken
+	w.woken = nil
+	return taken
 }
 
 func (w *world) expectStatus(reason string, want Status) {
@@ -166,8 +176,8 @@ func (w *world) expectEmpty() {
 	l := w.limit
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	left := fmt.Sprint(l.taken, l.others, l.byService, len(l.changing), len(l.waiting), l.lines, l.timer)
-	if want := "0 0 map[] 0 0 [map[] map[] map[]] <nil>"; left != want {
+	left := fmt.Sprint(l.taken, l.others, l.byService, l.byNamespace, len(l.changing), len(l.waiting), l.groups, l.lines, l.timer)
+	if want := "0 0 map[] map[] 0 0 map[] [map[] map[] map[]] <nil>"; left != want {
 		w.Errorf("the limit keeps %s, want %s", left, want)
 	}
 }
