@@ -28,6 +28,21 @@ const (
 // it, once one of the service has it. A [Foreign] entry that is listed has it if clients read it there.
 const MetaIPv6 = "IPv6"
 
+// AddressMeta reports whether clients of a registry take the metadata of this key for an address: where to go in place of, or in addition to,
+// the instance's own. Rollcall takes such pairs from the configuration, and from a pod only if the value is the pod's own address. A driver
+// that makes an address of another key adds it here.
+func AddressMeta(key string) bool {
+	switch key {
+	case "lan", "wan", "lan_ipv4", "lan_ipv6", "wan_ipv4", "wan_ipv6", // Consul's TaggedAddresses
+		"hostName",                    // Eureka's field, from the driver
+		MetaIPv6,                      // Spring Cloud Alibaba
+		"management.address",          // Spring Boot Admin
+		"dubbo.metadata-service.urls": // Dubbo in Spring Cloud
+		return true
+	}
+	return false
+}
+
 // ReservedMeta reports whether a key of metadata is one that [Instance.Meta] writes itself.
 func ReservedMeta(key string) bool {
 	return key == MetaZone || key == MetaWeight || strings.HasPrefix(key, MetaPrefix)

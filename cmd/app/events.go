@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -17,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/reason"
+	"github.com/rollcall-dev/rollcall/internal/shorten"
 )
 
 const (
@@ -26,8 +26,6 @@ const (
 	// controllerName is the reporter of Events.
 	controllerName = "rollcall"
 
-	// maxNote is how long the API server allows an Event's note to be.
-	maxNote      = 1024
 	eventTimeout = 5 * time.Second
 	eventFailed  = "creating an Event about the configuration"
 )
@@ -84,7 +82,7 @@ func (e *configEvents) create(ctx context.Context, kind, action, reason, note st
 		Regarding: corev1.ObjectReference{
 			APIVersion: "v1", Kind: "ConfigMap", Namespace: podNamespace(), Name: configMapName,
 		},
-		Action: action, Type: kind, Reason: reason, Note: shorten(note),
+		Action: action, Type: kind, Reason: reason, Note: shorten.Message(note),
 	})
 }
 
@@ -121,16 +119,7 @@ type shortNotes struct{ events.EventRecorder }
 
 // Eventf implements events.EventRecorder.
 func (s *shortNotes) Eventf(regarding, related runtime.Object, kind, reason, action, note string, args ...any) {
-	s.EventRecorder.Eventf(regarding, related, kind, reason, action, "%s", shorten(fmt.Sprintf(note, args...)))
-}
-
-// shorten cuts a note to what the API server allows, which refuses a longer one.
-func shorten(note string) string {
-	if len(note) <= maxNote {
-		return note
-	}
-	const more = " …"
-	return strings.ToValidUTF8(note[:maxNote-len(more)], "") + more // the cut may be in the middle of a rune
+	s.EventRecorder.Eventf(regarding, related, kind, reason, action, "%s", shorten.Message(fmt.Sprintf(note, args...)))
 }
 
 // podName is the name of the pod that this process runs in. The host's is another on the network of the node; outside a cluster it is

@@ -24,6 +24,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/observe"
 	"github.com/rollcall-dev/rollcall/internal/reason"
+	"github.com/rollcall-dev/rollcall/internal/shorten"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 	"github.com/rollcall-dev/rollcall/test/harness/mount"
@@ -440,7 +441,7 @@ func (s *reloadScenario) keepEvent(_ context.Context, _ client.WithWatch, made c
 	if problems := validation.NameIsDNSSubdomain(e.GenerateName, true); len(problems) > 0 {
 		s.t.Errorf("generateName %q: %s", e.GenerateName, problems)
 	}
-	if e.EventTime.IsZero() || e.ReportingInstance == "" || e.Action == "" || len(e.Note) > maxNote {
+	if e.EventTime.IsZero() || e.ReportingInstance == "" || e.Action == "" || len(e.Note) > shorten.MaxMessage {
 		s.t.Errorf("the Event lacks something: %+v", e)
 	}
 	if s.failures > 0 {

@@ -361,8 +361,9 @@ func (c *Claims) older(a, b string) bool {
 }
 
 func (c *Claims) registered(u Use) bool {
+	name := claimKey(u.Service)
 	return slices.ContainsFunc(c.holds[u.Pod.UID], func(h hold) bool {
-		return h.evidence.certain() && claimKey(h.Service) == claimKey(u.Service)
+		return h.evidence.certain() && (h.Service == u.Service || claimKey(h.Service) == name)
 	})
 }
 

@@ -40,6 +40,8 @@ type rare struct {
 	podIPs     []corev1.PodIP
 	hostIPs    []corev1.HostIP
 	notRunning []string
+	networks   lifecycle.Networks
+	tooMany    string
 }
 
 type pairs []struct{ key, value string }
@@ -81,6 +83,7 @@ func (p *packed) unpack() *lifecycle.Pod {
 	}
 	if p.rare != nil {
 		pod.Status.PodIPs, pod.Status.HostIPs, pod.Status.NotRunning = p.rare.podIPs, p.rare.hostIPs, p.rare.notRunning
+		pod.Networks, pod.TooMany = p.rare.networks, p.rare.tooMany
 	}
 	if p.hostnameIsName {
 		pod.Spec.Hostname = p.Name

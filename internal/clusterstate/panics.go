@@ -234,9 +234,10 @@ func peerOf(pod *lifecycle.Pod, of fate) *peer {
 		id: lifecycle.PodIDOf(pod), version: pod.ResourceVersion, fate: of,
 		ready: lifecycle.Input{Pod: pod, NodeLost: of.lost}.Ready(),
 	}
+	seen := map[lifecycle.Service]bool{}
 	for _, in := range record.Instances {
-		same := func(other lifecycle.Key) bool { return claimKey(other.Service) == claimKey(in.Service) }
-		if !slices.ContainsFunc(one.services, same) {
+		if name := claimKey(in.Service); !seen[name] {
+			seen[name] = true
 			one.services = append(one.services, lifecycle.Key{Registry: in.Registry, Service: in.Service})
 		}
 	}

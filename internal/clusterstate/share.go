@@ -61,8 +61,9 @@ func (s *Sharer) packed(pod *lifecycle.Pod) *packed {
 		ownClaims: pod.Spec.OwnClaims, onlyGates: pod.Status.OnlyGates, shutByHook: pod.Status.ShutByHook, notReady: pod.Status.NotReady,
 		conditions: make([]packedCondition, len(pod.Status.Conditions)),
 	}
-	if pod.Status.PodIPs != nil || pod.Status.HostIPs != nil || pod.Status.NotRunning != nil {
-		p.rare = &rare{pod.Status.PodIPs, pod.Status.HostIPs, pod.Status.NotRunning}
+	many := rare{pod.Status.PodIPs, pod.Status.HostIPs, pod.Status.NotRunning, pod.Networks, pod.TooMany}
+	if !reflect.DeepEqual(many, rare{}) {
+		p.rare = &many
 	}
 	if pod.Status.StartTime != nil {
 		p.started = pod.Status.StartTime.Unix()

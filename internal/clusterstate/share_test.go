@@ -25,7 +25,7 @@ func decoded(t *testing.T, number int) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: fmt.Sprintf("web-%d", number), Namespace: "prod", UID: types.UID(fmt.Sprintf("uid-%d", number)),
 			Labels:      map[string]string{"app": "web", appspub.LifecycleStateKey: "Normal", "id": fmt.Sprintf("id-%d", number)},
-			Annotations: map[string]string{"example.com/a": fmt.Sprintf("%d", number)},
+			Annotations: map[string]string{"rollcall.dev/drain": fmt.Sprintf("%d", number)},
 			OwnerReferences: []metav1.OwnerReference{
 				{APIVersion: "apps.kruise.io/v1alpha1", Kind: "CloneSet", Name: "web", UID: "owner", Controller: &yes},
 			},
@@ -61,7 +61,7 @@ func TestPodsShareWhatIsEqualInThem(t *testing.T) {
 		&a.Spec.ReadinessGates[0] != &b.Spec.ReadinessGates[0] {
 		t.Error("two pods of one workload have containers, owners or gates of their own")
 	}
-	if first.Name != "web-1" || a.Name != "web-2" || b.Labels["id"] != "id-3" || b.Annotations["example.com/a"] != "3" {
+	if first.Name != "web-1" || a.Name != "web-2" || b.Labels["id"] != "id-3" || b.Annotations["rollcall.dev/drain"] != "3" {
 		t.Errorf("what is a pod's own got lost: %v, %v, %v", first, a, b)
 	}
 }

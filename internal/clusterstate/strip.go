@@ -15,6 +15,9 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 )
 
+// EnrollLabel is for namespaces whose CloneSets get hooks, with the value "true". A CloneSet that has it with the value "false" gets none.
+const EnrollLabel = lifecycle.Domain + "enroll"
+
 // EnrollOwner is the field manager of the hooks that CloneSets have by their namespace's label.
 const EnrollOwner = "rollcall-enroll"
 
@@ -36,19 +39,24 @@ func StripWorkload(object any) (any, error) {
 		enrolled := ofEnrollOwner(o.ManagedFields)
 		stripMeta(&o.ObjectMeta)
 		o.ManagedFields = enrolled
-		o.Spec = kruisev1alpha1.CloneSetSpec{Selector: o.Spec.Selector, Lifecycle: o.Spec.Lifecycle, Template: stripTemplate(&o.Spec.Template)}
+		o.Spec = kruisev1alpha1.CloneSetSpec{
+			Selector: lifecycle.KeptSelector(o.Spec.Selector), Lifecycle: lifecycle.KeptLifecycle(o.Spec.Lifecycle),
+			Template: stripTemplate(&o.Spec.Template),
+		}
 		o.Status = kruisev1alpha1.CloneSetStatus{}
 	case *kruisev1beta1.StatefulSet:
 		stripMeta(&o.ObjectMeta)
 		o.Spec = kruisev1beta1.StatefulSetSpec{
-			Selector: o.Spec.Selector, Lifecycle: o.Spec.Lifecycle, Template: stripTemplate(&o.Spec.Template),
-			PodManagementPolicy: o.Spec.PodManagementPolicy, UpdateStrategy: o.Spec.UpdateStrategy,
+			Selector: lifecycle.KeptSelector(o.Spec.Selector), Lifecycle: lifecycle.KeptLifecycle(o.Spec.Lifecycle),
+			Template:            stripTemplate(&o.Spec.Template),
+			PodManagementPolicy: o.Spec.PodManagementPolicy, UpdateStrategy: stripStrategy(o.Spec.UpdateStrategy),
 		}
 		o.Status = kruisev1beta1.StatefulSetStatus{}
 	case *kruisev1alpha1.DaemonSet:
 		stripMeta(&o.ObjectMeta)
 		o.Spec = kruisev1alpha1.DaemonSetSpec{
-			Selector: o.Spec.Selector, Lifecycle: o.Spec.Lifecycle, Template: stripTemplate(&o.Spec.Template), UpdateStrategy: o.Spec.UpdateStrategy,
+			Selector: lifecycle.KeptSelector(o.Spec.Selector), Lifecycle: lifecycle.KeptLifecycle(o.Spec.Lifecycle),
+			Template: stripTemplate(&o.Spec.Template), UpdateStrategy: o.Spec.UpdateStrategy,
 		}
 		o.Status = kruisev1alpha1.DaemonSetStatus{}
 	}
@@ -58,17 +66,33 @@ func StripWorkload(object any) (any, error) {
 func stripTemplate(template *corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{
-			Labels:      template.Labels,
-			Annotations: template.Annotations,
-			Finalizers:  template.Finalizers,
+			Labels:      lifecycle.KeptLabels(template.Labels),
+			Annotations: lifecycle.KeptAnnotations(template.Annotations),
+			Finalizers:  lifecycle.KeptFinalizers(template.Finalizers),
 		},
 		Spec: lifecycle.TemplateSpec(&template.Spec),
 	}
 }
 
+// stripStrategy keeps what [Workload.DeletesSpecified] reads.
+func stripStrategy(s kruisev1beta1.StatefulSetUpdateStrategy) kruisev1beta1.StatefulSetUpdateStrategy {
+	kept := kruisev1beta1.StatefulSetUpdateStrategy{Type: s.Type}
+	if s.RollingUpdate != nil && s.RollingUpdate.Paused {
+		kept.RollingUpdate = &kruisev1beta1.RollingUpdateStatefulSetStrategy{Paused: true}
+	}
+	return kept
+}
+
+// stripMeta keeps, of labels, only the one by which a CloneSet is left out of enrollment.
 func stripMeta(meta *metav1.ObjectMeta) {
-	meta.ManagedFields = nil
-	delete(meta.Annotations, corev1.LastAppliedConfigAnnotation)
+	kept := metav1.ObjectMeta{
+		Namespace: meta.Namespace, Name: meta.Name, UID: meta.UID, ResourceVersion: meta.ResourceVersion, Generation: meta.Generation,
+		CreationTimestamp: meta.CreationTimestamp, DeletionTimestamp: meta.DeletionTimestamp,
+	}
+	if value, has := meta.Labels[EnrollLabel]; has {
+		kept.Labels = map[string]string{EnrollLabel: value}
+	}
+	*meta = kept
 }
 
 // ofEnrollOwner keeps that the owner has applied something, and not what: that is large.

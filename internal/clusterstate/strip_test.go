@@ -57,7 +57,7 @@ func TestStripPodKeepsWhereItIsReached(t *testing.T) {
 
 func TestStripWorkloadKeepsWhatIsRead(t *testing.T) {
 	t.Parallel()
-	kept := metav1.ObjectMeta{Name: "web", Namespace: "prod", UID: "w", ResourceVersion: "7", Generation: 2, Annotations: map[string]string{}}
+	kept := metav1.ObjectMeta{Name: "web", Namespace: "prod", UID: "w", ResourceVersion: "7", Generation: 2, Labels: map[string]string{EnrollLabel: "false"}}
 	enrolled := kept
 	enrolled.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: EnrollOwner, Operation: metav1.ManagedFieldsOperationApply}}
 	full := *kept.DeepCopy()
@@ -67,16 +67,17 @@ func TestStripWorkloadKeepsWhatIsRead(t *testing.T) {
 			FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`),
 		}, {Manager: "argocd-controller", Operation: metav1.ManagedFieldsOperationApply},
 	}
-	full.Annotations[corev1.LastAppliedConfigAnnotation] = "{…}"
+	full.Labels["app"], full.Annotations, full.Finalizers = "web", map[string]string{corev1.LastAppliedConfigAnnotation: "{…}"}, []string{"a/b"}
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
 	hooks := &appspub.Lifecycle{PreDelete: &appspub.LifecycleHook{FinalizersHandler: []string{"example.com/a"}}}
 	keptTemplate := corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{
-			Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"a": "b"}, Finalizers: []string{"example.com/a"},
+			Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"rollcall.dev/drain": "5s"}, Finalizers: []string{"example.com/a"},
 		},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Ports: []corev1.ContainerPort{{ContainerPort: 80}}}}},
 	}
 	fullTemplate := *keptTemplate.DeepCopy()
+	fullTemplate.Annotations["example.com/a"] = "b"
 	fullTemplate.Spec.Volumes = []corev1.Volume{{Name: "data"}}
 	fullTemplate.Spec.Containers[0].Image = "web:1"
 	expectStripped(t, StripWorkload, &kruisev1alpha1.CloneSet{

@@ -53,7 +53,7 @@ func TestParseDefaults(t *testing.T) {
 		Registries:        map[string]Registry{"default": of("memory", "", 5*time.Second, 48)},
 		DefaultRegistries: []string{"default"},
 		Hooks:             lifecycle.Ownership{Owned: []string{"example.com/*"}},
-		Service:           service.Rules{Name: "{label:app}", Address: "PodIP"},
+		Service:           service.Rules{Name: "{label:app}", Address: "PodIP", NetworkAddresses: service.PrivateRanges()},
 		Drain:             15 * time.Second,
 		PanicThreshold:    50,
 		Resync:            Resync{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")},
@@ -92,6 +92,7 @@ service:
   port: 8080
   address: HostIP
   networks: [storage, infra/fast]
+  networkAddresses: [172.20.0.0/16, "2001:db8::/32"]
   allowed:
   - {namespaces: ["team-*", ops], names: ["{namespace}.*"], shared: true}
   - namespaces: [shop]
@@ -132,7 +133,8 @@ audit: {path: /var/lib/audit.jsonl, maxSize: 2Mi}
 			NewlyCreated: []string{"example.com/newly-create", "example.io/initialing"},
 		},
 		Service: service.Rules{
-			Name: "{namespace}-{label:app}", Port: 8080, Address: "HostIP", Networks: []string{"storage", "infra/fast"}, Tags: []service.ValueTemplate{"version-{label:version}", "http"},
+			Name: "{namespace}-{label:app}", Port: 8080, Address: "HostIP", Networks: []string{"storage", "infra/fast"},
+			NetworkAddresses: ranges(t, "172.20.0.0/16", "2001:db8::/32"), Tags: []service.ValueTemplate{"version-{label:version}", "http"},
 			Metadata: map[string]service.ValueTemplate{
 				"version": "{label:version}", "site": "eu-{region}",
 			},
@@ -196,6 +198,12 @@ hooks:
 service:
   address: PodIP
   name: '{label:app}'
+  networkAddresses:
+  - 10.0.0.0/8
+  - 100.64.0.0/10
+  - 172.16.0.0/12
+  - 192.168.0.0/16
+  - fc00::/7
   networks: []
   tags: []
 drain: 15s
@@ -216,6 +224,16 @@ evictions:
 	if diff := cmp.Diff(want, expectEffective(t, c)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
+}
+
+func ranges(t *testing.T, all ...string) (ranges []service.Range) {
+	t.Helper()
+	for _, text := range all {
+		r, err := service.ParseRange(text)
+		expect.NoError(t, err)
+		ranges = append(ranges, r)
+	}
+	return ranges
 }
 
 // of is a registry of cluster prod-1.
@@ -330,6 +348,9 @@ func TestParseRefuses(t *testing.T) {
 		"an unquoted brace":        {"YAML takes it for an object", with("", "service: {name: {label:app}}"), []string{"service.name", "an object", "a string, in quotes"}},
 		"no such address":          {"the known ones are listed", with("", "service: {address: podIP}"), []string{"service.address", `"podIP"`, "PodIP, HostIP, IPv4, IPv6 or network/NAME"}},
 		"a nameless network":       {"there can be several", with("", "service: {address: network/}"), []string{"service.address", "network/NAME"}},
+		"no range":                 {"one address is no range, and a host's part is likely a slip", with("", `service: {networkAddresses: [172.20.0.1, 172.20.0.1/16]}`), []string{"service.networkAddresses[0]", "service.networkAddresses[1]", "172.16.0.0/12"}},
+		"no ranges":                {"no pod could be at an address of a network", with("", `service: {networkAddresses: []}`), []string{"service.networkAddresses", "one range or more"}},
+		"an author's address":      {"whoever writes pods would send clients anywhere", with("", `service: {metadata: {wan: "{label:wan}", hostName: "{pod}.example.com"}}`), []string{"service.metadata[wan]", "{label:KEY}", "domain"}},
 		"an empty network":         {"it would be no network", with("", `service: {networks: [""]}`), []string{"service.networks[0]", "NAMESPACE/NAME"}},
 		"text for a number":        {"the kind is named", with("", `service: {port: "80"}`), []string{"service.port", "a string", "whole number"}},
 		"a broken number":          {"the kind is named", with("", `service: {port: 80.5}`), []string{"service.port", "whole number"}},

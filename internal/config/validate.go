@@ -175,10 +175,23 @@ func (o *object) service() service.Rules {
 		}
 		return ""
 	})
+	if o.any("networkAddresses") == nil {
+		s.NetworkAddresses = service.PrivateRanges()
+		o.inForce["networkAddresses"] = textsOf(s.NetworkAddresses)
+	} else if s.NetworkAddresses = parseAll(o, "networkAddresses", service.ParseRange); len(s.NetworkAddresses) == 0 {
+		o.invalid("networkAddresses", o.fields["networkAddresses"], "set one range or more, or leave it out for the private ranges")
+	}
 	s.Allowed = o.allowed("allowed")
 	s.Tags = parseAll(o, "tags", service.ParseTagTemplate)
 	s.Metadata = o.metadata("metadata")
 	return s
+}
+
+func textsOf(ranges []service.Range) (all []any) {
+	for _, r := range ranges {
+		all = append(all, r.String())
+	}
+	return all
 }
 
 func (o *object) metadata(name string) map[string]service.ValueTemplate {

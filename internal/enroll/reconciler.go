@@ -31,7 +31,7 @@ import (
 
 // Label is for namespaces whose CloneSets the [Reconciler] enrolls, with the value "true". A CloneSet that has it with the value
 // "false" is left out.
-const Label = "rollcall.dev/enroll"
+const Label = clusterstate.EnrollLabel
 
 // controllerOwner is the field manager of what the Reconciler writes, and so what it may take back.
 const controllerOwner client.FieldOwner = clusterstate.EnrollOwner

@@ -173,9 +173,6 @@ func counted(budget *policyv1.PodDisruptionBudget, pod *lifecycle.Pod) bool {
 	return !evicted && healthy(pod)
 }
 
-// relatedPUB on a pod is the PodUnavailableBudget that OpenKruise asks about it (its pkg/control/pubcontrol/pub_control_utils.go).
-const relatedPUB = "kruise.io/related-pub"
-
 // Forbidding reports whether the PodUnavailableBudget, the one of the pod, refuses that the pod goes now, by the rules of OpenKruise's
 // webhook. That asks the budget only about the delete, when the pod has left the registry. Its count, too, has pods as available that
 // are on their way out by their hooks.
@@ -187,7 +184,7 @@ func Forbidding(budget *kruisepolicy.PodUnavailableBudget, pod *lifecycle.Pod, l
 		return false
 	}
 	return budget.Status.UnavailableAllowed <= count(leaving, func(p *lifecycle.Pod) bool {
-		return p.Annotations[relatedPUB] == budget.Name && available(p)
+		return p.Annotations[lifecycle.AnnotationRelatedPUB] == budget.Name && available(p)
 	})
 }
 

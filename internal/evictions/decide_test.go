@@ -83,7 +83,9 @@ func claims(name string) func(*corev1.Pod) {
 
 // budgeted: OpenKruise has marked the pod as one of the PodUnavailableBudget.
 func budgeted(name string) func(*corev1.Pod) {
-	return func(pod *corev1.Pod) { metav1.SetMetaDataAnnotation(&pod.ObjectMeta, relatedPUB, name) }
+	return func(pod *corev1.Pod) {
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, lifecycle.AnnotationRelatedPUB, name)
+	}
 }
 
 func unavailable(pod *corev1.Pod) { pod.Labels[appspub.PubUnavailablePodLabelPrefix+"shop"] = "" }

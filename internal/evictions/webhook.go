@@ -483,7 +483,7 @@ func (w *Webhook) staying(
 // unavailableBudget returns the PodUnavailableBudget of the pod, nil if it has none. Without the right to read it, it is OpenKruise's
 // alone to ask.
 func (w *Webhook) unavailableBudget(ctx context.Context, pod *lifecycle.Pod) (*kruisepolicy.PodUnavailableBudget, error) {
-	name := pod.Annotations[relatedPUB]
+	name := pod.Annotations[lifecycle.AnnotationRelatedPUB]
 	if len(validation.NameIsDNSSubdomain(name, false)) > 0 { // there is none of such a name, and tenants write annotations
 		return nil, nil
 	}

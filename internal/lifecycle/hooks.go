@@ -45,15 +45,12 @@ type Refusal struct {
 	Why string
 }
 
-// maxHandlers is low because each is compared with all others.
-const maxHandlers = 50
-
 // HooksOf returns the owned handlers of a workload (may be nil).
 func HooksOf(w *Workload, o Ownership) Hooks {
 	if w == nil {
 		return Hooks{}
 	}
-	named := HandlersOf(w.Lifecycle)
+	named := HandlersOf(KeptLifecycle(w.Lifecycle))
 	hooks := Hooks{
 		templateLabels: w.TemplateLabels, templateFinalizers: w.TemplateFinalizers,
 		named: named, selector: w.Selector, MarksNotReady: marksNotReady(w.Lifecycle),
@@ -108,13 +105,16 @@ func (h Hooks) Templated(handlers []Handler) []Handler {
 // names ignores values, and includes refused handlers.
 func (h Hooks) names(handler Handler) bool {
 	same := func(other Handler) bool { return other.Label == handler.Label && other.Finalizer == handler.Finalizer }
-	return slices.ContainsFunc(h.all(), same) ||
-		slices.ContainsFunc(h.Refused, func(r Refusal) bool { return same(r.Handler) })
+	return slices.ContainsFunc(h.PreNormal, same) || slices.ContainsFunc(h.InPlaceUpdate, same) || slices.ContainsFunc(h.PreDelete, same) ||
+		slices.ContainsFunc(h.Refused, func(r Refusal) bool { return same(r.Handler) }) || h.tooMany()
 }
+
+// tooMany: there may be others that were not read.
+func (h Hooks) tooMany() bool { return len(h.named) > MaxHandlers }
 
 // keeps reports whether a label is the selector's or any handler's.
 func (h Hooks) keeps(label string) bool {
-	return selects(h.selector, label) || slices.ContainsFunc(h.named, func(n Named) bool { return n.Label != "" && n.Label == label })
+	return h.tooMany() || selects(h.selector, label) || slices.ContainsFunc(h.named, func(n Named) bool { return n.Label != "" && n.Label == label })
 }
 
 func marksNotReady(l *appspub.Lifecycle) bool {
@@ -160,8 +160,8 @@ func handlersOf(hook *appspub.LifecycleHook) []Handler {
 
 func objection(w *Workload, o Ownership, all []Named, one Named) string {
 	hook, handler := one.Hook, one.Handler
-	if len(all) > maxHandlers {
-		return fmt.Sprintf("spec.lifecycle has %d handlers: use at most %d", len(all), maxHandlers)
+	if len(all) > MaxHandlers {
+		return fmt.Sprintf("spec.lifecycle has more than %d handlers: use at most %d", MaxHandlers, MaxHandlers)
 	}
 	if handler.Key() == GuardFinalizer {
 		return fmt.Sprintf("%s is Rollcall's guard and can't be a handler: use another key in spec.lifecycle.%s", GuardFinalizer, hook)
@@ -193,6 +193,9 @@ func objection(w *Workload, o Ownership, all []Named, one Named) string {
 func selects(selector *metav1.LabelSelector, label string) bool {
 	if selector == nil {
 		return false
+	}
+	if len(selector.MatchLabels)+len(selector.MatchExpressions) > MaxSelector {
+		return true
 	}
 	_, matches := selector.MatchLabels[label]
 	return matches || slices.ContainsFunc(selector.MatchExpressions, func(e metav1.LabelSelectorRequirement) bool { return e.Key == label })

@@ -76,10 +76,10 @@ func hooksCases() map[string]hooksCase {
 	noSelector.Selector = nil
 	marks := of(nil, hookOf(a), nil)
 	many, refusedMany := hookOf(), map[Refusal][]string{}
-	for i := range maxHandlers + 1 {
+	for i := range MaxHandlers + 1 {
 		h := finalizer("example.com/f" + strconv.Itoa(i))
 		many.FinalizersHandler = append(many.FinalizersHandler, h.Finalizer)
-		refusedMany[Refusal{Hook: PreDelete, Handler: h}] = []string{"51 handlers", "at most 50"}
+		refusedMany[Refusal{Hook: PreDelete, Handler: h}] = []string{"more than 50 handlers", "at most 50"}
 	}
 	marks.Lifecycle.InPlaceUpdate.MarkPodNotReady = true
 	return map[string]hooksCase{

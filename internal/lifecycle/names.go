@@ -55,7 +55,7 @@ func meant(key string, known []string) string {
 // firstOf returns the first such name in the domain, or nothing. Usually there is none, and nothing is allocated.
 func firstOf(values map[string]string, such func(string) bool) (first string) {
 	for key := range values {
-		if strings.HasPrefix(key, Domain) && such(key) && (first == "" || key < first) {
+		if strings.HasPrefix(key, Domain) && (first == "" || key < first) && such(key) {
 			first = key
 		}
 	}

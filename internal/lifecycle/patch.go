@@ -40,6 +40,10 @@ func (in Input) Patch(edit Edit, record *Record) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("encoding the record: %w", err)
 		}
+		if len(text) > MaxRecord {
+			return nil, fmt.Errorf("the annotation %s would have %d bytes, more than %d: the pod has too many services in too many registries",
+				AnnotationRecord, len(text), MaxRecord)
+		}
 		changes = append(changes, annotationOperations(pod, AnnotationRecord, string(text))...)
 	}
 	if len(changes) == 0 {
@@ -90,7 +94,7 @@ func preconditions(pod *Pod, edit Edit) []Operation {
 		// which changes neither state nor timestamp
 		tests = append(tests, Operation{Op: "test", Path: "/metadata/deletionTimestamp"})
 	}
-	if edit.AsRecorded {
+	if edit.AsRecorded && len(pod.Annotations[AnnotationRecord]) <= MaxRecord { // a longer one is kept in part, and nothing rests on it
 		tests = append(tests, valueTest("annotations", pod.Annotations, AnnotationRecord))
 	}
 	if len(edit.Set) > 0 {
@@ -109,7 +113,8 @@ func readyTests(pod *Pod) []Operation {
 		address.Value = pod.Status.PodIP
 	}
 	tests := []Operation{address}
-	if _, found := pod.Annotations[AnnotationNetworks]; found {
+	// One that is too long is kept in part, and tells no address.
+	if _, found, err := Written(pod.Annotations, AnnotationNetworks); found && err == nil {
 		tests = append(tests, valueTest("annotations", pod.Annotations, AnnotationNetworks))
 	}
 	rests := readyBy(pod)
@@ -203,6 +208,9 @@ func skipOperations(pod *Pod, edit Edit) []Operation {
 		return nil
 	}
 	path := pointer("annotations", AnnotationSkip)
+	if len(value) > MaxWord { // it is kept in part
+		return []Operation{{Op: "remove", Path: path}}
+	}
 	return []Operation{{Op: "test", Path: path, Value: value}, {Op: "remove", Path: path}}
 }
 

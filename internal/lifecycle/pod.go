@@ -3,7 +3,6 @@ package lifecycle
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +10,8 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rollcall-dev/rollcall/registry"
 )
 
 // MovedAt returns when OpenKruise moved the pod into its state.
@@ -140,27 +141,47 @@ func reachable(p corev1.ContainerPort) bool {
 // AnnotationNetworks is where Multus writes the pod's addresses on other networks. Tenants can write it too.
 const AnnotationNetworks = "k8s.v1.cni.cncf.io/network-status"
 
-// NetworksOf returns the pod's first address on each network, by the network's name in its namespace or NAMESPACE/NAME. With an error,
-// it is not known on which networks the pod is.
-func NetworksOf(namespace string, annotations map[string]string) (map[string]string, error) {
-	text, has := annotations[AnnotationNetworks]
+// Networks are a pod's addresses on other networks.
+type Networks struct {
+	// First is the first address on each network, by the network's name in its namespace or NAMESPACE/NAME; nil without the annotation.
+	First map[string]string
+	// Unread is why it is not known on which networks the pod is.
+	Unread string
+}
+
+// NetworksOf reads [AnnotationNetworks]. It is read once for a pod: see [Pod].
+func NetworksOf(namespace string, annotations map[string]string) (n Networks) {
+	text, has, err := Written(annotations, AnnotationNetworks)
+	if err != nil {
+		return Networks{Unread: err.Error()}
+	}
 	if !has {
-		return nil, nil
+		return n
 	}
 	var written []struct {
 		Name string   `json:"name"`
 		IPs  []string `json:"ips"`
 	}
 	if err := json.Unmarshal([]byte(text), &written); err != nil {
-		return nil, fmt.Errorf("annotation %s is not a list of networks: %w", AnnotationNetworks, err)
+		return Networks{Unread: registry.Excerpt(fmt.Sprintf("annotation %s is not a list of networks: %v", AnnotationNetworks, err))}
 	}
-	networks := map[string]string{}
-	for _, n := range written {
-		if name := strings.TrimPrefix(n.Name, namespace+"/"); len(n.IPs) > 0 && networks[name] == "" {
-			networks[name] = n.IPs[0]
+	n.First = make(map[string]string, len(written))
+	for _, one := range written {
+		if name := strings.TrimPrefix(one.Name, namespace+"/"); len(one.IPs) > 0 && n.First[name] == "" {
+			n.First[name] = one.IPs[0]
 		}
 	}
-	return networks, nil
+	return n
+}
+
+// has reports whether the pod has the address on a network, or may have.
+func (n Networks) has(address string) bool {
+	for _, own := range n.First {
+		if own == address {
+			return true
+		}
+	}
+	return n.Unread != ""
 }
 
 // IsAt reports whether the entry is at an address that the pod has now, or may be, if its networks can't be read. On networks, an
@@ -169,16 +190,12 @@ func (i Key) IsAt(pod *Pod) bool {
 	if i.Address == pod.Status.PodIP || slices.Contains(AddressesOf(pod, i.Port), i.Address) {
 		return true
 	}
-	if i.ByApp() {
-		return false
-	}
-	networks, err := NetworksOf(pod.Namespace, pod.Annotations)
-	return err != nil || slices.Contains(slices.Collect(maps.Values(networks)), i.Address)
+	return !i.ByApp() && pod.Networks.has(i.Address)
 }
 
 // marked counts only "true"; examples use other values for done.
 func marked(pod *Pod, key string) bool {
-	return pod.Labels[key] == "true" || pod.Annotations[key] == "true"
+	return pod.Labels[key] == isMarked || pod.Annotations[key] == isMarked
 }
 
 // PodID has the UID, because the next pod of that name is another.

@@ -20,6 +20,11 @@ type Pod struct {
 
 	Spec   PodSpec   `json:"spec"`
 	Status PodStatus `json:"status"`
+
+	// Networks are what [AnnotationNetworks] shows.
+	Networks Networks
+	// TooMany is what the pod has more of than is kept, with the remedy, if anything.
+	TooMany string
 }
 
 // PodSpec is also that of a workload's template.
@@ -80,6 +85,7 @@ func (p *Pod) DeepCopyObject() runtime.Object { return p.DeepCopy() }
 func (p *Pod) DeepCopy() *Pod {
 	pod := *p
 	p.ObjectMeta.DeepCopyInto(&pod.ObjectMeta)
+	pod.Networks.First = maps.Clone(p.Networks.First)
 	pod.Spec.Containers = slices.Clone(p.Spec.Containers)
 	for i := range pod.Spec.Containers {
 		pod.Spec.Containers[i].Ports = slices.Clone(pod.Spec.Containers[i].Ports)
@@ -95,6 +101,7 @@ func (p *Pod) DeepCopy() *Pod {
 func PodOf(pod *corev1.Pod) *Pod {
 	kept := &Pod{
 		ObjectMeta: metaOf(pod.ObjectMeta),
+		TooMany:    tooMany(pod),
 		Spec:       PodSpecOf(&pod.Spec),
 		Status: PodStatus{
 			Phase: pod.Status.Phase, PodIP: pod.Status.PodIP, HostIP: pod.Status.HostIP, StartTime: pod.Status.StartTime,
@@ -103,6 +110,7 @@ func PodOf(pod *corev1.Pod) *Pod {
 			NotRunning: notRunning(pod), OnlyGates: onlyGates(pod), ShutByHook: shutByHook(pod),
 		},
 	}
+	kept.Networks = NetworksOf(pod.Namespace, kept.Annotations)
 	kept.Spec.OwnClaims = ownClaims(pod)
 	if ips := pod.Status.PodIPs; len(ips) > 1 || len(ips) == 1 && ips[0].IP != pod.Status.PodIP {
 		kept.Status.PodIPs = ips
@@ -119,12 +127,27 @@ func PodOf(pod *corev1.Pod) *Pod {
 	return kept
 }
 
-// metaOf leaves out what is large and not read.
+// Updated returns the pod with the metadata that a write has left it.
+func (p *Pod) Updated(meta metav1.ObjectMeta) *Pod {
+	pod := *p
+	pod.ObjectMeta = metaOf(meta)
+	if pod.Annotations[AnnotationNetworks] != p.Annotations[AnnotationNetworks] {
+		pod.Networks = NetworksOf(pod.Namespace, pod.Annotations)
+	}
+	return &pod
+}
+
+// metaOf leaves out what is not read, and bounds what a tenant can write.
 func metaOf(meta metav1.ObjectMeta) metav1.ObjectMeta {
 	meta.ManagedFields = nil
-	if _, found := meta.Annotations[corev1.LastAppliedConfigAnnotation]; found {
-		meta.Annotations = maps.Clone(meta.Annotations)
-		delete(meta.Annotations, corev1.LastAppliedConfigAnnotation)
+	meta.Labels, meta.Annotations = KeptLabels(meta.Labels), KeptAnnotations(meta.Annotations)
+	meta.Finalizers = KeptFinalizers(meta.Finalizers)
+	if len(meta.OwnerReferences) > 1 {
+		owners := meta.OwnerReferences
+		meta.OwnerReferences = nil
+		if i := slices.IndexFunc(owners, func(o metav1.OwnerReference) bool { return o.Controller != nil && *o.Controller }); i >= 0 {
+			meta.OwnerReferences = []metav1.OwnerReference{owners[i]}
+		}
 	}
 	return meta
 }
@@ -133,22 +156,25 @@ func metaOf(meta metav1.ObjectMeta) metav1.ObjectMeta {
 func PodSpecOf(spec *corev1.PodSpec) PodSpec {
 	kept := PodSpec{
 		NodeName: spec.NodeName, HostNetwork: spec.HostNetwork, Hostname: spec.Hostname, Subdomain: spec.Subdomain,
-		Containers: make([]Container, len(spec.Containers)), ReadinessGates: spec.ReadinessGates,
+		Containers: make([]Container, min(len(spec.Containers), MaxContainers)), ReadinessGates: atMost(spec.ReadinessGates, MaxGates),
 	}
-	for i := range spec.Containers {
+	left := MaxPorts
+	for i := range kept.Containers {
 		c := &spec.Containers[i]
-		kept.Containers[i] = Container{Name: c.Name, Ports: c.Ports, Injected: slices.Contains(c.Env, injectedMark())}
+		kept.Containers[i] = Container{Name: c.Name, Ports: atMost(c.Ports, left), Injected: slices.Contains(c.Env, injectedMark())}
+		left -= len(kept.Containers[i].Ports)
 	}
 	return kept
 }
 
 // TemplateSpec returns what [PodSpecOf] reads of a template, in the template's own type.
 func TemplateSpec(spec *corev1.PodSpec) corev1.PodSpec {
+	read := PodSpecOf(spec)
 	kept := corev1.PodSpec{
-		NodeName: spec.NodeName, HostNetwork: spec.HostNetwork, Hostname: spec.Hostname, Subdomain: spec.Subdomain,
-		Containers: make([]corev1.Container, len(spec.Containers)), ReadinessGates: spec.ReadinessGates,
+		NodeName: read.NodeName, HostNetwork: read.HostNetwork, Hostname: read.Hostname, Subdomain: read.Subdomain,
+		Containers: make([]corev1.Container, len(read.Containers)), ReadinessGates: read.ReadinessGates,
 	}
-	for i, c := range PodSpecOf(spec).Containers { // new ones: a part of the old would keep them in memory
+	for i, c := range read.Containers { // new ones: a part of the old would keep them in memory
 		kept.Containers[i] = corev1.Container{Name: c.Name, Ports: c.Ports}
 		if c.Injected {
 			kept.Containers[i].Env = []corev1.EnvVar{injectedMark()}
@@ -167,7 +193,7 @@ func notRunning(pod *corev1.Pod) (names []string) {
 			names = append(names, s.Name)
 		}
 	}
-	return names
+	return atMost(names, MaxContainers)
 }
 
 // ownClaims: OpenKruise names such claims after the instance. The CloneSet may have other templates since. In an Advanced StatefulSet

@@ -154,8 +154,8 @@ func StampOf(pod *Pod) Stamp {
 
 // RecordOf returns the pod's record. Garbage and another pod's are none.
 func RecordOf(pod *Pod) Record {
-	text, found := pod.Annotations[AnnotationRecord]
-	if !found {
+	text, found, err := Written(pod.Annotations, AnnotationRecord)
+	if !found || err != nil {
 		return Record{}
 	}
 	var r Record

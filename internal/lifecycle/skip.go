@@ -21,7 +21,7 @@ type Skip struct {
 
 // SkipOf reads the annotation. The workload may be nil.
 func SkipOf(pod *Pod, w *Workload) Skip {
-	text, found := pod.Annotations[AnnotationSkip]
+	text, found, err := Written(pod.Annotations, AnnotationSkip)
 	if !found {
 		return Skip{}
 	}
@@ -30,6 +30,9 @@ func SkipOf(pod *Pod, w *Workload) Skip {
 			return Skip{FromTemplate: true, Refused: fmt.Sprintf("annotation %s is in the workload's template, where it would "+
 				"release the hooks of every pod: remove it from spec.template, and write it on the one pod", AnnotationSkip)}
 		}
+	}
+	if err != nil {
+		return Skip{Refused: err.Error()}
 	}
 	var hooks []Hook
 	for name := range strings.SplitSeq(text, ",") {

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -45,6 +46,9 @@ type Pod struct {
 	shown  *waiting.Blocker
 	told   types.UID
 	toldAt time.Time
+
+	// events bounds the Events on the pod; nil before the first.
+	events *rate.Limiter
 
 	// mu is for calls in parallel.
 	mu sync.Mutex
@@ -147,6 +151,23 @@ func (n *Pod) Announce(now waiting.Blocker) {
 		announced := now // on the heap only if there is an Event
 		n.announced = &announced
 	}
+}
+
+const (
+	// EventBurst are the Events that a pod has in a row: whoever writes it can make it wait and go on again and again. Then it has one in
+	// EventPause.
+	EventBurst = 10
+	EventPause = 10 * time.Second
+)
+
+// MayTell reports whether the pod may have an Event now.
+func (n *Pod) MayTell(now time.Time) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.events == nil {
+		n.events = rate.NewLimiter(rate.Every(EventPause), EventBurst)
+	}
+	return n.events.AllowN(now, 1)
 }
 
 // BehindFor returns how long the cache has lacked our last write.

@@ -73,3 +73,18 @@ func TestEachIsNewOnce(t *testing.T) {
 		t.Error("an entry that comes back after the pod was in rotation is news, and several entries are not")
 	}
 }
+
+// TestEventsOnAPodAreBounded: whoever writes the pod can make it wait and go on as often as they like.
+func TestEventsOnAPodAreBounded(t *testing.T) {
+	t.Parallel()
+	pod, now, told := New().Of(lifecycle.PodID{UID: "1"}), time.Unix(0, 0), 0
+	for range 600 {
+		now = now.Add(100 * time.Millisecond)
+		if pod.MayTell(now) {
+			told++
+		}
+	}
+	if want := EventBurst + int(time.Minute/EventPause); told > want || told < want-1 {
+		t.Errorf("%d Events in a minute, want %d", told, want)
+	}
+}

@@ -274,7 +274,7 @@ func (o *Observer) targets(f *Facts, node service.Node) {
 		f.Sources = settings.everywhere
 	}
 	targets, err := f.targetsIn(sources, subject, attributes, o.Clock.Now())
-	f.Targets, err = targets, errors.Join(err, drainErr, attributesErr, sourcesErr)
+	f.Targets, err = targets, errors.Join(err, drainErr, attributesErr, sourcesErr, tooMany(pod))
 	refused := o.names(f)
 	noAddress, unknown := settings.Services.NoAddress(subject)
 	f.AddressUnknown = unknown
@@ -292,6 +292,14 @@ func (o *Observer) targets(f *Facts, node service.Node) {
 	case refused.Reason != "":
 		f.Problem = refused
 	}
+}
+
+// tooMany is an error, since what of a pod is not read may be what its place depends on.
+func tooMany(pod *lifecycle.Pod) error {
+	if pod.TooMany == "" {
+		return nil
+	}
+	return errors.New(pod.TooMany)
 }
 
 // dropRefused is for a pod that may not use a service name. Taking out for good what its application registered needs no right to the

@@ -28,7 +28,18 @@ type Facts struct {
 	Configuration Configuration
 	// Known is from this process.
 	Known tracker.Known
+
+	// all and recorded are [Facts.Instances] and the record's under their present names, sorted, once [Of] has made them: it asks for each row.
+	all, recorded []lifecycle.Key
 }
+
+const (
+	// MaxHeard is how many entries that only the record shows are dealt with at a time. Tenants can write records: each write costs no more
+	// calls than this, and each entry is a removal that finds nothing.
+	MaxHeard = 16
+	// maxRecalled is how many of them are kept alive until then.
+	maxRecalled = 50
+)
 
 // Configuration tells which registries exist.
 type Configuration interface {
@@ -53,19 +64,50 @@ func (f Facts) named(in lifecycle.Key) lifecycle.Key {
 	return in
 }
 
-// Instances are known to this process or in the record, sorted. Tenants can write records, and applications' entries carry no mark, so
-// there the record counts only for the pod's own addresses.
-func (f Facts) Instances() (all []lifecycle.Key) {
+// Instances are known to this process or in the record, sorted: of those that only the record shows, the first [MaxHeard]. Tenants can write
+// records, and applications' entries carry no mark, so there the record counts only for the pod's own addresses.
+func (f Facts) Instances() []lifecycle.Key {
+	if f.all != nil {
+		return slices.Clone(f.all)
+	}
+	all, _ := f.instances()
+	return all
+}
+
+// instances also returns those that the record shows beyond [MaxHeard].
+func (f Facts) instances() (all, unheard []lifecycle.Key) {
 	for in := range f.Known.All() {
 		all = append(all, f.named(in))
 	}
+	all = sorted(all)
+	known := len(all)
+	var heard []lifecycle.Key
 	for _, in := range f.Record.Instances {
-		if !in.ByApp() || in.IsAt(f.Pod) {
-			all = append(all, f.named(in))
+		if in.ByApp() && !in.IsAt(f.Pod) {
+			continue
+		}
+		switch in = f.named(in); {
+		case isAmong(all[:known], in):
+		case f.IsTarget(in):
+			all = append(all, in)
+		default:
+			heard = append(heard, in)
 		}
 	}
+	heard = sorted(heard)
+	n := min(len(heard), MaxHeard)
+	return sorted(append(all, heard[:n]...)), heard[n:]
+}
+
+func sorted(all []lifecycle.Key) []lifecycle.Key {
 	slices.SortFunc(all, lifecycle.Key.Compare)
 	return slices.Compact(all)
+}
+
+// isAmong is for a sorted list.
+func isAmong(all []lifecycle.Key, in lifecycle.Key) bool {
+	_, found := slices.BinarySearchFunc(all, in, lifecycle.Key.Compare)
+	return found
 }
 
 // OfRecord are the record's entries, with weight and metadata if the pod still has them.
@@ -73,13 +115,14 @@ func (f Facts) OfRecord() (recorded []tracker.Target) {
 	if f.Record.Want == lifecycle.Absent {
 		return nil
 	}
+	others := 0
 	for _, in := range f.Record.Instances {
 		in = f.named(in)
-		t := f.Target(in)
 		if i := f.target(in); i >= 0 {
-			t = f.Targets[i]
+			recorded = append(recorded, f.Targets[i])
+		} else if others++; others <= maxRecalled {
+			recorded = append(recorded, f.Target(in))
 		}
-		recorded = append(recorded, t)
 	}
 	return recorded
 }
@@ -138,16 +181,31 @@ func (f Facts) LastFound(in lifecycle.Key) lifecycle.Key {
 
 // recordFound reports whether the record has found it.
 func (f Facts) recordFound(in lifecycle.Key) bool {
-	return f.isAmong(f.Record.Instances, in) && !f.isAmong(f.Record.Unfound, in)
+	unfound := func(r lifecycle.Key) bool { return f.named(r) == in }
+	return f.isRecorded(in) && !slices.ContainsFunc(f.Record.Unfound, unfound)
 }
 
-func (f Facts) isAmong(recorded []lifecycle.Key, in lifecycle.Key) bool {
-	return slices.ContainsFunc(recorded, func(r lifecycle.Key) bool { return f.named(r) == in })
+func (f Facts) isRecorded(in lifecycle.Key) bool {
+	if f.recorded != nil {
+		return isAmong(f.recorded, in)
+	}
+	return slices.ContainsFunc(f.Record.Instances, func(r lifecycle.Key) bool { return f.named(r) == in })
+}
+
+// indexed has what is asked for each row at hand.
+func (f Facts) indexed() (indexed Facts, unheard []lifecycle.Key) {
+	f.all, unheard = f.instances()
+	f.recorded = make([]lifecycle.Key, 0, len(f.Record.Instances))
+	for _, in := range f.Record.Instances {
+		f.recorded = append(f.recorded, f.named(in))
+	}
+	f.recorded = sorted(f.recorded)
+	return f, unheard
 }
 
 // WasInService reports whether clients were given it, as far as this process or the record knows.
 func (f Facts) WasInService(in lifecycle.Key) bool {
-	return f.Known.Of(in).WasInService() || f.Record.WasInService() && f.isAmong(f.Record.Instances, in)
+	return f.Known.Of(in).WasInService() || f.Record.WasInService() && f.isRecorded(in)
 }
 
 // saw reports whether this process or the record's writer found the application's entry.
@@ -160,7 +218,7 @@ func (f Facts) Unseen(in lifecycle.Key) bool {
 	if !in.ByApp() || f.saw(in) {
 		return false
 	}
-	return !slices.ContainsFunc(f.Instances(), func(other lifecycle.Key) bool { return !f.IsTarget(other) && f.saw(other) })
+	return !slices.ContainsFunc(f.others(), f.saw)
 }
 
 // leftToApp reports whether clients may be given an application's entry there: the pod's own, or one at an address that the pod lost.
@@ -188,7 +246,7 @@ func (f Facts) mustBeSeen(in lifecycle.Key, want lifecycle.Want) bool {
 // hook, or with a record, a list must also have shown that no earlier leader registered it, since the first watch may lag. No list shows
 // what applications register.
 func (f Facts) neverThere(in lifecycle.Key, want lifecycle.Want) bool {
-	if want == lifecycle.InService || !f.Known.Born() || slices.Contains(f.Instances(), in) {
+	if want == lifecycle.InService || !f.Known.Born() || isAmong(f.Instances(), in) {
 		return false
 	}
 	needsNoList := want != lifecycle.Absent && !lifecycle.MustStayOut(f.Pod) && !f.Record.Exists()
@@ -198,7 +256,7 @@ func (f Facts) neverThere(in lifecycle.Key, want lifecycle.Want) bool {
 // outSince is when the record says that it was taken out; nil if someone may have put it back since: an application, or a manager if the
 // pod may have been in service since.
 func (f Facts) outSince(in lifecycle.Key, want lifecycle.Want) *time.Time {
-	says := f.Record.Want == want && f.isAmong(f.Record.Instances, in)
+	says := f.Record.Want == want && f.isRecorded(in)
 	if in.ByApp() || !f.Record.Fresh(f.Pod) || !says || !lifecycle.MustStayOut(f.Pod) {
 		return nil
 	}

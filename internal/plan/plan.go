@@ -80,6 +80,8 @@ type Plan struct {
 	Former, Present, Departing []Row
 	// Spared have no row while the pod is in service, since they may be entries where it belongs. They are taken out with it.
 	Spared []lifecycle.Key
+	// Unheard are entries that only the record shows, beyond those that are dealt with at a time.
+	Unheard []lifecycle.Key
 }
 
 // Without leaves out some of Present.
@@ -99,6 +101,7 @@ func Of(f Facts, d lifecycle.Decision) Plan {
 	if keeps && (d.Row == lifecycle.RowUnknownState || f.AddressUnknown) {
 		return p
 	}
+	f, p.Unheard = f.indexed()
 	if !keeps {
 		p.Present = f.Present(want)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/observe"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/receipt"
+	"github.com/rollcall-dev/rollcall/internal/shorten"
 	"github.com/rollcall-dev/rollcall/internal/visit"
 	"github.com/rollcall-dev/rollcall/internal/waiting"
 )
@@ -62,6 +63,7 @@ func (r *Reporter) Report(ctx context.Context, f *observe.Facts, result visit.Re
 		b = v.explain()
 	}
 	before := v.Memory.Shown()
+	b.Message = shorten.Message(b.Message) // it is kept, and shown on the status page again and again
 	b = b.InPlaceOf(before)
 	b.Hook = v.Decision.Waiting
 	shown, due := r.dated(v, b, before).Say(v.Memory.Announced(), r.Clock.Now())
@@ -84,13 +86,15 @@ func (r *Reporter) Report(ctx context.Context, f *observe.Facts, result visit.Re
 func (r *Reporter) announce(v visited, shown waiting.Blocker, due bool) {
 	announced := v.Memory.Announced()
 	still := v.Decision.Want != lifecycle.Absent && (announced.Reason == v.Problem.Reason || announced.Reason == v.Warning.Reason)
+	passed := shown.Said.IsZero() && announced.Reason != "" && !still
 	switch {
 	case due && shown.Reason.Common() && !r.Common.TryAccept(): // at the next look
+	case (due || passed) && !v.Memory.MayTell(r.Clock.Now()): // the same
 	case due:
-		r.Tell(v.pod(), shown.Reason, shown.Sentence())
+		r.tell(v.pod(), shown.Reason, shown.Sentence())
 		v.Memory.Announce(shown)
-	case shown.Said.IsZero() && announced.Reason != "" && !still:
-		r.Tell(v.pod(), reason.Resolved, fmt.Sprintf("%s resolved", announced.Reason))
+	case passed:
+		r.tell(v.pod(), reason.Resolved, fmt.Sprintf("%s resolved", announced.Reason))
 		v.Memory.Announce(waiting.Blocker{})
 	}
 }
@@ -103,9 +107,15 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
-// Tell makes an Event on a pod.
+// Tell makes an Event on a pod, unless it has too many.
 func (r *Reporter) Tell(pod *lifecycle.Pod, why reason.Reason, note string) {
-	r.Recorder.Eventf(pod, nil, why.Event(), string(why), "Reconcile", "%s", note)
+	if r.Memory.Of(lifecycle.PodIDOf(pod)).MayTell(r.Clock.Now()) {
+		r.tell(pod, why, note)
+	}
+}
+
+func (r *Reporter) tell(pod *lifecycle.Pod, why reason.Reason, note string) {
+	r.Recorder.Eventf(pod, nil, why.Event(), string(why), "Reconcile", "%s", shorten.Message(note))
 }
 
 // tellWorkload makes an Event where people look first, and logs.

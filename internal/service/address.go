@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/shorten"
 	"github.com/rollcall-dev/rollcall/internal/suggest"
 )
 
@@ -35,20 +37,76 @@ func ParseAddress(s string) (Address, error) {
 	if meant != "" {
 		meant = fmt.Sprintf(" (did you mean %q?)", meant)
 	}
-	return "", fmt.Errorf("%q is not an address%s: use PodIP, HostIP, IPv4, IPv6 or network/NAME", s, meant)
+	return "", fmt.Errorf("%s is not an address%s: use PodIP, HostIP, IPv4, IPv6 or network/NAME", shorten.Quote(s), meant)
+}
+
+// Range is a range of IP addresses.
+type Range struct{ prefix netip.Prefix }
+
+// ParseRange parses "172.16.0.0/12".
+func ParseRange(s string) (Range, error) {
+	prefix, err := netip.ParsePrefix(s)
+	if err != nil || prefix != prefix.Masked() {
+		return Range{}, errors.New("set a range of addresses such as 172.16.0.0/12 or fd00::/8")
+	}
+	return Range{prefix}, nil
+}
+
+func (r Range) String() string { return r.prefix.String() }
+
+// Equal is for tests.
+func (r Range) Equal(other Range) bool { return r == other }
+
+// PrivateRanges are the addresses that nobody has on the Internet (RFC 1918, 6598 and 4193), and no one's link-local or loopback ones.
+func PrivateRanges() []Range {
+	var all []Range
+	for _, text := range []string{"10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"} {
+		all = append(all, Range{netip.MustParsePrefix(text)})
+	}
+	return all
+}
+
+// onNetwork checks a pod's address on a network. A tenant can write it, so it must be one that the configuration expects there.
+func (r Rules) onNetwork(a Address, address string) error {
+	ranges := r.NetworkAddresses
+	if ranges == nil {
+		ranges = PrivateRanges()
+	}
+	ip, err := netip.ParseAddr(address)
+	has := func(r Range) bool { return r.prefix.Contains(ip) }
+	switch {
+	case err != nil || ip.String() != address:
+		return fmt.Errorf("annotation %s gives the pod the address %s on %s: that is not an IP address as Kubernetes writes it",
+			lifecycle.AnnotationNetworks, shorten.Quote(address), a)
+	case !slices.ContainsFunc(ranges, has):
+		return fmt.Errorf("annotation %s gives the pod the address %s on %s, which is outside service.networkAddresses (%s): correct the "+
+			"annotation, or have the network's range added there", lifecycle.AnnotationNetworks, address, a, texts(ranges))
+	}
+	return nil
+}
+
+func texts(ranges []Range) string {
+	all := make([]string, len(ranges))
+	for i, r := range ranges {
+		all[i] = r.String()
+	}
+	return strings.Join(all, ", ")
 }
 
 // addressOf returns [AnnotationAddress], else the configuration's. Tenants can write which address a pod has on a network, so only the
 // configuration says which networks count.
 func (r Rules) addressOf(s Subject) (Address, error) {
-	written, ok := s.Annotations[AnnotationAddress]
-	if !ok {
+	written, ok, err := lifecycle.Written(s.Annotations, AnnotationAddress)
+	switch {
+	case err != nil:
+		return "", err
+	case !ok:
 		return cmp.Or(r.Address, podIP), nil
 	}
 	a, err := ParseAddress(strings.TrimSpace(written))
 	if name, is := strings.CutPrefix(string(a), networkPrefix); is && a != r.Address && !slices.Contains(r.Networks, name) {
-		err = fmt.Errorf("service.networks in the configuration does not have %q: use PodIP, HostIP, IPv4 or IPv6, or have it added there",
-			name)
+		err = fmt.Errorf("service.networks in the configuration does not have %s: use PodIP, HostIP, IPv4 or IPv6, or have it added there",
+			shorten.Quote(name))
 	}
 	if err != nil {
 		return "", fmt.Errorf("annotation %s: %w", AnnotationAddress, err)
@@ -67,8 +125,7 @@ func (a Address) of(s Subject) string {
 	case a == hostIP:
 		return s.Status.HostIP
 	case isNetwork:
-		networks, _ := lifecycle.NetworksOf(s.Namespace, s.Annotations) // see [Address.unknown]
-		return networks[name]
+		return s.Networks.First[name] // see [Address.unknown]
 	}
 	for _, own := range append([]corev1.PodIP{{IP: s.Status.PodIP}}, s.Status.PodIPs...) {
 		if strings.Contains(own.IP, ":") == (a == ipv6) {
@@ -86,12 +143,12 @@ func (a Address) unknown(s Subject) error {
 	if !strings.HasPrefix(string(a), networkPrefix) {
 		return nil
 	}
-	if _, has := s.Annotations[lifecycle.AnnotationNetworks]; !has {
+	switch {
+	case s.Networks.Unread != "":
+		return fmt.Errorf("the pod is to be registered at the address %s: %s; Multus writes it", a, s.Networks.Unread)
+	case s.Networks.First == nil:
 		return fmt.Errorf("the pod is to be registered at the address %s, and its annotation %s is missing: Multus writes it", a,
 			lifecycle.AnnotationNetworks)
-	}
-	if _, err := lifecycle.NetworksOf(s.Namespace, s.Annotations); err != nil {
-		return fmt.Errorf("the pod is to be registered at the address %s: %w; Multus writes it", a, err)
 	}
 	return nil
 }
@@ -111,8 +168,7 @@ func (r Rules) NoAddress(s Subject) (missing string, unknown bool) {
 			has = append(has, fmt.Sprintf("%s %s", other, address))
 		}
 	}
-	networks, _ := lifecycle.NetworksOf(s.Namespace, s.Annotations)
-	for name, address := range networks {
+	for name, address := range s.Networks.First {
 		has = append(has, networkPrefix+name+" "+address)
 	}
 	slices.Sort(has)

@@ -29,6 +29,7 @@ func dualStack(annotations ...string) Subject {
 	for i := 0; i < len(annotations); i += 2 {
 		s.Annotations[annotations[i]] = annotations[i+1]
 	}
+	s.Networks = lifecycle.NetworksOf(s.Namespace, s.Annotations)
 	return s
 }
 
@@ -52,7 +53,7 @@ func TestAddresses(t *testing.T) {
 	hostNetwork.Spec.HostNetwork, hostNetwork.Spec.Containers = true, []lifecycle.Container{{Ports: []corev1.ContainerPort{{ContainerPort: 80}}}}
 	hostNetwork.Status = nil
 	statusless := dualStack()
-	delete(statusless.Annotations, lifecycle.AnnotationNetworks)
+	statusless.Networks = lifecycle.Networks{}
 	expect.Each(t, map[string]row{
 		"by default":       {"as Kubernetes sees the pod", "", dualStack(), web("10.0.0.1", 8080), nil, nil},
 		"of the node":      {"clients outside can't reach pods, and the port there is another", "HostIP", dualStack(), web("192.0.2.1", 31080), nil, nil},

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rollcall-dev/rollcall/internal/shorten"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -21,6 +22,7 @@ const MaxWeight = 10000
 // registries refuse by themselves.
 const (
 	maxMetadata    = 50
+	maxWritten     = 2 * maxMetadata // with those that remove a pair of the configuration
 	maxKeyLength   = 128
 	maxValueLength = 512
 )
@@ -100,8 +102,8 @@ func weightOf(written string) (int, error) {
 	}
 	weight, err := strconv.ParseUint(written, 10, 16)
 	if err != nil || weight == 0 || weight > MaxWeight {
-		return 0, fmt.Errorf("metadata %s: %q is not a weight: use a whole number from 1 to %d in annotation %s or service.metadata",
-			registry.MetaWeight, written, MaxWeight, AnnotationMetadata)
+		return 0, fmt.Errorf("metadata %s: %s is not a weight: use a whole number from 1 to %d in annotation %s or service.metadata",
+			registry.MetaWeight, shorten.Quote(written), MaxWeight, AnnotationMetadata)
 	}
 	return int(weight), nil
 }
@@ -115,13 +117,11 @@ func (r Rules) tagsOf(s Subject) ([]string, error) {
 		}
 		tags = append(tags, tag)
 	}
-	if written, ok := s.Annotations[AnnotationTags]; ok {
-		own, err := parseTags(written)
-		if err != nil {
-			return nil, fmt.Errorf("annotation %s: %w", AnnotationTags, err)
-		}
-		tags = append(tags, own...)
+	own, _, err := parsed(s.Annotations, AnnotationTags, parseTags)
+	if err != nil {
+		return nil, err
 	}
+	tags = append(tags, own...)
 	tags = slices.DeleteFunc(tags, func(tag string) bool { return tag == "" })
 	slices.Sort(tags)
 	if tags = slices.Compact(tags); len(tags) > maxTags {
@@ -132,7 +132,7 @@ func (r Rules) tagsOf(s Subject) ([]string, error) {
 
 func parseTags(written string) ([]string, error) {
 	const comma = "\x00" // stands for one within a tag
-	tags, err := itemsOf(strings.ReplaceAll(written, `\,`, comma), tagsHelp)
+	tags, err := itemsOf(strings.ReplaceAll(written, `\,`, comma), maxTags, "tags", tagsHelp)
 	if err != nil {
 		return nil, err
 	}
@@ -154,20 +154,45 @@ func (r Rules) metadataOf(s Subject) (map[string]string, error) {
 		}
 		metadata[key] = value
 	}
-	if written, ok := s.Annotations[AnnotationMetadata]; ok {
+	pairs, _, err := parsed(s.Annotations, AnnotationMetadata, func(written string) (map[string]string, error) {
 		pairs, err := parseMetadata(written)
-		if err != nil {
-			return nil, fmt.Errorf("annotation %s: %w", AnnotationMetadata, err)
+		if err == nil {
+			err = ownAddresses(pairs, s)
 		}
-		maps.Copy(metadata, pairs)
+		return pairs, err
+	})
+	if err != nil {
+		return nil, err
 	}
+	maps.Copy(metadata, pairs)
 	maps.DeleteFunc(metadata, func(_, value string) bool { return value == "" })
 	return metadata, nil
 }
 
+// ownAddresses refuses pairs by which clients would go where the pod's author likes.
+func ownAddresses(pairs map[string]string, s Subject) error {
+	own := []string{stableName(s)}
+	if s.Status != nil {
+		if s.Status.PodIP == "" {
+			return nil // it is not registered yet
+		}
+		own = append(own, s.Status.PodIP)
+		for _, ip := range s.Status.PodIPs {
+			own = append(own, ip.IP)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(pairs)) {
+		if value := pairs[key]; registry.AddressMeta(key) && value != "" && !slices.Contains(own, value) {
+			return fmt.Errorf("clients take the value of %s for an address, and %s is not the pod's own: leave it out, or have %s set in "+
+				"service.metadata of the configuration", key, shorten.Quote(value), key)
+		}
+	}
+	return nil
+}
+
 // parseMetadata returns an empty value for a key to remove, as in "team=".
 func parseMetadata(written string) (map[string]string, error) {
-	items, err := itemsOf(written, metadataHelp)
+	items, err := itemsOf(written, maxWritten, "pairs", metadataHelp)
 	if err != nil {
 		return nil, err
 	}
@@ -175,9 +200,12 @@ func parseMetadata(written string) (map[string]string, error) {
 	for _, item := range items {
 		key, value, found := cutPair(item)
 		if !found {
-			return nil, fmt.Errorf("%q is not a key and a value: %s; a value can't contain a comma", item, metadataHelp)
+			return nil, fmt.Errorf("%s is not a key and a value: %s; a value can't contain a comma", shorten.Quote(item), metadataHelp)
 		}
-		if err := errors.Join(CheckMetadataKey(key), checkText("the value of "+key, value, maxValueLength)); err != nil {
+		if err := CheckMetadataKey(key); err != nil {
+			return nil, err
+		}
+		if err := checkText("the value of "+key, value, maxValueLength); err != nil {
 			return nil, err
 		}
 		if _, twice := pairs[key]; twice {
@@ -194,7 +222,7 @@ func CheckMetadataKey(key string) error {
 	case len(key) > maxKeyLength:
 		return fmt.Errorf("the key has %d bytes: use at most %d", len(key), maxKeyLength)
 	case !keys.MatchString(key):
-		return fmt.Errorf("%q is not a key: use letters, digits, - _ or . that begin with a letter", key)
+		return fmt.Errorf("%s is not a key: use letters, digits, - _ or . that begin with a letter", shorten.Quote(key))
 	case key != registry.MetaZone && key != registry.MetaWeight && registry.ReservedMeta(key):
 		return fmt.Errorf("key %s is written by Rollcall itself: choose another key", key)
 	}
@@ -229,13 +257,24 @@ func ParseValueTemplate(s string) (ValueTemplate, error) {
 	return ValueTemplate(s), checkValueTemplate(s)
 }
 
-// CheckMetadata refuses a value that no pod can have: a weight of "heavy".
+// CheckMetadata refuses a value that no pod can have, such as a weight of "heavy", and an address that a pod's author could choose.
 func CheckMetadata(key string, value ValueTemplate) error {
+	if registry.AddressMeta(key) && chosenByAuthor(string(value)) {
+		return errors.New("clients take this value for an address, and whoever writes pods chooses {label:KEY}, {pod} and {workload}: use " +
+			"another placeholder, or end the value with a domain, as in {pod}.example.com")
+	}
 	if key != registry.MetaWeight || strings.Contains(string(value), "{") {
 		return nil
 	}
 	_, err := weightOf(string(value))
 	return err
+}
+
+// chosenByAuthor reports whether what a pod's author writes decides which host a value is. Below a domain it does not.
+func chosenByAuthor(value string) bool {
+	author := strings.Contains(value, "{"+labelPrefix) || strings.Contains(value, "{"+placeholderPod+"}") ||
+		strings.Contains(value, "{"+placeholderWorkload+"}")
+	return author && !strings.HasPrefix(value[strings.LastIndex(value, "}")+1:], ".")
 }
 
 func checkValueTemplate(s string) error {

@@ -16,23 +16,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/shorten"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
 // What a pod's author sets. Each wins over the configuration or the node; metadata wins key by key, and tags are added.
 const (
-	AnnotationServices   = "rollcall.dev/services"   // web=8080,admin=9090
-	AnnotationAddress    = "rollcall.dev/address"    // HostIP
-	AnnotationDrain      = "rollcall.dev/drain"      // 15s
-	AnnotationWarmUp     = "rollcall.dev/warm-up"    // 2m
-	AnnotationRegistries = "rollcall.dev/registries" // old,new=app
-	AnnotationTags       = "rollcall.dev/tags"       // primary,http
-	AnnotationMetadata   = "rollcall.dev/metadata"   // version=v1,zone=eu-1a,weight=100
+	AnnotationServices   = lifecycle.AnnotationServices // web=8080,admin=9090
+	AnnotationAddress    = "rollcall.dev/address"       // HostIP
+	AnnotationDrain      = "rollcall.dev/drain"         // 15s
+	AnnotationWarmUp     = "rollcall.dev/warm-up"       // 2m
+	AnnotationRegistries = "rollcall.dev/registries"    // old,new=app
+	AnnotationTags       = lifecycle.AnnotationTags     // primary,http
+	AnnotationMetadata   = lifecycle.AnnotationMetadata // version=v1,zone=eu-1a,weight=100
 )
-
-// annotationDefaultContainer is set by service meshes when they inject a container.
-// https://kubernetes.io/docs/reference/labels-annotations-taints/#kubectl-kubernetes-io-default-container
-const annotationDefaultContainer = "kubectl.kubernetes.io/default-container"
 
 // Annotations are those that people set on pods.
 func Annotations() []string {
@@ -71,7 +68,10 @@ type Rules struct {
 	Address Address
 	// Networks are those whose addresses pods can choose.
 	Networks []string
-	Tags     []ValueTemplate
+	// NetworkAddresses are where addresses on networks must lie; nil means [PrivateRanges].
+	NetworkAddresses []Range
+
+	Tags []ValueTemplate
 	// Metadata has only keys that pass [CheckMetadataKey].
 	Metadata map[string]ValueTemplate
 	Allowed  Policy
@@ -95,6 +95,8 @@ type Subject struct {
 	Spec *lifecycle.PodSpec
 	// Status is nil for a template.
 	Status *lifecycle.PodStatus
+	// Networks are the pod's other networks.
+	Networks lifecycle.Networks
 	// Node is zero for a template.
 	Node Node
 }
@@ -103,6 +105,7 @@ type Subject struct {
 func SubjectOf(pod *lifecycle.Pod) Subject {
 	subject := Subject{
 		Namespace: pod.Namespace, Pod: pod.Name, Labels: pod.Labels, Annotations: pod.Annotations, Spec: &pod.Spec, Status: &pod.Status,
+		Networks: pod.Networks,
 	}
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
 		subject.Workload = owner.Name
@@ -119,8 +122,11 @@ func (r Rules) EndpointsOf(s Subject) ([]Endpoint, error) {
 	}
 	for i := range endpoints {
 		e := &endpoints[i]
-		if e.Address = address.of(s); address == hostIP {
+		switch e.Address = address.of(s); {
+		case address == hostIP:
 			e.Port, err = hostPort(s, e.Port)
+		case e.Address != "" && strings.HasPrefix(string(address), networkPrefix):
+			err = r.onNetwork(address, e.Address)
 		}
 		if err != nil {
 			return nil, err
@@ -160,12 +166,8 @@ func (r Rules) NameIn(in string, service lifecycle.Service) Name {
 
 // portsOf returns the names and the containers' ports.
 func (r Rules) portsOf(s Subject) ([]Endpoint, error) {
-	if written, ok := s.Annotations[AnnotationServices]; ok {
-		endpoints, err := parseServices(written)
-		if err != nil {
-			return nil, fmt.Errorf("annotation %s: %w", AnnotationServices, err)
-		}
-		return endpoints, nil
+	if endpoints, ok, err := parsed(s.Annotations, AnnotationServices, parseServices); ok {
+		return endpoints, err
 	}
 	port := cmp.Or(r.Port, firstPort(s))
 	if port == 0 {
@@ -179,18 +181,34 @@ func (r Rules) portsOf(s Subject) ([]Endpoint, error) {
 	return []Endpoint{{Name: Name(name), Port: port}}, nil
 }
 
+// parsed parses an annotation if there is one.
+func parsed[T any](annotations map[string]string, key string, parse func(string) (T, error)) (value T, found bool, err error) {
+	written, found, err := lifecycle.Written(annotations, key)
+	if !found || err != nil {
+		return value, found, err
+	}
+	if value, err = parse(written); err != nil {
+		return value, true, fmt.Errorf("annotation %s: %w", key, err)
+	}
+	return value, true, nil
+}
+
 // DurationOf returns that of an annotation, else def.
 func DurationOf(annotations map[string]string, key string, def time.Duration) (time.Duration, error) {
-	written, ok := annotations[key]
-	if !ok {
+	d, found, err := parsed(annotations, key, parseDuration)
+	if !found {
 		return def, nil
 	}
+	return d, err
+}
+
+func parseDuration(written string) (time.Duration, error) {
 	d, err := time.ParseDuration(strings.TrimSpace(written))
 	if err != nil {
-		return 0, fmt.Errorf(`annotation %s: %q is not a duration: set "15s", "1m30s" or "0s"`, key, written)
+		return 0, fmt.Errorf(`%s is not a duration: set "15s", "1m30s" or "0s"`, shorten.Quote(written))
 	}
 	if d < 0 {
-		return 0, fmt.Errorf(`annotation %s: %q is below zero: set "0s" or more`, key, written)
+		return 0, fmt.Errorf(`%s is below zero: set "0s" or more`, shorten.Quote(written))
 	}
 	return d, nil
 }
@@ -204,21 +222,22 @@ type Registration struct {
 // RegistriesOf returns [AnnotationRegistries] if known, else an error; without it the defaults of [DefaultsOf]. Sorted and unique. known
 // are all registries, and whether applications register themselves there unless the annotation says otherwise: "old,new=app".
 func RegistriesOf(annotations map[string]string, defaults []string, known map[string]bool) ([]Registration, error) {
-	written, ok := annotations[AnnotationRegistries]
+	all, ok, err := parsed(annotations, AnnotationRegistries, func(written string) ([]Registration, error) {
+		return parseRegistries(written, known)
+	})
 	if !ok && len(defaults) == 0 {
 		return nil, fmt.Errorf("no registry is the default for the namespace: set annotation %s, or have default or defaultFor set in the "+
 			"configuration", AnnotationRegistries)
 	}
 	if !ok {
-		all := make([]Registration, 0, len(defaults))
+		all = make([]Registration, 0, len(defaults))
 		for _, name := range defaults {
 			all = append(all, Registration{name, known[name]})
 		}
 		return all, nil
 	}
-	all, err := parseRegistries(written, known)
 	if err != nil {
-		return nil, fmt.Errorf("annotation %s: %w", AnnotationRegistries, err)
+		return nil, err
 	}
 	slices.SortFunc(all, func(a, b Registration) int { return strings.Compare(a.Registry, b.Registry) })
 	return all, nil
@@ -227,18 +246,19 @@ func RegistriesOf(annotations map[string]string, defaults []string, known map[st
 func parseRegistries(written string, known map[string]bool) (all []Registration, err error) {
 	help := fmt.Sprintf("the configuration has %s; set one, or several with commas, each with =app behind it if the application registers "+
 		"itself there, or =rollcall", strings.Join(slices.Sorted(maps.Keys(known)), ", "))
-	items, err := itemsOf(written, help)
+	items, err := itemsOf(written, max(len(known), 1), "registries", help)
 	for _, item := range items {
 		name, by, says := strings.Cut(item, "=")
 		name, by = strings.TrimSpace(name), strings.TrimSpace(by)
 		byApp, has := known[name]
 		switch {
 		case !has:
-			return nil, fmt.Errorf("%q is not a registry: %s", name, help)
+			return nil, fmt.Errorf("%s is not a registry: %s", shorten.Quote(name), help)
 		case slices.ContainsFunc(all, func(r Registration) bool { return r.Registry == name }):
 			return nil, fmt.Errorf("%s occurs twice: remove one", name)
 		case says && by != "app" && by != "rollcall":
-			return nil, fmt.Errorf("%q is neither: set %s=app if the application registers itself there, or %s=rollcall", item, name, name)
+			return nil, fmt.Errorf("%s is neither: set %s=app if the application registers itself there, or %s=rollcall",
+				shorten.Quote(item), name, name)
 		case says:
 			byApp = by == "app"
 		}
@@ -248,12 +268,9 @@ func parseRegistries(written string, known map[string]bool) (all []Registration,
 }
 
 func parseServices(written string) ([]Endpoint, error) {
-	items, err := itemsOf(written, servicesHelp)
+	items, err := itemsOf(written, maxEndpoints, "services", servicesHelp)
 	if err != nil {
 		return nil, err
-	}
-	if len(items) > maxEndpoints {
-		return nil, fmt.Errorf("%d services: use at most %d", len(items), maxEndpoints)
 	}
 	endpoints := make([]Endpoint, 0, len(items))
 	for _, item := range items {
@@ -272,19 +289,24 @@ func parseServices(written string) ([]Endpoint, error) {
 func parseEndpoint(item string) (Endpoint, error) {
 	name, number, found := cutPair(item)
 	if !found {
-		return Endpoint{}, fmt.Errorf("%q is not a service and its port: %s", item, servicesHelp)
+		return Endpoint{}, fmt.Errorf("%s is not a service and its port: %s", shorten.Quote(item), servicesHelp)
 	}
 	if err := checkName(name); err != nil {
 		return Endpoint{}, err
 	}
 	port, err := strconv.ParseUint(number, 10, 16)
 	if err != nil || port == 0 {
-		return Endpoint{}, fmt.Errorf("%q is not a port: set a number from 1 to 65535, as in %q", number, name+"=8080")
+		return Endpoint{}, fmt.Errorf("%s is not a port: set a number from 1 to 65535, as in %s", shorten.Quote(number),
+			shorten.Quote(name+"=8080"))
 	}
 	return Endpoint{Name: Name(name), Port: int(port)}, nil
 }
 
-func itemsOf(written, help string) ([]string, error) {
+// itemsOf counts before it parses anything.
+func itemsOf(written string, most int, what, help string) ([]string, error) {
+	if n := strings.Count(written, ",") + 1; n > most {
+		return nil, fmt.Errorf("%d %s: use at most %d", n, what, most)
+	}
 	items := strings.Split(written, ",")
 	for i := range items {
 		if items[i] = strings.TrimSpace(items[i]); items[i] == "" {
@@ -311,7 +333,7 @@ func firstPort(s Subject) (first int) {
 		port := portOf(container)
 		switch {
 		case port == 0 || container.Injected:
-		case container.Name == s.Annotations[annotationDefaultContainer]:
+		case container.Name == s.Annotations[lifecycle.AnnotationDefaultContainer]:
 			return port
 		case first == 0:
 			first = port

@@ -60,7 +60,7 @@ func TestEndpointsOf(t *testing.T) {
 			reason: "it names the application's container where it puts its own before it",
 			subject: Subject{
 				Labels: web, Spec: containers(container("istio-proxy", 15090), container("web", 8080)),
-				Annotations: map[string]string{annotationDefaultContainer: "web"},
+				Annotations: map[string]string{lifecycle.AnnotationDefaultContainer: "web"},
 			},
 			want: []Endpoint{{Name: "web", Port: 8080}},
 		},
@@ -68,7 +68,7 @@ func TestEndpointsOf(t *testing.T) {
 			reason: "another one has it",
 			subject: Subject{
 				Labels: web, Spec: containers(container("shell", 0), container("web", 8080)),
-				Annotations: map[string]string{annotationDefaultContainer: "shell"},
+				Annotations: map[string]string{lifecycle.AnnotationDefaultContainer: "shell"},
 			},
 			want: []Endpoint{{Name: "web", Port: 8080}},
 		},

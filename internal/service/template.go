@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/rollcall-dev/rollcall/internal/shorten"
 )
 
 // maxNameLength is a DNS name's, in bytes; no known registry allows less.
@@ -182,8 +184,8 @@ func checkText(what, text string, limit int) error {
 	if !utf8.ValidString(text) {
 		return fmt.Errorf("%s is not valid UTF-8", what)
 	}
-	if i := slices.IndexFunc([]rune(text), func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
-		return fmt.Errorf("%s %q has a character that can't be printed: remove it", what, text)
+	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return fmt.Errorf("%s %s has a character that can't be printed: remove it", what, shorten.Quote(text))
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // manyInstances are more than a pod has: beyond that, absent ones are forgotten.
-const manyInstances = 1000
+const manyInstances = 600
 
 // remembered is how long a gone pod is known. No list is that old.
 const remembered = time.Hour

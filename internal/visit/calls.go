@@ -11,6 +11,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/plan"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
+	"github.com/rollcall-dev/rollcall/internal/shorten"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/internal/waiting"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -139,7 +140,7 @@ func (v *visit) alsoRegistersItself(c plan.Row, said string) waiting.Blocker {
 
 // failed classifies a failure. An unknown one is tried again.
 func (v *visit) failed(ctx context.Context, c plan.Row, reg *registryclient.Client, err error) waiting.Blocker {
-	b := waiting.Blocker{Reason: reason.RegistryUnavailable, Message: fmt.Sprintf("%s: %v", c, err)}
+	b := waiting.Blocker{Reason: reason.RegistryUnavailable, Message: shorten.Message(fmt.Sprintf("%s: %v", c, err))}
 	if stops(ctx, err) {
 		return waiting.Blocker{Reason: reason.Stopping, Unasked: true, Message: "the manager stops, and the next one continues"}
 	}

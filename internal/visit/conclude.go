@@ -71,7 +71,7 @@ func (v *visit) toRecord(p plan.Plan) []lifecycle.Key {
 			instances = append(instances, row.Key())
 		}
 	}
-	return append(instances, p.Spared...)
+	return slices.Concat(instances, p.Spared, p.Unheard)
 }
 
 // newRecord has the pod's instances and those that it has yet to leave. Without a description that tells its instances, it has all that

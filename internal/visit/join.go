@@ -97,3 +97,13 @@ func (v *visit) readersLag(changes []plan.Row) (latest waiting.Blocker) {
 	}
 	return latest
 }
+
+// unheard waits for the entries that only the record shows, of which each visit deals with some.
+func (v *visit) unheard(context.Context) waiting.Blocker {
+	left := len(v.rows.Unheard)
+	if left == 0 {
+		return waiting.Blocker{}
+	}
+	return waiting.Blocker{Reason: reason.Queued, Unasked: true, After: time.Second, Message: fmt.Sprintf(
+		"%d more entries that only the pod's annotation %s shows are still to be taken out, a few each second", left, lifecycle.AnnotationRecord)}
+}

@@ -50,13 +50,12 @@ func (v *visit) patch(ctx context.Context, edit lifecycle.Edit, record *lifecycl
 	case err != nil:
 		return fmt.Errorf("patching the pod: %w", err)
 	}
-	after := *pod
-	after.ObjectMeta = written.ObjectMeta
+	after := pod.Updated(written.ObjectMeta)
 	v.Memory.Written = written.ResourceVersion
-	v.auditFlip(pod, &after, asked)
-	v.input.Pod = &after
+	v.auditFlip(pod, after, asked)
+	v.input.Pod = after
 	if after.Annotations[lifecycle.AnnotationRecord] != pod.Annotations[lifecycle.AnnotationRecord] {
-		v.input.Record = lifecycle.RecordOf(&after)
+		v.input.Record = lifecycle.RecordOf(after)
 	}
 	v.decide()
 	return nil

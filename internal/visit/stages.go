@@ -39,9 +39,10 @@ func stagesOf(want lifecycle.Want) []stage {
 			{name: "readers", take: (*visit).awaitReaders, holds: true, waits: true, armed: true},
 			{name: "assert", write: (*visit).assert, waits: true, armed: true},
 			depart,
+			{name: "unheard", take: (*visit).unheard},
 		}
 	case lifecycle.Keep:
-		return []stage{former, depart}
+		return []stage{former, depart, {name: "unheard", take: (*visit).unheard}}
 	default:
 		former.holds = true
 		return []stage{
@@ -49,6 +50,7 @@ func stagesOf(want lifecycle.Want) []stage {
 			// First, since the application's own entry at the same endpoint may show only once Rollcall's is gone.
 			{name: "departing", take: (*visit).leaveDeparting, holds: true},
 			{name: "leave", take: (*visit).leavePresent, holds: true},
+			{name: "unheard", take: (*visit).unheard, holds: true},
 			{name: "unsteered", take: (*visit).unsteered, holds: true},
 			{name: "listed", take: (*visit).unlisted, holds: true},
 			{name: "remember", take: (*visit).remember},
