@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -19,6 +20,8 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/util/cache"
 	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -62,19 +65,20 @@ func (f *metricsFlags) check() error {
 func (a *app) newMetricsServer(own *prometheus.Registry, page *statuspage.Page) (served, error) {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(
-		prometheus.Gatherers{ctrlmetrics.Registry, own}, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}))
+		prometheus.Gatherers{ctrlmetrics.Registry, own},
+		promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError, MaxRequestsInFlight: maxScrapes}))
 	if a.features.StatusPage {
 		page.Register(mux)
 		mux.HandleFunc("GET "+entries.LogPath, serveAudit(a.audit, a.logger))
 	}
 	if !a.flags.metrics.secure {
-		return served{handler: mux}, nil
+		return served{handler: atMost(maxReaders, mux)}, nil
 	}
 	var server served
 	if err := server.certify(a.flags.metrics.certDir); err != nil {
 		return served{}, err
 	}
-	server.handler = &readers{next: mux, server: a.direct, logger: a.logger.WithName("metrics"), admitted: cache.NewExpiring()}
+	server.handler = newReaders(atMost(maxReaders, mux), a.direct, a.logger.WithName("metrics"))
 	return server, nil
 }
 
@@ -100,19 +104,54 @@ func (s *served) certify(dir string) error {
 	return nil
 }
 
+// maxReaders are answered at a time, and maxScrapes of the metrics: an answer is made in memory, and a reader may be slow.
+const (
+	maxReaders = 64
+	maxScrapes = 8
+)
+
 const (
 	// admittedFor is for how long a reader is not asked about again, and reviewTimeout bounds the questions.
 	admittedFor   = time.Minute
 	reviewTimeout = 10 * time.Second
+	// refusalLasts is for how long a reader is refused without asking again. It is short, since a right may just be on its way.
+	refusalLasts = 10 * time.Second
+	// maxReviews are under way at a time, and maxToken is how many bytes a token has that is worth a question.
+	maxReviews = 4
+	maxToken   = 16 << 10
+	// Each address of readers may ask about reviewBurst tokens that were not admitted, and one more each reviewEvery; maxAddresses are
+	// remembered.
+	reviewBurst  = 10
+	reviewEvery  = 2 * time.Second
+	maxAddresses = 1000
 )
 
 // readers lets those through whom the API server lets get the path: it knows whose a bearer token is, and what they may do.
 // controller-runtime has a filter for that too, with which the API server's own packages come: a fifth of the program.
 type readers struct {
-	next     http.Handler
-	server   client.Client
-	logger   logr.Logger
-	admitted *cache.Expiring
+	next              http.Handler
+	server            client.Client
+	logger            logr.Logger
+	admitted, refused *cache.Expiring
+	// underWay bounds the questions, and strangers how many of them one address causes, by a [flowcontrol.PassiveRateLimiter] each.
+	underWay  chan struct{}
+	strangers *lru.Cache
+}
+
+func newReaders(next http.Handler, server client.Client, logger logr.Logger) *readers {
+	return &readers{
+		next: next, server: server, logger: logger, admitted: cache.NewExpiring(), refused: cache.NewExpiring(),
+		underWay: make(chan struct{}, maxReviews), strangers: lru.New(maxAddresses),
+	}
+}
+
+// reader is a token, what it asks for, and whom the answer is about.
+type reader struct{ token, verb, path string }
+
+// answer is what a reader is answered who is not let through.
+type answer struct {
+	text string
+	code int
 }
 
 func (s *readers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -121,24 +160,69 @@ func (s *readers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "send the token of a ServiceAccount, as Authorization: Bearer", http.StatusUnauthorized)
 		return
 	}
-	asked := [...]string{fmt.Sprintf("%x", sha256.Sum256([]byte(token))), strings.ToLower(r.Method), r.URL.Path}
-	if _, known := s.admitted.Get(asked); !known {
-		refusal, code, err := s.review(r.Context(), token, asked[1], asked[2])
-		if err != nil {
-			s.logger.Error(err, "asking the API server who may read the metrics")
+	if len(token) > maxToken {
+		http.Error(w, "the token is too long", http.StatusUnauthorized)
+		return
+	}
+	verb := strings.ToLower(r.Method)
+	if refused := s.admit(r, reader{fmt.Sprintf("%x", sha256.Sum256([]byte(token))), verb, r.URL.Path}, token); refused.code != 0 {
+		if refused.code == http.StatusTooManyRequests {
+			w.Header().Set("Retry-After", fmt.Sprint(int(reviewEvery.Seconds())))
 		}
-		if code != http.StatusOK {
-			http.Error(w, refusal, code)
-			return
-		}
-		s.admitted.Set(asked, true, admittedFor)
+		http.Error(w, refused.text, refused.code)
+		return
 	}
 	ctx, end := context.WithCancel(r.Context())
 	defer end()
 	// A stream stays open, and a right may be revoked meanwhile.
-	again := time.AfterFunc(admittedFor, func() { s.endUnlessAdmitted(ctx, end, token, asked[1], asked[2]) })
+	again := time.AfterFunc(admittedFor, func() { s.endUnlessAdmitted(ctx, end, token, verb, r.URL.Path) })
 	defer again.Stop()
 	s.next.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// admit asks the API server about a reader who was not asked about a short while ago.
+func (s *readers) admit(r *http.Request, of reader, token string) (refused answer) {
+	if _, known := s.admitted.Get(of); known {
+		return answer{}
+	}
+	if before, known := s.refused.Get(of); known {
+		refused, _ = before.(answer)
+		return refused
+	}
+	host, _, _ := net.SplitHostPort(r.RemoteAddr)
+	if !s.stranger(host).TryAccept() {
+		return answer{"too many tokens from " + host + " that are not known: try again soon", http.StatusTooManyRequests}
+	}
+	select {
+	case s.underWay <- struct{}{}:
+		defer func() { <-s.underWay }()
+	default:
+		return answer{"too many readers are being asked about: try again soon", http.StatusTooManyRequests}
+	}
+	refusal, code, err := s.review(r.Context(), token, of.verb, of.path)
+	switch {
+	case err != nil:
+		s.logger.Error(err, "failed to ask the API server who may read the metrics")
+		return answer{refusal, code}
+	case code != http.StatusOK:
+		refused = answer{refusal, code}
+		s.refused.Set(of, refused, refusalLasts)
+		return refused
+	}
+	s.admitted.Set(of, true, admittedFor)
+	return answer{}
+}
+
+// stranger bounds the questions about readers from an address.
+func (s *readers) stranger(host string) flowcontrol.PassiveRateLimiter {
+	if known, is := s.strangers.Get(host); is {
+		if limiter, is := known.(flowcontrol.PassiveRateLimiter); is {
+			return limiter
+		}
+	}
+	limiter := flowcontrol.NewTokenBucketPassiveRateLimiter(float32(time.Second)/float32(reviewEvery), reviewBurst)
+	s.strangers.Add(host, limiter)
+	return limiter
 }
 
 // endUnlessAdmitted ends a request that has outlasted its admission once its reader is not admitted again, or it can't be known.

@@ -12,7 +12,6 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	"k8s.io/apimachinery/pkg/util/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	clientfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -107,5 +106,5 @@ func (r *reviews) readers(next http.Handler) *readers {
 			return r.err
 		},
 	})
-	return &readers{next: next, server: server, logger: quiet(), admitted: cache.NewExpiring()}
+	return newReaders(next, server, quiet())
 }

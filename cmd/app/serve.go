@@ -16,6 +16,11 @@ import (
 const (
 	readTimeout     = 10 * time.Second
 	shutdownTimeout = 5 * time.Second
+	// readerTimeout is how long a reader may take for one write, and maxWrite how many bytes that is.
+	readerTimeout = 10 * time.Second
+	maxWrite      = 64 << 10
+	// maxHeader has room for a token.
+	maxHeader = 32 << 10
 )
 
 // served is what a server is made with.
@@ -56,7 +61,7 @@ func (s *servers) listen(ctx context.Context, f *flags, metrics served, health h
 			return fmt.Errorf("--%s: %w", server.flag, err)
 		}
 		*server.bound = listener.Addr().String()
-		serves := &http.Server{Handler: server.handler, ReadTimeout: readTimeout}
+		serves := &http.Server{Handler: withDeadlines(server.handler), ReadTimeout: readTimeout, MaxHeaderBytes: maxHeader}
 		if server.certificate != nil {
 			serves.TLSConfig = &tls.Config{
 				MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, GetCertificate: server.certificate,
@@ -68,6 +73,61 @@ func (s *servers) listen(ctx context.Context, f *flags, metrics served, health h
 		})
 	}
 	return nil
+}
+
+// withDeadlines ends the request of a reader who does not take what is written. A server's WriteTimeout would end streams too.
+func withDeadlines(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p := &punctual{w, http.NewResponseController(w)}
+		defer func() { _ = p.control.SetWriteDeadline(time.Now().Add(readerTimeout)) }() // for what is buffered
+		handler.ServeHTTP(p, r)
+	})
+}
+
+// atMost answers so many requests at a time.
+func atMost(n int, handler http.Handler) http.Handler {
+	places := make(chan struct{}, n)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case places <- struct{}{}:
+			defer func() { <-places }()
+			handler.ServeHTTP(w, r)
+		default:
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, fmt.Sprintf("%d readers are being answered already: try again soon", n), http.StatusServiceUnavailable)
+		}
+	})
+}
+
+// punctual has a deadline for each write, and for none in between: with HTTP/2, one that passes resets the stream.
+type punctual struct {
+	http.ResponseWriter
+
+	control *http.ResponseController
+}
+
+// Unwrap is for [http.ResponseController].
+func (p *punctual) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
+func (p *punctual) Write(data []byte) (written int, err error) {
+	for first := true; first || len(data) > 0 && err == nil; first = false {
+		n := min(len(data), maxWrite)
+		if err := p.within(func() error { n, err = p.ResponseWriter.Write(data[:n]); return err }); err != nil {
+			return written + n, err
+		}
+		written, data = written+n, data[n:]
+	}
+	return written, err
+}
+
+// FlushError is for [http.ResponseController].
+func (p *punctual) FlushError() error { return p.within(p.control.Flush) }
+
+func (p *punctual) within(do func() error) error {
+	_ = p.control.SetWriteDeadline(time.Now().Add(readerTimeout)) // what has none, as in a test, needs none
+	err := do()
+	_ = p.control.SetWriteDeadline(time.Time{})
+	return err
 }
 
 func (s *servers) close(logger logr.Logger) {
