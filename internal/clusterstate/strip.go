@@ -16,7 +16,7 @@ import (
 )
 
 // EnrollLabel is for namespaces whose CloneSets get hooks, with the value "true". A CloneSet that has it with the value "false" gets none.
-const EnrollLabel = lifecycle.Domain + "enroll"
+const EnrollLabel = "rollcall.dev/enroll"
 
 // EnrollOwner is the field manager of the hooks that CloneSets have by their namespace's label.
 const EnrollOwner = "rollcall-enroll"
