@@ -26,6 +26,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
+	"github.com/rollcall-dev/rollcall/internal/endpointslice"
 	"github.com/rollcall-dev/rollcall/internal/enroll"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/reason"
@@ -57,6 +58,8 @@ func TestReconcile(t *testing.T) {
 		owner     string
 		hooks     *appspub.Lifecycle
 		portless  bool
+		services  bool // the registry is the cluster's Services
+		gated     bool
 		policy    string
 		refused   *clusterstate.Refusal
 		want      applied
@@ -83,6 +86,11 @@ func TestReconcile(t *testing.T) {
 		"name allowed by a label": {
 			reason: "the namespace's labels count", namespace: on, want: hooks,
 			policy: "{namespaceSelector: {matchLabels: {" + enroll.Label + ": 'true'}}, names: [web]}",
+		},
+		"behind Services": {reason: "they follow the gate", namespace: on, services: true, gated: true, want: hooks},
+		"behind Services, without the gate": {
+			reason: "Rollcall could not take its pods out", namespace: on, services: true, want: nothing,
+			event: "lacks the readiness gate rollcall.dev/InRotation", again: reason.EventRepeat,
 		},
 		"name of another namespace": {
 			reason: "its pods would wait until the name is free", namespace: on, want: nothing, event: "belongs to shop", again: time.Minute,
@@ -129,6 +137,12 @@ func TestReconcile(t *testing.T) {
 		w.refused = c.refused
 		set := cloneSet(c.set, c.hooks)
 		w.owner = c.owner
+		if c.services {
+			w.configure(strings.Replace(configuration, "memory", endpointslice.Name, 1) + "podCondition: true\n")
+		}
+		if c.gated {
+			set.Spec.Template.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: lifecycle.ConditionInRotation}}
+		}
 		if c.portless {
 			set.Spec.Template.Spec.Containers[0].Ports = nil
 		}
@@ -225,13 +239,18 @@ func newWorld(t *testing.T, labels map[string]string, policy string) *world {
 	if policy != "" {
 		text += "service: {allowed: [" + policy + "]}"
 	}
-	c, err := config.Parse([]byte(text), config.Limits{Drivers: []string{"memory"}})
-	expect.NoError(t, err)
 	w.reconciler = enroll.New(clusterstate.CacheThrough(w.client), w.recorder, func(context.Context, *clusterstate.Workload) (*clusterstate.Refusal, error) {
 		return w.refused, nil
 	})
-	w.reconciler.Apply(c)
+	w.configure(text)
 	return w
+}
+
+func (w *world) configure(text string) {
+	w.Helper()
+	c, err := config.Parse([]byte(text), config.Limits{Drivers: []string{"memory", endpointslice.Name}})
+	expect.NoError(w.T, err)
+	w.reconciler.Apply(c)
 }
 
 func cloneSet(labels map[string]string, hooks *appspub.Lifecycle) *kruisev1alpha1.CloneSet {
@@ -248,14 +267,18 @@ func cloneSet(labels map[string]string, hooks *appspub.Lifecycle) *kruisev1alpha
 	}
 }
 
+// get gives what the manager's cache keeps.
 func (w *world) get(ctx context.Context, from client.WithWatch, key client.ObjectKey, to client.Object, opts ...client.GetOption) error {
-	err := from.Get(ctx, key, to, opts...)
+	if err := from.Get(ctx, key, to, opts...); err != nil {
+		return err
+	}
 	if set, is := to.(*kruisev1alpha1.CloneSet); is {
 		set.ManagedFields = []metav1.ManagedFieldsEntry{
 			{Manager: "rollcall-enroll", Operation: metav1.ManagedFieldsOperationUpdate},
 			{Manager: w.owner, Operation: metav1.ManagedFieldsOperationApply},
 		}
 	}
+	_, err := clusterstate.StripWorkload(to)
 	return err
 }
 

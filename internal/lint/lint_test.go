@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
@@ -45,7 +46,7 @@ func TestNamesThatAreNotAllowed(t *testing.T) {
 		}
 		parsed, err := config.Parse([]byte(text), config.Limits{Drivers: []string{"memory"}})
 		expect.NoError(t, err)
-		got := strings.Join(lint.Workload(clusterstate.AsWorkload(web(c.namespace)), parsed, c.labels), "\n")
+		got := strings.Join(judge(t, web(c.namespace), parsed, c.labels), "\n")
 		if found := strings.Contains(got, "service.allowed in the configuration does not give"); found != c.found || !found && got != "" {
 			t.Errorf("%s: got findings %q, want one of the policy: %t", c.reason, got, c.found)
 		}
@@ -67,7 +68,7 @@ func TestNoDefaultForTheNamespace(t *testing.T) {
 		"not chosen":       {"it is in none", labels.Set{}, true},
 		"labels not known": {"it may be in retail", nil, false},
 	} {
-		got := strings.Join(lint.Workload(clusterstate.AsWorkload(web("prod")), parsed, tc.labels), "\n")
+		got := strings.Join(judge(t, web("prod"), parsed, tc.labels), "\n")
 		if found := strings.Contains(got, "no registry is the default for the namespace"); found != tc.found || !found && got != "" {
 			t.Errorf("%s: got findings %q, want one: %t: %s", name, got, tc.found, tc.reason)
 		}
@@ -100,7 +101,7 @@ func TestPodsWithoutAPlace(t *testing.T) {
 		if c.registries != "" {
 			set.Spec.Template.Annotations = map[string]string{service.AnnotationRegistries: c.registries}
 		}
-		got := strings.Join(lint.Workload(clusterstate.AsWorkload(set), parsed, c.labels), "\n")
+		got := strings.Join(judge(t, set, parsed, c.labels), "\n")
 		if c.found == "" && got != "" || !strings.Contains(got, c.found) {
 			t.Errorf("got findings %q, want %q: %s", got, c.found, c.reason)
 		}
@@ -146,7 +147,7 @@ func TestHandlersInTheTemplate(t *testing.T) {
 		parsed, err := config.Parse([]byte("cluster: a\nregistry: {driver: memory}\nhooks: {owned: [example.com/*]}\n"),
 			config.Limits{Drivers: []string{"memory"}})
 		expect.NoError(t, err)
-		got := strings.Join(lint.Workload(clusterstate.AsWorkload(set), parsed, nil), "\n")
+		got := strings.Join(judge(t, set, parsed, nil), "\n")
 		if !strings.HasPrefix(got, c.want) || c.want == "" && got != "" {
 			t.Errorf("%s: got %q, want %q", c.reason, got, c.want)
 		}
@@ -178,7 +179,7 @@ func TestPodsThatNoServiceWouldFollow(t *testing.T) {
 		parsed, err := config.Parse([]byte("cluster: a\nregistries: [{name: services, driver: "+endpointslice.Name+", default: true}, "+
 			"{name: other, driver: memory}]\npodCondition: true\n"), config.Limits{Drivers: []string{"memory", endpointslice.Name}})
 		expect.NoError(t, err)
-		got := strings.Join(lint.Workload(clusterstate.AsWorkload(set), parsed, nil), "\n")
+		got := strings.Join(judge(t, set, parsed, nil), "\n")
 		const want = "the template lacks the readiness gate rollcall.dev/InRotation, so Rollcall could not take its pods out of registry services"
 		if strings.HasPrefix(got, want) != c.found || !c.found && got != "" {
 			t.Errorf("%s: got %q, want one of the gate: %t", c.reason, got, c.found)
@@ -220,12 +221,21 @@ func TestNotes(t *testing.T) {
 		same := func(got []string, want string) bool {
 			return len(got) == 0 && want == "" || len(got) == 1 && want != "" && strings.HasPrefix(got[0], want)
 		}
-		w := clusterstate.AsWorkload(set)
-		notes, findings := lint.Notes(w, parsed), lint.Workload(w, parsed, nil)
+		notes, findings := lint.Notes(clusterstate.AsWorkload(set), parsed), judge(t, set, parsed, nil)
 		if !same(notes, c.note) || !same(findings, c.finding) {
 			t.Errorf("%s: got notes %q and findings %q, want %q and %q", c.reason, notes, findings, c.note, c.finding)
 		}
 	})
+}
+
+// judge returns the findings in a workload as a person has it. The manager lints what its cache keeps, which must be judged alike.
+func judge(t *testing.T, set client.Object, c *config.Config, of labels.Set) []string {
+	t.Helper()
+	kept, err := clusterstate.StripWorkload(set.DeepCopyObject())
+	expect.NoError(t, err)
+	whole, cached := lint.Workload(clusterstate.AsWorkload(set), c, of), lint.Workload(clusterstate.AsWorkload(kept.(client.Object)), c, of)
+	expect.Equal(t, whole, cached, "the findings in the workload, and in what the manager's cache keeps of it")
+	return whole
 }
 
 func web(namespace string) *kruisev1alpha1.CloneSet {

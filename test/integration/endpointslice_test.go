@@ -88,6 +88,31 @@ func TestPodsThatNoServiceFollows(t *testing.T) {
 	services.ExpectSteady()
 }
 
+// TestEnrolmentBehindServices: a namespace's label enrolls a CloneSet whose template has the gate, and an Event tells why one without it is
+// left alone.
+func TestEnrolmentBehindServices(t *testing.T) {
+	t.Parallel()
+	const name = "endpointslices-enrolled"
+	install(t, "enroll", name)
+	s, services := startServiced(t, name, func(c configuration) { c["enroll"] = true })
+	s.Create(replicas(0), annotated(cluster.AnnotationGlobalAddress, "true"), unhooked)
+	s.labelNamespace("true")
+	s.await("an Event on the CloneSet", func() error {
+		return s.hasEvent(nil, corev1.EventTypeWarning, "NotEnrolled", "lacks the readiness gate rollcall.dev/InRotation", "spec.readinessGates")
+	})
+	s.Expect(!strings.Contains(specOf(s.T, storedSet(s)), lifecycle.LabelPreDelete), "the CloneSet without the gate was enrolled")
+
+	s.Edit(func(set *kruisev1alpha1.CloneSet) { gatedByRotation(set); replicas(1)(set) })
+	s.await("the hooks", func() error {
+		if spec := specOf(s.T, storedSet(s)); !strings.Contains(spec, lifecycle.LabelPreDelete) {
+			return fmt.Errorf("the CloneSet has spec %s", spec)
+		}
+		return nil
+	})
+	s.awaitArmed()
+	services.ExpectSteady()
+}
+
 // serviced is a scenario whose pods are behind two Services.
 type serviced struct {
 	*scenario
@@ -99,13 +124,16 @@ type serviced struct {
 }
 
 // startServiced starts a manager whose only registry is the EndpointSlices.
-func startServiced(t *testing.T, name string) (*scenario, *serviced) {
+func startServiced(t *testing.T, name string, edits ...func(configuration)) (*scenario, *serviced) {
 	t.Helper()
 	install(t, "pod-condition", name)
 	install(t, "endpointslice", name)
 	s := alone(t, name, func(c configuration) {
 		c["registry"], c["podCondition"] = map[string]any{"driver": "endpointslice", "readerLag": "0s"}, true
 		c["statusPage"] = true
+		for _, edit := range edits {
+			edit(c)
+		}
 	})
 	s.conditioned = true
 	services := &serviced{scenario: s, names: []string{"web", "web-admin"}}
