@@ -102,6 +102,7 @@ manifests: ## Generate config/rbac/role.yaml from the markers in the code, and w
 		output:rbac:artifacts:config=config/rbac
 	@cp config/rbac/role.yaml config/components/prometheus/prometheus_rule.yaml config/components/prometheus/grafana.json \
 		config/components/lint/policy.yaml charts/rollcall/files/
+	@cp config/components/write-policy/policy.yaml charts/rollcall/files/write-policy.yaml
 
 .PHONY: fmt
 fmt: ## Format the code.
@@ -143,7 +144,7 @@ verify-manifests: ## Render every kustomization and the chart, check what comes 
 
 .PHONY: verify-costs
 verify-costs: ## Fail if a pod takes more calls and writes than it should, or more allocations than it did.
-	go test -count=1 -run '^Test(Allocations|LifeInServiceAndOut)$$' ./internal/lifecycle ./internal/controller
+	go test -count=1 -run '^Test(Allocations|LifeInServiceAndOut)$$' ./internal/lifecycle ./internal/controller ./internal/evictions
 
 .PHONY: verify-english
 verify-english: ## Fail if a page or a text in the code has words that .vale/styles/Rollcall does not allow.

@@ -46,15 +46,32 @@ type rare struct {
 
 type pairs []struct{ key, value string }
 
-func (p pairs) unpack() map[string]string {
-	if len(p) == 0 {
-		return nil
+// into fills values, or a new map if that is nil.
+func (p pairs) into(values map[string]string) map[string]string {
+	if values == nil && len(p) > 0 {
+		values = make(map[string]string, len(p))
 	}
-	values := make(map[string]string, len(p))
+	clear(values)
 	for _, one := range p {
 		values[one.key] = one.value
 	}
 	return values
+}
+
+// Has implements labels.Labels.
+func (p pairs) Has(key string) bool { _, has := p.Lookup(key); return has }
+
+// Get implements labels.Labels.
+func (p pairs) Get(key string) string { value, _ := p.Lookup(key); return value }
+
+// Lookup implements labels.Labels.
+func (p pairs) Lookup(key string) (value string, has bool) {
+	for _, one := range p {
+		if one.key == key {
+			return one.value, true
+		}
+	}
+	return "", false
 }
 
 type packedCondition struct {
@@ -70,15 +87,23 @@ func (*packed) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind
 func (p *packed) DeepCopyObject() runtime.Object { return p }
 
 func (p *packed) unpack() *lifecycle.Pod {
-	pod := &lifecycle.Pod{
+	pod := &lifecycle.Pod{}
+	pod.Status.Conditions = make([]lifecycle.PodCondition, 0, len(p.conditions))
+	p.unpackInto(pod)
+	return pod
+}
+
+// unpackInto replaces all of the pod, whose maps and lists it uses again.
+func (p *packed) unpackInto(pod *lifecycle.Pod) {
+	labels, annotations, conditions, started := pod.Labels, pod.Annotations, pod.Status.Conditions[:0], pod.Status.StartTime
+	*pod = lifecycle.Pod{
 		ObjectMeta: p.ObjectMeta,
 		Spec: lifecycle.PodSpec{
 			NodeName: p.node, HostNetwork: p.hostNetwork, Hostname: p.hostname, Subdomain: p.subdomain, Containers: p.containers,
 			ReadinessGates: p.gates, OwnClaims: p.ownClaims,
 		},
 		Status: lifecycle.PodStatus{
-			Phase: p.phase, PodIP: p.address, HostIP: p.hostIP, Conditions: make([]lifecycle.PodCondition, len(p.conditions)),
-			NotReady: p.notReady, OnlyGates: p.onlyGates, ShutByHook: p.shutByHook,
+			Phase: p.phase, PodIP: p.address, HostIP: p.hostIP, NotReady: p.notReady, OnlyGates: p.onlyGates, ShutByHook: p.shutByHook,
 		},
 	}
 	if p.rare != nil {
@@ -89,15 +114,19 @@ func (p *packed) unpack() *lifecycle.Pod {
 		pod.Spec.Hostname = p.Name
 	}
 	if p.started != 0 {
-		pod.Status.StartTime = new(metav1.Unix(p.started, 0))
-	}
-	pod.Labels, pod.Annotations = p.labels.unpack(), p.annotations.unpack()
-	for i, c := range p.conditions {
-		pod.Status.Conditions[i] = lifecycle.PodCondition{
-			Type: c.kind, Status: c.status, LastTransitionTime: metav1.NewTime(time.Unix(c.since, 0)),
+		if started == nil {
+			started = &metav1.Time{}
 		}
+		*started = metav1.Unix(p.started, 0)
+		pod.Status.StartTime = started
 	}
-	return pod
+	pod.Labels, pod.Annotations = p.labels.into(labels), p.annotations.into(annotations)
+	for _, c := range p.conditions {
+		conditions = append(conditions, lifecycle.PodCondition{
+			Type: c.kind, Status: c.status, LastTransitionTime: metav1.NewTime(time.Unix(c.since, 0)),
+		})
+	}
+	pod.Status.Conditions = conditions
 }
 
 // buckets are those of [bucketOf] that the pod is in.

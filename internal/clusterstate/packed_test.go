@@ -19,6 +19,7 @@ import (
 // the cache forgets fails here.
 func TestCacheKeepsEveryField(t *testing.T) {
 	t.Parallel()
+	used := &lifecycle.Pod{}
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		want := &lifecycle.Pod{}
@@ -28,9 +29,12 @@ func TestCacheKeepsEveryField(t *testing.T) {
 			want.Spec.Hostname = want.Name
 		}
 		before := want.DeepCopy()
-		got := NewSharer().packed(want).unpack()
-		if diff := cmp.Diff(before, got, cmpopts.EquateEmpty()); diff != "" {
-			t.Fatalf("seed %d: the cache gives (-want +got)\n%s", seed, diff)
+		packed := NewSharer().packed(want)
+		packed.unpackInto(used)
+		for how, got := range map[string]*lifecycle.Pod{"gives": packed.unpack(), "gives in the place of another pod": used} {
+			if diff := cmp.Diff(before, got, cmpopts.EquateEmpty()); diff != "" {
+				t.Fatalf("seed %d: the cache %s (-want +got)\n%s", seed, how, diff)
+			}
 		}
 		if diff := cmp.Diff(before, want); diff != "" {
 			t.Fatalf("seed %d: what was packed has changed (-want +got)\n%s", seed, diff)

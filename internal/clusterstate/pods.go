@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -23,22 +24,36 @@ type Pods interface {
 	// Get fails as a client does if there is none.
 	Get(ctx context.Context, key types.NamespacedName) (*lifecycle.Pod, error)
 	List(ctx context.Context, which Which) ([]*lifecycle.Pod, error)
+	// Each is [Pods.List] without a copy of each pod: it calls do until that returns false. The next call overwrites the pod.
+	Each(ctx context.Context, which Which, do func(*lifecycle.Pod) bool) error
 }
 
 // Which selects pods; the zero value all of them.
-type Which struct{ index, value string }
+type Which struct {
+	index, value string
+	// selector is nil for any labels.
+	selector labels.Selector
+}
+
+// Labelled selects those of the pods that have such labels.
+func (w Which) Labelled(selector labels.Selector) Which {
+	w.selector = selector
+	return w
+}
+
+func (w Which) matches(p *packed) bool { return w.selector == nil || w.selector.Matches(&p.labels) }
 
 // InNamespace selects the pods of a namespace.
-func InNamespace(name string) Which { return Which{toolscache.NamespaceIndex, name} }
+func InNamespace(name string) Which { return Which{index: toolscache.NamespaceIndex, value: name} }
 
 // OwnedBy selects the pods of a workload.
-func OwnedBy(uid types.UID) Which { return Which{ownerIndex, string(uid)} }
+func OwnedBy(uid types.UID) Which { return Which{index: ownerIndex, value: string(uid)} }
 
 // OnNode selects the pods on a node.
-func OnNode(name string) Which { return Which{nodeIndex, name} }
+func OnNode(name string) Which { return Which{index: nodeIndex, value: name} }
 
 // near selects the pods at an address, and some others.
-func near(address string) Which { return Which{addressIndex, bucketOf(address)} }
+func near(address string) Which { return Which{index: addressIndex, value: bucketOf(address)} }
 
 const (
 	ownerIndex   = "owner"
@@ -137,22 +152,39 @@ func (c *PodCache) Get(ctx context.Context, key types.NamespacedName) (*lifecycl
 
 // List implements [Pods].
 func (c *PodCache) List(ctx context.Context, which Which) (pods []*lifecycle.Pod, err error) {
+	err = c.each(ctx, which, func(p *packed) bool {
+		pods = append(pods, p.unpack())
+		return true
+	})
+	return pods, err
+}
+
+// Each implements [Pods].
+func (c *PodCache) Each(ctx context.Context, which Which, do func(*lifecycle.Pod) bool) error {
+	var pod lifecycle.Pod
+	return c.each(ctx, which, func(p *packed) bool {
+		p.unpackInto(&pod)
+		return do(&pod)
+	})
+}
+
+func (c *PodCache) each(ctx context.Context, which Which, do func(*packed) bool) error {
 	informers, err := c.filled(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, informer := range informers {
 		objects, err := which.of(informer.GetIndexer())
 		if err != nil {
-			return nil, fmt.Errorf("listing pods in the cache: %w", err)
+			return fmt.Errorf("listing pods in the cache: %w", err)
 		}
 		for _, object := range objects {
-			if p, is := object.(*packed); is {
-				pods = append(pods, p.unpack())
+			if p, is := object.(*packed); is && which.matches(p) && !do(p) {
+				return nil
 			}
 		}
 	}
-	return pods, nil
+	return nil
 }
 
 func (w Which) of(pods toolscache.Indexer) ([]any, error) {

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -71,6 +72,8 @@ func TestPodCache(t *testing.T) {
 	for how, which := range map[string][2]Which{ // one that has it, and one that has not
 		"all": {{}, near("10.0.0.2")}, "InNamespace": {InNamespace("prod"), InNamespace("test")}, "OnNode": {OnNode("node-1"), OnNode("node-2")},
 		"OwnedBy": {OwnedBy("owner"), OwnedBy("other")}, "near": {near("10.0.0.1"), near("192.0.2.1")},
+		"Labelled":               {Which{}.Labelled(labelled(t, "app=web")), Which{}.Labelled(labelled(t, "app!=web"))},
+		"Labelled, in namespace": {InNamespace("prod").Labelled(labelled(t, "app")), InNamespace("prod").Labelled(labelled(t, "!app"))},
 	} {
 		got, err := pods.List(t.Context(), which[0])
 		expect.NoError(t, err)
@@ -80,6 +83,8 @@ func TestPodCache(t *testing.T) {
 		if got, err = pods.List(t.Context(), which[1]); err != nil || len(got) > 0 {
 			t.Errorf("%s: got %d pods that are not there, and error %v", how, len(got), err)
 		}
+		expectEach(t, pods, which[0], want)
+		expectEach(t, pods, which[1])
 	}
 	watcher.Modify(decoded(t, 1))
 	expectSeen()
@@ -91,6 +96,25 @@ func TestPodCache(t *testing.T) {
 	if got, is := (<-seen).(toolscache.DeletedFinalStateUnknown); !is || got.Obj.(*lifecycle.Pod).UID != want.UID {
 		t.Errorf("a deletion that the watch missed has %v", got)
 	}
+}
+
+func expectEach(t *testing.T, pods Pods, which Which, want ...*lifecycle.Pod) {
+	t.Helper()
+	var got []*lifecycle.Pod
+	expect.NoError(t, pods.Each(t.Context(), which, func(pod *lifecycle.Pod) bool {
+		got = append(got, pod)
+		return false
+	}))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Each of %v (-want +got)\n%s", which, diff)
+	}
+}
+
+func labelled(t *testing.T, text string) labels.Selector {
+	t.Helper()
+	selector, err := labels.Parse(text)
+	expect.NoError(t, err)
+	return selector
 }
 
 type noWatchList struct{}

@@ -78,15 +78,32 @@ func (t through) Get(ctx context.Context, key types.NamespacedName) (*lifecycle.
 }
 
 func (t through) List(ctx context.Context, which Which) (pods []*lifecycle.Pod, err error) {
+	err = t.each(ctx, which, func(p *packed) bool {
+		pods = append(pods, p.unpack())
+		return true
+	})
+	return pods, err
+}
+
+func (t through) Each(ctx context.Context, which Which, do func(*lifecycle.Pod) bool) error {
+	var pod lifecycle.Pod
+	return t.each(ctx, which, func(p *packed) bool {
+		p.unpackInto(&pod)
+		return do(&pod)
+	})
+}
+
+func (t through) each(ctx context.Context, which Which, do func(*packed) bool) error {
 	var list corev1.PodList
 	if err := t.reader.List(ctx, &list); err != nil {
-		return nil, err
+		return err
 	}
 	for i := range list.Items {
 		p := t.sharer.strip(&list.Items[i])
-		if which.index == "" || slices.Contains(p.indexed(which.index), which.value) {
-			pods = append(pods, p.unpack())
+		at := which.index == "" || slices.Contains(p.indexed(which.index), which.value)
+		if at && which.matches(p) && !do(p) {
+			return nil
 		}
 	}
-	return pods, nil
+	return nil
 }

@@ -21,6 +21,11 @@ func (c onePod) List(context.Context, clusterstate.Which) ([]*lifecycle.Pod, err
 	return []*lifecycle.Pod{c.Pod}, nil
 }
 
+func (c onePod) Each(_ context.Context, _ clusterstate.Which, do func(*lifecycle.Pod) bool) error {
+	do(c.Pod)
+	return nil
+}
+
 type oneCloneSet struct {
 	client.Client
 

@@ -441,9 +441,11 @@ func (w *Webhook) disrupting(
 	case !known && !used, !Short(budget, pod, 0):
 		return nil, nil
 	}
-	staying, err := w.staying(ctx, budget, pod, func(p *lifecycle.Pod) bool {
-		return out(p) || slices.ContainsFunc(leaving, func(l *lifecycle.Pod) bool { return l.UID == p.UID })
-	})
+	goes := make(map[types.UID]bool, len(leaving))
+	for _, p := range leaving {
+		goes[p.UID] = true
+	}
+	staying, err := w.staying(ctx, budget, pod, func(p *lifecycle.Pod) bool { return goes[p.UID] || out(p) })
 	if err != nil || !Short(budget, pod, staying) {
 		return nil, err
 	}
@@ -451,7 +453,8 @@ func (w *Webhook) disrupting(
 }
 
 // staying counts the other pods of the budget that stay. The cache has those with a lifecycle state: a pod leaves for longer than the cache
-// lags, and the webhook knows the pods that began to leave just now. The others are listed only if these are too few.
+// lags, and the webhook knows the pods that began to leave just now. It is read without copies: a namespace can have many. The others are
+// listed only if these are too few.
 func (w *Webhook) staying(
 	ctx context.Context, budget *policyv1.PodDisruptionBudget, pod *lifecycle.Pod, goes func(*lifecycle.Pod) bool,
 ) (n int32, err error) {
@@ -459,12 +462,16 @@ func (w *Webhook) staying(
 	if err != nil {
 		return 0, fmt.Errorf("reading the selector of PodDisruptionBudget %s: %w", budget.Name, err)
 	}
-	stays := func(p *lifecycle.Pod) bool { return p.UID != pod.UID && counted(budget, p) && !goes(p) }
-	cached, err := w.Pods.List(ctx, clusterstate.InNamespace(pod.Namespace))
+	stays := func(p *lifecycle.Pod) bool { return p.UID != pod.UID && !ended(p) && counted(budget, p) && !goes(p) }
+	err = w.Pods.Each(ctx, clusterstate.InNamespace(pod.Namespace).Labelled(selector), func(p *lifecycle.Pod) bool {
+		if stays(p) {
+			n++
+		}
+		return Short(budget, pod, n) // until they are enough
+	})
 	if err != nil {
 		return 0, fmt.Errorf("counting the pods of PodDisruptionBudget %s: %w", budget.Name, err)
 	}
-	n = count(cached, func(p *lifecycle.Pod) bool { return selector.Matches(labels.Set(p.Labels)) && stays(p) })
 	if !Short(budget, pod, n) {
 		return n, nil
 	}
@@ -475,7 +482,9 @@ func (w *Webhook) staying(
 		return 0, fmt.Errorf("counting the pods of PodDisruptionBudget %s: %w", budget.Name, err)
 	}
 	for i := range others.Items {
-		n += count([]*lifecycle.Pod{lifecycle.PodOf(&others.Items[i])}, stays)
+		if stays(lifecycle.PodOf(&others.Items[i])) {
+			n++
+		}
 	}
 	return n, nil
 }
