@@ -425,6 +425,26 @@ func TestSkipIsTakenOffOnlyAsItWasRead(t *testing.T) {
 	w.expectReleases("nothing was let go")
 }
 
+// TestSkipWrittenDuringTheRelease: a person's skip that comes while the hook is released goes with it. Left, it would skip a later one.
+func TestSkipWrittenDuringTheRelease(t *testing.T) {
+	t.Parallel()
+	w, pod := serving(t)
+	w.kruiseMoves(pod, appspub.LifecycleStatePreparingUpdate)
+	w.patching(func(attempt func() error) error {
+		w.patching(nil)
+		w.changePod(pod, skips("inPlaceUpdate"))
+		return attempt()
+	})
+	w.reconcile(pod)
+	w.expectHooks("the pod is not as it was read", pod, "preNormal inPlaceUpdate preDelete")
+	w.reconcile(pod)
+	w.expectHooks("it is out of rotation", pod, "preDelete")
+	if skip, left := w.current(pod).Annotations[lifecycle.AnnotationSkip]; left {
+		t.Errorf("the annotation %q is still there: it would skip a later hook", skip)
+	}
+	w.expectReleases("the registry has acknowledged")
+}
+
 func TestSkipThatIsRefused(t *testing.T) {
 	t.Parallel()
 	asItIs := func(*kruisev1alpha1.CloneSet) {}

@@ -24,7 +24,7 @@ type Operation struct {
 //	always      UID, state, OpenKruise's timestamp, deletion
 //	Set         readiness, address: the patch can land late
 //	AsRecorded  the record
-//	ClearSkip   the annotation
+//	Clear       the skip annotation
 //	finalizers  the one to remove, or the list to add to
 func (in Input) Patch(edit Edit, record *Record) ([]byte, error) {
 	pod := in.Pod
@@ -93,6 +93,10 @@ func preconditions(pod *Pod, edit Edit) []Operation {
 	if pod.DeletionTimestamp == nil {
 		// which changes neither state nor timestamp
 		tests = append(tests, Operation{Op: "test", Path: "/metadata/deletionTimestamp"})
+	}
+	if len(edit.Clear) > 0 && !edit.ClearSkip && len(pod.Annotations) > 0 && !skipTooLong(pod) {
+		// else a skip that a person has just written would be left, for a later hook
+		tests = append(tests, skipTest(pod))
 	}
 	if edit.AsRecorded && len(pod.Annotations[AnnotationRecord]) <= MaxRecord { // a longer one is kept in part, and nothing rests on it
 		tests = append(tests, valueTest("annotations", pod.Annotations, AnnotationRecord))
@@ -203,15 +207,28 @@ func finalizerOperations(pod *Pod, edit Edit) []Operation {
 }
 
 func skipOperations(pod *Pod, edit Edit) []Operation {
-	value, found := pod.Annotations[AnnotationSkip]
-	if !edit.ClearSkip || !found {
+	if _, found := pod.Annotations[AnnotationSkip]; !edit.ClearSkip || !found {
 		return nil
 	}
-	path := pointer("annotations", AnnotationSkip)
-	if len(value) > MaxWord { // it is kept in part
-		return []Operation{{Op: "remove", Path: path}}
+	if skipTooLong(pod) {
+		return []Operation{{Op: "remove", Path: skipPath}}
 	}
-	return []Operation{{Op: "test", Path: path, Value: value}, {Op: "remove", Path: path}}
+	return []Operation{skipTest(pod), {Op: "remove", Path: skipPath}}
+}
+
+// skipPath is the pointer to [AnnotationSkip], which each release tests.
+const skipPath = "/metadata/annotations/rollcall.dev~1skip"
+
+// skipTooLong: it is kept in part, and so can't be tested.
+func skipTooLong(pod *Pod) bool { return len(pod.Annotations[AnnotationSkip]) > MaxWord }
+
+// skipTest tests that the annotation is as it was read, or that there is still none.
+func skipTest(pod *Pod) Operation {
+	test := Operation{Op: "test", Path: skipPath}
+	if value, found := pod.Annotations[AnnotationSkip]; found {
+		test.Value = value
+	}
+	return test
 }
 
 func annotationOperations(pod *Pod, key, value string) []Operation {

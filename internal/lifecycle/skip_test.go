@@ -51,3 +51,8 @@ func TestSkipOf(t *testing.T) {
 		t.Errorf("a pod without it: %+v", got)
 	}
 }
+
+func TestSkipPath(t *testing.T) {
+	t.Parallel()
+	expect.Equal(t, pointer("annotations", AnnotationSkip), skipPath, "the path of the annotation")
+}
