@@ -73,6 +73,9 @@ func TestChartInstallsWhatKustomizeInstalls(t *testing.T) {
 		},
 		"audit": {overlay: "resources: [default]\ncomponents: [components/audit]", values: example + auditLog},
 		"lint":  {overlay: "resources: [default]\ncomponents: [components/lint]", values: example + "\nlint: {enabled: true}"},
+		"write policy": {
+			overlay: "resources: [default]\ncomponents: [components/write-policy]", values: example + "\nwritePolicy: {enabled: true}",
+		},
 		"evictions with cert-manager": {
 			overlay: "resources: [default]\ncomponents: [components/evictions, components/evictions/cert-manager]", values: example + certManager,
 		},
@@ -332,6 +335,31 @@ func TestServiceAccountOfTheUser(t *testing.T) {
 	}
 }
 
+// TestWritePolicyIsForTheAccountOfTheRelease: its parameters follow from what the account has to write.
+func TestWritePolicyIsForTheAccountOfTheRelease(t *testing.T) {
+	t.Parallel()
+	objects, err := helmAs(t, "pay", strings.Replace(example, "cluster: example", "cluster: example\n"+
+		"  hooks: {owned: [example.com/*], newlyCreated: [example.com/new]}", 1)+
+		"serviceAccount: {name: mine}\nwritePolicy: {enabled: true}\n")
+	expect.NoError(t, err)
+	rendered := comparable(t, objects)
+	parameters, _, _ := unstructured.NestedStringMap(rendered["ConfigMap/rollcall-write-policy"].(map[string]any), "data")
+	want := map[string]string{"owned": "example.com/*", "newlyCreated": "example.com/new"}
+	if diff := cmp.Diff(want, parameters); diff != "" {
+		t.Errorf("parameters (-want +got):\n%s", diff)
+	}
+	for _, name := range []string{"pay-write-policy", "pay-write-policy-keys"} {
+		text, err := yaml.Marshal(rendered["ValidatingAdmissionPolicy/"+name])
+		expect.NoError(t, err)
+		if !bytes.Contains(text, []byte("'system:serviceaccount:rollcall-system:mine'")) {
+			t.Errorf("%s is not for the ServiceAccount of the release:\n%s", name, text)
+		}
+		if binding := rendered["ValidatingAdmissionPolicyBinding/"+name]; binding == nil {
+			t.Errorf("%s is not bound", name)
+		}
+	}
+}
+
 // TestNetworkPolicyClosesWhatNobodyIsGiven: no rule stands for no restriction by accident.
 func TestNetworkPolicyClosesWhatNobodyIsGiven(t *testing.T) {
 	t.Parallel()
@@ -394,7 +422,7 @@ func TestValuesForProduction(t *testing.T) {
 	rendered := comparable(t, objects)
 	for _, object := range []string{
 		"MutatingWebhookConfiguration/rollcall-evictions", "ServiceMonitor/rollcall", "PrometheusRule/rollcall",
-		"ValidatingAdmissionPolicy/rollcall-lint",
+		"ValidatingAdmissionPolicy/rollcall-lint", "ValidatingAdmissionPolicy/rollcall-write-policy",
 	} {
 		if rendered[object] == nil {
 			t.Errorf("it renders %v, and no %s", slices.Sorted(maps.Keys(rendered)), object)

@@ -90,7 +90,7 @@ func TestAnotherNamespace(t *testing.T) {
 		t.Fatal("the guide has no replacements")
 	}
 	text, err := built(overlay(t, "namespace: platform\nresources: [HERE/default]\n"+
-		"components: [HERE/components/lint, HERE/components/evictions, HERE/components/evictions/cert-manager]\nreplacements:\n"+replacements, ""))
+		"components: [HERE/components/lint, HERE/components/write-policy, HERE/components/evictions, HERE/components/evictions/cert-manager]\nreplacements:\n"+replacements, ""))
 	expect.NoError(t, err)
 	for line := range strings.Lines(text.String()) {
 		line = strings.TrimSpace(line)

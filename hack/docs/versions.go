@@ -102,6 +102,8 @@ func versionsPage() (page, error) {
 			"and the two newest of each registry if the tests can run its server. A version is removed from the table only in a minor\n" +
 			"release of Rollcall, and the changelog lists it.\n\n" +
 			"No server of Nacos 3.2 can be had for the tests: 3.1 is tested by the part of its API that [3.2 serves](../drivers/nacos.md).\n\n" +
+			"Kubernetes before 1.30 has no ValidatingAdmissionPolicy: leave out the components `lint` and `write-policy`, with Helm\n" +
+			"`lint.enabled` and `writePolicy.enabled`. `kubectl rollcall lint` checks the same as the first; nothing replaces the second.\n\n" +
 			"\"Each change\" means that every change to Rollcall is tested with that version before it is merged. \"Each night\" means that\n" +
 			"the tests run with it every night, and a part of them with some changes, by turns.",
 		head: []string{"", "version", "tested", "supported by its project until"},

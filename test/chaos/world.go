@@ -65,6 +65,10 @@ func newWorld(ctx context.Context, out *output, start func(context.Context) (reg
 	if w.account, err = account.Install(ctx, w.cluster.Config()); err != nil {
 		return w, stop, err
 	}
+	owned, marks := []string{"example.com/*", "example.io/*"}, []string{markLabel, markAnnotation}
+	if err = account.Restrict(ctx, w.cluster.Config(), owned, marks); err != nil {
+		return w, stop, err
+	}
 	w.registry, err = start(ctx)
 	return w, stop, err
 }

@@ -122,7 +122,7 @@ func (s *scenario) refusePatches() (lift func()) {
 	asManager, err := cluster.NewClient(env.account)
 	s.must(err)
 	s.await("the policy to be in force", func() error {
-		patch := kube.Merge(`{"metadata":{"labels":{"trial":"true"}}}`)
+		patch := kube.Merge(`{"metadata":{"labels":{"rollcall.dev/trial":"true"}}}`)
 		if asManager.Patch(s.Context(), trial.DeepCopyObject().(client.Object), patch, client.DryRunAll) == nil {
 			return errors.New("a patch was allowed")
 		}

@@ -104,6 +104,10 @@ func (e *environment) start() error {
 	if e.account, err = account.Install(ctx, e.cluster.Config()); err != nil {
 		return err
 	}
+	owned, marks := []string{"example.com/*", "example.io/*"}, []string{"example.com/newly-create", "example.io/initialing"}
+	if err := account.Restrict(ctx, e.cluster.Config(), owned, marks); err != nil {
+		return err
+	}
 	if err := e.giveZones(ctx); err != nil {
 		return err
 	}

@@ -4,13 +4,18 @@ package account
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -58,6 +63,47 @@ func Install(ctx context.Context, admin *rest.Config, edits ...func(client.Objec
 		}
 	}
 	return tokenOf(ctx, k8s, admin, its)
+}
+
+// Restrict installs the component write-policy, which holds the ServiceAccount that ships to its own writes: to these keys, in addition to
+// those of rollcall.dev/. Kubernetes before 1.30 has no such policies, and is left without.
+func Restrict(ctx context.Context, admin *rest.Config, owned, newlyCreated []string) error {
+	k8s, err := client.New(admin, client.Options{})
+	if err != nil {
+		return fmt.Errorf("connecting to the cluster: %w", err)
+	}
+	objects, err := WritePolicy(ctx, owned, newlyCreated)
+	if err != nil {
+		return err
+	}
+	for _, object := range objects {
+		if err := create(ctx, k8s, object); err != nil && !meta.IsNoMatchError(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// WritePolicy returns the objects of the component write-policy, with these keys.
+func WritePolicy(ctx context.Context, owned, newlyCreated []string) ([]*unstructured.Unstructured, error) {
+	dir, err := cache.Dir(ctx, "config/components/write-policy")
+	if err != nil {
+		return nil, fmt.Errorf("finding the component: %w", err)
+	}
+	var objects []*unstructured.Unstructured
+	for _, file := range []string{"parameters.yaml", "policy.yaml", "binding.yaml"} {
+		text, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil {
+			return nil, fmt.Errorf("reading the component: %w", err)
+		}
+		some, err := manifests.Decode(string(text))
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, some...)
+	}
+	objects[0].Object["data"] = map[string]any{"owned": strings.Join(owned, " "), "newlyCreated": strings.Join(newlyCreated, " ")}
+	return objects, nil
 }
 
 // AllowLease gives the ServiceAccount that ships the right to the lease in one more namespace, by the role that ships.
