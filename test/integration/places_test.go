@@ -8,13 +8,19 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
+	"github.com/rollcall-dev/rollcall/test/harness/manager"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/nacos"
 )
@@ -86,6 +92,97 @@ func TestPlacesInNacos(t *testing.T) {
 		all[team].ExpectGiven(stable, 0)
 		all[team].ExpectGiven(canary, 0)
 	}
+}
+
+const (
+	tierKey = "example.com/tier"
+	// nacosPassword is that of all users.
+	nacosPassword = "Secret-1"
+)
+
+// TestPlaceThatNacosRefuses: somebody gives a namespace a label whose place Nacos keeps from Rollcall, and then takes it away. The pods stay
+// in rotation where they are, for longer than Nacos keeps them without heartbeats, and show why.
+func TestPlaceThatNacosRefuses(t *testing.T) {
+	t.Parallel()
+	const ns, gold, silver = "place-refused", "gold", "silver"
+	server := registries.Use(t, registries.With(nacos.Start, nacos.Options{Version: nacos.V3, Password: nacosPassword}))
+	for _, id := range []string{gold, silver} {
+		expect.NoError(t, server.CreateNamespace(t.Context(), id))
+	}
+	expect.NoError(t, server.AddUser(t.Context(), "rollcall", nacosPassword, gold))
+	file := filepath.Join(t.TempDir(), "password")
+	expect.NoError(t, os.WriteFile(file, []byte(nacosPassword), 0o600))
+	config := defaultConfiguration("", ns)
+	config["registry"] = map[string]any{
+		"driver": "nacos", "endpoint": server.Endpoint, "timeout": "5s",
+		"auth":    map[string]any{"username": "rollcall", "passwordFile": file},
+		"options": map[string]any{"namespace": "{nsLabel:" + tierKey + "}", "group": stable, "ephemeral": true, "heartbeatInterval": "1s"},
+	}
+	config["resync"] = map[string]any{"interval": "1s"}
+	s := &inPlaces{scenario: newScenario(t, startManager(t, ns, config), env.registry, labels, ns), server: server}
+	s.troubled = true
+	reader, err := server.SubscribeIn(t.Context(), gold, stable, "web")
+	s.must(err)
+	s.readers = map[string]*nacos.Reader{stable: reader}
+	s.tier(`"` + gold + `"`)
+	s.Create(replicas(2), inPlace, func(set *kruisev1alpha1.CloneSet) {
+		set.Spec.Selector.MatchLabels["app"], set.Spec.Template.Labels["app"] = "web", "web"
+		set.Spec.Template.Labels[trackKey] = stable
+	})
+	s.ExpectGiven(stable, 2)
+
+	s.tier(`"` + silver + `"`)
+	for _, pod := range s.Pods() {
+		s.ExpectEvent(pod, corev1.EventTypeWarning, "RegistryRefused", silver)
+	}
+	s.ExpectRenewed(stable, 2)
+
+	s.tier("null")
+	for _, pod := range s.Pods() {
+		s.ExpectEvent(pod, corev1.EventTypeWarning, "InvalidPod", "namespace "+ns+" has no label "+tierKey)
+	}
+	s.ExpectRenewed(stable, 2)
+
+	s.tier(`"` + gold + `"`)
+	for _, pod := range s.Pods() {
+		s.ExpectEvent(pod, corev1.EventTypeNormal, "Resolved", "InvalidPod")
+	}
+	s.Scale(0)
+	s.ExpectGiven(stable, 0)
+}
+
+// tier sets the label of the namespace by which the pods are placed.
+func (s *inPlaces) tier(value string) {
+	s.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.ns}}
+	s.must(s.k8s.Patch(s.Context(), namespace, kube.Merge(`{"metadata":{"labels":{%q:%s}}}`, tierKey, value)))
+}
+
+// ExpectRenewed expects that so many pods are given while they are renewed, each 40 times. Renewed no more, they would be unhealthy after 33
+// seconds.
+func (s *inPlaces) ExpectRenewed(group string, n int) {
+	s.Helper()
+	begun := s.heartbeats()
+	s.until("the pods to be renewed", func() bool {
+		given := s.given(group)
+		s.Expect(len(given) == n, "clients are given %v, not %d pods", given, n)
+		return s.heartbeats() >= begun+40*n
+	})
+}
+
+// heartbeats are those that the registry has acknowledged.
+func (s *inPlaces) heartbeats() (n int) {
+	s.Helper()
+	metrics, err := s.manager.Get(s.Context(), manager.MetricsServer, "/metrics")
+	s.must(err)
+	for _, line := range strings.Split(metrics, "\n") {
+		if strings.HasPrefix(line, "rollcall_registry_request_duration_seconds_count{") && containsAll(line, []string{`operation="heartbeat"`, `outcome="ok"`}) {
+			_, count, _ := strings.Cut(line, "} ")
+			n, err = strconv.Atoi(count)
+			s.must(err)
+		}
+	}
+	return n
 }
 
 func endpointOf(pod *corev1.Pod) string { return net.JoinHostPort(pod.Status.PodIP, "80") }

@@ -87,6 +87,9 @@ func harness(t *testing.T, s *nacos.Server, endpoint string, opts driver.Options
 		return open(t, cluster).(registrytest.Placed), [2]string{placesNamespace + "/stable", "public/canary"}
 	}
 	expect.NoError(t, s.CreateNamespace(t.Context(), placesNamespace))
+	h.RefusedPlace = func(t testing.TB, cluster string) (registrytest.Placed, string) {
+		return refused(t, s, endpoint, placed, cluster)
+	}
 	h.App = func(t testing.TB, at registry.Instance) registrytest.App { return newApp(t, s, at) }
 	h.Secrets = []string{password, wrong}
 	h.Lacks = map[registrytest.Capability]string{
@@ -105,6 +108,23 @@ func harness(t *testing.T, s *nacos.Server, endpoint string, opts driver.Options
 		h.Lacks[registrytest.Durable] = "Nacos keeps ephemeral instances in memory"
 	} // a service of persistent instances has one at each address, and no ephemeral ones: none is foreign
 	return h
+}
+
+// refused returns a driver whose user may read one namespace, and a place in another one. It can read the first by then.
+func refused(t testing.TB, s *nacos.Server, endpoint string, opts driver.Options, cluster string) (registrytest.Placed, string) {
+	t.Helper()
+	user := "user-of-" + cluster
+	expect.NoError(t, s.AddUser(t.Context(), user, password, placesNamespace))
+	cfg := config(t, endpoint, password, opts)
+	cfg.Auth.Username = user
+	made, err := driver.New(t.Context(), cfg)
+	expect.NoError(t, err)
+	d := made.(registrytest.Placed)
+	expect.Soon(t, "the user to be let into its namespace", func() error {
+		_, err := d.ListPlace(t.Context(), cluster, placesNamespace+"/stable")
+		return err
+	})
+	return d, "public/stable"
 }
 
 func TestMain(m *testing.M) {

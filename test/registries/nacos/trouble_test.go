@@ -111,14 +111,8 @@ func TestRoleForTheNamespaceSuffices(t *testing.T) {
 	t.Parallel()
 	onEach(t, driver.Options{Namespace: "ns-of-role"}, func(s *scenario) {
 		const other = "Other-2"
-		user, role := "user-"+s.service, "role-"+s.service
-		s.ask(http.MethodPost, userPath(s), url.Values{"username": {user}, "password": {other}})
-		rolePath, permissionPath := "/v3/auth/role", "/v3/auth/permission"
-		if s.version() == nacos.V2 {
-			rolePath, permissionPath = "/v1/auth/roles", "/v1/auth/permissions"
-		}
-		s.ask(http.MethodPost, rolePath, url.Values{"username": {user}, "role": {role}})
-		s.ask(http.MethodPost, permissionPath, url.Values{"role": {role}, "resource": {"ns-of-role:*:*"}, "action": {"rw"}})
+		user := "user-" + s.service
+		expect.NoError(s, s.server.AddUser(s.Context(), user, other, "ns-of-role"))
 		cfg := config(s, s.server.Endpoint, other, s.opts)
 		cfg.Auth.Username = user
 		d := open(s, cfg)

@@ -251,6 +251,32 @@ func (s *Server) CreateNamespace(ctx context.Context, id string) error {
 	return err
 }
 
+// AddUser makes a user who may read and write one namespace. The server knows it a few seconds later.
+func (s *Server) AddUser(ctx context.Context, user, password, namespace string) error {
+	token, err := s.Login(ctx, Admin, s.opts.Password)
+	if err != nil {
+		return err
+	}
+	users, roles, permissions := "/v3/auth/user", "/v3/auth/role", "/v3/auth/permission"
+	if s.opts.Version == V2 {
+		users, roles, permissions = "/v1/auth/users", "/v1/auth/roles", "/v1/auth/permissions"
+	}
+	role := "role-of-" + user
+	for _, one := range []struct {
+		path string
+		form url.Values
+	}{
+		{users, url.Values{"username": {user}, "password": {password}}},
+		{roles, url.Values{"username": {user}, "role": {role}}},
+		{permissions, url.Values{"role": {role}, "resource": {namespace + ":*:*"}, "action": {"rw"}}},
+	} {
+		if _, err := s.Do(ctx, http.MethodPost, one.path, one.form, token); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Do makes a request of the server's API, with the parameters in the query, and returns the body of a good answer.
 func (s *Server) Do(ctx context.Context, method, path string, form url.Values, token string) ([]byte, error) {
 	api := registries.NewClient(s.Endpoint + "/nacos")
