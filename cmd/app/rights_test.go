@@ -98,7 +98,29 @@ func TestComponentsBringTheRights(t *testing.T) {
 				t.Errorf("config/components/%s does not grant %s", n.component, right.text([]string{""}, s.webhook))
 			}
 		}
+		for _, one := range granted(rules, s.webhook) {
+			asks := func(r right) bool { return r.attributes("", s.webhook) == one }
+			if one.Resource+" "+one.Verb != "secrets update" && !slices.ContainsFunc(n.rights, asks) { // which cert-manager may do
+				t.Errorf("%s begins without the right to %s %s, which config/components/%s brings", n.feature, one.Verb, one.Resource, n.component)
+			}
+		}
 	}
+}
+
+// granted are the single rights of the rules.
+func granted(rules []rbacv1.PolicyRule, webhook string) (all []authorizationv1.ResourceAttributes) {
+	for _, rule := range rules {
+		for _, verb := range rule.Verbs {
+			for _, resource := range rule.Resources {
+				one := right{verb, rule.APIGroups[0], resource, inCluster}
+				if len(rule.ResourceNames) > 0 {
+					one.place = webhookInCluster
+				}
+				all = append(all, one.attributes("", webhook))
+			}
+		}
+	}
+	return all
 }
 
 func grants(rule rbacv1.PolicyRule, r authorizationv1.ResourceAttributes) bool {

@@ -77,6 +77,20 @@ func TestPlacesOf(t *testing.T) {
 	}
 }
 
+// TestPlacesOfNamespaces: what lies in a place that is not listed would count as missing nowhere, and as gone never.
+func TestPlacesOfNamespaces(t *testing.T) {
+	t.Parallel()
+	cache := cacheOf(t, recordedPod(first, lifecycle.InService, at("placed", "gold/web", first)),
+		recordedPod(second, lifecycle.InService, at("placed", "gold/web", second)))
+	namespace := &corev1.Namespace{}
+	expect.NoError(t, cache.Get(t.Context(), client.ObjectKey{Name: first}, namespace))
+	namespace.Labels = map[string]string{"tier": "gold"}
+	expect.NoError(t, cache.Update(t.Context(), namespace))
+	places, err := PlacesOf(t.Context(), cache, PodsThrough(cache), "{nsLabel:tier}")
+	expect.NoError(t, err)
+	expect.Equal(t, map[string]map[string]bool{first: {"gold": true}}, places, "the places of the pods, by namespace")
+}
+
 // TestListOfSomePlacesIsEvidenceOfThoseAlone: a registry that refuses a place must not give its names away.
 func TestListOfSomePlacesIsEvidenceOfThoseAlone(t *testing.T) {
 	t.Parallel()

@@ -18,7 +18,8 @@ func dualStack(annotations ...string) Subject {
 			{"name": "cbr0", "interface": "eth0", "ips": ["10.0.0.1", "fd00::1"], "default": true},
 			{"name": "shop/storage", "interface": "net1", "ips": ["172.16.0.1", "172.16.0.2"]},
 			{"name": "infra/fast", "interface": "net2", "ips": ["172.17.0.1"]},
-			{"name": "shop/empty", "interface": "net3"}
+			{"name": "shop/empty", "interface": "net3"},
+			{"name": "shop/storage", "interface": "net4", "ips": ["172.18.0.1"]}
 		]`},
 		Spec: &lifecycle.PodSpec{Containers: []lifecycle.Container{{Name: "web", Ports: []corev1.ContainerPort{
 			{ContainerPort: 8080, HostPort: 31080}, {ContainerPort: 9090, HostPort: 1090}, {ContainerPort: 7070},
@@ -61,6 +62,7 @@ func TestAddresses(t *testing.T) {
 		"IPv6":             {"it need not be the first", "IPv6", dualStack(), web("fd00::1", 8080), nil, nil},
 		"of one family":    {"", "IPv4", v4, web("10.0.0.1", 8080), nil, nil},
 		"network":          {"a network of the pod's namespace is called by its name", "network/storage", dualStack(), web("172.16.0.1", 8080), nil, nil},
+		"attached twice":   {"the first interface of it counts, as with several IPs", "network/storage", dualStack(), web("172.16.0.1", 8080), nil, nil},
 		"another's":        {"of another namespace, with that", "network/infra/fast", dualStack(), web("172.17.0.1", 8080), nil, nil},
 		"annotation":       {"it wins", "HostIP", dualStack(AnnotationAddress, " IPv6 "), web("fd00::1", 8080), nil, nil},
 		"listed network":   {"the configuration allows it", "", dualStack(AnnotationAddress, "network/infra/fast"), web("172.17.0.1", 8080), nil, nil},

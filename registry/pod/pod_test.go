@@ -30,8 +30,15 @@ const (
 	options = `{"leave": {"path": "/offline"}, "join": {"path": "/online"}, "state": {"path": "/ls"}, "in": {"body": "\\(Y\\)"}, "out": {"body": "\\(N\\)"}}`
 )
 
-// TestMain fails where a goroutine is left when all tests are done.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain fails where a goroutine is left when all tests are done. The environment has a proxy, which does not answer.
+func TestMain(m *testing.M) {
+	for name, value := range map[string]string{"HTTP_PROXY": "http://127.0.0.1:1", "NO_PROXY": "", "no_proxy": ""} {
+		if err := os.Setenv(name, value); err != nil {
+			panic(err)
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // application is asked to leave and to join.
 type application struct {
