@@ -140,8 +140,9 @@ func TestWebhookWaitsForItsRights(t *testing.T) {
 	t.Setenv("POD_NAMESPACE", "team")
 	a := built(t, "namespaces: [orders]\nevictions: {enabled: true, limit: 7m}\n")
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
 		asked, may := map[string]bool{}, make(chan struct{})
-		direct, leader := asking(t, "direct", asked), asking(t, "leader", asked)
+		direct, leader := asking(t, "direct", &mu, asked), asking(t, "leader", &mu, asked)
 		a.direct = direct
 		e, err := a.newEvicting(prometheus.NewRegistry(), func() bool { return true }, leader, may)
 		must(t, err)
@@ -152,11 +153,13 @@ func TestWebhookWaitsForItsRights(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		expect.Equal(t, map[string]bool{}, asked, "what was asked for without the rights")
 		expect.Equal(t, "", e.unready(), "what the manager waits for without the rights")
 
 		close(may)
-		time.Sleep(time.Hour)
+		time.Sleep(time.Minute + time.Second)
+		synctest.Wait()
 		expect.Equal(t, map[string]bool{
 			"direct: Secret": true, "direct: MutatingWebhookConfiguration": true, "leader: MutatingWebhookConfiguration": true,
 		}, asked, "what was asked for with the rights, and by which client")
@@ -182,9 +185,8 @@ func TestWebhookWaitsForItsRights(t *testing.T) {
 }
 
 // asking is a client of an API server that has nothing, and notes who asks for what.
-func asking(t *testing.T, by string, asked map[string]bool) *asker {
+func asking(t *testing.T, by string, mu *sync.Mutex, asked map[string]bool) *asker {
 	t.Helper()
-	var mu sync.Mutex
 	return &asker{interceptor.NewClient(clientfake.NewClientBuilder().WithScheme(newScheme()).Build(), interceptor.Funcs{
 		Get: func(_ context.Context, c client.WithWatch, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 			kind, err := c.GroupVersionKindFor(into)
