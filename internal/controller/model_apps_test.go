@@ -113,7 +113,8 @@ func (m *model) entriesOfApp(p *modelPod) (wanted []entry) {
 	}
 	address := addressesOf(p.api)[p.appAt]
 	for _, name := range m.manager.registries {
-		for _, in := range modelServices(p.api, name, address) {
+		for _, in := range m.modelServices(p.api, name) {
+			in.Address = address
 			e := m.entryOf(p.uid, in.By(lifecycle.Application))
 			if (m.apps.by[name] || p.stubborn && !m.calm) && !slices.Contains(wanted, e) {
 				wanted = append(wanted, e)
@@ -371,10 +372,10 @@ func (m *model) notRegistered(e entry, want registry.State) error {
 // before it is in service everywhere that it belongs.
 func (m *model) checkOrder(p *modelPod, e entry, want registry.State) {
 	seen := p.versions[p.view] // a patch shows the manager no later status
-	if want == registry.InService || seen == nil || seen.DeletionTimestamp != nil || isFinished(seen) || !slices.Contains(addressesOf(seen), e.in.Address) {
+	if want == registry.InService || seen == nil || seen.DeletionTimestamp != nil || isFinished(seen) || p.mayEnd || !m.hasAddress(seen, e.in.Address) {
 		return
 	}
-	ready := lifecycle.IsReady(lifecycle.PodOf(seen)) && !isTrue(seen, corev1.DisruptionTarget)
+	ready := isReady(seen) && !isTrue(seen, corev1.DisruptionTarget)
 	serves := ready && slices.Contains([]appspub.LifecycleStateType{
 		appspub.LifecycleStateNormal, appspub.LifecycleStateUpdated, appspub.LifecycleStatePreparingNormal}, stateOf(seen))
 	if !serves {

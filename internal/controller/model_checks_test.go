@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -22,6 +21,7 @@ func (m *model) check() {
 		}
 	}
 	m.checkNames()
+	m.noteNames()
 }
 
 // resync stands for the comparison of the whole registry with the whole cluster. It removes what only that can find: a
@@ -51,6 +51,8 @@ func (m *model) checkPatch(p *modelPod, seen, before, after *corev1.Pod, edited 
 		if holds(before) && !holds(after) || guarded(before) && !guarded(after) {
 			m.checkExcuse(p, lifecycle.PreDelete, before, after)
 		}
+	case isFinished(after) && !slices.ContainsFunc(ours(m.hook(lifecycle.PreDelete)), func(h lifecycle.Handler) bool { return carries(before, h) }):
+		m.manager.mayTell = reason.Proceeded // it takes what is left of other hooks, for which OpenKruise does not wait
 	case stateOf(after) == appspub.LifecycleStatePreparingDelete:
 		m.checkRelease(p, lifecycle.PreDelete, before, after)
 	case stateOf(after) == appspub.LifecycleStatePreparingUpdate:
@@ -98,8 +100,9 @@ func (m *model) checkAssert(p *modelPod, h lifecycle.Hook, seen, before, after *
 	}
 	m.logf("rollcall: asserts %s of %s", h, p.uid)
 	instances := m.instancesOf(seen)
+	m.checkReaders(p, instances)
 	m.checkDoubts(func(e entry) bool { return e.uid == p.uid && slices.Contains(instances, e.in) })
-	p.disturbed = !lifecycle.IsReady(lifecycle.PodOf(after)) || p.ending || seen.Status.PodIP != after.Status.PodIP
+	p.disturbed = !isReady(after) || p.ending || p.mayEnd || seen.Status.PodIP != after.Status.PodIP
 	p.wasOut, p.taken, p.unarmed = false, false, nil
 	if m.countsAtEnd {
 		m.checkWarm(p, seen, "was asserted")
@@ -163,21 +166,21 @@ func (m *model) checkSettled() {
 			m.checkSettledPod(p)
 		}
 	}
-	m.checkOwners()
 }
 
 // panics reports whether more than half of a namespace's pods that should serve are not ready. A pod counts once clients were given it.
 func (m *model) panics(namespace string) bool {
-	var peers lifecycle.Peers
+	all, unready := 0, 0
 	for _, p := range m.pods {
-		if p.namespace != namespace || !m.managed(p) || p.ending || !lifecycle.Counts(lifecycle.PodOf(p.api)) || !m.registry.given[p.uid] {
+		ends, _ := m.endsWithNode(p)
+		if p.namespace != namespace || !m.managed(p) || p.ending || ends || !counts(p.api) || !m.registry.given[p.uid] {
 			continue
 		}
-		if peers.All++; !lifecycle.IsReady(lifecycle.PodOf(p.api)) {
-			peers.Unready++
+		if all++; !isReady(p.api) {
+			unready++
 		}
 	}
-	return peers.Panic(modelPanic)
+	return unready*100 > modelPanic*all
 }
 
 // kept is how many of the pod's entries the manager keeps alive.
@@ -192,20 +195,6 @@ func (m *model) kept(p *modelPod) (kept int) {
 	return kept
 }
 
-// managed reports whether the pod is there and Rollcall has anything to do with it.
-func (m *model) managed(p *modelPod) bool {
-	return p.api != nil && lifecycle.Input{
-		Pod: lifecycle.PodOf(p.api), Hooks: m.hooks(), Record: lifecycle.RecordOf(lifecycle.PodOf(p.api)), Ownership: modelOwnership(),
-	}.Managed()
-}
-
-func (m *model) hooks() lifecycle.Hooks {
-	if m.workload == nil {
-		return lifecycle.HooksOf(nil, modelOwnership())
-	}
-	return lifecycle.HooksOf(clusterstate.AsWorkload(m.workload).ForDecision(), modelOwnership())
-}
-
 // checkShown is I12. While a pod is kept, a manager that has asked nothing for it only knows what a list shows.
 func (m *model) checkShown(listed bool) {
 	called := map[types.UID]bool{}
@@ -217,7 +206,7 @@ func (m *model) checkShown(listed bool) {
 			continue
 		}
 		shown := slices.ContainsFunc(m.manager.Waits(), func(w Wait) bool { return w.UID == string(p.uid) })
-		kept := stateOf(p.api) == appspub.LifecycleStateNormal && !lifecycle.IsReady(lifecycle.PodOf(p.api))
+		kept := stateOf(p.api) == appspub.LifecycleStateNormal && !isReady(p.api)
 		knows := called[p.uid] || listed && m.apps.by == nil // a list does not tell which applications' entries are out
 		if !shown && (knows || !kept) {
 			m.violatef("I12: %s is %s and out of rotation, and shows no reason", p.uid, stateOf(p.api))
@@ -229,9 +218,13 @@ func (m *model) checkSettledPod(p *modelPod) {
 	if !m.managed(p) || m.refused(p) {
 		return
 	}
-	s, ready := stateOf(p.api), lifecycle.IsReady(lifecycle.PodOf(p.api)) && !p.ending
+	ends, certain := m.endsWithNode(p)
+	if !certain {
+		return
+	}
+	s, ready := stateOf(p.api), isReady(p.api) && !p.ending && !ends
 	if !ready {
-		kept := s == appspub.LifecycleStateNormal && !p.ending && (m.panicThreshold == 0 || m.panics(p.namespace))
+		kept := s == appspub.LifecycleStateNormal && !p.ending && !ends && (m.panicThreshold == 0 || m.panics(p.namespace))
 		if !kept && m.registry.inService(p.uid) && (m.apps.by == nil || m.registry.given[p.uid]) {
 			m.violatef("%s is %s and not ready, and in rotation", p.uid, s)
 		}
@@ -256,7 +249,7 @@ func (m *model) checkSettledPod(p *modelPod) {
 	if kept := m.kept(p); kept != len(own) {
 		m.violatef("%s is in service, and %d of its entries are kept alive", p.uid, kept)
 	}
-	for _, h := range slices.Concat(m.hooks().InPlaceUpdate, m.hooks().PreDelete) {
+	for _, h := range slices.Concat(ours(m.hook(lifecycle.InPlaceUpdate)), ours(m.hook(lifecycle.PreDelete))) {
 		if !carries(p.api, h) {
 			m.violatef("%s is in rotation, and %s is not armed", p.uid, h)
 		}

@@ -75,7 +75,7 @@ func (m *model) checkExcuse(p *modelPod, h lifecycle.Hook, before, after *corev1
 	}
 	// Where nothing is missing, only the manager knows what came first, the acknowledgement or the excuse.
 	m.manager.mustTell = missing != ""
-	for _, h := range slices.Concat(m.hooks().PreNormal, m.hooks().InPlaceUpdate, m.hooks().PreDelete) {
+	for _, h := range slices.Concat(ours(m.hook(lifecycle.PreNormal)), ours(m.hook(lifecycle.InPlaceUpdate)), ours(m.hook(lifecycle.PreDelete))) {
 		if carries(after, h) && !carries(before, h) {
 			m.violatef("%s was released, and %s asserted by the same patch", p.uid, h)
 		}

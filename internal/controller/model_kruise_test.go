@@ -74,6 +74,8 @@ type model struct {
 	paused   bool
 
 	apps     modelApps
+	choices  modelChoices
+	named    map[modelName]time.Time // when a namespace had a name last, in a walk with rivals
 	pods     []*modelPod
 	created  int
 	changes  int // of pods, and calls of the registry
@@ -117,6 +119,8 @@ type modelPod struct {
 	registeredIn int                 // the edit of the hooks under which it was last registered; -1 never
 	orphaned     bool                // a manager died that knew it, or none ran when it went
 
+	nodeEnds  time.Time // when its node ends; zero if that is not announced
+	mayEnd    bool      // that was ever announced
 	unsettled time.Time // until when a manager may have reason to doubt, since a call or a question for the pod failed
 	turned    time.Time // when its readiness last changed
 	readyIn   int       // the first version in which it was ready; -1 if none was
@@ -135,6 +139,7 @@ func newModel(seed uint64) *model {
 	m := &model{
 		rng: rand.New(rand.NewPCG(seed, 0x5eed)), now: start, clock: clocktesting.NewFakePassiveClock(start), revision: 1,
 		registry: newModelRegistry(), brings: map[int][]lifecycle.Handler{}, metadata: map[int]bool{},
+		named: map[modelName]time.Time{},
 	}
 	m.drain = []time.Duration{0, 20 * time.Second}[m.rng.IntN(2)]
 	m.replicas = 1 + m.rng.IntN(3)
@@ -421,6 +426,7 @@ func (m *model) scale() {
 			},
 		}, Status: corev1.PodStatus{StartTime: &metav1.Time{Time: m.now.Add(-time.Minute)}}}
 		maps.Copy(pod.Labels, m.workload.Spec.Template.Labels)
+		m.equip(pod)
 		bring(pod, nil, without(m.brings[m.revision], handlersOf(m.hook(lifecycle.PreNormal)))) // with which it would wait for nobody
 		p.api = pod
 		m.pods = append(m.pods, p)

@@ -55,8 +55,6 @@ type modelManager struct {
 	// that lives knows what it had not written down of a registry that pods have left meanwhile.
 	all, registries, there []string
 	asks, wanders          bool
-	// second: pods are registered at their second address.
-	second bool
 	// failed counts the calls that failed since the registries' clients were made.
 	failed int
 
@@ -64,6 +62,8 @@ type modelManager struct {
 	// until the registry was asked.
 	called         map[entry]registry.State
 	acked, doubted map[entry]bool
+	// inSince is since when an entry has been in by the present manager's calls.
+	inSince map[entry]time.Time
 
 	// The present visit: when it began, the edits that it rests on, the pod as it was seen, what can't be armed before the pod
 	// is put in service, and whether a write failed.
@@ -87,6 +87,7 @@ func (m *model) manage(seed uint64) {
 	if seed%3 == 2 {                                                         //nolint:mnd // the same
 		m.registerThemselves()
 	}
+	m.choose()
 	m.lead()
 }
 
@@ -95,7 +96,7 @@ func (m *model) lead() {
 	c := clusterstate.CacheThrough(interceptor.NewClient(nil, interceptor.Funcs{Get: m.get, List: m.list, Patch: m.patch}))
 	live := interceptor.NewClient(nil, interceptor.Funcs{Get: m.getLive})
 	m.manager.dead, m.manager.called, m.manager.doubted = false, map[entry]registry.State{}, map[entry]bool{}
-	m.manager.acked = map[entry]bool{}
+	m.manager.acked, m.manager.inSince = map[entry]bool{}, map[entry]time.Time{}
 	m.manager.PodReconciler = New(Options{
 		Client: c, Pods: clusterstate.PodsThrough(c), APIReader: live, Recorder: modelRecorder{m}, Tracker: tracker.New(), State: clusterstate.New(c, clusterstate.PodsThrough(c)),
 		Releases: metrics.NewReleaseMetrics(prometheus.NewRegistry()), Workers: 1, Clock: m.clock,
@@ -137,10 +138,7 @@ func (m *model) configure(there ...string) {
 			Ownership: modelOwnership(), Services: service.Rules{Name: name}, PanicThreshold: m.panicThreshold,
 		},
 	}
-	m.warmUp(&s.Services)
-	if m.manager.second {
-		s.Services.Address = "IPv6"
-	}
+	m.configured(&s)
 	for _, name := range there {
 		driver := &modelDriver{m, name, lifecycle.Rollcall}
 		o := registryclient.Options{Name: name, Driver: name, Timeout: modelTimeout, MaxInFlight: modelCallsAtOnce}
@@ -167,28 +165,27 @@ func (m *model) instancesOf(pod *corev1.Pod) (instances []lifecycle.Key) {
 		return nil
 	}
 	for _, name := range m.manager.registries {
-		at, writer := pod.Status.PodIP, lifecycle.Rollcall
-		if m.manager.second {
-			at = addressesOf(pod)[1]
-		}
-		if m.apps.by[name] {
-			at, writer = addressesOf(pod)[m.podOf(pod.UID).appAt], lifecycle.Application
-		}
-		for _, in := range modelServices(pod, name, at) {
-			instances = append(instances, in.By(writer))
+		byApp := m.apps.by[name]
+		for _, in := range m.modelServices(pod, name) {
+			if in.Address, in.Port = m.endpointOf(pod, in.Port); byApp {
+				in.Address = addressesOf(pod)[m.podOf(pod.UID).appAt]
+				in = in.By(lifecycle.Application)
+			}
+			instances = append(instances, in)
 		}
 	}
 	return m.entriesOf(pod.UID, instances)
 }
 
-func modelServices(pod *corev1.Pod, registry, address string) (keys []lifecycle.Key) {
+// modelServices are the pod's in a registry, without their address.
+func (m *model) modelServices(pod *corev1.Pod, registry string) (keys []lifecycle.Key) {
 	for one := range strings.SplitSeq(pod.Annotations[service.AnnotationServices], ",") {
 		name, port, _ := strings.Cut(one, "=")
 		number, err := strconv.Atoi(port)
 		if err != nil {
 			panic(err)
 		}
-		keys = append(keys, lifecycle.Key{Registry: registry, Service: lifecycle.Service(name), Address: address, Port: number})
+		keys = append(keys, lifecycle.Key{Registry: registry, Service: lifecycle.Service(m.placeOf(pod, registry) + name), Port: number})
 	}
 	slices.SortFunc(keys, lifecycle.Key.Compare)
 	return keys
@@ -235,7 +232,7 @@ func (m *model) visit(p *modelPod) {
 func (m *model) begin(p *modelPod) {
 	m.manager.began, m.manager.mayTell, m.manager.told, m.manager.mustTell = m.now, "", "", false
 	m.manager.edits, m.manager.seen, m.manager.refused, m.manager.unarmed = m.edits, p.versions[p.view], false, nil
-	if m.manager.seen == nil || !lifecycle.IsReady(lifecycle.PodOf(m.manager.seen)) {
+	if m.manager.seen == nil || !isReady(m.manager.seen) {
 		return
 	}
 	switch stateOf(m.manager.seen) {
@@ -328,10 +325,10 @@ func (m *model) trouble() {
 	}
 }
 
-// readdress has the pods registered at their other address.
+// readdress has the pods registered at another of their addresses, or at the same.
 func (m *model) readdress() {
-	m.manager.second = !m.manager.second
-	m.logf("someone: wants the pods at their second address %t", m.manager.second)
+	m.choices.address = modelAddresses()[m.rng.IntN(len(modelAddresses()))]
+	m.logf("someone: wants the pods at their address %q", m.choices.address)
 	m.configure(m.manager.there...)
 	m.edited()
 }
@@ -398,6 +395,9 @@ func (m *model) get(_ context.Context, _ client.WithWatch, key client.ObjectKey,
 			m.workloadIn(key.Namespace).DeepCopyInto(obj)
 			return nil
 		}
+	case *corev1.Node:
+		m.node(key.Name).DeepCopyInto(obj)
+		return nil
 	}
 	return notFound(key)
 }

@@ -116,6 +116,7 @@ func (m *model) kubeletMoves(p *modelPod) {
 func (m *model) sandbox(p *modelPod, pod *corev1.Pod) {
 	pod.Status.PodIP = fmt.Sprintf("10.0.0.%d-%s", len(p.versions), p.uid)
 	pod.Status.PodIPs = []corev1.PodIP{{IP: pod.Status.PodIP}, {IP: fmt.Sprintf("fd00::%d-%s", len(p.versions), p.uid)}}
+	m.connect(p, pod)
 }
 
 // anotherOwnerMoves: the other owner does its part of each hook, and has a finalizer of its own that comes and goes.
@@ -183,6 +184,10 @@ func (m *model) someoneWants(p *modelPod) {
 		p.specified = true
 	case n < 91:
 		m.kill(p, "someone")
+	case n < 93 && m.manager.wanders && m.choices.placed:
+		m.relabel(p)
+	case n < 95 && n >= 91 && m.choices.nodesEnd:
+		m.announce(p)
 	case n < 94 && m.manager.wanders && m.apps.one != "":
 		m.rename(p, []string{modelServiceNames, "shop=8080,admin=9090", "web=8081"}[m.rng.IntN(3)])
 	case n < 96:
@@ -208,7 +213,7 @@ func (m *model) revise() {
 
 // crash has one pod crash that serves, and not start again.
 func (m *model) crash() {
-	i := slices.IndexFunc(m.pods, func(p *modelPod) bool { return p.up && p.api != nil && lifecycle.Counts(lifecycle.PodOf(p.api)) })
+	i := slices.IndexFunc(m.pods, func(p *modelPod) bool { return p.up && p.api != nil && counts(p.api) })
 	if i >= 0 {
 		m.logf("kubelet: %s crashes", m.pods[i].uid)
 		m.pods[i].healthy, m.pods[i].up = false, false
@@ -263,7 +268,7 @@ func (m *model) settle() bool {
 		}
 		if m.changes != before || m.now.Before(m.manager.downFor) {
 			quiet = 0
-		} else if quiet++; quiet > int(max(m.drain, modelLateBound)/settleStep)+2 {
+		} else if quiet++; quiet > int(max(m.drain, modelLateBound, m.choices.readerLag, m.warmsFor())/settleStep)+2 {
 			return true
 		}
 		if m.violation != "" {

@@ -202,6 +202,7 @@ func (m *model) call(e entry, in registry.Instance, want registry.State) error {
 	}
 	if p := m.podOf(e.uid); want == registry.InService {
 		m.checkCold(e, in)
+		m.checkTold(m.podOf(e.uid), e, in)
 		if m.apps.by != nil {
 			m.apps.found[e] = true
 		}
@@ -211,6 +212,9 @@ func (m *model) call(e entry, in registry.Instance, want registry.State) error {
 	}
 	do := func(at time.Time) { m.registry.pending = append(m.registry.pending, effect{e, want, at}) }
 	delete(m.manager.acked, e)
+	if want != registry.InService {
+		delete(m.manager.inSince, e)
+	}
 	if m.calm || !m.isDown(e) && !m.chance(m.failures) {
 		return m.succeed(e, want, do)
 	}
@@ -265,6 +269,7 @@ func (m *model) succeed(e entry, want registry.State, do func(at time.Time)) err
 	m.pass(takes)
 	m.logf("registry: %s", effect{entry: e, want: want})
 	m.manager.acked[e] = true
+	m.acknowledgedIn(e, want)
 	m.podOf(e.uid).excused = m.podOf(e.uid).excused && want != registry.InService
 	m.step()
 	return m.errBeside(e)

@@ -1,12 +1,13 @@
 package controller
 
 import (
+	"time"
+
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -71,29 +72,36 @@ func (m *model) checkNames() {
 // refused reports whether the pod may not use a name that another namespace has. Where nothing waits, no reason is shown, and what its
 // application wrote stays as it is.
 func (m *model) refused(p *modelPod) bool {
-	others := m.rivals && m.registry.count(func(e entry) bool { return m.podOf(e.uid).namespace != p.namespace }) > 0
-	return others && m.apps.by != nil || m.claimed(p) != ""
+	return m.claimed(p)
 }
 
-// claimed is what is shown of a pod while another namespace has its name.
-func (m *model) claimed(p *modelPod) string {
-	for _, w := range m.manager.Waits() {
-		if w.UID == string(p.uid) && w.Reason == string(reason.ServiceClaimed) {
-			return w.Message
+// namesStay is how long a namespace keeps the names after its last pod has left them.
+const namesStay = 5*time.Minute + settleStep
+
+// noteNames notes which namespaces have pods under the names. To be out gives no right to a name, except for an application's entry.
+func (m *model) noteNames() {
+	for e, says := range m.registry.entries {
+		p := m.podOf(e.uid)
+		if m.rivals && p.api != nil && (says == registry.InService || e.isByApp()) {
+			m.named[modelName{p.namespace, e.in.Service}] = m.now
 		}
 	}
-	return ""
 }
 
-// checkOwners: one of the namespaces has the names, all of them. A pod that is registered under a name keeps it, with a Warning.
-func (m *model) checkOwners() {
-	refused := map[string]string{}
-	for _, p := range m.pods {
-		if why := m.claimed(p); why != "" && p.api != nil && !m.registry.inService(p.uid) {
-			refused[p.namespace] = why
+// modelName is a namespace's use of a name.
+type modelName struct {
+	namespace string
+	service   lifecycle.Service
+}
+
+// claimed reports whether another namespace has one of the names: its pods have it, or had until a while ago, and none of the pod's own
+// namespace has.
+func (m *model) claimed(p *modelPod) bool {
+	for name, last := range m.named {
+		own := m.named[modelName{p.namespace, name.service}] == m.now && m.apps.by == nil // whose entries both namespaces may have
+		if name.namespace != p.namespace && m.now.Before(last.Add(namesStay)) && !own {
+			return true
 		}
 	}
-	if len(refused) == len(m.namespaces()) {
-		m.violatef("no namespace has the names: %v", refused)
-	}
+	return false
 }

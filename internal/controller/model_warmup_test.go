@@ -2,6 +2,7 @@ package controller
 
 import (
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -18,11 +19,15 @@ func (m *model) warmUp(of *service.Rules) {
 	if !m.warms {
 		return
 	}
-	weight, err := service.ParseValueTemplate("100")
-	if err != nil {
-		panic(err)
+	of.WarmUp, of.CountsAtEnd = modelWarmUp, m.countsAtEnd
+}
+
+// warmsFor is how long a pod warms up. Some weights grow in few steps.
+func (m *model) warmsFor() time.Duration {
+	if !m.warms {
+		return 0
 	}
-	of.WarmUp, of.CountsAtEnd, of.Metadata = modelWarmUp, m.countsAtEnd, map[string]service.ValueTemplate{registry.MetaWeight: weight}
+	return modelWarmUp
 }
 
 // checkCold: a pod that comes into rotation begins with the least weight.
@@ -36,8 +41,8 @@ func (m *model) checkCold(e entry, in registry.Instance) {
 func (m *model) checkWarm(p *modelPod, pod *corev1.Pod, when string) {
 	belongs := m.instancesOf(pod)
 	for e, in := range m.registry.instances {
-		warm := in.Weight == 100 || !slices.Contains(belongs, e.in)
-		if m.warms && e.uid == p.uid && !e.isByApp() && m.registry.says(e) == registry.InService && !warm {
+		warm := in.Weight == m.choices.weight || !slices.Contains(belongs, e.in)
+		if e.uid == p.uid && !e.isByApp() && m.registry.says(e) == registry.InService && !warm {
 			m.violatef("%s %s, and has the weight %d", p.uid, when, in.Weight)
 		}
 	}
