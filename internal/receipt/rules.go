@@ -1,5 +1,5 @@
-// Package receipt holds the flips of hooks against what the registries acknowledged. It is pure: a receipt reads lines that managers
-// wrote, and chaos what its own proxies saw, and both ask these rules.
+// Package receipt holds the flips of hooks against what the registries acknowledged, by the lines that managers wrote. It is pure. Chaos
+// has rules of its own.
 package receipt
 
 import (

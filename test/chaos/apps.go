@@ -65,7 +65,7 @@ func (r *registryServer) plays(pod *corev1.Pod, gone bool) {
 	after, late, then := endsAfter, expiresAfter, r.vanishes
 	if container != "" {
 		app.instances = nil
-		for _, k := range keys(pod, appsRegistry) {
+		for _, k := range r.written(appsRegistry).Keys(pod) {
 			app.instances = append(app.instances, registry.Instance{
 				Service: k.Service, Address: k.Address, Port: k.Port, Cluster: clusterName,
 				Namespace: pod.Namespace, Pod: pod.Name, UID: uid,

@@ -59,6 +59,7 @@ const (
 	lost   grievanceKind = "lost"
 	leaked grievanceKind = "leaked"
 	stuck  grievanceKind = "stuck"
+	wrong  grievanceKind = "wrong"
 )
 
 // calm waits until the registry equals the cluster and no pod is on its way, and reports what does not become so in time.
@@ -205,6 +206,7 @@ func (g *game) grievances(ctx context.Context) ([]grievance, error) {
 	g.separate(ctx, live)
 	g.nudge(ctx, live)
 	all := g.registry.grievances(ctx, live)
+	g.end(ctx, live, all)
 	for i := range sets.Items {
 		if why := unsettled(&sets.Items[i], live); why != "" {
 			all = append(all, grievance{kind: stuck, text: why, within: settleWithin, leading: true})
@@ -217,11 +219,11 @@ func (g *game) grievances(ctx context.Context) ([]grievance, error) {
 // pods leave that vanish can't be found in a registry that can't list, and what applications wrote is theirs to remove.
 func compare(live map[string]checker.Pod, entries map[string][]registry.Entry) []grievance {
 	var all []grievance
-	held := map[checker.Key]registry.State{}
+	held := map[checker.Key]registry.Entry{}
 	for name, those := range entries {
 		for _, e := range those {
 			k := checker.KeyOf(name, e.Instance)
-			held[k] = e.State
+			held[k] = e
 			if name != unlistedRegistry && name != appsBook && !belongs(live, k, e) {
 				all = append(all, grievance{kind: leaked, uid: e.UID, within: repairWithin, leading: true, text: fmt.Sprintf(
 					"%s of pod %s/%s is %s, and no live pod stands behind it", k, e.Namespace, e.Pod, e.State)})
@@ -229,6 +231,10 @@ func compare(live map[string]checker.Pod, entries map[string][]registry.Entry) [
 		}
 	}
 	for uid, p := range live {
+		if p.Ends {
+			all = append(all, givenAtItsEnd(p, held)...)
+			continue
+		}
 		if !steady(p) {
 			within := moveWithin
 			if owedByKWOK(p) {
@@ -239,14 +245,53 @@ func compare(live map[string]checker.Pod, entries map[string][]registry.Entry) [
 				p.Name.Namespace, p.Name.Name, p.State, p.Ready, p.Deleting, p.Stamp)})
 			continue
 		}
-		for _, k := range p.Keys {
-			if held[k] != registry.InService {
-				all = append(all, grievance{kind: lost, uid: uid, within: repairWithin, leading: true, text: fmt.Sprintf(
-					"pod %s/%s is Normal and ready, and %s is not in service", p.Name.Namespace, p.Name.Name, k)})
-			}
+		all = append(all, missing(p, held)...)
+	}
+	return all
+}
+
+// missing is what clients should be told of a pod that is where it can stay, and are not.
+func missing(p checker.Pod, held map[checker.Key]registry.Entry) (all []grievance) {
+	for _, k := range p.Keys {
+		if held[k].State != registry.InService {
+			all = append(all, grievance{kind: lost, uid: p.UID, within: repairWithin, leading: true, text: fmt.Sprintf(
+				"pod %s/%s is Normal and ready, and %s is not in service", p.Name.Namespace, p.Name.Name, k)})
+		} else if p.Told != nil {
+			all = append(all, untrue(p, k, held[k])...)
 		}
 	}
 	return all
+}
+
+// untrue is what an entry in service tells clients of its pod that is not so.
+func untrue(p checker.Pod, k checker.Key, e registry.Entry) []grievance {
+	why := p.Told.Untrue(e.Instance, true)
+	if why == "" {
+		return nil
+	}
+	return []grievance{{kind: wrong, uid: p.UID, within: repairWithin + p.Told.WarmUp, leading: true, text: fmt.Sprintf(
+		"%s, as %s of pod %s/%s", why, k, p.Name.Namespace, p.Name.Name)}}
+}
+
+// givenAtItsEnd are the entries by which clients are given a pod whose end is announced.
+func givenAtItsEnd(p checker.Pod, held map[checker.Key]registry.Entry) (all []grievance) {
+	for _, k := range p.Keys {
+		if held[k].State == registry.InService {
+			all = append(all, grievance{kind: wrong, uid: p.UID, within: repairWithin, leading: true, text: fmt.Sprintf(
+				"end: pod %s/%s is to end, and %s is in service", p.Name.Namespace, p.Name.Name, k)})
+		}
+	}
+	return all
+}
+
+// end deletes the pods whose end was announced, once clients are given none of them.
+func (g *game) end(ctx context.Context, live map[string]checker.Pod, all []grievance) {
+	for uid, p := range live {
+		given := slices.ContainsFunc(all, func(one grievance) bool { return one.uid == uid })
+		if p.Ends && !p.Deleting && !given {
+			_ = g.k8s.Delete(ctx, kube.Pod(p.Name.Namespace, p.Name.Name)) // tried again
+		}
+	}
 }
 
 // belongs reports whether a live pod stands behind an entry. Where it departs from, a pod that is out may stay out of service for as long
@@ -302,6 +347,9 @@ func (g *game) separate(ctx context.Context, live map[string]checker.Pod) {
 func owedByKWOK(p checker.Pod) bool {
 	if p.Deleting {
 		return !p.Held
+	}
+	if p.Ends {
+		return false
 	}
 	switch appspub.LifecycleStateType(p.State) {
 	case appspub.LifecycleStatePreparingUpdate, appspub.LifecycleStatePreparingDelete:

@@ -212,8 +212,14 @@ func (s *servers) met() []kind { return []kind{netSlow, netCut} }
 
 // workloads are those that need one registry and no application.
 func (s *servers) workloads() []*workload {
-	return slices.DeleteFunc(workloads(), func(w *workload) bool { return len(w.registries) > 0 })
+	all := slices.DeleteFunc(workloads(), func(w *workload) bool { return len(w.registries) > 0 })
+	for _, w := range all {
+		w.says = nil // what readers are given has no more than an address
+	}
+	return all
 }
+
+func (*servers) written(usual string) checker.Written { return checker.Written{Usual: usual} }
 
 // section has the servers as one registry.
 func (s *servers) section(manager, _ string) string {

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,6 +65,50 @@ func TestCompare(t *testing.T) {
 		slices.Sort(got)
 		if !slices.Equal(got, tc.want) {
 			t.Errorf("%s: got %v, want %v", tc.reason, got, tc.want)
+		}
+	})
+}
+
+// TestWords: what clients are told of a pod must be so in the end, and a pod that is to end must be out.
+func TestWords(t *testing.T) {
+	t.Parallel()
+	entry := registry.Entry{State: registry.InService, Instance: registry.Instance{
+		Service: "web", Address: "127.100.0.1", Port: 8080, UID: testUID, Weight: 100, Metadata: map[string]string{"a": "b"},
+	}}
+	told := &checker.Attributes{Weight: 100, WarmUp: time.Minute, Metadata: map[string]string{"a": "b"}}
+	type row struct {
+		reason string
+		pod    func(*checker.Pod)
+		entry  func(*registry.Entry)
+		want   string
+		within time.Duration
+	}
+	expect.Each(t, map[string]row{
+		"all so":         {reason: "nothing is wrong"},
+		"cold":           {reason: "it has to warm up", entry: func(e *registry.Entry) { e.Weight = 10 }, want: "weight: ", within: repairWithin + time.Minute},
+		"other metadata": {reason: "clients are told what was", entry: func(e *registry.Entry) { e.Metadata = nil }, want: "metadata: ", within: repairWithin + time.Minute},
+		"not judged":     {reason: "nobody reads it", pod: func(p *checker.Pod) { p.Told = nil }, entry: func(e *registry.Entry) { e.Weight = 1 }},
+		"to end":         {reason: "clients are sent to it", pod: func(p *checker.Pod) { p.Ends, p.Ready = true, false }, want: "end: ", within: repairWithin},
+		"to end, and out": {reason: "it is out", pod: func(p *checker.Pod) { p.Ends, p.Ready = true, false }, entry: func(e *registry.Entry) {
+			e.State = registry.OutOfService
+		}},
+	}, func(t *testing.T, tc row) {
+		e, p := entry, checker.Pod{UID: testUID, Sighting: checker.Sighting{
+			State: string(appspub.LifecycleStateNormal), Ready: true, Address: entry.Address, Told: told,
+			Keys: []checker.Key{checker.KeyOf(defaultRegistry, entry.Instance)},
+		}}
+		if tc.pod != nil {
+			tc.pod(&p)
+		}
+		if tc.entry != nil {
+			tc.entry(&e)
+		}
+		got := compare(map[string]checker.Pod{testUID: p}, map[string][]registry.Entry{defaultRegistry: {e}})
+		if tc.want == "" && len(got) == 0 {
+			return
+		}
+		if len(got) != 1 || got[0].kind != wrong || !strings.HasPrefix(got[0].text, tc.want) || tc.want == "" || got[0].within != tc.within {
+			t.Errorf("%s: got %+v, want %q within %s", tc.reason, got, tc.want, tc.within)
 		}
 	})
 }

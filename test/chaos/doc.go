@@ -27,6 +27,10 @@
 //   - A hook is flipped only in the lifecycle state that it belongs to, and by a patch of a manager (I3).
 //   - Kruise takes no pod for back from its update by a handler that the update has brought, and that a manager had time to clear (I2).
 //   - A pod that is Normal and ready and has not moved is not taken out, and one that has moved not before it has joined (I9).
+//   - A pod is registered only where it belongs, with its own metadata, and with no more of its weight than it has earned.
+//   - Only a manager that has the lease changes anything.
+//
+// The rules are the checker's own, and so is what an entry must have: it follows from the pod and from what chaos has configured.
 //
 // The moment that counts is when the patch reached the proxy: what the manager rests on happened before.
 //

@@ -2,16 +2,17 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/test/harness/account"
 	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
+	"github.com/rollcall-dev/rollcall/test/harness/checker"
 	"github.com/rollcall-dev/rollcall/test/harness/manager"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
@@ -90,19 +91,11 @@ func newContender(ctx context.Context, name string, g *game) (*contender, error)
 	} else {
 		flags = append(flags, "--metrics-bind-address=0")
 	}
-	audit, dir := "", g.binary+".d"
-	if g.receipts {
-		log := auditLog(dir, name)
-		if err := os.Remove(log); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("removing the audit log of the game before: %w", err)
-		}
-		audit = fmt.Sprintf("audit: {path: %s, maxSize: 1Gi}\n", log)
-	}
 	config := func(usual string) string {
-		return configuration(g.registry.section(name, usual), g.plan.maxRemovals(), g.journal.Drain) + audit
+		return configuration(g.registry.section(name, usual), g.plan.maxRemovals(), g.journal.Drain, g.registry.written(usual))
 	}
 	m, err := manager.New(manager.Options{
-		Name: name, Dir: filepath.Join(dir, name), Path: g.binary, Flags: flags, Launcher: g.launcher,
+		Name: name, Dir: filepath.Join(g.binary+".d", name), Path: g.binary, Flags: flags, Launcher: g.launcher,
 		Config: config(defaultRegistry), WriteKubeconfig: proxy.WriteKubeconfig,
 	})
 	if err != nil {
@@ -115,15 +108,21 @@ func newContender(ctx context.Context, name string, g *game) (*contender, error)
 	}, nil
 }
 
-func auditLog(dir, name string) string { return filepath.Join(dir, name+".audit.jsonl") }
-
-func configuration(registries, maxRemovals string, drain time.Duration) string {
+func configuration(registries, maxRemovals string, drain time.Duration, written checker.Written) string {
 	text := fmt.Sprintf("cluster: %s\nregistries:\n%shooks: {owned: [example.com/*, example.io/*], newlyCreated: [%s, %s]}\n"+
 		"drain: %s\nresync: {interval: %s", clusterName, registries, markLabel, markAnnotation, drain, resyncInterval)
 	if maxRemovals != "" {
 		text += ", maxRemovals: " + maxRemovals
 	}
-	return text + "}\n"
+	text += "}\n"
+	if written.Metadata != nil {
+		text += fmt.Sprintf("service: {networks: [%s], metadata: {", storage)
+		for _, key := range slices.Sorted(maps.Keys(written.Metadata)) {
+			text += fmt.Sprintf("%s: %q, ", key, written.Metadata[key])
+		}
+		text += "}}\n"
+	}
+	return text
 }
 
 // keep starts the manager whenever it does not run, until the context ends.

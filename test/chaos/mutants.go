@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/test/harness/cache"
 	"github.com/rollcall-dev/rollcall/test/harness/manager"
 )
@@ -26,11 +25,11 @@ const (
 type mutant struct {
 	name string
 	override
-	// finds are what is wrong with it, one of which chaos must say: I1, I2, I3 or I9, lost, leaked or stuck. Another failure
-	// would be by chance.
+	// finds are what is wrong with it, one of which chaos must say: the name of a rule, such as I1 or weight, or lost, leaked or stuck.
+	// Another failure would be by chance.
 	finds []string
-	// receipt is what a receipt over its audit log must say, one of these; none where that has no line of what is wrong.
-	receipt []string
+	// says is in what chaos says, if the rule alone does not tell that it was found for the right reason.
+	says string
 }
 
 // trial is a short plan that finds out some mutants, and that the manager as it is passes.
@@ -41,7 +40,7 @@ type trial struct {
 }
 
 // trials find out every mutant. Each plan is played once for each mutant, and once for the manager as it is.
-func trials() []trial { return []trial{moving(), failing(), repairing(), describing()} }
+func trials() []trial { return []trial{moving(), failing(), repairing(), describing(), telling()} }
 
 // moving has calls take long enough for the pod to move on meanwhile.
 func moving() trial {
@@ -52,7 +51,7 @@ func moving() trial {
 		},
 		length: 30 * time.Second,
 		mutants: []mutant{{
-			name: "the patch tests nothing", finds: []string{"I3"}, receipt: []string{"in state"},
+			name: "the patch tests nothing", finds: []string{"I3"},
 			override: override{"internal/lifecycle", "preconditions", "return nil"},
 		}},
 	}
@@ -68,7 +67,7 @@ func failing() trial {
 		length: 20 * time.Second,
 		mutants: []mutant{
 			{
-				name: "a release waits for no acknowledgement", finds: []string{"I1"}, receipt: []string{"was released"},
+				name: "a release waits for no acknowledgement", finds: []string{"I1"},
 				override: override{client, "(*Client).Change", `
 					if err := original(ctx, by, change); change.State == registry.InService {
 						return err
@@ -76,7 +75,7 @@ func failing() trial {
 					return nil`},
 			},
 			{
-				name: "an assertion waits for no acknowledgement", finds: []string{"I2"}, receipt: []string{"was asserted"},
+				name: "an assertion waits for no acknowledgement", finds: []string{"I2"},
 				override: override{client, "(*Client).Change", `
 					if err := original(ctx, by, change); change.State != registry.InService {
 						return err
@@ -84,7 +83,7 @@ func failing() trial {
 					return nil`},
 			},
 			{
-				name: "a drain never ends", finds: []string{"stuck"}, receipt: []string{"has not ended"},
+				name: "a drain never ends", finds: []string{"stuck"},
 				override: override{visit, "(*visit).removedAt", `
 					latest, _ = original()
 					return latest, time.Now().Add(time.Hour)`},
@@ -93,30 +92,38 @@ func failing() trial {
 	}
 }
 
-// repairing leaves much to resync. The storm lasts so long that what it left behind is found no sooner than the receipt can say
-// that nothing was compared, which it does 2*resyncInterval+receipt.Patience after a manager led.
+// repairing leaves much to resync.
 func repairing() trial {
 	const resync = "internal/resync"
-	const storm = 2*resyncInterval + receipt.Patience - repairWithin + 2*time.Second
+	const storm = 15 * time.Second
 	return trial{
 		plan: planner{
 			seed: 3, workloads: len(workloads()), storm: storm, workEvery: time.Second,
-			work: []share{{update, 1}, {forceDelete, 1}}, last: []kind{wipeHalf, leaveEntries},
+			work: []share{{update, 1}, {forceDelete, 1}}, last: []kind{wipeHalf, addForeign, leaveEntries},
 		},
 		length: storm,
 		mutants: []mutant{
 			{
 				// Where nothing is ever listed, nothing tells that the http server is of a version without a probe, and pods wait for it.
-				name: "no resync", finds: []string{"lost", "stuck"}, receipt: []string{"was not compared"},
+				name: "no resync", finds: []string{"lost", "stuck"},
 				override: override{resync, "(*keeper).compareAll", ""},
 			},
 			{
-				name: "nothing is reaped", finds: []string{"leaked"}, receipt: []string{"did not remove it"},
+				name: "nothing is reaped", finds: []string{"leaked"},
 				override: override{resync, "(*keeper).reap", "return make([]error, len(due))"},
 			},
 			{
+				name: "what another cluster wrote is reaped", finds: []string{"I10"}, says: `of cluster "other" was touched`,
+				override: override{resync, "(*keeper).list", `
+					owned, foreign, err = original(ctx, r)
+					if others, failed := k.client.List(ctx, "other"); failed == nil {
+						owned = append(owned, others...)
+					}
+					return owned, foreign, err`},
+			},
+			{
 				// One whose pod the cache has. The next run misses it and puts it back, and this takes it out again.
-				name: "a live pod is reaped", finds: []string{"I9", "lost"}, receipt: []string{"as if its pod were gone"},
+				name: "a live pod is reaped", finds: []string{"I9", "lost"},
 				override: override{resync, "(*keeper).compare", `
 					err := original(ctx, r)
 					spared := map[string]bool{}
@@ -135,7 +142,6 @@ func repairing() trial {
 			{
 				// The record of what was wiped says that the pod is in service, and of a pod that is put in, that it is out.
 				name: "the record is the truth", finds: []string{"lost", "I1"},
-				receipt: []string{"did not register it again", "was asserted", "was released"},
 				override: override{visit, "(*visit).ensure", `
 					if v.input.Record.Want == c.Want && slices.Contains(v.input.Record.Instances, c.Key()) {
 						return waiting.Blocker{}
@@ -152,19 +158,91 @@ func describing() trial {
 	return trial{
 		plan: planner{
 			seed: 11, workloads: len(workloads()), storm: storm, workEvery: 700 * time.Millisecond, work: []share{{update, 2}, {movePods, 1}},
+			last: []kind{leaveTheirs},
 		},
 		length: storm,
 		mutants: []mutant{
 			{
-				name: "a pod departs before it joins", finds: []string{"I9"}, receipt: []string{"from where the pod departs"},
+				name: "a pod departs before it joins", finds: []string{"I9"},
 				override: override{visit, "(*visit).join", `
 					_ = v.leaveDeparting(ctx)
 					return original(ctx)`},
 			},
 			{
-				// What Kruise writes stands in no log.
+				name: "a cluster of the same name is this one", finds: []string{"I10"}, says: "of cluster \"chaos\" was touched",
+				override: override{"internal/resync", "(*keeper).isOurs", "return true"},
+			},
+			{
 				name: "what an update brings stays", finds: []string{"I2"},
 				override: override{"internal/lifecycle", "Input.takenBack", "return Edit{}"},
+			},
+		},
+	}
+}
+
+// telling is about what clients are told of a pod and when, and about what must stay. No fault disturbs it.
+func telling() trial {
+	const service, storm = "internal/service", 15 * time.Second
+	return trial{
+		plan: planner{
+			seed: 5, workloads: len(workloads()), storm: storm, workEvery: 300 * time.Millisecond, removals: noRemovals,
+			work: []share{{update, 2}, {describePods, 2}, {movePods, 1}}, last: []kind{leaveEntries, announceEnd},
+		},
+		length: storm,
+		mutants: []mutant{
+			{
+				name: "a pod begins with all of its weight", finds: []string{"weight"}, says: "after the pod came into rotation",
+				override: override{service, "Attributes.Warmed", "return a.Weight, 0"},
+			},
+			{
+				name: "a pod stays cold", finds: []string{"weight"}, says: "it has not the weight 100",
+				override: override{service, "Attributes.Warmed", `
+					if a.WarmUp > 0 {
+						return max(1, a.Weight/100), 0
+					}
+					return original(since, now)`},
+			},
+			{
+				name: "metadata is told once", finds: []string{"metadata"}, says: "tier:",
+				override: override{"registry", "Instance.Equal", `
+					other.Metadata = in.Metadata
+					return original(other)`},
+			},
+			{
+				name: "the address is always the pod's own", finds: []string{"where"}, says: "delete-only at 172.",
+				override: override{service, "Address.of", `
+					if s.Status == nil {
+						return ""
+					}
+					return s.Status.PodIP`},
+			},
+			{
+				name: "a place is another one", finds: []string{"where"}, says: "in registry placed, and the pod belongs to east/",
+				override: override{service, "PlaceOf", `return "north", nil`},
+			},
+			{
+				name: "the pod's own drain does not count", finds: []string{"I1"}, says: "and the drain is 2.5s",
+				override: override{service, "DurationOf", `
+					if key == AnnotationDrain {
+						return def, nil
+					}
+					return original(annotations, key, def)`},
+			},
+			{
+				name: "clients have no time to notice", finds: []string{"I2", "I9"}, says: "of which clients take 1s to notice",
+				override: override{visit, "(*visit).readersLag", "return waiting.Blocker{}"},
+			},
+			{
+				name: "an announced end changes nothing", finds: []string{"end"},
+				override: override{"internal/lifecycle", "End.Ending", `return "", 0`},
+			},
+			{
+				name: "no removal needs approval", finds: []string{"I10"}, says: "of cluster \"chaos\" was touched",
+				override: override{"internal/resync", "allowed", "return owned"},
+			},
+			{
+				name: "every manager works without the lease", finds: []string{"lease"},
+				override: override{"cmd/app", "newLease", "return nil, nil"},
 			},
 		},
 	}
@@ -173,8 +251,11 @@ func describing() trial {
 // oneOfEach chooses the first mutant for each thing that chaos can say.
 const oneOfEach = "one-of-each"
 
-// chosenTrials are those of the mutants with the text in their name; empty is all.
+// chosenTrials are those of the mutants with the text in their name, or one of several with commas; empty is all.
 func chosenTrials(text string) ([]trial, error) {
+	isNamed := func(m mutant) bool {
+		return slices.ContainsFunc(strings.Split(text, ","), func(part string) bool { return strings.Contains(m.name, part) })
+	}
 	var names []string
 	var chosen []trial
 	said := map[string]bool{}
@@ -185,14 +266,14 @@ func chosenTrials(text string) ([]trial, error) {
 			for _, word := range m.finds {
 				said[word] = true
 			}
-			return text == oneOfEach && another || text != oneOfEach && !strings.Contains(m.name, text)
+			return text == oneOfEach && another || text != oneOfEach && !isNamed(m)
 		})
 		if len(t.mutants) > 0 {
 			chosen = append(chosen, t)
 		}
 	}
 	if len(chosen) == 0 {
-		return nil, fmt.Errorf("MUTANT is %q: write %s, a part of one of these names, or leave it out for all: %s",
+		return nil, fmt.Errorf("MUTANT is %q: set it to %s, to parts of these names with commas, or leave it out for all: %s",
 			text, oneOfEach, strings.Join(names, "; "))
 	}
 	return chosen, nil
@@ -238,107 +319,83 @@ func (w *world) try(ctx context.Context, t trial, sound string) (problems []erro
 		}
 		w.out.printf("MUTANT %q: chaos must say %s", m.name, strings.Join(m.finds, " or "))
 		began := time.Now()
-		said, faults, err := w.playOne(ctx, t, broken, m.name)
+		said, err := w.playOne(ctx, t, broken, m.name)
 		if err != nil {
 			return nil, err
 		}
-		w.out.printf("MUTANT %q: chaos said %s after %s", m.name, said, time.Since(began).Round(time.Second))
+		w.out.printf("MUTANT %q: chaos said %s after %s", m.name, rulesOf(said), time.Since(began).Round(time.Second))
 		if problem := m.unlike(said); problem != nil {
 			problems = append(problems, problem)
 		}
-		if len(m.receipt) > 0 && !slices.ContainsFunc(faults, m.proves) {
-			problems = append(problems, fmt.Errorf("mutant %q: no fault of the receipt has %q: %q", m.name, m.receipt, texts(faults)))
-		}
 	}
 	w.out.printf("the manager as it is, on the plan of %s: chaos must pass", strings.Join(names, ", "))
-	said, faults, err := w.playOne(ctx, t, sound, t.mutants[0].name)
+	said, err := w.playOne(ctx, t, sound, t.mutants[0].name)
 	if err == nil && len(said) > 0 {
-		problems = append(problems, fmt.Errorf("the manager as it is fails on the plan of %s: %s", strings.Join(names, ", "), said))
-	}
-	if len(faults) > 0 {
-		problems = append(problems, fmt.Errorf("the receipt of the manager as it is fails on the plan of %s: %q", strings.Join(names, ", "),
-			texts(faults)))
+		problems = append(problems, fmt.Errorf("the manager as it is fails on the plan of %s: %s", strings.Join(names, ", "), rulesOf(said)))
 	}
 	return problems, err
 }
 
-// proves reports whether the fault of a receipt is what is wrong with the mutant, and names the pod where there is one.
-func (m mutant) proves(f receipt.Fault) bool {
-	names := f.Pod != "" || strings.HasPrefix(f.Text, "registry ")
-	return names && slices.ContainsFunc(m.receipt, func(text string) bool { return strings.Contains(f.Text, text) })
-}
-
-func texts(faults []receipt.Fault) []string {
-	var all []string
-	for _, f := range faults[:min(len(faults), historiesShown)] {
-		all = append(all, fmt.Sprintf("%s %s: %s", f.At.Format(time.RFC3339Nano), f.Pod, f.Text))
-	}
-	return all
-}
-
 // unlike says that chaos did not find what is wrong with the mutant.
-func (m mutant) unlike(said []string) error {
+func (m mutant) unlike(said []finding) error {
+	found := slices.ContainsFunc(said, func(f finding) bool {
+		return slices.Contains(m.finds, f.rule()) && strings.Contains(f.text, m.says)
+	})
 	switch {
+	case found:
+		return nil
 	case len(said) == 0:
 		return fmt.Errorf("mutant %q was not found out", m.name)
-	case !slices.ContainsFunc(said, func(s string) bool { return slices.Contains(m.finds, s) }):
-		return fmt.Errorf("mutant %q was found out by chance: chaos said %s, and not %s", m.name, said, m.finds)
 	default:
-		return nil
+		return fmt.Errorf("mutant %q was found out by chance: chaos said %s, such as %q, and not %s with %q",
+			m.name, rulesOf(said), said[0].text, m.finds, m.says)
 	}
 }
 
 // playOne plays a plan with a binary, leaves the cluster empty, and returns what chaos said.
-func (w *world) playOne(ctx context.Context, t trial, binary, name string) (said []string, faults []receipt.Fault, err error) {
-	g := &game{world: w, binary: binary, plan: t.plan, replicas: fewReplicas, length: t.length, receipts: true}
+func (w *world) playOne(ctx context.Context, t trial, binary, name string) (said []finding, err error) {
+	g := &game{world: w, binary: binary, plan: t.plan, replicas: fewReplicas, length: t.length}
 	if err := g.play(ctx); err != nil {
-		return nil, nil, err
-	}
-	if faults, err = g.receipt(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := g.verdict("make chaos-mutants MUTANT='"+name+"'", 1); err != nil && !errors.Is(err, errFailed) {
-		return nil, nil, err
+		return nil, err
 	}
-	return g.report.kinds(), faults, w.empty(ctx)
+	return g.report.all(), w.empty(ctx)
 }
 
-// receipt judges what the managers wrote, as the kubectl plugin does.
-func (g *game) receipt() ([]receipt.Fault, error) {
-	var lines []receipt.Line
-	for _, name := range g.managers.names() {
-		log, err := os.ReadFile(auditLog(g.binary+".d", name))
-		if err != nil {
-			return nil, fmt.Errorf("reading the audit log of manager %s: %w", name, err)
-		}
-		written, err := receipt.Read(log)
-		if err != nil {
-			return nil, fmt.Errorf("reading the audit log of manager %s: %w", name, err)
-		}
-		lines = append(lines, written...)
-	}
-	faults := receipt.NewHistory(lines, g.ended).Faults()
-	g.out.printf("receipt over %d lines: %d faults %q", len(lines), len(faults), texts(faults))
-	return faults, nil
-}
-
-// kinds is what is wrong, in a word for each: the invariant of an early flip, or what the last line calls it.
-func (r *report) kinds() []string {
+// all is everything that is wrong.
+func (r *report) all() []finding {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var all []string
-	for _, v := range r.seen {
-		invariant, _, _ := strings.Cut(v.text, ":")
-		all = append(all, invariant)
+	all := slices.Concat(r.seen, r.found)
+	for _, text := range r.other {
+		all = append(all, finding{kind: "other", text: text})
 	}
-	for _, f := range r.found {
-		all = append(all, string(f.kind))
+	return all
+}
+
+// rule is the name of the rule that did not hold, which the text begins with, or the kind.
+func (f finding) rule() string {
+	rule, _, found := strings.Cut(f.text, ": ")
+	if !found || !slices.Contains(ruleNames(), rule) {
+		return string(f.kind)
 	}
-	if len(r.other) > 0 {
-		all = append(all, "other")
+	return rule
+}
+
+// ruleNames are those of the checker, and of the calm.
+func ruleNames() []string {
+	return []string{"I1", "I2", "I3", "I9", "I10", "where", "metadata", "weight", "end", "lease"}
+}
+
+// rulesOf are the rules that did not hold, each once.
+func rulesOf(all []finding) (rules []string) {
+	for _, f := range all {
+		rules = append(rules, f.rule())
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	slices.Sort(rules)
+	return slices.Compact(rules)
 }
 
 func (m mutant) build(ctx context.Context, dir string) (binary string, err error) {

@@ -20,7 +20,7 @@ func mutants() []mutant {
 }
 
 // known are the things that chaos can say.
-func known() []string { return []string{"I1", "I2", "I3", "I9", "lost", "leaked", "stuck"} }
+func known() []string { return append(ruleNames(), string(lost), string(leaked), string(stuck)) }
 
 // TestMutantsCompile finds a function that was renamed or has other parameters now, before a mutant of it is played.
 func TestMutantsCompile(t *testing.T) {
@@ -80,7 +80,7 @@ func TestOverride(t *testing.T) {
 
 func TestChosenTrials(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]int{"": len(mutants()), "resync": 1, "acknowledgement": 2, oneOfEach: len(known())} {
+	for text, want := range map[string]int{"": len(mutants()), "resync": 1, "acknowledgement": 2, "resync,acknowledgement": 3, oneOfEach: len(known())} {
 		chosen, err := chosenTrials(text)
 		got := 0
 		for _, t := range chosen {
@@ -96,7 +96,7 @@ func TestChosenTrials(t *testing.T) {
 
 func TestMutantsAreFoundForTheirReason(t *testing.T) {
 	t.Parallel()
-	m := mutant{name: "x", finds: []string{"I1", "lost"}}
+	m := mutant{name: "x", finds: []string{"I1", "weight", "lost"}, says: "x"}
 	for _, tc := range []struct {
 		name  string
 		wrong *report
@@ -105,10 +105,12 @@ func TestMutantsAreFoundForTheirReason(t *testing.T) {
 		{"nothing", &report{}, false},
 		{"another invariant", &report{seen: []finding{{text: "I3: handler x"}}}, false},
 		{"a manager that can't be started", &report{other: []string{"I1"}}, false},
+		{"its invariant, for another reason", &report{seen: []finding{{text: "I1: hook y"}}}, false},
 		{"its invariant", &report{seen: []finding{{text: "I3: handler x"}, {text: "I1: hook x"}}}, true},
-		{"what it loses", &report{found: []finding{{kind: lost}}}, true},
+		{"what it loses", &report{found: []finding{{kind: lost, text: "pod x: lost"}}}, true},
+		{"a rule of the calm", &report{found: []finding{{kind: wrong, text: "weight: of x"}}}, true},
 	} {
-		if err := m.unlike(tc.wrong.kinds()); (err == nil) != tc.found {
+		if err := m.unlike(tc.wrong.all()); (err == nil) != tc.found {
 			t.Errorf("%s: %v", tc.name, err)
 		}
 	}

@@ -26,6 +26,8 @@ const (
 	turnUnready  kind = "have pods fail their probes for a while"
 	movePods     kind = "move pods to other registries and services"
 	moveAll      kind = "move pods to another registry by the configuration"
+	describePods kind = "change what pods say of themselves"
+	announceEnd  kind = "announce the end of pods"
 )
 
 // What happens to the managers and the API server.
@@ -51,7 +53,9 @@ const (
 	addForeign  kind = "add foreign entries"
 	// leaveEntries is what pods leave that vanish while no manager works.
 	leaveEntries kind = "leave entries of pods that are gone"
-	loseApps     kind = "have applications lose their entries and write them again"
+	// leaveTheirs is what a second cluster has that was given the same name. Nobody approves that they are removed.
+	leaveTheirs kind = "leave entries of another cluster of the same name"
+	loseApps    kind = "have applications lose their entries and write them again"
 )
 
 // What happens to a registry that is a cluster of servers.
@@ -83,7 +87,10 @@ func killKinds() []kind { return []kind{killManager, killStandby, killAtAnswer} 
 
 func faultKinds() []kind {
 	return append(
-		[]kind{stopManager, pauseManager, restartServer, wipeHalf, addForeign, leaveEntries, loseApps, deletePods, forceDelete, turnUnready},
+		[]kind{
+			stopManager, pauseManager, restartServer, wipeHalf, addForeign, leaveEntries, leaveTheirs, loseApps, deletePods, forceDelete,
+			turnUnready, announceEnd,
+		},
 		slices.Concat(lasting, clusterFaults, []kind{upgradeServers, slowDisk, wrongClock})...)
 }
 
@@ -91,7 +98,7 @@ func faultKinds() []kind {
 func promisedKinds() []kind {
 	ofClusters := append(slices.Clone(clusterFaults), upgradeServers, slowDisk, wrongClock)
 	faults := slices.DeleteFunc(faultKinds(), func(k kind) bool { return slices.Contains(ofClusters, k) })
-	return slices.Concat(killKinds(), faults, []kind{rollBack, cancelDelete, movePods, moveAll})
+	return slices.Concat(killKinds(), faults, []kind{rollBack, cancelDelete, movePods, moveAll, describePods})
 }
 
 func (k kind) isOfNetwork() bool {
@@ -167,6 +174,8 @@ type planner struct {
 	always []kind
 	// last comes at the end of every storm, so that the calm has to repair it.
 	last []kind
+	// removals is resync.maxRemovals of the managers' configuration, if the seed does not choose it.
+	removals string
 	// themes are what the storms are about, one after the other; none leaves them as they are. They add, and weigh what
 	// users do; what the decks deal stays.
 	themes []func(*planner)
@@ -190,7 +199,7 @@ func fullPlan(seed uint64, workloads int) planner {
 		seed: seed, workloads: workloads, storm: time.Minute,
 		work: []share{
 			{update, 5}, {recreate, 2}, {rollBack, 5}, {scaleOut, 2}, {scaleIn, 2}, {cancelDelete, 4},
-			{markDeleted, 2}, {deletePods, 2}, {forceDelete, 2}, {turnUnready, 4}, {movePods, 3},
+			{markDeleted, 2}, {deletePods, 2}, {forceDelete, 2}, {turnUnready, 4}, {movePods, 3}, {describePods, 3},
 		},
 		workEvery: 1200 * time.Millisecond,
 		faults:    lasting,
@@ -199,7 +208,7 @@ func fullPlan(seed uint64, workloads int) planner {
 		// So three storms, one of each theme, have them all.
 		blowsPerStorm: 2,
 		always:        []kind{killAtAnswer, killManager, killStandby, killStandby, loseApps, moveAll}, // two, so that somebody works too
-		last:          []kind{wipeHalf, addForeign, leaveEntries},
+		last:          []kind{wipeHalf, addForeign, leaveEntries, leaveTheirs, announceEnd},
 		themes:        []func(*planner){anything, races, handovers},
 	}
 }
@@ -212,7 +221,7 @@ func clusterPlan(seed uint64, workloads int) planner {
 	p.blows = []kind{killManager, stopManager, pauseManager, restartServer}
 	p.always, p.last = []kind{killAtAnswer, killManager, killStandby, killStandby, wrongClock}, nil
 	stay := func(p *planner) {
-		p.work = slices.DeleteFunc(slices.Clone(p.work), func(s share) bool { return s.kind == movePods })
+		p.work = slices.DeleteFunc(slices.Clone(p.work), func(s share) bool { return s.kind == movePods || s.kind == describePods })
 	}
 	stay(&p)
 	for i, theme := range p.themes {
@@ -230,7 +239,9 @@ func anything(p *planner) { p.always = append(slices.Clone(p.always), restartSer
 
 // races have pods move on while calls are under way.
 func races(p *planner) {
-	p.work = []share{{rollBack, 5}, {cancelDelete, 4}, {update, 3}, {markDeleted, 1}, {forceDelete, 1}, {turnUnready, 1}, {movePods, 3}}
+	p.work = []share{
+		{rollBack, 5}, {cancelDelete, 4}, {update, 3}, {markDeleted, 1}, {forceDelete, 1}, {turnUnready, 1}, {movePods, 3}, {describePods, 1},
+	}
 	p.workEvery = 500 * time.Millisecond
 	p.favoured = []kind{netSlow, loseAnswers, holdBack}
 	p.always = append(slices.Clone(p.always), pauseManager)
@@ -244,11 +255,14 @@ func handovers(p *planner) {
 
 // maxRemovals is what the managers' configuration says of it: in half of the plans nothing, for the default.
 func (p planner) maxRemovals() string {
-	if p.seed%2 == 0 {
-		return ""
+	if p.removals == "" && p.seed%2 == 1 {
+		return "60%"
 	}
-	return "60%"
+	return p.removals
 }
+
+// noRemovals is a limit with which each removal waits for a person.
+const noRemovals = "0"
 
 // fewest is how many storms are played also where calms take long on a busy machine: one of each theme, which have every kind
 // of fault, in a run that is held to that.

@@ -106,9 +106,14 @@ func TestWorldOfEveryRun(t *testing.T) {
 			played[name] = true
 		}
 	}
-	for _, name := range []string{secondRegistry, leasedRegistry, unlistedRegistry} {
+	for _, name := range []string{secondRegistry, leasedRegistry, unlistedRegistry, placedRegistry} {
 		if !played[name] {
 			t.Errorf("no workload stands in registry %s", name)
+		}
+	}
+	for _, says := range []string{"rollcall.dev/warm-up", "rollcall.dev/drain", "rollcall.dev/address", metadataAnnotation} {
+		if !slices.ContainsFunc(workloads(), func(w *workload) bool { return w.says[says] != "" }) {
+			t.Errorf("no workload has the annotation %s", says)
 		}
 	}
 	if even, odd := fullPlan(2, 7).maxRemovals(), fullPlan(3, 7).maxRemovals(); even != "" || odd == "" {

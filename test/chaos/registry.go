@@ -21,6 +21,10 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/memory"
 	"github.com/rollcall-dev/rollcall/test/harness/checker"
@@ -66,7 +70,9 @@ type registryServer struct {
 	fault   kind // "" for none
 	dice    *rand.Rand
 	renewed map[checker.Key]time.Time // what the leased registry has, and when it was renewed
+	// foreign are the entries that no manager may change, and uid is the cluster's.
 	foreign map[identity]registry.Entry
+	uid     string
 	apps    map[string]*application              // by their pods' UIDs
 	out     map[identity]bool                    // where applications' entries are out of rotation, also when they are gone
 	killing func(manager string) (strike func()) // armed if not nil
@@ -177,8 +183,9 @@ func (r *registryServer) wipe(ctx context.Context, rng *rand.Rand) int {
 	wiped := 0
 	for _, name := range registryNames() {
 		for _, e := range r.list(ctx, name) {
+			_, foreign := r.foreign[identityOf(name, e.Instance)]
 			// What is wrong in a registry that can't be asked, no manager can find.
-			if name != unlistedRegistry && rng.IntN(2) == 0 {
+			if name != unlistedRegistry && !foreign && rng.IntN(2) == 0 {
 				r.forget(ctx, name, e.Instance)
 				wiped++
 			}
@@ -274,18 +281,52 @@ func (r *registryServer) addForeign(ctx context.Context, rng *rand.Rand, service
 	}
 }
 
-// leave puts in entries of the cluster behind which no pod stands.
-func (r *registryServer) leave(ctx context.Context, rng *rand.Rand, services []string, count int) {
+// leave puts in entries of a cluster of our name behind which no pod stands. Those that stay must not be removed.
+func (r *registryServer) leave(ctx context.Context, rng *rand.Rand, services []string, count int, uid string, stay bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for range count {
 		id := rng.Uint32()
 		name := []string{defaultRegistry, secondRegistry}[rng.IntN(2)]
-		_ = r.books[name].Register(ctx, registry.Instance{
+		in := registry.Instance{
 			Service: services[rng.IntN(len(services))], Port: 8080,
 			Address: fmt.Sprintf("10.%d.%d.%d", byte(id>>16), byte(id>>8), byte(id)),
-			Cluster: clusterName, Namespace: "chaos-a", Pod: fmt.Sprintf("gone-%d", id), UID: fmt.Sprintf("gone-%d", id),
-		})
+			Cluster: clusterName, ClusterUID: uid, Namespace: "chaos-a", Pod: fmt.Sprintf("gone-%d", id), UID: fmt.Sprintf("gone-%d", id),
+		}
+		_ = r.books[name].Register(ctx, in)
+		if stay {
+			r.foreign[identityOf(name, in)] = registry.Entry{Instance: in, State: registry.InService}
+		}
+	}
+}
+
+// ours are the cluster's entries in a registry, but for those that no manager may change.
+func (r *registryServer) ours(ctx context.Context, name string) []registry.Entry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.DeleteFunc(r.list(ctx, name), func(e registry.Entry) bool {
+		_, foreign := r.foreign[identityOf(name, e.Instance)]
+		return foreign
+	})
+}
+
+// identify reads which cluster it is: the UID of its namespace kube-system is part of each ownership tag.
+func (r *registryServer) identify(ctx context.Context, c client.Client) error {
+	var system corev1.Namespace
+	if err := c.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, &system); err != nil {
+		return fmt.Errorf("reading the cluster's UID: %w", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.uid = string(system.UID)
+	return nil
+}
+
+// written is what the managers are configured with.
+func (*registryServer) written(usual string) checker.Written {
+	return checker.Written{
+		Usual: usual, Books: map[string]string{appsRegistry: appsBook}, Places: map[string]string{placedRegistry: placeLabel},
+		Metadata: map[string]string{"version": "{label:" + versionKey + "}", "run": clusterName},
 	}
 }
 
@@ -295,7 +336,7 @@ func (r *registryServer) touched(ctx context.Context) []string {
 	defer r.mu.Unlock()
 	held := map[identity]registry.Entry{}
 	for name, book := range r.books {
-		for _, cluster := range []string{"other", ""} {
+		for _, cluster := range []string{"other", "", clusterName} {
 			entries, err := book.List(ctx, cluster)
 			if err != nil {
 				return nil // the context has ended

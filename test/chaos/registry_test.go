@@ -53,6 +53,42 @@ func TestForeignEntries(t *testing.T) {
 	})
 }
 
+// TestLeftEntries: those that stay are not chaos' to wipe, and no leak.
+func TestLeftEntries(t *testing.T) {
+	t.Parallel()
+	r, dice := newRegistryServer(t), func() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }
+	r.leave(t.Context(), dice(), []string{"web"}, 4, "cluster-1", false)
+	ours := func() (n int) {
+		for name := range r.books {
+			n += len(r.ours(t.Context(), name))
+		}
+		return n
+	}
+	if got := ours(); got != 4 {
+		t.Errorf("%d entries are ours to remove, want 4", got)
+	}
+	r.leave(t.Context(), rand.New(rand.NewPCG(3, 4)), []string{"web"}, 4, "cluster-2", true)
+	if got := ours(); got != 4 {
+		t.Errorf("%d entries are ours to remove, want 4 as before", got)
+	}
+	for range 5 {
+		r.wipe(t.Context(), dice())
+	}
+	if touched := r.touched(t.Context()); len(touched) > 0 {
+		t.Errorf("touched are %q, want none", touched)
+	}
+	for name := range r.books {
+		for _, e := range r.list(t.Context(), name) {
+			if e.ClusterUID == "cluster-2" {
+				expect.NoError(t, r.books[name].Deregister(t.Context(), e.Instance))
+			}
+		}
+	}
+	if touched := r.touched(t.Context()); len(touched) != 4 {
+		t.Errorf("touched are %q, want 4", touched)
+	}
+}
+
 // TestFaultsOfTheRegistry: what each does to the entry, and what the sender sees.
 func TestFaultsOfTheRegistry(t *testing.T) {
 	t.Parallel()

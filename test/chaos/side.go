@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -28,6 +29,8 @@ type registrySide interface { //nolint:interfacebloat // a game asks for no less
 	begin(ctx context.Context, g *game) error
 	// section is what a manager's configuration says of it; usual is the registry of pods that choose none.
 	section(manager, usual string) string
+	// written is what the configuration says besides of what the registries must have; without Metadata, that is not judged.
+	written(usual string) checker.Written
 	// plays takes in a version of a pod, as its application does.
 	plays(pod *corev1.Pod, gone bool)
 	// play plays what happens to the registry, until it is over, and reports whether it was done.
@@ -100,6 +103,10 @@ func (s *standIn) Stop() {
 }
 
 func (s *standIn) begin(ctx context.Context, g *game) error {
+	g.journal.Cluster, g.journal.ReaderLag = clusterName, map[string]time.Duration{secondRegistry: secondLags}
+	if err := s.identify(ctx, g.k8s); err != nil {
+		return err
+	}
 	s.reset(ctx, g.journal, g.plan.seed)
 	if err := s.network.Clear(ctx); err != nil {
 		return fmt.Errorf("ending the faults of the network: %w", err)
@@ -123,7 +130,10 @@ func (s *standIn) play(ctx context.Context, g *game, a action) (done bool, err e
 		s.addForeign(ctx, a.rng(), g.services(), a.count)
 		return true, nil
 	case leaveEntries:
-		s.leave(ctx, a.rng(), g.services(), a.count)
+		s.leave(ctx, a.rng(), g.services(), a.count, s.uid, g.plan.removals == noRemovals)
+		return true, nil
+	case leaveTheirs:
+		s.leave(ctx, a.rng(), g.services(), a.count, "another-"+s.uid, true)
 		return true, nil
 	case loseApps:
 		return s.loseApps(a.rng(), a.lasts) > 0, nil //nolint:contextcheck // what applications do outlives the hit
@@ -146,11 +156,11 @@ func (s *standIn) last(ctx context.Context, g *game, a action) (done bool, err e
 func (s *standIn) grievances(ctx context.Context, live map[string]checker.Pod) []grievance {
 	entries := map[string][]registry.Entry{}
 	for name := range s.books {
-		entries[name] = s.list(ctx, name)
+		entries[name] = s.ours(ctx, name)
 	}
 	all := compare(live, entries)
 	for _, foreign := range s.touched(ctx) {
-		all = append(all, grievance{kind: lost, text: "the foreign entry " + foreign + " was touched"})
+		all = append(all, grievance{kind: lost, text: "I10: the foreign entry " + foreign + " was touched"})
 	}
 	return all
 }
@@ -158,14 +168,20 @@ func (s *standIn) grievances(ctx context.Context, live map[string]checker.Pod) [
 // section has all registries, which one server serves.
 func (s *standIn) section(manager, usual string) string {
 	var text strings.Builder
-	drivers := map[string]string{leasedRegistry: "chaos-leased", unlistedRegistry: "chaos-unlisted", appsRegistry: "chaos-steered"}
+	drivers := map[string]string{
+		leasedRegistry: "chaos-leased", unlistedRegistry: "chaos-unlisted", placedRegistry: "chaos-placed",
+		appsRegistry: "chaos-steered",
+	}
 	for _, name := range registryNames() {
-		writer := ""
-		if name == appsRegistry {
-			writer = ", registeredBy: App"
+		more := ""
+		switch name {
+		case appsRegistry:
+			more = ", registeredBy: App"
+		case secondRegistry:
+			more = fmt.Sprintf(", readerLag: %s", secondLags)
 		}
 		fmt.Fprintf(&text, "- {name: %s, default: %t, driver: %s, endpoint: http://%s/%s/%[1]s, timeout: %[6]s%s}\n",
-			name, name == usual, cmp.Or(drivers[name], "http"), s.network.Address, manager, callTimeout, writer)
+			name, name == usual, cmp.Or(drivers[name], "http"), s.network.Address, manager, callTimeout, more)
 	}
 	return text.String()
 }

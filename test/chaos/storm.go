@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -91,6 +92,12 @@ func (g *game) do(ctx context.Context, a action) (done bool, err error) {
 	case movePods:
 		moved, err := g.move(ctx, g.workloads[a.workload], a)
 		return moved > 0, err
+	case describePods:
+		described, err := g.describe(ctx, g.workloads[a.workload], a)
+		return described > 0, err
+	case announceEnd:
+		announced, err := g.announceEnd(ctx, g.workloads[a.workload], a)
+		return announced > 0, err
 	case moveAll, update, recreate, rollBack, scaleOut, scaleIn, cancelDelete:
 		err := g.work(ctx, a)
 		return err == nil, err
@@ -242,11 +249,12 @@ func (g *game) move(ctx context.Context, w *workload, a action) (moved int, err 
 	}
 	for i, chosen := range g.choose(w, a, steady) {
 		name := chosen.Name
-		services, registries := w.places(i + int(a.dice%1000))
+		services, registries, place := w.places(i + int(a.dice%1000))
 		patch := client.RawPatch(types.JSONPatchType, fmt.Appendf(nil, `[{"op":"test","path":"/metadata/labels/%s","value":%q},`+
-			`{"op":"add","path":"/metadata/annotations/%s","value":%q},{"op":"add","path":"/metadata/annotations/%s","value":%q}]`,
+			`{"op":"add","path":"/metadata/annotations/%s","value":%q},{"op":"add","path":"/metadata/annotations/%s","value":%q},`+
+			`{"op":"add","path":"/metadata/labels/%s","value":%q}]`,
 			escaped(appspub.LifecycleStateKey), appspub.LifecycleStateNormal, escaped(servicesAnnotation), services,
-			escaped(registriesAnnotation), registries))
+			escaped(registriesAnnotation), registries, escaped(placeLabel), place))
 		switch err := g.k8s.Patch(ctx, kube.Pod(name.Namespace, name.Name), patch); {
 		case err == nil:
 			moved++
@@ -255,6 +263,63 @@ func (g *game) move(ctx context.Context, w *workload, a action) (moved int, err 
 		}
 	}
 	return moved, nil
+}
+
+// describe has some pods of the workload say something else of themselves, and returns how many.
+func (g *game) describe(ctx context.Context, w *workload, a action) (described int, err error) {
+	for _, chosen := range g.choose(w, a, steady) {
+		says := strings.Trim(fmt.Sprintf("%s,tier=%d", w.says[metadataAnnotation], a.dice%1000), ",") //nolint:mnd // some tier
+		patch := kube.Merge(`{"metadata":{"annotations":{%q:%q}}}`, metadataAnnotation, says)
+		err := attempt(ctx, func() error { return g.k8s.Patch(ctx, kube.Pod(chosen.Name.Namespace, chosen.Name.Name), patch) })
+		if client.IgnoreNotFound(err) != nil {
+			return described, fmt.Errorf("pod %s: %w", chosen.Name.Name, err)
+		}
+		if err == nil {
+			described++
+		}
+	}
+	return described, nil
+}
+
+// announceEnd announces the end of some pods of the workload, and returns of how many. The calm deletes them once they are out.
+func (g *game) announceEnd(ctx context.Context, w *workload, a action) (announced int, err error) {
+	for _, chosen := range g.choose(w, a, steady) {
+		err := attempt(ctx, func() error {
+			pod := kube.Pod(chosen.Name.Namespace, chosen.Name.Name)
+			if err := g.k8s.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+				return err //nolint:wrapcheck // below
+			}
+			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+				Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(), Reason: "PreemptionByScheduler",
+			})
+			return g.k8s.Status().Update(ctx, pod)
+		})
+		if client.IgnoreNotFound(err) != nil {
+			return announced, fmt.Errorf("pod %s: %w", chosen.Name.Name, err)
+		}
+		if err == nil {
+			announced++
+		}
+	}
+	return announced, nil
+}
+
+// network gives pods the address on their network, as Multus does, until the context ends.
+func (g *game) network(ctx context.Context) {
+	for ; ctx.Err() == nil; wait.Pause(ctx, hitPoll) {
+		live := g.journal.Known()
+		g.moving.Lock()
+		missing := maps.Clone(g.networkless)
+		g.moving.Unlock()
+		for uid, address := range missing {
+			_, own, _ := strings.Cut(address, ".")
+			status := fmt.Sprintf(`[{"name":%q,"ips":["172.%s"]}]`, storage, own)
+			if p, there := live[uid]; there && own != "" {
+				patch := kube.Merge(`{"metadata":{"annotations":{%q:%q}}}`, networksAnnotation, status)
+				_ = g.k8s.Patch(ctx, kube.Pod(p.Name.Namespace, p.Name.Name), patch) // tried again
+			}
+		}
+	}
 }
 
 // moveAll has the configuration of all managers move the pods that choose no registry.

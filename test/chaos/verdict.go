@@ -60,14 +60,17 @@ func (r *report) find(all []finding) {
 }
 
 // flipped writes down all flips that were early, or whose ground was taken away, and pods that were taken out for no reason,
-// which are lost while that lasts, as others' entries are.
+// which are lost while that lasts, as others' entries are. The rest is of what clients are told of a pod, and of the lease.
 func (r *report) flipped(all []checker.Violation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seen = nil
 	for _, v := range all {
-		kind := early
-		if strings.HasPrefix(v.Text, "I9:") || strings.HasPrefix(v.Text, "I10:") {
+		kind := wrong
+		switch rule, _, _ := strings.Cut(v.Text, ":"); rule {
+		case "I1", "I2", "I3":
+			kind = early
+		case "I9", "I10":
 			kind = lost
 		}
 		r.seen = append(r.seen, finding{kind: kind, uid: v.UID, at: v.At, text: v.Text})
@@ -131,8 +134,9 @@ func (g *game) verdict(replay string, histories int) error {
 		counted(g.registry.met(), func(k ...kind) int { return met[k[0]] }))
 	g.out.printf("checked %d flips against %s; %d addresses were used again", n.Flips, g.registry.evidence(n), n.Reused)
 	g.out.plain("the same plan again: " + replay)
-	g.out.plain(fmt.Sprintf("chaos: %d transitions, %d kills, %d faults, %d early flips, %d lost, %d leaked, %d stuck",
-		n.Transitions, g.done.kills(), g.done.faults(), r.count(early), r.count(lost), r.count(leaked), r.count(stuck)) + g.registry.sum(&g.done))
+	g.out.plain(fmt.Sprintf("chaos: %d transitions, %d kills, %d faults, %d early flips, %d lost, %d leaked, %d stuck, %d wrong",
+		n.Transitions, g.done.kills(), g.done.faults(), r.count(early), r.count(lost), r.count(leaked), r.count(stuck), r.count(wrong)) +
+		g.registry.sum(&g.done))
 	if r.failed() {
 		return errFailed
 	}
@@ -157,7 +161,7 @@ func (g *game) tell(histories int) {
 		return
 	}
 	all := slices.Clone(g.report.seen)
-	for _, k := range []grievanceKind{lost, leaked, stuck} {
+	for _, k := range []grievanceKind{lost, leaked, wrong, stuck} {
 		all = append(all, slices.DeleteFunc(slices.Clone(g.report.found), func(f finding) bool { return f.kind != k })...)
 	}
 	for _, f := range all[:min(histories, len(all))] {

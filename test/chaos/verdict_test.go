@@ -53,21 +53,21 @@ func TestVerdict(t *testing.T) {
 			happen: func(g *game) { g.done.add(killManager) },
 			want: []string{
 				"what was done: 1 × kill the leading manager", "the same plan again: make chaos",
-				"chaos: 0 transitions, 1 kills, 0 faults, 0 early flips, 0 lost, 0 leaked, 0 stuck",
+				"chaos: 0 transitions, 1 kills, 0 faults, 0 early flips, 0 lost, 0 leaked, 0 stuck, 0 wrong",
 			},
 		},
 		"something of each": {
 			reason: "the worst comes first, and what is left out is counted",
 			happen: func(g *game) {
-				g.report.find([]finding{{kind: stuck, text: "s"}, {kind: leaked, text: "k"}, {kind: lost, text: "l"}})
+				g.report.find([]finding{{kind: stuck, text: "s"}, {kind: leaked, text: "k"}, {kind: lost, text: "l"}, {kind: wrong, text: "w"}})
 				unasked(g, "e1")
 				unasked(g, "e2")
 				g.report.note("n")
 			},
 			fails: true,
 			want: []string{
-				"EARLY FLIP at ", "e1", "EARLY FLIP at ", "e2", "LOST: l", "and 2 more", "n", "logs are in",
-				"chaos: 0 transitions, 0 kills, 0 faults, 2 early flips, 1 lost, 1 leaked, 1 stuck",
+				"EARLY FLIP at ", "e1", "EARLY FLIP at ", "e2", "LOST: l", "and 3 more", "n", "logs are in",
+				"chaos: 0 transitions, 0 kills, 0 faults, 2 early flips, 1 lost, 1 leaked, 1 stuck, 1 wrong",
 			},
 		},
 		"not judged yet": {

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/test/harness/checker"
 	"github.com/rollcall-dev/rollcall/test/harness/history"
 )
@@ -25,14 +24,23 @@ func (g *game) saw(v history.Version[*corev1.Pod]) {
 	g.registry.plays(pod, v.Gone)
 	g.moving.Lock()
 	defer g.moving.Unlock()
-	g.follows[string(pod.UID)] = pod.Annotations[registriesAnnotation] == ""
-	g.journal.Saw(string(pod.UID), client.ObjectKeyFromObject(pod), w.hooks, checker.Sighting{
+	uid, ends := string(pod.UID), checker.IsToEnd(pod)
+	g.follows[uid] = pod.Annotations[registriesAnnotation] == ""
+	if g.networkless[uid] = pod.Status.PodIP; v.Gone || pod.Annotations[networksAnnotation] != "" || w.says["rollcall.dev/address"] == "" {
+		delete(g.networkless, uid)
+	}
+	written, drain := g.registry.written(g.usual), checker.DrainOf(pod, g.journal.Drain)
+	var told *checker.Attributes
+	if !registersItself(pod) && written.Metadata != nil {
+		told = written.Attributes(pod)
+	}
+	g.journal.Saw(uid, client.ObjectKeyFromObject(pod), w.hooks, checker.Sighting{
 		At: time.Now(), Version: version, Gone: v.Gone, Gap: v.Gap, Workload: w.id(),
 		State: pod.Labels[appspub.LifecycleStateKey], Stamp: pod.Annotations[appspub.LifecycleTimestampKey],
-		Ready: lifecycle.IsReady(lifecycle.PodOf(pod)), Deleting: pod.DeletionTimestamp != nil, Held: len(pod.Finalizers) > 0,
+		Ready: checker.IsReady(pod) && !ends, Ends: ends, Deleting: pod.DeletionTimestamp != nil, Held: len(pod.Finalizers) > 0,
 		Set:  checker.SetOn(w.hooks, pod),
-		Keys: keys(pod, g.usual), Address: pod.Status.PodIP, Image: pod.Spec.Containers[0].Image,
-		Record: pod.Annotations[recordAnnotation],
+		Keys: written.Keys(pod), Address: written.Address(pod), Image: pod.Spec.Containers[0].Image,
+		Record: pod.Annotations[recordAnnotation], Told: told, Drain: &drain,
 	})
 }
 

@@ -1,13 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
@@ -25,10 +24,15 @@ const (
 	// registriesAnnotation names the registries of a pod.
 	registriesAnnotation = "rollcall.dev/registries"
 	recordAnnotation     = "rollcall.dev/registration"
-	markAnnotation       = "example.io/initialing"
-	markLabel            = "example.com/newly-create"
-	set                  = "true"
-	versionKey           = "chaos.rollcall.dev/version"
+	metadataAnnotation   = "rollcall.dev/metadata"
+	networksAnnotation   = "k8s.v1.cni.cncf.io/network-status"
+	// placeLabel chooses a pod's place in the registry that has places, and storage is the network that pods can choose.
+	placeLabel     = "chaos.rollcall.dev/place"
+	storage        = "storage"
+	markAnnotation = "example.io/initialing"
+	markLabel      = "example.com/newly-create"
+	set            = "true"
+	versionKey     = "chaos.rollcall.dev/version"
 	// restartTakes is longer than a manager is given to clear what an update brings.
 	restartTakes = "4s"
 )
@@ -46,49 +50,26 @@ type workload struct {
 	recreate bool // instead of in place
 	// registries its pods are in; none leaves that to the configuration.
 	registries []string
+	// says are the annotations by which its pods choose what clients are told, and how long a drain takes.
+	says map[string]string
 }
 
 // The registries. All are one server's, which knows them by the path.
 const (
 	defaultRegistry = "default"
 	secondRegistry  = "second"
-	// leasedRegistry forgets what is not renewed, and unlistedRegistry can't be asked for anything.
+	// leasedRegistry forgets what is not renewed, unlistedRegistry can't be asked for anything, and placedRegistry has places.
 	leasedRegistry   = "leased"
 	unlistedRegistry = "unlisted"
+	placedRegistry   = "placed"
 )
 
 func registryNames() []string {
-	return []string{defaultRegistry, secondRegistry, leasedRegistry, unlistedRegistry, appsRegistry}
+	return []string{defaultRegistry, secondRegistry, leasedRegistry, unlistedRegistry, placedRegistry, appsRegistry}
 }
 
-// keys are the instances of a pod, by its annotations, which may have changed. Without one it is in the usual registry.
-func keys(pod *corev1.Pod, usual string) []checker.Key {
-	names := strings.Split(cmp.Or(pod.Annotations[registriesAnnotation], usual), ",")
-	if registersItself(pod) {
-		names = []string{appsBook}
-	}
-	var all []checker.Key
-	for _, name := range names {
-		for service, port := range servicesOf(pod) {
-			all = append(all, checker.Key{
-				Registry: name, UID: string(pod.UID), Service: service, Address: pod.Status.PodIP, Port: port,
-			})
-		}
-	}
-	return all
-}
-
-// servicesOf are a pod's services and their ports, in the order in which it has them.
-func servicesOf(pod *corev1.Pod) iter.Seq2[string, int] {
-	return func(yield func(string, int) bool) {
-		for one := range strings.SplitSeq(pod.Annotations[servicesAnnotation], ",") {
-			service, port, _ := strings.Cut(one, "=")
-			if number, err := strconv.Atoi(port); err != nil || !yield(service, number) {
-				return
-			}
-		}
-	}
-}
+// secondLags is how long clients of the second registry take to notice.
+const secondLags = time.Second
 
 // names are its services as an annotation has them, each with an ending.
 func (w *workload) names(ending string) string {
@@ -99,10 +80,10 @@ func (w *workload) names(ending string) string {
 	return strings.Join(services, ",")
 }
 
-// places are where a pod of it can move: the services and the registries.
-func (w *workload) places(number int) (services, registries string) {
-	all := []string{defaultRegistry, secondRegistry, defaultRegistry + "," + secondRegistry, leasedRegistry}
-	return w.names([]string{"", "-moved"}[number%2]), all[number/2%len(all)]
+// places are where a pod of it can move: the services, the registries, and the place where a registry has places.
+func (w *workload) places(number int) (services, registries, place string) {
+	all := []string{defaultRegistry, secondRegistry, placedRegistry, defaultRegistry + "," + secondRegistry, leasedRegistry}
+	return w.names([]string{"", "-moved"}[number%2]), all[number/2%len(all)], []string{"east", "west"}[number%2]
 }
 
 // id names it.
@@ -116,7 +97,7 @@ const (
 
 // workloads are all styles. Of hooks: labels, finalizers, one label and one finalizer for two hooks, values other than
 // "true", several handlers for one hook, and workloads that lack a hook. preNormal is by a label: OpenKruise 1.8.3 can miss
-// that a finalizer of preNormal was set. And of services and registries.
+// that a finalizer of preNormal was set. And of services and registries, and of what clients are told.
 func workloads() []*workload {
 	const a, b = "chaos-a", "chaos-b"
 	const oneLabel, oneFinalizer = "example.com/unready-blocker=true", "example.io/unready-blocker"
@@ -126,24 +107,32 @@ func workloads() []*workload {
 	online := []string{traffic}
 	mixed := hooks(online, []string{updateGate}, []string{deleteHolder})
 	all := []*workload{
-		{name: "labels", namespace: a, mark: markLabel, hooks: hooks(nil,
+		{name: "labels", namespace: a, mark: markLabel, says: map[string]string{metadataAnnotation: "weight=7,team=red"}, hooks: hooks(nil,
 			[]string{"example.com/unready-blocker-inplace=true"}, []string{"example.com/unready-blocker-delete=true"})},
 		{name: "prenormal", namespace: a, recreate: true, hooks: hooks([]string{"example.com/traffic-online=true"}, nil, nil)},
 		{
 			name: "all-labels", namespace: a, hooks: hooks(online, []string{updateGate}, []string{deleteGate}),
 			services: map[string]int{"all-web": 8080, "all-admin": 9090},
+			says:     map[string]string{metadataAnnotation: "weight=100,team=blue", "rollcall.dev/warm-up": "6s"},
 		},
 		{
 			name: "mixed", namespace: b, hooks: hooks(online, []string{updateGate, updateHolder}, []string{deleteGate, deleteHolder}),
 			services: map[string]int{"mixed": 8080, "mixed-grpc": 8081, "mixed-admin": 9090},
 		},
-		{name: "delete-only", namespace: b, hooks: hooks(nil, nil, []string{deleteHolder})},
+		{
+			name: "delete-only", namespace: b, hooks: hooks(nil, nil, []string{deleteHolder}),
+			says: map[string]string{"rollcall.dev/address": "network/" + storage},
+		},
 		{name: "unarmed", namespace: b, unarmed: true, hooks: hooks(nil, []string{updateGate}, []string{deleteGate})},
-		{name: "one-label", namespace: b, hooks: hooks(nil, []string{oneLabel}, []string{oneLabel})},
+		{
+			name: "one-label", namespace: b, hooks: hooks(nil, []string{oneLabel}, []string{oneLabel}),
+			says: map[string]string{"rollcall.dev/drain": "2500ms"},
+		},
 		{name: "finalizer", namespace: a, mark: markAnnotation, hooks: hooks(nil, []string{oneFinalizer}, []string{oneFinalizer})},
 		{name: "two-registries", namespace: b, hooks: mixed, registries: []string{defaultRegistry, secondRegistry}},
 		{name: "leased", namespace: b, hooks: mixed, registries: []string{leasedRegistry}},
 		{name: "unlisted", namespace: b, hooks: mixed, registries: []string{unlistedRegistry}},
+		{name: "placed", namespace: a, hooks: mixed, registries: []string{placedRegistry}},
 		{name: "itself", namespace: a, hooks: mixed, registries: []string{appsRegistry}},
 	}
 	for _, w := range all {
@@ -176,9 +165,10 @@ func (w *workload) lifecycle(name string) *appspub.LifecycleHook {
 // update before anybody could see it.
 func (w *workload) template(version int) metav1.ObjectMeta {
 	t := metav1.ObjectMeta{
-		Labels:      map[string]string{appLabel: w.name, versionKey: strconv.Itoa(version)},
+		Labels:      map[string]string{appLabel: w.name, versionKey: strconv.Itoa(version), placeLabel: "east"},
 		Annotations: map[string]string{servicesAnnotation: w.names(""), versionKey: strconv.Itoa(version)},
 	}
+	maps.Copy(t.Annotations, w.says)
 	if len(w.registries) > 0 {
 		t.Annotations[registriesAnnotation] = strings.Join(w.registries, ",")
 	}

@@ -44,13 +44,14 @@ func TestVersions(t *testing.T) {
 // TestPlaces: pods that move get other services and registries, and chaos knows their instances by what they say then.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
-	w, seen := workloads()[2], map[checker.Key]bool{}
-	for number := range 8 {
-		services, registries := w.places(number)
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
-			servicesAnnotation: services, registriesAnnotation: registries,
-		}}}
-		found := keys(pod, defaultRegistry)
+	w, seen, written := workloads()[2], map[checker.Key]bool{}, (*registryServer).written(nil, defaultRegistry)
+	for number := range 10 {
+		services, registries, place := w.places(number)
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Labels:      map[string]string{placeLabel: place},
+			Annotations: map[string]string{servicesAnnotation: services, registriesAnnotation: registries},
+		}}
+		found := written.Keys(pod)
 		if want := len(w.services) * len(strings.Split(registries, ",")); len(found) != want {
 			t.Errorf("%s in %s: %d instances, want %d", services, registries, len(found), want)
 		}
@@ -58,7 +59,7 @@ func TestPlaces(t *testing.T) {
 			seen[k] = true
 		}
 	}
-	if want := 2 * len(w.services) * 3; len(seen) != want {
+	if want := 2 * len(w.services) * 4; len(seen) != want {
 		t.Errorf("pods can be at %d places, want %d", len(seen), want)
 	}
 }

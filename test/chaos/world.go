@@ -92,13 +92,11 @@ type game struct {
 	moving  sync.Mutex
 	usual   string
 	follows map[string]bool
+	// networkless are the addresses of pods whose network has not given them theirs yet, by UID.
+	networkless map[string]string
 
 	// lasting is held while a fault of the registry lasts, and for a while after it.
 	lasting sync.Mutex
-
-	// receipts has the managers write an audit log, and ended is when they were stopped.
-	receipts bool
-	ended    time.Time
 
 	done   tally
 	doing  atomic.Pointer[string]
@@ -114,7 +112,8 @@ func (g *game) play(ctx context.Context) error {
 	watching, stopWatching := context.WithCancel(ctx)
 	defer stopWatching()
 
-	g.journal, g.workloads, g.usual, g.follows = newJournal(), g.registry.workloads(), defaultRegistry, map[string]bool{}
+	g.journal, g.workloads, g.usual = newJournal(), g.registry.workloads(), defaultRegistry
+	g.follows, g.networkless = map[string]bool{}, map[string]string{}
 	if err := g.registry.begin(watching, g); err != nil {
 		return err
 	}
@@ -130,11 +129,11 @@ func (g *game) play(ctx context.Context) error {
 	}
 	defer g.managers.Stop()
 	background.Go(func() { g.progress(watching) })
+	background.Go(func() { g.network(watching) })
 	if err := g.create(ctx); err != nil {
 		return err
 	}
 	err = g.rounds(ctx)
-	g.ended = time.Now()
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
@@ -143,7 +142,7 @@ func (g *game) play(ctx context.Context) error {
 
 // newJournal is of what the managers are configured with.
 func newJournal() *checker.Journal {
-	return checker.New(checker.Options{Drain: drainTime, CallTimeout: callTimeout, OnlyManagers: true})
+	return checker.New(checker.Options{Drain: drainTime, CallTimeout: callTimeout, OnlyManagers: true, Lease: leaseLasts})
 }
 
 func (g *game) rounds(ctx context.Context) error {

@@ -1,5 +1,5 @@
-// The manager that chaos plays with: the shipped one, and three registries that are like none of the servers that ship. One
-// forgets what is not renewed, one can't be asked, and in one applications register themselves. All speak the http driver's protocol.
+// The manager that chaos plays with: the shipped one, and four registries that are like none of the servers that ship. One forgets what is
+// not renewed, one can't be asked, one has places, and in one applications register themselves. All speak the http driver's protocol.
 package main
 
 import (
@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,7 +26,7 @@ const heartbeatInterval = 4 * time.Second
 func main() {
 	app.Main(append(builtin.Registries(),
 		app.WithRegistry("chaos-leased", newLeased), app.WithRegistry("chaos-unlisted", newUnlisted),
-		app.WithRegistry("chaos-steered", newSteered))...)
+		app.WithRegistry("chaos-steered", newSteered), app.WithRegistry("chaos-placed", newPlaced))...)
 }
 
 // unlisted has none of the driver's capabilities.
@@ -34,6 +35,32 @@ type unlisted struct{ registry.Registry }
 func newUnlisted(ctx context.Context, config registry.Config) (registry.Registry, error) {
 	made, err := httpregistry.New(ctx, config)
 	return unlisted{made}, err
+}
+
+// placed has the services of a place under names that begin with it.
+type placed struct{ *httpregistry.Registry }
+
+var _ registry.Placer = placed{}
+
+func newPlaced(ctx context.Context, config registry.Config) (registry.Registry, error) {
+	made, err := httpregistry.New(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	driver, ok := made.(*httpregistry.Registry)
+	if !ok {
+		return nil, fmt.Errorf("the driver http made a %T", made)
+	}
+	return placed{driver}, nil
+}
+
+// PlaceTemplate implements [registry.Placer].
+func (placed) PlaceTemplate() string { return "{label:chaos.rollcall.dev/place}" }
+
+// ListPlace implements [registry.Placer].
+func (p placed) ListPlace(ctx context.Context, cluster, place string) ([]registry.Entry, error) {
+	entries, err := p.List(ctx, cluster)
+	return slices.DeleteFunc(entries, func(e registry.Entry) bool { return !strings.HasPrefix(e.Service, place+"/") }), err
 }
 
 // leased adds a heartbeat to the protocol: POST /v1/heartbeat with the instance, and 404 where there is nothing to renew.

@@ -8,7 +8,6 @@ import (
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 
-	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -49,6 +48,7 @@ func (j *Journal) Judge(now time.Time) {
 	defer j.mu.Unlock()
 	j.pending = slices.DeleteFunc(j.pending, func(f flip) bool { return j.decide(f, now) })
 	j.unjudged = slices.DeleteFunc(j.unjudged, func(c *Call) bool { return j.decideCall(c, now) })
+	j.undescribed = slices.DeleteFunc(j.undescribed, func(c *Call) bool { return j.decideDescription(c, now) })
 }
 
 // Conclude judges what still waits for something that may explain it, once nothing more can come.
@@ -122,7 +122,7 @@ func (j *Journal) fault(f flip, at time.Time) string {
 		return j.faultOfSet(f, at)
 	}
 	before, after := f.pod.sightings[f.version-1], f.pod.sightings[f.version]
-	hook, allowed := f.pod.hooks.Released(f.handler, before.State, before.Deleting)
+	hook, allowed := f.pod.hooks.clearing(f.handler, before.State, before.Deleting)
 	switch {
 	case !allowed && after.Gap, allowed && hook == "":
 		return ""
@@ -140,7 +140,7 @@ func (j *Journal) fault(f flip, at time.Time) string {
 // noteHook writes down which hook the flip released or asserted, if it was for one.
 func (j *Journal) noteHook(f flip, at time.Time) {
 	before := f.pod.sightings[f.version-1]
-	hook, allowed := f.pod.hooks.Released(f.handler, before.State, before.Deleting)
+	hook, allowed := f.pod.hooks.clearing(f.handler, before.State, before.Deleting)
 	if f.set {
 		hook, allowed = before.asserted(f.pod.hooks, f.handler)
 	}
@@ -155,16 +155,15 @@ func (j *Journal) noteHook(f flip, at time.Time) {
 }
 
 func (s Sighting) asserted(hooks Hooks, handler string) (hook string, allowed bool) {
-	return hooks.Asserted(handler, s.State, s.Deleting || s.Gone)
+	return hooks.setting(handler, s.State, s.Deleting || s.Gone)
 }
 
 // faultOfRelease says why the instance was not out when the hook was released. After a gap it may have been either.
 func (j *Journal) faultOfRelease(f flip, k Key, hook string, at time.Time) string {
 	after := f.pod.sightings[f.version]
-	release := receipt.Release{At: at, Stays: hook == InPlaceUpdate || after.Gap, Drain: f.drain(j.Drain)}
-	e := j.evidence(f.pod, k)
-	e.Changes = append(e.Changes, f.pod.appearances(k, at.Add(-appSeenWithin))...)
-	return e.FaultOfRelease(release)
+	l := j.life(f.pod, k)
+	l.changes = append(l.changes, f.pod.appearances(k, at.Add(-appSeenWithin))...)
+	return l.releasedEarly(release{at: at, stays: hook == InPlaceUpdate || after.Gap, drain: f.drain(j.Drain)})
 }
 
 // drain is what the release of a hook waits for, of a drain as it is configured: no one waits with a pod that is being deleted, which may
@@ -173,6 +172,9 @@ func (f flip) drain(configured time.Duration) time.Duration {
 	before, after := f.pod.sightings[f.version-1], f.pod.sightings[f.version]
 	if before.Deleting || after.Gap && (after.Deleting || after.Gone) {
 		return 0
+	}
+	if before.Drain != nil {
+		return *before.Drain
 	}
 	return configured
 }
@@ -210,42 +212,42 @@ func (j *Journal) faultOfAssert(f flip, at time.Time) string {
 }
 
 // appearances are when the application itself put the instance in service, up to a time: nobody was told of what came later.
-func (p *podLog) appearances(k Key, by time.Time) (all []receipt.Change) {
+func (p *podLog) appearances(k Key, by time.Time) (all []change) {
 	for _, a := range p.appeared {
 		if a.key == k && !a.at.After(by) {
-			all = append(all, receipt.Change{Name: "its application", Op: Register, Applied: a.at})
+			all = append(all, change{name: "its application", op: Register, done: a.at})
 		}
 	}
 	return all
 }
 
-// evidence is what the journal has of one instance.
-func (j *Journal) evidence(p *podLog, k Key) receipt.Evidence {
-	e := p.evidence(k)
-	e.Told = func(after, before time.Time, right func(registry.State) bool) bool {
+// life is what the journal has of one entry.
+func (j *Journal) life(p *podLog, k Key) life {
+	l := p.life(k)
+	l.shown = func(after, before time.Time, right func(registry.State) bool) bool {
 		return j.told(k, after, before, right)
 	}
-	return e
+	return l
 }
 
-func (p *podLog) evidence(k Key) receipt.Evidence {
-	e := receipt.Evidence{Key: k}
+func (p *podLog) life(k Key) life {
+	l := life{key: k}
 	for _, c := range p.calls {
 		if c.Key() != k {
 			continue
 		}
-		change := receipt.Change{Name: fmt.Sprintf("call #%d", c.number), Op: c.Op, Applied: c.Applied}
+		made := change{name: fmt.Sprintf("call #%d", c.number), op: c.Op, done: c.Applied}
 		if c.Status >= http.StatusOK && c.Status < http.StatusMultipleChoices {
-			change.Acknowledged = c.Answered
+			made.answered = c.Answered
 		}
-		e.Changes = append(e.Changes, change)
+		l.changes = append(l.changes, made)
 	}
 	for _, w := range p.wipes {
 		if w.key == k {
-			e.Wiped = append(e.Wiped, w.at)
+			l.lost = append(l.lost, w.at)
 		}
 	}
-	return e
+	return l
 }
 
 // checkUnasked finds a pod that Kruise began to update while it was in service, and did not ask, since no handler was set:
@@ -260,9 +262,9 @@ func (j *Journal) checkUnasked(p *podLog, before, now Sighting) {
 		return
 	}
 	for _, k := range p.registered() {
-		if last := p.evidence(k).Last(before.At, Op.Changes); last != nil && last.Op == Register {
+		if last := p.life(k).last(before.At); last.op == Register {
 			j.violate(p, now.At, fmt.Sprintf("I1: Kruise began to update the pod unasked from state %q, and %s had put it in service",
-				before.State, last.Name))
+				before.State, last.name))
 			return
 		}
 	}

@@ -1,10 +1,12 @@
 // Package checker holds what managers do to pods against what a registry acknowledged. Its callers report each call to the
 // registry, each patch of a pod, before it is passed on, and each version of a pod that a watch brings, with their times on
-// one clock. The invariants are in docs/testing.md.
+// one clock. The invariants are in docs/testing.md. It shares no rule with the product: a mistake there must not blind it. So it
+// imports nothing of the product but the protocol's own type of an instance.
 package checker
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -12,10 +14,8 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/apiproxy"
 )
@@ -31,48 +31,12 @@ type Options struct {
 	CallsUnseen bool
 	// OnlyManagers: no one else calls the registry, so each call that takes a pod out must have a reason (I9).
 	OnlyManagers bool
-}
-
-// The rules of receipts have these names.
-type (
-	// Hooks are a workload's handlers by hook.
-	Hooks = receipt.Hooks
-	// Op is one operation of the registry's protocol, by the last part of its path. What changes nothing asks.
-	Op = receipt.Op
-	// Key is one instance of one pod in one registry.
-	Key = receipt.Key
-)
-
-// The hooks, and the operations that change something.
-const (
-	PreNormal     = receipt.PreNormal
-	InPlaceUpdate = receipt.InPlaceUpdate
-	PreDelete     = receipt.PreDelete
-
-	Register   = receipt.Register
-	FailOver   = receipt.FailOver
-	Deregister = receipt.Deregister
-)
-
-// KeyOf is that of an instance in the registry of a name.
-func KeyOf(name string, in registry.Instance) Key { return receipt.EntryOf(name, in).Key() }
-
-// HandlersOf are those of all hooks, each once.
-func HandlersOf(h Hooks) []string {
-	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Values(h))...))))
-}
-
-// SetOn are the hooks' handlers that are set on a pod.
-func SetOn(h Hooks, pod *corev1.Pod) map[string]bool {
-	on := map[string]bool{}
-	for _, handler := range HandlersOf(h) {
-		label, value, isLabel := strings.Cut(handler, "=")
-		switch {
-		case isLabel && pod.Labels[label] == value, !isLabel && slices.Contains(pod.Finalizers, handler):
-			on[handler] = true
-		}
-	}
-	return on
+	// Cluster is the owner in the ownership tag of each entry; empty: what clients are told is not judged.
+	Cluster string
+	// ReaderLag is how long clients take to notice, by registry.
+	ReaderLag map[string]time.Duration
+	// Lease is how long a manager may work after it has written the lease; 0: that is not judged.
+	Lease time.Duration
 }
 
 // Call is one request that reached the registry. A zero time means: not yet, or never.
@@ -173,6 +137,12 @@ type Sighting struct {
 	// Keys are the instances that it has by what it says of itself.
 	Keys                   []Key
 	Address, Image, Record string
+	// Told is what clients must be told of it; nil: that is not judged.
+	Told *Attributes
+	// Drain is the pod's own, if it is not that of the configuration.
+	Drain *time.Duration
+	// Ends: it is announced that the pod ends. It does not count as ready then.
+	Ends bool
 	// Workload says whose pod it is; it means nothing to the checker.
 	Workload string
 }
@@ -218,7 +188,7 @@ func (s Sighting) since() time.Time {
 
 // leaving reports whether the pod is in a state in which it is out of service, ready or not.
 func (s Sighting) leaving() bool {
-	return s.Deleting || s.Gone || receipt.Leaving(s.State)
+	return s.Deleting || s.Gone || leaves(s.State)
 }
 
 func (p *podLog) last() Sighting {
@@ -242,6 +212,8 @@ type Journal struct {
 	patches     []*Patch // of all pods
 	pending     []flip
 	unjudged    []*Call // that change something, and were done
+	undescribed []*Call // that put a pod in, of which is not judged yet what they say
+	renewed     map[string][]time.Time
 	violations  []Violation
 	blindnesses []*blindness
 	judged      int // flips by managers
@@ -258,7 +230,7 @@ func New(o Options) *Journal {
 	return &Journal{
 		Options: o, pods: map[string]*podLog{}, byName: map[types.NamespacedName]*podLog{},
 		orphans: map[types.NamespacedName][]*Patch{}, early: map[string][]*Call{}, addresses: map[string]string{}, met: map[string]int{},
-		foreign: map[Place]time.Time{},
+		foreign: map[Place]time.Time{}, renewed: map[string][]time.Time{},
 	}
 }
 
@@ -270,6 +242,12 @@ func (j *Journal) CallReceived(c Call) *Call {
 	j.met[c.Fault]++
 	c.number = j.numbers
 	uid := c.Instance.UID
+	if c.Op.Changes() {
+		j.checkLease(c.Manager, fmt.Sprintf("call #%d", c.number), uid, c.Received)
+	}
+	if c.Op == Register && j.Cluster != "" {
+		j.undescribed = append(j.undescribed, &c)
+	}
 	switch p := j.pods[uid]; {
 	case !c.Op.Changes():
 		j.listings = append(j.listings, &c)
@@ -330,6 +308,7 @@ func (j *Journal) PatchReceived(manager string, write apiproxy.Write) *Patch {
 	j.patches = append(j.patches, w)
 	pod := types.NamespacedName{Namespace: w.Namespace, Name: w.Name}
 	if p := j.byName[pod]; p != nil {
+		j.checkLease(manager, "a patch", p.uid, w.Received)
 		p.patches = append(p.patches, w)
 	} else {
 		j.orphans[pod] = append(j.orphans[pod], w)
@@ -344,13 +323,20 @@ func (j *Journal) PatchFinished(w *Patch, status int, version uint64, at time.Ti
 	w.Status, w.version, w.finished = status, version, at
 }
 
-// PatchesOf writes down the patches of a manager's proxy, from before each is passed on until its answer.
+// PatchesOf writes down the patches of a manager's proxy, from before each is passed on until its answer, and when it renews its lease.
 func (j *Journal) PatchesOf(manager string) apiproxy.Observer {
 	return func(w apiproxy.Write) (answered func(apiproxy.Write)) {
+		w.Received = time.Now()
+		if w.Resource == "leases" {
+			return func(w apiproxy.Write) {
+				if w.Status/100 == 2 { //nolint:mnd // of 2xx
+					j.Renewed(manager, w.Received)
+				}
+			}
+		}
 		if !w.ToPod() {
 			return nil
 		}
-		w.Received = time.Now()
 		entry := j.PatchReceived(manager, w)
 		return func(w apiproxy.Write) {
 			var version uint64

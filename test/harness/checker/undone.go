@@ -90,11 +90,6 @@ func (p *podLog) wasIn(k Key, asserted hookFlip, at time.Time) bool {
 		return false
 	}
 	before := at.Add(-time.Nanosecond)
-	e := p.evidence(k)
-	last := e.Last(before, Op.Changes)
-	if last == nil || last.Op != Register {
-		return false
-	}
-	_, wiped := e.WipedBetween(last.Applied, before)
-	return !wiped
+	l := p.life(k)
+	return l.in(before) && l.lostBetween(l.last(before).done, before).IsZero()
 }

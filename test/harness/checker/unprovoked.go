@@ -70,7 +70,7 @@ func (j *Journal) unprovoked(p *podLog, c *Call) string {
 func (j *Journal) leftTooSoon(p *podLog, c *Call, from, by time.Time) string {
 	k := c.Key()
 	_, stays := p.steadySince(func(s Sighting) bool { return s.steady() && s.Address == k.Address }, from, by)
-	if last := p.evidence(k).Last(c.Received, Op.Changes); !stays || last == nil || last.Op != Register {
+	if !stays || !p.life(k).in(c.Received) {
 		return ""
 	}
 	why := ""
@@ -89,13 +89,13 @@ func (j *Journal) leftTooSoon(p *podLog, c *Call, from, by time.Time) string {
 	return fmt.Sprintf("I9: call #%d took %s out, from where the pod departs, %s", c.number, k, why)
 }
 
-// absentFrom says which of the instances was not in service, as far as anyone was told by then, or nothing. The caller holds the lock.
+// absentFrom says which of the instances clients could not find, as far as anyone was told by then, or nothing. The caller holds the lock.
 func (j *Journal) absentFrom(p *podLog, keys []Key, at time.Time) string {
 	if j.CallsUnseen {
 		return ""
 	}
 	for _, k := range keys {
-		if why := j.evidence(p, k).FaultOfAssert(at); why != "" {
+		if why := j.life(p, k).assertedEarly(at, j.ReaderLag[k.Registry]); why != "" {
 			return why
 		}
 	}
