@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -29,8 +30,9 @@ func TestCacheKeepsWhatIsReadOfWorkloads(t *testing.T) {
 			stripped, err := StripWorkload(object)
 			expect.NoError(t, err)
 			got := AsWorkload(stripped.(client.Object))
-			want.ManagedFields, got.ManagedFields = nil, nil // [enroll.Owned] has a test of its own
-			delete(want.Annotations, corev1.LastAppliedConfigAnnotation)
+			want.ObjectMeta, got.ManagedFields = metadataThatIsRead(want.ObjectMeta), nil // [enroll.Owned] has a test of its own
+			want.Selector = lifecycle.KeptSelector(want.Selector)
+			want.Template.Annotations = lifecycle.KeptAnnotations(want.Template.Annotations)
 			if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(Workload{}, "Object"), cmp.AllowUnexported(Workload{}),
 				cmpopts.IgnoreUnexported(Template{})); diff != "" {
 				t.Fatalf("seed %d: the cache gives of a %s (-want +got)\n%s", seed, want.Kind, diff)
@@ -39,6 +41,13 @@ func TestCacheKeepsWhatIsReadOfWorkloads(t *testing.T) {
 				t.Fatalf("seed %d: the cache gives of a %s's template (-want +got)\n%s", seed, want.Kind, diff)
 			}
 		}
+	}
+}
+
+func metadataThatIsRead(of *metav1.ObjectMeta) *metav1.ObjectMeta {
+	return &metav1.ObjectMeta{
+		Namespace: of.Namespace, Name: of.Name, UID: of.UID, ResourceVersion: of.ResourceVersion, Generation: of.Generation,
+		CreationTimestamp: of.CreationTimestamp, DeletionTimestamp: of.DeletionTimestamp,
 	}
 }
 

@@ -91,8 +91,12 @@ func (m *model) connect(p *modelPod, pod *corev1.Pod) {
 	pod.Annotations[lifecycle.AnnotationNetworks] = fmt.Sprintf(`[{"name":%q,"ips":[%q]}]`, modelNetwork, networkAddress(p, pod))
 }
 
+// networkAddress changes with the pod's IP.
 func networkAddress(p *modelPod, pod *corev1.Pod) string {
-	return "172." + pod.Status.PodIP + string(p.uid)
+	var id, ip int
+	_, _ = fmt.Sscanf(string(p.uid), "pod-%d", &id)
+	_, _ = fmt.Sscanf(pod.Status.PodIP, "10.0.0.%d", &ip)
+	return fmt.Sprintf("172.16.%d.%d", id, ip)
 }
 
 // endpointOf is where the pod is found by the service.address in force, and at which port.

@@ -219,7 +219,7 @@ func TestReap(t *testing.T) {
 			s.client("a", s.fakes["a"], func(o *registryclient.Options) { o.MaxInFlight = 2 })
 			hold := s.fakes["a"].Hold(fakeregistry.Match{Op: fakeregistry.OpFailOver})
 			rolls := func(pod string) {
-				rolling := registry.Change{Instance: registry.Instance{Service: "web", Pod: pod}, State: registry.OutOfService}
+				rolling := registry.Change{Instance: registry.Instance{Service: "web", Namespace: "shop", Pod: pod}, State: registry.OutOfService}
 				go func() {
 					_ = s.registries["a"].Change(t.Context(), registryclient.Caller{ID: pod, Urgent: true}, rolling)
 				}()
