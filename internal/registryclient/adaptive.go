@@ -73,8 +73,10 @@ func (a *adaptive) end(t *trip, now time.Time, err error, waiting bool) {
 		a.giveUp()
 	case overloaded && recent:
 		a.late += a.slots
-	case failed && !judged:
+	case failed && !judged && recent:
 		a.late++
+	case failed && !judged && a.kept > 0:
+		a.lateOfKept++
 	case !failed:
 		a.answered(now.Sub(t.began), t.few, recent, now)
 		if recent && !judged && a.usual.known() {

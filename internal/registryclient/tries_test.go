@@ -115,6 +115,18 @@ func TestSlotsAfterWhatARegistrySays(t *testing.T) {
 				t.Errorf("it tries %d slots next, and 40 were too many", s.slots)
 			}
 		},
+		"a try that fails as a whole": func(t *testing.T) {
+			s := slotsAt(t, 384, 20).Try()
+			s.Round(slices.Repeat([]error{errDown}, 30), true)
+			s.ExpectOpen("forty were too many", 20)
+			for range restFor {
+				s.Calls(unreserved(20), nil, true)
+			}
+			s.Try()
+			if s.slots >= 40 {
+				t.Errorf("it tries %d slots next: what else failed of the forty says nothing of the twenty", s.slots)
+			}
+		},
 		"a smaller maximum during a try": func(t *testing.T) {
 			s := slotsAt(t, 384, 20).Try()
 			s.resize(10)
