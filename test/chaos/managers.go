@@ -116,7 +116,7 @@ func configuration(registries, maxRemovals string, drain time.Duration, written 
 	}
 	text += "}\n"
 	if written.Metadata != nil {
-		text += fmt.Sprintf("service: {networks: [%s], metadata: {", storage)
+		text += fmt.Sprintf("service: {networks: [%s], networkAddresses: [172.0.0.0/8], metadata: {", storage)
 		for _, key := range slices.Sorted(maps.Keys(written.Metadata)) {
 			text += fmt.Sprintf("%s: %q, ", key, written.Metadata[key])
 		}
