@@ -28,8 +28,8 @@ const (
 // it, once one of the service has it. A [Foreign] entry that is listed has it if clients read it there.
 const MetaIPv6 = "IPv6"
 
-// AddressMeta reports whether clients of a registry take the metadata of this key for an address: where to go in place of, or in addition to,
-// the instance's own. Rollcall takes such pairs from the configuration, and from a pod only if the value is the pod's own address. A driver
+// AddressMeta reports whether clients of a registry take the metadata of this key for an address: where to go in place of, or in addition
+// to, the instance's own. Rollcall takes such pairs from the configuration, and from a pod only if the value is the pod's own address. A driver
 // that makes an address of another key adds it here.
 func AddressMeta(key string) bool {
 	switch key {

@@ -3,6 +3,7 @@ package controller
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"runtime"
 	"strings"
@@ -169,9 +170,7 @@ func numbered(prefix string, n int) map[string]string {
 func merged(all ...map[string]string) map[string]string {
 	merged := map[string]string{}
 	for _, one := range all {
-		for key, value := range one {
-			merged[key] = value
-		}
+		maps.Copy(merged, one)
 	}
 	return merged
 }
@@ -190,11 +189,11 @@ func forge(pod *corev1.Pod, n int, called string) {
 // TestWhatATenantWritesIsBounded: whatever is written, what is kept of it, and a visit's calls, allocations and message, stay within the
 // budget, and four times as much costs no more.
 func TestWhatATenantWritesIsBounded(t *testing.T) { //nolint:paralleltest // other tests' allocations would count
-	for _, c := range allWritten() {
+	for _, c := range allWritten() { //nolint:paralleltest // as above
 		if c.much == nil {
 			continue
 		}
-		t.Run(c.what, func(t *testing.T) { //nolint:paralleltest // as above
+		t.Run(c.what, func(t *testing.T) {
 			less, more := costOf(t, c, c.n), costOf(t, c, 4*c.n)
 			for _, cost := range []cost{less, more} {
 				if cost.kept > mostKept || cost.allocated > mostAllocated || cost.calls > 1+plan.MaxHeard || cost.message > shorten.MaxMessage {

@@ -80,7 +80,7 @@ func (m *model) equip(pod *corev1.Pod) {
 	}
 }
 
-func hostPortOf(port int) int32 { return int32(port + 10000) } //nolint:gosec,mnd // some other port
+func hostPortOf(port int) int32 { return int32(port + 10000) } //nolint:mnd // some other port
 
 // connect gives a pod the addresses of its node and its network, besides its own.
 func (m *model) connect(p *modelPod, pod *corev1.Pod) {

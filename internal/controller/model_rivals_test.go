@@ -98,7 +98,7 @@ type modelName struct {
 // namespace has.
 func (m *model) claimed(p *modelPod) bool {
 	for name, last := range m.named {
-		own := m.named[modelName{p.namespace, name.service}] == m.now && m.apps.by == nil // whose entries both namespaces may have
+		own := m.named[modelName{p.namespace, name.service}].Equal(m.now) && m.apps.by == nil // whose entries both namespaces may have
 		if name.namespace != p.namespace && m.now.Before(last.Add(namesStay)) && !own {
 			return true
 		}

@@ -3,6 +3,7 @@
 package evictions
 
 import (
+	"context"
 	"strconv"
 	"testing"
 	"time"
@@ -59,21 +60,21 @@ func staying(tb testing.TB, n int, alike bool) func() {
 	}
 	pods := clusterstate.NewPodCache()
 	informer := pods.NewInformer(toolscache.ToListWatcherWithWatchListSemantics(&toolscache.ListWatch{
-		ListFunc:  func(metav1.ListOptions) (runtime.Object, error) { return list, nil },
-		WatchFunc: func(metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },
+		ListWithContextFunc:  func(context.Context, metav1.ListOptions) (runtime.Object, error) { return list, nil },
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },
 	}, noWatchList{}), &corev1.Pod{}, 0, toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc})
 	expect.NoError(tb, informer.SetTransform(pods.Strip))
 	go informer.RunWithContext(tb.Context())
 	_, err := pods.Get(tb.Context(), types.NamespacedName{Namespace: "shop", Name: "web-1"})
 	expect.NoError(tb, err)
 	w, budget := New(Options{Pods: pods, Limit: time.Minute}), budgetOf(1)
-	budget.Status.DesiredHealthy = int32(n) - 1 //nolint:gosec // a small number
+	budget.Status.DesiredHealthy = int32(n) - 1
 	one := lifecycle.PodOf(podThat(owned, called("web-0")))
 	if !alike {
 		budget.Status.DesiredHealthy = 0
 	}
 	return func() {
-		if got, err := w.staying(tb.Context(), budget, one, leaves); err != nil || alike != (got == int32(n)-1) { //nolint:gosec // a small number
+		if got, err := w.staying(tb.Context(), budget, one, leaves); err != nil || alike != (got == int32(n)-1) {
 			tb.Errorf("%d of %d pods stay, and error %v", got, n, err)
 		}
 	}

@@ -20,15 +20,23 @@ const (
 	MaxSelector = 100
 	// MaxLabels of a pod or a template.
 	MaxLabels = 100
-	// MaxFinalizers, MaxContainers, MaxPorts and MaxGates of a pod or a template.
-	MaxFinalizers, MaxContainers, MaxPorts, MaxGates = 100, 100, 500, 100
+	// MaxFinalizers of a pod or a template.
+	MaxFinalizers = 100
+	// MaxContainers of a pod or a template.
+	MaxContainers = 100
+	// MaxPorts of all containers together.
+	MaxPorts = 500
+	// MaxGates of a pod or a template.
+	MaxGates = 100
 	// MaxOthers are annotations of which only the key is read, or the value "true".
 	MaxOthers = 50
 
-	// MaxRecord, MaxText and MaxWord are the bytes of an annotation: the record; a list of services, tags, pairs or networks; any other.
+	// MaxRecord is the bytes of [AnnotationRecord].
 	MaxRecord = 64 << 10
-	MaxText   = 16 << 10
-	MaxWord   = 1 << 10
+	// MaxText is the bytes of an annotation with a list: services, tags, pairs or networks.
+	MaxText = 16 << 10
+	// MaxWord is the bytes of any other annotation.
+	MaxWord = 1 << 10
 )
 
 // Annotations of others that are read: of a service mesh, and of OpenKruise's PodUnavailableBudgets.
@@ -74,19 +82,7 @@ func Written(annotations map[string]string, key string) (text string, found bool
 
 // KeptAnnotations are those that are read. One that is too long is cut to a byte more than the limit, so that it still shows as too long.
 func KeptAnnotations(all map[string]string) map[string]string {
-	var others []string
-	whole := true
-	for key, value := range all {
-		switch limit := LimitOf(key); {
-		case known(key):
-			whole = whole && len(value) <= limit
-		case limit > 0 || value == isMarked:
-			others = append(others, key)
-			whole = whole && len(value) <= limit+len(isMarked)
-		default:
-			whole = false
-		}
-	}
+	others, whole := otherAnnotations(all)
 	if whole && len(others) <= MaxOthers {
 		return all
 	}
@@ -103,6 +99,23 @@ func KeptAnnotations(all map[string]string) map[string]string {
 		return nil
 	}
 	return kept
+}
+
+// otherAnnotations are those of which only the key is read, or the value "true". Whole: all annotations are read, and none is too long.
+func otherAnnotations(all map[string]string) (others []string, whole bool) {
+	whole = true
+	for key, value := range all {
+		switch limit := LimitOf(key); {
+		case known(key):
+			whole = whole && len(value) <= limit
+		case limit > 0 || value == isMarked:
+			others = append(others, key)
+			whole = whole && len(value) <= limit+len(isMarked)
+		default:
+			whole = false
+		}
+	}
+	return others, whole
 }
 
 // isMarked is the value of a label or annotation by which a template marks new pods. The configuration tells which.

@@ -114,7 +114,8 @@ func (h Hooks) tooMany() bool { return len(h.named) > MaxHandlers }
 
 // keeps reports whether a label is the selector's or any handler's.
 func (h Hooks) keeps(label string) bool {
-	return h.tooMany() || selects(h.selector, label) || slices.ContainsFunc(h.named, func(n Named) bool { return n.Label != "" && n.Label == label })
+	isNamed := func(n Named) bool { return n.Label != "" && n.Label == label }
+	return h.tooMany() || selects(h.selector, label) || slices.ContainsFunc(h.named, isNamed)
 }
 
 func marksNotReady(l *appspub.Lifecycle) bool {

@@ -154,9 +154,9 @@ func (n *Pod) Announce(now waiting.Blocker) {
 }
 
 const (
-	// EventBurst are the Events that a pod has in a row: whoever writes it can make it wait and go on again and again. Then it has one in
-	// EventPause.
+	// EventBurst are the Events that a pod has in a row: whoever writes it can make it wait and go on again and again.
 	EventBurst = 10
+	// EventPause is how long each Event after these waits for the one before.
 	EventPause = 10 * time.Second
 )
 

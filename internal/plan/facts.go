@@ -29,7 +29,8 @@ type Facts struct {
 	// Known is from this process.
 	Known tracker.Known
 
-	// all and recorded are [Facts.Instances] and the record's under their present names, sorted, once [Of] has made them: it asks for each row.
+	// all and recorded are [Facts.Instances] and the record's under their present names, sorted, once [Of] has made them: it asks for each
+	// row.
 	all, recorded []lifecycle.Key
 }
 
@@ -64,8 +65,8 @@ func (f Facts) named(in lifecycle.Key) lifecycle.Key {
 	return in
 }
 
-// Instances are known to this process or in the record, sorted: of those that only the record shows, the first [MaxHeard]. Tenants can write
-// records, and applications' entries carry no mark, so there the record counts only for the pod's own addresses.
+// Instances are known to this process or in the record, sorted: of those that only the record shows, the first [MaxHeard]. Tenants can
+// write records, and applications' entries carry no mark, so there the record counts only for the pod's own addresses.
 func (f Facts) Instances() []lifecycle.Key {
 	if f.all != nil {
 		return slices.Clone(f.all)

@@ -65,25 +65,34 @@ func (a *adaptive) begin(now time.Time, underWay int) *trip {
 
 func (a *adaptive) end(t *trip, now time.Time, err error, waiting bool) {
 	a.look(now, waiting)
-	judged, recent, outcome := t.judged, !t.began.Before(a.since), Classify(err)
-	t.judged = true
+	recent, outcome := !t.began.Before(a.since), Classify(err)
 	_, overloaded := registry.RetryAfterOf(err)
-	switch failed := overloaded || outcome == Retryable || outcome == TimedOut; {
+	switch {
 	case !outcome.Asked():
 		a.giveUp()
 	case overloaded && recent:
 		a.late += a.slots
-	case failed && !judged && recent:
-		a.late++
-	case failed && !judged && a.kept > 0:
-		a.lateOfKept++
-	case !failed:
+	case overloaded || outcome == Retryable || outcome == TimedOut:
+		a.failedCall(t, recent)
+	default:
 		a.answered(now.Sub(t.began), t.few, recent, now)
-		if recent && !judged && a.usual.known() {
+		if recent && !t.judged && a.usual.known() {
 			a.inTime++
 		}
 	}
+	t.judged = true
 	a.judge(now, waiting)
+}
+
+// failedCall counts as late. What is left over of a try that has ended says nothing of the slots that were kept.
+func (a *adaptive) failedCall(t *trip, recent bool) {
+	switch {
+	case t.judged:
+	case recent:
+		a.late++
+	case a.kept > 0:
+		a.lateOfKept++
+	}
 }
 
 func (a *adaptive) answered(took time.Duration, few, recent bool, now time.Time) {

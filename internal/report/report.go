@@ -87,9 +87,10 @@ func (r *Reporter) announce(v visited, shown waiting.Blocker, due bool) {
 	announced := v.Memory.Announced()
 	still := v.Decision.Want != lifecycle.Absent && (announced.Reason == v.Problem.Reason || announced.Reason == v.Warning.Reason)
 	passed := shown.Said.IsZero() && announced.Reason != "" && !still
+	if !due && !passed || due && shown.Reason.Common() && !r.Common.TryAccept() || !v.Memory.MayTell(r.Clock.Now()) {
+		return // what is due is so at the next look too
+	}
 	switch {
-	case due && shown.Reason.Common() && !r.Common.TryAccept(): // at the next look
-	case (due || passed) && !v.Memory.MayTell(r.Clock.Now()): // the same
 	case due:
 		r.tell(v.pod(), shown.Reason, shown.Sentence())
 		v.Memory.Announce(shown)

@@ -7,9 +7,9 @@ import (
 )
 
 const (
-	// MaxQuoted is how many bytes of a text a message quotes, and MaxMessage how long a message is: the API server refuses an Event with a
-	// note of more.
-	MaxQuoted  = 80
+	// MaxQuoted is how many bytes of a text a message quotes.
+	MaxQuoted = 80
+	// MaxMessage is how many bytes a message has: the API server refuses an Event with a note of more.
 	MaxMessage = 1024
 
 	more = " … "

@@ -18,7 +18,7 @@ import (
 func TestABatchOverGRPCsLimits(t *testing.T) {
 	t.Parallel()
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(1 << 20))
-	pb.RegisterKVServer(server, pb.UnimplementedKVServer{})
+	pb.RegisterKVServer(server, &member{})
 	endpoint := "http://" + drivertest.ServeGRPC(t, server)
 	type row struct {
 		reason string

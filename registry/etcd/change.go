@@ -73,6 +73,7 @@ func (r *Registry) plan(a registry.Change) (*change, error) {
 // fence. If it is not, the transaction did nothing but read it again, and another one is made of what it read: so two calls for one
 // instance do not fail each other.
 func (r *Registry) apply(ctx context.Context, changes []*change) error {
+	r.fence.begin()
 	if err := r.endLost(ctx); err != nil {
 		return err
 	}

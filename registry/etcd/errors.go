@@ -14,7 +14,8 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
-// classify gives an error of the client its class. What is not named here may pass: no leader, a connection that broke.
+// classify gives an error of the client its class. What is not named here may pass, and may still be carried out: a proxy can give up
+// waiting in many ways, with 502, 504, a reset stream or words of its own.
 func classify(err error) error {
 	err = rpctypes.Error(err)
 	switch {
@@ -34,10 +35,18 @@ func classify(err error) error {
 		return driverkit.Late(err)
 	case codeOf(err) == codes.InvalidArgument || tooLarge(err):
 		return registry.Terminal(err)
+	case saysNo(err):
+		return err
 	case codeOf(err) == codes.Unavailable:
 		return classifyConnection(err)
 	}
-	return err
+	return driverkit.Late(err)
+}
+
+// saysNo holds for an answer of etcd's own, by which a change was not carried out. A server that is stopped may have passed it on
+// (etcdserver/v3_server.go).
+func saysNo(err error) bool {
+	return errors.As(err, new(rpctypes.EtcdError)) && !errors.Is(err, rpctypes.ErrStopped)
 }
 
 // codeOf is the code of gRPC.
@@ -71,7 +80,7 @@ func loginLost(err error) bool {
 	return errors.Is(err, rpctypes.ErrInvalidAuthToken) || errors.Is(err, rpctypes.ErrAuthOldRevision)
 }
 
-// classifyConnection looks for what trying again does not cure, and for what may still be carried out. gRPC tells only the text.
+// classifyConnection looks for what trying again does not cure, and for what was never sent. gRPC tells only the text.
 func classifyConnection(err error) error {
 	text := err.Error()
 	switch {
@@ -89,11 +98,13 @@ func classifyConnection(err error) error {
 	case contains(text, "x509: certificate has expired or is not yet valid"):
 		return registry.Terminal(registry.FieldError("endpoint",
 			fmt.Errorf("has a certificate that has expired or is not valid yet: %w", err)))
-	// A connection that was there ended (gRPC, http2_client.go): what was sent over it may be with a member, behind a proxy say.
-	case contains(text, "error reading from server", "keepalive ping failed", "the server is not reading"):
-		return driverkit.Late(err)
+	// There was no connection yet to send it over (gRPC, http2_client.go; pickfirst.go and endpointsharding.go).
+	case contains(text, "rror while dialing", "authentication handshake failed", "failed to write client preface",
+		"error reading server preface", "initial http2 frame from server is not", "resolver error", "produced zero addresses",
+		"no children to pick from"):
+		return err
 	}
-	return err
+	return driverkit.Late(err)
 }
 
 func contains(text string, parts ...string) bool {

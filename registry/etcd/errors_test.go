@@ -38,7 +38,7 @@ func TestClasses(t *testing.T) {
 		"too many":     {"it is a matter of time", rpctypes.ErrGRPCRequestTooManyRequests, false, "", false},
 		"compacted":    {"the next list reads a newer revision", rpctypes.ErrGRPCCompacted, false, "", false},
 		"lease gone":   {"the next call gets another", rpctypes.ErrGRPCLeaseNotFound, false, "", false},
-		"refused":      {"a server that is away comes back", handshake("dial tcp: connection refused"), false, "", false},
+		"refused":      {"a server that is away comes back", handshake("transport: Error while dialing: dial tcp: connection refused"), false, "", false},
 		"certificate":  {"ours is not good there", handshake("error reading server preface: remote error: tls: bad certificate"), true, "tls.certFile", false},
 		"authority": {
 			"theirs is not good here",
@@ -68,8 +68,19 @@ func TestClasses(t *testing.T) {
 		"silent": {
 			"so it is where that no longer answers", status.Error(codes.Unavailable, "keepalive ping failed to receive ACK within timeout"), false, "", true,
 		},
-		"unknown": {"an unknown error may pass", errors.New("odd"), false, "", false},
-		"gRPC":    {"so may what gRPC does not know", status.Error(codes.Unknown, "odd"), false, "", false},
+		"stopped": {"the member that stops may have passed it on", rpctypes.ErrGRPCStopped, false, "", true},
+		"gateway": {
+			"nginx had no answer in time",
+			status.Error(codes.Unavailable, "unexpected HTTP status code received from server: 504 (Gateway Timeout)"), false, "", true,
+		},
+		"Envoy": {"so had Envoy", status.Error(codes.Unavailable, "upstream request timeout"), false, "", true},
+		"reset": {
+			"a proxy ended the stream",
+			status.Error(codes.Internal, "stream terminated by RST_STREAM with error code: INTERNAL_ERROR"), false, "", true,
+		},
+		"no address": {"it was never sent", status.Error(codes.Unavailable, "name resolver error: produced zero addresses"), false, "", false},
+		"unknown":    {"an unknown error may pass, and what was sent be carried out", errors.New("odd"), false, "", true},
+		"gRPC":       {"so may what gRPC does not know", status.Error(codes.Unknown, "odd"), false, "", true},
 	}, func(t *testing.T, tc row) {
 		err := classify(tc.err)
 		field, _ := registry.FieldOf(err)

@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -15,14 +16,17 @@ import (
 const fenceName, fenceValue = "~rollcall", `{"text":"rollcall"}`
 
 // fence keeps a registration that was given up from being carried out after the opposite was acknowledged: a member that is frozen reads
-// what it was sent once it runs again, however long that takes. Each registration is made on condition that a key is as it was, and the
-// next call after one that was given up writes that key first. The key is not there until one is needed.
+// what it was sent once it runs again, however long that takes. Each registration is made on condition that a key is as it was. The first
+// change of a driver writes that key, since another manager, or the driver before a reload, may have given up registrations; and so does
+// the next call after one that this driver gave up.
 type fence struct {
 	key string
 	// revision is the key's, 0 while it is not there.
 	revision atomic.Int64
-	// lost is how many registrations were given up, and ended how many of them can't be carried out any more.
+	// lost is how many registrations were given up, and ended how many of them can't be carried out any more. All that another driver may
+	// have given up count as one.
 	lost, ended atomic.Int64
+	others      sync.Once
 	// turn is held while the key is written.
 	turn chan struct{}
 }
@@ -44,6 +48,9 @@ func (f *fence) see(answer *clientv3.GetResponse) {
 		f.revision.Store(kv.ModRevision)
 	}
 }
+
+// begin has the driver's first change end what others have given up. Its reads don't: a dry run writes nothing.
+func (f *fence) begin() { f.others.Do(func() { f.lost.Add(1) }) }
 
 // note takes in how a registration ended. Those that may still be carried out are lost.
 func (f *fence) note(ctx context.Context, err error) {
@@ -74,7 +81,10 @@ func (r *Registry) endLost(ctx context.Context) error {
 		return r.commit(ctx, nil, []clientv3.Op{clientv3.OpPut(f.key, fenceValue)}, nil)
 	})
 	switch refusal := rpctypes.Error(err); {
-	case errors.Is(refusal, rpctypes.ErrNoSpace), codeOf(refusal) == codes.PermissionDenied:
+	case errors.Is(refusal, rpctypes.ErrNoSpace):
+		return nil
+	case codeOf(refusal) == codes.PermissionDenied:
+		f.ended.Store(lost) // it would be refused again
 		return nil
 	case err != nil:
 		return err

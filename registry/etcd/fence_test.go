@@ -98,6 +98,7 @@ func TestARegistrationThatWasGivenUp(t *testing.T) {
 		reason  string
 		then    func(context.Context, *etcd.Registry) error
 		refusal error
+		another bool // another driver calls
 		want    bool // it can still be carried out
 	}
 	removes := func(ctx context.Context, d *etcd.Registry) error { return d.Deregister(ctx, pod(1)) }
@@ -114,12 +115,14 @@ func TestARegistrationThatWasGivenUp(t *testing.T) {
 		"a registration": {reason: "it must not wait for the one before", then: func(ctx context.Context, d *etcd.Registry) error {
 			return d.Register(ctx, pod(2))
 		}},
-		"a full database": {"removals must be made, and nothing is put", removes, rpctypes.ErrGRPCNoSpace, true},
-		"no permission":   {"the role may be of an older version's manual", removes, rpctypes.ErrGRPCPermissionDenied, true},
+		"a removal by the next leader, or after a reload": {reason: "it can't know what was given up", another: true, then: removes},
+		"a full database": {reason: "removals must be made, and nothing is put", then: removes, refusal: rpctypes.ErrGRPCNoSpace, want: true},
+		"no permission":   {reason: "the role may be of an older version's manual", then: removes, refusal: rpctypes.ErrGRPCPermissionDenied, want: true},
 	}, func(t *testing.T, tc row) {
 		s, server := &frozenServer{refusal: tc.refusal}, grpc.NewServer()
 		pb.RegisterKVServer(server, s)
-		d := open(t, registry.Config{Endpoint: "http://" + drivertest.ServeGRPC(t, server)})
+		config := registry.Config{Endpoint: "http://" + drivertest.ServeGRPC(t, server)}
+		d := open(t, config)
 		expect.Becomes(t, "the member to have a registration", func() bool {
 			short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 			defer cancel()
@@ -128,7 +131,11 @@ func TestARegistrationThatWasGivenUp(t *testing.T) {
 			}
 			return s.hasOne()
 		})
-		expect.NoError(t, tc.then(t.Context(), d))
+		next := d
+		if tc.another {
+			next = open(t, config)
+		}
+		expect.NoError(t, tc.then(t.Context(), next))
 		answer, err := s.carryOut(s.held)
 		expect.NoError(t, err)
 		if answer.GetSucceeded() != tc.want {

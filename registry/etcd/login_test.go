@@ -118,10 +118,10 @@ func TestManyCallsLogInOnce(t *testing.T) {
 		s, d := serve(t, refusal)
 		s.expect(t, "before the first call", 0, 0)
 		registerAll(t, d, 50)
-		s.expect(t, "after fifty calls at once", 1, 50)
+		s.expect(t, "after fifty calls at once, and the fence", 1, 51)
 		s.forget(false)
 		registerAll(t, d, 50)
-		s.expect(t, "after fifty more, whose token is not known any more", 2, 100)
+		s.expect(t, "after fifty more, whose token is not known any more", 2, 101)
 	})
 }
 
@@ -135,8 +135,8 @@ func TestRefusedTokenIsRenewedOnce(t *testing.T) {
 	if err == nil || registry.IsTerminal(err) {
 		t.Errorf("got %v, want an error that is tried again: the token was new", err)
 	}
-	s.expect(t, "after the refused call", 2, 1)
-	if s.asked["token-1"] != 2 || s.asked["token-2"] != 1 {
+	s.expect(t, "after the refused call", 2, 2)
+	if s.asked["token-1"] != 3 || s.asked["token-2"] != 1 {
 		t.Errorf("the calls came with %v, want one more with the old token and one with the new", s.asked)
 	}
 	s.forget(false)

@@ -116,11 +116,11 @@ func configuration(registries, maxRemovals string, drain time.Duration, written 
 	}
 	text += "}\n"
 	if written.Metadata != nil {
-		text += fmt.Sprintf("service: {networks: [%s], networkAddresses: [172.0.0.0/8], metadata: {", storage)
+		var pairs []string
 		for _, key := range slices.Sorted(maps.Keys(written.Metadata)) {
-			text += fmt.Sprintf("%s: %q, ", key, written.Metadata[key])
+			pairs = append(pairs, fmt.Sprintf("%s: %q", key, written.Metadata[key]))
 		}
-		text += "}}\n"
+		text += fmt.Sprintf("service: {networks: [%s], networkAddresses: [172.0.0.0/8], metadata: {%s}}\n", storage, strings.Join(pairs, ", "))
 	}
 	return text
 }

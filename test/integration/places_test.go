@@ -175,7 +175,7 @@ func (s *inPlaces) heartbeats() (n int) {
 	s.Helper()
 	metrics, err := s.manager.Get(s.Context(), manager.MetricsServer, "/metrics")
 	s.must(err)
-	for _, line := range strings.Split(metrics, "\n") {
+	for line := range strings.SplitSeq(metrics, "\n") {
 		if strings.HasPrefix(line, "rollcall_registry_request_duration_seconds_count{") && containsAll(line, []string{`operation="heartbeat"`, `outcome="ok"`}) {
 			_, count, _ := strings.Cut(line, "} ")
 			n, err = strconv.Atoi(count)
