@@ -44,6 +44,8 @@ type Suite struct {
 	LeasesByClock bool
 	// Fences: a change that was given up is never carried out once the opposite was acknowledged, however long a server was frozen.
 	Fences bool
+	// FencesOthers: so is one that another driver gave up, as before a reload or a change of leader.
+	FencesOthers bool
 }
 
 // Run goes through it with one cluster.
@@ -138,9 +140,15 @@ func (w *world) theLeaderIsFrozen() {
 
 // aFrozenServerHasChanges: it reads what it was sent once it runs again, long after that was given up and others were told the opposite.
 func (w *world) aFrozenServerHasChanges() {
-	if !w.suite.Fences {
-		return
+	if w.suite.Fences {
+		w.frozenWithChanges(func(same registry.Registry) registry.Registry { return same })
 	}
+	if w.suite.FencesOthers {
+		w.frozenWithChanges(func(registry.Registry) registry.Registry { return w.open(w.addresses()...) })
+	}
+}
+
+func (w *world) frozenWithChanges(next func(registry.Registry) registry.Registry) {
 	ctx, members := w.Context(), w.Members()
 	driver, frozen := w.openAndFind()
 	expect.NoError(w, members[frozen].Freeze())
@@ -161,8 +169,9 @@ func (w *world) aFrozenServerHasChanges() {
 		w.Errorf("server %d is frozen, and no registration has met it", frozen)
 	}
 	wait.Pause(ctx, time.Until(began.Add(2*givenUpAfter)))
+	remover := next(driver)
 	for _, pod := range pods {
-		expect.Soon(w, pod.Endpoint()+" is taken out", func() error { return within(driver.Deregister, pod) })
+		expect.Soon(w, pod.Endpoint()+" is taken out", func() error { return within(remover.Deregister, pod) })
 	}
 	expect.NoError(w, members[frozen].Thaw())
 	w.whole()
