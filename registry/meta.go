@@ -29,8 +29,8 @@ const (
 const MetaIPv6 = "IPv6"
 
 // AddressMeta reports whether clients of a registry take the metadata of this key for an address: where to go in place of, or in addition
-// to, the instance's own. Rollcall takes such pairs from the configuration, and from a pod only if the value is the pod's own address. A driver
-// that makes an address of another key adds it here.
+// to, the instance's own. Rollcall takes such pairs from the configuration, and from a pod only if the value is the pod's own address. A
+// driver that makes an address of another key adds it here.
 func AddressMeta(key string) bool {
 	switch key {
 	case "lan", "wan", "lan_ipv4", "lan_ipv6", "wan_ipv4", "wan_ipv6", // Consul's TaggedAddresses

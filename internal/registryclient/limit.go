@@ -18,8 +18,8 @@ const recheck = 100 * time.Millisecond
 // scanned is how many services of a namespace are compared for a turn: one can have very many.
 const scanned = 64
 
-var errQueued = errors.New("waits for a slot: all of the registry's are taken, or seven eighths of them by the same namespace or service, and " +
-	"half while another one waits")
+var errQueued = errors.New("waits for a slot: all of the registry's are taken, or seven eighths of them by the same namespace or " +
+	"service, and half while another one waits")
 
 // limit bounds the calls under way by the slots that [adaptive] finds, and queues the rest without blocking. Of 16 slots:
 //

@@ -87,17 +87,22 @@ func (r *Reporter) announce(v visited, shown waiting.Blocker, due bool) {
 	announced := v.Memory.Announced()
 	still := v.Decision.Want != lifecycle.Absent && (announced.Reason == v.Problem.Reason || announced.Reason == v.Warning.Reason)
 	passed := shown.Said.IsZero() && announced.Reason != "" && !still
-	if !due && !passed || due && shown.Reason.Common() && !r.Common.TryAccept() || !v.Memory.MayTell(r.Clock.Now()) {
+	common := due && shown.Reason.Common()
+	if !due && !passed || !r.mayTell(v, common) {
 		return // what is due is so at the next look too
 	}
-	switch {
-	case due:
+	if due {
 		r.tell(v.pod(), shown.Reason, shown.Sentence())
 		v.Memory.Announce(shown)
-	case passed:
-		r.tell(v.pod(), reason.Resolved, fmt.Sprintf("%s resolved", announced.Reason))
-		v.Memory.Announce(waiting.Blocker{})
+		return
 	}
+	r.tell(v.pod(), reason.Resolved, fmt.Sprintf("%s resolved", announced.Reason))
+	v.Memory.Announce(waiting.Blocker{})
+}
+
+// mayTell bounds the Events of one pod, and those that many pods have at once.
+func (r *Reporter) mayTell(v visited, common bool) bool {
+	return (!common || r.Common.TryAccept()) && v.Memory.MayTell(r.Clock.Now())
 }
 
 // sooner returns the shorter of two times; zero stands for never.

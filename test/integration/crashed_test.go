@@ -9,7 +9,9 @@ import (
 	"testing"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
@@ -31,7 +33,7 @@ func TestCrashedContainers(t *testing.T) {
 			},
 		}
 	})
-	s.Create(replicas(2), inPlace)
+	s.Create(replicas(2), inPlace, func(set *kruisev1alpha1.CloneSet) { set.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(2)) })
 	s.awaitAtHome()
 	pods := s.Pods()
 	for _, pod := range pods {

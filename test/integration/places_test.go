@@ -142,13 +142,6 @@ func TestPlaceThatNacosRefuses(t *testing.T) {
 		s.ExpectEvent(pod, corev1.EventTypeWarning, "InvalidPod", "namespace "+ns+" has no label "+tierKey)
 	}
 	s.ExpectRenewed(stable, 2)
-
-	s.tier(`"` + gold + `"`)
-	for _, pod := range s.Pods() {
-		s.ExpectEvent(pod, corev1.EventTypeNormal, "Resolved", "InvalidPod")
-	}
-	s.Scale(0)
-	s.ExpectGiven(stable, 0)
 }
 
 // tier sets the label of the namespace by which the pods are placed.
