@@ -44,6 +44,10 @@ type rare struct {
 	tooMany    string
 }
 
+func (r *rare) isZero() bool {
+	return r.podIPs == nil && r.hostIPs == nil && r.notRunning == nil && r.networks.First == nil && r.networks.Unread == "" && r.tooMany == ""
+}
+
 type pairs []struct{ key, value string }
 
 // into fills values, or a new map if that is nil.

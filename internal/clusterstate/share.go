@@ -62,7 +62,7 @@ func (s *Sharer) packed(pod *lifecycle.Pod) *packed {
 		conditions: make([]packedCondition, len(pod.Status.Conditions)),
 	}
 	many := rare{pod.Status.PodIPs, pod.Status.HostIPs, pod.Status.NotRunning, pod.Networks, pod.TooMany}
-	if !reflect.DeepEqual(many, rare{}) {
+	if !many.isZero() {
 		p.rare = &many
 	}
 	if pod.Status.StartTime != nil {

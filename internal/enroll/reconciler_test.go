@@ -267,7 +267,7 @@ func cloneSet(labels map[string]string, hooks *appspub.Lifecycle) *kruisev1alpha
 	}
 }
 
-// get gives what the manager's cache keeps.
+// get gives CloneSets whose hooks the owner has applied.
 func (w *world) get(ctx context.Context, from client.WithWatch, key client.ObjectKey, to client.Object, opts ...client.GetOption) error {
 	if err := from.Get(ctx, key, to, opts...); err != nil {
 		return err
@@ -278,8 +278,7 @@ func (w *world) get(ctx context.Context, from client.WithWatch, key client.Objec
 			{Manager: w.owner, Operation: metav1.ManagedFieldsOperationApply},
 		}
 	}
-	_, err := clusterstate.StripWorkload(to)
-	return err
+	return nil
 }
 
 func (w *world) apply(

@@ -80,7 +80,8 @@ func Written(annotations map[string]string, key string) (text string, found bool
 	return text, found, nil
 }
 
-// KeptAnnotations are those that are read. One that is too long is cut to a byte more than the limit, so that it still shows as too long.
+// KeptAnnotations are the annotations that are read. One that is too long is cut to a byte more than the limit, so that it still shows as
+// too long.
 func KeptAnnotations(all map[string]string) map[string]string {
 	others, whole := otherAnnotations(all)
 	if whole && len(others) <= MaxOthers {

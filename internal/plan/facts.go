@@ -65,8 +65,8 @@ func (f Facts) named(in lifecycle.Key) lifecycle.Key {
 	return in
 }
 
-// Instances are known to this process or in the record, sorted: of those that only the record shows, the first [MaxHeard]. Tenants can
-// write records, and applications' entries carry no mark, so there the record counts only for the pod's own addresses.
+// Instances are known to this process or in the record, sorted: of the entries that only the record shows, the first [MaxHeard]. Tenants
+// can write records, and applications' entries carry no mark, so there the record counts only for the pod's own addresses.
 func (f Facts) Instances() []lifecycle.Key {
 	if f.all != nil {
 		return slices.Clone(f.all)
@@ -75,7 +75,7 @@ func (f Facts) Instances() []lifecycle.Key {
 	return all
 }
 
-// instances also returns those that the record shows beyond [MaxHeard].
+// instances also returns the entries that only the record shows beyond [MaxHeard].
 func (f Facts) instances() (all, unheard []lifecycle.Key) {
 	for in := range f.Known.All() {
 		all = append(all, f.named(in))

@@ -80,7 +80,7 @@ type Plan struct {
 	Former, Present, Departing []Row
 	// Spared have no row while the pod is in service, since they may be entries where it belongs. They are taken out with it.
 	Spared []lifecycle.Key
-	// Unheard are entries that only the record shows, beyond those that are dealt with at a time.
+	// Unheard are entries that only the record shows, beyond [MaxHeard].
 	Unheard []lifecycle.Key
 }
 

@@ -49,7 +49,7 @@ type limit struct {
 	waiting map[turn]*call
 	sharers map[sharer]int
 	groups  map[group]int
-	// lines are the usual calls, the urgent ones, those that yield.
+	// lines are the usual calls, the urgent ones, and calls that yield.
 	lines [3]line
 	// turns counts them, and last has a namespace's last.
 	turns int
@@ -61,7 +61,7 @@ type limit struct {
 // line has the calls that wait, by namespace and service.
 type line map[group]map[sharer][]*call
 
-// group is a namespace's calls, but those that yield apart.
+// group is a namespace's calls; calls that yield are a group of their own.
 type group struct {
 	namespace string
 	yields    bool

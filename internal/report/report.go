@@ -100,7 +100,7 @@ func (r *Reporter) announce(v visited, shown waiting.Blocker, due bool) {
 	v.Memory.Announce(waiting.Blocker{})
 }
 
-// mayTell bounds the Events of one pod, and those that many pods have at once.
+// mayTell bounds the Events of one pod, and the common ones of all pods.
 func (r *Reporter) mayTell(v visited, common bool) bool {
 	return (!common || r.Common.TryAccept()) && v.Memory.MayTell(r.Clock.Now())
 }

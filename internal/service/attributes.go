@@ -22,7 +22,7 @@ const MaxWeight = 10000
 // registries refuse by themselves.
 const (
 	maxMetadata    = 50
-	maxWritten     = 2 * maxMetadata // with those that remove a pair of the configuration
+	maxWritten     = 2 * maxMetadata // with the removals of the configuration's pairs
 	maxKeyLength   = 128
 	maxValueLength = 512
 )

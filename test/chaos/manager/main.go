@@ -43,6 +43,12 @@ type placed struct{ *httpregistry.Registry }
 var _ registry.Placer = placed{}
 
 func newPlaced(ctx context.Context, config registry.Config) (registry.Registry, error) {
+	driver, err := newHTTP(ctx, config)
+	return placed{driver}, err
+}
+
+// newHTTP makes a driver of which the others are made.
+func newHTTP(ctx context.Context, config registry.Config) (*httpregistry.Registry, error) {
 	made, err := httpregistry.New(ctx, config)
 	if err != nil {
 		return nil, err
@@ -51,7 +57,7 @@ func newPlaced(ctx context.Context, config registry.Config) (registry.Registry, 
 	if !ok {
 		return nil, fmt.Errorf("the driver http made a %T", made)
 	}
-	return placed{driver}, nil
+	return driver, nil
 }
 
 // PlaceTemplate implements [registry.Placer].
@@ -73,13 +79,9 @@ type leased struct {
 var _ registry.Heartbeater = (*leased)(nil)
 
 func newLeased(ctx context.Context, config registry.Config) (registry.Registry, error) {
-	made, err := httpregistry.New(ctx, config)
+	driver, err := newHTTP(ctx, config)
 	if err != nil {
 		return nil, err
-	}
-	driver, ok := made.(*httpregistry.Registry)
-	if !ok {
-		return nil, fmt.Errorf("the driver http made a %T", made)
 	}
 	server := registries.Client{URL: strings.TrimSuffix(config.Endpoint, "/"), HTTP: http.DefaultClient}
 	return &leased{Registry: driver, server: server}, nil
