@@ -51,8 +51,6 @@ func (m *model) checkPatch(p *modelPod, seen, before, after *corev1.Pod, edited 
 		if holds(before) && !holds(after) || guarded(before) && !guarded(after) {
 			m.checkExcuse(p, lifecycle.PreDelete, before, after)
 		}
-	case isFinished(after) && !slices.ContainsFunc(ours(m.hook(lifecycle.PreDelete)), func(h lifecycle.Handler) bool { return carries(before, h) }):
-		m.manager.mayTell = reason.Proceeded // it takes what is left of other hooks, for which OpenKruise does not wait
 	case stateOf(after) == appspub.LifecycleStatePreparingDelete:
 		m.checkRelease(p, lifecycle.PreDelete, before, after)
 	case stateOf(after) == appspub.LifecycleStatePreparingUpdate:

@@ -1,7 +1,6 @@
 package lifecycle
 
 import (
-	"cmp"
 	"slices"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -228,13 +227,18 @@ func (in Input) waiting(row Row) Hook {
 	return ""
 }
 
-// waitingGone is the hook at which OpenKruise or the API server waits for a pod that ends.
+// waitingGone is the hook at which OpenKruise or the API server waits for a pod that ends. OpenKruise waits in two states: in any other
+// it takes a pod that has ended without asking, or asks later.
 func (in Input) waitingGone() Hook {
 	switch {
 	case !in.held():
 		return ""
-	case in.Pod.DeletionTimestamp == nil && State(in.Pod) == appspub.LifecycleStatePreparingUpdate:
-		return cmp.Or(in.waitingWhile(InPlaceUpdate, true), PreDelete)
+	case in.Pod.DeletionTimestamp != nil:
+		return PreDelete
+	case State(in.Pod) == appspub.LifecycleStatePreparingDelete:
+		return in.waitingWhile(PreDelete, true)
+	case State(in.Pod) == appspub.LifecycleStatePreparingUpdate:
+		return in.waitingWhile(InPlaceUpdate, true)
 	default:
 		return PreDelete
 	}

@@ -221,14 +221,13 @@ func (c *checker) checkWaiting(d Decision) {
 		`"Updated"`: waits(InPlaceUpdate, unset), `"PreparingDelete"`: waits(PreDelete, set),
 	}[c.row.state.name]
 	if c.row.ending.name != "alive" {
-		updates := c.pod.DeletionTimestamp == nil && want != "" && State(c.pod) == appspub.LifecycleStatePreparingUpdate
-		want = ""
+		asks := slices.Contains([]appspub.LifecycleStateType{appspub.LifecycleStatePreparingUpdate, appspub.LifecycleStatePreparingDelete}, State(c.pod))
 		labels := c.pod.DeletionTimestamp == nil && !d.Then.Empty() // they hold no pod that is being deleted
-		if labels || slices.ContainsFunc(c.pod.Finalizers, ourFinalizer) {
+		switch held := labels || slices.ContainsFunc(c.pod.Finalizers, ourFinalizer); {
+		case !held:
+			want = ""
+		case c.pod.DeletionTimestamp != nil || !asks:
 			want = PreDelete
-		}
-		if updates && want != "" {
-			want = InPlaceUpdate
 		}
 	}
 	if d.Waiting != want {
