@@ -271,7 +271,7 @@ test-go-registries: ## Test the drivers whose servers are built from Go modules.
 
 test-java-registries: ## Test the drivers whose servers run on Java, and the way from one of them to another.
 	@$(MAKE) --no-print-directory test-registries REGISTRIES='$(JAVA_REGISTRIES)' \
-		REGISTRIES_TESTS='$(JAVA_REGISTRIES:%=./test/registries/%) ./test/registries/migration' REGISTRIES_JSON=$(RESULTS)/java-registries.json
+		REGISTRIES_TESTS='$(JAVA_REGISTRIES:%=./test/registries/%) $(if $(filter nacos,$(JAVA_REGISTRIES)),./test/registries/migration)' REGISTRIES_JSON=$(RESULTS)/java-registries.json
 
 .PHONY: test-registries-older
 test-registries-older: ## Test the drivers on the servers before the newest of which two versions are pinned.

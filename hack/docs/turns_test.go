@@ -12,8 +12,8 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
-// TestWhatCILeavesOutHasItsTurn: a day says what it leaves out, which one of the three after it runs, and make nightly too. Storms on a
-// registry are run at least every other day.
+// TestWhatCILeavesOutHasItsTurn: a day says what it leaves out, which one of the three after it runs, and make nightly too. Storms are
+// run each day, on the stand-in or a registry.
 func TestWhatCILeavesOutHasItsTurn(t *testing.T) {
 	t.Parallel()
 	runs, leaves := map[int][]string{}, map[int][]string{}
@@ -36,9 +36,12 @@ func TestWhatCILeavesOutHasItsTurn(t *testing.T) {
 		if len(leaves[day]) == 0 {
 			t.Errorf("day %d leaves out nothing: the test looks for the wrong thing", day)
 		}
+		if !strings.Contains(strings.Join(runs[day], "\n"), "make chaos") {
+			t.Errorf("day %d runs no storm", day)
+		}
 		for _, storm := range storms {
-			if !strings.Contains(strings.Join(slices.Concat(runs[day], runs[day+1]), "\n"), "make "+storm+" ") {
-				t.Errorf("neither day %d nor the next runs make %s", day, storm)
+			if days := slices.Concat(runs[day], runs[day+1], runs[day+2], runs[day+3]); !strings.Contains(strings.Join(days, "\n"), "make "+storm+" ") {
+				t.Errorf("no day from %d to %d runs make %s", day, day+3, storm)
 			}
 		}
 		for _, what := range leaves[day] {
