@@ -57,8 +57,9 @@ func (m *model) outage(names ...string) {
 // checkExcuse is I1 for one release: what is not acknowledged, or has not drained, is released by a policy or for a person.
 func (m *model) checkExcuse(p *modelPod, h lifecycle.Hook, before, after *corev1.Pod) {
 	missing := m.missing(p, after)
-	// More may be missing than the registry tells: another registry, or the list that shows what a pod without a record has.
-	doubted := len(m.manager.there) < len(m.manager.all) || !lifecycle.RecordOf(lifecycle.PodOf(before)).Exists() || m.now.Before(p.unsettled) || m.suspects(p)
+	// More may be missing than the registry tells: another registry, the list that shows what a pod without a record has, or the answer to
+	// another key of the same entry.
+	doubted := m.apps.one != "" || len(m.manager.there) < len(m.manager.all) || !lifecycle.RecordOf(lifecycle.PodOf(before)).Exists() || m.now.Before(p.unsettled) || m.suspects(p)
 	policy := m.unexcused(p, h, before, after)
 	for e := range m.manager.doubted {
 		doubted = doubted || e.uid == p.uid
