@@ -166,7 +166,7 @@ func (b *batch) send(ctx context.Context, some []batched) {
 	for i, c := range some {
 		ops[i] = c.op
 	}
-	blame, err := b.registry.session.commit(ctx, ops)
+	blame, err := b.registry.commit(ctx, ops)
 	if err == nil {
 		return
 	}

@@ -108,7 +108,7 @@ func (r *Registry) apply(ctx context.Context, p prepared) error {
 
 // write makes the change's operation, and makes the service's folder if that is missing.
 func (r *Registry) write(ctx context.Context, p prepared, n *node, op any) error {
-	_, err := r.session.commit(ctx, []any{op})
+	_, err := r.commit(ctx, []any{op})
 	if n == nil && errors.Is(err, zk.ErrNoNode) {
 		if err := r.makeFolders(ctx, p.Instance.Service); err != nil {
 			return err

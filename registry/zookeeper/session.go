@@ -218,6 +218,13 @@ func (s *session) get(ctx context.Context, path string) ([]byte, *zk.Stat, error
 	return s.conn.Get(path)
 }
 
+func (s *session) set(ctx context.Context, path string, data []byte, version int32) (*zk.Stat, error) {
+	if _, err := s.await(ctx); err != nil {
+		return nil, err
+	}
+	return s.conn.Set(path, data, version)
+}
+
 func (s *session) children(ctx context.Context, path string) ([]string, error) {
 	if _, err := s.await(ctx); err != nil {
 		return nil, err

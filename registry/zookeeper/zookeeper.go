@@ -27,6 +27,7 @@ type Registry struct {
 	acl           []zk.ACL
 	authenticates bool
 	locks         driverkit.Locks
+	fence         fence
 }
 
 var (
@@ -137,6 +138,9 @@ func (r *Registry) exclusively(ctx context.Context, paths []string, work func(co
 	}
 	return r.run(ctx, func(ctx context.Context) error {
 		defer release()
+		if err := r.raiseFence(ctx); err != nil {
+			return err
+		}
 		return work(ctx)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -144,7 +145,12 @@ func (w *world) aFrozenServerHasChanges() {
 		w.frozenWithChanges(func(same registry.Registry) registry.Registry { return same })
 	}
 	if w.suite.FencesOthers {
-		w.frozenWithChanges(func(registry.Registry) registry.Registry { return w.open(w.addresses()...) })
+		w.frozenWithChanges(func(former registry.Registry) registry.Registry { // its session does not move to another server
+			if closes, is := former.(io.Closer); is {
+				expect.NoError(w, closes.Close())
+			}
+			return w.open(w.addresses()...)
+		})
 	}
 }
 

@@ -10,5 +10,5 @@ import (
 
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	clustertest.Suite{Start: zookeeper.StartCluster, New: driver.New, Fences: true}.Run(t)
+	clustertest.Suite{Start: zookeeper.StartCluster, New: driver.New, Fences: true, FencesOthers: true}.Run(t)
 }

@@ -1,0 +1,61 @@
+package zookeeper
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
+)
+
+const setData, check = 5, 13
+
+// TestARegistrationRestsOnTheFolder: one that a frozen server carries out once another driver has begun, which raises the version of the
+// services' folder, is refused, because it was made on condition that the version is as it was. An entry that is not there is removed by
+// raising the version alone.
+func TestARegistrationRestsOnTheFolder(t *testing.T) {
+	t.Parallel()
+	const folder = "/services"
+	var mu sync.Mutex
+	version, raised, conditions := uint32(6), 0, 0
+	stat := func(body ...byte) []byte {
+		all := append(body, make([]byte, 68)...)
+		binary.BigEndian.PutUint32(all[len(body)+32:], version)
+		return all
+	}
+	answer := func(kind int, of []byte) (code int, body []byte) {
+		mu.Lock()
+		defer mu.Unlock()
+		isFolder := bytes.HasPrefix(of, append([]byte{0, 0, 0, byte(len(folder))}, folder...))
+		condition := binary.BigEndian.AppendUint32(append([]byte{0, 0, 0, check, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, byte(len(folder))}, folder...), version)
+		switch {
+		case kind == getData && isFolder:
+			return 0, stat(0xff, 0xff, 0xff, 0xff)
+		case kind == setData && isFolder:
+			raised++
+			version++
+			return 0, stat()
+		case kind == multi && bytes.HasPrefix(of, condition):
+			conditions++
+			_, body = answerSome(kind, of)
+			return 0, append([]byte{0, 0, 0, check, 0, 0, 0, 0, 0}, body...)
+		}
+		return answerSome(kind, of)
+	}
+	for n := range 2 {
+		d := drivertest.Open[*Registry](t, New, registry.Config{Endpoint: drivertest.Accepting(t, "127.0.0.1", func(conn net.Conn) {
+			drivertest.ServeZooKeeper(conn, answer)
+		}), Options: []byte(`{"base": "` + folder + `"}`)})
+		expect.NoError(t, d.Deregister(t.Context(), drivertest.Pod(1)))
+		expect.Equal(t, n+1, raised, "how many drivers have raised the version")
+		expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
+		for _, err := range d.Batch(t.Context(), []registry.Change{{Instance: drivertest.Pod(2), State: registry.InService}}) {
+			expect.NoError(t, err)
+		}
+		expect.Equal(t, 2*(n+1), conditions, "how many changes rest on it")
+	}
+}
