@@ -123,7 +123,7 @@ func repairing() trial {
 			},
 			{
 				// One whose pod the cache has. The next run misses it and puts it back, and this takes it out again.
-				name: "a live pod is reaped", finds: []string{"I9", "lost"},
+				name: "a live pod is reaped", finds: []string{"I2", "I9", "lost"},
 				override: override{resync, "(*keeper).compare", `
 					err := original(ctx, r)
 					spared := map[string]bool{}
@@ -141,7 +141,7 @@ func repairing() trial {
 			},
 			{
 				// The record of what was wiped says that the pod is in service, and of a pod that is put in, that it is out.
-				name: "the record is the truth", finds: []string{"lost", "I1"},
+				name: "the record is the truth", finds: []string{"lost", "I1", "weight"},
 				override: override{visit, "(*visit).ensure", `
 					if v.input.Record.Want == c.Want && slices.Contains(v.input.Record.Instances, c.Key()) {
 						return waiting.Blocker{}
@@ -209,7 +209,7 @@ func telling() trial {
 					return original(other)`},
 			},
 			{
-				name: "the address is always the pod's own", finds: []string{"where"}, says: "delete-only at 172.",
+				name: "the address is always the pod's own", finds: []string{"where", "lost"}, says: "delete-only at 172.",
 				override: override{service, "Address.of", `
 					if s.Status == nil {
 						return ""

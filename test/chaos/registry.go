@@ -254,26 +254,30 @@ const (
 
 // addForeign puts in entries of another cluster, or without any mark. Half of them are at the address of one of the pods,
 // and those of another cluster then have its UID too, with its service and another port or the other way round: the protocol
-// knows an entry by all three, so it has no place for two that share them all.
+// knows an entry by all three, so it has no place for two that share them all. The first is another cluster's, of a pod that is not here.
 func (r *registryServer) addForeign(ctx context.Context, rng *rand.Rand, services []string, count int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for range count {
+	for i := range count {
+		listed := i == 0 // by another cluster, of a pod that is not here
 		// What expires can't be told from what was removed.
 		name := []string{defaultRegistry, secondRegistry, unlistedRegistry}[rng.IntN(3)]
+		if listed {
+			name = defaultRegistry
+		}
 		in := registry.Instance{
 			Service: services[rng.IntN(len(services))], Port: 8080,
 			Address: fmt.Sprintf("10.%d.%d.%d", rng.IntN(256), rng.IntN(256), 1+rng.IntN(254)),
 		}
 		mark := registry.Instance{Namespace: "default", Pod: "other-pod", UID: fmt.Sprintf("other-%d", rng.Uint64())}
-		if ours := r.list(ctx, name); len(ours) > 0 && rng.IntN(2) == 0 {
+		if ours := r.list(ctx, name); !listed && len(ours) > 0 && rng.IntN(2) == 0 {
 			mark = ours[rng.IntN(len(ours))].Instance
 			in.Service, in.Address, in.Port = mark.Service, mark.Address, foreignPort
 			if rng.IntN(2) == 0 {
 				in.Service, in.Port = foreignService, mark.Port
 			}
 		}
-		if rng.IntN(2) == 0 {
+		if listed || rng.IntN(2) == 0 {
 			in.Cluster, in.Namespace, in.Pod, in.UID = "other", mark.Namespace, mark.Pod, mark.UID
 		}
 		_ = r.books[name].Register(ctx, in)

@@ -135,6 +135,10 @@ func TestFlip(t *testing.T) {
 			"Kruise brings it", "the new template has the handler, and the old one lacks it",
 			steps{updateAsked, takesOut(FailOver), patches(200, traffic, deleteGate), shows(traffic, deleteGate), at(updating, traffic, updateGate, deleteGate)}, "",
 		},
+		{
+			"Kruise takes it away", "it saw the pod before the handler was set again after the last update, and the new template lacks it",
+			steps{inService, at(updating, traffic, deleteGate)}, "",
+		},
 		{"an unknown answer of long ago", "the watch shows what a later patch did before the answer to that comes", steps{
 			updateAsked, patches(0, traffic, deleteGate), takesOut(FailOver), begins(traffic, deleteGate),
 			shows(traffic, deleteGate), judges, answered,

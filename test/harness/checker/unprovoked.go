@@ -140,6 +140,7 @@ func (f flip) byKruise() bool {
 	before, after := f.pod.sightings[f.version-1], f.pod.sightings[f.version]
 	inPlace := slices.Contains(f.pod.hooks[InPlaceUpdate], f.handler)
 	again := before.State == string(appspub.LifecycleStateUpdated) && after.State == string(appspub.LifecycleStatePreparingUpdate)
-	differs := f.set || !inPlace || before.State == string(appspub.LifecycleStateUpdating)
+	unasked := before.State == string(appspub.LifecycleStateNormal) && !after.Gap
+	differs := f.set || !inPlace || unasked || before.State == string(appspub.LifecycleStateUpdating)
 	return differs && after.State == string(appspub.LifecycleStateUpdating) || f.set && inPlace && (again || after.Gap)
 }
