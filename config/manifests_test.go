@@ -147,6 +147,13 @@ func TestBindingsNameWhatExists(t *testing.T) {
 	}
 }
 
+// TestManagerRunsOnLinux: the image has no other platform, and a Windows node without a taint would be given a manager that never starts.
+func TestManagerRunsOnLinux(t *testing.T) {
+	t.Parallel()
+	want := map[string]string{corev1.LabelOSStable: "linux"}
+	expect.Equal(t, want, only[*appsv1.Deployment](t).Spec.Template.Spec.NodeSelector, "the pod's nodeSelector")
+}
+
 func TestManagerHasNoPrivilege(t *testing.T) {
 	t.Parallel()
 	pod := only[*appsv1.Deployment](t).Spec.Template.Spec

@@ -267,8 +267,8 @@ func (w *Webhook) begin(ctx context.Context, pod *lifecycle.Pod, notBefore time.
 		w.Recorder.Eventf(pod, nil, reason.EvictionHooked.Event(), string(reason.EvictionHooked), action,
 			"An eviction became a hooked deletion: OpenKruise deletes the pod once it has left the registry and drained")
 	}
-	return tryAgain(fmt.Sprintf("pod %s is not evicted directly: OpenKruise replaces it, and deletes it once it has left the registry "+
-		"and drained; keep retrying", pod.Name)), nil
+	return tryAgain(fmt.Sprintf("pod %s is not evicted directly: OpenKruise deletes it once it has left the registry and drained, "+
+		"and replaces it after that, or earlier with maxSurge; keep retrying", pod.Name)), nil
 }
 
 // takeOut writes on the pod when its eviction is let through: the leader has it leave the rotation before, and drain. If a budget
