@@ -1,11 +1,17 @@
 package plugin
 
 import (
+	"encoding/base64"
+	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -88,5 +94,35 @@ contexts: [{name: one, context: {cluster: c}}, {name: two, context: {cluster: c}
 		if cluster.where != want {
 			t.Errorf("got %q, want %q", cluster.where, want)
 		}
+	}
+}
+
+// TestLogin: whoever kubectl logs in can use the plugin. The user's entry is what kubectl's own documentation has for OIDC. Over HTTP
+// nobody is logged in.
+func TestLogin(t *testing.T) {
+	t.Parallel()
+	var login atomic.Value
+	api := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		login.Store(r.Header.Get("Authorization"))
+		http.NotFound(w, r)
+	}))
+	t.Cleanup(api.Close)
+	claims := fmt.Sprintf(`{"exp": %d}`, time.Now().Add(time.Hour).Unix())
+	token := "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2lnbmVk"
+	path := filepath.Join(t.TempDir(), "config")
+	expect.NoError(t, os.WriteFile(path, fmt.Appendf(nil, `
+apiVersion: v1
+kind: Config
+current-context: one
+clusters: [{name: c, cluster: {server: %q, insecure-skip-tls-verify: true}}]
+contexts: [{name: one, context: {cluster: c, user: u}}]
+users:
+- name: u
+  user: {auth-provider: {name: oidc, config: {idp-issuer-url: "https://login.example.com", client-id: kubernetes, id-token: %s}}}
+`, api.URL, token), 0o600))
+	streams, _, _, problems := genericiooptions.NewTestIOStreams()
+	Run(t.Context(), "test", []string{"status", "--kubeconfig", path}, streams)
+	if got := login.Load(); got != "Bearer "+token {
+		t.Errorf("the API server was sent the login %v, want the token of the kubeconfig: %s", got, problems)
 	}
 }
