@@ -110,10 +110,11 @@ fmt: ## Format the code.
 
 # Neither tidy nor a check needs test/bench/peer: its modules can't be downloaded everywhere, and only make bench builds it.
 .PHONY: tidy
-tidy: ## Tidy go.mod and those of the tools, the chart's tests, the out-of-tree driver and the bench of registries.
+tidy: ## Tidy go.mod and those of the tools, the tests of the chart and of Flux, the out-of-tree driver and the bench of registries.
 	go mod tidy
 	cd hack/tools && go mod tidy
 	cd test/outoftree && go mod tidy
+	cd test/gitops && go mod tidy
 	cd test/bench/registries && go mod tidy
 	cd charts && go mod tidy
 	cd hack/release && go mod tidy
@@ -137,10 +138,11 @@ verify-generated: ## Fail if generated files are out of date.
 	@hack/verify-generated.sh
 
 .PHONY: verify-manifests
-verify-manifests: ## Render every kustomization and the chart, check what comes out, and test the alerts and the release notes.
+verify-manifests: ## Render every kustomization and the chart, check what comes out, and test the alerts, the release notes and Flux.
 	go test -count=1 ./config/...
 	go test -C hack/release -count=1 -run '^TestNot' ./...
 	go test -C charts -count=1 ./...
+	go test -C test/gitops -count=1 ./...
 
 .PHONY: verify-costs
 verify-costs: ## Fail if a pod takes more calls and writes than it should, or more allocations than it did.
@@ -159,6 +161,7 @@ tidy-check: ## Fail if go.mod or go.sum is not tidy.
 	go mod tidy -diff
 	cd hack/tools && go mod tidy -diff
 	cd test/outoftree && go mod tidy -diff
+	cd test/gitops && go mod tidy -diff
 	cd test/bench/registries && go mod tidy -diff
 	cd charts && go mod tidy -diff
 	cd hack/release && go mod tidy -diff

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +15,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/podqueue"
+	"github.com/rollcall-dev/rollcall/internal/reason"
 )
 
 // podEvents is for events of a [clusterstate.PodCache].
@@ -52,11 +54,32 @@ func (r *PodReconciler) workloadEvents() handler.TypedEventHandler[client.Object
 		if old == nil {
 			return // its pods ask the API server for it
 		}
+		r.tellOfLost(old, now)
 		r.enqueueFound(ctx, q, clusterstate.OwnedBy(old.GetUID()))
 		if now != nil && now.GetUID() != old.GetUID() {
 			r.enqueueFound(ctx, q, clusterstate.OwnedBy(now.GetUID()))
 		}
 	})
+}
+
+// tellOfLost makes an Event on a workload whose hooks somebody took away. OpenKruise waits for nobody then, and no pod shows that.
+func (r *PodReconciler) tellOfLost(old, now client.Object) {
+	if now == nil || now.GetUID() != old.GetUID() || now.GetDeletionTimestamp() != nil {
+		return
+	}
+	owned := r.settings.Load().Ownership
+	was := lifecycle.HooksOf(clusterstate.AsWorkload(old).ForDecision(), owned)
+	lost := lifecycle.HooksOf(clusterstate.AsWorkload(now).ForDecision(), owned).Lost(was)
+	if len(lost) == 0 {
+		return
+	}
+	names := make([]string, len(lost))
+	for i, hook := range lost {
+		names[i] = string(hook)
+	}
+	r.Recorder.Eventf(now, nil, reason.HooksRemoved.Event(), string(reason.HooksRemoved), "Reconcile",
+		"spec.lifecycle lost Rollcall's handlers of %s: OpenKruise no longer waits there, and if the same write changed the template, updates "+
+			"the first pods without waiting. If it was not you, find out who writes the workload", strings.Join(names, ", "))
 }
 
 // namespaceEvents enqueues the pods of a new or relabelled namespace that the cache watches. In the first list pods come by themselves.

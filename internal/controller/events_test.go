@@ -13,6 +13,7 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -74,6 +75,46 @@ func TestQueueAfterAWorkloadChanged(t *testing.T) {
 			w.pod(api, "api-1")
 			tc.happen(w, web)
 			w.expectAsked(tc.reason, tc.want...)
+		})
+	}
+}
+
+// TestHooksThatAreTakenAway: the next update would not wait for the registry, and no pod shows that.
+func TestHooksThatAreTakenAway(t *testing.T) {
+	t.Parallel()
+	const lost = "Warning HooksRemoved spec.lifecycle lost Rollcall's handlers of "
+	for name, tc := range map[string]struct {
+		reason string
+		change func(*kruisev1alpha1.CloneSet)
+		want   []string
+	}{
+		"all of them": {"a writer of whole objects knows none of them", func(web *kruisev1alpha1.CloneSet) { web.Spec.Lifecycle = nil },
+			[]string{lost + "preNormal, inPlaceUpdate, preDelete"}},
+		"one of them": {"OpenKruise still waits at the others", func(web *kruisev1alpha1.CloneSet) { web.Spec.Lifecycle.PreDelete = nil },
+			[]string{lost + "preDelete"}},
+		"together with the template": {"the first pods of the rollout are updated without waiting", func(web *kruisev1alpha1.CloneSet) {
+			web.Spec.Lifecycle, web.Spec.Template.Labels["app"] = nil, "shop"
+		}, []string{lost + "preNormal, inPlaceUpdate, preDelete: OpenKruise no longer waits there, and if the same write changed the template"}},
+		"another key": {"OpenKruise waits as before", func(web *kruisev1alpha1.CloneSet) {
+			web.Spec.Lifecycle.PreDelete = &appspub.LifecycleHook{LabelsHandler: map[string]string{"example.com/leaving": "wait"}}
+		}, nil},
+		"another's key": {"Rollcall is not asked", func(web *kruisev1alpha1.CloneSet) {
+			web.Spec.Lifecycle.PreDelete = &appspub.LifecycleHook{FinalizersHandler: []string{"somebody.example/gate"}}
+		}, []string{lost + "preDelete"}},
+		"only the template": {"the hooks are there", func(web *kruisev1alpha1.CloneSet) { web.Spec.Template.Labels["app"] = "shop" }, nil},
+		"it is being deleted": {"nothing is updated any more", func(web *kruisev1alpha1.CloneSet) {
+			web.Spec.Lifecycle, web.DeletionTimestamp = nil, &metav1.Time{Time: testEpoch()}
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			web := w.cloneSet("web")
+			now := web.DeepCopy()
+			now.Generation++
+			tc.change(now)
+			w.r.workloadEvents().Update(w.Context(), event.TypedUpdateEvent[client.Object]{ObjectOld: web, ObjectNew: now}, w.queue)
+			w.expectEvents(tc.reason, tc.want...)
 		})
 	}
 }

@@ -10,10 +10,12 @@ import (
 	"strings"
 
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
@@ -21,6 +23,13 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/lint"
 )
+
+// PluginOwner is the field manager of what a person enrolls with the plugin. It must not begin with kubectl: Flux takes over what such
+// managers wrote, and removes it (kustomize-controller's apply in internal/controller/kustomization_controller.go).
+const PluginOwner client.FieldOwner = "rollcall-plugin"
+
+// FormerPluginOwner is what [PluginOwner] was once.
+const FormerPluginOwner client.FieldOwner = "kubectl-rollcall"
 
 // Obstacle returns why a CloneSet of a namespace with these labels can't be enrolled and what to do about it, or nothing.
 func Obstacle(set *kruisev1alpha1.CloneSet, c *config.Config, of labels.Set) string {
@@ -71,19 +80,51 @@ func Withdraw(ctx context.Context, to client.Writer, set *kruisev1alpha1.CloneSe
 	return nil
 }
 
-// Owned reports whether the CloneSet has fields that the owner wrote by [Enroll]: the API server forgets an owner whose fields are gone.
-func Owned(set *kruisev1alpha1.CloneSet, owner client.FieldOwner) bool {
-	return slices.ContainsFunc(set.ManagedFields, func(f metav1.ManagedFieldsEntry) bool {
+// TakeOver makes the new owner that of what [Enroll] gave as the former one. The hooks are there all the time.
+func TakeOver(ctx context.Context, to client.Writer, set *kruisev1alpha1.CloneSet, former, owner client.FieldOwner) error {
+	if err := Enroll(ctx, to, set, owner); err != nil {
+		return err
+	}
+	return Withdraw(ctx, to, set, former)
+}
+
+// EnrollNamespace labels a namespace, so that the [Reconciler] enrolls its CloneSets. It fails with a conflict where another manager has
+// given the label another value.
+func EnrollNamespace(ctx context.Context, to client.Writer, namespace *corev1.Namespace, owner client.FieldOwner) error {
+	object := identityOf(namespace, corev1.SchemeGroupVersion.WithKind("Namespace"))
+	object.SetLabels(map[string]string{Label: "true"})
+	if err := to.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), owner); err != nil {
+		return fmt.Errorf("labelling namespace %s: %w", namespace.Name, err)
+	}
+	return nil
+}
+
+// WithdrawNamespace takes back what [EnrollNamespace] gave as the same owner.
+func WithdrawNamespace(ctx context.Context, to client.Writer, namespace *corev1.Namespace, owner client.FieldOwner) error {
+	object := identityOf(namespace, corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if err := to.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), owner); err != nil {
+		return fmt.Errorf("removing the label of namespace %s: %w", namespace.Name, err)
+	}
+	return nil
+}
+
+// Owned reports whether the object has fields that the owner applied: the API server forgets an owner whose fields are gone.
+func Owned(object client.Object, owner client.FieldOwner) bool {
+	return slices.ContainsFunc(object.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
 		return f.Manager == string(owner) && f.Operation == metav1.ManagedFieldsOperationApply
 	})
 }
 
-// identity names one CloneSet by its UID too, so that an apply does not make one that is gone.
 func identity(set *kruisev1alpha1.CloneSet) *unstructured.Unstructured {
+	return identityOf(set, kruisev1alpha1.SchemeGroupVersion.WithKind("CloneSet"))
+}
+
+// identityOf names one object by its UID too, so that an apply does not make one that is gone.
+func identityOf(of client.Object, kind schema.GroupVersionKind) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(kruisev1alpha1.SchemeGroupVersion.WithKind("CloneSet"))
-	object.SetNamespace(set.Namespace)
-	object.SetName(set.Name)
-	object.SetUID(set.UID)
+	object.SetGroupVersionKind(kind)
+	object.SetNamespace(of.GetNamespace())
+	object.SetName(of.GetName())
+	object.SetUID(of.GetUID())
 	return object
 }

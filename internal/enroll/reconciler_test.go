@@ -48,7 +48,7 @@ func anothers() *appspub.Lifecycle {
 func TestReconcile(t *testing.T) {
 	t.Parallel()
 	on, off := map[string]string{enroll.Label: "true"}, map[string]string{enroll.Label: "false"}
-	const enrolled, byPerson = "rollcall-enroll", "kubectl-rollcall"
+	const enrolled, byPerson = "rollcall-enroll", string(enroll.PluginOwner)
 	cut := lifecycle.Enrolled()
 	cut.PreDelete = nil
 	type row struct {

@@ -89,6 +89,16 @@ func (h Hooks) Any() bool {
 	return len(h.PreNormal)+len(h.InPlaceUpdate)+len(h.PreDelete)+len(h.Refused) > 0
 }
 
+// Lost returns the hooks that had an owned handler before, and have none now.
+func (h Hooks) Lost(before Hooks) (lost []Hook) {
+	for _, hook := range []Hook{PreNormal, InPlaceUpdate, PreDelete} {
+		if len(*listOf(&before, hook)) > 0 && len(*listOf(&h, hook)) == 0 {
+			lost = append(lost, hook)
+		}
+	}
+	return lost
+}
+
 func (h Hooks) all() []Handler { return union(h.PreNormal, h.InPlaceUpdate, h.PreDelete) }
 
 // Templated returns the handlers that the template sets.

@@ -23,23 +23,27 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
-// enrollOwner is the field manager of what a person enrolls.
-const enrollOwner client.FieldOwner = "kubectl-rollcall"
-
 func (o *options) enrollCommand() *cobra.Command {
 	var selector string
-	var all, undo bool
+	var all, undo, label bool
 	c := &cobra.Command{
-		Use:   "enroll (CLONESET... | -l SELECTOR | --all)",
+		Use:   "enroll (CLONESET... | -l SELECTOR | --all | --label-namespace)",
 		Short: "Add Rollcall's hooks to CloneSets without restarting pods, or remove them",
 		Long: "Write spec.lifecycle of CloneSets. It is not part of the pod template, so no pod restarts, and Rollcall arms the running pods. " +
-			"A CloneSet that already has hooks is left as it is. --undo removes only the hooks that this command added.",
+			"A CloneSet that already has hooks is left as it is. --undo removes only what this command added.",
 		Example: "  kubectl rollcall enroll web -n prod\n  kubectl rollcall enroll --all -n prod\n  kubectl rollcall enroll web -n prod --undo",
 
 		ValidArgsFunction: o.complete(&kruisev1alpha1.CloneSetList{}),
 		RunE: o.connected(func(ctx context.Context, cluster *cluster, names []string) error {
-			if !all && selector == "" && len(names) == 0 || (all || selector != "") && len(names) > 0 {
-				return errors.New("specify names of CloneSets, -l SELECTOR or --all")
+			chosen := all || selector != ""
+			if label && (chosen || len(names) > 0) {
+				return errors.New("--label-namespace is for all CloneSets of the namespace: specify no others")
+			}
+			if label {
+				return cluster.labelNamespace(ctx, undo)
+			}
+			if !chosen && len(names) == 0 || chosen && len(names) > 0 {
+				return errors.New("specify names of CloneSets, -l SELECTOR, --all or --label-namespace")
 			}
 			sets, err := cluster.cloneSets(ctx, names, selector)
 			if err != nil {
@@ -53,7 +57,9 @@ func (o *options) enrollCommand() *cobra.Command {
 	}
 	c.Flags().StringVarP(&selector, "selector", "l", "", "Enroll the CloneSets in the namespace that have these labels.")
 	c.Flags().BoolVar(&all, "all", false, "Enroll all CloneSets in the namespace.")
-	c.Flags().BoolVar(&undo, "undo", false, "Remove the hooks that this command added.")
+	c.Flags().BoolVar(&label, "label-namespace", false,
+		"Label the namespace, so that Rollcall enrolls all of its CloneSets, also those that are created later.")
+	c.Flags().BoolVar(&undo, "undo", false, "Remove the hooks, or the label, that this command added.")
 	return c
 }
 
@@ -123,13 +129,17 @@ func (c *cluster) give(ctx context.Context, sets []kruisev1alpha1.CloneSet) erro
 		return err
 	}
 	err = c.each(sets, func(set *kruisev1alpha1.CloneSet) (string, error) {
+		if enroll.Owned(set, enroll.FormerPluginOwner) {
+			return "was enrolled: its hooks now belong to the field manager " + string(enroll.PluginOwner),
+				asking(enroll.TakeOver(ctx, c, set, enroll.FormerPluginOwner, enroll.PluginOwner))
+		}
 		if enroll.Managed(set, parsed) {
 			return "unchanged: it already has Rollcall's hooks", nil
 		}
 		if why := enroll.Obstacle(set, parsed, of); why != "" {
 			return "", fmt.Errorf("CloneSet %s is not enrolled: %s", set.Name, why)
 		}
-		return "enrolled", asking(enroll.Enroll(ctx, c, set, enrollOwner))
+		return "enrolled", asking(enroll.Enroll(ctx, c, set, enroll.PluginOwner))
 	})
 	if err != nil {
 		return err
@@ -185,11 +195,59 @@ func (c *cluster) unseen(ctx context.Context, sets []kruisev1alpha1.CloneSet, pa
 // withdraw takes back what give gave.
 func (c *cluster) withdraw(ctx context.Context, sets []kruisev1alpha1.CloneSet) error {
 	return c.each(sets, func(set *kruisev1alpha1.CloneSet) (string, error) {
-		if !enroll.Owned(set, enrollOwner) {
-			return "unchanged: this command added no hooks to it", nil
+		did := "unchanged: this command added no hooks to it"
+		for _, owner := range []client.FieldOwner{enroll.PluginOwner, enroll.FormerPluginOwner} {
+			if !enroll.Owned(set, owner) {
+				continue
+			}
+			if err := enroll.Withdraw(ctx, c, set, owner); err != nil {
+				return "", asking(err)
+			}
+			did = "unenrolled"
 		}
-		return "unenrolled", asking(enroll.Withdraw(ctx, c, set, enrollOwner))
+		return did, nil
 	})
+}
+
+// labelNamespace writes the label by which Rollcall enrolls the CloneSets of the namespace, or takes it back. The hooks are the manager's
+// to give, so none has to lead.
+func (c *cluster) labelNamespace(ctx context.Context, undo bool) error {
+	var namespace corev1.Namespace
+	if err := c.Get(ctx, client.ObjectKey{Name: c.namespace}, &namespace); err != nil {
+		return reading("namespace "+c.namespace, err)
+	}
+	do := c.label
+	if undo {
+		do = c.unlabel
+	}
+	did, err := do(ctx, &namespace)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(c.Out, "namespace/%s %s\n", c.namespace, did)
+	return nil
+}
+
+func (c *cluster) label(ctx context.Context, namespace *corev1.Namespace) (did string, err error) {
+	parsed, err := c.config(ctx, config.Limits{})
+	if err != nil {
+		return "", err
+	}
+	if err := notWatched(parsed, namespace.Name); err != nil {
+		return "", err
+	}
+	if !parsed.Enroll {
+		return "", fmt.Errorf("enrollment by namespace is off: set enroll: true in ConfigMap %s/%s, with the component enroll, and restart the "+
+			"managers", c.installation, configMapName)
+	}
+	return "labelled: Rollcall enrolls its CloneSets", asking(enroll.EnrollNamespace(ctx, c, namespace, enroll.PluginOwner))
+}
+
+func (c *cluster) unlabel(ctx context.Context, namespace *corev1.Namespace) (did string, err error) {
+	if !enroll.Owned(namespace, enroll.PluginOwner) {
+		return "unchanged: this command did not label it", nil
+	}
+	return "no longer labelled by this command", asking(enroll.WithdrawNamespace(ctx, c, namespace, enroll.PluginOwner))
 }
 
 // labelsOf returns those of a namespace where there is a policy of names, which alone looks at them.

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
+	"github.com/rollcall-dev/rollcall/internal/enroll"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/test/harness/bubble"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
@@ -105,6 +106,109 @@ func TestEnroll(t *testing.T) {
 		}
 		if enrolled := strings.Contains(out.String(), "enrolled"); enrolled != (c.want == "") || (*applied > 0) != enrolled {
 			t.Errorf("%s: it says %q and applies %d times", c.reason, out, *applied)
+		}
+	})
+}
+
+// TestEnrollTakesOver what an older plugin wrote under a name that Flux prunes, and --undo removes both.
+func TestEnrollTakesOver(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		reason  string
+		owners  []client.FieldOwner
+		undo    bool
+		out     string
+		applied int
+	}
+	bubble.Each(t, map[string]row{
+		"an older plugin's": {
+			reason: "one owner more, then one less", owners: []client.FieldOwner{enroll.FormerPluginOwner}, applied: 2,
+			out: "web was enrolled: its hooks now belong to the field manager rollcall-plugin",
+		},
+		"this plugin's": {reason: "there is nothing to do", owners: []client.FieldOwner{enroll.PluginOwner}, out: "web unchanged: it already has"},
+		"the manager's": {reason: "there is nothing to do", owners: []client.FieldOwner{clusterstate.EnrollOwner}, out: "web unchanged: it already has"},
+		"undo an older plugin's": {
+			reason: "it is the same command", owners: []client.FieldOwner{enroll.FormerPluginOwner}, undo: true, applied: 1, out: "web unenrolled",
+		},
+		"undo both": {
+			reason: "the takeover was cut off", owners: []client.FieldOwner{enroll.FormerPluginOwner, enroll.PluginOwner}, undo: true, applied: 2,
+			out: "web unenrolled",
+		},
+		"undo the manager's": {
+			reason: "only who gave the hooks takes them back", owners: []client.FieldOwner{clusterstate.EnrollOwner}, undo: true,
+			out: "web unchanged: this command added no hooks",
+		},
+	}, func(t *testing.T, c row) {
+		set := kruisev1alpha1.CloneSet{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "web"}}
+		set.Spec.Lifecycle = lifecycle.Enrolled()
+		for _, owner := range c.owners {
+			set.ManagedFields = append(set.ManagedFields, metav1.ManagedFieldsEntry{Manager: string(owner), Operation: metav1.ManagedFieldsOperationApply})
+		}
+		cluster, applied := installed(t, configText, leaseHeld(now))
+		streams, _, out, _ := genericiooptions.NewTestIOStreams()
+		cluster.IOStreams = streams
+		renewing(t, cluster)
+		do := cluster.give
+		if c.undo {
+			do = cluster.withdraw
+		}
+		expect.NoError(t, do(t.Context(), []kruisev1alpha1.CloneSet{set}))
+		if !strings.Contains(out.String(), c.out) || *applied != c.applied {
+			t.Errorf("%s: it says %q and applies %d times, want %q and %d", c.reason, out, *applied, c.out, c.applied)
+		}
+	})
+}
+
+// TestLabelNamespace: the label is written under the plugin's name, where it has an effect.
+func TestLabelNamespace(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		reason, configuration, want, out string
+		owner                            client.FieldOwner
+		undo                             bool
+		applied                          int
+	}
+	bubble.Each(t, map[string]row{
+		"on": {
+			reason: "Rollcall enrolls its CloneSets", configuration: configText + "enroll: true", applied: 1,
+			out: "namespace/prod labelled: Rollcall enrolls its CloneSets",
+		},
+		"off": {
+			reason: "the label would do nothing", configuration: configText,
+			want: "enrollment by namespace is off: set enroll: true in ConfigMap system/rollcall-config",
+		},
+		"not watched": {
+			reason: "the label would do nothing", configuration: configText + "enroll: true\nnamespaces: [pay]",
+			want: "namespace prod is not among the namespaces in the configuration",
+		},
+		"undo": {
+			reason: "it is this command's", configuration: configText, owner: enroll.PluginOwner, undo: true, applied: 1,
+			out: "namespace/prod no longer labelled by this command",
+		},
+		"undo another's": {
+			reason: "the label is in a manifest", configuration: configText, owner: "kustomize-controller", undo: true,
+			out: "namespace/prod unchanged: this command did not label it",
+		},
+	}, func(t *testing.T, c row) {
+		cluster, applied := installed(t, c.configuration)
+		streams, _, out, _ := genericiooptions.NewTestIOStreams()
+		cluster.IOStreams = streams
+		inner, is := cluster.Client.(client.WithWatch)
+		if !is {
+			t.Fatal("the client watches nothing")
+		}
+		cluster.Client = interceptor.NewClient(inner, interceptor.Funcs{
+			Get: func(ctx context.Context, from client.WithWatch, key client.ObjectKey, to client.Object, opts ...client.GetOption) error {
+				err := from.Get(ctx, key, to, opts...)
+				if _, is := to.(*corev1.Namespace); is && c.owner != "" {
+					to.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: string(c.owner), Operation: metav1.ManagedFieldsOperationApply}})
+				}
+				return err
+			},
+		})
+		expect.Error(t, c.reason, cluster.labelNamespace(t.Context(), c.undo), c.want)
+		if !strings.Contains(out.String(), c.out) || *applied != c.applied {
+			t.Errorf("%s: it says %q and applies %d times, want %q and %d", c.reason, out, *applied, c.out, c.applied)
 		}
 	})
 }

@@ -309,6 +309,13 @@ const (
 	//
 	// What to do: set what the message shows, or label the CloneSet `rollcall.dev/enroll: "false"`.
 	NotEnrolled Reason = "NotEnrolled"
+	// HooksRemoved: only an Event, on the workload. Its `spec.lifecycle` lost Rollcall's handlers of a hook, so OpenKruise updates or deletes
+	// pods without waiting for a registry. If the same write changed the template, the first pods of that rollout are updated like this.
+	// Rollcall restores the hooks of CloneSets that it enrolled by the namespace's label, unless the label is gone.
+	//
+	// What to do: nothing, if it was you. Otherwise find out who wrote last, with `kubectl get cloneset NAME -o yaml
+	// --show-managed-fields`, and see [what takes hooks away](../gitops.md#what-takes-hooks-away).
+	HooksRemoved Reason = "HooksRemoved"
 	// Acknowledgement: what the kubectl plugin shows if it can't ask the manager, and neither the manager's last Event nor the pod shows
 	// more. The registry has not acknowledged yet, `readerLag` has not passed since, or the manager has yet to release the hook.
 	//

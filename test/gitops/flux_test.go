@@ -1,0 +1,149 @@
+// Package gitops holds enrollment to what Flux does with the objects that it applies. It is a module of its own, since Flux' library is
+// needed for nothing else.
+package gitops
+
+import (
+	"testing"
+
+	"github.com/fluxcd/pkg/ssa"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
+	"github.com/rollcall-dev/rollcall/internal/enroll"
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
+)
+
+// flux is what kustomize-controller is to the objects of a Kustomization.
+const flux = "kustomize-controller"
+
+// TestFluxKeepsTheHooks: what was written by a manager that Flux takes for kubectl is pruned at the next interval.
+func TestFluxKeepsTheHooks(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		reason string
+		write  func(*testing.T, client.Client, *kruisev1alpha1.CloneSet)
+		stay   bool
+	}
+	by := func(owner client.FieldOwner) func(*testing.T, client.Client, *kruisev1alpha1.CloneSet) {
+		return func(t *testing.T, c client.Client, set *kruisev1alpha1.CloneSet) {
+			t.Helper()
+			expect.NoError(t, enroll.Enroll(t.Context(), c, set, owner))
+		}
+	}
+	expect.Each(t, map[string]row{
+		"by the plugin":            {reason: "its name does not begin with kubectl", write: by(enroll.PluginOwner), stay: true},
+		"by the namespace's label": {reason: "the manager has a name of its own", write: by(clusterstate.EnrollOwner), stay: true},
+		"by an old plugin":         {reason: "this is what the plugin's new name is for", write: by(enroll.FormerPluginOwner)},
+		"by an old plugin, and taken over": {
+			reason: "kubectl rollcall enroll was run again", stay: true,
+			write: func(t *testing.T, c client.Client, set *kruisev1alpha1.CloneSet) {
+				t.Helper()
+				by(enroll.FormerPluginOwner)(t, c, set)
+				expect.NoError(t, enroll.TakeOver(t.Context(), c, set, enroll.FormerPluginOwner, enroll.PluginOwner))
+				read(t, c, set)
+				if enroll.Owned(set, enroll.FormerPluginOwner) || !enroll.Owned(set, enroll.PluginOwner) {
+					t.Errorf("the hooks belong to %v, want %s alone", set.ManagedFields, enroll.PluginOwner)
+				}
+			},
+		},
+	}, func(t *testing.T, c row) {
+		cluster := newCluster(t)
+		manifest := map[string]any{"spec": map[string]any{"replicas": int64(2)}}
+		set := &kruisev1alpha1.CloneSet{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "web"}}
+		reconcile(t, cluster, set, manifest)
+		c.write(t, cluster, set)
+		reconcile(t, cluster, set, manifest)
+		if got := lifecycle.IsEnrolled(set.Spec.Lifecycle); got != c.stay {
+			t.Errorf("%s: the hooks stayed: %t, want %t; spec.lifecycle is %v", c.reason, got, c.stay, set.Spec.Lifecycle)
+		}
+		if *set.Spec.Replicas != 2 {
+			t.Errorf("Flux' own fields have changed: %v", set.Spec)
+		}
+	})
+}
+
+// TestFluxKeepsTheLabelOfANamespace that the plugin wrote, and removes that of kubectl label.
+func TestFluxKeepsTheLabelOfANamespace(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		reason string
+		write  func(*testing.T, client.Client, *corev1.Namespace)
+		stays  bool
+	}
+	plugin := func(t *testing.T, c client.Client, namespace *corev1.Namespace) {
+		t.Helper()
+		expect.NoError(t, enroll.EnrollNamespace(t.Context(), c, namespace, enroll.PluginOwner))
+	}
+	kubectl := func(t *testing.T, c client.Client, namespace *corev1.Namespace) {
+		t.Helper()
+		labelled := namespace.DeepCopy()
+		metav1.SetMetaDataLabel(&labelled.ObjectMeta, enroll.Label, "true")
+		expect.NoError(t, c.Patch(t.Context(), labelled, client.MergeFrom(namespace), client.FieldOwner("kubectl-label")))
+	}
+	expect.Each(t, map[string]row{
+		"by the plugin":    {"its name does not begin with kubectl", plugin, true},
+		"by kubectl label": {"Flux takes it for an edit by hand", kubectl, false},
+		"by both": {"the plugin's stays", func(t *testing.T, c client.Client, namespace *corev1.Namespace) {
+			t.Helper()
+			kubectl(t, c, namespace)
+			plugin(t, c, namespace)
+		}, true},
+		"by the plugin, and taken back": {"nobody wants it", func(t *testing.T, c client.Client, namespace *corev1.Namespace) {
+			t.Helper()
+			plugin(t, c, namespace)
+			expect.NoError(t, enroll.WithdrawNamespace(t.Context(), c, namespace, enroll.PluginOwner))
+		}, false},
+	}, func(t *testing.T, c row) {
+		cluster := newCluster(t)
+		manifest := map[string]any{"metadata": map[string]any{"labels": map[string]any{"team": "web"}}}
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "prod"}}
+		reconcile(t, cluster, namespace, manifest)
+		c.write(t, cluster, namespace)
+		reconcile(t, cluster, namespace, manifest)
+		if _, stayed := namespace.Labels[enroll.Label]; stayed != c.stays || namespace.Labels["team"] != "web" {
+			t.Errorf("%s: the labels are %v, want %s: %t", c.reason, namespace.Labels, enroll.Label, c.stays)
+		}
+	})
+}
+
+func newCluster(t *testing.T) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	expect.NoError(t, corev1.AddToScheme(scheme))
+	expect.NoError(t, kruisev1alpha1.AddToScheme(scheme))
+	return fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().Build()
+}
+
+// reconcile applies the manifest as kustomize-controller does (internal/controller/kustomization_controller.go, apply, at 00ed4876), and
+// reads the object.
+func reconcile(t *testing.T, c client.Client, object client.Object, manifest map[string]any) {
+	t.Helper()
+	gvk, err := c.GroupVersionKindFor(object)
+	expect.NoError(t, err)
+	applied := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(manifest)}
+	applied.SetGroupVersionKind(gvk)
+	applied.SetNamespace(object.GetNamespace())
+	applied.SetName(object.GetName())
+	options := ssa.DefaultApplyOptions()
+	options.Cleanup.FieldManagers = []ssa.FieldManager{
+		{Name: "kubectl", OperationType: metav1.ManagedFieldsOperationApply},
+		{Name: "kubectl", OperationType: metav1.ManagedFieldsOperationUpdate},
+		{Name: "before-first-apply", OperationType: metav1.ManagedFieldsOperationUpdate},
+		{Name: flux, OperationType: metav1.ManagedFieldsOperationUpdate},
+	}
+	_, err = ssa.NewResourceManager(c, nil, ssa.Owner{Field: flux, Group: flux}).Apply(t.Context(), applied, options)
+	expect.NoError(t, err)
+	read(t, c, object)
+}
+
+func read(t *testing.T, c client.Client, object client.Object) {
+	t.Helper()
+	expect.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(object), object))
+}
