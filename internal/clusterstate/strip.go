@@ -1,6 +1,7 @@
 package clusterstate
 
 import (
+	"strings"
 	"time"
 
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
@@ -17,6 +18,9 @@ import (
 
 // EnrollLabel is for namespaces whose CloneSets get hooks, with the value "true". A CloneSet that has it with the value "false" gets none.
 const EnrollLabel = "rollcall.dev/enroll"
+
+// KarmadaLabel is on objects that Karmada writes into its member clusters (pkg/util/constants.go).
+const KarmadaLabel = "karmada.io/managed"
 
 // EnrollOwner is the field manager of the hooks that CloneSets have by their namespace's label.
 const EnrollOwner = "rollcall-enroll"
@@ -83,17 +87,27 @@ func stripStrategy(s kruisev1beta1.StatefulSetUpdateStrategy) kruisev1beta1.Stat
 	return kept
 }
 
-// stripMeta keeps, of labels, only the one by which a CloneSet is left out of enrollment.
+// stripMeta keeps, of labels and owners, only those by which a CloneSet is left out of enrollment.
 func stripMeta(meta *metav1.ObjectMeta) {
 	kept := metav1.ObjectMeta{
 		Namespace: meta.Namespace, Name: meta.Name, UID: meta.UID, ResourceVersion: meta.ResourceVersion, Generation: meta.Generation,
 		CreationTimestamp: meta.CreationTimestamp, DeletionTimestamp: meta.DeletionTimestamp,
 	}
-	if value, has := meta.Labels[EnrollLabel]; has {
-		kept.Labels = map[string]string{EnrollLabel: value}
+	for _, key := range []string{EnrollLabel, KarmadaLabel} {
+		if value, has := meta.Labels[key]; has {
+			metav1.SetMetaDataLabel(&kept, key, value)
+		}
+	}
+	if owner := metav1.GetControllerOfNoCopy(meta); owner != nil {
+		kept.OwnerReferences = []metav1.OwnerReference{{Kind: word(owner.Kind), Name: word(owner.Name), Controller: owner.Controller}}
 	}
 	*meta = kept
 }
+
+// maxOwner bounds what is kept of an owner's kind and name, which the API server does not.
+const maxOwner = 80
+
+func word(text string) string { return strings.Clone(text[:min(len(text), maxOwner)]) }
 
 // ofEnrollOwner keeps that the owner has applied something, and not what: that is large.
 func ofEnrollOwner(managed []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {

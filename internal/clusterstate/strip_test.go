@@ -2,6 +2,7 @@ package clusterstate
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,7 +58,9 @@ func TestStripPodKeepsWhereItIsReached(t *testing.T) {
 
 func TestStripWorkloadKeepsWhatIsRead(t *testing.T) {
 	t.Parallel()
-	kept := metav1.ObjectMeta{Name: "web", Namespace: "prod", UID: "w", ResourceVersion: "7", Generation: 2, Labels: map[string]string{EnrollLabel: "false"}}
+	kept := metav1.ObjectMeta{Name: "web", Namespace: "prod", UID: "w", ResourceVersion: "7", Generation: 2, Labels: map[string]string{EnrollLabel: "false", KarmadaLabel: "true"}, OwnerReferences: []metav1.OwnerReference{{
+		Kind: "UnitedDeployment", Name: strings.Repeat("x", 80), Controller: new(true),
+	}}}
 	enrolled := kept
 	enrolled.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: EnrollOwner, Operation: metav1.ManagedFieldsOperationApply}}
 	full := *kept.DeepCopy()
@@ -67,6 +70,9 @@ func TestStripWorkloadKeepsWhatIsRead(t *testing.T) {
 			FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`),
 		}, {Manager: "argocd-controller", Operation: metav1.ManagedFieldsOperationApply},
 	}
+	full.OwnerReferences = []metav1.OwnerReference{{Kind: "Application", Name: "shop"}, {
+		APIVersion: "apps.kruise.io/v1alpha1", Kind: "UnitedDeployment", Name: strings.Repeat("x", 1000), UID: "u", Controller: new(true),
+	}}
 	full.Labels["app"], full.Annotations, full.Finalizers = "web", map[string]string{corev1.LastAppliedConfigAnnotation: "{…}"}, []string{"a/b"}
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
 	hooks := &appspub.Lifecycle{PreDelete: &appspub.LifecycleHook{FinalizersHandler: []string{"example.com/a"}}}

@@ -45,10 +45,14 @@ func TestCacheKeepsWhatIsReadOfWorkloads(t *testing.T) {
 }
 
 func metadataThatIsRead(of *metav1.ObjectMeta) *metav1.ObjectMeta {
-	return &metav1.ObjectMeta{
+	read := &metav1.ObjectMeta{
 		Namespace: of.Namespace, Name: of.Name, UID: of.UID, ResourceVersion: of.ResourceVersion, Generation: of.Generation,
 		CreationTimestamp: of.CreationTimestamp, DeletionTimestamp: of.DeletionTimestamp,
 	}
+	if owner := metav1.GetControllerOf(of); owner != nil {
+		read.OwnerReferences = []metav1.OwnerReference{{Kind: owner.Kind, Name: owner.Name, Controller: owner.Controller}}
+	}
+	return read
 }
 
 // fillWorkload fills all but the status, and what the object has already.

@@ -4,6 +4,7 @@
 package enroll
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -33,7 +34,7 @@ const FormerPluginOwner client.FieldOwner = "kubectl-rollcall"
 
 // Obstacle returns why a CloneSet of a namespace with these labels can't be enrolled and what to do about it, or nothing.
 func Obstacle(set *kruisev1alpha1.CloneSet, c *config.Config, of labels.Set) string {
-	if why := others(set, c); why != "" {
+	if why := cmp.Or(others(set, c), replaced(set)); why != "" {
 		return why
 	}
 	with := set.DeepCopy()
@@ -47,6 +48,29 @@ func others(set *kruisev1alpha1.CloneSet, c *config.Config) string {
 		if !c.Hooks.Owns(n.Key()) {
 			return fmt.Sprintf("spec.lifecycle.%s has %s, which is not Rollcall's: add Rollcall's hooks next to it by hand", n.Hook, n)
 		}
+	}
+	return ""
+}
+
+// replaced says who writes the CloneSet as a whole, and so takes the hooks away in the write that starts a rollout, unless a person has
+// labelled the CloneSet in spite of that. A UnitedDeployment writes the spec (OpenKruise 1.9.1, pkg/controller/uniteddeployment/adapter,
+// ApplySubsetTemplate), and Karmada the object, except for what a retention rule keeps.
+func replaced(set *kruisev1alpha1.CloneSet) string {
+	const unless = "; if that keeps spec.lifecycle as it is, label the CloneSet " + Label + "=true"
+	if set.Labels[Label] == "true" {
+		return ""
+	}
+	owner := metav1.GetControllerOfNoCopy(set)
+	switch {
+	case owner != nil && owner.Kind == "UnitedDeployment":
+		return fmt.Sprintf("UnitedDeployment %s replaces spec.lifecycle with every write: put the hooks into the owner's template, in "+
+			"spec.template.cloneSetTemplate.spec.lifecycle", owner.Name)
+	case owner != nil:
+		return fmt.Sprintf("%s %s is its controller, and may replace spec.lifecycle with every write: put the hooks into the owner's template%s",
+			owner.Kind, owner.Name, unless)
+	case set.Labels[clusterstate.KarmadaLabel] != "":
+		return fmt.Sprintf("label %s shows that Karmada replaces spec.lifecycle with every write: put the hooks into the CloneSet in Karmada, or "+
+			"add a retention rule%s", clusterstate.KarmadaLabel, unless)
 	}
 	return ""
 }

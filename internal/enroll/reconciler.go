@@ -30,7 +30,7 @@ import (
 )
 
 // Label is for namespaces whose CloneSets the [Reconciler] enrolls, with the value "true". A CloneSet that has it with the value
-// "false" is left out.
+// "false" is left out, and one with the value "true" is enrolled although somebody else writes it as a whole.
 const Label = clusterstate.EnrollLabel
 
 // controllerOwner is the field manager of what the Reconciler writes, and so what it may take back.
@@ -143,7 +143,7 @@ func (r *Reconciler) restore(ctx context.Context, set *kruisev1alpha1.CloneSet) 
 	if lifecycle.IsEnrolled(set.Spec.Lifecycle) {
 		return reconcile.Result{}, nil
 	}
-	if why := others(set, r.config.Load()); why != "" {
+	if why := cmp.Or(others(set, r.config.Load()), replaced(set)); why != "" {
 		return r.warn(set, why), nil
 	}
 	return r.written(set, "add", Enroll(ctx, r.client, set, controllerOwner))

@@ -56,6 +56,7 @@ func TestReconcile(t *testing.T) {
 		namespace map[string]string
 		set       map[string]string
 		owner     string
+		parent    string // the kind of the CloneSet's controller
 		hooks     *appspub.Lifecycle
 		portless  bool
 		services  bool // the registry is the cluster's Services
@@ -104,6 +105,32 @@ func TestReconcile(t *testing.T) {
 			reason: "no person can do anything about it", namespace: on, want: nothing, again: time.Second,
 			refused: &clusterstate.Refusal{Reason: reason.NotPermitted, Message: "not seen yet", After: time.Second},
 		},
+		"of a UnitedDeployment": {
+			reason: "it replaces the spec, and the rollout that this begins would have no hooks", namespace: on, parent: "UnitedDeployment",
+			want: nothing, again: reason.EventRepeat,
+			event: "put the hooks into the owner's template, in spec.template.cloneSetTemplate.spec.lifecycle",
+		},
+		"of another controller": {
+			reason: "it may do the same", namespace: on, parent: "Application", want: nothing, again: reason.EventRepeat,
+			event: "Application shop is its controller, and may replace spec.lifecycle with every write: put the hooks into the owner's template",
+		},
+		"of another controller, that keeps them": {
+			reason: "a person says so", namespace: on, set: on, parent: "Application", want: hooks,
+		},
+		"of Karmada": {
+			reason: "it replaces the object", namespace: on, set: map[string]string{clusterstate.KarmadaLabel: "true"}, want: nothing,
+			again: reason.EventRepeat, event: "label karmada.io/managed shows that Karmada replaces spec.lifecycle with every write",
+		},
+		"of Karmada, with a retention rule": {
+			reason: "a person says so", namespace: on, set: map[string]string{clusterstate.KarmadaLabel: "true", enroll.Label: "true"}, want: hooks,
+		},
+		"of Karmada, and enrolled before": {
+			reason: "to give the hooks back would be a fight", namespace: on, set: map[string]string{clusterstate.KarmadaLabel: "true"},
+			owner: enrolled, hooks: cut, want: nothing, again: reason.EventRepeat, event: "Karmada replaces spec.lifecycle",
+		},
+		"of a UnitedDeployment, with its hooks": {
+			reason: "they are in its template", namespace: on, parent: "UnitedDeployment", hooks: lifecycle.Enrolled(), want: nothing,
+		},
 		"enrolled": {reason: "it has all", namespace: on, owner: enrolled, hooks: lifecycle.Enrolled(), want: nothing},
 		"a hook gone": {
 			reason: "a hand took it away, and the namespace still asks", namespace: on, owner: enrolled, hooks: cut, want: hooks,
@@ -142,6 +169,11 @@ func TestReconcile(t *testing.T) {
 		}
 		if c.gated {
 			set.Spec.Template.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: lifecycle.ConditionInRotation}}
+		}
+		if c.parent != "" {
+			set.OwnerReferences = []metav1.OwnerReference{{
+				APIVersion: "example.com/v1", Kind: c.parent, Name: "shop", UID: "1", Controller: new(true),
+			}}
 		}
 		if c.portless {
 			set.Spec.Template.Spec.Containers[0].Ports = nil
