@@ -232,9 +232,10 @@ func atMost[T any](all []T, n int) []T {
 
 // tooMany returns what the pod has more of than is read of it, with the remedy, if anything.
 func tooMany(pod *corev1.Pod) string {
-	ports := 0
-	for i := range pod.Spec.Containers {
-		ports += len(pod.Spec.Containers[i].Ports)
+	containers, ports := 0, 0
+	for c := range staying(&pod.Spec) {
+		containers++
+		ports += len(c.Ports)
 	}
 	for _, of := range []struct {
 		field   string
@@ -242,7 +243,7 @@ func tooMany(pod *corev1.Pod) string {
 	}{
 		{"metadata.labels", len(pod.Labels), MaxLabels},
 		{"metadata.finalizers", len(pod.Finalizers), MaxFinalizers},
-		{"spec.containers", len(pod.Spec.Containers), MaxContainers},
+		{"spec.containers", containers, MaxContainers},
 		{"spec.containers[].ports", ports, MaxPorts},
 		{"spec.readinessGates", len(pod.Spec.ReadinessGates), MaxGates},
 	} {

@@ -63,8 +63,8 @@ func Finished(pod *Pod) bool {
 // mayRun is true until kubelet has said that the container does not run.
 func (p *Pod) mayRun(c Container) bool { return !slices.Contains(p.Status.NotRunning, c.Name) }
 
-// Runs reports whether a container with the port runs, or any container if none has it. At the node's address, the port is a hostPort. It
-// is true until kubelet has said.
+// Runs reports whether a container with the port runs, or any container but a sidecar if none has it. At the node's address, the port is a
+// hostPort. It is true until kubelet has said.
 func Runs(pod *Pod, port int) bool {
 	has := func(p corev1.ContainerPort) bool { return int(p.ContainerPort) == port }
 	declares := func(c Container) bool { return slices.ContainsFunc(c.Ports, has) }
@@ -75,7 +75,7 @@ func Runs(pod *Pod, port int) bool {
 	}
 	runs, counts := false, false
 	for _, c := range pod.Spec.Containers {
-		if !declared || declares(c) {
+		if declares(c) || !declared && !c.Sidecar {
 			runs, counts = runs || pod.mayRun(c), true
 		}
 	}
@@ -133,10 +133,9 @@ func onNode(pod *Pod, such func(corev1.ContainerPort) bool) bool {
 	return false
 }
 
-// reachable reports whether the port, if it is on the node, is at all of the node's addresses.
-func reachable(p corev1.ContainerPort) bool {
-	return p.HostIP == "" && (p.Protocol == "" || p.Protocol == corev1.ProtocolTCP)
-}
+// reachable reports whether the port, if it is on the node, is at all of the node's addresses. Registries know no protocols, and have ports
+// of game servers, which are UDP.
+func reachable(p corev1.ContainerPort) bool { return p.HostIP == "" }
 
 // AnnotationNetworks is where Multus writes the pod's addresses on other networks. Tenants can write it too.
 const AnnotationNetworks = "k8s.v1.cni.cncf.io/network-status"

@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -38,12 +39,14 @@ type PodSpec struct {
 	OwnClaims bool
 }
 
-// Container is one of spec.containers.
+// Container is one that stays for as long as the pod: see [staying].
 type Container struct {
 	Name  string
 	Ports []corev1.ContainerPort
 	// Injected: a SidecarSet has added it.
 	Injected bool
+	// Sidecar: it is one of spec.initContainers.
+	Sidecar bool
 }
 
 // PodStatus is what kubelet and OpenKruise say.
@@ -156,15 +159,49 @@ func metaOf(meta metav1.ObjectMeta) metav1.ObjectMeta {
 func PodSpecOf(spec *corev1.PodSpec) PodSpec {
 	kept := PodSpec{
 		NodeName: spec.NodeName, HostNetwork: spec.HostNetwork, Hostname: spec.Hostname, Subdomain: spec.Subdomain,
-		Containers: make([]Container, min(len(spec.Containers), MaxContainers)), ReadinessGates: atMost(spec.ReadinessGates, MaxGates),
+		Containers: make([]Container, 0, min(count(staying(spec)), MaxContainers)), ReadinessGates: atMost(spec.ReadinessGates, MaxGates),
 	}
 	left := MaxPorts
-	for i := range kept.Containers {
-		c := &spec.Containers[i]
-		kept.Containers[i] = Container{Name: c.Name, Ports: atMost(c.Ports, left), Injected: slices.Contains(c.Env, injectedMark())}
-		left -= len(kept.Containers[i].Ports)
+	for c, sidecar := range staying(spec) {
+		if len(kept.Containers) == MaxContainers {
+			break
+		}
+		ports := atMost(c.Ports, left)
+		left -= len(ports)
+		kept.Containers = append(kept.Containers, Container{
+			Name: c.Name, Ports: ports, Injected: slices.Contains(c.Env, injectedMark()), Sidecar: sidecar,
+		})
 	}
 	return kept
+}
+
+// staying are the containers that run for as long as the pod does, and whether each is a sidecar: one of spec.initContainers with
+// restartPolicy Always. An application can be in one, and so can what others injected, so they come last.
+// https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/
+func staying(spec *corev1.PodSpec) iter.Seq2[*corev1.Container, bool] {
+	return func(yield func(*corev1.Container, bool) bool) {
+		for i := range spec.Containers {
+			if !yield(&spec.Containers[i], false) {
+				return
+			}
+		}
+		for i := range spec.InitContainers {
+			if c := &spec.InitContainers[i]; isSidecar(c) && !yield(c, true) {
+				return
+			}
+		}
+	}
+}
+
+func isSidecar(c *corev1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+}
+
+func count(containers iter.Seq2[*corev1.Container, bool]) (n int) {
+	for range containers {
+		n++
+	}
+	return n
 }
 
 // TemplateSpec returns what [PodSpecOf] reads of a template, in the template's own type.
@@ -172,13 +209,19 @@ func TemplateSpec(spec *corev1.PodSpec) corev1.PodSpec {
 	read := PodSpecOf(spec)
 	kept := corev1.PodSpec{
 		NodeName: read.NodeName, HostNetwork: read.HostNetwork, Hostname: read.Hostname, Subdomain: read.Subdomain,
-		Containers: make([]corev1.Container, len(read.Containers)), ReadinessGates: read.ReadinessGates,
+		Containers: make([]corev1.Container, 0, len(read.Containers)), ReadinessGates: read.ReadinessGates,
 	}
-	for i, c := range read.Containers { // new ones: a part of the old would keep them in memory
-		kept.Containers[i] = corev1.Container{Name: c.Name, Ports: c.Ports}
+	for _, c := range read.Containers { // new ones: a part of the old would keep them in memory
+		one := corev1.Container{Name: c.Name, Ports: c.Ports}
 		if c.Injected {
-			kept.Containers[i].Env = []corev1.EnvVar{injectedMark()}
+			one.Env = []corev1.EnvVar{injectedMark()}
 		}
+		if c.Sidecar {
+			one.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+			kept.InitContainers = append(kept.InitContainers, one)
+			continue
+		}
+		kept.Containers = append(kept.Containers, one)
 	}
 	return kept
 }
@@ -187,9 +230,18 @@ func TemplateSpec(spec *corev1.PodSpec) corev1.PodSpec {
 // https://github.com/openkruise/kruise/blob/v1.8.3/pkg/control/sidecarcontrol/util.go#L59
 func injectedMark() corev1.EnvVar { return corev1.EnvVar{Name: "IS_INJECTED", Value: "true"} }
 
+// notRunning are the names of [staying] containers: kubelet has the sidecars in another list than the others.
 func notRunning(pod *corev1.Pod) (names []string) {
 	for i := range pod.Status.ContainerStatuses {
 		if s := &pod.Status.ContainerStatuses[i]; s.State.Running == nil {
+			names = append(names, s.Name)
+		}
+	}
+	for i := range pod.Status.InitContainerStatuses {
+		s := &pod.Status.InitContainerStatuses[i]
+		if s.State.Running == nil && slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool {
+			return c.Name == s.Name && isSidecar(&c)
+		}) {
 			names = append(names, s.Name)
 		}
 	}

@@ -1,6 +1,8 @@
 package lifecycle
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -55,5 +57,53 @@ func TestTemplateIsReadAsItsPods(t *testing.T) {
 	}
 	if kept.Volumes != nil || kept.Containers[0].Image != "" || len(kept.Containers[1].Env) != 1 {
 		t.Errorf("more is kept than is read: %+v", kept)
+	}
+}
+
+// TestSidecarsAreContainersThatStay: kubelet reports them in another list, and ordinary init containers have ended by the time a pod serves.
+func TestSidecarsAreContainersThatStay(t *testing.T) {
+	t.Parallel()
+	port := []corev1.ContainerPort{{ContainerPort: 8080, HostPort: 31080}}
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
+	pod := &corev1.Pod{
+		Spec: corev1.PodSpec{
+			InitContainers: []corev1.Container{
+				{Name: "migrate", Ports: []corev1.ContainerPort{{ContainerPort: 1}}},
+				{Name: "app", Ports: port, RestartPolicy: new(corev1.ContainerRestartPolicyAlways)},
+				{Name: "proxy", Env: []corev1.EnvVar{injectedMark()}, RestartPolicy: new(corev1.ContainerRestartPolicyAlways)},
+			},
+			Containers: []corev1.Container{{Name: "main"}},
+		},
+		Status: corev1.PodStatus{
+			PodIP: "10.0.0.1", HostIP: "192.0.2.1",
+			InitContainerStatuses: []corev1.ContainerStatus{{Name: "migrate", State: ended}, {Name: "app", State: running}, {Name: "proxy", State: ended}},
+			ContainerStatuses:     []corev1.ContainerStatus{{Name: "main", State: ended}},
+		},
+	}
+	got := PodOf(pod)
+	want := []Container{{Name: "main"}, {Name: "app", Ports: port, Sidecar: true}, {Name: "proxy", Injected: true, Sidecar: true}}
+	if diff := cmp.Diff(want, got.Spec.Containers); diff != "" {
+		t.Errorf("containers (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"main", "proxy"}, got.Status.NotRunning); diff != "" {
+		t.Errorf("what does not run (-want +got):\n%s", diff)
+	}
+	if !Runs(got, 8080) {
+		t.Error("the application in a sidecar counts as ended")
+	}
+	if addresses := AddressesOf(got, 31080); !slices.Contains(addresses, "192.0.2.1") {
+		t.Errorf("the sidecar's hostPort is at %v, want the node's too", addresses)
+	}
+	pod.DeletionTimestamp = &metav1.Time{}
+	if Finished(PodOf(pod)) {
+		t.Error("the pod counts as finished while a sidecar runs")
+	}
+	if diff := cmp.Diff(PodSpecOf(&pod.Spec), PodSpecOf(new(TemplateSpec(&pod.Spec)))); diff != "" {
+		t.Errorf("what is kept of a template says something else (-want +got):\n%s", diff)
+	}
+	pod.Spec.InitContainers[1].Ports = make([]corev1.ContainerPort, MaxPorts+1)
+	if got := PodOf(pod).TooMany; !strings.Contains(got, "spec.containers[].ports has 501 entries") {
+		t.Errorf("TooMany is %q, want one about the ports of sidecars", got)
 	}
 }

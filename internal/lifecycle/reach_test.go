@@ -39,7 +39,7 @@ func TestReach(t *testing.T) {
 		"at the node, again": {"its 8080 is the container's 9090", mapped, Endpoint{"192.0.2.1", 8080}, []Endpoint{{"10.0.0.1", 9090}}},
 		"another's port":     {"the node is shared", mapped, Endpoint{"192.0.2.1", 9090}, nil},
 		"only on loopback":   {"nobody else reaches it", mapped, Endpoint{"10.0.0.1", 7070}, nil},
-		"UDP":                {"registries have TCP ports", mapped, Endpoint{"10.0.0.1", 53}, nil},
+		"UDP":                {"registries know no protocols", mapped, Endpoint{"10.0.0.1", 53}, []Endpoint{{"192.0.2.1", 53}}},
 		"on a network": {"its other addresses have the same", mapped, Endpoint{"172.16.0.1", 8080},
 			[]Endpoint{{"10.0.0.1", 8080}, {"192.0.2.1", 31080}}},
 		"on a network, with one address": {"clients may be given that", single(), Endpoint{"172.16.0.1", 8080}, []Endpoint{{"10.0.0.1", 8080}}},

@@ -67,7 +67,7 @@ func TestAddresses(t *testing.T) {
 		"the node's":     {"no other pod has that port there", corev1.ContainerPort{HostPort: 80}, dualStack, []string{"10.0.0.1", "192.0.2.1", "fd00::1"}},
 		"another port":   {"it is another pod's, or the node's own", corev1.ContainerPort{HostPort: 81}, func(*Pod) {}, []string{"10.0.0.1"}},
 		"at one address": {"others may have it at another", corev1.ContainerPort{HostPort: 80, HostIP: "127.0.0.1"}, func(*Pod) {}, []string{"10.0.0.1"}},
-		"over UDP":       {"registries have TCP ports", corev1.ContainerPort{HostPort: 80, Protocol: corev1.ProtocolUDP}, func(*Pod) {}, []string{"10.0.0.1"}},
+		"over UDP":       {"registries know no protocols", corev1.ContainerPort{HostPort: 80, Protocol: corev1.ProtocolUDP}, func(*Pod) {}, []string{"10.0.0.1", "192.0.2.1"}},
 		"its containers ended": {
 			"others may have its addresses", corev1.ContainerPort{HostPort: 80}, func(pod *Pod) { pod.Status.Phase = corev1.PodFailed }, nil,
 		},

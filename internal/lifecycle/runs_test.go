@@ -13,6 +13,8 @@ import (
 func TestRuns(t *testing.T) {
 	t.Parallel()
 	web := Container{Name: "web", Ports: []corev1.ContainerPort{{ContainerPort: 8080, HostPort: 31080}}}
+	sidecar := Container{Name: "side", Ports: []corev1.ContainerPort{{ContainerPort: 8080}}, Sidecar: true}
+	mesh := Container{Name: "mesh", Ports: []corev1.ContainerPort{{ContainerPort: 15090}}, Sidecar: true}
 	proxy, silent := Container{Name: "proxy", Ports: []corev1.ContainerPort{{ContainerPort: 9901}}}, Container{Name: "silent"}
 	type row struct {
 		reason     string
@@ -31,6 +33,9 @@ func TestRuns(t *testing.T) {
 		"none that may answer runs":    {"nothing does", []Container{proxy, silent}, []string{"proxy", "silent"}, "", 8080, false},
 		"kubelet has yet to report":    {"unknown is not ended", []Container{web}, nil, "", 8080, true},
 		"the pod has ended":            {"all have", []Container{web}, nil, corev1.PodFailed, 8080, false},
+		"its sidecar runs":             {"an application can be one", []Container{silent, sidecar}, []string{"silent"}, "", 8080, true},
+		"its sidecar has ended":        {"it does not answer", []Container{silent, sidecar}, []string{"side"}, "", 8080, false},
+		"only a sidecar without it":    {"a proxy does not answer in its stead", []Container{silent, mesh}, []string{"silent"}, "", 8080, false},
 		"the cache knows no container": {"unknown is not ended", nil, nil, "", 8080, true},
 	}, func(t *testing.T, tc row) {
 		pod := &Pod{Spec: PodSpec{Containers: tc.containers}, Status: PodStatus{Phase: tc.phase, NotRunning: tc.ended}}

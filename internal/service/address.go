@@ -176,20 +176,33 @@ func (r Rules) NoAddress(s Subject) (missing string, unknown bool) {
 		a, AnnotationAddress, strings.Join(has, ", ")), false
 }
 
-// hostPort returns the node's port for a container's. With hostNetwork, the API server sets it on pods, and not in all templates.
-func hostPort(s Subject, port int) (int, error) {
-	if s.Spec != nil {
-		for _, c := range s.Spec.Containers {
-			for _, p := range c.Ports {
-				if int(p.ContainerPort) == port && p.HostPort > 0 && p.HostIP == "" && isTCP(p) {
-					return int(p.HostPort), nil
-				}
+// hostPort returns the node's port for a container's: of several the TCP port's. With hostNetwork, the API server sets it on pods, and not
+// in all templates.
+func hostPort(s Subject, port int) (found int, err error) {
+	if s.Spec == nil {
+		return 0, noHostPort(port)
+	}
+	for _, c := range s.Spec.Containers {
+		for _, p := range c.Ports {
+			switch {
+			case int(p.ContainerPort) != port || p.HostPort == 0 || p.HostIP != "":
+			case isTCP(p):
+				return int(p.HostPort), nil
+			case found == 0:
+				found = int(p.HostPort)
 			}
 		}
-		if s.Spec.HostNetwork {
-			return port, nil
-		}
 	}
-	return 0, fmt.Errorf("the pod is to be registered at its node's address, by annotation %s or service.address, and no container has a "+
+	switch {
+	case found > 0:
+		return found, nil
+	case s.Spec.HostNetwork:
+		return port, nil
+	}
+	return 0, noHostPort(port)
+}
+
+func noHostPort(port int) error {
+	return fmt.Errorf("the pod is to be registered at its node's address, by annotation %s or service.address, and no container has a "+
 		"hostPort for its containerPort %d: set ports[].hostPort, without hostIP, or choose another address", AnnotationAddress, port)
 }

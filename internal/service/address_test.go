@@ -53,6 +53,10 @@ func TestAddresses(t *testing.T) {
 	none.Status.PodIP, none.Status.PodIPs = "", nil
 	hostNetwork.Spec.HostNetwork, hostNetwork.Spec.Containers = true, []lifecycle.Container{{Ports: []corev1.ContainerPort{{ContainerPort: 80}}}}
 	hostNetwork.Status = nil
+	both := dualStack()
+	both.Spec.Containers[0].Ports = []corev1.ContainerPort{
+		{ContainerPort: 8080, HostPort: 31080, Protocol: corev1.ProtocolUDP}, {ContainerPort: 8080, HostPort: 32080, Protocol: corev1.ProtocolTCP},
+	}
 	statusless := dualStack()
 	statusless.Networks = lifecycle.Networks{}
 	expect.Each(t, map[string]row{
@@ -81,7 +85,8 @@ func TestAddresses(t *testing.T) {
 		"unlisted":        {"a tenant can write what address the pod has there", "", dualStack(AnnotationAddress, "network/storage"), nil, nil, []string{AnnotationAddress, `"storage"`, "service.networks"}},
 		"no hostPort":     {"the node forwards nothing", "HostIP", dualStack(AnnotationServices, "web=7070"), nil, nil, []string{"containerPort 7070", "hostPort"}},
 		"loopback":        {"nobody else reaches it", "HostIP", dualStack(AnnotationServices, "web=6060"), nil, nil, []string{"containerPort 6060", "without hostIP"}},
-		"UDP":             {"registries have TCP ports", "HostIP", dualStack(AnnotationServices, "web=5353"), nil, nil, []string{"containerPort 5353"}},
+		"UDP":             {"game servers are reached there", "HostIP", dualStack(AnnotationServices, "web=5353"), web("192.0.2.1", 5353), nil, nil},
+		"UDP and TCP":     {"most clients speak TCP", "HostIP", both, web("192.0.2.1", 32080), nil, nil},
 		"the node's port": {"the container's is named, everywhere", "HostIP", dualStack(AnnotationServices, "web=31080"), nil, nil, []string{"containerPort 31080"}},
 	}, func(t *testing.T, tc row) {
 		r := Rules{Name: "{label:app}", Address: tc.address, Networks: []string{"infra/fast"}}

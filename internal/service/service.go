@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/shorten"
@@ -22,7 +23,7 @@ import (
 
 // What a pod's author sets. Each wins over the configuration or the node; metadata wins key by key, and tags are added.
 const (
-	AnnotationServices   = lifecycle.AnnotationServices // web=8080,admin=9090
+	AnnotationServices   = lifecycle.AnnotationServices // web=8080,admin=http
 	AnnotationAddress    = "rollcall.dev/address"       // HostIP
 	AnnotationDrain      = "rollcall.dev/drain"         // 15s
 	AnnotationWarmUp     = "rollcall.dev/warm-up"       // 2m
@@ -166,13 +167,20 @@ func (r Rules) NameIn(in string, service lifecycle.Service) Name {
 
 // portsOf returns the names and the containers' ports.
 func (r Rules) portsOf(s Subject) ([]Endpoint, error) {
-	if endpoints, ok, err := parsed(s.Annotations, AnnotationServices, parseServices); ok {
-		return endpoints, err
+	if written, ok, err := parsed(s.Annotations, AnnotationServices, parseServices); ok {
+		if err != nil {
+			return nil, err
+		}
+		endpoints, err := endpointsOf(written, s)
+		if err != nil {
+			return nil, fmt.Errorf("annotation %s: %w", AnnotationServices, err)
+		}
+		return endpoints, nil
 	}
 	port := cmp.Or(r.Port, firstPort(s))
 	if port == 0 {
-		return nil, fmt.Errorf("no port to register: set service.port in the config, a containerPort, or annotation %s: %q",
-			AnnotationServices, "name=port")
+		return nil, fmt.Errorf("no port to register, since no container has a TCP port: set service.port in the config, a containerPort, or "+
+			"annotation %s: %q", AnnotationServices, "name=port")
 	}
 	name, err := r.Name.nameOf(s)
 	if err != nil {
@@ -267,39 +275,76 @@ func parseRegistries(written string, known map[string]bool) (all []Registration,
 	return all, err
 }
 
-func parseServices(written string) ([]Endpoint, error) {
+// writtenEndpoint is an item of [AnnotationServices]: its port is a number, or the name of a container's port.
+type writtenEndpoint struct {
+	name   Name
+	number int
+	named  string
+}
+
+func parseServices(written string) ([]writtenEndpoint, error) {
 	items, err := itemsOf(written, maxEndpoints, "services", servicesHelp)
 	if err != nil {
 		return nil, err
 	}
-	endpoints := make([]Endpoint, 0, len(items))
+	endpoints := make([]writtenEndpoint, 0, len(items))
 	for _, item := range items {
 		endpoint, err := parseEndpoint(item)
 		if err != nil {
 			return nil, err
-		}
-		if slices.Contains(endpoints, endpoint) {
-			return nil, fmt.Errorf("%s=%d occurs twice: remove one", endpoint.Name, endpoint.Port)
 		}
 		endpoints = append(endpoints, endpoint)
 	}
 	return endpoints, nil
 }
 
-func parseEndpoint(item string) (Endpoint, error) {
-	name, number, found := cutPair(item)
+func parseEndpoint(item string) (writtenEndpoint, error) {
+	name, port, found := cutPair(item)
 	if !found {
-		return Endpoint{}, fmt.Errorf("%s is not a service and its port: %s", shorten.Quote(item), servicesHelp)
+		return writtenEndpoint{}, fmt.Errorf("%s is not a service and its port: %s", shorten.Quote(item), servicesHelp)
 	}
 	if err := checkName(name); err != nil {
-		return Endpoint{}, err
+		return writtenEndpoint{}, err
 	}
-	port, err := strconv.ParseUint(number, 10, 16)
-	if err != nil || port == 0 {
-		return Endpoint{}, fmt.Errorf("%s is not a port: set a number from 1 to 65535, as in %s", shorten.Quote(number),
-			shorten.Quote(name+"=8080"))
+	if len(validation.IsValidPortName(port)) == 0 {
+		return writtenEndpoint{name: Name(name), named: port}, nil
 	}
-	return Endpoint{Name: Name(name), Port: int(port)}, nil
+	number, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || number == 0 {
+		return writtenEndpoint{}, fmt.Errorf("%s is not a port: set a number from 1 to 65535, as in %s, or the name of a container's port",
+			shorten.Quote(port), shorten.Quote(name+"=8080"))
+	}
+	return writtenEndpoint{name: Name(name), number: int(number)}, nil
+}
+
+// endpointsOf looks up the ports that were written by name.
+func endpointsOf(written []writtenEndpoint, s Subject) ([]Endpoint, error) {
+	endpoints := make([]Endpoint, 0, len(written))
+	for _, w := range written {
+		e := Endpoint{Name: w.name, Port: cmp.Or(w.number, namedPort(s, w.named))}
+		if e.Port == 0 {
+			return nil, fmt.Errorf("no container has a port with the name %q: set the port's number, or that name in ports[].name", w.named)
+		}
+		if slices.Contains(endpoints, e) {
+			return nil, fmt.Errorf("%s=%d occurs twice: remove one", e.Name, e.Port)
+		}
+		endpoints = append(endpoints, e)
+	}
+	return endpoints, nil
+}
+
+func namedPort(s Subject, name string) int {
+	if s.Spec == nil {
+		return 0
+	}
+	for _, c := range s.Spec.Containers {
+		for _, p := range c.Ports {
+			if p.Name == name {
+				return int(p.ContainerPort)
+			}
+		}
+	}
+	return 0
 }
 
 // itemsOf counts before it parses anything.
