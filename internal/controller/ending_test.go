@@ -159,3 +159,17 @@ func TestUnknownName(t *testing.T) {
 	w.reconcile(pod)
 	w.expectEvents("it is mended", "Normal Resolved UnknownName ")
 }
+
+// TestInjectedPort: a webhook has put a container before the application's, and clients are given its port.
+func TestInjectedPort(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.bornPod(w.cloneSet("web"), "web-1", func(pod *corev1.Pod) {
+		proxy := corev1.Container{Name: "proxy", Ports: []corev1.ContainerPort{{ContainerPort: 15090}}}
+		pod.Spec.Containers = append([]corev1.Container{proxy}, pod.Spec.Containers...)
+	})
+	w.reconcile(pod)
+	w.expectEvents("nothing waits for it, and clients can't reach the application",
+		"Warning InjectedPort the pod's port is 15090, of container proxy, which the workload's template lacks, and not 8080, of container main")
+	w.expectInService(pod)
+}

@@ -110,9 +110,20 @@ func (o *Observer) look(ctx context.Context, id lifecycle.PodID, f *Facts) (Look
 		return Look{}, err
 	}
 	f.guard(workload != nil)
+	f.warnOfInjected(workload)
 	tracked.Recall(f.Input.Record.Want, f.Entries(f.Input, f.Targets).OfRecord, o.Clock.Now())
 	o.adoptListed(f)
 	return Look{Facts: f}, nil
+}
+
+// warnOfInjected: clients are given a port of another container than the author of the template meant.
+func (f *Facts) warnOfInjected(workload *clusterstate.Workload) {
+	if pod := f.Input.Pod; workload == nil || f.Warning.Reason != "" || len(pod.Spec.Containers) < 2 {
+		return
+	}
+	if why := f.Settings.Services.Injected(service.SubjectOf(f.Input.Pod), new(workload.Template.Spec())); why != "" {
+		f.Warning = waiting.Blocker{Reason: reason.InjectedPort, Message: why}
+	}
 }
 
 // locate adds where the pod runs and belongs.

@@ -120,6 +120,11 @@ const (
 	//
 	// What to do: remove the handler from `spec.template`. Rollcall sets it on each pod.
 	HandlerInTemplate Reason = "HandlerInTemplate"
+	// InjectedPort: the port that clients are given is that of a container which a webhook, such as a service mesh's, has put before the
+	// application's: the workload's template lacks that container. Nothing waits for it.
+	//
+	// What to do: set `rollcall.dev/services`, or the annotation that the message shows, in `spec.template`.
+	InjectedPort Reason = "InjectedPort"
 	// PatchRefused: the API server refuses Rollcall's change of the pod: by its access control, an admission webhook, a policy or
 	// its validation. Or each try has failed for a minute, for example because a webhook with `failurePolicy: Fail` does not answer.
 	// Retried with a back-off of at most 30 s.

@@ -179,8 +179,8 @@ func (r Rules) portsOf(s Subject) ([]Endpoint, error) {
 	}
 	port := cmp.Or(r.Port, firstPort(s))
 	if port == 0 {
-		return nil, fmt.Errorf("no port to register, since no container has a TCP port: set service.port in the config, a containerPort, or "+
-			"annotation %s: %q", AnnotationServices, "name=port")
+		return nil, fmt.Errorf("no port to register%s: set service.port in the config, a containerPort, or annotation %s: %q", onlyOthers(s),
+			AnnotationServices, "name=port")
 	}
 	name, err := r.Name.nameOf(s)
 	if err != nil {
@@ -368,23 +368,62 @@ func cutPair(item string) (name, value string, found bool) {
 	return name, value, found && name != ""
 }
 
-// firstPort is the default container's, else the first that no SidecarSet injected, which can be before or after it.
-func firstPort(s Subject) (first int) {
+// firstPort is the port of [firstContainer].
+func firstPort(s Subject) int {
+	if c := firstContainer(s); c != nil {
+		return portOf(c)
+	}
+	return 0
+}
+
+// firstContainer is the default one, else the first with a port that no SidecarSet injected, which can be before or after it.
+func firstContainer(s Subject) (first *lifecycle.Container) {
 	if s.Spec == nil {
-		return 0
+		return nil
 	}
 	for i := range s.Spec.Containers {
 		container := &s.Spec.Containers[i]
-		port := portOf(container)
 		switch {
-		case port == 0 || container.Injected:
+		case portOf(container) == 0 || container.Injected:
 		case container.Name == s.Annotations[lifecycle.AnnotationDefaultContainer]:
-			return port
-		case first == 0:
-			first = port
+			return container
+		case first == nil:
+			first = container
 		}
 	}
 	return first
+}
+
+// Injected returns a sentence if the port of the pod is by default that of a container which a webhook has put before the application's: the
+// workload's template lacks it, and has another with a port.
+func (r Rules) Injected(pod Subject, template *lifecycle.PodSpec) string {
+	if _, chosen := pod.Annotations[AnnotationServices]; chosen || r.Port > 0 {
+		return ""
+	}
+	of := func(c *lifecycle.Container) bool {
+		return slices.ContainsFunc(template.Containers, func(t lifecycle.Container) bool { return t.Name == c.Name })
+	}
+	first := firstContainer(pod)
+	if first == nil || first.Name == pod.Annotations[lifecycle.AnnotationDefaultContainer] || of(first) {
+		return ""
+	}
+	for i := range pod.Spec.Containers {
+		if c := &pod.Spec.Containers[i]; portOf(c) > 0 && of(c) {
+			return fmt.Sprintf("the pod's port is %d, of container %s, which the workload's template lacks, and not %d, of container %s: set "+
+				"annotation %s, or %s: %s, in the template", portOf(first), first.Name, portOf(c), c.Name, AnnotationServices,
+				lifecycle.AnnotationDefaultContainer, c.Name)
+		}
+	}
+	return ""
+}
+
+// onlyOthers says that the pod has ports, and none that is registered by default.
+func onlyOthers(s Subject) string {
+	has := func(c lifecycle.Container) bool { return len(c.Ports) > 0 && !c.Injected }
+	if s.Spec == nil || !slices.ContainsFunc(s.Spec.Containers, has) {
+		return ""
+	}
+	return ", since no container has a TCP port"
 }
 
 func portOf(container *lifecycle.Container) int {

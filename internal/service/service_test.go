@@ -251,3 +251,39 @@ func injected(name string, port int32) lifecycle.Container {
 func containers(all ...lifecycle.Container) *lifecycle.PodSpec {
 	return &lifecycle.PodSpec{Containers: all}
 }
+
+// TestInjected: a webhook puts a container with a port before the application's, and does not set the default container.
+func TestInjected(t *testing.T) {
+	t.Parallel()
+	annotated := func(spec *lifecycle.PodSpec, pairs ...string) Subject {
+		s := Subject{Spec: spec, Annotations: map[string]string{}}
+		for i := 0; i < len(pairs); i += 2 {
+			s.Annotations[pairs[i]] = pairs[i+1]
+		}
+		return s
+	}
+	template := containers(container("web", 8080), container("log", 0))
+	meshed := containers(container("proxy", 15090), container("web", 8080), container("log", 0))
+	type row struct {
+		reason string
+		pod    Subject
+		port   int
+		want   string
+	}
+	expect.Each(t, map[string]row{
+		"before the application":   {reason: "clients would be given the proxy's port", pod: annotated(meshed), want: "port is 15090, of container proxy"},
+		"behind the application":   {reason: "the first counts", pod: annotated(containers(container("web", 8080), container("proxy", 15090)))},
+		"by a SidecarSet":          {reason: "it is never chosen", pod: annotated(containers(injected("proxy", 15090), container("web", 8080)))},
+		"without a port":           {reason: "it is never chosen", pod: annotated(containers(container("proxy", 0), container("web", 8080)))},
+		"the default is named":     {reason: "the mesh did", pod: annotated(meshed, lifecycle.AnnotationDefaultContainer, "web")},
+		"the proxy is the default": {reason: "somebody wants it", pod: annotated(meshed, lifecycle.AnnotationDefaultContainer, "proxy")},
+		"the services are named":   {reason: "the author did", pod: annotated(meshed, AnnotationServices, "web=8080")},
+		"the port is configured":   {reason: "it is for all", pod: annotated(meshed), port: 8080},
+		"of another template":      {reason: "a rollout renames the container", pod: annotated(containers(container("old", 8080)))},
+	}, func(t *testing.T, tc row) {
+		got := Rules{Port: tc.port}.Injected(tc.pod, template)
+		if !strings.Contains(got, tc.want) || tc.want == "" && got != "" {
+			t.Errorf("got %q, want %q: %s", got, tc.want, tc.reason)
+		}
+	})
+}
