@@ -125,6 +125,39 @@ func TestAuthorityOfTheEvictionsStays(t *testing.T) {
 	}
 }
 
+// TestAnnotationsOfAllObjects: AKS' enforcer, for one, leaves alone what has an annotation, and Helm 4 fails on what it has changed.
+func TestAnnotationsOfAllObjects(t *testing.T) {
+	t.Parallel()
+	values := strings.Replace(example, "driver: http", "driver: endpointslice", 1) + "  podCondition: true\n  enroll: true\n" + auditLog +
+		certManager + monitoring + `
+  dashboard: {enabled: true, annotations: {folder: registries}}
+lint: {enabled: true}
+writePolicy: {enabled: true}
+pluginRoles: {enabled: true}
+networkPolicy: {enabled: true}
+serviceAccount: {annotations: {example.com/role: registries}}
+commonAnnotations: {admissions.enforcer/disabled: "true"}
+`
+	objects, err := helm(t, values)
+	expect.NoError(t, err)
+	own := map[string]string{
+		"MutatingWebhookConfiguration": "cert-manager.io/inject-ca-from", "ServiceAccount": "example.com/role",
+	}
+	for _, o := range objects {
+		annotations := o.GetAnnotations()
+		if annotations["admissions.enforcer/disabled"] != "true" {
+			t.Errorf("%s %s has annotations %v, want commonAnnotations", o.GetKind(), o.GetName(), annotations)
+		}
+		if key, has := own[o.GetKind()]; has && annotations[key] == "" {
+			t.Errorf("%s %s has annotations %v, want its own too", o.GetKind(), o.GetName(), annotations)
+		}
+	}
+	const fewest = 30 // all that the chart can have
+	if len(objects) < fewest {
+		t.Errorf("%d objects, want at least %d: is something off?", len(objects), fewest)
+	}
+}
+
 func TestChartRefusesValues(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ reason, values, want string }{

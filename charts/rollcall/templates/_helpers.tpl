@@ -18,6 +18,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 
+{{- /* The annotations of an object: list CONTEXT ANNOTATIONS, of which the second are the object's own. */ -}}
+{{- define "rollcall.annotations" -}}
+{{- $root := index . 0 }}
+{{- with mergeOverwrite (dict) ($root.Values.commonAnnotations | default dict) (index . 1 | default dict) }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+{{- end }}
+{{- end }}
+
 {{- define "rollcall.serviceAccount" -}}
 {{ .Values.serviceAccount.name | default "rollcall" }}
 {{- end }}
@@ -34,6 +43,7 @@ metadata:
   {{- end }}
   labels:
     {{- include "rollcall.labels" $root | nindent 4 }}
+  {{- include "rollcall.annotations" (list $root dict) }}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: {{ $kind }}
