@@ -1,6 +1,7 @@
 package nacos
 
 import (
+	"crypto/fips140"
 	"crypto/hmac"
 	"crypto/sha1" //nolint:gosec // it is what the servers compare with
 	"encoding/base64"
@@ -22,6 +23,9 @@ func newAccessKey(opts Options, c driverkit.Credentials) (*accessKey, error) {
 	switch {
 	case opts.Login != loginAccessKey:
 		return nil, nil //nolint:nilnil // there is none to sign with
+	case fips140.Enforced():
+		return nil, registry.FieldError("options.login", errors.New("accessKey signs with HMAC-SHA1, which GODEBUG=fips140=only does not allow: "+
+			"set login to password, or fips140=on"))
 	case c.Username == "":
 		return nil, registry.FieldError("auth.username", errors.New("is missing: set the access key, as options.login is accessKey"))
 	}

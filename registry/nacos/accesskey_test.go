@@ -3,10 +3,13 @@ package nacos_test
 import (
 	"net/http"
 	"net/url"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/nacos"
 	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 )
 
@@ -34,5 +37,25 @@ func TestRefusedAccessKeyIsNamed(t *testing.T) {
 		if strings.Contains(asked, "/login") || strings.Contains(asked, "S3cret") {
 			t.Errorf("the secret key was sent: %s", asked)
 		}
+	}
+}
+
+// TestAccessKeyUnderFIPS: Go ends a process that signs with HMAC-SHA1 under fips140=only, so the driver refuses the option before.
+func TestAccessKeyUnderFIPS(t *testing.T) {
+	t.Parallel()
+	const inside = "ROLLCALL_TEST_FIPS"
+	if os.Getenv(inside) != "" {
+		cfg := withUser(t, "http://127.0.0.1:1")
+		cfg.Options = []byte(`{"login":"accessKey"}`)
+		_, err := nacos.New(t.Context(), cfg)
+		if field, _ := registry.FieldOf(err); field != "options.login" || !strings.Contains(err.Error(), "fips140=only does not allow") {
+			t.Errorf("got error %v of field %q, want one of options.login that shows what to set", err, field)
+		}
+		return
+	}
+	itself := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestAccessKeyUnderFIPS$") //nolint:gosec // it is this test
+	itself.Env = append(os.Environ(), inside+"=true", "GODEBUG=fips140=only")
+	if out, err := itself.CombinedOutput(); err != nil {
+		t.Errorf("%v:\n%s", err, out)
 	}
 }
