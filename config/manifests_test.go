@@ -154,6 +154,22 @@ func TestManagerRunsOnLinux(t *testing.T) {
 	expect.Equal(t, want, only[*appsv1.Deployment](t).Spec.Template.Spec.NodeSelector, "the pod's nodeSelector")
 }
 
+// TestNoSidecarStopsBeforeTheManager: for 45 s it finishes calls and gives its Lease back, and needs the network.
+func TestNoSidecarStopsBeforeTheManager(t *testing.T) {
+	t.Parallel()
+	pod := only[*appsv1.Deployment](t).Spec.Template
+	for key, want := range map[string]string{"sidecar.istio.io/inject": "false", "kuma.io/sidecar-injection": "disabled"} {
+		if got := pod.Labels[key]; got != want {
+			t.Errorf("label %s is %q, want %q", key, got, want)
+		}
+	}
+	for key, want := range map[string]string{"consul.hashicorp.com/connect-inject": "false", "linkerd.io/inject": "disabled"} {
+		if got := pod.Annotations[key]; got != want {
+			t.Errorf("annotation %s is %q, want %q", key, got, want)
+		}
+	}
+}
+
 func TestManagerHasNoPrivilege(t *testing.T) {
 	t.Parallel()
 	pod := only[*appsv1.Deployment](t).Spec.Template.Spec

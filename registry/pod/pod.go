@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"syscall"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
@@ -192,7 +193,7 @@ func (r *Registry) ask(ctx context.Context, at *url.URL) (registry.State, error)
 	answer, err := r.client.Do(ctx, request)
 	switch {
 	case err != nil:
-		return "", err
+		return "", explained(err)
 	case r.in.is(answer):
 		return registry.InService, nil
 	case r.out.is(answer):
@@ -213,7 +214,16 @@ func (r *Registry) send(ctx context.Context, at *url.URL, field string, request 
 	if err == nil && !answer.OK() {
 		err = r.refusal(field, answer)
 	}
-	return err
+	return explained(err)
+}
+
+// explained adds what a reset most likely means: the proxy of a mesh that accepts only mTLS resets plain connections (istio/istio#37431).
+func explained(err error) error {
+	if !errors.Is(err, syscall.ECONNRESET) {
+		return err
+	}
+	return fmt.Errorf("%w; a service mesh with STRICT mTLS resets connections from outside the mesh: let this port accept plain ones, in Istio "+
+		"by portLevelMtls with the mode PERMISSIVE", err)
 }
 
 func (r *Registry) refusal(field string, answer *driverkit.Answer) error {

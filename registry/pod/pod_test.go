@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -245,6 +246,36 @@ func TestRequests(t *testing.T) {
 	} {
 		expect.NoError(t, step.call(t.Context(), instance()))
 		expect.Equal(t, step.want, a.taken(), "requests: %s", step.reason)
+	}
+}
+
+// TestResetOfAMesh: the proxy of a pod in a mesh resets a plain connection once it has read the request.
+func TestResetOfAMesh(t *testing.T) {
+	t.Parallel()
+	proxy, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	expect.NoError(t, err)
+	t.Cleanup(func() { _ = proxy.Close() })
+	go func() {
+		for {
+			conn, err := proxy.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Read(make([]byte, 1))
+			_ = conn.(*net.TCPConn).SetLinger(0)
+			_ = conn.Close()
+		}
+	}()
+	_, port, err := net.SplitHostPort(proxy.Addr().String())
+	expect.NoError(t, err)
+	apps := open(t, with(port)).AppEntries()
+	_, asked := apps.Get(t.Context(), instance())
+	for doing, err := range map[string]error{
+		"asking": asked, "joining": apps.Register(t.Context(), instance()), "leaving": apps.FailOver(t.Context(), instance()),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "portLevelMtls") || !errors.Is(err, syscall.ECONNRESET) || registry.IsTerminal(err) {
+			t.Errorf("%s: got %v, want an error that can be tried again, with what to set in the mesh", doing, err)
+		}
 	}
 }
 
