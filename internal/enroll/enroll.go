@@ -69,8 +69,8 @@ func replaced(set *kruisev1alpha1.CloneSet) string {
 		return fmt.Sprintf("%s %s is its controller, and may replace spec.lifecycle with every write: put the hooks into the owner's template%s",
 			owner.Kind, owner.Name, unless)
 	case set.Labels[clusterstate.KarmadaLabel] != "":
-		return fmt.Sprintf("label %s shows that Karmada replaces spec.lifecycle with every write: put the hooks into the CloneSet in Karmada, or "+
-			"add a retention rule%s", clusterstate.KarmadaLabel, unless)
+		return fmt.Sprintf("label %s shows that Karmada replaces spec.lifecycle with every write: put the hooks into the CloneSet in Karmada, "+
+			"or add a retention rule%s", clusterstate.KarmadaLabel, unless)
 	}
 	return ""
 }

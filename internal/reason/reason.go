@@ -309,8 +309,8 @@ const (
 	// may have been sent to a pod that was not there.
 	EvictionLetThrough Reason = "EvictionLetThrough"
 	// NotEnrolled: only an Event, on a CloneSet of a namespace that is to be [enrolled](../enrolment.md), or no longer. It has hooks of
-	// someone else or is written as a whole by its owner or Karmada, Rollcall could not register its pods, or the API server refused the change: somebody else manages a handler, or a
-	// policy denies the change.
+	// someone else or is written as a whole by its owner or Karmada, Rollcall could not register its pods, or the API server
+	// refused the change: somebody else manages a handler, or a policy denies the change.
 	//
 	// What to do: set what the message shows, or label the CloneSet `rollcall.dev/enroll: "false"`.
 	NotEnrolled Reason = "NotEnrolled"

@@ -394,8 +394,8 @@ func firstContainer(s Subject) (first *lifecycle.Container) {
 	return first
 }
 
-// Injected returns a sentence if the port of the pod is by default that of a container which a webhook has put before the application's: the
-// workload's template lacks it, and has another with a port.
+// Injected returns a sentence if the port of the pod is by default that of a container which a webhook has put before the application's:
+// the workload's template lacks it, and has another with a port.
 func (r Rules) Injected(pod Subject, template *lifecycle.PodSpec) string {
 	if _, chosen := pod.Annotations[AnnotationServices]; chosen || r.Port > 0 {
 		return ""
@@ -409,8 +409,8 @@ func (r Rules) Injected(pod Subject, template *lifecycle.PodSpec) string {
 	}
 	for i := range pod.Spec.Containers {
 		if c := &pod.Spec.Containers[i]; portOf(c) > 0 && of(c) {
-			return fmt.Sprintf("the pod's port is %d, of container %s, which the workload's template lacks, and not %d, of container %s: set "+
-				"annotation %s, or %s: %s, in the template", portOf(first), first.Name, portOf(c), c.Name, AnnotationServices,
+			return fmt.Sprintf("the pod's port is %d, of container %s, which the workload's template lacks, and not %d, of container %s: "+
+				"set annotation %s, or %s: %s, in the template", portOf(first), first.Name, portOf(c), c.Name, AnnotationServices,
 				lifecycle.AnnotationDefaultContainer, c.Name)
 		}
 	}

@@ -222,8 +222,8 @@ func explained(err error) error {
 	if !errors.Is(err, syscall.ECONNRESET) {
 		return err
 	}
-	return fmt.Errorf("%w; a service mesh with STRICT mTLS resets connections from outside the mesh: let this port accept plain ones, in Istio "+
-		"by portLevelMtls with the mode PERMISSIVE", err)
+	return fmt.Errorf("%w; a service mesh with STRICT mTLS resets connections from outside the mesh: let this port accept plain ones, "+
+		"in Istio by portLevelMtls with the mode PERMISSIVE", err)
 }
 
 func (r *Registry) refusal(field string, answer *driverkit.Answer) error {
