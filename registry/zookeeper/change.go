@@ -142,11 +142,11 @@ func (r *Registry) plan(p prepared, n *node) (any, error) {
 }
 
 // makeFolders makes the folder of a service and those above it, as Curator does: containers, which the servers remove when
-// they have been empty for a while.
+// they have been empty for a while, if they know them.
 func (r *Registry) makeFolders(ctx context.Context, service string) error {
 	parents := r.tree.parents(service)
 	for _, path := range parents {
-		err := r.session.createContainer(ctx, path, r.acl)
+		err := r.session.createFolder(ctx, path, r.acl)
 		switch {
 		case err == nil || errors.Is(err, zk.ErrNodeExists):
 		case errors.Is(err, zk.ErrNoNode) && path == parents[0]:

@@ -28,6 +28,9 @@ func isRefusal(err error) bool {
 	return errors.Is(err, zk.ErrAuthFailed) || err.Error() == "unknown error: -124"
 }
 
+// isUnimplemented holds if the server does not know the request: KeeperException's UNIMPLEMENTED, for which the client has no name.
+func isUnimplemented(err error) bool { return err != nil && err.Error() == "unknown error: -6" }
+
 // explain gives an error its class. What is not named here is retryable.
 func (r *Registry) explain(err error) error {
 	switch {

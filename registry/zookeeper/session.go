@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -25,6 +26,9 @@ type session struct {
 	wire   *wire
 	digest []byte // user:password; nil without
 	log    *slog.Logger
+
+	// plainFolders is set once a server has shown that it knows no containers.
+	plainFolders atomic.Bool
 
 	mu         sync.Mutex
 	connected  bool
@@ -262,11 +266,30 @@ func caughtUp[T any](ctx context.Context, s *session, reads func(context.Context
 	return read, err
 }
 
-func (s *session) createContainer(ctx context.Context, path string, acl []zk.ACL) error {
-	if _, err := s.await(ctx); err != nil {
-		return err
+// createFolder makes a container. Servers before ZooKeeper 3.5 know none, and end the session of who asks for one
+// (UnimplementedRequestProcessor): from then on a folder is a persistent node, and the request is made once more if it met that end.
+func (s *session) createFolder(ctx context.Context, path string, acl []zk.ACL) error {
+	err := s.create(ctx, path, acl)
+	if isUnimplemented(err) {
+		if !s.plainFolders.Swap(true) {
+			s.log.Warn("this ZooKeeper knows no containers: folders of services are persistent nodes, and stay when they are empty")
+		}
+		if err = s.create(ctx, path, acl); errors.Is(err, zk.ErrConnectionClosed) || errors.Is(err, zk.ErrSessionExpired) {
+			err = s.create(ctx, path, acl)
+		}
 	}
-	_, err := s.conn.CreateContainer(path, []byte{}, zk.FlagContainer, acl)
+	return err
+}
+
+func (s *session) create(ctx context.Context, path string, acl []zk.ACL) error {
+	_, err := s.await(ctx)
+	switch {
+	case err != nil:
+	case s.plainFolders.Load():
+		_, err = s.conn.Create(path, []byte{}, zk.FlagPersistent, acl)
+	default:
+		_, err = s.conn.CreateContainer(path, []byte{}, zk.FlagContainer, acl)
+	}
 	return err
 }
 
