@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -22,6 +21,8 @@ type change struct {
 	bare  string
 	lease clientv3.LeaseID // of an entry to be put, 0 for none
 	seen  *mvccpb.KeyValue // an entry to be removed, as it was read; nil if it is not there, or is another's
+	// orphaned: the bare key of a removal has no record, which somebody has deleted.
+	orphaned bool
 	// foreign: what is at the key was written by no Rollcall, and stays.
 	foreign bool
 }
@@ -60,7 +61,7 @@ func (r *Registry) plan(a registry.Change) (*change, error) {
 	}
 	c := &change{Change: a, key: r.target.key(a.Instance)}
 	if r.target.bare {
-		c.bare = strings.TrimPrefix(c.key, records)
+		c.bare = bareKey(c.key)
 	}
 	var err error
 	if c.puts() {
@@ -151,7 +152,7 @@ func operations(changes []*change) ([]clientv3.Cmp, []clientv3.Op) {
 		case c.bare == "":
 		case c.puts():
 			ops = append(ops, clientv3.OpPut(c.bare, c.Instance.Endpoint(), clientv3.WithLease(c.lease)))
-		case c.seen != nil:
+		case c.seen != nil, c.orphaned:
 			ops = append(ops, clientv3.OpDelete(c.bare))
 		}
 		switch {
@@ -160,17 +161,22 @@ func operations(changes []*change) ([]clientv3.Cmp, []clientv3.Op) {
 		case c.seen != nil:
 			conditions = append(conditions, clientv3.Compare(clientv3.ModRevision(c.key), "=", c.seen.GetModRevision()))
 			ops = append(ops, clientv3.OpDelete(c.key))
+		case c.orphaned:
+			conditions = append(conditions, clientv3.Compare(clientv3.ModRevision(c.key), "=", 0))
 		}
 	}
 	return conditions, ops
 }
 
-// reads returns a read for each removal.
+// reads returns those of each removal: of its key, and of the bare one if there is one.
 func reads(changes []*change) []clientv3.Op {
 	var gets []clientv3.Op
 	for _, c := range changes {
 		if !c.puts() {
 			gets = append(gets, clientv3.OpGet(c.key))
+			if c.bare != "" {
+				gets = append(gets, clientv3.OpGet(c.bare))
+			}
 		}
 	}
 	return gets
@@ -183,13 +189,17 @@ func (t target) see(changes []*change, answer *clientv3.TxnResponse) {
 		if c.puts() {
 			continue
 		}
-		c.seen, c.foreign = nil, false
-		for _, kv := range answer.Responses[i].GetResponseRange().GetKvs() { // one or none
+		c.seen, c.foreign, c.orphaned = nil, false, false
+		if kv := only(answer, i); kv != nil {
 			c.foreign = t.markOf(kv)[registry.MetaUID] == "" && len(t.foreign(kv, c.Instance.Cluster)) > 0
 			if c.Instance.OwnsMeta(t.markOf(kv)) {
 				c.seen = kv
 			}
 		}
 		i++
+		if c.bare != "" {
+			c.orphaned = only(answer, i-1) == nil && only(answer, i) != nil
+			i++
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -110,14 +111,17 @@ func (r *Registry) List(ctx context.Context, cluster string) ([]registry.Entry, 
 
 func (r *Registry) list(ctx context.Context, cluster string) ([]registry.Entry, error) {
 	entries := []registry.Entry{}
-	err := r.each(ctx, r.target.before, func(kv *mvccpb.KeyValue) {
+	err := r.each(ctx, r.target.before, func() { entries = entries[:0] }, func(kv *mvccpb.KeyValue) {
 		if in, ours := r.target.decode(kv); ours && in.Cluster == cluster {
 			entries = append(entries, registry.Entry{Instance: in, State: r.stateOf(kv)})
 		} else {
 			entries = append(entries, r.target.foreign(kv, cluster)...)
 		}
 	})
-	return entries, err
+	if err != nil {
+		return nil, err
+	}
+	return entries, nil
 }
 
 // stateOf is an entry's state in the list. One with a lease, if the configuration has none any longer, ends soon since nothing
@@ -129,12 +133,25 @@ func (r *Registry) stateOf(kv *mvccpb.KeyValue) registry.State {
 	return registry.InService
 }
 
-// each calls f for every key with a prefix, as they were at one revision. What is not there stays away, unless a call
-// that is made afterwards puts it there.
-func (r *Registry) each(ctx context.Context, prefix string, f func(*mvccpb.KeyValue)) error {
+// maxReadings bounds how often all pages are read because etcd has compacted their revision meanwhile. It does so every few minutes.
+const maxReadings = 3
+
+// each calls f for every key with a prefix, as they were at one revision, and begin before the first one: again if it begins again. What is
+// not there stays away, unless a call that is made afterwards puts it there.
+func (r *Registry) each(ctx context.Context, prefix string, begin func(), f func(*mvccpb.KeyValue)) (err error) {
 	if err := r.endLost(ctx); err != nil {
 		return classify(err)
 	}
+	for range maxReadings {
+		begin()
+		if err = r.eachPage(ctx, prefix, f); !errors.Is(rpctypes.Error(err), rpctypes.ErrCompacted) {
+			break
+		}
+	}
+	return classify(err)
+}
+
+func (r *Registry) eachPage(ctx context.Context, prefix string, f func(*mvccpb.KeyValue)) error {
 	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
 	if from == "" {
 		from, end = "\x00", "\x00" // all there is
@@ -145,7 +162,7 @@ func (r *Registry) each(ctx context.Context, prefix string, f func(*mvccpb.KeyVa
 			return r.page(ctx, from, end, revision)
 		})
 		if err != nil {
-			return classify(err)
+			return err
 		}
 		for _, kv := range page.Kvs {
 			f(kv)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
@@ -21,8 +22,11 @@ func (r *Registry) state(ctx context.Context, in registry.Instance) (registry.St
 	if err := driverkit.CheckInstance(in); err != nil {
 		return "", err
 	}
+	if r.target.bare {
+		return r.bareState(ctx, in)
+	}
 	state := registry.Absent
-	err := r.each(ctx, r.target.folder(in), func(kv *mvccpb.KeyValue) {
+	err := r.each(ctx, r.target.folder(in), func() { state = registry.Absent }, func(kv *mvccpb.KeyValue) {
 		held, ours := r.target.decode(kv)
 		switch {
 		case slices.ContainsFunc(r.target.foreign(kv, in.Cluster), func(e registry.Entry) bool { return driverkit.GivesInstance(e, in) }):
@@ -33,4 +37,39 @@ func (r *Registry) state(ctx context.Context, in registry.Instance) (registry.St
 		}
 	})
 	return state, err
+}
+
+// bareState reads the record and the key that clients read at one revision. Without a record, that key is ours all the same: nobody else's
+// has the endpoint in its name. Whose it was is not known then, and clients are given it.
+func (r *Registry) bareState(ctx context.Context, in registry.Instance) (registry.State, error) {
+	if err := r.endLost(ctx); err != nil {
+		return "", classify(err)
+	}
+	key := r.target.key(in)
+	answer, err := eachInTurn(ctx, r.members, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		return r.commit(ctx, nil, []clientv3.Op{clientv3.OpGet(key), clientv3.OpGet(bareKey(key))}, nil)
+	})
+	if err != nil {
+		return "", classify(err)
+	}
+	record, bare := only(answer, 0), only(answer, 1)
+	mark := r.target.markOf(record)
+	switch {
+	case mark[registry.MetaUID] == "" && bare != nil:
+		return registry.InService, nil
+	case !in.OwnsMeta(mark), mark[registry.MetaCluster] != in.Cluster:
+		return registry.Absent, nil
+	case bare == nil:
+		return registry.OutOfService, nil
+	}
+	return registry.InService, nil
+}
+
+// only is what a read of one key in a transaction has read, nil for nothing.
+func only(answer *clientv3.TxnResponse, read int) *mvccpb.KeyValue {
+	kvs := answer.Responses[read].GetResponseRange().GetKvs()
+	if len(kvs) == 0 {
+		return nil
+	}
+	return kvs[0]
 }

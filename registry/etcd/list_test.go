@@ -24,7 +24,7 @@ type pagedServer struct {
 	mu        sync.Mutex
 	entries   []*mvccpb.KeyValue // by key, as they are at the first revision
 	revision  int64
-	compacted bool // the first revision is gone when the second page is asked for
+	compacted int // how often the revision of the first page is gone when the second one is asked for
 	asked     []*pb.RangeRequest
 }
 
@@ -35,9 +35,10 @@ func (s *pagedServer) Range(_ context.Context, r *pb.RangeRequest) (*pb.RangeRes
 	now := s.revision
 	s.revision++
 	switch {
-	case s.compacted && r.GetRevision() != 0:
+	case s.compacted > 0 && r.GetRevision() != 0:
+		s.compacted--
 		return nil, rpctypes.ErrGRPCCompacted
-	case r.GetRevision() == 0 && len(s.asked) > 1: // everything has gone meanwhile
+	case r.GetRevision() == 0 && string(r.GetKey()) != string(s.asked[0].GetKey()): // everything has gone meanwhile
 		return &pb.RangeResponse{Header: &pb.ResponseHeader{Revision: now}}, nil
 	}
 	from := sort.Search(len(s.entries), func(i int) bool { return string(s.entries[i].GetKey()) >= string(r.GetKey()) })
@@ -47,7 +48,7 @@ func (s *pagedServer) Range(_ context.Context, r *pb.RangeRequest) (*pb.RangeRes
 	}, nil
 }
 
-func servePages(t *testing.T, entries int, compacted bool) (*pagedServer, *etcd.Registry) {
+func servePages(t *testing.T, entries, compacted int) (*pagedServer, *etcd.Registry) {
 	t.Helper()
 	s := &pagedServer{revision: 7, compacted: compacted}
 	for i := range entries {
@@ -66,7 +67,7 @@ func servePages(t *testing.T, entries int, compacted bool) (*pagedServer, *etcd.
 func TestPagesAreOfOneRevision(t *testing.T) {
 	t.Parallel()
 	const entries = 2500
-	s, d := servePages(t, entries, false)
+	s, d := servePages(t, entries, 0)
 	got, err := d.List(t.Context(), "c")
 	if err != nil || len(got) != entries {
 		t.Fatalf("got %d entries and error %v, want %d", len(got), err, entries)
@@ -88,10 +89,21 @@ func TestPagesAreOfOneRevision(t *testing.T) {
 	}
 }
 
+// TestAListBeginsAgainIfItIsCompacted: the next one is a minute away.
+func TestAListBeginsAgainIfItIsCompacted(t *testing.T) {
+	t.Parallel()
+	const entries = 2500
+	_, d := servePages(t, entries, 2)
+	got, err := d.List(t.Context(), "c")
+	if err != nil || len(got) != entries {
+		t.Errorf("got %d entries and error %v, want %d, each once", len(got), err, entries)
+	}
+}
+
 // TestHalfAListIsNone: what is missing from a list may be registered forever, or removed.
 func TestHalfAListIsNone(t *testing.T) {
 	t.Parallel()
-	_, d := servePages(t, 2500, true)
+	_, d := servePages(t, 2500, 100)
 	got, err := d.List(t.Context(), "c")
 	if err == nil || registry.IsTerminal(err) || got != nil {
 		t.Errorf("got %d entries and error %v, want none and one that is tried again", len(got), err)

@@ -61,6 +61,9 @@ func parseTarget(text string) (target, error) {
 	return target{before: before, after: after, format: formatOf(formatGRPC)}, nil
 }
 
+// bareKey is the key that readers of a record's format read.
+func bareKey(record string) string { return strings.TrimPrefix(record, records) }
+
 // folder is what the keys of all entries of the instance's service begin with.
 func (t target) folder(in registry.Instance) string {
 	return t.before + escape(in.Service) + t.after + "/"

@@ -34,6 +34,10 @@ var formats = map[string]struct{ options, prefix, key, value, app string }{
 		`{"network":"tcp","address":"ADDRESS","weight":7,"tags":META}`,
 		`{"network":"tcp","address":"ADDRESS","weight":10,"tags":null}`,
 	},
+	"hertz": {
+		`{"format": "kitex", "target": "hertz/registry-etcd/{service}"}`, "hertz/registry-etcd/SERVICE", "hertz/registry-etcd/SERVICE/ADDRESS",
+		`{"network":"tcp","address":"ADDRESS","weight":7,"tags":META}`, ``,
+	},
 	"skydns": {
 		`{"format": "skydns"}`, "/skydns/local/skydns/SERVICE", "/skydns/local/skydns/SERVICE/fd00--1-8080",
 		`{"host":"fd00::1","port":8080,"weight":7,"ttl":5,"metadata":META}`,

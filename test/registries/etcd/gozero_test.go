@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/cache"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
@@ -32,6 +33,41 @@ func TestGoZeroClientFollows(t *testing.T) {
 	expectAddresses(second.Endpoint())
 	call(t, d.Deregister, second)
 	expectAddresses()
+}
+
+// TestGoZeroKeyOutlivesItsRecord: somebody deletes what is under rollcall/, which no client reads, and then what the clients read.
+func TestGoZeroKeyOutlivesItsRecord(t *testing.T) {
+	t.Parallel()
+	s := shared.Use(t)
+	cfg := config(t, s)
+	cfg.Options = json.RawMessage(`{"format": "go-zero"}`)
+	d, in := open(t, cfg), pod("10.0.0.1", 8080)
+	bare := in.Service + "/" + in.Endpoint()
+	says := func(want registry.State, reason string) {
+		t.Helper()
+		state, err := d.Get(t.Context(), in)
+		expect.NoError(t, err)
+		expect.Equal(t, want, state, "%s", reason)
+	}
+	client := connect(t, s, "", "")
+	for name, remove := range map[string]func(context.Context, registry.Instance) error{"FailOver": d.FailOver, "Deregister": d.Deregister} {
+		call(t, d.Register, in)
+		_, err := client.Delete(t.Context(), "rollcall/"+bare)
+		expect.NoError(t, err)
+		says(registry.InService, "clients are given it")
+		call(t, remove, in)
+		kept, err := client.Get(t.Context(), bare)
+		expect.NoError(t, err)
+		expect.Equal(t, 0, len(kept.Kvs), "keys that clients read after %s", name)
+		says(registry.Absent, "nothing is left")
+	}
+	call(t, d.Register, in)
+	_, err := client.Delete(t.Context(), bare)
+	expect.NoError(t, err)
+	says(registry.OutOfService, "no client is given it")
+	call(t, d.Register, in)
+	says(registry.InService, "it is back")
+	call(t, d.Deregister, in)
 }
 
 // goZeroClient runs the client for a service. What it returns waits until it has exactly these addresses.
