@@ -98,8 +98,10 @@ func (c call) failOver(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return err
-	case got != nil && (!c.in.OwnsMeta(got.Metadata) || got.Status == statusStarting || got.Status == statusOutOfService):
+	case got != nil && !c.in.OwnsMeta(got.Metadata):
 		return nil
+	case got != nil && (got.Status == statusStarting || got.Status == statusOutOfService):
+		return c.copyOut(ctx, got)
 	}
 	got, err = c.postAs(ctx, statusStarting)
 	switch {
@@ -304,6 +306,14 @@ func (c call) copy(ctx context.Context, got *instanceInfo) error {
 		c.repeat(ctx, http.MethodPost, c.app, nil, body)
 	}
 	return err
+}
+
+// copyOut is copy of an entry that is out of rotation: the call that took it out may have failed before it told the others. It gives
+// them no status of an override, which nothing would undo there.
+func (c call) copyOut(ctx context.Context, got *instanceInfo) error {
+	out := *got
+	out.Status = statusStarting
+	return c.copy(ctx, &out)
 }
 
 // override sets the status that wins over the registered one.

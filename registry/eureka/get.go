@@ -9,7 +9,7 @@ import (
 
 // Get implements [registry.Getter]. It reads the registry itself, past the server's caches. If the registry has no such entry, it
 // asks for a renewal, which makes none, but brings one to light whose lease has ended and which clients are still given, and
-// then the other peers.
+// then the other peers. An entry that is out of rotation is copied to those, as [Registry.FailOver] does.
 func (r *Registry) Get(ctx context.Context, in registry.Instance) (state registry.State, err error) {
 	err = r.change(ctx, "asking for", in, func(c call, ctx context.Context) error {
 		err := c.anywhere(ctx, func(c call, ctx context.Context) (_ bool, err error) {
@@ -43,7 +43,7 @@ func (c call) state(ctx context.Context) (registry.State, error) {
 	case got.Status == statusUp: // clients are given no other
 		return registry.InService, nil
 	}
-	return registry.OutOfService, nil
+	return registry.OutOfService, c.copyOut(ctx, got)
 }
 
 // isForeign reports whether another ID of the application has the address, by the server's cache.
