@@ -16,7 +16,7 @@ func (r *Registry) probe(ctx context.Context, in registry.Instance) error {
 		return err
 	case !h.is(in):
 		return errors.New("it is not registered")
-	case h.stamp().state() != registry.InService || h.Enabled != nil && !*h.Enabled:
+	case h.isOut():
 		return errors.New("it is out of rotation")
 	case !h.Healthy && r.opts.Ephemeral:
 		return errors.New("the server considers it unhealthy: it has had no heartbeat for too long")

@@ -22,16 +22,24 @@ func (r *Registry) Get(ctx context.Context, in registry.Instance) (state registr
 	return state, err
 }
 
-// state is an instance's state by the entry. The server keeps the stamp with enabled, which v1 and v2 don't tell of a
-// single instance.
+// state is an instance's state by the entry.
 func (h *host) state(in registry.Instance) registry.State {
 	switch {
 	case h.isForeign():
 		return registry.Foreign
 	case !h.isOwn(in) || h.Metadata[registry.MetaCluster] != in.Cluster:
 		return registry.Absent
-	case h.stamp().state() == registry.OutOfService || h.Enabled != nil && !*h.Enabled:
+	case h.isOut():
 		return registry.OutOfService
 	}
 	return registry.InService
+}
+
+// isOut reports whether an entry of Rollcall's is out of rotation. v1 and v2 don't tell enabled of a single instance: there it is that of
+// the stamp, which is written with it. Whoever changes enabled in the console leaves the stamp as it is.
+func (h *host) isOut() bool {
+	if h.Enabled != nil {
+		return !*h.Enabled
+	}
+	return h.stamp().state() != registry.InService
 }
