@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -267,7 +266,7 @@ func (r *Registry) ownToken(ctx context.Context) (*driverkit.Answer, error) {
 
 // appServices returns what applications have registered at the instance's endpoint. With an index it waits for a change since.
 func (r *Registry) appServices(ctx context.Context, in registry.Instance, since string) ([]appService, http.Header, error) {
-	if path.Clean("/"+in.Service) != "/"+in.Service {
+	if !hasPath(in.Service) {
 		return nil, nil, nil // the endpoint takes no such name, and no agent registers one
 	}
 	query := url.Values{"filter": {appFilter(in, fieldsOfHealth())}}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode"
 
 	"golang.org/x/sync/errgroup"
 
@@ -59,7 +60,7 @@ func (r *Registry) foreign(ctx context.Context, cluster string) ([]registry.Entr
 	if _, err := r.read(ctx, servicesPath, filter, false, &catalog); err != nil {
 		return nil, err
 	}
-	services := slices.DeleteFunc(r.names.among(catalog), func(name string) bool { return path.Clean("/"+name) != "/"+name })
+	services := slices.DeleteFunc(r.names.among(catalog), func(name string) bool { return !hasPath(name) })
 	found := make([][]registry.Entry, len(services))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxReads)
@@ -104,9 +105,19 @@ func (r *Registry) elsewhere(cluster, ofNode, ofService string) string {
 		metaGroup, ofNode, quote(r.opts.group()), registry.MetaUID, ofService, registry.MetaCluster, quote(cluster))
 }
 
+// hasPath reports whether Consul answers to a name in a path, by which clients look it up: it cleans paths, and refuses those with
+// characters that can't be printed (hashicorp/go-cleanhttp, PrintablePathCheckHandler).
+func hasPath(service string) bool {
+	return path.Clean("/"+service) == "/"+service && isPrintable(service)
+}
+
+func isPrintable(name string) bool {
+	return !strings.ContainsFunc(name, func(c rune) bool { return !unicode.IsPrint(c) })
+}
+
 // isForeign reports whether clients are given the instance by a service that this driver does not change: an agent's, say.
 func (r *Registry) isForeign(ctx context.Context, in registry.Instance) (bool, error) {
-	if path.Clean("/"+in.Service) != "/"+in.Service {
+	if !hasPath(in.Service) {
 		return false, nil // the endpoint takes no such name, and no agent registers one
 	}
 	own := fmt.Sprintf("Node.Node == %s and Service.ID == %s", quote(r.nodes[nodeNumber(in.Address)].Node), quote(serviceID(in)))

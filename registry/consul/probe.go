@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"path"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
@@ -23,7 +22,7 @@ func (r *Registry) given(ctx context.Context, in registry.Instance) error {
 	if err := checkInstance(in); err != nil {
 		return err
 	}
-	if path.Clean("/"+in.Service) != "/"+in.Service {
+	if !hasPath(in.Service) {
 		return nil // the endpoint takes no such name: no client reads it there
 	}
 	var found []appService

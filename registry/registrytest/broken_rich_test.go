@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
@@ -87,6 +88,15 @@ func brokenGets() map[string]breakage {
 			reason: "it asks for another entry",
 			breaks: getting(func(ctx context.Context, d sound, in registry.Instance) (registry.State, error) {
 				in.Service = strings.NewReplacer("%20", " ", "+", " ").Replace(in.Service)
+				return d.Get(ctx, in)
+			}),
+		},
+		"a Get of a registry that takes no path with such a name": {
+			reason: "the entry is written in a body, and read by a path",
+			breaks: getting(func(ctx context.Context, d sound, in registry.Instance) (registry.State, error) {
+				if strings.ContainsFunc(in.Service, unicode.IsControl) {
+					return "", errors.New("400 Bad Request")
+				}
 				return d.Get(ctx, in)
 			}),
 		},

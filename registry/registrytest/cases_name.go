@@ -21,6 +21,12 @@ func nameCases() []testCase {
 			run:   oddServiceNames,
 		},
 		{
+			name:  "UnprintableNames",
+			why:   "a name that is taken and can't be read has an entry that nobody can confirm",
+			needs: []Capability{EachApart},
+			run:   unprintableNames,
+		},
+		{
 			name: "OddMarks",
 			why:  "an ownership tag that is not read back as it was written never matches, and its entry is never removed",
 			run:  oddMarks,
@@ -96,6 +102,32 @@ func oddServiceNames(w *world) {
 	w.expect(left...)
 	for _, e := range left {
 		w.deregister(d, e.Instance)
+	}
+	w.expect()
+}
+
+// unprintableNames has the driver refuse a name for good, or read what it has written.
+func unprintableNames(w *world) {
+	d := w.newProcess()
+	var taken []registry.Entry
+	for i, odd := range []string{"\x01", "\t", "\x7f", "\u0085", "\u00a0", "\u200b", "\u2028", "\ufeff"} {
+		in := w.pod(i)
+		in.Service = "a" + odd + w.service
+		switch err := w.call(opRegister, d, in); {
+		case err == nil:
+			taken = append(taken, inService(in))
+		case !registry.IsTerminal(err):
+			w.Fatalf("%s of %s: got error %q, want success or a terminal error", opRegister, show(in), err)
+		}
+	}
+	if w.has[isGetter] {
+		for _, e := range taken {
+			w.expectSays(d, e.Instance, registry.InService)
+		}
+	}
+	w.expect(taken...)
+	for _, e := range taken {
+		w.deregister(w.newProcess(), e.Instance)
 	}
 	w.expect()
 }
