@@ -313,6 +313,7 @@ func (r *Registry) askAgent(ctx context.Context, s appService, begin bool) error
 	defer cancel()
 	answer, err := r.agents.Do(half, driverkit.Request{
 		At: agent, Method: http.MethodPut, Path: agentServicePath + url.PathEscape(s.Service.ID), Query: query, Header: r.header,
+		Check: driverkit.CheckNoPage,
 	})
 	of := fmt.Sprintf("the agent of node %s, which owns %q,", s.Node.Node, s.Service.ID)
 	switch {

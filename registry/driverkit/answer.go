@@ -1,6 +1,7 @@
 package driverkit
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -30,6 +31,7 @@ type Answer struct {
 	Body []byte
 
 	read bool   // it is the answer to a request that changes nothing
+	page bool   // its body is markup
 	by   string // who answered
 	what string // what the endpoint should lead to
 	mask mask
@@ -37,6 +39,20 @@ type Answer struct {
 
 // OK reports whether the status is 2xx.
 func (a *Answer) OK() bool { return a.Status >= 200 && a.Status <= 299 }
+
+// CheckNoPage is a [Request.Check] for an acknowledgement whose body does not matter. It returns an error for a web page: a proxy can
+// answer with one, such as its login, and status 200.
+func CheckNoPage(a *Answer) error {
+	if !a.page {
+		return nil
+	}
+	return errors.New("the answer is a web page, such as a proxy's login, and not an acknowledgement")
+}
+
+// isPage reports whether a body is markup, whatever type it has: some servers call everything HTML, or nothing.
+func isPage(body []byte) bool {
+	return bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n\ufeff"), []byte("<"))
+}
 
 // Refusal makes an error of an answer that is not an acknowledgement. It has the server, the status, and the server's own words as
 // the driver has found them in the body: in one short line, without the secrets. For a redirect, which no client of the kit

@@ -28,6 +28,8 @@ const (
 	idleTimeout = 30 * time.Second
 	// maxHeaderBytes bounds the head of an answer.
 	maxHeaderBytes = 64 << 10
+	// maxBeginning is how many bytes are read of an acknowledgement whose body does not matter.
+	maxBeginning = 512
 )
 
 // HTTPOptions are what a driver adds to the configuration.
@@ -188,6 +190,9 @@ func (c *HTTPClient) send(ctx context.Context, to Server, r Request) (*Answer, e
 			return nil, half(ctx, a.read, fmt.Errorf("%s: %w", to, err))
 		}
 	}
+	if r.Check != nil {
+		a.page = a.OK() && isPage(beginning(a.Body, resp.Body))
+	}
 	_, _ = io.CopyN(io.Discard, resp.Body, maxIgnored) // a body that is not at its end costs the connection
 	if r.Check != nil && a.OK() {
 		if err := r.Check(a); err != nil {
@@ -195,6 +200,14 @@ func (c *HTTPClient) send(ctx context.Context, to Server, r Request) (*Answer, e
 		}
 	}
 	return a, nil
+}
+
+// beginning is that of a body, as far as it has been read. What can't be read of the rest does not matter.
+func beginning(body []byte, rest io.Reader) []byte {
+	if body == nil {
+		body, _ = io.ReadAll(io.LimitReader(rest, maxBeginning))
+	}
+	return body
 }
 
 // reads reports whether a request changes nothing, so that it can't be carried out late.

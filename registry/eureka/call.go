@@ -45,6 +45,7 @@ func (p peer) send(ctx context.Context, method, path string, body []byte) (*driv
 	}
 	answer, err := p.server.Do(ctx, driverkit.Request{
 		Method: method, Path: path, Query: values, Header: p.header, Body: body, Limit: maxAnswer,
+		Check: func(a *driverkit.Answer) error { return driverkit.Away(driverkit.CheckNoPage(a)) },
 	})
 	switch {
 	case err != nil:

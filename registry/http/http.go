@@ -155,7 +155,7 @@ func (r *Registry) change(ctx context.Context, path string, in registry.Instance
 	if err != nil {
 		return fmt.Errorf("encoding the instance: %w", err)
 	}
-	_, err = r.send(ctx, driverkit.Request{Method: http.MethodPost, Path: path, Body: body})
+	_, err = r.send(ctx, driverkit.Request{Method: http.MethodPost, Path: path, Body: body, Check: driverkit.CheckNoPage})
 	return err
 }
 

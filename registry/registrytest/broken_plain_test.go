@@ -426,6 +426,10 @@ func brokenErrors() map[string]breakage {
 			reason: "it can't know that",
 			set:    unreachable(registry.NotRegistered(errors.New("connection refused"))),
 		},
+		"a driver that takes a proxy's page for an acknowledgement": {
+			reason: "the page has status 200",
+			set:    func(_ *store, h *registrytest.Harness) { h.LoginPage = failing(nil) },
+		},
 		"a driver that tells its token": {
 			reason: "events are read by many",
 			set: func(_ *store, h *registrytest.Harness) {

@@ -135,7 +135,7 @@ func only(h registrytest.Harness, about registrytest.Capability) registrytest.Ha
 	if about != registrytest.Unreachable {
 		h.Unreachable = nil
 	}
-	h.Stalled, h.Failing, h.Refusing, h.WrongCredentials = nil, nil, nil, nil
+	h.Stalled, h.Failing, h.Refusing, h.LoginPage, h.WrongCredentials = nil, nil, nil, nil, nil
 	return h
 }
 

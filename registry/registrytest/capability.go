@@ -56,6 +56,7 @@ const (
 const (
 	hasUnreachable      Capability = "Unreachable"
 	hasRefusing         Capability = "Refusing"
+	hasLoginPage        Capability = "LoginPage"
 	hasWrongCredentials Capability = "WrongCredentials"
 	hasStalled          Capability = "Stalled"
 	hasLosingAnswers    Capability = "LosingAnswers"
@@ -78,8 +79,9 @@ func (h Harness) lacks(c Capability) bool {
 // missing returns why a case that needs the capability can't run on the harness, or "" if it can.
 func (h Harness) missing(c Capability) string {
 	given, is := map[Capability]bool{
-		hasUnreachable: h.Unreachable != nil, hasRefusing: h.Refusing != nil, hasWrongCredentials: h.WrongCredentials != nil,
-		hasStalled: h.Stalled != nil, hasLosingAnswers: h.LosingAnswers != nil, hasFailing: h.Failing != nil, hasRestart: h.Restart != nil,
+		hasUnreachable: h.Unreachable != nil, hasRefusing: h.Refusing != nil, hasLoginPage: h.LoginPage != nil,
+		hasWrongCredentials: h.WrongCredentials != nil,
+		hasStalled:          h.Stalled != nil, hasLosingAnswers: h.LosingAnswers != nil, hasFailing: h.Failing != nil, hasRestart: h.Restart != nil,
 		hasForeign: h.Foreign != nil, hasCopy: h.Copy != nil, hasApp: h.App != nil, hasShortLease: h.ShortLease != nil,
 		hasPlaced: h.Placed != nil, hasRefusedPlace: h.RefusedPlace != nil,
 	}[c]

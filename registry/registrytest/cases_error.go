@@ -28,6 +28,15 @@ func errorCases() []testCase {
 			},
 		},
 		{
+			name:  "LoginPageIsNoAcknowledgement",
+			why:   "a proxy in between answers 200 with its login page, and OpenKruise continues with a pod that the registry knows nothing of",
+			needs: []Capability{hasLoginPage},
+			apps:  true,
+			run: func(w *world) {
+				w.expectErrors(w.opened(w.h.LoginPage(w.TB)), false)
+			},
+		},
+		{
 			name:  "WrongCredentialsAreNamed",
 			why:   "a person who reads that a token is wrong needs to know which one: the error must have the field of the configuration",
 			needs: []Capability{hasWrongCredentials},

@@ -27,6 +27,10 @@ type Harness struct {
 	// Refusing returns a driver whose registry refuses every call in a way that a retry does not cure.
 	Refusing func(t testing.TB) registry.Registry
 
+	// LoginPage returns a driver whose registry answers every attempt as a proxy does that asks for a login: with status 200 and a web page.
+	// It is nil if the registry does not speak HTTP.
+	LoginPage func(t testing.TB) registry.Registry
+
 	// WrongCredentials returns a driver with a token, password or certificate that the registry does not accept.
 	WrongCredentials func(t testing.TB) registry.Registry
 

@@ -440,6 +440,7 @@ func (s *store) harness(wrap func(sound) registry.Registry) registrytest.Harness
 		App:              func(_ testing.TB, at registry.Instance) registrytest.App { return appClient{s, at} },
 		Unreachable:      failing(errors.New("connection refused")),
 		Refusing:         failing(registry.Terminal(errors.New("frozen"))),
+		LoginPage:        failing(errors.New("decoding the answer: <html>")),
 		WrongCredentials: failing(registry.Terminal(registry.FieldError("auth.tokenFile", errors.New("403")))),
 		Stalled: func(testing.TB) registry.Registry {
 			return process(longLease, func(ctx context.Context) error {

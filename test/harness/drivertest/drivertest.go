@@ -228,6 +228,10 @@ func elsewhere(construct registry.Constructor, cfg registry.Config) func(t testi
 func HTTPHarness(construct registry.Constructor, cfg registry.Config, refuses, fails int) registrytest.Harness {
 	h, elsewhere := Harness(construct, cfg, "http://"), elsewhere(construct, cfg)
 	h.Refusing = func(t testing.TB) registry.Registry { return elsewhere(t, Answering(t, refuses, nil, "")) }
+	h.LoginPage = func(t testing.TB) registry.Registry {
+		html := map[string]string{"Content-Type": "text/html; charset=utf-8"}
+		return elsewhere(t, Answering(t, http.StatusOK, html, "<!DOCTYPE html><title>Log in</title>"))
+	}
 	h.Failing = func(t testing.TB) (registry.Registry, func() int) {
 		var attempts atomic.Int64
 		endpoint := Serve(t, func(w http.ResponseWriter, _ *http.Request) {
