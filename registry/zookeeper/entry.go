@@ -71,6 +71,13 @@ func (o Options) encode(in registry.Instance, state registry.State, registeredAt
 		Name: in.Service, ID: idOf(in), Address: in.Address, Port: in.Port,
 		Payload: json.RawMessage("null"), RegistrationTimeUTC: registeredAt, ServiceType: typePermanent, URISpec: uriOf(in),
 	}
+	if o.Payload == payloadSpring && strings.Contains(in.Address, ":") { // its clients put the address into URLs as it is
+		doc.Address = "[" + in.Address + "]"
+		doc.URISpec = uriOf(registry.Instance{})
+	}
+	if o.Payload == payloadSpring && in.Metadata["secure"] == "true" { // its clients use https if there is such a port
+		doc.SSLPort = &doc.Port
+	}
 	if o.FailOver == failOverEnabled {
 		enabled := state == registry.InService
 		doc.Enabled = &enabled

@@ -84,6 +84,50 @@ func sample() registry.Instance {
 	}
 }
 
+// TestSpringsAddressIsPartOfAURL: Spring's clients replace the host of a request's URL by it, and Curator's fill the URI with it.
+func TestSpringsAddressIsPartOfAURL(t *testing.T) {
+	t.Parallel()
+	in := sample()
+	in.Address = "fd00::1"
+	for payload, want := range map[string]string{
+		payloadNone: `"address":"fd00::1" "://[" "]:"`, payloadMap: `"address":"fd00::1" "://[" "]:"`, payloadSpring: `"address":"[fd00::1]" "://" ":"`,
+	} {
+		raw, err := Options{Payload: payload}.encode(in, registry.InService, 7)
+		expect.NoError(t, err)
+		for part := range strings.FieldsSeq(want) {
+			if !strings.Contains(string(raw), part) {
+				t.Errorf("with payload %s: got %s, want it with %s", payload, raw, part)
+			}
+		}
+		got, _, ours := decode("web", idOf(in), raw)
+		if !ours || got.Address != in.Address {
+			t.Errorf("with payload %s: read back %+v, ours: %t", payload, got, ours)
+		}
+		for _, e := range decodeForeign("web", "copy", in.Cluster, raw) {
+			if e.Address != in.Address {
+				t.Errorf("with payload %s: a copy is at %q, want the pod's address", payload, e.Address)
+			}
+		}
+	}
+}
+
+// TestSpringsClientsUseTLS where there is an sslPort, in place of the port.
+func TestSpringsClientsUseTLS(t *testing.T) {
+	t.Parallel()
+	for secure, want := range map[string]string{"true": `"port":8080,"sslPort":8080`, "false": `"port":8080,"sslPort":null`} {
+		in := sample()
+		in.Metadata = map[string]string{"secure": secure}
+		raw, err := Options{Payload: payloadSpring}.encode(in, registry.InService, 7)
+		expect.NoError(t, err)
+		if !strings.Contains(string(raw), want) {
+			t.Errorf("secure=%s: got %s, want it with %s", secure, raw, want)
+		}
+		if got, _, ours := decode("web", idOf(in), raw); !ours || !got.Equal(in) {
+			t.Errorf("secure=%s: read back %+v, ours: %t", secure, got, ours)
+		}
+	}
+}
+
 // TestEncode has what stability promises; that Curator writes the same is shown by Curator itself.
 func TestEncode(t *testing.T) {
 	t.Parallel()
