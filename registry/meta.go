@@ -25,7 +25,8 @@ const (
 )
 
 // MetaIPv6 is the metadata with the IPv6 address of an instance at an IPv4 one. Clients of Spring Cloud Alibaba drop such instances without
-// it, once one of the service has it. A [Foreign] entry that is listed has it if clients read it there.
+// it, once one of the service has it, and put it into URLs as it is, so it is in brackets. A [Foreign] entry that is listed has it if
+// clients read it there.
 const MetaIPv6 = "IPv6"
 
 // AddressMeta reports whether clients of a registry take the metadata of this key for an address: where to go in place of, or in addition

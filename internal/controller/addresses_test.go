@@ -323,9 +323,12 @@ func TestIPv6MetadataThatClientsMiss(t *testing.T) {
 	w.reconcile(single)
 	w.expectEvents("it has no second address to tell of")
 
-	w.apply(func(s *choices) {
-		s.Services.Metadata = map[string]service.ValueTemplate{registry.MetaIPv6: "{podIPv6}"}
-	})
-	w.reconcile(pod)
+	set := func(value service.ValueTemplate) {
+		w.apply(func(s *choices) { s.Services.Metadata = map[string]service.ValueTemplate{registry.MetaIPv6: value} })
+		w.reconcile(pod)
+	}
+	set("{podIPv6}")
+	w.expectEvents("clients can't make a URL of it")
+	set("[{podIPv6}]")
 	w.expectEvents("it is corrected", "Normal Resolved IPv6Missing ")
 }

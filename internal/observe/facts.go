@@ -110,12 +110,12 @@ func (f *Facts) targetsIn(
 	return targets, err
 }
 
-// ipv4Only returns the instance of a dual-stack pod that clients may drop, see [registry.MetaIPv6], if there is one.
+// ipv4Only returns the instance of a dual-stack pod that clients may drop or can't reach, see [registry.MetaIPv6], if there is one.
 func (f *Facts) ipv4Only() string {
 	for _, t := range f.Targets {
 		in := t.Instance
-		if len(f.Input.Pod.Status.PodIPs) > 1 && !t.Key().ByApp() && !strings.Contains(in.Address, ":") && in.Metadata[registry.MetaIPv6] == "" &&
-			f.Tracked.ForeignIPv6(t.Key()) {
+		if len(f.Input.Pod.Status.PodIPs) > 1 && !t.Key().ByApp() && !strings.Contains(in.Address, ":") &&
+			!strings.HasPrefix(in.Metadata[registry.MetaIPv6], "[") && f.Tracked.ForeignIPv6(t.Key()) {
 			return fmt.Sprintf("service %q at %s", in.Service, in.Endpoint())
 		}
 	}

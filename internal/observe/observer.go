@@ -148,7 +148,8 @@ func (o *Observer) locate(ctx context.Context, f *Facts) error {
 	}
 	if t := f.ipv4Only(); t != "" && f.Warning.Reason == "" {
 		f.Warning = waiting.Blocker{Reason: reason.IPv6Missing, Message: t + `: applications' own entries of the service have metadata IPv6, ` +
-			`and the pod's has none, so clients of Spring Cloud Alibaba with an IPv6 address drop it: set IPv6: "{podIPv6}" in service.metadata`}
+			`and the pod's has none in brackets, so clients of Spring Cloud Alibaba with an IPv6 address drop it or can't reach it: ` +
+			`set IPv6: "[{podIPv6}]" in service.metadata`}
 	}
 	f.Input.Ending, f.EndChanges = lifecycle.EndOf(pod, node, now).Ending(now, f.Drain)
 	// Counted as it was just read, so never more pods than the threshold are taken out.

@@ -90,10 +90,10 @@ const (
 	// What to do: correct or remove it in the workload's template.
 	UnknownName Reason = "UnknownName"
 	// IPv6Missing: the pod has an IPv4 and an IPv6 address, and applications that register themselves under the same name have the
-	// metadata `IPv6`, which the pod's entry lacks. Clients of Spring Cloud Alibaba that have an IPv6 address drop the pod. Nothing waits
-	// for it.
+	// metadata `IPv6`, which the pod's entry lacks, or has without brackets. Clients of Spring Cloud Alibaba that have an IPv6 address drop
+	// the pod, or can't reach it. Nothing waits for it.
 	//
-	// What to do: set `IPv6: "{podIPv6}"` in service.metadata, before you move applications over.
+	// What to do: set `IPv6: "[{podIPv6}]"` in service.metadata, before you move applications over.
 	IPv6Missing Reason = "IPv6Missing"
 	// ServiceClaimed: another namespace has the service name: pods of it are registered under the name, or were until
 	// five minutes ago, or it was created first among those whose workloads use the name.

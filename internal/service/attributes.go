@@ -178,7 +178,7 @@ func ownAddresses(pairs map[string]string, s Subject) error {
 		}
 		own = append(own, s.Status.PodIP)
 		for _, ip := range s.Status.PodIPs {
-			own = append(own, ip.IP)
+			own = append(own, ip.IP, "["+ip.IP+"]") // some clients need IPv6 in brackets
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(pairs)) {

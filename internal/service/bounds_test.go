@@ -29,6 +29,8 @@ func TestMetadataChoosesNoAddress(t *testing.T) {
 		"the node's":        {"another process may serve the port there", dualStack(), "wan=192.0.2.1", []string{"wan"}},
 		"in a template":     {"no two pods have one address", template, "wan=10.0.0.1", []string{"wan"}},
 		"its own":           {"that is where clients go anyway", dualStack(), "lan_ipv4=10.0.0.1,IPv6=fd00::1", nil},
+		"its own in a URL":  {"Spring Cloud Alibaba needs the brackets", dualStack(), "IPv6=[fd00::1]", nil},
+		"another in a URL":  {"", dualStack(), "IPv6=[fd00::99]", []string{"IPv6"}},
 		"its own name":      {"DNS gives its address", ofStatefulSet, "hostName=web-0.web.shop.svc", nil},
 		"none":              {"it removes what the configuration has", dualStack(), "wan=", nil},
 		"others":            {"they are the pod's to write", dualStack(), "version=evil.example.com", nil},

@@ -9,7 +9,7 @@ import (
 // Get implements [registry.Getter]. Servers answer every read from a copy that they renew up to 500 ms after a change;
 // so it is asked only after longer than that, and the answer has all that was there when the call began.
 func (r *Registry) Get(ctx context.Context, in registry.Instance) (state registry.State, err error) {
-	err = r.change(ctx, "asking for", in, func(ctx context.Context, in registry.Instance) error {
+	err = r.changeOwn(ctx, "asking for", in, func(ctx context.Context, in registry.Instance) error {
 		if err := pause(ctx, settle); err != nil {
 			return err
 		}

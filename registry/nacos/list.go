@@ -38,7 +38,7 @@ func (r *Registry) list(ctx context.Context, cluster string) ([]registry.Entry, 
 		if err != nil {
 			return nil, fmt.Errorf("checking the health checker of service %s: %w", s.Name, err)
 		}
-		found, err := s.entries(r.opts.Cluster, cluster, stay)
+		found, err := s.entries(r.opts, cluster, stay)
 		if err != nil {
 			return nil, err
 		}
@@ -120,10 +120,10 @@ func (r *Registry) elsewhere(ctx context.Context, in registry.Instance) (string,
 
 // entries are Rollcall's own, in one Nacos cluster, and others' in all, since clients that name none are given the instances of
 // all. If others have a place in several, it counts once: those are not taken out together. Of Rollcall's own, those that are unhealthy
-// and stay so are out of rotation. One in another Nacos cluster is foreign: no call changes it.
-func (s *listedService) entries(within, cluster string, stay bool) (entries []registry.Entry, _ error) {
+// and stay so are out of rotation. One in another Nacos cluster, or with its address in another form, is foreign: no call changes it.
+func (s *listedService) entries(opts Options, cluster string, stay bool) (entries []registry.Entry, _ error) {
 	given := map[string]bool{}
-	for _, h := range s.Clusters[within].Hosts {
+	for _, h := range s.Clusters[opts.Cluster].Hosts {
 		switch {
 		case h.isListedForeign():
 			e := h.foreign(s.Name)
@@ -134,13 +134,19 @@ func (s *listedService) entries(within, cluster string, stay bool) (entries []re
 			if err != nil {
 				return nil, err
 			}
+			if opts.written(e.Instance).Address != h.IP {
+				if h.isCopyOf(cluster) {
+					entries = append(entries, driverkit.Tagged(h.foreign(s.Name), h.Metadata, "IP "+h.IP))
+				}
+				continue
+			}
 			if stay && h.isUnhealthy() {
 				e.State = registry.OutOfService
 			}
 			entries = append(entries, e)
 		}
 	}
-	return append(entries, s.elsewhere(within, cluster, given)...), nil
+	return append(entries, s.elsewhere(opts.Cluster, cluster, given)...), nil
 }
 
 // elsewhere are the foreign entries in other Nacos clusters, but for those at the endpoints that are given already.
@@ -222,6 +228,6 @@ func (h *host) entry(service string) (registry.Entry, error) {
 		delete(h.Metadata, key)
 	}
 	e.SetMeta(h.Metadata)
-	e.Service, e.Address, e.Port = service, h.IP, h.Port
+	e.Service, e.Address, e.Port = service, strings.Trim(h.IP, "[]"), h.Port
 	return e, nil
 }

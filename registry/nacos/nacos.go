@@ -76,22 +76,22 @@ func (r *Registry) Weighs() bool { return true }
 
 // Register implements [registry.Registry].
 func (r *Registry) Register(ctx context.Context, in registry.Instance) error {
-	return r.change(ctx, "registering", in, r.register)
+	return r.changeOwn(ctx, "registering", in, r.register)
 }
 
 // FailOver implements [registry.Registry]. An instance that is not known stays unknown.
 func (r *Registry) FailOver(ctx context.Context, in registry.Instance) error {
-	return r.change(ctx, "failing over", in, r.failOver)
+	return r.changeOwn(ctx, "failing over", in, r.failOver)
 }
 
 // Deregister implements [registry.Registry].
 func (r *Registry) Deregister(ctx context.Context, in registry.Instance) error {
-	return r.change(ctx, "deregistering", in, r.deregister)
+	return r.changeOwn(ctx, "deregistering", in, r.deregister)
 }
 
 // Probe implements [registry.Prober]: a client that looks the service up gets the instance only if Nacos holds it healthy.
 func (r *Registry) Probe(ctx context.Context, in registry.Instance) error {
-	return r.change(ctx, "probing", in, r.probe)
+	return r.changeOwn(ctx, "probing", in, r.probe)
 }
 
 // HeartbeatInterval implements [registry.Heartbeater]. Persistent instances need none.
@@ -99,7 +99,7 @@ func (r *Registry) HeartbeatInterval() time.Duration { return r.opts.interval() 
 
 // Heartbeat implements [registry.Heartbeater].
 func (r *Registry) Heartbeat(ctx context.Context, in registry.Instance) error {
-	return r.change(ctx, "renewing", in, r.beat)
+	return r.changeOwn(ctx, "renewing", in, r.beat)
 }
 
 // List implements [registry.Lister]. It lists what is in this namespace and group: Rollcall's own in this Nacos cluster, others' in all.
@@ -114,6 +114,13 @@ func (r *Registry) List(ctx context.Context, cluster string) ([]registry.Entry, 
 func (r *Registry) Close() error {
 	r.client.http.Close()
 	return nil
+}
+
+// changeOwn makes a call for a pod's own entry. Applications write their addresses in forms of their own.
+func (r *Registry) changeOwn(
+	ctx context.Context, doing string, in registry.Instance, call func(context.Context, registry.Instance) error,
+) error {
+	return r.change(ctx, doing, in, func(ctx context.Context, in registry.Instance) error { return call(ctx, r.opts.written(in)) })
 }
 
 // change makes a call for an instance that can be written at all.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -34,6 +35,17 @@ type Options struct { //nolint:recvcheck // a value, but for places, which are f
 	// Login is what auth.username and auth.passwordFile hold: password (a user of Nacos and its password) or accessKey (an access
 	// key and its secret key, with which each request is signed, as for Alibaba Cloud MSE). Default: password.
 	Login string `json:"login"`
+	// IPv6Brackets writes IPv6 addresses in brackets, such as [fd00::7], as applications with Spring Cloud Alibaba do: their clients make
+	// URLs of them. Default: false.
+	IPv6Brackets bool `json:"ipv6Brackets"`
+}
+
+// written is the instance of a pod with its address as it is in Nacos.
+func (o Options) written(in registry.Instance) registry.Instance {
+	if o.IPv6Brackets && strings.Contains(in.Address, ":") {
+		in.Address = "[" + in.Address + "]"
+	}
+	return in
 }
 
 const (
