@@ -36,6 +36,7 @@ func AddressMeta(key string) bool {
 	switch key {
 	case "lan", "wan", "lan_ipv4", "lan_ipv6", "wan_ipv4", "wan_ipv6", // Consul's TaggedAddresses
 		"hostName",                    // Eureka's field, from the driver
+		"Endpoints",                   // Kratos on Eureka
 		MetaIPv6,                      // Spring Cloud Alibaba
 		"management.address",          // Spring Boot Admin
 		"dubbo.metadata-service.urls": // Dubbo in Spring Cloud
