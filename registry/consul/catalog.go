@@ -133,20 +133,24 @@ func (r *Registry) serviceOp(do verb, in registry.Instance, index uint64) operat
 		Node: r.nodes[nodeNumber(in.Address)].Node,
 		Service: service{
 			ID: serviceID(in), Service: in.Service, Address: in.Address, Port: in.Port, Tags: in.Tags, Meta: meta,
-			Weights: weights{Passing: weight, Warning: weight}, TaggedAddresses: taggedAddresses(in),
+			Weights: weights{Passing: weight, Warning: weight}, TaggedAddresses: taggedAddresses(in, r.opts.KratosScheme),
 			Namespace: r.opts.Namespace, Partition: r.opts.Partition,
 			ModifyIndex: index,
 		},
 	}}
 }
 
-// taggedAddresses are the instance's other addresses, for clients that choose: Consul's DNS answers A and AAAA by them.
-func taggedAddresses(in registry.Instance) map[string]serviceAddress {
+// taggedAddresses are the instance's other addresses, for clients that choose: Consul's DNS answers A and AAAA by them, and those of Kratos
+// read a URL of this scheme, if there is one, in place of the address.
+func taggedAddresses(in registry.Instance, kratos string) map[string]serviceAddress {
 	tagged := map[string]serviceAddress{}
 	for _, tag := range []string{"lan_ipv4", "lan_ipv6", "wan_ipv4", "wan_ipv6", "lan", "wan"} {
 		if address := in.Metadata[tag]; address != "" {
 			tagged[tag] = serviceAddress{Address: address, Port: in.Port}
 		}
+	}
+	if kratos != "" {
+		tagged[kratos] = serviceAddress{Address: kratos + "://" + in.Endpoint(), Port: in.Port}
 	}
 	return tagged
 }

@@ -1,6 +1,7 @@
 package consul
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -35,6 +36,9 @@ type Options struct { //nolint:recvcheck // a value, but for places, which are f
 	// Probe lets OpenKruise continue only once Consul's health endpoint gives the pod to clients. Set it if others, such as
 	// consul-esm, keep checks of the services or their nodes. Default: false.
 	Probe bool `json:"probe"`
+	// KratosScheme is the protocol of the pods' ports for clients of Kratos: grpc, grpcs, http or https. They take it from a tagged address,
+	// such as grpc with grpc://10.244.1.7:9000, which is added then. Default: none is added.
+	KratosScheme string `json:"kratosScheme"`
 }
 
 const (
@@ -72,7 +76,7 @@ func decodeOptions(cfg registry.Config) (Options, error) {
 			opts.AgentEndpoint = defaultAgentTLS
 		}
 	}
-	return opts, opts.checkAgent()
+	return opts, cmp.Or(opts.checkAgent(), driverkit.OneOf("options.kratosScheme", opts.KratosScheme, "", "grpc", "grpcs", "http", "https"))
 }
 
 // places are the options that can set an entry's place by its pod.

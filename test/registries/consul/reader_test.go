@@ -2,6 +2,7 @@ package consul_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -89,11 +90,7 @@ func TestClientsFollow(t *testing.T) {
 func TestClientsChooseAnAddress(t *testing.T) {
 	t.Parallel()
 	server := shared.Use(t)
-	var self struct{ Config struct{ Version string } }
-	expect.NoError(t, server.Do(t.Context(), http.MethodGet, "/v1/agent/self", nil, &self))
-	if strings.HasPrefix(self.Config.Version, "1.19.") {
-		t.Skip("transactions have tagged addresses since Consul 1.20.6 (hashicorp/consul#22248)")
-	}
+	needsTaggedAddresses(t, server)
 	d := openFor(t, server)
 	both, one := pod(t, 1), pod(t, 2)
 	both.Metadata = map[string]string{"lan_ipv4": both.Address, "lan_ipv6": "fd00:10:244::1", "wan": "192.0.2.1"}
@@ -130,6 +127,36 @@ func TestClientsChooseAnAddress(t *testing.T) {
 			t.Error("an address that the pod no longer has is still given")
 		}
 	}
+}
+
+func needsTaggedAddresses(t *testing.T, server *consul.Server) {
+	t.Helper()
+	var self struct{ Config struct{ Version string } }
+	expect.NoError(t, server.Do(t.Context(), http.MethodGet, "/v1/agent/self", nil, &self))
+	if strings.HasPrefix(self.Config.Version, "1.19.") {
+		t.Skip("transactions have tagged addresses since Consul 1.20.6 (hashicorp/consul#22248)")
+	}
+}
+
+// TestKratosReadsAURL of its scheme among the tagged addresses, as a Kratos application registers itself.
+func TestKratosReadsAURL(t *testing.T) {
+	t.Parallel()
+	server := shared.Use(t)
+	needsTaggedAddresses(t, server)
+	cfg := configOf(t, server)
+	cfg.Cluster, cfg.Options = t.Name(), json.RawMessage(`{"kratosScheme":"grpc"}`)
+	d, in := open(t, cfg), pod(t, 1)
+	in.Address = "fd00:10:244::1"
+	must(t, d.Register, in)
+	given, err := health(t.Context(), server, in.Service, true)
+	expect.NoError(t, err)
+	for _, e := range given {
+		if url := e.Service.TaggedAddresses["grpc"]; url.Address != "grpc://"+in.Endpoint() || url.Port != in.Port || len(e.Service.TaggedAddresses) > 1 {
+			t.Errorf("clients are given %v, want a URL of the scheme", e.Service.TaggedAddresses)
+		}
+	}
+	expect.Equal(t, 1, len(given), "instances")
+	must(t, d.Deregister, in)
 }
 
 // expectHealthy wants these instances of /v1/health/service?passing, and what clients read there of each.
