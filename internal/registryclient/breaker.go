@@ -96,8 +96,16 @@ func (b *breaker) note(c *call, verdict error) {
 	if verdict == nil || b.apart {
 		clear(b.callers)
 	} else if !errors.Is(verdict, errSilent) {
-		b.callers[c.ID], b.failure = true, verdict
+		b.callers[failing(c, verdict)], b.failure = true, verdict
 	}
+}
+
+// failing is who counts as having failed. Reads of one service that time out are one: it may be large, and others are not.
+func failing(c *call, err error) string {
+	if !c.changes() && Classify(err) == TimedOut {
+		return "reads of service " + c.Instance.Service
+	}
+	return c.ID
 }
 
 func (b *breaker) moved(from, to gobreaker.State) {

@@ -71,28 +71,39 @@ func TestBreakerOpens(t *testing.T) {
 	})
 }
 
-func TestBreakerLearnsNothingFromAnInstanceThatIsNotServedYet(t *testing.T) {
+func TestBreakerOpensByReads(t *testing.T) {
 	t.Parallel()
-	for _, tc := range []struct {
-		err  error
-		want string
-	}{{errors.New("the check has not passed"), "closed"}, {context.DeadlineExceeded, "open"}} {
-		t.Run(tc.want, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, 8)
-				for _, name := range []string{"a/1", "a/2", "b/1", "b/2", "c/1", "c/2"} {
-					by, change := w.caller(name)
-					go func() { _ = w.Probe(t.Context(), by, change.Instance) }()
-					w.sleep(0)
-					if w.Status().Breaker == "closed" {
-						w.answer(tc.err, name)
-					}
-				}
-				w.expectStatus("", Status{Slots: 8, Queued: w.Status().Queued, Breaker: tc.want})
-			})
-		})
+	type row struct {
+		reason string
+		of     string
+		err    error
+		want   string
 	}
+	bubble.Each(t, map[string]row{
+		"not yet": {
+			reason: "the registry has answered", of: "a/1 b/1 c/1 d/1 e/1", err: errors.New("the check has not passed"), want: "closed",
+		},
+		"no answer about five services": {
+			reason: "the registry is down", of: "a/1 b/1 c/1 d/1 e/1", err: context.DeadlineExceeded, want: "open",
+		},
+		"no answer about one": {
+			reason: "it may be large, and others are read and written in time",
+			of:     "web/1 web/2 web/3 web/4 web/5 web/6 web/7 a/1 b/1 c/1", err: context.DeadlineExceeded, want: "closed",
+		},
+	}, func(t *testing.T, tc row) {
+		w := newWorld(t, 8)
+		for _, name := range fields(tc.of) {
+			by, change := w.caller(name)
+			go func() { _ = w.Probe(t.Context(), by, change.Instance) }()
+			w.sleep(0)
+			if w.Status().Breaker == "closed" {
+				w.answer(tc.err, name)
+			}
+		}
+		if got := w.Status().Breaker; got != tc.want {
+			t.Errorf("the breaker is %s, want %s\nreason: %s", got, tc.want, tc.reason)
+		}
+	})
 }
 
 // TestBreakerStaysClosedWherePodsAreCalled: each pod is a server of its own, and those of a node that is cut off must not stop the others.
