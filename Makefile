@@ -352,9 +352,9 @@ bench: ## Measure Rollcall beside a floor and a recipe on a real API server, in 
 	@BENCH='$(BENCH)' PART='$(PART)' OUT='$(OUT)' BEFORE='$(BEFORE)' bin/bench/bench
 
 .PHONY: bench-registries
-bench-registries: ## Measure 1,000 registrations beside each real registry's own client; REGISTRIES='consul etcd' takes some.
+bench-registries: ## Measure 1,000 registrations beside each real registry's own client; REGISTRIES='consul etcd' takes some, PART=reads measures reads in a large service.
 	@go build -C test/bench/registries -o '$(CURDIR)/bin/bench/registries' .
-	@REGISTRIES='$(REGISTRIES)' bin/bench/registries
+	@REGISTRIES='$(REGISTRIES)' PART='$(PART)' SIZES='$(SIZES)' bin/bench/registries
 
 .PHONY: demo
 demo: ## Show the main job on a real OpenKruise; REGISTRY=consul uses that driver, KEEP=1 keeps it running until Ctrl-C.
