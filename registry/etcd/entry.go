@@ -57,6 +57,11 @@ func (t target) foreign(kv *mvccpb.KeyValue, cluster string) (all []registry.Ent
 	return all
 }
 
+// foreignToAny is foreign to the cluster whose ownership tag the entry has, if it has one.
+func (t target) foreignToAny(kv *mvccpb.KeyValue) []registry.Entry {
+	return t.foreign(kv, t.markOf(kv)[registry.MetaCluster])
+}
+
 // at returns the instance of a service at an address with its port.
 func at(service, address string) (registry.Instance, bool) {
 	host, written, err := net.SplitHostPort(address)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -20,7 +21,7 @@ import (
 const pageSize = 1000
 
 // Registry writes to etcd. It implements [registry.Registry], [registry.Lister], [registry.Getter],
-// [registry.Heartbeater], [registry.Batcher] and io.Closer, and keeps nothing about instances. It is safe for concurrent use.
+// [registry.Heartbeater], [registry.Batcher] and io.Closer, and keeps nothing about its own entries. It is safe for concurrent use.
 type Registry struct {
 	client *clientv3.Client
 	login  *login
@@ -28,6 +29,7 @@ type Registry struct {
 	fence  *fence
 	lease  time.Duration
 	limit  int
+	others *others
 	// members is how many the endpoint names.
 	members int
 }
@@ -80,6 +82,7 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	return &Registry{
 		client: client, login: login, target: target, fence: newFence(target),
 		lease: time.Duration(options.Lease), limit: options.TransactionLimit, members: len(endpoints),
+		others: &others{},
 	}, nil
 }
 
@@ -110,17 +113,31 @@ func (r *Registry) List(ctx context.Context, cluster string) ([]registry.Entry, 
 }
 
 func (r *Registry) list(ctx context.Context, cluster string) ([]registry.Entry, error) {
-	entries := []registry.Entry{}
-	err := r.each(ctx, r.target.before, func() { entries = entries[:0] }, func(kv *mvccpb.KeyValue) {
-		if in, ours := r.target.decode(kv); ours && in.Cluster == cluster {
-			entries = append(entries, registry.Entry{Instance: in, State: r.stateOf(kv)})
-		} else {
-			entries = append(entries, r.target.foreign(kv, cluster)...)
+	entries, others := []registry.Entry{}, map[string]*known{}
+	begin := func() {
+		entries = entries[:0]
+		clear(others)
+	}
+	answer, err := r.each(ctx, span{prefix: r.target.before}, begin, func(kv *mvccpb.KeyValue) {
+		if in, ours := r.target.decode(kv); ours {
+			if in.Cluster == cluster {
+				entries = append(entries, registry.Entry{Instance: in, State: r.stateOf(kv)})
+			}
+			return
+		}
+		entries = append(entries, r.target.foreign(kv, cluster)...)
+		for _, e := range r.target.foreignToAny(kv) {
+			folder := r.target.folder(e.Instance)
+			if others[folder] == nil {
+				others[folder] = &known{}
+			}
+			others[folder].add(e.Endpoint(), string(kv.GetKey()))
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
+	r.others.learnAll(others, answer)
 	return entries, nil
 }
 
@@ -136,52 +153,60 @@ func (r *Registry) stateOf(kv *mvccpb.KeyValue) registry.State {
 // maxReadings bounds how often all pages are read because etcd has compacted their revision meanwhile. It does so every few minutes.
 const maxReadings = 3
 
-// each calls f for every key with a prefix, as they were at one revision, and begin before the first one: again if it begins again. What is
-// not there stays away, unless a call that is made afterwards puts it there.
-func (r *Registry) each(ctx context.Context, prefix string, begin func(), f func(*mvccpb.KeyValue)) (err error) {
+// span are the keys with a prefix that were written after the revision since.
+type span struct {
+	prefix string
+	since  int64
+}
+
+// each calls f for every key of a span, as they were at one revision, and begin before the first one: again if it begins again. It returns
+// the header of the answer that has that revision. What is not there stays away, unless a call that is made afterwards puts it there.
+func (r *Registry) each(ctx context.Context, of span, begin func(), f func(*mvccpb.KeyValue)) (at *pb.ResponseHeader, err error) {
 	if err := r.endLost(ctx); err != nil {
-		return classify(err)
+		return nil, classify(err)
 	}
 	for range maxReadings {
 		begin()
-		if err = r.eachPage(ctx, prefix, f); !errors.Is(rpctypes.Error(err), rpctypes.ErrCompacted) {
+		if at, err = r.eachPage(ctx, of, f); !errors.Is(rpctypes.Error(err), rpctypes.ErrCompacted) {
 			break
 		}
 	}
-	return classify(err)
+	return at, classify(err)
 }
 
-func (r *Registry) eachPage(ctx context.Context, prefix string, f func(*mvccpb.KeyValue)) error {
-	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
+func (r *Registry) eachPage(ctx context.Context, of span, f func(*mvccpb.KeyValue)) (at *pb.ResponseHeader, err error) {
+	from, end := of.prefix, clientv3.GetPrefixRangeEnd(of.prefix)
 	if from == "" {
 		from, end = "\x00", "\x00" // all there is
 	}
-	var revision int64
+	options := []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithLimit(pageSize)}
+	if of.since > 0 {
+		options = append(options, clientv3.WithMinModRev(of.since+1))
+	}
 	for {
 		page, err := eachInTurn(ctx, r.members, func(ctx context.Context) (*clientv3.GetResponse, error) {
-			return r.page(ctx, from, end, revision)
+			return r.page(ctx, from, options)
 		})
 		if err != nil {
-			return err
+			return nil, err
+		}
+		if at == nil { // only the first: the answer's revision is always that of now
+			at = page.Header
+			options = append(options, clientv3.WithRev(at.GetRevision()))
 		}
 		for _, kv := range page.Kvs {
 			f(kv)
 		}
 		if !page.More || len(page.Kvs) == 0 {
-			return nil
-		}
-		if revision == 0 {
-			// Only the first: the answer's is always that of now.
-			revision = page.Header.GetRevision()
+			return at, nil
 		}
 		from = string(page.Kvs[len(page.Kvs)-1].GetKey()) + "\x00"
 	}
 }
 
-// page reads keys from one up to another as they were at a revision, 0 meaning now.
-func (r *Registry) page(ctx context.Context, from, end string, revision int64) (page *clientv3.GetResponse, err error) {
+func (r *Registry) page(ctx context.Context, from string, options []clientv3.OpOption) (page *clientv3.GetResponse, err error) {
 	err = r.do(ctx, func(ctx context.Context) (err error) {
-		page, err = r.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(pageSize), clientv3.WithRev(revision))
+		page, err = r.client.Get(ctx, from, options...)
 		return err
 	})
 	return page, err

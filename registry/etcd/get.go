@@ -11,8 +11,8 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
-// Get implements [registry.Getter] with a linearizable read of the service's entries, since another's may have the address:
-// a member answers only after it has made sure, with a majority, that it has applied all that was acknowledged before.
+// Get implements [registry.Getter] with linearizable reads: a member answers only after it has made sure, with a majority, that it has
+// applied all that was acknowledged before. It reads the instance's key, and those at which others give clients its address.
 func (r *Registry) Get(ctx context.Context, in registry.Instance) (registry.State, error) {
 	state, err := r.state(ctx, in)
 	return state, driverkit.CallError(ctx, "asking for", in, err)
@@ -25,18 +25,41 @@ func (r *Registry) state(ctx context.Context, in registry.Instance) (registry.St
 	if r.target.bare {
 		return r.bareState(ctx, in)
 	}
-	state := registry.Absent
-	err := r.each(ctx, r.target.folder(in), func() { state = registry.Absent }, func(kv *mvccpb.KeyValue) {
-		held, ours := r.target.decode(kv)
-		switch {
-		case slices.ContainsFunc(r.target.foreign(kv, in.Cluster), func(e registry.Entry) bool { return driverkit.GivesInstance(e, in) }):
-			state = registry.Foreign
-		case state == registry.Absent && ours && string(kv.GetKey()) == r.target.key(in) &&
-			in.Owns(held.UID, held.Registry) && held.Cluster == in.Cluster:
-			state = registry.InService
-		}
+	if err := r.endLost(ctx); err != nil {
+		return "", classify(err)
+	}
+	theirs, err := r.keysOfOthers(ctx, in)
+	if err != nil {
+		return "", err
+	}
+	gets := []clientv3.Op{clientv3.OpGet(r.target.key(in))}
+	for _, key := range theirs {
+		gets = append(gets, clientv3.OpGet(key))
+	}
+	answer, err := eachInTurn(ctx, r.members, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		return r.commit(ctx, nil, gets, nil)
 	})
-	return state, err
+	if err != nil {
+		return "", classify(err)
+	}
+	return r.target.stateOf(answer, in), nil
+}
+
+// stateOf is the instance's state by its key, which is the first that was read, and those of others.
+func (t target) stateOf(answer *clientv3.TxnResponse, in registry.Instance) registry.State {
+	state := registry.Absent
+	for _, response := range answer.Responses {
+		for _, kv := range response.GetResponseRange().GetKvs() { // one or none
+			held, ours := t.decode(kv)
+			switch {
+			case slices.ContainsFunc(t.foreign(kv, in.Cluster), func(e registry.Entry) bool { return driverkit.GivesInstance(e, in) }):
+				return registry.Foreign
+			case ours && string(kv.GetKey()) == t.key(in) && in.Owns(held.UID, held.Registry) && held.Cluster == in.Cluster:
+				state = registry.InService
+			}
+		}
+	}
+	return state
 }
 
 // bareState reads the record and the key that clients read at one revision. Without a record, that key is ours all the same: nobody else's
