@@ -115,25 +115,22 @@ func isPrintable(name string) bool {
 	return !strings.ContainsFunc(name, func(c rune) bool { return !unicode.IsPrint(c) })
 }
 
-// isForeign reports whether clients are given the instance by a service that this driver does not change: an agent's, say.
+// isForeign reports whether clients are given the instance by a service that this driver does not change: an agent's, say. A copy of its
+// own under one of its nodes only shows in a list: that would be a question for each instance.
 func (r *Registry) isForeign(ctx context.Context, in registry.Instance) (bool, error) {
 	if !hasPath(in.Service) {
 		return false, nil // the endpoint takes no such name, and no agent registers one
 	}
-	own := fmt.Sprintf("Node.Node == %s and Service.ID == %s", quote(r.nodes[nodeNumber(in.Address)].Node), quote(serviceID(in)))
-	others := fmt.Sprintf("not (%s) and %s", own, placeFilter(in, fieldsOfHealth()))
-	services, _, err := r.health(ctx, in.Service, url.Values{"filter": {others}})
-	return slices.ContainsFunc(services, func(s appService) bool {
-		return s.failing() == nil && !r.manages(s, in) && driverkit.IsForeignTo(in.Cluster, s.Service.Meta) &&
-			driverkit.GivesInstance(s.foreign(in.Service), in)
-	}), err
-}
-
-// manages reports whether a service at the instance's address is where this driver writes that of its name, which can differ in case.
-func (r *Registry) manages(s appService, in registry.Instance) bool {
-	own := registry.Instance{Service: s.Service.Service, Address: s.Service.Address, Port: s.Service.Port}
-	return s.Service.Meta[registry.MetaUID] != "" && s.Node.Node == r.nodes[nodeNumber(in.Address)].Node &&
-		key(serviceID(own)) == key(s.Service.ID)
+	given, err := r.others.Ask(ctx, in.Cluster+" "+in.Service, func(ctx context.Context) (map[string][]registry.Entry, error) {
+		entries, err := r.foreignOf(ctx, in.Service, in.Cluster)
+		given := map[string][]registry.Entry{}
+		for _, e := range entries {
+			given[e.Endpoint()] = append(given[e.Endpoint()], e)
+		}
+		return given, err
+	})
+	at := driverkit.Foreign(in.Service, in.Address, in.Port).Endpoint()
+	return slices.ContainsFunc(given[at], func(e registry.Entry) bool { return driverkit.GivesInstance(e, in) }), err
 }
 
 // misplaced are entries with the cluster's ownership tag under this driver's nodes, where it would not write them.

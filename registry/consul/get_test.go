@@ -28,7 +28,7 @@ func TestWhatIsReadBack(t *testing.T) {
 		reason  string
 		both    string
 		service string // the answer where the service alone is asked for
-		foreign string // what the service's health shows at the address that carries no mark
+		foreign string // what the service's health shows of others
 		want    registry.State
 		field   string // of a terminal error
 	}
@@ -39,7 +39,15 @@ func TestWhatIsReadBack(t *testing.T) {
 		"the check hidden": {reason: "it may be out", both: holds(service), field: "auth.tokenFile"},
 		"an agent's, which fails": {
 			reason: "clients are not given it", both: lacks(noService + "," + noCheck),
-			foreign: `{"Service": {"ID": "web"}, "Checks": [{"CheckID": "load", "Status": "critical"}]}`, want: registry.Absent,
+			foreign: `{"Service": {"ID": "web", "Address": "10.0.0.1", "Port": 80}, "Checks": [{"CheckID": "load", "Status": "critical"}]}`, want: registry.Absent,
+		},
+		"an agent's": {
+			reason: "clients are given it", both: lacks(noService + "," + noCheck),
+			foreign: `{"Service": {"ID": "web", "Address": "10.0.0.1", "Port": 80}}`, want: registry.Foreign,
+		},
+		"an agent's, elsewhere": {
+			reason: "it is another pod's", both: lacks(noService + "," + noCheck),
+			foreign: `{"Service": {"ID": "web", "Address": "10.0.0.2", "Port": 80}}`, want: registry.Absent,
 		},
 		"not allowed": {reason: "a person has to grant it", both: lacks(denied), field: "auth.tokenFile"},
 	}, func(t *testing.T, tc row) {
@@ -50,8 +58,8 @@ func TestWhatIsReadBack(t *testing.T) {
 				t.Errorf("asked for %s, want a consistent read", r.URL)
 			}
 			if r.URL.Path == "/v1/health/service/web" {
-				if filter := r.URL.Query().Get("filter"); !strings.Contains(filter, `"10.0.0.1"`) || !strings.Contains(filter, "80") {
-					t.Errorf("asked with filter %s, want the address and the port", filter)
+				if filter := r.URL.Query().Get("filter"); strings.Contains(filter, "10.0.0.1") {
+					t.Errorf("asked with filter %s, want one that fits all instances of the service", filter)
 				}
 				_, _ = io.WriteString(w, "["+tc.foreign+"]")
 				return

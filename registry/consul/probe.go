@@ -13,7 +13,8 @@ import (
 // prober is a [Registry] with the option probe.
 type prober struct{ *Registry }
 
-// Probe implements [registry.Prober]: it reads what clients read, in which others may have put checks of the service or its node.
+// Probe implements [registry.Prober]: others may have put checks of the service or its node. It reads those of the node, which has a part
+// of the entries, and not the service, in which a server would look through all.
 func (p prober) Probe(ctx context.Context, in registry.Instance) error {
 	return driverkit.CallError(ctx, "asking whether clients are given", in, p.given(ctx, in))
 }
@@ -25,17 +26,26 @@ func (r *Registry) given(ctx context.Context, in registry.Instance) error {
 	if !hasPath(in.Service) {
 		return nil // the endpoint takes no such name: no client reads it there
 	}
-	var found []appService
-	its := fmt.Sprintf("Service.ID == %s and Service.Meta[%q] == %s", quote(serviceID(in)), registry.MetaUID, quote(in.UID))
-	_, err := r.read(ctx, healthOfServicePath+url.PathEscape(in.Service), url.Values{"filter": {its}}, false, &found)
+	held, _, err := r.holds(ctx, in)
+	switch {
+	case err != nil:
+		return err
+	case held == nil, held.Meta[registry.MetaUID] != in.UID:
+		return errors.New("Consul does not have it")
+	}
+	checks, err := r.checksOf(ctx, r.nodes[nodeNumber(in.Address)].Node, serviceID(in))
 	if err != nil {
 		return err
 	}
-	if len(found) == 0 {
-		return errors.New("the health endpoint does not list it")
-	}
-	if c := found[0].failing(); c != nil {
+	if c := (appService{Checks: checks}).failing(); c != nil {
 		return fmt.Errorf("check %q is critical: %s", c.Name, r.credentials.Excerpt(c.Output))
 	}
 	return nil
+}
+
+// checksOf are those for which clients may not be given a service of a node: its own and the node's.
+func (r *Registry) checksOf(ctx context.Context, of, id string) (checks []check, err error) {
+	query := url.Values{"filter": {fmt.Sprintf("ServiceID == \"\" or ServiceID == %s", quote(id))}}
+	_, err = r.read(ctx, "/v1/health/node/"+url.PathEscape(of), query, false, &checks)
+	return checks, err
 }
