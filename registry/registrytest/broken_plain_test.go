@@ -462,6 +462,10 @@ func brokenErrors() map[string]breakage {
 				h.LosingAnswers = losing(s, errors.New("connection reset"))
 			},
 		},
+		"a driver that reads all entries before it removes one": {
+			reason: "in a large service, the removals of a rollout time out",
+			set:    func(s *store, h *registrytest.Harness) { h.Metered = metered(s, 100) },
+		},
 		"a driver that waits for its registry forever": {
 			reason: "its worker is lost for as long as the registry hangs",
 			set: func(_ *store, h *registrytest.Harness) {

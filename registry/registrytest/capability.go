@@ -60,6 +60,7 @@ const (
 	hasWrongCredentials Capability = "WrongCredentials"
 	hasStalled          Capability = "Stalled"
 	hasLosingAnswers    Capability = "LosingAnswers"
+	hasMetered          Capability = "Metered"
 	hasFailing          Capability = "Failing"
 	hasRestart          Capability = "Restart"
 	hasForeign          Capability = "Foreign"
@@ -81,7 +82,7 @@ func (h Harness) missing(c Capability) string {
 	given, is := map[Capability]bool{
 		hasUnreachable: h.Unreachable != nil, hasRefusing: h.Refusing != nil, hasLoginPage: h.LoginPage != nil,
 		hasWrongCredentials: h.WrongCredentials != nil,
-		hasStalled:          h.Stalled != nil, hasLosingAnswers: h.LosingAnswers != nil, hasFailing: h.Failing != nil, hasRestart: h.Restart != nil,
+		hasStalled:          h.Stalled != nil, hasMetered: h.Metered != nil, hasLosingAnswers: h.LosingAnswers != nil, hasFailing: h.Failing != nil, hasRestart: h.Restart != nil,
 		hasForeign: h.Foreign != nil, hasCopy: h.Copy != nil, hasApp: h.App != nil, hasShortLease: h.ShortLease != nil,
 		hasPlaced: h.Placed != nil, hasRefusedPlace: h.RefusedPlace != nil,
 	}[c]

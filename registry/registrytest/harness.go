@@ -41,6 +41,9 @@ type Harness struct {
 	// to the driver after lose was called is lost as a whole, and its connection breaks. lost reports whether that has happened.
 	LosingAnswers func(t testing.TB, cluster string) (d registry.Registry, lose func(n int) (lost func() bool))
 
+	// Metered returns a driver as Open does, and a function that returns what it has sent and got since it was made.
+	Metered func(t testing.TB, cluster string) (d registry.Registry, spent func() Spent)
+
 	// Failing returns a driver whose registry answers every attempt with a temporary error, and a function that returns how
 	// many attempts there were.
 	Failing func(t testing.TB) (d registry.Registry, attempts func() int)

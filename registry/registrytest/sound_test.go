@@ -449,6 +449,7 @@ func (s *store) harness(wrap func(sound) registry.Registry) registrytest.Harness
 			})
 		},
 		LosingAnswers: losing(s, cutError{errors.New("connection reset")}),
+		Metered:       metered(s, 0),
 		Failing: func(testing.TB) (registry.Registry, func() int) {
 			var attempts atomic.Int64
 			d := process(longLease, func(context.Context) error {
@@ -515,6 +516,34 @@ func (d *losingDriver) Register(ctx context.Context, in registry.Instance) error
 	}
 	d.lost.Store(true)
 	return d.err
+}
+
+// metered makes drivers whose every call costs a request of 500 bytes, and some for each entry of the registry.
+func metered(s *store, each int64) func(testing.TB, string) (registry.Registry, func() registrytest.Spent) {
+	return func(_ testing.TB, cluster string) (registry.Registry, func() registrytest.Spent) {
+		d := &meteredDriver{plain: bare(sound{store: s, lease: longLease}).(plain), each: each, cluster: cluster}
+		return d, func() registrytest.Spent {
+			return registrytest.Spent{Bytes: d.bytes.Load(), Requests: d.requests.Load()}
+		}
+	}
+}
+
+type meteredDriver struct {
+	plain
+
+	each            int64
+	cluster         string
+	bytes, requests atomic.Int64
+}
+
+func (d *meteredDriver) Deregister(ctx context.Context, in registry.Instance) error {
+	entries, err := d.List(ctx, d.cluster)
+	d.bytes.Add(500 + d.each*int64(len(entries)))
+	d.requests.Add(1)
+	if err != nil {
+		return err
+	}
+	return d.plain.Deregister(ctx, in)
 }
 
 // cutError is of a connection that ended before the answer.

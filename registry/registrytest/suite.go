@@ -69,6 +69,6 @@ func needing(cases []testCase, needs ...Capability) []testCase {
 func cases() []testCase {
 	return slices.Concat(
 		stateCases(), markCases(), ownerCases(), foreignCases(), nameCases(), detailCases(), callCases(), errorCases(), listCases(),
-		getCases(), probeCases(), heartbeatCases(), batchCases(), appCases(), placeCases(), closeCases(), restartCases(),
+		getCases(), probeCases(), heartbeatCases(), batchCases(), appCases(), placeCases(), costCases(), closeCases(), restartCases(),
 	)
 }

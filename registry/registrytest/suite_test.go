@@ -23,7 +23,7 @@ func TestADriverWithTheLeastPasses(t *testing.T) {
 		why[c] = "the driver has no such methods"
 	}
 	for _, c := range []registrytest.Capability{
-		"Unreachable", "Refusing", "LoginPage", "WrongCredentials", "Stalled", "LosingAnswers", "Failing", "Restart", "Foreign", "Copy", "App", "ShortLease",
+		"Unreachable", "Refusing", "LoginPage", "WrongCredentials", "Stalled", "LosingAnswers", "Metered", "Failing", "Restart", "Foreign", "Copy", "App", "ShortLease",
 		"Placed", "RefusedPlace",
 	} {
 		why[c] = "the harness has no such function"

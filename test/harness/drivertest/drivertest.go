@@ -165,11 +165,41 @@ func LosingAnswers(
 	}
 }
 
-// note is set by what is written to it.
-type note struct{ set *atomic.Bool }
+// Metered is that function of a harness, for a driver whose configuration has one server.
+func Metered(
+	construct registry.Constructor, cfg registry.Config,
+) func(testing.TB, string) (registry.Registry, func() registrytest.Spent) {
+	return func(t testing.TB, cluster string) (registry.Registry, func() registrytest.Spent) {
+		t.Helper()
+		var bytes, requests atomic.Int64
+		mine := cfg
+		mine.Cluster = cluster
+		mine.Endpoint = leading(t, cfg.Endpoint, func(client, upstream net.Conn) {
+			var asked atomic.Bool // since the server sent something last
+			go func() {
+				defer upstream.Close()
+				_, _ = io.Copy(upstream, io.TeeReader(client, writing(func(p []byte) {
+					bytes.Add(int64(len(p)))
+					if !asked.Swap(true) {
+						requests.Add(1)
+					}
+				})))
+			}()
+			_, _ = io.Copy(client, io.TeeReader(upstream, writing(func(p []byte) {
+				bytes.Add(int64(len(p)))
+				asked.Store(false)
+			})))
+		})
+		spent := func() registrytest.Spent { return registrytest.Spent{Bytes: bytes.Load(), Requests: requests.Load()} }
+		return Open[registry.Registry](t, construct, mine), spent
+	}
+}
 
-func (n note) Write(p []byte) (int, error) {
-	n.set.Store(true)
+// writing is told what is written to it.
+type writing func([]byte)
+
+func (w writing) Write(p []byte) (int, error) {
+	w(p)
 	return len(p), nil
 }
 
@@ -177,27 +207,12 @@ func (n note) Write(p []byte) (int, error) {
 // connection; what it sends more before it is asked again is of the same answer.
 func losing(t testing.TB, endpoint string) (through string, lose func(n int) (lost func() bool)) {
 	t.Helper()
-	scheme, rest, found := strings.Cut(endpoint, "://")
-	if !found {
-		scheme, rest = "", endpoint
-	} else {
-		scheme += "://"
-	}
-	server, path, _ := strings.Cut(rest, "/")
-	if path != "" {
-		path = "/" + path
-	}
 	var left atomic.Int64
-	address := Accepting(t, "127.0.0.1", func(client net.Conn) {
-		upstream, err := net.Dial("tcp", server) //nolint:noctx // it is on this machine
-		if err != nil {
-			return
-		}
-		defer upstream.Close()
+	through = leading(t, endpoint, func(client, upstream net.Conn) {
 		var asked atomic.Bool // since the server sent something last
 		go func() {
 			defer upstream.Close()
-			_, _ = io.Copy(upstream, io.TeeReader(client, note{&asked}))
+			_, _ = io.Copy(upstream, io.TeeReader(client, writing(func([]byte) { asked.Store(true) })))
 		}()
 		for some := make([]byte, 64<<10); ; {
 			n, err := upstream.Read(some)
@@ -209,10 +224,34 @@ func losing(t testing.TB, endpoint string) (through string, lose func(n int) (lo
 			}
 		}
 	})
-	return scheme + address + path, func(n int) func() bool {
+	return through, func(n int) func() bool {
 		left.Store(int64(n))
 		return func() bool { return left.Load() <= 0 }
 	}
+}
+
+// leading has each connection to the one server of the endpoint passed on.
+func leading(t testing.TB, endpoint string, pass func(client, upstream net.Conn)) (through string) {
+	t.Helper()
+	scheme, rest, found := strings.Cut(endpoint, "://")
+	if !found {
+		scheme, rest = "", endpoint
+	} else {
+		scheme += "://"
+	}
+	server, path, _ := strings.Cut(rest, "/")
+	if path != "" {
+		path = "/" + path
+	}
+	address := Accepting(t, "127.0.0.1", func(client net.Conn) {
+		upstream, err := net.Dial("tcp", server) //nolint:noctx // it is on this machine
+		if err != nil {
+			return
+		}
+		defer upstream.Close()
+		pass(client, upstream)
+	})
+	return scheme + address + path
 }
 
 // elsewhere opens drivers with the same options at other endpoints, and with no credentials.

@@ -99,6 +99,7 @@ func harness(t *testing.T, server *consul.Server) registrytest.Harness {
 		return healthy(ctx, server, cluster)
 	}
 	h.LosingAnswers = drivertest.LosingAnswers(driver.New, cfg)
+	h.Metered = drivertest.Metered(driver.New, cfg)
 	h.Foreign = func(t testing.TB, at registry.Instance) func() { return registerItself(t, server, at) }
 	h.Copy = func(t testing.TB, of registry.Instance) func() {
 		return leftBehind(t, cfg, of)

@@ -1,0 +1,99 @@
+package registrytest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// Spent is what a driver has sent and got so far.
+type Spent struct {
+	// Bytes are those of both ways.
+	Bytes int64
+	// Requests are how often it has sent something after an answer, or as the first.
+	Requests int64
+}
+
+func costCases() []testCase {
+	return needing([]testCase{{
+		name: "CostDoesNotGrow",
+		why: "after a cut many pods are read back, or taken out and put back, at once: if each call costs more in a large service, all of them " +
+			"time out, and so do the calls of other services",
+		run: costDoesNotGrow,
+	}}, hasMetered)
+}
+
+const (
+	fewOthers, manyOthers = 10, 200
+	// measured is how many pods each call is made for.
+	measured = 8
+	// grown is how many times as much a call may cost, and noise what may be sent in between: pings, and what comes once.
+	grown        = 1.5
+	noise        = 2 << 10
+	noisyRequest = 2
+)
+
+// costDoesNotGrow makes calls in a service with few other instances, and in one with many.
+func costDoesNotGrow(w *world) {
+	few, many := w.costs(fewOthers), w.costs(manyOthers)
+	for op, cost := range many {
+		bytes, requests := grown*float64(few[op].Bytes)+noise, grown*float64(few[op].Requests)+noisyRequest
+		if float64(cost.Bytes) > bytes || float64(cost.Requests) > requests {
+			w.Errorf("%d times %s: %d bytes and %d requests with %d other instances in the service, %d bytes and %d requests with %d",
+				measured, op, few[op].Bytes, few[op].Requests, fewOthers, cost.Bytes, cost.Requests, manyOthers)
+		}
+	}
+	if w.Failed() {
+		w.Fatalf("want at most %.1f times as much: ask for the one instance, and what is about the service only for what has changed", grown)
+	}
+}
+
+// costs returns what calls cost with so many others in their service. The driver has listed the registry once, as each leader has.
+func (w *world) costs(others int) map[operation]Spent {
+	w.Helper()
+	service := fmt.Sprintf("%s-%d", w.service, others)
+	var all []registry.Instance
+	for _, in := range w.pods(others + measured) {
+		in.Service, in.UID = service, in.UID+service
+		all = append(all, in)
+	}
+	mine := all[others:]
+	w.fill(all[:others])
+	d, spent := w.h.Metered(w.TB, w.cluster)
+	w.opened(d)
+	if lister, lists := d.(registry.Lister); lists {
+		w.read(lister.List, w.cluster)
+	}
+	costs := map[operation]Spent{}
+	ops := []operation{opRegister, opGet, opProbe, opFailOver, opGet, opRegister, opDeregister, opGet}
+	ops = slices.DeleteFunc(ops, func(op operation) bool { return !slices.Contains(operations(d), op) })
+	w.must(ops[0], d, mine[0]) // connects, and makes what the service needs
+	for _, op := range ops {
+		before := spent()
+		w.must(op, d, mine...)
+		after := spent()
+		costs[op] = Spent{costs[op].Bytes + after.Bytes - before.Bytes, costs[op].Requests + after.Requests - before.Requests}
+	}
+	return costs
+}
+
+// fill registers instances in few calls.
+func (w *world) fill(all []registry.Instance) {
+	w.Helper()
+	d := w.newProcess()
+	for _, in := range all {
+		w.wrote(in)
+	}
+	batcher, batches := d.(registry.Batcher)
+	if !batches {
+		w.some(len(all), len(all), func(i int) error { return w.callErr(opRegister, d, all[i]) })
+		return
+	}
+	for some := range slices.Chunk(all, batcher.BatchLimit()) {
+		if err := errors.Join(batcher.Batch(w.Context(), to(registry.InService, some))...); err != nil {
+			w.Fatalf("registering %d instances: got error %v, want success", len(some), err)
+		}
+	}
+}
