@@ -21,7 +21,8 @@ import (
 //     server only if the first one did not take it, or if it changes nothing but a lease;
 //   - never waits for another instance's call, for example for one of few connections: the caller bounds how many calls are under
 //     way (maxInFlight, which can change while the driver is in use, heartbeats and one list), and a call that waits loses its
-//     time before it is sent;
+//     time before it is sent. A question about a whole service can be shared by the calls of a moment;
+//   - costs no more in a service with many other instances than in one with few: many pods of one service are called together;
 //   - does not change its arguments, and keeps no reference to them;
 //   - never removes or changes an entry that the instance does not own, with the one exception of Register.
 //

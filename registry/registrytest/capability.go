@@ -82,7 +82,8 @@ func (h Harness) missing(c Capability) string {
 	given, is := map[Capability]bool{
 		hasUnreachable: h.Unreachable != nil, hasRefusing: h.Refusing != nil, hasLoginPage: h.LoginPage != nil,
 		hasWrongCredentials: h.WrongCredentials != nil,
-		hasStalled:          h.Stalled != nil, hasMetered: h.Metered != nil, hasLosingAnswers: h.LosingAnswers != nil, hasFailing: h.Failing != nil, hasRestart: h.Restart != nil,
+		hasMetered:          h.Metered != nil,
+		hasStalled:          h.Stalled != nil, hasLosingAnswers: h.LosingAnswers != nil, hasFailing: h.Failing != nil, hasRestart: h.Restart != nil,
 		hasForeign: h.Foreign != nil, hasCopy: h.Copy != nil, hasApp: h.App != nil, hasShortLease: h.ShortLease != nil,
 		hasPlaced: h.Placed != nil, hasRefusedPlace: h.RefusedPlace != nil,
 	}[c]

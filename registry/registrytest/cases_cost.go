@@ -91,7 +91,7 @@ func (w *world) fill(all []registry.Instance) {
 		w.some(len(all), len(all), func(i int) error { return w.callErr(opRegister, d, all[i]) })
 		return
 	}
-	for some := range slices.Chunk(all, batcher.BatchLimit()) {
+	for some := range slices.Chunk(all, max(1, batcher.BatchLimit())) {
 		if err := errors.Join(batcher.Batch(w.Context(), to(registry.InService, some))...); err != nil {
 			w.Fatalf("registering %d instances: got error %v, want success", len(some), err)
 		}
