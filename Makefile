@@ -252,8 +252,8 @@ REGISTRIES ?=
 REGISTRIES_JSON := $(RESULTS)/registries.json
 REGISTRIES_CMD := go run ./test/registries/cmd/registries
 
-# Nacos takes the longest: it begins first.
-REGISTRIES_TESTS = $(if $(REGISTRIES),./test/registries/cmd/... $(REGISTRIES:%=./test/registries/%),./test/registries/nacos ./test/registries/...)
+# Nacos takes the longest: it begins first. With Eureka comes the way from one registry to another.
+REGISTRIES_TESTS = $(if $(REGISTRIES),./test/registries/cmd/... $(REGISTRIES:%=./test/registries/%) $(if $(filter eureka,$(REGISTRIES)),./test/registries/migration),./test/registries/nacos ./test/registries/...)
 
 # A server that this machine can't run has its tests skipped. One that can't be built is an error.
 .PHONY: test-registries
@@ -266,15 +266,9 @@ test-registries: check-race ## Test the drivers of REGISTRIES (default all) on r
 	$(REGISTRIES_CMD) report $(REGISTRIES_JSON) || status=$$?; \
 	exit $$status
 
-JAVA_REGISTRIES := nacos eureka zookeeper
-
-.PHONY: test-go-registries test-java-registries
+.PHONY: test-go-registries
 test-go-registries: ## Test the drivers whose servers are built from Go modules.
 	@$(MAKE) --no-print-directory test-registries REGISTRIES='consul etcd' REGISTRIES_JSON=$(RESULTS)/go-registries.json
-
-test-java-registries: ## Test the drivers whose servers run on Java, and the way from one of them to another.
-	@$(MAKE) --no-print-directory test-registries REGISTRIES='$(JAVA_REGISTRIES)' \
-		REGISTRIES_TESTS='$(JAVA_REGISTRIES:%=./test/registries/%) $(if $(filter nacos,$(JAVA_REGISTRIES)),./test/registries/migration)' REGISTRIES_JSON=$(RESULTS)/java-registries.json
 
 .PHONY: test-registries-older
 test-registries-older: ## Test the drivers on the servers before the newest of which two versions are pinned.
