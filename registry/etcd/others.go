@@ -60,7 +60,7 @@ func (k *known) note(entries []registry.Entry, key string) {
 	}
 }
 
-// since returns the revision up to which the folder is known; 0 if all of it has to be read.
+// since returns the revision up to which the folder is known; 0 if all of it must be read.
 func (o *others) since(folder string) int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()

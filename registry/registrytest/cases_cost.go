@@ -19,8 +19,8 @@ type Spent struct {
 func costCases() []testCase {
 	return needing([]testCase{{
 		name: "CostDoesNotGrow",
-		why: "after a cut many pods are read back, or taken out and put back, at once: if each call costs more in a large service, all of them " +
-			"time out, and so do the calls of other services",
+		why: "after a cut many pods are read back, or taken out and put back, at the same time: if each call costs more in a large service, " +
+			"all of them time out, and so do the calls of other services",
 		run: costDoesNotGrow,
 	}}, hasMetered)
 }

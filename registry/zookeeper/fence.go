@@ -22,7 +22,7 @@ type fence struct {
 type fenceState int
 
 const (
-	// toRaise: this driver has changed nothing yet, or the folder was made anew.
+	// toRaise: this driver has changed nothing yet, or the folder was made again.
 	toRaise fenceState = iota
 	// toRead: another driver has raised it.
 	toRead
@@ -52,7 +52,7 @@ func (f *fence) isUp() bool {
 	return state == known || state == notAllowed
 }
 
-// raiseFence comes before a change looks at what there is: where nothing is to be removed, nothing is written.
+// raiseFence comes before a change reads what there is: if that needs no removal, it writes nothing.
 func (r *Registry) raiseFence(ctx context.Context) error {
 	if r.fence.isUp() {
 		return nil
