@@ -112,9 +112,9 @@ func TakeOver(ctx context.Context, to client.Writer, set *kruisev1alpha1.CloneSe
 	return Withdraw(ctx, to, set, former)
 }
 
-// EnrollNamespace labels a namespace, so that the [Reconciler] enrolls its CloneSets. It fails with a conflict where another manager has
+// LabelNamespace labels a namespace, so that the [Reconciler] enrolls its CloneSets. It fails with a conflict where another manager has
 // given the label another value.
-func EnrollNamespace(ctx context.Context, to client.Writer, namespace *corev1.Namespace, owner client.FieldOwner) error {
+func LabelNamespace(ctx context.Context, to client.Writer, namespace *corev1.Namespace, owner client.FieldOwner) error {
 	object := identityOf(namespace, corev1.SchemeGroupVersion.WithKind("Namespace"))
 	object.SetLabels(map[string]string{Label: "true"})
 	if err := to.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), owner); err != nil {
@@ -123,8 +123,8 @@ func EnrollNamespace(ctx context.Context, to client.Writer, namespace *corev1.Na
 	return nil
 }
 
-// WithdrawNamespace takes back what [EnrollNamespace] gave as the same owner.
-func WithdrawNamespace(ctx context.Context, to client.Writer, namespace *corev1.Namespace, owner client.FieldOwner) error {
+// UnlabelNamespace takes back what [LabelNamespace] gave as the same owner.
+func UnlabelNamespace(ctx context.Context, to client.Writer, namespace *corev1.Namespace, owner client.FieldOwner) error {
 	object := identityOf(namespace, corev1.SchemeGroupVersion.WithKind("Namespace"))
 	if err := to.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), owner); err != nil {
 		return fmt.Errorf("removing the label of namespace %s: %w", namespace.Name, err)

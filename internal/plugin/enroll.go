@@ -240,14 +240,14 @@ func (c *cluster) label(ctx context.Context, namespace *corev1.Namespace) (did s
 		return "", fmt.Errorf("enrollment by namespace is off: set enroll: true in ConfigMap %s/%s, with the component enroll, and restart the "+
 			"managers", c.installation, configMapName)
 	}
-	return "labelled: Rollcall enrolls its CloneSets", asking(enroll.EnrollNamespace(ctx, c, namespace, enroll.PluginOwner))
+	return "labelled: Rollcall enrolls its CloneSets", asking(enroll.LabelNamespace(ctx, c, namespace, enroll.PluginOwner))
 }
 
 func (c *cluster) unlabel(ctx context.Context, namespace *corev1.Namespace) (did string, err error) {
 	if !enroll.Owned(namespace, enroll.PluginOwner) {
 		return "unchanged: this command did not label it", nil
 	}
-	return "no longer labelled by this command", asking(enroll.WithdrawNamespace(ctx, c, namespace, enroll.PluginOwner))
+	return "no longer labelled by this command", asking(enroll.UnlabelNamespace(ctx, c, namespace, enroll.PluginOwner))
 }
 
 // labelsOf returns those of a namespace where there is a policy of names, which alone looks at them.

@@ -31,7 +31,7 @@ func (r *Registry) given(ctx context.Context, in registry.Instance) error {
 	case err != nil:
 		return err
 	case held == nil, held.Meta[registry.MetaUID] != in.UID:
-		return errors.New("Consul does not have it")
+		return errors.New("it is not registered")
 	}
 	checks, err := r.checksOf(ctx, r.nodes[nodeNumber(in.Address)].Node, serviceID(in))
 	if err != nil {

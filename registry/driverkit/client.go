@@ -190,14 +190,14 @@ func (c *HTTPClient) send(ctx context.Context, to Server, r Request) (*Answer, e
 			return nil, half(ctx, a.read, fmt.Errorf("%s: %w", to, err))
 		}
 	}
-	if r.Check != nil {
-		a.page = a.OK() && isPage(beginning(a.Body, resp.Body))
-	}
+	checks := r.Check != nil && a.OK()
+	a.page = checks && isPage(beginning(a.Body, resp.Body))
 	_, _ = io.CopyN(io.Discard, resp.Body, maxIgnored) // a body that is not at its end costs the connection
-	if r.Check != nil && a.OK() {
-		if err := r.Check(a); err != nil {
-			return nil, fmt.Errorf("%s: %w", to, err)
-		}
+	if !checks {
+		return a, nil
+	}
+	if err := r.Check(a); err != nil {
+		return nil, fmt.Errorf("%s: %w", to, err)
 	}
 	return a, nil
 }

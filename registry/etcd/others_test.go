@@ -1,10 +1,10 @@
 package etcd_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
@@ -61,7 +61,7 @@ func (s *keptServer) read(r *pb.RangeRequest) *pb.RangeResponse {
 			answer.Kvs = append(answer.Kvs, kv)
 		}
 	}
-	slices.SortFunc(answer.Kvs, func(a, b *mvccpb.KeyValue) int { return strings.Compare(string(a.GetKey()), string(b.GetKey())) })
+	slices.SortFunc(answer.Kvs, func(a, b *mvccpb.KeyValue) int { return bytes.Compare(a.GetKey(), b.GetKey()) })
 	if limit := int(r.GetLimit()); limit > 0 && len(answer.GetKvs()) > limit {
 		answer.Kvs, answer.More = answer.GetKvs()[:limit], true
 	}

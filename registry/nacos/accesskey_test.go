@@ -53,7 +53,7 @@ func TestAccessKeyUnderFIPS(t *testing.T) {
 		}
 		return
 	}
-	itself := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestAccessKeyUnderFIPS$") //nolint:gosec // it is this test
+	itself := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestAccessKeyUnderFIPS$")
 	itself.Env = append(os.Environ(), inside+"=true", "GODEBUG=fips140=only")
 	if out, err := itself.CombinedOutput(); err != nil {
 		t.Errorf("%v:\n%s", err, out)

@@ -23,9 +23,9 @@ func TestARegistrationRestsOnTheFolder(t *testing.T) {
 	var mu sync.Mutex
 	version, raised, conditions := uint32(6), 0, 0
 	stat := func(body ...byte) []byte {
-		all := append(body, make([]byte, 68)...)
-		binary.BigEndian.PutUint32(all[len(body)+32:], version)
-		return all
+		of := make([]byte, 68)
+		binary.BigEndian.PutUint32(of[32:], version)
+		return append(body, of...)
 	}
 	answer := func(kind int, of []byte) (code int, body []byte) {
 		mu.Lock()

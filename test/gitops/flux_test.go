@@ -79,7 +79,7 @@ func TestFluxKeepsTheLabelOfANamespace(t *testing.T) {
 	}
 	plugin := func(t *testing.T, c client.Client, namespace *corev1.Namespace) {
 		t.Helper()
-		expect.NoError(t, enroll.EnrollNamespace(t.Context(), c, namespace, enroll.PluginOwner))
+		expect.NoError(t, enroll.LabelNamespace(t.Context(), c, namespace, enroll.PluginOwner))
 	}
 	kubectl := func(t *testing.T, c client.Client, namespace *corev1.Namespace) {
 		t.Helper()
@@ -98,7 +98,7 @@ func TestFluxKeepsTheLabelOfANamespace(t *testing.T) {
 		"by the plugin, and taken back": {"nobody wants it", func(t *testing.T, c client.Client, namespace *corev1.Namespace) {
 			t.Helper()
 			plugin(t, c, namespace)
-			expect.NoError(t, enroll.WithdrawNamespace(t.Context(), c, namespace, enroll.PluginOwner))
+			expect.NoError(t, enroll.UnlabelNamespace(t.Context(), c, namespace, enroll.PluginOwner))
 		}, false},
 	}, func(t *testing.T, c row) {
 		cluster := newCluster(t)
