@@ -36,7 +36,7 @@ func (r *Registry) Batch(ctx context.Context, changes []registry.Change) []error
 		err := checkInstance(c.Instance)
 		r.names.note(c.Instance.Service)
 		if err == nil && c.State == registry.InService {
-			err = cmp.Or(checkPrintable(c.Instance), missesEnterprise())
+			err = cmp.Or(driverkit.CheckPrintable(c.Instance), missesEnterprise())
 		}
 		return c, err
 	}, func(sound []registry.Change) []error {

@@ -50,15 +50,6 @@ func checkInstance(in registry.Instance) error {
 	return registry.Terminal(checkMeta(in.Meta()))
 }
 
-// checkPrintable returns a terminal error for a name that clients can't look up. Entries that have one can be read and removed.
-func checkPrintable(in registry.Instance) error {
-	if isPrintable(in.Service) {
-		return nil
-	}
-	return registry.Terminal(fmt.Errorf("the service name %q has a character that can't be printed, and Consul's API refuses it: remove it",
-		in.Service))
-}
-
 func checkMeta(meta map[string]string) error {
 	if pairs := len(meta) + 1; pairs > maxMetaPairs {
 		return fmt.Errorf("the instance has %d pairs of metadata with those that Rollcall adds; Consul takes %d",

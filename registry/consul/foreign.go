@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"unicode"
 
 	"golang.org/x/sync/errgroup"
 
@@ -108,11 +107,7 @@ func (r *Registry) elsewhere(cluster, ofNode, ofService string) string {
 // hasPath reports whether Consul answers to a name in a path, by which clients look it up: it cleans paths, and refuses those with
 // characters that can't be printed (hashicorp/go-cleanhttp, PrintablePathCheckHandler).
 func hasPath(service string) bool {
-	return path.Clean("/"+service) == "/"+service && isPrintable(service)
-}
-
-func isPrintable(name string) bool {
-	return !strings.ContainsFunc(name, func(c rune) bool { return !unicode.IsPrint(c) })
+	return path.Clean("/"+service) == "/"+service && driverkit.IsPrintable(service)
 }
 
 // isForeign reports whether clients are given the instance by a service that this driver does not change: an agent's, say. A copy of its

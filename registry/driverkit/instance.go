@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -31,6 +32,21 @@ func CheckInstance(in registry.Instance) error {
 		return registry.Terminal(fmt.Errorf("the instance has address %q, which is not a pod's IP", in.Address))
 	}
 	return nil
+}
+
+// CheckPrintable returns a terminal error for a service name that a person can't type and some servers can't find again, for a driver to call
+// before it registers: Consul and Nacos refuse paths or parameters with such a character, and Nacos' lists end at a line separator. Entries
+// that have one can be read and removed all the same.
+func CheckPrintable(in registry.Instance) error {
+	if IsPrintable(in.Service) {
+		return nil
+	}
+	return registry.Terminal(fmt.Errorf("the service name %q has a character that can't be printed: remove it", in.Service))
+}
+
+// IsPrintable reports whether all of a name's characters can be printed.
+func IsPrintable(name string) bool {
+	return !strings.ContainsFunc(name, func(c rune) bool { return !unicode.IsPrint(c) })
 }
 
 // parseAddress reads an IP in each form in which somebody may have written it: IPv6 in brackets, in capitals, with all eight groups or with

@@ -75,6 +75,9 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 
 // Register implements [registry.Registry].
 func (r *Registry) Register(ctx context.Context, in registry.Instance) error {
+	if err := driverkit.CheckPrintable(in); err != nil {
+		return driverkit.CallError(ctx, "registering", in, err)
+	}
 	return r.change(ctx, "registering", in, call.register)
 }
 

@@ -76,6 +76,9 @@ func (r *Registry) Weighs() bool { return true }
 
 // Register implements [registry.Registry].
 func (r *Registry) Register(ctx context.Context, in registry.Instance) error {
+	if err := driverkit.CheckPrintable(in); err != nil {
+		return driverkit.CallError(ctx, "registering", in, err)
+	}
 	return r.changeOwn(ctx, "registering", in, r.register)
 }
 
