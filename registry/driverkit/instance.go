@@ -34,7 +34,7 @@ func CheckInstance(in registry.Instance) error {
 	return nil
 }
 
-// CheckPrintable returns a terminal error for a service name that a person can't type and some servers can't find again, for a driver to call
+// CheckPrintable returns a terminal error for a service name that a person can't type and some servers can't find again. A driver calls it
 // before it registers: Consul and Nacos refuse paths or parameters with such a character, and Nacos' lists end at a line separator. Entries
 // that have one can be read and removed all the same.
 func CheckPrintable(in registry.Instance) error {
