@@ -62,7 +62,7 @@ func (r *PodReconciler) workloadEvents() handler.TypedEventHandler[client.Object
 	})
 }
 
-// tellOfLost makes an Event on a workload whose hooks somebody took away. OpenKruise waits for nobody then, and no pod shows that.
+// tellOfLost makes an Event on a workload whose hooks somebody took away. OpenKruise waits no longer then, and no pod shows that.
 func (r *PodReconciler) tellOfLost(old, now client.Object) {
 	if now == nil || now.GetUID() != old.GetUID() || now.GetDeletionTimestamp() != nil {
 		return

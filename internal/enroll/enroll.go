@@ -4,7 +4,6 @@
 package enroll
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -34,7 +33,7 @@ const FormerPluginOwner client.FieldOwner = "kubectl-rollcall"
 
 // Obstacle returns why a CloneSet of a namespace with these labels can't be enrolled and what to do about it, or nothing.
 func Obstacle(set *kruisev1alpha1.CloneSet, c *config.Config, of labels.Set) string {
-	if why := cmp.Or(others(set, c), replaced(set)); why != "" {
+	if why := others(set, c); why != "" {
 		return why
 	}
 	with := set.DeepCopy()
@@ -42,14 +41,14 @@ func Obstacle(set *kruisev1alpha1.CloneSet, c *config.Config, of labels.Set) str
 	return strings.Join(lint.Workload(clusterstate.AsWorkload(with), c, of), "; ")
 }
 
-// others says which hooks the CloneSet has that are not Rollcall's: their owner may count on being alone.
+// others says which hooks the CloneSet has that are not Rollcall's, since their owner may count on being alone, or who else writes it.
 func others(set *kruisev1alpha1.CloneSet, c *config.Config) string {
 	for _, n := range lifecycle.HandlersOf(set.Spec.Lifecycle) {
 		if !c.Hooks.Owns(n.Key()) {
 			return fmt.Sprintf("spec.lifecycle.%s has %s, which is not Rollcall's: add Rollcall's hooks next to it by hand", n.Hook, n)
 		}
 	}
-	return ""
+	return replaced(set)
 }
 
 // replaced says who writes the CloneSet as a whole, and so takes the hooks away in the write that starts a rollout, unless a person has

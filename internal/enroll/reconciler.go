@@ -143,7 +143,7 @@ func (r *Reconciler) restore(ctx context.Context, set *kruisev1alpha1.CloneSet) 
 	if lifecycle.IsEnrolled(set.Spec.Lifecycle) {
 		return reconcile.Result{}, nil
 	}
-	if why := cmp.Or(others(set, r.config.Load()), replaced(set)); why != "" {
+	if why := others(set, r.config.Load()); why != "" {
 		return r.warn(set, why), nil
 	}
 	return r.written(set, "add", Enroll(ctx, r.client, set, controllerOwner))

@@ -58,7 +58,7 @@ func (o *options) enrollCommand() *cobra.Command {
 	c.Flags().StringVarP(&selector, "selector", "l", "", "Enroll the CloneSets in the namespace that have these labels.")
 	c.Flags().BoolVar(&all, "all", false, "Enroll all CloneSets in the namespace.")
 	c.Flags().BoolVar(&label, "label-namespace", false,
-		"Label the namespace, so that Rollcall enrolls all of its CloneSets, also those that are created later.")
+		"Label the namespace, so that Rollcall enrolls all of its CloneSets, also later ones.")
 	c.Flags().BoolVar(&undo, "undo", false, "Remove the hooks, or the label, that this command added.")
 	return c
 }
