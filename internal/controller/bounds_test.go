@@ -154,7 +154,8 @@ func allWritten() []written {
 			annotation(service.AnnotationServices, "x", ""), 200_000,
 		},
 		{
-			"Events on one pod", fmt.Sprintf("%d in a row, then one in %s", memory.EventBurst, memory.EventPause), "The next one comes later.", nil, 0,
+			"Events on one pod", fmt.Sprintf("%d in a row, then one in %s", memory.EventBurst, memory.EventPause),
+			"The next one comes later; that of a hook that is released without an acknowledgement always comes.", nil, 0,
 		},
 	}
 }

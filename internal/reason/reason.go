@@ -390,6 +390,9 @@ func (r Reason) Momentary() bool {
 	}, r)
 }
 
+// Releases reports whether a hook was released without the registry's word.
+func (r Reason) Releases() bool { return r == Proceeded || r == Skipped }
+
 // BeforeTheCall reports whether the registry has yet to be asked, so that nothing is known of it but what was before.
 func (r Reason) BeforeTheCall() bool { return r == Queued || r == NotPermitted || r == Stopping }
 

@@ -113,9 +113,9 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
-// Tell makes an Event on a pod, unless it has too many.
+// Tell makes an Event on a pod, unless it has too many. A release without the registry's word always gets one.
 func (r *Reporter) Tell(pod *lifecycle.Pod, why reason.Reason, note string) {
-	if r.Memory.Of(lifecycle.PodIDOf(pod)).MayTell(r.Clock.Now()) {
+	if why.Releases() || r.Memory.Of(lifecycle.PodIDOf(pod)).MayTell(r.Clock.Now()) {
 		r.tell(pod, why, note)
 	}
 }
