@@ -214,6 +214,10 @@ test-unit: check-race ## Run the tests that need no cluster.
 		$(GOTEST) -parallel=$(PARALLEL) $(UNIT_TESTS); \
 		$(if $(RACE),go test -json -run "TestEveryInput|TestModel" ./internal/lifecycle ./internal/controller)'
 
+.PHONY: record-walks
+record-walks: ## Record the walks of the model again, after a change that is meant to change them.
+	ROLLCALL_MODEL_RECORD=1 ROLLCALL_MODEL_WALKS=2000 go test -count=1 -timeout=30m -run 'TestModel$$' ./internal/controller
+
 .PHONY: test-outoftree
 test-outoftree: check-race ## Build a manager of another module with a driver of its own, and run the suite on that.
 	@mkdir -p $(RESULTS)

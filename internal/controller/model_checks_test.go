@@ -27,11 +27,11 @@ func (m *model) check() {
 // resync stands for the comparison of the whole registry with the whole cluster. It removes what only that can find: a
 // former address that no record names, registered by a manager that died.
 func (m *model) resync() {
-	for e := range m.registry.entries {
+	for _, e := range m.registry.sorted(func(e entry) bool { return !e.isByApp() }) {
 		p := m.pods[slices.IndexFunc(m.pods, func(p *modelPod) bool { return p.uid == e.uid })]
 		last := p.last()
 		known := slices.Contains(m.instancesOf(last), e.in) || slices.Contains(lifecycle.RecordOf(lifecycle.PodOf(last)).Instances, e.in)
-		if _, called := m.manager.called[e]; !known && !called && !e.isByApp() {
+		if _, called := m.manager.called[e]; !known && !called {
 			m.logf("resync: removes %s of %s", e.in.Address, e.uid)
 			m.registry.carryOut(effect{e, registry.Absent, m.now})
 		}

@@ -98,6 +98,7 @@ type modelPod struct {
 	healthy   bool
 	up        bool            // containers are ready
 	ending    bool            // it is about to be deleted, and may never be
+	waits     string          // as the manager last showed it
 	held      map[string]bool // markPodNotReady, by hook
 	stays     map[string]bool // timestamps and states that it was in
 	// specified for deletion, which can't be cancelled.

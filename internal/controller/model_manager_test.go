@@ -214,6 +214,7 @@ func (m *model) visit(p *modelPod) {
 			NamespacedName: types.NamespacedName{Namespace: p.namespace, Name: string(p.uid)}, UID: p.uid,
 		})
 	})
+	m.logWait(p, result.RequeueAfter)
 	switch {
 	case m.manager.dead:
 		m.die()
@@ -225,6 +226,20 @@ func (m *model) visit(p *modelPod) {
 		stayed := p.api != nil && lifecycle.StampOf(lifecycle.PodOf(m.manager.seen)) == lifecycle.StampOf(lifecycle.PodOf(p.api))
 		p.unwritten = p.unwritten && (m.manager.edits != m.edits || !stayed)
 		p.takenBack = p.takenBack || stayed && stateOf(m.manager.seen) == appspub.LifecycleStateUpdating
+	}
+}
+
+// logWait notes what the pod waits for from now on, since not everything gets an Event, and when it is looked at again.
+func (m *model) logWait(p *modelPod, again time.Duration) {
+	text := again.String()
+	for _, w := range m.manager.memory.Waits() {
+		if w.UID == string(p.uid) {
+			text += fmt.Sprintf(", waits: %s %s: %s", w.Hook, w.Reason, w.Message)
+		}
+	}
+	if text != p.waits {
+		m.logf("rollcall: looks at %s again in %s", p.uid, text)
+		p.waits = text
 	}
 }
 

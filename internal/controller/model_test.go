@@ -10,9 +10,10 @@ import (
 
 const (
 	modelSteps = 120
-	// envSeed replays one walk: ROLLCALL_MODEL_SEED=17 go test -run TestModel -v. envWalks asks for more of them.
-	envSeed  = "ROLLCALL_MODEL_SEED"
-	envWalks = "ROLLCALL_MODEL_WALKS"
+	// envSeed replays one walk: ROLLCALL_MODEL_SEED=17 go test -run TestModel -v. envWalks asks for more of them. envRecord records them.
+	envSeed   = "ROLLCALL_MODEL_SEED"
+	envWalks  = "ROLLCALL_MODEL_WALKS"
+	envRecord = "ROLLCALL_MODEL_RECORD"
 )
 
 // walkModel is one walk of the model.
@@ -82,6 +83,7 @@ func TestModel(t *testing.T) {
 	if more, err := strconv.ParseUint(os.Getenv(envWalks), 10, 64); err == nil {
 		walks = more
 	}
+	recorded := newWalkRecord(t, walks)
 	var changes, bad atomic.Int64
 	t.Run("walks", func(t *testing.T) {
 		const lanes = 4
@@ -90,6 +92,7 @@ func TestModel(t *testing.T) {
 				t.Parallel()
 				for seed := lane; seed < walks && bad.Load() < 3; seed += lanes {
 					m := walkInBubble(t, seed)
+					recorded.check(t, seed, m)
 					changes.Add(int64(m.changes))
 					if m.violation != "" {
 						bad.Add(1)
@@ -99,6 +102,7 @@ func TestModel(t *testing.T) {
 			})
 		}
 	})
+	recorded.save(t)
 	t.Logf("%d walks, %d changes of pods and calls", walks, changes.Load())
 }
 
