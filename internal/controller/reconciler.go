@@ -28,12 +28,10 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/observe"
 	"github.com/rollcall-dev/rollcall/internal/podqueue"
-	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/report"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/internal/visit"
 	"github.com/rollcall-dev/rollcall/internal/waiting"
-	"github.com/rollcall-dev/rollcall/registry"
 )
 
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
@@ -205,12 +203,7 @@ func (r *PodReconciler) unread(ctx context.Context, f *observe.Facts, err error)
 	if f.Memory.FailsFor(err, r.Clock.Now()) < waiting.RolloutPatience || !f.MayBeHeld() {
 		return reconcile.Result{}, err
 	}
-	remedy := "check the API server, and the webhooks and the etcd that it asks"
-	if apierrors.IsForbidden(err) {
-		remedy = "grant the manager the right, as its ClusterRole has it in the version's manifests"
-	}
-	return r.undecided(ctx, f, waiting.Blocker{Reason: reason.ReadFailed, After: waiting.Longest, Message: fmt.Sprintf(
-		"%s; the pod stays as it is until that can be read: %s", registry.Excerpt(err.Error()), remedy)})
+	return r.undecided(ctx, f, waiting.ReadFailed(err, apierrors.IsForbidden(err)))
 }
 
 // undecided shows why nothing is decided about the pod.
@@ -227,7 +220,7 @@ func (r *PodReconciler) visit(ctx context.Context, f *observe.Facts) (reconcile.
 		// Its event should bring the pod back; the delay is in case it does not.
 		return reconcile.Result{RequeueAfter: result.BackOff()}, nil
 	case err != nil:
-		refused := waiting.Blocker{Reason: reason.PatchRefused, After: result.BackOff(), Message: registry.Excerpt(err.Error())}
+		refused := waiting.PatchRefused(err, result.BackOff())
 		if !lifecycle.IsRefused(err) && failing < waiting.RolloutPatience {
 			return reconcile.Result{}, err // likely passes by itself
 		}

@@ -122,7 +122,7 @@ func (f *Facts) warnOfInjected(workload *clusterstate.Workload) {
 		return
 	}
 	if why := f.Settings.Services.Injected(service.SubjectOf(f.Input.Pod), new(workload.Template.Spec())); why != "" {
-		f.Warning = waiting.Blocker{Reason: reason.InjectedPort, Message: why}
+		f.Warning = waiting.Described(reason.InjectedPort, why)
 	}
 }
 
@@ -141,15 +141,13 @@ func (o *Observer) locate(ctx context.Context, f *Facts) error {
 	f.Input.Blocked = f.Problem.Reason != ""
 	f.Input.NodeLost = node.Lost()
 	if why := lifecycle.UnreadableEnd(pod, node); why != "" && f.Warning.Reason == "" {
-		f.Warning = waiting.Blocker{Reason: reason.InvalidEnd, Message: why}
+		f.Warning = waiting.Described(reason.InvalidEnd, why)
 	}
 	if unknown := f.Input.UnknownName(service.Annotations()); unknown != "" && f.Warning.Reason == "" {
-		f.Warning = waiting.Blocker{Reason: reason.UnknownName, Message: "the pod has " + unknown}
+		f.Warning = waiting.UnknownName(unknown)
 	}
 	if t := f.ipv4Only(); t != "" && f.Warning.Reason == "" {
-		f.Warning = waiting.Blocker{Reason: reason.IPv6Missing, Message: t + `: applications' own entries of the service have metadata IPv6, ` +
-			`and the pod's has none in brackets, so clients of Spring Cloud Alibaba with an IPv6 address drop it or can't reach it: ` +
-			`set IPv6: "[{podIPv6}]" in service.metadata`}
+		f.Warning = waiting.IPv6Missing(t)
 	}
 	f.Input.Ending, f.EndChanges = lifecycle.EndOf(pod, node, now).Ending(now, f.Drain)
 	// Counted as it was just read, so never more pods than the threshold are taken out.
@@ -197,9 +195,7 @@ func (o *Observer) awaitOwnWrite(ctx context.Context, f *Facts, pod *lifecycle.P
 	if _, err := o.pod(ctx, f, pod); err != nil {
 		return Look{}, false, err
 	}
-	return Look{Facts: f, Behind: waiting.Blocker{Reason: reason.CacheBehind, After: waiting.Longest, Message: fmt.Sprintf(
-		"the manager's cache has not shown the manager's own last change of the pod for %s, and the API server is ahead of it: if this "+
-			"stays, restart the manager", lasts.Round(time.Second))}}, true, nil
+	return Look{Facts: f, Behind: waiting.CacheBehind(lasts)}, true, nil
 }
 
 // uncached is for a pod that is not in the cache: gone, or without the label that the cache selects by. Only its UID tells it from its
@@ -298,9 +294,9 @@ func (o *Observer) targets(f *Facts, node service.Node) {
 	}
 	switch {
 	case err != nil:
-		f.Problem = waiting.Blocker{Reason: reason.InvalidPod, Message: err.Error()}
+		f.Problem = waiting.Described(reason.InvalidPod, err.Error())
 	case noAddress != "":
-		f.Problem = waiting.Blocker{Reason: reason.NoAddress, Message: noAddress}
+		f.Problem = waiting.Described(reason.NoAddress, noAddress)
 	case refused.Reason != "":
 		f.Problem = refused
 	}

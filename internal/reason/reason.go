@@ -4,11 +4,7 @@ package reason
 
 import (
 	"regexp"
-	"slices"
 	"strings"
-	"time"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 // released matches the version of a release. That of a commit after one, from git describe, has more behind it.
@@ -347,71 +343,3 @@ func Docs(version, path string) string {
 	}
 	return "https://github.com/rollcall-dev/rollcall/blob/" + version + "/" + path
 }
-
-// Event returns the type of the Event that shows the reason, or nothing if none does. That of a reason that is [Reason.Late] comes
-// later.
-func (r Reason) Event() string {
-	switch r {
-	case "", Draining, Settling, ReadersLag, WarmingUp, Queued, NotPermitted, Stopping, DryRun, AppStarting, AppEntryRemains,
-		Acknowledgement, NotWatched:
-		return ""
-	case Resolved, EvictionHooked:
-		return corev1.EventTypeNormal
-	default:
-		return corev1.EventTypeWarning
-	}
-}
-
-// EventRepeat is after how long an Event is made again whose reason stays: the API server drops Events after an hour.
-const EventRepeat = 30 * time.Minute
-
-// Patience is how long a reason that is [Reason.Late] lasts before its Event. A pod that starts slowly makes none, and the alert comes
-// with it.
-const Patience = 10 * time.Minute
-
-// Common reports whether the cause is in the API server or the manager, so that it likely concerns many pods at once.
-func (r Reason) Common() bool {
-	return slices.Contains([]Reason{ReadFailed, PatchRefused, CacheBehind, RightsMissing}, r)
-}
-
-// Late reports whether the reason is part of any rollout and makes its Event only once it has lasted for [Patience]: Rollcall has done
-// its part, and waits for the pod or for OpenKruise.
-func (r Reason) Late() bool {
-	return slices.Contains([]Reason{NotReady, NoAddress, Updating, AwaitingOpenKruise, Following}, r)
-}
-
-// Calm reports whether the reason is part of any rollout.
-func (r Reason) Calm() bool { return r.Event() == "" || r.Late() }
-
-// Momentary reports whether an Event of the reason reports what happened, and neither that the pod waits nor that it no longer does.
-func (r Reason) Momentary() bool {
-	return slices.Contains([]Reason{
-		AppSeveralEntries, AppCameBack, Proceeded, Skipped, SkipRefused, HandlerInTemplate, EvictionHooked, EvictionLetThrough,
-	}, r)
-}
-
-// Releases reports whether a hook was released without the registry's word.
-func (r Reason) Releases() bool { return r == Proceeded || r == Skipped }
-
-// BeforeTheCall reports whether the registry has yet to be asked, so that nothing is known of it but what was before.
-func (r Reason) BeforeTheCall() bool { return r == Queued || r == NotPermitted || r == Stopping }
-
-// NeedsAnotherCall reports whether only another call can tell that the reason has passed.
-func (r Reason) NeedsAnotherCall() bool {
-	return slices.Contains([]Reason{
-		RegistryUnavailable, RegistryTimeout, RegistryRefused, AgentUnavailable, AgentRefused, NotConfirmed, NotServing, Following,
-		RightsMissing, AppNotRegistered, AppOtherName, AlsoRegistersItself,
-	}, r)
-}
-
-// OfRegistry reports whether the pod waits for a registry that was asked. A missing slot does not count: after a start, most
-// pods of a storm would be released before their registry was asked.
-func (r Reason) OfRegistry() bool {
-	return r.OfApp() || slices.Contains([]Reason{
-		RegistryUnavailable, RegistryTimeout, RegistryRefused, AgentUnavailable, AgentRefused, UnknownRegistry, Settling,
-		NotConfirmed, AlsoRegistersItself, Following, RightsMissing,
-	}, r)
-}
-
-// OfApp reports whether the pod waits for the entry of an application that registers itself.
-func (r Reason) OfApp() bool { return r == AppNotRegistered || r == AppStarting || r == AppOtherName }

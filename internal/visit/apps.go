@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -50,13 +49,13 @@ func (v *visit) lookElsewhere(ctx context.Context, c plan.Row, missing waiting.B
 		if found || failed.Reason != "" {
 			return cmp.Or(failed, missing)
 		}
-		missing.Message += fmt.Sprintf("; it was looked for at %s", strings.Join(addresses, ", "))
+		missing = missing.LookedForAt(addresses)
 	}
 	switch {
 	case !v.mustFind(c):
 		return waiting.Blocker{}
 	case rehearsed:
-		return v.awaitsApp(c, waiting.Blocker{Message: c.String() + ": the registry has none"}, nil)
+		return v.awaitsApp(c, waiting.AppMissing(c, nil), nil)
 	}
 	return missing
 }
@@ -70,7 +69,7 @@ func (v *visit) find(ctx context.Context, c plan.Row, addresses []string) (found
 		if address != c.Instance.Address {
 			another, err := v.State.AnotherHas(ctx, v.Settings.Services, at.Key(), v.pod().UID)
 			if err != nil { // it may be that pod's
-				failed = waiting.Blocker{Reason: reason.ReadFailed, After: v.backOff(), Message: fmt.Sprintf("%s: %v", at, err)}
+				failed = waiting.UnreadOther(at, err, v.backOff())
 			}
 			if another || err != nil {
 				continue
@@ -123,8 +122,7 @@ func (v *visit) clear(ctx context.Context, c plan.Row) waiting.Blocker {
 		v.State.Claims.Removed(v.pod().UID, c.Key(), asked)
 		return waiting.Blocker{}
 	}
-	return waiting.Blocker{Reason: reason.AppEntryRemains, After: v.backOff(),
-		Message: c.String() + ": the pod is gone, and its application's entry is not yet; it is out of rotation"}
+	return waiting.AppEntryRemains(c, v.backOff())
 }
 
 func isOver(state registry.State, ago time.Duration) bool {
@@ -138,15 +136,12 @@ func isOut(state registry.State, missing waiting.Blocker) bool {
 
 // awaitsApp says that the application has no entry. Soon after the pod is ready, that is part of its start.
 func (v *visit) awaitsApp(c plan.Row, b waiting.Blocker, err error) waiting.Blocker {
-	b.Reason, b.After = reason.AppNotRegistered, min(v.backOff(), AppRecheck)
+	b.After = min(v.backOff(), AppRecheck)
 	if names := v.otherNames(c, registry.OtherNamesOf(err)); len(names) > 0 {
-		b.Reason = reason.AppOtherName
-		b.Message += fmt.Sprintf("; the registry has %s under %q: set that in the annotation %s or in service.name, or have the "+
-			"application register as %q", c.Instance.Endpoint(), names, service.AnnotationServices,
-			v.Settings.Services.NameIn(c.Registry, c.Key().Service))
+		b = b.Under(c.Instance.Endpoint(), names, service.AnnotationServices, string(v.Settings.Services.NameIn(c.Registry, c.Key().Service)))
 	}
 	if c.Want == lifecycle.InService && v.decision.Waiting == "" && v.entries().Unseen(c.Key()) {
-		b.Message += "; until it is found, OpenKruise will wait before it deletes the pod or updates it in place"
+		b = b.WillHold()
 	}
 	// By kubelet's clock, which may be a little ahead.
 	if starting := AppStarts - v.Clock.Since(lifecycle.ReadySince(v.pod())); starting > 0 && starting <= 2*AppStarts {
@@ -156,14 +151,14 @@ func (v *visit) awaitsApp(c plan.Row, b waiting.Blocker, err error) waiting.Bloc
 }
 
 // otherNames are names, not the pod's, under which the registry has its address and port, without their places.
-func (v *visit) otherNames(c plan.Row, said []string) (others []service.Name) {
+func (v *visit) otherNames(c plan.Row, said []string) (others []string) {
 	found := v.Tracked.ForeignNames(c.Key())
 	for _, one := range said {
 		found = append(slices.Clip(found), lifecycle.Service(one))
 	}
 	for _, one := range found {
 		if !slices.ContainsFunc(v.targets, func(t tracker.Target) bool { return t.Key().Service == one }) {
-			others = append(others, v.Settings.Services.NameIn(c.Registry, one))
+			others = append(others, string(v.Settings.Services.NameIn(c.Registry, one)))
 		}
 	}
 	return slices.Compact(slices.Sorted(slices.Values(others)))

@@ -3,7 +3,6 @@ package visit
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -11,7 +10,6 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/plan"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
-	"github.com/rollcall-dev/rollcall/internal/shorten"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/internal/waiting"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -22,8 +20,7 @@ func (v *visit) call(ctx context.Context, c plan.Row) waiting.Blocker {
 	in, now := c.Key(), v.Clock.Now()
 	reg := v.Settings.Client(c.Key().Source())
 	if reg == nil {
-		return waiting.Blocker{Reason: reason.UnknownRegistry, Message: fmt.Sprintf(
-			"%s: the configuration no longer has this registry: put it back until its pods have left it", c)}
+		return waiting.UnknownRegistry(c)
 	}
 	lands := now.Add(reg.MayLandFor())
 	if refused := v.claim(c, lands); refused.Reason != "" {
@@ -121,28 +118,18 @@ func (v *visit) probeAll(ctx context.Context, changes []plan.Row) waiting.Blocke
 // of it is more than what a call does.
 func (v *visit) alsoRegistersItself(c plan.Row, said string) waiting.Blocker {
 	v.Tracked.Given(c.Key())
-	const untagged = "clients are given %s by an entry that Rollcall has not written (%s): turn off the application's own registration, " +
-		"or let Rollcall steer that entry, as docs/self-registration.md shows"
-	text := fmt.Sprintf(untagged, "this address", said)
+	var others []waiting.Other
 	for _, one := range v.GivenBy(c) {
-		at := registry.Instance{Address: one.Endpoint.Address, Port: one.Endpoint.Port}.Endpoint()
-		switch {
-		case one.Tagged != "":
-			text = fmt.Sprintf("clients are given the pod by an entry that has Rollcall's ownership tag and is not where this configuration "+
-				"has it (at %s, %s), such as from before an option of the registry was changed: remove it from the registry, as "+
-				"docs/self-registration.md shows", at, one.Tagged)
-		case at != c.Instance.Endpoint():
-			text = fmt.Sprintf(untagged, "the pod", "at "+at)
-		}
+		others = append(others, waiting.Other{Address: one.Endpoint.Address, Port: one.Endpoint.Port, Tagged: one.Tagged})
 	}
-	return waiting.Blocker{Reason: reason.AlsoRegistersItself, After: waiting.Longest, Message: c.String() + ": " + text}
+	return waiting.AlsoRegistersItself(c, c.Instance.Endpoint(), said, others)
 }
 
 // failed classifies a failure. An unknown one is tried again.
 func (v *visit) failed(ctx context.Context, c plan.Row, reg *registryclient.Client, err error) waiting.Blocker {
-	b := waiting.Blocker{Reason: reason.RegistryUnavailable, Message: shorten.Message(fmt.Sprintf("%s: %v", c, err))}
+	b := waiting.Failed(c, err)
 	if stops(ctx, err) {
-		return waiting.Blocker{Reason: reason.Stopping, Unasked: true, Message: "the manager stops, and the next one continues"}
+		return waiting.Stopping()
 	}
 	after, told := registry.RetryAfterOf(err)
 	switch registryclient.Classify(err) {
@@ -157,7 +144,7 @@ func (v *visit) failed(ctx context.Context, c plan.Row, reg *registryclient.Clie
 	case registryclient.Foreign:
 		return v.alsoRegistersItself(c, err.Error())
 	case registryclient.NotRegistered:
-		return v.awaitsApp(c, b, err)
+		return v.awaitsApp(c, waiting.AppMissing(c, err), err)
 	case registryclient.NotYet:
 		b = v.awaitsFollower(b, reg)
 	case registryclient.Refused:
@@ -183,7 +170,7 @@ func (v *visit) awaitsFollower(b waiting.Blocker, reg *registryclient.Client) wa
 		return b
 	}
 	if why := v.NoCondition(); why != "" {
-		b.Reason, b.Message = reason.RightsMissing, fmt.Sprintf("%s: Rollcall can't write the condition: %s", b.Message, why)
+		return b.NoCondition(why)
 	}
 	return b
 }
@@ -201,8 +188,7 @@ func (v *visit) notServing(
 		return v.failed(ctx, c, reg, err)
 	}
 	after, _ := registry.RetryAfterOf(err)
-	b := waiting.Blocker{Reason: reason.NotServing, After: max(after, v.backOff()),
-		Message: fmt.Sprintf("%s is registered, but not given to clients yet: %v", c, err)}
+	b := waiting.NotServing(c, err, max(after, v.backOff()))
 	if registry.IsTerminal(err) {
 		b.After = waiting.Longest
 	}

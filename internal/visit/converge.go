@@ -2,7 +2,6 @@ package visit
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -103,16 +102,13 @@ func (v *visit) waitsFor(c plan.Row, goal tracker.Goal, step tracker.Step) waiti
 	case tracker.Postponed:
 		return waiting.Blocker{Reason: step.Said.Reason, Message: step.Said.Message, After: step.After}
 	case tracker.Settling:
-		return waiting.Blocker{Reason: reason.Settling, After: max(step.After, firstPause),
-			Message: c.String() + ": an earlier call failed, and may still be carried out"}
+		return waiting.Settling(c, max(step.After, firstPause))
 	case tracker.GivenByAnother:
 		return v.alsoRegistersItself(c, "its list has an entry of another writer")
 	case tracker.Unseen:
 		v.Tracked.GivenNoMore(c.Key(), v.Clock.Now())
-		return v.awaitsApp(c, waiting.Blocker{Message: c.String() + ": the registry has no such entry and never showed one, so " +
-			"clients may be given the pod by an entry at another address"}, nil)
+		return v.awaitsApp(c, waiting.AppUnseen(c), nil)
 	default:
-		return waiting.Blocker{Reason: reason.NotConfirmed, After: v.backOff(), Message: fmt.Sprintf(
-			"%s: the registry has acknowledged that it is %s, but shows %s", c, c.Want, goal.Said)}
+		return waiting.NotConfirmed(c, c.Want, goal.Said, v.backOff())
 	}
 }

@@ -2,11 +2,9 @@ package visit
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
-	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/internal/waiting"
 )
@@ -30,8 +28,7 @@ func (v *visit) drain(context.Context) waiting.Blocker {
 	if remaining <= 0 {
 		return waiting.Blocker{}
 	}
-	return waiting.Blocker{Reason: reason.Draining, After: remaining,
-		Message: fmt.Sprintf("out of rotation since %s, drains for %s", removedAt.Format(time.RFC3339), v.Drain)}
+	return waiting.Draining(removedAt, v.Drain, remaining)
 }
 
 // remember records a drain that has begun in one registry while another fails: the next leader may reach neither.
@@ -80,8 +77,7 @@ func (v *visit) unlisted(context.Context) waiting.Blocker {
 	}
 	for _, s := range v.Sources {
 		if name := s.Registry; v.Settings.Registries[name].Lists() && !v.listed(name, known) {
-			return waiting.Blocker{Reason: reason.RegistryUnavailable, After: v.backOff(), Message: fmt.Sprintf(
-				"registry %q has not yet listed what the previous manager registered, and no record shows where the pod was in rotation", name)}
+			return waiting.NotYetListed(name, v.backOff())
 		}
 	}
 	return waiting.Blocker{}

@@ -2,13 +2,10 @@ package visit
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"time"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/plan"
-	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/waiting"
 )
 
@@ -65,7 +62,7 @@ func (v *visit) awaitReaders(context.Context) waiting.Blocker {
 	}
 	if v.Grows > 0 && v.Settings.Services.CountsAtEnd {
 		v.record = v.newRecord(v.rows)
-		return waiting.Blocker{Reason: reason.WarmingUp, After: v.Grows, Message: "its weight grows, and warmUp.countsAs is End"}
+		return waiting.WarmingUp(v.Grows)
 	}
 	return v.readersLag(v.rows.Present)
 }
@@ -91,8 +88,7 @@ func (v *visit) readersLag(changes []plan.Row) (latest waiting.Blocker) {
 		lag := v.Settings.ReaderLag[c.Registry]
 		known := v.Tracked.Standing(c.Key()).AcknowledgedAt().Add(lag)
 		if remaining := known.Sub(v.Clock.Now()); lag > 0 && remaining > latest.After {
-			latest = waiting.Blocker{Reason: reason.ReadersLag, After: remaining, Message: fmt.Sprintf(
-				"%s is registered; its clients may not know it before %s", c, known.Format(time.RFC3339))}
+			latest = waiting.ReadersLag(c, known, remaining)
 		}
 	}
 	return latest
@@ -104,6 +100,5 @@ func (v *visit) unheard(context.Context) waiting.Blocker {
 	if left == 0 {
 		return waiting.Blocker{}
 	}
-	return waiting.Blocker{Reason: reason.Queued, Unasked: true, After: time.Second, Message: fmt.Sprintf(
-		"%d more entries that only the pod's annotation %s shows are still to be taken out, a few each second", left, lifecycle.AnnotationRecord)}
+	return waiting.Unheard(left)
 }

@@ -10,7 +10,6 @@ package visit
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -144,7 +143,5 @@ func (v *visit) refused() waiting.Blocker {
 	if owner == nil || clusterstate.OwnerOf(v.pod()) != nil || v.decision.Row == lifecycle.RowGone {
 		return waiting.Blocker{}
 	}
-	return waiting.Blocker{Reason: reason.UnsupportedWorkload, Message: fmt.Sprintf(
-		"the pod has a finalizer or newly-created mark that Rollcall owns, and belongs to a %s; Rollcall drives only "+
-			"OpenKruise's CloneSets, StatefulSets and DaemonSets: take it out of the template, or the key out of the configuration", owner.Kind)}
+	return waiting.UnsupportedWorkload(owner.Kind)
 }

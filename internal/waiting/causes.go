@@ -1,0 +1,230 @@
+package waiting
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/reason"
+	"github.com/rollcall-dev/rollcall/internal/shorten"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+// The sentences that people read of a pod, each made from values in one place. An entry is described as plan.Row prints it. After is when to
+// look again without an event, if nothing else says so.
+
+// Draining holds OpenKruise until clients had time to notice.
+func Draining(since time.Time, drain, left time.Duration) Blocker {
+	return Blocker{Reason: reason.Draining, After: left,
+		Message: fmt.Sprintf("out of rotation since %s, drains for %s", since.Format(time.RFC3339), drain)}
+}
+
+// ReadersLag is about clients that read from caches until then.
+func ReadersLag(entry fmt.Stringer, until time.Time, left time.Duration) Blocker {
+	return Blocker{Reason: reason.ReadersLag, After: left,
+		Message: fmt.Sprintf("%s is registered; its clients may not know it before %s", entry, until.Format(time.RFC3339))}
+}
+
+// WarmingUp is about a pod that counts only with all of its weight.
+func WarmingUp(left time.Duration) Blocker {
+	return Blocker{Reason: reason.WarmingUp, After: left, Message: "its weight grows, and warmUp.countsAs is End"}
+}
+
+// NotServing is about an entry that clients are not given yet.
+func NotServing(entry fmt.Stringer, err error, after time.Duration) Blocker {
+	return Blocker{Reason: reason.NotServing, After: after, Message: fmt.Sprintf("%s is registered, but not given to clients yet: %v", entry, err)}
+}
+
+// Settling is about a call that failed and can still be carried out.
+func Settling(entry fmt.Stringer, after time.Duration) Blocker {
+	return Blocker{Reason: reason.Settling, After: after, Message: entry.String() + ": an earlier call failed, and may still be carried out"}
+}
+
+// NotConfirmed is about a registry that acknowledged one thing and shows another.
+func NotConfirmed(entry fmt.Stringer, want lifecycle.Want, shows registry.State, after time.Duration) Blocker {
+	return Blocker{Reason: reason.NotConfirmed, After: after,
+		Message: fmt.Sprintf("%s: the registry has acknowledged that it is %s, but shows %s", entry, want, shows)}
+}
+
+// NotYetListed is about a registry whose entries a new leader does not know yet.
+func NotYetListed(name string, after time.Duration) Blocker {
+	return Blocker{Reason: reason.RegistryUnavailable, After: after, Message: fmt.Sprintf(
+		"registry %q has not yet listed what the previous manager registered, and no record shows where the pod was in rotation", name)}
+}
+
+// UnknownRegistry is about a registry that the configuration lost.
+func UnknownRegistry(entry fmt.Stringer) Blocker {
+	return Blocker{Reason: reason.UnknownRegistry, Message: fmt.Sprintf(
+		"%s: the configuration no longer has this registry: put it back until its pods have left it", entry)}
+}
+
+// Failed is about a call's error. The one place that classifies errors sets the Reason, if it is another.
+func Failed(entry fmt.Stringer, err error) Blocker {
+	return Blocker{Reason: reason.RegistryUnavailable, Message: shorten.Message(fmt.Sprintf("%s: %v", entry, err))}
+}
+
+// NoCondition completes what [Failed] says of a registry that follows the pod's condition.
+func (b Blocker) NoCondition(why string) Blocker {
+	b.Reason, b.Message = reason.RightsMissing, fmt.Sprintf("%s: Rollcall can't write the condition: %s", b.Message, why)
+	return b
+}
+
+// Stopping is about the end of this process.
+func Stopping() Blocker {
+	return Blocker{Reason: reason.Stopping, Unasked: true, Message: "the manager stops, and the next one continues"}
+}
+
+// Unheard is about entries that only the pod's record shows.
+func Unheard(left int) Blocker {
+	return Blocker{Reason: reason.Queued, Unasked: true, After: time.Second, Message: fmt.Sprintf(
+		"%d more entries that only the pod's annotation %s shows are still to be taken out, a few each second", left, lifecycle.AnnotationRecord)}
+}
+
+// Other is an entry that this configuration does not manage.
+type Other struct {
+	Address string
+	Port    int
+	// Tagged is how Rollcall's own tag describes it; empty without one.
+	Tagged string
+}
+
+// AlsoRegistersItself is about other entries by which clients are given a pod that is at the endpoint, or one that the registry told of.
+func AlsoRegistersItself(entry fmt.Stringer, endpoint, said string, others []Other) Blocker {
+	const untagged = "clients are given %s by an entry that Rollcall has not written (%s): turn off the application's own registration, " +
+		"or let Rollcall steer that entry, as docs/self-registration.md shows"
+	text := fmt.Sprintf(untagged, "this address", said)
+	for _, one := range others {
+		at := net.JoinHostPort(one.Address, strconv.Itoa(one.Port))
+		switch {
+		case one.Tagged != "":
+			text = fmt.Sprintf("clients are given the pod by an entry that has Rollcall's ownership tag and is not where this configuration "+
+				"has it (at %s, %s), such as from before an option of the registry was changed: remove it from the registry, as "+
+				"docs/self-registration.md shows", at, one.Tagged)
+		case at != endpoint:
+			text = fmt.Sprintf(untagged, "the pod", "at "+at)
+		}
+	}
+	return Blocker{Reason: reason.AlsoRegistersItself, After: Longest, Message: entry.String() + ": " + text}
+}
+
+// AppMissing is about an application's entry that the registry lacks, by its own answer if err is one.
+func AppMissing(entry fmt.Stringer, err error) Blocker {
+	text := "the registry has none"
+	if err != nil {
+		text = err.Error()
+	}
+	return Blocker{Reason: reason.AppNotRegistered, Message: shorten.Message(entry.String() + ": " + text)}
+}
+
+// AppUnseen is about an application's entry of which its absence proves nothing.
+func AppUnseen(entry fmt.Stringer) Blocker {
+	return Blocker{Reason: reason.AppNotRegistered, Message: entry.String() + ": the registry has no such entry and never showed one, so " +
+		"clients may be given the pod by an entry at another address"}
+}
+
+// LookedForAt adds where else it was looked for.
+func (b Blocker) LookedForAt(addresses []string) Blocker {
+	b.Message += "; it was looked for at " + strings.Join(addresses, ", ")
+	return b
+}
+
+// Under adds the names under which the registry has the endpoint.
+func (b Blocker) Under(endpoint string, names []string, annotation, want string) Blocker {
+	b.Reason = reason.AppOtherName
+	b.Message += fmt.Sprintf("; the registry has %s under %q: set that in the annotation %s or in service.name, or have the "+
+		"application register as %q", endpoint, names, annotation, want)
+	return b
+}
+
+// WillHold adds what follows for a pod that waits for nothing yet.
+func (b Blocker) WillHold() Blocker {
+	b.Message += "; until it is found, OpenKruise will wait before it deletes the pod or updates it in place"
+	return b
+}
+
+// AppEntryRemains is about the entry that an application leaves behind.
+func AppEntryRemains(entry fmt.Stringer, after time.Duration) Blocker {
+	return Blocker{Reason: reason.AppEntryRemains, After: after,
+		Message: entry.String() + ": the pod is gone, and its application's entry is not yet; it is out of rotation"}
+}
+
+// UnreadOther is about an address that another pod may have.
+func UnreadOther(entry fmt.Stringer, err error, after time.Duration) Blocker {
+	return Blocker{Reason: reason.ReadFailed, After: after, Message: fmt.Sprintf("%s: %v", entry, err)}
+}
+
+// ReadFailed is about what a decision needs and can't have.
+func ReadFailed(err error, forbidden bool) Blocker {
+	remedy := "check the API server, and the webhooks and the etcd that it asks"
+	if forbidden {
+		remedy = "grant the manager the right, as its ClusterRole has it in the version's manifests"
+	}
+	return Blocker{Reason: reason.ReadFailed, After: Longest, Message: fmt.Sprintf(
+		"%s; the pod stays as it is until that can be read: %s", registry.Excerpt(err.Error()), remedy)}
+}
+
+// PatchRefused is about a write of the pod.
+func PatchRefused(err error, after time.Duration) Blocker {
+	return Blocker{Reason: reason.PatchRefused, After: after, Message: registry.Excerpt(err.Error())}
+}
+
+// CacheBehind is about a cache that hangs.
+func CacheBehind(lasts time.Duration) Blocker {
+	return Blocker{Reason: reason.CacheBehind, After: Longest, Message: fmt.Sprintf(
+		"the manager's cache has not shown the manager's own last change of the pod for %s, and the API server is ahead of it: if this "+
+			"stays, restart the manager", lasts.Round(time.Second))}
+}
+
+// UnsupportedWorkload is about a pod of another kind of workload.
+func UnsupportedWorkload(kind string) Blocker {
+	return Blocker{Reason: reason.UnsupportedWorkload, Message: fmt.Sprintf(
+		"the pod has a finalizer or newly-created mark that Rollcall owns, and belongs to a %s; Rollcall drives only "+
+			"OpenKruise's CloneSets, StatefulSets and DaemonSets: take it out of the template, or the key out of the configuration", kind)}
+}
+
+// UnknownState is about a state of a newer OpenKruise.
+func UnknownState(state string) Blocker {
+	return Blocker{Reason: reason.UnknownState, Message: fmt.Sprintf(
+		"lifecycle state %q is not one that Rollcall knows: the registry is left as it is; see the supported OpenKruise versions", state)}
+}
+
+// HeldNotReady is about OpenKruise's markPodNotReady.
+func HeldNotReady() Blocker {
+	return Blocker{Reason: reason.HeldNotReady, Message: "OpenKruise holds the pod not ready (markPodNotReady) and releases it " +
+		"only after an in-place update, which was rolled back: delete the pod, or update it in place"}
+}
+
+// Ending is about a pod that is out before it ends.
+func Ending(why string) Blocker {
+	return Blocker{Reason: reason.Ending, Message: "the pod is out of rotation before it ends: " + why}
+}
+
+// NotReady is about a pod that serves nobody; why may be empty.
+func NotReady(why string) Blocker {
+	return Blocker{Reason: reason.NotReady, Message: cmp.Or(why, "its node is not Ready")}
+}
+
+// AwaitingOpenKruise is about a pod whose hook is released.
+func AwaitingOpenKruise() Blocker {
+	return Blocker{Reason: reason.AwaitingOpenKruise, Message: "the pod is out of the registry and its hook is released; " +
+		"OpenKruise has neither updated nor deleted it yet"}
+}
+
+// UnknownName is about a misspelt annotation.
+func UnknownName(name string) Blocker {
+	return Blocker{Reason: reason.UnknownName, Message: "the pod has " + name}
+}
+
+// IPv6Missing is about clients of Spring Cloud Alibaba.
+func IPv6Missing(entry string) Blocker {
+	return Blocker{Reason: reason.IPv6Missing, Message: entry + `: applications' own entries of the service have metadata IPv6, ` +
+		`and the pod's has none in brackets, so clients of Spring Cloud Alibaba with an IPv6 address drop it or can't reach it: ` +
+		`set IPv6: "[{podIPv6}]" in service.metadata`}
+}
+
+// Described is about the description of a pod, in words that its rule has found.
+func Described(as reason.Reason, why string) Blocker { return Blocker{Reason: as, Message: why} }

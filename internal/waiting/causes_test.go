@@ -1,0 +1,76 @@
+package waiting
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/reason"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+type entryNamed string
+
+func (e entryNamed) String() string { return string(e) }
+
+// TestSentences holds every sentence about a pod against testdata/sentences.txt, which is there to be read aloud.
+func TestSentences(t *testing.T) {
+	t.Parallel()
+	entry := entryNamed(`service "web" at 10.0.0.1:8080`)
+	err, at := errors.New("connection refused"), time.Date(2026, 1, 2, 10, 0, 0, 0, time.UTC)
+	const after = 5 * time.Second
+	all := []Blocker{
+		Draining(at, 15*time.Second, after),
+		ReadersLag(entry, at, after),
+		WarmingUp(after),
+		NotServing(entry, err, after),
+		Settling(entry, after),
+		NotConfirmed(entry, lifecycle.OutOfService, registry.InService, after),
+		NotYetListed("nacos", after),
+		UnknownRegistry(entry),
+		Failed(entry, err),
+		Failed(entry, err).NoCondition("pods/status is forbidden"),
+		Stopping(),
+		Unheard(40),
+		AlsoRegistersItself(entry, "10.0.0.1:8080", "the registry was asked for it", nil),
+		AlsoRegistersItself(entry, "10.0.0.1:8080", "", []Other{{Address: "fd00::1", Port: 8080}}),
+		AlsoRegistersItself(entry, "10.0.0.1:8080", "", []Other{{Address: "10.0.0.1", Port: 8080, Tagged: "node old"}}),
+		AppMissing(entry, nil),
+		AppMissing(entry, err).LookedForAt([]string{"10.0.0.1", "fd00::1"}),
+		AppMissing(entry, nil).Under("10.0.0.1:8080", []string{"WEB"}, "rollcall.dev/services", "web"),
+		AppUnseen(entry).WillHold(),
+		AppEntryRemains(entry, after),
+		UnreadOther(entry, err, after),
+		ReadFailed(err, false),
+		ReadFailed(err, true),
+		PatchRefused(err, after),
+		CacheBehind(2 * time.Minute),
+		UnsupportedWorkload("ReplicaSet"),
+		UnknownState("Resting"),
+		HeldNotReady(),
+		Ending("its node ends at 10:00"),
+		NotReady(""),
+		NotReady("its containers are not ready"),
+		AwaitingOpenKruise(),
+		UnknownName(`an annotation "rollcall.dev/drian"`),
+		IPv6Missing(`service "web" at 10.0.0.1:8080`),
+		Described(reason.InvalidPod, "no container has a port"),
+	}
+	var text strings.Builder
+	for _, b := range all {
+		fmt.Fprintf(&text, "%s: %s\n", b.Reason, b.Message)
+	}
+	golden := filepath.Join("testdata", "sentences.txt")
+	want, readErr := os.ReadFile(golden)
+	if readErr != nil {
+		t.Fatal(readErr)
+	}
+	if text.String() != string(want) {
+		t.Errorf("the sentences differ from %s. If they are meant to, this is the file:\n%s", golden, text.String())
+	}
+}
