@@ -22,19 +22,13 @@ func (v *visit) leavePresent(ctx context.Context) waiting.Blocker {
 	return v.ensureAll(ctx, v.rows.Present)
 }
 
-// join registers the pod. If one registry keeps failing, those that have acknowledged are recorded: the next leader must not wait for a
-// registry that was never asked.
+// join registers the pod.
 func (v *visit) join(ctx context.Context) waiting.Blocker {
-	missing := v.ensureAll(ctx, v.rows.Present)
-	if missing.Reason == "" {
+	v.joining = v.ensureAll(ctx, v.rows.Present)
+	if v.joining.Reason == "" {
 		v.forgetSame()
 	}
-	unrecorded := func(c plan.Row) bool { return v.Certain(c) && v.input.Unrecorded(c.Key()) }
-	if missing.Lasts(ctx.Err() != nil) && slices.ContainsFunc(v.rows.Present, unrecorded) {
-		known := v.entries().Instances()
-		v.record = v.newRecord(v.rows.Without(func(c plan.Row) bool { return !slices.Contains(known, c.Key()) }))
-	}
-	return missing
+	return v.joining
 }
 
 // forgetSame forgets what was taken out by other keys of what may be the same entries: they are in service again.
@@ -61,7 +55,6 @@ func (v *visit) awaitReaders(context.Context) waiting.Blocker {
 		return waiting.Blocker{}
 	}
 	if v.Grows > 0 && v.Settings.Services.CountsAtEnd {
-		v.record = v.newRecord(v.rows)
 		return waiting.WarmingUp(v.Grows)
 	}
 	return v.readersLag(v.rows.Present)

@@ -53,8 +53,6 @@ func stagesOf(want lifecycle.Want) []stage {
 			{name: "unheard", take: (*visit).unheard, holds: true},
 			{name: "unsteered", take: (*visit).unsteered, holds: true},
 			{name: "listed", take: (*visit).unlisted, holds: true},
-			{name: "remember", take: (*visit).remember},
-			{name: "drain", take: (*visit).drain, holds: true, waits: true},
 		}
 	}
 }
@@ -109,7 +107,7 @@ func (v *visit) arm(ctx context.Context) error {
 // takeStages takes all stages that can be taken. Some are even if the API server refuses to arm the pod: its former address may be
 // another pod's, and a deleted pod may be given to clients.
 func (v *visit) takeStages(ctx context.Context, armed bool) error {
-	v.rows, v.held, v.behind, v.record = plan.Of(v.entries(), v.decision), nil, nil, nil
+	v.rows, v.held, v.behind, v.joining = plan.Of(v.entries(), v.decision), nil, nil, waiting.Blocker{}
 	if v.decision.Want == lifecycle.Keep && armed {
 		v.Tracked.Stay(v.entries().Has)
 	}

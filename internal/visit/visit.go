@@ -1,16 +1,15 @@
 // Package visit takes one pod as far as it can go now, in stages ([stagesOf]).
 //
 //	stages.go                which stages there are, and what waits for what
-//	join.go, drain.go        what a stage does
+//	join.go, unlisted.go     what a stage does
 //	converge.go, calls.go    the steps of one entry, and its calls
 //	apps.go                  what differs for entries that applications write
-//	conclude.go, patch.go    what is written on the pod afterwards
-//	release.go               what is released without the registry's word
+//	conclude.go, patch.go    writing on the pod what package plan concludes
+//	warn.go                  Events about what is not as it should be
 package visit
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -69,9 +68,7 @@ type Result struct {
 func (r Result) BackOff() time.Duration { return r.of.backOff() }
 
 // Done reports whether OpenKruise may continue. A dry run counts as done, so that it can report what would follow.
-func (r Result) Done() bool {
-	return !slices.ContainsFunc(r.Held, func(b waiting.Blocker) bool { return b.Reason != reason.DryRun })
-}
+func (r Result) Done() bool { return waiting.Done(r.Held) }
 
 // Decide returns the decision on facts. A pod that is gone has no hooks to release.
 func Decide(f *observe.Facts, in lifecycle.Input) lifecycle.Decision {
@@ -95,8 +92,8 @@ type visit struct {
 
 	rows         plan.Plan
 	held, behind []waiting.Blocker
-	// record is the one to write; nil leaves it alone.
-	record *lifecycle.Record
+	// joining is what keeps the pod from being in service.
+	joining waiting.Blocker
 	// excuse is why a hook is released although something is missing.
 	excuse string
 
@@ -119,8 +116,6 @@ func (v *visit) pod() *lifecycle.Pod { return v.input.Pod }
 
 // entries are the facts for the plan, with what is known now.
 func (v *visit) entries() plan.Facts { return v.Entries(v.input, v.targets) }
-
-func (v *visit) done() bool { return Result{Held: v.held}.Done() }
 
 func (v *visit) event(why reason.Reason, note string) { v.Tell(v.pod(), why, note) }
 

@@ -4,6 +4,7 @@ package waiting
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -52,6 +53,11 @@ func (b Blocker) and(other Blocker) Blocker {
 		b.After = other.After
 	}
 	return b
+}
+
+// Done reports whether nothing is missing. What a dry run would do counts as done, so that it can report what would follow.
+func Done(held []Blocker) bool {
+	return !slices.ContainsFunc(held, func(b Blocker) bool { return b.Reason != reason.DryRun })
 }
 
 // Lasts reports whether more than a turn is missing, or no turn will come.

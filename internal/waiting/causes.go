@@ -228,3 +228,21 @@ func IPv6Missing(entry string) Blocker {
 
 // Described is about the description of a pod, in words that its rule has found.
 func Described(as reason.Reason, why string) Blocker { return Blocker{Reason: as, Message: why} }
+
+// SkippedNote is for the Event of a hook that a person has skipped. Left is what is left of a drain that was not missing already.
+func SkippedNote(hook lifecycle.Hook, because, missing string, left time.Duration) string {
+	if left > 0 {
+		missing += fmt.Sprintf("; nor for the drain, of which %s are left", left.Round(time.Second))
+	}
+	return fmt.Sprintf("hook %s was released by annotation %s: %q; not waited for: %s", hook, lifecycle.AnnotationSkip, because, missing)
+}
+
+// ProceededNote is for the Event of a hook that has waited for long enough, or for longer, if a drain had to end.
+func ProceededNote(hook lifecycle.Hook, waited, after time.Duration, drained bool, missing string) string {
+	passed := "has passed"
+	if drained {
+		passed = "and the drain have passed"
+	}
+	return fmt.Sprintf("hook %s was released after %s: proceedAfter.%s (%s) %s; not waited for: %s",
+		hook, waited.Round(time.Second), hook, after, passed, missing)
+}

@@ -1,0 +1,260 @@
+package plan
+
+import (
+	"testing"
+	"time"
+
+	appspub "github.com/openkruise/kruise-api/apps/pub"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/reason"
+	"github.com/rollcall-dev/rollcall/internal/tracker"
+	"github.com/rollcall-dev/rollcall/internal/waiting"
+)
+
+// concluding is a pod with a hook at each point and two registries, and what a visit of it has come to.
+type concluding struct {
+	now     time.Time
+	state   appspub.LifecycleStateType
+	tracked *tracker.Pod
+	o       Outcome
+}
+
+const (
+	concludeDrain = 30 * time.Second
+	preDelete     = "example.com/pre-delete"
+	preNormal     = "example.com/pre-normal"
+)
+
+func concludeAt(state appspub.LifecycleStateType) *concluding {
+	c := &concluding{now: time.Unix(1_000_000, 0), state: state, tracked: tracker.New().Open(lifecycle.PodID{})}
+	c.o.Drain.For = concludeDrain
+	return c
+}
+
+// acknowledged: the registries took the pod in or out so long ago.
+func (c *concluding) acknowledged(want lifecycle.Want, ago time.Duration, registries ...string) *concluding {
+	for _, name := range registries {
+		in := concludeKey(name)
+		c.tracked.Begin(in, want, target(in).Instance, c.now.Add(-ago))
+		c.tracked.Acknowledged(in, c.now.Add(-ago))
+	}
+	return c
+}
+
+// wasIn: before that, clients were given it.
+func (c *concluding) wasIn(registries ...string) *concluding {
+	return c.acknowledged(lifecycle.InService, time.Hour, registries...)
+}
+
+func (c *concluding) tried(want lifecycle.Want, name string) *concluding {
+	c.tracked.Begin(concludeKey(name), want, target(concludeKey(name)).Instance, c.now)
+	return c
+}
+
+func (c *concluding) with(change func(*Outcome)) *concluding {
+	change(&c.o)
+	return c
+}
+
+func concludeKey(name string) lifecycle.Key {
+	return lifecycle.Key{Registry: name, Service: "web", Address: "10.0.0.2", Port: 80}
+}
+
+func (c *concluding) conclude() Write {
+	owned := lifecycle.Ownership{Owned: []string{preDelete, preNormal}}
+	hooks := lifecycle.Hooks{PreDelete: []lifecycle.Handler{{Finalizer: preDelete}}, PreNormal: []lifecycle.Handler{{Label: preNormal, Value: "true"}}}
+	pod := &lifecycle.Pod{ObjectMeta: metav1.ObjectMeta{
+		UID: "1", Finalizers: []string{preDelete}, Labels: map[string]string{appspub.LifecycleStateKey: string(c.state)},
+		Annotations: map[string]string{lifecycle.AnnotationSkip: "registry is gone"},
+	}, Status: lifecycle.PodStatus{
+		PodIP: "10.0.0.2", Conditions: []lifecycle.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+	}}
+	o := c.o
+	o.Now, o.Input.Pod, o.Input.Hooks, o.Input.Ownership = c.now, pod, hooks, owned
+	o.Decision = lifecycle.Decide(o.Input)
+	o.Facts = Facts{
+		Pod: pod, Record: o.Input.Record, Known: c.tracked.Known(), Configuration: all{},
+		Targets: []tracker.Target{target(concludeKey("consul")), target(concludeKey("nacos"))},
+	}
+	o.Rows = Of(o.Facts, o.Decision)
+	o.Certain = func(row Row) bool { return o.Facts.Known.Of(row.Key()).Says(row.Want, row.Instance) }
+	o.Drain = DrainOf(o.Facts, o.Rows, o.Drain.For, 0, c.now)
+	return Conclude(o)
+}
+
+func held(b ...waiting.Blocker) func(*Outcome) {
+	return func(o *Outcome) { o.Held = b }
+}
+
+func failing(o *Outcome) {
+	o.Held = []waiting.Blocker{{Reason: reason.RegistryUnavailable, Message: "no answer", After: 10 * time.Second}}
+}
+
+func joinFails(o *Outcome) {
+	failing(o)
+	o.Joining = o.Held[0]
+}
+
+func skipped(o *Outcome) { o.Skip = lifecycle.Skip{Hooks: []lifecycle.Hook{lifecycle.PreDelete}} }
+
+func proceedAfter(waited time.Duration) func(*Outcome) {
+	return func(o *Outcome) { o.Since, o.ProceedAfter = time.Unix(1_000_000, 0).Add(-waited), time.Minute }
+}
+
+type conclusion struct {
+	reason string
+	of     *concluding
+	// sets and clears are whether the edit has handlers to set and to clear.
+	sets, clears bool
+	released     reason.Reason
+	// record is how many instances it has; -1 is no record.
+	record   int
+	outSince time.Duration // ago; zero is none
+	held     reason.Reason
+	after    time.Duration
+}
+
+func (c conclusion) expectRecord(t *testing.T, got *lifecycle.Record) {
+	t.Helper()
+	switch {
+	case got == nil:
+		if c.record >= 0 {
+			t.Errorf("%s: no record", c.reason)
+		}
+		return
+	case len(got.Instances) != c.record:
+		t.Errorf("%s: the record has %v, want %d instances", c.reason, got.Instances, c.record)
+	}
+	var want *time.Time
+	if c.outSince > 0 {
+		want = new(c.of.now.Add(-c.outSince))
+	}
+	if got.OutSince != want && (got.OutSince == nil || want == nil || !got.OutSince.Equal(*want)) {
+		t.Errorf("%s: the record has it out since %v, want %v", c.reason, got.OutSince, want)
+	}
+}
+
+func TestConclude(t *testing.T) {
+	t.Parallel()
+	const joins, stays, goes = appspub.LifecycleStatePreparingNormal, appspub.LifecycleStateNormal, appspub.LifecycleStatePreparingDelete
+	for name, tc := range map[string]conclusion{
+		"joined": {
+			reason: "OpenKruise may count on a pod that all registries have acknowledged",
+			of:     concludeAt(joins).acknowledged(lifecycle.InService, 0, "consul", "nacos"), sets: true, record: 2,
+		},
+		"one registry fails": {
+			reason: "the next leader must not wait for the registry that was never asked",
+			of:     concludeAt(stays).acknowledged(lifecycle.InService, 0, "consul").with(joinFails), record: 1, held: reason.RegistryUnavailable,
+			after: 10 * time.Second,
+		},
+		"both fail": {
+			reason: "there is nothing to record", of: concludeAt(joins).with(joinFails), record: -1, held: reason.RegistryUnavailable, after: 10 * time.Second,
+		},
+		"one is yet to be asked": {
+			reason: "a turn that will come is no failure, and each record is a write", record: -1, held: reason.Queued,
+			of: concludeAt(stays).acknowledged(lifecycle.InService, 0, "consul").with(held(waiting.Blocker{Reason: reason.Queued, Unasked: true})).
+				with(func(o *Outcome) { o.Joining = o.Held[0] }),
+		},
+		"one is yet to be asked, and the process ends": {
+			reason: "no turn will come", record: 1, held: reason.Queued,
+			of: concludeAt(stays).acknowledged(lifecycle.InService, 0, "consul").with(held(waiting.Blocker{Reason: reason.Queued, Unasked: true})).
+				with(func(o *Outcome) { o.Joining, o.Stops = o.Held[0], true }),
+		},
+		"joined, and warms up": {
+			reason: "the next leader continues the warm-up", record: 2, held: reason.WarmingUp, after: time.Minute,
+			of: concludeAt(joins).acknowledged(lifecycle.InService, 0, "consul", "nacos").with(held(waiting.WarmingUp(time.Minute))),
+		},
+		"out, and drains": {
+			reason: "clients have had 10 of their 30 s", record: 2, outSince: 10 * time.Second, held: reason.Draining, after: 20 * time.Second,
+			of: concludeAt(goes).wasIn("consul", "nacos").acknowledged(lifecycle.Absent, 20*time.Second, "consul").
+				acknowledged(lifecycle.Absent, 10*time.Second, "nacos"),
+		},
+		"drained": {
+			reason: "nothing is missing", clears: true, record: 2, outSince: 30 * time.Second,
+			of: concludeAt(goes).wasIn("consul", "nacos").acknowledged(lifecycle.Absent, 30*time.Second, "consul", "nacos"),
+		},
+		"out, and one registry fails": {
+			reason: "the next leader may reach neither, and continues the drain that has begun", record: 0, outSince: 10 * time.Second,
+			held: reason.RegistryUnavailable, after: 10 * time.Second,
+			of: concludeAt(goes).wasIn("consul", "nacos").acknowledged(lifecycle.Absent, 10*time.Second, "consul").with(failing).
+				with(func(o *Outcome) { o.Input.Record = lifecycle.Record{Version: 1, Stamp: lifecycle.Stamp{UID: "1"}, Want: lifecycle.InService} }),
+		},
+		"never registered": {
+			reason: "no registry ever knew the pod, so there is nothing to write down", of: concludeAt(goes), clears: true, record: -1,
+		},
+		"skipped": {
+			reason: "a person decides", of: concludeAt(goes).wasIn("consul").tried(lifecycle.Absent, "consul").with(failing).with(skipped),
+			clears: true, released: reason.Skipped, record: -1, held: reason.RegistryUnavailable, after: 10 * time.Second,
+		},
+		"proceedAfter is yet to pass": {
+			reason: "it is looked at again then", of: concludeAt(goes).wasIn("consul").with(failing).with(proceedAfter(55 * time.Second)),
+			record: -1, held: reason.RegistryUnavailable, after: 5 * time.Second,
+		},
+		"proceedAfter has passed": {
+			reason: "the registry was asked in vain for long enough",
+			of:     concludeAt(goes).wasIn("consul").with(failing).with(proceedAfter(time.Minute)),
+			clears: true, released: reason.Proceeded, record: -1, held: reason.RegistryUnavailable, after: 10 * time.Second,
+		},
+		"proceedAfter has passed, and a drain has not": {
+			reason: "clients of the registry that answered still send requests", record: -1, held: reason.RegistryUnavailable, after: 5 * time.Second,
+			of: concludeAt(goes).wasIn("consul", "nacos").acknowledged(lifecycle.Absent, 25*time.Second, "consul").with(failing).
+				with(proceedAfter(time.Hour)),
+		},
+		"proceedAfter has passed, and the registry was never asked": {
+			reason: "after a start, most pods of a storm would be released that way",
+			of: concludeAt(goes).wasIn("consul").with(held(waiting.Blocker{Reason: reason.RegistryUnavailable, Unasked: true})).
+				with(proceedAfter(time.Hour)),
+			record: -1, held: reason.RegistryUnavailable,
+		},
+		"proceedAfter has passed, and no registry is to blame": {
+			reason: "the manifest is, and a person mends it", of: concludeAt(goes).wasIn("consul").
+				with(held(waiting.Described(reason.InvalidPod, "no port"))).with(proceedAfter(time.Hour)),
+			record: -1, held: reason.InvalidPod,
+		},
+		"a dry run": {
+			reason: "it goes on as if the registry had acknowledged", record: -1, clears: true, held: reason.DryRun,
+			of: concludeAt(goes).wasIn("consul").with(held(waiting.Blocker{Reason: reason.DryRun})),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := tc.of.conclude()
+			if sets := len(got.Edit.Set) > 0; sets != tc.sets {
+				t.Errorf("%s: sets %v", tc.reason, got.Edit.Set)
+			}
+			if clears := len(got.Edit.Clear) > 0; clears != tc.clears || got.Released.Reason != tc.released {
+				t.Errorf("%s: clears %v, released as %q", tc.reason, got.Edit.Clear, got.Released.Reason)
+			}
+			if want := tc.released == reason.Skipped; got.Edit.ClearSkip != want {
+				t.Errorf("%s: takes the annotation off: %t", tc.reason, got.Edit.ClearSkip)
+			}
+			tc.expectRecord(t, got.Record)
+			if b := waiting.First(got.Held...); b.Reason != tc.held || b.After != tc.after {
+				t.Errorf("%s: waits for %q, again in %s; want %q, %s", tc.reason, b.Reason, b.After, tc.held, tc.after)
+			}
+		})
+	}
+}
+
+// TestConclude_FoundElsewhere: the application's entry was found at another address after the rows were made. The record must not tell the
+// next leader that it was found where the rows have it: its absence there would count as being out.
+func TestConclude_FoundElsewhere(t *testing.T) {
+	t.Parallel()
+	looked := concludeKey("consul").By(lifecycle.Application)
+	found := looked
+	found.Address = "fd00::2"
+	c := concludeAt(appspub.LifecycleStateNormal)
+	c.tracked.Saw(found, c.now)
+	pod := &lifecycle.Pod{Status: lifecycle.PodStatus{PodIP: "10.0.0.2", PodIPs: []corev1.PodIP{{IP: "10.0.0.2"}, {IP: "fd00::2"}}}}
+	facts := Facts{Pod: pod, Known: c.tracked.Known(), Configuration: all{}, Targets: []tracker.Target{target(looked)}}
+	o := Outcome{Facts: facts, Input: lifecycle.Input{Pod: pod}, Decision: lifecycle.Decision{Want: lifecycle.InService}, Now: c.now}
+	o.Rows = Of(facts, o.Decision)
+	o.Facts.Targets = []tracker.Target{target(found)}
+	o.Certain = func(Row) bool { return true }
+	if got := Conclude(o).Record; got == nil || len(got.Unfound) != 1 || got.Unfound[0] != looked {
+		t.Errorf("the record is %v, want %v unfound", got, looked)
+	}
+}

@@ -1,0 +1,58 @@
+package plan
+
+import "time"
+
+// Drain is how long a pod has been out of rotation, and has to be. For example, with drain 30s a pod that was out at 10:00:00 goes at
+// 10:00:30.
+type Drain struct {
+	// For is how long clients have to notice.
+	For time.Duration
+	// Out is when the last entry was taken out; zero if none was in service.
+	Out time.Time
+	// counts is since when Out counts here, which is later if another manager's clock may have been behind.
+	counts time.Time
+	// recorded is since when what the record says counts, whatever this process knows.
+	recorded time.Time
+}
+
+// DrainOf returns the drain of the rows. Ahead is how far this clock can be ahead of the last manager's, and read when this one first read
+// the record's OutSince: a tenant can write it, so it counts for one drain at most, from then.
+func DrainOf(f Facts, rows Plan, length, ahead time.Duration, read time.Time) Drain {
+	d := Drain{For: length}
+	for _, row := range rows.All() {
+		out, counts := f.Known.Of(row.Key()).RemovedAt(ahead)
+		d.Out, d.counts = later(d.Out, out), later(d.counts, counts)
+	}
+	d.Out = d.Out.Truncate(time.Millisecond) // with its monotonic reading: a step of the clock changes no drain
+	if since := f.Record.OutSince; since != nil {
+		if d.recorded = since.Add(ahead); read.Before(d.recorded) {
+			d.recorded = read
+		}
+	}
+	return d
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// begun reports whether there is something to wait for.
+func (d Drain) begun() bool { return d.For > 0 && !d.Out.IsZero() }
+
+// since reports whether a record of an earlier time is too old: the pod may have been in service since.
+func (d Drain) since(recorded *time.Time) bool { return recorded == nil || d.Out.After(*recorded) }
+
+// left is what is left of it, for the entries that this process knows.
+func (d Drain) left(now time.Time) time.Duration { return d.counts.Add(d.For).Sub(now) }
+
+// ends is when it is over by all that anybody knows; zero without one.
+func (d Drain) ends() time.Time {
+	began := later(d.counts, d.recorded)
+	if began.IsZero() {
+		return began
+	}
+	return began.Add(d.For)
+}

@@ -1,0 +1,63 @@
+package plan
+
+import (
+	"slices"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/reason"
+	"github.com/rollcall-dev/rollcall/internal/waiting"
+)
+
+// Released is why a hook is released without the registry's word: Skipped or Proceeded, as metric and Event show it.
+type Released struct {
+	Reason  reason.Reason
+	Message string
+}
+
+// release returns what is released although b is missing:
+//
+//	skip annotation               immediately
+//	proceedAfter has passed       unless a drain still runs, or a registry was never asked
+//	proceedAfter is yet to pass   nothing; b says to look again then
+func (o Outcome) release(b *waiting.Blocker) (lifecycle.Edit, Released) {
+	d, drained := o.Decision, o.drained()
+	if o.skips() {
+		edit := d.Skip()
+		edit.ClearSkip = true
+		left := time.Duration(0)
+		if b.Reason != reason.Draining {
+			left = max(drained.Sub(o.Now), 0)
+		}
+		return edit, Released{reason.Skipped, waiting.SkippedNote(d.Waiting, o.Input.Pod.Annotations[lifecycle.AnnotationSkip], b.Message, left)}
+	}
+	if o.ProceedAfter == 0 || b.Unasked || !b.Reason.OfRegistry() {
+		return lifecycle.Edit{}, Released{}
+	}
+	deadline, drains := o.Since.Add(o.ProceedAfter), false
+	if deadline.Before(drained) {
+		deadline, drains = drained, true
+	}
+	if remaining := deadline.Sub(o.Now); remaining > 0 {
+		if b.After == 0 || remaining < b.After {
+			b.After = remaining
+		}
+		return lifecycle.Edit{}, Released{}
+	}
+	edit := d.Unacknowledged()
+	edit.AsRecorded = true
+	return edit, Released{reason.Proceeded, waiting.ProceededNote(d.Waiting, o.Now.Sub(o.Since), o.ProceedAfter, drains, b.Message)}
+}
+
+// drained is when the drain is over for which a hook waits; zero without one.
+func (o Outcome) drained() time.Time {
+	if !o.Decision.Row.Drains() {
+		return time.Time{}
+	}
+	return o.Drain.ends()
+}
+
+// skips reports whether a person skips the hook that OpenKruise waits for.
+func (o Outcome) skips() bool {
+	return !o.Decision.Skip().Empty() && slices.Contains(o.Skip.Hooks, o.Decision.Waiting)
+}
