@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -42,8 +41,8 @@ type Options struct { //nolint:recvcheck // a value, but for places, which are f
 
 // written is the instance of a pod with its address as it is in Nacos.
 func (o Options) written(in registry.Instance) registry.Instance {
-	if o.IPv6Brackets && strings.Contains(in.Address, ":") {
-		in.Address = "[" + in.Address + "]"
+	if o.IPv6Brackets {
+		in.Address = driverkit.InURL(in.Address)
 	}
 	return in
 }
