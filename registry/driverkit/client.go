@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -109,6 +110,9 @@ func newTransport(config *tls.Config, connect time.Duration) *http.Transport {
 	}
 }
 
+// Servers are the URLs of the servers.
+func (c *HTTPClient) Servers() []*url.URL { return slices.Clone(c.servers) }
+
 // Close closes idle connections. Calls under way are not disturbed.
 func (c *HTTPClient) Close() {
 	if pool, ok := c.transport.(interface{ CloseIdleConnections() }); ok {
@@ -170,7 +174,11 @@ func (c *HTTPClient) send(ctx context.Context, to Server, r Request) (*Answer, e
 		return nil, fmt.Errorf("making the request: %w", err)
 	}
 	// An http.Client copies the header of each request for redirects, which are not followed here.
-	resp, err := c.transport.RoundTrip(req)
+	transport := c.transport
+	if to.alone != nil {
+		transport = to.alone
+	}
+	resp, err := transport.RoundTrip(req)
 	if err != nil {
 		return nil, silence(ctx, to, mask, err, sent.Load())
 	}

@@ -21,6 +21,7 @@ type Server struct {
 	number int // from 0 in the order of the endpoint
 	left   int // among how many requests, this one included, the call's time is to be shared
 	url    *url.URL
+	alone  http.RoundTripper // the one connection of [Server.Alone], nil for the client's
 }
 
 // String returns the server's URL, which is different for each of the client's servers.

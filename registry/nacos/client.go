@@ -40,6 +40,12 @@ type shared struct {
 	fixed *api
 	// apis are what the servers were found to speak, by their URLs. A cluster is upgraded one by one.
 	apis sync.Map
+	// members are the servers, of which http may have fewer addresses.
+	members *driverkit.Members
+	// given, hosts and checkers are questions about whole services.
+	given    driverkit.Shared[map[string]bool]
+	hosts    driverkit.Shared[[]host]
+	checkers driverkit.Shared[map[string]string]
 	// unprobed are services that the servers do not probe.
 	unprobed unprobed
 	// silent are servers that did not answer, by their URLs, and when.
@@ -82,7 +88,32 @@ func newClient(http *driverkit.HTTPClient, opts Options, credentials driverkit.C
 	if opts.APIVersion != "" {
 		c.fixed = apiOf(opts.APIVersion)
 	}
+	c.members = driverkit.NewMembers(http, c.listMembers)
 	return c, nil
+}
+
+// listMembers asks a server for all servers of its cluster.
+func (c *client) listMembers(ctx context.Context) (all []string, err error) {
+	a, err := c.do(ctx, call{do: listMembers})
+	if err != nil {
+		return nil, err
+	}
+	type member struct {
+		Address string `json:"address"`
+	}
+	var list struct{ Data []member }
+	if a.route.old { // it has an envelope of its own
+		err = a.decode(&list)
+	} else {
+		err = a.decode(&list.Data)
+	}
+	for _, m := range list.Data {
+		all = append(all, m.Address)
+	}
+	if err == nil && len(all) == 0 {
+		err = errors.New("the answer has no servers")
+	}
+	return all, err
 }
 
 // do makes the call at the address that answered last. If that can't be reached or has trouble of its own, the call

@@ -26,6 +26,7 @@ var (
 	_ registry.AppEntrySteerer = (*Registry)(nil)
 	_ io.Closer                = (*Registry)(nil)
 	_ registry.Weigher         = (*Registry)(nil)
+	_ registry.MemberLister    = (*Registry)(nil)
 )
 
 // New makes a driver for the Nacos servers at cfg.Endpoint: one http or https URL or several, separated by commas, each
@@ -70,6 +71,9 @@ func (r *Registry) at(place string) (driverkit.InPlace, error) {
 	}
 	return &Registry{client: r.client.in(opts), opts: opts}, nil
 }
+
+// UnlistedMembers implements [registry.MemberLister].
+func (r *Registry) UnlistedMembers() []string { return r.client.members.Unlisted() }
 
 // Weighs implements [registry.Weigher].
 func (r *Registry) Weighs() bool { return true }
