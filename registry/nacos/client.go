@@ -76,20 +76,13 @@ type answer struct {
 	body  []byte
 }
 
-func newClient(http *driverkit.HTTPClient, opts Options, credentials driverkit.Credentials, log *slog.Logger) (*client, error) {
-	key, err := newAccessKey(opts, credentials)
-	if err != nil {
-		return nil, err
-	}
+func newClient(http *driverkit.HTTPClient, opts Options, key *accessKey, log *slog.Logger) *client {
 	c := &client{&shared{http: http, key: key, log: log}, opts}
-	if key == nil {
-		c.session = newSession(credentials, log)
-	}
 	if opts.APIVersion != "" {
 		c.fixed = apiOf(opts.APIVersion)
 	}
 	c.members = driverkit.NewMembers(http, c.listMembers)
-	return c, nil
+	return c
 }
 
 // listMembers asks a server for all servers of its cluster.
@@ -203,11 +196,13 @@ func isState(a *answer) bool {
 func (c *client) authorized(ctx context.Context, s driverkit.Server, api *api, call call) (*answer, error) {
 	r := api.routes[call.do]
 	form := call.parameters(r, c.opts)
-	if c.key != nil {
-		c.key.sign(form, c.opts.Group, call.service, time.Now())
-	}
 	if c.session == nil {
-		a, err := c.send(ctx, s, r, form, call.limit, "")
+		temporary := ""
+		if c.key != nil {
+			c.key.sign(form, c.opts.Group, call.service, time.Now())
+			temporary = c.key.token
+		}
+		a, err := c.send(ctx, s, r, form, call.limit, temporary)
 		switch {
 		case verdictOf(err) == refused && c.key != nil:
 			return nil, c.key.notAllowed(err)
@@ -273,7 +268,11 @@ func (c *client) send(
 		request.Body = []byte(form.Encode())
 		request.Header.Set("Content-Type", "application/x-www-form-urlencoded; charset=UTF-8")
 	}
-	if token != "" {
+	switch {
+	case token == "":
+	case c.key != nil:
+		request.Header.Set("Spas-SecurityToken", token)
+	default:
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	got, err := s.Do(ctx, request)

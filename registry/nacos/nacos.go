@@ -36,7 +36,11 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	if err := checkTimeout(cfg.Timeout); err != nil {
 		return nil, err
 	}
-	credentials, err := driverkit.ReadCredentials(cfg.Auth, driverkit.Password)
+	opts, err := decodeOptions(cfg)
+	if err != nil {
+		return nil, err
+	}
+	credentials, key, err := readCredentials(cfg.Auth, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -46,13 +50,9 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	opts, err := decodeOptions(cfg)
-	if err != nil {
-		return nil, err
-	}
-	client, err := newClient(http, opts, credentials, driverkit.Logger(cfg))
-	if err != nil {
-		return nil, err
+	client := newClient(http, opts, key, driverkit.Logger(cfg))
+	if key == nil {
+		client.session = newSession(credentials, client.log)
 	}
 	made := &Registry{client: client, opts: opts}
 	template, err := opts.places().Template()
