@@ -278,6 +278,13 @@ test-registries-older: ## Test the drivers on the servers before the newest of w
 	@CONSUL=1.19 ETCD=3.6 EUREKA=2025.0 $(MAKE) --no-print-directory test-registries REGISTRIES='consul etcd eureka' \
 		REGISTRIES_JSON=$(RESULTS)/registries-older.json
 
+.PHONY: test-nacos-2.5 chaos-nacos-2.5
+test-nacos-2.5: ## Test the driver on a cluster of Nacos 2.5.
+	@NACOS=2.5 $(GOTESTSUM) --format pkgname --raw-command -- $(GOTEST) -count=1 -timeout=30m -run Cluster ./test/registries/nacos
+
+chaos-nacos-2.5: ## Play chaos on a cluster of Nacos 2.5.
+	@NACOS=2.5 $(MAKE) --no-print-directory chaos REGISTRY=nacos
+
 # How long each fuzz test runs. Their seeds run with every other test.
 FUZZTIME ?= 30s
 
@@ -337,7 +344,7 @@ OUT ?= bin/bench
 
 ADOPT := adopt-consul adopt-eureka adopt-nacos adopt-nacos-spring adopt-nacos-dubbo adopt-zookeeper-dubbo adopt-zookeeper-spring
 # What CI leaves out, for want of time.
-NIGHTLY := test-integration-oldest test-integration-older test-gitops test-fleet test-registries test-registries-older e2e e2e-remote e2e-services $(ADOPT) chaos $(STORMS) chaos-mutants soak fuzz verify-release docs-site-test
+NIGHTLY := test-integration-oldest test-integration-older test-gitops test-fleet test-registries test-registries-older test-nacos-2.5 e2e e2e-remote e2e-services $(ADOPT) chaos $(STORMS) chaos-nacos-2.5 chaos-mutants soak fuzz verify-release docs-site-test
 
 .PHONY: nightly
 nightly: ## Run what CI leaves out or plays only in part, as root, in about 3 hours; the end says how long each took.

@@ -97,7 +97,8 @@ func (k *accessKey) sign(form url.Values, group, service string, now time.Time) 
 	form.Set("signature", base64.StdEncoding.EncodeToString(mac.Sum(nil)))
 }
 
-// signingKey is the key of a day and a region, by which a signature of version 4 is made.
+// signingKey is the key of a day and a region, by which a signature of version 4 is made. The product is that of Nacos' clients in Java and
+// Rust; its client in Go has mse (2.3.5).
 func signingKey(secret, region string, now time.Time) string {
 	key := []byte("aliyun_v4" + secret)
 	for _, part := range []string{now.UTC().Format("20060102"), region, "mse-nacos", "aliyun_v4_request"} {
