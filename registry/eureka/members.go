@@ -61,14 +61,23 @@ func replicasIn(body []byte) (string, error) {
 			return found, nil
 		}
 	}
+	named := false // by the text before, as in the entry of a map
 	for decoder := xml.NewDecoder(bytes.NewReader(body)); ; {
 		token, err := decoder.Token()
 		if err != nil {
 			return "", errors.New("the status has no " + replicas)
 		}
-		if start, is := token.(xml.StartElement); is && start.Name.Local == replicas {
-			var found string
-			return found, decoder.DecodeElement(&found, &start)
+		switch token := token.(type) {
+		case xml.StartElement:
+			if named || token.Name.Local == replicas {
+				var found string
+				err := decoder.DecodeElement(&found, &token)
+				return found, err
+			}
+		case xml.CharData:
+			if text := strings.TrimSpace(string(token)); text != "" {
+				named = text == replicas
+			}
 		}
 	}
 }

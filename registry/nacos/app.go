@@ -233,7 +233,7 @@ func (h *host) appState() registry.State {
 // isEnabled looks into the list that clients are given, by the server that has the entry.
 func (r *Registry) isEnabled(ctx context.Context, in registry.Instance, at driverkit.Server) (enabled bool, err error) {
 	err = r.agree(ctx, &at, func(at *driverkit.Server) (bool, driverkit.Server, error) {
-		given := map[string]bool{}
+		var given map[string]bool
 		ask := func(ctx context.Context) (map[string]bool, error) { return r.given(ctx, in.Service, *at) }
 		if at.IsAlone() { // its answer is not that of other connections
 			given, err = ask(ctx)
@@ -251,8 +251,9 @@ func (r *Registry) isEnabled(ctx context.Context, in registry.Instance, at drive
 func (r *Registry) given(ctx context.Context, service string, at driverkit.Server) (map[string]bool, error) {
 	form := url.Values{"clusters": {r.opts.Cluster}, "clusterName": {r.opts.Cluster}, "healthyOnly": {"false"}}
 	a, _, err := r.client.doAt(ctx, &at, call{do: listInstances, service: service, form: form, limit: maxListing})
+	given := map[string]bool{}
 	if isNone(err) {
-		return nil, nil
+		return given, nil
 	}
 	if err != nil {
 		return nil, err
@@ -263,7 +264,6 @@ func (r *Registry) given(ctx context.Context, service string, at driverkit.Serve
 	if err := a.decode(&list); err != nil {
 		return nil, err
 	}
-	given := map[string]bool{}
 	for _, h := range list.Hosts {
 		if h.ClusterName == r.opts.Cluster && (h.Enabled == nil || *h.Enabled) {
 			given[registry.Instance{Address: h.IP, Port: h.Port}.Endpoint()] = true

@@ -116,8 +116,9 @@ func (r *Registry) checkers(ctx context.Context, service string) (map[string]str
 
 func (r *Registry) readCheckers(ctx context.Context, service string) (map[string]string, error) {
 	a, err := r.client.do(ctx, call{do: readService, service: service})
+	checkers := map[string]string{}
 	if isNone(err) {
-		return nil, nil
+		return checkers, nil
 	}
 	if err != nil {
 		return nil, err
@@ -135,7 +136,6 @@ func (r *Registry) readCheckers(ctx context.Context, service string) (map[string
 	if err := a.decode(&s); err != nil {
 		return nil, err
 	}
-	checkers := map[string]string{}
 	for _, c := range s.Old {
 		checkers[c.Name] = c.Checker.Type
 	}
