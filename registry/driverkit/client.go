@@ -60,6 +60,7 @@ type HTTPClient struct {
 	transport http.RoundTripper // of net/http, but in tests of the kit
 	servers   []*url.URL
 	current   atomic.Int64 // the number of the server that calls begin at
+	several   atomic.Bool  // an address stands for several servers, see [Members]
 }
 
 // NewHTTPClient makes a client from the URLs in cfg.Endpoint and the files in cfg.TLS, which it reads now. No server needs to be

@@ -58,6 +58,7 @@ func (m *Members) learn(servers []string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.asked = time.Now()
+	defer func() { m.client.several.Store(m.needed() > 1) }()
 	if err == nil {
 		m.known, m.failed = slices.Compact(slices.Sorted(slices.Values(servers))), false
 		return
@@ -81,11 +82,7 @@ func (m *Members) needed() int {
 }
 
 // Several reports whether an address may stand for several servers, as far as the registry was asked.
-func (m *Members) Several() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return !m.asked.IsZero() && m.needed() > 1
-}
+func (m *Members) Several() bool { return m.client.several.Load() }
 
 // More returns how many more answers, each on a connection of its own, have to agree with one that something is absent: none if every
 // server has an address. The first call asks the registry.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -116,4 +117,48 @@ func TestAloneHasAConnectionOfItsOwn(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestAFailureLeavesTheConnection: behind an address of several servers, a new one may lead to one that is well.
+func TestAFailureLeavesTheConnection(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	from := map[string]bool{}
+	status := http.StatusServiceUnavailable
+	server := drivertest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		from[r.RemoteAddr] = true
+		w.WriteHeader(status)
+	})
+	c := newClient(t, registry.Config{Endpoint: server}, driverkit.HTTPOptions{})
+	driverkit.NewMembers(c, func(context.Context) ([]string, error) { return []string{"a", "b"}, nil }).Refresh(t.Context())
+	ask := func() error {
+		return c.Try(t.Context(), driverkit.Policy{}, func(ctx context.Context, s driverkit.Server) error {
+			a, err := s.Do(ctx, driverkit.Request{Method: http.MethodGet, Path: "/"})
+			if err == nil && !a.OK() {
+				err = a.Refusal("").Classified()
+			}
+			return err
+		})
+	}
+	connections := func(want int, why string) {
+		t.Helper()
+		mu.Lock()
+		defer mu.Unlock()
+		if len(from) != want {
+			t.Errorf("requests came from %v, want %d connections: %s", from, want, why)
+		}
+	}
+	for range 3 {
+		expect.Error(t, "it fails", ask(), "503")
+	}
+	connections(3, "each failed")
+	mu.Lock()
+	status = http.StatusOK
+	mu.Unlock()
+	for range 3 {
+		expect.NoError(t, ask())
+	}
+	connections(4, "none failed")
 }

@@ -127,8 +127,11 @@ func (c *HTTPClient) server(number, left int) Server {
 	return Server{client: c, number: number, left: left, url: c.servers[number]}
 }
 
-// leave has later calls begin at the next server.
+// leave has later calls begin at the next server. If an address stands for several, they begin on new connections, which may reach another.
 func (c *HTTPClient) leave(server Server, why error) {
+	if c.several.Load() {
+		c.Close()
+	}
 	c.move(server, c.server(server.number+1, 1), why.Error())
 }
 

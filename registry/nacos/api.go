@@ -123,6 +123,9 @@ type call struct {
 
 // parameters returns all that is sent with the call over a route.
 func (c call) parameters(r route, opts Options) url.Values {
+	if c.do == listMembers {
+		return url.Values{}
+	}
 	all := url.Values{"namespaceId": {opts.Namespace}}
 	switch {
 	case c.do == listAll:
@@ -132,7 +135,6 @@ func (c call) parameters(r route, opts Options) url.Values {
 		all.Set("withInstances", "true")
 		all.Set("pageNo", "1")
 		all.Set("pageSize", strconv.Itoa(onePage))
-	case c.do == listMembers:
 	case r.old:
 		all.Set("serviceName", opts.Group+"@@"+c.service)
 	default:
