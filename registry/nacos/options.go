@@ -31,9 +31,8 @@ type Options struct { //nolint:recvcheck // a value, but for places, which are f
 	HealthChecker string `json:"healthChecker"`
 	// APIVersion is the version of Nacos' HTTP API: v1, v2 or v3. Default: what the server speaks, v3 or else v1.
 	APIVersion string `json:"apiVersion"`
-	// Login is what auth holds: password (username and passwordFile are a user of Nacos and its password), accessKey (they are an access
-	// key and its secret key, with which each request is signed, as for Alibaba Cloud MSE) or sts (tokenFile has temporary
-	// credentials of Alibaba Cloud, as JSON). Default: password.
+	// Login is what auth holds: password (a user of Nacos and its password), accessKey (an access key and its secret key, with which
+	// each request is signed, as for Alibaba Cloud MSE) or sts (temporary credentials of Alibaba Cloud). Default: password.
 	Login string `json:"login"`
 	// SignatureRegionID is the region of Alibaba Cloud for signatures of version 4, such as cn-hangzhou. Default: signatures of version 1.
 	SignatureRegionID string `json:"signatureRegionId"`
