@@ -45,7 +45,7 @@ help: ## Show this list.
 		/^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # What the tests, and all that runs on a cluster of this machine, share is built on Linux alone.
-NEEDS_LINUX := test test-unit test-outoftree servers test-servers test-registries chaos chaos-mutants soak bench demo adopt nightly
+NEEDS_LINUX := test test-unit test-outoftree servers test-servers test-registries test-nacos-2 chaos chaos-mutants soak bench demo adopt nightly
 
 .PHONY: check-linux
 $(NEEDS_LINUX): check-linux
@@ -282,6 +282,13 @@ test-registries-older: ## Test the drivers on the servers before the newest of w
 	@CONSUL=1.19 ETCD=3.6 EUREKA=2025.0 $(MAKE) --no-print-directory test-registries REGISTRIES='consul etcd eureka' \
 		REGISTRIES_JSON=$(RESULTS)/registries-older.json
 
+.PHONY: test-nacos-2 chaos-nacos-2
+test-nacos-2: ## Test the driver on a cluster of Nacos 2.5.
+	@NACOS=2.5 $(GOTESTSUM) --format pkgname --raw-command -- $(GOTEST) -count=1 -timeout=30m -run Cluster ./test/registries/nacos
+
+chaos-nacos-2: ## Play chaos on a cluster of Nacos 2.5.
+	@NACOS=2.5 $(MAKE) --no-print-directory chaos REGISTRY=nacos
+
 # How long each fuzz test runs. Their seeds run with every other test.
 FUZZTIME ?= 30s
 
@@ -341,7 +348,7 @@ OUT ?= bin/bench
 
 ADOPT := adopt-consul adopt-eureka adopt-nacos adopt-nacos-spring adopt-nacos-dubbo adopt-zookeeper-dubbo adopt-zookeeper-spring
 # What CI leaves out, for want of time.
-NIGHTLY := test-integration-oldest test-integration-older test-gitops test-fleet test-registries test-registries-older e2e e2e-remote e2e-services $(ADOPT) chaos $(STORMS) chaos-mutants soak fuzz verify-release docs-site-test
+NIGHTLY := test-integration-oldest test-integration-older test-gitops test-fleet test-registries test-registries-older test-nacos-2 e2e e2e-remote e2e-services $(ADOPT) chaos $(STORMS) chaos-nacos-2 chaos-mutants soak fuzz verify-release docs-site-test
 
 .PHONY: nightly
 nightly: ## Run what CI leaves out or plays only in part, as root, in about 3 hours; the end says how long each took.

@@ -66,6 +66,13 @@ type StaleLister interface {
 	Staleness() time.Duration
 }
 
+// MemberLister is for a registry of several servers that tells their addresses.
+type MemberLister interface {
+	// UnlistedMembers returns the registry's servers, in order, if they were more than the addresses of the endpoint when the registry was
+	// last listed: an address then stands for several, such as that of a load balancer. The caller warns.
+	UnlistedMembers() []string
+}
+
 // Getter is for a registry that can be asked for the state of one instance.
 type Getter interface {
 	// Get returns the state of the instance: Foreign if an entry that none of the driver's methods changes is in rotation at its service,

@@ -199,7 +199,7 @@ func reasonsPage() (page, error) {
 			"shows what to check.\n\n" +
 			"Events on the ConfigMap are `ConfigRefused` and `ConfigApplied` ([reload](../configuration.md#reload)),\n" +
 			"`RightsMissing` ([features](../configuration.md#features)), and `RemovalBlocked`, `ManyRemovals`, `ClusterNameShared`,\n" +
-			"`EntriesElsewhere` and `PlacesNotListed` ([resync](../resync.md#when-entries-are-removed)).",
+			"`EntriesElsewhere`, `PlacesNotListed` and `ServersNotListed` ([resync](../resync.md#when-entries-are-removed)).",
 		head: []string{"reason", "Event", "what it means", "what to do"}, anchors: true,
 	}
 	file, err := parser.ParseFile(token.NewFileSet(), reasons, nil, parser.ParseComments)

@@ -319,6 +319,14 @@ func (c *Client) PlaceTemplate() string {
 	return c.placer.PlaceTemplate()
 }
 
+// UnlistedMembers are the registry's servers if the endpoint lacks addresses of some; see [registry.MemberLister].
+func (c *Client) UnlistedMembers() []string {
+	if lister, is := c.made.(registry.MemberLister); is {
+		return lister.UnlistedMembers()
+	}
+	return nil
+}
+
 // Gets reports whether [Client.Get] works.
 func (c *Client) Gets() bool { return c != nil && c.getter != nil }
 

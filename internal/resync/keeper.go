@@ -49,11 +49,13 @@ type keeper struct {
 	uid string
 	// first is when the first successful list was requested.
 	first time.Time
-	// The next keeper of the same registry inherits removals, others and copies.
+	// The next keeper of the same registry inherits what follows, up to places.
 	removals
 	others others
 	copies copiesTold
-	places places
+	// members are how many servers the last Event listed.
+	members int
+	places  places
 	// A registry that refuses removals was compared all the same.
 	comparing, listing, removing trouble
 	// shown needs the lock of the Resync.
@@ -83,7 +85,7 @@ func (k *keeper) continues(before *keeper) bool {
 // start begins the loops, after before has ended.
 func (k *keeper) start(ctx context.Context, before *keeper) {
 	if k.continues(before) {
-		k.removals, k.others, k.copies, k.places = before.removals, before.others, before.copies, before.places
+		k.removals, k.others, k.copies, k.members, k.places = before.removals, before.others, before.copies, before.members, before.places
 	} else {
 		k.resync.Metrics.Began(k.name, time.Now(), k.client.Lists())
 	}
@@ -269,6 +271,7 @@ func (k *keeper) compare(ctx context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
+	k.tellOfMembers(ctx)
 	k.lookForOthers(ctx, owned, r.coverage)
 	_, keepers := k.resync.inForce()
 	names := make(map[string]bool, len(keepers))

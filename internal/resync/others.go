@@ -81,3 +81,17 @@ type copiesTold struct {
 	number int
 	warned time.Time
 }
+
+// tellOfMembers tells, once for each number of them, of servers of the registry for which the endpoint has no address.
+func (k *keeper) tellOfMembers(ctx context.Context) {
+	members := k.client.UnlistedMembers()
+	before := k.members
+	if k.members = len(members); k.members == 0 || k.members == before {
+		return
+	}
+	note := fmt.Sprintf("Registry %q has %d servers, more than addresses in its endpoint: %s. One of them may lack an entry that others give "+
+		"to clients, so an entry counts as absent only if %d answers agree, each on a connection of its own. If Rollcall can reach the servers "+
+		"themselves, set endpoint to all of their addresses", k.name, len(members), registry.Excerpt(strings.Join(members, ", ")), len(members))
+	k.resync.Logger.Info(note, "registry", k.name)
+	k.resync.Tell(ctx, corev1.EventTypeWarning, serversNotListed, note)
+}

@@ -392,3 +392,32 @@ func TestEntriesElsewhere(t *testing.T) {
 		s.stop()
 	}})
 }
+
+// behind is a registry whose servers are more than its addresses.
+type behind struct {
+	*fakeregistry.Registry
+	servers atomic.Pointer[[]string]
+}
+
+func (b *behind) UnlistedMembers() []string { return *b.servers.Load() }
+
+// TestServersNotListed: what one server lacks others may give to clients.
+func TestServersNotListed(t *testing.T) {
+	t.Parallel()
+	bubble.Scenes(t, map[string]func(t *testing.T){"are told of once, and again if they change": func(t *testing.T) {
+		s := newScene(t, "a")
+		b := &behind{Registry: s.fakes["a"]}
+		b.servers.Store(&[]string{"10.0.0.1:8848", "10.0.0.2:8848"})
+		s.client("a", b)
+		s.start()
+		s.expectTold(serversNotListed, "Warning", `"a" has 2 servers`, "10.0.0.1:8848, 10.0.0.2:8848", "only if 2 answers agree")
+		time.Sleep(2 * reason.EventRepeat)
+		s.expectTold(serversNotListed, "Warning", "has 2 servers")
+		b.servers.Store(&[]string{"10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.3:8848"})
+		time.Sleep(reason.EventRepeat)
+		if events := s.told(serversNotListed); len(events) != 2 || !strings.Contains(events[1], "has 3 servers") {
+			t.Errorf("got events %q, want another one of three servers", events)
+		}
+		s.stop()
+	}})
+}

@@ -31,6 +31,7 @@ const (
 	manyRemovals      = "ManyRemovals"
 	clusterNameShared = "ClusterNameShared"
 	entriesElsewhere  = "EntriesElsewhere"
+	serversNotListed  = "ServersNotListed"
 )
 
 const (

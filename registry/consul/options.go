@@ -117,12 +117,9 @@ func (o Options) checkAgent() error {
 	return nil
 }
 
-// agentOf is the URL of a node's agent. An IPv6 address has brackets there.
+// agentOf is the URL of a node's agent.
 func (o Options) agentOf(node, address string) string {
-	if strings.Contains(address, ":") {
-		address = "[" + address + "]"
-	}
-	return strings.NewReplacer("{nodeIP}", address, "{node}", node).Replace(o.AgentEndpoint)
+	return strings.NewReplacer("{nodeIP}", driverkit.InURL(address), "{node}", node).Replace(o.AgentEndpoint)
 }
 
 // nodeName is another one for each namespace: a reader of one namespace can't see that a node has services in another.

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -59,6 +60,7 @@ type HTTPClient struct {
 	transport http.RoundTripper // of net/http, but in tests of the kit
 	servers   []*url.URL
 	current   atomic.Int64 // the number of the server that calls begin at
+	several   atomic.Bool  // an address stands for several servers, see [Members]
 }
 
 // NewHTTPClient makes a client from the URLs in cfg.Endpoint and the files in cfg.TLS, which it reads now. No server needs to be
@@ -108,6 +110,9 @@ func newTransport(config *tls.Config, connect time.Duration) *http.Transport {
 		MaxResponseHeaderBytes: maxHeaderBytes,
 	}
 }
+
+// Servers are the URLs of the servers.
+func (c *HTTPClient) Servers() []*url.URL { return slices.Clone(c.servers) }
 
 // Close closes idle connections. Calls under way are not disturbed.
 func (c *HTTPClient) Close() {
@@ -170,7 +175,11 @@ func (c *HTTPClient) send(ctx context.Context, to Server, r Request) (*Answer, e
 		return nil, fmt.Errorf("making the request: %w", err)
 	}
 	// An http.Client copies the header of each request for redirects, which are not followed here.
-	resp, err := c.transport.RoundTrip(req)
+	transport := c.transport
+	if to.alone != nil {
+		transport = to.alone
+	}
+	resp, err := transport.RoundTrip(req)
 	if err != nil {
 		return nil, silence(ctx, to, mask, err, sent.Load())
 	}

@@ -78,6 +78,8 @@ const (
 	Token AuthKind = iota + 1
 	// Password is auth.username and auth.passwordFile.
 	Password
+	// Document is auth.tokenFile with more than a token, such as JSON with a key.
+	Document
 )
 
 // Credentials are the contents of the configuration's files. Each is empty if nothing is configured.
@@ -92,8 +94,11 @@ func ReadCredentials(auth registry.Auth, kinds ...AuthKind) (Credentials, error)
 	if err := accept(auth, kinds); err != nil {
 		return Credentials{}, err
 	}
-	token, err := readSecret(auth.TokenFile, strings.TrimSpace, func(c rune) bool { return c <= ' ' || c > '~' },
-		"one token and nothing else: no white space within it, only ASCII")
+	odd, form := func(c rune) bool { return c <= ' ' || c > '~' }, "one token and nothing else: no white space within it, only ASCII"
+	if slices.Contains(kinds, Document) {
+		odd, form = func(c rune) bool { return c == 0 }, "text"
+	}
+	token, err := readSecret(auth.TokenFile, strings.TrimSpace, odd, form)
 	if err != nil {
 		return Credentials{}, registry.FieldError("auth.tokenFile", err)
 	}
@@ -113,7 +118,7 @@ func accept(auth registry.Auth, kinds []AuthKind) error {
 		{"auth.tokenFile", auth.TokenFile, Token}, {"auth.username", auth.Username, Password},
 		{"auth.passwordFile", auth.PasswordFile, Password},
 	} {
-		if f.value != "" && !slices.Contains(kinds, f.kind) {
+		if f.value != "" && !slices.Contains(kinds, f.kind) && (f.kind != Token || !slices.Contains(kinds, Document)) {
 			return registry.FieldError(f.field, errors.New("this driver does not use it: remove it"))
 		}
 	}

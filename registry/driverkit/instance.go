@@ -84,6 +84,14 @@ func JavaForm(address string) string {
 	return strings.Join(groups, ":")
 }
 
+// InURL is a host as URLs have it: IPv6 in brackets.
+func InURL(host string) string {
+	if ip, err := netip.ParseAddr(host); err == nil && ip.Is6() {
+		return "[" + host + "]"
+	}
+	return host
+}
+
 // AddressForms returns the forms in which others may have written a pod's IP, but for a zone, first as it is. It is for a registry that has
 // to be asked for a text; what has been read is compared by [SameAddress]. Spring Cloud Alibaba adds brackets.
 func AddressForms(address string) []string {

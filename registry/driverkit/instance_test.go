@@ -86,3 +86,13 @@ func TestForeignWithAnOwnershipTag(t *testing.T) {
 		expect.Equal(t, tc.want, IsForeignTo("prod", tc.meta), "%s", name)
 	}
 }
+
+func TestInURL(t *testing.T) {
+	t.Parallel()
+	for host, want := range map[string]string{
+		"10.0.0.1": "10.0.0.1", "fd00::7": "[fd00::7]", "[fd00::7]": "[fd00::7]", "web-0.web.shop.svc": "web-0.web.shop.svc",
+		"::ffff:10.0.0.1": "[::ffff:10.0.0.1]", "": "",
+	} {
+		expect.Equal(t, want, InURL(host), "%q", host)
+	}
+}

@@ -236,6 +236,14 @@ func (p *Placed) ReaderLag() time.Duration {
 	return 0
 }
 
+// UnlistedMembers implements [registry.MemberLister].
+func (p *Placed) UnlistedMembers() []string {
+	if lister, is := p.base.(registry.MemberLister); is {
+		return lister.UnlistedMembers()
+	}
+	return nil
+}
+
 // BatchLimit implements [registry.Batcher].
 func (p *Placed) BatchLimit() int {
 	if batcher, is := p.base.(registry.Batcher); is {

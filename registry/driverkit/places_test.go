@@ -188,6 +188,8 @@ func (rich) ReaderLag() time.Duration { return 2 * time.Second }
 func (rich) BatchLimit() int          { return 5 }
 func (rich) Probes() bool             { return false }
 
+func (rich) UnlistedMembers() []string { return []string{"a", "b"} }
+
 func (d rich) Batch(_ context.Context, changes []registry.Change) []error {
 	errs := make([]error, len(changes))
 	for i, c := range changes {
@@ -205,7 +207,7 @@ func TestPlacedHasWhatItsBaseHas(t *testing.T) {
 		"Prober": reflect.TypeFor[registry.Prober](), "OptionalProber": reflect.TypeFor[registry.OptionalProber](),
 		"LaggingReaders": reflect.TypeFor[registry.LaggingReaders](), "Weigher": reflect.TypeFor[registry.Weigher](),
 		"Heartbeater": reflect.TypeFor[registry.Heartbeater](), "Batcher": reflect.TypeFor[registry.Batcher](),
-		"AppEntrySteerer": reflect.TypeFor[registry.AppEntrySteerer](),
+		"AppEntrySteerer": reflect.TypeFor[registry.AppEntrySteerer](), "MemberLister": reflect.TypeFor[registry.MemberLister](),
 	}
 	without := map[string]string{
 		"Lister":       "it lists by place",
@@ -225,11 +227,12 @@ func TestPlacedHasWhatItsBaseHas(t *testing.T) {
 	}
 	open := func(place string) (driverkit.InPlace, error) { return rich{inPlace{options: place}}, nil }
 	has := driverkit.NewPlaced("{label:team}", rich{}, open)
-	if has.Staleness() != time.Second || has.ReaderLag() != 2*time.Second || has.BatchLimit() != 5 || has.Probes() {
+	if has.Staleness() != time.Second || has.ReaderLag() != 2*time.Second || has.BatchLimit() != 5 || has.Probes() || len(has.UnlistedMembers()) != 2 {
 		t.Error("what the base has is lost")
 	}
 	lacks := driverkit.NewPlaced("{label:team}", struct{ driverkit.InPlace }{}, nil)
-	if lacks.Staleness() != 0 || lacks.ReaderLag() != 0 || lacks.BatchLimit() != 1 || lacks.Probes() || lacks.HeartbeatInterval() != 0 || lacks.Weighs() {
+	if lacks.Staleness() != 0 || lacks.ReaderLag() != 0 || lacks.BatchLimit() != 1 || lacks.Probes() || lacks.HeartbeatInterval() != 0 || lacks.Weighs() ||
+		lacks.UnlistedMembers() != nil {
 		t.Error("what the base lacks has an effect")
 	}
 }

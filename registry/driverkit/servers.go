@@ -21,6 +21,7 @@ type Server struct {
 	number int // from 0 in the order of the endpoint
 	left   int // among how many requests, this one included, the call's time is to be shared
 	url    *url.URL
+	alone  http.RoundTripper // the one connection of [Server.Alone], nil for the client's
 }
 
 // String returns the server's URL, which is different for each of the client's servers.
@@ -126,8 +127,11 @@ func (c *HTTPClient) server(number, left int) Server {
 	return Server{client: c, number: number, left: left, url: c.servers[number]}
 }
 
-// leave has later calls begin at the next server.
+// leave has later calls begin at the next server. If an address stands for several, they begin on new connections, which may reach another.
 func (c *HTTPClient) leave(server Server, why error) {
+	if c.several.Load() {
+		c.Close()
+	}
 	c.move(server, c.server(server.number+1, 1), why.Error())
 }
 

@@ -33,6 +33,8 @@ const (
 	addService
 	setChecker
 	listAll
+	listCluster // the instances of a service in a Nacos cluster, those out of rotation included
+	listMembers
 )
 
 // route is where an operation is in one version of the API.
@@ -71,6 +73,8 @@ func apiOf(version string) *api {
 			addService:     {method: http.MethodPost, path: "/v1/ns/service", old: true},
 			setChecker:     {method: http.MethodPut, path: "/v1/ns/cluster", old: true},
 			listAll:        {method: http.MethodGet, path: "/v1/ns/catalog/services", old: true},
+			listCluster:    {method: http.MethodGet, path: "/v1/ns/catalog/instances", old: true},
+			listMembers:    {method: http.MethodGet, path: "/v1/core/cluster/nodes", old: true},
 		}}
 	case version2:
 		return &api{version: version, login: "/v1/auth/login", routes: map[operation]route{
@@ -82,11 +86,13 @@ func apiOf(version string) *api {
 			beatInstance:   {method: http.MethodPut, path: "/v2/ns/instance/beat", old: true},
 			readService:    {method: http.MethodGet, path: "/v2/ns/service"},
 			addService:     {method: http.MethodPost, path: "/v2/ns/service"},
-			// v2 has no way to set a cluster's checker and none to list all with their state, and answers a patch in another
+			// v2 has no way to set a cluster's checker and none to list instances with their state, and answers a patch in another
 			// form; and every server that has v2 has v1.
 			patchInstance: {method: http.MethodPatch, path: "/v1/ns/instance", old: true},
 			setChecker:    {method: http.MethodPut, path: "/v1/ns/cluster", old: true},
 			listAll:       {method: http.MethodGet, path: "/v1/ns/catalog/services", old: true},
+			listCluster:   {method: http.MethodGet, path: "/v1/ns/catalog/instances", old: true},
+			listMembers:   {method: http.MethodGet, path: "/v1/core/cluster/nodes", old: true},
 		}}
 	default:
 		return &api{version: version3, login: "/v3/auth/user/login", routes: map[operation]route{
@@ -101,6 +107,8 @@ func apiOf(version string) *api {
 			addService:     {method: http.MethodPost, path: "/v3/admin/ns/service"},
 			setChecker:     {method: http.MethodPut, path: "/v3/admin/ns/cluster"},
 			listAll:        {method: http.MethodGet, path: "/v3/admin/ns/service/list"},
+			listCluster:    {method: http.MethodGet, path: "/v3/admin/ns/instance/list"},
+			listMembers:    {method: http.MethodGet, path: "/v3/admin/core/cluster/node/list"},
 		}}
 	}
 }
@@ -108,13 +116,16 @@ func apiOf(version string) *api {
 // call is an operation with what it is about.
 type call struct {
 	do      operation
-	service string     // empty for listAll
+	service string     // empty for listAll and listMembers
 	form    url.Values // what the operation has besides namespace, group and service
 	limit   int64      // on the answer, in bytes; 0 is maxAnswer
 }
 
 // parameters returns all that is sent with the call over a route.
 func (c call) parameters(r route, opts Options) url.Values {
+	if c.do == listMembers {
+		return url.Values{}
+	}
 	all := url.Values{"namespaceId": {opts.Namespace}}
 	switch {
 	case c.do == listAll:

@@ -122,11 +122,8 @@ func forms(in registry.Instance, texts []string) (all []registry.Instance) {
 
 // usualForms are those of an entry that has gone, which nothing shows any more: Java's and, in brackets, Spring Cloud Alibaba's.
 func usualForms(address string) []string {
-	if !strings.Contains(address, ":") {
-		return []string{address}
-	}
 	java := driverkit.JavaForm(address)
-	return slices.Compact([]string{address, java, "[" + java + "]", "[" + address + "]"})
+	return slices.Compact([]string{address, java, driverkit.InURL(java), driverkit.InURL(address)})
 }
 
 // Get reads as readers do, later than they may lag.
@@ -208,7 +205,7 @@ func (r *Registry) enable(ctx context.Context, p place, h *host, enabled bool) e
 	return r.until(ctx, write, func(ctx context.Context) (bool, driverkit.Server, error) {
 		h, asked, err := r.read(ctx, p)
 		if err == nil {
-			h, err = r.told(ctx, p, h)
+			h, err = r.told(ctx, p.in, asked, h)
 		}
 		return (h.appState() == registry.InService) == enabled, asked, err
 	})
@@ -233,26 +230,44 @@ func (h *host) appState() registry.State {
 	return registry.OutOfService
 }
 
-// isEnabled looks into the list that clients are given.
-func (r *Registry) isEnabled(ctx context.Context, p place) (bool, error) {
+// isEnabled looks into the list that clients are given, by the server that has the entry.
+func (r *Registry) isEnabled(ctx context.Context, in registry.Instance, at driverkit.Server) (enabled bool, err error) {
+	err = r.agree(ctx, &at, func(at *driverkit.Server) (bool, driverkit.Server, error) {
+		var given map[string]bool
+		ask := func(ctx context.Context) (map[string]bool, error) { return r.given(ctx, in.Service, *at) }
+		if at.IsAlone() { // its answer is not that of other connections
+			given, err = ask(ctx)
+		} else {
+			given, err = r.client.given.Ask(ctx, at.String()+" "+r.key(in.Service), ask)
+		}
+		enabled = given[in.Endpoint()]
+		return enabled, *at, err
+	})
+	return enabled, err
+}
+
+// given are the endpoints that clients of a server are given of a service in the Nacos cluster of the options. The addresses are as they
+// are written.
+func (r *Registry) given(ctx context.Context, service string, at driverkit.Server) (map[string]bool, error) {
 	form := url.Values{"clusters": {r.opts.Cluster}, "clusterName": {r.opts.Cluster}, "healthyOnly": {"false"}}
-	a, _, err := r.client.doAt(ctx, p.at, call{do: listInstances, service: p.in.Service, form: form, limit: maxListing})
+	a, _, err := r.client.doAt(ctx, &at, call{do: listInstances, service: service, form: form, limit: maxListing})
+	given := map[string]bool{}
 	if isNone(err) {
-		return false, nil
+		return given, nil
 	}
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	var given struct {
+	var list struct {
 		Hosts []host `json:"hosts"`
 	}
-	if err := a.decode(&given); err != nil {
-		return false, err
+	if err := a.decode(&list); err != nil {
+		return nil, err
 	}
-	for _, g := range given.Hosts {
-		if g.IP == p.in.Address && g.Port == p.in.Port && g.ClusterName == r.opts.Cluster {
-			return g.Enabled == nil || *g.Enabled, nil
+	for _, h := range list.Hosts {
+		if h.ClusterName == r.opts.Cluster && (h.Enabled == nil || *h.Enabled) {
+			given[registry.Instance{Address: h.IP, Port: h.Port}.Endpoint()] = true
 		}
 	}
-	return false, nil
+	return given, nil
 }

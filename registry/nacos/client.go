@@ -40,6 +40,12 @@ type shared struct {
 	fixed *api
 	// apis are what the servers were found to speak, by their URLs. A cluster is upgraded one by one.
 	apis sync.Map
+	// members are the servers, of which http may have fewer addresses.
+	members *driverkit.Members
+	// given, hosts and checkers are questions about whole services.
+	given    driverkit.Shared[map[string]bool]
+	hosts    driverkit.Shared[[]host]
+	checkers driverkit.Shared[map[string]string]
 	// unprobed are services that the servers do not probe.
 	unprobed unprobed
 	// silent are servers that did not answer, by their URLs, and when.
@@ -70,19 +76,37 @@ type answer struct {
 	body  []byte
 }
 
-func newClient(http *driverkit.HTTPClient, opts Options, credentials driverkit.Credentials, log *slog.Logger) (*client, error) {
-	key, err := newAccessKey(opts, credentials)
-	if err != nil {
-		return nil, err
-	}
+func newClient(http *driverkit.HTTPClient, opts Options, key *accessKey, log *slog.Logger) *client {
 	c := &client{&shared{http: http, key: key, log: log}, opts}
-	if key == nil {
-		c.session = newSession(credentials, log)
-	}
 	if opts.APIVersion != "" {
 		c.fixed = apiOf(opts.APIVersion)
 	}
-	return c, nil
+	c.members = driverkit.NewMembers(http, c.listMembers)
+	return c
+}
+
+// listMembers asks a server for all servers of its cluster.
+func (c *client) listMembers(ctx context.Context) (all []string, err error) {
+	a, err := c.do(ctx, call{do: listMembers})
+	if err != nil {
+		return nil, err
+	}
+	type member struct {
+		Address string `json:"address"`
+	}
+	var list struct{ Data []member }
+	if a.route.old { // it has an envelope of its own
+		err = a.decode(&list)
+	} else {
+		err = a.decode(&list.Data)
+	}
+	for _, m := range list.Data {
+		all = append(all, m.Address)
+	}
+	if err == nil && len(all) == 0 {
+		err = errors.New("the answer has no servers")
+	}
+	return all, err
 }
 
 // do makes the call at the address that answered last. If that can't be reached or has trouble of its own, the call
@@ -172,11 +196,13 @@ func isState(a *answer) bool {
 func (c *client) authorized(ctx context.Context, s driverkit.Server, api *api, call call) (*answer, error) {
 	r := api.routes[call.do]
 	form := call.parameters(r, c.opts)
-	if c.key != nil {
-		c.key.sign(form, c.opts.Group, call.service, time.Now())
-	}
 	if c.session == nil {
-		a, err := c.send(ctx, s, r, form, call.limit, "")
+		temporary := ""
+		if c.key != nil {
+			c.key.sign(form, c.opts.Group, call.service, time.Now())
+			temporary = c.key.token
+		}
+		a, err := c.send(ctx, s, r, form, call.limit, temporary)
 		switch {
 		case verdictOf(err) == refused && c.key != nil:
 			return nil, c.key.notAllowed(err)
@@ -242,7 +268,11 @@ func (c *client) send(
 		request.Body = []byte(form.Encode())
 		request.Header.Set("Content-Type", "application/x-www-form-urlencoded; charset=UTF-8")
 	}
-	if token != "" {
+	switch {
+	case token == "":
+	case c.key != nil:
+		request.Header.Set("Spas-SecurityToken", token)
+	default:
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	got, err := s.Do(ctx, request)

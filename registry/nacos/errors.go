@@ -60,6 +60,7 @@ func judge(status, code int, said string) verdict {
 		{words: "is persistent service, can't", means: wrongKind},
 		{words: "no ips found for cluster", means: absent},
 		{words: "no matched ip found", means: absent},
+		{words: " is not found!", means: absent},
 		{code: 20004, means: absent},
 		{code: 21003, means: absent},
 		{words: "already exists", means: exists},

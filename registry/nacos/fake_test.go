@@ -27,7 +27,10 @@ type fake struct {
 	// posted is what POST registered, by ip and port, and put what PUT set; the latter beats the former.
 	posted, put map[string]url.Values
 	services    map[string]bool
+	unprobed    bool
 	asked       []string
+	// members are the servers of its cluster; one by default.
+	members []string
 	// first sees a request before all else, and answers it itself if it returns true. It holds mu.
 	first func(w http.ResponseWriter, path string, form url.Values) bool
 }
@@ -45,6 +48,10 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer f.mu.Unlock()
 	_ = r.ParseForm()
 	path := r.Method + " " + strings.TrimPrefix(r.URL.Path, "/nacos")
+	if strings.HasSuffix(path, "/core/cluster/nodes") || strings.HasSuffix(path, "/core/cluster/node/list") {
+		f.listMembers(w)
+		return
+	}
 	f.asked = append(f.asked, path+" "+shown(r.Form))
 	if f.first != nil && f.first(w, path, r.Form) {
 		return
@@ -89,6 +96,10 @@ func (f *fake) serve(w http.ResponseWriter, path string, form url.Values) {
 		f.put[key] = maps.Clone(f.put[key])
 		maps.Copy(f.put[key], url.Values{"enabled": form["enabled"], "weight": form["weight"]})
 		f.ok(w)
+	case rest == "/v3/admin/ns/instance/list":
+		f.answer(w, f.hosts()[form.Get("clusterName")])
+	case strings.HasSuffix(rest, "/catalog/instances"):
+		f.bare(w, map[string]any{"list": f.hosts()[form.Get("clusterName")]})
 	case strings.HasSuffix(rest, "/ns/instance/list"):
 		f.answer(w, map[string]any{"hosts": f.given()})
 	case strings.HasSuffix(rest, "/ns/instance"):
@@ -96,6 +107,7 @@ func (f *fake) serve(w http.ResponseWriter, path string, form url.Values) {
 	case strings.HasSuffix(rest, "/ns/service"):
 		f.service(w, method, form.Get("serviceName"))
 	case strings.HasSuffix(rest, "/ns/cluster"):
+		f.unprobed = true
 		f.ok(w)
 	case strings.HasSuffix(rest, "/catalog/services"), strings.HasSuffix(rest, "/service/list"):
 		f.list(w)
@@ -125,10 +137,18 @@ func (f *fake) instance(w http.ResponseWriter, method, key string, form url.Valu
 	}
 }
 
+// laidOver is what PUT has set for an entry: in another Nacos cluster it is for another one.
+func (f *fake) laidOver(key string) url.Values {
+	if put := f.put[key]; put != nil && put.Get("clusterName") == f.posted[key].Get("clusterName") {
+		return put
+	}
+	return nil
+}
+
 func (f *fake) entry(key string) map[string]any {
 	form := f.posted[key]
-	if f.put[key] != nil {
-		form = f.put[key]
+	if put := f.laidOver(key); put != nil {
+		form = put
 	}
 	var meta map[string]string
 	_ = json.Unmarshal([]byte(form.Get("metadata")), &meta)
@@ -150,22 +170,49 @@ func (f *fake) entry(key string) map[string]any {
 func (f *fake) given() []any {
 	hosts := []any{}
 	for key := range f.posted {
-		if f.put[key] == nil || f.put[key].Get("enabled") == "true" {
+		if put := f.laidOver(key); put == nil || put.Get("enabled") == "true" {
 			hosts = append(hosts, f.entry(key))
 		}
 	}
 	return hosts
 }
 
-func (f *fake) list(w http.ResponseWriter) {
+// hosts are the entries by their Nacos cluster.
+func (f *fake) hosts() map[string][]any {
 	hosts := map[string][]any{}
 	for key, form := range f.posted {
 		e, within := f.entry(key), form.Get("clusterName")
-		e["enabled"] = f.put[key] == nil || f.put[key].Get("enabled") == "true"
+		put := f.laidOver(key)
+		e["enabled"] = put == nil || put.Get("enabled") == "true"
 		hosts[within] = append(hosts[within], e)
 	}
+	return hosts
+}
+
+// listMembers answers as the servers of a cluster, without an envelope of v2's.
+func (f *fake) listMembers(w http.ResponseWriter) {
+	members := f.members
+	if members == nil {
+		members = []string{strings.TrimPrefix(f.URL, "http://")}
+	}
+	if len(members) == 0 { // it does not tell
+		f.page(w, http.StatusForbidden, "authorization failed!")
+		return
+	}
+	all := []any{}
+	for _, address := range members {
+		all = append(all, map[string]string{"address": address, "state": "UP"})
+	}
+	if f.version == "v3" {
+		f.answer(w, all)
+		return
+	}
+	f.bare(w, map[string]any{"code": 200, "message": nil, "data": all})
+}
+
+func (f *fake) list(w http.ResponseWriter) {
 	clusters := map[string]any{}
-	for within, of := range hosts {
+	for within, of := range f.hosts() {
 		clusters[within] = map[string]any{"hosts": of}
 	}
 	service := map[string]any{"serviceName": "web", "groupName": "DEFAULT_GROUP", "clusterMap": clusters}
@@ -183,10 +230,18 @@ func (f *fake) service(w http.ResponseWriter, method, name string) {
 	case method == http.MethodPost:
 		f.services[name] = true
 		f.ok(w)
-	case !f.services[name]:
+	case !f.services[name] && len(f.posted) == 0:
 		f.problem(w, http.StatusBadRequest, 21008, "service not found, namespace: public, serviceName: DEFAULT_GROUP@@web")
 	default:
-		f.answer(w, map[string]any{"clusters": []any{}, "clusterMap": map[string]any{}})
+		clusters, byName, checker := []any{}, map[string]any{}, "TCP"
+		if f.unprobed {
+			checker = "NONE"
+		}
+		for within := range f.hosts() {
+			one := map[string]any{"name": within, "healthChecker": map[string]string{"type": checker}}
+			clusters, byName[within] = append(clusters, one), one
+		}
+		f.answer(w, map[string]any{"clusters": clusters, "clusterMap": byName})
 	}
 }
 

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -47,8 +49,9 @@ func (r *Registry) isCheckerOff(ctx context.Context, service string) (off, known
 	if r.client.unprobed.has(c) {
 		return true, true, nil
 	}
-	checker, known, err := r.checker(ctx, service)
-	off = known && checker == checkerOff
+	checkers, err := r.checkers(ctx, service)
+	checker, known := checkers[r.opts.Cluster]
+	off = checker == checkerOff
 	if off {
 		r.client.unprobed.add(c)
 	}
@@ -93,31 +96,32 @@ func (u *unprobed) add(c serviceCluster) {
 // the checker was turned off, and one of several servers can have the instances before that: they are in different Rafts. An
 // instance that started unhealthy then would stay so, since no one probes it.
 func (r *Registry) isShared(ctx context.Context, in registry.Instance) (bool, error) {
-	services, err := r.services(ctx, in.Service)
+	hosts, err := r.hosts(ctx, in.Service)
 	if err != nil {
 		return false, fmt.Errorf("checking the service's instances: %w", err)
 	}
-	for _, s := range services {
-		if s.Name != in.Service || s.Group != r.opts.Group {
-			continue
-		}
-		for _, h := range s.Clusters[r.opts.Cluster].Hosts {
-			if h.uid() == "" {
-				return true, nil
-			}
-		}
-	}
-	return false, nil
+	return slices.ContainsFunc(hosts, func(h host) bool { return h.uid() == "" }), nil
 }
 
-// checker returns the type of the health checker of the service's cluster. Nacos tells it only if there are instances.
-func (r *Registry) checker(ctx context.Context, service string) (kind string, known bool, err error) {
+// checkers returns the types of the health checkers of the service's clusters that have instances: Nacos tells no other. Calls that ask at
+// the same moment share one answer.
+func (r *Registry) checkers(ctx context.Context, service string) (map[string]string, error) {
+	c := r.cluster(service)
+	c.cluster = ""
+	found, err := r.client.checkers.Ask(ctx, fmt.Sprintf("%q", c), func(ctx context.Context) (map[string]string, error) {
+		return r.readCheckers(ctx, service)
+	})
+	return maps.Clone(found), err
+}
+
+func (r *Registry) readCheckers(ctx context.Context, service string) (map[string]string, error) {
 	a, err := r.client.do(ctx, call{do: readService, service: service})
-	switch verdict := verdictOf(err); {
-	case verdict == noService || verdict == absent:
-		return "", false, nil
-	case err != nil:
-		return "", false, err
+	checkers := map[string]string{}
+	if isNone(err) {
+		return checkers, nil
+	}
+	if err != nil {
+		return nil, err
 	}
 	type cluster struct {
 		Name    string `json:"name"`
@@ -130,15 +134,15 @@ func (r *Registry) checker(ctx context.Context, service string) (kind string, kn
 		New map[string]cluster `json:"clusterMap"`
 	}
 	if err := a.decode(&s); err != nil {
-		return "", false, err
+		return nil, err
 	}
 	for _, c := range s.Old {
-		if c.Name == r.opts.Cluster {
-			return c.Checker.Type, true, nil
-		}
+		checkers[c.Name] = c.Checker.Type
 	}
-	c, known := s.New[r.opts.Cluster]
-	return c.Checker.Type, known, nil
+	for name, c := range s.New {
+		checkers[name] = c.Checker.Type
+	}
+	return checkers, nil
 }
 
 // turnCheckerOff makes the service, if there is none, and sets the checker of a cluster that has no instance.

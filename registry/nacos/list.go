@@ -8,8 +8,8 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
@@ -25,10 +25,11 @@ type listedService struct {
 }
 
 func (r *Registry) list(ctx context.Context, cluster string) ([]registry.Entry, error) {
-	services, err := r.services(ctx, "")
+	services, err := r.services(ctx)
 	if err != nil {
 		return nil, err
 	}
+	r.client.members.Refresh(ctx)
 	var entries []registry.Entry
 	for _, s := range services {
 		if s.Group != r.opts.Group {
@@ -58,60 +59,71 @@ func (r *Registry) unhealthyStay(ctx context.Context, s *listedService) (stay bo
 	return stay, err
 }
 
-// services are those of the group with this name, and others, or all of them if there is no name.
-func (r *Registry) services(ctx context.Context, name string) ([]listedService, error) {
-	form := url.Values{}
-	if name != "" {
-		form.Set("serviceNameParam", strings.Map(func(c rune) rune {
-			if unicode.IsLetter(c) || unicode.IsDigit(c) || c == '-' {
-				return c
-			}
-			return '.' // Nacos takes it for a part of a regular expression
-		}, name))
-	}
-	a, err := r.client.do(ctx, call{do: listAll, form: form, limit: maxListing})
+// services are those of the group, and of others.
+func (r *Registry) services(ctx context.Context) ([]listedService, error) {
+	a, err := r.client.do(ctx, call{do: listAll, limit: maxListing})
 	if err != nil {
 		return nil, err
 	}
 	return decodeServices(a)
 }
 
+// hosts are the instances of a service in the Nacos cluster of the options, those out of rotation included. Calls that ask at the same
+// moment share one answer.
+func (r *Registry) hosts(ctx context.Context, service string) ([]host, error) {
+	return r.client.hosts.Ask(ctx, r.key(service), func(ctx context.Context) ([]host, error) {
+		form := url.Values{"clusterName": {r.opts.Cluster}, "pageNo": {"1"}, "pageSize": {strconv.Itoa(onePage)}}
+		a, err := r.client.do(ctx, call{do: listCluster, service: service, form: form, limit: maxListing})
+		if isNone(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		var page struct{ List []host }
+		if a.route.old {
+			err = a.decode(&page)
+		} else {
+			err = a.decode(&page.List)
+		}
+		return page.List, err
+	})
+}
+
+// key tells the questions about a service in the Nacos cluster of the options from all others.
+func (r *Registry) key(service string) string { return fmt.Sprintf("%q", r.cluster(service)) }
+
 // addressesOf returns the texts, other than the instance's own, in which others have written its address in the Nacos cluster of the
 // options.
 func (r *Registry) addressesOf(ctx context.Context, in registry.Instance) (texts []string, err error) {
-	services, err := r.services(ctx, in.Service)
-	if err != nil {
-		return nil, err
-	}
-	for _, s := range services {
-		if s.Name != in.Service || s.Group != r.opts.Group {
-			continue
-		}
-		for _, h := range s.Clusters[r.opts.Cluster].Hosts {
-			if h.uid() == "" && h.Port == in.Port && h.IP != in.Address && driverkit.SameAddress(h.IP, in.Address) {
-				texts = append(texts, h.IP)
-			}
+	hosts, err := r.hosts(ctx, in.Service)
+	for _, h := range hosts {
+		if h.uid() == "" && h.Port == in.Port && h.IP != in.Address && driverkit.SameAddress(h.IP, in.Address) {
+			texts = append(texts, h.IP)
 		}
 	}
-	return texts, nil
+	return texts, err
 }
 
 // elsewhere returns the Nacos cluster, other than that of the options, in which clients are given an application's entry at the
-// instance's place, "" for none. The list of a service's instances would not tell: version 3 takes DEFAULT if no cluster is set.
+// instance's place, "" for none.
 func (r *Registry) elsewhere(ctx context.Context, in registry.Instance) (string, error) {
-	services, err := r.services(ctx, in.Service)
+	checkers, err := r.checkers(ctx, in.Service)
 	if err != nil {
 		return "", err
 	}
-	for _, s := range services {
-		if s.Name != in.Service || s.Group != r.opts.Group {
-			continue
+	delete(checkers, r.opts.Cluster)
+	for _, within := range slices.Sorted(maps.Keys(checkers)) {
+		opts := r.opts
+		opts.Cluster = within
+		there := &Registry{client: r.client.in(opts), opts: opts}
+		all, err := appEntries{there}.spelled(ctx, in)
+		if err != nil {
+			return "", err
 		}
-		for _, within := range slices.Sorted(maps.Keys(s.Clusters)) {
-			for _, h := range s.Clusters[within].Hosts {
-				if within != r.opts.Cluster && h.isListedForeign() && driverkit.GivesInstance(driverkit.Foreign(s.Name, h.IP, h.Port), in) {
-					return within, nil
-				}
+		for _, at := range all {
+			if _, _, state, err := there.appEntry(ctx, at); err != nil || state == registry.InService {
+				return within, err
 			}
 		}
 	}

@@ -26,6 +26,7 @@ var (
 	_ registry.AppEntrySteerer = (*Registry)(nil)
 	_ io.Closer                = (*Registry)(nil)
 	_ registry.Weigher         = (*Registry)(nil)
+	_ registry.MemberLister    = (*Registry)(nil)
 )
 
 // New makes a driver for the Nacos servers at cfg.Endpoint: one http or https URL or several, separated by commas, each
@@ -35,7 +36,11 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	if err := checkTimeout(cfg.Timeout); err != nil {
 		return nil, err
 	}
-	credentials, err := driverkit.ReadCredentials(cfg.Auth, driverkit.Password)
+	opts, err := decodeOptions(cfg)
+	if err != nil {
+		return nil, err
+	}
+	credentials, key, err := readCredentials(cfg.Auth, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -45,13 +50,9 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	opts, err := decodeOptions(cfg)
-	if err != nil {
-		return nil, err
-	}
-	client, err := newClient(http, opts, credentials, driverkit.Logger(cfg))
-	if err != nil {
-		return nil, err
+	client := newClient(http, opts, key, driverkit.Logger(cfg))
+	if key == nil {
+		client.session = newSession(credentials, client.log)
 	}
 	made := &Registry{client: client, opts: opts}
 	template, err := opts.places().Template()
@@ -70,6 +71,9 @@ func (r *Registry) at(place string) (driverkit.InPlace, error) {
 	}
 	return &Registry{client: r.client.in(opts), opts: opts}, nil
 }
+
+// UnlistedMembers implements [registry.MemberLister].
+func (r *Registry) UnlistedMembers() []string { return r.client.members.Unlisted() }
 
 // Weighs implements [registry.Weigher].
 func (r *Registry) Weighs() bool { return true }

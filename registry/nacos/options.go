@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -32,9 +31,11 @@ type Options struct { //nolint:recvcheck // a value, but for places, which are f
 	HealthChecker string `json:"healthChecker"`
 	// APIVersion is the version of Nacos' HTTP API: v1, v2 or v3. Default: what the server speaks, v3 or else v1.
 	APIVersion string `json:"apiVersion"`
-	// Login is what auth.username and auth.passwordFile hold: password (a user of Nacos and its password) or accessKey (an access
-	// key and its secret key, with which each request is signed, as for Alibaba Cloud MSE). Default: password.
+	// Login is what auth holds: password (a user of Nacos and its password), accessKey (an access key and its secret key, with which
+	// each request is signed, as for Alibaba Cloud MSE) or sts (temporary credentials of Alibaba Cloud). Default: password.
 	Login string `json:"login"`
+	// SignatureRegionID is the region of Alibaba Cloud for signatures of version 4, such as cn-hangzhou. Default: signatures of version 1.
+	SignatureRegionID string `json:"signatureRegionId"`
 	// IPv6Brackets writes IPv6 addresses in brackets, such as [fd00::7], as applications with Spring Cloud Alibaba do: their clients make
 	// URLs of them. Default: false.
 	IPv6Brackets bool `json:"ipv6Brackets"`
@@ -42,8 +43,8 @@ type Options struct { //nolint:recvcheck // a value, but for places, which are f
 
 // written is the instance of a pod with its address as it is in Nacos.
 func (o Options) written(in registry.Instance) registry.Instance {
-	if o.IPv6Brackets && strings.Contains(in.Address, ":") {
-		in.Address = "[" + in.Address + "]"
+	if o.IPv6Brackets {
+		in.Address = driverkit.InURL(in.Address)
 	}
 	return in
 }
@@ -54,6 +55,7 @@ const (
 
 	loginPassword  = "password"
 	loginAccessKey = "accessKey"
+	loginSTS       = "sts"
 
 	// unset is the heartbeatInterval of options without one.
 	unset driverkit.Duration = -1
@@ -128,7 +130,7 @@ func (o Options) checkValues() error {
 	}
 	if err := cmp.Or(
 		driverkit.OneOf("options.apiVersion", o.APIVersion, "", version1, version2, version3),
-		driverkit.OneOf("options.login", o.Login, "", loginPassword, loginAccessKey),
+		driverkit.OneOf("options.login", o.Login, "", loginPassword, loginAccessKey, loginSTS),
 		driverkit.OneOf("options.healthChecker", o.HealthChecker, "", checkerNone, checkerServer),
 	); err != nil {
 		return err
@@ -140,7 +142,7 @@ func (o Options) checkValues() error {
 	return nil
 }
 
-// checkKind returns an error for what is of no use with instances of this kind.
+// checkKind returns an error for what is of no use with instances or a login of this kind.
 func (o Options) checkKind() error {
 	switch {
 	case o.Ephemeral && o.HealthChecker != "":
@@ -149,6 +151,8 @@ func (o Options) checkKind() error {
 	case !o.Ephemeral && o.HeartbeatInterval != unset:
 		return registry.FieldError("options.heartbeatInterval",
 			errors.New("has no effect with persistent instances, which need none; remove it, or set options.ephemeral"))
+	case o.SignatureRegionID != "" && o.Login != loginAccessKey && o.Login != loginSTS:
+		return registry.FieldError("options.signatureRegionId", errors.New("has no effect unless options.login is accessKey or sts; remove it"))
 	}
 	return nil
 }

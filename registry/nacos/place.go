@@ -28,16 +28,37 @@ func (r *Registry) identity(in registry.Instance) url.Values {
 }
 
 // read returns the entry at a place as readers of one server get it, nil for none, and the server that was asked.
-func (r *Registry) read(ctx context.Context, p place) (*host, driverkit.Server, error) {
-	a, asked, err := r.client.doAt(ctx, p.at, call{do: readInstance, service: p.in.Service, form: r.identity(p.in)})
-	switch {
-	case isNone(err):
-		return nil, asked, nil
-	case err != nil:
-		return nil, asked, err
-	}
-	h, err := decodeHost(a, p.in)
+func (r *Registry) read(ctx context.Context, p place) (h *host, asked driverkit.Server, err error) {
+	err = r.agree(ctx, p.at, func(at *driverkit.Server) (bool, driverkit.Server, error) {
+		var a *answer
+		a, asked, err = r.client.doAt(ctx, at, call{do: readInstance, service: p.in.Service, form: r.identity(p.in)})
+		switch {
+		case isNone(err):
+			return false, asked, nil
+		case err != nil:
+			return false, asked, err
+		}
+		h, err = decodeHost(a, p.in)
+		return true, asked, err
+	})
 	return h, asked, err
+}
+
+// agree asks a server, nil for any, and asks again for as long as it finds nothing and the address may stand for another server that would.
+func (r *Registry) agree(
+	ctx context.Context, at *driverkit.Server, ask func(at *driverkit.Server) (found bool, asked driverkit.Server, err error),
+) error {
+	found, asked, err := ask(at)
+	if found || err != nil {
+		return err
+	}
+	for range r.client.members.More(ctx) {
+		other := asked.Alone(ctx)
+		if found, _, err = ask(&other); found || err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *Registry) send(ctx context.Context, do operation, p place, form url.Values) error {
@@ -79,12 +100,13 @@ func (r *Registry) everywhere(ctx context.Context, p place, c call) (*answer, er
 func (r *Registry) find(ctx context.Context, in registry.Instance, wanted func(*host) bool) (place, *host, error) {
 	p := place{in: in}
 	best, first, err := r.read(ctx, p)
+	at := first
 	if err == nil && best.says(wanted) != sought {
 		_ = r.client.http.Try(ctx, driverkit.Policy{After: first}, func(ctx context.Context, other driverkit.Server) error {
 			h, _, err := r.read(ctx, place{in, &other})
 			if err == nil && h.says(wanted) > best.says(wanted) {
 				r.client.log.Info("registry server lacks an entry, using one that has it", "server", first.String(), "next", other.String())
-				p, best = place{in, &other}, h
+				p, at, best = place{in, &other}, other, h
 			}
 			if best.says(wanted) != sought {
 				return errNothing
@@ -96,7 +118,7 @@ func (r *Registry) find(ctx context.Context, in registry.Instance, wanted func(*
 	if err != nil {
 		return p, nil, err
 	}
-	best, err = r.told(ctx, p, best)
+	best, err = r.told(ctx, in, at, best)
 	return p, best, err
 }
 
@@ -108,13 +130,13 @@ func (r *Registry) findOwn(ctx context.Context, in registry.Instance) (place, *h
 	return r.find(ctx, in, func(h *host) bool { return h.isOwn(in) })
 }
 
-// told finds out of an entry without Rollcall's ownership tag whether clients are given it, also if the server does not tell that of a
-// single instance.
-func (r *Registry) told(ctx context.Context, p place, h *host) (*host, error) {
+// told finds out of an entry without Rollcall's ownership tag whether clients of the server that has it are given it, also if the server
+// does not tell that of a single instance.
+func (r *Registry) told(ctx context.Context, in registry.Instance, at driverkit.Server, h *host) (*host, error) {
 	if h == nil || h.uid() != "" || h.Enabled != nil {
 		return h, nil
 	}
-	enabled, err := r.isEnabled(ctx, p)
+	enabled, err := r.isEnabled(ctx, in, at)
 	if err != nil {
 		return nil, err
 	}

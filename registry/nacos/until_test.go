@@ -48,9 +48,7 @@ func twoServers(t *testing.T, first, second string) *Registry {
 	t.Helper()
 	http, err := driverkit.NewHTTPClient(registry.Config{Endpoint: first + "," + second}, driverkit.HTTPOptions{})
 	expect.NoError(t, err)
-	c, err := newClient(http, Options{}, driverkit.Credentials{}, slog.New(slog.DiscardHandler))
-	expect.NoError(t, err)
-	return &Registry{client: c}
+	return &Registry{client: newClient(http, Options{}, nil, slog.New(slog.DiscardHandler))}
 }
 
 // begins returns the server that calls begin at.

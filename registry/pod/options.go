@@ -95,14 +95,10 @@ func checkEndpoint(endpoint string) error {
 
 // urlOf is where a pod is called.
 func urlOf(endpoint, address string) (*url.URL, error) {
-	host := address
-	if strings.Contains(address, ":") {
-		host = "[" + address + "]"
-	}
 	if net.ParseIP(address) == nil { // a name would be looked up, and could lead anywhere
 		return nil, fmt.Errorf("%q is not an IP", address)
 	}
-	return url.Parse(strings.Replace(endpoint, podIP, host, 1))
+	return url.Parse(strings.Replace(endpoint, podIP, driverkit.InURL(address), 1))
 }
 
 // made checks a request of the configuration.

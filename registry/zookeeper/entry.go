@@ -71,9 +71,8 @@ func (o Options) encode(in registry.Instance, state registry.State, registeredAt
 		Name: in.Service, ID: idOf(in), Address: in.Address, Port: in.Port,
 		Payload: json.RawMessage("null"), RegistrationTimeUTC: registeredAt, ServiceType: typePermanent, URISpec: uriOf(in),
 	}
-	if o.Payload == payloadSpring && strings.Contains(in.Address, ":") { // its clients put the address into URLs as it is
-		doc.Address = "[" + in.Address + "]"
-		doc.URISpec = uriOf(registry.Instance{})
+	if address := driverkit.InURL(in.Address); o.Payload == payloadSpring && address != in.Address { // its clients make URLs of it as it is
+		doc.Address, doc.URISpec = address, uriOf(registry.Instance{})
 	}
 	if o.Payload == payloadSpring && in.Metadata["secure"] == "true" { // its clients use https if there is such a port
 		doc.SSLPort = &doc.Port

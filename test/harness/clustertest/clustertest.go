@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -64,7 +67,7 @@ func (s Suite) Run(t *testing.T) {
 	})
 	w := &world{T: t, Cluster: cluster, suite: s}
 	for _, step := range []func(){
-		w.everyServerTakesChanges, w.aServerThatIsCutOff, w.theLeaderDies, w.theLeaderIsFrozen, w.aFrozenServerHasChanges,
+		w.everyServerTakesChanges, w.aServerThatIsCutOff, w.severalBehindOneAddress, w.theLeaderDies, w.theLeaderIsFrozen, w.aFrozenServerHasChanges,
 		w.aClockIsWrong, w.everyServerLosesItsDisk, w.aDiskIsLostThatOneServerLacks, w.everyServerIsUpgraded,
 	} {
 		step()
@@ -121,6 +124,73 @@ func (w *world) aServerThatIsCutOff() {
 		w.givesNow(w.Members()[alone], pod)
 	}
 	w.eachGives(pod)
+}
+
+// severalBehindOneAddress has a server that lacks an entry behind the same address as those that give it: its word acknowledges no removal.
+func (w *world) severalBehindOneAddress() {
+	ctx, members := w.Context(), w.Members()
+	driver := w.open(w.oneAddress())
+	lister, tells := driver.(registry.MemberLister)
+	if !tells {
+		return
+	}
+	pod := w.pod()
+	_, err := driver.(registry.Lister).List(ctx, pod.Cluster) //nolint:forcetypeassert // it lists
+	expect.NoError(w, err)
+	if got := lister.UnlistedMembers(); len(got) != len(members) {
+		w.Errorf("the servers behind the address are %q, want %d", got, len(members))
+	}
+	alone := 0
+	if alone == w.Leader(ctx) {
+		alone++
+	}
+	expect.NoError(w, w.Network().Isolate(ctx, alone))
+	pod = w.register(slices.Delete(w.addresses(), alone, alone+1)...)
+	for i, m := range members {
+		if i != alone {
+			w.gives(m, pod)
+		}
+	}
+	for _, takeOut := range []func(context.Context, registry.Instance) error{driver.FailOver, driver.Deregister} {
+		expect.Soon(w, pod.Endpoint()+" is taken out through one address", func() error {
+			ctx, cancel := context.WithTimeout(ctx, callTimeout)
+			defer cancel()
+			return takeOut(ctx, pod)
+		})
+		for i, m := range members {
+			if i != alone {
+				w.losesAll(m, []registry.Instance{pod})
+			}
+		}
+	}
+	expect.NoError(w, w.Network().Heal(ctx))
+}
+
+// oneAddress leads each connection to another one of the servers, by turns, as a Kubernetes Service does.
+func (w *world) oneAddress() string {
+	var urls []*url.URL
+	for _, address := range w.addresses() {
+		if at, err := url.Parse(address); err == nil && at.Host != "" {
+			urls = append(urls, at)
+		}
+	}
+	if len(urls) == 0 {
+		return w.addresses()[0] // of another protocol
+	}
+	var next atomic.Int64
+	door := *urls[0]
+	door.Host = drivertest.Accepting(w, "127.0.0.1", func(client net.Conn) {
+		server, err := net.Dial("tcp", urls[int(next.Add(1))%len(urls)].Host) //nolint:noctx // it is on this machine
+		if err != nil {
+			return
+		}
+		go func() {
+			defer server.Close()
+			_, _ = io.Copy(server, client)
+		}()
+		_, _ = io.Copy(client, server)
+	})
+	return door.String()
 }
 
 func (w *world) theLeaderDies() {

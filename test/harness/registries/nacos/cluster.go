@@ -42,9 +42,17 @@ type Member struct {
 // restarts: a server that reads its configuration before a leader is elected, or while the leader changes, ends by itself.
 const restarts = 2
 
-// StartCluster runs servers of version 3.
+// StartCluster runs servers of version 3. NACOS=2.5 in the environment chooses that version.
 func StartCluster(ctx context.Context) (registries.Cluster, error) {
-	jars, err := java.Get(ctx, os.Stderr, V3.folder())
+	version := V3
+	switch chosen := os.Getenv("NACOS"); chosen {
+	case "":
+	case "2.5":
+		version = V2
+	default:
+		return nil, fmt.Errorf("NACOS=%s: set 2.5, or nothing for version 3", chosen)
+	}
+	jars, err := java.Get(ctx, os.Stderr, version.folder())
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +65,7 @@ func StartCluster(ctx context.Context) (registries.Cluster, error) {
 	member := func(host registries.Host) *Member {
 		host.Versions = []cache.Built{{Version: jars.Version("nacos-naming")}}
 		m := &Member{Host: host, cluster: c}
-		m.settings = &Server{opts: Options{Version: V3}, Endpoint: m.Address(), Port: clusterPort}
+		m.settings = &Server{opts: Options{Version: version}, Endpoint: m.Address(), Port: clusterPort}
 		for i := range registries.Electing {
 			m.settings.peers = append(m.settings.peers, fmt.Sprintf("%s:%d", host.LAN.Address(i), clusterPort))
 		}
@@ -122,7 +130,7 @@ func (m *Member) forget(ctx context.Context, lost *Member) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	command := fmt.Appendf(nil, `{"command":"removePeer","value":%q}`, lost.raft())
-	if _, err := registries.NewClient(m.Address()).Do(ctx, http.MethodPost, "/nacos/v3/admin/core/ops/raft", command); err != nil {
+	if _, err := registries.NewClient(m.Address()).Do(ctx, http.MethodPost, "/nacos"+m.settings.opts.Version.core()+"/ops/raft", command); err != nil {
 		return fmt.Errorf("removing %s: %w", lost.raft(), err)
 	}
 	groups, err := m.groups(ctx)
@@ -136,7 +144,7 @@ func (m *Member) forget(ctx context.Context, lost *Member) error {
 
 // Read is what the server itself has.
 func (m *Member) Read(ctx context.Context, service string) ([]string, error) {
-	return read.Given(ctx, read.Nacos(m.Address()+"/nacos", service))
+	return read.Given(ctx, read.NacosList(m.Address()+"/nacos"+m.settings.listPath(), service))
 }
 
 // Leader is the one that takes itself for the leader of the persistent instances.
@@ -154,7 +162,11 @@ type group struct {
 }
 
 func (m *Member) groups(ctx context.Context) (map[string]group, error) {
-	body, err := m.settings.Do(ctx, http.MethodGet, "/v3/admin/core/cluster/node/self", nil, "")
+	path := "/cluster/node/self"
+	if m.settings.opts.Version == V2 {
+		path = "/cluster/self"
+	}
+	body, err := m.settings.Do(ctx, http.MethodGet, m.settings.opts.Version.core()+path, nil, "")
 	if err != nil {
 		return nil, err
 	}

@@ -47,6 +47,14 @@ const (
 // folder is where the version's jars and its class are.
 func (v Version) folder() string { return fmt.Sprintf("nacos/server/v%d", v) }
 
+// core is the path of the API of its core.
+func (v Version) core() string {
+	if v == V2 {
+		return "/v1/core"
+	}
+	return "/v3/admin/core"
+}
+
 // Get downloads both versions' servers and the applications in Java, and builds the client that reads them, unless they are
 // there, and tells log about it.
 func Get(ctx context.Context, log io.Writer) (*java.Jars, error) {

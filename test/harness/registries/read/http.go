@@ -97,22 +97,29 @@ func Eureka(endpoint, service string) Reader {
 // Nacos reads the instances of a service by the client API of a 3.x server, https://nacos.io/en/docs/v3.0/manual/user/open-api/.
 // It gives out none that is not enabled.
 func Nacos(endpoint, service string) Reader {
+	return NacosList(endpoint+"/v3/client/ns/instance/list", service)
+}
+
+// NacosList is [Nacos] by the path of any version's list.
+func NacosList(list, service string) Reader {
 	return func(ctx context.Context) ([]registry.Entry, error) {
+		type instance struct {
+			IP       string            `json:"ip"`
+			Port     int               `json:"port"`
+			Healthy  bool              `json:"healthy"`
+			Enabled  bool              `json:"enabled"`
+			Metadata map[string]string `json:"metadata"`
+		}
 		var answer struct {
-			Data []struct {
-				IP       string            `json:"ip"`
-				Port     int               `json:"port"`
-				Healthy  bool              `json:"healthy"`
-				Enabled  bool              `json:"enabled"`
-				Metadata map[string]string `json:"metadata"`
-			} `json:"data"`
+			Data  []instance `json:"data"`  // of version 3
+			Hosts []instance `json:"hosts"` // of version 2
 		}
 		query := url.Values{"serviceName": {service}}
-		if err := get(ctx, endpoint+"/v3/client/ns/instance/list?"+query.Encode(), &answer); err != nil {
+		if err := get(ctx, list+"?"+query.Encode(), &answer); err != nil {
 			return nil, err
 		}
-		entries := make([]registry.Entry, 0, len(answer.Data))
-		for _, in := range answer.Data {
+		entries := make([]registry.Entry, 0, len(answer.Data)+len(answer.Hosts))
+		for _, in := range append(answer.Data, answer.Hosts...) {
 			entries = append(entries, entry(service, in.IP, in.Port, in.Metadata, in.Healthy && in.Enabled))
 		}
 		return entries, nil

@@ -1,0 +1,126 @@
+package driverkit
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// unknownMembers is taken for the number of servers behind the only address of an endpoint if the registry does not list them: most
+	// clusters have three.
+	unknownMembers = 3
+	// askAgain is after how long a registry is asked for its servers again, such as with the next list.
+	askAgain = time.Minute
+)
+
+// Members compares the servers that a registry lists with the addresses of the endpoint. If there are more servers than addresses, an
+// address stands for several, such as that of a load balancer, and one of them may lack what the others give to clients. There, nothing is
+// absent until as many answers agree as there are servers, each on a connection of its own: see [Server.Alone]. Safe for concurrent use.
+type Members struct {
+	client *HTTPClient
+	list   func(context.Context) ([]string, error)
+	asking Shared[struct{}]
+
+	mu     sync.Mutex
+	asked  time.Time // zero before the first time
+	known  []string  // nil if the registry has never listed them
+	failed bool      // the last time
+}
+
+// NewMembers returns the members of a client's registry. The function asks the registry for its servers.
+func NewMembers(client *HTTPClient, list func(context.Context) ([]string, error)) *Members {
+	return &Members{client: client, list: list}
+}
+
+// Refresh asks the registry for its servers, unless it was asked a moment ago. A driver calls it after each list. It takes a part of the
+// context's time, and an error is logged once: the registry may not tell this user.
+func (m *Members) Refresh(ctx context.Context) {
+	const part = 4
+	ctx, cancel := Share(ctx, part)
+	defer cancel()
+	_, _ = m.asking.Ask(ctx, "", func(ctx context.Context) (none struct{}, _ error) {
+		m.mu.Lock()
+		recent := !m.asked.IsZero() && time.Since(m.asked) < askAgain
+		m.mu.Unlock()
+		if recent {
+			return none, nil
+		}
+		servers, err := m.list(ctx)
+		m.learn(servers, err)
+		return none, nil
+	})
+}
+
+func (m *Members) learn(servers []string, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.asked = time.Now()
+	defer func() { m.client.several.Store(m.needed() > 1) }()
+	if err == nil {
+		m.known, m.failed = slices.Compact(slices.Sorted(slices.Values(servers))), false
+		return
+	}
+	if !m.failed && m.known == nil {
+		m.client.log.Warn("the registry does not list its servers; Rollcall can't tell whether endpoint has the addresses of all",
+			"answers that must agree before an entry counts as absent", m.needed(), "error", err)
+	}
+	m.failed = true
+}
+
+// needed is how many answers have to agree before something is absent. The caller holds the lock.
+func (m *Members) needed() int {
+	switch addresses := len(m.client.servers); {
+	case len(m.known) > addresses:
+		return len(m.known)
+	case m.known == nil && addresses == 1:
+		return unknownMembers
+	}
+	return 1
+}
+
+// Several reports whether an address may stand for several servers, as far as the registry was asked.
+func (m *Members) Several() bool { return m.client.several.Load() }
+
+// More returns how many more answers, each on a connection of its own, have to agree with one that something is absent: none if every
+// server has an address. The first call asks the registry.
+func (m *Members) More(ctx context.Context) int {
+	m.mu.Lock()
+	first := m.asked.IsZero()
+	m.mu.Unlock()
+	if first {
+		m.Refresh(ctx)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.needed() - 1
+}
+
+// Unlisted returns the servers if they are more than the addresses of the endpoint.
+func (m *Members) Unlisted() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.known) <= len(m.client.servers) {
+		return nil
+	}
+	return slices.Clone(m.known)
+}
+
+// Alone returns the server with a connection of its own, until the context ends. If the address stands for several servers, all its
+// requests reach the same one for as long as the connection lasts; other requests may reach any.
+func (s Server) Alone(ctx context.Context) Server {
+	pool, is := s.client.transport.(*http.Transport)
+	if !is {
+		return s
+	}
+	own := pool.Clone()
+	own.MaxConnsPerHost = 1
+	context.AfterFunc(ctx, own.CloseIdleConnections)
+	s.alone = own
+	return s
+}
+
+// IsAlone reports whether the server has a connection of its own.
+func (s Server) IsAlone() bool { return s.alone != nil }

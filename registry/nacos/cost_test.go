@@ -1,0 +1,82 @@
+package nacos_test
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
+)
+
+// TestNoCallReadsTheWholeService, however many other instances it has: many pods of one service are called together.
+func TestNoCallReadsTheWholeService(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{"v1", "v3"} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			f, in := newFake(t, version), drivertest.Pod(1)
+			d := atVersion(t, f, version)
+			get := func(get func(context.Context, registry.Instance) (registry.State, error)) call {
+				return func(ctx context.Context, in registry.Instance) error { _, err := get(ctx, in); return err }
+			}
+			for _, do := range []call{d.Register, get(d.Get), d.FailOver, d.Deregister} {
+				expect.NoError(t, do(t.Context(), in))
+			}
+			f.registersItself(in, true)
+			apps := d.AppEntries()
+			for _, do := range []call{apps.FailOver, get(apps.Get), apps.Register, apps.Deregister} {
+				expect.NoError(t, do(t.Context(), in))
+			}
+			for _, asked := range f.requests() {
+				// v1 does not tell of a single instance whether clients are given it.
+				lists := strings.Contains(asked, "/catalog/") || strings.Contains(asked, "/list ")
+				if lists && !(version == "v1" && strings.HasPrefix(asked, "GET /v1/ns/instance/list ")) {
+					t.Errorf("asked %s, want no list of the service", asked)
+				}
+			}
+		})
+	}
+}
+
+// TestAListIsReadOnceForAll who ask at that moment, by the exact name of the service.
+func TestAListIsReadOnceForAll(t *testing.T) {
+	t.Parallel()
+	const pods = 40
+	f := newFake(t, "v1")
+	d := atVersion(t, f, "v1")
+	for pod := range pods {
+		f.registersItself(drivertest.Pod(pod), true)
+	}
+	lists, first := 0, make(chan struct{})
+	f.meddle(func(_ http.ResponseWriter, path string, form url.Values) bool {
+		if path == "GET /v1/ns/instance/list" {
+			lists++
+			if form.Get("serviceName") != "DEFAULT_GROUP@@web" {
+				t.Errorf("asked for %q", form.Get("serviceName"))
+			}
+		}
+		return false
+	})
+	var all sync.WaitGroup
+	for pod := range pods {
+		all.Go(func() {
+			<-first
+			state, err := d.AppEntries().Get(t.Context(), drivertest.Pod(pod))
+			if err != nil || state != registry.InService {
+				t.Errorf("Get: got %q and error %v, want %q", state, err, registry.InService)
+			}
+		})
+	}
+	close(first)
+	all.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if lists == 0 || lists > pods/2 {
+		t.Errorf("%d lists for %d reads of one moment, want few", lists, pods)
+	}
+}

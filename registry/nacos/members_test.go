@@ -1,0 +1,136 @@
+package nacos_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/nacos"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
+)
+
+// oneAddress leads each connection to another one of the servers, by turns, as a Kubernetes Service does. The servers are one cluster.
+func oneAddress(t *testing.T, servers ...*fake) (address string) {
+	t.Helper()
+	var next atomic.Int64
+	var members []string
+	for _, f := range servers {
+		members = append(members, strings.TrimPrefix(f.URL, "http://"))
+	}
+	for _, f := range servers {
+		f.members = members
+	}
+	var mu sync.Mutex
+	of := map[string]http.Handler{}
+	return drivertest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		if of[r.RemoteAddr] == nil {
+			to, err := url.Parse(servers[int(next.Add(1)-1)%len(servers)].URL)
+			if err != nil {
+				panic(err)
+			}
+			of[r.RemoteAddr] = httputil.NewSingleHostReverseProxy(to)
+		}
+		server := of[r.RemoteAddr]
+		mu.Unlock()
+		server.ServeHTTP(w, r)
+	})
+}
+
+// TestSeveralServersBehindOneAddress: two of three lag behind, and have no entry that clients of the third one are given.
+func TestSeveralServersBehindOneAddress(t *testing.T) {
+	t.Parallel()
+	const key = "10.0.0.1 80"
+	type row struct {
+		reason string
+		app    bool // the entry is the application's
+		call   func(*nacos.Registry, context.Context, registry.Instance) error
+		right  func(has *fake) bool
+	}
+	isOut := func(has *fake) bool { return has.put[key].Get("enabled") == "false" }
+	for name, tc := range map[string]row{
+		"FailOver": {"clients are given it", false, (*nacos.Registry).FailOver, isOut},
+		"Deregister": {
+			"clients are given it", false, (*nacos.Registry).Deregister, func(has *fake) bool { return has.posted[key] == nil },
+		},
+		"Get": {
+			"hooks would be released", false, func(d *nacos.Registry, ctx context.Context, in registry.Instance) error {
+				state, err := d.Get(ctx, in)
+				return wrong(state, err)
+			}, func(has *fake) bool { return has.posted[key] != nil },
+		},
+		"FailOver of the application's": {
+			"clients are given it", true, func(d *nacos.Registry, ctx context.Context, in registry.Instance) error {
+				return d.AppEntries().FailOver(ctx, in)
+			}, isOut,
+		},
+		"Get of the application's": {
+			"hooks would be released", true, func(d *nacos.Registry, ctx context.Context, in registry.Instance) error {
+				state, err := d.AppEntries().Get(ctx, in)
+				return wrong(state, err)
+			}, func(has *fake) bool { return has.posted[key] != nil },
+		},
+	} {
+		for _, version := range []string{"v1", "v3"} {
+			for _, tells := range []bool{true, false} { // an administrator's API
+				t.Run(fmt.Sprint(name, version, tells), func(t *testing.T) {
+					t.Parallel()
+					in, one, two, has := drivertest.Pod(1), newFake(t, version), newFake(t, version), newFake(t, version)
+					if tc.app {
+						has.registersItself(in, true)
+					} else {
+						expect.NoError(t, at(t, has.URL, `{}`).Register(t.Context(), in))
+					}
+					for _, lagging := range []*fake{one, two} { // what they are told is in the Raft, and they have yet to carry it out
+						lagging.forwardsTo(has)
+					}
+					d := at(t, oneAddress(t, one, two, has), `{}`)
+					if !tells {
+						one.members, two.members, has.members = []string{}, []string{}, []string{}
+					}
+					expect.NoError(t, tc.call(d, t.Context(), in))
+					has.mu.Lock()
+					defer has.mu.Unlock()
+					if !tc.right(has) {
+						t.Errorf("the server that has it has %v and %v\nreason: %s", has.posted, has.put, tc.reason)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestUnlistedMembers are told of if there are more of them than addresses.
+func TestUnlistedMembers(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{"v1", "v3"} {
+		one, two := newFake(t, version), newFake(t, version)
+		address := oneAddress(t, one, two)
+		for endpoint, want := range map[string][]string{address: slices.Sorted(slices.Values(one.members)), one.URL + "," + two.URL: nil} {
+			d := at(t, endpoint, `{}`)
+			_, err := d.List(t.Context(), "test")
+			expect.NoError(t, err)
+			expect.Equal(t, want, d.UnlistedMembers(), "the servers behind %s", endpoint)
+		}
+	}
+}
+
+// TestEachServerHasAnAddress, so a read that finds nothing costs no more than before.
+func TestEachServerHasAnAddress(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, "v3")
+	d := at(t, f.URL, `{"apiVersion":"v3"}`)
+	expect.NoError(t, d.FailOver(t.Context(), drivertest.Pod(1)))
+	if asked := f.requests(); len(asked) != 1 {
+		t.Errorf("asked %q, want one read", asked)
+	}
+}
