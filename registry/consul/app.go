@@ -66,7 +66,7 @@ func (a appEntries) Deregister(ctx context.Context, in registry.Instance) error 
 func (a appEntries) Get(ctx context.Context, in registry.Instance) (state registry.State, err error) {
 	err = a.change(ctx, "asking for the application's entry of", in,
 		func(ctx context.Context, in registry.Instance) error {
-			services, _, err := a.driver.steered(ctx, in, "")
+			services, err := a.driver.steered(ctx, in)
 			state = stateOf(services)
 			return err
 		})
@@ -176,43 +176,85 @@ func (r *Registry) notThere(ctx context.Context, in registry.Instance) error {
 	return registry.OtherNames(err, slices.Sorted(maps.Keys(tags))[:min(len(tags), maxOtherNames)]...)
 }
 
-// maintain has the agents begin or end the maintenance of the application's services, and returns those once the catalog
-// shows that: an agent tells it a moment later.
+// maintain tells the agents to begin or end the maintenance of the application's services, and returns those that are there once the
+// catalog shows that: an agent tells it a moment later. One question is about the service: it costs a server more the more instances there
+// are. The others are about a node.
 func (r *Registry) maintain(ctx context.Context, in registry.Instance, begin bool) ([]appService, error) {
-	asked := map[string]bool{}
+	services, err := r.steered(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	failed := r.askAgents(ctx, services, begin)
+	switch {
+	case failed != nil && (begin || stateOf(services) != registry.InService):
+		return nil, failed
+	case failed != nil:
+		return services, nil //nolint:nilerr // what clients are given decides, as for Get
+	}
+	var shown []appService
+	for _, s := range services {
+		there := true
+		if s.inMaintenance() != begin {
+			if s.Checks, there, err = r.shown(ctx, s, begin); err != nil {
+				return nil, err
+			}
+		}
+		if there {
+			shown = append(shown, s)
+		}
+	}
+	return shown, nil
+}
+
+// askAgents asks the agents of the services that are not as they should be, and returns the first failure: it may be of a dead node whose
+// pod had the address before.
+func (r *Registry) askAgents(ctx context.Context, services []appService, begin bool) (failed error) {
+	for _, s := range services {
+		if s.inMaintenance() != begin {
+			failed = cmp.Or(failed, r.askAgent(ctx, s, begin))
+		}
+	}
+	return failed
+}
+
+// shown waits until the catalog shows a service in maintenance or not, and returns its checks then, or that it has gone.
+func (r *Registry) shown(ctx context.Context, s appService, begin bool) (checks []check, there bool, err error) {
 	for index := ""; ; {
-		services, next, err := r.steered(ctx, in, index)
-		if err != nil {
-			return nil, err
+		var header http.Header
+		if s.Checks, header, err = r.checksOf(ctx, s.Node.Node, s.Service.ID, index); err != nil {
+			return nil, false, err
 		}
-		left, failed := r.askAgents(ctx, services, begin, asked)
+		// Without a check of its own, it may have gone, or the token may not see it any more.
+		if !slices.ContainsFunc(s.Checks, func(c check) bool { return c.ServiceID == s.Service.ID }) {
+			if there, err := r.isThere(ctx, s); err != nil || !there {
+				return nil, false, err
+			}
+		}
 		switch {
-		case failed != nil && (begin || stateOf(services) != registry.InService):
-			return nil, failed
-		case len(left) == 0, failed != nil:
-			return services, nil //nolint:nilerr // what clients are given decides, as for Get
+		case s.inMaintenance() == begin:
+			return s.Checks, true, nil
 		case waitIn(ctx) < shortestWait:
-			return nil, noOutage(fmt.Errorf("the agent has accepted the change, but the catalog does not show it yet: %s: %w",
-				strings.Join(left, ", "), context.DeadlineExceeded)) // it may do so later
+			return nil, false, noOutage(fmt.Errorf("the agent has accepted the change, but the catalog does not show it yet: %s: %w",
+				s, context.DeadlineExceeded)) // it may do so later
 		}
-		index = next
+		index = header.Get("X-Consul-Index")
 	}
 }
 
-// askAgents asks the agents of the services that are left, each once, and returns the first failure: it may be of a dead node whose
-// pod had the address before.
-func (r *Registry) askAgents(ctx context.Context, services []appService, begin bool, asked map[string]bool) (left []string, failed error) {
-	for _, s := range services {
-		if s.inMaintenance() == begin {
-			continue
-		}
-		left = append(left, s.String())
-		if key := s.Node.Node + " " + s.Service.ID; !asked[key] {
-			failed = cmp.Or(failed, r.askAgent(ctx, s, begin))
-			asked[key] = true
-		}
+// isThere reports whether a node has the service. A transaction tells what is hidden from what is not there.
+func (r *Registry) isThere(ctx context.Context, s appService) (bool, error) {
+	of := service{ID: s.Service.ID, Namespace: r.opts.Namespace, Partition: r.opts.Partition}
+	ops := []operation{{Service: &serviceOperation{Verb: get, Node: s.Node.Node, Service: of}}}
+	made, err := r.transact(ctx, ops)
+	switch {
+	case err != nil:
+		return false, err
+	case len(made.Errors) > 0:
+		_, err := r.absent(ops, made.Errors)
+		return false, err
 	}
-	return left, failed
+	_, _, err = results(ops, made)
+	return err == nil, err
 }
 
 // waitIn is how long a question may wait for a change and still be answered while the context lasts: a server adds up to a
@@ -225,10 +267,9 @@ func waitIn(ctx context.Context) time.Duration {
 	return min(longestWait, time.Until(deadline)*3/4) //nolint:mnd // three quarters
 }
 
-// steered is [Registry.appServices] and the index of the answer, for services that are taken out and put back: what the token may
-// not see is not gone.
-func (r *Registry) steered(ctx context.Context, in registry.Instance, since string) ([]appService, string, error) {
-	services, header, err := r.appServices(ctx, in, since)
+// steered is [Registry.appServices] for services that are taken out and put back: what the token may not see is not gone.
+func (r *Registry) steered(ctx context.Context, in registry.Instance) ([]appService, error) {
+	services, header, err := r.appServices(ctx, in)
 	switch {
 	case err != nil || len(services) > 0:
 	case header.Get(filteredByACLs) == "true":
@@ -236,7 +277,7 @@ func (r *Registry) steered(ctx context.Context, in registry.Instance, since stri
 	case r.mayHide(header):
 		err = r.lacksToken(ctx)
 	}
-	return services, header.Get("X-Consul-Index"), err
+	return services, err
 }
 
 // lacksToken returns an error if Consul hides services from those without a token, which it does not report: not if ACLs are off,
@@ -264,17 +305,12 @@ func (r *Registry) ownToken(ctx context.Context) (*driverkit.Answer, error) {
 	return r.send(ctx, driverkit.Request{Method: http.MethodGet, Path: "/v1/acl/token/self", Query: url.Values{}})
 }
 
-// appServices returns what applications have registered at the instance's endpoint. With an index it waits for a change since.
-func (r *Registry) appServices(ctx context.Context, in registry.Instance, since string) ([]appService, http.Header, error) {
+// appServices returns what applications have registered at the instance's endpoint.
+func (r *Registry) appServices(ctx context.Context, in registry.Instance) ([]appService, http.Header, error) {
 	if !hasPath(in.Service) {
 		return nil, nil, nil // the endpoint takes no such name, and no agent registers one
 	}
-	query := url.Values{"filter": {appFilter(in, fieldsOfHealth())}}
-	if since != "" {
-		query.Set("index", since)
-		query.Set("wait", waitIn(ctx).String())
-	}
-	return r.health(ctx, in.Service, query)
+	return r.health(ctx, in.Service, url.Values{"filter": {appFilter(in, fieldsOfHealth())}})
 }
 
 // fields are what a filter calls the parts of a service.

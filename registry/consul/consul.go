@@ -115,7 +115,7 @@ func (r *Registry) Register(ctx context.Context, in registry.Instance) error {
 	return r.Batch(ctx, []registry.Change{{Instance: in, State: registry.InService}})[0]
 }
 
-// FailOver implements [registry.Registry]. An instance that is not known stays unknown.
+// FailOver implements [registry.Registry]. An instance that is not known stays unknown, as it does with the option outOfRotation: delete.
 func (r *Registry) FailOver(ctx context.Context, in registry.Instance) error {
 	return r.Batch(ctx, []registry.Change{{Instance: in, State: registry.OutOfService}})[0]
 }

@@ -39,6 +39,9 @@ type Options struct { //nolint:recvcheck // a value, but for places, which are f
 	// KratosScheme is the protocol of the pods' ports for clients of Kratos: grpc, grpcs, http or https. They take it from a tagged address,
 	// such as grpc with grpc://10.244.1.7:9000, which is added then. Default: none is added.
 	KratosScheme string `json:"kratosScheme"`
+	// OutOfRotation chooses how an entry is taken out of rotation: critical (it stays with a critical check) or delete (for clients that
+	// call instances whatever their checks are). Default: critical.
+	OutOfRotation string `json:"outOfRotation"`
 }
 
 const (
@@ -47,10 +50,13 @@ const (
 
 	defaultAgent    = "http://{nodeIP}:8500"
 	defaultAgentTLS = "https://{nodeIP}:8501"
+
+	outCritical = "critical"
+	outDelete   = "delete"
 )
 
 func decodeOptions(cfg registry.Config) (Options, error) {
-	opts := Options{NodePrefix: defaultNodePrefix}
+	opts := Options{NodePrefix: defaultNodePrefix, OutOfRotation: outCritical}
 	if err := driverkit.DecodeOptions(cfg, &opts); err != nil {
 		return Options{}, err
 	}
@@ -76,7 +82,11 @@ func decodeOptions(cfg registry.Config) (Options, error) {
 			opts.AgentEndpoint = defaultAgentTLS
 		}
 	}
-	return opts, cmp.Or(opts.checkAgent(), driverkit.OneOf("options.kratosScheme", opts.KratosScheme, "", "grpc", "grpcs", "http", "https"))
+	return opts, cmp.Or(
+		opts.checkAgent(),
+		driverkit.OneOf("options.kratosScheme", opts.KratosScheme, "", "grpc", "grpcs", "http", "https"),
+		driverkit.OneOf("options.outOfRotation", opts.OutOfRotation, outCritical, outDelete),
+	)
 }
 
 // places are the options that can set an entry's place by its pod.

@@ -120,7 +120,7 @@ func (r *Registry) write(ctx context.Context, p prepared, n *node, op any) error
 // plan returns the operation that makes the change if the node is this one; nil if nothing is to be done. An entry
 // that is as it should be is written all the same: its new version is what stops a call that was given up and lands late.
 func (r *Registry) plan(p prepared, n *node) (any, error) {
-	removes := p.State == registry.Absent || p.State == registry.OutOfService && r.opts.FailOver == failOverDelete
+	removes := p.State == registry.Absent || p.State == registry.OutOfService && r.opts.OutOfRotation == outDelete
 	switch {
 	case p.State != registry.InService && !n.isOwn(p.Instance):
 		return nil, nil

@@ -74,7 +74,7 @@ func answering(t testing.TB, code int, requests *atomic.Int64) (endpoint string)
 	})
 }
 
-// removing is for the option failOver: delete.
+// removing is for the option outOfRotation: delete.
 func removing(h registrytest.Harness) registrytest.Harness {
 	h.Lacks[registrytest.OutOfServiceState] = "the entry is deleted: no state is heeded by all readers"
 	return h
@@ -89,8 +89,8 @@ func TestConformance(t *testing.T) {
 func TestConformanceWithStates(t *testing.T) {
 	t.Parallel()
 	expect.Each(t, map[string]json.RawMessage{
-		"SpringsStatus": options("payload", "spring", "failOver", "status"),
-		"Enabled":       options("payload", "map", "failOver", "enabled"),
+		"SpringsStatus": options("payload", "spring", "outOfRotation", "status"),
+		"Enabled":       options("payload", "map", "outOfRotation", "enabled"),
 	}, func(t *testing.T, options json.RawMessage) {
 		registrytest.Run(t, harness(t, use(t, zookeeper.Options{}), registry.Config{Options: options}))
 	})
