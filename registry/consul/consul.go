@@ -32,8 +32,7 @@ type Registry struct {
 	nodes       []node
 	tidiers     []*tidier
 	names       *names
-	// others has the question whether others give clients an instance of a service; the answer is by its endpoint.
-	others *driverkit.Shared[map[string][]registry.Entry]
+	others      *driverkit.Others
 	// enterprise is set once Consul has answered about a namespace or partition.
 	enterprise *atomic.Bool
 }
@@ -78,7 +77,7 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	made := &Registry{
 		client: client, agents: agents, header: header, credentials: credentials, opts: opts, cluster: cfg.Cluster,
 		nodes: newNodes(opts), tidiers: newTidiers(), names: &names{}, enterprise: &atomic.Bool{},
-		others: &driverkit.Shared[map[string][]registry.Entry]{},
+		others: &driverkit.Others{},
 	}
 	template, err := opts.places().Template()
 	if template != "" && err == nil {
@@ -103,7 +102,7 @@ func (r *Registry) at(place string) (driverkit.InPlace, error) {
 		return nil, err
 	}
 	in.nodes, in.tidiers, in.names = newNodes(in.opts), newTidiers(), &names{}
-	in.others = &driverkit.Shared[map[string][]registry.Entry]{}
+	in.others = &driverkit.Others{}
 	return in.proper(), nil
 }
 

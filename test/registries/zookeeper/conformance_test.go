@@ -31,6 +31,7 @@ func harness(t *testing.T, s *zookeeper.Server, cfg registry.Config) registrytes
 	}
 	h := drivertest.Harness(driver.New, cfg, "")
 	h.LosingAnswers = drivertest.LosingAnswers(driver.New, cfg)
+	h.Metered = drivertest.Metered(driver.New, cfg)
 	h.Refusing = func(t testing.TB) registry.Registry { return at(t, answering(t, noAuth, new(atomic.Int64))) }
 	h.Failing = func(t testing.TB) (registry.Registry, func() int) {
 		var requests atomic.Int64
