@@ -86,7 +86,10 @@ func (a appEntries) change(
 
 // appService is one that an application has registered, as clients read it.
 type appService struct {
-	Node    struct{ Node, Address string }
+	Node struct {
+		Node, Address string
+		Meta          map[string]string
+	}
 	Service struct {
 		ID, Service, Address string
 		Port                 int
@@ -96,6 +99,12 @@ type appService struct {
 }
 
 func (s appService) String() string { return fmt.Sprintf("%q on node %s", s.Service.ID, s.Node.Node) }
+
+// isAgentless reports whether Consul on Kubernetes has written the service itself, under a node on which no agent runs: since its version
+// 1.0, services of the mesh have none.
+func (s appService) isAgentless() bool {
+	return s.Service.Meta["managed-by"] == "consul-k8s-endpoints-controller" || s.Node.Meta[metaSynthetic] == "true"
+}
 
 func (s appService) inMaintenance() bool {
 	for _, c := range s.Checks {
@@ -339,16 +348,24 @@ func placeFilter(in registry.Instance, of fields) string {
 // askAgent begins or ends the maintenance of a service, at the agent that owns it. An agent that is away or fails is not an outage
 // of the registry, whose catalog has just answered.
 func (r *Registry) askAgent(ctx context.Context, s appService, begin bool) error {
+	if s.isAgentless() {
+		return registry.OfAgent(registry.Terminal(fmt.Errorf("%s was registered by Consul on Kubernetes (connect-inject), which runs no agent that "+
+			"could steer it; use the driver endpointslice: Consul on Kubernetes follows the pod's readiness", s)))
+	}
 	agent, err := url.Parse(r.opts.agentOf(s.Node.Node, s.Node.Address))
 	if err != nil {
 		return registry.Terminal(registry.FieldError("options.agentEndpoint", err))
 	}
 	query := url.Values{"enable": {strconv.FormatBool(begin)}, "reason": {maintenanceReason}}
 	r.place(query, "ns", r.opts.Namespace)
+	header, token, err := r.authorized(ctx)
+	if err != nil {
+		return err
+	}
 	half, cancel := driverkit.Share(ctx, 2) // a node that is gone does not answer at all: the other half is left to report that
 	defer cancel()
 	answer, err := r.agents.Do(half, driverkit.Request{
-		At: agent, Method: http.MethodPut, Path: agentServicePath + url.PathEscape(s.Service.ID), Query: query, Header: r.header,
+		At: agent, Method: http.MethodPut, Path: agentServicePath + url.PathEscape(s.Service.ID), Query: query, Header: header, Secrets: []string{token},
 		Check: driverkit.CheckNoPage,
 	})
 	of := fmt.Sprintf("the agent of node %s, which owns %q,", s.Node.Node, s.Service.ID)

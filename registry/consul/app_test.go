@@ -47,6 +47,7 @@ type agent struct {
 	newLeader     bool     // the server denies until a transaction has waited for its log
 	leftover      string   // the checks of a node that has failed, whose pod had the address before
 	goes          bool     // the application ends when its agent is asked
+	meta          string   // of the service, and of its node, as JSON
 	others        []string // names under which the address stands
 	checks, shown string   // of the service, as JSON
 	asked         []string
@@ -98,7 +99,8 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if a.denies != 0 {
 			w.Header().Set("X-Consul-Default-Acl-Policy", "deny")
 		}
-		services := `[{"Node": {"Node": "worker-3", "Address": "127.0.0.1"}, "Service": {"ID": "web/1"}, "Checks": [` + a.shown + `]}]`
+		services := `[{"Node": {"Node": "worker-3", "Address": "127.0.0.1", "Meta": {` + a.meta + `}}, ` +
+			`"Service": {"ID": "web/1", "Meta": {` + a.meta + `}}, "Checks": [` + a.shown + `]}]`
 		if a.leftover != "" {
 			services = `[{"Node": {"Node": "worker-2", "Address": "127.0.0.2"}, "Service": {"ID": "web/1"}, ` +
 				`"Checks": [` + a.leftover + `]}, ` + services[1:]
@@ -203,6 +205,7 @@ func TestAppEntryThatCantBeSteered(t *testing.T) {
 		critical  = `check "ping" of "web/1" on node worker-3 is critical`
 		agentSays = "the agent of node worker-3"
 		away      = `the agent of node worker-3, which owns "web/1", can't be reached`
+		injected  = "runs no agent that could steer it; use the driver endpointslice"
 		elsewhere = "check that options.agentEndpoint leads to the agent of each node"
 	)
 	hidden := func() *agent { return &agent{absent: true, hides: true} }
@@ -235,11 +238,15 @@ func TestAppEntryThatCantBeSteered(t *testing.T) {
 		"a redirect":              {"it is not followed", &agent{status: 302}, failOver, agentSays, "options.agentEndpoint", false},
 		"an agent that is busy":   {"it passes", &agent{status: 429}, failOver, agentSays, "", false},
 		"another agent":           {"the address leads to none that knows it", &agent{status: 404}, failOver, elsewhere, "", false},
-		"an agent that is away":   {"it passes", &agent{away: true}, failOver, away, "", false},
+		"no agent: connect-inject": {
+			"nobody could reach one", &agent{away: true, meta: `"managed-by": "consul-k8s-endpoints-controller"`}, failOver, injected, "", false,
+		},
+		"no agent: a synthetic node": {"nobody could reach one", &agent{away: true, meta: `"synthetic-node": "true"`}, failOver, injected, "", false},
+		"an agent that is away":      {"it passes", &agent{away: true}, failOver, away, "", false},
 	}, func(t *testing.T, tc row) {
 		err := tc.do(tc.agent.open(t).AppEntries())
 		expect.Error(t, tc.reason, err, tc.want)
-		if field, _ := registry.FieldOf(err); field != tc.field || registry.IsTerminal(err) != (field != "") {
+		if field, _ := registry.FieldOf(err); field != tc.field || registry.IsTerminal(err) != (field != "" || tc.want == injected) {
 			t.Errorf("got error %v of field %q, want one of field %q\nreason: %s", err, field, tc.field, tc.reason)
 		}
 		if got, want := registry.IsOfAgent(err), strings.Contains(tc.want, "agent"); got != want {

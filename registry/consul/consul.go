@@ -25,7 +25,7 @@ const maxReads = 8
 type Registry struct {
 	client      *driverkit.HTTPClient
 	agents      *driverkit.HTTPClient
-	header      http.Header
+	session     *session
 	credentials driverkit.Credentials
 	opts        Options
 	cluster     string
@@ -70,12 +70,8 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	header := http.Header{}
-	if credentials.Token != "" {
-		header.Set("X-Consul-Token", credentials.Token)
-	}
 	made := &Registry{
-		client: client, agents: agents, header: header, credentials: credentials, opts: opts, cluster: cfg.Cluster,
+		client: client, agents: agents, session: newSession(opts, credentials), credentials: credentials, opts: opts, cluster: cfg.Cluster,
 		nodes: newNodes(opts), tidiers: newTidiers(), names: &names{}, enterprise: &atomic.Bool{},
 		others: &driverkit.Others{},
 	}
@@ -210,7 +206,7 @@ func (r *Registry) services(ctx context.Context, of node, filter string) (*node,
 
 // mayHide reports whether what an answer lacks may be kept from those without a token.
 func (r *Registry) mayHide(header http.Header) bool {
-	return r.header.Get("X-Consul-Token") == "" && header.Get("X-Consul-Default-Acl-Policy") == "deny"
+	return r.credentials.Token == "" && header.Get("X-Consul-Default-Acl-Policy") == "deny"
 }
 
 // hidden returns an error if a node is there, and hidden from those without a token: Consul does not report that. A transaction
@@ -223,8 +219,9 @@ func (r *Registry) hidden(ctx context.Context, of node) error {
 	return err
 }
 
-// Close closes idle connections. Calls under way are not disturbed.
+// Close logs out, if Rollcall has logged in, and closes idle connections.
 func (r *Registry) Close() error {
+	r.logOut()
 	r.client.Close()
 	r.agents.Close()
 	return nil

@@ -55,6 +55,7 @@ func TestNew(t *testing.T) {
 			"it promises what is not there",
 			registry.Config{Endpoint: "http://consul:8500", Options: json.RawMessage(`{"serverName": "x"}`)},
 			"options.serverName", "endpoint is not https://"),
+		"a login without a token": d.Options("there is nothing to log in with", `{"authMethod": "kubernetes"}`, "auth.tokenFile", "is missing"),
 		"one agent for all": d.Options(
 			"each node has its own", `{"agentEndpoint": "http://consul:8500"}`, "options.agentEndpoint", "use {nodeIP} or {node}"),
 		"agent without a scheme": d.Options(

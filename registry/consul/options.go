@@ -42,11 +42,15 @@ type Options struct { //nolint:recvcheck // a value, but for places, which are f
 	// OutOfRotation chooses how an entry is taken out of rotation: critical (it stays with a critical check) or delete (for clients that
 	// call instances whatever their checks are). Default: critical.
 	OutOfRotation string `json:"outOfRotation"`
+	// AuthMethod is the Consul auth method by which Rollcall logs in, of type kubernetes or jwt: auth.tokenFile then holds the token of
+	// Rollcall's ServiceAccount. Default: none; auth.tokenFile holds an ACL token.
+	AuthMethod string `json:"authMethod"`
 }
 
 const (
 	defaultNodePrefix = "rollcall-"
 	maxName           = 64
+	maxMethod         = 128
 
 	defaultAgent    = "http://{nodeIP}:8500"
 	defaultAgentTLS = "https://{nodeIP}:8501"
@@ -82,8 +86,13 @@ func decodeOptions(cfg registry.Config) (Options, error) {
 			opts.AgentEndpoint = defaultAgentTLS
 		}
 	}
+	if opts.AuthMethod != "" && cfg.Auth.TokenFile == "" {
+		return Options{}, registry.FieldError("auth.tokenFile",
+			errors.New("is missing: set the file of the token with which Rollcall logs in by options.authMethod"))
+	}
 	return opts, cmp.Or(
 		opts.checkAgent(),
+		driverkit.CheckName("options.authMethod", opts.AuthMethod, "-_", maxMethod),
 		driverkit.OneOf("options.kratosScheme", opts.KratosScheme, "", "grpc", "grpcs", "http", "https"),
 		driverkit.OneOf("options.outOfRotation", opts.OutOfRotation, outCritical, outDelete),
 	)
