@@ -178,7 +178,7 @@ func several(services []appService) error {
 func (r *Registry) notThere(ctx context.Context, in registry.Instance) error {
 	err := registry.NotRegistered(fmt.Errorf("no service %s in the catalog has the address %s and port %d", in.Service, in.Address, in.Port))
 	var tags map[string][]string
-	query := url.Values{"filter": {appFilter(in, fieldsOfNames())}}
+	query := url.Values{"filter": {namesFilter(in)}}
 	if _, failed := r.read(ctx, servicesPath, query, false, &tags); failed != nil {
 		return err
 	}
@@ -276,9 +276,9 @@ func waitIn(ctx context.Context) time.Duration {
 	return min(longestWait, time.Until(deadline)*3/4) //nolint:mnd // three quarters
 }
 
-// steered is [Registry.appServices] for services that are taken out and put back: what the token may not see is not gone.
+// steered is [Registry.applications] for services that are taken out and put back: what the token may not see is not gone.
 func (r *Registry) steered(ctx context.Context, in registry.Instance) ([]appService, error) {
-	services, header, err := r.appServices(ctx, in)
+	services, header, err := r.applications(ctx, in)
 	switch {
 	case err != nil || len(services) > 0:
 	case header.Get(filteredByACLs) == "true":
@@ -314,43 +314,22 @@ func (r *Registry) ownToken(ctx context.Context) (*driverkit.Answer, error) {
 	return r.send(ctx, driverkit.Request{Method: http.MethodGet, Path: "/v1/acl/token/self", Query: url.Values{}})
 }
 
-// appServices returns what applications have registered at the instance's endpoint.
-func (r *Registry) appServices(ctx context.Context, in registry.Instance) ([]appService, http.Header, error) {
-	if !hasPath(in.Service) {
-		return nil, nil, nil // the endpoint takes no such name, and no agent registers one
-	}
-	return r.health(ctx, in.Service, url.Values{"filter": {appFilter(in, fieldsOfHealth())}})
-}
-
-// fields are what a filter calls the parts of a service.
-type fields struct{ port, meta, address, ofNode string }
-
-func fieldsOfHealth() fields {
-	return fields{"Service.Port", "Service.Meta", "Service.Address", "Node.Address"}
-}
-
-func fieldsOfNames() fields { return fields{"ServicePort", "ServiceMeta", "ServiceAddress", "Address"} }
-
-// appFilter lets pass what is at the instance's endpoint and has no ownership tag of Rollcall's.
-func appFilter(in registry.Instance, of fields) string {
-	return fmt.Sprintf("%q not in %s and %s", registry.MetaUID, of.meta, placeFilter(in, of))
-}
-
-// placeFilter lets pass what is at the instance's endpoint: an agent's service has its node's address if it has none.
-func placeFilter(in registry.Instance, of fields) string {
+// namesFilter lets pass what is at the instance's endpoint and has no ownership tag of Rollcall's: an agent's service has its node's
+// address if it has none.
+func namesFilter(in registry.Instance) string {
 	var addresses []string
 	for _, text := range driverkit.AddressForms(in.Address) {
-		addresses = append(addresses, fmt.Sprintf("%s == %s or %[1]s == \"\" and %[3]s == %[2]s", of.address, quote(text), of.ofNode))
+		addresses = append(addresses, fmt.Sprintf("ServiceAddress == %s or ServiceAddress == \"\" and Address == %[1]s", quote(text)))
 	}
-	return fmt.Sprintf("%s == %d and (%s)", of.port, in.Port, strings.Join(addresses, " or "))
+	return fmt.Sprintf("ServicePort == %d and (%s) and %q not in ServiceMeta", in.Port, strings.Join(addresses, " or "), registry.MetaUID)
 }
 
 // askAgent begins or ends the maintenance of a service, at the agent that owns it. An agent that is away or fails is not an outage
 // of the registry, whose catalog has just answered.
 func (r *Registry) askAgent(ctx context.Context, s appService, begin bool) error {
 	if s.isAgentless() {
-		return registry.OfAgent(registry.Terminal(fmt.Errorf("%s was registered by Consul on Kubernetes (connect-inject), which runs no agent that "+
-			"could steer it; use the driver endpointslice: Consul on Kubernetes follows the pod's readiness", s)))
+		return registry.OfAgent(registry.Terminal(fmt.Errorf("%s has no agent that could steer it, as Consul on Kubernetes (connect-inject) "+
+			"registers services; use the driver endpointslice, since Consul on Kubernetes follows the pod's readiness", s)))
 	}
 	agent, err := url.Parse(r.opts.agentOf(s.Node.Node, s.Node.Address))
 	if err != nil {
@@ -365,8 +344,8 @@ func (r *Registry) askAgent(ctx context.Context, s appService, begin bool) error
 	half, cancel := driverkit.Share(ctx, 2) // a node that is gone does not answer at all: the other half is left to report that
 	defer cancel()
 	answer, err := r.agents.Do(half, driverkit.Request{
-		At: agent, Method: http.MethodPut, Path: agentServicePath + url.PathEscape(s.Service.ID), Query: query, Header: header, Secrets: []string{token},
-		Check: driverkit.CheckNoPage,
+		At: agent, Method: http.MethodPut, Path: agentServicePath + url.PathEscape(s.Service.ID), Query: query,
+		Header: header, Secrets: []string{token}, Check: driverkit.CheckNoPage,
 	})
 	of := fmt.Sprintf("the agent of node %s, which owns %q,", s.Node.Node, s.Service.ID)
 	switch {

@@ -24,6 +24,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/consul"
@@ -32,6 +34,9 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/pki"
 )
+
+// pods are those with an address in the catalog.
+const pods = 100
 
 // agent is a catalog with one service, and the agent that owns it. The catalog follows the agent one question later.
 type agent struct {
@@ -99,16 +104,19 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if a.denies != 0 {
 			w.Header().Set("X-Consul-Default-Acl-Policy", "deny")
 		}
-		services := `[{"Node": {"Node": "worker-3", "Address": "127.0.0.1", "Meta": {` + a.meta + `}}, ` +
-			`"Service": {"ID": "web/1", "Meta": {` + a.meta + `}}, "Checks": [` + a.shown + `]}]`
-		if a.leftover != "" {
-			services = `[{"Node": {"Node": "worker-2", "Address": "127.0.0.2"}, "Service": {"ID": "web/1"}, ` +
-				`"Checks": [` + a.leftover + `]}, ` + services[1:]
+		var services []string
+		for n := range pods { // a filter can let pass more than what is looked for
+			at := fmt.Sprintf(`"ID": "web/1", "Address": "10.0.0.%d", "Port": 80`, n)
+			if a.leftover != "" {
+				services = append(services, `{"Node": {"Node": "worker-2", "Address": "127.0.0.2"}, "Service": {`+at+`}, "Checks": [`+a.leftover+`]}`)
+			}
+			services = append(services, `{"Node": {"Node": "worker-3", "Address": "127.0.0.1", "Meta": {`+a.meta+`}}, `+
+				`"Service": {`+at+`, "Meta": {`+a.meta+`}}, "Checks": [`+a.shown+`]}`)
 		}
 		if a.absent {
-			services = `[]`
+			services = nil
 		}
-		_, _ = io.WriteString(w, services)
+		_, _ = io.WriteString(w, "["+strings.Join(services, ", ")+"]")
 		a.shown = a.checks
 	case a.silent:
 		a.mu.Unlock()
@@ -164,6 +172,27 @@ func TestAppEntryAtItsAgent(t *testing.T) {
 	expectAsked("the service")
 }
 
+// TestApplicationsAreLookedForTogether: a server looks through all instances of the service for each question.
+func TestApplicationsAreLookedForTogether(t *testing.T) {
+	t.Parallel()
+	a := &agent{}
+	apps := a.open(t).AppEntries()
+	var group errgroup.Group
+	for n := range pods {
+		group.Go(func() error {
+			state, err := apps.Get(t.Context(), drivertest.Pod(n))
+			if err == nil && state != registry.InService {
+				err = fmt.Errorf("pod %d is %s", n, state)
+			}
+			return err
+		})
+	}
+	expect.NoError(t, group.Wait())
+	if asked := len(a.asked); asked > pods/4 {
+		t.Errorf("%d questions for %d pods, want few", asked, pods)
+	}
+}
+
 // TestAnApplicationThatEndsWhileItIsSteered is out, and is not in.
 func TestAnApplicationThatEndsWhileItIsSteered(t *testing.T) {
 	t.Parallel()
@@ -205,7 +234,7 @@ func TestAppEntryThatCantBeSteered(t *testing.T) {
 		critical  = `check "ping" of "web/1" on node worker-3 is critical`
 		agentSays = "the agent of node worker-3"
 		away      = `the agent of node worker-3, which owns "web/1", can't be reached`
-		injected  = "runs no agent that could steer it; use the driver endpointslice"
+		injected  = "has no agent that could steer it"
 		elsewhere = "check that options.agentEndpoint leads to the agent of each node"
 	)
 	hidden := func() *agent { return &agent{absent: true, hides: true} }

@@ -33,6 +33,7 @@ type Registry struct {
 	tidiers     []*tidier
 	names       *names
 	others      *driverkit.Others
+	lookups     *lookups
 	// enterprise is set once Consul has answered about a namespace or partition.
 	enterprise *atomic.Bool
 }
@@ -73,7 +74,7 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	made := &Registry{
 		client: client, agents: agents, session: newSession(opts, credentials), credentials: credentials, opts: opts, cluster: cfg.Cluster,
 		nodes: newNodes(opts), tidiers: newTidiers(), names: &names{}, enterprise: &atomic.Bool{},
-		others: &driverkit.Others{},
+		others: &driverkit.Others{}, lookups: &lookups{},
 	}
 	template, err := opts.places().Template()
 	if template != "" && err == nil {
@@ -98,7 +99,7 @@ func (r *Registry) at(place string) (driverkit.InPlace, error) {
 		return nil, err
 	}
 	in.nodes, in.tidiers, in.names = newNodes(in.opts), newTidiers(), &names{}
-	in.others = &driverkit.Others{}
+	in.others, in.lookups = &driverkit.Others{}, &lookups{}
 	return in.proper(), nil
 }
 

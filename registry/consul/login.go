@@ -75,7 +75,7 @@ func (s *session) get(ctx context.Context, login func(context.Context) (granted,
 	case s.token != "" && ctx.Err() == nil:
 		s.renewAt = time.Now().Add(retryLogin)
 	case s.accepted && ctx.Err() == nil: // a server that has just become the leader may not know the auth method yet
-		return "", fmt.Errorf("logging in: %s", err) //nolint:errorlint // without its class
+		return "", fmt.Errorf("logging in: %v", err) //nolint:errorlint // without its class
 	default:
 		return "", fmt.Errorf("logging in: %w", err)
 	}
@@ -116,7 +116,7 @@ func (g granted) renewAt() time.Time {
 	if g.ExpirationTime.IsZero() {
 		return time.Time{}
 	}
-	return time.Now().Add(g.ExpirationTime.Sub(g.CreateTime) * 4 / 5) //nolint:mnd // four fifths
+	return time.Now().Add(g.ExpirationTime.Sub(g.CreateTime) * 4 / 5)
 }
 
 // authorized returns the header of a request, and its token.
