@@ -466,10 +466,6 @@ func brokenErrors() map[string]breakage {
 			reason: "in a large service, the removals of a rollout time out",
 			set:    func(s *store, h *registrytest.Harness) { h.Metered = metered(s, 100, 0) },
 		},
-		"a driver that reads all entries before it takes out an application's": {
-			reason: "the cost of a rollout grows with the square of the service",
-			set:    func(s *store, h *registrytest.Harness) { h.Metered = metered(s, 0, 100) },
-		},
 		"a driver that waits for its registry forever": {
 			reason: "its worker is lost for as long as the registry hangs",
 			set: func(_ *store, h *registrytest.Harness) {
