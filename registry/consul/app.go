@@ -328,8 +328,8 @@ func namesFilter(in registry.Instance) string {
 // of the registry, whose catalog has just answered.
 func (r *Registry) askAgent(ctx context.Context, s appService, begin bool) error {
 	if s.isAgentless() {
-		return registry.OfAgent(registry.Terminal(fmt.Errorf("%s has no agent that could steer it, as Consul on Kubernetes (connect-inject) "+
-			"registers services; use the driver endpointslice, since Consul on Kubernetes follows the pod's readiness", s)))
+		return registry.OfAgent(registry.Terminal(fmt.Errorf("%s has no agent that could steer it: this is how Consul on Kubernetes "+
+			"(connect-inject) registers pods; use the driver endpointslice, since Consul on Kubernetes follows the pod's readiness", s)))
 	}
 	agent, err := url.Parse(r.opts.agentOf(s.Node.Node, s.Node.Address))
 	if err != nil {

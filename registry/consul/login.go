@@ -25,8 +25,8 @@ const (
 	unknownToken = "ACL not found"
 )
 
-// session has an ACL token: the one of the configuration, or one that an auth method gives for what the configuration has. All of its
-// methods are safe for concurrent use.
+// session has an ACL token: that of the configuration, or one that Consul's authentication method gives for what the configuration has. All
+// of its methods are safe for concurrent use.
 type session struct {
 	method string        // empty: the token is that of the configuration
 	turn   chan struct{} // held by who logs in: all others wait for the result
@@ -51,7 +51,7 @@ func (s *session) held() (token string, good bool) {
 	return s.token, s.method == "" || s.token != "" && (s.renewAt.IsZero() || time.Now().Before(s.renewAt))
 }
 
-// get returns a token. One that is due is used on if there is no other.
+// get returns a token. One that is due stays in use if the login fails.
 func (s *session) get(ctx context.Context, login func(context.Context) (granted, error)) (string, error) {
 	if token, good := s.held(); good {
 		return token, nil
@@ -162,7 +162,7 @@ func (r *Registry) logIn(ctx context.Context) (given granted, err error) {
 	case strings.Contains(said, "auth method") && strings.Contains(said, "not found"):
 		return given, registry.Terminal(registry.FieldError("options.authMethod", err))
 	case isForbidden(answer.Status):
-		return given, notAllowed(fmt.Errorf("auth method %q does not accept it, or none of its binding rules applies: %w", r.session.method, err))
+		return given, notAllowed(fmt.Errorf("is rejected by the authentication method %q, or none of its binding rules applies: %w", r.session.method, err))
 	}
 	return given, err
 }

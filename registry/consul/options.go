@@ -42,8 +42,8 @@ type Options struct { //nolint:recvcheck // a value, but for places, which are f
 	// OutOfRotation chooses how an entry is taken out of rotation: critical (it stays with a critical check) or delete (for clients that
 	// call instances whatever their checks are). Default: critical.
 	OutOfRotation string `json:"outOfRotation"`
-	// AuthMethod is the Consul auth method by which Rollcall logs in, of type kubernetes or jwt: auth.tokenFile then holds the token of
-	// Rollcall's ServiceAccount. Default: none; auth.tokenFile holds an ACL token.
+	// AuthMethod is the name of Consul's authentication method by which Rollcall logs in: auth.tokenFile then holds the token of Rollcall's
+	// ServiceAccount. Default: none; auth.tokenFile holds an ACL token.
 	AuthMethod string `json:"authMethod"`
 }
 
