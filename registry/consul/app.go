@@ -66,7 +66,7 @@ func (a appEntries) Deregister(ctx context.Context, in registry.Instance) error 
 func (a appEntries) Get(ctx context.Context, in registry.Instance) (state registry.State, err error) {
 	err = a.change(ctx, "asking for the application's entry of", in,
 		func(ctx context.Context, in registry.Instance) error {
-			services, _, err := a.driver.steered(ctx, in, "")
+			services, err := a.driver.steered(ctx, in)
 			state = stateOf(services)
 			return err
 		})
@@ -86,7 +86,10 @@ func (a appEntries) change(
 
 // appService is one that an application has registered, as clients read it.
 type appService struct {
-	Node    struct{ Node, Address string }
+	Node struct {
+		Node, Address string
+		Meta          map[string]string
+	}
 	Service struct {
 		ID, Service, Address string
 		Port                 int
@@ -96,6 +99,12 @@ type appService struct {
 }
 
 func (s appService) String() string { return fmt.Sprintf("%q on node %s", s.Service.ID, s.Node.Node) }
+
+// isAgentless reports whether Consul on Kubernetes has written the service itself, under a node on which no agent runs: since its version
+// 1.0, services of the mesh have none.
+func (s appService) isAgentless() bool {
+	return s.Service.Meta["managed-by"] == "consul-k8s-endpoints-controller" || s.Node.Meta[metaSynthetic] == "true"
+}
 
 func (s appService) inMaintenance() bool {
 	for _, c := range s.Checks {
@@ -169,50 +178,92 @@ func several(services []appService) error {
 func (r *Registry) notThere(ctx context.Context, in registry.Instance) error {
 	err := registry.NotRegistered(fmt.Errorf("no service %s in the catalog has the address %s and port %d", in.Service, in.Address, in.Port))
 	var tags map[string][]string
-	query := url.Values{"filter": {appFilter(in, fieldsOfNames())}}
+	query := url.Values{"filter": {namesFilter(in)}}
 	if _, failed := r.read(ctx, servicesPath, query, false, &tags); failed != nil {
 		return err
 	}
 	return registry.OtherNames(err, slices.Sorted(maps.Keys(tags))[:min(len(tags), maxOtherNames)]...)
 }
 
-// maintain has the agents begin or end the maintenance of the application's services, and returns those once the catalog
-// shows that: an agent tells it a moment later.
+// maintain tells the agents to begin or end the maintenance of the application's services, and returns those that are there once the
+// catalog shows that: an agent tells it a moment later. One question is about the service: it costs a server more the more instances there
+// are. The others are about a node.
 func (r *Registry) maintain(ctx context.Context, in registry.Instance, begin bool) ([]appService, error) {
-	asked := map[string]bool{}
+	services, err := r.steered(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	failed := r.askAgents(ctx, services, begin)
+	switch {
+	case failed != nil && (begin || stateOf(services) != registry.InService):
+		return nil, failed
+	case failed != nil:
+		return services, nil //nolint:nilerr // what clients are given decides, as for Get
+	}
+	var shown []appService
+	for _, s := range services {
+		there := true
+		if s.inMaintenance() != begin {
+			if s.Checks, there, err = r.shown(ctx, s, begin); err != nil {
+				return nil, err
+			}
+		}
+		if there {
+			shown = append(shown, s)
+		}
+	}
+	return shown, nil
+}
+
+// askAgents asks the agents of the services that are not as they should be, and returns the first failure: it may be of a dead node whose
+// pod had the address before.
+func (r *Registry) askAgents(ctx context.Context, services []appService, begin bool) (failed error) {
+	for _, s := range services {
+		if s.inMaintenance() != begin {
+			failed = cmp.Or(failed, r.askAgent(ctx, s, begin))
+		}
+	}
+	return failed
+}
+
+// shown waits until the catalog shows a service in maintenance or not, and returns its checks then, or that it has gone.
+func (r *Registry) shown(ctx context.Context, s appService, begin bool) (checks []check, there bool, err error) {
 	for index := ""; ; {
-		services, next, err := r.steered(ctx, in, index)
-		if err != nil {
-			return nil, err
+		var header http.Header
+		if s.Checks, header, err = r.checksOf(ctx, s.Node.Node, s.Service.ID, index); err != nil {
+			return nil, false, err
 		}
-		left, failed := r.askAgents(ctx, services, begin, asked)
+		// Without a check of its own, it may have gone, or the token may not see it any more.
+		if !slices.ContainsFunc(s.Checks, func(c check) bool { return c.ServiceID == s.Service.ID }) {
+			if there, err := r.isThere(ctx, s); err != nil || !there {
+				return nil, false, err
+			}
+		}
 		switch {
-		case failed != nil && (begin || stateOf(services) != registry.InService):
-			return nil, failed
-		case len(left) == 0, failed != nil:
-			return services, nil //nolint:nilerr // what clients are given decides, as for Get
+		case s.inMaintenance() == begin:
+			return s.Checks, true, nil
 		case waitIn(ctx) < shortestWait:
-			return nil, noOutage(fmt.Errorf("the agent has accepted the change, but the catalog does not show it yet: %s: %w",
-				strings.Join(left, ", "), context.DeadlineExceeded)) // it may do so later
+			return nil, false, noOutage(fmt.Errorf("the agent has accepted the change, but the catalog does not show it yet: %s: %w",
+				s, context.DeadlineExceeded)) // it may do so later
 		}
-		index = next
+		index = header.Get("X-Consul-Index")
 	}
 }
 
-// askAgents asks the agents of the services that are left, each once, and returns the first failure: it may be of a dead node whose
-// pod had the address before.
-func (r *Registry) askAgents(ctx context.Context, services []appService, begin bool, asked map[string]bool) (left []string, failed error) {
-	for _, s := range services {
-		if s.inMaintenance() == begin {
-			continue
-		}
-		left = append(left, s.String())
-		if key := s.Node.Node + " " + s.Service.ID; !asked[key] {
-			failed = cmp.Or(failed, r.askAgent(ctx, s, begin))
-			asked[key] = true
-		}
+// isThere reports whether a node has the service. A transaction tells what is hidden from what is not there.
+func (r *Registry) isThere(ctx context.Context, s appService) (bool, error) {
+	of := service{ID: s.Service.ID, Namespace: r.opts.Namespace, Partition: r.opts.Partition}
+	ops := []operation{{Service: &serviceOperation{Verb: get, Node: s.Node.Node, Service: of}}}
+	made, err := r.transact(ctx, ops)
+	switch {
+	case err != nil:
+		return false, err
+	case len(made.Errors) > 0:
+		_, err := r.absent(ops, made.Errors)
+		return false, err
 	}
-	return left, failed
+	_, _, err = results(ops, made)
+	return err == nil, err
 }
 
 // waitIn is how long a question may wait for a change and still be answered while the context lasts: a server adds up to a
@@ -225,10 +276,9 @@ func waitIn(ctx context.Context) time.Duration {
 	return min(longestWait, time.Until(deadline)*3/4) //nolint:mnd // three quarters
 }
 
-// steered is [Registry.appServices] and the index of the answer, for services that are taken out and put back: what the token may
-// not see is not gone.
-func (r *Registry) steered(ctx context.Context, in registry.Instance, since string) ([]appService, string, error) {
-	services, header, err := r.appServices(ctx, in, since)
+// steered is [Registry.applications] for services that are taken out and put back: what the token may not see is not gone.
+func (r *Registry) steered(ctx context.Context, in registry.Instance) ([]appService, error) {
+	services, header, err := r.applications(ctx, in)
 	switch {
 	case err != nil || len(services) > 0:
 	case header.Get(filteredByACLs) == "true":
@@ -236,7 +286,7 @@ func (r *Registry) steered(ctx context.Context, in registry.Instance, since stri
 	case r.mayHide(header):
 		err = r.lacksToken(ctx)
 	}
-	return services, header.Get("X-Consul-Index"), err
+	return services, err
 }
 
 // lacksToken returns an error if Consul hides services from those without a token, which it does not report: not if ACLs are off,
@@ -264,56 +314,38 @@ func (r *Registry) ownToken(ctx context.Context) (*driverkit.Answer, error) {
 	return r.send(ctx, driverkit.Request{Method: http.MethodGet, Path: "/v1/acl/token/self", Query: url.Values{}})
 }
 
-// appServices returns what applications have registered at the instance's endpoint. With an index it waits for a change since.
-func (r *Registry) appServices(ctx context.Context, in registry.Instance, since string) ([]appService, http.Header, error) {
-	if !hasPath(in.Service) {
-		return nil, nil, nil // the endpoint takes no such name, and no agent registers one
-	}
-	query := url.Values{"filter": {appFilter(in, fieldsOfHealth())}}
-	if since != "" {
-		query.Set("index", since)
-		query.Set("wait", waitIn(ctx).String())
-	}
-	return r.health(ctx, in.Service, query)
-}
-
-// fields are what a filter calls the parts of a service.
-type fields struct{ port, meta, address, ofNode string }
-
-func fieldsOfHealth() fields {
-	return fields{"Service.Port", "Service.Meta", "Service.Address", "Node.Address"}
-}
-
-func fieldsOfNames() fields { return fields{"ServicePort", "ServiceMeta", "ServiceAddress", "Address"} }
-
-// appFilter lets pass what is at the instance's endpoint and has no ownership tag of Rollcall's.
-func appFilter(in registry.Instance, of fields) string {
-	return fmt.Sprintf("%q not in %s and %s", registry.MetaUID, of.meta, placeFilter(in, of))
-}
-
-// placeFilter lets pass what is at the instance's endpoint: an agent's service has its node's address if it has none.
-func placeFilter(in registry.Instance, of fields) string {
+// namesFilter lets pass what is at the instance's endpoint and has no ownership tag of Rollcall's: an agent's service has its node's
+// address if it has none.
+func namesFilter(in registry.Instance) string {
 	var addresses []string
 	for _, text := range driverkit.AddressForms(in.Address) {
-		addresses = append(addresses, fmt.Sprintf("%s == %s or %[1]s == \"\" and %[3]s == %[2]s", of.address, quote(text), of.ofNode))
+		addresses = append(addresses, fmt.Sprintf("ServiceAddress == %s or ServiceAddress == \"\" and Address == %[1]s", quote(text)))
 	}
-	return fmt.Sprintf("%s == %d and (%s)", of.port, in.Port, strings.Join(addresses, " or "))
+	return fmt.Sprintf("ServicePort == %d and (%s) and %q not in ServiceMeta", in.Port, strings.Join(addresses, " or "), registry.MetaUID)
 }
 
 // askAgent begins or ends the maintenance of a service, at the agent that owns it. An agent that is away or fails is not an outage
 // of the registry, whose catalog has just answered.
 func (r *Registry) askAgent(ctx context.Context, s appService, begin bool) error {
+	if s.isAgentless() {
+		return registry.OfAgent(registry.Terminal(fmt.Errorf("%s has no agent that could steer it: this is how Consul on Kubernetes "+
+			"(connect-inject) registers pods; use the driver endpointslice, since Consul on Kubernetes follows the pod's readiness", s)))
+	}
 	agent, err := url.Parse(r.opts.agentOf(s.Node.Node, s.Node.Address))
 	if err != nil {
 		return registry.Terminal(registry.FieldError("options.agentEndpoint", err))
 	}
 	query := url.Values{"enable": {strconv.FormatBool(begin)}, "reason": {maintenanceReason}}
 	r.place(query, "ns", r.opts.Namespace)
+	header, token, err := r.authorized(ctx)
+	if err != nil {
+		return err
+	}
 	half, cancel := driverkit.Share(ctx, 2) // a node that is gone does not answer at all: the other half is left to report that
 	defer cancel()
 	answer, err := r.agents.Do(half, driverkit.Request{
-		At: agent, Method: http.MethodPut, Path: agentServicePath + url.PathEscape(s.Service.ID), Query: query, Header: r.header,
-		Check: driverkit.CheckNoPage,
+		At: agent, Method: http.MethodPut, Path: agentServicePath + url.PathEscape(s.Service.ID), Query: query,
+		Header: header, Secrets: []string{token}, Check: driverkit.CheckNoPage,
 	})
 	of := fmt.Sprintf("the agent of node %s, which owns %q,", s.Node.Node, s.Service.ID)
 	switch {

@@ -24,6 +24,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/consul"
@@ -32,6 +34,9 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/pki"
 )
+
+// pods are those with an address in the catalog.
+const pods = 100
 
 // agent is a catalog with one service, and the agent that owns it. The catalog follows the agent one question later.
 type agent struct {
@@ -46,6 +51,8 @@ type agent struct {
 	denies        int      // the status by which the server says that there is no token; 0: it keeps nothing from those without
 	newLeader     bool     // the server denies until a transaction has waited for its log
 	leftover      string   // the checks of a node that has failed, whose pod had the address before
+	goes          bool     // the application ends when its agent is asked
+	meta          string   // of the service, and of its node, as JSON
 	others        []string // names under which the address stands
 	checks, shown string   // of the service, as JSON
 	asked         []string
@@ -62,24 +69,23 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if a.newLeader {
 			a.denies = http.StatusOK
 		}
-		_, _ = io.WriteString(w, `{}`)
+		if a.goes {
+			w.WriteHeader(http.StatusConflict)
+			_, _ = io.WriteString(w, `{"Errors": [{"OpIndex": 0, "What": "service \"web/1\" on node \"worker-3\" doesn't exist"}]}`)
+			return
+		}
+		_, _ = io.WriteString(w, `{"Results": [{"Service": {"ID": "web/1"}}]}`)
 	case r.URL.Path == "/v1/catalog/services":
 		tags := map[string][]string{}
 		for _, name := range a.others {
 			tags[name] = []string{"v2"}
 		}
 		_ = json.NewEncoder(w).Encode(tags)
-	case r.URL.Path == "/v1/health/service/web":
+	case r.URL.Path == "/v1/health/node/worker-2":
+		_, _ = io.WriteString(w, "["+a.leftover+"]")
+	case r.URL.Path == "/v1/health/node/worker-3":
 		w.Header().Set("X-Consul-Index", "7")
-		if a.hides {
-			w.Header().Set("X-Consul-Results-Filtered-By-Acls", "true")
-		}
-		if a.denies != 0 {
-			w.Header().Set("X-Consul-Default-Acl-Policy", "deny")
-		}
-		if index := query.Get("index"); index != "" {
-			a.asked = append(a.asked, "wait since "+index)
-		}
+		a.asked = append(a.asked, strings.TrimSpace("the node since "+query.Get("index")))
 		if wait, err := time.ParseDuration(query.Get("wait")); err == nil && a.deaf {
 			a.mu.Unlock()
 			select {
@@ -88,15 +94,29 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 			a.mu.Lock()
 		}
-		services := `[{"Node": {"Node": "worker-3", "Address": "127.0.0.1"}, "Service": {"ID": "web/1"}, "Checks": [` + a.shown + `]}]`
-		if a.leftover != "" {
-			services = `[{"Node": {"Node": "worker-2", "Address": "127.0.0.2"}, "Service": {"ID": "web/1"}, ` +
-				`"Checks": [` + a.leftover + `]}, ` + services[1:]
+		_, _ = io.WriteString(w, "["+a.shown+"]")
+		a.shown = a.checks
+	case r.URL.Path == "/v1/health/service/web":
+		a.asked = append(a.asked, "the service")
+		if a.hides {
+			w.Header().Set("X-Consul-Results-Filtered-By-Acls", "true")
+		}
+		if a.denies != 0 {
+			w.Header().Set("X-Consul-Default-Acl-Policy", "deny")
+		}
+		var services []string
+		for n := range pods { // a filter can let pass more than what is looked for
+			at := fmt.Sprintf(`"ID": "web/1", "Address": "10.0.0.%d", "Port": 80`, n)
+			if a.leftover != "" {
+				services = append(services, `{"Node": {"Node": "worker-2", "Address": "127.0.0.2"}, "Service": {`+at+`}, "Checks": [`+a.leftover+`]}`)
+			}
+			services = append(services, `{"Node": {"Node": "worker-3", "Address": "127.0.0.1", "Meta": {`+a.meta+`}}, `+
+				`"Service": {`+at+`, "Meta": {`+a.meta+`}}, "Checks": [`+a.shown+`]}`)
 		}
 		if a.absent {
-			services = `[]`
+			services = nil
 		}
-		_, _ = io.WriteString(w, services)
+		_, _ = io.WriteString(w, "["+strings.Join(services, ", ")+"]")
 		a.shown = a.checks
 	case a.silent:
 		a.mu.Unlock()
@@ -108,7 +128,7 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.asked = append(a.asked, r.Method+" "+r.URL.EscapedPath()+" enable="+query.Get("enable"))
 		a.checks = ""
 		if query.Get("enable") == "true" && !a.deaf {
-			a.checks = `{"CheckID": "_service_maintenance:web/1", "Status": "critical"}`
+			a.checks = `{"CheckID": "_service_maintenance:web/1", "ServiceID": "web/1", "Status": "critical"}`
 		}
 	}
 }
@@ -126,22 +146,62 @@ func (a *agent) open(t *testing.T) *consul.Registry {
 	})
 }
 
-// TestAppEntryAtItsAgent acknowledges what the catalog shows.
+// TestAppEntryAtItsAgent acknowledges what the catalog shows. A question about the service is proportional to its instances, and one that
+// waits is answered at each change of any: from the first answer on, the node is asked.
 func TestAppEntryAtItsAgent(t *testing.T) {
 	t.Parallel()
 	a := &agent{}
 	apps := a.open(t).AppEntries()
+	const path = "PUT /v1/agent/service/maintenance/web%2F1 enable="
+	expectAsked := func(want ...string) {
+		t.Helper()
+		expect.Equal(t, want, a.asked, "requests")
+		a.asked = nil
+	}
 	expect.NoError(t, apps.FailOver(t.Context(), drivertest.Pod(1)))
+	expectAsked("the service", path+"true", "the node since", "the node since 7")
 	expect.NoError(t, apps.Deregister(t.Context(), drivertest.Pod(1))) // it is out
+	expectAsked("the service")
 	if state, err := apps.Get(t.Context(), drivertest.Pod(1)); err != nil || state != registry.OutOfService {
 		t.Errorf("Get: got %q and error %v, want %q", state, err, registry.OutOfService)
 	}
+	expectAsked("the service")
 	expect.NoError(t, apps.Register(t.Context(), drivertest.Pod(1)))
+	expectAsked("the service", path+"false", "the node since", "the node since 7")
 	expect.NoError(t, apps.Register(t.Context(), drivertest.Pod(1))) // it is in
-	const path = "PUT /v1/agent/service/maintenance/web%2F1 enable="
-	// It is asked once, and the catalog until that shows it.
-	want := []string{path + "true", "wait since 7", "wait since 7", path + "false", "wait since 7", "wait since 7"}
-	expect.Equal(t, want, a.asked, "requests")
+	expectAsked("the service")
+}
+
+// TestApplicationsAreLookedForTogether: a server looks through all instances of the service for each question.
+func TestApplicationsAreLookedForTogether(t *testing.T) {
+	t.Parallel()
+	a := &agent{}
+	apps := a.open(t).AppEntries()
+	var group errgroup.Group
+	for n := range pods {
+		group.Go(func() error {
+			state, err := apps.Get(t.Context(), drivertest.Pod(n))
+			if err == nil && state != registry.InService {
+				err = fmt.Errorf("pod %d is %s", n, state)
+			}
+			return err
+		})
+	}
+	expect.NoError(t, group.Wait())
+	if asked := len(a.asked); asked > pods/4 {
+		t.Errorf("%d questions for %d pods, want few", asked, pods)
+	}
+}
+
+// TestAnApplicationThatEndsWhileItIsSteered is out, and is not in.
+func TestAnApplicationThatEndsWhileItIsSteered(t *testing.T) {
+	t.Parallel()
+	expect.NoError(t, (&agent{deaf: true, goes: true}).open(t).AppEntries().FailOver(t.Context(), drivertest.Pod(1)))
+	const maintenance = `{"CheckID": "_service_maintenance:web/1", "ServiceID": "web/1", "Status": "critical"}`
+	err := (&agent{goes: true, shown: maintenance}).open(t).AppEntries().Register(t.Context(), drivertest.Pod(1))
+	if !registry.IsNotRegistered(err) {
+		t.Errorf("Register: got error %v, want that nothing is registered", err)
+	}
 }
 
 // TestAgentsAreNotTheRegistry: agents that fail, on whatever number of nodes, stop no call for another pod.
@@ -174,6 +234,7 @@ func TestAppEntryThatCantBeSteered(t *testing.T) {
 		critical  = `check "ping" of "web/1" on node worker-3 is critical`
 		agentSays = "the agent of node worker-3"
 		away      = `the agent of node worker-3, which owns "web/1", can't be reached`
+		injected  = "has no agent that could steer it"
 		elsewhere = "check that options.agentEndpoint leads to the agent of each node"
 	)
 	hidden := func() *agent { return &agent{absent: true, hides: true} }
@@ -206,11 +267,15 @@ func TestAppEntryThatCantBeSteered(t *testing.T) {
 		"a redirect":              {"it is not followed", &agent{status: 302}, failOver, agentSays, "options.agentEndpoint", false},
 		"an agent that is busy":   {"it passes", &agent{status: 429}, failOver, agentSays, "", false},
 		"another agent":           {"the address leads to none that knows it", &agent{status: 404}, failOver, elsewhere, "", false},
-		"an agent that is away":   {"it passes", &agent{away: true}, failOver, away, "", false},
+		"no agent: connect-inject": {
+			"nobody could reach one", &agent{away: true, meta: `"managed-by": "consul-k8s-endpoints-controller"`}, failOver, injected, "", false,
+		},
+		"no agent: a synthetic node": {"nobody could reach one", &agent{away: true, meta: `"synthetic-node": "true"`}, failOver, injected, "", false},
+		"an agent that is away":      {"it passes", &agent{away: true}, failOver, away, "", false},
 	}, func(t *testing.T, tc row) {
 		err := tc.do(tc.agent.open(t).AppEntries())
 		expect.Error(t, tc.reason, err, tc.want)
-		if field, _ := registry.FieldOf(err); field != tc.field || registry.IsTerminal(err) != (field != "") {
+		if field, _ := registry.FieldOf(err); field != tc.field || registry.IsTerminal(err) != (field != "" || tc.want == injected) {
 			t.Errorf("got error %v of field %q, want one of field %q\nreason: %s", err, field, tc.field, tc.reason)
 		}
 		if got, want := registry.IsOfAgent(err), strings.Contains(tc.want, "agent"); got != want {
@@ -239,7 +304,10 @@ func TestALeftoverOfADeadNode(t *testing.T) {
 		t.Errorf("Register: got error %v, want it acknowledged with a word of the two services", err)
 	}
 	const path = "PUT /v1/agent/service/maintenance/web%2F1 enable="
-	expect.Equal(t, []string{path + "true", path + "false", "wait since 7", "wait since 7"}, a.asked, "requests")
+	want := []string{
+		"the service", path + "true", "the service", "the service", path + "false", "the node since", "the node since 7",
+	}
+	expect.Equal(t, want, a.asked, "requests")
 }
 
 // TestALeftoverInMaintenance stays so, and the pod that has the address now is acknowledged once clients are given it.

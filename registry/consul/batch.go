@@ -132,10 +132,11 @@ func (r *Registry) plan(changes []registry.Change, held map[string]*service) *tr
 		id := serviceID(c.Instance)
 		number := nodeNumber(c.Instance.Address)
 		entry, known := held[key(id)]
+		removes := c.State == registry.Absent || c.State == registry.OutOfService && r.opts.OutOfRotation == outDelete
 		switch {
 		case c.State == registry.InService:
 			t.add([]int{i}, r.serviceOp(set, c.Instance, 0), r.checkOp(set, c.Instance, statusPassing, "In rotation"))
-		case !known && c.State == registry.Absent:
+		case !known && removes:
 			t.gone[number] = append(t.gone[number], id)
 		case !known: // nothing to take out
 		case entry == nil:
@@ -143,7 +144,7 @@ func (r *Registry) plan(changes []registry.Change, held map[string]*service) *tr
 		case entry.Meta[registry.MetaUID] == "":
 			t.errs[i] = registry.ForeignEntry(errors.New("the entry at its ID was written by another"))
 		case !c.Instance.OwnsMeta(entry.Meta):
-		case c.State == registry.OutOfService:
+		case !removes:
 			t.add([]int{i}, r.serviceOp(cas, c.Instance, entry.ModifyIndex),
 				r.checkOp(set, c.Instance, statusCritical, "Out of rotation"))
 		default:

@@ -1,6 +1,7 @@
 package consul
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -99,12 +100,24 @@ func TestFiltersAreQuoted(t *testing.T) {
 // TestAppsAreLookedForInEachForm of an IPv6 address: Java writes all of the groups and some add brackets, and to Consul they are text.
 func TestAppsAreLookedForInEachForm(t *testing.T) {
 	t.Parallel()
-	in := instance("web", "2001:db8::1:0:0:a", 80)
-	for _, filter := range []string{appFilter(in, fieldsOfHealth()), appFilter(in, fieldsOfNames()), placeFilter(in, fieldsOfHealth())} {
-		for _, form := range []string{`"2001:db8::1:0:0:a"`, `"2001:db8:0:0:1:0:0:a"`, `"[2001:db8::1:0:0:a]"`, `"2001:DB8::1:0:0:A"`} {
-			if strings.Count(filter, "Address == "+form) != 2 { // the service's, and that of the node of one that has none
-				t.Errorf("filter %s does not let pass %s", filter, form)
-			}
+	in, other := instance("web", "2001:db8::1:0:0:a", 80), instance("web", "10.0.0.1", 80)
+	names, apps := namesFilter(in), appsFilter([]*registry.Instance{&in, &other})
+	pattern := regexp.MustCompile(strings.ReplaceAll(regexp.MustCompile(`"(\(\?i\)[^"]*)"`).FindStringSubmatch(apps)[1], `\x5c`, `\`))
+	for _, form := range []string{"2001:db8::1:0:0:a", "2001:db8:0:0:1:0:0:a", "[2001:db8::1:0:0:a]", "2001:DB8::1:0:0:A"} {
+		if strings.Count(names, `Address == "`+form+`"`) != 2 { // the service's, and that of the node of one that has none
+			t.Errorf("filter %s does not let pass %s", names, form)
 		}
+		s := appService{}
+		if s.Node.Address, s.Service.Port = form, 80; !pattern.MatchString(form) || !s.isAt(in) {
+			t.Errorf("%s is not found by the filter %s", form, apps)
+		}
+	}
+	for _, text := range []string{"10.0.0.1", "::ffff:10.0.0.1"} {
+		if !pattern.MatchString(text) {
+			t.Errorf("filter %s does not let pass %s", apps, text)
+		}
+	}
+	if pattern.MatchString("10.0.0.12:1") || strings.Count(apps, "Service.Port == 80") != 1 {
+		t.Errorf("filter %s lets pass too much, or is too long", apps)
 	}
 }

@@ -25,15 +25,15 @@ const maxReads = 8
 type Registry struct {
 	client      *driverkit.HTTPClient
 	agents      *driverkit.HTTPClient
-	header      http.Header
+	session     *session
 	credentials driverkit.Credentials
 	opts        Options
 	cluster     string
 	nodes       []node
 	tidiers     []*tidier
 	names       *names
-	// others has the question whether others give clients an instance of a service; the answer is by its endpoint.
-	others *driverkit.Shared[map[string][]registry.Entry]
+	others      *driverkit.Others
+	lookups     *lookups
 	// enterprise is set once Consul has answered about a namespace or partition.
 	enterprise *atomic.Bool
 }
@@ -71,14 +71,10 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	header := http.Header{}
-	if credentials.Token != "" {
-		header.Set("X-Consul-Token", credentials.Token)
-	}
 	made := &Registry{
-		client: client, agents: agents, header: header, credentials: credentials, opts: opts, cluster: cfg.Cluster,
+		client: client, agents: agents, session: newSession(opts, credentials), credentials: credentials, opts: opts, cluster: cfg.Cluster,
 		nodes: newNodes(opts), tidiers: newTidiers(), names: &names{}, enterprise: &atomic.Bool{},
-		others: &driverkit.Shared[map[string][]registry.Entry]{},
+		others: &driverkit.Others{}, lookups: &lookups{},
 	}
 	template, err := opts.places().Template()
 	if template != "" && err == nil {
@@ -103,7 +99,7 @@ func (r *Registry) at(place string) (driverkit.InPlace, error) {
 		return nil, err
 	}
 	in.nodes, in.tidiers, in.names = newNodes(in.opts), newTidiers(), &names{}
-	in.others = &driverkit.Shared[map[string][]registry.Entry]{}
+	in.others, in.lookups = &driverkit.Others{}, &lookups{}
 	return in.proper(), nil
 }
 
@@ -115,7 +111,7 @@ func (r *Registry) Register(ctx context.Context, in registry.Instance) error {
 	return r.Batch(ctx, []registry.Change{{Instance: in, State: registry.InService}})[0]
 }
 
-// FailOver implements [registry.Registry]. An instance that is not known stays unknown.
+// FailOver implements [registry.Registry]. An instance that is not known stays unknown, as it does with the option outOfRotation: delete.
 func (r *Registry) FailOver(ctx context.Context, in registry.Instance) error {
 	return r.Batch(ctx, []registry.Change{{Instance: in, State: registry.OutOfService}})[0]
 }
@@ -211,7 +207,7 @@ func (r *Registry) services(ctx context.Context, of node, filter string) (*node,
 
 // mayHide reports whether what an answer lacks may be kept from those without a token.
 func (r *Registry) mayHide(header http.Header) bool {
-	return r.header.Get("X-Consul-Token") == "" && header.Get("X-Consul-Default-Acl-Policy") == "deny"
+	return r.credentials.Token == "" && header.Get("X-Consul-Default-Acl-Policy") == "deny"
 }
 
 // hidden returns an error if a node is there, and hidden from those without a token: Consul does not report that. A transaction
@@ -224,8 +220,9 @@ func (r *Registry) hidden(ctx context.Context, of node) error {
 	return err
 }
 
-// Close closes idle connections. Calls under way are not disturbed.
+// Close logs out, if Rollcall has logged in, and closes idle connections.
 func (r *Registry) Close() error {
+	r.logOut()
 	r.client.Close()
 	r.agents.Close()
 	return nil

@@ -39,21 +39,23 @@ func TestNew(t *testing.T) {
 	t.Parallel()
 	d := drivertest.Driver{New: consul.New, Good: "https://consul.example.com:8501", Auth: []driverkit.AuthKind{driverkit.Token}}
 	d.Run(t, map[string]drivertest.Case{
-		"datacenter":  d.Options("it goes into a query", `{"datacenter": "dc 1"}`, "options.datacenter", "letters"),
-		"namespace":   d.Options("a wildcard reads all and writes none", `{"namespace": "*"}`, "options.namespace", "letters"),
-		"partition":   d.Options("a wildcard reads all and writes none", `{"partition": "*"}`, "options.partition", "letters"),
-		"place":       d.Options("as documented", `{"namespace": "{namespace}", "partition": "p-{nsLabel:example.com/team}"}`, "", ""),
-		"no place":    d.Options("there is none such", `{"namespace": "{pod}"}`, "options.namespace", "use {namespace}, {label:KEY} or"),
-		"bad place":   d.Options("no pod could have it", `{"partition": "a.{namespace}"}`, "options.partition", "letters"),
-		"node":        d.Options("it goes into a path", `{"nodePrefix": "a/b"}`, "options.nodePrefix", "letters"),
-		"node, dot":   d.Options("that separates the namespace", `{"nodePrefix": "a."}`, "options.nodePrefix", "letters"),
-		"node, empty": d.Options("00 is no name", `{"nodePrefix": ""}`, "options.nodePrefix", "is empty"),
+		"datacenter":    d.Options("it goes into a query", `{"datacenter": "dc 1"}`, "options.datacenter", "letters"),
+		"namespace":     d.Options("a wildcard reads all and writes none", `{"namespace": "*"}`, "options.namespace", "letters"),
+		"partition":     d.Options("a wildcard reads all and writes none", `{"partition": "*"}`, "options.partition", "letters"),
+		"place":         d.Options("as documented", `{"namespace": "{namespace}", "partition": "p-{nsLabel:example.com/team}"}`, "", ""),
+		"no place":      d.Options("there is none such", `{"namespace": "{pod}"}`, "options.namespace", "use {namespace}, {label:KEY} or"),
+		"no such state": d.Options("clients would be sent to it", `{"outOfRotation": "maintenance"}`, "options.outOfRotation", "critical, delete"),
+		"bad place":     d.Options("no pod could have it", `{"partition": "a.{namespace}"}`, "options.partition", "letters"),
+		"node":          d.Options("it goes into a path", `{"nodePrefix": "a/b"}`, "options.nodePrefix", "letters"),
+		"node, dot":     d.Options("that separates the namespace", `{"nodePrefix": "a."}`, "options.nodePrefix", "letters"),
+		"node, empty":   d.Options("00 is no name", `{"nodePrefix": ""}`, "options.nodePrefix", "is empty"),
 		"node, long": d.Options(
 			"it goes into every request", `{"nodePrefix": "`+strings.Repeat("n", 65)+`"}`, "options.nodePrefix", "65"),
 		"server name over http": drivertest.Wrong(
 			"it promises what is not there",
 			registry.Config{Endpoint: "http://consul:8500", Options: json.RawMessage(`{"serverName": "x"}`)},
 			"options.serverName", "endpoint is not https://"),
+		"a login without a token": d.Options("there is nothing to log in with", `{"authMethod": "kubernetes"}`, "auth.tokenFile", "is missing"),
 		"one agent for all": d.Options(
 			"each node has its own", `{"agentEndpoint": "http://consul:8500"}`, "options.agentEndpoint", "use {nodeIP} or {node}"),
 		"agent without a scheme": d.Options(
@@ -356,6 +358,29 @@ func expectOperations(t *testing.T, r request, dc, namespace, partition, node st
 					inner["Namespace"], inner["Partition"], name, ns, partition, node)
 			}
 		}
+	}
+}
+
+// TestOutOfRotationMayMeanGone: a reader that heeds no check calls a critical instance, so the option deletes it.
+func TestOutOfRotationMayMeanGone(t *testing.T) {
+	t.Parallel()
+	for options, want := range map[string]string{
+		`{}`: "Service cas, Check set", `{"outOfRotation": "critical"}`: "Service cas, Check set", `{"outOfRotation": "delete"}`: "Service delete-cas",
+	} {
+		w := &wire{}
+		d := open(t, registry.Config{Cluster: "test", Endpoint: drivertest.Serve(t, w.ServeHTTP), Options: json.RawMessage(options)})
+		expect.NoError(t, d.FailOver(t.Context(), drivertest.Pod(1)))
+		var changes []string
+		for _, r := range w.requests {
+			for _, op := range r.ops {
+				for _, kind := range []string{"Service", "Check"} {
+					if o := op[kind]; o != nil && o["Verb"] != "get" {
+						changes = append(changes, fmt.Sprint(kind, " ", o["Verb"]))
+					}
+				}
+			}
+		}
+		expect.Equal(t, want, strings.Join(changes, ", "), "what %s changes", options)
 	}
 }
 

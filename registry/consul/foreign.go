@@ -116,16 +116,7 @@ func (r *Registry) isForeign(ctx context.Context, in registry.Instance) (bool, e
 	if !hasPath(in.Service) {
 		return false, nil // the endpoint takes no such name, and no agent registers one
 	}
-	given, err := r.others.Ask(ctx, in.Cluster+" "+in.Service, func(ctx context.Context) (map[string][]registry.Entry, error) {
-		entries, err := r.foreignOf(ctx, in.Service, in.Cluster)
-		given := map[string][]registry.Entry{}
-		for _, e := range entries {
-			given[e.Endpoint()] = append(given[e.Endpoint()], e)
-		}
-		return given, err
-	})
-	at := driverkit.Foreign(in.Service, in.Address, in.Port).Endpoint()
-	return slices.ContainsFunc(given[at], func(e registry.Entry) bool { return driverkit.GivesInstance(e, in) }), err
+	return r.others.Give(ctx, in, func(ctx context.Context) ([]registry.Entry, error) { return r.foreignOf(ctx, in.Service, in.Cluster) })
 }
 
 // misplaced are entries with the cluster's ownership tag under this driver's nodes, where it would not write them.

@@ -39,18 +39,28 @@ type Options struct { //nolint:recvcheck // a value, but for places, which are f
 	// KratosScheme is the protocol of the pods' ports for clients of Kratos: grpc, grpcs, http or https. They take it from a tagged address,
 	// such as grpc with grpc://10.244.1.7:9000, which is added then. Default: none is added.
 	KratosScheme string `json:"kratosScheme"`
+	// OutOfRotation chooses how an entry is taken out of rotation: critical (it stays with a critical check) or delete (for clients that
+	// call instances whatever their checks are). Default: critical.
+	OutOfRotation string `json:"outOfRotation"`
+	// AuthMethod is the name of Consul's authentication method by which Rollcall logs in: auth.tokenFile then holds the token of Rollcall's
+	// ServiceAccount. Default: none; auth.tokenFile holds an ACL token.
+	AuthMethod string `json:"authMethod"`
 }
 
 const (
 	defaultNodePrefix = "rollcall-"
 	maxName           = 64
+	maxMethod         = 128
 
 	defaultAgent    = "http://{nodeIP}:8500"
 	defaultAgentTLS = "https://{nodeIP}:8501"
+
+	outCritical = "critical"
+	outDelete   = "delete"
 )
 
 func decodeOptions(cfg registry.Config) (Options, error) {
-	opts := Options{NodePrefix: defaultNodePrefix}
+	opts := Options{NodePrefix: defaultNodePrefix, OutOfRotation: outCritical}
 	if err := driverkit.DecodeOptions(cfg, &opts); err != nil {
 		return Options{}, err
 	}
@@ -76,7 +86,16 @@ func decodeOptions(cfg registry.Config) (Options, error) {
 			opts.AgentEndpoint = defaultAgentTLS
 		}
 	}
-	return opts, cmp.Or(opts.checkAgent(), driverkit.OneOf("options.kratosScheme", opts.KratosScheme, "", "grpc", "grpcs", "http", "https"))
+	if opts.AuthMethod != "" && cfg.Auth.TokenFile == "" {
+		return Options{}, registry.FieldError("auth.tokenFile",
+			errors.New("is missing: set the file of the token with which Rollcall logs in by options.authMethod"))
+	}
+	return opts, cmp.Or(
+		opts.checkAgent(),
+		driverkit.CheckName("options.authMethod", opts.AuthMethod, "-_", maxMethod),
+		driverkit.OneOf("options.kratosScheme", opts.KratosScheme, "", "grpc", "grpcs", "http", "https"),
+		driverkit.OneOf("options.outOfRotation", opts.OutOfRotation, outCritical, outDelete),
+	)
 }
 
 // places are the options that can set an entry's place by its pod.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -33,7 +34,7 @@ func (r *Registry) given(ctx context.Context, in registry.Instance) error {
 	case held == nil, held.Meta[registry.MetaUID] != in.UID:
 		return errors.New("it is not registered")
 	}
-	checks, err := r.checksOf(ctx, r.nodes[nodeNumber(in.Address)].Node, serviceID(in))
+	checks, _, err := r.checksOf(ctx, r.nodes[nodeNumber(in.Address)].Node, serviceID(in), "")
 	if err != nil {
 		return err
 	}
@@ -43,9 +44,14 @@ func (r *Registry) given(ctx context.Context, in registry.Instance) error {
 	return nil
 }
 
-// checksOf are those for which clients may not be given a service of a node: its own and the node's.
-func (r *Registry) checksOf(ctx context.Context, of, id string) (checks []check, err error) {
+// checksOf are those for which clients may not be given a service of a node: its own and the node's. With an index it waits for a change
+// of the node since, and can return earlier.
+func (r *Registry) checksOf(ctx context.Context, of, id, since string) (checks []check, header http.Header, err error) {
 	query := url.Values{"filter": {fmt.Sprintf("ServiceID == \"\" or ServiceID == %s", quote(id))}}
-	_, err = r.read(ctx, "/v1/health/node/"+url.PathEscape(of), query, false, &checks)
-	return checks, err
+	if since != "" {
+		query.Set("index", since)
+		query.Set("wait", waitIn(ctx).String())
+	}
+	header, err = r.read(ctx, "/v1/health/node/"+url.PathEscape(of), query, false, &checks)
+	return checks, header, err
 }

@@ -168,10 +168,17 @@ func (r *Registry) sendTransaction(ctx context.Context, operations []operation, 
 }
 
 func (r *Registry) send(ctx context.Context, request driverkit.Request) (*driverkit.Answer, error) {
-	request.Header, request.Limit = r.header, maxAnswer
+	header, token, err := r.authorized(ctx)
+	if err != nil {
+		return nil, err
+	}
+	request.Header, request.Limit, request.Secrets = header, maxAnswer, []string{token}
 	request.Query.Set("consistent", "")
 	r.place(request.Query, "dc", r.opts.Datacenter)
 	answer, err := r.client.Do(ctx, request)
+	if err == nil && isForbidden(answer.Status) && strings.Contains(string(answer.Body), unknownToken) {
+		r.session.refuse(token)
+	}
 	return answer, wrongNameError("options.serverName", err)
 }
 

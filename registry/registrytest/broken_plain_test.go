@@ -464,7 +464,7 @@ func brokenErrors() map[string]breakage {
 		},
 		"a driver that reads all entries before it removes one": {
 			reason: "in a large service, the removals of a rollout time out",
-			set:    func(s *store, h *registrytest.Harness) { h.Metered = metered(s, 100) },
+			set:    func(s *store, h *registrytest.Harness) { h.Metered = metered(s, 100, 0) },
 		},
 		"a driver that waits for its registry forever": {
 			reason: "its worker is lost for as long as the registry hangs",

@@ -531,6 +531,10 @@ func brokenRestarts() map[string]breakage {
 // brokenApplications are broken in how they steer the entries of applications.
 func brokenApplications() map[string]breakage {
 	return map[string]breakage{
+		"a driver that reads all entries before it takes out an application's": {
+			reason: "the cost of a rollout grows with the square of the service",
+			set:    func(s *store, h *registrytest.Harness) { h.Metered = metered(s, 0, 100) },
+		},
 		"a driver that takes an application's entry out until it is renewed": {
 			reason: "the client's next heartbeat puts it back",
 			breaks: calling("AppFailOver", func(ctx context.Context, d sound, in registry.Instance) error {

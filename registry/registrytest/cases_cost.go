@@ -27,8 +27,9 @@ func costCases() []testCase {
 
 const (
 	fewOthers, manyOthers = 10, 200
-	// measured is how many pods each call is made for.
-	measured = 8
+	// measured is how many pods each call is made for, which share the cost of a question about the service; steered is of how many the
+	// application is steered.
+	measured, steered = 32, 3
 	// grown is how many times as much a call may cost, and noise what may be sent in between: pings, and what comes once.
 	grown        = 1.5
 	noise        = 2 << 10
@@ -41,8 +42,8 @@ func costDoesNotGrow(w *world) {
 	for op, cost := range many {
 		bytes, requests := grown*float64(few[op].Bytes)+noise, grown*float64(few[op].Requests)+noisyRequest
 		if float64(cost.Bytes) > bytes || float64(cost.Requests) > requests {
-			w.Errorf("%d times %s: %d bytes and %d requests with %d other instances in the service, %d bytes and %d requests with %d",
-				measured, op, few[op].Bytes, few[op].Requests, fewOthers, cost.Bytes, cost.Requests, manyOthers)
+			w.Errorf("%s: %d bytes and %d requests with %d other instances in the service, %d bytes and %d requests with %d",
+				op, few[op].Bytes, few[op].Requests, fewOthers, cost.Bytes, cost.Requests, manyOthers)
 		}
 	}
 	if w.Failed() {
@@ -67,14 +68,24 @@ func (w *world) costs(others int) map[operation]Spent {
 		w.read(lister.List, w.cluster)
 	}
 	costs := map[operation]Spent{}
+	measure := func(mine []registry.Instance, ops ...operation) {
+		for _, op := range ops {
+			before := spent()
+			w.must(op, d, mine...)
+			after := spent()
+			costs[op] = Spent{costs[op].Bytes + after.Bytes - before.Bytes, costs[op].Requests + after.Requests - before.Requests}
+		}
+	}
 	ops := []operation{opRegister, opGet, opProbe, opFailOver, opGet, opRegister, opDeregister, opGet}
 	ops = slices.DeleteFunc(ops, func(op operation) bool { return !slices.Contains(operations(d), op) })
 	w.must(ops[0], d, mine[0]) // connects, and makes what the service needs
-	for _, op := range ops {
-		before := spent()
-		w.must(op, d, mine...)
-		after := spent()
-		costs[op] = Spent{costs[op].Bytes + after.Bytes - before.Bytes, costs[op].Requests + after.Requests - before.Requests}
+	measure(mine, ops...)
+	if w.has[isSteerer] && w.h.App != nil {
+		mine = mine[:steered]
+		for _, at := range mine {
+			w.app(d, at).Register()
+		}
+		measure(mine, opAppGet, opAppFailOver, opAppGet, opAppRegister)
 	}
 	return costs
 }

@@ -449,7 +449,7 @@ func (s *store) harness(wrap func(sound) registry.Registry) registrytest.Harness
 			})
 		},
 		LosingAnswers: losing(s, cutError{errors.New("connection reset")}),
-		Metered:       metered(s, 0),
+		Metered:       metered(s, 0, 0),
 		Failing: func(testing.TB) (registry.Registry, func() int) {
 			var attempts atomic.Int64
 			d := process(longLease, func(context.Context) error {
@@ -519,9 +519,9 @@ func (d *losingDriver) Register(ctx context.Context, in registry.Instance) error
 }
 
 // metered makes drivers whose every call costs a request of 500 bytes, and some for each entry of the registry.
-func metered(s *store, each int64) func(testing.TB, string) (registry.Registry, func() registrytest.Spent) {
+func metered(s *store, removing, steers int64) func(testing.TB, string) (registry.Registry, func() registrytest.Spent) {
 	return func(_ testing.TB, cluster string) (registry.Registry, func() registrytest.Spent) {
-		d := &meteredDriver{plain: bare(sound{store: s, lease: longLease}).(plain), each: each, cluster: cluster}
+		d := &meteredDriver{sound: sound{store: s, lease: longLease}, removing: removing, steers: steers, cluster: cluster}
 		return d, func() registrytest.Spent {
 			return registrytest.Spent{Bytes: d.bytes.Load(), Requests: d.requests.Load()}
 		}
@@ -529,21 +529,42 @@ func metered(s *store, each int64) func(testing.TB, string) (registry.Registry, 
 }
 
 type meteredDriver struct {
-	plain
+	sound
 
-	each            int64
-	cluster         string
-	bytes, requests atomic.Int64
+	removing, steers int64 // bytes for each entry that is read for it
+	cluster          string
+	bytes, requests  atomic.Int64
+}
+
+func (d *meteredDriver) reads(ctx context.Context, each int64) error {
+	entries, err := d.List(ctx, d.cluster)
+	d.bytes.Add(500 + each*int64(len(entries)))
+	d.requests.Add(1)
+	return err
 }
 
 func (d *meteredDriver) Deregister(ctx context.Context, in registry.Instance) error {
-	entries, err := d.List(ctx, d.cluster)
-	d.bytes.Add(500 + d.each*int64(len(entries)))
-	d.requests.Add(1)
-	if err != nil {
+	if err := d.reads(ctx, d.removing); err != nil {
 		return err
 	}
-	return d.plain.Deregister(ctx, in)
+	return d.sound.Deregister(ctx, in)
+}
+
+func (d *meteredDriver) AppEntries() registry.AppRegistry {
+	return meteredSteering{steering{d.sound}, d}
+}
+
+type meteredSteering struct {
+	steering
+
+	of *meteredDriver
+}
+
+func (m meteredSteering) FailOver(ctx context.Context, in registry.Instance) error {
+	if err := m.of.reads(ctx, m.of.steers); err != nil {
+		return err
+	}
+	return m.steering.FailOver(ctx, in)
 }
 
 // cutError is of a connection that ended before the answer.

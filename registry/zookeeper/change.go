@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
 // maxConflicts bounds how often somebody else may be quicker at one entry.
@@ -19,8 +21,8 @@ type node struct {
 	registry.Entry
 
 	stat         *zk.Stat
-	ours         bool // Entry is set
-	foreign      bool // clients are given what no Rollcall has written
+	ours         bool             // Entry is set
+	foreign      []registry.Entry // what clients are given by it, of which no Rollcall has written anything
 	registeredAt int64
 }
 
@@ -29,9 +31,14 @@ func (n *node) isOwn(in registry.Instance) bool {
 	return n != nil && n.ours && in.Owns(n.UID, n.Registry)
 }
 
+// gives reports whether clients are given the instance by a node at its path that is not Rollcall's.
+func (n *node) gives(in registry.Instance) bool {
+	return n != nil && slices.ContainsFunc(n.foreign, func(e registry.Entry) bool { return driverkit.GivesInstance(e, in) })
+}
+
 // leftAlone is the error of a change that takes the instance out and leaves the node as it is.
 func (n *node) leftAlone() error {
-	if n == nil || !n.foreign {
+	if n == nil || len(n.foreign) == 0 {
 		return nil
 	}
 	return registry.ForeignEntry(errors.New("the entry at its path was written by another"))
@@ -65,7 +72,7 @@ func (r *Registry) read(ctx context.Context, in registry.Instance) (*node, error
 	}
 	n := &node{stat: stat}
 	if n.Entry, n.registeredAt, n.ours = decode(in.Service, idOf(in), raw); !n.ours {
-		n.foreign = len(decodeForeign(in.Service, idOf(in), in.Cluster, raw)) > 0
+		n.foreign = decodeForeign(in.Service, idOf(in), in.Cluster, raw)
 	}
 	return n, nil
 }
@@ -120,7 +127,7 @@ func (r *Registry) write(ctx context.Context, p prepared, n *node, op any) error
 // plan returns the operation that makes the change if the node is this one; nil if nothing is to be done. An entry
 // that is as it should be is written all the same: its new version is what stops a call that was given up and lands late.
 func (r *Registry) plan(p prepared, n *node) (any, error) {
-	removes := p.State == registry.Absent || p.State == registry.OutOfService && r.opts.FailOver == failOverDelete
+	removes := p.State == registry.Absent || p.State == registry.OutOfService && r.opts.OutOfRotation == outDelete
 	switch {
 	case p.State != registry.InService && !n.isOwn(p.Instance):
 		return nil, nil

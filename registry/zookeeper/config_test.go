@@ -27,8 +27,9 @@ func TestNew(t *testing.T) {
 		"a base's end":        d.Options("ZooKeeper refuses it", `{"base":"/services/"}`, "options.base", "not a path in ZooKeeper"),
 		"an odd base":         d.Options("ZooKeeper refuses it", `{"base":"/ser\u0007vices"}`, "options.base", "U+0007"),
 		"no such payload":     d.Options("readers would fail", `{"payload":"json"}`, "options.payload", "none, map, spring"),
-		"no such fail over":   d.Options("clients would be sent to it", `{"failOver":"disable"}`, "options.failOver", "delete, enabled, status"),
-		"status unread":       d.Options("no client reads it there", `{"failOver":"status"}`, "options.failOver", "set payload to spring"),
+		"no such state":       d.Options("clients would be sent to it", `{"outOfRotation":"disable"}`, "options.outOfRotation", "delete, enabled, status"),
+		"status unread":       d.Options("no client reads it there", `{"outOfRotation":"status"}`, "options.outOfRotation", "set payload to spring"),
+		"its earlier name":    d.Options("a person has to learn the new one", `{"failOver":"enabled"}`, "options", "outOfRotation"),
 		"no such ACL":         d.Options("who may write is no guess", `{"acl":"world"}`, "options.acl", "creator, open"),
 		"a user with a colon": drivertest.Wrong(
 			"the rest would be password", registry.Config{Endpoint: d.Good, Auth: registry.Auth{Username: "a:b", PasswordFile: password}},

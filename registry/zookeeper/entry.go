@@ -77,7 +77,7 @@ func (o Options) encode(in registry.Instance, state registry.State, registeredAt
 	if o.Payload == payloadSpring && in.Metadata["secure"] == "true" { // its clients use https if there is such a port
 		doc.SSLPort = &doc.Port
 	}
-	if o.FailOver == failOverEnabled {
+	if o.OutOfRotation == outEnabled {
 		enabled := state == registry.InService
 		doc.Enabled = &enabled
 	}

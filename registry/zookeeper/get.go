@@ -2,7 +2,6 @@ package zookeeper
 
 import (
 	"context"
-	"slices"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
@@ -31,11 +30,13 @@ func (r *Registry) state(ctx context.Context, in registry.Instance) (registry.St
 	if err != nil {
 		return "", err
 	}
-	foreign, err := r.isForeign(ctx, in)
+	foreign, err := r.others.Give(ctx, in, func(ctx context.Context) ([]registry.Entry, error) {
+		return r.othersOf(ctx, in.Service, in.Cluster)
+	})
 	switch {
 	case err != nil:
 		return "", err
-	case foreign:
+	case foreign, n.gives(in):
 		return registry.Foreign, nil
 	case n == nil:
 		return registry.Absent, r.checkChroot(ctx)
@@ -43,17 +44,4 @@ func (r *Registry) state(ctx context.Context, in registry.Instance) (registry.St
 		return registry.Absent, nil
 	}
 	return n.State, nil
-}
-
-// isForeign reports whether another node of the service has the address.
-func (r *Registry) isForeign(ctx context.Context, in registry.Instance) (bool, error) {
-	ids, err := r.idsOf(ctx, []string{in.Service})
-	if err != nil {
-		return false, err
-	}
-	entries, err := r.entriesOf(ctx, in.Cluster, ids)
-	if err != nil {
-		return false, err
-	}
-	return slices.ContainsFunc(entries, func(e registry.Entry) bool { return driverkit.GivesInstance(e, in) }), nil
 }

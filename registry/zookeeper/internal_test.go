@@ -149,11 +149,11 @@ func TestEncode(t *testing.T) {
 	expect.Each(t, map[string]row{
 		"default": {Options{Payload: payloadNone}, registry.InService, head + `null` + permanent + `,"metadata":{` + meta + mark + `}`},
 		"spring, out of service": {
-			Options{Payload: payloadSpring, FailOver: failOverStatus}, registry.OutOfService,
+			Options{Payload: payloadSpring, OutOfRotation: outStatus}, registry.OutOfService,
 			head + spring + `"instance_status":"OUT_OF_SERVICE",` + mark + `}` + permanent + `}`,
 		},
 		"not enabled": {
-			Options{Payload: payloadNone, FailOver: failOverEnabled}, registry.OutOfService,
+			Options{Payload: payloadNone, OutOfRotation: outEnabled}, registry.OutOfService,
 			head + `null` + permanent + `,"enabled":false,"metadata":{` + meta + mark + `}`,
 		},
 	}, func(t *testing.T, tc row) {

@@ -36,17 +36,17 @@ func (r *Registry) List(ctx context.Context, cluster string) ([]registry.Entry, 
 // list reads service by service. An entry that goes away meanwhile may be missing or not, one that is replaced is not: it
 // is replaced as one.
 func (r *Registry) list(ctx context.Context, cluster string) ([]registry.Entry, error) {
-	services, err := r.session.children(ctx, r.tree.folder())
+	services, _, err := r.session.children(ctx, r.tree.folder())
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, r.checkChroot(ctx)
 	} else if err != nil {
 		return nil, err
 	}
-	ids, err := r.idsOf(ctx, services)
+	places, err := r.placesOf(ctx, services)
 	if err != nil {
 		return nil, err
 	}
-	return r.entriesOf(ctx, cluster, ids)
+	return r.entriesOf(ctx, cluster, places)
 }
 
 // checkChroot tells a folder that does not exist yet from a chroot that is wrong.
@@ -64,14 +64,21 @@ func (r *Registry) checkChroot(ctx context.Context) error {
 // place is where an entry may be.
 type place struct{ service, id string }
 
-// idsOf returns where the entries of all services are, those of others too.
-func (r *Registry) idsOf(ctx context.Context, services []string) ([]place, error) {
+// idsOf returns the IDs of a service's entries, those of others too.
+func (r *Registry) idsOf(ctx context.Context, service string) ([]string, *zk.Stat, error) {
+	folder := r.tree.service(service)
+	ids, stat, err := r.session.children(ctx, folder)
+	if errors.Is(err, zk.ErrNoAuth) {
+		err = fmt.Errorf("listing %s: %w", folder, err) // it can't be left out: a hook may rest on what no list has
+	}
+	return ids, stat, err
+}
+
+// placesOf returns where the entries of all services are, those of others too.
+func (r *Registry) placesOf(ctx context.Context, services []string) ([]place, error) {
 	perService := make([][]string, len(services))
 	err := each(ctx, len(services), func(ctx context.Context, i int) (err error) {
-		folder := r.tree.service(services[i])
-		if perService[i], err = r.session.children(ctx, folder); errors.Is(err, zk.ErrNoAuth) {
-			err = fmt.Errorf("listing %s: %w", folder, err) // it can't be left out: a hook may rest on what no list has
-		}
+		perService[i], _, err = r.idsOf(ctx, services[i])
 		return err
 	})
 	if err != nil {

@@ -18,9 +18,9 @@ type Options struct {
 	// Payload chooses where metadata and ownership tag are stored: none (next to Curator's own fields), map (the payload is a map of
 	// strings) or spring (as Spring Cloud Zookeeper has it). Default: none.
 	Payload string `json:"payload"`
-	// FailOver chooses how an entry is taken out of rotation: delete, enabled (it stays with "enabled":false) or status (it stays with
-	// the status OUT_OF_SERVICE; needs payload spring). Default: delete.
-	FailOver string `json:"failOver"`
+	// OutOfRotation chooses how an entry is taken out of rotation: delete, enabled (it stays with "enabled":false) or status (it stays
+	// with the status OUT_OF_SERVICE; needs payload spring). Default: delete.
+	OutOfRotation string `json:"outOfRotation"`
 	// ACL chooses who may write what Rollcall creates: creator (Rollcall's user in ZooKeeper; the world may read) or open (the world).
 	// Default: creator with auth.username, else open.
 	ACL string `json:"acl"`
@@ -34,9 +34,9 @@ const (
 	payloadMap    = "map"
 	payloadSpring = "spring"
 
-	failOverDelete  = "delete"
-	failOverEnabled = "enabled"
-	failOverStatus  = "status"
+	outDelete  = "delete"
+	outEnabled = "enabled"
+	outStatus  = "status"
 
 	aclCreator = "creator"
 	aclOpen    = "open"
@@ -50,7 +50,7 @@ const (
 
 // readOptions returns the options of the configuration with their defaults.
 func readOptions(cfg registry.Config) (Options, error) {
-	opts := Options{Base: defaultBase, Payload: payloadNone, FailOver: failOverDelete, ACL: aclOpen}
+	opts := Options{Base: defaultBase, Payload: payloadNone, OutOfRotation: outDelete, ACL: aclOpen}
 	if cfg.Auth.Username != "" {
 		opts.ACL = aclCreator
 	}
@@ -64,13 +64,13 @@ func readOptions(cfg registry.Config) (Options, error) {
 func (o Options) check() error {
 	if err := cmp.Or(
 		driverkit.OneOf("options.payload", o.Payload, payloadNone, payloadMap, payloadSpring),
-		driverkit.OneOf("options.failOver", o.FailOver, failOverDelete, failOverEnabled, failOverStatus),
+		driverkit.OneOf("options.outOfRotation", o.OutOfRotation, outDelete, outEnabled, outStatus),
 		driverkit.OneOf("options.acl", o.ACL, aclCreator, aclOpen),
 	); err != nil {
 		return err
 	}
-	if o.FailOver == failOverStatus && o.Payload != payloadSpring {
-		return registry.FieldError("options.failOver", errors.New("status is in Spring's payload: set payload to spring"))
+	if o.OutOfRotation == outStatus && o.Payload != payloadSpring {
+		return registry.FieldError("options.outOfRotation", errors.New("status is in Spring's payload: set payload to spring"))
 	}
 	if err := checkPath(o.Base); err != nil {
 		return registry.FieldError("options.base", err)

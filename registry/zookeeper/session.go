@@ -229,20 +229,31 @@ func (s *session) set(ctx context.Context, path string, data []byte, version int
 	return s.conn.Set(path, data, version)
 }
 
-func (s *session) children(ctx context.Context, path string) ([]string, error) {
+func (s *session) children(ctx context.Context, path string) ([]string, *zk.Stat, error) {
+	if _, err := s.await(ctx); err != nil {
+		return nil, nil, err
+	}
+	return s.conn.Children(path)
+}
+
+// stat fails with zk.ErrNoNode if there is no such node.
+func (s *session) stat(ctx context.Context, path string) (*zk.Stat, error) {
 	if _, err := s.await(ctx); err != nil {
 		return nil, err
 	}
-	names, _, err := s.conn.Children(path)
-	return names, err
+	is, stat, err := s.conn.Exists(path)
+	if err == nil && !is {
+		err = zk.ErrNoNode
+	}
+	return stat, err
 }
 
 func (s *session) exists(ctx context.Context, path string) (bool, error) {
-	if _, err := s.await(ctx); err != nil {
-		return false, err
+	_, err := s.stat(ctx, path)
+	if errors.Is(err, zk.ErrNoNode) {
+		return false, nil
 	}
-	is, _, err := s.conn.Exists(path)
-	return is, err
+	return err == nil, err
 }
 
 // caughtUp makes reads that see all that was acknowledged before it. The server catches up by an empty transaction, which it answers

@@ -19,7 +19,7 @@ import (
 // thirds of it; dropIfSilent is quicker if a call waits.
 const sessionTimeout = 40 * time.Second
 
-// Registry writes entries into ZooKeeper. It is safe for concurrent use, and keeps nothing about instances.
+// Registry writes entries into ZooKeeper. It is safe for concurrent use, and keeps nothing about instances that a call depends on.
 type Registry struct {
 	session       *session
 	tree          tree
@@ -28,6 +28,8 @@ type Registry struct {
 	authenticates bool
 	locks         driverkit.Locks
 	fence         fence
+	others        driverkit.Others
+	folders       folders
 }
 
 var (

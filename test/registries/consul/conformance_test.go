@@ -39,27 +39,23 @@ func TestMain(m *testing.M) { registries.Main(m, shared, guarded) }
 // TestConformance runs the suite on a server of each kind. The suite restarts it.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	for name, opts := range map[string]consul.Options{
-		"Plain": {}, "ACL": {ACL: true}, "MutualTLS": {ClientCertificates: true},
+	type row struct {
+		server consul.Options
+		more   string // of the driver's options
+	}
+	for name, tc := range map[string]row{
+		"Probes": {more: `,"probe":true`}, "Deletes": {more: `,"outOfRotation":"delete"`},
+		"ACL": {server: consul.Options{ACL: true}}, "MutualTLS": {server: consul.Options{ClientCertificates: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := registries.Use(t, registries.With(consul.Start, opts))
-			h := harness(t, server)
-			if name == "Plain" {
-				probes(t, server, &h)
+			h := harness(t, registries.Use(t, registries.With(consul.Start, tc.server)), tc.more)
+			if name == "Deletes" {
+				h.Lacks = map[registrytest.Capability]string{registrytest.OutOfServiceState: "the entry is deleted, for readers that heed no check"}
 			}
 			registrytest.Run(t, h)
 		})
 	}
-}
-
-// probes has the driver ask for what clients are given.
-func probes(t *testing.T, server *consul.Server, h *registrytest.Harness) {
-	t.Helper()
-	cfg := configOf(t, server)
-	cfg.Options = fmt.Appendf(nil, `{"agentEndpoint":%q,"probe":true}`, agentsLike(server))
-	h.Open = drivertest.Harness(driver.New, cfg, "").Open
 }
 
 // TestProbeHeedsOthersChecks: clients are not given a service whose node fails the check of somebody else, as consul-esm.
@@ -89,9 +85,10 @@ func TestProbeHeedsOthersChecks(t *testing.T) {
 	expect.NoError(t, d.Probe(t.Context(), in))
 }
 
-func harness(t *testing.T, server *consul.Server) registrytest.Harness {
+func harness(t *testing.T, server *consul.Server, more string) registrytest.Harness {
 	t.Helper()
 	cfg := configOf(t, server)
+	cfg.Options = fmt.Appendf(nil, `{"agentEndpoint":%q%s}`, agentsLike(server), more)
 	wrong := configOf(t, guarded.Use(t))
 	wrong.Auth.TokenFile = drivertest.File(t, wrongToken)
 	h := drivertest.HTTPHarness(driver.New, cfg, http.StatusBadRequest, http.StatusInternalServerError)

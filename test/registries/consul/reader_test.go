@@ -86,6 +86,44 @@ func TestClientsFollow(t *testing.T) {
 	shows("all are deregistered")
 }
 
+// TestReadersOfAllFollow: readers that ask for no check are given no pod that is out, with the option. One reads as Spring Cloud Consul does
+// by default, the other reads the catalog.
+func TestReadersOfAllFollow(t *testing.T) {
+	t.Parallel()
+	server := shared.Use(t)
+	cfg := configOf(t, server)
+	cfg.Cluster, cfg.Options = t.Name(), json.RawMessage(`{"outOfRotation":"delete"}`)
+	d, a, b := open(t, cfg), pod(t, 1), pod(t, 2)
+	shows := func(when string, want ...string) {
+		t.Helper()
+		all, err := health(t.Context(), server, a.Service, false)
+		expect.NoError(t, err)
+		var byHealth, byCatalog []string
+		for _, e := range all {
+			byHealth = append(byHealth, e.Service.Address)
+		}
+		var services []struct{ ServiceAddress string }
+		expect.NoError(t, server.Do(t.Context(), http.MethodGet, "/v1/catalog/service/"+a.Service, nil, &services))
+		for _, s := range services {
+			byCatalog = append(byCatalog, s.ServiceAddress)
+		}
+		slices.Sort(byHealth)
+		slices.Sort(byCatalog)
+		expect.Equal(t, want, byHealth, "%s: the health endpoint without passing", when)
+		expect.Equal(t, want, byCatalog, "%s: the catalog", when)
+	}
+	must(t, d.Register, a, b)
+	shows("both are in", a.Address, b.Address)
+	must(t, d.FailOver, a)
+	must(t, d.FailOver, a)
+	shows("one is out", b.Address)
+	must(t, d.Register, a)
+	shows("it is back", a.Address, b.Address)
+	must(t, d.FailOver, a, b)
+	must(t, d.Deregister, a, b)
+	shows("all are gone")
+}
+
 // TestClientsChooseAnAddress: clients of the health endpoint and of DNS are given a pod's address of the family that they ask for.
 func TestClientsChooseAnAddress(t *testing.T) {
 	t.Parallel()

@@ -31,6 +31,7 @@ func harness(t *testing.T, s *zookeeper.Server, cfg registry.Config) registrytes
 	}
 	h := drivertest.Harness(driver.New, cfg, "")
 	h.LosingAnswers = drivertest.LosingAnswers(driver.New, cfg)
+	h.Metered = drivertest.Metered(driver.New, cfg)
 	h.Refusing = func(t testing.TB) registry.Registry { return at(t, answering(t, noAuth, new(atomic.Int64))) }
 	h.Failing = func(t testing.TB) (registry.Registry, func() int) {
 		var requests atomic.Int64
@@ -74,7 +75,7 @@ func answering(t testing.TB, code int, requests *atomic.Int64) (endpoint string)
 	})
 }
 
-// removing is for the option failOver: delete.
+// removing is for the option outOfRotation: delete.
 func removing(h registrytest.Harness) registrytest.Harness {
 	h.Lacks[registrytest.OutOfServiceState] = "the entry is deleted: no state is heeded by all readers"
 	return h
@@ -89,8 +90,8 @@ func TestConformance(t *testing.T) {
 func TestConformanceWithStates(t *testing.T) {
 	t.Parallel()
 	expect.Each(t, map[string]json.RawMessage{
-		"SpringsStatus": options("payload", "spring", "failOver", "status"),
-		"Enabled":       options("payload", "map", "failOver", "enabled"),
+		"SpringsStatus": options("payload", "spring", "outOfRotation", "status"),
+		"Enabled":       options("payload", "map", "outOfRotation", "enabled"),
 	}, func(t *testing.T, options json.RawMessage) {
 		registrytest.Run(t, harness(t, use(t, zookeeper.Options{}), registry.Config{Options: options}))
 	})

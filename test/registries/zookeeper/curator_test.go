@@ -124,7 +124,7 @@ func TestSpringHeedsTheStatus(t *testing.T) {
 	t.Parallel()
 	s := shared.Use(t)
 	const base = "/spring-status"
-	d := open(t, registry.Config{Endpoint: s.Endpoint, Options: options("base", base, "payload", "spring", "failOver", "status")})
+	d := open(t, registry.Config{Endpoint: s.Endpoint, Options: options("base", base, "payload", "spring", "outOfRotation", "status")})
 	reader := readers.Use(t).View(t, s.Endpoint, base, zookeeper.PayloadSpring)
 	in := described(1)
 	expect.NoError(t, d.Register(t.Context(), in))
@@ -153,7 +153,7 @@ func TestServiceProviderHeedsEnabled(t *testing.T) {
 	t.Parallel()
 	s := shared.Use(t)
 	const base = "/provider-enabled"
-	d := open(t, registry.Config{Endpoint: s.Endpoint, Options: options("base", base, "failOver", "enabled")})
+	d := open(t, registry.Config{Endpoint: s.Endpoint, Options: options("base", base, "outOfRotation", "enabled")})
 	reader := readers.Use(t).View(t, s.Endpoint, base, zookeeper.PayloadVoid)
 	provided := func(want int) {
 		t.Helper()
@@ -181,9 +181,9 @@ func TestEntriesAreWrittenAsCuratorWritesThem(t *testing.T) {
 	t.Parallel()
 	s := shared.Use(t)
 	for name, tc := range map[string]struct {
-		class, payload, failOver string
-		compatible               bool
-		ours                     bool // Curator drops our field beside its own
+		class, payload, out string
+		compatible          bool
+		ours                bool // Curator drops our field beside its own
 	}{
 		"none":                 {zookeeper.PayloadVoid, "none", "delete", true, true},
 		"map":                  {zookeeper.PayloadMap, "map", "delete", true, false},
@@ -196,7 +196,7 @@ func TestEntriesAreWrittenAsCuratorWritesThem(t *testing.T) {
 			t.Parallel()
 			base := "/again-" + strings.ReplaceAll(name, " ", "-")
 			d := open(t, registry.Config{
-				Endpoint: s.Endpoint, Options: options("base", base, "payload", tc.payload, "failOver", tc.failOver),
+				Endpoint: s.Endpoint, Options: options("base", base, "payload", tc.payload, "outOfRotation", tc.out),
 			})
 			in := described(1)
 			in.Metadata["名前"] = "ünïcödé \"quoted\" \\"

@@ -1,0 +1,168 @@
+package consul_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/registry/consul"
+	"github.com/rollcall-dev/rollcall/test/harness/drivertest"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
+)
+
+const serviceAccount = "s3cret-of-the-service-account"
+
+// guarded is a Consul that answers nobody without a token, and gives tokens by the auth method kubernetes. What Consul makes of a
+// ServiceAccount's token is tested on a real one.
+type guarded struct {
+	lasts time.Duration // 0: forever
+
+	mu             sync.Mutex
+	good           []string // tokens
+	logins, ended  int
+	refuses, knows string // the answer to each login; to each other request
+}
+
+func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	token := r.Header.Get("X-Consul-Token")
+	switch {
+	case r.URL.Path == "/v1/acl/login":
+		g.login(w, r)
+	case !slices.Contains(g.good, token):
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, "ACL not found: "+token)
+	case r.URL.Path == "/v1/acl/logout":
+		g.ended++
+		g.good = slices.DeleteFunc(g.good, func(t string) bool { return t == token })
+	default:
+		_, _ = io.WriteString(w, (&wire{}).answer(request{path: r.URL.Path}))
+	}
+}
+
+func (g *guarded) login(w http.ResponseWriter, r *http.Request) {
+	var by struct{ AuthMethod, BearerToken string }
+	_ = json.NewDecoder(r.Body).Decode(&by)
+	if g.refuses == "" && (by.AuthMethod != "kubernetes" || by.BearerToken != serviceAccount) {
+		g.refuses = "Permission denied"
+	}
+	if g.refuses != "" {
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, g.refuses+": "+by.BearerToken)
+		return
+	}
+	g.logins++
+	g.good = append(g.good, fmt.Sprintf("s3cret-token-%d", g.logins))
+	answer := map[string]any{"SecretID": g.good[len(g.good)-1], "CreateTime": time.Unix(1, 0)}
+	if g.lasts > 0 {
+		answer["ExpirationTime"] = time.Unix(1, 0).Add(g.lasts)
+	}
+	_ = json.NewEncoder(w).Encode(answer)
+}
+
+// forgets makes all tokens end.
+func (g *guarded) forgets(refuses string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.good, g.refuses = nil, refuses
+}
+
+func (g *guarded) open(t *testing.T) *consul.Registry {
+	t.Helper()
+	return open(t, registry.Config{
+		Cluster: "test", Endpoint: drivertest.Serve(t, g.ServeHTTP), Auth: registry.Auth{TokenFile: drivertest.File(t, serviceAccount+"\n")},
+		Options: json.RawMessage(`{"authMethod": "kubernetes"}`),
+	})
+}
+
+func (g *guarded) expectLogins(t *testing.T, logins, ended int) {
+	t.Helper()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	expect.Equal(t, [2]int{logins, ended}, [2]int{g.logins, g.ended}, "logins, and tokens that were ended")
+}
+
+// TestLoginByAnAuthMethod is one for all calls, at the first, and ends with the driver.
+func TestLoginByAnAuthMethod(t *testing.T) {
+	t.Parallel()
+	g := &guarded{}
+	d := g.open(t)
+	g.expectLogins(t, 0, 0) // a replica that does not lead needs none
+	var group errgroup.Group
+	for n := range 20 {
+		group.Go(func() error { return d.Register(t.Context(), drivertest.Pod(n)) })
+	}
+	expect.NoError(t, group.Wait())
+	g.expectLogins(t, 1, 0)
+	expect.NoError(t, d.Close())
+	g.expectLogins(t, 1, 1)
+}
+
+// TestATokenIsRenewed before it ends.
+func TestATokenIsRenewed(t *testing.T) {
+	t.Parallel()
+	g := &guarded{lasts: 100 * time.Millisecond}
+	d := g.open(t)
+	expect.Soon(t, "the token to be renewed", func() error {
+		expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.logins < 3 {
+			return fmt.Errorf("%d logins", g.logins)
+		}
+		return nil
+	})
+	g.mu.Lock()
+	g.refuses = "Internal error"
+	g.mu.Unlock()
+	expect.Soon(t, "a call with a token that is due, and that Consul still takes", func() error { return d.Register(t.Context(), drivertest.Pod(1)) })
+}
+
+// TestATokenThatConsulForgot: the next call logs in again.
+func TestATokenThatConsulForgot(t *testing.T) {
+	t.Parallel()
+	g := &guarded{}
+	d := g.open(t)
+	expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
+	g.forgets("")
+	err := d.Register(t.Context(), drivertest.Pod(1))
+	expect.Error(t, "the token has ended", err, "ACL not found: [secret]")
+	if registry.IsTerminal(err) {
+		t.Errorf("got error %v, want a retryable one", err)
+	}
+	expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
+	g.expectLogins(t, 2, 0)
+
+	g.forgets("ACL not found: auth method \"kubernetes\" not found") // as by a server that has not replayed its log yet
+	for range 2 {
+		if err := d.Register(t.Context(), drivertest.Pod(1)); err == nil || registry.IsTerminal(err) {
+			t.Errorf("got error %v, want a retryable one: Consul has accepted a login before", err)
+		}
+	}
+	g.forgets("")
+	expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
+}
+
+func TestALoginThatIsRefused(t *testing.T) {
+	t.Parallel()
+	type row struct{ reason, refuses, field string }
+	expect.Each(t, map[string]row{
+		"the token":  {"it is another cluster's, or no binding rule fits", "Permission denied", "auth.tokenFile"},
+		"the method": {"it has another name", `ACL not found: auth method "kubernetes" not found`, "options.authMethod"},
+	}, func(t *testing.T, tc row) {
+		err := (&guarded{refuses: tc.refuses}).open(t).Register(t.Context(), drivertest.Pod(1))
+		expect.Error(t, tc.reason, err, tc.refuses)
+		if field, _ := registry.FieldOf(err); field != tc.field || !registry.IsTerminal(err) {
+			t.Errorf("got error %v of field %q, want a terminal one of %s\nreason: %s", err, field, tc.field, tc.reason)
+		}
+	})
+}
