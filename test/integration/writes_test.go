@@ -65,7 +65,8 @@ func TestWritePolicy(t *testing.T) {
 			"so Rollcall writes",
 			w.pod(`{"metadata":{"labels":{"example.com/gate":"true","example.com/set":null},"annotations":{"rollcall.dev/registration":"{}"}}}`), "",
 		},
-		"a hooked deletion": {"the component evictions is installed", w.pod(`{"metadata":{"labels":{"apps.kruise.io/specified-delete":"true"}}}`), ""},
+		"a hooked deletion": {"the component evictions is installed", w.pod(`{"metadata":{"labels":{"apps.kruise.io/specified-delete":"true"},
+			"annotations":{"descheduler.alpha.kubernetes.io/request-evict-only":"true","descheduler.alpha.kubernetes.io/eviction-in-progress":"true"}}}`), ""},
 		"a hooked deletion is called off": {
 			"only people do", w.pod(`{"metadata":{"labels":{"apps.kruise.io/specified-delete":"no"}}}`), "label apps.kruise.io/specified-delete" + others,
 		},
