@@ -151,17 +151,26 @@ func (a *app) close(ctx context.Context, ended bool) {
 	a.servers.close(a.logger)
 }
 
-// connect makes the controller-runtime manager and the lease.
-func (a *app) connect(ctx context.Context, c *config.Config) error {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules() // finds the cluster as kubectl does
-	rules.ExplicitPath = a.flags.kubeconfig
+// cluster finds the cluster as kubectl does.
+func (o *options) cluster(f *flags) (clientcmd.ClientConfig, *rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = f.kubeconfig
 	kubeconfig := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{})
 	restConfig, err := kubeconfig.ClientConfig()
 	if err != nil {
-		return fmt.Errorf("no cluster: set --kubeconfig or KUBECONFIG, or run the manager in a cluster: %w", err)
+		return nil, nil, fmt.Errorf("no cluster: set --kubeconfig or KUBECONFIG, or run the manager in a cluster: %w", err)
 	}
 	restConfig.QPS = -1 // the API server's own fairness is the throttle
-	restConfig.UserAgent = "rollcall/" + a.options.version
+	restConfig.UserAgent = "rollcall/" + o.version
+	return kubeconfig, restConfig, nil
+}
+
+// connect makes the controller-runtime manager and the lease.
+func (a *app) connect(ctx context.Context, c *config.Config) error {
+	kubeconfig, restConfig, err := a.options.cluster(a.flags)
+	if err != nil {
+		return err
+	}
 	if a.flags.leaderElect && a.dryRun == nil {
 		if a.leaseNamespace = cmp.Or(a.flags.leaseNamespace, podNamespace()); a.leaseNamespace == "" {
 			if a.leaseNamespace, _, err = kubeconfig.Namespace(); err != nil {
