@@ -18,17 +18,6 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/suggest"
 )
 
-// Leader election. A leader that can't renew its lease stops after renewDeadline; the next one starts no sooner than
-// leaseDuration after the last renewal. A manager that waits reads the lease after 1 to 2.2 times retryPeriod, with
-// client-go's jitter. config.TimeoutLimit follows from them.
-const (
-	leaseDuration = 15 * time.Second
-	renewDeadline = 8 * time.Second
-	retryPeriod   = 800 * time.Millisecond
-	// yieldFor is longer than a manager that waits takes to look.
-	yieldFor = 5 * time.Second
-)
-
 // writeTimeout is how much of the lease must be left for a write to the API server. A patch that comes later fails its tests
 // if the pod has moved on.
 const writeTimeout = 5 * time.Second

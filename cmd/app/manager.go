@@ -177,7 +177,7 @@ func (a *app) connect(ctx context.Context, c *config.Config) error {
 				return fmt.Errorf("--leader-election-namespace: %w", err)
 			}
 		}
-		if a.lease, err = newLease(restConfig, a.leaseNamespace, a.logger); err != nil {
+		if a.lease, err = newLease(restConfig, a.leaseNamespace, c.Lease, a.logger); err != nil {
 			return err
 		}
 	}
@@ -198,7 +198,7 @@ func (a *app) connect(ctx context.Context, c *config.Config) error {
 		return fmt.Errorf("making a client of the API server: %w", err)
 	}
 	a.namespaces = newNamespaces(ctx, a.direct, c.Namespaces, a.logger.WithName("namespaces"))
-	a.manager, err = ctrl.NewManager(restConfig, a.managerOptions(a.namespaces.watched))
+	a.manager, err = ctrl.NewManager(restConfig, a.managerOptions(c, a.namespaces.watched))
 	if err != nil {
 		return fmt.Errorf("making the manager: %w", err)
 	}
@@ -206,7 +206,7 @@ func (a *app) connect(ctx context.Context, c *config.Config) error {
 	return nil
 }
 
-func (a *app) managerOptions(namespaces []string) ctrl.Options {
+func (a *app) managerOptions(c *config.Config, namespaces []string) ctrl.Options {
 	options := ctrl.Options{
 		Scheme:         newScheme(),
 		MapperProvider: mapper,
@@ -217,9 +217,9 @@ func (a *app) managerOptions(namespaces []string) ctrl.Options {
 		HealthProbeBindAddress: off,
 		PprofBindAddress:       a.flags.pprofAddress,
 
-		LeaseDuration: new(leaseDuration),
-		RenewDeadline: new(renewDeadline),
-		RetryPeriod:   new(retryPeriod),
+		LeaseDuration: new(c.Lease.Duration()),
+		RenewDeadline: new(c.Lease.RenewDeadline()),
+		RetryPeriod:   new(c.Lease.RetryPeriod()),
 		// Several managers can run in one process; names of controllers would clash there.
 		Controller: ctrlconfig.Controller{SkipNameValidation: new(true)},
 	}

@@ -36,5 +36,5 @@ func KeptAsTarget(gates []corev1.PodReadinessGate) corev1.PodConditionType {
 
 // BalancerRemedy is for a gate of [KeptAsTarget].
 const BalancerRemedy = "by which a cloud load balancer registers the pod. That balancer does not follow readiness gate " +
-	"rollcall.dev/InRotation: it sends requests to a pod that is out of rotation, until the pod's containers are unready or it terminates. Make the application " +
-	"unready itself, for example with the driver pod"
+	"rollcall.dev/InRotation: it sends requests to a pod that is out of rotation, until the pod's containers are unready or it terminates. " +
+	"Make the application unready itself, for example with the driver pod"
