@@ -86,6 +86,10 @@ func TestWritePolicy(t *testing.T) {
 		"a domain that begins like one": {
 			"it is another's", w.pod(`{"metadata":{"labels":{"example.com.evil/gate":"true"}}}`), "label example.com.evil/gate" + others,
 		},
+		"the descheduler's annotation alone": {
+			"the pod would count as one that is evicted", w.pod(`{"metadata":{"annotations":{"descheduler.alpha.kubernetes.io/eviction-in-progress":"true"}}}`),
+			"annotation descheduler.alpha.kubernetes.io/eviction-in-progress" + others,
+		},
 		"another's annotation": {"it would configure others", w.pod(`{"metadata":{"annotations":{"example.com/gate":"true"}}}`), "annotation example.com/gate" + others},
 		"OpenKruise's annotation": {
 			"OpenKruise writes it", w.pod(`{"metadata":{"annotations":{"lifecycle.apps.kruise.io/timestamp":"x"}}}`), "annotation lifecycle.apps.kruise.io/timestamp" + others,
