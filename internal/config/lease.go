@@ -35,8 +35,9 @@ func (l Lease) YieldFor() time.Duration { return l.Duration() / 3 }
 // last renewal is as old as it ordinarily gets must be permitted its calls.
 func (l Lease) TimeoutLimit() time.Duration { return (l.Duration() - 3*l.RetryPeriod()) / 2 }
 
-// Takeover bounds the time without a leader when one has died: the lease, the look of another manager, and what that has to catch up.
-func (l Lease) Takeover() time.Duration { return l.Duration() * 4 / 3 }
+// Takeover bounds the time without a leader when one has died, in whole seconds: the lease, the look of another manager, and what that
+// has to catch up.
+func (l Lease) Takeover() time.Duration { return (l.Duration()*4/3 + time.Second - 1).Truncate(time.Second) }
 
 func (o *object) lease() Lease {
 	l := Lease(o.duration("leaseDuration", DefaultLease.Duration(), 0))

@@ -11,7 +11,8 @@ import (
 //
 //	AWS, ip targets    while its containers are ready (aws-load-balancer-controller's pkg/backend/endpoint_resolver.go, at 043f39b9)
 //	Alibaba CLB, NLB   the same, for pods with its gate (cloud-provider-alibaba-cloud); ALB has a gate of its own
-//	GKE NEG, Lattice   until it terminates
+//	GKE NEG            until it terminates (ingress-gce's pkg/neg/syncers/utils.go, shouldPodBeInNeg, at 011cb28c)
+//	Lattice            the same (aws-application-networking-k8s' pkg/gateway/model_build_targets.go, at 015b8972)
 func balancerGates() [5]string {
 	return [...]string{
 		"target-health.elbv2.k8s.aws", "service.readiness.alibabacloud.com/", "target-health.alb.k8s.alicloud",

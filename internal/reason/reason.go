@@ -126,7 +126,7 @@ const (
 	// What to do: set `rollcall.dev/services`, or the annotation that the message shows, in `spec.template`.
 	InjectedPort Reason = "InjectedPort"
 	// UnreadyTarget: the pod has the readiness gate of a cloud load balancer, and `rollcall.dev/InRotation`. The balancer keeps the pod as a
-	// target while it is out of rotation, so an update in place loses the balancer's requests. Nothing waits for it.
+	// target while it is out of rotation, so an update in place loses requests. Nothing waits for it.
 	//
 	// What to do: see [Cloud load balancers](../pod-condition.md#cloud-load-balancers).
 	UnreadyTarget Reason = "UnreadyTarget"

@@ -43,7 +43,7 @@ func decodeOptions(cfg registry.Config) (Options, error) {
 		return o, err
 	}
 	lease := time.Duration(o.Lease)
-	// The shortest that outlasts a change of leader with beatsPerLease, of which it has to be whole.
+	// The shortest that outlasts a change of leader: see registry.Config.LeastLease.
 	minLease := cfg.LeastLease(0) * beatsPerLease / (beatsPerLease - 2)
 	if lease != 0 && (lease < minLease || lease%time.Second != 0) {
 		return o, registry.FieldError("options.lease",
