@@ -22,9 +22,10 @@ const (
 // uninstallFor is how long clean waits for pods, less than Helm waits for a hook by default.
 const uninstallFor = 4 * time.Minute
 
-// uninstall prints what depends on Rollcall, and fails if anything does. It also takes a configuration that a manager rejects.
+// uninstall prints what depends on Rollcall, and fails if anything does. It refuses an invalid configuration, whose namespaces are not
+// known: those of other installations would count.
 func (o *options) uninstall(ctx context.Context, f *flags) error {
-	c, err := config.Load(f.config, config.Limits{Unknown: func(string) {}, Refused: func(error) {}})
+	c, err := config.Load(f.config, config.Limits{Unknown: func(string) {}})
 	if err != nil {
 		return err
 	}

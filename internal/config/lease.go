@@ -37,7 +37,9 @@ func (l Lease) TimeoutLimit() time.Duration { return (l.Duration() - 3*l.RetryPe
 
 // Takeover bounds the time without a leader when one has died, in whole seconds: the lease, the look of another manager, and what that
 // has to catch up.
-func (l Lease) Takeover() time.Duration { return (l.Duration()*4/3 + time.Second - 1).Truncate(time.Second) }
+func (l Lease) Takeover() time.Duration {
+	return (l.Duration()*4/3 + time.Second - 1).Truncate(time.Second)
+}
 
 func (o *object) lease() Lease {
 	l := Lease(o.duration("leaseDuration", DefaultLease.Duration(), 0))

@@ -83,10 +83,12 @@ func (c *cluster) uninstall(ctx context.Context, of uninstallOptions) error {
 	return c.remaining(findings, exitTimedOut)
 }
 
-// configOf reads the file, if one is given.
+// configOf reads the file, if one is given. What a manager refuses is refused here too: without valid namespaces, those of other
+// installations would count.
 func (c *cluster) configOf(ctx context.Context, file string) (*config.Config, error) {
+	limits := config.Limits{Unknown: c.tolerant().Unknown}
 	if file == "" {
-		parsed, err := c.config(ctx, c.tolerant())
+		parsed, err := c.config(ctx, limits)
 		if exit := (*exitError)(nil); errors.As(err, &exit) && exit.status == exitNoManager {
 			return nil, &exitError{exitNoManager, fmt.Errorf("%w; if the installation is gone, pass its configuration with --config", err)}
 		}
@@ -96,7 +98,7 @@ func (c *cluster) configOf(ctx context.Context, file string) (*config.Config, er
 	if err != nil {
 		return nil, fmt.Errorf("reading the configuration: %w", err)
 	}
-	parsed, err := config.Parse(text, c.tolerant())
+	parsed, err := config.Parse(text, limits)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}

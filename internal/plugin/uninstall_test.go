@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 	"testing"
@@ -20,7 +21,8 @@ import (
 func TestUninstall(t *testing.T) {
 	t.Parallel()
 	type row struct {
-		reason  string
+		reason, configuration string
+
 		options uninstallOptions
 		answer  string
 		// held: the pod has a finalizer; leads: a manager does; clean: there is nothing to remove.
@@ -45,6 +47,10 @@ func TestUninstall(t *testing.T) {
 		"a pod that is held": {
 			reason: "the manager has not released it in time", options: uninstallOptions{yes: true}, held: true, leads: true, stripped: true,
 			err: "objects that depend on Rollcall: 1", status: exitTimedOut, out: []string{"Pod prod/web-1: finalizer rollcall.dev/guard"},
+		},
+		"an invalid configuration": {
+			reason: "namespaces that can't be read are not all namespaces", configuration: configText + "namespaces: [Prod]\n",
+			options: uninstallOptions{yes: true}, err: "namespaces[0]", status: exitFailed,
 		},
 		"no manager": {
 			reason: "it would wait in vain", options: uninstallOptions{yes: true}, held: true, err: "pods with finalizers that only a manager removes: 1", status: exitNoManager,
@@ -71,7 +77,7 @@ func TestUninstall(t *testing.T) {
 		if c.leads {
 			renewed = now
 		}
-		cluster, _ := installed(t, configText, leaseHeld(renewed), set, pod)
+		cluster, _ := installed(t, cmp.Or(c.configuration, configText), leaseHeld(renewed), set, pod)
 		if c.leads {
 			renewing(t, cluster)
 		}
