@@ -110,11 +110,11 @@ fmt: ## Format the code.
 
 # Neither tidy nor a check needs test/bench/peer: its modules can't be downloaded everywhere, and only make bench builds it.
 .PHONY: tidy
-tidy: ## Tidy go.mod and those of the tools, the tests of the chart and of Flux, the out-of-tree driver and the bench of registries.
+tidy: ## Tidy go.mod and those of the tools, the tests of the chart and of neighbours, the out-of-tree driver and the bench of registries.
 	go mod tidy
 	cd hack/tools && go mod tidy
 	cd test/outoftree && go mod tidy
-	cd test/gitops && go mod tidy
+	cd test/neighbours && go mod tidy
 	cd test/bench/registries && go mod tidy
 	cd charts && go mod tidy
 	cd hack/release && go mod tidy
@@ -160,7 +160,7 @@ tidy-check: ## Fail if go.mod or go.sum is not tidy.
 	go mod tidy -diff
 	cd hack/tools && go mod tidy -diff
 	cd test/outoftree && go mod tidy -diff
-	cd test/gitops && go mod tidy -diff
+	cd test/neighbours && go mod tidy -diff
 	cd test/bench/registries && go mod tidy -diff
 	cd charts && go mod tidy -diff
 	cd hack/release && go mod tidy -diff
@@ -246,9 +246,9 @@ test-integration-older: ## Run the scenarios on those between the oldest and the
 test-integration-oldest test-integration-older: test-integration-%:
 	@$(if $(filter oldest,$*),$(OLDEST),$(OLDER)) $(MAKE) --no-print-directory test-integration INTEGRATION_JSON=$(RESULTS)/integration-$*.json
 
-.PHONY: test-gitops
-test-gitops: ## Hold that Flux, by its own library, leaves the hooks alone.
-	go test -C test/gitops -count=1 ./...
+.PHONY: test-neighbours
+test-neighbours: ## Run the libraries of Flux and of the descheduler against the hooks and the evictions.
+	go test -C test/neighbours -count=1 ./...
 
 .PHONY: test-fleet
 test-fleet: servers ## Enroll 200 CloneSets with 1,000 pods at the same time, and take their hooks back.
@@ -348,7 +348,7 @@ OUT ?= bin/bench
 
 ADOPT := adopt-consul adopt-eureka adopt-nacos adopt-nacos-spring adopt-nacos-dubbo adopt-zookeeper-dubbo adopt-zookeeper-spring
 # What CI leaves out, for want of time.
-NIGHTLY := test-integration-oldest test-integration-older test-gitops test-fleet test-registries test-registries-older test-nacos-2 e2e e2e-remote e2e-services $(ADOPT) chaos $(STORMS) chaos-nacos-2 chaos-mutants soak fuzz verify-release docs-site-test
+NIGHTLY := test-integration-oldest test-integration-older test-neighbours test-fleet test-registries test-registries-older test-nacos-2 e2e e2e-remote e2e-services $(ADOPT) chaos $(STORMS) chaos-nacos-2 chaos-mutants soak fuzz verify-release docs-site-test
 
 .PHONY: nightly
 nightly: ## Run what CI leaves out or plays only in part, as root, in about 3 hours; the end says how long each took.

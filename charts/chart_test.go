@@ -350,6 +350,55 @@ secrets: {tls: other-tls, auth: other-auth}
 	}
 }
 
+// hook marks what Helm creates for a moment only.
+const hook = "helm.sh/hook"
+
+// TestUninstallHook: Helm stops if its Job fails, before it deletes anything.
+func TestUninstallHook(t *testing.T) {
+	t.Parallel()
+	type row struct{ reason, values, account, argument, rights string }
+	expect.Each(t, map[string]row{
+		"default": {
+			reason: "it only lists, by the managers' own rights", account: "rollcall", argument: "--uninstall=check",
+		},
+		"clean": {
+			reason: "the managers have no right to change workloads", values: "uninstall: {mode: clean}", account: "rollcall-uninstall",
+			argument: "--uninstall=clean", rights: "ClusterRole ClusterRoleBinding ServiceAccount",
+		},
+		"none":      {reason: "a person wants no check", values: "uninstall: {mode: none}"},
+		"a dry run": {reason: "the pods wait for another installation", values: "extraArgs: [--dry-run]"},
+	}, func(t *testing.T, c row) {
+		objects, err := helm(t, example+c.values+"\n")
+		expect.NoError(t, err)
+		var account, argument string
+		var rights []string
+		for _, o := range objects {
+			annotations := o.GetAnnotations()
+			if annotations[hook] == "" {
+				continue
+			}
+			if annotations[hook] != "pre-delete" {
+				t.Errorf("%s: %s %s is a hook %s", c.reason, o.GetKind(), o.GetName(), annotations[hook])
+			}
+			if o.GetKind() != "Job" {
+				rights = append(rights, o.GetKind())
+				if annotations["helm.sh/hook-weight"] != "-1" {
+					t.Errorf("%s: %s comes after the Job that needs it", c.reason, o.GetKind())
+				}
+				continue
+			}
+			account, _, _ = unstructured.NestedString(o.Object, "spec", "template", "spec", "serviceAccountName")
+			containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
+			arguments := containers[0].(map[string]any)["args"].([]any)
+			argument = arguments[len(arguments)-1].(string)
+		}
+		slices.Sort(rights)
+		if got := strings.Join(rights, " "); account != c.account || argument != c.argument || got != c.rights {
+			t.Errorf("%s: account %q, argument %q, rights %q; want %q, %q, %q", c.reason, account, argument, got, c.account, c.argument, c.rights)
+		}
+	})
+}
+
 // TestServiceAccountOfTheUser: the chart gives its roles to the one that the user created, and does not own it.
 func TestServiceAccountOfTheUser(t *testing.T) {
 	t.Parallel()
@@ -677,6 +726,9 @@ func comparable(t *testing.T, objects []*unstructured.Unstructured) map[string]a
 	t.Helper()
 	byName := map[string]any{}
 	for _, o := range objects {
+		if o.GetAnnotations()[hook] != "" {
+			continue // it is Helm's alone
+		}
 		labels := o.GetLabels()
 		for _, renderer := range []string{"app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "app.kubernetes.io/version", "helm.sh/chart"} {
 			delete(labels, renderer)

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -141,14 +142,15 @@ type Heartbeater interface {
 	Heartbeat(ctx context.Context, in Instance) error
 }
 
-// takeover bounds the time without a leader when one has died: another manager has the lease after 19 s at most
-// (docs/leadership.md), and has to catch up.
+// takeover is that of the default lease of 15 s (docs/leadership.md): another manager has it after 19 s at most, and has to catch up.
 const takeover = 20 * time.Second
 
 // LeastLease is how long an entry that is renewed once in each interval must stay in rotation without a renewal. With a
 // shorter lease, the death of a leader takes every pod out of rotation: the last renewal can be an interval old by then, another
 // manager has to take over, and it renews the entry within an interval. A driver refuses a shorter lease.
-func LeastLease(interval time.Duration) time.Duration { return 2*interval + takeover }
+func (c Config) LeastLease(interval time.Duration) time.Duration {
+	return 2*interval + cmp.Or(c.Takeover, takeover)
+}
 
 // Batcher is for a registry that takes many changes in one call.
 type Batcher interface {

@@ -34,6 +34,8 @@ type Config struct {
 	// Timeout is how long one call may take. The caller bounds the context of each call by it, and that of a list by six
 	// times as much; a driver may use it for what a context can't bound.
 	Timeout time.Duration
+	// Takeover bounds the time without a leader when one has died; zero means 20 s. See LeastLease.
+	Takeover time.Duration
 	// Options is the driver's own part, as a JSON object; package driverkit decodes it.
 	Options json.RawMessage
 	// Logger is for what no call can return as its error: which server is used now, or that a session was lost. It already has

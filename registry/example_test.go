@@ -51,7 +51,7 @@ func ExampleInstance_Owns() {
 }
 
 // A lease that is renewed every 10 seconds must outlast a leader that dies right after it.
-func ExampleLeastLease() {
-	fmt.Println(registry.LeastLease(10 * time.Second))
+func ExampleConfig_LeastLease() {
+	fmt.Println(registry.Config{}.LeastLease(10 * time.Second))
 	// Output: 40s
 }

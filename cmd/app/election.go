@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/orders"
 )
 
@@ -38,6 +39,8 @@ const unknownHolder = "unknown"
 type lease struct {
 	resourcelock.Interface
 	now func() moment
+	// times are those of the election.
+	times config.Lease
 
 	mu sync.Mutex
 	// holder is who held the lease when it was last read or written; empty if it was free.
@@ -76,18 +79,18 @@ func (m moment) since(earlier moment) time.Duration {
 }
 
 // newLease makes the lease. The election makes no events: the lease itself has the leader's name.
-func newLease(config *rest.Config, namespace string, logger logr.Logger) (*lease, error) {
+func newLease(to *rest.Config, namespace string, times config.Lease, logger logr.Logger) (*lease, error) {
 	host, err := podName()
 	if err != nil {
 		return nil, fmt.Errorf("reading the host name, which identifies this manager in the lease: %w", err)
 	}
 	identity := resourcelock.ResourceLockConfig{Identity: host + identitySeparator + string(uuid.NewUUID())}
-	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, namespace, orders.Lease, identity, config, renewDeadline)
+	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, namespace, orders.Lease, identity, to, times.RenewDeadline())
 	if err != nil {
 		return nil, fmt.Errorf("making the lease: %w", err)
 	}
 	return &lease{
-		Interface: lock, now: readClocks, deposed: func() {}, failing: func() string { return "" }, logger: logger.WithName("lease"),
+		Interface: lock, now: readClocks, times: times, deposed: func() {}, failing: func() string { return "" }, logger: logger.WithName("lease"),
 	}, nil
 }
 
@@ -134,7 +137,7 @@ func (l *lease) orphaned(
 ) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	now := l.now()
 	if l.lost || l.renewed != (moment{}) {
-		if err == nil || now.since(l.renewed) >= leaseDuration {
+		if err == nil || now.since(l.renewed) >= l.times.Duration() {
 			l.lose()
 		}
 		if l.lost {
@@ -145,14 +148,14 @@ func (l *lease) orphaned(
 	if l.orphan == (moment{}) {
 		l.holder, l.yields, l.orphan = "", moment{}, now
 		l.logger.Info("no lease shows whether another manager led a moment ago: waiting for as long as its lease would have lasted",
-			"for", leaseDuration.String())
+			"for", l.times.Duration().String())
 	}
 	// The clock that a machine's time server does not set.
-	if now.monotonic.Sub(l.orphan.monotonic) >= leaseDuration {
+	if now.monotonic.Sub(l.orphan.monotonic) >= l.times.Duration() {
 		return record, raw, err
 	}
 	return &resourcelock.LeaderElectionRecord{
-		HolderIdentity: unknownHolder, LeaseDurationSeconds: int(leaseDuration / time.Second),
+		HolderIdentity: unknownHolder, LeaseDurationSeconds: int(l.times.Duration() / time.Second),
 		AcquireTime: metav1.NewTime(l.orphan.wall), RenewTime: metav1.NewTime(l.orphan.wall),
 	}, []byte(unknownHolder), nil
 }
@@ -194,10 +197,10 @@ func (l *lease) yield() error {
 		return nil
 	case l.yields == moment{}:
 		l.yields = l.now()
-	case l.now().since(l.yields) >= yieldFor:
+	case l.now().since(l.yields) >= l.times.YieldFor():
 		return nil
 	}
-	return fmt.Errorf("leaving the lease for %s to a manager that is ready: %s", yieldFor, why)
+	return fmt.Errorf("leaving the lease for %s to a manager that is ready: %s", l.times.YieldFor(), why)
 }
 
 // pods returns the names of the pods of this manager and of the one that leads, as far as the lease has been read. A nil lease
@@ -238,7 +241,7 @@ func (l *lease) permit(timeout time.Duration) error {
 	switch {
 	case l.lost:
 		return errDeposed
-	case l.renewed == moment{}, l.now().since(l.renewed)+timeout >= leaseDuration:
+	case l.renewed == moment{}, l.now().since(l.renewed)+timeout >= l.times.Duration():
 		return errNotRenewed
 	default:
 		return nil
@@ -269,7 +272,7 @@ func (l *lease) unsettled() time.Duration {
 // nothing works any more and nothing is unsettled. The election's own release is not used: after a renewal that failed it
 // gives the lease back while the controllers still work.
 func (l *lease) release(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), renewDeadline)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.times.RenewDeadline())
 	defer cancel()
 	// The election's last renewal may land between reading and writing.
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {

@@ -17,8 +17,15 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
-	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
+)
+
+// The times of the default lease.
+const (
+	leaseDuration = 15 * time.Second
+	renewDeadline = 8 * time.Second
+	retryPeriod   = 800 * time.Millisecond
+	yieldFor      = 5 * time.Second
 )
 
 func TestLeasePermits(t *testing.T) {
@@ -214,7 +221,7 @@ func TestNoLeaseIsForgotten(t *testing.T) {
 // TestLeaseNamesThePod: on the network of the node the host's name is the node's, and the kubectl plugin looks for the pod.
 func TestLeaseNamesThePod(t *testing.T) {
 	t.Setenv("POD_NAME", "rollcall-1")
-	l, err := newLease(&rest.Config{}, "rollcall-system", quiet())
+	l, err := newLease(&rest.Config{}, "rollcall-system", config.DefaultLease, quiet())
 	expect.NoError(t, err)
 	if name, _ := l.pods(); name != "rollcall-1" {
 		t.Errorf("it goes by the name %q", name)
@@ -309,7 +316,7 @@ func newLeaseScenario() *leaseScenario {
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := &leaseScenario{now: moment{began, began}, during: func() {}}
 	s.readErr = func() error { return s.err }
-	s.lease = &lease{Interface: s, now: func() moment { return s.now }, deposed: func() { s.deposed++ }, failing: func() string { return "" }, logger: quiet()}
+	s.lease = &lease{Interface: s, times: config.DefaultLease, now: func() moment { return s.now }, deposed: func() { s.deposed++ }, failing: func() string { return "" }, logger: quiet()}
 	return s
 }
 
@@ -358,14 +365,11 @@ func TestTimeoutLimitIsPermittedToALeaderThatRenews(t *testing.T) {
 	s := newLeaseScenario()
 	must(t, s.lease.Update(t.Context(), s.record("us")))
 	client := registryclient.New(&fake{}, registryclient.Options{
-		Timeout: config.TimeoutLimit - time.Millisecond, MaxInFlight: 1, Fence: &app{lease: s.lease},
+		Timeout: config.DefaultLease.TimeoutLimit() - time.Millisecond, MaxInFlight: 1, Fence: &app{lease: s.lease},
 	})
 	s.pass(3 * retryPeriod) // a renewal was slow, and is on its way still
 	if err := register(t.Context(), &opened{client: client}); err != nil {
 		t.Errorf("a call is refused, and pods wait although nothing is wrong: %v", err)
-	}
-	if config.TimeoutLimit >= leaseDuration-renewDeadline {
-		t.Errorf("with a timeout of %s a call of a deposed leader is under way when the next one acts", config.TimeoutLimit)
 	}
 }
 
@@ -387,12 +391,4 @@ func TestResignKeepsTheLeaseWhileACallMayLand(t *testing.T) {
 			t.Errorf("it was kept for %s although nothing may land any more", kept)
 		}
 	})
-}
-
-func TestLeastLeaseOfARegistryOutlastsAChangeOfLeader(t *testing.T) {
-	t.Parallel()
-	const change = leaseDuration + retryPeriod*22/10 // how late client-go looks at the lease at most
-	if registry.LeastLease(0) < change {
-		t.Errorf("a driver may let entries end after %s, and until another manager works it takes %s", registry.LeastLease(0), change)
-	}
 }

@@ -18,17 +18,6 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/suggest"
 )
 
-// Leader election. A leader that can't renew its lease stops after renewDeadline; the next one starts no sooner than
-// leaseDuration after the last renewal. A manager that waits reads the lease after 1 to 2.2 times retryPeriod, with
-// client-go's jitter. config.TimeoutLimit follows from them.
-const (
-	leaseDuration = 15 * time.Second
-	renewDeadline = 8 * time.Second
-	retryPeriod   = 800 * time.Millisecond
-	// yieldFor is longer than a manager that waits takes to look.
-	yieldFor = 5 * time.Second
-)
-
 // writeTimeout is how much of the lease must be left for a write to the API server. A patch that comes later fails its tests
 // if the pod has moved on.
 const writeTimeout = 5 * time.Second
@@ -48,6 +37,7 @@ type flags struct {
 	dryRun           bool
 	evictionsAddress string
 	checkConfig      bool
+	uninstall        string
 	version          bool
 	zap              zap.Options
 }
@@ -97,6 +87,9 @@ func newFlags() (*flags, *flag.FlagSet) {
 		"check the configuration, the files that it names, whether audit.path can be written and what each driver accepts, print what is in "+
 			"force with all defaults, and "+
 			"exit: the manager calls no registry and no API server")
+	set.StringVar(&f.uninstall, "uninstall", "",
+		"with check, list what in the cluster still depends on Rollcall, and exit with status 1 if anything does; with clean, remove hooks and "+
+			"labels first: a `mode` for the chart's pre-delete hook, for people there is kubectl rollcall uninstall")
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
 	f.bindLogging(set)
 	return f, set
@@ -159,6 +152,8 @@ func (f *flags) check(rest []string) error {
 		return fmt.Errorf("unexpected argument %q: the manager takes only flags", rest[0])
 	case f.config == "":
 		return errors.New("--config is empty: set the configuration file")
+	case !slices.Contains([]string{"", uninstallCheck, uninstallClean}, f.uninstall):
+		return fmt.Errorf("--uninstall: %q is neither %s nor %s", f.uninstall, uninstallCheck, uninstallClean)
 	case f.workers < 1:
 		return fmt.Errorf("--workers: %d is too low: set 1 or more", f.workers)
 	default:

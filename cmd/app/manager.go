@@ -151,24 +151,33 @@ func (a *app) close(ctx context.Context, ended bool) {
 	a.servers.close(a.logger)
 }
 
-// connect makes the controller-runtime manager and the lease.
-func (a *app) connect(ctx context.Context, c *config.Config) error {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules() // finds the cluster as kubectl does
-	rules.ExplicitPath = a.flags.kubeconfig
+// cluster finds the cluster as kubectl does.
+func (o *options) cluster(f *flags) (clientcmd.ClientConfig, *rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = f.kubeconfig
 	kubeconfig := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{})
 	restConfig, err := kubeconfig.ClientConfig()
 	if err != nil {
-		return fmt.Errorf("no cluster: set --kubeconfig or KUBECONFIG, or run the manager in a cluster: %w", err)
+		return nil, nil, fmt.Errorf("no cluster: set --kubeconfig or KUBECONFIG, or run the manager in a cluster: %w", err)
 	}
 	restConfig.QPS = -1 // the API server's own fairness is the throttle
-	restConfig.UserAgent = "rollcall/" + a.options.version
+	restConfig.UserAgent = "rollcall/" + o.version
+	return kubeconfig, restConfig, nil
+}
+
+// connect makes the controller-runtime manager and the lease.
+func (a *app) connect(ctx context.Context, c *config.Config) error {
+	kubeconfig, restConfig, err := a.options.cluster(a.flags)
+	if err != nil {
+		return err
+	}
 	if a.flags.leaderElect && a.dryRun == nil {
 		if a.leaseNamespace = cmp.Or(a.flags.leaseNamespace, podNamespace()); a.leaseNamespace == "" {
 			if a.leaseNamespace, _, err = kubeconfig.Namespace(); err != nil {
 				return fmt.Errorf("--leader-election-namespace: %w", err)
 			}
 		}
-		if a.lease, err = newLease(restConfig, a.leaseNamespace, a.logger); err != nil {
+		if a.lease, err = newLease(restConfig, a.leaseNamespace, c.Lease, a.logger); err != nil {
 			return err
 		}
 	}
@@ -189,7 +198,7 @@ func (a *app) connect(ctx context.Context, c *config.Config) error {
 		return fmt.Errorf("making a client of the API server: %w", err)
 	}
 	a.namespaces = newNamespaces(ctx, a.direct, c.Namespaces, a.logger.WithName("namespaces"))
-	a.manager, err = ctrl.NewManager(restConfig, a.managerOptions(a.namespaces.watched))
+	a.manager, err = ctrl.NewManager(restConfig, a.managerOptions(c, a.namespaces.watched))
 	if err != nil {
 		return fmt.Errorf("making the manager: %w", err)
 	}
@@ -197,7 +206,7 @@ func (a *app) connect(ctx context.Context, c *config.Config) error {
 	return nil
 }
 
-func (a *app) managerOptions(namespaces []string) ctrl.Options {
+func (a *app) managerOptions(c *config.Config, namespaces []string) ctrl.Options {
 	options := ctrl.Options{
 		Scheme:         newScheme(),
 		MapperProvider: mapper,
@@ -208,9 +217,9 @@ func (a *app) managerOptions(namespaces []string) ctrl.Options {
 		HealthProbeBindAddress: off,
 		PprofBindAddress:       a.flags.pprofAddress,
 
-		LeaseDuration: new(leaseDuration),
-		RenewDeadline: new(renewDeadline),
-		RetryPeriod:   new(retryPeriod),
+		LeaseDuration: new(c.Lease.Duration()),
+		RenewDeadline: new(c.Lease.RenewDeadline()),
+		RetryPeriod:   new(c.Lease.RetryPeriod()),
 		// Several managers can run in one process; names of controllers would clash there.
 		Controller: ctrlconfig.Controller{SkipNameValidation: new(true)},
 	}

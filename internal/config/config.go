@@ -35,6 +35,8 @@ type Config struct {
 
 	// Cluster is the owner mark in the registry.
 	Cluster string
+	// Lease is the leader's.
+	Lease Lease
 	// Namespaces are those to watch, sorted; empty means all.
 	Namespaces []string
 	// Registries are those that a pod may be in, by name; there is at least one.
@@ -84,11 +86,6 @@ type Resync struct {
 	// MaxRemovals is how many of this cluster's entries one comparison may remove: a number, or a percentage.
 	MaxRemovals intstr.IntOrString
 }
-
-// TimeoutLimit is what a registry's timeout must stay below: half of what is left of the lease after three tries to renew it. A call
-// needs twice its timeout to be left, since one that timed out may still be carried out. Any timeout is safe, but a leader whose
-// last renewal is as old as it ordinarily gets must be permitted its calls.
-const TimeoutLimit = 6300 * time.Millisecond
 
 // Limits is what a configuration is checked against that it does not hold itself.
 type Limits struct {
@@ -203,6 +200,10 @@ func CheckReload(current, next *Config) error {
 	}
 	if !slices.Equal(next.Namespaces, current.Namespaces) {
 		problems = append(problems, field.Invalid(field.NewPath("namespaces"), strings.Join(next.Namespaces, ","),
+			"can't change while the manager runs: restart it"))
+	}
+	if next.Lease != current.Lease {
+		problems = append(problems, field.Invalid(field.NewPath("leaseDuration"), next.Lease.Duration().String(),
 			"can't change while the manager runs: restart it"))
 	}
 	for _, name := range current.differ(next.Features) {

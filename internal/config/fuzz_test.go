@@ -46,7 +46,7 @@ func expectRegistries(t *testing.T, c *Config) {
 	}
 	for _, name := range names {
 		r := c.Registries[name]
-		if !slices.Contains(limits().Drivers, r.Driver) || r.Timeout <= 0 || r.Timeout >= TimeoutLimit {
+		if !slices.Contains(limits().Drivers, r.Driver) || r.Timeout <= 0 || r.Timeout >= c.Lease.TimeoutLimit() {
 			t.Errorf("accepted registry %q: %+v", name, r)
 		}
 		if r.Cluster != c.Cluster {

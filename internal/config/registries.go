@@ -26,7 +26,7 @@ func (c *Config) readRegistries(o *object, limits Limits) {
 	c.Registries, c.single = map[string]Registry{}, o.fields["registries"] == nil
 	if c.single {
 		most := o.mostInFlight(1, limits)
-		o.object("registry", func(o *object) { c.Registries[DefaultRegistry] = o.registry(c.Cluster, limits, most) })
+		o.object("registry", func(o *object) { c.Registries[DefaultRegistry] = o.registry(c, limits, most) })
 		c.DefaultRegistries = []string{DefaultRegistry}
 		return
 	}
@@ -48,7 +48,7 @@ func (c *Config) readRegistries(o *object, limits Limits) {
 		if o.inForce["default"] = isDefault; isDefault {
 			c.DefaultRegistries = append(c.DefaultRegistries, name)
 		}
-		c.Registries[name] = o.registry(c.Cluster, limits, most)
+		c.Registries[name] = o.registry(c, limits, most)
 	})
 	slices.Sort(c.DefaultRegistries)
 	c.differentServers(o.validator)
@@ -104,9 +104,9 @@ func (c *Config) differentServers(v *validator) {
 	}
 }
 
-func (o *object) registry(cluster string, limits Limits, mostInFlight int) Registry {
+func (o *object) registry(of *Config, limits Limits, mostInFlight int) Registry {
 	r := Registry{Driver: o.driver("driver", limits.Drivers)}
-	r.Cluster, r.Endpoint = cluster, o.text("endpoint")
+	r.Cluster, r.Takeover, r.Endpoint = of.Cluster, of.Lease.Takeover(), o.text("endpoint")
 	o.object("tls", func(o *object) {
 		r.TLS = registry.TLS{CAFile: o.text("caFile"), CertFile: o.text("certFile"), KeyFile: o.text("keyFile")}
 	})
@@ -114,9 +114,9 @@ func (o *object) registry(cluster string, limits Limits, mostInFlight int) Regis
 		r.Auth = registry.Auth{TokenFile: o.text("tokenFile"), Username: o.text("username"), PasswordFile: o.text("passwordFile")}
 	})
 	r.Timeout = o.duration("timeout", DefaultTimeout, time.Millisecond)
-	if r.Timeout >= TimeoutLimit {
+	if limit := of.Lease.TimeoutLimit(); r.Timeout >= limit {
 		o.invalid("timeout", r.Timeout.String(), fmt.Sprintf("set less than %s: a call that timed out may reach the registry until "+
-			"twice the timeout has passed, and that must be within the leader's lease", TimeoutLimit))
+			"twice the timeout has passed, and that must be within the leader's lease; or set a longer leaseDuration", limit))
 	}
 	r.MaxInFlight = int(o.number("maxInFlight", int64(min(DefaultMaxInFlight, mostInFlight))))
 	if r.MaxInFlight < leastInFlight {

@@ -29,7 +29,7 @@ func (c *Config) read(o *object, limits Limits) {
 	o.oneOf("apiVersion", APIVersion)
 	o.oneOf("kind", Kind)
 	c.Cluster = o.cluster("cluster")
-	c.Namespaces = o.namespaces("namespaces")
+	c.Namespaces, c.Lease = o.namespaces("namespaces"), o.lease()
 	c.readRegistries(o, limits)
 	o.object("hooks", func(o *object) {
 		owned := o.keys("owned", checkOwned)

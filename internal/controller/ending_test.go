@@ -160,6 +160,20 @@ func TestUnknownName(t *testing.T) {
 	w.expectEvents("it is mended", "Normal Resolved UnknownName ")
 }
 
+// TestUnreadyTarget: a cloud's webhook adds the gate to pods that are behind its load balancer.
+func TestUnreadyTarget(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pod := w.bornPod(w.cloneSet("web"), "web-1", func(pod *corev1.Pod) {
+		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: lifecycle.ConditionInRotation}, {ConditionType: "target-health.elbv2.k8s.aws/web"}}
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: "target-health.elbv2.k8s.aws/web", Status: corev1.ConditionTrue})
+	})
+	w.reconcile(pod)
+	w.expectEvents("nothing waits for it, and an update in place loses requests",
+		"Warning UnreadyTarget the pod has readiness gate target-health.elbv2.k8s.aws/web, by which a cloud load balancer registers the pod.")
+	w.expectInService(pod)
+}
+
 // TestInjectedPort: a webhook has put a container before the application's, and clients are given its port.
 func TestInjectedPort(t *testing.T) {
 	t.Parallel()

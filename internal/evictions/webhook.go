@@ -42,6 +42,15 @@ import (
 // action is that of the Events on a pod.
 const action = "Evict"
 
+// What the descheduler knows a held eviction by: a pod with both annotations counts as being evicted, and so does one with the first whose
+// eviction is answered with the text.
+// https://github.com/kubernetes-sigs/descheduler/blob/v0.36.0/pkg/descheduler/evictions/evictions.go
+const (
+	annotationEvictOnly  = "descheduler.alpha.kubernetes.io/request-evict-only"
+	annotationInProgress = "descheduler.alpha.kubernetes.io/eviction-in-progress"
+	evacuation           = "Eviction triggered evacuation"
+)
+
 // answerTime is how long an answer may take. The API server waits longer, since it lets the eviction through where none comes.
 const answerTime = 5 * time.Second
 
@@ -161,7 +170,7 @@ func (w *Webhook) decided(ctx context.Context, pod *lifecycle.Pod, hooks lifecyc
 	case Begin:
 		return w.begin(ctx, pod, notBefore, dryRun)
 	case Wait:
-		return tryAgain(fmt.Sprintf("eviction of pod %s is in progress: OpenKruise deletes it once it has left the registry and drained; "+
+		return evacuating(fmt.Sprintf("eviction of pod %s is in progress: OpenKruise deletes it once it has left the registry and drained; "+
 			"the eviction is not let through before %s; keep retrying", pod.Name, notBefore.UTC().Format(time.RFC3339))), nil
 	case TakeOut:
 		return w.takeOut(ctx, pod, dryRun)
@@ -267,7 +276,7 @@ func (w *Webhook) begin(ctx context.Context, pod *lifecycle.Pod, notBefore time.
 		w.Recorder.Eventf(pod, nil, reason.EvictionHooked.Event(), string(reason.EvictionHooked), action,
 			"An eviction became a hooked deletion: OpenKruise deletes the pod once it has left the registry and drained")
 	}
-	return tryAgain(fmt.Sprintf("pod %s is not evicted directly: OpenKruise deletes it once it has left the registry and drained, "+
+	return evacuating(fmt.Sprintf("pod %s is not evicted directly: OpenKruise deletes it once it has left the registry and drained, "+
 		"and replaces it after that, or earlier with maxSurge; keep retrying", pod.Name)), nil
 }
 
@@ -297,7 +306,7 @@ func (w *Webhook) takeOut(ctx context.Context, pod *lifecycle.Pod, dryRun bool) 
 		w.Logger.Error(err, "taking a pod out of rotation", "pod", client.ObjectKeyFromObject(pod))
 		return w.giveUp(pod, w.overdue(), false), nil
 	}
-	return tryAgain(fmt.Sprintf("OpenKruise has not replaced pod %s for %s: the pod leaves the rotation, and its eviction is let through at "+
+	return evacuating(fmt.Sprintf("OpenKruise has not replaced pod %s for %s: the pod leaves the rotation, and its eviction is let through at "+
 		"%s; try again", pod.Name, w.Limit, at)), nil
 }
 
@@ -534,6 +543,11 @@ func (w *Webhook) label(ctx context.Context, pod *lifecycle.Pod, notBefore time.
 	err := w.write(ctx, pod, func(meta *metav1.ObjectMeta) {
 		metav1.SetMetaDataLabel(meta, kruisev1alpha1.SpecifiedDeleteKey, "true")
 		metav1.SetMetaDataAnnotation(meta, lifecycle.AnnotationEndsAt, lifecycle.NotBefore(notBefore))
+		for _, key := range []string{annotationEvictOnly, annotationInProgress} {
+			if _, written := meta.Annotations[key]; !written { // a template may have it
+				metav1.SetMetaDataAnnotation(meta, key, "true")
+			}
+		}
 	})
 	if err != nil {
 		return fmt.Errorf("labelling pod %s for its deletion: %w", pod.Name, err)
@@ -590,6 +604,9 @@ func overBudget(pod *lifecycle.Pod, budget *full) admission.Response {
 	}}}
 	return response
 }
+
+// evacuating answers for a pod that is on its way out.
+func evacuating(message string) admission.Response { return tryAgain(evacuation + ": " + message) }
 
 // tryAgain answers 429, on which everything that drains nodes tries again. It names no time to wait: with one, clients would
 // wait and retry by themselves, without a word to their users.

@@ -191,15 +191,21 @@ func (w *world) ExpectNoEvent() {
 func TestEvictionBecomesAHookedDeletion(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, podThat(owned))
-	w.ExpectHeld(w.Evict("web-1"), "is not evicted directly")
+	w.ExpectHeld(w.Evict("web-1"), evacuation+": pod web-1 is not evicted directly")
 	pod := w.Pod("web-1")
 	if pod.Labels[kruisev1alpha1.SpecifiedDeleteKey] != "true" || pod.Annotations[lifecycle.AnnotationEndsAt] != "not before 2026-11-22T12:10:00Z" {
 		t.Errorf("labels %v and annotations %v, want the deletion and its limit", pod.Labels, pod.Annotations)
 	}
+	for _, key := range []string{annotationEvictOnly, annotationInProgress} {
+		if pod.Annotations[key] == "" {
+			t.Errorf("the pod lacks annotation %s, so the descheduler does not count it: %v", key, pod.Annotations)
+		}
+	}
 	w.ExpectEvent("Normal EvictionHooked")
 
 	w.clock.SetTime(w.clock.Now().Add(9 * time.Minute))
-	w.ExpectHeld(w.Evict("web-1"), "not let through before 2026-11-22T12:10:00Z")
+	w.ExpectHeld(w.Evict("web-1"), evacuation+": eviction of pod web-1 is in progress: OpenKruise deletes it once it has left the registry "+
+		"and drained; the eviction is not let through before 2026-11-22T12:10:00Z")
 	if now := w.Pod("web-1"); now.ResourceVersion != pod.ResourceVersion {
 		t.Error("the second eviction changed the pod")
 	}
@@ -232,8 +238,12 @@ func TestEvictionsAtTheLimitStayWithinTheBudget(t *testing.T) {
 	since := evictedUntil("not before 2026-11-22T11:10:00Z")
 	w := newWorld(t, budgetOf(1), podThat(owned, specified, since), podThat(owned, called("web-2"), specified, since),
 		podThat(owned, called("web-3")), podThat(owned, called("web-4")))
-	w.ExpectHeld(w.Evict("web-1"), "leaves the rotation")
-	w.ExpectHeld(w.Evict("web-2"), "disruption budget web")
+	w.ExpectHeld(w.Evict("web-1"), evacuation+": OpenKruise has not replaced pod web-1")
+	refused := w.Evict("web-2")
+	w.ExpectHeld(refused, "disruption budget web")
+	if strings.Contains(refused.Result.Message, evacuation) {
+		t.Errorf("the descheduler takes %q for an eviction under way", refused.Result.Message)
+	}
 	w.clock.SetTime(w.clock.Now().Add(20 * time.Second))
 	w.ExpectPassed(w.Evict("web-1"), "its eviction has reached its limit")
 	w.ExpectHeld(w.Evict("web-2"), "disruption budget web")

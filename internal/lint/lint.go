@@ -143,7 +143,7 @@ func Annotations(w *clusterstate.Workload) []string {
 	return findings
 }
 
-// Notes returns a sentence for each handler beside Rollcall's that may be misspelt, and may be another controller's.
+// Notes returns a sentence for each thing that may be meant so, such as a handler that may be misspelt or another controller's.
 func Notes(w *clusterstate.Workload, c *config.Config) []string {
 	handlers := unowned(w, c)
 	if len(handlers) == len(lifecycle.HandlersOf(w.Lifecycle)) {
@@ -153,6 +153,9 @@ func Notes(w *clusterstate.Workload, c *config.Config) []string {
 	if w.UpdatesInPlace {
 		notes = append(notes, "an update in place of a DaemonSet waits at no hook, so requests can be lost in it: "+
 			"set spec.updateStrategy.rollingUpdate.rollingUpdateType to Standard")
+	}
+	if gate := lifecycle.KeptAsTarget(w.Template.Spec().ReadinessGates); gate != "" {
+		notes = append(notes, fmt.Sprintf("the template has readiness gate %s, %s", gate, lifecycle.BalancerRemedy))
 	}
 	for _, n := range handlers {
 		notes = append(notes, fmt.Sprintf("spec.lifecycle.%s has %s, which Rollcall does not own (%s) and leaves alone: "+

@@ -204,8 +204,14 @@ func TestNotes(t *testing.T) {
 		update        *appspub.LifecycleHook
 		deletes       string
 		note, finding string
+		gates         []corev1.PodReadinessGate
 	}
 	expect.Each(t, map[string]row{
+		"a cloud's balancer": {
+			reason: "a drain may allow for it", update: hook("example.com/update"), deletes: "example.com/delete",
+			note:  "the template has readiness gate target-health.elbv2.k8s.aws/web, by which a cloud load balancer registers the pod.",
+			gates: []corev1.PodReadinessGate{{ConditionType: "target-health.elbv2.k8s.aws/web"}, {ConditionType: lifecycle.ConditionInRotation}},
+		},
 		"all owned":              {reason: "nothing is odd", update: hook("example.com/update"), deletes: "example.com/delete"},
 		"one hook is not":        {reason: "it may be misspelt", update: hook("example.org/update"), deletes: "example.com/delete", note: update},
 		"one handler is not":     {reason: "the same", update: hook("example.com/update", "example.org/update"), deletes: "example.com/delete", note: update},
@@ -215,6 +221,7 @@ func TestNotes(t *testing.T) {
 	}, func(t *testing.T, c row) {
 		set := web("prod")
 		set.Spec.Lifecycle = &appspub.Lifecycle{InPlaceUpdate: c.update, PreDelete: hook(c.deletes)}
+		set.Spec.Template.Spec.ReadinessGates = c.gates
 		parsed, err := config.Parse([]byte("cluster: a\nregistry: {driver: memory}\nhooks: {owned: [example.com/*]}\n"),
 			config.Limits{Drivers: []string{"memory"}})
 		expect.NoError(t, err)

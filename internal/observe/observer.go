@@ -111,6 +111,7 @@ func (o *Observer) look(ctx context.Context, id lifecycle.PodID, f *Facts) (Look
 	}
 	f.guard(workload != nil)
 	f.warnOfInjected(workload)
+	f.warnOfBalancer()
 	tracked.Recall(f.Input.Record.Want, f.Entries(f.Input, f.Targets).OfRecord, o.Clock.Now())
 	o.adoptListed(f)
 	return Look{Facts: f}, nil
@@ -123,6 +124,15 @@ func (f *Facts) warnOfInjected(workload *clusterstate.Workload) {
 	}
 	if why := f.Settings.Services.Injected(service.SubjectOf(f.Input.Pod), new(workload.Template.Spec())); why != "" {
 		f.Warning = waiting.Described(reason.InjectedPort, why)
+	}
+}
+
+// warnOfBalancer: it sends requests to the pod while Rollcall and the pod's condition show it out of rotation.
+func (f *Facts) warnOfBalancer() {
+	if gate := lifecycle.KeptAsTarget(f.Input.Pod.Spec.ReadinessGates); gate != "" && f.Warning.Reason == "" {
+		f.Warning = waiting.Blocker{
+			Reason: reason.UnreadyTarget, Message: fmt.Sprintf("the pod has readiness gate %s, %s", gate, lifecycle.BalancerRemedy),
+		}
 	}
 }
 

@@ -121,6 +121,11 @@ const (
 	//
 	// What to do: set `rollcall.dev/services`, or the annotation that the message shows, in `spec.template`.
 	InjectedPort Reason = "InjectedPort"
+	// UnreadyTarget: the pod has the readiness gate of a cloud load balancer, and `rollcall.dev/InRotation`. The balancer keeps the pod as a
+	// target while it is out of rotation, so an update in place loses requests. Nothing waits for it.
+	//
+	// What to do: see [Cloud load balancers](../pod-condition.md#cloud-load-balancers).
+	UnreadyTarget Reason = "UnreadyTarget"
 	// PatchRefused: the API server refuses Rollcall's change of the pod: by its access control, an admission webhook, a policy or
 	// its validation. Or each try has failed for a minute, for example because a webhook with `failurePolicy: Fail` does not answer.
 	// Retried with a back-off of at most 30 s.

@@ -276,7 +276,8 @@ func (h *History) faultOfWait(l Line) string {
 			return later.At.After(l.At) && later.At.Before(l.At.Add(within))
 		})
 	}
-	within, takeover := drain+Patience, registry.LeastLease(0) // every lease outlasts the time without a leader
+	const takeover = 80 * time.Second // with the longest leaseDuration, a minute
+	within := drain + Patience
 	if l.Reason != draining || !overdue(within) || h.breaksOff(l.Chain, l.At.Add(within)) && !overdue(within+takeover) {
 		return ""
 	}

@@ -185,7 +185,7 @@ func TestFaults(t *testing.T) {
 		"reaped for good":                       {"this one was", "", sound().add(reaped)},
 		"drains forever":                        {"a drain ends", "has not ended", out().add(wait("Draining")).sleep(time.Minute).add(run(nil, nil, Acknowledged))},
 		"drains forever, by another manager": {
-			"the next leader ends it", "has not ended", out().add(wait("Draining")).kill().sleep(time.Minute).add(run(nil, nil, Acknowledged)),
+			"the next leader ends it", "has not ended", out().add(wait("Draining")).kill().sleep(2 * time.Minute).add(run(nil, nil, Acknowledged)),
 		},
 		"drained by another manager": {
 			"it waits until the lease of the first has ended", "",

@@ -63,8 +63,16 @@ func TestFormatsWithWeights(t *testing.T) {
 
 func TestShortestLeaseOutlastsAChangeOfLeader(t *testing.T) {
 	t.Parallel()
-	d := open(t, registry.Config{Endpoint: "http://a:2379", Options: json.RawMessage(`{"lease": "60s"}`)})
-	if least := registry.LeastLease(d.HeartbeatInterval()); least > time.Minute {
-		t.Errorf("a lease of 60s is taken, and has to be %s at least", least)
+	for _, c := range []struct{ takeover, lease, short time.Duration }{
+		{0, time.Minute, 59 * time.Second}, {40 * time.Second, 2 * time.Minute, 119 * time.Second},
+	} {
+		cfg := registry.Config{Endpoint: "http://a:2379", Takeover: c.takeover, Options: json.RawMessage(`{"lease": "` + c.lease.String() + `"}`)}
+		if least := cfg.LeastLease(open(t, cfg).HeartbeatInterval()); least > c.lease {
+			t.Errorf("a lease of %s is taken, and has to be %s at least", c.lease, least)
+		}
+		cfg.Options = json.RawMessage(`{"lease": "` + c.short.String() + `"}`)
+		if _, err := etcd.New(t.Context(), cfg); err == nil {
+			t.Errorf("a lease of %s is taken, and ends before the next leader renews it", c.short)
+		}
 	}
 }

@@ -12,8 +12,6 @@ import (
 const (
 	// defaultTransactionLimit is etcd's own default for --max-txn-ops.
 	defaultTransactionLimit = 128
-	// minLease is the shortest that outlasts a change of leader with beatsPerLease: see registry.LeastLease.
-	minLease = time.Minute
 )
 
 // Options are those of this driver, below registry.options.
@@ -26,7 +24,7 @@ type Options struct {
 	Target string `json:"target"`
 	// Scheme is the protocol of the pods' ports with format kratos: grpc, grpcs, http or https. Default: grpc.
 	Scheme string `json:"scheme"`
-	// Lease is how long an entry stays when Rollcall no longer renews it, in whole seconds of at least 60s, such as 5m;
+	// Lease is how long an entry stays when Rollcall no longer renews it, in whole seconds of at least 60s (four times leaseDuration), such as 5m;
 	// 0s means forever. Default: 0s.
 	Lease driverkit.Duration `json:"lease"`
 	// TransactionLimit is how many changes go into one transaction, at most the server's flag --max-txn-ops. Default: 128.
@@ -45,6 +43,8 @@ func decodeOptions(cfg registry.Config) (Options, error) {
 		return o, err
 	}
 	lease := time.Duration(o.Lease)
+	// The shortest that outlasts a change of leader: see registry.Config.LeastLease.
+	minLease := cfg.LeastLease(0) * beatsPerLease / (beatsPerLease - 2)
 	if lease != 0 && (lease < minLease || lease%time.Second != 0) {
 		return o, registry.FieldError("options.lease",
 			fmt.Errorf("is %s; set whole seconds, at least %s, or 0s for no lease", lease, minLease))

@@ -58,10 +58,10 @@ func decodeOptions(cfg registry.Config) (Options, error) {
 	if err := driverkit.DecodeOptions(cfg, &opts); err != nil {
 		return Options{}, err
 	}
-	return opts, cmp.Or(opts.checkSeconds(), opts.checkURLs())
+	return opts, cmp.Or(opts.checkSeconds(cfg), opts.checkURLs())
 }
 
-func (o Options) checkSeconds() error {
+func (o Options) checkSeconds(cfg registry.Config) error {
 	for _, f := range []struct {
 		field        string
 		value, least int
@@ -74,10 +74,10 @@ func (o Options) checkSeconds() error {
 			return registry.FieldError(f.field, fmt.Errorf("is %d; set whole seconds from %d to %d", f.value, f.least, maxSeconds))
 		}
 	}
-	if least := registry.LeastLease(seconds(o.RenewalIntervalInSecs)); seconds(o.DurationInSecs) < least {
+	if least := cfg.LeastLease(seconds(o.RenewalIntervalInSecs)); seconds(o.DurationInSecs) < least {
 		return registry.FieldError("options.durationInSecs", fmt.Errorf("is %d; set %.0f or more, twice "+
-			"options.renewalIntervalInSecs and 20: otherwise entries expire before the next leader renews them",
-			o.DurationInSecs, least.Seconds()))
+			"options.renewalIntervalInSecs and %.0f: otherwise entries expire before the next leader renews them",
+			o.DurationInSecs, least.Seconds(), cfg.LeastLease(0).Seconds()))
 	}
 	return nil
 }

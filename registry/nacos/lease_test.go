@@ -14,7 +14,7 @@ func TestLeaseOutlastsAChangeOfLeader(t *testing.T) {
 	for interval, want := range map[time.Duration][3]string{
 		0: {"5000", "45000", "90000"}, time.Second: {"1000", "33000", "66000"}, time.Hour: {"3600000", "10830000", "21660000"},
 	} {
-		got := Options{Ephemeral: true, HeartbeatInterval: driverkit.Duration(interval)}.lease()
+		got := Options{respite: 30 * time.Second, Ephemeral: true, HeartbeatInterval: driverkit.Duration(interval)}.lease()
 		expect.Equal(t, map[string]string{metaInterval: want[0], metaUnhealthy: want[1], metaRemoved: want[2]}, got, "the lease at an interval of %s", interval)
 	}
 }

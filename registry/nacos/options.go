@@ -39,6 +39,9 @@ type Options struct { //nolint:recvcheck // a value, but for places, which are f
 	// IPv6Brackets writes IPv6 addresses in brackets, such as [fd00::7], as applications with Spring Cloud Alibaba do: their clients make
 	// URLs of them. Default: false.
 	IPv6Brackets bool `json:"ipv6Brackets"`
+
+	// respite is how long Nacos waits for a renewal after those that were missed.
+	respite time.Duration
 }
 
 // written is the instance of a pod with its address as it is in Nacos.
@@ -65,9 +68,10 @@ const (
 	longestInterval  = time.Hour
 
 	// Nacos holds an instance unhealthy that was not renewed for missed intervals and respite: for every interval that is
-	// above registry.LeastLease. Its own default, 15 s, ends before another leader works.
-	missed  = 3
-	respite = 30 * time.Second
+	// above registry.Config.LeastLease. Its own default, 15 s, ends before another leader works. The respite is this much longer than
+	// Rollcall takes to change its leader, 30 s by default.
+	missed = 3
+	spare  = 10 * time.Second
 
 	// maxWeight is Nacos' own bound.
 	maxWeight = 10000
@@ -87,7 +91,7 @@ func checkTimeout(timeout time.Duration) error {
 }
 
 func decodeOptions(cfg registry.Config) (Options, error) {
-	opts := Options{Namespace: "public", Group: "DEFAULT_GROUP", Cluster: "DEFAULT", Weight: 1, HeartbeatInterval: unset}
+	opts := Options{respite: cfg.LeastLease(0) + spare, Namespace: "public", Group: "DEFAULT_GROUP", Cluster: "DEFAULT", Weight: 1, HeartbeatInterval: unset}
 	if err := driverkit.DecodeOptions(cfg, &opts); err != nil {
 		return Options{}, err
 	}
@@ -183,7 +187,7 @@ func (o Options) lease() map[string]string {
 	if d == 0 {
 		return nil
 	}
-	unhealthy := missed*d + respite
+	unhealthy := missed*d + o.respite
 	millis := func(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 	return map[string]string{metaInterval: millis(d), metaUnhealthy: millis(unhealthy), metaRemoved: millis(2 * unhealthy)}
 }

@@ -133,7 +133,7 @@ func (sh *shell) expectInstalls(k8s client.Client) {
 	here := strings.NewReplacer(release+"/rollcall-0.1.0.tgz", sh.root+"/charts/rollcall", release, "file://"+dist, "make ", "make -C "+sh.checkout()+" ")
 	ways := []struct{ begins, image, undo string }{
 		{`"${EDITOR:-vi}" install.yaml && kubectl apply`, "ghcr.io/rollcall-dev/rollcall:v0.1.0", "kubectl delete -f install.yaml"},
-		{"helm install", "ghcr.io/rollcall-dev/rollcall:dev", "helm uninstall rollcall -n rollcall-system"},
+		{"helm install", "ghcr.io/rollcall-dev/rollcall:dev", "helm uninstall rollcall -n rollcall-system --no-hooks"}, // no node runs its Job
 		{"make deploy", "rollcall:dev", "make undeploy"},
 	}
 	for _, c := range sh.commands {

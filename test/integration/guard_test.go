@@ -3,18 +3,15 @@ package integration
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/exec"
 	"slices"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/rollcall-dev/rollcall/internal/config"
+	"github.com/rollcall-dev/rollcall/internal/uninstall"
 	"github.com/rollcall-dev/rollcall/registry"
 	httpregistry "github.com/rollcall-dev/rollcall/registry/http"
-	"github.com/rollcall-dev/rollcall/test/harness/cluster/servers"
-	"github.com/rollcall-dev/rollcall/test/harness/guide"
 )
 
 func guarded(pod *corev1.Pod) bool { return slices.Contains(pod.Finalizers, "rollcall.dev/guard") }
@@ -40,23 +37,16 @@ func newUnlisted(ctx context.Context, config registry.Config) (registry.Registry
 	return unlisted{made}, err
 }
 
-// expectUninstallFreesGuarded runs what docs/uninstall.md shows for finalizers that are left.
+// expectUninstallFreesGuarded frees the pods as kubectl rollcall uninstall --free-pods does.
 func (s *scenario) expectUninstallFreesGuarded() {
 	s.Helper()
-	kubectl, err := servers.Client(s.Context(), "kubectl", os.Stderr)
+	text := fmt.Sprintf("cluster: gone\nregistry: {driver: memory}\nnamespaces: [%s]\n", s.ns)
+	parsed, err := config.Parse([]byte(text), config.Limits{})
 	s.must(err)
-	commands, err := guide.Commands("../..")
+	gone := &uninstall.Cluster{Client: s.k8s, Config: parsed, Owner: "test"}
+	left, err := gone.Survey(s.Context())
 	s.must(err)
-	at := slices.IndexFunc(commands, func(c guide.Command) bool {
-		return c.Page == "docs/uninstall.md" && strings.Contains(c.Text, "kubectl patch")
-	})
-	s.Expect(at >= 0, "docs/uninstall.md shows no command that removes finalizers")
-	// Other scenarios have guards too.
-	text := strings.NewReplacer("kubectl ", kubectl+" ", " pods -A ", " pods -n "+s.ns+" ").Replace(commands[at].Text)
-	run := exec.CommandContext(s.Context(), "bash", "-c", text)
-	run.Env = append(os.Environ(), "KUBECONFIG="+env.cluster.Kubeconfig())
-	out, err := run.CombinedOutput()
-	s.Expect(err == nil, "%s: %v\n%s", commands[at], err, out)
+	s.must(gone.FreePods(s.Context(), left, func(uninstall.Finding) {}))
 	s.expectGuarded(false)
 }
 

@@ -65,7 +65,8 @@ func TestWritePolicy(t *testing.T) {
 			"so Rollcall writes",
 			w.pod(`{"metadata":{"labels":{"example.com/gate":"true","example.com/set":null},"annotations":{"rollcall.dev/registration":"{}"}}}`), "",
 		},
-		"a hooked deletion": {"the component evictions is installed", w.pod(`{"metadata":{"labels":{"apps.kruise.io/specified-delete":"true"}}}`), ""},
+		"a hooked deletion": {"the component evictions is installed", w.pod(`{"metadata":{"labels":{"apps.kruise.io/specified-delete":"true"},
+			"annotations":{"descheduler.alpha.kubernetes.io/request-evict-only":"true","descheduler.alpha.kubernetes.io/eviction-in-progress":"true"}}}`), ""},
 		"a hooked deletion is called off": {
 			"only people do", w.pod(`{"metadata":{"labels":{"apps.kruise.io/specified-delete":"no"}}}`), "label apps.kruise.io/specified-delete" + others,
 		},
@@ -84,6 +85,10 @@ func TestWritePolicy(t *testing.T) {
 		"the state":         {"OpenKruise writes it", w.pod(`{"metadata":{"labels":{"lifecycle.apps.kruise.io/state":"Normal"}}}`), "label lifecycle.apps.kruise.io/state" + others},
 		"a domain that begins like one": {
 			"it is another's", w.pod(`{"metadata":{"labels":{"example.com.evil/gate":"true"}}}`), "label example.com.evil/gate" + others,
+		},
+		"the descheduler's annotation alone": {
+			"the pod would count as one that is evicted", w.pod(`{"metadata":{"annotations":{"descheduler.alpha.kubernetes.io/eviction-in-progress":"true"}}}`),
+			"annotation descheduler.alpha.kubernetes.io/eviction-in-progress" + others,
 		},
 		"another's annotation": {"it would configure others", w.pod(`{"metadata":{"annotations":{"example.com/gate":"true"}}}`), "annotation example.com/gate" + others},
 		"OpenKruise's annotation": {

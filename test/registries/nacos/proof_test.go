@@ -232,7 +232,7 @@ func TestUnrenewedEntryOutlivesAChangeOfLeader(t *testing.T) {
 		for {
 			began := time.Now()
 			s.do(s.driver.Register, entry)
-			other(witness, registry.LeastLease(0))
+			other(witness, registry.Config{}.LeastLease(0))
 			var seen map[string]bool
 			s.eventually(func() error {
 				seen = s.clients()
