@@ -130,9 +130,7 @@ func (f *Facts) warnOfInjected(workload *clusterstate.Workload) {
 // warnOfBalancer: it sends requests to the pod while Rollcall and the pod's condition show it out of rotation.
 func (f *Facts) warnOfBalancer() {
 	if gate := lifecycle.KeptAsTarget(f.Input.Pod.Spec.ReadinessGates); gate != "" && f.Warning.Reason == "" {
-		f.Warning = waiting.Blocker{
-			Reason: reason.UnreadyTarget, Message: fmt.Sprintf("the pod has readiness gate %s, %s", gate, lifecycle.BalancerRemedy),
-		}
+		f.Warning = waiting.UnreadyTarget(string(gate))
 	}
 }
 

@@ -226,6 +226,11 @@ func IPv6Missing(entry string) Blocker {
 		`set IPv6: "[{podIPv6}]" in service.metadata`}
 }
 
+// UnreadyTarget is about a cloud load balancer.
+func UnreadyTarget(gate string) Blocker {
+	return Blocker{Reason: reason.UnreadyTarget, Message: fmt.Sprintf("the pod has readiness gate %s, %s", gate, lifecycle.BalancerRemedy)}
+}
+
 // Described is about the description of a pod, in words that its rule has found.
 func Described(as reason.Reason, why string) Blocker { return Blocker{Reason: as, Message: why} }
 

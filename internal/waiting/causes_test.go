@@ -59,6 +59,7 @@ func TestSentences(t *testing.T) {
 		AwaitingOpenKruise(),
 		UnknownName(`an annotation "rollcall.dev/drian"`),
 		IPv6Missing(`service "web" at 10.0.0.1:8080`),
+		UnreadyTarget("target-health.elbv2.k8s.aws/web"),
 		Described(reason.InvalidPod, "no container has a port"),
 	}
 	var text strings.Builder
