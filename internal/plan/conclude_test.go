@@ -180,7 +180,9 @@ func TestConclude(t *testing.T) {
 			reason: "the next leader may reach neither, and continues the drain that has begun", record: 0, outSince: 10 * time.Second,
 			held: reason.RegistryUnavailable, after: 10 * time.Second,
 			of: concludeAt(goes).wasIn("consul", "nacos").acknowledged(lifecycle.Absent, 10*time.Second, "consul").with(failing).
-				with(func(o *Outcome) { o.Input.Record = lifecycle.Record{Version: 1, Stamp: lifecycle.Stamp{UID: "1"}, Want: lifecycle.InService} }),
+				with(func(o *Outcome) {
+					o.Input.Record = lifecycle.Record{Version: 1, Stamp: lifecycle.Stamp{UID: "1"}, Want: lifecycle.InService}
+				}),
 		},
 		"never registered": {
 			reason: "no registry ever knew the pod, so there is nothing to write down", of: concludeAt(goes), clears: true, record: -1,
