@@ -90,7 +90,8 @@ func newLease(to *rest.Config, namespace string, times config.Lease, logger logr
 		return nil, fmt.Errorf("making the lease: %w", err)
 	}
 	return &lease{
-		Interface: lock, now: readClocks, times: times, deposed: func() {}, failing: func() string { return "" }, logger: logger.WithName("lease"),
+		Interface: lock, now: readClocks, times: times, deposed: func() {}, failing: func() string { return "" },
+		logger: logger.WithName("lease"),
 	}, nil
 }
 

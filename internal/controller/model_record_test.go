@@ -25,7 +25,11 @@ type walkRecord struct {
 
 func newWalkRecord(t *testing.T, walks uint64) *walkRecord {
 	t.Helper()
-	if os.Getenv(envRecord) != "" {
+	switch os.Getenv(envRecord) {
+	case "":
+	case "off": // for hack/unneeded: a walk also differs if nobody minds
+		return &walkRecord{}
+	default:
 		return &walkRecord{records: true, digests: make([]uint64, walks)}
 	}
 	text, err := os.ReadFile(walksFile)

@@ -306,8 +306,8 @@ func (w *Webhook) takeOut(ctx context.Context, pod *lifecycle.Pod, dryRun bool) 
 		w.Logger.Error(err, "taking a pod out of rotation", "pod", client.ObjectKeyFromObject(pod))
 		return w.giveUp(pod, w.overdue(), false), nil
 	}
-	return evacuating(fmt.Sprintf("OpenKruise has not replaced pod %s for %s: the pod leaves the rotation, and its eviction is let through at "+
-		"%s; try again", pod.Name, w.Limit, at)), nil
+	return evacuating(fmt.Sprintf("OpenKruise has not replaced pod %s for %s: the pod leaves the rotation, and its eviction is let through "+
+		"at %s; try again", pod.Name, w.Limit, at)), nil
 }
 
 // withinBudget writes what has the pod go, unless it is a dry run or the budgets refuse, whose answer it returns. Of the pods on their

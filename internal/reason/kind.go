@@ -34,6 +34,8 @@ type kind struct {
 }
 
 // kind is the table of reasons: a new one is a line here, and is explained where it is declared.
+//
+//nolint:gocyclo // a table
 func (r Reason) kind() kind {
 	const warning, normal = corev1.EventTypeWarning, corev1.EventTypeNormal
 	switch r {

@@ -173,7 +173,7 @@ func (c *Cluster) Clean(ctx context.Context, removed func(Finding)) (findings []
 	for {
 		left, err := c.Survey(ctx)
 		if ctx.Err() != nil {
-			return findings, nil
+			return findings, nil //nolint:nilerr // the end of the time is no failure
 		}
 		if begun = begun || err == nil && len(left.Moving) == 0; begun && err == nil {
 			err = c.remove(ctx, left, removed)

@@ -14,8 +14,8 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// The sentences that people read of a pod, each made from values in one place. An entry is described as plan.Row prints it. After is when to
-// look again without an event, if nothing else says so.
+// The sentences that people read of a pod, each made from values in one place. An entry is described as plan.Row prints it. After is when
+// to look again without an event, if nothing else says so.
 
 // Draining holds OpenKruise until clients had time to notice.
 func Draining(since time.Time, drain, left time.Duration) Blocker {
@@ -36,7 +36,8 @@ func WarmingUp(left time.Duration) Blocker {
 
 // NotServing is about an entry that clients are not given yet.
 func NotServing(entry fmt.Stringer, err error, after time.Duration) Blocker {
-	return Blocker{Reason: reason.NotServing, After: after, Message: fmt.Sprintf("%s is registered, but not given to clients yet: %v", entry, err)}
+	return Blocker{Reason: reason.NotServing, After: after,
+		Message: fmt.Sprintf("%s is registered, but not given to clients yet: %v", entry, err)}
 }
 
 // Settling is about a call that failed and can still be carried out.

@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	headerToken = "X-Consul-Token"
+	headerToken = "X-Consul-Token" //nolint:gosec // a header's name
 	// retryLogin is how long a token is used whose renewal has failed, before the next try.
 	retryLogin = 10 * time.Second
 	// logoutTimeout bounds what Close waits for.
 	logoutTimeout = 2 * time.Second
 	// unknownToken is how Consul answers to a token that has expired or was deleted; a server that has just become the leader may too.
-	unknownToken = "ACL not found"
+	unknownToken = "ACL not found" //nolint:gosec // words of an answer
 )
 
 // session has an ACL token: that of the configuration, or one that Consul's authentication method gives for what the configuration has. All
@@ -103,9 +103,7 @@ func (s *session) end() string {
 	return token
 }
 
-// granted is Consul's answer to a login.
-//
-//nolint:tagliatelle // the names are Consul's
+// granted is Consul's answer to a login, with Consul's names.
 type granted struct {
 	SecretID                   string
 	CreateTime, ExpirationTime time.Time
@@ -162,7 +160,8 @@ func (r *Registry) logIn(ctx context.Context) (given granted, err error) {
 	case strings.Contains(said, "auth method") && strings.Contains(said, "not found"):
 		return given, registry.Terminal(registry.FieldError("options.authMethod", err))
 	case isForbidden(answer.Status):
-		return given, notAllowed(fmt.Errorf("is rejected by the authentication method %q, or none of its binding rules applies: %w", r.session.method, err))
+		return given, notAllowed(fmt.Errorf("is rejected by the authentication method %q, or none of its binding rules applies: %w",
+			r.session.method, err))
 	}
 	return given, err
 }

@@ -28,7 +28,7 @@ type guarded struct {
 	mu             sync.Mutex
 	good           []string // tokens
 	logins, ended  int
-	refuses, knows string // the answer to each login; to each other request
+	refuses        string // the answer to each login
 }
 
 func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -50,7 +50,10 @@ func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (g *guarded) login(w http.ResponseWriter, r *http.Request) {
-	var by struct{ AuthMethod, BearerToken string }
+	var by struct {
+		AuthMethod  string `json:"AuthMethod"`  //nolint:tagliatelle // Consul's
+		BearerToken string `json:"BearerToken"` //nolint:tagliatelle // Consul's
+	}
 	_ = json.NewDecoder(r.Body).Decode(&by)
 	if g.refuses == "" && (by.AuthMethod != "kubernetes" || by.BearerToken != serviceAccount) {
 		g.refuses = "Permission denied"

@@ -175,11 +175,7 @@ func (c *HTTPClient) send(ctx context.Context, to Server, r Request) (*Answer, e
 		return nil, fmt.Errorf("making the request: %w", err)
 	}
 	// An http.Client copies the header of each request for redirects, which are not followed here.
-	transport := c.transport
-	if to.alone != nil {
-		transport = to.alone
-	}
-	resp, err := transport.RoundTrip(req)
+	resp, err := to.transport().RoundTrip(req)
 	if err != nil {
 		return nil, silence(ctx, to, mask, err, sent.Load())
 	}

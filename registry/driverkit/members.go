@@ -124,3 +124,10 @@ func (s Server) Alone(ctx context.Context) Server {
 
 // IsAlone reports whether the server has a connection of its own.
 func (s Server) IsAlone() bool { return s.alone != nil }
+
+func (s Server) transport() http.RoundTripper {
+	if s.alone != nil {
+		return s.alone
+	}
+	return s.client.transport
+}

@@ -24,8 +24,8 @@ type Options struct {
 	Target string `json:"target"`
 	// Scheme is the protocol of the pods' ports with format kratos: grpc, grpcs, http or https. Default: grpc.
 	Scheme string `json:"scheme"`
-	// Lease is how long an entry stays when Rollcall no longer renews it, in whole seconds of at least 60s (four times leaseDuration), such as 5m;
-	// 0s means forever. Default: 0s.
+	// Lease is how long an entry stays when Rollcall no longer renews it, in whole seconds of at least 60s (four times leaseDuration), such as
+	// 5m; 0s means forever. Default: 0s.
 	Lease driverkit.Duration `json:"lease"`
 	// TransactionLimit is how many changes go into one transaction, at most the server's flag --max-txn-ops. Default: 128.
 	TransactionLimit int `json:"transactionLimit"`

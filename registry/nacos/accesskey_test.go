@@ -57,7 +57,7 @@ func TestTemporaryCredentialsSign(t *testing.T) {
 					return
 				}
 				_ = r.ParseForm()
-				if r.Form.Get("ak") != "STS.id" || r.Form.Get("signatureVersion") != "v4" || r.Header.Get("Spas-SecurityToken") != "t0ken" {
+				if r.Form.Get("ak") != "STS.id" || r.Form.Get("signatureVersion") != "v4" || r.Header.Get("Spas-Securitytoken") != "t0ken" {
 					t.Errorf("%s is not signed: %v, %v", r.URL.Path, r.Form, r.Header)
 				}
 				if strings.Contains(r.URL.String(), "t0ken") {

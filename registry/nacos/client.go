@@ -15,6 +15,8 @@ import (
 )
 
 const (
+	// headerSecurityToken has the token of temporary credentials, in this spelling, which HTTP/1 does not care about.
+	headerSecurityToken = "Spas-Securitytoken"
 	// maxAnswer bounds the body of an answer if it is of one instance or service, and maxListing if it is of all:
 	// some 400,000 instances, other people's included.
 	maxAnswer  = 1 << 20
@@ -271,7 +273,7 @@ func (c *client) send(
 	switch {
 	case token == "":
 	case c.key != nil:
-		request.Header.Set("Spas-SecurityToken", token)
+		request.Header.Set(headerSecurityToken, token)
 	default:
 		request.Header.Set("Authorization", "Bearer "+token)
 	}

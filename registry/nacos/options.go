@@ -91,7 +91,9 @@ func checkTimeout(timeout time.Duration) error {
 }
 
 func decodeOptions(cfg registry.Config) (Options, error) {
-	opts := Options{respite: cfg.LeastLease(0) + spare, Namespace: "public", Group: "DEFAULT_GROUP", Cluster: "DEFAULT", Weight: 1, HeartbeatInterval: unset}
+	opts := Options{
+		respite: cfg.LeastLease(0) + spare, Namespace: "public", Group: "DEFAULT_GROUP", Cluster: "DEFAULT", Weight: 1, HeartbeatInterval: unset,
+	}
 	if err := driverkit.DecodeOptions(cfg, &opts); err != nil {
 		return Options{}, err
 	}

@@ -67,8 +67,8 @@ func (s Suite) Run(t *testing.T) {
 	})
 	w := &world{T: t, Cluster: cluster, suite: s}
 	for _, step := range []func(){
-		w.everyServerTakesChanges, w.aServerThatIsCutOff, w.severalBehindOneAddress, w.theLeaderDies, w.theLeaderIsFrozen, w.aFrozenServerHasChanges,
-		w.aClockIsWrong, w.everyServerLosesItsDisk, w.aDiskIsLostThatOneServerLacks, w.everyServerIsUpgraded,
+		w.everyServerTakesChanges, w.aServerThatIsCutOff, w.severalBehindOneAddress, w.theLeaderDies, w.theLeaderIsFrozen,
+		w.aFrozenServerHasChanges, w.aClockIsWrong, w.everyServerLosesItsDisk, w.aDiskIsLostThatOneServerLacks, w.everyServerIsUpgraded,
 	} {
 		step()
 		w.whole()

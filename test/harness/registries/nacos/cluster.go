@@ -130,7 +130,8 @@ func (m *Member) forget(ctx context.Context, lost *Member) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	command := fmt.Appendf(nil, `{"command":"removePeer","value":%q}`, lost.raft())
-	if _, err := registries.NewClient(m.Address()).Do(ctx, http.MethodPost, "/nacos"+m.settings.opts.Version.core()+"/ops/raft", command); err != nil {
+	raft := "/nacos" + m.settings.opts.Version.core() + "/ops/raft"
+	if _, err := registries.NewClient(m.Address()).Do(ctx, http.MethodPost, raft, command); err != nil {
 		return fmt.Errorf("removing %s: %w", lost.raft(), err)
 	}
 	groups, err := m.groups(ctx)
