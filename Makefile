@@ -218,6 +218,14 @@ test-unit: check-race ## Run the tests that need no cluster.
 record-walks: ## Record the walks of the model again, after a change that is meant to change them.
 	ROLLCALL_MODEL_RECORD=1 ROLLCALL_MODEL_WALKS=2000 go test -count=1 -timeout=30m -run 'TestModel$$' ./internal/controller
 
+# The packages whose conditions unneeded breaks, and those whose tests it asks too.
+ROOMS ?= ./internal/lifecycle ./internal/plan ./internal/visit ./internal/observe ./internal/tracker ./internal/report ./internal/waiting
+ASKED ?= ./internal/controller
+
+.PHONY: unneeded
+unneeded: ## Break each condition of ROOMS, and show which no test notices, in an hour or more.
+	go run ./hack/unneeded -tests '$(ASKED)' $(ROOMS)
+
 .PHONY: test-outoftree
 test-outoftree: check-race ## Build a manager of another module with a driver of its own, and run the suite on that.
 	@mkdir -p $(RESULTS)

@@ -81,7 +81,7 @@ func put(folder string, replace map[string]string, file string, text []byte) err
 }
 
 func write(file string, text []byte) error {
-	if err := os.WriteFile(file, text, 0o600); err != nil {
+	if err := os.WriteFile(file, text, 0o600); err != nil { //nolint:gosec // a folder of this process
 		return fmt.Errorf("writing a file: %w", err)
 	}
 	return nil
@@ -133,60 +133,72 @@ type found struct {
 	loops bool
 }
 
-// conditionsOf returns the parts of conditions that have no parts themselves, in the order in which they stand.
+// conditionsOf returns the parts of conditions that have no parts themselves.
 func conditionsOf(file *ast.File) (all []found) {
 	seen := map[ast.Expr]bool{}
-	var add func(e ast.Expr, loops bool)
-	add = func(e ast.Expr, loops bool) {
-		switch part := e.(type) {
-		case nil:
-		case *ast.ParenExpr:
-			add(part.X, loops)
-		case *ast.UnaryExpr:
-			add(part.X, false)
-		case *ast.BinaryExpr:
-			if part.Op == token.LAND || part.Op == token.LOR {
-				add(part.X, loops)
-				add(part.Y, loops)
-				return
-			}
-			if !seen[e] {
-				seen[e], all = true, append(all, found{e, loops})
-			}
-		default:
-			if !seen[e] {
-				seen[e], all = true, append(all, found{e, loops})
-			}
-		}
-	}
 	ast.Inspect(file, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.GenDecl:
-			return n.Tok != token.CONST
-		case *ast.IfStmt:
-			add(n.Cond, false)
-		case *ast.ForStmt:
-			add(n.Cond, true)
-		case *ast.SwitchStmt:
-			if n.Tag == nil {
-				for _, clause := range n.Body.List {
-					for _, e := range clause.(*ast.CaseClause).List {
-						add(e, false)
-					}
+		if n, ok := n.(*ast.GenDecl); ok && n.Tok == token.CONST {
+			return false
+		}
+		_, loops := n.(*ast.ForStmt)
+		for _, e := range askedBy(n) {
+			for _, part := range partsOf(e) {
+				if !seen[part] {
+					seen[part], all = true, append(all, found{part, loops})
 				}
-			}
-		case *ast.UnaryExpr:
-			if n.Op == token.NOT {
-				add(n.X, false)
-			}
-		case *ast.BinaryExpr:
-			if asks(n.Op) {
-				add(n, false)
 			}
 		}
 		return true
 	})
 	return all
+}
+
+// askedBy returns the conditions of a statement, or the expression itself if it is one.
+func askedBy(n ast.Node) []ast.Expr {
+	switch n := n.(type) {
+	case *ast.IfStmt:
+		return []ast.Expr{n.Cond}
+	case *ast.ForStmt:
+		if n.Cond != nil {
+			return []ast.Expr{n.Cond}
+		}
+	case *ast.SwitchStmt:
+		if n.Tag == nil {
+			return casesOf(n)
+		}
+	case *ast.UnaryExpr:
+		if n.Op == token.NOT {
+			return []ast.Expr{n}
+		}
+	case *ast.BinaryExpr:
+		if asks(n.Op) {
+			return []ast.Expr{n}
+		}
+	}
+	return nil
+}
+
+func casesOf(n *ast.SwitchStmt) (all []ast.Expr) {
+	for _, one := range n.Body.List {
+		if clause, ok := one.(*ast.CaseClause); ok {
+			all = append(all, clause.List...)
+		}
+	}
+	return all
+}
+
+func partsOf(e ast.Expr) []ast.Expr {
+	switch part := e.(type) {
+	case *ast.ParenExpr:
+		return partsOf(part.X)
+	case *ast.UnaryExpr:
+		return partsOf(part.X)
+	case *ast.BinaryExpr:
+		if part.Op == token.LAND || part.Op == token.LOR {
+			return append(partsOf(part.X), partsOf(part.Y)...)
+		}
+	}
+	return []ast.Expr{e}
 }
 
 func asks(op token.Token) bool {

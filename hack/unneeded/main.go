@@ -1,4 +1,4 @@
-// Unneeded breaks each condition of some packages, one at a time, and shows which test notices: what none notices is untested, or not needed.
+// Unneeded breaks each condition of some packages, one at a time, and shows which no test notices: it is untested, or not needed.
 //
 //	go run ./hack/unneeded -tests ./internal/controller ./internal/plan ./internal/visit
 //

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -43,14 +44,17 @@ func (b broken) env() string { return fmt.Sprintf("UNNEEDED_BREAK=%d %t", b.id, 
 
 func (w *workshop) build(ctx context.Context, dir string) error {
 	of := binary{dir, filepath.Join(w.folder, fmt.Sprintf("%d.test", len(w.binaries)))}
-	said, err := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", w.overlay, "-o", of.path, dir).CombinedOutput()
+	args := []string{"test", "-c", "-vet=off", "-overlay", w.overlay, "-o", of.path, dir}
+	said, err := exec.CommandContext(ctx, "go", args...).CombinedOutput() //nolint:gosec // a package that a developer gave
 	if err != nil {
 		return fmt.Errorf("building the tests of %s: %w\n%s", dir, err, said)
 	}
-	if _, err := os.Stat(of.path); err != nil {
-		return nil // without tests, which is no error to the go command
+	switch _, err := os.Stat(of.path); {
+	case err == nil:
+		w.binaries = append(w.binaries, of)
+	case !errors.Is(err, fs.ErrNotExist): // a package without tests is no error to the go command
+		return fmt.Errorf("looking for the tests of %s: %w", dir, err)
 	}
-	w.binaries = append(w.binaries, of)
 	return nil
 }
 
@@ -61,7 +65,7 @@ func (w *workshop) learn(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("listing the tests of %s: %w", of.dir, err)
 		}
-		for _, name := range strings.Fields(string(listed)) {
+		for name := range strings.FieldsSeq(string(listed)) {
 			one, err := w.hear(ctx, of, name)
 			if err != nil {
 				return err
@@ -101,7 +105,7 @@ func (w *workshop) hear(ctx context.Context, of binary, name string) (test, erro
 }
 
 func (w *workshop) command(ctx context.Context, of binary, args ...string) *exec.Cmd {
-	c := exec.CommandContext(ctx, of.path, append(args, "-test.timeout="+w.timeout.String())...)
+	c := exec.CommandContext(ctx, of.path, append(args, "-test.timeout="+w.timeout.String())...) //nolint:gosec // a binary that was built here
 	c.Dir = of.dir
 	c.Env = append(os.Environ(), "ROLLCALL_MODEL_RECORD=off") // a recorded walk differs whether or not anybody minds
 	return c

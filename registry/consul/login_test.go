@@ -25,10 +25,10 @@ const serviceAccount = "s3cret-of-the-service-account"
 type guarded struct {
 	lasts time.Duration // 0: forever
 
-	mu             sync.Mutex
-	good           []string // tokens
-	logins, ended  int
-	refuses        string // the answer to each login
+	mu            sync.Mutex
+	good          []string // tokens
+	logins, ended int
+	refuses       string // the answer to each login
 }
 
 func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
