@@ -46,12 +46,19 @@ func (s *Shared[T]) Ask(ctx context.Context, key string, ask func(context.Contex
 	q := s.join(ctx, key, ask)
 	select {
 	case <-q.done:
+		if q.err != nil && q.over() { // a moment before the caller's own context, which has no later end
+			<-ctx.Done()
+			return answer, ctx.Err()
+		}
 		return q.answer, q.err
 	case <-ctx.Done():
 		s.leave(q)
 		return answer, ctx.Err()
 	}
 }
+
+// over reports whether the time of all who asked has passed. Call it once the question is answered.
+func (q *question[T]) over() bool { return !q.forever && !time.Now().Before(q.deadline) }
 
 // join returns the question that is sent next.
 func (s *Shared[T]) join(ctx context.Context, key string, ask func(context.Context) (T, error)) *question[T] {
