@@ -290,8 +290,8 @@ func TestReaderLag(t *testing.T) {
 			d.constructors["one"] = always(lagging)
 			expectOpened(t, d, configured(t, strings.Replace(several, "name: old, driver: fake", tc.section, 1)))
 			got := settings(d.current.Load())
-			if got.ReaderLag["old"] != tc.want {
-				t.Errorf("got %s, want %s\nreason: %s", got.ReaderLag["old"], tc.want, tc.reason)
+			if got.ReaderLags["old"] != tc.want {
+				t.Errorf("got %s, want %s\nreason: %s", got.ReaderLags["old"], tc.want, tc.reason)
 			}
 			var logged strings.Builder
 			warnOfShortDrains(&got, funcr.New(func(_, line string) { logged.WriteString(line) }, funcr.Options{}))

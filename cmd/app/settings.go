@@ -20,7 +20,7 @@ func settings(all *registries) observe.Settings {
 		Registries:        make(registryclient.Registries, len(all.byName)),
 		RegisteredByApp:   c.RegisteredByApp(),
 		Weightless:        map[string]bool{},
-		ReaderLag:         map[string]time.Duration{},
+		ReaderLags:        map[string]time.Duration{},
 		DefaultRegistries: c.DefaultRegistries,
 		DefaultsFor:       c.DefaultsFor,
 		Drain:             c.Drain,
@@ -34,8 +34,8 @@ func settings(all *registries) observe.Settings {
 	s.Services.Places = map[string]string{}
 	for name, o := range all.byName {
 		s.Registries[name], s.Weightless[name] = o.client, o.weightless
-		if s.ReaderLag[name] = o.client.ReaderLag(); c.Registries[name].ReaderLag != nil {
-			s.ReaderLag[name] = *c.Registries[name].ReaderLag
+		if s.ReaderLags[name] = o.client.ReaderLag(); c.Registries[name].ReaderLag != nil {
+			s.ReaderLags[name] = *c.Registries[name].ReaderLag
 		}
 		s.Services.Places[name] = o.client.PlaceTemplate()
 		// Nothing else shows what a pod left that disappeared unseen, also in a place without other pods. In a registry that is the pod
@@ -47,8 +47,8 @@ func settings(all *registries) observe.Settings {
 
 // warnOfShortDrains logs where pods end before the clients of their registry have noticed.
 func warnOfShortDrains(s *observe.Settings, logger logr.Logger) {
-	for _, name := range slices.Sorted(maps.Keys(s.ReaderLag)) {
-		if lag := s.ReaderLag[name]; s.Drain < lag {
+	for _, name := range slices.Sorted(maps.Keys(s.ReaderLags)) {
+		if lag := s.ReaderLags[name]; s.Drain < lag {
 			logger.Info("drain is shorter than the registry's clients take to notice, so requests to pods that ended can fail: raise it",
 				"registry", name, "drain", s.Drain.String(), "readerLag", lag.String())
 		}

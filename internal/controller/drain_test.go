@@ -195,7 +195,7 @@ func TestDrainOfAPodThatWasPutBack(t *testing.T) {
 	}
 }
 
-func lagging1m(s *choices) { s.ReaderLag = map[string]time.Duration{"default": time.Minute} }
+func lagging1m(s *choices) { s.ReaderLags = map[string]time.Duration{"default": time.Minute} }
 
 func TestReaderLag(t *testing.T) {
 	t.Parallel()
@@ -243,7 +243,7 @@ func TestNoPodLeavesBeforeTheReadersKnowTheNextPlace(t *testing.T) {
 	pod := w.servingPod(w.cloneSet("web"), "web-1")
 	w.apply(func(s *choices) {
 		s.DefaultRegistries = []string{"new"}
-		s.ReaderLag = map[string]time.Duration{"new": time.Minute}
+		s.ReaderLags = map[string]time.Duration{"new": time.Minute}
 	})
 	w.expectResult("clients of the new registry do not know it yet", w.reconcile(pod), time.Minute)
 	w.expectJournal("until then they would find it nowhere", "new: "+registers, writes)

@@ -57,9 +57,9 @@ func (m *model) choose() {
 func (m *model) configured(s *observe.Settings) {
 	c := m.choices
 	s.Services.Address, s.Services.Networks = c.address, []string{modelNetwork}
-	s.ReaderLag = map[string]time.Duration{}
+	s.ReaderLags = map[string]time.Duration{}
 	for _, name := range m.manager.all {
-		s.ReaderLag[name] = c.readerLag
+		s.ReaderLags[name] = c.readerLag
 	}
 	if c.placed {
 		s.Services.Places = map[string]string{m.manager.all[0]: "{label:" + modelPlace + "}"}

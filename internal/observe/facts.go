@@ -70,9 +70,23 @@ func (f *Facts) Gone() bool { return f.Uncached && !f.Memory.Lingers }
 func (f *Facts) Entries(in lifecycle.Input, targets []tracker.Target) plan.Facts {
 	return plan.Facts{
 		Pod: in.Pod, Record: in.Record, Gone: f.Gone(), Targets: targets, Undescribed: f.Problem.Reason != "", PassedOn: f.PassedOn,
-		AddressUnknown: f.AddressUnknown,
-		Owner:          f.owner(in.Pod), Configuration: f.Settings, Known: f.Tracked.Known(),
+		AddressUnknown: f.AddressUnknown, Sources: f.Sources, Unsteered: f.unsteered(), CountsIn: f.countsIn(),
+		Owner: f.owner(in.Pod), Configuration: f.Settings, Known: f.Tracked.Known(),
 	}
+}
+
+func (f *Facts) unsteered() waiting.Blocker {
+	if !f.Unsteered {
+		return waiting.Blocker{}
+	}
+	return f.Problem
+}
+
+func (f *Facts) countsIn() time.Duration {
+	if !f.Settings.Services.CountsAtEnd {
+		return 0
+	}
+	return f.Grows
 }
 
 func (f *Facts) owner(pod *lifecycle.Pod) registry.Instance {

@@ -24,8 +24,8 @@ type Settings struct {
 	RegisteredByApp map[string]bool
 	// Weightless registries are those where no weight can grow.
 	Weightless map[string]bool
-	// ReaderLag is, by registry, how late its clients know.
-	ReaderLag map[string]time.Duration
+	// ReaderLags are, by registry, how late its clients know.
+	ReaderLags map[string]time.Duration
 	// DefaultRegistries are for pods that name none.
 	DefaultRegistries []string
 	// DefaultsFor are for those of some namespaces, by registry.
@@ -57,6 +57,12 @@ func (s *Settings) Has(registry string) bool { return s.Registries[registry] != 
 
 // CallsPods implements [plan.Configuration].
 func (s *Settings) CallsPods(registry string) bool { return s.Registries[registry].CallsPods() }
+
+// Lists implements [plan.Configuration].
+func (s *Settings) Lists(registry string) bool { return s.Registries[registry].Lists() }
+
+// ReaderLag implements [plan.Configuration].
+func (s *Settings) ReaderLag(registry string) time.Duration { return s.ReaderLags[registry] }
 
 // MayBeOne implements [plan.Configuration].
 func (s *Settings) MayBeOne(a, b lifecycle.Key) bool {

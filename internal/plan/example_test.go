@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"text/tabwriter"
+	"time"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/plan"
@@ -42,5 +43,9 @@ type configured struct{}
 func (configured) Has(string) bool { return true }
 
 func (configured) CallsPods(string) bool { return false }
+
+func (configured) Lists(string) bool { return true }
+
+func (configured) ReaderLag(string) time.Duration { return 0 }
 
 func (configured) MayBeOne(lifecycle.Key, lifecycle.Key) bool { return false }

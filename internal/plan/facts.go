@@ -6,6 +6,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
+	"github.com/rollcall-dev/rollcall/internal/waiting"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -22,6 +23,12 @@ type Facts struct {
 	Undescribed bool
 	// AddressUnknown: it can't be read which address the pod has.
 	AddressUnknown bool
+	// Sources are the registries where it belongs.
+	Sources []lifecycle.Source
+	// Unsteered is why its application may have registered it under a name that it may not use, if so.
+	Unsteered waiting.Blocker
+	// CountsIn is how long its weight still grows, if OpenKruise counts on it only then.
+	CountsIn time.Duration
 	// PassedOn are other pods' applications' entries by now.
 	PassedOn map[lifecycle.Key]bool
 	// Configuration is what is in force.
@@ -42,10 +49,14 @@ const (
 	maxRecalled = 50
 )
 
-// Configuration tells which registries exist.
+// Configuration tells which registries exist, and what is to be known of each.
 type Configuration interface {
 	Has(registry string) bool
 	CallsPods(registry string) bool
+	// Lists reports whether it shows all entries together.
+	Lists(registry string) bool
+	// ReaderLag is how late its clients know.
+	ReaderLag(registry string) time.Duration
 	// MayBeOne reports whether two keys of a pod can be one entry.
 	MayBeOne(a, b lifecycle.Key) bool
 }

@@ -254,6 +254,12 @@ func (all) Has(string) bool { return true }
 
 func (all) CallsPods(registry string) bool { return registry == "pods" }
 
+func (all) Lists(registry string) bool { return registry != "silent" }
+
+func (all) ReaderLag(registry string) time.Duration {
+	return map[string]time.Duration{"slow": 5 * time.Second}[registry]
+}
+
 func (all) MayBeOne(a, b lifecycle.Key) bool {
 	same := strings.EqualFold(string(a.Service), string(b.Service)) && a.Address == b.Address
 	return a.ByApp() && b.ByApp() && (a.Registry == "pods" || b.Registry == "pods" || same)

@@ -10,53 +10,6 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/waiting"
 )
 
-// stage is a part of a visit. It returns what is missing.
-type stage struct {
-	name string
-	take func(v *visit, ctx context.Context) waiting.Blocker
-	// write is set in place of take if the stage makes no call.
-	write func(v *visit, ctx context.Context) error
-	// holds: OpenKruise waits for what this stage misses.
-	holds bool
-	// waits: it is skipped while OpenKruise waits for an earlier stage.
-	waits bool
-	// armed: it is skipped if the API server refused the handlers that protect its calls.
-	armed bool
-}
-
-// stagesOf returns the stages in their order. For example, a pod that moves from Consul to Nacos: join registers it in Nacos, probe and
-// readers wait until clients are given it there, assert lets OpenKruise count on it, and only then depart takes it out of Consul. So
-// a Consul that is down holds no new pod.
-func stagesOf(want lifecycle.Want) []stage {
-	former := stage{name: "former", take: (*visit).leaveFormer}
-	depart := stage{name: "depart", take: (*visit).depart, waits: true, armed: true}
-	switch want {
-	case lifecycle.InService:
-		return []stage{
-			former,
-			{name: "join", take: (*visit).join, holds: true, armed: true},
-			{name: "probe", take: (*visit).probe, holds: true, waits: true, armed: true},
-			{name: "readers", take: (*visit).awaitReaders, holds: true, waits: true, armed: true},
-			{name: "assert", write: (*visit).assert, waits: true, armed: true},
-			depart,
-			{name: "unheard", take: (*visit).unheard},
-		}
-	case lifecycle.Keep:
-		return []stage{former, depart, {name: "unheard", take: (*visit).unheard}}
-	default:
-		former.holds = true
-		return []stage{
-			former,
-			// First, since the application's own entry at the same endpoint may show only once Rollcall's is gone.
-			{name: "departing", take: (*visit).leaveDeparting, holds: true},
-			{name: "leave", take: (*visit).leavePresent, holds: true},
-			{name: "unheard", take: (*visit).unheard, holds: true},
-			{name: "unsteered", take: (*visit).unsteered, holds: true},
-			{name: "listed", take: (*visit).unlisted, holds: true},
-		}
-	}
-}
-
 // advance takes the stages between arming the pod and concluding. A pod that Rollcall does not drive only loses handlers that no
 // workload has any more.
 func (v *visit) advance(ctx context.Context) error {
@@ -111,16 +64,16 @@ func (v *visit) takeStages(ctx context.Context, armed bool) error {
 	if v.decision.Want == lifecycle.Keep && armed {
 		v.Tracked.Stay(v.entries().Has)
 	}
-	for _, s := range stagesOf(v.decision.Want) {
-		if s.armed && !armed || s.waits && len(v.held) > 0 {
+	for _, s := range plan.Stages(v.rows, v.decision.Want) {
+		if s.Armed && !armed || s.After && len(v.held) > 0 {
 			continue
 		}
-		missing, err := s.run(ctx, v)
+		missing, err := v.take(ctx, s)
 		switch {
 		case err != nil:
 			return err
 		case missing.Reason == "":
-		case s.holds:
+		case s.Holds:
 			v.held = append(v.held, missing)
 		default:
 			v.behind = append(v.behind, missing)
@@ -129,11 +82,43 @@ func (v *visit) takeStages(ctx context.Context, armed bool) error {
 	return nil
 }
 
-func (s stage) run(ctx context.Context, v *visit) (waiting.Blocker, error) {
-	if s.write != nil {
-		return waiting.Blocker{}, s.write(v, ctx)
+// take carries out one stage, and returns what is missing.
+func (v *visit) take(ctx context.Context, s plan.Stage) (missing waiting.Blocker, err error) {
+	now := plan.Now{Facts: v.entries(), Decision: v.decision, Rows: v.rows, Time: v.Clock.Now()}
+	if s.Waits != nil {
+		missing = s.Waits(now)
 	}
-	return s.take(v, ctx), nil
+	if s.Probes != nil && missing.Reason == "" {
+		missing = v.probeAll(ctx, s.Probes(now))
+	}
+	if missing.Reason == "" {
+		missing = v.ensureAll(ctx, s.Rows)
+	}
+	if missing.BacksOff {
+		missing.After = v.backOff()
+	}
+	if s.Joins {
+		v.joins(missing)
+	}
+	if s.Writes {
+		err = v.assert(ctx)
+	}
+	return missing, err
+}
+
+// joins notes what keeps the pod from being in service. If nothing does, it forgets what was taken out by other keys of what may be the same
+// entries: they are in service again.
+func (v *visit) joins(missing waiting.Blocker) {
+	v.joining = missing
+	if missing.Reason != "" {
+		return
+	}
+	entries := v.entries()
+	for in := range entries.Known.All() {
+		if !entries.IsTarget(in) && entries.MayBeTargets(in) {
+			v.Tracked.Forget(in, v.Clock.Now())
+		}
+	}
 }
 
 // assert writes preNormal or inPlaceUpdate, if OpenKruise waits for it.

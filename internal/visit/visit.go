@@ -1,7 +1,6 @@
-// Package visit takes one pod as far as it can go now, in stages ([stagesOf]).
+// Package visit takes one pod as far as it can go now, in stages ([plan.Stages]).
 //
-//	stages.go                which stages there are, and what waits for what
-//	join.go, unlisted.go     what a stage does
+//	stages.go                the loop that carries stages out
 //	converge.go, calls.go    the steps of one entry, and its calls
 //	apps.go                  what differs for entries that applications write
 //	conclude.go, patch.go    writing on the pod what package plan concludes

@@ -29,6 +29,8 @@ type Blocker struct {
 	Said time.Time
 	// After is when to look again without an event.
 	After time.Duration
+	// BacksOff: look again later each time, which sets After.
+	BacksOff bool
 	// Unasked: a registry is yet to be asked.
 	Unasked bool
 }

@@ -52,8 +52,8 @@ func NotConfirmed(entry fmt.Stringer, want lifecycle.Want, shows registry.State,
 }
 
 // NotYetListed is about a registry whose entries a new leader does not know yet.
-func NotYetListed(name string, after time.Duration) Blocker {
-	return Blocker{Reason: reason.RegistryUnavailable, After: after, Message: fmt.Sprintf(
+func NotYetListed(name string) Blocker {
+	return Blocker{Reason: reason.RegistryUnavailable, BacksOff: true, Message: fmt.Sprintf(
 		"registry %q has not yet listed what the previous manager registered, and no record shows where the pod was in rotation", name)}
 }
 

@@ -31,7 +31,7 @@ func TestSentences(t *testing.T) {
 		NotServing(entry, err, after),
 		Settling(entry, after),
 		NotConfirmed(entry, lifecycle.OutOfService, registry.InService, after),
-		NotYetListed("nacos", after),
+		NotYetListed("nacos"),
 		UnknownRegistry(entry),
 		Failed(entry, err),
 		Failed(entry, err).NoCondition("pods/status is forbidden"),
