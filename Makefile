@@ -226,6 +226,10 @@ ASKED ?= ./internal/controller
 unneeded: ## Break each condition of ROOMS, and show which no test notices, in an hour or more.
 	go run ./hack/unneeded -tests '$(ASKED)' $(ROOMS)
 
+.PHONY: numbers
+numbers: ## Count what a rule of the engine costs: lines, branches, the largest types, and the names behind some rules.
+	@go run ./hack/numbers
+
 .PHONY: test-outoftree
 test-outoftree: check-race ## Build a manager of another module with a driver of its own, and run the suite on that.
 	@mkdir -p $(RESULTS)
