@@ -3,9 +3,7 @@ package observe
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
@@ -124,18 +122,6 @@ func (f *Facts) targetsIn(
 	return targets, err
 }
 
-// ipv4Only returns the instance of a dual-stack pod that clients may drop or can't reach, see [registry.MetaIPv6], if there is one.
-func (f *Facts) ipv4Only() string {
-	for _, t := range f.Targets {
-		in := t.Instance
-		if len(f.Input.Pod.Status.PodIPs) > 1 && !t.Key().ByApp() && !strings.Contains(in.Address, ":") &&
-			!strings.HasPrefix(in.Metadata[registry.MetaIPv6], "[") && f.Tracked.ForeignIPv6(t.Key()) {
-			return fmt.Sprintf("service %q at %s", in.Service, in.Endpoint())
-		}
-	}
-	return ""
-}
-
 // Goal is what a row aims at.
 func (f *Facts) Goal(row plan.Row) tracker.Goal {
 	client := f.Settings.Client(row.Key().Source())
@@ -143,22 +129,6 @@ func (f *Facts) Goal(row plan.Row) tracker.Goal {
 		Want: row.Want, Told: row.Instance, Through: client, Gets: client.Gets(), MustBeSeen: row.MustBeSeen,
 		Given: len(f.GivenBy(row)) > 0, Late: f.late(row),
 	}
-}
-
-// late is until when the contrary may be carried out of what was asked for by another key of what may be the row's entry.
-func (f *Facts) late(row plan.Row) (latest time.Time) {
-	if !row.ByApp() {
-		return latest
-	}
-	for in, known := range f.Tracked.Known().All() {
-		if in == row.Key() || !f.Settings.MayBeOne(in, row.Key()) {
-			continue
-		}
-		if lands := known.LandsUntil(row.Want != lifecycle.InService); lands.After(latest) {
-			latest = lands
-		}
-	}
-	return latest
 }
 
 // GivenBy are the entries by which clients are given the pod under the row's service, and should not be. What nobody tagged is the
@@ -170,13 +140,6 @@ func (f *Facts) GivenBy(row plan.Row) []tracker.Foreign {
 	}
 	toApp := row.ByApp() || row.LeftToApp || row.Want != lifecycle.InService && f.steersIn(row.Key())
 	return slices.DeleteFunc(found, func(one tracker.Foreign) bool { return toApp && one.Tagged == "" })
-}
-
-// steersIn reports whether the entries of the pod's application under the service are steered there.
-func (f *Facts) steersIn(in lifecycle.Key) bool {
-	return slices.ContainsFunc(f.Targets, func(t tracker.Target) bool {
-		return t.Key().ByApp() && t.Registry == in.Registry && t.Key().Service == in.Service
-	})
 }
 
 // MayBeOut reports whether clients may lack the pod somewhere, whatever its record says: a failed call may have taken it out.

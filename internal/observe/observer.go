@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -318,17 +317,6 @@ func tooMany(pod *lifecycle.Pod) error {
 	return errors.New(pod.TooMany)
 }
 
-// dropRefused is for a pod that may not use a service name. Taking out for good what its application registered needs no right to the
-// name, and gives none.
-func (f *Facts) dropRefused() {
-	f.Targets = slices.DeleteFunc(f.Targets, func(t tracker.Target) bool {
-		apps := t.Key().ByApp() || len(f.Tracked.Foreign(t.Key())) > 0
-		drops := !apps || !lifecycle.Leaves(f.Input.Pod)
-		f.Unsteered = f.Unsteered || drops && apps
-		return drops
-	})
-}
-
 // names says which service name the pod may not use. Under one that it is registered under it stays, with a Warning.
 func (o *Observer) names(f *Facts) waiting.Blocker {
 	for _, t := range f.Targets {
@@ -360,29 +348,6 @@ func NameRefused(r *clusterstate.Refusal) waiting.Blocker {
 func (f *Facts) guard(hasWorkload bool) {
 	ownerGone := !hasWorkload && clusterstate.OwnerOf(f.Input.Pod) != nil
 	f.Input.Guard = lifecycle.GuardOf(f.Input.Pod, f.Input.Hooks, f.Settings.Guard, ownerGone)
-}
-
-// passedOn looks up which former endpoints of the pod are another pod's application's by now, such as a port of the node that both used.
-func (o *Observer) passedOn(ctx context.Context, f *Facts) error {
-	if !f.Settings.steers() {
-		return nil
-	}
-	f.PassedOn = map[lifecycle.Key]bool{}
-	entries := f.Entries(f.Input, f.Targets)
-	instances := entries.Instances()
-	for _, t := range f.Targets {
-		instances = append(instances, t.Key())
-	}
-	for _, in := range instances {
-		if _, asked := f.PassedOn[in]; asked || !in.ByApp() || entries.Has(in) && (entries.IsTarget(in) || entries.Undescribed) {
-			continue
-		}
-		var err error
-		if f.PassedOn[in], err = o.State.AnotherHas(ctx, f.Settings.Services, in, f.Input.Pod.UID); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // adoptListed takes a listed entry for an acknowledged Register, in Normal only: if OpenKruise waits, the call is made.

@@ -2,7 +2,7 @@
 //
 //	stages.go                the loop that carries stages out
 //	converge.go, calls.go    the steps of one entry, and its calls
-//	apps.go                  what differs for entries that applications write
+//	app.go                   what differs for entries that applications write
 //	conclude.go, patch.go    writing on the pod what package plan concludes
 //	warn.go                  Events about what is not as it should be
 package visit
