@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -34,6 +35,43 @@ func NodeOf(ctx context.Context, cache client.Reader, pod *lifecycle.Pod) (*life
 		return nil, fmt.Errorf("reading node %s: %w", name, err)
 	}
 	return lifecycle.NodeOf(node), nil
+}
+
+// Former is what became of a pod without a controller.
+type Former string
+
+const (
+	// Detached: the CloneSet that made the pod is there, and no longer selects it.
+	Detached Former = "Detached"
+	// Orphaned: no such CloneSet is there, or it goes, or it came after the pod.
+	Orphaned Former = "Orphaned"
+	// Adoptable: it selects the pod, and OpenKruise will adopt the pod.
+	Adoptable Former = "Adoptable"
+)
+
+// FormerOf tells what became of a pod without a controller. It asks the API server too: the cache can be late, and keeps no whole selector.
+func FormerOf(ctx context.Context, pod *lifecycle.Pod, cache, server client.Reader) (Former, error) {
+	key := client.ObjectKey{Namespace: pod.Namespace, Name: lifecycle.MadeBy(pod)}
+	if key.Name == "" {
+		return Orphaned, nil
+	}
+	var set *kruisev1alpha1.CloneSet
+	for _, reader := range []client.Reader{cache, server} {
+		set = &kruisev1alpha1.CloneSet{}
+		err := reader.Get(ctx, key, set, client.UnsafeDisableDeepCopy)
+		switch {
+		case apierrors.IsNotFound(err):
+			return Orphaned, nil
+		case err != nil:
+			return "", fmt.Errorf("reading CloneSet %s, which made the pod: %w", key, err)
+		case set.DeletionTimestamp != nil, set.CreationTimestamp.After(pod.CreationTimestamp.Time):
+			return Orphaned, nil
+		}
+	}
+	if lifecycle.Selected(pod, set.Spec.Selector) {
+		return Adoptable, nil
+	}
+	return Detached, nil
 }
 
 // Topology accepts a nil node.

@@ -375,7 +375,7 @@ func (m *model) checkOrder(p *modelPod, e entry, want registry.State) {
 	if want == registry.InService || seen == nil || seen.DeletionTimestamp != nil || isFinished(seen) || p.mayEnd || !m.hasAddress(seen, e.in.Address) {
 		return
 	}
-	ready := isReady(seen) && !isTrue(seen, corev1.DisruptionTarget)
+	ready := isReady(seen) && !isTrue(seen, corev1.DisruptionTarget) && len(seen.OwnerReferences) > 0 // or it was detached
 	serves := ready && slices.Contains([]appspub.LifecycleStateType{
 		appspub.LifecycleStateNormal, appspub.LifecycleStateUpdated, appspub.LifecycleStatePreparingNormal}, stateOf(seen))
 	if !serves {

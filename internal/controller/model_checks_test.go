@@ -171,7 +171,7 @@ func (m *model) panics(namespace string) bool {
 	all, unready := 0, 0
 	for _, p := range m.pods {
 		ends, _ := m.endsWithNode(p)
-		if p.namespace != namespace || !m.managed(p) || p.ending || ends || !counts(p.api) || !m.registry.given[p.uid] {
+		if p.namespace != namespace || !m.managed(p) || p.ending || ends || m.isDetached(p) || !counts(p.api) || !m.registry.given[p.uid] {
 			continue
 		}
 		if all++; !isReady(p.api) {
@@ -220,15 +220,16 @@ func (m *model) checkSettledPod(p *modelPod) {
 	if !certain {
 		return
 	}
-	s, ready := stateOf(p.api), isReady(p.api) && !p.ending && !ends
+	ends = ends || p.ending || m.isDetached(p)
+	s, ready := stateOf(p.api), isReady(p.api) && !ends
 	if !ready {
-		kept := s == appspub.LifecycleStateNormal && !p.ending && !ends && (m.panicThreshold == 0 || m.panics(p.namespace))
+		kept := s == appspub.LifecycleStateNormal && !ends && (m.panicThreshold == 0 || m.panics(p.namespace))
 		if !kept && m.registry.inService(p.uid) && (m.apps.by == nil || m.registry.given[p.uid]) {
 			m.violatef("%s is %s and not ready, and in rotation", p.uid, s)
 		}
 		return
 	}
-	if m.workload == nil { // Kruise moves it no more
+	if m.workload == nil || p.detached { // Kruise moves it no more
 		serves := slices.Contains([]appspub.LifecycleStateType{appspub.LifecycleStateNormal,
 			appspub.LifecycleStatePreparingNormal, appspub.LifecycleStateUpdated}, s)
 		if serves != m.registry.inService(p.uid) {

@@ -227,7 +227,7 @@ func (m *model) managed(p *modelPod) bool {
 		return false
 	}
 	for _, hook := range []lifecycle.Hook{lifecycle.PreNormal, lifecycle.InPlaceUpdate, lifecycle.PreDelete} {
-		if len(ours(m.hook(hook))) > 0 {
+		if len(ours(m.hook(hook))) > 0 && !p.detached {
 			return true
 		}
 	}

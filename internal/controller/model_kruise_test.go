@@ -30,6 +30,7 @@ const (
 	modelPanic = 50
 
 	modelMark = "example.com/newly-created" // the owned pattern matches it too
+	modelTier = "tier"
 )
 
 func modelOwnership() lifecycle.Ownership {
@@ -60,6 +61,7 @@ type model struct {
 	policy         lifecycle.FailurePolicy
 	losing         bool // see loseLeaders
 	rivals         bool // see model_rivals_test.go
+	detaches       bool // people detach pods
 
 	warms, countsAtEnd bool // see model_warmup_test.go
 	guard              bool
@@ -103,6 +105,7 @@ type modelPod struct {
 	stays     map[string]bool // timestamps and states that it was in
 	// specified for deletion, which can't be cancelled.
 	specified bool
+	detached  bool // from the CloneSet, by its labels
 
 	// For the checks:
 	releasedHook bool                // Rollcall let Kruise go on with an update or a delete
@@ -164,7 +167,8 @@ func newModel(seed uint64) *model {
 		m.loseLeaders()
 	}
 	m.registry.steer = m.steer
-	m.rivals = seed%5 == 4 //nolint:mnd // with every combination of the manager's configuration
+	m.rivals = seed%5 == 4    //nolint:mnd // with every combination of the manager's configuration
+	m.detaches = seed%13 == 5 //nolint:mnd // the same
 	m.warms, m.countsAtEnd = seed%7 > 4, seed%7 == 6
 	m.manage(seed)
 	m.scale()
@@ -179,7 +183,7 @@ func modelShapes() []*kruisev1alpha1.CloneSetSpec {
 	spec := func(preNormal, inPlaceUpdate, preDelete *appspub.LifecycleHook) *kruisev1alpha1.CloneSetSpec {
 		return &kruisev1alpha1.CloneSetSpec{
 			Lifecycle: &appspub.Lifecycle{PreNormal: preNormal, InPlaceUpdate: inPlaceUpdate, PreDelete: preDelete},
-			Selector:  &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+			Selector:  &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web", modelTier: "front"}},
 		}
 	}
 	markNotReady := func(h *appspub.LifecycleHook) *appspub.LifecycleHook {
@@ -404,7 +408,7 @@ func (m *model) scale() {
 	}
 	active := 0
 	for _, p := range m.pods {
-		if p.api != nil && p.api.DeletionTimestamp == nil && !isFinished(p.api) && stateOf(p.api) != appspub.LifecycleStatePreparingDelete {
+		if p.api != nil && !p.detached && p.api.DeletionTimestamp == nil && !isFinished(p.api) && stateOf(p.api) != appspub.LifecycleStatePreparingDelete {
 			active++
 		}
 	}
@@ -420,7 +424,7 @@ func (m *model) scale() {
 			}
 		}
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-			Namespace: p.namespace, Name: string(p.uid), UID: p.uid, Labels: map[string]string{"app": "web"},
+			Namespace: p.namespace, Name: string(p.uid), UID: p.uid, Labels: map[string]string{"app": "web", modelTier: "front"},
 			Annotations: map[string]string{service.AnnotationServices: modelServiceNames},
 			OwnerReferences: []metav1.OwnerReference{
 				*metav1.NewControllerRef(m.workloadIn(p.namespace), kruisev1alpha1.GroupVersion.WithKind("CloneSet")),

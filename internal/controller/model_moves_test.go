@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
@@ -50,7 +51,7 @@ func (m *model) aWhile() time.Duration { return time.Duration(m.rng.Int64N(int64
 // kruiseMoves is one pass of Kruise over one pod.
 func (m *model) kruiseMoves(p *modelPod) {
 	switch {
-	case p.api.DeletionTimestamp != nil:
+	case p.api.DeletionTimestamp != nil, p.detached:
 	case m.workload == nil:
 		return // Kruise drives no pods of a CloneSet that is gone
 	case isFinished(p.api):
@@ -173,12 +174,14 @@ func (m *model) someoneWants(p *modelPod) {
 	case n < 55:
 		m.paused = !m.paused
 	case n < 75:
-		if m.workload != nil && p.api.DeletionTimestamp == nil {
+		if m.workload != nil && p.api.DeletionTimestamp == nil && !p.detached {
 			m.logf("someone: scales in %s", p.uid)
 			m.remove(p)
 		}
 	case n < 79:
 		m.annotateSkip(p)
+	case n < 84 && m.detaches:
+		m.detach(p)
 	case n < 84:
 		m.logf("someone: specifies %s for deletion", p.uid)
 		p.specified = true
@@ -195,6 +198,25 @@ func (m *model) someoneWants(p *modelPod) {
 	default:
 		m.edit(&kruisev1alpha1.CloneSetSpec{Selector: m.shapes[0].Selector})
 	}
+}
+
+// detach is a person who changes a label by which the CloneSet selects the pod, and Kruise, which lets go of the pod and makes another.
+func (m *model) detach(p *modelPod) {
+	if m.workload == nil || p.detached || p.api.DeletionTimestamp != nil || isFinished(p.api) {
+		return
+	}
+	m.logf("someone: detaches %s", p.uid)
+	pod := p.api.DeepCopy()
+	delete(pod.Labels, modelTier)
+	pod.OwnerReferences = nil
+	_, pod.Labels[kruisev1alpha1.CloneSetInstanceID], _ = strings.Cut(pod.Name, "-")
+	p.detached = true
+	m.commit(p, pod)
+}
+
+// isDetached reports whether Rollcall must have the pod out since it was detached. If its CloneSet goes, that is known by its record alone.
+func (m *model) isDetached(p *modelPod) bool {
+	return p.detached && (m.workload != nil || lifecycle.RecordOf(lifecycle.PodOf(p.api)).Detached)
 }
 
 // revise gives the CloneSet's template another image, or other metadata alone. One in three brings handlers of the hooks along.

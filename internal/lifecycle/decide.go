@@ -49,9 +49,11 @@ type Input struct {
 	Ownership Ownership
 	// KeepUnready: a pod in Normal that is not ready is kept.
 	KeepUnready bool
-	Ending      string
-	NodeLost    bool
-	Guard       Guard
+	// Ending is why the pod must be out although it may be ready; Detached: it is for [Input.Detach].
+	Ending   string
+	Detached bool
+	NodeLost bool
+	Guard    Guard
 	// Blocked: the pod can't join (bad annotation, no IP), and stays where it is.
 	Blocked bool
 }

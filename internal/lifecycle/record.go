@@ -34,8 +34,10 @@ type Record struct {
 	// InSince is when the pod came into rotation, if its weight had to grow.
 	InSince time.Time `json:"inSince,omitzero"`
 	// NeverInService, as far as known. Only true is written, so older records keep their meaning.
-	NeverInService bool  `json:"neverInService,omitempty"`
-	Instances      []Key `json:"instances,omitempty"`
+	NeverInService bool `json:"neverInService,omitempty"`
+	// Detached: the pod was taken out since its CloneSet had lost it. It stays out if that CloneSet goes too.
+	Detached  bool  `json:"detached,omitempty"`
+	Instances []Key `json:"instances,omitempty"`
 	// Unfound are applications' instances that nobody has found yet.
 	Unfound []Key `json:"unfound,omitempty"`
 	// Handlers can be released even after the workload drops them.
@@ -188,8 +190,8 @@ func (r Record) Fresh(pod *Pod) bool { return r.Exists() && r.Stamp == StampOf(p
 // sameBut compares all but the stamp.
 func (r Record) sameBut(other Record) bool {
 	return r.Version == other.Version && r.Want == other.Want && sameTime(r.OutSince, other.OutSince) &&
-		r.InSince.Equal(other.InSince) && r.NeverInService == other.NeverInService && slices.Equal(r.Instances, other.Instances) &&
-		slices.Equal(r.Unfound, other.Unfound) && slices.Equal(r.Handlers, other.Handlers)
+		r.InSince.Equal(other.InSince) && r.NeverInService == other.NeverInService && r.Detached == other.Detached &&
+		slices.Equal(r.Instances, other.Instances) && slices.Equal(r.Unfound, other.Unfound) && slices.Equal(r.Handlers, other.Handlers)
 }
 
 func sameTime(a, b *time.Time) bool {

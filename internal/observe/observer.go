@@ -157,10 +157,37 @@ func (o *Observer) locate(ctx context.Context, f *Facts) error {
 		f.Warning = waiting.IPv6Missing(t)
 	}
 	f.Input.Ending, f.EndChanges = lifecycle.EndOf(pod, node, now).Ending(now, f.Drain)
+	if err := o.former(ctx, f); err != nil {
+		return err
+	}
 	// Counted as it was just read, so never more pods than the threshold are taken out.
 	o.State.Panics.Refresh(f.Input, rules)
 	f.Panic = o.State.Panics.Of(pod.Namespace, f.Input.Record, rules)
 	f.Input.KeepUnready = rules.PanicThreshold == 0 || f.Panic.Service != ""
+	return nil
+}
+
+// former takes a pod out that was detached from its CloneSet, for as long as it has no controller. If the CloneSet itself has gone, the pod
+// stays, and a person has to know.
+func (o *Observer) former(ctx context.Context, f *Facts) error {
+	pod, record := f.Input.Pod, f.Input.Record
+	if !lifecycle.MayBeDetached(pod) {
+		return nil
+	}
+	former := clusterstate.Detached
+	if !record.Detached {
+		var err error
+		if former, err = clusterstate.FormerOf(ctx, pod, o.Client, o.APIReader); err != nil {
+			return err
+		}
+	}
+	switch {
+	case former == clusterstate.Detached:
+		f.Input.Detach()
+		f.EndChanges = 0
+	case former == clusterstate.Orphaned && record.Exists() && lifecycle.Counts(pod) && f.Warning.Reason == "":
+		f.Warning = waiting.Orphaned()
+	}
 	return nil
 }
 

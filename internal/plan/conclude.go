@@ -96,7 +96,7 @@ func (o Outcome) recordOut() *lifecycle.Record {
 	was := o.Input.Record
 	switch {
 	case len(o.Held) > 0 && was.Exists() && o.Drain.begun() && o.Drain.since(was.OutSince) && waiting.First(o.Held...).Lasts(o.Stops):
-		was.OutSince = &o.Drain.Out
+		was.OutSince, was.Detached = &o.Drain.Out, o.Input.Detached
 		return &was
 	case len(o.Held) > 0, !o.Facts.Known.Any() && !was.Exists(): // no registry ever knew the pod, so there is nothing to write down
 		return nil
@@ -121,6 +121,7 @@ func (o Outcome) drains() time.Duration {
 func (o Outcome) record(rows Plan) *lifecycle.Record {
 	was := o.Input.Record
 	record := lifecycle.NewRecord(o.Input.Pod, o.Input.Hooks, o.Decision.Want, o.recorded(rows), was.OutSince)
+	record.Detached = o.Input.Detached
 	record.NeverInService = record.Want != lifecycle.InService && !was.WasInService() && !o.Facts.Known.WasInService()
 	switch now := o.Now.UTC().Truncate(time.Second); { // so the steps of a storm come together, in batches
 	case o.Grows && record.Want == lifecycle.InService && was.Want != lifecycle.InService:

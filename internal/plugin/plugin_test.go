@@ -231,6 +231,10 @@ func TestExplain(t *testing.T) {
 	guarded := pod(func(p *corev1.Pod) {
 		p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: now}, []string{lifecycle.GuardFinalizer}
 	})
+	detached := with(serving, func(s *scene) { s.record = lifecycle.OutOfService }, pod(func(p *corev1.Pod) {
+		p.OwnerReferences, p.Labels[kruisev1alpha1.CloneSetInstanceID] = nil, "1"
+		p.Annotations[lifecycle.AnnotationRecord] = strings.Replace(p.Annotations[lifecycle.AnnotationRecord], `{`, `{"detached":true,`, 1)
+	}))
 	type row struct {
 		reason string
 		scene  scene
@@ -265,6 +269,7 @@ func TestExplain(t *testing.T) {
 		"of a Deployment":                             {"its workload is not gone", with(deleting, owned("apps/v1", "ReplicaSet"))},
 		"of Kubernetes' StatefulSet":                  {"OpenKruise has one of the same name", with(deleting, owned("apps/v1", "StatefulSet"))},
 		"of a CloneSet that is gone":                  {"Rollcall drives its kind", with(deleting, owned("apps.kruise.io/v1alpha1", "CloneSet"))},
+		"detached from its CloneSet":                  {"a person has to end it", detached},
 		"its service is claimed":                      {"no registry is asked until a person has acted", with(joining, warned(reason.ServiceClaimed))},
 		"it leaves a service that is claimed":         {"it may leave all the same", with(deleting, warned(reason.ServiceClaimed))},
 		"its patch is refused":                        {"a skip needs the same patch", with(deleting, warned(reason.PatchRefused))},

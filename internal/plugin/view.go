@@ -110,6 +110,9 @@ func (w *world) view(pod *lifecycle.Pod) (Pod, bool) {
 		Pod: pod, Hooks: lifecycle.HooksOf(owner, w.config.Hooks), Record: lifecycle.RecordOf(pod), Ownership: w.config.Hooks,
 		KeepUnready: w.config.PanicThreshold == 0,
 	}
+	if input.Record.Detached && lifecycle.MayBeDetached(pod) {
+		input.Detach()
+	}
 	decision := lifecycle.Decide(input)
 	p := Pod{
 		Namespace: pod.Namespace, Name: pod.Name, State: pod.Labels[appspub.LifecycleStateKey], Ready: lifecycle.IsReady(pod),
@@ -216,6 +219,8 @@ func reasonOn(p Pod) (why reason.Reason, message string) {
 	switch {
 	case p.facts.input.Released(p.facts.decision):
 		return reason.AwaitingOpenKruise, "its hook is released, and OpenKruise has neither updated nor deleted it yet" + leftBy(p)
+	case p.facts.input.Detached:
+		return reason.Detached, p.facts.input.Ending
 	case p.facts.decision.Row == lifecycle.RowUpdating:
 		return reason.Updating, lifecycle.NotUpdatedBecause(p.facts.pod)
 	case p.facts.input.AwaitsReadiness(p.facts.decision):

@@ -70,7 +70,8 @@ func (r Reason) kind() kind {
 	case "", Draining, ReadersLag, WarmingUp, DryRun, AppEntryRemains, Acknowledgement, NotWatched:
 		return kind{}
 	case InvalidPod, InvalidEnd, UnknownName, IPv6Missing, ServiceClaimed, ServiceNotAllowed, HandlerRefused, InjectedPort,
-		UnsupportedWorkload, UnknownState, HeldNotReady, PanicThreshold, Ending, RolloutWaits, NotEnrolled, HooksRemoved, UnreadyTarget:
+		UnsupportedWorkload, UnknownState, HeldNotReady, PanicThreshold, Ending, Detached, Orphaned, RolloutWaits, NotEnrolled, HooksRemoved,
+		UnreadyTarget:
 		return kind{event: warning}
 	}
 	return kind{event: warning} // of a newer manager, as the plugin reads it

@@ -32,6 +32,8 @@ func (v visited) outOfRotation() waiting.Blocker {
 	switch {
 	case in.HeldNotReady(d):
 		return waiting.HeldNotReady()
+	case in.Detached && d.Row != lifecycle.RowGone:
+		return waiting.Detached(in.Ending)
 	case in.OutForItsEnd(d):
 		return waiting.Ending(in.Ending)
 	case v.Panic.Service != "" && in.KeptUnready(d) && !keptOut:

@@ -35,7 +35,7 @@ const (
 // Annotations are those that people set on pods.
 func Annotations() []string {
 	return []string{AnnotationServices, AnnotationAddress, AnnotationRegistries, AnnotationDrain, AnnotationWarmUp, AnnotationTags,
-		AnnotationMetadata}
+		AnnotationMetadata, lifecycle.AnnotationKeepDetached}
 }
 
 // maxEndpoints limits how long one pod holds up others.

@@ -204,6 +204,15 @@ func Ending(why string) Blocker {
 	return Blocker{Reason: reason.Ending, Message: "the pod is out of rotation before it ends: " + why}
 }
 
+// Detached is about a pod that its CloneSet has lost, in the words of [lifecycle.Input.Detach].
+func Detached(why string) Blocker { return Blocker{Reason: reason.Detached, Message: why} }
+
+// Orphaned is about a pod whose workload has gone without it.
+func Orphaned() Blocker {
+	return Blocker{Reason: reason.Orphaned, Message: "the pod belongs to no workload, so nothing updates or replaces it; it stays in rotation: " +
+		"create a workload that adopts it, delete it, or accept this with annotation " + lifecycle.AnnotationKeepDetached + `: "true"`}
+}
+
 // NotReady is about a pod that serves nobody; why may be empty.
 func NotReady(why string) Blocker {
 	return Blocker{Reason: reason.NotReady, Message: cmp.Or(why, "its node is not Ready")}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -17,6 +19,13 @@ import (
 type entryNamed string
 
 func (e entryNamed) String() string { return string(e) }
+
+func detached() Blocker {
+	in := lifecycle.Input{Pod: &lifecycle.Pod{}}
+	in.Pod.Name, in.Pod.Labels = "web-x7k2p", map[string]string{kruisev1alpha1.CloneSetInstanceID: "x7k2p"}
+	in.Detach()
+	return Detached(in.Ending)
+}
 
 // TestSentences holds every sentence about a pod against testdata/sentences.txt, which is there to be read aloud.
 func TestSentences(t *testing.T) {
@@ -54,6 +63,8 @@ func TestSentences(t *testing.T) {
 		UnknownState("Resting"),
 		HeldNotReady(),
 		Ending("its node ends at 10:00"),
+		detached(),
+		Orphaned(),
 		NotReady(""),
 		NotReady("its containers are not ready"),
 		AwaitingOpenKruise(),
