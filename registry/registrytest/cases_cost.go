@@ -80,7 +80,7 @@ func (w *world) costs(others int) map[operation]Spent {
 	ops = slices.DeleteFunc(ops, func(op operation) bool { return !slices.Contains(operations(d), op) })
 	w.must(ops[0], d, mine[0]) // connects, and makes what the service needs
 	measure(mine, ops...)
-	if w.has[isSteerer] && w.h.App != nil {
+	if w.has[isSteerer] && w.h.App != nil && w.h.MeteredApps {
 		mine = mine[:steered]
 		for _, at := range mine {
 			w.app(d, at).Register()

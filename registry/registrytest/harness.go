@@ -43,6 +43,9 @@ type Harness struct {
 
 	// Metered returns a driver as Open does, and a function that returns what it has sent and got since it was made.
 	Metered func(t testing.TB, cluster string) (d registry.Registry, spent func() Spent)
+	// MeteredApps: what one application costs to steer does not depend on its service either. It is false if the registry shows what its
+	// clients are given of one application only together with all others.
+	MeteredApps bool
 
 	// Failing returns a driver whose registry answers every attempt with a temporary error, and a function that returns how
 	// many attempts there were.

@@ -59,9 +59,11 @@ func TestPeers(t *testing.T) {
 	shows(one, in, "STARTING")
 	shows(one, out, "UP")
 
-	// Now the other one goes.
+	// Now the other one goes. A call on a connection to it can get lost, and is made again.
 	other.Kill()
-	expect.NoError(t, errors.Join(d.Register(t.Context(), in), d.Deregister(t.Context(), out)))
+	expect.Becomes(t, "the calls are taken at the peer that is left", func() bool {
+		return errors.Join(d.Register(t.Context(), in), d.Deregister(t.Context(), out)) == nil
+	})
 	shows(one, in, "UP")
 	shows(one, out, "")
 	if entries, err := d.List(t.Context(), in.Cluster); err != nil || len(entries) == 0 {
