@@ -61,13 +61,13 @@ func (b *bench) cutAt(ctx context.Context, start func(context.Context) (*place, 
 	defer at.stop()
 	b.driver, b.registryURL, b.suffix = at.driver, at.url, " "+at.driver
 	b.inService = func(ctx context.Context) int { return at.given(ctx, largeService) + at.given(ctx, otherService) }
-	return b.with(ctx, theRollcall, nil, func(*process.Process) error {
+	return b.with(ctx, theRollcall, nil, func(p *process.Process) error {
 		all := b.inLarge + b.inOther
 		if err := b.populateOf(ctx, theRollcall, 0, all, b.serviceOf); err != nil {
 			return err
 		}
 		for round := range min(b.sizes.rounds, mostRounds) {
-			if err := b.cutRound(ctx, at, round); err != nil {
+			if err := b.cutRound(ctx, at, p.PID(), round); err != nil {
 				return err
 			}
 			if err := b.settle(ctx, theRollcall, all); err != nil {
@@ -87,7 +87,7 @@ func (b *bench) serviceOf(number int) string {
 }
 
 // cutRound has the other service's pods register twice: with nothing else to do, and from when the answers return on.
-func (b *bench) cutRound(ctx context.Context, at *place, round int) error {
+func (b *bench) cutRound(ctx context.Context, at *place, pid, round int) error {
 	some := members{largeService, 0, cutChanges}
 	others := members{otherService, b.inLarge, b.inOther}
 	var before, meanwhile wave
@@ -95,13 +95,13 @@ func (b *bench) cutRound(ctx context.Context, at *place, round int) error {
 		*w, err = b.move(ctx, others, time.Second/pace, appspub.LifecycleStateUpdated)
 		return err
 	}
-	if err := b.takeOut(ctx, others); err != nil {
+	if err := b.takeOut(ctx, pid, others); err != nil {
 		return err
 	}
 	if err := register(ctx, &before); err != nil {
 		return err
 	}
-	if err := b.takeOut(ctx, others, some); err != nil {
+	if err := b.takeOut(ctx, pid, others, some); err != nil {
 		return err
 	}
 	var healed time.Time
@@ -135,9 +135,12 @@ type members struct {
 	first, n int
 }
 
-// takeOut takes pods out.
-func (b *bench) takeOut(ctx context.Context, all ...members) error {
-	return b.each(ctx, appspub.LifecycleStatePreparingUpdate, all...)
+// takeOut takes pods out, and waits until the process rests.
+func (b *bench) takeOut(ctx context.Context, pid int, all ...members) error {
+	if err := b.each(ctx, appspub.LifecycleStatePreparingUpdate, all...); err != nil {
+		return err
+	}
+	return idle(ctx, pid)
 }
 
 func (b *bench) each(ctx context.Context, state appspub.LifecycleStateType, all ...members) error {

@@ -111,7 +111,7 @@ func sizesOf(value string) (sizes, error) {
 			name: "short", rounds: 1,
 			storms: []storm{{delay: usualDelay, pods: 300}, {delay: slowDelay, pods: 200, recipePods: 60}},
 			paced:  100, foreign: 500, growth: []int{100, 300, 1000}, restart: 1000, batch: 500,
-			inLarge: 500, inOther: 600, peerRounds: 1, profiled: 5 * time.Second,
+			inLarge: 500, inOther: 300, peerRounds: 1, profiled: 5 * time.Second,
 		}, nil
 	case "slow":
 		return sizes{
