@@ -136,6 +136,16 @@ func (f *Facts) warnOfBalancer() {
 	}
 }
 
+// warnOfVirtualNode: clients are given an address of vCluster's as the node's.
+func (f *Facts) warnOfVirtualNode(node *lifecycle.Node) {
+	given := func(t tracker.Target) bool { return t.Instance.Address == node.VirtualIP }
+	if node == nil || node.VirtualIP == "" || f.Warning.Reason != "" || !slices.ContainsFunc(f.Targets, given) {
+		return
+	}
+	f.Warning = waiting.Described(reason.VirtualNodeIP, fmt.Sprintf("clients are given the address %s as that of node %s, and it is vCluster's "+
+		"own: upgrade vCluster to 0.28.1 or newer, or set networking.advanced.proxyKubelets.byIP to false in vcluster.yaml", node.VirtualIP, node.Name))
+}
+
 // locate adds where the pod runs and belongs.
 func (o *Observer) locate(ctx context.Context, f *Facts) error {
 	pod, now, rules := f.Input.Pod, o.Clock.Now(), &f.Settings.Rules
@@ -145,6 +155,7 @@ func (o *Observer) locate(ctx context.Context, f *Facts) error {
 		return err
 	}
 	o.targets(f, clusterstate.Topology(node))
+	f.warnOfVirtualNode(node)
 	if err := o.passedOn(ctx, f); err != nil {
 		return err
 	}
