@@ -38,13 +38,7 @@ func TestEvictionsComponent(t *testing.T) {
 		ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{
 			Namespace: namespace, Name: service.Name, Port: new(service.Spec.Ports[0].Port),
 		}},
-		Rules: []admissionv1.RuleWithOperations{{
-			Operations: []admissionv1.OperationType{admissionv1.Create},
-			Rule: admissionv1.Rule{
-				APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods/eviction"},
-				Scope: new(admissionv1.NamespacedScope),
-			},
-		}},
+		Rules: []admissionv1.RuleWithOperations{ruleFor(admissionv1.Create, "pods/eviction"), ruleFor(admissionv1.Update, "pods/resize")},
 		NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
 			Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: []string{metav1.NamespaceSystem, namespace},
 		}}},
@@ -69,6 +63,15 @@ func TestEvictionsComponent(t *testing.T) {
 		},
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{name}, Verbs: []string{"get", "update"}},
 	}, rules, "what the component grants")
+}
+
+func ruleFor(operation admissionv1.OperationType, resource string) admissionv1.RuleWithOperations {
+	return admissionv1.RuleWithOperations{
+		Operations: []admissionv1.OperationType{operation},
+		Rule: admissionv1.Rule{
+			APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{resource}, Scope: new(admissionv1.NamespacedScope),
+		},
+	}
 }
 
 // renderWith renders config/default with a component.

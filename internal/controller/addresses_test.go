@@ -160,6 +160,36 @@ func TestAppEntryOnTheNode(t *testing.T) {
 	w.expectApp("", app, registry.OutOfService)
 }
 
+// TestVirtualNodeIP: vCluster 0.22.4 to 0.28.0 shows an address of its own as the node's in status.hostIP too.
+func TestVirtualNodeIP(t *testing.T) {
+	t.Parallel()
+	shows := func(name, ip string) func(*corev1.Node) {
+		return func(node *corev1.Node) {
+			node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}, {Type: corev1.NodeInternalIP, Address: ip}}
+		}
+	}
+	for _, tc := range []struct {
+		reason, host, ip string
+		address          service.Address
+		want             []string
+	}{
+		{"no hostPort is there", "node-1.nodes.vcluster.com", nodeIP, "HostIP", []string{"Warning VirtualNodeIP clients are given the address 192.0.2.1"}},
+		{"the pod shows the real one", "node-1.nodes.vcluster.com", "10.96.0.9", "HostIP", nil},
+		{"a node of no virtual cluster", "node-1", nodeIP, "HostIP", nil},
+		{"clients are given the pod's", "node-1.nodes.vcluster.com", nodeIP, "PodIP", nil},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, at(tc.address))
+			w.node("node-1", shows(tc.host, tc.ip))
+			pod := w.bornPod(w.cloneSet("web"), "web-1", reachable, func(pod *corev1.Pod) { pod.Spec.NodeName = "node-1" })
+			w.reconcile(pod)
+			w.expectEvents(tc.reason, tc.want...)
+			w.expectInService(pod)
+		})
+	}
+}
+
 // TestEntriesAtThePodsOtherAddresses: clients reach the pod at each of its addresses, whichever Rollcall registers it at.
 func TestEntriesAtThePodsOtherAddresses(t *testing.T) {
 	t.Parallel()

@@ -73,7 +73,7 @@ type Options struct {
 	Logger logr.Logger
 }
 
-// Webhook answers evictions. It is an admission.Handler for CREATE of pods/eviction. Every manager answers, and only the one that leads
+// Webhook answers evictions and resizes. It is an admission.Handler for CREATE of pods/eviction and UPDATE of pods/resize. Every manager answers, and only the one that leads
 // begins a deletion: what it remembers is on the pods, except for when it first failed to write it there.
 type Webhook struct {
 	Options
@@ -136,6 +136,9 @@ func (w *Webhook) answer(ctx context.Context, key types.NamespacedName, request 
 	watched := len(w.Namespaces) == 0 || slices.Contains(w.Namespaces, key.Namespace)
 	if !watched || !w.Synced() {
 		return admission.Allowed(""), nil
+	}
+	if request.SubResource == "resize" {
+		return w.resize(ctx, request)
 	}
 	whole := &corev1.Pod{}
 	if err := w.API.Get(ctx, key, whole); err != nil {

@@ -65,7 +65,8 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	objects = append(objects, &kruisev1alpha1.CloneSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web"},
 		Spec: kruisev1alpha1.CloneSetSpec{Lifecycle: &appspub.Lifecycle{
-			PreDelete: &appspub.LifecycleHook{LabelsHandler: map[string]string{hookKey: "true"}},
+			PreDelete:     &appspub.LifecycleHook{LabelsHandler: map[string]string{hookKey: "true"}},
+			InPlaceUpdate: &appspub.LifecycleHook{LabelsHandler: map[string]string{updateHookKey: "true"}},
 		}},
 	})
 	objects = append(objects, &kruisev1alpha1.DaemonSet{

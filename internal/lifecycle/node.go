@@ -20,6 +20,8 @@ type Node struct {
 	EndsAt *string
 	// Ends are the taints that announce an end, and since when.
 	Ends []EndTaint
+	// VirtualIP is the address of a node that vCluster shows: its own, at which no pod's hostPort is.
+	VirtualIP string
 }
 
 // EndTaint is a taint that announces the end of a node. Since is zero if it is not known.
@@ -33,7 +35,10 @@ func NodeOf(node *corev1.Node) *Node {
 	if node == nil {
 		return nil
 	}
-	of := &Node{Name: node.Name, Zone: node.Labels[corev1.LabelTopologyZone], Region: node.Labels[corev1.LabelTopologyRegion]}
+	of := &Node{
+		Name: node.Name, Zone: node.Labels[corev1.LabelTopologyZone], Region: node.Labels[corev1.LabelTopologyRegion],
+		VirtualIP: virtualIP(node.Status.Addresses),
+	}
 	for i := range node.Status.Conditions {
 		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
 			of.Ready, of.ShutsDown = c.Status, strings.Contains(c.Message, NodeShutsDown)
@@ -54,6 +59,22 @@ func NodeOf(node *corev1.Node) *Node {
 		of.Ends = append(of.Ends, end)
 	}
 	return of
+}
+
+// virtualDomain ends the host names of the nodes of virtual clusters.
+// https://github.com/loft-sh/vcluster/blob/v0.36.1/pkg/controllers/resources/nodes/fake_syncer.go
+const virtualDomain = ".nodes.vcluster.com"
+
+func virtualIP(addresses []corev1.NodeAddress) string {
+	virtual := slices.ContainsFunc(addresses, func(a corev1.NodeAddress) bool {
+		return a.Type == corev1.NodeHostName && strings.HasSuffix(a.Address, virtualDomain)
+	})
+	for _, a := range addresses {
+		if virtual && a.Type == corev1.NodeInternalIP {
+			return a.Address
+		}
+	}
+	return ""
 }
 
 // NodeObject returns what [NodeOf] reads of a node, in the node's own type, without the memory of the rest. firstSeen dates the taints
@@ -85,6 +106,11 @@ func NodeObject(node *corev1.Node, firstSeen func() metav1.Time) *corev1.Node {
 		}
 		kept.Status.Conditions = []corev1.NodeCondition{ready}
 	}
+	if of.VirtualIP != "" {
+		kept.Status.Addresses = []corev1.NodeAddress{
+			{Type: corev1.NodeHostName, Address: virtualDomain}, {Type: corev1.NodeInternalIP, Address: of.VirtualIP},
+		}
+	}
 	return kept
 }
 
@@ -97,7 +123,7 @@ func (n *Node) SameFate(before *Node) bool {
 
 // SamePlace reports whether the node is where it was.
 func (n *Node) SamePlace(before *Node) bool {
-	return n.Zone == before.Zone && n.Region == before.Region
+	return n.Zone == before.Zone && n.Region == before.Region && n.VirtualIP == before.VirtualIP
 }
 
 // Lost reports whether the node (may be nil) is not Ready; see [PodStatus.OnlyGates].

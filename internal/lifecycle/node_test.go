@@ -71,5 +71,11 @@ func anyNode(rng *rand.Rand, now metav1.Time) *corev1.Node {
 			})
 		}
 	}
+	if may() {
+		node.Status.Addresses = []corev1.NodeAddress{
+			{Type: corev1.NodeInternalIP, Address: "192.0.2.1"},
+			{Type: corev1.NodeHostName, Address: []string{"node-1", "node-1.nodes.vcluster.com"}[rng.IntN(2)]},
+		}
+	}
 	return node
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -133,6 +134,15 @@ func (f *Facts) warnOfBalancer() {
 	}
 }
 
+// warnOfVirtualNode: clients are given an address of vCluster's as the node's.
+func (f *Facts) warnOfVirtualNode(node *lifecycle.Node) {
+	given := func(t tracker.Target) bool { return t.Instance.Address == node.VirtualIP }
+	if node == nil || node.VirtualIP == "" || f.Warning.Reason != "" || !slices.ContainsFunc(f.Targets, given) {
+		return
+	}
+	f.Warning = waiting.VirtualNodeIP(node.VirtualIP, node.Name)
+}
+
 // locate adds where the pod runs and belongs.
 func (o *Observer) locate(ctx context.Context, f *Facts) error {
 	pod, now, rules := f.Input.Pod, o.Clock.Now(), &f.Settings.Rules
@@ -142,6 +152,7 @@ func (o *Observer) locate(ctx context.Context, f *Facts) error {
 		return err
 	}
 	o.targets(f, clusterstate.Topology(node))
+	f.warnOfVirtualNode(node)
 	if err := o.passedOn(ctx, f); err != nil {
 		return err
 	}

@@ -69,7 +69,7 @@ func (r Reason) kind() kind {
 		return kind{unasked: true}
 	case "", Draining, ReadersLag, WarmingUp, DryRun, AppEntryRemains, Acknowledgement, NotWatched:
 		return kind{}
-	case InvalidPod, InvalidEnd, UnknownName, IPv6Missing, ServiceClaimed, ServiceNotAllowed, HandlerRefused, InjectedPort,
+	case InvalidPod, InvalidEnd, UnknownName, IPv6Missing, ServiceClaimed, ServiceNotAllowed, HandlerRefused, InjectedPort, VirtualNodeIP,
 		UnsupportedWorkload, UnknownState, HeldNotReady, PanicThreshold, Ending, Detached, Orphaned, RolloutWaits, NotEnrolled, HooksRemoved,
 		UnreadyTarget:
 		return kind{event: warning}

@@ -126,6 +126,11 @@ const (
 	//
 	// What to do: see [Cloud load balancers](../pod-condition.md#cloud-load-balancers).
 	UnreadyTarget Reason = "UnreadyTarget"
+	// VirtualNodeIP: the pod is registered at `HostIP`, and its node's address is one of vCluster's own, at which no pod answers. Nothing waits
+	// for it.
+	//
+	// What to do: see [Virtual clusters](../virtual-clusters.md).
+	VirtualNodeIP Reason = "VirtualNodeIP"
 	// PatchRefused: the API server refuses Rollcall's change of the pod: by its access control, an admission webhook, a policy or
 	// its validation. Or each try has failed for a minute, for example because a webhook with `failurePolicy: Fail` does not answer.
 	// Retried with a back-off of at most 30 s.

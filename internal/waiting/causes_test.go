@@ -71,6 +71,7 @@ func TestSentences(t *testing.T) {
 		UnknownName(`an annotation "rollcall.dev/drian"`),
 		IPv6Missing(`service "web" at 10.0.0.1:8080`),
 		UnreadyTarget("target-health.elbv2.k8s.aws/web"),
+		VirtualNodeIP("10.96.0.9", "node-1"),
 		Described(reason.InvalidPod, "no container has a port"),
 	}
 	var text strings.Builder

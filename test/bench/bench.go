@@ -179,9 +179,13 @@ func (b *bench) with(ctx context.Context, who string, flags []string, do func(*p
 
 // populate makes pods from first to below end, and waits until all are in service.
 func (b *bench) populate(ctx context.Context, who string, first, end int) error {
+	return b.populateOf(ctx, who, first, end, func(number int) string { return serviceName(number, b.load.services) })
+}
+
+func (b *bench) populateOf(ctx context.Context, who string, first, end int, serviceOf func(number int) string) error {
 	err := b.load.each(ctx, end-first, func(ctx context.Context, i int) error {
 		pod := managedPod(b.load.ownerOf(first+i), first+i)
-		pod.Labels[appLabel] = serviceName(first+i, b.load.services)
+		pod.Labels[appLabel] = serviceOf(first + i)
 		return b.load.run(ctx, pod, first+i)
 	})
 	if err != nil {

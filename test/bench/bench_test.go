@@ -25,11 +25,11 @@ func podIn(state appspub.LifecycleStateType, inPlace string) *corev1.Pod {
 
 func TestAWaveEndsWithTheLastFlip(t *testing.T) {
 	t.Parallel()
-	l := &load{pods: map[types.NamespacedName]stay{}}
+	l := &load{pods: map[types.NamespacedName]stay{}, waves: map[goal]*underway{}}
 	l.saw(podIn(appspub.LifecycleStateNormal, set), false)
 	w, err := l.wave(t.Context(), 1, appspub.LifecycleStatePreparingUpdate, func() error {
 		l.saw(podIn(appspub.LifecycleStatePreparingUpdate, set), false)
-		if l.left != 1 {
+		if l.waves[goal{state: appspub.LifecycleStatePreparingUpdate}].left != 1 {
 			t.Error("a pod whose hook is not flipped ended the wave")
 		}
 		<-time.After(time.Millisecond)
@@ -108,4 +108,23 @@ func TestPageHasTheRun(t *testing.T) {
 	if none := (observations{}); len(none.table(s, 0)) != 1 || none.besidePeer(s) != nil {
 		t.Errorf("nothing was measured, and shown is %v", none.table(s, 0))
 	}
+}
+
+// TestTableOfTheCut: a registry has a row if it was measured, with the ratios of each round.
+func TestTableOfTheCut(t *testing.T) {
+	t.Parallel()
+	s := sizes{inLarge: 10_000}
+	if rows := (observations{}).cut(s); len(rows) != 1 {
+		t.Errorf("nothing was measured, and shown is %v", rows)
+	}
+	all := observations{
+		{Case: sized(cutCase, s.inLarge) + " etcd", Who: theRollcall, Values: map[string]float64{
+			seconds: 12, landed: 84, rate: 36, quietRate: 40, p99: 60, quietP99: 30,
+		}},
+		{Case: sized(cutCase, s.inLarge) + " etcd", Who: theRollcall, Round: 1, Values: map[string]float64{
+			seconds: 14, landed: 84, rate: 20, quietRate: 40, p99: 30, quietP99: 30,
+		}},
+	}
+	want := []string{"etcd", "84 (84–84)", "13 (12–14)", "28 (20–36)", "40 (40–40)", "0.7 (0.5–0.9)", "45 (30–60)", "30 (30–30)", "1.5 (1–2)"}
+	expect.Equal(t, want, all.cut(s)[1], "the row")
 }

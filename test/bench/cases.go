@@ -189,8 +189,7 @@ func (b *bench) batches(ctx context.Context) error {
 func (b *bench) managers(ctx context.Context) error {
 	b.load.spread = len(b.load.owners)
 	defer func() { b.load.spread, b.watched = 1, nil }()
-	const most = 3
-	for round := range min(b.sizes.rounds, most) {
+	for round := range min(b.sizes.rounds, mostRounds) {
 		for i := range len(b.load.owners) {
 			if err := b.shared(ctx, round, (round+i)%len(b.load.owners)+1); err != nil {
 				return err

@@ -1,8 +1,8 @@
 // Command bench measures Rollcall between two others: the floor, which is the least that can flip a hook, and the recipe,
 // which is what OpenKruise's guide has one write. Each is a process of its own, against one real etcd and kube-apiserver.
 //
-//	make bench                # five rounds and everything else, about 30 minutes
-//	make bench BENCH=short    # one round of small sizes, 6 minutes
+//	make bench                # five rounds and everything else, about 40 minutes
+//	make bench BENCH=short    # one round of small sizes, 9 minutes
 //
 // A load driver plays Kruise: it puts pods through the states of the lifecycle, and a watch of its own times the flips of
 // their hooks, from when it sees the state to when it sees the flip. The three take turns in each round, one at a time, with
@@ -16,5 +16,8 @@
 // A fourth is measured beside Rollcall alone, in putting pods in service and out of it: KusionStack's resourceconsist, which is
 // built of the module in the folder peer. Where its modules can't be downloaded, that part says so and is left out.
 //
-// The registry speaks the protocol of the driver http, remembers, and answers after a delay.
+// One part has real servers, of etcd and Consul: it cuts the network to them while pods join a large service, and measures how long that
+// stays unknown, and how fast the pods of another service register meanwhile.
+//
+// The registry of all others speaks the protocol of the driver http, remembers, and answers after a delay.
 package main

@@ -42,17 +42,37 @@ type load struct {
 
 	mu    sync.Mutex
 	pods  map[types.NamespacedName]stay
-	left  int // pods of the wave whose hook is not flipped
-	done  chan struct{}
-	state appspub.LifecycleStateType // of the wave
+	waves map[goal]*underway
 	// versions of pods that were seen, and the moves that the driver made.
 	versions, moves int
 	last            time.Time
 }
 
+// goal is the state that a wave's pods go to, and their service if others may be on their way there.
+type goal struct {
+	state   appspub.LifecycleStateType
+	service string
+}
+
+// underway is a wave that has not ended: left are its pods whose hook is not flipped.
+type underway struct {
+	left int
+	done chan struct{}
+}
+
+func (u *underway) flip() {
+	if u == nil {
+		return
+	}
+	if u.left--; u.left == 0 {
+		close(u.done)
+	}
+}
+
 // stay is one pod in one state.
 type stay struct {
-	state          appspub.LifecycleStateType
+	goal
+
 	ready          bool
 	moved, flipped time.Time
 }
@@ -82,16 +102,13 @@ func (l *load) saw(pod *corev1.Pod, gone bool) {
 	}
 	now := l.pods[client.ObjectKeyFromObject(pod)]
 	if state := lifecycle.State(lifecycle.PodOf(pod)); now.state != state {
-		now = stay{state: state, moved: l.last}
+		now = stay{goal: goal{state, pod.Labels[appLabel]}, moved: l.last}
 	}
 	now.ready = lifecycle.IsReady(lifecycle.PodOf(pod))
 	if now.flipped.IsZero() && flipped(pod) {
 		now.flipped = l.last
-		if now.state == l.state {
-			if l.left--; l.left == 0 {
-				close(l.done)
-			}
-		}
+		l.waves[now.goal].flip()
+		l.waves[goal{state: now.state}].flip()
 	}
 	l.pods[client.ObjectKeyFromObject(pod)] = now
 }
@@ -172,33 +189,42 @@ func (l *load) move(ctx context.Context, number int, state appspub.LifecycleStat
 
 // wave waits for the flips of what move moves.
 func (l *load) wave(ctx context.Context, n int, state appspub.LifecycleStateType, move func() error) (wave, error) {
-	done, limit := make(chan struct{}), max(waveTimeout, time.Duration(n)*podTimeout)
+	return l.waveTo(ctx, n, goal{state: state}, move)
+}
+
+func (l *load) waveTo(ctx context.Context, n int, to goal, move func() error) (wave, error) {
+	this, limit := &underway{left: n, done: make(chan struct{})}, max(waveTimeout, time.Duration(n)*podTimeout)
 	l.mu.Lock()
-	l.state, l.left, l.done = state, n, done
+	l.waves[to] = this
 	l.moves += n
 	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.waves, to)
+	}()
 	if err := move(); err != nil {
 		return wave{}, err
 	}
 	select {
-	case <-done:
-		return l.outcome(state), nil
+	case <-this.done:
+		return l.outcome(to), nil
 	case <-time.After(limit):
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return wave{}, fmt.Errorf("%d of %d pods in %s have not had their hook flipped after %s", l.left, n, state, limit)
+		return wave{}, fmt.Errorf("%d of %d pods in %s have not had their hook flipped after %s", this.left, n, to.state, limit)
 	case <-ctx.Done():
 		return wave{}, context.Cause(ctx)
 	}
 }
 
-func (l *load) outcome(state appspub.LifecycleStateType) wave {
+func (l *load) outcome(of goal) wave {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var w wave
 	var first, last time.Time
 	for _, s := range l.pods {
-		if s.state != state {
+		if s.state != of.state || of.service != "" && s.service != of.service {
 			continue
 		}
 		w.latencies = append(w.latencies, s.flipped.Sub(s.moved))

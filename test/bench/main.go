@@ -105,7 +105,7 @@ func (b *bench) open(ctx context.Context) (stop func(), err error) {
 	b.driver, b.registryURL, b.inService = "http", b.registry.URL, b.registry.inService
 	b.load = &load{
 		k8s: b.cluster.Client(), owners: []*kruisev1alpha1.CloneSet{cloneSet(namespace), cloneSet(otherNamespace)}, spread: 1,
-		services: serviceCount, pods: map[types.NamespacedName]stay{},
+		services: serviceCount, pods: map[types.NamespacedName]stay{}, waves: map[goal]*underway{},
 	}
 	return stop, prepare(ctx, b.load.k8s, b.load.owners)
 }

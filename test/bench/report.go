@@ -46,7 +46,7 @@ func (b *bench) report(began time.Time) error {
 	all := observations(b.found)
 	exponent := all.exponent()
 	rows := all.table(b.sizes, exponent)
-	for _, table := range [][][]string{rows, all.besidePeer(b.sizes)} {
+	for _, table := range [][][]string{rows, all.cut(b.sizes), all.besidePeer(b.sizes)} {
 		if len(table) > 1 {
 			fmt.Println("\n" + markdown(table))
 		}

@@ -24,6 +24,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -47,6 +48,7 @@ func TestEvictions(t *testing.T) {
 		{"eviction-unavailable-budget", labels, evictedByHooksWithinBudget((*scenario).demandOfOpenKruise)},
 		{"eviction-dry-run", labels, evictedInADryRun},
 		{"eviction-claims", labels, evictedWithClaims},
+		{"eviction-resize", finalizer, evictedForAResize},
 	}
 	var namespaces []string
 	for _, story := range stories {
@@ -316,6 +318,48 @@ func evictedWithClaims(s *scenario) {
 	s.must(s.k8s.List(s.Context(), &kept, client.InNamespace(s.ns)))
 	s.Expect(len(kept.Items) == 1 && kept.Items[0].DeletionTimestamp == nil, "claims %v, want the one", kept.Items)
 	s.Expect(s.Pods()[0].Name == pod.Name, "pod %s has it, not %s", s.Pods()[0].Name, pod.Name)
+}
+
+// evictedForAResize: a resize by which kubelet would restart a container is refused while the pod serves, and one without a restart is not.
+// The pod is evicted instead, as the VerticalPodAutoscaler does in mode InPlaceOrRecreate.
+func evictedForAResize(s *scenario) {
+	pod := s.Begin(replicas(2), func(set *kruisev1alpha1.CloneSet) {
+		c := &set.Spec.Template.Spec.Containers[0]
+		c.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi")}
+		c.ResizePolicy = []corev1.ContainerResizePolicy{
+			{ResourceName: corev1.ResourceCPU, RestartPolicy: corev1.NotRequired},
+			{ResourceName: corev1.ResourceMemory, RestartPolicy: corev1.RestartContainer},
+		}
+	})[0]
+	s.reportResources(pod)
+	s.await("a manager to refuse the resize of pod "+pod.Name, func() error { // while none answers it is let through
+		err := s.resize(pod, corev1.ResourceMemory, "128Mi", client.DryRunAll)
+		if apierrors.IsNotFound(err) {
+			s.Skip("this Kubernetes can't resize pods")
+		}
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "restarts its containers "+pod.Spec.Containers[0].Name) {
+			return fmt.Errorf("a resize gave: %w", err)
+		}
+		return nil
+	})
+	s.must(s.resize(pod, corev1.ResourceCPU, "200m"))
+
+	s.EvictUntilBegun(pod)
+	s.EvictUntilGone(pod)
+	s.ExpectSteady()
+}
+
+// resize asks as the VerticalPodAutoscaler does.
+func (s *scenario) resize(pod *corev1.Pod, name corev1.ResourceName, value string, options ...client.SubResourcePatchOption) error {
+	patch := fmt.Appendf(nil, `[{"op":"add","path":"/spec/containers/0/resources/requests/%s","value":%q}]`, name, value)
+	return s.k8s.SubResource("resize").Patch(s.Context(), pod.DeepCopy(), client.RawPatch(types.JSONPatchType, patch), options...)
+}
+
+// reportResources writes what kubelet reports where it can resize: without it the API server refuses.
+func (s *scenario) reportResources(pod *corev1.Pod) {
+	s.Helper()
+	patch := []byte(`[{"op":"add","path":"/status/containerStatuses/0/resources","value":{}}]`)
+	s.must(s.k8s.Status().Patch(s.Context(), pod.DeepCopy(), client.RawPatch(types.JSONPatchType, patch)))
 }
 
 // demand makes a budget that so many pods stay available, and returns when it has counted those that there are.
