@@ -615,6 +615,65 @@ func TestReleasesHaveClusterObjectsOfTheirOwn(t *testing.T) {
 	}
 }
 
+// TestRolesInPlaceOfTheClusterRole: the managers of a list of namespaces have what they need there, and nothing elsewhere.
+func TestRolesInPlaceOfTheClusterRole(t *testing.T) {
+	t.Parallel()
+	values := strings.Replace(example, "driver: http", "driver: endpointslice", 1)
+	values = strings.Replace(values, "cluster: example", "cluster: example\n  namespaces: [orders, pay]", 1) + "  podCondition: true\n  enroll: true\n"
+	whole, err := helm(t, values)
+	expect.NoError(t, err)
+	want := rightsIn(t, whole)[""]
+	objects, err := helm(t, values+"rbac: {clusterRole: false}\n")
+	expect.NoError(t, err)
+	got := rightsIn(t, objects)
+	for _, right := range want {
+		resource, verb, _ := strings.Cut(right, " ")
+		if resource == "nodes" || resource == "namespaces" && verb != "get" {
+			continue // no Role grants them
+		}
+		for _, namespace := range []string{"orders", "pay"} {
+			if !slices.Contains(got[namespace], right) {
+				t.Errorf("in %s, the managers lack %q of %q", namespace, right, got[namespace])
+			}
+		}
+	}
+	if len(want) == 0 || len(got[""]) > 0 {
+		t.Errorf("in the whole cluster, the managers have %q, and had %q", got[""], want)
+	}
+	if !slices.Contains(got["kube-system"], "namespaces get") || !slices.Contains(got["rollcall-system"], "events create") {
+		t.Errorf("the managers can't identify the cluster, or tell of the configuration: %q", got)
+	}
+	if _, err := helm(t, example+"rbac: {clusterRole: false}\n"); err == nil || !strings.Contains(err.Error(), "config.namespaces") {
+		t.Errorf("got %v without namespaces, want what to set", err)
+	}
+}
+
+// rightsIn are the managers' rights by namespace, none for the whole cluster, as far as bound.
+func rightsIn(t *testing.T, objects []*unstructured.Unstructured) map[string][]string {
+	t.Helper()
+	granted, bound := map[string][]string{}, map[string][]string{}
+	for _, o := range objects {
+		rules, _, _ := unstructured.NestedSlice(o.Object, "rules")
+		for _, rule := range rules {
+			resources, _, _ := unstructured.NestedStringSlice(rule.(map[string]any), "resources")
+			verbs, _, _ := unstructured.NestedStringSlice(rule.(map[string]any), "verbs")
+			for _, resource := range resources {
+				for _, verb := range verbs {
+					role := o.GetNamespace() + "/" + o.GetName()
+					granted[role] = append(granted[role], resource+" "+verb)
+				}
+			}
+		}
+	}
+	for _, o := range objects {
+		name, found, _ := unstructured.NestedString(o.Object, "roleRef", "name")
+		if found {
+			bound[o.GetNamespace()] = append(bound[o.GetNamespace()], granted[o.GetNamespace()+"/"+name]...)
+		}
+	}
+	return bound
+}
+
 // helm renders the chart as helm install rollcall --namespace rollcall-system does.
 func helm(t *testing.T, text string) ([]*unstructured.Unstructured, error) {
 	t.Helper()

@@ -94,11 +94,11 @@ func (a *app) newPods(own *prometheus.Registry, may *rights) *pods {
 		Tracker: p.tracker, State: p.state, Identity: p.identity,
 		Releases: metrics.NewReleaseMetrics(own), Trace: a.traces.reconciles(),
 		PodCondition: func() bool { return isClosed(condition) }, NoCondition: may.lacking(featurePodCondition),
-		Audit: a.audit, Namespaces: a.namespaces.watched,
+		Audit: a.audit, Namespaces: a.namespaces.watched, WithoutNodes: !a.namespaces.reach.nodes,
 		Workers: a.flags.workers, Clock: clock.RealClock{}, Ahead: a.lease.aheadOfLast, Listed: p.listed,
 	})
 	p.enrolls = enroll.New(writer, recorder, p.reconciler.NameRefused)
-	p.kruise = &kruise{informers: a.manager.GetCache(), failures: a.watchFailures, setup: p.setup}
+	p.kruise = &kruise{informers: a.manager.GetCache(), failures: a.watchFailures, setup: p.setup, withoutNodes: !a.namespaces.reach.nodes}
 	return p
 }
 

@@ -37,6 +37,8 @@ const cloneSets = clusterstate.KindCloneSet + "s"
 // filled when it gets it. Until OpenKruise is installed, the list of CloneSets fails and is tried again.
 type kruise struct {
 	informers cache.Informers
+	// withoutNodes: they can't be watched.
+	withoutNodes bool
 	// setup adds the controller to the manager.
 	setup    func(context.Context) error
 	failures *watchFailures
@@ -100,8 +102,10 @@ func (k *kruise) Start(ctx context.Context) error {
 	for _, workload := range clusterstate.Kinds() {
 		all = append(all, watched{kind: workload + "s", object: clusterstate.NewObject(workload)})
 	}
-	all = append(all, watched{kind: "nodes", object: &corev1.Node{}},
-		watched{kind: "namespaces", object: clusterstate.NamespaceMetadata()})
+	if !k.withoutNodes {
+		all = append(all, watched{kind: "nodes", object: &corev1.Node{}})
+	}
+	all = append(all, watched{kind: "namespaces", object: clusterstate.NamespaceMetadata()})
 	var filled []toolscache.InformerSynced
 	for i := range all {
 		informer, err := k.informers.GetInformer(ctx, all[i].object, cache.BlockUntilSynced(false))

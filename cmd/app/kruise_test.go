@@ -85,7 +85,8 @@ func TestWatchFailuresNoteAForbiddenList(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	failures := &watchFailures{}
-	options := cacheOptions(nil, failures.failed, clusterstate.NewPodCache())
+	pods := clusterstate.NewPodCache()
+	options := cacheOptions(nil, failures.failed, pods, pods.NewInformer)
 	options.Mapper, _ = mapper(nil, nil)
 	options.Scheme = newScheme()
 	made, err := cache.New(&rest.Config{Host: server.URL}, options)
@@ -104,6 +105,21 @@ func TestWatchFailuresNoteAForbiddenList(t *testing.T) {
 	})
 	cancel()
 	must(t, receive(t, ended))
+}
+
+// TestKruiseWithoutNodes: Roles can't grant them, and only what needs them goes without.
+func TestKruiseWithoutNodes(t *testing.T) {
+	t.Parallel()
+	s := newKruiseScenario()
+	s.kruise.withoutNodes = true
+	s.informers.typed.synced.Store(true)
+	s.informers.metadata.synced.Store(true)
+	s.Fails(&corev1.Node{}, apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", errors.New("cannot list resource")))
+	must(t, receive(t, s.Start(t)))
+	s.ExpectUnready(t, "")
+	if s.informers.nodes.Load() {
+		t.Error("nodes are watched without the right")
+	}
 }
 
 func TestKruiseEndsWithAnInformersError(t *testing.T) {
@@ -175,12 +191,16 @@ type fakeInformers struct {
 	cache.Informers
 	// typed is of pods, workloads and nodes, metadata of namespaces.
 	typed, metadata fakeInformer
+	nodes           atomic.Bool
 	err             error
 }
 
 func (f *fakeInformers) GetInformer(_ context.Context, o client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
 	if _, is := o.(*metav1.PartialObjectMetadata); is {
 		return &f.metadata, f.err
+	}
+	if _, is := o.(*corev1.Node); is {
+		f.nodes.Store(true)
 	}
 	return &f.typed, f.err
 }

@@ -211,7 +211,7 @@ func (a *app) managerOptions(c *config.Config, namespaces []string) ctrl.Options
 		Scheme:         newScheme(),
 		MapperProvider: mapper,
 		Logger:         a.logger,
-		Cache:          cacheOptions(namespaces, a.watchFailures.failed, a.cachedPods),
+		Cache:          cacheOptions(namespaces, a.watchFailures.failed, a.cachedPods, informers(a.cachedPods, a.namespaces.source())),
 		// Rollcall's servers know their addresses, serve its own metrics and report why it is not ready.
 		Metrics:                metricsserver.Options{BindAddress: off},
 		HealthProbeBindAddress: off,
@@ -273,14 +273,16 @@ func mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 	return m, nil
 }
 
-func cacheOptions(namespaces []string, failed toolscache.WatchErrorHandlerWithContext, pods *clusterstate.PodCache) cache.Options {
+func cacheOptions(
+	namespaces []string, failed toolscache.WatchErrorHandlerWithContext, pods *clusterstate.PodCache, informers newInformer,
+) cache.Options {
 	hasState, err := labels.Parse(appspub.LifecycleStateKey)
 	utilruntime.Must(err)
 	options := cache.Options{
 		// Nothing but what is named here is ever watched.
 		ReaderFailOnMissingInformer: true,
 		DefaultWatchErrorHandler:    failed,
-		NewInformer:                 pods.NewInformer,
+		NewInformer:                 informers,
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}:                {Label: hasState, Transform: pods.Strip},
 			&discoveryv1.EndpointSlice{}: {Transform: endpointslice.Strip},

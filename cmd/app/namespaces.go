@@ -10,7 +10,9 @@ import (
 
 	"github.com/go-logr/logr"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
@@ -31,15 +33,17 @@ type namespaces struct {
 	cache   client.Reader
 	listed  []string
 	watched []string
+	reach   reach
 	stop    context.CancelCauseFunc
 	logger  logr.Logger
 }
 
 // newNamespaces chooses what to watch: all if the API server does not answer.
 func newNamespaces(ctx context.Context, server client.Client, listed []string, logger logr.Logger) *namespaces {
-	n := &namespaces{server: server, listed: listed, watched: listed, logger: logger}
+	n := &namespaces{server: server, listed: listed, watched: listed, reach: reach{nodes: true, namespaces: true}, logger: logger}
 	ctx, cancel := context.WithTimeout(ctx, namespacesTimeout)
 	defer cancel()
+	n.limit(ctx)
 	choice, err := n.choose(ctx, server)
 	if err != nil {
 		logger.Error(err, "asking which namespaces of the configuration exist; all are watched")
@@ -51,6 +55,21 @@ func newNamespaces(ctx context.Context, server client.Client, listed []string, l
 	return n
 }
 
+// limit finds out what can be watched of the whole cluster: everything if the API server does not answer.
+func (n *namespaces) limit(ctx context.Context) {
+	reach, err := reachOf(ctx, n.server, n.listed)
+	if err != nil {
+		n.logger.Error(err, "asking what can be watched in the whole cluster; all that is needed is watched")
+		return
+	}
+	if n.reach = reach; !reach.nodes {
+		n.logger.Info("without the right to list and watch nodes, the zones of pods and the announced ends of nodes are not known")
+	}
+	if !reach.namespaces {
+		n.logger.Info("without the right to list and watch namespaces, each of the configuration is read every minute")
+	}
+}
+
 // choose returns the namespaces of the list that are watched so far and exist, or may be watched; all if there is none, for an empty
 // list means the whole cluster. One that exists without the rights counts: the manager reports what it lacks.
 func (n *namespaces) choose(ctx context.Context, reader client.Reader) ([]string, error) {
@@ -59,7 +78,10 @@ func (n *namespaces) choose(ctx context.Context, reader client.Reader) ([]string
 		namespace := clusterstate.NamespaceMetadata()
 		err := reader.Get(ctx, client.ObjectKey{Name: name}, namespace)
 		watchable := err == nil && namespace.DeletionTimestamp == nil && slices.Contains(n.watched, name)
-		if err = client.IgnoreNotFound(err); err == nil && !watchable {
+		if unseen(err) {
+			err = nil
+		}
+		if err == nil && !watchable {
 			watchable, err = n.permitted(ctx, name)
 		}
 		if err != nil {
@@ -73,6 +95,17 @@ func (n *namespaces) choose(ctx context.Context, reader client.Reader) ([]string
 		return n.listed, nil
 	}
 	return choice, nil
+}
+
+// unseen reports whether a read of a namespace shows none. Without a ClusterRole, the rights are in the namespace, and go with it.
+func unseen(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) }
+
+// source is where the cache has namespaces from, if not from a list of all.
+func (n *namespaces) source() toolscache.ListerWatcher {
+	if n.reach.namespaces {
+		return nil
+	}
+	return &namespaceGets{server: n.server, names: n.watched, permitted: n.permitted, interval: namespacesInterval}
 }
 
 // permitted reports whether the manager may watch pods in the namespace.
@@ -95,8 +128,11 @@ func (n *namespaces) Start(ctx context.Context) error {
 	return nil
 }
 
-// check returns an error if the choice has changed.
+// check returns an error if the choice has changed, or more of the cluster can be watched.
 func (n *namespaces) check(ctx context.Context) error {
+	if reach, err := reachOf(ctx, n.server, n.listed); err == nil && reach.beyond(n.reach) {
+		return fmt.Errorf("%w: the manager has the right to list and watch nodes or namespaces now: it exits, to start again with them", errNamespaces)
+	}
 	choice, err := n.choose(ctx, n.cache)
 	if err != nil {
 		n.logger.Error(err, "asking which namespaces of the configuration exist")

@@ -59,7 +59,7 @@ func TestNamespacesThatAreWatched(t *testing.T) {
 			}
 			cached.WithObjects(object)
 		}
-		n := &namespaces{server: server, cache: cached.Build(), listed: tc.listed, watched: tc.wants, logger: quiet()}
+		n := &namespaces{server: server, cache: cached.Build(), listed: tc.listed, watched: tc.wants, reach: reach{true, true}, logger: quiet()}
 		if err := n.check(t.Context()); err != nil {
 			t.Errorf("got %v where %v are watched: %s", err, tc.wants, tc.reason)
 		}

@@ -2,6 +2,7 @@ package clusterstate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -19,16 +21,19 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 
-// NodeOf returns nil for a pod without a node, and only a name if the cache lacks the node.
-func NodeOf(ctx context.Context, cache client.Reader, pod *lifecycle.Pod) (*lifecycle.Node, error) {
+// NodeOf returns nil for a pod without a node, and only a name if the cache lacks the node, or has no nodes at all.
+func NodeOf(ctx context.Context, from client.Reader, pod *lifecycle.Pod) (*lifecycle.Node, error) {
 	name := pod.Spec.NodeName
 	if name == "" {
 		return nil, nil
 	}
 	node := &corev1.Node{}
-	err := cache.Get(ctx, client.ObjectKey{Name: name}, node, client.UnsafeDisableDeepCopy)
+	err := from.Get(ctx, client.ObjectKey{Name: name}, node, client.UnsafeDisableDeepCopy)
+	uncached := &cache.ErrResourceNotCached{}
 	switch {
 	case err == nil:
+	case errors.As(err, &uncached):
+		return &lifecycle.Node{Name: name, Unread: true}, nil
 	case apierrors.IsNotFound(err):
 		node.Name = name
 	default:
@@ -79,7 +84,7 @@ func Topology(node *lifecycle.Node) service.Node {
 	if node == nil {
 		return service.Node{}
 	}
-	return service.Node{Name: node.Name, Zone: node.Zone, Region: node.Region}
+	return service.Node{Name: node.Name, Zone: node.Zone, Region: node.Region, Unread: node.Unread}
 }
 
 // SubjectOf describes a pod, without its node.

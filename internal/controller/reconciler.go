@@ -55,6 +55,8 @@ type Options struct {
 	Releases *metrics.ReleaseMetrics
 	// Namespaces in the cache; none means all.
 	Namespaces []string
+	// WithoutNodes: the cache has none.
+	WithoutNodes bool
 	// PodCondition reports whether to write [lifecycle.ConditionInRotation], which needs the right to patch pods/status. Nil never does.
 	PodCondition func() bool
 	// NoCondition returns why the condition can't be written, if a right is missing. It can be nil.
@@ -158,12 +160,14 @@ func (r *PodReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	sources := []source.TypedSource[lifecycle.PodID]{
 		source.TypedKind[client.Object](mgr.GetCache(), &corev1.Pod{}, r.podEvents()),
 		source.TypedKind(mgr.GetCache(), clusterstate.NamespaceMetadata(), r.namespaceEvents()),
-		source.TypedKind(mgr.GetCache(), &corev1.Node{}, r.nodeEvents()),
 		podqueue.Signalled(r.applied, r.enqueueAll),
 		podqueue.Signalled(r.Tracker.Signal(), r.enqueueDoubted),
 		podqueue.Signalled(r.State.Panics.Signal(), r.enqueueCalmed),
 		source.TypedFunc[lifecycle.PodID](r.started),
 		podqueue.Await(r.Listed),
+	}
+	if !r.WithoutNodes {
+		sources = append(sources, source.TypedKind(mgr.GetCache(), &corev1.Node{}, r.nodeEvents()))
 	}
 	for _, kind := range clusterstate.Kinds() {
 		sources = append(sources, source.TypedKind(mgr.GetCache(), clusterstate.NewObject(kind), r.workloadEvents()))

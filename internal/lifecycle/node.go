@@ -12,6 +12,8 @@ import (
 // Node is all that Rollcall reads of a node. [NodeOf] makes it, and the cache keeps nothing else: a rule that needs more adds a field here.
 type Node struct {
 	Name, Zone, Region string
+	// Unread: nothing but the name is known, for want of the right.
+	Unread bool
 	// Ready is its condition, empty if there is none.
 	Ready corev1.ConditionStatus
 	// ShutsDown: kubelet reports [NodeShutsDown].
@@ -126,8 +128,8 @@ func (n *Node) SamePlace(before *Node) bool {
 	return n.Zone == before.Zone && n.Region == before.Region && n.VirtualIP == before.VirtualIP
 }
 
-// Lost reports whether the node (may be nil) is not Ready; see [PodStatus.OnlyGates].
-func (n *Node) Lost() bool { return n != nil && n.Ready != corev1.ConditionTrue }
+// Lost reports whether the node (may be nil) is not Ready, as far as known; see [PodStatus.OnlyGates].
+func (n *Node) Lost() bool { return n != nil && !n.Unread && n.Ready != corev1.ConditionTrue }
 
 // ends are the announced ends of the node.
 func (n *Node) ends() (ends []End) {

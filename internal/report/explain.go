@@ -32,7 +32,7 @@ func (v visited) outOfRotation() waiting.Blocker {
 	switch {
 	case in.HeldNotReady(d):
 		return waiting.HeldNotReady()
-	case in.Detached && d.Row != lifecycle.RowGone:
+	case in.Detached:
 		return waiting.Detached(in.Ending)
 	case in.OutForItsEnd(d):
 		return waiting.Ending(in.Ending)

@@ -42,6 +42,8 @@ type Node struct {
 	Name   string
 	Zone   string
 	Region string
+	// Unread: only its name is known, for want of the right.
+	Unread bool
 }
 
 // Attributes are for clients.
@@ -66,7 +68,7 @@ func (r Rules) AttributesOf(s Subject) (Attributes, error) {
 		weightErr = errors.New("warm-up needs a weight to grow to: set the same for all instances of the service, such as " +
 			`weight: "100" in service.metadata or weight=100 in annotation ` + AnnotationMetadata)
 	}
-	if err := errors.Join(tagsErr, metadataErr, weightErr, warmUpErr); err != nil {
+	if err := errors.Join(tagsErr, metadataErr, weightErr, warmUpErr, r.nodeUnread(s)); err != nil {
 		return Attributes{}, err
 	}
 	a := Attributes{Weight: weight, Zone: cmp.Or(metadata[registry.MetaZone], s.Node.Zone), Tags: tags, WarmUp: warmUp}
@@ -80,6 +82,21 @@ func (r Rules) AttributesOf(s Subject) (Attributes, error) {
 		a.Metadata = metadata
 	}
 	return a, nil
+}
+
+// nodeUnread refuses placeholders whose values are not known: they are not empty.
+func (r Rules) nodeUnread(s Subject) error {
+	if !s.Node.Unread {
+		return nil
+	}
+	asks := func(t ValueTemplate) bool {
+		return strings.Contains(string(t), "{"+placeholderZone+"}") || strings.Contains(string(t), "{"+placeholderRegion+"}")
+	}
+	if slices.ContainsFunc(r.Tags, asks) || slices.ContainsFunc(slices.Collect(maps.Values(r.Metadata)), asks) {
+		return errors.New("service.tags or service.metadata has {zone} or {region}, and Rollcall may not read nodes: grant it the right to list " +
+			"and watch nodes by a ClusterRole, or remove the placeholder")
+	}
+	return nil
 }
 
 // Warmed returns the part of the weight that a pod has which has been in rotation since then, and when it grows next; zero for never. It is

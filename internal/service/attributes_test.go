@@ -15,6 +15,7 @@ import (
 func TestAttributesOf(t *testing.T) {
 	t.Parallel()
 	annotated := func(key, value string) Subject { return Subject{Annotations: map[string]string{key: value}} }
+	unread := Node{Name: "node-1", Unread: true}
 	node := Node{Name: "node-1", Zone: "eu-1a", Region: "eu-1"}
 	pairs := func(n int) string {
 		var items []string
@@ -111,6 +112,17 @@ func TestAttributesOf(t *testing.T) {
 			reason: "{zone} is what the node says, whatever the pod says", metadata: map[string]ValueTemplate{"rack": "{zone}"},
 			subject: Subject{Node: node, Annotations: map[string]string{AnnotationMetadata: "zone=here"}},
 			want:    Attributes{Zone: "here", Metadata: map[string]string{"rack": "eu-1a"}},
+		},
+		"a zone that can't be read": {
+			reason: "not known is not empty", metadata: map[string]ValueTemplate{"rack": "{zone}"}, subject: Subject{Node: unread},
+			wantErr: []string{"{zone}", "grant it the right to list and watch nodes"},
+		},
+		"a region that can't be read": {
+			reason: "the same", tags: []ValueTemplate{"in-{region}"}, subject: Subject{Node: unread}, wantErr: []string{"{region}"},
+		},
+		"a node that can't be read": {
+			reason: "nothing asks for more than its name", metadata: map[string]ValueTemplate{"on": "{node}"}, subject: Subject{Node: unread},
+			want: Attributes{Metadata: map[string]string{"on": "node-1"}},
 		},
 		"an empty placeholder": {
 			reason: "no value is better than half of one", metadata: map[string]ValueTemplate{"version": "v{label:version}", "zone2": "{zone}"},

@@ -158,7 +158,7 @@ func (c *Cluster) Survey(ctx context.Context) (*Left, error) {
 		err = c.workloads(ctx, left, hooked)
 	}
 	if err == nil {
-		err = c.pods(ctx, left, hooked)
+		err = c.each(func(in client.InNamespace) error { return c.podsIn(ctx, in, left, hooked) })
 	}
 	if err == nil && c.Config.Evictions.Enabled && !c.KeepWebhook {
 		err = c.webhook(ctx, left)
@@ -249,16 +249,12 @@ func (c *Cluster) namespaces(ctx context.Context, left *Left) error {
 	if !c.Config.Enroll {
 		return nil
 	}
-	var list metav1.PartialObjectMetadataList
-	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
-	if err := c.Client.List(ctx, &list, client.MatchingLabels{clusterstate.EnrollLabel: "true"}); err != nil {
-		return fmt.Errorf("listing namespaces: %w", err)
+	all, err := c.enrolled(ctx)
+	if err != nil {
+		return err
 	}
-	for i := range list.Items {
-		was := &list.Items[i]
-		if !c.Config.Watches(was.Name) {
-			continue
-		}
+	for i := range all {
+		was := &all[i]
 		was.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 		now := was.DeepCopy()
 		delete(now.Labels, clusterstate.EnrollLabel)
@@ -267,12 +263,52 @@ func (c *Cluster) namespaces(ctx context.Context, left *Left) error {
 	return nil
 }
 
+// enrolled are the namespaces whose CloneSets get hooks. Those of the configuration are read by their names, for which Roles suffice.
+func (c *Cluster) enrolled(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
+	var list metav1.PartialObjectMetadataList
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
+	if len(c.Config.Namespaces) == 0 {
+		if err := c.Client.List(ctx, &list, client.MatchingLabels{clusterstate.EnrollLabel: "true"}); err != nil {
+			return nil, fmt.Errorf("listing namespaces: %w", err)
+		}
+	}
+	for _, name := range c.Config.Namespaces {
+		namespace := clusterstate.NamespaceMetadata()
+		err := c.Client.Get(ctx, client.ObjectKey{Name: name}, namespace)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("reading namespace %s: %w", name, err)
+		}
+		if err == nil && namespace.Labels[clusterstate.EnrollLabel] == "true" {
+			list.Items = append(list.Items, *namespace)
+		}
+	}
+	return list.Items, nil
+}
+
+// each calls do for the whole cluster, or for each namespace of the configuration.
+func (c *Cluster) each(do func(in client.InNamespace) error) error {
+	if len(c.Config.Namespaces) == 0 {
+		return do("")
+	}
+	for _, name := range c.Config.Namespaces {
+		if err := do(client.InNamespace(name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // workloads also returns the UIDs of those that have hooks.
 func (c *Cluster) workloads(ctx context.Context, left *Left, hooked map[types.UID]bool) error {
-	err := clusterstate.EachWorkload(ctx, c.Client, func(w *clusterstate.Workload) {
-		if !c.Config.Watches(w.GetNamespace()) {
-			return
-		}
+	err := c.each(func(in client.InNamespace) error { return c.workloadsIn(ctx, in, left, hooked) })
+	if meta.IsNoMatchError(err) {
+		return nil // OpenKruise is gone, and nothing waits at a hook
+	}
+	return err
+}
+
+func (c *Cluster) workloadsIn(ctx context.Context, in client.InNamespace, left *Left, hooked map[types.UID]bool) error {
+	return clusterstate.EachWorkload(ctx, c.Client, func(w *clusterstate.Workload) {
 		if lifecycle.HooksOf(w.ForDecision(), c.Config.Hooks).Any() {
 			hooked[w.GetUID()] = true
 		}
@@ -280,11 +316,7 @@ func (c *Cluster) workloads(ctx context.Context, left *Left, hooked map[types.UI
 		if removed := Strip(now, c.Config.Hooks); len(removed) > 0 {
 			c.found(left, w.Kind, w.Object, now, removed)
 		}
-	})
-	if meta.IsNoMatchError(err) {
-		return nil // OpenKruise is gone, and nothing waits at a hook
-	}
-	return err
+	}, in)
 }
 
 // moves reports a state in which a pod waits at a hook, or will.
@@ -298,17 +330,14 @@ func moves(state appspub.LifecycleStateType) bool {
 	}
 }
 
-func (c *Cluster) pods(ctx context.Context, left *Left, hooked map[types.UID]bool) error {
+func (c *Cluster) podsIn(ctx context.Context, in client.InNamespace, left *Left, hooked map[types.UID]bool) error {
 	var list metav1.PartialObjectMetadataList
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-	if err := c.Client.List(ctx, &list); err != nil {
+	if err := c.Client.List(ctx, &list, in); err != nil {
 		return fmt.Errorf("listing pods: %w", err)
 	}
 	for i := range list.Items {
 		pod := &list.Items[i]
-		if !c.Config.Watches(pod.Namespace) {
-			continue
-		}
 		object, owner := "Pod "+path.Join(pod.Namespace, pod.Name), metav1.GetControllerOfNoCopy(pod)
 		state := appspub.LifecycleStateType(pod.Labels[appspub.LifecycleStateKey])
 		if owner != nil && hooked[owner.UID] && moves(state) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/test/harness/checker"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
+	"github.com/rollcall-dev/rollcall/test/harness/kube"
 )
 
 // directDelete: no PreparingDelete comes first.
@@ -50,6 +51,33 @@ func deletedWithOrphans(s *scenario) {
 	for _, pod := range pods {
 		s.DeletePod(pod)
 	}
+	s.ExpectNothingLeft()
+}
+
+// A CloneSet selects by this label in [detachedByLabel], which is not that of the service's name.
+const (
+	tier         = "tier"
+	tierDetached = "debug"
+)
+
+// detachedByLabel: a person takes a pod from its CloneSet, which makes another one.
+func detachedByLabel(s *scenario) {
+	pods := s.Begin(replicas(2), func(set *kruisev1alpha1.CloneSet) {
+		set.Spec.Selector.MatchLabels[tier], set.Spec.Template.Labels[tier] = "front", "front"
+	})
+	detached := pods[0]
+	s.forget()
+	s.must(s.k8s.Patch(s.Context(), detached.DeepCopy(), kube.Merge(`{"metadata":{"labels":{%q:%q}}}`, tier, tierDetached)))
+	s.await("the Event", func() error { return s.hasEvent(detached, corev1.EventTypeWarning, "Detached", "CloneSet "+s.key.Name) })
+	s.await("another pod in its place", func() error {
+		others := slices.DeleteFunc(s.Pods(), func(pod *corev1.Pod) bool { return pod.UID == detached.UID })
+		if len(others) != len(pods) {
+			return fmt.Errorf("there are %d others, want %d", len(others), len(pods))
+		}
+		return compareEntries(s.entriesOf(others), s.registry.serving(s.T, s.ns))
+	})
+	s.DeletePod(detached)
+	s.AwaitGone(detached)
 	s.ExpectNothingLeft()
 }
 

@@ -97,7 +97,8 @@ func (s *scenario) sighting(v sighting, hooks checker.Hooks) checker.Sighting {
 	pod := v.pod
 	seen := checker.Sighting{
 		At: v.arrived, Version: version(pod), State: v.state(), Stamp: pod.Annotations[appspub.LifecycleTimestampKey],
-		Ready: lifecycle.IsReady(lifecycle.PodOf(pod)), Deleting: pod.DeletionTimestamp != nil, Held: len(pod.Finalizers) > 0, Gone: v.deleted,
+		Ready:    lifecycle.IsReady(lifecycle.PodOf(pod)) && pod.Labels[tier] != tierDetached,
+		Deleting: pod.DeletionTimestamp != nil, Held: len(pod.Finalizers) > 0, Gone: v.deleted,
 		Set: checker.SetOn(hooks, pod), Address: pod.Status.PodIP, Record: pod.Annotations[recordKey],
 	}
 	for _, e := range s.entriesOf([]*corev1.Pod{pod}) {

@@ -36,6 +36,7 @@ func definitions() []definition {
 		{name: "direct-delete", styles: allStyles, run: directDelete},
 		{name: "foreground", styles: allStyles, run: deletedInForeground},
 		{name: "orphan", styles: allStyles, run: deletedWithOrphans},
+		{name: "detached", styles: []style{labels}, run: detachedByLabel},
 		{name: "edited-away", styles: allStyles, run: lifecycleEditedAway},
 		{name: "two-owners", styles: updateHooked, run: twoOwners, ownerHeld: true},
 		{name: "foreign-finalizer", styles: []style{finalizer, mixed}, run: foreignFinalizer},

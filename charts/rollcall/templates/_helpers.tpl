@@ -31,7 +31,40 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{ .Values.serviceAccount.name | default "rollcall" }}
 {{- end }}
 
-{{- /* Gives the manager a role: list CONTEXT KIND NAME, of which the name is the binding's too. */ -}}
+{{- /* Gives the manager rights to what it watches: list CONTEXT NAME RULES. In the whole cluster, or in each of its namespaces. */ -}}
+{{- define "rollcall.rights" -}}
+{{- $root := index . 0 }}{{ $name := index . 1 }}{{ $rules := index . 2 -}}
+{{- if $root.Values.rbac.clusterRole -}}
+{{ include "rollcall.role" (list $root "ClusterRole" $name $rules) }}
+{{- else -}}
+{{- if not $root.Values.config.namespaces }}{{ fail "rbac.clusterRole: with false, list the namespaces in config.namespaces" }}{{ end }}
+{{- range $root.Values.config.namespaces }}
+{{ include "rollcall.role" (list $root "Role" $name $rules .) }}
+---
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* A role that the manager has: list CONTEXT KIND NAME RULES, and the namespace of a Role. */ -}}
+{{- define "rollcall.role" -}}
+{{- $root := index . 0 }}{{ $kind := index . 1 }}{{ $name := index . 2 -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ $kind }}
+metadata:
+  name: {{ $name }}
+  {{- if eq $kind "Role" }}
+  namespace: {{ index . 4 }}
+  {{- end }}
+  labels:
+    {{- include "rollcall.labels" $root | nindent 4 }}
+  {{- include "rollcall.annotations" (list $root dict) }}
+rules:
+{{ toYaml (index . 3) }}
+---
+{{ include "rollcall.binding" (eq $kind "Role" | ternary (list $root $kind $name (last .)) (list $root $kind $name)) }}
+{{- end }}
+
+{{- /* Gives the manager a role: list CONTEXT KIND NAME, of which the name is the binding's too, and a namespace, if it is not the manager's. */ -}}
 {{- define "rollcall.binding" -}}
 {{- $root := index . 0 }}{{ $kind := index . 1 }}{{ $name := index . 2 -}}
 apiVersion: rbac.authorization.k8s.io/v1
@@ -39,7 +72,7 @@ kind: {{ $kind }}Binding
 metadata:
   name: {{ $name }}
   {{- if eq $kind "Role" }}
-  namespace: {{ $root.Release.Namespace }}
+  namespace: {{ gt (len .) 3 | ternary (last .) $root.Release.Namespace }}
   {{- end }}
   labels:
     {{- include "rollcall.labels" $root | nindent 4 }}

@@ -1,0 +1,194 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	clientfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
+	"github.com/rollcall-dev/rollcall/test/harness/expect"
+)
+
+// rolesScenario is an API server that grants what the test says, such as "watch nodes" and "get namespaces in a".
+type rolesScenario struct {
+	client.WithWatch
+
+	mu     sync.Mutex
+	grants []string
+	down   bool
+}
+
+func newRolesScenario(grants ...string) *rolesScenario {
+	s := &rolesScenario{grants: grants}
+	s.WithWatch = interceptor.NewClient(clientfake.NewClientBuilder().WithScheme(newScheme()).Build(), interceptor.Funcs{
+		Create: s.create, Get: s.get,
+	})
+	return s
+}
+
+func (s *rolesScenario) create(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) (err error) {
+	review, is := object.(*authorizationv1.SelfSubjectAccessReview)
+	if !is {
+		return c.Create(ctx, object, options...)
+	}
+	of := review.Spec.ResourceAttributes
+	review.Status.Allowed, err = s.may(of.Verb+" "+of.Resource, of.Namespace)
+	return err
+}
+
+func (s *rolesScenario) get(
+	ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption,
+) error {
+	switch may, err := s.may("get namespaces", key.Name); {
+	case err != nil:
+		return err
+	case !may:
+		return apierrors.NewForbidden(corev1.Resource("namespaces"), key.Name, errors.New("cannot get resource"))
+	}
+	return c.Get(ctx, key, object, options...)
+}
+
+func (s *rolesScenario) may(right, in string) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.down {
+		return false, errors.New("no answer")
+	}
+	return slices.Contains(s.grants, right) || slices.Contains(s.grants, right+" in "+in), nil
+}
+
+// Grants replaces what is granted.
+func (s *rolesScenario) Grants(grants ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.grants = grants
+}
+
+func (s *rolesScenario) Namespace(t *testing.T, name string) {
+	t.Helper()
+	must(t, s.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"team": name}}}))
+}
+
+// TestReach: what a manager watches of the whole cluster, and when it starts again for more.
+func TestReach(t *testing.T) {
+	t.Parallel()
+	all := []string{"list nodes", "watch nodes", "list namespaces", "watch namespaces"}
+	type row struct {
+		reason         string
+		listed, grants []string
+		down           bool
+		want           reach
+		again          bool
+	}
+	expect.Each(t, map[string]row{
+		"a ClusterRole":              {"it is as ever", []string{"a"}, all, false, reach{true, true}, false},
+		"Roles":                      {"a Role grants neither", []string{"a"}, nil, false, reach{}, true},
+		"nodes alone":                {"a small ClusterRole", []string{"a"}, all[:2], false, reach{nodes: true}, true},
+		"half of the rights":         {"a list without a watch is out of date", []string{"a"}, []string{"list nodes"}, false, reach{}, true},
+		"the whole cluster":          {"it reports what it lacks", nil, nil, false, reach{true, true}, false},
+		"an API server that is down": {"nothing is left out on a guess", []string{"a"}, nil, true, reach{true, true}, false},
+	}, func(t *testing.T, tc row) {
+		s := newRolesScenario(tc.grants...)
+		s.down = tc.down
+		n := newNamespaces(t.Context(), s, tc.listed, quiet())
+		if n.reach != tc.want {
+			t.Errorf("the reach is %+v, want %+v: %s", n.reach, tc.want, tc.reason)
+		}
+		if source := n.source(); (source == nil) != tc.want.namespaces {
+			t.Errorf("the source of namespaces is %v: %s", source, tc.reason)
+		}
+		n.cache, s.down = s, false
+		s.Grants(append(slices.Clone(all), "watch pods", "get namespaces")...)
+		if err := n.check(t.Context()); (err != nil) != tc.again {
+			t.Errorf("with all rights, the manager exits with %v: %s", err, tc.reason)
+		}
+	})
+}
+
+// TestNamespacesOfRoles: the cache has the namespaces that the manager can get, although it can't list all.
+func TestNamespacesOfRoles(t *testing.T) {
+	t.Parallel()
+	s := newRolesScenario("get namespaces in a", "watch pods in a", "get namespaces in b", "watch pods in b")
+	s.Namespace(t, "a")
+	s.Namespace(t, "b")
+	n := newNamespaces(t.Context(), s, []string{"a", "b", "gone"}, quiet())
+	expect.Equal(t, []string{"a", "b"}, n.watched, "one without rights may not exist")
+	source := n.source().(*namespaceGets)
+	source.interval = time.Millisecond
+	failures := &watchFailures{}
+	cached := namespacesIn(t, cacheOfNamespaces(t, source, failures))
+	expect.Soon(t, "the namespaces", cached("a=a b=b"))
+
+	t.Log("A label changes.")
+	must(t, s.Update(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"team": "c"}}}))
+	expect.Soon(t, "the label", cached("a=c b=b"))
+
+	t.Log("A namespace is deleted, and its Roles before.")
+	s.Grants("get namespaces in a", "watch pods in a")
+	expect.Soon(t, "the namespace to go", cached("a=c"))
+
+	t.Log("One can't be read, and its pods can: its labels are not known, which is not none.")
+	s.Grants("watch pods in a")
+	expect.Soon(t, "the failure", func() error {
+		if err := failures.of(watched{object: clusterstate.NamespaceMetadata()}).err; !apierrors.IsForbidden(err) {
+			return fmt.Errorf("the last failure is %w", err)
+		}
+		return nil
+	})
+	must(t, cached("a=c")())
+}
+
+// cacheOfNamespaces runs one that can't reach an API server.
+func cacheOfNamespaces(t *testing.T, source *namespaceGets, failures *watchFailures) client.Reader {
+	t.Helper()
+	pods := clusterstate.NewPodCache()
+	options := cacheOptions(source.names, failures.failed, pods, informers(pods, source))
+	options.Mapper, _ = mapper(nil, nil)
+	options.Scheme = newScheme()
+	made, err := cache.New(&rest.Config{Host: "127.0.0.1:1"}, options)
+	must(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- made.Start(ctx) }()
+	t.Cleanup(func() { cancel(); must(t, receive(t, ended)) })
+	_, err = made.GetInformer(ctx, clusterstate.NamespaceMetadata(), cache.BlockUntilSynced(false))
+	must(t, err)
+	return made
+}
+
+// namespacesIn returns what holds the cache against names with a label.
+func namespacesIn(t *testing.T, cached client.Reader) func(want string) func() error {
+	return func(want string) func() error {
+		return func() error {
+			list := &metav1.PartialObjectMetadataList{}
+			list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
+			if err := cached.List(t.Context(), list); err != nil {
+				return err
+			}
+			var got []string
+			for _, one := range list.Items {
+				got = append(got, one.Name+"="+one.Labels["team"])
+			}
+			slices.Sort(got)
+			if text := strings.Join(got, " "); text != want {
+				return fmt.Errorf("the cache has %q, want %q", text, want)
+			}
+			return nil
+		}
+	}
+}
