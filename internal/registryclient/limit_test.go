@@ -130,7 +130,9 @@ func TestLimitQueue(t *testing.T) {
 			w.come("web/1!", "web/2!", "api/1!", "api/2!")
 			for _, service := range []string{"web", "api"} {
 				by := Caller{ID: "pod", Urgent: true, Wake: func() { w.woken = append(w.woken, service) }}
-				err := w.Change(t.Context(), by, registering(service, 1))
+				change := registering(service, 1)
+				change.Instance.Namespace = service // as that of the others
+				err := w.Change(t.Context(), by, change)
 				if Classify(err) != Queued {
 					t.Fatalf("got %v, want %s: %s has its half", err, Queued, service)
 				}

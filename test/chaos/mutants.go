@@ -84,9 +84,8 @@ func failing() trial {
 			},
 			{
 				name: "a drain never ends", finds: []string{"stuck"},
-				override: override{visit, "(*visit).removedAt", `
-					latest, _ = original()
-					return latest, time.Now().Add(time.Hour)`},
+				override: override{"internal/plan", "Drain.left", `
+					return time.Hour`},
 			},
 		},
 	}

@@ -224,8 +224,11 @@ func (sh *shell) expectCommands(pod string) {
 		"KEY", "example.com/gate", "VALUE", "true", "DIGEST", "0a1b")
 	// What fails in this cluster says so.
 	refused := map[string]string{
-		"kubectl rollcall resync --approve":             "no Event in namespace rollcall-system",
-		"kubectl kustomize . | kubectl rollcall lint -": "CloneSet prod/web: label example.com/delete is in spec.selector",
+		"kubectl rollcall resync --approve":                           "no Event in namespace rollcall-system",
+		"kubectl kustomize . | kubectl rollcall lint -":               "CloneSet prod/web: label example.com/delete is in spec.selector",
+		"kubectl rollcall uninstall --dry-run":                        "objects that depend on Rollcall",
+		"kubectl rollcall uninstall":                                  "nothing was changed",
+		"kubectl rollcall uninstall --free-pods --config config.yaml": "open config.yaml: no such file or directory",
 	}
 	if out, err := sh.run("kubectl config set-context --current --namespace=prod"); err != nil {
 		sh.Fatalf("choosing the namespace: %v\n%s", err, out)
