@@ -367,7 +367,7 @@ nightly: ## Run what CI leaves out or plays only in part, as root, in about 3 ho
 	@hack/phases.sh $(NIGHTLY)
 
 .PHONY: bench
-bench: ## Measure Rollcall beside a floor and a recipe on a real API server, in 40 minutes; BENCH=short takes 9.
+bench: ## Measure Rollcall beside a floor and a recipe on a real API server, in 40 minutes; BENCH=short takes 10.
 	@$(READY) bench
 	@BENCH='$(BENCH)' PART='$(PART)' OUT='$(OUT)' BEFORE='$(BEFORE)' bin/bench/bench
 

@@ -50,15 +50,19 @@ func serves(pod *lifecycle.Pod, hooks lifecycle.Hooks, now time.Time) bool {
 // Restarted returns the containers that kubelet restarts for the resize.
 // https://github.com/kubernetes/kubernetes/blob/v1.37.2/pkg/kubelet/kuberuntime/kuberuntime_manager.go, computePodResizeAction
 func Restarted(before, after *corev1.Pod) (names []string) {
-	all := func(pod *corev1.Pod) []corev1.Container { return slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) }
+	all := func(pod *corev1.Pod) []corev1.Container {
+		return slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
+	}
 	was := map[string]corev1.Container{}
 	for _, c := range all(before) {
 		was[c.Name] = c
 	}
 	for _, c := range all(after) {
-		if slices.ContainsFunc(c.ResizePolicy, func(p corev1.ContainerResizePolicy) bool {
-			return p.RestartPolicy == corev1.RestartContainer && differ(sizeOf(before, was[c.Name], p.ResourceName), sizeOf(after, c, p.ResourceName))
-		}) {
+		restarts := func(p corev1.ContainerResizePolicy) bool {
+			old, now := sizeOf(before, was[c.Name], p.ResourceName), sizeOf(after, c, p.ResourceName)
+			return p.RestartPolicy == corev1.RestartContainer && (old[0].Cmp(now[0]) != 0 || old[1].Cmp(now[1]) != 0)
+		}
+		if slices.ContainsFunc(c.ResizePolicy, restarts) {
 			names = append(names, c.Name)
 		}
 	}
@@ -72,8 +76,4 @@ func sizeOf(pod *corev1.Pod, c corev1.Container, name corev1.ResourceName) [2]re
 		limit = pod.Spec.Resources.Limits[name]
 	}
 	return [2]resource.Quantity{c.Resources.Requests[name], limit}
-}
-
-func differ(one, other [2]resource.Quantity) bool {
-	return one[0].Cmp(other[0]) != 0 || one[1].Cmp(other[1]) != 0
 }

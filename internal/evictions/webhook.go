@@ -73,8 +73,9 @@ type Options struct {
 	Logger logr.Logger
 }
 
-// Webhook answers evictions and resizes. It is an admission.Handler for CREATE of pods/eviction and UPDATE of pods/resize. Every manager answers, and only the one that leads
-// begins a deletion: what it remembers is on the pods, except for when it first failed to write it there.
+// Webhook answers evictions and resizes. It is an admission.Handler for CREATE of pods/eviction and UPDATE of pods/resize. Every manager
+// answers, and only the one that leads begins a deletion: what it remembers is on the pods, except for when it first failed to write it
+// there.
 type Webhook struct {
 	Options
 

@@ -2,7 +2,7 @@
 // which is what OpenKruise's guide has one write. Each is a process of its own, against one real etcd and kube-apiserver.
 //
 //	make bench                # five rounds and everything else, about 40 minutes
-//	make bench BENCH=short    # one round of small sizes, 9 minutes
+//	make bench BENCH=short    # one round of small sizes, 10 minutes
 //
 // A load driver plays Kruise: it puts pods through the states of the lifecycle, and a watch of its own times the flips of
 // their hooks, from when it sees the state to when it sees the flip. The three take turns in each round, one at a time, with
