@@ -163,9 +163,11 @@ func describing() trial {
 		mutants: []mutant{
 			{
 				name: "a pod departs before it joins", finds: []string{"I9"},
-				override: override{visit, "(*visit).join", `
-					_ = v.leaveDeparting(ctx)
-					return original(ctx)`},
+				override: override{"internal/plan", "Stages", `
+					if want == lifecycle.InService {
+						return append([]Stage{{Name: "too early", Rows: p.Departing}}, original(p, want)...)
+					}
+					return original(p, want)`},
 			},
 			{
 				name: "a cluster of the same name is this one", finds: []string{"I10"}, says: "of cluster \"chaos\" was touched",
@@ -229,7 +231,7 @@ func telling() trial {
 			},
 			{
 				name: "clients have no time to notice", finds: []string{"I2", "I9"}, says: "of which clients take 1s to notice",
-				override: override{visit, "(*visit).readersLag", "return waiting.Blocker{}"},
+				override: override{"internal/plan", "Now.readersLag", "return waiting.Blocker{}"},
 			},
 			{
 				name: "an announced end changes nothing", finds: []string{"end"},
