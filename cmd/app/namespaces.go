@@ -131,7 +131,8 @@ func (n *namespaces) Start(ctx context.Context) error {
 // check returns an error if the choice has changed, or more of the cluster can be watched.
 func (n *namespaces) check(ctx context.Context) error {
 	if reach, err := reachOf(ctx, n.server, n.listed); err == nil && reach.beyond(n.reach) {
-		return fmt.Errorf("%w: the manager has the right to list and watch nodes or namespaces now: it exits, to start again with them", errNamespaces)
+		return fmt.Errorf("%w: the manager has the right to list and watch nodes or namespaces now: it exits, to start again with them",
+			errNamespaces)
 	}
 	choice, err := n.choose(ctx, n.cache)
 	if err != nil {

@@ -47,7 +47,8 @@ func watchable(ctx context.Context, server client.Client, resource string) (bool
 	return true, nil
 }
 
-// namespaceGets is a list and a watch of namespaces by their names. A Role with get on namespaces allows to get the namespace that it is in.
+// namespaceGets is a list and a watch of namespaces by their names. A Role with get on namespaces allows to get the namespace that it is
+// in.
 type namespaceGets struct {
 	server client.Reader
 	names  []string
@@ -63,8 +64,8 @@ func (g *namespaceGets) List(options metav1.ListOptions) (runtime.Object, error)
 	return g.ListWithContext(context.Background(), options)
 }
 
-// ListWithContext gets each namespace that exists. One whose rights are all gone counts as deleted. If one can't be read otherwise, there is
-// no list: its labels are not known.
+// ListWithContext gets each namespace that exists. One whose rights are all gone counts as deleted. If one can't be read otherwise, there
+// is no list: its labels are not known.
 func (g *namespaceGets) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	for _, name := range g.names {

@@ -44,7 +44,8 @@ func run(out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(table, "%s\t%d\t%.1f\t%s\t%d\t%d\n", name, r.lines, 100*float64(r.branches)/float64(r.lines), r.largest, r.methods[r.largest], r.tests)
+		per100 := 100 * float64(r.branches) / float64(r.lines)
+		fmt.Fprintf(table, "%s\t%d\t%.1f\t%s\t%d\t%d\n", name, r.lines, per100, r.largest, r.methods[r.largest], r.tests)
 	}
 	fmt.Fprintln(table, "\nrule\tnames\tfiles")
 	for line := range strings.Lines(rules) {

@@ -125,7 +125,8 @@ const isMarked = "true"
 // known reports whether the annotation is read whatever its value.
 func known(key string) bool {
 	switch key {
-	case AnnotationSkip, AnnotationEndsAt, AnnotationKeepDetached, Domain + "address", Domain + "drain", Domain + "warm-up", Domain + "registries":
+	case AnnotationSkip, AnnotationEndsAt, AnnotationKeepDetached,
+		Domain + "address", Domain + "drain", Domain + "warm-up", Domain + "registries":
 		return true
 	}
 	return LimitOf(key) > 0 && !strings.HasPrefix(key, Domain) || LimitOf(key) > MaxWord

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// AnnotationKeepDetached, with the value "true", keeps a pod in rotation that was detached from its CloneSet.
+// AnnotationKeepDetached keeps a pod in rotation that was detached from its CloneSet, if its value is "true".
 const AnnotationKeepDetached = "rollcall.dev/keep-detached"
 
 // MayBeDetached reports whether the pod lives without a controller, and nobody keeps it in rotation all the same.
@@ -34,13 +34,14 @@ func Selected(pod *Pod, by *metav1.LabelSelector) bool {
 	return by == nil || err != nil || pod.TooMany != "" || selector.Matches(labels.Set(pod.Labels))
 }
 
-// Detach makes the input that of a pod which a person has taken from its CloneSet: it ends as part of the service.
-func (in *Input) Detach() {
+// Detach returns the input of a pod which a person has taken from its CloneSet: it ends as part of the service.
+func (in Input) Detach() Input {
 	from := "its CloneSet"
 	if name := MadeBy(in.Pod); name != "" {
 		from = "CloneSet " + name
 	}
 	in.Detached = true
-	in.Ending = fmt.Sprintf("the pod is out of rotation: its labels were changed, and OpenKruise has detached it from %s: restore the labels, "+
-		`delete the pod, or set annotation %s: "true" to put it back`, from, AnnotationKeepDetached)
+	in.Ending = fmt.Sprintf("the pod is out of rotation: its labels were changed, and OpenKruise has detached it from %s: restore the "+
+		`labels, delete the pod, or set annotation %s: "true" to put it back`, from, AnnotationKeepDetached)
+	return in
 }

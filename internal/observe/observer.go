@@ -194,7 +194,7 @@ func (o *Observer) former(ctx context.Context, f *Facts) error {
 	}
 	switch {
 	case former == clusterstate.Detached:
-		f.Input.Detach()
+		f.Input = f.Input.Detach()
 		f.EndChanges = 0
 	case former == clusterstate.Orphaned && record.Exists() && lifecycle.Counts(pod) && f.Warning.Reason == "":
 		f.Warning = waiting.Orphaned()

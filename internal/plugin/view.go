@@ -111,7 +111,7 @@ func (w *world) view(pod *lifecycle.Pod) (Pod, bool) {
 		KeepUnready: w.config.PanicThreshold == 0,
 	}
 	if input.Record.Detached && lifecycle.MayBeDetached(pod) {
-		input.Detach()
+		input = input.Detach()
 	}
 	decision := lifecycle.Decide(input)
 	p := Pod{

@@ -126,8 +126,8 @@ const (
 	//
 	// What to do: see [Cloud load balancers](../pod-condition.md#cloud-load-balancers).
 	UnreadyTarget Reason = "UnreadyTarget"
-	// VirtualNodeIP: the pod is registered at `HostIP`, and its node's address is one of vCluster's own, at which no pod answers. Nothing waits
-	// for it.
+	// VirtualNodeIP: the pod is registered at `HostIP`, and its node's address is one of vCluster's own, at which no pod answers. Nothing
+	// waits for it.
 	//
 	// What to do: see [Virtual clusters](../virtual-clusters.md).
 	VirtualNodeIP Reason = "VirtualNodeIP"
@@ -179,8 +179,8 @@ const (
 	// makes another in its place. The pod leaves the rotation, whatever the panic threshold, and stays out for as long as it belongs to no
 	// workload, even if the CloneSet is deleted.
 	//
-	// What to do: delete the pod when you are done with it. To put it back, restore its labels; to keep it in rotation without a workload, set its
-	// annotation `rollcall.dev/keep-detached: "true"`, also before you change the labels.
+	// What to do: delete the pod when you are done with it. To put it back, restore its labels; to keep it in rotation without a workload,
+	// set its annotation `rollcall.dev/keep-detached: "true"`, also before you change the labels.
 	Detached Reason = "Detached"
 	// Orphaned: the pod belongs to no workload, and its labels are not the cause: its CloneSet was deleted with `--cascade=orphan`, or it came
 	// back after the pod, for example from a backup, and has not adopted the pod. The pod stays in rotation as long as it is ready, and

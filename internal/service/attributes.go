@@ -93,8 +93,8 @@ func (r Rules) nodeUnread(s Subject) error {
 		return strings.Contains(string(t), "{"+placeholderZone+"}") || strings.Contains(string(t), "{"+placeholderRegion+"}")
 	}
 	if slices.ContainsFunc(r.Tags, asks) || slices.ContainsFunc(slices.Collect(maps.Values(r.Metadata)), asks) {
-		return errors.New("service.tags or service.metadata has {zone} or {region}, and Rollcall may not read nodes: grant it the right to list " +
-			"and watch nodes by a ClusterRole, or remove the placeholder")
+		return errors.New("service.tags or service.metadata has {zone} or {region}, and Rollcall may not read nodes: grant it the right to " +
+			"list and watch nodes by a ClusterRole, or remove the placeholder")
 	}
 	return nil
 }

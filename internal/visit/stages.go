@@ -106,8 +106,8 @@ func (v *visit) take(ctx context.Context, s plan.Stage) (missing waiting.Blocker
 	return missing, err
 }
 
-// joins notes what keeps the pod from being in service. If nothing does, it forgets what was taken out by other keys of what may be the same
-// entries: they are in service again.
+// joins notes what keeps the pod from being in service. If nothing does, it forgets what was taken out by other keys of what may be the
+// same entries: they are in service again.
 func (v *visit) joins(missing waiting.Blocker) {
 	v.joining = missing
 	if missing.Reason != "" {

@@ -209,8 +209,8 @@ func Detached(why string) Blocker { return Blocker{Reason: reason.Detached, Mess
 
 // Orphaned is about a pod whose workload has gone without it.
 func Orphaned() Blocker {
-	return Blocker{Reason: reason.Orphaned, Message: "the pod belongs to no workload, so nothing updates or replaces it; it stays in rotation: " +
-		"create a workload that adopts it, delete it, or accept this with annotation " + lifecycle.AnnotationKeepDetached + `: "true"`}
+	return Blocker{Reason: reason.Orphaned, Message: "the pod belongs to no workload, so nothing updates or replaces it; it stays in " +
+		"rotation: create a workload that adopts it, delete it, or accept this with annotation " + lifecycle.AnnotationKeepDetached + `: "true"`}
 }
 
 // NotReady is about a pod that serves nobody; why may be empty.
@@ -243,8 +243,8 @@ func UnreadyTarget(gate string) Blocker {
 
 // VirtualNodeIP is about a node of a vCluster.
 func VirtualNodeIP(address, node string) Blocker {
-	return Blocker{Reason: reason.VirtualNodeIP, Message: fmt.Sprintf("clients are given the address %s as that of node %s, and it is vCluster's "+
-		"own: upgrade vCluster to 0.28.1 or newer, or set networking.advanced.proxyKubelets.byIP to false in vcluster.yaml", address, node)}
+	return Blocker{Reason: reason.VirtualNodeIP, Message: fmt.Sprintf("clients are given the address %s as that of node %s, and it is "+
+		"vCluster's own: upgrade vCluster to 0.28.1 or newer, or set networking.advanced.proxyKubelets.byIP to false in vcluster.yaml", address, node)}
 }
 
 // Described is about the description of a pod, in words that its rule has found.

@@ -23,8 +23,7 @@ func (e entryNamed) String() string { return string(e) }
 func detached() Blocker {
 	in := lifecycle.Input{Pod: &lifecycle.Pod{}}
 	in.Pod.Name, in.Pod.Labels = "web-x7k2p", map[string]string{kruisev1alpha1.CloneSetInstanceID: "x7k2p"}
-	in.Detach()
-	return Detached(in.Ending)
+	return Detached(in.Detach().Ending)
 }
 
 // TestSentences holds every sentence about a pod against testdata/sentences.txt, which is there to be read aloud.
