@@ -64,8 +64,8 @@ func (g *namespaceGets) List(options metav1.ListOptions) (runtime.Object, error)
 	return g.ListWithContext(context.Background(), options)
 }
 
-// ListWithContext gets each namespace that exists. One whose rights are all gone counts as deleted. If one can't be read otherwise, there
-// is no list: its labels are not known.
+// ListWithContext gets each namespace that exists. One whose rights are all gone counts as deleted. If one can't be read otherwise, it
+// returns none: its labels are not known.
 func (g *namespaceGets) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	for _, name := range g.names {
