@@ -95,7 +95,7 @@ func (o Outcome) recordIn() *lifecycle.Record {
 func (o Outcome) recordOut() *lifecycle.Record {
 	was := o.Input.Record
 	switch {
-	case len(o.Held) > 0 && was.Exists() && o.Drain.begun() && o.Drain.since(was.OutSince) && waiting.First(o.Held...).Lasts(o.Stops):
+	case was.Exists() && o.Drain.begun() && o.Drain.since(was.OutSince) && waiting.First(o.Held...).Lasts(o.Stops):
 		was.OutSince, was.Detached = &o.Drain.Out, o.Input.Detached
 		return &was
 	case len(o.Held) > 0, !o.Facts.Known.Any() && !was.Exists(): // no registry ever knew the pod, so there is nothing to write down
@@ -103,7 +103,7 @@ func (o Outcome) recordOut() *lifecycle.Record {
 	}
 	record := o.record(o.Rows)
 	// Also if no hook waits: for the one that may wait next, and the manager that leads then.
-	if o.Drain.begun() && (o.Decision.Row.Drains() || o.Drain.since(record.OutSince)) {
+	if o.Drain.begun() && o.Drain.since(record.OutSince) {
 		record.OutSince = &o.Drain.Out
 	}
 	return record
@@ -111,7 +111,7 @@ func (o Outcome) recordOut() *lifecycle.Record {
 
 // drains is what is left of the drain for which a hook waits.
 func (o Outcome) drains() time.Duration {
-	if len(o.Held) > 0 || !o.Decision.Row.Drains() || !o.Drain.begun() {
+	if len(o.Held) > 0 || !o.Decision.Row.Drains() {
 		return 0
 	}
 	return o.Drain.left(o.Now)

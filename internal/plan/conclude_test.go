@@ -98,6 +98,13 @@ func joinFails(o *Outcome) {
 	o.Joining = o.Held[0]
 }
 
+// recorded: the pod has a record, out since then.
+func recorded(outSince *time.Time) func(*Outcome) {
+	return func(o *Outcome) {
+		o.Input.Record = lifecycle.Record{Version: 1, Stamp: lifecycle.Stamp{UID: "1"}, Want: lifecycle.OutOfService, OutSince: outSince}
+	}
+}
+
 func skipped(o *Outcome) { o.Skip = lifecycle.Skip{Hooks: []lifecycle.Hook{lifecycle.PreDelete}} }
 
 func proceedAfter(waited time.Duration) func(*Outcome) {
@@ -127,6 +134,9 @@ func (c conclusion) expectRecord(t *testing.T, got *lifecycle.Record) {
 		return
 	case len(got.Instances) != c.record:
 		t.Errorf("%s: the record has %v, want %d instances", c.reason, got.Instances, c.record)
+	}
+	if got.Want == lifecycle.InService && got.NeverInService {
+		t.Errorf("%s: the record has it in service, and never in service", c.reason)
 	}
 	var want *time.Time
 	if c.outSince > 0 {
@@ -183,6 +193,34 @@ func TestConclude(t *testing.T) {
 				with(func(o *Outcome) {
 					o.Input.Record = lifecycle.Record{Version: 1, Stamp: lifecycle.Stamp{UID: "1"}, Want: lifecycle.InService}
 				}),
+		},
+		"out, and one registry was not asked yet": {
+			reason: "its turn will come, and each record is a write", record: -1, held: reason.Queued,
+			of: concludeAt(goes).wasIn("consul", "nacos").acknowledged(lifecycle.Absent, 10*time.Second, "consul").
+				with(held(waiting.Blocker{Reason: reason.Queued, Unasked: true})).with(recorded(nil)),
+		},
+		"out, and one registry fails, as the record shows": {
+			reason: "nothing is new", record: -1, held: reason.RegistryUnavailable, after: 10 * time.Second,
+			of: concludeAt(goes).wasIn("consul", "nacos").acknowledged(lifecycle.Absent, 10*time.Second, "consul").with(failing).
+				with(recorded(new(time.Unix(1_000_000, 0).Add(-10 * time.Second)))),
+		},
+		"out, and one registry fails, without a drain": {
+			reason: "there is none to continue", record: -1, held: reason.RegistryUnavailable, after: 10 * time.Second,
+			of: concludeAt(goes).wasIn("consul", "nacos").acknowledged(lifecycle.Absent, 10*time.Second, "consul").with(failing).
+				with(recorded(nil)).with(func(o *Outcome) { o.Drain.For = 0 }),
+		},
+		"out, without a drain": {
+			reason: "nobody waits for one", clears: true, record: 2,
+			of: concludeAt(goes).wasIn("consul", "nacos").acknowledged(lifecycle.Absent, 0, "consul", "nacos").
+				with(func(o *Outcome) { o.Drain.For = 0 }),
+		},
+		"out, and drained by the last leader's record": {
+			reason: "OutSince never moves back", clears: true, record: 2, outSince: 40 * time.Second,
+			of: concludeAt(goes).wasIn("consul", "nacos").acknowledged(lifecycle.Absent, time.Minute, "consul", "nacos").
+				with(recorded(new(time.Unix(1_000_000, 0).Add(-40 * time.Second)))),
+		},
+		"taken out before it was ever given to clients": {
+			reason: "no client has to notice", clears: true, record: 2, of: concludeAt(goes).with(recorded(nil)),
 		},
 		"never registered": {
 			reason: "no registry ever knew the pod, so there is nothing to write down", of: concludeAt(goes), clears: true, record: -1,

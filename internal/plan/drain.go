@@ -39,7 +39,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// begun reports whether there is something to wait for.
+// begun reports whether there is something to record.
 func (d Drain) begun() bool { return d.For > 0 && !d.Out.IsZero() }
 
 // since reports whether a record of an earlier time is too old: the pod may have been in service since.
@@ -48,11 +48,5 @@ func (d Drain) since(recorded *time.Time) bool { return recorded == nil || d.Out
 // left is what is left of it, for the entries that this process knows.
 func (d Drain) left(now time.Time) time.Duration { return d.counts.Add(d.For).Sub(now) }
 
-// ends is when it is over by all that anybody knows; zero without one.
-func (d Drain) ends() time.Time {
-	began := later(d.counts, d.recorded)
-	if began.IsZero() {
-		return began
-	}
-	return began.Add(d.For)
-}
+// ends is when it is over by all that anybody knows; long ago without one.
+func (d Drain) ends() time.Time { return later(d.counts, d.recorded).Add(d.For) }
