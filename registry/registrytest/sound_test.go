@@ -519,7 +519,7 @@ func (d *losingDriver) Register(ctx context.Context, in registry.Instance) error
 	return d.err
 }
 
-// metered makes drivers whose every call costs a request of 500 bytes, and some for each entry of the registry.
+// metered makes drivers whose every call costs a request of 500 bytes, and some for each entry of the service.
 func metered(s *store, removing, steers int64) func(testing.TB, string) (registry.Registry, func() registrytest.Spent) {
 	return func(_ testing.TB, cluster string) (registry.Registry, func() registrytest.Spent) {
 		d := &meteredDriver{sound: sound{store: s, lease: longLease}, removing: removing, steers: steers, cluster: cluster}
@@ -537,15 +537,16 @@ type meteredDriver struct {
 	bytes, requests  atomic.Int64
 }
 
-func (d *meteredDriver) reads(ctx context.Context, each int64) error {
+func (d *meteredDriver) reads(ctx context.Context, in registry.Instance, each int64) error {
 	entries, err := d.List(ctx, d.cluster)
+	entries = slices.DeleteFunc(entries, func(e registry.Entry) bool { return e.Service != in.Service })
 	d.bytes.Add(500 + each*int64(len(entries)))
 	d.requests.Add(1)
 	return err
 }
 
 func (d *meteredDriver) Deregister(ctx context.Context, in registry.Instance) error {
-	if err := d.reads(ctx, d.removing); err != nil {
+	if err := d.reads(ctx, in, d.removing); err != nil {
 		return err
 	}
 	return d.sound.Deregister(ctx, in)
@@ -562,7 +563,7 @@ type meteredSteering struct {
 }
 
 func (m meteredSteering) FailOver(ctx context.Context, in registry.Instance) error {
-	if err := m.of.reads(ctx, m.of.steers); err != nil {
+	if err := m.of.reads(ctx, in, m.of.steers); err != nil {
 		return err
 	}
 	return m.steering.FailOver(ctx, in)
