@@ -244,7 +244,8 @@ func UnreadyTarget(gate string) Blocker {
 // VirtualNodeIP is about a node of a vCluster.
 func VirtualNodeIP(address, node string) Blocker {
 	return Blocker{Reason: reason.VirtualNodeIP, Message: fmt.Sprintf("clients are given the address %s as that of node %s, and it is "+
-		"vCluster's own: upgrade vCluster to 0.28.1 or newer, or set networking.advanced.proxyKubelets.byIP to false in vcluster.yaml", address, node)}
+		"vCluster's own: upgrade vCluster to 0.28.1 or newer, or set networking.advanced.proxyKubelets.byIP to false in vcluster.yaml",
+		address, node)}
 }
 
 // Described is about the description of a pod, in words that its rule has found.
