@@ -357,6 +357,8 @@ func (r *Registry) askAgent(ctx context.Context, s appService, begin bool) error
 	}
 	err = answer.Refusal(string(answer.Body)).Classified()
 	switch {
+	case isForbidden(answer.Status) && r.session.method != "" && strings.Contains(string(answer.Body), unknownToken):
+		return noOutage(fmt.Errorf("%s does not know the token of the last login yet: %w", of, err)) // and remembers that for acl_token_ttl
 	case isForbidden(answer.Status):
 		return registry.OfAgent(notAllowed(fmt.Errorf("%s refuses the token: %w", of, err)))
 	case answer.Status == http.StatusNotFound: // it passes: the catalog follows the agent

@@ -44,16 +44,24 @@ func newSession(opts Options, credentials driverkit.Credentials) *session {
 	return &session{method: opts.AuthMethod, turn: make(chan struct{}, 1)}
 }
 
-// held returns the token, and whether it is to be used as it is.
-func (s *session) held() (token string, good bool) {
+// held returns the token, if there is one, and whether this caller has to renew it: one does, and the others continue with it.
+func (s *session) held() (token string, due bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.token, s.method == "" || s.token != "" && (s.renewAt.IsZero() || time.Now().Before(s.renewAt))
+	now := time.Now()
+	if due = s.token != "" && !s.renewAt.IsZero() && !now.Before(s.renewAt); due {
+		s.renewAt = now.Add(retryLogin)
+	}
+	return s.token, due
 }
 
-// get returns a token. One that is due stays in use if the login fails.
+// get returns a token. One that is due stays in use if the login fails, or takes long.
 func (s *session) get(ctx context.Context, login func(context.Context) (granted, error)) (string, error) {
-	if token, good := s.held(); good {
+	token, due := s.held()
+	switch {
+	case due:
+		return s.renewed(ctx, token, login), nil
+	case token != "" || s.method == "":
 		return token, nil
 	}
 	select {
@@ -62,24 +70,36 @@ func (s *session) get(ctx context.Context, login func(context.Context) (granted,
 	case <-ctx.Done():
 		return "", fmt.Errorf("waiting for a login: %w", ctx.Err())
 	}
-	token, good := s.held()
-	if good {
+	if token, _ := s.held(); token != "" {
 		return token, nil // of somebody else's login
 	}
 	given, err := login(ctx)
+	if err == nil {
+		return s.accept(given), nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case err == nil:
-		s.token, s.renewAt, s.accepted = given.SecretID, given.renewAt(), true
-	case s.token != "" && ctx.Err() == nil:
-		s.renewAt = time.Now().Add(retryLogin)
-	case s.accepted && ctx.Err() == nil: // a server that has just become the leader may not know the auth method yet
+	if s.accepted && ctx.Err() == nil { // a server that has just become the leader may not know the auth method yet
 		return "", fmt.Errorf("logging in: %v", err) //nolint:errorlint // without its class
-	default:
-		return "", fmt.Errorf("logging in: %w", err)
 	}
-	return s.token, nil
+	return "", fmt.Errorf("logging in: %w", err)
+}
+
+// renewed returns a new token, or the one before if that takes more than half of the time: the request needs time, too.
+func (s *session) renewed(ctx context.Context, token string, login func(context.Context) (granted, error)) string {
+	part, cancel := driverkit.Share(ctx, 2) //nolint:mnd // half of it
+	defer cancel()
+	if given, err := login(part); err == nil {
+		return s.accept(given)
+	}
+	return token
+}
+
+func (s *session) accept(given granted) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.token, s.renewAt, s.accepted = given.SecretID, given.renewAt(), true
+	return s.token
 }
 
 // refuse notes that Consul knows no such token: the next call logs in.

@@ -1,6 +1,7 @@
 package consul_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -29,6 +30,7 @@ type guarded struct {
 	good          []string // tokens
 	logins, ended int
 	refuses       string // the answer to each login
+	hangs         bool   // no login is answered
 }
 
 func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -36,6 +38,11 @@ func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer g.mu.Unlock()
 	token := r.Header.Get("X-Consul-Token")
 	switch {
+	case r.URL.Path == "/v1/acl/login" && g.hangs:
+		g.mu.Unlock()
+		_, _ = io.Copy(io.Discard, r.Body) // or nothing shows that the client has gone
+		<-r.Context().Done()
+		g.mu.Lock()
 	case r.URL.Path == "/v1/acl/login":
 		g.login(w, r)
 	case !slices.Contains(g.good, token):
@@ -128,6 +135,27 @@ func TestATokenIsRenewed(t *testing.T) {
 	g.refuses = "Internal error"
 	g.mu.Unlock()
 	expect.Soon(t, "a call with a token that is due, and that Consul still takes", func() error { return d.Register(t.Context(), drivertest.Pod(1)) })
+}
+
+// TestALoginThatHangs does not hold up calls, whose token is still good: only one of them waits, for half of its time.
+func TestALoginThatHangs(t *testing.T) {
+	t.Parallel()
+	g := &guarded{lasts: 100 * time.Millisecond}
+	d := g.open(t)
+	expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
+	g.mu.Lock()
+	g.hangs = true
+	g.mu.Unlock()
+	<-time.After(g.lasts) // the token is due
+	var group errgroup.Group
+	for n := range 5 {
+		group.Go(func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+			defer cancel()
+			return d.Register(ctx, drivertest.Pod(n))
+		})
+	}
+	expect.NoError(t, group.Wait())
 }
 
 // TestATokenThatConsulForgot: the next call logs in again.

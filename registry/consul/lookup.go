@@ -15,8 +15,11 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
-// mostOfOne bounds for how many instances one question is: its filter goes into the URL.
-const mostOfOne = 48
+// mostOfOne bounds for how many instances one question is, and longestFilter how long its filter is in the URL, of which proxies take 8 KiB.
+const (
+	mostOfOne     = 48
+	longestFilter = 6 << 10
+)
 
 // lookups are the calls that look for an application. To find one, a server looks through all instances of the service, so one question
 // is for all calls of a moment. The zero value is ready.
@@ -60,7 +63,11 @@ func (l *lookups) some(service string) []*registry.Instance {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all := slices.Collect(maps.Keys(l.waiting[service]))
-	return all[:min(len(all), mostOfOne)]
+	all = all[:min(len(all), mostOfOne)]
+	for len(all) > 1 && len(url.QueryEscape(appsFilter(all))) > longestFilter {
+		all = all[:len(all)/2]
+	}
+	return all
 }
 
 // applications returns what applications have registered at the instance's endpoint.
