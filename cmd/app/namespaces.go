@@ -35,6 +35,8 @@ type namespaces struct {
 	listed  []string
 	watched []string
 	reach   reach
+	// assumed is set while the API server has not answered what can be watched of the whole cluster.
+	assumed bool
 	stop    context.CancelCauseFunc
 	logger  logr.Logger
 }
@@ -61,6 +63,7 @@ func (n *namespaces) limit(ctx context.Context) {
 	reach, err := reachOf(ctx, n.server, n.listed)
 	if err != nil {
 		n.logger.Error(err, "asking what can be watched in the whole cluster; all that is needed is watched")
+		n.assumed = true
 		return
 	}
 	if n.reach = reach; !reach.nodes {
@@ -159,16 +162,19 @@ func (n *namespaces) Start(ctx context.Context) error {
 	return nil
 }
 
-// check returns an error if the choice has changed, or more of the cluster can be watched.
+// check returns an error if the choice has changed, or more of the cluster can be watched, or less than was assumed.
 func (n *namespaces) check(ctx context.Context) error {
 	choice, err := n.choose(ctx) // the cache keeps a namespace that can't be read
 	if err != nil {
 		n.logger.Error(err, "asking which namespaces of the configuration exist")
 		return nil // a manager that starts knows less than this one
 	}
-	if reach, err := reachOf(ctx, n.server, n.listed); err == nil && reach.beyond(n.reach) {
-		return fmt.Errorf("%w: the manager has the right to list and watch nodes or namespaces now: it exits, to start again with them",
-			errNamespaces)
+	if reach, err := reachOf(ctx, n.server, n.listed); err == nil {
+		if reach.beyond(n.reach) || n.assumed && reach != n.reach {
+			return fmt.Errorf("%w: which of nodes and namespaces can be listed and watched is not as it was at start: the manager exits, to "+
+				"start again with those rights", errNamespaces)
+		}
+		n.assumed = false
 	}
 	if !slices.Equal(choice, n.watched) {
 		return fmt.Errorf("%w: %s can be watched now, and %s are: the manager exits, to start again with those",

@@ -95,15 +95,18 @@ func TestReach(t *testing.T) {
 		listed, grants []string
 		down           bool
 		want           reach
+		later          []string
 		again          bool
 	}
 	expect.Each(t, map[string]row{
-		"a ClusterRole":              {"it is as ever", []string{"a"}, all, false, reach{true, true}, false},
-		"Roles":                      {"a Role grants neither", []string{"a"}, nil, false, reach{}, true},
-		"nodes alone":                {"a small ClusterRole", []string{"a"}, all[:2], false, reach{nodes: true}, true},
-		"half of the rights":         {"a list without a watch is out of date", []string{"a"}, []string{"list nodes"}, false, reach{}, true},
-		"the whole cluster":          {"it reports what it lacks", nil, nil, false, reach{true, true}, false},
-		"an API server that is down": {"nothing is left out on a guess", []string{"a"}, nil, true, reach{true, true}, false},
+		"a ClusterRole":              {"it is as ever", []string{"a"}, all, false, reach{true, true}, all, false},
+		"a ClusterRole that is lost": {"a start would know less", []string{"a"}, all, false, reach{true, true}, nil, false},
+		"Roles":                      {"a Role grants neither", []string{"a"}, nil, false, reach{}, all, true},
+		"nodes alone":                {"a small ClusterRole", []string{"a"}, all[:2], false, reach{nodes: true}, all, true},
+		"half of the rights":         {"a list without a watch is out of date", []string{"a"}, []string{"list nodes"}, false, reach{}, all, true},
+		"the whole cluster":          {"it reports what it lacks", nil, nil, false, reach{true, true}, all, false},
+		"an API server that is down": {"nothing is left out on a guess", []string{"a"}, nil, true, reach{true, true}, all, false},
+		"Roles, which are not known": {"the caches are never filled", []string{"a"}, nil, true, reach{true, true}, nil, true},
 	}, func(t *testing.T, tc row) {
 		s := newRolesScenario(tc.grants...)
 		s.down = tc.down
@@ -115,9 +118,13 @@ func TestReach(t *testing.T) {
 			t.Errorf("the source of namespaces is %v: %s", source, tc.reason)
 		}
 		s.down = false
-		s.Grants(append(slices.Clone(all), "watch pods", "get namespaces")...)
+		s.Grants(append(slices.Clone(tc.later), "watch pods", "get namespaces")...)
 		if err := n.check(t.Context()); (err != nil) != tc.again {
-			t.Errorf("with all rights, the manager exits with %v: %s", err, tc.reason)
+			t.Errorf("with other rights, the manager exits with %v: %s", err, tc.reason)
+		}
+		s.Grants("watch pods", "get namespaces")
+		if err := n.check(t.Context()); err != nil && !tc.again {
+			t.Errorf("without the rights that are known, the manager exits with %v: a start would know less", err)
 		}
 	})
 }
