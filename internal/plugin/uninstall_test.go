@@ -54,7 +54,8 @@ func TestUninstall(t *testing.T) {
 			options: uninstallOptions{yes: true}, err: "namespaces[0]", status: exitFailed,
 		},
 		"no manager": {
-			reason: "it would wait in vain", options: uninstallOptions{yes: true}, held: true, err: "pods that only a manager releases: 1", status: exitNoManager,
+			reason: "it would wait in vain", options: uninstallOptions{yes: true}, held: true, err: "pods that only a manager releases: 1",
+			status: exitNoManager,
 		},
 		"no manager, and a pod at a hook": {
 			reason: "nobody releases the hook", options: uninstallOptions{yes: true}, moves: true, err: "pods that only a manager releases: 1",
