@@ -356,7 +356,7 @@ const hook = "helm.sh/hook"
 // TestUninstallHook: Helm stops if its Job fails, before it deletes anything.
 func TestUninstallHook(t *testing.T) {
 	t.Parallel()
-	type row struct{ reason, values, account, argument, rights string }
+	type row struct{ reason, values, account, argument, rights, verbs string }
 	expect.Each(t, map[string]row{
 		"default": {
 			reason: "it only lists, by the managers' own rights", account: "rollcall", argument: "--uninstall=check",
@@ -364,6 +364,7 @@ func TestUninstallHook(t *testing.T) {
 		"clean": {
 			reason: "the managers have no right to change workloads", values: "uninstall: {mode: clean}", account: "rollcall-uninstall",
 			argument: "--uninstall=clean", rights: "ClusterRole ClusterRoleBinding ServiceAccount",
+			verbs: "clonesets,statefulsets,daemonsets: list,patch; namespaces: get,list,patch; pods: list",
 		},
 		"none":      {reason: "a person wants no check", values: "uninstall: {mode: none}"},
 		"a dry run": {reason: "the pods wait for another installation", values: "extraArgs: [--dry-run]"},
@@ -371,7 +372,7 @@ func TestUninstallHook(t *testing.T) {
 		objects, err := helm(t, example+c.values+"\n")
 		expect.NoError(t, err)
 		var account, argument string
-		var rights []string
+		var rights, verbs []string
 		for _, o := range objects {
 			annotations := o.GetAnnotations()
 			if annotations[hook] == "" {
@@ -385,6 +386,12 @@ func TestUninstallHook(t *testing.T) {
 				if annotations["helm.sh/hook-weight"] != "-1" {
 					t.Errorf("%s: %s comes after the Job that needs it", c.reason, o.GetKind())
 				}
+				rules, _, _ := unstructured.NestedSlice(o.Object, "rules")
+				for _, r := range rules {
+					resources, _, _ := unstructured.NestedStringSlice(r.(map[string]any), "resources")
+					may, _, _ := unstructured.NestedStringSlice(r.(map[string]any), "verbs")
+					verbs = append(verbs, strings.Join(resources, ",")+": "+strings.Join(may, ","))
+				}
 				continue
 			}
 			account, _, _ = unstructured.NestedString(o.Object, "spec", "template", "spec", "serviceAccountName")
@@ -395,6 +402,9 @@ func TestUninstallHook(t *testing.T) {
 		slices.Sort(rights)
 		if got := strings.Join(rights, " "); account != c.account || argument != c.argument || got != c.rights {
 			t.Errorf("%s: account %q, argument %q, rights %q; want %q, %q, %q", c.reason, account, argument, got, c.account, c.argument, c.rights)
+		}
+		if got := strings.Join(verbs, "; "); got != c.verbs {
+			t.Errorf("%s: the role has %q, want %q", c.reason, got, c.verbs)
 		}
 	})
 }

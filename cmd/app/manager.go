@@ -202,7 +202,7 @@ func (a *app) connect(ctx context.Context, c *config.Config) error {
 	if err != nil {
 		return fmt.Errorf("making the manager: %w", err)
 	}
-	a.namespaces.cache = a.manager.GetCache()
+	a.namespaces.pods = a.cachedPods
 	return nil
 }
 

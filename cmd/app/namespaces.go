@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 )
 
 const (
@@ -30,10 +31,12 @@ var errNamespaces = errors.New("namespaces")
 // while it runs, and if the rights come with a Role in each, one namespace that is gone would keep it from being filled.
 type namespaces struct {
 	server  client.Client
-	cache   client.Reader
+	pods    clusterstate.Pods
 	listed  []string
 	watched []string
 	reach   reach
+	// assumed is set while the API server has not answered what can be watched of the whole cluster.
+	assumed bool
 	stop    context.CancelCauseFunc
 	logger  logr.Logger
 }
@@ -44,7 +47,7 @@ func newNamespaces(ctx context.Context, server client.Client, listed []string, l
 	ctx, cancel := context.WithTimeout(ctx, namespacesTimeout)
 	defer cancel()
 	n.limit(ctx)
-	choice, err := n.choose(ctx, server)
+	choice, err := n.choose(ctx)
 	if err != nil {
 		logger.Error(err, "asking which namespaces of the configuration exist; all are watched")
 		return n
@@ -60,6 +63,7 @@ func (n *namespaces) limit(ctx context.Context) {
 	reach, err := reachOf(ctx, n.server, n.listed)
 	if err != nil {
 		n.logger.Error(err, "asking what can be watched in the whole cluster; all that is needed is watched")
+		n.assumed = true
 		return
 	}
 	if n.reach = reach; !reach.nodes {
@@ -72,18 +76,10 @@ func (n *namespaces) limit(ctx context.Context) {
 
 // choose returns the namespaces of the list that are watched so far and exist, or may be watched; all if there is none, for an empty
 // list means the whole cluster. One that exists without the rights counts: the manager reports what it lacks.
-func (n *namespaces) choose(ctx context.Context, reader client.Reader) ([]string, error) {
+func (n *namespaces) choose(ctx context.Context) ([]string, error) {
 	var choice []string
 	for _, name := range n.listed {
-		namespace := clusterstate.NamespaceMetadata()
-		err := reader.Get(ctx, client.ObjectKey{Name: name}, namespace)
-		watchable := err == nil && namespace.DeletionTimestamp == nil && slices.Contains(n.watched, name)
-		if unseen(err) {
-			err = nil
-		}
-		if err == nil && !watchable {
-			watchable, err = n.permitted(ctx, name)
-		}
+		watchable, err := n.watchable(ctx, name)
 		if err != nil {
 			return nil, fmt.Errorf("namespace %s: %w", name, err)
 		}
@@ -97,15 +93,53 @@ func (n *namespaces) choose(ctx context.Context, reader client.Reader) ([]string
 	return choice, nil
 }
 
-// unseen reports whether a read of a namespace shows none. Without a ClusterRole, the rights are in the namespace, and go with it.
-func unseen(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) }
+func (n *namespaces) watchable(ctx context.Context, name string) (bool, error) {
+	namespace, watched := clusterstate.NamespaceMetadata(), slices.Contains(n.watched, name)
+	refused := false
+	switch err := n.server.Get(ctx, client.ObjectKey{Name: name}, namespace); {
+	case err == nil && namespace.DeletionTimestamp == nil && watched:
+		return true, nil
+	case apierrors.IsForbidden(err):
+		refused = true
+	case client.IgnoreNotFound(err) != nil:
+		return false, err
+	}
+	may, err := n.permitted(ctx, name)
+	if err != nil || may || !refused || !watched {
+		return may, err
+	}
+	return false, n.lost(ctx, name)
+}
+
+// lost decides about a watched namespace in which all rights are missing. They go with a namespace that is deleted, as its pods do. While
+// pods are known, somebody may have deleted a RoleBinding: a manager that starts without them lets their entries expire.
+func (n *namespaces) lost(ctx context.Context, name string) error {
+	known := false
+	if n.pods != nil { // it is nil at start
+		ctx, cancel := context.WithTimeout(ctx, namespacesTimeout)
+		defer cancel()
+		err := n.pods.Each(ctx, clusterstate.InNamespace(name), func(*lifecycle.Pod) bool {
+			known = true
+			return false
+		})
+		if err != nil {
+			n.logger.Error(err, "failed to read the known pods of a namespace", "namespace", name)
+		}
+	}
+	if known {
+		return errors.New("the rights to get it and to watch its pods are missing; its pods stay as they were last seen")
+	}
+	n.logger.Error(nil, "the rights in a namespace are missing; it counts as deleted, and entries of its pods are not renewed",
+		"namespace", name, "missing", "get namespaces, watch pods")
+	return nil
+}
 
 // source is where the cache has namespaces from, if not from a list of all.
 func (n *namespaces) source() toolscache.ListerWatcher {
 	if n.reach.namespaces {
 		return nil
 	}
-	return &namespaceGets{server: n.server, names: n.watched, permitted: n.permitted, interval: namespacesInterval}
+	return &namespaceGets{server: n.server, names: n.watched, interval: namespacesInterval}
 }
 
 // permitted reports whether the manager may watch pods in the namespace.
@@ -128,16 +162,19 @@ func (n *namespaces) Start(ctx context.Context) error {
 	return nil
 }
 
-// check returns an error if the choice has changed, or more of the cluster can be watched.
+// check returns an error if the choice has changed, or more of the cluster can be watched, or less than was assumed.
 func (n *namespaces) check(ctx context.Context) error {
-	if reach, err := reachOf(ctx, n.server, n.listed); err == nil && reach.beyond(n.reach) {
-		return fmt.Errorf("%w: the manager has the right to list and watch nodes or namespaces now: it exits, to start again with them",
-			errNamespaces)
-	}
-	choice, err := n.choose(ctx, n.cache)
+	choice, err := n.choose(ctx) // the cache keeps a namespace that can't be read
 	if err != nil {
 		n.logger.Error(err, "asking which namespaces of the configuration exist")
-		return nil
+		return nil // a manager that starts knows less than this one
+	}
+	if reach, err := reachOf(ctx, n.server, n.listed); err == nil {
+		if reach.beyond(n.reach) || n.assumed && reach != n.reach {
+			return fmt.Errorf("%w: which of nodes and namespaces can be listed and watched is not as it was at start: the manager exits, to "+
+				"start again with those rights", errNamespaces)
+		}
+		n.assumed = false
 	}
 	if !slices.Equal(choice, n.watched) {
 		return fmt.Errorf("%w: %s can be watched now, and %s are: the manager exits, to start again with those",

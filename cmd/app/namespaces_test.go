@@ -41,7 +41,15 @@ func TestNamespacesThatAreWatched(t *testing.T) {
 		"the whole cluster":   {reason: "there is nothing to choose from", exist: names{"a"}},
 		"no answer about one": {reason: "nothing is left out on a guess", listed: names{"a", "b"}, exist: names{"a"}, unanswered: true},
 	}, func(t *testing.T, tc row) {
-		server := interceptor.NewClient(clientfake.NewFakeClient(), interceptor.Funcs{
+		existing := clientfake.NewClientBuilder().WithScheme(newScheme())
+		for _, namespace := range tc.exist {
+			object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+			if namespace == tc.leaves {
+				object.DeletionTimestamp, object.Finalizers = new(metav1.Now()), []string{"example.com/stays"}
+			}
+			existing.WithObjects(object)
+		}
+		server := interceptor.NewClient(existing.Build(), interceptor.Funcs{
 			Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
 				if tc.unanswered {
 					return errors.New("no answer")
@@ -51,15 +59,7 @@ func TestNamespacesThatAreWatched(t *testing.T) {
 				return nil
 			},
 		})
-		cached := clientfake.NewClientBuilder().WithScheme(newScheme())
-		for _, namespace := range tc.exist {
-			object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-			if namespace == tc.leaves {
-				object.DeletionTimestamp, object.Finalizers = new(metav1.Now()), []string{"example.com/stays"}
-			}
-			cached.WithObjects(object)
-		}
-		n := &namespaces{server: server, cache: cached.Build(), listed: tc.listed, watched: tc.wants, reach: reach{true, true}, logger: quiet()}
+		n := &namespaces{server: server, listed: tc.listed, watched: tc.wants, reach: reach{true, true}, logger: quiet()}
 		if err := n.check(t.Context()); err != nil {
 			t.Errorf("got %v where %v are watched: %s", err, tc.wants, tc.reason)
 		}

@@ -50,11 +50,9 @@ func watchable(ctx context.Context, server client.Client, resource string) (bool
 // namespaceGets is a list and a watch of namespaces by their names. A Role with get on namespaces allows to get the namespace that it is
 // in.
 type namespaceGets struct {
-	server client.Reader
-	names  []string
-	// permitted reports whether the manager may watch the pods of a namespace.
-	permitted func(context.Context, string) (bool, error)
-	interval  time.Duration
+	server   client.Reader
+	names    []string
+	interval time.Duration
 }
 
 var _ toolscache.ListerWatcherWithContext = &namespaceGets{}
@@ -64,8 +62,8 @@ func (g *namespaceGets) List(options metav1.ListOptions) (runtime.Object, error)
 	return g.ListWithContext(context.Background(), options)
 }
 
-// ListWithContext gets each namespace that exists. One whose rights are all gone counts as deleted. If one can't be read otherwise, it
-// returns none: its labels are not known.
+// ListWithContext gets each namespace that exists. If one can't be read, it returns none, and the cache keeps what it has: the rights may
+// be gone with the namespace, or alone.
 func (g *namespaceGets) ListWithContext(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	for _, name := range g.names {
@@ -75,10 +73,6 @@ func (g *namespaceGets) ListWithContext(ctx context.Context, _ metav1.ListOption
 		case err == nil:
 			list.Items = append(list.Items, *namespace)
 		case apierrors.IsNotFound(err):
-		case apierrors.IsForbidden(err):
-			if may, unanswered := g.permitted(ctx, name); may || unanswered != nil {
-				return nil, errors.Join(err, unanswered)
-			}
 		default:
 			return nil, fmt.Errorf("getting namespace %s: %w", name, err)
 		}

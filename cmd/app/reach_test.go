@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -93,15 +95,18 @@ func TestReach(t *testing.T) {
 		listed, grants []string
 		down           bool
 		want           reach
+		later          []string
 		again          bool
 	}
 	expect.Each(t, map[string]row{
-		"a ClusterRole":              {"it is as ever", []string{"a"}, all, false, reach{true, true}, false},
-		"Roles":                      {"a Role grants neither", []string{"a"}, nil, false, reach{}, true},
-		"nodes alone":                {"a small ClusterRole", []string{"a"}, all[:2], false, reach{nodes: true}, true},
-		"half of the rights":         {"a list without a watch is out of date", []string{"a"}, []string{"list nodes"}, false, reach{}, true},
-		"the whole cluster":          {"it reports what it lacks", nil, nil, false, reach{true, true}, false},
-		"an API server that is down": {"nothing is left out on a guess", []string{"a"}, nil, true, reach{true, true}, false},
+		"a ClusterRole":              {"it is as ever", []string{"a"}, all, false, reach{true, true}, all, false},
+		"a ClusterRole that is lost": {"a start would know less", []string{"a"}, all, false, reach{true, true}, nil, false},
+		"Roles":                      {"a Role grants neither", []string{"a"}, nil, false, reach{}, all, true},
+		"nodes alone":                {"a small ClusterRole", []string{"a"}, all[:2], false, reach{nodes: true}, all, true},
+		"half of the rights":         {"a list without a watch is out of date", []string{"a"}, []string{"list nodes"}, false, reach{}, all, true},
+		"the whole cluster":          {"it reports what it lacks", nil, nil, false, reach{true, true}, all, false},
+		"an API server that is down": {"nothing is left out on a guess", []string{"a"}, nil, true, reach{true, true}, all, false},
+		"Roles, which are not known": {"the caches are never filled", []string{"a"}, nil, true, reach{true, true}, nil, true},
 	}, func(t *testing.T, tc row) {
 		s := newRolesScenario(tc.grants...)
 		s.down = tc.down
@@ -112,10 +117,14 @@ func TestReach(t *testing.T) {
 		if source := n.source(); (source == nil) != tc.want.namespaces {
 			t.Errorf("the source of namespaces is %v: %s", source, tc.reason)
 		}
-		n.cache, s.down = s, false
-		s.Grants(append(slices.Clone(all), "watch pods", "get namespaces")...)
+		s.down = false
+		s.Grants(append(slices.Clone(tc.later), "watch pods", "get namespaces")...)
 		if err := n.check(t.Context()); (err != nil) != tc.again {
-			t.Errorf("with all rights, the manager exits with %v: %s", err, tc.reason)
+			t.Errorf("with other rights, the manager exits with %v: %s", err, tc.reason)
+		}
+		s.Grants("watch pods", "get namespaces")
+		if err := n.check(t.Context()); err != nil && !tc.again {
+			t.Errorf("without the rights that are known, the manager exits with %v: a start would know less", err)
 		}
 	})
 }
@@ -138,19 +147,84 @@ func TestNamespacesOfRoles(t *testing.T) {
 	must(t, s.Update(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"team": "c"}}}))
 	expect.Soon(t, "the label", cached("a=c b=b"))
 
-	t.Log("A namespace is deleted, and its Roles before.")
+	t.Log("A RoleBinding is deleted: the labels are not known, which is not none, and the namespace may be there.")
 	s.Grants("get namespaces in a", "watch pods in a")
-	expect.Soon(t, "the namespace to go", cached("a=c"))
-
-	t.Log("One can't be read, and its pods can: its labels are not known, which is not none.")
-	s.Grants("watch pods in a")
 	expect.Soon(t, "the failure", func() error {
 		if err := failures.of(watched{object: clusterstate.NamespaceMetadata()}).err; !apierrors.IsForbidden(err) {
 			return fmt.Errorf("the last failure is %w", err)
 		}
 		return nil
 	})
-	must(t, cached("a=c")())
+	must(t, cached("a=c b=b")())
+
+	t.Log("A namespace is deleted.")
+	must(t, s.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "b"}}))
+	s.Grants("get namespaces")
+	expect.Soon(t, "the namespace to go", cached("a=c"))
+}
+
+// knownPods has a pod in each of these namespaces.
+type knownPods struct {
+	clusterstate.Pods
+
+	in []string
+}
+
+func (p knownPods) Each(_ context.Context, which clusterstate.Which, do func(*lifecycle.Pod) bool) error {
+	for _, namespace := range p.in {
+		if which == clusterstate.InNamespace(namespace) {
+			do(&lifecycle.Pod{})
+		}
+	}
+	return nil
+}
+
+// TestLostRights: a manager with Roles loses those in one of its namespaces, a and b.
+func TestLostRights(t *testing.T) {
+	t.Parallel()
+	const stays, leaves = "its pods stay as they were last seen", "it counts as deleted"
+	type row struct {
+		reason      string
+		left, known []string
+		leaves      bool
+		logged      string
+	}
+	expect.Each(t, map[string]row{
+		"none":               {reason: "all is well", left: []string{"get namespaces", "watch pods"}, known: []string{"a", "b"}},
+		"a RoleBinding":      {reason: "healthy pods would leave the registry", known: []string{"a", "b"}, logged: stays},
+		"those to read it":   {reason: "its pods are watched", left: []string{"watch pods in b"}, known: []string{"a"}},
+		"with the namespace": {reason: "its pods are gone too", known: []string{"a"}, leaves: true, logged: leaves},
+		"while it is there":  {reason: "the API server shows whether it is", left: []string{"get namespaces in b"}, known: []string{"a"}},
+		"both, and more rights": {
+			reason: "a start would lose the pods", left: []string{"list nodes", "watch nodes"}, known: []string{"b"}, logged: stays,
+		},
+		"those of another list": {reason: "pods elsewhere say nothing", known: []string{"c"}, leaves: true, logged: leaves},
+	}, func(t *testing.T, tc row) {
+		s := newRolesScenario("get namespaces", "watch pods")
+		s.Namespace(t, "a")
+		s.Namespace(t, "b")
+		var log strings.Builder
+		logger := funcr.New(func(_, line string) { log.WriteString(line + "\n") }, funcr.Options{})
+		n := newNamespaces(t.Context(), s, []string{"a", "b"}, logger)
+		n.pods = knownPods{in: tc.known}
+		s.Grants(append(tc.left, "get namespaces in a", "watch pods in a")...)
+		if err := n.check(t.Context()); (err != nil) != tc.leaves {
+			t.Errorf("%s: the manager exits with %v", tc.reason, err)
+		}
+		if tc.logged == "" && strings.Contains(log.String(), "missing") || !strings.Contains(log.String(), tc.logged) {
+			t.Errorf("%s: it logs %s, want %q", tc.reason, log.String(), tc.logged)
+		}
+		if tc.logged == "" {
+			return
+		}
+		log.Reset()
+		if again := newNamespaces(t.Context(), s, []string{"a", "b"}, logger); !slices.Equal(again.watched, []string{"a"}) {
+			t.Errorf("%s: the next one watches %v", tc.reason, again.watched)
+		}
+		if want := `entries of its pods are not renewed" "error"=null "namespace"="b"`; !strings.Contains(log.String(), want) {
+			t.Errorf("%s: the next one logs %s, want %q", tc.reason, log.String(), want)
+		}
+	})
 }
 
 // cacheOfNamespaces runs one that can't reach an API server.

@@ -46,16 +46,17 @@ func (o *options) uninstall(ctx context.Context, f *flags) error {
 }
 
 func (o *options) uninstallFrom(ctx context.Context, cluster *uninstall.Cluster, clean bool) error {
+	const skip = "helm uninstall --no-hooks skips this check"
 	findings, err := o.dependents(ctx, cluster, clean)
-	if err != nil {
-		return err
+	if err != nil { // with Roles, also if one of the namespaces is gone
+		return fmt.Errorf("%w; %s", err, skip)
 	}
 	for _, f := range findings {
 		_, _ = fmt.Fprintln(o.output, f)
 	}
 	if len(findings) > 0 {
-		return fmt.Errorf("objects that depend on Rollcall: %d. Run kubectl rollcall uninstall, as docs/uninstall.md shows; "+
-			"helm uninstall --no-hooks skips this check", len(findings))
+		return fmt.Errorf("objects that depend on Rollcall: %d. Run kubectl rollcall uninstall, as docs/uninstall.md shows; %s",
+			len(findings), skip)
 	}
 	_, err = fmt.Fprintln(o.output, "nothing depends on Rollcall")
 	return err

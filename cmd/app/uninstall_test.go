@@ -2,6 +2,7 @@ package app
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -9,10 +10,12 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	clientfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
@@ -35,10 +38,15 @@ func TestUninstallHook(t *testing.T) {
 		reason    string
 		objects   []client.Object
 		clean     bool
+		refused   bool
 		err, want string
 	}
 	bubble.Each(t, map[string]row{
 		"nothing waits": {reason: "Helm continues", want: "nothing depends on Rollcall"},
+		"nothing can be read": {
+			reason: "a Role is gone with its namespace", refused: true,
+			err: "pods is forbidden: no Role; helm uninstall --no-hooks skips this check",
+		},
 		"hooks": {
 			reason: "new pods would wait forever", objects: []client.Object{hooked}, err: "objects that depend on Rollcall: 1.",
 			want: "CloneSet shop/web: preNormal waits for label rollcall.dev/pre-normal=true",
@@ -61,7 +69,14 @@ func TestUninstallHook(t *testing.T) {
 			copied, _ := object.DeepCopyObject().(client.Object)
 			builder = builder.WithObjects(copied)
 		}
-		cluster.Client = builder.Build()
+		cluster.Client = builder.WithInterceptorFuncs(interceptor.Funcs{
+			List: func(ctx context.Context, to client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+				if c.refused {
+					return apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("no Role"))
+				}
+				return to.List(ctx, list, opts...)
+			},
+		}).Build()
 		var out bytes.Buffer
 		expect.Error(t, c.reason, (&options{output: &out}).uninstallFrom(t.Context(), cluster, c.clean), c.err)
 		if !strings.Contains(out.String(), c.want) {

@@ -87,13 +87,14 @@ func (c *cluster) renewed(ctx context.Context) (*coordinationv1.Lease, error) {
 	return c.renewedAfter(ctx, first)
 }
 
-// renewedAfter waits until a manager renews the Lease again.
+// renewedAfter waits until a manager renews the Lease again, for a third of its duration: six renewals.
 func (c *cluster) renewedAfter(ctx context.Context, first *coordinationv1.Lease) (lease *coordinationv1.Lease, err error) {
 	if first.Spec.RenewTime.Equal(c.ended) {
 		return first, c.noLeader()
 	}
 	read := false // a Lease that can't be read says nothing
-	late := wait.PollUntilContextTimeout(ctx, time.Second, 5*time.Second, false, func(ctx context.Context) (bool, error) {
+	within := time.Duration(*first.Spec.LeaseDurationSeconds) * time.Second / 3
+	late := wait.PollUntilContextTimeout(ctx, time.Second, within, false, func(ctx context.Context) (bool, error) {
 		lease, err = c.lease(ctx)
 		read = read || lease != nil
 		return err == nil && !lease.Spec.RenewTime.Equal(first.Spec.RenewTime), nil

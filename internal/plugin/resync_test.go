@@ -94,11 +94,14 @@ func TestLease(t *testing.T) {
 	t.Parallel()
 	free := leaseHeld(now)
 	free.Spec.HolderIdentity = nil
+	long := leaseHeld(now.Add(-61 * time.Second))
+	long.Spec.LeaseDurationSeconds = new(int32(60))
 	type row struct {
 		reason, want string
 		lease        *coordinationv1.Lease
-		// later is who holds it when it is written again.
+		// later is who holds it when it is written again, after 2 s if after is not set.
 		later *string
+		after time.Duration
 		// fails: it can be read only once.
 		fails bool
 	}
@@ -108,6 +111,10 @@ func TestLease(t *testing.T) {
 		"free":       {reason: "the manager was stopped", lease: free, want: "no manager holds the Lease system/rollcall"},
 		"has ended":  {reason: "the manager died", lease: leaseHeld(now.Add(-16 * time.Second)), want: "no manager holds the Lease"},
 		"looks over": {reason: "this clock is ahead, and a manager renews it", lease: leaseHeld(now.Add(-16 * time.Second)), later: new("rollcall-0")},
+		"looks over, and is long": {
+			reason: "a manager renews it every 3.2 s, and failed to do so once", lease: long, later: new("rollcall-0"),
+			after: 6400 * time.Millisecond,
+		},
 		"can't be read again": {
 			reason: "it is not known whether a manager renews it", lease: leaseHeld(now.Add(-16 * time.Second)), fails: true,
 			want: "reading Lease rollcall: connection refused",
@@ -122,7 +129,7 @@ func TestLease(t *testing.T) {
 			expect.NoError(t, cluster.Create(t.Context(), c.lease.DeepCopy()))
 		}
 		if c.later != nil {
-			time.AfterFunc(2*time.Second, func() {
+			time.AfterFunc(cmp.Or(c.after, 2*time.Second), func() {
 				lease := leaseHeld(now)
 				expect.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(lease), lease))
 				lease.Spec.HolderIdentity = c.later

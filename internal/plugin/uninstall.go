@@ -31,8 +31,8 @@ func (o *options) uninstallCommand() *cobra.Command {
 			"finalizers, marks and readiness gate from their templates, which starts an update. Then wait until Rollcall has removed its " +
 			"finalizers from the pods, and delete the configuration of the eviction webhook. What is left is shown, and the exit status is 0 " +
 			"if that is nothing: then remove the installation itself.\n\n" +
-			"With --free-pods and no manager running, the command removes the finalizers from the pods itself. Their entries stay in the " +
-			"registries.",
+			"With --free-pods and no manager running, the command removes the finalizers from the pods itself, and does not wait for a " +
+			"rollout. Their entries stay in the registries.",
 		Example: "  kubectl rollcall uninstall --dry-run\n  kubectl rollcall uninstall --timeout 10m",
 		Args:    cobra.NoArgs,
 		RunE: o.connected(func(ctx context.Context, cluster *cluster, _ []string) error {
@@ -52,7 +52,7 @@ func (c *cluster) uninstall(ctx context.Context, of uninstallOptions) error {
 	if err != nil {
 		return err
 	}
-	from := &uninstall.Cluster{Client: c, Config: parsed, Owner: enroll.PluginOwner}
+	from := &uninstall.Cluster{Client: c, Config: parsed, Owner: enroll.PluginOwner, Unled: of.freePods}
 	left, err := from.Survey(ctx)
 	if err != nil {
 		return asking(err)
@@ -107,7 +107,7 @@ func (c *cluster) configOf(ctx context.Context, file string) (*config.Config, er
 
 // cleanable refuses to wait for a manager that does not run, and to take from pods what one that runs puts back.
 func (c *cluster) cleanable(ctx context.Context, left *uninstall.Left, freePods bool) error {
-	if len(left.Held) == 0 && !freePods {
+	if left.Waiting() == 0 && !freePods {
 		return nil
 	}
 	lease, unled := c.renewed(ctx)
@@ -116,9 +116,9 @@ func (c *cluster) cleanable(ctx context.Context, left *uninstall.Left, freePods 
 	case freePods && known && unled == nil:
 		return fmt.Errorf("a manager leads, and would put the finalizers back: run this without --free-pods, or stop it with "+
 			"kubectl -n %s scale deployment rollcall --replicas=0%s", c.installation, c.kubectl)
-	case !freePods && unled != nil:
-		return fmt.Errorf("pods with finalizers that only a manager removes: %d. Start one, or add --free-pods, which leaves their entries in "+
-			"the registries: %w", len(left.Held), unled)
+	case !freePods && unled != nil && (known || len(left.Held) > 0):
+		return fmt.Errorf("pods that only a manager releases: %d. Start one, or add --free-pods, which leaves their entries in the "+
+			"registries: %w", left.Waiting(), unled)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,12 +26,12 @@ func TestUninstall(t *testing.T) {
 
 		options uninstallOptions
 		answer  string
-		// held: the pod has a finalizer; leads: a manager does; clean: there is nothing to remove.
-		held, leads, clean bool
-		err                string
-		status             int
-		out                []string
-		stripped, freed    bool
+		// held: the pod has a finalizer; moves: it waits at a hook; leads: a manager does; clean: there is nothing to remove.
+		held, moves, leads, clean bool
+		err                       string
+		status                    int
+		out                       []string
+		stripped, freed           bool
 	}
 	const nothing = "nothing depends on Rollcall: remove its installation"
 	bubble.Each(t, map[string]row{
@@ -53,7 +54,16 @@ func TestUninstall(t *testing.T) {
 			options: uninstallOptions{yes: true}, err: "namespaces[0]", status: exitFailed,
 		},
 		"no manager": {
-			reason: "it would wait in vain", options: uninstallOptions{yes: true}, held: true, err: "pods with finalizers that only a manager removes: 1", status: exitNoManager,
+			reason: "it would wait in vain", options: uninstallOptions{yes: true}, held: true, err: "pods that only a manager releases: 1",
+			status: exitNoManager,
+		},
+		"no manager, and a pod at a hook": {
+			reason: "nobody releases the hook", options: uninstallOptions{yes: true}, moves: true, err: "pods that only a manager releases: 1",
+			status: exitNoManager,
+		},
+		"no manager, and a person frees a pod at a hook": {
+			reason: "Rollcall is gone", options: uninstallOptions{yes: true, freePods: true}, held: true, moves: true, stripped: true, freed: true,
+			out: []string{nothing},
 		},
 		"no manager, and a person frees the pods": {
 			reason: "Rollcall is gone", options: uninstallOptions{yes: true, freePods: true}, held: true, stripped: true, freed: true, out: []string{nothing},
@@ -72,6 +82,11 @@ func TestUninstall(t *testing.T) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "web-1", UID: "1"}}
 		if c.held {
 			pod.Finalizers = []string{lifecycle.GuardFinalizer}
+		}
+		if c.moves {
+			set.UID = "set"
+			pod.Labels = map[string]string{appspub.LifecycleStateKey: string(appspub.LifecycleStatePreparingNormal)}
+			pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, kruisev1alpha1.GroupVersion.WithKind("CloneSet"))}
 		}
 		renewed := now.Add(-time.Hour)
 		if c.leads {

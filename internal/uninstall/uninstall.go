@@ -118,6 +118,8 @@ type Cluster struct {
 	Owner  client.FieldOwner
 	// KeepWebhook leaves the configuration of the eviction webhook to Helm.
 	KeepWebhook bool
+	// Unled is set if no manager runs: pods at hooks are not waited for, as nobody releases these.
+	Unled bool
 
 	// written are the objects that were changed: what comes back there has another writer.
 	written map[types.UID]bool
@@ -138,6 +140,15 @@ type write struct {
 	Finding
 	uid types.UID
 	do  func(context.Context) error
+}
+
+// Waiting counts the pods that need a manager.
+func (l *Left) Waiting() int {
+	pods := map[string]bool{}
+	for _, f := range slices.Concat(l.Moving, l.Held) {
+		pods[f.Object] = true
+	}
+	return len(pods)
 }
 
 // Findings are all of them, in the order in which they go.
@@ -166,10 +177,10 @@ func (c *Cluster) Survey(ctx context.Context) (*Left, error) {
 	return left, err
 }
 
-// Clean removes what it can until nothing is left, each once, and returns what is left when ctx ends. While pods move it only waits:
-// they need the hooks.
+// Clean removes what it can until nothing is left, each once, and returns what is left when ctx ends. While pods move and a manager runs,
+// it only waits: they need the hooks.
 func (c *Cluster) Clean(ctx context.Context, removed func(Finding)) (findings []Finding, err error) {
-	begun := false
+	begun := c.Unled
 	for {
 		left, err := c.Survey(ctx)
 		if ctx.Err() != nil {

@@ -245,6 +245,15 @@ func TestClean(t *testing.T) {
 				t.Errorf("removed %v, left %v: OpenKruise would restart the pod while clients are given it", removed, left)
 			}
 		},
+		"although a pod is at a hook, if no manager runs": func(t *testing.T) {
+			w := newWorld(t, "", set(), pod(appspub.LifecycleStatePreparingNormal))
+			w.Unled = true
+			removed, left, err := clean(t, w)
+			expect.NoError(t, err)
+			if len(left) > 0 || !slices.Equal(removed, []string{"CloneSet shop/web"}) {
+				t.Errorf("removed %v, left %v: nobody releases the hook", removed, left)
+			}
+		},
 		"once, if another writer brings the hooks back": func(t *testing.T) {
 			w := newWorld(t, "", set())
 			writes := 0
