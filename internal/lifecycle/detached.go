@@ -41,7 +41,7 @@ func (in Input) Detach() Input {
 		from = "CloneSet " + name
 	}
 	in.Detached = true
-	in.Ending = fmt.Sprintf("the pod is out of rotation: its labels were changed, and OpenKruise has detached it from %s: restore the "+
-		`labels, delete the pod, or set annotation %s: "true" to put it back`, from, AnnotationKeepDetached)
+	in.Ending = fmt.Sprintf("the pod is out of rotation: its labels were changed, and OpenKruise has detached it from %s: delete "+
+		`the pod, or set annotation %s: "true" to put it back`, from, AnnotationKeepDetached)
 	return in
 }

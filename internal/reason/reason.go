@@ -179,14 +179,14 @@ const (
 	// makes another in its place. The pod leaves the rotation, whatever the panic threshold, and stays out for as long as it belongs to no
 	// workload, even if the CloneSet is deleted.
 	//
-	// What to do: delete the pod when you are done with it. To put it back, restore its labels; to keep it in rotation without a workload,
-	// set its annotation `rollcall.dev/keep-detached: "true"`, also before you change the labels.
+	// What to do: delete the pod when you are done with it. To put it back into rotation without a workload, set its annotation
+	// `rollcall.dev/keep-detached: "true"`, also before you change the labels.
 	Detached Reason = "Detached"
 	// Orphaned: the pod belongs to no workload, and its labels are not the cause: its CloneSet was deleted with `--cascade=orphan`, or it came
 	// back after the pod, for example from a backup, and has not adopted the pod. The pod stays in rotation as long as it is ready, and
 	// leaves when it is deleted. Nothing waits for it.
 	//
-	// What to do: create a workload whose selector matches the pod, or delete the pod. To accept it, set its annotation
+	// What to do: delete the pod; a CloneSet adopts none. To accept it, set its annotation
 	// `rollcall.dev/keep-detached: "true"`.
 	Orphaned Reason = "Orphaned"
 	// Draining: out of rotation; the drain has not passed.

@@ -210,7 +210,7 @@ func Detached(why string) Blocker { return Blocker{Reason: reason.Detached, Mess
 // Orphaned is about a pod whose workload has gone without it.
 func Orphaned() Blocker {
 	return Blocker{Reason: reason.Orphaned, Message: "the pod belongs to no workload, so nothing updates or replaces it; it stays in " +
-		"rotation: create a workload that adopts it, delete it, or accept this with annotation " + lifecycle.AnnotationKeepDetached + `: "true"`}
+		"rotation: delete it, or accept this with annotation " + lifecycle.AnnotationKeepDetached + `: "true"`}
 }
 
 // NotReady is about a pod that serves nobody; why may be empty.
