@@ -15,7 +15,8 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
-// mostOfOne bounds for how many instances one question is, and longestFilter how long its filter is in the URL, of which proxies take 8 KiB.
+// mostOfOne bounds for how many instances one question is, and longestFilter how long its filter is in the URL, of which proxies take
+// 8 KiB.
 const (
 	mostOfOne     = 48
 	longestFilter = 6 << 10
