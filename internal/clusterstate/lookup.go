@@ -50,7 +50,7 @@ const (
 	Detached Former = "Detached"
 	// Orphaned: no such CloneSet is there, or it goes, or it came after the pod.
 	Orphaned Former = "Orphaned"
-	// Adoptable: it selects the pod, and OpenKruise will adopt the pod.
+	// Adoptable: it selects the pod, whose labels were restored or whose owner reference somebody removed.
 	Adoptable Former = "Adoptable"
 )
 

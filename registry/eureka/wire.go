@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -90,7 +89,7 @@ const unusedSecurePort = "443"
 // infoOf returns what is posted of an instance. What Spring's clients make of it: vipAddress is the name that they look
 // up, hostName and port are where they go, zone and weight are in the metadata.
 func infoOf(in registry.Instance, opts Options, status string) instanceInfo {
-	host, port := hostName(cmp.Or(in.Metadata[metaHostName], in.Address)), json.Number(strconv.Itoa(in.Port))
+	host, port := driverkit.InURL(cmp.Or(in.Metadata[metaHostName], in.Address)), json.Number(strconv.Itoa(in.Port))
 	info := instanceInfo{
 		InstanceID:       instanceID(in),
 		App:              in.Service,
@@ -128,14 +127,6 @@ func isSecure(in registry.Instance) bool { return in.Metadata["secure"] == "true
 // instanceID is the identity, and is the same whoever makes it. What stands behind the second colon after the address is
 // the service, so no two identities have one ID.
 func instanceID(in registry.Instance) string { return in.Endpoint() + ":" + in.Service }
-
-// hostName is what clients put before :port into a URL, so IPv6 needs its brackets.
-func hostName(address string) string {
-	if ip, err := netip.ParseAddr(address); err == nil && ip.Is6() {
-		return "[" + address + "]"
-	}
-	return address
-}
 
 // entry reads back what infoOf wrote. An entry that somebody else wrote may give anything.
 func (i instanceInfo) entry() (registry.Entry, error) {
