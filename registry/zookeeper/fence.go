@@ -3,6 +3,7 @@ package zookeeper
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -31,9 +32,6 @@ const (
 	notAllowed
 )
 
-// errFenceMoved: nothing was changed.
-var errFenceMoved = errors.New("others keep changing the services' folder")
-
 func (f *fence) get() (fenceState, int32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -44,6 +42,15 @@ func (f *fence) set(state fenceState, version int32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.state, f.version = state, version
+}
+
+// lost notes that the folder was not at this version, unless another call has found that out, and perhaps read the new one, meanwhile.
+func (f *fence) lost(version int32, state fenceState) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.state == known && f.version == version {
+		f.state = state
+	}
 }
 
 // isUp reports whether nothing is to be done for it.
@@ -62,9 +69,9 @@ func (r *Registry) raiseFence(ctx context.Context) error {
 		return err
 	}
 	defer release()
-	for range maxConflicts {
-		if r.fence.isUp() {
-			return nil
+	for !r.fence.isUp() {
+		if ctx.Err() != nil {
+			return r.fenceMoves(ctx)
 		}
 		switch err := r.tryFence(ctx); {
 		case errors.Is(err, zk.ErrNoAuth):
@@ -77,7 +84,12 @@ func (r *Registry) raiseFence(ctx context.Context) error {
 			return err
 		}
 	}
-	return errFenceMoved
+	return nil
+}
+
+// fenceMoves is the error of a call that had no time left to follow the other drivers: nothing was changed.
+func (r *Registry) fenceMoves(ctx context.Context) error {
+	return fmt.Errorf("others keep changing %s: %w", r.tree.folder(), ctx.Err())
 }
 
 func (r *Registry) tryFence(ctx context.Context) error {
@@ -99,8 +111,9 @@ func (r *Registry) tryFence(ctx context.Context) error {
 }
 
 // commit makes all changes or none, behind the fence, and returns which one of them is to blame for the error, -1 if that is not known.
+// Each driver that begins moves the fence once, so as many tries are needed as begin meanwhile: the call's own time is their bound.
 func (r *Registry) commit(ctx context.Context, ops []any) (blame int, err error) {
-	for range maxConflicts {
+	for ctx.Err() == nil {
 		if err := r.raiseFence(ctx); err != nil {
 			return -1, err
 		}
@@ -114,12 +127,12 @@ func (r *Registry) commit(ctx context.Context, ops []any) (blame int, err error)
 		case blame != 0:
 			return max(blame, 0) - 1, err
 		case errors.Is(err, zk.ErrNoNode):
-			r.fence.set(toRaise, 0)
+			r.fence.lost(version, toRaise)
 		case errors.Is(err, zk.ErrBadVersion):
-			r.fence.set(toRead, 0)
+			r.fence.lost(version, toRead)
 		default:
 			return -1, err
 		}
 	}
-	return -1, errFenceMoved
+	return -1, r.fenceMoves(ctx)
 }

@@ -59,3 +59,25 @@ func TestARegistrationRestsOnTheFolder(t *testing.T) {
 		expect.Equal(t, 2*(n+1), conditions, "how many changes rest on it")
 	}
 }
+
+// TestOthersBegin while a call is made, more often than there are tries at an entry that somebody else keeps changing: each that begins is
+// done with the folder, so the call goes on.
+func TestOthersBegin(t *testing.T) {
+	t.Parallel()
+	const others = 5 * maxConflicts
+	tree, _ := newFakeTree(t)
+	begun := 0
+	endpoint := drivertest.Accepting(t, "127.0.0.1", func(conn net.Conn) {
+		drivertest.ServeZooKeeper(conn, func(kind int, of []byte) (code int, body []byte) {
+			if kind == multi && begun < others {
+				begun++
+				tree.write("/services", "")
+			}
+			return tree.answer(kind, of)
+		})
+	})
+	tree.write("/services", "")
+	d := drivertest.Open[*Registry](t, New, registry.Config{Endpoint: endpoint})
+	expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
+	expect.Equal(t, others, begun, "how many others began")
+}
