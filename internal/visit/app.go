@@ -28,68 +28,93 @@ const (
 	AppOutlives = 3 * time.Minute
 )
 
-// mustFind reports whether the pod waits until its application's entry is found. kubelet waits for nothing, and a pod that never was
-// ready, or of which nothing runs, has no clients.
-func (v *visit) mustFind(c plan.Row) bool {
-	if c.Want == lifecycle.InService {
-		return true
+// appEntry is an application's entry: it can be at each of the pod's addresses, and comes and goes without Rollcall.
+type appEntry struct{ *entry }
+
+// bring brings it to rest, wherever it is.
+func (e appEntry) bring(ctx context.Context) waiting.Blocker {
+	if e.facts.Gone() {
+		return e.clear(ctx)
 	}
-	hasClients := lifecycle.WasReady(v.pod()) && lifecycle.Runs(v.pod(), c.Instance.Port)
-	return v.decision.Row.Drains() && hasClients && v.entries().Unseen(c.Key())
+	missing := e.agree(ctx)
+	if (missing.Reason.OfApp() || missing.Reason == reason.DryRun) && e.belongs() {
+		return e.lookElsewhere(ctx, missing)
+	}
+	return missing
 }
 
 // lookElsewhere looks for a missing entry at the pod's other addresses, for example its IPv6 address, and steers it there from then on.
-func (v *visit) lookElsewhere(ctx context.Context, c plan.Row, missing waiting.Blocker) waiting.Blocker {
-	rehearsed, addresses := missing.Reason == reason.DryRun, v.entries().AddressesOf(c.Key())
-	if rehearsed && !v.entries().Unseen(c.Key()) {
+func (e appEntry) lookElsewhere(ctx context.Context, missing waiting.Blocker) waiting.Blocker {
+	rehearsed, addresses := missing.Reason == reason.DryRun, e.plan().AddressesOf(e.in)
+	if rehearsed && !e.plan().Unseen(e.in) {
 		return missing
 	}
 	if rehearsed || len(addresses) > 1 {
-		found, failed := v.find(ctx, c, addresses)
+		found, failed := e.find(ctx, addresses)
 		if found || failed.Reason != "" {
 			return cmp.Or(failed, missing)
 		}
 		missing = missing.LookedForAt(addresses)
 	}
 	switch {
-	case !v.mustFind(c):
+	case !e.mustFind():
 		return waiting.Blocker{}
 	case rehearsed:
-		return v.awaitsApp(c, waiting.AppMissing(c, nil), nil)
+		return e.awaitsApp(waiting.AppMissing(e.Row, nil), nil)
 	}
 	return missing
 }
 
+// mustFind reports whether the pod waits until its application's entry is found. kubelet waits for nothing, and a pod that never was
+// ready, or of which nothing runs, has no clients.
+func (e appEntry) mustFind() bool {
+	if e.Want == lifecycle.InService {
+		return true
+	}
+	hasClients := lifecycle.WasReady(e.pod()) && lifecycle.Runs(e.pod(), e.Instance.Port)
+	return e.decision.Row.Drains() && hasClients && e.plan().Unseen(e.in)
+}
+
+// at is the row at another of the pod's addresses.
+func (e appEntry) at(address string) *entry {
+	at := *e.entry
+	at.Instance.Address, at.in.Address = address, address
+	return &at
+}
+
+// unacknowledged reports whether the row needs a change.
+func (e appEntry) unacknowledged() bool {
+	return !e.facts.Tracked.Standing(e.in).Says(e.Want, e.Instance)
+}
+
 // find remembers the first of the addresses at which there is an entry.
-func (v *visit) find(ctx context.Context, c plan.Row, addresses []string) (found bool, failed waiting.Blocker) {
-	reg := v.Settings.Client(c.Key().Source())
+func (e appEntry) find(ctx context.Context, addresses []string) (found bool, failed waiting.Blocker) {
 	for _, address := range addresses {
-		at, asked := c, v.Clock.Now()
-		at.Instance.Address = address
-		if address != c.Instance.Address {
-			another, err := v.State.AnotherHas(ctx, v.Settings.Services, at.Key(), v.pod().UID)
+		at, asked := e.at(address), e.Clock.Now()
+		if address != e.Instance.Address {
+			another, err := e.State.AnotherHas(ctx, e.facts.Settings.Services, at.in, e.pod().UID)
 			if err != nil { // it may be that pod's
-				failed = waiting.UnreadOther(at, err, v.backOff())
+				failed = waiting.UnreadOther(at.Row, err, e.backOff())
 			}
 			if another || err != nil {
 				continue
 			}
 		}
-		state, err := reg.Get(ctx, v.caller(), at.Instance)
+		state, err := e.client.Get(ctx, e.caller(), at.Instance)
 		switch {
 		case err != nil:
-			return false, v.failed(ctx, at, reg, err)
+			return false, at.failed(ctx, err)
 		case state == registry.Absent:
 			continue
 		}
-		if state == registry.InService && c.Want != lifecycle.InService {
-			v.Tracked.Contradicted(at.Key(), state) // where it was looked for before, that there was none stood for being out
+		if state == registry.InService && e.Want != lifecycle.InService {
+			e.facts.Tracked.Contradicted(at.in, state) // where it was looked for before, that there was none stood for being out
 		}
-		if v.Tracked.Saw(at.Key(), asked); address != c.Instance.Address {
-			if v.Tracked.Standing(c.Key()).SeenAt().IsZero() {
-				v.Tracked.PassedOn(c.Key(), asked) // there was nothing that the calls could have changed
+		if e.facts.Tracked.Saw(at.in, asked); address != e.Instance.Address {
+			if e.facts.Tracked.Standing(e.in).SeenAt().IsZero() {
+				e.facts.Tracked.PassedOn(e.in, asked) // there was nothing that the calls could have changed
 			}
-			v.relocated.Store(true)
+			e.relocated.Store(true)
 		}
 		return true, waiting.Blocker{}
 	}
@@ -98,31 +123,31 @@ func (v *visit) find(ctx context.Context, c plan.Row, addresses []string) (found
 
 // clear keeps a gone pod's entry out until it has gone too, and then removes what the registry remembers of it (Nacos, for a minute): the
 // next pod at the address must not start out of rotation. One that is back in service is another application's.
-func (v *visit) clear(ctx context.Context, c plan.Row) waiting.Blocker {
-	reg, asked, state := v.Settings.Client(c.Key().Source()), v.Clock.Now(), registry.Absent
-	if reg.Gets() {
+func (e appEntry) clear(ctx context.Context) waiting.Blocker {
+	asked, state := e.Clock.Now(), registry.Absent
+	if e.client.Gets() {
 		var err error
-		if state, err = reg.Get(ctx, v.caller(), c.Instance); err != nil {
-			return v.failed(ctx, c, reg, err)
+		if state, err = e.client.Get(ctx, e.caller(), e.Instance); err != nil {
+			return e.failed(ctx, err)
 		}
 	}
-	since := v.Tracked.Standing(c.Key()).OutAfterGone()
+	since := e.facts.Tracked.Standing(e.in).OutAfterGone()
 	again := !since.IsZero()
 	over := again && isOver(state, asked.Sub(since))
-	if !over && (!again || state == registry.Absent || v.unacknowledged(c)) {
-		missing := v.call(ctx, c)
+	if !over && (!again || state == registry.Absent || e.unacknowledged()) {
+		missing := e.call(ctx)
 		if isOut(state, missing) {
-			v.Tracked.OutAfterGone(c.Key(), asked)
+			e.facts.Tracked.OutAfterGone(e.in, asked)
 		}
 		if missing.Reason != "" {
 			return missing
 		}
 	}
 	if over || state == registry.Absent {
-		v.State.Claims.Removed(v.pod().UID, c.Key(), asked)
+		e.State.Claims.Removed(e.pod().UID, e.in, asked)
 		return waiting.Blocker{}
 	}
-	return waiting.AppEntryRemains(c, v.backOff())
+	return waiting.AppEntryRemains(e.Row, e.backOff())
 }
 
 func isOver(state registry.State, ago time.Duration) bool {
@@ -135,72 +160,75 @@ func isOut(state registry.State, missing waiting.Blocker) bool {
 }
 
 // awaitsApp says that the application has no entry. Soon after the pod is ready, that is part of its start.
-func (v *visit) awaitsApp(c plan.Row, b waiting.Blocker, err error) waiting.Blocker {
-	b.After = min(v.backOff(), AppRecheck)
-	if names := v.otherNames(c, registry.OtherNamesOf(err)); len(names) > 0 {
-		b = b.Under(c.Instance.Endpoint(), names, service.AnnotationServices, string(v.Settings.Services.NameIn(c.Registry, c.Key().Service)))
+func (e *entry) awaitsApp(b waiting.Blocker, err error) waiting.Blocker {
+	b.After = min(e.backOff(), AppRecheck)
+	if names := e.otherNames(registry.OtherNamesOf(err)); len(names) > 0 {
+		b = b.Under(e.Instance.Endpoint(), names, service.AnnotationServices, string(e.facts.Settings.Services.NameIn(e.Registry, e.in.Service)))
 	}
-	if c.Want == lifecycle.InService && v.decision.Waiting == "" && v.entries().Unseen(c.Key()) {
+	if e.Want == lifecycle.InService && e.decision.Waiting == "" && e.plan().Unseen(e.in) {
 		b = b.WillHold()
 	}
 	// By kubelet's clock, which may be a little ahead.
-	if starting := AppStarts - v.Clock.Since(lifecycle.ReadySince(v.pod())); starting > 0 && starting <= 2*AppStarts {
+	if starting := AppStarts - e.Clock.Since(lifecycle.ReadySince(e.pod())); starting > 0 && starting <= 2*AppStarts {
 		b.Reason, b.After = reason.AppStarting, min(b.After, starting)
 	}
 	return b
 }
 
 // otherNames are names, not the pod's, under which the registry has its address and port, without their places.
-func (v *visit) otherNames(c plan.Row, said []string) (others []string) {
-	found := v.Tracked.ForeignNames(c.Key())
+func (e *entry) otherNames(said []string) (others []string) {
+	found := e.facts.Tracked.ForeignNames(e.in)
 	for _, one := range said {
 		found = append(slices.Clip(found), lifecycle.Service(one))
 	}
 	for _, one := range found {
-		if !slices.ContainsFunc(v.targets, func(t tracker.Target) bool { return t.Key().Service == one }) {
-			others = append(others, string(v.Settings.Services.NameIn(c.Registry, one)))
+		if !slices.ContainsFunc(e.targets, func(t tracker.Target) bool { return t.Key().Service == one }) {
+			others = append(others, string(e.facts.Settings.Services.NameIn(e.Registry, one)))
 		}
 	}
 	return slices.Compact(slices.Sorted(slices.Values(others)))
 }
 
+// belongs reports whether the row is one of the pod's targets.
+func (e *entry) belongs() bool { return plan.Facts{Targets: e.targets}.IsTarget(e.in) }
+
 // saySeveral records once for a pod that it has more than one entry.
-func (v *visit) saySeveral(c plan.Row, which string) {
-	if c.ByApp() && v.Memory.NoteSeveral() {
-		v.event(reason.AppSeveralEntries, fmt.Sprintf("%s: there are several, which are taken out and put back together: %s; "+
-			"remove what the application did not write, or give its instances an ID that stays the same", c, which))
+func (e *entry) saySeveral(which string) {
+	if e.ByApp() && e.facts.Memory.NoteSeveral() {
+		e.event(reason.AppSeveralEntries, fmt.Sprintf("%s: there are several, which are taken out and put back together: %s; "+
+			"remove what the application did not write, or give its instances an ID that stays the same", e.Row, which))
 	}
 }
 
-func (v *visit) lookForSeveral(c plan.Row) {
-	names, own := v.Tracked.ForeignNames(c.Key()), c.Key().Service
+func (e *entry) lookForSeveral() {
+	names, own := e.facts.Tracked.ForeignNames(e.in), e.in.Service
 	if one := slices.Index(names, own); one >= 0 && slices.Contains(names[one+1:], own) {
-		v.saySeveral(c, "its list has more than one")
+		e.saySeveral("its list has more than one")
 	}
-	if !c.ByApp() || !v.belongs(c) { // what the pod leaves may be at another address by now
+	if !e.ByApp() || !e.belongs() { // what the pod leaves may be at another address by now
 		return
 	}
-	for _, one := range v.Tracked.Foreign(c.Key().By(lifecycle.Rollcall)) {
+	for _, one := range e.facts.Tracked.Foreign(e.in.By(lifecycle.Rollcall)) {
 		at := registry.Instance{Address: one.Endpoint.Address, Port: one.Endpoint.Port}.Endpoint()
-		if at != c.Instance.Endpoint() && v.Memory.NoteSeveral() {
-			v.event(reason.AppSeveralEntries, fmt.Sprintf("%s: the application has an entry at %s too, which Rollcall does not take out: "+
+		if at != e.Instance.Endpoint() && e.facts.Memory.NoteSeveral() {
+			e.event(reason.AppSeveralEntries, fmt.Sprintf("%s: the application has an entry at %s too, which Rollcall does not take out: "+
 				"clients are given the pod by it while the pod is updated or deleted; have the application register at one address",
-				c, at))
+				e.Row, at))
 		}
 	}
 }
 
 // sayReturned records that the application put itself back, once while the pod is out. A container that OpenKruise has restarted
 // registers again, which is expected.
-func (v *visit) sayReturned(c plan.Row, returned bool) {
-	if at := lifecycle.State(v.pod()); at == appspub.LifecycleStateUpdating || at == appspub.LifecycleStateUpdated {
+func (e *entry) sayReturned(returned bool) {
+	if at := lifecycle.State(e.pod()); at == appspub.LifecycleStateUpdating || at == appspub.LifecycleStateUpdated {
 		return
 	}
 	switch {
-	case c.Want == lifecycle.InService:
-		v.Memory.NoteJoined()
-	case returned && v.Memory.NoteReturned():
-		v.event(reason.AppCameBack, c.String()+" came back into rotation while the pod must be out of it, and was taken out "+
+	case e.Want == lifecycle.InService:
+		e.facts.Memory.NoteJoined()
+	case returned && e.facts.Memory.NoteReturned():
+		e.event(reason.AppCameBack, e.String()+" came back into rotation while the pod must be out of it, and was taken out "+
 			"again: something other than Rollcall puts it back")
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/audit"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/receipt"
-	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -18,7 +17,7 @@ func (v *visit) auditFlip(before, after *lifecycle.Pod, asked time.Time) {
 	}
 	in := v.input
 	in.Pod = after
-	line := v.Line(in, v.targets)
+	line := v.facts.Line(in, v.targets)
 	line.Kind, line.Asked, line.Excuse, line.Hooks = receipt.Flip, asked, v.excuse, receipt.Hooks{}
 	for hook, handlers := range map[string][]lifecycle.Handler{
 		receipt.PreNormal: v.input.Hooks.PreNormal, receipt.InPlaceUpdate: v.input.Hooks.InPlaceUpdate,
@@ -44,10 +43,10 @@ func (v *visit) about(ctx context.Context) context.Context {
 	if v.Audit == nil {
 		return ctx
 	}
-	line := v.Line(v.input, v.targets)
+	line := v.facts.Line(v.input, v.targets)
 	return audit.About(ctx, &line)
 }
 
-func (v *visit) told(of tracker.Target, state registry.State, asked time.Time) {
-	v.AuditTold(v.Audit, v.input, of, state, asked)
+func (e *entry) told(state registry.State, asked time.Time) {
+	e.facts.AuditTold(e.Audit, e.input, e.Target, state, asked)
 }

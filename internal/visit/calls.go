@@ -16,99 +16,99 @@ import (
 )
 
 // call makes one call. Whatever it returns but success, the change may have been made or may still be.
-func (v *visit) call(ctx context.Context, c plan.Row) waiting.Blocker {
-	in, now := c.Key(), v.Clock.Now()
-	reg := v.Settings.Client(c.Key().Source())
-	if reg == nil {
-		return waiting.UnknownRegistry(c)
+func (e *entry) call(ctx context.Context) waiting.Blocker {
+	if e.client == nil {
+		return waiting.UnknownRegistry(e.Row)
 	}
-	lands := now.Add(reg.MayLandFor())
-	if refused := v.claim(c, lands); refused.Reason != "" {
+	now, tracked := e.Clock.Now(), e.facts.Tracked
+	lands := now.Add(e.client.MayLandFor())
+	if refused := e.claim(lands); refused.Reason != "" {
 		return refused
 	}
-	by := v.caller()
-	by.Yields = c.Want == lifecycle.InService && v.Tracked.Standing(in).Stands(c.Want)
-	by.Begin = func() { v.Tracked.Begin(in, c.Want, c.Instance, now) }
+	by := e.caller()
+	by.Yields = e.Want == lifecycle.InService && tracked.Standing(e.in).Stands(e.Want)
+	by.Begin = func() { tracked.Begin(e.in, e.Want, e.Instance, now) }
 	by.End = func(err error) {
 		if registryclient.MayLand(err) {
-			v.Tracked.Failed(in, lands)
+			tracked.Failed(e.in, lands)
 		}
 	}
-	returned := v.Tracked.Standing(in).Returned()
-	err := reg.Change(ctx, by, c.Asked())
+	returned := tracked.Standing(e.in).Returned()
+	err := e.client.Change(ctx, by, e.Asked())
 	switch outcome := registryclient.Classify(err); {
-	case outcome == registryclient.Acknowledged, outcome == registryclient.Foreign && c.LeftToApp:
-		if v.acknowledged(c); outcome == registryclient.Foreign {
-			v.told(c.Target, registry.Absent, now)
+	case outcome == registryclient.Acknowledged, outcome == registryclient.Foreign && e.LeftToApp:
+		if e.acknowledged(); outcome == registryclient.Foreign {
+			e.told(registry.Absent, now)
 		}
-		v.sayReturned(c, returned)
+		e.sayReturned(returned)
 		if err != nil {
-			v.saySeveral(c, err.Error())
+			e.saySeveral(err.Error())
 		}
 		return waiting.Blocker{}
 	case registryclient.MayLand(err): // which is noted by then
 	case outcome == registryclient.NotRegistered: // there is nothing that could have been changed
-		v.State.Claims.Missed(v.pod().UID, in, now)
+		e.State.Claims.Missed(e.pod().UID, e.in, now)
 	case outcome.Asked():
-		v.Tracked.Failed(in, time.Time{})
+		tracked.Failed(e.in, time.Time{})
 	}
-	return v.failed(ctx, c, reg, err)
+	return e.failed(ctx, err)
 }
 
 // claim reserves the service name for the namespace until a Register has landed, or says whose it is.
-func (v *visit) claim(c plan.Row, lands time.Time) waiting.Blocker {
-	if c.Want != lifecycle.InService {
+func (e *entry) claim(lands time.Time) waiting.Blocker {
+	if e.Want != lifecycle.InService {
 		return waiting.Blocker{}
 	}
-	return observe.NameRefused(v.State.Claims.Take(v.Use(c.Key(), v.Clock.Now()), v.Keeps[c.Instance.Service], c.Key(), lands))
+	use, keeps := e.facts.Use(e.in, e.Clock.Now()), e.facts.Keeps[e.Instance.Service]
+	return observe.NameRefused(e.State.Claims.Take(use, keeps, e.in, lands))
 }
 
-func (v *visit) acknowledged(c plan.Row) {
-	v.Tracked.Acknowledged(c.Key(), v.Clock.Now())
-	if c.Want != lifecycle.Absent && v.entries().WasInService(c.Key()) { // to be out gives no right to a name
-		v.State.Claims.Acknowledged(lifecycle.PodIDOf(v.pod()), c.Key())
+func (e *entry) acknowledged() {
+	e.facts.Tracked.Acknowledged(e.in, e.Clock.Now())
+	if e.Want != lifecycle.Absent && e.plan().WasInService(e.in) { // to be out gives no right to a name
+		e.State.Claims.Acknowledged(lifecycle.PodIDOf(e.pod()), e.in)
 	}
 }
 
 // caller lets a call that has to queue give its worker back: the pod is woken once there is a slot.
-func (v *visit) caller() registryclient.Caller {
-	id, urgent := lifecycle.PodIDOf(v.pod()), lifecycle.RolloutWaits(v.pod())
-	return registryclient.Caller{ID: string(id.UID), Urgent: urgent, Wake: func() { v.Wake(id, urgent) }}
+func (e *entry) caller() registryclient.Caller {
+	id, urgent := lifecycle.PodIDOf(e.pod()), lifecycle.RolloutWaits(e.pod())
+	return registryclient.Caller{ID: string(id.UID), Urgent: urgent, Wake: func() { e.Wake(id, urgent) }}
 }
 
 // ask reads back what the registry says of the entry.
-func (v *visit) ask(ctx context.Context, c plan.Row, goal *tracker.Goal) waiting.Blocker {
-	reg, asked := v.Settings.Client(c.Key().Source()), v.Clock.Now()
-	state, err := reg.Get(ctx, v.caller(), c.Instance)
+func (e *entry) ask(ctx context.Context, goal *tracker.Goal) waiting.Blocker {
+	asked, tracked := e.Clock.Now(), e.facts.Tracked
+	state, err := e.client.Get(ctx, e.caller(), e.Instance)
 	if err != nil {
-		return v.failed(ctx, c, reg, err)
+		return e.failed(ctx, err)
 	}
-	v.told(c.Target, state, asked)
+	e.told(state, asked)
 	switch {
-	case c.Confirms(state):
-		v.Tracked.Confirmed(c.Key(), asked)
+	case e.Confirms(state):
+		tracked.Confirmed(e.in, asked)
 		goal.Asked = true
 	case state == registry.Foreign:
-		return v.alsoRegistersItself(c, "the registry was asked for it")
+		return e.alsoRegistersItself("the registry was asked for it")
 	default:
-		v.Tracked.Contradicted(c.Key(), state)
+		tracked.Contradicted(e.in, state)
 		goal.Contradicted, goal.Said = goal.Contradicted+1, state
 	}
 	if state != registry.Absent {
-		v.Tracked.Saw(c.Key(), asked)
+		tracked.Saw(e.in, asked)
 	}
 	return waiting.Blocker{}
 }
 
-// probeAll says why clients are not given a registered pod yet.
-func (v *visit) probeAll(ctx context.Context, changes []plan.Row) waiting.Blocker {
-	for _, c := range changes {
-		reg := v.Settings.Client(c.Key().Source())
-		if !reg.Probes() {
+// probe says why clients are not given the pods of these rows yet, although they are registered.
+func (m *moment) probe(ctx context.Context, rows []plan.Row) waiting.Blocker {
+	for _, row := range rows {
+		e := m.of(row)
+		if !e.client.Probes() {
 			continue
 		}
-		if err := reg.Probe(ctx, v.caller(), c.Instance); err != nil {
-			return v.notServing(ctx, c, reg, err)
+		if err := e.client.Probe(ctx, e.caller(), e.Instance); err != nil {
+			return e.notServing(ctx, err)
 		}
 	}
 	return waiting.Blocker{}
@@ -116,18 +116,18 @@ func (v *visit) probeAll(ctx context.Context, changes []plan.Row) waiting.Blocke
 
 // alsoRegistersItself holds the hook while clients are given the pod by an entry that this configuration does not manage. What a list shows
 // of it is more than what a call does.
-func (v *visit) alsoRegistersItself(c plan.Row, said string) waiting.Blocker {
-	v.Tracked.Given(c.Key())
+func (e *entry) alsoRegistersItself(said string) waiting.Blocker {
+	e.facts.Tracked.Given(e.in)
 	var others []waiting.Other
-	for _, one := range v.GivenBy(c) {
+	for _, one := range e.facts.GivenBy(e.Row) {
 		others = append(others, waiting.Other{Address: one.Endpoint.Address, Port: one.Endpoint.Port, Tagged: one.Tagged})
 	}
-	return waiting.AlsoRegistersItself(c, c.Instance.Endpoint(), said, others)
+	return waiting.AlsoRegistersItself(e.Row, e.Instance.Endpoint(), said, others)
 }
 
 // failed classifies a failure. An unknown one is tried again.
-func (v *visit) failed(ctx context.Context, c plan.Row, reg *registryclient.Client, err error) waiting.Blocker {
-	b := waiting.Failed(c, err)
+func (e *entry) failed(ctx context.Context, err error) waiting.Blocker {
+	b := waiting.Failed(e.Row, err)
 	if stops(ctx, err) {
 		return waiting.Stopping()
 	}
@@ -136,40 +136,40 @@ func (v *visit) failed(ctx context.Context, c plan.Row, reg *registryclient.Clie
 	case registryclient.DryRun:
 		b.Reason = reason.DryRun // an event brings the next step
 	case registryclient.Fenced:
-		b.Reason, b.After, b.Unasked = reason.NotPermitted, v.backOff(), true
+		b.Reason, b.After, b.Unasked = reason.NotPermitted, e.backOff(), true
 	case registryclient.Queued:
 		b.Reason, b.After, b.Unasked = reason.Queued, WokenRecheck, true
 	case registryclient.Outage:
 		b.After = WokenRecheck
 	case registryclient.Foreign:
-		return v.alsoRegistersItself(c, err.Error())
+		return e.alsoRegistersItself(err.Error())
 	case registryclient.NotRegistered:
-		return v.awaitsApp(c, waiting.AppMissing(c, err), err)
+		return e.awaitsApp(waiting.AppMissing(e.Row, err), err)
 	case registryclient.NotYet:
-		b = v.awaitsFollower(b, reg)
+		b = e.awaitsFollower(b)
 	case registryclient.Refused:
 		b.Reason, b.After = reason.RegistryRefused, waiting.Longest
 	case registryclient.TimedOut:
-		b.Reason, b.After = reason.RegistryTimeout, max(after, v.backOff())
+		b.Reason, b.After = reason.RegistryTimeout, max(after, e.backOff())
 	default:
-		b.After = max(after, v.backOff())
+		b.After = max(after, e.backOff())
 	}
 	b = b.OfAgent(err)
 	if told {
-		v.Tracked.Postpone(c.Key(), tracker.Postponement{
-			Want: c.Want, Through: reg, Until: v.Clock.Now().Add(after), Reason: b.Reason, Message: b.Message,
+		e.facts.Tracked.Postpone(e.in, tracker.Postponement{
+			Want: e.Want, Through: e.client, Until: e.Clock.Now().Add(after), Reason: b.Reason, Message: b.Message,
 		})
 	}
 	return b
 }
 
 // awaitsFollower says why a registry that follows the pod's condition has not done so.
-func (v *visit) awaitsFollower(b waiting.Blocker, reg *registryclient.Client) waiting.Blocker {
-	b.Reason, b.After = reason.Following, v.backOff()
-	if !reg.Follows() || v.NoCondition == nil {
+func (e *entry) awaitsFollower(b waiting.Blocker) waiting.Blocker {
+	b.Reason, b.After = reason.Following, e.backOff()
+	if !e.client.Follows() || e.NoCondition == nil {
 		return b
 	}
-	if why := v.NoCondition(); why != "" {
+	if why := e.NoCondition(); why != "" {
 		return b.NoCondition(why)
 	}
 	return b
@@ -181,14 +181,12 @@ func stops(ctx context.Context, err error) bool {
 }
 
 // notServing says why clients are not given a registered pod.
-func (v *visit) notServing(
-	ctx context.Context, c plan.Row, reg *registryclient.Client, err error,
-) waiting.Blocker {
+func (e *entry) notServing(ctx context.Context, err error) waiting.Blocker {
 	if !registryclient.Classify(err).Asked() || stops(ctx, err) {
-		return v.failed(ctx, c, reg, err)
+		return e.failed(ctx, err)
 	}
 	after, _ := registry.RetryAfterOf(err)
-	b := waiting.NotServing(c, err, max(after, v.backOff()))
+	b := waiting.NotServing(e.Row, err, max(after, e.backOff()))
 	if registry.IsTerminal(err) {
 		b.After = waiting.Longest
 	}

@@ -14,7 +14,7 @@ func (v *visit) conclude(ctx context.Context) error {
 	before, hook := v.pod(), v.decision.Waiting
 	write := plan.Conclude(v.outcome(ctx))
 	v.held, v.excuse = write.Held, excuses(write.Released.Reason)
-	if v.Uncached {
+	if v.facts.Uncached {
 		write.Record = nil // it goes with the pod
 	}
 	if err := v.patch(ctx, write.Edit, write.Record); err != nil || v.pod() == before {
@@ -34,15 +34,15 @@ func excuses(released reason.Reason) string {
 }
 
 func (v *visit) outcome(ctx context.Context) plan.Outcome {
-	now, entries := v.Clock.Now(), v.entries()
-	since, after := v.Settings.ProceedAfter.Deadline(v.pod(), v.decision)
+	now, entries := v.Clock.Now(), v.plan()
+	since, after := v.facts.Settings.ProceedAfter.Deadline(v.pod(), v.decision)
 	if after > 0 && v.pod().DeletionTimestamp == nil { // which is in the future by intention
-		since = v.Memory.Read(since, now)
+		since = v.facts.Memory.Read(since, now)
 	}
 	return plan.Outcome{
-		Facts: entries, Input: v.input, Decision: v.decision, Rows: v.rows, Certain: v.Certain, Held: v.held, Joining: v.joining,
-		Drain: plan.DrainOf(entries, v.rows, v.Drain, v.Ahead(), v.Memory.OutRead), Grows: v.Grows > 0,
-		Skip: v.Skip, Since: since, ProceedAfter: after, Stops: ctx.Err() != nil, Now: now,
+		Facts: entries, Input: v.input, Decision: v.decision, Rows: v.rows, Certain: v.facts.Certain, Held: v.held, Joining: v.joining,
+		Drain: plan.DrainOf(entries, v.rows, v.facts.Drain, v.Ahead(), v.facts.Memory.OutRead), Grows: v.facts.Grows > 0,
+		Skip: v.facts.Skip, Since: since, ProceedAfter: after, Stops: ctx.Err() != nil, Now: now,
 	}
 }
 

@@ -51,7 +51,7 @@ func (v *visit) patch(ctx context.Context, edit lifecycle.Edit, record *lifecycl
 		return fmt.Errorf("patching the pod: %w", err)
 	}
 	after := pod.Updated(written.ObjectMeta)
-	v.Memory.Written = written.ResourceVersion
+	v.facts.Memory.Written = written.ResourceVersion
 	v.auditFlip(pod, after, asked)
 	v.input.Pod = after
 	if after.Annotations[lifecycle.AnnotationRecord] != pod.Annotations[lifecycle.AnnotationRecord] {
@@ -64,7 +64,7 @@ func (v *visit) patch(ctx context.Context, edit lifecycle.Edit, record *lifecycl
 // showRotation updates the pod's condition, which takes a write of its own.
 func (v *visit) showRotation(ctx context.Context) error {
 	pod := v.pod()
-	if v.PodCondition == nil || !v.PodCondition() || v.Uncached || pod.DeletionTimestamp != nil {
+	if v.PodCondition == nil || !v.PodCondition() || v.facts.Uncached || pod.DeletionTimestamp != nil {
 		return nil
 	}
 	in, known := v.rotation()
@@ -88,16 +88,16 @@ func (v *visit) showRotation(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("patching the pod's condition: %w", err)
 	}
-	v.Memory.Written = written.ResourceVersion
+	v.facts.Memory.Written = written.ResourceVersion
 	return nil
 }
 
 // rotation reports whether all registries have acknowledged that the pod is in, but for those that follow the condition, or one must say
 // that it is out.
 func (v *visit) rotation() (in, known bool) {
-	want, entries := v.decision.Want, v.entries()
+	want, entries := v.decision.Want, v.plan()
 	entries.Targets = slices.DeleteFunc(slices.Clone(entries.Targets), func(t tracker.Target) bool {
-		return v.Settings.Client(t.Key().Source()).Follows()
+		return v.facts.Settings.Client(t.Key().Source()).Follows()
 	})
 	in = want == lifecycle.InService && entries.Arrived()
 	return in, in || want == lifecycle.OutOfService || want == lifecycle.Absent

@@ -47,7 +47,7 @@ func (v *visit) advance(ctx context.Context) error {
 // arm writes what needs no registry, and removes a skip annotation that came with the template.
 func (v *visit) arm(ctx context.Context) error {
 	arm, before := v.decision.Arm, v.input
-	arm.ClearSkip = v.Skip.FromTemplate && v.pod().DeletionTimestamp == nil
+	arm.ClearSkip = v.facts.Skip.FromTemplate && v.pod().DeletionTimestamp == nil
 	if err := v.patch(ctx, arm, nil); err != nil {
 		return err
 	}
@@ -60,9 +60,9 @@ func (v *visit) arm(ctx context.Context) error {
 // takeStages takes all stages that can be taken. Some are even if the API server refuses to arm the pod: its former address may be
 // another pod's, and a deleted pod may be given to clients.
 func (v *visit) takeStages(ctx context.Context, armed bool) error {
-	v.rows, v.held, v.behind, v.joining = plan.Of(v.entries(), v.decision), nil, nil, waiting.Blocker{}
+	v.rows, v.held, v.behind, v.joining = plan.Of(v.plan(), v.decision), nil, nil, waiting.Blocker{}
 	if v.decision.Want == lifecycle.Keep && armed {
-		v.Tracked.Stay(v.entries().Has)
+		v.facts.Tracked.Stay(v.plan().Has)
 	}
 	for _, s := range plan.Stages(v.rows, v.decision.Want) {
 		if s.Armed && !armed || s.After && len(v.held) > 0 {
@@ -84,15 +84,15 @@ func (v *visit) takeStages(ctx context.Context, armed bool) error {
 
 // take carries out one stage, and returns what is missing.
 func (v *visit) take(ctx context.Context, s plan.Stage) (missing waiting.Blocker, err error) {
-	now := plan.Now{Facts: v.entries(), Decision: v.decision, Rows: v.rows, Time: v.Clock.Now()}
+	now := plan.Now{Facts: v.plan(), Decision: v.decision, Rows: v.rows, Time: v.Clock.Now()}
 	if s.Waits != nil {
 		missing = s.Waits(now)
 	}
 	if s.Probes != nil && missing.Reason == "" {
-		missing = v.probeAll(ctx, s.Probes(now))
+		missing = v.probe(ctx, s.Probes(now))
 	}
 	if missing.Reason == "" {
-		missing = v.ensureAll(ctx, s.Rows)
+		missing = v.bring(ctx, s.Rows)
 	}
 	if missing.BacksOff {
 		missing.After = v.backOff()
@@ -113,10 +113,10 @@ func (v *visit) joins(missing waiting.Blocker) {
 	if missing.Reason != "" {
 		return
 	}
-	entries := v.entries()
+	entries := v.plan()
 	for in := range entries.Known.All() {
 		if !entries.IsTarget(in) && entries.MayBeTargets(in) {
-			v.Tracked.Forget(in, v.Clock.Now())
+			v.facts.Tracked.Forget(in, v.Clock.Now())
 		}
 	}
 }
@@ -134,7 +134,7 @@ func (v *visit) relocate() bool {
 	if !v.relocated.Swap(false) {
 		return false
 	}
-	entries := v.entries()
+	entries := v.plan()
 	v.targets = slices.Clone(v.targets) // the facts keep theirs
 	for i, t := range v.targets {
 		v.targets[i].Instance.Address = entries.LastFound(t.Key()).Address

@@ -1,7 +1,8 @@
 // Package visit takes one pod as far as it can go now, in stages ([plan.Stages]).
 //
 //	stages.go                the loop that carries stages out
-//	converge.go, calls.go    the steps of one entry, and its calls
+//	moment.go                what it goes by
+//	entry.go, calls.go       the steps of one entry, and its calls
 //	app.go                   what differs for entries that applications write
 //	conclude.go, patch.go    writing on the pod what package plan concludes
 //	warn.go                  Events about what is not as it should be
@@ -9,8 +10,6 @@ package visit
 
 import (
 	"context"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,7 +24,6 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/observe"
 	"github.com/rollcall-dev/rollcall/internal/plan"
 	"github.com/rollcall-dev/rollcall/internal/reason"
-	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/internal/waiting"
 )
 
@@ -60,7 +58,7 @@ type Result struct {
 	// Held is what OpenKruise waits for; Behind is what else is missing.
 	Held, Behind []waiting.Blocker
 
-	of *visit
+	of *moment
 }
 
 // BackOff is when to look again after an error.
@@ -77,17 +75,9 @@ func Decide(f *observe.Facts, in lifecycle.Input) lifecycle.Decision {
 	return lifecycle.Decide(in)
 }
 
-// visit is what changes during one visit; the facts don't.
+// visit is one visit of a pod.
 type visit struct {
-	*Visitor
-	*observe.Facts
-
-	// input has the pod as this visit has patched it.
-	input    lifecycle.Input
-	decision lifecycle.Decision
-	// targets are at the addresses where applications' entries were found.
-	targets   []tracker.Target
-	relocated atomic.Bool
+	moment
 
 	rows         plan.Plan
 	held, behind []waiting.Blocker
@@ -95,40 +85,14 @@ type visit struct {
 	joining waiting.Blocker
 	// excuse is why a hook is released although something is missing.
 	excuse string
-
-	// tries makes several failing entries count as one try.
-	tries sync.Once
-	after time.Duration
 }
 
 // Visit takes the pod as far as it can go now. If it fails, the result has what was missing by then.
 func (of *Visitor) Visit(ctx context.Context, f *observe.Facts) (Result, error) {
-	v := &visit{Visitor: of, Facts: f, input: f.Input, targets: f.Targets}
+	v := &visit{moment: moment{Visitor: of, facts: f, input: f.Input, targets: f.Targets}}
 	v.decide()
 	err := v.advance(v.about(ctx))
-	return Result{Input: v.input, Decision: v.decision, Held: v.held, Behind: v.behind, of: v}, err
-}
-
-func (v *visit) decide() { v.decision = Decide(v.Facts, v.input) }
-
-func (v *visit) pod() *lifecycle.Pod { return v.input.Pod }
-
-// entries are the facts for the plan, with what is known now.
-func (v *visit) entries() plan.Facts { return v.Entries(v.input, v.targets) }
-
-func (v *visit) event(why reason.Reason, note string) { v.Tell(v.pod(), why, note) }
-
-func (v *visit) backOff() time.Duration {
-	v.tries.Do(func() { v.after = v.BackOff(v.pod().UID) })
-	return v.after
-}
-
-// belongs reports whether the row is one of the pod's targets.
-func (v *visit) belongs(row plan.Row) bool { return plan.Facts{Targets: v.targets}.IsTarget(row.Key()) }
-
-// unacknowledged reports whether the row needs a change.
-func (v *visit) unacknowledged(row plan.Row) bool {
-	return !v.Tracked.Standing(row.Key()).Says(row.Want, row.Instance)
+	return Result{Input: v.input, Decision: v.decision, Held: v.held, Behind: v.behind, of: &v.moment}, err
 }
 
 // refused is why Rollcall does not drive the pod, if it doesn't.

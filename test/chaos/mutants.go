@@ -141,11 +141,11 @@ func repairing() trial {
 			{
 				// The record of what was wiped says that the pod is in service, and of a pod that is put in, that it is out.
 				name: "the record is the truth", finds: []string{"lost", "I1", "weight"},
-				override: override{visit, "(*visit).ensure", `
-					if v.input.Record.Want == c.Want && slices.Contains(v.input.Record.Instances, c.Key()) {
+				override: override{visit, "(*entry).bring", `
+					if e.input.Record.Want == e.Want && slices.Contains(e.input.Record.Instances, e.in) {
 						return waiting.Blocker{}
 					}
-					return original(ctx, c)`},
+					return original(ctx)`},
 			},
 		},
 	}
