@@ -126,7 +126,7 @@ func (f *Facts) targetsIn(
 func (f *Facts) Goal(row plan.Row) tracker.Goal {
 	client := f.Settings.Client(row.Key().Source())
 	return tracker.Goal{
-		Want: row.Want, Told: row.Instance, Through: client, Gets: client.Gets(), MustBeSeen: row.MustBeSeen,
+		Want: row.Want, Told: row.Instance, Through: client, Gets: client.Gets(), MustBeSeen: row.Proof == plan.Sought,
 		Given: len(f.GivenBy(row)) > 0, Late: f.late(row),
 	}
 }

@@ -1,11 +1,5 @@
-// Package plan says which entries of a pod have to change, and in which order. It is pure. A row of a plan:
-//
-//	entry is                       pod goes on in service    pod is out, or goes
-//	at a former address            Absent, first             Absent, first: another pod may get the address
-//	where the pod belongs          InService                 OutOfService, or Absent
-//	perhaps the same               left alone                as in the next line
-//	where it no longer belongs     Absent, last, once in     Absent, first; OutOfService if it is that already
-//	                               service elsewhere
+// Package plan says which entries of a pod have to change, and in which order. It is pure. What an entry must become follows from its
+// [Place], and what shows that it is out is its [Proof]; the table is in docs/architecture.md.
 //
 // For example, a pod that moves from Consul to Nacos is registered in Nacos first, and one that ends leaves both.
 package plan
@@ -28,14 +22,10 @@ type Row struct {
 	tracker.Target
 
 	Want lifecycle.Want
+	// Proof is what shows that it is out, if it must be.
+	Proof Proof
 	// LeftToApp: clients may be given an application's entry at the endpoint.
 	LeftToApp bool
-	// MustBeSeen: absent is no acknowledgement while nobody has seen the entry.
-	MustBeSeen bool
-	// PassedOn: it is another pod's application's by now, or nothing is left to call.
-	PassedOn bool
-	// NeverThere: no manager can have registered it.
-	NeverThere bool
 	// OutSince is by another manager's record; nil if it does not say so.
 	OutSince *time.Time
 }
@@ -106,21 +96,21 @@ func Of(f Facts, d lifecycle.Decision) Plan {
 		p.Present = f.Present(want)
 	}
 	for _, in := range f.others() {
-		switch {
-		case serves && f.MayBeTargets(in):
+		switch place := f.placeOf(in); {
+		case serves && place == Same:
 			p.Spared = append(p.Spared, in)
-		case !in.IsAt(f.Pod):
-			p.Former = append(p.Former, f.row(f.Target(in), f.away(in, want)))
+		case place == Former:
+			p.Former = append(p.Former, f.row(f.Target(in), place.wants(want, false)))
 		case !keeps || f.Arrived():
-			p.Departing = append(p.Departing, f.departs(in, want))
+			p.Departing = append(p.Departing, f.departs(in, place, want))
 		}
 	}
 	p.Spared = slices.DeleteFunc(p.Spared, func(in lifecycle.Key) bool { return f.isOut(in) || f.isCalledAsTarget(in) })
 	return p
 }
 
-func (f Facts) departs(in lifecycle.Key, want lifecycle.Want) Row {
-	r := f.row(f.Target(in), f.away(in, want))
+func (f Facts) departs(in lifecycle.Key, place Place, want lifecycle.Want) Row {
+	r := f.row(f.Target(in), place.wants(want, f.staysOut(in)))
 	if want != lifecycle.Absent && staysUnderAnotherName(in, f.Targets) {
 		r.Instance.Registry = f.Known.Mark(in)
 	}
@@ -141,30 +131,12 @@ func (f Facts) Present(want lifecycle.Want) []Row {
 
 func (f Facts) row(t tracker.Target, want lifecycle.Want) Row {
 	in := t.Key()
-	return Row{
-		Target: t, Want: want, LeftToApp: f.leftToApp(in, want), MustBeSeen: f.mustBeSeen(in, want), PassedOn: f.passedOn(in, want),
-		NeverThere: f.neverThere(in, want), OutSince: f.outSince(in, want),
-	}
-}
-
-// away is what to say where the pod does not belong. An entry that is out stays so while the pod is out, so no hook waits for a registry
-// that the pod is leaving. If the application's own entry can show only once Rollcall's is gone, that goes.
-func (f Facts) away(in lifecycle.Key, want lifecycle.Want) lifecycle.Want {
-	out := want == lifecycle.OutOfService && in.IsAt(f.Pod) && f.Known.Of(in).Stands(lifecycle.OutOfService)
-	if out && !f.IsTarget(in.By(lifecycle.Application)) {
-		return lifecycle.OutOfService
-	}
-	return lifecycle.Absent
+	return Row{Target: t, Want: want, Proof: f.proofOf(in, want), LeftToApp: f.leftToApp(in, want), OutSince: f.outSince(in, want)}
 }
 
 // others are where the pod does not belong.
 func (f Facts) others() []lifecycle.Key {
 	return slices.DeleteFunc(f.Instances(), f.IsTarget)
-}
-
-// MayBeTargets reports whether the entry may be a target's by another key: to take it out could take the pod out where it belongs.
-func (f Facts) MayBeTargets(in lifecycle.Key) bool {
-	return in.IsAt(f.Pod) && slices.ContainsFunc(f.Targets, func(t tracker.Target) bool { return f.Configuration.MayBeOne(in, t.Key()) })
 }
 
 // isCalledAsTarget reports whether it is the application that is called for a target anyway.

@@ -33,7 +33,7 @@ type appEntry struct{ *entry }
 
 // bring brings it to rest, wherever it is.
 func (e appEntry) bring(ctx context.Context) waiting.Blocker {
-	if e.facts.Gone() {
+	if e.Proof == plan.Remains {
 		return e.clear(ctx)
 	}
 	missing := e.agree(ctx)

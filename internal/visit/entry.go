@@ -59,9 +59,9 @@ func (m *moment) bring(ctx context.Context, rows []plan.Row) waiting.Blocker {
 // bring returns what is missing until the registry says what the row wants.
 func (e *entry) bring(ctx context.Context) waiting.Blocker {
 	switch {
-	case e.NeverThere && !(e.decision.Releases && e.facts.Goal(e.Row).Given): // whoever else gives it to clients
+	case e.Proof == plan.Never && !(e.decision.Releases && e.facts.Goal(e.Row).Given): // whoever else gives it to clients
 		return waiting.Blocker{}
-	case e.PassedOn:
+	case e.Proof == plan.Lost:
 		if now := e.Clock.Now(); e.facts.Tracked.PassedOn(e.in, now) {
 			e.told(registry.Absent, now)
 		}
