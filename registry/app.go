@@ -6,7 +6,7 @@ package registry
 type AppEntrySteerer interface {
 	// AppEntries returns the registry of the applications' entries. It shares connections, credentials and limits with the
 	// driver, and the driver closes it. Rollcall calls AppEntries once, when it has made the driver, and uses [Batcher] and
-	// [Prober] of what it returns. The driver's own ReaderLag applies to these entries too.
+	// [Prober] of what it returns. The driver's own [Traits] apply to these entries too.
 	//
 	// The entry of an instance is the one that an application wrote at the instance's service, address and port, whatever
 	// its ID. Several of them at one endpoint belong together: all are taken out and put back, their state is what clients are
@@ -41,20 +41,4 @@ type EntryMatcher interface {
 	// out while the pod must be in rotation by the other. Without an EntryMatcher, an entry is identified by its address, its port,
 	// and its service in upper or lower case. It is pure.
 	MayBeOne(a, b Instance) bool
-}
-
-// PodCaller is for applications that take themselves out of rotation when they are asked to. There is no server: the driver calls the
-// pod itself, at the address of the instance. Rollcall has no entries there, so it uses only the methods of
-// [AppEntrySteerer.AppEntries], and the configuration must set registeredBy: App. A pod has one application here, whatever its services
-// and ports: it is asked to leave only if the pod must be out by all of them, and by every other registry in which applications
-// register themselves.
-//
-// The address is always the pod's own IP. Rollcall makes no call once the pod is gone or none of its containers runs: its application is
-// then out of rotation, and the next pod at the address is another one. A pod that can't be reached can still have clients, so it does not
-// count as out. A pod that fails does not hold up the calls to others. If no application answers, the methods return an error, not Absent
-// or success.
-type PodCaller interface {
-	AppEntrySteerer
-	// CallsPods does nothing.
-	CallsPods()
 }

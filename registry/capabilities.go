@@ -10,7 +10,8 @@ import (
 
 // Rollcall finds the optional capabilities of a [Registry] by type assertion when it has made the driver, never later. The rules of
 // [Registry] for contexts, concurrency, retries and error classes apply to their methods too. Methods without a context return
-// immediately, and can be called at any time. io.Closer is another capability: see [Constructor].
+// immediately, and can be called at any time. What is a fact, and no method, is one of the [Traits]. io.Closer is another capability:
+// see [Constructor].
 
 // Lister is for a registry that can list its entries.
 type Lister interface {
@@ -23,13 +24,10 @@ type Lister interface {
 	List(ctx context.Context, cluster string) ([]Entry, error)
 }
 
-// Placer is for a registry that keeps services apart in places, such as its namespaces, and is configured to choose a pod's place by the
-// pod's namespace or labels. There, [Instance.Service] is the place, a slash and the name, such as team-a/orders. A place has as many
-// slashes as the template, so the name can have slashes too: see [SplitPlace].
-type Placer interface {
-	// PlaceTemplate is the place of every pod, with {namespace}, {label:KEY} and {nsLabel:KEY} for its namespace, a label of it and a label
-	// of its namespace. It is always the same. If it is empty, there are no places, a service is its name, and ListPlace is not called.
-	PlaceTemplate() string
+// PlaceLister is for a registry with a [Traits.PlaceTemplate], and lists by place instead of a [Lister]. There, [Instance.Service] is the
+// place, a slash and the name, such as team-a/orders. A place has as many slashes as the template, so the name can have slashes too: see
+// [SplitPlace].
+type PlaceLister interface {
 	// ListPlace is [Lister.List] of one place, and is called instead of it: for each place in which the cluster has pods or may have left
 	// entries, several at a time. Each entry's service begins with the place. An error means that what the place has is not known, also if
 	// the registry refuses the place or lacks it: others are compared with the cluster all the same. Only a place whose name no place can
@@ -37,7 +35,7 @@ type Placer interface {
 	ListPlace(ctx context.Context, cluster, place string) ([]Entry, error)
 }
 
-// SplitPlace returns the place and the name of a service in a registry with this [Placer.PlaceTemplate]. A service with too few slashes
+// SplitPlace returns the place and the name of a service in a registry with this [Traits.PlaceTemplate]. A service with too few slashes
 // is all name and has no place, and so is every service if the template is empty.
 func SplitPlace(template, service string) (place, name string) {
 	if template == "" {
@@ -57,14 +55,6 @@ func SplitPlace(template, service string) (place, name string) {
 		return "", service
 	}
 	return strings.Join(parts[:slashes], "/"), parts[slashes]
-}
-
-// StaleLister is for a [Lister] or [Placer] whose answers lag behind what the registry has acknowledged, because the registry
-// answers from a cache.
-type StaleLister interface {
-	// Staleness is how long after its acknowledgement a change can be missing from an answer. It is always the same; zero
-	// means that answers never lag.
-	Staleness() time.Duration
 }
 
 // MemberLister is for a registry of several servers that tells their addresses.
@@ -105,35 +95,8 @@ type OptionalProber interface {
 	Probes() bool
 }
 
-// LaggingReaders is for a registry whose clients learn of a change some time after it was acknowledged, because they or the
-// registry answer from a cache.
-type LaggingReaders interface {
-	// ReaderLag is how long that takes at most, with the defaults of the registry and its usual clients. It is always the
-	// same. After a Register was acknowledged, Rollcall waits that long before OpenKruise counts the pod as available, unless
-	// the configuration sets readerLag.
-	ReaderLag() time.Duration
-}
-
-// Weigher is for a registry whose clients distribute requests by [Instance.Weight]. Warm-up needs it.
-type Weigher interface {
-	// Weighs reports whether they do, as the registry is configured. It is always the same.
-	Weighs() bool
-}
-
-// Follower is for a registry that Rollcall does not write to, and that follows the pod's condition rollcall.dev/InRotation. Rollcall sets
-// the condition to True once all other registries of the pod have acknowledged it as in rotation, and to False once it must be out.
-// Register, FailOver and Deregister change nothing, and return an error marked by [NotYet] until clients see the requested state.
-type Follower interface {
-	// FollowsCondition is never called. Nothing is left of a pod that is gone, so there is nothing to list and nothing to guard.
-	FollowsCondition()
-}
-
-// Heartbeater is for a registry that forgets an entry unless it is renewed.
+// Heartbeater is for a registry that forgets an entry unless it is renewed, in each [Traits.HeartbeatInterval].
 type Heartbeater interface {
-	// HeartbeatInterval is how often each entry must be renewed. It is always the same; zero means that entries need no renewal
-	// as this registry is configured, and Heartbeat is not called.
-	HeartbeatInterval() time.Duration
-
 	// Heartbeat renews one entry and nothing else: it creates no entry, and puts none in or out of rotation. It is called
 	// for every instance whose Register or FailOver was acknowledged, spread over the interval, until a Deregister of
 	// it begins; any other call can overtake it. If there is no such entry, or it has another UID, or this process can't renew it

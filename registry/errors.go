@@ -105,7 +105,7 @@ func OfAgent(err error) error { return errOfAgent.mark(err) }
 // IsOfAgent reports whether err, or an error that it wraps, was marked by [OfAgent].
 func IsOfAgent(err error) bool { return errors.Is(err, errOfAgent) }
 
-// NotYet marks the error of a change that was made, or that a [Follower] waits for, while clients still see the previous state.
+// NotYet marks the error of a change that was made, or that a registry with the trait FollowsCondition waits for, while clients still see the previous state.
 // Rollcall calls again until the change is acknowledged, and does not count it as a failure of the registry. NotYet(nil) is nil.
 func NotYet(err error) error { return errNotYet.mark(err) }
 

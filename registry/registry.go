@@ -55,7 +55,7 @@ type Registry interface {
 
 // Instance is one address and port of one pod under one service name.
 type Instance struct { //nolint:recvcheck // a value, except for SetMeta, which fills one in
-	// Service is the name that clients look up, after its place if the registry is a [Placer].
+	// Service is the name that clients look up, after its place if the registry has places: see [PlaceLister].
 	Service string `json:"service"`
 	// Address is the pod's IP or another that the configuration chooses, IPv4 or IPv6, without brackets.
 	Address string `json:"address"`

@@ -288,8 +288,7 @@ func (d *drivers) openOne(ctx context.Context, c *config.Config, name string) (*
 	if err != nil {
 		return nil, err
 	}
-	weigher, can := made.(registry.Weigher)
-	o := &opened{section: section, weightless: !can || !weigher.Weighs(), client: registryclient.New(made, registryclient.Options{
+	o := &opened{section: section, weightless: !registry.TraitsOf(made).Weighs, client: registryclient.New(made, registryclient.Options{
 		Name: name, Driver: section.Driver, Timeout: section.Timeout, MaxInFlight: section.MaxInFlight,
 		Fence: d.fence, DryRun: d.dryRun.change(name), Metrics: d.metrics, Logger: d.logger,
 		Trace: audited(d.audit, name, d.traces.calls(name, cfg.Endpoint)),

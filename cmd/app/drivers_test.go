@@ -220,7 +220,7 @@ type weighing bool
 func (weighing) Register(context.Context, registry.Instance) error   { return nil }
 func (weighing) FailOver(context.Context, registry.Instance) error   { return nil }
 func (weighing) Deregister(context.Context, registry.Instance) error { return nil }
-func (w weighing) Weighs() bool                                      { return bool(w) }
+func (w weighing) Traits() registry.Traits                           { return registry.Traits{Weighs: bool(w)} }
 
 func TestWhatFollowsTheConditionNeedsIt(t *testing.T) {
 	t.Parallel()
@@ -269,10 +269,7 @@ func TestAppsRegisterThemselvesOnlyWhereTheyCanBeSteered(t *testing.T) {
 
 func TestReaderLag(t *testing.T) {
 	t.Parallel()
-	lagging := struct {
-		registry.Registry
-		registry.LaggingReaders
-	}{&fake{}, lag(time.Minute)}
+	lagging := described{&fake{}, registry.Traits{ReaderLag: time.Minute}}
 	for name, tc := range map[string]struct {
 		reason  string
 		section string
@@ -305,10 +302,7 @@ func TestReaderLag(t *testing.T) {
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	silent := struct{ registry.Registry }{&fake{}}
-	placed := struct {
-		*fake
-		registry.Placer
-	}{&fake{}, placer("{namespace}")}
+	placed := placer{described{&fake{}, registry.Traits{PlaceTemplate: "{namespace}"}}}
 	for name, tc := range map[string]struct {
 		reason, driver string
 		want           bool
@@ -334,17 +328,20 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-type placer string
+// described has traits.
+type described struct {
+	*fake
 
-func (p placer) PlaceTemplate() string { return string(p) }
+	traits registry.Traits
+}
+
+func (d described) Traits() registry.Traits { return d.traits }
+
+type placer struct{ described }
 
 func (placer) ListPlace(context.Context, string, string) ([]registry.Entry, error) {
 	return nil, nil
 }
-
-type lag time.Duration
-
-func (l lag) ReaderLag() time.Duration { return time.Duration(l) }
 
 // always makes one and the same registry.
 func always(reg registry.Registry) registry.Constructor {
@@ -407,14 +404,14 @@ func newSteering(t *testing.T) steering {
 // podCaller has no server.
 type podCaller struct{ steering }
 
-func (podCaller) CallsPods() {}
+func (podCaller) Traits() registry.Traits { return registry.Traits{CallsPods: true} }
 
 // leased has entries that expire, and probes.
 type leased struct{ fake }
 
 func (*leased) Probe(context.Context, registry.Instance) error     { return nil }
 func (*leased) Heartbeat(context.Context, registry.Instance) error { return nil }
-func (*leased) HeartbeatInterval() time.Duration                   { return time.Second }
+func (*leased) Traits() registry.Traits                            { return registry.Traits{HeartbeatInterval: time.Second} }
 
 func receive[T any](t *testing.T, from <-chan T) T {
 	t.Helper()

@@ -120,7 +120,7 @@ func await(ctx context.Context, t *testing.T, arrived <-chan struct{}, calls int
 
 // beat renews an entry where entries expire. Another call stands in for it elsewhere.
 func beat(ctx context.Context, d registry.Registry, in registry.Instance) {
-	if h, ok := d.(registry.Heartbeater); ok && h.HeartbeatInterval() > 0 {
+	if h, ok := d.(registry.Heartbeater); ok && registry.TraitsOf(d).HeartbeatInterval > 0 {
 		_ = h.Heartbeat(ctx, in)
 		return
 	}

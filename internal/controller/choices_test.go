@@ -36,7 +36,7 @@ type Registry struct {
 	Steerer     registry.AppEntrySteerer
 	Lister      registry.Lister
 	CallsPods   bool
-	Follower    registry.Follower
+	Follows     bool
 	MaxInFlight int
 	Fence       registryclient.Fence
 	DryRun      func(registryclient.Subject)
@@ -49,8 +49,8 @@ func (w *world) built() observe.Settings {
 	s := w.settings.Settings
 	s.Registries = make(map[string]*registryclient.Client, len(w.settings.Registries))
 	for name, reg := range w.settings.Registries {
-		key := fmt.Sprintf("%s %T%p %p %p %p %p %t %p %d %p %p", name, reg.Calls, reg.Calls, reg.Getter, reg.Prober, reg.Steerer,
-			reg.Lister, reg.CallsPods, reg.Follower, reg.MaxInFlight, reg.Fence, reg.DryRun)
+		key := fmt.Sprintf("%s %T%p %p %p %p %p %t %t %d %p %p", name, reg.Calls, reg.Calls, reg.Getter, reg.Prober, reg.Steerer,
+			reg.Lister, reg.CallsPods, reg.Follows, reg.MaxInFlight, reg.Fence, reg.DryRun)
 		if w.clients[key] == nil {
 			w.clients[key] = reg.client(name)
 		}
@@ -72,7 +72,11 @@ type podCaller struct {
 	registry.AppEntrySteerer
 }
 
-func (podCaller) CallsPods() {}
+func (podCaller) Traits() registry.Traits { return registry.Traits{CallsPods: true} }
+
+type follower struct{ registry.Registry }
+
+func (follower) Traits() registry.Traits { return registry.Traits{FollowsCondition: true} }
 
 // capable is the registry with no capability but the given ones.
 func (r Registry) capable() registry.Registry {
@@ -89,11 +93,8 @@ func (r Registry) capable() registry.Registry {
 			registry.Registry
 			registry.Lister
 		}{r.Calls, r.Lister}
-	case r.Follower != nil:
-		return struct {
-			registry.Registry
-			registry.Follower
-		}{r.Calls, r.Follower}
+	case r.Follows:
+		return follower{r.Calls}
 	case r.Getter != nil:
 		return struct {
 			registry.Registry

@@ -12,10 +12,6 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-type follower struct{}
-
-func (*follower) FollowsCondition() {}
-
 // TestPodWithAFollower: the condition does not wait for a registry that follows it, and waits for every other one; the hooks wait for both.
 func TestPodWithAFollower(t *testing.T) {
 	t.Parallel()
@@ -25,7 +21,7 @@ func TestPodWithAFollower(t *testing.T) {
 	behind := w.withRegistry("new")
 	w.apply(func(s *choices) {
 		other := s.Registries["new"]
-		other.Follower = &follower{}
+		other.Follows = true
 		s.Registries["new"] = other
 	})
 	pod := w.bornPod(w.cloneSet("web", inRegistries("default,new")), "web-1", unready)
@@ -56,7 +52,7 @@ func TestPodWithAFollower(t *testing.T) {
 func TestPodWithAFollowerAndNoRight(t *testing.T) {
 	t.Parallel()
 	lacks := "podCondition waits for rights that the manager lacks: patch pods/status"
-	w := newWorld(t, with(func(r *Registry) { r.Follower = &follower{} }))
+	w := newWorld(t, with(func(r *Registry) { r.Follows = true }))
 	w.rebuilt(func(o *Options) {
 		o.PodCondition, o.NoCondition = func() bool { return lacks == "" }, func() string { return lacks }
 	})

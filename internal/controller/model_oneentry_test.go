@@ -82,7 +82,7 @@ func (m *model) rename(p *modelPod, services string) {
 // callingDriver is one that calls pods.
 type callingDriver struct{ steeredDriver }
 
-// CallsPods implements registry.PodCaller.
-func (callingDriver) CallsPods() {}
+// Traits implements registry.Describer.
+func (callingDriver) Traits() registry.Traits { return registry.Traits{CallsPods: true} }
 
-var _ registry.PodCaller = callingDriver{}
+var _ registry.Describer = callingDriver{}

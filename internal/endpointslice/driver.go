@@ -18,12 +18,11 @@ const Name = "endpointslice"
 // https://kubernetes.io/docs/reference/command-line-tools-reference/kube-proxy (iptables-min-sync-period)
 const proxyLag = 2 * time.Second
 
-// driver implements [registry.Registry], [registry.Follower] and [registry.LaggingReaders].
+// driver implements [registry.Registry] and [registry.Describer].
 type driver struct{ watch *Watch }
 
 var (
-	_ registry.Follower       = driver{}
-	_ registry.LaggingReaders = driver{}
+	_ registry.Describer = driver{}
 )
 
 // New is a [registry.Constructor]. There is nothing to reach and nothing to choose.
@@ -43,11 +42,10 @@ func (w *Watch) New(_ context.Context, cfg registry.Config) (registry.Registry, 
 	return driver{w}, nil
 }
 
-// FollowsCondition implements [registry.Follower].
-func (driver) FollowsCondition() {}
-
-// ReaderLag implements [registry.LaggingReaders].
-func (driver) ReaderLag() time.Duration { return proxyLag }
+// Traits implements [registry.Describer].
+func (driver) Traits() registry.Traits {
+	return registry.Traits{FollowsCondition: true, ReaderLag: proxyLag}
+}
 
 // Register implements [registry.Registry].
 func (d driver) Register(ctx context.Context, in registry.Instance) error {

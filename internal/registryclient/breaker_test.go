@@ -121,7 +121,7 @@ func TestBreakerStaysClosedWherePodsAreCalled(t *testing.T) {
 
 type podCaller struct{ apps }
 
-func (podCaller) CallsPods() {}
+func (podCaller) Traits() registry.Traits { return registry.Traits{CallsPods: true} }
 
 func TestBreakerTries(t *testing.T) {
 	t.Parallel()

@@ -54,9 +54,10 @@ type Caller struct {
 type Client struct {
 	options     Options
 	made        registry.Registry
+	traits      registry.Traits
 	change      func(context.Context, registry.Change) error
 	lister      registry.Lister
-	placer      registry.Placer
+	placer      registry.PlaceLister
 	getter      registry.Getter
 	prober      registry.Prober
 	heartbeater registry.Heartbeater
@@ -74,24 +75,26 @@ type Client struct {
 // New takes ownership of the registry; [Client.Close] closes it.
 func New(made registry.Registry, o Options) *Client {
 	b := newBreaker()
-	_, b.apart = made.(registry.PodCaller)
+	traits := registry.TraitsOf(made)
+	b.apart = traits.CallsPods
 	l := newLimit(o.MaxInFlight, b.lets, fixed(made))
 	b.queue = l.queue
 	c := connect(made, o, l, b)
+	c.traits = traits
 	c.lister, _ = made.(registry.Lister)
-	c.placer, _ = made.(registry.Placer)
+	c.placer, _ = made.(registry.PlaceLister)
 	c.heartbeater, _ = made.(registry.Heartbeater)
 	if steerer, can := made.(registry.AppEntrySteerer); can {
 		// What others wrote carries no mark to list it by, and is not Rollcall's to renew.
 		c.apps = connect(steerer.AppEntries(), o, l, b)
-		c.apps.ofApps = true
+		c.apps.ofApps, c.apps.traits = true, traits
 	}
 	return c
 }
 
 // fixed reports whether the latency of calls tells nothing of the registry: they wait to be made together, or each is to another server.
 func fixed(made registry.Registry) func() bool {
-	_, apart := made.(registry.PodCaller)
+	apart := registry.TraitsOf(made).CallsPods
 	batcher, batches := made.(registry.Batcher)
 	return func() bool { return apart || batches && batcher.BatchLimit() > 1 }
 }
@@ -105,9 +108,7 @@ func connect(made registry.Registry, o Options, l *limit, b *breaker) *Client {
 	c.change = func(ctx context.Context, change registry.Change) error { return change.Make(ctx, made) }
 	if batcher, ok := made.(registry.Batcher); ok {
 		j := newJoiner(made, batcher, func() int { return l.status().Slots }, o.caught)
-		if placer, has := made.(registry.Placer); has {
-			j.template = placer.PlaceTemplate()
-		}
+		j.template = registry.TraitsOf(made).PlaceTemplate
 		c.change = j.join
 	}
 	c.getter, _ = made.(registry.Getter)
@@ -284,7 +285,7 @@ func (c *Client) ask(ctx context.Context, asked *call) error {
 	}
 }
 
-// CallsPods reports whether it has no server: see [registry.PodCaller].
+// CallsPods reports whether it has no server: see [registry.Traits].
 func (c *Client) CallsPods() bool { return c != nil && c.breaker.apart }
 
 // MayBeOne reports whether an application's entry that goes by own in this registry can be the one that goes by others in the other
@@ -311,13 +312,8 @@ func (c *Client) MayBeOne(own registry.Instance, other *Client, others registry.
 // Lists reports whether [Client.List] works.
 func (c *Client) Lists() bool { return c != nil && (c.lister != nil || c.PlaceTemplate() != "") }
 
-// PlaceTemplate is empty if the registry has no places; see [registry.Placer].
-func (c *Client) PlaceTemplate() string {
-	if c.placer == nil {
-		return ""
-	}
-	return c.placer.PlaceTemplate()
-}
+// PlaceTemplate is empty if the registry has no places; see [registry.Traits].
+func (c *Client) PlaceTemplate() string { return c.traits.PlaceTemplate }
 
 // UnlistedMembers are the registry's servers if the endpoint lacks addresses of some; see [registry.MemberLister].
 func (c *Client) UnlistedMembers() []string {
@@ -339,40 +335,27 @@ func (c *Client) Probes() bool {
 	return !is || optional.Probes()
 }
 
-// Staleness is how old a list may be; see [registry.StaleLister].
-func (c *Client) Staleness() time.Duration {
-	if stale, ok := c.made.(registry.StaleLister); ok {
-		return stale.Staleness()
-	}
-	return 0
-}
+// Staleness is how old a list may be; see [registry.Traits].
+func (c *Client) Staleness() time.Duration { return c.traits.Staleness }
 
-// Follows reports whether the registry follows the pods' condition; see [registry.Follower].
-func (c *Client) Follows() bool {
-	if c == nil {
-		return false
-	}
-	_, follows := c.made.(registry.Follower)
-	return follows
-}
+// Follows reports whether the registry follows the pods' condition; see [registry.Traits].
+func (c *Client) Follows() bool { return c != nil && c.traits.FollowsCondition }
 
-// ReaderLag is how late clients may learn of a change; see [registry.LaggingReaders].
-func (c *Client) ReaderLag() time.Duration {
-	if lagging, ok := c.made.(registry.LaggingReaders); ok {
-		return lagging.ReaderLag()
-	}
-	return 0
-}
+// ReaderLag is how late clients may learn of a change; see [registry.Traits].
+func (c *Client) ReaderLag() time.Duration { return c.traits.ReaderLag }
+
+// Weighs reports whether clients heed weights; see [registry.Traits].
+func (c *Client) Weighs() bool { return c.traits.Weighs }
 
 // Expires reports whether entries need heartbeats.
-func (c *Client) Expires() bool { return c.heartbeater != nil && c.heartbeater.HeartbeatInterval() > 0 }
+func (c *Client) Expires() bool { return c.heartbeater != nil && c.traits.HeartbeatInterval > 0 }
 
 // HeartbeatInterval is zero without heartbeats, as in a dry run.
 func (c *Client) HeartbeatInterval() time.Duration {
-	if c.heartbeater == nil || c.options.DryRun != nil {
+	if !c.Expires() || c.options.DryRun != nil {
 		return 0
 	}
-	return c.heartbeater.HeartbeatInterval()
+	return c.traits.HeartbeatInterval
 }
 
 // Timeout of one call.

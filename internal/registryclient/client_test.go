@@ -58,12 +58,12 @@ func (c *capable) Probe(ctx context.Context, _ registry.Instance) error { return
 func (c *capable) Heartbeat(ctx context.Context, _ registry.Instance) error {
 	return c.note(ctx, heartbeat)
 }
-func (c *capable) Staleness() time.Duration { return 30 * time.Second }
-func (c *capable) HeartbeatInterval() time.Duration {
+func (c *capable) Traits() registry.Traits {
+	traits := registry.Traits{Staleness: 30 * time.Second, HeartbeatInterval: time.Second}
 	if c.eternal {
-		return 0
+		traits.HeartbeatInterval = 0
 	}
-	return time.Second
+	return traits
 }
 func (c *capable) Close() error { c.closed.Store(true); return nil }
 

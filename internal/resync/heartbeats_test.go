@@ -343,7 +343,7 @@ func (s *scene) keeps(name, service string, n int) {
 	})
 }
 
-func (b *beating) HeartbeatInterval() time.Duration { return interval }
+func (b *beating) Traits() registry.Traits { return registry.Traits{HeartbeatInterval: interval} }
 
 func (b *beating) Heartbeat(ctx context.Context, in registry.Instance) error {
 	b.set(func() {

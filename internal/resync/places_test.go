@@ -38,7 +38,7 @@ type placesAsked struct {
 	hangs map[string]bool
 }
 
-func (placed) PlaceTemplate() string { return "{label:team}" }
+func (placed) Traits() registry.Traits { return registry.Traits{PlaceTemplate: "{label:team}"} }
 
 func (p placed) ListPlace(ctx context.Context, cluster, place string) ([]registry.Entry, error) {
 	p.mu.Lock()
@@ -54,7 +54,7 @@ func (p placed) ListPlace(ctx context.Context, cluster, place string) ([]registr
 	}
 	all, err := p.List(ctx, cluster)
 	return slices.DeleteFunc(all, func(e registry.Entry) bool {
-		of, _ := registry.SplitPlace(p.PlaceTemplate(), e.Service)
+		of, _ := registry.SplitPlace(p.Traits().PlaceTemplate, e.Service)
 		return of != place
 	}), err
 }

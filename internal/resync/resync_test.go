@@ -865,4 +865,4 @@ func seconds(at time.Time) float64 { return float64(at.UnixMilli()) / 1000 }
 // entryless is a registry that the application or the pod's condition steers.
 type entryless struct{ registry.Registry }
 
-func (entryless) FollowsCondition() {}
+func (entryless) Traits() registry.Traits { return registry.Traits{FollowsCondition: true} }

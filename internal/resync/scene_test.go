@@ -114,7 +114,7 @@ type lagging struct {
 	entries   []registry.Entry
 }
 
-func (l lagging) Staleness() time.Duration { return l.staleness }
+func (l lagging) Traits() registry.Traits { return registry.Traits{Staleness: l.staleness} }
 
 func (l lagging) List(context.Context, string) ([]registry.Entry, error) {
 	return slices.Clone(l.entries), nil
@@ -126,7 +126,7 @@ type leasing struct {
 	registry.Heartbeater
 }
 
-func (leasing) HeartbeatInterval() time.Duration { return time.Second }
+func (leasing) Traits() registry.Traits { return registry.Traits{HeartbeatInterval: time.Second} }
 
 func list() fakeregistry.Match { return fakeregistry.Match{Op: fakeregistry.OpList} }
 

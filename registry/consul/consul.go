@@ -46,7 +46,7 @@ var (
 	_ registry.AppEntrySteerer = (*Registry)(nil)
 	_ registry.Prober          = prober{}
 	_ io.Closer                = (*Registry)(nil)
-	_ registry.Weigher         = (*Registry)(nil)
+	_ registry.Describer       = (*Registry)(nil)
 )
 
 // New makes a driver for the Consul at cfg.Endpoint: http or https URLs of servers or agents of one datacenter, the next
@@ -103,8 +103,8 @@ func (r *Registry) at(place string) (driverkit.InPlace, error) {
 	return in.proper(), nil
 }
 
-// Weighs implements [registry.Weigher].
-func (r *Registry) Weighs() bool { return true }
+// Traits implements [registry.Describer].
+func (r *Registry) Traits() registry.Traits { return registry.Traits{Weighs: true} }
 
 // Register implements [registry.Registry].
 func (r *Registry) Register(ctx context.Context, in registry.Instance) error {

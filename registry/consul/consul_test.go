@@ -255,7 +255,7 @@ func (w *wire) sent(t *testing.T, options, place string) []request {
 	in := drivertest.Pod(1)
 	in.Service = place + in.Service
 	calls := drivertest.Calls(t.Context(), d, in)
-	if placer, is := d.(registry.Placer); is {
+	if placer, is := d.(registry.PlaceLister); is {
 		_, calls["ListPlace"] = placer.ListPlace(t.Context(), "test", strings.TrimSuffix(place, "/"))
 	}
 	for op, err := range calls {

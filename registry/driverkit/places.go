@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -22,10 +21,10 @@ type PlaceOption struct {
 	Value *string
 }
 
-// placeholder is one of those that [registry.Placer] knows.
+// placeholder is one of those that [registry.Traits] knows.
 var placeholder = regexp.MustCompile(`\{(namespace|(nsLabel|label):([a-z0-9A-Z.-]+/)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)\}`)
 
-// Template returns the values with placeholders, joined by slashes: [registry.Placer.PlaceTemplate]. The error is of the field with an
+// Template returns the values with placeholders, joined by slashes: the PlaceTemplate of [registry.Traits]. The error is of the field with an
 // unknown placeholder.
 func (p Places) Template() (string, error) {
 	var templates []string
@@ -74,7 +73,7 @@ type InPlace interface {
 // mostPlaces bounds how many drivers are kept, since whoever can label a pod can choose its place.
 const mostPlaces = 1000
 
-// Placed is a [registry.Placer] with a driver for each place. The drivers share their connections. It has the capabilities of the base,
+// Placed is a [registry.PlaceLister] with a driver for each place. The drivers share their connections. It has the capabilities of the base,
 // and those that the base lacks have no effect.
 type Placed struct {
 	template string
@@ -92,10 +91,14 @@ func NewPlaced(template string, base InPlace, open func(place string) (InPlace, 
 	return &Placed{template: template, base: base, open: open, opened: map[string]InPlace{}}
 }
 
-// PlaceTemplate implements [registry.Placer].
-func (p *Placed) PlaceTemplate() string { return p.template }
+// Traits implements [registry.Describer]: those of the base, in places.
+func (p *Placed) Traits() registry.Traits {
+	traits := registry.TraitsOf(p.base)
+	traits.PlaceTemplate = p.template
+	return traits
+}
 
-// ListPlace implements [registry.Placer]. A place that the registry does not allow has no entries.
+// ListPlace implements [registry.PlaceLister]. A place that the registry does not allow has no entries.
 func (p *Placed) ListPlace(ctx context.Context, cluster, place string) ([]registry.Entry, error) {
 	driver, err := p.in(place)
 	if err != nil {
@@ -196,14 +199,6 @@ func (p *Placed) Probe(ctx context.Context, in registry.Instance) error {
 	return prober.Probe(ctx, inPlace)
 }
 
-// HeartbeatInterval implements [registry.Heartbeater].
-func (p *Placed) HeartbeatInterval() time.Duration {
-	if beats, is := p.base.(registry.Heartbeater); is {
-		return beats.HeartbeatInterval()
-	}
-	return 0
-}
-
 // Heartbeat implements [registry.Heartbeater].
 func (p *Placed) Heartbeat(ctx context.Context, in registry.Instance) error {
 	driver, inPlace, err := p.of(in)
@@ -212,28 +207,6 @@ func (p *Placed) Heartbeat(ctx context.Context, in registry.Instance) error {
 		return CallError(ctx, "renewing", in, err)
 	}
 	return beats.Heartbeat(ctx, inPlace)
-}
-
-// Weighs implements [registry.Weigher].
-func (p *Placed) Weighs() bool {
-	weigher, is := p.base.(registry.Weigher)
-	return is && weigher.Weighs()
-}
-
-// Staleness implements [registry.StaleLister].
-func (p *Placed) Staleness() time.Duration {
-	if stale, is := p.base.(registry.StaleLister); is {
-		return stale.Staleness()
-	}
-	return 0
-}
-
-// ReaderLag implements [registry.LaggingReaders].
-func (p *Placed) ReaderLag() time.Duration {
-	if lagging, is := p.base.(registry.LaggingReaders); is {
-		return lagging.ReaderLag()
-	}
-	return 0
 }
 
 // UnlistedMembers implements [registry.MemberLister].

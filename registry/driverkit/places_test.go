@@ -77,8 +77,9 @@ func (d inPlace) Probe(_ context.Context, in registry.Instance) error { return d
 func (d inPlace) Heartbeat(_ context.Context, in registry.Instance) error {
 	return d.note("Heartbeat", in)
 }
-func (d inPlace) HeartbeatInterval() time.Duration { return time.Minute }
-func (d inPlace) Weighs() bool                     { return true }
+func (d inPlace) Traits() registry.Traits {
+	return registry.Traits{Weighs: true, HeartbeatInterval: time.Minute}
+}
 
 func (d inPlace) List(context.Context, string) ([]registry.Entry, error) {
 	if d.fails != nil {
@@ -131,7 +132,7 @@ func TestPlacedCallsAreMadeInTheirPlace(t *testing.T) {
 			t.Errorf("asked %q with error %v, want %q", *asked, err, want)
 		}
 	}
-	if !p.Weighs() || p.HeartbeatInterval() != time.Minute || !p.Probes() {
+	if p.Traits() != (registry.Traits{Weighs: true, HeartbeatInterval: time.Minute, PlaceTemplate: "{namespace}/{label:team}"}) || !p.Probes() {
 		t.Error("what holds for all places is what the driver of one says")
 	}
 }
@@ -183,10 +184,9 @@ func TestListPlace(t *testing.T) {
 // rich is a driver with all that a driver may have, in a place.
 type rich struct{ inPlace }
 
-func (rich) Staleness() time.Duration { return time.Second }
-func (rich) ReaderLag() time.Duration { return 2 * time.Second }
-func (rich) BatchLimit() int          { return 5 }
-func (rich) Probes() bool             { return false }
+func (rich) Traits() registry.Traits { return registry.Traits{Staleness: time.Second} }
+func (rich) BatchLimit() int         { return 5 }
+func (rich) Probes() bool            { return false }
 
 func (rich) UnlistedMembers() []string { return []string{"a", "b"} }
 
@@ -202,10 +202,9 @@ func (d rich) Batch(_ context.Context, changes []registry.Change) []error {
 func TestPlacedHasWhatItsBaseHas(t *testing.T) {
 	t.Parallel()
 	made := map[string]reflect.Type{
-		"Registry": reflect.TypeFor[registry.Registry](), "Placer": reflect.TypeFor[registry.Placer](),
-		"StaleLister": reflect.TypeFor[registry.StaleLister](), "Getter": reflect.TypeFor[registry.Getter](),
+		"Registry": reflect.TypeFor[registry.Registry](), "PlaceLister": reflect.TypeFor[registry.PlaceLister](),
+		"Describer": reflect.TypeFor[registry.Describer](), "Getter": reflect.TypeFor[registry.Getter](),
 		"Prober": reflect.TypeFor[registry.Prober](), "OptionalProber": reflect.TypeFor[registry.OptionalProber](),
-		"LaggingReaders": reflect.TypeFor[registry.LaggingReaders](), "Weigher": reflect.TypeFor[registry.Weigher](),
 		"Heartbeater": reflect.TypeFor[registry.Heartbeater](), "Batcher": reflect.TypeFor[registry.Batcher](),
 		"AppEntrySteerer": reflect.TypeFor[registry.AppEntrySteerer](), "MemberLister": reflect.TypeFor[registry.MemberLister](),
 	}
@@ -213,8 +212,6 @@ func TestPlacedHasWhatItsBaseHas(t *testing.T) {
 		"Lister":       "it lists by place",
 		"AppRegistry":  "it is what AppEntries returns",
 		"EntryMatcher": "so is that; see TestPlacedMatchesEntries",
-		"PodCaller":    "it keeps services nowhere, so it has no places",
-		"Follower":     "the same",
 	}
 	for _, name := range interfacesOf(t, "..") {
 		capability, composed := made[name]
@@ -227,12 +224,12 @@ func TestPlacedHasWhatItsBaseHas(t *testing.T) {
 	}
 	open := func(place string) (driverkit.InPlace, error) { return rich{inPlace{options: place}}, nil }
 	has := driverkit.NewPlaced("{label:team}", rich{}, open)
-	if has.Staleness() != time.Second || has.ReaderLag() != 2*time.Second || has.BatchLimit() != 5 || has.Probes() || len(has.UnlistedMembers()) != 2 {
+	if has.Traits() != (registry.Traits{Staleness: time.Second, PlaceTemplate: "{label:team}"}) || has.BatchLimit() != 5 || has.Probes() ||
+		len(has.UnlistedMembers()) != 2 {
 		t.Error("what the base has is lost")
 	}
 	lacks := driverkit.NewPlaced("{label:team}", struct{ driverkit.InPlace }{}, nil)
-	if lacks.Staleness() != 0 || lacks.ReaderLag() != 0 || lacks.BatchLimit() != 1 || lacks.Probes() || lacks.HeartbeatInterval() != 0 || lacks.Weighs() ||
-		lacks.UnlistedMembers() != nil {
+	if lacks.Traits() != (registry.Traits{PlaceTemplate: "{label:team}"}) || lacks.BatchLimit() != 1 || lacks.Probes() || lacks.UnlistedMembers() != nil {
 		t.Error("what the base lacks has an effect")
 	}
 }

@@ -45,7 +45,7 @@ func TestReaderLagIsThatOfTheFormat(t *testing.T) {
 	t.Parallel()
 	for format, want := range map[string]time.Duration{"grpc": 0, "go-zero": 0, "kratos": 0, "kitex": 5 * time.Second, "skydns": 5 * time.Second} {
 		d := open(t, registry.Config{Endpoint: "http://a:2379", Options: json.RawMessage(`{"format": "` + format + `"}`)})
-		if got := d.ReaderLag(); got != want {
+		if got := d.Traits().ReaderLag; got != want {
 			t.Errorf("%s: got %s, want %s", format, got, want)
 		}
 	}
@@ -55,7 +55,7 @@ func TestFormatsWithWeights(t *testing.T) {
 	t.Parallel()
 	for format, want := range map[string]bool{"grpc": false, "go-zero": false, "kratos": true, "kitex": true, "skydns": true} {
 		d := open(t, registry.Config{Endpoint: "http://a:2379", Options: json.RawMessage(`{"format": "` + format + `"}`)})
-		if got := d.Weighs(); got != want {
+		if got := d.Traits().Weighs; got != want {
 			t.Errorf("%s: got %t, want %t", format, got, want)
 		}
 	}
@@ -67,7 +67,7 @@ func TestShortestLeaseOutlastsAChangeOfLeader(t *testing.T) {
 		{0, time.Minute, 59 * time.Second}, {40 * time.Second, 2 * time.Minute, 119 * time.Second},
 	} {
 		cfg := registry.Config{Endpoint: "http://a:2379", Takeover: c.takeover, Options: json.RawMessage(`{"lease": "` + c.lease.String() + `"}`)}
-		if least := cfg.LeastLease(open(t, cfg).HeartbeatInterval()); least > c.lease {
+		if least := cfg.LeastLease(open(t, cfg).Traits().HeartbeatInterval); least > c.lease {
 			t.Errorf("a lease of %s is taken, and has to be %s at least", c.lease, least)
 		}
 		cfg.Options = json.RawMessage(`{"lease": "` + c.short.String() + `"}`)

@@ -41,9 +41,8 @@ var (
 	_ registry.Heartbeater = (*Registry)(nil)
 	_ registry.Batcher     = (*Registry)(nil)
 
-	_ registry.LaggingReaders = (*Registry)(nil)
-	_ registry.Weigher        = (*Registry)(nil)
-	_ io.Closer               = (*Registry)(nil)
+	_ registry.Describer = (*Registry)(nil)
+	_ io.Closer          = (*Registry)(nil)
 )
 
 // New makes a driver for the etcd cluster whose members' client URLs are in cfg.Endpoint, separated by commas. All files
@@ -86,11 +85,10 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	}, nil
 }
 
-// ReaderLag implements [registry.LaggingReaders].
-func (r *Registry) ReaderLag() time.Duration { return r.target.format.lag }
-
-// Weighs implements [registry.Weigher].
-func (r *Registry) Weighs() bool { return r.target.format.weighs }
+// Traits implements [registry.Describer]. An entry is renewed three times in its lease.
+func (r *Registry) Traits() registry.Traits {
+	return registry.Traits{ReaderLag: r.target.format.lag, Weighs: r.target.format.weighs, HeartbeatInterval: r.lease / beatsPerLease}
+}
 
 // Register implements [registry.Registry].
 func (r *Registry) Register(ctx context.Context, in registry.Instance) error {

@@ -22,9 +22,6 @@ const (
 	grantsAtOnce = 16
 )
 
-// HeartbeatInterval implements [registry.Heartbeater]: a third of the lease, 0 without one.
-func (r *Registry) HeartbeatInterval() time.Duration { return r.lease / beatsPerLease }
-
 // Heartbeat implements [registry.Heartbeater]. It renews the lease that the entry has, whichever process it is from.
 func (r *Registry) Heartbeat(ctx context.Context, in registry.Instance) error {
 	err := driverkit.CheckInstance(in)

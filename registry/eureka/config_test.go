@@ -46,7 +46,7 @@ func TestNewNeedsNoServer(t *testing.T) {
 		},
 	} {
 		d := open(t, tc.cfg)
-		if i, s := d.HeartbeatInterval(), d.Staleness(); i != tc.interval || s != tc.staleness {
+		if i, s := d.Traits().HeartbeatInterval, d.Traits().Staleness; i != tc.interval || s != tc.staleness {
 			t.Errorf("%s: got an interval of %s and a staleness of %s; want %s, %s", name, i, s, tc.interval, tc.staleness)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 // maxAnswer bounds the body of an answer, in bytes: some 100,000 instances.
 const maxAnswer = 128 << 20
 
-// Registry is a Eureka registry. It implements [registry.Registry], [registry.StaleLister], [registry.Getter],
+// Registry is a Eureka registry. It implements [registry.Registry], [registry.Lister], [registry.Getter],
 // [registry.Heartbeater], [registry.AppEntrySteerer] and io.Closer, and keeps nothing about instances. It is safe for
 // concurrent use.
 type Registry struct {
@@ -33,8 +33,7 @@ type Registry struct {
 
 var (
 	_ registry.Constructor     = New
-	_ registry.StaleLister     = (*Registry)(nil)
-	_ registry.LaggingReaders  = (*Registry)(nil)
+	_ registry.Describer       = (*Registry)(nil)
 	_ registry.Getter          = (*Registry)(nil)
 	_ registry.Heartbeater     = (*Registry)(nil)
 	_ registry.AppEntrySteerer = (*Registry)(nil)
@@ -91,9 +90,6 @@ func (r *Registry) Deregister(ctx context.Context, in registry.Instance) error {
 	return r.change(ctx, "deregistering", in, call.deregister)
 }
 
-// HeartbeatInterval implements [registry.Heartbeater].
-func (r *Registry) HeartbeatInterval() time.Duration { return seconds(r.opts.RenewalIntervalInSecs) }
-
 // Heartbeat implements [registry.Heartbeater].
 func (r *Registry) Heartbeat(ctx context.Context, in registry.Instance) error {
 	return r.change(ctx, "renewing", in, call.heartbeat)
@@ -138,14 +134,14 @@ func lacking(entries, others []registry.Entry) []registry.Entry {
 	return slices.DeleteFunc(others, func(e registry.Entry) bool { return has[at(e)] })
 }
 
-// Staleness implements [registry.StaleLister]: the server answers List from its caches, and what it acknowledges may be
-// missing there for as long as the option sets.
-func (r *Registry) Staleness() time.Duration { return seconds(r.opts.ListStalenessInSecs) }
-
-// ReaderLag implements [registry.LaggingReaders]: the server renews the answer that its clients read every 30 seconds
-// (eureka.server.response-cache-update-interval-ms), and they fetch it every 30 seconds
-// (eureka.client.registry-fetch-interval-seconds).
-func (r *Registry) ReaderLag() time.Duration { return time.Minute }
+// Traits implements [registry.Describer]. The server answers List from its caches, and what it acknowledges may be missing there for as long
+// as the option sets. It renews the answer that its clients read every 30 seconds (eureka.server.response-cache-update-interval-ms), and they
+// fetch it every 30 seconds (eureka.client.registry-fetch-interval-seconds).
+func (r *Registry) Traits() registry.Traits {
+	return registry.Traits{
+		ReaderLag: time.Minute, Staleness: seconds(r.opts.ListStalenessInSecs), HeartbeatInterval: seconds(r.opts.RenewalIntervalInSecs),
+	}
+}
 
 // Close closes idle connections. Calls under way are not disturbed.
 func (r *Registry) Close() error {

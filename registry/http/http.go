@@ -48,7 +48,7 @@ var (
 	_ io.Closer            = (*Registry)(nil)
 
 	_ registry.OptionalProber = (*Registry)(nil)
-	_ registry.Weigher        = (*Registry)(nil)
+	_ registry.Describer      = (*Registry)(nil)
 )
 
 // New makes a driver for the registry at cfg.Endpoint, one or several http or https URLs whose path, if any, is put before
@@ -74,8 +74,8 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	return &Registry{client: client, header: header, field: driverkit.CredentialsField(cfg), log: driverkit.Logger(cfg)}, nil
 }
 
-// Weighs implements [registry.Weigher].
-func (r *Registry) Weighs() bool { return true }
+// Traits implements [registry.Describer].
+func (r *Registry) Traits() registry.Traits { return registry.Traits{Weighs: true} }
 
 // Register implements [registry.Registry].
 func (r *Registry) Register(ctx context.Context, in registry.Instance) error {

@@ -44,7 +44,7 @@ var (
 	_ registry.Lister      = (*Registry)(nil)
 	_ registry.Getter      = (*Registry)(nil)
 	_ registry.Batcher     = (*Registry)(nil)
-	_ registry.Weigher     = (*Registry)(nil)
+	_ registry.Describer   = (*Registry)(nil)
 )
 
 // New makes an empty registry, which serves its entries at the endpoint, host:port, if there is one. It has nothing to reach and nothing
@@ -81,8 +81,8 @@ func check(cfg registry.Config) error {
 	return driverkit.DecodeOptions(cfg, &struct{}{})
 }
 
-// Weighs implements [registry.Weigher].
-func (r *Registry) Weighs() bool { return true }
+// Traits implements [registry.Describer].
+func (r *Registry) Traits() registry.Traits { return registry.Traits{Weighs: true} }
 
 // Register implements [registry.Registry].
 func (r *Registry) Register(ctx context.Context, in registry.Instance) error {

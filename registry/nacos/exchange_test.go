@@ -376,10 +376,10 @@ func TestLeaseFollowsTheConfiguration(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, "v3")
 	before, after := at(t, f.URL, `{"ephemeral":true}`), at(t, f.URL, `{"ephemeral":true,"heartbeatInterval":"20s"}`)
-	if before.HeartbeatInterval() != 5*time.Second || after.HeartbeatInterval() != 20*time.Second {
-		t.Errorf("renewed every %s and %s, want 5s and 20s", before.HeartbeatInterval(), after.HeartbeatInterval())
+	if before.Traits().HeartbeatInterval != 5*time.Second || after.Traits().HeartbeatInterval != 20*time.Second {
+		t.Errorf("renewed every %s and %s, want 5s and 20s", before.Traits().HeartbeatInterval, after.Traits().HeartbeatInterval)
 	}
-	if at(t, f.URL, `{}`).HeartbeatInterval() != 0 {
+	if at(t, f.URL, `{}`).Traits().HeartbeatInterval != 0 {
 		t.Error("persistent instances are renewed")
 	}
 	expect.NoError(t, before.Register(t.Context(), drivertest.Pod(1)))

@@ -3,7 +3,6 @@ package nacos
 import (
 	"context"
 	"io"
-	"time"
 
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
@@ -25,7 +24,7 @@ var (
 	_ registry.Heartbeater     = (*Registry)(nil)
 	_ registry.AppEntrySteerer = (*Registry)(nil)
 	_ io.Closer                = (*Registry)(nil)
-	_ registry.Weigher         = (*Registry)(nil)
+	_ registry.Describer       = (*Registry)(nil)
 	_ registry.MemberLister    = (*Registry)(nil)
 )
 
@@ -75,8 +74,10 @@ func (r *Registry) at(place string) (driverkit.InPlace, error) {
 // UnlistedMembers implements [registry.MemberLister].
 func (r *Registry) UnlistedMembers() []string { return r.client.members.Unlisted() }
 
-// Weighs implements [registry.Weigher].
-func (r *Registry) Weighs() bool { return true }
+// Traits implements [registry.Describer]. Persistent instances need no heartbeats.
+func (r *Registry) Traits() registry.Traits {
+	return registry.Traits{Weighs: true, HeartbeatInterval: r.opts.interval()}
+}
 
 // Register implements [registry.Registry].
 func (r *Registry) Register(ctx context.Context, in registry.Instance) error {
@@ -100,9 +101,6 @@ func (r *Registry) Deregister(ctx context.Context, in registry.Instance) error {
 func (r *Registry) Probe(ctx context.Context, in registry.Instance) error {
 	return r.changeOwn(ctx, "probing", in, r.probe)
 }
-
-// HeartbeatInterval implements [registry.Heartbeater]. Persistent instances need none.
-func (r *Registry) HeartbeatInterval() time.Duration { return r.opts.interval() }
 
 // Heartbeat implements [registry.Heartbeater].
 func (r *Registry) Heartbeat(ctx context.Context, in registry.Instance) error {

@@ -21,7 +21,7 @@ const (
 	requests = 3
 )
 
-// Registry implements [registry.PodCaller] and io.Closer, and keeps nothing about pods. It is safe for concurrent use.
+// Registry implements [registry.AppEntrySteerer] and io.Closer, calls pods, and keeps nothing about pods. It is safe for concurrent use.
 type Registry struct {
 	client             *driverkit.HTTPClient
 	credentials        driverkit.Credentials
@@ -32,10 +32,11 @@ type Registry struct {
 }
 
 var (
-	_ registry.Constructor = New
-	_ registry.PodCaller   = (*Registry)(nil)
-	_ registry.AppRegistry = appEntries{}
-	_ io.Closer            = (*Registry)(nil)
+	_ registry.Constructor     = New
+	_ registry.AppEntrySteerer = (*Registry)(nil)
+	_ registry.Describer       = (*Registry)(nil)
+	_ registry.AppRegistry     = appEntries{}
+	_ io.Closer                = (*Registry)(nil)
 )
 
 // New makes a driver that calls pods at cfg.Endpoint, in which {podIP} stands for the pod's own IP. It shows the token in
@@ -85,8 +86,8 @@ func (r *Registry) requests(opts Options) (err error) {
 	return err
 }
 
-// CallsPods implements [registry.PodCaller].
-func (*Registry) CallsPods() {}
+// Traits implements [registry.Describer].
+func (*Registry) Traits() registry.Traits { return registry.Traits{CallsPods: true} }
 
 // AppEntries implements [registry.AppEntrySteerer].
 func (r *Registry) AppEntries() registry.AppRegistry { return appEntries{r} }

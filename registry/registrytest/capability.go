@@ -48,7 +48,7 @@ const (
 	isHeartbeater Capability = "Heartbeater"
 	isBatcher     Capability = "Batcher"
 	isSteerer     Capability = "AppEntrySteerer"
-	isPodCaller   Capability = "PodCaller"
+	isPodCaller   Capability = "CallsPods"
 	isCloser      Capability = "Closer"
 )
 
@@ -114,8 +114,7 @@ func (h Harness) checkDriver(d registry.Registry) error {
 	if d == nil {
 		return fmt.Errorf("the harness returned no driver")
 	}
-	_, callsPods := d.(registry.PodCaller)
-	if _, lists := d.(registry.Lister); !lists && !callsPods && h.Truth == nil {
+	if _, lists := d.(registry.Lister); !lists && !registry.TraitsOf(d).CallsPods && h.Truth == nil {
 		return fmt.Errorf("harness: the driver is not a Lister: set Truth")
 	}
 	return nil

@@ -136,7 +136,7 @@ func (w *world) beatUntilGone(d registry.Registry, lost registry.Instance, renew
 	ctx, cancel := context.WithTimeout(w.Context(), w.h.patience().lease)
 	defer cancel()
 	read, _ := w.reader()
-	interval := d.(registry.Heartbeater).HeartbeatInterval() / 2
+	interval := registry.TraitsOf(d).HeartbeatInterval / 2
 	for {
 		for _, in := range renewed {
 			w.expectBeat(d, in)

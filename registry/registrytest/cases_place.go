@@ -9,10 +9,10 @@ import (
 // Placed is a driver that is configured to choose places.
 type Placed interface {
 	registry.Registry
-	registry.Placer
+	registry.PlaceLister
 }
 
-// placeCases are about registry.Placer.
+// placeCases are about registry.PlaceLister.
 func placeCases() []testCase {
 	return append(needing([]testCase{
 		{
@@ -57,7 +57,7 @@ func (w *world) placed() (Placed, [2]string) {
 		w.cleanUp(d, w.cluster)
 		w.closeDriver(d)
 	})
-	if d.PlaceTemplate() == "" {
+	if registry.TraitsOf(d).PlaceTemplate == "" {
 		w.Fatalf("harness: the driver that Placed returns has an empty PlaceTemplate")
 	}
 	return d, places

@@ -158,10 +158,7 @@ func isForeign(e registry.Entry) bool { return e.State == registry.Foreign }
 
 // staleness is how much the driver's lists may lag.
 func staleness(d registry.Registry) time.Duration {
-	if stale, ok := d.(registry.StaleLister); ok {
-		return stale.Staleness()
-	}
-	return 0
+	return registry.TraitsOf(d).Staleness
 }
 
 // difference returns which entries are missing and which should not be there, "" if none. An entry that is there twice

@@ -17,7 +17,7 @@ type Harness struct {
 	Open func(t testing.TB, cluster string) registry.Registry
 
 	// Truth returns what the registry holds of a cluster, as its clients would see it, and never lags. If it is nil, a newly
-	// opened driver is asked instead, which must then be a [registry.Lister]; if that is a [registry.StaleLister], the suite
+	// opened driver is asked instead, which must then be a [registry.Lister]; if its lists are stale by its [registry.Traits], the suite
 	// waits somewhat longer than its Staleness for the right answer.
 	Truth func(ctx context.Context, cluster string) ([]registry.Entry, error)
 
@@ -76,7 +76,7 @@ type Harness struct {
 	ShortLease func(t testing.TB, cluster string) registry.Registry
 
 	// Placed returns a driver as Open does that is configured to choose places, and two places, which differ in all parts of the template.
-	// It is nil if the driver is not a [registry.Placer].
+	// It is nil if the driver is not a [registry.PlaceLister].
 	Placed func(t testing.TB, cluster string) (d Placed, places [2]string)
 
 	// RefusedPlace returns a driver as Placed does, and a place that the registry keeps from it.

@@ -35,14 +35,14 @@ func interfacesOf(d registry.Registry) map[Capability]bool {
 	_, lists := d.(registry.Lister)
 	_, gets := d.(registry.Getter)
 	_, probes := d.(registry.Prober)
-	beats, has := d.(registry.Heartbeater)
+	_, beats := d.(registry.Heartbeater)
 	_, batches := d.(registry.Batcher)
 	_, steers := d.(registry.AppEntrySteerer)
-	_, callsPods := d.(registry.PodCaller)
+	traits := registry.TraitsOf(d)
 	_, closes := d.(io.Closer)
 	return map[Capability]bool{
-		isLister: lists, isGetter: gets, isProber: probes, isHeartbeater: has && beats.HeartbeatInterval() > 0,
-		isBatcher: batches, isSteerer: steers, isPodCaller: callsPods, isCloser: closes,
+		isLister: lists, isGetter: gets, isProber: probes, isHeartbeater: beats && traits.HeartbeatInterval > 0,
+		isBatcher: batches, isSteerer: steers, isPodCaller: traits.CallsPods, isCloser: closes,
 	}
 }
 

@@ -200,7 +200,9 @@ func (d sound) now(ctx context.Context, cluster string) (entries []registry.Entr
 	return entries, err
 }
 
-func (d sound) Staleness() time.Duration { return min(d.lags, lag) }
+func (d sound) Traits() registry.Traits {
+	return registry.Traits{Staleness: min(d.lags, lag), HeartbeatInterval: interval}
+}
 
 func (d sound) Get(ctx context.Context, in registry.Instance) (state registry.State, err error) {
 	if d.broken.get != nil && ctx.Err() == nil {
@@ -245,8 +247,6 @@ func (d sound) Heartbeat(ctx context.Context, in registry.Instance) error {
 		return nil
 	})
 }
-
-func (d sound) HeartbeatInterval() time.Duration { return interval }
 
 func (d sound) BatchLimit() int { return cmp.Or(d.broken.limit, 5) }
 
@@ -481,7 +481,11 @@ func asItIs(d sound) registry.Registry { return d }
 // placed has places in the names of the services.
 type placed struct{ sound }
 
-func (placed) PlaceTemplate() string { return "{namespace}" }
+func (p placed) Traits() registry.Traits {
+	traits := p.sound.Traits()
+	traits.PlaceTemplate = "{namespace}"
+	return traits
+}
 
 const refusedPlace = "vault"
 

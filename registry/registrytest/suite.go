@@ -51,7 +51,7 @@ func (c testCase) runOn(t testing.TB, h Harness) {
 		}
 	}
 	if w.has[isPodCaller] && !c.apps {
-		t.Skipf("%s skipped: the driver is a PodCaller, and writes no entries", c.name)
+		t.Skipf("%s skipped: the driver calls pods, and writes no entries", c.name)
 	}
 	c.run(w)
 }

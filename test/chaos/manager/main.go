@@ -40,7 +40,7 @@ func newUnlisted(ctx context.Context, config registry.Config) (registry.Registry
 // placed has the services of a place under names that begin with it.
 type placed struct{ *httpregistry.Registry }
 
-var _ registry.Placer = placed{}
+var _ registry.PlaceLister = placed{}
 
 func newPlaced(ctx context.Context, config registry.Config) (registry.Registry, error) {
 	driver, err := newHTTP(ctx, config)
@@ -60,10 +60,12 @@ func newHTTP(ctx context.Context, config registry.Config) (*httpregistry.Registr
 	return driver, nil
 }
 
-// PlaceTemplate implements [registry.Placer].
-func (placed) PlaceTemplate() string { return "{label:chaos.rollcall.dev/place}" }
+// Traits implements [registry.Describer].
+func (placed) Traits() registry.Traits {
+	return registry.Traits{PlaceTemplate: "{label:chaos.rollcall.dev/place}"}
+}
 
-// ListPlace implements [registry.Placer].
+// ListPlace implements [registry.PlaceLister].
 func (p placed) ListPlace(ctx context.Context, cluster, place string) ([]registry.Entry, error) {
 	entries, err := p.List(ctx, cluster)
 	return slices.DeleteFunc(entries, func(e registry.Entry) bool { return !strings.HasPrefix(e.Service, place+"/") }), err
@@ -87,8 +89,8 @@ func newLeased(ctx context.Context, config registry.Config) (registry.Registry, 
 	return &leased{Registry: driver, server: server}, nil
 }
 
-// HeartbeatInterval implements [registry.Heartbeater].
-func (*leased) HeartbeatInterval() time.Duration { return heartbeatInterval }
+// Traits implements [registry.Describer].
+func (*leased) Traits() registry.Traits { return registry.Traits{HeartbeatInterval: heartbeatInterval} }
 
 // Heartbeat implements [registry.Heartbeater].
 func (l *leased) Heartbeat(ctx context.Context, in registry.Instance) error {

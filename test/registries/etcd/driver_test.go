@@ -277,8 +277,8 @@ func TestLeaseOfAnEarlierConfiguration(t *testing.T) {
 			t.Errorf("%s: the list has %+v, error %v, want the entry %s", step.reason, entries, err, step.want)
 		}
 	}
-	if none.HeartbeatInterval() != 0 || short.HeartbeatInterval().Seconds() != 20 {
-		t.Errorf("the intervals are %s and %s", none.HeartbeatInterval(), short.HeartbeatInterval())
+	if never, often := registry.TraitsOf(none).HeartbeatInterval, registry.TraitsOf(short).HeartbeatInterval; never != 0 || often.Seconds() != 20 {
+		t.Errorf("the intervals are %s and %s", never, often)
 	}
 }
 
