@@ -44,7 +44,7 @@ func TestAChangeToAnUnknownStateIsNoCall(t *testing.T) {
 	for _, state := range []registry.State{"", "inservice", "Gone"} {
 		var reg recording
 		err := registry.Change{Instance: marked(), State: state}.Make(t.Context(), &reg)
-		if !registry.IsTerminal(err) || len(reg.calls) != 0 {
+		if registry.CodeOf(err) != registry.CodeTerminal || len(reg.calls) != 0 {
 			t.Errorf("%q: got calls %v and error %v, want no call and a terminal error", state, reg.calls, err)
 		}
 	}

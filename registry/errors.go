@@ -7,44 +7,59 @@ import (
 	"unicode"
 )
 
-// class is what an error is marked by. It is an error only so that [errors.Is] finds it.
-type class string
+// Code is what the error of a call means to Rollcall. Without one, the outcome is unknown: the registry may have done the work.
+type Code string
 
+// The codes.
 const (
-	errTerminal       class = "terminal"
-	errNotRegistered  class = "not registered"
-	errNotApplied     class = "not applied"
-	errForeignEntry   class = "foreign entry"
-	errSeveralEntries class = "several entries"
-	errOfAgent        class = "of an agent"
-	errNotYet         class = "not yet"
+	CodeTerminal       Code = "Terminal"
+	CodeNotRegistered  Code = "NotRegistered"
+	CodeNotApplied     Code = "NotApplied"
+	CodeForeignEntry   Code = "ForeignEntry"
+	CodeSeveralEntries Code = "SeveralEntries"
+	CodeNotYet         Code = "NotYet"
 )
 
-func (c class) Error() string { return string(c) }
-
-type markedError struct {
-	error
-	class class
+// CodeOf returns the code of err, or of an error that it wraps: the outermost one. It is empty if there is none, as for nil.
+func CodeOf(err error) Code {
+	marked, _ := outermost(err, func(m *markedError) bool { return m.code != "" })
+	return marked.code
 }
 
-func (e *markedError) Unwrap() error        { return e.error }
-func (e *markedError) Is(target error) bool { return target == error(e.class) }
+// markedError is an error with what it means.
+type markedError struct {
+	err     error
+	code    Code
+	ofAgent bool
+	names   []string
+	after   *time.Duration
+}
 
-// mark returns nil for nil.
-func (c class) mark(err error) error {
+func (m *markedError) Error() string { return m.err.Error() }
+func (m *markedError) Unwrap() error { return m.err }
+
+func mark(err error, as markedError) error {
 	if err == nil {
 		return nil
 	}
-	return &markedError{err, c}
+	as.err = err
+	return &as
+}
+
+// outermost returns the first such mark.
+func outermost(err error, such func(*markedError) bool) (found markedError, is bool) {
+	for m := (*markedError)(nil); errors.As(err, &m); err = m.err {
+		if such(m) {
+			return *m, true
+		}
+	}
+	return markedError{}, false
 }
 
 // Terminal marks an error for which an immediate retry is useless: bad credentials, or an instance that the registry refuses.
 // The caller warns, and retries at the longest delay of its back-off, and immediately when the configuration changes; it never
 // gives up. Terminal(nil) is nil.
-func Terminal(err error) error { return errTerminal.mark(err) }
-
-// IsTerminal reports whether err, or an error that it wraps, was marked by [Terminal]. Anything else is retryable.
-func IsTerminal(err error) bool { return errors.Is(err, errTerminal) }
+func Terminal(err error) error { return mark(err, markedError{code: CodeTerminal}) }
 
 // maxRetryAfter bounds how long a server can make a pod wait: a mistake there must not hold it for a year.
 const maxRetryAfter = time.Hour
@@ -54,97 +69,59 @@ const maxRetryAfter = time.Hour
 // counts as zero, and more than an hour as an hour. Such an error means that the registry has answered, so it never opens the
 // circuit breaker, even with a d of zero.
 func RetryAfter(err error, d time.Duration) error {
-	if err == nil {
-		return nil
-	}
-	return &retryAfterError{err: err, after: min(max(d, 0), maxRetryAfter)}
+	bounded := min(max(d, 0), maxRetryAfter)
+	return mark(err, markedError{after: &bounded})
 }
 
 // RetryAfterOf returns the delay that [RetryAfter] put on err, or on an error that it wraps.
 func RetryAfterOf(err error) (time.Duration, bool) {
-	var r *retryAfterError
-	if !errors.As(err, &r) {
+	marked, is := outermost(err, func(m *markedError) bool { return m.after != nil })
+	if !is {
 		return 0, false
 	}
-	return r.after, true
+	return *marked.after, true
 }
 
 // NotRegistered marks the error of a [Heartbeater] that finds no entry to renew, and that of an [AppRegistry] that finds no
 // application's entry to put back. NotRegistered(nil) is nil.
-func NotRegistered(err error) error { return errNotRegistered.mark(err) }
-
-// IsNotRegistered reports whether err, or an error that it wraps, was marked by [NotRegistered].
-func IsNotRegistered(err error) bool { return errors.Is(err, errNotRegistered) }
+func NotRegistered(err error) error { return mark(err, markedError{code: CodeNotRegistered}) }
 
 // NotApplied marks the error of a change in a [Batcher]'s call that was undone, or not tried, because of another change.
 // NotApplied(nil) is nil.
-func NotApplied(err error) error { return errNotApplied.mark(err) }
-
-// IsNotApplied reports whether err, or an error that it wraps, was marked by [NotApplied].
-func IsNotApplied(err error) bool { return errors.Is(err, errNotApplied) }
+func NotApplied(err error) error { return mark(err, markedError{code: CodeNotApplied}) }
 
 // ForeignEntry marks the error of a change that Rollcall has made to its own entry, or of a Register that was not made, while
 // clients are given the instance by an entry that somebody else wrote, such as an application that registers itself.
 // ForeignEntry(nil) is nil.
-func ForeignEntry(err error) error { return errForeignEntry.mark(err) }
-
-// IsForeignEntry reports whether err, or an error that it wraps, was marked by [ForeignEntry].
-func IsForeignEntry(err error) bool { return errors.Is(err, errForeignEntry) }
+func ForeignEntry(err error) error { return mark(err, markedError{code: CodeForeignEntry}) }
 
 // SeveralEntries marks the error of an acknowledged change of an [AppRegistry] if applications have several entries at the
 // instance's endpoint: the error lists them. All of them were changed. SeveralEntries(nil) is nil.
-func SeveralEntries(err error) error { return errSeveralEntries.mark(err) }
-
-// IsSeveralEntries reports whether err, or an error that it wraps, was marked by [SeveralEntries].
-func IsSeveralEntries(err error) bool { return errors.Is(err, errSeveralEntries) }
+func SeveralEntries(err error) error { return mark(err, markedError{code: CodeSeveralEntries}) }
 
 // OfAgent marks the error of a change of an [AppRegistry] that an agent did not make, although the registry itself has answered.
 // OfAgent(nil) is nil.
-func OfAgent(err error) error { return errOfAgent.mark(err) }
+func OfAgent(err error) error { return mark(err, markedError{ofAgent: true}) }
 
 // IsOfAgent reports whether err, or an error that it wraps, was marked by [OfAgent].
-func IsOfAgent(err error) bool { return errors.Is(err, errOfAgent) }
+func IsOfAgent(err error) bool {
+	_, is := outermost(err, func(m *markedError) bool { return m.ofAgent })
+	return is
+}
 
-// NotYet marks the error of a change that was made, or that a registry with the trait FollowsCondition waits for, while clients still see the previous state.
-// Rollcall calls again until the change is acknowledged, and does not count it as a failure of the registry. NotYet(nil) is nil.
-func NotYet(err error) error { return errNotYet.mark(err) }
-
-// IsNotYet reports whether err, or an error that it wraps, was marked by [NotYet].
-func IsNotYet(err error) bool { return errors.Is(err, errNotYet) }
+// NotYet marks the error of a change that was made, or that a registry with the trait FollowsCondition waits for, while clients still see
+// the previous state. Rollcall calls again until the change is acknowledged, and does not count it as a failure of the registry. NotYet(nil) is nil.
+func NotYet(err error) error { return mark(err, markedError{code: CodeNotYet}) }
 
 // OtherNames adds to an error that is marked by [NotRegistered] the other service names under which the application has registered
 // the instance's address and port. OtherNames(nil) is nil.
-func OtherNames(err error, names ...string) error {
-	if err == nil {
-		return nil
-	}
-	return &otherNamesError{err: err, names: names}
-}
+func OtherNames(err error, names ...string) error { return mark(err, markedError{names: names}) }
 
 // OtherNamesOf returns the names that [OtherNames] put on err, or on an error that it wraps.
 func OtherNamesOf(err error) []string {
-	var o *otherNamesError
-	if !errors.As(err, &o) {
-		return nil
-	}
-	return o.names
+	marked, _ := outermost(err, func(m *markedError) bool { return m.names != nil })
+	return marked.names
 }
-
-type otherNamesError struct {
-	err   error
-	names []string
-}
-
-func (e *otherNamesError) Error() string { return e.err.Error() }
-func (e *otherNamesError) Unwrap() error { return e.err }
-
-type retryAfterError struct {
-	err   error
-	after time.Duration
-}
-
-func (e *retryAfterError) Error() string { return e.err.Error() }
-func (e *retryAfterError) Unwrap() error { return e.err }
 
 // maxExcerpt is how many characters of a server's text are shown.
 const maxExcerpt = 300

@@ -19,13 +19,13 @@ func TestMarks(t *testing.T) {
 		mark func(error) error
 		is   func(error) bool
 	}{
-		"terminal":        {registry.Terminal, registry.IsTerminal},
-		"not registered":  {registry.NotRegistered, registry.IsNotRegistered},
-		"not applied":     {registry.NotApplied, registry.IsNotApplied},
-		"foreign entry":   {registry.ForeignEntry, registry.IsForeignEntry},
-		"several entries": {registry.SeveralEntries, registry.IsSeveralEntries},
+		"terminal":        {registry.Terminal, has(registry.CodeTerminal)},
+		"not registered":  {registry.NotRegistered, has(registry.CodeNotRegistered)},
+		"not applied":     {registry.NotApplied, has(registry.CodeNotApplied)},
+		"foreign entry":   {registry.ForeignEntry, has(registry.CodeForeignEntry)},
+		"several entries": {registry.SeveralEntries, has(registry.CodeSeveralEntries)},
 		"of an agent":     {registry.OfAgent, registry.IsOfAgent},
-		"not yet":         {registry.NotYet, registry.IsNotYet},
+		"not yet":         {registry.NotYet, has(registry.CodeNotYet)},
 		"retry after": {
 			func(err error) error { return registry.RetryAfter(err, time.Minute) },
 			func(err error) bool {
@@ -43,6 +43,15 @@ func TestMarks(t *testing.T) {
 		},
 	}
 	plain := errors.New("refused")
+	for name, both := range map[string]error{
+		"from when on to retry": registry.RetryAfter(registry.NotYet(plain), time.Minute), "the field": registry.FieldError("auth", registry.NotYet(plain)),
+		"the names": registry.OtherNames(registry.NotYet(plain), "web"), "whom to blame": registry.OfAgent(registry.NotYet(plain)),
+		"another code before": registry.NotYet(registry.Terminal(plain)),
+	} {
+		if code := registry.CodeOf(both); code != registry.CodeNotYet {
+			t.Errorf("with %s as well: got code %q, want %q", name, code, registry.CodeNotYet)
+		}
+	}
 	for name, class := range classes {
 		if err := class.mark(nil); err != nil {
 			t.Errorf("%s: the mark made error %v of nil: a call that succeeded would count as failed", name, err)
@@ -63,10 +72,11 @@ func TestMarks(t *testing.T) {
 				t.Errorf("%s: %v is taken for marked, and is not", name, err)
 			}
 		}
-		if both := registry.Terminal(class.mark(plain)); !registry.IsTerminal(both) || !class.is(both) {
-			t.Errorf("%s: got %q, want it to be terminal, too", name, both)
-		}
 	}
+}
+
+func has(code registry.Code) func(error) bool {
+	return func(err error) bool { return registry.CodeOf(err) == code }
 }
 
 func TestRetryAfterIsBounded(t *testing.T) {

@@ -13,8 +13,8 @@ func ExampleTerminal() {
 	refused := errors.New("the server does not know the token")
 	err := fmt.Errorf("registering web at 10.0.0.1:80: %w", registry.Terminal(registry.FieldError("auth.tokenFile", refused)))
 	field, _ := registry.FieldOf(err)
-	fmt.Println(registry.IsTerminal(err), field)
-	fmt.Println(registry.IsTerminal(errors.New("connection refused")))
+	fmt.Println(registry.CodeOf(err) == registry.CodeTerminal, field)
+	fmt.Println(registry.CodeOf(errors.New("connection refused")) == registry.CodeTerminal)
 	// Output:
 	// true auth.tokenFile
 	// false

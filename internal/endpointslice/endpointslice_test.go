@@ -108,7 +108,7 @@ func TestViews(t *testing.T) {
 				t.Errorf("%s: got %v, want %q\nreason: %s", direction, c.err, c.missing, tc.reason)
 			}
 			person := strings.Contains(c.missing, "gate") || strings.Contains(c.missing, "are given")
-			if c.err != nil && (registry.IsTerminal(c.err) != person || registry.IsNotYet(c.err) == person) {
+			if c.err != nil && ((registry.CodeOf(c.err) == registry.CodeTerminal) != person || (registry.CodeOf(c.err) == registry.CodeNotYet) == person) {
 				t.Errorf("%s: %v is terminal: %t, want %t\nreason: %s", direction, c.err, !person, person, tc.reason)
 			}
 		}

@@ -160,7 +160,7 @@ func TestCachesThatFail(t *testing.T) {
 	for what, w := range map[string]*Watch{"the pod": pods, "the slices": lists} {
 		d := driverOf(t, w)
 		for _, call := range []func(context.Context, registry.Instance) error{d.Register, d.FailOver, d.Deregister} {
-			if err := call(t.Context(), instance); err == nil || registry.IsNotYet(err) || registry.IsTerminal(err) {
+			if err := call(t.Context(), instance); err == nil || registry.CodeOf(err) == registry.CodeNotYet || registry.CodeOf(err) == registry.CodeTerminal {
 				t.Errorf("%s can't be read: got %v, want an error that is tried again", what, err)
 			}
 		}

@@ -66,7 +66,7 @@ func (j *joiner) join(ctx context.Context, change registry.Change) error {
 	if !j.enter(own, time.Now()) { //nolint:contextcheck // a batch has the contexts of its calls
 		return j.alone(ctx, change)
 	}
-	if err := <-own.done; !registry.IsNotApplied(err) {
+	if err := <-own.done; registry.CodeOf(err) != registry.CodeNotApplied {
 		return err
 	}
 	return j.alone(ctx, change)
@@ -160,13 +160,13 @@ func (j *joiner) carryOut(batch []*joined) {
 	defer cancel()
 	errs := j.outcomes(ctx, changes)
 	late := ctx.Err()
-	undone := slices.ContainsFunc(errs, registry.IsNotApplied)
+	undone := slices.ContainsFunc(errs, func(err error) bool { return registry.CodeOf(err) == registry.CodeNotApplied })
 	for i, call := range batch {
 		err := errors.New("the driver returned no outcome for a change in a batch")
 		if i < len(errs) {
 			err = errs[i]
 		}
-		if err != nil && (late != nil || undone && !registry.IsNotApplied(err)) {
+		if err != nil && (late != nil || undone && registry.CodeOf(err) != registry.CodeNotApplied) {
 			j.keepApart(call.change)
 		}
 		if err != nil && late != nil { // it may still take effect, even before its own deadline

@@ -130,7 +130,7 @@ func TestBatch(t *testing.T) {
 			b.fail = map[int]error{crowdSize + 1: registry.Terminal(wrong), crowdSize + 2: registry.NotApplied(wrong)}
 			for i, p := range b.startAll(t.Context(), crowdSize+4) {
 				err := <-p
-				if refused := i == crowdSize+1; refused != registry.IsTerminal(err) || !refused && err != nil {
+				if refused := i == crowdSize+1; refused != (registry.CodeOf(err) == registry.CodeTerminal) || !refused && err != nil {
 					t.Errorf("call %d: %v", i, err)
 				}
 			}
@@ -212,7 +212,7 @@ func TestBatch(t *testing.T) {
 				for _, p := range []<-chan error{b.start(t.Context(), 19), b.start(short, 20), b.start(t.Context(), 21)} {
 					err := <-p
 					var timeout interface{ Timeout() bool }
-					if !errors.As(err, &timeout) || !timeout.Timeout() || registry.IsTerminal(err) {
+					if !errors.As(err, &timeout) || !timeout.Timeout() || registry.CodeOf(err) == registry.CodeTerminal {
 						t.Errorf("got %v, want an error that says that the call may still be carried out", err)
 					}
 				}

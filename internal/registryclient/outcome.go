@@ -41,23 +41,26 @@ func (o Outcome) Asked() bool { return o != Queued && o != Outage && o != Fenced
 
 // Classify returns the outcome of a call.
 func Classify(err error) Outcome {
+	code := registry.CodeOf(err)
 	var known *outcomeError
 	switch {
-	case err == nil, registry.IsSeveralEntries(err):
+	case err == nil, code == registry.CodeSeveralEntries:
 		return Acknowledged
 	case errors.As(err, &known):
 		return known.outcome
-	case registry.IsForeignEntry(err):
-		return Foreign
-	case registry.IsTerminal(err):
-		return Refused
-	case registry.IsNotRegistered(err):
-		return NotRegistered
-	case registry.IsNotYet(err):
-		return NotYet
-	default:
-		return Retryable
 	}
+	switch code {
+	case registry.CodeForeignEntry:
+		return Foreign
+	case registry.CodeTerminal:
+		return Refused
+	case registry.CodeNotRegistered:
+		return NotRegistered
+	case registry.CodeNotYet:
+		return NotYet
+	case registry.CodeNotApplied, registry.CodeSeveralEntries:
+	}
+	return Retryable
 }
 
 // MayLand reports whether a failed change may still take effect.

@@ -187,7 +187,7 @@ func (e *entry) notServing(ctx context.Context, err error) waiting.Blocker {
 	}
 	after, _ := registry.RetryAfterOf(err)
 	b := waiting.NotServing(e.Row, err, max(after, e.backOff()))
-	if registry.IsTerminal(err) {
+	if registry.CodeOf(err) == registry.CodeTerminal {
 		b.After = waiting.Longest
 	}
 	return b

@@ -84,7 +84,7 @@ func (b Blocker) WaitsLike(other Blocker) bool {
 func (b Blocker) OfAgent(err error) Blocker {
 	if registry.IsOfAgent(err) {
 		b.Reason = reason.AgentUnavailable
-		if registry.IsTerminal(err) {
+		if registry.CodeOf(err) == registry.CodeTerminal {
 			b.Reason = reason.AgentRefused
 		}
 	}

@@ -363,7 +363,7 @@ func (r *Registry) askAgent(ctx context.Context, s appService, begin bool) error
 		return registry.OfAgent(notAllowed(fmt.Errorf("%s refuses the token: %w", of, err)))
 	case answer.Status == http.StatusNotFound: // it passes: the catalog follows the agent
 		return noOutage(errors.New(of + " does not know it; check that options.agentEndpoint leads to the agent of each node: " + err.Error()))
-	case registry.IsTerminal(err): // it redirects, or a port for TLS is asked without, say
+	case registry.CodeOf(err) == registry.CodeTerminal: // it redirects, or a port for TLS is asked without, say
 		err = registry.FieldError("options.agentEndpoint", err)
 	}
 	return noOutage(fmt.Errorf("%s answers: %w", of, err))
@@ -372,7 +372,7 @@ func (r *Registry) askAgent(ctx context.Context, s appService, begin bool) error
 // noOutage turns a retryable error into one that leaves it to the caller when to retry, which is an answer.
 func noOutage(err error) error {
 	err = registry.OfAgent(err)
-	if _, told := registry.RetryAfterOf(err); told || registry.IsTerminal(err) {
+	if _, told := registry.RetryAfterOf(err); told || registry.CodeOf(err) == registry.CodeTerminal {
 		return err
 	}
 	return registry.RetryAfter(err, 0)

@@ -199,7 +199,7 @@ func TestAnApplicationThatEndsWhileItIsSteered(t *testing.T) {
 	expect.NoError(t, (&agent{deaf: true, goes: true}).open(t).AppEntries().FailOver(t.Context(), drivertest.Pod(1)))
 	const maintenance = `{"CheckID": "_service_maintenance:web/1", "ServiceID": "web/1", "Status": "critical"}`
 	err := (&agent{goes: true, shown: maintenance}).open(t).AppEntries().Register(t.Context(), drivertest.Pod(1))
-	if !registry.IsNotRegistered(err) {
+	if registry.CodeOf(err) != registry.CodeNotRegistered {
 		t.Errorf("Register: got error %v, want that nothing is registered", err)
 	}
 }
@@ -275,14 +275,14 @@ func TestAppEntryThatCantBeSteered(t *testing.T) {
 	}, func(t *testing.T, tc row) {
 		err := tc.do(tc.agent.open(t).AppEntries())
 		expect.Error(t, tc.reason, err, tc.want)
-		if field, _ := registry.FieldOf(err); field != tc.field || registry.IsTerminal(err) != (field != "" || tc.want == injected) {
+		if field, _ := registry.FieldOf(err); field != tc.field || (registry.CodeOf(err) == registry.CodeTerminal) != (field != "" || tc.want == injected) {
 			t.Errorf("got error %v of field %q, want one of field %q\nreason: %s", err, field, tc.field, tc.reason)
 		}
 		if got, want := registry.IsOfAgent(err), strings.Contains(tc.want, "agent"); got != want {
 			t.Errorf("got error %v, want one of an agent: %t\nreason: %s", err, want, tc.reason)
 		}
 		expect.Equal(t, tc.agent.others[:min(len(tc.agent.others), 3)], registry.OtherNamesOf(err), "other names: %s", tc.reason)
-		if registry.IsNotRegistered(err) != tc.notRegistered {
+		if (registry.CodeOf(err) == registry.CodeNotRegistered) != tc.notRegistered {
 			t.Errorf("got error %v, want one that says not registered: %t\nreason: %s", err, tc.notRegistered, tc.reason)
 		}
 	})
@@ -295,12 +295,12 @@ func TestALeftoverOfADeadNode(t *testing.T) {
 	a := &agent{leftover: dead}
 	apps := a.open(t).AppEntries()
 	err := apps.FailOver(t.Context(), drivertest.Pod(1))
-	if !registry.IsOfAgent(err) || registry.IsTerminal(err) || !strings.Contains(err.Error(), "the agent of node worker-2") {
+	if !registry.IsOfAgent(err) || registry.CodeOf(err) == registry.CodeTerminal || !strings.Contains(err.Error(), "the agent of node worker-2") {
 		t.Errorf("FailOver: got error %v, want that of the agent which is away", err)
 	}
 	_, err = apps.Get(t.Context(), drivertest.Pod(1)) // the catalog follows with the next answer
 	expect.NoError(t, err)
-	if err := apps.Register(t.Context(), drivertest.Pod(1)); !registry.IsSeveralEntries(err) {
+	if err := apps.Register(t.Context(), drivertest.Pod(1)); registry.CodeOf(err) != registry.CodeSeveralEntries {
 		t.Errorf("Register: got error %v, want it acknowledged with a word of the two services", err)
 	}
 	const path = "PUT /v1/agent/service/maintenance/web%2F1 enable="
@@ -321,7 +321,7 @@ func TestALeftoverInMaintenance(t *testing.T) {
 	}
 	_, err := apps.Get(t.Context(), drivertest.Pod(1)) // the catalog follows with the next answer
 	expect.NoError(t, err)
-	if err := apps.Register(t.Context(), drivertest.Pod(1)); !registry.IsSeveralEntries(err) {
+	if err := apps.Register(t.Context(), drivertest.Pod(1)); registry.CodeOf(err) != registry.CodeSeveralEntries {
 		t.Errorf("Register: got error %v, want it acknowledged with a word of the two services", err)
 	}
 }
@@ -342,7 +342,7 @@ func TestASlowAgentIsNoServersFault(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	err := apps.FailOver(ctx, drivertest.Pod(1))
-	if registry.IsTerminal(err) || !registry.IsOfAgent(err) || !errors.Is(err, context.DeadlineExceeded) || // it may come to pass
+	if registry.CodeOf(err) == registry.CodeTerminal || !registry.IsOfAgent(err) || !errors.Is(err, context.DeadlineExceeded) || // it may come to pass
 		!strings.Contains(err.Error(), `the catalog does not show it yet: "web/1" on node worker-3`) {
 		t.Errorf("got error %v, want one of the agent that says what is missing", err)
 	}
@@ -379,7 +379,7 @@ func TestAnAgentsCertificate(t *testing.T) {
 	err = open(t, registry.Config{
 		Endpoint: serve(good), TLS: registry.TLS{CAFile: authority.CertFile}, Options: fmt.Appendf(nil, `{"agentEndpoint": %q}`, agents),
 	}).AppEntries().FailOver(t.Context(), drivertest.Pod(1))
-	if field, _ := registry.FieldOf(err); field != "options.agentEndpoint" || !registry.IsTerminal(err) || !registry.IsOfAgent(err) {
+	if field, _ := registry.FieldOf(err); field != "options.agentEndpoint" || registry.CodeOf(err) != registry.CodeTerminal || !registry.IsOfAgent(err) {
 		t.Errorf("got error %v of field %q, want a terminal one of an agent and of options.agentEndpoint", err, field)
 	}
 }

@@ -76,8 +76,8 @@ func TestStatusDecides(t *testing.T) {
 				switch {
 				case err == nil:
 					t.Errorf("%s: got the acknowledgement, want an error", op)
-				case registry.IsTerminal(err) != (status >= 300 && status <= 499 && !retryable[status]):
-					t.Errorf("%s: got an error that is terminal: %t: %v", op, registry.IsTerminal(err), err)
+				case (registry.CodeOf(err) == registry.CodeTerminal) != (status >= 300 && status <= 499 && !retryable[status]):
+					t.Errorf("%s: got an error that is terminal: %t: %v", op, registry.CodeOf(err) == registry.CodeTerminal, err)
 				case (field == "auth.tokenFile") != (status == 401 || status == 403):
 					t.Errorf("%s: got an error of field %q: %v", op, field, err)
 				case status >= 300 && status != 409 && !strings.Contains(err.Error(), strconv.Itoa(status)):
@@ -153,7 +153,7 @@ func TestATokenThatIsNotKnownYetIsNotWrong(t *testing.T) {
 		_, _ = io.WriteString(w, "ACL not found")
 	})})
 	for op, err := range drivertest.Calls(t.Context(), d, drivertest.Pod(1)) {
-		if err == nil || registry.IsTerminal(err) || !strings.Contains(err.Error(), "ACL not found") {
+		if err == nil || registry.CodeOf(err) == registry.CodeTerminal || !strings.Contains(err.Error(), "ACL not found") {
 			t.Errorf("%s: got error %v, want a retryable one with the server's words", op, err)
 		}
 	}
@@ -179,9 +179,9 @@ func TestWhatARolledBackTransactionSaysDecides(t *testing.T) {
 		body := fmt.Sprintf(`{"Results": null, "Errors": [{"OpIndex": 1, "What": %q}]}`, tc.what)
 		err := answering(t, http.StatusConflict, nil, body).Register(t.Context(), drivertest.Pod(1))
 		field, _ := registry.FieldOf(err)
-		if err == nil || registry.IsTerminal(err) != tc.terminal || field != tc.field {
+		if err == nil || (registry.CodeOf(err) == registry.CodeTerminal) != tc.terminal || field != tc.field {
 			t.Errorf("got error %v of field %q, terminal: %t; want %q, %t\nreason: %s",
-				err, field, registry.IsTerminal(err), tc.field, tc.terminal, tc.reason)
+				err, field, registry.CodeOf(err) == registry.CodeTerminal, tc.field, tc.terminal, tc.reason)
 		}
 	})
 }
@@ -196,7 +196,7 @@ func TestAConditionThatNeverHoldsIsGivenUp(t *testing.T) {
 		_, _ = io.WriteString(w, `{"Results": null, "Errors": [{"OpIndex": 1, "What": "failed to set service, index is stale"}]}`)
 	})})
 	err := d.Register(t.Context(), drivertest.Pod(1))
-	if err == nil || registry.IsTerminal(err) || registry.IsNotApplied(err) {
+	if err == nil || registry.CodeOf(err) == registry.CodeTerminal || registry.CodeOf(err) == registry.CodeNotApplied {
 		t.Errorf("Register: got error %v, want a retryable one", err)
 	}
 	if n := requests.Load(); n < 2 || n > 10 {
@@ -204,7 +204,7 @@ func TestAConditionThatNeverHoldsIsGivenUp(t *testing.T) {
 	}
 	changes := []registry.Change{{Instance: drivertest.Pod(1), State: registry.InService}, {Instance: drivertest.Pod(2), State: registry.InService}}
 	for i, err := range d.Batch(t.Context(), changes) {
-		if !registry.IsNotApplied(err) {
+		if registry.CodeOf(err) != registry.CodeNotApplied {
 			t.Errorf("change %d of a batch: got error %v, want it not applied", i, err)
 		}
 	}
@@ -432,7 +432,7 @@ func TestAServerThatIsNoConsul(t *testing.T) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		})
 		d := open(t, registry.Config{Endpoint: tc.first + "," + second})
-		if err := tc.call(d); err == nil || registry.IsTerminal(err) || !strings.Contains(err.Error(), tc.first) {
+		if err := tc.call(d); err == nil || registry.CodeOf(err) == registry.CodeTerminal || !strings.Contains(err.Error(), tc.first) {
 			t.Errorf("got error %v, want one that passes and names %s\nreason: %s", err, tc.first, tc.reason)
 		}
 		asked.Store(0) // a list has requests that are made at once

@@ -75,7 +75,7 @@ func TestWhatIsReadBack(t *testing.T) {
 		})})
 		got, err := d.Get(t.Context(), drivertest.Pod(1))
 		field, _ := registry.FieldOf(err)
-		if got != tc.want || field != tc.field || registry.IsTerminal(err) != (tc.field != "") || (err == nil) != (tc.want != "") {
+		if got != tc.want || field != tc.field || (registry.CodeOf(err) == registry.CodeTerminal) != (tc.field != "") || (err == nil) != (tc.want != "") {
 			t.Errorf("got %q, error %v of field %q; want %q, %q\nreason: %s", got, err, field, tc.want, tc.field, tc.reason)
 		}
 	})

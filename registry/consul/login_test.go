@@ -167,7 +167,7 @@ func TestATokenThatConsulForgot(t *testing.T) {
 	g.forgets("")
 	err := d.Register(t.Context(), drivertest.Pod(1))
 	expect.Error(t, "the token has ended", err, "ACL not found: [secret]")
-	if registry.IsTerminal(err) {
+	if registry.CodeOf(err) == registry.CodeTerminal {
 		t.Errorf("got error %v, want a retryable one", err)
 	}
 	expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
@@ -175,7 +175,7 @@ func TestATokenThatConsulForgot(t *testing.T) {
 
 	g.forgets("ACL not found: auth method \"kubernetes\" not found") // as by a server that has not replayed its log yet
 	for range 2 {
-		if err := d.Register(t.Context(), drivertest.Pod(1)); err == nil || registry.IsTerminal(err) {
+		if err := d.Register(t.Context(), drivertest.Pod(1)); err == nil || registry.CodeOf(err) == registry.CodeTerminal {
 			t.Errorf("got error %v, want a retryable one: Consul has accepted a login before", err)
 		}
 	}
@@ -192,7 +192,7 @@ func TestALoginThatIsRefused(t *testing.T) {
 	}, func(t *testing.T, tc row) {
 		err := (&guarded{refuses: tc.refuses}).open(t).Register(t.Context(), drivertest.Pod(1))
 		expect.Error(t, tc.reason, err, tc.refuses)
-		if field, _ := registry.FieldOf(err); field != tc.field || !registry.IsTerminal(err) {
+		if field, _ := registry.FieldOf(err); field != tc.field || registry.CodeOf(err) != registry.CodeTerminal {
 			t.Errorf("got error %v of field %q, want a terminal one of %s\nreason: %s", err, field, tc.field, tc.reason)
 		}
 	})

@@ -33,7 +33,7 @@ func TestBatch(t *testing.T) {
 	if len(errs) != len(asked) || errs[1] != nil {
 		t.Fatalf("got errors %v, want one for each change, and nil for what was made", errs)
 	}
-	if got, want := errs[0].Error(), asked[0].Check().Error(); got != want || !registry.IsTerminal(errs[0]) {
+	if got, want := errs[0].Error(), asked[0].Check().Error(); got != want || registry.CodeOf(errs[0]) != registry.CodeTerminal {
 		t.Errorf("got error %q for a wrong state, want the check's, %q", got, want)
 	}
 	if got, want := errs[2].Error(), "deregistering unfit at 10.0.0.1:80: unfit"; got != want || !errors.Is(errs[2], unfit) {
@@ -47,7 +47,7 @@ func TestBatch(t *testing.T) {
 		return nil
 	})
 	short := driverkit.Batch(t.Context(), asked, prepare, func([]string) []error { return []error{nil} })
-	if short[1] != nil || short[3] == nil || registry.IsTerminal(short[3]) {
+	if short[1] != nil || short[3] == nil || registry.CodeOf(short[3]) == registry.CodeTerminal {
 		t.Errorf("got errors %v, want one that passes for the change that nothing was said of", short)
 	}
 }

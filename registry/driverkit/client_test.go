@@ -118,7 +118,7 @@ func TestAnswers(t *testing.T) {
 		c := newClient(t, registry.Config{Endpoint: drivertest.Answering(t, tc.status, tc.header, tc.body)}, driverkit.HTTPOptions{})
 		_, err := within(t.Context(), c, driverkit.Request{})
 		after, said := registry.RetryAfterOf(err)
-		got := class{terminal: registry.IsTerminal(err), after: after, said: said}
+		got := class{terminal: registry.CodeOf(err) == registry.CodeTerminal, after: after, said: said}
 		if (err != nil) != (tc.text != "") || err != nil && err.Error() != tc.text || got != tc.class {
 			t.Errorf("got error %.500v of class %+v\nwant %q, %+v\nreason: %s", err, got, tc.text, tc.class, tc.reason)
 		}
@@ -137,7 +137,7 @@ func TestEveryStatusHasAClass(t *testing.T) {
 			t.Errorf("IsFinal(%d) is %t, want %t", status, got, want)
 		}
 		a := &driverkit.Answer{Status: status}
-		if err := a.Refusal("").Classified(); registry.IsTerminal(err) != want || !strings.Contains(err.Error(), strconv.Itoa(status)) {
+		if err := a.Refusal("").Classified(); (registry.CodeOf(err) == registry.CodeTerminal) != want || !strings.Contains(err.Error(), strconv.Itoa(status)) {
 			t.Errorf("the error of %d is terminal: %t, want %t: %v", status, !want, want, err)
 		}
 		var late interface{ Timeout() bool }
@@ -190,7 +190,7 @@ func TestBodies(t *testing.T) {
 		}
 		c := newClient(t, registry.Config{Endpoint: drivertest.Serve(t, tc.server)}, driverkit.HTTPOptions{})
 		_, err := within(ctx, c, driverkit.Request{Limit: tc.limit})
-		if (err != nil) != (tc.says != "") || err != nil && !strings.Contains(err.Error(), tc.says) || registry.IsTerminal(err) {
+		if (err != nil) != (tc.says != "") || err != nil && !strings.Contains(err.Error(), tc.says) || registry.CodeOf(err) == registry.CodeTerminal {
 			t.Errorf("got error %v, want a retryable one with %q\nreason: %s", err, tc.says, tc.reason)
 		}
 		if tc.says == "deadline" && !errors.Is(err, context.DeadlineExceeded) {
@@ -639,9 +639,9 @@ func TestSeveralServers(t *testing.T) {
 			}
 			err := tc.call(newClient(t, config, driverkit.HTTPOptions{}))
 			after, _ := registry.RetryAfterOf(err)
-			if (err != nil) != tc.fails || registry.IsTerminal(err) != tc.terminal || after != tc.after {
+			if (err != nil) != tc.fails || (registry.CodeOf(err) == registry.CodeTerminal) != tc.terminal || after != tc.after {
 				t.Errorf("got error %v, terminal: %t, after %s, want one: %t, terminal: %t, after %s\nreason: %s",
-					err, registry.IsTerminal(err), after, tc.fails, tc.terminal, tc.after, tc.reason)
+					err, registry.CodeOf(err) == registry.CodeTerminal, after, tc.fails, tc.terminal, tc.after, tc.reason)
 			}
 			field, _ := registry.FieldOf(err)
 			if (field == "tls.caFile") != tc.terminal || strings.Contains(fmt.Sprint(err), "\n") {
@@ -728,12 +728,12 @@ func TestCertificates(t *testing.T) {
 		// With TLS 1.3 a server refuses a certificate when the request is on its way, and what it says of it can be lost.
 		for deadline := time.Now().Add(bound); ; {
 			_, err = within(t.Context(), c, driverkit.Request{})
-			if err == nil || registry.IsTerminal(err) || time.Now().After(deadline) {
+			if err == nil || registry.CodeOf(err) == registry.CodeTerminal || time.Now().After(deadline) {
 				break
 			}
 		}
 		field, _ := registry.FieldOf(err)
-		if (err == nil) != (tc.field == "") || err != nil && !registry.IsTerminal(err) || field != tc.field {
+		if (err == nil) != (tc.field == "") || err != nil && registry.CodeOf(err) != registry.CodeTerminal || field != tc.field {
 			t.Errorf("got error %v of field %q, want a terminal one of %q\nreason: %s", err, field, tc.field, tc.reason)
 		}
 	})
@@ -805,7 +805,7 @@ func TestCheckInstance(t *testing.T) {
 		in := registry.Instance{Service: "web", Address: "fd00::1", Port: 80, Cluster: "a", Namespace: "b", Pod: "c", UID: "d"}
 		spoil(&in)
 		err := driverkit.CheckInstance(in)
-		if (err != nil) != (says != "") || registry.IsTerminal(err) != (says != "") || err != nil && !strings.Contains(err.Error(), says) {
+		if (err != nil) != (says != "") || (registry.CodeOf(err) == registry.CodeTerminal) != (says != "") || err != nil && !strings.Contains(err.Error(), says) {
 			t.Errorf("got error %v, want a terminal one with %q", err, says)
 		}
 	}
@@ -833,12 +833,12 @@ func TestErrorsSayWhatWasBeingDone(t *testing.T) {
 		`listing cluster "prod": refused`:           listed,
 		"listing a cluster: it has no name":         unnamed,
 	} {
-		if err == nil || err.Error() != want || !registry.IsTerminal(err) {
+		if err == nil || err.Error() != want || registry.CodeOf(err) != registry.CodeTerminal {
 			t.Errorf("got error %v, want a terminal one: %s", err, want)
 		}
 	}
 	late := driverkit.CallError(ended, "renewing", in, refused)
-	if want := "renewing web at 10.0.0.1:80: context canceled: refused"; fmt.Sprint(late) != want || registry.IsTerminal(late) {
+	if want := "renewing web at 10.0.0.1:80: context canceled: refused"; fmt.Sprint(late) != want || registry.CodeOf(late) == registry.CodeTerminal {
 		t.Errorf("got error %v, want %s, and no class of its own", late, want)
 	}
 	if err := driverkit.CallError(ended, "renewing", in, nil); err != nil {

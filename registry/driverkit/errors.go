@@ -22,8 +22,7 @@ func contextError(ctx context.Context, err error) error {
 func hasClass(err error) bool {
 	_, delayed := registry.RetryAfterOf(err)
 	_, named := registry.FieldOf(err)
-	return delayed || named || registry.IsTerminal(err) || registry.IsNotRegistered(err) || registry.IsNotApplied(err) ||
-		registry.IsForeignEntry(err) || registry.IsSeveralEntries(err) || registry.IsOfAgent(err)
+	return delayed || named || registry.CodeOf(err) != "" || registry.IsOfAgent(err)
 }
 
 // CallError completes the error of a call for one instance with what the driver was doing, such as "renewing". If the call's context

@@ -65,7 +65,7 @@ func TestContextErrorHasNoOtherClass(t *testing.T) {
 		}
 		_, delayed := registry.RetryAfterOf(got)
 		_, named := registry.FieldOf(got)
-		if !tc.same && (delayed || named || registry.IsTerminal(got) || registry.IsNotRegistered(got) || registry.IsNotApplied(got)) {
+		if !tc.same && (delayed || named || registry.CodeOf(got) == registry.CodeTerminal || registry.CodeOf(got) == registry.CodeNotRegistered || registry.CodeOf(got) == registry.CodeNotApplied) {
 			t.Errorf("got error %v with a class of its own\nreason: %s", got, tc.reason)
 		}
 	})

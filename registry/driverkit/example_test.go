@@ -47,10 +47,10 @@ func ExampleHTTPClient_Do() {
 	in := registry.Instance{Service: "web", Address: "10.0.0.1", Port: 80, Cluster: "prod-1", Namespace: "shop", Pod: "web-1"}
 
 	err = acme{client}.Register(context.Background(), in)
-	fmt.Println(err, registry.IsTerminal(err))
+	fmt.Println(err, registry.CodeOf(err) == registry.CodeTerminal)
 	in.UID = "uid-1"
 	err = acme{client}.Register(context.Background(), in)
-	fmt.Println(err, registry.IsTerminal(err))
+	fmt.Println(err, registry.CodeOf(err) == registry.CodeTerminal)
 	// Output:
 	// registering web at 10.0.0.1:80: the instance has no uid true
 	// registering web at 10.0.0.1:80: Acme answered 422 Unprocessable Entity: service web is frozen true

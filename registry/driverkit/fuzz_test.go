@@ -105,7 +105,7 @@ func (a *answers) expectClass(t *testing.T, err error) {
 	for _, passes := range []int{http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests} {
 		terminal = terminal && a.status != passes
 	}
-	if registry.IsTerminal(err) != terminal {
+	if (registry.CodeOf(err) == registry.CodeTerminal) != terminal {
 		t.Errorf("status %d gave %v: terminal is %t, want %t", a.status, err, !terminal, terminal)
 	}
 	if after, said := registry.RetryAfterOf(err); said && (terminal || after < 0 || after > time.Hour) {

@@ -144,7 +144,8 @@ func TestPlaceThatTheRegistryCantHave(t *testing.T) {
 	for _, service := range []string{"-shop/a/web", "shop/web"} {
 		for name, call := range calls(p) {
 			err := call(t.Context(), placedInstance(service))
-			if joins := name == "Register" || name == "Probe" || name == "Heartbeat"; joins != (err != nil) || joins != registry.IsTerminal(err) {
+			if joins := name == "Register" || name == "Probe" || name == "Heartbeat"; joins != (err != nil) ||
+				joins != (registry.CodeOf(err) == registry.CodeTerminal) {
 				t.Errorf("%s of %s: got error %v", name, service, err)
 			}
 		}
@@ -172,7 +173,7 @@ func TestListPlace(t *testing.T) {
 	})
 	for place, want := range map[string]error{"there": nil, "refused": refusal, "away": trouble} {
 		entries, err := p.ListPlace(t.Context(), "test", place)
-		if !errors.Is(err, want) || registry.IsTerminal(err) != registry.IsTerminal(want) || (err == nil) != (len(entries) == 1) {
+		if !errors.Is(err, want) || registry.CodeOf(err) != registry.CodeOf(want) || (err == nil) != (len(entries) == 1) {
 			t.Errorf("place %s: got %v and error %v, want the error %v", place, entries, err, want)
 		}
 		if len(entries) == 1 && entries[0].Service != "there/web" {
@@ -318,7 +319,7 @@ func TestPlacedBatch(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	for i, err := range p.Batch(t.Context(), changes(registry.InService, "-/web", "web")) {
-		if !registry.IsTerminal(err) {
+		if registry.CodeOf(err) != registry.CodeTerminal {
 			t.Errorf("change %d, where no place can be, has error %v", i, err)
 		}
 	}
@@ -339,7 +340,7 @@ func TestPlacedApps(t *testing.T) {
 	t.Parallel()
 	p, asked := placed()
 	err := p.AppEntries().Register(t.Context(), placedInstance("shop/a/web"))
-	if names := registry.OtherNamesOf(err); !registry.IsNotRegistered(err) || !slices.Equal(names, []string{"shop/a/api"}) {
+	if names := registry.OtherNamesOf(err); registry.CodeOf(err) != registry.CodeNotRegistered || !slices.Equal(names, []string{"shop/a/api"}) {
 		t.Errorf("got error %v with the names %q, want them with their place", err, names)
 	}
 	if err := p.AppEntries().FailOver(t.Context(), placedInstance("-shop/a/web")); err != nil {

@@ -57,7 +57,7 @@ func (c *HTTPClient) Do(ctx context.Context, r Request) (*Answer, error) {
 				answer.Header.Del(retryAfter)
 			}
 		}
-		if !registry.IsTerminal(err) {
+		if registry.CodeOf(err) != registry.CodeTerminal {
 			return answer, err
 		}
 		failures = append(failures, err)
@@ -184,7 +184,7 @@ func allOf(failures []error) error {
 
 // passes is how long a failure lasts at the least.
 func passes(err error) time.Duration {
-	if registry.IsTerminal(err) {
+	if registry.CodeOf(err) == registry.CodeTerminal {
 		return math.MaxInt64
 	}
 	after, _ := registry.RetryAfterOf(err)

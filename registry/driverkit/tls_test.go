@@ -46,8 +46,8 @@ func TestTLSError(t *testing.T) {
 		}
 		got := driverkit.TLSError(err)
 		field, _ := registry.FieldOf(got)
-		if field != tc.field || registry.IsTerminal(got) != (tc.field != "") || !errors.Is(got, err) {
-			t.Errorf("TLSError(%v) is %v: terminal %t, field %q, want %q: %s", err, got, registry.IsTerminal(got), field, tc.field, tc.reason)
+		if field != tc.field || (registry.CodeOf(got) == registry.CodeTerminal) != (tc.field != "") || !errors.Is(got, err) {
+			t.Errorf("TLSError(%v) is %v: terminal %t, field %q, want %q: %s", err, got, registry.CodeOf(got) == registry.CodeTerminal, field, tc.field, tc.reason)
 		}
 	})
 }

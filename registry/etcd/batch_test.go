@@ -36,12 +36,12 @@ func TestABatchOverGRPCsLimits(t *testing.T) {
 			changes = append(changes, registry.Change{Instance: in, State: registry.InService})
 		}
 		for i, err := range d.Batch(t.Context(), changes) {
-			if !registry.IsNotApplied(err) {
+			if registry.CodeOf(err) != registry.CodeNotApplied {
 				t.Errorf("change %d: got error %v, want one of a change that was not made\nreason: %s", i, err, tc.reason)
 			}
 		}
 		changes[0].Instance.Metadata["note"] = strings.Repeat("x", 3*tc.each)
-		if err := d.Batch(t.Context(), changes[:1])[0]; !registry.IsTerminal(err) || registry.IsNotApplied(err) {
+		if err := d.Batch(t.Context(), changes[:1])[0]; registry.CodeOf(err) != registry.CodeTerminal {
 			t.Errorf("an instance that is as large: got error %v, want a terminal one", err)
 		}
 	})
@@ -75,7 +75,7 @@ func TestRemovalsFromAFullDatabase(t *testing.T) {
 		for i, err := range d.Batch(t.Context(), []registry.Change{
 			{Instance: pod(2), State: registry.InService}, {Instance: in, State: registry.Absent},
 		}) {
-			if !registry.IsNotApplied(err) {
+			if registry.CodeOf(err) != registry.CodeNotApplied {
 				t.Errorf("change %d: got error %v, want one of a change that was not made", i, err)
 			}
 		}
@@ -83,7 +83,7 @@ func TestRemovalsFromAFullDatabase(t *testing.T) {
 		for i, err := range d.Batch(t.Context(), []registry.Change{
 			{Instance: pod(2), State: registry.InService}, {Instance: pod(3), State: registry.InService},
 		}) {
-			if _, answered := registry.RetryAfterOf(err); !answered || registry.IsTerminal(err) || registry.IsNotApplied(err) {
+			if _, answered := registry.RetryAfterOf(err); !answered || registry.CodeOf(err) == registry.CodeTerminal || registry.CodeOf(err) == registry.CodeNotApplied {
 				t.Errorf("registration %d: got error %v, want one that passes and opens no breaker, and is not made again at once", i, err)
 			}
 		}

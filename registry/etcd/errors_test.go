@@ -85,9 +85,9 @@ func TestClasses(t *testing.T) {
 		err := classify(tc.err)
 		field, _ := registry.FieldOf(err)
 		var late interface{ Timeout() bool }
-		if registry.IsTerminal(err) != tc.terminal || field != tc.field || errors.As(err, &late) != tc.late {
+		if (registry.CodeOf(err) == registry.CodeTerminal) != tc.terminal || field != tc.field || errors.As(err, &late) != tc.late {
 			t.Errorf("%s: terminal %t with field %q, a time-out: %t, want %t, %q and %t: %v",
-				tc.reason, registry.IsTerminal(err), field, late != nil, tc.terminal, tc.field, tc.late, err)
+				tc.reason, registry.CodeOf(err) == registry.CodeTerminal, field, late != nil, tc.terminal, tc.field, tc.late, err)
 		}
 	})
 	if classify(nil) != nil {

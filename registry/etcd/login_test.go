@@ -132,7 +132,7 @@ func TestRefusedTokenIsRenewedOnce(t *testing.T) {
 	registerAll(t, d, 1)
 	s.forget(true)
 	err := d.Register(t.Context(), pod(1))
-	if err == nil || registry.IsTerminal(err) {
+	if err == nil || registry.CodeOf(err) == registry.CodeTerminal {
 		t.Errorf("got %v, want an error that is tried again: the token was new", err)
 	}
 	s.expect(t, "after the refused call", 2, 2)

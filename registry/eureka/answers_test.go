@@ -30,7 +30,7 @@ func TestFieldsOfRefusals(t *testing.T) {
 		"unfit":            {answering(t, http.StatusBadRequest, nil, ""), ""},
 	} {
 		err := tc.driver.Register(t.Context(), web(1))
-		if field, _ := registry.FieldOf(err); field != tc.field || !registry.IsTerminal(err) {
+		if field, _ := registry.FieldOf(err); field != tc.field || registry.CodeOf(err) != registry.CodeTerminal {
 			t.Errorf("%s: got error %v of field %q, want a terminal one of %q", name, err, field, tc.field)
 		}
 	}
@@ -54,7 +54,7 @@ func TestPolarisIsNotEureka(t *testing.T) {
 		t.Error("registered, and no reader has it")
 	}
 	err := d.Deregister(t.Context(), web(1))
-	if field, _ := registry.FieldOf(err); field != "endpoint" || !registry.IsTerminal(err) || !strings.Contains(err.Error(), "Polaris") {
+	if field, _ := registry.FieldOf(err); field != "endpoint" || registry.CodeOf(err) != registry.CodeTerminal || !strings.Contains(err.Error(), "Polaris") {
 		t.Errorf("got error %v, want a terminal one of the field endpoint that names Polaris", err)
 	}
 }
@@ -63,10 +63,10 @@ func TestPolarisIsNotEureka(t *testing.T) {
 func TestForbiddenHasTwoReasons(t *testing.T) {
 	t.Parallel()
 	d := answering(t, http.StatusForbidden, nil, "")
-	if _, err := d.List(t.Context(), "test"); err == nil || registry.IsTerminal(err) || !strings.Contains(err.Error(), "just started") {
+	if _, err := d.List(t.Context(), "test"); err == nil || registry.CodeOf(err) == registry.CodeTerminal || !strings.Contains(err.Error(), "just started") {
 		t.Errorf("List: got error %v, want one that passes: Netflix's server gives out no list at first", err)
 	}
-	if err := d.Register(t.Context(), web(1)); !registry.IsTerminal(err) || !strings.Contains(err.Error(), "CSRF") {
+	if err := d.Register(t.Context(), web(1)); registry.CodeOf(err) != registry.CodeTerminal || !strings.Contains(err.Error(), "CSRF") {
 		t.Errorf("Register: got error %v, want a terminal one that names CSRF protection", err)
 	}
 }
@@ -83,7 +83,7 @@ func TestAnswersOfOtherServersAreErrors(t *testing.T) {
 			`{"applications":{"application":[{"instance":[`+entryOf(in, "UP")+`]}]}}`, `"$":80`, `"$":null`, 1),
 	}, func(t *testing.T, body string) {
 		for call, err := range drivertest.Calls(t.Context(), answering(t, 200, nil, body), in) {
-			if err == nil || registry.IsTerminal(err) || registry.IsNotRegistered(err) {
+			if err == nil || registry.CodeOf(err) == registry.CodeTerminal || registry.CodeOf(err) == registry.CodeNotRegistered {
 				t.Errorf("%s: got error %v, want one that passes", call, err)
 			}
 		}
@@ -119,7 +119,7 @@ func TestListIsOfOneCluster(t *testing.T) {
 		{Instance: registry.Instance{Service: "web", Address: "10.0.0.5", Port: 8482}, State: registry.Foreign},
 	}
 	expect.Equal(t, want, got, "what there is")
-	if _, err := answering(t, 200, nil, listing).List(t.Context(), ""); !registry.IsTerminal(err) {
+	if _, err := answering(t, 200, nil, listing).List(t.Context(), ""); registry.CodeOf(err) != registry.CodeTerminal {
 		t.Errorf("List of no cluster: got error %v, want a terminal one", err)
 	}
 }
@@ -249,7 +249,7 @@ func TestWhatEurekaCantTakeIsNotSent(t *testing.T) {
 		in := web(1)
 		spoil(&in)
 		for call, err := range drivertest.Calls(t.Context(), d, in) {
-			if call != "List" && !registry.IsTerminal(err) {
+			if call != "List" && registry.CodeOf(err) != registry.CodeTerminal {
 				t.Errorf("%s of an instance with %s: got error %v, want a terminal one", call, name, err)
 			}
 		}
@@ -269,7 +269,7 @@ func TestForeignEntryIsLeftAlone(t *testing.T) {
 	server := newFake(t, healthy(unmarked))
 	d := open(t, registry.Config{Endpoint: server.URL})
 	expect.NoError(t, errors.Join(d.FailOver(t.Context(), web(1)), d.Deregister(t.Context(), web(1))))
-	if err := d.Heartbeat(t.Context(), web(1)); !registry.IsNotRegistered(err) {
+	if err := d.Heartbeat(t.Context(), web(1)); registry.CodeOf(err) != registry.CodeNotRegistered {
 		t.Errorf("Heartbeat: got error %v, want one that says not registered", err)
 	}
 	for _, asked := range server.requests() {
@@ -305,7 +305,7 @@ func TestRegisterBelievesOnlyTheRegistry(t *testing.T) {
 			return 204, ""
 		})
 		err := open(t, registry.Config{Endpoint: server.URL}).Register(t.Context(), in)
-		if err == nil || registry.IsTerminal(err) || !strings.Contains(err.Error(), tc.says) {
+		if err == nil || registry.CodeOf(err) == registry.CodeTerminal || !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("got error %v, want one that passes and says %q", err, tc.says)
 		}
 		if n := len(server.requests()); n > 10 {

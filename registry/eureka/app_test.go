@@ -63,7 +63,7 @@ func TestAppEntryRequests(t *testing.T) {
 			return http.StatusOK, `{"instance":` + entry + `}`
 		})
 		err := tc.call(open(t, registry.Config{Endpoint: server.URL}).AppEntries())
-		if registry.IsNotRegistered(err) != (tc.wantErr != "") || err != nil && !strings.Contains(err.Error(), tc.wantErr) {
+		if (registry.CodeOf(err) == registry.CodeNotRegistered) != (tc.wantErr != "") || err != nil && !strings.Contains(err.Error(), tc.wantErr) {
 			t.Errorf("got error %v, want one that says not registered and %q\nreason: %s", err, tc.wantErr, tc.reason)
 		}
 		expect.Equal(t, tc.want, server.requests(), "requests: %s", tc.reason)
@@ -121,7 +121,7 @@ func TestAppEntryThatIsNotThere(t *testing.T) {
 	apps := open(t, registry.Config{Endpoint: server.URL}).AppEntries()
 	err := apps.Register(t.Context(), in)
 	const want = "no instance of SHOP at http"
-	if !registry.IsNotRegistered(err) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "IP 10.0.0.1 and port 80") {
+	if registry.CodeOf(err) != registry.CodeNotRegistered || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "IP 10.0.0.1 and port 80") {
 		t.Errorf("got error %v, want one that says not registered and %q", err, want)
 	}
 	expect.Equal(t, []string{

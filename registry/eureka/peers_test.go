@@ -94,7 +94,7 @@ func TestAPeerThatIsNoEureka(t *testing.T) {
 					t.Errorf("%s: got error %v, want success at the second peer", of, err)
 				}
 				alone := call(open(t, registry.Config{Endpoint: first.URL + "," + newFake(t, answer).URL}), t.Context(), in)
-				if alone == nil || registry.IsTerminal(alone) != (name == "a wrong path") || !strings.Contains(alone.Error(), first.URL) {
+				if alone == nil || (registry.CodeOf(alone) == registry.CodeTerminal) != (name == "a wrong path") || !strings.Contains(alone.Error(), first.URL) {
 					t.Errorf("%s: got error %v with no Eureka, want one that names each", of, alone)
 				}
 			}

@@ -53,7 +53,7 @@ func TestServersOfAllVersions(t *testing.T) {
 		t.Helper()
 		err := d.Probe(t.Context(), in)
 		expect.Error(t, reason, err, says)
-		if registry.IsTerminal(err) {
+		if registry.CodeOf(err) == registry.CodeTerminal {
 			t.Errorf("got %v, want an error that passes\nreason: %s", err, reason)
 		}
 	}
@@ -93,7 +93,7 @@ func TestServersOfAllVersions(t *testing.T) {
 	server.to(newest)
 	resync()
 	server.to(oldest)
-	if errs := d.Batch(t.Context(), []registry.Change{{Instance: in, State: registry.Absent}}); !registry.IsNotApplied(errs[0]) {
+	if errs := d.Batch(t.Context(), []registry.Change{{Instance: in, State: registry.Absent}}); registry.CodeOf(errs[0]) != registry.CodeNotApplied {
 		t.Errorf("Batch: got %v, want an error by which the change is made by itself", errs[0])
 	}
 	expectCan(1, true)
@@ -145,7 +145,7 @@ func TestWhatAServerCanDo(t *testing.T) {
 		})})
 		before := cmp.Or(tc.says, tc.unlisted)
 		err := d.Probe(t.Context(), drivertest.Pod(1))
-		if expect.Error(t, tc.reason, err, before); tc.unlisted != "" && (registry.IsTerminal(err) || !d.Probes()) {
+		if expect.Error(t, tc.reason, err, before); tc.unlisted != "" && (registry.CodeOf(err) == registry.CodeTerminal || !d.Probes()) {
 			t.Errorf("before a list: got %v, probes: %t, want an error that passes\nreason: %s", err, d.Probes(), tc.reason)
 		}
 		_, err = d.List(t.Context(), "test")

@@ -41,7 +41,7 @@ func TestBatchOutcomes(t *testing.T) {
 		},
 		"no right":        {"each by itself would be refused too", 401, `{"error":"who?"}`, [2]string{"auth", "auth"}, true, false, 0},
 		"away":            {"it may be carried out still", 503, `{"error":"busy"}`, [2]string{"busy", "busy"}, false, false, 0},
-		"an older server": {"Rollcall makes each call by itself", 404, ``, [2]string{"404", "404"}, true, true, 0},
+		"an older server": {"Rollcall makes each call by itself", 404, ``, [2]string{"404", "404"}, false, true, 0},
 	}, func(t *testing.T, tc row) {
 		errs := answering(t, tc.status, tc.answer).Batch(t.Context(), []registry.Change{
 			{Instance: drivertest.Pod(1), State: registry.InService}, {Instance: drivertest.Pod(2), State: registry.Absent},
@@ -50,9 +50,9 @@ func TestBatchOutcomes(t *testing.T) {
 			expect.Error(t, tc.reason, errs[i], want)
 		}
 		after, _ := registry.RetryAfterOf(errs[1])
-		if registry.IsTerminal(errs[1]) != tc.terminal || registry.IsNotApplied(errs[1]) != tc.notApplied || after != tc.after {
+		if (registry.CodeOf(errs[1]) == registry.CodeTerminal) != tc.terminal || (registry.CodeOf(errs[1]) == registry.CodeNotApplied) != tc.notApplied || after != tc.after {
 			t.Errorf("%s: got %v, which is terminal: %t, not applied: %t, after %s", tc.reason, errs[1],
-				registry.IsTerminal(errs[1]), registry.IsNotApplied(errs[1]), after)
+				registry.CodeOf(errs[1]) == registry.CodeTerminal, registry.CodeOf(errs[1]) == registry.CodeNotApplied, after)
 		}
 		if errs[1] != nil && !strings.HasPrefix(errs[1].Error(), "deregistering web at 10.0.0.2:80: ") {
 			t.Errorf("got error %v, want one that names the change", errs[1])
@@ -67,7 +67,7 @@ func TestABatchThatAGatewayLost(t *testing.T) {
 		{Instance: drivertest.Pod(1), State: registry.InService}, {Instance: drivertest.Pod(2), State: registry.Absent},
 	}) {
 		var late interface{ Timeout() bool }
-		if !errors.As(err, &late) || !late.Timeout() || registry.IsNotApplied(err) {
+		if !errors.As(err, &late) || !late.Timeout() || registry.CodeOf(err) == registry.CodeNotApplied {
 			t.Errorf("change %d: got error %v, want one of a call that may still be carried out", i, err)
 		}
 	}

@@ -72,11 +72,11 @@ func TestAnInstanceThatIsNotWholeIsNotSent(t *testing.T) {
 	} {
 		in := drivertest.Pod(1)
 		spoil(&in)
-		if err := d.Deregister(t.Context(), in); !registry.IsTerminal(err) || !strings.Contains(err.Error(), name) {
+		if err := d.Deregister(t.Context(), in); registry.CodeOf(err) != registry.CodeTerminal || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: got error %v, want a terminal one that names it", name, err)
 		}
 	}
-	if _, err := d.List(t.Context(), ""); !registry.IsTerminal(err) {
+	if _, err := d.List(t.Context(), ""); registry.CodeOf(err) != registry.CodeTerminal {
 		t.Errorf("List of no cluster: got error %v, want a terminal one", err)
 	}
 	if n := requests.Load(); n != 0 {
@@ -103,7 +103,7 @@ func TestCredentialsThatAreNotGoodAreNamed(t *testing.T) {
 	}, func(t *testing.T, tc row) {
 		server := drivertest.Serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(tc.status) })
 		err := open(t, registry.Config{Endpoint: server, Auth: tc.auth}).Register(t.Context(), drivertest.Pod(1))
-		if field, _ := registry.FieldOf(err); !registry.IsTerminal(err) || field != tc.field {
+		if field, _ := registry.FieldOf(err); registry.CodeOf(err) != registry.CodeTerminal || field != tc.field {
 			t.Errorf("got error %v of field %q, want a terminal one of %q\nreason: %s", err, field, tc.field, tc.reason)
 		}
 	})
@@ -143,7 +143,7 @@ func TestListIsAllOrNothing(t *testing.T) {
 			}
 			return
 		}
-		if got != nil || err == nil || registry.IsTerminal(err) || !strings.Contains(err.Error(), tc.says) {
+		if got != nil || err == nil || registry.CodeOf(err) == registry.CodeTerminal || !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("got %v, error %v; want a retryable error with %q\nreason: %s", got, err, tc.says, tc.reason)
 		}
 	})
@@ -199,7 +199,7 @@ func TestAServerThatDoesNotSpeakTheProtocol(t *testing.T) {
 		first := drivertest.Answering(t, 200, nil, "<html>")
 		second := drivertest.Answering(t, 200, nil, `{"instances":[],"outcomes":[{"status":204}]}`)
 		d := open(t, registry.Config{Endpoint: first + "," + second})
-		if err := call(d); err == nil || registry.IsTerminal(err) || !strings.Contains(err.Error(), first) {
+		if err := call(d); err == nil || registry.CodeOf(err) == registry.CodeTerminal || !strings.Contains(err.Error(), first) {
 			t.Errorf("got error %v, want one that passes and names %s", err, first)
 		}
 		expect.NoError(t, call(d))

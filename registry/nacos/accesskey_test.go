@@ -31,7 +31,7 @@ func TestRefusedAccessKeyIsNamed(t *testing.T) {
 	cfg := withUser(t, f.URL)
 	cfg.Options = []byte(`{"login":"accessKey"}`)
 	err := open(t, cfg).Register(t.Context(), drivertest.Pod(1))
-	if field, _ := registry.FieldOf(err); !registry.IsTerminal(err) || field != "auth.username" || !strings.Contains(err.Error(), "sign check failed") {
+	if field, _ := registry.FieldOf(err); registry.CodeOf(err) != registry.CodeTerminal || field != "auth.username" || !strings.Contains(err.Error(), "sign check failed") {
 		t.Errorf("got error %v of field %q, want a terminal one of auth.username with the server's words", err, field)
 	}
 	for _, asked := range f.requests() {

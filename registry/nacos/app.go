@@ -32,7 +32,7 @@ func (a appEntries) Register(ctx context.Context, in registry.Instance) error {
 			}
 			for _, at := range all {
 				switch err := a.driver.putAppBack(ctx, at); {
-				case registry.IsNotRegistered(err):
+				case registry.CodeOf(err) == registry.CodeNotRegistered:
 					missing = append(missing, err)
 				case err != nil:
 					return err

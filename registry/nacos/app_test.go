@@ -46,7 +46,7 @@ func TestAppThatIsNotUp(t *testing.T) {
 		tc.has(f)
 		_ = f.requests()
 		err := atVersion(t, f, "v1").AppEntries().Register(t.Context(), drivertest.Pod(1))
-		if !registry.IsNotRegistered(err) {
+		if registry.CodeOf(err) != registry.CodeNotRegistered {
 			t.Errorf("got error %v, want one that says not registered\nreason: %s", err, tc.reason)
 		}
 		expect.Error(t, tc.reason, err, tc.want)
@@ -85,7 +85,7 @@ func TestAppEntryThatIsOutHoldsNoOther(t *testing.T) {
 	d, in := atVersion(t, f, "v1"), drivertest.Pod(1)
 	f.registersItself(in, true)
 	for name, spares := range map[string]call{"FailOver": d.FailOver, "Deregister": d.Deregister} {
-		if err := spares(t.Context(), in); !registry.IsForeignEntry(err) {
+		if err := spares(t.Context(), in); registry.CodeOf(err) != registry.CodeForeignEntry {
 			t.Errorf("%s: got error %v, want that clients are given the application's entry", name, err)
 		}
 	}
@@ -152,13 +152,13 @@ func TestAppEntryOfAnotherNacosCluster(t *testing.T) {
 			for name, do := range map[string]call{"FailOver": apps.FailOver, "Deregister": apps.Deregister, "Get": get} {
 				err := do(t.Context(), in)
 				expect.Error(t, name+" would release hooks", err, "in Nacos cluster GZ")
-				if field, _ := registry.FieldOf(err); field != "options.cluster" || !registry.IsTerminal(err) {
+				if field, _ := registry.FieldOf(err); field != "options.cluster" || registry.CodeOf(err) != registry.CodeTerminal {
 					t.Errorf("%s: got error %v of field %q, want a terminal one of options.cluster", name, err, field)
 				}
 			}
 			err := apps.Register(t.Context(), in)
 			expect.Error(t, "a person has to learn where it is", err, "it has one in Nacos cluster GZ")
-			if !registry.IsNotRegistered(err) {
+			if registry.CodeOf(err) != registry.CodeNotRegistered {
 				t.Errorf("Register: got error %v, want one that says not registered", err)
 			}
 			f.mu.Lock()

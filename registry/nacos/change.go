@@ -126,7 +126,7 @@ func (r *Registry) remove(ctx context.Context, p place) (left *host, err error) 
 		return !h.isOwn(p.in)
 	})
 	err = r.until(ctx, write, gone)
-	if !registry.IsForeignEntry(err) {
+	if registry.CodeOf(err) != registry.CodeForeignEntry {
 		return left, err
 	}
 	// Without our mark it is listed as what it is, and stays so when the pod is gone. One that is out of rotation stays out, is

@@ -106,7 +106,7 @@ func TestSomebodyElsesEntryAtOneServer(t *testing.T) {
 	second.registersItself(in, true)
 	d := at(t, first.URL+","+second.URL, `{}`)
 	for name, call := range map[string]call{"FailOver": d.FailOver, "Deregister": d.Deregister} {
-		if err := call(t.Context(), in); !registry.IsForeignEntry(err) {
+		if err := call(t.Context(), in); registry.CodeOf(err) != registry.CodeForeignEntry {
 			t.Errorf("%s: got error %v, want that clients are given the application's entry", name, err)
 		}
 	}
@@ -248,12 +248,12 @@ func TestWhatOneServerRefuses(t *testing.T) {
 
 		err := at(t, first.URL+","+refusing().URL, `{}`).Register(t.Context(), drivertest.Pod(1))
 		field, _ := registry.FieldOf(err)
-		if err == nil || registry.IsTerminal(err) != tc.final || field != tc.field || !strings.Contains(err.Error(), tc.says) {
+		if err == nil || (registry.CodeOf(err) == registry.CodeTerminal) != tc.final || field != tc.field || !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("all servers refuse it: got error %v of field %q, terminal: %t; want %q, field %q and %t",
-				err, field, registry.IsTerminal(err), tc.says, tc.field, tc.final)
+				err, field, registry.CodeOf(err) == registry.CodeTerminal, tc.says, tc.field, tc.final)
 		}
 		err = at(t, first.URL+",http://"+registrytest.UnusedAddress(t), `{}`).Register(t.Context(), drivertest.Pod(1))
-		if err == nil || registry.IsTerminal(err) {
+		if err == nil || registry.CodeOf(err) == registry.CodeTerminal {
 			t.Errorf("one server refuses it and one is away: got error %v, want one that passes", err)
 		}
 	})
@@ -291,7 +291,7 @@ func TestEphemeralEntriesAreWrittenEverywhere(t *testing.T) {
 			expect.NoError(t, d.Heartbeat(t.Context(), in))
 			if version == "v3" {
 				delete(second.posted, key)
-				if err := d.Heartbeat(t.Context(), in); !registry.IsNotRegistered(err) {
+				if err := d.Heartbeat(t.Context(), in); registry.CodeOf(err) != registry.CodeNotRegistered {
 					t.Errorf("got error %v of a heartbeat, want that it is to be registered: the second server lacks it", err)
 				}
 				expect.NoError(t, d.Register(t.Context(), in))

@@ -144,7 +144,7 @@ func classified(in registry.Instance, opts Options, err error) error {
 		err = noRouteError(opts, err)
 	default: // passing, or dealt with where it came up
 	}
-	if said, is := errors.AsType[*driverkit.StatusError](err); is && !registry.IsTerminal(err) {
+	if said, is := errors.AsType[*driverkit.StatusError](err); is && registry.CodeOf(err) != registry.CodeTerminal {
 		if after, delayed := said.RetryAfter(); delayed {
 			return registry.RetryAfter(err, after)
 		}

@@ -83,7 +83,7 @@ func TestHeartbeatOfWhatWent(t *testing.T) {
 			}
 			return false
 		})
-		if err := d.Heartbeat(t.Context(), drivertest.Pod(1)); !registry.IsNotRegistered(err) {
+		if err := d.Heartbeat(t.Context(), drivertest.Pod(1)); registry.CodeOf(err) != registry.CodeNotRegistered {
 			t.Errorf("%s: got error %v, want one that says that it is not registered", version, err)
 		}
 	}
@@ -120,8 +120,8 @@ func TestOtherAnswersAreNotAbsence(t *testing.T) {
 		})
 		for _, what := range []call{d.Register, d.FailOver, d.Deregister, d.Probe} {
 			err := what(t.Context(), drivertest.Pod(1))
-			if err == nil || registry.IsTerminal(err) != tc.terminal || registry.IsNotRegistered(err) {
-				t.Errorf("got error %v, terminal: %t\nreason: %s", err, registry.IsTerminal(err), tc.reason)
+			if err == nil || (registry.CodeOf(err) == registry.CodeTerminal) != tc.terminal || registry.CodeOf(err) == registry.CodeNotRegistered {
+				t.Errorf("got error %v, terminal: %t\nreason: %s", err, registry.CodeOf(err) == registry.CodeTerminal, tc.reason)
 			}
 		}
 	})
@@ -145,7 +145,7 @@ func TestAnUpgradeToAServerWithoutTheOlderAPIs(t *testing.T) {
 		expect.NoError(t, d.FailOver(t.Context(), drivertest.Pod(1)))
 		expect.NoError(t, d.Register(t.Context(), drivertest.Pod(2)))
 		err := fixed.Register(t.Context(), drivertest.Pod(1))
-		if field, _ := registry.FieldOf(err); field != "options.apiVersion" || registry.IsTerminal(err) {
+		if field, _ := registry.FieldOf(err); field != "options.apiVersion" || registry.CodeOf(err) == registry.CodeTerminal {
 			t.Errorf("with a fixed API got error %v of field %q, want one of options.apiVersion that is tried again", err, field)
 		}
 	})
@@ -308,12 +308,12 @@ func TestUnfitInstancesAreNotSent(t *testing.T) {
 		for _, what := range []call{
 			d.Register, d.FailOver, d.Deregister, d.Probe, d.Heartbeat,
 		} {
-			if err := what(t.Context(), in); !registry.IsTerminal(err) {
+			if err := what(t.Context(), in); registry.CodeOf(err) != registry.CodeTerminal {
 				t.Errorf("%s: got error %v, want a terminal one", name, err)
 			}
 		}
 	}
-	if _, err := d.List(t.Context(), ""); !registry.IsTerminal(err) {
+	if _, err := d.List(t.Context(), ""); registry.CodeOf(err) != registry.CodeTerminal {
 		t.Errorf("listing no cluster: got error %v, want a terminal one", err)
 	}
 	if got := f.requests(); len(got) != 0 {
@@ -383,7 +383,7 @@ func TestLeaseFollowsTheConfiguration(t *testing.T) {
 		t.Error("persistent instances are renewed")
 	}
 	expect.NoError(t, before.Register(t.Context(), drivertest.Pod(1)))
-	if err := after.Heartbeat(t.Context(), drivertest.Pod(1)); !registry.IsNotRegistered(err) {
+	if err := after.Heartbeat(t.Context(), drivertest.Pod(1)); registry.CodeOf(err) != registry.CodeNotRegistered {
 		t.Errorf("got error %v, want one that says that it is to be registered", err)
 	}
 	expect.NoError(t, after.Register(t.Context(), drivertest.Pod(1)))
@@ -426,7 +426,7 @@ func TestWhatTheServersJudgeIsNotCalledHealthyForThem(t *testing.T) {
 				for range tc.times {
 					expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
 				}
-				if err := d.Probe(t.Context(), drivertest.Pod(1)); err == nil || registry.IsTerminal(err) {
+				if err := d.Probe(t.Context(), drivertest.Pod(1)); err == nil || registry.CodeOf(err) == registry.CodeTerminal {
 					t.Errorf("got error %v, want a passing one: %s", err, tc.reason)
 				}
 				if asked := strings.Join(f.requests(), "\n"); strings.Contains(asked, "/ns/cluster ") {

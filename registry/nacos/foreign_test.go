@@ -19,7 +19,7 @@ func TestAnApplicationBesideUs(t *testing.T) {
 	d := at(t, f.URL, `{"ephemeral": true}`)
 	expect.NoError(t, d.Register(t.Context(), drivertest.Pod(1)))
 	f.meets("DELETE", func(w http.ResponseWriter) { f.bare(w, "ok") }) // and the entry that readers get stays
-	if err := d.Deregister(t.Context(), drivertest.Pod(1)); !registry.IsForeignEntry(err) {
+	if err := d.Deregister(t.Context(), drivertest.Pod(1)); registry.CodeOf(err) != registry.CodeForeignEntry {
 		t.Errorf("Deregister: got error %v, want that somebody else's entry is there: readers are given the address", err)
 	}
 	if left := f.put["10.0.0.1 80"]; left.Get("enabled") != "true" || left.Get("metadata") != "{}" {
@@ -35,7 +35,7 @@ func TestAnApplicationBesideUs(t *testing.T) {
 		"FailOver":   d.FailOver(t.Context(), drivertest.Pod(1)),
 		"Deregister": d.Deregister(t.Context(), drivertest.Pod(1)),
 	} {
-		if !registry.IsForeignEntry(err) {
+		if registry.CodeOf(err) != registry.CodeForeignEntry {
 			t.Errorf("%s: got error %v, want that somebody else's entry is there", name, err)
 		}
 	}
@@ -64,7 +64,7 @@ func TestAnApplicationThatIsHeldOut(t *testing.T) {
 	removal := func() {
 		t.Helper()
 		for range 3 {
-			if err := d.Deregister(t.Context(), drivertest.Pod(1)); !registry.IsForeignEntry(err) {
+			if err := d.Deregister(t.Context(), drivertest.Pod(1)); registry.CodeOf(err) != registry.CodeForeignEntry {
 				t.Errorf("Deregister: got error %v, want that somebody else's entry is there: what holds it out has to be undone", err)
 			}
 		}

@@ -156,7 +156,7 @@ func TestFreshTokenIsNotRenewed(t *testing.T) {
 		t.Errorf("got token %q, error %v; want the same one: its age is not why it is refused", got, err)
 	}
 	refusal := answered(http.StatusForbidden, "authorization failed!")
-	if err := c.notAllowed(refusal); !registry.IsTerminal(err) {
+	if err := c.notAllowed(refusal); registry.CodeOf(err) != registry.CodeTerminal {
 		t.Errorf("got error %v, want a terminal one", err)
 	}
 }
@@ -197,9 +197,9 @@ func TestRefusedLogins(t *testing.T) {
 		c.fail = tc.err
 		_, err := c.token(t.Context(), c.login)
 		field, _ := registry.FieldOf(err)
-		if registry.IsTerminal(err) != tc.refused || (field == "auth.passwordFile") != tc.refused {
+		if (registry.CodeOf(err) == registry.CodeTerminal) != tc.refused || (field == "auth.passwordFile") != tc.refused {
 			t.Errorf("got error %v of field %q, terminal: %t; want refused: %t\nreason: %s",
-				err, field, registry.IsTerminal(err), tc.refused, tc.reason)
+				err, field, registry.CodeOf(err) == registry.CodeTerminal, tc.refused, tc.reason)
 		}
 		if tc.refused && verdictOf(err) != refused {
 			t.Errorf("another address would be asked for the same: %v", err)
@@ -221,8 +221,8 @@ func TestRestartedServerIsGivenTime(t *testing.T) {
 	c.pass(time.Hour)
 	expect := func(terminal bool) {
 		t.Helper()
-		if _, err := c.token(t.Context(), c.login); err == nil || registry.IsTerminal(err) != terminal {
-			t.Fatalf("got error %v, terminal: %t; want %t", err, registry.IsTerminal(err), terminal)
+		if _, err := c.token(t.Context(), c.login); err == nil || (registry.CodeOf(err) == registry.CodeTerminal) != terminal {
+			t.Fatalf("got error %v, terminal: %t; want %t", err, registry.CodeOf(err) == registry.CodeTerminal, terminal)
 		}
 	}
 	expect(false)
@@ -233,11 +233,11 @@ func TestRestartedServerIsGivenTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	// It has its users back, and perhaps not yet their roles.
-	if err := c.notAllowed(refusal); registry.IsTerminal(err) {
+	if err := c.notAllowed(refusal); registry.CodeOf(err) == registry.CodeTerminal {
 		t.Errorf("got a terminal error as soon as the login works again: %v", err)
 	}
 	c.pass(startUp)
-	if err := c.notAllowed(refusal); !registry.IsTerminal(err) {
+	if err := c.notAllowed(refusal); registry.CodeOf(err) != registry.CodeTerminal {
 		t.Errorf("got error %v, want a terminal one: the roles are there by now", err)
 	}
 

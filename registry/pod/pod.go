@@ -232,7 +232,7 @@ func (r *Registry) refusal(field string, answer *driverkit.Answer) error {
 	switch {
 	case answer.Status == http.StatusUnauthorized, answer.Status == http.StatusForbidden:
 		return registry.Terminal(registry.FieldError(r.refused, err))
-	case registry.IsTerminal(err):
+	case registry.CodeOf(err) == registry.CodeTerminal:
 		return registry.Terminal(registry.FieldError(field, err))
 	}
 	return err

@@ -273,7 +273,7 @@ func TestResetOfAMesh(t *testing.T) {
 	for doing, err := range map[string]error{
 		"asking": asked, "joining": apps.Register(t.Context(), instance()), "leaving": apps.FailOver(t.Context(), instance()),
 	} {
-		if err == nil || !strings.Contains(err.Error(), "portLevelMtls") || !errors.Is(err, syscall.ECONNRESET) || registry.IsTerminal(err) {
+		if err == nil || !strings.Contains(err.Error(), "portLevelMtls") || !errors.Is(err, syscall.ECONNRESET) || registry.CodeOf(err) == registry.CodeTerminal {
 			t.Errorf("%s: got %v, want an error that can be tried again, with what to set in the mesh", doing, err)
 		}
 	}
@@ -347,8 +347,8 @@ func TestAnswersThatAcknowledgeNothing(t *testing.T) {
 		}
 		err := call(t.Context(), instance())
 		expect.Error(t, tc.reason, err, tc.want)
-		if registry.IsTerminal(err) != tc.terminal || registry.IsNotRegistered(err) != tc.waits {
-			t.Errorf("got error %v, terminal: %t, not registered: %t\nreason: %s", err, registry.IsTerminal(err), registry.IsNotRegistered(err), tc.reason)
+		if (registry.CodeOf(err) == registry.CodeTerminal) != tc.terminal || (registry.CodeOf(err) == registry.CodeNotRegistered) != tc.waits {
+			t.Errorf("got error %v, terminal: %t, not registered: %t\nreason: %s", err, registry.CodeOf(err) == registry.CodeTerminal, registry.CodeOf(err) == registry.CodeNotRegistered, tc.reason)
 		}
 		for _, request := range a.taken() {
 			if strings.Contains(request, "latest") {
@@ -377,7 +377,7 @@ func TestWhatCanBeCalled(t *testing.T) {
 	for _, address := range []string{"localhost", "metadata.internal", "127.0.0.1:80", "127.0.0.1@10.0.0.1", ""} {
 		in := instance()
 		in.Address = address
-		if err := open(t, with("1")).AppEntries().FailOver(t.Context(), in); !registry.IsTerminal(err) {
+		if err := open(t, with("1")).AppEntries().FailOver(t.Context(), in); registry.CodeOf(err) != registry.CodeTerminal {
 			t.Errorf("at %q: got error %v, want a terminal one: a name would be looked up", address, err)
 		}
 	}

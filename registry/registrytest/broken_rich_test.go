@@ -315,7 +315,7 @@ func brokenHeartbeats() map[string]breakage {
 					"Register": d.registerAndRemember,
 					"Heartbeat": func(ctx context.Context, in registry.Instance) error {
 						err := d.Heartbeat(ctx, in)
-						if registry.IsNotRegistered(err) && d.remembers(in) {
+						if registry.CodeOf(err) == registry.CodeNotRegistered && d.remembers(in) {
 							return nil
 						}
 						return err
@@ -565,7 +565,7 @@ func brokenApplications() map[string]breakage {
 			reason: "whether the name or the port is wrong is left to guess",
 			breaks: calling("AppRegister", func(ctx context.Context, d sound, in registry.Instance) error {
 				err := steering{d}.Register(ctx, in)
-				if registry.IsNotRegistered(err) {
+				if registry.CodeOf(err) == registry.CodeNotRegistered {
 					err = registry.NotRegistered(errors.New("404"))
 				}
 				return err
@@ -584,7 +584,7 @@ func brokenApplications() map[string]breakage {
 		"a driver that keeps to itself that there are two": {
 			reason: "what a dead container left behind is steered forever, and no one looks",
 			breaks: calling("AppRegister", func(ctx context.Context, d sound, in registry.Instance) error {
-				if err := (steering{d}).Register(ctx, in); !registry.IsSeveralEntries(err) {
+				if err := (steering{d}).Register(ctx, in); registry.CodeOf(err) != registry.CodeSeveralEntries {
 					return err
 				}
 				return nil
@@ -669,7 +669,7 @@ type lenient struct{ placed }
 
 func (d lenient) ListPlace(ctx context.Context, cluster, place string) ([]registry.Entry, error) {
 	all, err := d.placed.ListPlace(ctx, cluster, place)
-	if registry.IsTerminal(err) {
+	if registry.CodeOf(err) == registry.CodeTerminal {
 		return nil, nil
 	}
 	return all, err

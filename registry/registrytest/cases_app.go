@@ -88,7 +88,7 @@ func (a *application) isNotThere() error {
 	a.w.Helper()
 	a.is(registry.Absent)
 	err := a.w.call(opAppRegister, a.d, a.at)
-	if !registry.IsNotRegistered(err) || registry.IsTerminal(err) || registry.IsForeignEntry(err) {
+	if registry.CodeOf(err) != registry.CodeNotRegistered {
 		a.w.Fatalf("%s of %s, which is not there: got error %v, want registry.NotRegistered",
 			opAppRegister, show(a.at), err)
 	}
@@ -145,7 +145,7 @@ func twoAppEntries(w *world) {
 		one.is(stateAfterApp(op))
 		two.is(stateAfterApp(op))
 		switch {
-		case err != nil && !registry.IsSeveralEntries(err):
+		case err != nil && registry.CodeOf(err) != registry.CodeSeveralEntries:
 			w.Fatalf("%s of two entries: got error %q, want none, or registry.SeveralEntries", op, err)
 		case err == nil && op == opAppRegister:
 			w.expectShown(d, two.at, "no error reports that there are two")

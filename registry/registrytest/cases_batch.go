@@ -120,7 +120,7 @@ func (w *world) batchErr(d registry.Registry, changes ...registry.Change) error 
 			return err
 		}
 		for i, err := range errs {
-			if registry.IsNotApplied(err) {
+			if registry.CodeOf(err) == registry.CodeNotApplied {
 				err = w.callErr(opOf(some[i].State), d, some[i].Instance)
 			}
 			if err != nil {
@@ -243,7 +243,7 @@ func batchRefusedChange(w *world) {
 		spoil(&changes[spoilt].Instance)
 		errs := w.mustBatchOnce(w.Context(), d, changes)
 		for i, err := range errs {
-			if i != spoilt && err != nil && !registry.IsNotApplied(err) {
+			if i != spoilt && err != nil && registry.CodeOf(err) != registry.CodeNotApplied {
 				w.Fatalf("change %d is correct: got error %v, want success or registry.NotApplied; the answer to the bad change %d was %v",
 					i, err, spoilt, errs[spoilt])
 			}
@@ -280,7 +280,7 @@ func batchUnknownState(w *world) {
 
 func (w *world) expectRefused(c registry.Change, err error) {
 	w.Helper()
-	if !registry.IsTerminal(err) || registry.IsNotApplied(err) {
+	if registry.CodeOf(err) != registry.CodeTerminal {
 		w.Fatalf("a change to state %q: got error %v, want a terminal one", c.State, err)
 	}
 }
@@ -289,7 +289,7 @@ func (w *world) expectRefused(c registry.Change, err error) {
 func (w *world) retryNotApplied(d registry.Registry, changes []registry.Change, errs []error, spoilt int) {
 	w.Helper()
 	for i, err := range errs {
-		if i != spoilt && registry.IsNotApplied(err) {
+		if i != spoilt && registry.CodeOf(err) == registry.CodeNotApplied {
 			w.must(opOf(changes[i].State), d, changes[i].Instance)
 		}
 	}
@@ -301,7 +301,7 @@ func batchCancelledContext(w *world) {
 	cancel()
 	changes := mixed(w.pods(min(6, d.(registry.Batcher).BatchLimit())))
 	for i, err := range w.mustBatchOnce(cancelled, d, changes) {
-		if !errors.Is(err, context.Canceled) || registry.IsTerminal(err) {
+		if !errors.Is(err, context.Canceled) || registry.CodeOf(err) == registry.CodeTerminal {
 			w.Fatalf("change %d: got error %v, want one that wraps %q", i, err, context.Canceled)
 		}
 	}

@@ -178,12 +178,13 @@ func (w *world) expectContextError(ctx context.Context, op operation, d registry
 	switch {
 	case errors.Is(err, errBlocked):
 		w.Fatalf("%s: has not returned %s after its context ended", op, prompt)
-	case ctx.Err() == nil && err != nil && w.has[isPodCaller] && !registry.IsTerminal(err): // its requests each have a share of the time
+	case ctx.Err() == nil && err != nil && w.has[isPodCaller] && registry.CodeOf(err) != registry.CodeTerminal:
+		// its requests each have a share of the time
 	case ctx.Err() == nil:
 		w.Fatalf("%s: returned before its context ended, with error %v", op, err)
 	case !errors.Is(err, ctx.Err()):
 		w.Fatalf("%s: got error %v, want one that wraps %q", op, err, ctx.Err())
-	case registry.IsTerminal(err):
+	case registry.CodeOf(err) == registry.CodeTerminal:
 		w.Fatalf("%s: its context ended: got a terminal error, want a retryable one: %v", op, err)
 	}
 }

@@ -67,11 +67,11 @@ func (w *world) expectError(op operation, d registry.Registry, terminal bool) er
 	switch {
 	case err == nil:
 		w.Fatalf("%s: got success, want an error", op)
-	case registry.IsTerminal(err) != terminal:
+	case (registry.CodeOf(err) == registry.CodeTerminal) != terminal:
 		w.Fatalf("%s: got an error whose IsTerminal is %t, want %t: %v", op, !terminal, terminal, err)
 	case err.Error() == "":
 		w.Fatalf("%s: the error has no text", op)
-	case registry.IsNotRegistered(err):
+	case registry.CodeOf(err) == registry.CodeNotRegistered:
 		w.Fatalf("%s: got registry.NotRegistered, although the registry did not answer that: %v", op, err)
 	}
 	return err

@@ -71,7 +71,7 @@ func copyOfAnEntryShows(w *world) {
 	remove := w.h.Copy(w.TB, w.pod(1))
 	w.becomesForeign(d, w.pod(1), true, "it has a copy")
 	w.listsOwn(d, w.pod(1), w.pod(2))
-	if removed := w.call(opDeregister, d, w.pod(1)); removed != nil && !registry.IsForeignEntry(removed) {
+	if removed := w.call(opDeregister, d, w.pod(1)); removed != nil && registry.CodeOf(removed) != registry.CodeForeignEntry {
 		w.Fatalf("%s of %s next to a copy: got error %q, want none, or registry.ForeignEntry", opDeregister, show(w.pod(1)), removed)
 	}
 	w.listsOwn(d, w.pod(2))
@@ -130,12 +130,12 @@ func foreignEntryShows(w *world) {
 	d := w.registered(w.pod(1), w.pod(2))
 	remove := w.h.Foreign(w.TB, w.pod(1))
 	removed := w.call(opDeregister, d, w.pod(1))
-	if removed != nil && !registry.IsForeignEntry(removed) {
+	if removed != nil && registry.CodeOf(removed) != registry.CodeForeignEntry {
 		w.Fatalf("%s of %s next to a foreign entry: got error %q, want none, or registry.ForeignEntry",
 			opDeregister, show(w.pod(1)), removed)
 	}
 	shown := func() string {
-		if registry.IsForeignEntry(removed) || w.isForeign(d, w.pod(1)) {
+		if registry.CodeOf(removed) == registry.CodeForeignEntry || w.isForeign(d, w.pod(1)) {
 			return ""
 		}
 		return "neither the removal nor Get nor List reports that clients are given it"

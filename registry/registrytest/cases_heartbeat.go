@@ -79,7 +79,7 @@ func (w *world) expectBeat(d registry.Registry, in registry.Instance) {
 
 func (w *world) expectNotRegistered(d registry.Registry, in registry.Instance) {
 	w.Helper()
-	if err := w.call(opHeartbeat, d, in); !registry.IsNotRegistered(err) {
+	if err := w.call(opHeartbeat, d, in); registry.CodeOf(err) != registry.CodeNotRegistered {
 		w.Fatalf("Heartbeat of %s: got error %v, want registry.NotRegistered", show(in), err)
 	}
 }
@@ -91,7 +91,7 @@ func (w *world) beatOrRegister(d registry.Registry, in registry.Instance) {
 	if err == nil {
 		return
 	}
-	if !registry.IsNotRegistered(err) {
+	if registry.CodeOf(err) != registry.CodeNotRegistered {
 		w.Fatalf("Heartbeat of %s: got error %v, want none or registry.NotRegistered", show(in), err)
 	}
 	w.register(d, in)
@@ -155,7 +155,7 @@ func heartbeatKeepsOutOfService(w *world) {
 	w.failOver(d, w.pod(1))
 	for _, process := range []registry.Registry{d, d, w.newProcess()} {
 		err := w.call(opHeartbeat, process, w.pod(1))
-		if err != nil && !registry.IsNotRegistered(err) {
+		if err != nil && registry.CodeOf(err) != registry.CodeNotRegistered {
 			w.Fatalf("Heartbeat: got error %v, want none or registry.NotRegistered", err)
 		}
 		w.expect(outOfService(w.pod(1)))

@@ -116,7 +116,7 @@ func unprintableNames(w *world) {
 		switch err := w.call(opRegister, d, in); {
 		case err == nil:
 			taken = append(taken, inService(in))
-		case !registry.IsTerminal(err):
+		case registry.CodeOf(err) != registry.CodeTerminal:
 			w.Fatalf("%s of %s: got error %q, want success or a terminal error", opRegister, show(in), err)
 		}
 	}

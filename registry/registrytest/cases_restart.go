@@ -33,7 +33,7 @@ func restartCases() []testCase {
 				d := w.registered(w.pod(1))
 				w.restart()
 				err := w.untilAnswered(opHeartbeat, d, w.pod(1))
-				if registry.IsNotRegistered(err) {
+				if registry.CodeOf(err) == registry.CodeNotRegistered {
 					w.again(opRegister, d, w.pod(1))
 					w.expectBeat(d, w.pod(1))
 				}
@@ -127,7 +127,7 @@ func (w *world) keepBusy(d registry.Registry) *busyness {
 func (w *world) registerWhile(ctx context.Context, d registry.Registry, in registry.Instance) error {
 	for {
 		err := w.callErr(opRegister, d, in)
-		if err == nil || registry.IsTerminal(err) || errors.Is(err, errBlocked) {
+		if err == nil || registry.CodeOf(err) == registry.CodeTerminal || errors.Is(err, errBlocked) {
 			return err
 		}
 		if sleep(ctx, pause) != nil {
@@ -144,7 +144,7 @@ func (b *busyness) note(in registry.Instance, err error) (last bool) {
 	switch {
 	case err == nil:
 		b.acknowledged = append(b.acknowledged, in)
-	case registry.IsTerminal(err) && b.err == nil:
+	case registry.CodeOf(err) == registry.CodeTerminal && b.err == nil:
 		b.err = fmt.Errorf("got a terminal error: %w", err)
 	case errors.Is(err, errBlocked) && b.err == nil:
 		b.err = err
@@ -176,7 +176,8 @@ func (w *world) untilAnswered(op operation, d registry.Registry, in registry.Ins
 	w.Helper()
 	for deadline := time.Now().Add(w.h.patience().restart); ; w.pause() {
 		err := w.call(op, d, in)
-		if err == nil || registry.IsTerminal(err) || registry.IsNotRegistered(err) || time.Now().After(deadline) {
+		code := registry.CodeOf(err)
+		if err == nil || code == registry.CodeTerminal || code == registry.CodeNotRegistered || time.Now().After(deadline) {
 			return err
 		}
 	}

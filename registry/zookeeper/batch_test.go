@@ -28,8 +28,8 @@ func TestABatchWithOneWithoutRights(t *testing.T) {
 		changes[1].Instance.Service = theirs
 		for i, err := range d.Batch(t.Context(), changes) {
 			field, _ := registry.FieldOf(err)
-			if refused := i == 1; refused && (!registry.IsTerminal(err) || field != "auth.username") ||
-				!refused && err != nil && !registry.IsNotApplied(err) {
+			if refused := i == 1; refused && (registry.CodeOf(err) != registry.CodeTerminal || field != "auth.username") ||
+				!refused && err != nil && registry.CodeOf(err) != registry.CodeNotApplied {
 				t.Errorf("change %d beside one in a folder that is %s: got error %v", i, theirs, err)
 			}
 		}

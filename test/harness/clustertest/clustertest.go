@@ -328,7 +328,7 @@ func (w *world) losesAll(m registries.Member, pods []registry.Instance) {
 func (w *world) renew(pod registry.Instance, addresses []string) {
 	driver := w.open(addresses...)
 	err := driver.(registry.Heartbeater).Heartbeat(w.Context(), pod) //nolint:forcetypeassert // it has leases
-	if registry.IsNotRegistered(err) {
+	if registry.CodeOf(err) == registry.CodeNotRegistered {
 		err = driver.Register(w.Context(), pod)
 	}
 	expect.NoError(w, err)

@@ -228,7 +228,7 @@ func failure(err error) reply {
 		rep.status = http.StatusConflict
 	case errors.As(err, &bad):
 		rep.status = http.StatusBadRequest
-	case registry.IsTerminal(err):
+	case registry.CodeOf(err) == registry.CodeTerminal:
 		rep.status = http.StatusUnprocessableEntity
 	default:
 		rep.retryAfter, _ = registry.RetryAfterOf(err)

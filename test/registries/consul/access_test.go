@@ -64,7 +64,7 @@ func TestATokenWithTooFewRightsIsNamed(t *testing.T) {
 		d := open(t, few)
 		for op, err := range drivertest.Calls(t.Context(), d, in) {
 			field, _ := registry.FieldOf(err)
-			refused := err != nil && registry.IsTerminal(err) && field == "auth.tokenFile"
+			refused := err != nil && registry.CodeOf(err) == registry.CodeTerminal && field == "auth.tokenFile"
 			switch want := slices.Contains(tc.refused, op); {
 			case want && !refused:
 				t.Errorf("%s: got error %v, want a terminal one of auth.tokenFile\nreason: %s", op, err, tc.reason)
@@ -83,7 +83,7 @@ func TestNoTokenMakesNoApplicationAbsent(t *testing.T) {
 	expect.NoError(t, open(t, cfg).AppEntries().FailOver(t.Context(), pod(t, 1))) // with one it is absent
 	cfg.Auth.TokenFile = ""
 	err := open(t, cfg).AppEntries().FailOver(t.Context(), pod(t, 1))
-	if field, _ := registry.FieldOf(err); field != "auth.tokenFile" || !registry.IsTerminal(err) {
+	if field, _ := registry.FieldOf(err); field != "auth.tokenFile" || registry.CodeOf(err) != registry.CodeTerminal {
 		t.Errorf("got error %v, want a terminal one of auth.tokenFile", err)
 	}
 }
@@ -126,7 +126,7 @@ func TestAServiceThatTheTokenMayNotWriteIsAloneInABatch(t *testing.T) {
 	errs := d.Batch(t.Context(), []registry.Change{
 		{Instance: a, State: registry.InService}, {Instance: b, State: registry.InService}, {Instance: c, State: registry.Absent},
 	})
-	if !registry.IsNotApplied(errs[0]) || !registry.IsTerminal(errs[1]) || registry.IsNotApplied(errs[1]) || errs[2] != nil {
+	if registry.CodeOf(errs[0]) != registry.CodeNotApplied || registry.CodeOf(errs[1]) != registry.CodeTerminal || registry.CodeOf(errs[1]) == registry.CodeNotApplied || errs[2] != nil {
 		t.Errorf("got %v; want not applied, refused, and success: nothing was to be done for what is absent", errs)
 	}
 	if field, _ := registry.FieldOf(errs[1]); field != "auth.tokenFile" {
@@ -144,7 +144,7 @@ func TestServerNameIsThatOfTheCertificate(t *testing.T) {
 	must(t, open(t, cfg).Register, pod(t, 1))
 	cfg.Options = []byte(`{"serverName": "server.dc2.consul"}`)
 	for op, err := range drivertest.Calls(t.Context(), open(t, cfg), pod(t, 1)) {
-		if field, _ := registry.FieldOf(err); field != "options.serverName" || !registry.IsTerminal(err) {
+		if field, _ := registry.FieldOf(err); field != "options.serverName" || registry.CodeOf(err) != registry.CodeTerminal {
 			t.Errorf("%s: got error %v, want a terminal one of options.serverName", op, err)
 		}
 	}
@@ -159,7 +159,7 @@ func TestABatchTakesAsMuchAsTheServer(t *testing.T) {
 	expectApplied := func(what string, changes []registry.Change, want bool) {
 		t.Helper()
 		for i, err := range d.Batch(t.Context(), changes) {
-			if applied := err == nil; applied != want || !want && (!registry.IsNotApplied(err) || registry.IsTerminal(err)) {
+			if applied := err == nil; applied != want || !want && registry.CodeOf(err) != registry.CodeNotApplied {
 				t.Fatalf("%s, change %d: got error %v, want it applied: %t", what, i, err, want)
 			}
 		}

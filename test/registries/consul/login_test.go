@@ -57,7 +57,7 @@ func TestLoginByAServiceAccount(t *testing.T) {
 		cfg.Options = fmt.Appendf(nil, `{"authMethod":%q,"nodePrefix":%q}`, wrong.method, prefixOf(t))
 		cfg.Auth.TokenFile = drivertest.File(t, wrong.token)
 		err := open(t, cfg).Register(t.Context(), pod(t, 1))
-		if field, _ := registry.FieldOf(err); field != wrong.field || !registry.IsTerminal(err) {
+		if field, _ := registry.FieldOf(err); field != wrong.field || registry.CodeOf(err) != registry.CodeTerminal {
 			t.Errorf("%s: got error %v of field %q, want a terminal one of %s", reason, err, field, wrong.field)
 		}
 	}

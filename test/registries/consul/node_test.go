@@ -293,7 +293,7 @@ func TestTheNodeOfAnAgentIsNeverWritten(t *testing.T) {
 			continue
 		}
 		refused = append(refused, pod(t, n))
-		if field, _ := registry.FieldOf(err); field != "options.nodePrefix" || !registry.IsTerminal(err) {
+		if field, _ := registry.FieldOf(err); field != "options.nodePrefix" || registry.CodeOf(err) != registry.CodeTerminal {
 			t.Fatalf("Register: got error %v, want a terminal one of options.nodePrefix", err)
 		}
 	}
@@ -303,7 +303,7 @@ func TestTheNodeOfAnAgentIsNeverWritten(t *testing.T) {
 	errs := d.Batch(t.Context(), []registry.Change{
 		{Instance: pod(t, addresses), State: registry.InService}, {Instance: refused[0], State: registry.InService},
 	})
-	if field, _ := registry.FieldOf(errs[1]); field != "options.nodePrefix" || !registry.IsNotApplied(errs[0]) {
+	if field, _ := registry.FieldOf(errs[1]); field != "options.nodePrefix" || registry.CodeOf(errs[0]) != registry.CodeNotApplied {
 		t.Errorf("Batch: got %v, want the second refused and the first not applied because of it", errs)
 	}
 	must(t, d.FailOver, refused...)
@@ -384,7 +384,7 @@ func TestEntryThatAnotherWroteAnew(t *testing.T) {
 		"ID": fmt.Sprintf("%s-%s-%d", in.Service, in.Address, in.Port), "Service": in.Service, "Address": in.Address, "Port": in.Port,
 	}}})
 	for state, err := range map[string]error{"out of service": d.FailOver(t.Context(), in), "absent": d.Deregister(t.Context(), in)} {
-		if !registry.IsForeignEntry(err) {
+		if registry.CodeOf(err) != registry.CodeForeignEntry {
 			t.Errorf("%s: got error %v, want one that says that another's entry is there", state, err)
 		}
 	}

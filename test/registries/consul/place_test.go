@@ -41,7 +41,7 @@ func TestPlacesNeedEnterprise(t *testing.T) {
 			_, listErr := d.ListPlace(t.Context(), in.Cluster, tc.place)
 			for call, err := range map[string]error{"ListPlace": listErr, "Register": d.Register(t.Context(), in)} {
 				field, _ := registry.FieldOf(err)
-				if !registry.IsTerminal(err) || !strings.HasPrefix(field, tc.field) || !strings.Contains(err.Error(), "Consul Enterprise feature") {
+				if registry.CodeOf(err) != registry.CodeTerminal || !strings.HasPrefix(field, tc.field) || !strings.Contains(err.Error(), "Consul Enterprise feature") {
 					t.Errorf("%s: got error %v of field %q, want that it takes Enterprise\nreason: %s", call, err, field, tc.reason)
 				}
 			}

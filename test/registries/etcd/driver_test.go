@@ -50,8 +50,8 @@ func TestWrongCertificatesAreNamed(t *testing.T) {
 		// A server that hangs up in the middle of a handshake is not always heard to say why.
 		expect.Soon(t, tc.reason, func() error {
 			err := d.Register(t.Context(), pod("10.0.0.1", 80))
-			if field, _ := registry.FieldOf(err); !registry.IsTerminal(err) || field != tc.field {
-				return fmt.Errorf("terminal: %t, field %q, want %q: %w", registry.IsTerminal(err), field, tc.field, err)
+			if field, _ := registry.FieldOf(err); registry.CodeOf(err) != registry.CodeTerminal || field != tc.field {
+				return fmt.Errorf("terminal: %t, field %q, want %q: %w", registry.CodeOf(err) == registry.CodeTerminal, field, tc.field, err)
 			}
 			return nil
 		})
@@ -127,14 +127,14 @@ func TestForeignEntriesAreSparedUntilRegister(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, removes := range []func(context.Context, registry.Instance) error{d.FailOver, d.Deregister} {
-				if err := removes(t.Context(), in); registry.IsForeignEntry(err) != tc.given || err != nil && !tc.given {
+				if err := removes(t.Context(), in); (registry.CodeOf(err) == registry.CodeForeignEntry) != tc.given || err != nil && !tc.given {
 					t.Errorf("taking it out: got %v, want an error of a foreign entry: %t", err, tc.given)
 				}
 			}
 			if got := value(t, c, key); got != content {
 				t.Errorf("after calls that take out, the entry is %q, want %q", got, content)
 			}
-			if err := d.Heartbeat(t.Context(), in); !registry.IsNotRegistered(err) {
+			if err := d.Heartbeat(t.Context(), in); registry.CodeOf(err) != registry.CodeNotRegistered {
 				t.Errorf("a beat for it: got %v, want not registered", err)
 			}
 			expectList(t, d, registry.Instance{Cluster: in.Cluster})
@@ -149,13 +149,13 @@ func TestLargeInstanceIsRefused(t *testing.T) {
 	d := open(t, config(t, shared.Use(t)))
 	sound, large := pod("10.0.0.1", 80), pod("10.0.0.2", 80)
 	large.Metadata = map[string]string{"large": strings.Repeat("x", 2<<20-2000)} // etcd takes 1.5 MiB
-	if err := d.Register(t.Context(), large); !registry.IsTerminal(err) {
+	if err := d.Register(t.Context(), large); registry.CodeOf(err) != registry.CodeTerminal {
 		t.Errorf("one that is too large: got %v, want a terminal error", err)
 	}
 	for _, err := range d.Batch(t.Context(), []registry.Change{
 		{Instance: sound, State: registry.InService}, {Instance: large, State: registry.InService},
 	}) {
-		if !registry.IsNotApplied(err) {
+		if registry.CodeOf(err) != registry.CodeNotApplied {
 			t.Errorf("in a batch: got %v, want not applied", err)
 		}
 	}
@@ -186,12 +186,12 @@ func TestFullDatabase(t *testing.T) {
 		for j, err := range d.Batch(t.Context(), []registry.Change{
 			{Instance: late, State: registry.InService}, {Instance: there[i], State: registry.Absent},
 		}) {
-			if !registry.IsNotApplied(err) {
+			if registry.CodeOf(err) != registry.CodeNotApplied {
 				t.Errorf("change %d of a batch: got %v, want not applied", j, err)
 			}
 		}
 		err := d.Register(t.Context(), late)
-		if _, answered := registry.RetryAfterOf(err); !answered || registry.IsTerminal(err) {
+		if _, answered := registry.RetryAfterOf(err); !answered || registry.CodeOf(err) == registry.CodeTerminal {
 			t.Errorf("registering: got %v, want an error that passes, and an answer", err)
 		}
 		call(t, d.Deregister, there[i])
@@ -216,7 +216,7 @@ func TestTransactionLimitAboveTheServers(t *testing.T) {
 		changes = append(changes, registry.Change{Instance: in, State: registry.InService})
 	}
 	for i, err := range d.Batch(t.Context(), changes) {
-		if !registry.IsNotApplied(err) {
+		if registry.CodeOf(err) != registry.CodeNotApplied {
 			t.Fatalf("change %d of more than the server takes: got %v, want not applied", i, err)
 		}
 	}
@@ -253,7 +253,7 @@ func TestLeaseOfAnEarlierConfiguration(t *testing.T) {
 		{"its lease was taken away", none.Register, long.Heartbeat, true},
 	} {
 		call(t, step.register, in)
-		if err := step.beat(t.Context(), in); registry.IsNotRegistered(err) != step.mustBeAgain || (err != nil) != step.mustBeAgain {
+		if err := step.beat(t.Context(), in); (registry.CodeOf(err) == registry.CodeNotRegistered) != step.mustBeAgain || (err != nil) != step.mustBeAgain {
 			t.Errorf("%s: the beat gives %v, want not registered: %t", step.reason, err, step.mustBeAgain)
 		}
 	}
@@ -318,7 +318,7 @@ func TestCallAfterClose(t *testing.T) {
 		t.Errorf("closing: %v", err)
 	}
 	err := d.Register(t.Context(), pod("10.0.0.1", 80))
-	if err == nil || registry.IsTerminal(err) {
+	if err == nil || registry.CodeOf(err) == registry.CodeTerminal {
 		t.Errorf("got %v, want a retryable error", err)
 	}
 }

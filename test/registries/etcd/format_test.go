@@ -83,7 +83,7 @@ func TestFormatsAreThoseOfTheirClients(t *testing.T) {
 				expectRead(map[string]string{})
 			}
 			in.Service += "/b"
-			if err := d.Register(t.Context(), in); !registry.IsTerminal(err) {
+			if err := d.Register(t.Context(), in); registry.CodeOf(err) != registry.CodeTerminal {
 				t.Errorf("a name with a slash: got error %v, want a terminal one: no client would look below it", err)
 			}
 		})

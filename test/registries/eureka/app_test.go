@@ -142,7 +142,7 @@ func TestAppEntryWhoseLeaseHasEnded(t *testing.T) {
 		if state != registry.InService {
 			t.Errorf("got state %s, want %s: clients are given it", state, registry.InService)
 		}
-		if err := apps.Register(t.Context(), a.at); !registry.IsNotRegistered(err) {
+		if err := apps.Register(t.Context(), a.at); registry.CodeOf(err) != registry.CodeNotRegistered {
 			t.Errorf("Register: got error %v, want one that says not registered: the application is dead", err)
 		}
 	}
@@ -201,7 +201,7 @@ func TestAppThatIsNotUp(t *testing.T) {
 		apps := open(t, configOf(t, server)).AppEntries()
 		tc.do(a, apps)
 		err := apps.Register(t.Context(), a.at)
-		if registry.IsNotRegistered(err) != (tc.want != "") {
+		if (registry.CodeOf(err) == registry.CodeNotRegistered) != (tc.want != "") {
 			t.Errorf("Register: got error %v, want one that says not registered: %t\nreason: %s", err, tc.want != "", tc.reason)
 		}
 		expect.Error(t, tc.reason, err, tc.want)

@@ -74,7 +74,7 @@ func TestPeers(t *testing.T) {
 	one.Kill()
 	expect.Becomes(t, "with no peer left an error tells of both", func() bool {
 		err := d.Register(t.Context(), in)
-		if err == nil || registry.IsTerminal(err) {
+		if err == nil || registry.CodeOf(err) == registry.CodeTerminal {
 			t.Fatalf("with no peer left: got error %v, want one that passes", err)
 		}
 		return strings.Contains(err.Error(), one.Endpoint) && strings.Contains(err.Error(), other.Endpoint)

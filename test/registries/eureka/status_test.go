@@ -127,7 +127,7 @@ func TestWhatHasExpiredIsFound(t *testing.T) {
 		if got := statusOf(t, server, in); got != "UP" {
 			t.Fatalf("the server gives it to clients with status %q, want UP: this test needs it to", got)
 		}
-		if err := d.Heartbeat(t.Context(), in); !registry.IsNotRegistered(err) {
+		if err := d.Heartbeat(t.Context(), in); registry.CodeOf(err) != registry.CodeNotRegistered {
 			t.Errorf("Heartbeat: got error %v, want one that says not registered", err)
 		}
 		asking := in

@@ -55,7 +55,7 @@ func TestEphemeralInACluster(t *testing.T) {
 	given(pods)
 	renew := func(in registry.Instance) error {
 		err := d.Heartbeat(t.Context(), in)
-		if registry.IsNotRegistered(err) { // a lease has ended by a clock that has jumped
+		if registry.CodeOf(err) == registry.CodeNotRegistered { // a lease has ended by a clock that has jumped
 			err = d.Register(t.Context(), in)
 		}
 		return err

@@ -82,7 +82,7 @@ func (s *scenario) do(what call, ins ...registry.Instance) {
 	for _, in := range ins {
 		s.eventually(func() error {
 			err := what(s.Context(), in)
-			if registry.IsTerminal(err) {
+			if registry.CodeOf(err) == registry.CodeTerminal {
 				s.Fatal(err)
 			}
 			return err
@@ -284,7 +284,7 @@ func TestOtherKindIsTerminal(t *testing.T) {
 			other := open(s, config(s, s.server.Endpoint, password, driver.Options{Ephemeral: !ephemeral}))
 			err := other.Register(s.Context(), s.pod(2))
 			field, _ := registry.FieldOf(err)
-			if !registry.IsTerminal(err) || field != "options.ephemeral" {
+			if registry.CodeOf(err) != registry.CodeTerminal || field != "options.ephemeral" {
 				s.Errorf("got error %v of field %q, want a terminal one of options.ephemeral", err, field)
 			}
 			if want := fmt.Sprintf("set it to %t", ephemeral); err == nil || !strings.Contains(err.Error(), want) {
@@ -328,7 +328,7 @@ func TestProbedPodIsServedOnceReached(t *testing.T) {
 		unreached.Address, unreached.Port = "127.0.0.2", reached.Port
 		s.do(s.driver.Register, reached, unreached)
 		if err := s.driver.Probe(s.Context(), unreached); err == nil || !strings.Contains(err.Error(), "NONE") ||
-			registry.IsTerminal(err) {
+			registry.CodeOf(err) == registry.CodeTerminal {
 			s.Errorf("Probe of what Nacos can't reach: got error %v, want one that says what to do", err)
 		}
 		s.eventually(func() error { return s.driver.Probe(s.Context(), reached) })

@@ -91,7 +91,7 @@ func TestWrongUserIsNamed(t *testing.T) {
 			d := open(s, cfg)
 			for _, what := range []call{d.Register, d.FailOver, d.Deregister, d.Probe} {
 				err := what(s.Context(), s.pod(1))
-				if field, _ := registry.FieldOf(err); !registry.IsTerminal(err) || field != tc.field {
+				if field, _ := registry.FieldOf(err); registry.CodeOf(err) != registry.CodeTerminal || field != tc.field {
 					s.Errorf("%s: got error %v of field %q, want a terminal one of %s\nreason: %s", name, err, field, tc.field, tc.reason)
 				}
 			}
@@ -126,7 +126,7 @@ func TestRoleForTheNamespaceSuffices(t *testing.T) {
 		s.do(d.Deregister, s.pod(1))
 		outside := config(s, s.server.Endpoint, other, driver.Options{Namespace: "ns-of-others"})
 		outside.Auth.Username = user
-		if err := open(s, outside).Register(s.Context(), s.pod(1)); !registry.IsTerminal(err) {
+		if err := open(s, outside).Register(s.Context(), s.pod(1)); registry.CodeOf(err) != registry.CodeTerminal {
 			s.Errorf("in another namespace: got error %v, want a terminal one", err)
 		}
 	})

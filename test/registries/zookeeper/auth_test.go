@@ -23,7 +23,7 @@ func digest(t *testing.T, name, word string) registry.Auth {
 func expectTerminal(t *testing.T, err error, field string) {
 	t.Helper()
 	named, _ := registry.FieldOf(err)
-	if !registry.IsTerminal(err) || named != field {
+	if registry.CodeOf(err) != registry.CodeTerminal || named != field {
 		t.Errorf("got error %v of field %q, want a terminal one of field %q", err, named, field)
 	}
 	if err != nil && strings.Contains(err.Error(), "s3cret") {
@@ -92,7 +92,7 @@ func TestWrongPassword(t *testing.T) {
 		})
 		expect.NoError(t, errs[0])
 		expectTerminal(t, errs[1], tc.field)
-		if !registry.IsNotApplied(errs[2]) {
+		if registry.CodeOf(errs[2]) != registry.CodeNotApplied {
 			t.Errorf("the change after the one that is refused: got error %v, want one that says not applied", errs[2])
 		}
 		if entries, err := wrong.List(t.Context(), "prod-1"); err != nil || len(entries) != 1 {

@@ -274,7 +274,7 @@ func TestOddNamesAreFound(t *testing.T) {
 			d.Register(t.Context(), in), d.FailOver(t.Context(), in), d.Deregister(t.Context(), in),
 			d.Batch(t.Context(), []registry.Change{{Instance: in, State: registry.InService}})[0],
 		} {
-			if !registry.IsTerminal(call) {
+			if registry.CodeOf(call) != registry.CodeTerminal {
 				t.Errorf("service %q: got error %v, want a terminal one", impossible, call)
 			}
 		}
@@ -295,7 +295,7 @@ func TestEntryThatAnotherWroteAnew(t *testing.T) {
 		"absent":         d.Deregister(t.Context(), in),
 		"in a batch":     d.Batch(t.Context(), []registry.Change{{Instance: in, State: registry.Absent}})[0],
 	} {
-		if !registry.IsForeignEntry(err) {
+		if registry.CodeOf(err) != registry.CodeForeignEntry {
 			t.Errorf("%s: got error %v, want one that says that another's entry is there", state, err)
 		}
 	}

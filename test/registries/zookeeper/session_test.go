@@ -27,7 +27,7 @@ func again(t *testing.T, call func(context.Context) error) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		err := call(ctx)
-		if registry.IsTerminal(err) {
+		if registry.CodeOf(err) == registry.CodeTerminal {
 			t.Fatal(err)
 		}
 		return err
@@ -293,7 +293,7 @@ func TestCloseLeavesNothingBehind(t *testing.T) { //nolint:paralleltest // it co
 		}
 		expect.NoError(t, r.Close())
 		expect.NoError(t, r.Close())
-		if err := r.Register(t.Context(), pod(0)); err == nil || registry.IsTerminal(err) {
+		if err := r.Register(t.Context(), pod(0)); err == nil || registry.CodeOf(err) == registry.CodeTerminal {
 			t.Errorf("Register after Close: got error %v, want a retryable one", err)
 		}
 	}
@@ -325,7 +325,7 @@ func TestOtherServersAreNoZooKeeper(t *testing.T) {
 	}, func(t *testing.T, tc row) {
 		d := open(t, registry.Config{Endpoint: tc.endpoint, Options: options("tls", tc.tls)})
 		err := d.Register(within(t, bound), pod(1))
-		if err == nil || !strings.Contains(err.Error(), tc.says) || registry.IsTerminal(err) {
+		if err == nil || !strings.Contains(err.Error(), tc.says) || registry.CodeOf(err) == registry.CodeTerminal {
 			t.Errorf("Register: got error %v, want a retryable one with %q", err, tc.says)
 		}
 	})
