@@ -215,7 +215,7 @@ func (s *showing) facts() statuspage.Facts {
 			Version: s.options.version,
 		},
 		Drivers: s.drivers.inForce().drivers(), Clients: s.drivers.slots(), Resyncs: s.compares.resync.Status(),
-		Instances: s.pods.tracker.Seen(), Waits: s.pods.reconciler.Waits(),
+		Instances: s.pods.tracker.Seen(), Waits: s.pods.reconciler.Waits(), Circumstances: s.pods.reconciler.Circumstances(),
 	}
 	f.Name, f.Leader = s.lease.pods()
 	return f

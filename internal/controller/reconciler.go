@@ -247,6 +247,11 @@ func (r *PodReconciler) forget(uid types.UID) {
 // Waits returns every pod that waits.
 func (r *PodReconciler) Waits() []metrics.Wait { return r.memory.Waits() }
 
+// Circumstances are those under which it was last decided about each pod, but for pods without any.
+func (r *PodReconciler) Circumstances() map[lifecycle.PodID]lifecycle.Circumstances {
+	return r.memory.Circumstances()
+}
+
 // NameRefused is [clusterstate.State.NameRefused] with the settings in force.
 func (r *PodReconciler) NameRefused(ctx context.Context, w *clusterstate.Workload) (*clusterstate.Refusal, error) {
 	settings := r.settings.Load()

@@ -42,8 +42,9 @@ type Pod struct {
 	behind  time.Time
 	failing time.Time
 
-	// Under the lock of [Pods]: the blocker, the workload with an Event for it, and when that came.
+	// Under the lock of [Pods]: the blocker, what was decided under, the workload with an Event for it, and when that came.
 	shown  *waiting.Blocker
+	under  lifecycle.Circumstances
 	told   types.UID
 	toldAt time.Time
 
@@ -102,10 +103,24 @@ func (n *Pods) Waits() (waits []metrics.Wait) {
 	return waits
 }
 
-// Show notes why the pod waits.
-func (n *Pods) Show(of *Pod, now waiting.Blocker) {
+// Circumstances returns those under which it was last decided about each pod, but for pods without any.
+func (n *Pods) Circumstances() map[lifecycle.PodID]lifecycle.Circumstances {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	all := map[lifecycle.PodID]lifecycle.Circumstances{}
+	for _, one := range n.pods {
+		if one.under != (lifecycle.Circumstances{}) {
+			all[one.Pod] = one.under
+		}
+	}
+	return all
+}
+
+// Show notes why the pod waits, and under which circumstances that was decided.
+func (n *Pods) Show(of *Pod, now waiting.Blocker, under lifecycle.Circumstances) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	of.under = under
 	waits := now.Hook != "" || now.Reason.OfApp() // which will wait
 	if now.Said.IsZero() || !waits || of.shown != nil && of.shown.Hook != now.Hook {
 		of.told = ""

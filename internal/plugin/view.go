@@ -110,10 +110,13 @@ func (w *world) view(pod *lifecycle.Pod) (Pod, bool) {
 		Pod: pod, Hooks: lifecycle.HooksOf(owner, w.config.Hooks), Record: lifecycle.RecordOf(pod), Ownership: w.config.Hooks,
 		KeepUnready: w.config.PanicThreshold == 0,
 	}
-	if input.Record.Detached && lifecycle.MayBeDetached(pod) {
+	switch {
+	case w.known.Circumstances != nil:
+		input = input.Under(w.known.Circumstances[pod.UID])
+	case input.Record.Detached && lifecycle.MayBeDetached(pod):
 		input = input.Detach()
 	}
-	decision := lifecycle.Decide(input)
+	decision := lifecycle.Decide(input) // as the manager did, if that has answered
 	p := Pod{
 		Namespace: pod.Namespace, Name: pod.Name, State: pod.Labels[appspub.LifecycleStateKey], Ready: lifecycle.IsReady(pod),
 		Rotation: rotationOf(input.Record), Hook: decision.Waiting, Instances: input.Record.Instances, Entries: w.known.Pods[pod.UID],

@@ -6,7 +6,13 @@ import (
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/rollcall-dev/rollcall/internal/config"
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/statuspage/entries"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -44,4 +50,32 @@ func TestLeftBy(t *testing.T) {
 			t.Errorf("got %q, want %q: %s", got, c.want, c.reason)
 		}
 	})
+}
+
+// TestDecidesAsTheManagerDid: what the pod does not show is the manager's to tell, such as that its node is drained.
+func TestDecidesAsTheManagerDid(t *testing.T) {
+	t.Parallel()
+	pod := lifecycle.PodOf(&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "prod", Name: "web-1", UID: "pod", Labels: map[string]string{appspub.LifecycleStateKey: string(appspub.LifecycleStateNormal)},
+		},
+		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+	})
+	for name, tc := range map[string]struct {
+		reason string
+		said   map[types.UID]lifecycle.Circumstances
+		want   lifecycle.Row
+	}{
+		"no manager has answered":     {"the pod alone tells", nil, lifecycle.RowNormal},
+		"the manager knows no reason": {"nor does the pod", map[types.UID]lifecycle.Circumstances{}, lifecycle.RowNormal},
+		"its node is drained": {
+			"only the node shows it", map[types.UID]lifecycle.Circumstances{"pod": {Ending: "its node is drained"}}, lifecycle.RowNormalNotReady,
+		},
+	} {
+		w := &world{config: &config.Config{}, known: entries.Answer{Circumstances: tc.said}}
+		p, _ := w.view(pod)
+		if p.facts.decision.Row != tc.want {
+			t.Errorf("%s: got row %d, want %d: %s", name, p.facts.decision.Row, tc.want, tc.reason)
+		}
+	}
 }

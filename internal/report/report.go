@@ -71,7 +71,7 @@ func (r *Reporter) Report(ctx context.Context, f *observe.Facts, result visit.Re
 		shown.After = cmp.Or(shown.After, waiting.Longest)
 	}
 	r.auditWait(v, shown, before)
-	r.Memory.Show(v.Memory, shown)
+	r.Memory.Show(v.Memory, shown, v.Result.Input.Circumstances())
 	r.tellWorkload(ctx, v, shown)
 	r.announce(v, shown, due)
 	again = sooner(shown.After, v.EndChanges)

@@ -18,7 +18,6 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/statuspage/entries"
-	"github.com/rollcall-dev/rollcall/internal/tracker"
 )
 
 const (
@@ -41,7 +40,7 @@ type Page struct {
 
 	mu    sync.Mutex
 	last  Snapshot
-	known []tracker.Seen
+	made  Facts
 	taken time.Time
 }
 
@@ -92,15 +91,15 @@ func asset(name string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) { http.ServeFileFS(w, r, assets, name) }
 }
 
-// current returns the snapshot, which is at most freshFor old, and what it was made from of each instance.
-func (p *Page) current() (Snapshot, []tracker.Seen) {
+// current returns the snapshot, which is at most freshFor old, and what it was made from.
+func (p *Page) current() (Snapshot, Facts) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if now := time.Now(); now.Sub(p.taken) >= freshFor {
 		facts := p.facts()
-		p.last, p.known, p.taken = Build(facts), facts.Instances, now
+		p.last, p.made, p.taken = Build(facts), facts, now
 	}
-	return p.last, p.known
+	return p.last, p.made
 }
 
 func filterOf(r *http.Request) Filter {
@@ -124,13 +123,21 @@ func (p *Page) serveJSON(w http.ResponseWriter, r *http.Request) {
 
 // serveEntries answers the kubectl plugin about every pod, of one namespace where that is named.
 func (p *Page) serveEntries(w http.ResponseWriter, r *http.Request) {
-	snapshot, known := p.current()
-	answer := entries.Answer{Leads: snapshot.Manager.Leads, Pods: map[types.UID][]entries.Entry{}, Waits: map[types.UID]entries.Wait{}}
+	snapshot, made := p.current()
+	answer := entries.Answer{
+		Leads: snapshot.Manager.Leads, Pods: map[types.UID][]entries.Entry{}, Waits: map[types.UID]entries.Wait{},
+		Circumstances: map[types.UID]lifecycle.Circumstances{},
+	}
 	if answer.Leads {
 		namespace := r.URL.Query().Get(entries.ParameterNamespace)
 		asked := func(of string) bool { return namespace == "" || of == namespace }
-		answer.Pods = entriesOf(known, func(pod lifecycle.PodID) bool { return asked(pod.Namespace) })
+		answer.Pods = entriesOf(made.Instances, func(pod lifecycle.PodID) bool { return asked(pod.Namespace) })
 		answer.Waits = waitsOf(snapshot.Pods, asked)
+		for pod, under := range made.Circumstances {
+			if asked(pod.Namespace) {
+				answer.Circumstances[pod.UID] = under
+			}
+		}
 	}
 	writeJSON(w, answer)
 }

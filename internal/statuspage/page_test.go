@@ -151,8 +151,12 @@ func TestEntries(t *testing.T) {
 			"uid-of-web-2": {Hook: "preDelete", Reason: "RegistryUnavailable", Message: "why web-2 waits", Warning: true},
 			"uid-of-web-3": {Hook: "preDelete", Reason: "Draining", Message: "why web-3 waits"},
 		},
+		Circumstances: map[types.UID]lifecycle.Circumstances{"uid-of-web-2": {NodeLost: true}},
 	}
-	none := entries.Answer{Pods: map[types.UID][]entries.Entry{}, Waits: map[types.UID]entries.Wait{}}
+	facts.Circumstances = map[lifecycle.PodID]lifecycle.Circumstances{seen("web-2", "web", lifecycle.InService, true).Pod: {NodeLost: true}}
+	none := entries.Answer{
+		Pods: map[types.UID][]entries.Entry{}, Waits: map[types.UID]entries.Wait{}, Circumstances: map[types.UID]lifecycle.Circumstances{},
+	}
 	others := none
 	others.Leads = true
 	standby := facts

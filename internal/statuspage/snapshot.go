@@ -31,6 +31,8 @@ type Facts struct {
 	// Instances are what is known of every pod, and Waits why some of them wait.
 	Instances []tracker.Seen
 	Waits     []metrics.Wait
+	// Circumstances are those under which it was decided about each pod, for the kubectl plugin.
+	Circumstances map[lifecycle.PodID]lifecycle.Circumstances
 }
 
 // Manager is the one that answers.

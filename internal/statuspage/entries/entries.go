@@ -1,7 +1,11 @@
 // Package entries is what the manager answers to the kubectl plugin: what each registry is known to say of the pods, and why they wait.
 package entries
 
-import "k8s.io/apimachinery/pkg/types"
+import (
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+)
 
 // Path is where the manager serves an [Answer], and ParameterNamespace has it answer about one namespace.
 const (
@@ -22,6 +26,8 @@ type Answer struct {
 	Pods map[types.UID][]Entry `json:"pods"`
 	// Waits has each pod that waits, or that a person should look at. It is nil from a manager that is older.
 	Waits map[types.UID]Wait `json:"waits"`
+	// Circumstances has those under which the manager decided about each pod, but for pods without any. It is nil from a manager that is older.
+	Circumstances map[types.UID]lifecycle.Circumstances `json:"circumstances"`
 }
 
 // Wait is why a pod waits, as the page shows it.
