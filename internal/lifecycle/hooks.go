@@ -13,7 +13,7 @@ type Workload struct {
 	Lifecycle      *appspub.Lifecycle
 	Selector       *metav1.LabelSelector
 	TemplateLabels map[string]string
-	// TemplateAnnotations are read only for [AnnotationSkip].
+	// TemplateAnnotations are read only for [AnnotationSkip] and [AnnotationHold].
 	TemplateAnnotations map[string]string
 	TemplateFinalizers  []string
 }

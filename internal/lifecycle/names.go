@@ -18,7 +18,7 @@ func (in Input) UnknownName(described []string) string {
 	marks := in.Ownership.NewlyCreated
 	if key := firstOf(in.Pod.Annotations, func(key string) bool {
 		return !slices.Contains(described, key) && !slices.Contains(marks, key) && key != AnnotationSkip && key != AnnotationRecord &&
-			key != AnnotationEndsAt
+			key != AnnotationEndsAt && key != AnnotationHold
 	}); key != "" {
 		return "annotation " + key + ", which Rollcall does not know: " +
 			cmp.Or(meant(key, described), "known are "+strings.Join(described, ", "))

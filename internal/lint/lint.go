@@ -51,6 +51,10 @@ func Workload(w *clusterstate.Workload, c *config.Config, of labels.Set) []strin
 		findings = append(findings, fmt.Sprintf("the template has annotation %s, which Rollcall refuses there: remove it from "+
 			"spec.template, and annotate only the pod whose hook is to be skipped", lifecycle.AnnotationSkip))
 	}
+	if template.Annotations[lifecycle.AnnotationHold] != "" {
+		findings = append(findings, fmt.Sprintf("the template has annotation %s, which Rollcall refuses there: remove it from "+
+			"spec.template, and annotate only the pod that is to be held out", lifecycle.AnnotationHold))
+	}
 	findings = append(findings, ofKind(w, hooks, c)...)
 	return append(findings, description(w, c, of)...)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -95,7 +96,7 @@ func (n *Pods) Waits() (waits []metrics.Wait) {
 	for _, one := range n.pods {
 		if b := one.shown; b != nil {
 			waits = append(waits, metrics.Wait{
-				Hook: string(b.Hook), Reason: string(b.Reason), Message: b.Message, Warning: !b.Said.IsZero(),
+				Hook: string(b.Hook), Reason: string(b.Reason), Message: b.Message, Warning: !b.Said.IsZero() && b.Reason.Event() == corev1.EventTypeWarning,
 				Namespace: one.Pod.Namespace, Pod: one.Pod.Name, UID: string(one.Pod.UID), Since: b.Since,
 			})
 		}

@@ -45,8 +45,9 @@ type Facts struct {
 	Grows time.Duration
 	// Panic is the service with too many unready pods, if the pod has one.
 	Panic clusterstate.Panic
-	// Skip is what the skip annotation asks for.
+	// Skip is what the skip annotation asks for, and hold what the hold annotation does.
 	Skip lifecycle.Skip
+	hold lifecycle.Hold
 	// PassedOn are applications' entries at former endpoints of the pod that another pod's application has now. No mark spares them.
 	PassedOn map[lifecycle.Key]bool
 	// Uncached: the pod is not in the cache.

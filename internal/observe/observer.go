@@ -168,6 +168,7 @@ func (o *Observer) locate(ctx context.Context, f *Facts) error {
 		f.Warning = waiting.IPv6Missing(t)
 	}
 	f.Input.Ending, f.EndChanges = lifecycle.EndOf(pod, node, now).Ending(now, f.Drain)
+	f.holdOut(now)
 	if err := o.former(ctx, f); err != nil {
 		return err
 	}
@@ -176,6 +177,21 @@ func (o *Observer) locate(ctx context.Context, f *Facts) error {
 	f.Panic = o.State.Panics.Of(pod.Namespace, f.Input.Record, rules)
 	f.Input.KeepUnready = rules.PanicThreshold == 0 || f.Panic.Service != ""
 	return nil
+}
+
+// holdOut takes a pod out that a person holds, for as long as nothing else ends it.
+func (f *Facts) holdOut(now time.Time) {
+	if f.hold.Refused != "" && f.Warning.Reason == "" {
+		f.Warning = waiting.Described(reason.InvalidPod, f.hold.Refused)
+	}
+	left := f.hold.Left(now)
+	if left == 0 || f.Input.Ending != "" {
+		return
+	}
+	f.Input = f.Input.HoldOut(f.hold)
+	if f.EndChanges == 0 || left < f.EndChanges {
+		f.EndChanges = left
+	}
 }
 
 // former takes a pod out that was detached from its CloneSet, for as long as it has no controller. If the CloneSet itself has gone, the pod
@@ -209,7 +225,7 @@ func (o *Observer) pod(ctx context.Context, f *Facts, pod *lifecycle.Pod) (*clus
 		return nil, err
 	}
 	owner, settings := workload.ForDecision(), f.Settings
-	f.Skip = lifecycle.SkipOf(pod, owner)
+	f.Skip, f.hold = lifecycle.SkipOf(pod, owner), lifecycle.HoldOf(pod, owner)
 	f.Input = lifecycle.Input{
 		Pod: pod, Hooks: lifecycle.HooksOf(owner, settings.Ownership), Record: lifecycle.RecordOf(pod), Ownership: settings.Ownership,
 	}

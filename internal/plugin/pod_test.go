@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -172,4 +173,56 @@ func waitingPod(t *testing.T, workload string) (*cluster, *corev1.Pod) {
 	cluster, _ := installed(t, configText, pod, theCloneSet(objects), leaseHeld(now))
 	renewing(t, cluster)
 	return cluster, pod
+}
+
+// TestHold: a workload that has no pod to spare keeps it, unless a person insists.
+func TestHold(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		reason       string
+		h            holding
+		neighbourOut bool
+		annotations  map[string]string
+		want, err    string
+	}
+	until := now.Add(time.Hour).UTC().Format(time.RFC3339)
+	bubble.Each(t, map[string]row{
+		"one pod": {reason: "the workload can spare it", h: holding{length: time.Hour, because: "heap dump"}, want: until + " heap dump"},
+		"while another is out": {
+			reason: "maxUnavailable is one of two", h: holding{length: time.Hour}, neighbourOut: true,
+			err: "1 of the 2 pods of web are out of rotation or not ready, and its maxUnavailable is 1: wait for them, or use --force",
+		},
+		"forced":       {reason: "a person insists", h: holding{length: time.Hour, force: true}, neighbourOut: true, want: until},
+		"dry run":      {reason: "nothing is written", h: holding{length: time.Hour, dry: true}},
+		"for ever":     {reason: "it would be forgotten", h: holding{length: 25 * time.Hour}, err: "--for 25h0m0s: use a time of up to 24h0m0s"},
+		"for no time":  {reason: "it would have no effect", h: holding{}, err: "--for 0s: use a time"},
+		"held already": {reason: "the later one counts", h: holding{length: time.Hour}, annotations: map[string]string{lifecycle.AnnotationHold: "x"}, want: until},
+	}, func(t *testing.T, c row) {
+		held := scene{state: appspub.LifecycleStateNormal, ready: true, labels: armed, record: lifecycle.InService}.pod(t)
+		maps.Copy(held.Annotations, c.annotations)
+		neighbour := held.DeepCopy()
+		neighbour.Name = "web-2"
+		if c.neighbourOut {
+			neighbour.Status.Conditions = nil
+		}
+		objects, err := (&options{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(cloneSetText)}}).readObjects("-")
+		expect.NoError(t, err)
+		cluster, _ := installed(t, configText, held, neighbour, theCloneSet(objects), leaseHeld(now))
+		cluster.IOStreams = genericiooptions.IOStreams{Out: io.Discard, ErrOut: io.Discard}
+		expect.Error(t, c.reason, cluster.hold(t.Context(), "web-1", c.h), c.err)
+		expect.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(held), held))
+		if got := held.Annotations[lifecycle.AnnotationHold]; got != c.want && c.annotations == nil {
+			t.Errorf("%s: the pod has %q, want %q", c.reason, got, c.want)
+		}
+		if c.want == "" {
+			return
+		}
+		expect.NoError(t, cluster.undoHold(t.Context(), "web-1", false))
+		held.Annotations = nil
+		expect.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(held), held))
+		if got, is := held.Annotations[lifecycle.AnnotationHold]; is {
+			t.Errorf("the hold was undone, and the pod has %q", got)
+		}
+		expect.Error(t, "there is none", cluster.undoHold(t.Context(), "web-1", false), "nobody holds it")
+	})
 }

@@ -108,7 +108,7 @@ func (o *options) command() *cobra.Command {
 	root.PersistentFlags().StringVar(&o.installation, "rollcall-namespace", orders.Namespace,
 		"The namespace in which Rollcall is installed.")
 	root.AddCommand(o.statusCommand(), o.explainCommand(), o.rolloutCommand(), o.lintCommand(), o.enrollCommand(),
-		o.skipCommand(), o.resyncCommand(), o.receiptCommand(), o.debugCommand(), o.uninstallCommand())
+		o.skipCommand(), o.holdCommand(), o.resyncCommand(), o.receiptCommand(), o.debugCommand(), o.uninstallCommand())
 	return root
 }
 

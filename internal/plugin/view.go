@@ -115,6 +115,8 @@ func (w *world) view(pod *lifecycle.Pod) (Pod, bool) {
 		input = input.Under(w.known.Circumstances[pod.UID])
 	case input.Record.Detached && lifecycle.MayBeDetached(pod):
 		input = input.Detach()
+	case lifecycle.HoldOf(pod, owner).Left(w.now) > 0:
+		input = input.HoldOut(lifecycle.HoldOf(pod, owner))
 	}
 	decision := lifecycle.Decide(input) // as the manager did, if that has answered
 	p := Pod{
@@ -224,6 +226,8 @@ func reasonOn(p Pod) (why reason.Reason, message string) {
 		return reason.AwaitingOpenKruise, "its hook is released, and OpenKruise has neither updated nor deleted it yet" + leftBy(p)
 	case p.facts.input.Detached:
 		return reason.Detached, p.facts.input.Ending
+	case p.facts.input.HeldOut:
+		return reason.HeldOut, p.facts.input.Ending
 	case p.facts.decision.Row == lifecycle.RowUpdating:
 		return reason.Updating, lifecycle.NotUpdatedBecause(p.facts.pod)
 	case p.facts.input.AwaitsReadiness(p.facts.decision):

@@ -63,7 +63,7 @@ func (r Reason) kind() kind {
 		return kind{event: warning, momentary: true}
 	case EvictionHooked:
 		return kind{event: normal, momentary: true}
-	case Resolved:
+	case HeldOut, Resolved:
 		return kind{event: normal}
 	case Queued, NotPermitted, Stopping:
 		return kind{unasked: true}

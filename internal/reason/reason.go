@@ -182,6 +182,12 @@ const (
 	// What to do: delete the pod when you are done with it. To put it back into rotation without a workload, set its annotation
 	// `rollcall.dev/keep-detached: "true"`, also before you change the labels.
 	Detached Reason = "Detached"
+	// HeldOut: a person holds the pod out of rotation, with `kubectl rollcall hold` or the annotation `rollcall.dev/hold`, until the time that
+	// the message shows. It counts for no panic threshold. Hooks pass as for any pod that is out; one that waits for the pod to be in
+	// rotation waits until the hold ends.
+	//
+	// What to do: nothing. `kubectl rollcall hold POD --undo` puts it back earlier.
+	HeldOut Reason = "HeldOut"
 	// Orphaned: the pod belongs to no workload, and its labels are not the cause: its CloneSet was deleted with `--cascade=orphan`, or it came
 	// back after the pod, for example from a backup, and has not adopted the pod. The pod stays in rotation as long as it is ready, and
 	// leaves when it is deleted. Nothing waits for it.

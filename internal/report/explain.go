@@ -34,6 +34,8 @@ func (v visited) outOfRotation() waiting.Blocker {
 		return waiting.HeldNotReady()
 	case in.Detached:
 		return waiting.Detached(in.Ending)
+	case in.HeldOut:
+		return waiting.HeldOut(in.Ending)
 	case in.OutForItsEnd(d):
 		return waiting.Ending(in.Ending)
 	case v.Panic.Service != "" && in.KeptUnready(d) && !keptOut:

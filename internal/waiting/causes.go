@@ -207,6 +207,9 @@ func Ending(why string) Blocker {
 // Detached is about a pod that its CloneSet has lost, in the words of [lifecycle.Input.Detach].
 func Detached(why string) Blocker { return Blocker{Reason: reason.Detached, Message: why} }
 
+// HeldOut is about a pod that a person keeps out, in the words of [lifecycle.Input.HoldOut].
+func HeldOut(why string) Blocker { return Blocker{Reason: reason.HeldOut, Message: why} }
+
 // Orphaned is about a pod whose workload has gone without it.
 func Orphaned() Blocker {
 	return Blocker{Reason: reason.Orphaned, Message: "the pod belongs to no workload, so nothing updates or replaces it; it stays in " +

@@ -26,6 +26,12 @@ func detached() Blocker {
 	return Detached(in.Detach().Ending)
 }
 
+func heldOut() Blocker {
+	in := lifecycle.Input{Pod: &lifecycle.Pod{}}
+	in.Pod.Namespace, in.Pod.Name = "prod", "web-x7k2p"
+	return HeldOut(in.HoldOut(lifecycle.Hold{Until: time.Date(2026, 1, 2, 10, 0, 0, 0, time.UTC), Why: "heap dump"}).Ending)
+}
+
 // TestSentences holds every sentence about a pod against testdata/sentences.txt, which is there to be read aloud.
 func TestSentences(t *testing.T) {
 	t.Parallel()
@@ -63,6 +69,7 @@ func TestSentences(t *testing.T) {
 		HeldNotReady(),
 		Ending("its node ends at 10:00"),
 		detached(),
+		heldOut(),
 		Orphaned(),
 		NotReady(""),
 		NotReady("its containers are not ready"),
