@@ -23,6 +23,7 @@ func settings(all *registries) observe.Settings {
 		ReaderLags:        map[string]time.Duration{},
 		DefaultRegistries: c.DefaultRegistries,
 		DefaultsFor:       c.DefaultsFor,
+		UnreadyAfter:      c.UnreadyAfter,
 		Drain:             c.Drain,
 		Rules: clusterstate.Rules{
 			Ownership:      c.Hooks,

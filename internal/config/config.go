@@ -52,6 +52,8 @@ type Config struct {
 	Service service.Rules
 	// Drain is how long a pod stays up after it was taken out of rotation; negative where it was refused, see [Limits].
 	Drain time.Duration
+	// UnreadyAfter is how long a pod in rotation may be not ready until it is taken out.
+	UnreadyAfter time.Duration
 	// PanicThreshold is a share in percent, from 0 to 100; 0 keeps every unready pod.
 	PanicThreshold int
 	Resync         Resync

@@ -383,6 +383,8 @@ func TestParseRefuses(t *testing.T) {
 		"options of text":             {"the driver decodes an object", with("driver: memory", "driver: memory\n  options: x"), []string{"registry.options", "an object"}},
 		"drain below zero":            {"no time runs backwards", with("", "drain: -1s"), []string{"drain", `"-1s"`, `"0s" or more`}},
 		"a lag below zero":            {"no time runs backwards", with("driver: memory", "driver: memory\n  readerLag: -1s"), []string{"registry.readerLag", `"0s" or more`}},
+		"unready for long":            {"dead pods would stay in rotation", with("", "unready: {after: 5m}"), []string{"unready.after", `"5m0s"`, "at most 1m"}},
+		"unready as a number":         {"the unit is missing", with("", "unready: {after: 5}"), []string{"unready.after", "a duration with its unit"}},
 		"warm-up of nothing":          {"an instance without a weight has no part of one", with("", "warmUp: 2m"), []string{"warmUp", "service.metadata.weight", `"100"`}},
 		"warm-up below zero":          {"no time runs backwards", with("", "warmUp: -1s"), []string{"warmUp.duration", `"-1s"`}},
 		"warm-up as a number":         {"the form is shown", with("", "warmUp: 15"), []string{"warmUp", "a number", "an object with the fields duration, countsAs"}},

@@ -43,6 +43,7 @@ func (c *Config) read(o *object, limits Limits) {
 	o.object("service", func(o *object) { c.Service = o.service() })
 	c.Drain = o.duration("drain", DefaultDrain, 0)
 	c.Service.WarmUp, c.Service.CountsAtEnd = o.warmUp("warmUp", c.Service.Metadata)
+	o.object("unready", func(o *object) { c.UnreadyAfter = o.unreadyAfter("after") })
 	c.PanicThreshold = o.percent("panicThreshold", 50)
 	o.object("resync", func(o *object) {
 		c.Resync = Resync{Interval: o.duration("interval", time.Minute, time.Second), MaxRemovals: o.maxRemovals("maxRemovals", "20%")}
@@ -53,6 +54,17 @@ func (c *Config) read(o *object, limits Limits) {
 		}
 	})
 	c.Features = o.features()
+}
+
+// mostDamping keeps a slip from leaving dead pods in rotation.
+const mostDamping = time.Minute
+
+func (o *object) unreadyAfter(name string) time.Duration {
+	after := o.duration(name, 0, 0)
+	if after > mostDamping {
+		o.invalid(name, after.String(), "use at most 1m: until then, clients are sent to a pod that does not answer")
+	}
+	return after
 }
 
 // warmUp reads a duration, or an object with one. The metadata must have a weight then.

@@ -7,7 +7,7 @@ import (
 )
 
 // AnnotationHold is how a person holds one pod out of rotation: until an RFC 3339 time, and why: "2026-11-27T12:00:00Z heap dump".
-const AnnotationHold = Domain + "hold"
+const AnnotationHold = "rollcall.dev/hold"
 
 // Hold is a parsed [AnnotationHold].
 type Hold struct {

@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"slices"
+	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 )
@@ -18,6 +19,19 @@ func (p Peers) Panic(threshold int) bool { return threshold > 0 && p.Unready*100
 // Counts reports whether the pod is among its service's [Peers]. One being created, updated or deleted shows neither fault nor health.
 func Counts(pod *Pod) bool {
 	return State(pod) == appspub.LifecycleStateNormal && !Ends(pod)
+}
+
+// Damped is how long the pod, which turned not ready, is kept in rotation all the same: a missed probe or a restart of kubelet is over within
+// seconds. With after 5s, a pod that turned at 10:00:00 leaves at 10:00:05. One of which a container has ended leaves immediately.
+func Damped(pod *Pod, after time.Duration, now time.Time) time.Duration {
+	since := UnreadySince(pod)
+	if after == 0 || since.IsZero() || len(pod.Status.NotRunning) > 0 {
+		return 0
+	}
+	if since.After(now) { // kubelet's clock is ahead
+		since = now
+	}
+	return max(since.Add(after).Sub(now), 0)
 }
 
 // Unrecorded reports whether the record must list an entry before all registries have acknowledged:

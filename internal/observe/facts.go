@@ -39,7 +39,7 @@ type Facts struct {
 	// Keeps are services that the pod may use only because it is registered under them.
 	Keeps map[string]bool
 	Drain time.Duration
-	// EndChanges is after how long [lifecycle.Input.Ending] changes by itself; zero for never.
+	// EndChanges is after how long [lifecycle.Input.Ending], or that the pod is kept while it is not ready, changes by itself; zero for never.
 	EndChanges time.Duration
 	// Grows is after how long the pod's weight grows, while it is warming up; else zero.
 	Grows time.Duration

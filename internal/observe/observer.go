@@ -175,8 +175,24 @@ func (o *Observer) locate(ctx context.Context, f *Facts) error {
 	// Counted as it was just read, so never more pods than the threshold are taken out.
 	o.State.Panics.Refresh(f.Input, rules)
 	f.Panic = o.State.Panics.Of(pod.Namespace, f.Input.Record, rules)
-	f.Input.KeepUnready = rules.PanicThreshold == 0 || f.Panic.Service != ""
+	f.Input.KeepUnready = rules.PanicThreshold == 0 || f.Panic.Service != "" || f.damped(now)
 	return nil
+}
+
+// damped reports whether the pod has just turned not ready, and is kept for as long as that may be over by itself.
+func (f *Facts) damped(now time.Time) bool {
+	left := lifecycle.Damped(f.Input.Pod, f.Settings.UnreadyAfter, now)
+	if left > 0 {
+		f.changesIn(left)
+	}
+	return left > 0
+}
+
+// changesIn has the pod looked at again then, without an event.
+func (f *Facts) changesIn(after time.Duration) {
+	if f.EndChanges == 0 || after < f.EndChanges {
+		f.EndChanges = after
+	}
 }
 
 // holdOut takes a pod out that a person holds, for as long as nothing else ends it.
@@ -189,9 +205,7 @@ func (f *Facts) holdOut(now time.Time) {
 		return
 	}
 	f.Input = f.Input.HoldOut(f.hold)
-	if f.EndChanges == 0 || left < f.EndChanges {
-		f.EndChanges = left
-	}
+	f.changesIn(left)
 }
 
 // former takes a pod out that was detached from its CloneSet, for as long as it has no controller. If the CloneSet itself has gone, the pod

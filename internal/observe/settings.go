@@ -30,6 +30,8 @@ type Settings struct {
 	DefaultRegistries []string
 	// DefaultsFor are for those of some namespaces, by registry.
 	DefaultsFor map[string]service.Allowance
+	// UnreadyAfter is how long a pod in rotation may be not ready.
+	UnreadyAfter time.Duration
 	// Drain is for pods without the annotation.
 	Drain        time.Duration
 	ProceedAfter lifecycle.FailurePolicy
