@@ -5,6 +5,7 @@ package charts
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -211,6 +212,18 @@ func TestChartRefusesValues(t *testing.T) {
 			reason: "the roles would be given to one that does not exist",
 			values: example + "serviceAccount: {create: false}", want: "set serviceAccount.name",
 		},
+		"a duration without its unit": {
+			reason: "the manager would start and refuse it",
+			values: strings.Replace(example, "cluster: example", "cluster: example\n  drain: '15'", 1), want: "/config/drain",
+		},
+		"an object to override that the chart does not have": {
+			reason: "a misspelt object changes nothing without a word",
+			values: example + "overrides: {deploymnt: {}}", want: "additional properties 'deploymnt' not allowed",
+		},
+		"clean without roles": {
+			reason: "the Job would have no right to change a workload",
+			values: example + "rbac: {create: false}\nuninstall: {mode: clean}", want: "set uninstall.mode to check or none",
+		},
 		"a digest without its algorithm": {
 			reason: "the kubelet would refuse the image's name",
 			values: strings.Replace(example, "rollcall}", "rollcall, digest: abc}", 1), want: "/image/digest",
@@ -243,6 +256,26 @@ func TestChartRefusesValues(t *testing.T) {
 			_, err := helm(t, c.values)
 			expect.Error(t, c.reason, err, c.want)
 		})
+	}
+}
+
+// TestSchemaAndManagerAgreeOnDurations: what the chart takes does not crash the managers, and it refuses nothing that they take.
+func TestSchemaAndManagerAgreeOnDurations(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		text  string
+		taken bool
+	}{
+		{"0", true}, {"0s", true}, {"15s", true}, {"1h2m3s", true}, {"1.5s", true}, {".5s", true}, {"1.s", true}, {"+5s", true}, {"250ms", true},
+		{"7us", true}, {"7µs", true}, {"7ns", true},
+		{"", false}, {"15", false}, {"s", false}, {".s", false}, {"-5s", false}, {"1d", false}, {"5 s", false}, {"5S", false}, {"5sx", false}, {"00", false},
+	} {
+		_, err := config.Parse(fmt.Appendf(nil, "{apiVersion: rollcall.dev/v1alpha1, kind: Configuration, cluster: a, registry: {driver: http}, drain: %q}", c.text),
+			config.Limits{Drivers: []string{"http"}})
+		_, refused := helm(t, strings.Replace(example, "cluster: example", fmt.Sprintf("cluster: example\n  drain: %q", c.text), 1))
+		if (err == nil) != c.taken || (refused == nil) != c.taken {
+			t.Errorf("%q: the manager ends with %v, the chart with %v; want them to take it: %v", c.text, err, refused, c.taken)
+		}
 	}
 }
 
@@ -501,6 +534,116 @@ func TestImageRegistry(t *testing.T) {
 			!strings.Contains(text, "app.kubernetes.io/instance: rollcall\n") {
 			t.Errorf("with %q there is no %q in\n%s", values, want, text)
 		}
+	}
+}
+
+// TestGlobalImageRegistry: a parent chart sets one registry for all of its charts.
+func TestGlobalImageRegistry(t *testing.T) {
+	t.Parallel()
+	objects, err := helm(t, example+"global: {imageRegistry: mirror.example.com}\n")
+	expect.NoError(t, err)
+	images := 0
+	for _, o := range objects {
+		containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
+		for _, container := range containers {
+			images++
+			if got := container.(map[string]any)["image"]; got != "mirror.example.com/rollcall:dev" {
+				t.Errorf("%s %s has the image %v", o.GetKind(), o.GetName(), got)
+			}
+		}
+	}
+	if images != 2 {
+		t.Errorf("there are %d containers, want those of the Deployment and of the uninstall Job", images)
+	}
+}
+
+// TestOverrides: what no value sets can be set all the same, and what is not overridden stays.
+func TestOverrides(t *testing.T) {
+	t.Parallel()
+	objects, err := helm(t, example+monitoring+`
+overrides:
+  deployment:
+    metadata: {annotations: {a: b}}
+    spec:
+      revisionHistoryLimit: 3
+      strategy: {type: Recreate}
+      template:
+        spec:
+          automountServiceAccountToken: false
+          terminationGracePeriodSeconds: null
+          initContainers: [{name: wait, image: wait}]
+          volumes: [{name: config, configMap: {defaultMode: 256}}, {name: more, emptyDir: {}}]
+          containers:
+          - name: manager
+            livenessProbe: {periodSeconds: 7}
+            env: [{name: POD_NAME, valueFrom: null, value: fixed}, {name: MORE, value: x}]
+            ports: [{containerPort: 8080, hostPort: 8080}]
+            volumeMounts: [{mountPath: /etc/rollcall/tls, readOnly: false}]
+          - {name: proxy, image: "proxy:1"}
+  podDisruptionBudget: {spec: {maxUnavailable: null, minAvailable: 1}}
+  serviceMonitor: {spec: {sampleLimit: 1000, endpoints: [{port: metrics, scrapeTimeout: 5s}]}}
+`)
+	expect.NoError(t, err)
+	plain, err := helm(t, example+monitoring)
+	expect.NoError(t, err)
+	want := comparable(t, plain)
+	change := func(object string, do func(spec map[string]any)) {
+		do(want[object].(map[string]any)["spec"].(map[string]any))
+	}
+	want["Deployment/rollcall"].(map[string]any)["metadata"].(map[string]any)["annotations"] = map[string]any{"a": "b"}
+	change("Deployment/rollcall", func(spec map[string]any) {
+		spec["revisionHistoryLimit"], spec["strategy"] = 3.0, map[string]any{"type": "Recreate"}
+		pod := spec["template"].(map[string]any)["spec"].(map[string]any)
+		pod["automountServiceAccountToken"] = false
+		delete(pod, "terminationGracePeriodSeconds")
+		pod["initContainers"] = []any{map[string]any{"name": "wait", "image": "wait"}}
+		volumes := pod["volumes"].([]any)
+		volumes[0].(map[string]any)["configMap"].(map[string]any)["defaultMode"] = 256.0
+		pod["volumes"] = append(volumes, map[string]any{"name": "more", "emptyDir": map[string]any{}})
+		containers := pod["containers"].([]any)
+		manager := containers[0].(map[string]any)
+		manager["livenessProbe"].(map[string]any)["periodSeconds"] = 7.0
+		env := manager["env"].([]any)
+		env[0] = map[string]any{"name": "POD_NAME", "value": "fixed"}
+		manager["env"] = append(env, map[string]any{"name": "MORE", "value": "x"})
+		manager["ports"].([]any)[0].(map[string]any)["hostPort"] = 8080.0
+		manager["volumeMounts"].([]any)[1].(map[string]any)["readOnly"] = false
+		pod["containers"] = append(containers, map[string]any{"name": "proxy", "image": "proxy:1"})
+	})
+	change("PodDisruptionBudget/rollcall", func(spec map[string]any) {
+		delete(spec, "maxUnavailable")
+		spec["minAvailable"] = 1.0
+	})
+	change("ServiceMonitor/rollcall", func(spec map[string]any) {
+		spec["sampleLimit"] = 1000.0
+		spec["endpoints"].([]any)[0].(map[string]any)["scrapeTimeout"] = "5s"
+	})
+	if diff := cmp.Diff(want, comparable(t, objects), cmp.Transformer("numbers", numbers)); diff != "" {
+		t.Errorf("objects (-want +got):\n%s", diff)
+	}
+}
+
+// numbers makes each number a float64: one that is decoded by itself is an integer.
+func numbers(number int64) float64 { return float64(number) }
+
+// TestRolesOfTheUser: the chart creates no role and no binding, whatever is on.
+func TestRolesOfTheUser(t *testing.T) {
+	t.Parallel()
+	values := strings.Replace(example, "driver: http", "driver: endpointslice", 1) + "  podCondition: true\n  enroll: true\n" + evictions + monitoring
+	with, err := helm(t, values)
+	expect.NoError(t, err)
+	without, err := helm(t, values+"rbac: {create: false}\n")
+	expect.NoError(t, err)
+	want, got := comparable(t, with), comparable(t, without)
+	roles := 0
+	for object := range want {
+		if strings.Contains(object, "Role") {
+			roles++
+			delete(want, object)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" || roles < 10 {
+		t.Errorf("%d roles and bindings, want 10 at least; the other objects (-with them +without):\n%s", roles, diff)
 	}
 }
 

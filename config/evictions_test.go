@@ -82,25 +82,54 @@ func renderWith(t *testing.T, component string) []client.Object {
 	return objects
 }
 
-// TestAnotherNamespace takes the replacements from the guide.
+// TestAnotherNamespace: with components/namespace, nothing that any other component adds is of rollcall-system.
 func TestAnotherNamespace(t *testing.T) {
 	t.Parallel()
-	guide, err := os.ReadFile("../docs/several-installations.md")
+	found, err := filepath.Glob("components/*/kustomization.yaml")
 	expect.NoError(t, err)
-	_, replacements, _ := strings.Cut(string(guide), "  replacements:\n")
-	replacements, _, found := strings.Cut(replacements, "  ```\n")
-	if !found {
-		t.Fatal("the guide has no replacements")
-	}
-	text, err := built(overlay(t, "namespace: platform\nresources: [HERE/default]\n"+
-		"components: [HERE/components/lint, HERE/components/write-policy, HERE/components/evictions, HERE/components/evictions/cert-manager]\nreplacements:\n"+replacements, ""))
-	expect.NoError(t, err)
-	for line := range strings.Lines(text.String()) {
-		line = strings.TrimSpace(line)
-		if strings.Contains(line, "rollcall-system") && !strings.HasPrefix(line, "#") {
-			t.Errorf("%q names another namespace", line)
+	var all []string
+	for _, component := range found {
+		if folder := filepath.Dir(component); folder != "components/namespace" {
+			all = append(all, "HERE/"+folder)
 		}
 	}
+	type row struct {
+		reason     string
+		components []string
+		want       []string
+	}
+	expect.Each(t, map[string]row{
+		"no component": {
+			reason: "the managers have no rights otherwise", want: []string{"namespace: platform"},
+		},
+		"evictions": {
+			reason: "the certificate is not cert-manager's, so nothing refers to it", components: []string{"HERE/components/evictions"},
+			want: []string{"- platform"},
+		},
+		"every component": {
+			reason: "no policy applies and no alert fires otherwise", components: append(all, "HERE/components/evictions/cert-manager"),
+			want: []string{
+				"cert-manager.io/inject-ca-from: platform/rollcall-evictions", "rollcall-evictions.platform.svc",
+				"'system:serviceaccount:platform:rollcall'", `namespace="platform"`,
+			},
+		},
+	}, func(t *testing.T, c row) {
+		inner := overlay(t, "namespace: platform\nresources: [HERE/default]\ncomponents: ["+strings.Join(c.components, ", ")+"]", "")
+		outer := overlay(t, "components: [HERE/components/namespace]\nresources: ["+filepath.Join("..", filepath.Base(inner))+"]", "")
+		text, err := built(outer)
+		expect.NoError(t, err)
+		for line := range strings.Lines(text.String()) {
+			line = strings.TrimSpace(line)
+			if strings.Contains(line, "rollcall-system") && !strings.HasPrefix(line, "#") {
+				t.Errorf("%s: %q is of another namespace", c.reason, line)
+			}
+		}
+		for _, want := range c.want {
+			if !strings.Contains(text.String(), want) {
+				t.Errorf("%s: there is no %q", c.reason, want)
+			}
+		}
+	})
 }
 
 // renderOn renders a kustomization elsewhere, beside a file more.yaml. HERE in it stands for this folder.

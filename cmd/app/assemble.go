@@ -66,7 +66,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	return a.add(runnables...)
 }
 
-// pods is the work on pods: it fills the caches, and then has the controllers run.
+// pods is the work on pods: it fills the caches, and then starts the controllers.
 type pods struct {
 	*kruise
 
@@ -249,7 +249,7 @@ func (a *app) requests(leader client.Client, resyncs *resync.Resync) *requests {
 	}
 }
 
-// add has the manager run all of these, and the servers.
+// add makes the manager run all of these, and the servers.
 func (a *app) add(runnables ...manager.Runnable) error {
 	for _, server := range a.servers.runnables {
 		runnables = append(runnables, server)

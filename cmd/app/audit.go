@@ -84,7 +84,7 @@ func serveAudit(log *audit.Log, logger logr.Logger) http.HandlerFunc {
 		w.Header().Set("Content-Type", "application/jsonl")
 		w.Header().Set("Cache-Control", "no-store")
 		if err := log.CopyTo(w); err != nil {
-			logger.Error(err, "serving the audit log")
+			logger.Error(err, "failed to serve the audit log")
 			panic(http.ErrAbortHandler) // else the client would take a part for the whole
 		}
 	}

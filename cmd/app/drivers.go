@@ -23,6 +23,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
+	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -33,8 +34,10 @@ type drivers struct {
 	constructors map[string]registry.Constructor
 	metrics      *metrics.RegistryMetrics
 	logger       logr.Logger
-	traces       *traces
-	audit        *audit.Log
+	// version chooses the pages that messages refer to.
+	version string
+	traces  *traces
+	audit   *audit.Log
 	// fence is this manager's lease.
 	fence registryclient.Fence
 	// dryRun is nil but in a dry run.
@@ -74,7 +77,9 @@ func (o *options) checkConfig(ctx context.Context, f *flags) error {
 	if err != nil {
 		return err
 	}
-	d := &drivers{constructors: o.constructors, metrics: metrics.NewRegistryMetrics(prometheus.NewRegistry()), logger: o.log(f)}
+	d := &drivers{
+		constructors: o.constructors, metrics: metrics.NewRegistryMetrics(prometheus.NewRegistry()), logger: o.log(f), version: o.version,
+	}
 	opened, err := d.open(ctx, c)
 	if err = errors.Join(err, opened.closeBut(nil)); err != nil {
 		return fmt.Errorf("%s: %w", f.config, err)
@@ -138,7 +143,7 @@ func (d *drivers) openAll(ctx context.Context, c *config.Config) (*registries, e
 	next := &registries{config: c, byName: map[string]*opened{}, sections: map[string]config.Registry{}}
 	maps.Copy(next.sections, before.sections)
 	maps.Copy(next.sections, c.Registries)
-	problems := fixed(before.sections, c)
+	problems := d.fixed(before.sections, c)
 	for _, name := range c.RegistryNames() {
 		kept := before.get(name)
 		if kept != nil && !kept.section.SameDriver(c.Registries[name]) {
@@ -161,12 +166,12 @@ func (d *drivers) openAll(ctx context.Context, c *config.Config) (*registries, e
 			next.rotated = append(next.rotated, name)
 		}
 	}
-	problems = slices.Concat(problems, next.wrongWriters(), next.weightless(), next.unconditioned())
+	problems = slices.Concat(problems, next.wrongWriters(d.version), next.weightless(), next.unconditioned())
 	return next, errors.Join(problems...)
 }
 
 // wrongWriters refuses registries in which applications are to register themselves and Rollcall could not take them out, or the reverse.
-func (r *registries) wrongWriters() []error {
+func (r *registries) wrongWriters(version string) []error {
 	var problems []error
 	for _, name := range r.config.RegistryNames() {
 		o, byApp := r.byName[name], r.config.Registries[name].RegisteredByApp
@@ -176,7 +181,7 @@ func (r *registries) wrongWriters() []error {
 		case byApp && o.client.AppEntries() == nil:
 			problems = append(problems, field.Invalid(path, "App", fmt.Sprintf(
 				"driver %s can't take an entry out of rotation that an application wrote: remove this field, and turn off the "+
-					"application's own registration as docs/self-registration.md shows", o.section.Driver)))
+					"application's own registration: %s", o.section.Driver, reason.Docs(version, "docs/self-registration.md"))))
 		case !byApp && o.client.CallsPods():
 			problems = append(problems, field.Invalid(path, "Rollcall", fmt.Sprintf(
 				"driver %s writes no entries of its own: set registeredBy: App", o.section.Driver)))
@@ -215,7 +220,7 @@ func (r *registries) unconditioned() []error {
 
 // fixed refuses to give a name another registry than since the start, and a registry another name: what this process knows of entries
 // goes by the name. The next one lists the registry first, and so finds out what it has.
-func fixed(since map[string]config.Registry, c *config.Config) []error {
+func (d *drivers) fixed(since map[string]config.Registry, c *config.Config) []error {
 	var problems []error
 	refuse := func(name, format string, args ...any) {
 		problems = append(problems, field.Invalid(c.RegistryPath(name), field.OmitValueType{}, fmt.Sprintf(format, args...)))
@@ -225,7 +230,7 @@ func fixed(since map[string]config.Registry, c *config.Config) []error {
 		was, had := since[name]
 		if had && !was.SameDriver(section) && !was.SameServer(section) {
 			refuse(name, "%s, so it counts as another registry, which requires a restart: undo the change, or restart the manager %s",
-				difference(was, section), afterRestart(section))
+				difference(was, section), afterRestart(section, d.version))
 		}
 		for _, former := range slices.Sorted(maps.Keys(since)) {
 			if _, stays := c.Registries[former]; !had && !stays && section.SameServer(since[former]) {
@@ -237,12 +242,12 @@ func fixed(since map[string]config.Registry, c *config.Config) []error {
 }
 
 // afterRestart is what a restart does with a registry that was replaced. What applications write stays where it is.
-func afterRestart(section config.Registry) string {
+func afterRestart(section config.Registry, version string) string {
 	if section.RegisteredByApp {
 		return "to steer the applications' entries there; those in the old registry stay as they are, and no pod has to move"
 	}
 	return "to register every pod there; entries in the old registry stay until you remove them. To lose no request, add the new " +
-		"registry under another name and move the pods, as docs/several-registries.md shows"
+		"registry under another name and move the pods: " + reason.Docs(version, "docs/several-registries.md")
 }
 
 // difference is why two sections of one name are not about the same registry. It leaves out the endpoint: the driver, which refuses a

@@ -27,7 +27,7 @@ const (
 	controllerName = "rollcall"
 
 	eventTimeout = 5 * time.Second
-	eventFailed  = "creating an Event about the configuration"
+	eventFailed  = "failed to create an Event about the configuration"
 )
 
 // configEvents are the Events about the ConfigMap. A recorder would take a second refusal for the first one come again.

@@ -106,7 +106,7 @@ func newManager(ctx context.Context, o *options, f *flags) (_ *app, err error) {
 	}
 	a.drivers = &drivers{
 		constructors: o.constructors, metrics: metrics.NewRegistryMetrics(own), logger: a.logger, fence: a, dryRun: a.dryRun,
-		traces: a.traces, audit: a.audit,
+		traces: a.traces, audit: a.audit, version: o.version,
 	}
 	first, err := a.drivers.open(ctx, c)
 	if err != nil {
@@ -131,7 +131,7 @@ func (a *app) switchOn(ctx context.Context, c *config.Config, lost prometheus.Co
 		return err
 	}
 	if len(leftOut) > 0 {
-		a.logger.Info("a dry run leaves out what these fields of the configuration switch on, since it writes", "fields", leftOut)
+		a.logger.Info("the dry run leaves out the features of these fields of the configuration, because they write", "fields", leftOut)
 	}
 	if a.traces, err = newTraces(ctx, a.features.Traces.Endpoint, a.options.version); err != nil {
 		return err

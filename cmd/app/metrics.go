@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/statuspage"
 	"github.com/rollcall-dev/rollcall/internal/statuspage/entries"
 )
@@ -78,7 +79,7 @@ func (a *app) newMetricsServer(own *prometheus.Registry, page *statuspage.Page) 
 	if err := server.certify(a.flags.metrics.certDir); err != nil {
 		return served{}, err
 	}
-	server.handler = newReaders(atMost(maxReaders, mux), a.direct, a.logger.WithName("metrics"))
+	server.handler = newReaders(atMost(maxReaders, mux), a.direct, a.logger.WithName("metrics"), a.options.version)
 	return server, nil
 }
 
@@ -129,18 +130,20 @@ const (
 // readers lets those through whom the API server lets get the path: it knows whose a bearer token is, and what they may do.
 // controller-runtime has a filter for that too, with which the API server's own packages come: a fifth of the program.
 type readers struct {
-	next              http.Handler
-	server            client.Client
-	logger            logr.Logger
+	next   http.Handler
+	server client.Client
+	logger logr.Logger
+	// version chooses the page that a refusal refers to.
+	version           string
 	admitted, refused *cache.Expiring
 	// underWay bounds the questions, and strangers how many of them one address causes, by a [flowcontrol.PassiveRateLimiter] each.
 	underWay  chan struct{}
 	strangers *lru.Cache
 }
 
-func newReaders(next http.Handler, server client.Client, logger logr.Logger) *readers {
+func newReaders(next http.Handler, server client.Client, logger logr.Logger, version string) *readers {
 	return &readers{
-		next: next, server: server, logger: logger, admitted: cache.NewExpiring(), refused: cache.NewExpiring(),
+		next: next, server: server, logger: logger, version: version, admitted: cache.NewExpiring(), refused: cache.NewExpiring(),
 		underWay: make(chan struct{}, maxReviews), strangers: lru.New(maxAddresses),
 	}
 }
@@ -270,7 +273,8 @@ func (s *readers) review(ctx context.Context, token, verb, path string) (refusal
 	case err != nil:
 		return unasked, http.StatusInternalServerError, fmt.Errorf("creating a SubjectAccessReview: %w", err)
 	case !access.Status.Allowed:
-		return fmt.Sprintf("%s may not %s %s: see docs/monitoring.md", user.Username, verb, path), http.StatusForbidden, nil
+		return fmt.Sprintf("%s may not %s %s: bind a ClusterRole that allows it, as in %s", user.Username, verb, path,
+			reason.Docs(s.version, "docs/monitoring.md")), http.StatusForbidden, nil
 	}
 	return "", http.StatusOK, nil
 }

@@ -106,5 +106,5 @@ func (r *reviews) readers(next http.Handler) *readers {
 			return r.err
 		},
 	})
-	return newReaders(next, server, quiet())
+	return newReaders(next, server, quiet(), "v1.2.3")
 }

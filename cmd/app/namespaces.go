@@ -49,7 +49,7 @@ func newNamespaces(ctx context.Context, server client.Client, listed []string, l
 	n.limit(ctx)
 	choice, err := n.choose(ctx)
 	if err != nil {
-		logger.Error(err, "asking which namespaces of the configuration exist; all are watched")
+		logger.Error(err, "failed to ask which namespaces of the configuration exist; all are watched")
 		return n
 	}
 	if n.watched = choice; len(choice) < len(listed) {
@@ -62,7 +62,7 @@ func newNamespaces(ctx context.Context, server client.Client, listed []string, l
 func (n *namespaces) limit(ctx context.Context) {
 	reach, err := reachOf(ctx, n.server, n.listed)
 	if err != nil {
-		n.logger.Error(err, "asking what can be watched in the whole cluster; all that is needed is watched")
+		n.logger.Error(err, "failed to ask what can be watched in the whole cluster; everything needed is watched")
 		n.assumed = true
 		return
 	}
@@ -166,7 +166,7 @@ func (n *namespaces) Start(ctx context.Context) error {
 func (n *namespaces) check(ctx context.Context) error {
 	choice, err := n.choose(ctx) // the cache keeps a namespace that can't be read
 	if err != nil {
-		n.logger.Error(err, "asking which namespaces of the configuration exist")
+		n.logger.Error(err, "failed to ask which namespaces of the configuration exist")
 		return nil // a manager that starts knows less than this one
 	}
 	if reach, err := reachOf(ctx, n.server, n.listed); err == nil {

@@ -110,7 +110,7 @@ func (r *reload) open(ctx context.Context, c *config.Config) error {
 		r.logger.Info("rotated files of registries are in use", "registries", next.rotated)
 	}
 	if err := r.drivers.replace(next); err != nil {
-		r.logger.Error(err, "closing the previous registries")
+		r.logger.Error(err, "failed to close the previous registries")
 	}
 	return err
 }

@@ -148,7 +148,7 @@ func (r *rights) once(ctx context.Context) bool {
 		switch {
 		case err != nil:
 			if text := err.Error(); text != r.failure && ctx.Err() == nil {
-				r.logger.Error(err, "asking which rights the manager has; features wait for the answer")
+				r.logger.Error(err, "failed to ask which rights the manager has; features wait for the answer")
 				r.failure = text
 			}
 			all = false

@@ -133,7 +133,7 @@ func (p *punctual) within(do func() error) error {
 func (s *servers) close(logger logr.Logger) {
 	for _, server := range s.runnables {
 		if err := server.Listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-			logger.Error(err, "closing a listener", "name", server.Name)
+			logger.Error(err, "failed to close a listener", "name", server.Name)
 		}
 	}
 }

@@ -75,13 +75,13 @@ func (t *traces) close(ctx context.Context, logger logr.Logger) {
 		return
 	}
 	if err := t.provider.Shutdown(ctx); err != nil {
-		logger.Error(err, "the last traces were not sent")
+		logger.Error(err, "failed to send the last traces")
 	}
 }
 
 // logTraces has OpenTelemetry, whose handler is the process's, say in the log what goes wrong.
 func logTraces(logger logr.Logger) {
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { logger.Error(err, "sending traces") }))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { logger.Error(err, "failed to send traces") }))
 }
 
 func end(span trace.Span, err error) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
+	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/uninstall"
 )
 
@@ -55,8 +56,8 @@ func (o *options) uninstallFrom(ctx context.Context, cluster *uninstall.Cluster,
 		_, _ = fmt.Fprintln(o.output, f)
 	}
 	if len(findings) > 0 {
-		return fmt.Errorf("objects that depend on Rollcall: %d. Run kubectl rollcall uninstall, as docs/uninstall.md shows; %s",
-			len(findings), skip)
+		return fmt.Errorf("objects that depend on Rollcall: %d. Run kubectl rollcall uninstall, as in %s; %s",
+			len(findings), reason.Docs(o.version, "docs/uninstall.md"), skip)
 	}
 	_, err = fmt.Fprintln(o.output, "nothing depends on Rollcall")
 	return err

@@ -280,7 +280,7 @@ func (c *Claims) refusal(u Use) *Refusal {
 	switch {
 	case !known:
 		return &Refusal{Reason: reason.NotPermitted, After: recheck,
-			Message: fmt.Sprintf("this manager has not seen namespace %s yet", namespace)}
+			Message: fmt.Sprintf("the manager's cache does not have namespace %s yet", namespace)}
 	case !u.Rules.Services.Allowed.Allows(namespace, of.labels, u.name()):
 		return &Refusal{Reason: reason.ServiceNotAllowed, Message: service.NotAllowed(namespace, u.name())}
 	}

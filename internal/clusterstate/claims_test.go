@@ -273,7 +273,7 @@ func TestWhoMayUseAName(t *testing.T) {
 		asks   string
 		want   string
 	}{
-		"one that is not seen yet":    {"its age and labels are not known", nil, "unseen", "NotPermitted: this manager has not seen "},
+		"one that is not seen yet":    {"its age and labels are not known", nil, "unseen", "NotPermitted: the manager's cache does not have "},
 		"not seen, of a shared name":  {"its labels may decide", steps{shared("*")}, "unseen", "NotPermitted"},
 		"one that no workload is in":  {"no other has the name", steps{reads()}, second, ""},
 		"the first of two as old":     {"the answer is the same after a restart", steps{reads("a-twin", "z-twin")}, "a-twin", ""},

@@ -561,7 +561,7 @@ func TestAnnotationSaysWhoRegisters(t *testing.T) {
 	}{
 		"the application": {"it wins over the configuration", func(s *choices) { s.RegisteredByApp = nil }, "app", []string{appIn, writes}, ""},
 		"Rollcall":        {"it wins over the configuration", func(*choices) {}, "rollcall", []string{registers, writes}, ""},
-		"neither":         {"a typo must not leave a second entry", func(*choices) {}, "App", nil, `annotation rollcall.dev/registries: "default=App" is neither: set default=app`},
+		"neither":         {"a typo must not leave a second entry", func(*choices) {}, "App", nil, `annotation rollcall.dev/registries: "default=App" is neither =app nor =rollcall: set default=app`},
 		"where it can't": {
 			"nothing could take it out later", func(s *choices) { s.Registries = only(s.Registries["default"].Calls); s.RegisteredByApp = nil }, "app", nil,
 			`annotation rollcall.dev/registries: the driver of registry "default" can't take an entry out`,

@@ -125,7 +125,7 @@ func (r *PodReconciler) nodeEvents() handler.TypedEventHandler[*corev1.Node, lif
 func (r *PodReconciler) enqueueFound(ctx context.Context, q podqueue.Queue, which clusterstate.Which) {
 	pods, err := r.Pods.List(ctx, which)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Listing the pods to reconcile after a change")
+		log.FromContext(ctx).Error(err, "failed to list the pods to reconcile after a change")
 		return
 	}
 	for _, pod := range pods {

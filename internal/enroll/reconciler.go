@@ -96,7 +96,7 @@ func (r *Reconciler) inNamespace(ctx context.Context, namespace client.Object) [
 	}
 	var list kruisev1alpha1.CloneSetList
 	if err := r.client.List(ctx, &list, client.InNamespace(namespace.GetName()), client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "listing the CloneSets of a namespace", "namespace", namespace.GetName())
+		log.FromContext(ctx).Error(err, "failed to list the CloneSets of a namespace", "namespace", namespace.GetName())
 		return nil
 	}
 	var requests []reconcile.Request

@@ -55,7 +55,7 @@ func (*Certificate) NeedLeaderElection() bool { return false }
 
 // Start reads the Secret until ctx ends.
 func (c *Certificate) Start(ctx context.Context) error {
-	return repeat(c.Logger, "reading the certificate of the eviction webhook", c.read)(ctx)
+	return repeat(c.Logger, "failed to read the certificate of the eviction webhook", c.read)(ctx)
 }
 
 // Get implements the GetCertificate of a tls.Config. It reads the Secret if there was no certificate: the leader may just have written it.
@@ -66,7 +66,7 @@ func (c *Certificate) Get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) 
 func (c *Certificate) get(ctx context.Context) (*tls.Certificate, error) {
 	has := func() bool { return c.current.Load() != nil }
 	if err := c.looks.until(ctx, c.Clock, has, c.read); err != nil {
-		c.Logger.Error(err, "reading the certificate of the eviction webhook")
+		c.Logger.Error(err, "failed to read the certificate of the eviction webhook")
 	}
 	if current := c.current.Load(); current != nil {
 		return current, nil
@@ -104,7 +104,7 @@ func (c *Certificate) read(ctx context.Context) error {
 
 // Issuer makes the certificate, puts it into the Secret, and its authority into the webhook configuration. It replaces it long
 // before it ends, and the authority [spreads] before, so that every API server trusts what is served at any moment. The authority's key is
-// kept nowhere. Only the leader issues, and none where an annotation of the webhook configuration has cert-manager do it.
+// kept nowhere. Only the leader issues, and none where an annotation of the webhook configuration leaves it to cert-manager.
 type Issuer struct {
 	// Server reads from the API server.
 	Server client.Client
@@ -125,7 +125,7 @@ type issued struct {
 
 // Start keeps the certificate until ctx ends.
 func (i *Issuer) Start(ctx context.Context) error {
-	return repeat(i.Logger, "keeping the certificate of the eviction webhook", i.keep)(ctx)
+	return repeat(i.Logger, "failed to keep the certificate of the eviction webhook", i.keep)(ctx)
 }
 
 // repeat does it at each interval until the context ends. It logs an error once, until another one comes or it has passed.

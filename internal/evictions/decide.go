@@ -23,7 +23,7 @@ type Answer int
 const (
 	// Pass leaves the eviction to the API server.
 	Pass Answer = iota
-	// Begin has OpenKruise delete the pod by its hooks.
+	// Begin makes OpenKruise delete the pod by its hooks.
 	Begin
 	// Wait lets the hooked deletion go on.
 	Wait

@@ -26,8 +26,8 @@ const (
 	lookTimeout = 2 * time.Second
 )
 
-// Path lets in the API server alone. The webhook has pods deleted, and anyone in the cluster may reach it, while the API server
-// does not say who it is unless its own configuration file has it do so. So the path that it calls is a secret, which stands in the
+// Path lets in the API server alone. The webhook causes deletions of pods, and anyone in the cluster may reach it, while the API server
+// does not say who it is unless its own configuration file tells it to. So the path that it calls is a secret, which stands in the
 // webhook configuration: tenants may not read that. Every manager reads it. It is safe for concurrent use.
 type Path struct {
 	// Server reads from the API server.
@@ -69,7 +69,7 @@ func (*Path) NeedLeaderElection() bool { return false }
 
 // Start reads the path until ctx ends, so that one which was replaced is not answered any more.
 func (p *Path) Start(ctx context.Context) error {
-	return repeat(p.Logger, "reading the path of the eviction webhook", p.read)(ctx)
+	return repeat(p.Logger, "failed to read the path of the eviction webhook", p.read)(ctx)
 }
 
 // Guard answers 404 where the path is not one that the webhook configuration has.
@@ -86,7 +86,7 @@ func (p *Path) Guard(next http.Handler) http.Handler {
 // opens reads the webhook configuration where it does not know the path: the leader may just have written it.
 func (p *Path) opens(ctx context.Context, path string) bool {
 	if err := p.looks.until(ctx, p.Clock, func() bool { return p.knows(path) }, p.read); err != nil {
-		p.Logger.Error(err, "reading the path of the eviction webhook")
+		p.Logger.Error(err, "failed to read the path of the eviction webhook")
 	}
 	return p.knows(path)
 }
@@ -128,7 +128,7 @@ func pathOf(c admissionv1.WebhookClientConfig) string {
 
 // IssuePath gives the webhook configuration of the name a path where it has none, until the context ends. Only the leader does.
 func IssuePath(server client.Client, name string, logger logr.Logger) manager.RunnableFunc {
-	return repeat(logger, "keeping the path of the eviction webhook", func(ctx context.Context) error { return issuePath(ctx, server, name) })
+	return repeat(logger, "failed to keep the path of the eviction webhook", func(ctx context.Context) error { return issuePath(ctx, server, name) })
 }
 
 func issuePath(ctx context.Context, server client.Client, name string) error {

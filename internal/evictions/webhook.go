@@ -197,7 +197,7 @@ func (w *Webhook) passed(ctx context.Context, pod *lifecycle.Pod, answer admissi
 	refusing, _, err := w.blocking(ctx, pod, leaves)
 	switch {
 	case err != nil:
-		w.Logger.Error(err, "budget not asked about the eviction of a pod without hooks", "pod", client.ObjectKeyFromObject(pod))
+		w.Logger.Error(err, "failed to ask a budget about the eviction of a pod without hooks", "pod", client.ObjectKeyFromObject(pod))
 	case refusing != nil:
 		return overBudget(pod, refusing)
 	}
@@ -284,7 +284,7 @@ func (w *Webhook) begin(ctx context.Context, pod *lifecycle.Pod, notBefore time.
 		"and replaces it after that, or earlier with maxSurge; keep retrying", pod.Name)), nil
 }
 
-// takeOut writes on the pod when its eviction is let through: the leader has it leave the rotation before, and drain. If a budget
+// takeOut writes on the pod when its eviction is let through: the leader takes it out of rotation first and drains it. If a budget
 // refuses, the API server would refuse that eviction too, and the pod stays.
 func (w *Webhook) takeOut(ctx context.Context, pod *lifecycle.Pod, dryRun bool) (admission.Response, error) {
 	leave, err := w.takeTurn(ctx, pod.Namespace)
@@ -307,7 +307,7 @@ func (w *Webhook) takeOut(ctx context.Context, pod *lifecycle.Pod, dryRun bool) 
 	case errors.Is(err, errOther):
 		return w.unlabelled(pod, err)
 	case err != nil: // which may never pass by itself
-		w.Logger.Error(err, "taking a pod out of rotation", "pod", client.ObjectKeyFromObject(pod))
+		w.Logger.Error(err, "failed to take a pod out of rotation", "pod", client.ObjectKeyFromObject(pod))
 		return w.giveUp(pod, w.overdue(), false), nil
 	}
 	return evacuating(fmt.Sprintf("OpenKruise has not replaced pod %s for %s: the pod leaves the rotation, and its eviction is let through "+
@@ -514,7 +514,7 @@ func (w *Webhook) unavailableBudget(ctx context.Context, pod *lifecycle.Pod) (*k
 	case apierrors.IsNotFound(err): // also if OpenKruise's CRD is gone
 		return nil, nil
 	case apierrors.IsForbidden(err):
-		w.Logger.Error(err, "PodUnavailableBudget not asked about an eviction", "pod", client.ObjectKeyFromObject(pod), "budget", name)
+		w.Logger.Error(err, "failed to ask a PodUnavailableBudget about an eviction", "pod", client.ObjectKeyFromObject(pod), "budget", name)
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading PodUnavailableBudget %s: %w", name, err)
@@ -579,7 +579,7 @@ func (w *Webhook) unlabelled(pod *lifecycle.Pod, err error) (admission.Response,
 	if now.Sub(since.first) < w.Limit {
 		return admission.Response{}, err
 	}
-	w.Logger.Error(err, "labelling a pod for its deletion", "pod", client.ObjectKeyFromObject(pod))
+	w.Logger.Error(err, "failed to label a pod for its deletion", "pod", client.ObjectKeyFromObject(pod))
 	return w.giveUp(pod, w.overdue(), false), nil
 }
 

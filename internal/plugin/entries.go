@@ -19,6 +19,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/orders"
+	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/statuspage/entries"
 )
 
@@ -117,7 +118,7 @@ func (c *cluster) proxyError(err error, name string) error {
 		return fmt.Errorf("the manager %s runs without statusPage: true, or is older than this plugin", name)
 	case apierrors.IsBadRequest(err):
 		return fmt.Errorf("the manager %s runs with --metrics-secure, and the API server's proxy does not pass on who asks: "+
-			"forward the pod's port and use a token, as in docs/status-page.md", name)
+			"forward the pod's port and use a token, as in %s", name, reason.Docs(c.version, "docs/status-page.md"))
 	default:
 		return fmt.Errorf("asking the manager %s: %w", name, err)
 	}

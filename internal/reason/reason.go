@@ -230,7 +230,7 @@ const (
 	// AppOtherName: as AppNotRegistered, and the registry has the pod's address and port under other service names, which the
 	// message lists.
 	//
-	// What to do: put one of these names into `rollcall.dev/services`, or into `service.name`, or have the application register
+	// What to do: put one of these names into `rollcall.dev/services`, or into `service.name`, or let the application register
 	// under the name that Rollcall looks for.
 	AppOtherName Reason = "AppOtherName"
 	// AppSeveralEntries: only an Event, once for a pod; the pod does not wait. Applications have several entries at the pod's
@@ -238,7 +238,7 @@ const (
 	// another of the pod's addresses, as the message shows: Rollcall does not take that one out.
 	//
 	// What to do: find out who wrote which. One that a killed container left behind goes by itself; with an instance ID that
-	// stays the same, none is left behind. If the entries are at two addresses, have the application register at one.
+	// stays the same, none is left behind. If the entries are at two addresses, let the application register at one.
 	AppSeveralEntries Reason = "AppSeveralEntries"
 	// AgentUnavailable: the registry has the application's entry, and the agent that owns the entry could not be reached, or
 	// answered with a temporary error. With the driver `pod`, that is the application in the pod, which may still be in rotation.
@@ -258,7 +258,7 @@ const (
 	// What to do: find out what else writes the entry: the application itself, an agent, or a person.
 	AppCameBack Reason = "AppCameBack"
 	// AppEntryRemains: the pod is gone, and the entry that its application wrote is still in the registry, out of rotation. Once the
-	// entry is gone, Rollcall has the registry forget that it was out. After 3 minutes it stops looking: the entry stays out, for as
+	// entry is gone, Rollcall makes the registry forget that it was out. After 3 minutes it stops looking: the entry stays out, for as
 	// long as the registry has it.
 	//
 	// What to do: wait. If the entry is there after 3 minutes, check whether its application still runs, and stop it.

@@ -317,7 +317,7 @@ func (h *History) missed(l Line) (faults []Fault) {
 	for _, e := range l.Missing {
 		acts := func(later Line) bool { return later.At.After(l.Asked) }
 		if h.until.Sub(l.At) > repairs && !down && !slices.ContainsFunc(h.pods[e.UID], acts) {
-			faults = append(faults, h.fault(l.At, e, fmt.Sprintf("resync missed %s, and the manager did not register it again", e.Key())))
+			faults = append(faults, h.fault(l.At, e, fmt.Sprintf("resync found %s missing, and the manager did not register it again", e.Key())))
 		}
 	}
 	return faults

@@ -265,7 +265,7 @@ func parseRegistries(written string, known map[string]bool) (all []Registration,
 		case slices.ContainsFunc(all, func(r Registration) bool { return r.Registry == name }):
 			return nil, fmt.Errorf("%s occurs twice: remove one", name)
 		case says && by != "app" && by != "rollcall":
-			return nil, fmt.Errorf("%s is neither: set %s=app if the application registers itself there, or %s=rollcall",
+			return nil, fmt.Errorf("%s is neither =app nor =rollcall: set %s=app if the application registers itself there, or %s=rollcall",
 				shorten.Quote(item), name, name)
 		case says:
 			byApp = by == "app"

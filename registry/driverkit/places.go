@@ -135,12 +135,13 @@ func (p *Placed) in(place string) (InPlace, error) {
 func (p *Placed) of(in registry.Instance) (InPlace, registry.Instance, error) {
 	place, name := registry.SplitPlace(p.template, in.Service)
 	if place == "" {
-		return nil, in, registry.Terminal(fmt.Errorf("service %q has no place by %q", in.Service, p.template))
+		return nil, in, registry.Terminal(fmt.Errorf("service %q does not begin with a place of the template %q, "+
+			"which the registry's options set", in.Service, p.template))
 	}
 	driver, err := p.in(place)
 	if err != nil {
-		return nil, in, registry.Terminal(fmt.Errorf("the pod's place by %q is %q, which the registry does not allow: %w: set the label or "+
-			"namespace to another value", p.template, place, err))
+		return nil, in, registry.Terminal(fmt.Errorf("the template %q of the registry's options gives the pod the place %q, which the registry "+
+			"does not allow: %w: set the label or namespace to another value", p.template, place, err))
 	}
 	in.Service = name
 	return driver, in, nil

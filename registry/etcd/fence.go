@@ -60,7 +60,7 @@ func (f *fence) note(ctx context.Context, err error) {
 	}
 }
 
-// endLost has all registrations fail that were given up. If Rollcall may not write the key, pods are left with the time that
+// endLost fails all registrations that were given up. If Rollcall may not write the key, pods are left with the time that
 // they wait for such calls; and while the database is full, nothing is put.
 func (r *Registry) endLost(ctx context.Context) error {
 	f := r.fence

@@ -287,7 +287,7 @@ func TestRegisterBelievesOnlyTheRegistry(t *testing.T) {
 		says string
 	}
 	expect.Each(t, map[string]row{
-		"no entry": {func(registry.Instance) (int, string) { return 404, "" }, "no such entry"},
+		"no entry": {func(registry.Instance) (int, string) { return 404, "" }, "does not have the entry"},
 		"out of service": {func(in registry.Instance) (int, string) {
 			return 200, `{"instance":` + entryOf(in, "OUT_OF_SERVICE") + `}`
 		}, "status OUT_OF_SERVICE"},

@@ -70,7 +70,7 @@ func (c call) register(ctx context.Context) error {
 	case err != nil:
 		return err
 	case got.uid() != c.in.UID:
-		return fmt.Errorf("%s acknowledged it, but has the entry of another pod", c.server)
+		return fmt.Errorf("%s acknowledged the change, but has the entry of another pod", c.server)
 	case got.Status != statusUp:
 		return c.keeps(got.Status)
 	}
@@ -246,7 +246,7 @@ func (c call) readAfter(ctx context.Context, changes ...change) (*instanceInfo, 
 	}
 	got, err := c.get(ctx)
 	if err == nil && got == nil {
-		return nil, fmt.Errorf("%s acknowledged it, but has no such entry", c.server)
+		return nil, fmt.Errorf("%s acknowledged the change, but does not have the entry", c.server)
 	}
 	return got, err
 }

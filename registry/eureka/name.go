@@ -28,12 +28,12 @@ func checkService(name string) error {
 	const outlawed = `/\%;,`
 	switch at := strings.IndexFunc(name, func(c rune) bool { return strings.ContainsRune(outlawed, c) || isControl(c) }); {
 	case name == "." || name == "..":
-		return errors.New("it is a step in a path")
+		return errors.New(`"." and ".." are not allowed`)
 	case at >= 0:
 		c, _ := utf8.DecodeRuneInString(name[at:])
 		return fmt.Errorf("it contains %q; / \\ %% ; , and control characters are not allowed", c)
 	case !utf8.ValidString(name):
-		return errors.New("it is not UTF-8")
+		return errors.New("it is not valid UTF-8")
 	}
 	return nil
 }

@@ -64,7 +64,7 @@ func (r *Registry) learn(ctx context.Context, listed bool) error {
 	}
 	switch {
 	case older && !listed:
-		return fmt.Errorf("what the server can do is not known before it has listed: %v", err) //nolint:errorlint // it passes
+		return fmt.Errorf("the server's capabilities are known only after the first list: %v", err) //nolint:errorlint // it passes
 	case older:
 		can = capabilities{}
 	case err != nil:

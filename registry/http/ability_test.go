@@ -110,7 +110,7 @@ func TestServersOfAllVersions(t *testing.T) {
 // may have given them.
 func TestWhatAServerCanDo(t *testing.T) {
 	t.Parallel()
-	const unknown = "not known before it has listed"
+	const unknown = "capabilities are known only after the first list"
 	type row struct {
 		reason string
 		status int

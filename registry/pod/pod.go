@@ -145,7 +145,7 @@ func (r *Registry) at(in registry.Instance) (*url.URL, error) {
 	return at, registry.Terminal(err)
 }
 
-// change has the application come into a state. Its first request has a share of the time, so that of a pod that does not answer it is
+// change brings the application into a state. Its first request has a share of the time, so that of a pod that does not answer it is
 // known that nothing was changed.
 func (r *Registry) change(ctx context.Context, in registry.Instance, want registry.State) error {
 	at, err := r.at(in)

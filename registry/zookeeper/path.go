@@ -91,7 +91,7 @@ func checkSegment(name string) error {
 	case name == "":
 		return errors.New("a name between slashes is empty")
 	case name == "." || name == "..":
-		return fmt.Errorf("the name %q is a step in a path", name)
+		return errors.New(`"." and ".." are not allowed as a name`)
 	case strings.Contains(name, slash):
 		return errors.New("a slash would make a folder; set folders above the services in options.base")
 	}

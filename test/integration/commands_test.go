@@ -132,9 +132,9 @@ func (sh *shell) expectInstalls(k8s client.Client) {
 	}
 	here := strings.NewReplacer(release+"/rollcall-0.1.0.tgz", sh.root+"/charts/rollcall", release, "file://"+dist, "make ", "make -C "+sh.checkout()+" ")
 	ways := []struct{ begins, image, undo string }{
+		{"make deploy", "rollcall:dev", "make undeploy"},
 		{`"${EDITOR:-vi}" install.yaml && kubectl apply`, "ghcr.io/rollcall-dev/rollcall:v0.1.0", "kubectl delete -f install.yaml"},
 		{"helm install", "ghcr.io/rollcall-dev/rollcall:dev", "helm uninstall rollcall -n rollcall-system --no-hooks"}, // no node runs its Job
-		{"make deploy", "rollcall:dev", "make undeploy"},
 	}
 	for _, c := range sh.commands {
 		if !c.Has(guide.Install) || strings.HasPrefix(c.Text, "make docker-build") || strings.HasPrefix(c.Text, "kind ") {
@@ -221,7 +221,7 @@ func (sh *shell) expectCommands(pod string) {
 		expect.NoError(sh.T, os.WriteFile(filepath.Join(sh.dir, name), []byte(content), 0o600))
 	}
 	fill := strings.NewReplacer("POD", pod, "CLONESET", "web", "FILE", sh.root+"/config/samples/cloneset_labels.yaml",
-		"KEY", "example.com/gate", "VALUE", "true", "DIGEST", "0a1b")
+		"KEY", "example.com/gate", "VALUE", "true", "DIGEST", "0a1b", "config/samples/", sh.root+"/config/samples/")
 	// What fails in this cluster says so.
 	refused := map[string]string{
 		"kubectl rollcall resync --approve":                           "no Event in namespace rollcall-system",
@@ -233,19 +233,59 @@ func (sh *shell) expectCommands(pod string) {
 	if out, err := sh.run("kubectl config set-context --current --namespace=prod"); err != nil {
 		sh.Fatalf("choosing the namespace: %v\n%s", err, out)
 	}
-	ran := 0
+	ran, shown := 0, 0
 	for _, c := range sh.commands {
 		if !strings.HasPrefix(c.Text, "kubectl ") || len(c.Marks) > 0 {
 			continue
 		}
 		ran++
-		out, err := sh.run(regexp.MustCompile(`\bweb-[a-z0-9]{5}\b`).ReplaceAllString(fill.Replace(c.Text), pod))
+		of := pod
+		if strings.Contains(c.Text, "sample-") {
+			names, err := sh.run("kubectl get pods -l app=sample -o jsonpath='{.items[0].metadata.name}'")
+			expect.NoError(sh.T, err)
+			of = names
+		}
+		sh.patient = c.Page == "README.md"
+		out, err := sh.run(podName.ReplaceAllString(fill.Replace(c.Text), of))
 		if want := refused[c.Text]; (err != nil) != (want != "") || !strings.Contains(out, want) {
 			sh.Errorf("%s\nends with %v, want %q in\n%s", c, err, want, out)
 		}
+		if c.Page == "README.md" {
+			shown++
+			sh.expectShown(c, out)
+		}
+	}
+	if shown < 5 {
+		sh.Errorf("the README shows the output of %d commands: the test looks for the wrong thing", shown)
 	}
 	if ran < 35 {
 		sh.Errorf("%d commands were run: the test looks for the wrong thing", ran)
+	}
+}
+
+// podName matches one of a page.
+var podName = regexp.MustCompile(`\b(?:web|sample)-[a-z0-9]{5}\b`)
+
+// rowOfPod matches a row of a table, whose states depend on the moment.
+var rowOfPod = regexp.MustCompile(`^POD (?:new|old|[A-Z][a-z]+[A-Za-z]* )`)
+
+// expectShown checks that the command prints the lines that the page shows, but for names, addresses, numbers and the rows of pods.
+func (sh *shell) expectShown(c guide.Command, out string) {
+	sh.Helper()
+	namespace := strings.NewReplacer("default/", "NAMESPACE/", "prod/", "NAMESPACE/")
+	general := func(line string) string {
+		line = namespace.Replace(podName.ReplaceAllString(line, "POD"))
+		return strings.Join(strings.Fields(regexp.MustCompile(`[0-9]+`).ReplaceAllString(
+			regexp.MustCompile(`\b([0-9]+(ms|h|m|s))+\b|\b[0-9]+(\.[0-9]+){3}:[0-9]+`).ReplaceAllString(line, "0"), "0")), " ")
+	}
+	printed := map[string]bool{}
+	for line := range strings.Lines(out) {
+		printed[general(line)] = true
+	}
+	for line := range strings.Lines(c.Output) {
+		if line := general(line); line != "" && line != "…" && !rowOfPod.MatchString(line) && !printed[line] {
+			sh.Errorf("%s\nshows %q, which is not in\n%s", c, line, out)
+		}
 	}
 }
 

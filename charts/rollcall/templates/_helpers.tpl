@@ -27,6 +27,49 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 
+{{- /* An object with the user's changes: list YAML OVERRIDES. */ -}}
+{{- define "rollcall.overridden" -}}
+{{- $overrides := index . 1 }}
+{{- if $overrides }}
+{{- $object := index . 0 | fromYaml }}
+{{- include "rollcall.override" (list $object $overrides) }}
+{{- toYaml $object }}
+{{- else }}
+{{- index . 0 }}
+{{- end }}
+{{- end }}
+
+{{- /* Changes an object in place: list OBJECT OVERRIDES. null removes a field; the lists in $keys are merged as kubectl merges them. */ -}}
+{{- define "rollcall.override" -}}
+{{- $object := index . 0 }}
+{{- $keys := dict "containers" "name" "initContainers" "name" "env" "name" "volumes" "name" "volumeMounts" "mountPath"
+  "ports" "containerPort" "endpoints" "port" }}
+{{- range $field, $value := index . 1 }}
+{{- $now := get $object $field }}
+{{- $key := get $keys $field }}
+{{- if kindIs "invalid" $value }}
+{{- $_ := unset $object $field }}
+{{- else if and (kindIs "map" $value) (kindIs "map" $now) }}
+{{- include "rollcall.override" (list $now $value) }}
+{{- else if and $key (kindIs "slice" $value) (kindIs "slice" $now) }}
+{{- $merged := $now }}
+{{- range $item := $value }}
+{{- $found := false }}
+{{- range $now }}
+{{- if eq (toString (get . $key)) (toString (get $item $key)) }}
+{{- $found = true }}
+{{- include "rollcall.override" (list . $item) }}
+{{- end }}
+{{- end }}
+{{- if not $found }}{{ $merged = append $merged $item }}{{ end }}
+{{- end }}
+{{- $_ := set $object $field $merged }}
+{{- else }}
+{{- $_ := set $object $field $value }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- define "rollcall.serviceAccount" -}}
 {{ .Values.serviceAccount.name | default "rollcall" }}
 {{- end }}
@@ -88,7 +131,7 @@ subjects:
 {{- end }}
 
 {{- define "rollcall.image" -}}
-{{- with .Values.image.registry }}{{ . }}/{{ end }}
+{{- with (.Values.global | default dict).imageRegistry | default .Values.image.registry }}{{ . }}/{{ end }}
 {{- if .Values.image.digest }}{{ .Values.image.repository }}@{{ .Values.image.digest }}
 {{- else }}{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
 {{- end }}
@@ -136,6 +179,9 @@ subjects:
 {{- end }}
 {{- if and (not .Values.serviceAccount.create) (not .Values.serviceAccount.name) }}
 {{- fail "serviceAccount.create is false: set serviceAccount.name to the ServiceAccount that you created" }}
+{{- end }}
+{{- if and (not .Values.rbac.create) (eq .Values.uninstall.mode "clean") }}
+{{- fail "rbac.create is false, and uninstall.mode clean needs a ClusterRole of its own: set uninstall.mode to check or none, and run kubectl rollcall uninstall before helm uninstall" }}
 {{- end }}
 {{- if and (include "rollcall.audit" .) (not (hasPrefix "/var/lib/rollcall/" $config.audit.path)) }}
 {{- fail "config.audit.path is in no volume: set a path in /var/lib/rollcall/, where the chart mounts one, or mount one of your own by extraVolumes and extraVolumeMounts" }}

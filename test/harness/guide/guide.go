@@ -30,6 +30,8 @@ type Command struct {
 	Marks []string
 	// Text is what a shell runs, without the comment behind it.
 	Text string
+	// Output is what a console shows after it.
+	Output string
 }
 
 func (c Command) String() string { return fmt.Sprintf("%s:%d: %s", c.Page, c.Line, c.Text) }
@@ -60,7 +62,7 @@ func Commands(root string) ([]Command, error) {
 	}
 	var all []Command
 	for _, path := range pages {
-		if filepath.Base(path) == "README.zh-CN.md" {
+		if strings.HasSuffix(path, ".zh-CN.md") {
 			continue // it has the commands of the page that it translates
 		}
 		text, err := os.ReadFile(path)
@@ -94,6 +96,9 @@ func CommandsOf(page, text string) (all []Command) {
 			begun.Text += "\n" + line
 		} else {
 			prompted, prompt := strings.CutPrefix(line, "$ ")
+			if !prompt && language == "console" && len(all) > 0 && all[len(all)-1].Page == page {
+				all[len(all)-1].Output += line + "\n"
+			}
 			if prompt != (language == "console") || strings.HasPrefix(line, "# ") {
 				continue
 			}
