@@ -17,10 +17,11 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
-// oneAddress leads each connection to another one of the peers, by turns, as a Kubernetes Service does. They know each other by names.
+// oneAddress leads each connection to another one of the peers, by turns, as a Kubernetes Service does. They know each other
+// by addresses that can't be reached from here.
 func oneAddress(t *testing.T, peers ...*fake) (address string) {
 	t.Helper()
-	names := []string{"http://eureka-0:8761/eureka/", "http://eureka-1:8761/eureka/", "http://eureka-2:8761/eureka/"}[:len(peers)]
+	names := []string{"http://127.0.0.1:1/eureka/", "http://127.0.0.1:2/eureka/", "http://127.0.0.1:3/eureka/"}[:len(peers)]
 	for i, f := range peers {
 		others := append(append([]string{}, names[:i]...), names[i+1:]...)
 		f.replicas = strings.Join(others, ", ")
@@ -75,6 +76,53 @@ func TestSeveralPeersBehindOneAddress(t *testing.T) {
 	})
 }
 
+// TestPeersThatOnlyEurekaListsAreToldToo, if they can be reached: the one at the address has a change in its memory alone for half a
+// second. If it is killed then, and starts with what the others have, the change is lost, whatever was acknowledged.
+func TestPeersThatOnlyEurekaListsAreToldToo(t *testing.T) {
+	t.Parallel()
+	in, app := web(1), registry.Instance{Service: "Shop web", Address: "10.0.0.1", Port: 80}
+	up, ofApp := entryOf(in, "UP"), entryOf(app, "UP")
+	const lost = "a pod would be given to clients that was taken out, once the first one has been killed"
+	const lacks = "the first one lacks it, and all connections lead there"
+	put := []string{"PUT " + ownPath + "/status?value=OUT_OF_SERVICE"}
+	expect.Each(t, map[string]struct {
+		peersCase
+
+		first string
+	}{
+		"Register":                    {peersCase{lost, up, (*eureka.Registry).Register, []string{copied}}, up},
+		"FailOver":                    {peersCase{lost, up, (*eureka.Registry).FailOver, []string{copied}}, up},
+		"Deregister":                  {peersCase{lost, up, (*eureka.Registry).Deregister, []string{"DELETE " + ownPath}}, up},
+		"FailOver of the app's":       {peersCase{lost, ofApp, steered(registry.AppRegistry.FailOver), put}, ofApp},
+		"FailOver of what it lacks":   {peersCase{lacks, up, (*eureka.Registry).FailOver, []string{copied}}, ""},
+		"Deregister of what it lacks": {peersCase{lacks, up, (*eureka.Registry).Deregister, []string{"DELETE " + ownPath}}, ""},
+		"Get of what it lacks":        {peersCase{lacks, up, says(registry.InService, (*eureka.Registry).Get), nil}, ""},
+	}, func(t *testing.T, tc struct {
+		peersCase
+
+		first string
+	}) {
+		first, second := newFake(t, nothing), newFake(t, holding(tc.has))
+		if tc.first != "" {
+			first.answer = holding(tc.first)
+		}
+		d := open(t, registry.Config{Endpoint: oneAddress(t, first)})
+		first.replicas, second.replicas = second.URL+"/", first.URL+"/"
+		entries, err := d.List(t.Context(), in.Cluster)
+		if err != nil || len(entries) == 0 {
+			t.Errorf("List: got %v, error %v; want what the second one has: a removal may have missed it", entries, err)
+		}
+		if unlisted := d.UnlistedMembers(); unlisted != nil {
+			t.Errorf("the endpoint lacks %q, want none: they can be reached", unlisted)
+		}
+		_ = second.requests()
+		if err := tc.call(d, t.Context(), in); err != nil {
+			t.Errorf("got error %v\nreason: %s", err, tc.reason)
+		}
+		expect.Equal(t, tc.want, changes(second), "changes at the second peer: %s", tc.reason)
+	})
+}
+
 // TestACallBehindOneAddressStaysAtOnePeer: what one has acknowledged another has not heard of yet.
 func TestACallBehindOneAddressStaysAtOnePeer(t *testing.T) {
 	t.Parallel()
@@ -111,17 +159,18 @@ func TestUnlistedMembers(t *testing.T) {
 		reason, replicas string
 		want             int
 	}{
-		"two others":          {"the server does not list itself", "http://eureka-1:8761/eureka/, http://me:secret@eureka-2:8761/eureka/", 3},
-		"none":                {"it runs alone", "", 0},
-		"Spring's default":    {"it means itself", "%s/", 0},
-		"one on this machine": {"it is another one", "http://127.0.0.1:1/eureka/", 2},
-		"untold":              {"it is not known", "-", 0},
+		"two others":              {"the server does not list itself", "http://eureka-1:8761/eureka/, http://me:secret@eureka-2:8761/eureka/", 3},
+		"none":                    {"it runs alone", "", 0},
+		"Spring's default":        {"it means itself", "%s/", 0},
+		"one on this machine":     {"it is another one", "http://127.0.0.1:1/eureka/", 2},
+		"untold":                  {"it is not known", "-", 0},
+		"one that can be reached": {"it is told of changes, but does not know which the other is", "%o/", 2},
 	}, func(t *testing.T, tc struct {
 		reason, replicas string
 		want             int
 	}) {
 		f := newFake(t, nothing)
-		f.replicas = strings.Replace(tc.replicas, "%s", f.URL, 1)
+		f.replicas = strings.NewReplacer("%s", f.URL, "%o", newFake(t, nothing).URL).Replace(tc.replicas)
 		d := open(t, registry.Config{Endpoint: f.URL})
 		_, err := d.List(t.Context(), "test")
 		expect.NoError(t, err)
