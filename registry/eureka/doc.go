@@ -34,9 +34,9 @@
 //   - that a peer which is killed takes along what it has acknowledged and not replicated yet, and that a peer which starts can register
 //     what it fetched from another one after it was sent the removal of that (PeerAwareInstanceRegistryImpl.syncUp). Nothing in Eureka
 //     repairs that before the lease ends. So the driver lists, asks and tells all peers, also those that only Eureka knows;
-//   - that a renewal which a peer answers with 404 is followed by the entry as it was at the renewal (PeerEurekaNode.heartbeat), in place
-//     of a later POST that is to be sent again (AcceptorExecutor). A peer that was down meanwhile can then give an entry that was taken
-//     out, until the driver's next heartbeat;
+//   - that a renewal which a peer answers with 404 is followed by the entry as it was at the renewal (PeerEurekaNode.heartbeat), after a
+//     removal that was sent with the renewal, or in place of a later POST that is to be sent again (AcceptorExecutor). A peer that was down
+//     meanwhile can then give an entry that was taken out, until the driver's next heartbeat, or that was removed, until the next list;
 //   - that the override goes with the entry when this is removed or evicted (Netflix/eureka#1116), and is set again.
 //
 // # Whose clock
