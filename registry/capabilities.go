@@ -60,7 +60,8 @@ func SplitPlace(template, service string) (place, name string) {
 // MemberLister is for a registry of several servers that tells their addresses.
 type MemberLister interface {
 	// UnlistedMembers returns the registry's servers, in order, if they were more than the addresses of the endpoint when the registry was
-	// last listed: an address then stands for several, such as that of a load balancer. The caller warns.
+	// last listed, and the driver can't reach all where the registry lists them: an address then stands for several, such as that of a load
+	// balancer. The caller warns.
 	UnlistedMembers() []string
 }
 

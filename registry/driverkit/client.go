@@ -59,8 +59,9 @@ type HTTPClient struct {
 	log       *slog.Logger
 	transport http.RoundTripper // of net/http, but in tests of the kit
 	servers   []*url.URL
-	current   atomic.Int64 // the number of the server that calls begin at
-	several   atomic.Bool  // an address stands for several servers, see [Members]
+	current   atomic.Int64               // the number of the server that calls begin at
+	several   atomic.Bool                // an address stands for several servers, see [Members]
+	reached   atomic.Pointer[[]*url.URL] // besides, see [Members.Reach]
 }
 
 // NewHTTPClient makes a client from the URLs in cfg.Endpoint and the files in cfg.TLS, which it reads now. No server needs to be

@@ -3,6 +3,7 @@ package driverkit
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -27,6 +28,7 @@ type Members struct {
 	mu     sync.Mutex
 	asked  time.Time // zero before the first time
 	known  []string  // nil if the registry has never listed them
+	left   int       // how many of them are not reached where the registry lists them
 	failed bool      // the last time
 }
 
@@ -43,7 +45,7 @@ func (m *Members) Refresh(ctx context.Context) {
 	defer cancel()
 	_, _ = m.asking.Ask(ctx, "", func(ctx context.Context) (none struct{}, _ error) {
 		m.mu.Lock()
-		recent := !m.asked.IsZero() && time.Since(m.asked) < askAgain
+		recent := !m.asked.IsZero() && time.Since(m.asked) < askAgain && m.left == 0 // one that is left may be about to start
 		m.mu.Unlock()
 		if recent {
 			return none, nil
@@ -81,11 +83,14 @@ func (m *Members) needed() int {
 	return 1
 }
 
+// reachesAll reports whether [Policy.After] leads to all servers. The caller holds the lock.
+func (m *Members) reachesAll() bool { return m.left == 0 && m.client.reached.Load() != nil }
+
 // Several reports whether an address may stand for several servers, as far as the registry was asked.
 func (m *Members) Several() bool { return m.client.several.Load() }
 
 // More returns how many more answers, each on a connection of its own, have to agree with one that something is absent: none if every
-// server has an address. The first call asks the registry.
+// server has an address, or is one of [Members.Reach]. The first call asks the registry.
 func (m *Members) More(ctx context.Context) int {
 	m.mu.Lock()
 	first := m.asked.IsZero()
@@ -95,14 +100,34 @@ func (m *Members) More(ctx context.Context) int {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.reachesAll() {
+		return 0
+	}
 	return m.needed() - 1
 }
 
-// Unlisted returns the servers if they are more than the addresses of the endpoint.
+// Reach sets the servers that the client reaches where the registry lists them: a call with [Policy.After] is made at those too. The others
+// are left. While there are some, the registry is asked again with each [Members.Refresh]. The function that lists the servers calls it.
+func (m *Members) Reach(servers []*url.URL, left int) {
+	m.client.reached.Store(&servers)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.left = left
+}
+
+// Reached returns the servers of the last [Members.Reach].
+func (m *Members) Reached() []*url.URL {
+	if reached := m.client.reached.Load(); reached != nil {
+		return slices.Clone(*reached)
+	}
+	return nil
+}
+
+// Unlisted returns the servers if they are more than the addresses of the endpoint and not all are reached.
 func (m *Members) Unlisted() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.known) <= len(m.client.servers) {
+	if len(m.known) <= len(m.client.servers) || m.reachesAll() {
 		return nil
 	}
 	return slices.Clone(m.known)

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -161,4 +162,52 @@ func TestAFailureLeavesTheConnection(t *testing.T) {
 		expect.NoError(t, ask())
 	}
 	connections(4, "none failed")
+}
+
+// TestPolicyAfterReachesWhatIsListed: of a server that the endpoint lacks, as soon as it is known how to reach it.
+func TestPolicyAfterReachesWhatIsListed(t *testing.T) {
+	t.Parallel()
+	const one, two, three = "http://10.0.0.1", "http://10.0.0.2", "http://10.0.0.3"
+	at := func(text string) *url.URL {
+		u, err := url.Parse(text)
+		expect.NoError(t, err)
+		return u
+	}
+	c := newClient(t, registry.Config{Endpoint: one}, driverkit.HTTPOptions{})
+	left, asked := 1, 0
+	var m *driverkit.Members
+	m = driverkit.NewMembers(c, func(context.Context) ([]string, error) {
+		asked++
+		m.Reach([]*url.URL{at(two), at(three)}, left)
+		return []string{one, two, three}, nil
+	})
+	after := func(from driverkit.Server) (servers []string) {
+		_ = c.Try(t.Context(), driverkit.Policy{After: from}, func(_ context.Context, s driverkit.Server) error {
+			servers = append(servers, s.String())
+			return errors.New("ask the next one")
+		})
+		return servers
+	}
+	expect.NoError(t, c.Try(t.Context(), driverkit.Policy{}, func(_ context.Context, s driverkit.Server) error {
+		expect.Equal(t, []string(nil), after(s), "before the registry was asked")
+		for range 2 {
+			m.Refresh(t.Context())
+		}
+		expect.Equal(t, []string{two, three}, after(s), "after the endpoint's")
+		_ = c.Try(t.Context(), driverkit.Policy{After: s}, func(_ context.Context, s driverkit.Server) error {
+			if s.String() == two {
+				expect.Equal(t, []string{one, three}, after(s), "after another one")
+			}
+			return errors.New("ask the next one")
+		})
+		return nil
+	}))
+	if more := m.More(t.Context()); more != 2 || len(m.Unlisted()) != 3 || asked != 2 {
+		t.Errorf("with one left: %d more answers, unlisted %q, asked %d times; want 2, all three, and each time", more, m.Unlisted(), asked)
+	}
+	left = 0
+	m.Refresh(t.Context())
+	if more := m.More(t.Context()); more != 0 || len(m.Unlisted()) != 0 || !m.Several() {
+		t.Errorf("with all reached: %d more answers, unlisted %q; want none, and a connection for each call still", more, m.Unlisted())
+	}
 }

@@ -30,7 +30,7 @@ func (s Server) String() string { return strings.TrimRight(s.url.String(), "/") 
 // Policy decides at which servers [HTTPClient.Try] makes a call, one after the other. The zero Policy has all of them, beginning with the
 // one that took the last call.
 type Policy struct {
-	// After is a server at which the call was made without success: the call is made at all others.
+	// After is a server at which the call was made without success: the call is made at all others, also at those of [Members.Reach].
 	After Server
 	// Because is the reason, for the log, why later calls begin at the server that takes this call, such as "it lacks an entry". If it is
 	// empty, the server at which calls begin stays the same. A call that only returns nil leaves the server for the next one.
@@ -95,7 +95,7 @@ func (c *HTTPClient) Try(ctx context.Context, at Policy, call func(context.Conte
 
 func (c *HTTPClient) tryOthers(ctx context.Context, at Policy, call func(context.Context, Server) error) error {
 	err := errors.New("the endpoint has no other server")
-	for other := range c.ring(at.After.number+1, len(c.servers)-1) {
+	for _, other := range c.others(at.After) {
 		part, end := Share(ctx, other.left+2)
 		other.left = 1
 		err = call(part, other)
@@ -110,6 +110,29 @@ func (c *HTTPClient) tryOthers(ctx context.Context, at Policy, call func(context
 	}
 	return err
 }
+
+// others are all servers but this one: of the endpoint, then those of [Members.Reach].
+func (c *HTTPClient) others(than Server) (others []Server) {
+	first, count := than.number+1, len(c.servers)-1
+	if than.number == unlisted {
+		first, count = 0, len(c.servers)
+	}
+	others = slices.Collect(c.ring(first, count))
+	if reached := c.reached.Load(); reached != nil {
+		for _, at := range *reached {
+			if *at != *than.url {
+				others = append(others, Server{client: c, number: unlisted, url: at})
+			}
+		}
+	}
+	for i := range others {
+		others[i].left = len(others) - i
+	}
+	return others
+}
+
+// unlisted is the number of a server of which the endpoint has no address. No call begins there.
+const unlisted = -1
 
 // ring returns count servers, in the order of a call that begins at the one with the number first.
 func (c *HTTPClient) ring(first, count int) iter.Seq[Server] {
@@ -137,7 +160,7 @@ func (c *HTTPClient) leave(server Server, why error) {
 
 // move has later calls begin at another server than this one, unless another call has seen to that already.
 func (c *HTTPClient) move(from, to Server, because string) {
-	if from.number != to.number && c.current.CompareAndSwap(int64(from.number), int64(to.number)) {
+	if from.number != to.number && to.number != unlisted && c.current.CompareAndSwap(int64(from.number), int64(to.number)) {
 		c.log.Info("using another registry server", "server", from.String(), "next", to.String(), "reason", because)
 	}
 }

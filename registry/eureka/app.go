@@ -235,16 +235,43 @@ func (c call) at(id string) call {
 	return c
 }
 
-// application reads the instances of the application, out of the server's cache, and the time there: zero if the answer has
-// none. There may be no instance.
+// listed is an application out of a server's cache.
+type listed struct {
+	// at are its instances by their address as Kubernetes writes it.
+	at map[string][]instanceInfo
+	// now is the time at the server: zero if the answer has none.
+	now time.Time
+}
+
+// application reads the instances at the call's address, out of the server's cache, and the time there. Eureka has no request for less than
+// the whole application, so calls that ask at the same moment share one.
 func (c call) application(ctx context.Context) (infos []instanceInfo, now time.Time, err error) {
+	ask := c.readApplication
+	if !c.server.IsAlone() { // such a connection's answer is not that of any other
+		ask = func(ctx context.Context) (listed, error) {
+			return c.applications.Ask(ctx, c.server.String()+c.app, c.readApplication)
+		}
+	}
+	app, err := ask(ctx)
+	return app.at[canonical(c.in.Address)], app.now, err
+}
+
+func (c call) readApplication(ctx context.Context) (listed, error) {
 	var app application
+	l := listed{at: map[string][]instanceInfo{}}
 	answer, err := c.read(ctx, c.app, &app)
 	if answer != nil {
-		now, _ = http.ParseTime(answer.Header.Get("Date"))
+		l.now, _ = http.ParseTime(answer.Header.Get("Date"))
 	}
-	return app.Application.Instance, now, err
+	for _, info := range app.Application.Instance {
+		at := canonical(info.IPAddr)
+		l.at[at] = append(l.at[at], info)
+	}
+	return l, err
 }
+
+// canonical is an address as Kubernetes writes it.
+func canonical(address string) string { return driverkit.Foreign("", address, 0).Address }
 
 // isAppOf reports whether an application wrote the entry, and its plain or its secure port is the instance's.
 func (i instanceInfo) isAppOf(in registry.Instance) bool {

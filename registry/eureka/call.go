@@ -137,8 +137,8 @@ func (c call) deregister(ctx context.Context) error {
 		return nil
 	}
 	_, err = c.send(ctx, http.MethodDelete, c.path, nil)
-	if err != nil && !driverkit.HasStatus(err, http.StatusNotFound) { // else it went by itself
-		return err
+	if err != nil && (!driverkit.HasStatus(err, http.StatusNotFound) || c.members.Several()) { // else it went by itself
+		return gone(err)
 	}
 	c.repeat(ctx, http.MethodDelete, c.path, nil, nil) // else an override stays at a peer, and keeps out what is registered there next
 	return nil
@@ -183,12 +183,19 @@ func (c call) renewElsewhere(ctx context.Context, got *instanceInfo) {
 }
 
 // anywhere asks this peer and, if it has nothing, the others until one has something: a peer that has just started
-// lacks what they have not replicated to it yet, or they were told nothing of a removal. Another one that fails counts as one that has
-// nothing. Later calls begin where they did: which of two peers is right about one entry does not show which is right about others.
+// lacks what they have not replicated to it yet, or they were told nothing of a removal. If the address stands for several peers, it is
+// asked again, on connections that may reach others. Another address that fails counts as one that has nothing. Later calls begin where
+// they did: which of two peers is right about one entry does not show which is right about others.
 func (c call) anywhere(ctx context.Context, look func(call, context.Context) (found bool, err error)) error {
 	found, err := look(c, ctx)
 	if found || err != nil {
 		return err
+	}
+	for range c.members.More(ctx) {
+		c.server = c.server.Alone(ctx)
+		if found, err = look(c, ctx); found || err != nil {
+			return err
+		}
 	}
 	_ = c.client.Try(ctx, driverkit.Policy{After: c.server}, func(ctx context.Context, other driverkit.Server) error {
 		c.server = other

@@ -31,6 +31,12 @@
 //   - that the driver sends an override to all peers, flagged as replicated: a peer that passed it on could do so after the next change;
 //   - that a peer replicates a POST up to a second after it has acknowledged it, from memory. So the driver sends the entry that it
 //     read back to all peers too, with its timestamp;
+//   - that a peer which is killed takes along what it has acknowledged and not replicated yet, and that a peer which starts can register
+//     what it fetched from another one after it was sent the removal of that (PeerAwareInstanceRegistryImpl.syncUp). Nothing in Eureka
+//     repairs that before the lease ends. So the driver lists, asks and tells all peers, also those that only Eureka knows;
+//   - that a renewal which a peer answers with 404 is followed by the entry as it was at the renewal (PeerEurekaNode.heartbeat), after a
+//     removal that was sent with the renewal, or in place of a later POST that is to be sent again (AcceptorExecutor). A peer that was down
+//     meanwhile can then give an entry that was taken out, until the driver's next heartbeat, or that was removed, until the next list;
 //   - that the override goes with the entry when this is removed or evicted (Netflix/eureka#1116), and is set again.
 //
 // # Whose clock

@@ -23,6 +23,10 @@ type Registry struct {
 	field  string // of the configuration: the one to check if the server does not know us
 	opts   Options
 	held   driverkit.Locks
+	// members are the peers, of which the client may have fewer addresses.
+	members *driverkit.Members
+	// applications are questions about whole applications.
+	applications driverkit.Shared[listed]
 
 	// replicated is the header of a change that Rollcall replicates. A peer passes such a one on to no other, where it could come
 	// after a later change.
@@ -34,6 +38,7 @@ type Registry struct {
 var (
 	_ registry.Constructor     = New
 	_ registry.Describer       = (*Registry)(nil)
+	_ registry.MemberLister    = (*Registry)(nil)
 	_ registry.Getter          = (*Registry)(nil)
 	_ registry.Heartbeater     = (*Registry)(nil)
 	_ registry.AppEntrySteerer = (*Registry)(nil)
@@ -67,6 +72,7 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	if credentials.Username != "" {
 		r.field = "auth.passwordFile"
 	}
+	r.members = driverkit.NewMembers(client, r.peers)
 	r.replicated = r.header.Clone()
 	r.replicated.Set("X-Netflix-Discovery-Replication", "true")
 	return r, nil
@@ -108,6 +114,7 @@ func (r *Registry) List(ctx context.Context, cluster string) ([]registry.Entry, 
 		if err != nil {
 			return nil, err
 		}
+		r.members.Refresh(ctx)
 		_ = r.client.Try(ctx, driverkit.Policy{After: from}, func(ctx context.Context, s driverkit.Server) error {
 			others, err := peer{Registry: r, server: s}.list(ctx, cluster)
 			if err == nil {
@@ -163,6 +170,9 @@ func (r *Registry) change(
 	}
 	defer release()
 	err = r.client.Try(ctx, driverkit.Policy{}, func(ctx context.Context, s driverkit.Server) error {
+		if r.members.Several() { // the next request could be another peer's, which has not heard of the one before
+			s = s.Alone(ctx)
+		}
 		return do(newCall(peer{Registry: r, server: s}, in), ctx)
 	})
 	return driverkit.CallError(ctx, doing, in, err)

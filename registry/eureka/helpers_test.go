@@ -3,8 +3,10 @@ package eureka_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 
@@ -54,12 +56,18 @@ type fake struct {
 	answer func(r *http.Request) (status int, body string)
 	asked  []string
 	bodies []string
+	// replicas are its peers by its status: with comma and space between them, and "-" if it does not tell.
+	replicas string
 }
 
 func newFake(t *testing.T, answer func(r *http.Request) (status int, body string)) *fake {
 	t.Helper()
 	f := &fake{answer: answer}
 	f.URL = drivertest.Serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/status") {
+			f.status(w, r.Header.Get("Accept"))
+			return
+		}
 		body, _ := io.ReadAll(r.Body)
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		f.mu.Lock()
@@ -72,6 +80,19 @@ func newFake(t *testing.T, answer func(r *http.Request) (status int, body string
 		_, _ = io.WriteString(w, text)
 	})
 	return f
+}
+
+// status answers as a server of Eureka 2, which can't write its status as JSON.
+func (f *fake) status(w http.ResponseWriter, form string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.replicas == "-" || form != "application/xml" {
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	_, _ = fmt.Fprintf(w, "<com.netflix.eureka.util.StatusInfo><generalStats><num-of-cpus>2</num-of-cpus></generalStats><applicationStats>"+
+		"<registered-replicas>%s</registered-replicas><available-replicas></available-replicas></applicationStats>"+
+		"</com.netflix.eureka.util.StatusInfo>", f.replicas)
 }
 
 // requests returns what it was asked since the last time.

@@ -64,7 +64,7 @@ func harness(t *testing.T, server *eureka.Server) registrytest.Harness {
 		return truth(ctx, server, cluster)
 	}
 	h.LosingAnswers = drivertest.LosingAnswers(driver.New, cfg)
-	// Not Metered: to see whether others have the address, Get reads the whole application.
+	// Not Metered: to see whether others have the address, Get reads the whole application, once for all who ask at that moment.
 	h.Foreign = func(t testing.TB, at registry.Instance) func() {
 		a := newApp(t, server, at)
 		a.Register()

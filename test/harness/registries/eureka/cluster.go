@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/rollcall-dev/rollcall/test/harness/cache"
@@ -26,6 +27,10 @@ const (
 // Cluster is peers that replicate to one another. None leads.
 type Cluster struct {
 	*registries.Group[*Member]
+
+	mu sync.Mutex
+	// unheard are the entries of which the peers have not had the same since all of them serve again; nil before they do.
+	unheard map[string]bool
 }
 
 // Member is one of them.
@@ -90,7 +95,10 @@ func (c *Cluster) Leader(context.Context) int { return registries.NoLeader }
 
 // Whole asks all of them, and then whether the peers have told each other what happened while they could not: they try again by and by.
 func (c *Cluster) Whole(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if err := c.Group.Whole(ctx); err != nil {
+		c.unheard = nil
 		return err
 	}
 	one, err := c.All[0].entries(ctx)
@@ -98,7 +106,8 @@ func (c *Cluster) Whole(ctx context.Context) error {
 	if err := errors.Join(err, otherErr); err != nil {
 		return err
 	}
-	return errors.Join(lacks(one, other), lacks(other, one))
+	c.unheard, err = disagree(one, other, c.unheard)
+	return err
 }
 
 // entry is what a peer has of one, and whether that is older than what the other one may lack.
@@ -107,14 +116,33 @@ type entry struct {
 	old    bool
 }
 
-// lacks returns an error if a peer has not heard of what the other one has.
-func lacks(peer, other map[string]entry) error {
-	for id, e := range other {
-		if got, found := peer[id]; e.old && (!found || got.old && got.status != e.status) {
-			return fmt.Errorf("a peer has %s with status %q, and the other one with %q", id, got.status, e.status)
+// disagree returns an error while the peers differ, but for what one of them has changed lately. What differed when they began to serve
+// again, of which unheard is left, counts whatever its age: a peer that has started can be sent what the other one had before an entry was
+// taken out (PeerEurekaNode.heartbeat), and has changed it lately then.
+func disagree(one, other map[string]entry, unheard map[string]bool) (left map[string]bool, err error) {
+	left = map[string]bool{}
+	for _, peer := range []map[string]entry{one, other} {
+		for id := range peer {
+			a, b := at(one, id), at(other, id)
+			if a.status == b.status || unheard != nil && !unheard[id] && !(a.old && b.old) {
+				continue
+			}
+			left[id] = true
+			err = fmt.Errorf("a peer has %s with status %q, and the other one with %q", id, a.status, b.status)
 		}
 	}
-	return nil
+	if err == nil {
+		return nil, nil
+	}
+	return left, err
+}
+
+// at is what a peer has of an entry. If that is nothing, it may have had nothing for long.
+func at(peer map[string]entry, id string) entry {
+	if e, found := peer[id]; found {
+		return e
+	}
+	return entry{old: true}
 }
 
 func (m *Member) entries(ctx context.Context) (map[string]entry, error) {
