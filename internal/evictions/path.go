@@ -128,7 +128,9 @@ func pathOf(c admissionv1.WebhookClientConfig) string {
 
 // IssuePath gives the webhook configuration of the name a path where it has none, until the context ends. Only the leader does.
 func IssuePath(server client.Client, name string, logger logr.Logger) manager.RunnableFunc {
-	return repeat(logger, "failed to keep the path of the eviction webhook", func(ctx context.Context) error { return issuePath(ctx, server, name) })
+	return repeat(logger, "failed to keep the path of the eviction webhook", func(ctx context.Context) error {
+		return issuePath(ctx, server, name)
+	})
 }
 
 func issuePath(ctx context.Context, server client.Client, name string) error {

@@ -105,7 +105,7 @@ func (r Rules) addressOf(s Subject) (Address, error) {
 	}
 	a, err := ParseAddress(strings.TrimSpace(written))
 	if name, is := strings.CutPrefix(string(a), networkPrefix); is && a != r.Address && !slices.Contains(r.Networks, name) {
-		err = fmt.Errorf("service.networks in the configuration does not have %s: use PodIP, HostIP, IPv4 or IPv6, or ask your platform to add it there",
+		err = fmt.Errorf("service.networks in the configuration does not have %s: use PodIP, HostIP, IPv4 or IPv6, or ask for it to be added",
 			shorten.Quote(name))
 	}
 	if err != nil {

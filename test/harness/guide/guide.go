@@ -78,6 +78,13 @@ func Commands(root string) ([]Command, error) {
 	return all, nil
 }
 
+// printed adds a line of a console to what its last command prints.
+func printed(all []Command, language, line string) {
+	if language == "console" && len(all) > 0 {
+		all[len(all)-1].Output += line + "\n"
+	}
+}
+
 // CommandsOf returns the commands of one page.
 func CommandsOf(page, text string) (all []Command) {
 	language, marks, begun := "", []string(nil), (*Command)(nil)
@@ -96,10 +103,8 @@ func CommandsOf(page, text string) (all []Command) {
 			begun.Text += "\n" + line
 		} else {
 			prompted, prompt := strings.CutPrefix(line, "$ ")
-			if !prompt && language == "console" && len(all) > 0 && all[len(all)-1].Page == page {
-				all[len(all)-1].Output += line + "\n"
-			}
 			if prompt != (language == "console") || strings.HasPrefix(line, "# ") {
+				printed(all, language, line)
 				continue
 			}
 			begun = &Command{Page: page, Line: i + 1, Marks: marks, Text: prompted}
