@@ -167,7 +167,7 @@ func (o *Observer) locate(ctx context.Context, f *Facts) error {
 	if t := f.ipv4Only(); t != "" && f.Warning.Reason == "" {
 		f.Warning = waiting.IPv6Missing(t)
 	}
-	f.Input.Ending, f.EndChanges = lifecycle.EndOf(pod, node, now).Ending(now, f.Drain)
+	f.Input.Ending, f.Changes = lifecycle.EndOf(pod, node, now).Ending(now, f.Drain)
 	if err := o.former(ctx, f); err != nil {
 		return err
 	}
@@ -178,25 +178,32 @@ func (o *Observer) locate(ctx context.Context, f *Facts) error {
 	return nil
 }
 
-// former takes a pod out that was detached from its CloneSet, for as long as it has no controller. If the CloneSet itself has gone, the pod
-// stays, and a person has to know.
+// former takes a pod out that was detached from its CloneSet, for as long as it has no controller. If the CloneSet itself has gone, or
+// selects the pod without owning it, the pod stays, and a person has to know.
 func (o *Observer) former(ctx context.Context, f *Facts) error {
 	pod, record := f.Input.Pod, f.Input.Record
 	if !lifecycle.MayBeDetached(pod) {
+		f.Memory.Unadopted = nil
 		return nil
 	}
 	former := clusterstate.Detached
 	if !record.Detached {
+		now := o.Clock.Now()
 		var err error
-		if former, err = clusterstate.FormerOf(ctx, pod, o.Client, o.APIReader); err != nil {
+		former, f.Memory.Unadopted, err = clusterstate.FormerOf(ctx, pod, o.Client, o.APIReader, f.Memory.Unadopted, now)
+		if err != nil {
 			return err
+		}
+		if left := reason.Patience - f.Memory.Unadopted.Lasts(now); former == clusterstate.Unadopted && left > 0 {
+			f.changeIn(left)
+			return nil
 		}
 	}
 	switch {
 	case former == clusterstate.Detached:
 		f.Input = f.Input.Detach()
-		f.EndChanges = 0
-	case former == clusterstate.Orphaned && record.Exists() && lifecycle.Counts(pod) && f.Warning.Reason == "":
+		f.Changes = 0
+	case record.Exists() && lifecycle.Counts(pod) && f.Warning.Reason == "":
 		f.Warning = waiting.Orphaned()
 	}
 	return nil

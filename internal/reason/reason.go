@@ -182,9 +182,9 @@ const (
 	// What to do: delete the pod when you are done with it. To put it back into rotation without a workload, set its annotation
 	// `rollcall.dev/keep-detached: "true"`, also before you change the labels.
 	Detached Reason = "Detached"
-	// Orphaned: the pod belongs to no workload, and its labels are not the cause: its CloneSet was deleted with `--cascade=orphan`, or it came
-	// back after the pod, for example from a backup, and has not adopted the pod. The pod stays in rotation as long as it is ready, and
-	// leaves when it is deleted. Nothing waits for it.
+	// Orphaned: the pod belongs to no workload, and its labels are not the cause. Its CloneSet was deleted with `--cascade=orphan`, or came
+	// back after the pod, for example from a backup. Or the pod has had the labels of its CloneSet for 10 minutes, but no owner reference. The
+	// pod stays in rotation as long as it is ready, and leaves when it is deleted. Nothing waits for it.
 	//
 	// What to do: delete the pod; a CloneSet adopts none. To accept it, set its annotation
 	// `rollcall.dev/keep-detached: "true"`.
