@@ -69,6 +69,16 @@ func (o *Observer) Look(ctx context.Context, id lifecycle.PodID, settings *Setti
 	return look, err
 }
 
+// left forgets a pod of a namespace that is no longer this manager's, once no call for it can be carried out: until then, the namespace may
+// come back.
+func (o *Observer) left(id lifecycle.PodID, f *Facts) Look {
+	o.State.Panics.Forget(id.UID, &f.Settings.Rules)
+	if lands := f.Tracked.Known().LandsUntil().Sub(o.Clock.Now()); lands > 0 {
+		return Look{Again: lands}
+	}
+	return Look{Forget: true}
+}
+
 // unread completes facts of which a read has failed.
 func (o *Observer) unread(ctx context.Context, id lifecycle.PodID, f *Facts) *Facts {
 	if f.Input.Pod != nil {
@@ -84,6 +94,9 @@ func (o *Observer) unread(ctx context.Context, id lifecycle.PodID, f *Facts) *Fa
 
 func (o *Observer) look(ctx context.Context, id lifecycle.PodID, f *Facts) (Look, error) {
 	tracked, settings := f.Tracked, f.Settings
+	if o.State.Scope.Excludes(id.Namespace) {
+		return o.left(id, f), nil
+	}
 	if err := o.State.Workloads.Refresh(ctx, &settings.Rules, settings.everywhere, o.Clock.Now()); err != nil {
 		return Look{}, err
 	}

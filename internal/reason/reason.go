@@ -347,10 +347,10 @@ const (
 	// What to do: wait. If it lasts, turn on [the status page](../status-page.md), or check the manager's log.
 	Acknowledgement Reason = "Acknowledgement"
 	// NotWatched: what the kubectl plugin shows of a pod whose namespace is not in `namespaces` of the configuration: the manager
-	// does not see the pod, and neither sets nor clears the handlers of its hooks.
+	// leaves the pod alone, and neither sets nor clears the handlers of its hooks.
 	//
 	// What to do: if another installation watches the namespace, pass that installation's namespace with
-	// `--rollcall-namespace`. Otherwise add it and restart the managers.
+	// `--rollcall-namespace`. Otherwise add it and restart the managers, or label it so that the selector matches.
 	NotWatched Reason = "NotWatched"
 )
 
