@@ -768,6 +768,33 @@ func TestReleasesHaveClusterObjectsOfTheirOwn(t *testing.T) {
 	}
 }
 
+// TestNamespacesByLabel: what is asked about evictions and new CloneSets is asked where the manager works.
+func TestNamespacesByLabel(t *testing.T) {
+	t.Parallel()
+	const selector = "\n  namespaces: {matchLabels: {team: orders}, matchExpressions: [{key: tier, operator: Exists}]}"
+	values := strings.Replace(example, "cluster: example", "cluster: example"+selector, 1)
+	objects, err := helmAs(t, "shop", values+evictions+"lint: {enabled: true}\n")
+	expect.NoError(t, err)
+	rendered := comparable(t, objects)
+	const byLabel = "namespaceSelector:\n    matchExpressions:\n    - key: tier\n      operator: Exists\n"
+	for object, parts := range map[string][]string{
+		"ConfigMap/rollcall-config":                   {"team: orders"},
+		"MutatingWebhookConfiguration/shop-evictions": {byLabel, "operator: NotIn\n      values:\n      - kube-system\n", "matchLabels:\n      team: orders\n"},
+		"ValidatingAdmissionPolicyBinding/shop-lint":  {"matchExpressions:\n      - key: tier\n", "matchLabels:\n        team: orders\n"},
+	} {
+		text, err := yaml.Marshal(rendered[object])
+		expect.NoError(t, err)
+		for _, part := range parts {
+			if !bytes.Contains(text, []byte(part)) {
+				t.Errorf("%s does not have %q:\n%s", object, part, text)
+			}
+		}
+	}
+	if _, err := helm(t, values+"rbac: {clusterRole: false}\n"); err == nil || !strings.Contains(err.Error(), "list the namespaces in config.namespaces") {
+		t.Errorf("got %v with Roles alone, want what to set", err)
+	}
+}
+
 // TestRolesInPlaceOfTheClusterRole: the managers of a list of namespaces have what they need there, and nothing elsewhere.
 func TestRolesInPlaceOfTheClusterRole(t *testing.T) {
 	t.Parallel()

@@ -33,7 +33,7 @@ func TestManagersHaveNamespacesOfTheirOwn(t *testing.T) {
 		configMap := named[*corev1.ConfigMap](t, slices.DeleteFunc(slices.Clone(objects), elsewhere), "rollcall-config")
 		c, err := config.Parse([]byte(configMap.Data["config.yaml"]), config.Limits{Drivers: []string{"consul"}})
 		expect.NoError(t, err)
-		if diff := cmp.Diff(want, c.Namespaces); diff != "" || c.Cluster != "example" {
+		if diff := cmp.Diff(want, c.Namespaces.Names); diff != "" || c.Cluster != "example" {
 			t.Errorf("%s watches cluster %s (-want +got):\n%s", its, c.Cluster, diff)
 		}
 		webhook := named[*admissionv1.MutatingWebhookConfiguration](t, objects, "rollcall-evictions-"+name).Webhooks[0]

@@ -84,7 +84,8 @@ type pods struct {
 
 func (a *app) newPods(own *prometheus.Registry, may *rights) *pods {
 	p := &pods{
-		manager: a.manager, tracker: tracker.New(), state: clusterstate.New(a.manager.GetClient(), a.cachedPods), listed: make(chan struct{}),
+		manager: a.manager, tracker: tracker.New(), listed: make(chan struct{}),
+		state:    clusterstate.New(a.manager.GetClient(), a.cachedPods, a.namespaces.scope),
 		identity: clusterstate.NewIdentity(a.manager.GetAPIReader(), a.logger.WithName("identity")), mayEnroll: may.of(featureEnroll),
 	}
 	writer, recorder := a.written()
@@ -94,10 +95,10 @@ func (a *app) newPods(own *prometheus.Registry, may *rights) *pods {
 		Tracker: p.tracker, State: p.state, Identity: p.identity,
 		Releases: metrics.NewReleaseMetrics(own), Trace: a.traces.reconciles(),
 		PodCondition: func() bool { return isClosed(condition) }, NoCondition: may.lacking(featurePodCondition),
-		Audit: a.audit, Namespaces: a.namespaces.watched, WithoutNodes: !a.namespaces.reach.nodes,
+		Audit: a.audit, WithoutNodes: !a.namespaces.reach.nodes,
 		Workers: a.flags.workers, Clock: clock.RealClock{}, Ahead: a.lease.aheadOfLast, Listed: p.listed,
 	})
-	p.enrolls = enroll.New(writer, recorder, p.reconciler.NameRefused)
+	p.enrolls = enroll.New(writer, recorder, p.reconciler.NameRefused, a.namespaces.scope)
 	p.kruise = &kruise{informers: a.manager.GetCache(), failures: a.watchFailures, setup: p.setup, withoutNodes: !a.namespaces.reach.nodes}
 	return p
 }
@@ -143,7 +144,7 @@ type comparing struct {
 
 func (a *app) newComparing(c *config.Config, own *prometheus.Registry, p *pods, about *configEvents) *comparing {
 	options := resync.Options{
-		Cluster: c.Cluster, Namespaces: c.Namespaces, Listed: p.listed, Synced: p.synced,
+		Cluster: c.Cluster, Scope: p.state.Scope, Listed: p.listed, Synced: p.synced,
 		Pods: &resync.Cluster{
 			Cache: a.manager.GetClient(), Pods: a.cachedPods, API: a.manager.GetAPIReader(), Synced: p.synced,
 			Tracker: p.tracker, Claims: p.state.Claims, Clock: clock.RealClock{},

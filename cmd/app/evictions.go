@@ -62,7 +62,7 @@ func (a *app) newEvicting(own *prometheus.Registry, synced func() bool, leader c
 	}
 	metrics.RegisterCertificate(own, certificate.NotAfter)
 	e := &evicting{webhook: evictions.New(evictions.Options{
-		Cache: a.manager.GetClient(), Pods: a.cachedPods, Namespaces: a.namespaces.watched, Synced: synced,
+		Cache: a.manager.GetClient(), Pods: a.cachedPods, Scope: a.namespaces.scope, Synced: synced,
 		API: a.direct, Leader: leader, Leads: leads,
 		Recorder: &shortNotes{recording.GetEventRecorder(controllerName)}, Limit: f.Limit, Clock: clock.RealClock{}, Logger: logger,
 	})}

@@ -85,7 +85,7 @@ func TestWatchFailuresNoteAForbiddenList(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	failures := &watchFailures{}
-	pods := clusterstate.NewPodCache()
+	pods := clusterstate.NewPodCache(nil)
 	options := cacheOptions(nil, failures.failed, pods, pods.NewInformer)
 	options.Mapper, _ = mapper(nil, nil)
 	options.Scheme = newScheme()

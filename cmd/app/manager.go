@@ -83,8 +83,7 @@ type app struct {
 // run frees them.
 func newManager(ctx context.Context, o *options, f *flags) (_ *app, err error) {
 	limits := o.limits(f)
-	a := &app{options: o, flags: f, logger: o.log(f), servers: &servers{}, watchFailures: &watchFailures{},
-		cachedPods: clusterstate.NewPodCache()}
+	a := &app{options: o, flags: f, logger: o.log(f), servers: &servers{}, watchFailures: &watchFailures{}}
 	defer func() {
 		if err != nil {
 			a.close(ctx, true)
@@ -198,6 +197,7 @@ func (a *app) connect(ctx context.Context, c *config.Config) error {
 		return fmt.Errorf("making a client of the API server: %w", err)
 	}
 	a.namespaces = newNamespaces(ctx, a.direct, c.Namespaces, a.logger.WithName("namespaces"))
+	a.cachedPods = clusterstate.NewPodCache(a.namespaces.scope)
 	a.manager, err = ctrl.NewManager(restConfig, a.managerOptions(c, a.namespaces.watched))
 	if err != nil {
 		return fmt.Errorf("making the manager: %w", err)

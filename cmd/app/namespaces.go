@@ -17,6 +17,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
 const (
@@ -30,8 +31,10 @@ var errNamespaces = errors.New("namespaces")
 // namespaces ends the manager when another choice of the configuration's namespaces can be watched. A cache can't be given others
 // while it runs, and if the rights come with a Role in each, one namespace that is gone would keep it from being filled.
 type namespaces struct {
-	server  client.Client
-	pods    clusterstate.Pods
+	server client.Client
+	pods   clusterstate.Pods
+	scope  *clusterstate.Scope
+	// listed is empty if the configuration has no list.
 	listed  []string
 	watched []string
 	reach   reach
@@ -41,8 +44,14 @@ type namespaces struct {
 	logger  logr.Logger
 }
 
-// newNamespaces chooses what to watch: all if the API server does not answer.
-func newNamespaces(ctx context.Context, server client.Client, listed []string, logger logr.Logger) *namespaces {
+// newNamespaces chooses what to watch: all of a list if the API server does not answer. With a selector, the whole cluster is watched.
+func newNamespaces(ctx context.Context, server client.Client, chosen service.Namespaces, logger logr.Logger) *namespaces {
+	n := listedNamespaces(ctx, server, chosen.Names, logger)
+	n.scope = clusterstate.NewScope(chosen, n.watched)
+	return n
+}
+
+func listedNamespaces(ctx context.Context, server client.Client, listed []string, logger logr.Logger) *namespaces {
 	n := &namespaces{server: server, listed: listed, watched: listed, reach: reach{nodes: true, namespaces: true}, logger: logger}
 	ctx, cancel := context.WithTimeout(ctx, namespacesTimeout)
 	defer cancel()

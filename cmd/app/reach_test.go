@@ -23,6 +23,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -110,7 +111,7 @@ func TestReach(t *testing.T) {
 	}, func(t *testing.T, tc row) {
 		s := newRolesScenario(tc.grants...)
 		s.down = tc.down
-		n := newNamespaces(t.Context(), s, tc.listed, quiet())
+		n := newNamespaces(t.Context(), s, service.Namespaces{Names: tc.listed}, quiet())
 		if n.reach != tc.want {
 			t.Errorf("the reach is %+v, want %+v: %s", n.reach, tc.want, tc.reason)
 		}
@@ -135,7 +136,7 @@ func TestNamespacesOfRoles(t *testing.T) {
 	s := newRolesScenario("get namespaces in a", "watch pods in a", "get namespaces in b", "watch pods in b")
 	s.Namespace(t, "a")
 	s.Namespace(t, "b")
-	n := newNamespaces(t.Context(), s, []string{"a", "b", "gone"}, quiet())
+	n := newNamespaces(t.Context(), s, service.Namespaces{Names: []string{"a", "b", "gone"}}, quiet())
 	expect.Equal(t, []string{"a", "b"}, n.watched, "one without rights may not exist")
 	source := n.source().(*namespaceGets)
 	source.interval = time.Millisecond
@@ -205,7 +206,7 @@ func TestLostRights(t *testing.T) {
 		s.Namespace(t, "b")
 		var log strings.Builder
 		logger := funcr.New(func(_, line string) { log.WriteString(line + "\n") }, funcr.Options{})
-		n := newNamespaces(t.Context(), s, []string{"a", "b"}, logger)
+		n := newNamespaces(t.Context(), s, service.Namespaces{Names: []string{"a", "b"}}, logger)
 		n.pods = knownPods{in: tc.known}
 		s.Grants(append(tc.left, "get namespaces in a", "watch pods in a")...)
 		if err := n.check(t.Context()); (err != nil) != tc.leaves {
@@ -218,7 +219,7 @@ func TestLostRights(t *testing.T) {
 			return
 		}
 		log.Reset()
-		if again := newNamespaces(t.Context(), s, []string{"a", "b"}, logger); !slices.Equal(again.watched, []string{"a"}) {
+		if again := newNamespaces(t.Context(), s, service.Namespaces{Names: []string{"a", "b"}}, logger); !slices.Equal(again.watched, []string{"a"}) {
 			t.Errorf("%s: the next one watches %v", tc.reason, again.watched)
 		}
 		if want := `entries of its pods are not renewed" "error"=null "namespace"="b"`; !strings.Contains(log.String(), want) {
@@ -230,7 +231,7 @@ func TestLostRights(t *testing.T) {
 // cacheOfNamespaces runs one that can't reach an API server.
 func cacheOfNamespaces(t *testing.T, source *namespaceGets, failures *watchFailures) client.Reader {
 	t.Helper()
-	pods := clusterstate.NewPodCache()
+	pods := clusterstate.NewPodCache(nil)
 	options := cacheOptions(source.names, failures.failed, pods, informers(pods, source))
 	options.Mapper, _ = mapper(nil, nil)
 	options.Scheme = newScheme()

@@ -62,11 +62,15 @@ func TestWhatTheReconcilerIsGiven(t *testing.T) {
 
 	a.lease.theirs, a.lease.ahead = time.Now(), 3*time.Second
 	expect.Equal(t, 3*time.Second, r.Ahead(), "how far the clock is ahead of the last leader's")
-	expect.Equal(t, []string{"orders", "pay"}, r.Namespaces, "the namespaces of pods that are reconciled")
+	if r.State.Scope != a.namespaces.scope || !r.State.Scope.Watches("pay") || r.State.Scope.Watches("other") {
+		t.Error("the namespaces of pods that are reconciled are not those of the configuration")
+	}
 
 	about := a.newConfigEvents(a.direct)
 	compares := a.newComparing(a.drivers.inForce().config, prometheus.NewRegistry(), pods, about)
-	expect.Equal(t, []string{"orders", "pay"}, compares.resync.Namespaces, "the namespaces whose entries are compared")
+	if compares.resync.Scope != a.namespaces.scope || !compares.resync.Scope.Excludes("other") {
+		t.Error("the namespaces whose entries are compared are not those of the configuration")
+	}
 	if r.Identity != pods.identity || compares.resync.Identity != pods.identity || pods.identity == nil {
 		t.Error("the cluster's UID is not learned by the one and written by the other")
 	}
@@ -119,7 +123,7 @@ func TestEnrollWaitsForItsRight(t *testing.T) {
 		s, may, done := newKruiseScenario(), make(chan struct{}), make(chan error, 1)
 		s.informers.typed.synced.Store(true)
 		s.informers.metadata.synced.Store(true)
-		p := &pods{kruise: s.kruise, manager: a.manager, enrolls: enroll.New(a.manager.GetClient(), nil, nil), mayEnroll: may}
+		p := &pods{kruise: s.kruise, manager: a.manager, enrolls: enroll.New(a.manager.GetClient(), nil, nil, nil), mayEnroll: may}
 		go func() { done <- p.Start(t.Context()) }()
 		time.Sleep(time.Hour)
 		select {
@@ -167,7 +171,9 @@ func TestWebhookWaitsForItsRights(t *testing.T) {
 			t.Error("it is ready, and has not read the certificate")
 		}
 		expect.Equal(t, 7*time.Minute, e.webhook.Limit, "the limit of an eviction")
-		expect.Equal(t, []string{"orders"}, e.webhook.Namespaces, "the namespaces whose evictions it answers")
+		if e.webhook.Scope != a.namespaces.scope || !e.webhook.Scope.Watches("orders") || e.webhook.Scope.Watches("other") {
+			t.Error("the namespaces whose evictions it answers are not those of the configuration")
+		}
 
 		answer := httptest.NewRecorder()
 		e.handler.ServeHTTP(answer, httptest.NewRequestWithContext(ctx, http.MethodPost, "/guessed", http.NoBody))

@@ -29,12 +29,16 @@ type State struct {
 	Claims    *Claims
 	Panics    *Panics
 	Workloads *Workloads
+	// Scope are the namespaces that count.
+	Scope *Scope
 }
 
 // New returns a State that reads from the cache.
-func New(cache client.Reader, pods Pods) *State {
+func New(cache client.Reader, pods Pods, scope *Scope) *State {
 	claims := newClaims()
-	return &State{Claims: claims, Panics: newPanics(claims), Workloads: &Workloads{cache: cache, pods: pods, claims: claims}}
+	return &State{
+		Claims: claims, Panics: newPanics(claims), Workloads: &Workloads{cache: cache, pods: pods, claims: claims, scope: scope}, Scope: scope,
+	}
 }
 
 // NameRefused returns why a workload without hooks may not use one of its names in its own of the registries, or nil.

@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"slices"
 	"strconv"
+	"time"
 
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -50,33 +51,54 @@ const (
 	Detached Former = "Detached"
 	// Orphaned: no such CloneSet is there, or it goes, or it came after the pod.
 	Orphaned Former = "Orphaned"
-	// Adoptable: it selects the pod, whose labels were restored or whose owner reference somebody removed.
-	Adoptable Former = "Adoptable"
+	// Unadopted: the CloneSet that made the pod selects it and does not own it: the pod's labels were restored, or somebody removed its owner
+	// reference. OpenKruise adopts no such pod.
+	Unadopted Former = "Unadopted"
 )
 
-// FormerOf tells what became of a pod without a controller. It asks the API server too: the cache can be late, and keeps no whole selector.
-func FormerOf(ctx context.Context, pod *lifecycle.Pod, cache, server client.Reader) (Former, error) {
+// FormerOf tells what became of a pod without a controller. It asks the API server too, since the cache can be late and keeps no whole
+// selector, but not again if the selection of the last answer holds. It returns a selection if the pod is [Unadopted].
+func FormerOf(
+	ctx context.Context, pod *lifecycle.Pod, cache, server client.Reader, last *lifecycle.Selection, now time.Time,
+) (Former, *lifecycle.Selection, error) {
 	key := client.ObjectKey{Namespace: pod.Namespace, Name: lifecycle.MadeBy(pod)}
 	if key.Name == "" {
-		return Orphaned, nil
+		return Orphaned, nil, nil
 	}
-	var set *kruisev1alpha1.CloneSet
-	for _, reader := range []client.Reader{cache, server} {
-		set = &kruisev1alpha1.CloneSet{}
-		err := reader.Get(ctx, key, set, client.UnsafeDisableDeepCopy)
-		switch {
-		case apierrors.IsNotFound(err):
-			return Orphaned, nil
-		case err != nil:
-			return "", fmt.Errorf("reading CloneSet %s, which made the pod: %w", key, err)
-		case set.DeletionTimestamp != nil, set.CreationTimestamp.After(pod.CreationTimestamp.Time):
-			return Orphaned, nil
-		}
+	set, err := makerOf(ctx, pod, key, cache)
+	switch {
+	case err != nil:
+		return "", last, err
+	case set == nil:
+		return Orphaned, nil, nil
+	case last.Holds(pod, set):
+		return Unadopted, last, nil
 	}
-	if lifecycle.Selected(pod, set.Spec.Selector) {
-		return Adoptable, nil
+	if set, err = makerOf(ctx, pod, key, server); err != nil {
+		return "", last, err
 	}
-	return Detached, nil
+	switch {
+	case set == nil:
+		return Orphaned, nil, nil
+	case lifecycle.Selected(pod, set.Spec.Selector):
+		return Unadopted, lifecycle.SelectionOf(pod, set, last, now), nil
+	}
+	return Detached, nil, nil
+}
+
+// makerOf returns the CloneSet that made the pod, or nil if it is gone, goes, or came after the pod.
+func makerOf(ctx context.Context, pod *lifecycle.Pod, key client.ObjectKey, from client.Reader) (*kruisev1alpha1.CloneSet, error) {
+	set := &kruisev1alpha1.CloneSet{}
+	err := from.Get(ctx, key, set, client.UnsafeDisableDeepCopy)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading CloneSet %s, which made the pod: %w", key, err)
+	case set.DeletionTimestamp != nil, set.CreationTimestamp.After(pod.CreationTimestamp.Time):
+		return nil, nil
+	}
+	return set, nil
 }
 
 // Topology accepts a nil node.

@@ -90,11 +90,22 @@ func (p *Panics) Refresh(in lifecycle.Input, s *Rules) {
 }
 
 // Forget stops counting a pod.
-func (p *Panics) Forget(pod *lifecycle.Pod, s *Rules) {
+func (p *Panics) Forget(uid types.UID, s *Rules) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if before := p.pods[pod.UID]; before != nil {
-		p.replace(pod.UID, before, nil, s)
+	if before := p.pods[uid]; before != nil {
+		p.replace(uid, before, nil, s)
+	}
+}
+
+// ForgetIn stops counting the pods of a namespace.
+func (p *Panics) ForgetIn(namespace string, s *Rules) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for uid, before := range p.pods {
+		if before.id.Namespace == namespace {
+			p.replace(uid, before, nil, s)
+		}
 	}
 }
 

@@ -59,10 +59,10 @@ func TestPeersOfOtherNamespacesAndServices(t *testing.T) {
 		t.Errorf("calmed %v, want %s and %s", got, first.Name, second.Name)
 	}
 	for _, name := range []string{"gone/d", "mall/e", "mall/f"} {
-		p.Forget(lifecycle.PodOf(&corev1.Pod{ObjectMeta: metaOf(name)}), s)
+		p.Forget(metaOf(name).UID, s)
 	}
 
-	p.Forget(lifecycle.PodOf(first), s)
+	p.Forget(first.UID, s)
 	p.Refresh(lifecycle.Input{Pod: lifecycle.PodOf(first)}, s)
 	if got := len(p.pods); got != 2 {
 		t.Errorf("%d pods are counted, want 2: one that is gone stays gone", got)
@@ -72,7 +72,7 @@ func TestPeersOfOtherNamespacesAndServices(t *testing.T) {
 	p.Refresh(lifecycle.Input{Pod: lifecycle.PodOf(older)}, s)
 	expect("an older version counts for nothing", "", older, s)
 	for _, name := range []string{"shop/b", "mall/c"} {
-		p.Forget(lifecycle.PodOf(&corev1.Pod{ObjectMeta: metaOf(name)}), s)
+		p.Forget(metaOf(name).UID, s)
 	}
 	if len(p.pods)+len(p.services) != 0 {
 		t.Errorf("all pods are gone, and %v %v is left", p.pods, p.services)

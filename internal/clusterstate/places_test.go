@@ -164,7 +164,7 @@ func TestPeersInAPlaceCountTogether(t *testing.T) {
 				t.Errorf("service %q is in panic, want %q: %s", got, tc.panics, tc.reason)
 			}
 			p.TakeCalmed()
-			p.Forget(alone, rules)
+			p.Forget(alone.UID, rules)
 			if len(p.services) != 1 {
 				t.Errorf("%d services are kept, want one", len(p.services))
 			}

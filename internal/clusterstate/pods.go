@@ -78,16 +78,18 @@ func (p *packed) indexed(index string) []string {
 }
 
 // PodCache is the manager's cache of pods: it has the informers of controller-runtime's cache keep and give what is read of them. A client
-// of that cache has no pods to give.
+// of that cache has no pods to give. It keeps pods of namespaces outside the scope, so that a label takes them in without a list, and
+// gives none of them to read.
 type PodCache struct {
 	sharer *Sharer
+	scope  *Scope
 
 	mu        sync.RWMutex
 	informers []toolscache.SharedIndexInformer
 }
 
-// NewPodCache returns one without informers.
-func NewPodCache() *PodCache { return &PodCache{sharer: NewSharer()} }
+// NewPodCache returns one without informers. A nil scope has all namespaces.
+func NewPodCache(scope *Scope) *PodCache { return &PodCache{sharer: NewSharer(), scope: scope} }
 
 // Strip is the cache.TransformFunc of pods.
 func (c *PodCache) Strip(object any) (any, error) { return c.sharer.StripPod(object) }
@@ -96,7 +98,13 @@ func (c *PodCache) Strip(object any) (any, error) { return c.sharer.StripPod(obj
 func (c *PodCache) NewInformer(
 	source toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers,
 ) toolscache.SharedIndexInformer {
-	if _, pods := example.(*corev1.Pod); !pods {
+	switch example.(type) {
+	case *corev1.Pod:
+	case *metav1.PartialObjectMetadata: // namespaces: all that is read as metadata
+		informer := toolscache.NewSharedIndexInformer(source, example, resync, indexers)
+		c.scope.Follow(informer.GetIndexer())
+		return informer
+	default:
 		return toolscache.NewSharedIndexInformer(source, example, resync, indexers)
 	}
 	indexers = maps.Clone(indexers)
@@ -138,6 +146,9 @@ func (c *PodCache) Get(ctx context.Context, key types.NamespacedName) (*lifecycl
 	if err != nil {
 		return nil, err
 	}
+	if c.scope.Excludes(key.Namespace) {
+		informers = nil
+	}
 	for _, informer := range informers {
 		object, exists, err := informer.GetIndexer().GetByKey(key.String())
 		if p, is := object.(*packed); err == nil && exists && is {
@@ -173,13 +184,14 @@ func (c *PodCache) each(ctx context.Context, which Which, do func(*packed) bool)
 	if err != nil {
 		return err
 	}
+	outside := func(p *packed) bool { return c.scope.ByLabel() && !c.scope.Watches(p.Namespace) }
 	for _, informer := range informers {
 		objects, err := which.of(informer.GetIndexer())
 		if err != nil {
 			return fmt.Errorf("listing pods in the cache: %w", err)
 		}
 		for _, object := range objects {
-			if p, is := object.(*packed); is && which.matches(p) && !do(p) {
+			if p, is := object.(*packed); is && which.matches(p) && !outside(p) && !do(p) {
 				return nil
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -23,7 +24,7 @@ import (
 func TestPodCache(t *testing.T) {
 	t.Parallel()
 	want := strip(t, NewSharer(), decoded(t, 1))
-	pods := NewPodCache()
+	pods := NewPodCache(nil)
 	if _, err := pods.Get(t.Context(), types.NamespacedName{}); err == nil {
 		t.Error("a cache that watches nothing says that there is no pod")
 	}
@@ -120,3 +121,43 @@ func labelled(t *testing.T, text string) labels.Selector {
 type noWatchList struct{}
 
 func (noWatchList) IsWatchListSemanticsUnSupported() bool { return true }
+
+// TestPodCache_Scope: pods outside are kept, so that a label takes them in, and nobody reads them.
+func TestPodCache_Scope(t *testing.T) {
+	t.Parallel()
+	scope := NewScope(service.Namespaces{Selector: labelled(t, "team=shop")}, nil)
+	pods := NewPodCache(scope)
+	lists := func(list runtime.Object) toolscache.ListerWatcher {
+		return toolscache.ToListWatcherWithWatchListSemantics(&toolscache.ListWatch{
+			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) { return list, nil },
+			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+				return watch.NewRaceFreeFake(), nil
+			},
+		}, noWatchList{})
+	}
+	namespaces := pods.NewInformer(lists(&metav1.PartialObjectMetadataList{}), NamespaceMetadata(), 0, toolscache.Indexers{})
+	informer := pods.NewInformer(lists(&corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: []corev1.Pod{*decoded(t, 1)}}),
+		&corev1.Pod{}, 0, toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc})
+	expect.NoError(t, informer.SetTransform(pods.Strip))
+	go informer.RunWithContext(t.Context())
+	expectRead := func(reason string, get, list bool) {
+		t.Helper()
+		_, err := pods.Get(t.Context(), types.NamespacedName{Namespace: "prod", Name: "web-1"})
+		if (err == nil) != get || err != nil && !apierrors.IsNotFound(err) {
+			t.Errorf("Get fails with %v: %s", err, reason)
+		}
+		listed, err := pods.List(t.Context(), InNamespace("prod"))
+		if expect.NoError(t, err); (len(listed) == 1) != list {
+			t.Errorf("List has %d pods: %s", len(listed), reason)
+		}
+	}
+	expectRead("nothing is known of the namespace, which may have gone before its pods", true, false)
+	prod := NamespaceMetadata()
+	prod.Name, prod.Labels = "prod", map[string]string{"team": "pay"}
+	expect.NoError(t, namespaces.GetIndexer().Add(prod))
+	expectRead("it is another's", false, false)
+	prod = prod.DeepCopy()
+	prod.Labels["team"] = "shop"
+	expect.NoError(t, namespaces.GetIndexer().Update(prod))
+	expectRead("it is taken in", true, true)
+}

@@ -221,6 +221,7 @@ type Workloads struct {
 	cache  client.Reader
 	pods   Pods
 	claims *Claims
+	scope  *Scope
 
 	mu          sync.Mutex
 	current     bool
@@ -264,6 +265,9 @@ func (w *Workloads) Refresh(ctx context.Context, rules *Rules, registries []life
 	}
 	users, unmatched := map[lifecycle.Service]map[string]bool{}, map[types.UID]bool{}
 	err = EachWorkload(ctx, w.cache, func(workload *Workload) {
+		if !w.scope.Watches(workload.GetNamespace()) {
+			return
+		}
 		hooks := lifecycle.HooksOf(workload.ForDecision(), rules.Ownership)
 		if hooks.Foreign {
 			unmatched[workload.GetUID()] = true

@@ -206,4 +206,4 @@ func TestWorkloadOfARestoredServer(t *testing.T) {
 	}
 }
 
-func newState(cache client.Client) *State { return New(cache, PodsThrough(cache)) }
+func newState(cache client.Client) *State { return New(cache, PodsThrough(cache), nil) }

@@ -35,7 +35,7 @@ func (o *object) allowance() service.Allowance {
 // namespacesChosen chooses by name, or by labels.
 func (o *object) namespacesChosen() service.Allowance {
 	a := service.Allowance{
-		Namespaces: parseAll(o, "namespaces", service.ParseNamespacePattern), Selector: o.selector("namespaceSelector"),
+		Namespaces: parseAll(o, "namespaces", service.ParseNamespacePattern), Selector: o.selector("namespaceSelector", `set namespaces: ["*"]`),
 	}
 	if len(a.Namespaces) == 0 && o.fields["namespaceSelector"] == nil {
 		o.required("namespaces", `choose namespaces by their names ("*" for all), or by their labels with namespaceSelector`)
@@ -55,8 +55,8 @@ func parseAll[T any](o *object, name string, parse func(string) (T, error)) []T 
 	return all
 }
 
-// selector reads a label selector; nothing written is nil.
-func (o *object) selector(name string) labels.Selector {
+// selector reads a label selector; nothing written is nil. An empty one is an error: for all namespaces there is another way.
+func (o *object) selector(name, forAll string) labels.Selector {
 	written := &metav1.LabelSelector{MatchLabels: map[string]string{}}
 	o.object(name, func(o *object) {
 		for key, value := range o.mapping("matchLabels", wantObject) {
@@ -72,7 +72,7 @@ func (o *object) selector(name string) labels.Selector {
 		return nil
 	}
 	if len(written.MatchLabels)+len(written.MatchExpressions) == 0 {
-		o.required(name, `use matchLabels or matchExpressions; for all namespaces, set namespaces: ["*"]`)
+		o.required(name, "use matchLabels or matchExpressions; for all namespaces, "+forAll)
 		return nil
 	}
 	options := metav1validation.LabelSelectorValidationOptions{}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -37,8 +38,8 @@ type Config struct {
 	Cluster string
 	// Lease is the leader's.
 	Lease Lease
-	// Namespaces are those to watch, sorted; empty means all.
-	Namespaces []string
+	// Namespaces are those to watch.
+	Namespaces service.Namespaces
 	// Registries are those that a pod may be in, by name; there is at least one.
 	Registries map[string]Registry
 	// DefaultRegistries are the names of those for a pod that names none itself and whose namespace is in none of DefaultsFor: sorted,
@@ -110,9 +111,14 @@ func (r Registry) SameDriver(other Registry) bool {
 	return reflect.DeepEqual(r, other)
 }
 
-// Watches reports whether the manager watches the namespace.
-func (c *Config) Watches(namespace string) bool {
-	return len(c.Namespaces) == 0 || slices.Contains(c.Namespaces, namespace)
+// MayWatch is [Config.Watches] for a namespace whose labels are not known.
+func (c *Config) MayWatch(namespace string) bool {
+	return c.Namespaces.Selector != nil || c.Namespaces.Has(namespace, nil)
+}
+
+// Watches reports whether the manager watches a namespace with these labels.
+func (c *Config) Watches(namespace string, of labels.Set) bool {
+	return c.Namespaces.Has(namespace, of)
 }
 
 // RegisteredByApp reports for each registry whether applications register themselves there, unless a pod says otherwise.
@@ -179,7 +185,7 @@ func Parse(data []byte, limits Limits) (*Config, error) {
 		return nil, err
 	}
 	if v.refuses("namespaces") {
-		c.Namespaces = nil
+		c.Namespaces = service.Namespaces{}
 	}
 	if v.refuses("drain") {
 		c.Drain = -1
@@ -200,8 +206,8 @@ func CheckReload(current, next *Config) error {
 		problems = append(problems, field.Invalid(field.NewPath("cluster"), next.Cluster, fmt.Sprintf(
 			"can't change while the manager runs, because its entries carry it: set %q, or restart the manager", current.Cluster)))
 	}
-	if !slices.Equal(next.Namespaces, current.Namespaces) {
-		problems = append(problems, field.Invalid(field.NewPath("namespaces"), strings.Join(next.Namespaces, ","),
+	if !next.Namespaces.Equal(current.Namespaces) {
+		problems = append(problems, field.Invalid(field.NewPath("namespaces"), next.Namespaces.String(),
 			"can't change while the manager runs: restart it"))
 	}
 	if next.Lease != current.Lease {

@@ -129,7 +129,7 @@ audit: {path: /var/lib/audit.jsonl, maxSize: 2Mi}
 	want := &Config{
 		Cluster:           "prod-1",
 		Lease:             Lease(30 * time.Second),
-		Namespaces:        []string{"api", "web"},
+		Namespaces:        service.Namespaces{Names: []string{"api", "web"}},
 		Registries:        map[string]Registry{"default": section},
 		DefaultRegistries: []string{"default"},
 		Hooks: lifecycle.Ownership{
@@ -180,6 +180,27 @@ func expectEffective(t *testing.T, c *Config) string {
 		t.Errorf("(-read +printed)\n%s\n%s", diff, text)
 	}
 	return string(text)
+}
+
+// TestNamespacesByLabel: a selector is as in Kubernetes, and is shown as it was written.
+func TestNamespacesByLabel(t *testing.T) {
+	t.Parallel()
+	c, err := Parse([]byte(minimal+"namespaces: {matchLabels: {team: shop}, matchExpressions: [{key: env, operator: NotIn, values: [dev]}]}\n"), limits())
+	expect.NoError(t, err)
+	expectEffective(t, c)
+	for _, tc := range []struct {
+		of   labels.Set
+		want bool
+	}{
+		{labels.Set{"team": "shop"}, true}, {labels.Set{"team": "shop", "env": "dev"}, false}, {labels.Set{"team": "pay"}, false}, {nil, false},
+	} {
+		if got := c.Watches("any", tc.of); got != tc.want {
+			t.Errorf("a namespace with %v is watched: %t, want %t", tc.of, got, tc.want)
+		}
+	}
+	if !c.MayWatch("any") {
+		t.Error("a namespace whose labels are not known counts as not watched")
+	}
 }
 
 func TestEffectiveShowsEveryDefault(t *testing.T) {
@@ -328,106 +349,110 @@ func TestParseRefuses(t *testing.T) {
 			[]string{"drian", `unknown field (did you mean "drain"?)`, "known here: apiVersion, kind, cluster, namespaces, leaseDuration, registry, registries, hooks, service, drain"}},
 		"an unknown nested field": {"its path is named", with("driver: memory", "driver: memory\n  tls: {clientFile: x}"),
 			[]string{"registry.tls.clientFile", `(did you mean "certFile"?)`, "known here: caFile, certFile, keyFile"}},
-		"a key with a dot":            {"no panic over a path that looks deeper", with("", `"drain.after": 5s`), []string{"drain.after", "unknown field; known here: apiVersion, kind, cluster"}},
-		"another case":                {"Cluster is not cluster", with("cluster:", "Cluster:"), []string{"Cluster", `did you mean "cluster"?`, "cluster: Required"}},
-		"less than nothing":           {"there is no such share", with("", "panicThreshold: -1%"), []string{"panicThreshold", `from "0%" to "100%"`}},
-		"more than all":               {"there is no such share", with("", "panicThreshold: 101%"), []string{"panicThreshold", `from "0%" to "100%"`}},
-		"a bare number":               {"is it a share, or pods?", with("", "panicThreshold: 50"), []string{"panicThreshold", "50", `such as "50%"`}},
-		"a part of a percent":         {"whole shares are fine enough", with("", "panicThreshold: 0.5%"), []string{"panicThreshold", `such as "50%"`}},
-		"resync too often":            {"a list is not free", with("", "resync: {interval: 0s}"), []string{"resync.interval", `"1s" or more`}},
-		"removals of text":            {"a percentage has its sign", with("", `resync: {maxRemovals: "20"}`), []string{"resync.maxRemovals", `"20"`, `"0%" to "100%"`}},
-		"removals above all":          {"there are no more than all", with("", "resync: {maxRemovals: 101%}"), []string{"resync.maxRemovals", "101%"}},
-		"removals below none":         {"nothing can be put back this way", with("", "resync: {maxRemovals: -1}"), []string{"resync.maxRemovals", "-1"}},
-		"half a removal":              {"entries are counted", with("", "resync: {maxRemovals: 1.5}"), []string{"resync.maxRemovals", "1.5"}},
-		"an eviction's limit":         {"it would be let through as it comes", with("", "evictions: {limit: 0s}"), []string{"evictions.limit", "1s"}},
-		"a webhook's name":            {"it is a Service's", with("", "evictions: {name: A.b}"), []string{"evictions.name", "Service, Secret"}},
-		"traces to no URL":            {"the exporter would guess", with("", "traces: {endpoint: collector:4318}"), []string{"traces.endpoint", "http://collector:4318"}},
-		"a secret for traces":         {"the file is no place for it", with("", "traces: {endpoint: 'http://me:secret@collector'}"), []string{"traces.endpoint", "environment"}},
-		"audit without a file":        {"the manager has no place of its own", with("", "audit: {}"), []string{"audit.path: Required", "name the file"}},
-		"audit somewhere":             {"the working directory may be any", with("", "audit: {path: a.jsonl}"), []string{"audit.path", "absolute path"}},
-		"a tiny audit log":            {"it would hold no rollout", with("", "audit: {path: /a, maxSize: 10Ki}"), []string{"audit.maxSize", "1Mi or more"}},
-		"a size of text":              {"the form is shown", with("", "audit: {path: /a, maxSize: much}"), []string{"audit.maxSize", "1Mi or more"}},
-		"resync as a list":            {"the kind is named", with("", "resync: []"), []string{"resync", "an array", "an object"}},
-		"proceeding":                  {"a person must say after how long", with("", "proceedAfter: {preDelete: Proceed}"), []string{"proceedAfter.preDelete", `such as "1s"`}},
-		"proceeding at 0s":            {"each deletion would lose requests", with("", "proceedAfter: {inPlaceUpdate: 0s}"), []string{"proceedAfter.inPlaceUpdate", `"1s" or more`}},
-		"a failing preNormal":         {"no pod comes into rotation unacknowledged", with("", "proceedAfter: {preNormal: 10m}"), []string{"proceedAfter.preNormal", "unknown field", "preDelete, inPlaceUpdate"}},
-		"a number for text":           {"the kind is named", with("prod-1", "1.10"), []string{"cluster", "a number", "in quotes"}},
-		"an unquoted brace":           {"YAML takes it for an object", with("", "service: {name: {label:app}}"), []string{"service.name", "an object", "a string, in quotes"}},
-		"no such address":             {"the known ones are listed", with("", "service: {address: podIP}"), []string{"service.address", `"podIP"`, "PodIP, HostIP, IPv4, IPv6 or network/NAME"}},
-		"a nameless network":          {"there can be several", with("", "service: {address: network/}"), []string{"service.address", "network/NAME"}},
-		"no range":                    {"one address is no range, and a host's part is likely a slip", with("", `service: {networkAddresses: [172.20.0.1, 172.20.0.1/16]}`), []string{"service.networkAddresses[0]", "service.networkAddresses[1]", "172.16.0.0/12"}},
-		"no ranges":                   {"no pod could be at an address of a network", with("", `service: {networkAddresses: []}`), []string{"service.networkAddresses", "one range or more"}},
-		"an author's address":         {"whoever writes pods would send clients anywhere", with("", `service: {metadata: {wan: "{label:wan}", hostName: "{pod}.example.com"}}`), []string{"service.metadata[wan]", "{label:KEY}", "domain"}},
-		"an empty network":            {"it would be no network", with("", `service: {networks: [""]}`), []string{"service.networks[0]", "NAMESPACE/NAME"}},
-		"text for a number":           {"the kind is named", with("", `service: {port: "80"}`), []string{"service.port", "a string", "whole number"}},
-		"a broken number":             {"the kind is named", with("", `service: {port: 80.5}`), []string{"service.port", "whole number"}},
-		"text for a list":             {"the kind is named", with("[example.com/*]", "example.com/*"), []string{"hooks.owned", "a string", "a list"}},
-		"a list for an object":        {"the kind is named", with("", "service: []"), []string{"service", "an array", "an object"}},
-		"text for a bool":             {"the kind is named", allowed(`[{namespaces: ["*"], names: ["*"], shared: "yes"}]`), []string{"service.allowed[0].shared", "true or false"}},
-		"an odd cluster":              {"it must fit into any registry's mark", with("prod-1", `"a b"`), []string{"cluster: Invalid", "63 letters"}},
-		"an odd namespace":            {"its index is named", with("", "namespaces: [ok, A]"), []string{"namespaces[1]", "name of a namespace"}},
-		"a namespace twice":           {"its index is named", with("", "namespaces: [a, b, a]"), []string{"namespaces[2]: Duplicate"}},
-		"no driver":                   {"the known ones are listed", with("driver: memory", `driver: ""`), []string{"registry.driver: Required", "http, memory"}},
-		"an unknown driver":           {"the known ones are listed", with("driver: memory", "driver: consol"), []string{"registry.driver", `"consol"`, `"http", "memory"`}},
-		"a timeout too long":          {"a deposed leader's call could still be under way", with("driver: memory", "driver: memory\n  timeout: 7s"), []string{"registry.timeout", `"7s"`, "less than 6.3s", "twice the timeout"}},
-		"a lease too short":           {"the API server's slow minute would depose each leader", with("", "leaseDuration: 14s"), []string{"leaseDuration", `"14s"`, "from 15s to 1m0s"}},
-		"a lease too long":            {"entries would end before another manager leads", with("", "leaseDuration: 61s"), []string{"leaseDuration", "from 15s to 1m0s"}},
-		"a part of a second":          {"the Lease has whole seconds", with("", "leaseDuration: 15500ms"), []string{"leaseDuration", "whole seconds"}},
-		"a timeout for another lease": {"both are checked together", with("driver: memory", "driver: memory\n  timeout: 12600ms") + "leaseDuration: 30s\n", []string{"registry.timeout", "less than 12.6s"}},
-		"a zero timeout":              {"no call would ever succeed", with("driver: memory", "driver: memory\n  timeout: 0s"), []string{"registry.timeout", `"1ms" or more`}},
-		"too few calls":               {"one service would hold up all others", with("driver: memory", "driver: memory\n  maxInFlight: 1"), []string{"registry.maxInFlight", "2 or more"}},
-		"too many calls":              {"a slow registry would hold all workers", with("driver: memory", "driver: memory\n  maxInFlight: 49"), []string{"registry.maxInFlight", "at most 48", "--workers"}},
-		"too many of three":           {"two slow ones would hold all workers", several("[{name: a, default: true, driver: memory}, {name: b, driver: memory, maxInFlight: 25}, {name: c, driver: http}]"), []string{"registries[b].maxInFlight", "at most 24", "--workers"}},
-		"another writer":              {"the known ones are listed", with("driver: memory", "driver: memory\n  registeredBy: app"), []string{"registry.registeredBy: Unsupported", `"Rollcall", "App"`}},
-		"a timeout of text":           {"the form is shown", with("driver: memory", "driver: memory\n  timeout: soon"), []string{"registry.timeout", `"5s"`}},
-		"options of text":             {"the driver decodes an object", with("driver: memory", "driver: memory\n  options: x"), []string{"registry.options", "an object"}},
-		"drain below zero":            {"no time runs backwards", with("", "drain: -1s"), []string{"drain", `"-1s"`, `"0s" or more`}},
-		"a lag below zero":            {"no time runs backwards", with("driver: memory", "driver: memory\n  readerLag: -1s"), []string{"registry.readerLag", `"0s" or more`}},
-		"unready for long":            {"dead pods would stay in rotation", with("", "unready: {after: 5m}"), []string{"unready.after", `"5m0s"`, "at most 1m"}},
-		"unready as a number":         {"the unit is missing", with("", "unready: {after: 5}"), []string{"unready.after", "a duration with its unit"}},
-		"warm-up of nothing":          {"an instance without a weight has no part of one", with("", "warmUp: 2m"), []string{"warmUp", "service.metadata.weight", `"100"`}},
-		"warm-up below zero":          {"no time runs backwards", with("", "warmUp: -1s"), []string{"warmUp.duration", `"-1s"`}},
-		"warm-up as a number":         {"the form is shown", with("", "warmUp: 15"), []string{"warmUp", "a number", "an object with the fields duration, countsAs"}},
-		"warm-up that counts":         {"the words are listed", with("", "warmUp: {duration: 2m, countsAs: Middle}"), []string{"warmUp.countsAs", `"Start", "End"`}},
-		"drain as a number":           {"seconds or minutes?", with("", "drain: 15"), []string{"drain", "15", `such as "15s"`}},
-		"drain as a list":             {"the form is shown", with("", "drain: [15s]"), []string{"drain", `such as "15s"`}},
-		"owned has a blank":           {"an empty key is no key", with("[example.com/*]", `[""]`), []string{"hooks.owned[0]", "example.com/registered"}},
-		"owned claims all":            {"others' finalizers would be removed", with("[example.com/*]", `["*"]`), []string{"hooks.owned[0]", `"example.com/*"`}},
-		"owned has no slash":          {"a part of a domain is no domain", with("[example.com/*]", `["example*"]`), []string{"hooks.owned[0]", `"example.com/*"`}},
-		"owned is partial":            {"only a whole domain can be claimed", with("[example.com/*]", `["example.com/a-*"]`), []string{"hooks.owned[0]", `"example.com/*"`}},
-		"owned is Kruise's":           {"Kruise would hang or lose pods", with("example.com/*", "lifecycle.apps.kruise.io/*"), []string{"hooks.owned[0]", "belongs to"}},
-		"owned is k8s's":              {"a Job's finalizer would be removed", with("example.com/*", "batch.kubernetes.io/*"), []string{"hooks.owned[0]", "belongs to"}},
-		"owned is Rollcall's":         {"it is so in every configuration", with("example.com/*", "rollcall.dev/*"), []string{"hooks.owned[0]", "leave it out"}},
-		"owned twice":                 {"one is a mistake", with("[example.com/*]", "[a.io/b, a.io/b]"), []string{"hooks.owned[1]: Duplicate"}},
-		"newlyCreated wild":           {"a mark is one key", with("owned: ", "newlyCreated: [a.io/*]\n  owned: "), []string{"hooks.newlyCreated[0]", "example.com/registered"}},
-		"newlyCreated ours":           {"every enrolled workload's handler would be refused", with("owned: ", "newlyCreated: [rollcall.dev/pre-normal]\n  owned: "), []string{"hooks.newlyCreated[0]", "Rollcall's own"}},
-		"newlyCreated Kruise's":       {"Rollcall would clear another controller's label", with("owned: ", "newlyCreated: [a.io/new, lifecycle.apps.kruise.io/state]\n  owned: "), []string{"hooks.newlyCreated[1]", "OpenKruise"}},
-		"newlyCreated Kubernetes'":    {"the same", with("owned: ", "newlyCreated: [kubernetes.io/metadata.name]\n  owned: "), []string{"hooks.newlyCreated[0]", "Kubernetes"}},
-		"newlyCreated owned":          {"a key is a handler or a mark", with("owned: [", "newlyCreated: [a.io/gate]\n  owned: [a.io/gate, "), []string{"hooks.newlyCreated[0]", "in hooks.owned too"}},
-		"a template's typo":           {"the placeholders are listed", with("", `service: {name: "{app}"}`), []string{"service.name", "{label:KEY}"}},
-		"a tag's typo":                {"the placeholders are listed", with("", `service: {tags: ["{app}"]}`), []string{"service.tags[0]", "{zone}, {region}, {pod}", "{subdomain}, {label:KEY}"}},
-		"an empty tag":                {"it says nothing", with("", `service: {tags: [a, ""]}`), []string{"service.tags[1]", "remove the entry"}},
-		"a number as a tag":           {"1.10 would become 1.1", with("", `service: {tags: [1.10]}`), []string{"service.tags[0]", "a number", "a string, in quotes"}},
-		"metadata's typo":             {"the placeholders are listed", with("", `service: {metadata: {a: "{app}"}}`), []string{"service.metadata[a]", "{zone}, {region}, {pod}", "{subdomain}, {label:KEY}"}},
-		"metadata's key":              {"no reader could take it", with("", `service: {metadata: {"a b": x}}`), []string{"service.metadata[a b]", "letters, digits"}},
-		"reserved metadata":           {"the mark is not the user's", with("", `service: {metadata: {rollcall-uid: x, weight: heavy}}`), []string{"service.metadata[rollcall-uid]", "service.metadata[weight]", "from 1 to 10000"}},
-		"a number in metadata":        {"1.10 would become 1.1", with("", `service: {metadata: {version: 1.10}}`), []string{"service.metadata[version]", "a number", "a string, in quotes"}},
-		"no value in metadata":        {"a key alone says nothing", with("", `service: {metadata: {version: null}}`), []string{"service.metadata[version]", "remove the key"}},
-		"metadata as a list":          {"the kind is named", with("", `service: {metadata: [a]}`), []string{"service.metadata", "an array", "an object"}},
-		"port zero":                   {"zero is no port", with("", "service: {port: 0}"), []string{"service.port", "1 to 65535"}},
-		"port too high":               {"65536 is no port", with("", "service: {port: 65536}"), []string{"service.port", "1 to 65535"}},
-		"nothing is allowed":          {"every pod would wait", allowed("[]"), []string{"service.allowed: Required", "remove the field"}},
-		"allowed as an object":        {"the kind is named", allowed("{names: [web]}"), []string{"service.allowed", "an object", "a list"}},
-		"allowed to whom":             {"an empty entry must not mean all", allowed("[{names: [web]}]"), []string{"service.allowed[0].namespaces: Required", `"*"`, "namespaceSelector"}},
-		"allowed what":                {"an empty entry must not mean all", allowed(`[{namespaces: ["*"]}]`), []string{"service.allowed[0].names: Required", `"{namespace}.*"`}},
-		"allowed with a typo":         {"its index is named", allowed("[{namespaces: [a], names: [b]}, {namespace: [a], names: [b]}]"), []string{"service.allowed[1].namespace", `did you mean "namespaces"?`, "known here: namespaces, namespaceSelector, names, shared"}},
-		"an odd pattern":              {"its index is named", allowed(`[{namespaces: [a, "B*"], names: [b]}]`), []string{"service.allowed[0].namespaces[1]", `"B*"`, `"team-*"`}},
-		"a name's placeholder":        {"the namespace is all that is known", allowed(`[{namespaces: [a], names: ["{label:app}"]}]`), []string{"service.allowed[0].names[0]", "{namespace}"}},
-		"names of text":               {"the kind is named", allowed(`[{namespaces: [a], names: web}]`), []string{"service.allowed[0].names", "a string", "a list"}},
-		"an empty selector":           {"a typo could make it empty", allowed(`[{namespaceSelector: {}, names: [web]}]`), []string{"service.allowed[0].namespaceSelector: Required", `namespaces: ["*"]`}},
-		"a selector's typo":           {"a typo must not be ignored", allowed(`[{namespaceSelector: {labels: {a: b}}, names: [web]}]`), []string{"service.allowed[0].namespaceSelector.labels", "known here: matchLabels, matchExpressions"}},
-		"an expression's typo":        {"its index is named", allowed(`[{namespaceSelector: {matchExpressions: [{key: a, op: In}]}, names: [web]}]`), []string{"service.allowed[0].namespaceSelector.matchExpressions[0].op", "known here: key, operator, values"}},
-		"an odd operator":             {"the field is named", allowed(`[{namespaceSelector: {matchExpressions: [{key: a, operator: Is}]}, names: [web]}]`), []string{"service.allowed[0].namespaceSelector.matchExpressions[0].operator", `"Is"`}},
+		"unready for long":              {"dead pods would stay in rotation", with("", "unready: {after: 5m}"), []string{"unready.after", `"5m0s"`, "at most 1m"}},
+		"unready as a number":           {"the unit is missing", with("", "unready: {after: 5}"), []string{"unready.after", "a duration with its unit"}},
+		"a key with a dot":              {"no panic over a path that looks deeper", with("", `"drain.after": 5s`), []string{"drain.after", "unknown field; known here: apiVersion, kind, cluster"}},
+		"another case":                  {"Cluster is not cluster", with("cluster:", "Cluster:"), []string{"Cluster", `did you mean "cluster"?`, "cluster: Required"}},
+		"less than nothing":             {"there is no such share", with("", "panicThreshold: -1%"), []string{"panicThreshold", `from "0%" to "100%"`}},
+		"more than all":                 {"there is no such share", with("", "panicThreshold: 101%"), []string{"panicThreshold", `from "0%" to "100%"`}},
+		"a bare number":                 {"is it a share, or pods?", with("", "panicThreshold: 50"), []string{"panicThreshold", "50", `such as "50%"`}},
+		"a part of a percent":           {"whole shares are fine enough", with("", "panicThreshold: 0.5%"), []string{"panicThreshold", `such as "50%"`}},
+		"resync too often":              {"a list is not free", with("", "resync: {interval: 0s}"), []string{"resync.interval", `"1s" or more`}},
+		"removals of text":              {"a percentage has its sign", with("", `resync: {maxRemovals: "20"}`), []string{"resync.maxRemovals", `"20"`, `"0%" to "100%"`}},
+		"removals above all":            {"there are no more than all", with("", "resync: {maxRemovals: 101%}"), []string{"resync.maxRemovals", "101%"}},
+		"removals below none":           {"nothing can be put back this way", with("", "resync: {maxRemovals: -1}"), []string{"resync.maxRemovals", "-1"}},
+		"half a removal":                {"entries are counted", with("", "resync: {maxRemovals: 1.5}"), []string{"resync.maxRemovals", "1.5"}},
+		"an eviction's limit":           {"it would be let through as it comes", with("", "evictions: {limit: 0s}"), []string{"evictions.limit", "1s"}},
+		"a webhook's name":              {"it is a Service's", with("", "evictions: {name: A.b}"), []string{"evictions.name", "Service, Secret"}},
+		"traces to no URL":              {"the exporter would guess", with("", "traces: {endpoint: collector:4318}"), []string{"traces.endpoint", "http://collector:4318"}},
+		"a secret for traces":           {"the file is no place for it", with("", "traces: {endpoint: 'http://me:secret@collector'}"), []string{"traces.endpoint", "environment"}},
+		"audit without a file":          {"the manager has no place of its own", with("", "audit: {}"), []string{"audit.path: Required", "name the file"}},
+		"audit somewhere":               {"the working directory may be any", with("", "audit: {path: a.jsonl}"), []string{"audit.path", "absolute path"}},
+		"a tiny audit log":              {"it would hold no rollout", with("", "audit: {path: /a, maxSize: 10Ki}"), []string{"audit.maxSize", "1Mi or more"}},
+		"a size of text":                {"the form is shown", with("", "audit: {path: /a, maxSize: much}"), []string{"audit.maxSize", "1Mi or more"}},
+		"resync as a list":              {"the kind is named", with("", "resync: []"), []string{"resync", "an array", "an object"}},
+		"proceeding":                    {"a person must say after how long", with("", "proceedAfter: {preDelete: Proceed}"), []string{"proceedAfter.preDelete", `such as "1s"`}},
+		"proceeding at 0s":              {"each deletion would lose requests", with("", "proceedAfter: {inPlaceUpdate: 0s}"), []string{"proceedAfter.inPlaceUpdate", `"1s" or more`}},
+		"a failing preNormal":           {"no pod comes into rotation unacknowledged", with("", "proceedAfter: {preNormal: 10m}"), []string{"proceedAfter.preNormal", "unknown field", "preDelete, inPlaceUpdate"}},
+		"a number for text":             {"the kind is named", with("prod-1", "1.10"), []string{"cluster", "a number", "in quotes"}},
+		"an unquoted brace":             {"YAML takes it for an object", with("", "service: {name: {label:app}}"), []string{"service.name", "an object", "a string, in quotes"}},
+		"no such address":               {"the known ones are listed", with("", "service: {address: podIP}"), []string{"service.address", `"podIP"`, "PodIP, HostIP, IPv4, IPv6 or network/NAME"}},
+		"a nameless network":            {"there can be several", with("", "service: {address: network/}"), []string{"service.address", "network/NAME"}},
+		"no range":                      {"one address is no range, and a host's part is likely a slip", with("", `service: {networkAddresses: [172.20.0.1, 172.20.0.1/16]}`), []string{"service.networkAddresses[0]", "service.networkAddresses[1]", "172.16.0.0/12"}},
+		"no ranges":                     {"no pod could be at an address of a network", with("", `service: {networkAddresses: []}`), []string{"service.networkAddresses", "one range or more"}},
+		"an author's address":           {"whoever writes pods would send clients anywhere", with("", `service: {metadata: {wan: "{label:wan}", hostName: "{pod}.example.com"}}`), []string{"service.metadata[wan]", "{label:KEY}", "domain"}},
+		"an empty network":              {"it would be no network", with("", `service: {networks: [""]}`), []string{"service.networks[0]", "NAMESPACE/NAME"}},
+		"text for a number":             {"the kind is named", with("", `service: {port: "80"}`), []string{"service.port", "a string", "whole number"}},
+		"a broken number":               {"the kind is named", with("", `service: {port: 80.5}`), []string{"service.port", "whole number"}},
+		"text for a list":               {"the kind is named", with("[example.com/*]", "example.com/*"), []string{"hooks.owned", "a string", "a list"}},
+		"a list for an object":          {"the kind is named", with("", "service: []"), []string{"service", "an array", "an object"}},
+		"text for a bool":               {"the kind is named", allowed(`[{namespaces: ["*"], names: ["*"], shared: "yes"}]`), []string{"service.allowed[0].shared", "true or false"}},
+		"an odd cluster":                {"it must fit into any registry's mark", with("prod-1", `"a b"`), []string{"cluster: Invalid", "63 letters"}},
+		"an odd namespace":              {"its index is named", with("", "namespaces: [ok, A]"), []string{"namespaces[1]", "name of a namespace"}},
+		"an empty choice of namespaces": {"a typo could make it empty", with("", "namespaces: {}"), []string{"namespaces: Required", "matchLabels or matchExpressions", "leave namespaces out"}},
+		"an odd label of namespaces":    {"it matches nothing", with("", "namespaces: {matchLabels: {team: a b}}"), []string{"namespaces.matchLabels", "a b"}},
+		"an odd operator of namespaces": {"the field is named", with("", "namespaces: {matchExpressions: [{key: team, operator: Is, values: [a]}]}"), []string{"namespaces.matchExpressions[0].operator", "Is"}},
+		"a selector with a typo":        {"what is meant is named", with("", "namespaces: {matchLabel: {team: a}}"), []string{"namespaces.matchLabel", "matchLabels"}},
+		"a namespace twice":             {"its index is named", with("", "namespaces: [a, b, a]"), []string{"namespaces[2]: Duplicate"}},
+		"no driver":                     {"the known ones are listed", with("driver: memory", `driver: ""`), []string{"registry.driver: Required", "http, memory"}},
+		"an unknown driver":             {"the known ones are listed", with("driver: memory", "driver: consol"), []string{"registry.driver", `"consol"`, `"http", "memory"`}},
+		"a timeout too long":            {"a deposed leader's call could still be under way", with("driver: memory", "driver: memory\n  timeout: 7s"), []string{"registry.timeout", `"7s"`, "less than 6.3s", "twice the timeout"}},
+		"a lease too short":             {"the API server's slow minute would depose each leader", with("", "leaseDuration: 14s"), []string{"leaseDuration", `"14s"`, "from 15s to 1m0s"}},
+		"a lease too long":              {"entries would end before another manager leads", with("", "leaseDuration: 61s"), []string{"leaseDuration", "from 15s to 1m0s"}},
+		"a part of a second":            {"the Lease has whole seconds", with("", "leaseDuration: 15500ms"), []string{"leaseDuration", "whole seconds"}},
+		"a timeout for another lease":   {"both are checked together", with("driver: memory", "driver: memory\n  timeout: 12600ms") + "leaseDuration: 30s\n", []string{"registry.timeout", "less than 12.6s"}},
+		"a zero timeout":                {"no call would ever succeed", with("driver: memory", "driver: memory\n  timeout: 0s"), []string{"registry.timeout", `"1ms" or more`}},
+		"too few calls":                 {"one service would hold up all others", with("driver: memory", "driver: memory\n  maxInFlight: 1"), []string{"registry.maxInFlight", "2 or more"}},
+		"too many calls":                {"a slow registry would hold all workers", with("driver: memory", "driver: memory\n  maxInFlight: 49"), []string{"registry.maxInFlight", "at most 48", "--workers"}},
+		"too many of three":             {"two slow ones would hold all workers", several("[{name: a, default: true, driver: memory}, {name: b, driver: memory, maxInFlight: 25}, {name: c, driver: http}]"), []string{"registries[b].maxInFlight", "at most 24", "--workers"}},
+		"another writer":                {"the known ones are listed", with("driver: memory", "driver: memory\n  registeredBy: app"), []string{"registry.registeredBy: Unsupported", `"Rollcall", "App"`}},
+		"a timeout of text":             {"the form is shown", with("driver: memory", "driver: memory\n  timeout: soon"), []string{"registry.timeout", `"5s"`}},
+		"options of text":               {"the driver decodes an object", with("driver: memory", "driver: memory\n  options: x"), []string{"registry.options", "an object"}},
+		"drain below zero":              {"no time runs backwards", with("", "drain: -1s"), []string{"drain", `"-1s"`, `"0s" or more`}},
+		"a lag below zero":              {"no time runs backwards", with("driver: memory", "driver: memory\n  readerLag: -1s"), []string{"registry.readerLag", `"0s" or more`}},
+		"warm-up of nothing":            {"an instance without a weight has no part of one", with("", "warmUp: 2m"), []string{"warmUp", "service.metadata.weight", `"100"`}},
+		"warm-up below zero":            {"no time runs backwards", with("", "warmUp: -1s"), []string{"warmUp.duration", `"-1s"`}},
+		"warm-up as a number":           {"the form is shown", with("", "warmUp: 15"), []string{"warmUp", "a number", "an object with the fields duration, countsAs"}},
+		"warm-up that counts":           {"the words are listed", with("", "warmUp: {duration: 2m, countsAs: Middle}"), []string{"warmUp.countsAs", `"Start", "End"`}},
+		"drain as a number":             {"seconds or minutes?", with("", "drain: 15"), []string{"drain", "15", `such as "15s"`}},
+		"drain as a list":               {"the form is shown", with("", "drain: [15s]"), []string{"drain", `such as "15s"`}},
+		"owned has a blank":             {"an empty key is no key", with("[example.com/*]", `[""]`), []string{"hooks.owned[0]", "example.com/registered"}},
+		"owned claims all":              {"others' finalizers would be removed", with("[example.com/*]", `["*"]`), []string{"hooks.owned[0]", `"example.com/*"`}},
+		"owned has no slash":            {"a part of a domain is no domain", with("[example.com/*]", `["example*"]`), []string{"hooks.owned[0]", `"example.com/*"`}},
+		"owned is partial":              {"only a whole domain can be claimed", with("[example.com/*]", `["example.com/a-*"]`), []string{"hooks.owned[0]", `"example.com/*"`}},
+		"owned is Kruise's":             {"Kruise would hang or lose pods", with("example.com/*", "lifecycle.apps.kruise.io/*"), []string{"hooks.owned[0]", "belongs to"}},
+		"owned is k8s's":                {"a Job's finalizer would be removed", with("example.com/*", "batch.kubernetes.io/*"), []string{"hooks.owned[0]", "belongs to"}},
+		"owned is Rollcall's":           {"it is so in every configuration", with("example.com/*", "rollcall.dev/*"), []string{"hooks.owned[0]", "leave it out"}},
+		"owned twice":                   {"one is a mistake", with("[example.com/*]", "[a.io/b, a.io/b]"), []string{"hooks.owned[1]: Duplicate"}},
+		"newlyCreated wild":             {"a mark is one key", with("owned: ", "newlyCreated: [a.io/*]\n  owned: "), []string{"hooks.newlyCreated[0]", "example.com/registered"}},
+		"newlyCreated ours":             {"every enrolled workload's handler would be refused", with("owned: ", "newlyCreated: [rollcall.dev/pre-normal]\n  owned: "), []string{"hooks.newlyCreated[0]", "Rollcall's own"}},
+		"newlyCreated Kruise's":         {"Rollcall would clear another controller's label", with("owned: ", "newlyCreated: [a.io/new, lifecycle.apps.kruise.io/state]\n  owned: "), []string{"hooks.newlyCreated[1]", "OpenKruise"}},
+		"newlyCreated Kubernetes'":      {"the same", with("owned: ", "newlyCreated: [kubernetes.io/metadata.name]\n  owned: "), []string{"hooks.newlyCreated[0]", "Kubernetes"}},
+		"newlyCreated owned":            {"a key is a handler or a mark", with("owned: [", "newlyCreated: [a.io/gate]\n  owned: [a.io/gate, "), []string{"hooks.newlyCreated[0]", "in hooks.owned too"}},
+		"a template's typo":             {"the placeholders are listed", with("", `service: {name: "{app}"}`), []string{"service.name", "{label:KEY}"}},
+		"a tag's typo":                  {"the placeholders are listed", with("", `service: {tags: ["{app}"]}`), []string{"service.tags[0]", "{zone}, {region}, {pod}", "{subdomain}, {label:KEY}"}},
+		"an empty tag":                  {"it says nothing", with("", `service: {tags: [a, ""]}`), []string{"service.tags[1]", "remove the entry"}},
+		"a number as a tag":             {"1.10 would become 1.1", with("", `service: {tags: [1.10]}`), []string{"service.tags[0]", "a number", "a string, in quotes"}},
+		"metadata's typo":               {"the placeholders are listed", with("", `service: {metadata: {a: "{app}"}}`), []string{"service.metadata[a]", "{zone}, {region}, {pod}", "{subdomain}, {label:KEY}"}},
+		"metadata's key":                {"no reader could take it", with("", `service: {metadata: {"a b": x}}`), []string{"service.metadata[a b]", "letters, digits"}},
+		"reserved metadata":             {"the mark is not the user's", with("", `service: {metadata: {rollcall-uid: x, weight: heavy}}`), []string{"service.metadata[rollcall-uid]", "service.metadata[weight]", "from 1 to 10000"}},
+		"a number in metadata":          {"1.10 would become 1.1", with("", `service: {metadata: {version: 1.10}}`), []string{"service.metadata[version]", "a number", "a string, in quotes"}},
+		"no value in metadata":          {"a key alone says nothing", with("", `service: {metadata: {version: null}}`), []string{"service.metadata[version]", "remove the key"}},
+		"metadata as a list":            {"the kind is named", with("", `service: {metadata: [a]}`), []string{"service.metadata", "an array", "an object"}},
+		"port zero":                     {"zero is no port", with("", "service: {port: 0}"), []string{"service.port", "1 to 65535"}},
+		"port too high":                 {"65536 is no port", with("", "service: {port: 65536}"), []string{"service.port", "1 to 65535"}},
+		"nothing is allowed":            {"every pod would wait", allowed("[]"), []string{"service.allowed: Required", "remove the field"}},
+		"allowed as an object":          {"the kind is named", allowed("{names: [web]}"), []string{"service.allowed", "an object", "a list"}},
+		"allowed to whom":               {"an empty entry must not mean all", allowed("[{names: [web]}]"), []string{"service.allowed[0].namespaces: Required", `"*"`, "namespaceSelector"}},
+		"allowed what":                  {"an empty entry must not mean all", allowed(`[{namespaces: ["*"]}]`), []string{"service.allowed[0].names: Required", `"{namespace}.*"`}},
+		"allowed with a typo":           {"its index is named", allowed("[{namespaces: [a], names: [b]}, {namespace: [a], names: [b]}]"), []string{"service.allowed[1].namespace", `did you mean "namespaces"?`, "known here: namespaces, namespaceSelector, names, shared"}},
+		"an odd pattern":                {"its index is named", allowed(`[{namespaces: [a, "B*"], names: [b]}]`), []string{"service.allowed[0].namespaces[1]", `"B*"`, `"team-*"`}},
+		"a name's placeholder":          {"the namespace is all that is known", allowed(`[{namespaces: [a], names: ["{label:app}"]}]`), []string{"service.allowed[0].names[0]", "{namespace}"}},
+		"names of text":                 {"the kind is named", allowed(`[{namespaces: [a], names: web}]`), []string{"service.allowed[0].names", "a string", "a list"}},
+		"an empty selector":             {"a typo could make it empty", allowed(`[{namespaceSelector: {}, names: [web]}]`), []string{"service.allowed[0].namespaceSelector: Required", `namespaces: ["*"]`}},
+		"a selector's typo":             {"a typo must not be ignored", allowed(`[{namespaceSelector: {labels: {a: b}}, names: [web]}]`), []string{"service.allowed[0].namespaceSelector.labels", "known here: matchLabels, matchExpressions"}},
+		"an expression's typo":          {"its index is named", allowed(`[{namespaceSelector: {matchExpressions: [{key: a, op: In}]}, names: [web]}]`), []string{"service.allowed[0].namespaceSelector.matchExpressions[0].op", "known here: key, operator, values"}},
+		"an odd operator":               {"the field is named", allowed(`[{namespaceSelector: {matchExpressions: [{key: a, operator: Is}]}, names: [web]}]`), []string{"service.allowed[0].namespaceSelector.matchExpressions[0].operator", `"Is"`}},
 		"both forms": {"which of them holds?", with("", "registries: [{name: old, driver: memory}]"),
 			[]string{"registries: Forbidden", "exclude each other", "name: default", "remove registry"}},
 		"neither form":           {"the simpler one is shown", "cluster: a\nhooks: {owned: [a.io/b]}", []string{"registry.driver: Required", "http, memory"}},
@@ -516,11 +541,11 @@ func TestParseOfWhatIsRefused(t *testing.T) {
 		"drain: soon\nnamespaces: [pay]":   {refused: `drain: Invalid value: "soon"`, drain: -1},
 		"drain: -5s\nnamespaces: [pay]":    {refused: `drain: Invalid value: "-5s"`, drain: -1},
 		"drain: 20s\nnamespaces: [Pay]":    {refused: `namespaces[0]: Invalid value: "Pay"`, shop: true, drain: 20 * time.Second},
-		"drain: 20s\nnamespaces: {pay: 1}": {refused: "namespaces: Invalid value: this is an object", shop: true, drain: 20 * time.Second},
+		"drain: 20s\nnamespaces: {pay: 1}": {refused: `namespaces.pay: Invalid value: unknown field`, shop: true, drain: 20 * time.Second},
 	} {
 		c, err := Parse([]byte("cluster: c\nhooks: {owned: [example.com/*]}\n"+text), l)
 		expect.NoError(t, err)
-		if !c.Hooks.Owns("example.com/in") || c.Watches("shop") != want.shop || c.Drain != want.drain {
+		if !c.Hooks.Owns("example.com/in") || c.MayWatch("shop") != want.shop || c.Drain != want.drain {
 			t.Errorf("%s: it reads %+v", text, c)
 		}
 		expect.Error(t, "it says what is wrong", refused, want.refused)
@@ -633,14 +658,19 @@ func TestMaxInFlightLeavesWorkersToOtherRegistries(t *testing.T) {
 
 func TestCheckReload(t *testing.T) {
 	t.Parallel()
-	before := &Config{Cluster: "prod-1", Namespaces: []string{"api", "web"}}
-	expect.NoError(t, CheckReload(before, &Config{Cluster: "prod-1", Namespaces: []string{"api", "web"}, Drain: 1}))
+	before := &Config{Cluster: "prod-1", Namespaces: service.Namespaces{Names: []string{"api", "web"}}}
+	expect.NoError(t, CheckReload(before, &Config{Cluster: "prod-1", Namespaces: service.Namespaces{Names: []string{"api", "web"}}, Drain: 1}))
 	expect.Error(t, "calls rely on it", CheckReload(before, &Config{Cluster: "prod-1", Namespaces: before.Namespaces, Lease: LongestLease}),
 		"leaseDuration: Invalid value: \"1m0s\": can't change while the manager runs")
 	err := CheckReload(before, &Config{Cluster: "prod-2"})
 	for _, part := range []string{`cluster: Invalid value: "prod-2"`, `set "prod-1", or restart`, "namespaces: Invalid value", "restart it"} {
 		expect.Error(t, "what can't change is named", err, part)
 	}
+	byLabel := func(team string) *Config {
+		return &Config{Cluster: "prod-1", Namespaces: service.Namespaces{Selector: labels.SelectorFromSet(labels.Set{"team": team})}}
+	}
+	expect.NoError(t, CheckReload(byLabel("a"), byLabel("a")))
+	expect.Error(t, "the caches are filled for it", CheckReload(byLabel("a"), byLabel("b")), `namespaces: Invalid value: "team=b"`)
 	for i := range reflect.TypeFor[Features]().NumField() {
 		next := *before
 		switch field := reflect.ValueOf(&next.Features).Elem().Field(i); field.Kind() {

@@ -93,13 +93,17 @@ func (o *object) cluster(name string) string {
 	return value
 }
 
-func (o *object) namespaces(name string) []string {
-	return slices.Sorted(slices.Values(o.keys(name, func(namespace string) string {
+// namespaces reads a list of names, or a label selector.
+func (o *object) namespaces(name string) service.Namespaces {
+	if _, byLabel := o.any(name).(map[string]any); byLabel {
+		return service.Namespaces{Selector: o.selector(name, "leave namespaces out")}
+	}
+	return service.Namespaces{Names: slices.Sorted(slices.Values(o.keys(name, func(namespace string) string {
 		if len(validation.IsDNS1123Label(namespace)) > 0 {
 			return "set the name of a namespace; an empty list means all"
 		}
 		return ""
-	})))
+	})))}
 }
 
 // keys reads a list without duplicates. check returns what is wrong with one, or nothing.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/reason"
 )
 
 // instance names the pod as OpenKruise does: after its CloneSet, which was there before, and this.
@@ -44,7 +45,7 @@ func TestPodWithoutAWorkload(t *testing.T) {
 		"labels changed, and kept": {"a person wants it in rotation", nil, changes{relabelled, unowned, kept}, ""},
 		"another value":            {"it does not say to keep it", nil, changes{relabelled, unowned, keptOtherwise}, detached},
 		"not released yet":         {"OpenKruise has yet to notice", nil, changes{relabelled}, ""},
-		"labels match":             {"OpenKruise is about to adopt it", nil, changes{unowned}, ""},
+		"labels match":             {"it may be owned in a moment", nil, changes{unowned}, ""},
 		"CloneSet gone":            {"kubectl delete --cascade=orphan", gone, changes{unowned}, orphaned},
 		"CloneSet gone, and kept":  {"somebody knows", gone, changes{unowned, kept}, ""},
 		"CloneSet gone, and labels changed": {
@@ -87,6 +88,49 @@ func TestPodWithoutAWorkload(t *testing.T) {
 			w.expectEvents("once")
 		})
 	}
+}
+
+// TestUnadoptedPod: its CloneSet selects it, but does not own it, which nothing else would show.
+func TestUnadoptedPod(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	web := w.cloneSet("web")
+	pod := w.servingPod(web, "web-x7k2p", instance("x7k2p"))
+	reads := 0
+	w.unreadable = func(of runtime.Object, cached bool) error {
+		if _, set := of.(*kruisev1alpha1.CloneSet); set && !cached {
+			reads++
+		}
+		return nil
+	}
+	expectReads := func(why string, want int) {
+		t.Helper()
+		if reads != want {
+			t.Errorf("the API server was asked %d times for the CloneSet, want %d: %s", reads, want, why)
+		}
+	}
+	w.changePod(pod, unowned)
+	w.expectResult("no event comes when the patience ends", w.reconcile(pod), reason.Patience)
+	w.reconcile(pod) // its labels are others: no workload names the handlers any more
+	w.takeJournal()
+	w.expectEvents("the owner reference may be restored")
+	reads = 0
+	w.sleep(reason.Patience - time.Second)
+	w.reconcile(pod)
+	w.expectEvents("the same")
+	w.sleep(time.Second)
+	w.reconcile(pod)
+	w.expectEvents("nothing updates the pod any more", "Warning Orphaned the pod belongs to no workload")
+	w.expectInService(pod)
+	w.takeJournal()
+	w.reconciles(pod, "once")
+	expectReads("one answer holds for as long as labels and CloneSet do", 0)
+
+	w.changePod(pod, relabelled)
+	w.reconcile(pod)
+	expectReads("its labels are others", 1)
+	w.expectNotInService(pod)
+	w.expectEvents("the CloneSet no longer selects it", "Warning Detached ")
 }
 
 // TestDetachedPodStaysOut: what a person took out does not come back because something else goes.

@@ -1,9 +1,9 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"maps"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,17 +24,20 @@ func (r *PodReconciler) podEvents() handler.TypedEventHandler[client.Object, lif
 		old, _ := before.(*lifecycle.Pod)
 		now, _ := after.(*lifecycle.Pod)
 		rules := &r.settings.Load().Rules
+		if !r.takesCareOf(cmp.Or(now, old)) {
+			return
+		}
 		// After a broken watch, a deletion and a creation come as an update.
 		if old != nil && (now == nil || now.UID != old.UID) {
 			r.Tracker.Uncached(old)
-			r.State.Panics.Forget(old, rules)
+			r.State.Panics.Forget(old.UID, rules)
 			podqueue.Add(q, old)
 		}
 		if now == nil {
 			return
 		}
 		if old != nil && clusterstate.Behind(now.ResourceVersion, old.ResourceVersion) {
-			r.State.Panics.Forget(old, rules) // restored from a backup: the older version counts
+			r.State.Panics.Forget(old.UID, rules) // restored from a backup: the older version counts
 		}
 		if old == nil {
 			r.Tracker.Arrived(lifecycle.PodIDOf(now), !first && lifecycle.MayBeNew(now))
@@ -44,10 +47,17 @@ func (r *PodReconciler) podEvents() handler.TypedEventHandler[client.Object, lif
 	})
 }
 
+// takesCareOf is false for pods of a namespace that is not this manager's: what was known of them is queued with the namespace's event. So
+// are, once the cache has their namespace, those that nothing is known of.
+func (r *PodReconciler) takesCareOf(pod *lifecycle.Pod) bool {
+	scope := r.State.Scope
+	return scope.Watches(pod.Namespace) || !scope.Excludes(pod.Namespace) && r.Tracker.Has(pod.UID)
+}
+
 // workloadEvents enqueues a workload's pods if it is gone, or changed for Rollcall.
 func (r *PodReconciler) workloadEvents() handler.TypedEventHandler[client.Object, lifecycle.PodID] {
 	return podqueue.OnEvents(func(ctx context.Context, old, now client.Object, _ bool, q podqueue.Queue) {
-		if clusterstate.SameWorkload(old, now) {
+		if clusterstate.SameWorkload(old, now) || r.State.Scope.Excludes(cmp.Or(now, old).GetNamespace()) {
 			return
 		}
 		r.State.Workloads.Changed()
@@ -82,21 +92,46 @@ func (r *PodReconciler) tellOfLost(old, now client.Object) {
 			"the first pods without waiting. If it was not you, find out who writes the workload", strings.Join(names, ", "))
 }
 
-// namespaceEvents enqueues the pods of a new or relabelled namespace that the cache watches. In the first list pods come by themselves.
+// namespaceEvents enqueues the pods of a new or relabelled namespace of this manager, and what is known of one that it leaves. In the first
+// list pods come by themselves.
 func (r *PodReconciler) namespaceEvents() handler.TypedEventHandler[*metav1.PartialObjectMetadata, lifecycle.PodID] {
 	return podqueue.OnEvents(func(ctx context.Context, old, now *metav1.PartialObjectMetadata, first bool, q podqueue.Queue) {
 		if old != nil && now != nil && old.UID == now.UID && maps.Equal(old.Labels, now.Labels) {
 			return
 		}
 		r.State.Workloads.Changed()
+		if now == nil || first {
+			return
+		}
+		r.follow(ctx, q, old, now)
 		switch {
-		case now == nil || first:
 		case r.settings.Load().Services.Allowed.SharesByLabel(): // it may count with others now, or no longer
 			r.enqueueFound(ctx, q, clusterstate.Which{})
-		case len(r.Namespaces) == 0 || slices.Contains(r.Namespaces, now.Name):
+		case r.State.Scope.Watches(now.Name):
 			r.enqueueFound(ctx, q, clusterstate.InNamespace(now.Name))
 		}
 	})
+}
+
+// follow takes in the pods of a namespace that the selector begins to match, and enqueues what is known of those of one that it does not
+// match, to be forgotten.
+func (r *PodReconciler) follow(ctx context.Context, q podqueue.Queue, old, now *metav1.PartialObjectMetadata) {
+	scope, rules := r.State.Scope, &r.settings.Load().Rules
+	switch {
+	case !scope.ByLabel():
+	case !scope.Selects(now):
+		r.State.Panics.ForgetIn(now.Name, rules)
+		podqueue.AddAt(q, podqueue.PriorityUsual, r.Tracker.In(now.Name)...)
+		if scope.Selects(old) {
+			log.FromContext(ctx).Info("A namespace no longer matches the selector: its pods are left alone", "namespace", now.Name)
+		}
+	case !scope.Selects(old):
+		for _, pod := range r.found(ctx, clusterstate.InNamespace(now.Name)) {
+			r.Tracker.Joined(lifecycle.PodIDOf(pod), r.Clock.Now())
+			r.State.Panics.Arrived(pod, rules)
+		}
+		log.FromContext(ctx).Info("A namespace matches the selector: its pods are taken in", "namespace", now.Name)
+	}
 }
 
 // nodeEvents enqueues a node's pods: if only its labels changed, behind all others.
@@ -123,14 +158,17 @@ func (r *PodReconciler) nodeEvents() handler.TypedEventHandler[*corev1.Node, lif
 }
 
 func (r *PodReconciler) enqueueFound(ctx context.Context, q podqueue.Queue, which clusterstate.Which) {
+	for _, pod := range r.found(ctx, which) {
+		podqueue.Add(q, pod)
+	}
+}
+
+func (r *PodReconciler) found(ctx context.Context, which clusterstate.Which) []*lifecycle.Pod {
 	pods, err := r.Pods.List(ctx, which)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "failed to list the pods to reconcile after a change")
-		return
 	}
-	for _, pod := range pods {
-		podqueue.Add(q, pod)
-	}
+	return pods
 }
 
 func (r *PodReconciler) enqueueAll(ctx context.Context, q podqueue.Queue) {

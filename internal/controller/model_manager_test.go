@@ -98,7 +98,7 @@ func (m *model) lead() {
 	m.manager.dead, m.manager.called, m.manager.doubted = false, map[entry]registry.State{}, map[entry]bool{}
 	m.manager.acked, m.manager.inSince = map[entry]bool{}, map[entry]time.Time{}
 	m.manager.PodReconciler = New(Options{
-		Client: c, Pods: clusterstate.PodsThrough(c), APIReader: live, Recorder: modelRecorder{m}, Tracker: tracker.New(), State: clusterstate.New(c, clusterstate.PodsThrough(c)),
+		Client: c, Pods: clusterstate.PodsThrough(c), APIReader: live, Recorder: modelRecorder{m}, Tracker: tracker.New(), State: clusterstate.New(c, clusterstate.PodsThrough(c), nil),
 		Releases: metrics.NewReleaseMetrics(prometheus.NewRegistry()), Workers: 1, Clock: m.clock,
 		Ahead: func() time.Duration { return 0 },
 	})

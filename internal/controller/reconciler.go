@@ -53,8 +53,6 @@ type Options struct {
 	// Identity is what entries are tagged with.
 	Identity *clusterstate.Identity
 	Releases *metrics.ReleaseMetrics
-	// Namespaces in the cache; none means all.
-	Namespaces []string
 	// WithoutNodes: the cache has none.
 	WithoutNodes bool
 	// PodCondition reports whether to write [lifecycle.ConditionInRotation], which needs the right to patch pods/status. Nil never does.

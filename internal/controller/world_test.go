@@ -175,7 +175,7 @@ func (w *world) restart() {
 	w.r = New(Options{
 		Releases: metrics.NewReleaseMetrics(w.counted),
 		Client:   cached, Pods: clusterstate.PodsThrough(cached), APIReader: interceptor.NewClient(w.api, interceptor.Funcs{Get: w.liveGet}),
-		Tracker: tracker.New(), State: clusterstate.New(cached, clusterstate.PodsThrough(cached)),
+		Tracker: tracker.New(), State: clusterstate.New(cached, clusterstate.PodsThrough(cached), nil),
 		Recorder: w.events, Workers: 1, Clock: w.clock, Ahead: func() time.Duration { return w.ahead },
 	})
 	w.must(w.r.started(w.Context(), w.queue), "starting the controller")

@@ -15,7 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
+	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -35,8 +37,8 @@ func TestNamespacesThatAreNotWatched(t *testing.T) {
 	}, func(t *testing.T, c row) {
 		logged := 0
 		ctx := logr.NewContext(t.Context(), funcr.New(func(string, string) { logged++ }, funcr.Options{}))
-		r := New(cacheOf(t, "prod"), nil, nil)
-		r.Apply(&config.Config{Namespaces: c.watched})
+		r := New(cacheOf(t, "prod"), nil, nil, clusterstate.NewScope(service.Namespaces{Names: c.watched}, c.watched))
+		r.Apply(&config.Config{})
 		got := r.inNamespace(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}})
 		if len(got) != c.want || logged > 0 {
 			t.Errorf("%s: got %v and %d lines in the log, want %d requests and no line", c.reason, got, logged, c.want)

@@ -47,6 +47,7 @@ type Reconciler struct {
 	client   client.Client
 	recorder events.EventRecorder
 	names    Names
+	scope    *clusterstate.Scope
 
 	config atomic.Pointer[config.Config]
 	// changed has an event once the configuration was changed, of which it depends whether a CloneSet can be enrolled.
@@ -57,8 +58,8 @@ type Reconciler struct {
 type Names func(context.Context, *clusterstate.Workload) (*clusterstate.Refusal, error)
 
 // New returns a Reconciler. The client reads CloneSets and namespaces from the cache, and writes to the API server.
-func New(c client.Client, recorder events.EventRecorder, names Names) *Reconciler {
-	return &Reconciler{client: c, recorder: recorder, names: names, changed: make(chan event.GenericEvent, 1)}
+func New(c client.Client, recorder events.EventRecorder, names Names, scope *clusterstate.Scope) *Reconciler {
+	return &Reconciler{client: c, recorder: recorder, names: names, scope: scope, changed: make(chan event.GenericEvent, 1)}
 }
 
 // Apply sets the configuration to enroll by, and has all CloneSets looked at again. It has to be called before the manager starts.
@@ -91,7 +92,7 @@ func (r *Reconciler) SetupWithManager(m ctrl.Manager) error {
 // inNamespace returns all CloneSets of a namespace, and of all namespaces where it has no name. The cache has those of the namespaces
 // that the manager watches, and gives an error for any other.
 func (r *Reconciler) inNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {
-	if name := namespace.GetName(); name != "" && !r.config.Load().Watches(name) {
+	if name := namespace.GetName(); name != "" && !r.scope.Watches(name) {
 		return nil
 	}
 	var list kruisev1alpha1.CloneSetList
@@ -108,6 +109,9 @@ func (r *Reconciler) inNamespace(ctx context.Context, namespace client.Object) [
 
 // Reconcile implements reconcile.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	if !r.scope.Watches(request.Namespace) {
+		return reconcile.Result{}, nil // the hooks that it has are left alone
+	}
 	set := &kruisev1alpha1.CloneSet{}
 	if err := r.client.Get(ctx, request.NamespacedName, set); err != nil || set.DeletionTimestamp != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)

@@ -273,7 +273,7 @@ func newWorld(t *testing.T, labels map[string]string, policy string) *world {
 	}
 	w.reconciler = enroll.New(clusterstate.CacheThrough(w.client), w.recorder, func(context.Context, *clusterstate.Workload) (*clusterstate.Refusal, error) {
 		return w.refused, nil
-	})
+	}, nil)
 	w.configure(text)
 	return w
 }

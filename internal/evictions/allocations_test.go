@@ -58,7 +58,7 @@ func staying(tb testing.TB, n int, alike bool) func() {
 		}
 		list.Items = append(list.Items, *pod)
 	}
-	pods := clusterstate.NewPodCache()
+	pods := clusterstate.NewPodCache(nil)
 	informer := pods.NewInformer(toolscache.ToListWatcherWithWatchListSemantics(&toolscache.ListWatch{
 		ListWithContextFunc:  func(context.Context, metav1.ListOptions) (runtime.Object, error) { return list, nil },
 		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },

@@ -116,7 +116,7 @@ func TestResizeIsLetThrough(t *testing.T) {
 		"delete hook not armed": {
 			"its eviction would bypass the hooks", podThat(owned, sized, func(p *corev1.Pod) { delete(p.Labels, hookKey) }), moreMemory, nil,
 		},
-		"another namespace": {"another manager watches it", podThat(owned, sized), moreMemory, func(w *world) { w.Namespaces = []string{"other"} }},
+		"another namespace": {"another manager watches it", podThat(owned, sized), moreMemory, func(w *world) { w.Scope = scopeOf("other") }},
 		"not filled":        {"a manager that knows nothing holds up nobody", podThat(owned, sized), moreMemory, func(w *world) { w.synced = false }},
 	}
 	expect.Each(t, rows, func(t *testing.T, tc row) {

@@ -56,11 +56,11 @@ const answerTime = 5 * time.Second
 
 // Options are what a [Webhook] is made of.
 type Options struct {
-	// Cache has the workloads and their pods of Namespaces, all where it is empty, once Synced.
-	Cache      client.Reader
-	Pods       clusterstate.Pods
-	Namespaces []string
-	Synced     func() bool
+	// Cache has the workloads and their pods of the Scope, once Synced.
+	Cache  client.Reader
+	Pods   clusterstate.Pods
+	Scope  *clusterstate.Scope
+	Synced func() bool
 	// API reads without a cache, whether or not this manager leads.
 	API client.Reader
 	// Leader writes as long as this manager leads, and Leads reports whether it does: see [errOther].
@@ -134,8 +134,7 @@ func (w *Webhook) Handle(ctx context.Context, request admission.Request) admissi
 }
 
 func (w *Webhook) answer(ctx context.Context, key types.NamespacedName, request admission.Request) (admission.Response, error) {
-	watched := len(w.Namespaces) == 0 || slices.Contains(w.Namespaces, key.Namespace)
-	if !watched || !w.Synced() {
+	if !w.Scope.Watches(key.Namespace) || !w.Synced() {
 		return admission.Allowed(""), nil
 	}
 	if request.SubResource == "resize" {

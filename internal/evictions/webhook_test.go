@@ -95,7 +95,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		},
 	}))
 	w.Webhook = New(Options{
-		Cache: cache, Pods: clusterstate.PodsThrough(cache), Namespaces: []string{"shop"}, Synced: func() bool { return w.synced }, API: w.api, Leader: w.api,
+		Cache: cache, Pods: clusterstate.PodsThrough(cache), Scope: scopeOf("shop"), Synced: func() bool { return w.synced }, API: w.api, Leader: w.api,
 		Leads: func() bool { return !w.other }, Recorder: w.events,
 		Limit: 10 * time.Minute, Clock: w.clock, Logger: testr.New(t),
 	})
@@ -288,7 +288,7 @@ func TestEvictionIsLetThroughUnchanged(t *testing.T) {
 			world: func(w *world) { w.Apply(lifecycle.Ownership{Owned: []string{"example.org/*"}}, 0) },
 		},
 		"not our namespace": {
-			reason: "another manager watches it", pod: podThat(owned), world: func(w *world) { w.Namespaces = []string{"other"} },
+			reason: "another manager watches it", pod: podThat(owned), world: func(w *world) { w.Scope = scopeOf("other") },
 		},
 		"caches are not filled": {
 			reason: "a manager that knows nothing must not hold up the cluster", pod: podThat(owned), world: func(w *world) { w.synced = false },
@@ -457,7 +457,7 @@ func TestEvictionsOfOtherNamespacesDoNotWait(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "slow", Name: "web", UID: "web"}, Spec: w.set(t).Spec,
 	}))
 	asked, answer := make(chan struct{}), make(chan struct{})
-	w.Namespaces = nil
+	w.Scope = nil
 	w.API = interceptor.NewClient(w.api, interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			if (&client.ListOptions{}).ApplyOptions(opts).Namespace == "slow" {
@@ -738,4 +738,8 @@ func TestEvictionWithBothKindsOfBudgets(t *testing.T) {
 		podThat(owned, called("web-4")))
 	w.ExpectHeld(w.Evict("web-1"), "is not evicted directly")
 	w.ExpectHeld(w.Evict("web-2"), "PodUnavailableBudget web")
+}
+
+func scopeOf(namespace string) *clusterstate.Scope {
+	return clusterstate.NewScope(service.Namespaces{Names: []string{namespace}}, []string{namespace})
 }

@@ -35,7 +35,9 @@ type Pod struct {
 	// Brought is the timestamp of the last move with an Event HandlerInTemplate.
 	Brought string
 	// Lingers: the pod lost the label that the cache selects by, so no event shows its end.
-	Lingers      bool
+	Lingers bool
+	// Unadopted is set while the CloneSet that made the pod selects it without owning it.
+	Unadopted    *lifecycle.Selection
 	OutRead, out time.Time
 	// ahead is a time by another's clock that was in the future when it was first read, at aheadRead.
 	ahead, aheadRead time.Time

@@ -39,8 +39,8 @@ type Facts struct {
 	// Keeps are services that the pod may use only because it is registered under them.
 	Keeps map[string]bool
 	Drain time.Duration
-	// EndChanges is after how long [lifecycle.Input.Ending], or that the pod is kept while it is not ready, changes by itself; zero for never.
-	EndChanges time.Duration
+	// Changes is after how long the facts change without an event; zero for never.
+	Changes time.Duration
 	// Grows is after how long the pod's weight grows, while it is warming up; else zero.
 	Grows time.Duration
 	// Panic is the service with too many unready pods, if the pod has one.
@@ -60,6 +60,13 @@ func (f *Facts) managed() bool { return f.Input.Managed() || f.Tracked.Known().A
 // MayBeHeld reports whether OpenKruise or clients may wait for Rollcall at a pod whose workload could not be read: its hooks are not known.
 func (f *Facts) MayBeHeld() bool {
 	return f.managed() || clusterstate.OwnerOf(f.Input.Pod) != nil && lifecycle.AtAHook(f.Input.Pod)
+}
+
+// changeIn notes that the facts change without an event.
+func (f *Facts) changeIn(after time.Duration) {
+	if f.Changes == 0 || after < f.Changes {
+		f.Changes = after
+	}
 }
 
 // Gone reports whether only the pod's entries are left.

@@ -69,6 +69,16 @@ func (o *Observer) Look(ctx context.Context, id lifecycle.PodID, settings *Setti
 	return look, err
 }
 
+// left forgets a pod of a namespace that is no longer this manager's, once no call for it can be carried out: until then, the namespace may
+// come back.
+func (o *Observer) left(id lifecycle.PodID, f *Facts) Look {
+	o.State.Panics.Forget(id.UID, &f.Settings.Rules)
+	if lands := f.Tracked.Known().LandsUntil().Sub(o.Clock.Now()); lands > 0 {
+		return Look{Again: lands}
+	}
+	return Look{Forget: true}
+}
+
 // unread completes facts of which a read has failed.
 func (o *Observer) unread(ctx context.Context, id lifecycle.PodID, f *Facts) *Facts {
 	if f.Input.Pod != nil {
@@ -84,6 +94,9 @@ func (o *Observer) unread(ctx context.Context, id lifecycle.PodID, f *Facts) *Fa
 
 func (o *Observer) look(ctx context.Context, id lifecycle.PodID, f *Facts) (Look, error) {
 	tracked, settings := f.Tracked, f.Settings
+	if o.State.Scope.Excludes(id.Namespace) {
+		return o.left(id, f), nil
+	}
 	if err := o.State.Workloads.Refresh(ctx, &settings.Rules, settings.everywhere, o.Clock.Now()); err != nil {
 		return Look{}, err
 	}
@@ -167,7 +180,7 @@ func (o *Observer) locate(ctx context.Context, f *Facts) error {
 	if t := f.ipv4Only(); t != "" && f.Warning.Reason == "" {
 		f.Warning = waiting.IPv6Missing(t)
 	}
-	f.Input.Ending, f.EndChanges = lifecycle.EndOf(pod, node, now).Ending(now, f.Drain)
+	f.Input.Ending, f.Changes = lifecycle.EndOf(pod, node, now).Ending(now, f.Drain)
 	f.holdOut(now)
 	if err := o.former(ctx, f); err != nil {
 		return err
@@ -183,16 +196,9 @@ func (o *Observer) locate(ctx context.Context, f *Facts) error {
 func (f *Facts) damped(now time.Time) bool {
 	left := lifecycle.Damped(f.Input.Pod, f.Settings.UnreadyAfter, now)
 	if left > 0 {
-		f.changesIn(left)
+		f.changeIn(left)
 	}
 	return left > 0
-}
-
-// changesIn has the pod looked at again then, without an event.
-func (f *Facts) changesIn(after time.Duration) {
-	if f.EndChanges == 0 || after < f.EndChanges {
-		f.EndChanges = after
-	}
 }
 
 // holdOut takes a pod out that a person holds, for as long as nothing else ends it.
@@ -205,28 +211,35 @@ func (f *Facts) holdOut(now time.Time) {
 		return
 	}
 	f.Input = f.Input.HoldOut(f.hold)
-	f.changesIn(left)
+	f.changeIn(left)
 }
 
-// former takes a pod out that was detached from its CloneSet, for as long as it has no controller. If the CloneSet itself has gone, the pod
-// stays, and a person has to know.
+// former takes a pod out that was detached from its CloneSet, for as long as it has no controller. If the CloneSet itself has gone, or
+// selects the pod without owning it, the pod stays, and a person has to know.
 func (o *Observer) former(ctx context.Context, f *Facts) error {
 	pod, record := f.Input.Pod, f.Input.Record
 	if !lifecycle.MayBeDetached(pod) {
+		f.Memory.Unadopted = nil
 		return nil
 	}
 	former := clusterstate.Detached
 	if !record.Detached {
+		now := o.Clock.Now()
 		var err error
-		if former, err = clusterstate.FormerOf(ctx, pod, o.Client, o.APIReader); err != nil {
+		former, f.Memory.Unadopted, err = clusterstate.FormerOf(ctx, pod, o.Client, o.APIReader, f.Memory.Unadopted, now)
+		if err != nil {
 			return err
+		}
+		if left := reason.Patience - f.Memory.Unadopted.Lasts(now); former == clusterstate.Unadopted && left > 0 {
+			f.changeIn(left)
+			return nil
 		}
 	}
 	switch {
 	case former == clusterstate.Detached:
 		f.Input = f.Input.Detach()
-		f.EndChanges = 0
-	case former == clusterstate.Orphaned && record.Exists() && lifecycle.Counts(pod) && f.Warning.Reason == "":
+		f.Changes = 0
+	case record.Exists() && lifecycle.Counts(pod) && f.Warning.Reason == "":
 		f.Warning = waiting.Orphaned()
 	}
 	return nil

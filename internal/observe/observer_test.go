@@ -109,7 +109,7 @@ func (s *scene) look(t *testing.T) (Look, error) {
 	id := lifecycle.PodID{NamespacedName: types.NamespacedName{Namespace: s.set.Namespace, Name: "web-1"}, UID: s.uid}
 	pods := clusterstate.PodsThrough(api)
 	o := &Observer{
-		Client: api, Pods: pods, APIReader: api, Tracker: tracker.New(), State: clusterstate.New(api, pods), Memory: memory.New(),
+		Client: api, Pods: pods, APIReader: api, Tracker: tracker.New(), State: clusterstate.New(api, pods, nil), Memory: memory.New(),
 		Identity: clusterstate.NewIdentity(api, logr.Discard()), Clock: clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0)),
 	}
 	o.Memory.Of(id).Written = s.written

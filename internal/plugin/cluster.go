@@ -29,6 +29,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
 // What the manager's installation is called, by kustomize and by Helm.
@@ -141,13 +142,36 @@ func (o *options) warnOnce(format string, arguments ...any) {
 	fmt.Fprintln(o.ErrOut, "warning:", text)
 }
 
-// notWatched says what to do about a namespace that the manager of this configuration does not watch; nil where it does.
+// watches reports whether the manager of this configuration watches the namespace. It may if the namespace can't be read.
+func (c *cluster) watches(ctx context.Context, of *config.Config, namespace string) bool {
+	read := clusterstate.NamespaceMetadata()
+	if of.Namespaces.Selector == nil || c.Get(ctx, client.ObjectKey{Name: namespace}, read) != nil {
+		return of.MayWatch(namespace)
+	}
+	return of.Watches(namespace, read.Labels)
+}
+
+// watched remembers what [cluster.watches] answers.
+func (c *cluster) watched(ctx context.Context, of *config.Config) func(namespace string) bool {
+	answers := map[string]bool{}
+	return func(namespace string) bool {
+		answer, known := answers[namespace]
+		if !known {
+			answer = c.watches(ctx, of, namespace)
+			answers[namespace] = answer
+		}
+		return answer
+	}
+}
+
+// notWatched says what to do about a namespace that the manager of this configuration does not watch.
 func notWatched(c *config.Config, namespace string) error {
-	if c.Watches(namespace) {
-		return nil
+	remedy := "add it and restart the managers"
+	if c.Namespaces.Selector != nil {
+		remedy = fmt.Sprintf("label it so that %s matches", c.Namespaces)
 	}
 	return &exitError{exitNotManaged, fmt.Errorf("namespace %s is not among the namespaces in the configuration: if another installation "+
-		"watches it, pass that installation's namespace with --rollcall-namespace; otherwise add it and restart the managers", namespace)}
+		"watches it, pass that installation's namespace with --rollcall-namespace; otherwise %s", namespace, remedy)}
 }
 
 // managed returns the pods that Rollcall manages, those that wait first.
@@ -188,8 +212,9 @@ func (c *cluster) world(ctx context.Context, namespace string) (*world, error) {
 	}
 	if refusal != "" {
 		c.warnOnce("%s. This command does not know which namespaces the manager watches", refusal)
-		w.config.Namespaces = nil
+		w.config.Namespaces = service.Namespaces{}
 	}
+	w.watches = c.watched(ctx, w.config)
 	if err := w.readWorkloads(ctx, c, namespace); err != nil {
 		return nil, err
 	}

@@ -77,7 +77,7 @@ func TestConfigurationThatIsRefused(t *testing.T) {
 		for range 2 {
 			w, err := cluster.world(t.Context(), "prod")
 			expect.Error(t, c.reason, err, c.err)
-			if err == nil && (w.config.Drain >= 0 || !w.config.Watches("prod") || !w.config.Hooks.Owns("example.com/in")) {
+			if err == nil && (w.config.Drain >= 0 || !w.watches("prod") || !w.config.Hooks.Owns("example.com/in")) {
 				t.Errorf("%s: it reads %v", name, w.config)
 			}
 		}
@@ -146,7 +146,7 @@ func TestConfigurationThatIsNotInForce(t *testing.T) {
 		for range 2 {
 			w, err := narrowed.world(t.Context(), "prod")
 			expect.NoError(t, err)
-			if w.config.Watches("prod") != c.refused {
+			if w.watches("prod") != c.refused {
 				t.Errorf("%s: a pod of a namespace that was taken out is watched: %t", c.reason, !c.refused)
 			}
 		}
@@ -220,8 +220,11 @@ func TestNotWatched(t *testing.T) {
 	expect.NoError(t, err)
 	pod := scene{state: appspub.LifecycleStateNormal, labels: map[string]string{"app": "web"}}.pod(t)
 	for configuration, want := range map[string]string{
-		"":                  "is not managed by Rollcall", // and can't be enrolled
-		"namespaces: [pay]": "namespace prod is not among the namespaces in the configuration: if another installation watches it, pass",
+		"":                                       "is not managed by Rollcall", // and can't be enrolled
+		"namespaces: [pay]":                      "namespace prod is not among the namespaces in the configuration: if another installation watches it, pass",
+		"namespaces: {matchLabels: {team: pay}}": "otherwise label it so that team=pay matches",
+		"namespaces: {matchLabels: {team: web}}": "is not managed by Rollcall",
+		"namespaces: {matchExpressions: [{key: team, operator: DoesNotExist}]}": "namespace prod is not among the namespaces",
 	} {
 		cluster, _ := installed(t, strings.ReplaceAll(configText, "example.com", "acme.io")+configuration, pod, theCloneSet(objects))
 		_, _, err := cluster.pod(t.Context(), "web-1")

@@ -118,8 +118,8 @@ func (c *cluster) give(ctx context.Context, sets []kruisev1alpha1.CloneSet) erro
 	if err != nil {
 		return err
 	}
-	if err := notWatched(parsed, sets[0].Namespace); err != nil {
-		return err
+	if !c.watches(ctx, parsed, sets[0].Namespace) {
+		return notWatched(parsed, sets[0].Namespace)
 	}
 	if _, err := c.led(ctx, lease, unled); err != nil {
 		return err
@@ -233,8 +233,8 @@ func (c *cluster) label(ctx context.Context, namespace *corev1.Namespace) (did s
 	if err != nil {
 		return "", err
 	}
-	if err := notWatched(parsed, namespace.Name); err != nil {
-		return "", err
+	if !parsed.Watches(namespace.Name, namespace.Labels) {
+		return "", notWatched(parsed, namespace.Name)
 	}
 	if !parsed.Enroll {
 		return "", fmt.Errorf("enrollment by namespace is off: set enroll: true in ConfigMap %s/%s, with the component enroll, and restart the "+

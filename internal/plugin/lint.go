@@ -140,7 +140,7 @@ type linted struct {
 // of returns the configuration for workloads of a namespace: the last one that watches it, else the last one.
 func (l *linted) of(namespace string) *config.Config {
 	for _, c := range slices.Backward(l.parsed) {
-		if namespace == "" || c.Watches(namespace) {
+		if namespace == "" || c.MayWatch(namespace) {
 			return c
 		}
 	}
@@ -150,7 +150,7 @@ func (l *linted) of(namespace string) *config.Config {
 // notWatched says what to do about a namespace that no configuration watches. Those of a file are of no installation that is known.
 func (l *linted) notWatched(namespace string) error {
 	c := l.of(namespace)
-	if namespace == "" || c.Watches(namespace) {
+	if namespace == "" || c.MayWatch(namespace) {
 		return nil
 	}
 	if len(l.configs) == 0 {

@@ -136,7 +136,7 @@ func (s scene) view(t *testing.T) Pod {
 		expect.NoError(t, err)
 		pod.Annotations[lifecycle.AnnotationRecord] = string(text)
 	}
-	w := &world{config: parsed, now: now, leaderless: s.none, workloads: map[types.UID]*clusterstate.Workload{"set": set}, events: map[types.UID][]eventsv1.Event{}}
+	w := &world{config: parsed, watches: parsed.MayWatch, now: now, leaderless: s.none, workloads: map[types.UID]*clusterstate.Workload{"set": set}, events: map[types.UID][]eventsv1.Event{}}
 	if s.leads > 0 {
 		w.leads = now.Add(-s.leads)
 	}

@@ -190,8 +190,8 @@ func (c *cluster) pod(ctx context.Context, name string) (Pod, *world, error) {
 	if is {
 		return p, w, nil
 	}
-	if err := notWatched(w.config, p.Namespace); err != nil {
-		return Pod{}, nil, err
+	if !w.watches(p.Namespace) {
+		return Pod{}, nil, notWatched(w.config, p.Namespace)
 	}
 	why := fmt.Sprintf("its workload has no hook with a handler that Rollcall owns (%s)", w.config.Hooks)
 	if foreign := foreignOwner(pod); foreign != "" {

@@ -139,7 +139,7 @@ func (w *world) readLease(c *cluster) {
 
 // leaderlessIn says that no manager leads to a person who looks at a namespace, unless another Lease counts there.
 func (w *world) leaderlessIn(namespace string) string {
-	if namespace != "" && !w.config.Watches(namespace) {
+	if namespace != "" && !w.watches(namespace) {
 		return ""
 	}
 	return w.leaderless

@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
-	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/enroll"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 )
@@ -170,7 +169,7 @@ func (c *cluster) rollout(ctx context.Context, name string) (*rollout, error) {
 	}
 	r := rolloutOf(&set, pods)
 	r.leaderless, r.unknown = w.leaderlessIn(c.namespace), w.unknown
-	return r, c.notManaged(r, w.config)
+	return r, w.notManaged(c.options, r)
 }
 
 // rolloutOf has those of the pods that are the CloneSet's.
@@ -188,13 +187,14 @@ func rolloutOf(set *kruisev1alpha1.CloneSet, pods []Pod) *rollout {
 }
 
 // notManaged is the error of a CloneSet whose pods Rollcall leaves alone.
-func (o *options) notManaged(r *rollout, c *config.Config) error {
+func (w *world) notManaged(o *options, r *rollout) error {
+	c := w.config
 	if len(r.pods) > 0 || enroll.Managed(r.cloneSet, c) {
 		return nil
 	}
 	set := r.cloneSet
-	if err := notWatched(c, set.Namespace); err != nil {
-		return err
+	if !w.watches(set.Namespace) {
+		return notWatched(c, set.Namespace)
 	}
 	how := o.again("enroll %s -n %s", set.Name, set.Namespace) + " gives it hooks"
 	if why := enroll.Obstacle(set, c, nil); why != "" {

@@ -84,6 +84,8 @@ const terminating = "Terminating"
 // world is what a view is made from beside the pod.
 type world struct {
 	config *config.Config
+	// watches reports whether the manager watches a namespace.
+	watches func(namespace string) bool
 	// workloads are those of OpenKruise, by UID.
 	workloads map[types.UID]*clusterstate.Workload
 	// forbidden has the kinds of which a person may list none.
@@ -176,8 +178,9 @@ func (w *world) drainLeft(p Pod) (left time.Duration, drains, undated bool) {
 // reasoned has the pod show why it waits: because the manager does not watch its namespace, else what the manager knows, else what can be
 // seen on the pod. If both have the same reason, the pod's words are newer.
 func (w *world) reasoned(p *Pod) {
-	if err := notWatched(w.config, p.Namespace); err != nil {
-		p.Reason, p.Message, p.facts.warned = reason.NotWatched, err.Error(), p.Hook != "" // another manager may watch a pod that does not wait
+	if !w.watches(p.Namespace) {
+		p.Reason, p.Message = reason.NotWatched, notWatched(w.config, p.Namespace).Error()
+		p.facts.warned = p.Hook != "" // another manager may watch a pod that does not wait
 		return
 	}
 	p.Reason, p.Message = reasonOn(*p)

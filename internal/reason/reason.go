@@ -188,9 +188,9 @@ const (
 	//
 	// What to do: nothing. `kubectl rollcall hold POD --undo` puts it back earlier.
 	HeldOut Reason = "HeldOut"
-	// Orphaned: the pod belongs to no workload, and its labels are not the cause: its CloneSet was deleted with `--cascade=orphan`, or it came
-	// back after the pod, for example from a backup, and has not adopted the pod. The pod stays in rotation as long as it is ready, and
-	// leaves when it is deleted. Nothing waits for it.
+	// Orphaned: the pod belongs to no workload, and its labels are not the cause. Its CloneSet was deleted with `--cascade=orphan`, or came
+	// back after the pod, for example from a backup. Or the pod has had the labels of its CloneSet for 10 minutes, but no owner reference. The
+	// pod stays in rotation as long as it is ready, and leaves when it is deleted. Nothing waits for it.
 	//
 	// What to do: delete the pod; a CloneSet adopts none. To accept it, set its annotation
 	// `rollcall.dev/keep-detached: "true"`.
@@ -353,10 +353,10 @@ const (
 	// What to do: wait. If it lasts, turn on [the status page](../status-page.md), or check the manager's log.
 	Acknowledgement Reason = "Acknowledgement"
 	// NotWatched: what the kubectl plugin shows of a pod whose namespace is not in `namespaces` of the configuration: the manager
-	// does not see the pod, and neither sets nor clears the handlers of its hooks.
+	// leaves the pod alone, and neither sets nor clears the handlers of its hooks.
 	//
 	// What to do: if another installation watches the namespace, pass that installation's namespace with
-	// `--rollcall-namespace`. Otherwise add it and restart the managers.
+	// `--rollcall-namespace`. Otherwise add it and restart the managers, or label it so that the selector matches.
 	NotWatched Reason = "NotWatched"
 )
 

@@ -74,7 +74,7 @@ func (r *Reporter) Report(ctx context.Context, f *observe.Facts, result visit.Re
 	r.Memory.Show(v.Memory, shown, v.Result.Input.Circumstances())
 	r.tellWorkload(ctx, v, shown)
 	r.announce(v, shown, due)
-	again = sooner(shown.After, v.EndChanges)
+	again = sooner(shown.After, v.Changes)
 	if v.Decision.Want == lifecycle.InService {
 		again = sooner(again, v.Grows)
 	}

@@ -110,7 +110,7 @@ func TestGone(t *testing.T) {
 				api := &server{Reader: clientOf(append(tc.live, pod("a-page-of-its-own", "p"))...)}
 				c := &Cluster{
 					Cache: cache, Pods: clusterstate.PodsThrough(cache), API: api, Synced: func() bool { return true }, Tracker: tracker.New(),
-					Claims: clusterstate.New(cache, nil).Claims, Clock: clocktesting.NewFakePassiveClock(time.Now()),
+					Claims: clusterstate.New(cache, nil, nil).Claims, Clock: clocktesting.NewFakePassiveClock(time.Now()),
 				}
 				found, err := c.Compare(t.Context(), tracker.Listing{Registry: "default", Asked: c.Clock.Now(), Entries: entries})
 				expect.NoError(t, err)
@@ -161,7 +161,7 @@ func TestWhatIsListedGivesARightToAName(t *testing.T) {
 			cache := clusterstate.CacheThrough(clientOf(pod))
 			c := &Cluster{
 				Cache: cache, Pods: clusterstate.PodsThrough(cache), Synced: func() bool { return !tc.unsynced }, Tracker: tracker.New(),
-				Claims: clusterstate.New(cache, nil).Claims, Clock: clocktesting.NewFakePassiveClock(time.Now()),
+				Claims: clusterstate.New(cache, nil, nil).Claims, Clock: clocktesting.NewFakePassiveClock(time.Now()),
 			}
 			_, err := c.Compare(t.Context(), tracker.Listing{Registry: "default", Asked: c.Clock.Now(), Entries: []registry.Entry{{
 				Instance: registry.Instance{Service: "web", Address: "10.0.0.1", Port: 80, Namespace: "shop", Pod: "web-1", UID: "1"},

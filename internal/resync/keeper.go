@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -128,7 +127,7 @@ func (k *keeper) compareAll(ctx context.Context) {
 			"Rollcall does not notice entries that are missing there, or left by pods that end while no manager works", "registry", k.name)
 		return
 	}
-	if k.client.PlaceTemplate() != "" { // the cache tells which places to list
+	if k.client.PlaceTemplate() != "" || k.resync.Scope.ByLabel() { // the cache tells which places to list, and which entries count
 		_ = wait.PollUntilContextCancel(ctx, syncRecheck, true, func(context.Context) (bool, error) { return k.resync.Synced(), nil })
 	}
 	var due <-chan time.Time
@@ -334,7 +333,7 @@ func (k *keeper) list(ctx context.Context, r *run) (owned, foreign []registry.En
 // owns is false for names that no pod can have, for which the API server refuses to look: anyone can write such entries.
 func (k *keeper) owns(e registry.Entry) bool {
 	return e.Cluster == k.resync.Cluster && e.UID != "" && canBeNamed(e.Pod) && canBeNamed(e.Namespace) &&
-		(len(k.resync.Namespaces) == 0 || slices.Contains(k.resync.Namespaces, e.Namespace))
+		!k.resync.Scope.Excludes(e.Namespace)
 }
 
 func canBeNamed(name string) bool { return name != "" && len(content.IsPathSegmentName(name)) == 0 }

@@ -296,7 +296,7 @@ func TestPlacesOfACluster(t *testing.T) {
 	cache := clusterstate.CacheThrough(clientOf(pod))
 	c := &Cluster{
 		Cache: cache, Pods: clusterstate.PodsThrough(cache), Synced: func() bool { return true }, Tracker: tracker.New(),
-		Claims: clusterstate.New(cache, clusterstate.PodsThrough(cache)).Claims,
+		Claims: clusterstate.New(cache, clusterstate.PodsThrough(cache), nil).Claims,
 		Clock:  clocktesting.NewFakePassiveClock(time.Now()),
 	}
 	registered := registry.Instance{Service: "old/web", Address: "10.0.0.1", Port: 80, Namespace: "shop", Pod: "web-1", UID: "1"}

@@ -53,9 +53,9 @@ type Options struct {
 	// Cluster is the name in ownership tags; Identity tells two clusters with one name apart.
 	Cluster  string
 	Identity *clusterstate.Identity
-	// Namespaces are those watched; none means all.
-	Namespaces []string
-	Pods       Pods
+	// Scope are the namespaces whose entries count.
+	Scope *clusterstate.Scope
+	Pods  Pods
 	// Synced: the pod cache is filled. Nothing is removed before.
 	Synced func() bool
 	// LeaseNamespace has the lease on which a person approves; empty without one.

@@ -25,6 +25,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/orders"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
+	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/memory"
@@ -134,7 +135,7 @@ func (s *scene) start() {
 	s.Helper()
 	m := metrics.NewResyncMetrics(s.metrics)
 	s.resync = New(Options{
-		Cluster: cluster, Identity: s.identity, Namespaces: s.namespaces, Pods: s, Listed: s.listed, Metrics: m,
+		Cluster: cluster, Identity: s.identity, Scope: clusterstate.NewScope(service.Namespaces{Names: s.namespaces}, s.namespaces), Pods: s, Listed: s.listed, Metrics: m,
 		Logger: funcr.New(func(_, args string) { s.set(func() { s.log.WriteString(args + "\n") }) }, funcr.Options{}),
 		Synced: s.Synced, LeaseNamespace: s.leaseNamespace,
 		Audit: s.audit,

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 )
@@ -42,6 +43,18 @@ func (k Known) AskedOut() bool { return k.contains(Instance.AskedOut) }
 
 func (k Known) contains(such func(Instance) bool) bool {
 	return slices.ContainsFunc(k.instances, func(n named) bool { return such(n.Instance) })
+}
+
+// LandsUntil is until when a change of any instance may still be carried out.
+func (k Known) LandsUntil() (latest time.Time) {
+	for _, n := range k.instances {
+		for _, in := range []bool{true, false} {
+			if until := n.LandsUntil(in); until.After(latest) {
+				latest = until
+			}
+		}
+	}
+	return latest
 }
 
 // Born reports whether the pod came while this process watched.

@@ -133,6 +133,9 @@ func (t *Tracker) noteShown(l Listing) {
 		t.shown = maps.Clone(t.shown) // which is known to the pods as it was
 		t.shown[l.Registry] = l.Coverage
 	}
+	if l.Asked.After(t.asked[l.Registry]) {
+		t.asked[l.Registry] = l.Asked
+	}
 }
 
 // Foreign is an entry of a service by which clients are given an endpoint, and which this configuration does not manage.
@@ -292,7 +295,7 @@ func (t *Tracker) forgetUnopened(l Listing) {
 		p.instances = slices.DeleteFunc(slices.Clone(p.instances), func(n named) bool {
 			return n.Registry == l.Registry && !l.Coverage.Misses(n.Service)
 		})
-		if len(p.instances) == 0 && !p.born && p.last == nil {
+		if len(p.instances) == 0 && !p.born && p.joined.IsZero() && p.last == nil {
 			delete(t.pods, uid)
 		}
 	}

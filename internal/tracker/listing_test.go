@@ -490,3 +490,26 @@ func TestWhereabouts(t *testing.T) {
 		})
 	}
 }
+
+// TestJoined: a list that was asked for before the pod's namespace was taken in had no entry of it, whatever the registry has.
+func TestJoined(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	at := func(s int) time.Time { return began.Add(time.Duration(s) * time.Second) }
+	tracker, there, joins := New(), lifecycle.PodID{UID: "there"}, lifecycle.PodID{UID: "joins"}
+	list := func(asked time.Time) { tracker.Compare(Listing{Registry: "a", Asked: asked}) }
+	expectListed := func(reason string, id lifecycle.PodID, want bool) {
+		t.Helper()
+		if got := tracker.Open(id).Known().Listed("a"); got != want {
+			t.Errorf("pod %s is covered by a list: %t, want %t: %s", id.UID, got, want, reason)
+		}
+	}
+	tracker.Arrived(there, false)
+	list(at(1))
+	tracker.Joined(joins, at(2))
+	list(at(1)) // compared late
+	expectListed("it was there", there, true)
+	expectListed("its namespace was left out", joins, false)
+	list(at(3))
+	expectListed("its namespace is in", joins, true)
+}

@@ -1,6 +1,7 @@
 package tracker
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -30,8 +31,18 @@ func (p *Pod) Known() Known {
 	p.tracker.mu.Lock()
 	defer p.tracker.mu.Unlock()
 	return Known{
-		instances: p.pod.instances, born: p.pod.born, shown: p.tracker.shown, renamed: p.tracker.renamed,
+		instances: p.pod.instances, born: p.pod.born, shown: p.tracker.shownTo(p.pod), renamed: p.tracker.renamed,
 	}
+}
+
+// shownTo are the lists that could have the pod's entries. Needs the lock.
+func (t *Tracker) shownTo(p *pod) map[string]lifecycle.Coverage {
+	if p.joined.IsZero() {
+		return t.shown
+	}
+	shown := maps.Clone(t.shown)
+	maps.DeleteFunc(shown, func(registry string, _ lifecycle.Coverage) bool { return !t.asked[registry].After(p.joined) })
+	return shown
 }
 
 // Foreign returns the entries by which clients are given, by the last list, what they reach at the instance's endpoint, under its service,

@@ -29,6 +29,8 @@ type Tracker struct {
 	// leads is when this leader first asked for a list: earlier leaders' calls had ended. shown is what each registry has listed since.
 	leads time.Time
 	shown map[string]lifecycle.Coverage
+	// asked is when the last list of each registry was asked for.
+	asked map[string]time.Time
 	// renamed maps former names in entries to present ones.
 	renamed map[string]string
 	// foreign is each registry's last list of them. lists counts all lists.
@@ -73,6 +75,8 @@ type pod struct {
 	born bool
 	// came counts the lists before it.
 	came int
+	// joined is when the namespace of a pod that was there before was taken in: no list that was asked for earlier had its entries.
+	joined time.Time
 	// found: it was cached since it was opened, with that reach, so its end will be noted.
 	found    bool
 	recalled bool
@@ -117,7 +121,8 @@ func (p *pod) isKnown() bool {
 // New returns an empty Tracker.
 func New() *Tracker {
 	return &Tracker{
-		pods: map[types.UID]*pod{}, closed: map[types.UID]time.Time{}, shown: map[string]lifecycle.Coverage{}, renamed: map[string]string{},
+		pods: map[types.UID]*pod{}, closed: map[types.UID]time.Time{}, shown: map[string]lifecycle.Coverage{},
+		asked: map[string]time.Time{}, renamed: map[string]string{},
 		foreign: map[string]foreign{}, removals: map[lifecycle.Key]removal{}, signal: make(chan struct{}, 1),
 	}
 }
@@ -132,6 +137,35 @@ func (t *Tracker) Arrived(id lifecycle.PodID, born bool) {
 	}
 	p := t.pods[id.UID]
 	p.id, p.last = id, nil
+}
+
+// Joined is [Tracker.Arrived] for a cached pod whose namespace is taken in now.
+func (t *Tracker) Joined(id lifecycle.PodID, now time.Time) {
+	t.Arrived(id, false)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p := t.pods[id.UID]; p != nil {
+		p.born, p.joined = false, now
+	}
+}
+
+// Has reports whether the pod is known.
+func (t *Tracker) Has(uid types.UID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.pods[uid] != nil
+}
+
+// In returns the known pods of a namespace.
+func (t *Tracker) In(namespace string) (in []lifecycle.PodID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, p := range t.pods {
+		if p.id.Namespace == namespace {
+			in = append(in, p.id)
+		}
+	}
+	return in
 }
 
 // Uncached notes a pod that left the cache, to undo what it left. It forgets a pod without record of which nothing is known.

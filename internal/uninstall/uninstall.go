@@ -169,7 +169,7 @@ func (c *Cluster) Survey(ctx context.Context) (*Left, error) {
 		err = c.workloads(ctx, left, hooked)
 	}
 	if err == nil {
-		err = c.each(func(in client.InNamespace) error { return c.podsIn(ctx, in, left, hooked) })
+		err = c.each(ctx, func(in client.InNamespace) error { return c.podsIn(ctx, in, left, hooked) })
 	}
 	if err == nil && c.Config.Evictions.Enabled && !c.KeepWebhook {
 		err = c.webhook(ctx, left)
@@ -278,12 +278,13 @@ func (c *Cluster) namespaces(ctx context.Context, left *Left) error {
 func (c *Cluster) enrolled(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
 	var list metav1.PartialObjectMetadataList
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
-	if len(c.Config.Namespaces) == 0 {
+	if len(c.Config.Namespaces.Names) == 0 {
 		if err := c.Client.List(ctx, &list, client.MatchingLabels{clusterstate.EnrollLabel: "true"}); err != nil {
 			return nil, fmt.Errorf("listing namespaces: %w", err)
 		}
 	}
-	for _, name := range c.Config.Namespaces {
+	list.Items = slices.DeleteFunc(list.Items, func(n metav1.PartialObjectMetadata) bool { return !c.Config.Watches(n.Name, n.Labels) })
+	for _, name := range c.Config.Namespaces.Names {
 		namespace := clusterstate.NamespaceMetadata()
 		err := c.Client.Get(ctx, client.ObjectKey{Name: name}, namespace)
 		if client.IgnoreNotFound(err) != nil {
@@ -297,11 +298,15 @@ func (c *Cluster) enrolled(ctx context.Context) ([]metav1.PartialObjectMetadata,
 }
 
 // each calls do for the whole cluster, or for each namespace of the configuration.
-func (c *Cluster) each(do func(in client.InNamespace) error) error {
-	if len(c.Config.Namespaces) == 0 {
+func (c *Cluster) each(ctx context.Context, do func(in client.InNamespace) error) error {
+	if c.Config.Namespaces.All() {
 		return do("")
 	}
-	for _, name := range c.Config.Namespaces {
+	names, err := c.names(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
 		if err := do(client.InNamespace(name)); err != nil {
 			return err
 		}
@@ -309,9 +314,27 @@ func (c *Cluster) each(do func(in client.InNamespace) error) error {
 	return nil
 }
 
+// names are those of the configuration, or those that its selector matches now.
+func (c *Cluster) names(ctx context.Context) ([]string, error) {
+	chosen := c.Config.Namespaces
+	if chosen.Selector == nil {
+		return chosen.Names, nil
+	}
+	var list metav1.PartialObjectMetadataList
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
+	if err := c.Client.List(ctx, &list, client.MatchingLabelsSelector{Selector: chosen.Selector}); err != nil {
+		return nil, fmt.Errorf("listing the namespaces that %s matches: %w", chosen, err)
+	}
+	names := make([]string, len(list.Items))
+	for i := range list.Items {
+		names[i] = list.Items[i].Name
+	}
+	return names, nil
+}
+
 // workloads also returns the UIDs of those that have hooks.
 func (c *Cluster) workloads(ctx context.Context, left *Left, hooked map[types.UID]bool) error {
-	err := c.each(func(in client.InNamespace) error { return c.workloadsIn(ctx, in, left, hooked) })
+	err := c.each(ctx, func(in client.InNamespace) error { return c.workloadsIn(ctx, in, left, hooked) })
 	if meta.IsNoMatchError(err) {
 		return nil // OpenKruise is gone, and nothing waits at a hook
 	}

@@ -194,6 +194,15 @@ func TestSurvey(t *testing.T) {
 			reason: "its managers stay", configuration: "namespaces: [pay]",
 			objects: []client.Object{set(), pod(appspub.LifecycleStatePreparingDelete, lifecycle.GuardFinalizer), namespace("shop")},
 		},
+		"another installation's namespace, by label": {
+			reason: "its managers stay", configuration: "namespaces: {matchLabels: {team: pay}}",
+			objects: []client.Object{set(), pod(appspub.LifecycleStatePreparingDelete, lifecycle.GuardFinalizer), namespace("shop")},
+		},
+		"its own namespace, by label": {
+			reason: "the selector matches it", configuration: "namespaces: {matchLabels: {rollcall.dev/enroll: 'true'}}",
+			objects: []client.Object{set(), namespace("shop")},
+			want:    []string{"Namespace shop: label rollcall.dev/enroll", "CloneSet shop/web: preNormal waits for"},
+		},
 		"a pod that moves, of a workload without hooks": {
 			reason:  "it waits for nobody",
 			objects: []client.Object{set(func(s *kruisev1alpha1.CloneSet) { s.Spec.Lifecycle = nil }), pod(appspub.LifecycleStateUpdating)},

@@ -78,7 +78,7 @@ func newRoom(t *testing.T, state appspub.LifecycleStateType) *room {
 		NamespacedName: types.NamespacedName{Namespace: "shop", Name: "web-1"}, UID: "1",
 	}
 	r.visitor = &Visitor{
-		Client: api, State: clusterstate.New(api, clusterstate.PodsThrough(api)), Releases: metrics.NewReleaseMetrics(prometheus.NewRegistry()),
+		Client: api, State: clusterstate.New(api, clusterstate.PodsThrough(api), nil), Releases: metrics.NewReleaseMetrics(prometheus.NewRegistry()),
 		Clock: clock, Ahead: func() time.Duration { return 0 },
 		BackOff: func(types.UID) time.Duration { return time.Second },
 		Tell:    func(_ *lifecycle.Pod, why reason.Reason, _ string) { r.note("Event " + string(why)) },

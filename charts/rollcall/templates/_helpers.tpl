@@ -80,8 +80,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if $root.Values.rbac.clusterRole -}}
 {{ include "rollcall.role" (list $root "ClusterRole" $name $rules) }}
 {{- else -}}
-{{- if not $root.Values.config.namespaces }}{{ fail "rbac.clusterRole: with false, list the namespaces in config.namespaces" }}{{ end }}
-{{- range $root.Values.config.namespaces }}
+{{- $listed := $root.Values.config.namespaces }}
+{{- if or (not $listed) (kindIs "map" $listed) }}{{ fail "rbac.clusterRole: with false, list the namespaces in config.namespaces" }}{{ end }}
+{{- range $listed }}
 {{ include "rollcall.role" (list $root "Role" $name $rules .) }}
 ---
 {{- end }}
