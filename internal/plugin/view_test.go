@@ -72,7 +72,7 @@ func TestDecidesAsTheManagerDid(t *testing.T) {
 			"only the node shows it", map[types.UID]lifecycle.Circumstances{"pod": {Ending: "its node is drained"}}, lifecycle.RowNormalNotReady,
 		},
 	} {
-		w := &world{config: &config.Config{}, known: entries.Answer{Circumstances: tc.said}}
+		w := &world{config: &config.Config{}, watches: func(string) bool { return true }, known: entries.Answer{Circumstances: tc.said}}
 		p, _ := w.view(pod)
 		if p.facts.decision.Row != tc.want {
 			t.Errorf("%s: got row %d, want %d: %s", name, p.facts.decision.Row, tc.want, tc.reason)
