@@ -110,7 +110,8 @@ func IsOfAgent(err error) bool {
 }
 
 // NotYet marks the error of a change that was made, or that a registry with the trait FollowsCondition waits for, while clients still see
-// the previous state. Rollcall calls again until the change is acknowledged, and does not count it as a failure of the registry. NotYet(nil) is nil.
+// the previous state. Rollcall calls again until the change is acknowledged, and does not count it as a failure of the registry.
+// NotYet(nil) is nil.
 func NotYet(err error) error { return mark(err, markedError{code: CodeNotYet}) }
 
 // OtherNames adds to an error that is marked by [NotRegistered] the other service names under which the application has registered

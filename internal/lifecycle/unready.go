@@ -21,8 +21,8 @@ func Counts(pod *Pod) bool {
 	return State(pod) == appspub.LifecycleStateNormal && !Ends(pod)
 }
 
-// Damped is how long the pod, which turned not ready, is kept in rotation all the same: a missed probe or a restart of kubelet is over within
-// seconds. With after 5s, a pod that turned at 10:00:00 leaves at 10:00:05. One of which a container has ended leaves immediately.
+// Damped is how long the pod, which turned not ready, is kept in rotation all the same: a missed probe or a restart of kubelet is over
+// within seconds. With after 5s, a pod that turned at 10:00:00 leaves at 10:00:05. One of which a container has ended leaves immediately.
 func Damped(pod *Pod, after time.Duration, now time.Time) time.Duration {
 	since := UnreadySince(pod)
 	if after == 0 || since.IsZero() || len(pod.Status.NotRunning) > 0 {

@@ -98,7 +98,8 @@ func (n *Pods) Waits() (waits []metrics.Wait) {
 	for _, one := range n.pods {
 		if b := one.shown; b != nil {
 			waits = append(waits, metrics.Wait{
-				Hook: string(b.Hook), Reason: string(b.Reason), Message: b.Message, Warning: !b.Said.IsZero() && b.Reason.Event() == corev1.EventTypeWarning,
+				Hook: string(b.Hook), Reason: string(b.Reason), Message: b.Message,
+				Warning:   !b.Said.IsZero() && b.Reason.Event() == corev1.EventTypeWarning,
 				Namespace: one.Pod.Namespace, Pod: one.Pod.Name, UID: string(one.Pod.UID), Since: b.Since,
 			})
 		}

@@ -42,8 +42,6 @@ type scene struct {
 	uid types.UID
 	// written is the resource version of this process's last write.
 	written string
-	// known: the registry was told that the pod is in service.
-	known bool
 }
 
 func newScene(change func(*scene)) *scene {

@@ -144,7 +144,8 @@ func (p Pod) stuck() bool {
 	switch p.Reason {
 	case reason.InvalidPod, reason.ServiceClaimed, reason.ServiceNotAllowed:
 		return !p.facts.decision.Releases // a pod may leave all the same
-	case reason.PatchRefused, reason.NotWatched, reason.Ending, reason.Detached, reason.HeldOut, reason.CacheBehind, reason.ReadFailed, reason.RightsMissing:
+	case reason.PatchRefused, reason.NotWatched, reason.Ending, reason.Detached, reason.HeldOut, reason.CacheBehind,
+		reason.ReadFailed, reason.RightsMissing:
 		return true
 	default:
 		return false

@@ -33,8 +33,8 @@ func (o *options) holdCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "hold POD",
 		Short: "Take one pod out of rotation for a time, alive",
-		Long: "Write the annotation " + lifecycle.AnnotationHold + ": the pod leaves the rotation in all its registries, stays alive, and comes " +
-			"back by itself when the time has passed. Updates and deletions pass as for any pod that is out. Not more pods of a workload than its " +
+		Long: "Write the annotation " + lifecycle.AnnotationHold + ": the pod leaves the rotation in all its registries, stays alive, and " +
+			"comes back by itself when the time has passed. Updates and deletions pass as for any pod that is out. Not more pods of a workload than its " +
 			"maxUnavailable are held, unless you use --force.",
 		Example: "  kubectl rollcall hold web-x7k2p -n prod --for 1h --because \"heap dump\"\n" +
 			"  kubectl rollcall hold web-x7k2p -n prod --undo",
@@ -83,7 +83,9 @@ func (c *cluster) hold(ctx context.Context, name string, h holding) error {
 		return nil
 	}
 	was := &corev1.Pod{ObjectMeta: p.facts.pod.ObjectMeta}
-	err = annotate(ctx, c, "pod", was, lifecycle.AnnotationHold, func(*corev1.Pod) (string, []operation, error) { return hold.String(), nil, nil })
+	err = annotate(ctx, c, "pod", was, lifecycle.AnnotationHold, func(*corev1.Pod) (string, []operation, error) {
+		return hold.String(), nil, nil
+	})
 	if err != nil {
 		return err
 	}

@@ -32,12 +32,8 @@ func (v visited) outOfRotation() waiting.Blocker {
 	switch {
 	case in.HeldNotReady(d):
 		return waiting.HeldNotReady()
-	case in.Detached:
-		return waiting.Detached(in.Ending)
-	case in.HeldOut:
-		return waiting.HeldOut(in.Ending)
-	case in.OutForItsEnd(d):
-		return waiting.Ending(in.Ending)
+	case in.Detached || in.OutForItsEnd(d):
+		return ending(in)
 	case v.Panic.Service != "" && in.KeptUnready(d) && !keptOut:
 		return waiting.Described(reason.PanicThreshold, v.Panic.Message(v.Settings.PanicThreshold))
 	case d.Row == lifecycle.RowUpdating:
@@ -46,6 +42,16 @@ func (v visited) outOfRotation() waiting.Blocker {
 		return waiting.NotReady(in.Pod.Status.NotReady)
 	}
 	return waiting.Blocker{}
+}
+
+func ending(in lifecycle.Input) waiting.Blocker {
+	switch {
+	case in.Detached:
+		return waiting.Detached(in.Ending)
+	case in.HeldOut:
+		return waiting.HeldOut(in.Ending)
+	}
+	return waiting.Ending(in.Ending)
 }
 
 func (v visited) released() waiting.Blocker {

@@ -24,8 +24,8 @@ type PlaceOption struct {
 // placeholder is one of those that [registry.Traits] knows.
 var placeholder = regexp.MustCompile(`\{(namespace|(nsLabel|label):([a-z0-9A-Z.-]+/)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)\}`)
 
-// Template returns the values with placeholders, joined by slashes: the PlaceTemplate of [registry.Traits]. The error is of the field with an
-// unknown placeholder.
+// Template returns the values with placeholders, joined by slashes: the PlaceTemplate of [registry.Traits]. The error is of the field with
+// an unknown placeholder.
 func (p Places) Template() (string, error) {
 	var templates []string
 	for _, o := range p.templates() {
@@ -73,8 +73,8 @@ type InPlace interface {
 // mostPlaces bounds how many drivers are kept, since whoever can label a pod can choose its place.
 const mostPlaces = 1000
 
-// Placed is a [registry.PlaceLister] with a driver for each place. The drivers share their connections. It has the capabilities of the base,
-// and those that the base lacks have no effect.
+// Placed is a [registry.PlaceLister] with a driver for each place. The drivers share their connections. It has the capabilities of the
+// base, and those that the base lacks have no effect.
 type Placed struct {
 	template string
 	// base is a driver without a place, for what is the same in all places.

@@ -141,9 +141,10 @@ func lacking(entries, others []registry.Entry) []registry.Entry {
 	return slices.DeleteFunc(others, func(e registry.Entry) bool { return has[at(e)] })
 }
 
-// Traits implements [registry.Describer]. The server answers List from its caches, and what it acknowledges may be missing there for as long
-// as the option sets. It renews the answer that its clients read every 30 seconds (eureka.server.response-cache-update-interval-ms), and they
-// fetch it every 30 seconds (eureka.client.registry-fetch-interval-seconds).
+// Traits implements [registry.Describer]. The server answers List from its caches, and what it acknowledges may be missing there for as
+// long as the option sets. It renews the answer that its clients read every 30 seconds
+// (eureka.server.response-cache-update-interval-ms), and they fetch it every 30 seconds
+// (eureka.client.registry-fetch-interval-seconds).
 func (r *Registry) Traits() registry.Traits {
 	return registry.Traits{
 		ReaderLag: time.Minute, Staleness: seconds(r.opts.ListStalenessInSecs), HeartbeatInterval: seconds(r.opts.RenewalIntervalInSecs),
