@@ -32,8 +32,8 @@ type Traits struct {
 	//
 	// The address is always the pod's own IP. Rollcall makes no call once the pod is gone or none of its containers runs: its application is
 	// then out of rotation, and the next pod at the address is another one. A pod that can't be reached can still have clients:
-	// it does not count as out. A pod that fails does not hold up the calls to others. If no application answers, the methods return an error, not
-	// Absent or success.
+	// it does not count as out. A pod that fails does not hold up the calls to others. If no application answers, the methods return an error,
+	// not Absent or success.
 	CallsPods bool
 }
 

@@ -34,8 +34,8 @@ func (o *options) holdCommand() *cobra.Command {
 		Use:   "hold POD",
 		Short: "Take one pod out of rotation for a time, alive",
 		Long: "Write the annotation " + lifecycle.AnnotationHold + ": the pod leaves the rotation in all its registries, stays alive, and " +
-			"comes back by itself when the time has passed. Updates and deletions pass as for any pod that is out. Not more pods of a workload than its " +
-			"maxUnavailable are held, unless you use --force.",
+			"comes back by itself when the time has passed. Updates and deletions pass as for any pod that is out. Not more pods of a workload " +
+			"than its maxUnavailable are held, unless you use --force.",
 		Example: "  kubectl rollcall hold web-x7k2p -n prod --for 1h --because \"heap dump\"\n" +
 			"  kubectl rollcall hold web-x7k2p -n prod --undo",
 		Args: cobra.ExactArgs(1),
