@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/rollcall-dev/rollcall/internal/drain"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -55,7 +56,7 @@ func TestParseDefaults(t *testing.T) {
 		DefaultRegistries: []string{"default"},
 		Hooks:             lifecycle.Ownership{Owned: []string{"example.com/*"}},
 		Service:           service.Rules{Name: "{label:app}", Address: "PodIP", NetworkAddresses: service.PrivateRanges()},
-		Drain:             15 * time.Second,
+		Drain:             drain.Fixed(15 * time.Second),
 		PanicThreshold:    50,
 		Resync:            Resync{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")},
 		Features:          Features{Evictions: Evictions{Limit: 10 * time.Minute, Name: "rollcall-evictions"}},
@@ -388,6 +389,9 @@ func TestParseRefuses(t *testing.T) {
 		"warm-up as a number":         {"the form is shown", with("", "warmUp: 15"), []string{"warmUp", "a number", "an object with the fields duration, countsAs"}},
 		"warm-up that counts":         {"the words are listed", with("", "warmUp: {duration: 2m, countsAs: Middle}"), []string{"warmUp.countsAs", `"Start", "End"`}},
 		"drain as a number":           {"seconds or minutes?", with("", "drain: 15"), []string{"drain", "15", `such as "15s"`}},
+		"drain without max":           {"no pod may stay forever", with("", "drain: {until: {path: /idle, port: 8080}}"), []string{"drain.max: Required", `such as "10m"`}},
+		"drain with a wrong port":     {"the field is shown", with("", "drain: {max: 10m, until: {path: /idle, port: 0}}"), []string{"drain.until.port: Invalid value: 0"}},
+		"drain with a wrong field":    {"the nearest is shown", with("", "drain: {max: 10m, untill: {path: /idle, port: 80}}"), []string{"drain.untill", `did you mean "until"?`}},
 		"drain as a list":             {"the form is shown", with("", "drain: [15s]"), []string{"drain", `such as "15s"`}},
 		"owned has a blank":           {"an empty key is no key", with("[example.com/*]", `[""]`), []string{"hooks.owned[0]", "example.com/registered"}},
 		"owned claims all":            {"others' finalizers would be removed", with("[example.com/*]", `["*"]`), []string{"hooks.owned[0]", `"example.com/*"`}},
@@ -518,7 +522,7 @@ func TestParseOfWhatIsRefused(t *testing.T) {
 	} {
 		c, err := Parse([]byte("cluster: c\nhooks: {owned: [example.com/*]}\n"+text), l)
 		expect.NoError(t, err)
-		if !c.Hooks.Owns("example.com/in") || c.Watches("shop") != want.shop || c.Drain != want.drain {
+		if !c.Hooks.Owns("example.com/in") || c.Watches("shop") != want.shop || c.Drain.Max != want.drain {
 			t.Errorf("%s: it reads %+v", text, c)
 		}
 		expect.Error(t, "it says what is wrong", refused, want.refused)
@@ -632,7 +636,7 @@ func TestMaxInFlightLeavesWorkersToOtherRegistries(t *testing.T) {
 func TestCheckReload(t *testing.T) {
 	t.Parallel()
 	before := &Config{Cluster: "prod-1", Namespaces: []string{"api", "web"}}
-	expect.NoError(t, CheckReload(before, &Config{Cluster: "prod-1", Namespaces: []string{"api", "web"}, Drain: 1}))
+	expect.NoError(t, CheckReload(before, &Config{Cluster: "prod-1", Namespaces: []string{"api", "web"}, Drain: drain.Fixed(1)}))
 	expect.Error(t, "calls rely on it", CheckReload(before, &Config{Cluster: "prod-1", Namespaces: before.Namespaces, Lease: LongestLease}),
 		"leaseDuration: Invalid value: \"1m0s\": can't change while the manager runs")
 	err := CheckReload(before, &Config{Cluster: "prod-2"})
@@ -686,4 +690,20 @@ func TestWarmUp(t *testing.T) {
 			t.Errorf("what is in force is not the same again: %v\n%s", err, effective)
 		}
 	})
+}
+
+// TestDrainUntilIdle: the effective configuration has it with its defaults, and is the same.
+func TestDrainUntilIdle(t *testing.T) {
+	t.Parallel()
+	c, err := Parse([]byte(minimal+"drain: {max: 10m, until: {metric: in_flight, port: 9090, labels: {kind: http}}}\n"), limits())
+	expect.NoError(t, err)
+	want := drain.Policy{Min: drain.Default, Max: 10 * time.Minute, Until: drain.Until{
+		Port: 9090, Path: "/metrics", Metric: "in_flight", Labels: map[string]string{"kind": "http"},
+	}}
+	if diff := cmp.Diff(want, c.Drain); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if text := expectEffective(t, c); !strings.Contains(text, "min: 15s") {
+		t.Errorf("the default of min is missing:\n%s", text)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
+	"github.com/rollcall-dev/rollcall/internal/drain"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/service"
@@ -31,7 +32,7 @@ type Settings struct {
 	// DefaultsFor are for those of some namespaces, by registry.
 	DefaultsFor map[string]service.Allowance
 	// Drain is for pods without the annotation.
-	Drain        time.Duration
+	Drain        drain.Policy
 	ProceedAfter lifecycle.FailurePolicy
 	// Guard: pods get the guard's finalizer.
 	Guard bool
