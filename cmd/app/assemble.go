@@ -20,6 +20,8 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/controller"
 	"github.com/rollcall-dev/rollcall/internal/endpointslice"
 	"github.com/rollcall-dev/rollcall/internal/enroll"
+	"github.com/rollcall-dev/rollcall/internal/idle"
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/orders"
 	"github.com/rollcall-dev/rollcall/internal/resync"
@@ -57,7 +59,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 		Cache: a.manager.GetCache(), Pod: a.cachedPods.Get, Informers: a.manager.GetCache(), Failure: a.watchFailures.ofEndpointSlices,
 		Wake: pods.reconciler.Wake, Again: pods.reconciler.Again,
 	}
-	runnables = append(runnables, may, pods, a.options.slices, &after{Runnable: pods.conditions(), there: may.of(featurePodCondition)},
+	runnables = append(runnables, may, pods, pods.asks, a.options.slices, &after{Runnable: pods.conditions(), there: may.of(featurePodCondition)},
 		a.newReload(limits, own, follows, about), compares, page, &resting{release: giveBack}, a.namespaces)
 	if a.lease != nil {
 		a.lease.failing = pods.failing
@@ -76,6 +78,7 @@ type pods struct {
 	identity   *clusterstate.Identity
 	reconciler *controller.PodReconciler
 	enrolls    *enroll.Reconciler
+	asks       *idle.Asker
 	// mayEnroll is closed once the controller that enrolls workloads may run; nil if it is off.
 	mayEnroll <-chan struct{}
 	// listed is closed once resync has listed every registry that can.
@@ -89,13 +92,14 @@ func (a *app) newPods(own *prometheus.Registry, may *rights) *pods {
 		identity: clusterstate.NewIdentity(a.manager.GetAPIReader(), a.logger.WithName("identity")), mayEnroll: may.of(featureEnroll),
 	}
 	writer, recorder := a.written()
+	p.asks = idle.New(idle.Options{Wake: func(id lifecycle.PodID) { p.reconciler.Wake(id) }, Clock: clock.RealClock{}})
 	condition := may.of(featurePodCondition)
 	p.reconciler = controller.New(controller.Options{
 		Client: writer, Pods: a.cachedPods, APIReader: a.manager.GetAPIReader(), Recorder: recorder,
 		Tracker: p.tracker, State: p.state, Identity: p.identity,
 		Releases: metrics.NewReleaseMetrics(own), Trace: a.traces.reconciles(),
 		PodCondition: func() bool { return isClosed(condition) }, NoCondition: may.lacking(featurePodCondition),
-		Audit: a.audit, WithoutNodes: !a.namespaces.reach.nodes,
+		Asker: p.asks, Audit: a.audit, WithoutNodes: !a.namespaces.reach.nodes,
 		Workers: a.flags.workers, Clock: clock.RealClock{}, Ahead: a.lease.aheadOfLast, Listed: p.listed,
 	})
 	p.enrolls = enroll.New(writer, recorder, p.reconciler.NameRefused, a.namespaces.scope)
@@ -175,7 +179,7 @@ func (f *following) apply(all *registries) {
 	s := settings(all)
 	warnOfShortDrains(&s, f.logger)
 	f.pods.reconciler.Apply(s)
-	f.evicts.apply(all.config.Hooks, s.Drain)
+	f.evicts.apply(all.config.Hooks, s.Drain.Max)
 	f.pods.enrolls.Apply(all.config)
 	f.compares.resync.Apply(resync.Policy(all.config.Resync), s.Registries)
 }

@@ -38,7 +38,7 @@ func TestReloadApplies(t *testing.T) {
 	s.Write(s.two + "drain: 3s\nservice: {port: 9000}\n")
 	s.Poll(3)
 	got := s.ExpectApplied()
-	if got.Drain != 3*time.Second || got.Services.Port != 9000 || got.Cluster != "prod-1" || !got.Ownership.Owns("example.com/a") {
+	if got.Drain.Max != 3*time.Second || got.Services.Port != 9000 || got.Cluster != "prod-1" || !got.Ownership.Owns("example.com/a") {
 		t.Errorf("settings are %+v, want the file's", got)
 	}
 	if got.Registries["old"] != before {
@@ -105,8 +105,8 @@ func TestReloadWaitsForTheConfigurationsFile(t *testing.T) {
 	s.ExpectRefused("reading the configuration", s.reload.path)
 	s.Write(s.two + "drain: 5s\n")
 	s.Poll(1)
-	if got := s.ExpectApplied(); got.Drain != 5*time.Second {
-		t.Errorf("a drain of %s is in force, want 5s", got.Drain)
+	if got := s.ExpectApplied(); got.Drain.Max != 5*time.Second {
+		t.Errorf("a drain of %s is in force, want 5s", got.Drain.Max)
 	}
 }
 
@@ -176,7 +176,7 @@ func TestReloadRemembersWhatItRefused(t *testing.T) {
 	s.old.Swap("token", "first")
 	must(t, os.WriteFile(token, []byte("first"), 0o600))
 	s.Poll(1)
-	if got := s.ExpectApplied(); got.Registries["third"] == nil || got.Drain != 5*time.Second {
+	if got := s.ExpectApplied(); got.Registries["third"] == nil || got.Drain.Max != 5*time.Second {
 		t.Errorf("got %+v", got.Registries)
 	}
 }

@@ -49,9 +49,9 @@ func settings(all *registries) observe.Settings {
 // warnOfShortDrains logs where pods end before the clients of their registry have noticed.
 func warnOfShortDrains(s *observe.Settings, logger logr.Logger) {
 	for _, name := range slices.Sorted(maps.Keys(s.ReaderLags)) {
-		if lag := s.ReaderLags[name]; s.Drain < lag {
+		if lag := s.ReaderLags[name]; s.Drain.Min < lag {
 			logger.Info("drain is shorter than the registry's clients take to notice, so requests to pods that ended can fail: raise it",
-				"registry", name, "drain", s.Drain.String(), "readerLag", lag.String())
+				"registry", name, "drain", s.Drain.Min.String(), "readerLag", lag.String())
 		}
 	}
 }

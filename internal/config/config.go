@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/rollcall-dev/rollcall/internal/drain"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -24,7 +25,6 @@ import (
 const (
 	DefaultTimeout     = 5 * time.Second
 	DefaultMaxInFlight = 384
-	DefaultDrain       = 15 * time.Second
 
 	// DefaultRegistry is the name of the registry that a configuration with a single one has under "registry".
 	DefaultRegistry = "default"
@@ -51,8 +51,8 @@ type Config struct {
 	Hooks lifecycle.Ownership
 	// Service says as what a pod is registered that does not say so itself, and which names it may use.
 	Service service.Rules
-	// Drain is how long a pod stays up after it was taken out of rotation; negative where it was refused, see [Limits].
-	Drain time.Duration
+	// Drain is how long a pod stays up after it was taken out of rotation; [drain.Refused] where it was refused, see [Limits].
+	Drain drain.Policy
 	// UnreadyAfter is how long a pod in rotation may be not ready until it is taken out.
 	UnreadyAfter time.Duration
 	// PanicThreshold is a share in percent, from 0 to 100; 0 keeps every unready pod.
@@ -101,7 +101,7 @@ type Limits struct {
 	// refused: it may say whose a pod is.
 	Unknown func(path string)
 	// Refused is called with what is wrong if the file can be read and nothing is wrong below hooks. The rest then counts as far as it can
-	// be read: refused namespaces are all, and a refused drain is negative. Nil refuses such a configuration, as a manager must.
+	// be read: refused namespaces are all, and a refused drain is [drain.Refused]. Nil refuses such a configuration, as a manager must.
 	Refused func(error)
 }
 
@@ -188,7 +188,7 @@ func Parse(data []byte, limits Limits) (*Config, error) {
 		c.Namespaces = service.Namespaces{}
 	}
 	if v.refuses("drain") {
-		c.Drain = -1
+		c.Drain = drain.Refused()
 	}
 	limits.Refused(err)
 	return c, nil

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/rollcall-dev/rollcall/internal/drain"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -55,7 +56,7 @@ func TestParseDefaults(t *testing.T) {
 		DefaultRegistries: []string{"default"},
 		Hooks:             lifecycle.Ownership{Owned: []string{"example.com/*"}},
 		Service:           service.Rules{Name: "{label:app}", Address: "PodIP", NetworkAddresses: service.PrivateRanges()},
-		Drain:             15 * time.Second,
+		Drain:             drain.Fixed(15 * time.Second),
 		PanicThreshold:    50,
 		Resync:            Resync{Interval: time.Minute, MaxRemovals: intstr.FromString("20%")},
 		Features:          Features{Evictions: Evictions{Limit: 10 * time.Minute, Name: "rollcall-evictions"}},
@@ -453,6 +454,9 @@ func TestParseRefuses(t *testing.T) {
 		"a selector's typo":             {"a typo must not be ignored", allowed(`[{namespaceSelector: {labels: {a: b}}, names: [web]}]`), []string{"service.allowed[0].namespaceSelector.labels", "known here: matchLabels, matchExpressions"}},
 		"an expression's typo":          {"its index is named", allowed(`[{namespaceSelector: {matchExpressions: [{key: a, op: In}]}, names: [web]}]`), []string{"service.allowed[0].namespaceSelector.matchExpressions[0].op", "known here: key, operator, values"}},
 		"an odd operator":               {"the field is named", allowed(`[{namespaceSelector: {matchExpressions: [{key: a, operator: Is}]}, names: [web]}]`), []string{"service.allowed[0].namespaceSelector.matchExpressions[0].operator", `"Is"`}},
+		"drain without max":             {"no pod may stay forever", with("", "drain: {until: {path: /idle, port: 8080}}"), []string{"drain.max: Required", `such as "10m"`}},
+		"drain with a wrong port":       {"the field is shown", with("", "drain: {max: 10m, until: {path: /idle, port: 0}}"), []string{"drain.until.port: Invalid value: 0"}},
+		"drain with a wrong field":      {"the nearest is shown", with("", "drain: {max: 10m, untill: {path: /idle, port: 80}}"), []string{"drain.untill", `did you mean "until"?`}},
 		"both forms": {"which of them holds?", with("", "registries: [{name: old, driver: memory}]"),
 			[]string{"registries: Forbidden", "exclude each other", "name: default", "remove registry"}},
 		"neither form":           {"the simpler one is shown", "cluster: a\nhooks: {owned: [a.io/b]}", []string{"registry.driver: Required", "http, memory"}},
@@ -545,7 +549,7 @@ func TestParseOfWhatIsRefused(t *testing.T) {
 	} {
 		c, err := Parse([]byte("cluster: c\nhooks: {owned: [example.com/*]}\n"+text), l)
 		expect.NoError(t, err)
-		if !c.Hooks.Owns("example.com/in") || c.MayWatch("shop") != want.shop || c.Drain != want.drain {
+		if !c.Hooks.Owns("example.com/in") || c.MayWatch("shop") != want.shop || c.Drain.Max != want.drain {
 			t.Errorf("%s: it reads %+v", text, c)
 		}
 		expect.Error(t, "it says what is wrong", refused, want.refused)
@@ -659,7 +663,7 @@ func TestMaxInFlightLeavesWorkersToOtherRegistries(t *testing.T) {
 func TestCheckReload(t *testing.T) {
 	t.Parallel()
 	before := &Config{Cluster: "prod-1", Namespaces: service.Namespaces{Names: []string{"api", "web"}}}
-	expect.NoError(t, CheckReload(before, &Config{Cluster: "prod-1", Namespaces: service.Namespaces{Names: []string{"api", "web"}}, Drain: 1}))
+	expect.NoError(t, CheckReload(before, &Config{Cluster: "prod-1", Namespaces: service.Namespaces{Names: []string{"api", "web"}}, Drain: drain.Fixed(1)}))
 	expect.Error(t, "calls rely on it", CheckReload(before, &Config{Cluster: "prod-1", Namespaces: before.Namespaces, Lease: LongestLease}),
 		"leaseDuration: Invalid value: \"1m0s\": can't change while the manager runs")
 	err := CheckReload(before, &Config{Cluster: "prod-2"})
@@ -718,4 +722,20 @@ func TestWarmUp(t *testing.T) {
 			t.Errorf("what is in force is not the same again: %v\n%s", err, effective)
 		}
 	})
+}
+
+// TestDrainUntilIdle: the effective configuration has it with its defaults, and is the same.
+func TestDrainUntilIdle(t *testing.T) {
+	t.Parallel()
+	c, err := Parse([]byte(minimal+"drain: {max: 10m, until: {metric: in_flight, port: 9090, labels: {kind: http}}}\n"), limits())
+	expect.NoError(t, err)
+	want := drain.Policy{Min: drain.Default, Max: 10 * time.Minute, Until: drain.Until{
+		Port: 9090, Path: "/metrics", Metric: "in_flight", Labels: map[string]string{"kind": "http"},
+	}}
+	if diff := cmp.Diff(want, c.Drain); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if text := expectEffective(t, c); !strings.Contains(text, "min: 15s") {
+		t.Errorf("the default of min is missing:\n%s", text)
+	}
 }

@@ -25,7 +25,7 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		if c.Cluster == "" || c.Drain < 0 {
+		if c.Cluster == "" || c.Drain.Max < 0 {
 			t.Errorf("accepted %+v", c)
 		}
 		expectRegistries(t, c)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/rollcall-dev/rollcall/internal/drain"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -41,7 +42,7 @@ func (c *Config) read(o *object, limits Limits) {
 		})}
 	})
 	o.object("service", func(o *object) { c.Service = o.service() })
-	c.Drain = o.duration("drain", DefaultDrain, 0)
+	c.Drain = o.drain("drain")
 	c.Service.WarmUp, c.Service.CountsAtEnd = o.warmUp("warmUp", c.Service.Metadata)
 	o.object("unready", func(o *object) { c.UnreadyAfter = o.unreadyAfter("after") })
 	c.PanicThreshold = o.percent("panicThreshold", 50)
@@ -65,6 +66,16 @@ func (o *object) unreadyAfter(name string) time.Duration {
 		o.invalid(name, after.String(), "use at most 1m: until then, clients are sent to a pod that does not answer")
 	}
 	return after
+}
+
+func (o *object) drain(name string) drain.Policy {
+	written := o.any(name)
+	policy, problems := drain.Read(o.at(name), written, o.unknown)
+	o.problems = append(o.problems, problems...)
+	if o.inForce[name] = policy.Written(); written != nil && !policy.Asks() {
+		o.inForce[name] = written
+	}
+	return policy
 }
 
 // warmUp reads a duration, or an object with one. The metadata must have a weight then.

@@ -14,6 +14,7 @@ import (
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/rollcall-dev/rollcall/internal/drain"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -30,7 +31,7 @@ const (
 
 func anyCall() fakeregistry.Match { return fakeregistry.Match{} }
 
-func draining15s(s *choices) { s.Drain = 15 * time.Second }
+func draining15s(s *choices) { s.Drain = drain.Fixed(15 * time.Second) }
 
 func (w *world) instance(pod *corev1.Pod, service string, port int) registry.Instance {
 	return registry.Instance{

@@ -3,11 +3,15 @@ package controller
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/rollcall-dev/rollcall/internal/drain"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/internal/service"
@@ -250,4 +254,140 @@ func TestNoPodLeavesBeforeTheReadersKnowTheNextPlace(t *testing.T) {
 	w.expectInService(pod)
 	w.sleep(time.Minute)
 	w.reconciles(pod, "now they do", deregisters, writes)
+}
+
+// answers is an Asker whose pods are asked at each visit, and answer what the test says.
+type answers struct {
+	w       *world
+	next    drain.Answer
+	asked   int
+	asking  bool
+	last    drain.Answer
+	unasked bool
+}
+
+func (a *answers) Ask(q drain.Question) {
+	if q.IP == "" || q.Until.Path != "/idle" {
+		a.w.Errorf("the question is %+v", q)
+	}
+	a.asked++
+	a.asking = true
+	if !a.unasked {
+		a.last = a.next
+		a.last.Asked = a.w.clock.Now()
+	}
+}
+
+func (a *answers) Stop(types.UID) { a.asking = false }
+
+func (a *answers) Last(drain.Question) drain.Answer { return a.last }
+
+func untilIdle(s *choices) {
+	s.Drain = drain.Policy{Min: 5 * time.Second, Max: 10 * time.Minute, Until: drain.Until{Port: 8080, Path: "/idle"}}
+}
+
+// drainingUntilIdle is a pod that is out of rotation, in a world whose pods are asked.
+func drainingUntilIdle(t *testing.T, next drain.Answer) (*world, *corev1.Pod, *answers) {
+	t.Helper()
+	w, pod := serving(t, untilIdle)
+	a := &answers{w: w, next: next}
+	w.r.visitor.Asker = a
+	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+	w.expectHooks("clients have not noticed yet", pod, "inPlaceUpdate preDelete")
+	return w, pod, a
+}
+
+func (w *world) expectDrained(by string) {
+	w.Helper()
+	families, err := w.counted.Gather()
+	w.must(err, "reading the metrics")
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			if family.GetName() == "rollcall_drains_total" && (m.GetCounter().GetValue() == 1) != (m.GetLabel()[0].GetValue() == by) {
+				w.Errorf("%g drains ended by %s, want one by %s", m.GetCounter().GetValue(), m.GetLabel()[0].GetValue(), by)
+			}
+		}
+	}
+}
+
+func TestDrain_UntilIdle(t *testing.T) {
+	t.Parallel()
+	w, pod, a := drainingUntilIdle(t, drain.Answer{Left: 3})
+	if a.asked > 0 {
+		t.Error("the pod is asked before min")
+	}
+	w.sleep(5 * time.Second)
+	w.takeJournal()
+	w.expectResult("it is asked now, and its answer wakes it", w.reconcile(pod), 30*time.Second)
+	w.sleep(time.Second)
+	w.reconcile(pod)
+	w.expectJournal("no answer makes a write")
+	if got := w.r.Waits()[0].Message; !strings.Contains(got, "3 requests left") || !strings.Contains(got, "at most until 2026-01-02T03:14:07Z") {
+		t.Errorf("the pod shows %q", got)
+	}
+
+	a.next = drain.Answer{Idle: true}
+	w.reconcile(pod)
+	w.expectHooks("it was asked just now", pod, "inPlaceUpdate preDelete")
+	w.reconcile(pod)
+	w.expectHooks("", pod, "inPlaceUpdate")
+	w.expectEvents("an idle pod is no news")
+	w.expectWaited("preDelete", 6*time.Second)
+	w.expectDrained("idle")
+	if a.asking {
+		t.Error("the pod is still asked")
+	}
+}
+
+func TestDrain_BusyUntilMax(t *testing.T) {
+	t.Parallel()
+	w, pod, _ := drainingUntilIdle(t, drain.Answer{Left: 3})
+	w.sleep(10*time.Minute - time.Second)
+	w.reconcile(pod)
+	w.expectHooks("", pod, "inPlaceUpdate preDelete")
+	w.sleep(time.Second)
+	w.reconcile(pod)
+	w.expectHooks("", pod, "inPlaceUpdate")
+	w.expectEvents("requests may have been cut off", "Warning DrainTimeout hook preDelete is released after a drain of 10m0s, "+
+		"the longest that drain.max allows, and the pod was not idle: 3 requests left")
+	w.expectDrained("max")
+}
+
+func TestDrain_UntilIdleContinuesUnderAnotherManager(t *testing.T) {
+	t.Parallel()
+	w, pod, a := drainingUntilIdle(t, drain.Answer{Left: 3})
+	w.sleep(9 * time.Minute)
+	w.reconcile(pod)
+
+	t.Log("The next manager has not asked the pod.")
+	w.restart()
+	a.last, a.asked = drain.Answer{}, 0
+	w.r.visitor.Asker = a
+	w.reconcile(pod)
+	w.expectHooks("nobody knows whether it is idle", pod, "inPlaceUpdate preDelete")
+	if a.asked != 1 {
+		t.Errorf("the pod was asked %d times", a.asked)
+	}
+	w.sleep(time.Minute)
+	w.reconcile(pod)
+	w.expectHooks("max counts from the record", pod, "inPlaceUpdate")
+	w.expectDrained("max")
+}
+
+// TestDrain_UntilIdleIsOneLineInTheAuditLog: what changes is how many requests are left.
+func TestDrain_UntilIdleIsOneLineInTheAuditLog(t *testing.T) {
+	t.Parallel()
+	w, pod := serving(t, untilIdle)
+	a := &answers{w: w}
+	waits, _ := w.audits(receipt.Waits, func() {
+		w.r.visitor.Asker = a
+		w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+		for a.next.Left = range int64(5) {
+			w.sleep(10 * time.Second)
+			w.reconcile(pod)
+		}
+	})
+	if len(waits) != 1 || waits[0].Seconds != 600 {
+		t.Errorf("the audit log has %d waits, want one of at most 10 minutes: %+v", len(waits), waits)
+	}
 }

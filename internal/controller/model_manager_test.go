@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
+	"github.com/rollcall-dev/rollcall/internal/drain"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/observe"
@@ -131,7 +132,7 @@ func (m *model) configure(there ...string) {
 		panic(err)
 	}
 	s := observe.Settings{
-		Cluster: testCluster, DefaultRegistries: m.manager.registries, Drain: m.drain, Guard: m.guard,
+		Cluster: testCluster, DefaultRegistries: m.manager.registries, Drain: drain.Fixed(m.drain), Guard: m.guard,
 		ProceedAfter: m.policy,
 		Registries:   map[string]*registryclient.Client{}, RegisteredByApp: maps.Clone(m.apps.by),
 		Rules: clusterstate.Rules{

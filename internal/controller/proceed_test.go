@@ -13,6 +13,7 @@ import (
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/rollcall-dev/rollcall/internal/drain"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -154,7 +155,7 @@ func TestCallThatIsNotPermittedSaysNothingOfTheRegistry(t *testing.T) {
 
 func TestDrainThatBeganElsewhereIsNotCutShort(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, proceeds, func(s *choices) { s.Drain = 30 * time.Second })
+	w := newWorld(t, proceeds, func(s *choices) { s.Drain = drain.Fixed(30 * time.Second) })
 	other := w.withRegistry("new")
 	pod := w.servingPod(w.cloneSet("web", inRegistries("default,new")), "web-1")
 	other.Fail(anyCall(), registry.RetryAfter(errors.New("down"), time.Hour))
@@ -264,7 +265,7 @@ func TestDrainOfTheLastLeaderIsNotCutShort(t *testing.T) {
 			t.Parallel()
 			w, pod := serving(t, func(s *choices) {
 				s.ProceedAfter.PreDelete = 2 * time.Second
-				s.Drain, s.PanicThreshold = time.Minute, 100
+				s.Drain, s.PanicThreshold = drain.Fixed(time.Minute), 100
 			})
 			if tc.before == nil {
 				w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
@@ -328,7 +329,7 @@ func TestSkipInTheDrainOfTheLastLeader(t *testing.T) {
 
 func TestSkipFreesAPod(t *testing.T) {
 	t.Parallel()
-	w, pod := serving(t, func(s *choices) { s.Drain = time.Hour })
+	w, pod := serving(t, func(s *choices) { s.Drain = drain.Fixed(time.Hour) })
 	w.registry.Fail(fakeregistry.Match{}, errors.New("down"))
 	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
 	w.takeJournal()
@@ -410,7 +411,7 @@ func TestLingeringPodIsLetGoToo(t *testing.T) {
 
 func TestSkipIsTakenOffOnlyAsItWasRead(t *testing.T) {
 	t.Parallel()
-	w, pod := serving(t, func(s *choices) { s.Drain = time.Hour })
+	w, pod := serving(t, func(s *choices) { s.Drain = drain.Fixed(time.Hour) })
 	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
 	w.takeEvents()
 	w.changePod(pod, skips("preDelete"))

@@ -65,6 +65,8 @@ type Options struct {
 	Ahead func() time.Duration
 	// Listed closes, within a minute, when registries were listed or took too long. Pods wait: what is listed costs no call.
 	Listed <-chan struct{}
+	// Asker asks draining pods whether they are idle. Without one, none answers.
+	Asker visit.Asker
 	// Audit and Trace can be nil.
 	Audit *audit.Log
 	Trace func(reconcile.TypedReconciler[lifecycle.PodID]) reconcile.TypedReconciler[lifecycle.PodID]
@@ -108,7 +110,7 @@ func (r *PodReconciler) furnish() {
 	r.visitor = &visit.Visitor{
 		Client: o.Client, State: o.State, Releases: o.Releases, PodCondition: o.PodCondition, NoCondition: o.NoCondition,
 		Clock: o.Clock, Ahead: o.Ahead, Audit: o.Audit,
-		BackOff: r.backoff.When, Tell: r.reporter.Tell, Wake: r.wake,
+		BackOff: r.backoff.When, Tell: r.reporter.Tell, Asker: o.Asker, Wake: r.wake,
 	}
 }
 

@@ -34,6 +34,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
+	"github.com/rollcall-dev/rollcall/internal/drain"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/service"
@@ -343,8 +344,8 @@ var errOther = errors.New("only the manager that leads begins evictions, and ano
 
 func (w *Webhook) drainOf(pod *lifecycle.Pod) time.Duration {
 	configured := time.Duration(w.drain.Load())
-	if drain, err := service.DurationOf(pod.Annotations, service.AnnotationDrain, configured); err == nil {
-		return MostDrain(drain, configured, w.Limit)
+	if p, err := service.DrainOf(pod.Annotations, drain.Fixed(configured)); err == nil {
+		return MostDrain(p.Max, configured, w.Limit)
 	}
 	return configured
 }

@@ -194,7 +194,7 @@ func description(w *clusterstate.Workload, c *config.Config, of labels.Set) []st
 	endpoints, endpointsErr := c.Service.EndpointsOf(subject)
 	_, attributesErr := c.Service.AttributesOf(subject)
 	registries, registriesErr := service.RegistriesOf(template.Annotations, defaultsOf(w.GetNamespace(), of, c), c.RegisteredByApp())
-	_, drainErr := service.DurationOf(template.Annotations, service.AnnotationDrain, c.Drain)
+	_, drainErr := service.DrainOf(template.Annotations, c.Drain)
 	var findings []string
 	if err := errors.Join(endpointsErr, attributesErr, registriesErr, drainErr); err != nil {
 		findings = strings.Split(err.Error(), "\n")

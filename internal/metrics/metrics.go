@@ -109,9 +109,10 @@ const (
 )
 
 // ReleaseMetrics say how long OpenKruise waited for the hooks that were released, and count those that were released although
-// a registry had not acknowledged.
+// a registry had not acknowledged, and what ended the drains before.
 type ReleaseMetrics struct {
 	releases *prometheus.CounterVec
+	drains   *prometheus.CounterVec
 	waits    *prometheus.HistogramVec
 }
 
@@ -122,6 +123,11 @@ func NewReleaseMetrics(r prometheus.Registerer) *ReleaseMetrics {
 			Name: "rollcall_unacknowledged_releases_total",
 			Help: "Hooks that were released without a registry's acknowledgement, by hook and cause (failurePolicy, skip).",
 		}, []string{"hook", "by"}),
+		drains: promauto.With(r).NewCounterVec(prometheus.CounterOpts{
+			Name: "rollcall_drains_total",
+			Help: "Drains after which a hook was released, by what ended the drain: the pod was idle, it was not idle by max, or the " +
+				"drain has a fixed length (idle, max, fixed).",
+		}, []string{"by"}),
 		waits: promauto.With(r).NewHistogramVec(prometheus.HistogramOpts{
 			Name: "rollcall_hook_wait_seconds",
 			Help: "How long OpenKruise waited at a hook until Rollcall released it, by hook: the pod's readiness, the registry and " +
@@ -133,11 +139,17 @@ func NewReleaseMetrics(r prometheus.Registerer) *ReleaseMetrics {
 		m.releases.WithLabelValues(hook, ByFailurePolicy)
 		m.releases.WithLabelValues(hook, BySkip)
 	}
+	for _, by := range []string{"idle", "max", "fixed"} {
+		m.drains.WithLabelValues(by)
+	}
 	return m
 }
 
 // Count counts a release of the hook.
 func (m *ReleaseMetrics) Count(hook, by string) { m.releases.WithLabelValues(hook, by).Inc() }
+
+// Drained counts a drain that has ended, by what ended it.
+func (m *ReleaseMetrics) Drained(by string) { m.drains.WithLabelValues(by).Inc() }
 
 // Waited notes how long OpenKruise waited for the hook that was just released.
 func (m *ReleaseMetrics) Waited(hook string, wait time.Duration) {

@@ -111,8 +111,11 @@ func TestResyncMetrics(t *testing.T) {
 func TestReleaseMetrics(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()
-	NewReleaseMetrics(r).Count("preDelete", BySkip)
+	m := NewReleaseMetrics(r)
+	m.Count("preDelete", BySkip)
+	m.Drained("idle")
 	series.Expect(t, r, "each hook and each cause is shown from the start",
+		`rollcall_drains_total{by="fixed"} 0`, `rollcall_drains_total{by="idle"} 1`, `rollcall_drains_total{by="max"} 0`,
 		`rollcall_unacknowledged_releases_total{by="failurePolicy",hook="inPlaceUpdate"} 0`,
 		`rollcall_unacknowledged_releases_total{by="failurePolicy",hook="preDelete"} 0`,
 		`rollcall_unacknowledged_releases_total{by="skip",hook="inPlaceUpdate"} 0`,

@@ -20,7 +20,7 @@ import (
 func (f *Facts) Line(in lifecycle.Input, targets []tracker.Target) receipt.Line {
 	pod := in.Pod
 	line := receipt.Line{
-		Entry: podEntry(lifecycle.PodIDOf(pod)), Seconds: f.Drain.Seconds(),
+		Entry: podEntry(lifecycle.PodIDOf(pod)), Seconds: f.Drain.Max.Seconds(),
 		Revision: pod.Labels[appsv1.ControllerRevisionHashLabelKey], State: pod.Labels[appspub.LifecycleStateKey],
 		Ready: in.Ready(), Deleting: lifecycle.Ends(pod) || f.Gone(),
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
+	"github.com/rollcall-dev/rollcall/internal/drain"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/memory"
 	"github.com/rollcall-dev/rollcall/internal/plan"
@@ -38,7 +39,7 @@ type Facts struct {
 	Warning waiting.Blocker
 	// Keeps are services that the pod may use only because it is registered under them.
 	Keeps map[string]bool
-	Drain time.Duration
+	Drain drain.Policy
 	// Changes is after how long the facts change without an event; zero for never.
 	Changes time.Duration
 	// Grows is after how long the pod's weight grows, while it is warming up; else zero.

@@ -180,7 +180,7 @@ func (o *Observer) locate(ctx context.Context, f *Facts) error {
 	if t := f.ipv4Only(); t != "" && f.Warning.Reason == "" {
 		f.Warning = waiting.IPv6Missing(t)
 	}
-	f.Input.Ending, f.Changes = lifecycle.EndOf(pod, node, now).Ending(now, f.Drain)
+	f.Input.Ending, f.Changes = lifecycle.EndOf(pod, node, now).Ending(now, f.Drain.Max)
 	f.holdOut(now)
 	if err := o.former(ctx, f); err != nil {
 		return err
@@ -356,7 +356,7 @@ func (f *Facts) nothingLeft() bool {
 func (o *Observer) targets(f *Facts, node service.Node) {
 	pod, settings := f.Input.Pod, f.Settings
 	var drainErr error
-	if f.Drain, drainErr = service.DurationOf(pod.Annotations, service.AnnotationDrain, settings.Drain); drainErr != nil {
+	if f.Drain, drainErr = service.DrainOf(pod.Annotations, settings.Drain); drainErr != nil {
 		f.Drain = settings.Drain
 	}
 	subject := o.State.SubjectOf(pod)

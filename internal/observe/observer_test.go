@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
+	"github.com/rollcall-dev/rollcall/internal/drain"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/memory"
 	"github.com/rollcall-dev/rollcall/internal/reason"
@@ -117,7 +118,7 @@ func (s *scene) look(t *testing.T) (Look, error) {
 		t.Fatal(err)
 	}
 	settings := Settings{
-		Cluster: "prod", Registries: registryclient.Registries{"default": reg}, DefaultRegistries: []string{"default"}, Drain: 15 * time.Second,
+		Cluster: "prod", Registries: registryclient.Registries{"default": reg}, DefaultRegistries: []string{"default"}, Drain: drain.Fixed(15 * time.Second),
 		Rules: clusterstate.Rules{
 			Ownership: lifecycle.Ownership{Owned: []string{"example.com/*"}}, Services: service.Rules{Name: name},
 		},
@@ -202,9 +203,9 @@ func TestLook(t *testing.T) {
 				targets, zone = targets+" "+at.Instance.Service+" at "+at.Instance.Endpoint(), at.Instance.Zone
 			}
 			targets = strings.TrimSpace(targets)
-			if targets != tc.targets || f.Drain != tc.drain || f.Problem.Reason != tc.problem || zone != tc.zone {
+			if targets != tc.targets || f.Drain.Max != tc.drain || f.Problem.Reason != tc.problem || zone != tc.zone {
 				t.Errorf("%s: got targets %q, drain %s, problem %q, zone %q; want %q, %s, %q, %q", tc.reason,
-					targets, f.Drain, f.Problem.Reason, zone, tc.targets, tc.drain, tc.problem, tc.zone)
+					targets, f.Drain.Max, f.Problem.Reason, zone, tc.targets, tc.drain, tc.problem, tc.zone)
 			}
 			if f.Input.Blocked != (tc.problem != "") {
 				t.Errorf("%s: kept out of service: %t", tc.reason, f.Input.Blocked)

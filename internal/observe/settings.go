@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
+	"github.com/rollcall-dev/rollcall/internal/drain"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/service"
@@ -33,7 +34,7 @@ type Settings struct {
 	// UnreadyAfter is how long a pod in rotation may be not ready.
 	UnreadyAfter time.Duration
 	// Drain is for pods without the annotation.
-	Drain        time.Duration
+	Drain        drain.Policy
 	ProceedAfter lifecycle.FailurePolicy
 	// Guard: pods get the guard's finalizer.
 	Guard bool

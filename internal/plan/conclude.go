@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rollcall-dev/rollcall/internal/drain"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/waiting"
@@ -41,6 +42,10 @@ type Write struct {
 	Released Released
 	// Held is what OpenKruise still waits for.
 	Held []waiting.Blocker
+	// Ask: the pod is to be asked whether it is idle.
+	Ask bool
+	// Drained is what has ended the drain for which a hook waited; empty without one.
+	Drained drain.By
 }
 
 // Conclude decides every write that follows from what registries have acknowledged, or have not:
@@ -56,9 +61,7 @@ func Conclude(o Outcome) Write {
 		w.Record = o.recordIn()
 	case lifecycle.OutOfService, lifecycle.Absent:
 		w.Record = o.recordOut()
-		if left := o.drains(); left > 0 {
-			w.Held = []waiting.Blocker{waiting.Draining(o.Drain.Out, o.Drain.For, left)}
-		}
+		o.drain(&w)
 	case lifecycle.Keep:
 	}
 	if waiting.Done(w.Held) {
@@ -109,12 +112,18 @@ func (o Outcome) recordOut() *lifecycle.Record {
 	return record
 }
 
-// drains is what is left of the drain for which a hook waits.
-func (o Outcome) drains() time.Duration {
-	if len(o.Held) > 0 || !o.Decision.Row.Drains() {
-		return 0
+// drain holds the hook until the drain is over. While a registry holds it, the pod is asked only if it may be released all the same.
+func (o Outcome) drain(w *Write) {
+	if !o.Drain.begun() || !o.Decision.Row.Drains() {
+		return
 	}
-	return o.Drain.left(o.Now)
+	s := o.Drain.state(o.Now)
+	if w.Ask = s.Ask && (len(o.Held) == 0 || o.ProceedAfter > 0); len(o.Held) > 0 {
+		return
+	}
+	if w.Drained = s.By; s.By == "" {
+		w.Held = []waiting.Blocker{waiting.Draining(o.Drain.Out, o.Drain.Policy, s, o.Drain.Last, o.Now)}
+	}
 }
 
 // record has the pod's instances and those that it has yet to leave.

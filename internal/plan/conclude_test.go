@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/rollcall-dev/rollcall/internal/drain"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
@@ -30,7 +31,7 @@ const (
 
 func concludeAt(state appspub.LifecycleStateType) *concluding {
 	c := &concluding{now: time.Unix(1_000_000, 0), state: state, tracked: tracker.New().Open(lifecycle.PodID{})}
-	c.o.Drain.For = concludeDrain
+	c.o.Drain.Policy = drain.Fixed(concludeDrain)
 	return c
 }
 
@@ -81,7 +82,9 @@ func (c *concluding) conclude() Write {
 	}
 	o.Rows = Of(o.Facts, o.Decision)
 	o.Certain = func(row Row) bool { return o.Facts.Known.Of(row.Key()).Says(row.Want, row.Instance) }
-	o.Drain = DrainOf(o.Facts, o.Rows, o.Drain.For, 0, c.now)
+	last := o.Drain.Last
+	o.Drain = DrainOf(o.Facts, o.Rows, o.Drain.Policy, 0, c.now)
+	o.Drain.Last = last
 	return Conclude(o)
 }
 
@@ -105,6 +108,15 @@ func recorded(outSince *time.Time) func(*Outcome) {
 	}
 }
 
+// untilIdle: the pod drains until it is idle, from 30 s to 10 min, and last answered so long ago.
+func untilIdle(ago time.Duration, last drain.Answer) func(*Outcome) {
+	last.Asked = time.Unix(1_000_000, 0).Add(-ago)
+	return func(o *Outcome) {
+		o.Drain.Policy = drain.Policy{Min: concludeDrain, Max: 10 * time.Minute, Until: drain.Until{Port: 8080, Path: "/idle"}}
+		o.Drain.Last = last
+	}
+}
+
 func skipped(o *Outcome) { o.Skip = lifecycle.Skip{Hooks: []lifecycle.Hook{lifecycle.PreDelete}} }
 
 func proceedAfter(waited time.Duration) func(*Outcome) {
@@ -122,6 +134,8 @@ type conclusion struct {
 	outSince time.Duration // ago; zero is none
 	held     reason.Reason
 	after    time.Duration
+	asks     bool
+	drained  drain.By
 }
 
 func (c conclusion) expectRecord(t *testing.T, got *lifecycle.Record) {
@@ -183,7 +197,7 @@ func TestConclude(t *testing.T) {
 				acknowledged(lifecycle.Absent, 10*time.Second, "nacos"),
 		},
 		"drained": {
-			reason: "nothing is missing", clears: true, record: 2, outSince: 30 * time.Second,
+			reason: "nothing is missing", clears: true, drained: drain.ByTime, record: 2, outSince: 30 * time.Second,
 			of: concludeAt(goes).wasIn("consul", "nacos").acknowledged(lifecycle.Absent, 30*time.Second, "consul", "nacos"),
 		},
 		"out, and one registry fails": {
@@ -207,17 +221,71 @@ func TestConclude(t *testing.T) {
 		"out, and one registry fails, without a drain": {
 			reason: "there is none to continue", record: -1, held: reason.RegistryUnavailable, after: 10 * time.Second,
 			of: concludeAt(goes).wasIn("consul", "nacos").acknowledged(lifecycle.Absent, 10*time.Second, "consul").with(failing).
-				with(recorded(nil)).with(func(o *Outcome) { o.Drain.For = 0 }),
+				with(recorded(nil)).with(func(o *Outcome) { o.Drain.Policy = drain.Policy{} }),
 		},
 		"out, without a drain": {
 			reason: "nobody waits for one", clears: true, record: 2,
 			of: concludeAt(goes).wasIn("consul", "nacos").acknowledged(lifecycle.Absent, 0, "consul", "nacos").
-				with(func(o *Outcome) { o.Drain.For = 0 }),
+				with(func(o *Outcome) { o.Drain.Policy = drain.Policy{} }),
 		},
 		"out, and drained by the last leader's record": {
-			reason: "OutSince never moves back", clears: true, record: 2, outSince: 40 * time.Second,
+			reason: "OutSince never moves back", clears: true, drained: drain.ByTime, record: 2, outSince: 40 * time.Second,
 			of: concludeAt(goes).wasIn("consul", "nacos").acknowledged(lifecycle.Absent, time.Minute, "consul", "nacos").
 				with(recorded(new(time.Unix(1_000_000, 0).Add(-40 * time.Second)))),
+		},
+		"drains until idle, before min": {
+			reason: "clients have 20 s left to notice", record: 2, outSince: 10 * time.Second, held: reason.Draining, after: 20 * time.Second,
+			of: concludeAt(goes).wasIn("consul", "nacos").acknowledged(lifecycle.Absent, 10*time.Second, "consul", "nacos").
+				with(untilIdle(time.Second, drain.Answer{Idle: true})),
+		},
+		"drains until idle, and is busy": {
+			reason: "it is asked, and looked at again if no answer comes", record: 2, outSince: time.Minute, held: reason.Draining, after: 30 * time.Second,
+			asks: true,
+			of: concludeAt(goes).wasIn("consul", "nacos").acknowledged(lifecycle.Absent, time.Minute, "consul", "nacos").
+				with(untilIdle(time.Second, drain.Answer{Left: 3})),
+		},
+		"drains until idle, and is idle": {
+			reason: "nothing is missing", clears: true, record: 2, outSince: time.Minute, drained: drain.ByIdle,
+			of: concludeAt(goes).wasIn("consul", "nacos").acknowledged(lifecycle.Absent, time.Minute, "consul", "nacos").
+				with(untilIdle(time.Second, drain.Answer{Idle: true})),
+		},
+		"drains until idle, and the time is up": {
+			reason: "it may not stay any longer", clears: true, record: 2, outSince: 10 * time.Minute, drained: drain.ByMax,
+			of: concludeAt(goes).wasIn("consul", "nacos").acknowledged(lifecycle.Absent, 10*time.Minute, "consul", "nacos").
+				with(untilIdle(time.Second, drain.Answer{Left: 3})),
+		},
+		"drains until idle, and another registry took it out later": {
+			reason: "an answer of before min counts for nothing", record: 2, outSince: 31 * time.Second, held: reason.Draining, after: 30 * time.Second,
+			asks: true,
+			of: concludeAt(goes).wasIn("consul", "nacos").acknowledged(lifecycle.Absent, time.Hour, "consul").
+				acknowledged(lifecycle.Absent, 31*time.Second, "nacos").with(untilIdle(2*time.Second, drain.Answer{Idle: true})),
+		},
+		"never given to clients, and drains until idle": {
+			reason: "no client has to notice, and no pod is asked", clears: true, record: 2,
+			of: concludeAt(goes).with(recorded(nil)).with(untilIdle(0, drain.Answer{})),
+		},
+		"proceedAfter has passed, and the pod is busy": {
+			reason: "it is asked, since no registry's answer will end its wait", record: -1, held: reason.RegistryUnavailable, after: 10 * time.Second,
+			asks: true,
+			of: concludeAt(goes).wasIn("consul", "nacos").acknowledged(lifecycle.Absent, time.Minute, "consul").with(failing).
+				with(proceedAfter(time.Hour)).with(untilIdle(time.Second, drain.Answer{Left: 3})),
+		},
+		"proceedAfter has passed, and the pod is idle": {
+			reason: "nothing is missing but a registry's word", clears: true, released: reason.Proceeded, record: -1,
+			held: reason.RegistryUnavailable, after: 10 * time.Second,
+			of: concludeAt(goes).wasIn("consul", "nacos").acknowledged(lifecycle.Absent, time.Minute, "consul").with(failing).
+				with(proceedAfter(time.Hour)).with(untilIdle(time.Second, drain.Answer{Idle: true})),
+		},
+		"busy, and a registry fails that it waits for": {
+			reason: "it would be asked in vain", record: -1, held: reason.RegistryUnavailable, after: 10 * time.Second,
+			of: concludeAt(goes).wasIn("consul", "nacos").acknowledged(lifecycle.Absent, time.Minute, "consul").with(failing).
+				with(untilIdle(time.Second, drain.Answer{Left: 3})),
+		},
+		"busy, and skipped": {
+			reason: "a person decides", clears: true, released: reason.Skipped, record: 2, outSince: time.Minute, held: reason.Draining,
+			after: 30 * time.Second, asks: true,
+			of: concludeAt(goes).wasIn("consul", "nacos").acknowledged(lifecycle.Absent, time.Minute, "consul", "nacos").
+				with(untilIdle(time.Second, drain.Answer{Left: 3})).with(skipped),
 		},
 		"taken out before it was ever given to clients": {
 			reason: "no client has to notice", clears: true, record: 2, of: concludeAt(goes).with(recorded(nil)),
@@ -272,6 +340,9 @@ func TestConclude(t *testing.T) {
 				t.Errorf("%s: takes the annotation off: %t", tc.reason, got.Edit.ClearSkip)
 			}
 			tc.expectRecord(t, got.Record)
+			if got.Ask != tc.asks || got.Drained != tc.drained {
+				t.Errorf("%s: asks %t, drained by %q, want %t, %q", tc.reason, got.Ask, got.Drained, tc.asks, tc.drained)
+			}
 			if b := waiting.First(got.Held...); b.Reason != tc.held || b.After != tc.after {
 				t.Errorf("%s: waits for %q, again in %s; want %q, %s", tc.reason, b.Reason, b.After, tc.held, tc.after)
 			}

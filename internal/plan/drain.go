@@ -1,12 +1,18 @@
 package plan
 
-import "time"
+import (
+	"time"
+
+	"github.com/rollcall-dev/rollcall/internal/drain"
+)
 
 // Drain is how long a pod has been out of rotation, and has to be. For example, with drain 30s a pod that was out at 10:00:00 goes at
 // 10:00:30.
 type Drain struct {
-	// For is how long clients have to notice.
-	For time.Duration
+	drain.Policy
+
+	// Last is what the pod last answered, if it is asked.
+	Last drain.Answer
 	// Out is when the last entry was taken out; zero if none was in service.
 	Out time.Time
 	// counts is since when Out counts here, which is later if another manager's clock may have been behind.
@@ -17,8 +23,8 @@ type Drain struct {
 
 // DrainOf returns the drain of the rows. Ahead is how far this clock can be ahead of the last manager's, and read when this one first read
 // the record's OutSince: a tenant can write it, so it counts for one drain at most, from then.
-func DrainOf(f Facts, rows Plan, length, ahead time.Duration, read time.Time) Drain {
-	d := Drain{For: length}
+func DrainOf(f Facts, rows Plan, policy drain.Policy, ahead time.Duration, read time.Time) Drain {
+	d := Drain{Policy: policy}
 	for _, row := range rows.All() {
 		out, counts := f.Known.Of(row.Key()).RemovedAt(ahead)
 		d.Out, d.counts = later(d.Out, out), later(d.counts, counts)
@@ -40,13 +46,19 @@ func later(a, b time.Time) time.Time {
 }
 
 // begun reports whether there is something to record.
-func (d Drain) begun() bool { return d.For > 0 && !d.Out.IsZero() }
+func (d Drain) begun() bool { return d.Max > 0 && !d.Out.IsZero() }
 
 // since reports whether a record of an earlier time is too old: the pod may have been in service since.
 func (d Drain) since(recorded *time.Time) bool { return recorded == nil || d.Out.After(*recorded) }
 
-// left is what is left of it, for the entries that this process knows.
-func (d Drain) left(now time.Time) time.Duration { return d.counts.Add(d.For).Sub(now) }
+// state is how far it is, for the entries that this process knows.
+func (d Drain) state(now time.Time) drain.State { return d.At(now, d.counts, d.Last) }
 
-// ends is when it is over by all that anybody knows; long ago without one.
-func (d Drain) ends() time.Time { return later(d.counts, d.recorded).Add(d.For) }
+// ends is when it is over by all that anybody knows, at the latest if the pod is not idle yet; long ago without one.
+func (d Drain) ends(now time.Time) time.Time {
+	s := d.At(now, later(d.counts, d.recorded), d.Last)
+	if s.By == drain.ByIdle {
+		return d.Last.Asked
+	}
+	return s.Most
+}

@@ -54,7 +54,7 @@ func (o Outcome) drained() time.Time {
 	if !o.Decision.Row.Drains() {
 		return time.Time{}
 	}
-	return o.Drain.ends()
+	return o.Drain.ends(o.Now)
 }
 
 // skips reports whether a person skips the hook that OpenKruise waits for.

@@ -77,7 +77,7 @@ func TestConfigurationThatIsRefused(t *testing.T) {
 		for range 2 {
 			w, err := cluster.world(t.Context(), "prod")
 			expect.Error(t, c.reason, err, c.err)
-			if err == nil && (w.config.Drain >= 0 || !w.watches("prod") || !w.config.Hooks.Owns("example.com/in")) {
+			if err == nil && (!w.config.Drain.IsRefused() || !w.watches("prod") || !w.config.Hooks.Owns("example.com/in")) {
 				t.Errorf("%s: it reads %v", name, w.config)
 			}
 		}

@@ -187,6 +187,8 @@ func firstStep(p Pod) string {
 		return "the entry that Rollcall has not written leaves the rotation"
 	case p.Reason.OfApp() && d.Releases:
 		return "Rollcall finds the application's entry and takes it out"
+	case p.facts.drainLeft > 0 && p.facts.untilIdle:
+		return "the pod becomes idle, or the drain ends in " + short(p.facts.drainLeft)
 	case p.facts.drainLeft > 0:
 		return "the drain ends in " + short(p.facts.drainLeft)
 	case p.facts.undated:

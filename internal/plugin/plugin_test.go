@@ -89,6 +89,7 @@ type scene struct {
 	leads   time.Duration // how long ago the manager began to lead; the Events are a minute old
 	none    string        // says that no manager leads
 	undated bool          // the manager refuses drain
+	asked   bool          // the pod drains until it is idle
 	change  func(*corev1.Pod)
 }
 
@@ -102,6 +103,9 @@ func (s scene) view(t *testing.T) Pod {
 	}
 	if s.undated {
 		text = strings.ReplaceAll(text, "30s", "soon")
+	}
+	if s.asked {
+		text = strings.ReplaceAll(text, "drain: 30s", "drain: {min: 5s, max: 10m, until: {path: /idle, port: 8080}}")
 	}
 	parsed, err := config.Parse([]byte(text), config.Limits{Refused: func(error) {}})
 	expect.NoError(t, err)
@@ -217,6 +221,11 @@ func TestExplain(t *testing.T) {
 			p.Labels["pod-template-hash"] = "5d8f"
 		})
 	}
+	asked := func(s *scene) { s.asked = true }
+	left := answered(entries.Wait{
+		Hook: "preDelete", Reason: string(reason.Draining),
+		Message: "out of rotation since 10:00, drains until the pod is idle, at most until 10:10: 3 requests left",
+	})
 	foreign, undated := func(s *scene) { s.foreign = true }, func(s *scene) { s.undated = true }
 	noLeader := func(s *scene) { s.none = "No manager leads: no hook is set or released." }
 	pulls := pod(func(p *corev1.Pod) {
@@ -285,12 +294,15 @@ func TestExplain(t *testing.T) {
 		"updated to an image that can't be pulled, for long": {
 			"what is on the pod is newer than the Event", with(updating, pulls, warned(reason.Updating)),
 		},
-		"ready, and still Updating":            {"OpenKruise may be down", with(updating, func(s *scene) { s.ready = true })},
-		"a readiness gate that nothing sets":   {"no hook waits, and the pod is out", with(serving, gate, func(s *scene) { s.ready, s.record = false, lifecycle.OutOfService })},
-		"not ready and kept":                   {"it is in rotation", with(serving, func(s *scene) { s.ready = false })},
-		"let go":                               {"whether the registry has acknowledged since is the manager's to say", with(released, warned(reason.RegistryUnavailable), later(reason.Skipped))},
-		"the manager has answered":             {"it knows more than its last Event says", with(deleting, warned(reason.RegistryUnavailable), timedOut)},
-		"drains, and the manager has answered": {"the time that is left is newer", with(deleting, out(10*time.Second), drains)},
+		"ready, and still Updating":                       {"OpenKruise may be down", with(updating, func(s *scene) { s.ready = true })},
+		"a readiness gate that nothing sets":              {"no hook waits, and the pod is out", with(serving, gate, func(s *scene) { s.ready, s.record = false, lifecycle.OutOfService })},
+		"not ready and kept":                              {"it is in rotation", with(serving, func(s *scene) { s.ready = false })},
+		"let go":                                          {"whether the registry has acknowledged since is the manager's to say", with(released, warned(reason.RegistryUnavailable), later(reason.Skipped))},
+		"the manager has answered":                        {"it knows more than its last Event says", with(deleting, warned(reason.RegistryUnavailable), timedOut)},
+		"drains until idle":                               {"only the manager knows whether it is", with(deleting, out(10*time.Second), asked)},
+		"drains until idle, and the manager has answered": {"what is left", with(deleting, out(10*time.Second), asked, left)},
+		"drained until idle":                              {"the manager has yet to release the hook", with(deleting, out(11*time.Minute), asked)},
+		"drains, and the manager has answered":            {"the time that is left is newer", with(deleting, out(10*time.Second), drains)},
 		"drains, drain is refused, and the manager has answered": {
 			"it knows the drain that is in force", with(deleting, out(20*time.Second), undated, drains),
 		},

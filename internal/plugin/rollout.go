@@ -254,7 +254,11 @@ func (r *rollout) write(out io.Writer, on terminal, least int) {
 			revision = "new"
 		}
 		why := dash(string(p.Reason))
-		if p.Reason == reason.Draining && !p.facts.undated {
+		switch {
+		case p.Reason != reason.Draining || p.facts.undated:
+		case p.facts.untilIdle:
+			why += " up to " + short(p.facts.drainLeft)
+		default:
 			why += " " + short(p.facts.drainLeft)
 		}
 		t.rows = append(t.rows, row{p.tone(), []string{

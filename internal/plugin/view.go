@@ -68,10 +68,11 @@ type facts struct {
 	// set is that workload if it is a CloneSet.
 	set *kruisev1alpha1.CloneSet
 	// now is when the view was made. drains: the registry has acknowledged that the pod is out, and drainLeft is how long the drain takes
-	// from now on, unless it is undated: the manager refuses drain.
+	// from now on, at most if it is untilIdle, unless it is undated: the manager refuses drain.
 	now       time.Time
 	drains    bool
 	undated   bool
+	untilIdle bool
 	drainLeft time.Duration
 	// warned: the manager has a Warning for the pod. waits: the pod itself shows that it waits.
 	warned, waits bool
@@ -136,7 +137,7 @@ func (w *world) view(pod *lifecycle.Pod) (Pod, bool) {
 	if pod.DeletionTimestamp != nil {
 		p.State, p.Since = terminating, pod.DeletionTimestamp
 	}
-	p.facts.drainLeft, p.facts.drains, p.facts.undated = w.drainLeft(p)
+	w.drainOf(&p)
 	w.reasoned(&p)
 	return p, input.Managed()
 }
@@ -160,23 +161,24 @@ func rotationOf(r lifecycle.Record) Rotation {
 	return Unknown
 }
 
-func (w *world) drainLeft(p Pod) (left time.Duration, drains, undated bool) {
+// drainOf adds how far the pod's drain is, by its record.
+func (w *world) drainOf(p *Pod) {
 	record := p.facts.input.Record
 	if d := p.facts.decision; !d.Releases || !d.Row.Drains() || record.OutSince == nil || !record.Fresh(p.facts.pod) {
-		return 0, false, false
+		return
 	}
-	drain, err := service.DurationOf(p.facts.pod.Annotations, service.AnnotationDrain, w.config.Drain)
+	policy, err := service.DrainOf(p.facts.pod.Annotations, w.config.Drain)
 	if err != nil {
-		drain = w.config.Drain
+		policy = w.config.Drain
 	}
-	if drain < 0 { // it was refused
-		return 0, true, true
+	p.facts.drains, p.facts.undated, p.facts.untilIdle = true, policy.IsRefused(), policy.Asks()
+	if !p.facts.undated {
+		p.facts.drainLeft = record.OutSince.Add(policy.Max).Sub(w.now)
 	}
-	return record.OutSince.Add(drain).Sub(w.now), true, false
 }
 
 // reasoned has the pod show why it waits: because the manager does not watch its namespace, else what the manager knows, else what can be
-// seen on the pod. If both have the same reason, the pod's words are newer.
+// seen on the pod. If both have the same reason, the pod's words are newer, but only the manager knows whether a pod is idle.
 func (w *world) reasoned(p *Pod) {
 	if !w.watches(p.Namespace) {
 		p.Reason, p.Message = reason.NotWatched, notWatched(w.config, p.Namespace).Error()
@@ -187,7 +189,7 @@ func (w *world) reasoned(p *Pod) {
 	p.facts.waits = p.Reason != ""
 	said := w.saidOf(*p)
 	p.facts.warned = said.Warning
-	if of := reason.Reason(said.Reason); of != "" && (of != p.Reason || p.facts.undated) {
+	if of := reason.Reason(said.Reason); of != "" && (of != p.Reason || p.facts.undated || p.facts.untilIdle) {
 		p.Reason, p.Message = of, said.Message
 	}
 }
@@ -237,6 +239,8 @@ func reasonOn(p Pod) (why reason.Reason, message string) {
 		return reason.NotReady, p.facts.pod.Status.NotReady
 	case p.Hook == "" && !p.joins():
 		return "", ""
+	case p.facts.drainLeft > 0 && p.facts.untilIdle:
+		return reason.Draining, "out of rotation; drains until the pod is idle, for another " + short(p.facts.drainLeft) + " at most"
 	case p.facts.drainLeft > 0:
 		return reason.Draining, "out of rotation; clients have " + short(p.facts.drainLeft) + " left to notice"
 	case p.facts.undated:

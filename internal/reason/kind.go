@@ -59,7 +59,8 @@ func (r Reason) kind() kind {
 		return kind{event: warning, late: true}
 	case ReadFailed, PatchRefused, CacheBehind:
 		return kind{event: warning, common: true}
-	case AppSeveralEntries, AppCameBack, Proceeded, Skipped, SkipRefused, HandlerInTemplate, EvictionLetThrough:
+	case AppSeveralEntries, AppCameBack, Proceeded, Skipped, SkipRefused, HandlerInTemplate, EvictionLetThrough,
+		DrainTimeout:
 		return kind{event: warning, momentary: true}
 	case EvictionHooked:
 		return kind{event: normal, momentary: true}

@@ -195,9 +195,10 @@ const (
 	// What to do: delete the pod; a CloneSet adopts none. To accept it, set its annotation
 	// `rollcall.dev/keep-detached: "true"`.
 	Orphaned Reason = "Orphaned"
-	// Draining: out of rotation; the drain has not passed.
+	// Draining: out of rotation; the drain has not passed. [Until idle](../traffic.md#drain-until-idle), the message shows what the pod last
+	// answered.
 	//
-	// What to do: wait.
+	// What to do: wait. If a pod counts as busy because it can't be asked, set what the message shows.
 	Draining Reason = "Draining"
 	// Settling: an earlier call timed out, or a gateway or a connection lost it in the middle. It may still be carried out.
 	//
@@ -304,6 +305,12 @@ const (
 	//
 	// What to do: nothing, if it was you.
 	Skipped Reason = "Skipped"
+	// DrainTimeout: only an Event. A drain [until idle](../traffic.md#drain-until-idle) has ended by `max`: the pod was still busy, or could
+	// not be asked, as the message shows. Its hook was released, so the requests that were left may have been cut off.
+	//
+	// What to do: raise `max` in `drain`, or have the application end long requests by itself. If the pod could not be asked, set what the
+	// message shows.
+	DrainTimeout Reason = "DrainTimeout"
 	// SkipRefused: only an Event. The annotation `rollcall.dev/skip` asks for what can't be done, or comes from the workload's
 	// template; in that case Rollcall removed it from the pod.
 	//

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/rollcall-dev/rollcall/internal/drain"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
@@ -219,7 +220,7 @@ func FuzzAnnotations(f *testing.F) {
 		}
 		s := Subject{Workload: "web", Annotations: annotations}
 		_, _ = rules.EndpointsOf(s)
-		_, _ = DurationOf(annotations, AnnotationDrain, 0)
+		_, _ = DrainOf(annotations, drain.Policy{})
 		if all, err := RegistriesOf(annotations, nil, map[string]bool{"new": false, "old": true}); err == nil && len(all) == 0 {
 			t.Errorf("%q gives no registry", text)
 		}

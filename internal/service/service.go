@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/rollcall-dev/rollcall/internal/drain"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/shorten"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -25,7 +26,7 @@ import (
 const (
 	AnnotationServices   = lifecycle.AnnotationServices // web=8080,admin=http
 	AnnotationAddress    = "rollcall.dev/address"       // HostIP
-	AnnotationDrain      = "rollcall.dev/drain"         // 15s
+	AnnotationDrain      = "rollcall.dev/drain"         // 15s, or {min: 5s, max: 10m, until: {path: /idle, port: 8080}}
 	AnnotationWarmUp     = "rollcall.dev/warm-up"       // 2m
 	AnnotationRegistries = "rollcall.dev/registries"    // old,new=app
 	AnnotationTags       = lifecycle.AnnotationTags     // primary,http
@@ -199,6 +200,15 @@ func parsed[T any](annotations map[string]string, key string, parse func(string)
 		return value, true, fmt.Errorf("annotation %s: %w", key, err)
 	}
 	return value, true, nil
+}
+
+// DrainOf returns the pod's own drain, else def.
+func DrainOf(annotations map[string]string, def drain.Policy) (drain.Policy, error) {
+	p, found, err := parsed(annotations, AnnotationDrain, drain.Parse)
+	if !found {
+		return def, nil
+	}
+	return p, err
 }
 
 // DurationOf returns that of an annotation, else def.

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/rollcall-dev/rollcall/internal/drain"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
@@ -219,14 +220,20 @@ func TestDrainOf(t *testing.T) {
 		"negative":   {reason: "no time runs backwards", annotations: map[string]string{AnnotationDrain: "-1s"}, wantErr: []string{AnnotationDrain, `set "0s"`}},
 		"no unit":    {reason: "seconds or minutes?", annotations: map[string]string{AnnotationDrain: "15"}, wantErr: []string{`"15" is not a duration`, `"15s"`}},
 		"empty":      {reason: "says nothing", annotations: map[string]string{AnnotationDrain: ""}, wantErr: []string{`"15s"`}},
+		"an object":  {reason: "the field is shown", annotations: map[string]string{AnnotationDrain: "{max: 10m, until: {port: 80}}"}, wantErr: []string{"annotation " + AnnotationDrain + ": until.path: Required"}},
+		"too long":   {reason: "a tenant writes it", annotations: map[string]string{AnnotationDrain: strings.Repeat(" ", lifecycle.MaxWord+1)}, wantErr: []string{"more than 1024 bytes"}},
 		"overflowed": {reason: "no int64 holds it", annotations: map[string]string{AnnotationDrain: "9999999999999h"}, wantErr: []string{"not a duration"}},
 	}, func(t *testing.T, tc row) {
-		got, err := DurationOf(tc.annotations, AnnotationDrain, time.Minute)
+		got, err := DrainOf(tc.annotations, drain.Fixed(time.Minute))
 		expectError(t, tc.reason, err, tc.wantErr)
-		if got != tc.want {
-			t.Errorf("%s: got %s, want %s", tc.reason, got, tc.want)
+		if got.Min != tc.want || got.Max != tc.want || got.Asks() {
+			t.Errorf("%s: got %+v, want %s", tc.reason, got, tc.want)
 		}
 	})
+	annotations := map[string]string{AnnotationDrain: "{max: 10m, until: {path: /idle, port: 8080}}"}
+	if got, err := DrainOf(annotations, drain.Fixed(0)); err != nil || got.Max != 10*time.Minute || got.Until.Port != 8080 {
+		t.Errorf("got %+v, error %v", got, err)
+	}
 }
 
 // expectError expects an error that contains every part, and none where there are no parts.

@@ -19,6 +19,7 @@ func (v *visit) auditFlip(before, after *lifecycle.Pod, asked time.Time) {
 	in.Pod = after
 	line := v.facts.Line(in, v.targets)
 	line.Kind, line.Asked, line.Excuse, line.Hooks = receipt.Flip, asked, v.excuse, receipt.Hooks{}
+	line.Seconds = v.facts.Drain.Min.Seconds() // the pod may have been idle from then on
 	for hook, handlers := range map[string][]lifecycle.Handler{
 		receipt.PreNormal: v.input.Hooks.PreNormal, receipt.InPlaceUpdate: v.input.Hooks.InPlaceUpdate,
 		receipt.PreDelete: v.input.Hooks.PreDelete,

@@ -12,7 +12,9 @@ import (
 // conclude writes what [plan.Conclude] decides.
 func (v *visit) conclude(ctx context.Context) error {
 	before, hook := v.pod(), v.decision.Waiting
-	write := plan.Conclude(v.outcome(ctx))
+	outcome := v.outcome(ctx)
+	write := plan.Conclude(outcome)
+	v.askIdle(write.Ask, outcome.Drain)
 	v.held, v.excuse = write.Held, excuses(write.Released.Reason)
 	if v.facts.Uncached {
 		write.Record = nil // it goes with the pod
@@ -25,6 +27,7 @@ func (v *visit) conclude(ctx context.Context) error {
 		v.event(write.Released.Reason, write.Released.Message)
 	}
 	v.waited(hook)
+	v.drained(ctx, hook, write.Drained, outcome.Drain)
 	return nil
 }
 
@@ -39,9 +42,11 @@ func (v *visit) outcome(ctx context.Context) plan.Outcome {
 	if after > 0 && v.pod().DeletionTimestamp == nil { // which is in the future by intention
 		since = v.facts.Memory.Read(since, now)
 	}
+	drain := plan.DrainOf(entries, v.rows, v.facts.Drain, v.Ahead(), v.facts.Memory.OutRead)
+	drain.Last = v.lastAnswer()
 	return plan.Outcome{
 		Facts: entries, Input: v.input, Decision: v.decision, Rows: v.rows, Certain: v.facts.Certain, Held: v.held, Joining: v.joining,
-		Drain: plan.DrainOf(entries, v.rows, v.facts.Drain, v.Ahead(), v.facts.Memory.OutRead), Grows: v.facts.Grows > 0,
+		Drain: drain, Grows: v.facts.Grows > 0,
 		Skip: v.facts.Skip, Since: since, ProceedAfter: after, Stops: ctx.Err() != nil, Now: now,
 	}
 }

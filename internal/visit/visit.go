@@ -4,6 +4,7 @@
 //	moment.go                what it goes by
 //	entry.go, calls.go       the steps of one entry, and its calls
 //	app.go                   what differs for entries that applications write
+//	drain.go                 draining pods that are asked whether they are idle
 //	conclude.go, patch.go    writing on the pod what package plan concludes
 //	warn.go                  Events about what is not as it should be
 package visit
@@ -46,6 +47,8 @@ type Visitor struct {
 	BackOff func(types.UID) time.Duration
 	// Tell records an Event.
 	Tell func(pod *lifecycle.Pod, why reason.Reason, note string)
+	// Asker asks draining pods whether they are idle. Without one, none answers.
+	Asker Asker
 	// Wake queues a pod for whose call a slot is free.
 	Wake func(id lifecycle.PodID, urgent bool)
 }

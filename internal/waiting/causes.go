@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rollcall-dev/rollcall/internal/drain"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/shorten"
@@ -17,10 +18,28 @@ import (
 // The sentences that people read of a pod, each made from values in one place. An entry is described as plan.Row prints it. After is when
 // to look again without an event, if nothing else says so.
 
-// Draining holds OpenKruise until clients had time to notice.
-func Draining(since time.Time, drain, left time.Duration) Blocker {
-	return Blocker{Reason: reason.Draining, After: left,
-		Message: fmt.Sprintf("out of rotation since %s, drains for %s", since.Format(time.RFC3339), drain)}
+// Draining holds OpenKruise until clients had time to notice and, if the pod is asked, is idle.
+func Draining(since time.Time, policy drain.Policy, s drain.State, last drain.Answer, now time.Time) Blocker {
+	b := Blocker{Reason: reason.Draining, Until: s.Most, After: s.Again(now)}
+	switch most := s.Most.Format(time.RFC3339); {
+	case !policy.Asks():
+		b.Message = fmt.Sprintf("out of rotation since %s, drains for %s", since.Format(time.RFC3339), policy.Max)
+	case !s.Ask:
+		b.Message = fmt.Sprintf("out of rotation since %s, drains until the pod is idle, from %s to %s",
+			since.Format(time.RFC3339), s.Least.Format(time.RFC3339), most)
+	default:
+		b.Message, b.After = fmt.Sprintf("out of rotation since %s, drains until the pod is idle, at most until %s: %s",
+			since.Format(time.RFC3339), most, last), min(b.After, askedAgain)
+	}
+	return b
+}
+
+// askedAgain is when to look at a pod that is asked, if no answer has brought it back.
+const askedAgain = 30 * time.Second
+
+// DrainTimeout is about a pod that was not idle in time.
+func DrainTimeout(hook lifecycle.Hook, longest time.Duration, last drain.Answer) string {
+	return fmt.Sprintf("hook %s is released after a drain of %s, the longest that drain.max allows, and the pod was not idle: %s", hook, longest, last)
 }
 
 // ReadersLag is about clients that read from caches until then.

@@ -11,6 +11,7 @@ import (
 
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 
+	"github.com/rollcall-dev/rollcall/internal/drain"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -38,8 +39,13 @@ func TestSentences(t *testing.T) {
 	entry := entryNamed(`service "web" at 10.0.0.1:8080`)
 	err, at := errors.New("connection refused"), time.Date(2026, 1, 2, 10, 0, 0, 0, time.UTC)
 	const after = 5 * time.Second
+	untilIdle := drain.Policy{Min: 5 * time.Second, Max: 10 * time.Minute, Until: drain.Until{Port: 8080, Path: "/idle"}}
+	later := at.Add(time.Minute)
 	all := []Blocker{
-		Draining(at, 15*time.Second, after),
+		Draining(at, drain.Fixed(15*time.Second), drain.State{Most: at.Add(15 * time.Second)}, drain.Answer{}, at),
+		Draining(at, untilIdle, untilIdle.At(at, at, drain.Answer{}), drain.Answer{}, at),
+		Draining(at, untilIdle, untilIdle.At(later, at, drain.Answer{}), drain.Answer{Asked: later, Left: 3}, later),
+		{Message: DrainTimeout(lifecycle.PreDelete, untilIdle.Max, drain.Answer{Asked: later, Left: 3}), Reason: reason.DrainTimeout},
 		ReadersLag(entry, at, after),
 		WarmingUp(after),
 		NotServing(entry, err, after),

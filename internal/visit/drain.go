@@ -1,0 +1,70 @@
+package visit
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/rollcall-dev/rollcall/internal/drain"
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/plan"
+	"github.com/rollcall-dev/rollcall/internal/reason"
+	"github.com/rollcall-dev/rollcall/internal/waiting"
+)
+
+// Asker asks draining pods whether they are idle. No method waits for a pod: what a pod has answered counts at its next visit, for which
+// the Asker wakes it.
+type Asker interface {
+	// Ask has a pod asked again and again until Stop. It has to be repeated once in [WokenRecheck].
+	Ask(drain.Question)
+	// Stop is for a pod that is asked no more, or never was.
+	Stop(types.UID)
+	// Last returns the last answer to the question since its first Ask, if there is one.
+	Last(drain.Question) drain.Answer
+}
+
+func (v *visit) question() drain.Question {
+	pod := v.pod()
+	return drain.Question{Pod: lifecycle.PodIDOf(pod), IP: pod.Status.PodIP, Until: v.facts.Drain.Until}
+}
+
+func (v *visit) lastAnswer() drain.Answer {
+	if v.Asker == nil || !v.facts.Drain.Asks() {
+		return drain.Answer{}
+	}
+	return v.Asker.Last(v.question())
+}
+
+// askIdle has the pod asked from now on, or no more.
+func (v *visit) askIdle(ask bool, d plan.Drain) {
+	switch {
+	case v.Asker == nil:
+	case ask:
+		q := v.question()
+		q.Since = d.Out
+		v.Asker.Ask(q)
+	default:
+		v.Asker.Stop(v.pod().UID)
+	}
+}
+
+// drained reports what has ended the drain of a hook that was just released.
+func (v *visit) drained(ctx context.Context, hook lifecycle.Hook, by drain.By, d plan.Drain) {
+	if by == "" || hook == "" || v.decision.Waiting != "" {
+		return
+	}
+	v.Releases.Drained(string(by))
+	if by == drain.ByTime {
+		return
+	}
+	pod, logger := v.pod(), log.FromContext(ctx)
+	if by == drain.ByIdle {
+		logger = logger.V(1) // as it should be, of each pod of a rollout
+	}
+	logger.Info("A drain has ended", "namespace", pod.Namespace, "pod", pod.Name, "by", by,
+		"took", v.Clock.Now().Sub(d.Out), "answer", d.Last.String())
+	if by == drain.ByMax {
+		v.event(reason.DrainTimeout, waiting.DrainTimeout(hook, d.Max, d.Last))
+	}
+}
