@@ -391,7 +391,7 @@ func TestParseRefuses(t *testing.T) {
 		"drain as a number":           {"seconds or minutes?", with("", "drain: 15"), []string{"drain", "15", `such as "15s"`}},
 		"drain without max":           {"no pod may stay forever", with("", "drain: {until: {path: /idle, port: 8080}}"), []string{"drain.max: Required", `such as "10m"`}},
 		"drain with a wrong port":     {"the field is shown", with("", "drain: {max: 10m, until: {path: /idle, port: 0}}"), []string{"drain.until.port: Invalid value: 0"}},
-		"drain with a wrong field":    {"the nearest is shown", with("", "drain: {max: 10m, untill: {path: /idle, port: 80}}"), []string{"drain.untill", `did you mean "until"?`}},
+		"drain with a wrong field":    {"the nearest is shown", with("", "drain: {max: 10m, unil: {path: /idle, port: 80}}"), []string{"drain.unil", `did you mean "until"?`}},
 		"drain as a list":             {"the form is shown", with("", "drain: [15s]"), []string{"drain", `such as "15s"`}},
 		"owned has a blank":           {"an empty key is no key", with("[example.com/*]", `[""]`), []string{"hooks.owned[0]", "example.com/registered"}},
 		"owned claims all":            {"others' finalizers would be removed", with("[example.com/*]", `["*"]`), []string{"hooks.owned[0]", `"example.com/*"`}},
