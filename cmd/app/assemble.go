@@ -59,7 +59,8 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 		Cache: a.manager.GetCache(), Pod: a.cachedPods.Get, Informers: a.manager.GetCache(), Failure: a.watchFailures.ofEndpointSlices,
 		Wake: pods.reconciler.Wake, Again: pods.reconciler.Again,
 	}
-	runnables = append(runnables, may, pods, pods.asks, a.options.slices, &after{Runnable: pods.conditions(), there: may.of(featurePodCondition)},
+	runnables = append(runnables, may, pods, pods.asks, a.options.slices,
+		&after{Runnable: pods.conditions(), there: may.of(featurePodCondition)},
 		a.newReload(limits, own, follows, about), compares, page, &resting{release: giveBack}, a.namespaces)
 	if a.lease != nil {
 		a.lease.failing = pods.failing

@@ -85,6 +85,7 @@ func plain(n *yaml.Node) (any, error) {
 			fields[name] = value
 		}
 		return fields, nil
+	case yaml.ScalarNode:
 	}
 	var value any
 	if err := n.Decode(&value); err != nil {

@@ -47,11 +47,12 @@ type Asker struct {
 	Options
 
 	call    func(context.Context, drain.Question) drain.Answer
-	queue   workqueue.TypedDelayingInterface[types.UID]
 	limiter *rate.Limiter
 
-	mu   sync.Mutex
-	pods map[types.UID]*asked
+	mu sync.Mutex
+	// queue is nil before Start.
+	queue workqueue.TypedDelayingInterface[types.UID]
+	pods  map[types.UID]*asked
 	// under has the calls under way by namespace, and busy their sum.
 	under map[string]int
 	busy  int
@@ -74,8 +75,7 @@ type asked struct {
 func New(o Options) *Asker {
 	return &Asker{
 		Options: o, call: newCaller().ask, limiter: rate.NewLimiter(perSecond, workers),
-		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[types.UID]{Clock: o.Clock}),
-		pods:  map[types.UID]*asked{}, under: map[string]int{},
+		pods: map[types.UID]*asked{}, under: map[string]int{},
 	}
 }
 
@@ -88,7 +88,9 @@ func (a *Asker) Ask(q drain.Question) {
 	case one == nil:
 		one = &asked{Question: q}
 		a.pods[q.Pod.UID] = one
-		a.queue.Add(q.Pod.UID)
+		if a.queue != nil {
+			a.queue.Add(q.Pod.UID)
+		}
 	case one.stopped || !one.Asks(q):
 		one.last, one.shown = drain.Answer{}, ""
 	}
@@ -117,27 +119,39 @@ func (a *Asker) Last(q drain.Question) drain.Answer {
 
 // Start implements controller-runtime's Runnable: it asks until ctx ends.
 func (a *Asker) Start(ctx context.Context) error {
+	queue := a.open()
 	var all sync.WaitGroup
 	for range workers {
 		all.Go(func() {
-			for a.next(ctx) {
+			for a.next(ctx, queue) {
 				continue
 			}
 		})
 	}
 	<-ctx.Done()
-	a.queue.ShutDown()
+	queue.ShutDown()
 	all.Wait()
 	return nil
 }
 
+// open returns the queue, with the pods of before Start.
+func (a *Asker) open() workqueue.TypedDelayingInterface[types.UID] {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.queue = workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[types.UID]{Clock: a.Clock})
+	for uid := range a.pods {
+		a.queue.Add(uid)
+	}
+	return a.queue
+}
+
 // next asks one pod, and reports whether there is more to do.
-func (a *Asker) next(ctx context.Context) bool {
-	uid, ends := a.queue.Get()
+func (a *Asker) next(ctx context.Context, queue workqueue.TypedDelayingInterface[types.UID]) bool {
+	uid, ends := queue.Get()
 	if ends {
 		return false
 	}
-	defer a.queue.Done(uid)
+	defer queue.Done(uid)
 	q, wanted := a.take(uid)
 	if !wanted {
 		return true
@@ -146,7 +160,7 @@ func (a *Asker) next(ctx context.Context) bool {
 	if a.hasRoom(q.Pod.Namespace) && a.limiter.Wait(ctx) == nil && a.enter(q.Pod.Namespace) {
 		pause = a.ask(ctx, q)
 	}
-	a.queue.AddAfter(uid, pause)
+	queue.AddAfter(uid, pause)
 	return true
 }
 

@@ -22,7 +22,7 @@ type asking struct {
 	*Asker
 
 	mu       sync.Mutex
-	answers  func(drain.Question) drain.Answer
+	answers  answers
 	takes    time.Duration
 	asked    map[types.UID][]time.Time
 	under    map[types.UID]int
@@ -53,7 +53,11 @@ func startAsking(t *testing.T) *asking {
 	return a
 }
 
-func busy(left int64) func(drain.Question) drain.Answer {
+type answers func(drain.Question) drain.Answer
+
+func (a answers) of(_ context.Context, q drain.Question) drain.Answer { return a(q) }
+
+func busy(left int64) answers {
 	return func(drain.Question) drain.Answer { return drain.Answer{Left: left} }
 }
 
@@ -170,6 +174,17 @@ func TestAsker(t *testing.T) {
 			time.Sleep(time.Minute)
 			if got := len(a.times("web-1")); got != n || !a.Last(q).Asked.IsZero() || len(a.pods) > 0 {
 				t.Errorf("asked %d times since, last answer %+v, %d pods kept", got-n, a.Last(q), len(a.pods))
+			}
+		},
+		"a pod of before the start is asked": func(t *testing.T) {
+			a := New(Options{Clock: clock.RealClock{}, Wake: func(lifecycle.PodID) {}})
+			a.call = busy(1).of
+			a.Ask(questionOf("web-1"))
+			ctx, stop := context.WithTimeout(t.Context(), time.Second)
+			defer stop()
+			_ = a.Start(ctx)
+			if got := a.Last(questionOf("web-1")); got.Left != 1 {
+				t.Errorf("the last answer is %+v", got)
 			}
 		},
 		"stopped and asked again, it has one turn": func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strings"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
@@ -61,7 +62,7 @@ func samples(body io.Reader, name string) ([]byte, error) {
 	for scanner.Scan() {
 		line := bytes.TrimLeft(scanner.Bytes(), " \t")
 		rest, found := bytes.CutPrefix(line, []byte(name))
-		if !found || len(rest) == 0 || !bytes.ContainsRune([]byte("{ \t"), rune(rest[0])) {
+		if !found || len(rest) == 0 || !strings.ContainsRune("{ \t", rune(rest[0])) {
 			continue
 		}
 		if lines = append(append(lines, line...), '\n'); len(lines) > maxSeries {

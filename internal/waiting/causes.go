@@ -39,7 +39,8 @@ const askedAgain = 30 * time.Second
 
 // DrainTimeout is about a pod that was not idle in time.
 func DrainTimeout(hook lifecycle.Hook, longest time.Duration, last drain.Answer) string {
-	return fmt.Sprintf("hook %s is released after a drain of %s, the longest that drain.max allows, and the pod was not idle: %s", hook, longest, last)
+	return fmt.Sprintf("hook %s is released after a drain of %s, the longest that drain.max allows, and the pod was not idle: %s",
+		hook, longest, last)
 }
 
 // ReadersLag is about clients that read from caches until then.
