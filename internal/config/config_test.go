@@ -456,7 +456,7 @@ func TestParseRefuses(t *testing.T) {
 		"an odd operator":               {"the field is named", allowed(`[{namespaceSelector: {matchExpressions: [{key: a, operator: Is}]}, names: [web]}]`), []string{"service.allowed[0].namespaceSelector.matchExpressions[0].operator", `"Is"`}},
 		"drain without max":             {"no pod may stay forever", with("", "drain: {until: {path: /idle, port: 8080}}"), []string{"drain.max: Required", `such as "10m"`}},
 		"drain with a wrong port":       {"the field is shown", with("", "drain: {max: 10m, until: {path: /idle, port: 0}}"), []string{"drain.until.port: Invalid value: 0"}},
-		"drain with a wrong field":      {"the nearest is shown", with("", "drain: {max: 10m, untill: {path: /idle, port: 80}}"), []string{"drain.untill", `did you mean "until"?`}},
+		"drain with a wrong field":      {"the nearest is shown", with("", "drain: {max: 10m, unil: {path: /idle, port: 80}}"), []string{"drain.unil", `did you mean "until"?`}},
 		"both forms": {"which of them holds?", with("", "registries: [{name: old, driver: memory}]"),
 			[]string{"registries: Forbidden", "exclude each other", "name: default", "remove registry"}},
 		"neither form":           {"the simpler one is shown", "cluster: a\nhooks: {owned: [a.io/b]}", []string{"registry.driver: Required", "http, memory"}},
