@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -130,32 +129,6 @@ func (o *Observer) look(ctx context.Context, id lifecycle.PodID, f *Facts) (Look
 	return Look{Facts: f}, nil
 }
 
-// warnOfInjected: clients are given a port of another container than the author of the template meant.
-func (f *Facts) warnOfInjected(workload *clusterstate.Workload) {
-	if pod := f.Input.Pod; workload == nil || f.Warning.Reason != "" || len(pod.Spec.Containers) < 2 {
-		return
-	}
-	if why := f.Settings.Services.Injected(service.SubjectOf(f.Input.Pod), new(workload.Template.Spec())); why != "" {
-		f.Warning = waiting.Described(reason.InjectedPort, why)
-	}
-}
-
-// warnOfBalancer: it sends requests to the pod while Rollcall and the pod's condition show it out of rotation.
-func (f *Facts) warnOfBalancer() {
-	if gate := lifecycle.KeptAsTarget(f.Input.Pod.Spec.ReadinessGates); gate != "" && f.Warning.Reason == "" {
-		f.Warning = waiting.UnreadyTarget(string(gate))
-	}
-}
-
-// warnOfVirtualNode: clients are given an address of vCluster's as the node's.
-func (f *Facts) warnOfVirtualNode(node *lifecycle.Node) {
-	given := func(t tracker.Target) bool { return t.Instance.Address == node.VirtualIP }
-	if node == nil || node.VirtualIP == "" || f.Warning.Reason != "" || !slices.ContainsFunc(f.Targets, given) {
-		return
-	}
-	f.Warning = waiting.VirtualNodeIP(node.VirtualIP, node.Name)
-}
-
 // locate adds where the pod runs and belongs.
 func (o *Observer) locate(ctx context.Context, f *Facts) error {
 	pod, now, rules := f.Input.Pod, o.Clock.Now(), &f.Settings.Rules
@@ -171,15 +144,7 @@ func (o *Observer) locate(ctx context.Context, f *Facts) error {
 	}
 	f.Input.Blocked = f.Problem.Reason != ""
 	f.Input.NodeLost = node.Lost()
-	if why := lifecycle.UnreadableEnd(pod, node); why != "" && f.Warning.Reason == "" {
-		f.Warning = waiting.Described(reason.InvalidEnd, why)
-	}
-	if unknown := f.Input.UnknownName(service.Annotations()); unknown != "" && f.Warning.Reason == "" {
-		f.Warning = waiting.UnknownName(unknown)
-	}
-	if t := f.ipv4Only(); t != "" && f.Warning.Reason == "" {
-		f.Warning = waiting.IPv6Missing(t)
-	}
+	f.warnOfNames(node)
 	f.Input.Ending, f.Changes = lifecycle.EndOf(pod, node, now).Ending(now, f.Drain.Max)
 	f.holdOut(now)
 	if err := o.former(ctx, f); err != nil {
