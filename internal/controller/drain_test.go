@@ -377,17 +377,38 @@ func TestDrain_UntilIdleContinuesUnderAnotherManager(t *testing.T) {
 // TestDrain_UntilIdleIsOneLineInTheAuditLog: what changes is how many requests are left.
 func TestDrain_UntilIdleIsOneLineInTheAuditLog(t *testing.T) {
 	t.Parallel()
-	w, pod := serving(t, untilIdle)
+	w := newWorld(t, untilIdle)
 	a := &answers{w: w}
 	waits, _ := w.audits(receipt.Waits, func() {
 		w.r.visitor.Asker = a
+		pod := w.servingPod(w.cloneSet("web"), "web-1")
 		w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
 		for a.next.Left = range int64(5) {
 			w.sleep(10 * time.Second)
 			w.reconcile(pod)
 		}
+		a.next = drain.Answer{Idle: true}
+		w.reconcile(pod)
+		w.reconcile(pod)
+		w.expectHooks("", pod, "inPlaceUpdate")
 	})
-	if len(waits) != 1 || waits[0].Seconds != 600 {
+	if waits = slices.DeleteFunc(waits, func(l receipt.Line) bool { return l.Reason != "Draining" }); len(waits) != 1 || waits[0].Seconds != 600 {
 		t.Errorf("the audit log has %d waits, want one of at most 10 minutes: %+v", len(waits), waits)
+	}
+}
+
+// TestDrain_UntilIdleRestsOnMin: the pod may have been idle from then on, and a receipt must not call its release early.
+func TestDrain_UntilIdleRestsOnMin(t *testing.T) {
+	t.Parallel()
+	w, pod := serving(t, untilIdle)
+	flips, _ := w.audits(receipt.Flip, func() {
+		w.r.visitor.Asker = &answers{w: w, next: drain.Answer{Idle: true}}
+		w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
+		w.sleep(5 * time.Second)
+		w.reconcile(pod)
+		w.reconcile(pod)
+	})
+	if last := flips[len(flips)-1]; len(last.Cleared) != 1 || last.Cleared[0] != "finalizer "+preDeleteFinalizer || last.Seconds != 5 {
+		t.Errorf("the last flip is %+v, want the release after 5 s", last)
 	}
 }
