@@ -397,6 +397,23 @@ func TestDrain_UntilIdleIsOneLineInTheAuditLog(t *testing.T) {
 	}
 }
 
+// TestDrain_UntilIdleOfACrashedPod: nothing is left that could be cut off.
+func TestDrain_UntilIdleOfACrashedPod(t *testing.T) {
+	t.Parallel()
+	w, pod, _ := drainingUntilIdle(t, drain.Answer{Failed: "connection refused"})
+	w.sleep(5 * time.Second)
+	w.reconcile(pod)
+	w.expectHooks("it runs, so it may be busy", pod, "inPlaceUpdate preDelete")
+	w.changePod(pod, func(pod *corev1.Pod) {
+		pod.Spec.Containers = []corev1.Container{{Name: "app"}}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: "app", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}},
+		}}
+	})
+	w.reconcile(pod)
+	w.expectDrained("idle")
+}
+
 // TestDrain_UntilIdleRestsOnMin: the pod may have been idle from then on, and a receipt must not call its release early.
 func TestDrain_UntilIdleRestsOnMin(t *testing.T) {
 	t.Parallel()

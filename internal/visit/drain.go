@@ -29,9 +29,13 @@ func (v *visit) question() drain.Question {
 	return drain.Question{Pod: lifecycle.PodIDOf(pod), IP: pod.Status.PodIP, Until: v.facts.Drain.Until}
 }
 
+// lastAnswer is the pod's. One whose container has ended has nothing left that could be cut off, and can't say so.
 func (v *visit) lastAnswer() drain.Answer {
-	if v.Asker == nil || !v.facts.Drain.Asks() {
+	switch {
+	case v.Asker == nil || !v.facts.Drain.Asks():
 		return drain.Answer{}
+	case !lifecycle.Runs(v.pod(), v.facts.Drain.Until.Port):
+		return drain.Answer{Asked: v.Clock.Now(), Idle: true}
 	}
 	return v.Asker.Last(v.question())
 }
