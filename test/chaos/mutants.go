@@ -84,8 +84,10 @@ func failing() trial {
 			},
 			{
 				name: "a drain never ends", finds: []string{"stuck"},
-				override: override{"internal/plan", "Drain.left", `
-					return time.Hour`},
+				override: override{"internal/plan", "Drain.state", `
+					s := original(now)
+					s.By, s.Most = "", now.Add(time.Hour)
+					return s`},
 			},
 		},
 	}
