@@ -229,14 +229,23 @@ func reasonOn(p Pod) (why reason.Reason, message string) {
 	switch {
 	case p.facts.input.Released(p.facts.decision):
 		return reason.AwaitingOpenKruise, "its hook is released, and OpenKruise has neither updated nor deleted it yet" + leftBy(p)
-	case p.facts.input.Detached || p.facts.input.HeldOut:
-		return map[bool]reason.Reason{true: reason.Detached, false: reason.HeldOut}[p.facts.input.Detached], p.facts.input.Ending
+	case p.facts.input.Detached:
+		return reason.Detached, p.facts.input.Ending
+	case p.facts.input.HeldOut:
+		return reason.HeldOut, p.facts.input.Ending
 	case p.facts.decision.Row == lifecycle.RowUpdating:
 		return reason.Updating, lifecycle.NotUpdatedBecause(p.facts.pod)
 	case p.facts.input.AwaitsReadiness(p.facts.decision):
 		return reason.NotReady, p.facts.pod.Status.NotReady
 	case p.Hook == "" && !p.joins():
 		return "", ""
+	}
+	return drainOn(p)
+}
+
+// drainOn is for a pod that waits for registries or the drain.
+func drainOn(p Pod) (why reason.Reason, message string) {
+	switch {
 	case p.facts.drainLeft > 0 && p.facts.untilIdle:
 		return reason.Draining, "out of rotation; drains until the pod is idle, for another " + short(p.facts.drainLeft) + " at most"
 	case p.facts.drainLeft > 0:
