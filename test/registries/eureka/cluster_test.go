@@ -10,5 +10,5 @@ import (
 
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	clustertest.Suite{Start: eureka.StartCluster, New: driver.New, AnyServes: true, LeasesByClock: true}.Run(t)
+	clustertest.Suite{Start: eureka.StartCluster, New: driver.New, AnyServes: true, LeasesByClock: true, Reaches: true}.Run(t)
 }
