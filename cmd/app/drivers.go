@@ -107,8 +107,6 @@ type opened struct {
 	// section's MaxInFlight may be out of date: the client has what is in force.
 	section config.Registry
 	client  *registryclient.Client
-	// weightless: its clients do not heed weights.
-	weightless bool
 	// files is of the files that the section names, as they were when it was opened.
 	files fingerprint
 }
@@ -195,7 +193,7 @@ func (r *registries) weightless() []error {
 	var problems []error
 	for _, name := range r.config.RegistryNames() {
 		o := r.byName[name]
-		if o == nil || r.config.Service.WarmUp == 0 || r.config.Registries[name].RegisteredByApp || !o.weightless {
+		if o == nil || r.config.Service.WarmUp == 0 || r.config.Registries[name].RegisteredByApp || o.client.Weighs() {
 			continue
 		}
 		problems = append(problems, field.Invalid(field.NewPath("warmUp"), r.config.Service.WarmUp.String(), fmt.Sprintf(
@@ -293,7 +291,7 @@ func (d *drivers) openOne(ctx context.Context, c *config.Config, name string) (*
 	if err != nil {
 		return nil, err
 	}
-	o := &opened{section: section, weightless: !registry.TraitsOf(made).Weighs, client: registryclient.New(made, registryclient.Options{
+	o := &opened{section: section, client: registryclient.New(made, registryclient.Options{
 		Name: name, Driver: section.Driver, Timeout: section.Timeout, MaxInFlight: section.MaxInFlight,
 		Fence: d.fence, DryRun: d.dryRun.change(name), Metrics: d.metrics, Logger: d.logger,
 		Trace: audited(d.audit, name, d.traces.calls(name, cfg.Endpoint)),

@@ -34,7 +34,7 @@ func settings(all *registries) observe.Settings {
 	}
 	s.Services.Places = map[string]string{}
 	for name, o := range all.byName {
-		s.Registries[name], s.Weightless[name] = o.client, o.weightless
+		s.Registries[name], s.Weightless[name] = o.client, !o.client.Weighs()
 		if s.ReaderLags[name] = o.client.ReaderLag(); c.Registries[name].ReaderLag != nil {
 			s.ReaderLags[name] = *c.Registries[name].ReaderLag
 		}

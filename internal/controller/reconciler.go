@@ -247,7 +247,7 @@ func (r *PodReconciler) forget(uid types.UID) {
 // Waits returns every pod that waits.
 func (r *PodReconciler) Waits() []metrics.Wait { return r.memory.Waits() }
 
-// Circumstances are those under which it was last decided about each pod, but for pods without any.
+// Circumstances are those under which it was last decided about each pod, without pods that have none.
 func (r *PodReconciler) Circumstances() map[lifecycle.PodID]lifecycle.Circumstances {
 	return r.memory.Circumstances()
 }

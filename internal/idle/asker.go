@@ -30,7 +30,7 @@ const (
 	share = 30
 	// wakePause is between two wakes of a pod that stays busy, for people who watch what is left.
 	wakePause = 5 * time.Second
-	// keptFor is how long a question counts that nobody repeats.
+	// keptFor is how long a question counts unless it is repeated.
 	keptFor = 3 * time.Minute
 )
 
@@ -79,7 +79,7 @@ func New(o Options) *Asker {
 	}
 }
 
-// Ask has a pod asked until [Asker.Stop], or until nobody has repeated it for a while. It does not wait.
+// Ask has a pod asked until [Asker.Stop], or until the question has not been repeated for a while. It does not wait.
 func (a *Asker) Ask(q drain.Question) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

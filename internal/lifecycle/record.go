@@ -105,7 +105,7 @@ func (i Key) Compare(other Key) int {
 
 // Coverage is which entries a registry's list can have. What lies outside is not known. The zero value covers all.
 type Coverage struct {
-	// Template is that of a [registry.Traits].
+	// Template is the PlaceTemplate of [registry.Traits].
 	Template string
 	// Places are the places that count, and whether each was listed.
 	Places map[string]bool

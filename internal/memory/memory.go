@@ -107,7 +107,7 @@ func (n *Pods) Waits() (waits []metrics.Wait) {
 	return waits
 }
 
-// Circumstances returns those under which it was last decided about each pod, but for pods without any.
+// Circumstances returns those under which it was last decided about each pod, without pods that have none.
 func (n *Pods) Circumstances() map[lifecycle.PodID]lifecycle.Circumstances {
 	n.mu.Lock()
 	defer n.mu.Unlock()

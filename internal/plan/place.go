@@ -64,7 +64,7 @@ const (
 	Plain Proof = iota
 	// Never: no manager can have registered it, so it is out.
 	Never
-	// Lost: it is another pod's application's by now, or nothing is left to call, so no answer is about this pod.
+	// Lost: another pod's application has it, or nothing is left to call, so no answer is about this pod.
 	Lost
 	// Remains: it is an application's, and its pod is gone; it is kept out until it has gone too.
 	Remains

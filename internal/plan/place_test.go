@@ -3,7 +3,6 @@ package plan
 import (
 	"cmp"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -112,13 +111,7 @@ func TestPlaces(t *testing.T) {
 			table.WriteString(" |\n")
 		}
 	}
-	docs, err := os.ReadFile("../../docs/architecture.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(docs), table.String()) {
-		t.Errorf("docs/architecture.md lacks the table of places as it is:\n%s", table.String())
-	}
+	expectDocumented(t, "places", table.String())
 }
 
 // TestPlaces_Promises: what holds in every cell.
@@ -170,10 +163,6 @@ func (c cell) decideAgain(t *testing.T, tracked *tracker.Pod, rows Plan) {
 // TestProofs: what shows that an entry is out, and in which order that is looked at. docs/architecture.md has each.
 func TestProofs(t *testing.T) {
 	t.Parallel()
-	docs, err := os.ReadFile("../../docs/architecture.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	mine := lifecycle.Key{Registry: "default", Service: "web", Address: here, Port: 80}
 	apps, called := mine.By(lifecycle.Application), lifecycle.Key{
 		Registry: "pods", Writer: lifecycle.Application, Service: "web", Address: here, Port: 80,
@@ -211,8 +200,6 @@ func TestProofs(t *testing.T) {
 		if got := f.proofOf(tc.in, tc.want); got != tc.proof {
 			t.Errorf("%s: got %s, want %s", tc.reason, got, tc.proof)
 		}
-		if !strings.Contains(string(docs), "\n| *"+tc.proof.String()+"* |") {
-			t.Errorf("docs/architecture.md has no row of the proof %s", tc.proof)
-		}
+		expectDocumented(t, "proofs", "\n| *"+tc.proof.String()+"* |")
 	}
 }

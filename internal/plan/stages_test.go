@@ -46,12 +46,18 @@ func TestStages(t *testing.T) {
 	for i := range max(len(in), len(kept), len(out)) {
 		fmt.Fprintf(&table, "   | %s | %s | %s |\n", cell(in, i), cell(kept, i), cell(out, i))
 	}
+	expectDocumented(t, "stages", table.String())
+}
+
+// expectDocumented holds docs/architecture.md against a table, or rows of it.
+func expectDocumented(t *testing.T, of, table string) {
+	t.Helper()
 	docs, err := os.ReadFile("../../docs/architecture.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(docs), table.String()) {
-		t.Errorf("docs/architecture.md lacks the table of stages as it is:\n%s", table.String())
+	if !strings.Contains(string(docs), table) {
+		t.Errorf("docs/architecture.md lacks the table of %s as it is:\n%s", of, table)
 	}
 }
 

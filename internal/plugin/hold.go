@@ -134,7 +134,7 @@ func (c *cluster) undoHold(ctx context.Context, name string, dry bool) error {
 	if err := c.one(ctx, "pod", name, &pod); err != nil {
 		return err
 	}
-	written, held := pod.Annotations[lifecycle.AnnotationHold]
+	_, held := pod.Annotations[lifecycle.AnnotationHold]
 	switch {
 	case !held:
 		return fmt.Errorf("%s/%s has no annotation %s: nobody holds it", pod.Namespace, pod.Name, lifecycle.AnnotationHold)
@@ -143,7 +143,7 @@ func (c *cluster) undoHold(ctx context.Context, name string, dry bool) error {
 		return nil
 	}
 	patch, err := json.Marshal([]operation{
-		{Op: "test", Path: "/metadata/uid", Value: pod.UID}, {Op: "test", Path: pointer("annotations", lifecycle.AnnotationHold), Value: written},
+		{Op: "test", Path: "/metadata/uid", Value: pod.UID}, same("annotations", pod.Annotations, lifecycle.AnnotationHold),
 		{Op: "remove", Path: pointer("annotations", lifecycle.AnnotationHold)},
 	})
 	if err == nil {

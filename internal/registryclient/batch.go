@@ -35,7 +35,7 @@ type joiner struct {
 	batcher registry.Batcher
 	slots   func() int
 	caught  func(func() error) error
-	// template is that of a [registry.Traits]. A batch is of one place, so that a place that hangs holds up no other's.
+	// template is the PlaceTemplate of [registry.Traits]. A batch is of one place, so that a place that hangs holds up no other's.
 	template string
 
 	mu sync.Mutex

@@ -77,38 +77,36 @@ func New(made registry.Registry, o Options) *Client {
 	b := newBreaker()
 	traits := registry.TraitsOf(made)
 	b.apart = traits.CallsPods
-	l := newLimit(o.MaxInFlight, b.lets, fixed(made))
+	l := newLimit(o.MaxInFlight, b.lets, fixed(made, traits))
 	b.queue = l.queue
-	c := connect(made, o, l, b)
-	c.traits = traits
+	c := connect(made, traits, o, l, b)
 	c.lister, _ = made.(registry.Lister)
 	c.placer, _ = made.(registry.PlaceLister)
 	c.heartbeater, _ = made.(registry.Heartbeater)
 	if steerer, can := made.(registry.AppEntrySteerer); can {
 		// What others wrote carries no mark to list it by, and is not Rollcall's to renew.
-		c.apps = connect(steerer.AppEntries(), o, l, b)
-		c.apps.ofApps, c.apps.traits = true, traits
+		c.apps = connect(steerer.AppEntries(), traits, o, l, b)
+		c.apps.ofApps = true
 	}
 	return c
 }
 
 // fixed reports whether the latency of calls tells nothing of the registry: they wait to be made together, or each is to another server.
-func fixed(made registry.Registry) func() bool {
-	apart := registry.TraitsOf(made).CallsPods
+func fixed(made registry.Registry, traits registry.Traits) func() bool {
 	batcher, batches := made.(registry.Batcher)
-	return func() bool { return apart || batches && batcher.BatchLimit() > 1 }
+	return func() bool { return traits.CallsPods || batches && batcher.BatchLimit() > 1 }
 }
 
 // connect makes a client without the capabilities that are no pod's.
-func connect(made registry.Registry, o Options, l *limit, b *breaker) *Client {
-	c := &Client{options: o, made: made, fence: &fence{Options: o}, limit: l, breaker: b}
+func connect(made registry.Registry, traits registry.Traits, o Options, l *limit, b *breaker) *Client {
+	c := &Client{options: o, made: made, traits: traits, fence: &fence{Options: o}, limit: l, breaker: b}
 	c.calls = chain(c.fence.pass, c.limit.pass, c.breaker.pass, begin, o.rehearse, o.trace, o.measure, o.bound)
 	c.upkeep = chain(c.fence.pass, o.rehearse, o.trace, o.measure, o.bound)
 	// Batches are innermost: each change has its own deadline and outcome.
 	c.change = func(ctx context.Context, change registry.Change) error { return change.Make(ctx, made) }
 	if batcher, ok := made.(registry.Batcher); ok {
 		j := newJoiner(made, batcher, func() int { return l.status().Slots }, o.caught)
-		j.template = registry.TraitsOf(made).PlaceTemplate
+		j.template = traits.PlaceTemplate
 		c.change = j.join
 	}
 	c.getter, _ = made.(registry.Getter)

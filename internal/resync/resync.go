@@ -31,7 +31,7 @@ type Pods interface {
 	// Compare compares a list with what was acknowledged, and queues the pods that differ. Once the cache has synced, only entries whose pod
 	// it lacks are unknown.
 	Compare(ctx context.Context, l tracker.Listing) (tracker.Comparison, error)
-	// Places are those in which a registry with the template of a [registry.Traits] has or may have entries of pods: where the cached ones
+	// Places are those in which a registry with a PlaceTemplate ([registry.Traits]) has or may have entries of pods: where the cached ones
 	// belong, and where they are known to be. They are by the pods' namespace.
 	Places(ctx context.Context, registry, template string) (map[string]map[string]bool, error)
 	// Gone returns the entries for which the API server has no live pod.

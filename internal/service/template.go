@@ -158,7 +158,7 @@ func remedyFor(empty []string) string {
 	return fmt.Sprintf("set annotation %s: %q", AnnotationServices, "name=port")
 }
 
-// PlaceOf renders a template of [registry.Traits]. An empty placeholder is an error, as for a name.
+// PlaceOf renders a PlaceTemplate of [registry.Traits]. An empty placeholder is an error, as for a name.
 func PlaceOf(template string, s Subject) (string, error) {
 	place, empty := render(template, s)
 	if len(empty) == 0 {

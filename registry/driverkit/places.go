@@ -21,7 +21,7 @@ type PlaceOption struct {
 	Value *string
 }
 
-// placeholder is one of those that [registry.Traits] knows.
+// placeholder is one of a PlaceTemplate: see [registry.Traits].
 var placeholder = regexp.MustCompile(`\{(namespace|(nsLabel|label):([a-z0-9A-Z.-]+/)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)\}`)
 
 // Template returns the values with placeholders, joined by slashes: the PlaceTemplate of [registry.Traits]. The error is of the field with

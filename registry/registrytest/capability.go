@@ -48,7 +48,7 @@ const (
 	isHeartbeater Capability = "Heartbeater"
 	isBatcher     Capability = "Batcher"
 	isSteerer     Capability = "AppEntrySteerer"
-	isPodCaller   Capability = "CallsPods"
+	callsPods     Capability = "CallsPods"
 	isCloser      Capability = "Closer"
 )
 

@@ -178,7 +178,7 @@ func (w *world) expectContextError(ctx context.Context, op operation, d registry
 	switch {
 	case errors.Is(err, errBlocked):
 		w.Fatalf("%s: has not returned %s after its context ended", op, prompt)
-	case ctx.Err() == nil && err != nil && w.has[isPodCaller] && registry.CodeOf(err) != registry.CodeTerminal:
+	case ctx.Err() == nil && err != nil && w.has[callsPods] && registry.CodeOf(err) != registry.CodeTerminal:
 		// its requests each have a share of the time
 	case ctx.Err() == nil:
 		w.Fatalf("%s: returned before its context ended, with error %v", op, err)

@@ -42,7 +42,7 @@ func interfacesOf(d registry.Registry) map[Capability]bool {
 	_, closes := d.(io.Closer)
 	return map[Capability]bool{
 		isLister: lists, isGetter: gets, isProber: probes, isHeartbeater: beats && traits.HeartbeatInterval > 0,
-		isBatcher: batches, isSteerer: steers, isPodCaller: traits.CallsPods, isCloser: closes,
+		isBatcher: batches, isSteerer: steers, callsPods: traits.CallsPods, isCloser: closes,
 	}
 }
 
@@ -50,7 +50,7 @@ func interfacesOf(d registry.Registry) map[Capability]bool {
 func operations(d registry.Registry) []operation {
 	all := []operation{opRegister, opFailOver, opDeregister}
 	has := interfacesOf(d)
-	if has[isPodCaller] {
+	if has[callsPods] {
 		all = nil
 	}
 	for _, optional := range []struct {

@@ -50,7 +50,7 @@ func (c testCase) runOn(t testing.TB, h Harness) {
 			t.Skipf("%s skipped: lacks %s: the driver has no such methods", c.name, need)
 		}
 	}
-	if w.has[isPodCaller] && !c.apps {
+	if w.has[callsPods] && !c.apps {
 		t.Skipf("%s skipped: the driver calls pods, and writes no entries", c.name)
 	}
 	c.run(w)

@@ -26,7 +26,7 @@ type Answer struct {
 	Pods map[types.UID][]Entry `json:"pods"`
 	// Waits has each pod that waits, or that a person should look at. It is nil from a manager that is older.
 	Waits map[types.UID]Wait `json:"waits"`
-	// Circumstances has those under which the manager decided about each pod, but for pods without any. It is nil from a manager that is
+	// Circumstances has those under which the manager decided about each pod, without pods that have none. It is nil from a manager that is
 	// older.
 	Circumstances map[types.UID]lifecycle.Circumstances `json:"circumstances"`
 }
