@@ -86,8 +86,9 @@ func (m *Member) command(dir string) (process.Command, error) {
 		"ports": object{"dns": -1, "serf_wan": -1, "grpc": -1, "grpc_tls": -1},
 		// On a busy machine, late heartbeats must not cause an election.
 		"performance": object{"raft_multiplier": 3},
-		// A server whose disk is new votes soon.
-		"autopilot":            object{"server_stabilization_time": "500ms"},
+		// A server whose disk is new votes soon. One that is cut off keeps its vote, however slow the machine is: if it were dropped and another's
+		// disk lost then, as in aDiskIsLostThatOneServerLacks, the last one would need the vote of the lost one forever.
+		"autopilot":            object{"server_stabilization_time": "500ms", "cleanup_dead_servers": false},
 		"disable_update_check": true, "log_level": "warn",
 		"limits": object{"http_max_conns_per_client": 5000},
 	}
@@ -105,7 +106,7 @@ func (m *Member) command(dir string) (process.Command, error) {
 	return m.On(process.Command{Path: m.Built().Paths[registries.Consul], Args: []string{"agent", "-config-file=" + file}}), nil
 }
 
-// ready waits until the server votes, in an election that was won: autopilot drops one that was away. An agent must reach the leader.
+// ready waits until the server votes, in an election that was won: one whose disk is new does not at first. An agent must reach the leader.
 func (m *Member) ready(ctx context.Context) error {
 	if !m.isServer() {
 		_, err := m.api.Do(ctx, http.MethodGet, "/v1/catalog/nodes", nil)
