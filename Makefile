@@ -359,12 +359,9 @@ PART ?=
 OUT ?= bin/bench
 
 ADOPT := adopt-consul adopt-eureka adopt-nacos adopt-nacos-spring adopt-nacos-dubbo adopt-zookeeper-dubbo adopt-zookeeper-spring
-# What CI leaves out, for want of time.
-NIGHTLY := test-integration-oldest test-integration-older test-neighbours test-fleet test-registries test-registries-older test-nacos-2 e2e e2e-remote e2e-services $(ADOPT) chaos $(STORMS) chaos-nacos-2 chaos-mutants soak fuzz verify-release docs-site-test
-
 .PHONY: nightly
-nightly: ## Run what CI leaves out or plays only in part, as root, in about 3 hours; the end says how long each took.
-	@hack/phases.sh $(NIGHTLY)
+nightly: ## Run what CI plays each night (.ci/jobs) one after the other, as root, in about 7 hours; the end says how long each took.
+	@.ci/run nightly
 
 .PHONY: bench
 bench: ## Measure Rollcall beside a floor and a recipe on a real API server, in 40 minutes; BENCH=short takes 10.

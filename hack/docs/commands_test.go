@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,7 +14,7 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/guide"
 )
 
-// elsewhere says what runs the targets of the Makefile that neither .ci/run nor make nightly names.
+// elsewhere says what runs the targets of the Makefile that .ci/jobs does not name.
 var elsewhere = map[string]string{
 	"build-plugin": "hack/release makes a release with it",
 	"generate":     "hack/verify-generated.sh",
@@ -23,7 +24,7 @@ var elsewhere = map[string]string{
 	"bench":        "docs/performance/results.json is what it wrote",
 }
 
-// TestEveryCommandIsRunOrMarked: a command of a page is run by CI, make nightly or TestCommandsOfTheGuides, or its fence
+// TestEveryCommandIsRunOrMarked: a command of a page is run by CI or TestCommandsOfTheGuides, or its fence
 // says that it takes a cluster. What a marked command names of the repository exists all the same.
 func TestEveryCommandIsRunOrMarked(t *testing.T) {
 	t.Parallel()
@@ -62,44 +63,18 @@ func unrun(t *testing.T, c guide.Command) string {
 		if slices.Contains(played(t), words[1]) {
 			return ""
 		}
-		return "neither .ci/run nor make nightly plays make " + words[1]
+		return "no job of .ci/jobs plays make " + words[1]
 	default:
 		return "no test runs " + words[0]
 	}
 }
 
-// played are the targets that CI and make nightly play, and those of elsewhere.
-func played(t *testing.T) (all []string) {
+// played are the targets that CI plays, and those of elsewhere.
+func played(t *testing.T) []string {
 	t.Helper()
-	ci, err := os.ReadFile("../../.ci/run")
-	expect.NoError(t, err)
-	for _, match := range regexp.MustCompile(`(?m)^(?:phase|turn \d+ \d+) \d+ ([a-z0-9-]+)`).FindAllStringSubmatch(string(ci), -1) {
-		all = append(all, match[1])
-	}
-	all = append(all, nightlyTargets(t)...)
-	for target := range elsewhere {
-		all = append(all, target)
-	}
-	return all
-}
-
-func nightlyTargets(t *testing.T) []string {
-	t.Helper()
-	return targetsIn(t, "NIGHTLY")
-}
-
-// targetsIn are those of a variable of the Makefile, and of the variables that it has.
-func targetsIn(t *testing.T, variable string) (all []string) {
-	t.Helper()
-	makefile, err := os.ReadFile("../../Makefile")
-	expect.NoError(t, err)
-	words := regexp.MustCompile(`(?m)^` + variable + ` := (.*)$`).FindStringSubmatch(string(makefile))[1]
-	for word := range strings.FieldsSeq(words) {
-		if name, is := strings.CutPrefix(word, "$("); is {
-			all = append(all, targetsIn(t, strings.TrimSuffix(name, ")"))...)
-			continue
-		}
-		all = append(all, word)
+	all := slices.Collect(maps.Keys(elsewhere))
+	for _, row := range ciRows(t) {
+		all = append(all, row.target)
 	}
 	return all
 }
