@@ -3,19 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/rollcall-dev/rollcall/internal/config"
-	"github.com/rollcall-dev/rollcall/test/harness/network"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
-	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
-	"github.com/rollcall-dev/rollcall/test/harness/registries/etcd"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
 )
 
@@ -31,34 +25,25 @@ const (
 	quietP99  = "quiet " + p99
 )
 
-// place is a real registry behind a network that can be cut.
-type place struct {
-	*network.Network
-
-	driver, url string                 // as the manager is given them
-	readers     map[string]read.Reader // of each service, at the server itself
-	stop        func()
-}
-
 // cut has a registry answer nothing while pods of a large service register, and measures how long after the answers return all of them are
 // known to be in, and how fast the pods of another service register meanwhile.
 func (b *bench) cut(ctx context.Context) error {
 	driver, registryURL := b.driver, b.registryURL
 	defer func() { b.driver, b.registryURL, b.inService, b.suffix = driver, registryURL, b.registry.inService, "" }()
-	for _, start := range []func(context.Context) (*place, error){etcdPlace, consulPlace} {
-		if err := b.cutAt(ctx, start); err != nil {
-			return err
+	for _, driver := range cutDrivers() {
+		if err := b.cutAt(ctx, driver); err != nil {
+			return fmt.Errorf("cutting %s: %w", driver, err)
 		}
 	}
 	return nil
 }
 
-func (b *bench) cutAt(ctx context.Context, start func(context.Context) (*place, error)) error {
-	at, err := start(ctx)
-	if err != nil {
+func (b *bench) cutAt(ctx context.Context, driver string) error {
+	at := &place{driver: driver, readers: map[string]read.Reader{}}
+	defer at.stop()
+	if err := at.start(ctx); err != nil {
 		return err
 	}
-	defer at.stop()
 	b.driver, b.registryURL, b.suffix = at.driver, at.url, " "+at.driver
 	b.inService = func(ctx context.Context) int { return at.given(ctx, largeService) + at.given(ctx, otherService) }
 	return b.with(ctx, theRollcall, nil, func(p *process.Process) error {
@@ -173,85 +158,13 @@ func (w wave) p99() float64 {
 	return milliseconds(sorted[len(sorted)*99/100])
 }
 
-// lose makes changes whose answers are lost, until each call has timed out, and returns how many of the large service are given to clients
-// then.
-func (p *place) lose(ctx context.Context, changes func() error) (there int, err error) {
-	const readsFor = time.Second
-	p.Set(network.Terms{Fault: network.Cut, Share: 1})
-	err = changes()
-	end := time.Now().Add(config.DefaultTimeout)
-	if err == nil {
-		<-time.After(config.DefaultTimeout - readsFor)
-		there = p.given(ctx, largeService)
-		<-time.After(time.Until(end))
-	}
-	if cleared := p.Clear(ctx); err == nil {
-		err = cleared
-	}
-	return there, err
-}
-
-// given counts a service's instances that clients are given.
-func (p *place) given(ctx context.Context, service string) int {
-	given, _ := read.Given(ctx, p.readers[service])
-	return len(given)
-}
-
-func etcdPlace(ctx context.Context) (*place, error) {
-	server, err := etcd.Start(ctx, etcd.Options{})
-	if err != nil {
-		return nil, err
-	}
-	at := &place{driver: "etcd", readers: map[string]read.Reader{}, stop: server.Stop}
-	for _, service := range []string{largeService, otherService} {
-		reader, closeReader, err := read.Etcd(server.Endpoint, "services/"+service, service)
-		if err != nil {
-			at.stop()
-			return nil, err
-		}
-		before := at.stop
-		at.readers[service], at.stop = reader, func() {
-			_ = closeReader()
-			before()
-		}
-	}
-	return at.behind(ctx, server.Endpoint)
-}
-
-func consulPlace(ctx context.Context) (*place, error) {
-	server, err := consul.Start(ctx, consul.Options{})
-	if err != nil {
-		return nil, err
-	}
-	at := &place{driver: "consul", readers: map[string]read.Reader{}, stop: server.Stop}
-	for _, service := range []string{largeService, otherService} {
-		at.readers[service] = read.Consul(server.URL, service)
-	}
-	return at.behind(ctx, strings.TrimPrefix(server.URL, "http://"))
-}
-
-// behind puts the network between the manager and the server.
-func (p *place) behind(ctx context.Context, upstream string) (at *place, err error) {
-	if p.Network, err = network.Start(ctx, "127.0.0.1:0", upstream); err != nil {
-		p.stop()
-		return nil, err
-	}
-	p.url = (&url.URL{Scheme: "http", Host: p.Address}).String()
-	server := p.stop
-	p.stop = func() {
-		p.Network.Stop()
-		server()
-	}
-	return p, nil
-}
-
 // cut has a row for each registry whose answers were cut.
 func (all observations) cut(s sizes) [][]string {
 	rows := [][]string{{
 		fmt.Sprintf("%d pods join a service of %d", cutChanges, s.inLarge), "of them landed unseen", "all in after, s (goal ≤ 15)",
 		"another service, registrations/s", "with nothing else", "ratio (goal ≥ 0.8)", "p99 ms", "with nothing else", "ratio",
 	}}
-	for _, driver := range []string{"etcd", "consul"} {
+	for _, driver := range cutDrivers() {
 		of := func(value string) []float64 { return all.of(sized(cutCase, s.inLarge)+" "+driver, theRollcall, value) }
 		if len(of(seconds)) == 0 {
 			continue // it was not measured
