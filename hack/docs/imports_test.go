@@ -309,3 +309,32 @@ func roomsIn(end string) (names []string) {
 	}
 	return names
 }
+
+// TestContributingKnowsTheEngine: whoever changes a room that takes part in a visit or a run is told to play chaos.
+func TestContributingKnowsTheEngine(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../CONTRIBUTING.md")
+	expect.NoError(t, err)
+	row := regexp.MustCompile(`(?m)^\| the engine: (.*?) \|`).FindStringSubmatch(string(page))
+	if row == nil {
+		t.Fatal("CONTRIBUTING.md has no row of the engine")
+	}
+	words := []string{"audit", "receipt", "reason", "shorten", "suggest", "metrics", "orders", "registry"} // no rules in them, or a row of their own
+	rooms, reached := rooms(), []string{"cmd/app", "idle", "controller", "resync"}
+	for i := 2; i < len(reached); i++ {
+		for _, next := range strings.Fields(rooms[reached[i]].imports) {
+			if !slices.Contains(reached, next) && !slices.Contains(words, next) {
+				reached = append(reached, next)
+			}
+		}
+	}
+	var listed []string
+	for _, match := range regexp.MustCompile("`([a-z/]+)`").FindAllStringSubmatch(row[1], -1) {
+		if match[1] != "internal" {
+			listed = append(listed, match[1])
+		}
+	}
+	slices.Sort(reached)
+	slices.Sort(listed)
+	expect.Equal(t, reached, listed, "the rooms of the engine in CONTRIBUTING.md")
+}
