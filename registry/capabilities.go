@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -24,37 +23,13 @@ type Lister interface {
 	List(ctx context.Context, cluster string) ([]Entry, error)
 }
 
-// PlaceLister is for a registry with a [Traits.PlaceTemplate], and lists by place instead of a [Lister]. There, [Instance.Service] is the
-// place, a slash and the name, such as team-a/orders. A place has as many slashes as the template, so the name can have slashes too: see
-// [SplitPlace].
+// PlaceLister is for a registry with a [Traits.PlaceTemplate], and lists by place instead of a [Lister].
 type PlaceLister interface {
 	// ListPlace is [Lister.List] of one place, and is called instead of it: for each place in which the cluster has pods or may have left
-	// entries, several at a time. Each entry's service begins with the place. An error means that what the place has is not known, also if
-	// the registry refuses the place or lacks it: others are compared with the cluster all the same. Only a place whose name no place can
-	// have is empty without an error.
+	// entries, several at a time. Each entry has this place as its [Instance.Place]. An error means that what the place has is not known,
+	// also if the registry refuses the place or lacks it: others are compared with the cluster all the same. Only a place whose name no
+	// place can have is empty without an error.
 	ListPlace(ctx context.Context, cluster, place string) ([]Entry, error)
-}
-
-// SplitPlace returns the place and the name of a service in a registry with this [Traits.PlaceTemplate]. A service with too few slashes
-// is all name and has no place, and so is every service if the template is empty.
-func SplitPlace(template, service string) (place, name string) {
-	if template == "" {
-		return "", service
-	}
-	slashes, inBraces := 1, false // a label's key may have one
-	for _, c := range template {
-		switch {
-		case c == '{' || c == '}':
-			inBraces = c == '{'
-		case c == '/' && !inBraces:
-			slashes++
-		}
-	}
-	parts := strings.SplitN(service, "/", slashes+1)
-	if len(parts) <= slashes {
-		return "", service
-	}
-	return strings.Join(parts[:slashes], "/"), parts[slashes]
 }
 
 // MemberLister is for a registry of several servers that tells their addresses.
@@ -123,7 +98,7 @@ type Batcher interface {
 
 	// Batch makes the changes and returns one error for each, in their order. Each error means the same as that of a single
 	// call. The order in which the changes are made does not matter: no two have the same identity. They can be of many
-	// services. A change that was undone, or not tried, because of another one is marked by [NotApplied]; Rollcall then makes
+	// services, all in one place. A change that was undone, or not tried, because of another one is marked by [NotApplied]; Rollcall then makes
 	// that call by itself. A change that fails [Change.Check] gets that error, and is not made.
 	Batch(ctx context.Context, changes []Change) []error
 }

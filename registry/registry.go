@@ -26,7 +26,7 @@ import (
 //   - does not change its arguments, and keeps no reference to them;
 //   - never removes or changes an entry that the instance does not own, with the one exception of Register.
 //
-// An entry's identity is service, address and port. The ownership tag tells two pods at one address apart. A driver stores it with
+// An entry's identity is place, service, address and port. The ownership tag tells two pods at one address apart. A driver stores it with
 // the entry in whatever form the registry has for it (meta, tags, payload): cluster, its UID, namespace, pod, UID and the name of the
 // registry. [Instance.Owns] reports whether an entry is the instance's own.
 //
@@ -55,7 +55,9 @@ type Registry interface {
 
 // Instance is one address and port of one pod under one service name.
 type Instance struct { //nolint:recvcheck // a value, except for SetMeta, which fills one in
-	// Service is the name that clients look up, after its place if the registry has places: see [PlaceLister].
+	// Place is where the registry has the service, if it has places: see [Traits.PlaceTemplate]. It is empty in any other registry.
+	Place string `json:"place,omitempty"`
+	// Service is the name that clients look up.
 	Service string `json:"service"`
 	// Address is the pod's IP or another that the configuration chooses, IPv4 or IPv6, without brackets.
 	Address string `json:"address"`
@@ -97,8 +99,8 @@ func (in Instance) Equal(other Instance) bool {
 	return in.Port == other.Port && in.Weight == other.Weight && in.texts() == other.texts()
 }
 
-func (in Instance) texts() [8]string {
-	return [...]string{in.Service, in.Address, in.Cluster, in.Namespace, in.Pod, in.UID, in.Registry, in.Zone}
+func (in Instance) texts() [9]string {
+	return [...]string{in.Place, in.Service, in.Address, in.Cluster, in.Namespace, in.Pod, in.UID, in.Registry, in.Zone}
 }
 
 // Owns reports whether the entry with this UID and this registry in its ownership tag is the instance's own: it is the same

@@ -17,7 +17,8 @@ type Traits struct {
 	Weighs bool
 	// PlaceTemplate is for a registry that keeps services apart in places, such as its namespaces, and is configured to choose a pod's place
 	// by the pod's namespace or labels: the place of every pod, with {namespace}, {label:KEY} and {nsLabel:KEY} for its namespace, a label of
-	// it and a label of its namespace. Such a registry is a [PlaceLister]. If it is empty, there are no places.
+	// it and a label of its namespace. Filled in, it is the [Instance.Place] of each call. Such a registry is a [PlaceLister]. If it is empty,
+	// there are no places.
 	PlaceTemplate string
 	// FollowsCondition: Rollcall does not write to the registry, which follows the pod's condition rollcall.dev/InRotation. Rollcall sets the
 	// condition to True once all other registries of the pod have acknowledged it as in rotation, and to False once it must be out.

@@ -9,7 +9,7 @@ import (
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/rollcall-dev/rollcall/registry"
+	"github.com/rollcall-dev/rollcall/internal/place"
 )
 
 // maxRecorded allows 50 services in five registries at two addresses.
@@ -53,7 +53,7 @@ type Key struct {
 	Port     int     `json:"port"`
 }
 
-// Service is a service as a registry has it: in one with places, its place, a slash and its name. [registry.SplitPlace] tells them apart.
+// Service is a service as a registry has it: in one with places, its place and its name, joined by package place.
 type Service string
 
 // Writer writes an entry. Two can each have one at the same endpoint.
@@ -137,8 +137,8 @@ func (c Coverage) of(service Service) (listed, counts bool) {
 	if c.Template == "" {
 		return true, true
 	}
-	place, _ := registry.SplitPlace(c.Template, string(service))
-	listed, counts = c.Places[place]
+	at, _ := place.Split(c.Template, string(service))
+	listed, counts = c.Places[at]
 	return listed, counts
 }
 

@@ -35,8 +35,6 @@ type joiner struct {
 	batcher registry.Batcher
 	slots   func() int
 	caught  func(func() error) error
-	// template is the PlaceTemplate of [registry.Traits]. A batch is of one place, so that a place that hangs holds up no other's.
-	template string
 
 	mu sync.Mutex
 	// recent is a ring; next is the oldest.
@@ -47,8 +45,13 @@ type joiner struct {
 	waiting []*joined
 	since   time.Time
 	timer   *time.Timer
-	apart   map[string]time.Time
+	apart   map[serviceKey]time.Time
 }
+
+// serviceKey tells the services of two places apart.
+type serviceKey struct{ place, name string }
+
+func serviceOf(in registry.Instance) serviceKey { return serviceKey{in.Place, in.Service} }
 
 type joined struct {
 	ctx    context.Context //nolint:containedctx // the caller's, who waits for done
@@ -57,7 +60,7 @@ type joined struct {
 }
 
 func newJoiner(single registry.Registry, batcher registry.Batcher, slots func() int, caught func(func() error) error) *joiner {
-	return &joiner{single: single, batcher: batcher, slots: slots, caught: caught, apart: map[string]time.Time{}}
+	return &joiner{single: single, batcher: batcher, slots: slots, caught: caught, apart: map[serviceKey]time.Time{}}
 }
 
 // join waits for the outcome. Only its deadline ends the context; see [Options.bound].
@@ -80,7 +83,8 @@ func (j *joiner) alone(ctx context.Context, change registry.Change) error {
 	return err
 }
 
-// enter reports whether the call joins the next batch: at most one per endpoint, and all in one place. The driver may learn its limit late.
+// enter reports whether the call joins the next batch: at most one per endpoint, and all in one place, so that a place that hangs holds up
+// no other's. The driver may learn its limit late.
 func (j *joiner) enter(own *joined, now time.Time) bool {
 	limit := j.batcher.BatchLimit()
 	if limit < 2 {
@@ -93,13 +97,12 @@ func (j *joiner) enter(own *joined, now time.Time) bool {
 	}
 	j.recent[j.next], j.next = now, (j.next+1)%crowdSize
 	in := own.change.Instance
-	if now.Sub(j.stormed) >= calm || len(j.waiting) >= limit || now.Before(j.apart[in.Service]) {
+	if now.Sub(j.stormed) >= calm || len(j.waiting) >= limit || now.Before(j.apart[serviceOf(in)]) {
 		return false
 	}
-	place, _ := registry.SplitPlace(j.template, in.Service)
 	if slices.ContainsFunc(j.waiting, func(other *joined) bool {
-		there, _ := registry.SplitPlace(j.template, other.change.Instance.Service)
-		return there != place || other.change.Instance.Service == in.Service && other.change.Instance.Endpoint() == in.Endpoint()
+		there := other.change.Instance
+		return there.Place != in.Place || there.Service == in.Service && there.Endpoint() == in.Endpoint()
 	}) {
 		return false
 	}
@@ -195,6 +198,6 @@ func (j *joiner) keepApart(change registry.Change) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	now := time.Now()
-	maps.DeleteFunc(j.apart, func(_ string, until time.Time) bool { return !now.Before(until) })
-	j.apart[change.Instance.Service] = now.Add(apartFor)
+	maps.DeleteFunc(j.apart, func(_ serviceKey, until time.Time) bool { return !now.Before(until) })
+	j.apart[serviceOf(change.Instance)] = now.Add(apartFor)
 }

@@ -35,7 +35,7 @@ func TestBatch(t *testing.T) {
 			b := newBatches(1000, 5*time.Millisecond)
 			var all []<-chan error
 			for i := range 1000 {
-				all = append(all, b.startFor(t.Context(), fmt.Sprint(i%10), i))
+				all = append(all, b.startFor(t.Context(), serviceKey{name: fmt.Sprint(i % 10)}, i))
 				time.Sleep(5 * time.Millisecond)
 			}
 			waitAll(t, all...)
@@ -55,7 +55,7 @@ func TestBatch(t *testing.T) {
 			for from := 0; from < pods; from += wave {
 				var all []<-chan error
 				for i := range wave {
-					all = append(all, b.startFor(t.Context(), fmt.Sprint(i%10), from+i))
+					all = append(all, b.startFor(t.Context(), serviceKey{name: fmt.Sprint(i % 10)}, from+i))
 				}
 				waitAll(t, all...)
 				time.Sleep(wave * 4 * time.Millisecond) // the API server's, for their patches
@@ -95,11 +95,10 @@ func TestBatch(t *testing.T) {
 		},
 		"is of one place": func(t *testing.T) {
 			b := newBatches(1000, time.Millisecond)
-			b.template = "{namespace}"
 			waitAll(t, b.startAll(t.Context(), crowdSize)...)
 			var all []<-chan error
-			for i, service := range []string{"a/web", "b/web", "a/api", "b/api"} {
-				all = append(all, b.startFor(t.Context(), service, crowdSize+i))
+			for i, of := range []serviceKey{{"a", "web"}, {"b", "web"}, {"a", "api"}, {"b", "api"}} {
+				all = append(all, b.startFor(t.Context(), of, crowdSize+i))
 			}
 			waitAll(t, all...)
 			b.expect(t, crowdSize+2, 1) // a place that hangs holds up no other
@@ -158,18 +157,18 @@ func TestBatch(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
 			for i := range crowdSize {
-				b.startFor(ctx, "api", i)
+				b.startFor(ctx, serviceKey{name: "api"}, i)
 			}
-			first := []<-chan error{b.startFor(ctx, "api", 50), b.startFor(ctx, "web", 51)}
+			first := []<-chan error{b.startFor(ctx, serviceKey{name: "api"}, 50), b.startFor(ctx, serviceKey{name: "web"}, 51)}
 			if err := <-first[0]; !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("a call that hangs left its batch: %v", err)
 			}
 			for i := range crowdSize { // the next storm, within a minute
-				b.startFor(t.Context(), "db", i)
+				b.startFor(t.Context(), serviceKey{name: "db"}, i)
 			}
 			began := time.Now()
-			hanging := b.startFor(t.Context(), "web", 52)
-			waitAll(t, b.startFor(t.Context(), "db", 53), b.startFor(t.Context(), "db", 54))
+			hanging := b.startFor(t.Context(), serviceKey{name: "web"}, 52)
+			waitAll(t, b.startFor(t.Context(), serviceKey{name: "db"}, 53), b.startFor(t.Context(), serviceKey{name: "db"}, 54))
 			if took := time.Since(began); took > gap+time.Millisecond {
 				t.Errorf("calls of other services took %s, so the service that hangs held them up again", took)
 			}
@@ -182,12 +181,12 @@ func TestBatch(t *testing.T) {
 			wrong := errors.New("no rights")
 			b.fail = map[int]error{50: wrong, 51: registry.NotApplied(wrong)}
 			b.startAll(t.Context(), crowdSize)
-			for _, p := range []<-chan error{b.startFor(t.Context(), "secret", 50), b.start(t.Context(), 51)} {
+			for _, p := range []<-chan error{b.startFor(t.Context(), serviceKey{name: "secret"}, 50), b.start(t.Context(), 51)} {
 				<-p
 			}
 			time.Sleep(calm)
 			b.startAll(t.Context(), crowdSize)
-			waitAll(t, b.startFor(t.Context(), "secret", 52), b.start(t.Context(), 53), b.start(t.Context(), 54))
+			waitAll(t, b.startFor(t.Context(), serviceKey{name: "secret"}, 52), b.start(t.Context(), 53), b.start(t.Context(), 54))
 			if b.expect(t, crowdSize+2, 2); b.single[52] != 1 {
 				t.Error("a service whose change undid those of others was in a batch with them again")
 			}
@@ -312,14 +311,16 @@ func inBackground(call func() error) <-chan error {
 }
 
 func (b *batches) start(ctx context.Context, number int) <-chan error {
-	return b.startFor(ctx, "web", number)
+	return b.startFor(ctx, serviceKey{name: "web"}, number)
 }
 
-func (b *batches) startFor(ctx context.Context, service string, number int) <-chan error {
+func (b *batches) startFor(ctx context.Context, of serviceKey, number int) <-chan error {
 	return inBackground(func() error {
 		ctx, cancel := context.WithTimeout(ctx, testTimeout*1000)
 		defer cancel()
-		return b.join(ctx, registering(service, number))
+		change := registering(of.name, number)
+		change.Instance.Place = of.place
+		return b.join(ctx, change)
 	})
 }
 

@@ -105,9 +105,7 @@ func connect(made registry.Registry, traits registry.Traits, o Options, l *limit
 	// Batches are innermost: each change has its own deadline and outcome.
 	c.change = func(ctx context.Context, change registry.Change) error { return change.Make(ctx, made) }
 	if batcher, ok := made.(registry.Batcher); ok {
-		j := newJoiner(made, batcher, func() int { return l.status().Slots }, o.caught)
-		j.template = traits.PlaceTemplate
-		c.change = j.join
+		c.change = newJoiner(made, batcher, func() int { return l.status().Slots }, o.caught).join
 	}
 	c.getter, _ = made.(registry.Getter)
 	c.prober, _ = made.(registry.Prober)
@@ -192,13 +190,16 @@ func (c *Client) Change(ctx context.Context, by Caller, change registry.Change) 
 	operation := map[registry.State]string{
 		registry.InService: "register", registry.OutOfService: "failOver", registry.Absent: "deregister",
 	}[change.State]
-	return c.ask(ctx, &call{by, c.subject(operation, change.Instance), func(ctx context.Context) error { return c.change(ctx, change) }})
+	told := registry.Change{Instance: c.told(change.Instance), State: change.State}
+	return c.ask(ctx, &call{by, c.subject(operation, change.Instance), func(ctx context.Context) error {
+		return inPlace(told.Instance.Place, c.change(ctx, told))
+	}})
 }
 
 // Get returns an instance's state.
 func (c *Client) Get(ctx context.Context, by Caller, in registry.Instance) (state registry.State, err error) {
 	err = c.ask(ctx, &call{by, c.subject(get, in), func(ctx context.Context) (err error) {
-		state, err = c.getter.Get(ctx, in)
+		state, err = c.getter.Get(ctx, c.told(in))
 		return err
 	}})
 	return state, err
@@ -207,7 +208,7 @@ func (c *Client) Get(ctx context.Context, by Caller, in registry.Instance) (stat
 // Read is Get for resync. Like a list it takes no slot, which it would from pods that wait.
 func (c *Client) Read(ctx context.Context, in registry.Instance) (state registry.State, err error) {
 	err = c.upkeep(ctx, &call{Subject: c.subject(get, in), make: func(ctx context.Context) (err error) {
-		state, err = c.getter.Get(ctx, in)
+		state, err = c.getter.Get(ctx, c.told(in))
 		return err
 	}})
 	return state, err
@@ -215,17 +216,12 @@ func (c *Client) Read(ctx context.Context, in registry.Instance) (state registry
 
 // Probe returns nil once clients are given the instance.
 func (c *Client) Probe(ctx context.Context, by Caller, in registry.Instance) error {
-	return c.ask(ctx, &call{by, c.subject(probe, in), func(ctx context.Context) error { return c.prober.Probe(ctx, in) }})
+	return c.ask(ctx, &call{by, c.subject(probe, in), func(ctx context.Context) error { return c.prober.Probe(ctx, c.told(in)) }})
 }
 
 // List returns a cluster's entries, if the registry has no places.
 func (c *Client) List(ctx context.Context, cluster string) (entries []registry.Entry, err error) {
 	return c.list(ctx, func(ctx context.Context) ([]registry.Entry, error) { return c.lister.List(ctx, cluster) })
-}
-
-// ListPlace returns those in one place, if it has some.
-func (c *Client) ListPlace(ctx context.Context, cluster, place string) ([]registry.Entry, error) {
-	return c.list(ctx, func(ctx context.Context) ([]registry.Entry, error) { return c.placer.ListPlace(ctx, cluster, place) })
 }
 
 func (c *Client) list(
@@ -244,7 +240,7 @@ func (c *Client) ListTimeout() time.Duration { return listTimeouts * c.options.T
 // Heartbeat renews an entry.
 func (c *Client) Heartbeat(ctx context.Context, in registry.Instance) error {
 	return c.upkeep(ctx, &call{Subject: c.subject(heartbeat, in), make: func(ctx context.Context) error {
-		return c.heartbeater.Heartbeat(ctx, in)
+		return c.heartbeater.Heartbeat(ctx, c.told(in))
 	}})
 }
 
@@ -297,9 +293,10 @@ func (c *Client) MayBeOne(own registry.Instance, other *Client, others registry.
 		return true
 	case c.options.Driver != other.options.Driver:
 		return false
-	case c.PlaceTemplate() != other.PlaceTemplate(): // each has its own spelling of a place
-		_, own.Service = registry.SplitPlace(c.PlaceTemplate(), own.Service)
-		_, others.Service = registry.SplitPlace(other.PlaceTemplate(), others.Service)
+	}
+	own, others = c.told(own), other.told(others)
+	if c.PlaceTemplate() == other.PlaceTemplate() && own.Place != others.Place { // else each has its own spelling of a place
+		return false
 	}
 	if matcher, matches := c.apps.made.(registry.EntryMatcher); matches {
 		return matcher.MayBeOne(own, others)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/place"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -73,14 +74,14 @@ func (c *Cluster) Places(ctx context.Context, name, template string) (map[string
 	}
 	for namespace, services := range c.Whereabouts(name) {
 		for service := range services {
-			place, _ := registry.SplitPlace(template, string(service))
-			if place == "" { // of another template
+			at, _ := place.Split(template, string(service))
+			if at == "" { // of another template
 				continue
 			}
 			if places[namespace] == nil {
 				places[namespace] = map[string]bool{}
 			}
-			places[namespace][place] = true
+			places[namespace][at] = true
 		}
 	}
 	return places, nil

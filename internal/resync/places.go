@@ -65,9 +65,7 @@ func (k *keeper) listPlaces(ctx context.Context, template string, r *run) ([]reg
 			continue
 		}
 		r.coverage.Places[place] = true
-		entries = append(entries, slices.DeleteFunc(found[i], func(e registry.Entry) bool {
-			return !strings.HasPrefix(e.Service, place+"/") // else it is not this list's to tell
-		})...)
+		entries = append(entries, found[i]...)
 	}
 	r.unlisted = k.unlisted(r.coverage, failed)
 	if r.unlisted != nil && !slices.Contains(slices.Collect(maps.Values(r.coverage.Places)), true) {

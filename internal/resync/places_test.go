@@ -26,7 +26,7 @@ import (
 
 // placed notes which places are listed, and fails or hangs in some.
 type placed struct {
-	*fakeregistry.Registry
+	fakeregistry.Placed
 
 	*placesAsked
 }
@@ -37,8 +37,6 @@ type placesAsked struct {
 	fails map[string]error
 	hangs map[string]bool
 }
-
-func (placed) Traits() registry.Traits { return registry.Traits{PlaceTemplate: "{label:team}"} }
 
 func (p placed) ListPlace(ctx context.Context, cluster, place string) ([]registry.Entry, error) {
 	p.mu.Lock()
@@ -52,11 +50,7 @@ func (p placed) ListPlace(ctx context.Context, cluster, place string) ([]registr
 	if err != nil {
 		return nil, err
 	}
-	all, err := p.List(ctx, cluster)
-	return slices.DeleteFunc(all, func(e registry.Entry) bool {
-		of, _ := registry.SplitPlace(p.Traits().PlaceTemplate, e.Service)
-		return of != place
-	}), err
+	return p.Placed.ListPlace(ctx, cluster, place)
 }
 
 // take returns the places asked since.
@@ -81,7 +75,7 @@ func (p *placesAsked) set(fails map[string]error, hangs ...string) {
 func inPlaces(t *testing.T, places ...string) (*scene, *placesAsked) {
 	t.Helper()
 	s, asked := newScene(t, "a"), &placesAsked{}
-	s.client("a", placed{s.fakes["a"], asked})
+	s.client("a", placed{fakeregistry.Placed{Backend: s.fakes["a"], Template: "{label:team}"}, asked})
 	s.places = places
 	return s, asked
 }

@@ -18,8 +18,8 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/drain"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/place"
 	"github.com/rollcall-dev/rollcall/internal/shorten"
-	"github.com/rollcall-dev/rollcall/registry"
 )
 
 // What a pod's author sets. Each wins over the configuration or the node; metadata wins key by key, and tags are added.
@@ -146,23 +146,22 @@ func (r Rules) EndpointsIn(registry string, s Subject) ([]Placed, error) {
 	if err != nil {
 		return nil, err
 	}
-	place := ""
+	at := ""
 	if template := r.Places[registry]; template != "" {
-		if place, err = PlaceOf(template, s); err != nil {
+		if at, err = PlaceOf(template, s); err != nil {
 			return nil, fmt.Errorf("registry %q: %w", registry, err)
 		}
-		place += "/"
 	}
 	placed := make([]Placed, 0, len(endpoints))
 	for _, e := range endpoints {
-		placed = append(placed, Placed{Service: lifecycle.Service(place + string(e.Name)), Address: e.Address, Port: e.Port})
+		placed = append(placed, Placed{Service: lifecycle.Service(place.Join(at, string(e.Name))), Address: e.Address, Port: e.Port})
 	}
 	return placed, nil
 }
 
 // NameIn is a service of a registry without its place.
 func (r Rules) NameIn(in string, service lifecycle.Service) Name {
-	_, name := registry.SplitPlace(r.Places[in], string(service))
+	_, name := place.Split(r.Places[in], string(service))
 	return Name(name)
 }
 

@@ -1,6 +1,7 @@
 package consul
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,8 +95,7 @@ func (r *Registry) proper() driverkit.InPlace {
 // at returns the driver for one place.
 func (r *Registry) at(place string) (driverkit.InPlace, error) {
 	in := *r
-	in.opts.places().Fill(place)
-	if err := in.opts.checkNames(); err != nil {
+	if err := cmp.Or(in.opts.places().Fill(place), in.opts.checkNames()); err != nil {
 		return nil, err
 	}
 	in.nodes, in.tidiers, in.names = newNodes(in.opts), newTidiers(), &names{}

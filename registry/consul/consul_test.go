@@ -246,17 +246,17 @@ func (w *wire) answer(r request) string {
 		"Meta": {"rollcall-uid": "uid-1"}}}], "Errors": null}`
 }
 
-// sent returns what the driver sent for all of its calls, of which the place is before the service's name.
+// sent returns what the driver sent for all of its calls in a place.
 func (w *wire) sent(t *testing.T, options, place string) []request {
 	t.Helper()
 	d := drivertest.Open[registry.Registry](t, consul.New, registry.Config{
 		Cluster: "test", Endpoint: drivertest.Serve(t, w.ServeHTTP), Options: json.RawMessage(options),
 	})
 	in := drivertest.Pod(1)
-	in.Service = place + in.Service
+	in.Place = place
 	calls := drivertest.Calls(t.Context(), d, in)
 	if placer, is := d.(registry.PlaceLister); is {
-		_, calls["ListPlace"] = placer.ListPlace(t.Context(), "test", strings.TrimSuffix(place, "/"))
+		_, calls["ListPlace"] = placer.ListPlace(t.Context(), "test", place)
 	}
 	for op, err := range calls {
 		if err != nil {
@@ -283,13 +283,13 @@ func TestNamespaceAndPartitionAreSent(t *testing.T) {
 			"each has its place", `{"datacenter": "dc2", "namespace": "team", "partition": "part", "nodePrefix": "mine"}`,
 			"dc2", "team", "part", "mine??.team", "",
 		},
-		"placed": {"the pod has it", `{"namespace": "ns-{namespace}"}`, "", "ns-shop", "", "rollcall-??.ns-shop", "ns-shop/"},
+		"placed": {"the pod has it", `{"namespace": "ns-{namespace}"}`, "", "ns-shop", "", "rollcall-??.ns-shop", "ns-shop"},
 		"placed twice": {
 			"the partition is before the namespace", `{"namespace": "{namespace}", "partition": "{nsLabel:team}"}`,
-			"", "shop", "a", "rollcall-??.shop", "a/shop/",
+			"", "shop", "a", "rollcall-??.shop", "a/shop",
 		},
 		"placed in a partition": {
-			"the namespace is the same for all", `{"namespace": "team", "partition": "{label:part}"}`, "", "team", "b", "rollcall-??.team", "b/",
+			"the namespace is the same for all", `{"namespace": "team", "partition": "{label:part}"}`, "", "team", "b", "rollcall-??.team", "b",
 		},
 	}, func(t *testing.T, tc row) {
 		requests := (&wire{}).sent(t, tc.options, tc.place)

@@ -825,11 +825,14 @@ func TestErrorsSayWhatWasBeingDone(t *testing.T) {
 		changes = append(changes, registry.Change{Instance: in, State: state})
 	}
 	changed := driverkit.Batch(t.Context(), changes, func(c registry.Change) (registry.Change, error) { return c, refused }, nil)
+	there := in
+	there.Place = "shop"
 	for want, err := range map[string]error{
 		"registering web at 10.0.0.1:80: refused":   changed[0],
 		"failing over web at 10.0.0.1:80: refused":  changed[1],
 		"deregistering web at 10.0.0.1:80: refused": changed[2],
 		"renewing web at 10.0.0.1:80: refused":      driverkit.CallError(t.Context(), "renewing", in, refused),
+		"renewing shop/web at 10.0.0.1:80: refused": driverkit.CallError(t.Context(), "renewing", there, refused),
 		`listing cluster "prod": refused`:           listed,
 		"listing a cluster: it has no name":         unnamed,
 	} {

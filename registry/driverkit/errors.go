@@ -32,7 +32,11 @@ func CallError(ctx context.Context, doing string, in registry.Instance, err erro
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s %s at %s: %w", doing, in.Service, in.Endpoint(), contextError(ctx, err))
+	service := in.Service
+	if in.Place != "" {
+		service = in.Place + "/" + service
+	}
+	return fmt.Errorf("%s %s at %s: %w", doing, service, in.Endpoint(), contextError(ctx, err))
 }
 
 func changeError(ctx context.Context, c registry.Change, err error) error {

@@ -2,10 +2,10 @@ package driverkit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 
@@ -47,12 +47,19 @@ func (p Places) templates() (all Places) {
 	return all
 }
 
-// Fill sets the options with placeholders to their values for a place of the template.
-func (p Places) Fill(place string) {
-	values := strings.Split(place, "/")
-	for i, o := range p.templates() {
+// Fill sets the options with placeholders to their values for a place of the template. The error is of a place that no pod can have.
+func (p Places) Fill(place string) error {
+	options, values := p.templates(), strings.Split(place, "/")
+	if len(values) != len(options) {
+		return fmt.Errorf("has %d parts, and the template has %d", len(values), len(options))
+	}
+	for i, o := range options {
+		if values[i] == "" {
+			return registry.FieldError(o.Field, errors.New("is empty"))
+		}
 		*o.Value = values[i]
 	}
+	return nil
 }
 
 // Example replaces the placeholders, so that the rest of the options can be checked.
@@ -76,6 +83,8 @@ const mostPlaces = 1000
 // Placed is a [registry.PlaceLister] with a driver for each place. The drivers share their connections. It has the capabilities of the
 // base, and those that the base lacks have no effect.
 type Placed struct {
+	placedEntries
+
 	template string
 	// base is a driver without a place, for what is the same in all places.
 	base InPlace
@@ -86,9 +95,11 @@ type Placed struct {
 }
 
 // NewPlaced makes a Placed for a template that is not empty. The base and what open returns have the same capabilities. Open must make no
-// call, and returns an error for a place that the registry does not allow, for example because of a character in it.
+// call, and returns an error for a place that the registry does not allow, for example because of a character in it, and for an empty one.
 func NewPlaced(template string, base InPlace, open func(place string) (InPlace, error)) *Placed {
-	return &Placed{template: template, base: base, open: open, opened: map[string]InPlace{}}
+	p := &Placed{template: template, base: base, open: open, opened: map[string]InPlace{}}
+	p.placedEntries = placedEntries{"registering", func(in registry.Instance) (registry.AppRegistry, error) { return p.of(in) }}
+	return p
 }
 
 // Traits implements [registry.Describer]: those of the base, in places.
@@ -109,7 +120,7 @@ func (p *Placed) ListPlace(ctx context.Context, cluster, place string) ([]regist
 		return nil, fmt.Errorf("in %s: %w", place, err)
 	}
 	for i := range entries {
-		entries[i].Service = place + "/" + entries[i].Service
+		entries[i].Place = place
 	}
 	return entries, nil
 }
@@ -131,56 +142,14 @@ func (p *Placed) in(place string) (InPlace, error) {
 	return driver, nil
 }
 
-// of returns the driver for an instance, and the instance as that one knows it. The error is terminal.
-func (p *Placed) of(in registry.Instance) (InPlace, registry.Instance, error) {
-	place, name := registry.SplitPlace(p.template, in.Service)
-	if place == "" {
-		return nil, in, registry.Terminal(fmt.Errorf("service %q does not begin with a place of the template %q, "+
-			"which the registry's options set", in.Service, p.template))
-	}
-	driver, err := p.in(place)
+// of returns the driver for an instance's place. The error is terminal.
+func (p *Placed) of(in registry.Instance) (InPlace, error) {
+	driver, err := p.in(in.Place)
 	if err != nil {
-		return nil, in, registry.Terminal(fmt.Errorf("the template %q of the registry's options gives the pod the place %q, which the registry "+
-			"does not allow: %w: set the label or namespace to another value", p.template, place, err))
+		return nil, registry.Terminal(fmt.Errorf("the template %q of the registry's options gives the pod the place %q, which the registry "+
+			"does not allow: %w: set the label or namespace to another value", p.template, in.Place, err))
 	}
-	in.Service = name
-	return driver, in, nil
-}
-
-// Register implements [registry.Registry].
-func (p *Placed) Register(ctx context.Context, in registry.Instance) error {
-	driver, inPlace, err := p.of(in)
-	if err != nil {
-		return CallError(ctx, "registering", in, err)
-	}
-	return driver.Register(ctx, inPlace)
-}
-
-// FailOver implements [registry.Registry]. A place that the registry does not allow has no entries.
-func (p *Placed) FailOver(ctx context.Context, in registry.Instance) error {
-	driver, in, err := p.of(in)
-	if err != nil {
-		return nil //nolint:nilerr // such a place has no entries
-	}
-	return driver.FailOver(ctx, in)
-}
-
-// Deregister implements [registry.Registry], as FailOver does.
-func (p *Placed) Deregister(ctx context.Context, in registry.Instance) error {
-	driver, in, err := p.of(in)
-	if err != nil {
-		return nil //nolint:nilerr // such a place has no entries
-	}
-	return driver.Deregister(ctx, in)
-}
-
-// Get implements [registry.Getter], as FailOver does.
-func (p *Placed) Get(ctx context.Context, in registry.Instance) (registry.State, error) {
-	driver, in, err := p.of(in)
-	if err != nil {
-		return registry.Absent, nil //nolint:nilerr // such a place has no entries
-	}
-	return driver.Get(ctx, in)
+	return driver, nil
 }
 
 // Probes implements [registry.OptionalProber].
@@ -192,22 +161,22 @@ func (p *Placed) Probes() bool {
 
 // Probe implements [registry.Prober].
 func (p *Placed) Probe(ctx context.Context, in registry.Instance) error {
-	driver, inPlace, err := p.of(in)
+	driver, err := p.of(in)
 	prober, is := driver.(registry.Prober)
 	if err != nil || !is {
 		return CallError(ctx, "probing", in, err)
 	}
-	return prober.Probe(ctx, inPlace)
+	return prober.Probe(ctx, in)
 }
 
 // Heartbeat implements [registry.Heartbeater].
 func (p *Placed) Heartbeat(ctx context.Context, in registry.Instance) error {
-	driver, inPlace, err := p.of(in)
+	driver, err := p.of(in)
 	beats, is := driver.(registry.Heartbeater)
 	if err != nil || !is {
 		return CallError(ctx, "renewing", in, err)
 	}
-	return beats.Heartbeat(ctx, inPlace)
+	return beats.Heartbeat(ctx, in)
 }
 
 // UnlistedMembers implements [registry.MemberLister].
@@ -226,36 +195,13 @@ func (p *Placed) BatchLimit() int {
 	return 1
 }
 
-// Batch implements [registry.Batcher] with a call for each place, all at the same time.
+// Batch implements [registry.Batcher].
 func (p *Placed) Batch(ctx context.Context, changes []registry.Change) []error {
-	errs, inPlace := slices.Repeat([]error{errNoOutcome}, len(changes)), map[string][]int{}
-	for i, c := range changes {
-		place, _ := registry.SplitPlace(p.template, c.Instance.Service)
-		inPlace[place] = append(inPlace[place], i)
+	if len(changes) == 0 {
+		return nil
 	}
-	var all sync.WaitGroup
-	for _, at := range inPlace {
-		all.Go(func() {
-			there := make([]registry.Change, 0, len(at))
-			for _, i := range at {
-				there = append(there, changes[i])
-			}
-			for n, err := range p.batchInPlace(ctx, there) {
-				errs[at[n]] = err
-			}
-		})
-	}
-	all.Wait()
-	return errs
-}
-
-// batchInPlace makes changes that are all in one place.
-func (p *Placed) batchInPlace(ctx context.Context, changes []registry.Change) []error {
-	driver, _, err := p.of(changes[0].Instance)
+	driver, err := p.of(changes[0].Instance)
 	if batcher, is := driver.(registry.Batcher); err == nil && is {
-		for i := range changes {
-			_, changes[i].Instance.Service = registry.SplitPlace(p.template, changes[i].Instance.Service)
-		}
 		return batcher.Batch(ctx, changes)
 	}
 	errs := make([]error, 0, len(changes))
@@ -266,7 +212,22 @@ func (p *Placed) batchInPlace(ctx context.Context, changes []registry.Change) []
 }
 
 // AppEntries implements [registry.AppEntrySteerer].
-func (p *Placed) AppEntries() registry.AppRegistry { return placedApps{p} }
+func (p *Placed) AppEntries() registry.AppRegistry {
+	apps := placedEntries{"putting back", func(in registry.Instance) (registry.AppRegistry, error) {
+		driver, err := p.of(in)
+		if err != nil {
+			return nil, err
+		}
+		return driver.AppEntries(), nil
+	}}
+	if matcher, is := p.base.AppEntries().(registry.EntryMatcher); is {
+		return struct {
+			placedEntries
+			registry.EntryMatcher
+		}{apps, matcher}
+	}
+	return apps
+}
 
 // Close frees what all places share.
 func (p *Placed) Close() error {
@@ -276,56 +237,44 @@ func (p *Placed) Close() error {
 	return nil
 }
 
-type placedApps struct{ all *Placed }
-
-func (a placedApps) Register(ctx context.Context, in registry.Instance) error {
-	driver, inPlace, err := a.all.of(in)
-	if err != nil {
-		return CallError(ctx, "putting back", in, err)
-	}
-	err = driver.AppEntries().Register(ctx, inPlace)
-	var names []string
-	for _, name := range registry.OtherNamesOf(err) {
-		names = append(names, strings.TrimSuffix(in.Service, inPlace.Service)+name)
-	}
-	if names != nil {
-		err = registry.OtherNames(err, names...)
-	}
-	return err
+// placedEntries makes each call in the instance's place. A place that the registry does not allow has no entries: only joining it fails.
+type placedEntries struct {
+	joining string
+	of      func(registry.Instance) (registry.AppRegistry, error)
 }
 
-func (a placedApps) FailOver(ctx context.Context, in registry.Instance) error {
-	driver, in, err := a.all.of(in)
+// Register implements [registry.Registry].
+func (e placedEntries) Register(ctx context.Context, in registry.Instance) error {
+	there, err := e.of(in)
 	if err != nil {
-		return nil //nolint:nilerr // as for Rollcall's own
+		return CallError(ctx, e.joining, in, err)
 	}
-	return driver.AppEntries().FailOver(ctx, in)
+	return there.Register(ctx, in)
 }
 
-func (a placedApps) Deregister(ctx context.Context, in registry.Instance) error {
-	driver, in, err := a.all.of(in)
+// FailOver implements [registry.Registry].
+func (e placedEntries) FailOver(ctx context.Context, in registry.Instance) error {
+	there, err := e.of(in)
 	if err != nil {
-		return nil //nolint:nilerr // as for Rollcall's own
+		return nil //nolint:nilerr // such a place has no entries
 	}
-	return driver.AppEntries().Deregister(ctx, in)
+	return there.FailOver(ctx, in)
 }
 
-func (a placedApps) Get(ctx context.Context, in registry.Instance) (registry.State, error) {
-	driver, in, err := a.all.of(in)
+// Deregister implements [registry.Registry].
+func (e placedEntries) Deregister(ctx context.Context, in registry.Instance) error {
+	there, err := e.of(in)
 	if err != nil {
-		return registry.Absent, nil //nolint:nilerr // as for Rollcall's own
+		return nil //nolint:nilerr // such a place has no entries
 	}
-	return driver.AppEntries().Get(ctx, in)
+	return there.Deregister(ctx, in)
 }
 
-// MayBeOne implements [registry.EntryMatcher]. Two places have no entry in common.
-func (a placedApps) MayBeOne(one, other registry.Instance) bool {
-	matcher, is := a.all.base.AppEntries().(registry.EntryMatcher)
-	if !is {
-		return one.Endpoint() == other.Endpoint() && strings.EqualFold(one.Service, other.Service)
+// Get implements [registry.Getter].
+func (e placedEntries) Get(ctx context.Context, in registry.Instance) (registry.State, error) {
+	there, err := e.of(in)
+	if err != nil {
+		return registry.Absent, nil //nolint:nilerr // such a place has no entries
 	}
-	place, name := registry.SplitPlace(a.all.template, one.Service)
-	another, otherName := registry.SplitPlace(a.all.template, other.Service)
-	one.Service, other.Service = name, otherName
-	return place == another && matcher.MayBeOne(one, other)
+	return there.Get(ctx, in)
 }

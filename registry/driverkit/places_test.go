@@ -102,7 +102,9 @@ func placed() (p *driverkit.Placed, asked *[]string) {
 	asked = &[]string{}
 	return driverkit.NewPlaced("{namespace}/{label:team}", inPlace{}, func(place string) (driverkit.InPlace, error) {
 		namespace, group := "{namespace}", "{label:team}"
-		driverkit.Places{{"options.namespace", &namespace}, {"options.group", &group}}.Fill(place)
+		if err := (driverkit.Places{{"options.namespace", &namespace}, {"options.group", &group}}).Fill(place); err != nil {
+			return nil, err
+		}
 		if namespace[0] == '-' {
 			return nil, registry.FieldError("options.namespace", errors.New("begins with -"))
 		}
@@ -110,8 +112,8 @@ func placed() (p *driverkit.Placed, asked *[]string) {
 	}), asked
 }
 
-func placedInstance(service string) registry.Instance {
-	return registry.Instance{Service: service, Address: "10.0.0.1", Port: 80}
+func placedInstance(place string) registry.Instance {
+	return registry.Instance{Place: place, Service: "web", Address: "10.0.0.1", Port: 80}
 }
 
 // calls are those that are about an instance.
@@ -127,8 +129,8 @@ func TestPlacedCallsAreMadeInTheirPlace(t *testing.T) {
 	p, asked := placed()
 	for name, call := range calls(p) {
 		*asked = nil
-		err := call(t.Context(), placedInstance("shop/a/web/1"))
-		if want := []string{name + " web/1 in namespace shop, group a"}; err != nil || !slices.Equal(*asked, want) {
+		err := call(t.Context(), placedInstance("shop/a"))
+		if want := []string{name + " web in namespace shop, group a"}; err != nil || !slices.Equal(*asked, want) {
 			t.Errorf("asked %q with error %v, want %q", *asked, err, want)
 		}
 	}
@@ -141,16 +143,16 @@ func TestPlacedCallsAreMadeInTheirPlace(t *testing.T) {
 func TestPlaceThatTheRegistryCantHave(t *testing.T) {
 	t.Parallel()
 	p, asked := placed()
-	for _, service := range []string{"-shop/a/web", "shop/web"} {
+	for _, place := range []string{"-shop/a", "shop", "shop/a/b", "shop/", ""} {
 		for name, call := range calls(p) {
-			err := call(t.Context(), placedInstance(service))
+			err := call(t.Context(), placedInstance(place))
 			if joins := name == "Register" || name == "Probe" || name == "Heartbeat"; joins != (err != nil) ||
 				joins != (registry.CodeOf(err) == registry.CodeTerminal) {
-				t.Errorf("%s of %s: got error %v", name, service, err)
+				t.Errorf("%s in %q: got error %v", name, place, err)
 			}
 		}
 	}
-	err := p.Register(t.Context(), placedInstance("-shop/a/web"))
+	err := p.Register(t.Context(), placedInstance("-shop/a"))
 	for _, says := range []string{`"{namespace}/{label:team}"`, `"-shop/a"`, "options.namespace: begins with -", "set the label"} {
 		if !strings.Contains(err.Error(), says) {
 			t.Errorf("the error is %q, and lacks %q", err, says)
@@ -176,8 +178,8 @@ func TestListPlace(t *testing.T) {
 		if !errors.Is(err, want) || registry.CodeOf(err) != registry.CodeOf(want) || (err == nil) != (len(entries) == 1) {
 			t.Errorf("place %s: got %v and error %v, want the error %v", place, entries, err, want)
 		}
-		if len(entries) == 1 && entries[0].Service != "there/web" {
-			t.Errorf("got service %q, want it with its place", entries[0].Service)
+		if len(entries) == 1 && entries[0].Place != "there" {
+			t.Errorf("got %+v, want it in its place", entries[0])
 		}
 	}
 }
@@ -246,28 +248,18 @@ func (matcher) MayBeOne(a, b registry.Instance) bool { return a.Service == "web"
 
 func TestPlacedMatchesEntries(t *testing.T) {
 	t.Parallel()
-	at := func(service string, port int) registry.Instance {
-		return registry.Instance{Service: service, Address: "10.0.0.1", Port: port}
+	at := func(port int) registry.Instance {
+		return registry.Instance{Service: "web", Address: "10.0.0.1", Port: port}
 	}
-	for name, tc := range map[string]struct {
-		reason     string
-		base       driverkit.InPlace
-		one, other registry.Instance
-		want       bool
-	}{
-		"the base matches":         {"it knows", matching{}, at("a/web", 1), at("a/web", 2), true},
-		"in another place":         {"that has entries of its own", matching{}, at("a/web", 1), at("b/web", 2), false},
-		"without a place":          {"the other registry has other places", matching{}, at("web", 1), at("web", 2), true},
-		"the base does not match":  {"the port identifies it", inPlace{}, at("a/web", 1), at("a/web", 2), false},
-		"without, by another case": {"clients take both for one", inPlace{}, at("a/web", 1), at("a/WEB", 1), true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := driverkit.NewPlaced("{label:team}", tc.base, nil)
-			if got := p.AppEntries().(registry.EntryMatcher).MayBeOne(tc.one, tc.other); got != tc.want {
-				t.Errorf("got %t, want %t: %s", got, tc.want, tc.reason)
-			}
-		})
+	of := func(base driverkit.InPlace) (registry.EntryMatcher, bool) {
+		matches, is := driverkit.NewPlaced("{label:team}", base, nil).AppEntries().(registry.EntryMatcher)
+		return matches, is
+	}
+	if matches, is := of(matching{}); !is || !matches.MayBeOne(at(1), at(2)) {
+		t.Error("what the base knows of entries is lost")
+	}
+	if _, is := of(inPlace{}); is {
+		t.Error("the base knows nothing of entries")
 	}
 }
 
@@ -296,7 +288,7 @@ func interfacesOf(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// TestPlacedBatch: each place has a batch of its own, and each change its outcome.
+// TestPlacedBatch: it is of one place, and each change has its outcome.
 func TestPlacedBatch(t *testing.T) {
 	t.Parallel()
 	opens := func(made func(place string) driverkit.InPlace) func(string) (driverkit.InPlace, error) {
@@ -307,30 +299,33 @@ func TestPlacedBatch(t *testing.T) {
 			return made(place), nil
 		}
 	}
-	changes := func(state registry.State, services ...string) (all []registry.Change) {
-		for _, service := range services {
-			all = append(all, registry.Change{Instance: placedInstance(service), State: state})
+	changes := func(state registry.State, place string) (all []registry.Change) {
+		for range 2 {
+			all = append(all, registry.Change{Instance: placedInstance(place), State: state})
 		}
 		return all
 	}
 	p := driverkit.NewPlaced("{label:team}", rich{}, opens(func(place string) driverkit.InPlace { return rich{inPlace{options: place}} }))
-	got := fmt.Sprint(p.Batch(t.Context(), changes(registry.InService, "a/web", "b/web", "a/api")))
-	if want := "[batch of 2 in a: web batch of 1 in b: web batch of 2 in a: api]"; got != want {
+	got := fmt.Sprint(p.Batch(t.Context(), changes(registry.InService, "a")))
+	if want := "[batch of 2 in a: web batch of 2 in a: web]"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	for i, err := range p.Batch(t.Context(), changes(registry.InService, "-/web", "web")) {
-		if registry.CodeOf(err) != registry.CodeTerminal {
-			t.Errorf("change %d, where no place can be, has error %v", i, err)
+	for state, fails := range map[registry.State]bool{registry.InService: true, registry.Absent: false} {
+		errs := p.Batch(t.Context(), changes(state, "-"))
+		for i, err := range errs {
+			if fails != (registry.CodeOf(err) == registry.CodeTerminal) || len(errs) != 2 {
+				t.Errorf("change %d of %d to %s, where no place can be, has error %v", i, len(errs), state, err)
+			}
 		}
 	}
-	if errs := p.Batch(t.Context(), changes(registry.Absent, "-/web")); errs[0] != nil {
-		t.Errorf("taking out where nothing can be: %v", errs[0])
+	if errs := p.Batch(t.Context(), nil); len(errs) > 0 {
+		t.Errorf("got errors %v of no changes", errs)
 	}
 	asked := &[]string{}
 	single := driverkit.NewPlaced("{label:team}", inPlace{}, opens(func(place string) driverkit.InPlace {
 		return inPlace{options: place, asked: asked}
 	}))
-	if errs := single.Batch(t.Context(), changes(registry.OutOfService, "a/web")); len(errs) != 1 || errs[0] != nil ||
+	if errs := single.Batch(t.Context(), changes(registry.OutOfService, "a")[:1]); len(errs) != 1 || errs[0] != nil ||
 		!slices.Equal(*asked, []string{"FailOver web in a"}) {
 		t.Errorf("asked %q with errors %v, want a call of its own", *asked, errs)
 	}
@@ -339,11 +334,11 @@ func TestPlacedBatch(t *testing.T) {
 func TestPlacedApps(t *testing.T) {
 	t.Parallel()
 	p, asked := placed()
-	err := p.AppEntries().Register(t.Context(), placedInstance("shop/a/web"))
-	if names := registry.OtherNamesOf(err); registry.CodeOf(err) != registry.CodeNotRegistered || !slices.Equal(names, []string{"shop/a/api"}) {
-		t.Errorf("got error %v with the names %q, want them with their place", err, names)
+	err := p.AppEntries().Register(t.Context(), placedInstance("shop/a"))
+	if names := registry.OtherNamesOf(err); registry.CodeOf(err) != registry.CodeNotRegistered || !slices.Equal(names, []string{"api"}) {
+		t.Errorf("got error %v with the names %q, want the application's other one", err, names)
 	}
-	if err := p.AppEntries().FailOver(t.Context(), placedInstance("-shop/a/web")); err != nil {
+	if err := p.AppEntries().FailOver(t.Context(), placedInstance("-shop/a")); err != nil {
 		t.Errorf("taking out where no application can be: %v", err)
 	}
 	if want := []string{"AppRegister web in namespace shop, group a"}; !slices.Equal(*asked, want) {
@@ -360,7 +355,7 @@ func TestPlacesAreForgotten(t *testing.T) {
 		return inPlace{asked: &[]string{}}, nil
 	})
 	register := func(team int) {
-		if err := p.Register(t.Context(), placedInstance(fmt.Sprintf("team-%d/web", team))); err != nil {
+		if err := p.Register(t.Context(), placedInstance(fmt.Sprintf("team-%d", team))); err != nil {
 			t.Fatal(err)
 		}
 	}

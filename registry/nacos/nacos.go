@@ -1,6 +1,7 @@
 package nacos
 
 import (
+	"cmp"
 	"context"
 	"io"
 
@@ -64,8 +65,7 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 // at returns the driver for one place. Its client is another only in where its calls are about.
 func (r *Registry) at(place string) (driverkit.InPlace, error) {
 	opts := r.opts
-	opts.places().Fill(place)
-	if err := opts.checkNames(); err != nil {
+	if err := cmp.Or(opts.places().Fill(place), opts.checkNames()); err != nil {
 		return nil, err
 	}
 	return &Registry{client: r.client.in(opts), opts: opts}, nil

@@ -632,26 +632,26 @@ func (d sound) failOverSingle(ctx context.Context, in registry.Instance) error {
 type everywhere struct{ placed }
 
 func (d everywhere) in(in registry.Instance) registry.Instance {
-	_, in.Service, _ = strings.Cut(in.Service, "/")
+	in.Place = ""
 	return in
 }
 
 func (d everywhere) Register(ctx context.Context, in registry.Instance) error {
-	return d.placed.Register(ctx, d.in(in))
+	return d.Backend.Register(ctx, d.in(in))
 }
 
 func (d everywhere) FailOver(ctx context.Context, in registry.Instance) error {
-	return d.placed.FailOver(ctx, d.in(in))
+	return d.Backend.FailOver(ctx, d.in(in))
 }
 
 func (d everywhere) Deregister(ctx context.Context, in registry.Instance) error {
-	return d.placed.Deregister(ctx, d.in(in))
+	return d.Backend.Deregister(ctx, d.in(in))
 }
 
 func (d everywhere) ListPlace(ctx context.Context, cluster, place string) ([]registry.Entry, error) {
 	all, err := d.List(ctx, cluster)
 	for i := range all {
-		all[i].Service = place + "/" + all[i].Service
+		all[i].Place = place
 	}
 	return all, err
 }
@@ -661,7 +661,7 @@ type lastSlash struct{ placed }
 
 func (d lastSlash) ListPlace(ctx context.Context, cluster, place string) ([]registry.Entry, error) {
 	all, err := d.placed.ListPlace(ctx, cluster, place)
-	return slices.DeleteFunc(all, func(e registry.Entry) bool { return strings.Count(e.Service, "/") > 1 }), err
+	return slices.DeleteFunc(all, func(e registry.Entry) bool { return strings.Contains(e.Service, "/") }), err
 }
 
 // lenient takes a place that is refused for an empty one.

@@ -26,11 +26,20 @@ func placeCases() []testCase {
 			run: func(w *world) {
 				d, places := w.placed()
 				in := w.pod(1)
-				in.Service = places[0] + "/" + in.Service + "/v1"
+				in.Place, in.Service = places[0], in.Service+"/v1"
 				w.register(d, in)
 				w.expectPlace(d, places[0], inService(in))
 				w.deregister(d, in)
 				w.expectPlace(d, places[0])
+			},
+		},
+		{
+			name: "NoPlaceIsRefused",
+			why:  "the place of a driver without one is a default, in which clients of other teams would be given the pod",
+			run: func(w *world) {
+				d, _ := w.placed()
+				w.expectError(opRegister, d, true)
+				w.deregister(d, w.pod(1)) // whatever an earlier configuration left to do is done
 			},
 		},
 	}, hasPlaced), testCase{
@@ -68,7 +77,7 @@ func placesAreApart(w *world) {
 	var here, there registry.Instance
 	for i, in := range []*registry.Instance{&here, &there} {
 		*in = w.pod(1)
-		in.Service = places[i] + "/" + in.Service
+		in.Place = places[i]
 		w.register(d, *in)
 	}
 	w.expectPlace(d, places[0], inService(here))
@@ -76,6 +85,10 @@ func placesAreApart(w *world) {
 	w.failOver(d, here)
 	w.expectPlace(d, places[0], outOfService(here))
 	w.expectPlace(d, places[1], inService(there))
+	if _, gets := d.(registry.Getter); gets {
+		w.expectSays(d, here, registry.OutOfService)
+		w.expectSays(d, there, registry.InService)
+	}
 	w.deregister(d, here)
 	w.expectPlace(d, places[0])
 	w.expectPlace(d, places[1], inService(there))

@@ -192,5 +192,5 @@ func showEntry(e registry.Entry) string {
 }
 
 func sameIdentity(a, b registry.Instance) bool {
-	return a.Service == b.Service && a.Endpoint() == b.Endpoint()
+	return a.Place == b.Place && a.Service == b.Service && a.Endpoint() == b.Endpoint()
 }

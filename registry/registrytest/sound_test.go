@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -460,10 +459,10 @@ func (s *store) harness(wrap func(sound) registry.Registry) registrytest.Harness
 			return d, func() int { return int(attempts.Load()) }
 		},
 		Placed: func(testing.TB, string) (registrytest.Placed, [2]string) {
-			return placed{process(longLease, nil).(sound)}, [2]string{"shop", "mall"}
+			return inPlaces(process(longLease, nil)), [2]string{"shop", "mall"}
 		},
 		RefusedPlace: func(testing.TB, string) (registrytest.Placed, string) {
-			return placed{process(longLease, nil).(sound)}, refusedPlace
+			return inPlaces(process(longLease, nil)), refusedPlace
 		},
 		Secrets: []string{"hunter2"},
 		Lacks:   map[registrytest.Capability]string{},
@@ -478,13 +477,11 @@ func (s *store) adds(id string, e registry.Entry) (remove func()) {
 
 func asItIs(d sound) registry.Registry { return d }
 
-// placed has places in the names of the services.
-type placed struct{ sound }
+// placed refuses one place.
+type placed struct{ fakeregistry.Placed }
 
-func (p placed) Traits() registry.Traits {
-	traits := p.sound.Traits()
-	traits.PlaceTemplate = "{namespace}"
-	return traits
+func inPlaces(d registry.Registry) placed {
+	return placed{fakeregistry.Placed{Backend: d.(sound), Template: "{namespace}"}}
 }
 
 const refusedPlace = "vault"
@@ -493,8 +490,7 @@ func (p placed) ListPlace(ctx context.Context, cluster, place string) ([]registr
 	if place == refusedPlace {
 		return nil, registry.Terminal(errors.New("403"))
 	}
-	all, err := p.List(ctx, cluster)
-	return slices.DeleteFunc(all, func(e registry.Entry) bool { return !strings.HasPrefix(e.Service, place+"/") }), err
+	return p.Placed.ListPlace(ctx, cluster, place)
 }
 
 // losing makes drivers that get one answer in each call, and end the call with err where that is lost.

@@ -93,7 +93,7 @@ func (w *world) cleanUp(d registry.Registry, cluster string) {
 
 // wrote remembers an instance for cleanUp. It may be used from any goroutine.
 func (w *world) wrote(in registry.Instance) {
-	key := fmt.Sprint(in.Service, in.Endpoint(), in.UID)
+	key := fmt.Sprint(in.Place, in.Service, in.Endpoint(), in.UID)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.seen[key] {
@@ -327,6 +327,9 @@ func (w *world) callErr(op operation, d registry.Registry, in registry.Instance)
 func show(in registry.Instance) string {
 	text := fmt.Sprintf("%q at %s (cluster %q, pod %q in %q, uid %q)",
 		in.Service, in.Endpoint(), in.Cluster, in.Pod, in.Namespace, in.UID)
+	if in.Place != "" {
+		text = fmt.Sprintf("in place %q: %s", in.Place, text)
+	}
 	if in.ClusterUID != "" {
 		text += fmt.Sprintf(" of the cluster with uid %q", in.ClusterUID)
 	}

@@ -7,8 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +17,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 	httpregistry "github.com/rollcall-dev/rollcall/registry/http"
+	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
 	"github.com/rollcall-dev/rollcall/test/harness/registries"
 )
 
@@ -38,13 +39,14 @@ func newUnlisted(ctx context.Context, config registry.Config) (registry.Registry
 }
 
 // placed has the services of a place under names that begin with it.
-type placed struct{ *httpregistry.Registry }
-
-var _ registry.PlaceLister = placed{}
+type placed struct {
+	fakeregistry.Placed
+	io.Closer
+}
 
 func newPlaced(ctx context.Context, config registry.Config) (registry.Registry, error) {
 	driver, err := newHTTP(ctx, config)
-	return placed{driver}, err
+	return placed{fakeregistry.Placed{Backend: driver, Template: "{label:chaos.rollcall.dev/place}"}, driver}, err
 }
 
 // newHTTP makes a driver of which the others are made.
@@ -58,17 +60,6 @@ func newHTTP(ctx context.Context, config registry.Config) (*httpregistry.Registr
 		return nil, fmt.Errorf("the driver http made a %T", made)
 	}
 	return driver, nil
-}
-
-// Traits implements [registry.Describer].
-func (placed) Traits() registry.Traits {
-	return registry.Traits{PlaceTemplate: "{label:chaos.rollcall.dev/place}"}
-}
-
-// ListPlace implements [registry.PlaceLister].
-func (p placed) ListPlace(ctx context.Context, cluster, place string) ([]registry.Entry, error) {
-	entries, err := p.List(ctx, cluster)
-	return slices.DeleteFunc(entries, func(e registry.Entry) bool { return !strings.HasPrefix(e.Service, place+"/") }), err
 }
 
 // leased adds a heartbeat to the protocol: POST /v1/heartbeat with the instance, and 404 where there is nothing to renew.

@@ -37,7 +37,7 @@ func TestPlacesNeedEnterprise(t *testing.T) {
 			cfg.Options = []byte(tc.options)
 			d := drivertest.Open[registrytest.Placed](t, driver.New, cfg)
 			in := neighbour(t, 1)
-			in.Service = tc.place + "/" + in.Service
+			in.Place = tc.place
 			_, listErr := d.ListPlace(t.Context(), in.Cluster, tc.place)
 			for call, err := range map[string]error{"ListPlace": listErr, "Register": d.Register(t.Context(), in)} {
 				field, _ := registry.FieldOf(err)
