@@ -38,7 +38,7 @@ type AppRegistry interface {
 // EntryMatcher is for an [AppRegistry] in which one entry of an application can be that of two instances of its pod.
 type EntryMatcher interface {
 	// MayBeOne reports whether that can be so for these two, which are of one pod and differ. Rollcall then never takes one of them
-	// out while the pod must be in rotation by the other. It is not asked about two in different places. Without an EntryMatcher, an entry is identified by its address, its port,
-	// and its service in upper or lower case. It is pure.
+	// out while the pod must be in rotation by the other. It is not asked about two in different places. Without an EntryMatcher, an entry
+	// is identified by its place, its address, its port, and its service in upper or lower case. It is pure.
 	MayBeOne(a, b Instance) bool
 }

@@ -96,10 +96,10 @@ type Batcher interface {
 	// BatchLimit is how many changes one call may have now, at least 1; with 1, each change is a call of its own.
 	BatchLimit() int
 
-	// Batch makes the changes and returns one error for each, in their order. Each error means the same as that of a single
-	// call. The order in which the changes are made does not matter: no two have the same identity. They can be of many
-	// services, all in one place. A change that was undone, or not tried, because of another one is marked by [NotApplied]; Rollcall then makes
-	// that call by itself. A change that fails [Change.Check] gets that error, and is not made.
+	// Batch makes the changes and returns one error for each, in their order. Each error means the same as that of a single call.
+	// The order in which the changes are made does not matter: no two have the same identity. They can be of many services, all in
+	// one place. A change that was undone, or not tried, because of another one is marked by [NotApplied]; Rollcall then makes that
+	// call by itself. A change that fails [Change.Check] gets that error, and is not made.
 	Batch(ctx context.Context, changes []Change) []error
 }
 
