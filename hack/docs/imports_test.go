@@ -48,14 +48,15 @@ func rooms() map[string]room {
 		// Pure.
 		"reason":    {why: "a list of words", others: "k8s.io/api", pure: true},
 		"shorten":   {why: "what messages repeat", pure: true},
+		"place":     {why: "the key of a service in a place", pure: true},
 		"suggest":   {why: "the word that a person meant", others: "github.com/agnivade/levenshtein", pure: true},
-		"lifecycle": {why: "what a pod's state asks for", imports: "suggest registry", others: kruise, pure: true},
+		"lifecycle": {why: "what a pod's state asks for", imports: "place suggest registry", others: kruise, pure: true},
 		"drain": {
 			why: "how long a pod stays up", imports: "lifecycle shorten suggest", others: "go.yaml.in/yaml/v3 k8s.io/apimachinery", pure: true,
 		},
 		"service": {
 			why:     "what an instance is, which addresses a pod has, and the word that a person meant",
-			imports: "drain lifecycle shorten suggest registry", others: kubernetes + " golang.org/x/text", pure: true,
+			imports: "drain lifecycle place shorten suggest registry", others: kubernetes + " golang.org/x/text", pure: true,
 		},
 		"plan":    {why: "a pod's changes in their order", imports: "drain lifecycle reason tracker waiting registry", pure: true},
 		"receipt": {why: "what flips rest on", imports: "registry", others: "github.com/openkruise/kruise-api/apps", calm: true},
@@ -72,7 +73,7 @@ func rooms() map[string]room {
 		// They read, call and write.
 		"clusterstate":   {why: "what all pods and workloads together say: it reads", imports: "lifecycle reason service", others: "*"},
 		"podqueue":       {why: "which pods a rollout waits for", imports: "lifecycle", others: "*"},
-		"registryclient": {why: "it makes calls, whoever asks for them", imports: "metrics registry", others: "github.com/go-logr github.com/sony"},
+		"registryclient": {why: "it makes calls, whoever asks for them", imports: "metrics place registry", others: "github.com/go-logr github.com/sony"},
 		"audit":          {why: "it writes what others give it", imports: "receipt"},
 		"idle": {
 			why: "it asks what it is told to ask, and decides nothing", imports: "drain lifecycle",
@@ -97,7 +98,7 @@ func rooms() map[string]room {
 		},
 		"resync": {
 			why:     "it compares, and removes what no pod stands behind; what becomes of live pods is the reconciler's",
-			imports: "audit clusterstate lifecycle metrics orders reason receipt registryclient tracker registry", others: "*",
+			imports: "audit clusterstate lifecycle metrics orders place reason receipt registryclient tracker registry", others: "*",
 		},
 		"endpointslice": {why: "a driver with a cache for a registry", imports: "lifecycle registry registry/driverkit", others: "*"},
 		"evictions": {
@@ -319,7 +320,7 @@ func TestContributingKnowsTheEngine(t *testing.T) {
 	if row == nil {
 		t.Fatal("CONTRIBUTING.md has no row of the engine")
 	}
-	words := []string{"audit", "receipt", "reason", "shorten", "suggest", "metrics", "orders", "registry"} // no rules in them, or a row of their own
+	words := []string{"audit", "place", "receipt", "reason", "shorten", "suggest", "metrics", "orders", "registry"} // no rules in them, or a row of their own
 	rooms, reached := rooms(), []string{"cmd/app", "idle", "controller", "resync"}
 	for i := 2; i < len(reached); i++ {
 		for _, next := range strings.Fields(rooms[reached[i]].imports) {
