@@ -12,14 +12,14 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/network"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/etcd"
-	"github.com/rollcall-dev/rollcall/test/harness/registries/eureka"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/nacos"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/read"
 	"github.com/rollcall-dev/rollcall/test/harness/registries/zookeeper"
 )
 
-// cutDrivers are those with a [place].
-func cutDrivers() []string { return []string{"etcd", "consul", "zookeeper", "nacos", "eureka"} }
+// cutDrivers are those with a [place]. Eureka has none: the heartbeats of 10,000 entries, 333 a second, are more than is left of two cores,
+// so no measurement begins at rest.
+func cutDrivers() []string { return []string{"etcd", "consul", "zookeeper", "nacos"} }
 
 // place is a real registry behind a network that can be cut.
 type place struct {
@@ -33,7 +33,7 @@ type place struct {
 // start runs the server, and the network between the manager and the server.
 func (p *place) start(ctx context.Context) error {
 	run := map[string]func(context.Context) (endpoint string, err error){
-		"etcd": p.etcd, "consul": p.consul, "zookeeper": p.zooKeeper, "nacos": p.nacos, "eureka": p.eureka,
+		"etcd": p.etcd, "consul": p.consul, "zookeeper": p.zooKeeper, "nacos": p.nacos,
 	}[p.driver]
 	endpoint, err := run(ctx)
 	if err != nil {
@@ -120,18 +120,6 @@ func (p *place) nacos(ctx context.Context) (string, error) {
 	p.closers = append(p.closers, server.Stop)
 	for _, service := range services() {
 		p.readers[service] = read.NacosList(server.Endpoint+"/nacos/v1/ns/instance/list", service)
-	}
-	return server.Endpoint, nil
-}
-
-func (p *place) eureka(ctx context.Context) (string, error) {
-	server, err := eureka.Start(ctx, eureka.Options{})
-	if err != nil {
-		return "", err
-	}
-	p.closers = append(p.closers, server.Stop)
-	for _, service := range services() {
-		p.readers[service] = read.Eureka(server.Endpoint, service)
 	}
 	return server.Endpoint, nil
 }
