@@ -190,6 +190,8 @@ func TestBatch(t *testing.T) {
 			if b.expect(t, crowdSize+2, 2); b.single[52] != 1 {
 				t.Error("a service whose change undid those of others was in a batch with them again")
 			}
+			waitAll(t, b.startFor(t.Context(), serviceKey{"b", "secret"}, 55), b.startFor(t.Context(), serviceKey{"b", "web"}, 56))
+			b.expect(t, crowdSize+2, 3) // what has its name in another place is another service
 		},
 		"waits for a part of a call's time at most": func(t *testing.T) {
 			b := newBatches(10, time.Millisecond)

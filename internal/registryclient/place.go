@@ -22,7 +22,7 @@ func inPlace(at string, err error) error {
 	for _, name := range registry.OtherNamesOf(err) {
 		names = append(names, place.Join(at, name))
 	}
-	if at == "" || names == nil {
+	if names == nil {
 		return err
 	}
 	return registry.OtherNames(err, names...)
