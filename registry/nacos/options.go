@@ -65,7 +65,9 @@ const (
 	// defaultInterval is Nacos' own.
 	defaultInterval  = 5 * time.Second
 	shortestInterval = time.Second
-	longestInterval  = time.Hour
+	// longestInterval lets [missed] of them, and the respite, end before Nacos drops a client that sent nothing for 3 minutes, whatever lease
+	// its instances ask for (nacos.naming.client.expired.time, in ClientConstants of nacos-naming).
+	longestInterval = 45 * time.Second
 
 	// Nacos holds an instance unhealthy that was not renewed for missed intervals and respite: for every interval that is
 	// above registry.Config.LeastLease. Its own default, 15 s, ends before another leader works. The respite is this much longer than

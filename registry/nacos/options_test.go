@@ -48,6 +48,7 @@ func TestNew(t *testing.T) {
 		"checker of no use": wrong("ephemeral instances are not probed", `{"ephemeral":true,"healthChecker":"none"}`, "healthChecker"),
 		"beats of no use":   wrong("persistent ones need none", `{"heartbeatInterval":"5s"}`, "heartbeatInterval"),
 		"no time":           wrong("a number has no unit", `{"ephemeral":true,"heartbeatInterval":"5"}`, "heartbeatInterval"),
+		"too rarely":        wrong("Nacos drops a client after 3 minutes", `{"ephemeral":true,"heartbeatInterval":"46s"}`, "heartbeatInterval"),
 		"too often":         wrong("the servers look every 5 s", `{"ephemeral":true,"heartbeatInterval":"10ms"}`, "heartbeatInterval"),
 	})
 }

@@ -64,10 +64,10 @@ func config(dir testing.TB, endpoint, password string, opts driver.Options) regi
 // harness is that of a server, with the driver's options. The driver finds the server at the endpoint.
 func harness(t *testing.T, s *nacos.Server, endpoint string, opts driver.Options) registrytest.Harness {
 	t.Helper()
-	// The cases take longer than the default lease, 90 s, and don't renew what they are not about.
+	// The cases take longer than the default lease, 45 s, and don't renew what they are not about.
 	long := opts
 	if opts.Ephemeral {
-		long.HeartbeatInterval = driverkit.Duration(10 * time.Minute)
+		long.HeartbeatInterval = driverkit.Duration(45 * time.Second)
 	}
 	h := drivertest.HTTPHarness(driver.New, config(t, endpoint, password, long), http.StatusForbidden, http.StatusServiceUnavailable)
 	// There it would have to log in first.

@@ -187,7 +187,7 @@ func (s *scenario) expectSeen(r *nacos.Reader, want ...registry.Instance) {
 // What an application with Nacos' own client sees, which subscribes over gRPC.
 func TestSubscriberSeesIt(t *testing.T) {
 	t.Parallel()
-	expect.Each(t, map[string]driver.Options{"persistent": {}, "ephemeral": {Ephemeral: true, HeartbeatInterval: driverkit.Duration(time.Minute)}}, func(t *testing.T, opts driver.Options) {
+	expect.Each(t, map[string]driver.Options{"persistent": {}, "ephemeral": {Ephemeral: true, HeartbeatInterval: driverkit.Duration(45 * time.Second)}}, func(t *testing.T, opts driver.Options) {
 		onEach(t, opts, func(s *scenario) {
 			a, b := s.pod(1), s.pod(2)
 			a.Weight, a.Zone, a.Metadata = 7, "zone-b", map[string]string{"version": "ü+%41"}
