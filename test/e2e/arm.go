@@ -19,6 +19,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/test/harness/kube"
+	"github.com/rollcall-dev/rollcall/test/harness/traffic"
 	"github.com/rollcall-dev/rollcall/test/harness/wait"
 )
 
@@ -54,6 +55,8 @@ type arm struct {
 	// services: clients find the pods by a Kubernetes Service and not in Consul.
 	services  bool
 	directory directory
+	// edit changes the CloneSet before it is created, if it is there.
+	edit func(*appsv1alpha1.CloneSet)
 }
 
 func (a *arm) namespace() string { return "e2e-" + a.name }
@@ -67,7 +70,7 @@ func clonesetFor(name string, services bool) (*appsv1alpha1.CloneSet, error) {
 	template := &set.Spec.Template
 	container := &template.Spec.Containers[0]
 	container.Image = appImage("v1")
-	if name != withRollcall {
+	if name == withPreStop || name == mirrorOnly {
 		set.Spec.Lifecycle = nil
 		maps.DeleteFunc(template.Labels, func(key, _ string) bool { return strings.HasPrefix(key, hookDomain) })
 	}
@@ -92,6 +95,9 @@ func (a *arm) create(ctx context.Context) error {
 	set, err := clonesetFor(a.name, a.services)
 	if err != nil {
 		return err
+	}
+	if a.edit != nil {
+		a.edit(set)
 	}
 	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: set.Name},
@@ -156,4 +162,35 @@ func (a *arm) settle(ctx context.Context) error {
 
 func await(ctx context.Context, holds func(context.Context) error) error {
 	return wait.Until(ctx, patience, pollStep, holds)
+}
+
+// staged is an arm of one scenario: Rollcall keeps its pods, and it has one client, which reads the service once a second.
+type staged struct {
+	*arm
+
+	client *traffic.Client
+	stop   func() // returns when the last request is done
+}
+
+// stage creates the arm, with a CloneSet that edit has changed, and lets its client begin once the pods are in rotation.
+func (w *world) stage(ctx context.Context, name string, requests traffic.Options, edit func(*appsv1alpha1.CloneSet)) (*staged, error) {
+	a := &arm{name: name, k8s: w.k8s, directory: w.directory, edit: edit}
+	if err := a.create(ctx); err != nil {
+		return nil, err
+	}
+	if err := a.settle(ctx); err != nil {
+		return nil, err
+	}
+	requests.Name, requests.Read = name, polling(w.directory, name)
+	client := traffic.New(requests)
+	return &staged{a, client, client.Start(ctx)}, nil
+}
+
+// strike removes the arm.
+func (a *staged) strike(ctx context.Context) error {
+	a.stop()
+	if err := a.k8s.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a.namespace()}}); err != nil {
+		return fmt.Errorf("removing arm %s: %w", a.name, err)
+	}
+	return nil
 }

@@ -25,10 +25,7 @@ type customers struct {
 
 // newCustomers makes the three kinds of clients of a service, which send 200 requests a second together.
 func newCustomers(d directory, service string) *customers {
-	polled := func(ctx context.Context) ([]registry.Entry, error) {
-		entries, _, err := d.lookUp(ctx, service, 0)
-		return entries, err
-	}
+	polled := polling(d, service)
 	c := &customers{}
 	for _, o := range []traffic.Options{
 		// 91 a second, each over a connection of its own; 91 a second over kept connections; and 20 under way at any time.
@@ -41,6 +38,14 @@ func newCustomers(d directory, service string) *customers {
 	}
 	c.requests, c.failures = make([]int, len(c.all)), make([]int, len(c.all))
 	return c
+}
+
+// polling reads a service as it is.
+func polling(d directory, service string) func(context.Context) ([]registry.Entry, error) {
+	return func(ctx context.Context) ([]registry.Entry, error) {
+		entries, _, err := d.lookUp(ctx, service, 0)
+		return entries, err
+	}
 }
 
 // blocking follows a service by blocking queries.

@@ -85,9 +85,11 @@ func managersRun(image, record string) func(context.Context, *world) error {
 	})
 }
 
-// expectMemoryLimit fails where a manager's Go runtime does not know what the container may have.
-func (w *world) expectMemoryLimit(ctx context.Context) error {
-	const metric = "go_gc_gomemlimit_bytes 9.66367641e+08" // nine tenths of the 1Gi in config/manager
+// memoryLimit shows that a manager's Go runtime knows what the container may have: nine tenths of the 1Gi in config/manager.
+const memoryLimit = "go_gc_gomemlimit_bytes 9.66367641e+08"
+
+// managersShow fails if a manager lacks the line among its metrics.
+func (w *world) managersShow(ctx context.Context, line string) error {
 	managers, err := kube.Pods(ctx, w.k8s, rollcallNamespace)
 	if err != nil {
 		return err
@@ -98,8 +100,8 @@ func (w *world) expectMemoryLimit(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if !strings.Contains(string(metrics), metric) {
-			return fmt.Errorf("the metrics of %s do not have %s", pod.Name, metric)
+		if !strings.Contains(string(metrics), line+"\n") {
+			return fmt.Errorf("the metrics of %s do not have %s", pod.Name, line)
 		}
 	}
 	return nil

@@ -2,6 +2,10 @@ package main
 
 import (
 	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +13,7 @@ import (
 	appsv1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/command"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 	"github.com/rollcall-dev/rollcall/test/harness/traffic"
@@ -83,5 +88,43 @@ func TestReport(t *testing.T) {
 		}
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 		expect.Equal(t, tc.last, lines[len(lines)-1], "the last line")
+	})
+}
+
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	arm := func(seconds time.Duration, cut int) drained {
+		return drained{streams: traffic.Tally{Requests: 100, Failed: cut}, rollout: seconds * time.Second}
+	}
+	type row struct {
+		short, long, idle drained
+		want              string // "" if all is well
+	}
+	expect.Each(t, map[string]row{
+		"Proven":     {arm(60, 9), arm(400, 0), arm(200, 0), ""},
+		"Harmless":   {arm(60, 0), arm(400, 0), arm(200, 0), "shows nothing"},
+		"LongCuts":   {arm(60, 9), arm(400, 1), arm(200, 0), "longer than each stream cut some"},
+		"IdleCuts":   {arm(60, 9), arm(400, 0), arm(200, 1), "until the pod is idle cut some"},
+		"IdleIsSlow": {arm(60, 9), arm(400, 0), arm(201, 0), "more than half"},
+	}, func(t *testing.T, tc row) {
+		expect.Error(t, "it says what is wrong", judge(tc.short, tc.long, tc.idle), tc.want)
+	})
+}
+
+// TestFollower: a stream counts only if the pod that the registry named has ended it.
+func TestFollower(t *testing.T) {
+	t.Parallel()
+	const end = "event: end\ndata: \n\n"
+	type row struct{ sends, want string }
+	expect.Each(t, map[string]row{
+		"Whole":   {"data: web-1\n\n" + end, ""},
+		"Cut":     {"data: web-1\n\n", "cut"},
+		"Another": {"data: web-2\n\n" + end, "another pod"},
+	}, func(t *testing.T, tc row) {
+		pod := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, tc.sends) }))
+		defer pod.Close()
+		at := pod.Listener.Addr().(*net.TCPAddr)
+		err := follower()(t.Context(), registry.Entry{Instance: registry.Instance{Address: at.IP.String(), Port: at.Port, Pod: "web-1"}})
+		expect.Error(t, "it says what is wrong", err, tc.want)
 	})
 }

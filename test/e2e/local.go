@@ -151,6 +151,11 @@ func (s localSite) StartNode(ctx context.Context, name string) error {
 	return errors.Join(s.nodes.tasks(ctx, name, "resume"), s.nodes.kubelets[name].Resume(), s.nodes.systems[name].shutDown(ctx, false))
 }
 
+// RestartKubelet implements site.
+func (s localSite) RestartKubelet(ctx context.Context, node string) error {
+	return s.nodes.restartKubelet(ctx, s.Client(), node)
+}
+
 // ShutNodeDown implements site.
 func (s localSite) ShutNodeDown(ctx context.Context, name string) error {
 	if err := s.nodes.systems[name].shutDown(ctx, true); err != nil {

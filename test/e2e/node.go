@@ -15,11 +15,15 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
+
+// keepsReady is the first kubelet whose restart makes no pod unready, unless a gate has it do what kubelets did before.
+var keepsReady = version.MustParseGeneric("1.35")
 
 const (
 	cniConf      = "/run/rollcall-e2e/cni"
@@ -163,21 +167,45 @@ func (n *nodes) startOne(ctx context.Context, k8s client.Client, number int) (*p
 	if err := n.startContainerd(ctx, values); err != nil {
 		return nil, err
 	}
-	config, err := write(filepath.Join(values["Run"], "kubelet.yaml"), kubeletYAML, values)
-	if err != nil {
+	if _, err := write(kubeletConfig(name), kubeletYAML, values); err != nil {
 		return nil, err
 	}
-	kubelet, err := process.Start(n.launcher, n.dir, process.Command{
-		Name: "kubelet-" + name, Path: n.kubelet, Args: []string{
-			"--config=" + config, "--kubeconfig=" + n.kubeconfig, "--hostname-override=" + name,
-			"--root-dir=" + filepath.Join(values["Lib"], "kubelet"), "--node-ip=" + nodeAddress, "--v=2",
-		},
-		Env: []string{"DBUS_SYSTEM_BUS_ADDRESS=unix:path=" + busOf(name)},
-	})
+	kubelet, err := n.startKubelet(name)
 	if err != nil {
 		return nil, err
 	}
 	return kubelet, kubelet.WaitReady(ctx, func(ctx context.Context) error { return nodeReady(ctx, k8s, name) })
+}
+
+func kubeletConfig(node string) string { return filepath.Join(runFolder(node), "kubelet.yaml") }
+
+func (n *nodes) startKubelet(node string, more ...string) (*process.Process, error) {
+	args := append([]string{
+		"--config=" + kubeletConfig(node), "--kubeconfig=" + n.kubeconfig, "--hostname-override=" + node,
+		"--root-dir=" + filepath.Join("/var/lib", node, "kubelet"), "--node-ip=" + nodeAddress, "--v=2",
+	}, more...)
+	return process.Start(n.launcher, n.dir, process.Command{
+		Name: "kubelet-" + node, Path: n.kubelet, Args: args, Env: []string{"DBUS_SYSTEM_BUS_ADDRESS=unix:path=" + busOf(node)},
+	})
+}
+
+// restartKubelet restarts the node's kubelet, which leaves containers as they are.
+func (n *nodes) restartKubelet(ctx context.Context, k8s client.Client, name string) error {
+	node := &corev1.Node{}
+	if err := k8s.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+		return fmt.Errorf("reading the node: %w", err)
+	}
+	runs, err := version.ParseGeneric(node.Status.NodeInfo.KubeletVersion)
+	if err != nil {
+		return fmt.Errorf("reading the version of kubelet: %w", err)
+	}
+	var gates []string
+	if runs.AtLeast(keepsReady) {
+		gates = append(gates, "--feature-gates=ChangeContainerStatusOnKubeletRestart=true")
+	}
+	n.kubelets[name].Kill()
+	n.kubelets[name], err = n.startKubelet(name, gates...)
+	return err
 }
 
 // startContainerd starts the node's containerd and gives it the images.

@@ -162,6 +162,9 @@ func (remoteSite) StopNode(context.Context, string) error { return errors.ErrUns
 // StartNode implements site.
 func (remoteSite) StartNode(context.Context, string) error { return errors.ErrUnsupported }
 
+// RestartKubelet implements site.
+func (remoteSite) RestartKubelet(context.Context, string) error { return errors.ErrUnsupported }
+
 // ShutNodeDown implements site.
 func (remoteSite) ShutNodeDown(context.Context, string) error { return errors.ErrUnsupported }
 

@@ -82,6 +82,17 @@ func tell(out io.Writer, r row) {
 	}
 }
 
+// tellLost writes what failed in an arm of one scenario.
+func (w *world) tellLost(a *staged) {
+	failures := a.client.Failures()
+	if len(failures) > 0 {
+		w.say("  %s: %s", a.name, reasons(failures))
+	}
+	for _, f := range failures {
+		fmt.Fprintln(w.failures, lineOf(f))
+	}
+}
+
 func lineOf(f traffic.Failure) string {
 	return fmt.Sprintf("%s  %-6s  %-12s  %s", f.At.Format("15:04:05.000"), f.Client, f.Pod, f.Why)
 }

@@ -37,6 +37,8 @@ type scenario struct {
 	play action
 	// beside is what happens to all arms meanwhile.
 	beside func(ctx context.Context, w *world) error
+	// alone plays instead, with arms of its own, before those of the table are there, and reports itself.
+	alone func(ctx context.Context, w *world) error
 	// lossy says why no arm can save every request. Then the scenario does not count.
 	lossy string
 	// own is set where it takes nodes of this program's own.
@@ -62,6 +64,8 @@ func settled(ctx context.Context, a *arm) error { return a.settle(ctx) }
 
 func scenarios() []scenario {
 	return []scenario{
+		{name: "streams, by drain", alone: streams, own: true},
+		{name: "unready.after, by what makes pods unready", alone: unreadyAfter, own: true},
 		{name: "in-place update", short: true, services: true, play: update},
 		{name: "recreate with maxSurge and preNormal", short: true, services: true, play: recreate},
 		{name: "scale in and out", short: true, services: true, play: sequence(scaleTo(replicas/2), settled, scaleTo(replicas))},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -34,6 +35,8 @@ type site interface {
 	// StopNode has a node and all that runs on it stand still, and StartNode has it go on.
 	StopNode(ctx context.Context, name string) error
 	StartNode(ctx context.Context, name string) error
+	// RestartKubelet restarts a node's kubelet, which makes each pod there unready until its next probe.
+	RestartKubelet(ctx context.Context, node string) error
 	// ShutNodeDown has a node's kubelet end its pods since the machine is shut down, and returns when the power is off. StartNode
 	// starts it again.
 	ShutNodeDown(ctx context.Context, name string) error
@@ -86,15 +89,21 @@ func play(ctx context.Context, o options) error {
 	if err := w.deploy(ctx, manifest); err != nil {
 		return err
 	}
-	if err := w.expectMemoryLimit(ctx); err != nil {
+	if err := w.managersShow(ctx, memoryLimit); err != nil {
 		return err
 	}
 	w.say("Rollcall is ready after %s", time.Since(started).Round(time.Second))
-	if err := w.startArms(ctx, &background); err != nil {
-		return err
-	}
+	var failed error
 	var rows []row
 	for _, s := range o.scenarios {
+		if s.alone != nil {
+			w.say("%s", s.name)
+			failed = errors.Join(failed, s.alone(ctx, w))
+			continue
+		}
+		if err := w.startArms(ctx, &background); err != nil {
+			return err
+		}
 		r, err := w.playOne(ctx, s)
 		if err != nil {
 			_ = report(o.out, rows) // the sums of those before
@@ -102,7 +111,10 @@ func play(ctx context.Context, o options) error {
 		}
 		rows = append(rows, r)
 	}
-	return report(o.out, rows)
+	if rows == nil {
+		return failed
+	}
+	return errors.Join(report(o.out, rows), failed)
 }
 
 // startRegistry returns the manifest of a Rollcall that keeps it.
@@ -120,8 +132,11 @@ func (w *world) say(format string, args ...any) {
 	fmt.Fprintf(w.out, "%s  %s\n", time.Now().Format("15:04:05"), fmt.Sprintf(format, args...))
 }
 
-// startArms creates the arms, waits until their pods are in rotation, and lets their clients begin.
+// startArms creates the arms, unless they are there, waits until their pods are in rotation, and lets their clients begin.
 func (w *world) startArms(ctx context.Context, background *sync.WaitGroup) error {
+	if w.arms != nil {
+		return nil
+	}
 	started := time.Now()
 	for _, name := range armNames() {
 		a := &arm{name: name, k8s: w.k8s, directory: w.directory, services: w.endpoints != 0, clients: newCustomers(w.directory, name)}

@@ -92,6 +92,8 @@ type Options struct {
 	Via string
 	// Query follows the address of each request.
 	Query string
+	// Send makes one request of the instance, and returns why it failed; nil: the client posts, and expects the pod's answer.
+	Send func(ctx context.Context, target registry.Entry) error
 	// KeepAlive keeps connections. Without it each request has one of its own.
 	KeepAlive bool
 	// Timeout is how long the client waits for one answer; 0 means RequestTimeout.
@@ -104,13 +106,17 @@ func New(o Options) *Client {
 	if o.Tell == nil {
 		o.Tell = func(time.Time, string, string) {}
 	}
-	return &Client{Options: o, told: map[string]bool{}, slots: make(chan struct{}, inFlight), http: &http.Client{
+	c := &Client{Options: o, told: map[string]bool{}, slots: make(chan struct{}, inFlight), http: &http.Client{
 		Timeout: o.Timeout,
 		Transport: &http.Transport{
 			DisableKeepAlives: !o.KeepAlive, MaxIdleConnsPerHost: idleConnections,
 			DialContext: (&net.Dialer{Timeout: o.Timeout}).DialContext,
 		},
 	}}
+	if c.Send == nil {
+		c.Send = c.post
+	}
+	return c
 }
 
 // Start sends requests until ctx ends or stop is called, which returns when the last of them is done.
@@ -189,7 +195,7 @@ func (c *Client) once(ctx context.Context) {
 	}
 	failed := &Failure{At: time.Now(), Client: c.Name, Why: "the registry has no instance in service"}
 	if target != nil {
-		err := c.post(ctx, *target)
+		err := c.Send(ctx, *target)
 		if err == nil {
 			c.done(nil)
 			return
