@@ -101,11 +101,11 @@ func TestJudge(t *testing.T) {
 		want              string // "" if all is well
 	}
 	expect.Each(t, map[string]row{
-		"Proven":     {arm(60, 9), arm(400, 0), arm(200, 0), ""},
-		"Harmless":   {arm(60, 0), arm(400, 0), arm(200, 0), "shows nothing"},
-		"LongCuts":   {arm(60, 9), arm(400, 1), arm(200, 0), "longer than each stream cut some"},
-		"IdleCuts":   {arm(60, 9), arm(400, 0), arm(200, 1), "until the pod is idle cut some"},
-		"IdleIsSlow": {arm(60, 9), arm(400, 0), arm(201, 0), "more than half"},
+		"Proven":     {arm(60, 9), arm(400, 0), arm(300, 0), ""},
+		"Harmless":   {arm(60, 0), arm(400, 0), arm(300, 0), "shows nothing"},
+		"LongCuts":   {arm(60, 9), arm(400, 1), arm(300, 0), "longer than each stream cut some"},
+		"IdleCuts":   {arm(60, 9), arm(400, 0), arm(300, 1), "until the pod is idle cut some"},
+		"IdleIsSlow": {arm(60, 9), arm(400, 0), arm(301, 0), "more than three quarters"},
 	}, func(t *testing.T, tc row) {
 		expect.Error(t, "it says what is wrong", judge(tc.short, tc.long, tc.idle), tc.want)
 	})

@@ -22,9 +22,6 @@ import (
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 )
 
-// keepsReady is the first kubelet whose restart makes no pod unready, unless a gate has it do what kubelets did before.
-var keepsReady = version.MustParseGeneric("1.35")
-
 const (
 	cniConf      = "/run/rollcall-e2e/cni"
 	nodeBasePort = 10250
@@ -189,18 +186,18 @@ func (n *nodes) startKubelet(node string, more ...string) (*process.Process, err
 	})
 }
 
-// restartKubelet restarts the node's kubelet, which leaves containers as they are.
+// restartKubelet restarts the node's kubelet, which leaves containers as they are. From 1.35 on it makes a pod unready only with a gate.
 func (n *nodes) restartKubelet(ctx context.Context, k8s client.Client, name string) error {
 	node := &corev1.Node{}
 	if err := k8s.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
 		return fmt.Errorf("reading the node: %w", err)
 	}
-	runs, err := version.ParseGeneric(node.Status.NodeInfo.KubeletVersion)
+	kubelet, err := version.ParseGeneric(node.Status.NodeInfo.KubeletVersion)
 	if err != nil {
 		return fmt.Errorf("reading the version of kubelet: %w", err)
 	}
 	var gates []string
-	if runs.AtLeast(keepsReady) {
+	if kubelet.AtLeast(version.MustParseGeneric("1.35")) {
 		gates = append(gates, "--feature-gates=ChangeContainerStatusOnKubeletRestart=true")
 	}
 	n.kubelets[name].Kill()

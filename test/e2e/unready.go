@@ -40,6 +40,12 @@ type cost struct {
 // which serve on. One arm has quick probes, and one those that Kubernetes has by default.
 func unreadyAfter(ctx context.Context, w *world) (err error) {
 	var arms []*staged
+	defer func() {
+		for _, a := range arms {
+			w.tellLost(a)
+			err = errors.Join(err, a.strike(ctx))
+		}
+	}()
 	for _, period := range []int32{1, 10} {
 		requests := traffic.Options{Every: 20 * time.Millisecond, Timeout: 2 * time.Second}
 		a, err := w.stage(ctx, fmt.Sprintf("probe-%ds", period), requests, func(set *appsv1alpha1.CloneSet) {
@@ -51,12 +57,6 @@ func unreadyAfter(ctx context.Context, w *world) (err error) {
 		}
 		arms = append(arms, a)
 	}
-	defer func() {
-		for _, a := range arms {
-			w.tellLost(a)
-			err = errors.Join(err, a.strike(ctx))
-		}
-	}()
 	fmt.Fprintf(w.out, costs, "unready.after", "event", "arm", "requests", "lost", "out of rotation, seconds")
 	if err := w.both(ctx, "0s", arms); err != nil {
 		return err
