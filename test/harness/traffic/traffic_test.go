@@ -82,6 +82,20 @@ func TestVia(t *testing.T) {
 	}
 }
 
+// TestSend: a client that sends something else counts it like a request.
+func TestSend(t *testing.T) {
+	t.Parallel()
+	var sent string
+	client := New(Options{Send: func(_ context.Context, target registry.Entry) error {
+		sent = target.Pod
+		return errors.New("the stream was cut")
+	}})
+	client.learn([]registry.Entry{{Instance: registry.Instance{Pod: "web-1"}}})
+	client.once(t.Context())
+	expectOne(t, client, "it failed", "the stream was cut")
+	expect.Equal(t, "web-1", sent, "whom it was sent to")
+}
+
 func TestOnceWithEmptyRegistry(t *testing.T) {
 	t.Parallel()
 	client := New(Options{})
