@@ -17,6 +17,7 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/registry/consul"
 	"github.com/rollcall-dev/rollcall/test/harness/cluster"
+	"github.com/rollcall-dev/rollcall/test/harness/command"
 	"github.com/rollcall-dev/rollcall/test/harness/mirror"
 	"github.com/rollcall-dev/rollcall/test/harness/process"
 	"github.com/rollcall-dev/rollcall/test/harness/wait"
@@ -93,28 +94,29 @@ func play(ctx context.Context, o options) error {
 		return err
 	}
 	w.say("Rollcall is ready after %s", time.Since(started).Round(time.Second))
+	return w.playAll(ctx, &background)
+}
+
+// playAll plays the scenarios, and reports those that the arms of the table play.
+func (w *world) playAll(ctx context.Context, background *sync.WaitGroup) error {
 	var failed error
 	var rows []row
-	for _, s := range o.scenarios {
-		if s.alone != nil {
-			w.say("%s", s.name)
-			failed = errors.Join(failed, s.alone(ctx, w))
-			continue
-		}
-		if err := w.startArms(ctx, &background); err != nil {
-			return err
-		}
-		r, err := w.playOne(ctx, s)
-		if err != nil {
-			_ = report(o.out, rows) // the sums of those before
+	for _, s := range w.scenarios {
+		r, err := w.playOne(ctx, s, background)
+		switch {
+		case errors.Is(err, command.ErrFailed):
+			failed = err
+		case err != nil:
+			_ = report(w.out, rows) // the sums of those before
 			return fmt.Errorf("scenario %q: %w", s.name, err)
+		case s.alone == nil:
+			rows = append(rows, r)
 		}
-		rows = append(rows, r)
 	}
 	if rows == nil {
 		return failed
 	}
-	return errors.Join(report(o.out, rows), failed)
+	return errors.Join(report(w.out, rows), failed)
 }
 
 // startRegistry returns the manifest of a Rollcall that keeps it.
@@ -179,8 +181,19 @@ func (w *world) settle(ctx context.Context) error {
 	return group.Wait()
 }
 
-// playOne plays a scenario in all arms at the same time, and counts the requests since the one before.
-func (w *world) playOne(ctx context.Context, s scenario) (row, error) {
+// playOne plays a scenario alone, or in all arms at the same time, and then counts the requests since the one before.
+func (w *world) playOne(ctx context.Context, s scenario, background *sync.WaitGroup) (row, error) {
+	if s.alone != nil {
+		w.say("%s", s.name)
+		return row{}, s.alone(ctx, w)
+	}
+	if err := w.startArms(ctx, background); err != nil {
+		return row{}, err
+	}
+	return w.playInArms(ctx, s)
+}
+
+func (w *world) playInArms(ctx context.Context, s scenario) (row, error) {
 	w.say("%s", s.name)
 	started := time.Now()
 	group, groupCtx := errgroup.WithContext(ctx)
