@@ -48,7 +48,6 @@ metrics:
 `
 
 const (
-	auditLog    = "  audit: {path: /var/lib/rollcall/audit.jsonl}\n"
 	evictions   = "  evictions: {enabled: true}\n"
 	certManager = evictions + "evictions: {certManager: true}\n"
 )
@@ -72,8 +71,7 @@ func TestChartInstallsWhatKustomizeInstalls(t *testing.T) {
 		"the plugin's roles": {
 			overlay: "resources: [default]\ncomponents: [components/plugin-roles]", values: example + "\npluginRoles: {enabled: true}",
 		},
-		"audit": {overlay: "resources: [default]\ncomponents: [components/audit]", values: example + auditLog},
-		"lint":  {overlay: "resources: [default]\ncomponents: [components/lint]", values: example + "\nlint: {enabled: true}"},
+		"lint": {overlay: "resources: [default]\ncomponents: [components/lint]", values: example + "\nlint: {enabled: true}"},
 		"write policy": {
 			overlay: "resources: [default]\ncomponents: [components/write-policy]", values: example + "\nwritePolicy: {enabled: true}",
 		},
@@ -87,7 +85,7 @@ func TestChartInstallsWhatKustomizeInstalls(t *testing.T) {
 			expect.NoError(t, err)
 			want, got := comparable(t, kustomize(t, c.overlay)), comparable(t, rendered)
 			data := got["ConfigMap/rollcall-config"].(map[string]any)["data"].(map[string]any)
-			for _, feature := range []string{"enroll", "podCondition", "evictions", "audit"} { // the chart's rights follow from these
+			for _, feature := range []string{"enroll", "podCondition", "evictions"} { // the chart's rights follow from these
 				delete(data, feature)
 			}
 			data["registry"].(map[string]any)["driver"] = "http" // and so do those of endpointslice
@@ -129,7 +127,7 @@ func TestAuthorityOfTheEvictionsStays(t *testing.T) {
 // TestAnnotationsOfAllObjects: AKS' enforcer, for one, leaves alone what has an annotation, and Helm 4 fails on what it has changed.
 func TestAnnotationsOfAllObjects(t *testing.T) {
 	t.Parallel()
-	values := strings.Replace(example, "driver: http", "driver: endpointslice", 1) + "  podCondition: true\n  enroll: true\n" + auditLog +
+	values := strings.Replace(example, "driver: http", "driver: endpointslice", 1) + "  podCondition: true\n  enroll: true\n" +
 		certManager + monitoring + `
   dashboard: {enabled: true, annotations: {folder: registries}}
 lint: {enabled: true}
@@ -241,10 +239,6 @@ func TestChartRefusesValues(t *testing.T) {
 			values: strings.Replace(example, "cluster: example", "cluster: example\n  resync: {maxRemovals: 0.5}", 1),
 			want:   "/config/resync/maxRemovals",
 		},
-		"an audit log without a volume": {
-			reason: "the manager's root file system is read-only, and it exits immediately",
-			values: example + "  audit: {path: /audit.jsonl}", want: "config.audit.path is in no volume",
-		},
 		"a number in quotes": {
 			reason: "the manager takes a text for a percentage only",
 			values: strings.Replace(example, "cluster: example", "cluster: example\n  resync: {maxRemovals: '5'}", 1),
@@ -333,7 +327,7 @@ func fieldsOf(schema any, path string) (fields []string) {
 
 func TestChartTakesEveryValue(t *testing.T) {
 	t.Parallel()
-	objects, err := helm(t, example+auditLog+`
+	objects, err := helm(t, example+`
 metrics: {dashboard: {enabled: true, annotations: {folder: g}}, serviceMonitor: {enabled: true, interval: 17s, labels: {e: f}, tlsConfig: {serverName: by.cert-manager}}}
 replicaCount: 3
 imagePullSecrets: [{name: pull}]
@@ -341,7 +335,6 @@ extraArgs: [--dry-run]
 extraEnv: [{name: GOMEMLIMIT, value: 100MiB}]
 extraVolumes: [{name: certificate, secret: {secretName: of-the-metrics}}]
 extraVolumeMounts: [{name: certificate, mountPath: /certificate}]
-audit: {sizeLimit: 1Gi}
 podSecurityContext: {fsGroup: 1234}
 priorityClassName: high
 nodeSelector: {pool: infra}
@@ -668,19 +661,6 @@ func TestValuesForProduction(t *testing.T) {
 	}
 }
 
-// TestChartMountsOneVolumeForTheAuditLog: the user's own takes the place of the chart's.
-func TestChartMountsOneVolumeForTheAuditLog(t *testing.T) {
-	t.Parallel()
-	objects, err := helm(t, example+auditLog+"extraVolumes: [{name: kept, persistentVolumeClaim: {claimName: kept}}]\n"+
-		"extraVolumeMounts: [{name: kept, mountPath: /var/lib/rollcall/}]\n")
-	expect.NoError(t, err)
-	text, err := yaml.Marshal(comparable(t, objects)["Deployment/rollcall"])
-	expect.NoError(t, err)
-	if bytes.Contains(text, []byte("emptyDir")) || !bytes.Contains(text, []byte("claimName: kept")) {
-		t.Errorf("want the user's volume alone:\n%s", text)
-	}
-}
-
 // TestChartServesPlainMetricsWhereAsked: the kubectl plugin reads the status page over the API server's proxy, which passes on no token.
 func TestChartServesPlainMetricsWhereAsked(t *testing.T) {
 	t.Parallel()
@@ -721,7 +701,6 @@ func TestChartRestartsTheManagersWhereTheyMustStartAnew(t *testing.T) {
 	}{
 		{"the manager marks entries with it", "cluster: example", "cluster: other", true},
 		{"the manager's caches are made for them", "cluster: example", "cluster: example\n  namespaces: [orders]", true},
-		{"the log is opened once", "cluster: example", "cluster: example\n  audit: {path: /var/lib/rollcall/audit.jsonl}", true},
 		{"its controller is added once", "cluster: example", "cluster: example\n  enroll: true", true},
 		{"its server is made once", "cluster: example", "cluster: example\n  evictions: {enabled: true}", true},
 		{"a running manager applies it", "cluster: example", "cluster: example\n  drain: 7s", false},

@@ -26,7 +26,6 @@ func TestPluginRoles(t *testing.T) {
 				{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list"}},
 				{APIGroups: []string{"apps.kruise.io"}, Resources: []string{"clonesets", "statefulsets", "daemonsets"}, Verbs: []string{"get", "list"}},
 				{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"list"}},
-				{APIGroups: []string{"apps"}, Resources: []string{"controllerrevisions"}, Verbs: []string{"list"}},
 			},
 		},
 		"rollcall-operator": {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -195,36 +194,6 @@ func TestCheckConfig(t *testing.T) {
 			t.Errorf("%s: got %v and wrote %q, want what is in force", c.reason, err, out.String())
 		}
 		configured(t, out.String())
-	})
-}
-
-// TestCheckConfigOpensTheAuditLog: a manager with that configuration would not start.
-func TestCheckConfigOpensTheAuditLog(t *testing.T) {
-	t.Parallel()
-	type row struct {
-		reason string
-		flags  []string
-		path   func(dir string) string
-		want   string
-	}
-	const refused = "audit.path: set a file on a volume that the manager can write to"
-	expect.Each(t, map[string]row{
-		"no file yet":  {"the manager makes it", nil, func(dir string) string { return filepath.Join(dir, "audit.jsonl") }, ""},
-		"a file":       {"the manager may run and write to it", nil, func(dir string) string { return filepath.Join(dir, "config.yaml") }, ""},
-		"a folder":     {"it is not a file", nil, func(dir string) string { return dir }, refused},
-		"no folder":    {"no volume is mounted there", nil, func(dir string) string { return filepath.Join(dir, "none", "audit.jsonl") }, refused},
-		"below a file": {"it is no folder", nil, func(dir string) string { return filepath.Join(dir, "config.yaml", "audit.jsonl") }, refused},
-		"in a dry run": {"it writes none", []string{"--dry-run"}, func(dir string) string { return dir }, ""},
-	}, func(t *testing.T, c row) {
-		dir := t.TempDir()
-		config := filepath.Join(dir, "config.yaml")
-		must(t, os.WriteFile(config, []byte(minimal+"audit: {path: "+c.path(dir)+"}\n"), 0o600))
-		err := Run(t.Context(), append([]string{"--check-config", "--config=" + config}, c.flags...), WithRegistry("fake", newFake),
-			func(o *options) { o.output = io.Discard })
-		expect.Error(t, c.reason, err, c.want)
-		if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
-			t.Errorf("%s: it leaves %v (%v)", c.reason, left, err)
-		}
 	})
 }
 

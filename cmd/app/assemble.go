@@ -100,7 +100,7 @@ func (a *app) newPods(own *prometheus.Registry, may *rights) *pods {
 		Tracker: p.tracker, State: p.state, Identity: p.identity,
 		Releases: metrics.NewReleaseMetrics(own), Trace: a.traces.reconciles(),
 		PodCondition: func() bool { return isClosed(condition) }, NoCondition: may.lacking(featurePodCondition),
-		Asker: p.asks, Audit: a.audit, WithoutNodes: !a.namespaces.reach.nodes,
+		Asker: p.asks, History: a.history, WithoutNodes: !a.namespaces.reach.nodes,
 		Workers: a.flags.workers, Clock: clock.RealClock{}, Ahead: a.lease.aheadOfLast, Listed: p.listed,
 	})
 	p.enrolls = enroll.New(writer, recorder, p.reconciler.NameRefused, a.namespaces.scope)
@@ -157,7 +157,7 @@ func (a *app) newComparing(c *config.Config, own *prometheus.Registry, p *pods, 
 		Identity: p.identity,
 		Tell:     func(ctx context.Context, kind, reason, note string) { about.tell(ctx, kind, "Resync", reason, note) },
 		Metrics:  metrics.NewResyncMetrics(own),
-		Audit:    a.audit, Logger: a.logger.WithName("resync"),
+		History:  a.history, Logger: a.logger.WithName("resync"),
 	}
 	if a.lease != nil {
 		options.LeaseNamespace = a.leaseNamespace

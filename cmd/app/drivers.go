@@ -19,8 +19,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/rollcall-dev/rollcall/internal/audit"
 	"github.com/rollcall-dev/rollcall/internal/config"
+	"github.com/rollcall-dev/rollcall/internal/history"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/reason"
@@ -37,7 +37,7 @@ type drivers struct {
 	// version chooses the pages that messages refer to.
 	version string
 	traces  *traces
-	audit   *audit.Log
+	history history.Log
 	// fence is this manager's lease.
 	fence registryclient.Fence
 	// dryRun is nil but in a dry run.
@@ -70,16 +70,11 @@ func (o *options) checkConfig(ctx context.Context, f *flags) error {
 	if err != nil {
 		return err
 	}
-	has, _, err := f.features(c)
-	if err == nil && has.Audit.Path != "" {
-		err = auditRefused(f.config, audit.Check(has.Audit.Path))
-	}
-	if err != nil {
+	if _, _, err := f.features(c); err != nil {
 		return err
 	}
-	d := &drivers{
-		constructors: o.constructors, metrics: metrics.NewRegistryMetrics(prometheus.NewRegistry()), logger: o.log(f), version: o.version,
-	}
+	d := &drivers{constructors: o.constructors, metrics: metrics.NewRegistryMetrics(prometheus.NewRegistry()), version: o.version}
+	d.logger, d.history = o.log(f)
 	opened, err := d.open(ctx, c)
 	if err = errors.Join(err, opened.closeBut(nil)); err != nil {
 		return fmt.Errorf("%s: %w", f.config, err)
@@ -293,8 +288,8 @@ func (d *drivers) openOne(ctx context.Context, c *config.Config, name string) (*
 	}
 	o := &opened{section: section, client: registryclient.New(made, registryclient.Options{
 		Name: name, Driver: section.Driver, Timeout: section.Timeout, MaxInFlight: section.MaxInFlight,
-		Fence: d.fence, DryRun: d.dryRun.change(name), Metrics: d.metrics, Logger: d.logger,
-		Trace: audited(d.audit, name, d.traces.calls(name, cfg.Endpoint)),
+		Fence: d.fence, DryRun: d.dryRun.change(name), Metrics: d.metrics, Logger: d.logger, History: d.history,
+		Trace: d.traces.calls(name, cfg.Endpoint),
 	})}
 	return o, nil
 }

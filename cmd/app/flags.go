@@ -61,7 +61,8 @@ func Flags() *flag.FlagSet {
 
 func newFlags() (*flags, *flag.FlagSet) {
 	// A stack trace under each error hides the error; a panic brings its own.
-	f := &flags{zap: zap.Options{StacktraceLevel: zapcore.PanicLevel}}
+	// The order of two lines of different managers is in their times.
+	f := &flags{zap: zap.Options{StacktraceLevel: zapcore.PanicLevel, TimeEncoder: zapcore.RFC3339NanoTimeEncoder}}
 	set := flag.NewFlagSet("manager", flag.ContinueOnError)
 	set.SetOutput(io.Discard)
 	set.StringVar(&f.config, "config", "/etc/rollcall/config/config.yaml",
@@ -84,8 +85,7 @@ func newFlags() (*flags, *flag.FlagSet) {
 	set.StringVar(&f.evictionsAddress, "eviction-webhook-bind-address", ":9443",
 		"the `address` of the webhook that turns evictions into hooked deletions, if the configuration enables evictions")
 	set.BoolVar(&f.checkConfig, "check-config", false,
-		"check the configuration, the files that it names, whether audit.path can be written and what each driver accepts, print what is in "+
-			"force with all defaults, and "+
+		"check the configuration, the files that it names and what each driver accepts, print what is in force with all defaults, and "+
 			"exit: the manager calls no registry and no API server")
 	set.StringVar(&f.uninstall, "uninstall", "",
 		"with check, list what in the cluster still depends on Rollcall, and exit with status 1 if anything does; with clean, remove hooks and "+

@@ -38,10 +38,10 @@ import (
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/rollcall-dev/rollcall/internal/audit"
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/endpointslice"
+	"github.com/rollcall-dev/rollcall/internal/history"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 )
@@ -53,6 +53,7 @@ type app struct {
 	options *options
 	flags   *flags
 	logger  logr.Logger
+	history history.Log
 
 	manager ctrl.Manager
 	// cachedPods are those of the manager's cache.
@@ -64,8 +65,6 @@ type app struct {
 	features config.Features
 	// traces is nil if they are off.
 	traces *traces
-	// audit is nil if the configuration has none.
-	audit *audit.Log
 	// unfenced is for clients that ask and write whether or not this manager leads, and direct is one.
 	unfenced *rest.Config
 	direct   client.Client
@@ -83,10 +82,11 @@ type app struct {
 // run frees them.
 func newManager(ctx context.Context, o *options, f *flags) (_ *app, err error) {
 	limits := o.limits(f)
-	a := &app{options: o, flags: f, logger: o.log(f), servers: &servers{}, watchFailures: &watchFailures{}}
+	a := &app{options: o, flags: f, servers: &servers{}, watchFailures: &watchFailures{}}
+	a.logger, a.history = o.log(f)
 	defer func() {
 		if err != nil {
-			a.close(ctx, true)
+			a.close(ctx)
 		}
 	}()
 	if o.main {
@@ -100,12 +100,12 @@ func newManager(ctx context.Context, o *options, f *flags) (_ *app, err error) {
 	if f.dryRun {
 		a.dryRun = newDryRun(metrics.NewDryRunMetrics(own), a.logger)
 	}
-	if err = a.switchOn(ctx, c, metrics.NewLostLines(own)); err != nil {
+	if err = a.switchOn(ctx, c); err != nil {
 		return nil, err
 	}
 	a.drivers = &drivers{
 		constructors: o.constructors, metrics: metrics.NewRegistryMetrics(own), logger: a.logger, fence: a, dryRun: a.dryRun,
-		traces: a.traces, audit: a.audit, version: o.version,
+		traces: a.traces, history: a.history, version: o.version,
 	}
 	first, err := a.drivers.open(ctx, c)
 	if err != nil {
@@ -124,7 +124,7 @@ func newManager(ctx context.Context, o *options, f *flags) (_ *app, err error) {
 }
 
 // switchOn takes the features of the configuration, and makes those that must be there first.
-func (a *app) switchOn(ctx context.Context, c *config.Config, lost prometheus.Counter) (err error) {
+func (a *app) switchOn(ctx context.Context, c *config.Config) (err error) {
 	var leftOut []string
 	if a.features, leftOut, err = a.flags.features(c); err != nil {
 		return err
@@ -132,20 +132,14 @@ func (a *app) switchOn(ctx context.Context, c *config.Config, lost prometheus.Co
 	if len(leftOut) > 0 {
 		a.logger.Info("the dry run leaves out the features of these fields of the configuration, because they write", "fields", leftOut)
 	}
-	if a.traces, err = newTraces(ctx, a.features.Traces.Endpoint, a.options.version); err != nil {
-		return err
-	}
-	a.audit, err = a.openAudit(lost)
-	return auditRefused(a.flags.config, err)
+	a.traces, err = newTraces(ctx, a.features.Traces.Endpoint, a.options.version)
+	return err
 }
 
-// close writes what is left of the audit log and the traces, and frees the addresses. ended tells whether all work has.
-func (a *app) close(ctx context.Context, ended bool) {
+// close writes what is left of the traces, and frees the addresses.
+func (a *app) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushFor)
 	defer cancel()
-	if err := a.audit.Close(ctx, ended); err != nil {
-		a.logger.Error(err, "the last lines of the audit log are lost")
-	}
 	a.traces.close(ctx, a.logger)
 	a.servers.close(a.logger)
 }
@@ -316,8 +310,7 @@ func (a *app) MayLand(until time.Time) { a.lease.mayLand(until) }
 
 // run serves until ctx ends. It gives the lease back last, and only if all work has ended.
 func (a *app) run(ctx context.Context) error {
-	ended := false
-	defer func() { a.close(ctx, ended) }()
+	defer a.close(ctx)
 	// The lease's client shares them.
 	defer utilnet.CloseIdleConnectionsFor(a.manager.GetHTTPClient().Transport)
 	working, stop := context.WithCancelCause(ctx)
@@ -338,7 +331,6 @@ func (a *app) run(ctx context.Context) error {
 	if errors.Is(cause, errNamespaces) {
 		err = errors.Join(cause, err)
 	}
-	ended = true
 	return errors.Join(err, a.resign(ctx))
 }
 

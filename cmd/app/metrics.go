@@ -29,7 +29,6 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/statuspage"
-	"github.com/rollcall-dev/rollcall/internal/statuspage/entries"
 )
 
 // metricsFlags are those of the server that has /metrics and the status page.
@@ -70,7 +69,6 @@ func (a *app) newMetricsServer(own *prometheus.Registry, page *statuspage.Page) 
 		promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError, MaxRequestsInFlight: maxScrapes}))
 	if a.features.StatusPage {
 		page.Register(mux)
-		mux.HandleFunc("GET "+entries.LogPath, serveAudit(a.audit, a.logger))
 	}
 	if !a.flags.metrics.secure {
 		return served{handler: atMost(maxReaders, mux)}, nil

@@ -11,17 +11,30 @@ import (
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/go-logr/logr"
+	"github.com/go-logr/zapr"
+	uberzap "go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/rollcall-dev/rollcall/internal/history"
 )
 
-func (o *options) log(f *flags) logr.Logger {
+// log returns the manager's logger, and the history's. zap drops what comes more than a hundred times in a second, which the lines of a
+// storm do: the history's logger is what is below that.
+func (o *options) log(f *flags) (logr.Logger, history.Log) {
 	if o.logger != nil {
-		return *o.logger
+		return *o.logger, history.New(*o.logger)
 	}
-	return logr.New(lazySink{LogSink: zap.New(zap.UseFlagOptions(&f.zap)).GetSink()})
+	var all zapcore.Core
+	below := uberzap.WrapCore(func(core zapcore.Core) zapcore.Core {
+		all = core
+		return core
+	})
+	logger := zap.New(zap.UseFlagOptions(&f.zap), zap.RawZapOpts(below))
+	return logr.New(lazySink{LogSink: logger.GetSink()}), history.New(zapr.NewLogger(uberzap.New(all)))
 }
 
 // setProcess sets what belongs to the whole process: the loggers of all libraries, whether allocations are sampled for a profile,

@@ -18,7 +18,8 @@ func TestLoggerIsLazy(t *testing.T) {
 	f := &flags{}
 	zap.WriteTo(&output)(&f.zap)
 	encoded := 0
-	logger := (&options{}).log(f).WithName("pods").WithValues("pod", counted{&encoded}).WithValues("try", 2)
+	log, _ := (&options{}).log(f)
+	logger := log.WithName("pods").WithValues("pod", counted{&encoded}).WithValues("try", 2)
 	sibling := logger.WithValues("other", true)
 	logger.V(1).Info("not at this level")
 	if encoded != 0 {

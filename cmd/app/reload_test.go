@@ -71,7 +71,6 @@ func TestReloadRefuses(t *testing.T) {
 		"a bad driver":     {strings.Replace(minimal, "fake", "consol", 1), []string{`registry.driver: Unsupported value: "consol"`}},
 		"a driver's error": {strings.Replace(minimal, "fake", "file\n  auth: {tokenFile: /nonexistent}", 1), []string{"registry.auth.tokenFile: Invalid value", "/nonexistent"}},
 		"another cluster":  {strings.Replace(minimal, "prod-1", "prod-2", 1), []string{`cluster: Invalid value: "prod-2": can't change`, `"prod-1", or restart`}},
-		"an audit log":     {minimal + "audit: {path: /a}\n", []string{"audit: ", "can't change", "restart"}},
 		"other namespaces": {minimal + "namespaces: [web]\n", []string{"namespaces: ", "can't change", "restart"}},
 	} {
 		t.Run(name, func(t *testing.T) {

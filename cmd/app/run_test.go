@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -23,7 +22,6 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 
-	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
 
@@ -119,8 +117,6 @@ func TestManagerWorksOnlyWithTheLease(t *testing.T) {
 	if got := api.ExpectHeld(); got != "another manager" {
 		t.Errorf("the lease is held by %q", got)
 	}
-	first.ExpectAuditEnds("all its work had ended", true)
-	second.ExpectAuditEnds("calls may still have been under way", false)
 }
 
 // TestManagerWhoseLeaseIsDeleted: the leader makes it again, and the manager that waits does not lead in between.
@@ -344,21 +340,8 @@ func (api *fakeAPI) StartManagerWith(fields string, args ...string) *running {
 	return m
 }
 
-// ExpectAuditEnds expects that the audit log says that the manager stopped in order, or does not.
-func (m *running) ExpectAuditEnds(why string, want bool) {
-	m.t.Helper()
-	log, err := os.ReadFile(m.config + ".audit")
-	must(m.t, err)
-	lines, err := receipt.Read(log)
-	must(m.t, err)
-	if got := slices.ContainsFunc(lines, func(l receipt.Line) bool { return l.Kind == receipt.End }); got != want {
-		m.t.Errorf("the audit log says that the manager stopped in order: %t, want %t: %s", got, want, why)
-	}
-}
-
 func (m *running) Write(content string) {
 	m.t.Helper()
-	content += "\naudit: {path: " + m.config + ".audit}\n"
 	must(m.t, os.WriteFile(m.config+".new", []byte(content), 0o600))
 	must(m.t, os.Rename(m.config+".new", m.config))
 }

@@ -26,7 +26,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 )
 
-// flushFor is how long a manager that ends waits for its last lines of the audit log to be written and its last traces to be taken.
+// flushFor is how long a manager that ends waits for its last traces to be taken.
 const flushFor = 5 * time.Second
 
 // traces sends a span for each reconcile, each call to a registry and each patch. A nil *traces sends nothing and costs nothing.

@@ -47,7 +47,7 @@ func built(t *testing.T, fields string, args ...string) *app {
 	must(t, err)
 	t.Cleanup(func() {
 		must(t, a.drivers.inForce().closeBut(nil))
-		a.close(context.WithoutCancel(t.Context()), true)
+		a.close(context.WithoutCancel(t.Context()))
 	})
 	return a
 }

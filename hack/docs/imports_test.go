@@ -59,7 +59,7 @@ func rooms() map[string]room {
 			imports: "drain lifecycle place shorten suggest registry", others: kubernetes + " golang.org/x/text", pure: true,
 		},
 		"plan":    {why: "a pod's changes in their order", imports: "drain lifecycle reason tracker waiting registry", pure: true},
-		"receipt": {why: "what flips rest on", imports: "registry", others: "github.com/openkruise/kruise-api/apps", calm: true},
+		"history": {why: "the lines about pods, and what must not have happened", others: "github.com/go-logr/logr", pure: true},
 
 		// They remember, and wait for nothing.
 		"waiting": {why: "why a pod waits", imports: "drain lifecycle reason shorten registry", calm: true},
@@ -73,32 +73,31 @@ func rooms() map[string]room {
 		// They read, call and write.
 		"clusterstate":   {why: "what all pods and workloads together say: it reads", imports: "lifecycle reason service", others: "*"},
 		"podqueue":       {why: "which pods a rollout waits for", imports: "lifecycle", others: "*"},
-		"registryclient": {why: "it makes calls, whoever asks for them", imports: "metrics place registry", others: "github.com/go-logr github.com/sony"},
-		"audit":          {why: "it writes what others give it", imports: "receipt"},
+		"registryclient": {why: "it makes calls, whoever asks for them", imports: "history metrics place registry", others: "github.com/go-logr github.com/sony"},
 		"idle": {
 			why: "it asks what it is told to ask, and decides nothing", imports: "drain lifecycle",
 			others: "k8s.io github.com/prometheus golang.org/x",
 		},
 		"observe": {
 			why:     "what a visit rests on: it knows neither what is done with its facts nor who asks",
-			imports: "audit clusterstate drain lifecycle memory plan reason receipt registryclient service tracker waiting registry", others: "*",
+			imports: "clusterstate drain lifecycle memory plan reason registryclient service tracker waiting registry", others: "*",
 		},
 		"visit": {
 			why:     "it takes a pod as far as it can go, and does not say why it waits",
-			imports: "audit clusterstate drain lifecycle metrics observe plan reason receipt registryclient service tracker waiting registry",
+			imports: "clusterstate drain history lifecycle metrics observe plan reason registryclient service tracker waiting registry",
 			others:  "*",
 		},
 		"report": {
-			why: "it tells people what a visit came to", imports: "audit lifecycle memory observe reason receipt shorten visit waiting",
+			why: "it tells people what a visit came to", imports: "lifecycle memory observe reason shorten visit waiting",
 			others: "*",
 		},
 		"controller": {
 			why:     "it takes a pod through the rooms, and sees no driver and no config",
-			imports: "audit clusterstate lifecycle memory metrics observe podqueue reason report tracker visit waiting", others: "*",
+			imports: "clusterstate history lifecycle memory metrics observe podqueue reason report tracker visit waiting", others: "*",
 		},
 		"resync": {
 			why:     "it compares, and removes what no pod stands behind; what becomes of live pods is the reconciler's",
-			imports: "audit clusterstate lifecycle metrics orders place reason receipt registryclient tracker registry", others: "*",
+			imports: "clusterstate history lifecycle metrics orders place reason registryclient tracker registry", others: "*",
 		},
 		"endpointslice": {why: "a driver with a cache for a registry", imports: "lifecycle registry registry/driverkit", others: "*"},
 		"evictions": {
@@ -124,13 +123,13 @@ func rooms() map[string]room {
 		},
 		"plugin": {
 			why:     "it decides by the manager's rules, and calls no registry",
-			imports: "clusterstate config enroll lifecycle lint orders reason receipt service statuspage/entries suggest uninstall", others: "*",
+			imports: "clusterstate config enroll history lifecycle lint orders reason service statuspage/entries suggest uninstall", others: "*",
 		},
 
 		"cmd/app": {
 			why: "it sees all but the drivers, which a main gives it",
-			imports: "audit clusterstate config controller endpointslice enroll evictions idle lifecycle metrics observe orders reason receipt " +
-				"registryclient resync service shorten statuspage statuspage/entries suggest tracker uninstall registry", others: "*",
+			imports: "clusterstate config controller endpointslice enroll evictions history idle lifecycle metrics observe orders reason " +
+				"registryclient resync service shorten statuspage suggest tracker uninstall registry", others: "*",
 		},
 		"cmd/builtin":          {why: "the drivers that ship", imports: "cmd/app"},
 		"cmd":                  {why: "it starts", imports: "cmd/app cmd/builtin"},
@@ -320,7 +319,7 @@ func TestContributingKnowsTheEngine(t *testing.T) {
 	if row == nil {
 		t.Fatal("CONTRIBUTING.md has no row of the engine")
 	}
-	words := []string{"audit", "place", "receipt", "reason", "shorten", "suggest", "metrics", "orders", "registry"} // no rules in them, or a row of their own
+	words := []string{"history", "place", "reason", "shorten", "suggest", "metrics", "orders", "registry"} // no rules in them, or a row of their own
 	rooms, reached := rooms(), []string{"cmd/app", "idle", "controller", "resync"}
 	for i := 2; i < len(reached); i++ {
 		for _, next := range strings.Fields(rooms[reached[i]].imports) {

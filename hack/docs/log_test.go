@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// progress matches a message that reads as if the work went well: "serving the audit log".
+// progress matches a message that reads as if the work went well: "serving the page".
 var progress = regexp.MustCompile(`^"[A-Za-z]{2,}ing\b`)
 
 // TestErrorsInTheLogShowAFailure: an error in the log is found by grep fail, and does not read as progress.

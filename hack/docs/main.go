@@ -179,7 +179,6 @@ func exercise() ([]*dto.MetricFamily, error) {
 	metrics.RegisterBuild(all, "")
 	metrics.RegisterReady(all, func() string { return "" })
 	metrics.RegisterCertificate(all, time.Now)
-	metrics.NewLostLines(all)
 	resyncs := metrics.NewResyncMetrics(all)
 	resyncs.Began("default", time.Now(), true)
 	resyncs.Ran("default", time.Now(), time.Now(), false)

@@ -69,10 +69,10 @@ def main():
         for path in pages:
             check_page(page, base + path, faults)
         start = base + next(p for p in pages if p.endswith("index.html"))
-        check_search(page, start, "receipt", "Receipts", "receipts.html", faults)
+        check_search(page, start, "history", "What Rollcall did", "history.html", faults)
         check_search(page, start, "请求", "快速开始", "quickstart.zh-CN.html", faults)
         browser.close()
-    print("\n".join(faults) or f"{len(pages)} pages are good on a phone, and the search finds receipts and 请求.")
+    print("\n".join(faults) or f"{len(pages)} pages are good on a phone, and the search finds history and 请求.")
     sys.exit(bool(faults) or not pages)
 
 

@@ -112,7 +112,6 @@ podCondition: true
 statusPage: true
 evictions: {enabled: true, limit: 2m, name: shop-evictions}
 traces: {endpoint: "http://collector:4318"}
-audit: {path: /var/lib/audit.jsonl, maxSize: 2Mi}
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +157,6 @@ audit: {path: /var/lib/audit.jsonl, maxSize: 2Mi}
 			Enroll: true, PodCondition: true, StatusPage: true,
 			Evictions: Evictions{Enabled: true, Limit: 2 * time.Minute, Name: "shop-evictions"},
 			Traces:    Traces{Endpoint: "http://collector:4318"},
-			Audit:     Audit{Path: "/var/lib/audit.jsonl", MaxSize: 2 << 20},
 		},
 		single: true,
 	}
@@ -367,10 +365,6 @@ func TestParseRefuses(t *testing.T) {
 		"a webhook's name":              {"it is a Service's", with("", "evictions: {name: A.b}"), []string{"evictions.name", "Service, Secret"}},
 		"traces to no URL":              {"the exporter would guess", with("", "traces: {endpoint: collector:4318}"), []string{"traces.endpoint", "http://collector:4318"}},
 		"a secret for traces":           {"the file is no place for it", with("", "traces: {endpoint: 'http://me:secret@collector'}"), []string{"traces.endpoint", "environment"}},
-		"audit without a file":          {"the manager has no place of its own", with("", "audit: {}"), []string{"audit.path: Required", "name the file"}},
-		"audit somewhere":               {"the working directory may be any", with("", "audit: {path: a.jsonl}"), []string{"audit.path", "absolute path"}},
-		"a tiny audit log":              {"it would hold no rollout", with("", "audit: {path: /a, maxSize: 10Ki}"), []string{"audit.maxSize", "1Mi or more"}},
-		"a size of text":                {"the form is shown", with("", "audit: {path: /a, maxSize: much}"), []string{"audit.maxSize", "1Mi or more"}},
 		"resync as a list":              {"the kind is named", with("", "resync: []"), []string{"resync", "an array", "an object"}},
 		"proceeding":                    {"a person must say after how long", with("", "proceedAfter: {preDelete: Proceed}"), []string{"proceedAfter.preDelete", `such as "1s"`}},
 		"proceeding at 0s":              {"each deletion would lose requests", with("", "proceedAfter: {inPlaceUpdate: 0s}"), []string{"proceedAfter.inPlaceUpdate", `"1s" or more`}},

@@ -2,10 +2,8 @@ package config
 
 import (
 	"net/url"
-	"path/filepath"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -19,7 +17,6 @@ type Features struct {
 	StatusPage   bool
 	Evictions    Evictions
 	Traces       Traces
-	Audit        Audit
 }
 
 // Evictions is how evictions of managed pods become deletions that the hooks hold up.
@@ -37,24 +34,10 @@ type Traces struct {
 	Endpoint string
 }
 
-// Audit is where the lines are written from which receipts are made.
-type Audit struct {
-	// Path is the file; empty writes none.
-	Path string
-	// MaxSize is how many bytes the file may have before it is moved to Path.1, which it replaces.
-	MaxSize int64
-}
-
-// leastAudit holds the lines of a rollout of some hundred pods.
-const leastAudit = 1 << 20
-
 func (o *object) features() Features {
 	f := Features{Enroll: o.flag("enroll"), PodCondition: o.flag("podCondition"), StatusPage: o.flag("statusPage")}
 	o.object("evictions", func(o *object) { f.Evictions = o.evictions() })
 	o.object("traces", func(o *object) { f.Traces = Traces{Endpoint: o.receiver("endpoint")} })
-	if o.any("audit") != nil {
-		o.object("audit", func(o *object) { f.Audit = o.audit() })
-	}
 	return f
 }
 
@@ -79,20 +62,6 @@ func (o *object) receiver(name string) string {
 	return endpoint
 }
 
-func (o *object) audit() Audit {
-	a, size := Audit{Path: o.text("path")}, o.textOr("maxSize", "16Mi")
-	if a.Path == "" {
-		o.required("path", "name the file for the lines of receipts, on a volume that outlives the container")
-	} else if !filepath.IsAbs(a.Path) {
-		o.invalid("path", a.Path, "set an absolute path, such as /var/lib/rollcall/audit.jsonl")
-	}
-	quantity, err := resource.ParseQuantity(size)
-	if a.MaxSize = quantity.Value(); err != nil || a.MaxSize < leastAudit {
-		o.invalid("maxSize", size, "set 1Mi or more: two files of this size are kept")
-	}
-	return a
-}
-
 // WithoutWrites leaves out what writes something, and returns the fields of that.
 func (f Features) WithoutWrites() (left Features, out []string) {
 	left = Features{StatusPage: f.StatusPage, Traces: f.Traces, Evictions: f.Evictions}
@@ -111,7 +80,6 @@ func (f Features) differ(other Features) (fields []string) {
 		{"statusPage", f.StatusPage != other.StatusPage},
 		{"evictions", f.Evictions != other.Evictions},
 		{"traces", f.Traces != other.Traces},
-		{"audit", f.Audit != other.Audit},
 	} {
 		if of.differs {
 			fields = append(fields, of.name)

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/internal/visit"
@@ -161,23 +159,6 @@ func TestAppEntryOfAPodWhoseDescriptionDoesNotTellIsTakenOut(t *testing.T) {
 	w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
 	w.expectApp("that another pod names its place on the node does not make the entry that one's", app, registry.OutOfService)
 	w.expectHooks("", pod, "inPlaceUpdate")
-}
-
-func TestAppEntryThatPassesOnIsSaidOnce(t *testing.T) {
-	t.Parallel()
-	w, pod, app := servingApp(t)
-	told, _ := w.audits(receipt.Told, func() {
-		w.changePod(pod, func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.9" })
-		w.addresses = 0
-		w.bornPod(w.cloneSet("web-2"), "web-2", annotated(service.AnnotationServices, "web=8080"))
-		for range 3 {
-			w.reconcile(pod)
-		}
-	})
-	w.expectApp("it is another pod's by now", app, registry.InService)
-	if told = slices.DeleteFunc(told, func(l receipt.Line) bool { return l.Address != "10.0.0.1" }); len(told) != 1 {
-		t.Errorf("the audit log has %d lines of the former address, want one: nothing was asked", len(told))
-	}
 }
 
 func TestAppEntryThroughAnUpdateInPlace(t *testing.T) {

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,8 +12,6 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/drain"
 	"github.com/rollcall-dev/rollcall/internal/reason"
-	"github.com/rollcall-dev/rollcall/internal/receipt"
-	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/internal/waiting"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/fakeregistry"
@@ -125,24 +122,6 @@ func TestDrainOfAnApplicationsEntryBeginsAnewUnderAnotherManager(t *testing.T) {
 	w.expectJournal("no list has such an entry, and nothing tells what its clients were given", appOut, writes)
 	w.expectResult("the whole of it", result, 15*time.Second)
 	w.expectHooks("", pod, "inPlaceUpdate preDelete")
-}
-
-func TestDrainThatIsMadeLongerIsInTheAuditLog(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t, draining15s)
-	waits, _ := w.audits(receipt.Waits, func() {
-		w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
-		w.reconcile(pod)
-		w.changePod(pod, annotated(service.AnnotationDrain, "60s"))
-		w.reconcile(pod)
-	})
-	var drains []float64
-	for _, l := range waits {
-		drains = append(drains, l.Seconds)
-	}
-	if want := []float64{15, 60}; !slices.Equal(drains, want) {
-		t.Errorf("the pod waits for drains of %v s, want %v: a receipt takes the first for overdue once it has passed", drains, want)
-	}
 }
 
 func TestDrainThatAnotherClockBegan(t *testing.T) {
@@ -374,29 +353,6 @@ func TestDrain_UntilIdleContinuesUnderAnotherManager(t *testing.T) {
 	w.expectDrained("max")
 }
 
-// TestDrain_UntilIdleIsOneLineInTheAuditLog: what changes is how many requests are left.
-func TestDrain_UntilIdleIsOneLineInTheAuditLog(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, untilIdle)
-	a := &answers{w: w}
-	waits, _ := w.audits(receipt.Waits, func() {
-		w.r.visitor.Asker = a
-		pod := w.servingPod(w.cloneSet("web"), "web-1")
-		w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
-		for a.next.Left = range int64(5) {
-			w.sleep(10 * time.Second)
-			w.reconcile(pod)
-		}
-		a.next = drain.Answer{Idle: true}
-		w.reconcile(pod)
-		w.reconcile(pod)
-		w.expectHooks("", pod, "inPlaceUpdate")
-	})
-	if waits = slices.DeleteFunc(waits, func(l receipt.Line) bool { return l.Reason != "Draining" }); len(waits) != 1 || waits[0].Seconds != 600 {
-		t.Errorf("the audit log has %d waits, want one of at most 10 minutes: %+v", len(waits), waits)
-	}
-}
-
 // TestDrain_UntilIdleOfACrashedPod: nothing is left that could be cut off.
 func TestDrain_UntilIdleOfACrashedPod(t *testing.T) {
 	t.Parallel()
@@ -412,20 +368,4 @@ func TestDrain_UntilIdleOfACrashedPod(t *testing.T) {
 	})
 	w.reconcile(pod)
 	w.expectDrained("idle")
-}
-
-// TestDrain_UntilIdleRestsOnMin: the pod may have been idle from then on, and a receipt must not call its release early.
-func TestDrain_UntilIdleRestsOnMin(t *testing.T) {
-	t.Parallel()
-	w, pod := serving(t, untilIdle)
-	flips, _ := w.audits(receipt.Flip, func() {
-		w.r.visitor.Asker = &answers{w: w, next: drain.Answer{Idle: true}}
-		w.reconcileIn(pod, appspub.LifecycleStatePreparingDelete)
-		w.sleep(5 * time.Second)
-		w.reconcile(pod)
-		w.reconcile(pod)
-	})
-	if last := flips[len(flips)-1]; len(last.Cleared) != 1 || last.Cleared[0] != "finalizer "+preDeleteFinalizer || last.Seconds != 5 {
-		t.Errorf("the last flip is %+v, want the release after 5 s", last)
-	}
 }

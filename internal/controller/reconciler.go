@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/rollcall-dev/rollcall/internal/audit"
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
+	"github.com/rollcall-dev/rollcall/internal/history"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/memory"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
@@ -66,9 +66,9 @@ type Options struct {
 	// Listed closes, within a minute, when registries were listed or took too long. Pods wait: what is listed costs no call.
 	Listed <-chan struct{}
 	// Asker asks draining pods whether they are idle. Without one, none answers.
-	Asker visit.Asker
-	// Audit and Trace can be nil.
-	Audit *audit.Log
+	Asker   visit.Asker
+	History history.Log
+	// Trace can be nil.
 	Trace func(reconcile.TypedReconciler[lifecycle.PodID]) reconcile.TypedReconciler[lifecycle.PodID]
 }
 
@@ -102,14 +102,14 @@ func (r *PodReconciler) furnish() {
 	o := &r.Options
 	r.observer = &observe.Observer{
 		Client: o.Client, Pods: o.Pods, APIReader: o.APIReader, Tracker: o.Tracker, State: o.State, Memory: r.memory, Identity: o.Identity,
-		Audit: o.Audit, Clock: o.Clock,
+		Clock: o.Clock,
 	}
 	r.reporter = &report.Reporter{
-		Memory: r.memory, Recorder: o.Recorder, Audit: o.Audit, Clock: o.Clock, Calm: r.backoff.Forget, Common: report.CommonEvents(o.Clock),
+		Memory: r.memory, Recorder: o.Recorder, Clock: o.Clock, Calm: r.backoff.Forget, Common: report.CommonEvents(o.Clock),
 	}
 	r.visitor = &visit.Visitor{
 		Client: o.Client, State: o.State, Releases: o.Releases, PodCondition: o.PodCondition, NoCondition: o.NoCondition,
-		Clock: o.Clock, Ahead: o.Ahead, Audit: o.Audit,
+		Clock: o.Clock, Ahead: o.Ahead, History: o.History,
 		BackOff: r.backoff.When, Tell: r.reporter.Tell, Asker: o.Asker, Wake: r.wake,
 	}
 }
@@ -240,7 +240,7 @@ func (r *PodReconciler) forget(uid types.UID) {
 	now := r.Clock.Now()
 	r.Tracker.Close(uid, now)
 	r.State.Claims.Forget(uid, now)
-	observe.AuditGone(r.Audit, r.memory.Forget(uid))
+	r.memory.Forget(uid)
 	r.backoff.Forget(uid)
 }
 

@@ -31,6 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
+	"github.com/rollcall-dev/rollcall/internal/history"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/observe"
@@ -69,6 +70,7 @@ type world struct {
 	queue    *requests
 	r        *PodReconciler
 	counted  *prometheus.Registry // by r
+	lines    history.Log
 
 	mu         sync.Mutex
 	journal    []string
@@ -175,7 +177,7 @@ func (w *world) restart() {
 	w.r = New(Options{
 		Releases: metrics.NewReleaseMetrics(w.counted),
 		Client:   cached, Pods: clusterstate.PodsThrough(cached), APIReader: interceptor.NewClient(w.api, interceptor.Funcs{Get: w.liveGet}),
-		Tracker: tracker.New(), State: clusterstate.New(cached, clusterstate.PodsThrough(cached), nil),
+		Tracker: tracker.New(), State: clusterstate.New(cached, clusterstate.PodsThrough(cached), nil), History: w.lines,
 		Recorder: w.events, Workers: 1, Clock: w.clock, Ahead: func() time.Duration { return w.ahead },
 	})
 	w.must(w.r.started(w.Context(), w.queue), "starting the controller")

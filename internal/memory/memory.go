@@ -39,6 +39,8 @@ type Pod struct {
 	// Unadopted is set while the CloneSet that made the pod selects it without owning it.
 	Unadopted    *lifecycle.Selection
 	OutRead, out time.Time
+	// Drain is since when the drain has run that is in the history.
+	Drain time.Time
 	// ahead is a time by another's clock that was in the future when it was first read, at aheadRead.
 	ahead, aheadRead time.Time
 	// Since when the cache lacks our last write, and since when all writes fail.
@@ -75,13 +77,11 @@ func (n *Pods) Of(pod lifecycle.PodID) *Pod {
 	return one
 }
 
-// Forget drops and returns the pod's note, if any.
-func (n *Pods) Forget(uid types.UID) (forgotten *Pod) {
+// Forget drops the pod's note, if any.
+func (n *Pods) Forget(uid types.UID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	forgotten = n.pods[uid]
 	delete(n.pods, uid)
-	return forgotten
 }
 
 // Len is the number of notes.

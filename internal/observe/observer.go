@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/rollcall-dev/rollcall/internal/audit"
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/memory"
@@ -21,7 +20,6 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/service"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/internal/waiting"
-	"github.com/rollcall-dev/rollcall/registry"
 )
 
 // StaleRecheck is the fallback if no event shows our own write.
@@ -39,9 +37,7 @@ type Observer struct {
 	Memory    *memory.Pods
 	// Identity is the cluster's UID, part of each entry's mark.
 	Identity *clusterstate.Identity
-	// Audit is nil without receipts.
-	Audit *audit.Log
-	Clock clock.PassiveClock
+	Clock    clock.PassiveClock
 }
 
 // Look is the outcome of looking at a pod.
@@ -288,7 +284,7 @@ func (o *Observer) unknown(id lifecycle.PodID, f *Facts) Look {
 	if !f.Tracked.CloseUnlessFound() {
 		return Look{Again: StaleRecheck} // the event is on its way
 	}
-	AuditGone(o.Audit, o.Memory.Forget(id.UID))
+	o.Memory.Forget(id.UID)
 	return Look{}
 }
 
@@ -405,7 +401,6 @@ func (o *Observer) adoptListed(f *Facts) {
 	for _, t := range f.Targets {
 		if f.Tracked.Adopt(t) {
 			o.State.Claims.Acknowledged(lifecycle.PodIDOf(pod), t.Key())
-			f.AuditTold(o.Audit, f.Input, t, registry.InService, f.Tracked.Standing(t.Key()).AcknowledgedAt())
 		}
 	}
 }

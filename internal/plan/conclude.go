@@ -44,7 +44,8 @@ type Write struct {
 	Held []waiting.Blocker
 	// Ask: the pod is to be asked whether it is idle.
 	Ask bool
-	// Drained is what has ended the drain for which a hook waited; empty without one.
+	// Drains: all that is missing is the drain, or it has ended just now, by Drained.
+	Drains  bool
 	Drained drain.By
 }
 
@@ -121,7 +122,7 @@ func (o Outcome) drain(w *Write) {
 	if w.Ask = s.Ask && (len(o.Held) == 0 || o.ProceedAfter > 0); len(o.Held) > 0 {
 		return
 	}
-	if w.Drained = s.By; s.By == "" {
+	if w.Drains, w.Drained = true, s.By; s.By == "" {
 		w.Held = []waiting.Blocker{waiting.Draining(o.Drain.Out, o.Drain.Policy, s, o.Drain.Last, o.Now)}
 	}
 }

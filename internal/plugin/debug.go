@@ -273,26 +273,10 @@ func (c *cluster) metricsOf(ctx context.Context, out io.Writer, pod *corev1.Pod)
 
 // logsOf writes the last lines of the manager, and of the container before it if it was restarted.
 func (c *cluster) logsOf(ctx context.Context, out io.Writer, pod *corev1.Pod) error {
-	var all []error
-	for _, container := range pod.Status.ContainerStatuses {
-		for _, previous := range []bool{true, false} {
-			if previous && container.RestartCount == 0 {
-				continue
-			}
-			fmt.Fprintf(out, "-- %s, container %s, before its last restart: %t\n", pod.Name, container.Name, previous)
-			text, err := c.pods.Pods(c.installation).GetLogs(pod.Name, &corev1.PodLogOptions{
-				Container: container.Name, Previous: previous, TailLines: new(int64(newest)),
-			}).DoRaw(ctx)
-			switch {
-			case apierrors.IsForbidden(err):
-				all = append(all, c.lacks("pods/log"))
-			case err != nil:
-				all = append(all, reading("the log of "+pod.Name, err))
-			}
-			_, _ = out.Write(text)
-		}
-	}
-	return errors.Join(all...)
+	return c.eachLog(ctx, pod, newest, func(container string, previous bool, text []byte) {
+		fmt.Fprintf(out, "-- %s, container %s, before its last restart: %t\n", pod.Name, container, previous)
+		_, _ = out.Write(text)
+	})
 }
 
 func writeYAML(out io.Writer, value any) error {

@@ -26,7 +26,6 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/enroll"
 	"github.com/rollcall-dev/rollcall/internal/lint"
-	"github.com/rollcall-dev/rollcall/internal/receipt"
 )
 
 func (o *options) lintCommand() *cobra.Command {
@@ -258,9 +257,9 @@ func versionOf(object client.Object) string {
 
 // String says what was checked, for a file without a workload too.
 func (l *linted) String() string {
-	checked := receipt.Counted(len(l.workloads), "workload")
+	checked := counted(len(l.workloads), "workload")
 	if n := len(l.configs); n > 0 {
-		checked += " and " + receipt.Counted(n, "configuration")
+		checked += " and " + counted(n, "configuration")
 	}
 	return checked
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"strings"
 	"testing"
-	"time"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
@@ -15,8 +14,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/yaml"
 
+	"github.com/rollcall-dev/rollcall/internal/history"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/internal/statuspage/entries"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
@@ -35,14 +34,13 @@ func TestForScripts(t *testing.T) {
 	set := &kruisev1alpha1.CloneSet{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "web", UID: "set"}}
 	set.Spec.Replicas, set.Spec.UpdateStrategy.Partition = new(int32(2)), new(intstr.FromInt32(1))
 	set.Status.UpdateRevision, set.Status.UpdatedReplicas, set.Status.AvailableReplicas = "web-64f7c", 1, 2
-	history := receipt.NewHistory(twoRollouts(), time.Time{})
-	rollouts, err := rolloutsOf(history, "prod", "storefront")
+	told, err := historyOf(history.Read([]byte(anUpdate(t))), "prod", "storefront")
 	expect.NoError(t, err)
 	for name, value := range map[string]any{
 		"status":  []Pod{stuck, serves},
 		"explain": o.explained(stuck, nil),
 		"rollout": rolloutOf(set, []Pod{stuck, serves}).forScripts(),
-		"receipt": receiptOf(history, "prod", "storefront", rollouts, map[string]string{"9b2d5": "7", "c81e0": "8"}, true),
+		"history": historyFor(told, true),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -96,7 +94,7 @@ func TestForms(t *testing.T) {
 		"explain web-1 -o wide":      `invalid argument "wide" for "-o, --output" flag: must be json or yaml`,
 		"status --watch -o json":     "--watch shows a table: remove --output json",
 		"rollout web --watch -oyaml": "--watch shows a table: remove --output yaml",
-		"receipt web -f - -o jsno":   `invalid argument "jsno" for "-o, --output" flag: must be json or yaml`,
+		"history web -f - -o jsno":   `invalid argument "jsno" for "-o, --output" flag: must be json or yaml`,
 	} {
 		var errOut bytes.Buffer
 		status := Run(t.Context(), "test", append(strings.Fields(arguments), "--server", "http://127.0.0.1:1"),

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
@@ -267,3 +268,6 @@ func (r *rollout) write(out io.Writer, on terminal, least int) {
 	}
 	t.write(out, on)
 }
+
+// shortRevision is the hash at the end of a revision's name.
+func shortRevision(name string) string { return name[strings.LastIndex(name, "-")+1:] }

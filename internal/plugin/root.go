@@ -34,10 +34,10 @@ const (
 	exitNotManaged = 4
 	exitForbidden  = 5
 	exitNoManager  = 6
-	// exitReceiptFails is of a receipt that says FAIL, and exitDamaged of an audit log that was altered, is cut off or lacks a line.
-	exitReceiptFails = 7
-	exitDamaged      = 8
-	exitTimedOut     = 9
+	// exitFindings is of a history that shows what must not have happened, and exitUnread of one that may lack lines.
+	exitFindings = 7
+	exitUnread   = 8
+	exitTimedOut = 9
 )
 
 // exitError is an error with an exit status of its own.
@@ -95,7 +95,7 @@ func (o *options) command() *cobra.Command {
 		Short: "Show and control what Rollcall does",
 		Long: "Show which pods are in rotation, why a pod waits, and the progress of a rollout; check a CloneSet before you apply it; " +
 			"add the hooks to CloneSets; release a stuck pod; compare the registries with the cluster; " +
-			"check after a rollout whether a hook was released before the registry acknowledged; clean up before you remove Rollcall.",
+			"show what Rollcall did to a pod; clean up before you remove Rollcall.",
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl rollcall"},
 		Version:       o.version,
 		SilenceUsage:  true,
@@ -108,7 +108,7 @@ func (o *options) command() *cobra.Command {
 	root.PersistentFlags().StringVar(&o.installation, "rollcall-namespace", orders.Namespace,
 		"The namespace in which Rollcall is installed.")
 	root.AddCommand(o.statusCommand(), o.explainCommand(), o.rolloutCommand(), o.lintCommand(), o.enrollCommand(),
-		o.skipCommand(), o.holdCommand(), o.resyncCommand(), o.receiptCommand(), o.debugCommand(), o.uninstallCommand())
+		o.skipCommand(), o.holdCommand(), o.resyncCommand(), o.historyCommand(), o.debugCommand(), o.uninstallCommand())
 	return root
 }
 

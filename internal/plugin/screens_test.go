@@ -21,8 +21,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/rollcall-dev/rollcall/internal/history"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
-	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/internal/statuspage/entries"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
@@ -47,7 +47,7 @@ func TestScreens(t *testing.T) {
 	if err != nil {
 		t.Skip("!!!! SKIPPED: tmux is not installed, so no screen of the kubectl plugin is looked at: apt-get install tmux")
 	}
-	for _, screen := range []string{"status", "explain", "rollout", "receipt", "chinese"} {
+	for _, screen := range []string{"status", "explain", "rollout", "history", "chinese"} {
 		for _, width := range []int{80, 120} {
 			t.Run(fmt.Sprint(screen, "-", width), func(t *testing.T) {
 				t.Parallel()
@@ -186,12 +186,11 @@ func draw(t *testing.T, name string, streams genericiooptions.IOStreams) {
 		expect.NoError(t, s.write(o.Out, o.ErrOut, terminalOf(o.Out), new(form), false))
 	case "explain":
 		o.explain(pods[0], nil)
-	case "receipt":
-		history := receipt.NewHistory(twoRollouts(), time.Time{})
-		rollouts, err := rolloutsOf(history, "prod", "storefront")
-		expect.NoError(t, err)
-		if o.printReceipt(history, rollouts, map[string]string{"64f7c": "6", "9b2d5": "7", "c81e0": "8"}); verdict(rollouts) == nil {
-			t.Error("a rollout with a fault must FAIL")
+	case "history":
+		for _, name := range []string{"storefront-7c9d1", "cloneset/storefront"} {
+			told, err := historyOf(history.Read([]byte(anUpdate(t))), "prod", name)
+			expect.NoError(t, err)
+			o.printHistory(told)
 		}
 	case "chinese":
 		s := screen{out: o.Out, on: terminalOf(o.Out)}
@@ -214,40 +213,4 @@ func draw(t *testing.T, name string, streams genericiooptions.IOStreams) {
 			s.draw(text.Bytes())
 		}
 	}
-}
-
-// twoRollouts are the lines of a CloneSet of 3 pods that was updated twice. In the second rollout one hook was released before the
-// registry had answered.
-func twoRollouts() (lines []receipt.Line) {
-	at := now
-	add := func(pod int, revision, state string, l receipt.Line) {
-		at = at.Add(2 * time.Second)
-		name := fmt.Sprintf("storefront-7c9d%d", pod)
-		l.Entry = receipt.Entry{Registry: "default", Namespace: "prod", Pod: name, UID: name, Service: "storefront", Address: "10.0.0.1", Port: 80}
-		l.Chain, l.Workload, l.Revision, l.State, l.At, l.Asked = "rollcall-1", "storefront", revision, state, at, at.Add(-time.Second)
-		l.Since, l.Instances, l.Hooks = at.Add(-4*time.Second), []receipt.Entry{l.Entry}, receipt.Hooks{receipt.InPlaceUpdate: {"label gate=true"}}
-		lines = append(lines, l)
-	}
-	call := func(op receipt.Op, outcome string) receipt.Line {
-		return receipt.Line{Kind: receipt.Called, Operation: op, Outcome: outcome}
-	}
-	gate := []string{"label gate=true"}
-	release, assert := receipt.Line{Kind: receipt.Flip, Cleared: gate}, receipt.Line{Kind: receipt.Flip, Set: gate}
-	for pod := range 3 {
-		add(pod, "storefront-64f7c", "Normal", call(receipt.Register, receipt.Acknowledged))
-	}
-	for i, to := range []string{"storefront-9b2d5", "storefront-c81e0"} {
-		for pod := range 3 {
-			outcome := receipt.Acknowledged
-			if i == 1 && pod == 2 {
-				outcome = "timeout"
-			}
-			before := []string{"storefront-64f7c", "storefront-9b2d5"}[i]
-			add(pod, before, string(appspub.LifecycleStatePreparingUpdate), call(receipt.FailOver, outcome))
-			add(pod, before, string(appspub.LifecycleStatePreparingUpdate), release)
-			add(pod, to, string(appspub.LifecycleStateUpdated), call(receipt.Register, receipt.Acknowledged))
-			add(pod, to, string(appspub.LifecycleStateUpdated), assert)
-		}
-	}
-	return lines
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/enroll"
-	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/internal/uninstall"
 )
 
@@ -64,7 +63,7 @@ func (c *cluster) uninstall(ctx context.Context, of uninstallOptions) error {
 		return err
 	}
 	err = c.confirm(of.yes, fmt.Sprintf("remove Rollcall's hooks, labels and finalizers from %s? Updates then wait for no registry, new pods "+
-		"are not registered, and a changed template starts an update.", receipt.Counted(len(left.Findings()), "object")), "nothing was changed")
+		"are not registered, and a changed template starts an update.", counted(len(left.Findings()), "object")), "nothing was changed")
 	if err != nil {
 		return err
 	}

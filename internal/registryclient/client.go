@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/rollcall-dev/rollcall/internal/history"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/registry"
 )
@@ -32,6 +33,8 @@ type Options struct {
 	Metrics *metrics.RegistryMetrics
 	Trace   Trace
 	Logger  logr.Logger
+	// History gets each call.
+	History history.Log
 }
 
 // Caller asks for a call. A zero Caller waits its turn, for at most Options.Timeout.

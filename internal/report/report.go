@@ -1,4 +1,4 @@
-// Package report shows people why pods wait, by Events, a metric and the audit log.
+// Package report shows people why pods wait, by Events and a metric.
 package report
 
 import (
@@ -16,12 +16,10 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/rollcall-dev/rollcall/internal/audit"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/memory"
 	"github.com/rollcall-dev/rollcall/internal/observe"
 	"github.com/rollcall-dev/rollcall/internal/reason"
-	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/internal/shorten"
 	"github.com/rollcall-dev/rollcall/internal/visit"
 	"github.com/rollcall-dev/rollcall/internal/waiting"
@@ -31,9 +29,7 @@ import (
 type Reporter struct {
 	Memory   *memory.Pods
 	Recorder events.EventRecorder
-	// Audit can be nil.
-	Audit *audit.Log
-	Clock clock.PassiveClock
+	Clock    clock.PassiveClock
 	// Calm is called if nothing is missing.
 	Calm func(types.UID)
 	// Common limits the Events of reasons that are [reason.Reason.Common].
@@ -70,7 +66,6 @@ func (r *Reporter) Report(ctx context.Context, f *observe.Facts, result visit.Re
 	if !shown.Said.IsZero() {
 		shown.After = cmp.Or(shown.After, waiting.Longest)
 	}
-	r.auditWait(v, shown, before)
 	r.Memory.Show(v.Memory, shown, v.Result.Input.Circumstances())
 	r.tellWorkload(ctx, v, shown)
 	r.announce(v, shown, due)
@@ -169,13 +164,4 @@ func (r *Reporter) dated(v visited, b, before waiting.Blocker) waiting.Blocker {
 		b.Since = v.Memory.Read(moved, r.Clock.Now())
 	}
 	return b
-}
-
-func (r *Reporter) auditWait(v visited, now, before waiting.Blocker) {
-	if r.Audit == nil || now.WaitsLike(before) || now.Hook == "" && before.Hook == "" {
-		return
-	}
-	line := v.Line(v.Result.Input, nil)
-	line.Kind, line.Hook, line.Reason = receipt.Waits, string(now.Hook), string(now.Reason)
-	r.Audit.Write(line)
 }

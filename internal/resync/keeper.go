@@ -15,7 +15,6 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
-	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -59,8 +58,6 @@ type keeper struct {
 	comparing, listing, removing trouble
 	// shown needs the lock of the Resync.
 	shown Status
-	// logged is the interval in the audit log; 0 for none.
-	logged time.Duration
 	// asked: a person requested the run, perhaps because an Event has expired.
 	asked atomic.Bool
 }
@@ -88,11 +85,6 @@ func (k *keeper) start(ctx context.Context, before *keeper) {
 	} else {
 		k.resync.Metrics.Began(k.name, time.Now(), k.client.Lists())
 	}
-	if policy, _ := k.resync.inForce(); k.client.Lists() {
-		k.lead(policy.Interval)
-	} else if before != nil {
-		before.lead(0)
-	}
 	if before != nil {
 		k.heartbeats.served = before.heartbeats.served
 	}
@@ -104,17 +96,6 @@ func (k *keeper) start(ctx context.Context, before *keeper) {
 		k.loops.Go(func() { w.askAbout(ctx, registry.OutOfService) })
 		k.loops.Go(func() { w.askAbout(ctx, registry.InService) })
 	}
-}
-
-// lead records in the audit log how often the registry is compared; 0 for no longer.
-func (k *keeper) lead(interval time.Duration) {
-	if k.logged == interval {
-		return
-	}
-	k.logged = interval
-	k.resync.Audit.Write(receipt.Line{
-		Kind: receipt.Leads, Entry: receipt.Entry{Registry: k.name}, Seconds: interval.Seconds(),
-	})
 }
 
 func (k *keeper) compareAll(ctx context.Context) {
@@ -154,21 +135,14 @@ type run struct {
 	err, unlisted, unremoved error
 	// more: removals are left for the next run.
 	more bool
-	line receipt.Line
 }
 
 // turn returns when the next run is due.
 func (k *keeper) turn(ctx context.Context) time.Duration {
 	policy, _ := k.resync.inForce()
-	if k.resync.has(k) {
-		k.lead(policy.Interval)
-	}
 	k.uid = k.resync.Identity.Learn(ctx)
 	synced := k.resync.Synced() // before, nothing counts as gone
 	r := &run{began: time.Now()}
-	r.line = receipt.Line{
-		Kind: receipt.Ran, Asked: r.began, Entry: receipt.Entry{Registry: k.name}, Seconds: policy.Interval.Seconds(),
-	}
 	r.err = k.compare(ctx, r)
 	k.hasListed()
 	if r.err == nil && synced {
@@ -200,7 +174,7 @@ func (k *keeper) next(r *run, interval time.Duration) time.Duration {
 	return next
 }
 
-// report publishes the outcome. In the audit log, a removal that waits for approval is not due.
+// report publishes the outcome.
 func (k *keeper) report(r *run) {
 	now, logger := time.Now(), k.resync.Logger.WithValues("registry", k.name)
 	k.resync.Metrics.Ran(k.name, r.began, now, r.err != nil)
@@ -213,18 +187,10 @@ func (k *keeper) report(r *run) {
 		k.removing.tell(logger, r.unremoved, "removing entries without a live pod fails, retrying",
 			"removing entries without a live pod succeeds again")
 	}
-	outcome := receipt.Acknowledged // of what was listed
-	if failed := cmp.Or(r.err, r.unremoved); failed != nil {
-		outcome = registry.Excerpt(failed.Error())
-	} else if k.held != nil {
-		outcome = receipt.RemovalsBlocked
-	}
-	r.line.Outcome = outcome
 	failure := ""
 	if failed := cmp.Or(r.err, r.unlisted, r.unremoved); failed != nil {
 		failure = registry.Excerpt(failed.Error())
 	}
-	k.resync.Audit.Write(r.line)
 	k.resync.mu.Lock()
 	defer k.resync.mu.Unlock()
 	if k.shown.Failure = failure; r.err == nil {
@@ -290,14 +256,8 @@ func (k *keeper) compare(ctx context.Context, r *run) error {
 		k.first = r.began
 	}
 	r.owned, r.unknown = len(owned), found.Unknown
-	for _, m := range found.Missing {
-		r.line.Missing = append(r.line.Missing, receipt.Entry{
-			Registry: m.In.Registry, Namespace: m.Pod.Namespace, Pod: m.Pod.Name, UID: string(m.Pod.UID),
-			Service: string(m.In.Service), Address: m.In.Address, Port: m.In.Port,
-		})
-	}
 	for _, former := range found.Renamed { // across a restart
-		k.resync.Audit.Write(receipt.Line{Kind: receipt.Renamed, Former: former, Entry: receipt.Entry{Registry: k.name}})
+		k.resync.History.Renamed(k.name, former)
 	}
 	k.resync.Metrics.Found(k.name, metrics.FoundMissing, len(found.Missing))
 	k.resync.Metrics.Found(k.name, metrics.FoundDifferent, found.Different)

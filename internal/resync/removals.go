@@ -15,11 +15,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/rollcall-dev/rollcall/internal/history"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/orders"
 	"github.com/rollcall-dev/rollcall/internal/reason"
-	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/registry"
@@ -167,7 +167,13 @@ func (k *keeper) deregister(ctx context.Context, in registry.Instance) error {
 			k.resync.Pods.RemovalMayLand(tracker.Target{Registry: k.name, Instance: in}, time.Now(), until)
 		}
 	}
-	return k.client.Change(ctx, registryclient.Caller{End: end}, registry.Change{Instance: in, State: registry.Absent})
+	began := time.Now()
+	err := k.client.Change(ctx, registryclient.Caller{End: end}, registry.Change{Instance: in, State: registry.Absent})
+	if err == nil {
+		k.resync.History.Removed(history.Pod{Namespace: in.Namespace, Name: in.Pod, UID: in.UID},
+			history.Entry{Registry: k.name, Service: in.Service, Endpoint: in.Endpoint()}, history.ByResync, time.Since(began))
+	}
+	return err
 }
 
 // isFailure is false in a dry run.
@@ -184,8 +190,6 @@ func (k *keeper) note(r *run, due []registry.Entry, outcomes []error, later int)
 		switch {
 		case err == nil:
 			removed++
-			k.resync.Logger.Info("removed an entry without a live pod", "registry", k.name,
-				"service", e.Service, "endpoint", e.Endpoint(), "pod", e.Namespace+"/"+e.Pod, "uid", e.UID)
 		case isFailure(err):
 			failed++
 			r.unremoved = fmt.Errorf("removing entries without a live pod: %d of %d failed, the last: %w", failed, len(due), err)
@@ -201,13 +205,8 @@ func (k *keeper) note(r *run, due []registry.Entry, outcomes []error, later int)
 	k.resync.Metrics.Found(k.name, metrics.FoundReaped, removed)
 	k.resync.Metrics.Unfinished(k.name, failed+left+later)
 	r.more = removed > 0 && later > 0
-	switch {
-	case left > 0:
+	if left > 0 {
 		r.unremoved = fmt.Errorf("%d removals failed in a row, and %d are left for the next run: %w", hopeless, left, r.unremoved)
-	case failed == 0: // else every run would fill the audit log with the same entries
-		for _, e := range due {
-			r.line.Gone = append(r.line.Gone, receipt.EntryOf(k.name, e.Instance))
-		}
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/rollcall-dev/rollcall/internal/audit"
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
+	"github.com/rollcall-dev/rollcall/internal/history"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/orders"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
@@ -65,9 +65,8 @@ type Options struct {
 	// Listed is closed once each initial registry was listed, failed, or took longer than its timeout.
 	Listed  chan<- struct{}
 	Metrics *metrics.ResyncMetrics
-	// Audit may be nil.
-	Audit  *audit.Log
-	Logger logr.Logger
+	History history.Log
+	Logger  logr.Logger
 }
 
 // Resync compares every registry with the cluster at start, after each interval, with each new configuration, and on [Resync.Run]:
@@ -218,9 +217,6 @@ func (r *Resync) replace(ctx context.Context, running, inForce map[string]*keepe
 		k.loops.Wait()
 		if ctx.Err() == nil && !inForce[name].continues(k) {
 			r.Metrics.Forget(name)
-		}
-		if ctx.Err() == nil && inForce[name] == nil {
-			k.lead(0)
 		}
 	}
 	for name, k := range inForce {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/orders"
 	"github.com/rollcall-dev/rollcall/internal/reason"
-	"github.com/rollcall-dev/rollcall/internal/receipt"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/bubble"
@@ -755,42 +754,6 @@ func TestListedIsClosedAfterTheFirstLists(t *testing.T) {
 	})
 }
 
-// TestRunsInTheAuditLog: a run says what it had to remove where it could, and not again and again where it could not.
-func TestRunsInTheAuditLog(t *testing.T) {
-	t.Parallel()
-	type row struct {
-		reason string
-		unless func(*scene)
-		gone   int
-	}
-	bubble.Each(t, map[string]row{
-		"removed":   {"a receipt looks for the removals", func(*scene) {}, 3},
-		"held back": {"a person has to approve, each minute of a night", func(s *scene) { s.maxRemovals = "0%" }, 0},
-		"refused": {"the next run finds them again", func(s *scene) {
-			s.fakes["a"].Fail(fakeregistry.Match{Op: fakeregistry.OpDeregister}, errors.New("refused"))
-		}, 0},
-	}, func(t *testing.T, tc row) {
-		s := newScene(t, "a")
-		s.gone(s.many("a", 20)[:3]...)
-		tc.unless(s)
-		log := s.keepsAudit()
-		s.start()
-		time.Sleep(5 * time.Minute)
-		s.stop()
-		lines, err := receipt.Read(log())
-		expect.NoError(t, err)
-		gone := 0
-		for _, l := range lines {
-			if gone += len(l.Gone); l.Kind == receipt.Ran && l.Seconds != 60 {
-				t.Errorf("the run of %s says that the next one comes in %g s, want 60", l.At, l.Seconds)
-			}
-		}
-		if gone != tc.gone {
-			t.Errorf("the log names %d entries that have gone, want %d: %s", gone, tc.gone, tc.reason)
-		}
-	})
-}
-
 func TestApply(t *testing.T) {
 	t.Parallel()
 	bubble.Scenes(t, map[string]func(t *testing.T){
@@ -821,30 +784,13 @@ func TestApply(t *testing.T) {
 			s.expectShown("the end of its last run must not bring it back", "b")
 			s.stop()
 		},
-		"is in the audit log": func(t *testing.T) {
-			s := newScene(t, "a", "b")
-			log := s.keepsAudit()
-			s.start()
-			time.Sleep(3 * time.Minute)
-			s.resync.Apply(Policy{Interval: 20 * time.Minute, MaxRemovals: intstr.FromString("20%")}, registryclient.Registries{"b": s.registries["b"]})
-			time.Sleep(time.Hour)
-			s.stop()
-			lines, err := receipt.Read(log())
-			expect.NoError(t, err)
-			for _, f := range receipt.NewHistory(lines, time.Time{}).Faults() {
-				t.Errorf("a registry was dropped and the interval is longer, and the receipt says at %s: %s", f.At, f.Text)
-			}
-		},
-		"renamed by a restart is in the audit log": func(t *testing.T) {
+		"renamed by a restart is in the history": func(t *testing.T) {
 			s := newScene(t, "main")
-			log := s.keepsAudit()
 			s.renamed = []string{"default"}
 			s.start()
 			synctest.Wait()
 			s.stop()
-			if text, want := string(log()), `"former":"default","registry":"main"`; !strings.Contains(text, want) {
-				t.Errorf("the log lacks %s, so that a receipt takes the former registry for another one:\n%s", want, text)
-			}
+			s.expectLogged(`"registry"="main" "former"="default"`, 1)
 		},
 		"during a run is no failure": func(t *testing.T) {
 			s := newScene(t, "a")

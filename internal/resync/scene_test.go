@@ -5,8 +5,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -20,8 +18,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/rollcall-dev/rollcall/internal/audit"
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
+	"github.com/rollcall-dev/rollcall/internal/history"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/orders"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
@@ -55,7 +53,6 @@ type scene struct {
 	// identity is nil where the cluster's UID can't be read.
 	identity *clusterstate.Identity
 	listed   chan struct{}
-	audit    *audit.Log
 	number   int
 
 	mu       sync.Mutex
@@ -134,11 +131,10 @@ func list() fakeregistry.Match { return fakeregistry.Match{Op: fakeregistry.OpLi
 func (s *scene) start() {
 	s.Helper()
 	m := metrics.NewResyncMetrics(s.metrics)
+	logger := funcr.New(func(_, args string) { s.set(func() { s.log.WriteString(args + "\n") }) }, funcr.Options{})
 	s.resync = New(Options{
 		Cluster: cluster, Identity: s.identity, Scope: clusterstate.NewScope(service.Namespaces{Names: s.namespaces}, s.namespaces), Pods: s, Listed: s.listed, Metrics: m,
-		Logger: funcr.New(func(_, args string) { s.set(func() { s.log.WriteString(args + "\n") }) }, funcr.Options{}),
-		Synced: s.Synced, LeaseNamespace: s.leaseNamespace,
-		Audit: s.audit,
+		Logger: logger, History: history.New(logger), Synced: s.Synced, LeaseNamespace: s.leaseNamespace,
 		Tell: func(_ context.Context, kind, reason, note string) {
 			s.set(func() {
 				if s.events = append(s.events, kind+" "+reason+": "+note); reason == removalBlocked {
@@ -167,21 +163,6 @@ func (s *scene) logged() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.log.String()
-}
-
-// keepsAudit returns what ends the audit log and reads it.
-func (s *scene) keepsAudit() func() []byte {
-	s.Helper()
-	path := filepath.Join(s.TempDir(), "audit")
-	var err error
-	s.audit, err = audit.Open(audit.Options{Path: path, MaxSize: 1 << 20, Failed: func(_ int, err error) { s.Error(err) }})
-	expect.NoError(s, err)
-	return func() []byte {
-		expect.NoError(s, s.audit.Close(s.Context(), true))
-		log, err := os.ReadFile(path)
-		expect.NoError(s, err)
-		return log
-	}
 }
 
 // apply puts the same configuration in force, again.

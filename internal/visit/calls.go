@@ -33,14 +33,13 @@ func (e *entry) call(ctx context.Context) waiting.Blocker {
 			tracked.Failed(e.in, lands)
 		}
 	}
-	returned := tracked.Standing(e.in).Returned()
+	before := tracked.Standing(e.in)
 	err := e.client.Change(ctx, by, e.Asked())
 	switch outcome := registryclient.Classify(err); {
 	case outcome == registryclient.Acknowledged, outcome == registryclient.Foreign && e.LeftToApp:
-		if e.acknowledged(); outcome == registryclient.Foreign {
-			e.told(registry.Absent, now)
-		}
-		e.sayReturned(returned)
+		e.changed(before.Stands(e.Want), e.Clock.Since(now))
+		e.acknowledged()
+		e.sayReturned(before.Returned())
 		if err != nil {
 			e.saySeveral(err.Error())
 		}
@@ -83,7 +82,6 @@ func (e *entry) ask(ctx context.Context, goal *tracker.Goal) waiting.Blocker {
 	if err != nil {
 		return e.failed(ctx, err)
 	}
-	e.told(state, asked)
 	switch {
 	case e.Confirms(state):
 		tracked.Confirmed(e.in, asked)

@@ -2,6 +2,7 @@ package visit
 
 import (
 	"context"
+	"time"
 
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
@@ -11,10 +12,11 @@ import (
 
 // conclude writes what [plan.Conclude] decides.
 func (v *visit) conclude(ctx context.Context) error {
-	before, hook := v.pod(), v.decision.Waiting
+	before, decision := v.pod(), v.decision
 	outcome := v.outcome(ctx)
 	write := plan.Conclude(outcome)
 	v.askIdle(write.Ask, outcome.Drain)
+	v.drainBegins(write, outcome.Drain)
 	v.held, v.excuse = write.Held, excuses(write.Released.Reason)
 	if v.facts.Uncached {
 		write.Record = nil // it goes with the pod
@@ -23,11 +25,13 @@ func (v *visit) conclude(ctx context.Context) error {
 		return err // or there was nothing to write, or it is a dry run, which has reported what it would do
 	}
 	if v.excuse != "" {
-		v.Releases.Count(string(hook), v.excuse)
+		v.Releases.Count(string(decision.Waiting), v.excuse)
 		v.event(write.Released.Reason, write.Released.Message)
 	}
-	v.waited(hook)
-	v.drained(ctx, hook, write.Drained, outcome.Drain)
+	if decision.Waiting != "" && v.decision.Waiting == "" {
+		v.drained(decision.Waiting, write.Drained, outcome.Drain)
+		v.released(decision, write.Released.Reason, v.waited(decision.Waiting))
+	}
 	return nil
 }
 
@@ -52,9 +56,10 @@ func (v *visit) outcome(ctx context.Context) plan.Outcome {
 }
 
 // waited measures how long OpenKruise waited for a hook.
-func (v *visit) waited(hook lifecycle.Hook) {
-	since, err := lifecycle.MovedAt(v.pod())
-	if err == nil && hook != "" && v.decision.Waiting == "" {
-		v.Releases.Waited(string(hook), max(v.Clock.Now().Sub(since), 0))
+func (v *visit) waited(hook lifecycle.Hook) (waited time.Duration) {
+	if since, err := lifecycle.MovedAt(v.pod()); err == nil {
+		waited = max(v.Clock.Now().Sub(since), 0)
+		v.Releases.Waited(string(hook), waited)
 	}
+	return waited
 }

@@ -1,10 +1,7 @@
 package visit
 
 import (
-	"context"
-
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/rollcall-dev/rollcall/internal/drain"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -54,20 +51,12 @@ func (v *visit) askIdle(ask bool, d plan.Drain) {
 }
 
 // drained reports what has ended the drain of a hook that was just released.
-func (v *visit) drained(ctx context.Context, hook lifecycle.Hook, by drain.By, d plan.Drain) {
-	if by == "" || hook == "" || v.decision.Waiting != "" {
+func (v *visit) drained(hook lifecycle.Hook, by drain.By, d plan.Drain) {
+	if by == "" {
 		return
 	}
 	v.Releases.Drained(string(by))
-	if by == drain.ByTime {
-		return
-	}
-	pod, logger := v.pod(), log.FromContext(ctx)
-	if by == drain.ByIdle {
-		logger = logger.V(1) // as it should be, of each pod of a rollout
-	}
-	logger.Info("A drain has ended", "namespace", pod.Namespace, "pod", pod.Name, "by", by,
-		"took", v.Clock.Now().Sub(d.Out), "answer", d.Last.String())
+	v.drainEnds(by, d)
 	if by == drain.ByMax {
 		v.event(reason.DrainTimeout, waiting.DrainTimeout(hook, d.Max, d.Last))
 	}

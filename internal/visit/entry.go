@@ -6,12 +6,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rollcall-dev/rollcall/internal/history"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/plan"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 	"github.com/rollcall-dev/rollcall/internal/waiting"
-	"github.com/rollcall-dev/rollcall/registry"
 )
 
 // firstPause is the shortest wait after a failure.
@@ -62,8 +62,8 @@ func (e *entry) bring(ctx context.Context) waiting.Blocker {
 	case e.Proof == plan.Never && !(e.decision.Releases && e.facts.Goal(e.Row).Given): // whoever else gives it to clients
 		return waiting.Blocker{}
 	case e.Proof == plan.Lost:
-		if now := e.Clock.Now(); e.facts.Tracked.PassedOn(e.in, now) {
-			e.told(registry.Absent, now)
+		if e.facts.Tracked.PassedOn(e.in, e.Clock.Now()) {
+			e.History.Removed(e.inHistory(), entryInHistory(e.Target), history.ByAnother, 0)
 		}
 		return waiting.Blocker{}
 	case e.ByApp():

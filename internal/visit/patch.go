@@ -40,7 +40,6 @@ func (v *visit) patch(ctx context.Context, edit lifecycle.Edit, record *lifecycl
 	defer cancel()
 	written := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 	written.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
-	asked := v.Clock.Now()
 	err = v.Client.Patch(ctx, written, client.RawPatch(types.JSONPatchType, data))
 	switch {
 	case errors.Is(err, registryclient.ErrDryRun):
@@ -52,7 +51,6 @@ func (v *visit) patch(ctx context.Context, edit lifecycle.Edit, record *lifecycl
 	}
 	after := pod.Updated(written.ObjectMeta)
 	v.facts.Memory.Written = written.ResourceVersion
-	v.auditFlip(pod, after, asked)
 	v.input.Pod = after
 	if after.Annotations[lifecycle.AnnotationRecord] != pod.Annotations[lifecycle.AnnotationRecord] {
 		v.input.Record = lifecycle.RecordOf(after)

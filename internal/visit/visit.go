@@ -18,8 +18,8 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/rollcall-dev/rollcall/internal/audit"
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
+	"github.com/rollcall-dev/rollcall/internal/history"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/observe"
@@ -40,9 +40,8 @@ type Visitor struct {
 	NoCondition func() string
 	Clock       clock.PassiveClock
 	// Ahead is how far this clock may be ahead of the last leader's.
-	Ahead func() time.Duration
-	// Audit is nil without receipts.
-	Audit *audit.Log
+	Ahead   func() time.Duration
+	History history.Log
 	// BackOff returns when to try a pod again: later each time.
 	BackOff func(types.UID) time.Duration
 	// Tell records an Event.
@@ -94,7 +93,7 @@ type visit struct {
 func (of *Visitor) Visit(ctx context.Context, f *observe.Facts) (Result, error) {
 	v := &visit{moment: moment{Visitor: of, facts: f, input: f.Input, targets: f.Targets}}
 	v.decide()
-	err := v.advance(v.about(ctx))
+	err := v.advance(ctx)
 	return Result{Input: v.input, Decision: v.decision, Held: v.held, Behind: v.behind, of: &v.moment}, err
 }
 

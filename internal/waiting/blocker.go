@@ -29,8 +29,6 @@ type Blocker struct {
 	Said time.Time
 	// After is when to look again without an event.
 	After time.Duration
-	// Until is when a drain ends at the latest.
-	Until time.Time
 	// BacksOff: look again later each time, which sets After.
 	BacksOff bool
 	// Unasked: a registry is yet to be asked.
@@ -75,11 +73,6 @@ func (b Blocker) Sentence() string {
 		return b.Message
 	}
 	return fmt.Sprintf("hook %s waits: %s", b.Hook, b.Message)
-}
-
-// WaitsLike compares hook, reason, and when a drain ends at the latest.
-func (b Blocker) WaitsLike(other Blocker) bool {
-	return b.Hook == other.Hook && b.Reason == other.Reason && b.Until.Equal(other.Until)
 }
 
 // OfAgent blames the agent if it failed, not the registry.

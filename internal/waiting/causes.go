@@ -20,7 +20,7 @@ import (
 
 // Draining holds OpenKruise until clients had time to notice and, if the pod is asked, is idle.
 func Draining(since time.Time, policy drain.Policy, s drain.State, last drain.Answer, now time.Time) Blocker {
-	b := Blocker{Reason: reason.Draining, Until: s.Most, After: s.Again(now)}
+	b := Blocker{Reason: reason.Draining, After: s.Again(now)}
 	switch most := s.Most.Format(time.RFC3339); {
 	case !policy.Asks():
 		b.Message = fmt.Sprintf("out of rotation since %s, drains for %s", since.Format(time.RFC3339), policy.Max)

@@ -157,16 +157,6 @@ subjects:
 {{- with .Values.metrics }}{{ if and .secure (or .service.enabled .serviceMonitor.enabled) }}true{{ end }}{{ end }}
 {{- end }}
 
-{{- /* Whether the audit log needs the chart's volume: where none of the user's is mounted there. */ -}}
-{{- define "rollcall.audit" -}}
-{{- $path := dig "audit" "path" "" .Values.config }}
-{{- $mounted := false }}
-{{- range .Values.extraVolumeMounts }}
-{{- if hasPrefix (printf "%s/" (trimSuffix "/" .mountPath)) $path }}{{ $mounted = true }}{{ end }}
-{{- end }}
-{{- if and $path (not $mounted) }}true{{ end }}
-{{- end }}
-
 {{- define "rollcall.check" -}}
 {{- $config := .Values.config }}
 {{- if not $config.cluster }}
@@ -184,9 +174,6 @@ subjects:
 {{- if and (not .Values.rbac.create) (eq .Values.uninstall.mode "clean") }}
 {{- fail "rbac.create is false, and uninstall.mode clean needs a ClusterRole of its own: set uninstall.mode to check or none, and run kubectl rollcall uninstall before helm uninstall" }}
 {{- end }}
-{{- if and (include "rollcall.audit" .) (not (hasPrefix "/var/lib/rollcall/" $config.audit.path)) }}
-{{- fail "config.audit.path is in no volume: set a path in /var/lib/rollcall/, where the chart mounts one, or mount one of your own by extraVolumes and extraVolumeMounts" }}
-{{- end }}
 {{- end }}
 
 {{/* fixed is what a running manager does not take: each registry stays what it is. */}}
@@ -195,5 +182,5 @@ subjects:
 {{- range .Values.config.registries | default (list (merge (dict "name" "default") .Values.config.registry)) }}
 {{- $_ := set $registries .name (pick . "driver" "endpoint" "options") }}
 {{- end }}
-{{- set (pick .Values.config "cluster" "namespaces" "leaseDuration" "enroll" "podCondition" "statusPage" "evictions" "traces" "audit") "registries" $registries | toJson }}
+{{- set (pick .Values.config "cluster" "namespaces" "leaseDuration" "enroll" "podCondition" "statusPage" "evictions" "traces") "registries" $registries | toJson }}
 {{- end }}

@@ -14,9 +14,6 @@ const (
 
 	// PagePath is where the manager that leads serves all that its page shows.
 	PagePath = "/status.json"
-
-	// LogPath is where each manager serves its audit log as it is.
-	LogPath = "/status/audit.jsonl"
 )
 
 // Answer is of the manager that leads: any other knows nothing.
