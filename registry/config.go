@@ -13,8 +13,8 @@ import (
 // Constructor makes a driver. Every replica of the manager calls it at the start, even one that does not lead, and again
 // when the registry's configuration or the content of one of its files has changed: a driver reads its files here and
 // nowhere else. It checks everything that can be checked without the registry: an unknown option, a bad URL or a missing file is
-// an error with the field as the user wrote it (see [FieldError]). The registry can be unreachable. ctx bounds only the
-// constructor: what the driver starts continues until it is closed.
+// an error with the field as the user wrote it (see [FieldError]), and several are joined by [errors.Join]: a person corrects them in one
+// go. The registry can be unreachable. ctx bounds only the constructor: what the driver starts continues until it is closed.
 //
 // A Registry that is also an io.Closer is closed once, when it is no longer used and no call is under way. Close frees what
 // this process holds and leaves every entry as it is, even entries with a lease or a session: the next process takes them over

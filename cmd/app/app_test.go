@@ -197,6 +197,30 @@ func TestCheckConfig(t *testing.T) {
 	})
 }
 
+// TestCheckConfigListsEverything that a person has to correct: of the file, and of each driver.
+func TestCheckConfigListsEverything(t *testing.T) {
+	t.Parallel()
+	refuses := func(_ context.Context, c registry.Config) (registry.Registry, error) {
+		return nil, errors.Join(registry.FieldError("endpoint", fmt.Errorf("%q is not an address", c.Endpoint)),
+			errors.Join(registry.FieldError("options.dc", errors.New("unknown field")), registry.FieldError("options.dc", errors.New("unknown field"))))
+	}
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	must(t, os.WriteFile(path, []byte("cluster: a\ndrain: soon\nregistries:\n- {name: a, driver: refuses, endpoint: x, default: true}\n"+
+		"- {name: b, driver: refuses, endpoint: 5}\n- {name: c, driver: none}\n"), 0o600))
+	err := Run(t.Context(), []string{"--check-config", "--config=" + path}, WithRegistry("refuses", refuses))
+	for _, want := range []string{
+		`drain: Invalid value: "soon"`, `registries[a].endpoint: Invalid value: "x" is not an address`, "registries[a].options.dc",
+		"registries[b].endpoint: Invalid value: this is a number", "registries[b].options.dc", `registries[c].driver: Unsupported value: "none"`,
+	} {
+		if strings.Count(err.Error(), want) != 1 {
+			t.Errorf("got %v, want %q in it once", err, want)
+		}
+	}
+	if strings.Count(err.Error(), "registries[b].endpoint") != 1 || strings.Count(err.Error(), "registries[c].driver") != 1 {
+		t.Errorf("a field is refused twice: %v", err)
+	}
+}
+
 // kubeconfig writes one that names the API server at url.
 func kubeconfig(t *testing.T, url string) string {
 	t.Helper()

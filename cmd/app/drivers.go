@@ -66,7 +66,10 @@ func (r refusal) holds(now refusal) bool {
 
 // checkConfig refuses the configuration that a manager with these flags refuses at its start, and prints what is in force of any other.
 func (o *options) checkConfig(ctx context.Context, f *flags) error {
-	c, err := config.Load(f.config, o.limits(f))
+	var refused error
+	limits := o.limits(f)
+	limits.Refused = func(err error) { refused = err } // what the drivers refuse is listed too
+	c, err := config.Load(f.config, limits)
 	if err != nil {
 		return err
 	}
@@ -76,7 +79,7 @@ func (o *options) checkConfig(ctx context.Context, f *flags) error {
 	d := &drivers{constructors: o.constructors, metrics: metrics.NewRegistryMetrics(prometheus.NewRegistry()), version: o.version}
 	d.logger, d.history = o.log(f)
 	opened, err := d.open(ctx, c)
-	if err = errors.Join(err, opened.closeBut(nil)); err != nil {
+	if err = errors.Join(refused, besides(refused, err), opened.closeBut(nil)); err != nil {
 		return fmt.Errorf("%s: %w", f.config, err)
 	}
 	text, err := c.Effective()
@@ -85,6 +88,20 @@ func (o *options) checkConfig(ctx context.Context, f *flags) error {
 	}
 	_, err = fmt.Fprintf(o.output, "# %s: no problem found. This is in force, with all defaults:\n%s", f.config, text)
 	return err
+}
+
+// besides leaves out what is wrong with fields that are refused already: a driver was given their default.
+func besides(refused, found error) error {
+	fields := map[string]bool{}
+	for _, one := range config.Joined(refused) {
+		if of, is := errors.AsType[*field.Error](one); is {
+			fields[of.Field] = true
+		}
+	}
+	return errors.Join(slices.DeleteFunc(config.Joined(found), func(one error) bool {
+		of, is := errors.AsType[*field.Error](one)
+		return is && fields[of.Field]
+	})...)
 }
 
 // registries are those of one configuration, by name.
@@ -151,7 +168,7 @@ func (d *drivers) openAll(ctx context.Context, c *config.Config) (*registries, e
 		}
 		made, err := d.openOne(ctx, c, name)
 		if err != nil {
-			problems = append(problems, c.RegistryError(name, err))
+			problems = append(problems, c.RegistryErrors(name, err)...)
 			continue
 		}
 		made.files, next.byName[name] = files, made
@@ -274,12 +291,16 @@ func fingerprintOf(c registry.Config) fingerprint {
 
 func (d *drivers) openOne(ctx context.Context, c *config.Config, name string) (*opened, error) {
 	section := c.Registries[name]
+	construct := d.constructors[section.Driver]
+	if construct == nil {
+		return nil, registry.FieldError("driver", fmt.Errorf("this manager has no driver %q", section.Driver))
+	}
 	cfg := section.Config
 	cfg.Logger = slog.New(logr.ToSlogHandler(d.logger.WithName("registry").WithValues("registry", name, "driver", section.Driver)))
 	if d.traces != nil {
 		cfg.Outgoing = d.traces.outgoing
 	}
-	made, err := d.constructors[section.Driver](ctx, cfg)
+	made, err := construct(ctx, cfg)
 	if err == nil && made == nil {
 		err = errors.New("the driver returned no registry")
 	}

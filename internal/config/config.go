@@ -3,6 +3,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -143,8 +145,42 @@ func (c *Config) RegistryPath(name string) *field.Path {
 	return field.NewPath("registries").Key(name)
 }
 
-// RegistryError puts the path of a registry's section before the field that the registry's driver names in err.
-func (c *Config) RegistryError(name string, err error) *field.Error {
+// RegistryErrors are those that the registry's driver has joined in err, each once. Each has the path of the registry's section before the
+// field that the driver reports.
+func (c *Config) RegistryErrors(name string, err error) (problems []error) {
+	for _, one := range Joined(err) {
+		problem := c.registryError(name, one)
+		if !slices.ContainsFunc(problems, func(other error) bool { return other.Error() == problem.Error() }) {
+			problems = append(problems, problem)
+		}
+	}
+	return problems
+}
+
+// Joined takes what [errors.Join] or [Parse] has joined apart. Other errors that wrap several have a text of their own.
+func Joined(err error) (all []error) {
+	if err == nil {
+		return nil
+	}
+	var parts []error
+	switch list := err.(type) { //nolint:errorlint // what is wrapped further down has a text around it
+	case utilerrors.Aggregate:
+		parts = list.Errors()
+	case interface{ Unwrap() []error }:
+		parts = list.Unwrap()
+		if err.Error() != errors.Join(parts...).Error() {
+			return []error{err}
+		}
+	default:
+		return []error{err}
+	}
+	for _, one := range parts {
+		all = append(all, Joined(one)...)
+	}
+	return all
+}
+
+func (c *Config) registryError(name string, err error) error {
 	path, detail := c.RegistryPath(name), err.Error()
 	if key, ok := registry.FieldOf(err); ok {
 		path = path.Child(key)

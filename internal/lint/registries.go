@@ -11,24 +11,25 @@ import (
 	"github.com/rollcall-dev/rollcall/registry/driverkit"
 )
 
-// Registries returns what the manager refuses at its start because a driver refuses its endpoint, in the driver's words, and a note for
-// each driver that is not built in: it is checked only by the manager that has it. What else a driver checks needs the driver.
+// Registries returns what the manager refuses at its start because a driver refuses its endpoint, in the driver's words. A driver that is
+// not built in is a finding if its name is near to one that is, else a note: it is checked only by the manager that has it. What else a
+// driver checks needs the driver.
 func Registries(c *config.Config) (findings, notes []string) {
 	checks := endpointChecks()
 	for _, name := range c.RegistryNames() {
 		r := c.Registries[name]
 		check, builtIn := checks[r.Driver]
 		if !builtIn {
-			meant := suggest.Nearest(r.Driver, slices.Sorted(maps.Keys(checks)))
-			if meant != "" {
-				meant = fmt.Sprintf(" (did you mean %q?)", meant)
+			about := fmt.Sprintf("%s: driver %q is not built in", c.RegistryPath(name), r.Driver)
+			if meant := suggest.Nearest(r.Driver, slices.Sorted(maps.Keys(checks))); meant != "" {
+				findings = append(findings, fmt.Sprintf("%s: did you mean %q?", about, meant))
+				continue
 			}
-			notes = append(notes, fmt.Sprintf("%s: driver %q is not built in%s: run the manager that has it with --check-config",
-				c.RegistryPath(name), r.Driver, meant))
+			notes = append(notes, about+": run the manager that has it with --check-config")
 			continue
 		}
-		if err := check(r.Config); err != nil {
-			findings = append(findings, c.RegistryError(name, err).Error())
+		for _, err := range c.RegistryErrors(name, check(r.Config)) {
+			findings = append(findings, err.Error())
 		}
 	}
 	return findings, notes

@@ -54,18 +54,12 @@ var (
 // of which is used when one does not answer. The token in cfg.Auth.TokenFile and the files of cfg.TLS are read now. For
 // cfg.Options see [Options].
 func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
-	credentials, err := driverkit.ReadCredentials(cfg.Auth, driverkit.Token)
-	if err != nil {
-		return nil, err
-	}
-	opts, err := decodeOptions(cfg)
-	if err != nil {
-		return nil, err
-	}
-	client, err := driverkit.NewHTTPClient(cfg, driverkit.HTTPOptions{
+	credentials, credentialsErr := driverkit.ReadCredentials(cfg.Auth, driverkit.Token)
+	opts, optionsErr := decodeOptions(cfg)
+	client, clientErr := driverkit.NewHTTPClient(cfg, driverkit.HTTPOptions{
 		Name: "Consul", ServerName: opts.ServerName, Credentials: credentials,
 	})
-	if err != nil {
+	if err := errors.Join(credentialsErr, optionsErr, clientErr); err != nil {
 		return nil, err
 	}
 	agents, err := newAgents(cfg, opts, credentials)

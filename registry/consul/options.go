@@ -1,7 +1,6 @@
 package consul
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -61,41 +60,49 @@ const (
 
 func decodeOptions(cfg registry.Config) (Options, error) {
 	opts := Options{NodePrefix: defaultNodePrefix, OutOfRotation: outCritical}
-	if err := driverkit.DecodeOptions(cfg, &opts); err != nil {
-		return Options{}, err
-	}
-	if _, err := opts.places().Template(); err != nil {
-		return Options{}, err
-	}
-	filled := opts
-	filled.places().Example()
-	if err := filled.checkNames(); err != nil {
-		return Options{}, err
-	}
-	if opts.NodePrefix == "" {
-		return Options{}, registry.FieldError("options.nodePrefix", errors.New("is empty; remove it for the default"))
-	}
+	decoded := driverkit.DecodeOptions(cfg, &opts)
 	secure := strings.HasPrefix(strings.TrimSpace(cfg.Endpoint), "https://")
-	if opts.ServerName != "" && !secure {
-		return Options{}, registry.FieldError("options.serverName",
-			errors.New("has no effect: endpoint is not https://; remove it or correct the endpoint"))
-	}
 	if opts.AgentEndpoint == "" {
 		opts.AgentEndpoint = defaultAgent
 		if secure {
 			opts.AgentEndpoint = defaultAgentTLS
 		}
 	}
-	if opts.AuthMethod != "" && cfg.Auth.TokenFile == "" {
-		return Options{}, registry.FieldError("auth.tokenFile",
-			errors.New("is missing: set the file of the token with which Rollcall logs in by options.authMethod"))
-	}
-	return opts, cmp.Or(
+	return opts, errors.Join(
+		decoded,
+		opts.checkPlaces(),
+		opts.checkUse(cfg, secure),
 		opts.checkAgent(),
 		driverkit.CheckName("options.authMethod", opts.AuthMethod, "-_", maxMethod),
 		driverkit.OneOf("options.kratosScheme", opts.KratosScheme, "", "grpc", "grpcs", "http", "https"),
 		driverkit.OneOf("options.outOfRotation", opts.OutOfRotation, outCritical, outDelete),
 	)
+}
+
+// checkPlaces refuses names with their placeholders filled in.
+func (o Options) checkPlaces() error {
+	if _, err := o.places().Template(); err != nil {
+		return err
+	}
+	o.places().Example()
+	if o.NodePrefix == "" {
+		return errors.Join(o.checkNames(), registry.FieldError("options.nodePrefix", errors.New("is empty; remove it for the default")))
+	}
+	return o.checkNames()
+}
+
+// checkUse refuses options that have no effect without another field.
+func (o Options) checkUse(cfg registry.Config, secure bool) error {
+	var problems []error
+	if o.ServerName != "" && !secure {
+		problems = append(problems, registry.FieldError("options.serverName",
+			errors.New("has no effect: endpoint is not https://; remove it or correct the endpoint")))
+	}
+	if o.AuthMethod != "" && cfg.Auth.TokenFile == "" {
+		problems = append(problems, registry.FieldError("auth.tokenFile",
+			errors.New("is missing: set the file of the token with which Rollcall logs in by options.authMethod")))
+	}
+	return errors.Join(problems...)
 }
 
 // places are the options that can set an entry's place by its pod.
@@ -105,17 +112,16 @@ func (o *Options) places() driverkit.Places {
 
 // checkNames refuses a wildcard and a dot: a node's name goes into a path.
 func (o Options) checkNames() error {
+	var problems []error
 	for _, f := range []struct{ field, value string }{
 		{"options.datacenter", o.Datacenter},
 		{"options.namespace", o.Namespace},
 		{"options.partition", o.Partition},
 		{"options.nodePrefix", o.NodePrefix},
 	} {
-		if err := driverkit.CheckName(f.field, f.value, "-_", maxName); err != nil {
-			return err
-		}
+		problems = append(problems, driverkit.CheckName(f.field, f.value, "-_", maxName))
 	}
-	return nil
+	return errors.Join(problems...)
 }
 
 func (o Options) checkAgent() error {

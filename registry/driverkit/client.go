@@ -65,25 +65,26 @@ type HTTPClient struct {
 }
 
 // NewHTTPClient makes a client from the URLs in cfg.Endpoint and the files in cfg.TLS, which it reads now. No server needs to be
-// reachable. An error has the field that is wrong.
+// reachable. The error joins those of all fields that are wrong.
 //
 // The number of its connections is not limited: the manager limits the calls, and a call that waits for a connection would lose its
 // time before it is sent. As many stay open as were in use a moment ago. If there are several servers, connecting to one can take
 // only a share of cfg.Timeout, so that a call has time left for the others. It speaks HTTP/1.1: with HTTP/2, a server's refusal of
 // Rollcall's certificate is lost.
 func NewHTTPClient(cfg registry.Config, options HTTPOptions) (*HTTPClient, error) {
-	servers, err := URLs(cfg)
-	if err != nil {
+	servers, endpointErr := URLs(cfg)
+	files := cfg.TLS
+	if len(servers) > 0 && servers[0].Scheme == "http" {
+		files = registry.TLS{} // which has no effect, as the error says
+	}
+	config, filesErr := ClientTLS(files)
+	if err := errors.Join(endpointErr, filesErr); err != nil {
 		return nil, err
 	}
 	for i, u := range servers {
 		if u.Path == "" {
 			servers[i] = u.JoinPath(options.Path)
 		}
-	}
-	config, err := ClientTLS(cfg.TLS)
-	if err != nil {
-		return nil, err
 	}
 	config.ServerName = options.ServerName
 	connect := connectTimeout

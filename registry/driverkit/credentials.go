@@ -14,34 +14,22 @@ import (
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
-// ClientTLS reads the files and returns a new client configuration: TLS 1.2 or newer. The error has the field of the file that
-// is wrong.
+// ClientTLS reads the files and returns a new client configuration: TLS 1.2 or newer. The error joins those of all files, each with
+// its field.
 func ClientTLS(files registry.TLS) (*tls.Config, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	if files.CAFile != "" {
-		roots, err := readAuthorities(files.CAFile)
-		if err != nil {
-			return nil, registry.FieldError("tls.caFile", err)
-		}
-		c.RootCAs = roots
-	}
-	switch {
-	case files.CertFile == "" && files.KeyFile == "":
-		return c, nil
-	case files.CertFile == "":
-		return nil, registry.FieldError("tls.certFile", errors.New("is missing: set the certificate that belongs to tls.keyFile"))
-	case files.KeyFile == "":
-		return nil, registry.FieldError("tls.keyFile", errors.New("is missing: set the key of tls.certFile"))
-	}
-	pair, err := readPair(files.CertFile, files.KeyFile)
-	if err != nil {
+	roots, rootsErr := readAuthorities(files.CAFile)
+	pairs, pairErr := readPair(files.CertFile, files.KeyFile)
+	if err := errors.Join(registry.FieldError("tls.caFile", rootsErr), pairErr); err != nil {
 		return nil, err
 	}
-	c.Certificates = []tls.Certificate{pair}
-	return c, nil
+	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: pairs}, nil
 }
 
+// readAuthorities returns nil, which is the system's, without a path.
 func readAuthorities(path string) (*x509.CertPool, error) {
+	if path == "" {
+		return nil, nil
+	}
 	pem, err := readFile(path, "a PEM file")
 	if err != nil {
 		return nil, err
@@ -53,21 +41,26 @@ func readAuthorities(path string) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// readPair returns an error with the field of the file that is wrong, if that can be told.
-func readPair(certFile, keyFile string) (tls.Certificate, error) {
-	cert, err := readFile(certFile, "a PEM file")
-	if err != nil {
-		return tls.Certificate{}, registry.FieldError("tls.certFile", err)
+// readPair returns none without files, and an error with the field of the file that is wrong, if that can be told.
+func readPair(certFile, keyFile string) ([]tls.Certificate, error) {
+	switch {
+	case certFile == "" && keyFile == "":
+		return nil, nil
+	case certFile == "":
+		return nil, registry.FieldError("tls.certFile", errors.New("is missing: set the certificate that belongs to tls.keyFile"))
+	case keyFile == "":
+		return nil, registry.FieldError("tls.keyFile", errors.New("is missing: set the key of tls.certFile"))
 	}
-	key, err := readFile(keyFile, "a PEM file")
-	if err != nil {
-		return tls.Certificate{}, registry.FieldError("tls.keyFile", err)
+	cert, certErr := readFile(certFile, "a PEM file")
+	key, keyErr := readFile(keyFile, "a PEM file")
+	if err := errors.Join(registry.FieldError("tls.certFile", certErr), registry.FieldError("tls.keyFile", keyErr)); err != nil {
+		return nil, err
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		return tls.Certificate{}, registry.FieldError("tls.certFile", fmt.Errorf("does not match tls.keyFile: %w", err))
+		return nil, registry.FieldError("tls.certFile", fmt.Errorf("does not match tls.keyFile: %w", err))
 	}
-	return pair, nil
+	return []tls.Certificate{pair}, nil
 }
 
 // AuthKind is a way to authenticate.
@@ -98,19 +91,18 @@ func ReadCredentials(auth registry.Auth, kinds ...AuthKind) (Credentials, error)
 	if slices.Contains(kinds, Document) {
 		odd, form = func(c rune) bool { return c == 0 }, "text"
 	}
-	token, err := readSecret(auth.TokenFile, strings.TrimSpace, odd, form)
-	if err != nil {
-		return Credentials{}, registry.FieldError("auth.tokenFile", err)
-	}
-	password, err := readSecret(auth.PasswordFile, trimBreaks, func(c rune) bool { return strings.ContainsRune("\r\n\x00", c) },
+	token, tokenErr := readSecret(auth.TokenFile, strings.TrimSpace, odd, form)
+	password, passwordErr := readSecret(auth.PasswordFile, trimBreaks, func(c rune) bool { return strings.ContainsRune("\r\n\x00", c) },
 		"one line with the password and nothing else")
+	err := errors.Join(registry.FieldError("auth.tokenFile", tokenErr), registry.FieldError("auth.passwordFile", passwordErr))
 	if err != nil {
-		return Credentials{}, registry.FieldError("auth.passwordFile", err)
+		return Credentials{}, err
 	}
 	return Credentials{Token: token, Username: auth.Username, Password: password}, nil
 }
 
 func accept(auth registry.Auth, kinds []AuthKind) error {
+	var unused []error
 	for _, f := range []struct {
 		field, value string
 		kind         AuthKind
@@ -119,8 +111,11 @@ func accept(auth registry.Auth, kinds []AuthKind) error {
 		{"auth.passwordFile", auth.PasswordFile, Password},
 	} {
 		if f.value != "" && !slices.Contains(kinds, f.kind) && (f.kind != Token || !slices.Contains(kinds, Document)) {
-			return registry.FieldError(f.field, errors.New("this driver does not use it: remove it"))
+			unused = append(unused, registry.FieldError(f.field, errors.New("this driver does not use it: remove it")))
 		}
+	}
+	if len(unused) > 0 {
+		return errors.Join(unused...)
 	}
 	return whole(auth)
 }

@@ -67,23 +67,22 @@ func URLs(cfg registry.Config) ([]*url.URL, error) {
 		urls = append(urls, u)
 	}
 	if urls[0].Scheme == "http" {
-		if err := ofNoUse(cfg.TLS, "endpoint is not https://; remove it or correct the endpoint"); err != nil {
-			return nil, err
-		}
+		err = ofNoUse(cfg.TLS, "endpoint is not https://; remove it or correct the endpoint")
 	}
-	return urls, nil
+	return urls, err
 }
 
-// ofNoUse returns an error for the first file that is set.
+// ofNoUse returns an error for each file that is set.
 func ofNoUse(t registry.TLS, why string) error {
+	var problems []error
 	for _, f := range []struct{ field, path string }{
 		{"tls.caFile", t.CAFile}, {"tls.certFile", t.CertFile}, {"tls.keyFile", t.KeyFile},
 	} {
 		if f.path != "" {
-			return registry.FieldError(f.field, errors.New("has no effect: "+why))
+			problems = append(problems, registry.FieldError(f.field, errors.New("has no effect: "+why)))
 		}
 	}
-	return nil
+	return errors.Join(problems...)
 }
 
 func parseURL(text string) (*url.URL, error) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -17,12 +18,27 @@ import (
 )
 
 // DecodeOptions decodes the driver's options into a struct, strictly: an option for which the struct has no field is an error with
-// its name. Options that are not set leave the struct as it is, so set defaults before the call.
+// its name. Options that are not set, or wrong, leave the struct as it is, so set defaults before the call. The error joins those of all
+// options.
 func DecodeOptions(cfg registry.Config, into any) error {
 	if len(bytes.TrimSpace(cfg.Options)) == 0 {
 		return nil
 	}
-	dec := json.NewDecoder(bytes.NewReader(cfg.Options))
+	err := decodeOptions(cfg.Options, into)
+	var each map[string]json.RawMessage
+	if err == nil || json.Unmarshal(cfg.Options, &each) != nil {
+		return err
+	}
+	var problems []error // the decoder stops at the first one
+	for _, name := range slices.Sorted(maps.Keys(each)) {
+		one, _ := json.Marshal(map[string]json.RawMessage{name: each[name]}) // which was read as such
+		problems = append(problems, decodeOptions(one, into))
+	}
+	return cmp.Or(errors.Join(problems...), err)
+}
+
+func decodeOptions(options json.RawMessage, into any) error {
+	dec := json.NewDecoder(bytes.NewReader(options))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(into); err != nil {
 		return optionError(err, into)

@@ -48,30 +48,21 @@ var (
 // New makes a driver for the etcd cluster whose members' client URLs are in cfg.Endpoint, separated by commas. All files
 // that cfg names are read now. cfg.Options is an [Options].
 func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
-	endpoints, err := driverkit.URLs(cfg)
-	if err != nil {
-		return nil, err
+	endpoints, endpointErr := driverkit.URLs(cfg)
+	if endpointErr == nil {
+		endpointErr = checkEndpoints(endpoints)
 	}
-	if err := checkEndpoints(endpoints); err != nil {
-		return nil, err
-	}
-	credentials, err := driverkit.ReadCredentials(cfg.Auth, driverkit.Password)
-	if err != nil {
-		return nil, err
-	}
-	options, err := decodeOptions(cfg)
-	if err != nil {
-		return nil, err
-	}
-	target, err := targetOf(options)
-	if err != nil {
-		return nil, registry.FieldError("options.target", err)
-	}
+	credentials, credentialsErr := driverkit.ReadCredentials(cfg.Auth, driverkit.Password)
+	options, optionsErr := decodeOptions(cfg)
+	target, targetErr := targetOf(options)
 	var tlsConfig *tls.Config
-	if endpoints[0].Scheme == "https" {
-		if tlsConfig, err = driverkit.ClientTLS(cfg.TLS); err != nil {
-			return nil, err
-		}
+	var filesErr error
+	if len(endpoints) == 0 || endpoints[0].Scheme == "https" {
+		tlsConfig, filesErr = driverkit.ClientTLS(cfg.TLS)
+	}
+	err := errors.Join(endpointErr, credentialsErr, optionsErr, registry.FieldError("options.target", targetErr), filesErr)
+	if err != nil {
+		return nil, err
 	}
 	login := newLogin(credentials.Username, credentials.Password)
 	client, err := connect(endpoints, tlsConfig, login.bundle, cfg.Outgoing)

@@ -1,7 +1,7 @@
 package etcd
 
 import (
-	"cmp"
+	"errors"
 	"fmt"
 	"time"
 
@@ -33,25 +33,22 @@ type Options struct {
 
 func decodeOptions(cfg registry.Config) (Options, error) {
 	o := Options{Format: formatGRPC, Scheme: "grpc", TransactionLimit: defaultTransactionLimit}
-	if err := driverkit.DecodeOptions(cfg, &o); err != nil {
-		return o, err
-	}
-	if err := cmp.Or(
+	decoded := driverkit.DecodeOptions(cfg, &o)
+	problems := []error{
+		decoded,
 		driverkit.OneOf("options.format", o.Format, formatGRPC, formatGoZero, formatKratos, formatKitex, formatSkyDNS),
 		driverkit.OneOf("options.scheme", o.Scheme, "grpc", "grpcs", "http", "https"),
-	); err != nil {
-		return o, err
 	}
 	lease := time.Duration(o.Lease)
 	// The shortest that outlasts a change of leader: see registry.Config.LeastLease.
 	minLease := cfg.LeastLease(0) * beatsPerLease / (beatsPerLease - 2)
 	if lease != 0 && (lease < minLease || lease%time.Second != 0) {
-		return o, registry.FieldError("options.lease",
-			fmt.Errorf("is %s; set whole seconds, at least %s, or 0s for no lease", lease, minLease))
+		problems = append(problems, registry.FieldError("options.lease",
+			fmt.Errorf("is %s; set whole seconds, at least %s, or 0s for no lease", lease, minLease)))
 	}
 	if o.TransactionLimit < 1 {
-		return o, registry.FieldError("options.transactionLimit",
-			fmt.Errorf("is %d; set 1 or more", o.TransactionLimit))
+		problems = append(problems, registry.FieldError("options.transactionLimit",
+			fmt.Errorf("is %d; set 1 or more", o.TransactionLimit)))
 	}
-	return o, nil
+	return o, errors.Join(problems...)
 }

@@ -2,6 +2,7 @@ package eureka
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"slices"
@@ -48,22 +49,13 @@ var (
 // New makes a driver for the peers at cfg.Endpoint, http or https URLs with Eureka's path, separated by commas as in
 // defaultZone. A call goes to the peer that took the last one, and to the next if that can't be reached or answers 5xx.
 func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
-	credentials, err := driverkit.ReadCredentials(cfg.Auth, driverkit.Password)
-	if err != nil {
-		return nil, err
-	}
-	header, err := credentials.Authorization()
-	if err != nil {
-		return nil, err
-	}
-	client, err := driverkit.NewHTTPClient(cfg, driverkit.HTTPOptions{
+	credentials, credentialsErr := driverkit.ReadCredentials(cfg.Auth, driverkit.Password)
+	header, headerErr := credentials.Authorization()
+	client, clientErr := driverkit.NewHTTPClient(cfg, driverkit.HTTPOptions{
 		Name: "Eureka", Credentials: credentials, NameServers: true,
 	})
-	if err != nil {
-		return nil, err
-	}
-	opts, err := decodeOptions(cfg)
-	if err != nil {
+	opts, optionsErr := decodeOptions(cfg)
+	if err := errors.Join(credentialsErr, headerErr, clientErr, optionsErr); err != nil {
 		return nil, err
 	}
 	r := &Registry{

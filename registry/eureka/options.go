@@ -1,7 +1,7 @@
 package eureka
 
 import (
-	"cmp"
+	"errors"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -55,13 +55,12 @@ func decodeOptions(cfg registry.Config) (Options, error) {
 		RenewalIntervalInSecs: defaultRenewal, DurationInSecs: defaultDuration, ListStalenessInSecs: defaultStaleness,
 		HomePageURL: defaultHomePage, StatusPageURL: defaultStatusPage, HealthCheckURL: defaultHealthCheck,
 	}
-	if err := driverkit.DecodeOptions(cfg, &opts); err != nil {
-		return Options{}, err
-	}
-	return opts, cmp.Or(opts.checkSeconds(cfg), opts.checkURLs())
+	decoded := driverkit.DecodeOptions(cfg, &opts)
+	return opts, errors.Join(decoded, opts.checkSeconds(cfg), opts.checkURLs())
 }
 
 func (o Options) checkSeconds(cfg registry.Config) error {
+	var problems []error
 	for _, f := range []struct {
 		field        string
 		value, least int
@@ -71,8 +70,12 @@ func (o Options) checkSeconds(cfg registry.Config) error {
 		{"options.listStalenessInSecs", o.ListStalenessInSecs, 0},
 	} {
 		if f.value < f.least || f.value > maxSeconds {
-			return registry.FieldError(f.field, fmt.Errorf("is %d; set whole seconds from %d to %d", f.value, f.least, maxSeconds))
+			problems = append(problems, registry.FieldError(f.field,
+				fmt.Errorf("is %d; set whole seconds from %d to %d", f.value, f.least, maxSeconds)))
 		}
+	}
+	if len(problems) > 0 {
+		return errors.Join(problems...)
 	}
 	if least := cfg.LeastLease(seconds(o.RenewalIntervalInSecs)); seconds(o.DurationInSecs) < least {
 		return registry.FieldError("options.durationInSecs", fmt.Errorf("is %d; set %.0f or more, twice "+
@@ -83,6 +86,7 @@ func (o Options) checkSeconds(cfg registry.Config) error {
 }
 
 func (o Options) checkURLs() error {
+	var problems []error
 	for _, f := range []struct{ field, template, example string }{
 		{"options.homePageUrl", o.HomePageURL, defaultHomePage},
 		{"options.statusPageUrl", o.StatusPageURL, defaultStatusPage},
@@ -93,14 +97,14 @@ func (o Options) checkURLs() error {
 		switch {
 		case f.template == "":
 		case strings.ContainsAny(filled, "{}"):
-			return registry.FieldError(f.field,
-				fmt.Errorf("is %q; only {host} and {port} can be in braces: %s", f.template, f.example))
+			problems = append(problems, registry.FieldError(f.field,
+				fmt.Errorf("is %q; only {host} and {port} can be in braces: %s", f.template, f.example)))
 		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-			return registry.FieldError(f.field,
-				fmt.Errorf("is %q; use an http or https URL such as %s, or \"\" for none", f.template, f.example))
+			problems = append(problems, registry.FieldError(f.field,
+				fmt.Errorf("is %q; use an http or https URL such as %s, or \"\" for none", f.template, f.example)))
 		}
 	}
-	return nil
+	return errors.Join(problems...)
 }
 
 // url makes an instance's URL of a template. One that leads to the instance's own port is https if that is.

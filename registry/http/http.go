@@ -56,19 +56,10 @@ var (
 // the certificate in cfg.TLS.CertFile. There are no options. Calls go to one of the servers until it fails, and to the next
 // one from then on.
 func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
-	credentials, err := driverkit.ReadCredentials(cfg.Auth, driverkit.Token, driverkit.Password)
-	if err != nil {
-		return nil, err
-	}
-	header, err := credentials.Authorization()
-	if err != nil {
-		return nil, err
-	}
-	client, err := driverkit.NewHTTPClient(cfg, driverkit.HTTPOptions{Name: "the registry", Credentials: credentials})
-	if err != nil {
-		return nil, err
-	}
-	if err := driverkit.DecodeOptions(cfg, &struct{}{}); err != nil {
+	credentials, credentialsErr := driverkit.ReadCredentials(cfg.Auth, driverkit.Token, driverkit.Password)
+	header, headerErr := credentials.Authorization()
+	client, clientErr := driverkit.NewHTTPClient(cfg, driverkit.HTTPOptions{Name: "the registry", Credentials: credentials})
+	if err := errors.Join(credentialsErr, headerErr, clientErr, driverkit.DecodeOptions(cfg, &struct{}{})); err != nil {
 		return nil, err
 	}
 	return &Registry{client: client, header: header, field: driverkit.CredentialsField(cfg), log: driverkit.Logger(cfg)}, nil

@@ -67,18 +67,19 @@ func (r *Registry) Close() error {
 }
 
 func check(cfg registry.Config) error {
+	var problems []error
 	if field := driverkit.AccessField(cfg); field != "" {
-		return registry.FieldError(field, errors.New("driver memory runs inside Rollcall and takes none; remove it"))
+		problems = append(problems, registry.FieldError(field, errors.New("driver memory runs inside Rollcall and takes none; remove it")))
 	}
 	_, port, err := net.SplitHostPort(cfg.Endpoint)
 	if err == nil {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	if cfg.Endpoint != "" && err != nil {
-		return registry.FieldError("endpoint", fmt.Errorf("set the address where the entries are served, such as 127.0.0.1:8090, "+
-			"or remove it: %w", err))
+		problems = append(problems, registry.FieldError("endpoint",
+			fmt.Errorf("set the address where the entries are served, such as 127.0.0.1:8090, or remove it: %w", err)))
 	}
-	return driverkit.DecodeOptions(cfg, &struct{}{})
+	return errors.Join(append(problems, driverkit.DecodeOptions(cfg, &struct{}{}))...)
 }
 
 // Traits implements [registry.Describer].

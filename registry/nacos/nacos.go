@@ -3,6 +3,7 @@ package nacos
 import (
 	"cmp"
 	"context"
+	"errors"
 	"io"
 
 	"github.com/rollcall-dev/rollcall/registry"
@@ -33,21 +34,12 @@ var (
 // with its server's context path, which is /nacos if none is given. All are of one Nacos cluster. The password and the
 // certificates are read now. A cfg.Timeout that is shorter than what calls pause for is refused.
 func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
-	if err := checkTimeout(cfg.Timeout); err != nil {
-		return nil, err
-	}
-	opts, err := decodeOptions(cfg)
-	if err != nil {
-		return nil, err
-	}
-	credentials, key, err := readCredentials(cfg.Auth, opts)
-	if err != nil {
-		return nil, err
-	}
-	http, err := driverkit.NewHTTPClient(cfg, driverkit.HTTPOptions{
+	opts, optionsErr := decodeOptions(cfg)
+	credentials, key, credentialsErr := readCredentials(cfg.Auth, opts)
+	http, clientErr := driverkit.NewHTTPClient(cfg, driverkit.HTTPOptions{
 		Name: "Nacos", NameServers: true, Path: "/nacos", Credentials: credentials,
 	})
-	if err != nil {
+	if err := errors.Join(checkTimeout(cfg.Timeout), optionsErr, credentialsErr, clientErr); err != nil {
 		return nil, err
 	}
 	client := newClient(http, opts, key, driverkit.Logger(cfg))

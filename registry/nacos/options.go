@@ -1,7 +1,6 @@
 package nacos
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -96,15 +95,17 @@ func decodeOptions(cfg registry.Config) (Options, error) {
 	opts := Options{
 		respite: cfg.LeastLease(0) + spare, Namespace: "public", Group: "DEFAULT_GROUP", Cluster: "DEFAULT", Weight: 1, HeartbeatInterval: unset,
 	}
-	if err := driverkit.DecodeOptions(cfg, &opts); err != nil {
-		return Options{}, err
+	decoded := driverkit.DecodeOptions(cfg, &opts)
+	return opts, errors.Join(decoded, opts.checkPlaces(), opts.checkValues(), opts.checkKind())
+}
+
+// checkPlaces refuses names with their placeholders filled in.
+func (o Options) checkPlaces() error {
+	if _, err := o.places().Template(); err != nil {
+		return err
 	}
-	if _, err := opts.places().Template(); err != nil {
-		return Options{}, err
-	}
-	filled := opts
-	filled.places().Example()
-	return opts, cmp.Or(filled.checkNames(), opts.checkValues(), opts.checkKind())
+	o.places().Example()
+	return o.checkNames()
 }
 
 // places are the options that can set an entry's place by its pod.
@@ -113,6 +114,7 @@ func (o *Options) places() driverkit.Places {
 }
 
 func (o Options) checkNames() error {
+	var problems []error
 	// What Nacos takes (ParamCheckRule in nacos-common).
 	for _, f := range []struct {
 		field, value, more string
@@ -123,46 +125,45 @@ func (o Options) checkNames() error {
 		{"options.cluster", o.Cluster, "-_", 64},
 	} {
 		if f.value == "" {
-			return registry.FieldError(f.field, errors.New("is empty; remove it for the default"))
+			problems = append(problems, registry.FieldError(f.field, errors.New("is empty; remove it for the default")))
 		}
-		if err := driverkit.CheckName(f.field, f.value, f.more, f.longest); err != nil {
-			return err
-		}
+		problems = append(problems, driverkit.CheckName(f.field, f.value, f.more, f.longest))
 	}
-	return nil
+	return errors.Join(problems...)
 }
 
 func (o Options) checkValues() error {
-	if !(o.Weight > 0 && o.Weight <= maxWeight) {
-		return registry.FieldError("options.weight", fmt.Errorf("must be above 0 and at most %d", maxWeight))
-	}
-	if err := cmp.Or(
+	problems := []error{
 		driverkit.OneOf("options.apiVersion", o.APIVersion, "", version1, version2, version3),
 		driverkit.OneOf("options.login", o.Login, "", loginPassword, loginAccessKey, loginSTS),
 		driverkit.OneOf("options.healthChecker", o.HealthChecker, "", checkerNone, checkerServer),
-	); err != nil {
-		return err
+	}
+	if !(o.Weight > 0 && o.Weight <= maxWeight) {
+		problems = append(problems, registry.FieldError("options.weight", fmt.Errorf("must be above 0 and at most %d", maxWeight)))
 	}
 	if d := time.Duration(o.HeartbeatInterval); o.HeartbeatInterval != unset && (d < shortestInterval || d > longestInterval) {
-		return registry.FieldError("options.heartbeatInterval",
-			fmt.Errorf("must be a time such as 10s, from %s to %s", shortestInterval, longestInterval))
+		problems = append(problems, registry.FieldError("options.heartbeatInterval",
+			fmt.Errorf("must be a time such as 10s, from %s to %s", shortestInterval, longestInterval)))
 	}
-	return nil
+	return errors.Join(problems...)
 }
 
 // checkKind returns an error for what is of no use with instances or a login of this kind.
 func (o Options) checkKind() error {
-	switch {
-	case o.Ephemeral && o.HealthChecker != "":
-		return registry.FieldError("options.healthChecker",
-			errors.New("has no effect with ephemeral instances, which Nacos does not probe; remove it"))
-	case !o.Ephemeral && o.HeartbeatInterval != unset:
-		return registry.FieldError("options.heartbeatInterval",
-			errors.New("has no effect with persistent instances, which need none; remove it, or set options.ephemeral"))
-	case o.SignatureRegionID != "" && o.Login != loginAccessKey && o.Login != loginSTS:
-		return registry.FieldError("options.signatureRegionId", errors.New("has no effect unless options.login is accessKey or sts; remove it"))
+	var problems []error
+	if o.Ephemeral && o.HealthChecker != "" {
+		problems = append(problems, registry.FieldError("options.healthChecker",
+			errors.New("has no effect with ephemeral instances, which Nacos does not probe; remove it")))
 	}
-	return nil
+	if !o.Ephemeral && o.HeartbeatInterval != unset {
+		problems = append(problems, registry.FieldError("options.heartbeatInterval",
+			errors.New("has no effect with persistent instances, which need none; remove it, or set options.ephemeral")))
+	}
+	if o.SignatureRegionID != "" && o.Login != loginAccessKey && o.Login != loginSTS {
+		problems = append(problems, registry.FieldError("options.signatureRegionId",
+			errors.New("has no effect unless options.login is accessKey or sts; remove it")))
+	}
+	return errors.Join(problems...)
 }
 
 // interval is how often an entry is renewed, 0 for never.

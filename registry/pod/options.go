@@ -61,19 +61,18 @@ const (
 
 func decodeOptions(cfg registry.Config) (Options, error) {
 	opts := Options{State: Request{Method: http.MethodGet}, Leave: Request{Method: http.MethodPost}, Join: Request{Method: http.MethodPost}}
-	if err := driverkit.DecodeOptions(cfg, &opts); err != nil {
-		return Options{}, err
-	}
-	if err := checkEndpoint(cfg.Endpoint); err != nil {
-		return Options{}, registry.FieldError("endpoint", err)
+	problems := []error{
+		driverkit.DecodeOptions(cfg, &opts), registry.FieldError("endpoint", checkEndpoint(cfg.Endpoint)),
 	}
 	switch secure := strings.HasPrefix(cfg.Endpoint, "https://"); {
 	case !secure && opts.ServerName != "":
-		return Options{}, registry.FieldError("options.serverName", errors.New("has no effect without https://: remove it, or correct endpoint"))
+		problems = append(problems,
+			registry.FieldError("options.serverName", errors.New("has no effect without https://: remove it, or correct endpoint")))
 	case opts.TokenHeader != "" && cfg.Auth.TokenFile == "":
-		return Options{}, registry.FieldError("options.tokenHeader", errors.New("has no effect without auth.tokenFile: set both or none"))
+		problems = append(problems,
+			registry.FieldError("options.tokenHeader", errors.New("has no effect without auth.tokenFile: set both or none")))
 	}
-	return opts, driverkit.CheckName("options.tokenHeader", opts.TokenHeader, "-_", maxHeader)
+	return opts, errors.Join(append(problems, driverkit.CheckName("options.tokenHeader", opts.TokenHeader, "-_", maxHeader))...)
 }
 
 // checkEndpoint takes one scheme, the pod's IP and one port, which so are the only ones that Rollcall calls.

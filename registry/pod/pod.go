@@ -42,24 +42,20 @@ var (
 // New makes a driver that calls pods at cfg.Endpoint, in which {podIP} stands for the pod's own IP. It shows the token in
 // cfg.Auth.TokenFile, or the user and the password in cfg.Auth.PasswordFile, and the certificate in cfg.TLS.CertFile.
 func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
-	opts, err := decodeOptions(cfg)
-	if err != nil {
-		return nil, err
-	}
 	r := &Registry{endpoint: cfg.Endpoint, refused: driverkit.CredentialsField(cfg)}
-	if err := r.requests(opts); err != nil {
-		return nil, err
-	}
-	if r.credentials, err = driverkit.ReadCredentials(cfg.Auth, driverkit.Token, driverkit.Password); err != nil {
-		return nil, err
-	}
-	if r.header, err = r.credentials.Authorization(); err != nil {
+	opts, optionsErr := decodeOptions(cfg)
+	requestsErr := r.requests(opts)
+	var credentialsErr, headerErr error
+	r.credentials, credentialsErr = driverkit.ReadCredentials(cfg.Auth, driverkit.Token, driverkit.Password)
+	r.header, headerErr = r.credentials.Authorization()
+	if err := errors.Join(optionsErr, requestsErr, credentialsErr, headerErr); err != nil {
 		return nil, err
 	}
 	if opts.TokenHeader != "" {
 		r.header = http.Header{http.CanonicalHeaderKey(opts.TokenHeader): {r.credentials.Token}}
 	}
 	cfg.Endpoint = strings.Replace(cfg.Endpoint, podIP, "192.0.2.1", 1) // each request has its own
+	var err error
 	r.client, err = driverkit.NewHTTPClient(cfg, driverkit.HTTPOptions{
 		Name: "the pod", NameServers: true, ServerName: opts.ServerName, Credentials: r.credentials, Direct: true,
 	})
@@ -69,21 +65,14 @@ func New(_ context.Context, cfg registry.Config) (registry.Registry, error) {
 	return r, nil
 }
 
-func (r *Registry) requests(opts Options) (err error) {
-	if r.leave, err = opts.Leave.made("options.leave", true); err != nil {
-		return err
-	}
-	if r.join, err = opts.Join.made("options.join", true); err != nil {
-		return err
-	}
-	if r.state, err = opts.State.made("options.state", false); err != nil {
-		return err
-	}
-	if r.in, err = opts.In.made("options.in"); err != nil {
-		return err
-	}
-	r.out, err = opts.Out.made("options.out")
-	return err
+func (r *Registry) requests(opts Options) error {
+	var problems [5]error
+	r.leave, problems[0] = opts.Leave.made("options.leave", true)
+	r.join, problems[1] = opts.Join.made("options.join", true)
+	r.state, problems[2] = opts.State.made("options.state", false)
+	r.in, problems[3] = opts.In.made("options.in")
+	r.out, problems[4] = opts.Out.made("options.out")
+	return errors.Join(problems[:]...)
 }
 
 // Traits implements [registry.Describer].

@@ -1,7 +1,6 @@
 package zookeeper
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -54,28 +53,23 @@ func readOptions(cfg registry.Config) (Options, error) {
 	if cfg.Auth.Username != "" {
 		opts.ACL = aclCreator
 	}
-	if err := driverkit.DecodeOptions(cfg, &opts); err != nil {
-		return Options{}, err
-	}
+	decoded := driverkit.DecodeOptions(cfg, &opts)
 	opts.TLS = opts.TLS || cfg.TLS.Given()
-	return opts, opts.check()
+	return opts, errors.Join(decoded, opts.check())
 }
 
 func (o Options) check() error {
-	if err := cmp.Or(
+	problems := []error{
 		driverkit.OneOf("options.payload", o.Payload, payloadNone, payloadMap, payloadSpring),
 		driverkit.OneOf("options.outOfRotation", o.OutOfRotation, outDelete, outEnabled, outStatus),
 		driverkit.OneOf("options.acl", o.ACL, aclCreator, aclOpen),
-	); err != nil {
-		return err
+		registry.FieldError("options.base", checkPath(o.Base)),
 	}
 	if o.OutOfRotation == outStatus && o.Payload != payloadSpring {
-		return registry.FieldError("options.outOfRotation", errors.New("status is in Spring's payload: set payload to spring"))
+		problems = append(problems,
+			registry.FieldError("options.outOfRotation", errors.New("status is in Spring's payload: set payload to spring")))
 	}
-	if err := checkPath(o.Base); err != nil {
-		return registry.FieldError("options.base", err)
-	}
-	return nil
+	return errors.Join(problems...)
 }
 
 // checkPath takes "/" and "/a/b".

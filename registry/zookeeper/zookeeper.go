@@ -2,7 +2,6 @@ package zookeeper
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -44,23 +43,15 @@ var (
 // host:port,host:port/chroot. It begins to connect, and does not wait for it. Of cfg.Auth it takes user and password, for
 // the scheme digest.
 func New(ctx context.Context, cfg registry.Config) (registry.Registry, error) {
-	servers, chroot, err := parseEndpoint(cfg)
-	if err != nil {
+	servers, chroot, endpointErr := parseEndpoint(cfg)
+	opts, optionsErr := readOptions(cfg)
+	digest, digestErr := readDigest(cfg.Auth)
+	tlsConfig, filesErr := driverkit.ClientTLS(cfg.TLS)
+	if err := errors.Join(endpointErr, optionsErr, digestErr, filesErr); err != nil {
 		return nil, err
 	}
-	opts, err := readOptions(cfg)
-	if err != nil {
-		return nil, err
-	}
-	digest, err := readDigest(cfg.Auth)
-	if err != nil {
-		return nil, err
-	}
-	var tlsConfig *tls.Config
-	if opts.TLS {
-		if tlsConfig, err = driverkit.ClientTLS(cfg.TLS); err != nil {
-			return nil, err
-		}
+	if !opts.TLS {
+		tlsConfig = nil
 	}
 	s, err := newSession(ctx, settings{
 		servers: servers, timeout: sessionTimeout, connectBy: connectTimeout(cfg.Timeout), tls: tlsConfig, digest: digest,
