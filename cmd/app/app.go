@@ -115,6 +115,9 @@ func Run(ctx context.Context, args []string, opts ...Option) error {
 	if f.checkConfig {
 		return o.checkConfig(ctx, f)
 	}
+	if f.checkRegistries {
+		return o.checkRegistries(ctx, f)
+	}
 	if f.uninstall != "" {
 		return o.uninstall(ctx, f)
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/orders"
 	"github.com/rollcall-dev/rollcall/internal/resync"
+	rightsof "github.com/rollcall-dev/rollcall/internal/rights"
 	"github.com/rollcall-dev/rollcall/internal/statuspage"
 	"github.com/rollcall-dev/rollcall/internal/tracker"
 )
@@ -42,7 +43,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	}
 	pods := a.newPods(own, may)
 	compares := a.newComparing(c, own, pods, about)
-	evicts, err := a.newEvicting(own, pods.synced, leader, may.of(featureEvictions))
+	evicts, err := a.newEvicting(own, pods.synced, leader, may.of(rightsof.Evictions))
 	if err != nil {
 		return err
 	}
@@ -60,7 +61,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 		Wake: pods.reconciler.Wake, Again: pods.reconciler.Again,
 	}
 	runnables = append(runnables, may, pods, pods.asks, a.options.slices,
-		&after{Runnable: pods.conditions(), there: may.of(featurePodCondition)},
+		&after{Runnable: pods.conditions(), there: may.of(rightsof.PodCondition)},
 		a.newReload(limits, own, follows, about), compares, page, &resting{release: giveBack}, a.namespaces)
 	if a.lease != nil {
 		a.lease.failing = pods.failing
@@ -89,17 +90,17 @@ type pods struct {
 func (a *app) newPods(own *prometheus.Registry, may *rights) *pods {
 	p := &pods{
 		manager: a.manager, tracker: tracker.New(), listed: make(chan struct{}),
-		state:    clusterstate.New(a.manager.GetClient(), a.cachedPods, a.namespaces.scope),
-		identity: clusterstate.NewIdentity(a.manager.GetAPIReader(), a.logger.WithName("identity")), mayEnroll: may.of(featureEnroll),
+		state:    clusterstate.New(a.supposed(a.manager.GetClient()), a.cachedPods, a.namespaces.scope),
+		identity: clusterstate.NewIdentity(a.manager.GetAPIReader(), a.logger.WithName("identity")), mayEnroll: may.of(rightsof.Enroll),
 	}
 	writer, recorder := a.written()
 	p.asks = idle.New(idle.Options{Wake: func(id lifecycle.PodID) { p.reconciler.Wake(id) }, Clock: clock.RealClock{}})
-	condition := may.of(featurePodCondition)
+	condition := may.of(rightsof.PodCondition)
 	p.reconciler = controller.New(controller.Options{
-		Client: writer, Pods: a.cachedPods, APIReader: a.manager.GetAPIReader(), Recorder: recorder,
+		Client: writer, Pods: a.cachedPods, APIReader: a.supposed(a.manager.GetAPIReader()), Recorder: recorder,
 		Tracker: p.tracker, State: p.state, Identity: p.identity,
 		Releases: metrics.NewReleaseMetrics(own), Trace: a.traces.reconciles(),
-		PodCondition: func() bool { return isClosed(condition) }, NoCondition: may.lacking(featurePodCondition),
+		PodCondition: func() bool { return isClosed(condition) }, NoCondition: may.lacking(rightsof.PodCondition),
 		Asker: p.asks, History: a.history, WithoutNodes: !a.namespaces.reach.nodes,
 		Workers: a.flags.workers, Clock: clock.RealClock{}, Ahead: a.lease.aheadOfLast, Listed: p.listed,
 	})
@@ -111,7 +112,8 @@ func (a *app) newPods(own *prometheus.Registry, may *rights) *pods {
 // written returns what writes to the API server, which a dry run only reports.
 func (a *app) written() (client.Client, events.EventRecorder) {
 	if a.dryRun != nil {
-		return &dryClient{Client: a.manager.GetClient(), run: a.dryRun}, &dryRecorder{run: a.dryRun}
+		reads := a.manager.GetClient()
+		return &dryClient{Client: reads, reads: a.supposed(reads), run: a.dryRun}, &dryRecorder{run: a.dryRun}
 	}
 	return a.manager.GetClient(), &shortNotes{a.manager.GetEventRecorder(controllerName)}
 }

@@ -7,10 +7,14 @@ import (
 	"strings"
 
 	"github.com/go-logr/logr"
+	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/internal/config"
+	"github.com/rollcall-dev/rollcall/internal/enroll"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
@@ -57,11 +61,37 @@ func (d *dryRun) change(name string) func(registryclient.Subject) {
 	}
 }
 
-// dryClient reports patches. This manager makes no other write, and app.permitWrite would refuse it.
+// dryClient reports patches. This manager makes no other write, and app.permitWrite would refuse it. It reads workloads that a manager
+// would enroll as if it had.
 type dryClient struct {
 	client.Client
 
-	run *dryRun
+	reads client.Reader
+	run   *dryRun
+}
+
+// Get implements [client.Client].
+func (c *dryClient) Get(ctx context.Context, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+	return c.reads.Get(ctx, key, object, opts...)
+}
+
+// List implements [client.Client].
+func (c *dryClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	return c.reads.List(ctx, list, opts...)
+}
+
+// supposed reads CloneSets of labelled namespaces as enrolled, in a dry run. That counts without enroll: true too: a namespace is labelled
+// for nothing else.
+func (a *app) supposed(from client.Reader) client.Reader {
+	if a.dryRun == nil {
+		return from
+	}
+	return &enroll.Supposed{
+		Reader: from, Config: func() *config.Config { return a.drivers.inForce().config },
+		Such: func(set *kruisev1alpha1.CloneSet, namespace labels.Set) bool {
+			return enroll.Asked(set.Labels, namespace)
+		},
+	}
 }
 
 // Patch implements client.Client.

@@ -37,6 +37,7 @@ type flags struct {
 	dryRun           bool
 	evictionsAddress string
 	checkConfig      bool
+	checkRegistries  bool
 	uninstall        string
 	version          bool
 	zap              zap.Options
@@ -87,6 +88,9 @@ func newFlags() (*flags, *flag.FlagSet) {
 	set.BoolVar(&f.checkConfig, "check-config", false,
 		"check the configuration, the files that it names and what each driver accepts, print what is in force with all defaults, and "+
 			"exit: the manager calls no registry and no API server")
+	set.BoolVar(&f.checkRegistries, "check-registries", false,
+		"ask each registry of the configuration, write an entry of service rollcall-check that nothing answers to, remove it, print a line of "+
+			"JSON for each, and exit with status 1 if one fails: kubectl rollcall check runs this in the leader's pod")
 	set.StringVar(&f.uninstall, "uninstall", "",
 		"with check, list what in the cluster still depends on Rollcall, and exit with status 1 if anything does; with clean, remove hooks and "+
 			"labels first: a `mode` for the chart's pre-delete hook, for people there is kubectl rollcall uninstall")

@@ -3,19 +3,17 @@ package app
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/rollcall-dev/rollcall/internal/endpointslice"
+	rightsof "github.com/rollcall-dev/rollcall/internal/rights"
 )
 
 const (
@@ -23,36 +21,10 @@ const (
 	rightsTimeout  = 10 * time.Second
 )
 
-// Features, as the configuration and the command line have them.
-const (
-	featureEnroll        = "enroll"
-	featurePodCondition  = "podCondition"
-	featureEvictions     = "evictions"
-	featureEndpointSlice = "driver " + endpointslice.Name
-	featureSecureMetrics = "--metrics-secure"
-)
-
-// right is what the manager must be allowed.
-type right struct {
-	verb, group, resource string
-	place                 place
-}
-
-// place is where a right counts: in the whole cluster, in each namespace of the pods, or for the objects of the webhook's name, in the
-// cluster or in the manager's namespace.
-type place int
-
-const (
-	inCluster place = iota
-	atPods
-	webhookInCluster
-	webhookHere
-)
-
 // need is what a feature waits for.
 type need struct {
-	feature, component string
-	rights             []right
+	rightsof.Feature
+
 	// there is closed once the manager has all rights.
 	there chan struct{}
 	// lacks is what is missing, as far as known; nil if nothing is.
@@ -61,35 +33,10 @@ type need struct {
 	event lasting
 }
 
-// needs returns what the features that are on need, in addition to what every manager has. The right to update the webhook's Secret
-// is not among them: with cert-manager the manager lacks it, and does not need it.
+// needs returns what the features that are on need, in addition to what every manager has.
 func (a *app) needs() (needs []*need) {
-	const slices = "endpointslices"
-	const admission, webhooks = "admissionregistration.k8s.io", "mutatingwebhookconfigurations"
-	for _, n := range []struct {
-		feature, component string
-		on                 bool
-		rights             []right
-	}{
-		{featureEnroll, "enroll", a.features.Enroll, []right{{"patch", "apps.kruise.io", "clonesets", atPods}}},
-		{featurePodCondition, "pod-condition", a.features.PodCondition, []right{{"patch", "", "pods/status", atPods}}},
-		{featureEndpointSlice, endpointslice.Name, a.options.slices.Wanted(), []right{
-			{"list", discoveryv1.GroupName, slices, atPods}, {"watch", discoveryv1.GroupName, slices, atPods},
-		}},
-		{featureEvictions, "evictions", a.features.Evictions.Enabled, []right{
-			{"list", "policy", "poddisruptionbudgets", atPods}, {"get", "policy.kruise.io", "podunavailablebudgets", atPods},
-			{"get", admission, webhooks, webhookInCluster}, {"patch", admission, webhooks, webhookInCluster}, {"get", "", "secrets", webhookHere},
-		}},
-		{featureSecureMetrics, "prometheus", a.flags.metrics.secure, []right{
-			{"create", "authentication.k8s.io", "tokenreviews", inCluster}, {"create", "authorization.k8s.io", "subjectaccessreviews", inCluster},
-		}},
-	} {
-		if n.on {
-			needs = append(needs, &need{
-				feature: n.feature, component: n.component, rights: n.rights, there: make(chan struct{}),
-				event: lasting{action: "Start", reason: "RightsMissing"},
-			})
-		}
+	for _, of := range rightsof.Of(a.features, a.options.slices.Wanted(), a.flags.metrics.secure) {
+		needs = append(needs, &need{Feature: of, there: make(chan struct{}), event: lasting{action: "Start", reason: "RightsMissing"}})
 	}
 	return needs
 }
@@ -111,7 +58,7 @@ type rights struct {
 // of returns what is closed once the feature has its rights; nil, which never is, if it is off.
 func (r *rights) of(feature string) <-chan struct{} {
 	for _, n := range r.needs {
-		if n.feature == feature {
+		if n.Name == feature {
 			return n.there
 		}
 	}
@@ -121,7 +68,7 @@ func (r *rights) of(feature string) <-chan struct{} {
 // lacking returns which rights a feature waits for, as far as known; nil if the feature is off.
 func (r *rights) lacking(feature string) func() string {
 	for _, n := range r.needs {
-		if n.feature == feature {
+		if n.Name == feature {
 			return func() string { return ptr.Deref(n.lacks.Load(), "") }
 		}
 	}
@@ -154,7 +101,7 @@ func (r *rights) once(ctx context.Context) bool {
 			all = false
 		case missing == "":
 			if n.event.note != "" {
-				r.logger.Info("the rights of a feature are there", "feature", n.feature)
+				r.logger.Info("the rights of a feature are there", "feature", n.Name)
 			}
 			n.lacks.Store(nil)
 			close(n.there)
@@ -169,81 +116,22 @@ func (r *rights) once(ctx context.Context) bool {
 
 // tell logs what is missing if that is new.
 func (n *need) tell(missing string, logger logr.Logger) {
-	brought := "which the chart brings with config." + n.feature
-	switch {
-	case strings.HasPrefix(n.feature, "--"):
-		brought = "which the chart brings with the flag"
-	case n.feature == featureEndpointSlice:
-		brought = "which the chart brings with the driver"
-	}
-	note := fmt.Sprintf("%s waits for rights that the manager lacks: %s. Apply config/components/%s, %s.",
-		n.feature, missing, n.component, brought)
+	note := fmt.Sprintf("%s waits for rights that the manager lacks: %s. %s", n.Name, missing, n.Remedy())
 	n.lacks.Store(&note)
 	if note == n.event.note {
 		return
 	}
-	logger.Info("a feature waits for rights: apply its component", "feature", n.feature, "missing", missing, "component",
-		"config/components/"+n.component)
+	logger.Info("a feature waits for rights: apply its component", "feature", n.Name, "missing", missing, "component",
+		"config/components/"+n.Component)
 	n.event.set(note)
 }
 
 // missing lists the rights that the manager lacks.
 func (r *rights) missing(ctx context.Context, n *need) (string, error) {
-	var missing []string
-	for _, one := range n.rights {
-		var lacks []string
-		for _, namespace := range r.at(one.place) {
-			if has, err := allowed(ctx, r.server, one.attributes(namespace, r.webhook)); err != nil {
-				return "", err
-			} else if !has {
-				lacks = append(lacks, namespace)
-			}
-		}
-		if len(lacks) > 0 {
-			missing = append(missing, one.text(lacks, r.webhook))
-		}
-	}
-	return strings.Join(missing, "; "), nil
-}
-
-// at returns the namespaces to ask about; an empty one means the whole cluster.
-func (r *rights) at(p place) []string {
-	switch {
-	case p == atPods && len(r.namespaces) > 0:
-		return r.namespaces
-	case p == webhookHere:
-		return []string{podNamespace()}
-	default:
-		return []string{""}
-	}
-}
-
-func (r right) attributes(namespace, webhook string) authorizationv1.ResourceAttributes {
-	resource, subresource, _ := strings.Cut(r.resource, "/")
-	of := authorizationv1.ResourceAttributes{
-		Namespace: namespace, Verb: r.verb, Group: r.group, Resource: resource, Subresource: subresource,
-	}
-	if r.place == webhookInCluster || r.place == webhookHere {
-		of.Name = webhook
-	}
-	return of
-}
-
-func (r right) text(namespaces []string, webhook string) string {
-	text := r.verb + " " + r.resource
-	if r.group != "" {
-		text += "." + r.group
-	}
-	if name := r.attributes("", webhook).Name; name != "" {
-		text += " " + name
-	}
-	switch {
-	case namespaces[0] != "":
-		text += " in " + strings.Join(namespaces, ", ")
-	case r.place == atPods:
-		text += " in all namespaces"
-	}
-	return text
+	return n.Missing(rightsof.Asker{
+		Namespaces: r.namespaces, Own: podNamespace(), Webhook: r.webhook,
+		Allowed: func(what authorizationv1.ResourceAttributes) (bool, error) { return allowed(ctx, r.server, what) },
+	})
 }
 
 // allowed asks the API server whether this manager may do something.

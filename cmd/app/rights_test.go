@@ -21,6 +21,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/endpointslice"
+	rightsof "github.com/rollcall-dev/rollcall/internal/rights"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
@@ -36,7 +37,7 @@ func TestFeaturesWaitForTheirRights(t *testing.T) {
 	s.Poll()
 	s.ExpectEvents()
 	s.ExpectWaiting("enroll", "podCondition")
-	lacks := s.lacking(featurePodCondition)
+	lacks := s.lacking(rightsof.PodCondition)
 	expect.Equal(t, "podCondition waits for rights that the manager lacks: patch pods/status in orders, pay. "+
 		"Apply config/components/pod-condition, which the chart brings with config.podCondition.", lacks(), "what pods show")
 
@@ -66,7 +67,7 @@ func TestRightsInAllNamespaces(t *testing.T) {
 	s.Poll()
 	s.ExpectEvents("list poddisruptionbudgets.policy in all namespaces; get mutatingwebhookconfigurations.admissionregistration.k8s.io " +
 		"rollcall-evictions; get secrets rollcall-evictions. Apply config/components/evictions")
-	if got := s.of(featureEnroll); got != nil {
+	if got := s.of(rightsof.Enroll); got != nil {
 		t.Error("a feature that is off waits for rights")
 	}
 }
@@ -81,7 +82,7 @@ func TestComponentsBringTheRights(t *testing.T) {
 	_, err := s.app.options.slices.New(t.Context(), registry.Config{})
 	must(t, err)
 	for _, n := range s.app.needs() {
-		files, err := filepath.Glob("../../config/components/" + n.component + "/*role.yaml")
+		files, err := filepath.Glob("../../config/components/" + n.Component + "/*role.yaml")
 		must(t, err)
 		var rules []rbacv1.PolicyRule
 		for _, file := range files {
@@ -93,15 +94,15 @@ func TestComponentsBringTheRights(t *testing.T) {
 				rules = append(rules, role.Rules...)
 			}
 		}
-		for _, right := range n.rights {
-			if !slices.ContainsFunc(rules, func(rule rbacv1.PolicyRule) bool { return grants(rule, right.attributes("", s.webhook)) }) {
-				t.Errorf("config/components/%s does not grant %s", n.component, right.text([]string{""}, s.webhook))
+		for _, right := range n.Rights {
+			if !slices.ContainsFunc(rules, func(rule rbacv1.PolicyRule) bool { return grants(rule, right.Attributes("", s.webhook)) }) {
+				t.Errorf("config/components/%s does not grant %s", n.Component, right.Text([]string{""}, s.webhook))
 			}
 		}
 		for _, one := range granted(rules, s.webhook) {
-			asks := func(r right) bool { return r.attributes("", s.webhook) == one }
-			if one.Resource+" "+one.Verb != "secrets update" && !slices.ContainsFunc(n.rights, asks) { // which cert-manager may do
-				t.Errorf("%s begins without the right to %s %s, which config/components/%s brings", n.feature, one.Verb, one.Resource, n.component)
+			asks := func(r rightsof.Right) bool { return r.Attributes("", s.webhook) == one }
+			if one.Resource+" "+one.Verb != "secrets update" && !slices.ContainsFunc(n.Rights, asks) { // which cert-manager may do
+				t.Errorf("%s begins without the right to %s %s, which config/components/%s brings", n.Name, one.Verb, one.Resource, n.Component)
 			}
 		}
 	}
@@ -112,11 +113,11 @@ func granted(rules []rbacv1.PolicyRule, webhook string) (all []authorizationv1.R
 	for _, rule := range rules {
 		for _, verb := range rule.Verbs {
 			for _, resource := range rule.Resources {
-				one := right{verb, rule.APIGroups[0], resource, inCluster}
+				one := rightsof.Right{Verb: verb, Group: rule.APIGroups[0], Resource: resource, Place: rightsof.InCluster}
 				if len(rule.ResourceNames) > 0 {
-					one.place = webhookInCluster
+					one.Place = rightsof.WebhookInCluster
 				}
-				all = append(all, one.attributes("", webhook))
+				all = append(all, one.Attributes("", webhook))
 			}
 		}
 	}
@@ -196,8 +197,8 @@ func (s *rightsScenario) ExpectWaiting(want ...string) {
 	s.t.Helper()
 	var waiting []string
 	for _, n := range s.needs {
-		if !isClosed(s.of(n.feature)) {
-			waiting = append(waiting, n.feature)
+		if !isClosed(s.of(n.Name)) {
+			waiting = append(waiting, n.Name)
 		}
 	}
 	expect.Equal(s.t, want, waiting, "the features that wait")

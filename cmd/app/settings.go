@@ -3,47 +3,21 @@ package app
 import (
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/go-logr/logr"
 
-	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/observe"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
+	of "github.com/rollcall-dev/rollcall/internal/settings"
 )
 
 // settings are what the controller takes from a configuration and its registries.
 func settings(all *registries) observe.Settings {
-	c := all.config
-	s := observe.Settings{
-		Cluster:           c.Cluster,
-		Registries:        make(registryclient.Registries, len(all.byName)),
-		RegisteredByApp:   c.RegisteredByApp(),
-		Weightless:        map[string]bool{},
-		ReaderLags:        map[string]time.Duration{},
-		DefaultRegistries: c.DefaultRegistries,
-		DefaultsFor:       c.DefaultsFor,
-		UnreadyAfter:      c.UnreadyAfter,
-		Drain:             c.Drain,
-		Rules: clusterstate.Rules{
-			Ownership:      c.Hooks,
-			Services:       c.Service,
-			PanicThreshold: c.PanicThreshold,
-		},
-		ProceedAfter: c.ProceedAfter,
-	}
-	s.Services.Places = map[string]string{}
+	clients := make(registryclient.Registries, len(all.byName))
 	for name, o := range all.byName {
-		s.Registries[name], s.Weightless[name] = o.client, !o.client.Weighs()
-		if s.ReaderLags[name] = o.client.ReaderLag(); c.Registries[name].ReaderLag != nil {
-			s.ReaderLags[name] = *c.Registries[name].ReaderLag
-		}
-		s.Services.Places[name] = o.client.PlaceTemplate()
-		// Nothing else shows what a pod left that disappeared unseen, also in a place without other pods. In a registry that is the pod
-		// itself, or follows it, it leaves nothing.
-		s.Guard = s.Guard || s.Services.Places[name] != "" || !o.client.Lists() && !o.client.CallsPods() && !o.client.Follows()
+		clients[name] = o.client
 	}
-	return s
+	return of.Of(all.config, clients)
 }
 
 // warnOfShortDrains logs where pods end before the clients of their registry have noticed.

@@ -25,6 +25,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/endpointslice"
 	"github.com/rollcall-dev/rollcall/internal/enroll"
+	rightsof "github.com/rollcall-dev/rollcall/internal/rights"
 	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
@@ -76,17 +77,17 @@ func TestWhatTheReconcilerIsGiven(t *testing.T) {
 	}
 
 	for _, n := range may.needs {
-		n.lacks.Store(new(n.feature + " waits"))
+		n.lacks.Store(new(n.Name + " waits"))
 	}
 	expect.Equal(t, "podCondition waits", r.NoCondition(), "the right that the condition waits for")
 	if r.PodCondition() {
 		t.Error("the condition is written without the right")
 	}
-	close(needOf(t, may, featureEnroll).there)
+	close(needOf(t, may, rightsof.Enroll).there)
 	if r.PodCondition() || !isClosed(pods.mayEnroll) {
 		t.Error("enroll has its rights, and the condition has not")
 	}
-	close(needOf(t, may, featurePodCondition).there)
+	close(needOf(t, may, rightsof.PodCondition).there)
 	if !r.PodCondition() {
 		t.Error("the condition has its right, and is not written")
 	}
@@ -95,7 +96,7 @@ func TestWhatTheReconcilerIsGiven(t *testing.T) {
 func needOf(t *testing.T, of *rights, feature string) *need {
 	t.Helper()
 	for _, n := range of.needs {
-		if n.feature == feature {
+		if n.Name == feature {
 			return n
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/rollcall-dev/rollcall/internal/drivers"
 	"github.com/rollcall-dev/rollcall/internal/plugin"
 )
 
@@ -25,6 +26,8 @@ func main() {
 	if strings.HasPrefix(filepath.Base(os.Args[0]), "kubectl_complete-") { // as kubectl calls it for a shell
 		arguments = append([]string{cobra.ShellCompRequestCmd}, arguments...)
 	}
+	asked := drivers.All()
+	delete(asked, "memory") // is inside the manager
 	// A signal ends the process immediately, wherever it waits, and the shell sees by which.
-	os.Exit(plugin.Run(context.Background(), version, arguments, streams))
+	os.Exit(plugin.Run(context.Background(), version, arguments, streams, asked))
 }

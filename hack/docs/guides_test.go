@@ -83,7 +83,7 @@ func helpOf(t *testing.T, arguments string) (status int, help string) {
 	t.Helper()
 	var out bytes.Buffer
 	streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out}
-	status = plugin.Run(t.Context(), "", append(strings.Fields(arguments), "--help"), streams)
+	status = plugin.Run(t.Context(), "", append(strings.Fields(arguments), "--help"), streams, nil)
 	return status, out.String()
 }
 

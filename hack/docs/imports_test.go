@@ -121,26 +121,38 @@ func rooms() map[string]room {
 			why:     "it shows what the others say, and asks no registry and no API server",
 			imports: "lifecycle metrics orders reason registryclient resync statuspage/entries tracker", others: "k8s.io/apimachinery",
 		},
+		"settings": {
+			why: "what a configuration comes to", imports: "clusterstate config observe registryclient",
+		},
+		"rights": {
+			why: "what the manager must be allowed; those with a client ask", imports: "clusterstate config", others: "k8s.io/api",
+		},
+		"preview": {
+			why:     "what would be done: it observes pods, and neither visits nor reports them",
+			imports: "clusterstate config enroll lifecycle lint memory observe reason registryclient settings tracker registry", others: "*",
+		},
 		"plugin": {
-			why:     "it decides by the manager's rules, and calls no registry",
-			imports: "clusterstate config enroll history lifecycle lint orders reason service statuspage/entries suggest uninstall", others: "*",
+			why: "it decides by the manager's rules, and a preview calls the registries",
+			imports: "clusterstate config enroll history lifecycle lint orders preview reason rights service statuspage/entries suggest " +
+				"uninstall registry", others: "*",
 		},
 
 		"cmd/app": {
 			why: "it sees all but the drivers, which a main gives it",
 			imports: "clusterstate config controller endpointslice enroll evictions history idle lifecycle metrics observe orders reason " +
-				"registryclient resync service shorten statuspage suggest tracker uninstall registry", others: "*",
+				"registryclient resync rights service settings shorten statuspage suggest tracker uninstall registry",
+			others: "*",
 		},
-		"cmd/builtin":          {why: "the drivers that ship", imports: "cmd/app"},
+		"cmd/builtin":          {why: "it adds the drivers that ship", imports: "cmd/app drivers"},
 		"cmd":                  {why: "it starts", imports: "cmd/app cmd/builtin"},
-		"cmd/kubectl-rollcall": {why: "it starts the plugin", imports: "plugin", others: "*"},
+		"cmd/kubectl-rollcall": {why: "it starts the plugin", imports: "drivers plugin", others: "*"},
 	}
-	builtin := all["cmd/builtin"]
+	builtin := room{why: "the one place that knows every driver", imports: "registry"}
 	for _, name := range []string{"consul", "etcd", "eureka", "http", "memory", "nacos", "pod", "zookeeper"} {
 		all["registry/"+name] = driver
 		builtin.imports += " registry/" + name
 	}
-	all["cmd/builtin"] = builtin
+	all["drivers"] = builtin
 	return all
 }
 

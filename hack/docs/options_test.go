@@ -16,7 +16,7 @@ import (
 func TestEveryDriverHasAPageWithItsOptions(t *testing.T) {
 	t.Parallel()
 	folders := 0
-	eachNode(t, "../../cmd/builtin/builtin.go", func(node ast.Node) {
+	eachNode(t, "../../internal/drivers/drivers.go", func(node ast.Node) {
 		path, ok := node.(*ast.ImportSpec)
 		if !ok {
 			return

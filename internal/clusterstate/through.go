@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -61,6 +62,53 @@ func (c cacheThrough) keep(object runtime.Object) error {
 	return nil
 }
 
+// PodsOf are these pods, as a cache would give them.
+func PodsOf(pods []corev1.Pod) Pods {
+	f := fixed{}
+	sharer := NewSharer()
+	for i := range pods {
+		f = append(f, sharer.strip(&pods[i]))
+	}
+	return f
+}
+
+type fixed []*packed
+
+func (f fixed) Get(_ context.Context, key types.NamespacedName) (*lifecycle.Pod, error) {
+	for _, p := range f {
+		if p.Namespace == key.Namespace && p.Name == key.Name {
+			return p.unpack(), nil
+		}
+	}
+	return nil, apierrors.NewNotFound(corev1.Resource("pods"), key.Name)
+}
+
+func (f fixed) List(_ context.Context, which Which) (pods []*lifecycle.Pod, err error) {
+	f.each(which, func(p *packed) bool {
+		pods = append(pods, p.unpack())
+		return true
+	})
+	return pods, nil
+}
+
+func (f fixed) Each(_ context.Context, which Which, do func(*lifecycle.Pod) bool) error {
+	var pod lifecycle.Pod
+	f.each(which, func(p *packed) bool {
+		p.unpackInto(&pod)
+		return do(&pod)
+	})
+	return nil
+}
+
+func (f fixed) each(which Which, do func(*packed) bool) {
+	for _, p := range f {
+		at := which.index == "" || slices.Contains(p.indexed(which.index), which.value)
+		if at && which.matches(p) && !do(p) {
+			return
+		}
+	}
+}
+
 // PodsThrough reads pods as a cache of what the reader has would give them, for tests of what reads the cache.
 func PodsThrough(reader client.Reader) Pods { return through{reader, NewSharer()} }
 
@@ -77,33 +125,26 @@ func (t through) Get(ctx context.Context, key types.NamespacedName) (*lifecycle.
 	return t.sharer.strip(pod).unpack(), nil
 }
 
-func (t through) List(ctx context.Context, which Which) (pods []*lifecycle.Pod, err error) {
-	err = t.each(ctx, which, func(p *packed) bool {
-		pods = append(pods, p.unpack())
-		return true
-	})
-	return pods, err
+func (t through) List(ctx context.Context, which Which) ([]*lifecycle.Pod, error) {
+	pods, err := t.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return pods.List(ctx, which)
 }
 
 func (t through) Each(ctx context.Context, which Which, do func(*lifecycle.Pod) bool) error {
-	var pod lifecycle.Pod
-	return t.each(ctx, which, func(p *packed) bool {
-		p.unpackInto(&pod)
-		return do(&pod)
-	})
-}
-
-func (t through) each(ctx context.Context, which Which, do func(*packed) bool) error {
-	var list corev1.PodList
-	if err := t.reader.List(ctx, &list); err != nil {
+	pods, err := t.read(ctx)
+	if err != nil {
 		return err
 	}
-	for i := range list.Items {
-		p := t.sharer.strip(&list.Items[i])
-		at := which.index == "" || slices.Contains(p.indexed(which.index), which.value)
-		if at && which.matches(p) && !do(p) {
-			return nil
-		}
+	return pods.Each(ctx, which, do)
+}
+
+func (t through) read(ctx context.Context) (Pods, error) {
+	var list corev1.PodList
+	if err := t.reader.List(ctx, &list); err != nil {
+		return nil, err
 	}
-	return nil
+	return PodsOf(list.Items), nil
 }

@@ -31,14 +31,29 @@ const PluginOwner client.FieldOwner = "rollcall-plugin"
 // FormerPluginOwner is what [PluginOwner] was once.
 const FormerPluginOwner client.FieldOwner = "kubectl-rollcall"
 
-// Obstacle returns why a CloneSet of a namespace with these labels can't be enrolled and what to do about it, or nothing.
+// Obstacle is all [Obstacles] in one text.
 func Obstacle(set *kruisev1alpha1.CloneSet, c *config.Config, of labels.Set) string {
+	return strings.Join(Obstacles(set, c, of), "; ")
+}
+
+// Obstacles are why a CloneSet of a namespace with these labels can't be enrolled, each with what to do about it.
+func Obstacles(set *kruisev1alpha1.CloneSet, c *config.Config, of labels.Set) []string {
 	if why := others(set, c); why != "" {
-		return why
+		return []string{why}
 	}
+	return lint.Workload(clusterstate.AsWorkload(With(set)), c, of)
+}
+
+// With is the CloneSet as it will be once it is enrolled.
+func With(set *kruisev1alpha1.CloneSet) *kruisev1alpha1.CloneSet {
 	with := set.DeepCopy()
 	with.Spec.Lifecycle = lifecycle.Enrolled()
-	return strings.Join(lint.Workload(clusterstate.AsWorkload(with), c, of), "; ")
+	return with
+}
+
+// Asked reports whether the [Reconciler] is to enroll CloneSets with these labels in namespaces with those.
+func Asked(set, namespace labels.Set) bool {
+	return namespace[Label] == "true" && set[Label] != "false"
 }
 
 // others says which hooks the CloneSet has that are not Rollcall's, since their owner may count on being alone, or who else writes it.

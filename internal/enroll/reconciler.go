@@ -121,7 +121,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, err
 	}
 	enrolled := Owned(set, controllerOwner)
-	switch wanted := namespace[Label] == "true" && set.Labels[Label] != "false"; {
+	switch wanted := Asked(set.Labels, namespace); {
 	case wanted && enrolled:
 		return r.restore(ctx, set)
 	case wanted:

@@ -56,7 +56,7 @@ func Workload(w *clusterstate.Workload, c *config.Config, of labels.Set) []strin
 			"spec.template, and annotate only the pod that is to be held out", lifecycle.AnnotationHold))
 	}
 	findings = append(findings, ofKind(w, hooks, c)...)
-	return append(findings, description(w, c, of)...)
+	return append(findings, Description(w, c, of)...)
 }
 
 // driverEndpointSlice takes pods out by their readiness gate.
@@ -119,15 +119,19 @@ func ofDaemonSet(w *clusterstate.Workload, hooks lifecycle.Hooks, c *config.Conf
 
 // RegistersItself reports whether the application of pods with these annotations may do so in one of their registries at least.
 func RegistersItself(annotations map[string]string, c *config.Config) bool {
-	registries, err := service.RegistriesOf(annotations, defaultsOf("", nil, c), c.RegisteredByApp()) // description returns the error
+	registries, err := service.RegistriesOf(annotations, defaultsOf("", nil, c), c.RegisteredByApp()) // Description returns the error
 	return err != nil || slices.ContainsFunc(registries, func(r service.Registration) bool { return r.ByApp })
 }
 
 // Hookless reports whether the workload has no hooks, and nothing that shows that it should have some already: it may be enrolled later.
 func Hookless(w *clusterstate.Workload) bool {
+	return len(lifecycle.HandlersOf(w.Lifecycle)) == 0 && (w.Lifecycle == nil || !Annotated(w))
+}
+
+// Annotated reports whether the template has annotations for Rollcall, by which its author counts on it.
+func Annotated(w *clusterstate.Workload) bool {
 	isRollcalls := func(key string) bool { return strings.HasPrefix(key, lifecycle.Domain) }
-	return len(lifecycle.HandlersOf(w.Lifecycle)) == 0 &&
-		(w.Lifecycle == nil || !slices.ContainsFunc(slices.Collect(maps.Keys(w.Template.Annotations)), isRollcalls))
+	return slices.ContainsFunc(slices.Collect(maps.Keys(w.Template.Annotations)), isRollcalls)
 }
 
 // Annotations returns a sentence for each annotation of Rollcall's domain that has no effect where it stands.
@@ -188,8 +192,8 @@ func defaultsOf(namespace string, of labels.Set, c *config.Config) []string {
 	return service.DefaultsOf(c.DefaultRegistries, c.DefaultsFor, namespace, of)
 }
 
-// description says what of the template's own description the manager does not accept.
-func description(w *clusterstate.Workload, c *config.Config, of labels.Set) []string {
+// Description returns a sentence for each thing that the manager does not accept in the template's own description, with hooks or without.
+func Description(w *clusterstate.Workload, c *config.Config, of labels.Set) []string {
 	template, subject := w.Template, w.Subject()
 	endpoints, endpointsErr := c.Service.EndpointsOf(subject)
 	_, attributesErr := c.Service.AttributesOf(subject)

@@ -63,6 +63,7 @@ func (o *options) connected(run func(ctx context.Context, c *cluster, arguments 
 		if err != nil {
 			return err
 		}
+		c.warnOfSkew(cmd.Context())
 		return run(cmd.Context(), c, arguments)
 	}
 }

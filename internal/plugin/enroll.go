@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/enroll"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
@@ -23,44 +24,78 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/service"
 )
 
+// enrolling is what a person asks for.
+type enrolling struct {
+	names             []string
+	selector, file    string
+	all, undo, label  bool
+	acrossAll, chosen bool
+}
+
 func (o *options) enrollCommand() *cobra.Command {
-	var selector string
-	var all, undo, label bool
+	var of enrolling
 	c := &cobra.Command{
 		Use:   "enroll (CLONESET... | -l SELECTOR | --all | --label-namespace)",
 		Short: "Add Rollcall's hooks to CloneSets without restarting pods, or remove them",
 		Long: "Write spec.lifecycle of CloneSets. It is not part of the pod template, so no pod restarts, and Rollcall arms the running pods. " +
-			"A CloneSet that already has hooks is left as it is. --undo removes only what this command added.",
-		Example: "  kubectl rollcall enroll web -n prod\n  kubectl rollcall enroll --all -n prod\n  kubectl rollcall enroll web -n prod --undo",
+			"A CloneSet that already has hooks is left as it is. --undo removes only what this command added.\n\n" +
+			"--dry-run writes nothing and needs no manager. For each CloneSet it shows the hooks that it would get or why it is refused, and " +
+			"for each pod the entries that Rollcall would keep, and what the registry has there now, if this machine can reach the registry " +
+			"and has the files of the configuration. -A looks at the whole cluster.",
+		Example: "  kubectl rollcall enroll --dry-run -A --config config.yaml\n  kubectl rollcall enroll web -n prod\n" +
+			"  kubectl rollcall enroll --all -n prod\n  kubectl rollcall enroll web -n prod --undo",
 
 		ValidArgsFunction: o.complete(&kruisev1alpha1.CloneSetList{}),
 		RunE: o.connected(func(ctx context.Context, cluster *cluster, names []string) error {
-			chosen := all || selector != ""
-			if label && (chosen || len(names) > 0) {
-				return errors.New("--label-namespace is for all CloneSets of the namespace: specify no others")
-			}
-			if label {
-				return cluster.labelNamespace(ctx, undo)
-			}
-			if !chosen && len(names) == 0 || chosen && len(names) > 0 {
-				return errors.New("specify names of CloneSets, -l SELECTOR, --all or --label-namespace")
-			}
-			sets, err := cluster.cloneSets(ctx, names, selector)
-			if err != nil {
+			of.names, of.chosen = names, of.all || of.acrossAll || of.selector != ""
+			if err := of.check(o.dry); err != nil {
 				return err
 			}
-			if undo {
-				return cluster.withdraw(ctx, sets)
-			}
-			return cluster.give(ctx, sets)
+			return cluster.enroll(ctx, of)
 		}),
 	}
-	c.Flags().StringVarP(&selector, "selector", "l", "", "Enroll the CloneSets in the namespace that have these labels.")
-	c.Flags().BoolVar(&all, "all", false, "Enroll all CloneSets in the namespace.")
-	c.Flags().BoolVar(&label, "label-namespace", false,
+	c.Flags().StringVarP(&of.selector, "selector", "l", "", "Enroll the CloneSets in the namespace that have these labels.")
+	c.Flags().BoolVar(&of.all, "all", false, "Enroll all CloneSets in the namespace.")
+	c.Flags().BoolVar(&of.label, "label-namespace", false,
 		"Label the namespace, so that Rollcall enrolls all of its CloneSets, also later ones.")
-	c.Flags().BoolVar(&undo, "undo", false, "Remove the hooks, or the label, that this command added.")
+	c.Flags().BoolVar(&of.undo, "undo", false, "Remove the hooks, or the label, that this command added.")
+	c.Flags().BoolVar(&o.dry, "dry-run", false, "Show what would be done, and write nothing.")
+	c.Flags().BoolVarP(&of.acrossAll, "all-namespaces", "A", false, "With --dry-run: look at the CloneSets of all namespaces.")
+	c.Flags().StringVar(&of.file, "config", "", "With --dry-run: the configuration file. Default: the ConfigMap in the cluster.")
 	return c
+}
+
+// check refuses flags that exclude each other. A dry run without a choice looks at the whole namespace.
+func (e *enrolling) check(dry bool) error {
+	switch named := len(e.names) > 0; {
+	case !dry && (e.acrossAll || e.file != ""):
+		return errors.New("-A and --config are for --dry-run: add it, or remove them")
+	case e.label && (e.chosen || named):
+		return errors.New("--label-namespace is for all CloneSets of the namespace: specify no others")
+	case e.chosen && named, e.undecided() && (e.undo || !dry):
+		return errors.New("specify names of CloneSets, -l SELECTOR, --all or --label-namespace")
+	}
+	return nil
+}
+
+// undecided reports whether nothing says which CloneSets are meant.
+func (e *enrolling) undecided() bool { return !e.chosen && !e.label && len(e.names) == 0 }
+
+func (c *cluster) enroll(ctx context.Context, of enrolling) error {
+	switch {
+	case c.dry && !of.undo:
+		return c.preview(ctx, of)
+	case of.label:
+		return c.labelNamespace(ctx, of.undo)
+	}
+	sets, err := c.cloneSets(ctx, of.names, of.selector)
+	if err != nil {
+		return err
+	}
+	if of.undo {
+		return c.withdraw(ctx, sets)
+	}
+	return c.give(ctx, sets)
 }
 
 // cloneSets reads those with the names, or where there are none those that match the selector.
@@ -200,6 +235,9 @@ func (c *cluster) withdraw(ctx context.Context, sets []kruisev1alpha1.CloneSet) 
 			if !enroll.Owned(set, owner) {
 				continue
 			}
+			if c.dry {
+				return "would be unenrolled (dry run)", nil
+			}
 			if err := enroll.Withdraw(ctx, c, set, owner); err != nil {
 				return "", asking(err)
 			}
@@ -244,10 +282,30 @@ func (c *cluster) label(ctx context.Context, namespace *corev1.Namespace) (did s
 }
 
 func (c *cluster) unlabel(ctx context.Context, namespace *corev1.Namespace) (did string, err error) {
-	if !enroll.Owned(namespace, enroll.PluginOwner) {
+	switch {
+	case !enroll.Owned(namespace, enroll.PluginOwner):
 		return "unchanged: this command did not label it", nil
+	case c.dry:
+		return "would no longer be labelled by this command (dry run)", nil
 	}
 	return "no longer labelled by this command", asking(enroll.UnlabelNamespace(ctx, c, namespace, enroll.PluginOwner))
+}
+
+// labelsAfter looks the labels of a namespace up in the cluster, after the input has been asked. They are nil if they can't be read.
+func (c *cluster) labelsAfter(ctx context.Context, ofInput func(string) labels.Set) func(string) labels.Set {
+	return func(namespace string) labels.Set {
+		if of := ofInput(namespace); of != nil || namespace == "" {
+			return of
+		}
+		read := clusterstate.NamespaceMetadata()
+		if c.Get(ctx, client.ObjectKey{Name: namespace}, read) != nil {
+			return nil
+		}
+		if read.Labels == nil {
+			return labels.Set{} // which are known
+		}
+		return read.Labels
+	}
 }
 
 // labelsOf returns those of a namespace where there is a policy of names, which alone looks at them.

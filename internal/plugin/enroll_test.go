@@ -3,16 +3,19 @@ package plugin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
 	"time"
 
+	appspub "github.com/openkruise/kruise-api/apps/pub"
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,6 +25,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/enroll"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/registry"
 	"github.com/rollcall-dev/rollcall/test/harness/bubble"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
@@ -264,4 +268,133 @@ func TestEnrollTellsWhichEntriesAreNotFound(t *testing.T) {
 			t.Errorf("%s: printed %q, want a warning: %t", c.reason, got, c.warns)
 		}
 	})
+}
+
+// TestPreview shows, without a manager, what enrolling would do, and writes nothing. The page docs/dry-run.md shows the first of these.
+func TestPreview(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		reason, configuration string
+		of                    enrolling
+		status                int
+		want                  string
+	}
+	const reached = "cluster: a\nregistry: {driver: known, endpoint: 'http://known:1'}\n"
+	captured := openCaptures(t, "preview")
+	expect.Each(t, map[string]row{
+		"a namespace":  {reason: "one is refused", configuration: reached, status: exitFailed, want: "1 CloneSet would be refused"},
+		"a CloneSet":   {reason: "the others are not looked at", configuration: reached, of: enrolling{names: []string{"web"}}},
+		"the cluster":  {reason: "each has its namespace", configuration: reached, of: enrolling{acrossAll: true}, status: exitFailed, want: "would be refused"},
+		"by labels":    {reason: "a person chooses so", configuration: reached, of: enrolling{selector: "app=web"}},
+		"by its label": {reason: "the manager would refuse one", configuration: reached + "enroll: true\n", of: enrolling{label: true}, status: exitFailed, want: "would be refused"},
+		"no such one":  {reason: "a name was misspelt", configuration: reached, of: enrolling{names: []string{"wbe"}}, status: exitNotFound, want: "namespace prod has no CloneSet wbe"},
+		"a driver of somebody's own": {
+			reason: "what would be registered is known all the same", configuration: strings.ReplaceAll(reached, "driver: known", "driver: acme"),
+			of: enrolling{names: []string{"web"}},
+		},
+	}, func(t *testing.T, c row) {
+		var objects []client.Object
+		for i, name := range []string{"api", "web", "worker"} {
+			set := previewed(name)
+			objects = append(objects, set, podOf(set, 2*i), podOf(set, 2*i+1))
+		}
+		cluster, applied := installed(t, c.configuration, objects...)
+		streams, _, out, _ := genericiooptions.NewTestIOStreams()
+		cluster.IOStreams, cluster.dry = streams, true
+		cluster.ErrOut = out
+		cluster.drivers = map[string]registry.Constructor{"known": func(context.Context, registry.Config) (registry.Registry, error) {
+			return knownRegistry{}, nil
+		}}
+		err := cluster.enroll(t.Context(), c.of)
+		expect.Error(t, c.reason, err, c.want)
+		if exit := (*exitError)(nil); c.status == exitNotFound && (!errors.As(err, &exit) || exit.status != c.status) || (err == nil) != (c.status == 0) {
+			t.Errorf("%s: got error %v, want exit status %d", c.reason, err, c.status)
+		}
+		if *applied > 0 {
+			t.Errorf("%s: the preview writes", c.reason)
+		}
+		captured.expect(t, out.String(), c.reason)
+	})
+}
+
+// TestDryRunsWriteNothing: each command that writes shows what it would do.
+func TestDryRunsWriteNothing(t *testing.T) {
+	t.Parallel()
+	set := previewed("web")
+	set.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: string(enroll.PluginOwner), Operation: metav1.ManagedFieldsOperationApply}}
+	cluster, applied := installed(t, configText, leaseHeld(now))
+	streams, _, out, _ := genericiooptions.NewTestIOStreams()
+	cluster.IOStreams, cluster.dry = streams, true
+	expect.NoError(t, cluster.withdraw(t.Context(), []kruisev1alpha1.CloneSet{*set}))
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "prod", ManagedFields: set.ManagedFields}}
+	did, err := cluster.unlabel(t.Context(), namespace)
+	expect.NoError(t, err)
+	if want := "cloneset.apps.kruise.io/web would be unenrolled (dry run)\n"; out.String() != want || *applied > 0 {
+		t.Errorf("it says %q and applies %d times, want %q", out, *applied, want)
+	}
+	expect.Equal(t, "would no longer be labelled by this command (dry run)", did, "what --label-namespace --undo says")
+}
+
+// TestEnrollArguments refuses flags that exclude each other.
+func TestEnrollArguments(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		reason string
+		of     enrolling
+		dry    bool
+		want   string
+	}{
+		"nothing":                   {"to enroll all by mistake would be a surprise", enrolling{}, false, "specify names of CloneSets"},
+		"nothing, to look at":       {"to look at all does no harm", enrolling{}, true, ""},
+		"nothing, to undo":          {"it would undo all", enrolling{undo: true}, true, "specify names of CloneSets"},
+		"all namespaces":            {"only a person who looks wants that", enrolling{acrossAll: true, chosen: true}, false, "-A and --config are for --dry-run"},
+		"all namespaces, to look":   {"a newcomer does not know which", enrolling{acrossAll: true, chosen: true}, true, ""},
+		"a file":                    {"the manager has its own", enrolling{names: []string{"web"}, file: "config.yaml"}, false, "-A and --config are for --dry-run"},
+		"names and a choice":        {"one of them is a mistake", enrolling{names: []string{"web"}, chosen: true}, true, "specify names of CloneSets"},
+		"a namespace and its names": {"the label is for all", enrolling{names: []string{"web"}, label: true}, false, "specify no others"},
+	} {
+		expect.Error(t, name+": "+c.reason, c.of.check(c.dry), c.want)
+	}
+}
+
+// previewed is a CloneSet without hooks; one that is called worker has no port.
+func previewed(name string) *kruisev1alpha1.CloneSet {
+	set := &kruisev1alpha1.CloneSet{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "prod", Name: name, UID: types.UID(name), Labels: map[string]string{"app": name},
+	}}
+	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
+	set.Spec.Template.Labels = map[string]string{"app": name}
+	set.Spec.Template.Spec.Containers = []corev1.Container{{Name: "app", Ports: []corev1.ContainerPort{{ContainerPort: 8080}}}}
+	if name == "worker" {
+		set.Spec.Template.Spec.Containers[0].Ports = nil
+	}
+	return set
+}
+
+func podOf(set *kruisev1alpha1.CloneSet, number int) *corev1.Pod {
+	address := fmt.Sprintf("10.0.3.%d", 17+number)
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: set.Namespace, Name: fmt.Sprintf("%s-%d", set.Name, number), UID: types.UID(address),
+			Labels: map[string]string{"app": set.Name, appspub.LifecycleStateKey: string(appspub.LifecycleStateNormal)},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: kruisev1alpha1.GroupVersion.String(), Kind: "CloneSet", Name: set.Name, UID: set.UID, Controller: new(true),
+			}},
+		},
+		Spec: set.Spec.Template.Spec,
+		Status: corev1.PodStatus{
+			Phase: corev1.PodRunning, PodIP: address, PodIPs: []corev1.PodIP{{IP: address}},
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		},
+	}
+}
+
+// knownRegistry has an entry of somebody else for one pod.
+type knownRegistry struct{ registry.Registry }
+
+func (knownRegistry) Get(_ context.Context, in registry.Instance) (registry.State, error) {
+	if in.Address == "10.0.3.20" {
+		return registry.Foreign, nil
+	}
+	return registry.Absent, nil
 }

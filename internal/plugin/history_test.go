@@ -88,7 +88,7 @@ func TestHistory(t *testing.T) {
 	}, func(t *testing.T, c row) {
 		var out bytes.Buffer
 		status := Run(t.Context(), "test", append([]string{"history"}, strings.Fields(c.arguments)...),
-			genericiooptions.IOStreams{In: strings.NewReader(c.input), Out: &out, ErrOut: &out})
+			genericiooptions.IOStreams{In: strings.NewReader(c.input), Out: &out, ErrOut: &out}, nil)
 		for _, want := range c.want {
 			if !strings.Contains(out.String(), want) {
 				t.Errorf("%s: there is no %q in\n%s", c.reason, want, &out)

@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -38,8 +38,10 @@ func (o *options) lintCommand() *cobra.Command {
 			"against the configuration of --config, else against the ConfigMap " + configMapName + " in the input, else against the " +
 			"cluster's. With --config alone, only that configuration is checked.\n\n" +
 			"An object without a namespace counts as one of the namespace of -n, as for kubectl apply.\n\n" +
+			"A CloneSet without hooks is checked as it will be with them if its template has annotations for Rollcall, or if its namespace's " +
+			"label enrolls it: the label in the input or in the cluster counts, and with enroll: true an unknown one counts as set.\n\n" +
 			"The exit status is 1 if something will not work. What may be intended is a note on standard error: a handler that Rollcall " +
-			"does not own may be another controller's, and a CloneSet without hooks may be enrolled later.",
+			"does not own may be another controller's, and another CloneSet without hooks may be enrolled later.",
 		Example: "  kubectl rollcall lint web.yaml\n  kustomize build . | kubectl rollcall lint -\n  kubectl rollcall lint --config config.yaml",
 		Args: func(cmd *cobra.Command, arguments []string) error {
 			if file != "" && len(arguments) == 0 {
@@ -53,6 +55,7 @@ func (o *options) lintCommand() *cobra.Command {
 				return err
 			}
 			objects.in(*o.flags.Namespace)
+			objects.labels = objects.ofInput
 			if file != "" {
 				text, err := os.ReadFile(file)
 				if err != nil {
@@ -65,11 +68,13 @@ func (o *options) lintCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				cluster.warnOfSkew(cmd.Context())
 				parsed, err := cluster.config(cmd.Context(), config.Limits{})
 				if err != nil {
 					return err
 				}
 				objects.parsed = []*config.Config{parsed}
+				objects.labels = cluster.labelsAfter(cmd.Context(), objects.ofInput)
 			}
 			return o.printLint(objects, output)
 		},
@@ -134,7 +139,14 @@ type linted struct {
 	named   bool
 	// parsed are those to hold the workloads to.
 	parsed []*config.Config
+	// namespaces has the labels of those in the input, and labels returns those of any namespace, nil if they are not known.
+	namespaces map[string]labels.Set
+	labels     func(namespace string) labels.Set
+	// unfit is how many CloneSets that nobody has meant for Rollcall could not be enrolled.
+	unfit int
 }
+
+func (l *linted) ofInput(namespace string) labels.Set { return l.namespaces[namespace] }
 
 // of returns the configuration for workloads of a namespace: the last one that watches it, else the last one.
 func (l *linted) of(namespace string) *config.Config {
@@ -187,7 +199,7 @@ func (o *options) readObjects(names ...string) (*linted, error) {
 	if name == "-" {
 		name = "standard input"
 	}
-	objects := &linted{}
+	objects := &linted{namespaces: map[string]labels.Set{}}
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(input)))
 	for line := 0; ; {
 		text, err := reader.Read()
@@ -223,11 +235,7 @@ func (l *linted) add(text []byte) error {
 	object := clusterstate.NewObject(kind.Kind)
 	switch {
 	case kind.Kind == "List": // as kubectl get prints it
-		for _, item := range kind.Items {
-			if err := l.add(item); err != nil {
-				return err
-			}
-		}
+		return l.addAll(kind.Items)
 	case object != nil && strings.HasPrefix(kind.APIVersion, kruisev1alpha1.GroupVersion.Group+"/"): // Kubernetes has two of the kinds too
 		decode := yaml.Unmarshal // another version has the same hooks and template, and other fields
 		if kind.APIVersion == versionOf(object) {
@@ -237,12 +245,23 @@ func (l *linted) add(text []byte) error {
 			return fmt.Errorf("%s %s: %w", kind.Kind, kind.Name, err)
 		}
 		l.workloads = append(l.workloads, clusterstate.AsWorkload(object))
+	case kind.Kind == "Namespace":
+		l.namespaces[kind.Name] = labels.Merge(kind.Labels, nil) // not nil: they are known
 	case kind.Kind == "ConfigMap" && kind.Name == configMapName:
 		var object corev1.ConfigMap
 		if err := yaml.UnmarshalStrict(text, &object); err != nil {
 			return fmt.Errorf("ConfigMap %s: %w", kind.Name, err)
 		}
 		l.configs = append(l.configs, written{"ConfigMap " + path.Join(object.Namespace, configMapName), []byte(object.Data[configKey])})
+	}
+	return nil
+}
+
+func (l *linted) addAll(items []json.RawMessage) error {
+	for _, item := range items {
+		if err := l.add(item); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -261,6 +280,9 @@ func (l *linted) String() string {
 	if n := len(l.configs); n > 0 {
 		checked += " and " + counted(n, "configuration")
 	}
+	if l.unfit > 0 {
+		checked += fmt.Sprintf(". Without hooks, and unfit for them: %d, see the notes", l.unfit)
+	}
 	return checked
 }
 
@@ -268,7 +290,7 @@ func (l *linted) String() string {
 func (l *linted) lint() (findings, notes []Finding) {
 	for i, one := range l.configs {
 		parsed, err := config.Parse(one.text, config.Limits{})
-		for _, problem := range problems(err) {
+		for _, problem := range config.Joined(err) {
 			findings = append(findings, Finding{one.name, problem.Error()})
 		}
 		if parsed != nil {
@@ -283,20 +305,25 @@ func (l *linted) lint() (findings, notes []Finding) {
 		return findings, notes
 	}
 	for _, w := range l.workloads {
-		name, namespace := w.Kind+" "+strings.TrimPrefix(w.GetNamespace()+"/"+w.GetName(), "/"), w.GetNamespace()
-		parsed := l.of(namespace)
-		findings = append(findings, about(name, lint.Annotations(w))...)
-		if lint.Hookless(w) {
-			notes = append(notes, Finding{name, withoutHooks(w, parsed)})
-			continue
-		}
-		if err := l.notWatched(namespace); err != nil {
-			findings = append(findings, Finding{name, err.Error()})
-		}
-		findings = append(findings, about(name, lint.Workload(w, parsed, nil))...)
-		notes = append(notes, about(name, lint.Notes(w, parsed))...)
+		name := w.Kind + " " + strings.TrimPrefix(w.GetNamespace()+"/"+w.GetName(), "/")
+		wrong, meant := l.judge(w)
+		findings, notes = append(findings, about(name, wrong)...), append(notes, about(name, meant)...)
 	}
 	return findings, notes
+}
+
+// judge returns what of a workload will not work, and what may be meant so.
+func (l *linted) judge(w *clusterstate.Workload) (wrong, notes []string) {
+	parsed, of := l.of(w.GetNamespace()), l.labels(w.GetNamespace())
+	wrong = lint.Annotations(w)
+	if lint.Hookless(w) {
+		more, note := l.withoutHooks(w, parsed, of)
+		return append(wrong, more...), []string{note}
+	}
+	if err := l.notWatched(w.GetNamespace()); err != nil {
+		wrong = append(wrong, err.Error())
+	}
+	return append(wrong, lint.Workload(w, parsed, of)...), lint.Notes(w, parsed)
 }
 
 func about(object string, messages []string) (findings []Finding) {
@@ -306,28 +333,32 @@ func about(object string, messages []string) (findings []Finding) {
 	return findings
 }
 
-// problems are what an error joins.
-func problems(err error) []error {
-	var all utilerrors.Aggregate
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &all):
-		return all.Errors()
-	default:
-		return []error{err}
-	}
-}
-
-// withoutHooks says what becomes of a workload that may get hooks later, or be none of Rollcall's business.
-func withoutHooks(w *clusterstate.Workload, c *config.Config) string {
+// withoutHooks says what becomes of a workload that may get hooks later, or be none of Rollcall's business, and what will be wrong then if
+// it is meant to get them.
+func (l *linted) withoutHooks(w *clusterstate.Workload, c *config.Config, of labels.Set) (wrong []string, note string) {
 	set, is := w.Object.(*kruisev1alpha1.CloneSet)
 	if !is {
-		return "it has no hooks, so Rollcall leaves its pods alone until spec.lifecycle has them"
+		if lint.Annotated(w) {
+			wrong = lint.Description(w, c, of)
+		}
+		return wrong, "it has no hooks, so Rollcall leaves its pods alone until spec.lifecycle has them"
 	}
-	note := "it has no hooks, so Rollcall leaves its pods alone until it is enrolled"
-	if why := enroll.Obstacle(set, c, nil); why != "" {
-		note += ", which Rollcall refuses: " + why
+	note = "it has no hooks, so Rollcall leaves its pods alone until it is enrolled"
+	namespace := of
+	if namespace == nil {
+		namespace = labels.Set{enroll.Label: "true"} // it may be
 	}
-	return note
+	asked := c.Enroll && enroll.Asked(set.Labels, namespace)
+	switch obstacles := enroll.Obstacles(set, c, of); {
+	case len(obstacles) == 0:
+		return nil, note
+	case asked && of == nil:
+		return obstacles, note + ". With enroll: true that happens if its namespace is labelled " + enroll.Label + "=true. If it is not for " +
+			"Rollcall, label it " + enroll.Label + "=false"
+	case asked || lint.Annotated(w):
+		return obstacles, note
+	default:
+		l.unfit++
+		return nil, note + ", which Rollcall refuses: " + strings.Join(obstacles, "; ")
+	}
 }

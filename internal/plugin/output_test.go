@@ -79,7 +79,7 @@ func TestLintForScripts(t *testing.T) {
 	}, func(t *testing.T, c row) {
 		var out, errOut, flat bytes.Buffer
 		status := Run(t.Context(), "test", []string{"lint", "-", "-o", "json"},
-			genericiooptions.IOStreams{In: strings.NewReader(config + c.text), Out: &out, ErrOut: &errOut})
+			genericiooptions.IOStreams{In: strings.NewReader(config + c.text), Out: &out, ErrOut: &errOut}, nil)
 		if err := json.Compact(&flat, out.Bytes()); err != nil || status != c.status || !strings.Contains(flat.String(), c.want) {
 			t.Errorf("%s: status %d, %v and\n%s%swant status %d and %s", c.reason, status, err, &out, &errOut, c.status, c.want)
 		}
@@ -98,7 +98,7 @@ func TestForms(t *testing.T) {
 	} {
 		var errOut bytes.Buffer
 		status := Run(t.Context(), "test", append(strings.Fields(arguments), "--server", "http://127.0.0.1:1"),
-			genericiooptions.IOStreams{In: strings.NewReader(""), Out: io.Discard, ErrOut: &errOut})
+			genericiooptions.IOStreams{In: strings.NewReader(""), Out: io.Discard, ErrOut: &errOut}, nil)
 		if status != exitFailed || !strings.Contains(errOut.String(), want) {
 			t.Errorf("%s: status %d and %q, want %q", arguments, status, &errOut, want)
 		}

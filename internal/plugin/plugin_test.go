@@ -413,6 +413,11 @@ func TestLint(t *testing.T) {
 	}
 	daemonSet := daemonSetWith("preDelete")
 	unseen := strings.Replace(daemonSet, "lifecycle.apps.kruise.io/state: Normal, ", "", 1)
+	portless := strings.Replace(withoutHooks, ", ports: [{containerPort: 80}]", "", 1)
+	threeErrors := strings.Replace(portless, "labels: {", `annotations: {rollcall.dev/registries: foo, rollcall.dev/drain: "30"}, labels: {`, 1)
+	namespaceWith := func(labels string) string {
+		return "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: prod, labels: " + labels + "}\n"
+	}
 	const registersItself = "registeredBy: App"
 	type row struct{ reason, configuration, other, text string }
 	captured := openCaptures(t, "lint")
@@ -436,7 +441,26 @@ func TestLint(t *testing.T) {
 		},
 		"no hooks, and not watched": {reason: "it is no concern of Rollcall's", text: withoutHooks, configuration: "namespaces: [pay]"},
 		"no hooks":                  {reason: "it may be enrolled later, or be no concern of Rollcall's", text: withoutHooks},
-		"no hooks, and no port":     {reason: "it can't be enrolled as it is", text: strings.Replace(withoutHooks, ", ports: [{containerPort: 80}]", "", 1)},
+		"no hooks, and three errors": {
+			reason: "its author counts on Rollcall, and would see them once it is enrolled", text: threeErrors,
+		},
+		"no hooks, no port, and enroll on": {
+			reason: "its namespace may be labelled", text: portless, configuration: "enroll: true",
+		},
+		"no hooks, no port, and a labelled namespace": {
+			reason: "Rollcall would refuse to enroll it", text: portless + namespaceWith(`{rollcall.dev/enroll: "true"}`), configuration: "enroll: true",
+		},
+		"no hooks, no port, and a namespace without the label": {
+			reason: "nobody has meant it for Rollcall", text: portless + namespaceWith("{}"), configuration: "enroll: true",
+		},
+		"no hooks, no port, and left out": {
+			reason: "a person says so", configuration: "enroll: true",
+			text: strings.Replace(portless, "namespace: prod, ", `namespace: prod, labels: {rollcall.dev/enroll: "false"}, `, 1),
+		},
+		"a StatefulSet without hooks, and an error": {
+			reason: "what holds for a CloneSet holds for it", text: strings.Replace(threeErrors, cloneSetKind, statefulSetKind, 1),
+		},
+		"no hooks, and no port": {reason: "it can't be enrolled as it is", text: portless},
 		"empty hooks, and an annotation of Rollcall's": {
 			reason: "its author counts on Rollcall, and the API server refuses it with the component lint",
 			text:   strings.Replace(strings.Replace(withoutHooks, "labels: {", "annotations: {rollcall.dev/drain: 5s}, labels: {", 1), "spec:", "spec:\n  lifecycle: {}", 1),
@@ -519,6 +543,7 @@ func TestLint(t *testing.T) {
 		if c.configuration == registersItself {
 			configuration = strings.Replace(configText, "driver: consul", "driver: consul, "+registersItself, 1)
 		}
+		objects.labels = objects.ofInput
 		objects.configs = []written{{"ConfigMap rollcall-config", []byte(configuration)}}
 		if c.other != "" {
 			objects.configs = append(objects.configs, written{"ConfigMap pay/rollcall-config", []byte(c.other)})
@@ -542,7 +567,7 @@ func TestLintInNamespace(t *testing.T) {
 		expect.NoError(t, os.WriteFile(file, []byte(configText+"namespaces: [pay]\n"), 0o600))
 		var out, problems strings.Builder
 		status := Run(t.Context(), "test", []string{"lint", "-", "--config", file, "-n", namespace},
-			genericiooptions.IOStreams{In: strings.NewReader(c.objects), Out: &out, ErrOut: &problems})
+			genericiooptions.IOStreams{In: strings.NewReader(c.objects), Out: &out, ErrOut: &problems}, nil)
 		found := out.String() + problems.String()
 		if unwatched := c.wants != ""; !strings.Contains(found, c.object+", note: ") || !strings.Contains(found, c.wants) ||
 			unwatched != strings.Contains(found, "is not among the namespaces") || (status == exitOK) == unwatched {
@@ -678,7 +703,7 @@ func TestTimeoutWithoutAWatch(t *testing.T) {
 	} {
 		var errOut bytes.Buffer
 		status := Run(t.Context(), "test", append([]string{"rollout", "web", "--server", "http://127.0.0.1:1"}, strings.Fields(arguments)...),
-			genericiooptions.IOStreams{Out: io.Discard, ErrOut: &errOut})
+			genericiooptions.IOStreams{Out: io.Discard, ErrOut: &errOut}, nil)
 		if status != exitFailed || !strings.Contains(errOut.String(), want) {
 			t.Errorf("%s: status %d and %q, want %q", arguments, status, &errOut, want)
 		}
@@ -857,7 +882,7 @@ func TestLintOfAConfigurationAlone(t *testing.T) {
 	expect.NoError(t, os.WriteFile(path, []byte(configText), 0o600))
 	for _, arguments := range [][]string{{"lint", "-"}, {"lint", "--config", path}} {
 		var out, errOut bytes.Buffer
-		status := Run(t.Context(), "test", arguments, genericiooptions.IOStreams{In: strings.NewReader(text), Out: &out, ErrOut: &errOut})
+		status := Run(t.Context(), "test", arguments, genericiooptions.IOStreams{In: strings.NewReader(text), Out: &out, ErrOut: &errOut}, nil)
 		if want := "no problems found in 0 workloads and 1 configuration\n"; status != 0 || out.String() != want {
 			t.Errorf("%q: status %d and %q, want %q\n%s", arguments, status, &out, want, &errOut)
 		}
@@ -918,10 +943,13 @@ func TestLintWithAConfiguration(t *testing.T) {
 			want: "ConfigMap rollcall-config: registry.endpoint: Invalid value: must begin with http:// or https://",
 		},
 		"another driver beside": {
-			reason: "it may have been added in Go", beside: strings.ReplaceAll(configText, "driver: consul", "driver: cnsul"),
+			reason: "it may have been added in Go", beside: strings.ReplaceAll(configText, "driver: consul", "driver: acme"),
 			want: "no problems found in 1 workload and 2 configurations\n",
-			note: `ConfigMap rollcall-config, note: registry: driver "cnsul" is not built in (did you mean "consul"?): run the manager that has it ` +
-				"with --check-config\n",
+			note: `ConfigMap rollcall-config, note: registry: driver "acme" is not built in: run the manager that has it with --check-config` + "\n",
+		},
+		"a misspelt driver beside": {
+			reason: "no manager would start", beside: strings.ReplaceAll(configText, "driver: consul", "driver: consull"), status: exitFailed,
+			want: `ConfigMap rollcall-config: registry: driver "consull" is not built in: did you mean "consul"?` + "\n",
 		},
 		"no YAML beside": {
 			reason: "a person finds it by the line", beside: strings.ReplaceAll(configText, "drain", " drain"), status: exitFailed,
@@ -941,7 +969,7 @@ func TestLintWithAConfiguration(t *testing.T) {
 		}
 		var out, errOut bytes.Buffer
 		status := Run(t.Context(), "test", []string{"lint", "-", "--config", path},
-			genericiooptions.IOStreams{In: strings.NewReader(text), Out: &out, ErrOut: &errOut})
+			genericiooptions.IOStreams{In: strings.NewReader(text), Out: &out, ErrOut: &errOut}, nil)
 		if status != c.status || !strings.HasPrefix(out.String(), c.want) {
 			t.Errorf("%s: status %d and\n%s%swant status %d and %q", c.reason, status, &out, &errOut, c.status, c.want)
 		}

@@ -99,6 +99,7 @@ func (o *options) skipCommand() *cobra.Command {
 		}),
 	}
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "Do not ask for confirmation.")
+	c.Flags().BoolVar(&o.dry, "dry-run", false, "Check, and write nothing.")
 	return c
 }
 
@@ -117,6 +118,10 @@ func (c *cluster) skip(ctx context.Context, name string, yes bool) error {
 	}
 	if err := c.cannotSkip(p); err != nil {
 		return err
+	}
+	if c.dry {
+		fmt.Fprintf(c.Out, "pod/%s would be annotated to skip %s, which waits because of %s (dry run)\n", p.Name, p.Hook, p.Reason)
+		return nil
 	}
 	question := fmt.Sprintf("Skipping %s of %s/%s (%s): clients may still be sent to the pod.", p.Hook, p.Namespace, p.Name, p.Reason)
 	if err := c.confirm(yes, question, fmt.Sprintf("%s/%s was not annotated", p.Namespace, p.Name)); err != nil {

@@ -40,6 +40,11 @@ func (o *options) resyncCommand() *cobra.Command {
 			if approve {
 				return cluster.approve(ctx, lease, yes)
 			}
+			if o.dry {
+				fmt.Fprintf(o.Out, "lease/%s would be annotated: %s would compare the registries with the cluster (dry run)\n", lease.Name,
+					*lease.Spec.HolderIdentity)
+				return nil
+			}
 			now := o.now().UTC().Format(time.RFC3339Nano)
 			if err := cluster.order(ctx, lease, now, func(*coordinationv1.Lease) error { return nil }); err != nil {
 				return err
@@ -50,6 +55,7 @@ func (o *options) resyncCommand() *cobra.Command {
 	}
 	c.Flags().BoolVar(&approve, "approve", false, "Approve the removals that Rollcall holds back.")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "Do not ask for confirmation.")
+	c.Flags().BoolVar(&o.dry, "dry-run", false, "Show what would be approved, and write nothing.")
 	return c
 }
 
@@ -191,6 +197,10 @@ func (c *cluster) approve(ctx context.Context, lease *coordinationv1.Lease, yes 
 	}
 	for _, entry := range held.Entries {
 		fmt.Fprintln(c.Out, "- "+printable(entry))
+	}
+	if c.dry {
+		fmt.Fprintln(c.Out, "--approve would remove these entries (dry run)")
+		return nil
 	}
 	if err := c.confirm(yes, removes(last.Note, held), "nothing was approved"); err != nil {
 		return err

@@ -24,6 +24,7 @@ import (
 
 	"github.com/rollcall-dev/rollcall/internal/orders"
 	"github.com/rollcall-dev/rollcall/internal/suggest"
+	"github.com/rollcall-dev/rollcall/registry"
 )
 
 // The exit statuses, which docs/kubectl-plugin.md lists.
@@ -35,9 +36,10 @@ const (
 	exitForbidden  = 5
 	exitNoManager  = 6
 	// exitFindings is of a history that shows what must not have happened, and exitUnread of one that may lack lines.
-	exitFindings = 7
-	exitUnread   = 8
-	exitTimedOut = 9
+	exitFindings  = 7
+	exitUnread    = 8
+	exitTimedOut  = 9
+	exitUnchecked = 10
 )
 
 // exitError is an error with an exit status of its own.
@@ -56,15 +58,22 @@ type options struct {
 	flags        *genericclioptions.ConfigFlags
 	installation string
 	version      string
+	drivers      map[string]registry.Constructor
 	now          func() time.Time
+	dry          bool     // write nothing
 	warned       []string // what [options.warnOnce] has said
 	given        string   // the flags of the command line that [options.again] repeats
 	kubectl      string   // those of them that kubectl has too
+	kubectlFlags []string // the same, each as one argument
 }
 
-// Run runs the plugin with the arguments after its name, and returns its exit status.
-func Run(ctx context.Context, version string, arguments []string, streams genericiooptions.IOStreams) int {
-	root := newOptions(version, streams).command() //nolint:contextcheck // cobra gives each command the context
+// Run runs the plugin with the arguments after its name, and returns its exit status. Registries of other drivers than these are not asked.
+func Run(
+	ctx context.Context, version string, arguments []string, streams genericiooptions.IOStreams, drivers map[string]registry.Constructor,
+) int {
+	o := newOptions(version, streams)
+	o.drivers = drivers
+	root := o.command() //nolint:contextcheck // cobra gives each command the context
 	root.SetArgs(arguments)
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
@@ -108,7 +117,8 @@ func (o *options) command() *cobra.Command {
 	root.PersistentFlags().StringVar(&o.installation, "rollcall-namespace", orders.Namespace,
 		"The namespace in which Rollcall is installed.")
 	root.AddCommand(o.statusCommand(), o.explainCommand(), o.rolloutCommand(), o.lintCommand(), o.enrollCommand(),
-		o.skipCommand(), o.holdCommand(), o.resyncCommand(), o.historyCommand(), o.debugCommand(), o.uninstallCommand())
+		o.skipCommand(), o.holdCommand(), o.resyncCommand(), o.historyCommand(), o.checkCommand(), o.versionCommand(),
+		o.debugCommand(), o.uninstallCommand())
 	return root
 }
 
@@ -140,13 +150,17 @@ func (o *options) repeat(cmd *cobra.Command, _ []string) {
 			}
 			for _, value := range values {
 				text += fmt.Sprintf(" --%s=%s", name, shell(value))
+				o.kubectlFlags = append(o.kubectlFlags, fmt.Sprintf("--%s=%s", name, value))
 			}
 		}
 		return text
 	}
+	o.kubectlFlags = nil
 	o.kubectl = repeated("kubeconfig", "context", "cluster", "user", "server", "as", "as-group", "insecure-skip-tls-verify",
 		"certificate-authority", "tls-server-name")
+	own := o.kubectlFlags
 	o.given = o.kubectl + repeated("rollcall-namespace")
+	o.kubectlFlags = own
 }
 
 // again returns a command to copy.

@@ -69,7 +69,7 @@ func TestUnknownFlag(t *testing.T) {
 		"-Z":                      "unknown shorthand flag: 'Z' in -Z\n",
 	} {
 		streams, _, _, problems := genericiooptions.NewTestIOStreams()
-		if status := Run(t.Context(), "test", []string{"resync", flag}, streams); status != exitFailed || !strings.Contains(problems.String(), want) {
+		if status := Run(t.Context(), "test", []string{"resync", flag}, streams, nil); status != exitFailed || !strings.Contains(problems.String(), want) {
 			t.Errorf("%s: exit status %d and %q, want %q", flag, status, problems, want)
 		}
 	}
@@ -121,7 +121,7 @@ users:
   user: {auth-provider: {name: oidc, config: {idp-issuer-url: "https://login.example.com", client-id: kubernetes, id-token: %s}}}
 `, api.URL, token), 0o600))
 	streams, _, _, problems := genericiooptions.NewTestIOStreams()
-	Run(t.Context(), "test", []string{"status", "--kubeconfig", path}, streams)
+	Run(t.Context(), "test", []string{"status", "--kubeconfig", path}, streams, nil)
 	if got := login.Load(); got != "Bearer "+token {
 		t.Errorf("the API server was sent the login %v, want the token of the kubeconfig: %s", got, problems)
 	}

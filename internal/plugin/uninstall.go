@@ -89,7 +89,8 @@ func (c *cluster) configOf(ctx context.Context, file string) (*config.Config, er
 	if file == "" {
 		parsed, err := c.config(ctx, limits)
 		if exit := (*exitError)(nil); errors.As(err, &exit) && exit.status == exitNoManager {
-			return nil, &exitError{exitNoManager, fmt.Errorf("%w; if the installation is gone, pass its configuration with --config", err)}
+			return nil, &exitError{exitNoManager, fmt.Errorf(
+				"%w; if the installation is gone, or none is there yet, pass its configuration with --config", err)}
 		}
 		return parsed, err
 	}

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/rollcall-dev/rollcall/internal/drivers"
 	"github.com/rollcall-dev/rollcall/internal/plugin"
 	"github.com/rollcall-dev/rollcall/internal/statuspage"
 	"github.com/rollcall-dev/rollcall/test/harness/account"
@@ -57,7 +58,7 @@ func (k *kubectl) Expect(status int, arguments string, words ...string) {
 	var out bytes.Buffer
 	all := append(strings.Fields(arguments), "--kubeconfig", k.kubeconfig, "-n", k.ns, "--rollcall-namespace", k.installation, "--as", k.as)
 	streams := genericiooptions.IOStreams{In: strings.NewReader("no\n"), Out: &out, ErrOut: &out}
-	if got := plugin.Run(k.Context(), "test", all, streams); got != status {
+	if got := plugin.Run(k.Context(), "test", all, streams, drivers.All()); got != status {
 		k.Errorf("kubectl rollcall %s: exit status %d, want %d\n%s", arguments, got, status, out.String())
 	}
 	for _, word := range words {
@@ -72,7 +73,7 @@ func (k *kubectl) ExpectNo(arguments string, words ...string) {
 	k.Helper()
 	var out bytes.Buffer
 	all := append(strings.Fields(arguments), "--kubeconfig", k.kubeconfig, "-n", k.ns, "--rollcall-namespace", k.installation, "--as", k.as)
-	status := plugin.Run(k.Context(), "test", all, genericiooptions.IOStreams{Out: &out, ErrOut: &out})
+	status := plugin.Run(k.Context(), "test", all, genericiooptions.IOStreams{Out: &out, ErrOut: &out}, nil)
 	if status != 0 || slices.ContainsFunc(words, func(word string) bool { return strings.Contains(out.String(), word) }) {
 		k.Errorf("kubectl rollcall %s: exit status %d, and none of %q is wanted in\n%s", arguments, status, words, out.String())
 	}
@@ -363,4 +364,60 @@ func addressOfMachine(t *testing.T) string {
 	}
 	t.Skip("!!!! SKIPPED: this machine has no address but its loopback's, and the API server's proxy refuses that")
 	return ""
+}
+
+// TestKubectlCheck: a person checks a cluster in which OpenKruise's controller and a ready manager are missing, and the managers' ServiceAccount has
+// no rights. The API server itself says so.
+func TestKubectlCheck(t *testing.T) {
+	t.Parallel()
+	const installation = "check-manager"
+	s := alone(t, "check", nil, elect(t, installation)...)
+	s.Create(inPlace, replicas(1))
+	s.ExpectSteady()
+	person := s.Kubectl("admin", env.cluster.Config())
+	person.installation = installation
+	person.Expect(1, "check", "problem  configuration: namespace check-manager has no ConfigMap rollcall-config", "do: ")
+	s.must(s.k8s.Create(s.Context(), s.manager.config.configMap(installation)))
+	s.must(s.k8s.Create(s.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: installation, Name: "nobody"}}))
+	s.must(s.k8s.Create(s.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: installation, Name: "rollcall-0",
+			Labels: map[string]string{"app.kubernetes.io/name": "rollcall", "app.kubernetes.io/component": "manager"},
+		},
+		Spec: corev1.PodSpec{
+			ServiceAccountName: "nobody", AutomountServiceAccountToken: new(false), NodeSelector: map[string]string{"no": "node"},
+			Containers: []corev1.Container{{Name: "manager", Image: "ghcr.io/rollcall-dev/rollcall:v1.0.0"}},
+		},
+	}))
+	person.Expect(1, "check", "ok       Kubernetes: v", "problem  OpenKruise: no controller of OpenKruise is ready in namespace kruise-system",
+		"ok       configuration: cluster ", "problem  managers: none of 1 is ready", "ok       leader: ",
+		"problem  rights: the manager lacks: get pods in check; ", "Apply config/rbac", "unknown  registries: the leader ", "--check-registries",
+		"problem  CloneSet check/"+s.key.Name+": the template sets label example.com/")
+	person.Expect(0, "version", "plugin:     test", "managers:   v1.0.0", "kubernetes: v")
+	s.must(s.k8s.Delete(s.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: installation, Name: "rollcall-0"}}))
+	s.DeleteCloneSet("Background")
+}
+
+// TestKubectlPreview: what a person sees before anything is enrolled is what the manager then does.
+func TestKubectlPreview(t *testing.T) {
+	t.Parallel()
+	const installation = "preview-manager"
+	s := alone(t, "preview", nil, elect(t, installation)...)
+	s.Create(replicas(1), unhooked)
+	pod := s.AwaitRunning()
+	person := s.Kubectl("admin", env.cluster.Config())
+	person.installation = installation
+	person.Expect(6, "enroll --dry-run --all", "if the installation is gone, or none is there yet, pass")
+	s.must(s.k8s.Create(s.Context(), s.manager.config.configMap(installation)))
+	person.Expect(0, "enroll --dry-run "+s.key.Name, "would be enrolled: preNormal label rollcall.dev/pre-normal=true", pod.Name,
+		pod.Status.PodIP, "nothing", "Rollcall would manage 1 pod of 1 CloneSet")
+	written := s.registry.Calls(fakeregistry.Match{Op: fakeregistry.OpRegister, Namespace: s.ns})
+	s.Expect(len(written) == 0, "the registry was written for the pod: %+v", written)
+	var set kruisev1alpha1.CloneSet
+	s.must(s.k8s.Get(s.Context(), s.key, &set))
+	s.Expect(set.Spec.Lifecycle == nil, "the CloneSet got hooks: %+v", set.Spec.Lifecycle)
+	person.Expect(0, "enroll "+s.key.Name, "enrolled")
+	s.ExpectSteady()
+	person.Expect(0, "enroll --dry-run --all", "unchanged: it already has Rollcall's hooks", pod.Name, "in rotation")
+	s.DeleteCloneSet("Background")
 }
