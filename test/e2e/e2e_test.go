@@ -93,19 +93,19 @@ func TestReport(t *testing.T) {
 
 func TestJudge(t *testing.T) {
 	t.Parallel()
-	arm := func(seconds time.Duration, cut int) drained {
-		return drained{streams: traffic.Tally{Requests: 100, Failed: cut}, rollout: seconds * time.Second}
+	arm := func(rollout time.Duration, cut int) drained {
+		return drained{streams: traffic.Tally{Requests: 100, Failed: cut}, rollout: rollout}
 	}
 	type row struct {
 		short, long, idle drained
 		want              string // "" if all is well
 	}
 	expect.Each(t, map[string]row{
-		"Proven":     {arm(60, 9), arm(400, 0), arm(300, 0), ""},
-		"Harmless":   {arm(60, 0), arm(400, 0), arm(300, 0), "shows nothing"},
-		"LongCuts":   {arm(60, 9), arm(400, 1), arm(300, 0), "longer than each stream cut some"},
-		"IdleCuts":   {arm(60, 9), arm(400, 0), arm(300, 1), "until the pod is idle cut some"},
-		"IdleIsSlow": {arm(60, 9), arm(400, 0), arm(301, 0), "more than three quarters"},
+		"Proven":     {arm(60*time.Second, 9), arm(400*time.Second, 0), arm(300*time.Second, 0), ""},
+		"Harmless":   {arm(60*time.Second, 0), arm(400*time.Second, 0), arm(300*time.Second, 0), "shows nothing"},
+		"LongCuts":   {arm(60*time.Second, 9), arm(400*time.Second, 1), arm(300*time.Second, 0), "longer than each stream cut some"},
+		"IdleCuts":   {arm(60*time.Second, 9), arm(400*time.Second, 0), arm(300*time.Second, 1), "until the pod is idle cut some"},
+		"IdleIsSlow": {arm(60*time.Second, 9), arm(400*time.Second, 0), arm(301*time.Second, 0), "more than three quarters"},
 	}, func(t *testing.T, tc row) {
 		expect.Error(t, "it says what is wrong", judge(tc.short, tc.long, tc.idle), tc.want)
 	})
