@@ -21,6 +21,8 @@ import (
 //	in another namespace                  counts if both share the name: tenants can write records
 type Panics struct {
 	claims *Claims
+	// Revisions counts the same pods otherwise.
+	Revisions *Revisions
 
 	mu   sync.Mutex
 	pods map[types.UID]*peer
@@ -48,11 +50,12 @@ type peer struct {
 	ready   bool
 	// services are by [claimKey], each in one of its registries.
 	services []lifecycle.Key
+	counted  counted
 	fate
 }
 
 // fate is known only once the pod is reconciled.
-type fate struct{ lost, ending bool }
+type fate struct{ lost, ending, shareless bool }
 
 type peerGroup struct {
 	all     int
@@ -61,7 +64,7 @@ type peerGroup struct {
 
 func newPanics(claims *Claims) *Panics {
 	return &Panics{
-		claims: claims, pods: map[types.UID]*peer{}, services: map[lifecycle.Service]map[string]*peerGroup{}, signal: make(chan struct{}, 1),
+		claims: claims, Revisions: newRevisions(), pods: map[types.UID]*peer{}, services: map[lifecycle.Service]map[string]*peerGroup{}, signal: make(chan struct{}, 1),
 	}
 }
 
@@ -82,7 +85,7 @@ func (p *Panics) Arrived(pod *lifecycle.Pod, s *Rules) {
 func (p *Panics) Refresh(in lifecycle.Input, s *Rules) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	before, of := p.pods[in.Pod.UID], fate{lost: in.NodeLost, ending: in.Ending != ""}
+	before, of := p.pods[in.Pod.UID], fate{in.NodeLost, in.Ending != "", in.WithoutShare}
 	if before == nil || Behind(in.Pod.ResourceVersion, before.version) || in.Pod.ResourceVersion == before.version && of == before.fate {
 		return
 	}
@@ -124,6 +127,7 @@ func (p *Panics) replace(uid types.UID, before, now *peer, s *Rules) {
 	for _, in := range now.in() {
 		p.join(keyOf(in, now.id.Namespace, s), uid, now)
 	}
+	p.Revisions.moved(before.counts(), now.counts())
 	if p.pods[uid] = now; now == nil {
 		delete(p.pods, uid)
 	}
@@ -232,33 +236,39 @@ func (p *Panics) Of(namespace string, record lifecycle.Record, s *Rules) Panic {
 	return Panic{}
 }
 
-// peerOf returns nil for a pod that does not count. An ending pod has no services: it is out on purpose.
+// peerOf returns nil for a pod that counts nowhere. An ending pod has no services: it is out on purpose.
 func peerOf(pod *lifecycle.Pod, of fate) *peer {
-	if !lifecycle.Counts(pod) {
+	in := lifecycle.Input{Pod: pod, Record: lifecycle.RecordOf(pod), NodeLost: of.lost, WithoutShare: of.shareless}
+	one := &peer{id: lifecycle.PodIDOf(pod), version: pod.ResourceVersion, fate: of, ready: in.Ready()}
+	if !of.ending || of.shareless {
+		one.counted = countedAs(in)
+	}
+	counts := lifecycle.Counts(pod) && in.Record.WasInService() && len(in.Record.Instances) > 0
+	switch {
+	case !counts && one.counted == counted{}:
 		return nil
+	case counts && !of.ending:
+		one.services = servicesOf(in.Record)
 	}
-	record := lifecycle.RecordOf(pod)
-	if !record.WasInService() {
-		return nil
-	}
-	one := &peer{
-		id: lifecycle.PodIDOf(pod), version: pod.ResourceVersion, fate: of,
-		ready: lifecycle.Input{Pod: pod, NodeLost: of.lost}.Ready(),
-	}
+	return one
+}
+
+func servicesOf(record lifecycle.Record) (services []lifecycle.Key) {
 	seen := map[lifecycle.Service]bool{}
 	for _, in := range record.Instances {
 		if name := claimKey(in.Service); !seen[name] {
 			seen[name] = true
-			one.services = append(one.services, lifecycle.Key{Registry: in.Registry, Service: in.Service})
+			services = append(services, lifecycle.Key{Registry: in.Registry, Service: in.Service})
 		}
 	}
-	switch {
-	case len(one.services) == 0:
-		return nil
-	case of.ending:
-		one.services = nil
+	return services
+}
+
+func (p *peer) counts() counted {
+	if p == nil {
+		return counted{}
 	}
-	return one
+	return p.counted
 }
 
 func (p *peer) in() []lifecycle.Key {

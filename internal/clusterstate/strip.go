@@ -47,7 +47,7 @@ func StripWorkload(object any) (any, error) {
 			Selector: lifecycle.KeptSelector(o.Spec.Selector), Lifecycle: lifecycle.KeptLifecycle(o.Spec.Lifecycle),
 			Template: stripTemplate(&o.Spec.Template),
 		}
-		o.Status = kruisev1alpha1.CloneSetStatus{}
+		o.Status = kruisev1alpha1.CloneSetStatus{CurrentRevision: o.Status.CurrentRevision, UpdateRevision: o.Status.UpdateRevision}
 	case *kruisev1beta1.StatefulSet:
 		stripMeta(&o.ObjectMeta)
 		o.Spec = kruisev1beta1.StatefulSetSpec{
@@ -87,7 +87,7 @@ func stripStrategy(s kruisev1beta1.StatefulSetUpdateStrategy) kruisev1beta1.Stat
 	return kept
 }
 
-// stripMeta keeps, of labels and owners, only those by which a CloneSet is left out of enrollment.
+// stripMeta keeps, of labels and owners, only those by which a CloneSet is left out of enrollment, and of annotations the shares of traffic.
 func stripMeta(meta *metav1.ObjectMeta) {
 	kept := metav1.ObjectMeta{
 		Namespace: meta.Namespace, Name: meta.Name, UID: meta.UID, ResourceVersion: meta.ResourceVersion, Generation: meta.Generation,
@@ -97,6 +97,9 @@ func stripMeta(meta *metav1.ObjectMeta) {
 		if value, has := meta.Labels[key]; has {
 			metav1.SetMetaDataLabel(&kept, key, value)
 		}
+	}
+	if traffic, has := meta.Annotations[lifecycle.AnnotationTraffic]; has {
+		metav1.SetMetaDataAnnotation(&kept, lifecycle.AnnotationTraffic, strings.Clone(traffic[:min(len(traffic), lifecycle.MaxWord+1)]))
 	}
 	if owner := metav1.GetControllerOfNoCopy(meta); owner != nil {
 		kept.OwnerReferences = []metav1.OwnerReference{{Kind: word(owner.Kind), Name: word(owner.Name), Controller: owner.Controller}}

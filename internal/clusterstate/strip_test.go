@@ -58,7 +58,8 @@ func TestStripPodKeepsWhereItIsReached(t *testing.T) {
 
 func TestStripWorkloadKeepsWhatIsRead(t *testing.T) {
 	t.Parallel()
-	kept := metav1.ObjectMeta{Name: "web", Namespace: "prod", UID: "w", ResourceVersion: "7", Generation: 2, Labels: map[string]string{EnrollLabel: "false", KarmadaLabel: "true"}, OwnerReferences: []metav1.OwnerReference{{
+	shares := map[string]string{lifecycle.AnnotationTraffic: "stable=80,canary=20"}
+	kept := metav1.ObjectMeta{Name: "web", Namespace: "prod", UID: "w", ResourceVersion: "7", Generation: 2, Annotations: shares, Labels: map[string]string{EnrollLabel: "false", KarmadaLabel: "true"}, OwnerReferences: []metav1.OwnerReference{{
 		Kind: "UnitedDeployment", Name: strings.Repeat("x", 80), Controller: new(true),
 	}}}
 	enrolled := kept
@@ -73,7 +74,7 @@ func TestStripWorkloadKeepsWhatIsRead(t *testing.T) {
 	full.OwnerReferences = []metav1.OwnerReference{{Kind: "Application", Name: "shop"}, {
 		APIVersion: "apps.kruise.io/v1alpha1", Kind: "UnitedDeployment", Name: strings.Repeat("x", 1000), UID: "u", Controller: new(true),
 	}}
-	full.Labels["app"], full.Annotations, full.Finalizers = "web", map[string]string{corev1.LastAppliedConfigAnnotation: "{…}"}, []string{"a/b"}
+	full.Labels["app"], full.Annotations[corev1.LastAppliedConfigAnnotation], full.Finalizers = "web", "{…}", []string{"a/b"}
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
 	hooks := &appspub.Lifecycle{PreDelete: &appspub.LifecycleHook{FinalizersHandler: []string{"example.com/a"}}}
 	keptTemplate := corev1.PodTemplateSpec{
@@ -87,10 +88,11 @@ func TestStripWorkloadKeepsWhatIsRead(t *testing.T) {
 	fullTemplate.Spec.Volumes = []corev1.Volume{{Name: "data"}}
 	fullTemplate.Spec.Containers[0].Image = "web:1"
 	expectStripped(t, StripWorkload, &kruisev1alpha1.CloneSet{
-		ObjectMeta: *full.DeepCopy(), Status: kruisev1alpha1.CloneSetStatus{Replicas: 3},
+		ObjectMeta: *full.DeepCopy(), Status: kruisev1alpha1.CloneSetStatus{Replicas: 3, CurrentRevision: "web-a", UpdateRevision: "web-b"},
 		Spec: kruisev1alpha1.CloneSetSpec{Replicas: new(int32(3)), Selector: selector, Lifecycle: hooks, Template: *fullTemplate.DeepCopy()},
 	}, &kruisev1alpha1.CloneSet{
 		ObjectMeta: enrolled, Spec: kruisev1alpha1.CloneSetSpec{Selector: selector, Lifecycle: hooks, Template: keptTemplate},
+		Status: kruisev1alpha1.CloneSetStatus{CurrentRevision: "web-a", UpdateRevision: "web-b"},
 	})
 	expectStripped(t, StripWorkload, &kruisev1beta1.StatefulSet{
 		ObjectMeta: *full.DeepCopy(), Status: kruisev1beta1.StatefulSetStatus{Replicas: 3},

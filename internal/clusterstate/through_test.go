@@ -24,7 +24,9 @@ func TestCacheKeepsWhatIsReadOfWorkloads(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(100) {
 		rng := rand.New(rand.NewPCG(seed, 0))
-		for _, object := range []client.Object{&kruisev1alpha1.CloneSet{}, anyStatefulSet(rng), anyDaemonSet(rng)} {
+		for _, object := range []client.Object{
+			&kruisev1alpha1.CloneSet{Status: kruisev1alpha1.CloneSetStatus{CurrentRevision: "web-a", UpdateRevision: "web-b"}}, anyStatefulSet(rng), anyDaemonSet(rng),
+		} {
 			fillWorkload(t, rng, object)
 			want := AsWorkload(object.DeepCopyObject().(client.Object))
 			stripped, err := StripWorkload(object)

@@ -78,6 +78,8 @@ type Workload struct {
 	Object client.Object
 
 	deletesSpecified bool
+	// revisions is nil for all but CloneSets.
+	revisions *lifecycle.Revisions
 }
 
 // Template is all that Rollcall reads of the pods' template.
@@ -103,6 +105,7 @@ func AsWorkload(object client.Object) *Workload {
 	case *kruisev1alpha1.CloneSet:
 		w.Kind, w.ObjectMeta, w.Lifecycle, w.Selector = KindCloneSet, &o.ObjectMeta, o.Spec.Lifecycle, o.Spec.Selector
 		w.Template, w.deletesSpecified = templateOf(&o.Spec.Template), true
+		w.revisions = &lifecycle.Revisions{Current: o.Status.CurrentRevision, Update: o.Status.UpdateRevision}
 	case *kruisev1beta1.StatefulSet:
 		w.Kind, w.ObjectMeta, w.Lifecycle, w.Selector = KindStatefulSet, &o.ObjectMeta, o.Spec.Lifecycle, o.Spec.Selector
 		w.Template, w.Ordered = templateOf(&o.Spec.Template), o.Spec.PodManagementPolicy != appsv1.ParallelPodManagement
@@ -121,6 +124,21 @@ func AsWorkload(object client.Object) *Workload {
 
 func templateOf(t *corev1.PodTemplateSpec) Template {
 	return Template{Labels: t.Labels, Annotations: t.Annotations, Finalizers: t.Finalizers, spec: &t.Spec}
+}
+
+// SameTraffic reports whether the shares of two versions of a workload are the same, which are no part of its generation. Without the
+// annotation its revisions do not matter.
+func SameTraffic(old, now client.Object) bool {
+	if old == nil || now == nil {
+		return true
+	}
+	text, found := now.GetAnnotations()[lifecycle.AnnotationTraffic]
+	before, had := old.GetAnnotations()[lifecycle.AnnotationTraffic]
+	if !found && !had {
+		return true
+	}
+	was, is := AsWorkload(old).revisions, AsWorkload(now).revisions
+	return text == before && found == had && (is == nil || *was == *is)
 }
 
 // SameWorkload is true if, for example, only replicas changed. Nil equals nothing.
@@ -147,6 +165,8 @@ func (w *Workload) ForDecision() *lifecycle.Workload {
 		TemplateLabels:      w.Template.Labels,
 		TemplateAnnotations: w.Template.Annotations,
 		TemplateFinalizers:  w.Template.Finalizers,
+		Annotations:         w.Annotations,
+		Revisions:           w.revisions,
 	}
 }
 

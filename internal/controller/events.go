@@ -57,7 +57,13 @@ func (r *PodReconciler) takesCareOf(pod *lifecycle.Pod) bool {
 // workloadEvents enqueues a workload's pods if it is gone, or changed for Rollcall.
 func (r *PodReconciler) workloadEvents() handler.TypedEventHandler[client.Object, lifecycle.PodID] {
 	return podqueue.OnEvents(func(ctx context.Context, old, now client.Object, _ bool, q podqueue.Queue) {
-		if clusterstate.SameWorkload(old, now) || r.State.Scope.Excludes(cmp.Or(now, old).GetNamespace()) {
+		if r.State.Scope.Excludes(cmp.Or(now, old).GetNamespace()) {
+			return
+		}
+		if clusterstate.SameWorkload(old, now) {
+			if !clusterstate.SameTraffic(old, now) {
+				r.enqueueFound(ctx, q, clusterstate.OwnedBy(now.GetUID()))
+			}
 			return
 		}
 		r.State.Workloads.Changed()
@@ -187,6 +193,13 @@ func (r *PodReconciler) enqueueDoubted(_ context.Context, q podqueue.Queue) {
 
 func (r *PodReconciler) enqueueCalmed(_ context.Context, q podqueue.Queue) {
 	podqueue.AddAt(q, podqueue.PriorityUsual, r.State.Panics.TakeCalmed()...)
+}
+
+// enqueueShares adds the pods of workloads whose revisions have more pods or fewer than their shares were made for.
+func (r *PodReconciler) enqueueShares(ctx context.Context, q podqueue.Queue) {
+	for _, workload := range r.State.Panics.Revisions.TakeChanged() {
+		r.enqueueFound(ctx, podqueue.Behind(q), clusterstate.OwnedBy(workload))
+	}
 }
 
 func (r *PodReconciler) started(_ context.Context, q podqueue.Queue) error {

@@ -163,6 +163,7 @@ func (r *PodReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		podqueue.Signalled(r.applied, r.enqueueAll),
 		podqueue.Signalled(r.Tracker.Signal(), r.enqueueDoubted),
 		podqueue.Signalled(r.State.Panics.Signal(), r.enqueueCalmed),
+		podqueue.Signalled(r.State.Panics.Revisions.Signal(), r.enqueueShares),
 		source.TypedFunc[lifecycle.PodID](r.started),
 		podqueue.Await(r.Listed),
 	}

@@ -125,7 +125,7 @@ const isMarked = "true"
 // known reports whether the annotation is read whatever its value.
 func known(key string) bool {
 	switch key {
-	case AnnotationSkip, AnnotationEndsAt, AnnotationKeepDetached, AnnotationHold,
+	case AnnotationSkip, AnnotationEndsAt, AnnotationKeepDetached, AnnotationHold, AnnotationTraffic,
 		Domain + "address", Domain + "drain", Domain + "warm-up", Domain + "registries":
 		return true
 	}

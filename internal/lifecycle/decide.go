@@ -49,12 +49,14 @@ type Input struct {
 	Ownership Ownership
 	// KeepUnready: a pod in Normal that is not ready is kept.
 	KeepUnready bool
-	// Ending is why the pod must be out although it may be ready; Detached: it is for [Input.Detach], HeldOut: for [Input.HoldOut].
-	Ending   string
-	Detached bool
-	HeldOut  bool
-	NodeLost bool
-	Guard    Guard
+	// Ending is why the pod must be out although it may be ready; Detached: it is for [Input.Detach], HeldOut: for [Input.HoldOut] or, with
+	// WithoutShare, for [Input.LeaveOut].
+	Ending       string
+	Detached     bool
+	HeldOut      bool
+	WithoutShare bool
+	NodeLost     bool
+	Guard        Guard
 	// Blocked: the pod can't join (bad annotation, no IP), and stays where it is.
 	Blocked bool
 }

@@ -16,6 +16,9 @@ type Workload struct {
 	// TemplateAnnotations are read only for [AnnotationSkip] and [AnnotationHold].
 	TemplateAnnotations map[string]string
 	TemplateFinalizers  []string
+	// Annotations of the workload itself are read only for [AnnotationTraffic]. Revisions is nil if it is not a CloneSet.
+	Annotations map[string]string
+	Revisions   *Revisions
 }
 
 // Hooks are a workload's owned handlers.

@@ -20,8 +20,7 @@ func (in Input) UnknownName(described []string) string {
 		return !slices.Contains(described, key) && !slices.Contains(marks, key) && key != AnnotationSkip && key != AnnotationRecord &&
 			key != AnnotationEndsAt && key != AnnotationHold
 	}); key != "" {
-		return "annotation " + key + ", which Rollcall does not know: " +
-			cmp.Or(meant(key, described), "known are "+strings.Join(described, ", "))
+		return unknownAnnotation(key, described)
 	}
 	handlers := [...]string{LabelPreNormal, LabelInPlaceUpdate, LabelPreDelete}
 	key := firstOf(in.Pod.Labels, func(key string) bool {
@@ -38,6 +37,14 @@ func (in Input) UnknownName(described []string) string {
 		return "label " + key + ", which Rollcall does not know: " + nearest
 	}
 	return ""
+}
+
+func unknownAnnotation(key string, described []string) string {
+	if key == AnnotationTraffic {
+		return "annotation " + key + ", which Rollcall reads on the CloneSet only: move it from spec.template.metadata to metadata"
+	}
+	return "annotation " + key + ", which Rollcall does not know: " +
+		cmp.Or(meant(key, described), "known are "+strings.Join(described, ", "))
 }
 
 // meant asks for the known name that is nearest behind the domain, or is empty.

@@ -28,6 +28,7 @@ func TestUnknownName(t *testing.T) {
 		"another's":              {"others may write what they like", all("example.com/drian"), all("drian"), ""},
 		"misspelt":               {"the nearest is what was meant", all("rollcall.dev/drian"), nil, "annotation rollcall.dev/drian, which Rollcall does not know: did you mean rollcall.dev/drain?"},
 		"of another kind":        {"nothing is near, so all are listed", all("rollcall.dev/x"), nil, "annotation rollcall.dev/x, which Rollcall does not know: known are rollcall.dev/drain"},
+		"a CloneSet's":           {"it shares nothing out", all(AnnotationTraffic), nil, "annotation rollcall.dev/traffic, which Rollcall reads on the CloneSet only: move it from spec.template.metadata to metadata"},
 		"a misspelt handler":     {"OpenKruise would wait for another label", nil, all("rollcall.dev/predelete"), "label rollcall.dev/predelete, which Rollcall does not know: did you mean rollcall.dev/pre-delete?"},
 		"a label of that name":   {"nothing reads it there", nil, all(drain), "label rollcall.dev/drain, which Rollcall reads as an annotation only"},
 		"a handler of one's own": {"the workload has it", nil, all("rollcall.dev/pre-deletes"), ""},

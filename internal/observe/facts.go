@@ -49,6 +49,8 @@ type Facts struct {
 	// Skip is what the skip annotation asks for, and hold what the hold annotation does.
 	Skip lifecycle.Skip
 	hold lifecycle.Hold
+	// traffic is what its workload shares out.
+	traffic traffic
 	// PassedOn are applications' entries at former endpoints of the pod that another pod's application has now. No mark spares them.
 	PassedOn map[lifecycle.Key]bool
 	// Uncached: the pod is not in the cache.

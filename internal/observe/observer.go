@@ -143,6 +143,7 @@ func (o *Observer) locate(ctx context.Context, f *Facts) error {
 	f.warnOfNames(node)
 	f.Input.Ending, f.Changes = lifecycle.EndOf(pod, node, now).Ending(now, f.Drain.Max)
 	f.holdOut(now)
+	f.leaveOut()
 	if err := o.former(ctx, f); err != nil {
 		return err
 	}
@@ -213,7 +214,7 @@ func (o *Observer) pod(ctx context.Context, f *Facts, pod *lifecycle.Pod) (*clus
 		return nil, err
 	}
 	owner, settings := workload.ForDecision(), f.Settings
-	f.Skip, f.hold = lifecycle.SkipOf(pod, owner), lifecycle.HoldOf(pod, owner)
+	f.Skip, f.hold, f.traffic = lifecycle.SkipOf(pod, owner), lifecycle.HoldOf(pod, owner), o.trafficOf(pod, owner)
 	f.Input = lifecycle.Input{
 		Pod: pod, Hooks: lifecycle.HooksOf(owner, settings.Ownership), Record: lifecycle.RecordOf(pod), Ownership: settings.Ownership,
 	}
@@ -330,8 +331,12 @@ func (o *Observer) targets(f *Facts, node service.Node) {
 	if f.Sources = sources; sourcesErr != nil {
 		f.Sources = settings.everywhere
 	}
+	attributesErr = errors.Join(attributesErr, sourcesErr)
+	if attributesErr == nil {
+		attributes, attributesErr = f.weighed(attributes, sources)
+	}
 	targets, err := f.targetsIn(sources, subject, attributes, o.Clock.Now())
-	f.Targets, err = targets, errors.Join(err, drainErr, attributesErr, sourcesErr, tooMany(pod))
+	f.Targets, err = targets, errors.Join(err, drainErr, attributesErr, tooMany(pod))
 	refused := o.names(f)
 	noAddress, unknown := settings.Services.NoAddress(subject)
 	f.AddressUnknown = unknown

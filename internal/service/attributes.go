@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -110,6 +112,49 @@ func (a Attributes) Warmed(since, now time.Time) (weight int, grows time.Duratio
 	in = max(in, 0)
 	tenths := in / tenth
 	return max(a.Weight*int(tenths)/10, a.Weight/100, 1), tenth - in%tenth
+}
+
+// Shared returns the weight of one of n pods that get percent of the traffic together, of which others get the rest. The heavier of the two
+// have the full weight, and more only if no smaller weights are close to the shares.
+func (a Attributes) Shared(percent, n, others int) int {
+	if others == 0 || a.Weight == 0 {
+		return a.Weight
+	}
+	own, other := percent*others, (100-percent)*n
+	near := min(0.5, float64(min(percent, 100-percent))/10)
+	for full := range fulls(a.Weight) {
+		mine, theirs := ratio(own, other, full)
+		if got := 100 * float64(mine*n) / float64(mine*n+theirs*others); math.Abs(got-float64(percent)) <= near {
+			return mine
+		}
+	}
+	mine, _ := ratio(own, other, MaxWeight)
+	return mine
+}
+
+// fulls are the weights that the heavier pods may have, the best first.
+func fulls(full int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for weight := full; weight > 0; weight-- {
+			if !yield(weight) {
+				return
+			}
+		}
+		for weight := full + 1; weight <= MaxWeight; weight++ {
+			if !yield(weight) {
+				return
+			}
+		}
+	}
+}
+
+// ratio returns weights from 1 to full that are nearest to a:b.
+func ratio(a, b, full int) (int, int) {
+	least := func(small, large int) int { return max((2*full*small+large)/(2*large), 1) }
+	if a >= b {
+		return full, least(b, a)
+	}
+	return least(a, b), full
 }
 
 // weightOf returns 0 for nothing.

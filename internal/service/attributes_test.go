@@ -282,6 +282,55 @@ func TestWarmed(t *testing.T) {
 	}
 }
 
+func TestShared(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		reason         string
+		full           int
+		percent        int
+		canary, stable int
+		wantC, wantS   int
+	}
+	expect.Each(t, map[string]row{
+		"a small part":                     {"9:100 is 0.99 %", 100, 1, 1, 9, 9, 100},
+		"one pod of ten":                   {"9:4 is exact, 100:44 has the full weight", 100, 20, 1, 9, 100, 44},
+		"half":                             {"9:1", 100, 50, 1, 9, 100, 11},
+		"as many of both":                  {"as the shares", 100, 20, 5, 5, 25, 100},
+		"the share that they have anyway":  {"all weigh the same", 100, 10, 1, 9, 100, 100},
+		"alone":                            {"there is nobody to share with", 100, 20, 1, 0, 100, 100},
+		"without a weight":                 {"nothing to weigh with", 0, 20, 1, 9, 0, 0},
+		"a weight that is too small":       {"9:4 are the smallest that do", 1, 20, 1, 9, 9, 4},
+		"rounded, it would be 41 %":        {"1:71 is 49.6 %", 100, 50, 700, 10, 1, 71},
+		"more than the full weight":        {"10 pods have to have 99 times what 50 have", 100, 1, 50, 10, 1, 450},
+		"for HAProxy":                      {"it takes a 256th", 10000, 20, 1, 9, 10000, 4444},
+		"more than any registry can weigh": {"as near as it goes", 100, 1, 2000, 1, 1, MaxWeight},
+	}, func(t *testing.T, tc row) {
+		a := Attributes{Weight: tc.full}
+		canary, stable := a.Shared(tc.percent, tc.canary, tc.stable), a.Shared(100-tc.percent, max(tc.stable, 1), tc.canary)
+		if tc.stable == 0 {
+			stable = tc.wantS
+		}
+		if canary != tc.wantC || stable != tc.wantS {
+			t.Errorf("got %d and %d, want %d and %d: %s", canary, stable, tc.wantC, tc.wantS, tc.reason)
+		}
+	})
+}
+
+// FuzzShared: up to 40 pods of each revision get their shares, by weights that both compute alike and that a registry takes.
+func FuzzShared(f *testing.F) {
+	f.Add(100, 20, 1, 9)
+	f.Fuzz(func(t *testing.T, full, percent, canary, stable int) {
+		within := func(n, most int) int { return 1 + (n&math.MaxInt)%most }
+		a := Attributes{Weight: within(full, MaxWeight)}
+		percent, canary, stable = within(percent, 99), within(canary, 40), within(stable, 40)
+		ofCanary, ofStable := a.Shared(percent, canary, stable), a.Shared(100-percent, stable, canary)
+		got := 100 * float64(ofCanary*canary) / float64(ofCanary*canary+ofStable*stable)
+		if math.Abs(got-float64(percent)) > 0.5 || min(ofCanary, ofStable) < 1 || max(ofCanary, ofStable) > MaxWeight {
+			t.Errorf("%d pods with %d and %d with %d get %.2f %%, want %d", canary, ofCanary, stable, ofStable, got, percent)
+		}
+	})
+}
+
 // FuzzWarmed: the weight never falls, and whoever looks again when it grows comes to its end in a few looks.
 func FuzzWarmed(f *testing.F) {
 	f.Add(200, int64(2*time.Minute), int64(0))

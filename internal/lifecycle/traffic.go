@@ -1,0 +1,114 @@
+package lifecycle
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+)
+
+// AnnotationTraffic, on a CloneSet, is how its two revisions share the traffic, in percent: "stable=80,canary=20".
+const AnnotationTraffic = "rollcall.dev/traffic"
+
+const trafficHelp = `set both shares in whole percent, 100 together, such as "stable=80,canary=20", or remove the annotation`
+
+// Revisions are the names of a CloneSet's revisions, by its status.
+type Revisions struct{ Current, Update string }
+
+// Traffic is a parsed [AnnotationTraffic]. The zero value shares nothing out.
+type Traffic struct {
+	Stable, Canary int
+	// current is the stable revision, by [ShortRevision].
+	current string
+}
+
+// TrafficOf reads the annotation. Where nothing is written, or nothing is to be shared out, Traffic is zero: before OpenKruise has counted
+// the pods, and if all is to go to a canary that there is not, which is the stable revision since its update was completed. A canary of
+// which the update was rolled back is still one. The workload may be nil.
+func TrafficOf(w *Workload) (Traffic, error) {
+	if w == nil {
+		return Traffic{}, nil
+	}
+	text, found, err := Written(w.Annotations, AnnotationTraffic)
+	if !found || err != nil {
+		return Traffic{}, err
+	}
+	if w.Revisions == nil {
+		return Traffic{}, fmt.Errorf("annotation %s is read on CloneSets only: remove it from the workload", AnnotationTraffic)
+	}
+	t := Traffic{Stable: -1, Canary: -1, current: ShortRevision(w.Revisions.Current)}
+	if !t.parse(text) || t.Stable+t.Canary != 100 {
+		return Traffic{}, fmt.Errorf("annotation %s of the CloneSet is %.60q: %s", AnnotationTraffic, text, trafficHelp)
+	}
+	if t.current == "" || t.Stable == 0 && t.current == ShortRevision(w.Revisions.Update) {
+		return Traffic{}, nil
+	}
+	return t, nil
+}
+
+func (t *Traffic) parse(text string) bool {
+	shares := map[string]*int{"stable": &t.Stable, "canary": &t.Canary}
+	for part := range strings.SplitSeq(text, ",") {
+		name, percent, _ := strings.Cut(strings.TrimSpace(part), "=")
+		share, err := strconv.ParseUint(percent, 10, 7)
+		to := shares[name]
+		if err != nil || to == nil || *to >= 0 {
+			return false
+		}
+		*to = int(share)
+	}
+	return t.Stable >= 0 && t.Canary >= 0
+}
+
+// String is the annotation.
+func (t Traffic) String() string { return fmt.Sprintf("stable=%d,canary=%d", t.Stable, t.Canary) }
+
+// Shared reports whether shares apply.
+func (t Traffic) Shared() bool { return t != Traffic{} }
+
+// Weighs reports whether both revisions have a share, which takes weights.
+func (t Traffic) Weighs() bool { return t.Stable > 0 && t.Canary > 0 }
+
+// StableRevision is that of the stable pods, by [RevisionOf]. All other pods are the canary's.
+func (t Traffic) StableRevision() string { return t.current }
+
+// ShareOf is the share of the pod's revision, and its name in the annotation.
+func (t Traffic) ShareOf(pod *Pod) (percent int, name string) {
+	if RevisionOf(pod) == t.current {
+		return t.Stable, "stable"
+	}
+	return t.Canary, "canary"
+}
+
+// Excludes reports whether the pod's revision has no share.
+func (t Traffic) Excludes(pod *Pod) bool {
+	percent, _ := t.ShareOf(pod)
+	return t.Shared() && percent == 0
+}
+
+// RevisionOf is the pod's revision, by [ShortRevision].
+func RevisionOf(pod *Pod) string {
+	return ShortRevision(pod.Labels[appsv1.ControllerRevisionHashLabelKey])
+}
+
+// ShortRevision is the hash at the end of a revision's name. Depending on a feature gate, OpenKruise labels pods with one or the other.
+func ShortRevision(name string) string { return name[strings.LastIndex(name, "-")+1:] }
+
+// LeaveOut returns the input of a pod whose revision has no share: it is out of rotation like one that a person holds.
+func (in Input) LeaveOut(t Traffic) Input {
+	_, revision := t.ShareOf(in.Pod)
+	in.HeldOut, in.WithoutShare = true, true
+	in.Ending = fmt.Sprintf("the pod's revision, %s, has no share of the traffic: annotation %s of its CloneSet is %s", revision,
+		AnnotationTraffic, t)
+	return in
+}
+
+// InTraffic reports whether the pod is in rotation or about to be, as far as its record and its state show. One that leaves is not.
+func (in Input) InTraffic() bool {
+	if Ends(in.Pod) || MustStayOut(in.Pod) || State(in.Pod) == "" || in.Ending != "" && !in.WithoutShare {
+		return false
+	}
+	in.Ending = ""
+	return in.Ready() || in.Record.Want == InService
+}
