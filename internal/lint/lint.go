@@ -55,8 +55,21 @@ func Workload(w *clusterstate.Workload, c *config.Config, of labels.Set) []strin
 		findings = append(findings, fmt.Sprintf("the template has annotation %s, which Rollcall refuses there: remove it from "+
 			"spec.template, and annotate only the pod that is to be held out", lifecycle.AnnotationHold))
 	}
+	findings = append(findings, traffic(w)...)
 	findings = append(findings, ofKind(w, hooks, c)...)
 	return append(findings, Description(w, c, of)...)
+}
+
+// traffic returns what is wrong with the shares of the workload's revisions.
+func traffic(w *clusterstate.Workload) (findings []string) {
+	if _, err := lifecycle.TrafficOf(w.ForDecision()); err != nil {
+		findings = append(findings, err.Error())
+	}
+	if _, has := w.Template.Annotations[lifecycle.AnnotationTraffic]; has {
+		findings = append(findings, fmt.Sprintf("the template has annotation %s, which Rollcall reads on the CloneSet only: move it from "+
+			"spec.template.metadata to metadata", lifecycle.AnnotationTraffic))
+	}
+	return findings
 }
 
 // driverEndpointSlice takes pods out by their readiness gate.

@@ -154,6 +154,31 @@ func TestHandlersInTheTemplate(t *testing.T) {
 	})
 }
 
+func TestSharesOfTraffic(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		reason, ofSet, ofTemplate, want string
+	}
+	expect.Each(t, map[string]row{
+		"as it should be": {reason: "before the first update there is nothing to share out", ofSet: "stable=100,canary=0"},
+		"a typo":          {reason: "pods would stay where they are", ofSet: "stable=100,canray=0", want: "set both shares in whole percent"},
+		"in the template": {reason: "each change would be an update", ofTemplate: "stable=100,canary=0", want: "move it from spec.template.metadata to metadata"},
+	}, func(t *testing.T, c row) {
+		set := web("prod")
+		for text, of := range map[string]*metav1.ObjectMeta{c.ofSet: &set.ObjectMeta, c.ofTemplate: &set.Spec.Template.ObjectMeta} {
+			if text != "" {
+				metav1.SetMetaDataAnnotation(of, lifecycle.AnnotationTraffic, text)
+			}
+		}
+		parsed, err := config.Parse([]byte("cluster: a\nregistry: {driver: memory}\nhooks: {owned: [example.com/*]}\n"),
+			config.Limits{Drivers: []string{"memory"}})
+		expect.NoError(t, err)
+		if got := strings.Join(judge(t, set, parsed, nil), "\n"); !strings.Contains(got, c.want) || c.want == "" && got != "" {
+			t.Errorf("%s: got %q, want %q", c.reason, got, c.want)
+		}
+	})
+}
+
 // TestPodsThatNoServiceWouldFollow holds the template to the gate by which Services follow Rollcall.
 func TestPodsThatNoServiceWouldFollow(t *testing.T) {
 	t.Parallel()

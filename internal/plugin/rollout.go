@@ -7,18 +7,17 @@ import (
 	"io"
 	"math"
 	"strconv"
-	"strings"
 	"time"
 
 	kruisev1alpha1 "github.com/openkruise/kruise-api/apps/v1alpha1"
 	"github.com/spf13/cobra"
-	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/enroll"
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 	"github.com/rollcall-dev/rollcall/internal/reason"
 )
 
@@ -134,7 +133,7 @@ func (r *rollout) forScripts() Rollout {
 
 // updated reports whether the pod has the revision of the update.
 func (r *rollout) updated(p Pod) bool {
-	return shortRevision(p.facts.pod.Labels[appsv1.ControllerRevisionHashLabelKey]) == shortRevision(r.cloneSet.Status.UpdateRevision)
+	return lifecycle.RevisionOf(p.facts.pod) == lifecycle.ShortRevision(r.cloneSet.Status.UpdateRevision)
 }
 
 // rollout is what is drawn.
@@ -268,6 +267,3 @@ func (r *rollout) write(out io.Writer, on terminal, least int) {
 	}
 	t.write(out, on)
 }
-
-// shortRevision is the hash at the end of a revision's name.
-func shortRevision(name string) string { return name[strings.LastIndex(name, "-")+1:] }

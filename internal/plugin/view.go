@@ -120,6 +120,8 @@ func (w *world) view(pod *lifecycle.Pod) (Pod, bool) {
 		input = input.Detach()
 	case lifecycle.HoldOf(pod, owner).Left(w.now) > 0:
 		input = input.HoldOut(lifecycle.HoldOf(pod, owner))
+	case trafficOf(owner).Excludes(pod) && input.Record.Want != lifecycle.InService:
+		input = input.LeaveOut(trafficOf(owner))
 	}
 	decision := lifecycle.Decide(input) // as the manager did, if that has answered
 	p := Pod{
@@ -140,6 +142,12 @@ func (w *world) view(pod *lifecycle.Pod) (Pod, bool) {
 	w.drainOf(&p)
 	w.reasoned(&p)
 	return p, input.Managed()
+}
+
+// trafficOf is zero for shares that the manager refuses.
+func trafficOf(w *lifecycle.Workload) lifecycle.Traffic {
+	t, _ := lifecycle.TrafficOf(w)
+	return t
 }
 
 func (w *world) workloadOf(pod *lifecycle.Pod) *clusterstate.Workload {

@@ -10,8 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/rollcall-dev/rollcall/internal/clusterstate"
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/lifecycle"
+	"github.com/rollcall-dev/rollcall/internal/reason"
 	"github.com/rollcall-dev/rollcall/internal/statuspage/entries"
 	"github.com/rollcall-dev/rollcall/test/harness/expect"
 )
@@ -76,6 +78,32 @@ func TestDecidesAsTheManagerDid(t *testing.T) {
 		p, _ := w.view(pod)
 		if p.facts.decision.Row != tc.want {
 			t.Errorf("%s: got row %d, want %d: %s", name, p.facts.decision.Row, tc.want, tc.reason)
+		}
+	}
+}
+
+// TestShowsPodsWithoutAShare, also if no manager answers: the pod is out, and its CloneSet gives its revision nothing.
+func TestShowsPodsWithoutAShare(t *testing.T) {
+	t.Parallel()
+	set := &kruisev1alpha1.CloneSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "set", Annotations: map[string]string{lifecycle.AnnotationTraffic: "stable=100,canary=0"}},
+		Status:     kruisev1alpha1.CloneSetStatus{CurrentRevision: "web-a", UpdateRevision: "web-b"},
+	}
+	for revision, want := range map[string]reason.Reason{"web-a": reason.Acknowledgement, "web-b": reason.HeldOut} {
+		pod := lifecycle.PodOf(&corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "web-1", UID: "pod", Labels: map[string]string{
+				appspub.LifecycleStateKey: string(appspub.LifecycleStateNormal), "controller-revision-hash": revision,
+			}, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, kruisev1alpha1.GroupVersion.WithKind("CloneSet"))}},
+			Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+		})
+		w := &world{
+			config: &config.Config{}, watches: func(string) bool { return true },
+			workloads: map[types.UID]*clusterstate.Workload{"set": clusterstate.AsWorkload(set)},
+		}
+		p, _ := w.view(pod)
+		got, message := reasonOn(p)
+		if got != want || strings.Contains(message, "stable=100,canary=0") != (want == reason.HeldOut) {
+			t.Errorf("revision %s: got %q, %q; want %q", revision, got, message, want)
 		}
 	}
 }
