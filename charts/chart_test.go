@@ -358,7 +358,7 @@ secrets: {tls: other-tls, auth: other-auth}
 	expect.NoError(t, err)
 	for _, want := range []string{
 		"replicas: 3", "name: pull", "- --dry-run", "priorityClassName: high", "pool: infra", "operator: Exists", "a: b", "c: d",
-		"role: arn", "name: GOMEMLIMIT", "secretName: of-the-metrics", "mountPath: /certificate", "sizeLimit: 1Gi", "fsGroup: 1234", "runAsNonRoot: true", "e: f",
+		"role: arn", "name: GOMEMLIMIT", "secretName: of-the-metrics", "mountPath: /certificate", "fsGroup: 1234", "runAsNonRoot: true", "e: f",
 		"serverName: by.cert-manager", "nodeSelectorTerms: []", "topologyKey: zone", "hostNetwork: true", "dnsPolicy: ClusterFirstWithHostNet",
 		"interval: 17s", "folder: g", `grafana_dashboard: "1"`, "team: platform", "name: of-rollcall", "procMount: Default", "allowPrivilegeEscalation: false",
 		"serviceAccountName: of-mine", "port: 8501", "- Egress",
