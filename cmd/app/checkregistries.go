@@ -31,7 +31,7 @@ const takesBack = 3
 type registryCheck struct {
 	Registry string `json:"registry"`
 	Driver   string `json:"driver"`
-	// Written: the registry has acknowledged an entry and its removal. Note says why none was written, if it is not meant to be.
+	// Written: the registry has acknowledged an entry and its removal. Note is why none was written, if it is not meant to be.
 	Written bool   `json:"written"`
 	Note    string `json:"note,omitempty"`
 	Error   string `json:"error,omitempty"`

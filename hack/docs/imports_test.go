@@ -177,7 +177,7 @@ func list(t *testing.T, patterns ...string) (all []goPackage) {
 	expect.NoError(t, err)
 	for decoder := json.NewDecoder(strings.NewReader(string(out))); ; {
 		var p goPackage
-		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) { //nolint:musttag // go list writes the names as they are
 			return all
 		} else if err != nil {
 			t.Fatal(err)
@@ -229,7 +229,7 @@ func nameOf(path string) string {
 func expectToSee(t *testing.T, name string, room room, imports []string) {
 	t.Helper()
 	unused := map[string]bool{}
-	for _, allowed := range strings.Fields(room.imports) {
+	for allowed := range strings.FieldsSeq(room.imports) {
 		unused[allowed] = true
 	}
 	for _, path := range imports {
@@ -270,7 +270,7 @@ func (r room) refuses(path string) string {
 }
 
 func (r room) refusesModule(path string) string {
-	for _, allowed := range strings.Fields(r.others) {
+	for allowed := range strings.FieldsSeq(r.others) {
 		if allowed == "*" || path == allowed || strings.HasPrefix(path, allowed+"/") {
 			return ""
 		}
@@ -334,7 +334,7 @@ func TestContributingKnowsTheEngine(t *testing.T) {
 	words := []string{"history", "place", "reason", "shorten", "suggest", "metrics", "orders", "registry"} // no rules in them, or a row of their own
 	rooms, reached := rooms(), []string{"cmd/app", "idle", "controller", "resync"}
 	for i := 2; i < len(reached); i++ {
-		for _, next := range strings.Fields(rooms[reached[i]].imports) {
+		for next := range strings.FieldsSeq(rooms[reached[i]].imports) {
 			if !slices.Contains(reached, next) && !slices.Contains(words, next) {
 				reached = append(reached, next)
 			}

@@ -139,7 +139,7 @@ func (c *checker) checkManagers(ctx context.Context) {
 	list := "kubectl -n " + c.installation + " get pods" + c.kubectl
 	switch {
 	case up == 0:
-		c.add(Problem, about, list+" shows why, and so does the log", "none of %d is ready: /readyz says what it waits for", len(pods))
+		c.add(Problem, about, list+" shows why, and so does the log", "none of %d is ready: /readyz shows what it waits for", len(pods))
 	case up < len(pods):
 		c.add(Warning, about, list+" shows which", "%d of %d are ready", up, len(pods))
 	default:

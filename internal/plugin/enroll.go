@@ -40,8 +40,8 @@ func (o *options) enrollCommand() *cobra.Command {
 		Long: "Write spec.lifecycle of CloneSets. It is not part of the pod template, so no pod restarts, and Rollcall arms the running pods. " +
 			"A CloneSet that already has hooks is left as it is. --undo removes only what this command added.\n\n" +
 			"--dry-run writes nothing and needs no manager. For each CloneSet it shows the hooks that it would get or why it is refused, and " +
-			"for each pod the entries that Rollcall would keep, and what the registry has there now, if this machine can reach the registry " +
-			"and has the files of the configuration. -A looks at the whole cluster.",
+			"for each pod the entries that Rollcall would keep. It also shows what the registry has there now, if this machine can reach " +
+			"the registry and has the files of the configuration. -A is for the whole cluster.",
 		Example: "  kubectl rollcall enroll --dry-run -A --config config.yaml\n  kubectl rollcall enroll web -n prod\n" +
 			"  kubectl rollcall enroll --all -n prod\n  kubectl rollcall enroll web -n prod --undo",
 
@@ -60,7 +60,7 @@ func (o *options) enrollCommand() *cobra.Command {
 		"Label the namespace, so that Rollcall enrolls all of its CloneSets, also later ones.")
 	c.Flags().BoolVar(&of.undo, "undo", false, "Remove the hooks, or the label, that this command added.")
 	c.Flags().BoolVar(&o.dry, "dry-run", false, "Show what would be done, and write nothing.")
-	c.Flags().BoolVarP(&of.acrossAll, "all-namespaces", "A", false, "With --dry-run: look at the CloneSets of all namespaces.")
+	c.Flags().BoolVarP(&of.acrossAll, "all-namespaces", "A", false, "With --dry-run: preview the CloneSets of all namespaces.")
 	c.Flags().StringVar(&of.file, "config", "", "With --dry-run: the configuration file. Default: the ConfigMap in the cluster.")
 	return c
 }

@@ -39,7 +39,7 @@ func (o *options) lintCommand() *cobra.Command {
 			"cluster's. With --config alone, only that configuration is checked.\n\n" +
 			"An object without a namespace counts as one of the namespace of -n, as for kubectl apply.\n\n" +
 			"A CloneSet without hooks is checked as it will be with them if its template has annotations for Rollcall, or if its namespace's " +
-			"label enrolls it: the label in the input or in the cluster counts, and with enroll: true an unknown one counts as set.\n\n" +
+			"label enrolls it. The label in the input or in the cluster counts, and with enroll: true an unknown one counts as set.\n\n" +
 			"The exit status is 1 if something will not work. What may be intended is a note on standard error: a handler that Rollcall " +
 			"does not own may be another controller's, and another CloneSet without hooks may be enrolled later.",
 		Example: "  kubectl rollcall lint web.yaml\n  kustomize build . | kubectl rollcall lint -\n  kubectl rollcall lint --config config.yaml",

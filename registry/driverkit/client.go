@@ -75,7 +75,7 @@ func NewHTTPClient(cfg registry.Config, options HTTPOptions) (*HTTPClient, error
 	servers, endpointErr := URLs(cfg)
 	files := cfg.TLS
 	if len(servers) > 0 && servers[0].Scheme == "http" {
-		files = registry.TLS{} // which has no effect, as the error says
+		files = registry.TLS{} // which has no effect, as in the error
 	}
 	config, filesErr := ClientTLS(files)
 	if err := errors.Join(endpointErr, filesErr); err != nil {

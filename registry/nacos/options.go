@@ -23,7 +23,7 @@ type Options struct { //nolint:recvcheck // a value, but for places, which are f
 	Weight float64 `json:"weight"`
 	// Ephemeral registers instances that need heartbeats; a service is all ephemeral or all persistent. Default: false.
 	Ephemeral bool `json:"ephemeral"`
-	// HeartbeatInterval is how often an ephemeral instance is renewed, such as 10s. Default: 5s.
+	// HeartbeatInterval is how often an ephemeral instance is renewed, such as 10s, 45s at most. Default: 5s.
 	HeartbeatInterval driverkit.Duration `json:"heartbeatInterval"`
 	// HealthChecker is who probes persistent instances: server (Nacos' servers, as they do by default) or none (Rollcall turns that
 	// off for a service whose first instance is Rollcall's). Default: none.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,8 +55,8 @@ func (p *place) start(ctx context.Context) error {
 
 // stop ends what was started, the last first.
 func (p *place) stop() {
-	for i := len(p.closers) - 1; i >= 0; i-- {
-		p.closers[i]()
+	for _, end := range slices.Backward(p.closers) {
+		end()
 	}
 }
 

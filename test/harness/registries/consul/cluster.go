@@ -86,8 +86,8 @@ func (m *Member) command(dir string) (process.Command, error) {
 		"ports": object{"dns": -1, "serf_wan": -1, "grpc": -1, "grpc_tls": -1},
 		// On a busy machine, late heartbeats must not cause an election.
 		"performance": object{"raft_multiplier": 3},
-		// A server whose disk is new votes soon. One that is cut off keeps its vote, however slow the machine is: if it were dropped and another's
-		// disk lost then, as in aDiskIsLostThatOneServerLacks, the last one would need the vote of the lost one forever.
+		// A server whose disk is new votes soon. One that is cut off keeps its vote, however slow the machine is: if it were dropped and
+		// another's disk lost then, as in aDiskIsLostThatOneServerLacks, the last one would need the vote of the lost one forever.
 		"autopilot":            object{"server_stabilization_time": "500ms", "cleanup_dead_servers": false},
 		"disable_update_check": true, "log_level": "warn",
 		"limits": object{"http_max_conns_per_client": 5000},
