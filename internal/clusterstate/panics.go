@@ -64,7 +64,8 @@ type peerGroup struct {
 
 func newPanics(claims *Claims) *Panics {
 	return &Panics{
-		claims: claims, Revisions: newRevisions(), pods: map[types.UID]*peer{}, services: map[lifecycle.Service]map[string]*peerGroup{}, signal: make(chan struct{}, 1),
+		claims: claims, Revisions: newRevisions(), pods: map[types.UID]*peer{},
+		services: map[lifecycle.Service]map[string]*peerGroup{}, signal: make(chan struct{}, 1),
 	}
 }
 

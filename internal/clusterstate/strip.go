@@ -87,7 +87,8 @@ func stripStrategy(s kruisev1beta1.StatefulSetUpdateStrategy) kruisev1beta1.Stat
 	return kept
 }
 
-// stripMeta keeps, of labels and owners, only those by which a CloneSet is left out of enrollment, and of annotations the shares of traffic.
+// stripMeta keeps, of labels and owners, only those by which a CloneSet is left out of enrollment, and of annotations the shares of
+// traffic.
 func stripMeta(meta *metav1.ObjectMeta) {
 	kept := metav1.ObjectMeta{
 		Namespace: meta.Namespace, Name: meta.Name, UID: meta.UID, ResourceVersion: meta.ResourceVersion, Generation: meta.Generation,

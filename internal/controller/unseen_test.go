@@ -224,7 +224,7 @@ func TestAppEntryThatComesAtAnotherAddressIsTakenOut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := steering(t)
+			w := steering(t, func(c *choices) { c.PanicThreshold = 100 }) // it is the only pod
 			pod := w.bornPod(w.cloneSet("web"), "web-1", dualStack)
 			app := w.appAt(pod, pod.Status.PodIP)
 			app.Register()

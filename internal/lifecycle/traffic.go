@@ -8,7 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// AnnotationTraffic, on a CloneSet, is how its two revisions share the traffic, in percent: "stable=80,canary=20".
+// AnnotationTraffic is, on a CloneSet, how its two revisions share the traffic, in percent: "stable=80,canary=20".
 const AnnotationTraffic = "rollcall.dev/traffic"
 
 const trafficHelp = `set both shares in whole percent, 100 together, such as "stable=80,canary=20", or remove the annotation`
@@ -37,8 +37,8 @@ func TrafficOf(w *Workload) (Traffic, error) {
 	if w.Revisions == nil {
 		return Traffic{}, fmt.Errorf("annotation %s is read on CloneSets only: remove it from the workload", AnnotationTraffic)
 	}
-	t := Traffic{Stable: -1, Canary: -1, current: ShortRevision(w.Revisions.Current)}
-	if !t.parse(text) || t.Stable+t.Canary != 100 {
+	t, ok := parseTraffic(text)
+	if t.current = ShortRevision(w.Revisions.Current); !ok || t.Stable+t.Canary != 100 {
 		return Traffic{}, fmt.Errorf("annotation %s of the CloneSet is %.60q: %s", AnnotationTraffic, text, trafficHelp)
 	}
 	if t.current == "" || t.Stable == 0 && t.current == ShortRevision(w.Revisions.Update) {
@@ -47,18 +47,19 @@ func TrafficOf(w *Workload) (Traffic, error) {
 	return t, nil
 }
 
-func (t *Traffic) parse(text string) bool {
+func parseTraffic(text string) (t Traffic, ok bool) {
+	t.Stable, t.Canary = -1, -1
 	shares := map[string]*int{"stable": &t.Stable, "canary": &t.Canary}
 	for part := range strings.SplitSeq(text, ",") {
 		name, percent, _ := strings.Cut(strings.TrimSpace(part), "=")
 		share, err := strconv.ParseUint(percent, 10, 7)
 		to := shares[name]
 		if err != nil || to == nil || *to >= 0 {
-			return false
+			return t, false
 		}
 		*to = int(share)
 	}
-	return t.Stable >= 0 && t.Canary >= 0
+	return t, t.Stable >= 0 && t.Canary >= 0
 }
 
 // String is the annotation.

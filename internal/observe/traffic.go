@@ -41,7 +41,7 @@ func (f *Facts) weighed(a service.Attributes, sources []lifecycle.Source) (servi
 		return a, t.refused
 	}
 	for _, s := range sources {
-		why := ""
+		var why string
 		switch {
 		case s.ByApp():
 			why = "Rollcall does not write the weight of entries that applications write"

@@ -183,9 +183,9 @@ const (
 	// `rollcall.dev/keep-detached: "true"`, also before you change the labels.
 	Detached Reason = "Detached"
 	// HeldOut: a person holds the pod out of rotation, with `kubectl rollcall hold` or the annotation `rollcall.dev/hold`, until the time that
-	// the message shows. Or its CloneSet's annotation `rollcall.dev/traffic` gives [the pod's revision](../traffic.md#by-revision) no share. It
-	// counts for no panic threshold. Hooks pass as for any pod that is out; one that waits for the pod to be in rotation waits until the
-	// hold ends, or the revision gets a share.
+	// the message shows. Or its CloneSet's annotation `rollcall.dev/traffic` gives [the pod's revision](../traffic.md#by-revision) no share.
+	// It counts for no panic threshold. Hooks pass as for any pod that is out; one that waits for the pod to be in rotation waits until
+	// the hold ends, or the revision gets a share.
 	//
 	// What to do: nothing. `kubectl rollcall hold POD --undo` puts it back earlier.
 	HeldOut Reason = "HeldOut"

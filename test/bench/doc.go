@@ -16,8 +16,8 @@
 // A fourth is measured beside Rollcall alone, in putting pods in service and out of it: KusionStack's resourceconsist, which is
 // built of the module in the folder peer. Where its modules can't be downloaded, that part says so and is left out.
 //
-// One part has real servers, of etcd, Consul, ZooKeeper and Nacos: it cuts the network to them while pods join a large service, and measures
-// how long that stays unknown, and how fast the pods of another service register meanwhile.
+// One part has real servers, of etcd, Consul, ZooKeeper and Nacos: it cuts the network to them while pods join a large service, and
+// measures how long that stays unknown, and how fast the pods of another service register meanwhile.
 //
 // The registry of all others speaks the protocol of the driver http, remembers, and answers after a delay.
 package main
