@@ -403,7 +403,10 @@ func TestKubectlPreview(t *testing.T) {
 	t.Parallel()
 	const installation = "preview-manager"
 	s := alone(t, "preview", nil, elect(t, installation)...)
-	s.Create(replicas(1), unhooked)
+	unmarked := func(set *kruisev1alpha1.CloneSet) { // the mark alone has a pod registered
+		delete(set.Spec.Template.Labels, "example.com/newly-create")
+	}
+	s.Create(replicas(1), unhooked, unmarked)
 	pod := s.AwaitRunning()
 	person := s.Kubectl("admin", env.cluster.Config())
 	person.installation = installation
