@@ -180,7 +180,7 @@ func historyOf(all *history.History, namespace, name string) (*history.History, 
 	if len(uids) > 0 {
 		return all.Of(func(pod history.Pod) bool { return uids[pod.UID] }), nil
 	}
-	if all.Until().IsZero() {
+	if all.Begin().IsZero() { // the end may be the lease's
 		return nil, &exitError{exitNotFound, errors.New("the logs have no line that a manager wrote in JSON")}
 	}
 	return nil, &exitError{exitNotFound, fmt.Errorf("the logs have no line about a pod or a workload %s in namespace %s. "+
