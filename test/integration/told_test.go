@@ -30,6 +30,7 @@ func TestHistory(t *testing.T) {
 	s.DeleteByLabel(pods[0])
 	s.AwaitGone(pods[0])
 	repair()
+	s.until("the entry to be removed after all", func() bool { return strings.Contains(s.manager.Log(), `"msg":"removed"`) })
 	person.Expect(7, history, "left in rotation: ", "preDelete by proceedAfter")
 
 	cut := filepath.Join(t.TempDir(), "cut.log")
