@@ -12,6 +12,7 @@ import (
 	"github.com/rollcall-dev/rollcall/internal/config"
 	"github.com/rollcall-dev/rollcall/internal/metrics"
 	"github.com/rollcall-dev/rollcall/internal/registryclient"
+	"github.com/rollcall-dev/rollcall/internal/statuspage/entries"
 	"github.com/rollcall-dev/rollcall/registry"
 )
 
@@ -26,16 +27,6 @@ const (
 // takesBack is how often the trial's entry is taken back. If that fails, the leader's next resync removes it, as the entry of a pod that is
 // gone.
 const takesBack = 3
-
-// registryCheck is a line of the output, for the kubectl plugin.
-type registryCheck struct {
-	Registry string `json:"registry"`
-	Driver   string `json:"driver"`
-	// Written: the registry has acknowledged an entry and its removal. Note is why none was written, if it is not meant to be.
-	Written bool   `json:"written"`
-	Note    string `json:"note,omitempty"`
-	Error   string `json:"error,omitempty"`
-}
 
 // checkRegistries asks each registry of the configuration, and writes an entry and removes it again. It needs no lease: no manager knows
 // the entry.
@@ -54,7 +45,7 @@ func (o *options) checkRegistries(ctx context.Context, f *flags) error {
 	}
 	failed := 0
 	for _, name := range c.RegistryNames() {
-		one := registryCheck{Registry: name, Driver: c.Registries[name].Driver}
+		one := entries.RegistryCheck{Registry: name, Driver: c.Registries[name].Driver}
 		one.Written, one.Note, err = try(ctx, c, name, opened.get(name).client)
 		if err != nil {
 			one.Error = err.Error()

@@ -140,7 +140,7 @@ func rooms() map[string]room {
 		"cmd/app": {
 			why: "it sees all but the drivers, which a main gives it",
 			imports: "clusterstate config controller endpointslice enroll evictions history idle lifecycle metrics observe orders reason " +
-				"registryclient resync rights service settings shorten statuspage suggest tracker uninstall registry",
+				"registryclient resync rights service settings shorten statuspage statuspage/entries suggest tracker uninstall registry",
 			others: "*",
 		},
 		"cmd/builtin":          {why: "it adds the drivers that ship", imports: "cmd/app drivers"},

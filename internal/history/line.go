@@ -34,7 +34,7 @@ const (
 	ByProceedAfter    = "proceedAfter"
 	// ByResync removes an entry without a live pod.
 	ByResync = "resync"
-	// ByAnother: an application's entry is another pod's by now, and nothing was asked.
+	// ByAnother: another pod has the application's entry now, and nothing was asked.
 	ByAnother = "anotherPod"
 )
 

@@ -63,7 +63,7 @@ func (f *Facts) weighed(a service.Attributes, sources []lifecycle.Source) (servi
 }
 
 // leaveOut takes a pod out whose revision has no share, once all pods of the other that are ready are in rotation. If there are none, the
-// pod stays: nobody else would serve.
+// pod stays: no other pod would serve.
 func (f *Facts) leaveOut() {
 	t := f.traffic
 	if !t.Excludes(f.Input.Pod) || f.Input.Ending != "" {

@@ -190,12 +190,7 @@ func (c *checker) checkRegistries(ctx context.Context) {
 	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
 	seen := 0
 	for _, line := range lines {
-		var one struct {
-			Registry string `json:"registry"`
-			Driver   string `json:"driver"`
-			Note     string `json:"note"`
-			Error    string `json:"error"`
-		}
+		var one entries.RegistryCheck
 		if json.Unmarshal(line, &one) != nil || one.Registry == "" {
 			continue
 		}

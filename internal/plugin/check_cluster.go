@@ -216,7 +216,7 @@ func (c *checker) checkRights(ctx context.Context) {
 	}
 }
 
-// soon is when a certificate that nobody renews is a finding. Rollcall renews its own four months before the end.
+// soon is how long before its end a certificate that was not renewed is a finding. Rollcall renews its own four months before the end.
 const soon = 14 * 24 * time.Hour
 
 func (c *checker) checkWebhook(ctx context.Context) {

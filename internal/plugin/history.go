@@ -48,12 +48,13 @@ func (o *options) historyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			found := told.Findings()
 			if output.forScripts() {
-				err = output.print(o.Out, historyFor(told, unread == nil))
+				err = output.print(o.Out, historyFor(told, found, unread == nil))
 			} else {
-				o.printHistory(told)
+				o.printHistory(told, found)
 			}
-			return errors.Join(err, verdict(told, unread))
+			return errors.Join(err, verdict(found, unread))
 		},
 	}
 	output = outputFlag(c)
@@ -188,8 +189,8 @@ func historyOf(all *history.History, namespace, name string) (*history.History, 
 }
 
 // verdict is the error of a history with findings, or of one that may lack lines.
-func verdict(told *history.History, unread error) error {
-	switch found := told.Findings(); {
+func verdict(found []history.Finding, unread error) error {
+	switch {
 	case len(found) == 1:
 		return &exitError{exitFindings, errors.New("the logs show that something went wrong: see the line above")}
 	case len(found) > 0:
@@ -200,9 +201,9 @@ func verdict(told *history.History, unread error) error {
 	return nil
 }
 
-func (o *options) printHistory(told *history.History) {
-	on, found := terminalOf(o.Out), told.Findings()
-	shown, pods := table{head: []string{"TIME", "POD", "CHANGE", "DETAILS"}}, map[string]bool{}
+func (o *options) printHistory(told *history.History, found []history.Finding) {
+	on, pods := terminalOf(o.Out), map[string]bool{}
+	shown := table{head: []string{"TIME", "POD", "CHANGE", "DETAILS"}}
 	for _, l := range told.Lines() {
 		look := plain
 		if slices.ContainsFunc(found, func(f history.Finding) bool { return f.UID == l.UID && f.At.Equal(l.At) }) {
@@ -306,12 +307,12 @@ type HistoryFinding struct {
 	Text string    `json:"text"`
 }
 
-func historyFor(told *history.History, complete bool) History {
+func historyFor(told *history.History, found []history.Finding, complete bool) History {
 	shown := History{Since: told.Begin(), Until: told.Until(), Complete: complete, Lines: []HistoryLine{}, Findings: []HistoryFinding{}}
 	for _, l := range told.Lines() {
 		shown.Lines = append(shown.Lines, HistoryLine{l.At, string(l.Kind), l})
 	}
-	for _, f := range told.Findings() {
+	for _, f := range found {
 		shown.Findings = append(shown.Findings, HistoryFinding{f.At, f.Rule, f.Pod.Name, f.UID, f.Text})
 	}
 	return shown

@@ -142,7 +142,7 @@ type linted struct {
 	// namespaces has the labels of those in the input, and labels returns those of any namespace, nil if they are not known.
 	namespaces map[string]labels.Set
 	labels     func(namespace string) labels.Set
-	// unfit is how many CloneSets that nobody has meant for Rollcall could not be enrolled.
+	// unfit counts the CloneSets that are not meant for Rollcall and could not be enrolled.
 	unfit int
 }
 

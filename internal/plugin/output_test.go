@@ -40,7 +40,7 @@ func TestForScripts(t *testing.T) {
 		"status":  []Pod{stuck, serves},
 		"explain": o.explained(stuck, nil),
 		"rollout": rolloutOf(set, []Pod{stuck, serves}).forScripts(),
-		"history": historyFor(told, true),
+		"history": historyFor(told, told.Findings(), true),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -190,7 +190,7 @@ func draw(t *testing.T, name string, streams genericiooptions.IOStreams) {
 		for _, name := range []string{"storefront-7c9d1", "cloneset/storefront"} {
 			told, err := historyOf(history.Read([]byte(anUpdate(t))), "prod", name)
 			expect.NoError(t, err)
-			o.printHistory(told)
+			o.printHistory(told, told.Findings())
 		}
 	case "chinese":
 		s := screen{out: o.Out, on: terminalOf(o.Out)}

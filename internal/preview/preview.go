@@ -167,7 +167,7 @@ func (p *previewer) cloneSet(ctx context.Context, set *kruisev1alpha1.CloneSet) 
 	return one, nil
 }
 
-// refused is why the manager would not enroll it, and why nobody should: no manager would see its pods.
+// refused is why the manager would not enroll it, and why no person should: no manager would see its pods.
 func (p *previewer) refused(ctx context.Context, set *kruisev1alpha1.CloneSet) ([]string, error) {
 	of := p.snap.labelsOf(set.Namespace)
 	if !p.Config.Watches(set.Namespace, of) {

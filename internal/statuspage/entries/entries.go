@@ -28,6 +28,16 @@ type Answer struct {
 	Circumstances map[types.UID]lifecycle.Circumstances `json:"circumstances"`
 }
 
+// RegistryCheck is a line of what the manager prints with --check-registries, about one registry.
+type RegistryCheck struct {
+	Registry string `json:"registry"`
+	Driver   string `json:"driver"`
+	// Written: the registry has acknowledged an entry and its removal. Note is why none was written, if it is not meant to be.
+	Written bool   `json:"written"`
+	Note    string `json:"note,omitempty"`
+	Error   string `json:"error,omitempty"`
+}
+
 // Wait is why a pod waits, as the page shows it.
 type Wait struct {
 	// Hook is the one OpenKruise waits for; empty if it waits for none.
