@@ -360,7 +360,7 @@ OUT ?= bin/bench
 
 ADOPT := adopt-consul adopt-eureka adopt-nacos adopt-nacos-spring adopt-nacos-dubbo adopt-zookeeper-dubbo adopt-zookeeper-spring
 .PHONY: nightly
-nightly: ## Run what CI plays each night (.ci/jobs) one after the other, as root, in about 7 hours; the end says how long each took.
+nightly: ## Run the jobs that .ci/run leaves out, one after the other, as root, in about 8 hours; the end says how long each took.
 	@.ci/run nightly
 
 .PHONY: bench

@@ -38,7 +38,7 @@ func ciRows(t *testing.T) (all []ciRow) {
 	return all
 }
 
-// TestJobsFitTheirTime: a pull request knows in 20 minutes with its jobs beside each other, and .ci/run takes 75 at most.
+// TestJobsFitTheirTime: a pull request knows in 20 minutes with its jobs in parallel, and .ci/run takes 75 at most.
 func TestJobsFitTheirTime(t *testing.T) {
 	t.Parallel()
 	const jobAtMost, runAtMost, nightAtMost = 20, 75, 60
@@ -48,14 +48,14 @@ func TestJobsFitTheirTime(t *testing.T) {
 		case "pull":
 			jobs[row.job] += row.minutes
 			run += row.minutes
-		case "beside":
+		case "alone":
 			jobs[row.job] += row.minutes
 		case "here":
 			run += row.minutes
 		case "night":
 			nights[row.job] += row.minutes
 		default:
-			t.Errorf("job %s is run %q: want pull, beside, here or night", row.job, row.when)
+			t.Errorf("job %s is run %q: want pull, alone, here or night", row.job, row.when)
 		}
 	}
 	for job, minutes := range jobs {

@@ -107,7 +107,7 @@ func versionsPage() (page, error) {
 			"Kubernetes before 1.30 has no ValidatingAdmissionPolicy: leave out the components `lint` and `write-policy`, with Helm\n" +
 			"`lint.enabled` and `writePolicy.enabled`. `kubectl rollcall lint` checks the same as the first; nothing replaces the second.\n\n" +
 			"\"Each change\" means that every change to Rollcall is tested with that version before it is merged. \"Each night\" means that\n" +
-			"the tests run with it every night, and a part of them with some changes, by turns.",
+			"the tests run with it every night.",
 		head: []string{"", "version", "tested", "supported by its project until"},
 	}
 	var failed error
