@@ -184,8 +184,8 @@ func (p past) notOut() string {
 	return ""
 }
 
-// leftIn returns which entry was in rotation when the release did not wait for the acknowledgement, and for how long. An entry that stays in rotation
-// although its pod could be deleted is found at the end.
+// leftIn returns which entry was in rotation when the release did not wait for the acknowledgement, and for how long. An entry that stays
+// in rotation although its pod could be deleted is found at the end.
 func (p past) leftIn() string {
 	for _, entry := range entriesOf(p.before) {
 		if l, _ := last(p.before, entry); l.Kind == Registered {
