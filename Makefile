@@ -110,16 +110,15 @@ fmt: ## Format the code.
 
 # Neither tidy nor a check needs test/bench/peer: its modules can't be downloaded everywhere, and only make bench builds it.
 .PHONY: tidy
-tidy: ## Tidy go.mod and those of the tools, the tests of the chart and of neighbours, the out-of-tree driver and the bench of registries.
+tidy: ## Tidy go.mod and those that pin no server.
 	go mod tidy
 	cd hack/tools && go mod tidy
 	cd test/outoftree && go mod tidy
 	cd test/neighbours && go mod tidy
 	cd test/bench/registries && go mod tidy
+	cd test/harness/registries/readers && go mod tidy
 	cd charts && go mod tidy
 	cd hack/release && go mod tidy
-	cd hack/tools/promtool && go mod tidy
-	cd hack/tools/vale && go mod tidy
 
 ##@ Check
 
@@ -150,7 +149,7 @@ verify-costs: ## Fail if a pod takes more calls and writes than it should, or mo
 .PHONY: verify-english
 verify-english: ## Fail if a page or a text in the code has words that .vale/styles/Rollcall does not allow.
 ifdef CC_FOUND
-	CGO_ENABLED=1 go tool -modfile=hack/tools/vale/go.mod vale --glob='!{*_test.go,*.zh-CN.md}' .github *.md charts/rollcall cmd config/components/prometheus docs hack/docs hack/release hack/results internal registry test/demo
+	CGO_ENABLED=1 $(TOOL) vale --glob='!{*_test.go,*.zh-CN.md}' .github *.md charts/rollcall cmd config/components/prometheus docs hack/docs hack/release hack/results internal registry test/demo
 else
 	@mkdir -p $(RESULTS) && echo 'vale needs a C compiler' | tee $(RESULTS)/$@.skipped
 endif
@@ -162,10 +161,9 @@ tidy-check: ## Fail if go.mod or go.sum is not tidy.
 	cd test/outoftree && go mod tidy -diff
 	cd test/neighbours && go mod tidy -diff
 	cd test/bench/registries && go mod tidy -diff
+	cd test/harness/registries/readers && go mod tidy -diff
 	cd charts && go mod tidy -diff
 	cd hack/release && go mod tidy -diff
-	cd hack/tools/promtool && go mod tidy -diff
-	cd hack/tools/vale && go mod tidy -diff
 
 .PHONY: vet
 vet: ## Run go vet.

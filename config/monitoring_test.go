@@ -44,8 +44,7 @@ func TestAlerts(t *testing.T) {
 	} {
 		file := filepath.Join(folder, c.file)
 		expect.NoError(t, os.WriteFile(file, []byte(c.content), 0o600))
-		command := exec.CommandContext(t.Context(), "go", "tool", "promtool", c.what, "rules", file)
-		command.Dir = "../hack/tools/promtool"
+		command := exec.CommandContext(t.Context(), "go", "tool", "-modfile=../hack/tools/go.mod", "promtool", c.what, "rules", file)
 		// As in render: so the tool is built once.
 		command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-tags=remove_all_sd")
 		out, err := command.CombinedOutput()

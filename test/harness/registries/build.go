@@ -54,11 +54,11 @@ func module(dir, name string) cache.Module {
 }
 
 func nacosReader(ctx context.Context) (cache.Module, error) {
-	dir, err := cache.Dir(ctx, "test/harness/registries/nacos/reader")
+	dir, err := cache.Dir(ctx, "test/harness/registries/readers")
 	if err != nil {
 		return cache.Module{}, err
 	}
-	source, err := os.ReadFile(filepath.Join(dir, "main.go"))
+	source, err := os.ReadFile(filepath.Join(dir, "nacos", "main.go"))
 	if err != nil {
 		return cache.Module{}, fmt.Errorf("reading the source of the reader: %w", err)
 	}
@@ -67,7 +67,7 @@ func nacosReader(ctx context.Context) (cache.Module, error) {
 		Name: NacosReader, Dir: dir, Requires: "github.com/nacos-group/nacos-sdk-go/v2",
 		// Another source is another binary in the cache.
 		LDFlags:  func(string) string { return "-X main.source=" + hex.EncodeToString(sum[:8]) },
-		Binaries: []cache.Binary{{Name: NacosReader, Package: "."}},
+		Binaries: []cache.Binary{{Name: NacosReader, Package: "./nacos"}},
 	}, nil
 }
 

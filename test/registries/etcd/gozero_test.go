@@ -90,10 +90,10 @@ func goZeroClient(t *testing.T, s *etcd.Server, key string) func(want ...string)
 // buildReader builds a program that reads etcd as clients do, and returns its path.
 func buildReader(t *testing.T, name string) string {
 	t.Helper()
-	dir, err := cache.Dir(t.Context(), "test/harness/registries/etcd/"+name)
+	dir, err := cache.Dir(t.Context(), "test/harness/registries/readers")
 	expect.NoError(t, err)
 	reader := filepath.Join(t.TempDir(), name)
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-C", dir, "-o", reader, ".").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-C", dir, "-o", reader, "./"+name).CombinedOutput(); err != nil {
 		t.Fatalf("building %s: %v: %s", name, err, out)
 	}
 	return reader

@@ -1,5 +1,5 @@
-// Command reader follows a service with go-zero's own discovery, as its clients do, and writes a line of JSON for each change of
-// the addresses that it has. It is a module of its own to keep go-zero's dependencies apart.
+// Command gozero follows a service with go-zero's own discovery, as its clients do, and writes a line of JSON for each change of
+// the addresses that it has.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command reader subscribes to a service with Nacos' own Go client, as an application does, and writes a line of JSON for
-// each list of instances that the client gives it. It can register itself, too. It is a module of its own to keep the client's dependencies apart.
+// Command nacos subscribes to a service with Nacos' own Go client, as an application does, and writes a line of JSON for
+// each list of instances that the client gives it. It can register itself, too.
 package main
 
 import (

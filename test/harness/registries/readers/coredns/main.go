@@ -1,4 +1,4 @@
-// Command coredns is CoreDNS with no plugins but etcd and bind. It is a module of its own to keep CoreDNS' dependencies apart.
+// Command coredns is CoreDNS with no plugins but etcd and bind.
 package main
 
 import (
