@@ -216,12 +216,17 @@ test-unit: check-race ## Run the tests that need no cluster.
 record-walks: ## Record the walks of the model again, after a change that is meant to change them.
 	ROLLCALL_MODEL_RECORD=1 ROLLCALL_MODEL_WALKS=2000 go test -count=1 -timeout=30m -run 'TestModel$$' ./internal/controller
 
-# The packages whose conditions unneeded breaks, and those whose tests it asks too.
-ROOMS ?= ./internal/lifecycle ./internal/plan ./internal/visit ./internal/observe ./internal/tracker ./internal/report ./internal/waiting
-ASKED ?= ./internal/controller
+# The packages whose conditions unneeded breaks, by the part of the product that OF names, and those whose tests it asks too.
+OF ?= engine
+ROOMS_engine := ./internal/lifecycle ./internal/plan ./internal/visit ./internal/observe ./internal/tracker ./internal/report ./internal/waiting
+ASKED_engine := ./internal/controller
+ROOMS_drivers := ./registry ./registry/driverkit $(addprefix ./registry/,consul etcd eureka http memory nacos pod zookeeper) ./internal/registryclient
+ROOMS_rest := ./internal/config ./internal/resync ./internal/plugin ./internal/history ./test/harness/checker
+ROOMS ?= $(ROOMS_$(OF))
+ASKED ?= $(ASKED_$(OF))
 
 .PHONY: unneeded
-unneeded: ## Break each condition of ROOMS, and show which no test notices, in an hour or more.
+unneeded: ## Break each condition of the engine, and show which no test notices, in hours; OF=drivers or rest are other parts, ROOMS names packages.
 	go run ./hack/unneeded -tests '$(ASKED)' $(ROOMS)
 
 .PHONY: numbers

@@ -11,6 +11,8 @@ const (
 	// firstSlots are the slots at first, and the fewest.
 	firstSlots = 20
 	restFor    = 4
+	// justBegun is the part of the usual latency for which a call counts as begun now.
+	justBegun = 8
 )
 
 // adaptive finds how many calls a registry takes at a time, as TCP does for a network. While callers wait, it tries twice the slots, or
@@ -76,7 +78,7 @@ func (a *adaptive) end(t *trip, now time.Time, err error, waiting bool) {
 		a.failedCall(t, recent)
 	default:
 		a.answered(now.Sub(t.began), t.few, recent, now)
-		if recent && !t.judged && a.usual.known() {
+		if recent && !t.judged {
 			a.inTime++
 		}
 	}
@@ -104,7 +106,7 @@ func (a *adaptive) answered(took time.Duration, few, recent bool, now time.Time)
 		a.usual.add(took)
 	}
 	asSlow := a.longest > 0 && !a.usual.isLate(a.longest) || a.failed <= firstSlots
-	if unknown && a.usual.known() && asSlow { // it is as slow with few
+	if unknown && a.usual.known() && a.failed > 0 && asSlow { // it is as slow with few
 		a.set(min(max(a.failed, a.slots), a.most), 0, now)
 		a.failed = 0
 	}
@@ -159,7 +161,7 @@ func (a *adaptive) judge(now time.Time, waiting bool) {
 	case tries && a.late > allowed:
 		a.failed, a.rest = a.slots, restFor
 		a.set(a.kept, 0, now)
-	case a.inTime+a.late >= calls:
+	case a.inTime+a.late >= calls && a.usual.known():
 		a.fine(now, waiting)
 	}
 }
@@ -181,6 +183,10 @@ func (a *adaptive) fine(now time.Time, waiting bool) {
 		next = a.slots + max(a.slots/4, 1)
 	}
 	a.set(min(next, a.most), a.slots, now)
+	// Calls of the last moment are under way for nearly as long as the round's.
+	for a.since = now.Add(-a.usual.average / justBegun); a.begun < len(a.out) && !a.out[len(a.out)-1-a.begun].began.Before(a.since); {
+		a.begun++
+	}
 }
 
 func (a *adaptive) set(slots, kept int, now time.Time) {

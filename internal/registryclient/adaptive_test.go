@@ -185,6 +185,20 @@ func TestSlotsOfASlowRegistry(t *testing.T) {
 	})
 }
 
+// TestFirstStorm: 300 pods are five rounds of calls, of 18, 35, 70 and 140, which is one service's share of 20, 40, 80 and 160 slots, and of
+// what is left.
+func TestFirstStorm(t *testing.T) {
+	t.Parallel()
+	bubble.Each(t, map[string]int{"one service": 1, "ten services": 10}, func(t *testing.T, services int) {
+		const latency = 500 * time.Millisecond
+		w := &working{takes: 1 << 20, latency: latency}
+		c := New(w, Options{Timeout: time.Minute, MaxInFlight: 384})
+		if took := wave(t, c, 300, services, true); took > 5*latency+latency/10 {
+			t.Errorf("it took %s, want five rounds of %s", took, latency)
+		}
+	})
+}
+
 func TestFixedSlots(t *testing.T) {
 	t.Parallel()
 	type row struct {
