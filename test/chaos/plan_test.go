@@ -111,7 +111,7 @@ func TestWorldOfEveryRun(t *testing.T) {
 			t.Errorf("no workload stands in registry %s", name)
 		}
 	}
-	for _, says := range []string{"rollcall.dev/warm-up", "rollcall.dev/drain", "rollcall.dev/address", metadataAnnotation} {
+	for _, says := range []string{warmUpAnnotation, "rollcall.dev/drain", "rollcall.dev/address", metadataAnnotation} {
 		if !slices.ContainsFunc(workloads(), func(w *workload) bool { return w.says[says] != "" }) {
 			t.Errorf("no workload has the annotation %s", says)
 		}

@@ -25,6 +25,7 @@ const (
 	registriesAnnotation = "rollcall.dev/registries"
 	recordAnnotation     = "rollcall.dev/registration"
 	metadataAnnotation   = "rollcall.dev/metadata"
+	warmUpAnnotation     = "rollcall.dev/warm-up"
 	networksAnnotation   = "k8s.v1.cni.cncf.io/network-status"
 	// placeLabel chooses a pod's place in the registry that has places, and storage is the network that pods can choose.
 	placeLabel     = "chaos.rollcall.dev/place"
@@ -83,6 +84,9 @@ func (w *workload) names(ending string) string {
 // places are where a pod of it can move: the services, the registries, and the place where a registry has places.
 func (w *workload) places(number int) (services, registries, place string) {
 	all := []string{defaultRegistry, secondRegistry, placedRegistry, defaultRegistry + "," + secondRegistry, leasedRegistry}
+	if w.says[warmUpAnnotation] != "" {
+		all = all[:len(all)-1] // it has no weights: a pod that warms up is refused there
+	}
 	return w.names([]string{"", "-moved"}[number%2]), all[number/2%len(all)], []string{"east", "west"}[number%2]
 }
 
@@ -113,7 +117,7 @@ func workloads() []*workload {
 		{
 			name: "all-labels", namespace: a, hooks: hooks(online, []string{updateGate}, []string{deleteGate}),
 			services: map[string]int{"all-web": 8080, "all-admin": 9090},
-			says:     map[string]string{metadataAnnotation: "weight=100,team=blue", "rollcall.dev/warm-up": "6s"},
+			says:     map[string]string{metadataAnnotation: "weight=100,team=blue", warmUpAnnotation: "6s"},
 		},
 		{
 			name: "mixed", namespace: b, hooks: hooks(online, []string{updateGate, updateHolder}, []string{deleteGate, deleteHolder}),

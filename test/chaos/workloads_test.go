@@ -59,7 +59,7 @@ func TestPlaces(t *testing.T) {
 			seen[k] = true
 		}
 	}
-	if want := 2 * len(w.services) * 4; len(seen) != want {
+	if want := 2 * len(w.services) * 3; len(seen) != want { // but in the registry without weights, since it warms up
 		t.Errorf("pods can be at %d places, want %d", len(seen), want)
 	}
 }

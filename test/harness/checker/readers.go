@@ -221,6 +221,9 @@ func (p *podLog) claims(owners map[Place][]owner, readings map[string][]Reading,
 			if !c.in {
 				c.until = soonest(c.until, nextOwner(owners[c.place], p.uid, h.at))
 			}
+			if !c.in && p.neverReady(h.version) && hadByAnother(owners[c.place], p.uid, h.at) {
+				continue // what readers are given is the other's entry, as docs/limits.md says
+			}
 			all = append(all, c)
 		}
 	}
@@ -287,6 +290,16 @@ func nextOwner(owners []owner, uid string, after time.Time) (next time.Time) {
 		}
 	}
 	return next
+}
+
+// hadByAnother reports whether another pod was at the place before.
+func hadByAnother(owners []owner, uid string, before time.Time) bool {
+	return slices.ContainsFunc(owners, func(o owner) bool { return o.uid != uid && o.at.Before(before) })
+}
+
+// neverReady reports whether the pod was not ready in any sighting before this one, nor in a gap: so no manager has registered it.
+func (p *podLog) neverReady(before int) bool {
+	return !slices.ContainsFunc(p.sightings[:before], func(s Sighting) bool { return s.Ready || s.Gap })
 }
 
 // soonest is the earlier of two times, of which zero is never.

@@ -52,6 +52,15 @@ func TestReadings(t *testing.T) {
 		{"given before the address was given again", "no other pod can have been meant", steps{
 			found, moves(preparingDelete), waits(drain), clears(deleteGate), deleting, seen, gone, seen, waits(time.Second), reads(0, true), waits(settles), another,
 		}, given},
+		{"given for the pod before", "a pod that was never ready has no clients of its own", steps{
+			another, unready, at(preparingUpdate, updateGate), reads(0, true), clears(updateGate),
+		}, ""},
+		{"given for the pod before, and it serves", "its own clients can have been meant", steps{
+			another, at(preparingUpdate, updateGate), reads(0, true), clears(updateGate),
+		}, given},
+		{"given before it ever was ready", "no other pod can have been meant", steps{
+			unready, at(preparingUpdate, updateGate), reads(0, true), clears(updateGate),
+		}, given},
 		{"asserted and not found", "no client is given the pod, and it counts as available", steps{
 			born, sets(traffic), waits(time.Second), reads(0, false), moves(normal),
 		}, "I2: a reader of server 0 " + missing},
@@ -119,6 +128,7 @@ func readsOf(service string, server int, given ...string) step {
 func another(s *story) {
 	pod := s.pod
 	pod.Gone, pod.Deleting, pod.At, pod.Version = false, false, s.tick(), s.version+100
+	pod.Keys = []Key{KeyOf(s.registry, s.instance())}
 	s.Saw("uid-2", types.NamespacedName{Namespace: "ns", Name: "pod-2"}, s.hooks, pod)
 }
 
