@@ -41,7 +41,7 @@ func ciRows(t *testing.T) (all []ciRow) {
 // TestJobsFitTheirTime: a pull request knows in 20 minutes with its jobs in parallel, and .ci/run takes 75 at most.
 func TestJobsFitTheirTime(t *testing.T) {
 	t.Parallel()
-	const jobAtMost, runAtMost, nightAtMost = 20, 75, 60
+	const jobAtMost, runAtMost, nightAtMost, monthAtMost = 20, 75, 60, 180
 	jobs, nights, run := map[string]int{}, map[string]int{}, 0
 	for _, row := range ciRows(t) {
 		switch row.when {
@@ -54,8 +54,12 @@ func TestJobsFitTheirTime(t *testing.T) {
 			run += row.minutes
 		case "night":
 			nights[row.job] += row.minutes
+		case "month":
+			if row.minutes > monthAtMost {
+				t.Errorf("job %s of the month takes %d minutes, want %d at most: split it", row.job, row.minutes, monthAtMost)
+			}
 		default:
-			t.Errorf("job %s is run %q: want pull, alone, here or night", row.job, row.when)
+			t.Errorf("job %s is run %q: want pull, alone, here, night or month", row.job, row.when)
 		}
 	}
 	for job, minutes := range jobs {
