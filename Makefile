@@ -45,7 +45,7 @@ help: ## Show this list.
 		/^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # What the tests, and all that runs on a cluster of this machine, share is built on Linux alone.
-NEEDS_LINUX := test test-unit test-outoftree servers test-servers test-registries test-nacos-2 chaos chaos-mutants soak bench demo adopt nightly
+NEEDS_LINUX := test test-unit test-outoftree servers test-servers test-registries test-nacos-2 chaos chaos-mutants soak bench readers demo adopt nightly
 
 .PHONY: check-linux
 $(NEEDS_LINUX): check-linux
@@ -375,6 +375,14 @@ bench: ## Measure Rollcall beside a floor and a recipe on a real API server, in 
 bench-registries: ## Measure 1,000 registrations beside each real registry's own client; REGISTRIES='consul etcd' takes some, PART=reads measures reads in a large service.
 	@go build -C test/bench/registries -o '$(CURDIR)/bin/bench/registries' .
 	@REGISTRIES='$(REGISTRIES)' PART='$(PART)' SIZES='$(SIZES)' bin/bench/registries
+
+# Words of which one is in the name of each reader that is measured; empty is all.
+READERS ?=
+
+.PHONY: readers
+readers: ## Measure how late clients of real registries notice a change, in 15 minutes; READERS='nginx gRPC' takes some.
+	@go build -o bin/readers ./test/readers
+	@READERS='$(READERS)' bin/readers
 
 .PHONY: demo
 demo: ## Show the main job on a real OpenKruise; REGISTRY=consul uses that driver, KEEP=1 keeps it running until Ctrl-C.

@@ -63,14 +63,15 @@ type clusterKind struct {
 // clusterKinds are those that can be played on, by the value of REGISTRY.
 func clusterKinds() map[string]clusterKind {
 	return map[string]clusterKind{
-		"consul": {section: "driver: consul", start: consul.StartCluster, lag: time.Second, syncs: true, opens: consuldriver.New},
-		"etcd":   {section: "driver: etcd", start: etcd.StartCluster, lag: time.Second, syncs: true, fences: true, opens: etcddriver.New},
+		"consul": {section: "driver: consul", start: consul.StartCluster, lag: 2 * time.Second, syncs: true, opens: consuldriver.New},
+		"etcd":   {section: "driver: etcd", start: etcd.StartCluster, lag: 2 * time.Second, syncs: true, fences: true, opens: etcddriver.New},
 		// Its servers and clients keep an answer for a second here, not for half a minute. A lease outlasts the time without a manager.
 		"eureka": {
 			section: "driver: eureka, readerLag: 2s, options: {listStalenessInSecs: 2, durationInSecs: 300}", start: eureka.StartCluster,
 			peers: true, lag: 3 * time.Second, wrongBy: 4 * time.Minute, // a server removes what has no lease by its time of day
 		},
-		"nacos": {section: "driver: nacos", start: nacos.StartCluster, timeout: 5 * time.Second, lag: 2 * time.Second, opens: nacosdriver.New},
+		// A server that was cut off gives its old list until the servers have elected a leader again, which they try every 5 s.
+		"nacos": {section: "driver: nacos", start: nacos.StartCluster, timeout: 5 * time.Second, lag: 7 * time.Second, opens: nacosdriver.New},
 		"zookeeper": {
 			section: "driver: zookeeper", start: zookeeper.StartCluster, lag: 2 * time.Second, syncs: true, fences: true,
 			opens: zookeeperdriver.New,

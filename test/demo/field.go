@@ -104,7 +104,7 @@ func eurekaField(ctx context.Context, server *eureka.Server) (*field, error) {
 	}
 	f.has = f.listed
 	f.client = func(ctx context.Context, service string) (read.Reader, error) {
-		client, err := eureka.StartReader(ctx, server)
+		client, err := eureka.StartReader(ctx, server, 1)
 		if err != nil {
 			return nil, err
 		}

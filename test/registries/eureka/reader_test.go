@@ -23,7 +23,7 @@ import (
 func TestSpringApplication(t *testing.T) {
 	t.Parallel()
 	server := uncached.Use(t)
-	reader, err := eureka.StartReader(t.Context(), server)
+	reader, err := eureka.StartReader(t.Context(), server, 1)
 	expect.NoError(t, err)
 	t.Cleanup(reader.Stop)
 	d := open(t, configOf(t, server))

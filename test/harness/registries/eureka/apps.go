@@ -24,14 +24,14 @@ func StartApps(ctx context.Context, server *Server) (*spring.Apps, error) {
 	}, client(jars, server, "--eureka.client.register-with-eureka=true")...)
 }
 
-// StartReader starts a Spring application that has the server for its discovery and asks it every second.
-func StartReader(ctx context.Context, server *Server) (*spring.Reader, error) {
+// StartReader starts a Spring application that has the server for its discovery and asks it after so many seconds.
+func StartReader(ctx context.Context, server *Server, fetches int) (*spring.Reader, error) {
 	jars, err := Get(ctx, os.Stderr)
 	if err != nil {
 		return nil, err
 	}
 	return spring.StartReader(ctx, jars,
-		client(jars, server, "--eureka.client.fetch-registry=true", "--eureka.client.registry-fetch-interval-seconds=1")...)
+		client(jars, server, "--eureka.client.fetch-registry=true", "--eureka.client.registry-fetch-interval-seconds="+strconv.Itoa(fetches))...)
 }
 
 func client(jars *java.Jars, server *Server, properties ...string) []string {

@@ -37,3 +37,9 @@ func (r *Reader) SpringInstances(connect, service string) (seen []Seen, err erro
 	err = r.ask([]string{"spring", connect, "/services", PayloadSpring, service}, &seen)
 	return seen, err
 }
+
+// ProvidedInstances is what Curator's ServiceProvider chooses from, whatever the payload.
+func (r *Reader) ProvidedInstances(connect, service string) (seen []Seen, err error) {
+	err = r.ask([]string{"provider", connect, "/services", PayloadObject, service}, &seen)
+	return seen, err
+}

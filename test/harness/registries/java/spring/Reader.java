@@ -46,9 +46,10 @@ public class Reader {
     for (ServiceInstance instance : client.getInstances(service)) {
       // A URI that can't be parsed whole has no host: no client could connect to it.
       String host = instance.getUri().getHost();
+      String id = instance.getInstanceId(); // Nacos has none for a persistent instance
       instances.add(
           Map.of(
-              "id", instance.getInstanceId(),
+              "id", id == null ? "" : id,
               "serviceId", instance.getServiceId(),
               "uri", instance.getUri().toString(),
               "uriHost", host == null ? "" : host,

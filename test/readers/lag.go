@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/internal/drivers"
+	"github.com/rollcall-dev/rollcall/registry"
+)
+
+const (
+	service = "web"
+	// every is how often a reader is asked.
+	every    = 2 * time.Millisecond
+	patience = 5 * time.Minute
+	pods     = 3
+)
+
+// reader is one that looks services up in a registry.
+type reader struct {
+	name, driver string
+	// options are the driver's.
+	options map[string]string
+	// page is how late it is at most, by docs/readers.md.
+	page time.Duration
+	// period is how often it looks, if it does not watch: changes come at any moment of it. changes is how many there are.
+	period  time.Duration
+	changes int
+	server  func(context.Context) (server, error)
+	// start returns what gives the endpoints to which it sends requests now.
+	start func(ctx context.Context, s server, pods []*pod) (given, error)
+}
+
+type given func(context.Context) ([]string, error)
+
+// server is a registry's. It ends with the context.
+type server interface{ Version() string }
+
+// measured is how late each change was noticed.
+type measured struct {
+	registry  string
+	out, back []time.Duration
+}
+
+func (r reader) measure(ctx context.Context) (m measured, err error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	s, err := r.server(ctx)
+	if err != nil {
+		return m, err
+	}
+	all, err := servePods(ctx, pods)
+	if err != nil {
+		return m, err
+	}
+	d, err := r.open(ctx, s)
+	if err != nil {
+		return m, err
+	}
+	m.registry = r.driver + " " + s.Version()
+	for _, p := range all {
+		if err := d.Register(ctx, p.instance()); err != nil {
+			return m, fmt.Errorf("registering: %w", err)
+		}
+	}
+	now, err := r.start(ctx, s, all)
+	if err != nil {
+		return m, err
+	}
+	for _, p := range all {
+		if _, err := await(ctx, now, p.endpoint, true); err != nil {
+			return m, err
+		}
+	}
+	for i := range r.changes {
+		in := all[i%len(all)].instance()
+		for _, change := range []struct {
+			call func(context.Context, registry.Instance) error
+			in   bool
+			into *[]time.Duration
+		}{{d.FailOver, false, &m.out}, {d.Register, true, &m.back}} {
+			pause(ctx, r.period)
+			if err := change.call(ctx, in); err != nil {
+				return m, fmt.Errorf("changing an entry: %w", err)
+			}
+			took, err := await(ctx, now, in.Endpoint(), change.in)
+			if err != nil {
+				return m, err
+			}
+			*change.into = append(*change.into, took)
+		}
+	}
+	return m, nil
+}
+
+// pause has the next change come at any moment of a period.
+func pause(ctx context.Context, period time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(rand.N(period + every)): //nolint:gosec // no secret
+	}
+}
+
+func (r reader) open(ctx context.Context, s server) (registry.Registry, error) {
+	const timeout = 10 * time.Second
+	options, err := json.Marshal(r.options)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the options: %w", err)
+	}
+	d, err := drivers.All()[r.driver](ctx, registry.Config{
+		Cluster: "readers", Endpoint: endpointOf(s), Timeout: timeout, Options: options, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("opening the driver: %w", err)
+	}
+	if closer, can := d.(interface{ Close() error }); can {
+		context.AfterFunc(ctx, func() { _ = closer.Close() })
+	}
+	return d, nil
+}
+
+// await returns how long it took until the reader gave the endpoint, or did not give it any more.
+func await(ctx context.Context, now given, endpoint string, in bool) (time.Duration, error) {
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		all, err := now(ctx)
+		if took := time.Since(began); err == nil && slices.Contains(all, endpoint) == in {
+			return took, nil
+		}
+		select {
+		case <-ctx.Done():
+			return 0, fmt.Errorf("after %s the reader gives %v (%w): want %s given: %s", patience, all, err, endpoint, strconv.FormatBool(in))
+		case <-time.After(every):
+		}
+	}
+}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/rollcall-dev/rollcall/test/harness/cache"
+	"github.com/rollcall-dev/rollcall/test/harness/process"
+	"github.com/rollcall-dev/rollcall/test/harness/registries"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/etcd"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/eureka"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/java/spring"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/nacos"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/zookeeper"
+)
+
+// build builds a program of the module of readers, and returns its path.
+func build(ctx context.Context, name string) (string, error) {
+	dir, err := cache.Dir(ctx, "test/harness/registries/readers")
+	if err != nil {
+		return "", err
+	}
+	into, err := os.MkdirTemp("", "rollcall-readers-")
+	if err != nil {
+		return "", fmt.Errorf("making a folder: %w", err)
+	}
+	context.AfterFunc(ctx, func() { _ = os.RemoveAll(into) })
+	at := filepath.Join(into, filepath.Base(name))
+	if said, err := exec.CommandContext(ctx, "go", "build", "-C", dir, "-o", at, name).CombinedOutput(); err != nil { //nolint:gosec // ours
+		return "", fmt.Errorf("building %s: %w: %s", name, err, said)
+	}
+	return at, nil
+}
+
+// follows runs a program that prints the endpoints that it has, as JSON, whenever they have changed.
+func follows(ctx context.Context, name string, args ...string) (given, error) {
+	program, err := build(ctx, "./"+name)
+	if err != nil {
+		return nil, err
+	}
+	client, err := registries.Follow[[]string](exec.CommandContext(ctx, program, args...)) //nolint:gosec // built above
+	if err != nil {
+		return nil, err
+	}
+	return func(context.Context) ([]string, error) { return client.Latest() }, nil
+}
+
+func grpcOfEtcd(ctx context.Context, s server, _ []*pod) (given, error) {
+	return follows(ctx, "grpc", "-endpoint", endpointOf(s), "-target", "services/"+service)
+}
+
+func goZero(ctx context.Context, s server, _ []*pod) (given, error) {
+	return follows(ctx, "gozero", "-endpoint", endpointOf(s), "-key", service)
+}
+
+func nacosClient(ctx context.Context, s server, _ []*pod) (given, error) {
+	client, err := s.(*nacos.Server).Subscribe(ctx, service) //nolint:forcetypeassert // its row has that server
+	if err != nil {
+		return nil, err
+	}
+	return func(context.Context) (endpoints []string, err error) {
+		all, err := client.Latest()
+		for _, one := range all {
+			if one.Healthy && one.Enabled && one.Weight > 0 {
+				endpoints = append(endpoints, net.JoinHostPort(one.IP, strconv.Itoa(one.Port)))
+			}
+		}
+		return endpoints, err
+	}, nil
+}
+
+// coreDNS asks CoreDNS for each request.
+func coreDNS(ctx context.Context, s server, _ []*pod) (given, error) {
+	program, err := build(ctx, "./coredns")
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "rollcall-readers-")
+	if err != nil {
+		return nil, fmt.Errorf("making a folder: %w", err)
+	}
+	context.AfterFunc(ctx, func() { _ = os.RemoveAll(dir) })
+	port, err := process.FreePortWith(ctx)
+	if err != nil {
+		return nil, err
+	}
+	at := filepath.Join(dir, "Corefile")
+	if err := write(at, "skydns.local:%d {\n bind %s\n etcd {\n  endpoint %s\n }\n}\n", port, loopback, endpointOf(s)); err != nil {
+		return nil, err
+	}
+	return asks(net.JoinHostPort(loopback, strconv.Itoa(port)), service+".skydns.local"), run(ctx, dir, program, "-conf", at)
+}
+
+func consulDNS(_ context.Context, s server, _ []*pod) (given, error) {
+	return asks(s.(*consul.Server).DNS, service+".service.consul"), nil //nolint:forcetypeassert // its row has that server
+}
+
+// asks resolves the name's SRV records, without a cache.
+func asks(dns, name string) given {
+	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", dns)
+	}}
+	return func(ctx context.Context) (all []string, err error) {
+		_, records, err := resolver.LookupSRV(ctx, "", "", name)
+		for _, r := range records {
+			all = append(all, net.JoinHostPort(loopback, strconv.Itoa(int(r.Port))))
+		}
+		return all, err
+	}
+}
+
+func springOfNacos(ctx context.Context, s server, _ []*pod) (given, error) {
+	reader, err := s.(*nacos.Server).StartSpringReader(ctx) //nolint:forcetypeassert // its row has that server
+	return finds(ctx, reader, err)
+}
+
+func springOfEureka(ctx context.Context, s server, _ []*pod) (given, error) {
+	const fetches = 30                                                  // Eureka's default
+	reader, err := eureka.StartReader(ctx, s.(*eureka.Server), fetches) //nolint:forcetypeassert // its row has that server
+	return finds(ctx, reader, err)
+}
+
+// finds is what Spring's DiscoveryClient finds.
+func finds(ctx context.Context, reader *spring.Reader, err error) (given, error) {
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(ctx, reader.Stop)
+	return func(context.Context) (all []string, err error) {
+		instances, err := reader.Instances(service)
+		for _, one := range instances {
+			all = append(all, strings.TrimPrefix(one.URI, "http://"))
+		}
+		return all, err
+	}, nil
+}
+
+// curator is what Curator's ServiceProvider chooses from.
+func curator(ctx context.Context, s server, _ []*pod) (given, error) {
+	reader, err := zookeeper.StartReader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(ctx, reader.Stop)
+	return func(context.Context) (all []string, err error) {
+		instances, err := reader.ProvidedInstances(endpointOf(s), service)
+		for _, one := range instances {
+			all = append(all, net.JoinHostPort(one.Address, strconv.Itoa(one.Port)))
+		}
+		return all, err
+	}, nil
+}
+
+func endpointOf(s server) string {
+	switch s := s.(type) {
+	case *consul.Server:
+		return s.URL
+	case *etcd.Server:
+		return s.URL()
+	case *nacos.Server:
+		return s.Endpoint
+	case *eureka.Server:
+		return s.Endpoint
+	case *zookeeper.Server:
+		return s.Endpoint
+	}
+	return ""
+}

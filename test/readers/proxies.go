@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rollcall-dev/rollcall/test/harness/process"
+	"github.com/rollcall-dev/rollcall/test/harness/registries/consul"
+)
+
+// Proxies choose the servers in turn: so many requests, each on a connection of its own, reach each of them.
+const turns = 2 * pods
+
+// haproxy follows Consul's DNS as https://www.haproxy.com/blog/dns-service-discovery-haproxy describes.
+func haproxy(ctx context.Context, s server, _ []*pod) (given, error) {
+	of := s.(*consul.Server) //nolint:forcetypeassert // its row has that server
+	return proxy(ctx, "haproxy", func(dir, address string) ([][]string, error) {
+		at := filepath.Join(dir, "haproxy.cfg")
+		return [][]string{{"haproxy", "-db", "-f", at}}, write(at, `
+global
+  maxconn 100
+resolvers consul
+  nameserver consul %s
+  accepted_payload_size 8192
+  hold valid 1s
+defaults
+  mode http
+  timeout connect 5s
+  timeout client 5s
+  timeout server 5s
+listen web
+  bind %s
+  balance roundrobin
+  option httpclose
+  server-template web 10 _%s._tcp.service.consul resolvers consul resolve-opts allow-dup-ip init-addr none
+`, of.DNS, address, service)
+	})
+}
+
+// nginx has its upstream written, and is reloaded, by consul-template.
+func nginx(ctx context.Context, s server, _ []*pod) (given, error) {
+	template, err := build(ctx, "github.com/hashicorp/consul-template")
+	if err != nil {
+		return nil, err
+	}
+	of := s.(*consul.Server) //nolint:forcetypeassert // its row has that server
+	return proxy(ctx, "nginx", func(dir, address string) ([][]string, error) {
+		at, upstream, source := filepath.Join(dir, "nginx.conf"), filepath.Join(dir, "upstream.conf"), filepath.Join(dir, "upstream.tpl")
+		run := []string{"nginx", "-p", dir, "-c", at, "-e", "stderr"}
+		return [][]string{
+				append(run, "-g", "daemon off;"),
+				{template, "-consul-addr", strings.TrimPrefix(of.URL, "http://"), "-template", source + ":" + upstream + ":" + strings.Join(run, " ") + " -s reload"},
+			}, errors.Join(write(source, `upstream web {
+{{ range service "%s" }}  server {{ .Address }}:{{ .Port }};
+{{ else }}  server 127.0.0.1:9; # nginx wants one
+{{ end }}}
+`, service), write(upstream, "upstream web { server 127.0.0.1:9; }\n"), write(at, `
+error_log stderr;
+pid %[1]s/nginx.pid;
+worker_processes 1;
+events {}
+http {
+  access_log off;
+  client_body_temp_path %[1]s/b; proxy_temp_path %[1]s/p; fastcgi_temp_path %[1]s/f; uwsgi_temp_path %[1]s/u; scgi_temp_path %[1]s/s;
+  include %[2]s;
+  server { listen %[3]s; location / { proxy_pass http://web; proxy_next_upstream off; } }
+}
+`, dir, upstream, address))
+	})
+}
+
+func write(at, format string, of ...any) error {
+	const readable = 0o644 // by the proxy's own user
+	if err := os.WriteFile(at, fmt.Appendf(nil, format, of...), readable); err != nil {
+		return fmt.Errorf("writing: %w", err)
+	}
+	return nil
+}
+
+// proxy runs a command, which serves at the address, and returns who answers requests there.
+func proxy(ctx context.Context, name string, commands func(dir, address string) ([][]string, error)) (given, error) {
+	if _, err := exec.LookPath(name); err != nil {
+		return nil, fmt.Errorf("%w: install the package %s", err, name)
+	}
+	dir, err := os.MkdirTemp("", "rollcall-readers-")
+	if err != nil {
+		return nil, fmt.Errorf("making a folder: %w", err)
+	}
+	port, err := process.FreePortWith(ctx)
+	if err != nil {
+		return nil, err
+	}
+	address := net.JoinHostPort(loopback, strconv.Itoa(port))
+	context.AfterFunc(ctx, func() { _ = os.RemoveAll(dir) })
+	all, err := commands(dir, address)
+	if err != nil {
+		return nil, err
+	}
+	for _, args := range all {
+		if err := run(ctx, dir, args...); err != nil {
+			return nil, err
+		}
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
+	return func(ctx context.Context) (all []string, err error) {
+		for range turns {
+			one, err := ask(ctx, client, "http://"+address)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, one)
+		}
+		return all, nil
+	}, nil
+}
+
+func ask(ctx context.Context, client *http.Client, url string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = errors.New(answer.Status)
+	}
+	return string(text), err
+}
+
+// run runs a command, which ends with the context, in a folder. What it says is in the file log there.
+func run(ctx context.Context, dir string, args ...string) error {
+	const private = 0o600
+	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, private)
+	if err != nil {
+		return fmt.Errorf("opening the log: %w", err)
+	}
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...) //nolint:gosec // of a table here
+	process.OwnGroup(cmd)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting %s: %w", args[0], err)
+	}
+	go func() { _ = cmd.Wait() }()
+	return nil
+}
