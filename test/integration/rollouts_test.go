@@ -384,8 +384,11 @@ func TestRolloutsReferences(t *testing.T) {
 		left string
 	}
 	expect.Each(t, map[string]row{
-		"canary-succeeds":        {partitionCanary, oneStep, func(r *stepped) { r.Approve(1) }, "nginx:1"},
-		"canary-is-deleted":      {partitionCanary, oneStep, (*stepped).DeleteRollout, "nginx:1"},
+		"canary-succeeds":   {partitionCanary, oneStep, func(r *stepped) { r.Approve(1) }, "nginx:1"},
+		"canary-is-deleted": {partitionCanary, oneStep, (*stepped).DeleteRollout, "nginx:1"},
+		"canary-is-disabled": {partitionCanary, oneStep, func(r *stepped) {
+			r.must(r.k8s.Patch(r.Context(), r.newRollout(), kube.Merge(`{"spec":{"disabled":true}}`)))
+		}, "nginx:1"},
 		"canary-is-rolled-back":  {partitionCanary, oneStep, func(r *stepped) { r.UpdateImage("nginx:1") }, "nginx:2"},
 		"preview-is-rolled-back": {blueGreen, []any{object{"replicas": "100%"}, object{"replicas": "100%", "traffic": "0%"}}, func(r *stepped) { r.UpdateImage("nginx:1") }, "nginx:2"},
 	}, func(t *testing.T, c row) {
