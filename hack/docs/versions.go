@@ -40,8 +40,9 @@ func products() []product {
 			source: "https://github.com/openkruise/kruise/releases",
 		},
 		{
-			name: "Kruise Rollouts", pins: "cluster/servers/rollouts-*/go.mod", version: regexp.MustCompile(`github\.com/openkruise/rollouts v(\S+)`),
-			source: "https://github.com/openkruise/rollouts/releases",
+			name: "Kruise Rollouts", pins: "cluster/servers/rollouts-*/go.mod",
+			version: regexp.MustCompile(`github\.com/openkruise/rollouts v(\S+)`),
+			source:  "https://github.com/openkruise/rollouts/releases",
 		},
 		{
 			name: "Consul", pins: "registries/servers/consul-*/go.mod", version: regexp.MustCompile(`github\.com/hashicorp/consul v(\S+)`),

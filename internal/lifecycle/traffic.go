@@ -47,8 +47,8 @@ func TrafficOf(w *Workload) (Traffic, error) {
 	return t, nil
 }
 
-// LeftOverTraffic explains an annotation that gives all traffic to a canary while there is none, which an earlier update needed; empty if it
-// is another one, or none. The first pod of the next update would get all requests.
+// LeftOverTraffic explains an annotation that gives all traffic to a canary while there is none, which an earlier update needed; empty if
+// there is another annotation, or none. The first pod of the next update would get all requests.
 func LeftOverTraffic(w *Workload) string {
 	if w == nil || w.Revisions == nil || ShortRevision(w.Revisions.Current) != ShortRevision(w.Revisions.Update) {
 		return ""
