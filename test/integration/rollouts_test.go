@@ -75,44 +75,54 @@ func (r *stepped) CreateRollout(strategy object) {
 	})
 }
 
-func (r *stepped) awaitRollout(what string, wrong func(status object) bool) {
+func (r *stepped) awaitRollout(what string, wrong func(status object, version string) error) {
 	r.Helper()
 	r.await("the Rollout to be "+what, func() error {
 		rollout := r.newRollout()
-		err := r.k8s.Get(r.Context(), client.ObjectKeyFromObject(rollout), rollout)
-		status, _, _ := unstructured.NestedMap(rollout.Object, "status")
-		if err == nil && wrong(status) {
-			err = fmt.Errorf("it is %v", status)
+		if err := r.k8s.Get(r.Context(), client.ObjectKeyFromObject(rollout), rollout); err != nil {
+			return err
 		}
-		return err
+		status, _, err := unstructured.NestedMap(rollout.Object, "status")
+		return errors.Join(err, wrong(status, rollout.GetResourceVersion()))
+	})
+}
+
+func (r *stepped) untilRollout(what string, is func(status object) bool) {
+	r.Helper()
+	r.awaitRollout(what, func(status object, _ string) error {
+		if !is(status) {
+			return fmt.Errorf("it is %v", status)
+		}
+		return nil
 	})
 }
 
 // AwaitHealthy returns once there is nothing to do.
 func (r *stepped) AwaitHealthy() {
 	r.Helper()
-	r.awaitRollout("healthy", func(status object) bool { return status["phase"] != "Healthy" })
+	r.untilRollout("healthy", func(status object) bool { return status["phase"] == "Healthy" })
 }
 
 // AwaitStep returns once Kruise Rollouts takes the step for done, and waits.
 func (r *stepped) AwaitStep(n int64) {
 	r.Helper()
-	r.awaitRollout(fmt.Sprintf("in step %d", n), func(status object) bool {
-		return status["currentStepIndex"] != n || status["currentStepState"] != "StepPaused"
+	r.untilRollout(fmt.Sprintf("in step %d", n), func(status object) bool {
+		return status["currentStepIndex"] == n && status["currentStepState"] == "StepPaused"
 	})
 }
 
 // Approve is what kubectl kruise rollout approve does, again if Kruise Rollouts overwrites it.
 func (r *stepped) Approve(n int64) {
 	r.Helper()
-	r.awaitRollout(fmt.Sprintf("past step %d", n), func(status object) bool {
-		state := status["currentStepState"]
-		if status["currentStepIndex"] != n || state != "StepPaused" && state != "StepReady" {
-			return false
+	r.awaitRollout(fmt.Sprintf("past step %d", n), func(status object, version string) (err error) {
+		switch state := status["currentStepState"]; {
+		case status["currentStepIndex"] != n || state != "StepPaused" && state != "StepReady":
+			return nil
+		case state == "StepPaused":
+			err = r.k8s.Status().Patch(r.Context(), r.newRollout(), kube.Merge(
+				`{"metadata":{"resourceVersion":%q},"status":{"currentStepState":"StepReady","%sStatus":{"currentStepState":"StepReady"}}}`, version, r.kind))
 		}
-		r.must(r.k8s.Status().Patch(r.Context(), r.newRollout(),
-			kube.Merge(`{"status":{"currentStepState":"StepReady","%sStatus":{"currentStepState":"StepReady"}}}`, r.kind)))
-		return true
+		return errors.Join(fmt.Errorf("it is %v", status), err)
 	})
 }
 
