@@ -40,6 +40,11 @@ func products() []product {
 			source: "https://github.com/openkruise/kruise/releases",
 		},
 		{
+			name: "Kruise Rollouts", pins: "cluster/servers/rollouts-*/go.mod",
+			version: regexp.MustCompile(`github\.com/openkruise/rollouts v(\S+)`),
+			source:  "https://github.com/openkruise/rollouts/releases",
+		},
+		{
 			name: "Consul", pins: "registries/servers/consul-*/go.mod", version: regexp.MustCompile(`github\.com/hashicorp/consul v(\S+)`),
 			until:  map[string]string{"1.22": "2026-10-31 (Enterprise)"},
 			source: "https://developer.hashicorp.com/consul/docs/upgrade/lts",

@@ -47,6 +47,21 @@ func TrafficOf(w *Workload) (Traffic, error) {
 	return t, nil
 }
 
+// LeftOverTraffic explains an annotation that gives all traffic to a canary while there is none, which an earlier update needed; empty if
+// there is another annotation, or none. The first pod of the next update would get all requests.
+func LeftOverTraffic(w *Workload) string {
+	if w == nil || w.Revisions == nil || ShortRevision(w.Revisions.Current) != ShortRevision(w.Revisions.Update) {
+		return ""
+	}
+	text, _, err := Written(w.Annotations, AnnotationTraffic)
+	t, ok := parseTraffic(text)
+	if err != nil || !ok || t.Stable > 0 || t.Canary != 100 {
+		return ""
+	}
+	return fmt.Sprintf("annotation %s of the CloneSet is %s, and no update is in progress: it has no effect now, but the next update would "+
+		"send all requests to its first pod: remove it, or set stable=100,canary=0", AnnotationTraffic, t)
+}
+
 func parseTraffic(text string) (t Traffic, ok bool) {
 	t.Stable, t.Canary = -1, -1
 	shares := map[string]*int{"stable": &t.Stable, "canary": &t.Canary}

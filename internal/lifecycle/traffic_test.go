@@ -65,6 +65,34 @@ func TestTrafficOf(t *testing.T) {
 	}
 }
 
+func TestLeftOverTraffic(t *testing.T) {
+	t.Parallel()
+	rolling, done := &Revisions{"web-a", "web-b"}, &Revisions{"web-a", "a"}
+	type row struct {
+		reason    string
+		text      string
+		revisions *Revisions
+		want      bool
+	}
+	expect.Each(t, map[string]row{
+		"after an update":   {"the next one would begin with all requests for its first pod", "stable=0,canary=100", done, true},
+		"in a manifest":     {"each update would begin so", "canary=100, stable=0", &Revisions{}, true},
+		"during the update": {"it is what the person wants now", "stable=0,canary=100", rolling, false},
+		"a preview":         {"the next update waits", "stable=100,canary=0", done, false},
+		"a share for each":  {"the next update gets it", "stable=80,canary=20", done, false},
+		"a typo":            {"it is refused", "stable=0,canary=10", done, false},
+		"no CloneSet":       {"it is refused", "stable=0,canary=100", nil, false},
+	}, func(t *testing.T, tc row) {
+		w := &Workload{Annotations: map[string]string{AnnotationTraffic: tc.text}, Revisions: tc.revisions}
+		if got := LeftOverTraffic(w); (got != "") != tc.want {
+			t.Errorf("got %q, want one: %t: %s", got, tc.want, tc.reason)
+		}
+	})
+	if got := LeftOverTraffic(nil); got != "" {
+		t.Errorf("without a workload: %q", got)
+	}
+}
+
 func ofRevision(name string) *Pod {
 	pod := podIn(appspub.LifecycleStateNormal)
 	pod.Labels[appsv1.ControllerRevisionHashLabelKey] = name

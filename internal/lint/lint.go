@@ -65,6 +65,9 @@ func traffic(w *clusterstate.Workload) (findings []string) {
 	if _, err := lifecycle.TrafficOf(w.ForDecision()); err != nil {
 		findings = append(findings, err.Error())
 	}
+	if left := lifecycle.LeftOverTraffic(w.ForDecision()); left != "" {
+		findings = append(findings, left)
+	}
 	if _, has := w.Template.Annotations[lifecycle.AnnotationTraffic]; has {
 		findings = append(findings, fmt.Sprintf("the template has annotation %s, which Rollcall reads on the CloneSet only: move it from "+
 			"spec.template.metadata to metadata", lifecycle.AnnotationTraffic))

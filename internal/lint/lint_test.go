@@ -162,6 +162,7 @@ func TestSharesOfTraffic(t *testing.T) {
 	expect.Each(t, map[string]row{
 		"as it should be": {reason: "before the first update there is nothing to share out", ofSet: "stable=100,canary=0"},
 		"a typo":          {reason: "pods would stay where they are", ofSet: "stable=100,canray=0", want: "set both shares in whole percent"},
+		"left over":       {reason: "the next update would have one pod", ofSet: "stable=0,canary=100", want: "remove it, or set stable=100,canary=0"},
 		"in the template": {reason: "each change would be an update", ofTemplate: "stable=100,canary=0", want: "move it from spec.template.metadata to metadata"},
 	}, func(t *testing.T, c row) {
 		set := web("prod")

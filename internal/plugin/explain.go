@@ -46,7 +46,16 @@ func (o *options) explain(p Pod, unknown error) {
 // sentences are those about the pod, of which some may be empty.
 func sentences(p Pod, unknown error) []string {
 	return slices.Concat([]string{p.facts.leaderless, rotationSentence(p, unknown == nil)}, registrySentences(p, unknown),
-		[]string{stateSentence(p), waitSentence(p), nextSentence(p), skipSentence(p)})
+		[]string{stateSentence(p), waitSentence(p), nextSentence(p), skipSentence(p), leftOverSentence(p)})
+}
+
+// leftOverSentence is about the CloneSet, not the pod.
+func leftOverSentence(p Pod) string {
+	left := lifecycle.LeftOverTraffic(p.facts.workload)
+	if left == "" {
+		return ""
+	}
+	return fmt.Sprintf("Mind that %s.", left)
 }
 
 // rotationSentence has what the registries acknowledged, and what the manager knows to be otherwise by now, if it has answered.

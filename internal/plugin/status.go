@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 
 	appspub "github.com/openkruise/kruise-api/apps/pub"
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rollcall-dev/rollcall/internal/lifecycle"
 )
 
 func (o *options) statusCommand() *cobra.Command {
@@ -97,7 +100,21 @@ func (s *status) write(out, notes io.Writer, on terminal, output *form, all bool
 	if s.unknown != nil {
 		fmt.Fprintf(notes, "REGISTRY is not shown, and REASON is only what the pods show: %v\n", s.unknown)
 	}
+	for _, left := range leftOver(s.pods) {
+		fmt.Fprintln(notes, left)
+	}
 	return nil
+}
+
+// leftOver returns a line for each CloneSet whose shares of traffic an earlier update has left.
+func leftOver(pods []Pod) (lines []string) {
+	for _, p := range pods {
+		if left := lifecycle.LeftOverTraffic(p.facts.workload); left != "" {
+			lines = append(lines, fmt.Sprintf("CloneSet %s/%s: %s", p.Namespace, p.Workload, left))
+		}
+	}
+	slices.Sort(lines)
+	return slices.Compact(lines)
 }
 
 // sayFirst prints that no manager leads, where that is so.

@@ -107,3 +107,38 @@ func TestShowsPodsWithoutAShare(t *testing.T) {
 		}
 	}
 }
+
+// TestShowsLeftOverShares: each CloneSet once, and each of its pods if a person asks about it.
+func TestShowsLeftOverShares(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int{"stable=0,canary=100": 1, "stable=100,canary=0": 0} {
+		set := &kruisev1alpha1.CloneSet{
+			ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "set", Annotations: map[string]string{lifecycle.AnnotationTraffic: text}},
+			Status:     kruisev1alpha1.CloneSetStatus{CurrentRevision: "web-a", UpdateRevision: "web-a"},
+		}
+		w := &world{
+			config: &config.Config{}, watches: func(string) bool { return true },
+			workloads: map[types.UID]*clusterstate.Workload{"set": clusterstate.AsWorkload(set)},
+		}
+		var pods []Pod
+		for _, name := range []string{"web-1", "web-2"} {
+			p, _ := w.view(lifecycle.PodOf(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "prod", Name: name, UID: types.UID(name),
+				Labels:          map[string]string{appspub.LifecycleStateKey: string(appspub.LifecycleStateNormal)},
+				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, kruisev1alpha1.GroupVersion.WithKind("CloneSet"))},
+			}}))
+			pods = append(pods, p)
+		}
+		var out, notes strings.Builder
+		if err := (&status{pods: pods}).write(&out, &notes, terminal{}, &form{}, false); err != nil {
+			t.Fatal(err)
+		}
+		const told = "the next update would send all requests to its first pod"
+		if got := strings.Count(notes.String(), "CloneSet prod/web: annotation rollcall.dev/traffic"); got != want {
+			t.Errorf("%s: status shows %d lines about it, want %d: %s", text, got, want, notes.String())
+		}
+		if got := strings.Contains(strings.Join(sentences(pods[0], nil), " "), told); got != (want == 1) {
+			t.Errorf("%s: explain shows %q", text, sentences(pods[0], nil))
+		}
+	}
+}

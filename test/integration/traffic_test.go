@@ -53,6 +53,8 @@ type weighted struct {
 
 	pods  *busyPods
 	given atomic.Pointer[weights]
+	// fewest is how many they were given at the least.
+	fewest atomic.Int64
 }
 
 // watch reads the registry until the test ends.
@@ -71,6 +73,7 @@ func (c *weighted) watch(server *consul.Server) {
 		for _, n := range nodes {
 			given[n.Service.Address] = float64(n.Service.Weights.Passing)
 		}
+		c.fewest.Store(min(c.fewest.Load(), int64(len(given))))
 		if before := c.given.Swap(&given); len(given) == 0 && before != nil && len(*before) > 0 {
 			c.Error("clients are given nobody")
 		}

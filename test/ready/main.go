@@ -32,10 +32,10 @@ type target struct {
 	packages        int
 	// alone: it needs no cluster, or finds out itself.
 	alone bool
-	// registries are those whose servers are Go modules, upgraded where there are several versions, and clients of a cluster.
+	// registries are those whose servers are Go modules, upgraded where there are several versions, and others what not every cluster has.
 	registries []string
 	upgrades   bool
-	clients    []string
+	others     []string
 }
 
 // targets are those that need something. Registry is the one that the user has chosen, and keep that the demo is to be tried by hand.
@@ -49,7 +49,7 @@ func targets(registry string, keep bool) map[string]target {
 	}
 	demo := target{takes: "about 3 minutes", program: "./test/demo", binary: "bin/demo", packages: 1000, registries: chosen}
 	if keep {
-		demo.clients = []string{servers.Kubectl}
+		demo.others = []string{servers.Kubectl}
 	}
 	chaos := target{program: "./test/chaos", binary: "bin/chaos", packages: 1000, registries: chosen, upgrades: true}
 	return map[string]target{
@@ -63,7 +63,8 @@ func targets(registry string, keep bool) map[string]target {
 		"test": {
 			takes: "about 13 minutes", program: "./...", packages: 1500,
 			// Only clusters of servers are upgraded, and they usually require root.
-			registries: []string{registries.Consul, registries.Etcd}, upgrades: os.Geteuid() == 0, clients: []string{servers.Kubectl, servers.Helm},
+			registries: []string{registries.Consul, registries.Etcd}, upgrades: os.Geteuid() == 0,
+			others: []string{servers.Kubectl, servers.Helm, servers.Rollouts},
 		},
 	}
 }
@@ -106,7 +107,7 @@ func (t target) get(ctx context.Context, log *cache.Progress, flags []string) er
 	return cache.Program(ctx, log, t.program, t.binary)
 }
 
-// modules are what the servers and clients are built from.
+// modules are what the servers, and others, are built from.
 func (t target) modules(ctx context.Context) (all []cache.Module, err error) {
 	if t.alone {
 		return nil, nil
@@ -121,7 +122,7 @@ func (t target) modules(ctx context.Context) (all []cache.Module, err error) {
 		}
 		all = append(all, its...)
 	}
-	for _, name := range t.clients {
+	for _, name := range t.others {
 		if _, err := exec.LookPath(name); err == nil {
 			continue
 		}

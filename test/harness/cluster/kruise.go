@@ -24,19 +24,22 @@ import (
 const (
 	kruiseNamespace = "kruise-system"
 	crdKind         = "CustomResourceDefinition"
+	webhookHost     = "WEBHOOK_HOST=127.0.0.1" // then webhooks go by URL and not through a Service
 )
 
 // applyKruise applies what the manager needs in the cluster: all but the workloads and the RBAC of a manager that runs there.
 func (c *Cluster) applyKruise(ctx context.Context) error {
-	return c.apply(ctx, "default", crdKind, "Namespace", "Secret", "Service", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+	return c.apply(ctx, filepath.Join(c.kruiseDir, "config", "default"), kruiseNamespace)
 }
 
 // applyCRDs applies nothing but the CRDs: no webhook is called.
-func (c *Cluster) applyCRDs(ctx context.Context) error { return c.apply(ctx, "crd", crdKind) }
+func (c *Cluster) applyCRDs(ctx context.Context) error {
+	return c.apply(ctx, filepath.Join(c.kruiseDir, "config", "crd"), "")
+}
 
-// apply applies manifests of OpenKruise and waits until the API server serves the CRDs.
-func (c *Cluster) apply(ctx context.Context, folder string, kinds ...string) error {
-	objects, err := kruiseManifests(filepath.Join(c.kruiseDir, "config", folder), kinds...)
+// apply applies manifests of OpenKruise or of its Rollouts and waits until the API server serves the CRDs.
+func (c *Cluster) apply(ctx context.Context, folder, namespace string) error {
+	objects, err := neededOf(folder, namespace)
 	if err != nil {
 		return fmt.Errorf("reading OpenKruise's manifests: %w", err)
 	}
@@ -81,8 +84,7 @@ func (c *Cluster) startKruiseManager() (*process.Process, error) {
 		Env: []string{
 			"KUBECONFIG=" + kubeconfig,
 			"POD_NAMESPACE=" + kruiseNamespace,
-			// With a host its webhooks go by URL and not through a Service.
-			"WEBHOOK_HOST=127.0.0.1",
+			webhookHost,
 			"WEBHOOK_PORT=" + strconv.Itoa(c.ports.kruiseWebhook),
 			"WEBHOOK_CERT_DIR=" + filepath.Join(c.dir, "kruise-webhook-certs"),
 		},
@@ -128,14 +130,15 @@ func (c *Cluster) webhooksServed(ctx context.Context) error {
 	return nil
 }
 
-// kruiseManifests returns the objects of these kinds that a folder of OpenKruise's manifests has.
-func kruiseManifests(folder string, kinds ...string) ([]*unstructured.Unstructured, error) {
+// neededOf returns what a folder of OpenKruise's manifests has for a manager that runs outside the cluster and has a namespace there.
+func neededOf(folder, namespace string) ([]*unstructured.Unstructured, error) {
 	objects, err := manifests.Build(folder)
 	if err != nil {
 		return nil, err
 	}
+	kinds := []string{crdKind, "Namespace", "Secret", "Service", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}
 	objects = slices.DeleteFunc(objects, func(object *unstructured.Unstructured) bool {
-		return !slices.Contains(kinds, object.GetKind()) || object.GetKind() == "Namespace" && object.GetName() != kruiseNamespace
+		return !slices.Contains(kinds, object.GetKind()) || object.GetKind() == "Namespace" && object.GetName() != namespace
 	})
 	for _, object := range objects {
 		// What controller-gen wrote into CRDs as a place-holder is not for the API server.

@@ -29,12 +29,14 @@ const (
 const (
 	Kubelet      = "kubelet"
 	KruiseDaemon = "kruise-daemon" // restarts containers on a node
+	Rollouts     = "rollouts-manager"
 	Kubectl      = "kubectl"
 	Helm         = "helm"
 )
 
 const (
 	kruisePackage      = "github.com/openkruise/kruise"
+	rolloutsPackage    = "github.com/openkruise/rollouts"
 	kubernetesCommands = "k8s.io/kubernetes/cmd/"
 	path               = "test/harness/cluster/servers"
 )
@@ -57,7 +59,7 @@ func Get(ctx context.Context, name string, log io.Writer) (string, error) {
 	return built.Paths[name], err
 }
 
-// Other is what a program is built from that not every cluster has: [Kubelet], [KruiseDaemon], [Kubectl] or [Helm].
+// Other is what a program is built from that not every cluster has: [Kubelet], [KruiseDaemon], [Rollouts], [Kubectl] or [Helm].
 func Other(ctx context.Context, name string) (cache.Module, error) {
 	switch name {
 	case Helm:
@@ -65,6 +67,12 @@ func Other(ctx context.Context, name string) (cache.Module, error) {
 		return cache.Module{
 			Name: Helm, Dir: dir, Requires: "helm.sh/helm/v4", Idle: true,
 			Binaries: []cache.Binary{{Name: Helm, Package: "helm.sh/helm/v4/cmd/helm", Packages: 1200}},
+		}, err
+	case Rollouts:
+		dir, err := cache.Pinned(ctx, path, "rollouts")
+		return cache.Module{
+			Name: "rollouts", Dir: dir, Requires: rolloutsPackage, Idle: true,
+			Binaries: []cache.Binary{{Name: Rollouts, Package: rolloutsPackage, Packages: 800}},
 		}, err
 	case KruiseDaemon:
 		return Kruise(ctx, cache.Binary{Name: name, Package: kruisePackage + "/cmd/daemon"})
