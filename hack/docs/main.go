@@ -176,7 +176,7 @@ func exercise() ([]*dto.MetricFamily, error) {
 	metrics.NewRegistryMetrics(all).Called("default", "memory", "register", "ok", time.Second)
 	metrics.NewDryRunMetrics(all).Step("", metrics.OperationPatch)
 	metrics.NewConfigMetrics(all)
-	metrics.RegisterBuild(all, "")
+	metrics.RegisterBuild(all, "", "")
 	metrics.RegisterReady(all, func() string { return "" })
 	metrics.RegisterCertificate(all, time.Now)
 	resyncs := metrics.NewResyncMetrics(all)
@@ -187,6 +187,7 @@ func exercise() ([]*dto.MetricFamily, error) {
 	metrics.RegisterSlots(all, func() map[string]metrics.Slots {
 		return map[string]metrics.Slots{"default": {}}
 	})
+	metrics.RegisterEntries(all, func() map[metrics.Entries]int { return map[metrics.Entries]int{{}: 0} })
 	return all.Gather()
 }
 

@@ -50,6 +50,14 @@ type visited struct {
 
 func (v visited) pod() *lifecycle.Pod { return v.Result.Input.Pod }
 
+// workload is the name of the pod's controller, or empty.
+func (v visited) workload() string {
+	if owner := metav1.GetControllerOfNoCopy(v.pod()); owner != nil {
+		return owner.Name
+	}
+	return ""
+}
+
 // Report shows why the pod waits, with an Event if that is new or lasts, and returns when to look again without an event.
 func (r *Reporter) Report(ctx context.Context, f *observe.Facts, result visit.Result) (again time.Duration) {
 	v := visited{f, result}
@@ -66,7 +74,7 @@ func (r *Reporter) Report(ctx context.Context, f *observe.Facts, result visit.Re
 	if !shown.Said.IsZero() {
 		shown.After = cmp.Or(shown.After, waiting.Longest)
 	}
-	r.Memory.Show(v.Memory, shown, v.Result.Input.Circumstances())
+	r.Memory.Show(v.Memory, v.workload(), shown, v.Result.Input.Circumstances())
 	r.tellWorkload(ctx, v, shown)
 	r.announce(v, shown, due)
 	again = sooner(shown.After, v.Changes)

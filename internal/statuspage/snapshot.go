@@ -95,7 +95,8 @@ type Pod struct {
 	Instances []entries.Entry `json:"instances,omitempty"`
 }
 
-func stateOf(i tracker.Seen) entries.State {
+// StateOf is what the registry is known to say of the instance.
+func StateOf(i tracker.Seen) entries.State {
 	switch {
 	case !i.Acknowledged:
 		return entries.Unacknowledged
@@ -113,7 +114,7 @@ func entriesOf(instances []tracker.Seen, asked func(lifecycle.PodID) bool) map[t
 		if asked(i.Pod) {
 			byUID[i.Pod.UID] = append(byUID[i.Pod.UID], entries.Entry{
 				Registry: i.In.Registry, Writer: string(i.In.Writer), Service: string(i.In.Service),
-				Endpoint: net.JoinHostPort(i.In.Address, strconv.Itoa(i.In.Port)), State: stateOf(i),
+				Endpoint: net.JoinHostPort(i.In.Address, strconv.Itoa(i.In.Port)), State: StateOf(i),
 			})
 		}
 	}
@@ -157,7 +158,7 @@ func servicesOf(instances []tracker.Seen) []Service {
 			one = &key
 			counts[key] = one
 		}
-		switch stateOf(i) {
+		switch StateOf(i) {
 		case entries.In:
 			one.In++
 		case entries.Out:

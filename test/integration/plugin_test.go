@@ -117,7 +117,7 @@ func TestKubectlPlugin(t *testing.T) {
 	person.Expect(1, "skip "+pod.Name, "Type yes to continue", "was not annotated")
 	person.Expect(0, "skip "+pod.Name+" --yes", "the manager releases preDelete")
 	s.AwaitGone(pod)
-	s.ExpectMetric(`rollcall_unacknowledged_releases_total{by="skip",hook="preDelete"} 1`)
+	s.ExpectMetric(`rollcall_releases_total{by="skip",hook="preDelete"} 1`)
 	repair()
 	s.ExpectSteady()
 	s.awaitPage("that no pod waits", func(p statuspage.Snapshot) bool {
