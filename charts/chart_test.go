@@ -234,6 +234,21 @@ func TestChartRefusesValues(t *testing.T) {
 			reason: "the manager takes 100% and less",
 			values: strings.Replace(example, "cluster: example", "cluster: example\n  panicThreshold: 101%", 1), want: "/config/panicThreshold",
 		},
+		"an alert that is not there": {
+			reason: "a change without an effect goes unnoticed",
+			values: example + strings.Replace(monitoring, "prometheusRule: {", "prometheusRule: {alerts: {Rollcall: {for: 1m}}, ", 1),
+			want:   "Rollcall has no alert Rollcall",
+		},
+		"a threshold where there is none": {
+			reason: "a change without an effect goes unnoticed",
+			values: example + strings.Replace(monitoring, "prometheusRule: {", "prometheusRule: {alerts: {RollcallHasNoLeader: {threshold: 600}}, ", 1),
+			want:   "metrics.prometheusRule.alerts.RollcallHasNoLeader: this alert has no threshold",
+		},
+		"an interval without its unit": {
+			reason: "Prometheus Operator would refuse the ServiceMonitor",
+			values: example + strings.Replace(monitoring, "serviceMonitor: {", "serviceMonitor: {interval: '30', ", 1),
+			want:   "/metrics/serviceMonitor/interval",
+		},
 		"a part of an entry": {
 			reason: "the manager takes a whole number",
 			values: strings.Replace(example, "cluster: example", "cluster: example\n  resync: {maxRemovals: 0.5}", 1),
@@ -620,6 +635,43 @@ overrides:
 func numbers(number int64) float64 { return float64(number) }
 
 // TestRolesOfTheUser: the chart creates no role and no binding, whatever is on.
+func TestAlertsOfTheUser(t *testing.T) {
+	t.Parallel()
+	rules := func(values string) map[string]map[string]any {
+		objects, err := helm(t, example+strings.Replace(monitoring, "prometheusRule: {", "prometheusRule: {"+values+", ", 1))
+		expect.NoError(t, err)
+		byName := map[string]map[string]any{}
+		for _, o := range objects {
+			groups, _, _ := unstructured.NestedSlice(o.Object, "spec", "groups")
+			for _, group := range groups {
+				for _, rule := range group.(map[string]any)["rules"].([]any) {
+					byName[rule.(map[string]any)["alert"].(string)] = rule.(map[string]any)
+				}
+			}
+		}
+		return byName
+	}
+	before := rules("labels: {}")
+	for alert, threshold := range map[string]string{
+		"RollcallPodWaitsTooLong": "> 600", "RollcallPodDrainedForNothing": "> 600", "RollcallResyncFails": "> 900",
+		"RollcallEvictionsNotServed": "< 604800",
+	} {
+		after := rules("alerts: {" + alert + ": {threshold: 7200, for: 3m, labels: {severity: page, team: web}}}")
+		want := maps.Clone(before[alert])
+		want["expr"] = strings.Replace(want["expr"].(string), threshold, threshold[:2]+"7200", 1)
+		want["for"], want["labels"] = "3m", map[string]any{"severity": "page", "team": "web"}
+		if diff := cmp.Diff(want, after[alert]); diff != "" || want["expr"] == before[alert]["expr"] {
+			t.Errorf("%s (-want +got):\n%s", alert, diff)
+		}
+		if delete(after, alert); len(after) != len(before)-1 {
+			t.Errorf("%d alerts are left, want all but %s", len(after), alert)
+		}
+	}
+	if after := rules("alerts: {RollcallWorkloadsUnmatched: {enabled: false}}"); len(after) != len(before)-1 || after["RollcallWorkloadsUnmatched"] != nil {
+		t.Errorf("%d alerts are left, want all but the one that is disabled", len(after))
+	}
+}
+
 func TestRolesOfTheUser(t *testing.T) {
 	t.Parallel()
 	values := strings.Replace(example, "driver: http", "driver: endpointslice", 1) + "  podCondition: true\n  enroll: true\n" + evictions + monitoring
