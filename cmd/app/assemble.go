@@ -52,7 +52,7 @@ func (a *app) assemble(ctx context.Context, c *config.Config, limits config.Limi
 	follows.apply(a.drivers.inForce())
 	shows := &showing{app: a, pods: pods, compares: compares, evicts: evicts}
 	shows.register(own)
-	page := statuspage.New(shows.facts)
+	page := statuspage.New(shows.facts, a.pageAccess())
 	runnables, err := a.listen(ctx, own, page, shows.unready, evicts.served)
 	if err != nil {
 		return err

@@ -235,7 +235,7 @@ func TestKubectlPluginAsksTheManager(t *testing.T) {
 	secure.StartTLS()
 	defer secure.Close()
 	s.managersPod(installation, secure.URL)
-	onCall.Expect(0, "status", "REASON is only what the pods show: the manager", "runs with --metrics-secure")
+	onCall.Expect(0, "status", "REASON is only what the pods show: the manager", "runs with --metrics-secure", "leave out --as")
 }
 
 // TestRightsOfThePlugin: with the roles that ship each command works, one that only looks can't write, and without them people with
