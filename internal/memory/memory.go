@@ -17,12 +17,14 @@ import (
 
 // Pods are safe for concurrent use.
 type Pods struct {
-	mu   sync.Mutex
-	pods map[types.UID]*Pod
+	mu       sync.Mutex
+	pods     map[types.UID]*Pod
+	rollouts rollouts
+	swept    time.Time
 }
 
 // New returns empty Pods.
-func New() *Pods { return &Pods{pods: map[types.UID]*Pod{}} }
+func New() *Pods { return &Pods{pods: map[types.UID]*Pod{}, rollouts: rollouts{}} }
 
 // Pod is for its reconciler only: exported fields (except Pod), Shown, Announced, Announce, BehindFor, FailsFor, Read and
 // ReadOut.
