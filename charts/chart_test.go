@@ -416,7 +416,7 @@ func TestUninstallHook(t *testing.T) {
 		var rights, verbs []string
 		for _, o := range objects {
 			annotations := o.GetAnnotations()
-			if annotations[hook] == "" {
+			if annotations[hook] == "" || annotations[hook] == "test" {
 				continue
 			}
 			if annotations[hook] != "pre-delete" {
@@ -635,6 +635,38 @@ overrides:
 func numbers(number int64) float64 { return float64(number) }
 
 // TestRolesOfTheUser: the chart creates no role and no binding, whatever is on.
+// TestHelmTest: helm test asks the registries as the managers do, and ends.
+func TestHelmTest(t *testing.T) {
+	t.Parallel()
+	type row struct{ reason, values, argument string }
+	expect.Each(t, map[string]row{
+		"default":   {reason: "it writes an entry and removes it", argument: "--check-registries"},
+		"a dry run": {reason: "it writes nothing", values: "extraArgs: [--dry-run]", argument: "--check-config"},
+		"a sidecar": {
+			reason: "the pod would never end", argument: "--check-registries",
+			values: "overrides: {deployment: {spec: {template: {spec: {containers: [{name: proxy, image: proxy}]}}}}}",
+		},
+	}, func(t *testing.T, c row) {
+		objects, err := helm(t, example+"secrets: {auth: mine}\nserviceAccount: {name: of-mine}\n"+c.values+"\n")
+		expect.NoError(t, err)
+		i := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetAnnotations()[hook] == "test" })
+		if i < 0 {
+			t.Fatalf("%s: there is no test", c.reason)
+		}
+		containers, _, _ := unstructured.NestedSlice(objects[i].Object, "spec", "containers")
+		account, _, _ := unstructured.NestedString(objects[i].Object, "spec", "serviceAccountName")
+		restarts, _, _ := unstructured.NestedString(objects[i].Object, "spec", "restartPolicy")
+		text, err := yaml.Marshal(objects[i])
+		expect.NoError(t, err)
+		arguments := containers[0].(map[string]any)["args"].([]any)
+		if len(containers) != 1 || arguments[len(arguments)-1] != c.argument || account != "of-mine" || restarts != "Never" ||
+			!bytes.Contains(text, []byte("secretName: mine")) || bytes.Contains(text, []byte("Probe")) ||
+			objects[i].GetLabels()["app.kubernetes.io/component"] == "manager" {
+			t.Errorf("%s: the test is\n%s", c.reason, text)
+		}
+	})
+}
+
 func TestAlertsOfTheUser(t *testing.T) {
 	t.Parallel()
 	rules := func(values string) map[string]map[string]any {
