@@ -184,12 +184,13 @@ func mayListPods(r *http.Request, namespace string) (refusal string) {
 		return "who asks is not known"
 	}
 	// Readers over a port-forward have one address, so each token has its own limit here.
-	_, refused := of.admit(r.Context(), reader{of.token, listPods, "", namespace}, of.token, func(ctx context.Context) (authenticationv1.UserInfo, answer, error) {
+	review := func(ctx context.Context) (authenticationv1.UserInfo, answer, error) {
 		refused, err := of.allowed(ctx, of.user, authorizationv1.SubjectAccessReviewSpec{
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "list", Resource: "pods"},
 		})
 		return of.user, refused, err
-	})
+	}
+	_, refused := of.admit(r.Context(), reader{token: of.token, verb: listPods, namespace: namespace}, of.token, review)
 	return refused.text
 }
 
@@ -339,7 +340,8 @@ func (s *readers) allowed(
 // right is what a reader lacks, and how to get it.
 func (s *readers) right(what authorizationv1.SubjectAccessReviewSpec) string {
 	if path := what.NonResourceAttributes; path != nil {
-		return fmt.Sprintf("%s %s: bind a ClusterRole that allows it, as in %s", path.Verb, path.Path, reason.Docs(s.version, "docs/monitoring.md"))
+		return fmt.Sprintf("%s %s: bind a ClusterRole that allows it, as in %s", path.Verb, path.Path,
+			reason.Docs(s.version, "docs/monitoring.md"))
 	}
 	if what.ResourceAttributes.Namespace == "" {
 		return "list pods in all namespaces: choose one namespace in which they may"

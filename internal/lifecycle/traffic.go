@@ -27,6 +27,9 @@ type Rollout struct {
 	In, ToUpdate int
 }
 
+// Done reports whether all pods that are to be updated are in rotation.
+func (r Rollout) Done() bool { return r.ToUpdate > 0 && r.In >= r.ToUpdate }
+
 // Traffic is a parsed [AnnotationTraffic]. The zero value shares nothing out.
 type Traffic struct {
 	Stable, Canary int

@@ -28,9 +28,8 @@ type rollout struct {
 // seen returns what is known after a look, and whether that is news. What was so before the first look is none, so that a new leader
 // repeats nothing.
 func (r *rollout) seen(now lifecycle.Rollout) (next rollout, news bool) {
-	all := now.ToUpdate > 0 && now.In >= now.ToUpdate
 	if r == nil {
-		return rollout{now.Revision, now.In > 0 || !now.Rolling, all || !now.Rolling, now.ToUpdate}, false
+		return rollout{now.Revision, now.In > 0 || !now.Rolling, now.Done() || !now.Rolling, now.ToUpdate}, false
 	}
 	if next = *r; r.revision != now.Revision {
 		next = rollout{revision: now.Revision}
@@ -39,9 +38,9 @@ func (r *rollout) seen(now lifecycle.Rollout) (next rollout, news bool) {
 		next.done = false
 	}
 	next.toUpdate = now.ToUpdate
-	first, last := !next.begun && now.In > 0, !next.done && all
-	next.begun, next.done = next.begun || now.In > 0, next.done || all
-	return next, first || last
+	before := next
+	next.begun, next.done = next.begun || now.In > 0, next.done || now.Done()
+	return next, next != before
 }
 
 // rolling is a rollout in memory.

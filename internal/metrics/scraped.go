@@ -147,7 +147,8 @@ func oldestByWorkload(waits []Wait) []workload {
 		return all
 	}
 	slices.SortFunc(all, func(a, b workload) int {
-		return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name), cmp.Compare(a.reason, b.reason))
+		return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name),
+			cmp.Compare(a.reason, b.reason))
 	})
 	turns, turn := map[workload]int{}, map[string]int{}
 	for _, w := range all {

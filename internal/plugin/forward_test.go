@@ -97,11 +97,11 @@ func TestSecureManager(t *testing.T) {
 }
 
 // TestForwardByKubectl: kubectl forwards until the context ends, and its error is shown.
-func TestForwardByKubectl(t *testing.T) { //nolint:paralleltest // it sets PATH
+func TestForwardByKubectl(t *testing.T) { // not in parallel: it sets PATH
 	bin := t.TempDir()
 	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 	write := func(script string) {
-		expect.NoError(t, os.WriteFile(filepath.Join(bin, "kubectl"), []byte("#!/bin/sh\n"+script), 0o700)) //nolint:gosec // it has to run
+		expect.NoError(t, os.WriteFile(filepath.Join(bin, "kubectl"), []byte("#!/bin/sh\n"+script), 0o700))
 	}
 	c := clusterWith()
 	c.options = &options{kubectlFlags: []string{"--context=prod"}}
